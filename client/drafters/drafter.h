@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "shared/speculative/draft_tree.h"
+#include "shared/speculative/tree_growth.h"
+
+namespace edgedraft {
+
+// What proposes tokens on the device. It holds the same tokens as the conversation: verified ones,
+// and behind them those that it wrote itself while the server was away.
+class Drafter {
+ public:
+  virtual ~Drafter() = default;
+
+  virtual std::uint32_t token_count() const = 0;
+  virtual void append(std::span<const std::uint32_t> tokens) = 0;
+  // Forgets the tokens from `count` on, and the activations of their positions.
+  virtual void truncate(std::uint32_t count) = 0;
+
+  // Values a position that the server's tap sends; 0 for a drafter that needs tokens alone.
+  virtual std::uint32_t activation_cols() const { return 0; }
+  // Activations of positions first, first + 1, ..., as the tap made them, in any order of calls.
+  // Shapes    rows [n * activation_cols()]
+  virtual void add_activations(std::uint32_t /*first*/, std::span<const float> /*rows*/) {}
+
+  // A tree below the last token; fewer levels, or none, where the context ends. Requires a token.
+  virtual DraftTree draft(const TreeShape& shape) = 0;
+  // The drafter's own logits behind the last token, for writing on without the server. Valid until
+  // the next call; empty where the context ends. Requires a token.
+  virtual std::span<const float> next_logits() = 0;
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "client/drafters/network_drafter.h"
+#include "shared/drafting/moa_network.h"
+
+namespace edgedraft {
+
+class MoaDrafter final : public NetworkDrafter {
+ public:
+  // Requires  the bytes behind `tensors` outlive the drafter
+  MoaDrafter(Backend& backend, const MoaConfig& config, const MoaTensors& tensors,
+             std::uint32_t positions_max)
+      : network_(backend, config, tensors, positions_max) {}
+
+  std::uint32_t activation_cols() const override { return network_.row_layout().cols(); }
+  void add_activations(std::uint32_t first, std::span<const float> rows) override {
+    network_.extend_memory(first, rows);
+    forget_logits();
+  }
+  void truncate(std::uint32_t count) override {
+    NetworkDrafter::truncate(count);
+    network_.truncate_memory(count);
+  }
+
+ private:
+  DraftNetwork& network() override { return network_; }
+
+  MoaNetwork network_;
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Installs what building needs (`build`), or that and what the tests need (`test`), on Debian 12 and
+# Ubuntu 24.04. Asks for root only when something is missing. Safe to run again.
+set -euo pipefail
+
+usage() { echo "usage: $0 build|test" >&2; exit 2; }
+[ $# -eq 1 ] || usage
+
+if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+  echo "$0: this system has no apt-get. Install the equivalents of the packages listed in this" \
+       "script, then call cmake as the README shows." >&2
+  exit 1
+fi
+
+# Coroutines and boost::system::result need Boost 1.81; Debian 12's default is 1.74.
+boost=libboost-dev
+grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release && boost=libboost1.81-dev
+
+packages=(
+  g++ cmake ninja-build pkg-config git ca-certificates
+  "$boost" libssl-dev zlib1g-dev libflatbuffers-dev flatbuffers-compiler libsentencepiece-dev
+  libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
+)
+case $1 in
+  build) ;;
+  # clang is for the fuzz targets (libFuzzer).
+  test) packages+=(libgtest-dev clang libclang-rt-dev openssl) ;;
+  *) usage ;;
+esac
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query -W -f '${db:Status-Abbrev}' "$package" 2>/dev/null || true)
+  [ "${status:0:2}" = ii ] || missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+echo "Installing: ${missing[*]}"
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || {
+    echo "$0: neither root nor sudo. As root: apt-get install ${missing[*]}" >&2
+    exit 1
+  }
+  as_root=(sudo)
+fi
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+  "${missing[@]}" >/dev/null

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <source_location>
+#include <string_view>
+
+namespace edgedraft {
+
+// Prints what broke and where, then aborts. Never returns.
+[[noreturn]] void check_failed(std::string_view condition, const std::source_location& where);
+
+}  // namespace edgedraft
+
+// For our own broken invariants, in every build. Never for bytes from a file, a peer or a user:
+// those get a Result (shared/base/error.h).
+#define EDGEDRAFT_CHECK(condition) \
+  (static_cast<bool>(condition)    \
+       ? static_cast<void>(0)      \
+       : ::edgedraft::check_failed(#condition, std::source_location::current()))

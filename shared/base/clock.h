@@ -1,0 +1,16 @@
+#pragma once
+
+#include <chrono>
+
+namespace edgedraft {
+
+// Time is an argument everywhere below the programs' main loops, so that tests own it.
+using Clock = std::chrono::steady_clock;
+using Instant = Clock::time_point;
+using Duration = Clock::duration;
+
+inline double seconds(Duration d) {
+  return std::chrono::duration<double>(d).count();
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <boost/system/result.hpp>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace edgedraft {
+
+// What went wrong at an edge: a file, a peer, a user's option. Our own bugs are EDGEDRAFT_CHECKs.
+enum class Errc {
+  usage,            // the command line, environment or configuration file says something impossible
+  io,               // the operating system refused: missing file, permission, full disk, bind
+  bad_file,         // a model file that is truncated, damaged or hostile
+  unsupported,      // well-formed, but this build does not do it
+  mismatch,         // target, tokenizer and drafter do not belong together
+  context_full,     // more tokens than the context holds
+  frame_truncated,  // fewer bytes than the frame needs: read more and try again
+  frame_too_large,  // a length above the limit: close the connection
+  bad_message,      // bytes that are no valid message: close the connection
+  protocol,         // a valid message that is not allowed now or names impossible values
+  version,          // the peers share no protocol version
+  unauthorized,     // missing or wrong token
+  untrusted,        // the certificate is not the pinned one, not signed by the CA, or expired
+  refused,          // the server is full or shutting down: try again later
+  session_unknown,  // the server has forgotten the session: refill it
+  link_down,        // could not connect, or the connection broke
+  timed_out,        // a deadline passed
+  cancelled,        // the user asked to stop
+};
+
+// The code's name as it appears in logs and JSON, e.g. "bad_file".
+std::string_view to_string(Errc code);
+
+// A failure and, where there is one, its remedy, in a sentence for the user.
+struct Error {
+  Errc code;
+  std::string message;
+};
+
+// Either a value or an Error. Test it with `if (!r) return r.error();`.
+template <class T>
+using Result = boost::system::result<T, Error>;
+
+// Carries an Error past code that cannot handle it, to main or to a connection's end.
+class Failure : public std::runtime_error {
+ public:
+  explicit Failure(Error error) : std::runtime_error(error.message), error_(std::move(error)) {}
+  const Error& error() const { return error_; }
+
+ private:
+  Error error_;
+};
+
+// Called by Result::value() on an error.
+[[noreturn]] inline void throw_exception_from_error(const Error& error,
+                                                    const boost::source_location&) {
+  throw Failure(error);
+}
+
+}  // namespace edgedraft

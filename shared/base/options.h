@@ -1,0 +1,46 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <string>
+
+#include "shared/base/error.h"
+
+namespace edgedraft {
+
+// Makes a program's options readable from three places: the command line wins over the environment
+// (EDGEDRAFT_MAX_TOKENS for --max-tokens), the environment over a TOML file (max-tokens = 64), the
+// file over the default. Works on a CLI11 application whose options are declared; subcommands
+// included.
+//
+// The file is the one that --config names, else `default_file` in the configuration directory where
+// there is one. A key that no option has is an error, so that a slip of the pen is seen.
+class OptionLayers {
+ public:
+  OptionLayers(CLI::App& app, std::string default_file);
+
+  // Parses everything. Returns whether the program should go on; if not, exit_code() is what it
+  // ends with: 0 after --help and --version, 2 for a mistake, which has been explained on standard
+  // error.
+  bool parse(int argc, char** argv);
+  int exit_code() const { return exit_code_; }
+
+ private:
+  Result<void> apply_file();
+
+  CLI::App& app_;
+  std::string default_file_;
+  std::string config_file_;
+  int exit_code_ = 0;
+};
+
+// Directories of the XDG specification, ours below them: configuration, and state that a program
+// keeps (keys, pins). Neither is created.
+std::filesystem::path config_directory();
+std::filesystem::path state_directory();
+
+// The exit status that tells a script what kind of failure ended a program: 2 usage, 3 the link or
+// the server, 4 trust or sign-in, 5 a model file, 1 anything else.
+int exit_code_of(Errc code);
+
+}  // namespace edgedraft

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "shared/base/bytes.h"
+
+namespace edgedraft {
+
+using Digest = std::array<std::byte, 32>;
+
+// SHA-256 over several pieces, through OpenSSL.
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+
+  Sha256& update(ByteView bytes);
+  Sha256& update(std::string_view text) { return update(as_byte_view(text)); }
+  // Ends the digest. Call once.
+  Digest finish();
+
+ private:
+  void* context_;
+};
+
+inline Digest sha256(ByteView bytes) {
+  return Sha256().update(bytes).finish();
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "shared/runtime/backend.h"
+
+namespace edgedraft {
+
+// A node of a draft tree on its way into the network.
+struct DraftNode {
+  std::uint32_t token;
+  std::uint32_t depth;  // 1 for a child of the last committed token
+  AncestorMask
+      ancestors;  // among the draft rows since the last commit, by their order; self excluded
+};
+
+// A drafter's network, one level of a tree at a time. It holds a committed sequence (the tokens
+// that were verified, or written offline) and, behind it, the draft rows of the tree that is being
+// grown.
+class DraftNetwork {
+ public:
+  virtual ~DraftNetwork() = default;
+
+  virtual std::uint32_t vocabulary_count() const = 0;
+  virtual std::uint32_t committed_count() const = 0;
+  // Positions that fit: committed_count() plus the depth of a tree must stay within.
+  virtual std::uint32_t position_count_max() const = 0;
+
+  // Drops all draft rows, appends `tokens` to the committed sequence and leaves the logits behind
+  // the last one as row 0. Requires tokens not empty and room for them.
+  virtual void commit(std::span<const std::uint32_t> tokens) = 0;
+  // Drops all draft rows and the committed tokens from `count` on.
+  virtual void truncate(std::uint32_t count) = 0;
+  // Appends `nodes` as draft rows and leaves their logits as rows 0...
+  virtual void expand(std::span<const DraftNode> nodes) = 0;
+
+  // The logits of the last commit or expand. Shape [rows, vocabulary].
+  virtual Matrix logits() const = 0;
+  virtual Backend& backend() = 0;
+};
+
+}  // namespace edgedraft

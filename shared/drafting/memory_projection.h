@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+
+#include "shared/model/moa_tensors.h"
+#include "shared/runtime/layer.h"
+#include "shared/runtime/weight_store.h"
+
+namespace edgedraft {
+
+// From LSA's mean to the cross-attention's keys and values:
+// n = RMSNorm(W m + b), K = Wk n (not yet rotated), V = Wv n.
+//
+// Runs on the device or on the server, as the cut point says.
+//
+// Source    Mixture of Attentions, section 3.2; the norm is the one that CA's queries use
+class MemoryProjection {
+ public:
+  MemoryProjection(Backend& backend, const MoaConfig& config, const MoaTensors& tensors,
+                   std::uint32_t rows_max);
+
+  // Shapes    m [rows, 2 * target kv_cols]; keys, values [rows, CA kv_cols]
+  void project(const Matrix& m, const Matrix& keys, const Matrix& values);
+
+ private:
+  Backend& backend_;
+  float epsilon_;
+  WeightStore store_;
+  Weight ekv2e_;
+  Weight ekv2e_bias_;
+  Weight norm_;
+  Weight wk_;
+  Weight wv_;
+  OwnedMatrix c_;
+};
+
+}  // namespace edgedraft

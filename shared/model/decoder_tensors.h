@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shared/base/bytes.h"
+#include "shared/base/error.h"
+#include "shared/model/config.h"
+#include "shared/tensor/dtype.h"
+
+namespace edgedraft {
+
+class GgufFile;
+
+// A stored tensor, in the file's memory. A vector is one row.
+struct TensorView {
+  DType type = DType::f32;
+  std::uint32_t rows = 0;
+  std::uint32_t cols = 0;
+  ByteView bytes;
+
+  bool present() const { return !bytes.empty(); }
+};
+
+// One decoder layer. Norms and biases are f32; absent biases are empty views.
+struct LayerTensors {
+  TensorView attn_norm;    // [1, dim]
+  TensorView attn_q;       // [query_cols, dim]
+  TensorView attn_k;       // [kv_cols, dim]
+  TensorView attn_v;       // [kv_cols, dim]
+  TensorView attn_output;  // [dim, query_cols]
+  TensorView attn_q_bias;  // [1, query_cols]
+  TensorView attn_k_bias;  // [1, kv_cols]
+  TensorView attn_v_bias;  // [1, kv_cols]
+  TensorView ffn_norm;     // [1, dim]
+  TensorView ffn_gate;     // [ffn_dim, dim]
+  TensorView ffn_up;       // [ffn_dim, dim]
+  TensorView ffn_down;     // [dim, ffn_dim]
+};
+
+struct DecoderTensors {
+  TensorView token_embd;             // [vocabulary, dim]
+  TensorView output_norm;            // [1, dim]
+  std::optional<TensorView> output;  // [vocabulary, dim]; absent where the head is the embedding
+  std::vector<LayerTensors> layers;
+};
+
+// The model that a GGUF file holds, every shape checked against the configuration.
+//
+// Errors    bad_file naming the key or tensor; unsupported naming the architecture or type
+Result<DecoderConfig> read_decoder_config(const GgufFile& file);
+Result<DecoderTensors> read_decoder_tensors(const GgufFile& file, const DecoderConfig& config);
+
+// The tensors of one layer under a name prefix such as "blk.3." or "sa.".
+Result<LayerTensors> read_layer_tensors(const GgufFile& file, const std::string& prefix,
+                                        const LayerShape& shape);
+
+}  // namespace edgedraft

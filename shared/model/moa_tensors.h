@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "shared/model/decoder_tensors.h"
+
+namespace edgedraft {
+
+// A Mixture-of-Attentions drafter as a bundle holds it.
+//
+// Source    Mixture of Attentions, section 3; sizes from the tensors' shapes
+struct MoaConfig {
+  std::uint32_t vocabulary_count = 0;
+  std::uint32_t context_length = 0;
+  LayerShape self_attention;        // SA: width of the target's residual stream
+  LayerShape cross_attention;       // CA: the same width; keys and values from the memory
+  LayerShape layer_self_attention;  // LSA: width 2 * target kv_cols
+  RopeConfig sa_rope;
+  RopeConfig ca_rope;
+  RopeConfig lsa_rope;  // position = layer index
+  // The target that it drafts for, and its last layers that the drafter runs itself.
+  std::uint32_t target_layer_count = 0;
+  LayerShape target_layer;
+  RopeConfig target_rope;
+  std::uint32_t tli = 0;
+  float output_norm_epsilon = 1e-5f;
+};
+
+struct MoaTensors {
+  TensorView token_embd;             // [vocabulary, dim]
+  std::optional<TensorView> output;  // [vocabulary, dim]; absent where the head is the embedding
+  TensorView output_norm;            // [1, dim]; used where tli > 0
+  LayerTensors self_attention;
+  LayerTensors cross_attention;
+  LayerTensors layer_self_attention;
+  TensorView ekv2e;               // [dim, 2 * target kv_cols]
+  TensorView ekv2e_bias;          // [1, dim]
+  std::vector<LayerTensors> tli;  // the target's last layers, in order
+};
+
+Result<MoaConfig> read_moa_config(const GgufFile& file);
+Result<MoaTensors> read_moa_tensors(const GgufFile& file, const MoaConfig& config);
+
+}  // namespace edgedraft

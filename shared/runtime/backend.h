@@ -1,0 +1,247 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string_view>
+
+#include "shared/model/config.h"
+#include "shared/tensor/dtype.h"
+
+// The operator contracts. Layers are written once on these; the reference backend is their
+// executable specification.
+//
+// Promises that hold for every operation of every backend:
+//  - Row-major float32 activations, last dimension contiguous.
+//  - Batch invariance: a row's result depends on that row alone, bit for bit, never on which or how
+//    many rows share the call. Sums run in one order for every width.
+//  - Enqueues; `Backend::read` waits. Throws DeviceError if work cannot be enqueued.
+//  - Shapes are the caller's duty and EDGEDRAFT_CHECKed.
+namespace edgedraft {
+
+// At most this many rows a call that has a tree mask: a root and 255 nodes, or a chunk of a prompt.
+inline constexpr std::uint32_t kMaskRowsMax = 256;
+
+// The environment failed: device lost, out of device memory.
+class DeviceError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Memory of one backend. Released with its owner, which must outlive every Matrix and Weight in it.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+ protected:
+  Buffer() = default;
+};
+
+// A float32 matrix in a Buffer: rows x cols, row r at offset + r * stride (in floats). Not an owner.
+struct Matrix {
+  Buffer* buffer = nullptr;
+  std::uint64_t offset = 0;
+  std::uint32_t rows = 0;
+  std::uint32_t cols = 0;
+  std::uint64_t stride = 0;
+
+  Matrix row_range(std::uint32_t first, std::uint32_t count) const;
+  Matrix column_range(std::uint32_t first, std::uint32_t count) const;
+};
+
+// A constant matrix [rows, cols] of any DType, row-major, rows packed. Not an owner.
+struct Weight {
+  const Buffer* buffer = nullptr;
+  std::uint64_t offset_bytes = 0;
+  DType type = DType::f32;
+  std::uint32_t rows = 0;
+  std::uint32_t cols = 0;
+
+  explicit operator bool() const { return buffer != nullptr; }
+};
+
+// The ancestors of one row among the rows of the same call: bit j set = row j is visible. A row
+// always sees itself.
+struct AncestorMask {
+  std::array<std::uint64_t, kMaskRowsMax / 64> bits{};
+
+  void set(std::uint32_t j) { bits[j / 64] |= std::uint64_t{1} << (j % 64); }
+  bool test(std::uint32_t j) const { return (bits[j / 64] >> (j % 64)) & 1; }
+};
+
+// y[r] = table[tokens[r]], decoded to float32.
+// Shapes    table [vocabulary, dim]; y [tokens, dim]
+struct EmbedOp {
+  Weight table;
+  std::span<const std::uint32_t> tokens;
+  Matrix y;
+};
+
+// y[r,i] = x[r,i] * weight[i] / sqrt(mean_j x[r,j]^2 + epsilon). y may be x.
+// Source    Zhang and Sennrich 2019; epsilon as in Llama
+// Shapes    x, y [rows, dim]; weight [1, dim] f32
+struct RmsNormOp {
+  Matrix x;
+  Weight weight;
+  Matrix y;
+  float epsilon;
+};
+
+// y[r,o] = (accumulate ? y[r,o] : 0) + sum_i x[r,i] * weight[o,i] + bias[o]
+// Shapes    x [rows, in]; weight [out, in]; bias [1, out] f32 or absent; y [rows, out], not x
+struct MatmulOp {
+  enum class Into : std::uint8_t { overwrite, accumulate };
+  Matrix x;
+  Weight weight;
+  Weight bias;
+  Matrix y;
+  Into into = Into::overwrite;
+};
+
+// Rotates x in place: head h of row r by the angles of positions[r].
+// Shapes    x [rows, heads * head_dim]; cos_sin [positions_max, head_dim]: cosines of the head_dim/2
+//           frequencies, then sines
+// Requires  positions[r] < cos_sin.rows
+struct RopeOp {
+  Matrix x;
+  std::span<const std::uint32_t> positions;
+  Matrix cos_sin;
+  std::uint32_t head_dim;
+  RopeStyle style;
+};
+
+// Copies the rows of x to rows first.. of cache.
+// Shapes    x [rows, cols]; cache [capacity, cols]
+struct StoreOp {
+  Matrix x;
+  Matrix cache;
+  std::uint32_t first;
+};
+
+// y[r] = softmax(q[r] . K / sqrt(head_dim)) V over the slots that row r sees, head by head: slots
+// 0..prefix-1, then slot prefix + j for every j in masks[r]. Sums run over visible slots in slot
+// order, so a path through a tree gives the bits that the same tokens give in a row.
+// Shapes    q, y [rows, query_cols]; keys, values [capacity, kv_cols]
+// Requires  masks is empty (no row sees more than the prefix, prefix > 0) or has one entry a row
+struct AttentionOp {
+  Matrix q;
+  Matrix keys;
+  Matrix values;
+  std::uint32_t prefix;
+  std::span<const AncestorMask> masks;
+  HeadShape heads;
+  Matrix y;
+};
+
+// Full attention within groups of consecutive rows; groups do not see each other. LSA's attention
+// over the layers of one position.
+// Source    Mixture of Attentions, section 3 (layer self-attention)
+// Shapes    q, y [groups * group_rows, query_cols]; k, v [groups * group_rows, kv_cols]
+struct GroupAttentionOp {
+  Matrix q;
+  Matrix k;
+  Matrix v;
+  std::uint32_t group_rows;
+  HeadShape heads;
+  Matrix y;
+};
+
+// y[r,i] = silu(gate[r,i]) * up[r,i]. y may be gate or up.
+struct SwigluOp {
+  Matrix gate;
+  Matrix up;
+  Matrix y;
+};
+
+// Moves rows of a cache to its front part, in order: row first + i = row slots[i]. Slots increase and
+// slots[i] >= first + i, so the move may be done in place, forwards.
+struct CompactOp {
+  Matrix cache;
+  std::uint32_t first;
+  std::span<const std::uint32_t> slots;
+};
+
+// LSA's input: row p * layers + l of y is [K_head0 | V_head0 | K_head1 | V_head1 | ...] of layer l at
+// cache slot slots[p]. Keys come out in RopeStyle::halves order whatever the cache holds, so that one
+// set of LSA weights fits files of both styles.
+// Source    Mixture of Attentions; layout of its released code
+// Shapes    keys[l], values[l] [capacity, kv_cols]; y [slots * layers, 2 * kv_cols]
+struct GatherLayersOp {
+  std::span<const Matrix> keys;
+  std::span<const Matrix> values;
+  std::span<const std::uint32_t> slots;
+  HeadShape heads;
+  RopeStyle style;
+  Matrix y;
+};
+
+// y[g] = mean of rows g * group_rows .. of x.
+// Shapes    x [groups * group_rows, cols]; y [groups, cols]
+struct GroupMeanOp {
+  Matrix x;
+  std::uint32_t group_rows;
+  Matrix y;
+};
+
+// The k largest entries a row of log-softmax(logits), best first, ties by lowest index.
+// Shapes    logits [rows, vocabulary]; tokens, log_probs [rows * k], host memory, row-major
+// Requires  1 <= k <= min(vocabulary, 256). Waits.
+struct TopKOp {
+  Matrix logits;
+  std::uint32_t k;
+  std::span<std::uint32_t> tokens;
+  std::span<float> log_probs;
+};
+
+// tokens[r] = index of the largest entry of row r, ties to the lowest index. Waits.
+struct ArgmaxOp {
+  Matrix logits;
+  std::span<std::uint32_t> tokens;
+};
+
+// One place to compute. One thread at a time.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string_view name() const = 0;
+
+  // Zeroed memory for `floats` numbers. Throws DeviceError when there is none.
+  virtual std::unique_ptr<Buffer> allocate(std::uint64_t floats) = 0;
+  // A constant copy or, where the backend can compute in host memory, an alias of `bytes`, which must
+  // then outlive the result.
+  virtual std::unique_ptr<Buffer> upload(ByteView bytes) = 0;
+
+  virtual void write(const Matrix& to, std::span<const float> from) = 0;
+  // Waits for everything enqueued. `to` is packed: rows * cols.
+  virtual void read(const Matrix& from, std::span<float> to) = 0;
+
+  virtual void embed(const EmbedOp& op) = 0;
+  virtual void rms_norm(const RmsNormOp& op) = 0;
+  virtual void matmul(const MatmulOp& op) = 0;
+  virtual void rope(const RopeOp& op) = 0;
+  virtual void store(const StoreOp& op) = 0;
+  virtual void attention(const AttentionOp& op) = 0;
+  virtual void group_attention(const GroupAttentionOp& op) = 0;
+  virtual void swiglu(const SwigluOp& op) = 0;
+  virtual void compact(const CompactOp& op) = 0;
+  virtual void gather_layers(const GatherLayersOp& op) = 0;
+  virtual void group_mean(const GroupMeanOp& op) = 0;
+  virtual void top_k(const TopKOp& op) = 0;
+  virtual void argmax(const ArgmaxOp& op) = 0;
+};
+
+// The executable specification: plain loops, sums in float64.
+std::unique_ptr<Backend> make_reference_backend();
+
+struct CpuBackendOptions {
+  std::uint32_t threads;  // 0: one a core
+};
+// The CPU at work: kernels/cpu for the instruction set found at run time.
+std::unique_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options);
+
+}  // namespace edgedraft

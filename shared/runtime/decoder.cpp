@@ -1,0 +1,81 @@
+#include "shared/runtime/decoder.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "shared/base/check.h"
+
+namespace edgedraft {
+
+Decoder::Decoder(Backend& backend, const DecoderConfig& config, const DecoderTensors& tensors,
+                 std::uint32_t positions_max)
+    : backend_(backend),
+      config_(config),
+      positions_max_(positions_max),
+      store_(backend),
+      cos_sin_(make_rope_table(backend, config.rope, config.layer.heads.head_dim, positions_max)),
+      embedding_(store_.add(tensors.token_embd)),
+      output_norm_(store_.add(tensors.output_norm)),
+      head_(tensors.output ? store_.add(*tensors.output) : embedding_),
+      scratch_(backend, config.layer, kMaskRowsMax),
+      x_(backend, kMaskRowsMax, config.layer.dim),
+      causal_masks_(causal_masks(kMaskRowsMax)) {
+  for (const LayerTensors& layer : tensors.layers) {
+    layers_.push_back({.shape = config.layer,
+                       .weights = store_.add_layer(layer),
+                       .rope_style = config.rope.style,
+                       .cos_sin = cos_sin_.all()});
+  }
+}
+
+KvCache Decoder::make_cache() const {
+  return KvCache(backend_, {.layers = config_.layer_count,
+                            .kv_cols = config_.layer.heads.kv_cols(),
+                            .capacity = positions_max_ + kMaskRowsMax});
+}
+
+void Decoder::forward(KvCache& cache, std::span<const std::uint32_t> tokens,
+                      const RowBatch& batch) {
+  EDGEDRAFT_CHECK(!tokens.empty() && tokens.size() <= kMaskRowsMax);
+  EDGEDRAFT_CHECK(tokens.size() == batch.positions.size());
+  EDGEDRAFT_CHECK(batch.first_slot + tokens.size() <= cache.capacity());
+  const Matrix x = x_.rows(batch.count());
+  backend_.embed({.table = embedding_, .tokens = tokens, .y = x});
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    self_attention(backend_, layers_[i], scratch_, x, batch, cache.keys()[i], cache.values()[i]);
+    feed_forward(backend_, layers_[i], scratch_, x);
+  }
+}
+
+std::uint32_t Decoder::append(KvCache& cache, std::span<const std::uint32_t> tokens) {
+  std::vector<std::uint32_t> positions;
+  std::uint32_t count = 0;
+  for (std::size_t done = 0; done < tokens.size(); done += count) {
+    count = static_cast<std::uint32_t>(std::min<std::size_t>(kMaskRowsMax, tokens.size() - done));
+    positions.resize(count);
+    std::iota(positions.begin(), positions.end(), cache.length());
+    forward(cache, tokens.subspan(done, count),
+            {.positions = positions,
+             .prefix = cache.length(),
+             .first_slot = cache.length(),
+             .masks = std::span(causal_masks_).first(count)});
+    cache.set_length(cache.length() + count);
+  }
+  return count;
+}
+
+Matrix Decoder::logits(std::uint32_t first, std::uint32_t count) {
+  if (!logits_ || logits_->all().rows < count) {
+    logits_ = std::make_unique<OwnedMatrix>(backend_, count, config_.vocabulary_count);
+  }
+  const Matrix y = logits_->rows(count);
+  const Matrix normed = scratch_.normed.rows(count);
+  backend_.rms_norm({.x = x_.all().row_range(first, count),
+                     .weight = output_norm_,
+                     .y = normed,
+                     .epsilon = config_.layer.rms_epsilon});
+  backend_.matmul({.x = normed, .weight = head_, .bias = {}, .y = y});
+  return y;
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "shared/model/decoder_tensors.h"
+#include "shared/runtime/backend.h"
+#include "shared/runtime/kv_cache.h"
+#include "shared/runtime/layer.h"
+#include "shared/runtime/weight_store.h"
+
+namespace edgedraft {
+
+// A Llama-style decoder on a backend: target, independent drafter.
+//
+// Requires  the bytes behind `tensors` (a mapped file) outlive the decoder
+// Threads   one at a time; several KvCaches may take turns
+class Decoder {
+ public:
+  // `positions_max`: how many positions a sequence may have; rope tables are made for them.
+  Decoder(Backend& backend, const DecoderConfig& config, const DecoderTensors& tensors,
+          std::uint32_t positions_max);
+
+  const DecoderConfig& config() const { return config_; }
+  std::uint32_t positions_max() const { return positions_max_; }
+  Backend& backend() { return backend_; }
+
+  // A cache for one sequence with room for a tree behind its last position.
+  KvCache make_cache() const;
+
+  // Runs `tokens` through all layers. Their keys and values are stored in the cache's slots from
+  // batch.first_slot on; its length is the caller's to change. Leaves the rows' features.
+  // Requires  1 <= tokens <= kMaskRowsMax
+  void forward(KvCache& cache, std::span<const std::uint32_t> tokens, const RowBatch& batch);
+
+  // Appends `tokens` to the cache as a plain sequence, a chunk of rows at a time, and leaves the
+  // features of the last chunk's rows.
+  // Returns   how many rows the last chunk had
+  std::uint32_t append(KvCache& cache, std::span<const std::uint32_t> tokens);
+
+  // The logits of rows first.. of the last forward(). Shape [count, vocabulary]; valid until the
+  // next call.
+  Matrix logits(std::uint32_t first, std::uint32_t count);
+
+ private:
+  Backend& backend_;
+  DecoderConfig config_;
+  std::uint32_t positions_max_;
+  WeightStore store_;
+  OwnedMatrix cos_sin_;
+  Weight embedding_;
+  Weight output_norm_;
+  Weight head_;
+  std::vector<Layer> layers_;
+  LayerScratch scratch_;
+  OwnedMatrix x_;
+  std::unique_ptr<OwnedMatrix> logits_;
+  std::vector<AncestorMask> causal_masks_;
+};
+
+}  // namespace edgedraft

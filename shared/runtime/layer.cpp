@@ -1,0 +1,99 @@
+#include "shared/runtime/layer.h"
+
+#include <cmath>
+#include <vector>
+
+#include "shared/base/check.h"
+
+namespace edgedraft {
+
+LayerScratch::LayerScratch(Backend& backend, const LayerShape& shape, std::uint32_t rows_max)
+    : normed(backend, rows_max, shape.dim),
+      q(backend, rows_max, shape.heads.query_cols()),
+      k(backend, rows_max, shape.heads.kv_cols()),
+      v(backend, rows_max, shape.heads.kv_cols()),
+      attended(backend, rows_max, shape.heads.query_cols()),
+      gate(backend, rows_max, shape.ffn_dim),
+      up(backend, rows_max, shape.ffn_dim) {}
+
+std::vector<AncestorMask> causal_masks(std::uint32_t count) {
+  EDGEDRAFT_CHECK(count <= kMaskRowsMax);
+  std::vector<AncestorMask> masks(count);
+  for (std::uint32_t row = 0; row < count; ++row) {
+    if (row > 0) masks[row] = masks[row - 1];
+    masks[row].set(row);
+  }
+  return masks;
+}
+
+void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
+                    const RowBatch& batch, const Matrix& keys, const Matrix& values) {
+  const LayerWeights& w = layer.weights;
+  const std::uint32_t head_dim = layer.shape.heads.head_dim;
+  const Matrix normed = scratch.normed.rows(x.rows);
+  const Matrix q = scratch.q.rows(x.rows);
+  const Matrix k = scratch.k.rows(x.rows);
+  const Matrix v = scratch.v.rows(x.rows);
+  const Matrix attended = scratch.attended.rows(x.rows);
+
+  backend.rms_norm(
+      {.x = x, .weight = w.attn_norm, .y = normed, .epsilon = layer.shape.rms_epsilon});
+  backend.matmul({.x = normed, .weight = w.wq, .bias = w.bq, .y = q});
+  backend.matmul({.x = normed, .weight = w.wk, .bias = w.bk, .y = k});
+  backend.matmul({.x = normed, .weight = w.wv, .bias = w.bv, .y = v});
+  for (const Matrix& rotated : {q, k}) {
+    backend.rope({.x = rotated,
+                  .positions = batch.positions,
+                  .cos_sin = layer.cos_sin,
+                  .head_dim = head_dim,
+                  .style = layer.rope_style});
+  }
+  backend.store({.x = k, .cache = keys, .first = batch.first_slot});
+  backend.store({.x = v, .cache = values, .first = batch.first_slot});
+  backend.attention({.q = q,
+                     .keys = keys,
+                     .values = values,
+                     .prefix = batch.prefix,
+                     .masks = batch.masks,
+                     .heads = layer.shape.heads,
+                     .y = attended});
+  backend.matmul(
+      {.x = attended, .weight = w.wo, .bias = {}, .y = x, .into = MatmulOp::Into::accumulate});
+}
+
+void feed_forward(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x) {
+  const LayerWeights& w = layer.weights;
+  const Matrix normed = scratch.normed.rows(x.rows);
+  const Matrix gate = scratch.gate.rows(x.rows);
+  const Matrix up = scratch.up.rows(x.rows);
+  backend.rms_norm({.x = x, .weight = w.ffn_norm, .y = normed, .epsilon = layer.shape.rms_epsilon});
+  backend.matmul({.x = normed, .weight = w.gate, .bias = {}, .y = gate});
+  backend.matmul({.x = normed, .weight = w.up, .bias = {}, .y = up});
+  backend.swiglu({.gate = gate, .up = up, .y = gate});
+  backend.matmul(
+      {.x = gate, .weight = w.down, .bias = {}, .y = x, .into = MatmulOp::Into::accumulate});
+}
+
+OwnedMatrix make_rope_table(Backend& backend, const RopeConfig& rope, std::uint32_t head_dim,
+                            std::uint32_t position_count) {
+  const std::uint32_t half = head_dim / 2;
+  std::vector<float> table(std::size_t{position_count} * head_dim);
+  for (std::uint32_t i = 0; i < half; ++i) {
+    // The reference implementations keep frequencies and angles in float32; so do we, to agree at
+    // long positions.
+    float frequency =
+        1.0f / std::pow(rope.theta, static_cast<float>(2 * i) / static_cast<float>(head_dim));
+    if (!rope.frequency_divisors.empty()) frequency /= rope.frequency_divisors[i];
+    for (std::uint32_t position = 0; position < position_count; ++position) {
+      const float angle = static_cast<float>(position) * frequency;
+      float* row = &table[std::size_t{position} * head_dim];
+      row[i] = std::cos(angle);
+      row[half + i] = std::sin(angle);
+    }
+  }
+  OwnedMatrix matrix(backend, position_count, head_dim);
+  backend.write(matrix.all(), table);
+  return matrix;
+}
+
+}  // namespace edgedraft

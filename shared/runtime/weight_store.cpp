@@ -1,0 +1,30 @@
+#include "shared/runtime/weight_store.h"
+
+namespace edgedraft {
+
+Weight WeightStore::add(const TensorView& tensor) {
+  if (!tensor.present()) return {};
+  buffers_.push_back(backend_.upload(tensor.bytes));
+  return {.buffer = buffers_.back().get(),
+          .offset_bytes = 0,
+          .type = tensor.type,
+          .rows = tensor.rows,
+          .cols = tensor.cols};
+}
+
+LayerWeights WeightStore::add_layer(const LayerTensors& layer) {
+  return {.attn_norm = add(layer.attn_norm),
+          .wq = add(layer.attn_q),
+          .wk = add(layer.attn_k),
+          .wv = add(layer.attn_v),
+          .wo = add(layer.attn_output),
+          .bq = add(layer.attn_q_bias),
+          .bk = add(layer.attn_k_bias),
+          .bv = add(layer.attn_v_bias),
+          .ffn_norm = add(layer.ffn_norm),
+          .gate = add(layer.ffn_gate),
+          .up = add(layer.ffn_up),
+          .down = add(layer.ffn_down)};
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,41 @@
+#include "shared/speculative/draft_tree.h"
+
+#include "shared/base/check.h"
+
+namespace edgedraft {
+
+std::uint32_t DraftTree::add(std::uint32_t token, std::uint32_t parent) {
+  EDGEDRAFT_CHECK(parent <= node_count());
+  EDGEDRAFT_CHECK(node_count() < kTreeNodesMax);
+  tokens_.push_back(token);
+  parents_.push_back(static_cast<std::uint8_t>(parent));
+  return node_count();
+}
+
+std::vector<std::uint32_t> DraftTree::depths() const {
+  std::vector<std::uint32_t> depth(row_count(), 0);
+  for (std::uint32_t row = 1; row < row_count(); ++row) depth[row] = depth[parent(row)] + 1;
+  return depth;
+}
+
+std::vector<AncestorMask> DraftTree::masks() const {
+  std::vector<AncestorMask> masks(row_count());
+  masks[0].set(0);
+  for (std::uint32_t row = 1; row < row_count(); ++row) {
+    masks[row] = masks[parent(row)];
+    masks[row].set(row);
+  }
+  return masks;
+}
+
+DraftTree DraftTree::pruned(std::uint32_t depth_max) const {
+  const std::vector<std::uint32_t> depth = depths();
+  std::vector<std::uint32_t> new_row(row_count(), 0);
+  DraftTree kept;
+  for (std::uint32_t row = 1; row < row_count(); ++row) {
+    if (depth[row] <= depth_max) new_row[row] = kept.add(token(row), new_row[parent(row)]);
+  }
+  return kept;
+}
+
+}  // namespace edgedraft

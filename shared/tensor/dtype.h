@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "shared/base/bytes.h"
+
+namespace edgedraft {
+
+// Element types of stored weights. Activations are always float32.
+enum class DType : std::uint8_t {
+  f32,
+  f16,
+  bf16,
+  q8_0,  // blocks of 32: one float16 scale, 32 int8
+};
+
+struct DTypeTraits {
+  std::string_view name;      // as in --type and in reports
+  std::uint32_t block_count;  // elements a block
+  std::uint32_t block_bytes;
+};
+
+const DTypeTraits& traits(DType type);
+
+std::optional<DType> dtype_from_name(std::string_view name);
+
+// Bytes of a row of `count` elements; nothing when `count` is no whole number of blocks or the size
+// does not fit.
+std::optional<std::uint64_t> row_bytes(DType type, std::uint64_t count);
+
+float half_to_float(std::uint16_t half);
+// Rounds to nearest, ties to even; overflow becomes infinity.
+std::uint16_t float_to_half(float value);
+float bfloat16_to_float(std::uint16_t bits);
+std::uint16_t float_to_bfloat16(float value);
+
+// Decodes a row. Requires from.size() == row_bytes(type, to.size()).
+void dequantize_row(DType type, ByteView from, std::span<float> to);
+// The inverse, rounding to nearest. Requires to.size() == row_bytes(type, from.size()).
+void quantize_row(DType type, std::span<const float> from, std::span<std::byte> to);
+
+}  // namespace edgedraft

@@ -1,0 +1,58 @@
+#include "shared/speculative/draft_tree.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace edgedraft {
+namespace {
+
+// root - 1 - 3
+//      \ 2 - 4 - 5
+DraftTree two_branches() {
+  DraftTree tree;
+  tree.add(10, 0);
+  tree.add(20, 0);
+  tree.add(11, 1);
+  tree.add(21, 2);
+  tree.add(22, 4);
+  return tree;
+}
+
+TEST(DraftTreeTest, DepthIsTheDistanceFromTheRoot) {
+  EXPECT_EQ(two_branches().depths(), (std::vector<std::uint32_t>{0, 1, 1, 2, 2, 3}));
+}
+
+TEST(DraftTreeTest, ARowSeesItselfAndItsAncestorsOnly) {
+  const std::vector<AncestorMask> masks = two_branches().masks();
+  const std::vector<std::vector<std::uint32_t>> seen{{0},    {0, 1},    {0, 2},
+                                                     {0, 1, 3}, {0, 2, 4}, {0, 2, 4, 5}};
+  for (std::uint32_t row = 0; row < seen.size(); ++row) {
+    for (std::uint32_t other = 0; other < kMaskRowsMax; ++other) {
+      const bool expected =
+          std::find(seen[row].begin(), seen[row].end(), other) != seen[row].end();
+      EXPECT_EQ(masks[row].test(other), expected) << row << " sees " << other;
+    }
+  }
+}
+
+TEST(DraftTreeTest, PruningDropsDeepRowsAndKeepsTheOrder) {
+  DraftTree expected;
+  expected.add(10, 0);
+  expected.add(20, 0);
+  expected.add(11, 1);
+  expected.add(21, 2);
+  EXPECT_EQ(two_branches().pruned(2), expected);
+  EXPECT_TRUE(two_branches().pruned(0).empty());
+}
+
+TEST(DraftTreeTest, HoldsAsManyNodesAsAMaskHasRows) {
+  DraftTree tree;
+  for (std::uint32_t i = 0; i < kTreeNodesMax; ++i) tree.add(i, i);
+  EXPECT_EQ(tree.row_count(), kMaskRowsMax);
+  EXPECT_EQ(tree.depths().back(), kTreeNodesMax);
+  EXPECT_TRUE(tree.masks().back().test(kMaskRowsMax - 1));
+}
+
+}  // namespace
+}  // namespace edgedraft

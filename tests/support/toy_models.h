@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "shared/base/random.h"
+#include "shared/model/moa_tensors.h"
+
+namespace edgedraft::testing {
+
+// Memory for made-up tensors. Views stay valid while it lives.
+class TensorPool {
+ public:
+  explicit TensorPool(std::uint64_t seed) : random_(seed) {}
+
+  // Normal entries of the given deviation, stored as `type`.
+  TensorView normal(std::uint32_t rows, std::uint32_t cols, double deviation, DType type = DType::f32);
+  // Entries around 1, as norms have.
+  TensorView norm(std::uint32_t cols);
+  LayerTensors layer(const LayerShape& shape);
+
+ private:
+  Random random_;
+  std::list<Bytes> memory_;
+};
+
+// A small random decoder, different for every seed. Its logits are sharp enough that greedy answers
+// vary with the prompt.
+struct ToyDecoder {
+  explicit ToyDecoder(std::uint64_t seed, std::uint32_t layers = 3);
+
+  std::shared_ptr<TensorPool> pool;
+  DecoderConfig config;
+  DecoderTensors tensors;
+};
+
+// A random Mixture-of-Attentions drafter that fits `target`.
+struct ToyMoa {
+  ToyMoa(const ToyDecoder& target, std::uint64_t seed, std::uint32_t tli,
+         std::uint32_t ca_kv_heads = 2);
+
+  std::shared_ptr<TensorPool> pool;
+  MoaConfig config;
+  MoaTensors tensors;
+};
+
+inline constexpr std::uint32_t kToyVocabulary = 64;
+inline constexpr std::uint32_t kToyEndToken = 2;
+
+}  // namespace edgedraft::testing
