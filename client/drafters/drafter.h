@@ -24,6 +24,8 @@ class Drafter {
   // Activations of positions first, first + 1, ..., as the tap made them, in any order of calls.
   // Shapes    rows [n * activation_cols()]
   virtual void add_activations(std::uint32_t /*first*/, std::span<const float> /*rows*/) {}
+  // Forgets those of positions from `first` on: they come again.
+  virtual void drop_activations(std::uint32_t /*first*/) {}
 
   // A tree below the last token; fewer levels, or none, where the context ends. Requires a token.
   virtual DraftTree draft(const TreeShape& shape) = 0;

@@ -17,9 +17,13 @@ class MoaDrafter final : public NetworkDrafter {
     network_.extend_memory(first, rows);
     forget_logits();
   }
+  void drop_activations(std::uint32_t first) override {
+    network_.truncate_memory(first);
+    forget_logits();
+  }
   void truncate(std::uint32_t count) override {
     NetworkDrafter::truncate(count);
-    network_.truncate_memory(count);
+    drop_activations(count);
   }
 
  private:

@@ -170,7 +170,9 @@ void MoaNetwork::commit_chunk(std::span<const std::uint32_t> tokens) {
                           .prefix = prefix,
                           .first_slot = prefix,
                           .masks = std::span(causal_masks_).first(rows)});
-    own_rows_ += rows;
+    // A last token that the memory covers is run for its logits; it is no row of its own.
+    const bool last_covered = first + count <= memory_end();
+    own_rows_ += last_covered ? 0 : rows;
   }
   leave_logits(x.row_range(rows - 1, 1));
 }

@@ -2,6 +2,10 @@
 
 namespace edgedraft {
 
+std::string_view to_string(CutPoint cut) {
+  return cut == CutPoint::lsa_mean ? "lsa_mean" : "ca_kv";
+}
+
 MoaRowLayout moa_row_layout(const MoaConfig& config) {
   const HeadShape& target = config.target_layer.heads;
   const HeadShape& ca = config.cross_attention.heads;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "shared/model/moa_tensors.h"
@@ -12,6 +13,9 @@ enum class CutPoint : std::uint8_t {
   lsa_mean,  // the mean of LSA's rows, 2 * target kv_cols values; the device projects (the paper's)
   ca_kv,     // CA's keys, not yet rotated, and values, 2 * CA kv_cols values; the server projects
 };
+
+// As on the link, e.g. "lsa_mean".
+std::string_view to_string(CutPoint cut);
 
 // The layout of the activations of one position:
 // memory part | for each TLI layer: keys (rotated) | values.

@@ -36,22 +36,22 @@ std::vector<std::uint32_t> best(const std::vector<Candidate>& candidates, std::u
   return order;
 }
 
-// Appends the `breadth` likeliest tokens behind each of the network's current logits rows. Row i
+// Appends the `children` likeliest tokens behind each of the network's current logits rows. Row i
 // belongs to candidate parents[i] - 1, or to the root.
 void add_children(DraftNetwork& network, std::span<const std::uint32_t> parents,
-                  std::uint32_t breadth, std::vector<Candidate>& candidates) {
+                  std::uint32_t children, std::vector<Candidate>& candidates) {
   const auto rows = static_cast<std::uint32_t>(parents.size());
-  std::vector<std::uint32_t> tokens(rows * breadth);
-  std::vector<float> log_probs(rows * breadth);
+  std::vector<std::uint32_t> tokens(rows * children);
+  std::vector<float> log_probs(rows * children);
   network.backend().top_k(
-      {.logits = network.logits(), .k = breadth, .tokens = tokens, .log_probs = log_probs});
+      {.logits = network.logits(), .k = children, .tokens = tokens, .log_probs = log_probs});
   for (std::uint32_t row = 0; row < rows; ++row) {
     const std::uint32_t parent = parents[row];
-    for (std::uint32_t i = 0; i < breadth; ++i) {
-      Candidate child{.token = tokens[row * breadth + i],
+    for (std::uint32_t i = 0; i < children; ++i) {
+      Candidate child{.token = tokens[row * children + i],
                       .parent = parent,
                       .depth = 1,
-                      .score = log_probs[row * breadth + i],
+                      .score = log_probs[row * children + i],
                       .draft_rows = {}};
       if (parent > 0) {
         const Candidate& above = candidates[parent - 1];
@@ -74,15 +74,15 @@ bool valid(const TreeShape& shape) {
 
 DraftTree grow_tree(DraftNetwork& network, const TreeShape& shape) {
   EDGEDRAFT_CHECK(valid(shape));
-  const std::uint32_t breadth = std::min(shape.breadth, network.vocabulary_count());
+  const std::uint32_t children = std::min(shape.breadth, network.vocabulary_count());
   std::vector<Candidate> candidates;
   const std::uint32_t root = 0;
-  add_children(network, std::span(&root, 1), breadth, candidates);
+  add_children(network, std::span(&root, 1), children, candidates);
 
   std::uint32_t level_first = 0;
   std::uint32_t draft_rows = 0;
   for (std::uint32_t depth = 2; depth <= shape.depth; ++depth) {
-    const std::vector<std::uint32_t> frontier = best(candidates, level_first, breadth);
+    const std::vector<std::uint32_t> frontier = best(candidates, level_first, shape.breadth);
     level_first = static_cast<std::uint32_t>(candidates.size());
     std::vector<DraftNode> nodes;
     std::vector<std::uint32_t> parents;
@@ -93,7 +93,7 @@ DraftTree grow_tree(DraftNetwork& network, const TreeShape& shape) {
       c.draft_rows.set(draft_rows++);
     }
     network.expand(nodes);
-    add_children(network, parents, breadth, candidates);
+    add_children(network, parents, children, candidates);
   }
 
   DraftTree tree;

@@ -25,12 +25,11 @@ TEST(DraftTreeTest, DepthIsTheDistanceFromTheRoot) {
 
 TEST(DraftTreeTest, ARowSeesItselfAndItsAncestorsOnly) {
   const std::vector<AncestorMask> masks = two_branches().masks();
-  const std::vector<std::vector<std::uint32_t>> seen{{0},    {0, 1},    {0, 2},
+  const std::vector<std::vector<std::uint32_t>> seen{{0},       {0, 1},    {0, 2},
                                                      {0, 1, 3}, {0, 2, 4}, {0, 2, 4, 5}};
   for (std::uint32_t row = 0; row < seen.size(); ++row) {
     for (std::uint32_t other = 0; other < kMaskRowsMax; ++other) {
-      const bool expected =
-          std::find(seen[row].begin(), seen[row].end(), other) != seen[row].end();
+      const bool expected = std::find(seen[row].begin(), seen[row].end(), other) != seen[row].end();
       EXPECT_EQ(masks[row].test(other), expected) << row << " sees " << other;
     }
   }

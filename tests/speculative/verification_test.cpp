@@ -96,9 +96,10 @@ TEST(VerificationTest, ATreeLeavesTheLawOfTheTargetUnchanged) {
         const VerifiedPath result =
             verify(tree, {.root_position = 0,
                           .context_count = 1000,
-                          .choose = [&](std::uint32_t, std::uint32_t position) {
-                            return position <= 2 ? kCells[cells[position - 1]] : 99u;
-                          },
+                          .choose =
+                              [&](std::uint32_t, std::uint32_t position) {
+                                return position <= 2 ? kCells[cells[position - 1]] : 99u;
+                              },
                           .is_end = [](std::uint32_t) { return false; }});
         std::vector<std::uint32_t> emitted;
         for (const std::uint32_t row : result.path) emitted.push_back(tree.token(row));

@@ -17,7 +17,8 @@ double normal_draw(Random& random) {
 
 }  // namespace
 
-TensorView TensorPool::normal(std::uint32_t rows, std::uint32_t cols, double deviation, DType type) {
+TensorView TensorPool::normal(std::uint32_t rows, std::uint32_t cols, double deviation,
+                              DType type) {
   const auto bytes_per_row = row_bytes(type, cols);
   EDGEDRAFT_CHECK(bytes_per_row.has_value());
   Bytes& bytes = memory_.emplace_back(*bytes_per_row * rows);
@@ -82,10 +83,11 @@ ToyMoa::ToyMoa(const ToyDecoder& target, std::uint64_t seed, std::uint32_t tli,
                            .rms_epsilon = 1e-5f};
   config.cross_attention = config.self_attention;
   config.cross_attention.heads.kv_heads = ca_kv_heads;
-  config.layer_self_attention = {.dim = lsa_dim,
-                                 .heads = {.query_heads = 4, .kv_heads = 1, .head_dim = lsa_dim / 4},
-                                 .ffn_dim = 24,
-                                 .rms_epsilon = 1e-5f};
+  config.layer_self_attention = {
+      .dim = lsa_dim,
+      .heads = {.query_heads = 4, .kv_heads = 1, .head_dim = lsa_dim / 4},
+      .ffn_dim = 24,
+      .rms_epsilon = 1e-5f};
   config.target_layer_count = t.layer_count;
   config.target_layer = t.layer;
   config.target_rope = t.rope;

@@ -16,7 +16,8 @@ class TensorPool {
   explicit TensorPool(std::uint64_t seed) : random_(seed) {}
 
   // Normal entries of the given deviation, stored as `type`.
-  TensorView normal(std::uint32_t rows, std::uint32_t cols, double deviation, DType type = DType::f32);
+  TensorView normal(std::uint32_t rows, std::uint32_t cols, double deviation,
+                    DType type = DType::f32);
   // Entries around 1, as norms have.
   TensorView norm(std::uint32_t cols);
   LayerTensors layer(const LayerShape& shape);

@@ -1,0 +1,398 @@
+#include "client/generation.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "shared/base/check.h"
+
+namespace edgedraft {
+namespace {
+
+// How long a wait may last before the user's Ctrl-C is looked at again.
+constexpr Duration kWaitSlice = std::chrono::milliseconds(50);
+
+wire::Sampling to_wire(const SamplingParams& params) {
+  return {.seed = params.seed,
+          .temperature = params.temperature,
+          .top_k = params.top_k,
+          .top_p = params.top_p,
+          .min_p = params.min_p};
+}
+
+bool trying_again_may_help(Errc code) {
+  return code == Errc::link_down || code == Errc::timed_out || code == Errc::refused;
+}
+
+}  // namespace
+
+std::string_view to_string(ClientState state) {
+  switch (state) {
+    case ClientState::online:
+      return "online";
+    case ClientState::offline:
+      return "offline";
+    case ClientState::resyncing:
+      return "resyncing";
+  }
+  return "unknown";
+}
+
+Generation::Generation(const Parts& parts, const GenerationOptions& options)
+    : parts_(parts), options_(options) {
+  EDGEDRAFT_CHECK(parts.drafter != nullptr || !options.tree);
+}
+
+Result<AnswerEnd> Generation::answer(std::span<const std::uint32_t> prompt) {
+  EDGEDRAFT_CHECK(!prompt.empty());
+  drain_events();
+  if (in_flight_) (void)parts_.link.send(CancelRequest{});
+  in_flight_ = false;
+  const auto known = ledger_.tokens();
+  const auto common = static_cast<std::uint32_t>(
+      std::mismatch(known.begin(), known.end(), prompt.begin(), prompt.end()).first -
+      known.begin());
+  drop_from(common);
+  for (const std::uint32_t token : prompt.subspan(common)) {
+    ledger_.append(token, Provenance::given);
+  }
+  if (parts_.drafter) parts_.drafter->append(prompt.subspan(common));
+
+  started_ = parts_.now();
+  stats_ = {};
+  stats_.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
+  answer_first_ = settled_count_ = ledger_.count();
+  end_.reset();
+  state_ = ClientState::online;
+  wanted_ = Wanted::tokens;
+  wait_deadline_ = started_ + options_.deadline;
+  return run();
+}
+
+Result<std::optional<AnswerEnd>> Generation::settle() {
+  if (!has_text_to_check()) return std::optional<AnswerEnd>();
+  drain_events();
+  if (!signed_in_) return std::optional<AnswerEnd>();
+  begin_resync();
+  const auto ended = run();
+  if (!ended) return ended.error();
+  return std::optional(*ended);
+}
+
+Result<AnswerEnd> Generation::run() {
+  do {
+    while (!end_) {
+      if (parts_.cancelled()) {
+        if (in_flight_) (void)parts_.link.send(CancelRequest{});
+        in_flight_ = false;
+        end_ = AnswerEnd::cancelled;
+        break;
+      }
+      const auto step = state_ == ClientState::offline ? step_offline() : step_online();
+      if (!step) return step.error();
+    }
+  } while (state_ == ClientState::offline && *end_ != AnswerEnd::cancelled && wait_for_server());
+  stats_.tokens = answer_count();
+  stats_.elapsed = parts_.now() - started_;
+  return *end_;
+}
+
+// Online and resyncing: the server owes us an answer, or the way to it is still being made.
+Result<void> Generation::step_online() {
+  if (signed_in_ && !in_flight_) {
+    if (auto sent = send_wanted(); !sent) return on_link_error(sent.error());
+    return boost::system::in_place_value;
+  }
+  const Instant before = parts_.now();
+  const auto event = parts_.link.wait_event(std::min(wait_deadline_, before + kWaitSlice));
+  stats_.waiting += parts_.now() - before;
+  if (event) return on_event(*event);
+  if (event.error().code == Errc::timed_out) {
+    if (parts_.now() < wait_deadline_) return boost::system::in_place_value;
+    return on_link_error({Errc::timed_out, "the server did not answer in time"});
+  }
+  return on_link_error(event.error());
+}
+
+Result<void> Generation::step_offline() {
+  const auto event = parts_.link.wait_event(parts_.now());
+  if (event) {
+    if (auto taken = on_event(*event); !taken) return taken;
+    if (signed_in_ && !in_flight_) begin_resync();
+    return boost::system::in_place_value;
+  }
+  if (event.error().code == Errc::link_down) signed_in_ = in_flight_ = false;
+
+  const Instant before = parts_.now();
+  const std::span<const float> logits = parts_.drafter->next_logits();
+  if (logits.empty()) {
+    end_ = AnswerEnd::context;
+    return boost::system::in_place_value;
+  }
+  const std::uint32_t token = Sampler(options_.sampling).choose(logits, ledger_.count());
+  keep_pace(before);
+  stats_.drafting += parts_.now() - before;
+  ++stats_.offline_tokens;
+  write(token, Provenance::offline);
+  end_where_due(parts_.is_end(token) ? wire::Ending::end_token : wire::Ending::none);
+  return boost::system::in_place_value;
+}
+
+// An answer that ended offline waits for the server to check it. True where there is to go on.
+bool Generation::wait_for_server() {
+  if (!has_text_to_check()) return false;
+  wait_deadline_ = parts_.now() + options_.resync_wait;
+  while (parts_.now() < wait_deadline_ && !parts_.cancelled()) {
+    const auto event = parts_.link.wait_event(std::min(wait_deadline_, parts_.now() + kWaitSlice));
+    if (event) {
+      if (!on_event(*event)) return false;
+    } else if (event.error().code == Errc::link_down) {
+      signed_in_ = in_flight_ = false;
+    } else if (!trying_again_may_help(event.error().code)) {
+      return false;
+    }
+    if (signed_in_ && !in_flight_) {
+      begin_resync();
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Generation::has_text_to_check() const {
+  return options_.resync == wire::ResyncPolicy::check && settled_count_ < ledger_.count();
+}
+
+void Generation::begin_resync() {
+  ++stats_.resyncs;
+  end_.reset();
+  wanted_ = Wanted::tokens;
+  enter(ClientState::resyncing, "the server is back");
+}
+
+Result<void> Generation::on_event(const ClientEvent& event) {
+  if (const auto* welcomed = std::get_if<Welcomed>(&event)) on_welcome(welcomed->welcome);
+  if (const auto* rows = std::get_if<ActivationsReceived>(&event)) on_activations(*rows);
+  if (const auto* refused = std::get_if<RequestRefused>(&event)) return on_refused(refused->error);
+  if (const auto* verdict = std::get_if<VerdictReceived>(&event)) {
+    in_flight_ = false;
+    // Offline it comes too late, but it shows that the server is there again.
+    if (state_ != ClientState::offline) on_verdict(*verdict);
+  }
+  return boost::system::in_place_value;
+}
+
+void Generation::on_welcome(const wire::Welcome& welcome) {
+  signed_in_ = true;
+  in_flight_ = false;
+  fresh_session_ = welcome.session;
+  nodes_max_ = welcome.nodes_max;
+  row_budget_ = welcome.row_budget;
+  wanted_ = Wanted::tokens;
+}
+
+void Generation::on_activations(const ActivationsReceived& event) {
+  if (!parts_.drafter) return;
+  parts_.drafter->add_activations(event.first, event.rows);
+  rows_end_ = std::max(rows_end_, event.first + event.count);
+  if (!event.complete) return;
+  rows_pending_ = false;
+  activations_end_ = rows_end_;
+}
+
+Result<void> Generation::on_refused(const Error& error) {
+  in_flight_ = false;
+  if (error.code != Errc::session_unknown) return on_link_error(error);
+  session_.reset();
+  server_count_ = 0;
+  wanted_ = Wanted::tokens;
+  return boost::system::in_place_value;
+}
+
+Result<void> Generation::on_link_error(const Error& error) {
+  const bool waits_for_answer = error.code == Errc::timed_out;
+  if (!waits_for_answer) signed_in_ = in_flight_ = false;
+  const bool hopeless = !trying_again_may_help(error.code);
+  if (!parts_.drafter || (hopeless && answer_count() == 0)) return error;
+  if (state_ != ClientState::offline) enter(ClientState::offline, error.message);
+  return boost::system::in_place_value;
+}
+
+void Generation::drain_events() {
+  for (;;) {
+    const auto event = parts_.link.wait_event(parts_.now());
+    if (!event) {
+      if (event.error().code == Errc::link_down) {
+        signed_in_ = in_flight_ = false;
+        continue;
+      }
+      return;
+    }
+    // Between answers nothing is awaited: a verdict or refusal now belongs to a cancelled request.
+    if (const auto* welcomed = std::get_if<Welcomed>(&*event)) on_welcome(welcomed->welcome);
+    if (const auto* rows = std::get_if<ActivationsReceived>(&*event)) on_activations(*rows);
+    if (std::holds_alternative<VerdictReceived>(*event)) in_flight_ = false;
+  }
+}
+
+Result<void> Generation::send_wanted() {
+  wait_deadline_ = parts_.now() + options_.deadline;
+  const auto sent = wanted_ == Wanted::tokens ? send_tokens() : send_draft();
+  if (sent) in_flight_ = true;
+  return sent;
+}
+
+// Puts to the server what it lacks of the ledger; the tokens behind settled_count_ to be checked or
+// kept, as the policy says.
+Result<void> Generation::send_tokens() {
+  const std::uint32_t count = ledger_.count();
+  const std::uint32_t written = count - settled_count_;
+  const bool to_check = options_.resync == wire::ResyncPolicy::check && written > 0;
+  const auto policy = to_check ? wire::ResyncPolicy::check : wire::ResyncPolicy::keep;
+  const bool new_connection = fresh_session_.has_value();
+  // Resume has no place for given tokens before those to be checked.
+  const bool resumes = new_connection && session_ && (!to_check || server_count_ >= settled_count_);
+  const std::uint32_t base =
+      new_connection && !resumes ? 0 : std::min(server_count_, settled_count_);
+
+  // Rows that came for positions behind the last complete block come again.
+  activations_end_ = rows_end_ = std::min(base, activations_end_);
+  if (parts_.drafter) {
+    parts_.drafter->drop_activations(activations_end_);
+    rows_pending_ = parts_.drafter->activation_cols() > 0;
+  }
+  checked_ = to_check;
+  if (resumes) {
+    return parts_.link.send(
+        wire::Resume{.session = *session_,
+                     .verified_length = base,
+                     .verified_hash = wire::token_hash(ledger_.tokens().first(base)),
+                     .tokens = ledger_.safe(base, count - base),
+                     .policy = policy,
+                     .activations_from = activations_end_,
+                     .sampling = to_wire(options_.sampling)});
+  }
+  return parts_.link.send(wire::Prefill{.base_length = base,
+                                        .tokens = ledger_.safe(base, count - base),
+                                        .provisional_count = to_check ? written : 0,
+                                        .policy = policy,
+                                        .activations_from = activations_end_,
+                                        .sampling = to_wire(options_.sampling)});
+}
+
+Result<void> Generation::send_draft() {
+  tree_ = {};
+  // The target adds a token of its own behind the tree.
+  const std::uint32_t depth_max = options_.tokens_max - answer_count() - 1;
+  if (options_.tree && depth_max > 0) {
+    const Instant before = parts_.now();
+    TreeShape shape = *options_.tree;
+    shape.depth = std::min(shape.depth, depth_max);
+    shape.nodes = std::min(shape.nodes, nodes_max_);
+    if (row_budget_ > 0) shape.nodes = std::min(shape.nodes, row_budget_ - 1);
+    if (shape.nodes > 0) tree_ = parts_.drafter->draft(shape);
+    keep_pace(before);
+    stats_.drafting += parts_.now() - before;
+  }
+  stats_.drafted += tree_.node_count();
+  const auto parents = tree_.parents();
+  return parts_.link.send(wire::Draft{.base_length = ledger_.count(),
+                                      .tokens = ledger_.safe_draft(tree_.tokens()),
+                                      .parents = {parents.begin(), parents.end()}});
+}
+
+void Generation::on_verdict(const VerdictReceived& event) {
+  ++stats_.target_calls;
+  row_budget_ = event.verdict.row_budget;
+  wanted_ = Wanted::draft;
+  if (event.to == VerdictReceived::To::draft) {
+    take_cycle(event);
+  } else {
+    if (event.to == VerdictReceived::To::prefill && fresh_session_) session_ = fresh_session_;
+    fresh_session_.reset();
+    take_check(event.verdict);
+  }
+  settled_count_ = ledger_.count();
+  end_where_due(event.verdict.ending);
+}
+
+void Generation::take_cycle(const VerdictReceived& event) {
+  if (!event.rows.empty() && parts_.drafter) {
+    parts_.drafter->add_activations(event.rows_first, event.rows);
+    const auto count = static_cast<std::uint32_t>(event.verdict.path.size()) + 1;
+    rows_end_ = event.rows_first + count;
+    if (!rows_pending_) activations_end_ = rows_end_;
+  }
+  for (const std::uint8_t row : event.verdict.path) write(tree_.token(row), Provenance::verified);
+  write(event.verdict.next, Provenance::verified);
+  server_count_ = ledger_.count();
+  const auto accepted = static_cast<std::uint32_t>(event.verdict.path.size());
+  ++stats_.cycles;
+  stats_.cycle_tokens += accepted + 1;
+  stats_.accepted += accepted;
+}
+
+void Generation::take_check(const wire::Verdict& verdict) {
+  const std::uint32_t written = ledger_.count() - settled_count_;
+  std::uint32_t standing = checked_ ? std::min(verdict.accepted_count, written) : written;
+  const std::uint32_t kept = settled_count_ + standing;
+  // Where an answer ends it also ends offline: that token is no correction.
+  const bool repeats = kept < ledger_.count() && ledger_.tokens()[kept] == verdict.next;
+  if (repeats) ++standing;
+  if (checked_) {
+    ledger_.confirm(settled_count_, standing);
+    parts_.observer.on_confirmed(settled_count_ + standing - answer_first_);
+  }
+  const std::uint32_t rewritten = written - standing;
+  stats_.rewritten_tokens += rewritten;
+  if (rewritten > 0) {
+    drop_from(settled_count_ + standing);
+    parts_.observer.on_rewrite(answer_count());
+  }
+  if (state_ == ClientState::resyncing) {
+    enter(ClientState::online, checked_ ? std::to_string(standing) + " offline tokens confirmed, " +
+                                              std::to_string(rewritten) + " rewritten"
+                                        : std::to_string(standing) + " offline tokens kept");
+  }
+  if (!repeats) write(verdict.next, Provenance::verified);
+  server_count_ = ledger_.count();
+}
+
+void Generation::write(std::uint32_t token, Provenance provenance) {
+  // The target may bring more than was asked for.
+  if (answer_count() == options_.tokens_max) return;
+  ledger_.append(token, provenance);
+  if (parts_.drafter) parts_.drafter->append(std::span(&token, 1));
+  if (answer_count() == 1) stats_.first_token_elapsed = parts_.now() - started_;
+  parts_.observer.on_token(token, ledger_.provenance(ledger_.count() - 1));
+}
+
+void Generation::end_where_due(wire::Ending ending) {
+  if (ending == wire::Ending::end_token) {
+    end_ = AnswerEnd::end_token;
+  } else if (answer_count() >= options_.tokens_max) {
+    end_ = AnswerEnd::tokens_max;
+  } else if (ending == wire::Ending::context) {
+    end_ = AnswerEnd::context;
+  }
+}
+
+void Generation::enter(ClientState state, const std::string& why) {
+  state_ = state;
+  parts_.observer.on_state(state, why);
+}
+
+void Generation::drop_from(std::uint32_t count) {
+  ledger_.truncate(count);
+  settled_count_ = std::min(settled_count_, count);
+  server_count_ = std::min(server_count_, count);
+  activations_end_ = std::min(activations_end_, count);
+  rows_end_ = std::min(rows_end_, count);
+  if (parts_.drafter) parts_.drafter->truncate(count);
+}
+
+void Generation::keep_pace(Instant started) const {
+  if (options_.pace > Duration::zero()) std::this_thread::sleep_until(started + options_.pace);
+}
+
+}  // namespace edgedraft

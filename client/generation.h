@@ -1,0 +1,178 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "client/drafters/drafter.h"
+#include "client/privacy/taint_ledger.h"
+#include "shared/base/clock.h"
+#include "shared/protocol/target_link.h"
+#include "shared/speculative/sampling.h"
+
+namespace edgedraft {
+
+// How far device and server agree (docs/architecture.md, "States of a session").
+enum class ClientState : std::uint8_t {
+  online,     // every token is verified as it comes
+  offline,    // the drafter writes on alone
+  resyncing,  // the server is told what was written, and answers
+};
+
+std::string_view to_string(ClientState state);
+
+// Told what happens to an answer, as it happens. Indices count the answer's tokens.
+class GenerationObserver {
+ public:
+  virtual ~GenerationObserver() = default;
+  virtual void on_token(std::uint32_t token, Provenance provenance) = 0;
+  // The server chose the first `count` tokens as well: they are verified.
+  virtual void on_confirmed(std::uint32_t count) = 0;
+  // The tokens from `index` on are withdrawn; others follow.
+  virtual void on_rewrite(std::uint32_t index) = 0;
+  virtual void on_state(ClientState state, const std::string& why) = 0;
+};
+
+struct GenerationOptions {
+  std::optional<TreeShape> tree;  // nothing: plain decoding, one token a pass
+  std::uint32_t tokens_max;
+  SamplingParams sampling;
+  Duration deadline;  // silence of the server after which the drafter writes on alone
+  wire::ResyncPolicy resync;
+  // How long an answer that ended offline waits for the server to check it.
+  Duration resync_wait;
+  // Least time of an offline token and of a tree: a small drafter at a larger one's pace.
+  Duration pace;
+};
+
+// Counted over one answer.
+struct GenerationStats {
+  std::uint32_t prompt_tokens = 0;
+  std::uint32_t tokens = 0;        // of the answer, its end token included
+  std::uint32_t cycles = 0;        // drafts answered
+  std::uint32_t cycle_tokens = 0;  // tokens that they brought: accepted ones and the target's own
+  std::uint32_t target_calls = 0;  // cycles, prompts and resyncs
+  std::uint32_t drafted = 0;
+  std::uint32_t accepted = 0;
+  std::uint32_t offline_tokens = 0;
+  std::uint32_t rewritten_tokens = 0;
+  std::uint32_t resyncs = 0;
+  Duration elapsed{};
+  Duration first_token_elapsed{};
+  Duration drafting{};
+  Duration waiting{};
+
+  // Mean tokens a cycle, the target's own included: plain decoding is 1.
+  double acceptance_length() const {
+    return cycles == 0 ? 1.0 : static_cast<double>(cycle_tokens) / cycles;
+  }
+};
+
+enum class AnswerEnd : std::uint8_t {
+  end_token,   // the model ended it
+  tokens_max,  // as long as was asked for
+  context,     // the context is full
+  cancelled,   // by the user
+};
+
+// Writes answers: drafts, has them verified, writes on alone when the server is away and agrees
+// with it again when it is back. One object a conversation; each answer builds on the tokens so
+// far.
+//
+// Requires  the references outlive it; a drafter unless options.tree is nothing
+class Generation {
+ public:
+  struct Parts {
+    TargetLink& link;
+    Drafter* drafter;  // may be null for plain decoding
+    GenerationObserver& observer;
+    std::function<bool(std::uint32_t)> is_end;
+    std::function<Instant()> now;
+    std::function<bool()> cancelled;
+  };
+
+  Generation(const Parts& parts, const GenerationOptions& options);
+
+  // Answers `prompt`, the whole conversation as tokens; what it shares with the tokens so far is
+  // not sent again.
+  //
+  // Errors    those of the link that trying again does not cure (untrusted, unauthorized, mismatch,
+  //           ...); context_full for a prompt that is too long; link_down and timed_out only where
+  //           there is no drafter to go on with
+  Result<AnswerEnd> answer(std::span<const std::uint32_t> prompt);
+
+  // Lets the server check what the last answer wrote offline, if it is back; the answer may be
+  // corrected and go on. Nothing where there was nothing to do.
+  Result<std::optional<AnswerEnd>> settle();
+
+  const TaintLedger& ledger() const { return ledger_; }
+  // Index of the answer's first token in the ledger.
+  std::uint32_t answer_first() const { return answer_first_; }
+  const GenerationStats& stats() const { return stats_; }
+
+ private:
+  Result<AnswerEnd> run();
+  Result<void> step_online();
+  Result<void> step_offline();
+  bool wait_for_server();
+  bool has_text_to_check() const;
+  void begin_resync();
+
+  // Takes in what the link tells; a verdict that is still wanted goes on to on_verdict().
+  Result<void> on_event(const ClientEvent& event);
+  Result<void> on_link_error(const Error& error);
+  Result<void> on_refused(const Error& error);
+  void on_welcome(const wire::Welcome& welcome);
+  void on_activations(const ActivationsReceived& event);
+  void on_verdict(const VerdictReceived& event);
+  void drain_events();
+
+  Result<void> send_wanted();
+  Result<void> send_tokens();
+  Result<void> send_draft();
+  void take_cycle(const VerdictReceived& event);
+  void take_check(const wire::Verdict& verdict);
+  void write(std::uint32_t token, Provenance provenance);
+  void end_where_due(wire::Ending ending);
+  void enter(ClientState state, const std::string& why);
+  void drop_from(std::uint32_t count);
+  std::uint32_t answer_count() const { return ledger_.count() - answer_first_; }
+  void keep_pace(Instant started) const;
+
+  Parts parts_;
+  GenerationOptions options_;
+  TaintLedger ledger_;
+  GenerationStats stats_;
+  ClientState state_ = ClientState::online;
+  std::optional<AnswerEnd> end_;
+  Instant started_{};
+  Instant wait_deadline_{};  // of the server's silence
+
+  std::uint32_t answer_first_ = 0;
+  // Leading tokens that are beyond doubt: given, verified, or kept. Behind them stands what was
+  // written offline and awaits the server.
+  std::uint32_t settled_count_ = 0;
+  std::uint32_t server_count_ = 0;  // leading tokens that the server is known to hold
+
+  // The link.
+  bool signed_in_ = false;
+  bool in_flight_ = false;
+  enum class Wanted : std::uint8_t { tokens, draft } wanted_ = Wanted::tokens;
+  std::optional<wire::SessionId> session_;  // the server's name for this conversation
+  std::optional<wire::SessionId>
+      fresh_session_;  // that of a new connection, until tokens are put in
+  std::uint32_t nodes_max_ = 0;
+  std::uint32_t row_budget_ = 0;
+
+  // In flight.
+  DraftTree tree_;
+  bool checked_ = false;  // the last tokens were sent to be checked, not kept
+
+  std::uint32_t activations_end_ = 0;  // positions below have theirs
+  std::uint32_t rows_end_ = 0;         // newest position that has, once the older ones came too
+  bool rows_pending_ = false;
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "kernels/cpu/kernels.h"
+
+namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
+
+// At most kAttentionTileRows rows of queries that see `prefix` slots and, with masks, some of the
+// slots behind them.
+struct AttendTile {
+  ConstRows q;  // of the tile's first row, like masks and y
+  ConstRows keys;
+  ConstRows values;
+  std::size_t rows;
+  std::size_t prefix;
+  const std::uint64_t* masks;  // [rows, kMaskWords] or null
+  Heads heads;
+  Rows y;
+};
+
+// softmax(q . K / sqrt(head_dim)) V for the query heads of one key-value head. Requires scratch of
+// attention_scratch_floats.
+void attend(const AttendTile& tile, std::size_t kv_head, float* scratch);
+
+}  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA

@@ -1,0 +1,28 @@
+#include "kernels/cpu/weights.h"
+
+namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
+namespace {
+
+template <class W>
+void decode_rows(const EmbedArgs& a, const Work& work) {
+  for (std::size_t i = work.begin; i < work.end; ++i) {
+    decode<W>(a.table + a.tokens[i] * W::row_bytes(a.cols), 0, a.cols, a.y.data + i * a.y.stride);
+  }
+}
+
+}  // namespace
+
+void embed(const EmbedArgs& a, const Work& work) {
+  switch (a.type) {
+    case WeightType::f32:
+      return decode_rows<F32>(a, work);
+    case WeightType::f16:
+      return decode_rows<F16>(a, work);
+    case WeightType::bf16:
+      return decode_rows<BF16>(a, work);
+    case WeightType::q8_0:
+      return decode_rows<Q8_0>(a, work);
+  }
+}
+
+}  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA

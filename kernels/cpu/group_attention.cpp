@@ -1,0 +1,25 @@
+#include "kernels/cpu/attend.h"
+#include "kernels/cpu/simd.h"
+
+namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
+
+// A group's rows are the prefix that all of its rows see.
+void group_attention(const GroupAttentionArgs& a, const Work& work) {
+  for (std::size_t item = work.begin; item < work.end; ++item) {
+    const std::size_t first = item / a.heads.kv_heads * a.group_rows;
+    for (std::size_t i = 0; i < a.group_rows; i += kAttentionTileRows) {
+      const std::size_t row = first + i;
+      const AttendTile tile{.q = {a.q.data + row * a.q.stride, a.q.stride},
+                            .keys = {a.k.data + first * a.k.stride, a.k.stride},
+                            .values = {a.v.data + first * a.v.stride, a.v.stride},
+                            .rows = smaller(kAttentionTileRows, a.group_rows - i),
+                            .prefix = a.group_rows,
+                            .masks = nullptr,
+                            .heads = a.heads,
+                            .y = {a.y.data + row * a.y.stride, a.y.stride}};
+      attend(tile, item % a.heads.kv_heads, work.scratch);
+    }
+  }
+}
+
+}  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA

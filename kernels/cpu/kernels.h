@@ -1,0 +1,29 @@
+#pragma once
+
+#include "kernels/cpu/ops.h"
+
+#ifndef EDGEDRAFT_CPU_ISA
+#define EDGEDRAFT_CPU_ISA baseline
+#endif
+
+// The entry points of one instruction set; table.cpp lists them. Everything a kernel's source
+// defines stands in this namespace or an anonymous one, and templates of the standard library stay
+// out of them: the linker keeps one copy of an inline function, and it might be one that the
+// processor at hand cannot run.
+namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
+
+void embed(const EmbedArgs& a, const Work& work);
+void rms_norm(const RmsNormArgs& a, const Work& work);
+void matmul(const MatmulArgs& a, const Work& work);
+void rope(const RopeArgs& a, const Work& work);
+void attention(const AttentionArgs& a, const Work& work);
+void group_attention(const GroupAttentionArgs& a, const Work& work);
+void swiglu(const SwigluArgs& a, const Work& work);
+void compact(const CompactArgs& a, const Work& work);
+void gather_layers(const GatherLayersArgs& a, const Work& work);
+void group_mean(const GroupMeanArgs& a, const Work& work);
+void top_k(const TopKArgs& a, const Work& work);
+void argmax(const ArgmaxArgs& a, const Work& work);
+std::size_t fma_chains(std::size_t rounds, float* sink);
+
+}  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA

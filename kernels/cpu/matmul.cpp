@@ -1,0 +1,177 @@
+#include "kernels/cpu/dot_tile.h"
+
+// Few rows, one tile: weights are decoded in registers as they stream by, several output columns at
+// once. More rows: a panel of weights is decoded into the cache and used for every tile of rows;
+// sums wait in scratch between the depth blocks. Both add the same products in the same order.
+namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
+namespace {
+
+// A block of rows reads each decoded panel once. The three together fill kMatmulScratchFloats: 128
+// KiB of sums and 66 KiB of weights, which a core's second-level cache holds beside the
+// activations.
+constexpr std::size_t kBlockRows = 64;
+constexpr std::size_t kBlockColumns = 32;
+constexpr std::size_t kBlockDepth = 512;
+// Not a power of two, or the rows of the panel would compete for the same cache sets.
+constexpr std::size_t kPanelStride = kBlockDepth + kLanes;
+static_assert(kBlockRows * kBlockColumns * kLanes + kBlockColumns * kPanelStride <=
+              kMatmulScratchFloats);
+
+void finish(const MatmulArgs& a, std::size_t row, std::size_t column, std::size_t count,
+            const float* totals) {
+  float* y = a.y.data + row * a.y.stride + column;
+  for (std::size_t c = 0; c < count; ++c) {
+    float value = totals[c];
+    if (a.bias != nullptr) value += a.bias[column + c];
+    y[c] = a.accumulate ? y[c] + value : value;
+  }
+}
+
+// --- few rows ---
+
+template <class W, std::size_t R>
+void stream_columns(const MatmulArgs& a, const Work& work) {
+  constexpr std::size_t C = tile_columns(R);
+  DotTile<W, R, C> tile;
+  tile.first = 0;
+  tile.count = a.inputs;
+  for (std::size_t r = 0; r < R; ++r) tile.x[r] = a.x.data + r * a.x.stride;
+
+  for (std::size_t column = work.begin; column < work.end; column += C) {
+    const std::size_t count = smaller(C, work.end - column);
+    // Columns past the end repeat the last one and are dropped.
+    for (std::size_t c = 0; c < C; ++c) {
+      tile.w[c] = a.weight + (column + smaller(c, count - 1)) * W::row_bytes(a.inputs);
+    }
+    typename DotTile<W, R, C>::Sums sums;
+    sums.clear();
+    tile.add_to(sums);
+    float totals[R * C];
+    total<R, C>(sums, totals);
+    for (std::size_t r = 0; r < R; ++r) finish(a, r, column, count, totals + r * C);
+  }
+}
+
+template <class W, std::size_t R>
+void stream_rows(const MatmulArgs& a, const Work& work) {
+  if (a.rows == R) return stream_columns<W, R>(a, work);
+  if constexpr (R > 1) stream_rows<W, R - 1>(a, work);
+}
+
+// --- many rows ---
+
+struct Block {
+  std::size_t row;
+  std::size_t row_count;
+  std::size_t column;
+  std::size_t column_count;
+  std::size_t depth;
+  std::size_t depth_count;
+  float* sums;   // [row_count, kBlockColumns] lanes
+  float* panel;  // [column_count, kPanelStride]
+};
+
+template <std::size_t R>
+void block_tile(const MatmulArgs& a, const Block& b, std::size_t row, std::size_t column) {
+  constexpr std::size_t C = tile_columns(R);
+  DotTile<F32, R, C> tile;
+  tile.first = 0;
+  tile.count = b.depth_count;
+  const std::size_t count = smaller(C, b.column_count - column);
+  for (std::size_t r = 0; r < R; ++r) {
+    tile.x[r] = a.x.data + (b.row + row + r) * a.x.stride + b.depth;
+  }
+  for (std::size_t c = 0; c < C; ++c) {
+    tile.w[c] = reinterpret_cast<const std::byte*>(b.panel +
+                                                   (column + smaller(c, count - 1)) * kPanelStride);
+  }
+
+  // Columns past the end have a place too.
+  static_assert(kBlockColumns % C == 0);
+  constexpr std::size_t kSumsStride = kBlockColumns * kLanes;
+  float* place = b.sums + row * kSumsStride + column * kLanes;
+  typename DotTile<F32, R, C>::Sums sums;
+  if (b.depth == 0) {
+    sums.clear();
+  } else {
+    sums.load_from(place, kSumsStride);
+  }
+  tile.add_to(sums);
+  if (b.depth + b.depth_count < a.inputs) return sums.store_to(place, kSumsStride);
+  float totals[R * C];
+  total<R, C>(sums, totals);
+  for (std::size_t r = 0; r < R; ++r)
+    finish(a, b.row + row + r, b.column + column, count, totals + r * C);
+}
+
+// A tile's rows: kTileRowsMax, or fewer so that the tiles of a block differ by one row at most.
+// Then the cost rises evenly with the rows.
+template <std::size_t R>
+void block_tile_rows(const MatmulArgs& a, const Block& b, std::size_t row, std::size_t rows) {
+  if (rows == R) {
+    for (std::size_t column = 0; column < b.column_count; column += tile_columns(R)) {
+      block_tile<R>(a, b, row, column);
+    }
+  } else if constexpr (R > 1) {
+    block_tile_rows<R - 1>(a, b, row, rows);
+  }
+}
+
+void multiply_block(const MatmulArgs& a, const Block& b) {
+  const std::size_t tiles = (b.row_count + kTileRowsMax - 1) / kTileRowsMax;
+  std::size_t row = 0;
+  for (std::size_t tile = 0; tile < tiles; ++tile) {
+    const std::size_t end = (tile + 1) * b.row_count / tiles;
+    block_tile_rows<kTileRowsMax>(a, b, row, end - row);
+    row = end;
+  }
+}
+
+template <class W>
+void multiply_blocks(const MatmulArgs& a, const Work& work) {
+  const std::size_t row_blocks = (a.rows + kBlockRows - 1) / kBlockRows;
+  Block b{};
+  b.sums = work.scratch;
+  b.panel = work.scratch + kBlockRows * kBlockColumns * kLanes;
+  for (b.column = work.begin; b.column < work.end; b.column += kBlockColumns) {
+    b.column_count = smaller(kBlockColumns, work.end - b.column);
+    for (std::size_t block = 0; block < row_blocks; ++block) {
+      b.row = block * a.rows / row_blocks;
+      b.row_count = (block + 1) * a.rows / row_blocks - b.row;
+      for (b.depth = 0; b.depth < a.inputs; b.depth += kBlockDepth) {
+        b.depth_count = smaller(kBlockDepth, a.inputs - b.depth);
+        for (std::size_t c = 0; c < b.column_count; ++c) {
+          decode<W>(a.weight + (b.column + c) * W::row_bytes(a.inputs), b.depth, b.depth_count,
+                    b.panel + c * kPanelStride);
+        }
+        multiply_block(a, b);
+      }
+    }
+  }
+}
+
+template <class W>
+void multiply(const MatmulArgs& a, const Work& work) {
+  if (a.rows <= kTileRowsMax) {
+    stream_rows<W, kTileRowsMax>(a, work);
+  } else {
+    multiply_blocks<W>(a, work);
+  }
+}
+
+}  // namespace
+
+void matmul(const MatmulArgs& a, const Work& work) {
+  switch (a.type) {
+    case WeightType::f32:
+      return multiply<F32>(a, work);
+    case WeightType::f16:
+      return multiply<F16>(a, work);
+    case WeightType::bf16:
+      return multiply<BF16>(a, work);
+    case WeightType::q8_0:
+      return multiply<Q8_0>(a, work);
+  }
+}
+
+}  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA

@@ -1,0 +1,24 @@
+#include "kernels/cpu/kernels.h"
+
+namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
+
+#define EDGEDRAFT_NAME_OF(isa) EDGEDRAFT_QUOTE(isa)
+#define EDGEDRAFT_QUOTE(isa) #isa
+
+extern const Kernels kernels;
+const Kernels kernels{.name = EDGEDRAFT_NAME_OF(EDGEDRAFT_CPU_ISA),
+                      .embed = embed,
+                      .rms_norm = rms_norm,
+                      .matmul = matmul,
+                      .rope = rope,
+                      .attention = attention,
+                      .group_attention = group_attention,
+                      .swiglu = swiglu,
+                      .compact = compact,
+                      .gather_layers = gather_layers,
+                      .group_mean = group_mean,
+                      .top_k = top_k,
+                      .argmax = argmax,
+                      .fma_chains = fma_chains};
+
+}  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA

@@ -1,0 +1,238 @@
+#include <csignal>
+#include <fstream>
+#include <iostream>
+#include <string>
+
+#include "server/application.h"
+#include "server/model_host.h"
+#include "server/scheduler.h"
+#include "shared/base/log.h"
+#include "shared/base/options.h"
+#include "shared/net/identity.h"
+#include "shared/net/listener.h"
+
+namespace edgedraft {
+namespace {
+
+constexpr const char* kVersion = "edgedraft-server " EDGEDRAFT_VERSION;
+
+struct ServerOptions {
+  ModelHostOptions models;
+  std::string listen = "127.0.0.1:7420";
+  std::filesystem::path state = state_directory() / "server";
+  std::filesystem::path token_file;
+  std::filesystem::path tls_cert;
+  std::filesystem::path tls_key;
+  std::filesystem::path client_ca;
+  std::string device = "auto";
+  std::uint32_t threads = 0;
+  std::uint32_t sessions_max = 16;
+  std::uint64_t kv_memory = 0;
+  std::uint32_t pace_ms = 0;
+  std::string log_level = "info";
+};
+
+void declare_options(CLI::App& app, ServerOptions& o) {
+  app.set_version_flag("--version", kVersion);
+  app.add_option("--model", o.models.model, "The target")->type_name("FILE.gguf");
+  app.add_option("--bundle", o.models.bundles,
+                 "A drafter that clients may use (repeatable); the same file as theirs")
+      ->type_name("FILE.gguf");
+  app.add_option("--listen", o.listen, "Address and port; port 0 takes a free one")
+      ->type_name("HOST:PORT")
+      ->capture_default_str();
+  app.add_option("--state", o.state, "Where the server keeps its key and certificate")
+      ->type_name("DIR")
+      ->capture_default_str();
+  app.add_option("--token-file", o.token_file,
+                 "File with the token that clients must show; needed beyond loopback")
+      ->type_name("FILE");
+  app.add_option("--tls-cert", o.tls_cert, "Certificate chain (PEM) instead of a self-signed one")
+      ->type_name("FILE");
+  app.add_option("--tls-key", o.tls_key, "Its private key (PEM)")->type_name("FILE");
+  app.add_option("--client-ca", o.client_ca, "Clients need a certificate signed by this CA (PEM)")
+      ->type_name("FILE");
+  app.add_option("--device", o.device, "Where to compute: auto or cpu")
+      ->type_name("DEVICE")
+      ->capture_default_str();
+  app.add_option("--threads", o.threads, "Threads of a pass; 0: one a core")->capture_default_str();
+  app.add_option("--ctx", o.models.context_count,
+                 "Tokens a session can hold; 0: as the model was made")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--max-sessions", o.sessions_max, "Sessions held at once, idle ones included")
+      ->type_name("N")
+      ->check(CLI::Range(1u, 65536u))
+      ->capture_default_str();
+  app.add_option("--kv-memory", o.kv_memory,
+                 "Memory of all sessions' keys and values, e.g. 2GB; 0: no limit")
+      ->type_name("BYTES")
+      ->transform(CLI::AsSizeValue(false));
+  app.add_option("--pace-ms", o.pace_ms,
+                 "Least time of a target pass: a small model at a large one's pace")
+      ->type_name("MS")
+      ->capture_default_str();
+  app.add_option("--log-level", o.log_level, "trace, debug, info, warn, error or off")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
+      ->capture_default_str();
+  app.footer(
+      "Prints one line, `ready HOST:PORT pin sha256:HEX`, when it accepts clients; give the pin to "
+      "them.\n"
+      "Example:\n"
+      "  edgedraft-server --model target.gguf --bundle moa-tli0.gguf\n"
+      "SIGTERM and Ctrl-C say goodbye to the clients, who go on offline; a second one ends at "
+      "once.");
+}
+
+struct Endpoint {
+  std::string host;
+  std::uint16_t port;
+};
+
+Result<Endpoint> parse_endpoint(const std::string& text) {
+  const Error wrong{Errc::usage,
+                    "--listen: '" + text + "' is not HOST:PORT, e.g. 127.0.0.1:7420 or [::1]:0"};
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) return wrong;
+  std::string host = text.substr(0, colon);
+  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (host == "localhost") host = "127.0.0.1";
+  const std::string port = text.substr(colon + 1);
+  if (port.empty() || port.size() > 5 ||
+      port.find_first_not_of("0123456789") != std::string::npos) {
+    return wrong;
+  }
+  const unsigned long number = std::stoul(port);
+  if (number > 65535) return wrong;
+  return Endpoint{.host = host, .port = static_cast<std::uint16_t>(number)};
+}
+
+bool is_loopback(const std::string& host) {
+  return host.starts_with("127.") || host == "::1";
+}
+
+Result<std::optional<std::string>> read_token(const ServerOptions& o, const Endpoint& endpoint) {
+  if (o.token_file.empty()) {
+    if (is_loopback(endpoint.host) || !o.client_ca.empty()) return std::optional<std::string>();
+    return Error{Errc::usage, "--listen " + endpoint.host +
+                                  ": beyond loopback clients have to sign in. Give --token-file "
+                                  "(for example: openssl rand -hex 32 > token) or --client-ca"};
+  }
+  std::ifstream in(o.token_file);
+  std::string token;
+  std::getline(in, token);
+  if (!in && token.empty()) {
+    return Error{Errc::io,
+                 "--token-file " + o.token_file.string() + ": cannot be read, or is empty"};
+  }
+  return std::optional(token);
+}
+
+Result<TlsIdentity> identity_of(const ServerOptions& o) {
+  if (o.tls_cert.empty() != o.tls_key.empty()) {
+    return Error{Errc::usage, "--tls-cert and --tls-key go together"};
+  }
+  if (!o.tls_cert.empty()) return load_identity(o.tls_cert, o.tls_key);
+  return load_or_create_identity(o.state);
+}
+
+Result<void> check_device(const std::string& device) {
+  if (device == "auto" || device == "cpu") return boost::system::in_place_value;
+  return Error{Errc::usage,
+               "--device " + device + ": this build computes on the CPU alone; use auto or cpu"};
+}
+
+// Waits for SIGINT or SIGTERM, which every thread must have blocked.
+void wait_for_signal() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  int signal = 0;
+  sigwait(&set, &signal);
+  // The next one ends the process at once.
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+void block_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+Result<void> serve(const ServerOptions& o) {
+  if (o.models.model.empty()) {
+    return Error{Errc::usage, "which model? Give --model FILE.gguf (see --help)"};
+  }
+  if (auto device = check_device(o.device); !device) return device;
+  const auto endpoint = parse_endpoint(o.listen);
+  if (!endpoint) return endpoint.error();
+  auto token = read_token(o, *endpoint);
+  if (!token) return token.error();
+  const auto identity = identity_of(o);
+  if (!identity) return identity.error();
+  const auto tls = make_server_context({.certificate_file = identity->certificate_file,
+                                        .key_file = identity->key_file,
+                                        .client_ca_file = o.client_ca});
+  if (!tls) return tls.error();
+
+  const auto log = make_logger(o.log_level);
+  const auto backend = make_cpu_backend({.threads = o.threads});
+  auto host = ModelHost::load(*backend, o.models);
+  if (!host) return host.error();
+  log->info("{}: context {} tokens, {} MiB a session, {} drafters", (*host)->name(),
+            (*host)->context_count(), (*host)->session_bytes() >> 20, (*host)->drafters().size());
+
+  Scheduler scheduler(**host, {.sessions_max = o.sessions_max,
+                               .kv_bytes_max = o.kv_memory,
+                               .queue_max = 1024,
+                               .pace = std::chrono::milliseconds(o.pace_ms)});
+  Application application(**host, scheduler, {.token = *token, .agent = kVersion}, *log);
+  Listener listener({.address = endpoint->host, .port = endpoint->port, .session = {}}, *tls,
+                    application);
+  const std::string shown_host =
+      endpoint->host.find(':') == std::string::npos ? endpoint->host : '[' + endpoint->host + ']';
+  std::cout << "ready " << shown_host << ':' << listener.port() << " pin " << identity->pin
+            << std::endl;
+  wait_for_signal();
+  log->info("stopping");
+  listener.stop(std::chrono::seconds(5));
+  return boost::system::in_place_value;
+}
+
+int main_with(int argc, char** argv) {
+  CLI::App app{"The target of a split language model, behind TLS", "edgedraft-server"};
+  ServerOptions options;
+  declare_options(app, options);
+  OptionLayers layers(app, "server.toml");
+  if (!layers.parse(argc, argv)) return layers.exit_code();
+  block_signals();
+  try {
+    const auto served = serve(options);
+    if (served) return 0;
+    std::cerr << "edgedraft-server: " << served.error().message << '\n';
+    return exit_code_of(served.error().code);
+  } catch (const Failure& e) {
+    std::cerr << "edgedraft-server: " << e.what() << '\n';
+    return exit_code_of(e.error().code);
+  } catch (const boost::system::system_error& e) {
+    std::cerr << "edgedraft-server: --listen " << options.listen << ": " << e.code().message()
+              << '\n';
+    return exit_code_of(Errc::io);
+  } catch (const std::exception& e) {
+    std::cerr << "edgedraft-server: " << e.what() << '\n';
+    return 1;
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft
+
+int main(int argc, char** argv) {
+  return edgedraft::main_with(argc, argv);
+}

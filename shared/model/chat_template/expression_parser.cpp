@@ -1,0 +1,284 @@
+#include "shared/model/chat_template/expression_parser.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "shared/model/chat_template.h"
+
+namespace edgedraft::chat {
+namespace {
+
+using Kind = Expression::Kind;
+
+template <class... Parts>
+std::vector<ExpressionPtr> list_of(Parts... parts) {
+  std::vector<ExpressionPtr> list;
+  (list.push_back(std::move(parts)), ...);
+  return list;
+}
+
+bool contains(std::initializer_list<std::string_view> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+}  // namespace
+
+Token ExpressionParser::take() {
+  Token token = tokens_[at_];
+  if (!error_ && at_ + 1 < tokens_.size()) ++at_;
+  return token;
+}
+
+bool ExpressionParser::at(std::string_view text) const {
+  const Token& token = peek();
+  return !error_ && (token.kind == Token::Kind::name || token.kind == Token::Kind::symbol) &&
+         token.text == text;
+}
+
+bool ExpressionParser::take_if(std::string_view text) {
+  if (!at(text)) return false;
+  take();
+  return true;
+}
+
+void ExpressionParser::fail(const std::string& what) {
+  if (!error_) error_ = unsupported_at(peek().line, what);
+}
+
+// The only place that makes nodes: bounds how deep evaluation and destruction will recurse.
+ExpressionPtr ExpressionParser::make(Expression expression) {
+  for (const ExpressionPtr& part : expression.parts) {
+    if (part) expression.depth = std::max(expression.depth, part->depth + 1);
+  }
+  if (expression.depth > kTemplateDepthMax) fail("an expression of that depth");
+  if (error_) return nullptr;
+  return std::make_unique<Expression>(std::move(expression));
+}
+
+ExpressionPtr ExpressionParser::parse_choice() {
+  if (++nesting_ > kTemplateDepthMax) fail("an expression of that depth");
+  ExpressionPtr value = error_ ? nullptr : parse_or();
+  while (at("if")) {
+    const int line = take().line;
+    ExpressionPtr condition = parse_or();
+    ExpressionPtr otherwise = take_if("else") ? parse_choice() : nullptr;
+    value = make({.kind = Kind::choice,
+                  .line = line,
+                  .parts = list_of(std::move(value), std::move(condition), std::move(otherwise))});
+  }
+  --nesting_;
+  return value;
+}
+
+ExpressionPtr ExpressionParser::parse_binary(Next next,
+                                             std::initializer_list<std::string_view> operators) {
+  ExpressionPtr left = (this->*next)();
+  while (!error_ && std::any_of(operators.begin(), operators.end(),
+                                [this](std::string_view name) { return at(name); })) {
+    const Token name = take();
+    ExpressionPtr right = (this->*next)();
+    left = make({.kind = Kind::binary,
+                 .line = name.line,
+                 .text = name.text,
+                 .parts = list_of(std::move(left), std::move(right))});
+  }
+  return left;
+}
+
+ExpressionPtr ExpressionParser::parse_or() {
+  return parse_binary(&ExpressionParser::parse_and, {"or"});
+}
+
+ExpressionPtr ExpressionParser::parse_and() {
+  return parse_binary(&ExpressionParser::parse_not, {"and"});
+}
+
+ExpressionPtr ExpressionParser::parse_not() {
+  if (!at("not")) return parse_comparison();
+  const int line = take().line;
+  if (++nesting_ > kTemplateDepthMax) fail("an expression of that depth");
+  ExpressionPtr inner = error_ ? nullptr : parse_not();
+  --nesting_;
+  return make({.kind = Kind::invert, .line = line, .parts = list_of(std::move(inner))});
+}
+
+ExpressionPtr ExpressionParser::parse_comparison() {
+  ExpressionPtr left = parse_sum();
+  while (!error_) {
+    const int line = peek().line;
+    const bool negated = at("not");
+    if (!negated && !at("in") && !at("==") && !at("!=") && !at("<") && !at("<=") && !at(">") &&
+        !at(">=")) {
+      return left;
+    }
+    std::string name = take().text;
+    if (negated) {
+      if (!take_if("in")) fail("'not' in this place");
+      name = "in";
+    }
+    ExpressionPtr right = parse_sum();
+    left = make({.kind = Kind::binary,
+                 .line = line,
+                 .text = std::move(name),
+                 .parts = list_of(std::move(left), std::move(right))});
+    if (negated) {
+      left = make({.kind = Kind::invert, .line = line, .parts = list_of(std::move(left))});
+    }
+  }
+  return nullptr;
+}
+
+ExpressionPtr ExpressionParser::parse_sum() {
+  return parse_binary(&ExpressionParser::parse_concatenation, {"+", "-"});
+}
+
+ExpressionPtr ExpressionParser::parse_concatenation() {
+  return parse_binary(&ExpressionParser::parse_product, {"~"});
+}
+
+ExpressionPtr ExpressionParser::parse_product() {
+  ExpressionPtr product = parse_binary(&ExpressionParser::parse_unary, {"%", "*"});
+  if (at("/") || at("//") || at("**")) fail("the operator '" + peek().text + "'");
+  return product;
+}
+
+ExpressionPtr ExpressionParser::parse_unary() {
+  if (!at("-")) return parse_suffixes(parse_primary());
+  const int line = take().line;
+  ExpressionPtr inner = parse_suffixes(parse_primary());
+  return make({.kind = Kind::negate, .line = line, .parts = list_of(std::move(inner))});
+}
+
+ExpressionPtr ExpressionParser::parse_primary() {
+  const Token& token = peek();
+  const int line = token.line;
+  switch (token.kind) {
+    case Token::Kind::string:
+      return make({.kind = Kind::literal, .line = line, .value = Value::text(take().text)});
+    case Token::Kind::integer: {
+      std::int64_t number = 0;
+      std::from_chars(token.text.data(), token.text.data() + token.text.size(), number);
+      take();
+      return make({.kind = Kind::literal, .line = line, .value = {number}});
+    }
+    case Token::Kind::name:
+      return parse_name();
+    default:
+      break;
+  }
+  if (take_if("(")) {
+    ExpressionPtr inner = parse_choice();
+    if (!take_if(")")) fail("'" + peek().text + "' in parentheses");
+    return inner;
+  }
+  if (take_if("[")) {
+    Expression list{.kind = Kind::list, .line = line};
+    parse_list(list, "]");
+    return make(std::move(list));
+  }
+  fail(token.text.empty() ? "an incomplete expression" : "'" + token.text + "' in this place");
+  return nullptr;
+}
+
+ExpressionPtr ExpressionParser::parse_name() {
+  const Token name = take();
+  const std::string& text = name.text;
+  if (text == "true" || text == "True" || text == "false" || text == "False") {
+    const bool value = text == "true" || text == "True";
+    return make({.kind = Kind::literal, .line = name.line, .value = {value}});
+  }
+  if (text == "none" || text == "None") {
+    return make({.kind = Kind::literal, .line = name.line, .value = {None{}}});
+  }
+  if (!take_if("(")) return make({.kind = Kind::variable, .line = name.line, .text = text});
+  if (text != "raise_exception") fail("the function " + text + "()");
+  Expression call{.kind = Kind::call, .line = name.line, .text = text};
+  parse_list(call, ")");
+  if (call.parts.size() != 1) fail("raise_exception() with that many arguments");
+  return make(std::move(call));
+}
+
+// Comma-separated expressions up to `close`.
+void ExpressionParser::parse_list(Expression& into, std::string_view close) {
+  while (!error_ && !take_if(close)) {
+    into.parts.push_back(parse_choice());
+    if (!take_if(",") && !at(close)) fail("'" + peek().text + "' in a list");
+  }
+}
+
+ExpressionPtr ExpressionParser::parse_suffixes(ExpressionPtr expression) {
+  while (!error_) {
+    if (at(".")) {
+      expression = parse_dot(std::move(expression));
+    } else if (at("[")) {
+      expression = parse_bracket(std::move(expression));
+    } else if (at("|")) {
+      expression = parse_filter(std::move(expression));
+    } else if (at("is")) {
+      expression = parse_test(std::move(expression));
+    } else {
+      return expression;
+    }
+  }
+  return nullptr;
+}
+
+ExpressionPtr ExpressionParser::parse_dot(ExpressionPtr object) {
+  const int line = take().line;
+  if (!at(Token::Kind::name)) fail("'" + peek().text + "' behind a dot");
+  const std::string name = take().text;
+  const bool is_method = take_if("(");
+  Expression result{.kind = is_method ? Kind::method : Kind::attribute, .line = line, .text = name};
+  result.parts.push_back(std::move(object));
+  if (is_method) {
+    const bool takes_one = contains({"startswith", "endswith"}, name);
+    if (!takes_one && !contains({"strip", "lstrip", "rstrip", "upper", "lower"}, name)) {
+      fail("the method ." + name + "()");
+    }
+    parse_list(result, ")");
+    if (result.parts.size() != (takes_one ? 2u : 1u)) {
+      fail("." + name + "() with that many arguments");
+    }
+  }
+  return make(std::move(result));
+}
+
+ExpressionPtr ExpressionParser::parse_bracket(ExpressionPtr object) {
+  const int line = take().line;
+  ExpressionPtr first = at(":") ? nullptr : parse_choice();
+  const bool is_slice = take_if(":");
+  ExpressionPtr second = is_slice && !at("]") && !at(":") ? parse_choice() : nullptr;
+  if (at(":")) fail("a slice with a step");
+  if (!take_if("]")) fail("'" + peek().text + "' in brackets");
+  if (is_slice) {
+    return make({.kind = Kind::slice,
+                 .line = line,
+                 .parts = list_of(std::move(object), std::move(first), std::move(second))});
+  }
+  return make(
+      {.kind = Kind::index, .line = line, .parts = list_of(std::move(object), std::move(first))});
+}
+
+ExpressionPtr ExpressionParser::parse_filter(ExpressionPtr object) {
+  const int line = take().line;
+  const std::string name = take().text;
+  if (!contains({"trim", "upper", "lower", "length", "count"}, name)) {
+    fail("the filter '" + name + "'");
+  }
+  if (at("(")) fail("the filter '" + name + "' with arguments");
+  return make(
+      {.kind = Kind::filter, .line = line, .text = name, .parts = list_of(std::move(object))});
+}
+
+ExpressionPtr ExpressionParser::parse_test(ExpressionPtr object) {
+  const int line = take().line;
+  const bool negated = take_if("not");
+  const std::string name = take().text;
+  if (!contains({"defined", "undefined", "none", "string"}, name)) fail("the test '" + name + "'");
+  ExpressionPtr test =
+      make({.kind = Kind::test, .line = line, .text = name, .parts = list_of(std::move(object))});
+  if (!negated) return test;
+  return make({.kind = Kind::invert, .line = line, .parts = list_of(std::move(test))});
+}
+
+}  // namespace edgedraft::chat

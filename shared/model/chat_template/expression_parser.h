@@ -1,0 +1,60 @@
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shared/model/chat_template/parser.h"
+
+namespace edgedraft::chat {
+
+// Tokens with a place in them, and the expressions that begin there. The first error sticks: from
+// then on every expression is null and nothing is consumed.
+class ExpressionParser {
+ public:
+  explicit ExpressionParser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
+
+  const Token& peek() const { return tokens_[at_]; }
+  Token take();
+  // Consumes a name or symbol that reads so.
+  bool take_if(std::string_view text);
+  bool at(std::string_view text) const;
+  bool at(Token::Kind kind) const { return peek().kind == kind; }
+
+  ExpressionPtr parse() { return parse_choice(); }
+
+  void fail(const std::string& what);
+  const std::optional<Error>& error() const { return error_; }
+
+ private:
+  using Next = ExpressionPtr (ExpressionParser::*)();
+
+  ExpressionPtr parse_choice();
+  ExpressionPtr parse_or();
+  ExpressionPtr parse_and();
+  ExpressionPtr parse_not();
+  ExpressionPtr parse_comparison();
+  ExpressionPtr parse_sum();
+  ExpressionPtr parse_concatenation();
+  ExpressionPtr parse_product();
+  ExpressionPtr parse_unary();
+  ExpressionPtr parse_primary();
+  ExpressionPtr parse_name();
+  ExpressionPtr parse_suffixes(ExpressionPtr expression);
+  ExpressionPtr parse_dot(ExpressionPtr object);
+  ExpressionPtr parse_bracket(ExpressionPtr object);
+  ExpressionPtr parse_filter(ExpressionPtr object);
+  ExpressionPtr parse_test(ExpressionPtr object);
+  ExpressionPtr parse_binary(Next next, std::initializer_list<std::string_view> operators);
+  void parse_list(Expression& into, std::string_view close);
+  ExpressionPtr make(Expression expression);
+
+  std::vector<Token> tokens_;
+  std::size_t at_ = 0;
+  std::size_t nesting_ = 0;
+  std::optional<Error> error_;
+};
+
+}  // namespace edgedraft::chat

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shared/base/error.h"
+
+namespace edgedraft::chat {
+
+struct Token {
+  enum class Kind : unsigned char {
+    text,          // outside of tags
+    output_begin,  // {{
+    output_end,    // }}
+    block_begin,   // {%
+    block_end,     // %}
+    name,
+    string,   // its content, escapes resolved
+    integer,  // its digits
+    symbol,   // an operator or a bracket
+    end,
+  };
+  Kind kind;
+  std::string text;
+  int line;
+};
+
+// What every refusal ends with: how to go on without this template.
+inline constexpr std::string_view kRemedy =
+    "; give another template with --chat-template FILE, or leave it out with --raw";
+
+// "the chat template's line N: WHAT" and the remedy.
+Error unsupported_at(int line, const std::string& what);
+
+// Splits a template into tokens, comments and stripped white space gone. Ends with a token `end`.
+//
+// Source    Jinja's lexer with trim_blocks and lstrip_blocks on, as Hugging Face sets it up
+// Errors    unsupported
+Result<std::vector<Token>> tokenize(std::string_view source);
+
+}  // namespace edgedraft::chat

@@ -1,0 +1,123 @@
+#include "shared/model/chat_template/parser.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <utility>
+
+#include "shared/model/chat_template.h"
+#include "shared/model/chat_template/expression_parser.h"
+
+namespace edgedraft::chat {
+namespace {
+
+using Kind = Statement::Kind;
+
+// Recursive descent over the blocks. Once an expression has failed every loop ends.
+class Parser {
+ public:
+  explicit Parser(std::vector<Token> tokens) : in_(std::move(tokens)) {}
+
+  Result<Body> run() {
+    Body body = parse_body({});
+    if (!in_.error() && !in_.at(Token::Kind::end)) in_.fail("an end without a beginning");
+    if (in_.error()) return *in_.error();
+    return body;
+  }
+
+ private:
+  // Statements up to a block that begins with one of `closers`; its tag and name are consumed and
+  // the name is left in closer_.
+  Body parse_body(std::initializer_list<std::string_view> closers) {
+    Body body;
+    if (++nesting_ > kTemplateDepthMax) in_.fail("blocks nested that deep");
+    closer_.clear();
+    while (!in_.error() && !in_.at(Token::Kind::end)) {
+      const Token token = in_.take();
+      if (token.kind == Token::Kind::text) {
+        body.push_back({.kind = Kind::text, .line = token.line, .text = token.text});
+      } else if (token.kind == Token::Kind::output_begin) {
+        body.push_back({.kind = Kind::output, .line = token.line, .expression = in_.parse()});
+        if (!in_.at(Token::Kind::output_end)) in_.fail("'" + in_.peek().text + "' in this place");
+        in_.take();
+      } else if (token.kind == Token::Kind::block_begin) {
+        const Token name = in_.take();
+        if (std::find(closers.begin(), closers.end(), name.text) != closers.end()) {
+          closer_ = name.text;
+          break;
+        }
+        parse_block(name, body);
+      } else {
+        in_.fail("'" + token.text + "' in this place");
+      }
+    }
+    --nesting_;
+    if (closers.size() > 0 && closer_.empty()) in_.fail("a block without its end");
+    return body;
+  }
+
+  void parse_block(const Token& name, Body& body) {
+    if (name.text == "if") {
+      body.push_back(parse_if(name.line));
+    } else if (name.text == "for") {
+      body.push_back(parse_for(name.line));
+    } else if (name.text == "set") {
+      body.push_back(parse_set(name.line));
+    } else {
+      in_.fail("{% " + name.text + " %}");
+    }
+  }
+
+  void end_block() {
+    if (!in_.at(Token::Kind::block_end)) in_.fail("'" + in_.peek().text + "' in this place");
+    in_.take();
+  }
+
+  Statement parse_if(int line) {
+    Statement statement{.kind = Kind::condition, .line = line};
+    std::string kind = "if";
+    while (kind != "endif" && !in_.error()) {
+      ExpressionPtr condition = kind == "else" ? nullptr : in_.parse();
+      end_block();
+      Body body = kind == "else" ? parse_body({"endif"}) : parse_body({"elif", "else", "endif"});
+      kind = std::exchange(closer_, {});
+      statement.branches.push_back({std::move(condition), std::move(body)});
+    }
+    end_block();
+    return statement;
+  }
+
+  Statement parse_for(int line) {
+    Statement statement{.kind = Kind::loop, .line = line};
+    if (!in_.at(Token::Kind::name)) in_.fail("this loop");
+    statement.text = in_.take().text;
+    if (in_.at(",")) in_.fail("a loop over pairs");
+    if (!in_.take_if("in")) in_.fail("a loop without 'in'");
+    statement.expression = in_.parse();
+    end_block();
+    statement.branches.push_back({nullptr, parse_body({"endfor"})});
+    end_block();
+    return statement;
+  }
+
+  Statement parse_set(int line) {
+    Statement statement{.kind = Kind::assign, .line = line};
+    if (!in_.at(Token::Kind::name)) in_.fail("this {% set %}");
+    statement.text = in_.take().text;
+    if (!in_.take_if("=")) in_.fail("this form of {% set %}");
+    statement.expression = in_.parse();
+    end_block();
+    return statement;
+  }
+
+  ExpressionParser in_;
+  std::size_t nesting_ = 0;
+  std::string closer_;
+};
+
+}  // namespace
+
+Result<Body> parse_template(std::vector<Token> tokens) {
+  return Parser(std::move(tokens)).run();
+}
+
+}  // namespace edgedraft::chat

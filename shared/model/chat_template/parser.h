@@ -1,0 +1,65 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "shared/base/error.h"
+#include "shared/model/chat_template/lexer.h"
+#include "shared/model/chat_template/value.h"
+
+namespace edgedraft::chat {
+
+struct Expression {
+  enum class Kind : unsigned char {
+    literal,    // value
+    variable,   // text
+    list,       // parts
+    attribute,  // parts[0].text
+    index,      // parts[0][parts[1]]
+    slice,      // parts[0][parts[1]:parts[2]]; either bound may be null
+    call,       // text(parts...)
+    method,     // parts[0].text(parts[1]...)
+    filter,     // parts[0] | text
+    test,       // parts[0] is text
+    negate,     // -parts[0]
+    invert,     // not parts[0]
+    binary,     // parts[0] text parts[1]
+    choice,     // parts[0] if parts[1] else parts[2]; parts[2] may be null
+  };
+  Kind kind;
+  int line;
+  std::string text = {};
+  Value value = {};
+  std::vector<std::unique_ptr<Expression>> parts = {};
+  std::size_t depth = 1;  // of the tree below, bounded by kTemplateDepthMax
+};
+using ExpressionPtr = std::unique_ptr<Expression>;
+
+struct Statement;
+using Body = std::vector<Statement>;
+
+struct Branch {
+  ExpressionPtr condition;  // null: else
+  Body body;
+};
+
+struct Statement {
+  enum class Kind : unsigned char {
+    text,       // text
+    output,     // {{ expression }}
+    condition,  // {% if %}: branches
+    loop,       // {% for text in expression %}: branches[0].body
+    assign,     // {% set text = expression %}
+  };
+  Kind kind;
+  int line;
+  std::string text = {};
+  ExpressionPtr expression = {};
+  std::vector<Branch> branches = {};
+};
+
+// Errors    unsupported: names what it does not know, and the line
+Result<Body> parse_template(std::vector<Token> tokens);
+
+}  // namespace edgedraft::chat

@@ -1,0 +1,97 @@
+#include "shared/model/convert/convert.h"
+
+#include <string>
+#include <utility>
+
+#include "shared/model/convert/gguf_model.h"
+#include "shared/model/convert/hf_model.h"
+#include "shared/model/convert/moa_bundle.h"
+#include "shared/model/decoder_tensors.h"
+#include "shared/model/fingerprint.h"
+
+namespace edgedraft {
+namespace {
+
+Result<ModelPlan> plan_model(const std::filesystem::path& input, DType type) {
+  if (std::filesystem::is_directory(input)) return plan_hf_model(input, type);
+  return plan_gguf_model(input, type);
+}
+
+bool same_tokenizer(const GgufMetadata& a, const GgufMetadata& b) {
+  for (const char* key : {"tokenizer.ggml.model", "tokenizer.ggml.tokens", "tokenizer.ggml.scores",
+                          "tokenizer.ggml.token_type", "tokenizer.ggml.merges"}) {
+    const auto x = a.values().find(key);
+    const auto y = b.values().find(key);
+    const bool x_there = x != a.values().end();
+    if (x_there != (y != b.values().end())) return false;
+    if (x_there && x->second.bytes != y->second.bytes) return false;
+  }
+  return true;
+}
+
+// Turns the plan of an ordinary model into that of a drafter for `target`.
+Result<void> bind_to_target(const GgufFile& target, const DecoderConfig& config, ModelPlan& plan) {
+  GgufMetadata tokenizer;
+  for (const auto& [key, value] : target.metadata()) {
+    if (key.starts_with("tokenizer.")) tokenizer.set(std::string(key), value);
+  }
+  const bool has_own = plan.metadata.values().contains("tokenizer.ggml.tokens");
+  if (has_own && !same_tokenizer(plan.metadata, tokenizer)) {
+    return Error{Errc::mismatch, "drafter and target have different tokenizers"};
+  }
+  for (const PlannedTensor& tensor : plan.tensors) {
+    if (tensor.info.name == "token_embd.weight" &&
+        tensor.info.dims.back() != config.vocabulary_count) {
+      return Error{Errc::mismatch, "the drafter has " + std::to_string(tensor.info.dims.back()) +
+                                       " tokens, the target " +
+                                       std::to_string(config.vocabulary_count)};
+    }
+  }
+  for (const auto& [key, value] : target.metadata()) {
+    if (key.starts_with("tokenizer.")) plan.metadata.set(std::string(key), value);
+  }
+  const auto fingerprint = model_fingerprint(target);
+  if (!fingerprint) return fingerprint.error();
+  plan.metadata.set_string(std::string(kTargetFingerprintKey), to_hex(*fingerprint));
+  return {};
+}
+
+bool is_moa_checkpoint(const SafetensorsModel& checkpoint) {
+  return checkpoint.find("Ekv2E.weight") != nullptr;
+}
+
+}  // namespace
+
+Result<void> convert_model(const ConvertOptions& options) {
+  const auto plan = plan_model(options.input, options.type);
+  if (!plan) return plan.error();
+  return write_model(*plan, options.output);
+}
+
+Result<void> make_bundle(const BundleOptions& options) {
+  const auto target = GgufFile::open(options.target);
+  if (!target) return target.error();
+  const auto config = read_decoder_config(*target);
+  if (!config) return config.error();
+  if (const auto tensors = read_decoder_tensors(*target, *config); !tensors) {
+    return tensors.error();
+  }
+  if (std::filesystem::is_directory(options.drafter)) {
+    auto checkpoint = SafetensorsModel::open(options.drafter);
+    if (!checkpoint) return checkpoint.error();
+    if (is_moa_checkpoint(*checkpoint)) {
+      const auto plan = plan_moa_bundle({.target = *target,
+                                         .checkpoint = std::move(*checkpoint),
+                                         .directory = options.drafter,
+                                         .type = options.type});
+      if (!plan) return plan.error();
+      return write_model(*plan, options.output);
+    }
+  }
+  auto plan = plan_model(options.drafter, options.type);
+  if (!plan) return plan.error();
+  if (auto bound = bind_to_target(*target, *config, *plan); !bound) return bound.error();
+  return write_model(*plan, options.output);
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "shared/base/error.h"
+#include "shared/tensor/dtype.h"
+
+namespace edgedraft {
+
+struct ConvertOptions {
+  std::filesystem::path input;   // a Hugging Face directory or a GGUF file
+  std::filesystem::path output;  // a GGUF file, replaced if it exists
+  // Of the matrices; norms and biases stay f32, and rows that are no whole number of blocks become
+  // f16.
+  DType type = DType::f16;
+};
+
+// Turns a Llama or Qwen2 model into a GGUF file that llama.cpp reads too, or stores a GGUF file's
+// matrices in another type. Shows its progress on a terminal.
+//
+// Errors    io, bad_file, unsupported: naming the file, key or tensor, and the remedy where there
+// is one
+Result<void> convert_model(const ConvertOptions& options);
+
+struct BundleOptions {
+  std::filesystem::path target;  // the target's GGUF file
+  std::filesystem::path
+      drafter;  // a directory: MoA checkpoint or Llama model, or a Llama GGUF file
+  std::filesystem::path output;
+  DType type = DType::f16;
+};
+
+// Packs a drafter with all that a device needs to draft for `target`. The target's embedding, head
+// and last layers are copied bit for bit, whatever `type` says.
+//
+// Errors    as above; mismatch where drafter and target do not belong together
+Result<void> make_bundle(const BundleOptions& options);
+
+}  // namespace edgedraft

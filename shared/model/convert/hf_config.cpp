@@ -1,0 +1,220 @@
+#include "shared/model/convert/hf_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <utility>
+
+#include "shared/model/json_file.h"
+#include "shared/model/tensor_shapes.h"
+
+namespace edgedraft {
+namespace {
+
+using nlohmann::json;
+
+Error bad(std::string message) {
+  return {Errc::bad_file, std::move(message)};
+}
+
+Error bad_key(const char* key, std::string_view what) {
+  std::string message(1, '"');
+  message.append(key).append("\" is ").append(what);
+  return bad(std::move(message));
+}
+
+Result<std::string> read_architecture(const json& config) {
+  const auto found = config.find("architectures");
+  std::string name;
+  if (found != config.end() && found->is_array() && !found->empty() && (*found)[0].is_string()) {
+    name = (*found)[0].get<std::string>();
+  }
+  if (name == "LlamaForCausalLM") return std::string("llama");
+  if (name == "Qwen2ForCausalLM") return std::string("qwen2");
+  return Error{Errc::unsupported,
+               "the architecture '" + name +
+                   "' is not supported; LlamaForCausalLM and Qwen2ForCausalLM are"};
+}
+
+Result<std::uint32_t> read_size(const json& config, const char* key,
+                                std::optional<std::uint32_t> fallback) {
+  const auto value = json_u32(config, key);
+  if (!value) return value.error();
+  if (!*value && !fallback) return bad_key(key, "missing");
+  const std::uint32_t size = value->value_or(fallback.value_or(0));
+  if (size == 0) return bad_key(key, "zero");
+  return size;
+}
+
+Result<void> read_sizes(const json& config, DecoderConfig& out) {
+  const auto dim = read_size(config, "hidden_size", {});
+  if (!dim) return dim.error();
+  const auto layer_count = read_size(config, "num_hidden_layers", {});
+  if (!layer_count) return layer_count.error();
+  const auto ffn_dim = read_size(config, "intermediate_size", {});
+  if (!ffn_dim) return ffn_dim.error();
+  const auto query_heads = read_size(config, "num_attention_heads", {});
+  if (!query_heads) return query_heads.error();
+  const auto kv_heads = read_size(config, "num_key_value_heads", *query_heads);
+  if (!kv_heads) return kv_heads.error();
+  const auto head_dim = read_size(config, "head_dim", *dim / *query_heads);
+  if (!head_dim) return head_dim.error();
+  const auto context = read_size(config, "max_position_embeddings", {});
+  if (!context) return context.error();
+  const auto vocabulary = read_size(config, "vocab_size", {});
+  if (!vocabulary) return vocabulary.error();
+  const auto epsilon = json_number(config, "rms_norm_eps");
+  if (!epsilon) return epsilon.error();
+
+  const HeadShape heads{*query_heads, *kv_heads, *head_dim};
+  if (auto checked = check_heads(heads, "config.json"); !checked) return checked.error();
+  out.vocabulary_count = *vocabulary;
+  out.layer_count = *layer_count;
+  out.context_length = *context;
+  out.layer = {.dim = *dim,
+               .heads = heads,
+               .ffn_dim = *ffn_dim,
+               .rms_epsilon = static_cast<float>(epsilon->value_or(1e-6))};
+  return {};
+}
+
+struct Llama3Scaling {
+  double factor;
+  double low;
+  double high;
+  double original_context;
+};
+
+// Short waves stay, long ones are stretched by the factor, and those between blend.
+// Source    the Llama 3.1 model card; as divisors, the way GGUF stores them
+std::vector<float> llama3_divisors(const Llama3Scaling& s, double theta, std::uint32_t head_dim) {
+  std::vector<float> divisors;
+  for (std::uint32_t i = 0; i < head_dim / 2; ++i) {
+    const double frequency = std::pow(theta, -2.0 * i / head_dim);
+    const double turns = s.original_context * frequency / (2.0 * std::numbers::pi);
+    const double blend = std::clamp((turns - s.low) / (s.high - s.low), 0.0, 1.0);
+    divisors.push_back(static_cast<float>(1.0 / ((1.0 - blend) / s.factor + blend)));
+  }
+  return divisors;
+}
+
+Result<double> positive(const json& object, const char* key) {
+  const auto value = json_number(object, key);
+  if (!value) return value.error();
+  if (!*value || !(**value > 0.0)) {
+    return bad_key(key, "missing in the rotary scaling, or not positive");
+  }
+  return **value;
+}
+
+Result<void> read_llama3(const json& scaling, double theta, HfConfig& out) {
+  Llama3Scaling values{};
+  const std::pair<const char*, double*> fields[] = {
+      {"factor", &values.factor},
+      {"low_freq_factor", &values.low},
+      {"high_freq_factor", &values.high},
+      {"original_max_position_embeddings", &values.original_context},
+  };
+  for (const auto& [key, field] : fields) {
+    const auto value = positive(scaling, key);
+    if (!value) return value.error();
+    *field = *value;
+  }
+  if (values.high <= values.low) return bad("high_freq_factor is not above low_freq_factor");
+  out.decoder.rope.frequency_divisors =
+      llama3_divisors(values, theta, out.decoder.layer.heads.head_dim);
+  return {};
+}
+
+// Older files have rope_theta and rope_scaling, newer ones both in rope_parameters.
+Result<void> read_rope(const json& config, HfConfig& out) {
+  const json empty = json::object();
+  const auto parameters = config.find("rope_parameters");
+  const bool is_new = parameters != config.end() && parameters->is_object();
+  const auto theta = json_number(is_new ? *parameters : config, "rope_theta");
+  if (!theta) return theta.error();
+  out.decoder.rope.theta = static_cast<float>(theta->value_or(10000.0));
+  if (!(out.decoder.rope.theta > 1.0f)) return bad("\"rope_theta\" is not above 1");
+
+  const auto old = config.find("rope_scaling");
+  const bool is_scaled = old != config.end() && old->is_object();
+  const json& scaling = is_new ? *parameters : is_scaled ? *old : empty;
+  const auto type = json_string(scaling, scaling.contains("rope_type") ? "rope_type" : "type");
+  if (!type) return type.error();
+  const std::string kind = type->value_or("default");
+  if (kind == "default") return {};
+  if (kind == "llama3") return read_llama3(scaling, out.decoder.rope.theta, out);
+  if (kind != "linear") {
+    return Error{Errc::unsupported,
+                 "rotary scaling '" + kind + "' is not supported; linear and llama3 are"};
+  }
+  const auto factor = positive(scaling, "factor");
+  if (!factor) return factor.error();
+  out.linear_factor = static_cast<float>(*factor);
+  out.decoder.rope.frequency_divisors.assign(out.decoder.layer.heads.head_dim / 2,
+                                             *out.linear_factor);
+  return {};
+}
+
+// A number, or a list of them.
+Result<std::vector<std::uint32_t>> read_ids(const json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || found->is_null()) return std::vector<std::uint32_t>{};
+  const json list = found->is_array() ? *found : json::array({*found});
+  std::vector<std::uint32_t> ids;
+  for (const json& id : list) {
+    const auto value = json_u32(json{{key, id}}, key);
+    if (!value) return value.error();
+    if (*value) ids.push_back(**value);
+  }
+  return ids;
+}
+
+Result<HfConfig> parse_config(const json& config) {
+  HfConfig out;
+  auto architecture = read_architecture(config);
+  if (!architecture) return architecture.error();
+  out.decoder.architecture = std::move(*architecture);
+  if (auto read = read_sizes(config, out.decoder); !read) return read.error();
+  if (auto read = read_rope(config, out); !read) return read.error();
+  const auto tied = json_bool(config, "tie_word_embeddings");
+  if (!tied) return tied.error();
+  out.tied_embeddings = tied->value_or(false);
+  const auto sliding = json_bool(config, "use_sliding_window");
+  if (!sliding) return sliding.error();
+  if (sliding->value_or(false)) {
+    return Error{Errc::unsupported, "attention over a sliding window is not supported"};
+  }
+  const auto bos = read_ids(config, "bos_token_id");
+  if (!bos) return bos.error();
+  if (!bos->empty()) out.bos_id = bos->front();
+  auto eos = read_ids(config, "eos_token_id");
+  if (!eos) return eos.error();
+  out.eos_ids = std::move(*eos);
+  return out;
+}
+
+}  // namespace
+
+Result<HfConfig> read_hf_config(const std::filesystem::path& directory) {
+  const auto path = directory / "config.json";
+  const auto json = read_json_object(path);
+  if (!json) return json.error();
+  auto config = parse_config(*json);
+  if (!config) return Error{config.error().code, path.string() + ": " + config.error().message};
+  // generation_config.json, where there is one, knows more ids that end an answer.
+  if (std::filesystem::exists(directory / "generation_config.json")) {
+    const auto generation = read_json_object(directory / "generation_config.json");
+    if (!generation) return generation.error();
+    const auto more = read_ids(*generation, "eos_token_id");
+    if (!more) return more.error();
+    for (const std::uint32_t id : *more) {
+      if (std::find(config->eos_ids.begin(), config->eos_ids.end(), id) == config->eos_ids.end()) {
+        config->eos_ids.push_back(id);
+      }
+    }
+  }
+  return config;
+}
+
+}  // namespace edgedraft

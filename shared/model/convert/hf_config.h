@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shared/base/error.h"
+#include "shared/model/config.h"
+
+namespace edgedraft {
+
+// What config.json says of a Llama or Qwen2 model. The style is halves: Hugging Face's.
+struct HfConfig {
+  DecoderConfig decoder;
+  // The kind of `decoder.rope.frequency_divisors`: linear has one number for all.
+  std::optional<float> linear_factor;
+  bool tied_embeddings = false;
+  std::optional<std::uint32_t> bos_id;
+  std::vector<std::uint32_t> eos_ids;
+};
+
+// Errors    io, bad_file, unsupported: naming the file and key
+Result<HfConfig> read_hf_config(const std::filesystem::path& directory);
+
+}  // namespace edgedraft

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <filesystem>
+
+#include "shared/base/error.h"
+#include "shared/model/convert/hf_config.h"
+#include "shared/model/gguf_writer.h"
+
+namespace edgedraft {
+
+// Adds the tokenizer and chat template of a Hugging Face directory, under llama.cpp's keys. Does
+// nothing where the directory has none.
+//
+// Errors    io, bad_file; unsupported for other tokenizers than SentencePiece BPE
+Result<void> add_hf_tokenizer(const std::filesystem::path& directory, const HfConfig& config,
+                              GgufMetadata& metadata);
+
+}  // namespace edgedraft

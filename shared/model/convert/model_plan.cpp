@@ -1,0 +1,94 @@
+#include "shared/model/convert/model_plan.h"
+
+#include <algorithm>
+
+#include "shared/base/progress.h"
+
+namespace edgedraft {
+namespace {
+
+constexpr std::size_t kCopyBytes = 4u << 20;  // between two redraws of the progress line
+
+// Where row `row` of a head stored in pairs order stands in halves order.
+std::uint64_t halves_row(std::uint64_t row, std::uint64_t head_dim) {
+  const std::uint64_t within = row % head_dim;
+  return row - within + within / 2 + (within % 2) * (head_dim / 2);
+}
+
+Result<void> copy_bytes(GgufWriter& writer, ByteView bytes, Progress& progress) {
+  for (std::size_t at = 0; at < bytes.size(); at += kCopyBytes) {
+    const ByteView piece = bytes.subspan(at, std::min(kCopyBytes, bytes.size() - at));
+    if (auto written = writer.write(piece); !written) return written.error();
+    progress.advance(piece.size());
+  }
+  return {};
+}
+
+Result<void> write_rows(GgufWriter& writer, const PlannedTensor& tensor, Progress& progress) {
+  const std::uint64_t cols = tensor.info.dims[0];
+  const std::uint64_t source_bytes = *row_bytes(tensor.source_type, cols);
+  const std::uint64_t rows = tensor.source.size() / source_bytes;
+  const std::uint64_t head_dim = tensor.pair_heads == 0 ? 0 : rows / tensor.pair_heads;
+  std::vector<float> numbers(cols);
+  Bytes row(*row_bytes(tensor.info.type, cols));
+  for (std::uint64_t r = 0; r < rows; ++r) {
+    const std::uint64_t from = head_dim == 0 ? r : halves_row(r, head_dim);
+    const ByteView source = tensor.source.subspan(from * source_bytes, source_bytes);
+    if (tensor.info.type == tensor.source_type) {
+      std::copy(source.begin(), source.end(), row.begin());
+    } else {
+      dequantize_row(tensor.source_type, source, numbers);
+      quantize_row(tensor.info.type, numbers, row);
+    }
+    if (auto written = writer.write(row); !written) return written.error();
+    progress.advance(source_bytes);
+  }
+  return {};
+}
+
+}  // namespace
+
+DType stored_type(DType wanted, std::span<const std::uint64_t> dims) {
+  if (dims.size() < 2) return DType::f32;
+  return row_bytes(wanted, dims[0]) ? wanted : DType::f16;
+}
+
+void set_file_type(GgufMetadata& metadata, DType type) {
+  struct Number {
+    DType type;
+    std::uint32_t value;  // llama.cpp's llama_ftype
+  };
+  constexpr Number kNumbers[] = {
+      {DType::f32, 0}, {DType::f16, 1}, {DType::q8_0, 7}, {DType::bf16, 32}};
+  for (const Number& number : kNumbers) {
+    if (number.type == type) metadata.set_u32("general.file_type", number.value);
+  }
+  if (type == DType::q8_0) metadata.set_u32("general.quantization_version", 2);
+}
+
+PlannedTensor copy_of(const GgufTensor& tensor, std::string name) {
+  return {.info = {.name = std::move(name), .type = tensor.type, .dims = tensor.dims},
+          .source_type = tensor.type,
+          .source = tensor.bytes};
+}
+
+Result<void> write_model(const ModelPlan& plan, const std::filesystem::path& path) {
+  std::vector<GgufTensorInfo> infos;
+  std::uint64_t total = 0;
+  for (const PlannedTensor& tensor : plan.tensors) {
+    infos.push_back(tensor.info);
+    total += tensor.source.size();
+  }
+  auto writer = GgufWriter::create(path, plan.metadata, std::move(infos));
+  if (!writer) return writer.error();
+  Progress progress("writing " + path.filename().string(), total);
+  for (const PlannedTensor& tensor : plan.tensors) {
+    const bool unchanged = tensor.info.type == tensor.source_type && tensor.pair_heads == 0;
+    auto written = unchanged ? copy_bytes(*writer, tensor.source, progress)
+                             : write_rows(*writer, tensor, progress);
+    if (!written) return written.error();
+  }
+  return writer->finish();
+}
+
+}  // namespace edgedraft

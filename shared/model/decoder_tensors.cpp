@@ -1,0 +1,197 @@
+#include "shared/model/decoder_tensors.h"
+
+#include <utility>
+
+#include "shared/model/gguf.h"
+#include "shared/model/tensor_shapes.h"
+
+namespace edgedraft {
+namespace {
+
+constexpr std::uint32_t kHeadDimMax = 256;
+constexpr std::uint32_t kLayerCountMax = 1024;
+constexpr std::uint32_t kWidthMax = 1u
+                                    << 20;  // so that products of two sizes stay far from overflow
+
+Error bad(std::string message) {
+  return {Errc::bad_file, std::move(message)};
+}
+
+Result<HeadShape> read_heads(const GgufFile& file, const std::string& prefix, std::uint32_t dim) {
+  const auto query_heads = file.get_u32(prefix + "attention.head_count");
+  if (!query_heads) return query_heads.error();
+  if (*query_heads == 0 || *query_heads > kWidthMax) {
+    return bad(prefix + "attention.head_count is " + std::to_string(*query_heads));
+  }
+  const auto kv_heads = file.get_u32_or(prefix + "attention.head_count_kv", *query_heads);
+  if (!kv_heads) return kv_heads.error();
+  const auto head_dim = file.get_u32_or(prefix + "attention.key_length", dim / *query_heads);
+  if (!head_dim) return head_dim.error();
+  const auto value_dim = file.get_u32_or(prefix + "attention.value_length", *head_dim);
+  if (!value_dim) return value_dim.error();
+  if (*value_dim != *head_dim) {
+    return Error{Errc::unsupported, prefix + "attention.value_length differs from key_length"};
+  }
+  const HeadShape heads{*query_heads, *kv_heads, *head_dim};
+  if (auto checked = check_heads(heads, prefix + "attention"); !checked) return checked.error();
+  return heads;
+}
+
+// The divisors that stretch the frequencies: linear scaling by a factor, or a stored vector.
+Result<std::vector<float>> read_divisors(const GgufFile& file, const std::string& prefix,
+                                         std::uint32_t head_dim) {
+  if (file.find_tensor("rope_freqs.weight") != nullptr) {
+    return read_divisor_tensor(file, "rope_freqs.weight", head_dim / 2);
+  }
+  const auto type = file.get_string_or(prefix + "rope.scaling.type", "none");
+  if (!type) return type.error();
+  if (*type == "none") return std::vector<float>{};
+  if (*type != "linear") {
+    return Error{Errc::unsupported, "rotary scaling '" + std::string(*type) +
+                                        "' is not supported; linear and llama3 scaling are"};
+  }
+  const auto factor = file.get_f32_or(prefix + "rope.scaling.factor", 1.0f);
+  if (!factor) return factor.error();
+  if (!(*factor > 0.0f)) return bad(prefix + "rope.scaling.factor is not positive");
+  return std::vector<float>(head_dim / 2, *factor);
+}
+
+Result<RopeConfig> read_rope(const GgufFile& file, const std::string& architecture,
+                             std::uint32_t head_dim) {
+  const std::string prefix = architecture + ".";
+  const auto theta = file.get_f32_or(prefix + "rope.freq_base", 10000.0f);
+  if (!theta) return theta.error();
+  if (!(*theta > 1.0f)) return bad(prefix + "rope.freq_base is not above 1");
+  const auto rotated = file.get_u32_or(prefix + "rope.dimension_count", head_dim);
+  if (!rotated) return rotated.error();
+  if (*rotated != head_dim) {
+    return Error{Errc::unsupported, prefix + "rope.dimension_count is " + std::to_string(*rotated) +
+                                        ", the head size " + std::to_string(head_dim) +
+                                        ": heads that are rotated in part are not supported"};
+  }
+  auto divisors = read_divisors(file, prefix, head_dim);
+  if (!divisors) return divisors.error();
+  return RopeConfig{.theta = *theta,
+                    .style = architecture == "llama" ? RopeStyle::pairs : RopeStyle::halves,
+                    .frequency_divisors = std::move(*divisors)};
+}
+
+Result<std::uint32_t> read_count(const GgufFile& file, const std::string& key, std::uint32_t max) {
+  const auto count = file.get_u32(key);
+  if (!count) return count.error();
+  if (*count == 0 || *count > max) return bad(key + " is " + std::to_string(*count));
+  return *count;
+}
+
+// A vocabulary that the tokenizer, where there is one, agrees with.
+Result<std::uint32_t> read_vocabulary_count(const GgufFile& file, std::uint32_t dim) {
+  const GgufTensor* table = file.find_tensor("token_embd.weight");
+  if (table == nullptr) return missing_tensor("token_embd.weight");
+  if (table->dims.size() != 2 || table->cols() != dim || table->rows() > kVocabularyCountMax) {
+    return wrong_shape(*table, 0, dim);
+  }
+  const GgufValue* tokens = file.find_value("tokenizer.ggml.tokens");
+  if (tokens != nullptr && tokens->count != table->rows()) {
+    return bad("the tokenizer has " + std::to_string(tokens->count) + " entries, the embedding " +
+               std::to_string(table->rows()) + " rows");
+  }
+  return static_cast<std::uint32_t>(table->rows());
+}
+
+}  // namespace
+
+Result<void> check_heads(const HeadShape& heads, const std::string& what) {
+  if (heads.query_heads == 0 || heads.kv_heads == 0 || heads.query_heads % heads.kv_heads != 0) {
+    return bad(what + ": " + std::to_string(heads.query_heads) + " query heads over " +
+               std::to_string(heads.kv_heads) + " key heads");
+  }
+  if (heads.head_dim == 0 || heads.head_dim % 2 != 0 || heads.head_dim > kHeadDimMax) {
+    return Error{Errc::unsupported, what + ": a head size of " + std::to_string(heads.head_dim) +
+                                        "; it must be even and at most 256"};
+  }
+  if (heads.query_heads > kWidthMax / heads.head_dim) return bad(what + ": too many heads");
+  return {};
+}
+
+Result<DecoderConfig> read_decoder_config(const GgufFile& file) {
+  const auto architecture = file.architecture();
+  if (!architecture) return architecture.error();
+  DecoderConfig config;
+  config.architecture = *architecture;
+  if (config.architecture != "llama" && config.architecture != "qwen2") {
+    return Error{Errc::unsupported, "the architecture '" + config.architecture +
+                                        "' is not supported; llama and qwen2 are"};
+  }
+  const std::string prefix = config.architecture + ".";
+  const auto layer_count = read_count(file, prefix + "block_count", kLayerCountMax);
+  if (!layer_count) return layer_count.error();
+  const auto context_length = read_count(file, prefix + "context_length", 0x7FFFFFFFu);
+  if (!context_length) return context_length.error();
+  const auto dim = read_count(file, prefix + "embedding_length", kWidthMax);
+  if (!dim) return dim.error();
+  const auto ffn_dim = read_count(file, prefix + "feed_forward_length", kWidthMax);
+  if (!ffn_dim) return ffn_dim.error();
+  const auto epsilon = file.get_f32(prefix + "attention.layer_norm_rms_epsilon");
+  if (!epsilon) return epsilon.error();
+  if (!(*epsilon >= 0.0f && *epsilon < 1.0f)) return bad("an impossible layer_norm_rms_epsilon");
+  const auto heads = read_heads(file, prefix, *dim);
+  if (!heads) return heads.error();
+  auto rope = read_rope(file, config.architecture, heads->head_dim);
+  if (!rope) return rope.error();
+  const auto vocabulary_count = read_vocabulary_count(file, *dim);
+  if (!vocabulary_count) return vocabulary_count.error();
+
+  config.vocabulary_count = *vocabulary_count;
+  config.layer_count = *layer_count;
+  config.context_length = *context_length;
+  config.layer = {.dim = *dim, .heads = *heads, .ffn_dim = *ffn_dim, .rms_epsilon = *epsilon};
+  config.rope = std::move(*rope);
+  return config;
+}
+
+Result<LayerTensors> read_layer_tensors(const GgufFile& file, const std::string& prefix,
+                                        const LayerShape& shape) {
+  const std::uint32_t query_cols = shape.heads.query_cols();
+  const std::uint32_t kv_cols = shape.heads.kv_cols();
+  LayerTensors layer;
+  TensorReader reader(file, prefix);
+  reader.vector("attn_norm.weight", shape.dim, layer.attn_norm);
+  reader.matrix("attn_q.weight", query_cols, shape.dim, layer.attn_q);
+  reader.matrix("attn_k.weight", kv_cols, shape.dim, layer.attn_k);
+  reader.matrix("attn_v.weight", kv_cols, shape.dim, layer.attn_v);
+  reader.matrix("attn_output.weight", shape.dim, query_cols, layer.attn_output);
+  reader.optional_vector("attn_q.bias", query_cols, layer.attn_q_bias);
+  reader.optional_vector("attn_k.bias", kv_cols, layer.attn_k_bias);
+  reader.optional_vector("attn_v.bias", kv_cols, layer.attn_v_bias);
+  reader.vector("ffn_norm.weight", shape.dim, layer.ffn_norm);
+  reader.matrix("ffn_gate.weight", shape.ffn_dim, shape.dim, layer.ffn_gate);
+  reader.matrix("ffn_up.weight", shape.ffn_dim, shape.dim, layer.ffn_up);
+  reader.matrix("ffn_down.weight", shape.dim, shape.ffn_dim, layer.ffn_down);
+  reader.refuse("attn_output.bias");
+  if (reader.error()) return *reader.error();
+  return layer;
+}
+
+Result<DecoderTensors> read_decoder_tensors(const GgufFile& file, const DecoderConfig& config) {
+  DecoderTensors tensors;
+  TensorReader reader(file, "");
+  reader.matrix("token_embd.weight", config.vocabulary_count, config.layer.dim, tensors.token_embd);
+  reader.vector("output_norm.weight", config.layer.dim, tensors.output_norm);
+  if (file.find_tensor("output.weight") != nullptr) {
+    reader.matrix("output.weight", config.vocabulary_count, config.layer.dim,
+                  tensors.output.emplace());
+  }
+  if (reader.error()) return *reader.error();
+  for (std::uint32_t i = 0; i < config.layer_count; ++i) {
+    auto layer = read_layer_tensors(file, "blk." + std::to_string(i) + ".", config.layer);
+    if (!layer) return layer.error();
+    tensors.layers.push_back(*layer);
+  }
+  if (file.find_tensor("blk." + std::to_string(config.layer_count) + ".attn_norm.weight") !=
+      nullptr) {
+    return bad("the file has more layers than its block_count says");
+  }
+  return tensors;
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "shared/base/bytes.h"
+#include "shared/base/error.h"
+#include "shared/model/mapped_file.h"
+#include "shared/tensor/dtype.h"
+
+namespace edgedraft {
+
+// More than any real model has; an allocation never follows a count above these.
+inline constexpr std::uint64_t kGgufMetadataCountMax = 1u << 16;
+inline constexpr std::uint64_t kGgufTensorCountMax = 1u << 16;
+inline constexpr std::uint32_t kGgufDimsMax = 4;
+
+// Types of metadata values, with the numbers that the file stores.
+enum class GgufType : std::uint32_t {
+  u8 = 0,
+  i8 = 1,
+  u16 = 2,
+  i16 = 3,
+  u32 = 4,
+  i32 = 5,
+  f32 = 6,
+  boolean = 7,
+  string = 8,
+  array = 9,
+  u64 = 10,
+  i64 = 11,
+  f64 = 12,
+};
+
+// One metadata value, checked, in the file's memory.
+struct GgufValue {
+  GgufType type;          // array for arrays
+  GgufType element_type;  // of an array; else equal to `type`
+  std::uint64_t count;    // elements of an array; else 1
+  ByteView bytes;         // the elements as the file stores them
+};
+
+// One tensor, its bytes within the file.
+struct GgufTensor {
+  std::string_view name;
+  DType type = DType::f32;
+  std::vector<std::uint64_t> dims;  // innermost first, as the file has them; 1 to 4, none zero
+  ByteView bytes;
+
+  std::uint64_t cols() const { return dims[0]; }
+  std::uint64_t rows() const;  // product of the other dimensions
+};
+
+// A GGUF v3 file, little-endian, memory-mapped. Names, values and bytes are views into the mapping
+// and die with the file; moving it keeps them alive.
+//
+// Source    the GGUF specification of the ggml project
+// Errors    of every getter: bad_file naming the key, where it is missing or of another type
+// Threads   const methods may run concurrently
+class GgufFile {
+ public:
+  // Errors    io          the operating system refused
+  //           bad_file    no GGUF, truncated (says so), damaged or hostile
+  //           unsupported another version, byte order or tensor type, named with its tensor
+  static Result<GgufFile> open(const std::filesystem::path& path);
+
+  // The same for bytes in memory, which must outlive the file.
+  static Result<GgufFile> parse(ByteView bytes);
+
+  const std::map<std::string_view, GgufValue>& metadata() const { return metadata_; }
+  const GgufValue* find_value(std::string_view key) const;
+
+  // Integers of any width that fit.
+  Result<std::uint32_t> get_u32(std::string_view key) const;
+  Result<float> get_f32(std::string_view key) const;
+  Result<bool> get_bool(std::string_view key) const;
+  Result<std::string_view> get_string(std::string_view key) const;
+  Result<std::vector<std::string_view>> get_strings(std::string_view key) const;
+  Result<std::vector<float>> get_f32s(std::string_view key) const;
+  Result<std::vector<std::int32_t>> get_i32s(std::string_view key) const;
+
+  // `fallback` where the key is missing; still an error where it is of another type.
+  Result<std::uint32_t> get_u32_or(std::string_view key, std::uint32_t fallback) const;
+  Result<float> get_f32_or(std::string_view key, float fallback) const;
+  Result<bool> get_bool_or(std::string_view key, bool fallback) const;
+  Result<std::string_view> get_string_or(std::string_view key, std::string_view fallback) const;
+
+  // In the file's order.
+  std::span<const GgufTensor> tensors() const { return tensors_; }
+  const GgufTensor* find_tensor(std::string_view name) const;
+
+  // general.architecture
+  Result<std::string_view> architecture() const { return get_string("general.architecture"); }
+
+ private:
+  friend class GgufParser;
+
+  MappedFile mapping_;
+  std::map<std::string_view, GgufValue> metadata_;
+  std::vector<GgufTensor> tensors_;
+  std::map<std::string_view, std::size_t> tensor_index_;
+};
+
+}  // namespace edgedraft

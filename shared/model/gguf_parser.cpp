@@ -1,0 +1,271 @@
+#include "shared/model/gguf_parser.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace edgedraft {
+namespace {
+
+constexpr std::string_view kMagic = "GGUF";
+constexpr std::uint32_t kVersion = 3;
+constexpr std::uint32_t kAlignmentDefault = 32;
+constexpr std::uint32_t kAlignmentMax = 1u << 20;
+constexpr std::uint64_t kKeyBytesMax = 65535;
+
+struct TensorType {
+  std::uint32_t number;
+  std::string_view name;
+  std::optional<DType> type;  // where we read it
+};
+
+// ggml's numbers. A type that we learn to read gets its DType here.
+constexpr TensorType kTensorTypes[] = {
+    {0, "F32", DType::f32},    {1, "F16", DType::f16}, {2, "Q4_0", {}},          {3, "Q4_1", {}},
+    {6, "Q5_0", {}},           {7, "Q5_1", {}},        {8, "Q8_0", DType::q8_0}, {9, "Q8_1", {}},
+    {10, "Q2_K", {}},          {11, "Q3_K", {}},       {12, "Q4_K", {}},         {13, "Q5_K", {}},
+    {14, "Q6_K", {}},          {15, "Q8_K", {}},       {16, "IQ2_XXS", {}},      {17, "IQ2_XS", {}},
+    {18, "IQ3_XXS", {}},       {19, "IQ1_S", {}},      {20, "IQ4_NL", {}},       {21, "IQ3_S", {}},
+    {22, "IQ2_S", {}},         {23, "IQ4_XS", {}},     {24, "I8", {}},           {25, "I16", {}},
+    {26, "I32", {}},           {27, "I64", {}},        {28, "F64", {}},          {29, "IQ1_M", {}},
+    {30, "BF16", DType::bf16}, {34, "TQ1_0", {}},      {35, "TQ2_0", {}},        {39, "MXFP4", {}},
+};
+
+Error bad(std::string message) {
+  return {Errc::bad_file, std::move(message)};
+}
+
+std::string quoted(std::string_view text) {
+  constexpr std::size_t kShown = 80;
+  std::string out = "'";
+  for (const char c : text.substr(0, kShown)) out += c >= ' ' && c < 127 ? c : '?';
+  return out + (text.size() > kShown ? "...'" : "'");
+}
+
+Result<DType> tensor_type(std::uint32_t number, std::string_view name) {
+  for (const TensorType& t : kTensorTypes) {
+    if (t.number != number) continue;
+    if (t.type) return *t.type;
+    return Error{Errc::unsupported,
+                 "tensor " + quoted(name) + " is stored as " + std::string(t.name) +
+                     ", which this version does not read; use a file in F32, F16, "
+                     "BF16 or Q8_0"};
+  }
+  return bad("tensor " + quoted(name) + " has the unknown type " + std::to_string(number));
+}
+
+}  // namespace
+
+std::uint32_t gguf_scalar_bytes(GgufType type) {
+  switch (type) {
+    case GgufType::u8:
+    case GgufType::i8:
+    case GgufType::boolean:
+      return 1;
+    case GgufType::u16:
+    case GgufType::i16:
+      return 2;
+    case GgufType::u32:
+    case GgufType::i32:
+    case GgufType::f32:
+      return 4;
+    case GgufType::u64:
+    case GgufType::i64:
+    case GgufType::f64:
+      return 8;
+    case GgufType::string:
+    case GgufType::array:
+      return 0;
+  }
+  return 0;
+}
+
+Error GgufParser::truncated(std::string_view what) const {
+  return bad("the file ends within " + std::string(what) + ", after " +
+             std::to_string(bytes_.size()) +
+             " bytes: it is truncated, probably a download that broke off; fetch it again");
+}
+
+template <class T>
+Result<T> GgufParser::read_number(std::string_view what) {
+  if (bytes_.size() - at_ < sizeof(T)) return truncated(what);
+  const T value = load_le<T>(&bytes_[at_]);
+  at_ += sizeof(T);
+  return value;
+}
+
+Result<std::string_view> GgufParser::read_string(std::string_view what) {
+  const auto count = read_number<std::uint64_t>(what);
+  if (!count) return count.error();
+  if (*count > bytes_.size() - at_) return truncated(what);
+  const std::string_view text(reinterpret_cast<const char*>(bytes_.data() + at_), *count);
+  at_ += *count;
+  return text;
+}
+
+Result<void> GgufParser::skip_elements(const GgufValue& value, std::string_view key) {
+  if (value.element_type != GgufType::string) {
+    const auto count = checked_mul(value.count, gguf_scalar_bytes(value.element_type));
+    if (!count || *count > bytes_.size() - at_) return truncated("the value of " + quoted(key));
+    at_ += *count;
+    return {};
+  }
+  for (std::uint64_t i = 0; i < value.count; ++i) {
+    const auto text = read_string("the value of a key");
+    if (!text) return truncated("the value of " + quoted(key));
+  }
+  return {};
+}
+
+Result<GgufValue> GgufParser::read_value(std::string_view key) {
+  const auto type = read_number<std::uint32_t>("the metadata");
+  if (!type) return type.error();
+  GgufValue value{GgufType{*type}, GgufType{*type}, 1, {}};
+  if (value.type == GgufType::array) {
+    const auto element = read_number<std::uint32_t>("the metadata");
+    if (!element) return element.error();
+    const auto count = read_number<std::uint64_t>("the metadata");
+    if (!count) return count.error();
+    value.element_type = GgufType{*element};
+    value.count = *count;
+  }
+  if (value.element_type == GgufType::array) {
+    return Error{Errc::unsupported, "the value of " + quoted(key) + " is an array of arrays"};
+  }
+  if (value.element_type != GgufType::string && gguf_scalar_bytes(value.element_type) == 0) {
+    return bad("the value of " + quoted(key) + " has the unknown type " +
+               std::to_string(static_cast<std::uint32_t>(value.element_type)));
+  }
+  const std::size_t start = at_;
+  if (auto skipped = skip_elements(value, key); !skipped) return skipped.error();
+  value.bytes = bytes_.subspan(start, at_ - start);
+  return value;
+}
+
+Result<void> GgufParser::parse_preamble() {
+  const std::string_view start(reinterpret_cast<const char*>(bytes_.data()),
+                               std::min(bytes_.size(), kMagic.size()));
+  if (start != kMagic.substr(0, start.size())) {
+    return bad("this is no GGUF file (it begins with " + quoted(start) +
+               "); `edgedraft convert` makes one from a Hugging Face directory");
+  }
+  if (bytes_.size() < kMagic.size()) return truncated("the header");
+  at_ = kMagic.size();
+  const auto version = read_number<std::uint32_t>("the header");
+  if (!version) return version.error();
+  if (*version == __builtin_bswap32(kVersion)) {
+    return Error{Errc::unsupported, "this GGUF file is big-endian; use a little-endian one"};
+  }
+  if (*version != kVersion) {
+    return Error{Errc::unsupported, "this is GGUF version " + std::to_string(*version) +
+                                        "; only version 3 is read. Convert the model again"};
+  }
+  const auto tensors = read_number<std::uint64_t>("the header");
+  if (!tensors) return tensors.error();
+  const auto values = read_number<std::uint64_t>("the header");
+  if (!values) return values.error();
+  if (*tensors > kGgufTensorCountMax || *values > kGgufMetadataCountMax) {
+    return bad("the header declares " + std::to_string(*tensors) + " tensors and " +
+               std::to_string(*values) + " keys, more than any model has: the file is damaged");
+  }
+  tensor_count_ = *tensors;
+  metadata_count_ = *values;
+  return {};
+}
+
+Result<void> GgufParser::parse_value() {
+  const auto key = read_string("the metadata");
+  if (!key) return key.error();
+  if (key->empty() || key->size() > kKeyBytesMax) {
+    return bad("a metadata key has " + std::to_string(key->size()) + " bytes");
+  }
+  const auto value = read_value(*key);
+  if (!value) return value.error();
+  if (!file_.metadata_.emplace(*key, *value).second) {
+    return bad("the key " + quoted(*key) + " occurs twice");
+  }
+  return {};
+}
+
+Result<void> GgufParser::parse_tensor() {
+  const auto name = read_string("the tensor table");
+  if (!name) return name.error();
+  const auto dim_count = read_number<std::uint32_t>("the tensor table");
+  if (!dim_count) return dim_count.error();
+  if (*dim_count == 0 || *dim_count > kGgufDimsMax) {
+    return bad("tensor " + quoted(*name) + " has " + std::to_string(*dim_count) + " dimensions");
+  }
+  GgufTensor tensor{.name = *name, .type = DType::f32, .dims = {}, .bytes = {}};
+  std::optional<std::uint64_t> rows = 1;
+  for (std::uint32_t i = 0; i < *dim_count; ++i) {
+    const auto dim = read_number<std::uint64_t>("the tensor table");
+    if (!dim) return dim.error();
+    if (*dim == 0) return bad("tensor " + quoted(*name) + " has a dimension of zero");
+    tensor.dims.push_back(*dim);
+    if (i > 0 && rows) rows = checked_mul(*rows, *dim);
+  }
+  const auto type = read_number<std::uint32_t>("the tensor table");
+  if (!type) return type.error();
+  const auto offset = read_number<std::uint64_t>("the tensor table");
+  if (!offset) return offset.error();
+  const auto known = tensor_type(*type, *name);
+  if (!known) return known.error();
+  tensor.type = *known;
+
+  const auto per_row = row_bytes(tensor.type, tensor.cols());
+  const auto byte_count = per_row && rows ? checked_mul(*per_row, *rows) : std::nullopt;
+  if (!byte_count) return bad("tensor " + quoted(*name) + " has an impossible shape");
+  if (!file_.tensor_index_.emplace(*name, file_.tensors_.size()).second) {
+    return bad("the tensor " + quoted(*name) + " occurs twice");
+  }
+  file_.tensors_.push_back(std::move(tensor));
+  placed_.push_back({*offset, *byte_count});
+  return {};
+}
+
+Result<void> GgufParser::place_tensors() {
+  const auto alignment = file_.get_u32_or("general.alignment", kAlignmentDefault);
+  if (!alignment) return alignment.error();
+  if (*alignment < 8 || *alignment > kAlignmentMax || (*alignment & (*alignment - 1)) != 0) {
+    return bad("general.alignment is " + std::to_string(*alignment) +
+               "; a power of two from 8 on is needed");
+  }
+  const std::uint64_t data_start = (at_ + *alignment - 1) / *alignment * *alignment;
+
+  std::vector<std::size_t> order(placed_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(),
+            [this](std::size_t a, std::size_t b) { return placed_[a].offset < placed_[b].offset; });
+  std::uint64_t previous_end = 0;
+  for (const std::size_t i : order) {
+    GgufTensor& tensor = file_.tensors_[i];
+    const auto [offset, byte_count] = placed_[i];
+    if (offset % *alignment != 0) {
+      return bad("tensor " + quoted(tensor.name) + " is not aligned to " +
+                 std::to_string(*alignment) + " bytes");
+    }
+    if (offset < previous_end) {
+      return bad("tensor " + quoted(tensor.name) + " overlaps another one");
+    }
+    const auto end = checked_add(offset, byte_count);
+    const auto end_in_file = end ? checked_add(data_start, *end) : std::nullopt;
+    if (!end_in_file) return bad("tensor " + quoted(tensor.name) + " has an impossible offset");
+    if (*end_in_file > bytes_.size()) return truncated("tensor " + quoted(tensor.name));
+    tensor.bytes = bytes_.subspan(data_start + offset, byte_count);
+    previous_end = *end;
+  }
+  return {};
+}
+
+Result<GgufFile> GgufParser::parse() {
+  if (auto done = parse_preamble(); !done) return done.error();
+  for (std::uint64_t i = 0; i < metadata_count_; ++i) {
+    if (auto done = parse_value(); !done) return done.error();
+  }
+  for (std::uint64_t i = 0; i < tensor_count_; ++i) {
+    if (auto done = parse_tensor(); !done) return done.error();
+  }
+  if (auto done = place_tensors(); !done) return done.error();
+  return std::move(file_);
+}
+
+}  // namespace edgedraft

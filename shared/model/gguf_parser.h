@@ -1,0 +1,50 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "shared/base/bytes.h"
+#include "shared/base/error.h"
+#include "shared/model/gguf.h"
+
+namespace edgedraft {
+
+// Bytes of one scalar of `type`; 0 for strings, arrays and numbers that are no type.
+std::uint32_t gguf_scalar_bytes(GgufType type);
+
+// Reads the header of a GGUF file. Every count, length and offset is compared with the bytes that
+// are there before anything is sized by it.
+class GgufParser {
+ public:
+  explicit GgufParser(ByteView bytes) : bytes_(bytes) {}
+
+  Result<GgufFile> parse();
+
+ private:
+  // Where a tensor's bytes stand until all of the table is known.
+  struct Placed {
+    std::uint64_t offset;
+    std::uint64_t byte_count;
+  };
+
+  Result<void> parse_preamble();
+  Result<void> parse_value();
+  Result<void> parse_tensor();
+  Result<void> place_tensors();
+
+  Result<std::string_view> read_string(std::string_view what);
+  template <class T>
+  Result<T> read_number(std::string_view what);
+  Result<GgufValue> read_value(std::string_view key);
+  Result<void> skip_elements(const GgufValue& value, std::string_view key);
+  Error truncated(std::string_view what) const;
+
+  ByteView bytes_;
+  std::size_t at_ = 0;
+  std::uint64_t metadata_count_ = 0;
+  std::uint64_t tensor_count_ = 0;
+  std::vector<Placed> placed_;
+  GgufFile file_;
+};
+
+}  // namespace edgedraft

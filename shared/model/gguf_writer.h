@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shared/base/bytes.h"
+#include "shared/base/error.h"
+#include "shared/model/gguf.h"
+#include "shared/tensor/dtype.h"
+
+namespace edgedraft {
+
+// The metadata of a file to be, by key.
+class GgufMetadata {
+ public:
+  struct Value {
+    GgufType type;
+    Bytes bytes;  // as the file stores it, without the type
+  };
+
+  void set_u32(const std::string& key, std::uint32_t value);
+  void set_f32(const std::string& key, float value);
+  void set_bool(const std::string& key, bool value);
+  void set_string(const std::string& key, std::string_view value);
+  void set_strings(const std::string& key, std::span<const std::string> values);
+  void set_f32s(const std::string& key, std::span<const float> values);
+  void set_i32s(const std::string& key, std::span<const std::int32_t> values);
+  // A value of another file, unchanged.
+  void set(const std::string& key, const GgufValue& value);
+  void erase(const std::string& key) { values_.erase(key); }
+
+  const std::map<std::string, Value>& values() const { return values_; }
+
+ private:
+  std::map<std::string, Value> values_;
+};
+
+// A tensor that will be written.
+struct GgufTensorInfo {
+  std::string name;
+  DType type = DType::f32;
+  std::vector<std::uint64_t> dims;  // innermost first; cols a whole number of blocks
+
+  std::uint64_t byte_count() const;
+};
+
+// Writes a GGUF v3 file from front to back. The file appears under its name only when finish() has
+// succeeded: until then it is a temporary file beside it, which is removed on failure or when the
+// writer goes. It stores the model's fingerprint (fingerprint.h) in the metadata itself.
+//
+// Errors    io, from every call: what the operating system said; a full disk is named as such
+class GgufWriter {
+ public:
+  // Requires  tensor names unique
+  static Result<GgufWriter> create(const std::filesystem::path& path, const GgufMetadata& metadata,
+                                   std::vector<GgufTensorInfo> tensors);
+  ~GgufWriter();
+  GgufWriter(GgufWriter&&) noexcept;
+  GgufWriter& operator=(GgufWriter&&) noexcept;
+
+  // The next bytes of the tensors, in the order given to create(), in pieces of any length that do
+  // not reach across the end of a tensor.
+  Result<void> write(ByteView bytes);
+
+  // Puts the file in place, durably. Requires every tensor written.
+  Result<void> finish();
+
+ private:
+  struct State;
+  explicit GgufWriter(std::unique_ptr<State> state);
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace edgedraft

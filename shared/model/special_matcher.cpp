@@ -1,0 +1,42 @@
+#include "shared/model/special_matcher.h"
+
+#include <algorithm>
+
+namespace edgedraft {
+
+SpecialMatcher::SpecialMatcher(std::vector<std::pair<std::string, std::uint32_t>> texts)
+    : texts_(std::move(texts)) {
+  std::erase_if(texts_, [](const auto& entry) { return entry.first.empty(); });
+  std::sort(texts_.begin(), texts_.end());
+}
+
+std::optional<SpecialMatcher::Match> SpecialMatcher::find(std::string_view text,
+                                                          std::size_t begin) const {
+  if (texts_.empty()) return std::nullopt;
+  for (; begin < text.size(); ++begin) {
+    if (auto match = match_at(text, begin)) return match;
+  }
+  return std::nullopt;
+}
+
+// Walks the sorted texts as if they were a trie: [first, last) begin with what was read so far.
+std::optional<SpecialMatcher::Match> SpecialMatcher::match_at(std::string_view text,
+                                                              std::size_t begin) const {
+  std::optional<Match> longest;
+  auto first = texts_.begin();
+  auto last = texts_.end();
+  for (std::size_t depth = 0; begin + depth < text.size() && first != last; ++depth) {
+    const auto next = static_cast<unsigned char>(text[begin + depth]);
+    const auto at_depth = [depth](const auto& entry) {
+      return depth < entry.first.size() ? static_cast<unsigned char>(entry.first[depth]) : -1;
+    };
+    first = std::partition_point(first, last, [&](const auto& e) { return at_depth(e) < next; });
+    last = std::partition_point(first, last, [&](const auto& e) { return at_depth(e) <= next; });
+    if (first != last && first->first.size() == depth + 1) {
+      longest = Match{begin, begin + depth + 1, first->second};
+    }
+  }
+  return longest;
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace edgedraft {
+
+// Finds the texts of special tokens in a text, the longest at each place.
+class SpecialMatcher {
+ public:
+  struct Match {
+    std::size_t begin;
+    std::size_t end;
+    std::uint32_t id;
+  };
+
+  // Empty texts are never found.
+  explicit SpecialMatcher(std::vector<std::pair<std::string, std::uint32_t>> texts);
+
+  // The first match from `begin` on.
+  std::optional<Match> find(std::string_view text, std::size_t begin) const;
+
+ private:
+  std::optional<Match> match_at(std::string_view text, std::size_t begin) const;
+
+  std::vector<std::pair<std::string, std::uint32_t>> texts_;  // sorted by text
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,65 @@
+#include "shared/model/tensor_shapes.h"
+
+namespace edgedraft {
+
+Error missing_tensor(const std::string& name) {
+  return {Errc::bad_file, "the file lacks the tensor " + name};
+}
+
+Error wrong_shape(const GgufTensor& tensor, std::uint64_t rows, std::uint64_t cols) {
+  const std::string wanted = rows == 0 ? "any" : std::to_string(rows);
+  return {Errc::bad_file, "tensor " + std::string(tensor.name) + " is " +
+                              std::to_string(tensor.rows()) + " x " +
+                              std::to_string(tensor.cols()) + "; the configuration asks for " +
+                              wanted + " x " + std::to_string(cols)};
+}
+
+Result<std::vector<float>> read_divisor_tensor(const GgufFile& file, const std::string& name,
+                                               std::uint32_t count) {
+  TensorView view;
+  TensorReader reader(file, "");
+  reader.vector(name, count, view);
+  if (reader.error()) return *reader.error();
+  std::vector<float> divisors(count);
+  dequantize_row(view.type, view.bytes, divisors);
+  for (const float divisor : divisors) {
+    if (!(divisor > 0.0f))
+      return Error{Errc::bad_file, name + " has a divisor that is not positive"};
+  }
+  return divisors;
+}
+
+void TensorReader::matrix(const std::string& name, std::uint32_t rows, std::uint32_t cols,
+                          TensorView& out) {
+  if (error_) return;
+  const GgufTensor* tensor = file_.find_tensor(prefix_ + name);
+  if (tensor == nullptr) {
+    error_ = missing_tensor(prefix_ + name);
+    return;
+  }
+  if (tensor->dims.size() > 2 || tensor->rows() != rows || tensor->cols() != cols) {
+    error_ = wrong_shape(*tensor, rows, cols);
+    return;
+  }
+  out = {.type = tensor->type, .rows = rows, .cols = cols, .bytes = tensor->bytes};
+}
+
+void TensorReader::vector(const std::string& name, std::uint32_t cols, TensorView& out) {
+  matrix(name, 1, cols, out);
+  if (!error_ && out.type != DType::f32) {
+    error_ = Error{Errc::unsupported, "tensor " + prefix_ + name + " is stored as " +
+                                          std::string(traits(out.type).name) +
+                                          "; norms and biases must be f32"};
+  }
+}
+
+void TensorReader::optional_vector(const std::string& name, std::uint32_t cols, TensorView& out) {
+  if (file_.find_tensor(prefix_ + name) != nullptr) vector(name, cols, out);
+}
+
+void TensorReader::refuse(const std::string& name) {
+  if (error_ || file_.find_tensor(prefix_ + name) == nullptr) return;
+  error_ = Error{Errc::unsupported, "tensor " + prefix_ + name + " is not supported"};
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shared/base/error.h"
+#include "shared/model/config.h"
+#include "shared/model/decoder_tensors.h"
+#include "shared/model/gguf.h"
+
+namespace edgedraft {
+
+// Token ids are three bytes on the link.
+inline constexpr std::uint32_t kVocabularyCountMax = 1u << 24;
+
+Error missing_tensor(const std::string& name);
+// `rows` 0: any.
+Error wrong_shape(const GgufTensor& tensor, std::uint64_t rows, std::uint64_t cols);
+
+// Errors    bad_file or unsupported, in the name of `what`
+Result<void> check_heads(const HeadShape& heads, const std::string& what);
+
+// A stored vector of `count` positive f32 divisors (RopeConfig::frequency_divisors).
+Result<std::vector<float>> read_divisor_tensor(const GgufFile& file, const std::string& name,
+                                               std::uint32_t count);
+
+// Looks up tensors of known shape under a name prefix. After the first error it does nothing more,
+// so that a caller lists what it needs and asks for the error once.
+class TensorReader {
+ public:
+  TensorReader(const GgufFile& file, std::string prefix)
+      : file_(file), prefix_(std::move(prefix)) {}
+
+  void matrix(const std::string& name, std::uint32_t rows, std::uint32_t cols, TensorView& out);
+  // Of f32.
+  void vector(const std::string& name, std::uint32_t cols, TensorView& out);
+  void optional_vector(const std::string& name, std::uint32_t cols, TensorView& out);
+  // A tensor that would change the result and that nothing here computes with.
+  void refuse(const std::string& name);
+
+  const std::optional<Error>& error() const { return error_; }
+
+ private:
+  const GgufFile& file_;
+  std::string prefix_;
+  std::optional<Error> error_;
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shared/base/error.h"
+#include "shared/model/gguf.h"
+
+namespace edgedraft {
+
+// Whether the texts of control tokens ("<s>") in a text mean the tokens: parse for a rendered chat,
+// plain for everything that a user typed.
+enum class Special : std::uint8_t { parse, plain };
+
+// What a vocabulary entry is, with GGUF's numbers.
+enum class TokenType : std::uint8_t {
+  normal = 1,
+  unknown = 2,
+  control = 3,
+  user_defined = 4,
+  unused = 5,
+  byte = 6,
+};
+
+// Text to token ids and back, from a GGUF file's metadata: SentencePiece BPE with byte fallback
+// (tokenizer.ggml.model = "llama").
+//
+// Threads   const methods may run concurrently
+class Tokenizer {
+ public:
+  // Keeps nothing of `file`.
+  // Errors    bad_file     no tokenizer, or one that contradicts itself
+  //           unsupported  another kind, named
+  static Result<Tokenizer> read(const GgufFile& file);
+
+  ~Tokenizer();
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+
+  // The ids of `text`, without the beginning-of-text token. Any bytes will do: what is no UTF-8 is
+  // read as U+FFFD.
+  // Cost      close to linear in the text
+  std::vector<std::uint32_t> encode(std::string_view text, Special special) const;
+
+  // Whether the model wants bos_id() before a text that no chat template has rendered.
+  bool add_bos() const;
+  std::optional<std::uint32_t> bos_id() const;
+  std::optional<std::uint32_t> eos_id() const;
+  // Whether the model ends its answer with `id`.
+  bool is_end(std::uint32_t id) const;
+
+  std::uint32_t vocabulary_count() const;
+  // The entry as the vocabulary spells it, "▁the" or "<0x0A>". Requires id < vocabulary_count().
+  std::string_view token_text(std::uint32_t id) const;
+  TokenType token_type(std::uint32_t id) const;
+  // The bytes that the token adds to a text: none for control tokens, maybe part of a character.
+  std::string token_bytes(std::uint32_t id) const;
+  // Whether encoding puts a space before the text, which decoding takes away again.
+  bool adds_space_prefix() const;
+
+ private:
+  struct State;
+  explicit Tokenizer(std::unique_ptr<State> state);
+
+  std::unique_ptr<State> state_;
+};
+
+// What becomes of the space that encoding put before a text.
+enum class LeadingSpace : std::uint8_t {
+  strip,  // the tokens begin a text
+  keep,   // the tokens continue one
+};
+
+// Turns tokens into text one at a time, never giving away half a character. Bytes that are no UTF-8
+// become U+FFFD.
+class Detokenizer {
+ public:
+  Detokenizer(const Tokenizer& tokenizer, LeadingSpace leading_space);
+
+  // The text that is now certain. Requires id < vocabulary_count().
+  std::string push(std::uint32_t id);
+  // What is left; the detokenizer is then as new.
+  std::string finish();
+
+ private:
+  const Tokenizer& tokenizer_;
+  LeadingSpace leading_space_;
+  bool at_start_ = true;
+  std::string pending_;
+};
+
+// All of it at once.
+std::string decode(const Tokenizer& tokenizer, std::span<const std::uint32_t> ids,
+                   LeadingSpace leading_space);
+
+}  // namespace edgedraft

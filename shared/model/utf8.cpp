@@ -1,0 +1,38 @@
+#include "shared/model/utf8.h"
+
+namespace edgedraft {
+
+Utf8Front utf8_front(std::string_view text) {
+  using Kind = Utf8Front::Kind;
+  const auto lead = static_cast<unsigned char>(text[0]);
+  if (lead < 0x80) return {Kind::character, 1};
+  if (lead < 0xC2 || lead > 0xF4) return {Kind::invalid, 1};
+  const std::size_t total = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  // The second byte's range keeps out overlong forms, surrogates and what lies beyond U+10FFFF.
+  unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  for (std::size_t i = 1; i < total; ++i) {
+    if (i == text.size()) return {Kind::incomplete, i};
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte < low || byte > high) return {Kind::invalid, i};
+    low = 0x80;
+    high = 0xBF;
+  }
+  return {Kind::character, total};
+}
+
+std::string take_whole_utf8(std::string& bytes) {
+  std::string out;
+  std::string_view rest = bytes;
+  while (!rest.empty()) {
+    const Utf8Front front = utf8_front(rest);
+    if (front.kind == Utf8Front::Kind::incomplete) break;
+    out += front.kind == Utf8Front::Kind::character ? rest.substr(0, front.byte_count)
+                                                    : kReplacementCharacter;
+    rest.remove_prefix(front.byte_count);
+  }
+  bytes.erase(0, bytes.size() - rest.size());
+  return out;
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace edgedraft {
+
+inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
+
+// What the front of a text is.
+struct Utf8Front {
+  enum class Kind : unsigned char {
+    character,   // one whole character
+    incomplete,  // all of the text is the beginning of one
+    invalid,     // no character begins so
+  };
+  Kind kind;
+  std::size_t byte_count;  // of the character, or of what one U+FFFD replaces
+};
+
+// Source    Unicode 15, table 3-7 and "U+FFFD substitution of maximal subparts"
+// Requires  text not empty
+Utf8Front utf8_front(std::string_view text);
+
+// Moves the whole characters off the front of `bytes`, invalid bytes replaced, and leaves the
+// beginning of a character that more bytes may complete.
+std::string take_whole_utf8(std::string& bytes);
+
+}  // namespace edgedraft

@@ -1,0 +1,77 @@
+#include "shared/net/certificate.h"
+
+#include <openssl/bio.h>
+#include <openssl/x509.h>
+
+#include <memory>
+#include <vector>
+
+#include "shared/base/bytes.h"
+#include "shared/base/check.h"
+#include "shared/base/sha256.h"
+
+namespace edgedraft {
+namespace {
+
+constexpr std::string_view kPinPrefix = "sha256:";
+
+std::string date_text(const ASN1_TIME* time) {
+  const std::unique_ptr<BIO, decltype(&BIO_free)> memory(BIO_new(BIO_s_mem()), BIO_free);
+  ASN1_TIME_print(memory.get(), time);
+  char* text = nullptr;
+  const long length = BIO_get_mem_data(memory.get(), &text);
+  return std::string(text, static_cast<std::size_t>(length));
+}
+
+}  // namespace
+
+std::string pin_of(const x509_st* certificate) {
+  unsigned char* der = nullptr;
+  const int length = i2d_X509_PUBKEY(X509_get_X509_PUBKEY(certificate), &der);
+  EDGEDRAFT_CHECK(length > 0);
+  const Digest digest = sha256(std::as_bytes(std::span(der, static_cast<std::size_t>(length))));
+  OPENSSL_free(der);
+  return std::string(kPinPrefix) + to_hex(digest);
+}
+
+Result<std::string> parse_pin(const std::string& text) {
+  if (text.starts_with(kPinPrefix)) {
+    const auto bytes = from_hex(std::string_view(text).substr(kPinPrefix.size()));
+    if (bytes && bytes->size() == std::tuple_size_v<Digest>) {
+      return std::string(kPinPrefix) + to_hex(*bytes);
+    }
+  }
+  return Error{Errc::usage, "'" + text +
+                                "' is no pin: expected sha256: and 64 hexadecimal digits, as the "
+                                "server prints in its 'ready' line"};
+}
+
+Result<void> check_dates(const x509_st* certificate) {
+  const ASN1_TIME* from = X509_get0_notBefore(certificate);
+  const ASN1_TIME* until = X509_get0_notAfter(certificate);
+  // Both return 0 for a date that cannot be read, which is no reason to trust it.
+  if (X509_cmp_current_time(from) >= 0) {
+    return Error{Errc::untrusted, "the server's certificate is not valid before " +
+                                      date_text(from) + ": check the clocks of both machines"};
+  }
+  if (X509_cmp_current_time(until) <= 0) {
+    return Error{Errc::untrusted, "the server's certificate expired on " + date_text(until) +
+                                      ": renew it on the server"};
+  }
+  return boost::system::in_place_value;
+}
+
+std::string common_name(const x509_st* certificate) {
+  const X509_NAME* subject = X509_get_subject_name(certificate);
+  const int index = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
+  if (index < 0) return {};
+  unsigned char* utf8 = nullptr;
+  const int length =
+      ASN1_STRING_to_UTF8(&utf8, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, index)));
+  if (length < 0) return {};
+  std::string name(reinterpret_cast<const char*>(utf8), static_cast<std::size_t>(length));
+  OPENSSL_free(utf8);
+  return name;
+}
+
+}  // namespace edgedraft

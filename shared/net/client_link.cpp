@@ -1,0 +1,337 @@
+#include "shared/net/client_link.h"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/experimental/awaitable_operators.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "shared/net/connection.h"
+
+namespace edgedraft {
+namespace {
+
+namespace asio = boost::asio;
+using namespace boost::asio::experimental::awaitable_operators;
+using asio::ip::tcp;
+
+constexpr auto kToken = asio::as_tuple(asio::use_awaitable);
+
+// Whether trying again may help. The rest needs a human: another pin, token, bundle or version.
+bool is_passing(Errc code) {
+  return code == Errc::link_down || code == Errc::timed_out || code == Errc::refused ||
+         code == Errc::io;
+}
+
+}  // namespace
+
+class ClientLink::Impl {
+ public:
+  Impl(ClientLinkOptions options, std::shared_ptr<TlsContext> context)
+      : options_(std::move(options)),
+        peer_(options_.host + ":" + options_.port),
+        context_(std::move(context)),
+        jitter_(options_.jitter_seed),
+        stop_(io_.get_executor()) {
+    asio::co_spawn(io_, run(), [this](std::exception_ptr failure) { end(failure); });
+    thread_ = std::thread([this] { io_.run(); });
+  }
+
+  ~Impl() {
+    close();
+    thread_.join();
+  }
+
+  Result<void> send(TargetRequest request) {
+    const std::scoped_lock lock(mutex_);
+    if (state_ != LinkState::online) return Error{Errc::link_down, peer_ + " is not connected"};
+    asio::post(io_, [this, connection = connection_, request = std::move(request)]() mutable {
+      // Whoever asked on an earlier connection has been told that it broke.
+      if (session_ && connection == connection_) request_now(std::move(request));
+    });
+    return boost::system::in_place_value;
+  }
+
+  Result<ClientEvent> wait_event(Instant deadline) {
+    std::unique_lock lock(mutex_);
+    const auto something = [this] { return !events_.empty() || final_error_; };
+    // A deadline far away would overflow inside wait_until.
+    while (!something()) {
+      const Instant now = Clock::now();
+      if (now >= deadline) return Error{Errc::timed_out, "no answer from " + peer_ + " in time"};
+      changed_.wait_for(lock, std::min<Duration>(deadline - now, std::chrono::hours(1)));
+    }
+    if (events_.empty()) return *final_error_;
+    Result<ClientEvent> event = std::move(events_.front());
+    events_.pop_front();
+    return event;
+  }
+
+  LinkState state() const {
+    const std::scoped_lock lock(mutex_);
+    return state_;
+  }
+
+  LinkStats stats() const {
+    const std::scoped_lock lock(mutex_);
+    return stats_;
+  }
+
+  void close() {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (state_ != LinkState::closed) {
+        state_ = LinkState::closed;
+        final_error_ = Error{Errc::cancelled, "the link is closed"};
+        changed_.notify_all();
+      }
+    }
+    asio::post(io_, [this] {
+      if (stopping_) return;
+      stopping_ = true;
+      stop_.notify();
+      if (!session_ || !pump_) return;
+      session_->close("done");
+      pump_->finish({Errc::cancelled, "the link is closed"});
+    });
+  }
+
+ private:
+  // The rest runs on the link's own thread.
+
+  asio::awaitable<void> run() {
+    std::uint32_t attempt = 0;
+    bool told = false;  // of the outage that lasts
+    while (!stopping_) {
+      const std::uint32_t welcomes_before = welcome_count_;
+      Error error = co_await connect_and_pump();
+      if (stopping_) co_return;
+      if (welcome_count_ > welcomes_before) {
+        attempt = 0;
+        told = false;
+      }
+      if (!is_passing(error.code)) {
+        close_for_good(std::move(error));
+        co_return;
+      }
+      // A reader that waits for a deadline must not take the link's own timeouts for it.
+      error.code = Errc::link_down;
+      go_offline(told ? std::nullopt : std::optional(std::move(error)));
+      told = true;
+      if (stopping_) co_return;
+      co_await stop_.wait_until(Clock::now() +
+                                back_off_delay(options_.back_off, attempt++, jitter_));
+    }
+  }
+
+  asio::awaitable<Error> connect_and_pump() {
+    TlsStream stream(io_, *context_);
+    const auto connected = co_await (connect(stream) || stop_.wait_until(Instant::max()));
+    if (stopping_) co_return Error{Errc::cancelled, "the link is closed"};
+    const Result<void>& result = std::get<0>(connected);
+    if (!result) {
+      count(stream);
+      past_ = stats();
+      co_return result.error();
+    }
+    session_.emplace(options_.session, Clock::now());
+    pump_.emplace(stream, port(stream), options_.write_stall_timeout, peer_);
+    const Error error = co_await pump_->run();
+    pump_.reset();
+    // Where the peer is still there it is worth a goodbye.
+    if (!is_passing(error.code)) co_await linger(stream);
+    ticket_ = take_ticket(stream.native_handle());
+    count(stream);
+    session_.reset();
+    past_ = stats();
+    co_return error;
+  }
+
+  // TCP, TLS, and whether to trust what is at the other end.
+  asio::awaitable<Result<void>> connect(TlsStream& stream) {
+    const Instant deadline = Clock::now() + options_.connect_timeout;
+    asio::steady_timer timer(io_, deadline);
+    const auto done = co_await (connect_tcp(stream) || timer.async_wait(kToken));
+    if (done.index() == 1) {
+      co_return Error{Errc::timed_out, "could not connect to " + peer_ + " in time"};
+    }
+    if (const auto& error = std::get<0>(done)) {
+      co_return Error{Errc::link_down, "could not connect to " + peer_ + ": " + error.message()};
+    }
+    NativeTls* tls = stream.native_handle();
+    set_server_name(tls, options_.tls, options_.host);
+    use_ticket(tls, ticket_);
+    const Result<void> shaken = co_await shake_hands(stream, asio::ssl::stream_base::client,
+                                                     deadline - Clock::now(), peer_);
+    if (!shaken) co_return shaken;
+    co_return check_server(tls, options_.tls);
+  }
+
+  asio::awaitable<boost::system::error_code> connect_tcp(TlsStream& stream) {
+    tcp::resolver resolver(io_);
+    const auto [not_found, endpoints] =
+        co_await resolver.async_resolve(options_.host, options_.port, kToken);
+    if (not_found) co_return not_found;
+    const auto [not_connected, endpoint] =
+        co_await asio::async_connect(stream.next_layer(), endpoints, kToken);
+    if (not_connected) co_return not_connected;
+    // A draft must not wait for the acknowledgement of what was sent before.
+    boost::system::error_code error;
+    stream.next_layer().set_option(tcp::no_delay(true), error);
+    co_return error;
+  }
+
+  SessionPort port(TlsStream& stream) {
+    return {.receive =
+                [this, &stream](Instant now, ByteView bytes) {
+                  Result<void> received = session_->receive(now, bytes);
+                  deliver_events();
+                  count(stream);
+                  return received;
+                },
+            .tick = [this](Instant now) { return session_->tick(now); },
+            .next_deadline = [this] { return session_->next_deadline(); },
+            .has_output = [this] { return session_->has_output(); },
+            .take_output =
+                [this, &stream] {
+                  Bytes output = session_->take_output();
+                  count(stream);
+                  return output;
+                }};
+  }
+
+  void request_now(TargetRequest request) {
+    struct Visitor {
+      ClientSession& session;
+      Result<void> operator()(wire::Prefill& r) { return session.prefill(std::move(r)); }
+      Result<void> operator()(wire::Draft& r) { return session.draft(std::move(r)); }
+      Result<void> operator()(wire::Resume& r) { return session.resume(std::move(r)); }
+      Result<void> operator()(CancelRequest&) {
+        session.cancel();
+        return boost::system::in_place_value;
+      }
+    };
+    const Result<void> sent = std::visit(Visitor{*session_}, request);
+    if (!sent) push(ClientEvent(RequestRefused{sent.error()}));
+    if (pump_) pump_->wake();
+  }
+
+  void deliver_events() {
+    while (auto event = session_->next_event()) {
+      if (std::holds_alternative<Welcomed>(*event)) go_online();
+      push(*std::move(event));
+    }
+  }
+
+  void push(Result<ClientEvent> event) {
+    const std::scoped_lock lock(mutex_);
+    events_.push_back(std::move(event));
+    changed_.notify_all();
+  }
+
+  void go_online() {
+    ++welcome_count_;
+    const std::scoped_lock lock(mutex_);
+    if (state_ == LinkState::closed) return;
+    state_ = LinkState::online;
+    ++connection_;
+    stats_.reconnects = welcome_count_ - 1;
+  }
+
+  void go_offline(std::optional<Error> error) {
+    const std::scoped_lock lock(mutex_);
+    if (state_ == LinkState::closed) return;
+    state_ = LinkState::connecting;
+    if (error) events_.push_back(*std::move(error));
+    changed_.notify_all();
+  }
+
+  void close_for_good(Error error) {
+    const std::scoped_lock lock(mutex_);
+    if (state_ == LinkState::closed) return;
+    state_ = LinkState::closed;
+    final_error_ = std::move(error);
+    changed_.notify_all();
+  }
+
+  void end(std::exception_ptr failure) {
+    if (!failure) return;
+    try {
+      std::rethrow_exception(failure);
+    } catch (const std::exception& e) {
+      close_for_good({Errc::io, "the connection to " + peer_ + " failed: " + e.what()});
+    }
+  }
+
+  void count(TlsStream& stream) {
+    const WireBytes bytes = wire_bytes(stream.native_handle());
+    const std::scoped_lock lock(mutex_);
+    stats_.bytes_up = past_.bytes_up + bytes.out;
+    stats_.bytes_down = past_.bytes_down + bytes.in;
+    stats_.traffic = past_.traffic;
+    if (session_) stats_.traffic += session_->traffic();
+  }
+
+  ClientLinkOptions options_;
+  std::string peer_;
+  std::shared_ptr<TlsContext> context_;
+  Random jitter_;
+  asio::io_context io_{1};
+  Signal stop_;
+  bool stopping_ = false;
+  std::optional<ClientSession> session_;
+  std::optional<Pump> pump_;
+  TlsTicket ticket_;
+  std::uint32_t welcome_count_ = 0;
+  LinkStats past_;  // of the connections before this one
+
+  mutable std::mutex mutex_;  // guards what follows; connection_ is also read without by the link
+  std::condition_variable changed_;
+  LinkState state_ = LinkState::connecting;
+  std::uint64_t connection_ = 0;
+  // Bounded by the protocol: one answer a request, and each position's activations once a prompt.
+  std::deque<Result<ClientEvent>> events_;
+  std::optional<Error> final_error_;
+  LinkStats stats_;
+
+  std::thread thread_;
+};
+
+Result<std::unique_ptr<ClientLink>> ClientLink::open(ClientLinkOptions options) {
+  auto context = make_client_context(options.tls);
+  if (!context) return context.error();
+  auto impl = std::make_unique<Impl>(std::move(options), *std::move(context));
+  return std::unique_ptr<ClientLink>(new ClientLink(std::move(impl)));
+}
+
+ClientLink::ClientLink(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ClientLink::~ClientLink() = default;
+
+Result<void> ClientLink::send(TargetRequest request) {
+  return impl_->send(std::move(request));
+}
+
+Result<ClientEvent> ClientLink::wait_event(Instant deadline) {
+  return impl_->wait_event(deadline);
+}
+
+LinkState ClientLink::state() const {
+  return impl_->state();
+}
+
+LinkStats ClientLink::stats() const {
+  return impl_->stats();
+}
+
+void ClientLink::close() {
+  impl_->close();
+}
+
+}  // namespace edgedraft

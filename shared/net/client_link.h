@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "shared/net/back_off.h"
+#include "shared/net/tls.h"
+#include "shared/protocol/target_link.h"
+
+namespace edgedraft {
+
+struct ClientLinkOptions {
+  std::string host;
+  std::string port;
+  TlsClientOptions tls;
+  ClientSessionOptions session;
+  Duration connect_timeout = std::chrono::seconds(10);  // name, TCP and TLS together
+  Duration write_stall_timeout = std::chrono::seconds(30);
+  BackOff back_off;
+  std::uint64_t jitter_seed;
+};
+
+// A TargetLink over TLS and TCP with a thread of its own. Connects at once, and again with a
+// jittered back-off whenever the connection ends.
+class ClientLink final : public TargetLink {
+ public:
+  // Errors    usage, bad_file of make_client_context
+  static Result<std::unique_ptr<ClientLink>> open(ClientLinkOptions options);
+  ~ClientLink() override;
+  ClientLink(const ClientLink&) = delete;
+  ClientLink& operator=(const ClientLink&) = delete;
+
+  Result<void> send(TargetRequest request) override;
+  Result<ClientEvent> wait_event(Instant deadline) override;
+  LinkState state() const override;
+  LinkStats stats() const override;
+  void close() override;
+
+ private:
+  class Impl;
+  explicit ClientLink(std::unique_ptr<Impl> impl);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,166 @@
+#include "shared/net/connection.h"
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/experimental/awaitable_operators.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <variant>
+
+namespace edgedraft {
+namespace {
+
+namespace asio = boost::asio;
+using namespace boost::asio::experimental::awaitable_operators;
+
+constexpr auto kToken = asio::as_tuple(asio::use_awaitable);
+constexpr std::size_t kReadBytes = 16u << 10;  // a TLS record
+// For last words: an Error, a Close, the TLS goodbye.
+constexpr Duration kFarewellTimeout = std::chrono::seconds(1);
+
+// An exception inside || would be lost until the other halves end, too.
+asio::awaitable<Error> caught(asio::awaitable<Error> half) {
+  try {
+    co_return co_await std::move(half);
+  } catch (const std::exception& e) {
+    co_return Error{Errc::io, e.what()};
+  }
+}
+
+}  // namespace
+
+void Signal::notify() {
+  notified_ = true;
+  timer_.cancel();
+}
+
+asio::awaitable<void> Signal::wait_until(Instant deadline) {
+  if (!notified_) {
+    timer_.expires_at(deadline);
+    co_await timer_.async_wait(kToken);
+  }
+  notified_ = false;
+}
+
+Pump::Pump(TlsStream& stream, SessionPort port, Duration write_stall_timeout, std::string peer)
+    : stream_(stream),
+      port_(std::move(port)),
+      write_stall_timeout_(write_stall_timeout),
+      peer_(std::move(peer)),
+      output_(stream.get_executor()),
+      time_(stream.get_executor()) {}
+
+// Whichever part ends first cancels the others.
+asio::awaitable<Error> Pump::run() {
+  const auto ended = co_await (caught(read()) || caught(write()) || caught(keep_time()));
+  co_return std::visit([](const Error& error) { return error; }, ended);
+}
+
+void Pump::wake() {
+  output_.notify();
+  time_.notify();
+}
+
+void Pump::finish(Error reason) {
+  if (ending_) return;
+  ending_ = std::move(reason);
+  const Instant latest = Clock::now() + kFarewellTimeout;
+  write_deadline_ = write_deadline_ ? std::min(*write_deadline_, latest) : latest;
+  wake();
+}
+
+asio::awaitable<Error> Pump::read() {
+  std::array<std::byte, kReadBytes> buffer;
+  while (!ending_) {
+    const auto [error, count] = co_await stream_.async_read_some(asio::buffer(buffer), kToken);
+    if (error) {
+      // What ended the session explains more than what became of the socket afterwards.
+      if (ending_) co_return *ending_;
+      co_return explain_tls_error(stream_.native_handle(), error, peer_);
+    }
+    if (ending_) break;
+    const auto received = port_.receive(Clock::now(), std::span(buffer).first(count));
+    if (!received) finish(received.error());
+    wake();
+  }
+  // The writer ends us once the last words are out.
+  Signal never(stream_.get_executor());
+  for (;;) co_await never.wait_until(Instant::max());
+}
+
+asio::awaitable<Error> Pump::write() {
+  for (;;) {
+    while (port_.has_output()) {
+      const Bytes output = port_.take_output();
+      if (!ending_) write_deadline_ = Clock::now() + write_stall_timeout_;
+      time_.notify();
+      const auto [error, count] = co_await asio::async_write(stream_, asio::buffer(output), kToken);
+      if (error) {
+        if (ending_) co_return *ending_;
+        co_return explain_tls_error(stream_.native_handle(), error, peer_);
+      }
+      if (!ending_) write_deadline_.reset();
+    }
+    if (ending_) co_return *ending_;
+    co_await output_.wait_until(Instant::max());
+  }
+}
+
+asio::awaitable<Error> Pump::keep_time() {
+  for (;;) {
+    const Instant now = Clock::now();
+    if (write_deadline_ && now >= *write_deadline_) {
+      if (ending_) co_return *ending_;
+      co_return Error{Errc::timed_out, peer_ + " takes no data"};
+    }
+    if (!ending_ && now >= port_.next_deadline()) {
+      const auto ticked = port_.tick(now);
+      if (!ticked) finish({ticked.error().code, peer_ + ": " + ticked.error().message});
+      output_.notify();
+    }
+    Instant deadline = ending_ ? Instant::max() : port_.next_deadline();
+    if (write_deadline_) deadline = std::min(deadline, *write_deadline_);
+    co_await time_.wait_until(deadline);
+  }
+}
+
+asio::awaitable<Result<void>> shake_hands(TlsStream& stream,
+                                          asio::ssl::stream_base::handshake_type side,
+                                          Duration timeout, std::string peer) {
+  asio::steady_timer timer(stream.get_executor(), timeout);
+  const auto done = co_await (stream.async_handshake(side, kToken) || timer.async_wait(kToken));
+  if (done.index() == 1) {
+    co_return Error{Errc::timed_out, peer +
+                                         " did not finish the TLS handshake in time: is it an "
+                                         "edgedraft program at the other end?"};
+  }
+  const auto [error] = std::get<0>(done);
+  if (error) co_return explain_tls_error(stream.native_handle(), error, peer);
+  co_return boost::system::in_place_value;
+}
+
+namespace {
+
+asio::awaitable<void> shut_down(TlsStream& stream) {
+  co_await stream.async_shutdown(kToken);
+  boost::system::error_code ignored;
+  stream.next_layer().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+  std::array<std::byte, kReadBytes> rest;
+  for (;;) {
+    const auto [error, count] =
+        co_await stream.next_layer().async_read_some(asio::buffer(rest), kToken);
+    if (error) co_return;
+  }
+}
+
+}  // namespace
+
+asio::awaitable<void> linger(TlsStream& stream) {
+  asio::steady_timer timer(stream.get_executor(), kFarewellTimeout);
+  co_await (shut_down(stream) || timer.async_wait(kToken));
+}
+
+}  // namespace edgedraft

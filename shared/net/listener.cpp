@@ -1,0 +1,319 @@
+#include "shared/net/listener.h"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "shared/net/connection.h"
+
+namespace edgedraft {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+
+constexpr auto kToken = asio::as_tuple(asio::use_awaitable);
+// When accepting fails for want of file descriptors, trying again at once would only spin.
+constexpr Duration kAcceptPause = std::chrono::milliseconds(50);
+
+std::string text_of(const tcp::endpoint& endpoint) {
+  const std::string address = endpoint.address().to_string();
+  const std::string host = endpoint.address().is_v6() ? "[" + address + "]" : address;
+  return host + ":" + std::to_string(endpoint.port());
+}
+
+// One client, from accept to close. Lives on its strand.
+struct Connection {
+  Connection(std::uint64_t connection_id, tcp::socket socket, TlsContext& context,
+             const ListenerOptions& options)
+      : id(connection_id),
+        stream(std::move(socket), context),
+        session(options.session, Clock::now()) {}
+
+  std::uint64_t id;
+  TlsStream stream;
+  ServerSession session;
+  PeerInfo peer;
+  std::optional<Pump> pump;  // from the handshake on
+  // Shared with copies that the application keeps; the connection's own is the first.
+  std::optional<ReplyHandle> reply;
+
+  // What the session wants to say goes out, and where it is over, so is the connection.
+  void after_session_call(const Error& reason) {
+    if (!pump) return;
+    if (session.finished()) pump->finish(reason);
+    pump->wake();
+  }
+};
+
+}  // namespace
+
+// Weak: a handle keeps no connection alive.
+struct ReplyHandle::Target {
+  std::uint64_t id;
+  asio::any_io_executor strand;
+  std::weak_ptr<Connection> connection;
+
+  // Runs `act(session)` on the connection's strand while there is one.
+  template <class Act>
+  void post(Act act, Error reason) const {
+    asio::post(strand,
+               [weak = connection, act = std::move(act), reason = std::move(reason)]() mutable {
+                 const std::shared_ptr<Connection> alive = weak.lock();
+                 if (!alive) return;
+                 act(alive->session);
+                 alive->after_session_call(reason);
+               });
+  }
+};
+
+std::uint64_t ReplyHandle::connection_id() const {
+  return target_->id;
+}
+
+void ReplyHandle::accept(wire::Welcome welcome) const {
+  target_->post([w = std::move(welcome)](ServerSession& s) mutable { s.accept(std::move(w)); }, {});
+}
+
+void ReplyHandle::reject(Error error) const {
+  target_->post([error](ServerSession& s) { s.reject(error); }, error);
+}
+
+void ReplyHandle::verdict(wire::Verdict verdict) const {
+  target_->post([v = std::move(verdict)](ServerSession& s) mutable { s.verdict(std::move(v)); },
+                {});
+}
+
+void ReplyHandle::activations(wire::Activations chunk) const {
+  target_->post([c = std::move(chunk)](ServerSession& s) mutable { s.activations(std::move(c)); },
+                {Errc::timed_out, "the client does not read what it asked for"});
+}
+
+void ReplyHandle::refuse(std::uint32_t round, Error error) const {
+  target_->post([round, e = std::move(error)](ServerSession& s) { s.refuse(round, e); }, {});
+}
+
+void ReplyHandle::fail(Error error) const {
+  target_->post([error](ServerSession& s) { s.fail(error); }, error);
+}
+
+class Listener::Impl {
+ public:
+  Impl(ListenerOptions options, std::shared_ptr<TlsContext> tls, ServerApplication& application)
+      : options_(std::move(options)),
+        application_(application),
+        tls_(std::move(tls)),
+        work_(io_.get_executor()),
+        acceptor_(asio::make_strand(io_)) {
+    const auto endpoints = tcp::resolver(io_).resolve(
+        options_.address, std::to_string(options_.port), tcp::resolver::passive);
+    const tcp::endpoint endpoint = endpoints.begin()->endpoint();
+    acceptor_.open(endpoint.protocol());
+    acceptor_.set_option(tcp::acceptor::reuse_address(true));
+    acceptor_.bind(endpoint);
+    acceptor_.listen();
+    port_ = acceptor_.local_endpoint().port();
+    asio::co_spawn(acceptor_.get_executor(), accept(), [this](std::exception_ptr) {
+      const std::scoped_lock lock(mutex_);
+      accepting_ = false;
+      changed_.notify_all();
+    });
+    for (std::uint32_t i = 0; i < options_.io_thread_count; ++i) {
+      threads_.emplace_back([this] { io_.run(); });
+    }
+  }
+
+  ~Impl() {
+    stop(Duration::zero());
+    work_.reset();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  std::uint16_t port() const { return port_; }
+
+  void set_tls(std::shared_ptr<TlsContext> tls) {
+    const std::scoped_lock lock(mutex_);
+    tls_ = std::move(tls);
+  }
+
+  ListenerStats stats() const {
+    const std::scoped_lock lock(mutex_);
+    ListenerStats stats = stats_;
+    stats.open = static_cast<std::uint32_t>(connections_.size());
+    return stats;
+  }
+
+  void stop(Duration grace) {
+    asio::post(acceptor_.get_executor(), [this] {
+      stopping_ = true;
+      boost::system::error_code ignored;
+      acceptor_.close(ignored);
+    });
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !accepting_; });
+    for_each_connection([](Connection& connection) {
+      connection.session.close("the server is shutting down");
+      connection.after_session_call({Errc::refused, "the server is shutting down"});
+    });
+    const auto all_gone = [this] { return connections_.empty(); };
+    changed_.wait_for(lock, grace, all_gone);
+    for_each_connection([](Connection& connection) {
+      boost::system::error_code ignored;
+      connection.stream.next_layer().close(ignored);
+    });
+    changed_.wait(lock, all_gone);
+  }
+
+ private:
+  // Requires  mutex_ held
+  template <class Act>
+  void for_each_connection(Act act) {
+    for (auto& [id, connection] : connections_) {
+      asio::post(connection->stream.get_executor(),
+                 [connection = connection, act] { act(*connection); });
+    }
+  }
+
+  asio::awaitable<void> accept() {
+    while (!stopping_) {
+      auto [error, socket] = co_await acceptor_.async_accept(asio::make_strand(io_), kToken);
+      if (stopping_) co_return;
+      if (error) {
+        asio::steady_timer pause(acceptor_.get_executor(), kAcceptPause);
+        co_await pause.async_wait(kToken);
+        continue;
+      }
+      start(std::move(socket));
+    }
+  }
+
+  void start(tcp::socket socket) {
+    const std::scoped_lock lock(mutex_);
+    ++stats_.accepted;
+    if (connections_.size() >= options_.connections_max) {
+      ++stats_.over_limit;
+      return;  // closes the socket
+    }
+    const std::uint64_t id = next_id_++;
+    const auto strand = socket.get_executor();
+    auto connection = std::make_shared<Connection>(id, std::move(socket), *tls_, options_);
+    connection->reply = ReplyHandle(
+        std::make_shared<const ReplyHandle::Target>(ReplyHandle::Target{id, strand, connection}));
+    connections_.emplace(id, connection);
+    asio::co_spawn(strand, serve(*connection),
+                   [this, connection](std::exception_ptr failure, Error reason) {
+                     end(*connection, failure, std::move(reason));
+                   });
+  }
+
+  // From accept to close; returns why it ended.
+  asio::awaitable<Error> serve(Connection& connection) {
+    boost::system::error_code error;
+    const tcp::endpoint endpoint = connection.stream.next_layer().remote_endpoint(error);
+    connection.peer.address = error ? "a peer that has gone" : text_of(endpoint);
+    connection.stream.next_layer().set_option(tcp::no_delay(true), error);
+
+    const Result<void> shaken =
+        co_await shake_hands(connection.stream, asio::ssl::stream_base::server,
+                             options_.tls_timeout, connection.peer.address);
+    if (!shaken) co_return shaken.error();
+    NativeTls* tls = connection.stream.native_handle();
+    if (auto checked = check_client(tls); !checked) co_return checked.error();
+    connection.peer.certificate_name = client_name(tls);
+
+    connection.pump.emplace(connection.stream, port(connection), options_.write_stall_timeout,
+                            connection.peer.address);
+    // The server may have begun to stop during the handshake.
+    if (connection.session.finished()) {
+      connection.after_session_call({Errc::refused, "the server is shutting down"});
+    }
+    const Error reason = co_await connection.pump->run();
+    connection.pump.reset();
+    if (connection.session.finished()) co_await linger(connection.stream);
+    co_return reason;
+  }
+
+  SessionPort port(Connection& connection) {
+    ServerSession& session = connection.session;
+    return {.receive =
+                [this, &connection, &session](Instant now, ByteView bytes) {
+                  Result<void> received = session.receive(now, bytes);
+                  while (auto event = session.next_event()) {
+                    application_.handle(*connection.reply, connection.peer, *std::move(event));
+                  }
+                  return received;
+                },
+            .tick = [&session](Instant now) { return session.tick(now); },
+            .next_deadline = [&session] { return session.next_deadline(); },
+            .has_output = [&session] { return session.has_output(); },
+            .take_output = [&session] { return session.take_output(); }};
+  }
+
+  // Everything that a connection may throw ends here.
+  void end(Connection& connection, std::exception_ptr failure, Error reason) {
+    try {
+      if (failure) std::rethrow_exception(failure);
+    } catch (const std::exception& e) {
+      reason = {Errc::io, e.what()};
+    }
+    application_.ended(connection.id, connection.peer, reason, connection.session.traffic());
+    const WireBytes bytes = wire_bytes(connection.stream.native_handle());
+    const std::scoped_lock lock(mutex_);
+    stats_.bytes_in += bytes.in;
+    stats_.bytes_out += bytes.out;
+    connections_.erase(connection.id);
+    changed_.notify_all();
+  }
+
+  ListenerOptions options_;
+  ServerApplication& application_;
+
+  mutable std::mutex mutex_;  // guards the next five
+  std::condition_variable changed_;
+  std::shared_ptr<TlsContext> tls_;
+  bool accepting_ = true;
+  ListenerStats stats_;
+  std::uint64_t next_id_ = 1;
+
+  asio::io_context io_;
+  asio::executor_work_guard<asio::io_context::executor_type> work_;
+  // Shared with each connection's coroutine; here so that stop() finds them. Guarded by mutex_.
+  std::map<std::uint64_t, std::shared_ptr<Connection>> connections_;
+  tcp::acceptor acceptor_;
+  bool stopping_ = false;  // on the acceptor's strand
+  std::uint16_t port_ = 0;
+  std::vector<std::thread> threads_;
+};
+
+Listener::Listener(ListenerOptions options, std::shared_ptr<TlsContext> tls,
+                   ServerApplication& application)
+    : impl_(std::make_unique<Impl>(std::move(options), std::move(tls), application)) {}
+Listener::~Listener() = default;
+
+std::uint16_t Listener::port() const {
+  return impl_->port();
+}
+
+void Listener::set_tls(std::shared_ptr<TlsContext> tls) {
+  impl_->set_tls(std::move(tls));
+}
+
+ListenerStats Listener::stats() const {
+  return impl_->stats();
+}
+
+void Listener::stop(Duration grace) {
+  impl_->stop(grace);
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "shared/net/tls.h"
+#include "shared/protocol/server_session.h"
+
+namespace edgedraft {
+
+// How an application answers a connection, from any thread. Cheap to copy. Outlives the connection:
+// what is said after its end goes nowhere. Must not outlive the Listener.
+class ReplyHandle {
+ public:
+  // Unique within the process.
+  std::uint64_t connection_id() const;
+
+  // As ServerSession's of the same names. What breaks off there is not told here: RoundCancelled
+  // and ended() say so.
+  void accept(wire::Welcome welcome) const;
+  void reject(Error error) const;
+  void verdict(wire::Verdict verdict) const;
+  void activations(wire::Activations chunk) const;
+  void refuse(std::uint32_t round, Error error) const;
+  void fail(Error error) const;
+
+ private:
+  friend class Listener;
+  struct Target;
+  explicit ReplyHandle(std::shared_ptr<const Target> target) : target_(std::move(target)) {}
+  // Shared: a compute thread may hold the last copy.
+  std::shared_ptr<const Target> target_;
+};
+
+// Who is at the other end, before it signs in.
+struct PeerInfo {
+  std::string address;  // "192.0.2.1:50000"
+  std::optional<std::string>
+      certificate_name;  // common name of a client certificate that our CA signed
+};
+
+// What a server does with its connections.
+//
+// Threads   calls for one connection come one at a time, those for several at once. They must not
+//           wait: hand work to another thread and answer through the handle.
+class ServerApplication {
+ public:
+  virtual ~ServerApplication() = default;
+
+  // The first event of a connection is HelloReceived, and its TLS handshake is done.
+  virtual void handle(const ReplyHandle& reply, const PeerInfo& peer, ServerEvent event) = 0;
+  // A connection is over. Also for those that never got as far as an event, so that faulty peers
+  // can be logged. link_down and "closed by the client" is the ordinary end.
+  virtual void ended(std::uint64_t connection_id, const PeerInfo& peer, const Error& reason,
+                     const TrafficStats& traffic) = 0;
+};
+
+struct ListenerOptions {
+  std::string address;     // numeric, e.g. "127.0.0.1" or "::1"
+  std::uint16_t port = 0;  // 0 takes a free one
+  ServerSessionOptions session;
+  std::uint32_t connections_max = 1024;  // further ones are closed at once
+  std::uint32_t io_thread_count = 2;
+  Duration tls_timeout = std::chrono::seconds(10);
+  Duration write_stall_timeout = std::chrono::seconds(30);
+};
+
+struct ListenerStats {
+  std::uint64_t accepted = 0;
+  std::uint64_t over_limit = 0;
+  std::uint32_t open = 0;
+  std::uint64_t bytes_in = 0;  // at the TCP sockets of connections that have ended
+  std::uint64_t bytes_out = 0;
+};
+
+// Accepts clients over TLS, each on a strand of its own. A faulty one costs its connection alone.
+class Listener {
+ public:
+  // Listens and accepts from here on.
+  //
+  // Requires  application outlives the listener
+  // Errors    throws boost::system::system_error where the address cannot be bound
+  Listener(ListenerOptions options, std::shared_ptr<TlsContext> tls,
+           ServerApplication& application);
+  // As stop() with no time to wait.
+  ~Listener();
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  std::uint16_t port() const;
+  // For connections from now on: a renewed certificate. Threads: any.
+  void set_tls(std::shared_ptr<TlsContext> tls);
+  ListenerStats stats() const;
+  // Stops accepting, says goodbye to everyone and waits until all are gone, `grace` at most; then
+  // cuts off the rest. After it returns the application is not called any more. Call once at most.
+  void stop(Duration grace);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace edgedraft

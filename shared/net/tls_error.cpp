@@ -1,0 +1,92 @@
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+#include <boost/asio/error.hpp>
+#include <boost/asio/ssl/error.hpp>
+
+#include "shared/net/tls.h"
+
+namespace edgedraft {
+namespace {
+
+Error explain_certificate(long result, const std::string& peer) {
+  std::string message = peer + " is not trusted: ";
+  message += X509_verify_cert_error_string(result);
+  switch (result) {
+    case X509_V_ERR_HOSTNAME_MISMATCH:
+    case X509_V_ERR_IP_ADDRESS_MISMATCH:
+      message += ". Connect by a name that its certificate has, or trust its key with --pin";
+      break;
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+      message += ". Renew the certificate on the server";
+      break;
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+      message += ". Check the clocks of both machines";
+      break;
+    default:
+      message +=
+          ". Name the CA that signed its certificate with --ca, or trust its key with --pin and "
+          "the pin of the server's 'ready' line";
+  }
+  return {Errc::untrusted, message};
+}
+
+// What a fatal alert or a failed handshake says about the peer.
+Error explain_reason(NativeTls* tls, const boost::system::error_code& error,
+                     const std::string& peer) {
+  switch (ERR_GET_REASON(static_cast<unsigned long>(error.value()))) {
+    case SSL_R_CERTIFICATE_VERIFY_FAILED:
+      return explain_certificate(SSL_get_verify_result(tls), peer);
+    case SSL_R_WRONG_VERSION_NUMBER:
+    case SSL_R_HTTP_REQUEST:
+    case SSL_R_HTTPS_PROXY_REQUEST:
+    case SSL_R_PACKET_LENGTH_TOO_LONG:
+    case SSL_R_ENCRYPTED_LENGTH_TOO_LONG:
+    case SSL_R_BAD_RECORD_TYPE:
+    case SSL_R_UNEXPECTED_MESSAGE:
+    case SSL_R_BAD_PACKET_LENGTH:
+      return {Errc::protocol, peer +
+                                  " does not speak TLS: is that the right port, and is it an "
+                                  "edgedraft program at the other end?"};
+    case SSL_R_UNSUPPORTED_PROTOCOL:
+    case SSL_R_TLSV1_ALERT_PROTOCOL_VERSION:
+    case SSL_R_VERSION_TOO_LOW:
+      return {Errc::protocol, peer + " speaks no TLS 1.3, and older versions are not allowed"};
+    case SSL_R_NO_APPLICATION_PROTOCOL:
+    case SSL_R_TLSV1_ALERT_NO_APPLICATION_PROTOCOL:
+      return {Errc::protocol, peer + " speaks TLS, but not the protocol edgedraft/1"};
+    case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
+    case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE:
+      return {Errc::untrusted, peer + ": a client certificate is required and there was none"};
+    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+    case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
+    case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
+      return {Errc::untrusted, peer + " does not trust our certificate: " + error.message()};
+    default:
+      return {Errc::link_down, peer + ": TLS failed: " + error.message()};
+  }
+}
+
+}  // namespace
+
+Error explain_tls_error(NativeTls* tls, const boost::system::error_code& error,
+                        const std::string& peer) {
+  if (error.category() == boost::asio::error::get_ssl_category()) {
+    return explain_reason(tls, error, peer);
+  }
+  const bool ended = error == boost::asio::error::eof ||
+                     error == boost::asio::ssl::error::stream_truncated ||
+                     error == boost::asio::error::connection_reset;
+  if (ended && !SSL_is_init_finished(tls)) {
+    return {Errc::link_down, peer + " closed the connection during the TLS handshake"};
+  }
+  if (error == boost::asio::error::eof || error == boost::asio::ssl::error::stream_truncated) {
+    return {Errc::link_down, peer + " closed the connection"};
+  }
+  return {Errc::link_down, peer + ": " + error.message()};
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "shared/base/clock.h"
+#include "shared/protocol/frame.h"
+#include "shared/protocol/message.h"
+
+namespace edgedraft {
+
+struct ChannelOptions {
+  Duration handshake_timeout = std::chrono::seconds(10);
+  // From a frame's first byte to its last.
+  Duration frame_timeout = std::chrono::seconds(30);
+  // Silence after which a Ping is sent, and again after each further such time.
+  Duration ping_interval = std::chrono::seconds(5);
+  std::uint32_t unanswered_pings_max = 3;
+};
+
+struct TrafficStats {
+  std::uint64_t frames_out = 0;
+  std::uint64_t frames_in = 0;
+  std::uint64_t framed_bytes_out = 0;  // frame headers included
+  std::uint64_t framed_bytes_in = 0;
+  std::uint64_t payload_bytes_out = 0;
+  std::uint64_t payload_bytes_in = 0;
+  std::uint64_t activation_bytes_raw = 0;   // quantised rows and scales before compression
+  std::uint64_t activation_bytes_sent = 0;  // the same as they crossed the link
+  TrafficStats& operator+=(const TrafficStats& other);
+};
+
+// What both sessions are built on: frames in and out, their limits, liveness and counters. Answers
+// Pings by itself.
+class Channel {
+ public:
+  Channel(const ChannelOptions& options, Instant now);
+
+  void receive(Instant now, ByteView bytes);
+  // The next whole message that is not a Ping or Pong. Call until there is none.
+  // Errors    of FrameReader and wire::decode; protocol for a Ping too early. All are final.
+  Result<std::optional<wire::Message>> next_message();
+  // Errors    timed_out
+  Result<void> tick(Instant now);
+  Instant next_deadline() const;
+
+  // Ends the handshake: its limits, its deadline, and the silence about Pings.
+  void open(std::uint32_t payload_bytes_max);
+
+  void send(const wire::Message& message);
+  // Activations of `raw_bytes` before compression. They wait behind everything that send() gets.
+  void send_bulk(const wire::Activations& chunk, std::uint64_t raw_bytes);
+  void drop_bulk();
+
+  bool has_output() const { return !urgent_.empty() || !bulk_.empty(); }
+  // All urgent frames and one bulk frame.
+  Bytes take_output();
+  std::uint64_t output_bytes() const { return urgent_.size() + bulk_bytes_; }
+
+  void count_activations(std::uint64_t raw_bytes, std::uint64_t sent_bytes);
+  const TrafficStats& traffic() const { return traffic_; }
+
+ private:
+  struct Bulk {
+    Bytes frame;
+    std::uint64_t raw_bytes;
+    std::uint64_t sent_bytes;
+  };
+
+  void append(ByteView frame, Bytes& to);
+
+  ChannelOptions options_;
+  FrameReader reader_;
+  Bytes urgent_;
+  std::deque<Bulk> bulk_;
+  std::uint64_t bulk_bytes_ = 0;
+  TrafficStats traffic_;
+
+  bool open_ = false;
+  Instant last_receive_;
+  Instant handshake_deadline_;
+  std::optional<Instant> frame_deadline_;
+  Instant next_ping_;
+  std::uint32_t unanswered_pings_ = 0;
+  std::uint64_t ping_nonce_ = 0;
+};
+
+}  // namespace edgedraft

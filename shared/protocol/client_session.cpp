@@ -1,0 +1,288 @@
+#include "shared/protocol/client_session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "shared/protocol/tree_path.h"
+
+namespace edgedraft {
+namespace {
+
+Error faulty_server(std::string what) {
+  return {Errc::protocol, "the server broke the protocol: " + std::move(what)};
+}
+
+Error not_now(std::string why) {
+  return {Errc::protocol, std::move(why)};
+}
+
+// Worth telling the server: it did something wrong and may log it.
+bool is_fault_of_peer(Errc code) {
+  return code == Errc::protocol || code == Errc::bad_message || code == Errc::frame_too_large ||
+         code == Errc::version;
+}
+
+}  // namespace
+
+ClientSession::ClientSession(ClientSessionOptions options, Instant now)
+    : channel_(options.channel, now) {
+  channel_.send(std::move(options.hello));
+}
+
+Result<void> ClientSession::receive(Instant now, ByteView bytes) {
+  channel_.receive(now, bytes);
+  for (;;) {
+    Result<std::optional<wire::Message>> message = channel_.next_message();
+    if (message && !*message) return boost::system::in_place_value;
+    Result<void> handled = message ? handle(*std::move(*message)) : Result<void>(message.error());
+    if (handled) continue;
+    if (!told_by_server_ && is_fault_of_peer(handled.error().code)) {
+      channel_.send(
+          wire::ErrorReport{.code = handled.error().code, .message = handled.error().message});
+    }
+    return handled;
+  }
+}
+
+Result<void> ClientSession::tick(Instant now) {
+  return channel_.tick(now);
+}
+
+std::optional<ClientEvent> ClientSession::next_event() {
+  if (events_.empty()) return std::nullopt;
+  ClientEvent event = std::move(events_.front());
+  events_.pop_front();
+  return event;
+}
+
+Result<void> ClientSession::handle(wire::Message message) {
+  if (auto* report = std::get_if<wire::ErrorReport>(&message)) return on_error(*report);
+  if (auto* close = std::get_if<wire::Close>(&message)) {
+    return Error{Errc::link_down, "the server said goodbye: " + close->reason};
+  }
+  if (auto* welcome = std::get_if<wire::Welcome>(&message)) return on_welcome(std::move(*welcome));
+  if (!welcome_) return faulty_server("a message before the sign-in was over");
+  if (auto* verdict = std::get_if<wire::Verdict>(&message)) return on_verdict(std::move(*verdict));
+  if (auto* chunk = std::get_if<wire::Activations>(&message)) return on_activations(*chunk);
+  return faulty_server("it sent a " + std::string(to_string(wire::kind_of(message))));
+}
+
+Result<void> ClientSession::on_welcome(wire::Welcome welcome) {
+  if (welcome_) return faulty_server("a second welcome");
+  if (welcome.version != kProtocolVersion) {
+    return Error{Errc::version, "the server chose protocol version " +
+                                    std::to_string(welcome.version) + ", this program speaks " +
+                                    std::to_string(kProtocolVersion)};
+  }
+  layout_ = ActivationLayout(welcome.scale_groups);
+  session_ = welcome.session;
+  channel_.open(static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(activation_payload_bytes_max(layout_, kDraftNodesMax + 1),
+                                kHandshakePayloadBytesMax, kFramePayloadBytesMax)));
+  welcome_ = welcome;
+  events_.push_back(Welcomed{std::move(welcome)});
+  return boost::system::in_place_value;
+}
+
+Result<void> ClientSession::check_verdict(const wire::Verdict& verdict) const {
+  std::uint64_t length = 0;
+  if (pending_->to == VerdictReceived::To::draft) {
+    if (!is_path_of(verdict.path, pending_->parents))
+      return faulty_server("a path outside the tree");
+    if (verdict.accepted_count != 0) return faulty_server("an accepted count for a draft");
+    length = std::uint64_t{pending_->base_length} + verdict.path.size() + 1;
+  } else {
+    if (!verdict.path.empty()) return faulty_server("a path without a tree");
+    if (!verdict.activations.empty()) return faulty_server("activations in the wrong place");
+    const std::uint32_t provisional = pending_->provisional_count;
+    if (verdict.accepted_count > provisional ||
+        (pending_->all_accepted && verdict.accepted_count != provisional)) {
+      return faulty_server("an accepted count that cannot be");
+    }
+    length =
+        std::uint64_t{pending_->base_length} + pending_->given_count + verdict.accepted_count + 1;
+  }
+  if (verdict.length != length) return faulty_server("a length that does not add up");
+  if (length > welcome_->context_count) return faulty_server("more tokens than its context holds");
+  return boost::system::in_place_value;
+}
+
+Result<void> ClientSession::on_verdict(wire::Verdict verdict) {
+  if (verdict.round <= cancelled_round_) return boost::system::in_place_value;
+  if (!pending_ || verdict.round != pending_->round) {
+    return faulty_server("a verdict that nobody waits for");
+  }
+  if (auto checked = check_verdict(verdict); !checked) return checked;
+
+  VerdictReceived event{.to = pending_->to, .verdict = {}, .rows = {}};
+  if (pending_->to == VerdictReceived::To::draft) {
+    const auto count = static_cast<std::uint32_t>(verdict.path.size() + 1);
+    Result<std::vector<float>> rows = dequantize_rows(layout_, count, verdict.activations);
+    if (!rows) return rows.error();
+    channel_.count_activations(verdict.activations.size(), verdict.activations.size());
+    verdict.activations.clear();
+    event.rows_first = pending_->base_length - 1;
+    event.rows = *std::move(rows);
+  } else {
+    const std::uint32_t valid_end = verdict.length - 1;
+    missing_ = {.round = verdict.round,
+                .first = layout_.cols() == 0 ? valid_end : pending_->activations_from,
+                .end = valid_end};
+    if (pending_->to == VerdictReceived::To::resume) session_ = pending_->session;
+  }
+  length_ = verdict.length;
+  has_root_ = true;
+  ended_ = verdict.ending != wire::Ending::none;
+  pending_.reset();
+  event.verdict = std::move(verdict);
+  events_.push_back(std::move(event));
+  return boost::system::in_place_value;
+}
+
+Result<void> ClientSession::on_activations(const wire::Activations& chunk) {
+  if (chunk.round < missing_.round || chunk.round <= cancelled_round_) {
+    return boost::system::in_place_value;  // of a prompt that we no longer want
+  }
+  if (chunk.round != missing_.round || chunk.first < missing_.first ||
+      chunk.first + chunk.count != missing_.end) {
+    return faulty_server("activations out of order");
+  }
+  const Result<Bytes> packed = decompress_activations(layout_, chunk);
+  if (!packed) return packed.error();
+  Result<std::vector<float>> rows = dequantize_rows(layout_, chunk.count, *packed);
+  if (!rows) return rows.error();
+  channel_.count_activations(packed->size(), chunk.data.size());
+  missing_.end = chunk.first;
+  events_.push_back(ActivationsReceived{.first = chunk.first,
+                                        .count = chunk.count,
+                                        .complete = missing_.end == missing_.first,
+                                        .rows = *std::move(rows)});
+  return boost::system::in_place_value;
+}
+
+Result<void> ClientSession::on_error(const wire::ErrorReport& report) {
+  if (report.fatal) {
+    told_by_server_ = true;
+    return Error{report.code, report.message};
+  }
+  if (report.round <= cancelled_round_) return boost::system::in_place_value;
+  if (!pending_ || report.round != pending_->round) {
+    return faulty_server("an error about a request that nobody made");
+  }
+  if (pending_->to == VerdictReceived::To::resume) {
+    length_ = 0;
+    has_root_ = false;
+  }
+  pending_.reset();
+  events_.push_back(RequestRefused{{report.code, report.message}});
+  return boost::system::in_place_value;
+}
+
+Result<void> ClientSession::may_request() const {
+  if (!welcome_) return Error{Errc::link_down, "not signed in to the server yet"};
+  if (pending_) return not_now("a request is already in flight");
+  return boost::system::in_place_value;
+}
+
+Result<void> ClientSession::check_context(std::uint64_t token_count) const {
+  if (token_count < welcome_->context_count) return boost::system::in_place_value;
+  return Error{Errc::context_full,
+               std::to_string(token_count) +
+                   " tokens leave no room for an answer in the server's "
+                   "context of " +
+                   std::to_string(welcome_->context_count) +
+                   " tokens: shorten the text, or start the server with a larger --ctx"};
+}
+
+Result<void> ClientSession::prefill(wire::Prefill request) {
+  if (auto allowed = may_request(); !allowed) return allowed;
+  const std::uint64_t count = std::uint64_t{request.base_length} + request.tokens.count();
+  if (request.base_length > length_) {
+    return not_now("the prompt builds on more tokens than the session holds");
+  }
+  if (request.provisional_count > request.tokens.count() || count <= request.provisional_count ||
+      request.activations_from > request.base_length) {
+    return not_now("the prompt's lengths contradict each other");
+  }
+  if (auto fits = check_context(count); !fits) return fits;
+  request.round = last_round_ + 1;
+  start({.to = VerdictReceived::To::prefill,
+         .round = request.round,
+         .base_length = request.base_length,
+         .given_count = request.tokens.count() - request.provisional_count,
+         .provisional_count = request.provisional_count,
+         .all_accepted = request.policy == wire::ResyncPolicy::keep,
+         .activations_from = request.activations_from,
+         .parents = {},
+         .session = {}});
+  channel_.send(std::move(request));
+  return boost::system::in_place_value;
+}
+
+Result<void> ClientSession::resume(wire::Resume request) {
+  if (auto allowed = may_request(); !allowed) return allowed;
+  if (request.verified_length == 0 || request.activations_from > request.verified_length) {
+    return not_now("the lengths to resume by contradict each other");
+  }
+  const std::uint64_t count = std::uint64_t{request.verified_length} + request.tokens.count();
+  if (auto fits = check_context(count); !fits) return fits;
+  request.round = last_round_ + 1;
+  start({.to = VerdictReceived::To::resume,
+         .round = request.round,
+         .base_length = request.verified_length,
+         .given_count = 0,
+         .provisional_count = request.tokens.count(),
+         .all_accepted = request.policy == wire::ResyncPolicy::keep,
+         .activations_from = request.activations_from,
+         .parents = {},
+         .session = request.session});
+  channel_.send(std::move(request));
+  return boost::system::in_place_value;
+}
+
+Result<void> ClientSession::draft(wire::Draft request) {
+  if (auto allowed = may_request(); !allowed) return allowed;
+  if (!has_root_ || ended_) return not_now("there is no token to draft from");
+  if (request.base_length != length_) return not_now("the draft is for another length");
+  if (request.parents.size() > welcome_->nodes_max) {
+    return not_now("the server takes drafts of " + std::to_string(welcome_->nodes_max) +
+                   " nodes at most");
+  }
+  request.round = last_round_ + 1;
+  start({.to = VerdictReceived::To::draft,
+         .round = request.round,
+         .base_length = request.base_length,
+         .given_count = 0,
+         .provisional_count = 0,
+         .all_accepted = false,
+         .activations_from = 0,
+         .parents = request.parents,
+         .session = {}});
+  channel_.send(std::move(request));
+  return boost::system::in_place_value;
+}
+
+void ClientSession::start(Pending pending) {
+  last_round_ = pending.round;
+  // A new prompt ends the activations of the one before.
+  if (pending.to != VerdictReceived::To::draft) missing_ = {.round = pending.round};
+  pending_ = std::move(pending);
+}
+
+void ClientSession::cancel() {
+  if (!welcome_ || last_round_ == cancelled_round_) return;
+  channel_.send(wire::Cancel{last_round_});
+  cancelled_round_ = last_round_;
+  has_root_ = false;
+  missing_ = {};
+  if (!pending_) return;
+  if (pending_->to == VerdictReceived::To::prefill) length_ = pending_->base_length;
+  if (pending_->to == VerdictReceived::To::resume) length_ = 0;
+  pending_.reset();
+}
+
+void ClientSession::close(std::string reason) {
+  channel_.send(wire::Close{std::move(reason)});
+}
+
+}  // namespace edgedraft

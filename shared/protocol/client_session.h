@@ -1,0 +1,141 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "shared/protocol/activation_codec.h"
+#include "shared/protocol/channel.h"
+#include "shared/protocol/message.h"
+
+namespace edgedraft {
+
+// The server let us in; sent once a connection, before anything else.
+struct Welcomed {
+  wire::Welcome welcome;
+};
+
+// The answer to a Prefill, Draft or Resume.
+struct VerdictReceived {
+  enum class To : std::uint8_t { prefill, draft, resume };
+  To to;
+  // Its `activations` are moved into `rows`, decoded: those of positions rows_first, rows_first +
+  // 1,
+  // ...; empty for Prefill and Resume, whose rows come as ActivationsReceived.
+  wire::Verdict verdict;
+  std::uint32_t rows_first = 0;
+  std::vector<float> rows;
+};
+
+// Rows of positions first, first + 1, ... of the tokens given by the last Prefill or Resume; newest
+// positions first. `complete` with the last of them.
+struct ActivationsReceived {
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+  bool complete = false;
+  std::vector<float> rows;
+};
+
+// The request in flight failed; the connection goes on. After session_unknown: send a Prefill with
+// everything.
+struct RequestRefused {
+  Error error;
+};
+
+using ClientEvent = std::variant<Welcomed, VerdictReceived, ActivationsReceived, RequestRefused>;
+
+struct ClientSessionOptions {
+  wire::Hello hello;
+  ChannelOptions channel;
+};
+
+// The client's half of a connection: bytes and time in, bytes, events and a next deadline out.
+//
+// Requests are answered one at a time: each is refused with `protocol` while another is in flight.
+// Any error of receive() or tick() ends the session: flush take_output() and close.
+class ClientSession {
+ public:
+  // Says Hello at once.
+  ClientSession(ClientSessionOptions options, Instant now);
+
+  // Errors    what the server said in a fatal Error (unauthorized, mismatch, refused, ...);
+  //           link_down where it said Close; bad_message, protocol, frame_too_large, version for
+  //           a faulty server
+  Result<void> receive(Instant now, ByteView bytes);
+  // Errors    timed_out after the handshake's, a frame's or the liveness deadline
+  Result<void> tick(Instant now);
+  Instant next_deadline() const { return channel_.next_deadline(); }
+
+  bool has_output() const { return channel_.has_output(); }
+  Bytes take_output() { return channel_.take_output(); }
+  std::optional<ClientEvent> next_event();
+
+  // `round` is filled in here.
+  // Errors    link_down before Welcomed; protocol while a request is in flight, or for lengths that
+  //           the server would refuse; context_full. Nothing was sent then.
+  Result<void> prefill(wire::Prefill request);
+  Result<void> resume(wire::Resume request);
+  // Errors    also protocol: no root to draft from (before the first answer, after cancel(), after
+  //           the end), a base_length that is not length(), more nodes than nodes_max
+  Result<void> draft(wire::Draft request);
+  // Gives up the request in flight and the rest of the activations. The next request has to be a
+  // Prefill or Resume. Does nothing before Welcomed.
+  void cancel();
+  // The last message. Flush take_output() and close.
+  void close(std::string reason);
+
+  bool ready() const { return welcome_.has_value(); }
+  bool in_flight() const { return pending_.has_value(); }
+  // Tokens that both sides know to be the session's, root included.
+  std::uint32_t length() const { return length_; }
+  // The id to Resume by.
+  const wire::SessionId& session_id() const { return session_; }
+  const TrafficStats& traffic() const { return channel_.traffic(); }
+
+ private:
+  struct Pending {
+    VerdictReceived::To to;
+    std::uint32_t round;
+    std::uint32_t base_length;
+    std::uint32_t given_count;        // Prefill: tokens of the request that are not provisional
+    std::uint32_t provisional_count;  // Prefill, Resume
+    bool all_accepted;                // the policy keeps every provisional token
+    std::uint32_t activations_from;
+    std::vector<std::uint8_t> parents;  // Draft
+    wire::SessionId session;            // Resume
+  };
+
+  Result<void> handle(wire::Message message);
+  Result<void> on_welcome(wire::Welcome welcome);
+  Result<void> on_verdict(wire::Verdict verdict);
+  Result<void> on_activations(const wire::Activations& chunk);
+  Result<void> on_error(const wire::ErrorReport& report);
+  Result<void> check_verdict(const wire::Verdict& verdict) const;
+  Result<void> may_request() const;
+  Result<void> check_context(std::uint64_t token_count) const;
+  void start(Pending pending);
+
+  Channel channel_;
+  std::optional<wire::Welcome> welcome_;
+  ActivationLayout layout_;
+  wire::SessionId session_{};
+  std::deque<ClientEvent> events_;
+  bool told_by_server_ = false;  // the error that ends us is the server's own
+
+  std::uint32_t last_round_ = 0;
+  std::uint32_t cancelled_round_ = 0;  // answers up to here are ignored
+  std::optional<Pending> pending_;
+  std::uint32_t length_ = 0;
+  bool has_root_ = false;
+  bool ended_ = false;
+  // The activations still to come: rows of [first, end) for the request `round`.
+  struct Missing {
+    std::uint32_t round = 0;
+    std::uint32_t first = 0;
+    std::uint32_t end = 0;
+  } missing_;
+};
+
+}  // namespace edgedraft

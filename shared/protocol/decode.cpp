@@ -1,0 +1,342 @@
+#include <flatbuffers/flatbuffers.h>
+#include <algorithm>
+#include <cmath>
+
+#include "messages_generated.h"
+#include "shared/protocol/error_code.h"
+#include "shared/protocol/message.h"
+
+namespace edgedraft::wire {
+
+// The second of the two that make SafeTokens: what arrived has been on the wire already.
+class SafeTokenReader {
+ public:
+  static SafeTokens read(std::vector<std::uint32_t> ids) { return SafeTokens(std::move(ids)); }
+};
+
+namespace {
+
+using flatbuffers::String;
+using flatbuffers::Vector;
+
+constexpr std::uint32_t kVerifierDepthMax = 8;
+constexpr std::uint32_t kVerifierTablesMax = 64;
+constexpr float kTemperatureMax = 100.0f;
+
+Error bad_message(std::string what) {
+  return {Errc::bad_message, "bad message: " + std::move(what)};
+}
+
+Error out_of_range(std::string what) {
+  return {Errc::protocol, "value out of range: " + std::move(what)};
+}
+
+// Collects the first thing wrong with a message, so that its reader is a plain list of fields.
+class Checker {
+ public:
+  void require(bool condition, Errc code, std::string_view what) {
+    if (condition || error_) return;
+    error_ =
+        code == Errc::protocol ? out_of_range(std::string(what)) : bad_message(std::string(what));
+  }
+  void in_range(bool condition, std::string_view what) { require(condition, Errc::protocol, what); }
+
+  std::string text(const String* from, std::uint32_t bytes_max, std::string_view what) {
+    if (!from) return {};
+    in_range(from->size() <= bytes_max, what);
+    return error_ ? std::string() : from->str();
+  }
+  std::string text(const String* from, std::string_view what) {
+    return text(from, kTextBytesMax, what);
+  }
+
+  std::optional<Digest> optional_digest(const Vector<std::uint8_t>* from, std::string_view what) {
+    if (!from || from->size() == 0) return std::nullopt;
+    return fixed<Digest>(from, what);
+  }
+
+  // Exactly as many bytes as T has.
+  template <class T>
+  T fixed(const Vector<std::uint8_t>* from, std::string_view what) {
+    T value{};
+    require(from && from->size() == value.size(), Errc::bad_message, what);
+    if (!error_) std::memcpy(value.data(), from->data(), value.size());
+    return value;
+  }
+
+  Bytes bytes(const Vector<std::uint8_t>* from) {
+    if (!from || from->size() == 0) return {};
+    const auto* begin = reinterpret_cast<const std::byte*>(from->data());
+    return Bytes(begin, begin + from->size());
+  }
+
+  SafeTokens tokens(const Vector<std::uint32_t>* from) {
+    if (!from) return {};
+    in_range(from->size() <= kContextCountMax, "number of tokens");
+    if (error_) return {};
+    std::vector<std::uint32_t> ids(from->begin(), from->end());
+    in_range(std::all_of(ids.begin(), ids.end(), [](std::uint32_t t) { return t < kTokenIdEnd; }),
+             "token id");
+    return SafeTokenReader::read(std::move(ids));
+  }
+
+  template <class Enum>
+  Enum enumeration(std::uint8_t value, Enum last, std::string_view what) {
+    require(value <= static_cast<std::uint8_t>(last), Errc::bad_message, what);
+    return error_ ? Enum{} : static_cast<Enum>(value);
+  }
+
+  Sampling sampling(const flat::Sampling* from) {
+    require(from != nullptr, Errc::bad_message, "sampling is missing");
+    if (error_) return {};
+    const Sampling s{.seed = from->seed(),
+                     .temperature = from->temperature(),
+                     .top_k = from->top_k(),
+                     .top_p = from->top_p(),
+                     .min_p = from->min_p()};
+    // Comparisons are false for NaN.
+    in_range(s.temperature >= 0 && s.temperature <= kTemperatureMax, "temperature");
+    in_range(s.top_p > 0 && s.top_p <= 1, "top_p");
+    in_range(s.min_p >= 0 && s.min_p <= 1, "min_p");
+    return s;
+  }
+
+  Result<Message> result(Message message) {
+    if (error_) return *std::move(error_);
+    return message;
+  }
+
+ private:
+  std::optional<Error> error_;
+};
+
+Result<Message> read(const flat::Hello& m) {
+  Checker c;
+  c.in_range(m.version_min() <= m.version_max(), "versions");
+  c.in_range(m.nodes_max() <= kDraftNodesMax, "nodes_max");
+  c.in_range(m.context_count() <= kContextCountMax, "context_count");
+  return c.result(Hello{
+      .version_min = m.version_min(),
+      .version_max = m.version_max(),
+      .agent = c.text(m.agent(), "agent"),
+      .token = c.text(m.token(), kBearerTokenBytesMax, "token"),
+      .target = c.optional_digest(m.target(), "target fingerprint"),
+      .tokenizer = c.optional_digest(m.tokenizer(), "tokenizer fingerprint"),
+      .drafter = c.optional_digest(m.drafter(), "drafter fingerprint"),
+      .drafter_name = c.text(m.drafter_name(), "drafter name"),
+      .drafter_kind = c.text(m.drafter_kind(), "drafter kind"),
+      .cut_point = c.text(m.cut_point(), "cut point"),
+      .tli = m.tli(),
+      .nodes_max = m.nodes_max(),
+      .context_count = m.context_count(),
+  });
+}
+
+Result<Message> read(const flat::Welcome& m) {
+  Checker c;
+  c.in_range(m.context_count() >= 1 && m.context_count() <= kContextCountMax, "context_count");
+  c.in_range(m.nodes_max() <= kDraftNodesMax, "nodes_max");
+  Welcome welcome{
+      .version = m.version(),
+      .session = c.fixed<SessionId>(m.session(), "session id"),
+      .agent = c.text(m.agent(), "agent"),
+      .model = c.text(m.model(), "model"),
+      .context_count = m.context_count(),
+      .nodes_max = m.nodes_max(),
+      .row_budget = m.row_budget(),
+      .scale_groups = {},
+  };
+  if (const auto* groups = m.scale_groups()) {
+    c.in_range(groups->size() <= kScaleGroupsMax, "number of scale groups");
+    std::uint64_t values = 0;
+    for (const std::uint32_t group : *groups) {
+      c.in_range(group > 0, "scale group");
+      values += group;
+    }
+    c.in_range(values <= kRowValuesMax, "values of a row");
+    welcome.scale_groups.assign(groups->begin(), groups->end());
+  }
+  return c.result(std::move(welcome));
+}
+
+Result<Message> read(const flat::Prefill& m) {
+  Checker c;
+  Prefill prefill{
+      .round = m.round(),
+      .base_length = m.base_length(),
+      .tokens = c.tokens(m.tokens()),
+      .provisional_count = m.provisional_count(),
+      .policy = c.enumeration(m.policy(), ResyncPolicy::keep, "policy"),
+      .activations_from = m.activations_from(),
+      .sampling = c.sampling(m.sampling()),
+  };
+  c.in_range(prefill.base_length <= kContextCountMax, "base_length");
+  c.in_range(prefill.provisional_count <= prefill.tokens.count(), "provisional_count");
+  // 64 bits: nothing here may wrap around.
+  c.in_range(
+      std::uint64_t{prefill.base_length} + prefill.tokens.count() > prefill.provisional_count,
+      "a prompt needs a token that is not provisional");
+  c.in_range(prefill.activations_from <= prefill.base_length, "activations_from");
+  return c.result(std::move(prefill));
+}
+
+Result<Message> read(const flat::Resume& m) {
+  Checker c;
+  c.in_range(m.verified_length() >= 1 && m.verified_length() <= kContextCountMax,
+             "verified_length");
+  c.in_range(m.activations_from() <= m.verified_length(), "activations_from");
+  return c.result(Resume{
+      .round = m.round(),
+      .session = c.fixed<SessionId>(m.session(), "session id"),
+      .verified_length = m.verified_length(),
+      .verified_hash = c.fixed<Digest>(m.verified_hash(), "hash of the verified tokens"),
+      .tokens = c.tokens(m.tokens()),
+      .policy = c.enumeration(m.policy(), ResyncPolicy::keep, "policy"),
+      .activations_from = m.activations_from(),
+      .sampling = c.sampling(m.sampling()),
+  });
+}
+
+Result<Message> read(const flat::Activations& m) {
+  Checker c;
+  c.in_range(m.count() >= 1 && m.count() <= kContextCountMax, "count of rows");
+  c.in_range(m.first() <= kContextCountMax, "first row");
+  return c.result(Activations{
+      .round = m.round(),
+      .first = m.first(),
+      .count = m.count(),
+      .codec = c.enumeration(m.codec(), Codec::deflate, "codec"),
+      .data = c.bytes(m.data()),
+  });
+}
+
+Result<Message> read(const flat::Draft& m) {
+  Checker c;
+  Draft draft{.round = m.round(), .base_length = m.base_length(), .tokens = {}, .parents = {}};
+  c.in_range(draft.base_length >= 1 && draft.base_length <= kContextCountMax, "base_length");
+  if (const auto* nodes = m.nodes()) {
+    c.in_range(nodes->size() <= kDraftNodesMax, "number of nodes");
+    if (nodes->size() <= kDraftNodesMax) {
+      std::vector<std::uint32_t> tokens(nodes->size());
+      draft.parents.resize(nodes->size());
+      for (std::uint32_t i = 0; i < nodes->size(); ++i) {
+        tokens[i] = nodes->Get(i) % kTokenIdEnd;
+        draft.parents[i] = static_cast<std::uint8_t>(nodes->Get(i) >> 24);
+        // Node i + 1 below an older one: neither cycles nor forward references are left.
+        c.in_range(draft.parents[i] <= i, "parent of a node");
+      }
+      draft.tokens = SafeTokenReader::read(std::move(tokens));
+    }
+  }
+  return c.result(std::move(draft));
+}
+
+Result<Message> read(const flat::Verdict& m) {
+  Checker c;
+  c.in_range(m.length() >= 1 && m.length() <= kContextCountMax, "length");
+  c.in_range(m.next() < kTokenIdEnd, "next token");
+  c.in_range(m.accepted_count() <= kContextCountMax, "accepted_count");
+  Verdict verdict{
+      .round = m.round(),
+      .length = m.length(),
+      .next = m.next(),
+      .accepted_count = m.accepted_count(),
+      .path = {},
+      .ending = c.enumeration(m.ending(), Ending::context, "ending"),
+      .row_budget = m.row_budget(),
+      .queue_us = m.queue_us(),
+      .verify_us = m.verify_us(),
+      .activations = c.bytes(m.activations()),
+  };
+  if (const auto* path = m.path()) {
+    c.in_range(path->size() <= kDraftNodesMax, "length of the path");
+    if (path->size() <= kDraftNodesMax) verdict.path.assign(path->begin(), path->end());
+    for (std::size_t i = 0; i < verdict.path.size(); ++i) {
+      c.in_range(verdict.path[i] > (i == 0 ? 0 : verdict.path[i - 1]), "path");
+    }
+  }
+  return c.result(std::move(verdict));
+}
+
+Result<Message> read(const flat::Ping& m) {
+  return Message(Ping{m.nonce()});
+}
+
+Result<Message> read(const flat::Pong& m) {
+  return Message(Pong{m.nonce()});
+}
+
+Result<Message> read(const flat::Cancel& m) {
+  return Message(Cancel{m.round()});
+}
+
+Result<Message> read(const flat::Close& m) {
+  Checker c;
+  return c.result(Close{c.text(m.reason(), "reason")});
+}
+
+Result<Message> read(const flat::Error& m) {
+  Checker c;
+  const auto* code = std::find_if(kErrorCodes.begin(), kErrorCodes.end(),
+                                  [&](const auto& entry) { return entry.first == m.code(); });
+  c.require(code != kErrorCodes.end(), Errc::bad_message, "error code");
+  return c.result(ErrorReport{
+      .round = m.round(),
+      .code = code == kErrorCodes.end() ? Errc::bad_message : code->second,
+      .fatal = m.fatal(),
+      .message = c.text(m.message(), "error message"),
+  });
+}
+
+template <class Table>
+Result<Message> verify_and_read(ByteView payload) {
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(payload.data());
+  flatbuffers::Verifier verifier(bytes, payload.size(), kVerifierDepthMax, kVerifierTablesMax);
+  if (!verifier.VerifyBuffer<Table>(nullptr)) return bad_message("damaged");
+  return read(*flatbuffers::GetRoot<Table>(bytes));
+}
+
+Result<Message> decode_aligned(std::uint16_t kind, ByteView payload) {
+  switch (static_cast<Kind>(kind)) {
+    case Kind::hello:
+      return verify_and_read<flat::Hello>(payload);
+    case Kind::welcome:
+      return verify_and_read<flat::Welcome>(payload);
+    case Kind::prefill:
+      return verify_and_read<flat::Prefill>(payload);
+    case Kind::activations:
+      return verify_and_read<flat::Activations>(payload);
+    case Kind::draft:
+      return verify_and_read<flat::Draft>(payload);
+    case Kind::verdict:
+      return verify_and_read<flat::Verdict>(payload);
+    case Kind::resume:
+      return verify_and_read<flat::Resume>(payload);
+    case Kind::ping:
+      return verify_and_read<flat::Ping>(payload);
+    case Kind::pong:
+      return verify_and_read<flat::Pong>(payload);
+    case Kind::cancel:
+      return verify_and_read<flat::Cancel>(payload);
+    case Kind::close:
+      return verify_and_read<flat::Close>(payload);
+    case Kind::error:
+      return verify_and_read<flat::Error>(payload);
+  }
+  return bad_message("unknown kind " + std::to_string(kind));
+}
+
+}  // namespace
+
+Result<Message> decode(std::uint16_t kind, ByteView payload) {
+  constexpr std::uintptr_t kAlignment = 8;
+  if (payload.size() > kFramePayloadBytesMax) return bad_message("too large");
+  if (reinterpret_cast<std::uintptr_t>(payload.data()) % kAlignment == 0 && !payload.empty()) {
+    return decode_aligned(kind, payload);
+  }
+  // FlatBuffers reads numbers in place.
+  const Bytes aligned(payload.begin(), payload.end());
+  return decode_aligned(kind, aligned);
+}
+
+}  // namespace edgedraft::wire

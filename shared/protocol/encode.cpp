@@ -1,0 +1,146 @@
+#include <flatbuffers/flatbuffers.h>
+#include <algorithm>
+
+#include "messages_generated.h"
+#include "shared/base/check.h"
+#include "shared/protocol/error_code.h"
+#include "shared/protocol/frame.h"
+#include "shared/protocol/message.h"
+
+namespace edgedraft::wire {
+namespace {
+
+using flatbuffers::FlatBufferBuilder;
+using flatbuffers::Offset;
+using flatbuffers::Vector;
+
+// Nothing for an empty vector: the field is left out.
+Offset<Vector<std::uint8_t>> bytes(FlatBufferBuilder& to, ByteView from) {
+  if (from.empty()) return 0;
+  return to.CreateVector(reinterpret_cast<const std::uint8_t*>(from.data()), from.size());
+}
+
+Offset<Vector<std::uint8_t>> digest(FlatBufferBuilder& to, const std::optional<Digest>& from) {
+  return from ? bytes(to, *from) : 0;
+}
+
+Offset<Vector<std::uint32_t>> numbers(FlatBufferBuilder& to, std::span<const std::uint32_t> from) {
+  if (from.empty()) return 0;
+  return to.CreateVector(from.data(), from.size());
+}
+
+// Cut to what the other side takes: a long reason must not become a protocol error.
+Offset<flatbuffers::String> text(FlatBufferBuilder& to, std::string_view from) {
+  if (from.empty()) return 0;
+  from = from.substr(0, kTextBytesMax);
+  return to.CreateString(from.data(), from.size());
+}
+
+flat::Sampling sampling_of(const Sampling& s) {
+  return flat::Sampling(s.seed, s.temperature, s.top_k, s.top_p, s.min_p);
+}
+
+std::uint16_t code_of(Errc code) {
+  const auto* found = std::find_if(kErrorCodes.begin(), kErrorCodes.end(),
+                                   [&](const auto& entry) { return entry.second == code; });
+  return found == kErrorCodes.end() ? kErrorCodes.back().first : found->first;
+}
+
+struct Writer {
+  FlatBufferBuilder& to;
+
+  void operator()(const Hello& m) const {
+    const auto agent = text(to, m.agent);
+    const auto token = m.token.empty() ? 0 : to.CreateString(m.token);
+    const auto target = digest(to, m.target);
+    const auto tokenizer = digest(to, m.tokenizer);
+    const auto drafter = digest(to, m.drafter);
+    const auto name = text(to, m.drafter_name);
+    const auto kind = text(to, m.drafter_kind);
+    const auto cut_point = text(to, m.cut_point);
+    to.Finish(flat::CreateHello(to, m.version_min, m.version_max, agent, token, target, tokenizer,
+                                drafter, name, kind, cut_point, m.tli, m.nodes_max,
+                                m.context_count));
+  }
+
+  void operator()(const Welcome& m) const {
+    const auto session = bytes(to, m.session);
+    const auto agent = text(to, m.agent);
+    const auto model = text(to, m.model);
+    const auto groups = numbers(to, m.scale_groups);
+    to.Finish(flat::CreateWelcome(to, m.version, session, agent, model, m.context_count,
+                                  m.nodes_max, m.row_budget, groups));
+  }
+
+  void operator()(const Prefill& m) const {
+    const auto tokens = numbers(to, m.tokens.view());
+    const flat::Sampling sampling = sampling_of(m.sampling);
+    to.Finish(flat::CreatePrefill(to, m.round, m.base_length, tokens, m.provisional_count,
+                                  static_cast<std::uint8_t>(m.policy), m.activations_from,
+                                  &sampling));
+  }
+
+  void operator()(const Resume& m) const {
+    const auto session = bytes(to, m.session);
+    const auto hash = bytes(to, m.verified_hash);
+    const auto tokens = numbers(to, m.tokens.view());
+    const flat::Sampling sampling = sampling_of(m.sampling);
+    to.Finish(flat::CreateResume(to, m.round, session, m.verified_length, hash, tokens,
+                                 static_cast<std::uint8_t>(m.policy), m.activations_from,
+                                 &sampling));
+  }
+
+  void operator()(const Activations& m) const {
+    const auto data = bytes(to, m.data);
+    to.Finish(flat::CreateActivations(to, m.round, m.first, m.count,
+                                      static_cast<std::uint8_t>(m.codec), data));
+  }
+
+  void operator()(const Draft& m) const {
+    EDGEDRAFT_CHECK(m.parents.size() == m.tokens.count());
+    std::vector<std::uint32_t> nodes(m.parents.size());
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      EDGEDRAFT_CHECK(m.tokens.view()[i] < kTokenIdEnd);
+      nodes[i] = m.tokens.view()[i] | std::uint32_t{m.parents[i]} << 24;
+    }
+    const auto vector = numbers(to, nodes);
+    to.Finish(flat::CreateDraft(to, m.round, m.base_length, vector));
+  }
+
+  void operator()(const Verdict& m) const {
+    const auto path = bytes(to, std::as_bytes(std::span(m.path)));
+    const auto activations = bytes(to, m.activations);
+    to.Finish(flat::CreateVerdict(to, m.round, m.length, m.next, m.accepted_count, path,
+                                  static_cast<std::uint8_t>(m.ending), m.row_budget, m.queue_us,
+                                  m.verify_us, activations));
+  }
+
+  void operator()(const Ping& m) const { to.Finish(flat::CreatePing(to, m.nonce)); }
+  void operator()(const Pong& m) const { to.Finish(flat::CreatePong(to, m.nonce)); }
+  void operator()(const Cancel& m) const { to.Finish(flat::CreateCancel(to, m.round)); }
+  void operator()(const Close& m) const {
+    const auto reason = text(to, m.reason);
+    to.Finish(flat::CreateClose(to, reason));
+  }
+  void operator()(const ErrorReport& m) const {
+    const auto message = text(to, m.message);
+    to.Finish(flat::CreateError(to, m.round, code_of(m.code), m.fatal, message));
+  }
+};
+
+}  // namespace
+
+Bytes encode(const Message& message) {
+  FlatBufferBuilder builder(256);
+  std::visit(Writer{builder}, message);
+  EDGEDRAFT_CHECK(builder.GetSize() <= kFramePayloadBytesMax);
+
+  Bytes frame(kFrameHeaderBytes + builder.GetSize());
+  encode_frame_header(
+      {.kind = static_cast<std::uint16_t>(kind_of(message)), .payload_bytes = builder.GetSize()},
+      std::span(frame).first<kFrameHeaderBytes>());
+  std::memcpy(frame.data() + kFrameHeaderBytes, builder.GetBufferPointer(), builder.GetSize());
+  return frame;
+}
+
+}  // namespace edgedraft::wire

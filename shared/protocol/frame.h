@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "shared/base/bytes.h"
+#include "shared/base/error.h"
+#include "shared/protocol/limits.h"
+
+namespace edgedraft {
+
+inline constexpr std::size_t kFrameHeaderBytes = 8;
+
+struct FrameHeader {
+  std::uint16_t version = kProtocolVersion;
+  std::uint16_t kind = 0;
+  std::uint32_t payload_bytes = 0;
+};
+
+// Layout    version u16 | kind u16 | payload_bytes u32, little-endian
+void encode_frame_header(const FrameHeader& header, std::span<std::byte, kFrameHeaderBytes> to);
+
+// Reads a header from the front of `bytes`.
+//
+// Errors    frame_truncated  fewer than kFrameHeaderBytes: read more and try again
+//           version          a version that we do not speak: close the connection
+//           frame_too_large  payload_bytes above `payload_bytes_max`: close the connection
+Result<FrameHeader> decode_frame_header(ByteView bytes, std::uint32_t payload_bytes_max);
+
+struct Frame {
+  std::uint16_t kind = 0;
+  Bytes payload;
+};
+
+// Cuts a stream of bytes into frames. A payload is allocated only once its header is checked, and
+// grows only with bytes that have come.
+class FrameReader {
+ public:
+  explicit FrameReader(std::uint32_t payload_bytes_max) : payload_bytes_max_(payload_bytes_max) {}
+
+  // For frames whose header has not been read yet.
+  void set_payload_bytes_max(std::uint32_t bytes) { payload_bytes_max_ = bytes; }
+
+  void append(ByteView bytes);
+  // The next whole frame; nothing until more bytes come.
+  // Errors    version, frame_too_large; those are final
+  Result<std::optional<Frame>> next();
+  // Some bytes of a frame have come, and some have not. Right after next() gave nothing.
+  bool within_frame() const { return offset_ < buffer_.size(); }
+
+ private:
+  std::uint32_t payload_bytes_max_;
+  Bytes buffer_;
+  std::size_t offset_ = 0;  // of the first byte not yet given out
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+
+#include "shared/base/clock.h"
+
+namespace edgedraft {
+
+// What either side accepts of the other. Larger is refused before anything is allocated for it.
+inline constexpr std::uint16_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kTokenIdEnd = 1u << 24;  // ids take three bytes on the wire
+inline constexpr std::uint32_t kDraftNodesMax = 255;    // a parent takes one
+inline constexpr std::uint32_t kContextCountMax = 1u << 20;
+inline constexpr std::uint32_t kRequestsInFlightMax = 1;  // drafting ahead would raise it
+inline constexpr std::uint32_t kTextBytesMax = 1024;      // names, reasons, messages
+inline constexpr std::uint32_t kBearerTokenBytesMax = 4096;
+inline constexpr std::uint32_t kScaleGroupsMax = 4096;
+// With kScaleGroupsMax, a verdict of 256 rows stays below kFramePayloadBytesMax.
+inline constexpr std::uint32_t kRowValuesMax = 32768;
+inline constexpr std::uint32_t kInflateRatioMax = 100;
+
+inline constexpr std::uint32_t kFramePayloadBytesMax = 16u << 20;
+// Before sign-in a stranger can make the other side hold this much and no more.
+inline constexpr std::uint32_t kHandshakePayloadBytesMax = 16u << 10;
+// What a message takes beside its vectors, FlatBuffers' tables included, at most.
+inline constexpr std::uint32_t kMessageOverheadBytesMax = 2048;
+
+}  // namespace edgedraft

@@ -1,0 +1,81 @@
+#include "shared/protocol/message.h"
+
+namespace edgedraft::wire {
+namespace {
+
+// Adds `name` to `names` where both sides state a fingerprint and they differ.
+void compare(const std::optional<Digest>& client, const std::optional<Digest>& server,
+             std::string_view name, std::string& differing) {
+  if (!client || !server || *client == *server) return;
+  if (!differing.empty()) differing += ", ";
+  differing += std::string(name) + " (client " + to_hex(*client).substr(0, 12) + ", server " +
+               to_hex(*server).substr(0, 12) + ")";
+}
+
+}  // namespace
+
+std::string_view to_string(Kind kind) {
+  switch (kind) {
+    case Kind::hello:
+      return "hello";
+    case Kind::welcome:
+      return "welcome";
+    case Kind::prefill:
+      return "prefill";
+    case Kind::activations:
+      return "activations";
+    case Kind::draft:
+      return "draft";
+    case Kind::verdict:
+      return "verdict";
+    case Kind::resume:
+      return "resume";
+    case Kind::ping:
+      return "ping";
+    case Kind::pong:
+      return "pong";
+    case Kind::cancel:
+      return "cancel";
+    case Kind::close:
+      return "close";
+    case Kind::error:
+      return "error";
+  }
+  return "unknown";
+}
+
+Kind kind_of(const Message& message) {
+  struct Visitor {
+    Kind operator()(const Hello&) const { return Kind::hello; }
+    Kind operator()(const Welcome&) const { return Kind::welcome; }
+    Kind operator()(const Prefill&) const { return Kind::prefill; }
+    Kind operator()(const Activations&) const { return Kind::activations; }
+    Kind operator()(const Draft&) const { return Kind::draft; }
+    Kind operator()(const Verdict&) const { return Kind::verdict; }
+    Kind operator()(const Resume&) const { return Kind::resume; }
+    Kind operator()(const Ping&) const { return Kind::ping; }
+    Kind operator()(const Pong&) const { return Kind::pong; }
+    Kind operator()(const Cancel&) const { return Kind::cancel; }
+    Kind operator()(const Close&) const { return Kind::close; }
+    Kind operator()(const ErrorReport&) const { return Kind::error; }
+  };
+  return std::visit(Visitor(), message);
+}
+
+Digest token_hash(std::span<const std::uint32_t> tokens) {
+  return sha256(std::as_bytes(tokens));
+}
+
+Result<void> check_fingerprints(const Hello& hello, const Fingerprints& server) {
+  std::string differing;
+  compare(hello.target, server.target, "target", differing);
+  compare(hello.tokenizer, server.tokenizer, "tokenizer", differing);
+  compare(hello.drafter, server.drafter, "drafter", differing);
+  if (differing.empty()) return boost::system::in_place_value;
+  return Error{Errc::mismatch,
+               "the client's bundle and the server's model do not belong together; "
+               "different fingerprints: " +
+                   differing};
+}
+
+}  // namespace edgedraft::wire

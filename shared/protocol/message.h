@@ -1,0 +1,217 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "shared/base/bytes.h"
+#include "shared/base/error.h"
+#include "shared/base/sha256.h"
+#include "shared/protocol/limits.h"
+#include "shared/protocol/safe_tokens.h"
+
+// The messages of docs/protocol.md as plain values, and their way to bytes and back.
+namespace edgedraft::wire {
+
+enum class Kind : std::uint16_t {
+  hello = 1,
+  welcome = 2,
+  prefill = 3,
+  activations = 4,
+  draft = 5,
+  verdict = 6,
+  resume = 7,
+  ping = 8,
+  pong = 9,
+  cancel = 10,
+  close = 11,
+  error = 12,
+};
+
+// As in logs, e.g. "prefill".
+std::string_view to_string(Kind kind);
+
+using SessionId = std::array<std::byte, 16>;
+
+// What becomes of tokens that the device wrote while the server was away.
+enum class ResyncPolicy : std::uint8_t {
+  check,  // verified like a draft; what follows the first difference is dropped
+  keep,   // taken as context
+};
+
+// Whether the answer ends with the verdict's next token.
+enum class Ending : std::uint8_t {
+  none,
+  end_token,  // the model ended its answer
+  context,    // the context holds no further token
+};
+
+// The law by which the target draws. Temperature 0 takes the likeliest token; top_k 0, top_p 1 and
+// min_p 0 switch their filter off.
+struct Sampling {
+  std::uint64_t seed = 0;
+  float temperature = 0.0f;
+  std::uint32_t top_k = 0;
+  float top_p = 1.0f;
+  float min_p = 0.0f;
+  bool operator==(const Sampling&) const = default;
+};
+
+struct Hello {
+  std::uint16_t version_min = kProtocolVersion;
+  std::uint16_t version_max = kProtocolVersion;
+  std::string agent;  // program and version, for logs
+  std::string token;  // bearer token; empty where the certificate or nothing signs in
+  // Nothing where the client does not care, e.g. the drafter's for plain decoding.
+  std::optional<Digest> target;
+  std::optional<Digest> tokenizer;
+  std::optional<Digest> drafter;
+  std::string drafter_name;
+  std::string drafter_kind;         // "moa", "independent", ...; empty for none
+  std::string cut_point;            // what crosses the link of its memory, e.g. "lsa_mean"
+  std::uint32_t tli = 0;            // target layers whose keys and values it takes
+  std::uint32_t nodes_max = 0;      // of its trees
+  std::uint32_t context_count = 0;  // tokens that it can hold; 0: any
+  bool operator==(const Hello&) const = default;
+};
+
+struct Welcome {
+  std::uint16_t version = kProtocolVersion;
+  SessionId session{};
+  std::string agent;
+  std::string model;
+  std::uint32_t context_count = 0;  // tokens a session can hold
+  std::uint32_t nodes_max = 0;      // of a draft
+  std::uint32_t row_budget = 0;     // rows (root included) that are cheap for the server now
+  // Activations of a position: values that share a scale, in order. Empty: none are sent.
+  std::vector<std::uint32_t> scale_groups;
+  bool operator==(const Welcome&) const = default;
+};
+
+struct Prefill {
+  std::uint32_t round = 0;              // set by ClientSession
+  std::uint32_t base_length = 0;        // leading tokens of the session that stay
+  SafeTokens tokens;                    // what follows them
+  std::uint32_t provisional_count = 0;  // of `tokens`, at their end, written offline
+  ResyncPolicy policy = ResyncPolicy::check;
+  std::uint32_t activations_from = 0;  // first position whose activations the client lacks
+  Sampling sampling;
+  bool operator==(const Prefill&) const = default;
+};
+
+struct Resume {
+  std::uint32_t round = 0;  // set by ClientSession
+  SessionId session{};
+  std::uint32_t verified_length = 0;  // verified tokens that the client holds, root included
+  Digest verified_hash{};             // token_hash() of them
+  SafeTokens tokens;                  // written offline behind them
+  ResyncPolicy policy = ResyncPolicy::check;
+  std::uint32_t activations_from = 0;
+  Sampling sampling;
+  bool operator==(const Resume&) const = default;
+};
+
+enum class Codec : std::uint8_t {
+  none,
+  deflate,  // a zlib stream
+};
+
+// Rows of positions first..first + count - 1 (activation_codec.h has their layout).
+struct Activations {
+  std::uint32_t round = 0;  // of the Prefill or Resume that they belong to
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+  Codec codec = Codec::none;
+  Bytes data;
+  bool operator==(const Activations&) const = default;
+};
+
+struct Draft {
+  std::uint32_t round = 0;        // set by ClientSession
+  std::uint32_t base_length = 0;  // tokens of the session, root included: the root's position + 1
+  // Node i (1, 2, ...) has tokens[i - 1] and hangs below parents[i - 1] < i; 0 is the root.
+  SafeTokens tokens;
+  std::vector<std::uint8_t> parents;
+  bool operator==(const Draft&) const = default;
+};
+
+struct Verdict {
+  std::uint32_t round = 0;           // of the request that it answers
+  std::uint32_t length = 0;          // of the session now: base_length of the next Draft
+  std::uint32_t next = 0;            // the new root
+  std::uint32_t accepted_count = 0;  // to Prefill and Resume: of the provisional tokens
+  std::vector<std::uint8_t> path;    // to Draft: accepted nodes from the root down
+  Ending ending = Ending::none;
+  std::uint32_t row_budget = 0;
+  std::uint32_t queue_us = 0;   // waited for the device
+  std::uint32_t verify_us = 0;  // computed
+  // To Draft: uncompressed rows of the path.size() + 1 positions that became valid, the old root's
+  // first. Prefill and Resume get theirs in Activations.
+  Bytes activations;
+  bool operator==(const Verdict&) const = default;
+};
+
+struct Ping {
+  std::uint64_t nonce = 0;
+  bool operator==(const Ping&) const = default;
+};
+
+struct Pong {
+  std::uint64_t nonce = 0;
+  bool operator==(const Pong&) const = default;
+};
+
+// Drops the work on `round`.
+struct Cancel {
+  std::uint32_t round = 0;
+  bool operator==(const Cancel&) const = default;
+};
+
+struct Close {
+  std::string reason;
+  bool operator==(const Close&) const = default;
+};
+
+// The answer to a request that failed, or the last message of a connection.
+struct ErrorReport {
+  std::uint32_t round = 0;  // of the request; 0 where there is none
+  Errc code = Errc::protocol;
+  bool fatal = true;
+  std::string message;
+  bool operator==(const ErrorReport&) const = default;
+};
+
+using Message = std::variant<Hello, Welcome, Prefill, Activations, Draft, Verdict, Resume, Ping,
+                             Pong, Cancel, Close, ErrorReport>;
+
+Kind kind_of(const Message& message);
+
+// A whole frame: header and payload.
+//
+// Requires  values within the limits that decode() checks
+Bytes encode(const Message& message);
+
+// The message of a frame's payload, every value checked.
+//
+// Errors    bad_message  no valid FlatBuffers table of that kind, or an unknown kind or enum value
+//           protocol     a value outside its range (docs/protocol.md, "Ranges")
+Result<Message> decode(std::uint16_t kind, ByteView payload);
+
+// SHA-256 over the ids, four little-endian bytes each.
+Digest token_hash(std::span<const std::uint32_t> tokens);
+
+// What the server compares a Hello with. The drafter's is nothing where the client's kind has none
+// on the server.
+struct Fingerprints {
+  std::optional<Digest> target;
+  std::optional<Digest> tokenizer;
+  std::optional<Digest> drafter;
+};
+
+// Errors    mismatch naming each fingerprint that both sides state and that differs
+Result<void> check_fingerprints(const Hello& hello, const Fingerprints& server);
+
+}  // namespace edgedraft::wire

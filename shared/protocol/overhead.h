@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+
+#include "shared/protocol/activation_codec.h"
+#include "shared/protocol/frame.h"
+
+// What a cycle costs on the wire beside the paper's 4 M bytes up and 3 A + A x (values of a row)
+// down, so that measured bytes can be held against the formula (docs/protocol.md, "Bytes a cycle").
+namespace edgedraft {
+
+// FlatBuffers' root offset, vtable, lengths and padding, and the fields that the paper leaves out
+// (round, length, times), at most.
+inline constexpr std::uint32_t kDraftTableBytesMax = 48;
+inline constexpr std::uint32_t kVerdictTableBytesMax = 88;
+// Of a TLS 1.3 record: header, content type, tag.
+inline constexpr std::uint32_t kTlsRecordBytes = 22;
+
+// Of a draft of `node_count` nodes: the paper's bytes, and those with everything below TLS.
+inline std::uint64_t draft_formula_bytes(std::uint32_t node_count) {
+  return 4ull * node_count;
+}
+inline std::uint64_t draft_frame_bytes_max(std::uint32_t node_count) {
+  return draft_formula_bytes(node_count) + kFrameHeaderBytes + kDraftTableBytesMax;
+}
+
+// Of a verdict on `new_count` new tokens.
+inline std::uint64_t verdict_formula_bytes(const ActivationLayout& layout,
+                                           std::uint32_t new_count) {
+  return std::uint64_t{new_count} * (3 + layout.cols());
+}
+inline std::uint64_t verdict_frame_bytes_max(const ActivationLayout& layout,
+                                             std::uint32_t new_count) {
+  const std::uint64_t scale_bytes = 2ull * layout.scale_groups().size() * new_count;
+  return verdict_formula_bytes(layout, new_count) + scale_bytes + kFrameHeaderBytes +
+         kVerdictTableBytesMax;
+}
+
+}  // namespace edgedraft

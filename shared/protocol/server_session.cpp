@@ -1,0 +1,257 @@
+#include "shared/protocol/server_session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "shared/base/check.h"
+#include "shared/protocol/tree_path.h"
+
+namespace edgedraft {
+namespace {
+
+Error faulty_client(std::string what) {
+  return {Errc::protocol, "the client broke the protocol: " + std::move(what)};
+}
+
+}  // namespace
+
+ServerSession::ServerSession(ServerSessionOptions options, Instant now)
+    : options_(options), channel_(options.channel, now) {}
+
+Result<void> ServerSession::receive(Instant now, ByteView bytes) {
+  if (finished()) return Error{Errc::link_down, "the connection is closing"};
+  channel_.receive(now, bytes);
+  for (;;) {
+    Result<std::optional<wire::Message>> message = channel_.next_message();
+    if (!message) return faulty(message.error());
+    if (!*message) return boost::system::in_place_value;
+    if (auto handled = handle(*std::move(*message)); !handled) return handled;
+    if (channel_.output_bytes() > options_.output_bytes_max) {
+      return faulty({Errc::timed_out, "the client does not read what it asked for"});
+    }
+  }
+}
+
+Result<void> ServerSession::tick(Instant now) {
+  if (auto ticked = channel_.tick(now); !ticked) return faulty(ticked.error());
+  return boost::system::in_place_value;
+}
+
+std::optional<ServerEvent> ServerSession::next_event() {
+  if (events_.empty()) return std::nullopt;
+  ServerEvent event = std::move(events_.front());
+  events_.pop_front();
+  return event;
+}
+
+Error ServerSession::faulty(Error error) {
+  fail(error);
+  return error;
+}
+
+Result<void> ServerSession::handle(wire::Message message) {
+  if (auto* close = std::get_if<wire::Close>(&message)) {
+    state_ = State::finished;
+    return Error{Errc::link_down, "closed by the client: " + close->reason};
+  }
+  if (auto* report = std::get_if<wire::ErrorReport>(&message)) {
+    state_ = State::finished;
+    return Error{report->code, "the client gave up: " + report->message};
+  }
+  if (auto* hello = std::get_if<wire::Hello>(&message)) return on_hello(std::move(*hello));
+  if (state_ != State::ready) return faulty(faulty_client("a message before the sign-in was over"));
+  if (auto* prefill = std::get_if<wire::Prefill>(&message)) return on_prefill(std::move(*prefill));
+  if (auto* resume = std::get_if<wire::Resume>(&message)) return on_resume(std::move(*resume));
+  if (auto* draft = std::get_if<wire::Draft>(&message)) return on_draft(std::move(*draft));
+  if (auto* cancel = std::get_if<wire::Cancel>(&message)) return on_cancel(*cancel);
+  return faulty(faulty_client("it sent a " + std::string(to_string(wire::kind_of(message)))));
+}
+
+Result<void> ServerSession::on_hello(wire::Hello hello) {
+  if (state_ != State::hello) return faulty(faulty_client("a second hello"));
+  if (kProtocolVersion < hello.version_min || kProtocolVersion > hello.version_max) {
+    return faulty({Errc::version, "the client speaks protocol versions " +
+                                      std::to_string(hello.version_min) + " to " +
+                                      std::to_string(hello.version_max) + ", the server " +
+                                      std::to_string(kProtocolVersion)});
+  }
+  state_ = State::deciding;
+  events_.push_back(HelloReceived{std::move(hello), kProtocolVersion});
+  return boost::system::in_place_value;
+}
+
+void ServerSession::accept(wire::Welcome welcome) {
+  if (finished()) return;  // the client went away while the application made up its mind
+  EDGEDRAFT_CHECK(state_ == State::deciding);
+  EDGEDRAFT_CHECK(welcome.context_count >= 1 && welcome.context_count <= kContextCountMax);
+  EDGEDRAFT_CHECK(welcome.nodes_max <= kDraftNodesMax);
+  context_count_ = welcome.context_count;
+  nodes_max_ = welcome.nodes_max;
+  layout_ = ActivationLayout(welcome.scale_groups);
+  state_ = State::ready;
+  channel_.open(std::max(kHandshakePayloadBytesMax, context_count_ * 4 + kMessageOverheadBytesMax));
+  channel_.send(std::move(welcome));
+}
+
+void ServerSession::reject(const Error& error) {
+  fail(error);
+}
+
+Result<void> ServerSession::begin(Pending pending) {
+  if (pending_) return faulty(faulty_client("a request while another is in flight"));
+  if (pending.round != last_round_ + 1) {
+    return faulty(faulty_client("round " + std::to_string(pending.round) + " after round " +
+                                std::to_string(last_round_)));
+  }
+  last_round_ = pending.round;
+  if (pending.kind != wire::Kind::draft) {
+    // A new prompt ends the activations of the one before.
+    owed_ = {};
+    channel_.drop_bulk();
+  }
+  pending_ = std::move(pending);
+  return boost::system::in_place_value;
+}
+
+Result<void> ServerSession::on_prefill(wire::Prefill request) {
+  if (request.base_length > length_) {
+    return faulty(faulty_client("a prompt that builds on more tokens than the session holds"));
+  }
+  auto begun = begin({.kind = wire::Kind::prefill,
+                      .round = request.round,
+                      .base_length = request.base_length,
+                      .given_count = request.tokens.count() - request.provisional_count,
+                      .provisional_count = request.provisional_count,
+                      .policy = request.policy,
+                      .activations_from = request.activations_from,
+                      .parents = {}});
+  if (!begun) return begun;
+  events_.push_back(PrefillRequested{std::move(request)});
+  return boost::system::in_place_value;
+}
+
+Result<void> ServerSession::on_resume(wire::Resume request) {
+  auto begun = begin({.kind = wire::Kind::resume,
+                      .round = request.round,
+                      .base_length = request.verified_length,
+                      .given_count = 0,
+                      .provisional_count = request.tokens.count(),
+                      .policy = request.policy,
+                      .activations_from = request.activations_from,
+                      .parents = {}});
+  if (!begun) return begun;
+  events_.push_back(ResumeRequested{std::move(request)});
+  return boost::system::in_place_value;
+}
+
+Result<void> ServerSession::on_draft(wire::Draft request) {
+  if (!has_root_ || ended_) return faulty(faulty_client("a draft without a token to start from"));
+  if (request.base_length != length_) {
+    return faulty(faulty_client("a draft for length " + std::to_string(request.base_length) +
+                                " where the session has " + std::to_string(length_)));
+  }
+  if (request.parents.size() > nodes_max_) return faulty(faulty_client("a draft too large"));
+  auto begun = begin({.kind = wire::Kind::draft,
+                      .round = request.round,
+                      .base_length = request.base_length,
+                      .given_count = 0,
+                      .provisional_count = 0,
+                      .policy = wire::ResyncPolicy::check,
+                      .activations_from = 0,
+                      .parents = request.parents});
+  if (!begun) return begun;
+  events_.push_back(DraftRequested{std::move(request)});
+  return boost::system::in_place_value;
+}
+
+Result<void> ServerSession::on_cancel(const wire::Cancel& cancel) {
+  if (cancel.round == 0 || cancel.round != last_round_) {
+    return faulty(faulty_client("it cancelled a round that is not its last"));
+  }
+  has_root_ = false;
+  owed_ = {};
+  channel_.drop_bulk();
+  if (pending_) {
+    if (pending_->kind == wire::Kind::prefill) length_ = pending_->base_length;
+    if (pending_->kind == wire::Kind::resume) length_ = 0;
+    pending_.reset();
+  }
+  events_.push_back(RoundCancelled{cancel.round});
+  return boost::system::in_place_value;
+}
+
+bool ServerSession::verdict(wire::Verdict verdict) {
+  if (!answers(verdict.round)) return false;
+  if (pending_->kind == wire::Kind::draft) {
+    EDGEDRAFT_CHECK(is_path_of(verdict.path, pending_->parents));
+    EDGEDRAFT_CHECK(verdict.activations.size() == (verdict.path.size() + 1) * layout_.row_bytes());
+    length_ = pending_->base_length + static_cast<std::uint32_t>(verdict.path.size()) + 1;
+    channel_.count_activations(verdict.activations.size(), verdict.activations.size());
+  } else {
+    EDGEDRAFT_CHECK(verdict.path.empty() && verdict.activations.empty());
+    EDGEDRAFT_CHECK(verdict.accepted_count <= pending_->provisional_count);
+    // Under this policy they are context: the application has no count of them.
+    if (pending_->policy == wire::ResyncPolicy::keep) {
+      verdict.accepted_count = pending_->provisional_count;
+    }
+    length_ = pending_->base_length + pending_->given_count + verdict.accepted_count + 1;
+    const std::uint32_t valid_end = length_ - 1;
+    owed_ = {.round = verdict.round,
+             .first = layout_.cols() == 0 ? valid_end : pending_->activations_from,
+             .end = valid_end};
+  }
+  EDGEDRAFT_CHECK(length_ <= context_count_);
+  verdict.length = length_;
+  has_root_ = true;
+  ended_ = verdict.ending != wire::Ending::none;
+  pending_.reset();
+  channel_.send(std::move(verdict));
+  return true;
+}
+
+bool ServerSession::activations(wire::Activations chunk) {
+  if (state_ != State::ready || chunk.round != owed_.round || owed_.first == owed_.end)
+    return false;
+  EDGEDRAFT_CHECK(chunk.first >= owed_.first);
+  EDGEDRAFT_CHECK(chunk.first + chunk.count == owed_.end);
+  owed_.end = chunk.first;
+  channel_.send_bulk(chunk, std::uint64_t{chunk.count} * layout_.row_bytes());
+  if (channel_.output_bytes() > options_.output_bytes_max) {
+    fail({Errc::timed_out, "the client does not read what it asked for"});
+  }
+  return true;
+}
+
+bool ServerSession::refuse(std::uint32_t round, const Error& error) {
+  if (!answers(round)) return false;
+  if (pending_->kind == wire::Kind::resume) {
+    length_ = 0;
+    has_root_ = false;
+  }
+  pending_.reset();
+  channel_.send(wire::ErrorReport{
+      .round = round, .code = error.code, .fatal = false, .message = error.message});
+  return true;
+}
+
+bool ServerSession::answers(std::uint32_t round) const {
+  return state_ == State::ready && pending_ && pending_->round == round;
+}
+
+void ServerSession::fail(const Error& error) {
+  if (finished()) return;
+  state_ = State::finished;
+  pending_.reset();
+  channel_.drop_bulk();
+  channel_.send(wire::ErrorReport{.code = error.code, .message = error.message});
+}
+
+void ServerSession::close(std::string reason) {
+  if (finished()) return;
+  state_ = State::finished;
+  pending_.reset();
+  channel_.drop_bulk();
+  channel_.send(wire::Close{std::move(reason)});
+}
+
+}  // namespace edgedraft

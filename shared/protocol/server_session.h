@@ -1,0 +1,138 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "shared/protocol/activation_codec.h"
+#include "shared/protocol/channel.h"
+#include "shared/protocol/message.h"
+
+namespace edgedraft {
+
+// To be answered with accept() or reject(). `version` is the one that both speak.
+struct HelloReceived {
+  wire::Hello hello;
+  std::uint16_t version;
+};
+// To be answered with verdict() or refuse(), and verdict() with activations() where there are any.
+struct PrefillRequested {
+  wire::Prefill request;
+};
+struct ResumeRequested {
+  wire::Resume request;
+};
+// To be answered with verdict() or refuse().
+struct DraftRequested {
+  wire::Draft request;
+};
+// The work on that round is not wanted any more; nothing is to be answered.
+struct RoundCancelled {
+  std::uint32_t round;
+};
+
+using ServerEvent =
+    std::variant<HelloReceived, PrefillRequested, ResumeRequested, DraftRequested, RoundCancelled>;
+
+struct ServerSessionOptions {
+  ChannelOptions channel;
+  // Queued bytes at which a client that does not read is dropped.
+  std::uint64_t output_bytes_max = 256u << 20;
+};
+
+// The server's half of a connection: bytes and time in, bytes, events and a next deadline out. It
+// enforces order, rounds and lengths; whether tokens are in the vocabulary and whether a session
+// may be resumed is the application's to say.
+//
+// An error of receive() or tick() ends the session; where the client can still hear it, an Error
+// is in take_output(). Flush and close.
+class ServerSession {
+ public:
+  ServerSession(ServerSessionOptions options, Instant now);
+
+  // Errors    link_down where the client said Close; bad_message, protocol, frame_too_large,
+  //           version for a faulty one
+  Result<void> receive(Instant now, ByteView bytes);
+  // Errors    timed_out after the handshake's, a frame's or the liveness deadline
+  Result<void> tick(Instant now);
+  Instant next_deadline() const { return channel_.next_deadline(); }
+
+  bool has_output() const { return channel_.has_output(); }
+  // Verdicts overtake activations that wait.
+  Bytes take_output() { return channel_.take_output(); }
+  std::optional<ServerEvent> next_event();
+
+  // Requires  an unanswered HelloReceived
+  void accept(wire::Welcome welcome);
+  void reject(const Error& error);
+
+  // Sends the answer to `verdict.round`. `verdict.length` is filled in here. Returns false, and
+  // sends nothing, where that round is no longer waited for (cancelled, or the session is over).
+  //
+  // Requires  a path of the draft's tree, activations of its rows
+  bool verdict(wire::Verdict verdict);
+  // The next older chunk, as compress_activations() made it, of the last answered Prefill's or
+  // Resume's positions: the first ends at the last valid position, the last begins at
+  // activations_from. False where that round's are no longer wanted.
+  bool activations(wire::Activations chunk);
+  // The request failed; the connection goes on. False as above.
+  bool refuse(std::uint32_t round, const Error& error);
+  // The connection ends with this error. Flush take_output() and close.
+  void fail(const Error& error);
+  // The server is going away. Flush take_output() and close.
+  void close(std::string reason);
+
+  // Nothing but flushing is left to do.
+  bool finished() const { return state_ == State::finished; }
+  bool signed_in() const { return state_ == State::ready; }
+  // Tokens of the session as the client knows them, root included.
+  std::uint32_t length() const { return length_; }
+  const TrafficStats& traffic() const { return channel_.traffic(); }
+
+ private:
+  enum class State : std::uint8_t { hello, deciding, ready, finished };
+  struct Pending {
+    wire::Kind kind;
+    std::uint32_t round;
+    std::uint32_t base_length;
+    std::uint32_t given_count;
+    std::uint32_t provisional_count;
+    wire::ResyncPolicy policy;
+    std::uint32_t activations_from;
+    std::vector<std::uint8_t> parents;  // Draft
+  };
+
+  Result<void> handle(wire::Message message);
+  Result<void> on_hello(wire::Hello hello);
+  Result<void> on_prefill(wire::Prefill request);
+  Result<void> on_resume(wire::Resume request);
+  Result<void> on_draft(wire::Draft request);
+  Result<void> on_cancel(const wire::Cancel& cancel);
+  Result<void> begin(Pending pending);
+  bool answers(std::uint32_t round) const;
+  Error faulty(Error error);
+
+  ServerSessionOptions options_;
+  Channel channel_;
+  State state_ = State::hello;
+  std::uint32_t context_count_ = 0;
+  std::uint32_t nodes_max_ = 0;
+  ActivationLayout layout_;
+  std::deque<ServerEvent> events_;
+
+  std::uint32_t last_round_ = 0;
+  std::optional<Pending> pending_;
+  std::uint32_t length_ = 0;
+  bool has_root_ = false;
+  bool ended_ = false;
+  // Activations still to be sent: rows of [first, end) for the request `round`.
+  struct Owed {
+    std::uint32_t round = 0;
+    std::uint32_t first = 0;
+    std::uint32_t end = 0;
+  } owed_;
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "shared/base/clock.h"
+#include "shared/base/error.h"
+#include "shared/protocol/client_session.h"
+
+namespace edgedraft {
+
+enum class LinkState : std::uint8_t {
+  connecting,  // connecting or waiting to try again
+  online,      // requests can be sent
+  closed,      // for good: closed by us, or for a reason that trying again does not cure
+};
+
+// Counted since the link was made, over all its connections.
+struct LinkStats {
+  std::uint64_t bytes_up = 0;  // at the TCP socket: TLS, handshakes and frame headers included
+  std::uint64_t bytes_down = 0;
+  TrafficStats traffic;          // at the protocol: frames and payloads
+  std::uint32_t reconnects = 0;  // sign-ins after the first
+};
+
+// A request to the target. The link fills in `round`.
+struct CancelRequest {};
+using TargetRequest = std::variant<wire::Prefill, wire::Draft, wire::Resume, CancelRequest>;
+
+// A generation's way to its target, over a network or within the process.
+//
+// Events come in order: Welcomed first, and again after every reconnect; then a VerdictReceived or
+// RequestRefused a request. The link reconnects by itself and sends no request twice: after a
+// Welcomed the caller resumes.
+//
+// Threads   safe to call from any one thread beside the link's own
+class TargetLink {
+ public:
+  virtual ~TargetLink() = default;
+
+  // Never waits. What the session refuses without asking the server (context_full, protocol) comes
+  // as a RequestRefused.
+  // Errors    link_down  not online; nothing was sent
+  virtual Result<void> send(TargetRequest request) = 0;
+
+  // The next event, waiting for it until `deadline`; a deadline in the past only looks.
+  //
+  // Errors    timed_out  nothing came; try again at will
+  //           link_down  the connection ended or the first attempt failed; told once, the link goes
+  //                      on trying, and the request in flight is lost
+  //           any other  the link is closed: untrusted, unauthorized, mismatch, version, ...; told
+  //                      again at every call
+  virtual Result<ClientEvent> wait_event(Instant deadline) = 0;
+
+  virtual LinkState state() const = 0;
+  virtual LinkStats stats() const = 0;
+  // Says goodbye, drops what is in flight and does not reconnect.
+  virtual void close() = 0;
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,121 @@
+#include "shared/runtime/host_backend.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "shared/base/check.h"
+#include "shared/runtime/op_checks.h"
+
+namespace edgedraft {
+namespace {
+
+constexpr std::size_t kAlignmentBytes = 64;  // a cache line, and the widest vector register
+
+std::uintptr_t address(const void* p) {
+  return reinterpret_cast<std::uintptr_t>(p);
+}
+
+}  // namespace
+
+HostBuffer::HostBuffer(std::uint64_t bytes_count) {
+  allocate(bytes_count);
+}
+
+HostBuffer::HostBuffer(ByteView bytes) : constant_(true) {
+  if (address(bytes.data()) % alignof(float) == 0) {
+    bytes_ = bytes;
+    return;
+  }
+  allocate(bytes.size());
+  std::memcpy(data_, bytes.data(), bytes.size());
+}
+
+HostBuffer::~HostBuffer() {
+  std::free(allocation_);
+}
+
+void HostBuffer::allocate(std::uint64_t bytes_count) {
+  if (bytes_count <= std::numeric_limits<std::size_t>::max() - kAlignmentBytes) {
+    // calloc, not aligned_alloc: large blocks come from the system zeroed, so a cache costs memory
+    // only as far as it is used.
+    allocation_ = std::calloc(1, static_cast<std::size_t>(bytes_count) + kAlignmentBytes);
+  }
+  if (allocation_ == nullptr) {
+    throw DeviceError("out of memory: " + std::to_string(bytes_count) + " bytes wanted");
+  }
+  const std::size_t skip =
+      (kAlignmentBytes - address(allocation_) % kAlignmentBytes) % kAlignmentBytes;
+  data_ = static_cast<std::byte*>(allocation_) + skip;
+  bytes_ = {data_, static_cast<std::size_t>(bytes_count)};
+}
+
+std::byte* HostBuffer::mutable_data() {
+  EDGEDRAFT_CHECK(!constant_);
+  return data_;
+}
+
+std::unique_ptr<Buffer> HostBackend::allocate(std::uint64_t floats) {
+  const auto bytes_count = checked_mul(floats, sizeof(float));
+  if (!bytes_count)
+    throw DeviceError("out of memory: " + std::to_string(floats) + " floats wanted");
+  return std::make_unique<HostBuffer>(*bytes_count);
+}
+
+std::unique_ptr<Buffer> HostBackend::upload(ByteView bytes) {
+  return std::make_unique<HostBuffer>(bytes);
+}
+
+void HostBackend::write(const Matrix& to, std::span<const float> from) {
+  EDGEDRAFT_CHECK(from.size() == std::size_t{to.rows} * to.cols);
+  float* row = data(to);
+  for (std::uint32_t r = 0; r < to.rows; ++r, row += to.stride) {
+    std::copy_n(&from[std::size_t{r} * to.cols], to.cols, row);
+  }
+}
+
+void HostBackend::read(const Matrix& from, std::span<float> to) {
+  EDGEDRAFT_CHECK(to.size() == std::size_t{from.rows} * from.cols);
+  const float* row = data(from);
+  for (std::uint32_t r = 0; r < from.rows; ++r, row += from.stride) {
+    std::copy_n(row, from.cols, &to[std::size_t{r} * from.cols]);
+  }
+}
+
+void HostBackend::store(const StoreOp& op) {
+  check_op(op);
+  const float* from = data(op.x);
+  float* to = data(op.cache) + op.first * op.cache.stride;
+  for (std::uint32_t r = 0; r < op.x.rows; ++r) {
+    std::copy_n(from + r * op.x.stride, op.x.cols, to + r * op.cache.stride);
+  }
+}
+
+float* HostBackend::data(const Matrix& m) {
+  EDGEDRAFT_CHECK(m.buffer != nullptr);
+  EDGEDRAFT_CHECK(m.stride >= m.cols);
+  auto& buffer = static_cast<HostBuffer&>(*m.buffer);
+  const std::uint64_t extent = m.rows == 0 ? 0 : (m.rows - 1) * m.stride + m.cols;
+  EDGEDRAFT_CHECK(m.offset + extent <= buffer.bytes().size() / sizeof(float));
+  return reinterpret_cast<float*>(buffer.mutable_data()) + m.offset;
+}
+
+const std::byte* HostBackend::data(const Weight& w) {
+  if (!w) return nullptr;
+  const ByteView bytes = static_cast<const HostBuffer&>(*w.buffer).bytes();
+  const auto row = row_bytes(w.type, w.cols);
+  EDGEDRAFT_CHECK(row.has_value());
+  EDGEDRAFT_CHECK(w.offset_bytes <= bytes.size());
+  EDGEDRAFT_CHECK(w.rows == 0 || *row <= (bytes.size() - w.offset_bytes) / w.rows);
+  return bytes.data() + w.offset_bytes;
+}
+
+const float* HostBackend::f32_data(const Weight& w) {
+  EDGEDRAFT_CHECK(!w || w.type == DType::f32);
+  EDGEDRAFT_CHECK(w.offset_bytes % alignof(float) == 0);
+  return reinterpret_cast<const float*>(data(w));
+}
+
+}  // namespace edgedraft

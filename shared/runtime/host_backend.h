@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+
+#include "shared/base/bytes.h"
+#include "shared/runtime/backend.h"
+
+namespace edgedraft {
+
+// Memory that the processor reads: its own, 64-byte aligned and zeroed, or an alias of a constant.
+class HostBuffer final : public Buffer {
+ public:
+  // Zeroed. Throws DeviceError when there is no memory.
+  explicit HostBuffer(std::uint64_t bytes_count);
+  // Aliases `bytes` where numbers may be read in place, copies them elsewhere.
+  explicit HostBuffer(ByteView bytes);
+  ~HostBuffer() override;
+
+  // Requires writable memory, i.e. the first constructor.
+  std::byte* mutable_data();
+  ByteView bytes() const { return bytes_; }
+
+ private:
+  void allocate(std::uint64_t bytes_count);
+
+  void* allocation_ = nullptr;
+  std::byte* data_ = nullptr;
+  ByteView bytes_;
+  bool constant_ = false;
+};
+
+// What the backends that compute in host memory share: memory, and operations that only move rows.
+class HostBackend : public Backend {
+ public:
+  std::unique_ptr<Buffer> allocate(std::uint64_t floats) override;
+  std::unique_ptr<Buffer> upload(ByteView bytes) override;
+  void write(const Matrix& to, std::span<const float> from) override;
+  void read(const Matrix& from, std::span<float> to) override;
+  void store(const StoreOp& op) override;
+
+ protected:
+  // The first element; row r is r * m.stride behind it. Checks that the matrix is inside its
+  // buffer.
+  static float* data(const Matrix& m);
+  // The first row; null for an absent weight. Checks as above.
+  static const std::byte* data(const Weight& w);
+  static const float* f32_data(const Weight& w);
+};
+
+}  // namespace edgedraft

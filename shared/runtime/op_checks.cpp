@@ -1,0 +1,144 @@
+#include "shared/runtime/op_checks.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "shared/base/check.h"
+
+namespace edgedraft {
+namespace {
+
+constexpr std::uint32_t kTopKMax = 256;
+
+bool same_shape(const Matrix& a, const Matrix& b) {
+  return a.rows == b.rows && a.cols == b.cols;
+}
+
+void check_heads(const HeadShape& heads) {
+  EDGEDRAFT_CHECK(heads.kv_heads > 0);
+  EDGEDRAFT_CHECK(heads.query_heads > 0);
+  EDGEDRAFT_CHECK(heads.query_heads % heads.kv_heads == 0);
+  EDGEDRAFT_CHECK(heads.head_dim > 0);
+  EDGEDRAFT_CHECK(heads.head_dim <= 256);
+  EDGEDRAFT_CHECK(heads.head_dim % 2 == 0);
+}
+
+// The number of slots behind the prefix that a mask reaches to.
+std::uint32_t reach(const AncestorMask& mask) {
+  for (std::size_t word = mask.bits.size(); word-- > 0;) {
+    if (mask.bits[word] != 0) {
+      return static_cast<std::uint32_t>(word * 64 +
+                                        static_cast<std::size_t>(std::bit_width(mask.bits[word])));
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+void check_op(const EmbedOp& op) {
+  EDGEDRAFT_CHECK(op.y.rows == op.tokens.size());
+  EDGEDRAFT_CHECK(op.y.cols == op.table.cols);
+  for (const std::uint32_t token : op.tokens) EDGEDRAFT_CHECK(token < op.table.rows);
+}
+
+void check_op(const RmsNormOp& op) {
+  EDGEDRAFT_CHECK(same_shape(op.x, op.y));
+  EDGEDRAFT_CHECK(op.weight.rows == 1);
+  EDGEDRAFT_CHECK(op.weight.cols == op.x.cols);
+}
+
+void check_op(const MatmulOp& op) {
+  EDGEDRAFT_CHECK(op.x.cols == op.weight.cols);
+  EDGEDRAFT_CHECK(op.y.cols == op.weight.rows);
+  EDGEDRAFT_CHECK(op.x.rows == op.y.rows);
+  if (op.bias) EDGEDRAFT_CHECK(op.bias.rows == 1 && op.bias.cols == op.weight.rows);
+}
+
+void check_op(const RopeOp& op) {
+  EDGEDRAFT_CHECK(op.x.rows == op.positions.size());
+  EDGEDRAFT_CHECK(op.head_dim > 0 && op.head_dim % 2 == 0);
+  EDGEDRAFT_CHECK(op.x.cols % op.head_dim == 0);
+  EDGEDRAFT_CHECK(op.cos_sin.cols == op.head_dim);
+  for (const std::uint32_t position : op.positions) EDGEDRAFT_CHECK(position < op.cos_sin.rows);
+}
+
+void check_op(const StoreOp& op) {
+  EDGEDRAFT_CHECK(op.x.cols == op.cache.cols);
+  EDGEDRAFT_CHECK(std::uint64_t{op.first} + op.x.rows <= op.cache.rows);
+}
+
+void check_op(const AttentionOp& op) {
+  check_heads(op.heads);
+  EDGEDRAFT_CHECK(same_shape(op.q, op.y));
+  EDGEDRAFT_CHECK(op.q.cols == op.heads.query_cols());
+  EDGEDRAFT_CHECK(op.keys.cols == op.heads.kv_cols());
+  EDGEDRAFT_CHECK(same_shape(op.keys, op.values));
+  EDGEDRAFT_CHECK(op.prefix <= op.keys.rows);
+  if (op.masks.empty()) {
+    EDGEDRAFT_CHECK(op.prefix > 0);
+    return;
+  }
+  EDGEDRAFT_CHECK(op.masks.size() == op.q.rows);
+  for (const AncestorMask& mask : op.masks) {
+    const std::uint32_t slots = reach(mask);
+    EDGEDRAFT_CHECK(op.prefix + slots > 0);
+    EDGEDRAFT_CHECK(slots <= op.keys.rows - op.prefix);
+  }
+}
+
+void check_op(const GroupAttentionOp& op) {
+  check_heads(op.heads);
+  EDGEDRAFT_CHECK(same_shape(op.q, op.y));
+  EDGEDRAFT_CHECK(same_shape(op.k, op.v));
+  EDGEDRAFT_CHECK(op.q.rows == op.k.rows);
+  EDGEDRAFT_CHECK(op.q.cols == op.heads.query_cols());
+  EDGEDRAFT_CHECK(op.k.cols == op.heads.kv_cols());
+  EDGEDRAFT_CHECK(op.group_rows > 0);
+  EDGEDRAFT_CHECK(op.q.rows % op.group_rows == 0);
+}
+
+void check_op(const SwigluOp& op) {
+  EDGEDRAFT_CHECK(same_shape(op.gate, op.up));
+  EDGEDRAFT_CHECK(same_shape(op.gate, op.y));
+}
+
+void check_op(const CompactOp& op) {
+  for (std::size_t i = 0; i < op.slots.size(); ++i) {
+    EDGEDRAFT_CHECK(op.slots[i] >= op.first + i);
+    EDGEDRAFT_CHECK(op.slots[i] < op.cache.rows);
+    if (i > 0) EDGEDRAFT_CHECK(op.slots[i] > op.slots[i - 1]);
+  }
+}
+
+void check_op(const GatherLayersOp& op) {
+  check_heads(op.heads);
+  EDGEDRAFT_CHECK(op.keys.size() == op.values.size());
+  EDGEDRAFT_CHECK(op.y.rows == op.slots.size() * op.keys.size());
+  EDGEDRAFT_CHECK(op.y.cols == 2 * op.heads.kv_cols());
+  for (std::size_t layer = 0; layer < op.keys.size(); ++layer) {
+    EDGEDRAFT_CHECK(same_shape(op.keys[layer], op.values[layer]));
+    EDGEDRAFT_CHECK(op.keys[layer].cols == op.heads.kv_cols());
+    for (const std::uint32_t slot : op.slots) EDGEDRAFT_CHECK(slot < op.keys[layer].rows);
+  }
+}
+
+void check_op(const GroupMeanOp& op) {
+  EDGEDRAFT_CHECK(op.group_rows > 0);
+  EDGEDRAFT_CHECK(op.x.rows == std::uint64_t{op.y.rows} * op.group_rows);
+  EDGEDRAFT_CHECK(op.x.cols == op.y.cols);
+}
+
+void check_op(const TopKOp& op) {
+  EDGEDRAFT_CHECK(op.k >= 1);
+  EDGEDRAFT_CHECK(op.k <= std::min(op.logits.cols, kTopKMax));
+  EDGEDRAFT_CHECK(op.tokens.size() == std::size_t{op.logits.rows} * op.k);
+  EDGEDRAFT_CHECK(op.log_probs.size() == op.tokens.size());
+}
+
+void check_op(const ArgmaxOp& op) {
+  EDGEDRAFT_CHECK(op.logits.cols > 0);
+  EDGEDRAFT_CHECK(op.tokens.size() == op.logits.rows);
+}
+
+}  // namespace edgedraft

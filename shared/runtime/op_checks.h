@@ -1,0 +1,22 @@
+#pragma once
+
+#include "shared/runtime/backend.h"
+
+namespace edgedraft {
+
+// Every backend's first line: aborts where an operation's shapes break its contract in backend.h.
+void check_op(const EmbedOp& op);
+void check_op(const RmsNormOp& op);
+void check_op(const MatmulOp& op);
+void check_op(const RopeOp& op);
+void check_op(const StoreOp& op);
+void check_op(const AttentionOp& op);
+void check_op(const GroupAttentionOp& op);
+void check_op(const SwigluOp& op);
+void check_op(const CompactOp& op);
+void check_op(const GatherLayersOp& op);
+void check_op(const GroupMeanOp& op);
+void check_op(const TopKOp& op);
+void check_op(const ArgmaxOp& op);
+
+}  // namespace edgedraft

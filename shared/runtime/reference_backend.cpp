@@ -1,0 +1,270 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "shared/runtime/host_backend.h"
+#include "shared/runtime/op_checks.h"
+
+namespace edgedraft {
+namespace {
+
+// Where NaN would leave the order of logits undefined, it counts as the smallest.
+float comparable(float x) {
+  return std::isnan(x) ? -INFINITY : x;
+}
+
+// One query head over the listed slots. `k` and `v` point at its key-value head in slot 0.
+struct HeadAttention {
+  const float* q;
+  const float* k;
+  const float* v;
+  std::uint64_t k_stride;
+  std::uint64_t v_stride;
+  std::uint32_t head_dim;
+};
+
+void attend(const HeadAttention& a, std::span<const std::uint32_t> slots, float* y) {
+  std::vector<double> weights(slots.size());
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    double dot = 0.0;
+    for (std::uint32_t d = 0; d < a.head_dim; ++d) {
+      dot += double{a.q[d]} * double{a.k[slots[i] * a.k_stride + d]};
+    }
+    weights[i] = dot / std::sqrt(static_cast<double>(a.head_dim));
+  }
+  const double largest = *std::max_element(weights.begin(), weights.end());
+  double total = 0.0;
+  for (double& weight : weights) total += weight = std::exp(weight - largest);
+  for (std::uint32_t d = 0; d < a.head_dim; ++d) {
+    double sum = 0.0;
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      sum += weights[i] * double{a.v[slots[i] * a.v_stride + d]};
+    }
+    y[d] = static_cast<float>(sum / total);
+  }
+}
+
+class ReferenceBackend final : public HostBackend {
+ public:
+  std::string_view name() const override { return "reference"; }
+
+  void embed(const EmbedOp& op) override {
+    check_op(op);
+    const ByteView table = bytes_of(op.table);
+    float* y = data(op.y);
+    for (std::size_t r = 0; r < op.tokens.size(); ++r) {
+      decode_row(op.table, table, op.tokens[r], {y + r * op.y.stride, op.y.cols});
+    }
+  }
+
+  void rms_norm(const RmsNormOp& op) override {
+    check_op(op);
+    const float* weight = f32_data(op.weight);
+    for (std::uint32_t r = 0; r < op.x.rows; ++r) {
+      const float* x = data(op.x) + r * op.x.stride;
+      float* y = data(op.y) + r * op.y.stride;
+      double sum = 0.0;
+      for (std::uint32_t i = 0; i < op.x.cols; ++i) sum += double{x[i]} * double{x[i]};
+      const double scale = 1.0 / std::sqrt(sum / op.x.cols + double{op.epsilon});
+      for (std::uint32_t i = 0; i < op.x.cols; ++i) {
+        y[i] = static_cast<float>(double{x[i]} * scale * double{weight[i]});
+      }
+    }
+  }
+
+  void matmul(const MatmulOp& op) override {
+    check_op(op);
+    const ByteView bytes = bytes_of(op.weight);
+    const float* bias = f32_data(op.bias);
+    std::vector<float> row(op.weight.cols);
+    for (std::uint32_t o = 0; o < op.weight.rows; ++o) {
+      decode_row(op.weight, bytes, o, row);
+      for (std::uint32_t r = 0; r < op.x.rows; ++r) {
+        const float* x = data(op.x) + r * op.x.stride;
+        float& y = data(op.y)[r * op.y.stride + o];
+        double sum = op.into == MatmulOp::Into::accumulate ? double{y} : 0.0;
+        for (std::size_t i = 0; i < row.size(); ++i) sum += double{x[i]} * double{row[i]};
+        if (bias != nullptr) sum += double{bias[o]};
+        y = static_cast<float>(sum);
+      }
+    }
+  }
+
+  void rope(const RopeOp& op) override {
+    check_op(op);
+    const std::uint32_t half = op.head_dim / 2;
+    for (std::uint32_t r = 0; r < op.x.rows; ++r) {
+      const float* cosines = data(op.cos_sin) + op.positions[r] * op.cos_sin.stride;
+      const float* sines = cosines + half;
+      for (std::uint32_t head = 0; head < op.x.cols; head += op.head_dim) {
+        float* x = data(op.x) + r * op.x.stride + head;
+        for (std::uint32_t i = 0; i < half; ++i) {
+          float& a = op.style == RopeStyle::halves ? x[i] : x[2 * i];
+          float& b = op.style == RopeStyle::halves ? x[half + i] : x[2 * i + 1];
+          const double c = double{cosines[i]};
+          const double s = double{sines[i]};
+          const double rotated = double{a} * c - double{b} * s;
+          b = static_cast<float>(double{b} * c + double{a} * s);
+          a = static_cast<float>(rotated);
+        }
+      }
+    }
+  }
+
+  void attention(const AttentionOp& op) override {
+    check_op(op);
+    std::vector<std::uint32_t> slots;
+    for (std::uint32_t r = 0; r < op.q.rows; ++r) {
+      slots.resize(op.prefix);
+      std::iota(slots.begin(), slots.end(), 0u);
+      if (!op.masks.empty()) {
+        for (std::uint32_t j = 0; j < kMaskRowsMax; ++j) {
+          if (op.masks[r].test(j)) slots.push_back(op.prefix + j);
+        }
+      }
+      attend_row(op.heads, {op.q, op.keys, op.values, op.y}, r, slots);
+    }
+  }
+
+  void group_attention(const GroupAttentionOp& op) override {
+    check_op(op);
+    std::vector<std::uint32_t> slots(op.group_rows);
+    for (std::uint32_t r = 0; r < op.q.rows; ++r) {
+      std::iota(slots.begin(), slots.end(), r - r % op.group_rows);
+      attend_row(op.heads, {op.q, op.k, op.v, op.y}, r, slots);
+    }
+  }
+
+  void swiglu(const SwigluOp& op) override {
+    check_op(op);
+    for (std::uint32_t r = 0; r < op.y.rows; ++r) {
+      const float* gate = data(op.gate) + r * op.gate.stride;
+      const float* up = data(op.up) + r * op.up.stride;
+      float* y = data(op.y) + r * op.y.stride;
+      for (std::uint32_t i = 0; i < op.y.cols; ++i) {
+        const double g = double{gate[i]};
+        y[i] = static_cast<float>(g / (1.0 + std::exp(-g)) * double{up[i]});
+      }
+    }
+  }
+
+  void compact(const CompactOp& op) override {
+    check_op(op);
+    float* cache = data(op.cache);
+    for (std::size_t i = 0; i < op.slots.size(); ++i) {
+      if (op.slots[i] == op.first + i) continue;
+      std::copy_n(cache + op.slots[i] * op.cache.stride, op.cache.cols,
+                  cache + (op.first + i) * op.cache.stride);
+    }
+  }
+
+  void gather_layers(const GatherLayersOp& op) override {
+    check_op(op);
+    const std::uint32_t head_dim = op.heads.head_dim;
+    float* y = data(op.y);
+    for (const std::uint32_t slot : op.slots) {
+      for (std::size_t layer = 0; layer < op.keys.size(); ++layer, y += op.y.stride) {
+        const float* key = data(op.keys[layer]) + slot * op.keys[layer].stride;
+        const float* value = data(op.values[layer]) + slot * op.values[layer].stride;
+        for (std::uint32_t i = 0; i < op.heads.kv_cols(); ++i) {
+          const std::uint32_t head = i / head_dim;
+          const std::uint32_t d = i % head_dim;
+          const bool paired = op.style == RopeStyle::pairs;
+          const std::uint32_t from = paired ? d % (head_dim / 2) * 2 + d / (head_dim / 2) : d;
+          y[2 * head * head_dim + d] = key[head * head_dim + from];
+          y[(2 * head + 1) * head_dim + d] = value[i];
+        }
+      }
+    }
+  }
+
+  void group_mean(const GroupMeanOp& op) override {
+    check_op(op);
+    const float* x = data(op.x);
+    float* y = data(op.y);
+    for (std::uint32_t g = 0; g < op.y.rows; ++g) {
+      for (std::uint32_t i = 0; i < op.y.cols; ++i) {
+        double sum = 0.0;
+        for (std::uint32_t r = g * op.group_rows; r < (g + 1) * op.group_rows; ++r) {
+          sum += double{x[r * op.x.stride + i]};
+        }
+        y[g * op.y.stride + i] = static_cast<float>(sum / op.group_rows);
+      }
+    }
+  }
+
+  void top_k(const TopKOp& op) override {
+    check_op(op);
+    std::vector<std::uint32_t> order(op.logits.cols);
+    for (std::uint32_t r = 0; r < op.logits.rows; ++r) {
+      const float* x = data(op.logits) + r * op.logits.stride;
+      std::iota(order.begin(), order.end(), 0u);
+      std::partial_sort(order.begin(), order.begin() + op.k, order.end(),
+                        [&](std::uint32_t a, std::uint32_t b) {
+                          const float xa = comparable(x[a]);
+                          const float xb = comparable(x[b]);
+                          return xa > xb || (xa == xb && a < b);
+                        });
+      const double largest = double{x[order[0]]};
+      double sum = 0.0;
+      for (std::uint32_t i = 0; i < op.logits.cols; ++i) sum += std::exp(double{x[i]} - largest);
+      for (std::uint32_t i = 0; i < op.k; ++i) {
+        op.tokens[r * op.k + i] = order[i];
+        op.log_probs[r * op.k + i] =
+            static_cast<float>(double{x[order[i]]} - largest - std::log(sum));
+      }
+    }
+  }
+
+  void argmax(const ArgmaxOp& op) override {
+    check_op(op);
+    for (std::uint32_t r = 0; r < op.logits.rows; ++r) {
+      const float* x = data(op.logits) + r * op.logits.stride;
+      std::uint32_t best = 0;
+      for (std::uint32_t i = 1; i < op.logits.cols; ++i) {
+        if (comparable(x[i]) > comparable(x[best])) best = i;
+      }
+      op.tokens[r] = best;
+    }
+  }
+
+ private:
+  struct Attended {
+    const Matrix& q;
+    const Matrix& k;
+    const Matrix& v;
+    const Matrix& y;
+  };
+
+  static ByteView bytes_of(const Weight& w) {
+    return {data(w), static_cast<std::size_t>(w.rows * *row_bytes(w.type, w.cols))};
+  }
+
+  static void decode_row(const Weight& w, ByteView all, std::uint32_t row, std::span<float> to) {
+    const auto bytes = static_cast<std::size_t>(*row_bytes(w.type, w.cols));
+    dequantize_row(w.type, all.subspan(row * bytes, bytes), to);
+  }
+
+  static void attend_row(const HeadShape& heads, const Attended& m, std::uint32_t r,
+                         std::span<const std::uint32_t> slots) {
+    for (std::uint32_t head = 0; head < heads.query_heads; ++head) {
+      const std::uint32_t kv_head = head / (heads.query_heads / heads.kv_heads);
+      const HeadAttention a{.q = data(m.q) + r * m.q.stride + head * heads.head_dim,
+                            .k = data(m.k) + kv_head * heads.head_dim,
+                            .v = data(m.v) + kv_head * heads.head_dim,
+                            .k_stride = m.k.stride,
+                            .v_stride = m.v.stride,
+                            .head_dim = heads.head_dim};
+      attend(a, slots, data(m.y) + r * m.y.stride + head * heads.head_dim);
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_reference_backend() {
+  return std::make_unique<ReferenceBackend>();
+}
+
+}  // namespace edgedraft

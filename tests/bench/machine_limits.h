@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace edgedraft::bench {
+
+// What the processor can do at best, measured on the spot, so that results are shares of something.
+struct MachineLimits {
+  std::string instruction_set;
+  std::size_t threads;
+  double read_bytes_per_second;  // from memory, all threads
+  double operations_per_second;  // float32 multiplications and additions, all threads
+};
+
+// Takes about a second. 0 threads: one a core.
+MachineLimits measure_limits(std::uint32_t threads);
+
+}  // namespace edgedraft::bench

@@ -1,0 +1,20 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "tests/bench/engine_command.h"
+
+int main(int argc, char** argv) {
+  CLI::App program{"Measures the parts of Edgedraft, each against its own limit in the same run."};
+  program.require_subcommand(1);
+  edgedraft::bench::add_engine_command(program);
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return program.exit(error);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "edgedraft-bench: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,230 @@
+#include "tests/client/generation_rig.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace edgedraft::testing {
+namespace {
+
+bool is_end(std::uint32_t token) {
+  return token == kToyEndToken;
+}
+
+AnswerEnd to_end(Finish finish) {
+  if (finish == Finish::none) return AnswerEnd::tokens_max;
+  return finish == Finish::end_token ? AnswerEnd::end_token : AnswerEnd::context;
+}
+
+// Whether `sent` stands in `known` from `first` on.
+bool stands_at(std::span<const std::uint32_t> known, std::uint32_t first, const SafeTokens& sent) {
+  return first + sent.count() <= known.size() &&
+         std::ranges::equal(known.subspan(first, sent.count()), sent.view());
+}
+
+}  // namespace
+
+std::string name_of(ToyDrafter drafter) {
+  switch (drafter) {
+    case ToyDrafter::none:
+      return "none";
+    case ToyDrafter::moa_tli0:
+      return "moa_tli0";
+    case ToyDrafter::moa_tli1:
+      return "moa_tli1";
+    case ToyDrafter::moa_tli3:
+      return "moa_tli3";
+    case ToyDrafter::moa_projected:
+      return "moa_projected";
+    case ToyDrafter::independent:
+      return "independent";
+    case ToyDrafter::twin:
+      return "twin";
+    case ToyDrafter::hashed:
+      return "hashed";
+    case ToyDrafter::noisy:
+      return "noisy";
+  }
+  return "unknown";
+}
+
+DraftTree NoisyDrafter::draft(const TreeShape& shape) {
+  const DraftTree right = twin_.draft(shape);
+  DraftTree tree;
+  std::vector<std::uint32_t> moved{0};
+  for (std::uint32_t row = 1; row <= right.node_count(); ++row) {
+    const std::uint32_t parent = moved[right.parent(row)];
+    tree.add(static_cast<std::uint32_t>(random_.below(kToyVocabulary)), parent);
+    if (random_.below(2) == 0) tree.add(right.token(row), parent);
+    moved.push_back(tree.add(right.token(row), parent));
+  }
+  return tree;
+}
+
+void Listener::on_token(std::uint32_t token, Provenance from) {
+  tokens.push_back(token);
+  provenance.push_back(from);
+}
+
+void Listener::on_confirmed(std::uint32_t count) {
+  ASSERT_LE(count, tokens.size());
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (provenance[i] == Provenance::offline) provenance[i] = Provenance::verified;
+  }
+}
+
+void Listener::on_rewrite(std::uint32_t index) {
+  ASSERT_LE(index, tokens.size());
+  tokens.resize(index);
+  provenance.resize(index);
+}
+
+void Listener::on_state(ClientState state, const std::string& why) {
+  EXPECT_FALSE(why.empty());
+  states.push_back(state);
+}
+
+std::uint32_t Answer::count(Provenance wanted) const {
+  return static_cast<std::uint32_t>(std::ranges::count(provenance, wanted));
+}
+
+GenerationRig::GenerationRig(const Options& options) : options_(options) {
+  make_drafter(options.drafter);
+  target_.emplace(LocalTarget::Parts{.decoder = decoder_,
+                                     .tap = tap_.get(),
+                                     .context_count = kRigContext,
+                                     .is_end = is_end});
+  link_.emplace(LocalLink::Options{
+      .target = *target_,
+      .now = now_,
+      .nodes_max = options.nodes_max,
+      .row_budget = options.row_budget,
+      .faults = options.faults,
+      .on_request = [this](const TargetRequest& request) { check_request(request); }});
+  generation_.emplace(Generation::Parts{.link = *link_,
+                                        .drafter = drafter_.get(),
+                                        .observer = listener_,
+                                        .is_end = is_end,
+                                        .now = [this] { return now_; },
+                                        .cancelled = [this] { return cancelled(); }},
+                      GenerationOptions{.tree = options.tree,
+                                        .tokens_max = options.tokens_max,
+                                        .sampling = options.sampling,
+                                        .deadline = std::chrono::milliseconds(40),
+                                        .resync = options.resync,
+                                        .resync_wait = options.resync_wait,
+                                        .pace = Duration::zero()});
+}
+
+void GenerationRig::make_drafter(ToyDrafter kind) {
+  const auto moa = [&](std::uint32_t tli, std::uint32_t ca_kv_heads) {
+    toy_moa_.emplace(toy_, 3, tli, ca_kv_heads);
+    tap_ = std::make_unique<MoaTap>(*backend_, toy_moa_->config, toy_moa_->tensors);
+    drafter_ = std::make_unique<MoaDrafter>(*backend_, toy_moa_->config, toy_moa_->tensors,
+                                            kRigContext);
+  };
+  const auto independent = [&](const ToyDecoder& toy) {
+    return std::make_unique<IndependentDrafter>(*backend_, toy.config, toy.tensors, kRigContext);
+  };
+  switch (kind) {
+    case ToyDrafter::none:
+      break;
+    case ToyDrafter::moa_tli0:
+      return moa(0, 2);
+    case ToyDrafter::moa_tli1:
+      return moa(1, 2);
+    case ToyDrafter::moa_tli3:
+      return moa(3, 2);
+    case ToyDrafter::moa_projected:
+      return moa(1, 1);
+    case ToyDrafter::independent: {
+      static const ToyDecoder other(11, 1);
+      drafter_ = independent(other);
+      break;
+    }
+    case ToyDrafter::twin:
+      drafter_ = independent(toy_);
+      break;
+    case ToyDrafter::hashed:
+      drafter_ = std::make_unique<HashedDrafter>();
+      break;
+    case ToyDrafter::noisy:
+      twin_ = independent(toy_);
+      drafter_ = std::make_unique<NoisyDrafter>(*twin_, 17);
+      break;
+  }
+}
+
+// Only what the ledger holds, and drafts behind all of it, may go up.
+void GenerationRig::check_request(const TargetRequest& request) {
+  const auto known = generation_->ledger().tokens();
+  if (const auto* prefill = std::get_if<wire::Prefill>(&request)) {
+    EXPECT_TRUE(stands_at(known, prefill->base_length, prefill->tokens));
+  } else if (const auto* resume = std::get_if<wire::Resume>(&request)) {
+    EXPECT_TRUE(stands_at(known, resume->verified_length, resume->tokens));
+    EXPECT_EQ(resume->verified_hash, wire::token_hash(known.first(resume->verified_length)));
+  } else if (const auto* draft = std::get_if<wire::Draft>(&request)) {
+    EXPECT_EQ(draft->base_length, known.size());
+    EXPECT_LE(draft->parents.size(), options_.nodes_max);
+  }
+  requests_.push_back(request);
+}
+
+bool GenerationRig::cancelled() {
+  return looks_until_cancel_ > 0 && --looks_until_cancel_ == 0;
+}
+
+Answer GenerationRig::answer(const Tokens& prompt) {
+  listener_ = {};
+  const auto end = generation_->answer(prompt);
+  if (!end) ADD_FAILURE() << end.error().message;
+  return end ? collect(*end) : Answer();
+}
+
+std::optional<Answer> GenerationRig::settle() {
+  const auto end = generation_->settle();
+  if (!end) ADD_FAILURE() << end.error().message;
+  if (!end || !*end) return std::nullopt;
+  return collect(**end);
+}
+
+Answer GenerationRig::collect(AnswerEnd end) {
+  const TaintLedger& ledger = generation_->ledger();
+  Answer answer{.tokens = {}, .provenance = {}, .end = end, .stats = generation_->stats()};
+  for (std::uint32_t i = generation_->answer_first(); i < ledger.count(); ++i) {
+    answer.tokens.push_back(ledger.tokens()[i]);
+    answer.provenance.push_back(ledger.provenance(i));
+  }
+  EXPECT_EQ(answer.tokens, listener_.tokens);
+  EXPECT_EQ(answer.provenance, listener_.provenance);
+  EXPECT_EQ(answer.stats.tokens, answer.tokens.size());
+  return answer;
+}
+
+Answer GenerationRig::plain(const Tokens& prompt) {
+  TargetSession session(decoder_, kRigContext, is_end);
+  const auto first =
+      session.prefill({.base_count = 0, .tokens = prompt, .sampling = options_.sampling}).value();
+  Answer answer;
+  answer.tokens.push_back(first.next);
+  Finish finish = first.finish;
+  while (finish == Finish::none && answer.tokens.size() < options_.tokens_max) {
+    const VerifiedPath path = session.verify(DraftTree()).value();
+    answer.tokens.push_back(path.next);
+    finish = path.finish;
+  }
+  answer.end = to_end(finish);
+  answer.provenance.assign(answer.tokens.size(), Provenance::verified);
+  return answer;
+}
+
+std::uint32_t GenerationRig::choice(const Tokens& tokens, std::uint32_t count) {
+  TargetSession session(decoder_, kRigContext, is_end);
+  return session
+      .prefill({.base_count = 0,
+                .tokens = std::span(tokens).first(count),
+                .sampling = options_.sampling})
+      ->next;
+}
+
+}  // namespace edgedraft::testing

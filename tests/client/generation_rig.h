@@ -1,0 +1,134 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/drafters/independent_drafter.h"
+#include "client/drafters/moa_drafter.h"
+#include "client/generation.h"
+#include "server/taps/moa_tap.h"
+#include "tests/support/local_link.h"
+#include "tests/support/table_network.h"
+#include "tests/support/toy_models.h"
+
+namespace edgedraft::testing {
+
+using Tokens = std::vector<std::uint32_t>;
+
+// The drafters of these tests.
+enum class ToyDrafter : std::uint8_t {
+  none,
+  moa_tli0,
+  moa_tli1,
+  moa_tli3,
+  moa_projected,  // with the projection on the server
+  independent,    // another model than the target
+  twin,           // the target itself: greedy, it is always right
+  hashed,         // logits without sense
+  noisy,          // twin's trees with wrong and doubled siblings in them
+};
+std::string name_of(ToyDrafter drafter);
+
+// A drafter whose trees hold what a twin proposes, among doubled and random nodes.
+class NoisyDrafter final : public Drafter {
+ public:
+  NoisyDrafter(Drafter& twin, std::uint64_t seed) : twin_(twin), random_(seed) {}
+  std::uint32_t token_count() const override { return twin_.token_count(); }
+  void append(std::span<const std::uint32_t> tokens) override { twin_.append(tokens); }
+  void truncate(std::uint32_t count) override { twin_.truncate(count); }
+  DraftTree draft(const TreeShape& shape) override;
+  std::span<const float> next_logits() override { return twin_.next_logits(); }
+
+ private:
+  Drafter& twin_;
+  Random random_;
+};
+
+class HashedDrafter final : public NetworkDrafter {
+ private:
+  DraftNetwork& network() override { return network_; }
+  TableNetwork network_{kToyVocabulary, hashed_logits(kToyVocabulary, 5)};
+};
+
+// Follows what an observer is told; at any time it has to know the answer.
+class Listener final : public GenerationObserver {
+ public:
+  void on_token(std::uint32_t token, Provenance provenance) override;
+  void on_confirmed(std::uint32_t count) override;
+  void on_rewrite(std::uint32_t index) override;
+  void on_state(ClientState state, const std::string& why) override;
+
+  Tokens tokens;
+  std::vector<Provenance> provenance;
+  std::vector<ClientState> states;
+};
+
+// What an answer came to.
+struct Answer {
+  Tokens tokens;
+  std::vector<Provenance> provenance;
+  AnswerEnd end = AnswerEnd::cancelled;
+  GenerationStats stats;
+
+  std::uint32_t count(Provenance wanted) const;
+};
+
+inline constexpr std::uint32_t kRigContext = 96;
+
+// A client and a server on toy models within one thread, and what the target alone would say.
+class GenerationRig {
+ public:
+  struct Options {
+    ToyDrafter drafter = ToyDrafter::twin;
+    std::optional<TreeShape> tree = TreeShape{};
+    std::uint32_t tokens_max = 40;
+    SamplingParams sampling = {};
+    wire::ResyncPolicy resync = wire::ResyncPolicy::check;
+    Duration resync_wait = std::chrono::minutes(10);
+    std::vector<LinkFault> faults = {};
+    std::uint32_t nodes_max = kDraftNodesMax;
+    std::uint32_t row_budget = 0;
+  };
+  explicit GenerationRig(const Options& options);
+
+  // The answer to the whole conversation `prompt`; the test fails on an error.
+  Answer answer(const Tokens& prompt);
+  std::optional<Answer> settle();
+  // The target's answer by plain decoding.
+  Answer plain(const Tokens& prompt);
+  // The target's own choice behind the first `count` of `tokens`.
+  std::uint32_t choice(const Tokens& tokens, std::uint32_t count);
+
+  Generation& generation() { return *generation_; }
+  LocalLink& link() { return *link_; }
+  Listener& listener() { return listener_; }
+  // Every request, as it was sent.
+  const std::vector<TargetRequest>& requests() const { return requests_; }
+  // Cancels the answer at the n-th look (1, 2, ...).
+  void cancel_at(std::uint32_t look) { looks_until_cancel_ = look; }
+
+ private:
+  void make_drafter(ToyDrafter drafter);
+  void check_request(const TargetRequest& request);
+  Answer collect(AnswerEnd end);
+  bool cancelled();
+
+  Options options_;
+  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
+  ToyDecoder toy_{6};
+  Decoder decoder_{*backend_, toy_.config, toy_.tensors, kRigContext};
+  std::optional<ToyMoa> toy_moa_;
+  std::unique_ptr<MoaTap> tap_;
+  std::unique_ptr<Drafter> twin_;
+  std::unique_ptr<Drafter> drafter_;
+  std::optional<LocalTarget> target_;
+  Instant now_{};
+  std::optional<LocalLink> link_;
+  Listener listener_;
+  std::optional<Generation> generation_;
+  std::vector<TargetRequest> requests_;
+  std::uint32_t looks_until_cancel_ = 0;
+};
+
+}  // namespace edgedraft::testing

@@ -1,0 +1,197 @@
+#include "client/generation.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/client/generation_rig.h"
+
+namespace edgedraft {
+namespace {
+
+using testing::Answer;
+using testing::GenerationRig;
+using testing::kRigContext;
+using testing::kToyEndToken;
+using testing::kToyVocabulary;
+using testing::LinkFault;
+using testing::name_of;
+using testing::Tokens;
+using testing::ToyDrafter;
+
+// Prompts of awkward lengths. The toy target answers them greedily with texts that end by
+// themselves, and with texts that fill the context.
+Tokens prompt_of(std::uint64_t seed) {
+  Random random(seed);
+  Tokens prompt(1 + random.below(30));
+  for (auto& token : prompt) {
+    token = static_cast<std::uint32_t>(3 + random.below(kToyVocabulary - 3));
+  }
+  return prompt;
+}
+
+void expect_same(const Answer& answer, const Answer& plain) {
+  EXPECT_EQ(answer.tokens, plain.tokens);
+  EXPECT_EQ(answer.provenance, plain.provenance);
+  EXPECT_EQ(answer.end, plain.end);
+}
+
+class LosslessTest : public ::testing::TestWithParam<ToyDrafter> {
+ protected:
+  void expect_lossless(GenerationRig::Options options) {
+    options.drafter = GetParam();
+    if (options.drafter == ToyDrafter::none) options.tree.reset();
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      SCOPED_TRACE(seed);
+      options.sampling.seed = seed;
+      GenerationRig rig(options);
+      const Tokens prompt = prompt_of(seed);
+      expect_same(rig.answer(prompt), rig.plain(prompt));
+    }
+  }
+};
+
+TEST_P(LosslessTest, GreedyAnswersAreThoseOfPlainDecoding) {
+  expect_lossless({});
+}
+
+TEST_P(LosslessTest, AnswersThatMayFillTheContextAreThoseOfPlainDecoding) {
+  expect_lossless({.tokens_max = 500});
+}
+
+TEST_P(LosslessTest, SampledAnswersAreThoseOfPlainDecodingWithTheSameSeed) {
+  expect_lossless({.sampling = {.temperature = 0.8f, .top_k = 20, .top_p = 0.95f}});
+  expect_lossless({.tokens_max = 500, .sampling = {.temperature = 1.0f, .min_p = 0.01f}});
+}
+
+TEST_P(LosslessTest, TheTreesShapeChangesNothing) {
+  for (const TreeShape& shape :
+       {chain_shape(1), chain_shape(7), TreeShape{.breadth = 3, .depth = 2, .nodes = 1},
+        TreeShape{.breadth = 32, .depth = 8, .nodes = 255}}) {
+    expect_lossless({.tree = shape});
+  }
+}
+
+TEST_P(LosslessTest, AServerThatTakesSmallTreesGetsSmallTrees) {
+  expect_lossless({.nodes_max = 3});
+  expect_lossless({.row_budget = 2});
+  expect_lossless({.row_budget = 1});
+}
+
+INSTANTIATE_TEST_SUITE_P(Drafters, LosslessTest,
+                         ::testing::Values(ToyDrafter::none, ToyDrafter::moa_tli0,
+                                           ToyDrafter::moa_tli1, ToyDrafter::moa_tli3,
+                                           ToyDrafter::moa_projected, ToyDrafter::independent,
+                                           ToyDrafter::twin, ToyDrafter::hashed,
+                                           ToyDrafter::noisy),
+                         [](const auto& drafter) { return name_of(drafter.param); });
+
+// The suite above means something only if answers end in every way, and within trees.
+TEST(GenerationTest, TheAnswersOfTheseTestsEndInEveryWay) {
+  GenerationRig rig({.tokens_max = 500});
+  std::uint32_t ended = 0;
+  std::uint32_t filled = 0;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    for (const float temperature : {0.0f, 1.0f}) {
+      GenerationRig sampled(
+          {.tokens_max = 500, .sampling = {.temperature = temperature, .seed = seed}});
+      const AnswerEnd end = sampled.plain(prompt_of(seed)).end;
+      ended += end == AnswerEnd::end_token ? 1 : 0;
+      filled += end == AnswerEnd::context ? 1 : 0;
+    }
+  }
+  EXPECT_GT(ended, 0u);
+  EXPECT_GT(filled, 0u);
+}
+
+TEST(GenerationTest, AGoodDrafterSavesTargetPasses) {
+  GenerationRig rig({.drafter = ToyDrafter::twin, .tokens_max = 40});
+  const Answer answer = rig.answer({5, 6, 7});
+  ASSERT_GE(answer.tokens.size(), 20u);
+  EXPECT_GT(answer.stats.acceptance_length(), 4.0);
+  EXPECT_LT(answer.stats.target_calls, answer.tokens.size() / 3);
+  EXPECT_EQ(answer.stats.target_calls, answer.stats.cycles + 1);
+  EXPECT_EQ(answer.stats.cycle_tokens, answer.tokens.size() - 1);
+  EXPECT_EQ(answer.stats.accepted + answer.stats.cycles, answer.stats.cycle_tokens);
+}
+
+TEST(GenerationTest, PlainDecodingDraftsNothingAndGetsATokenAPass) {
+  GenerationRig rig({.drafter = ToyDrafter::none, .tree = std::nullopt, .tokens_max = 12});
+  const Answer answer = rig.answer({5, 6, 7});
+  EXPECT_EQ(answer.stats.drafted, 0u);
+  EXPECT_EQ(answer.stats.acceptance_length(), 1.0);
+  EXPECT_EQ(answer.stats.target_calls, answer.tokens.size());
+}
+
+TEST(GenerationTest, NeverWritesMoreThanWasAskedFor) {
+  for (std::uint32_t max = 1; max <= 9; ++max) {
+    GenerationRig rig({.tokens_max = max});
+    const Answer answer = rig.answer({5, 6, 7});
+    expect_same(answer, rig.plain({5, 6, 7}));
+    EXPECT_EQ(answer.tokens.size(), max);
+    EXPECT_EQ(answer.end, AnswerEnd::tokens_max);
+  }
+}
+
+TEST(GenerationTest, APromptThatFillsTheContextIsAnErrorThatSaysSo) {
+  GenerationRig rig({});
+  const auto end = rig.generation().answer(Tokens(kRigContext, 5));
+  ASSERT_FALSE(end);
+  EXPECT_EQ(end.error().code, Errc::context_full);
+}
+
+// What both sides know already does not go up again, and its activations do not come down again.
+class ConversationTest : public ::testing::TestWithParam<ToyDrafter> {};
+
+TEST_P(ConversationTest, TheNextTurnSendsNothingButWhatIsNew) {
+  GenerationRig rig({.drafter = GetParam(), .tokens_max = 10});
+  Tokens history{5, 6, 7, 8};
+  for (int turn = 0; turn < 4; ++turn) {
+    SCOPED_TRACE(turn);
+    const std::size_t sent_before = rig.requests().size();
+    const Answer answer = rig.answer(history);
+    expect_same(answer, rig.plain(history));
+    if (turn > 0) {
+      const auto& prompt = std::get<wire::Prefill>(rig.requests()[sent_before]);
+      EXPECT_EQ(prompt.tokens.count(), 3u);
+      EXPECT_EQ(prompt.base_length + 3, history.size());
+    }
+    history.insert(history.end(), answer.tokens.begin(), answer.tokens.end());
+    for (const std::uint32_t token : {30u, 31u, 32u}) history.push_back(token);
+  }
+}
+
+TEST_P(ConversationTest, AnEditedOrRepeatedPromptIsAnsweredAsAFreshOne) {
+  GenerationRig rig({.drafter = GetParam(), .tokens_max = 12});
+  const Tokens first{5, 6, 7, 8, 9, 10, 11, 12};
+  const Answer answer = rig.answer(first);
+  Tokens edited(first.begin(), first.begin() + 5);
+  edited.push_back(40);
+  for (const Tokens& prompt : {first, edited, Tokens{5}, first, Tokens{60, 61}}) {
+    expect_same(rig.answer(prompt), rig.plain(prompt));
+  }
+}
+
+TEST_P(ConversationTest, ACancelledAnswerLeavesTheNextOneRight) {
+  for (std::uint32_t look = 1; look <= 12; ++look) {
+    SCOPED_TRACE(look);
+    GenerationRig rig({.drafter = GetParam(), .tree = chain_shape(2), .tokens_max = 20});
+    rig.cancel_at(look);
+    const Tokens prompt{5, 6, 7};
+    const Answer cut = rig.answer(prompt);
+    EXPECT_EQ(cut.end, AnswerEnd::cancelled);
+    const Tokens expected = rig.plain(prompt).tokens;
+    ASSERT_LE(cut.tokens.size(), expected.size());
+    EXPECT_TRUE(std::equal(cut.tokens.begin(), cut.tokens.end(), expected.begin()));
+    Tokens next = prompt;
+    next.insert(next.end(), cut.tokens.begin(), cut.tokens.end());
+    next.push_back(50);
+    expect_same(rig.answer(next), rig.plain(next));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Drafters, ConversationTest,
+                         ::testing::Values(ToyDrafter::moa_tli0, ToyDrafter::moa_tli3,
+                                           ToyDrafter::twin, ToyDrafter::hashed),
+                         [](const auto& drafter) { return name_of(drafter.param); });
+
+}  // namespace
+}  // namespace edgedraft

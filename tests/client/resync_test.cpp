@@ -1,0 +1,252 @@
+// A generation whose link breaks, falls silent or meets a server that has forgotten it.
+#include <gtest/gtest.h>
+
+#include "client/generation.h"
+#include "tests/client/generation_rig.h"
+
+namespace edgedraft {
+namespace {
+
+using testing::Answer;
+using testing::GenerationRig;
+using testing::kRigContext;
+using testing::LinkFault;
+using testing::name_of;
+using testing::Tokens;
+using testing::ToyDrafter;
+
+constexpr std::uint32_t kForever = 1'000'000;
+const Tokens kPrompt{5, 6, 7, 8, 9};
+constexpr LinkFault::Kind kFaults[] = {LinkFault::Kind::lost_request, LinkFault::Kind::lost_answer,
+                                       LinkFault::Kind::silence, LinkFault::Kind::forgotten,
+                                       LinkFault::Kind::refused};
+
+std::string name_of(LinkFault::Kind kind) {
+  switch (kind) {
+    case LinkFault::Kind::lost_request:
+      return "lost request";
+    case LinkFault::Kind::lost_answer:
+      return "lost answer";
+    case LinkFault::Kind::silence:
+      return "silence";
+    case LinkFault::Kind::forgotten:
+      return "forgotten";
+    case LinkFault::Kind::refused:
+      return "refused";
+  }
+  return "unknown";
+}
+
+std::string trace(const LinkFault& fault) {
+  return name_of(fault.kind) + " at request " + std::to_string(fault.request) + " for " +
+         std::to_string(fault.wait_calls) + " calls";
+}
+
+// Every fault at every request of an answer, for outages of several lengths.
+template <class Check>
+void for_each_fault(GenerationRig::Options options, Check check) {
+  options.faults = {};
+  GenerationRig undisturbed(options);
+  undisturbed.answer(kPrompt);
+  const std::uint32_t requests = undisturbed.link().request_count();
+  for (const LinkFault::Kind kind : kFaults) {
+    for (std::uint32_t request = 0; request <= requests; ++request) {
+      if (request == 0 && kind != LinkFault::Kind::lost_request) continue;
+      for (const std::uint32_t calls : {1u, 3u, 9u, 50u}) {
+        const LinkFault fault{.request = request, .kind = kind, .wait_calls = calls};
+        SCOPED_TRACE(trace(fault));
+        options.faults = {fault};
+        check(options);
+        if (::testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
+class ResyncTest : public ::testing::TestWithParam<ToyDrafter> {
+ protected:
+  GenerationRig::Options options() const {
+    return {.drafter = GetParam(),
+            .tree = TreeShape{.breadth = 3, .depth = 3, .nodes = 8},
+            .tokens_max = 30};
+  }
+};
+
+TEST_P(ResyncTest, CheckedAnswersAreThoseOfPlainDecodingWhateverHappensToTheLink) {
+  for (const float temperature : {0.0f, 0.9f}) {
+    GenerationRig::Options with = options();
+    with.sampling = {.temperature = temperature, .seed = 3};
+    for_each_fault(with, [&](const GenerationRig::Options& o) {
+      GenerationRig rig(o);
+      const Answer answer = rig.answer(kPrompt);
+      const Answer plain = rig.plain(kPrompt);
+      EXPECT_EQ(answer.tokens, plain.tokens);
+      EXPECT_EQ(answer.end, plain.end);
+      EXPECT_EQ(answer.count(Provenance::verified), answer.tokens.size());
+      EXPECT_LE(answer.stats.rewritten_tokens, answer.stats.offline_tokens);
+    });
+  }
+}
+
+// What counts as verified is the target's choice behind whatever stands before it.
+TEST_P(ResyncTest, KeptTextStaysAndTheTargetGoesOnBehindIt) {
+  std::uint32_t kept = 0;
+  GenerationRig::Options with = options();
+  with.resync = wire::ResyncPolicy::keep;
+  for_each_fault(with, [&](const GenerationRig::Options& o) {
+    GenerationRig rig(o);
+    const Answer answer = rig.answer(kPrompt);
+    EXPECT_EQ(answer.stats.rewritten_tokens, 0u);
+    EXPECT_EQ(answer.count(Provenance::offline), answer.stats.offline_tokens);
+    Tokens text = kPrompt;
+    for (std::size_t i = 0; i < answer.tokens.size(); ++i) {
+      if (answer.provenance[i] == Provenance::verified) {
+        EXPECT_EQ(answer.tokens[i], rig.choice(text, static_cast<std::uint32_t>(text.size())));
+      }
+      text.push_back(answer.tokens[i]);
+    }
+    if (answer.provenance.back() == Provenance::verified) kept += answer.stats.offline_tokens;
+  });
+  EXPECT_GT(kept, 0u) << "no outage ended in time to go on behind kept text";
+}
+
+TEST_P(ResyncTest, AnswersEndOfflineWhereTheServerStaysAway) {
+  for (std::uint32_t request = 0; request <= 4; ++request) {
+    SCOPED_TRACE(request);
+    GenerationRig::Options with = options();
+    with.resync_wait = std::chrono::seconds(1);
+    with.faults = {{.request = request,
+                    .kind = request % 2 == 0 ? LinkFault::Kind::lost_request
+                                             : LinkFault::Kind::silence,
+                    .wait_calls = kForever}};
+    GenerationRig rig(with);
+    const Answer answer = rig.answer(kPrompt);
+    const Tokens plain = rig.plain(kPrompt).tokens;
+    const std::uint32_t verified = answer.count(Provenance::verified);
+    EXPECT_GT(answer.count(Provenance::offline), 0u);
+    EXPECT_EQ(answer.count(Provenance::offline), answer.stats.offline_tokens);
+    for (std::uint32_t i = 0; i < answer.tokens.size(); ++i) {
+      EXPECT_EQ(answer.provenance[i] == Provenance::verified, i < verified);
+      if (i < verified) {
+        EXPECT_EQ(answer.tokens[i], plain[i]);
+      }
+    }
+    EXPECT_TRUE(answer.tokens.size() == with.tokens_max || answer.end == AnswerEnd::end_token);
+    EXPECT_EQ(rig.listener().states.back(), ClientState::offline);
+  }
+}
+
+TEST_P(ResyncTest, ASecondOutageDuringTheResyncIsSurvivedToo) {
+  for (std::uint32_t first = 1; first <= 4; ++first) {
+    for (std::uint32_t later = 1; later <= 3; ++later) {
+      for (const LinkFault::Kind kind : kFaults) {
+        GenerationRig::Options with = options();
+        with.faults = {
+            {.request = first, .kind = LinkFault::Kind::lost_answer, .wait_calls = 4},
+            {.request = first + later, .kind = kind, .wait_calls = 5},
+            {.request = first + later + 1, .kind = LinkFault::Kind::silence, .wait_calls = 6}};
+        SCOPED_TRACE(trace(with.faults[0]) + ", then " + trace(with.faults[1]));
+        GenerationRig rig(with);
+        EXPECT_EQ(rig.answer(kPrompt).tokens, rig.plain(kPrompt).tokens);
+      }
+    }
+  }
+}
+
+TEST_P(ResyncTest, TextWrittenUpToTheContextsEndIsCheckedToo) {
+  for (const std::uint32_t calls : {20u, 200u}) {
+    GenerationRig::Options with = options();
+    with.tokens_max = 500;
+    with.faults = {{.request = 2, .kind = LinkFault::Kind::lost_answer, .wait_calls = calls}};
+    GenerationRig rig(with);
+    const Answer answer = rig.answer(kPrompt);
+    const Answer plain = rig.plain(kPrompt);
+    EXPECT_EQ(answer.tokens, plain.tokens);
+    EXPECT_EQ(answer.end, plain.end);
+    EXPECT_EQ(answer.count(Provenance::verified), answer.tokens.size());
+    EXPECT_LE(kPrompt.size() + answer.tokens.size(), kRigContext);
+  }
+}
+
+TEST_P(ResyncTest, BetweenTurnsSettlingCorrectsWhatAnAnswerLeftUnchecked) {
+  GenerationRig::Options with = options();
+  with.resync_wait = Duration::zero();
+  with.faults = {{.request = 2, .kind = LinkFault::Kind::lost_answer, .wait_calls = 60}};
+  GenerationRig rig(with);
+  const Answer answer = rig.answer(kPrompt);
+  ASSERT_GT(answer.count(Provenance::offline), 0u);
+  std::optional<Answer> settled;
+  for (int i = 0; i < 100 && !settled; ++i) settled = rig.settle();
+  ASSERT_TRUE(settled);
+  const Answer plain = rig.plain(kPrompt);
+  EXPECT_EQ(settled->tokens, plain.tokens);
+  EXPECT_EQ(settled->end, plain.end);
+  EXPECT_EQ(settled->count(Provenance::verified), settled->tokens.size());
+  EXPECT_FALSE(rig.settle()) << "nothing is left to do";
+
+  Tokens next = kPrompt;
+  next.insert(next.end(), plain.tokens.begin(), plain.tokens.end());
+  next.push_back(33);
+  EXPECT_EQ(rig.answer(next).tokens, rig.plain(next).tokens);
+}
+
+// An answer that nobody checked is part of the next turn's prompt like any other text.
+TEST_P(ResyncTest, ATurnBehindAnUncheckedAnswerIsAnsweredAsItStands) {
+  GenerationRig::Options with = options();
+  with.resync_wait = Duration::zero();
+  with.faults = {{.request = 2, .kind = LinkFault::Kind::lost_request, .wait_calls = 60}};
+  GenerationRig rig(with);
+  const Answer answer = rig.answer(kPrompt);
+  ASSERT_GT(answer.count(Provenance::offline), 0u);
+  Tokens next = kPrompt;
+  next.insert(next.end(), answer.tokens.begin(), answer.tokens.end());
+  next.push_back(33);
+  EXPECT_EQ(rig.answer(next).tokens, rig.plain(next).tokens);
+}
+
+TEST_P(ResyncTest, OfflineAndBackIsToldInOrder) {
+  GenerationRig::Options with = options();
+  with.faults = {{.request = 3, .kind = LinkFault::Kind::lost_answer, .wait_calls = 4}};
+  GenerationRig rig(with);
+  rig.answer(kPrompt);
+  EXPECT_EQ(rig.listener().states,
+            (std::vector{ClientState::offline, ClientState::resyncing, ClientState::online}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Drafters, ResyncTest,
+                         ::testing::Values(ToyDrafter::moa_tli0, ToyDrafter::moa_tli1,
+                                           ToyDrafter::independent, ToyDrafter::twin),
+                         [](const auto& drafter) { return testing::name_of(drafter.param); });
+
+TEST(ResyncErrorTest, WithoutADrafterALostLinkIsAnError) {
+  for (const LinkFault::Kind kind : {LinkFault::Kind::lost_request, LinkFault::Kind::silence}) {
+    GenerationRig rig({.drafter = ToyDrafter::none,
+                       .tree = std::nullopt,
+                       .faults = {{.request = 3, .kind = kind, .wait_calls = kForever}}});
+    const auto end = rig.generation().answer(kPrompt);
+    ASSERT_FALSE(end);
+    EXPECT_EQ(end.error().code,
+              kind == LinkFault::Kind::silence ? Errc::timed_out : Errc::link_down);
+  }
+}
+
+// The session lives on: a short break costs what was in flight and no second prompt.
+TEST(ResyncResumeTest, AnUnforgottenSessionIsResumedAndNotRefilled) {
+  GenerationRig rig({.drafter = ToyDrafter::moa_tli1,
+                     .faults = {{.request = 4, .kind = LinkFault::Kind::lost_answer,
+                                 .wait_calls = 3}}});
+  rig.answer(kPrompt);
+  std::uint32_t resumes = 0;
+  for (std::size_t i = 1; i < rig.requests().size(); ++i) {
+    EXPECT_FALSE(std::holds_alternative<wire::Prefill>(rig.requests()[i]));
+    if (const auto* resume = std::get_if<wire::Resume>(&rig.requests()[i])) {
+      ++resumes;
+      EXPECT_GE(resume->verified_length, kPrompt.size());
+      EXPECT_GE(resume->activations_from + 1, kPrompt.size());
+    }
+  }
+  EXPECT_EQ(resumes, 1u);
+}
+
+}  // namespace
+}  // namespace edgedraft

@@ -1,0 +1,76 @@
+#include "shared/drafting/independent_network.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/matrix_reading.h"
+#include "tests/support/toy_models.h"
+
+namespace edgedraft {
+namespace {
+
+using testing::expand_chain;
+using testing::read_logits;
+using testing::ToyDecoder;
+using Tokens = std::vector<std::uint32_t>;
+
+class IndependentNetworkTest : public ::testing::Test {
+ protected:
+  IndependentNetwork fresh() { return {*backend_, toy_.config, toy_.tensors, 128}; }
+
+  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
+  ToyDecoder toy_{4};
+};
+
+TEST_F(IndependentNetworkTest, ADraftedPathGivesTheBitsOfCommittingIt) {
+  IndependentNetwork drafted = fresh();
+  drafted.commit(Tokens{5, 6, 7});
+  const auto along_tree = expand_chain(drafted, Tokens{8, 9, 10});
+
+  IndependentNetwork committed = fresh();
+  committed.commit(Tokens{5, 6, 7, 8, 9, 10});
+  EXPECT_EQ(along_tree, read_logits(committed));
+}
+
+TEST_F(IndependentNetworkTest, ABranchDoesNotSeeItsSiblings) {
+  IndependentNetwork network = fresh();
+  network.commit(Tokens{5, 6});
+  const std::vector<DraftNode> level{{.token = 11, .depth = 1, .ancestors = {}},
+                                     {.token = 12, .depth = 1, .ancestors = {}}};
+  network.expand(level);
+  DraftNode below_second{.token = 13, .depth = 2, .ancestors = {}};
+  below_second.ancestors.set(1);
+  network.expand(std::span(&below_second, 1));
+
+  IndependentNetwork alone = fresh();
+  alone.commit(Tokens{5, 6, 12, 13});
+  EXPECT_EQ(read_logits(network), read_logits(alone));
+}
+
+TEST_F(IndependentNetworkTest, AfterAnyHistoryTheLogitsAreThoseOfTheTokensAlone) {
+  IndependentNetwork network = fresh();
+  Random random(17);
+  Tokens tokens;
+  const auto some_tokens = [&] {
+    Tokens some(1 + random.below(5));
+    for (auto& t : some) t = static_cast<std::uint32_t>(random.below(testing::kToyVocabulary));
+    return some;
+  };
+  for (int step = 0; step < 30; ++step) {
+    if (tokens.size() > 80 || (!tokens.empty() && random.below(3) == 0)) {
+      tokens.resize(random.below(tokens.size()));
+      network.truncate(static_cast<std::uint32_t>(tokens.size()));
+    }
+    const Tokens more = some_tokens();
+    network.commit(more);
+    tokens.insert(tokens.end(), more.begin(), more.end());
+    const auto logits = read_logits(network);
+    if (random.below(2) == 0) expand_chain(network, some_tokens());  // rejected: leaves no trace
+
+    IndependentNetwork other = fresh();
+    other.commit(tokens);
+    ASSERT_EQ(logits, read_logits(other)) << "step " << step;
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft

@@ -1,0 +1,152 @@
+#include "shared/drafting/moa_network.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/support/matrix_reading.h"
+#include "tests/support/toy_models.h"
+
+namespace edgedraft {
+namespace {
+
+using testing::expand_chain;
+using testing::read_logits;
+using testing::ToyDecoder;
+using testing::ToyMoa;
+using Tokens = std::vector<std::uint32_t>;
+
+void expect_close(const std::vector<float>& a, const std::vector<float>& b, double tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << i;
+}
+
+class MoaNetworkTest : public ::testing::TestWithParam<std::uint32_t> {
+ protected:
+  MoaNetwork fresh() { return {*backend_, moa_.config, moa_.tensors, 128}; }
+  // Made-up activations of a position: the same for every network.
+  std::vector<float> rows(std::uint32_t first, std::uint32_t count) {
+    std::vector<float> values;
+    for (std::uint32_t p = first; p < first + count; ++p) {
+      Random random(1000 + p);
+      for (std::uint32_t i = 0; i < layout_.cols(); ++i) {
+        values.push_back(static_cast<float>(2.0 * random.uniform() - 1.0));
+      }
+    }
+    return values;
+  }
+
+  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
+  ToyDecoder toy_{4};
+  ToyMoa moa_{toy_, 40, GetParam()};
+  MoaRowLayout layout_ = moa_row_layout(moa_.config);
+};
+
+TEST_P(MoaNetworkTest, ADraftedPathGivesTheBitsOfCommittingIt) {
+  MoaNetwork drafted = fresh();
+  drafted.extend_memory(0, rows(0, 3));
+  drafted.commit(Tokens{5, 6, 7, 8});
+  const auto along_tree = expand_chain(drafted, Tokens{9, 10, 11});
+
+  MoaNetwork committed = fresh();
+  committed.extend_memory(0, rows(0, 3));
+  committed.commit(Tokens{5, 6, 7, 8, 9, 10, 11});
+  EXPECT_EQ(along_tree, read_logits(committed));
+}
+
+TEST_P(MoaNetworkTest, ATokenATimeGivesTheBitsOfAllAtOnce) {
+  MoaNetwork stepwise = fresh();
+  stepwise.extend_memory(0, rows(0, 2));
+  for (const std::uint32_t token : {5u, 6u, 7u, 8u, 9u}) stepwise.commit(Tokens{token});
+
+  MoaNetwork at_once = fresh();
+  at_once.extend_memory(0, rows(0, 2));
+  at_once.commit(Tokens{5, 6, 7, 8, 9});
+  EXPECT_EQ(read_logits(stepwise), read_logits(at_once));
+}
+
+TEST_P(MoaNetworkTest, MemoryInPiecesGivesTheBitsOfMemoryAtOnce) {
+  MoaNetwork pieces = fresh();
+  pieces.extend_memory(0, rows(0, 4));
+  pieces.commit(Tokens{1, 2, 3, 4, 5});
+  expand_chain(pieces, Tokens{6, 9});
+  pieces.extend_memory(4, rows(4, 3));
+  pieces.commit(Tokens{6, 7, 8});
+
+  MoaNetwork at_once = fresh();
+  at_once.extend_memory(0, rows(0, 7));
+  at_once.commit(Tokens{1, 2, 3, 4, 5, 6, 7, 8});
+  EXPECT_EQ(read_logits(pieces), read_logits(at_once));
+}
+
+// The newest part of a long prompt's memory comes first.
+TEST_P(MoaNetworkTest, MemoryIsASet) {
+  MoaNetwork newest_first = fresh();
+  newest_first.extend_memory(6, rows(6, 3));
+  newest_first.extend_memory(0, rows(0, 6));
+  MoaNetwork in_order = fresh();
+  in_order.extend_memory(0, rows(0, 9));
+  const Tokens tokens{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  newest_first.commit(tokens);
+  in_order.commit(tokens);
+  expect_close(read_logits(newest_first), read_logits(in_order), 1e-4);
+}
+
+TEST_P(MoaNetworkTest, MemoryMatters) {
+  MoaNetwork a = fresh();
+  MoaNetwork b = fresh();
+  a.extend_memory(0, rows(0, 3));
+  b.extend_memory(0, rows(1, 3));
+  a.commit(Tokens{1, 2, 3, 4});
+  b.commit(Tokens{1, 2, 3, 4});
+  EXPECT_NE(read_logits(a), read_logits(b));
+}
+
+// Written on alone for a while, then corrected: nothing of the detour stays.
+TEST_P(MoaNetworkTest, TruncatedTokensAndMemoryLeaveNoTrace) {
+  MoaNetwork network = fresh();
+  network.extend_memory(0, rows(0, 5));
+  network.commit(Tokens{1, 2, 3, 4, 5, 6});
+  for (const std::uint32_t token : {40u, 41u, 42u}) network.commit(Tokens{token});
+  network.truncate(5);
+  network.truncate_memory(3);
+  EXPECT_EQ(network.memory_count(), 3u);
+  network.extend_memory(3, rows(3, 4));
+  network.commit(Tokens{6, 7, 8});
+
+  MoaNetwork straight = fresh();
+  straight.extend_memory(0, rows(0, 7));
+  straight.commit(Tokens{1, 2, 3, 4, 5, 6, 7, 8});
+  EXPECT_EQ(read_logits(network), read_logits(straight));
+}
+
+TEST_P(MoaNetworkTest, DraftsWithoutAnyMemory) {
+  MoaNetwork network = fresh();
+  network.commit(Tokens{1, 2});
+  for (const float x : expand_chain(network, Tokens{3, 4})) ASSERT_TRUE(std::isfinite(x));
+}
+
+INSTANTIATE_TEST_SUITE_P(Tli, MoaNetworkTest, ::testing::Values(0u, 1u, 3u));
+
+TEST(MoaRowLayoutTest, ThePapersFormulaAtItsCutPoint) {
+  ToyDecoder toy(4);
+  const std::uint32_t kv = toy.config.layer.heads.kv_cols();
+  for (const std::uint32_t tli : {0u, 1u, 3u}) {
+    const MoaRowLayout layout = moa_row_layout(ToyMoa(toy, 1, tli).config);
+    EXPECT_EQ(layout.cut, CutPoint::lsa_mean);
+    EXPECT_EQ(layout.cols(), 2 * kv * (tli + 1));
+    std::uint32_t grouped = 0;
+    for (const std::uint32_t g : layout.scale_groups) grouped += g;
+    EXPECT_EQ(grouped, layout.cols());
+  }
+}
+
+TEST(MoaRowLayoutTest, ProjectedKeysAndValuesCrossWhereTheyAreSmaller) {
+  ToyDecoder toy(4);
+  const MoaRowLayout layout = moa_row_layout(ToyMoa(toy, 1, 1, 1).config);
+  EXPECT_EQ(layout.cut, CutPoint::ca_kv);
+  EXPECT_EQ(layout.memory_cols, 2 * 8u);
+}
+
+}  // namespace
+}  // namespace edgedraft

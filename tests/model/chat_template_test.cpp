@@ -1,0 +1,262 @@
+#include "shared/model/chat_template.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace edgedraft {
+namespace {
+
+enum class Prompt { open, closed };
+
+Result<std::string> render(const std::string& source, const std::vector<ChatMessage>& messages,
+                           Prompt prompt) {
+  const auto parsed = ChatTemplate::parse(source);
+  if (!parsed) return parsed.error();
+  return parsed->render({.messages = messages,
+                         .bos_token = "<s>",
+                         .eos_token = "</s>",
+                         .add_generation_prompt = prompt == Prompt::open});
+}
+
+// Of a template that needs no conversation.
+std::string text_of(const std::string& source) {
+  const auto text = render(source, {}, Prompt::closed);
+  EXPECT_TRUE(text) << text.error().message;
+  return text ? *text : "";
+}
+
+Error error_of(const std::string& source) {
+  const auto text = render(source, {{"user", "hi"}}, Prompt::closed);
+  EXPECT_FALSE(text) << source << " gives " << *text;
+  return text ? Error{} : text.error();
+}
+
+const std::vector<ChatMessage> kTalk = {
+    {"user", " What? "}, {"assistant", "That."}, {"user", "Why?"}};
+const std::vector<ChatMessage> kTalkWithSystem = {{"system", "Be brief."}, {"user", "Hi"}};
+
+constexpr char kDemo[] =
+    "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}"
+    "{{ '<|user|>\\n' + message['content'] + '<|end|>\\n' }}"
+    "{% elif message['role'] == 'assistant' %}"
+    "{{ '<|assistant|>\\n' + message['content'] + '<|end|>\\n' }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}";
+
+TEST(ChatTemplateTest, RendersTheDemoModelsForm) {
+  EXPECT_EQ(*render(kDemo, kTalk, Prompt::open),
+            "<s><|user|>\n What? <|end|>\n<|assistant|>\nThat.<|end|>\n<|user|>\nWhy?<|end|>\n"
+            "<|assistant|>\n");
+  EXPECT_EQ(*render(kDemo, {{"user", "x"}}, Prompt::closed), "<s><|user|>\nx<|end|>\n");
+}
+
+constexpr char kChatMl[] =
+    "{% for message in messages %}\n"
+    "    {%- if loop.first and messages[0].role != 'system' %}\n"
+    "        {{- '<|im_start|>system\\nYou are helpful.<|im_end|>\\n' }}\n"
+    "    {%- endif %}\n"
+    "    {{- '<|im_start|>' ~ message.role ~ '\\n' ~ message.content | trim ~ '<|im_end|>\\n' }}\n"
+    "{%- endfor %}\n"
+    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}\n";
+
+TEST(ChatTemplateTest, RendersChatMl) {
+  EXPECT_EQ(*render(kChatMl, {{"user", " a "}}, Prompt::open),
+            "<|im_start|>system\nYou are helpful.<|im_end|>\n<|im_start|>user\na<|im_end|>\n"
+            "<|im_start|>assistant\n");
+  EXPECT_EQ(*render(kChatMl, kTalkWithSystem, Prompt::closed),
+            "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n");
+}
+
+constexpr char kLlama2[] =
+    "{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}"
+    "{% set system_message = messages[0]['content'] %}{% else %}"
+    "{% set loop_messages = messages %}{% set system_message = false %}{% endif %}"
+    "{% for message in loop_messages %}"
+    "{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('Roles must alternate') }}{% endif %}"
+    "{% if loop.index0 == 0 and system_message != false %}"
+    "{% set content = '<<SYS>>\\n' + system_message + '\\n<</SYS>>\\n\\n' + message['content'] %}"
+    "{% else %}{% set content = message['content'] %}{% endif %}"
+    "{% if message['role'] == 'user' %}{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}"
+    "{% elif message['role'] == 'assistant' %}{{ ' ' + content.strip() + ' ' + eos_token }}"
+    "{% endif %}{% endfor %}";
+
+TEST(ChatTemplateTest, RendersLlama2) {
+  EXPECT_EQ(*render(kLlama2, kTalk, Prompt::open),
+            "<s>[INST] What? [/INST] That. </s><s>[INST] Why? [/INST]");
+  EXPECT_EQ(*render(kLlama2, kTalkWithSystem, Prompt::open),
+            "<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\nHi [/INST]");
+}
+
+TEST(ChatTemplateTest, PassesOnTheTemplatesOwnRefusal) {
+  const auto text = render(kLlama2, {{"assistant", "I begin"}}, Prompt::open);
+  ASSERT_FALSE(text);
+  EXPECT_EQ(text.error().code, Errc::unsupported);
+  EXPECT_NE(text.error().message.find("Roles must alternate"), std::string::npos);
+}
+
+TEST(ChatTemplateTest, EvaluatesExpressionsAsPythonDoes) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{{ 1 + 2 * 3 }}", "7"},
+      {"{{ (1 + 2) * 3 }}", "9"},
+      {"{{ 7 % 3 - -1 }}", "2"},
+      {"{{ -7 % 3 }}", "2"},
+      {"{{ 'a' + 'b' ~ 1 }}", "ab1"},
+      {"{{ 1 == true }}", "True"},
+      {"{{ '1' == 1 }}", "False"},
+      {"{{ none }}", "None"},
+      {"{{ missing }}", ""},
+      {"{{ missing is defined }}", "False"},
+      {"{{ not missing is defined }}", "True"},
+      {"{{ missing is not defined }}", "True"},
+      {"{{ none is none }}", "True"},
+      {"{{ 'x' is string }}", "True"},
+      {"{{ '' or 'default' }}", "default"},
+      {"{{ 'a' and 'b' }}", "b"},
+      {"{{ not 0 }}", "True"},
+      {"{{ 'yes' if 1 < 2 else 'no' }}", "yes"},
+      {"{{ 'yes' if 2 <= 1 }}", ""},
+      {"{{ 'b' in 'abc' }}", "True"},
+      {"{{ 'x' not in ['a', 'b'] }}", "True"},
+      {"{{ '  x '|trim|upper }}", "X"},
+      {"{{ 'ABC'.lower().startswith('ab') }}", "True"},
+      {"{{ '日本' | length }}", "2"},
+      {"{{ [1, 2, 3][-1] }}", "3"},
+      {"{{ [1, 2][5] is defined }}", "False"},
+      {"{{ [1, 2, 3][1:] | length }}", "2"},
+      {"{{ [1, 2, 3][:-1] | length }}", "2"},
+      {"{{ \"it's\" }}", "it's"},
+      {"{{ 'a\\tb\\\\' }}", "a\tb\\"},
+      {"{{ '}}' }}", "}}"},
+      {"{{ '{%' }}", "{%"},
+      {"{{ tools is none }}", "True"},
+  };
+  for (const auto& [source, expected] : cases) EXPECT_EQ(text_of(source), expected) << source;
+}
+
+// With trim_blocks and lstrip_blocks, as Hugging Face sets Jinja up.
+TEST(ChatTemplateTest, TreatsWhiteSpaceAsJinjaDoes) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"a\n{% if true %}\nb\n{% endif %}\nc", "a\nb\nc"},
+      {"a\n   {% if true %}  b{% endif %}", "a\n  b"},
+      {"a {% if true %}b{% endif %}", "a b"},
+      {"a \n {{- 'b' }}", "ab"},
+      {"{{ 'a' -}} \n b", "ab"},
+      {"a {%- if true -%} b {%- endif -%} c", "abc"},
+      {"{{ 'a' }}\nb", "a\nb"},
+      {"  {# note #}\nb", "b"},
+      {"a {#- note -#} b", "ab"},
+      {"  {%+ if true %}b{% endif %}", "  b"},
+      {"{% if true +%}\nb{% endif %}", "\nb"},
+      {"a\r\nb\r\n", "a\nb"},
+      {"a\n\n", "a\n"},
+      {"{% set x = 1 %}\n\n{{ x }}", "\n1"},
+      {"{", "{"},
+      {"{ {", "{ {"},
+  };
+  for (const auto& [source, expected] : cases) EXPECT_EQ(text_of(source), expected) << source;
+}
+
+TEST(ChatTemplateTest, VariablesOfALoopEndWithIt) {
+  EXPECT_EQ(text_of("{% set x = 'out' %}{% for i in [1, 2] %}{{ x }}{% set x = 'in' %}{{ x }}"
+                    "{% endfor %}{{ x }}"),
+            "outinoutinout");
+  EXPECT_EQ(text_of("{% if true %}{% set x = 1 %}{% endif %}{{ x }}"), "1");
+}
+
+TEST(ChatTemplateTest, LoopsKnowWhereTheyAre) {
+  EXPECT_EQ(text_of("{% for i in ['a','b','c'] %}{{ loop.index0 }}{{ loop.index }}{{ i }}"
+                    "{{ ',' if not loop.last }}{% endfor %}"),
+            "01a,12b,23c");
+}
+
+class UnsupportedTest : public testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+TEST_P(UnsupportedTest, IsNamedWithItsLineAndTheRemedy) {
+  const auto [source, named] = GetParam();
+  const Error error = error_of(std::string("line one\n") + source);
+  EXPECT_EQ(error.code, Errc::unsupported);
+  EXPECT_NE(error.message.find(named), std::string::npos) << error.message;
+  EXPECT_NE(error.message.find("line 2"), std::string::npos) << error.message;
+  EXPECT_NE(error.message.find("--raw"), std::string::npos) << error.message;
+  EXPECT_NE(error.message.find("--chat-template FILE"), std::string::npos) << error.message;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Constructs, UnsupportedTest,
+    testing::Values(
+        std::pair("{% macro f() %}{% endmacro %}", "{% macro %}"),
+        std::pair("{% include 'x' %}", "{% include %}"),
+        std::pair("{{ namespace(a=1) }}", "namespace()"), std::pair("{{ range(9) }}", "range()"),
+        std::pair("{{ messages | tojson }}", "'tojson'"),
+        std::pair("{{ 'x' is number }}", "'number'"), std::pair("{{ 'a'.split('b') }}", ".split()"),
+        std::pair("{{ messages[::-1] }}", "slice with a step"), std::pair("{{ {'a': 1} }}", "'{'"),
+        std::pair("{{ 1.5 }}", "in this place"), std::pair("{{ 4 / 2 }}", "'/'"),
+        std::pair("{{ '\\x41' }}", "\\x"),
+        std::pair("{% for a, b in messages %}{% endfor %}", "loop over pairs"),
+        std::pair("{% set x %}{% endset %}", "{% set %}"),
+        std::pair("{% if true %}", "without its end"), std::pair("{% endif %}", "{% endif %}"),
+        std::pair("{{ 'open }}", "string"), std::pair("{{ 1", "does not end"),
+        std::pair("{# open", "comment"), std::pair("{{ messages }}", "a list"),
+        std::pair("{{ missing.key }}", "undefined"),
+        std::pair("{{ 'a' + 1 }}", "a string + a number"), std::pair("{{ 1 % 0 }}", "no number"),
+        std::pair("{{ messages[0].content.strip(1) }}", "that many arguments")));
+
+TEST(ChatTemplateTest, EndsTemplatesThatWorkTooLong) {
+  const std::string ten = "[1,2,3,4,5,6,7,8,9,0]";
+  std::string source = "x";
+  for (int i = 0; i < 9; ++i) {
+    const std::string name = "v" + std::to_string(i);
+    source = "{% for " + name + " in " + ten + " %}" + source + "{% endfor %}";
+  }
+  EXPECT_EQ(error_of(source).code, Errc::usage);
+  EXPECT_NE(error_of(source).message.find("steps"), std::string::npos);
+}
+
+TEST(ChatTemplateTest, EndsTemplatesThatWriteTooMuch) {
+  std::string source = "{% set a = 'xxxxxxxx' %}";
+  for (int i = 0; i < 40; ++i) source += "{% set a = a + a %}";
+  EXPECT_EQ(error_of(source + "{{ a }}").code, Errc::usage);
+}
+
+TEST(ChatTemplateTest, RefusesNestingThatWouldOverflowTheStack) {
+  const std::size_t deep = 100000;
+  const std::pair<std::string, std::string> forms[] = {
+      {"(", ")"}, {"[", "]"}, {"not ", ""}, {"-", ""}, {"'a'+", "'a'"}, {"x.", "x"}, {"x[", "]"}};
+  for (const auto& [open, close] : forms) {
+    std::string source = "{{ ";
+    for (std::size_t i = 0; i < deep / open.size(); ++i) source += open;
+    source += "x";
+    for (std::size_t i = 0; i < deep / open.size() && !close.empty(); ++i) source += close;
+    EXPECT_EQ(error_of(source + " }}").code, Errc::unsupported) << open;
+  }
+  std::string blocks;
+  for (int i = 0; i < 10000; ++i) blocks += "{% if true %}";
+  EXPECT_EQ(error_of(blocks).code, Errc::unsupported);
+}
+
+TEST(ChatTemplateTest, RefusesSourcesThatAreTooLong) {
+  EXPECT_FALSE(ChatTemplate::parse(std::string(kTemplateBytesMax + 1, 'x')));
+  EXPECT_TRUE(ChatTemplate::parse(std::string(kTemplateBytesMax, 'x')));
+}
+
+TEST(ChatTemplateTest, SurvivesEveryTruncation) {
+  for (const std::string whole : {kDemo, kChatMl, kLlama2}) {
+    for (std::size_t count = 0; count < whole.size(); ++count) {
+      const auto text = render(whole.substr(0, count), kTalk, Prompt::open);
+      if (!text) {
+        EXPECT_EQ(text.error().code, Errc::unsupported) << count;
+      }
+    }
+  }
+}
+
+// What a user writes is data: it is never run as a template.
+TEST(ChatTemplateTest, MessagesAreNotTemplates) {
+  EXPECT_EQ(
+      *render("{{ messages[0].content }}", {{"user", "{{ bos_token }}{% if %}"}}, Prompt::closed),
+      "{{ bos_token }}{% if %}");
+}
+
+}  // namespace
+}  // namespace edgedraft

@@ -1,0 +1,332 @@
+#include "shared/model/convert/convert.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "shared/model/chat_template.h"
+#include "shared/model/decoder_tensors.h"
+#include "shared/model/fingerprint.h"
+#include "shared/model/gguf.h"
+#include "shared/model/tokenizer.h"
+#include "tests/model/hf_directory.h"
+
+namespace edgedraft {
+namespace {
+
+using test::HfDirectory;
+using test::TemporaryDirectory;
+
+class ConvertTest : public testing::Test {
+ protected:
+  Result<void> convert(const HfDirectory& source, DType type) {
+    source.write(input_);
+    return convert_model({.input = input_.path(), .output = output_ / "m.gguf", .type = type});
+  }
+
+  GgufFile converted(const HfDirectory& source, DType type) {
+    const auto done = convert(source, type);
+    EXPECT_TRUE(done) << done.error().message;
+    return GgufFile::open(output_ / "m.gguf").value();
+  }
+
+  void expect_error(const HfDirectory& source, Errc code, const std::string& named) {
+    const auto done = convert(source, DType::f32);
+    ASSERT_FALSE(done) << named;
+    EXPECT_EQ(done.error().code, code) << done.error().message;
+    EXPECT_NE(done.error().message.find(named), std::string::npos) << done.error().message;
+    EXPECT_EQ(output_.file_count(), 0u);
+  }
+
+  TemporaryDirectory input_;
+  TemporaryDirectory output_;
+};
+
+std::vector<float> row_of(const GgufFile& file, const std::string& name, std::uint64_t row) {
+  const GgufTensor* tensor = file.find_tensor(name);
+  const std::uint64_t bytes = *row_bytes(tensor->type, tensor->cols());
+  std::vector<float> numbers(tensor->cols());
+  dequantize_row(tensor->type, tensor->bytes.subspan(row * bytes, bytes), numbers);
+  return numbers;
+}
+
+std::vector<float> source_row(const std::string& name, std::uint64_t row, std::uint64_t cols) {
+  std::vector<float> numbers(cols);
+  for (std::uint64_t i = 0; i < cols; ++i) numbers[i] = HfDirectory::value_at(name, row * cols + i);
+  return numbers;
+}
+
+TEST_F(ConvertTest, WritesStandardMetadata) {
+  const GgufFile file = converted({}, DType::f32);
+  const auto config = read_decoder_config(file);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->architecture, "llama");
+  EXPECT_EQ(config->vocabulary_count, 300u);
+  EXPECT_EQ(config->layer_count, 1u);
+  EXPECT_EQ(config->context_length, 128u);
+  EXPECT_EQ(config->layer.heads, (HeadShape{4, 2, 8}));
+  EXPECT_EQ(config->layer.ffn_dim, 48u);
+  EXPECT_EQ(config->layer.rms_epsilon, 1e-6f);
+  EXPECT_EQ(config->rope.theta, 5000.0f);
+  EXPECT_TRUE(read_decoder_tensors(file, *config));
+  EXPECT_EQ(*file.get_u32("general.file_type"), 0u);
+  EXPECT_EQ(*file.get_u32("llama.rope.dimension_count"), 8u);
+  EXPECT_EQ(*file.get_u32("llama.vocab_size"), 300u);
+}
+
+// Within a head of 8, pairs order interleaves the halves: 0 4 1 5 2 6 3 7.
+TEST_F(ConvertTest, PutsLlamaQueriesAndKeysIntoPairsOrder) {
+  const GgufFile file = converted({}, DType::f32);
+  const std::string attention = "model.layers.0.self_attn.";
+  const std::uint64_t order[] = {0, 4, 1, 5, 2, 6, 3, 7};
+  for (std::uint64_t row = 0; row < 32; ++row) {
+    const std::uint64_t from = row / 8 * 8 + order[row % 8];
+    EXPECT_EQ(row_of(file, "blk.0.attn_q.weight", row),
+              source_row(attention + "q_proj.weight", from, 32));
+    if (row >= 16) continue;
+    EXPECT_EQ(row_of(file, "blk.0.attn_k.weight", row),
+              source_row(attention + "k_proj.weight", from, 32));
+    EXPECT_EQ(row_of(file, "blk.0.attn_v.weight", row),
+              source_row(attention + "v_proj.weight", row, 32));
+  }
+}
+
+TEST_F(ConvertTest, LeavesQwen2InHalvesOrderAndKeepsItsBiases) {
+  HfDirectory source;
+  source.config["architectures"] = {"Qwen2ForCausalLM"};
+  for (const auto& [name, count] :
+       {std::pair("q_proj", 32u), std::pair("k_proj", 16u), std::pair("v_proj", 16u)}) {
+    source.tensors[std::string("model.layers.0.self_attn.") + name + ".bias"] = {count};
+  }
+  const GgufFile file = converted(source, DType::f32);
+  const auto config = read_decoder_config(file);
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->rope.style, RopeStyle::halves);
+  const auto tensors = read_decoder_tensors(file, *config);
+  ASSERT_TRUE(tensors);
+  EXPECT_TRUE(tensors->layers[0].attn_k_bias.present());
+  EXPECT_EQ(row_of(file, "blk.0.attn_q.weight", 1),
+            source_row("model.layers.0.self_attn.q_proj.weight", 1, 32));
+}
+
+class TypeTest : public ConvertTest, public testing::WithParamInterface<DType> {};
+
+TEST_P(TypeTest, StoresMatricesSoAndVectorsInF32) {
+  const GgufFile file = converted({}, GetParam());
+  EXPECT_EQ(file.find_tensor("blk.0.ffn_up.weight")->type, GetParam());
+  EXPECT_EQ(file.find_tensor("token_embd.weight")->type, GetParam());
+  EXPECT_EQ(file.find_tensor("output_norm.weight")->type, DType::f32);
+  EXPECT_EQ(row_of(file, "output_norm.weight", 0), source_row("model.norm.weight", 0, 32));
+  // 48 columns are no whole number of q8_0 blocks.
+  const DType down = GetParam() == DType::q8_0 ? DType::f16 : GetParam();
+  EXPECT_EQ(file.find_tensor("blk.0.ffn_down.weight")->type, down);
+  const auto numbers = row_of(file, "blk.0.ffn_up.weight", 7);
+  const auto source = source_row("model.layers.0.mlp.up_proj.weight", 7, 32);
+  for (std::size_t i = 0; i < numbers.size(); ++i) EXPECT_NEAR(numbers[i], source[i], 0.003);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, TypeTest,
+                         testing::Values(DType::f32, DType::f16, DType::bf16, DType::q8_0),
+                         [](const auto& type) { return std::string(traits(type.param).name); });
+
+TEST_F(ConvertTest, TheFileDecidesWhetherTheHeadIsTied) {
+  HfDirectory source;
+  source.config["tie_word_embeddings"] = true;
+  EXPECT_NE(converted(source, DType::f32).find_tensor("output.weight"), nullptr);
+  source.tensors.erase("lm_head.weight");
+  EXPECT_EQ(converted(source, DType::f32).find_tensor("output.weight"), nullptr);
+}
+
+TEST_F(ConvertTest, AnUntiedHeadIsNeeded) {
+  HfDirectory source;
+  source.tensors.erase("lm_head.weight");
+  expect_error(source, Errc::bad_file, "lm_head.weight");
+}
+
+TEST_F(ConvertTest, ReadsHeadsOfAnotherSizeThanWidthOverCount) {
+  HfDirectory source;
+  source.config["head_dim"] = 16;
+  source.tensors["model.layers.0.self_attn.q_proj.weight"] = {64, 32};
+  source.tensors["model.layers.0.self_attn.k_proj.weight"] = {32, 32};
+  source.tensors["model.layers.0.self_attn.v_proj.weight"] = {32, 32};
+  source.tensors["model.layers.0.self_attn.o_proj.weight"] = {32, 64};
+  const GgufFile file = converted(source, DType::f16);
+  EXPECT_EQ(read_decoder_config(file)->layer.heads, (HeadShape{4, 2, 16}));
+}
+
+TEST_F(ConvertTest, KeepsLinearScaling) {
+  HfDirectory source;
+  source.config["rope_scaling"] = {{"type", "linear"}, {"factor", 2.5}};
+  const GgufFile file = converted(source, DType::f32);
+  EXPECT_EQ(*file.get_string("llama.rope.scaling.type"), "linear");
+  EXPECT_EQ(read_decoder_config(file)->rope.frequency_divisors, std::vector<float>(4, 2.5f));
+}
+
+// theta 10000 and heads of 8: wavelengths 6.3, 62.8, 628 and 6283 positions. The first is below
+// 64 / 4 and stays, the last two are above 64 / 1 and are stretched by all of the factor. The
+// second: 64 / 62.83 = 1.0186 turns, a blend of 0.0186 / 3 = 0.0062, 1 / (0.9938 / 8 + 0.0062)
+// = 7.667.
+TEST_F(ConvertTest, TurnsLlama3ScalingIntoDivisors) {
+  HfDirectory source;
+  source.config["rope_theta"] = 10000.0;
+  source.config["rope_scaling"] = {{"rope_type", "llama3"},
+                                   {"factor", 8.0},
+                                   {"low_freq_factor", 1.0},
+                                   {"high_freq_factor", 4.0},
+                                   {"original_max_position_embeddings", 64}};
+  const GgufFile file = converted(source, DType::f32);
+  const auto divisors = read_decoder_config(file)->rope.frequency_divisors;
+  ASSERT_EQ(divisors.size(), 4u);
+  EXPECT_EQ(divisors[0], 1.0f);
+  EXPECT_NEAR(divisors[1], 7.667f, 0.001f);
+  EXPECT_EQ(divisors[2], 8.0f);
+  EXPECT_EQ(divisors[3], 8.0f);
+}
+
+TEST_F(ConvertTest, ReadsRopeParametersOfNewerFiles) {
+  HfDirectory source;
+  source.config.erase("rope_theta");
+  source.config["rope_parameters"] = {{"rope_theta", 700.0}, {"rope_type", "default"}};
+  EXPECT_EQ(read_decoder_config(converted(source, DType::f32))->rope.theta, 700.0f);
+}
+
+TEST_F(ConvertTest, RefusesWhatItCannotConvert) {
+  HfDirectory source;
+  source.config["architectures"] = {"GemmaForCausalLM"};
+  expect_error(source, Errc::unsupported, "GemmaForCausalLM");
+  source = {};
+  source.config["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 2.0}};
+  expect_error(source, Errc::unsupported, "yarn");
+  source = {};
+  source.config["use_sliding_window"] = true;
+  expect_error(source, Errc::unsupported, "sliding window");
+  source = {};
+  source.tensors["model.layers.0.mlp.up_proj.bias"] = {48};
+  expect_error(source, Errc::unsupported, "up_proj.bias");
+  source = {};
+  source.tensors["model.layers.1.input_layernorm.weight"] = {32};
+  expect_error(source, Errc::unsupported, "model.layers.1");
+}
+
+TEST_F(ConvertTest, RefusesConfigurationsThatMakeNoSense) {
+  for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads",
+                          "intermediate_size", "vocab_size", "max_position_embeddings"}) {
+    for (const nlohmann::json& value :
+         {nlohmann::json(), nlohmann::json(0), nlohmann::json(-1), nlohmann::json(1.5),
+          nlohmann::json("32"), nlohmann::json(5000000000)}) {
+      HfDirectory source;
+      source.config[key] = value;
+      expect_error(source, Errc::bad_file, key);
+    }
+  }
+  HfDirectory source;
+  source.config["num_key_value_heads"] = 3;
+  expect_error(source, Errc::bad_file, "3 key heads");
+}
+
+TEST_F(ConvertTest, NamesTensorsThatAreMissingOrOfAnotherShape) {
+  for (const auto& [name, shape] : HfDirectory().tensors) {
+    HfDirectory source;
+    source.tensors.erase(name);
+    expect_error(source, Errc::bad_file, name);
+    source = {};
+    source.tensors[name].front() += 1;
+    expect_error(source, Errc::bad_file, name);
+  }
+}
+
+TEST_F(ConvertTest, NamesADirectoryWithoutConfiguration) {
+  const auto done =
+      convert_model({.input = input_.path(), .output = output_ / "m.gguf", .type = DType::f32});
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, Errc::io);
+  EXPECT_NE(done.error().message.find("config.json"), std::string::npos);
+}
+
+TEST_F(ConvertTest, BringsTokenizerAndChatTemplateAlong) {
+  const HfDirectory source;
+  source.write_tokenizer(input_);
+  const GgufFile file = converted(source, DType::f16);
+  const auto tokenizer = Tokenizer::read(file);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  const test::TinyVocabulary vocabulary;
+  EXPECT_EQ(tokenizer->vocabulary_count(), 300u) << "filled up to the embedding";
+  EXPECT_EQ(tokenizer->encode("the cat", Special::plain),
+            (std::vector<std::uint32_t>{vocabulary.id("the"), vocabulary.id("▁cat")}));
+  EXPECT_FALSE(tokenizer->adds_space_prefix());
+  EXPECT_TRUE(tokenizer->add_bos());
+  EXPECT_EQ(tokenizer->bos_id(), 1u);
+  EXPECT_EQ(tokenizer->eos_id(), vocabulary.id("<|end|>"));
+  EXPECT_TRUE(tokenizer->is_end(2)) << "the other id of config.json";
+  EXPECT_EQ(*chat_template_source(file), "{{ messages[0].content }}");
+}
+
+TEST_F(ConvertTest, AddsTheTokensThatTheConfigurationLists) {
+  HfDirectory source;
+  source.tokenizer_config["added_tokens_decoder"] = {
+      {"0", {{"content", "<unk>"}, {"special", true}}},
+      {"1", {{"content", "<s>"}, {"special", true}}},
+      {"290", {{"content", "<|tool|>"}, {"special", true}}},
+      {"291", {{"content", "<|code|>"}, {"special", false}}}};
+  source.write_tokenizer(input_);
+  const GgufFile file = converted(source, DType::f16);
+  const auto tokenizer = Tokenizer::read(file);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  EXPECT_EQ(tokenizer->token_type(290), TokenType::control);
+  EXPECT_EQ(tokenizer->token_type(291), TokenType::user_defined);
+  EXPECT_EQ(tokenizer->encode("<|tool|>", Special::parse), std::vector<std::uint32_t>{290});
+}
+
+TEST_F(ConvertTest, PrefersTheTemplateThatStandsAlone) {
+  HfDirectory source;
+  source.write_tokenizer(input_);
+  input_.write("chat_template.jinja", "from the file");
+  EXPECT_EQ(*chat_template_source(converted(source, DType::f16)), "from the file");
+}
+
+TEST_F(ConvertTest, TakesTheDefaultOfSeveralTemplates) {
+  HfDirectory source;
+  source.tokenizer_config["chat_template"] = {{{"name", "tool"}, {"template", "no"}},
+                                              {{"name", "default"}, {"template", "yes"}}};
+  source.write_tokenizer(input_);
+  EXPECT_EQ(*chat_template_source(converted(source, DType::f16)), "yes");
+}
+
+TEST_F(ConvertTest, RefusesTokenizersThatItWouldGetWrong) {
+  input_.write("tokenizer.json", "{}");
+  expect_error({}, Errc::unsupported, "tokenizer.json");
+  input_.write("tokenizer.model", "\xFF\xFF");
+  expect_error({}, Errc::bad_file, "tokenizer.model");
+  HfDirectory source;
+  source.write_tokenizer(input_);
+  source.config["vocab_size"] = 200;
+  source.tensors["lm_head.weight"] = source.tensors["model.embed_tokens.weight"] = {200, 32};
+  expect_error(source, Errc::mismatch, "200");
+}
+
+TEST_F(ConvertTest, StoresAGgufFileInAnotherType) {
+  const GgufFile first = converted({}, DType::f32);
+  const auto path = output_ / "q8.gguf";
+  ASSERT_TRUE(convert_model({.input = output_ / "m.gguf", .output = path, .type = DType::q8_0}));
+  const auto second = GgufFile::open(path);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->find_tensor("blk.0.attn_q.weight")->type, DType::q8_0);
+  EXPECT_EQ(second->find_tensor("blk.0.attn_norm.weight")->type, DType::f32);
+  EXPECT_EQ(*second->get_u32("general.file_type"), 7u);
+  EXPECT_EQ(*second->get_u32("llama.block_count"), 1u);
+  const auto before = row_of(first, "blk.0.attn_q.weight", 9);
+  const auto after = row_of(*second, "blk.0.attn_q.weight", 9);
+  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(before[i], after[i], 0.003);
+  EXPECT_NE(model_fingerprint(first).value(), model_fingerprint(*second).value());
+}
+
+TEST_F(ConvertTest, GivesTheSameFileTwice) {
+  const HfDirectory source;
+  source.write_tokenizer(input_);
+  const Digest first = model_fingerprint(converted(source, DType::q8_0)).value();
+  EXPECT_EQ(model_fingerprint(converted(source, DType::q8_0)).value(), first);
+}
+
+}  // namespace
+}  // namespace edgedraft

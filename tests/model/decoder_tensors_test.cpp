@@ -1,0 +1,184 @@
+#include "shared/model/decoder_tensors.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "shared/model/gguf.h"
+#include "tests/model/raw_decoder.h"
+
+namespace edgedraft {
+namespace {
+
+using test::RawGguf;
+
+// Reads all of a model; the error of whichever step fails.
+std::optional<Error> error_of(const RawGguf& raw) {
+  const Bytes bytes = raw.bytes();
+  const auto file = GgufFile::parse(bytes);
+  if (!file) return file.error();
+  const auto config = read_decoder_config(*file);
+  if (!config) return config.error();
+  const auto tensors = read_decoder_tensors(*file, *config);
+  if (!tensors) return tensors.error();
+  return std::nullopt;
+}
+
+void expect_error(const RawGguf& raw, Errc code, const std::string& named) {
+  const auto error = error_of(raw);
+  ASSERT_TRUE(error) << named;
+  EXPECT_EQ(error->code, code) << error->message;
+  EXPECT_NE(error->message.find(named), std::string::npos) << error->message;
+}
+
+void remove_key(RawGguf& raw, const std::string& key) {
+  std::erase_if(raw.values, [&](const auto& value) { return value.first == key; });
+}
+
+void replace_u32(RawGguf& raw, const std::string& key, std::uint32_t value) {
+  remove_key(raw, key);
+  raw.add_u32(key, value);
+}
+
+TEST(DecoderTensorsTest, ReadsConfigurationAndTensors) {
+  const Bytes bytes = test::raw_decoder().bytes();
+  const auto file = GgufFile::parse(bytes);
+  ASSERT_TRUE(file);
+  const auto config = read_decoder_config(*file);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->vocabulary_count, 5u);
+  EXPECT_EQ(config->layer_count, 2u);
+  EXPECT_EQ(config->context_length, 64u);
+  EXPECT_EQ(config->layer.heads, (HeadShape{2, 1, 4}));
+  EXPECT_EQ(config->layer.ffn_dim, 12u);
+  EXPECT_EQ(config->rope.theta, 500.0f);
+  EXPECT_EQ(config->rope.style, RopeStyle::pairs);
+  EXPECT_TRUE(config->rope.frequency_divisors.empty());
+  const auto tensors = read_decoder_tensors(*file, *config);
+  ASSERT_TRUE(tensors) << tensors.error().message;
+  EXPECT_FALSE(tensors->output) << "the head is the embedding";
+  ASSERT_EQ(tensors->layers.size(), 2u);
+  const TensorView& down = tensors->layers[1].ffn_down;
+  EXPECT_EQ(down.rows, 8u);
+  EXPECT_EQ(down.cols, 12u);
+  EXPECT_EQ(down.bytes.data(), file->find_tensor("blk.1.ffn_down.weight")->bytes.data());
+  EXPECT_FALSE(tensors->layers[0].attn_q_bias.present());
+}
+
+TEST(DecoderTensorsTest, EveryTensorIsNeeded) {
+  const RawGguf whole = test::raw_decoder();
+  for (std::size_t i = 0; i < whole.tensors.size(); ++i) {
+    RawGguf raw = whole;
+    raw.tensors.erase(raw.tensors.begin() + static_cast<std::ptrdiff_t>(i));
+    expect_error(raw, Errc::bad_file, whole.tensors[i].name);
+  }
+}
+
+TEST(DecoderTensorsTest, EveryShapeIsChecked) {
+  const RawGguf whole = test::raw_decoder();
+  for (std::size_t i = 0; i < whole.tensors.size(); ++i) {
+    if (whole.tensors[i].name == "token_embd.weight") continue;  // gives the vocabulary
+    RawGguf raw = whole;
+    raw.tensors[i].dims.back() -= 1;
+    expect_error(raw, Errc::bad_file, whole.tensors[i].name);
+  }
+  RawGguf raw = whole;
+  raw.tensors[0].dims = {4, 10};
+  expect_error(raw, Errc::bad_file, "token_embd.weight");
+}
+
+TEST(DecoderTensorsTest, EverySizeIsNeeded) {
+  for (const char* key :
+       {"block_count", "context_length", "embedding_length", "feed_forward_length",
+        "attention.head_count", "attention.layer_norm_rms_epsilon"}) {
+    RawGguf raw = test::raw_decoder();
+    remove_key(raw, std::string("llama.") + key);
+    expect_error(raw, Errc::bad_file, key);
+  }
+}
+
+TEST(DecoderTensorsTest, RefusesImpossibleSizes) {
+  for (const char* key :
+       {"block_count", "context_length", "embedding_length", "feed_forward_length",
+        "attention.head_count", "attention.head_count_kv", "attention.key_length"}) {
+    for (const std::uint32_t value : {0u, 3u, 0x7FFFFFFFu, 0xFFFFFFFFu}) {
+      const bool context = std::string(key) == "context_length";
+      if (context && value != 0u && value != 0xFFFFFFFFu) continue;  // may be anything else
+      RawGguf raw = test::raw_decoder();
+      replace_u32(raw, std::string("llama.") + key, value);
+      EXPECT_TRUE(error_of(raw)) << key << " = " << value;
+    }
+  }
+}
+
+TEST(DecoderTensorsTest, RefusesMoreLayersThanDeclared) {
+  RawGguf raw = test::raw_decoder();
+  replace_u32(raw, "llama.block_count", 1);
+  expect_error(raw, Errc::bad_file, "block_count");
+}
+
+TEST(DecoderTensorsTest, ReadsScaledFrequencies) {
+  RawGguf raw = test::raw_decoder();
+  raw.add_string("llama.rope.scaling.type", "linear");
+  raw.add_f32("llama.rope.scaling.factor", 4.0f);
+  Bytes bytes = raw.bytes();
+  auto file = GgufFile::parse(bytes);
+  EXPECT_EQ(read_decoder_config(*file)->rope.frequency_divisors, (std::vector<float>{4, 4}));
+
+  raw = test::raw_decoder();
+  test::add_raw_tensor(raw, "rope_freqs.weight", {2});
+  store_le(&raw.data[raw.tensors.back().offset], 1.0f);
+  store_le(&raw.data[raw.tensors.back().offset + 4], 8.0f);
+  bytes = raw.bytes();
+  file = GgufFile::parse(bytes);
+  EXPECT_EQ(read_decoder_config(*file)->rope.frequency_divisors, (std::vector<float>{1, 8}));
+}
+
+TEST(DecoderTensorsTest, RefusesRotationsThatItDoesNotKnow) {
+  RawGguf raw = test::raw_decoder();
+  raw.add_string("llama.rope.scaling.type", "yarn");
+  expect_error(raw, Errc::unsupported, "yarn");
+  raw = test::raw_decoder();
+  raw.add_u32("llama.rope.dimension_count", 2);
+  expect_error(raw, Errc::unsupported, "rope.dimension_count");
+  raw = test::raw_decoder();
+  raw.add_string("llama.rope.scaling.type", "linear");
+  raw.add_f32("llama.rope.scaling.factor", 0.0f);
+  expect_error(raw, Errc::bad_file, "rope.scaling.factor");
+}
+
+TEST(DecoderTensorsTest, RefusesOtherArchitectures) {
+  RawGguf raw = test::raw_decoder();
+  remove_key(raw, "general.architecture");
+  raw.add_string("general.architecture", "gemma");
+  expect_error(raw, Errc::unsupported, "gemma");
+}
+
+TEST(DecoderTensorsTest, RefusesATokenizerOfAnotherSize) {
+  RawGguf raw = test::raw_decoder();
+  raw.add_strings("tokenizer.ggml.tokens", {"a", "b"});
+  expect_error(raw, Errc::bad_file, "2 entries");
+}
+
+TEST(DecoderTensorsTest, ReadsQwen2BiasesAndRefusesOthers) {
+  RawGguf raw = test::raw_decoder();
+  test::add_raw_tensor(raw, "blk.0.attn_k.bias", {4});
+  const Bytes bytes = raw.bytes();
+  const auto file = GgufFile::parse(bytes);
+  const auto config = read_decoder_config(*file);
+  ASSERT_TRUE(config);
+  const auto tensors = read_decoder_tensors(*file, *config);
+  ASSERT_TRUE(tensors);
+  EXPECT_EQ(tensors->layers[0].attn_k_bias.cols, 4u);
+  test::add_raw_tensor(raw, "blk.0.attn_output.bias", {8});
+  expect_error(raw, Errc::unsupported, "blk.0.attn_output.bias");
+}
+
+TEST(DecoderTensorsTest, RefusesNormsThatAreNotF32) {
+  RawGguf raw = test::raw_decoder();
+  raw.tensors[1].type = 1;  // output_norm.weight as f16
+  expect_error(raw, Errc::unsupported, "output_norm.weight");
+}
+
+}  // namespace
+}  // namespace edgedraft

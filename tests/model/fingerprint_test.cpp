@@ -1,0 +1,94 @@
+#include "shared/model/fingerprint.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/model/raw_decoder.h"
+#include "tests/model/tiny_tokenizer.h"
+
+namespace edgedraft {
+namespace {
+
+using test::RawGguf;
+
+Digest model_of(const RawGguf& raw) {
+  const Bytes bytes = raw.bytes();
+  return compute_model_fingerprint(GgufFile::parse(bytes).value());
+}
+
+Digest tokenizer_of(const test::TinyVocabulary& vocabulary) {
+  RawGguf raw;
+  vocabulary.add_to(raw);
+  const Bytes bytes = raw.bytes();
+  return tokenizer_fingerprint(GgufFile::parse(bytes).value()).value();
+}
+
+TEST(FingerprintTest, DoesNotDependOnNamesAndOrder) {
+  RawGguf raw = test::raw_decoder();
+  const Digest digest = model_of(raw);
+  raw.add_string("general.name", "another");
+  raw.add_string("tokenizer.chat_template", "{{ 1 }}");
+  std::swap(raw.tensors[0], raw.tensors[5]);
+  std::swap(raw.values[0], raw.values[3]);
+  EXPECT_EQ(model_of(raw), digest);
+}
+
+TEST(FingerprintTest, DependsOnEverySizeAndNumber) {
+  const Digest digest = model_of(test::raw_decoder());
+  RawGguf raw = test::raw_decoder();
+  raw.data[raw.data.size() - 1] ^= std::byte{1};
+  EXPECT_NE(model_of(raw), digest) << "a bit of the last tensor";
+  raw = test::raw_decoder();
+  raw.add_f32("llama.rope.scaling.factor", 2.0f);
+  EXPECT_NE(model_of(raw), digest) << "a size";
+  raw = test::raw_decoder();
+  std::swap(raw.tensors[2].name, raw.tensors[1].name);
+  EXPECT_NE(model_of(raw), digest) << "two tensors exchanged";
+  raw = test::raw_decoder();
+  raw.tensors[0].dims = {5, 8};
+  EXPECT_NE(model_of(raw), digest) << "a shape";
+}
+
+TEST(FingerprintTest, BelievesAStoredOne) {
+  RawGguf raw = test::raw_decoder();
+  raw.add_string("edgedraft.fingerprint", std::string(64, 'a'));
+  const Bytes bytes = raw.bytes();
+  const auto digest = model_fingerprint(GgufFile::parse(bytes).value());
+  ASSERT_TRUE(digest);
+  EXPECT_EQ(to_hex(*digest), std::string(64, 'a'));
+}
+
+TEST(FingerprintTest, RefusesAStoredOneThatIsNone) {
+  for (const std::string& text : {std::string(), std::string(63, 'a'), std::string(64, 'g')}) {
+    RawGguf raw = test::raw_decoder();
+    raw.add_string("edgedraft.fingerprint", text);
+    raw.add_string("edgedraft.target.fingerprint", text);
+    const Bytes bytes = raw.bytes();
+    const auto file = GgufFile::parse(bytes);
+    EXPECT_FALSE(model_fingerprint(*file));
+    EXPECT_FALSE(target_fingerprint_of(*file));
+  }
+}
+
+TEST(FingerprintTest, SaysHowToMakeABundle) {
+  const Bytes bytes = test::raw_decoder().bytes();
+  const auto digest = target_fingerprint_of(GgufFile::parse(bytes).value());
+  ASSERT_FALSE(digest);
+  EXPECT_NE(digest.error().message.find("edgedraft convert"), std::string::npos);
+}
+
+TEST(FingerprintTest, OfTokenizersDependsOnWhatChangesIds) {
+  const Digest digest = tokenizer_of({});
+  test::TinyVocabulary vocabulary;
+  vocabulary.texts.back() = "z";
+  EXPECT_NE(tokenizer_of(vocabulary), digest);
+  vocabulary = {};
+  vocabulary.scores.back() -= 1;
+  EXPECT_NE(tokenizer_of(vocabulary), digest);
+  vocabulary = {};
+  vocabulary.types.back() = 4;
+  EXPECT_NE(tokenizer_of(vocabulary), digest);
+  EXPECT_EQ(tokenizer_of({}), digest);
+}
+
+}  // namespace
+}  // namespace edgedraft

@@ -1,0 +1,174 @@
+#include "shared/model/gguf_writer.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <numeric>
+
+#include "shared/model/fingerprint.h"
+#include "shared/model/gguf.h"
+#include "tests/model/temporary_directory.h"
+
+namespace edgedraft {
+namespace {
+
+using test::TemporaryDirectory;
+
+Bytes counting_bytes(std::size_t count) {
+  Bytes bytes(count);
+  for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>(i * 7);
+  return bytes;
+}
+
+GgufMetadata some_metadata() {
+  GgufMetadata metadata;
+  metadata.set_string("general.architecture", "test");
+  metadata.set_u32("test.count", 5);
+  metadata.set_f32("test.number", 0.25f);
+  metadata.set_bool("test.flag", true);
+  metadata.set_strings("test.texts", std::vector<std::string>{"x", "", "yz"});
+  metadata.set_f32s("test.numbers", std::vector<float>{1, 2});
+  metadata.set_i32s("test.integers", std::vector<std::int32_t>{-1, 7});
+  return metadata;
+}
+
+// Tensors whose lengths are no multiples of the alignment.
+std::vector<GgufTensorInfo> some_tensors() {
+  return {{"a", DType::f32, {3}}, {"b", DType::f16, {5, 7}}, {"c", DType::q8_0, {64, 3}}};
+}
+
+Result<void> write_file(const std::filesystem::path& path, std::size_t piece_bytes) {
+  auto writer = GgufWriter::create(path, some_metadata(), some_tensors());
+  if (!writer) return writer.error();
+  for (const GgufTensorInfo& tensor : some_tensors()) {
+    const Bytes bytes = counting_bytes(tensor.byte_count());
+    for (std::size_t at = 0; at < bytes.size(); at += piece_bytes) {
+      const auto piece = ByteView(bytes).subspan(at, std::min(piece_bytes, bytes.size() - at));
+      if (auto written = writer->write(piece); !written) return written.error();
+    }
+  }
+  return writer->finish();
+}
+
+TEST(GgufWriterTest, WritesWhatTheReaderReads) {
+  const TemporaryDirectory directory;
+  ASSERT_TRUE(write_file(directory / "m.gguf", 11));
+  const auto file = GgufFile::open(directory / "m.gguf");
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EQ(*file->get_u32("test.count"), 5u);
+  EXPECT_EQ(*file->get_f32("test.number"), 0.25f);
+  EXPECT_TRUE(*file->get_bool("test.flag"));
+  EXPECT_EQ(*file->get_strings("test.texts"), (std::vector<std::string_view>{"x", "", "yz"}));
+  EXPECT_EQ(*file->get_f32s("test.numbers"), (std::vector<float>{1, 2}));
+  EXPECT_EQ(*file->get_i32s("test.integers"), (std::vector<std::int32_t>{-1, 7}));
+  for (const GgufTensorInfo& info : some_tensors()) {
+    const GgufTensor* tensor = file->find_tensor(info.name);
+    ASSERT_NE(tensor, nullptr);
+    EXPECT_EQ(tensor->type, info.type);
+    EXPECT_EQ(tensor->dims, info.dims);
+    const Bytes expected = counting_bytes(info.byte_count());
+    EXPECT_TRUE(
+        std::equal(expected.begin(), expected.end(), tensor->bytes.begin(), tensor->bytes.end()));
+  }
+}
+
+TEST(GgufWriterTest, CopiesForeignValuesUnchanged) {
+  const TemporaryDirectory directory;
+  ASSERT_TRUE(write_file(directory / "first.gguf", 1000));
+  const auto first = GgufFile::open(directory / "first.gguf");
+  ASSERT_TRUE(first);
+  GgufMetadata copied;
+  for (const auto& [key, value] : first->metadata()) copied.set(std::string(key), value);
+  auto writer = GgufWriter::create(directory / "second.gguf", copied, {});
+  ASSERT_TRUE(writer);
+  ASSERT_TRUE(writer->finish());
+  const auto second = GgufFile::open(directory / "second.gguf");
+  ASSERT_TRUE(second);
+  for (const auto& [key, value] : first->metadata()) {
+    if (key == kFingerprintKey) continue;
+    const GgufValue* copy = second->find_value(key);
+    ASSERT_NE(copy, nullptr) << key;
+    EXPECT_EQ(copy->type, value.type);
+    EXPECT_TRUE(
+        std::equal(copy->bytes.begin(), copy->bytes.end(), value.bytes.begin(), value.bytes.end()));
+  }
+}
+
+TEST(GgufWriterTest, StoresTheFingerprintThatAReaderComputes) {
+  const TemporaryDirectory directory;
+  ASSERT_TRUE(write_file(directory / "m.gguf", 100));
+  const auto file = GgufFile::open(directory / "m.gguf");
+  ASSERT_TRUE(file);
+  const auto stored = model_fingerprint(*file);
+  ASSERT_TRUE(stored);
+  EXPECT_EQ(*stored, compute_model_fingerprint(*file));
+}
+
+TEST(GgufWriterTest, LeavesNothingBehindWhereItWasNotFinished) {
+  const TemporaryDirectory directory;
+  {
+    auto writer = GgufWriter::create(directory / "m.gguf", some_metadata(), some_tensors());
+    ASSERT_TRUE(writer);
+    ASSERT_TRUE(writer->write(counting_bytes(12)));
+    EXPECT_FALSE(std::filesystem::exists(directory / "m.gguf"));
+  }
+  EXPECT_EQ(directory.file_count(), 0u);
+}
+
+TEST(GgufWriterTest, ReplacesAnOldFileOnlyAtTheEnd) {
+  const TemporaryDirectory directory;
+  directory.write("m.gguf", "old");
+  auto writer = GgufWriter::create(directory / "m.gguf", some_metadata(), {});
+  ASSERT_TRUE(writer);
+  EXPECT_EQ(std::filesystem::file_size(directory / "m.gguf"), 3u);
+  ASSERT_TRUE(writer->finish());
+  EXPECT_TRUE(GgufFile::open(directory / "m.gguf"));
+  EXPECT_EQ(directory.file_count(), 1u);
+}
+
+TEST(GgufWriterTest, NamesThePathThatCannotBeWritten) {
+  const TemporaryDirectory directory;
+  for (const auto& path : {directory / "no/such/folder/m.gguf", directory.path(),
+                           std::filesystem::path("/dev/full")}) {
+    const auto writer = GgufWriter::create(path, some_metadata(), {});
+    ASSERT_FALSE(writer);
+    EXPECT_EQ(writer.error().code, Errc::io);
+    EXPECT_NE(writer.error().message.find(path.string()), std::string::npos);
+  }
+}
+
+// The kernel refuses every byte behind `limit` in a child process, as a full disk would.
+int child_status(const std::filesystem::path& path, rlim_t limit) {
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit files{limit, limit};
+    if (setrlimit(RLIMIT_FSIZE, &files) != 0) _exit(3);
+    const auto written = write_file(path, 50);
+    if (written) _exit(0);
+    const bool clear = written.error().code == Errc::io &&
+                       written.error().message.find(path.string()) != std::string::npos;
+    _exit(clear ? 1 : 2);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 4;
+}
+
+// A write fails after any number of bytes, whether in the header, the data, the patch or the flush.
+TEST(GgufWriterTest, FailsCleanlyAtEveryByteOfAFullDisk) {
+  const TemporaryDirectory directory;
+  ASSERT_EQ(child_status(directory / "whole.gguf", RLIM_INFINITY), 0);
+  const auto total = std::filesystem::file_size(directory / "whole.gguf");
+  for (rlim_t limit = 0; limit < total; limit += 13) {
+    ASSERT_EQ(child_status(directory / "m.gguf", limit), 1) << limit;
+    ASSERT_EQ(directory.file_count(), 1u) << "a temporary file stayed at " << limit;
+  }
+  EXPECT_EQ(child_status(directory / "m.gguf", total), 0);
+}
+
+}  // namespace
+}  // namespace edgedraft

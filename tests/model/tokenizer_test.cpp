@@ -1,0 +1,217 @@
+#include "shared/model/tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "shared/base/random.h"
+#include "tests/model/raw_gguf.h"
+#include "tests/model/tiny_tokenizer.h"
+
+namespace edgedraft {
+namespace {
+
+using test::RawGguf;
+using test::TinyVocabulary;
+using Ids = std::vector<std::uint32_t>;
+
+Result<Tokenizer> read(const RawGguf& raw) {
+  const Bytes bytes = raw.bytes();
+  const auto file = GgufFile::parse(bytes);
+  if (!file) return file.error();
+  return Tokenizer::read(*file);
+}
+
+enum class SpacePrefix { on, off };
+
+Tokenizer tiny(SpacePrefix prefix) {
+  RawGguf raw;
+  TinyVocabulary().add_to(raw);
+  raw.add_bool("tokenizer.ggml.add_space_prefix", prefix == SpacePrefix::on);
+  auto tokenizer = read(raw);
+  EXPECT_TRUE(tokenizer) << tokenizer.error().message;
+  return std::move(tokenizer.value());
+}
+
+class TokenizerTest : public testing::Test {
+ protected:
+  std::uint32_t id(const std::string& text) const { return vocabulary_.id(text); }
+  TinyVocabulary vocabulary_;
+  Tokenizer tokenizer_ = tiny(SpacePrefix::on);
+};
+
+TEST_F(TokenizerTest, MergesByScore) {
+  EXPECT_EQ(tokenizer_.encode("the cat", Special::plain), (Ids{id("▁the"), id("▁cat")}));
+  EXPECT_EQ(tokenizer_.encode("that", Special::plain), (Ids{id("▁"), id("th"), id("at")}));
+}
+
+TEST_F(TokenizerTest, SpellsUnknownCharactersInBytes) {
+  EXPECT_EQ(tokenizer_.encode("a!", Special::plain), (Ids{id("▁"), id("a"), id("<0x21>")}));
+  EXPECT_EQ(tokenizer_.encode("ü", Special::plain), (Ids{id("▁"), id("<0xC3>"), id("<0xBC>")}));
+}
+
+TEST_F(TokenizerTest, KeepsEverySpace) {
+  EXPECT_EQ(tokenizer_.encode("  a ", Special::plain), (Ids{id("▁▁"), id("▁"), id("a"), id("▁")}));
+}
+
+TEST_F(TokenizerTest, GivesNothingForNothing) {
+  EXPECT_EQ(tokenizer_.encode("", Special::plain), Ids{});
+  EXPECT_EQ(tokenizer_.encode("", Special::parse), Ids{});
+}
+
+TEST_F(TokenizerTest, ControlTokensAreRecognisedOnlyWhereAskedFor) {
+  const Tokenizer tokenizer = tiny(SpacePrefix::off);
+  EXPECT_EQ(tokenizer.encode("<s>a</s>", Special::parse), (Ids{1, id("a"), 2}));
+  for (const std::uint32_t token : tokenizer.encode("<s>a</s>", Special::plain)) {
+    EXPECT_NE(tokenizer.token_type(token), TokenType::control);
+  }
+}
+
+TEST_F(TokenizerTest, UserDefinedSymbolsAreNeverSplit) {
+  const Tokenizer tokenizer = tiny(SpacePrefix::off);
+  for (const Special special : {Special::parse, Special::plain}) {
+    EXPECT_EQ(tokenizer.encode("the<|end|>", special), (Ids{id("the"), id("<|end|>")}));
+  }
+}
+
+TEST_F(TokenizerTest, KnowsHowAnswersEnd) {
+  EXPECT_EQ(tokenizer_.bos_id(), 1u);
+  EXPECT_EQ(tokenizer_.eos_id(), id("<|end|>"));
+  EXPECT_TRUE(tokenizer_.is_end(id("<|end|>")));
+  EXPECT_FALSE(tokenizer_.is_end(id("the")));
+  EXPECT_EQ(tokenizer_.token_bytes(id("<|end|>")), "");
+}
+
+TEST_F(TokenizerTest, TakesTheEndOfTurnFromTheFile) {
+  RawGguf raw;
+  vocabulary_.add_to(raw);
+  raw.add_u32("tokenizer.ggml.eot_token_id", 2);
+  const auto tokenizer = read(raw);
+  ASSERT_TRUE(tokenizer);
+  EXPECT_TRUE(tokenizer->is_end(2));
+  EXPECT_TRUE(tokenizer->is_end(id("<|end|>")));
+}
+
+class RoundTripTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(RoundTripTest, TextComesBack) {
+  for (const SpacePrefix prefix : {SpacePrefix::on, SpacePrefix::off}) {
+    const Tokenizer tokenizer = tiny(prefix);
+    const Ids ids = tokenizer.encode(GetParam(), Special::plain);
+    EXPECT_EQ(decode(tokenizer, ids, LeadingSpace::strip), GetParam());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(OddTexts, RoundTripTest,
+                         testing::Values("", " ", "  ", "\n", "\t\r\n ", "the cat", " the  cat ",
+                                         "ünï çödé", "日本語", "👩‍👩‍👧 🇩🇪",
+                                         "e\xCC\x81", std::string("a\0b", 3), "\x7F\x01", "<0x0A>",
+                                         "<s",
+                                         "\xEF\xBB\xBF"
+                                         "bom",
+                                         "٠١٢ ‮rtl", "�"));
+
+TEST_F(TokenizerTest, RandomTextsComeBack) {
+  Random random(20260101);
+  const std::vector<std::string> parts = {"a", " ", "the", "é", "▂", "𝄞", "\n", "<|", "t", "0"};
+  for (int i = 0; i < 300; ++i) {
+    std::string text;
+    for (std::uint64_t n = random.below(40); n > 0; --n) text += parts[random.below(parts.size())];
+    const Ids ids = tokenizer_.encode(text, Special::plain);
+    EXPECT_EQ(decode(tokenizer_, ids, LeadingSpace::strip), text) << "round " << i;
+  }
+}
+
+TEST_F(TokenizerTest, BrokenUtf8BecomesReplacementCharacters) {
+  for (const std::string text : {"\xFF", "\xC3", "a\xE2\x82", "\xED\xA0\x80", "\xF5\x80\x80\x80"}) {
+    const std::string back =
+        decode(tokenizer_, tokenizer_.encode(text, Special::plain), LeadingSpace::strip);
+    EXPECT_NE(back.find("\xEF\xBF\xBD"), std::string::npos);
+  }
+}
+
+// Doubling the text may at most triple the time: quadratic work would make it four times as long.
+TEST_F(TokenizerTest, HostileTextsTakeLinearTime) {
+  using Clock = std::chrono::steady_clock;
+  const auto time = [&](const std::string& unit, std::size_t bytes) {
+    std::string text;
+    while (text.size() < bytes) text += unit;
+    const auto start = Clock::now();
+    EXPECT_FALSE(tokenizer_.encode(text, Special::parse).empty());
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  for (const std::string unit : {"a", " ", "\xFF", "<s", "the cat"}) {
+    time(unit, 1 << 14);  // warms up
+    const double small = time(unit, 1 << 18);
+    const double large = time(unit, 1 << 20);
+    EXPECT_LT(large, 12 * small + 0.2) << "unit " << unit;
+  }
+}
+
+TEST_F(TokenizerTest, RefusesOtherTokenizers) {
+  RawGguf raw;
+  raw.add_string("tokenizer.ggml.model", "gpt2");
+  const auto tokenizer = read(raw);
+  ASSERT_FALSE(tokenizer);
+  EXPECT_EQ(tokenizer.error().code, Errc::unsupported);
+  EXPECT_NE(tokenizer.error().message.find("gpt2"), std::string::npos);
+}
+
+void expect_bad(const TinyVocabulary& vocabulary, const std::string& what) {
+  RawGguf raw;
+  vocabulary.add_to(raw);
+  const auto tokenizer = read(raw);
+  ASSERT_FALSE(tokenizer) << what;
+  EXPECT_EQ(tokenizer.error().code, Errc::bad_file) << what;
+}
+
+TEST_F(TokenizerTest, RefusesDamagedVocabularies) {
+  TinyVocabulary v;
+  v.scores.pop_back();
+  expect_bad(v, "scores too few");
+  v = {};
+  v.types.back() = 7;
+  expect_bad(v, "unknown type");
+  v = {};
+  v.types.back() = -1;
+  expect_bad(v, "negative type");
+  v = {};
+  v.texts.back() = "";
+  expect_bad(v, "empty text");
+  v = {};
+  v.texts.back() = "the";
+  expect_bad(v, "text twice");
+  v = {};
+  v.texts.back() = std::string("a\0b", 3);
+  expect_bad(v, "zero byte");
+  v = {};
+  v.scores.back() = std::numeric_limits<float>::quiet_NaN();
+  expect_bad(v, "score that is no number");
+  v = {};
+  v.texts[10] = "<0xZZ>";
+  expect_bad(v, "byte that is none");
+  v = {};
+  v.types[10] = 1;
+  expect_bad(v, "a byte missing");
+  v = {};
+  v.types[1] = 2;
+  expect_bad(v, "two unknown tokens");
+}
+
+TEST_F(TokenizerTest, RefusesIdsOutsideTheVocabulary) {
+  RawGguf raw;
+  vocabulary_.add_to(raw);
+  raw.add_u32("tokenizer.ggml.eot_token_id", static_cast<std::uint32_t>(vocabulary_.texts.size()));
+  const auto tokenizer = read(raw);
+  ASSERT_FALSE(tokenizer);
+  EXPECT_NE(tokenizer.error().message.find("eot_token_id"), std::string::npos);
+}
+
+TEST_F(TokenizerTest, RefusesAFileWithoutTokenizer) {
+  const auto tokenizer = read(RawGguf{});
+  ASSERT_FALSE(tokenizer);
+  EXPECT_EQ(tokenizer.error().code, Errc::bad_file);
+}
+
+}  // namespace
+}  // namespace edgedraft

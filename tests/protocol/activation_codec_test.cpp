@@ -1,0 +1,195 @@
+#include "shared/protocol/activation_codec.h"
+
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <cmath>
+#include <limits>
+
+#include "shared/tensor/dtype.h"
+#include "tests/protocol/support.h"
+
+namespace edgedraft {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+std::vector<float> round_trip(const ActivationLayout& layout, std::span<const float> rows) {
+  const Bytes packed = quantize_rows(layout, rows);
+  const auto count = static_cast<std::uint32_t>(rows.size() / layout.cols());
+  EXPECT_EQ(packed.size(), std::size_t{count} * layout.row_bytes());
+  return *dequantize_rows(layout, count, packed);
+}
+
+TEST(ActivationCodecTest, SmallCaseByEye) {
+  // One row of two groups: the largest magnitudes 127 and 254 make the scales 1 and 2.
+  const ActivationLayout layout({3, 2});
+  const std::vector<float> row = {127, -1, 0.4f, -254, 3};
+  EXPECT_EQ(to_hex(quantize_rows(layout, row)),
+            "7fff00"
+            "8102"
+            "003c"
+            "0040");
+  EXPECT_EQ(round_trip(layout, row), (std::vector<float>{127, -1, 0, -254, 4}));
+}
+
+class ActivationCodecSizes : public testing::TestWithParam<std::uint32_t> {};
+
+// Half a step, and what the float16 scale may fall short of max / 127 at the group's largest value.
+TEST_P(ActivationCodecSizes, ErrorIsAtMostHalfAStep) {
+  const std::uint32_t cols = GetParam();
+  Random random(cols);
+  const ActivationLayout layout({cols, 1, cols + 3});
+  const std::uint32_t count = 5;
+  const std::vector<float> rows = random_rows(random, std::size_t{count} * layout.cols());
+  const std::vector<float> decoded = round_trip(layout, rows);
+  std::size_t offset = 0;
+  for (std::uint32_t row = 0; row < count; ++row) {
+    for (const std::uint32_t group : layout.scale_groups()) {
+      float largest = 0;
+      for (std::size_t i = 0; i < group; ++i) {
+        largest = std::max(largest, std::abs(rows[offset + i]));
+      }
+      const float step = largest / 127;
+      for (std::size_t i = 0; i < group; ++i, ++offset) {
+        EXPECT_LE(std::abs(decoded[offset] - rows[offset]), step * 0.5f + largest * 0x1p-11f);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, ActivationCodecSizes, testing::Values(1, 31, 32, 33, 127, 2048));
+
+TEST(ActivationCodecTest, ValuesThatAreNoNumbersDoNotSpreadThroughTheirGroup) {
+  const ActivationLayout layout({4});
+  const std::vector<float> decoded =
+      round_trip(layout, std::vector<float>{kNan, kInfinity, -kInfinity, 12.7f});
+  EXPECT_EQ(decoded[0], 0);
+  EXPECT_NEAR(decoded[1], 12.7f, 0.01f);
+  EXPECT_NEAR(decoded[2], -12.7f, 0.01f);
+  EXPECT_NEAR(decoded[3], 12.7f, 0.01f);
+}
+
+TEST(ActivationCodecTest, ExtremesStayFinite) {
+  const ActivationLayout layout({2});
+  for (const float x : {0.0f, 1e-45f, 1e-20f, 65504.0f, 3e38f}) {
+    for (const float y : round_trip(layout, std::vector<float>{x, -x})) {
+      EXPECT_TRUE(std::isfinite(y)) << x;
+    }
+  }
+}
+
+TEST(ActivationCodecTest, ScaleThatIsNoPositiveNumberIsRefused) {
+  const ActivationLayout layout({2});
+  Bytes packed = quantize_rows(layout, std::vector<float>{1, 2});
+  const auto code_with_scale = [&](std::uint16_t half) {
+    store_le(packed.data() + 2, half);
+    const auto rows = dequantize_rows(layout, 1, packed);
+    return rows ? Errc::cancelled : rows.error().code;
+  };
+  EXPECT_EQ(code_with_scale(float_to_half(kNan)), Errc::bad_message);
+  EXPECT_EQ(code_with_scale(float_to_half(kInfinity)), Errc::bad_message);
+  EXPECT_EQ(code_with_scale(float_to_half(-1)), Errc::bad_message);
+  EXPECT_EQ(code_with_scale(0), Errc::cancelled);
+  EXPECT_EQ(code_with_scale(1), Errc::cancelled) << "a denormal is a number";
+}
+
+TEST(ActivationCodecTest, WrongSizeIsRefused) {
+  const ActivationLayout layout({3});
+  EXPECT_FALSE(dequantize_rows(layout, 1, Bytes(4)));
+  EXPECT_FALSE(dequantize_rows(layout, 1, Bytes(6)));
+  EXPECT_FALSE(dequantize_rows(layout, 0xFFFFFFFF, Bytes(5)));
+  EXPECT_TRUE(dequantize_rows(ActivationLayout(), 7, {})->empty());
+}
+
+TEST(ActivationCompressionTest, SurvivesTheWay) {
+  Random random(1);
+  const ActivationLayout layout({64, 64});
+  for (const std::uint32_t count : {1u, 2u, 33u}) {
+    const Bytes packed =
+        quantize_rows(layout, random_rows(random, std::size_t{count} * layout.cols()));
+    const wire::Activations chunk = compress_activations(4, 10, count, packed);
+    EXPECT_EQ(chunk.round, 4u);
+    EXPECT_EQ(chunk.first, 10u);
+    EXPECT_EQ(*decompress_activations(layout, chunk), packed);
+    EXPECT_LE(chunk.data.size(), packed.size());
+  }
+}
+
+TEST(ActivationCompressionTest, SmoothRowsShrink) {
+  const ActivationLayout layout({1024});
+  const Bytes packed = quantize_rows(layout, std::vector<float>(8 * 1024, 0.25f));
+  const wire::Activations chunk = compress_activations(1, 0, 8, packed);
+  EXPECT_LT(chunk.data.size(), packed.size() / 10);
+}
+
+TEST(ActivationCompressionTest, WhatWouldLookLikeABombIsSentAsIs) {
+  const ActivationLayout layout({32768});
+  const Bytes packed = quantize_rows(layout, std::vector<float>(2 * 32768, 0.0f));
+  const wire::Activations chunk = compress_activations(1, 0, 2, packed);
+  EXPECT_EQ(chunk.codec, wire::Codec::none);
+  EXPECT_EQ(*decompress_activations(layout, chunk), packed);
+}
+
+Bytes deflated(std::size_t count) {
+  const Bytes zeros(count);
+  uLongf bytes = compressBound(count);
+  Bytes out(bytes);
+  compress2(reinterpret_cast<Bytef*>(out.data()), &bytes,
+            reinterpret_cast<const Bytef*>(zeros.data()), count, 9);
+  out.resize(bytes);
+  return out;
+}
+
+TEST(ActivationCompressionTest, BombIsRefused) {
+  const ActivationLayout layout({30000, 2766});
+  const std::uint32_t count = 200;
+  const wire::Activations bomb{.round = 1,
+                               .first = 0,
+                               .count = count,
+                               .codec = wire::Codec::deflate,
+                               .data = deflated(std::size_t{count} * layout.row_bytes())};
+  ASSERT_LT(bomb.data.size() * 500, std::size_t{count} * layout.row_bytes());
+  EXPECT_EQ(decompress_activations(layout, bomb).error().code, Errc::bad_message);
+}
+
+TEST(ActivationCompressionTest, DamagedStreamsAreRefused) {
+  Random random(3);
+  const ActivationLayout layout({100});
+  const std::uint32_t count = 4;
+  const Bytes packed =
+      quantize_rows(layout, std::vector<float>(std::size_t{count} * layout.cols(), 1.5f));
+  const wire::Activations good = compress_activations(1, 0, count, packed);
+  ASSERT_EQ(good.codec, wire::Codec::deflate);
+
+  for (std::size_t bytes = 0; bytes < good.data.size(); ++bytes) {
+    wire::Activations cut = good;
+    cut.data.resize(bytes);
+    EXPECT_FALSE(decompress_activations(layout, cut)) << "cut to " << bytes;
+  }
+  wire::Activations trailed = good;
+  trailed.data.push_back(std::byte{0});
+  EXPECT_FALSE(decompress_activations(layout, trailed));
+
+  wire::Activations more_rows = good;
+  more_rows.count = count + 1;
+  EXPECT_FALSE(decompress_activations(layout, more_rows));
+  more_rows.count = count - 1;
+  EXPECT_FALSE(decompress_activations(layout, more_rows));
+
+  wire::Activations raw = good;
+  raw.codec = wire::Codec::none;
+  EXPECT_FALSE(decompress_activations(layout, raw));
+
+  for (int i = 0; i < 500; ++i) {
+    wire::Activations flipped = good;
+    flipped.data[random.below(flipped.data.size())] ^=
+        static_cast<std::byte>(1u << random.below(8));
+    const auto decoded = decompress_activations(layout, flipped);
+    if (decoded) EXPECT_EQ(decoded->size(), packed.size());
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft

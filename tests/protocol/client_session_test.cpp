@@ -1,0 +1,366 @@
+#include "shared/protocol/client_session.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/protocol/session_support.h"
+
+namespace edgedraft {
+namespace {
+
+class ClientSessionTest : public testing::Test {
+ protected:
+  Result<void> hear(const wire::Message& message) {
+    return session_.receive(now_, wire::encode(message));
+  }
+
+  Errc code_after(const wire::Message& message) {
+    const Result<void> heard = hear(message);
+    return heard ? Errc::cancelled : heard.error().code;
+  }
+
+  template <class Event>
+  Event expect_event() {
+    auto event = session_.next_event();
+    if (!event || !std::holds_alternative<Event>(*event)) {
+      ADD_FAILURE() << "another event, or none";
+      return {};
+    }
+    return std::get<Event>(*std::move(event));
+  }
+
+  void sign_in() {
+    ASSERT_TRUE(hear(small_welcome()));
+    expect_event<Welcomed>();
+    take_messages(session_);
+  }
+
+  // A prompt of `count` tokens, answered, its activations here.
+  void prompt(std::uint32_t count) {
+    sign_in();
+    ASSERT_TRUE(session_.prefill(prompt_of(count)));
+    ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = count + 1, .next = 7}));
+    ASSERT_TRUE(hear(chunk_of(1, 0, count)));
+    expect_event<VerdictReceived>();
+    EXPECT_TRUE(expect_event<ActivationsReceived>().complete);
+    take_messages(session_);
+  }
+
+  wire::Verdict verdict(std::uint32_t round, std::uint32_t base_length,
+                        std::vector<std::uint8_t> path) {
+    const auto count = static_cast<std::uint32_t>(path.size() + 1);
+    return {.round = round,
+            .length = base_length + count,
+            .next = 7,
+            .path = std::move(path),
+            .activations = packed_rows(base_length - 1, count)};
+  }
+
+  Instant now_ = kStart;
+  ClientSession session_{{.hello = {.agent = "test"}, .channel = {}}, kStart};
+};
+
+TEST_F(ClientSessionTest, SaysHelloFirst) {
+  const auto messages = take_messages(session_);
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_EQ(std::get<wire::Hello>(messages[0]).agent, "test");
+}
+
+TEST_F(ClientSessionTest, RequestBeforeWelcomeIsRefusedHere) {
+  EXPECT_EQ(session_.prefill(prompt_of(3)).error().code, Errc::link_down);
+  EXPECT_EQ(session_.draft(chain_of(1, 1)).error().code, Errc::link_down);
+}
+
+TEST_F(ClientSessionTest, FatalErrorEndsItWithTheServersReason) {
+  const auto heard = hear(wire::ErrorReport{.code = Errc::unauthorized, .message = "who are you"});
+  ASSERT_FALSE(heard);
+  EXPECT_EQ(heard.error().code, Errc::unauthorized);
+  EXPECT_EQ(heard.error().message, "who are you");
+  EXPECT_EQ(take_messages(session_).size(), 1u) << "the hello alone: no error back";
+}
+
+TEST_F(ClientSessionTest, AnythingButAnAnswerToHelloIsAnError) {
+  EXPECT_EQ(code_after(wire::Verdict{.round = 1, .length = 1}), Errc::protocol);
+}
+
+TEST_F(ClientSessionTest, SecondWelcomeIsAnError) {
+  sign_in();
+  EXPECT_EQ(code_after(small_welcome()), Errc::protocol);
+}
+
+TEST_F(ClientSessionTest, VersionThatWeDoNotSpeakIsRefused) {
+  wire::Welcome welcome = small_welcome();
+  welcome.version = 2;
+  EXPECT_EQ(code_after(welcome), Errc::version);
+}
+
+TEST_F(ClientSessionTest, OversizeWelcomeIsRefusedByItsHeader) {
+  Bytes header(kFrameHeaderBytes);
+  encode_frame_header({.kind = 2, .payload_bytes = kHandshakePayloadBytesMax + 1},
+                      std::span(header).first<kFrameHeaderBytes>());
+  EXPECT_EQ(session_.receive(now_, header).error().code, Errc::frame_too_large);
+}
+
+TEST_F(ClientSessionTest, PromptsActivationsComeNewestFirst) {
+  sign_in();
+  ASSERT_TRUE(session_.prefill(prompt_of(10)));
+  EXPECT_TRUE(session_.in_flight());
+  ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 11, .next = 7}));
+  EXPECT_EQ(expect_event<VerdictReceived>().verdict.next, 7u);
+  EXPECT_EQ(session_.length(), 11u);
+
+  ASSERT_TRUE(hear(chunk_of(1, 6, 4)));
+  ASSERT_TRUE(hear(chunk_of(1, 0, 6)));
+  const auto newest = expect_event<ActivationsReceived>();
+  EXPECT_EQ(newest.first, 6u);
+  EXPECT_EQ(newest.count, 4u);
+  EXPECT_FALSE(newest.complete);
+  for (std::size_t i = 0; i < newest.rows.size(); ++i) {
+    EXPECT_NEAR(newest.rows[i], rows_of(6, 4)[i], 0.06f);
+  }
+  EXPECT_TRUE(expect_event<ActivationsReceived>().complete);
+  EXPECT_EQ(session_.traffic().activation_bytes_raw, 10u * small_layout().row_bytes());
+}
+
+TEST_F(ClientSessionTest, ActivationsOutOfOrderAreAnError) {
+  const std::vector<wire::Activations> bad = {
+      chunk_of(1, 0, 6),   // not the newest
+      chunk_of(1, 6, 5),   // beyond the prompt
+      chunk_of(1, 7, 2),   // a hole at the end
+      chunk_of(2, 6, 4),   // a round that was not
+      chunk_of(1, 11, 1),  // the root has none
+  };
+  for (const wire::Activations& chunk : bad) {
+    ClientSession session({.hello = {}, .channel = {}}, kStart);
+    ASSERT_TRUE(session.receive(now_, wire::encode(small_welcome())));
+    ASSERT_TRUE(session.prefill(prompt_of(10)));
+    const wire::Verdict verdict{.round = 1, .length = 11, .next = 7};
+    ASSERT_TRUE(session.receive(now_, wire::encode(verdict)));
+    EXPECT_EQ(session.receive(now_, wire::encode(chunk)).error().code, Errc::protocol)
+        << chunk.first << " " << chunk.count;
+  }
+}
+
+TEST_F(ClientSessionTest, ActivationsBelowWhatIsLackingAreAnError) {
+  prompt(10);
+  wire::Prefill next = prompt_of(5);
+  next.base_length = 11;
+  next.activations_from = 10;
+  ASSERT_TRUE(session_.prefill(next));
+  ASSERT_TRUE(hear(wire::Verdict{.round = 2, .length = 17, .next = 7}));
+  EXPECT_EQ(code_after(chunk_of(2, 9, 7)), Errc::protocol);
+}
+
+TEST_F(ClientSessionTest, DraftsAdvanceByWhatIsAccepted) {
+  prompt(10);
+  ASSERT_TRUE(session_.draft(chain_of(11, 3)));
+  const auto sent = take_messages(session_);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(std::get<wire::Draft>(sent[0]).round, 2u);
+
+  ASSERT_TRUE(hear(verdict(2, 11, {1, 2})));
+  const auto event = expect_event<VerdictReceived>();
+  EXPECT_EQ(event.to, VerdictReceived::To::draft);
+  EXPECT_EQ(event.verdict.path, (std::vector<std::uint8_t>{1, 2}));
+  EXPECT_EQ(event.rows_first, 10u);
+  ASSERT_EQ(event.rows.size(), 3u * small_layout().cols());
+  EXPECT_NEAR(event.rows[0], 10.0f, 0.06f);
+  EXPECT_EQ(session_.length(), 14u);
+}
+
+TEST_F(ClientSessionTest, DraftThatTheServerWouldRefuseIsRefusedHere) {
+  prompt(10);
+  EXPECT_EQ(session_.draft(chain_of(10, 1)).error().code, Errc::protocol) << "another length";
+  EXPECT_EQ(session_.draft(chain_of(11, 9)).error().code, Errc::protocol) << "too many nodes";
+  ASSERT_TRUE(session_.draft(chain_of(11, 8)));
+  EXPECT_EQ(session_.draft(chain_of(11, 1)).error().code, Errc::protocol) << "one in flight";
+}
+
+TEST_F(ClientSessionTest, PromptBeyondTheContextIsRefusedHere) {
+  sign_in();
+  EXPECT_EQ(session_.prefill(prompt_of(100)).error().code, Errc::context_full);
+  EXPECT_TRUE(session_.prefill(prompt_of(99)));
+}
+
+TEST_F(ClientSessionTest, VerdictThatDoesNotFitItsDraftIsAnError) {
+  const auto code = [&](const wire::Verdict& bad) {
+    ClientSession session({.hello = {}, .channel = {}}, kStart);
+    EXPECT_TRUE(session.receive(now_, wire::encode(small_welcome())));
+    EXPECT_TRUE(session.prefill(prompt_of(10)));
+    const wire::Verdict first{.round = 1, .length = 11, .next = 7};
+    EXPECT_TRUE(session.receive(now_, wire::encode(first)));
+    wire::Draft draft = chain_of(11, 3);
+    draft.parents = {0, 0, 1};  // 1 and 2 below the root, 3 below 1
+    EXPECT_TRUE(session.draft(draft));
+    const auto heard = session.receive(now_, wire::encode(bad));
+    return heard ? Errc::cancelled : heard.error().code;
+  };
+  EXPECT_EQ(code(verdict(2, 11, {1, 3})), Errc::cancelled);
+  EXPECT_EQ(code(verdict(2, 11, {})), Errc::cancelled);
+  EXPECT_EQ(code(verdict(2, 11, {3})), Errc::protocol) << "no child of the root";
+  EXPECT_EQ(code(verdict(2, 11, {2, 3})), Errc::protocol) << "no child of 2";
+  EXPECT_EQ(code(verdict(2, 11, {1, 4})), Errc::protocol) << "no such node";
+  EXPECT_EQ(code(verdict(1, 11, {1})), Errc::protocol) << "a round replayed";
+  EXPECT_EQ(code(verdict(3, 11, {1})), Errc::protocol) << "a round skipped";
+  EXPECT_EQ(code(verdict(2, 12, {1})), Errc::protocol) << "a length that does not add up";
+  wire::Verdict short_rows = verdict(2, 11, {1});
+  short_rows.activations.pop_back();
+  EXPECT_EQ(code(short_rows), Errc::bad_message);
+  wire::Verdict no_rows = verdict(2, 11, {1});
+  no_rows.activations.clear();
+  EXPECT_EQ(code(no_rows), Errc::bad_message);
+}
+
+TEST_F(ClientSessionTest, UnaskedVerdictIsAnError) {
+  prompt(10);
+  EXPECT_EQ(code_after(verdict(2, 11, {})), Errc::protocol);
+}
+
+TEST_F(ClientSessionTest, FaultOfTheServerIsToldToIt) {
+  prompt(10);
+  EXPECT_FALSE(hear(verdict(2, 11, {})));
+  const auto sent = take_messages(session_);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_TRUE(std::get<wire::ErrorReport>(sent[0]).fatal);
+}
+
+TEST_F(ClientSessionTest, AcceptedCountOfAPromptIsBounded) {
+  const auto code = [&](wire::ResyncPolicy policy, std::uint32_t accepted_count) {
+    ClientSession session({.hello = {}, .channel = {}}, kStart);
+    EXPECT_TRUE(session.receive(now_, wire::encode(small_welcome())));
+    wire::Prefill prefill = prompt_of(10);
+    prefill.provisional_count = 4;
+    prefill.policy = policy;
+    EXPECT_TRUE(session.prefill(prefill));
+    const wire::Verdict verdict{
+        .round = 1, .length = 7 + accepted_count, .next = 7, .accepted_count = accepted_count};
+    const auto heard = session.receive(now_, wire::encode(verdict));
+    return heard ? Errc::cancelled : heard.error().code;
+  };
+  EXPECT_EQ(code(wire::ResyncPolicy::check, 0), Errc::cancelled);
+  EXPECT_EQ(code(wire::ResyncPolicy::check, 4), Errc::cancelled);
+  EXPECT_EQ(code(wire::ResyncPolicy::check, 5), Errc::protocol);
+  EXPECT_EQ(code(wire::ResyncPolicy::keep, 4), Errc::cancelled);
+  EXPECT_EQ(code(wire::ResyncPolicy::keep, 3), Errc::protocol);
+}
+
+TEST_F(ClientSessionTest, RefusedRequestLeavesTheConnection) {
+  prompt(10);
+  ASSERT_TRUE(session_.draft(chain_of(11, 1)));
+  ASSERT_TRUE(hear(wire::ErrorReport{
+      .round = 2, .code = Errc::protocol, .fatal = false, .message = "no such token"}));
+  EXPECT_EQ(expect_event<RequestRefused>().error.message, "no such token");
+  EXPECT_FALSE(session_.in_flight());
+  EXPECT_EQ(session_.length(), 11u);
+  EXPECT_TRUE(session_.draft(chain_of(11, 1)));
+}
+
+TEST_F(ClientSessionTest, ForgottenSessionIsRefilled) {
+  sign_in();
+  wire::Resume resume{.verified_length = 20, .tokens = tokens({1, 2}), .activations_from = 15};
+  ASSERT_TRUE(session_.resume(resume));
+  ASSERT_TRUE(hear(wire::ErrorReport{.round = 1, .code = Errc::session_unknown, .fatal = false}));
+  EXPECT_EQ(expect_event<RequestRefused>().error.code, Errc::session_unknown);
+  EXPECT_EQ(session_.length(), 0u);
+  EXPECT_TRUE(session_.prefill(prompt_of(22)));
+}
+
+TEST_F(ClientSessionTest, ResumedSessionGoesByItsOldId) {
+  sign_in();
+  wire::Resume resume{.verified_length = 20, .tokens = tokens({1, 2}), .activations_from = 15};
+  resume.session.fill(std::byte{9});
+  ASSERT_TRUE(session_.resume(resume));
+  ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 22, .next = 7, .accepted_count = 1}));
+  EXPECT_EQ(session_.session_id(), resume.session);
+  ASSERT_TRUE(hear(chunk_of(1, 15, 6)));
+  EXPECT_EQ(expect_event<VerdictReceived>().to, VerdictReceived::To::resume);
+  EXPECT_TRUE(expect_event<ActivationsReceived>().complete);
+}
+
+TEST_F(ClientSessionTest, LateAnswersToWhatWasCancelledAreIgnored) {
+  prompt(10);
+  ASSERT_TRUE(session_.draft(chain_of(11, 3)));
+  session_.cancel();
+  EXPECT_FALSE(session_.in_flight());
+  EXPECT_TRUE(hear(verdict(2, 11, {1})));
+  EXPECT_FALSE(session_.next_event());
+  EXPECT_EQ(session_.draft(chain_of(11, 1)).error().code, Errc::protocol) << "no root is known";
+
+  wire::Prefill next = prompt_of(4);
+  next.base_length = 11;
+  ASSERT_TRUE(session_.prefill(next));
+  EXPECT_TRUE(hear(chunk_of(1, 0, 3))) << "of a prompt before";
+  ASSERT_TRUE(hear(wire::Verdict{.round = 3, .length = 16, .next = 7}));
+  expect_event<VerdictReceived>();
+}
+
+TEST_F(ClientSessionTest, NoDraftAfterTheEnd) {
+  prompt(10);
+  ASSERT_TRUE(session_.draft(chain_of(11, 0)));
+  wire::Verdict last = verdict(2, 11, {});
+  last.ending = wire::Ending::end_token;
+  ASSERT_TRUE(hear(last));
+  EXPECT_EQ(session_.draft(chain_of(12, 0)).error().code, Errc::protocol);
+  wire::Prefill next = prompt_of(4);
+  next.base_length = 12;
+  EXPECT_TRUE(session_.prefill(next)) << "the next turn of a chat";
+}
+
+TEST_F(ClientSessionTest, PingIsAnswered) {
+  sign_in();
+  ASSERT_TRUE(hear(wire::Ping{77}));
+  EXPECT_EQ(std::get<wire::Pong>(take_messages(session_).at(0)).nonce, 77u);
+}
+
+TEST_F(ClientSessionTest, PingBeforeSignInIsAnError) {
+  EXPECT_EQ(code_after(wire::Ping{1}), Errc::protocol);
+}
+
+TEST_F(ClientSessionTest, SilentServerIsGivenUpAfterThreePings) {
+  sign_in();
+  for (int i = 0; i < 3; ++i) {
+    now_ = session_.next_deadline();
+    ASSERT_TRUE(session_.tick(now_));
+    EXPECT_TRUE(std::holds_alternative<wire::Ping>(take_messages(session_).at(0)));
+  }
+  now_ = session_.next_deadline();
+  EXPECT_EQ(session_.tick(now_).error().code, Errc::timed_out);
+  EXPECT_EQ(now_, kStart + seconds(20));
+}
+
+TEST_F(ClientSessionTest, AnySignOfLifeResetsThePings) {
+  sign_in();
+  for (int i = 0; i < 10; ++i) {
+    now_ = session_.next_deadline();
+    ASSERT_TRUE(session_.tick(now_)) << i;
+    ASSERT_TRUE(hear(wire::Pong{0}));
+  }
+}
+
+TEST_F(ClientSessionTest, HandshakeTimesOut) {
+  EXPECT_EQ(session_.next_deadline(), kStart + seconds(10));
+  EXPECT_TRUE(session_.tick(kStart + seconds(10) - milliseconds(1)));
+  EXPECT_EQ(session_.tick(kStart + seconds(10)).error().code, Errc::timed_out);
+}
+
+// The slow writer: it keeps the connection alive byte by byte, but never finishes a frame.
+TEST_F(ClientSessionTest, FrameThatNeverEndsTimesOut) {
+  sign_in();
+  const Bytes frame = wire::encode(wire::Close{std::string(100, 'x')});
+  Result<void> ticked = boost::system::in_place_value;
+  for (std::size_t i = 0; i < frame.size() && ticked; ++i) {
+    ASSERT_TRUE(session_.receive(now_, ByteView(frame).subspan(i, 1))) << i;
+    now_ += seconds(1);
+    ticked = session_.tick(now_);
+  }
+  ASSERT_FALSE(ticked);
+  EXPECT_EQ(ticked.error().code, Errc::timed_out);
+  EXPECT_EQ(now_, kStart + seconds(30));
+}
+
+TEST_F(ClientSessionTest, CloseIsTheEndOfTheLink) {
+  sign_in();
+  EXPECT_EQ(code_after(wire::Close{"going away"}), Errc::link_down);
+}
+
+}  // namespace
+}  // namespace edgedraft

@@ -1,0 +1,374 @@
+#include "shared/protocol/message.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "messages_generated.h"
+#include "shared/protocol/frame.h"
+#include "tests/protocol/support.h"
+
+namespace edgedraft::wire {
+namespace {
+
+using flatbuffers::FlatBufferBuilder;
+
+Result<Message> decode_frame(ByteView frame) {
+  const auto header = decode_frame_header(frame, kFramePayloadBytesMax);
+  EXPECT_TRUE(header);
+  EXPECT_EQ(header->payload_bytes, frame.size() - kFrameHeaderBytes);
+  return decode(header->kind, frame.subspan(kFrameHeaderBytes));
+}
+
+Digest digest_of(std::uint8_t value) {
+  Digest digest;
+  digest.fill(std::byte{value});
+  return digest;
+}
+
+std::vector<Message> one_of_each() {
+  Hello hello{.version_min = 1, .version_max = 3, .agent = "edgedraft 0.1", .token = "secret"};
+  hello.target = digest_of(1);
+  hello.drafter = digest_of(3);
+  hello.drafter_name = "moa-tli1";
+  hello.drafter_kind = "moa";
+  hello.cut_point = "lsa_mean";
+  hello.tli = 1;
+  hello.nodes_max = 62;
+  hello.context_count = 2048;
+  Welcome welcome{.version = 1, .agent = "server", .model = "demo"};
+  welcome.session.fill(std::byte{7});
+  welcome.context_count = 4096;
+  welcome.nodes_max = 255;
+  welcome.row_budget = 64;
+  welcome.scale_groups = {64, 32, 32};
+  const Sampling sampling{
+      .seed = ~0ull, .temperature = 0.7f, .top_k = 40, .top_p = 0.9f, .min_p = 0.05f};
+  return {
+      hello,
+      welcome,
+      Prefill{.round = 1,
+              .base_length = 10,
+              .tokens = tokens({0, 1, (1u << 24) - 1}),
+              .provisional_count = 2,
+              .policy = ResyncPolicy::keep,
+              .activations_from = 9,
+              .sampling = sampling},
+      Activations{.round = 1,
+                  .first = 3,
+                  .count = 2,
+                  .codec = Codec::deflate,
+                  .data = Bytes(5, std::byte{9})},
+      Draft{.round = 2,
+            .base_length = 13,
+            .tokens = tokens({5, 6, 5, (1u << 24) - 1}),
+            .parents = {0, 0, 1, 3}},
+      Verdict{.round = 2,
+              .length = 16,
+              .next = 77,
+              .accepted_count = 0,
+              .path = {1, 3},
+              .ending = Ending::end_token,
+              .row_budget = 32,
+              .queue_us = 12,
+              .verify_us = 3456,
+              .activations = Bytes(33, std::byte{1})},
+      Resume{.round = 1,
+             .session = welcome.session,
+             .verified_length = 16,
+             .verified_hash = digest_of(8),
+             .tokens = tokens({1, 2, 3}),
+             .policy = ResyncPolicy::check,
+             .activations_from = 12,
+             .sampling = sampling},
+      Ping{1},
+      Pong{~0ull},
+      Cancel{5},
+      Close{"bye"},
+      ErrorReport{.round = 4, .code = Errc::session_unknown, .fatal = false, .message = "gone"},
+  };
+}
+
+TEST(MessageTest, EveryKindSurvivesTheWire) {
+  for (const Message& message : one_of_each()) {
+    const auto decoded = decode_frame(encode(message));
+    ASSERT_TRUE(decoded) << to_string(kind_of(message)) << ": " << decoded.error().message;
+    EXPECT_EQ(*decoded, message) << to_string(kind_of(message));
+  }
+}
+
+TEST(MessageTest, PlainDraftWithoutNodesSurvivesTheWire) {
+  const Message message = Draft{.round = 1, .base_length = 1, .tokens = {}, .parents = {}};
+  EXPECT_EQ(*decode_frame(encode(message)), message);
+}
+
+TEST(MessageTest, LargestDraftSurvivesTheWire) {
+  Draft draft{.round = 1, .base_length = 1, .tokens = {}, .parents = {}};
+  std::vector<std::uint32_t> ids;
+  for (std::uint32_t i = 0; i < kDraftNodesMax; ++i) {
+    ids.push_back(i);
+    draft.parents.push_back(static_cast<std::uint8_t>(i));
+  }
+  draft.tokens = tokens(ids);
+  EXPECT_EQ(*decode_frame(encode(draft)), Message(draft));
+}
+
+TEST(MessageTest, PayloadNeedNotBeAligned) {
+  for (const Message& message : one_of_each()) {
+    Bytes shifted{std::byte{0}};
+    const Bytes frame = encode(message);
+    shifted.insert(shifted.end(), frame.begin() + kFrameHeaderBytes, frame.end());
+    EXPECT_EQ(*decode(static_cast<std::uint16_t>(kind_of(message)), ByteView(shifted).subspan(1)),
+              message);
+  }
+}
+
+TEST(MessageTest, EveryTruncationIsAnError) {
+  for (const Message& message : one_of_each()) {
+    const Bytes frame = encode(message);
+    for (std::size_t count = kFrameHeaderBytes; count + 8 < frame.size(); ++count) {
+      const auto decoded =
+          decode(static_cast<std::uint16_t>(kind_of(message)),
+                 ByteView(frame).subspan(kFrameHeaderBytes, count - kFrameHeaderBytes));
+      // A message may end in padding or defaults, but it is never taken for another one.
+      if (decoded) EXPECT_EQ(*decoded, message) << to_string(kind_of(message)) << " " << count;
+    }
+    EXPECT_EQ(decode(static_cast<std::uint16_t>(kind_of(message)), {}).error().code,
+              Errc::bad_message);
+  }
+}
+
+// Any byte string either decodes or is refused; what decodes can be sent again.
+TEST(MessageTest, FlippedBitsDecodeOrAreRefused) {
+  for (std::uint64_t seed = 0; seed < 20'000; ++seed) {
+    Random random(seed);
+    const auto messages = one_of_each();
+    const Message& message = messages[random.below(messages.size())];
+    Bytes payload = encode(message);
+    payload.erase(payload.begin(), payload.begin() + kFrameHeaderBytes);
+    for (std::uint64_t flips = 1 + random.below(4); flips > 0; --flips) {
+      payload[random.below(payload.size())] ^= static_cast<std::byte>(1u << random.below(8));
+    }
+    const auto kind =
+        random.below(8) == 0 ? random.below(20) : static_cast<std::uint64_t>(kind_of(message));
+    const auto decoded = decode(static_cast<std::uint16_t>(kind), payload);
+    if (!decoded) continue;
+    EXPECT_EQ(*decode_frame(encode(*decoded)), *decoded) << "seed " << seed;
+  }
+}
+
+TEST(MessageTest, UnknownKindsAreRefused) {
+  const Bytes frame = encode(Ping{1});
+  for (const std::uint16_t kind : {0, 13, 255, 65535}) {
+    EXPECT_EQ(decode(kind, ByteView(frame).subspan(kFrameHeaderBytes)).error().code,
+              Errc::bad_message);
+  }
+}
+
+template <class T>
+Errc code_of(Kind kind, FlatBufferBuilder& builder, flatbuffers::Offset<T> root) {
+  builder.Finish(root);
+  const auto bytes = std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize()));
+  const auto decoded = decode(static_cast<std::uint16_t>(kind), bytes);
+  return decoded ? Errc::cancelled : decoded.error().code;  // cancelled: nobody sends that here
+}
+
+Errc draft_code(std::vector<std::uint32_t> nodes, std::uint32_t base_length = 5) {
+  FlatBufferBuilder b;
+  return code_of(Kind::draft, b, flat::CreateDraftDirect(b, 1, base_length, &nodes));
+}
+
+TEST(DraftRangeTest, ParentMustBeOlder) {
+  EXPECT_EQ(draft_code({7, 7 | 1u << 24}), Errc::cancelled);
+  EXPECT_EQ(draft_code({7 | 1u << 24}), Errc::protocol) << "its own parent: a cycle";
+  EXPECT_EQ(draft_code({7, 7 | 3u << 24, 7}), Errc::protocol) << "a forward parent";
+  EXPECT_EQ(draft_code({7, 7 | 255u << 24}), Errc::protocol);
+}
+
+TEST(DraftRangeTest, DuplicateSiblingsAreAllowed) {
+  EXPECT_EQ(draft_code({7, 7, 7}), Errc::cancelled);
+}
+
+TEST(DraftRangeTest, AtMost255Nodes) {
+  EXPECT_EQ(draft_code(std::vector<std::uint32_t>(255, 1)), Errc::cancelled);
+  EXPECT_EQ(draft_code(std::vector<std::uint32_t>(256, 1)), Errc::protocol);
+  EXPECT_EQ(draft_code(std::vector<std::uint32_t>(100'000, 1)), Errc::protocol);
+}
+
+TEST(DraftRangeTest, NodeCountBeyondTheBufferIsDamage) {
+  const std::vector<std::uint32_t> nodes(3, 1);
+  FlatBufferBuilder b;
+  b.Finish(flat::CreateDraftDirect(b, 1, 5, &nodes));
+  Bytes bytes(b.GetSize());
+  std::memcpy(bytes.data(), b.GetBufferPointer(), bytes.size());
+  // The vector is written first, so it lies last: its count stands before its elements.
+  const std::size_t count_offset = bytes.size() - 4 * 3 - 4;
+  ASSERT_EQ(load_le<std::uint32_t>(bytes.data() + count_offset), 3u);
+  for (const std::uint32_t count : {4u, 1u << 31, 0xFFFFFFFFu}) {
+    store_le(bytes.data() + count_offset, count);
+    EXPECT_EQ(decode(5, bytes).error().code, Errc::bad_message) << count;
+  }
+}
+
+TEST(DraftRangeTest, BaseLengthOfNoSessionIsRefused) {
+  EXPECT_EQ(draft_code({}, 0), Errc::protocol);
+  EXPECT_EQ(draft_code({}, 0xFFFFFFFF), Errc::protocol);
+}
+
+struct PrefillFields {
+  std::vector<std::uint32_t> ids = {1, 2, 3};
+  std::uint32_t base_length = 0;
+  std::uint32_t provisional_count = 0;
+  std::uint8_t policy = 0;
+  std::uint32_t activations_from = 0;
+  float temperature = 1;
+  float top_p = 1;
+  float min_p = 0;
+};
+
+Errc prefill_code(const PrefillFields& f) {
+  FlatBufferBuilder b;
+  const flat::Sampling sampling(1, f.temperature, 0, f.top_p, f.min_p);
+  return code_of(Kind::prefill, b,
+                 flat::CreatePrefillDirect(b, 1, f.base_length, &f.ids, f.provisional_count,
+                                           f.policy, f.activations_from, &sampling));
+}
+
+TEST(PrefillRangeTest, TokenIdsTakeThreeBytes) {
+  EXPECT_EQ(prefill_code({.ids = {(1u << 24) - 1}}), Errc::cancelled);
+  EXPECT_EQ(prefill_code({.ids = {1u << 24}}), Errc::protocol);
+  EXPECT_EQ(prefill_code({.ids = {0xFFFFFFFF}}), Errc::protocol);
+}
+
+TEST(PrefillRangeTest, SamplingOutOfRangeIsRefused) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(prefill_code({.temperature = 0, .top_p = 1, .min_p = 1}), Errc::cancelled);
+  for (const float bad : {kNan, kInfinity, -kInfinity, -1.0f, 101.0f, 1e38f}) {
+    EXPECT_EQ(prefill_code({.temperature = bad}), Errc::protocol) << bad;
+    EXPECT_EQ(prefill_code({.top_p = bad}), Errc::protocol) << bad;
+    EXPECT_EQ(prefill_code({.min_p = bad}), Errc::protocol) << bad;
+  }
+  EXPECT_EQ(prefill_code({.top_p = 0}), Errc::protocol) << "would keep nothing";
+}
+
+TEST(PrefillRangeTest, SamplingMustBeThere) {
+  FlatBufferBuilder b;
+  const std::vector<std::uint32_t> ids = {1};
+  EXPECT_EQ(code_of(Kind::prefill, b, flat::CreatePrefillDirect(b, 1, 0, &ids)), Errc::bad_message);
+}
+
+TEST(PrefillRangeTest, LengthsMustNotContradict) {
+  EXPECT_EQ(prefill_code({.provisional_count = 2}), Errc::cancelled);
+  EXPECT_EQ(prefill_code({.provisional_count = 3}), Errc::protocol) << "no given token";
+  EXPECT_EQ(prefill_code({.base_length = 1, .provisional_count = 3}), Errc::cancelled);
+  EXPECT_EQ(prefill_code({.provisional_count = 0xFFFFFFFF}), Errc::protocol);
+  EXPECT_EQ(prefill_code({.base_length = 0xFFFFFFFF}), Errc::protocol);
+  EXPECT_EQ(prefill_code({.ids = {}}), Errc::protocol) << "no token at all";
+  EXPECT_EQ(prefill_code({.base_length = 4, .activations_from = 5}), Errc::protocol);
+}
+
+TEST(EnumRangeTest, UnknownValuesAreRefused) {
+  EXPECT_EQ(prefill_code({.policy = 2}), Errc::bad_message);
+  FlatBufferBuilder activations;
+  EXPECT_EQ(
+      code_of(Kind::activations, activations, flat::CreateActivations(activations, 1, 0, 1, 2)),
+      Errc::bad_message);
+  FlatBufferBuilder verdict;
+  EXPECT_EQ(
+      code_of(Kind::verdict, verdict, flat::CreateVerdict(verdict, 1, 1, 1, 0, 0, /*ending=*/3)),
+      Errc::bad_message);
+  for (const std::uint16_t code : {0, 14, 65535}) {
+    FlatBufferBuilder error;
+    EXPECT_EQ(code_of(Kind::error, error, flat::CreateError(error, 0, code)), Errc::bad_message);
+  }
+}
+
+TEST(ResumeRangeTest, IdsAndHashesHaveOneSize) {
+  const std::vector<std::uint8_t> id(16);
+  const std::vector<std::uint8_t> hash(32);
+  const std::vector<std::uint8_t> odd(17);
+  const flat::Sampling sampling(1, 0, 0, 1, 0);
+  const auto code = [&](const auto* session, const auto* verified_hash) {
+    FlatBufferBuilder b;
+    return code_of(
+        Kind::resume, b,
+        flat::CreateResumeDirect(b, 1, session, 4, verified_hash, nullptr, 0, 0, &sampling));
+  };
+  EXPECT_EQ(code(&id, &hash), Errc::cancelled);
+  EXPECT_EQ(code(&odd, &hash), Errc::bad_message);
+  EXPECT_EQ(code(&id, &odd), Errc::bad_message);
+  EXPECT_EQ(code(static_cast<const std::vector<std::uint8_t>*>(nullptr), &hash), Errc::bad_message);
+}
+
+TEST(WelcomeRangeTest, RowsAreBounded) {
+  const std::vector<std::uint8_t> id(16);
+  const auto code = [&](std::vector<std::uint32_t> groups) {
+    FlatBufferBuilder b;
+    return code_of(Kind::welcome, b,
+                   flat::CreateWelcomeDirect(b, 1, &id, "", "", 100, 62, 62, &groups));
+  };
+  EXPECT_EQ(code({kRowValuesMax}), Errc::cancelled);
+  EXPECT_EQ(code({kRowValuesMax + 1}), Errc::protocol);
+  EXPECT_EQ(code({1, 0}), Errc::protocol);
+  EXPECT_EQ(code({0xFFFFFFFF, 2}), Errc::protocol) << "the sum must not wrap around";
+  EXPECT_EQ(code(std::vector<std::uint32_t>(kScaleGroupsMax + 1, 1)), Errc::protocol);
+}
+
+TEST(VerdictRangeTest, PathGoesDown) {
+  const auto code = [](std::vector<std::uint8_t> path) {
+    FlatBufferBuilder b;
+    return code_of(Kind::verdict, b, flat::CreateVerdictDirect(b, 1, 9, 1, 0, &path));
+  };
+  EXPECT_EQ(code({1, 2, 255}), Errc::cancelled);
+  EXPECT_EQ(code({0}), Errc::protocol);
+  EXPECT_EQ(code({2, 2}), Errc::protocol);
+  EXPECT_EQ(code({2, 1}), Errc::protocol);
+}
+
+TEST(HelloRangeTest, TextsAreBounded) {
+  const auto code = [](const std::string& agent, const std::string& token) {
+    FlatBufferBuilder b;
+    return code_of(Kind::hello, b, flat::CreateHelloDirect(b, 1, 1, agent.c_str(), token.c_str()));
+  };
+  EXPECT_EQ(code(std::string(kTextBytesMax, 'a'), std::string(kBearerTokenBytesMax, 't')),
+            Errc::cancelled);
+  EXPECT_EQ(code(std::string(kTextBytesMax + 1, 'a'), ""), Errc::protocol);
+  EXPECT_EQ(code("", std::string(kBearerTokenBytesMax + 1, 't')), Errc::protocol);
+}
+
+TEST(MessageTest, LongReasonIsCutAndNotRefused) {
+  const auto decoded = decode_frame(encode(Close{std::string(5000, 'x')}));
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(std::get<Close>(*decoded).reason.size(), kTextBytesMax);
+}
+
+TEST(FingerprintTest, MismatchNamesWhichDiffers) {
+  Hello hello;
+  hello.target = digest_of(1);
+  hello.tokenizer = digest_of(2);
+  hello.drafter = digest_of(3);
+  EXPECT_TRUE(check_fingerprints(hello, {digest_of(1), digest_of(2), digest_of(3)}));
+  EXPECT_TRUE(check_fingerprints(hello, {digest_of(1), digest_of(2), std::nullopt}));
+
+  const auto drafter = check_fingerprints(hello, {digest_of(1), digest_of(2), digest_of(4)});
+  ASSERT_FALSE(drafter);
+  EXPECT_EQ(drafter.error().code, Errc::mismatch);
+  EXPECT_NE(drafter.error().message.find("drafter"), std::string::npos);
+  EXPECT_EQ(drafter.error().message.find("tokenizer"), std::string::npos);
+
+  hello.drafter.reset();
+  EXPECT_TRUE(check_fingerprints(hello, {digest_of(1), digest_of(2), digest_of(4)}))
+      << "plain decoding states no drafter";
+}
+
+TEST(TokenHashTest, IsSha256OverLittleEndianIds) {
+  const std::vector<std::uint32_t> ids = {1, 0x010203};
+  Bytes bytes;
+  for (const int b : {1, 0, 0, 0, 3, 2, 1, 0}) bytes.push_back(static_cast<std::byte>(b));
+  EXPECT_EQ(token_hash(ids), sha256(bytes));
+}
+
+}  // namespace
+}  // namespace edgedraft::wire

@@ -1,0 +1,341 @@
+#include "shared/protocol/server_session.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/protocol/session_support.h"
+
+namespace edgedraft {
+namespace {
+
+class ServerSessionTest : public testing::Test {
+ protected:
+  Result<void> hear(const wire::Message& message) {
+    return session_.receive(now_, wire::encode(message));
+  }
+
+  Errc code_after(const wire::Message& message) {
+    const Result<void> heard = hear(message);
+    return heard ? Errc::cancelled : heard.error().code;
+  }
+
+  template <class Event>
+  void expect_event() {
+    const auto event = session_.next_event();
+    ASSERT_TRUE(event && std::holds_alternative<Event>(*event));
+  }
+
+  void sign_in() {
+    ASSERT_TRUE(hear(wire::Hello()));
+    expect_event<HelloReceived>();
+    session_.accept(small_welcome());
+    take_messages(session_);
+  }
+
+  // A prompt of ten tokens, answered: the session's length is 11.
+  void prompt() {
+    sign_in();
+    wire::Prefill prefill = prompt_of(10);
+    prefill.round = 1;
+    ASSERT_TRUE(hear(prefill));
+    expect_event<PrefillRequested>();
+    ASSERT_TRUE(session_.verdict({.round = 1, .next = 7}));
+    ASSERT_EQ(session_.length(), 11u);
+    take_messages(session_);
+  }
+
+  static wire::Draft draft(std::uint32_t round, std::uint32_t base_length, std::uint32_t count) {
+    wire::Draft d = chain_of(base_length, count);
+    d.round = round;
+    return d;
+  }
+
+  static wire::Verdict verdict(std::uint32_t round, std::uint32_t base_length,
+                               std::vector<std::uint8_t> path) {
+    const auto count = static_cast<std::uint32_t>(path.size() + 1);
+    return {.round = round,
+            .next = 7,
+            .path = std::move(path),
+            .activations = packed_rows(base_length - 1, count)};
+  }
+
+  // The session is over, and its last message says why.
+  void expect_farewell(Errc code) {
+    EXPECT_TRUE(session_.finished());
+    const auto messages = take_messages(session_);
+    ASSERT_FALSE(messages.empty());
+    const auto* report = std::get_if<wire::ErrorReport>(&messages.back());
+    ASSERT_NE(report, nullptr);
+    EXPECT_TRUE(report->fatal);
+    EXPECT_EQ(report->code, code);
+  }
+
+  Instant now_ = kStart;
+  ServerSession session_{{}, kStart};
+};
+
+TEST_F(ServerSessionTest, NothingComesBeforeHello) {
+  wire::Prefill prefill = prompt_of(1);
+  prefill.round = 1;
+  EXPECT_EQ(code_after(prefill), Errc::protocol);
+  expect_farewell(Errc::protocol);
+}
+
+TEST_F(ServerSessionTest, StrangerCannotMakeItHoldALargeFrame) {
+  Bytes header(kFrameHeaderBytes);
+  encode_frame_header({.kind = 1, .payload_bytes = kHandshakePayloadBytesMax + 1},
+                      std::span(header).first<kFrameHeaderBytes>());
+  EXPECT_EQ(session_.receive(now_, header).error().code, Errc::frame_too_large);
+  expect_farewell(Errc::frame_too_large);
+}
+
+TEST_F(ServerSessionTest, NoCommonVersionIsToldSo) {
+  wire::Hello hello;
+  hello.version_min = 2;
+  hello.version_max = 5;
+  EXPECT_EQ(code_after(hello), Errc::version);
+  expect_farewell(Errc::version);
+}
+
+TEST_F(ServerSessionTest, RejectedHelloEndsWithTheReason) {
+  ASSERT_TRUE(hear(wire::Hello()));
+  session_.reject({Errc::unauthorized, "wrong token"});
+  expect_farewell(Errc::unauthorized);
+}
+
+TEST_F(ServerSessionTest, RequestWhileTheApplicationDecidesIsAnError) {
+  ASSERT_TRUE(hear(wire::Hello()));
+  wire::Prefill prefill = prompt_of(1);
+  prefill.round = 1;
+  EXPECT_EQ(code_after(prefill), Errc::protocol);
+}
+
+TEST_F(ServerSessionTest, SecondHelloIsAnError) {
+  sign_in();
+  EXPECT_EQ(code_after(wire::Hello()), Errc::protocol);
+}
+
+TEST_F(ServerSessionTest, ServersOwnMessagesFromAClientAreErrors) {
+  for (const wire::Message& message : std::vector<wire::Message>{
+           small_welcome(), wire::Verdict{.round = 1, .length = 1}, chunk_of(1, 0, 1)}) {
+    ServerSession session({}, kStart);
+    ASSERT_TRUE(session.receive(now_, wire::encode(wire::Hello())));
+    session.accept(small_welcome());
+    EXPECT_EQ(session.receive(now_, wire::encode(message)).error().code, Errc::protocol);
+  }
+}
+
+TEST_F(ServerSessionTest, RoundsCountUpByOne) {
+  for (const std::uint32_t round : {0u, 1u, 3u, 0xFFFFFFFFu}) {
+    ServerSession session({}, kStart);
+    ASSERT_TRUE(session.receive(now_, wire::encode(wire::Hello())));
+    session.accept(small_welcome());
+    wire::Prefill prefill = prompt_of(10);
+    prefill.round = 1;
+    ASSERT_TRUE(session.receive(now_, wire::encode(prefill)));
+    ASSERT_TRUE(session.verdict({.round = 1, .next = 7}));
+    const auto heard = session.receive(now_, wire::encode(draft(round, 11, 2)));
+    ASSERT_FALSE(heard) << round;
+    EXPECT_EQ(heard.error().code, Errc::protocol);
+  }
+}
+
+TEST_F(ServerSessionTest, DraftForAnotherLengthIsAnError) {
+  for (const std::uint32_t base_length : {1u, 10u, 12u, kContextCountMax}) {
+    ServerSession session({}, kStart);
+    ASSERT_TRUE(session.receive(now_, wire::encode(wire::Hello())));
+    session.accept(small_welcome());
+    wire::Prefill prefill = prompt_of(10);
+    prefill.round = 1;
+    ASSERT_TRUE(session.receive(now_, wire::encode(prefill)));
+    ASSERT_TRUE(session.verdict({.round = 1, .next = 7}));
+    EXPECT_EQ(session.receive(now_, wire::encode(draft(2, base_length, 1))).error().code,
+              Errc::protocol);
+  }
+}
+
+TEST_F(ServerSessionTest, OneRequestAtATime) {
+  prompt();
+  ASSERT_TRUE(hear(draft(2, 11, 1)));
+  EXPECT_EQ(code_after(draft(3, 11, 1)), Errc::protocol);
+}
+
+TEST_F(ServerSessionTest, DraftBeforeAnyPromptIsAnError) {
+  sign_in();
+  EXPECT_EQ(code_after(draft(1, 1, 1)), Errc::protocol);
+}
+
+TEST_F(ServerSessionTest, DraftAfterTheEndIsAnError) {
+  prompt();
+  ASSERT_TRUE(hear(draft(2, 11, 0)));
+  wire::Verdict last = verdict(2, 11, {});
+  last.ending = wire::Ending::end_token;
+  ASSERT_TRUE(session_.verdict(last));
+  EXPECT_EQ(code_after(draft(3, 12, 0)), Errc::protocol);
+}
+
+TEST_F(ServerSessionTest, DraftAboveTheLimitIsAnError) {
+  prompt();
+  EXPECT_EQ(code_after(draft(2, 11, 9)), Errc::protocol);
+}
+
+TEST_F(ServerSessionTest, PromptBeforeTheConfirmedPrefixIsAllowedBehindItIsNot) {
+  prompt();
+  wire::Prefill prefill = prompt_of(3);
+  prefill.round = 2;
+  prefill.base_length = 4;
+  ASSERT_TRUE(hear(prefill)) << "a chat edited";
+  ASSERT_TRUE(session_.verdict({.round = 2, .next = 7}));
+  EXPECT_EQ(session_.length(), 8u);
+  prefill.round = 3;
+  prefill.base_length = 9;
+  EXPECT_EQ(code_after(prefill), Errc::protocol);
+}
+
+TEST_F(ServerSessionTest, VerdictStatesTheNewLength) {
+  prompt();
+  ASSERT_TRUE(hear(draft(2, 11, 3)));
+  ASSERT_TRUE(session_.verdict(verdict(2, 11, {1, 2})));
+  const auto messages = take_messages(session_);
+  EXPECT_EQ(std::get<wire::Verdict>(messages.at(0)).length, 14u);
+  EXPECT_EQ(session_.length(), 14u);
+  EXPECT_TRUE(hear(draft(3, 14, 1)));
+}
+
+TEST_F(ServerSessionTest, KeptTokensAreAllAccepted) {
+  sign_in();
+  wire::Prefill prefill = prompt_of(10);
+  prefill.round = 1;
+  prefill.provisional_count = 4;
+  prefill.policy = wire::ResyncPolicy::keep;
+  ASSERT_TRUE(hear(prefill));
+  ASSERT_TRUE(session_.verdict({.round = 1, .next = 7}));
+  EXPECT_EQ(std::get<wire::Verdict>(take_messages(session_).at(0)).accepted_count, 4u);
+  EXPECT_EQ(session_.length(), 11u);
+}
+
+TEST_F(ServerSessionTest, VerdictsOvertakeActivations) {
+  prompt();
+  ASSERT_TRUE(session_.activations(chunk_of(1, 8, 2)));
+  ASSERT_TRUE(session_.activations(chunk_of(1, 4, 4)));
+  ASSERT_TRUE(session_.activations(chunk_of(1, 0, 4)));
+  ASSERT_TRUE(hear(draft(2, 11, 0)));
+  ASSERT_TRUE(session_.verdict(verdict(2, 11, {})));
+  const auto messages = take_messages(session_);
+  ASSERT_EQ(messages.size(), 4u);
+  EXPECT_TRUE(std::holds_alternative<wire::Verdict>(messages[0]));
+  EXPECT_EQ(std::get<wire::Activations>(messages[1]).first, 8u);
+  EXPECT_EQ(std::get<wire::Activations>(messages[3]).first, 0u);
+}
+
+TEST_F(ServerSessionTest, ActivationsOfAnOlderPromptAreDropped) {
+  prompt();
+  ASSERT_TRUE(session_.activations(chunk_of(1, 8, 2)));
+  wire::Prefill prefill = prompt_of(3);
+  prefill.round = 2;
+  ASSERT_TRUE(hear(prefill));
+  EXPECT_FALSE(session_.has_output());
+  EXPECT_FALSE(session_.activations(chunk_of(1, 4, 4)));
+  EXPECT_EQ(session_.traffic().activation_bytes_raw, 0u) << "what was not sent is not counted";
+}
+
+TEST_F(ServerSessionTest, CancelledRoundIsNotAnswered) {
+  prompt();
+  ASSERT_TRUE(hear(draft(2, 11, 2)));
+  expect_event<DraftRequested>();
+  ASSERT_TRUE(hear(wire::Cancel{2}));
+  expect_event<RoundCancelled>();
+  EXPECT_FALSE(session_.verdict(verdict(2, 11, {1})));
+  EXPECT_FALSE(session_.refuse(2, {Errc::io, ""}));
+  EXPECT_FALSE(session_.has_output());
+  EXPECT_EQ(code_after(draft(3, 11, 1)), Errc::protocol) << "no root is known";
+}
+
+TEST_F(ServerSessionTest, AfterCancelTheNextPromptBuildsOnTheSession) {
+  prompt();
+  ASSERT_TRUE(hear(draft(2, 11, 2)));
+  ASSERT_TRUE(hear(wire::Cancel{2}));
+  wire::Prefill prefill = prompt_of(3);
+  prefill.round = 3;
+  prefill.base_length = 11;
+  EXPECT_TRUE(hear(prefill));
+}
+
+TEST_F(ServerSessionTest, CancelOfAnotherRoundIsAnError) {
+  prompt();
+  EXPECT_EQ(code_after(wire::Cancel{2}), Errc::protocol);
+}
+
+TEST_F(ServerSessionTest, RefusedRequestLeavesTheSession) {
+  prompt();
+  ASSERT_TRUE(hear(draft(2, 11, 2)));
+  ASSERT_TRUE(session_.refuse(2, {Errc::protocol, "no such token"}));
+  const auto report = std::get<wire::ErrorReport>(take_messages(session_).at(0));
+  EXPECT_FALSE(report.fatal);
+  EXPECT_EQ(report.round, 2u);
+  EXPECT_TRUE(hear(draft(3, 11, 2)));
+}
+
+TEST_F(ServerSessionTest, UnknownSessionLeavesNothingToBuildOn) {
+  sign_in();
+  wire::Resume resume{.round = 1, .verified_length = 20, .tokens = tokens({1})};
+  ASSERT_TRUE(hear(resume));
+  ASSERT_TRUE(session_.refuse(1, {Errc::session_unknown, "forgotten"}));
+  wire::Prefill prefill = prompt_of(3);
+  prefill.round = 2;
+  prefill.base_length = 1;
+  EXPECT_EQ(code_after(prefill), Errc::protocol);
+}
+
+TEST_F(ServerSessionTest, ResumedSessionHasItsLength) {
+  sign_in();
+  wire::Resume resume{.round = 1, .verified_length = 20, .tokens = tokens({1, 2, 3})};
+  ASSERT_TRUE(hear(resume));
+  ASSERT_TRUE(session_.verdict({.round = 1, .next = 7, .accepted_count = 2}));
+  EXPECT_EQ(session_.length(), 23u);
+}
+
+TEST_F(ServerSessionTest, ClientThatNeverReadsIsDropped) {
+  ServerSession session({.channel = {}, .output_bytes_max = 1000}, kStart);
+  ASSERT_TRUE(session.receive(now_, wire::encode(wire::Hello())));
+  session.accept(small_welcome());
+  Result<void> heard = boost::system::in_place_value;
+  for (int i = 0; i < 1000 && heard; ++i)
+    heard = session.receive(now_, wire::encode(wire::Ping{1}));
+  EXPECT_FALSE(heard);
+  EXPECT_TRUE(session.finished());
+}
+
+TEST_F(ServerSessionTest, FinishedSessionHearsNothingMore) {
+  sign_in();
+  session_.close("done");
+  EXPECT_EQ(code_after(wire::Hello()), Errc::link_down);
+  EXPECT_FALSE(session_.next_event());
+}
+
+TEST_F(ServerSessionTest, HandshakeThatStallsTimesOut) {
+  EXPECT_EQ(session_.tick(kStart + seconds(10)).error().code, Errc::timed_out);
+  expect_farewell(Errc::timed_out);
+}
+
+// Whatever a client sends, the session ends or goes on; it never answers out of turn.
+TEST_F(ServerSessionTest, RandomBytesAfterSignInEndIt) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    Random random(seed);
+    ServerSession session({}, kStart);
+    ASSERT_TRUE(session.receive(now_, wire::encode(wire::Hello())));
+    session.accept(small_welcome());
+    Bytes garbage(1 + random.below(400));
+    for (std::byte& b : garbage) b = static_cast<std::byte>(random.below(256));
+    if (random.below(2) == 0) {
+      // Past the header's checks, so that the decoder is reached.
+      encode_frame_header({.kind = static_cast<std::uint16_t>(random.below(14)),
+                           .payload_bytes = static_cast<std::uint32_t>(garbage.size())},
+                          std::span(garbage).first<kFrameHeaderBytes>());
+    }
+    const auto heard = session.receive(now_, garbage);
+    EXPECT_EQ(heard.has_error(), session.finished()) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft

@@ -1,0 +1,377 @@
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tests/protocol/session_support.h"
+
+// A client and a server session joined by a pipe that delivers bytes in pieces of any size, holds
+// them back, and breaks. A toy target decides what is accepted, so that every byte of every answer
+// can be checked at the other end.
+namespace edgedraft {
+namespace {
+
+// The target's token at a position, whatever comes before.
+std::uint32_t target_token(std::uint32_t position) {
+  return static_cast<std::uint32_t>(mix64(position + 1) % 50);
+}
+
+// One direction of a byte stream.
+class Pipe {
+ public:
+  void put(Bytes bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
+  bool empty() const { return bytes_.empty(); }
+
+  Bytes take(Random& random) {
+    std::size_t count = 1;
+    switch (random.below(3)) {
+      case 0:
+        break;
+      case 1:
+        count = 1 + random.below(100);
+        break;
+      case 2:
+        count = bytes_.size();
+        break;
+    }
+    count = std::min(count, bytes_.size());
+    Bytes taken(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(count));
+    bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(count));
+    return taken;
+  }
+
+ private:
+  Bytes bytes_;
+};
+
+// What a server keeps of a session when the connection breaks.
+using Store = std::map<wire::SessionId, std::vector<std::uint32_t>>;
+
+// The server's application: checks against target_token() and answers, some time later.
+class ToyServer {
+ public:
+  ToyServer(Store& store, wire::SessionId id) : store_(store), id_(id) {}
+
+  void on_event(ServerSession& session, ServerEvent event) {
+    if (std::holds_alternative<HelloReceived>(event)) {
+      wire::Welcome welcome = small_welcome();
+      welcome.session = id_;
+      session.accept(welcome);
+    } else if (auto* prefill = std::get_if<PrefillRequested>(&event)) {
+      auto& held = store_[id_];
+      held.resize(prefill->request.base_length);
+      fill(session, prefill->request);
+    } else if (auto* resume = std::get_if<ResumeRequested>(&event)) {
+      on_resume(session, resume->request);
+    } else if (auto* draft = std::get_if<DraftRequested>(&event)) {
+      on_draft(session, draft->request);
+    }
+  }
+
+  // Sends the next chunk of activations, if any are left.
+  void stream(ServerSession& session, Random& random) {
+    if (end_ == first_) return;
+    const auto count = static_cast<std::uint32_t>(1 + random.below(end_ - first_));
+    if (session.activations(chunk_of(round_, end_ - count, count))) {
+      end_ -= count;
+    } else {
+      end_ = first_;
+    }
+  }
+
+ private:
+  void on_resume(ServerSession& session, const wire::Resume& request) {
+    const auto found = store_.find(request.session);
+    const bool known = found != store_.end() && found->second.size() >= request.verified_length &&
+                       wire::token_hash(std::span(found->second).first(request.verified_length)) ==
+                           request.verified_hash;
+    if (!known) {
+      session.refuse(request.round, {Errc::session_unknown, "forgotten"});
+      return;
+    }
+    id_ = request.session;
+    store_[id_].resize(request.verified_length);
+    fill(session, {.round = request.round,
+                   .base_length = request.verified_length,
+                   .tokens = request.tokens,
+                   .provisional_count = request.tokens.count(),
+                   .policy = request.policy,
+                   .activations_from = request.activations_from});
+  }
+
+  void fill(ServerSession& session, const wire::Prefill& request) {
+    auto& held = store_[id_];
+    const std::uint32_t given = request.tokens.count() - request.provisional_count;
+    const auto ids = request.tokens.view();
+    held.insert(held.end(), ids.begin(), ids.begin() + given);
+    wire::Verdict verdict{.round = request.round};
+    for (std::uint32_t i = given; i < ids.size(); ++i) {
+      if (request.policy == wire::ResyncPolicy::check &&
+          ids[i] != target_token(static_cast<std::uint32_t>(held.size()))) {
+        break;
+      }
+      held.push_back(ids[i]);
+      ++verdict.accepted_count;
+    }
+    first_ = request.activations_from;
+    end_ = static_cast<std::uint32_t>(held.size());
+    round_ = request.round;
+    verdict.next = target_token(end_);
+    held.push_back(verdict.next);
+    ASSERT_TRUE(session.verdict(verdict));
+  }
+
+  void on_draft(ServerSession& session, const wire::Draft& request) {
+    auto& held = store_[id_];
+    const auto root = static_cast<std::uint32_t>(held.size()) - 1;
+    wire::Verdict verdict{.round = request.round};
+    std::uint32_t at = 0;
+    for (std::uint32_t node = 1; node <= request.parents.size(); ++node) {
+      const std::uint32_t token = request.tokens.view()[node - 1];
+      if (request.parents[node - 1] != at ||
+          token != target_token(static_cast<std::uint32_t>(held.size()))) {
+        continue;
+      }
+      verdict.path.push_back(static_cast<std::uint8_t>(node));
+      held.push_back(token);
+      at = node;
+    }
+    verdict.activations = packed_rows(root, static_cast<std::uint32_t>(verdict.path.size()) + 1);
+    verdict.next = target_token(static_cast<std::uint32_t>(held.size()));
+    held.push_back(verdict.next);
+    ASSERT_TRUE(session.verdict(verdict));
+  }
+
+  Store& store_;
+  wire::SessionId id_;
+  std::uint32_t round_ = 0;
+  std::uint32_t first_ = 0;
+  std::uint32_t end_ = 0;
+};
+
+// The client's generation: drafts, cancels, writes offline, resumes; holds every token.
+class ToyClient {
+ public:
+  explicit ToyClient(std::uint32_t goal_count) : goal_count_(goal_count) {}
+
+  bool done() const { return !verified_.empty() && verified_.size() >= goal_count_; }
+  const std::vector<std::uint32_t>& verified() const { return verified_; }
+  const std::vector<std::uint32_t>& prompt() const { return prompt_; }
+
+  void disconnected(Random& random) {
+    offline_.clear();
+    // Some of what is written offline happens to be right.
+    const std::uint64_t count = verified_.empty() ? 0 : random.below(4);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const auto position = static_cast<std::uint32_t>(verified_.size() + offline_.size());
+      offline_.push_back(random.below(4) == 0 ? 99 : target_token(position));
+    }
+    drop_unconfirmed();
+  }
+
+  void on_event(ClientSession& session, ClientEvent event) {
+    if (std::holds_alternative<Welcomed>(event)) {
+      must_fill_ = true;
+      may_resume_ = !verified_.empty();
+    } else if (auto* verdict = std::get_if<VerdictReceived>(&event)) {
+      on_verdict(session, *verdict);
+    } else if (auto* chunk = std::get_if<ActivationsReceived>(&event)) {
+      take_rows(chunk->first, chunk->rows);
+      if (chunk->complete) lacking_from_ = static_cast<std::uint32_t>(verified_.size());
+    } else {
+      ASSERT_EQ(std::get<RequestRefused>(event).error.code, Errc::session_unknown);
+      must_fill_ = true;
+      may_resume_ = false;
+    }
+  }
+
+  // Asks for something, where nothing is in flight.
+  void act(ClientSession& session, Random& random) {
+    if (!session.ready() || done()) return;
+    if (session.in_flight()) {
+      if (random.below(40) == 0) {
+        session.cancel();
+        drop_unconfirmed();
+        must_fill_ = true;
+        may_resume_ = false;
+      }
+      return;
+    }
+    if (must_fill_) {
+      request_fill(session);
+      must_fill_ = false;
+      return;
+    }
+    request_draft(session, random);
+  }
+
+ private:
+  void drop_unconfirmed() {
+    rows_.clear();
+    lacking_from_ = 0;
+  }
+
+  void request_fill(ClientSession& session) {
+    drop_unconfirmed();
+    if (may_resume_) {
+      sent_.assign(offline_.begin(), offline_.end());
+      ASSERT_TRUE(session.resume({.session = session_id_,
+                                  .verified_length = static_cast<std::uint32_t>(verified_.size()),
+                                  .verified_hash = wire::token_hash(verified_),
+                                  .tokens = tokens(sent_)}));
+      return;
+    }
+    const std::uint32_t base =
+        std::min<std::uint32_t>(session.length(), static_cast<std::uint32_t>(verified_.size()));
+    std::vector<std::uint32_t> all = verified_.empty() ? prompt_ : verified_;
+    all.insert(all.end(), offline_.begin(), offline_.end());
+    sent_.assign(all.begin() + base, all.end());
+    if (sent_.empty() && base == 0) return;
+    base_ = base;
+    ASSERT_TRUE(
+        session.prefill({.base_length = base,
+                         .tokens = tokens(sent_),
+                         .provisional_count = static_cast<std::uint32_t>(offline_.size())}));
+  }
+
+  void request_draft(ClientSession& session, Random& random) {
+    const auto base = static_cast<std::uint32_t>(verified_.size());
+    ASSERT_EQ(session.length(), base);
+    wire::Draft draft{.base_length = base, .tokens = {}, .parents = {}};
+    sent_.clear();
+    const std::uint64_t count = random.below(6);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      sent_.push_back(random.below(3) == 0 ? 98 : target_token(base + i));
+      draft.parents.push_back(static_cast<std::uint8_t>(i));
+    }
+    draft.tokens = tokens(sent_);
+    ASSERT_TRUE(session.draft(draft));
+  }
+
+  void on_verdict(ClientSession& session, const VerdictReceived& event) {
+    if (event.to == VerdictReceived::To::draft) {
+      for (const std::uint8_t node : event.verdict.path) verified_.push_back(sent_[node - 1]);
+      take_rows(event.rows_first, event.rows);
+    } else {
+      const std::size_t given = sent_.size() - offline_.size();
+      if (event.to == VerdictReceived::To::prefill) {
+        verified_.resize(std::min<std::size_t>(verified_.size(), base_));
+        verified_.insert(verified_.end(), sent_.begin(),
+                         sent_.begin() + static_cast<std::ptrdiff_t>(given));
+      }
+      verified_.insert(verified_.end(), offline_.begin(),
+                       offline_.begin() + event.verdict.accepted_count);
+      offline_.clear();
+      session_id_ = session.session_id();
+    }
+    verified_.push_back(event.verdict.next);
+    ASSERT_EQ(event.verdict.length, verified_.size());
+  }
+
+  // Every position's rows come at most once after a fill, and are those of their position.
+  void take_rows(std::uint32_t first, std::span<const float> rows) {
+    const std::uint32_t cols = small_layout().cols();
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const auto position = first + static_cast<std::uint32_t>(i / cols);
+      if (i % cols == 0) ASSERT_TRUE(rows_.emplace(position, true).second) << position;
+      ASSERT_NEAR(rows[i], rows_of(position, 1)[i % cols], 0.5f);
+    }
+  }
+
+  std::uint32_t goal_count_;
+  std::vector<std::uint32_t> prompt_ = {1, 2, 3, 4, 5, 6, 7};
+  std::vector<std::uint32_t> verified_;
+  std::vector<std::uint32_t> offline_;
+  std::vector<std::uint32_t> sent_;
+  std::uint32_t base_ = 0;
+  std::map<std::uint32_t, bool> rows_;
+  std::uint32_t lacking_from_ = 0;
+  wire::SessionId session_id_{};
+  bool must_fill_ = false;
+  bool may_resume_ = false;
+};
+
+class SessionSim : public testing::TestWithParam<std::uint64_t> {};
+
+// However the bytes arrive and wherever the link breaks, the client ends with exactly the target's
+// tokens, and neither side ever finds fault with the other.
+TEST_P(SessionSim, OutputIsTheTargetsOverAnyLink) {
+  Random random(GetParam());
+  ToyClient client(/*goal_count=*/70);
+  Store store;
+  Instant now = kStart;
+  std::uint8_t next_id = 1;
+  for (int connection = 0; connection < 200 && !client.done(); ++connection) {
+    ClientSession client_session({.hello = {}, .channel = {}}, now);
+    ServerSession server_session({}, now);
+    wire::SessionId id{};
+    id.fill(std::byte{next_id++});
+    ToyServer server(store, id);
+    Pipe up;
+    Pipe down;
+    const std::uint64_t steps = 50 + random.below(600);
+    for (std::uint64_t step = 0; step < steps && !client.done(); ++step) {
+      now += milliseconds(random.below(30));
+      ASSERT_TRUE(client_session.tick(now));
+      ASSERT_TRUE(server_session.tick(now));
+      client.act(client_session, random);
+      if (client_session.has_output()) up.put(client_session.take_output());
+      if (server_session.has_output()) down.put(server_session.take_output());
+      if (!up.empty() && random.below(2) == 0) {
+        const auto received = server_session.receive(now, up.take(random));
+        ASSERT_TRUE(received) << received.error().message;
+        while (auto event = server_session.next_event()) {
+          server.on_event(server_session, *std::move(event));
+        }
+      }
+      if (random.below(4) == 0) server.stream(server_session, random);
+      if (!down.empty() && random.below(2) == 0) {
+        const auto received = client_session.receive(now, down.take(random));
+        ASSERT_TRUE(received) << received.error().message;
+        while (auto event = client_session.next_event()) {
+          client.on_event(client_session, *std::move(event));
+        }
+      }
+      if (HasFatalFailure()) return;
+    }
+    client.disconnected(random);
+    if (random.below(3) == 0) store.clear();  // the server was restarted
+  }
+  ASSERT_TRUE(client.done());
+  for (std::uint32_t i = 0; i < client.verified().size(); ++i) {
+    const bool prompt = i < client.prompt().size();
+    ASSERT_EQ(client.verified()[i], prompt ? client.prompt()[i] : target_token(i)) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, SessionSim, testing::Range<std::uint64_t>(0, 200));
+
+// A link that turns bits: TLS would notice, the sessions must survive it all the same.
+TEST_P(SessionSim, FlippedBitsNeverCrashEitherSide) {
+  Random random(GetParam() + 1'000'000);
+  ClientSession client_session({.hello = {}, .channel = {}}, kStart);
+  ServerSession server_session({}, kStart);
+  Store store;
+  ToyServer server(store, {});
+  ToyClient client(70);
+  for (int step = 0; step < 400; ++step) {
+    client.act(client_session, random);
+    Bytes up = client_session.has_output() ? client_session.take_output() : Bytes();
+    if (!up.empty() && random.below(5) == 0) {
+      up[random.below(up.size())] ^= static_cast<std::byte>(1u << random.below(8));
+    }
+    if (!server_session.receive(kStart, up)) return;
+    while (auto event = server_session.next_event()) {
+      // Damage may ask for what the toy cannot do, but never for what the session forbids.
+      server.on_event(server_session, *std::move(event));
+    }
+    Bytes down = server_session.has_output() ? server_session.take_output() : Bytes();
+    if (!client_session.receive(kStart, down)) return;
+    while (auto event = client_session.next_event()) {
+      client.on_event(client_session, *std::move(event));
+    }
+    if (client.done() || HasFatalFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft

@@ -1,0 +1,95 @@
+#pragma once
+
+#include "shared/protocol/client_session.h"
+#include "shared/protocol/server_session.h"
+#include "tests/protocol/support.h"
+
+namespace edgedraft {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+inline const Instant kStart = Instant() + seconds(1000);
+
+// Rows of 8 values under two scales.
+inline wire::Welcome small_welcome() {
+  wire::Welcome welcome{.agent = "test", .model = "toy"};
+  welcome.session.fill(std::byte{42});
+  welcome.context_count = 100;
+  welcome.nodes_max = 8;
+  welcome.row_budget = 9;
+  welcome.scale_groups = {5, 3};
+  return welcome;
+}
+
+inline ActivationLayout small_layout() {
+  return ActivationLayout(small_welcome().scale_groups);
+}
+
+// The messages in what a session wants to send.
+inline std::vector<wire::Message> messages_of(ByteView output) {
+  FrameReader reader(kFramePayloadBytesMax);
+  reader.append(output);
+  std::vector<wire::Message> messages;
+  for (;;) {
+    const auto frame = reader.next();
+    if (!frame) {
+      ADD_FAILURE() << frame.error().message;
+      return messages;
+    }
+    if (!*frame) return messages;
+    const auto message = wire::decode((*frame)->kind, (*frame)->payload);
+    if (!message) {
+      ADD_FAILURE() << message.error().message;
+      return messages;
+    }
+    messages.push_back(*message);
+  }
+}
+
+template <class Session>
+std::vector<wire::Message> take_messages(Session& session) {
+  std::vector<wire::Message> all;
+  while (session.has_output()) {
+    for (wire::Message& m : messages_of(session.take_output())) all.push_back(std::move(m));
+  }
+  return all;
+}
+
+// Rows whose values tell their position: value j of position p is p + j / 8.
+inline std::vector<float> rows_of(std::uint32_t first, std::uint32_t count) {
+  std::vector<float> rows;
+  for (std::uint32_t p = first; p < first + count; ++p) {
+    for (std::uint32_t j = 0; j < small_layout().cols(); ++j) {
+      rows.push_back(static_cast<float>(p) + static_cast<float>(j) / 8);
+    }
+  }
+  return rows;
+}
+
+inline Bytes packed_rows(std::uint32_t first, std::uint32_t count) {
+  return quantize_rows(small_layout(), rows_of(first, count));
+}
+
+inline wire::Activations chunk_of(std::uint32_t round, std::uint32_t first, std::uint32_t count) {
+  return compress_activations(round, first, count, packed_rows(first, count));
+}
+
+inline wire::Prefill prompt_of(std::uint32_t count) {
+  std::vector<std::uint32_t> ids(count);
+  for (std::uint32_t i = 0; i < count; ++i) ids[i] = 100 + i;
+  return {.tokens = tokens(ids)};
+}
+
+inline wire::Draft chain_of(std::uint32_t base_length, std::uint32_t count) {
+  wire::Draft draft{.base_length = base_length, .tokens = {}, .parents = {}};
+  std::vector<std::uint32_t> ids;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    ids.push_back(200 + i);
+    draft.parents.push_back(static_cast<std::uint8_t>(i));
+  }
+  draft.tokens = tokens(ids);
+  return draft;
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,71 @@
+#include "tests/runtime/op_test.h"
+
+namespace edgedraft::testing {
+namespace {
+
+using BackendTest = OpTest;
+
+TEST_P(BackendTest, AllocatesZeros) {
+  const OwnedMatrix matrix(backend(), 3, 100);
+  EXPECT_EQ(values_of(backend(), matrix.all()), Floats(300, 0.0f));
+}
+
+TEST_P(BackendTest, ReadsPartsOfAMatrixPacked) {
+  const OwnedMatrix matrix = matrix_of(backend(), 3, 3, Floats{1, 2, 3, 4, 5, 6, 7, 8, 9});
+  EXPECT_EQ(values_of(backend(), matrix.all().row_range(1, 2)), (Floats{4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(values_of(backend(), matrix.all().column_range(1, 2).row_range(0, 2)),
+            (Floats{2, 3, 5, 6}));
+}
+
+TEST_P(BackendTest, WritesPartsOfAMatrix) {
+  const OwnedMatrix matrix(backend(), 2, 3);
+  backend().write(matrix.all().column_range(1, 2), Floats{1, 2, 3, 4});
+  EXPECT_EQ(values_of(backend(), matrix.all()), (Floats{0, 1, 2, 0, 3, 4}));
+}
+
+// A tensor may lie anywhere in a file.
+TEST_P(BackendTest, TakesBytesAtAnyAddress) {
+  Bytes bytes(9);
+  for (std::size_t shift = 0; shift < 5; ++shift) {
+    store_le(&bytes[shift], 1.5f);
+    const auto buffer = backend().upload(ByteView(bytes).subspan(shift, 4));
+    const OwnedMatrix y(backend(), 1, 1);
+    const std::vector<std::uint32_t> tokens = {0};
+    backend().embed(
+        {.table = {.buffer = buffer.get(), .rows = 1, .cols = 1}, .tokens = tokens, .y = y.all()});
+    EXPECT_EQ(values_of(backend(), y.all()), (Floats{1.5f})) << "at byte " << shift;
+  }
+}
+
+TEST_P(BackendTest, SaysWhenThereIsNoMemory) {
+  EXPECT_THROW(backend().allocate(std::uint64_t{1} << 60), DeviceError);
+  EXPECT_THROW(backend().allocate(std::uint64_t{1} << 63), DeviceError);
+}
+
+using BackendDeathTest = OpTest;
+
+TEST_P(BackendDeathTest, RefusesWhatIsOutOfBounds) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const OwnedMatrix x(backend(), 2, 4);
+  const OwnedMatrix y(backend(), 2, 3);
+  const TestWeight w(backend(), DType::f32, 3, 4, Floats(12));
+  const std::vector<std::uint32_t> tokens = {3};
+
+  EXPECT_DEATH(x.all().row_range(1, 2), "");
+  EXPECT_DEATH(x.all().column_range(3, 2), "");
+  EXPECT_DEATH(backend().matmul({.x = y.all(), .weight = w.weight, .bias = {}, .y = y.all()}),
+               "weight.cols");
+  EXPECT_DEATH(backend().embed({.table = w.weight, .tokens = tokens, .y = x.rows(1)}),
+               "table.rows");
+  Matrix beyond = x.all();
+  beyond.rows = 1000;
+  EXPECT_DEATH(values_of(backend(), beyond), "");
+}
+
+EDGEDRAFT_FOR_ALL_BACKENDS(BackendTest);
+INSTANTIATE_TEST_SUITE_P(Backends, BackendDeathTest,
+                         ::testing::Values(BackendFactory{"reference", make_reference_backend}),
+                         backend_name);
+
+}  // namespace
+}  // namespace edgedraft::testing

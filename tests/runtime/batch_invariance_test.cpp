@@ -1,0 +1,279 @@
+#include <algorithm>
+
+#include "shared/base/check.h"
+#include "shared/runtime/layer.h"
+#include "tests/runtime/op_test.h"
+
+// The promise behind lossless drafting: a row's bits do not depend on the rows that share its call.
+// Each test runs rows together and one by one and compares bytes.
+namespace edgedraft::testing {
+namespace {
+
+using BatchInvarianceTest = OpTest;
+
+const std::vector<std::uint32_t> kWidths = {2,  3,  4,  5,  6,  7,  8,  9,   13,
+                                            16, 31, 32, 33, 62, 64, 65, 127, 256};
+constexpr std::uint32_t kWidthMax = 256;
+
+std::span<const float> row_of(const Floats& values, std::size_t row, std::size_t cols) {
+  return std::span(values).subspan(row * cols, cols);
+}
+
+// Random lengths of ancestor chains under random parents; row r's mask ends with r.
+std::vector<AncestorMask> random_tree(std::uint64_t seed, std::uint32_t rows) {
+  Random random(seed);
+  std::vector<AncestorMask> masks(rows);
+  for (std::uint32_t r = 0; r < rows; ++r) {
+    if (r > 0) masks[r] = masks[random.below(4) == 0 ? random.below(r) : r - 1];
+    masks[r].set(r);
+  }
+  return masks;
+}
+
+struct Product {
+  DType type;
+  std::uint32_t inputs;
+  std::uint32_t outputs;
+};
+
+TEST_P(BatchInvarianceTest, MatmulOfEveryWidth) {
+  for (const Product& p :
+       {Product{DType::f32, 33, 31}, Product{DType::f32, 1029, 40}, Product{DType::f16, 127, 65},
+        Product{DType::f16, 512, 33}, Product{DType::bf16, 129, 37}, Product{DType::bf16, 1040, 64},
+        Product{DType::q8_0, 32, 7}, Product{DType::q8_0, 544, 70},
+        Product{DType::q8_0, 1120, 35}}) {
+    const TestWeight w(backend(), p.type, p.outputs, p.inputs,
+                       random_floats(p.inputs, std::size_t{p.outputs} * p.inputs));
+    const TestWeight bias(backend(), DType::f32, 1, p.outputs, random_floats(3, p.outputs));
+    const OwnedMatrix x = matrix_of(backend(), kWidthMax, p.inputs,
+                                    random_floats(p.outputs, std::size_t{kWidthMax} * p.inputs));
+    const OwnedMatrix y(backend(), kWidthMax, p.outputs);
+    for (std::uint32_t r = 0; r < kWidthMax; ++r) {
+      backend().matmul({.x = x.all().row_range(r, 1),
+                        .weight = w.weight,
+                        .bias = bias.weight,
+                        .y = y.all().row_range(r, 1)});
+    }
+    const Floats alone = values_of(backend(), y.all());
+    for (const std::uint32_t width : kWidths) {
+      // The last rows, so that a row's place in the call changes with the width too.
+      const std::uint32_t first = kWidthMax - width;
+      backend().matmul({.x = x.all().row_range(first, width),
+                        .weight = w.weight,
+                        .bias = bias.weight,
+                        .y = y.rows(width)});
+      const Floats together = values_of(backend(), y.rows(width));
+      EXPECT_TRUE(same_bytes(together, std::span(alone).subspan(first * std::size_t{p.outputs})))
+          << traits(p.type).name << " " << p.inputs << " to " << p.outputs << ", " << width
+          << " rows";
+    }
+  }
+}
+
+TEST_P(BatchInvarianceTest, RmsNormAndSwiglu) {
+  for (const std::uint32_t cols : {1u, 33u, 127u, 256u, 1000u}) {
+    const OwnedMatrix a = matrix_of(backend(), kWidthMax, cols, random_floats(1, kWidthMax * cols));
+    const OwnedMatrix b = matrix_of(backend(), kWidthMax, cols, random_floats(2, kWidthMax * cols));
+    const TestWeight weight(backend(), DType::f32, 1, cols, random_floats(3, cols));
+    const OwnedMatrix normed(backend(), kWidthMax, cols);
+    const OwnedMatrix gated(backend(), kWidthMax, cols);
+    const auto run = [&](std::uint32_t first, std::uint32_t count) {
+      backend().rms_norm({.x = a.all().row_range(first, count),
+                          .weight = weight.weight,
+                          .y = normed.all().row_range(first, count),
+                          .epsilon = 1e-6f});
+      backend().swiglu({.gate = a.all().row_range(first, count),
+                        .up = b.all().row_range(first, count),
+                        .y = gated.all().row_range(first, count)});
+    };
+    for (std::uint32_t r = 0; r < kWidthMax; ++r) run(r, 1);
+    const Floats normed_alone = values_of(backend(), normed.all());
+    const Floats gated_alone = values_of(backend(), gated.all());
+    for (const std::uint32_t width : kWidths) {
+      for (std::uint32_t first = 0; first + width <= kWidthMax; first += width) run(first, width);
+      EXPECT_TRUE(same_bytes(values_of(backend(), normed.all()), normed_alone)) << width;
+      EXPECT_TRUE(same_bytes(values_of(backend(), gated.all()), gated_alone)) << width;
+    }
+  }
+}
+
+TEST_P(BatchInvarianceTest, TopK) {
+  constexpr std::uint32_t kRows = 33;
+  constexpr std::uint32_t kCols = 5003;
+  constexpr std::uint32_t kK = 10;
+  const OwnedMatrix logits =
+      matrix_of(backend(), kRows, kCols, random_floats(1, std::size_t{kRows} * kCols));
+  std::vector<std::uint32_t> tokens(kRows * kK);
+  std::vector<std::uint32_t> tokens_alone(kRows * kK);
+  Floats log_probs(kRows * kK);
+  Floats log_probs_alone(kRows * kK);
+  backend().top_k({.logits = logits.all(), .k = kK, .tokens = tokens, .log_probs = log_probs});
+  for (std::uint32_t r = 0; r < kRows; ++r) {
+    backend().top_k({.logits = logits.all().row_range(r, 1),
+                     .k = kK,
+                     .tokens = std::span(tokens_alone).subspan(r * kK, kK),
+                     .log_probs = std::span(log_probs_alone).subspan(r * kK, kK)});
+  }
+  EXPECT_EQ(tokens, tokens_alone);
+  EXPECT_TRUE(same_bytes(log_probs, log_probs_alone));
+}
+
+// Rows of a tree against their own path written to slots one after another, as plain decoding has
+// it.
+class PathTest : public OpTest {
+ protected:
+  static constexpr HeadShape kHeads{.query_heads = 6, .kv_heads = 2, .head_dim = 48};
+
+  void expect_paths_match(std::uint32_t prefix, std::span<const AncestorMask> masks) {
+    const auto rows = static_cast<std::uint32_t>(masks.size());
+    const std::uint32_t capacity = prefix + rows;
+    const std::size_t cols = kHeads.kv_cols();
+    const Floats keys = random_floats(prefix + 1, capacity * cols);
+    const Floats values = random_floats(prefix + 2, capacity * cols);
+    const OwnedMatrix q = matrix_of(backend(), rows, kHeads.query_cols(),
+                                    random_floats(3, std::size_t{rows} * kHeads.query_cols()));
+    const Floats together = attend(q.all(), keys, values, prefix, masks);
+
+    for (std::uint32_t r = 0; r < rows; ++r) {
+      Floats path_keys = keys;
+      Floats path_values = values;
+      std::uint32_t count = 0;
+      for (std::uint32_t j = 0; j < rows; ++j) {
+        if (!masks[r].test(j)) continue;
+        const std::size_t from = (prefix + j) * cols;
+        const std::size_t to = (prefix + count++) * cols;
+        std::copy_n(keys.begin() + static_cast<std::ptrdiff_t>(from), cols,
+                    path_keys.begin() + static_cast<std::ptrdiff_t>(to));
+        std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(from), cols,
+                    path_values.begin() + static_cast<std::ptrdiff_t>(to));
+      }
+      const Floats alone =
+          attend(q.all().row_range(r, 1), path_keys, path_values, prefix + count, {});
+      ASSERT_TRUE(same_bytes(row_of(together, r, kHeads.query_cols()), alone))
+          << "row " << r << " of " << rows << " behind " << prefix;
+    }
+  }
+
+  Floats attend(const Matrix& q, const Floats& keys, const Floats& values, std::uint32_t prefix,
+                std::span<const AncestorMask> masks) {
+    const auto capacity = static_cast<std::uint32_t>(keys.size() / kHeads.kv_cols());
+    const OwnedMatrix keys_matrix = matrix_of(backend(), capacity, kHeads.kv_cols(), keys);
+    const OwnedMatrix values_matrix = matrix_of(backend(), capacity, kHeads.kv_cols(), values);
+    const OwnedMatrix y(backend(), q.rows, q.cols);
+    backend().attention({.q = q,
+                         .keys = keys_matrix.all(),
+                         .values = values_matrix.all(),
+                         .prefix = prefix,
+                         .masks = masks,
+                         .heads = kHeads,
+                         .y = y.all()});
+    return values_of(backend(), y.all());
+  }
+};
+
+TEST_P(PathTest, OfAChainEqualsPlainDecoding) {
+  for (const std::uint32_t prefix : {0u, 1u, 50u, 64u, 200u}) {
+    for (const std::uint32_t rows : {1u, 7u, 64u, 70u}) {
+      expect_paths_match(prefix, causal_masks(rows));
+    }
+  }
+}
+
+TEST_P(PathTest, OfATreeEqualsPlainDecoding) {
+  std::uint64_t seed = 1;
+  for (const std::uint32_t prefix : {0u, 5u, 63u, 64u, 130u}) {
+    for (const std::uint32_t rows : {2u, 9u, 33u, 62u, 256u}) {
+      expect_paths_match(prefix, random_tree(seed++, rows));
+    }
+  }
+}
+
+// A whole layer over a tree of rows, against the same rows one by one on one path after another.
+class LayerInvarianceTest : public OpTest {};
+
+TEST_P(LayerInvarianceTest, OfAWholeLayerOverATree) {
+  constexpr std::uint32_t kRows = 40;
+  constexpr std::uint32_t kPrefix = 10;
+  const LayerShape shape{.dim = 96,
+                         .heads = {.query_heads = 6, .kv_heads = 2, .head_dim = 16},
+                         .ffn_dim = 160,
+                         .rms_epsilon = 1e-5f};
+  const std::uint32_t kv_cols = shape.heads.kv_cols();
+  std::vector<TestWeight> owners;
+  owners.reserve(9);
+  const auto weight = [&](DType type, std::uint32_t rows, std::uint32_t cols) {
+    owners.emplace_back(backend(), type, rows, cols,
+                        random_floats(owners.size() + 1, std::size_t{rows} * cols));
+    return owners.back().weight;
+  };
+  const OwnedMatrix cos_sin = make_rope_table(backend(), {}, shape.heads.head_dim, 64);
+  const Layer layer{.shape = shape,
+                    .weights = {.attn_norm = weight(DType::f32, 1, shape.dim),
+                                .wq = weight(DType::f16, shape.heads.query_cols(), shape.dim),
+                                .wk = weight(DType::q8_0, kv_cols, shape.dim),
+                                .wv = weight(DType::bf16, kv_cols, shape.dim),
+                                .wo = weight(DType::f16, shape.dim, shape.heads.query_cols()),
+                                .bq = {},
+                                .bk = {},
+                                .bv = {},
+                                .ffn_norm = weight(DType::f32, 1, shape.dim),
+                                .gate = weight(DType::q8_0, shape.ffn_dim, shape.dim),
+                                .up = weight(DType::f16, shape.ffn_dim, shape.dim),
+                                .down = weight(DType::q8_0, shape.dim, shape.ffn_dim)},
+                    .rope_style = RopeStyle::halves,
+                    .cos_sin = cos_sin.all()};
+  LayerScratch scratch(backend(), shape, kRows);
+  const Floats input = random_floats(77, kRows * shape.dim);
+  const Floats prefix_keys = random_floats(78, kPrefix * kv_cols);
+  const auto masks = random_tree(5, kRows);
+  std::vector<std::uint32_t> positions;
+  for (const AncestorMask& mask : masks) {
+    std::uint32_t depth = kPrefix - 1;
+    for (std::uint32_t j = 0; j < kRows; ++j) depth += mask.test(j) ? 1 : 0;
+    positions.push_back(depth);
+  }
+  const auto new_cache = [&] {
+    OwnedMatrix cache(backend(), kPrefix + kRows, kv_cols);
+    backend().write(cache.rows(kPrefix), prefix_keys);
+    return cache;
+  };
+  const auto run = [&](const Matrix& x, const RowBatch& batch, const OwnedMatrix& keys,
+                       const OwnedMatrix& values) {
+    self_attention(backend(), layer, scratch, x, batch, keys.all(), values.all());
+    feed_forward(backend(), layer, scratch, x);
+  };
+
+  const OwnedMatrix x = matrix_of(backend(), kRows, shape.dim, input);
+  const OwnedMatrix keys = new_cache();
+  const OwnedMatrix values = new_cache();
+  run(x.all(), {.positions = positions, .prefix = kPrefix, .first_slot = kPrefix, .masks = masks},
+      keys, values);
+  const Floats together = values_of(backend(), x.all());
+
+  const auto single = causal_masks(1);
+  for (std::uint32_t r = 0; r < kRows; ++r) {
+    const OwnedMatrix path_keys = new_cache();
+    const OwnedMatrix path_values = new_cache();
+    Floats last;
+    for (std::uint32_t j = 0; j <= r; ++j) {
+      if (!masks[r].test(j)) continue;
+      const OwnedMatrix row = matrix_of(backend(), 1, shape.dim, row_of(input, j, shape.dim));
+      const std::uint32_t slot = positions[j];
+      run(row.all(),
+          {.positions = std::span(&slot, 1), .prefix = slot, .first_slot = slot, .masks = single},
+          path_keys, path_values);
+      last = values_of(backend(), row.all());
+    }
+    ASSERT_TRUE(same_bytes(row_of(together, r, shape.dim), last)) << "row " << r;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(OneThread, BatchInvarianceTest, ::testing::ValuesIn(all_backends()),
+                         backend_name);
+INSTANTIATE_TEST_SUITE_P(TwoThreads, BatchInvarianceTest, ::testing::ValuesIn(cpu_backends(2)),
+                         backend_name);
+EDGEDRAFT_FOR_ALL_BACKENDS(PathTest);
+EDGEDRAFT_FOR_ALL_BACKENDS(LayerInvarianceTest);
+
+}  // namespace
+}  // namespace edgedraft::testing

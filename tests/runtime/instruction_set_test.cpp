@@ -1,0 +1,105 @@
+#include <cstring>
+
+#include "shared/runtime/layer.h"
+#include "tests/runtime/op_test.h"
+
+// The same work on two backends of the CPU. Numbers of threads never change a bit, nor does the
+// choice between AVX2 and AVX-512; the baseline rounds each product before it adds, so it is close
+// but not equal.
+namespace edgedraft::testing {
+namespace {
+
+// Every operation that computes, at sizes with remainders; returns all results.
+Floats all_results(Backend& backend) {
+  Floats results;
+  const auto keep = [&](const OwnedMatrix& matrix) {
+    const Floats values = values_of(backend, matrix.all());
+    results.insert(results.end(), values.begin(), values.end());
+  };
+  constexpr std::uint32_t kRows = 37;
+  const HeadShape heads{.query_heads = 6, .kv_heads = 2, .head_dim = 40};
+  const std::uint32_t dim = heads.query_cols();
+
+  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::q8_0}) {
+    for (const std::uint32_t rows : {1u, 3u, kRows}) {
+      const TestWeight w(backend, type, 515, 576, random_floats(1, 515 * 576));
+      const OwnedMatrix x = matrix_of(backend, rows, 576, random_floats(2, rows * 576));
+      const OwnedMatrix y(backend, rows, 515);
+      backend.matmul({.x = x.all(), .weight = w.weight, .bias = {}, .y = y.all()});
+      keep(y);
+    }
+  }
+
+  const OwnedMatrix q = matrix_of(backend, kRows, dim, random_floats(3, kRows * dim));
+  const OwnedMatrix keys = matrix_of(backend, 400, heads.kv_cols(), random_floats(4, 400 * 80));
+  const OwnedMatrix values = matrix_of(backend, 400, heads.kv_cols(), random_floats(5, 400 * 80));
+  const OwnedMatrix y(backend, kRows, dim);
+  backend.attention({.q = q.all(),
+                     .keys = keys.all(),
+                     .values = values.all(),
+                     .prefix = 333,
+                     .masks = causal_masks(kRows),
+                     .heads = heads,
+                     .y = y.all()});
+  keep(y);
+  backend.group_attention({.q = q.all(),
+                           .k = keys.rows(kRows),
+                           .v = values.rows(kRows),
+                           .group_rows = kRows,
+                           .heads = heads,
+                           .y = y.all()});
+  keep(y);
+
+  const TestWeight norm(backend, DType::f32, 1, dim, random_floats(6, dim));
+  backend.rms_norm({.x = q.all(), .weight = norm.weight, .y = y.all(), .epsilon = 1e-5f});
+  keep(y);
+  backend.swiglu({.gate = q.all(), .up = y.all(), .y = y.all()});
+  keep(y);
+
+  const OwnedMatrix logits = matrix_of(backend, 9, 20011, random_floats(7, std::size_t{9} * 20011));
+  std::vector<std::uint32_t> tokens(90);
+  Floats log_probs(90);
+  backend.top_k({.logits = logits.all(), .k = 10, .tokens = tokens, .log_probs = log_probs});
+  results.insert(results.end(), log_probs.begin(), log_probs.end());
+  for (const std::uint32_t token : tokens) results.push_back(static_cast<float>(token));
+  return results;
+}
+
+Floats results_with(const cpu::Kernels& kernels, std::uint32_t threads) {
+  const auto backend = make_cpu_backend_with(kernels, {.threads = threads});
+  return all_results(*backend);
+}
+
+TEST(InstructionSetTest, NumbersOfThreadsGiveTheSameBytes) {
+  for (const auto* kernels = cpu::available_kernels(); *kernels != nullptr; ++kernels) {
+    const Floats alone = results_with(**kernels, 1);
+    for (const std::uint32_t threads : {2u, 3u, 7u}) {
+      EXPECT_TRUE(same_bytes(results_with(**kernels, threads), alone))
+          << (*kernels)->name << " on " << threads;
+    }
+  }
+}
+
+TEST(InstructionSetTest, Avx2AndAvx512GiveTheSameBytes) {
+  const cpu::Kernels* avx2 = nullptr;
+  const cpu::Kernels* avx512 = nullptr;
+  for (const auto* kernels = cpu::available_kernels(); *kernels != nullptr; ++kernels) {
+    if (std::strcmp((*kernels)->name, "avx2") == 0) avx2 = *kernels;
+    if (std::strcmp((*kernels)->name, "avx512") == 0) avx512 = *kernels;
+  }
+  if (avx2 == nullptr || avx512 == nullptr) GTEST_SKIP() << "no AVX-512 on this machine";
+  EXPECT_TRUE(same_bytes(results_with(*avx2, 1), results_with(*avx512, 1)));
+}
+
+TEST(InstructionSetTest, TheBaselineIsCloseToTheBest) {
+  const Floats baseline = results_with(*cpu::available_kernels()[0], 1);
+  const Floats best = results_with(cpu::best_kernels(), 1);
+  ASSERT_EQ(baseline.size(), best.size());
+  for (std::size_t i = 0; i < best.size(); ++i) {
+    // The sums are of 576 products at most, each below 1, and so mostly of order 10.
+    ASSERT_NEAR(baseline[i], best[i], 2e-5) << i;
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft::testing

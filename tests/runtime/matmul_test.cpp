@@ -1,0 +1,118 @@
+#include "tests/runtime/op_test.h"
+
+namespace edgedraft::testing {
+namespace {
+
+struct Shape {
+  std::uint32_t rows;
+  std::uint32_t inputs;
+  std::uint32_t outputs;
+};
+
+class MatmulTest : public OpTest {
+ protected:
+  // Multiplies random numbers and compares with sums in float64.
+  void expect_right(DType type, const Shape& s) {
+    const Floats x = random_floats(s.rows, std::size_t{s.rows} * s.inputs);
+    const TestWeight w(backend(), type, s.outputs, s.inputs,
+                       random_floats(s.outputs, std::size_t{s.outputs} * s.inputs));
+    const OwnedMatrix x_matrix = matrix_of(backend(), s.rows, s.inputs, x);
+    const OwnedMatrix y_matrix(backend(), s.rows, s.outputs);
+    backend().matmul({.x = x_matrix.all(), .weight = w.weight, .bias = {}, .y = y_matrix.all()});
+    const Floats y = values_of(backend(), y_matrix.all());
+
+    for (std::size_t r = 0; r < s.rows; ++r) {
+      for (std::size_t o = 0; o < s.outputs; ++o) {
+        double exact = 0.0;
+        double magnitude = 0.0;
+        for (std::size_t i = 0; i < s.inputs; ++i) {
+          const double product = double{x[r * s.inputs + i]} * double{w.decoded[o * s.inputs + i]};
+          exact += product;
+          magnitude += std::fabs(product);
+        }
+        expect_near(y[r * s.outputs + o], exact, sum_tolerance(s.inputs, magnitude),
+                    std::string(traits(type).name) + " row " + std::to_string(r) + " output " +
+                        std::to_string(o) + " of " + std::to_string(s.rows) + "x" +
+                        std::to_string(s.inputs) + "x" + std::to_string(s.outputs));
+      }
+    }
+  }
+};
+
+TEST_P(MatmulTest, MultipliesAByEye) {
+  const OwnedMatrix x = matrix_of(backend(), 2, 3, Floats{1, 2, 3, 0, -1, 4});
+  const TestWeight w(backend(), DType::f32, 2, 3, Floats{1, 0, 2, -1, 1, 0.5f});
+  const TestWeight bias(backend(), DType::f32, 1, 2, Floats{10, 20});
+  const OwnedMatrix y = matrix_of(backend(), 2, 2, Floats{100, 100, 100, 100});
+
+  backend().matmul({.x = x.all(), .weight = w.weight, .bias = {}, .y = y.all()});
+  EXPECT_EQ(values_of(backend(), y.all()), (Floats{7, 2.5f, 8, 1}));
+  backend().matmul({.x = x.all(), .weight = w.weight, .bias = bias.weight, .y = y.all()});
+  EXPECT_EQ(values_of(backend(), y.all()), (Floats{17, 22.5f, 18, 21}));
+  backend().matmul({.x = x.all(),
+                    .weight = w.weight,
+                    .bias = bias.weight,
+                    .y = y.all(),
+                    .into = MatmulOp::Into::accumulate});
+  EXPECT_EQ(values_of(backend(), y.all()), (Floats{34, 45, 36, 42}));
+}
+
+TEST_P(MatmulTest, AgreesWithFloat64AtAwkwardSizes) {
+  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::q8_0}) {
+    for (const std::uint32_t count : kAwkwardCounts) {
+      if (count % traits(type).block_count == 0) expect_right(type, {3, count, 33});
+      expect_right(type, {2, 64, count});
+      expect_right(type, {count, 32, 31});
+    }
+  }
+}
+
+TEST_P(MatmulTest, AgreesWithFloat64AtSizesOfModels) {
+  for (const DType type : {DType::f16, DType::q8_0}) {
+    expect_right(type, {1, 256, 768});
+    expect_right(type, {62, 768, 256});
+    expect_right(type, {62, 2048, 64});
+    expect_right(type, {7, 4096, 128});
+    expect_right(type, {130, 544, 65});
+  }
+}
+
+// Subnormals, the largest numbers and both signs; a product with 1 shows what was decoded.
+TEST_P(MatmulTest, DecodesEveryFloat16Exactly) {
+  constexpr std::uint32_t kCount = 0x7C00;
+  for (const std::uint32_t sign : {0u, 0x8000u}) {
+    Bytes bytes(2 * kCount);
+    for (std::uint32_t i = 0; i < kCount; ++i) {
+      store_le(&bytes[2 * i], static_cast<std::uint16_t>(sign | i));
+    }
+    const auto buffer = backend().upload(bytes);
+    const OwnedMatrix x = matrix_of(backend(), 1, 1, Floats{1.0f});
+    const OwnedMatrix y(backend(), 1, kCount);
+    backend().matmul(
+        {.x = x.all(),
+         .weight = {.buffer = buffer.get(), .type = DType::f16, .rows = kCount, .cols = 1},
+         .bias = {},
+         .y = y.all()});
+    const Floats values = values_of(backend(), y.all());
+    for (std::uint32_t i = 0; i < kCount; ++i) {
+      ASSERT_EQ(values[i], half_to_float(static_cast<std::uint16_t>(sign | i))) << i;
+    }
+  }
+}
+
+TEST_P(MatmulTest, LeavesTheColumnsBesideItsOutputAlone) {
+  const OwnedMatrix x = matrix_of(backend(), 2, 33, random_floats(1, 66));
+  const TestWeight w(backend(), DType::f32, 5, 33, random_floats(2, 5 * 33));
+  const OwnedMatrix y = matrix_of(backend(), 2, 9, Floats(18, 7.0f));
+  backend().matmul({.x = x.all(), .weight = w.weight, .bias = {}, .y = y.all().column_range(2, 5)});
+  const Floats values = values_of(backend(), y.all());
+  for (const std::size_t column : {0, 1, 7, 8}) {
+    EXPECT_EQ(values[column], 7.0f);
+    EXPECT_EQ(values[9 + column], 7.0f);
+  }
+}
+
+EDGEDRAFT_FOR_ALL_BACKENDS(MatmulTest);
+
+}  // namespace
+}  // namespace edgedraft::testing

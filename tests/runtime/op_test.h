@@ -1,0 +1,132 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/ops.h"
+#include "shared/base/random.h"
+#include "shared/runtime/backend.h"
+#include "shared/runtime/cpu_backend.h"
+#include "shared/runtime/scratch.h"
+
+namespace edgedraft::testing {
+
+// One way to compute. `open` returns null, and the test skips, where the machine lacks it.
+struct BackendFactory {
+  std::string name;
+  std::function<std::unique_ptr<Backend>()> open;
+};
+
+// The CPU backend, once for every instruction set of this machine.
+inline std::vector<BackendFactory> cpu_backends(std::uint32_t threads) {
+  std::vector<BackendFactory> factories;
+  for (const auto* kernels = cpu::available_kernels(); *kernels != nullptr; ++kernels) {
+    factories.push_back({(*kernels)->name, [kernels, threads] {
+                           return make_cpu_backend_with(**kernels, {.threads = threads});
+                         }});
+  }
+  return factories;
+}
+
+// Every backend. Device backends join here.
+inline std::vector<BackendFactory> all_backends() {
+  std::vector<BackendFactory> factories = cpu_backends(1);
+  factories.push_back({"reference", make_reference_backend});
+  return factories;
+}
+
+class OpTest : public ::testing::TestWithParam<BackendFactory> {
+ protected:
+  void SetUp() override {
+    backend_ = GetParam().open();
+    if (!backend_) GTEST_SKIP() << GetParam().name << ": not on this machine";
+  }
+  Backend& backend() { return *backend_; }
+
+ private:
+  std::unique_ptr<Backend> backend_;
+};
+
+inline std::string backend_name(const ::testing::TestParamInfo<BackendFactory>& info) {
+  return info.param.name;
+}
+
+#define EDGEDRAFT_FOR_ALL_BACKENDS(suite) \
+  INSTANTIATE_TEST_SUITE_P(Backends, suite, ::testing::ValuesIn(all_backends()), backend_name)
+
+// --- numbers ---
+
+using Floats = std::vector<float>;
+
+// Uniform in [-1, 1).
+inline Floats random_floats(std::uint64_t seed, std::size_t count) {
+  Random random(seed);
+  Floats values(count);
+  for (float& value : values) value = static_cast<float>(2.0 * random.uniform() - 1.0);
+  return values;
+}
+
+// A matrix on a backend that holds `values`.
+inline OwnedMatrix matrix_of(Backend& backend, std::uint32_t rows, std::uint32_t cols,
+                             std::span<const float> values) {
+  OwnedMatrix matrix(backend, rows, cols);
+  backend.write(matrix.all(), values);
+  return matrix;
+}
+
+inline Floats values_of(Backend& backend, const Matrix& matrix) {
+  Floats values(std::size_t{matrix.rows} * matrix.cols);
+  backend.read(matrix, values);
+  return values;
+}
+
+// A weight on a backend with the bytes under it and the numbers that they stand for.
+struct TestWeight {
+  TestWeight(Backend& backend, DType type, std::uint32_t rows, std::uint32_t cols,
+             std::span<const float> numbers)
+      : decoded(std::size_t{rows} * cols) {
+    const auto stride = static_cast<std::size_t>(*row_bytes(type, cols));
+    bytes.resize(rows * stride);
+    for (std::size_t r = 0; r < rows; ++r) {
+      const auto row = std::span(bytes).subspan(r * stride, stride);
+      quantize_row(type, numbers.subspan(r * cols, cols), row);
+      dequantize_row(type, row, std::span(decoded).subspan(r * cols, cols));
+    }
+    buffer = backend.upload(bytes);
+    weight = {.buffer = buffer.get(), .offset_bytes = 0, .type = type, .rows = rows, .cols = cols};
+  }
+
+  Floats decoded;
+  Bytes bytes;
+  std::unique_ptr<Buffer> buffer;
+  Weight weight;
+};
+
+// How far a float32 sum of `count` products may be from the exact one, whose absolute values add up
+// to `magnitude`: half a unit in the last place an addition, in the worst order, and a few for what
+// follows.
+inline double sum_tolerance(std::size_t count, double magnitude) {
+  return (static_cast<double>(count) + 8.0) * 0x1p-24 * magnitude + 1e-37;
+}
+
+inline void expect_near(float value, double exact, double tolerance, const std::string& where) {
+  EXPECT_LE(std::fabs(double{value} - exact), tolerance)
+      << where << ": " << value << ", not " << exact;
+}
+
+// Bit for bit, so that +0 is not -0 and NaN equals itself.
+inline bool same_bytes(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+inline const std::vector<std::uint32_t> kAwkwardCounts = {1, 31, 32, 33, 127, 128};
+
+}  // namespace edgedraft::testing

@@ -1,0 +1,105 @@
+#include <algorithm>
+#include <numeric>
+
+#include "tests/runtime/op_test.h"
+
+namespace edgedraft::testing {
+namespace {
+
+struct Choice {
+  std::vector<std::uint32_t> tokens;
+  Floats log_probs;
+};
+
+class TopKTest : public OpTest {
+ protected:
+  Choice top_k(std::span<const float> logits, std::uint32_t rows, std::uint32_t k) {
+    const auto cols = static_cast<std::uint32_t>(logits.size() / rows);
+    const OwnedMatrix matrix = matrix_of(backend(), rows, cols, logits);
+    Choice choice{std::vector<std::uint32_t>(std::size_t{rows} * k), Floats(std::size_t{rows} * k)};
+    backend().top_k(
+        {.logits = matrix.all(), .k = k, .tokens = choice.tokens, .log_probs = choice.log_probs});
+    return choice;
+  }
+};
+
+class ArgmaxTest : public OpTest {
+ protected:
+  std::vector<std::uint32_t> argmax(std::span<const float> logits, std::uint32_t rows) {
+    const auto cols = static_cast<std::uint32_t>(logits.size() / rows);
+    const OwnedMatrix matrix = matrix_of(backend(), rows, cols, logits);
+    std::vector<std::uint32_t> tokens(rows);
+    backend().argmax({.logits = matrix.all(), .tokens = tokens});
+    return tokens;
+  }
+};
+
+// Four equal logits are a probability of 1/4 each; the ties go to the lower token.
+TEST_P(TopKTest, OrdersByValueThenByToken) {
+  const Choice choice = top_k(Floats{-1000, 3, 3, -1000, 3, 3}, 1, 3);
+  EXPECT_EQ(choice.tokens, (std::vector<std::uint32_t>{1, 2, 4}));
+  for (const float log_prob : choice.log_probs) EXPECT_NEAR(log_prob, std::log(0.25f), 1e-6f);
+}
+
+TEST_P(TopKTest, AgreesWithASortAndFloat64) {
+  for (const std::uint32_t cols : {1u, 31u, 32u, 33u, 127u, 128u, 4096u, 32003u}) {
+    constexpr std::uint32_t kRows = 3;
+    Floats logits = random_floats(cols, std::size_t{kRows} * cols);
+    // Few values, so that there are ties everywhere.
+    for (float& x : logits) x = std::round(x * 40.0f) / 4.0f;
+    for (const std::uint32_t wanted : {1u, 4u, 10u, 256u}) {
+      const std::uint32_t k = std::min(wanted, cols);
+      const Choice choice = top_k(logits, kRows, k);
+      for (std::uint32_t r = 0; r < kRows; ++r) {
+        const std::span<const float> x = std::span(logits).subspan(std::size_t{r} * cols, cols);
+        std::vector<std::uint32_t> order(cols);
+        std::iota(order.begin(), order.end(), 0u);
+        std::stable_sort(order.begin(), order.end(),
+                         [&](std::uint32_t a, std::uint32_t b) { return x[a] > x[b]; });
+        double sum = 0.0;
+        for (const float value : x) sum += std::exp(double{value});
+        for (std::uint32_t i = 0; i < k; ++i) {
+          ASSERT_EQ(choice.tokens[r * k + i], order[i]) << "place " << i << " of " << cols;
+          expect_near(choice.log_probs[r * k + i], double{x[order[i]]} - std::log(sum), 4e-6,
+                      "log probability");
+        }
+      }
+    }
+  }
+}
+
+TEST_P(TopKTest, NamesValidTokensForNumbersThatAreNone) {
+  Floats logits(40, NAN);
+  logits[17] = 2.0f;
+  const Choice choice = top_k(logits, 1, 4);
+  EXPECT_EQ(choice.tokens, (std::vector<std::uint32_t>{17, 0, 1, 2}));
+}
+
+TEST_P(ArgmaxTest, TakesTheFirstOfTheLargest) {
+  EXPECT_EQ(argmax(Floats{1, 5, 2, 5, -7, -3, -3, -9}, 2), (std::vector<std::uint32_t>{1, 1}));
+}
+
+TEST_P(ArgmaxTest, AgreesWithASearchAtEverySize) {
+  for (const std::uint32_t cols : {1u, 31u, 32u, 33u, 127u, 128u, 32003u}) {
+    const Floats logits = random_floats(cols, 4 * std::size_t{cols});
+    const std::vector<std::uint32_t> tokens = argmax(logits, 4);
+    for (std::size_t r = 0; r < 4; ++r) {
+      const auto row = logits.begin() + static_cast<std::ptrdiff_t>(r * cols);
+      EXPECT_EQ(tokens[r], std::max_element(row, row + cols) - row);
+    }
+  }
+}
+
+TEST_P(ArgmaxTest, NamesAValidTokenForNumbersThatAreNone) {
+  Floats logits(33, NAN);
+  EXPECT_EQ(argmax(logits, 1)[0], 0u);
+  logits[20] = -INFINITY;
+  logits[32] = -5.0f;
+  EXPECT_EQ(argmax(logits, 1)[0], 32u);
+}
+
+EDGEDRAFT_FOR_ALL_BACKENDS(TopKTest);
+EDGEDRAFT_FOR_ALL_BACKENDS(ArgmaxTest);
+
+}  // namespace
+}  // namespace edgedraft::testing

@@ -1,0 +1,86 @@
+#include "shared/runtime/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace edgedraft {
+namespace {
+
+TEST(ThreadPoolTest, VisitsEveryItemOnce) {
+  for (const std::uint32_t threads : {1u, 2u, 3u, 8u}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.thread_count(), threads);
+    for (const std::size_t count : {0, 1, 2, 7, 8, 9, 1000}) {
+      for (const std::size_t grain : {1, 4, 16}) {
+        std::vector<std::atomic<int>> visits(count);
+        pool.run(count, grain, [&](std::size_t begin, std::size_t end, std::size_t) {
+          for (std::size_t i = begin; i < end; ++i) ++visits[i];
+        });
+        EXPECT_TRUE(std::all_of(visits.begin(), visits.end(), [](const auto& v) { return v == 1; }))
+            << count << " items in " << grain << "s on " << threads << " threads";
+      }
+    }
+  }
+}
+
+TEST(ThreadPoolTest, GivesOutWholeGrains) {
+  ThreadPool pool(3);
+  std::vector<std::pair<std::size_t, std::size_t>> ranges(3);
+  pool.run(100, 16, [&](std::size_t begin, std::size_t end, std::size_t thread) {
+    ranges[thread] = {begin, end};
+  });
+  // Seven grains, the last one of four items.
+  EXPECT_EQ(ranges,
+            (std::vector<std::pair<std::size_t, std::size_t>>{{0, 32}, {32, 64}, {64, 100}}));
+}
+
+TEST(ThreadPoolTest, TakesOneThreadACoreForZero) {
+  EXPECT_EQ(ThreadPool(0).thread_count(), std::max(1u, std::thread::hardware_concurrency()));
+}
+
+// A wake-up lost in any round would hang the test.
+TEST(ThreadPoolTest, LosesNoWakeUpInManyTinyJobs) {
+  for (const std::uint32_t threads : {2u, 5u}) {
+    ThreadPool pool(threads);
+    std::uint64_t total = 0;
+    std::vector<std::uint64_t> sums(threads);
+    constexpr std::uint64_t kJobs = 20000;
+    for (std::uint64_t job = 0; job < kJobs; ++job) {
+      pool.run(threads, 1, [&](std::size_t begin, std::size_t end, std::size_t thread) {
+        sums[thread] += job * (end - begin);
+      });
+      // Now and then long enough for the others to fall asleep.
+      if (job % 1000 == 0) {
+        for (int i = 0; i < 200; ++i) std::this_thread::yield();
+      }
+    }
+    for (const std::uint64_t sum : sums) total += sum;
+    EXPECT_EQ(total, threads * kJobs * (kJobs - 1) / 2);
+  }
+}
+
+TEST(ThreadPoolTest, EndsWithoutAJob) {
+  for (int i = 0; i < 100; ++i) ThreadPool pool(4);
+}
+
+// Each job reads what another thread wrote in the one before.
+TEST(ThreadPoolTest, OrdersOneJobAfterAnother) {
+  constexpr std::size_t kCount = 64;
+  ThreadPool pool(4);
+  std::vector<std::uint32_t> from(kCount, 0);
+  std::vector<std::uint32_t> to(kCount, 0);
+  for (std::uint32_t job = 1; job <= 2000; ++job) {
+    pool.run(kCount, 1, [&](std::size_t begin, std::size_t end, std::size_t) {
+      for (std::size_t i = begin; i < end; ++i) to[i] = from[kCount - 1 - i] + 1;
+    });
+    std::swap(from, to);
+  }
+  EXPECT_EQ(from, std::vector<std::uint32_t>(kCount, 2000));
+}
+
+}  // namespace
+}  // namespace edgedraft

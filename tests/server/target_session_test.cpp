@@ -1,0 +1,226 @@
+#include "server/target_session.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/toy_models.h"
+
+namespace edgedraft {
+namespace {
+
+using testing::kToyEndToken;
+using testing::kToyVocabulary;
+using testing::ToyDecoder;
+using Tokens = std::vector<std::uint32_t>;
+
+constexpr std::uint32_t kContext = 96;
+
+struct Answer {
+  Tokens tokens;  // behind the prompt
+  Finish finish = Finish::none;
+  std::uint32_t passes = 0;
+
+  bool operator==(const Answer& other) const {
+    return tokens == other.tokens && finish == other.finish;
+  }
+};
+
+// What proposes trees in these tests: given the session's tokens, any tree at all.
+using Proposer = std::function<DraftTree(std::span<const std::uint32_t> tokens)>;
+
+class TargetSessionTest : public ::testing::Test {
+ protected:
+  TargetSession session() {
+    return {decoder_, kContext, [](std::uint32_t token) { return token == kToyEndToken; }};
+  }
+
+  Answer generate(const Tokens& prompt, const SamplingParams& sampling, const Proposer& propose) {
+    TargetSession target = session();
+    const auto first =
+        target.prefill({.base_count = 0, .tokens = prompt, .sampling = sampling}).value();
+    Answer answer{.tokens = {first.next}, .finish = first.finish};
+    while (answer.finish == Finish::none) {
+      const DraftTree tree = propose(target.tokens());
+      const VerifiedPath path = target.verify(tree).value();
+      for (const std::uint32_t row : path.path) answer.tokens.push_back(tree.token(row));
+      answer.tokens.push_back(path.next);
+      answer.finish = path.finish;
+      ++answer.passes;
+    }
+    return answer;
+  }
+
+  Answer plain(const Tokens& prompt, const SamplingParams& sampling) {
+    return generate(prompt, sampling, [](auto) { return DraftTree(); });
+  }
+
+  // Trees of `nodes` random nodes. With `truth`, the right continuation, at a random depth and
+  // place, so that paths of every length get accepted.
+  static Proposer random_trees(std::uint64_t seed, std::uint32_t nodes, const Tokens& truth) {
+    auto random = std::make_shared<Random>(seed);
+    return [=](std::span<const std::uint32_t> tokens) {
+      DraftTree tree;
+      const std::size_t good = random->below(8);
+      std::uint32_t parent = 0;
+      std::size_t at = tokens.size();
+      std::size_t placed = 0;
+      while (tree.node_count() < nodes) {
+        if (placed < good && at < truth.size() && random->below(2) == 0) {
+          parent = tree.add(truth[at++], parent);
+          ++placed;
+        } else {
+          tree.add(static_cast<std::uint32_t>(random->below(kToyVocabulary)),
+                   static_cast<std::uint32_t>(random->below(tree.row_count())));
+        }
+      }
+      return tree;
+    };
+  }
+
+  void expect_lossless(std::uint64_t seed, const SamplingParams& sampling) {
+    Random random(seed);
+    Tokens prompt(1 + random.below(20));
+    for (auto& t : prompt) t = static_cast<std::uint32_t>(3 + random.below(kToyVocabulary - 3));
+    const Answer expected = plain(prompt, sampling);
+    Tokens truth = prompt;
+    truth.insert(truth.end(), expected.tokens.begin(), expected.tokens.end());
+    for (const std::uint32_t nodes : {1u, 4u, 62u, 255u}) {
+      const Answer answer = generate(prompt, sampling, random_trees(seed + nodes, nodes, truth));
+      EXPECT_TRUE(answer == expected) << "seed " << seed << ", nodes " << nodes;
+      if (expected.tokens.size() > 10) {
+        EXPECT_LT(answer.passes, expected.passes);
+      }
+    }
+  }
+
+  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
+  ToyDecoder toy_{6};
+  Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
+};
+
+TEST_F(TargetSessionTest, AnyTreeLeavesTheGreedyAnswerUnchanged) {
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) expect_lossless(seed, {});
+}
+
+TEST_F(TargetSessionTest, AnyTreeLeavesTheSampledAnswerUnchanged) {
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    expect_lossless(seed, {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .seed = seed});
+    expect_lossless(seed, {.temperature = 1.0f, .min_p = 0.02f, .seed = seed});
+  }
+}
+
+TEST_F(TargetSessionTest, AnswersEndAtTheEndTokenOrTheContextAndBothHappenHere) {
+  std::uint32_t ended = 0;
+  std::uint32_t filled = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    const Tokens prompt{5, 6, static_cast<std::uint32_t>(7 + seed)};
+    const Answer answer = plain(prompt, {.temperature = 1.0f, .seed = seed});
+    if (answer.finish == Finish::end_token) {
+      ++ended;
+      EXPECT_EQ(answer.tokens.back(), kToyEndToken);
+    } else {
+      ++filled;
+      EXPECT_EQ(prompt.size() + answer.tokens.size(), kContext);
+    }
+  }
+  EXPECT_GT(ended, 0u);
+  EXPECT_GT(filled, 0u);
+}
+
+// A session that went on is rolled back to what the client holds and gives the same answer again.
+TEST_F(TargetSessionTest, ARolledBackSessionGivesTheAnswerOfAFreshOne) {
+  const Tokens prompt{9, 10, 11, 12};
+  const Answer expected = plain(prompt, {});
+  ASSERT_GT(expected.tokens.size(), 6u);
+  Tokens known = prompt;
+  known.insert(known.end(), expected.tokens.begin(), expected.tokens.begin() + 5);
+
+  TargetSession target = session();
+  ASSERT_TRUE(target.prefill({.base_count = 0, .tokens = known, .sampling = {}}));
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(target.verify(DraftTree()));
+  for (std::uint32_t base = static_cast<std::uint32_t>(known.size()); base > 0; --base) {
+    const auto outcome = target.prefill(
+        {.base_count = base, .tokens = std::span(known).subspan(base), .sampling = {}});
+    ASSERT_TRUE(outcome) << outcome.error().message;
+    EXPECT_EQ(outcome->next, expected.tokens[5]);
+    EXPECT_EQ(target.valid_count(), known.size());
+  }
+}
+
+TEST_F(TargetSessionTest, ProvisionalTokensAreCorrectedFromTheFirstDifference) {
+  const Tokens prompt{9, 10, 11, 12};
+  const SamplingParams sampling{.temperature = 0.9f, .seed = 5};
+  const Answer expected = plain(prompt, sampling);
+  ASSERT_GT(expected.tokens.size(), 8u);
+  for (std::uint32_t right = 0; right <= 7; ++right) {
+    Tokens written(expected.tokens.begin(), expected.tokens.begin() + 8);
+    if (right < 7) written[right] = (written[right] + 1) % kToyVocabulary;
+    Tokens all = prompt;
+    all.insert(all.end(), written.begin(), written.end());
+    TargetSession target = session();
+    const auto outcome =
+        target
+            .prefill({.base_count = 0, .tokens = all, .provisional_count = 8, .sampling = sampling})
+            .value();
+    const std::uint32_t accepted = right < 7 ? right : 8;
+    EXPECT_EQ(outcome.accepted_count, accepted);
+    EXPECT_EQ(outcome.next, expected.tokens[accepted]);
+    EXPECT_EQ(target.tokens().size(), prompt.size() + accepted + 1);
+    EXPECT_EQ(target.valid_count() + 1, target.tokens().size());
+  }
+}
+
+TEST_F(TargetSessionTest, ALongProvisionalTextIsCheckedAcrossChunks) {
+  ToyDecoder toy(6);
+  Decoder decoder(*backend_, toy.config, toy.tensors, 700);
+  const auto never = [](std::uint32_t) { return false; };
+  TargetSession writer(decoder, 700, never);
+  const Tokens prompt{9, 10};
+  Tokens all = prompt;
+  all.push_back(writer.prefill({.base_count = 0, .tokens = prompt, .sampling = {}})->next);
+  while (all.size() < 600) all.push_back(writer.verify(DraftTree())->next);
+  for (const std::uint32_t wrong : {0u, 255u, 256u, 300u, 512u, 598u}) {
+    Tokens changed = all;
+    if (wrong > 1) changed[wrong] = (changed[wrong] + 1) % kToyVocabulary;
+    TargetSession target(decoder, 700, never);
+    const auto outcome = target.prefill(
+        {.base_count = 0, .tokens = changed, .provisional_count = 598, .sampling = {}});
+    EXPECT_EQ(outcome->accepted_count, wrong > 1 ? wrong - 2 : 598);
+    if (wrong > 1) {
+      EXPECT_EQ(outcome->next, all[wrong]);
+    }
+  }
+}
+
+TEST_F(TargetSessionTest, RefusesWhatItCannotDoAndStaysAsItWas) {
+  TargetSession target = session();
+  EXPECT_EQ(target.verify(DraftTree()).error().code, Errc::protocol);
+  const Tokens none;
+  EXPECT_EQ(target.prefill({.base_count = 0, .tokens = none, .sampling = {}}).error().code,
+            Errc::protocol);
+  const Tokens prompt{3, 4};
+  EXPECT_EQ(target.prefill({.base_count = 1, .tokens = prompt, .sampling = {}}).error().code,
+            Errc::protocol);
+  EXPECT_EQ(
+      target.prefill({.base_count = 0, .tokens = prompt, .provisional_count = 2, .sampling = {}})
+          .error()
+          .code,
+      Errc::protocol);
+  const Tokens foreign{3, kToyVocabulary};
+  EXPECT_EQ(target.prefill({.base_count = 0, .tokens = foreign, .sampling = {}}).error().code,
+            Errc::protocol);
+  const Tokens too_long(kContext, 5);
+  EXPECT_EQ(target.prefill({.base_count = 0, .tokens = too_long, .sampling = {}}).error().code,
+            Errc::context_full);
+
+  ASSERT_TRUE(target.prefill({.base_count = 0, .tokens = prompt, .sampling = {}}));
+  const Tokens before(target.tokens().begin(), target.tokens().end());
+  DraftTree bad;
+  bad.add(kToyVocabulary, 0);
+  EXPECT_EQ(target.verify(bad).error().code, Errc::protocol);
+  EXPECT_FALSE(target.prefill({.base_count = 0, .tokens = foreign, .sampling = {}}));
+  EXPECT_EQ(before, Tokens(target.tokens().begin(), target.tokens().end()));
+  EXPECT_TRUE(target.verify(DraftTree()));
+}
+
+}  // namespace
+}  // namespace edgedraft

@@ -1,0 +1,294 @@
+#include "tests/support/local_link.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+
+namespace edgedraft::testing {
+namespace {
+
+constexpr Duration kCallTime = std::chrono::milliseconds(1);
+
+wire::Ending to_wire(Finish finish) {
+  if (finish == Finish::end_token) return wire::Ending::end_token;
+  return finish == Finish::context ? wire::Ending::context : wire::Ending::none;
+}
+
+SamplingParams from_wire(const wire::Sampling& s) {
+  return {.temperature = s.temperature,
+          .top_k = s.top_k,
+          .top_p = s.top_p,
+          .min_p = s.min_p,
+          .seed = s.seed};
+}
+
+// Whatever one side thinks of the other's bytes is a failure of the test.
+void require(const Result<void>& result) {
+  if (!result) throw std::logic_error("local link: " + result.error().message);
+}
+
+}  // namespace
+
+TargetSession& LocalTarget::make(const wire::SessionId& id) {
+  sessions_.erase(id);
+  return sessions_
+      .emplace(std::piecewise_construct, std::forward_as_tuple(id),
+               std::forward_as_tuple(parts_.decoder, parts_.context_count, parts_.is_end))
+      .first->second;
+}
+
+TargetSession* LocalTarget::find(const wire::SessionId& id) {
+  const auto found = sessions_.find(id);
+  return found == sessions_.end() ? nullptr : &found->second;
+}
+
+wire::SessionId LocalTarget::next_id() {
+  wire::SessionId id{};
+  id[0] = std::byte{++ids_};
+  return id;
+}
+
+ActivationLayout LocalTarget::layout() const {
+  if (!parts_.tap) return {};
+  const auto groups = parts_.tap->scale_groups();
+  return ActivationLayout({groups.begin(), groups.end()});
+}
+
+LocalLink::LocalLink(Options options) : options_(std::move(options)) {
+  for (const LinkFault& fault : options_.faults) {
+    if (fault.request == 0) cut(fault.wait_calls);
+  }
+}
+
+void LocalLink::connect() {
+  down_ = false;
+  ++connects_;
+  client_.emplace(ClientSessionOptions{.hello = {}, .channel = {}}, options_.now);
+  server_.emplace(ServerSessionOptions{}, options_.now);
+  pass_bytes();
+}
+
+void LocalLink::cut(std::uint32_t wait_calls) {
+  if (client_) past_traffic_ += client_->traffic();
+  client_.reset();
+  server_.reset();
+  jobs_.clear();
+  down_ = true;
+  down_told_ = false;
+  outage_calls_ = wait_calls;
+}
+
+Result<void> LocalLink::send(TargetRequest request) {
+  if (down_) return Error{Errc::link_down, "the link is down"};
+  options_.on_request(request);
+  if (std::holds_alternative<CancelRequest>(request)) {
+    client_->cancel();
+    pass_bytes();
+    return boost::system::in_place_value;
+  }
+  Result<void> sent = boost::system::in_place_value;
+  if (auto* prefill = std::get_if<wire::Prefill>(&request)) {
+    sent = client_->prefill(std::move(*prefill));
+  } else if (auto* resume = std::get_if<wire::Resume>(&request)) {
+    sent = client_->resume(std::move(*resume));
+  } else {
+    sent = client_->draft(std::move(std::get<wire::Draft>(request)));
+  }
+  if (!sent) return sent;
+  ++request_count_;
+  pass_bytes();
+  for (const LinkFault& fault : options_.faults) {
+    if (fault.request == request_count_) apply(fault);
+  }
+  return boost::system::in_place_value;
+}
+
+void LocalLink::apply(const LinkFault& fault) {
+  switch (fault.kind) {
+    case LinkFault::Kind::lost_answer:
+      while (!jobs_.empty()) run_job();
+      [[fallthrough]];
+    case LinkFault::Kind::lost_request:
+      cut(fault.wait_calls);
+      break;
+    case LinkFault::Kind::silence:
+      silent_calls_ = fault.wait_calls;
+      break;
+    case LinkFault::Kind::forgotten:
+      options_.target.forget();
+      break;
+    case LinkFault::Kind::refused:
+      refusing_ = true;
+      break;
+  }
+}
+
+Result<ClientEvent> LocalLink::wait_event(Instant deadline) {
+  options_.now += kCallTime;
+  if (down_) {
+    if (!std::exchange(down_told_, true)) return Error{Errc::link_down, "the connection broke"};
+    if (outage_calls_ > 0) --outage_calls_;
+    if (outage_calls_ == 0) connect();
+  } else if (silent_calls_ > 0) {
+    --silent_calls_;
+  }
+  if (!down_ && silent_calls_ == 0) {
+    if (auto event = client_->next_event()) return *std::move(event);
+    if (!jobs_.empty()) run_job();
+    pass_bytes();
+    if (auto event = client_->next_event()) return *std::move(event);
+  }
+  options_.now = std::max(options_.now, deadline);
+  return Error{Errc::timed_out, "nothing came"};
+}
+
+void LocalLink::pass_bytes() {
+  require(server_->receive(options_.now, client_->take_output()));
+  while (auto event = server_->next_event()) take(*std::move(event));
+  require(client_->receive(options_.now, server_->take_output()));
+}
+
+void LocalLink::take(ServerEvent event) {
+  if (std::holds_alternative<HelloReceived>(event)) {
+    session_ = options_.target.next_id();
+    const ActivationLayout layout = options_.target.layout();
+    const auto groups = layout.scale_groups();
+    server_->accept({.session = session_,
+                     .agent = "local",
+                     .model = "toy",
+                     .context_count = options_.target.parts().context_count,
+                     .nodes_max = options_.nodes_max,
+                     .row_budget = options_.row_budget,
+                     .scale_groups = {groups.begin(), groups.end()}});
+  } else if (auto* prefill = std::get_if<PrefillRequested>(&event)) {
+    jobs_.emplace_back(std::move(prefill->request));
+  } else if (auto* resume = std::get_if<ResumeRequested>(&event)) {
+    jobs_.emplace_back(std::move(resume->request));
+  } else if (auto* draft = std::get_if<DraftRequested>(&event)) {
+    jobs_.emplace_back(std::move(draft->request));
+  } else {
+    jobs_.clear();
+  }
+}
+
+void LocalLink::run_job() {
+  const Job job = std::move(jobs_.front());
+  jobs_.pop_front();
+  std::visit([this](const auto& j) { work(j); }, job);
+}
+
+void LocalLink::work(const wire::Prefill& request) {
+  if (std::exchange(refusing_, false)) {
+    server_->refuse(request.round, {Errc::refused, "no room"});
+    return;
+  }
+  TargetSession* session = options_.target.find(session_);
+  if (!session && request.base_length > 0) {
+    server_->refuse(request.round, {Errc::session_unknown, "forgotten"});
+    return;
+  }
+  const bool keep = request.policy == wire::ResyncPolicy::keep;
+  answer(session ? *session : options_.target.make(session_),
+         {.base_count = request.base_length,
+          .tokens = request.tokens.view(),
+          .provisional_count = keep ? 0 : request.provisional_count,
+          .sampling = from_wire(request.sampling)},
+         request.round, request.activations_from);
+}
+
+void LocalLink::work(const wire::Resume& request) {
+  TargetSession* session = options_.target.find(request.session);
+  if (!session || request.verified_length > session->tokens().size() ||
+      wire::token_hash(session->tokens().first(request.verified_length)) !=
+          request.verified_hash) {
+    server_->refuse(request.round, {Errc::session_unknown, "forgotten"});
+    return;
+  }
+  session_ = request.session;
+  const bool keep = request.policy == wire::ResyncPolicy::keep;
+  answer(*session,
+         {.base_count = request.verified_length,
+          .tokens = request.tokens.view(),
+          .provisional_count = keep ? 0 : request.tokens.count(),
+          .sampling = from_wire(request.sampling)},
+         request.round, request.activations_from);
+}
+
+void LocalLink::answer(TargetSession& session, const PrefillRequest& request, std::uint32_t round,
+                       std::uint32_t rows_from) {
+  const auto outcome = session.prefill(request);
+  if (!outcome) {
+    server_->refuse(round, outcome.error());
+    return;
+  }
+  server_->verdict({.round = round,
+                    .next = outcome->next,
+                    .accepted_count = outcome->accepted_count,
+                    .path = {},
+                    .ending = to_wire(outcome->finish),
+                    .row_budget = options_.row_budget,
+                    .activations = {}});
+  if (options_.target.parts().tap && rows_from < session.valid_count()) {
+    jobs_.emplace_back(RowsOwed{.round = round, .first = rows_from, .end = session.valid_count()});
+  }
+}
+
+void LocalLink::work(const wire::Draft& request) {
+  TargetSession* session = options_.target.find(session_);
+  if (!session || std::exchange(refusing_, false)) {
+    server_->refuse(request.round, session ? Error{Errc::refused, "no room"}
+                                           : Error{Errc::session_unknown, "forgotten"});
+    return;
+  }
+  DraftTree tree;
+  for (std::size_t i = 0; i < request.parents.size(); ++i) {
+    tree.add(request.tokens.view()[i], request.parents[i]);
+  }
+  const std::uint32_t first = session->valid_count();
+  const auto path = session->verify(tree);
+  if (!path) {
+    server_->refuse(request.round, path.error());
+    return;
+  }
+  wire::Verdict verdict{.round = request.round,
+                        .next = path->next,
+                        .path = {path->path.begin(), path->path.end()},
+                        .ending = to_wire(path->finish),
+                        .row_budget = options_.row_budget,
+                        .activations = rows(*session, first, session->valid_count() - first)};
+  server_->verdict(std::move(verdict));
+}
+
+void LocalLink::work(const RowsOwed& owed) {
+  const TargetSession* session = options_.target.find(session_);
+  if (!session) return;
+  const std::uint32_t count = std::min(options_.rows_a_chunk, owed.end - owed.first);
+  const std::uint32_t first = owed.end - count;
+  server_->activations(
+      compress_activations(owed.round, first, count, rows(*session, first, count)));
+  // Behind whatever else waits, as a server does it.
+  if (first > owed.first) {
+    jobs_.emplace_back(RowsOwed{.round = owed.round, .first = owed.first, .end = first});
+  }
+}
+
+Bytes LocalLink::rows(const TargetSession& session, std::uint32_t first, std::uint32_t count) {
+  Tap* const tap = options_.target.parts().tap;
+  if (!tap) return {};
+  const ActivationLayout layout = options_.target.layout();
+  std::vector<float> values(std::size_t{count} * layout.cols());
+  tap->read(session.cache(), first, count, values);
+  return quantize_rows(layout, values);
+}
+
+LinkStats LocalLink::stats() const {
+  LinkStats stats{.traffic = past_traffic_};
+  if (client_) stats.traffic += client_->traffic();
+  stats.bytes_up = stats.traffic.framed_bytes_out;
+  stats.bytes_down = stats.traffic.framed_bytes_in;
+  stats.reconnects = connects_ > 0 ? connects_ - 1 : 0;
+  return stats;
+}
+
+}  // namespace edgedraft::testing

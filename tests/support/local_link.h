@@ -1,0 +1,120 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "server/taps/tap.h"
+#include "server/target_session.h"
+#include "shared/protocol/server_session.h"
+#include "shared/protocol/target_link.h"
+
+namespace edgedraft::testing {
+
+// What goes wrong at the n-th request (1, 2, ...) that a LocalLink is given; 0: before the first.
+struct LinkFault {
+  enum class Kind : std::uint8_t {
+    lost_request,  // the connection ends before the server has read it
+    lost_answer,   // the connection ends when the server has done the work
+    silence,       // the answer is late
+    forgotten,     // the server has forgotten every session
+    refused,       // the server has no room
+  };
+  std::uint32_t request;
+  Kind kind;
+  // Calls of wait_event until the connection is there again, or the answer comes.
+  std::uint32_t wait_calls;
+};
+
+// A server's sessions on one decoder, within the process.
+class LocalTarget {
+ public:
+  struct Parts {
+    Decoder& decoder;
+    Tap* tap;  // may be null
+    std::uint32_t context_count;
+    std::function<bool(std::uint32_t)> is_end;
+  };
+  explicit LocalTarget(const Parts& parts) : parts_(parts) {}
+
+  const Parts& parts() const { return parts_; }
+  TargetSession& make(const wire::SessionId& id);
+  TargetSession* find(const wire::SessionId& id);
+  void forget() { sessions_.clear(); }
+  wire::SessionId next_id();
+  ActivationLayout layout() const;
+
+ private:
+  Parts parts_;
+  std::map<wire::SessionId, TargetSession> sessions_;
+  std::uint8_t ids_ = 0;
+};
+
+// A TargetLink without network: both protocol sessions and a target in one thread, their bytes
+// passed on at once. Time and faults follow the calls of wait_event, so that a run repeats exactly:
+// each call takes a millisecond and does one piece of the server's work, or waits until its
+// deadline where there is none.
+class LocalLink final : public TargetLink {
+ public:
+  struct Options {
+    LocalTarget& target;
+    Instant& now;
+    std::uint32_t nodes_max = kDraftNodesMax;
+    std::uint32_t row_budget = 0;
+    std::uint32_t rows_a_chunk = 7;
+    std::vector<LinkFault> faults = {};
+    // Sees every request before it is sent.
+    std::function<void(const TargetRequest&)> on_request = [](const TargetRequest&) {};
+  };
+  explicit LocalLink(Options options);
+
+  Result<void> send(TargetRequest request) override;
+  Result<ClientEvent> wait_event(Instant deadline) override;
+  LinkState state() const override { return down_ ? LinkState::connecting : LinkState::online; }
+  LinkStats stats() const override;
+  void close() override { cut(~0u); }
+
+  std::uint32_t request_count() const { return request_count_; }
+
+ private:
+  struct RowsOwed {
+    std::uint32_t round;
+    std::uint32_t first;
+    std::uint32_t end;
+  };
+  using Job = std::variant<wire::Prefill, wire::Resume, wire::Draft, RowsOwed>;
+
+  void connect();
+  void cut(std::uint32_t wait_calls);
+  // Bytes to the server and its events to jobs; bytes back.
+  void pass_bytes();
+  void take(ServerEvent event);
+  void run_job();
+  void work(const wire::Prefill& request);
+  void work(const wire::Resume& request);
+  void work(const wire::Draft& request);
+  void work(const RowsOwed& owed);
+  void answer(TargetSession& session, const PrefillRequest& request, std::uint32_t round,
+              std::uint32_t rows_from);
+  Bytes rows(const TargetSession& session, std::uint32_t first, std::uint32_t count);
+  void apply(const LinkFault& fault);
+
+  Options options_;
+  std::optional<ClientSession> client_;
+  std::optional<ServerSession> server_;
+  wire::SessionId session_{};  // of the connection
+  std::deque<Job> jobs_;
+  bool down_ = true;
+  bool down_told_ = true;
+  bool refusing_ = false;
+  std::uint32_t outage_calls_ = 0;
+  std::uint32_t silent_calls_ = 0;
+  std::uint32_t request_count_ = 0;
+  std::uint32_t connects_ = 0;
+  TrafficStats past_traffic_;
+};
+
+}  // namespace edgedraft::testing

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <vector>
+
+#include "shared/drafting/draft_network.h"
+#include "shared/runtime/backend.h"
+
+namespace edgedraft::testing {
+
+inline std::vector<float> read_matrix(Backend& backend, const Matrix& matrix) {
+  std::vector<float> values(std::size_t{matrix.rows} * matrix.cols);
+  backend.read(matrix, values);
+  return values;
+}
+
+inline std::vector<float> read_logits(DraftNetwork& network) {
+  return read_matrix(network.backend(), network.logits());
+}
+
+// The given tokens below the last committed one as one chain of draft rows, a level a call; returns
+// the logits behind the last.
+inline std::vector<float> expand_chain(DraftNetwork& network,
+                                       std::span<const std::uint32_t> tokens) {
+  AncestorMask ancestors;
+  for (std::uint32_t i = 0; i < tokens.size(); ++i) {
+    const DraftNode node{.token = tokens[i], .depth = i + 1, .ancestors = ancestors};
+    network.expand(std::span(&node, 1));
+    ancestors.set(i);
+  }
+  return read_logits(network);
+}
+
+}  // namespace edgedraft::testing

@@ -1,0 +1,111 @@
+"""Hugging Face model folders: config.json, model.safetensors, and their small file format.
+
+safetensors: 8 bytes little-endian length of a JSON header, the header with dtype, shape and byte range of
+every tensor, then the raw little-endian data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import struct
+from typing import Dict, Optional
+
+import torch
+from torch import Tensor
+
+from model import Llama, LlamaConfig, config_from_dict
+from moa import Moa, MoaConfig
+
+_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64", torch.int32: "I32"}
+_TYPES = {name: dtype for dtype, name in _NAMES.items()}
+
+
+def write_safetensors(path: str, tensors: Dict[str, Tensor]) -> None:
+    header, blobs, offset = {}, [], 0
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        blob = tensor.numpy().tobytes()
+        header[name] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, offset + len(blob)]}
+        blobs.append(blob)
+        offset += len(blob)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # data begins at a multiple of 8
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.writelines(blobs)
+
+
+def read_safetensors(path: str) -> Dict[str, Tensor]:
+    with open(path, "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        header, data = json.loads(file.read(length)), file.read()
+    result = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            blob = torch.frombuffer(bytearray(data[begin:end]), dtype=_TYPES[entry["dtype"]])
+            result[name] = blob.reshape(entry["shape"])
+    return result
+
+
+def llama_config_json(config: LlamaConfig, tokenizer=None) -> dict:
+    qwen = config.attention_bias
+    values = {"architectures": ["Qwen2ForCausalLM" if qwen else "LlamaForCausalLM"], "model_type": "qwen2" if qwen else "llama",
+              "hidden_act": "silu", "torch_dtype": "float32", **dataclasses.asdict(config)}
+    values.update({"bos_token_id": tokenizer.bos, "eos_token_id": tokenizer.end} if tokenizer else {"bos_token_id": 1, "eos_token_id": 2})
+    return values
+
+
+def moa_config_json(target: LlamaConfig, config: MoaConfig) -> dict:
+    """Everything that tensor shapes do not tell, and the shapes once more for the reader."""
+    return {"architectures": ["MoASpecForCausalLM"], "model_type": "moa_spec", "torch_dtype": "float32",
+            "tli": config.tli, "target_layers": target.num_hidden_layers, "vocab_size": target.vocab_size,
+            "hidden_size": target.hidden_size, "num_attention_heads": target.num_attention_heads,
+            "num_key_value_heads": target.num_key_value_heads, "head_dim": target.head_dim,
+            "rope_theta": target.rope_theta, "rope_scaling": target.rope_scaling, "rms_norm_eps": target.rms_norm_eps,
+            "max_position_embeddings": target.max_position_embeddings,
+            "sa_num_key_value_heads": config.sa_kv_heads, "sa_intermediate_size": config.sa_ffn,
+            "ca_num_key_value_heads": config.ca_kv_heads, "ca_intermediate_size": config.ca_ffn,
+            "lsa_num_attention_heads": config.lsa_heads, "lsa_num_key_value_heads": config.lsa_kv_heads,
+            "lsa_head_dim": config.lsa_head_dim, "lsa_intermediate_size": config.lsa_ffn}
+
+
+def write_folder(folder: str, config: dict, tensors: Dict[str, Tensor], tokenizer=None, dtype: Optional[torch.dtype] = None) -> None:
+    """Writes one model folder; ``tokenizer`` (tokenizer.Tokenizer) adds its files, ``dtype`` converts the weights."""
+    os.makedirs(folder, exist_ok=True)
+    if dtype is not None:
+        tensors = {name: tensor.to(dtype) for name, tensor in tensors.items()}
+        config = {**config, "torch_dtype": str(dtype).replace("torch.", "")}
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(config, file, indent=2)
+        file.write("\n")
+    write_safetensors(os.path.join(folder, "model.safetensors"), tensors)
+    if tokenizer is not None:
+        from tokenizer import CHAT_TEMPLATE
+
+        shutil.copyfile(tokenizer.path, os.path.join(folder, "tokenizer.model"))
+        values = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "add_eos_token": False, "legacy": False,
+                  "bos_token": "<s>", "eos_token": "<|end|>", "unk_token": "<unk>", "chat_template": CHAT_TEMPLATE,
+                  "clean_up_tokenization_spaces": False, "add_prefix_space": False}
+        with open(os.path.join(folder, "tokenizer_config.json"), "w", encoding="utf-8") as file:
+            json.dump(values, file, indent=2)
+            file.write("\n")
+
+
+def write_llama(folder: str, model: Llama, tokenizer=None, dtype: Optional[torch.dtype] = None) -> None:
+    write_folder(folder, llama_config_json(model.config, tokenizer), model.state_dict(), tokenizer, dtype)
+
+
+def write_moa(folder: str, drafter: Moa, tokenizer=None, dtype: Optional[torch.dtype] = None) -> None:
+    write_folder(folder, moa_config_json(drafter.target_config, drafter.config), drafter.state_dict(), tokenizer, dtype)
+
+
+def load_target(path: str) -> Llama:
+    """The model of a checkpoint that train_target.py wrote."""
+    saved = torch.load(path, map_location="cpu")
+    model = Llama(config_from_dict(saved["config"]))
+    model.load_state_dict(saved["model"])
+    return model.eval()

@@ -1,0 +1,283 @@
+"""Text data sets, conversations, batches.
+
+``--data DIR`` is a folder with the public data sets below; every one of them is optional, the generated
+tasks need none.
+    DIR/e2e/devset.csv, DIR/e2e/testset_w_refs.csv     E2E NLG challenge (CC BY-SA 4.0), columns mr,ref
+    DIR/tinystories/*.txt                              TinyStories (CDLA-Sharing 1.0), plain text
+    DIR/spider/tables.json                             Spider schemas (CC BY-SA 4.0)
+"""
+
+from __future__ import annotations
+
+import collections
+import csv
+import dataclasses
+import json
+import os
+import random
+import re
+import sys
+from typing import Dict, Iterator, List, Optional, Tuple
+
+import tasks
+from tasks import Example
+
+IGNORE = -1  # label of a row without loss
+# Shares of the mixture by number of examples (stories are twice as long as the rest).
+MIXTURE = {"tool": 0.20, "sql": 0.21, "time": 0.15, "arith": 0.13, "units": 0.07, "e2e": 0.13, "story": 0.11}
+
+
+# ------------------------------------------------------------------------------------------------ data sets
+
+def load_e2e(folder: str) -> Dict[str, List[str]]:
+    """Meaning representation -> reference texts."""
+    table: Dict[str, List[str]] = collections.OrderedDict()
+    for name in ("devset.csv", "testset_w_refs.csv"):
+        path = os.path.join(folder, "e2e", name)
+        if not os.path.exists(path):
+            continue
+        with open(path, encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                table.setdefault(row["mr"].strip(), []).append(" ".join(row["ref"].split()))
+    return table
+
+
+def e2e_prompt(meaning: str) -> str:
+    return f"Describe the restaurant: {meaning}"
+
+
+_WORD = re.compile(r"[A-Za-z']+")
+_STOP = set("""a an the and or but so to of in on at with for from by as is was were be been are am it its he she they them
+his her their him we us you your i my me that this these those there here then than when what who where why how not no yes
+one two day once upon time had has have did do does said very all some any up down out into over again back went go came
+come saw see got get could would will can like liked wanted want little big named name who's didn't don't it's i'm let's
+after before now too also about off because if just more much many other every each always never""".split())
+
+
+def load_stories(folder: str, longest: int = 260) -> List[Tuple[str, List[str]]]:
+    """Opening parts of the stories, at most ``longest`` characters of whole sentences.
+
+    Returns (text, keywords).  A lower-case file is given capitals back with the help of the others.
+    """
+    path = os.path.join(folder, "tinystories")
+    if not os.path.isdir(path):
+        return []
+    texts = {name: open(os.path.join(path, name), encoding="utf-8", errors="ignore").read()
+             for name in sorted(os.listdir(path)) if name.endswith(".txt")}
+    cased = " ".join(text for text in texts.values() if text != text.lower())
+    upper, lower = collections.Counter(), collections.Counter()
+    for before, word in re.findall(r"([a-z,] )([A-Za-z']+)", cased):
+        (upper if word[0].isupper() else lower)[word.lower()] += 1
+    capital = {word for word, count in upper.items() if count >= 2 and count > 3 * lower[word]} | {"i", "i'm", "i'll"}
+
+    def recase(text: str) -> str:
+        names = capital | set(re.findall(r"(?:named|called) ([a-z]+)[.,]", text))
+        text = _WORD.sub(lambda m: m[0].capitalize() if m[0] in names else m[0], text)
+        return re.sub(r"(^\"?|[.!?] +\"?|, \"|[.!?]\" +(?!said|asked|replied|shouted|cried|exclaimed|he |she |they ))([a-z])",
+                      lambda m: m[1] + m[2].upper(), text)
+
+    stories: Dict[str, List[str]] = collections.OrderedDict()
+    counts: collections.Counter = collections.Counter()
+    parts: List[str] = []
+    for text in texts.values():
+        uncased = text == text.lower()
+        if uncased:  # paragraphs end in an empty line, stories in a single line feed
+            chunks = re.split(r"(?<!\n)\n(?!\n)", text)
+        else:
+            chunks = re.split(r"<\|endoftext\|>", text)
+        for chunk in chunks:
+            chunk = " ".join(chunk.split()).replace("“", '"').replace("”", '"').replace("’", "'")
+            parts.append(recase(chunk) if uncased else chunk)
+    for chunk in parts:
+        if len(chunk) < 100 or not chunk.isascii() or not chunk[0].isupper():
+            continue
+        short = ""
+        for sentence in re.findall(r".+?[.!?][\"']?(?: |$)", chunk):
+            if len(short) + len(sentence) > longest:
+                break
+            short += sentence
+        short = short.strip()
+        if len(short) < 80 or short.count('"') % 2:
+            continue
+        stories.setdefault(short[:80].lower(), [short])
+    result = []
+    for (text,) in stories.values():
+        counts.update({w.lower() for w in _WORD.findall(text)})
+    for (text,) in stories.values():
+        words = [w.lower() for w in _WORD.findall(text)]
+        names = [w for w in dict.fromkeys(words) if w in capital and len(w) > 2 and w not in _STOP]
+        rare = sorted((w for w in dict.fromkeys(words) if w not in _STOP and w not in capital and len(w) > 2 and "'" not in w
+                       and counts[w] >= 5), key=lambda w: counts[w])
+        keywords = [names[0].capitalize()] if names else []
+        keywords += [w for w in rare if w in words[:40]][:2]
+        if keywords:
+            result.append((text, keywords))
+    return result
+
+
+def story_prompt(keywords: List[str], rng: random.Random) -> str:
+    keywords = list(keywords[:rng.choice([1, 2, 3])])
+    form = tasks.pick(rng, ["Tell me a story about {k}.", "Write a short story about {k}.", "Tell a story with {k}."])
+    return form.format(k=keywords[0] if len(keywords) == 1 else ", ".join(keywords[:-1]) + " and " + keywords[-1])
+
+
+def load_spider_schemas(folder: str) -> List[Tuple[str, List[str], List[str]]]:
+    """Single tables of the Spider schemas as (table, text columns, number columns)."""
+    path = os.path.join(folder, "spider", "tables.json")
+    if not os.path.exists(path):
+        return []
+    result = []
+    for database in json.load(open(path, encoding="utf-8")):
+        for index, table in enumerate(database["table_names_original"]):
+            texts, numbers = [], []
+            for (owner, column), kind in zip(database["column_names_original"], database["column_types"]):
+                if owner == index and len(column) <= 20 and " " not in column:
+                    (texts if kind == "text" else numbers).append(column.lower())
+            if texts and numbers and " " not in table:
+                result.append((table.lower(), texts[:3], numbers[:3]))
+    return result
+
+
+# ------------------------------------------------------------------------------------------------- examples
+
+class Source:
+    """Draws examples of any task, on either side of the held-out split."""
+
+    def __init__(self, folder: Optional[str] = None):
+        self.e2e: Dict[bool, List[Tuple[str, List[str]]]] = {False: [], True: []}
+        self.stories: Dict[bool, List[Tuple[str, List[str]]]] = {False: [], True: []}
+        self.schemas: List[Tuple[str, List[str], List[str]]] = []
+        self.own_answers: Dict[str, List[Example]] = {}
+        if folder:
+            if not os.path.isdir(folder):
+                sys.exit(f"error: --data {folder} is not a folder")
+            for meaning, references in load_e2e(folder).items():
+                self.e2e[tasks.held_out(meaning, 20)].append((meaning, references))
+            for text, keywords in load_stories(folder):
+                self.stories[tasks.held_out(text[:80].lower(), 30)].append((text, keywords))
+            self.schemas = load_spider_schemas(folder)
+        self.mixture = {task: share for task, share in MIXTURE.items()
+                        if (task != "e2e" or self.e2e[False]) and (task != "story" or self.stories[False])}
+
+    def describe(self) -> str:
+        return (f"{len(self.e2e[False])}+{len(self.e2e[True])} E2E meaning representations, "
+                f"{len(self.stories[False])}+{len(self.stories[True])} stories (training+held out), {len(self.schemas)} Spider tables")
+
+    def example(self, task: str, rng: random.Random, want_held_out: bool = False) -> Example:
+        if not want_held_out and task in self.own_answers and rng.random() < 0.7:
+            return tasks.pick(rng, self.own_answers[task])
+        if task == "e2e":
+            meaning, references = tasks.pick(rng, self.e2e[want_held_out])
+            return Example("e2e", e2e_prompt(meaning), tasks.pick(rng, references), references)
+        if task == "story":
+            text, keywords = tasks.pick(rng, self.stories[want_held_out])
+            return Example("story", story_prompt(keywords, rng), text)
+        if task == "sql" and self.schemas and rng.random() < 0.3:
+            while True:
+                table, texts, numbers = tasks.pick(rng, self.schemas)
+                example = tasks.sql_query(rng, (table, list(texts), list(numbers)))
+                if tasks.held_out(example.prompt) == want_held_out:
+                    return example
+        return tasks.generate(task, rng, want_held_out)
+
+    def mixed(self, rng: random.Random, want_held_out: bool = False) -> Example:
+        task = rng.choices(list(self.mixture), list(self.mixture.values()))[0]
+        return self.example(task, rng, want_held_out)
+
+    def held_out_set(self, per_task: int, seed: int = 7) -> Dict[str, List[Example]]:
+        """The same held-out examples for every caller, no prompt twice."""
+        result = {}
+        for task in self.mixture:
+            rng = random.Random(f"{seed}/{task}")
+            chosen: Dict[str, Example] = collections.OrderedDict()
+            for _ in range(20 * per_task):
+                if len(chosen) == per_task:
+                    break
+                example = self.example(task, rng, True)
+                chosen.setdefault(example.prompt, example)
+            result[task] = list(chosen.values())
+        return result
+
+
+# ---------------------------------------------------------------------------------- conversations, batches
+
+@dataclasses.dataclass
+class Row:
+    """Token ids of one conversation and, per id, whether the assistant wrote it."""
+
+    ids: List[int]
+    response: List[bool]
+
+
+def encode_conversation(tokenizer, turns: List[Example]) -> Row:
+    """<s> and then, a turn at a time, the user's and the assistant's message; the answer's <|end|> counts as response."""
+    ids, response = [tokenizer.bos], [False]
+    for turn in turns:
+        question = tokenizer.encode(f"<|user|>\n{turn.prompt}<|end|>\n<|assistant|>\n")
+        answer = tokenizer.encode(f"{turn.answer}<|end|>")
+        ids += question + answer
+        response += [False] * len(question) + [True] * len(answer)
+        if turn is not turns[-1]:
+            newline = tokenizer.encode("\n")
+            ids += newline
+            response += [False] * len(newline)
+    return Row(ids, response)
+
+
+def random_conversation(source: Source, tokenizer, rng: random.Random, longest: int, long_rows: bool = True) -> Row:
+    """Mostly one turn; one in seven has two or three, one in forty goes on to about ``longest`` ids."""
+    kind = rng.random() if long_rows else 1.0
+    turns = [source.mixed(rng)]
+    if kind < 0.14:
+        turns += [source.mixed(rng) for _ in range(rng.choice([1, 1, 2]))]
+    elif kind < 0.165:
+        size = 0
+        while size < longest * 3:  # about four characters make an id
+            turns.append(source.mixed(rng))
+            size += len(turns[-1].prompt) + len(turns[-1].answer)
+    row = encode_conversation(tokenizer, turns)
+    return Row(row.ids[:longest], row.response[:longest])
+
+
+class Batches:
+    """Endless batches of about ``tokens`` ids, rows of similar length together.
+
+    The stream depends on ``seed`` alone, so two runs with one seed see the same batches in the same order.
+    """
+
+    def __init__(self, source: Source, tokenizer, seed: int, tokens: int = 2048, longest: int = 600, pool: int = 768,
+                 long_rows: bool = True):
+        self.source, self.tokenizer, self.tokens, self.longest, self.pool = source, tokenizer, tokens, longest, pool
+        self.long_rows, self.rng = long_rows, random.Random(seed)
+
+    def __iter__(self) -> Iterator[List[Row]]:
+        while True:
+            rows = [random_conversation(self.source, self.tokenizer, self.rng, self.longest, self.long_rows)
+                    for _ in range(self.pool)]
+            rows.sort(key=lambda row: len(row.ids))
+            batches, batch = [], []
+            for row in rows:
+                if batch and len(row.ids) * (len(batch) + 1) > self.tokens:
+                    batches.append(batch)
+                    batch = []
+                batch.append(row)
+            self.rng.shuffle(batches)  # the unfinished rest of the pool is dropped
+            yield from batches
+
+
+def collate(rows: List[Row], pad: int = 0):
+    """Tensors of a batch: tokens [B, T], and labels [B, T] with the next id where it is a response, else IGNORE.
+
+    Padding stands on the right, where causal attention cannot see it.
+    """
+    import torch
+
+    width = max(len(row.ids) for row in rows)
+    tokens = torch.full((len(rows), width), pad, dtype=torch.long)
+    labels = torch.full((len(rows), width), IGNORE, dtype=torch.long)
+    for index, row in enumerate(rows):
+        ids = torch.tensor(row.ids)
+        tokens[index, :len(ids)] = ids
+        wanted = torch.tensor(row.response[1:])
+        labels[index, :len(ids) - 1] = torch.where(wanted, ids[1:], torch.full_like(ids[1:], IGNORE))
+    return tokens, labels

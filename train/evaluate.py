@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Held-out scores of the target and acceptance of its drafters, as Markdown tables.
+
+Exact match compares the graded part of a greedily generated answer (behind "Answer:" where there is working).
+E2E gets BLEU-4 against all references, lower-cased; stories the share of repeated four-word sequences.
+tau is the mean number of tokens per target pass when a chain of --chain tokens is drafted greedily: accepted
+ones plus the target's own.  The first token, from the prompt's pass, does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import math
+import re
+import sys
+from typing import Dict, List
+
+import parallel
+
+if __name__ == "__main__":
+    parallel.environment()  # before PyTorch is imported
+
+import torch
+
+from checkpoint import load_target
+from data import Source
+from generate import answer_all, greedy
+from model import Cache, Llama
+from moa import Moa, MoaState
+from tasks import Example, final_answer
+from tokenizer import Tokenizer
+
+
+def words(text: str) -> List[str]:
+    return re.findall(r"\w+|[^\w\s]", text.lower())
+
+
+def ngrams(items: List[str], n: int) -> collections.Counter:
+    return collections.Counter(tuple(items[i:i + n]) for i in range(len(items) - n + 1))
+
+
+def bleu(candidates: List[str], references: List[List[str]]) -> float:
+    """Corpus BLEU-4 in percent (Papineni et al., 2002), closest reference length."""
+    hits, totals, length, reference_length = [0] * 4, [0] * 4, 0, 0
+    for candidate, group in zip(candidates, references):
+        c, rs = words(candidate), [words(r) for r in group]
+        length += len(c)
+        reference_length += min((abs(len(r) - len(c)), len(r)) for r in rs)[1]
+        for n in range(1, 5):
+            counts, most = ngrams(c, n), collections.Counter()
+            for r in rs:
+                most |= ngrams(r, n)
+            hits[n - 1] += sum((counts & most).values())
+            totals[n - 1] += sum(counts.values())
+    if min(hits) == 0:
+        return 0.0
+    brevity = min(0.0, 1 - reference_length / max(1, length))
+    return 100 * math.exp(brevity + sum(math.log(h / t) for h, t in zip(hits, totals)) / 4)
+
+
+def repetition(text: str) -> float:
+    """Share of four-word sequences that occurred before in the same text."""
+    counts = ngrams(words(text), 4)
+    total = sum(counts.values())
+    return 1 - len(counts) / total if total else 0.0
+
+
+def score(task: str, items: List[Example], answers: Dict[str, str]) -> str:
+    if task == "e2e":
+        value = bleu([answers[i.prompt] for i in items], [i.references or [i.answer] for i in items])
+        return f"BLEU-4 {value:.1f}"
+    if task == "story":
+        loops = [repetition(answers[i.prompt]) for i in items]
+        return f"repeated 4-grams {100 * sum(loops) / len(loops):.1f} %, worst {100 * max(loops):.0f} %"
+    right = sum(final_answer(answers[i.prompt]) == final_answer(i.answer) for i in items)
+    return f"exact {100 * right / len(items):.1f} %"
+
+
+def draft_chain(drafter, target: Llama, sequence: List[int], verified: int, depth: int, state) -> List[int]:
+    """Greedy guesses behind the root ``sequence[verified]``."""
+    path = [sequence[verified]]
+    if isinstance(drafter, Moa):
+        for _ in range(depth):
+            path.append(int(state.draft(sequence[:verified], path).argmax()))
+        return path[1:]
+    cache = Cache()
+    tokens = sequence[:verified + 1]
+    for _ in range(depth):
+        trace = drafter(torch.tensor([tokens]), cache.past)
+        cache.append(trace)
+        tokens = [int(trace.logits[0, -1].argmax())]
+        path += tokens
+    return path[1:]
+
+
+def acceptance(drafter, target: Llama, prompt: List[int], answer: List[int], depth: int):
+    """(tokens, target passes) for a greedy ``answer`` of the target that ends with <|end|>."""
+    sequence = prompt + answer
+    trace = target(torch.tensor([sequence]), head=False)
+    position, tokens, passes = len(prompt), 0, 0  # sequence[position] is the root
+    while position < len(sequence) - 1:
+        state = None
+        if isinstance(drafter, Moa):
+            state = MoaState(drafter, target)
+            state.extend([k[:, :, :position] for k in trace.keys], [v[:, :, :position] for v in trace.values])
+        guesses = draft_chain(drafter, target, sequence, position, depth, state)
+        accepted = 0
+        while accepted < depth and position + 1 + accepted < len(sequence) - 1 and guesses[accepted] == sequence[position + 1 + accepted]:
+            accepted += 1
+        if position + 1 + accepted == len(sequence) - 1 and accepted < depth and guesses[accepted] == sequence[-1]:
+            accepted += 1  # the end itself was guessed; nothing follows it
+            gained = accepted
+        else:
+            gained = accepted + 1
+        position += gained
+        tokens += gained
+        passes += 1
+    return tokens, passes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--target", metavar="FILE", required=True, help="checkpoint of train_target.py")
+    add("--tokenizer", metavar="FILE", required=True)
+    add("--data", metavar="DIR", help="text data sets (data.py names them)")
+    add("--drafters", metavar="FILE", help="checkpoint of distill.py: measure acceptance too")
+    add("--count", type=int, default=100, help="held-out prompts a task (default 100)")
+    add("--acceptance-count", type=int, default=10, help="of them for the acceptance (default 10)")
+    add("--chain", type=int, default=4, help="drafted tokens a pass (default 4)")
+    add("--limit", type=int, default=200, help="longest answer in token ids (default 200)")
+    add("--samples", metavar="FILE", help="write prompts and answers here as JSON lines")
+    add("--threads", type=int, default=2)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    torch.set_grad_enabled(False)
+    tokenizer, target, source = Tokenizer(options.tokenizer), load_target(options.target), Source(options.data)
+    examples = source.held_out_set(options.count)
+    print("| task | prompts | score |\n|---|---|---|")
+    samples = open(options.samples, "w", encoding="utf-8") if options.samples else None
+    for task, items in examples.items():
+        answers = answer_all(target, tokenizer, [item.prompt for item in items], options.limit)
+        print(f"| {task} | {len(items)} | {score(task, items, answers)} |", flush=True)
+        for item in items if samples else []:
+            samples.write(json.dumps({"task": task, "prompt": item.prompt, "answer": answers[item.prompt], "reference": item.answer},
+                                     ensure_ascii=False) + "\n")
+    if not options.drafters:
+        return
+    from distill import load_drafters
+
+    drafters = load_drafters(options.drafters, target)
+    if not drafters:
+        sys.exit("error: no drafters in the checkpoint")
+    table: Dict[str, Dict[str, float]] = {name: {} for name in drafters}
+    pooled = {name: [0, 0] for name in drafters}
+    for task, items in examples.items():
+        sums = {name: [0, 0] for name in drafters}
+        for item in items[:options.acceptance_count]:
+            prompt = tokenizer.prompt(item.prompt)
+            answer = greedy(target, tokenizer, [prompt], options.limit)[0]
+            if len(answer) < 2:
+                continue
+            if len(answer) < options.limit:
+                answer = answer + [tokenizer.end]
+            for name, drafter in drafters.items():
+                tokens, passes = acceptance(drafter, target, prompt, answer, options.chain)
+                sums[name][0] += tokens
+                sums[name][1] += passes
+        for name, (tokens, passes) in sums.items():
+            table[name][task] = tokens / max(1, passes)
+            pooled[name][0] += tokens
+            pooled[name][1] += passes
+    print(f"\ntau, chain of {options.chain}, greedy\n\n| drafter | {' | '.join(examples)} | mean | pooled |\n|{'---|' * (len(examples) + 3)}")
+    for name, row in table.items():
+        cells = " | ".join(f"{value:.2f}" for value in row.values())
+        print(f"| {name} | {cells} | {sum(row.values()) / len(row):.2f} | {pooled[name][0] / max(1, pooled[name][1]):.2f} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Writes the trained models as Hugging Face folders, and the held-out prompts.
+
+    OUT/target            LlamaForCausalLM
+    OUT/moa-tli<N>        the 29 tensors of MoA; needs the target for the rest
+    OUT/independent       LlamaForCausalLM with the target's embedding, head and final norm inside
+    OUT/heldout.jsonl     one prompt a line: task, prompt, reference, and all references where there are several
+Each folder has config.json, model.safetensors and the tokenizer with its chat template.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+
+import torch
+
+from checkpoint import load_target, write_llama, write_moa
+from data import Source
+from distill import load_drafters
+from moa import Moa
+from tokenizer import Tokenizer
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--target", metavar="FILE", required=True, help="checkpoint of train_target.py")
+    add("--drafters", metavar="FILE", help="checkpoint of distill.py")
+    add("--tokenizer", metavar="FILE", required=True)
+    add("--out", metavar="DIR", required=True)
+    add("--dtype", choices=["f32", "f16"], default="f32", help="of the weights (default f32)")
+    add("--data", metavar="DIR", help="text data sets; needed for the held-out prompts of their tasks")
+    add("--per-task", type=int, default=20, help="held-out prompts a task (default 20)")
+    options = parser.parse_args()
+    dtype = {"f32": torch.float32, "f16": torch.float16}[options.dtype]
+    tokenizer, target = Tokenizer(options.tokenizer), load_target(options.target)
+    write_llama(os.path.join(options.out, "target"), target, tokenizer, dtype)
+    print(f"{options.out}/target: {target.count_parameters()} parameters")
+    if options.drafters:
+        for name, drafter in load_drafters(options.drafters, target).items():
+            folder = os.path.join(options.out, name)
+            (write_moa if isinstance(drafter, Moa) else write_llama)(folder, drafter, tokenizer, dtype)
+            print(f"{folder}: {sum(p.numel() for p in drafter.parameters())} parameters")
+    path = os.path.join(options.out, "heldout.jsonl")
+    with open(path, "w", encoding="utf-8") as file:
+        for items in Source(options.data).held_out_set(options.per_task).values():
+            for item in items:
+                entry = {"task": item.task, "prompt": item.prompt, "reference": item.answer}
+                if item.references:
+                    entry["references"] = item.references
+                file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+    print(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Writes small random models with their exact outputs, against which the C++ runtime is tested.
+
+Every folder under --out holds a model folder (config.json, model.safetensors in F32) and
+expected.safetensors.  All expected values come from the plain equations, each tree node from its own root
+path alone: no cache, no tree mask.  Same seed, same files on the same PyTorch version.
+
+Decoder fixtures, expected.safetensors:
+    tokens [T] int32, logits [T, V]            a causal run
+    tree.prefix [n], tree.tokens [m], tree.parents [m] int32 (-1: child of the last prefix token)
+    tree.logits [m, V]                         behind each node
+MoA fixtures (moa/target, moa/moa-tli0, -tli1, -tli3), expected.safetensors of a drafter folder:
+    m [P, 2 * E_kv], c [P, E]                  LSA mean and memory of every position of the last round
+    round<r>.tokens [n + 1] int32              n verified tokens, then the root
+    round<r>.nodes [k], round<r>.parents [k] int32 (-1: child of the root)
+    round<r>.root_logits [V], round<r>.logits [k, V]
+The verified tokens of a round begin with those of the round before, as after accepting a part of its tree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+from typing import Dict, List
+
+import torch
+from torch import Tensor
+
+from checkpoint import llama_config_json, moa_config_json, write_folder, write_safetensors
+from model import Llama, LlamaConfig
+from moa import Moa, MoaConfig, MoaState
+
+VOCABULARY, WIDTH = 96, 32
+BASE = LlamaConfig(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=4,
+                   head_dim=8, intermediate_size=48, max_position_embeddings=256)
+DECODERS: Dict[str, LlamaConfig] = {
+    "mha-tied": BASE,
+    "gqa-untied": dataclasses.replace(BASE, num_key_value_heads=2, tie_word_embeddings=False, intermediate_size=80),
+    "head-dim": dataclasses.replace(BASE, num_key_value_heads=2, head_dim=16, tie_word_embeddings=False, rms_norm_eps=1e-6),
+    "llama3-rope": dataclasses.replace(BASE, num_key_value_heads=1, rope_theta=500.0, rope_scaling={
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64}),
+    "linear-rope": dataclasses.replace(BASE, num_key_value_heads=2, rope_scaling={"rope_type": "linear", "factor": 2.5}),
+    "qwen2-bias": dataclasses.replace(BASE, num_key_value_heads=2, attention_bias=True, rope_theta=1000000.0, rms_norm_eps=1e-6),
+}
+TREE_PARENTS = [-1, -1, -1, 0, 0, 1, 3, 3, 5, 6, 8, 8]  # three children of the root, five levels
+
+
+def randomise(module: torch.nn.Module, generator: torch.Generator) -> None:
+    """Weights large enough that every part moves the logits; norms far from 1, biases far from 0."""
+    for name, parameter in module.named_parameters():
+        noise = torch.randn(parameter.shape, generator=generator)
+        with torch.no_grad():
+            if "norm" in name:
+                parameter.copy_(0.5 + 0.2 * noise)
+            elif parameter.dim() == 1:
+                parameter.copy_(0.3 * noise)
+            elif "embed_tokens" in name:
+                parameter.copy_(0.5 * noise)
+            else:
+                parameter.copy_(noise * 1.2 * parameter.shape[1] ** -0.5)
+
+
+def random_tokens(count: int, generator: torch.Generator) -> List[int]:
+    return torch.randint(0, VOCABULARY, (count,), generator=generator).tolist()
+
+
+def path_to(node: int, tokens: List[int], parents: List[int]) -> List[int]:
+    """Tokens from the root's child down to ``node``."""
+    path: List[int] = []
+    while node >= 0:
+        path.insert(0, tokens[node])
+        node = parents[node]
+    return path
+
+
+def ints(values: List[int]) -> Tensor:
+    return torch.tensor(values, dtype=torch.int32)
+
+
+def write_decoder(folder: str, config: LlamaConfig, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    model = Llama(config)
+    randomise(model, generator)
+    write_folder(folder, llama_config_json(config), model.state_dict())
+    tokens, prefix, nodes = (random_tokens(n, generator) for n in (24, 9, len(TREE_PARENTS)))
+    by_path = [model(torch.tensor([prefix + path_to(i, nodes, TREE_PARENTS)])).logits[0, -1] for i in range(len(nodes))]
+    write_safetensors(os.path.join(folder, "expected.safetensors"), {
+        "tokens": ints(tokens), "logits": model(torch.tensor([tokens])).logits[0],
+        "tree.prefix": ints(prefix), "tree.tokens": ints(nodes), "tree.parents": ints(TREE_PARENTS), "tree.logits": torch.stack(by_path)})
+
+
+def write_moa_set(folder: str, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    target_config = dataclasses.replace(BASE, num_hidden_layers=4, num_key_value_heads=2)
+    target = Llama(target_config)
+    randomise(target, generator)
+    write_folder(os.path.join(folder, "target"), llama_config_json(target_config), target.state_dict())
+    for tli in (0, 1, 3):
+        config = MoaConfig(tli=tli, sa_kv_heads=2, sa_ffn=40, ca_kv_heads=2, ca_ffn=56, lsa_heads=4, lsa_kv_heads=2, lsa_head_dim=8,
+                           lsa_ffn=24)
+        drafter = Moa(target_config, config)
+        randomise(drafter, generator)
+        name = os.path.join(folder, f"moa-tli{tli}")
+        write_folder(name, moa_config_json(target_config, config), drafter.state_dict())
+
+        expected: Dict[str, Tensor] = {}
+        sequence = random_tokens(8, generator)  # the prompt and the first root
+        for index, grown in enumerate((0, 1, 4, 2, 3)):
+            sequence = sequence + random_tokens(grown, generator)
+            verified, root = sequence[:-1], sequence[-1]
+            size = 4 + 2 * index
+            nodes, parents = random_tokens(size, generator), TREE_PARENTS[:size]
+            state = MoaState(drafter, target)  # from nothing, every round
+            trace = target(torch.tensor([verified]))
+            state.extend(trace.keys, trace.values)
+            expected[f"round{index}.tokens"] = ints(sequence)
+            expected[f"round{index}.nodes"], expected[f"round{index}.parents"] = ints(nodes), ints(parents)
+            expected[f"round{index}.root_logits"] = state.draft(verified, [root])
+            expected[f"round{index}.logits"] = torch.stack(
+                [state.draft(verified, [root] + path_to(i, nodes, parents)) for i in range(size)])
+            expected["m"], expected["c"] = drafter.layer_mean(trace.keys, trace.values)[0], state.memory[0]
+        write_safetensors(os.path.join(name, "expected.safetensors"), expected)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", metavar="DIR", required=True, help="for example tests/data/fixtures")
+    parser.add_argument("--seed", type=int, default=20260101)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    with torch.no_grad():
+        for index, (name, config) in enumerate(DECODERS.items()):
+            write_decoder(os.path.join(options.out, name), config, options.seed + index)
+        write_moa_set(os.path.join(options.out, "moa"), options.seed + 100)
+    total = sum(os.path.getsize(os.path.join(root, file)) for root, _, files in os.walk(options.out) for file in files)
+    print(f"{options.out}: {total / 1e6:.2f} MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""The target's own greedy answers to training prompts, as JSON lines for distill.py --own-answers.
+
+A drafter has to guess what the target says, not what the data set says; the two differ for descriptions and
+stories.  Prompts of equal length are answered together, so no padding is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from typing import Dict, List
+
+import parallel
+
+if __name__ == "__main__":
+    parallel.environment()  # before PyTorch is imported
+
+import torch
+
+from checkpoint import load_target
+from data import Source
+from model import Cache, Llama
+from progress import Progress
+from tokenizer import Tokenizer
+
+
+@torch.no_grad()
+def greedy(model: Llama, tokenizer: Tokenizer, prompts: List[List[int]], limit: int) -> List[List[int]]:
+    """Answers of prompts of one common length, each up to <|end|> (left out) or ``limit`` ids."""
+    tokens, cache = torch.tensor(prompts), Cache()
+    answers: List[List[int]] = [[] for _ in prompts]
+    open_rows = list(range(len(prompts)))
+    for _ in range(limit):
+        trace = model(tokens, cache.past, head=False)
+        cache.append(trace)
+        best = model.head(trace.feature[:, -1]).argmax(-1)
+        keep = [i for i, token in enumerate(best.tolist()) if token != tokenizer.end]
+        for i in keep:
+            answers[open_rows[i]].append(int(best[i]))
+        if not keep:
+            break
+        if len(keep) < len(open_rows):
+            open_rows = [open_rows[i] for i in keep]
+            cache.past = [(k[keep], v[keep]) for k, v in cache.past]
+        tokens = best[keep][:, None]
+    return answers
+
+
+def answer_all(model: Llama, tokenizer: Tokenizer, prompts: List[str], limit: int, batch: int = 48, until: float = float("inf"),
+               tell=lambda done: None) -> Dict[str, str]:
+    """Greedy answers by prompt; stops early at the time ``until``."""
+    groups: Dict[int, List[List[int]]] = {}
+    text = {}
+    for prompt in prompts:
+        ids = tokenizer.prompt(prompt)
+        text[tuple(ids)] = prompt
+        groups.setdefault(len(ids), []).append(ids)
+    chunks = [group[i:i + batch] for group in groups.values() for i in range(0, len(group), batch)]
+    random.Random(1).shuffle(chunks)
+    answers = {}
+    for chunk in chunks:
+        if time.time() > until:
+            break
+        for ids, answer in zip(chunk, greedy(model, tokenizer, chunk, limit)):
+            answers[text[tuple(ids)]] = tokenizer.decode(answer)
+        tell(len(answers))
+    return answers
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--target", metavar="FILE", required=True, help="checkpoint of train_target.py")
+    add("--tokenizer", metavar="FILE", required=True)
+    add("--data", metavar="DIR", required=True, help="text data sets (data.py names them)")
+    add("--out", metavar="FILE", required=True, help="JSON lines: task, prompt, answer")
+    add("--task", choices=["e2e", "story"], required=True)
+    add("--count", type=int, default=1500, help="prompts (default 1500)")
+    add("--minutes", type=float, default=10, help="stop after this time (default 10)")
+    add("--limit", type=int, default=160, help="longest answer in token ids; longer ones are left out (default 160)")
+    add("--seed", type=int, default=1)
+    add("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    model, tokenizer, source = load_target(options.target), Tokenizer(options.tokenizer), Source(options.data)
+    rng = random.Random(options.seed)
+    wanted = {}
+    for _ in range(5 * options.count):
+        if len(wanted) < options.count:
+            wanted[source.example(options.task, rng).prompt] = None
+    prompts = list(wanted)
+    bar = Progress(len(prompts))
+    answers = answer_all(model, tokenizer, prompts, options.limit, until=time.time() + 60 * options.minutes, tell=bar.update)
+    kept = 0
+    with open(options.out, "w", encoding="utf-8") as file:
+        for prompt, answer in answers.items():
+            if len(tokenizer.encode(answer)) < options.limit - 1:
+                file.write(json.dumps({"task": options.task, "prompt": prompt, "answer": answer}, ensure_ascii=False) + "\n")
+                kept += 1
+    bar.line(f"{options.out}: {kept} of {len(prompts)} prompts")
+
+
+if __name__ == "__main__":
+    main()

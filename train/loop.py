@@ -1,0 +1,139 @@
+"""The training loop that train_target.py and distill.py share.
+
+It plans by the clock, works with one or several data-parallel workers (parallel.py), prints one log line
+an interval, checks held-out text now and then, and saves so that a run can be continued.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from typing import Callable, Dict, Iterable, List, Tuple
+
+import torch
+from torch import Tensor
+
+import parallel
+from optim import Optimiser, schedule
+from progress import Progress
+
+Named = List[Tuple[str, Tensor]]
+
+
+def add_options(parser: argparse.ArgumentParser, minutes: float, adam_lr: float, residual_lr: float, decay: float) -> None:
+    """The options of every training program."""
+    add = parser.add_argument
+    add("--data", metavar="DIR", help="folder of the text data sets (data.py names them); generated tasks only without it")
+    add("--tokenizer", metavar="FILE", required=True, help="tokenizer.model from tokenizer.py")
+    add("--out", metavar="FILE", required=True, help="checkpoint; an existing one is continued")
+    add("--minutes", type=float, default=minutes, help=f"training time (default {minutes:g})")
+    add("--workers", type=int, default=1, help="data-parallel processes on the CPU, one thread each if more than 1 (default 1)")
+    add("--threads", type=int, default=2, help="threads of a single worker on the CPU (default 2)")
+    add("--device", default="cpu", help="cpu or cuda (default cpu)")
+    add("--tokens", type=int, default=2048, help="padded token ids per worker and step (default 2048)")
+    add("--longest", type=int, default=600, help="longest conversation in token ids (default 600)")
+    add("--seed", type=int, default=1, help="of weights, batches and masks (default 1)")
+    add("--muon-lr", type=float, default=0.02, help="learning rate of the matrices (default 0.02)")
+    add("--adam-lr", type=float, default=adam_lr, help=f"learning rate of embedding, norms and biases (default {adam_lr:g})")
+    add("--residual-lr", type=float, default=residual_lr,
+        help=f"factor for the matrices that write to the residual stream, see optim.py (default {residual_lr:g})")
+    add("--warmup", type=int, default=60, help="steps (default 60)")
+    add("--decay", type=float, default=decay, help=f"last share of the time, over which the learning rate falls to 0 (default {decay:g})")
+    add("--log-every", type=float, default=20, help="seconds between log lines (default 20)")
+    add("--evaluate-every", type=float, default=300, help="seconds between held-out checks (default 300)")
+    add("--save-every", type=float, default=180, help="seconds between checkpoints (default 180)")
+
+
+def check_options(options: argparse.Namespace) -> None:
+    if options.device != "cpu" and options.workers > 1:
+        sys.exit("error: --workers is for the CPU; on a GPU use one worker and more --tokens")
+    if options.minutes <= 0:
+        sys.exit("error: --minutes must be above 0")
+    if options.device.startswith("cuda") and not torch.cuda.is_available():
+        sys.exit("error: this PyTorch sees no CUDA device")
+
+
+class Clock:
+    """Where a run stands; filled from a checkpoint to continue it."""
+
+    def __init__(self, step: int = 0, elapsed: float = 0.0, tokens: int = 0):
+        self.step, self.elapsed, self.tokens = step, elapsed, tokens
+
+
+def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable[[object, int], Dict[str, Tensor]],
+        batches: Callable[[int], Iterable], count_tokens: Callable[[object], int], check: Callable[[], str],
+        save: Callable[[Clock], None], clock: Clock) -> None:
+    """Trains until --minutes have passed.
+
+    groups          models trained side by side; each has its own gradient norm, clipped at 1
+    compute         (batch, rank) -> loss of every group; an empty dictionary skips the batch
+    batches         rank -> endless batches
+    check           a line on held-out text;  save writes the checkpoint (both run in worker 0)
+    """
+    parameters = [p for named in groups.values() for _, p in named]
+    names = [name for named in groups.values() for name, _ in named]
+    group_of = [index for index, named in enumerate(groups.values()) for _ in named]
+    shared = parallel.Group(options.workers, parameters, len(groups))
+    start = time.time() - clock.elapsed
+    resumed = clock.step > 0
+
+    def worker(rank: int) -> None:
+        torch.set_num_threads(1 if options.workers > 1 else options.threads)
+        owned = shared.owned(rank)
+        optimiser = Optimiser([(names[i], parameters[i]) for i in owned], options.muon_lr, options.adam_lr, options.residual_lr)
+        state_path = f"{options.out}.optimiser{rank}"
+        if resumed and os.path.exists(state_path):
+            optimiser.load_state_dict(torch.load(state_path, map_location=options.device))
+        bar = Progress(options.minutes * 60, rank == 0)
+        stream = iter(batches(rank))
+        last_log = last_check = last_save = time.time()
+        losses, tokens, steps = [0.0] * len(groups), 0, 0
+        while True:
+            batch = next(stream)
+            for parameter in parameters:
+                parameter.grad = None
+            result = compute(batch, rank)
+            if not result:
+                continue
+            sum(result.values()).backward()
+            now = time.time()
+            mine = shared.numbers[rank]
+            mine[0] = count_tokens(batch)
+            for index, loss in enumerate(result.values()):
+                mine[4 + index] = float(loss.detach())
+            if rank == 0:  # one clock for all workers
+                mine[1], mine[2] = (now - start) / (60 * options.minutes), float(now - last_save > options.save_every)
+            norms = shared.average_gradients(rank, owned, group_of)
+            progress, save_now = float(shared.numbers[0, 1]), bool(shared.numbers[0, 2])
+            clock.tokens += int(shared.numbers[:, 0].sum())
+            tokens, steps = tokens + int(shared.numbers[:, 0].sum()), steps + 1
+            losses = [total + float(shared.numbers[:, 4 + i].mean()) for i, total in enumerate(losses)]
+            for index in owned:
+                norm = norms[group_of[index]]
+                if norm > 1.0 and parameters[index].grad is not None:
+                    parameters[index].grad.mul_(1.0 / norm)
+            optimiser.step(schedule(clock.step, progress, options.warmup, options.decay))
+            shared.wait()
+            clock.step += 1
+            clock.elapsed = time.time() - start
+            if rank == 0:
+                bar.update(clock.elapsed)
+                if now - last_log > options.log_every:
+                    shown = "  ".join(f"{name} {loss / steps:.4f}" for name, loss in zip(groups, losses))
+                    bar.line(f"{clock.elapsed / 60:6.1f} min  step {clock.step:5d}  loss {shown}  {clock.tokens / 1e6:.2f} Mtok  "
+                             f"{tokens / (now - last_log):.0f} tok/s")
+                    losses, tokens, steps, last_log = [0.0] * len(groups), 0, 0, now
+                if now - last_check > options.evaluate_every or progress >= 1:
+                    bar.line("held out  " + check())
+                    last_check = time.time()
+            if save_now or progress >= 1:
+                torch.save(optimiser.state_dict(), state_path)
+                if rank == 0:
+                    save(clock)
+                last_save = time.time()
+            if progress >= 1:
+                return
+
+    parallel.run(worker, options.workers)

@@ -1,0 +1,104 @@
+"""Muon for weight matrices, AdamW for everything else, and the schedule by elapsed time.
+
+Muon (K. Jordan, 2024) replaces a matrix gradient by a nearly orthogonal matrix with the same row and
+column spaces, found by five Newton-Schulz steps; the learning rate then means the same for all layers.
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, List, Tuple
+
+import torch
+from torch import Tensor
+
+
+def orthogonalise(matrix: Tensor, steps: int = 5) -> Tensor:
+    """A matrix [rows, cols] with the singular vectors of ``matrix`` and singular values close to 1."""
+    a, b, c = 3.4445, -4.7750, 2.0315
+    tall = matrix.shape[0] > matrix.shape[1]
+    x = matrix.t() if tall else matrix
+    x = x / (x.norm() + 1e-7)
+    for _ in range(steps):
+        gram = x @ x.t()
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.t() if tall else x
+
+
+class Muon(torch.optim.Optimizer):
+    """Nesterov momentum followed by :func:`orthogonalise`, with decoupled weight decay."""
+
+    def __init__(self, parameters: Iterable[Tensor], lr: float = 0.02, momentum: float = 0.95, weight_decay: float = 0.01):
+        super().__init__(parameters, dict(lr=lr, momentum=momentum, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                state = self.state[p]
+                if "momentum" not in state:
+                    state["momentum"] = torch.zeros_like(p)
+                buffer = state["momentum"].mul_(group["momentum"]).add_(p.grad)
+                update = orthogonalise(p.grad.add(buffer, alpha=group["momentum"]))
+                p.mul_(1 - group["lr"] * group["weight_decay"])
+                p.add_(update, alpha=-group["lr"] * max(1.0, p.shape[0] / p.shape[1]) ** 0.5)
+
+
+def is_residual_output(name: str) -> bool:
+    """True for the matrices that write to the residual stream."""
+    return name.endswith(("o_proj.weight", "down_proj.weight"))
+
+
+class Optimiser:
+    """Muon for the 2-D weights except the embedding, AdamW for the rest; one schedule for both.
+
+    Muon makes all matrices grow alike, and soon the first layer's output drowns the embedding, after which no
+    layer can tell any more which token it stands on (copying from the prompt is then not learned).  Matrices that
+    write to the residual stream therefore have the smaller rate muon_lr * residual.
+    """
+
+    def __init__(self, named: List[Tuple[str, Tensor]], muon_lr: float, adam_lr: float, residual: float = 1.0):
+        def is_matrix(name: str, p: Tensor) -> bool:
+            return p.dim() == 2 and "embed_tokens" not in name
+
+        outputs = [p for name, p in named if is_matrix(name, p) and is_residual_output(name)]
+        matrices = [p for name, p in named if is_matrix(name, p) and not is_residual_output(name)]
+        others = [p for name, p in named if not is_matrix(name, p)]
+        self.parts = []
+        if matrices:
+            self.parts.append((Muon(matrices, lr=muon_lr), muon_lr))
+        if outputs:
+            self.parts.append((Muon(outputs, lr=muon_lr), muon_lr * residual))
+        if others:
+            self.parts.append((torch.optim.AdamW(others, lr=adam_lr, betas=(0.9, 0.95), weight_decay=0.0), adam_lr))
+
+    def step(self, factor: float) -> None:
+        for part, lr in self.parts:
+            for group in part.param_groups:
+                group["lr"] = lr * factor
+            part.step()
+
+    def state_dict(self) -> list:
+        return [part.state_dict() for part, _ in self.parts]
+
+    def load_state_dict(self, states: list) -> None:
+        for (part, _), state in zip(self.parts, states):
+            part.load_state_dict(state)
+
+
+def schedule(step: int, progress: float, warmup: int, decay: float) -> float:
+    """Learning-rate factor: linear over ``warmup`` steps, 1, then linear to 0 over the last ``decay`` of the run.
+
+    ``progress`` runs from 0 to 1 and may be a share of time or of steps.
+    """
+    return min(1.0, (step + 1) / max(1, warmup)) * min(1.0, max(0.0, (1.0 - progress) / decay))
+
+
+def clip(gradients: List[Tensor], limit: float) -> float:
+    """Scales gradients in place so that their joint norm is at most ``limit``; returns the norm before."""
+    norm = float(torch.stack([g.norm() for g in gradients]).norm())
+    if norm > limit:
+        for g in gradients:
+            g.mul_(limit / norm)
+    return norm

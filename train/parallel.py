@@ -1,0 +1,99 @@
+"""Data-parallel training on one machine, without a launcher.
+
+Every worker process has its own batches; parameters and gradients lie in shared memory.  A step is
+    all workers:  forward, backward, copy the gradient to the own shared buffer
+    barrier
+    each worker:  add up the gradients of the parameters it owns, update those parameters in place
+    barrier
+so the optimiser's work is divided too.  With one worker (always the case on a GPU) it is plain training.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Callable, List
+
+import torch
+from torch import Tensor
+import torch.multiprocessing as multiprocessing
+
+
+class Group:
+    """What the workers share."""
+
+    def __init__(self, world: int, parameters: List[Tensor], groups: int = 1):
+        self.world = world
+        self.groups = groups
+        self.parameters = parameters
+        self.barrier = multiprocessing.Barrier(world) if world > 1 else None
+        self.buffers: List[List[Tensor]] = []
+        if world > 1:
+            for parameter in parameters:
+                parameter.data.share_memory_()
+            self.buffers = [[torch.zeros_like(p.data).share_memory_() for p in parameters] for _ in range(world)]
+        self.numbers = torch.zeros(world, 4 + groups, dtype=torch.float64).share_memory_()  # statistics of the loop
+        self.squares = torch.zeros(world, groups, dtype=torch.float64).share_memory_()  # gradient norms
+
+    def owned(self, rank: int) -> List[int]:
+        """Indices of the parameters that worker ``rank`` updates; the work is spread by size."""
+        load, result = [0] * self.world, [[] for _ in range(self.world)]
+        for index in sorted(range(len(self.parameters)), key=lambda i: -self.parameters[i].numel()):
+            least = load.index(min(load))
+            cost = self.parameters[index].numel()
+            load[least] += cost if cost < 500000 else cost // 8  # the embedding is large but has a cheap update
+            result[least].append(index)
+        return result[rank]
+
+    def wait(self) -> None:
+        if self.barrier is not None:
+            self.barrier.wait()
+
+    def average_gradients(self, rank: int, owned: List[int], group_of: List[int]) -> List[float]:
+        """Leaves the mean gradient in ``.grad`` of the owned parameters; returns the gradient norm of every group."""
+        squares = self.squares[rank].zero_()
+        if self.world > 1:
+            for buffer, parameter in zip(self.buffers[rank], self.parameters):
+                if parameter.grad is None:
+                    buffer.zero_()
+                else:
+                    buffer.copy_(parameter.grad)
+            self.wait()
+        for index in owned:
+            if self.world > 1:
+                mean = self.buffers[0][index].clone()
+                for other in range(1, self.world):
+                    mean.add_(self.buffers[other][index])
+                self.parameters[index].grad = mean.div_(self.world)
+            if self.parameters[index].grad is not None:
+                squares[group_of[index]] += float(self.parameters[index].grad.pow(2).sum())
+        self.wait()
+        return [float(total) ** 0.5 for total in self.squares.sum(0)]
+
+
+def run(worker: Callable[[int], None], world: int) -> None:
+    """Calls ``worker(rank)`` in ``world`` processes and waits; rank 0 is this process."""
+    if world == 1:
+        worker(0)
+        return
+    context = multiprocessing.get_context("fork")
+    children = [context.Process(target=worker, args=(rank,), daemon=True) for rank in range(1, world)]
+    for child in children:
+        child.start()
+    worker(0)
+    for child in children:
+        child.join()
+
+
+def environment() -> None:
+    """Settings that make PyTorch fast on few cores; call before the first import of torch.
+
+    Two thread pools (OpenMP and OpenBLAS) must not wait for each other in busy loops, and freed memory is
+    kept instead of being returned to the system after every operation.  The allocator reads its variables when
+    the program starts, so the program starts itself once more.  Variables that are already set win.
+    """
+    wanted = {"OMP_WAIT_POLICY": "passive", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "10000000000",
+              "MALLOC_TOP_PAD_": "268435456"}
+    if sys.platform == "linux" and "MALLOC_MMAP_MAX_" not in os.environ:
+        os.environ.update({name: value for name, value in wanted.items() if name not in os.environ})
+        os.execv(sys.executable, [sys.executable] + sys.argv)

@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Checks of the training code: python3 -m unittest test_train (in this folder), a few seconds."""
+
+import dataclasses
+import random
+import re
+import sys
+import tempfile
+import unittest
+
+try:
+    import torch
+except ImportError:
+    sys.stderr.write("SKIPPED: test_train needs PyTorch (python3-torch)\n")
+    torch = None
+
+if torch is not None:
+    from checkpoint import read_safetensors, write_safetensors
+    from model import Cache, Llama, LlamaConfig
+    import moa
+    from moa import Moa, MoaConfig, MoaState
+
+import tasks
+
+
+class TasksTest(unittest.TestCase):
+    def test_arithmetic_is_right(self):
+        rng = random.Random(1)
+        for _ in range(500):
+            example = tasks.arithmetic(rng)
+            a, b = (int(number) for number in re.findall(r"\d+", example.prompt))
+            result = int(tasks.final_answer(example.answer))
+            self.assertIn(result, (a + b, abs(a - b)), example)
+            digits = [step[-1] for step in example.answer.split(". Answer")[0].split(", ")]
+            self.assertEqual(int("".join(reversed(digits))) % 1000, result % 10 ** len(digits), example)  # the working agrees
+
+    def test_spoken_times(self):
+        rng = random.Random(2)
+        for _ in range(200):
+            spoken, written = tasks.clock(rng)
+            hour = int(written[:2])
+            if "pm" in spoken:
+                self.assertGreaterEqual(hour, 12)
+            elif "am" in spoken:
+                self.assertLess(hour, 12)
+
+    def test_split_is_disjoint(self):
+        rng = random.Random(3)
+        for task in tasks.GENERATORS:
+            training = {tasks.generate(task, rng).prompt for _ in range(200)}
+            held = {tasks.generate(task, rng, True).prompt for _ in range(50)}
+            self.assertFalse(training & held)
+
+
+@unittest.skipIf(torch is None, "PyTorch is missing")
+class MaskTest(unittest.TestCase):
+    """The worked example: prompt 0..3, answer 4..10, period 3."""
+
+    def setUp(self):
+        response = torch.tensor([[False] * 4 + [True] * 7])
+        self.sync = moa.sync_positions(response, torch.tensor([3]))
+
+    def test_sync(self):
+        self.assertEqual(self.sync[0].tolist(), [0, 1, 2, 3, 3, 3, 6, 6, 6, 9, 9])
+
+    def test_memory_lags_by_one(self):
+        visible = moa.memory_visible(self.sync)[0]
+        limits = [max(row.nonzero().flatten().tolist(), default=-1) for row in visible]
+        self.assertEqual(limits, [-1, 0, 1, 2, 3, 3, 5, 6, 6, 8, 9])
+
+    def test_staircase(self):
+        windows = [row.nonzero().flatten().tolist() for row in moa.self_visible(self.sync, torch.tensor([True]))[0]]
+        self.assertEqual(windows[4:], [[4], [4, 5], [6], [7], [7, 8], [9], [10]])
+        causal = moa.self_visible(self.sync, torch.tensor([False]))[0]
+        self.assertEqual(causal.sum().item(), 66)
+
+
+@unittest.skipIf(torch is None, "PyTorch is missing")
+class NetworkTest(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(5)
+        self.config = LlamaConfig(vocab_size=50, hidden_size=32, num_hidden_layers=3, num_attention_heads=4,
+                                  num_key_value_heads=2, head_dim=8, intermediate_size=40)
+        self.target = Llama(self.config).requires_grad_(False)
+        self.tokens = torch.randint(0, 50, (2, 13))
+
+    def drafter(self, tli):
+        return Moa(self.config, MoaConfig(tli=tli, lsa_heads=4, lsa_head_dim=8, lsa_ffn=16)).requires_grad_(False)
+
+    def test_steps_equal_one_pass(self):
+        whole = self.target(self.tokens).logits
+        cache, parts = Cache(), []
+        for begin, end in ((0, 5), (5, 6), (6, 13)):
+            trace = self.target(self.tokens[:, begin:end], cache.past)
+            cache.append(trace)
+            parts.append(trace.logits)
+        self.assertTrue(torch.allclose(torch.cat(parts, 1), whole, atol=1e-5))
+
+    def test_training_equals_drafting(self):
+        """One pass with the training masks gives what drafting step by step gives."""
+        response = torch.tensor([[False] * 4 + [True] * 9])
+        sync = moa.sync_positions(response, torch.tensor([4]))
+        visible = moa.memory_visible(sync)[0]
+        tokens = self.tokens[:1]
+        for tli in (0, 1, 2):
+            drafter = self.drafter(tli)
+            trace = self.target(tokens)
+            logits = self.target.head(moa.training_forward(drafter, self.target, tokens, trace, sync)[1])[0]
+            for i in range(1, tokens.shape[1]):
+                count = int(visible[i].sum())
+                state = MoaState(drafter, self.target)
+                state.extend([k[:, :, :count] for k in trace.keys], [v[:, :, :count] for v in trace.values])
+                sequence = tokens[0].tolist()
+                expected = state.draft(sequence[:count], sequence[count:i + 1])
+                self.assertTrue(torch.allclose(logits[i], expected, atol=1e-4), (tli, i))
+
+    def test_no_memory_at_position_zero(self):
+        drafter = self.drafter(0)
+        sync = torch.zeros(2, 13, dtype=torch.long)
+        out, _ = moa.training_forward(drafter, self.target, self.tokens, self.target(self.tokens), sync)
+        self.assertTrue(torch.isfinite(out).all())
+        self.assertTrue(torch.allclose(self.target.head(out)[0, 0], MoaState(drafter, self.target).draft([], self.tokens[0, :1].tolist()),
+                                       atol=1e-5))
+
+    def test_target_layers_on_true_states(self):
+        """With the true residual stream in place of o, TLI gives the target's own logits."""
+        trace = self.target(self.tokens)
+        positions = torch.arange(13)
+        for tli in (1, 2):
+            for count in (0, 6):
+                past = [(k[:, :, :count], v[:, :, :count]) for k, v in zip(trace.keys[-tli:], trace.values[-tli:])]
+                rows = 13 - count
+                mask = torch.cat((torch.zeros(rows, count), torch.full((rows, rows), float("-inf")).triu(1)), 1)
+                feature = moa.run_target_layers(self.target, tli, trace.streams[3 - tli][:, count:], positions[count:], past, mask)
+                self.assertTrue(torch.allclose(self.target.head(feature), trace.logits[:, count:], atol=1e-5))
+
+    def test_checkpoint_has_29_tensors(self):
+        names = set(self.drafter(0).state_dict())
+        parts = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj",
+                 "mlp.down_proj", "input_layernorm", "post_attention_layernorm"]
+        expected = {f"{block}.{part}.weight" for block in ("self_attention", "cross_attention", "layer_self_attention") for part in parts}
+        self.assertEqual(names, expected | {"Ekv2E.weight", "Ekv2E.bias"})
+        self.assertEqual(len(names), 29)
+
+    def test_safetensors_round_trip(self):
+        with tempfile.NamedTemporaryFile() as file:
+            write_safetensors(file.name, self.target.state_dict())
+            for name, tensor in read_safetensors(file.name).items():
+                self.assertTrue(torch.equal(tensor, self.target.state_dict()[name]))
+
+    def test_rms_norm_gradient(self):
+        from model import RmsNorm
+        norm = RmsNorm(8, 1e-5).double()
+        x = torch.randn(3, 8, dtype=torch.double, requires_grad=True)
+        self.assertTrue(torch.autograd.gradcheck(norm, (x,)))
+
+    def test_qwen_bias_has_names(self):
+        model = Llama(dataclasses.replace(self.config, attention_bias=True))
+        self.assertIn("model.layers.0.self_attn.q_proj.bias", model.state_dict())
+
+
+if __name__ == "__main__":
+    unittest.main()
