@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need, builds everything with warnings as errors, and runs every test; then
+# Installs what the tests need, builds everything, and runs every test; then
 # the fuzz targets for a few seconds each. Arguments go to ctest (for example -R Sampler).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 scripts/install-packages.sh test
 
 echo "== build"
-cmake --preset release -DEDGEDRAFT_WERROR=ON >/dev/null
+# Warnings are errors where they have been seen first: not on a stranger's newer compiler.
+cmake --preset release -DBUILD_TESTING=ON -DEDGEDRAFT_WERROR="${CI:-OFF}" >/dev/null
 cmake --build --preset release
 
 echo "== tests"

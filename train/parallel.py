@@ -88,12 +88,15 @@ def run(worker: Callable[[int], None], world: int) -> None:
 def environment() -> None:
     """Settings that make PyTorch fast on few cores; call before the first import of torch.
 
-    Two thread pools (OpenMP and OpenBLAS) must not wait for each other in busy loops, and freed memory is
-    kept instead of being returned to the system after every operation.  The allocator reads its variables when
-    the program starts, so the program starts itself once more.  Variables that are already set win.
+    Two thread pools (OpenMP and OpenBLAS) must not wait for each other in busy loops; with several workers each
+    has one thread of both.  Freed memory is kept instead of being returned to the system after every operation.
+    The libraries read these variables when the program starts, so the program starts itself once more.  Variables
+    that are already set win.
     """
     wanted = {"OMP_WAIT_POLICY": "passive", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "10000000000",
               "MALLOC_TOP_PAD_": "268435456"}
+    if any(argument.startswith("--workers") for argument in sys.argv):
+        wanted.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
     if sys.platform == "linux" and "MALLOC_MMAP_MAX_" not in os.environ:
         os.environ.update({name: value for name, value in wanted.items() if name not in os.environ})
         os.execv(sys.executable, [sys.executable] + sys.argv)

@@ -1,20 +1,20 @@
 #include "kernels/cpu/dot_tile.h"
 
 // Few rows, one tile: weights are decoded in registers as they stream by, several output columns at
-// once. More rows: a panel of weights is decoded into the cache and used for every tile of rows;
-// sums wait in scratch between the depth blocks. Both add the same products in the same order.
+// once. More rows: a panel of weights is decoded into the first-level cache and used for every tile
+// of rows; sums wait in scratch between the depths. Both add the same products in the same order.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 namespace {
 
-// A block of rows reads each decoded panel once. The three together fill kMatmulScratchFloats: 128
-// KiB of sums and 66 KiB of weights, which a core's second-level cache holds beside the
-// activations.
+// A block's sums and activations of one depth: 256 and 132 KiB, which a core's second-level cache
+// holds. The panel, 16 KiB, and a tile of activations, 12 KiB, stay in the first.
 constexpr std::size_t kBlockRows = 64;
-constexpr std::size_t kBlockColumns = 32;
-constexpr std::size_t kBlockDepth = 512;
-// Not a power of two, or the rows of the panel would compete for the same cache sets.
-constexpr std::size_t kPanelStride = kBlockDepth + kLanes;
-static_assert(kBlockRows * kBlockColumns * kLanes + kBlockColumns * kPanelStride <=
+constexpr std::size_t kBlockColumns = 64;
+constexpr std::size_t kPanelColumns = 8;
+constexpr std::size_t kDepth = 512;
+// Not a power of two, or rows would compete for the same cache sets.
+constexpr std::size_t kPackedStride = kDepth + kLanes;
+static_assert(kBlockRows * kBlockColumns * kLanes + (kBlockRows + kPanelColumns) * kPackedStride <=
               kMatmulScratchFloats);
 
 void finish(const MatmulArgs& a, std::size_t row, std::size_t column, std::size_t count,
@@ -67,27 +67,27 @@ struct Block {
   std::size_t column_count;
   std::size_t depth;
   std::size_t depth_count;
-  float* sums;   // [row_count, kBlockColumns] lanes
-  float* panel;  // [column_count, kPanelStride]
+  float* sums;         // [row_count, kBlockColumns] lanes
+  float* activations;  // [row_count, kPackedStride]
+  float* panel;        // [kPanelColumns, kPackedStride]
 };
 
+// Rows row.. of the block, columns column.. of it, which are panel_column.. of the panel.
 template <std::size_t R>
-void block_tile(const MatmulArgs& a, const Block& b, std::size_t row, std::size_t column) {
+void block_tile(const MatmulArgs& a, const Block& b, std::size_t row, std::size_t panel_first,
+                std::size_t panel_column) {
   constexpr std::size_t C = tile_columns(R);
+  // Columns past the end are computed from what the panel held before, and dropped.
+  static_assert(kPanelColumns % C == 0 && kBlockColumns % kPanelColumns == 0);
+  const std::size_t column = panel_first + panel_column;
   DotTile<F32, R, C> tile;
   tile.first = 0;
   tile.count = b.depth_count;
-  const std::size_t count = smaller(C, b.column_count - column);
-  for (std::size_t r = 0; r < R; ++r) {
-    tile.x[r] = a.x.data + (b.row + row + r) * a.x.stride + b.depth;
-  }
+  for (std::size_t r = 0; r < R; ++r) tile.x[r] = b.activations + (row + r) * kPackedStride;
   for (std::size_t c = 0; c < C; ++c) {
-    tile.w[c] = reinterpret_cast<const std::byte*>(b.panel +
-                                                   (column + smaller(c, count - 1)) * kPanelStride);
+    tile.w[c] = reinterpret_cast<const std::byte*>(b.panel + (panel_column + c) * kPackedStride);
   }
 
-  // Columns past the end have a place too.
-  static_assert(kBlockColumns % C == 0);
   constexpr std::size_t kSumsStride = kBlockColumns * kLanes;
   float* place = b.sums + row * kSumsStride + column * kLanes;
   typename DotTile<F32, R, C>::Sums sums;
@@ -100,30 +100,57 @@ void block_tile(const MatmulArgs& a, const Block& b, std::size_t row, std::size_
   if (b.depth + b.depth_count < a.inputs) return sums.store_to(place, kSumsStride);
   float totals[R * C];
   total<R, C>(sums, totals);
-  for (std::size_t r = 0; r < R; ++r)
+  const std::size_t count = smaller(C, b.column_count - column);
+  for (std::size_t r = 0; r < R; ++r) {
     finish(a, b.row + row + r, b.column + column, count, totals + r * C);
-}
-
-// A tile's rows: kTileRowsMax, or fewer so that the tiles of a block differ by one row at most.
-// Then the cost rises evenly with the rows.
-template <std::size_t R>
-void block_tile_rows(const MatmulArgs& a, const Block& b, std::size_t row, std::size_t rows) {
-  if (rows == R) {
-    for (std::size_t column = 0; column < b.column_count; column += tile_columns(R)) {
-      block_tile<R>(a, b, row, column);
-    }
-  } else if constexpr (R > 1) {
-    block_tile_rows<R - 1>(a, b, row, rows);
   }
 }
 
-void multiply_block(const MatmulArgs& a, const Block& b) {
+template <std::size_t R>
+void block_tile_rows(const MatmulArgs& a, const Block& b, std::size_t row, std::size_t rows,
+                     std::size_t panel_first) {
+  if (rows == R) {
+    const std::size_t count = smaller(kPanelColumns, b.column_count - panel_first);
+    for (std::size_t column = 0; column < count; column += tile_columns(R)) {
+      block_tile<R>(a, b, row, panel_first, column);
+    }
+  } else if constexpr (R > 1) {
+    block_tile_rows<R - 1>(a, b, row, rows, panel_first);
+  }
+}
+
+// The panel against all rows, in tiles of kTileRowsMax rows or fewer, so that the tiles of a block
+// differ by one row at most: then the cost rises evenly with the rows.
+template <class W>
+void multiply_panel(const MatmulArgs& a, const Block& b, std::size_t panel_first) {
   const std::size_t tiles = (b.row_count + kTileRowsMax - 1) / kTileRowsMax;
+  const std::size_t next = b.column + panel_first + kPanelColumns;
+  const std::size_t ahead = next < b.column + b.column_count ? kPanelColumns : 0;
   std::size_t row = 0;
   for (std::size_t tile = 0; tile < tiles; ++tile) {
+    // The weights of the next panel come from memory while this one is at work.
+    for (std::size_t c = ahead * tile / tiles; c < ahead * (tile + 1) / tiles; ++c) {
+      prefetch<W>(a.weight + (next + c) * W::row_bytes(a.inputs), b.depth, b.depth_count);
+    }
     const std::size_t end = (tile + 1) * b.row_count / tiles;
-    block_tile_rows<kTileRowsMax>(a, b, row, end - row);
+    block_tile_rows<kTileRowsMax>(a, b, row, end - row, panel_first);
     row = end;
+  }
+}
+
+template <class W>
+void multiply_block(const MatmulArgs& a, const Block& b) {
+  for (std::size_t r = 0; r < b.row_count; ++r) {
+    std::memcpy(b.activations + r * kPackedStride, a.x.data + (b.row + r) * a.x.stride + b.depth,
+                b.depth_count * sizeof(float));
+  }
+  for (std::size_t first = 0; first < b.column_count; first += kPanelColumns) {
+    const std::size_t count = smaller(kPanelColumns, b.column_count - first);
+    for (std::size_t c = 0; c < count; ++c) {
+      decode<W>(a.weight + (b.column + first + c) * W::row_bytes(a.inputs), b.depth, b.depth_count,
+                b.panel + c * kPackedStride);
+    }
+    multiply_panel<W>(a, b, first);
   }
 }
 
@@ -132,19 +159,16 @@ void multiply_blocks(const MatmulArgs& a, const Work& work) {
   const std::size_t row_blocks = (a.rows + kBlockRows - 1) / kBlockRows;
   Block b{};
   b.sums = work.scratch;
-  b.panel = work.scratch + kBlockRows * kBlockColumns * kLanes;
+  b.activations = b.sums + kBlockRows * kBlockColumns * kLanes;
+  b.panel = b.activations + kBlockRows * kPackedStride;
   for (b.column = work.begin; b.column < work.end; b.column += kBlockColumns) {
     b.column_count = smaller(kBlockColumns, work.end - b.column);
     for (std::size_t block = 0; block < row_blocks; ++block) {
       b.row = block * a.rows / row_blocks;
       b.row_count = (block + 1) * a.rows / row_blocks - b.row;
-      for (b.depth = 0; b.depth < a.inputs; b.depth += kBlockDepth) {
-        b.depth_count = smaller(kBlockDepth, a.inputs - b.depth);
-        for (std::size_t c = 0; c < b.column_count; ++c) {
-          decode<W>(a.weight + (b.column + c) * W::row_bytes(a.inputs), b.depth, b.depth_count,
-                    b.panel + c * kPanelStride);
-        }
-        multiply_block(a, b);
+      for (b.depth = 0; b.depth < a.inputs; b.depth += kDepth) {
+        b.depth_count = smaller(kDepth, a.inputs - b.depth);
+        multiply_block<W>(a, b);
       }
     }
   }

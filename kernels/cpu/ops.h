@@ -59,7 +59,7 @@ struct MatmulArgs {
   std::size_t inputs;
   bool accumulate;
 };
-inline constexpr std::size_t kMatmulScratchFloats = 64 * 1024;
+inline constexpr std::size_t kMatmulScratchFloats = 104 * 1024;
 
 // Item: a row.
 struct RopeArgs {

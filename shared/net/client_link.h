@@ -12,11 +12,11 @@ namespace edgedraft {
 struct ClientLinkOptions {
   std::string host;
   std::string port;
-  TlsClientOptions tls;
-  ClientSessionOptions session;
+  TlsClientOptions tls{};
+  ClientSessionOptions session{};
   Duration connect_timeout = std::chrono::seconds(10);  // name, TCP and TLS together
   Duration write_stall_timeout = std::chrono::seconds(30);
-  BackOff back_off;
+  BackOff back_off{};
   std::uint64_t jitter_seed;
 };
 

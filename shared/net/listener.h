@@ -60,7 +60,7 @@ class ServerApplication {
 struct ListenerOptions {
   std::string address;     // numeric, e.g. "127.0.0.1" or "::1"
   std::uint16_t port = 0;  // 0 takes a free one
-  ServerSessionOptions session;
+  ServerSessionOptions session{};
   std::uint32_t connections_max = 1024;  // further ones are closed at once
   std::uint32_t io_thread_count = 2;
   Duration tls_timeout = std::chrono::seconds(10);

@@ -20,9 +20,9 @@ using TlsContext = boost::asio::ssl::context;
 using NativeTls = ssl_st;
 
 struct TlsServerOptions {
-  std::filesystem::path certificate_file;  // PEM, chain included
-  std::filesystem::path key_file;
-  std::filesystem::path client_ca_file;  // empty: clients need no certificate
+  std::filesystem::path certificate_file{};  // PEM, chain included
+  std::filesystem::path key_file{};
+  std::filesystem::path client_ca_file{};  // empty: clients need no certificate
 };
 
 // Errors    bad_file  a file that cannot be read, or a key that is not the certificate's
@@ -31,10 +31,10 @@ Result<std::shared_ptr<TlsContext>> make_server_context(const TlsServerOptions& 
 // How a client decides whom to trust: by the pin where there is one, else by the CA file, else by
 // the system's roots.
 struct TlsClientOptions {
-  std::string pin;                         // "sha256:HEX" of the server's public key
-  std::filesystem::path ca_file;           // PEM
-  std::filesystem::path certificate_file;  // our own, where the server asks for one
-  std::filesystem::path key_file;
+  std::string pin{};                         // "sha256:HEX" of the server's public key
+  std::filesystem::path ca_file{};           // PEM
+  std::filesystem::path certificate_file{};  // our own, where the server asks for one
+  std::filesystem::path key_file{};
 };
 
 // Errors    usage     a pin that is none

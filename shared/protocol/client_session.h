@@ -24,9 +24,9 @@ struct VerdictReceived {
   // Its `activations` are moved into `rows`, decoded: those of positions rows_first, rows_first +
   // 1,
   // ...; empty for Prefill and Resume, whose rows come as ActivationsReceived.
-  wire::Verdict verdict;
+  wire::Verdict verdict{};
   std::uint32_t rows_first = 0;
-  std::vector<float> rows;
+  std::vector<float> rows{};
 };
 
 // Rows of positions first, first + 1, ... of the tokens given by the last Prefill or Resume; newest
@@ -35,7 +35,7 @@ struct ActivationsReceived {
   std::uint32_t first = 0;
   std::uint32_t count = 0;
   bool complete = false;
-  std::vector<float> rows;
+  std::vector<float> rows{};
 };
 
 // The request in flight failed; the connection goes on. After session_unknown: send a Prefill with
@@ -47,8 +47,8 @@ struct RequestRefused {
 using ClientEvent = std::variant<Welcomed, VerdictReceived, ActivationsReceived, RequestRefused>;
 
 struct ClientSessionOptions {
-  wire::Hello hello;
-  ChannelOptions channel;
+  wire::Hello hello{};
+  ChannelOptions channel{};
 };
 
 // The client's half of a connection: bytes and time in, bytes, events and a next deadline out.

@@ -34,6 +34,8 @@ enum class Kind : std::uint16_t {
 // As in logs, e.g. "prefill".
 std::string_view to_string(Kind kind);
 
+// Every member of a message has a default, so that designated initialisers may leave it out.
+
 using SessionId = std::array<std::byte, 16>;
 
 // What becomes of tokens that the device wrote while the server was away.
@@ -63,15 +65,15 @@ struct Sampling {
 struct Hello {
   std::uint16_t version_min = kProtocolVersion;
   std::uint16_t version_max = kProtocolVersion;
-  std::string agent;  // program and version, for logs
-  std::string token;  // bearer token; empty where the certificate or nothing signs in
+  std::string agent{};  // program and version, for logs
+  std::string token{};  // bearer token; empty where the certificate or nothing signs in
   // Nothing where the client does not care, e.g. the drafter's for plain decoding.
-  std::optional<Digest> target;
-  std::optional<Digest> tokenizer;
-  std::optional<Digest> drafter;
-  std::string drafter_name;
-  std::string drafter_kind;         // "moa", "independent", ...; empty for none
-  std::string cut_point;            // what crosses the link of its memory, e.g. "lsa_mean"
+  std::optional<Digest> target{};
+  std::optional<Digest> tokenizer{};
+  std::optional<Digest> drafter{};
+  std::string drafter_name{};
+  std::string drafter_kind{};       // "moa", "independent", ...; empty for none
+  std::string cut_point{};          // what crosses the link of its memory, e.g. "lsa_mean"
   std::uint32_t tli = 0;            // target layers whose keys and values it takes
   std::uint32_t nodes_max = 0;      // of its trees
   std::uint32_t context_count = 0;  // tokens that it can hold; 0: any
@@ -81,24 +83,24 @@ struct Hello {
 struct Welcome {
   std::uint16_t version = kProtocolVersion;
   SessionId session{};
-  std::string agent;
-  std::string model;
+  std::string agent{};
+  std::string model{};
   std::uint32_t context_count = 0;  // tokens a session can hold
   std::uint32_t nodes_max = 0;      // of a draft
   std::uint32_t row_budget = 0;     // rows (root included) that are cheap for the server now
   // Activations of a position: values that share a scale, in order. Empty: none are sent.
-  std::vector<std::uint32_t> scale_groups;
+  std::vector<std::uint32_t> scale_groups{};
   bool operator==(const Welcome&) const = default;
 };
 
 struct Prefill {
   std::uint32_t round = 0;              // set by ClientSession
   std::uint32_t base_length = 0;        // leading tokens of the session that stay
-  SafeTokens tokens;                    // what follows them
+  SafeTokens tokens{};                  // what follows them
   std::uint32_t provisional_count = 0;  // of `tokens`, at their end, written offline
   ResyncPolicy policy = ResyncPolicy::check;
   std::uint32_t activations_from = 0;  // first position whose activations the client lacks
-  Sampling sampling;
+  Sampling sampling{};
   bool operator==(const Prefill&) const = default;
 };
 
@@ -107,10 +109,10 @@ struct Resume {
   SessionId session{};
   std::uint32_t verified_length = 0;  // verified tokens that the client holds, root included
   Digest verified_hash{};             // token_hash() of them
-  SafeTokens tokens;                  // written offline behind them
+  SafeTokens tokens{};                // written offline behind them
   ResyncPolicy policy = ResyncPolicy::check;
   std::uint32_t activations_from = 0;
-  Sampling sampling;
+  Sampling sampling{};
   bool operator==(const Resume&) const = default;
 };
 
@@ -125,7 +127,7 @@ struct Activations {
   std::uint32_t first = 0;
   std::uint32_t count = 0;
   Codec codec = Codec::none;
-  Bytes data;
+  Bytes data{};
   bool operator==(const Activations&) const = default;
 };
 
@@ -133,8 +135,8 @@ struct Draft {
   std::uint32_t round = 0;        // set by ClientSession
   std::uint32_t base_length = 0;  // tokens of the session, root included: the root's position + 1
   // Node i (1, 2, ...) has tokens[i - 1] and hangs below parents[i - 1] < i; 0 is the root.
-  SafeTokens tokens;
-  std::vector<std::uint8_t> parents;
+  SafeTokens tokens{};
+  std::vector<std::uint8_t> parents{};
   bool operator==(const Draft&) const = default;
 };
 
@@ -143,14 +145,14 @@ struct Verdict {
   std::uint32_t length = 0;          // of the session now: base_length of the next Draft
   std::uint32_t next = 0;            // the new root
   std::uint32_t accepted_count = 0;  // to Prefill and Resume: of the provisional tokens
-  std::vector<std::uint8_t> path;    // to Draft: accepted nodes from the root down
+  std::vector<std::uint8_t> path{};  // to Draft: accepted nodes from the root down
   Ending ending = Ending::none;
   std::uint32_t row_budget = 0;
   std::uint32_t queue_us = 0;   // waited for the device
   std::uint32_t verify_us = 0;  // computed
   // To Draft: uncompressed rows of the path.size() + 1 positions that became valid, the old root's
   // first. Prefill and Resume get theirs in Activations.
-  Bytes activations;
+  Bytes activations{};
   bool operator==(const Verdict&) const = default;
 };
 
@@ -171,7 +173,7 @@ struct Cancel {
 };
 
 struct Close {
-  std::string reason;
+  std::string reason{};
   bool operator==(const Close&) const = default;
 };
 
@@ -180,7 +182,7 @@ struct ErrorReport {
   std::uint32_t round = 0;  // of the request; 0 where there is none
   Errc code = Errc::protocol;
   bool fatal = true;
-  std::string message;
+  std::string message{};
   bool operator==(const ErrorReport&) const = default;
 };
 
@@ -206,9 +208,9 @@ Digest token_hash(std::span<const std::uint32_t> tokens);
 // What the server compares a Hello with. The drafter's is nothing where the client's kind has none
 // on the server.
 struct Fingerprints {
-  std::optional<Digest> target;
-  std::optional<Digest> tokenizer;
-  std::optional<Digest> drafter;
+  std::optional<Digest> target{};
+  std::optional<Digest> tokenizer{};
+  std::optional<Digest> drafter{};
 };
 
 // Errors    mismatch naming each fingerprint that both sides state and that differs

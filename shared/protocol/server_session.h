@@ -37,7 +37,7 @@ using ServerEvent =
     std::variant<HelloReceived, PrefillRequested, ResumeRequested, DraftRequested, RoundCancelled>;
 
 struct ServerSessionOptions {
-  ChannelOptions channel;
+  ChannelOptions channel{};
   // Queued bytes at which a client that does not read is dropped.
   std::uint64_t output_bytes_max = 256u << 20;
 };

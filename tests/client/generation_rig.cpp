@@ -53,6 +53,7 @@ DraftTree NoisyDrafter::draft(const TreeShape& shape) {
   DraftTree tree;
   std::vector<std::uint32_t> moved{0};
   for (std::uint32_t row = 1; row <= right.node_count(); ++row) {
+    if (tree.node_count() + 3 > shape.nodes) break;
     const std::uint32_t parent = moved[right.parent(row)];
     tree.add(static_cast<std::uint32_t>(random_.below(kToyVocabulary)), parent);
     if (random_.below(2) == 0) tree.add(right.token(row), parent);

@@ -191,7 +191,7 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair("{{ messages | tojson }}", "'tojson'"),
         std::pair("{{ 'x' is number }}", "'number'"), std::pair("{{ 'a'.split('b') }}", ".split()"),
         std::pair("{{ messages[::-1] }}", "slice with a step"), std::pair("{{ {'a': 1} }}", "'{'"),
-        std::pair("{{ 1.5 }}", "in this place"), std::pair("{{ 4 / 2 }}", "'/'"),
+        std::pair("{{ 1.5 }}", "no integer"), std::pair("{{ 4 / 2 }}", "'/'"),
         std::pair("{{ '\\x41' }}", "\\x"),
         std::pair("{% for a, b in messages %}{% endfor %}", "loop over pairs"),
         std::pair("{% set x %}{% endset %}", "{% set %}"),

@@ -118,9 +118,9 @@ TEST_F(BundleTest, NamesItsTarget) {
 
 // The bundle with some keys and tensors left out, and shapes cut by one row.
 struct Damage {
-  std::string key;
-  std::string tensor;
-  std::string cut_tensor;
+  std::string key = {};
+  std::string tensor = {};
+  std::string cut_tensor = {};
 };
 
 void write_damaged(const GgufFile& file, const std::filesystem::path& path, const Damage& damage) {

@@ -187,7 +187,9 @@ TEST(ActivationCompressionTest, DamagedStreamsAreRefused) {
     flipped.data[random.below(flipped.data.size())] ^=
         static_cast<std::byte>(1u << random.below(8));
     const auto decoded = decompress_activations(layout, flipped);
-    if (decoded) EXPECT_EQ(decoded->size(), packed.size());
+    if (decoded) {
+      EXPECT_EQ(decoded->size(), packed.size());
+    }
   }
 }
 

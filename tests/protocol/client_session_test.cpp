@@ -324,7 +324,7 @@ TEST_F(ClientSessionTest, SilentServerIsGivenUpAfterThreePings) {
   }
   now_ = session_.next_deadline();
   EXPECT_EQ(session_.tick(now_).error().code, Errc::timed_out);
-  EXPECT_EQ(now_, kStart + seconds(20));
+  EXPECT_EQ(now_, kStart + 20s);
 }
 
 TEST_F(ClientSessionTest, AnySignOfLifeResetsThePings) {
@@ -337,9 +337,9 @@ TEST_F(ClientSessionTest, AnySignOfLifeResetsThePings) {
 }
 
 TEST_F(ClientSessionTest, HandshakeTimesOut) {
-  EXPECT_EQ(session_.next_deadline(), kStart + seconds(10));
-  EXPECT_TRUE(session_.tick(kStart + seconds(10) - milliseconds(1)));
-  EXPECT_EQ(session_.tick(kStart + seconds(10)).error().code, Errc::timed_out);
+  EXPECT_EQ(session_.next_deadline(), kStart + 10s);
+  EXPECT_TRUE(session_.tick(kStart + 10s - 1ms));
+  EXPECT_EQ(session_.tick(kStart + 10s).error().code, Errc::timed_out);
 }
 
 // The slow writer: it keeps the connection alive byte by byte, but never finishes a frame.
@@ -349,12 +349,12 @@ TEST_F(ClientSessionTest, FrameThatNeverEndsTimesOut) {
   Result<void> ticked = boost::system::in_place_value;
   for (std::size_t i = 0; i < frame.size() && ticked; ++i) {
     ASSERT_TRUE(session_.receive(now_, ByteView(frame).subspan(i, 1))) << i;
-    now_ += seconds(1);
+    now_ += 1s;
     ticked = session_.tick(now_);
   }
   ASSERT_FALSE(ticked);
   EXPECT_EQ(ticked.error().code, Errc::timed_out);
-  EXPECT_EQ(now_, kStart + seconds(30));
+  EXPECT_EQ(now_, kStart + 30s);
 }
 
 TEST_F(ClientSessionTest, CloseIsTheEndOfTheLink) {

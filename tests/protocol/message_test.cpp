@@ -132,7 +132,9 @@ TEST(MessageTest, EveryTruncationIsAnError) {
           decode(static_cast<std::uint16_t>(kind_of(message)),
                  ByteView(frame).subspan(kFrameHeaderBytes, count - kFrameHeaderBytes));
       // A message may end in padding or defaults, but it is never taken for another one.
-      if (decoded) EXPECT_EQ(*decoded, message) << to_string(kind_of(message)) << " " << count;
+      if (decoded) {
+        EXPECT_EQ(*decoded, message) << to_string(kind_of(message)) << " " << count;
+      }
     }
     EXPECT_EQ(decode(static_cast<std::uint16_t>(kind_of(message)), {}).error().code,
               Errc::bad_message);
@@ -160,8 +162,10 @@ TEST(MessageTest, FlippedBitsDecodeOrAreRefused) {
 
 TEST(MessageTest, UnknownKindsAreRefused) {
   const Bytes frame = encode(Ping{1});
-  for (const std::uint16_t kind : {0, 13, 255, 65535}) {
-    EXPECT_EQ(decode(kind, ByteView(frame).subspan(kFrameHeaderBytes)).error().code,
+  for (const int kind : {0, 13, 255, 65535}) {
+    EXPECT_EQ(decode(static_cast<std::uint16_t>(kind), ByteView(frame).subspan(kFrameHeaderBytes))
+                  .error()
+                  .code,
               Errc::bad_message);
   }
 }
@@ -279,9 +283,11 @@ TEST(EnumRangeTest, UnknownValuesAreRefused) {
   EXPECT_EQ(
       code_of(Kind::verdict, verdict, flat::CreateVerdict(verdict, 1, 1, 1, 0, 0, /*ending=*/3)),
       Errc::bad_message);
-  for (const std::uint16_t code : {0, 14, 65535}) {
+  for (const int code : {0, 14, 65535}) {
     FlatBufferBuilder error;
-    EXPECT_EQ(code_of(Kind::error, error, flat::CreateError(error, 0, code)), Errc::bad_message);
+    EXPECT_EQ(
+        code_of(Kind::error, error, flat::CreateError(error, 0, static_cast<std::uint16_t>(code))),
+        Errc::bad_message);
   }
 }
 

@@ -313,7 +313,7 @@ TEST_F(ServerSessionTest, FinishedSessionHearsNothingMore) {
 }
 
 TEST_F(ServerSessionTest, HandshakeThatStallsTimesOut) {
-  EXPECT_EQ(session_.tick(kStart + seconds(10)).error().code, Errc::timed_out);
+  EXPECT_EQ(session_.tick(kStart + 10s).error().code, Errc::timed_out);
   expect_farewell(Errc::timed_out);
 }
 

@@ -272,7 +272,9 @@ class ToyClient {
     const std::uint32_t cols = small_layout().cols();
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const auto position = first + static_cast<std::uint32_t>(i / cols);
-      if (i % cols == 0) ASSERT_TRUE(rows_.emplace(position, true).second) << position;
+      if (i % cols == 0) {
+        ASSERT_TRUE(rows_.emplace(position, true).second) << position;
+      }
       ASSERT_NEAR(rows[i], rows_of(position, 1)[i % cols], 0.5f);
     }
   }
@@ -310,7 +312,7 @@ TEST_P(SessionSim, OutputIsTheTargetsOverAnyLink) {
     Pipe down;
     const std::uint64_t steps = 50 + random.below(600);
     for (std::uint64_t step = 0; step < steps && !client.done(); ++step) {
-      now += milliseconds(random.below(30));
+      now += std::chrono::milliseconds(random.below(30));
       ASSERT_TRUE(client_session.tick(now));
       ASSERT_TRUE(server_session.tick(now));
       client.act(client_session, random);

@@ -6,10 +6,9 @@
 
 namespace edgedraft {
 
-using std::chrono::milliseconds;
-using std::chrono::seconds;
+using namespace std::chrono_literals;
 
-inline const Instant kStart = Instant() + seconds(1000);
+inline const Instant kStart = Instant() + 1000s;
 
 // Rows of 8 values under two scales.
 inline wire::Welcome small_welcome() {

@@ -134,6 +134,9 @@ class Lexer {
         if (!is_name && !is_digit(rest()[count])) return fail("a number that is no integer");
         ++count;
       }
+      const bool has_fraction =
+          count + 1 < rest().size() && rest()[count] == '.' && is_digit(rest()[count + 1]);
+      if (!is_name && has_fraction) return fail("a number that is no integer");
       if (!is_name && count > kIntegerDigitsMax) return fail("a number of that size");
       add(is_name ? Token::Kind::name : Token::Kind::integer, std::string(rest().substr(0, count)));
       return advance(count);

@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# The whole path on one machine: installs what building needs, builds, starts a server with the shipped
+# target behind TLS, talks to it through the shipped drafter, compares with plain decoding, kills the
+# server in mid-answer and brings it back. Safe to run again; the second time takes seconds.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+drafter=${1:-moa-tli0}
+models=models/demo
+if [ ! -f "$models/$drafter.gguf" ]; then
+  echo "usage: $0 [moa-tli0|moa-tli1|independent]" >&2
+  exit 2
+fi
+
+bold='' plain=''
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then bold=$'\e[1m' plain=$'\e[0m'; fi
+say() { printf '\n%s== %s%s\n' "$bold" "$*" "$plain"; }
+
+say "Installing packages and building"
+scripts/install-packages.sh build
+cmake --preset release -DBUILD_TESTING=OFF >/dev/null
+cmake --build --preset release --target edgedraft edgedraft-server
+bin=build/release
+
+work=$(mktemp -d)
+server_pid=''
+stop_server() {
+  [ -n "$server_pid" ] && kill "${1:--TERM}" "$server_pid" 2>/dev/null && wait "$server_pid" 2>/dev/null
+  server_pid=''
+  return 0
+}
+trap 'stop_server; rm -rf "$work"' EXIT
+
+address=127.0.0.1:0 pin=''
+# Sets address and pin from the server's one line of output. Further arguments go to the server.
+start_server() {
+  : >"$work/ready"
+  "$bin/server/edgedraft-server" --model "$models/target.gguf" --bundle "$models/$drafter.gguf" \
+    --listen "$address" --state "$work/state" --log-level warn "$@" >"$work/ready" &
+  server_pid=$!
+  for _ in $(seq 100); do
+    if read -r word address _ pin <"$work/ready" && [ "$word" = ready ]; then return; fi
+    kill -0 "$server_pid" 2>/dev/null || break
+    sleep 0.1
+  done
+  echo "$0: the server did not start" >&2
+  exit 1
+}
+client() { "$bin/client/edgedraft" run --server "$address" --pin "$pin" --bundle "$models/$drafter.gguf" "$@"; }
+# One number of a JSON answer.
+number() { grep -o "\"$2\": *[0-9][0-9.]*" "$1" | head -n 1 | grep -o "[0-9.]*\$"; }
+
+prompts=(
+  "Set an alarm for 7:15 am."
+  "What is 47 plus 38?"
+  "Convert 3 hours to minutes."
+  "Tell me a story about a dog and a ball."
+)
+
+say "A server on loopback, TLS 1.3, and its pin"
+start_server
+echo "$address  $pin"
+
+say "A conversation through the drafter $drafter"
+for prompt in "${prompts[@]}"; do
+  printf '\n> %s\n' "$prompt"
+  client -p "$prompt" --max-tokens 120
+done
+
+say "The same prompts, drafted and plain"
+printf '%-42s %8s %8s %8s %8s %9s\n' '' tokens cycles tau 'bytes up' 'bytes dn'
+for mode in drafted plain; do
+  option=()
+  [ $mode = plain ] && option=(--plain)
+  for i in "${!prompts[@]}"; do
+    client -p "${prompts[$i]}" --max-tokens 120 --json "${option[@]}" >"$work/$mode.$i"
+    printf '%-8s%-34.33s %8s %8s %8.2f %8s %9s\n' $mode "${prompts[$i]}" \
+      "$(number "$work/$mode.$i" tokens)" "$(number "$work/$mode.$i" cycles)" \
+      "$(number "$work/$mode.$i" tau)" "$(number "$work/$mode.$i" bytes_up)" \
+      "$(number "$work/$mode.$i" bytes_down)"
+  done
+done
+same=yes
+for i in "${!prompts[@]}"; do
+  [ "$(grep -o '"text": *"[^"]*"' "$work/drafted.$i")" = "$(grep -o '"text": *"[^"]*"' "$work/plain.$i")" ] || same=no
+done
+echo "Answers identical: $same"
+stop_server
+
+say "The server is killed in mid-answer and comes back (slowed to a large model's pace)"
+start_server --pace-ms 150
+client -p "${prompts[3]}" --max-tokens 120 --pace-ms 40 --resync-wait-ms 20000 --deadline-ms 2000 &
+client_pid=$!
+sleep 1
+echo "[demo: kill -9 server]"
+stop_server -KILL
+sleep 1.5
+echo "[demo: server starts again]"
+start_server
+wait "$client_pid"
+say "Done. README.md and docs/ say more; scripts/test.sh runs the tests."

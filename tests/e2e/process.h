@@ -1,0 +1,73 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace edgedraft::testing {
+
+// A child process with its output in files. Killed with its owner.
+class Process {
+ public:
+  Process(std::vector<std::string> command, const std::filesystem::path& output_prefix,
+          const std::string& input = {},
+          const std::map<std::string, std::string>& environment = {});
+  ~Process();
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  // The exit status; 128 + n for signal n. Kills what does not end in time.
+  int wait(std::chrono::seconds limit = std::chrono::seconds(60));
+  void signal(int number);
+  bool running();
+
+  std::string out() const;
+  std::string err() const;
+  // Waits until standard output holds `text`; false where that does not happen in time.
+  bool wait_for_output(const std::string& text,
+                       std::chrono::seconds limit = std::chrono::seconds(30));
+
+ private:
+  std::filesystem::path prefix_;
+  int pid_ = -1;
+  int status_ = -1;
+};
+
+// A folder for one test.
+class Scratch {
+ public:
+  Scratch();
+  ~Scratch();
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// edgedraft-server with the demo models on a free port of loopback.
+class Server {
+ public:
+  explicit Server(const Scratch& scratch, std::vector<std::string> options = {},
+                  const std::string& listen = "127.0.0.1:0");
+
+  const std::string& address() const { return address_; }
+  const std::string& pin() const { return pin_; }
+  Process& process() { return *process_; }
+
+ private:
+  std::unique_ptr<Process> process_;
+  std::string address_;
+  std::string pin_;
+};
+
+// `edgedraft run --json` with these further options.
+std::unique_ptr<Process> start_client(const Scratch& scratch, const std::string& name,
+                                      std::vector<std::string> options);
+
+std::string demo_model(const std::string& name);
+
+}  // namespace edgedraft::testing

@@ -1,0 +1,115 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/e2e/process.h"
+
+namespace edgedraft::testing {
+namespace {
+
+using nlohmann::json;
+using Options = std::vector<std::string>;
+
+constexpr const char* kPrompt = "What is 47 plus 38?";
+constexpr const char* kStory = "Tell me a story about a dog and a ball.";
+
+class ProgramsTest : public ::testing::Test {
+ protected:
+  json run(const std::string& bundle, Options options) {
+    options.insert(options.end(), {"--server", server_.address(), "--pin", server_.pin(),
+                                   "--bundle", demo_model(bundle)});
+    const auto client = start_client(scratch_, "client" + std::to_string(runs_++), options);
+    EXPECT_EQ(client->wait(), 0) << client->err();
+    return json::parse(client->out());
+  }
+
+  Scratch scratch_;
+  Server server_{scratch_};
+  int runs_ = 0;
+};
+
+TEST_F(ProgramsTest, EveryDrafterGivesThePlainAnswerInFewerTargetPasses) {
+  for (const char* prompt : {kPrompt, kStory}) {
+    const Options common{"-p", prompt, "--max-tokens", "60"};
+    Options plain_options = common;
+    plain_options.push_back("--plain");
+    const json plain = run("target", plain_options);
+    EXPECT_EQ(plain["stats"]["tau"], 1.0);
+    for (const char* bundle : {"moa-tli0", "moa-tli1", "independent"}) {
+      for (const Options& shape :
+           {Options{}, Options{"--chain", "4"}, Options{"--tree", "8,6,1"}}) {
+        Options options = common;
+        options.insert(options.end(), shape.begin(), shape.end());
+        const json drafted = run(bundle, options);
+        EXPECT_EQ(drafted["tokens"], plain["tokens"]) << bundle;
+        EXPECT_EQ(drafted["text"], plain["text"]);
+        EXPECT_LT(drafted["stats"]["target_calls"], plain["stats"]["target_calls"]) << bundle;
+        for (const auto& p : drafted["provenance"]) EXPECT_EQ(p, "verified");
+      }
+    }
+  }
+}
+
+TEST_F(ProgramsTest, SampledAnswersAreThoseOfPlainDecodingWithTheSameSeed) {
+  for (const char* temperature : {"0.8", "1.0"}) {
+    const Options common{"-p",     kStory, "--max-tokens", "60", "--temperature", temperature,
+                         "--seed", "7"};
+    Options plain_options = common;
+    plain_options.push_back("--plain");
+    const json plain = run("moa-tli0", plain_options);
+    for (const char* bundle : {"moa-tli0", "moa-tli1", "independent"}) {
+      EXPECT_EQ(run(bundle, common)["tokens"], plain["tokens"]) << bundle;
+    }
+  }
+}
+
+TEST_F(ProgramsTest, CountsWhatCrossesTheSocket) {
+  const json answer = run("moa-tli0", {"-p", kStory, "--max-tokens", "60"});
+  const auto& stats = answer["stats"];
+  // 4 bytes a drafted node go up at least, and a byte a value of the activations comes down.
+  EXPECT_GT(stats["bytes_up"], 4 * stats["drafted"].get<int>());
+  EXPECT_GT(stats["bytes_down"], stats["activation_bytes_sent"]);
+  EXPECT_LE(stats["activation_bytes_sent"], stats["activation_bytes_raw"]);
+  EXPECT_GT(stats["tau"], 1.0);
+}
+
+TEST_F(ProgramsTest, AConversationOnStandardInputAnswersEachLine) {
+  Process chat({EDGEDRAFT_CLIENT, "chat", "--json", "--server", server_.address(), "--pin",
+                server_.pin(), "--bundle", demo_model("moa-tli0"), "--max-tokens", "40"},
+               scratch_ / "chat", std::string(kPrompt) + "\nSet an alarm for 7:15 am.\n");
+  EXPECT_EQ(chat.wait(), 0) << chat.err();
+  std::istringstream lines(chat.out());
+  std::string line;
+  int answers = 0;
+  while (std::getline(lines, line)) {
+    const json answer = json::parse(line);
+    EXPECT_FALSE(answer["text"].get<std::string>().empty());
+    ++answers;
+  }
+  EXPECT_EQ(answers, 2);
+}
+
+TEST_F(ProgramsTest, OptionsComeFromTheEnvironmentAndTheFileToo) {
+  const auto file = scratch_ / "options.toml";
+  {
+    FILE* out = fopen(file.c_str(), "w");
+    fprintf(out, "bundle = \"%s\"\nmax-tokens = 3\n", demo_model("moa-tli0").c_str());
+    fclose(out);
+  }
+  Process client({EDGEDRAFT_CLIENT, "run", "--json", "--config", file, "-p", kStory},
+                 scratch_ / "layers", "",
+                 {{"EDGEDRAFT_SERVER", server_.address()},
+                  {"EDGEDRAFT_PIN", server_.pin()},
+                  {"EDGEDRAFT_MAX_TOKENS", "5"}});
+  ASSERT_EQ(client.wait(), 0) << client.err();
+  EXPECT_EQ(json::parse(client.out())["stats"]["tokens"], 5);  // the environment outranks the file
+}
+
+TEST_F(ProgramsTest, TheServerSaysGoodbyeAndEndsOnSigterm) {
+  server_.process().signal(SIGTERM);
+  EXPECT_EQ(server_.process().wait(), 0);
+}
+
+}  // namespace
+}  // namespace edgedraft::testing

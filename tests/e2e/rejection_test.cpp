@@ -1,0 +1,174 @@
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/e2e/process.h"
+
+namespace edgedraft::testing {
+namespace {
+
+using nlohmann::json;
+using Options = std::vector<std::string>;
+
+constexpr const char* kPrompt = "What is 47 plus 38?";
+
+// What must not work, what is said then, and that the server goes on serving others.
+class RejectionTest : public ::testing::Test {
+ protected:
+  void expect_refused(const Options& options, int status, const std::string& words) {
+    const auto client = start_client(scratch_, "client" + std::to_string(runs_++), options);
+    EXPECT_EQ(client->wait(), status) << client->err();
+    EXPECT_NE(client->err().find(words), std::string::npos) << "said: " << client->err();
+  }
+
+  void expect_served(const Server& server, const Options& more = {}) {
+    Options options = with_server(server);
+    options.insert(options.end(), {"-p", kPrompt, "--bundle", demo_model("moa-tli0")});
+    options.insert(options.end(), more.begin(), more.end());
+    const auto client = start_client(scratch_, "client" + std::to_string(runs_++), options);
+    EXPECT_EQ(client->wait(), 0) << client->err();
+    for (const auto& mark : json::parse(client->out())["provenance"]) EXPECT_EQ(mark, "verified");
+  }
+
+  static Options with_server(const Server& server) {
+    return {"--server", server.address(), "--pin", server.pin()};
+  }
+
+  static Options joined(Options a, const Options& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+  }
+
+  Scratch scratch_;
+  int runs_ = 0;
+};
+
+TEST_F(RejectionTest, AWrongPinIsNotTrustedAndBothPinsAreShown) {
+  Server server(scratch_);
+  const std::string wrong = "sha256:" + std::string(64, 'a');
+  expect_refused({"-p", kPrompt, "--server", server.address(), "--pin", wrong, "--bundle",
+                  demo_model("moa-tli0")},
+                 4, server.pin());
+  expect_served(server);
+}
+
+TEST_F(RejectionTest, AWrongOrMissingTokenIsRefused) {
+  std::ofstream(scratch_ / "token") << "right\n";
+  std::ofstream(scratch_ / "other") << "wrong\n";
+  Server server(scratch_, {"--token-file", scratch_ / "token"});
+  const Options prompt{"-p", kPrompt, "--bundle", demo_model("moa-tli0")};
+  expect_refused(joined(with_server(server), prompt), 4, "--token-file");
+  expect_refused(joined(joined(with_server(server), prompt), {"--token-file", scratch_ / "other"}),
+                 4, "token");
+  expect_served(server, {"--token-file", scratch_ / "token"});
+}
+
+TEST_F(RejectionTest, AnExpiredCertificateIsRefusedWithTheRightPinToo) {
+  const std::string make =
+      "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout " +
+      (scratch_ / "key.pem").string() + " -out " + (scratch_ / "unused.pem").string() +
+      " -subj /CN=localhost -days 1 2>/dev/null && openssl req -new -key " +
+      (scratch_ / "key.pem").string() + " -subj /CN=localhost -out " +
+      (scratch_ / "request.pem").string() + " && openssl x509 -req -in " +
+      (scratch_ / "request.pem").string() + " -signkey " + (scratch_ / "key.pem").string() +
+      " -days -1 -out " + (scratch_ / "cert.pem").string() + " 2>/dev/null";
+  if (std::system(make.c_str()) != 0) GTEST_SKIP() << "no openssl command here";
+  Server server(scratch_, {"--tls-cert", scratch_ / "cert.pem", "--tls-key", scratch_ / "key.pem"});
+  expect_refused(joined(with_server(server), {"-p", kPrompt, "--bundle", demo_model("moa-tli0")}),
+                 4, "expired");
+}
+
+TEST_F(RejectionTest, APeerThatSpeaksPlainTextIsNamed) {
+  // A listener that answers everything with an HTTP error.
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  socklen_t size = sizeof address;
+  getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
+  ASSERT_EQ(listen(listener, 8), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    for (;;) {
+      const int peer = accept(listener, nullptr, nullptr);
+      const char text[] = "HTTP/1.1 400 Bad Request\r\n\r\n";
+      if (write(peer, text, sizeof text - 1) < 0) _exit(1);
+      close(peer);
+    }
+  }
+  expect_refused(
+      {"-p", kPrompt, "--plain", "--server", "127.0.0.1:" + std::to_string(ntohs(address.sin_port)),
+       "--pin", "sha256:" + std::string(64, 'a'), "--bundle", demo_model("moa-tli0")},
+      4, "TLS");
+  kill(child, SIGKILL);
+  close(listener);
+}
+
+TEST_F(RejectionTest, ADrafterThatTheServerDoesNotHaveIsNamed) {
+  Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", "127.0.0.1:0",
+                  "--state", scratch_ / "state"},
+                 scratch_ / "server");
+  ASSERT_TRUE(server.wait_for_output("\n"));
+  std::istringstream line(server.out());
+  std::string ready;
+  std::string address;
+  std::string word;
+  std::string pin;
+  line >> ready >> address >> word >> pin;
+  expect_refused(
+      {"-p", kPrompt, "--server", address, "--pin", pin, "--bundle", demo_model("moa-tli0")}, 5,
+      "--bundle");
+}
+
+TEST_F(RejectionTest, TruncatedModelFilesAreNamedByBothPrograms) {
+  std::ifstream in(demo_model("moa-tli0"), std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  const std::string cut = scratch_ / "cut.gguf";
+  for (const std::size_t length :
+       {std::size_t{0}, std::size_t{3}, std::size_t{100}, bytes.size() / 2, bytes.size() - 1}) {
+    std::ofstream(cut, std::ios::binary) << bytes.substr(0, length);
+    expect_refused({"-p", kPrompt, "--server", "127.0.0.1:1", "--bundle", cut}, 5, "cut.gguf");
+    Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--bundle", cut, "--listen",
+                    "127.0.0.1:0", "--state", scratch_ / "state"},
+                   scratch_ / "server");
+    EXPECT_EQ(server.wait(), 5);
+    EXPECT_NE(server.err().find("cut.gguf"), std::string::npos) << server.err();
+  }
+}
+
+TEST_F(RejectionTest, APromptLongerThanTheContextIsRefusedAndTheServerGoesOn) {
+  Server server(scratch_, {"--ctx", "64"});
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "seven words about a dog and a ball ";
+  expect_refused(joined(with_server(server), {"-p", text, "--bundle", demo_model("moa-tli0")}), 1,
+                 "context");
+  expect_served(server);
+}
+
+TEST_F(RejectionTest, MistakesOnTheCommandLineExitWithTwoAndNameTheOption) {
+  const Options bundle{"--bundle", demo_model("moa-tli0")};
+  expect_refused(joined(bundle, {"-p", "x", "--tree", "0,6,62"}), 2, "--tree");
+  expect_refused(joined(bundle, {"-p", "x", "--chain", "4", "--tree", "8,6,62"}), 2, "--");
+  expect_refused(joined(bundle, {"-p", "x", "--temperature", "-1"}), 2, "--temperature");
+  expect_refused(joined(bundle, {"-p", "x", "--top-p", "nan"}), 2, "--top-p");
+  expect_refused(joined(bundle, {"-p", "x", "--pin", "md5:12"}), 2, "pin");
+  expect_refused({"-p", "x"}, 2, "--bundle");
+  expect_refused(bundle, 2, "-p");
+}
+
+TEST_F(RejectionTest, AnythingBeyondLoopbackWantsSignIn) {
+  Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", "0.0.0.0:0",
+                  "--state", scratch_ / "state"},
+                 scratch_ / "server");
+  EXPECT_EQ(server.wait(), 2);
+  EXPECT_NE(server.err().find("--token-file"), std::string::npos) << server.err();
+}
+
+}  // namespace
+}  // namespace edgedraft::testing

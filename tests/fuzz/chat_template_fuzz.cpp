@@ -1,0 +1,20 @@
+#include <array>
+#include <cstdlib>
+
+#include "shared/model/chat_template.h"
+
+// Any template gives text within the limit or an error.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace edgedraft;
+  const auto parsed =
+      ChatTemplate::parse(std::string_view(reinterpret_cast<const char*>(data), size));
+  if (!parsed) return 0;
+  const std::array<ChatMessage, 3> messages = {
+      {{"system", "Be brief."}, {"user", " What? "}, {"assistant", "That."}}};
+  const auto text = parsed->render({.messages = messages,
+                                    .bos_token = "<s>",
+                                    .eos_token = "</s>",
+                                    .add_generation_prompt = true});
+  if (text && text->size() > kTemplateOutputBytesMax) std::abort();
+  return 0;
+}

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Writes the seed corpora of the model files' fuzz targets, next to this script.
+
+Small valid files, from which the fuzzers start. The same bytes every time.
+"""
+
+import json
+import os
+import struct
+
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
+
+U32, F32, BOOL, STRING, ARRAY, I32 = 4, 6, 7, 8, 9, 5
+
+
+def write(target: str, name: str, content: bytes) -> None:
+    folder = os.path.join(HERE, target)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, name), "wb") as file:
+        file.write(content)
+
+
+def text(value: str) -> bytes:
+    raw = value.encode()
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def value(item) -> bytes:
+    if isinstance(item, bool):
+        return struct.pack("<IB", BOOL, item)
+    if isinstance(item, int):
+        return struct.pack("<II", U32, item)
+    if isinstance(item, float):
+        return struct.pack("<If", F32, item)
+    if isinstance(item, str):
+        return struct.pack("<I", STRING) + text(item)
+    if isinstance(item[0], str):
+        return struct.pack("<IIQ", ARRAY, STRING, len(item)) + b"".join(map(text, item))
+    kind, form = (F32, "f") if isinstance(item[0], float) else (I32, "i")
+    return struct.pack("<IIQ", ARRAY, kind, len(item)) + struct.pack(f"<{len(item)}{form}", *item)
+
+
+def gguf(metadata: dict, tensors: dict) -> bytes:
+    """Tensors by name: dimensions, innermost first; float32, counting up."""
+    out = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata))
+    for key, item in metadata.items():
+        out += text(key) + value(item)
+    data = b""
+    for name, dims in tensors.items():
+        out += text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, 0, len(data))
+        count = 1
+        for dim in dims:
+            count *= dim
+        data += struct.pack(f"<{count}f", *(0.25 * i for i in range(count)))
+        data += b"\0" * (-len(data) % 32)
+    return out + b"\0" * (-len(out) % 32) + data
+
+
+def layer(prefix: str, dim: int, query: int, kv: int, ffn: int) -> dict:
+    return {f"{prefix}attn_norm.weight": [dim], f"{prefix}attn_q.weight": [dim, query],
+            f"{prefix}attn_k.weight": [dim, kv], f"{prefix}attn_v.weight": [dim, kv],
+            f"{prefix}attn_output.weight": [query, dim], f"{prefix}ffn_norm.weight": [dim],
+            f"{prefix}ffn_gate.weight": [dim, ffn], f"{prefix}ffn_up.weight": [dim, ffn],
+            f"{prefix}ffn_down.weight": [ffn, dim]}
+
+
+TOKENIZER = {
+    "tokenizer.ggml.model": "llama",
+    "tokenizer.ggml.tokens": ["<unk>", "<s>", "</s>", "▁a", "a", "▁", "b", "ab"],
+    "tokenizer.ggml.scores": [0.0, 0.0, 0.0, -1.0, -3.0, -4.0, -5.0, -2.0],
+    "tokenizer.ggml.token_type": [2, 3, 3, 1, 1, 1, 1, 1],
+    "tokenizer.ggml.bos_token_id": 1,
+    "tokenizer.ggml.eos_token_id": 2,
+    "tokenizer.ggml.add_space_prefix": False,
+    "tokenizer.chat_template": "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}",
+}
+
+
+def make_gguf() -> None:
+    write("gguf", "tokenizer", gguf(TOKENIZER, {}))
+    llama = {"general.architecture": "llama", "llama.block_count": 1, "llama.context_length": 16,
+             "llama.embedding_length": 4, "llama.feed_forward_length": 6,
+             "llama.attention.head_count": 2, "llama.attention.head_count_kv": 1,
+             "llama.attention.layer_norm_rms_epsilon": 1e-5, "llama.rope.scaling.type": "linear",
+             "llama.rope.scaling.factor": 2.0, "edgedraft.target.fingerprint": "0" * 64}
+    tensors = {"token_embd.weight": [4, 8], "output_norm.weight": [4], "rope_freqs.weight": [1]}
+    write("gguf", "llama", gguf({**llama, **TOKENIZER}, {**tensors, **layer("blk.0.", 4, 4, 2, 6)}))
+
+    moa = {"general.architecture": "edgedraft-moa", "edgedraft.tli": 1,
+           "edgedraft.context_length": 16, "edgedraft.target.layer_count": 1,
+           "edgedraft.output_norm.rms_epsilon": 1e-5, "edgedraft.fingerprint": "0" * 64,
+           "edgedraft.target.fingerprint": "1" * 64}
+    for part in ("sa", "ca", "lsa", "target"):
+        moa.update({f"edgedraft.{part}.embedding_length": 4, f"edgedraft.{part}.feed_forward_length": 6,
+                    f"edgedraft.{part}.head_count": 2, f"edgedraft.{part}.head_count_kv": 1,
+                    f"edgedraft.{part}.key_length": 2, f"edgedraft.{part}.rms_epsilon": 1e-5,
+                    f"edgedraft.{part}.rope.freq_base": 500.0, f"edgedraft.{part}.rope.style": "halves"})
+    tensors = {"token_embd.weight": [4, 8], "output_norm.weight": [4], "ekv2e.weight": [4, 4],
+               "ekv2e.bias": [4], "sa.rope_freqs.weight": [1]}
+    for prefix in ("sa.", "ca.", "lsa.", "tli.0."):
+        tensors.update(layer(prefix, 4, 4, 2, 6))
+    write("gguf", "moa", gguf(moa, tensors))
+
+
+def safetensors(entries: dict, data: bytes) -> bytes:
+    header = json.dumps(entries).encode()
+    return struct.pack("<Q", len(header)) + header + data
+
+
+def make_safetensors() -> None:
+    write("safetensors", "two", safetensors(
+        {"__metadata__": {"format": "pt"}, "a": {"dtype": "F32", "shape": [1, 2], "data_offsets": [0, 8]},
+         "b": {"dtype": "BF16", "shape": [3], "data_offsets": [8, 14]}}, bytes(14)))
+    write("safetensors", "empty", safetensors({}, b""))
+
+
+def make_sentencepiece() -> None:
+    def field(number: int, content: bytes) -> bytes:
+        return bytes([number << 3 | 2, len(content)]) + content
+
+    pieces = b"".join(field(1, field(1, piece.encode()) + b"\x15" + struct.pack("<f", -1.0) + bytes([0x18, kind]))
+                      for piece, kind in (("<unk>", 2), ("▁a", 1), ("<0x0A>", 6)))
+    trainer = field(2, b"\x18\x02" + b"\x98\x02\x01" + b"\xc0\x02\x00")
+    write("sentencepiece", "three", pieces + trainer + field(3, b"\x18\x00\x20\x00"))
+
+
+def make_texts() -> None:
+    for index, sample in enumerate(["the cat", "  a ", "<s>b</s><|end|>", "ünï 日本 👩‍👩‍👧", "\n\t\0"]):
+        write("tokenizer", f"text{index}", sample.encode())
+    write("tokenizer", "broken", b"\xff\xc3the\xe2\x82 \xed\xa0\x80")
+
+
+def make_templates() -> None:
+    templates = [
+        "{{ bos_token }}{% for m in messages %}{% if m['role'] == 'user' %}{{ '<u>\\n' + m['content'] }}"
+        "{% elif m.role != 'x' %}{{ m.content | trim }}{% else %}{{ loop.index0 % 2 }}{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<a>' }}{% endif %}",
+        "{%- set a = messages[1:] -%}\n  {# note #}\n{{ 'b' if a is defined and not a | length > 3 else a[-1].role ~ 1 }}",
+        "{{ raise_exception('no ' + eos_token.strip().upper()) }}",
+        "{{ ('a' in 'abc') or [1, -2, true, none] | length == 4 }}",
+    ]
+    for index, template in enumerate(templates):
+        write("chat_template", f"template{index}", template.encode())
+
+
+if __name__ == "__main__":
+    make_gguf()
+    make_safetensors()
+    make_sentencepiece()
+    make_texts()
+    make_templates()
