@@ -1,6 +1,7 @@
 #include "client/generation.h"
 
 #include <algorithm>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -38,14 +39,32 @@ std::string_view to_string(ClientState state) {
   return "unknown";
 }
 
+GenerationStats& GenerationStats::operator+=(const GenerationStats& other) {
+  prompt_tokens += other.prompt_tokens;
+  tokens += other.tokens;
+  cycles += other.cycles;
+  cycle_tokens += other.cycle_tokens;
+  target_calls += other.target_calls;
+  drafted += other.drafted;
+  accepted += other.accepted;
+  offline_tokens += other.offline_tokens;
+  rewritten_tokens += other.rewritten_tokens;
+  resyncs += other.resyncs;
+  elapsed += other.elapsed;
+  first_token_elapsed += other.first_token_elapsed;
+  drafting += other.drafting;
+  waiting += other.waiting;
+  return *this;
+}
+
 Generation::Generation(const Parts& parts, const GenerationOptions& options)
-    : parts_(parts), options_(options) {
+    : parts_(parts), options_(options), context_count_(options.context_count) {
   EDGEDRAFT_CHECK(parts.drafter != nullptr || !options.tree);
 }
 
 Result<AnswerEnd> Generation::answer(std::span<const std::uint32_t> prompt) {
   EDGEDRAFT_CHECK(!prompt.empty());
-  drain_events();
+  if (auto drained = drain_events(); !drained) return drained.error();
   if (in_flight_) (void)parts_.link.send(CancelRequest{});
   in_flight_ = false;
   const auto known = ledger_.tokens();
@@ -63,16 +82,20 @@ Result<AnswerEnd> Generation::answer(std::span<const std::uint32_t> prompt) {
   stats_.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
   answer_first_ = settled_count_ = ledger_.count();
   end_.reset();
-  state_ = ClientState::online;
   wanted_ = Wanted::tokens;
   wait_deadline_ = started_ + options_.deadline;
+  const bool away = state_ == ClientState::offline && !signed_in_ && parts_.drafter;
+  state_ = ClientState::online;
+  // Every answer would wait for the deadline else.
+  if (away) go_offline("the server is still away");
   return run();
 }
 
 Result<std::optional<AnswerEnd>> Generation::settle() {
   if (!has_text_to_check()) return std::optional<AnswerEnd>();
-  drain_events();
-  if (!signed_in_) return std::optional<AnswerEnd>();
+  if (auto drained = drain_events(); !drained) return drained.error();
+  if (!may_ask_again()) return std::optional<AnswerEnd>();
+  started_ = parts_.now() - stats_.elapsed;
   begin_resync();
   const auto ended = run();
   if (!ended) return ended.error();
@@ -118,10 +141,11 @@ Result<void> Generation::step_offline() {
   const auto event = parts_.link.wait_event(parts_.now());
   if (event) {
     if (auto taken = on_event(*event); !taken) return taken;
-    if (signed_in_ && !in_flight_) begin_resync();
-    return boost::system::in_place_value;
+  } else if (event.error().code == Errc::link_down) {
+    signed_in_ = in_flight_ = false;
   }
-  if (event.error().code == Errc::link_down) signed_in_ = in_flight_ = false;
+  if (may_ask_again()) begin_resync();
+  if (event || state_ != ClientState::offline) return boost::system::in_place_value;
 
   const Instant before = parts_.now();
   const std::span<const float> logits = parts_.drafter->next_logits();
@@ -134,7 +158,7 @@ Result<void> Generation::step_offline() {
   stats_.drafting += parts_.now() - before;
   ++stats_.offline_tokens;
   write(token, Provenance::offline);
-  end_where_due(parts_.is_end(token) ? wire::Ending::end_token : wire::Ending::none);
+  end_where_written();
   return boost::system::in_place_value;
 }
 
@@ -151,12 +175,16 @@ bool Generation::wait_for_server() {
     } else if (!trying_again_may_help(event.error().code)) {
       return false;
     }
-    if (signed_in_ && !in_flight_) {
+    if (may_ask_again()) {
       begin_resync();
       return true;
     }
   }
   return false;
+}
+
+bool Generation::may_ask_again() const {
+  return signed_in_ && !in_flight_ && parts_.now() >= ask_again_;
 }
 
 bool Generation::has_text_to_check() const {
@@ -171,28 +199,49 @@ void Generation::begin_resync() {
 }
 
 Result<void> Generation::on_event(const ClientEvent& event) {
-  if (const auto* welcomed = std::get_if<Welcomed>(&event)) on_welcome(welcomed->welcome);
+  if (const auto* welcomed = std::get_if<Welcomed>(&event)) return on_welcome(welcomed->welcome);
   if (const auto* rows = std::get_if<ActivationsReceived>(&event)) on_activations(*rows);
   if (const auto* refused = std::get_if<RequestRefused>(&event)) return on_refused(refused->error);
   if (const auto* verdict = std::get_if<VerdictReceived>(&event)) {
+    const bool to_draft = verdict->to == VerdictReceived::To::draft;
+    // One that overtook our Cancel answers nothing that is still asked.
+    if (!in_flight_ || to_draft != (wanted_ == Wanted::draft)) return {};
     in_flight_ = false;
-    // Offline it comes too late, but it shows that the server is there again.
-    if (state_ != ClientState::offline) on_verdict(*verdict);
+    if (state_ == ClientState::offline) {
+      on_late_verdict(*verdict);
+    } else {
+      on_verdict(*verdict);
+    }
   }
   return boost::system::in_place_value;
 }
 
-void Generation::on_welcome(const wire::Welcome& welcome) {
+Result<void> Generation::on_welcome(const wire::Welcome& welcome) {
+  const std::uint32_t cols =
+      std::accumulate(welcome.scale_groups.begin(), welcome.scale_groups.end(), 0u);
+  if (parts_.drafter && cols != parts_.drafter->activation_cols()) {
+    return Error{Errc::mismatch, "the server sends " + std::to_string(cols) +
+                                     " activations a token, the drafter takes " +
+                                     std::to_string(parts_.drafter->activation_cols()) +
+                                     ": give both sides the same bundle"};
+  }
   signed_in_ = true;
   in_flight_ = false;
   fresh_session_ = welcome.session;
   nodes_max_ = welcome.nodes_max;
   row_budget_ = welcome.row_budget;
+  context_count_ = options_.context_count == 0
+                       ? welcome.context_count
+                       : std::min(options_.context_count, welcome.context_count);
+  ask_again_ = {};
   wanted_ = Wanted::tokens;
+  return {};
 }
 
 void Generation::on_activations(const ActivationsReceived& event) {
   if (!parts_.drafter) return;
+  // Those of the prompt that is in flight come behind its verdict: these are an older one's.
+  if (in_flight_ && wanted_ == Wanted::tokens) return;
   parts_.drafter->add_activations(event.first, event.rows);
   rows_end_ = std::max(rows_end_, event.first + event.count);
   if (!event.complete) return;
@@ -202,6 +251,12 @@ void Generation::on_activations(const ActivationsReceived& event) {
 
 Result<void> Generation::on_refused(const Error& error) {
   in_flight_ = false;
+  if (error.code == Errc::refused && parts_.drafter) {
+    // The connection stands, so nothing tells when there is room again.
+    ask_again_ = parts_.now() + options_.deadline;
+    go_offline(error.message);
+    return {};
+  }
   if (error.code != Errc::session_unknown) return on_link_error(error);
   session_.reset();
   server_count_ = 0;
@@ -214,11 +269,11 @@ Result<void> Generation::on_link_error(const Error& error) {
   if (!waits_for_answer) signed_in_ = in_flight_ = false;
   const bool hopeless = !trying_again_may_help(error.code);
   if (!parts_.drafter || (hopeless && answer_count() == 0)) return error;
-  if (state_ != ClientState::offline) enter(ClientState::offline, error.message);
+  go_offline(error.message);
   return boost::system::in_place_value;
 }
 
-void Generation::drain_events() {
+Result<void> Generation::drain_events() {
   for (;;) {
     const auto event = parts_.link.wait_event(parts_.now());
     if (!event) {
@@ -226,12 +281,14 @@ void Generation::drain_events() {
         signed_in_ = in_flight_ = false;
         continue;
       }
-      return;
+      return {};
     }
     // Between answers nothing is awaited: a verdict or refusal now belongs to a cancelled request.
-    if (const auto* welcomed = std::get_if<Welcomed>(&*event)) on_welcome(welcomed->welcome);
+    if (const auto* welcomed = std::get_if<Welcomed>(&*event)) {
+      if (auto taken = on_welcome(welcomed->welcome); !taken) return taken;
+    }
     if (const auto* rows = std::get_if<ActivationsReceived>(&*event)) on_activations(*rows);
-    if (std::holds_alternative<VerdictReceived>(*event)) in_flight_ = false;
+    if (!std::holds_alternative<ActivationsReceived>(*event)) in_flight_ = false;
   }
 }
 
@@ -245,9 +302,12 @@ Result<void> Generation::send_wanted() {
 // Puts to the server what it lacks of the ledger; the tokens behind settled_count_ to be checked or
 // kept, as the policy says.
 Result<void> Generation::send_tokens() {
-  const std::uint32_t count = ledger_.count();
+  std::uint32_t count = ledger_.count();
+  const bool to_check = options_.resync == wire::ResyncPolicy::check && count > settled_count_;
+  // A full context leaves the server no room for a token of its own: the last one written is held
+  // back, to be compared with the server's.
+  if (to_check) count = std::clamp(context_count_ - 1, settled_count_, count);
   const std::uint32_t written = count - settled_count_;
-  const bool to_check = options_.resync == wire::ResyncPolicy::check && written > 0;
   const auto policy = to_check ? wire::ResyncPolicy::check : wire::ResyncPolicy::keep;
   const bool new_connection = fresh_session_.has_value();
   // Resume has no place for given tokens before those to be checked.
@@ -310,10 +370,22 @@ void Generation::on_verdict(const VerdictReceived& event) {
   } else {
     if (event.to == VerdictReceived::To::prefill && fresh_session_) session_ = fresh_session_;
     fresh_session_.reset();
+    rows_pending_ = rows_pending_ && activations_end_ + 1 < event.verdict.length;
     take_check(event.verdict);
   }
   settled_count_ = ledger_.count();
-  end_where_due(event.verdict.ending);
+  // A token beyond tokens_max was not written, and ends nothing.
+  const bool written = ledger_.tokens().back() == event.verdict.next;
+  end_where_due(written ? event.verdict.ending : wire::Ending::none);
+}
+
+// It comes too late to be followed, but it shows that the server is there again and, to a prompt,
+// that it need not be computed a second time.
+void Generation::on_late_verdict(const VerdictReceived& event) {
+  if (event.to == VerdictReceived::To::draft) return;
+  if (event.to == VerdictReceived::To::prefill && fresh_session_) session_ = fresh_session_;
+  fresh_session_.reset();
+  server_count_ = settled_count_;
 }
 
 void Generation::take_cycle(const VerdictReceived& event) {
@@ -375,6 +447,20 @@ void Generation::end_where_due(wire::Ending ending) {
   } else if (ending == wire::Ending::context) {
     end_ = AnswerEnd::context;
   }
+}
+
+void Generation::end_where_written() {
+  const bool full = context_count_ > 0 && ledger_.count() >= context_count_;
+  end_where_due(parts_.is_end(ledger_.tokens().back()) ? wire::Ending::end_token
+                : full                                 ? wire::Ending::context
+                                                       : wire::Ending::none);
+}
+
+void Generation::go_offline(const std::string& why) {
+  if (state_ == ClientState::offline) return;
+  enter(ClientState::offline, why);
+  // The text may have been whole already, and only its check was lost.
+  if (answer_count() > 0) end_where_written();
 }
 
 void Generation::enter(ClientState state, const std::string& why) {

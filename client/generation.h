@@ -38,6 +38,7 @@ class GenerationObserver {
 struct GenerationOptions {
   std::optional<TreeShape> tree;  // nothing: plain decoding, one token a pass
   std::uint32_t tokens_max;
+  std::uint32_t context_count;  // tokens that the drafter can hold; 0: any number
   SamplingParams sampling;
   Duration deadline;  // silence of the server after which the drafter writes on alone
   wire::ResyncPolicy resync;
@@ -64,6 +65,8 @@ struct GenerationStats {
   Duration drafting{};
   Duration waiting{};
 
+  // Of several answers together.
+  GenerationStats& operator+=(const GenerationStats& other);
   // Mean tokens a cycle, the target's own included: plain decoding is 1.
   double acceptance_length() const {
     return cycles == 0 ? 1.0 : static_cast<double>(cycle_tokens) / cycles;
@@ -124,10 +127,12 @@ class Generation {
   Result<void> on_event(const ClientEvent& event);
   Result<void> on_link_error(const Error& error);
   Result<void> on_refused(const Error& error);
-  void on_welcome(const wire::Welcome& welcome);
+  bool may_ask_again() const;
+  Result<void> on_welcome(const wire::Welcome& welcome);
   void on_activations(const ActivationsReceived& event);
   void on_verdict(const VerdictReceived& event);
-  void drain_events();
+  void on_late_verdict(const VerdictReceived& event);
+  Result<void> drain_events();
 
   Result<void> send_wanted();
   Result<void> send_tokens();
@@ -136,6 +141,9 @@ class Generation {
   void take_check(const wire::Verdict& verdict);
   void write(std::uint32_t token, Provenance provenance);
   void end_where_due(wire::Ending ending);
+  // The same for what the drafter wrote alone.
+  void end_where_written();
+  void go_offline(const std::string& why);
   void enter(ClientState state, const std::string& why);
   void drop_from(std::uint32_t count);
   std::uint32_t answer_count() const { return ledger_.count() - answer_first_; }
@@ -165,6 +173,8 @@ class Generation {
       fresh_session_;  // that of a new connection, until tokens are put in
   std::uint32_t nodes_max_ = 0;
   std::uint32_t row_budget_ = 0;
+  std::uint32_t context_count_ = 0;  // the smaller of both sides' contexts; 0: not known
+  Instant ask_again_{};              // not before: the server had no room
 
   // In flight.
   DraftTree tree_;

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from model import Layer, Llama, LlamaConfig, Trace, inverse_frequencies, rope_table
+from optim import is_residual_output
 
 NEGATIVE = float("-inf")
 
@@ -68,7 +69,7 @@ class Moa(nn.Module):
         for layer in (self.self_attention, self.cross_attention, self.layer_self_attention):
             for name, weight in layer.named_parameters():
                 if weight.dim() == 2:
-                    nn.init.normal_(weight, std=weight.shape[1] ** -0.5 * (0.5 if "o_proj" in name or "down_proj" in name else 1))
+                    nn.init.normal_(weight, std=weight.shape[1] ** -0.5 * (0.1 if is_residual_output(name) else 1))
 
     def layer_mean(self, keys: List[Tensor], values: List[Tensor]) -> Tensor:
         """m [B, T, 2 * E_kv]: the LSA's output, averaged over the layers of each token."""

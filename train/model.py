@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 import torch.nn.functional as F
 
+from optim import is_residual_output
+
 
 @dataclasses.dataclass
 class LlamaConfig:
@@ -223,9 +225,9 @@ class Llama(nn.Module):
             self.lm_head = nn.Linear(c.hidden_size, c.vocab_size, bias=False)
         self.register_buffer("frequencies", inverse_frequencies(c), persistent=False)
         self.apply(self._initialise)
-        for layer in self.model.layers:  # the embedding leads the residual stream at first
-            for weight in (layer.self_attn.o_proj.weight, layer.mlp.down_proj.weight):
-                weight.data.mul_(0.03)
+        for name, parameter in self.named_parameters():  # the embedding leads the residual stream at first
+            if is_residual_output(name):
+                parameter.data.mul_(0.1)
 
     @staticmethod
     def _initialise(module: nn.Module) -> None:

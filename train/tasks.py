@@ -355,7 +355,7 @@ def column_difference(a: int, b: int) -> str:
 
 def arithmetic(rng: random.Random) -> Example:
     """Addition and subtraction of two- and three-digit numbers."""
-    high = pick(rng, [99, 999])
+    high = pick(rng, [99, 99, 999])
     a, b = rng.randrange(10, high + 1), rng.randrange(10, high + 1)
     if rng.random() < 0.5:
         prompt = pick(rng, ["What is {a} plus {b}?", "What is {a} + {b}?", "Add {a} and {b}.", "Calculate {a} + {b}."]).format(a=a, b=b)

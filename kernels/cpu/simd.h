@@ -100,8 +100,8 @@ EDGEDRAFT_INLINE float half_to_float(std::uint16_t half) {
 #endif
 }
 
-// One register of float16, bfloat16 or int8 numbers. The masked forms of AVX-512 do what the others do
-// without the warning of GCC 12, whose header starts those from an undefined register.
+// One register of float16, bfloat16 or int8 numbers. The masked forms of AVX-512 do what the others
+// do without the warning of GCC 12, whose header starts those from an undefined register.
 EDGEDRAFT_INLINE Part load_halves(const std::byte* from) {
 #if defined(__AVX512F__)
   return _mm512_maskz_cvtph_ps(0xFFFF, load_bytes<__m256i>(from));

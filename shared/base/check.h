@@ -1,12 +1,12 @@
 #pragma once
 
-#include <source_location>
+#include <boost/assert/source_location.hpp>  // clang 14 lacks the standard one
 #include <string_view>
 
 namespace edgedraft {
 
 // Prints what broke and where, then aborts. Never returns.
-[[noreturn]] void check_failed(std::string_view condition, const std::source_location& where);
+[[noreturn]] void check_failed(std::string_view condition, const boost::source_location& where);
 
 }  // namespace edgedraft
 
@@ -15,4 +15,4 @@ namespace edgedraft {
 #define EDGEDRAFT_CHECK(condition) \
   (static_cast<bool>(condition)    \
        ? static_cast<void>(0)      \
-       : ::edgedraft::check_failed(#condition, std::source_location::current()))
+       : ::edgedraft::check_failed(#condition, BOOST_CURRENT_LOCATION))

@@ -49,7 +49,7 @@ std::string_view to_string(Errc code) {
   return "unknown";
 }
 
-void check_failed(std::string_view condition, const std::source_location& where) {
+void check_failed(std::string_view condition, const boost::source_location& where) {
   std::fprintf(stderr, "%s:%u: %s: broken invariant: %.*s\n", where.file_name(), where.line(),
                where.function_name(), static_cast<int>(condition.size()), condition.data());
   std::abort();

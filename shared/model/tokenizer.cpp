@@ -48,8 +48,8 @@ Result<std::vector<SentencePieceModel::Piece>> read_pieces(const GgufFile& file)
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const std::string_view text = (*texts)[i];
     const std::int32_t type = (*types)[i];
-    const bool sound = !text.empty() && text.find('\0') == text.npos && type >= 1 && type <= 6 &&
-                       std::isfinite((*scores)[i]);
+    const bool sound = !text.empty() && text.find('\0') == text.npos && is_valid_utf8(text) &&
+                       type >= 1 && type <= 6 && std::isfinite((*scores)[i]);
     if (!sound) return bad("entry " + std::to_string(i) + " of the tokenizer is damaged");
     pieces[i] = {std::string(text), (*scores)[i], TokenType{static_cast<std::uint8_t>(type)}};
     if (pieces[i].type == TokenType::byte && !byte_of(text)) {
@@ -135,7 +135,7 @@ Result<Tokenizer> Tokenizer::read(const GgufFile& file) {
   }
 
   SentencePieceModel model;
-  model.pieces = std::move(*pieces);
+  model.pieces = *pieces;
   model.algorithm = SentencePieceModel::Algorithm::bpe;
   model.add_dummy_prefix = *space_prefix;
   model.remove_extra_whitespaces = false;
@@ -143,12 +143,18 @@ Result<Tokenizer> Tokenizer::read(const GgufFile& file) {
   model.eos_id = -1;
   std::vector<std::pair<std::string, std::uint32_t>> specials;
   for (std::size_t i = 0; i < model.pieces.size(); ++i) {
-    const SentencePieceModel::Piece& piece = model.pieces[i];
+    SentencePieceModel::Piece& piece = model.pieces[i];
     model.byte_fallback = model.byte_fallback || piece.type == TokenType::byte;
     if (piece.type == TokenType::unknown) model.unk_id = static_cast<std::int32_t>(i);
     if (piece.type == TokenType::control || piece.type == TokenType::unknown) {
       specials.emplace_back(piece.text, static_cast<std::uint32_t>(i));
     }
+    // We look for control tokens ourselves; SentencePiece must not take a character for one.
+    if (piece.type == TokenType::control)
+      piece.text =
+          "\x01"
+          "control" +
+          std::to_string(i);
   }
   std::unique_ptr<State> state(new State{.processor = {},
                                          .pieces = {},
@@ -162,7 +168,7 @@ Result<Tokenizer> Tokenizer::read(const GgufFile& file) {
   if (!status.ok()) {
     return bad(std::string("the tokenizer is damaged: ") + status.error_message());
   }
-  state->pieces = std::move(model.pieces);
+  state->pieces = std::move(*pieces);
   return Tokenizer(std::move(state));
 }
 

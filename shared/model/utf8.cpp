@@ -21,6 +21,15 @@ Utf8Front utf8_front(std::string_view text) {
   return {Kind::character, total};
 }
 
+bool is_valid_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const Utf8Front front = utf8_front(text);
+    if (front.kind != Utf8Front::Kind::character) return false;
+    text.remove_prefix(front.byte_count);
+  }
+  return true;
+}
+
 std::string take_whole_utf8(std::string& bytes) {
   std::string out;
   std::string_view rest = bytes;

@@ -171,6 +171,7 @@ class ClientLink::Impl {
     const Result<void> shaken = co_await shake_hands(stream, asio::ssl::stream_base::client,
                                                      deadline - Clock::now(), peer_);
     if (!shaken) co_return shaken;
+    if (resumed(tls)) ++resumed_count_;
     co_return check_server(tls, options_.tls);
   }
 
@@ -192,8 +193,9 @@ class ClientLink::Impl {
     return {.receive =
                 [this, &stream](Instant now, ByteView bytes) {
                   Result<void> received = session_->receive(now, bytes);
-                  deliver_events();
+                  // Who hears of an event finds its bytes counted.
                   count(stream);
+                  deliver_events();
                   return received;
                 },
             .tick = [this](Instant now) { return session_->tick(now); },
@@ -243,6 +245,7 @@ class ClientLink::Impl {
     state_ = LinkState::online;
     ++connection_;
     stats_.reconnects = welcome_count_ - 1;
+    stats_.resumed_handshakes = resumed_count_;
   }
 
   void go_offline(std::optional<Error> error) {
@@ -290,6 +293,7 @@ class ClientLink::Impl {
   std::optional<Pump> pump_;
   TlsTicket ticket_;
   std::uint32_t welcome_count_ = 0;
+  std::uint32_t resumed_count_ = 0;
   LinkStats past_;  // of the connections before this one
 
   mutable std::mutex mutex_;  // guards what follows; connection_ is also read without by the link

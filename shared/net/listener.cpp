@@ -58,18 +58,31 @@ struct Connection {
 
 }  // namespace
 
-// Weak: a handle keeps no connection alive.
+// Outlives the connection, the listener even: neither is touched once end() has cut them off.
 struct ReplyHandle::Target {
+  Target(std::uint64_t connection_id, Connection& c) : id(connection_id), connection(&c) {}
+
   std::uint64_t id;
-  asio::any_io_executor strand;
-  std::weak_ptr<Connection> connection;
+  std::mutex mutex;
+  Connection* connection;  // set to nothing on its strand, when it ends
+
+  Connection* get() {
+    const std::scoped_lock lock(mutex);
+    return connection;
+  }
+  void cut_off() {
+    const std::scoped_lock lock(mutex);
+    connection = nullptr;
+  }
 
   // Runs `act(session)` on the connection's strand while there is one.
   template <class Act>
-  void post(Act act, Error reason) const {
-    asio::post(strand,
-               [weak = connection, act = std::move(act), reason = std::move(reason)]() mutable {
-                 const std::shared_ptr<Connection> alive = weak.lock();
+  static void post(const std::shared_ptr<Target>& target, Act act, Error reason) {
+    const std::scoped_lock lock(target->mutex);
+    if (!target->connection) return;
+    asio::post(target->connection->stream.get_executor(),
+               [target, act = std::move(act), reason = std::move(reason)]() mutable {
+                 Connection* alive = target->get();
                  if (!alive) return;
                  act(alive->session);
                  alive->after_session_call(reason);
@@ -82,29 +95,34 @@ std::uint64_t ReplyHandle::connection_id() const {
 }
 
 void ReplyHandle::accept(wire::Welcome welcome) const {
-  target_->post([w = std::move(welcome)](ServerSession& s) mutable { s.accept(std::move(w)); }, {});
+  Target::post(target_,
+               [w = std::move(welcome)](ServerSession& s) mutable { s.accept(std::move(w)); }, {});
 }
 
 void ReplyHandle::reject(Error error) const {
-  target_->post([error](ServerSession& s) { s.reject(error); }, error);
+  Target::post(
+      target_, [error](ServerSession& s) { s.reject(error); }, error);
 }
 
 void ReplyHandle::verdict(wire::Verdict verdict) const {
-  target_->post([v = std::move(verdict)](ServerSession& s) mutable { s.verdict(std::move(v)); },
-                {});
+  Target::post(target_,
+               [v = std::move(verdict)](ServerSession& s) mutable { s.verdict(std::move(v)); }, {});
 }
 
 void ReplyHandle::activations(wire::Activations chunk) const {
-  target_->post([c = std::move(chunk)](ServerSession& s) mutable { s.activations(std::move(c)); },
-                {Errc::timed_out, "the client does not read what it asked for"});
+  Target::post(target_,
+               [c = std::move(chunk)](ServerSession& s) mutable { s.activations(std::move(c)); },
+               {Errc::timed_out, "the client does not read what it asked for"});
 }
 
 void ReplyHandle::refuse(std::uint32_t round, Error error) const {
-  target_->post([round, e = std::move(error)](ServerSession& s) { s.refuse(round, e); }, {});
+  Target::post(target_, [round, e = std::move(error)](ServerSession& s) { s.refuse(round, e); },
+               {});
 }
 
 void ReplyHandle::fail(Error error) const {
-  target_->post([error](ServerSession& s) { s.fail(error); }, error);
+  Target::post(
+      target_, [error](ServerSession& s) { s.fail(error); }, error);
 }
 
 class Listener::Impl {
@@ -207,8 +225,7 @@ class Listener::Impl {
     const std::uint64_t id = next_id_++;
     const auto strand = socket.get_executor();
     auto connection = std::make_shared<Connection>(id, std::move(socket), *tls_, options_);
-    connection->reply = ReplyHandle(
-        std::make_shared<const ReplyHandle::Target>(ReplyHandle::Target{id, strand, connection}));
+    connection->reply = ReplyHandle(std::make_shared<ReplyHandle::Target>(id, *connection));
     connections_.emplace(id, connection);
     asio::co_spawn(strand, serve(*connection),
                    [this, connection](std::exception_ptr failure, Error reason) {
@@ -266,6 +283,7 @@ class Listener::Impl {
     } catch (const std::exception& e) {
       reason = {Errc::io, e.what()};
     }
+    connection.reply->target_->cut_off();
     application_.ended(connection.id, connection.peer, reason, connection.session.traffic());
     const WireBytes bytes = wire_bytes(connection.stream.native_handle());
     const std::scoped_lock lock(mutex_);

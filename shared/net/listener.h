@@ -11,7 +11,7 @@
 namespace edgedraft {
 
 // How an application answers a connection, from any thread. Cheap to copy. Outlives the connection:
-// what is said after its end goes nowhere. Must not outlive the Listener.
+// what is said after its end goes nowhere.
 class ReplyHandle {
  public:
   // Unique within the process.
@@ -29,9 +29,9 @@ class ReplyHandle {
  private:
   friend class Listener;
   struct Target;
-  explicit ReplyHandle(std::shared_ptr<const Target> target) : target_(std::move(target)) {}
+  explicit ReplyHandle(std::shared_ptr<Target> target) : target_(std::move(target)) {}
   // Shared: a compute thread may hold the last copy.
-  std::shared_ptr<const Target> target_;
+  std::shared_ptr<Target> target_;
 };
 
 // Who is at the other end, before it signs in.

@@ -13,6 +13,10 @@ Error faulty_client(std::string what) {
   return {Errc::protocol, "the client broke the protocol: " + std::move(what)};
 }
 
+Error does_not_read() {
+  return {Errc::timed_out, "the client does not read what it asked for"};
+}
+
 }  // namespace
 
 ServerSession::ServerSession(ServerSessionOptions options, Instant now)
@@ -24,12 +28,12 @@ Result<void> ServerSession::receive(Instant now, ByteView bytes) {
   for (;;) {
     Result<std::optional<wire::Message>> message = channel_.next_message();
     if (!message) return faulty(message.error());
-    if (!*message) return boost::system::in_place_value;
+    if (!*message) break;
     if (auto handled = handle(*std::move(*message)); !handled) return handled;
-    if (channel_.output_bytes() > options_.output_bytes_max) {
-      return faulty({Errc::timed_out, "the client does not read what it asked for"});
-    }
   }
+  // Pongs, above all: nobody asked for the rest without reading.
+  if (channel_.output_bytes() > options_.output_bytes_max) return faulty(does_not_read());
+  return boost::system::in_place_value;
 }
 
 Result<void> ServerSession::tick(Instant now) {
@@ -217,7 +221,7 @@ bool ServerSession::activations(wire::Activations chunk) {
   owed_.end = chunk.first;
   channel_.send_bulk(chunk, std::uint64_t{chunk.count} * layout_.row_bytes());
   if (channel_.output_bytes() > options_.output_bytes_max) {
-    fail({Errc::timed_out, "the client does not read what it asked for"});
+    fail(does_not_read());
   }
   return true;
 }

@@ -20,8 +20,9 @@ enum class LinkState : std::uint8_t {
 struct LinkStats {
   std::uint64_t bytes_up = 0;  // at the TCP socket: TLS, handshakes and frame headers included
   std::uint64_t bytes_down = 0;
-  TrafficStats traffic;          // at the protocol: frames and payloads
-  std::uint32_t reconnects = 0;  // sign-ins after the first
+  TrafficStats traffic;                  // at the protocol: frames and payloads
+  std::uint32_t reconnects = 0;          // sign-ins after the first
+  std::uint32_t resumed_handshakes = 0;  // of TLS, by a ticket of an earlier connection
 };
 
 // A request to the target. The link fills in `round`.

@@ -29,7 +29,7 @@ cpu::WeightType weight_type(DType type) {
     case DType::q8_0:
       return cpu::WeightType::q8_0;
   }
-  check_failed("no such element type", std::source_location::current());
+  check_failed("no such element type", BOOST_CURRENT_LOCATION);
 }
 
 cpu::Heads heads_of(const HeadShape& heads) {

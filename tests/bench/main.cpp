@@ -2,12 +2,16 @@
 #include <cstdio>
 #include <exception>
 
+#include "tests/bench/acceptance_command.h"
 #include "tests/bench/engine_command.h"
+#include "tests/bench/protocol_command.h"
 
 int main(int argc, char** argv) {
   CLI::App program{"Measures the parts of Edgedraft, each against its own limit in the same run."};
   program.require_subcommand(1);
+  edgedraft::bench::add_acceptance_command(program);
   edgedraft::bench::add_engine_command(program);
+  edgedraft::bench::add_protocol_command(program);
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

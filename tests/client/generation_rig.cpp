@@ -91,10 +91,8 @@ std::uint32_t Answer::count(Provenance wanted) const {
 
 GenerationRig::GenerationRig(const Options& options) : options_(options) {
   make_drafter(options.drafter);
-  target_.emplace(LocalTarget::Parts{.decoder = decoder_,
-                                     .tap = tap_.get(),
-                                     .context_count = kRigContext,
-                                     .is_end = is_end});
+  target_.emplace(LocalTarget::Parts{
+      .decoder = decoder_, .tap = tap_.get(), .context_count = kRigContext, .is_end = is_end});
   link_.emplace(LocalLink::Options{
       .target = *target_,
       .now = now_,
@@ -110,6 +108,7 @@ GenerationRig::GenerationRig(const Options& options) : options_(options) {
                                         .cancelled = [this] { return cancelled(); }},
                       GenerationOptions{.tree = options.tree,
                                         .tokens_max = options.tokens_max,
+                                        .context_count = kRigContext,
                                         .sampling = options.sampling,
                                         .deadline = std::chrono::milliseconds(40),
                                         .resync = options.resync,
@@ -121,8 +120,8 @@ void GenerationRig::make_drafter(ToyDrafter kind) {
   const auto moa = [&](std::uint32_t tli, std::uint32_t ca_kv_heads) {
     toy_moa_.emplace(toy_, 3, tli, ca_kv_heads);
     tap_ = std::make_unique<MoaTap>(*backend_, toy_moa_->config, toy_moa_->tensors);
-    drafter_ = std::make_unique<MoaDrafter>(*backend_, toy_moa_->config, toy_moa_->tensors,
-                                            kRigContext);
+    drafter_ =
+        std::make_unique<MoaDrafter>(*backend_, toy_moa_->config, toy_moa_->tensors, kRigContext);
   };
   const auto independent = [&](const ToyDecoder& toy) {
     return std::make_unique<IndependentDrafter>(*backend_, toy.config, toy.tensors, kRigContext);

@@ -14,7 +14,8 @@ class DetokenizerTest : public testing::Test {
     vocabulary_.add_to(raw);
     bytes_ = raw.bytes();
     const auto file = GgufFile::parse(bytes_);
-    tokenizer_ = std::make_unique<Tokenizer>(std::move(Tokenizer::read(*file).value()));
+    auto tokenizer = Tokenizer::read(*file);
+    tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer.value()));
   }
   std::uint32_t id(const std::string& text) const { return vocabulary_.id(text); }
 
@@ -59,7 +60,7 @@ TEST_F(DetokenizerTest, IsAsNewAfterFinish) {
   EXPECT_EQ(detokenizer.push(id("▁cat")), "cat");
 }
 
-// Whatever the bytes, the pieces are whole characters and together as long as a batch decoder's.
+// Whatever the bytes, what comes out are whole characters.
 TEST_F(DetokenizerTest, EveryPairOfBytesGivesValidText) {
   for (unsigned first = 0; first < 256; first += 3) {
     for (unsigned second = 0; second < 256; second += 5) {
@@ -68,11 +69,7 @@ TEST_F(DetokenizerTest, EveryPairOfBytesGivesValidText) {
       text += detokenizer.push(3 + second);
       text += detokenizer.finish();
       ASSERT_FALSE(text.empty());
-      for (std::string_view rest = text; !rest.empty();) {
-        const Utf8Front front = utf8_front(rest);
-        ASSERT_EQ(front.kind, Utf8Front::Kind::character) << first << " " << second;
-        rest.remove_prefix(front.byte_count);
-      }
+      ASSERT_TRUE(is_valid_utf8(text)) << first << " " << second;
     }
   }
 }

@@ -1,6 +1,8 @@
 #include "shared/model/gguf_writer.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -168,6 +170,35 @@ TEST(GgufWriterTest, FailsCleanlyAtEveryByteOfAFullDisk) {
     ASSERT_EQ(directory.file_count(), 1u) << "a temporary file stayed at " << limit;
   }
   EXPECT_EQ(child_status(directory / "m.gguf", total), 0);
+}
+
+// A file system of 64 KiB in a mount namespace of its own. Exit status 5: not permitted here.
+int full_disk_status(const std::filesystem::path& folder) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) _exit(5);
+    mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr);
+    if (mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=64k") != 0) _exit(5);
+    auto writer = GgufWriter::create(folder / "m.gguf", {}, {{"a", DType::f32, {1u << 20}}});
+    if (!writer) _exit(2);
+    Result<void> written = writer->write(Bytes(4u << 20));
+    if (written) written = writer->finish();
+    const bool clear = !written && written.error().code == Errc::io &&
+                       written.error().message.find("No space left") != std::string::npos &&
+                       written.error().message.find("free some space") != std::string::npos;
+    writer = Error{};
+    _exit(clear && std::filesystem::is_empty(folder) ? 1 : 2);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 4;
+}
+
+TEST(GgufWriterTest, SaysWhatToDoAboutAFullDisk) {
+  const TemporaryDirectory directory;
+  const int status = full_disk_status(directory.path());
+  if (status == 5) GTEST_SKIP() << "mounting a small file system is not permitted here";
+  EXPECT_EQ(status, 1);
 }
 
 }  // namespace

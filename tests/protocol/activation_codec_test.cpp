@@ -119,8 +119,11 @@ TEST(ActivationCompressionTest, SurvivesTheWay) {
 
 TEST(ActivationCompressionTest, SmoothRowsShrink) {
   const ActivationLayout layout({1024});
-  const Bytes packed = quantize_rows(layout, std::vector<float>(8 * 1024, 0.25f));
+  std::vector<float> rows(8 * 1024);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i % 100);
+  const Bytes packed = quantize_rows(layout, rows);
   const wire::Activations chunk = compress_activations(1, 0, 8, packed);
+  EXPECT_EQ(chunk.codec, wire::Codec::deflate);
   EXPECT_LT(chunk.data.size(), packed.size() / 10);
 }
 

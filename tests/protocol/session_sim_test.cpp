@@ -117,7 +117,7 @@ class ToyServer {
     round_ = request.round;
     verdict.next = target_token(end_);
     held.push_back(verdict.next);
-    ASSERT_TRUE(session.verdict(verdict));
+    session.verdict(verdict);  // goes nowhere where a Cancel came right behind the request
   }
 
   void on_draft(ServerSession& session, const wire::Draft& request) {
@@ -138,7 +138,7 @@ class ToyServer {
     verdict.activations = packed_rows(root, static_cast<std::uint32_t>(verdict.path.size()) + 1);
     verdict.next = target_token(static_cast<std::uint32_t>(held.size()));
     held.push_back(verdict.next);
-    ASSERT_TRUE(session.verdict(verdict));
+    session.verdict(verdict);  // goes nowhere where a Cancel came right behind the request
   }
 
   Store& store_;

@@ -38,7 +38,9 @@ TEST_P(BackendTest, TakesBytesAtAnyAddress) {
 }
 
 TEST_P(BackendTest, SaysWhenThereIsNoMemory) {
+#if !defined(__SANITIZE_ADDRESS__)  // whose calloc aborts instead
   EXPECT_THROW(backend().allocate(std::uint64_t{1} << 60), DeviceError);
+#endif
   EXPECT_THROW(backend().allocate(std::uint64_t{1} << 63), DeviceError);
 }
 

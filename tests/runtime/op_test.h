@@ -61,6 +61,9 @@ inline std::string backend_name(const ::testing::TestParamInfo<BackendFactory>& 
 
 #define EDGEDRAFT_FOR_ALL_BACKENDS(suite) \
   INSTANTIATE_TEST_SUITE_P(Backends, suite, ::testing::ValuesIn(all_backends()), backend_name)
+#define EDGEDRAFT_FOR_CPU_BACKENDS(suite, threads)                                      \
+  INSTANTIATE_TEST_SUITE_P(Backends, suite, ::testing::ValuesIn(cpu_backends(threads)), \
+                           backend_name)
 
 // --- numbers ---
 

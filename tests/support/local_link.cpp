@@ -135,9 +135,11 @@ Result<ClientEvent> LocalLink::wait_event(Instant deadline) {
   }
   if (!down_ && silent_calls_ == 0) {
     if (auto event = client_->next_event()) return *std::move(event);
-    if (!jobs_.empty()) run_job();
-    pass_bytes();
-    if (auto event = client_->next_event()) return *std::move(event);
+    while (!jobs_.empty()) {
+      run_job();
+      pass_bytes();
+      if (auto event = client_->next_event()) return *std::move(event);
+    }
   }
   options_.now = std::max(options_.now, deadline);
   return Error{Errc::timed_out, "nothing came"};
@@ -200,8 +202,7 @@ void LocalLink::work(const wire::Prefill& request) {
 void LocalLink::work(const wire::Resume& request) {
   TargetSession* session = options_.target.find(request.session);
   if (!session || request.verified_length > session->tokens().size() ||
-      wire::token_hash(session->tokens().first(request.verified_length)) !=
-          request.verified_hash) {
+      wire::token_hash(session->tokens().first(request.verified_length)) != request.verified_hash) {
     server_->refuse(request.round, {Errc::session_unknown, "forgotten"});
     return;
   }

@@ -55,7 +55,7 @@ class LocalTarget {
 
 // A TargetLink without network: both protocol sessions and a target in one thread, their bytes
 // passed on at once. Time and faults follow the calls of wait_event, so that a run repeats exactly:
-// each call takes a millisecond and does one piece of the server's work, or waits until its
+// each call takes a millisecond and does the server's work up to the next event, or waits until its
 // deadline where there is none.
 class LocalLink final : public TargetLink {
  public:

@@ -4,23 +4,11 @@
 #include <utility>
 
 #include "shared/model/chat_template.h"
+#include "shared/model/chat_template/lexer.h"
+#include "shared/model/chat_template/operators.h"
 #include "shared/model/chat_template/string_operations.h"
 
 namespace edgedraft::chat {
-namespace {
-
-constexpr std::size_t kBytesPerStep = 64;
-
-Error refused(int line, const std::string& what) {
-  return {Errc::unsupported,
-          "the chat template's line " + std::to_string(line) + ": " + what + std::string(kRemedy)};
-}
-
-Error too_long() {
-  return {Errc::usage, "the rendered conversation is longer than 16 MiB"};
-}
-
-}  // namespace
 
 Evaluator::Evaluator(Map globals) {
   scopes_.push_back(std::move(globals));
@@ -28,31 +16,13 @@ Evaluator::Evaluator(Map globals) {
 
 Result<std::string> Evaluator::run(const Body& body) {
   run_body(body);
-  if (error_) return *error_;
+  if (meter_.error()) return *meter_.error();
   return std::move(output_);
-}
-
-bool Evaluator::spend(std::size_t steps) {
-  steps_ += steps;
-  if (steps_ > kTemplateStepsMax && !error_) {
-    error_ = Error{Errc::usage, "the chat template takes too many steps" + std::string(kRemedy)};
-  }
-  return !error_;
-}
-
-void Evaluator::fail(int line, const std::string& what) {
-  if (!error_) error_ = refused(line, what);
-}
-
-Value Evaluator::text_of(std::string text) {
-  if (text.size() > kTemplateOutputBytesMax && !error_) error_ = too_long();
-  if (!spend(text.size() / kBytesPerStep)) return {};
-  return Value::text(std::move(text));
 }
 
 void Evaluator::run_body(const Body& body) {
   for (const Statement& statement : body) {
-    if (!spend(1)) return;
+    if (!meter_.spend(1)) return;
     run_statement(statement);
   }
 }
@@ -60,7 +30,7 @@ void Evaluator::run_body(const Body& body) {
 void Evaluator::run_statement(const Statement& statement) {
   switch (statement.kind) {
     case Statement::Kind::text:
-      write(text_of(statement.text), statement.line);
+      write(text_value(meter_, statement.text), statement.line);
       break;
     case Statement::Kind::output:
       write(evaluate(*statement.expression), statement.line);
@@ -82,11 +52,11 @@ void Evaluator::run_statement(const Statement& statement) {
 
 void Evaluator::run_loop(const Statement& statement) {
   const Value over = evaluate(*statement.expression);
-  if (over.is_undefined() || error_) return;
+  if (over.is_undefined() || meter_.error()) return;
   const List* list = over.as_list();
-  if (list == nullptr) return fail(statement.line, "a loop over " + over.type_name());
+  if (list == nullptr) return meter_.fail(statement.line, "a loop over " + over.type_name());
   const auto count = static_cast<std::int64_t>(list->size());
-  for (std::int64_t i = 0; i < count && spend(1); ++i) {
+  for (std::int64_t i = 0; i < count && meter_.spend(1); ++i) {
     // A variable that is set in a loop ends with its turn, as in Jinja.
     Map& scope = scopes_.emplace_back();
     scope.insert_or_assign(statement.text, (*list)[static_cast<std::size_t>(i)]);
@@ -100,21 +70,11 @@ void Evaluator::run_loop(const Statement& statement) {
   }
 }
 
-std::optional<std::string> Evaluator::printed(const Value& value, int line) {
-  if (value.is_undefined()) return std::string();
-  if (value.is_none()) return std::string("None");
-  if (const auto* flag = std::get_if<bool>(&value.held)) return *flag ? "True" : "False";
-  if (const auto* number = value.as_integer()) return std::to_string(*number);
-  if (const std::string* text = value.as_text()) return *text;
-  fail(line, "writing " + value.type_name() + " is not supported");
-  return std::nullopt;
-}
-
 void Evaluator::write(const Value& value, int line) {
-  const auto text = printed(value, line);
-  if (!text || error_) return;
+  const auto text = printed(meter_, value, line);
+  if (!text || meter_.error()) return;
   if (text->size() > kTemplateOutputBytesMax - output_.size()) {
-    error_ = too_long();
+    meter_.stop(output_too_long());
     return;
   }
   output_ += *text;
@@ -122,7 +82,7 @@ void Evaluator::write(const Value& value, int line) {
 
 Value Evaluator::evaluate(const Expression& expression) {
   using Kind = Expression::Kind;
-  if (!spend(1)) return {};
+  if (!meter_.spend(1)) return {};
   const auto part = [&](std::size_t i) { return evaluate(*expression.parts[i]); };
   switch (expression.kind) {
     case Kind::literal:
@@ -148,7 +108,7 @@ Value Evaluator::evaluate(const Expression& expression) {
     case Kind::invert:
       return {!part(0).truthy()};
     case Kind::negate:
-      return arithmetic("-", {std::int64_t{0}}, part(0), expression.line);
+      return arithmetic(meter_, "-", {std::int64_t{0}}, part(0), expression.line);
     case Kind::choice:
       if (part(1).truthy()) return part(0);
       return expression.parts[2] ? part(2) : Value{};
@@ -158,11 +118,10 @@ Value Evaluator::evaluate(const Expression& expression) {
       return Value::list(std::move(list));
     }
     case Kind::call: {
-      const auto message = printed(part(0), expression.line);
-      if (message && !error_) {
-        error_ =
-            Error{Errc::unsupported, "the chat template refuses this conversation: " + *message +
-                                         std::string(kRemedy)};
+      const auto message = printed(meter_, part(0), expression.line);
+      if (message) {
+        meter_.stop({Errc::unsupported, "the chat template refuses this conversation: " + *message +
+                                            std::string(kRemedy)});
       }
       return {};
     }
@@ -183,7 +142,7 @@ Value Evaluator::attribute(const Value& object, const std::string& name, int lin
     const auto found = map->find(name);
     return found == map->end() ? Value{} : found->second;
   }
-  if (object.is_undefined()) fail(line, "'" + name + "' of an undefined value is asked for");
+  if (object.is_undefined()) meter_.fail(line, "'" + name + "' of an undefined value is asked for");
   return {};
 }
 
@@ -192,7 +151,7 @@ Value Evaluator::index(const Value& object, const Value& key, int line) {
   const List* list = object.as_list();
   const std::int64_t* at = key.as_integer();
   if (list == nullptr || at == nullptr) {
-    fail(line, object.type_name() + " cannot be indexed by " + key.type_name());
+    meter_.fail(line, object.type_name() + " cannot be indexed by " + key.type_name());
     return {};
   }
   const auto count = static_cast<std::int64_t>(list->size());
@@ -204,7 +163,7 @@ Value Evaluator::slice(const Expression& expression) {
   const Value object = evaluate(*expression.parts[0]);
   const List* list = object.as_list();
   if (list == nullptr) {
-    fail(expression.line, "a slice of " + object.type_name() + " is not supported");
+    meter_.fail(expression.line, "a slice of " + object.type_name() + " is not supported");
     return {};
   }
   const auto count = static_cast<std::int64_t>(list->size());
@@ -213,14 +172,14 @@ Value Evaluator::slice(const Expression& expression) {
     if (!expression.parts[i + 1]) continue;
     const Value value = evaluate(*expression.parts[i + 1]);
     if (value.as_integer() == nullptr) {
-      fail(expression.line, "a slice up to " + value.type_name());
+      meter_.fail(expression.line, "a slice up to " + value.type_name());
       return {};
     }
     const std::int64_t bound = *value.as_integer();
     bounds[i] = std::clamp<std::int64_t>(bound < 0 ? bound + count : bound, 0, count);
   }
   if (bounds[0] >= bounds[1]) return Value::list({});
-  if (!spend(static_cast<std::size_t>(bounds[1] - bounds[0]))) return {};
+  if (!meter_.spend(static_cast<std::size_t>(bounds[1] - bounds[0]))) return {};
   return Value::list(List(list->begin() + bounds[0], list->begin() + bounds[1]));
 }
 
@@ -228,17 +187,17 @@ Value Evaluator::method(const Expression& expression) {
   const Value object = evaluate(*expression.parts[0]);
   const std::string* text = object.as_text();
   if (text == nullptr) {
-    fail(expression.line, object.type_name() + " has no method ." + expression.text + "()");
+    meter_.fail(expression.line, object.type_name() + " has no method ." + expression.text + "()");
     return {};
   }
-  if (expression.parts.size() == 1) return text_of(apply_method(expression.text, *text));
+  if (expression.parts.size() == 1) return text_value(meter_, apply_method(expression.text, *text));
   const Value argument = evaluate(*expression.parts[1]);
   const std::string* part = argument.as_text();
   if (part == nullptr) {
-    fail(expression.line, "." + expression.text + "() of " + argument.type_name());
+    meter_.fail(expression.line, "." + expression.text + "() of " + argument.type_name());
     return {};
   }
-  if (!spend(part->size() / kBytesPerStep)) return {};
+  if (!meter_.spend(part->size() / kBytesPerStep)) return {};
   return {expression.text == "startswith" ? text->starts_with(*part) : text->ends_with(*part)};
 }
 
@@ -247,14 +206,14 @@ Value Evaluator::filter(const Value& value, const std::string& name, int line) {
     if (const List* list = value.as_list()) return {static_cast<std::int64_t>(list->size())};
     if (const Map* map = value.as_map()) return {static_cast<std::int64_t>(map->size())};
     if (const std::string* text = value.as_text()) {
-      if (!spend(text->size() / kBytesPerStep)) return {};
+      if (!meter_.spend(text->size() / kBytesPerStep)) return {};
       return {character_count(*text)};
     }
-    fail(line, value.type_name() + " has no length");
+    meter_.fail(line, value.type_name() + " has no length");
     return {};
   }
-  const auto text = printed(value, line);
-  return text ? text_of(apply_method(name == "trim" ? "strip" : name, *text)) : Value{};
+  const auto text = printed(meter_, value, line);
+  return text ? text_value(meter_, apply_method(name == "trim" ? "strip" : name, *text)) : Value{};
 }
 
 Value Evaluator::test(const Expression& expression) {
@@ -267,83 +226,12 @@ Value Evaluator::test(const Expression& expression) {
 
 Value Evaluator::binary(const Expression& expression) {
   const std::string& name = expression.text;
-  const int line = expression.line;
   const Value a = evaluate(*expression.parts[0]);
   if (name == "and" && !a.truthy()) return a;
   if (name == "or" && a.truthy()) return a;
   const Value b = evaluate(*expression.parts[1]);
-  if (error_ || name == "and" || name == "or") return b;
-  if (const std::string* text = a.as_text()) spend(text->size() / kBytesPerStep);
-  if (name == "==") return {equal(a, b)};
-  if (name == "!=") return {!equal(a, b)};
-  if (name == "in") return contains(a, b, line);
-  if (name == "+") return add(a, b, line);
-  if (name == "-" || name == "*" || name == "%") return arithmetic(name, a, b, line);
-  if (name != "~") return compare(name, a, b, line);
-  const auto left = printed(a, line);
-  const auto right = printed(b, line);
-  return left && right ? text_of(*left + *right) : Value{};
-}
-
-Value Evaluator::add(const Value& a, const Value& b, int line) {
-  if (a.as_text() == nullptr || b.as_text() == nullptr) return arithmetic("+", a, b, line);
-  return text_of(*a.as_text() + *b.as_text());
-}
-
-Value Evaluator::arithmetic(const std::string& name, const Value& a, const Value& b, int line) {
-  const std::int64_t* x = a.as_integer();
-  const std::int64_t* y = b.as_integer();
-  if (x == nullptr || y == nullptr) {
-    fail(line, a.type_name() + " " + name + " " + b.type_name() + " has no meaning");
-    return {};
-  }
-  std::int64_t result = 0;
-  bool sound = true;
-  if (name == "+") {
-    sound = !__builtin_add_overflow(*x, *y, &result);
-  } else if (name == "-") {
-    sound = !__builtin_sub_overflow(*x, *y, &result);
-  } else if (name == "*") {
-    sound = !__builtin_mul_overflow(*x, *y, &result);
-  } else {
-    sound = *y > 0;  // Python's sign rule is the same as "into [0, y)" then
-    if (sound) result = (*x % *y + *y) % *y;
-  }
-  if (!sound) fail(line, "a result that no number holds");
-  return {result};
-}
-
-Value Evaluator::compare(const std::string& name, const Value& a, const Value& b, int line) {
-  const std::int64_t* x = a.as_integer();
-  const std::int64_t* y = b.as_integer();
-  if (x == nullptr || y == nullptr) {
-    fail(line, a.type_name() + " " + name + " " + b.type_name() + " is not supported");
-    return {};
-  }
-  if (name == "<") return {*x < *y};
-  if (name == "<=") return {*x <= *y};
-  if (name == ">") return {*x > *y};
-  return {*x >= *y};
-}
-
-Value Evaluator::contains(const Value& part, const Value& whole, int line) {
-  const std::string* needle = part.as_text();
-  if (const std::string* text = whole.as_text(); text != nullptr && needle != nullptr) {
-    // std::string::find may look at every pair of places.
-    if (!spend(text->size() / kBytesPerStep * (needle->size() / kBytesPerStep + 1))) return {};
-    return {text->find(*needle) != text->npos};
-  }
-  if (const List* list = whole.as_list()) {
-    const std::size_t steps_each = needle == nullptr ? 1 : needle->size() / kBytesPerStep + 1;
-    if (!spend(list->size() * steps_each)) return {};
-    return {std::any_of(list->begin(), list->end(),
-                        [&](const Value& value) { return equal(part, value); })};
-  }
-  if (const Map* map = whole.as_map(); map != nullptr && needle != nullptr) {
-    return {map->contains(*needle)};
-  }
-  fail(line, "'in' on " + whole.type_name() + " is not supported");
-  return {};
+  if (meter_.error() || name == "and" || name == "or") return b;
+  return apply_binary(meter_, name, a, b, expression.line);
 }
 
 }  // namespace edgedraft::chat

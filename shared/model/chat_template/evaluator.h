@@ -1,15 +1,15 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "shared/base/error.h"
+#include "shared/model/chat_template/meter.h"
 #include "shared/model/chat_template/parser.h"
 
 namespace edgedraft::chat {
 
-// Runs a template once. The first error sticks and ends every loop.
+// Runs a template once.
 class Evaluator {
  public:
   explicit Evaluator(Map globals);
@@ -33,21 +33,10 @@ class Evaluator {
   Value filter(const Value& value, const std::string& name, int line);
   Value test(const Expression& expression);
   Value binary(const Expression& expression);
-  Value add(const Value& a, const Value& b, int line);
-  Value arithmetic(const std::string& name, const Value& a, const Value& b, int line);
-  Value compare(const std::string& name, const Value& a, const Value& b, int line);
-  Value contains(const Value& part, const Value& whole, int line);
-  Value text_of(std::string text);
-
-  // Counts work; strings count by their length, so that time and memory stay bounded.
-  bool spend(std::size_t steps);
-  void fail(int line, const std::string& what);
-  std::optional<std::string> printed(const Value& value, int line);
 
   std::vector<Map> scopes_;
   std::string output_;
-  std::size_t steps_ = 0;
-  std::optional<Error> error_;
+  Meter meter_;
 };
 
 }  // namespace edgedraft::chat

@@ -1,0 +1,262 @@
+#include "client/commands/answer_options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <vector>
+
+#include "client/text_file.h"
+#include "shared/base/bytes.h"
+#include "shared/protocol/limits.h"
+
+namespace edgedraft {
+namespace {
+
+constexpr std::int64_t kMillisecondsMax = 24 * 3600 * 1000;
+
+Error usage(std::string message) {
+  return {Errc::usage, std::move(message)};
+}
+
+Result<void> check_range(const char* option, std::int64_t value, std::int64_t min,
+                         std::int64_t max) {
+  if (value >= min && value <= max) return {};
+  return usage(std::string(option) + " " + std::to_string(value) + ": give a number from " +
+               std::to_string(min) + " to " + std::to_string(max));
+}
+
+// NaN is in no range.
+Result<void> check_real(const char* option, double value, double min, double max,
+                        const char* remedy) {
+  if (value >= min && value <= max) return {};
+  return usage(std::string(option) + ": " + remedy);
+}
+
+Result<void> parse_endpoint(const std::string& text, AnswerConfig& config) {
+  const Error wrong =
+      usage("--server: '" + text + "' is not HOST:PORT, e.g. 127.0.0.1:7420 or [::1]:7420");
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) return wrong;
+  std::string host = text.substr(0, colon);
+  if (host.front() == '[' && host.back() == ']' && host.size() > 2) {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find(':') != std::string::npos) {
+    return wrong;
+  }
+  const std::string port = text.substr(colon + 1);
+  std::uint16_t number = 0;
+  const auto parsed = std::from_chars(port.data(), port.data() + port.size(), number);
+  if (parsed.ec != std::errc() || parsed.ptr != port.data() + port.size() || number == 0) {
+    return wrong;
+  }
+  config.server = text;
+  config.host = host;
+  config.port = port;
+  return {};
+}
+
+Result<void> check_trust(const AnswerOptions& o, AnswerConfig& config) {
+  if (!o.pin.empty()) {
+    constexpr std::string_view kPrefix = "sha256:";
+    const bool right = o.pin.starts_with(kPrefix) && o.pin.size() == kPrefix.size() + 64 &&
+                       from_hex(std::string_view(o.pin).substr(kPrefix.size()));
+    if (!right) {
+      return usage("--pin: '" + o.pin +
+                   "' is no pin; give sha256: and 64 hexadecimal digits, as edgedraft-server "
+                   "prints it when it starts");
+    }
+    if (!o.ca.empty()) return usage("--pin and --ca exclude each other: give the one you trust");
+  }
+  if (o.tls_cert.empty() != o.tls_key.empty()) {
+    return usage("--tls-cert and --tls-key go together: a certificate and its private key");
+  }
+  config.tls = {
+      .pin = o.pin, .ca_file = o.ca, .certificate_file = o.tls_cert, .key_file = o.tls_key};
+  if (o.token_file.empty()) return {};
+  auto token = read_text(o.token_file, kBearerTokenBytesMax);
+  if (!token) return Error{token.error().code, "--token-file: " + token.error().message};
+  token->resize(std::min(token->size(), token->find_first_of("\r\n")));
+  if (token->empty()) {
+    return usage("--token-file " + o.token_file.string() + ": its first line is empty");
+  }
+  config.token = *std::move(token);
+  return {};
+}
+
+std::optional<std::vector<std::uint32_t>> parse_numbers(const std::string& text) {
+  std::vector<std::uint32_t> numbers;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (;;) {
+    std::uint32_t number = 0;
+    const auto parsed = std::from_chars(at, end, number);
+    if (parsed.ec != std::errc()) return std::nullopt;
+    numbers.push_back(number);
+    if (parsed.ptr == end) return numbers;
+    if (*parsed.ptr != ',') return std::nullopt;
+    at = parsed.ptr + 1;
+  }
+}
+
+Result<TreeShape> parse_tree(const std::string& text) {
+  const auto numbers = parse_numbers(text);
+  if (numbers && numbers->size() == 3) {
+    const TreeShape shape{.breadth = (*numbers)[0], .depth = (*numbers)[1], .nodes = (*numbers)[2]};
+    if (valid(shape)) return shape;
+  }
+  return usage("--tree " + text + ": give BREADTH,DEPTH,NODES, e.g. 8,6,62: breadth 1 to " +
+               std::to_string(kTreeBreadthMax) + ", depth 1 to " + std::to_string(kTreeDepthMax) +
+               ", nodes 1 to " + std::to_string(kTreeNodesMax) +
+               ", and (depth - 1) * breadth at most " + std::to_string(kMaskRowsMax));
+}
+
+Result<std::optional<TreeShape>> shape_of(const AnswerOptions& o) {
+  if (o.tree && o.chain) {
+    return usage(
+        "--tree and --chain exclude each other; one of them may come from the environment "
+        "(EDGEDRAFT_TREE, EDGEDRAFT_CHAIN) or the configuration file");
+  }
+  if (o.chain) {
+    if (auto right = check_range("--chain", *o.chain, 1, kTreeDepthMax); !right) {
+      return right.error();
+    }
+  }
+  const auto shape = o.chain ? Result<TreeShape>(chain_shape(static_cast<std::uint32_t>(*o.chain)))
+                             : parse_tree(o.tree.value_or("8,6,62"));
+  if (!shape) return shape.error();
+  return o.plain ? std::optional<TreeShape>() : std::optional(*shape);
+}
+
+Result<void> check_sampling(const AnswerOptions& o, SamplingParams& sampling) {
+  const Result<void> checks[] = {
+      check_real("--temperature", o.temperature, 0, 100,
+                 "give a number from 0 (always the likeliest token) to 100"),
+      check_range("--top-k", o.top_k, 0, kTokenIdEnd),
+      // Smaller ones would be 0 as the float32 that the target is told.
+      check_real("--top-p", o.top_p, 1e-30, 1, "give a number above 0, and at most 1 (no filter)"),
+      check_real("--min-p", o.min_p, 0, 1, "give a number from 0 (no filter) to 1"),
+  };
+  for (const auto& right : checks) {
+    if (!right) return right;
+  }
+  sampling = {.temperature = static_cast<float>(o.temperature),
+              .top_k = static_cast<std::uint32_t>(o.top_k),
+              .top_p = static_cast<float>(o.top_p),
+              .min_p = static_cast<float>(o.min_p),
+              .seed = o.seed};
+  return {};
+}
+
+Result<void> check_numbers(const AnswerOptions& o) {
+  const Result<void> checks[] = {
+      check_range("--max-tokens", o.max_tokens, 1, kContextCountMax),
+      check_range("--deadline-ms", o.deadline_ms, 1, kMillisecondsMax),
+      check_range("--resync-wait-ms", o.resync_wait_ms, 0, kMillisecondsMax),
+      check_range("--pace-ms", o.pace_ms, 0, 60'000),
+      check_range("--threads", o.threads, 0, 1024),
+  };
+  for (const auto& right : checks) {
+    if (!right) return right;
+  }
+  return {};
+}
+
+Result<void> check_names(const AnswerOptions& o) {
+  if (o.device != "auto" && o.device != "cpu") {
+    const bool vulkan = o.device.starts_with("vulkan");
+    return usage("--device " + o.device + ": " +
+                 (vulkan ? "drafting on Vulkan is unsupported yet" : "there is no such device") +
+                 "; use --device cpu, or auto");
+  }
+  if (o.resync != "check" && o.resync != "keep") {
+    return usage("--resync " + o.resync +
+                 ": give check (the server corrects what was written offline) or keep (it stays)");
+  }
+  constexpr std::string_view kLevels[] = {"trace", "debug", "info", "warn", "error", "off"};
+  if (std::ranges::find(kLevels, o.log_level) == std::end(kLevels)) {
+    return usage("--log-level " + o.log_level + ": give trace, debug, info, warn, error or off");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
+  if (o.bundle.empty()) {
+    return usage(
+        "which drafter? Give --bundle FILE.gguf, the same file as the server's (see --help)");
+  }
+  AnswerConfig config{};
+  if (auto right = check_names(o); !right) return right.error();
+  if (auto right = check_numbers(o); !right) return right.error();
+  if (auto right = check_sampling(o, config.generation.sampling); !right) return right.error();
+  const auto shape = shape_of(o);
+  if (!shape) return shape.error();
+  if (auto right = parse_endpoint(o.server, config); !right) return right.error();
+  if (auto right = check_trust(o, config); !right) return right.error();
+  GenerationOptions& g = config.generation;
+  g.tree = *shape;
+  g.tokens_max = static_cast<std::uint32_t>(o.max_tokens);
+  g.deadline = std::chrono::milliseconds(o.deadline_ms);
+  g.resync = o.resync == "check" ? wire::ResyncPolicy::check : wire::ResyncPolicy::keep;
+  g.resync_wait = std::chrono::milliseconds(o.resync_wait_ms);
+  g.pace = std::chrono::milliseconds(o.pace_ms);
+  config.bundle = o.bundle;
+  config.thread_count = static_cast<std::uint32_t>(o.threads);
+  config.raw = o.raw;
+  config.chat_template = o.chat_template;
+  config.json = o.json;
+  config.log_level = o.log_level;
+  return config;
+}
+
+void declare_answer_options(CLI::App& app, AnswerOptions& o) {
+  const auto add = [&](const char* name, auto& value, const char* type, const char* what) {
+    return app.add_option(name, value, what)->type_name(type);
+  };
+  add("--bundle", o.bundle, "FILE.gguf",
+      "The drafter; the same file as the server's. With --plain any model with the target's "
+      "tokenizer");
+  app.add_flag("--plain", o.plain, "No drafting: one token a round trip");
+  add("--server", o.server, "HOST:PORT", "Where the target is")->capture_default_str();
+  add("--pin", o.pin, "sha256:HEX", "The server's public key, as it prints it when it starts");
+  add("--ca", o.ca, "FILE",
+      "Trust a server whose certificate this CA signed (PEM); without --pin and --ca the system's");
+  add("--token-file", o.token_file, "FILE", "File with the token that signs in, on its first line");
+  add("--tls-cert", o.tls_cert, "FILE", "Our own certificate (PEM), where the server asks for one");
+  add("--tls-key", o.tls_key, "FILE", "Its private key (PEM)");
+  add("--tree", o.tree, "BREADTH,DEPTH,NODES", "Shape of the drafted trees [8,6,62]");
+  add("--chain", o.chain, "K", "Draft K tokens in a row instead of a tree");
+  add("--max-tokens", o.max_tokens, "N", "Longest answer, in tokens")->capture_default_str();
+  add("--temperature", o.temperature, "T", "0: always the likeliest token")->capture_default_str();
+  add("--top-k", o.top_k, "K", "Draw from the K likeliest tokens; 0: from all")
+      ->capture_default_str();
+  add("--top-p", o.top_p, "P", "Draw from the likeliest tokens that make up P; 1: from all")
+      ->capture_default_str();
+  add("--min-p", o.min_p, "P", "Draw from tokens of at least P times the best's probability")
+      ->capture_default_str();
+  add("--seed", o.seed, "S", "The same seed gives the same answer, drafted or plain")
+      ->capture_default_str();
+  add("--deadline-ms", o.deadline_ms, "MS",
+      "Silence of the server after which the drafter writes on alone")
+      ->capture_default_str();
+  add("--resync", o.resync, "POLICY",
+      "What becomes of text written offline: check (the server corrects it) or keep")
+      ->capture_default_str();
+  add("--resync-wait-ms", o.resync_wait_ms, "MS",
+      "How long an answer that ended offline waits for the server to check it")
+      ->capture_default_str();
+  add("--pace-ms", o.pace_ms, "MS",
+      "Least time of a drafting step: a small drafter at a large one's pace")
+      ->capture_default_str();
+  add("--device", o.device, "DEVICE", "Where to draft: auto or cpu")->capture_default_str();
+  add("--threads", o.threads, "N", "Threads of the drafter; 0: one a core")->capture_default_str();
+  app.add_flag("--raw", o.raw, "Continue the text as it is: no chat template");
+  add("--chat-template", o.chat_template, "FILE", "A Jinja template instead of the bundle's");
+  app.add_flag("--json", o.json, "One JSON object an answer on standard output");
+  add("--log-level", o.log_level, "LEVEL", "trace, debug, info, warn, error or off")
+      ->capture_default_str();
+}
+
+}  // namespace edgedraft

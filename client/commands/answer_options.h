@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "client/generation.h"
+#include "shared/net/tls.h"
+
+namespace CLI {
+class App;
+}
+
+namespace edgedraft {
+
+// What `run` and `chat` are told, as it was written. Defaults are the program's.
+struct AnswerOptions {
+  std::string server = "127.0.0.1:7420";
+  std::string pin;
+  std::filesystem::path ca;
+  std::filesystem::path token_file;
+  std::filesystem::path tls_cert;
+  std::filesystem::path tls_key;
+  std::filesystem::path bundle;
+  bool plain = false;
+  std::optional<std::string> tree;
+  std::optional<std::int64_t> chain;
+  std::int64_t max_tokens = 256;
+  double temperature = 0.0;
+  std::int64_t top_k = 0;
+  double top_p = 1.0;
+  double min_p = 0.0;
+  std::uint64_t seed = 0;
+  std::int64_t deadline_ms = 3000;
+  std::string resync = "check";
+  std::int64_t resync_wait_ms = 0;
+  std::int64_t pace_ms = 0;
+  std::string device = "auto";
+  std::int64_t threads = 0;
+  bool raw = false;
+  std::filesystem::path chat_template;
+  bool json = false;
+  std::string log_level = "warn";
+};
+
+void declare_answer_options(CLI::App& app, AnswerOptions& options);
+
+// The same, checked.
+struct AnswerConfig {
+  std::string server;  // as it was written
+  std::string host;
+  std::string port;
+  TlsClientOptions tls;
+  std::string token;
+  std::filesystem::path bundle;
+  GenerationOptions generation;  // context_count is the bundle's to say
+  std::uint32_t thread_count;
+  bool raw;
+  std::filesystem::path chat_template;
+  bool json;
+  std::string log_level;
+};
+
+// Reads the token file.
+// Errors    usage naming the option and what it takes; io for the token file
+Result<AnswerConfig> check_answer_options(const AnswerOptions& options);
+
+}  // namespace edgedraft

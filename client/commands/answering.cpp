@@ -1,0 +1,135 @@
+#include "client/commands/answering.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <random>
+#include <utility>
+
+#include "client/interrupt.h"
+#include "client/version.h"
+#include "shared/base/log.h"
+
+namespace edgedraft {
+namespace {
+
+Display display_of(const AnswerConfig& config, const Terminal& terminal) {
+  if (config.json) return Display::silent;
+  if (!terminal.output) return Display::final_text;
+  return terminal.styled ? Display::live_styled : Display::live_plain;
+}
+
+wire::Hello hello_of(const BundleFile& bundle, const AnswerConfig& config) {
+  wire::Hello hello = bundle.hello();
+  hello.agent = kVersion;
+  hello.token = config.token;
+  hello.nodes_max = config.generation.tree ? config.generation.tree->nodes : 0;
+  return hello;
+}
+
+}  // namespace
+
+Terminal look_at_terminal() {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  const bool unwanted = no_color != nullptr && *no_color != '\0';
+  const bool dumb = term != nullptr && std::string_view(term) == "dumb";
+  return {.output = isatty(STDOUT_FILENO) == 1,
+          .input = isatty(STDIN_FILENO) == 1,
+          .styled = !unwanted && !dumb};
+}
+
+Answering::Answering(BundleFile bundle, const AnswerConfig& config, const Terminal& terminal)
+    : bundle_(std::move(bundle)),
+      log_(make_logger(config.log_level)),
+      printer_(bundle_.tokenizer(), config.raw ? LeadingSpace::keep : LeadingSpace::strip,
+               display_of(config, terminal), {.text = std::cout, .notes = std::cerr}) {
+  const wire::Hello& hello = bundle_.hello();
+  reported_ = {.server = config.server,
+               .drafter = hello.drafter_kind.empty() ? "none" : hello.drafter_kind,
+               .bundle = config.bundle.filename().string(),
+               .cut_point = hello.cut_point,
+               .tli = hello.tli,
+               .device = "cpu",
+               .generation = config.generation,
+               .target_fingerprint = hello.target,
+               .tokenizer_fingerprint = hello.tokenizer,
+               .drafter_fingerprint = hello.drafter};
+  reported_.generation.context_count = bundle_.context_count();
+}
+
+Result<std::unique_ptr<Answering>> Answering::open(const AnswerConfig& config,
+                                                   const Terminal& terminal) {
+  auto bundle =
+      BundleFile::open(config.bundle, config.generation.tree ? BundleUse::draft : BundleUse::plain);
+  if (!bundle) return bundle.error();
+  std::unique_ptr<Answering> answering(new Answering(std::move(*bundle), config, terminal));
+  if (config.generation.tree) {
+    answering->backend_ = make_cpu_backend({.threads = config.thread_count});
+    auto drafter = answering->bundle_.make_drafter(*answering->backend_);
+    if (!drafter) return drafter.error();
+    answering->drafter_ = std::move(*drafter);
+  }
+  if (auto connected = answering->connect(config); !connected) return connected.error();
+  return answering;
+}
+
+Result<void> Answering::connect(const AnswerConfig& config) {
+  auto link = ClientLink::open({.host = config.host,
+                                .port = config.port,
+                                .tls = config.tls,
+                                .session = {.hello = hello_of(bundle_, config), .channel = {}},
+                                .back_off = {},
+                                .jitter_seed = std::random_device{}()});
+  if (!link) return link.error();
+  link_ = std::move(*link);
+  log_->info("drafter {} ({} tokens of context), server {}", reported_.drafter,
+             bundle_.context_count(), config.server);
+  generation_.emplace(
+      Generation::Parts{
+          .link = *link_,
+          .drafter = drafter_.get(),
+          .observer = printer_,
+          .is_end = [this](std::uint32_t token) { return bundle_.tokenizer().is_end(token); },
+          .now = [] { return Clock::now(); },
+          .cancelled = [] { return interrupted(); }},
+      reported_.generation);
+  return {};
+}
+
+Result<AnswerReport> Answering::answer(std::span<const std::uint32_t> prompt) {
+  const LinkStats before = link_->stats();
+  printer_.begin();
+  const auto end = generation_->answer(prompt);
+  printer_.finish();
+  if (!end) return end.error();
+  return report(*end, before);
+}
+
+Result<std::optional<AnswerReport>> Answering::settle() {
+  const LinkStats before = link_->stats();
+  const auto end = generation_->settle();
+  if (!end) return end.error();
+  if (!*end) return std::optional<AnswerReport>();
+  printer_.finish();
+  return std::optional(report(**end, before));
+}
+
+AnswerReport Answering::report(AnswerEnd end, const LinkStats& before) {
+  const TaintLedger& ledger = generation_->ledger();
+  AnswerReport report{.text = printer_.text(),
+                      .tokens = {},
+                      .provenance = {},
+                      .end = end,
+                      .stats = generation_->stats(),
+                      .link = since(before, link_->stats())};
+  for (std::uint32_t i = generation_->answer_first(); i < ledger.count(); ++i) {
+    report.tokens.push_back(ledger.tokens()[i]);
+    report.provenance.push_back(ledger.provenance(i));
+  }
+  log_->info("{}", account(report));
+  return report;
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "client/commands/answer_options.h"
+
+namespace edgedraft {
+
+struct ChatOptions {
+  AnswerOptions answer;
+  std::string system;  // empty: no system prompt
+};
+
+void declare_chat(CLI::App& app, ChatOptions& options);
+
+// Answers each line of standard input as the next turn of a conversation. Returns the exit status.
+Result<int> run_chat(const ChatOptions& options);
+
+}  // namespace edgedraft

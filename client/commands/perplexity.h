@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "shared/base/error.h"
+
+namespace CLI {
+class App;
+}
+
+namespace edgedraft {
+
+struct PerplexityOptions {
+  std::filesystem::path model;
+  std::filesystem::path file;  // "-": standard input
+  std::int64_t window = 512;   // tokens
+  std::int64_t threads = 0;
+};
+
+void declare_perplexity(CLI::App& app, PerplexityOptions& options);
+
+// Prints how well a model predicts a text. Returns the exit status.
+Result<int> run_perplexity(const PerplexityOptions& options);
+
+}  // namespace edgedraft

@@ -1,0 +1,92 @@
+#include "client/commands/run.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "client/commands/answering.h"
+#include "client/interrupt.h"
+#include "client/text_file.h"
+
+namespace edgedraft {
+namespace {
+
+// More than any context holds.
+constexpr std::uint64_t kPromptBytesMax = 16u << 20;
+
+Result<std::string> read_prompt(const RunOptions& options) {
+  if (options.prompt && !options.file.empty()) {
+    return Error{Errc::usage, "-p and -f exclude each other: give the prompt once"};
+  }
+  if (options.prompt) return *options.prompt;
+  if (options.file.empty()) {
+    return Error{Errc::usage,
+                 "what is the prompt? Give -p TEXT, or -f FILE (- reads standard "
+                 "input)"};
+  }
+  auto text = read_text(options.file, kPromptBytesMax);
+  if (!text) return Error{text.error().code, "-f " + text.error().message};
+  return text;
+}
+
+Result<std::vector<std::uint32_t>> encode(const BundleFile& bundle, const AnswerConfig& config,
+                                          const std::string& prompt) {
+  std::vector<std::uint32_t> tokens;
+  if (config.raw) {
+    tokens = bundle.encode_raw(prompt);
+  } else {
+    const auto chat = bundle.chat_template(config.chat_template);
+    if (!chat) return chat.error();
+    const ChatMessage message{.role = "user", .content = prompt};
+    auto encoded = bundle.encode_chat(*chat, std::span(&message, 1));
+    if (!encoded) return encoded.error();
+    tokens = std::move(*encoded);
+  }
+  if (tokens.empty()) {
+    return Error{Errc::usage, "the prompt is empty: give some text with -p or -f"};
+  }
+  return tokens;
+}
+
+}  // namespace
+
+void declare_run(CLI::App& app, RunOptions& options) {
+  app.add_option("-p,--prompt", options.prompt, "The prompt")->type_name("TEXT");
+  app.add_option("-f,--file", options.file, "File with the prompt; - reads standard input")
+      ->type_name("FILE");
+  declare_answer_options(app, options.answer);
+  app.footer(
+      "Examples:\n"
+      "  edgedraft run --pin sha256:... --bundle moa-tli0.gguf -p 'What is 47 plus 38?'\n"
+      "  edgedraft run --bundle moa-tli0.gguf -f - --json < prompt.txt\n"
+      "  edgedraft run --plain --bundle target.gguf --raw -p 'Once upon a time'\n"
+      "Every option can be set in the environment (EDGEDRAFT_MAX_TOKENS for --max-tokens) and in "
+      "the\nTOML file of --config (max-tokens = 64).\n"
+      "Text goes to standard output, as it is final; the account of it to standard error, or "
+      "behind it on a\nterminal.\n"
+      "Exit status: 0, 2 for wrong options, 3 where the server cannot be reached, 4 where it is "
+      "not trusted\nor does not let us in, 5 for a model file, 130 after Ctrl-C, 1 for the rest.");
+}
+
+Result<int> run_once(const RunOptions& options) {
+  const auto prompt = read_prompt(options);
+  if (!prompt) return prompt.error();
+  const auto config = check_answer_options(options.answer);
+  if (!config) return config.error();
+  const Terminal terminal = look_at_terminal();
+  const auto answering = Answering::open(*config, terminal);
+  if (!answering) return answering.error();
+  const auto tokens = encode((*answering)->bundle(), *config, *prompt);
+  if (!tokens) return tokens.error();
+
+  catch_interrupts();
+  const auto report = (*answering)->answer(*tokens);
+  if (!report) return report.error();
+  if (config->json) {
+    std::cout << to_json(*report, (*answering)->reported_config()) << std::endl;
+  } else {
+    (terminal.output ? std::cout : std::cerr) << account(*report) << std::endl;
+  }
+  return report->end == AnswerEnd::cancelled ? kInterruptedExitCode : 0;
+}
+
+}  // namespace edgedraft

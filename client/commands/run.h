@@ -1,0 +1,22 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "client/commands/answer_options.h"
+
+namespace edgedraft {
+
+struct RunOptions {
+  AnswerOptions answer;
+  std::optional<std::string> prompt;
+  std::filesystem::path file;  // "-": standard input
+};
+
+void declare_run(CLI::App& app, RunOptions& options);
+
+// Answers one prompt. Returns the exit status.
+Result<int> run_once(const RunOptions& options);
+
+}  // namespace edgedraft

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <filesystem>
+
+#include "shared/base/error.h"
+
+namespace CLI {
+class App;
+}
+
+namespace edgedraft {
+
+struct TokenizeOptions {
+  std::filesystem::path model;
+  std::filesystem::path file;  // "-": standard input
+};
+
+void declare_tokenize(CLI::App& app, TokenizeOptions& options);
+
+// Prints the ids of a text on one line. Returns the exit status.
+Result<int> run_tokenize(const TokenizeOptions& options);
+
+}  // namespace edgedraft

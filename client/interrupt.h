@@ -1,0 +1,14 @@
+#pragma once
+
+namespace edgedraft {
+
+// Ctrl-C (SIGINT) and SIGTERM ask for an end instead of ending the process: work that takes time
+// looks at interrupted(). A second one that comes before clear_interrupt() ends the process at once
+// with status 130. Waiting reads return early.
+void catch_interrupts();
+bool interrupted();
+void clear_interrupt();
+
+inline constexpr int kInterruptedExitCode = 130;
+
+}  // namespace edgedraft

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "shared/base/error.h"
+
+namespace edgedraft {
+
+// The whole of a file, or of standard input where the name is "-".
+// Errors    io naming the file; usage where it has more than `bytes_max`
+Result<std::string> read_text(const std::filesystem::path& file, std::uint64_t bytes_max);
+
+}  // namespace edgedraft

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "shared/model/chat_template/meter.h"
+#include "shared/model/chat_template/value.h"
+
+namespace edgedraft::chat {
+
+// What the operators of expressions do, as Python does it. Failures go to the meter, and the result
+// is then of no use.
+
+// Paid for by its length.
+Value text_value(Meter& meter, std::string text);
+
+// As {{ }} writes it; nothing for lists and mappings.
+std::optional<std::string> printed(Meter& meter, const Value& value, int line);
+
+// + - * % of integers.
+Value arithmetic(Meter& meter, const std::string& name, const Value& a, const Value& b, int line);
+
+// Any operator of two values but `and` and `or`, which may leave out the second.
+Value apply_binary(Meter& meter, const std::string& name, const Value& a, const Value& b, int line);
+
+}  // namespace edgedraft::chat

@@ -1,0 +1,244 @@
+#include "tests/bench/acceptance_command.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "client/bundle_file.h"
+#include "client/generation.h"
+#include "server/model_host.h"
+#include "shared/base/progress.h"
+#include "tests/bench/prompts.h"
+#include "tests/support/local_link.h"
+
+namespace edgedraft::bench {
+namespace {
+
+constexpr const char* kHelp =
+    R"(Answers held-out prompts with each drafter and prints the acceptance length (tokens a target pass in
+drafting cycles, the target's own included; plain decoding is 1) a task and as the unweighted mean of the
+tasks, with 95 % intervals over the prompts. Activations go through the link's int8 codec. Every answer is
+compared with plain decoding, token for token; the exit status is 1 where one differs.
+
+Example:
+  edgedraft-bench acceptance --model models/demo/target.gguf --prompts models/demo/heldout.jsonl \
+    --bundle models/demo/moa-tli0.gguf --bundle models/demo/independent.gguf --chain 4)";
+
+struct AcceptanceOptions {
+  std::filesystem::path model;
+  std::vector<std::filesystem::path> bundles;
+  std::filesystem::path prompts;
+  std::vector<std::uint32_t> tree = {8, 6, 62};
+  std::uint32_t chain = 0;
+  std::uint32_t max_tokens = 160;
+  float temperature = 0.0f;
+  std::uint64_t seed = 0;
+  std::uint32_t threads = 0;
+  bool json = false;
+};
+
+class Silent final : public GenerationObserver {
+ public:
+  void on_token(std::uint32_t, Provenance) override {}
+  void on_confirmed(std::uint32_t) override {}
+  void on_rewrite(std::uint32_t) override {}
+  void on_state(ClientState, const std::string&) override {}
+};
+
+struct Answered {
+  std::vector<std::uint32_t> tokens;
+  GenerationStats stats;
+};
+
+// One answer of target and drafter in one process.
+class Runner {
+ public:
+  Runner(ModelHost& host, const AcceptanceOptions& options) : host_(host), options_(options) {}
+
+  Result<Answered> answer(std::span<const std::uint32_t> prompt, Tap* tap, Drafter* drafter,
+                          std::optional<TreeShape> tree) {
+    testing::LocalTarget target(
+        {.decoder = host_.decoder(),
+         .tap = tap,
+         .context_count = host_.context_count(),
+         .is_end = [this](std::uint32_t t) { return host_.tokenizer().is_end(t); }});
+    Instant now{};
+    testing::LocalLink link({.target = target, .now = now, .rows_a_chunk = 256});
+    Silent silent;
+    Generation generation(
+        {.link = link,
+         .drafter = drafter,
+         .observer = silent,
+         .is_end = [this](std::uint32_t t) { return host_.tokenizer().is_end(t); },
+         .now = [&now] { return now; },
+         .cancelled = [] { return false; }},
+        {.tree = tree,
+         .tokens_max = options_.max_tokens,
+         .context_count = 0,
+         .sampling = {.temperature = options_.temperature, .seed = options_.seed},
+         .deadline = std::chrono::hours(1),
+         .resync = wire::ResyncPolicy::check,
+         .resync_wait = {},
+         .pace = {}});
+    const auto end = generation.answer(prompt);
+    if (!end) return end.error();
+    const auto tokens = generation.ledger().tokens().subspan(generation.answer_first());
+    return Answered{.tokens = {tokens.begin(), tokens.end()}, .stats = generation.stats()};
+  }
+
+ private:
+  ModelHost& host_;
+  const AcceptanceOptions& options_;
+};
+
+struct TaskCounts {
+  std::vector<double> tokens;  // of cycles, a prompt each
+  std::vector<double> cycles;
+};
+
+struct DrafterResult {
+  std::string name;
+  std::map<std::string, TaskCounts> tasks;
+  std::uint32_t differing = 0;
+};
+
+// The unweighted mean of the tasks; its interval from resampling within each task.
+Mean mean_of_tasks(const std::map<std::string, TaskCounts>& tasks) {
+  Mean mean;
+  double variance = 0.0;
+  for (const auto& [task, counts] : tasks) {
+    const Mean m = bootstrap_ratio(counts.tokens, counts.cycles);
+    mean.value += m.value;
+    const double deviation = (m.high - m.low) / (2 * 1.96);
+    variance += deviation * deviation;
+  }
+  const auto count = static_cast<double>(tasks.size());
+  mean.value /= count;
+  const double half = 1.96 * std::sqrt(variance) / count;
+  mean.low = mean.value - half;
+  mean.high = mean.value + half;
+  return mean;
+}
+
+void print(const std::vector<DrafterResult>& results) {
+  for (const DrafterResult& r : results) {
+    std::printf("%s\n", r.name.c_str());
+    for (const auto& [task, counts] : r.tasks) {
+      const Mean m = bootstrap_ratio(counts.tokens, counts.cycles);
+      std::printf("  %-10s %5.2f  [%.2f, %.2f]  %zu prompts\n", task.c_str(), m.value, m.low,
+                  m.high, counts.tokens.size());
+    }
+    const Mean m = mean_of_tasks(r.tasks);
+    std::printf("  %-10s %5.2f  [%.2f, %.2f]  answers that differ from plain decoding: %u\n",
+                "mean", m.value, m.low, m.high, r.differing);
+  }
+}
+
+void print_json(const std::vector<DrafterResult>& results) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  const auto mean_json = [](const Mean& m, std::size_t count) {
+    return nlohmann::ordered_json{
+        {"tau", m.value}, {"low", m.low}, {"high", m.high}, {"prompts", count}};
+  };
+  for (const DrafterResult& r : results) {
+    nlohmann::ordered_json tasks;
+    std::size_t total = 0;
+    for (const auto& [task, counts] : r.tasks) {
+      tasks[task] = mean_json(bootstrap_ratio(counts.tokens, counts.cycles), counts.tokens.size());
+      total += counts.tokens.size();
+    }
+    all.push_back({{"drafter", r.name},
+                   {"tasks", tasks},
+                   {"mean", mean_json(mean_of_tasks(r.tasks), total)},
+                   {"differing", r.differing}});
+  }
+  std::printf("%s\n", all.dump(2).c_str());
+}
+
+Result<bool> measure(const AcceptanceOptions& o) {
+  const auto prompts = read_prompts(o.prompts);
+  if (!prompts) return prompts.error();
+  if (o.tree.size() != 3)
+    return Error{Errc::usage, "--tree takes three numbers, for example 8,6,62"};
+  const TreeShape shape =
+      o.chain > 0 ? chain_shape(o.chain)
+                  : TreeShape{.breadth = o.tree[0], .depth = o.tree[1], .nodes = o.tree[2]};
+  if (!valid(shape)) return Error{Errc::usage, "no such tree: see edgedraft run --help"};
+  const auto backend = make_cpu_backend({.threads = o.threads});
+  auto host =
+      ModelHost::load(*backend, {.model = o.model, .bundles = o.bundles, .context_count = 0});
+  if (!host) return host.error();
+  Runner runner(**host, o);
+
+  std::vector<DrafterResult> results;
+  Progress progress("answers", prompts->size() * (o.bundles.size() + 1));
+  std::vector<std::vector<std::uint32_t>> encoded;
+  std::vector<std::vector<std::uint32_t>> plain;
+  for (std::size_t b = 0; b < o.bundles.size(); ++b) {
+    const auto bundle = BundleFile::open(o.bundles[b], BundleUse::draft);
+    if (!bundle) return bundle.error();
+    const auto chat = bundle->chat_template({});
+    if (!chat) return chat.error();
+    results.push_back({.name = o.bundles[b].stem().string(), .tasks = {}});
+    for (std::size_t i = 0; i < prompts->size(); ++i) {
+      if (b == 0) {
+        const ChatMessage message{.role = "user", .content = (*prompts)[i].text};
+        auto tokens = bundle->encode_chat(*chat, std::span(&message, 1));
+        if (!tokens) return tokens.error();
+        encoded.push_back(*tokens);
+        auto answer = runner.answer(encoded[i], nullptr, nullptr, std::nullopt);
+        if (!answer) return answer.error();
+        plain.push_back(answer->tokens);
+        progress.advance(1);
+      }
+      const auto drafter = bundle->make_drafter(*backend);
+      if (!drafter) return drafter.error();
+      const auto answer =
+          runner.answer(encoded[i], (*host)->drafters()[b].tap.get(), drafter->get(), shape);
+      if (!answer) return answer.error();
+      progress.advance(1);
+      results[b].differing += answer->tokens != plain[i];
+      if (answer->stats.cycles == 0) continue;
+      TaskCounts& counts = results[b].tasks[(*prompts)[i].task];
+      counts.tokens.push_back(answer->stats.cycle_tokens);
+      counts.cycles.push_back(answer->stats.cycles);
+    }
+  }
+  o.json ? print_json(results) : print(results);
+  return std::all_of(results.begin(), results.end(),
+                     [](const auto& r) { return r.differing == 0; });
+}
+
+}  // namespace
+
+void add_acceptance_command(CLI::App& program) {
+  const auto o = std::make_shared<AcceptanceOptions>();
+  CLI::App* command = program.add_subcommand("acceptance", "Acceptance length on held-out prompts");
+  command->footer(kHelp);
+  command->add_option("--model", o->model, "The target")->type_name("FILE.gguf")->required();
+  command->add_option("--bundle", o->bundles, "A drafter (repeatable)")
+      ->type_name("FILE.gguf")
+      ->required();
+  command->add_option("--prompts", o->prompts, "JSON lines with task, prompt")
+      ->type_name("FILE")
+      ->required();
+  auto* tree =
+      command->add_option("--tree", o->tree, "Breadth, depth, nodes [8,6,62]")->delimiter(',');
+  command->add_option("--chain", o->chain, "Draft K tokens in a row instead")->excludes(tree);
+  command->add_option("--max-tokens", o->max_tokens, "Longest answer")->capture_default_str();
+  command->add_option("--temperature", o->temperature, "0 takes the likeliest token")
+      ->capture_default_str();
+  command->add_option("--seed", o->seed, "Of the draws")->capture_default_str();
+  command->add_option("--threads", o->threads, "0: one a core")->capture_default_str();
+  command->add_flag("--json", o->json, "JSON instead of a table");
+  command->callback([o] {
+    const auto measured = measure(*o);
+    if (!measured) throw Failure(measured.error());
+    if (!*measured) throw CLI::RuntimeError(1);
+  });
+}
+
+}  // namespace edgedraft::bench

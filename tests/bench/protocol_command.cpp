@@ -1,0 +1,267 @@
+#include "tests/bench/protocol_command.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "client/bundle_file.h"
+#include "client/privacy/taint_ledger.h"
+#include "server/application.h"
+#include "server/scheduler.h"
+#include "shared/base/log.h"
+#include "shared/net/client_link.h"
+#include "shared/net/identity.h"
+#include "shared/protocol/overhead.h"
+
+namespace edgedraft::bench {
+namespace {
+
+constexpr const char* kHelp =
+    R"(Runs server and client over TLS on loopback and counts the bytes of every cycle: in the messages'
+payloads, with frame headers, and at the TCP socket. Beside them stands the paper's formula, 4 M bytes up for
+M nodes and 3 A + 2 A E_kv (TLI + 1) down for A new tokens (Mixture of Attentions, Table 7), and what the
+protocol declares on top: scales, frame headers, FlatBuffers tables, TLS records. The exit status is 1 where
+a payload exceeds formula, scales and tables.
+
+Example:
+  edgedraft-bench protocol --model models/demo/target.gguf --bundle models/demo/moa-tli0.gguf)";
+
+struct ProtocolOptions {
+  std::filesystem::path model;
+  std::filesystem::path bundle;
+  std::string prompt = "Tell me a story about a dog and a ball.";
+  std::uint32_t max_tokens = 100;
+  bool json = false;
+};
+
+// Summed over cycles.
+struct Bytes {
+  std::uint64_t formula = 0;
+  std::uint64_t allowed_payload = 0;  // formula, scales and tables
+  std::uint64_t payload = 0;
+  std::uint64_t framed = 0;
+  std::uint64_t socket = 0;
+};
+
+struct Totals {
+  std::uint32_t cycles = 0;
+  std::uint32_t nodes = 0;
+  std::uint32_t tokens = 0;
+  std::uint32_t over = 0;  // cycles with a payload above what is allowed
+  Bytes up;
+  Bytes down;
+};
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "edgedraft-bench-XXXXXX").string();
+    if (!mkdtemp(name.data())) throw Failure({Errc::io, "cannot make a temporary folder"});
+    path_ = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// The next event of a kind; others on the way are dropped after `see` has seen them.
+template <class Event, class See>
+Event await_event(TargetLink& link, See see) {
+  for (;;) {
+    auto event = link.wait_event(Clock::now() + std::chrono::seconds(60));
+    if (!event) throw Failure(event.error());
+    if (auto* wanted = std::get_if<Event>(&*event)) return std::move(*wanted);
+    if (const auto* refused = std::get_if<RequestRefused>(&*event)) throw Failure(refused->error);
+    see(*event);
+  }
+}
+
+// One answer, a cycle at a time, with the link's counters read around each.
+class Measurement {
+ public:
+  Measurement(TargetLink& link, Drafter& drafter, const ActivationLayout& layout)
+      : link_(link), drafter_(drafter), layout_(layout) {}
+
+  Totals run(std::span<const std::uint32_t> prompt, std::uint32_t tokens_max) {
+    for (const std::uint32_t token : prompt) ledger_.append(token, Provenance::given);
+    drafter_.append(prompt);
+    check(link_.send(wire::Prefill{.tokens = ledger_.safe(0, ledger_.count())}));
+    bool rows_complete = layout_.cols() == 0;
+    const auto see = [&](const ClientEvent& event) {
+      if (const auto* rows = std::get_if<ActivationsReceived>(&event)) {
+        drafter_.add_activations(rows->first, rows->rows);
+        rows_complete |= rows->complete;
+      }
+    };
+    auto first = await_event<VerdictReceived>(link_, see);
+    while (!rows_complete) see(await_event<ActivationsReceived>(link_, see));
+    take(first.verdict.next);
+    wire::Ending ending = first.verdict.ending;
+    for (std::uint32_t tokens = 1; tokens < tokens_max && ending == wire::Ending::none;) {
+      const VerdictReceived verdict = cycle();
+      tokens += static_cast<std::uint32_t>(verdict.verdict.path.size()) + 1;
+      ending = verdict.verdict.ending;
+    }
+    return totals_;
+  }
+
+ private:
+  static void check(const Result<void>& result) {
+    if (!result) throw Failure(result.error());
+  }
+
+  void take(std::uint32_t token) {
+    ledger_.append(token, Provenance::verified);
+    drafter_.append(std::span(&token, 1));
+  }
+
+  VerdictReceived cycle() {
+    const DraftTree tree = drafter_.draft(TreeShape{});
+    const auto parents = tree.parents();
+    const LinkStats before = link_.stats();
+    check(link_.send(wire::Draft{.base_length = ledger_.count(),
+                                 .tokens = ledger_.safe_draft(tree.tokens()),
+                                 .parents = {parents.begin(), parents.end()}}));
+    VerdictReceived verdict = await_event<VerdictReceived>(link_, [](const auto&) {});
+    count(before, link_.stats(), tree.node_count(),
+          static_cast<std::uint32_t>(verdict.verdict.path.size()) + 1);
+    drafter_.add_activations(verdict.rows_first, verdict.rows);
+    for (const std::uint8_t row : verdict.verdict.path) take(tree.token(row));
+    take(verdict.verdict.next);
+    return verdict;
+  }
+
+  void count(const LinkStats& before, const LinkStats& after, std::uint32_t nodes,
+             std::uint32_t tokens) {
+    const auto add = [](Bytes& bytes, std::uint64_t formula, std::uint64_t frame_max,
+                        std::uint64_t payload, std::uint64_t framed, std::uint64_t socket) {
+      bytes.formula += formula;
+      bytes.allowed_payload += frame_max - kFrameHeaderBytes;
+      bytes.payload += payload;
+      bytes.framed += framed;
+      bytes.socket += socket;
+      return payload > frame_max - kFrameHeaderBytes;
+    };
+    const TrafficStats& a = after.traffic;
+    const TrafficStats& b = before.traffic;
+    const bool up_over =
+        add(totals_.up, draft_formula_bytes(nodes), draft_frame_bytes_max(nodes),
+            a.payload_bytes_out - b.payload_bytes_out, a.framed_bytes_out - b.framed_bytes_out,
+            after.bytes_up - before.bytes_up);
+    const bool down_over =
+        add(totals_.down, verdict_formula_bytes(layout_, tokens),
+            verdict_frame_bytes_max(layout_, tokens), a.payload_bytes_in - b.payload_bytes_in,
+            a.framed_bytes_in - b.framed_bytes_in, after.bytes_down - before.bytes_down);
+    ++totals_.cycles;
+    totals_.nodes += nodes;
+    totals_.tokens += tokens;
+    totals_.over += up_over || down_over;
+  }
+
+  TargetLink& link_;
+  Drafter& drafter_;
+  ActivationLayout layout_;
+  TaintLedger ledger_;
+  Totals totals_;
+};
+
+void print(const Totals& t) {
+  std::printf("%u cycles, %u nodes drafted, %u tokens; bytes a cycle:\n", t.cycles, t.nodes,
+              t.tokens);
+  std::printf("%-6s %10s %10s %10s %10s %10s %14s\n", "", "formula", "allowed", "payload", "framed",
+              "socket", "socket/formula");
+  const auto row = [&](const char* name, const Bytes& b) {
+    const auto a_cycle = [&](std::uint64_t total) { return static_cast<double>(total) / t.cycles; };
+    std::printf("%-6s %10.1f %10.1f %10.1f %10.1f %10.1f %14.3f\n", name, a_cycle(b.formula),
+                a_cycle(b.allowed_payload), a_cycle(b.payload), a_cycle(b.framed),
+                a_cycle(b.socket), static_cast<double>(b.socket) / static_cast<double>(b.formula));
+  };
+  row("up", t.up);
+  row("down", t.down);
+  std::printf("cycles above what is allowed: %u\n", t.over);
+}
+
+void print_json(const Totals& t) {
+  const auto direction = [](const Bytes& b) {
+    return nlohmann::ordered_json{{"formula", b.formula},
+                                  {"allowed_payload", b.allowed_payload},
+                                  {"payload", b.payload},
+                                  {"framed", b.framed},
+                                  {"socket", b.socket}};
+  };
+  const nlohmann::ordered_json json{{"cycles", t.cycles},    {"nodes", t.nodes},
+                                    {"tokens", t.tokens},    {"over", t.over},
+                                    {"up", direction(t.up)}, {"down", direction(t.down)}};
+  std::printf("%s\n", json.dump(2).c_str());
+}
+
+Result<bool> measure(const ProtocolOptions& o) {
+  const auto server_backend = make_cpu_backend({.threads = 0});
+  auto host = ModelHost::load(*server_backend,
+                              {.model = o.model, .bundles = {o.bundle}, .context_count = 0});
+  if (!host) return host.error();
+  const auto bundle = BundleFile::open(o.bundle, BundleUse::draft);
+  if (!bundle) return bundle.error();
+  const auto client_backend = make_cpu_backend({.threads = 0});
+  const auto drafter = bundle->make_drafter(*client_backend);
+  if (!drafter) return drafter.error();
+  const auto chat = bundle->chat_template({});
+  if (!chat) return chat.error();
+  const ChatMessage message{.role = "user", .content = o.prompt};
+  const auto prompt = bundle->encode_chat(*chat, std::span(&message, 1));
+  if (!prompt) return prompt.error();
+
+  const TemporaryFolder folder;
+  const auto identity = load_or_create_identity(folder.path());
+  if (!identity) return identity.error();
+  const auto tls = make_server_context({.certificate_file = identity->certificate_file,
+                                        .key_file = identity->key_file,
+                                        .client_ca_file = {}});
+  if (!tls) return tls.error();
+  const auto log = make_logger("off");
+  Scheduler scheduler(**host, {.sessions_max = 1, .kv_bytes_max = 0, .queue_max = 16, .pace = {}});
+  Application application(**host, scheduler, {.token = {}, .agent = "edgedraft-bench"}, *log);
+  Listener listener({.address = "127.0.0.1", .port = 0, .session = {}}, *tls, application);
+  wire::Hello hello = bundle->hello();
+  auto link = ClientLink::open({.host = "127.0.0.1",
+                                .port = std::to_string(listener.port()),
+                                .tls = {.pin = identity->pin},
+                                .session = {.hello = hello, .channel = {}},
+                                .back_off = {},
+                                .jitter_seed = 1});
+  if (!link) return link.error();
+  const auto welcomed = await_event<Welcomed>(**link, [](const auto&) {});
+  const Totals totals =
+      Measurement(**link, **drafter, ActivationLayout(welcomed.welcome.scale_groups))
+          .run(*prompt, o.max_tokens);
+  (*link)->close();
+  if (totals.cycles == 0) return Error{Errc::usage, "the answer was over before the first cycle"};
+  o.json ? print_json(totals) : print(totals);
+  return totals.over == 0;
+}
+
+}  // namespace
+
+void add_protocol_command(CLI::App& program) {
+  const auto o = std::make_shared<ProtocolOptions>();
+  CLI::App* command = program.add_subcommand("protocol", "Bytes of a cycle against the formula");
+  command->footer(kHelp);
+  command->add_option("--model", o->model, "The target")->type_name("FILE.gguf")->required();
+  command->add_option("--bundle", o->bundle, "The drafter")->type_name("FILE.gguf")->required();
+  command->add_option("-p,--prompt", o->prompt, "What to answer")->capture_default_str();
+  command->add_option("--max-tokens", o->max_tokens, "Longest answer")->capture_default_str();
+  command->add_flag("--json", o->json, "JSON instead of a table");
+  command->callback([o] {
+    const auto measured = measure(*o);
+    if (!measured) throw Failure(measured.error());
+    if (!*measured) throw CLI::RuntimeError(1);
+  });
+}
+
+}  // namespace edgedraft::bench

@@ -1,0 +1,187 @@
+#include "client/commands/answer_options.h"
+
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+#include <limits>
+
+#include "tests/model/temporary_directory.h"
+
+namespace edgedraft {
+namespace {
+
+using namespace std::chrono_literals;
+const std::string kPin = "sha256:" + std::string(64, 'a');
+
+// What a command line comes to, with a bundle given.
+Result<AnswerConfig> parse(std::vector<std::string> arguments) {
+  CLI::App app;
+  AnswerOptions options;
+  options.bundle = "moa.gguf";
+  declare_answer_options(app, options);
+  std::reverse(arguments.begin(), arguments.end());
+  app.parse(arguments);
+  return check_answer_options(options);
+}
+
+TEST(AnswerOptionsTest, DefaultsAreTheDocumentedOnes) {
+  const auto config = parse({});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->host, "127.0.0.1");
+  EXPECT_EQ(config->port, "7420");
+  EXPECT_EQ(config->generation.tree, (TreeShape{.breadth = 8, .depth = 6, .nodes = 62}));
+  EXPECT_EQ(config->generation.tokens_max, 256u);
+  EXPECT_EQ(config->generation.deadline, 3000ms);
+  EXPECT_EQ(config->generation.resync, wire::ResyncPolicy::check);
+  EXPECT_EQ(config->generation.resync_wait, 0ms);
+  EXPECT_EQ(config->generation.pace, 0ms);
+  EXPECT_TRUE(config->generation.sampling.greedy());
+  EXPECT_EQ(config->generation.sampling.seed, 0u);
+}
+
+TEST(AnswerOptionsTest, TakesWhatIsRight) {
+  const auto config = parse({"--server",
+                             "[::1]:9",
+                             "--pin",
+                             kPin,
+                             "--tree",
+                             "3,4,5",
+                             "--max-tokens",
+                             "7",
+                             "--temperature",
+                             "0.8",
+                             "--top-k",
+                             "40",
+                             "--top-p",
+                             "0.9",
+                             "--min-p",
+                             "0.05",
+                             "--seed",
+                             "18446744073709551615",
+                             "--deadline-ms",
+                             "500",
+                             "--resync",
+                             "keep",
+                             "--resync-wait-ms",
+                             "9",
+                             "--pace-ms",
+                             "30",
+                             "--device",
+                             "cpu",
+                             "--threads",
+                             "2",
+                             "--raw",
+                             "--json"});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->host, "::1");
+  EXPECT_EQ(config->port, "9");
+  EXPECT_EQ(config->tls.pin, kPin);
+  EXPECT_EQ(config->generation.tree, (TreeShape{.breadth = 3, .depth = 4, .nodes = 5}));
+  EXPECT_EQ(config->generation.tokens_max, 7u);
+  EXPECT_EQ(config->generation.sampling, (SamplingParams{.temperature = 0.8f,
+                                                         .top_k = 40,
+                                                         .top_p = 0.9f,
+                                                         .min_p = 0.05f,
+                                                         .seed = 18446744073709551615u}));
+  EXPECT_EQ(config->generation.deadline, 500ms);
+  EXPECT_EQ(config->generation.resync, wire::ResyncPolicy::keep);
+  EXPECT_EQ(config->generation.resync_wait, 9ms);
+  EXPECT_EQ(config->generation.pace, 30ms);
+  EXPECT_EQ(config->thread_count, 2u);
+  EXPECT_TRUE(config->raw);
+  EXPECT_TRUE(config->json);
+}
+
+TEST(AnswerOptionsTest, ShapesAreTreesChainsOrNothing) {
+  EXPECT_EQ(parse({"--chain", "4"})->generation.tree, chain_shape(4));
+  EXPECT_EQ(parse({"--plain"})->generation.tree, std::nullopt);
+  EXPECT_EQ(parse({"--plain", "--chain", "4"})->generation.tree, std::nullopt);
+  EXPECT_EQ(parse({"--tree", "1,1,1"})->generation.tree, chain_shape(1));
+  EXPECT_EQ(parse({"--tree", "32,9,255"})->generation.tree,
+            (TreeShape{.breadth = 32, .depth = 9, .nodes = 255}));
+}
+
+struct Mistake {
+  std::vector<std::string> arguments;
+  std::string named;  // what the message has to name
+};
+
+class MistakeTest : public ::testing::TestWithParam<Mistake> {};
+
+TEST_P(MistakeTest, IsAUsageErrorThatNamesTheOptionAndARemedy) {
+  const auto config = parse(GetParam().arguments);
+  ASSERT_FALSE(config) << "accepted";
+  EXPECT_EQ(config.error().code, Errc::usage);
+  EXPECT_NE(config.error().message.find(GetParam().named), std::string::npos)
+      << config.error().message;
+  EXPECT_GT(config.error().message.size(), GetParam().named.size() + 20)
+      << "no remedy: " << config.error().message;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, MistakeTest,
+    ::testing::Values(
+        Mistake{{"--tree", "0,6,62"}, "--tree"}, Mistake{{"--tree", "8,0,62"}, "--tree"},
+        Mistake{{"--tree", "8,6,0"}, "--tree"}, Mistake{{"--tree", "8,6,256"}, "--tree"},
+        Mistake{{"--tree", "33,6,62"}, "--tree"}, Mistake{{"--tree", "32,32,62"}, "--tree"},
+        Mistake{{"--tree", "8,6"}, "--tree"}, Mistake{{"--tree", "8,6,62,1"}, "--tree"},
+        Mistake{{"--tree", "8,6,"}, "--tree"}, Mistake{{"--tree", "8,-6,62"}, "--tree"},
+        Mistake{{"--tree", "8 6 62"}, "--tree"}, Mistake{{"--tree", "x"}, "--tree"},
+        Mistake{{"--tree", "4294967297,6,62"}, "--tree"}, Mistake{{"--tree", ""}, "--tree"},
+        Mistake{{"--chain", "0"}, "--chain"}, Mistake{{"--chain", "-3"}, "--chain"},
+        Mistake{{"--chain", "33"}, "--chain"},
+        Mistake{{"--chain", "4", "--tree", "8,6,62"}, "exclude each other"},
+        Mistake{{"--plain", "--tree", "0,6,62"}, "--tree"},
+        Mistake{{"--max-tokens", "0"}, "--max-tokens"},
+        Mistake{{"--max-tokens", "-1"}, "--max-tokens"},
+        Mistake{{"--max-tokens", "1048577"}, "--max-tokens"},
+        Mistake{{"--temperature", "-1"}, "--temperature"},
+        Mistake{{"--temperature", "101"}, "--temperature"},
+        Mistake{{"--temperature", "nan"}, "--temperature"},
+        Mistake{{"--temperature", "inf"}, "--temperature"}, Mistake{{"--top-k", "-1"}, "--top-k"},
+        Mistake{{"--top-p", "0"}, "--top-p"}, Mistake{{"--top-p", "1.1"}, "--top-p"},
+        Mistake{{"--top-p", "nan"}, "--top-p"}, Mistake{{"--min-p", "-0.1"}, "--min-p"},
+        Mistake{{"--min-p", "2"}, "--min-p"}, Mistake{{"--deadline-ms", "0"}, "--deadline-ms"},
+        Mistake{{"--resync-wait-ms", "-1"}, "--resync-wait-ms"},
+        Mistake{{"--pace-ms", "-1"}, "--pace-ms"}, Mistake{{"--threads", "-1"}, "--threads"},
+        Mistake{{"--resync", "maybe"}, "--resync"},
+        Mistake{{"--device", "vulkan:0"}, "unsupported yet"},
+        Mistake{{"--device", "tpu"}, "--device"}, Mistake{{"--log-level", "loud"}, "--log-level"},
+        Mistake{{"--server", "localhost"}, "--server"}, Mistake{{"--server", ":7420"}, "--server"},
+        Mistake{{"--server", "host:0"}, "--server"},
+        Mistake{{"--server", "host:70000"}, "--server"},
+        Mistake{{"--server", "host:7x"}, "--server"}, Mistake{{"--server", "::1:7420"}, "--server"},
+        Mistake{{"--pin", "md5:12"}, "--pin"}, Mistake{{"--pin", "sha256:12"}, "--pin"},
+        Mistake{{"--pin", "sha256:" + std::string(64, 'g')}, "--pin"},
+        Mistake{{"--pin", kPin, "--ca", "ca.pem"}, "--ca"},
+        Mistake{{"--tls-cert", "own.pem"}, "--tls-key"},
+        Mistake{{"--tls-key", "own.key"}, "--tls-cert"}));
+
+TEST(AnswerOptionsTest, ABundleIsNeeded) {
+  const auto config = check_answer_options({});
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().code, Errc::usage);
+  EXPECT_NE(config.error().message.find("--bundle"), std::string::npos);
+}
+
+TEST(AnswerOptionsTest, TheTokenIsTheFilesFirstLine) {
+  const test::TemporaryDirectory directory;
+  const auto token_of = [&](const std::string& text) {
+    return parse({"--token-file", directory.write("token", text).string()});
+  };
+  EXPECT_EQ(token_of("secret")->token, "secret");
+  EXPECT_EQ(token_of("secret\n")->token, "secret");
+  EXPECT_EQ(token_of("secret\r\nmore\n")->token, "secret");
+  for (const std::string& bad : {std::string(), std::string("\nsecret"), std::string(5000, 'x')}) {
+    const auto config = token_of(bad);
+    ASSERT_FALSE(config);
+    EXPECT_NE(config.error().message.find("--token-file"), std::string::npos);
+  }
+  const auto missing = parse({"--token-file", (directory / "none").string()});
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, Errc::io);
+  EXPECT_NE(missing.error().message.find("none"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace edgedraft

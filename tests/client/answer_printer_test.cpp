@@ -1,0 +1,169 @@
+#include "client/answer_printer.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tests/model/tiny_tokenizer.h"
+
+namespace edgedraft {
+namespace {
+
+class AnswerPrinterTest : public ::testing::Test {
+ protected:
+  AnswerPrinterTest() {
+    test::RawGguf raw;
+    vocabulary_.add_to(raw);
+    bytes_ = raw.bytes();
+    tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::read(*GgufFile::parse(bytes_)).value());
+  }
+
+  AnswerPrinter printer(Display display) {
+    return {*tokenizer_, LeadingSpace::strip, display, {.text = text_, .notes = notes_}};
+  }
+  void write(AnswerPrinter& printer, std::initializer_list<const char*> tokens,
+             Provenance provenance) {
+    for (const char* token : tokens) printer.on_token(vocabulary_.id(token), provenance);
+  }
+
+  static constexpr const char* kThe = "\xE2\x96\x81the";
+  static constexpr const char* kCat =
+      "\xE2\x96\x81"
+      "cat";
+
+  test::TinyVocabulary vocabulary_;
+  Bytes bytes_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::ostringstream text_;
+  std::ostringstream notes_;
+};
+
+TEST_F(AnswerPrinterTest, VerifiedTextAppearsAtOnceAndEndsItsLine) {
+  for (const Display display : {Display::live_styled, Display::live_plain, Display::final_text}) {
+    text_.str("");
+    AnswerPrinter p = printer(display);
+    write(p, {kThe}, Provenance::verified);
+    EXPECT_EQ(text_.str(), "the");
+    write(p, {kCat, "<|end|>"}, Provenance::verified);
+    EXPECT_EQ(text_.str(), "the cat");
+    p.finish();
+    EXPECT_EQ(text_.str(), "the cat\n");
+    EXPECT_EQ(p.text(), "the cat");
+    EXPECT_EQ(notes_.str(), "");
+  }
+}
+
+TEST_F(AnswerPrinterTest, HalfACharacterIsNeverShown) {
+  AnswerPrinter p = printer(Display::final_text);
+  write(p, {kThe, "<0xC3>"}, Provenance::verified);
+  EXPECT_EQ(text_.str(), "the");
+  write(p, {"<0xA9>"}, Provenance::verified);
+  EXPECT_EQ(text_.str(), "the\xC3\xA9");
+  write(p, {"<0xC3>"}, Provenance::verified);
+  p.finish();
+  EXPECT_EQ(text_.str(), "the\xC3\xA9\xEF\xBF\xBD\n");
+}
+
+TEST_F(AnswerPrinterTest, APipeGetsOfflineTextOnlyOnceItIsConfirmed) {
+  AnswerPrinter p = printer(Display::final_text);
+  write(p, {kThe}, Provenance::verified);
+  p.on_state(ClientState::offline, "the connection broke");
+  write(p, {kCat, kCat, kCat}, Provenance::offline);
+  EXPECT_EQ(text_.str(), "the");
+  EXPECT_EQ(notes_.str(), "edgedraft: offline: the connection broke\n");
+  p.on_confirmed(2);
+  EXPECT_EQ(text_.str(), "the cat");
+  p.on_rewrite(2);
+  p.on_state(ClientState::online, "1 confirmed, 2 rewritten");
+  write(p, {kThe}, Provenance::verified);
+  EXPECT_EQ(text_.str(), "the cat the");
+  p.finish();
+  EXPECT_EQ(text_.str(), "the cat the\n");
+  EXPECT_EQ(p.text(), "the cat the");
+  EXPECT_NE(notes_.str().find("online again: 1 confirmed, 2 rewritten"), std::string::npos);
+}
+
+TEST_F(AnswerPrinterTest, APipeGetsKeptTextBeforeWhatFollowsIt) {
+  AnswerPrinter p = printer(Display::final_text);
+  write(p, {kThe, kCat}, Provenance::offline);
+  EXPECT_EQ(text_.str(), "");
+  write(p, {kThe}, Provenance::verified);
+  EXPECT_EQ(text_.str(), "the cat the");
+}
+
+TEST_F(AnswerPrinterTest, APipeGetsOfflineTextWhenTheAnswerEnds) {
+  AnswerPrinter p = printer(Display::final_text);
+  write(p, {kThe, kCat}, Provenance::offline);
+  p.finish();
+  EXPECT_EQ(text_.str(), "the cat\n");
+}
+
+TEST_F(AnswerPrinterTest, AnAnswerThatIsCorrectedAfterItsEndIsWrittenAnew) {
+  AnswerPrinter p = printer(Display::final_text);
+  write(p, {kThe, kCat, kCat}, Provenance::offline);
+  p.finish();
+  p.on_confirmed(2);
+  p.on_rewrite(2);
+  write(p, {kThe}, Provenance::verified);
+  p.finish();
+  EXPECT_EQ(text_.str(), "the cat cat\n[corrected]\nthe cat the\n");
+}
+
+TEST_F(AnswerPrinterTest, ATerminalShowsOfflineTextDimAndMarked) {
+  AnswerPrinter p = printer(Display::live_styled);
+  write(p, {kThe}, Provenance::verified);
+  p.on_state(ClientState::offline, "no answer");
+  write(p, {kCat}, Provenance::offline);
+  EXPECT_EQ(text_.str(), "the\n\x1b[2m[offline: no answer]\x1b[0m\n\x1b[2;3m cat\x1b[0m");
+  EXPECT_EQ(notes_.str(), "");
+}
+
+TEST_F(AnswerPrinterTest, ATerminalShowsACorrectedLineFromItsBeginning) {
+  AnswerPrinter p = printer(Display::live_plain);
+  write(p, {kThe, "<0x0A>", kThe}, Provenance::verified);
+  p.on_state(ClientState::offline, "no answer");
+  write(p, {kCat, kCat}, Provenance::offline);
+  p.on_confirmed(4);
+  p.on_rewrite(4);
+  p.on_state(ClientState::online, "1 confirmed, 1 rewritten");
+  write(p, {kThe}, Provenance::verified);
+  p.finish();
+  EXPECT_EQ(text_.str(),
+            "the\n the\n[offline: no answer]\n cat cat\n"
+            "[online again: 1 confirmed, 1 rewritten]\n the cat the\n");
+  EXPECT_EQ(p.text(), "the\n the cat the");
+}
+
+TEST_F(AnswerPrinterTest, WithoutColourThereAreNoEscapeCodes) {
+  for (const Display display : {Display::live_plain, Display::final_text, Display::silent}) {
+    AnswerPrinter p = printer(display);
+    p.on_state(ClientState::offline, "no answer");
+    write(p, {kThe, kCat}, Provenance::offline);
+    p.on_rewrite(1);
+    p.on_state(ClientState::online, "back");
+    p.finish();
+    EXPECT_EQ((text_.str() + notes_.str()).find('\x1b'), std::string::npos);
+  }
+}
+
+TEST_F(AnswerPrinterTest, ASilentOneOnlyKeepsTheText) {
+  AnswerPrinter p = printer(Display::silent);
+  write(p, {kThe, kCat}, Provenance::offline);
+  p.finish();
+  EXPECT_EQ(text_.str(), "");
+  EXPECT_EQ(p.text(), "the cat");
+}
+
+TEST_F(AnswerPrinterTest, TheNextAnswerBeginsAfresh) {
+  AnswerPrinter p = printer(Display::live_plain);
+  write(p, {kThe, kCat}, Provenance::verified);
+  p.finish();
+  p.begin();
+  write(p, {kCat}, Provenance::verified);
+  p.finish();
+  EXPECT_EQ(text_.str(), "the cat\ncat\n");
+  EXPECT_EQ(p.text(), "cat");
+}
+
+}  // namespace
+}  // namespace edgedraft

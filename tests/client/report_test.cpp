@@ -1,0 +1,133 @@
+#include "client/report.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace edgedraft {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+
+AnswerReport report() {
+  AnswerReport report;
+  report.text = "the \xC3\xA9\"\n";
+  report.tokens = {5, 6, 7};
+  report.provenance = {Provenance::verified, Provenance::offline, Provenance::private_};
+  report.end = AnswerEnd::end_token;
+  report.stats.prompt_tokens = 9;
+  report.stats.tokens = 3;
+  report.stats.cycles = 2;
+  report.stats.cycle_tokens = 5;
+  report.stats.target_calls = 4;
+  report.stats.drafted = 62;
+  report.stats.accepted = 3;
+  report.stats.offline_tokens = 1;
+  report.stats.rewritten_tokens = 2;
+  report.stats.elapsed = 1500ms;
+  report.stats.first_token_elapsed = 250ms;
+  report.link.bytes_up = 1000;
+  report.link.bytes_down = 70'000;
+  report.link.reconnects = 1;
+  report.link.traffic.activation_bytes_raw = 80;
+  report.link.traffic.activation_bytes_sent = 60;
+  return report;
+}
+
+ReportedConfig config() {
+  ReportedConfig config;
+  config.drafter = "moa";
+  config.device = "cpu";
+  config.generation.tree = TreeShape{};
+  config.generation.tokens_max = 256;
+  config.generation.sampling.seed = 18446744073709551615u;
+  config.generation.pace = 30ms;
+  config.tokenizer_fingerprint = Digest{};
+  return config;
+}
+
+// The names that users, tests and experiments read.
+TEST(ReportTest, HasEveryStableNameWithItsValue) {
+  const std::string line = to_json(report(), config());
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+  const json answer = json::parse(line);
+  EXPECT_EQ(answer["text"], "the \xC3\xA9\"\n");
+  EXPECT_EQ(answer["tokens"], (json{5, 6, 7}));
+  EXPECT_EQ(answer["provenance"], (json{"verified", "offline", "private"}));
+  EXPECT_EQ(answer["finish"], "end_token");
+  const json expected{{"prompt_tokens", 9},
+                      {"tokens", 3},
+                      {"cycles", 2},
+                      {"tau", 2.5},
+                      {"target_calls", 4},
+                      {"drafted", 62},
+                      {"accepted", 3},
+                      {"seconds", 1.5},
+                      {"tokens_per_second", 2.0},
+                      {"time_to_first_token_s", 0.25},
+                      {"bytes_up", 1000},
+                      {"bytes_down", 70000},
+                      {"activation_bytes_raw", 80},
+                      {"activation_bytes_sent", 60},
+                      {"offline_tokens", 1},
+                      {"reconnects", 1},
+                      {"rewritten_tokens", 2},
+                      {"seed", 18446744073709551615u}};
+  for (const auto& [name, value] : expected.items()) {
+    EXPECT_EQ(answer["stats"][name], value) << name;
+    EXPECT_EQ(answer["stats"][name].type(), value.type()) << name;
+  }
+  EXPECT_EQ(answer["config"]["drafter"], "moa");
+  EXPECT_EQ(answer["config"]["device"], "cpu");
+  EXPECT_EQ(answer["config"]["paced"], true);
+  EXPECT_EQ(answer["config"]["tree"], (json{{"breadth", 8}, {"depth", 6}, {"nodes", 62}}));
+  EXPECT_EQ(answer["config"]["fingerprints"]["tokenizer"], std::string(64, '0'));
+  EXPECT_EQ(answer["config"]["fingerprints"]["target"], nullptr);
+}
+
+TEST(ReportTest, PlainDecodingHasNoTreeAndATauOfOne) {
+  ReportedConfig plain = config();
+  plain.generation.tree.reset();
+  plain.generation.pace = 0ms;
+  AnswerReport empty;
+  const json answer = json::parse(to_json(empty, plain));
+  EXPECT_EQ(answer["config"]["tree"], nullptr);
+  EXPECT_EQ(answer["config"]["paced"], false);
+  EXPECT_EQ(answer["stats"]["tau"], 1.0);
+  EXPECT_EQ(answer["stats"]["tokens_per_second"], 0.0);
+}
+
+TEST(ReportTest, ErrorsHaveACodeAndAMessage) {
+  const json error = json::parse(to_json(Error{Errc::untrusted, "another \"pin\""}));
+  EXPECT_EQ(error["error"]["code"], "untrusted");
+  EXPECT_EQ(error["error"]["message"], "another \"pin\"");
+}
+
+TEST(ReportTest, TheLinksCountersAreThoseOfOneAnswer) {
+  LinkStats before = report().link;
+  LinkStats now = before;
+  now.bytes_up += 11;
+  now.bytes_down += 22;
+  now.reconnects += 1;
+  now.traffic.activation_bytes_sent += 33;
+  now.traffic.activation_bytes_raw += 44;
+  const LinkStats answer = since(before, now);
+  EXPECT_EQ(answer.bytes_up, 11u);
+  EXPECT_EQ(answer.bytes_down, 22u);
+  EXPECT_EQ(answer.reconnects, 1u);
+  EXPECT_EQ(answer.traffic.activation_bytes_sent, 33u);
+  EXPECT_EQ(answer.traffic.activation_bytes_raw, 44u);
+}
+
+TEST(ReportTest, TheAccountNamesWhatWasWrittenOfflineOnlyWhereThereIsSome) {
+  EXPECT_EQ(account(report()),
+            "3 tokens in 2 cycles (tau 2.50), 4 target passes, 3 of 62 drafted accepted; 1000 B "
+            "up, 70.0 kB down; 500.0 ms a token; 1 written offline, 2 rewritten");
+  AnswerReport online = report();
+  online.stats.offline_tokens = 0;
+  EXPECT_EQ(account(online).find("offline"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace edgedraft

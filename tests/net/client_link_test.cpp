@@ -1,0 +1,175 @@
+#include "shared/net/client_link.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/net/net_support.h"
+
+namespace edgedraft {
+namespace {
+
+template <class Event>
+Event expect_event(ClientLink& link) {
+  auto event = link.wait_event(soon());
+  if (!event) {
+    ADD_FAILURE() << event.error().message;
+    return {};
+  }
+  if (!std::holds_alternative<Event>(*event)) {
+    ADD_FAILURE() << "another event";
+    return {};
+  }
+  return std::get<Event>(*std::move(event));
+}
+
+TEST(ClientLinkTest, SignsInAndIsAnswered) {
+  const TestServer server;
+  const auto link = ClientLink::open(server.client_options()).value();
+  EXPECT_EQ(expect_event<Welcomed>(*link).welcome.model, "toy");
+  EXPECT_EQ(link->state(), LinkState::online);
+  ASSERT_TRUE(link->send(small_prompt()));
+  EXPECT_EQ(expect_event<VerdictReceived>(*link).verdict.length, 4u);
+  ASSERT_TRUE(link->send(wire::Draft{.base_length = 4}));
+  EXPECT_EQ(expect_event<VerdictReceived>(*link).verdict.length, 5u);
+}
+
+TEST(ClientLinkTest, DeadlineInThePastOnlyLooks) {
+  const TestServer server;
+  const auto link = server.connect();
+  EXPECT_EQ(link->wait_event(Clock::now() - 1h).error().code, Errc::timed_out);
+  EXPECT_EQ(link->wait_event(Instant::min()).error().code, Errc::timed_out);
+}
+
+TEST(ClientLinkTest, BytesAtTheSocketExceedFramesByTls) {
+  const TestServer server;
+  const auto link = server.connect();
+  ASSERT_TRUE(link->send(small_prompt()));
+  expect_event<VerdictReceived>(*link);
+  const LinkStats before = link->stats();
+  ASSERT_TRUE(link->send(wire::Draft{.base_length = 4}));
+  expect_event<VerdictReceived>(*link);
+  const LinkStats after = link->stats();
+  const auto framed_up = after.traffic.framed_bytes_out - before.traffic.framed_bytes_out;
+  const auto framed_down = after.traffic.framed_bytes_in - before.traffic.framed_bytes_in;
+  // One TLS record each way: five bytes of header, one of type, sixteen of tag.
+  EXPECT_EQ(after.bytes_up - before.bytes_up, framed_up + 22);
+  EXPECT_EQ(after.bytes_down - before.bytes_down, framed_down + 22);
+  EXPECT_GT(before.bytes_down, 500u) << "the handshake counts";
+}
+
+TEST(ClientLinkTest, RefusalWithoutAskingTheServerComesAsAnEvent) {
+  const TestServer server;
+  const auto link = server.connect();
+  ASSERT_TRUE(link->send(wire::Draft{.base_length = 4}));
+  EXPECT_EQ(expect_event<RequestRefused>(*link).error.code, Errc::protocol);
+}
+
+TEST(ClientLinkTest, NobodyThereIsToldOnceAndTriedAgain) {
+  std::optional<TestServer> server;
+  server.emplace();
+  ClientLinkOptions options = server->client_options();
+  server->listener.reset();  // the port is free again
+  const auto link = ClientLink::open(options).value();
+  const auto event = link->wait_event(soon());
+  ASSERT_FALSE(event);
+  EXPECT_EQ(event.error().code, Errc::link_down);
+  EXPECT_NE(event.error().message.find("127.0.0.1:" + options.port), std::string::npos);
+  EXPECT_EQ(link->state(), LinkState::connecting);
+  EXPECT_EQ(link->send(small_prompt()).error().code, Errc::link_down);
+  EXPECT_EQ(link->wait_event(Clock::now() + 100ms).error().code, Errc::timed_out) << "told once";
+}
+
+TEST(ClientLinkTest, ComesBackWhenTheServerDoes) {
+  TestServer server;
+  const auto link = server.connect();
+  ListenerOptions same_port{.address = "127.0.0.1", .port = server.listener->port()};
+  server.listener.reset();
+  EXPECT_EQ(link->wait_event(soon()).error().code, Errc::link_down);
+
+  server.listener = std::make_unique<Listener>(
+      same_port,
+      make_server_context({.certificate_file = server.identity.certificate_file,
+                           .key_file = server.identity.key_file})
+          .value(),
+      server.application);
+  expect_event<Welcomed>(*link);
+  EXPECT_EQ(link->stats().reconnects, 1u);
+  ASSERT_TRUE(link->send(wire::Resume{.verified_length = 4}));
+  EXPECT_EQ(expect_event<RequestRefused>(*link).error.code, Errc::session_unknown);
+  ASSERT_TRUE(link->send(small_prompt()));
+  expect_event<VerdictReceived>(*link);
+}
+
+TEST(ClientLinkTest, SecondHandshakeResumesTheFirst) {
+  TestServer server;
+  const auto link = server.connect();
+  EXPECT_EQ(link->stats().resumed_handshakes, 0u);
+  server.application.handles().at(0).fail({Errc::refused, "come again"});
+  EXPECT_EQ(link->wait_event(soon()).error().code, Errc::link_down);
+  expect_event<Welcomed>(*link);
+  EXPECT_EQ(link->stats().resumed_handshakes, 1u);
+}
+
+TEST(ClientLinkTest, ReasonThatRetryingDoesNotCureClosesTheLink) {
+  TestServer server;
+  server.application.rejection = Error{Errc::unauthorized, "wrong token"};
+  const auto link = ClientLink::open(server.client_options()).value();
+  for (int i = 0; i < 3; ++i) {
+    const auto event = link->wait_event(soon());
+    ASSERT_FALSE(event);
+    EXPECT_EQ(event.error().code, Errc::unauthorized);
+    EXPECT_EQ(event.error().message, "wrong token");
+  }
+  EXPECT_EQ(link->state(), LinkState::closed);
+}
+
+TEST(ClientLinkTest, FullServerIsTriedAgain) {
+  TestServer server;
+  server.application.rejection = Error{Errc::refused, "full"};
+  const auto link = ClientLink::open(server.client_options()).value();
+  const auto event = link->wait_event(soon());
+  ASSERT_FALSE(event);
+  EXPECT_EQ(event.error().code, Errc::link_down);
+  EXPECT_EQ(event.error().message, "full");
+  server.application.wait_ended(3);
+}
+
+TEST(ClientLinkTest, CloseEndsItForGood) {
+  TestServer server;
+  const auto link = server.connect();
+  link->close();
+  EXPECT_EQ(link->state(), LinkState::closed);
+  EXPECT_EQ(link->wait_event(soon()).error().code, Errc::cancelled);
+  EXPECT_EQ(link->send(small_prompt()).error().code, Errc::link_down);
+  EXPECT_NE(server.application.wait_ended(1)[0].message.find("closed by the client"),
+            std::string::npos);
+}
+
+TEST(ClientLinkTest, DestructionDoesNotWaitForABackOff) {
+  ClientLinkOptions options{
+      .host = "127.0.0.1", .port = "1", .back_off = {.min = 1h, .max = 1h}, .jitter_seed = 1};
+  const Instant start = Clock::now();
+  {
+    const auto link = ClientLink::open(options).value();
+    EXPECT_FALSE(link->wait_event(soon()));
+  }
+  EXPECT_LT(Clock::now() - start, 10s);
+}
+
+TEST(ClientLinkTest, PromptsActivationsArrive) {
+  TestServer server;
+  server.application.scale_groups = {64};
+  const ActivationLayout layout({64});
+  const auto link = server.connect();
+  ASSERT_TRUE(link->send(small_prompt()));
+  expect_event<VerdictReceived>(*link);
+  const std::vector<float> rows(3 * 64, 2.0f);
+  server.application.handles().at(0).activations(
+      compress_activations(1, 0, 3, quantize_rows(layout, rows)));
+  const auto event = expect_event<ActivationsReceived>(*link);
+  EXPECT_TRUE(event.complete);
+  ASSERT_EQ(event.rows.size(), rows.size());
+  EXPECT_NEAR(event.rows[0], 2.0f, 0.01f);
+}
+
+}  // namespace
+}  // namespace edgedraft

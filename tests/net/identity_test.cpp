@@ -1,0 +1,77 @@
+#include "shared/net/identity.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/net/net_support.h"
+
+namespace edgedraft {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(IdentityTest, IsMadeOnceAndKept) {
+  const TemporaryDirectory directory;
+  const auto first = load_or_create_identity(directory / "state");
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_TRUE(first->pin.starts_with("sha256:"));
+  EXPECT_EQ(first->pin.size(), 7u + 64u);
+  const auto second = load_or_create_identity(directory / "state");
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->pin, first->pin);
+  EXPECT_EQ(*certificate_pin(first->certificate_file), first->pin);
+}
+
+TEST(IdentityTest, FilesAreTheOwnersAlone) {
+  const TemporaryDirectory directory;
+  const auto identity = load_or_create_identity(directory / "state").value();
+  const auto others = fs::perms::group_all | fs::perms::others_all;
+  EXPECT_EQ(fs::status(identity.key_file).permissions() & others, fs::perms::none);
+  EXPECT_EQ(fs::status(identity.certificate_file).permissions() & others, fs::perms::none);
+  EXPECT_EQ(fs::status(directory / "state").permissions() & others, fs::perms::none);
+}
+
+TEST(IdentityTest, LostCertificateIsMadeAnewFromItsKey) {
+  const TemporaryDirectory directory;
+  const auto first = load_or_create_identity(directory.path()).value();
+  fs::remove(first.certificate_file);
+  EXPECT_EQ(load_or_create_identity(directory.path()).value().pin, first.pin);
+}
+
+TEST(IdentityTest, LostKeyMakesAnotherIdentity) {
+  const TemporaryDirectory directory;
+  const auto first = load_or_create_identity(directory.path()).value();
+  fs::remove(first.key_file);
+  const auto second = load_or_create_identity(directory.path());
+  ASSERT_TRUE(second) << second.error().message;
+  EXPECT_NE(second->pin, first.pin);
+}
+
+TEST(IdentityTest, DamagedFilesAreNamed) {
+  const TemporaryDirectory directory;
+  const auto identity = load_or_create_identity(directory.path()).value();
+  std::ofstream(identity.key_file, std::ios::trunc) << "no key";
+  const auto damaged = load_or_create_identity(directory.path());
+  ASSERT_FALSE(damaged);
+  EXPECT_EQ(damaged.error().code, Errc::bad_file);
+  EXPECT_NE(damaged.error().message.find("server-key.pem"), std::string::npos);
+}
+
+TEST(IdentityTest, KeyOfAnotherCertificateIsRefused) {
+  const TemporaryDirectory directory;
+  const auto a = make_identity(directory.path(), "a", {});
+  const auto b = make_identity(directory.path(), "b", {});
+  EXPECT_EQ(load_identity(a.certificate_file, b.key_file).error().code, Errc::bad_file);
+  EXPECT_FALSE(
+      make_server_context({.certificate_file = a.certificate_file, .key_file = b.key_file}));
+}
+
+TEST(IdentityTest, UnwritableDirectoryIsAnError) {
+  const auto identity = load_or_create_identity("/proc/edgedraft-test");
+  ASSERT_FALSE(identity);
+  EXPECT_EQ(identity.error().code, Errc::io);
+}
+
+}  // namespace
+}  // namespace edgedraft

@@ -1,0 +1,174 @@
+#include <gtest/gtest.h>
+
+#include "shared/protocol/frame.h"
+#include "tests/net/net_support.h"
+#include "tests/net/raw_peer.h"
+
+// Peers that do what no honest one does. Each costs its own connection; the next client is served.
+namespace edgedraft {
+namespace {
+
+class ListenerAbuseTest : public testing::Test {
+ protected:
+  ~ListenerAbuseTest() override { server_.expect_serves(); }
+
+  // The reason of the first connection that ended.
+  Error reason() { return server_.application.wait_ended(1)[0]; }
+
+  std::uint16_t port() const { return server_.listener->port(); }
+
+  // A peer that has said Hello and been welcomed.
+  void sign_in(RawTlsPeer& peer) {
+    ASSERT_TRUE(peer.shake_hands());
+    peer.write(wire::encode(wire::Hello()));
+    ASSERT_FALSE(peer.read_some().empty());
+  }
+
+  // What of the server's last words reaches the peer.
+  static std::optional<wire::ErrorReport> farewell(RawTlsPeer& peer) {
+    FrameReader reader(kFramePayloadBytesMax);
+    reader.append(peer.read_to_end());
+    std::optional<wire::ErrorReport> last;
+    for (;;) {
+      const auto frame = reader.next();
+      if (!frame || !*frame) return last;
+      const auto message = wire::decode((*frame)->kind, (*frame)->payload);
+      if (message && std::holds_alternative<wire::ErrorReport>(*message)) {
+        last = std::get<wire::ErrorReport>(*message);
+      }
+    }
+  }
+
+  static TestServer::Options impatient() {
+    TestServer::Options options;
+    options.listener.tls_timeout = 200ms;
+    options.listener.write_stall_timeout = 200ms;
+    options.listener.session.channel.handshake_timeout = 300ms;
+    options.listener.session.channel.frame_timeout = 300ms;
+    return options;
+  }
+
+  TestServer server_{impatient()};
+};
+
+TEST_F(ListenerAbuseTest, StalledTlsHandshakeTimesOut) {
+  RawPeer peer(port());
+  EXPECT_TRUE(peer.read_to_end().empty());
+  EXPECT_EQ(reason().code, Errc::timed_out);
+}
+
+TEST_F(ListenerAbuseTest, StalledHelloTimesOut) {
+  RawTlsPeer peer(port(), {});
+  ASSERT_TRUE(peer.shake_hands());
+  EXPECT_EQ(farewell(peer)->code, Errc::timed_out);
+  EXPECT_EQ(reason().code, Errc::timed_out);
+}
+
+TEST_F(ListenerAbuseTest, FrameThatNeverEndsTimesOut) {
+  RawTlsPeer peer(port(), {});
+  sign_in(peer);
+  const Bytes frame = wire::encode(small_prompt());
+  peer.write(ByteView(frame).first(10));
+  EXPECT_EQ(farewell(peer)->code, Errc::timed_out);
+}
+
+TEST_F(ListenerAbuseTest, GarbageInsideTlsIsAnswered) {
+  RawTlsPeer peer(port(), {});
+  ASSERT_TRUE(peer.shake_hands());
+  peer.write(Bytes(100, std::byte{0xEE}));
+  EXPECT_EQ(farewell(peer)->code, Errc::version);
+  EXPECT_EQ(reason().code, Errc::version);
+}
+
+TEST_F(ListenerAbuseTest, RandomBytesInsteadOfTls) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    Random random(seed);
+    RawPeer peer(port());
+    Bytes garbage(1 + random.below(2000));
+    for (std::byte& b : garbage) b = static_cast<std::byte>(random.below(256));
+    peer.write(garbage);
+    peer.finish_writing();
+    peer.read_to_end();
+  }
+  server_.application.wait_ended(20);
+}
+
+TEST_F(ListenerAbuseTest, OversizeFrameIsRefusedByItsHeader) {
+  RawTlsPeer peer(port(), {});
+  ASSERT_TRUE(peer.shake_hands());
+  Bytes header(kFrameHeaderBytes);
+  encode_frame_header({.kind = 1, .payload_bytes = 0xFFFFFFFF},
+                      std::span(header).first<kFrameHeaderBytes>());
+  peer.write(header);
+  EXPECT_EQ(farewell(peer)->code, Errc::frame_too_large);
+}
+
+TEST_F(ListenerAbuseTest, ReplayedRoundIsRefused) {
+  RawTlsPeer peer(port(), {});
+  sign_in(peer);
+  wire::Prefill prefill = small_prompt();
+  prefill.round = 1;
+  peer.write(wire::encode(prefill));
+  ASSERT_FALSE(peer.read_some().empty());
+  peer.write(wire::encode(wire::Draft{.round = 1, .base_length = 4}));
+  EXPECT_EQ(farewell(peer)->code, Errc::protocol);
+}
+
+TEST_F(ListenerAbuseTest, FinInsideAFrame) {
+  RawTlsPeer peer(port(), {});
+  sign_in(peer);
+  const Bytes frame = wire::encode(small_prompt());
+  peer.write(ByteView(frame).first(frame.size() - 1));
+  peer.tcp().finish_writing();
+  EXPECT_EQ(reason().code, Errc::link_down);
+}
+
+TEST_F(ListenerAbuseTest, ResetInsideAFrame) {
+  RawTlsPeer peer(port(), {});
+  sign_in(peer);
+  const Bytes frame = wire::encode(small_prompt());
+  peer.write(ByteView(frame).first(frame.size() - 1));
+  peer.tcp().reset();
+  EXPECT_EQ(reason().code, Errc::link_down);
+}
+
+TEST_F(ListenerAbuseTest, ResetInTheTlsHandshake) {
+  RawPeer peer(port());
+  peer.write("\x16\x03\x01");
+  peer.reset();
+  EXPECT_EQ(reason().code, Errc::link_down);
+}
+
+TEST_F(ListenerAbuseTest, OneByteWritesAreServed) {
+  RawTlsPeer peer(port(), {});
+  sign_in(peer);
+  wire::Prefill prefill = small_prompt();
+  prefill.round = 1;
+  const Bytes frame = wire::encode(prefill);
+  for (std::size_t i = 0; i < frame.size(); ++i) peer.write(ByteView(frame).subspan(i, 1));
+  const Bytes answer = peer.read_some();
+  ASSERT_GE(answer.size(), kFrameHeaderBytes);
+  EXPECT_EQ(decode_frame_header(answer, kFramePayloadBytesMax)->kind,
+            static_cast<std::uint16_t>(wire::Kind::verdict));
+}
+
+TEST_F(ListenerAbuseTest, PeerThatNeverReadsIsDropped) {
+  RawTlsPeer peer(port(), {});
+  sign_in(peer);
+  // Pongs pile up until neither side's buffers take more.
+  Bytes pings;
+  while (pings.size() < 16'000) {
+    const Bytes ping = wire::encode(wire::Ping{1});
+    pings.insert(pings.end(), ping.begin(), ping.end());
+  }
+  while (server_.listener->stats().open == 1) peer.write(pings);
+  EXPECT_EQ(reason().code, Errc::timed_out);
+}
+
+TEST_F(ListenerAbuseTest, ConnectAndLeaveManyTimes) {
+  for (int i = 0; i < 200; ++i) RawPeer(port()).reset();
+  server_.application.wait_ended(200);
+}
+
+}  // namespace
+}  // namespace edgedraft

@@ -1,0 +1,131 @@
+#include "shared/net/listener.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/net/net_support.h"
+#include "tests/net/raw_peer.h"
+
+namespace edgedraft {
+namespace {
+
+TEST(ListenerTest, PortZeroTakesAFreeOne) {
+  const TestServer a;
+  const TestServer b;
+  EXPECT_NE(a.listener->port(), 0);
+  EXPECT_NE(a.listener->port(), b.listener->port());
+}
+
+TEST(ListenerTest, TakenPortIsAnException) {
+  TestServer server;
+  const auto tls = make_server_context({.certificate_file = server.identity.certificate_file,
+                                        .key_file = server.identity.key_file})
+                       .value();
+  const ListenerOptions taken{.address = "127.0.0.1", .port = server.listener->port()};
+  EXPECT_THROW(Listener(taken, tls, server.application), boost::system::system_error);
+}
+
+TEST(ListenerTest, ServesManyAtOnce) {
+  const TestServer server;
+  std::vector<std::unique_ptr<ClientLink>> links;
+  for (int i = 0; i < 20; ++i) links.push_back(ClientLink::open(server.client_options()).value());
+  for (const auto& link : links) EXPECT_TRUE(link->wait_event(soon()));
+  EXPECT_EQ(server.listener->stats().open, 20u);
+  for (const auto& link : links) EXPECT_TRUE(link->send(small_prompt()));
+  for (const auto& link : links) {
+    const auto event = link->wait_event(soon());
+    ASSERT_TRUE(event);
+    EXPECT_TRUE(std::holds_alternative<VerdictReceived>(*event));
+  }
+}
+
+TEST(ListenerTest, StopSaysGoodbye) {
+  TestServer server;
+  const auto link = server.connect();
+  server.listener->stop(10s);
+  EXPECT_EQ(server.listener->stats().open, 0u);
+  const auto event = link->wait_event(soon());
+  ASSERT_FALSE(event);
+  EXPECT_NE(event.error().message.find("shutting down"), std::string::npos)
+      << event.error().message;
+}
+
+TEST(ListenerTest, StopCutsOffWhoDoesNotLeave) {
+  TestServer server;
+  const RawPeer stalled(server.listener->port());
+  while (server.listener->stats().open == 0) std::this_thread::yield();
+  server.listener->stop(0s);
+  EXPECT_EQ(server.listener->stats().open, 0u);
+}
+
+TEST(ListenerTest, AboveTheLimitConnectionsAreClosed) {
+  TestServer server({.listener = {.address = "127.0.0.1", .connections_max = 1}});
+  const auto first = server.connect();
+  RawPeer second(server.listener->port());
+  EXPECT_TRUE(second.read_to_end().empty());
+  EXPECT_EQ(server.listener->stats().over_limit, 1u);
+  ASSERT_TRUE(first->send(small_prompt()));
+  EXPECT_TRUE(first->wait_event(soon())) << "the one inside is not bothered";
+}
+
+TEST(ListenerTest, RenewedCertificateIsShownToTheNext) {
+  TestServer server;
+  const auto renewed = make_identity(server.directory.path(), "renewed", {});
+  const auto before = server.connect();
+  server.listener->set_tls(make_server_context({.certificate_file = renewed.certificate_file,
+                                                .key_file = renewed.key_file})
+                               .value());
+  ClientLinkOptions options = server.client_options();
+  options.tls.pin = renewed.pin;
+  EXPECT_TRUE(TestServer::first_event(options));
+  ASSERT_TRUE(before->send(small_prompt()));
+  EXPECT_TRUE(before->wait_event(soon())) << "who is in stays in";
+}
+
+TEST(ListenerTest, RepliesAfterTheEndGoNowhere) {
+  TestServer server;
+  server.connect().reset();
+  server.application.wait_ended(1);
+  const ReplyHandle handle = server.application.handles().at(0);
+  handle.verdict({.round = 1, .next = 7});
+  handle.accept({});
+  handle.fail({Errc::io, "too late"});
+  server.expect_serves();
+}
+
+// Replies from a compute thread race with clients that come and go.
+TEST(ListenerTest, RepliesRaceWithDisconnects) {
+  TestServer server;
+  std::atomic<bool> done = false;
+  std::thread compute([&] {
+    while (!done) {
+      for (const ReplyHandle& handle : server.application.handles()) {
+        handle.refuse(1, {Errc::cancelled, "whatever"});
+      }
+    }
+  });
+  for (int i = 0; i < 10; ++i) {
+    const auto link = server.connect();
+    EXPECT_TRUE(link->send(small_prompt()));
+  }
+  done = true;
+  compute.join();
+  server.expect_serves();
+}
+
+TEST(ListenerTest, BytesOfEndedConnectionsAreCounted) {
+  TestServer server;
+  LinkStats client;
+  {
+    const auto link = server.connect();
+    client = link->stats();
+  }
+  server.application.wait_ended(1);
+  while (server.listener->stats().open != 0) std::this_thread::yield();
+  EXPECT_GE(server.listener->stats().bytes_in, client.bytes_up);
+  EXPECT_GE(server.listener->stats().bytes_out, client.bytes_down);
+}
+
+}  // namespace
+}  // namespace edgedraft

@@ -1,0 +1,171 @@
+#include "tests/net/net_support.h"
+
+#include <openssl/ec.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
+
+#include <cstdio>
+#include <memory>
+
+namespace edgedraft {
+namespace {
+
+template <class T>
+using Owned = std::unique_ptr<T, void (*)(T*)>;
+
+using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+
+File open(const std::filesystem::path& file, const char* mode) {
+  return File(std::fopen(file.c_str(), mode), std::fclose);
+}
+
+void add_extension(X509* to, int id, const std::string& value) {
+  const Owned<X509_EXTENSION> extension(X509V3_EXT_conf_nid(nullptr, nullptr, id, value.c_str()),
+                                        X509_EXTENSION_free);
+  X509_add_ext(to, extension.get(), -1);
+}
+
+}  // namespace
+
+TemporaryDirectory::TemporaryDirectory() {
+  std::string name = (std::filesystem::temp_directory_path() / "edgedraft-XXXXXX").string();
+  if (!mkdtemp(name.data())) throw std::runtime_error("no temporary directory");
+  path_ = name;
+}
+
+TemporaryDirectory::~TemporaryDirectory() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+TlsIdentity make_identity(const std::filesystem::path& directory, const std::string& name,
+                          const TestCertificate& options) {
+  const Owned<EVP_PKEY> key(EVP_EC_gen("P-256"), EVP_PKEY_free);
+  const Owned<X509> certificate(X509_new(), X509_free);
+  X509* x = certificate.get();
+  X509_set_version(x, X509_VERSION_3);
+  ASN1_INTEGER_set(X509_get_serialNumber(x), 1);
+  X509_gmtime_adj(X509_getm_notBefore(x), options.valid_from_seconds);
+  X509_gmtime_adj(X509_getm_notAfter(x), options.valid_until_seconds);
+  X509_NAME* subject = X509_get_subject_name(x);
+  X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC,
+                             reinterpret_cast<const unsigned char*>(options.common_name.c_str()),
+                             -1, -1, 0);
+  X509_set_pubkey(x, key.get());
+  add_extension(x, NID_basic_constraints, options.is_ca ? "critical,CA:TRUE" : "critical,CA:FALSE");
+  add_extension(x, NID_subject_alt_name, options.alternative_names);
+  if (options.signer.empty()) {
+    X509_set_issuer_name(x, subject);
+    X509_sign(x, key.get(), EVP_sha256());
+  } else {
+    const File ca_file = open(directory / (options.signer + "-cert.pem"), "r");
+    const File ca_key_file = open(directory / (options.signer + "-key.pem"), "r");
+    const Owned<X509> ca(PEM_read_X509(ca_file.get(), nullptr, nullptr, nullptr), X509_free);
+    const Owned<EVP_PKEY> ca_key(PEM_read_PrivateKey(ca_key_file.get(), nullptr, nullptr, nullptr),
+                                 EVP_PKEY_free);
+    X509_set_issuer_name(x, X509_get_subject_name(ca.get()));
+    X509_sign(x, ca_key.get(), EVP_sha256());
+  }
+  const auto certificate_file = directory / (name + "-cert.pem");
+  const auto key_file = directory / (name + "-key.pem");
+  PEM_write_X509(open(certificate_file, "w").get(), x);
+  PEM_write_PrivateKey(open(key_file, "w").get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr);
+  return load_identity(certificate_file, key_file).value();
+}
+
+void TestApplication::handle(const ReplyHandle& reply, const PeerInfo& peer, ServerEvent event) {
+  if (std::holds_alternative<HelloReceived>(event)) {
+    {
+      const std::scoped_lock lock(mutex_);
+      names_.push_back(peer.certificate_name);
+      handles_.push_back(reply);
+    }
+    if (rejection) {
+      reply.reject(*rejection);
+      return;
+    }
+    reply.accept({.model = "toy",
+                  .context_count = 4096,
+                  .nodes_max = 62,
+                  .row_budget = 62,
+                  .scale_groups = scale_groups});
+  } else if (const auto* prefill = std::get_if<PrefillRequested>(&event)) {
+    reply.verdict({.round = prefill->request.round, .next = 7});
+  } else if (const auto* draft = std::get_if<DraftRequested>(&event)) {
+    const ActivationLayout layout(scale_groups);
+    reply.verdict(
+        {.round = draft->request.round, .next = 8, .activations = Bytes(layout.row_bytes())});
+  } else if (const auto* resume = std::get_if<ResumeRequested>(&event)) {
+    reply.refuse(resume->request.round, {Errc::session_unknown, "this server remembers nothing"});
+  }
+}
+
+void TestApplication::ended(std::uint64_t, const PeerInfo&, const Error& reason,
+                            const TrafficStats&) {
+  const std::scoped_lock lock(mutex_);
+  ended_.push_back(reason);
+  changed_.notify_all();
+}
+
+std::vector<Error> TestApplication::wait_ended(std::size_t count) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, soon(), [&] { return ended_.size() >= count; });
+  EXPECT_EQ(ended_.size(), count);
+  return ended_;
+}
+
+std::vector<std::optional<std::string>> TestApplication::certificate_names() const {
+  const std::scoped_lock lock(mutex_);
+  return names_;
+}
+
+std::vector<ReplyHandle> TestApplication::handles() const {
+  const std::scoped_lock lock(mutex_);
+  return handles_;
+}
+
+ListenerOptions on_loopback() {
+  return {.address = "127.0.0.1"};
+}
+
+TestServer::TestServer(const Options& options)
+    : identity(options.identity ? *options.identity
+                                : make_identity(directory.path(), "server", {})),
+      listener(std::make_unique<Listener>(
+          options.listener,
+          make_server_context({.certificate_file = identity.certificate_file,
+                               .key_file = identity.key_file,
+                               .client_ca_file = options.client_ca_file})
+              .value(),
+          application)) {}
+
+ClientLinkOptions TestServer::client_options() const {
+  return {.host = "127.0.0.1",
+          .port = std::to_string(listener->port()),
+          .tls = {.pin = identity.pin},
+          .back_off = {.min = 1ms, .max = 20ms},
+          .jitter_seed = 1};
+}
+
+std::unique_ptr<ClientLink> TestServer::connect() const {
+  auto link = ClientLink::open(client_options()).value();
+  const auto event = link->wait_event(soon());
+  EXPECT_TRUE(event && std::holds_alternative<Welcomed>(*event))
+      << (event ? "another event" : event.error().message);
+  return link;
+}
+
+Result<ClientEvent> TestServer::first_event(ClientLinkOptions options) {
+  const auto link = ClientLink::open(std::move(options)).value();
+  return link->wait_event(soon());
+}
+
+void TestServer::expect_serves() const {
+  const auto link = connect();
+  ASSERT_TRUE(link->send(small_prompt()));
+  const auto event = link->wait_event(soon());
+  ASSERT_TRUE(event) << event.error().message;
+  EXPECT_EQ(std::get<VerdictReceived>(*event).verdict.next, 7u);
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "shared/net/client_link.h"
+#include "shared/net/identity.h"
+#include "shared/net/listener.h"
+
+namespace edgedraft {
+
+using namespace std::chrono_literals;
+
+// In the place of the client's: these tests vouch for every token.
+class TaintLedger {
+ public:
+  static SafeTokens vouch(std::vector<std::uint32_t> ids) { return SafeTokens(std::move(ids)); }
+};
+
+// A directory of its own, gone at the end.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory();
+  ~TemporaryDirectory();
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// What a test certificate is like.
+struct TestCertificate {
+  std::string common_name = "test";
+  std::string alternative_names = "DNS:localhost,IP:127.0.0.1";
+  long valid_from_seconds = -3600;  // from now
+  long valid_until_seconds = 3600;
+  // Signed by the CA with this name in the same directory; empty: self-signed.
+  std::string signer{};
+  bool is_ca = false;
+};
+
+// Writes NAME-cert.pem and NAME-key.pem and returns them with the pin.
+TlsIdentity make_identity(const std::filesystem::path& directory, const std::string& name,
+                          const TestCertificate& certificate);
+
+// Accepts every Hello, answers every Prefill with next token 7 and every Draft with next token 8,
+// and remembers what happened.
+class TestApplication final : public ServerApplication {
+ public:
+  void handle(const ReplyHandle& reply, const PeerInfo& peer, ServerEvent event) override;
+  void ended(std::uint64_t connection_id, const PeerInfo& peer, const Error& reason,
+             const TrafficStats& traffic) override;
+
+  // Set before the first connection.
+  std::vector<std::uint32_t> scale_groups{};
+  std::optional<Error> rejection{};
+
+  // Waits for the connections that have ended to be `count`, and returns why each did.
+  std::vector<Error> wait_ended(std::size_t count);
+  std::vector<std::optional<std::string>> certificate_names() const;
+  std::vector<ReplyHandle> handles() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Error> ended_;
+  std::vector<std::optional<std::string>> names_;
+  std::vector<ReplyHandle> handles_;
+};
+
+ListenerOptions on_loopback();
+
+// A server on a free port of the loopback with a self-signed certificate, unless given another.
+class TestServer {
+ public:
+  struct Options {
+    ListenerOptions listener = on_loopback();
+    std::optional<TlsIdentity> identity{};
+    std::filesystem::path client_ca_file{};
+  };
+  TestServer() : TestServer(Options()) {}
+  explicit TestServer(const Options& options);
+
+  ClientLinkOptions client_options() const;
+  std::unique_ptr<ClientLink> connect() const;
+  // What the first thing is that a client with these options hears: "welcome" or an error.
+  static Result<ClientEvent> first_event(ClientLinkOptions options);
+  void expect_serves() const;
+
+  TemporaryDirectory directory;
+  TestApplication application;
+  TlsIdentity identity;
+  std::unique_ptr<Listener> listener;
+};
+
+// Far enough away for a busy machine; no test waits for it.
+inline Instant soon() {
+  return Clock::now() + 20s;
+}
+
+inline wire::Prefill small_prompt() {
+  return {.tokens = TaintLedger::vouch({1, 2, 3})};
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,235 @@
+#include "shared/net/tls.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/net/net_support.h"
+#include "tests/net/raw_peer.h"
+
+// Whom a client trusts and whom a server lets in, each over the loopback with a real handshake.
+namespace edgedraft {
+namespace {
+
+Errc code_of(const Result<ClientEvent>& event) {
+  return event ? Errc::cancelled : event.error().code;  // cancelled: no peer says that
+}
+
+std::string message_of(const Result<ClientEvent>& event) {
+  return event ? "" : event.error().message;
+}
+
+TEST(TlsTest, RightPinIsTrusted) {
+  const TestServer server;
+  EXPECT_TRUE(TestServer::first_event(server.client_options()));
+}
+
+TEST(TlsTest, PinMayBeTypedInUpperCase) {
+  const TestServer server;
+  ClientLinkOptions options = server.client_options();
+  for (char& c : options.tls.pin) c = static_cast<char>(std::toupper(c));
+  options.tls.pin.replace(0, 7, "sha256:");
+  EXPECT_TRUE(TestServer::first_event(options));
+}
+
+TEST(TlsTest, WrongPinIsRefusedAndBothAreShown) {
+  TestServer server;
+  ClientLinkOptions options = server.client_options();
+  options.tls.pin = make_identity(server.directory.path(), "other", {}).pin;
+  const auto event = TestServer::first_event(options);
+  EXPECT_EQ(code_of(event), Errc::untrusted);
+  EXPECT_NE(message_of(event).find(options.tls.pin), std::string::npos);
+  EXPECT_NE(message_of(event).find(server.identity.pin), std::string::npos);
+  server.application.wait_ended(1);
+  EXPECT_TRUE(server.application.handles().empty()) << "not even a Hello was said";
+}
+
+TEST(TlsTest, TextThatIsNoPinIsAMistakeOfTheUser) {
+  const TestServer server;
+  const std::vector<std::string> bad = {"sha256:12", "sha1:00", "x",
+                                        "sha256:" + std::string(64, 'g')};
+  for (const std::string& pin : bad) {
+    ClientLinkOptions options = server.client_options();
+    options.tls.pin = pin;
+    EXPECT_EQ(ClientLink::open(options).error().code, Errc::usage) << pin;
+  }
+}
+
+TEST(TlsTest, ExpiredCertificateIsRefusedEvenWithTheRightPin) {
+  const TemporaryDirectory directory;
+  const TestServer server(
+      {.identity = make_identity(directory.path(), "expired",
+                                 {.valid_from_seconds = -7200, .valid_until_seconds = -3600})});
+  const auto event = TestServer::first_event(server.client_options());
+  EXPECT_EQ(code_of(event), Errc::untrusted);
+  EXPECT_NE(message_of(event).find("expired"), std::string::npos);
+}
+
+TEST(TlsTest, CertificateOfTheFutureIsRefusedEvenWithTheRightPin) {
+  const TemporaryDirectory directory;
+  const TestServer server(
+      {.identity = make_identity(directory.path(), "early",
+                                 {.valid_from_seconds = 3600, .valid_until_seconds = 7200})});
+  const auto event = TestServer::first_event(server.client_options());
+  EXPECT_EQ(code_of(event), Errc::untrusted);
+  EXPECT_NE(message_of(event).find("not valid before"), std::string::npos);
+}
+
+class TlsCaTest : public testing::Test {
+ protected:
+  TlsCaTest() {
+    make_identity(directory_.path(), "ca", {.common_name = "our CA", .is_ca = true});
+    make_identity(directory_.path(), "other-ca", {.common_name = "other CA", .is_ca = true});
+  }
+
+  Result<ClientEvent> connect(const TestServer& server, const std::string& ca,
+                              const std::string& host) {
+    ClientLinkOptions options = server.client_options();
+    options.host = host;
+    options.tls = {.ca_file = directory_ / (ca + "-cert.pem")};
+    return TestServer::first_event(options);
+  }
+
+  TlsIdentity signed_by(const std::string& ca, TestCertificate certificate) {
+    certificate.signer = ca;
+    return make_identity(directory_.path(), "leaf", certificate);
+  }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(TlsCaTest, SignedByTheCaIsTrustedByNameAndAddress) {
+  const TestServer server({.identity = signed_by("ca", {})});
+  EXPECT_TRUE(connect(server, "ca", "localhost"));
+  EXPECT_TRUE(connect(server, "ca", "127.0.0.1"));
+}
+
+TEST_F(TlsCaTest, AnotherCaIsNot) {
+  const TestServer server({.identity = signed_by("other-ca", {})});
+  const auto event = connect(server, "ca", "localhost");
+  EXPECT_EQ(code_of(event), Errc::untrusted);
+  EXPECT_NE(message_of(event).find("--ca"), std::string::npos) << message_of(event);
+}
+
+TEST_F(TlsCaTest, SelfSignedIsNot) {
+  const TestServer server;
+  EXPECT_EQ(code_of(connect(server, "ca", "localhost")), Errc::untrusted);
+}
+
+TEST_F(TlsCaTest, AnotherHostNameIsNot) {
+  const TestServer server({.identity = signed_by("ca", {.alternative_names = "DNS:example.org"})});
+  const auto event = connect(server, "ca", "localhost");
+  EXPECT_EQ(code_of(event), Errc::untrusted);
+  EXPECT_NE(message_of(event).find("ostname"), std::string::npos) << message_of(event);
+  EXPECT_EQ(code_of(connect(server, "ca", "127.0.0.1")), Errc::untrusted);
+}
+
+TEST_F(TlsCaTest, ExpiredIsNot) {
+  const TestServer server(
+      {.identity = signed_by("ca", {.valid_from_seconds = -7200, .valid_until_seconds = -3600})});
+  const auto event = connect(server, "ca", "localhost");
+  EXPECT_EQ(code_of(event), Errc::untrusted);
+  EXPECT_NE(message_of(event).find("expired"), std::string::npos) << message_of(event);
+}
+
+TEST_F(TlsCaTest, SystemRootsDoNotKnowOurCa) {
+  const TestServer server({.identity = signed_by("ca", {})});
+  ClientLinkOptions options = server.client_options();
+  options.tls = {};
+  EXPECT_EQ(code_of(TestServer::first_event(options)), Errc::untrusted);
+}
+
+TEST_F(TlsCaTest, ClientCertificateNamesTheClient) {
+  TestServer server({.client_ca_file = directory_ / "ca-cert.pem"});
+  const auto client = signed_by("ca", {.common_name = "alice"});
+  ClientLinkOptions options = server.client_options();
+  options.tls.certificate_file = client.certificate_file;
+  options.tls.key_file = client.key_file;
+  EXPECT_TRUE(TestServer::first_event(options));
+  ASSERT_EQ(server.application.certificate_names().size(), 1u);
+  EXPECT_EQ(server.application.certificate_names()[0], "alice");
+}
+
+TEST_F(TlsCaTest, MissingOrForeignClientCertificateIsRefused) {
+  TestServer server({.client_ca_file = directory_ / "ca-cert.pem"});
+  EXPECT_EQ(code_of(TestServer::first_event(server.client_options())), Errc::untrusted);
+
+  const auto stranger = signed_by("other-ca", {.common_name = "mallory"});
+  ClientLinkOptions options = server.client_options();
+  options.tls.certificate_file = stranger.certificate_file;
+  options.tls.key_file = stranger.key_file;
+  EXPECT_EQ(code_of(TestServer::first_event(options)), Errc::untrusted);
+  EXPECT_TRUE(server.application.handles().empty());
+}
+
+TEST(TlsTest, Tls12IsRefused) {
+  TestServer server;
+  RawTlsPeer peer(server.listener->port(), {.version_max = TLS1_2_VERSION});
+  EXPECT_FALSE(peer.shake_hands());
+  EXPECT_NE(server.application.wait_ended(1)[0].message.find("TLS 1.3"), std::string::npos);
+  server.expect_serves();
+}
+
+TEST(TlsTest, ClientWithoutOurProtocolIsRefused) {
+  TestServer server;
+  {
+    RawTlsPeer none(server.listener->port(), {.alpn = ""});
+    none.shake_hands();
+    EXPECT_TRUE(none.read_to_end().empty());
+  }
+  RawTlsPeer other(server.listener->port(), {.alpn = "\x08http/1.1"});
+  EXPECT_FALSE(other.shake_hands());
+  for (const Error& error : server.application.wait_ended(2)) {
+    EXPECT_NE(error.message.find("edgedraft/1"), std::string::npos) << error.message;
+  }
+  server.expect_serves();
+}
+
+TEST(TlsTest, EarlyDataIsNotOffered) {
+  TestServer server;
+  RawTlsPeer peer(server.listener->port(), {});
+  ASSERT_TRUE(peer.shake_hands());
+  peer.write(wire::encode(wire::Hello()));
+  EXPECT_FALSE(peer.read_some().empty()) << "the welcome, and before it the tickets";
+  EXPECT_EQ(peer.early_data_bytes_max(), 0u);
+}
+
+TEST(TlsTest, PlainTextClientIsNamedAsSuch) {
+  TestServer server;
+  RawPeer peer(server.listener->port());
+  peer.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  peer.read_to_end();
+  const Error error = server.application.wait_ended(1)[0];
+  EXPECT_NE(error.message.find("does not speak TLS"), std::string::npos) << error.message;
+  server.expect_serves();
+}
+
+TEST(TlsTest, PlainTextServerIsNamedAsSuch) {
+  RawServer server([](RawPeer& peer) {
+    peer.read_some();
+    peer.write("HTTP/1.1 400 Bad Request\r\n\r\n");
+  });
+  const auto event = TestServer::first_event(
+      {.host = "127.0.0.1", .port = std::to_string(server.port()), .jitter_seed = 1});
+  EXPECT_EQ(code_of(event), Errc::protocol);
+  EXPECT_NE(message_of(event).find("does not speak TLS"), std::string::npos) << message_of(event);
+}
+
+TEST(TlsTest, ServerThatClosesInTheHandshakeIsNamed) {
+  RawServer server([](RawPeer& peer) { peer.read_some(); });
+  const auto event = TestServer::first_event(
+      {.host = "127.0.0.1", .port = std::to_string(server.port()), .jitter_seed = 1});
+  EXPECT_EQ(code_of(event), Errc::link_down);
+  EXPECT_NE(message_of(event).find("handshake"), std::string::npos) << message_of(event);
+}
+
+TEST(TlsTest, ServerThatSaysNothingTimesOut) {
+  RawServer server([](RawPeer& peer) { peer.read_to_end(); });
+  const auto event = TestServer::first_event({.host = "127.0.0.1",
+                                              .port = std::to_string(server.port()),
+                                              .connect_timeout = 50ms,
+                                              .jitter_seed = 1});
+  EXPECT_EQ(code_of(event), Errc::link_down);
+  EXPECT_NE(message_of(event).find("in time"), std::string::npos) << message_of(event);
+}
+
+}  // namespace
+}  // namespace edgedraft
