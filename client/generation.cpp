@@ -82,6 +82,7 @@ Result<AnswerEnd> Generation::answer(std::span<const std::uint32_t> prompt) {
   stats_.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
   answer_first_ = settled_count_ = ledger_.count();
   end_.reset();
+  link_closed_ = false;
   wanted_ = Wanted::tokens;
   wait_deadline_ = started_ + options_.deadline;
   const bool away = state_ == ClientState::offline && !signed_in_ && parts_.drafter;
@@ -141,8 +142,8 @@ Result<void> Generation::step_offline() {
   const auto event = parts_.link.wait_event(parts_.now());
   if (event) {
     if (auto taken = on_event(*event); !taken) return taken;
-  } else if (event.error().code == Errc::link_down) {
-    signed_in_ = in_flight_ = false;
+  } else {
+    on_error_offline(event.error());
   }
   if (may_ask_again()) begin_resync();
   if (event || state_ != ClientState::offline) return boost::system::in_place_value;
@@ -170,10 +171,9 @@ bool Generation::wait_for_server() {
     const auto event = parts_.link.wait_event(std::min(wait_deadline_, parts_.now() + kWaitSlice));
     if (event) {
       if (!on_event(*event)) return false;
-    } else if (event.error().code == Errc::link_down) {
-      signed_in_ = in_flight_ = false;
-    } else if (!trying_again_may_help(event.error().code)) {
-      return false;
+    } else {
+      on_error_offline(event.error());
+      if (link_closed_) return false;
     }
     if (may_ask_again()) {
       begin_resync();
@@ -181,6 +181,14 @@ bool Generation::wait_for_server() {
     }
   }
   return false;
+}
+
+void Generation::on_error_offline(const Error& error) {
+  if (error.code == Errc::link_down) signed_in_ = in_flight_ = false;
+  if (trying_again_may_help(error.code) || link_closed_) return;
+  // The link will not come back. Told once: it is repeated at every call.
+  link_closed_ = true;
+  enter(ClientState::offline, error.message);
 }
 
 bool Generation::may_ask_again() const {
@@ -268,6 +276,7 @@ Result<void> Generation::on_link_error(const Error& error) {
   const bool waits_for_answer = error.code == Errc::timed_out;
   if (!waits_for_answer) signed_in_ = in_flight_ = false;
   const bool hopeless = !trying_again_may_help(error.code);
+  link_closed_ = link_closed_ || hopeless;
   if (!parts_.drafter || (hopeless && answer_count() == 0)) return error;
   go_offline(error.message);
   return boost::system::in_place_value;

@@ -120,6 +120,7 @@ class Generation {
   Result<void> step_online();
   Result<void> step_offline();
   bool wait_for_server();
+  void on_error_offline(const Error& error);
   bool has_text_to_check() const;
   void begin_resync();
 
@@ -166,6 +167,7 @@ class Generation {
 
   // The link.
   bool signed_in_ = false;
+  bool link_closed_ = false;  // for a reason that trying again does not cure
   bool in_flight_ = false;
   enum class Wanted : std::uint8_t { tokens, draft } wanted_ = Wanted::tokens;
   std::optional<wire::SessionId> session_;  // the server's name for this conversation

@@ -30,7 +30,7 @@ struct HostedDrafter {
 struct ModelHostOptions {
   std::filesystem::path model;
   std::vector<std::filesystem::path> bundles;
-  std::uint32_t context_count;  // 0: the model's own
+  std::uint32_t context_count = 0;  // 0: the model's own
 };
 
 // The target, its tokenizer and the drafters' taps, loaded and on a backend.

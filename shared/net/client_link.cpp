@@ -166,7 +166,7 @@ class ClientLink::Impl {
       co_return Error{Errc::link_down, "could not connect to " + peer_ + ": " + error.message()};
     }
     NativeTls* tls = stream.native_handle();
-    set_server_name(tls, options_.tls, options_.host);
+    if (auto named = set_server_name(tls, options_.tls, options_.host); !named) co_return named;
     use_ticket(tls, ticket_);
     const Result<void> shaken = co_await shake_hands(stream, asio::ssl::stream_base::client,
                                                      deadline - Clock::now(), peer_);

@@ -243,9 +243,13 @@ class Listener::Impl {
     const Result<void> shaken =
         co_await shake_hands(connection.stream, asio::ssl::stream_base::server,
                              options_.tls_timeout, connection.peer.address);
-    if (!shaken) co_return shaken.error();
     NativeTls* tls = connection.stream.native_handle();
-    if (auto checked = check_client(tls); !checked) co_return checked.error();
+    const Result<void> checked = shaken ? check_client(tls) : shaken;
+    if (!checked) {
+      // The alert that says why should arrive.
+      if (checked.error().code != Errc::timed_out) co_await linger(connection.stream);
+      co_return checked.error();
+    }
     connection.peer.certificate_name = client_name(tls);
 
     connection.pump.emplace(connection.stream, port(connection), options_.write_stall_timeout,

@@ -107,18 +107,20 @@ Result<std::shared_ptr<TlsContext>> make_client_context(const TlsClientOptions& 
   return context;
 }
 
-void set_server_name(NativeTls* tls, const TlsClientOptions& options, const std::string& host) {
+Result<void> set_server_name(NativeTls* tls, const TlsClientOptions& options,
+                             const std::string& host) {
   boost::system::error_code not_numeric;
   boost::asio::ip::make_address(host, not_numeric);
-  if (not_numeric) {
-    EDGEDRAFT_CHECK(SSL_set_tlsext_host_name(tls, host.c_str()) == 1);
+  bool set = !not_numeric || SSL_set_tlsext_host_name(tls, host.c_str()) == 1;
+  if (options.pin.empty()) {
+    X509_VERIFY_PARAM* param = SSL_get0_param(tls);
+    X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    set = set && (not_numeric ? X509_VERIFY_PARAM_set1_host(param, host.c_str(), host.size())
+                              : X509_VERIFY_PARAM_set1_ip_asc(param, host.c_str())) == 1;
   }
-  if (!options.pin.empty()) return;
-  X509_VERIFY_PARAM* param = SSL_get0_param(tls);
-  X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-  const int set = not_numeric ? X509_VERIFY_PARAM_set1_host(param, host.c_str(), host.size())
-                              : X509_VERIFY_PARAM_set1_ip_asc(param, host.c_str());
-  EDGEDRAFT_CHECK(set == 1);
+  if (set) return boost::system::in_place_value;
+  return Error{Errc::usage, "no certificate can have the name '" + host +
+                                "': connect by another, or trust the server's key with --pin"};
 }
 
 Result<void> check_server(NativeTls* tls, const TlsClientOptions& options) {

@@ -43,7 +43,9 @@ Result<std::shared_ptr<TlsContext>> make_client_context(const TlsClientOptions& 
 
 // Names the server that the handshake shall reach: SNI, and the name that its certificate must have
 // (not looked at where a pin decides).
-void set_server_name(NativeTls* tls, const TlsClientOptions& options, const std::string& host);
+// Errors    usage  no certificate can have such a name
+Result<void> set_server_name(NativeTls* tls, const TlsClientOptions& options,
+                             const std::string& host);
 
 // What a finished handshake has to stand up to before a byte is trusted, resumed or not: protocol,
 // ALPN, the pin, the certificate's dates.

@@ -27,16 +27,20 @@ double best_rate(double amount, const Job& job) {
   return best;
 }
 
-// Eight streams at once, as the kernels read the rows of a weight: one alone does not fill the
-// memory's queues.
+// Eight neighbouring streams of 8 KiB at once, as the kernels read the rows of a weight: one alone
+// does not fill the memory's queues.
+constexpr std::size_t kStreams = 8;
+constexpr std::size_t kStreamWords = 1024;
+constexpr std::size_t kGroupWords = kStreams * kStreamWords;
+
 std::uint64_t sum_of(const std::uint64_t* words, std::size_t count) {
-  constexpr std::size_t kStreams = 8;
-  const std::size_t stride = count / kStreams;
   std::uint64_t sums[kStreams] = {};
-  for (std::size_t i = 0; i + 8 <= stride; i += 8) {
-    for (std::size_t s = 0; s < kStreams; ++s) {
-      const std::uint64_t* line = words + s * stride + i;
-      for (std::size_t word = 0; word < 8; ++word) sums[s] += line[word];
+  for (std::size_t group = 0; group + kGroupWords <= count; group += kGroupWords) {
+    for (std::size_t i = 0; i < kStreamWords; i += 8) {
+      for (std::size_t s = 0; s < kStreams; ++s) {
+        const std::uint64_t* line = words + group + s * kStreamWords + i;
+        for (std::size_t word = 0; word < 8; ++word) sums[s] += line[word];
+      }
     }
   }
   std::uint64_t total = 0;
@@ -49,7 +53,7 @@ double read_rate(ThreadPool& pool) {
   std::vector<std::uint64_t> sums(pool.thread_count());
   return best_rate(static_cast<double>(kSliceWords * sizeof(std::uint64_t)), [&](std::size_t i) {
     const std::uint64_t* slice = memory.data() + i * kSliceWords % kWords;
-    pool.run(kSliceWords, 512, [&](std::size_t begin, std::size_t end, std::size_t thread) {
+    pool.run(kSliceWords, kGroupWords, [&](std::size_t begin, std::size_t end, std::size_t thread) {
       static_cast<volatile std::uint64_t&>(sums[thread]) = sum_of(slice + begin, end - begin);
     });
   });

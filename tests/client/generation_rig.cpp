@@ -80,9 +80,10 @@ void Listener::on_rewrite(std::uint32_t index) {
   provenance.resize(index);
 }
 
-void Listener::on_state(ClientState state, const std::string& why) {
-  EXPECT_FALSE(why.empty());
+void Listener::on_state(ClientState state, const std::string& reason) {
+  EXPECT_FALSE(reason.empty());
   states.push_back(state);
+  why = reason;
 }
 
 std::uint32_t Answer::count(Provenance wanted) const {

@@ -57,11 +57,12 @@ class Listener final : public GenerationObserver {
   void on_token(std::uint32_t token, Provenance provenance) override;
   void on_confirmed(std::uint32_t count) override;
   void on_rewrite(std::uint32_t index) override;
-  void on_state(ClientState state, const std::string& why) override;
+  void on_state(ClientState state, const std::string& reason) override;
 
   Tokens tokens;
   std::vector<Provenance> provenance;
   std::vector<ClientState> states;
+  std::string why;  // of the last one
 };
 
 // What an answer came to.

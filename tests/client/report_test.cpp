@@ -76,7 +76,7 @@ TEST(ReportTest, HasEveryStableNameWithItsValue) {
                       {"seed", 18446744073709551615u}};
   for (const auto& [name, value] : expected.items()) {
     EXPECT_EQ(answer["stats"][name], value) << name;
-    EXPECT_EQ(answer["stats"][name].type(), value.type()) << name;
+    EXPECT_EQ(answer["stats"][name].is_number_integer(), value.is_number_integer()) << name;
   }
   EXPECT_EQ(answer["config"]["drafter"], "moa");
   EXPECT_EQ(answer["config"]["device"], "cpu");

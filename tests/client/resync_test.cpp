@@ -33,6 +33,8 @@ std::string name_of(LinkFault::Kind kind) {
       return "forgotten";
     case LinkFault::Kind::refused:
       return "refused";
+    case LinkFault::Kind::replaced:
+      return "replaced";
   }
   return "unknown";
 }
@@ -228,6 +230,15 @@ TEST(ResyncErrorTest, WithoutADrafterALostLinkIsAnError) {
     EXPECT_EQ(end.error().code,
               kind == LinkFault::Kind::silence ? Errc::timed_out : Errc::link_down);
   }
+}
+
+TEST(ResyncErrorTest, AServerThatComesBackAsAnotherIsNamedOnceAndNotWaitedFor) {
+  GenerationRig rig(
+      {.faults = {{.request = 3, .kind = LinkFault::Kind::replaced, .wait_calls = 4}}});
+  const Answer answer = rig.answer(kPrompt);
+  EXPECT_GT(answer.count(Provenance::offline), 0u);
+  EXPECT_EQ(rig.listener().states, (std::vector{ClientState::offline, ClientState::offline}));
+  EXPECT_EQ(rig.listener().why, "another model");
 }
 
 // A server that needs longer for a prompt than the deadline would else never be done with it.

@@ -105,7 +105,7 @@ TEST_F(RejectionTest, APeerThatSpeaksPlainTextIsNamed) {
   expect_refused(
       {"-p", kPrompt, "--plain", "--server", "127.0.0.1:" + std::to_string(ntohs(address.sin_port)),
        "--pin", "sha256:" + std::string(64, 'a'), "--bundle", demo_model("moa-tli0")},
-      4, "TLS");
+      3, "TLS");
   kill(child, SIGKILL);
   close(listener);
 }

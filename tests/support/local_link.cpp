@@ -109,7 +109,9 @@ void LocalLink::apply(const LinkFault& fault) {
     case LinkFault::Kind::lost_answer:
       while (!jobs_.empty()) run_job();
       [[fallthrough]];
+    case LinkFault::Kind::replaced:
     case LinkFault::Kind::lost_request:
+      replaced_ = fault.kind == LinkFault::Kind::replaced;
       cut(fault.wait_calls);
       break;
     case LinkFault::Kind::silence:
@@ -129,6 +131,7 @@ Result<ClientEvent> LocalLink::wait_event(Instant deadline) {
   if (down_) {
     if (!std::exchange(down_told_, true)) return Error{Errc::link_down, "the connection broke"};
     if (outage_calls_ > 0) --outage_calls_;
+    if (outage_calls_ == 0 && replaced_) return Error{Errc::mismatch, "another model"};
     if (outage_calls_ == 0) connect();
   } else if (silent_calls_ > 0) {
     --silent_calls_;

@@ -22,6 +22,7 @@ struct LinkFault {
     silence,       // the answer is late
     forgotten,     // the server has forgotten every session
     refused,       // the server has no room
+    replaced,      // as lost_request, and who is there afterwards has another model
   };
   std::uint32_t request;
   Kind kind;
@@ -110,6 +111,7 @@ class LocalLink final : public TargetLink {
   bool down_ = true;
   bool down_told_ = true;
   bool refusing_ = false;
+  bool replaced_ = false;
   std::uint32_t outage_calls_ = 0;
   std::uint32_t silent_calls_ = 0;
   std::uint32_t request_count_ = 0;
