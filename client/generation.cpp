@@ -85,10 +85,10 @@ Result<AnswerEnd> Generation::answer(std::span<const std::uint32_t> prompt) {
   link_closed_ = false;
   wanted_ = Wanted::tokens;
   wait_deadline_ = started_ + options_.deadline;
-  const bool away = state_ == ClientState::offline && !signed_in_ && parts_.drafter;
   state_ = ClientState::online;
-  // Every answer would wait for the deadline else.
-  if (away) go_offline("the server is still away");
+  // Where the link is known to be down there is nothing to wait for.
+  if (link_error_ && !parts_.drafter) return *link_error_;
+  if (link_error_) go_offline(link_error_->message);
   return run();
 }
 
@@ -183,8 +183,13 @@ bool Generation::wait_for_server() {
   return false;
 }
 
+void Generation::on_link_down(const Error& error) {
+  signed_in_ = in_flight_ = false;
+  link_error_ = error;
+}
+
 void Generation::on_error_offline(const Error& error) {
-  if (error.code == Errc::link_down) signed_in_ = in_flight_ = false;
+  if (error.code == Errc::link_down) on_link_down(error);
   if (trying_again_may_help(error.code) || link_closed_) return;
   // The link will not come back. Told once: it is repeated at every call.
   link_closed_ = true;
@@ -235,6 +240,7 @@ Result<void> Generation::on_welcome(const wire::Welcome& welcome) {
   }
   signed_in_ = true;
   in_flight_ = false;
+  link_error_.reset();
   fresh_session_ = welcome.session;
   nodes_max_ = welcome.nodes_max;
   row_budget_ = welcome.row_budget;
@@ -273,8 +279,12 @@ Result<void> Generation::on_refused(const Error& error) {
 }
 
 Result<void> Generation::on_link_error(const Error& error) {
-  const bool waits_for_answer = error.code == Errc::timed_out;
-  if (!waits_for_answer) signed_in_ = in_flight_ = false;
+  if (error.code == Errc::link_down) {
+    on_link_down(error);
+  } else if (error.code != Errc::timed_out) {  // then the answer may still come
+    in_flight_ = false;
+    signed_in_ = signed_in_ && parts_.link.state() == LinkState::online;
+  }
   const bool hopeless = !trying_again_may_help(error.code);
   link_closed_ = link_closed_ || hopeless;
   if (!parts_.drafter || (hopeless && answer_count() == 0)) return error;
@@ -286,11 +296,9 @@ Result<void> Generation::drain_events() {
   for (;;) {
     const auto event = parts_.link.wait_event(parts_.now());
     if (!event) {
-      if (event.error().code == Errc::link_down) {
-        signed_in_ = in_flight_ = false;
-        continue;
-      }
-      return {};
+      if (event.error().code != Errc::link_down) return {};
+      on_link_down(event.error());
+      continue;
     }
     // Between answers nothing is awaited: a verdict or refusal now belongs to a cancelled request.
     if (const auto* welcomed = std::get_if<Welcomed>(&*event)) {

@@ -121,6 +121,7 @@ class Generation {
   Result<void> step_offline();
   bool wait_for_server();
   void on_error_offline(const Error& error);
+  void on_link_down(const Error& error);
   bool has_text_to_check() const;
   void begin_resync();
 
@@ -167,6 +168,7 @@ class Generation {
 
   // The link.
   bool signed_in_ = false;
+  std::optional<Error> link_error_;  // why it is down, since it was told
   bool link_closed_ = false;  // for a reason that trying again does not cure
   bool in_flight_ = false;
   enum class Wanted : std::uint8_t { tokens, draft } wanted_ = Wanted::tokens;

@@ -1,7 +1,6 @@
 #include "client/interrupt.h"
 
 #include <signal.h>
-
 #include <unistd.h>
 
 namespace edgedraft {
@@ -13,8 +12,7 @@ volatile sig_atomic_t requested = 0;
 void on_signal(int) {
   if (requested != 0) {
     // Text may be dim at the moment.
-    if (isatty(STDOUT_FILENO) == 1) [[maybe_unused]]
-      const auto n = write(STDOUT_FILENO, "\x1b[0m", 4);
+    if (isatty(STDOUT_FILENO) == 1 && write(STDOUT_FILENO, "\x1b[0m", 4) < 0) _exit(1);
     _exit(kInterruptedExitCode);
   }
   requested = 1;

@@ -38,7 +38,7 @@ std::string_view to_string(AnswerEnd end);
 // What the link did between two looks at it.
 LinkStats since(const LinkStats& before, const LinkStats& now);
 
-// One line of JSON; the names are stable (docs/usage.md).
+// One line of JSON; scripts read it, so its names stay.
 std::string to_json(const AnswerReport& report, const ReportedConfig& config);
 // {"error": {"code", "message"}}
 std::string to_json(const Error& error);

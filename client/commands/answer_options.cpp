@@ -108,7 +108,7 @@ Result<TreeShape> parse_tree(const std::string& text) {
   return usage("--tree " + text + ": give BREADTH,DEPTH,NODES, e.g. 8,6,62: breadth 1 to " +
                std::to_string(kTreeBreadthMax) + ", depth 1 to " + std::to_string(kTreeDepthMax) +
                ", nodes 1 to " + std::to_string(kTreeNodesMax) +
-               ", and (depth - 1) * breadth at most " + std::to_string(kMaskRowsMax));
+               ", and (depth - 1) * breadth below " + std::to_string(kMaskRowsMax));
 }
 
 Result<std::optional<TreeShape>> shape_of(const AnswerOptions& o) {

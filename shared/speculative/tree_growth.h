@@ -24,7 +24,7 @@ inline constexpr std::uint32_t kTreeBreadthMax = 32;
 inline constexpr std::uint32_t kTreeDepthMax = 32;
 
 // True for a shape that grow_tree takes: every part at least 1, breadth and depth within the limits
-// above, nodes within kTreeNodesMax, and (depth - 1) * breadth draft rows within kMaskRowsMax.
+// above, nodes within kTreeNodesMax, and (depth - 1) * breadth draft rows below kMaskRowsMax.
 bool valid(const TreeShape& shape);
 
 // Grows the tree below the last committed token: each level expands the `breadth` best candidates

@@ -93,12 +93,14 @@ TEST(AnswerOptionsTest, TakesWhatIsRight) {
 }
 
 TEST(AnswerOptionsTest, ShapesAreTreesChainsOrNothing) {
-  EXPECT_EQ(parse({"--chain", "4"})->generation.tree, chain_shape(4));
-  EXPECT_EQ(parse({"--plain"})->generation.tree, std::nullopt);
-  EXPECT_EQ(parse({"--plain", "--chain", "4"})->generation.tree, std::nullopt);
-  EXPECT_EQ(parse({"--tree", "1,1,1"})->generation.tree, chain_shape(1));
-  EXPECT_EQ(parse({"--tree", "32,9,255"})->generation.tree,
-            (TreeShape{.breadth = 32, .depth = 9, .nodes = 255}));
+  EXPECT_EQ(parse({"--chain", "4"}).value().generation.tree, chain_shape(4));
+  EXPECT_EQ(parse({"--plain"}).value().generation.tree, std::nullopt);
+  EXPECT_EQ(parse({"--plain", "--chain", "4"}).value().generation.tree, std::nullopt);
+  EXPECT_EQ(parse({"--tree", "1,1,1"}).value().generation.tree, chain_shape(1));
+  EXPECT_EQ(parse({"--tree", "32,8,255"}).value().generation.tree,
+            (TreeShape{.breadth = 32, .depth = 8, .nodes = 255}));
+  EXPECT_EQ(parse({"--tree", "8,32,62"}).value().generation.tree,
+            (TreeShape{.breadth = 8, .depth = 32, .nodes = 62}));
 }
 
 struct Mistake {
@@ -123,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Mistake{{"--tree", "0,6,62"}, "--tree"}, Mistake{{"--tree", "8,0,62"}, "--tree"},
         Mistake{{"--tree", "8,6,0"}, "--tree"}, Mistake{{"--tree", "8,6,256"}, "--tree"},
-        Mistake{{"--tree", "33,6,62"}, "--tree"}, Mistake{{"--tree", "32,32,62"}, "--tree"},
+        Mistake{{"--tree", "33,6,62"}, "--tree"}, Mistake{{"--tree", "32,9,62"}, "--tree"},
         Mistake{{"--tree", "8,6"}, "--tree"}, Mistake{{"--tree", "8,6,62,1"}, "--tree"},
         Mistake{{"--tree", "8,6,"}, "--tree"}, Mistake{{"--tree", "8,-6,62"}, "--tree"},
         Mistake{{"--tree", "8 6 62"}, "--tree"}, Mistake{{"--tree", "x"}, "--tree"},
