@@ -42,12 +42,14 @@ class OutageTest : public ::testing::Test {
 };
 
 // Slow enough a target that the kill comes in mid-answer.
-const Options kPaced{"--pace-ms", "120"};
+const Options kPaced{"--pace-ms", "250"};
+// By then some tokens have come, on a busy machine too; the whole answer takes some four seconds.
+constexpr auto kIntoTheAnswer = 1500ms;
 
 TEST_F(OutageTest, TheAnswerGoesOnWhenTheServerIsKilled) {
   Server server(scratch_, kPaced);
   const auto client = start_client(scratch_, "client", common(server));
-  std::this_thread::sleep_for(700ms);
+  std::this_thread::sleep_for(kIntoTheAnswer);
   server.process().signal(SIGKILL);
   ASSERT_EQ(client->wait(), 0) << client->err();
   const json answer = json::parse(client->out());
@@ -73,7 +75,7 @@ TEST_F(OutageTest, CheckCorrectsWhatWasWrittenOfflineToThePlainAnswer) {
   options.insert(options.end(),
                  {"--pace-ms", "30", "--resync", "check", "--resync-wait-ms", "20000"});
   const auto client = start_client(scratch_, "client", options);
-  std::this_thread::sleep_for(700ms);
+  std::this_thread::sleep_for(kIntoTheAnswer);
   server->process().signal(SIGKILL);
   server->process().wait();
   std::this_thread::sleep_for(300ms);
@@ -92,7 +94,7 @@ TEST_F(OutageTest, KeepLeavesWhatWasWrittenOffline) {
   Options options = common(*server);
   options.insert(options.end(), {"--pace-ms", "30", "--resync", "keep"});
   const auto client = start_client(scratch_, "client", options);
-  std::this_thread::sleep_for(700ms);
+  std::this_thread::sleep_for(kIntoTheAnswer);
   server->process().signal(SIGKILL);
   server->process().wait();
   std::this_thread::sleep_for(300ms);
