@@ -25,9 +25,10 @@ bin=build/release
 work=$(mktemp -d)
 server_pid=''
 stop_server() {
-  [ -n "$server_pid" ] && kill "${1:--TERM}" "$server_pid" 2>/dev/null && wait "$server_pid" 2>/dev/null
+  [ -n "$server_pid" ] || return 0
+  kill "${1:--TERM}" "$server_pid" 2>/dev/null || true
+  wait "$server_pid" 2>/dev/null || true
   server_pid=''
-  return 0
 }
 trap 'stop_server; rm -rf "$work"' EXIT
 
@@ -68,16 +69,18 @@ for prompt in "${prompts[@]}"; do
 done
 
 say "The same prompts, drafted and plain"
-printf '%-42s %8s %8s %8s %8s %9s\n' '' tokens cycles tau 'bytes up' 'bytes dn'
+printf '%-42s %7s %7s %6s %7s %8s %8s %9s\n' '' tokens cycles tau passes 'B up' 'B down' 'ms/token'
 for mode in drafted plain; do
   option=()
   [ $mode = plain ] && option=(--plain)
   for i in "${!prompts[@]}"; do
-    client -p "${prompts[$i]}" --max-tokens 120 --json "${option[@]}" >"$work/$mode.$i"
-    printf '%-8s%-34.33s %8s %8s %8.2f %8s %9s\n' $mode "${prompts[$i]}" \
-      "$(number "$work/$mode.$i" tokens)" "$(number "$work/$mode.$i" cycles)" \
-      "$(number "$work/$mode.$i" tau)" "$(number "$work/$mode.$i" bytes_up)" \
-      "$(number "$work/$mode.$i" bytes_down)"
+    answer=$work/$mode.$i
+    client -p "${prompts[$i]}" --max-tokens 120 --json "${option[@]}" >"$answer"
+    printf '%-8s%-34.33s %7s %7s %6.2f %7s %8s %8s %9.1f\n' $mode "${prompts[$i]}" \
+      "$(number "$answer" tokens)" "$(number "$answer" cycles)" "$(number "$answer" tau)" \
+      "$(number "$answer" target_calls)" "$(number "$answer" bytes_up)" \
+      "$(number "$answer" bytes_down)" \
+      "$(awk -v rate="$(number "$answer" tokens_per_second)" 'BEGIN { print 1000 / rate }')"
   done
 done
 same=yes
