@@ -221,14 +221,14 @@ class CpuBackend final : public HostBackend {
       return;
     }
     pool_.run(extent.items, extent.grain,
-              [&](std::size_t begin, std::size_t end, std::size_t thread) {
-                kernel(args, {.begin = begin, .end = end, .scratch = scratch(thread)});
+              [&](std::size_t begin, std::size_t end, std::size_t share) {
+                kernel(args, {.begin = begin, .end = end, .scratch = scratch(share)});
               });
   }
 
   const cpu::Kernels& kernels_;
   ThreadPool pool_;
-  std::vector<std::unique_ptr<HostBuffer>> scratch_;  // a thread each
+  std::vector<std::unique_ptr<HostBuffer>> scratch_;  // a share each
   std::size_t scratch_floats_ = 0;
   std::vector<cpu::ConstRows> keys_;  // of gather_layers, kept so that calls do not allocate
   std::vector<cpu::ConstRows> values_;

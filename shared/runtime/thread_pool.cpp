@@ -35,9 +35,7 @@ ThreadPool::ThreadPool(std::uint32_t threads) {
       threads != 0 ? threads : std::max(1u, std::thread::hardware_concurrency());
   workers_.reserve(count - 1);
   try {
-    for (std::size_t thread = 1; thread < count; ++thread) {
-      workers_.emplace_back([this, thread] { work(thread); });
-    }
+    for (std::uint32_t i = 1; i < count; ++i) workers_.emplace_back([this] { work(); });
   } catch (...) {
     stop();
     throw;
@@ -57,29 +55,40 @@ void ThreadPool::stop() {
 
 void ThreadPool::run_job(const Job& job) {
   job_ = job;
-  running_.store(static_cast<std::uint32_t>(workers_.size()));
+  unfinished_.store(static_cast<std::uint32_t>(thread_count()));
+  next_share_.store(0, std::memory_order_release);
   round_.fetch_add(1);
   round_.notify_all();
-  run_share(0);
-  for (std::uint32_t left = running_.load(); left != 0;) left = wait_while(running_, left);
+  take_shares();
+  for (std::uint32_t left = unfinished_.load(); left != 0;) left = wait_while(unfinished_, left);
 }
 
-void ThreadPool::work(std::size_t thread) {
+void ThreadPool::work() {
   // A job may have been given before this thread's first look: rounds start at 0, not at what it
   // sees.
   for (std::uint32_t seen = 0;;) {
     seen = wait_while(round_, seen);
     if (stopping_) return;
-    run_share(thread);
-    if (running_.fetch_sub(1) == 1) running_.notify_one();
+    take_shares();
   }
 }
 
-void ThreadPool::run_share(std::size_t thread) const {
+// Who has taken a share may look at job_: it stays until the share is finished.
+void ThreadPool::take_shares() {
+  const auto count = static_cast<std::uint32_t>(thread_count());
+  for (std::uint32_t share = next_share_.load(); share < count;) {
+    if (!next_share_.compare_exchange_weak(share, share + 1)) continue;
+    run_share(share);
+    if (unfinished_.fetch_sub(1) == 1) unfinished_.notify_one();
+    share = next_share_.load();
+  }
+}
+
+void ThreadPool::run_share(std::size_t share) const {
   const std::size_t grains = (job_.count + job_.grain - 1) / job_.grain;
-  const std::size_t begin = grains * thread / thread_count() * job_.grain;
-  const std::size_t end = std::min(grains * (thread + 1) / thread_count() * job_.grain, job_.count);
-  if (begin < end) job_.call(job_.task, begin, end, thread);
+  const std::size_t begin = grains * share / thread_count() * job_.grain;
+  const std::size_t end = std::min(grains * (share + 1) / thread_count() * job_.grain, job_.count);
+  if (begin < end) job_.call(job_.task, begin, end, share);
 }
 
 }  // namespace edgedraft
