@@ -15,6 +15,11 @@ using Options = std::vector<std::string>;
 
 constexpr const char* kStory = "Tell me a story about a dog and a ball.";
 
+// Slow enough a target that the kill comes in mid-answer.
+const Options kPaced{"--pace-ms", "250"};
+// By then some tokens have come, on a busy machine too; the whole answer takes some four seconds.
+constexpr auto kIntoTheAnswer = 1500ms;
+
 class OutageTest : public ::testing::Test {
  protected:
   Options common(const Server& server) {
@@ -34,17 +39,31 @@ class OutageTest : public ::testing::Test {
     return json::parse(client->out());
   }
 
+  // The server is killed in mid-answer and is back, at full speed, before the drafter is through.
+  json answer_through_an_outage(const Options& resync) {
+    auto server = std::make_unique<Server>(scratch_, kPaced);
+    Options options = common(*server);
+    options.insert(options.end(), {"--pace-ms", "30"});
+    options.insert(options.end(), resync.begin(), resync.end());
+    const auto client = start_client(scratch_, "client", options);
+    std::this_thread::sleep_for(kIntoTheAnswer);
+    server->process().signal(SIGKILL);
+    server->process().wait();
+    std::this_thread::sleep_for(300ms);
+    const std::string address = server->address();
+    server = std::make_unique<Server>(scratch_, Options{}, address);
+    EXPECT_EQ(client->wait(), 0) << client->err();
+    const json answer = json::parse(client->out());
+    EXPECT_GT(answer["stats"]["offline_tokens"], 0);
+    return answer;
+  }
+
   static std::vector<std::string> provenance(const json& answer) {
     return answer["provenance"].get<std::vector<std::string>>();
   }
 
   Scratch scratch_;
 };
-
-// Slow enough a target that the kill comes in mid-answer.
-const Options kPaced{"--pace-ms", "250"};
-// By then some tokens have come, on a busy machine too; the whole answer takes some four seconds.
-constexpr auto kIntoTheAnswer = 1500ms;
 
 TEST_F(OutageTest, TheAnswerGoesOnWhenTheServerIsKilled) {
   Server server(scratch_, kPaced);
@@ -70,39 +89,14 @@ TEST_F(OutageTest, TheAnswerGoesOnWhenTheServerIsKilled) {
 }
 
 TEST_F(OutageTest, CheckCorrectsWhatWasWrittenOfflineToThePlainAnswer) {
-  auto server = std::make_unique<Server>(scratch_, kPaced);
-  Options options = common(*server);
-  options.insert(options.end(),
-                 {"--pace-ms", "30", "--resync", "check", "--resync-wait-ms", "20000"});
-  const auto client = start_client(scratch_, "client", options);
-  std::this_thread::sleep_for(kIntoTheAnswer);
-  server->process().signal(SIGKILL);
-  server->process().wait();
-  std::this_thread::sleep_for(300ms);
-  const std::string address = server->address();
-  server = std::make_unique<Server>(scratch_, Options{}, address);
-  ASSERT_EQ(client->wait(), 0) << client->err();
-  const json answer = json::parse(client->out());
-  EXPECT_GT(answer["stats"]["offline_tokens"], 0);
+  const json answer = answer_through_an_outage({"--resync", "check", "--resync-wait-ms", "20000"});
   EXPECT_GE(answer["stats"]["reconnects"], 1);
   for (const auto& mark : provenance(answer)) EXPECT_EQ(mark, "verified");
   EXPECT_EQ(answer["tokens"], plain_answer()["tokens"]);
 }
 
 TEST_F(OutageTest, KeepLeavesWhatWasWrittenOffline) {
-  auto server = std::make_unique<Server>(scratch_, kPaced);
-  Options options = common(*server);
-  options.insert(options.end(), {"--pace-ms", "30", "--resync", "keep"});
-  const auto client = start_client(scratch_, "client", options);
-  std::this_thread::sleep_for(kIntoTheAnswer);
-  server->process().signal(SIGKILL);
-  server->process().wait();
-  std::this_thread::sleep_for(300ms);
-  const std::string address = server->address();
-  server = std::make_unique<Server>(scratch_, Options{}, address);
-  ASSERT_EQ(client->wait(), 0) << client->err();
-  const json answer = json::parse(client->out());
-  EXPECT_GT(answer["stats"]["offline_tokens"], 0);
+  const json answer = answer_through_an_outage({"--resync", "keep"});
   EXPECT_EQ(answer["stats"]["rewritten_tokens"], 0);
   const auto marks = provenance(answer);
   EXPECT_EQ(std::count(marks.begin(), marks.end(), "offline"), answer["stats"]["offline_tokens"]);
