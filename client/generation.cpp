@@ -123,16 +123,19 @@ Result<AnswerEnd> Generation::run() {
 
 // Online and resyncing: the server owes us an answer, or the way to it is still being made.
 Result<void> Generation::step_online() {
-  if (signed_in_ && !in_flight_) {
+  const Instant before = parts_.now();
+  const bool ready = signed_in_ && !in_flight_;
+  const bool held_back = ready && wanted_ == Wanted::draft && before < rows_deadline_;
+  if (ready && !held_back) {
     if (auto sent = send_wanted(); !sent) return on_link_error(sent.error());
     return boost::system::in_place_value;
   }
-  const Instant before = parts_.now();
-  const auto event = parts_.link.wait_event(std::min(wait_deadline_, before + kWaitSlice));
+  const Instant deadline = held_back ? rows_deadline_ : wait_deadline_;
+  const auto event = parts_.link.wait_event(std::min(deadline, before + kWaitSlice));
   stats_.waiting += parts_.now() - before;
   if (event) return on_event(*event);
   if (event.error().code == Errc::timed_out) {
-    if (parts_.now() < wait_deadline_) return boost::system::in_place_value;
+    if (held_back || parts_.now() < wait_deadline_) return boost::system::in_place_value;
     return on_link_error({Errc::timed_out, "the server did not answer in time"});
   }
   return on_link_error(event.error());
@@ -217,7 +220,7 @@ Result<void> Generation::on_event(const ClientEvent& event) {
   if (const auto* refused = std::get_if<RequestRefused>(&event)) return on_refused(refused->error);
   if (const auto* verdict = std::get_if<VerdictReceived>(&event)) {
     const bool to_draft = verdict->to == VerdictReceived::To::draft;
-    // One that overtook our Cancel answers nothing that is still asked.
+    // Nothing that is still asked.
     if (!in_flight_ || to_draft != (wanted_ == Wanted::draft)) return {};
     in_flight_ = false;
     if (state_ == ClientState::offline) {
@@ -256,6 +259,7 @@ void Generation::on_activations(const ActivationsReceived& event) {
   if (!parts_.drafter) return;
   // Those of the prompt that is in flight come behind its verdict: these are an older one's.
   if (in_flight_ && wanted_ == Wanted::tokens) return;
+  rows_deadline_ = {};
   parts_.drafter->add_activations(event.first, event.rows);
   rows_end_ = std::max(rows_end_, event.first + event.count);
   if (!event.complete) return;
@@ -310,7 +314,9 @@ Result<void> Generation::drain_events() {
 }
 
 Result<void> Generation::send_wanted() {
-  wait_deadline_ = parts_.now() + options_.deadline;
+  sent_ = parts_.now();
+  wait_deadline_ = sent_ + options_.deadline;
+  rows_deadline_ = {};
   const auto sent = wanted_ == Wanted::tokens ? send_tokens() : send_draft();
   if (sent) in_flight_ = true;
   return sent;
@@ -388,6 +394,9 @@ void Generation::on_verdict(const VerdictReceived& event) {
     if (event.to == VerdictReceived::To::prefill && fresh_session_) session_ = fresh_session_;
     fresh_session_.reset();
     rows_pending_ = rows_pending_ && activations_end_ + 1 < event.verdict.length;
+    // A draft without them would be poor. They follow the verdict, so that a wait as long as the
+    // one for it costs no more than a poor draft's cycle.
+    if (rows_pending_) rows_deadline_ = parts_.now() + (parts_.now() - sent_);
     take_check(event.verdict);
   }
   settled_count_ = ledger_.count();

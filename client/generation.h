@@ -158,7 +158,9 @@ class Generation {
   ClientState state_ = ClientState::online;
   std::optional<AnswerEnd> end_;
   Instant started_{};
+  Instant sent_{};           // the last request
   Instant wait_deadline_{};  // of the server's silence
+  Instant rows_deadline_{};  // until then a draft waits for the prompt's newest activations
 
   std::uint32_t answer_first_ = 0;
   // Leading tokens that are beyond doubt: given, verified, or kept. Behind them stands what was

@@ -54,7 +54,7 @@ come saw see got get could would will can like liked wanted want little big name
 after before now too also about off because if just more much many other every each always never""".split())
 
 
-def load_stories(folder: str, longest: int = 260) -> List[Tuple[str, List[str]]]:
+def load_stories(folder: str, longest: int = 450) -> List[Tuple[str, List[str]]]:
     """Opening parts of the stories, at most ``longest`` characters of whole sentences.
 
     Returns (text, keywords).  A lower-case file is given capitals back with the help of the others.
@@ -240,39 +240,49 @@ def random_conversation(source: Source, tokenizer, rng: random.Random, longest: 
 
 
 class Batches:
-    """Endless batches of about ``tokens`` ids, rows of similar length together.
+    """Endless batches of exactly ``tokens`` ids with padding, rows of similar length together.
 
-    The stream depends on ``seed`` alone, so two runs with one seed see the same batches in the same order.
+    A batch is as wide as the smallest divisor of ``tokens`` that holds its longest row, so that matrix products have
+    one shape throughout (bfloat16 kernels are compiled a shape); a number with many divisors pads least.  The stream
+    depends on ``seed`` alone, so two runs with one seed see the same batches in the same order.
     """
 
-    def __init__(self, source: Source, tokenizer, seed: int, tokens: int = 2048, longest: int = 600, pool: int = 768,
+    def __init__(self, source: Source, tokenizer, seed: int, tokens: int = 1920, longest: int = 600, pool: int = 1536,
                  long_rows: bool = True):
         self.source, self.tokenizer, self.tokens, self.longest, self.pool = source, tokenizer, tokens, longest, pool
         self.long_rows, self.rng = long_rows, random.Random(seed)
+        self.widths = [width for width in range(1, tokens + 1) if tokens % width == 0]
+        if tokens < longest:
+            sys.exit(f"error: --tokens {tokens} is less than the longest conversation, --longest {longest}")
 
-    def __iter__(self) -> Iterator[List[Row]]:
+    def __iter__(self):
+        """Yields what :func:`collate` returns."""
+        rows: List[Row] = []
         while True:
-            rows = [random_conversation(self.source, self.tokenizer, self.rng, self.longest, self.long_rows)
-                    for _ in range(self.pool)]
+            rows += [random_conversation(self.source, self.tokenizer, self.rng, self.longest, self.long_rows)
+                     for _ in range(self.pool)]
             rows.sort(key=lambda row: len(row.ids))
-            batches, batch = [], []
-            for row in rows:
-                if batch and len(row.ids) * (len(batch) + 1) > self.tokens:
-                    batches.append(batch)
-                    batch = []
-                batch.append(row)
-            self.rng.shuffle(batches)  # the unfinished rest of the pool is dropped
-            yield from batches
+            batches = []
+            while rows:
+                width = next(width for width in self.widths if width >= len(rows[-1].ids))
+                count = self.tokens // width
+                if len(rows) < count:
+                    break  # the rest waits for the next pool
+                batches.append((rows[-count:], width))
+                del rows[-count:]
+            self.rng.shuffle(batches)
+            for batch, width in batches:
+                yield collate(batch, width)
 
 
-def collate(rows: List[Row], pad: int = 0):
+def collate(rows: List[Row], width: int = 0, pad: int = 0):
     """Tensors of a batch: tokens [B, T], and labels [B, T] with the next id where it is a response, else IGNORE.
 
     Padding stands on the right, where causal attention cannot see it.
     """
     import torch
 
-    width = max(len(row.ids) for row in rows)
+    width = max(width, max(len(row.ids) for row in rows))
     tokens = torch.full((len(rows), width), pad, dtype=torch.long)
     labels = torch.full((len(rows), width), IGNORE, dtype=torch.long)
     for index, row in enumerate(rows):

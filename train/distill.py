@@ -134,12 +134,22 @@ def answer_rows(labels: Tensor) -> Tuple[Tensor, Tensor]:
 
 
 def losses(drafters: Dict[str, nn.Module], target: Llama, tokens: Tensor, labels: Tensor, period: Tensor, staircase: Tensor,
-           kl_weight: float, feature_weight: float):
-    """Per drafter (loss, KL, share of equal argmax) on tokens [B, T]."""
-    response, rows = answer_rows(labels)
+           kl_weight: float, feature_weight: float, multiple: int = 1):
+    """Per drafter (loss, KL, share of equal argmax) on tokens [B, T].
+
+    The first rows count twice where that fills up the number of rows to a ``multiple``.
+    """
+    response, answered = answer_rows(labels)
+    index = answered.flatten().nonzero().squeeze(1)
+    index = index[torch.arange(-(-len(index) // multiple) * multiple, device=index.device) % len(index)]
+
+    def rows(x: Tensor) -> Tensor:
+        return x.flatten(0, 1)[index]
+
     with torch.no_grad():
         trace = target(tokens, head=False)
-        wanted = target.head(trace.feature[rows]).float()
+        true_feature = rows(trace.feature)
+        wanted = target.head(true_feature).float()
         probability = wanted.softmax(-1)
         entropy = -(probability * wanted.log_softmax(-1)).sum(-1).mean()
         best = wanted.argmax(-1)
@@ -150,12 +160,13 @@ def losses(drafters: Dict[str, nn.Module], target: Llama, tokens: Tensor, labels
             out, feature = moa.training_forward(drafter, target, tokens, trace, sync, staircase)
         else:
             out = feature = drafter(tokens, head=False).feature
-        feature = feature[rows]
+        feature = rows(feature)
         logits = target.head(feature).float()
         cross = -(probability * logits.log_softmax(-1)).sum(-1).mean()
-        distance = F.smooth_l1_loss(feature, trace.feature[rows])
+        distance = F.smooth_l1_loss(feature.float(), true_feature.float())
         if isinstance(drafter, Moa) and drafter.config.tli:
-            distance = 0.5 * distance + 0.5 * F.smooth_l1_loss(out[rows], trace.streams[-drafter.config.tli][rows])
+            entering = trace.streams[-drafter.config.tli]
+            distance = 0.5 * distance + 0.5 * F.smooth_l1_loss(rows(out).float(), rows(entering).float())
         result[name] = (kl_weight * cross + feature_weight * distance, float(cross.detach() - entropy),
                         float((logits.argmax(-1) == best).float().mean()))
     return result
@@ -197,15 +208,16 @@ def main() -> None:
     generators = {rank: torch.Generator().manual_seed(options.seed + 17 * rank + 31 * clock.step) for rank in range(options.workers)}
     low, high = options.period
 
-    def compute(rows, rank):
-        tokens, labels = collate(rows)
+    def compute(batch, rank):
+        tokens, labels = batch
         if not bool(answer_rows(labels)[1].any()):
             return {}
         chance = options.staircase * max(0.0, 1 - clock.elapsed / (30 * options.minutes))
         period = torch.randint(low, high + 1, (len(rows),), generator=generators[rank]).to(options.device)
         staircase = (torch.rand(len(rows), generator=generators[rank]) < chance).to(options.device)
-        found = losses(drafters, target, tokens.to(options.device), labels.to(options.device), period, staircase,
-                       options.kl, options.feature)
+        with loop.precision(options):
+            found = losses(drafters, target, tokens.to(options.device), labels.to(options.device), period, staircase,
+                           options.kl, options.feature, multiple=128)
         return {name: values[0] for name, values in found.items()}
 
     held = [collate([encode_conversation(tokenizer, [item]) for item in items]) for items in examples.values()]

@@ -19,6 +19,7 @@ import parallel
 from optim import Optimiser, schedule
 from progress import Progress
 
+Batch = Tuple[Tensor, Tensor]  # tokens and labels of data.collate
 Named = List[Tuple[str, Tensor]]
 
 
@@ -32,8 +33,9 @@ def add_options(parser: argparse.ArgumentParser, minutes: float, adam_lr: float,
     add("--workers", type=int, default=1, help="data-parallel processes on the CPU, one thread each if more than 1 (default 1)")
     add("--threads", type=int, default=2, help="threads of a single worker on the CPU (default 2)")
     add("--device", default="cpu", help="cpu or cuda (default cpu)")
-    add("--tokens", type=int, default=2048, help="padded token ids per worker and step (default 2048)")
+    add("--tokens", type=int, default=1920, help="padded token ids per worker and step; best a number with many divisors (default 1920)")
     add("--longest", type=int, default=600, help="longest conversation in token ids (default 600)")
+    add("--bf16", action="store_true", help="matrix products in bfloat16; several times faster on a GPU and on a CPU with AMX or AVX-512 BF16")
     add("--seed", type=int, default=1, help="of weights, batches and masks (default 1)")
     add("--muon-lr", type=float, default=0.02, help="learning rate of the matrices (default 0.02)")
     add("--adam-lr", type=float, default=adam_lr, help=f"learning rate of embedding, norms and biases (default {adam_lr:g})")
@@ -55,6 +57,11 @@ def check_options(options: argparse.Namespace) -> None:
         sys.exit("error: this PyTorch sees no CUDA device")
 
 
+def precision(options: argparse.Namespace) -> torch.autocast:
+    """The context of a forward pass: matrix products in the wanted precision, weights and sums in 32 bits."""
+    return torch.autocast(torch.device(options.device).type, dtype=torch.bfloat16, enabled=options.bf16)
+
+
 class Clock:
     """Where a run stands; filled from a checkpoint to continue it."""
 
@@ -62,8 +69,8 @@ class Clock:
         self.step, self.elapsed, self.tokens = step, elapsed, tokens
 
 
-def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable[[object, int], Dict[str, Tensor]],
-        batches: Callable[[int], Iterable], count_tokens: Callable[[object], int], check: Callable[[], str],
+def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable[[Batch, int], Dict[str, Tensor]],
+        batches: Callable[[int], Iterable[Batch]], check: Callable[[], str],
         save: Callable[[Clock], None], clock: Clock) -> None:
     """Trains until --minutes have passed.
 
@@ -82,7 +89,8 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
     def worker(rank: int) -> None:
         torch.set_num_threads(1 if options.workers > 1 else options.threads)
         owned = shared.owned(rank)
-        optimiser = Optimiser([(names[i], parameters[i]) for i in owned], options.muon_lr, options.adam_lr, options.residual_lr)
+        optimiser = Optimiser([(names[i], parameters[i]) for i in owned], options.muon_lr, options.adam_lr,
+                              options.residual_lr, options.bf16)
         state_path = f"{options.out}.optimiser{rank}"
         if resumed and os.path.exists(state_path):
             optimiser.load_state_dict(torch.load(state_path, map_location=options.device))
@@ -100,7 +108,7 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
             sum(result.values()).backward()
             now = time.time()
             mine = shared.numbers[rank]
-            mine[0] = count_tokens(batch)
+            mine[0] = batch[0].numel()
             for index, loss in enumerate(result.values()):
                 mine[4 + index] = float(loss.detach())
             if rank == 0:  # one clock for all workers

@@ -12,23 +12,28 @@ import torch
 from torch import Tensor
 
 
-def orthogonalise(matrix: Tensor, steps: int = 5) -> Tensor:
-    """A matrix [rows, cols] with the singular vectors of ``matrix`` and singular values close to 1."""
+def orthogonalise(matrix: Tensor, steps: int = 5, dtype: torch.dtype = torch.float32) -> Tensor:
+    """A matrix [rows, cols] with the singular vectors of ``matrix`` and singular values close to 1.
+
+    The steps are computed in ``dtype``; being rough anyway, they stand bfloat16.
+    """
     a, b, c = 3.4445, -4.7750, 2.0315
     tall = matrix.shape[0] > matrix.shape[1]
     x = matrix.t() if tall else matrix
-    x = x / (x.norm() + 1e-7)
+    x = (x / (x.norm() + 1e-7)).to(dtype)
     for _ in range(steps):
         gram = x @ x.t()
         x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x.t() if tall else x
+    return (x.t() if tall else x).to(matrix.dtype)
 
 
 class Muon(torch.optim.Optimizer):
     """Nesterov momentum followed by :func:`orthogonalise`, with decoupled weight decay."""
 
-    def __init__(self, parameters: Iterable[Tensor], lr: float = 0.02, momentum: float = 0.95, weight_decay: float = 0.01):
+    def __init__(self, parameters: Iterable[Tensor], lr: float = 0.02, momentum: float = 0.95, weight_decay: float = 0.01,
+                 dtype: torch.dtype = torch.float32):
         super().__init__(parameters, dict(lr=lr, momentum=momentum, weight_decay=weight_decay))
+        self.dtype = dtype
 
     @torch.no_grad()
     def step(self) -> None:
@@ -40,7 +45,7 @@ class Muon(torch.optim.Optimizer):
                 if "momentum" not in state:
                     state["momentum"] = torch.zeros_like(p)
                 buffer = state["momentum"].mul_(group["momentum"]).add_(p.grad)
-                update = orthogonalise(p.grad.add(buffer, alpha=group["momentum"]))
+                update = orthogonalise(p.grad.add(buffer, alpha=group["momentum"]), dtype=self.dtype)
                 p.mul_(1 - group["lr"] * group["weight_decay"])
                 p.add_(update, alpha=-group["lr"] * max(1.0, p.shape[0] / p.shape[1]) ** 0.5)
 
@@ -58,18 +63,20 @@ class Optimiser:
     write to the residual stream therefore have the smaller rate muon_lr * residual.
     """
 
-    def __init__(self, named: List[Tuple[str, Tensor]], muon_lr: float, adam_lr: float, residual: float = 1.0):
+    def __init__(self, named: List[Tuple[str, Tensor]], muon_lr: float, adam_lr: float, residual: float = 1.0,
+                 bf16: bool = False):
         def is_matrix(name: str, p: Tensor) -> bool:
             return p.dim() == 2 and "embed_tokens" not in name
 
         outputs = [p for name, p in named if is_matrix(name, p) and is_residual_output(name)]
         matrices = [p for name, p in named if is_matrix(name, p) and not is_residual_output(name)]
         others = [p for name, p in named if not is_matrix(name, p)]
+        dtype = torch.bfloat16 if bf16 else torch.float32
         self.parts = []
         if matrices:
-            self.parts.append((Muon(matrices, lr=muon_lr), muon_lr))
+            self.parts.append((Muon(matrices, lr=muon_lr, dtype=dtype), muon_lr))
         if outputs:
-            self.parts.append((Muon(outputs, lr=muon_lr), muon_lr * residual))
+            self.parts.append((Muon(outputs, lr=muon_lr, dtype=dtype), muon_lr * residual))
         if others:
             self.parts.append((torch.optim.AdamW(others, lr=adam_lr, betas=(0.9, 0.95), weight_decay=0.0), adam_lr))
 

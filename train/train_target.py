@@ -83,14 +83,16 @@ def main() -> None:
     print(source.describe())
     print(f"{model.count_parameters() / 1e6:.2f} M parameters; {options.minutes:g} minutes from {clock.elapsed / 60:.1f}", flush=True)
 
-    def compute(rows, rank):
-        tokens, labels = collate(rows)
-        tokens, labels = tokens.to(options.device), labels.to(options.device)
-        wanted = labels != IGNORE
-        if not bool(wanted.any()):
+    def compute(batch, rank):
+        tokens, labels = batch
+        tokens, labels = tokens.to(options.device), labels.to(options.device).flatten()
+        rows = (labels != IGNORE).nonzero().squeeze(1)
+        if not len(rows):
             return {}
-        logits = model.head(model(tokens, head=False).feature[wanted])
-        return {"target": F.cross_entropy(logits.float(), labels[wanted])}
+        rows = F.pad(rows, (0, -len(rows) % 128))  # few shapes; row 0 is <s>, which has no label
+        with loop.precision(options):
+            logits = model.head(model(tokens, head=False).feature.flatten(0, 1)[rows])
+        return {"target": F.cross_entropy(logits.float(), labels[rows], ignore_index=IGNORE)}
 
     def save(clock: loop.Clock) -> None:
         torch.save({"model": model.state_dict(), "config": dataclasses.asdict(config), "step": clock.step,
@@ -100,7 +102,6 @@ def main() -> None:
     first_step = clock.step
     loop.fit(options, {"target": list(model.named_parameters())}, compute,
              lambda rank: Batches(source, tokenizer, options.seed + 1000 * rank + 100000 * first_step, options.tokens, options.longest),
-             lambda rows: len(rows) * max(len(row.ids) for row in rows),
              lambda: held_out_line(model, tokenizer, examples, options.device), save, clock)
     print(f"wrote {options.out}")
 

@@ -30,6 +30,11 @@ bool is_passing(Errc code) {
          code == Errc::io;
 }
 
+bool is_answer(const Result<ClientEvent>& event) {
+  return event && (std::holds_alternative<VerdictReceived>(*event) ||
+                   std::holds_alternative<RequestRefused>(*event));
+}
+
 }  // namespace
 
 class ClientLink::Impl {
@@ -52,9 +57,18 @@ class ClientLink::Impl {
   Result<void> send(TargetRequest request) {
     const std::scoped_lock lock(mutex_);
     if (state_ != LinkState::online) return Error{Errc::link_down, peer_ + " is not connected"};
+    if (std::holds_alternative<CancelRequest>(request)) {
+      ++cancels_sent_;
+      std::erase_if(events_, is_answer);
+    }
     asio::post(io_, [this, connection = connection_, request = std::move(request)]() mutable {
+      const bool cancels = std::holds_alternative<CancelRequest>(request);
       // Whoever asked on an earlier connection has been told that it broke.
       if (session_ && connection == connection_) request_now(std::move(request));
+      if (cancels) {
+        const std::scoped_lock lock(mutex_);
+        ++cancels_done_;
+      }
     });
     return boost::system::in_place_value;
   }
@@ -234,6 +248,8 @@ class ClientLink::Impl {
 
   void push(Result<ClientEvent> event) {
     const std::scoped_lock lock(mutex_);
+    // The caller has already cancelled what this answers.
+    if (cancels_done_ != cancels_sent_ && is_answer(event)) return;
     events_.push_back(std::move(event));
     changed_.notify_all();
   }
@@ -302,6 +318,8 @@ class ClientLink::Impl {
   std::uint64_t connection_ = 0;
   // Bounded by the protocol: one answer a request, and each position's activations once a prompt.
   std::deque<Result<ClientEvent>> events_;
+  std::uint64_t cancels_sent_ = 0;  // by the caller
+  std::uint64_t cancels_done_ = 0;  // of them by the link's thread
   std::optional<Error> final_error_;
   LinkStats stats_;
 

@@ -99,6 +99,7 @@ GenerationRig::GenerationRig(const Options& options) : options_(options) {
       .now = now_,
       .nodes_max = options.nodes_max,
       .row_budget = options.row_budget,
+      .holds_rows_back = options.holds_rows_back,
       .faults = options.faults,
       .on_request = [this](const TargetRequest& request) { check_request(request); }});
   generation_.emplace(Generation::Parts{.link = *link_,
@@ -167,6 +168,7 @@ void GenerationRig::check_request(const TargetRequest& request) {
   } else if (const auto* draft = std::get_if<wire::Draft>(&request)) {
     EXPECT_EQ(draft->base_length, known.size());
     EXPECT_LE(draft->parents.size(), options_.nodes_max);
+    chunks_before_drafts_.push_back(link_->chunk_count());
   }
   requests_.push_back(request);
 }

@@ -90,6 +90,7 @@ class GenerationRig {
     std::vector<LinkFault> faults = {};
     std::uint32_t nodes_max = kDraftNodesMax;
     std::uint32_t row_budget = 0;
+    bool holds_rows_back = false;
   };
   explicit GenerationRig(const Options& options);
 
@@ -106,6 +107,8 @@ class GenerationRig {
   Listener& listener() { return listener_; }
   // Every request, as it was sent.
   const std::vector<TargetRequest>& requests() const { return requests_; }
+  // Chunks of activations that had come before each draft.
+  const std::vector<std::uint32_t>& chunks_before_drafts() const { return chunks_before_drafts_; }
   // Cancels the answer at the n-th look (1, 2, ...).
   void cancel_at(std::uint32_t look) { looks_until_cancel_ = look; }
 
@@ -129,6 +132,7 @@ class GenerationRig {
   Listener listener_;
   std::optional<Generation> generation_;
   std::vector<TargetRequest> requests_;
+  std::vector<std::uint32_t> chunks_before_drafts_;
   std::uint32_t looks_until_cancel_ = 0;
 };
 

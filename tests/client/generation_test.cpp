@@ -187,6 +187,25 @@ TEST_P(ConversationTest, ACancelledAnswerLeavesTheNextOneRight) {
   }
 }
 
+const Tokens kTwentyTokens{5,  6,  7,  8,  9,  10, 11, 12, 13, 14,
+                           15, 16, 17, 18, 19, 20, 21, 22, 23, 24};
+
+TEST(GenerationTest, AFirstDraftHasThePromptsNewestActivationsAndDoesNotWaitForAll) {
+  GenerationRig rig({.drafter = ToyDrafter::moa_tli0});
+  expect_same(rig.answer(kTwentyTokens), rig.plain(kTwentyTokens));
+  ASSERT_FALSE(rig.chunks_before_drafts().empty());
+  EXPECT_EQ(rig.chunks_before_drafts().front(), 1u) << "of three";
+}
+
+TEST(GenerationTest, ActivationsThatDoNotComeAreNotWaitedForLongerThanTheVerdictWas) {
+  GenerationRig rig({.drafter = ToyDrafter::moa_tli0, .holds_rows_back = true});
+  const Answer answer = rig.answer(kTwentyTokens);
+  expect_same(answer, rig.plain(kTwentyTokens));
+  EXPECT_EQ(answer.stats.offline_tokens, 0u);
+  // A millisecond a wait: each cycle takes one, the prompt two and its activations as long again.
+  EXPECT_LE(answer.stats.elapsed, std::chrono::milliseconds(answer.stats.cycles + 4));
+}
+
 INSTANTIATE_TEST_SUITE_P(Drafters, ConversationTest,
                          ::testing::Values(ToyDrafter::moa_tli0, ToyDrafter::moa_tli3,
                                            ToyDrafter::twin, ToyDrafter::hashed),

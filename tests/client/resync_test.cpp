@@ -196,10 +196,11 @@ TEST_P(ResyncTest, BetweenTurnsSettlingCorrectsWhatAnAnswerLeftUnchecked) {
 TEST_P(ResyncTest, ATurnBehindAnUncheckedAnswerIsAnsweredAsItStands) {
   GenerationRig::Options with = options();
   with.resync_wait = Duration::zero();
-  with.faults = {{.request = 2, .kind = LinkFault::Kind::lost_request, .wait_calls = 16}};
+  with.faults = {{.request = 2, .kind = LinkFault::Kind::lost_request, .wait_calls = kForever}};
   GenerationRig rig(with);
   const Answer answer = rig.answer(kPrompt);
   ASSERT_GT(answer.count(Provenance::offline), 0u);
+  rig.link().end_outage();
   Tokens next = kPrompt;
   next.insert(next.end(), answer.tokens.begin(), answer.tokens.end());
   next.push_back(33);

@@ -133,6 +133,24 @@ TEST(ClientLinkTest, FullServerIsTriedAgain) {
   server.application.wait_ended(3);
 }
 
+TEST(ClientLinkTest, NoAnswerToACancelledRequestComes) {
+  const TestServer server;
+  const auto link = server.connect();
+  for (int turn = 0; turn < 200; ++turn) {
+    SCOPED_TRACE(turn);
+    const auto received = link->stats().traffic.framed_bytes_in;
+    ASSERT_TRUE(link->send(small_prompt()));
+    // In every second turn its verdict waits already, in the others it meets the Cancel somewhere.
+    const Instant end = soon();
+    while (turn % 2 == 0 && link->stats().traffic.framed_bytes_in == received &&
+           Clock::now() < end) {
+    }
+    ASSERT_TRUE(link->send(CancelRequest{}));
+    ASSERT_TRUE(link->send(wire::Prefill{.tokens = TaintLedger::vouch({1, 2})}));
+    ASSERT_EQ(expect_event<VerdictReceived>(*link).verdict.length, 3u);
+  }
+}
+
 TEST(ClientLinkTest, CloseEndsItForGood) {
   TestServer server;
   const auto link = server.connect();

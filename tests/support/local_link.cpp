@@ -137,15 +137,20 @@ Result<ClientEvent> LocalLink::wait_event(Instant deadline) {
     --silent_calls_;
   }
   if (!down_ && silent_calls_ == 0) {
-    if (auto event = client_->next_event()) return *std::move(event);
+    if (auto event = client_->next_event()) return hand_out(*std::move(event));
     while (!jobs_.empty()) {
       run_job();
       pass_bytes();
-      if (auto event = client_->next_event()) return *std::move(event);
+      if (auto event = client_->next_event()) return hand_out(*std::move(event));
     }
   }
   options_.now = std::max(options_.now, deadline);
   return Error{Errc::timed_out, "nothing came"};
+}
+
+Result<ClientEvent> LocalLink::hand_out(ClientEvent event) {
+  if (std::holds_alternative<ActivationsReceived>(event)) ++chunk_count_;
+  return event;
 }
 
 void LocalLink::pass_bytes() {
@@ -233,7 +238,8 @@ void LocalLink::answer(TargetSession& session, const PrefillRequest& request, st
                     .ending = to_wire(outcome->finish),
                     .row_budget = options_.row_budget,
                     .activations = {}});
-  if (options_.target.parts().tap && rows_from < session.valid_count()) {
+  if (options_.target.parts().tap && rows_from < session.valid_count() &&
+      !options_.holds_rows_back) {
     jobs_.emplace_back(RowsOwed{.round = round, .first = rows_from, .end = session.valid_count()});
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <map>
@@ -66,6 +67,7 @@ class LocalLink final : public TargetLink {
     std::uint32_t nodes_max = kDraftNodesMax;
     std::uint32_t row_budget = 0;
     std::uint32_t rows_a_chunk = 7;
+    bool holds_rows_back = false;  // a prompt's activations never come
     std::vector<LinkFault> faults = {};
     // Sees every request before it is sent.
     std::function<void(const TargetRequest&)> on_request = [](const TargetRequest&) {};
@@ -78,7 +80,12 @@ class LocalLink final : public TargetLink {
   LinkStats stats() const override;
   void close() override { cut(~0u); }
 
+  // A connection that is cut comes back at the next call of wait_event.
+  void end_outage() { outage_calls_ = std::min(outage_calls_, 1u); }
+
   std::uint32_t request_count() const { return request_count_; }
+  // Chunks of prompts' activations that have been handed out.
+  std::uint32_t chunk_count() const { return chunk_count_; }
 
  private:
   struct RowsOwed {
@@ -88,6 +95,7 @@ class LocalLink final : public TargetLink {
   };
   using Job = std::variant<wire::Prefill, wire::Resume, wire::Draft, RowsOwed>;
 
+  Result<ClientEvent> hand_out(ClientEvent event);
   void connect();
   void cut(std::uint32_t wait_calls);
   // Bytes to the server and its events to jobs; bytes back.
@@ -115,6 +123,7 @@ class LocalLink final : public TargetLink {
   std::uint32_t outage_calls_ = 0;
   std::uint32_t silent_calls_ = 0;
   std::uint32_t request_count_ = 0;
+  std::uint32_t chunk_count_ = 0;
   std::uint32_t connects_ = 0;
   TrafficStats past_traffic_;
 };
