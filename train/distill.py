@@ -48,7 +48,7 @@ from tokenizer import Tokenizer
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    loop.add_options(parser, minutes=30, adam_lr=2e-3, residual_lr=0.4, decay=0.4)
+    loop.add_options(parser, minutes=30, muon_lr=0.01, adam_lr=2e-3, residual_lr=0.4, decay=0.4)
     add = parser.add_argument
     add("--target", metavar="FILE", required=True, help="checkpoint of train_target.py")
     add("--drafters", nargs="+", default=["moa-tli0", "independent"], metavar="NAME", help="see above (default moa-tli0 independent)")

@@ -23,7 +23,7 @@ Batch = Tuple[Tensor, Tensor]  # tokens and labels of data.collate
 Named = List[Tuple[str, Tensor]]
 
 
-def add_options(parser: argparse.ArgumentParser, minutes: float, adam_lr: float, residual_lr: float, decay: float) -> None:
+def add_options(parser: argparse.ArgumentParser, minutes: float, muon_lr: float, adam_lr: float, residual_lr: float, decay: float) -> None:
     """The options of every training program."""
     add = parser.add_argument
     add("--data", metavar="DIR", help="folder of the text data sets (data.py names them); generated tasks only without it")
@@ -35,10 +35,12 @@ def add_options(parser: argparse.ArgumentParser, minutes: float, adam_lr: float,
     add("--device", default="cpu", help="cpu or cuda (default cpu)")
     add("--tokens", type=int, default=1920, help="padded token ids per worker and step; best a number with many divisors (default 1920)")
     add("--longest", type=int, default=600, help="longest conversation in token ids (default 600)")
-    add("--bf16", action="store_true", help="matrix products in bfloat16; several times faster on a GPU and on a CPU with AMX or AVX-512 BF16")
+    add("--bf16", action="store_true",
+        help="matrix products in bfloat16: faster on a GPU and on a CPU with AMX or AVX-512 BF16, slower on others")
     add("--seed", type=int, default=1, help="of weights, batches and masks (default 1)")
-    add("--muon-lr", type=float, default=0.02, help="learning rate of the matrices (default 0.02)")
-    add("--adam-lr", type=float, default=adam_lr, help=f"learning rate of embedding, norms and biases (default {adam_lr:g})")
+    add("--muon-lr", type=float, default=muon_lr, help=f"learning rate of the matrices (default {muon_lr:g})")
+    add("--adam-lr", type=float, default=adam_lr, help=f"learning rate of norms and biases (default {adam_lr:g})")
+    add("--embedding-lr", type=float, default=0.006, help="learning rate of the embedding, whose numbers are about 1 (default 0.006)")
     add("--residual-lr", type=float, default=residual_lr,
         help=f"factor for the matrices that write to the residual stream, see optim.py (default {residual_lr:g})")
     add("--warmup", type=int, default=60, help="steps (default 60)")
@@ -90,7 +92,7 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
         torch.set_num_threads(1 if options.workers > 1 else options.threads)
         owned = shared.owned(rank)
         optimiser = Optimiser([(names[i], parameters[i]) for i in owned], options.muon_lr, options.adam_lr,
-                              options.residual_lr, options.bf16)
+                              options.embedding_lr, options.residual_lr, options.bf16)
         state_path = f"{options.out}.optimiser{rank}"
         if resumed and os.path.exists(state_path):
             optimiser.load_state_dict(torch.load(state_path, map_location=options.device))

@@ -225,14 +225,18 @@ class Llama(nn.Module):
             self.lm_head = nn.Linear(c.hidden_size, c.vocab_size, bias=False)
         self.register_buffer("frequencies", inverse_frequencies(c), persistent=False)
         self.apply(self._initialise)
-        for name, parameter in self.named_parameters():  # the embedding leads the residual stream at first
+        # The embedding leads the residual stream: what layers add grows until it is as large, and a token's identity
+        # must not drown in it.  The final norm makes up for it in a tied head.
+        for name, parameter in self.named_parameters():
             if is_residual_output(name):
                 parameter.data.mul_(0.1)
+        if c.tie_word_embeddings:
+            self.model.norm.weight.data.fill_(0.3 * c.hidden_size**-0.5)
 
     @staticmethod
     def _initialise(module: nn.Module) -> None:
         if isinstance(module, (nn.Linear, nn.Embedding)):
-            nn.init.normal_(module.weight, std=0.1 if isinstance(module, nn.Embedding) else module.weight.shape[1] ** -0.5)
+            nn.init.normal_(module.weight, std=1.0 if isinstance(module, nn.Embedding) else module.weight.shape[1] ** -0.5)
 
     @property
     def head_weight(self) -> Tensor:

@@ -63,20 +63,23 @@ class Optimiser:
     write to the residual stream therefore have the smaller rate muon_lr * residual.
     """
 
-    def __init__(self, named: List[Tuple[str, Tensor]], muon_lr: float, adam_lr: float, residual: float = 1.0,
-                 bf16: bool = False):
+    def __init__(self, named: List[Tuple[str, Tensor]], muon_lr: float, adam_lr: float, embedding_lr: float,
+                 residual: float = 1.0, bf16: bool = False):
         def is_matrix(name: str, p: Tensor) -> bool:
             return p.dim() == 2 and "embed_tokens" not in name
 
         outputs = [p for name, p in named if is_matrix(name, p) and is_residual_output(name)]
         matrices = [p for name, p in named if is_matrix(name, p) and not is_residual_output(name)]
-        others = [p for name, p in named if not is_matrix(name, p)]
+        embeddings = [p for name, p in named if "embed_tokens" in name]
+        others = [p for name, p in named if not is_matrix(name, p) and "embed_tokens" not in name]
         dtype = torch.bfloat16 if bf16 else torch.float32
         self.parts = []
         if matrices:
             self.parts.append((Muon(matrices, lr=muon_lr, dtype=dtype), muon_lr))
         if outputs:
             self.parts.append((Muon(outputs, lr=muon_lr, dtype=dtype), muon_lr * residual))
+        if embeddings:
+            self.parts.append((torch.optim.AdamW(embeddings, lr=embedding_lr, betas=(0.9, 0.95), weight_decay=0.0), embedding_lr))
         if others:
             self.parts.append((torch.optim.AdamW(others, lr=adam_lr, betas=(0.9, 0.95), weight_decay=0.0), adam_lr))
 
@@ -100,12 +103,3 @@ def schedule(step: int, progress: float, warmup: int, decay: float) -> float:
     ``progress`` runs from 0 to 1 and may be a share of time or of steps.
     """
     return min(1.0, (step + 1) / max(1, warmup)) * min(1.0, max(0.0, (1.0 - progress) / decay))
-
-
-def clip(gradients: List[Tensor], limit: float) -> float:
-    """Scales gradients in place so that their joint norm is at most ``limit``; returns the norm before."""
-    norm = float(torch.stack([g.norm() for g in gradients]).norm())
-    if norm > limit:
-        for g in gradients:
-            g.mul_(limit / norm)
-    return norm

@@ -32,7 +32,7 @@ from tokenizer import Tokenizer
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    loop.add_options(parser, minutes=60, adam_lr=1e-3, residual_lr=1 / 32, decay=0.3)
+    loop.add_options(parser, minutes=60, muon_lr=0.006, adam_lr=1e-3, residual_lr=1 / 16, decay=0.35)
     add = parser.add_argument
     add("--hidden", type=int, default=256, help="E, residual width (default 256)")
     add("--layers", type=int, default=6, help="L (default 6)")
@@ -43,6 +43,20 @@ def parse() -> argparse.Namespace:
     options = parser.parse_args()
     loop.check_options(options)
     return options
+
+
+def share_spaced_pieces(model: Llama, tokenizer: Tokenizer) -> None:
+    """Gives a word the embedding that it has with a leading space.
+
+    Copying a word of the prompt into quotes is then the same as copying it as it is; otherwise each word would have to
+    be learned by itself.
+    """
+    ids = {tokenizer.processor.id_to_piece(i): i for i in range(tokenizer.vocabulary)}
+    embedding = model.model.embed_tokens.weight.data
+    for piece, spaced in ids.items():
+        word = piece[1:]
+        if piece.startswith("\u2581") and word.isalpha() and len(word) >= (3 if word[0].isupper() else 4) and word in ids:
+            embedding[ids[word]] = embedding[spaced]
 
 
 def held_out_line(model: Llama, tokenizer: Tokenizer, examples, device: str) -> str:
@@ -75,6 +89,7 @@ def main() -> None:
     if saved:
         config = config_from_dict(saved["config"])
     model, clock = Llama(config), loop.Clock()
+    share_spaced_pieces(model, tokenizer)
     if saved:
         model.load_state_dict(saved["model"])
         clock = loop.Clock(saved["step"], saved["elapsed"], saved["tokens"])
