@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::string_view kMagic = "GGUF";
 constexpr std::uint32_t kVersion = 3;
+constexpr std::uint32_t kVersionMin = 2;  // differs in nothing but that it is never big-endian
 constexpr std::uint32_t kAlignmentDefault = 32;
 constexpr std::uint32_t kAlignmentMax = 1u << 20;
 constexpr std::uint64_t kKeyBytesMax = 65535;
@@ -141,9 +142,10 @@ Result<void> GgufParser::parse_preamble() {
   if (*version == __builtin_bswap32(kVersion)) {
     return Error{Errc::unsupported, "this GGUF file is big-endian; use a little-endian one"};
   }
-  if (*version != kVersion) {
-    return Error{Errc::unsupported, "this is GGUF version " + std::to_string(*version) +
-                                        "; only version 3 is read. Convert the model again"};
+  if (*version < kVersionMin || *version > kVersion) {
+    return Error{Errc::unsupported,
+                 "this is GGUF version " + std::to_string(*version) +
+                     "; only versions 2 and 3 are read. Convert the model again"};
   }
   const auto tensors = read_number<std::uint64_t>("the header");
   if (!tensors) return tensors.error();

@@ -33,8 +33,8 @@ void decode_q5_k(const std::byte* from, float* to);
 void decode_q6_k(const std::byte* from, float* to);
 
 // The inverse. All but q8_0 look for the scale with the least squared error among those that map
-// the largest number near the last level; large numbers weigh more. Infinities and NaN have no
-// meaning, but are safe.
+// the largest number near the last level (weighing large numbers more was measured to be worse).
+// Infinities and NaN have no meaning, but are safe.
 void encode_q8_0(const float* from, std::byte* to);
 void encode_q4_0(const float* from, std::byte* to);
 void encode_q4_k(const float* from, std::byte* to);

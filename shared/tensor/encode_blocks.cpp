@@ -27,14 +27,6 @@ void put_level(std::byte* to, std::uint32_t shift, float level) {
   *to |= static_cast<std::byte>(static_cast<std::uint32_t>(level) << shift);
 }
 
-// What an error at a number counts: more the larger it is, and something even at zero.
-void weigh(const float* x, std::uint32_t count, float* weights) {
-  float squares = 0.0f;
-  for (std::uint32_t i = 0; i < count; ++i) squares += x[i] * x[i];
-  const float typical = std::sqrt(squares / static_cast<float>(count));
-  for (std::uint32_t i = 0; i < count; ++i) weights[i] = typical + std::fabs(x[i]);
-}
-
 // The scale for which levels low..-low-1 come closest to x. The number of largest magnitude goes to
 // the side that has a level more, so the scale may be negative.
 float fit_scale(const float* x, std::uint32_t count, float low) {
@@ -43,8 +35,6 @@ float fit_scale(const float* x, std::uint32_t count, float low) {
     if (std::fabs(x[i]) > std::fabs(extreme)) extreme = x[i];
   }
   if (extreme == 0.0f) return 0.0f;
-  float weights[kSmallCount];
-  weigh(x, count, weights);
   float best_scale = extreme / low;
   float best_gain = 0.0f;
   for (int attempt = -kTriesEachSide; attempt <= kTriesEachSide; ++attempt) {
@@ -53,8 +43,8 @@ float fit_scale(const float* x, std::uint32_t count, float low) {
     float squares = 0.0f;
     for (std::uint32_t i = 0; i < count; ++i) {
       const float level = nearest(x[i] * inverse, low, -low - 1.0f);
-      products += weights[i] * x[i] * level;
-      squares += weights[i] * level * level;
+      products += x[i] * level;
+      squares += level * level;
     }
     // With the best scale for these levels, products / squares, the error falls by this much.
     if (squares > 0.0f && products * products > best_gain * squares) {
@@ -76,30 +66,32 @@ Line fit_line(const float* x, float high) {
   const float low = std::min(*lowest, 0.0f);
   const float range = *largest - low;
   if (!(range > 0.0f)) return {0.0f, -low};
-  float weights[kSmallCount];
-  weigh(x, kSmallCount, weights);
   Line best{range / high, -low};
   float best_error = INFINITY;
+  constexpr auto n = static_cast<float>(kSmallCount);
   for (int attempt = -kTriesEachSide; attempt <= kTriesEachSide; ++attempt) {
     const float inverse = (high + kTryStep * static_cast<float>(attempt)) / range;
     float levels[kSmallCount];
-    float w = 0.0f, wl = 0.0f, wll = 0.0f, wx = 0.0f, wlx = 0.0f;
+    // Sums of the levels, their squares, the numbers, and the products of both.
+    float l = 0.0f;
+    float ll = 0.0f;
+    float x1 = 0.0f;
+    float lx = 0.0f;
     for (std::uint32_t i = 0; i < kSmallCount; ++i) {
       levels[i] = nearest((x[i] - low) * inverse, 0.0f, high);
-      w += weights[i];
-      wl += weights[i] * levels[i];
-      wll += weights[i] * levels[i] * levels[i];
-      wx += weights[i] * x[i];
-      wlx += weights[i] * levels[i] * x[i];
+      l += levels[i];
+      ll += levels[i] * levels[i];
+      x1 += x[i];
+      lx += levels[i] * x[i];
     }
-    const float determinant = w * wll - wl * wl;
+    const float determinant = n * ll - l * l;
     if (!(determinant > 0.0f)) continue;
-    Line line{(w * wlx - wl * wx) / determinant, (wl * wlx - wll * wx) / determinant};
-    if (line.minimum < 0.0f) line = {wlx / wll, 0.0f};
+    Line line{(n * lx - l * x1) / determinant, (l * lx - ll * x1) / determinant};
+    if (line.minimum < 0.0f) line = {lx / ll, 0.0f};
     float error = 0.0f;
     for (std::uint32_t i = 0; i < kSmallCount; ++i) {
       const float off = line.scale * levels[i] - line.minimum - x[i];
-      error += weights[i] * off * off;
+      error += off * off;
     }
     if (error < best_error) {
       best_error = error;
