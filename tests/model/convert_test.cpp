@@ -250,6 +250,12 @@ TEST_F(ConvertTest, RefusesWhatItCannotConvert) {
   source.config["use_sliding_window"] = true;
   expect_error(source, Errc::unsupported, "sliding window");
   source = {};
+  source.config["hidden_act"] = "gelu";
+  expect_error(source, Errc::unsupported, "gelu");
+  source = {};
+  source.config["partial_rotary_factor"] = 0.5;
+  expect_error(source, Errc::unsupported, "rotated in part");
+  source = {};
   source.tensors["model.layers.0.mlp.up_proj.bias"] = {48};
   expect_error(source, Errc::unsupported, "up_proj.bias");
   source = {};

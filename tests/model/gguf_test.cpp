@@ -217,6 +217,16 @@ TEST(GgufTest, RefusesShapesThatOverflow) {
   }
 }
 
+TEST(GgufTest, RefusesRowsThatAreNoWholeBlocks) {
+  for (const std::uint32_t type : {12u, 13u, 14u}) {  // Q4_K, Q5_K, Q6_K: blocks of 256
+    RawGguf file = small_file();
+    file.tensors[1].type = type;  // of 32 numbers
+    expect_bad(file, "impossible shape");
+    file.tensors[1].dims = {256};  // which is more than the file has
+    expect_bad(file, "truncated");
+  }
+}
+
 TEST(GgufTest, RefusesShapesThatNoTensorHas) {
   RawGguf file = small_file();
   file.tensors[0].dims = {2, 0};
