@@ -13,10 +13,16 @@ namespace {
 constexpr int kTriesEachSide = 9;
 constexpr float kTryStep = 0.1f;
 
-// The nearest level; NaN becomes the lowest.
+// NaN becomes the lowest.
+float clamped(float x, float low, float high) {
+  return x >= low ? std::min(x, high) : low;
+}
+
+// The nearest level, halves to even. Many times faster than std::round: behind 1.5 * 2^23 a float
+// has no bits for a fraction.
 float nearest(float x, float low, float high) {
-  const float level = std::round(x);
-  return level >= low ? std::min(level, high) : low;
+  constexpr float kRound = 0x1.8p23f;
+  return (clamped(x, low, high) + kRound) - kRound;
 }
 
 float inverse_of(float x) {
@@ -152,7 +158,8 @@ void encode_q8_0(const float* from, std::byte* to) {
   const float inverse = inverse_of(scale);
   store_le(to, float_to_half(scale));
   for (std::uint32_t i = 0; i < kSmallCount; ++i) {
-    store_le(to + 2 + i, static_cast<std::int8_t>(nearest(from[i] * inverse, -127.0f, 127.0f)));
+    store_le(to + 2 + i,
+             static_cast<std::int8_t>(clamped(std::round(from[i] * inverse), -127.0f, 127.0f)));
   }
 }
 

@@ -132,6 +132,21 @@ INSTANTIATE_TEST_SUITE_P(Types, TypeTest,
                                          DType::q4_0),
                          [](const auto& type) { return std::string(traits(type.param).name); });
 
+TEST_F(ConvertTest, ReadsCheckpointsOfHalves) {
+  for (const DType type : {DType::f16, DType::bf16}) {
+    HfDirectory source;
+    source.type = type;
+    const GgufFile file = converted(source, DType::f32);
+    const auto exact = source_row("model.layers.0.mlp.up_proj.weight", 7, 32);
+    Bytes stored(64);
+    quantize_row(type, exact, stored);
+    std::vector<float> rounded(32);
+    dequantize_row(type, stored, rounded);
+    EXPECT_EQ(row_of(file, "blk.0.ffn_up.weight", 7), rounded) << traits(type).name;
+    EXPECT_EQ(file.find_tensor("blk.0.attn_norm.weight")->type, DType::f32);
+  }
+}
+
 // Width 256, ffn 384.
 HfDirectory wide_directory() {
   HfDirectory source;
