@@ -10,13 +10,6 @@
 namespace edgedraft {
 namespace {
 
-Error in_file(const std::filesystem::path& path, Error error) {
-  if (error.message.find(path.string()) == std::string::npos) {
-    error.message = path.string() + ": " + error.message;
-  }
-  return error;
-}
-
 std::string special_text(const Tokenizer& tokenizer, std::optional<std::uint32_t> id) {
   return id ? std::string(tokenizer.token_text(*id)) : std::string();
 }
@@ -54,19 +47,17 @@ Result<void> BundleFile::read_drafter() {
   if (!fingerprint) return fingerprint.error();
   std::uint32_t vocabulary_count = 0;
   if (*kind == DrafterKind::moa) {
-    const auto config = read_moa_config(file_);
-    if (!config) return config.error();
-    if (auto tensors = read_moa_tensors(file_, *config); !tensors) return tensors.error();
-    hello_.cut_point = to_string(moa_row_layout(*config).cut);
-    hello_.tli = config->tli;
-    hello_.context_count = config->context_length;
-    vocabulary_count = config->vocabulary_count;
+    const auto model = read_moa(file_);
+    if (!model) return model.error();
+    hello_.cut_point = to_string(moa_row_layout(model->config).cut);
+    hello_.tli = model->config.tli;
+    hello_.context_count = model->config.context_length;
+    vocabulary_count = model->config.vocabulary_count;
   } else {
-    const auto config = read_decoder_config(file_);
-    if (!config) return config.error();
-    if (auto tensors = read_decoder_tensors(file_, *config); !tensors) return tensors.error();
-    hello_.context_count = config->context_length;
-    vocabulary_count = config->vocabulary_count;
+    const auto model = read_decoder(file_);
+    if (!model) return model.error();
+    hello_.context_count = model->config.context_length;
+    vocabulary_count = model->config.vocabulary_count;
   }
   if (tokenizer_->vocabulary_count() != vocabulary_count) {
     return Error{Errc::bad_file, "the tokenizer and the embedding disagree on the vocabulary"};
@@ -81,17 +72,14 @@ Result<void> BundleFile::read_drafter() {
 Result<std::unique_ptr<Drafter>> BundleFile::make_drafter(Backend& backend) const {
   if (!kind_) return std::unique_ptr<Drafter>();
   if (*kind_ == DrafterKind::moa) {
-    const auto config = read_moa_config(file_);
-    if (!config) return config.error();
-    const auto tensors = read_moa_tensors(file_, *config);
-    if (!tensors) return tensors.error();
-    return std::make_unique<MoaDrafter>(backend, *config, *tensors, context_count());
+    const auto model = read_moa(file_);
+    if (!model) return model.error();
+    return std::make_unique<MoaDrafter>(backend, model->config, model->tensors, context_count());
   }
-  const auto config = read_decoder_config(file_);
-  if (!config) return config.error();
-  const auto tensors = read_decoder_tensors(file_, *config);
-  if (!tensors) return tensors.error();
-  return std::make_unique<IndependentDrafter>(backend, *config, *tensors, context_count());
+  const auto model = read_decoder(file_);
+  if (!model) return model.error();
+  return std::make_unique<IndependentDrafter>(backend, model->config, model->tensors,
+                                              context_count());
 }
 
 Result<ChatTemplate> BundleFile::chat_template(const std::filesystem::path& file) const {

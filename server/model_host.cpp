@@ -9,22 +9,13 @@
 namespace edgedraft {
 namespace {
 
-Error in_file(const std::filesystem::path& path, Error error) {
-  if (error.message.find(path.string()) == std::string::npos) {
-    error.message = path.string() + ": " + error.message;
-  }
-  return error;
-}
-
 Result<void> add_tap(Backend& backend, HostedDrafter& drafter) {
   if (drafter.kind != DrafterKind::moa) return boost::system::in_place_value;
-  const auto config = read_moa_config(drafter.file);
-  if (!config) return config.error();
-  const auto tensors = read_moa_tensors(drafter.file, *config);
-  if (!tensors) return tensors.error();
-  drafter.cut_point = to_string(moa_row_layout(*config).cut);
-  drafter.tli = config->tli;
-  drafter.tap = std::make_unique<MoaTap>(backend, *config, *tensors);
+  const auto model = read_moa(drafter.file);
+  if (!model) return model.error();
+  drafter.cut_point = to_string(moa_row_layout(model->config).cut);
+  drafter.tli = model->config.tli;
+  drafter.tap = std::make_unique<MoaTap>(backend, model->config, model->tensors);
   return boost::system::in_place_value;
 }
 
@@ -48,13 +39,11 @@ Result<void> ModelHost::load_target(Backend& backend, const ModelHostOptions& op
   auto file = GgufFile::open(options.model);
   if (!file) return file.error();
   file_ = std::move(*file);
-  const auto config = read_decoder_config(file_);
-  if (!config) return config.error();
-  const auto tensors = read_decoder_tensors(file_, *config);
-  if (!tensors) return tensors.error();
+  const auto model = read_decoder(file_);
+  if (!model) return model.error();
   auto tokenizer = Tokenizer::read(file_);
   if (!tokenizer) return tokenizer.error();
-  if (tokenizer->vocabulary_count() != config->vocabulary_count) {
+  if (tokenizer->vocabulary_count() != model->config.vocabulary_count) {
     return Error{Errc::bad_file, "the tokenizer and the embedding disagree on the vocabulary"};
   }
   tokenizer_.emplace(std::move(*tokenizer));
@@ -67,8 +56,8 @@ Result<void> ModelHost::load_target(Backend& backend, const ModelHostOptions& op
   const auto name = file_.get_string_or("general.name", options.model.stem().string());
   if (!name) return name.error();
   name_ = *name;
-  context_count_ = options.context_count > 0 ? options.context_count : config->context_length;
-  decoder_ = std::make_unique<Decoder>(backend, *config, *tensors, context_count_);
+  context_count_ = options.context_count > 0 ? options.context_count : model->config.context_length;
+  decoder_ = std::make_unique<Decoder>(backend, model->config, model->tensors, context_count_);
   return boost::system::in_place_value;
 }
 

@@ -43,6 +43,7 @@ DECODERS: Dict[str, LlamaConfig] = {
         "original_max_position_embeddings": 64}),
     "linear-rope": dataclasses.replace(BASE, num_key_value_heads=2, rope_scaling={"rope_type": "linear", "factor": 2.5}),
     "qwen2-bias": dataclasses.replace(BASE, num_key_value_heads=2, attention_bias=True, rope_theta=1000000.0, rms_norm_eps=1e-6),
+    "qwen2-untied": dataclasses.replace(BASE, num_key_value_heads=1, head_dim=16, attention_bias=True, tie_word_embeddings=False),
 }
 TREE_PARENTS = [-1, -1, -1, 0, 0, 1, 3, 3, 5, 6, 8, 8]  # three children of the root, five levels
 

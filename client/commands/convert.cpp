@@ -8,6 +8,13 @@
 namespace edgedraft {
 namespace {
 
+std::string type_names() {
+  std::string names;
+  for (const DType type : kDTypes)
+    names += (names.empty() ? "" : ", ") + std::string(traits(type).name);
+  return names;
+}
+
 Error usage(std::string message) {
   return {Errc::usage, std::move(message)};
 }
@@ -34,7 +41,7 @@ Result<DType> check(const ConvertCommandOptions& o) {
     }
   }
   const auto type = dtype_from_name(o.type);
-  if (!type) return usage("--type " + o.type + ": give f32, f16, bf16 or q8_0");
+  if (!type) return usage("--type " + o.type + ": give one of " + type_names());
   return *type;
 }
 
@@ -45,7 +52,7 @@ void declare_convert(CLI::App& app, ConvertCommandOptions& o) {
                  "A Hugging Face folder or a GGUF file; with --bundle the target's GGUF file")
       ->type_name("HF_DIR|GGUF");
   app.add_option("-o,--output", o.output, "The GGUF file to write")->type_name("FILE.gguf");
-  app.add_option("--type", o.type, "How matrices are stored: f32, f16, bf16 or q8_0")
+  app.add_option("--type", o.type, "How matrices are stored: " + type_names())
       ->type_name("TYPE")
       ->capture_default_str();
   app.add_flag("--bundle", o.bundle, "Make a drafter's file for the target");

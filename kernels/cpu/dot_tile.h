@@ -30,7 +30,7 @@ template <class W, std::size_t R, std::size_t C>
 struct DotTile {
   const float* x[R];
   const std::byte* w[C];
-  std::size_t first;  // a multiple of 32
+  std::size_t first;  // a multiple of a block
   std::size_t count;
 
   // The unrolled loops keep this in registers.

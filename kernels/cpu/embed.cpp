@@ -22,6 +22,14 @@ void embed(const EmbedArgs& a, const Work& work) {
       return decode_rows<BF16>(a, work);
     case WeightType::q8_0:
       return decode_rows<Q8_0>(a, work);
+    case WeightType::q4_0:
+      return decode_rows<Q4_0>(a, work);
+    case WeightType::q4_k:
+      return decode_rows<Q4_K>(a, work);
+    case WeightType::q5_k:
+      return decode_rows<Q5_K>(a, work);
+    case WeightType::q6_k:
+      return decode_rows<Q6_K>(a, work);
   }
 }
 

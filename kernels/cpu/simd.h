@@ -145,6 +145,24 @@ EDGEDRAFT_INLINE Part load_int8s(const std::byte* from) {
   return __builtin_convertvector(numbers, Part);
 }
 
+// One register of bytes, as numbers from 0 to 255.
+EDGEDRAFT_INLINE UintPart load_uint8s(const std::byte* from) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<UintPart>(_mm512_maskz_cvtepu8_epi32(0xFFFF, load_bytes<__m128i>(from)));
+#elif defined(__AVX2__)
+  const auto eight = _mm_cvtsi64_si128(load_bytes<std::int64_t>(from));
+  return reinterpret_cast<UintPart>(_mm256_cvtepu8_epi32(eight));
+#else
+  const auto four = load_bytes<std::uint32_t>(from);
+  return UintPart{four, four >> 8, four >> 16, four >> 24} & 0xFFu;
+#endif
+}
+
+// Numbers below 2^31.
+EDGEDRAFT_INLINE Part to_floats(UintPart numbers) {
+  return __builtin_convertvector(reinterpret_cast<IntPart>(numbers), Part);
+}
+
 // --- sixteen lanes ---
 
 EDGEDRAFT_INLINE Lanes load(const float* from) {

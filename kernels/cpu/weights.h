@@ -63,6 +63,135 @@ struct Q8_0 {
   }
 };
 
+// Blocks of a float16 scale and 32 numbers of four bits: 0 to 15 in the low halves, 16 to 31 in the
+// high ones.
+struct Q4_0 {
+  static constexpr std::size_t kStep = 32;
+  static constexpr std::size_t kBlockBytes = 18;
+  struct Group {
+    const std::byte* from;
+    Part scale;
+  };
+  static constexpr std::size_t row_bytes(std::size_t count) { return count / kStep * kBlockBytes; }
+  static EDGEDRAFT_INLINE Group group(const std::byte* row, std::size_t k) {
+    const std::byte* block = row + k / kStep * kBlockBytes;
+    return {block + 2, all_part(half_to_float(load_bytes<std::uint16_t>(block)))};
+  }
+  static EDGEDRAFT_INLINE Part part(const Group& g, std::size_t i) {
+    const UintPart level = load_uint8s(g.from + i % 16) >> static_cast<unsigned>(i / 16 * 4) & 15u;
+    return (to_floats(level) - 8.0f) * g.scale;
+  }
+};
+
+// The blocks of 256 numbers, as shared/tensor/blocks.h describes them; a group is 32 numbers. Every
+// product is exact, so it does not matter whether the difference is fused with it.
+inline constexpr std::size_t kLargeBlock = 256;
+
+// Scale and minimum of a group of q4_k or q5_k.
+struct ScaleAndMinimum {
+  Part scale;
+  Part minimum;
+};
+EDGEDRAFT_INLINE ScaleAndMinimum scale_and_minimum(const std::byte* block, std::size_t group) {
+  const auto at = [packed = block + 4](std::size_t i) { return static_cast<unsigned>(packed[i]); };
+  unsigned scale;
+  unsigned minimum;
+  if (group < 4) {
+    scale = at(group) & 63u;
+    minimum = at(group + 4) & 63u;
+  } else {
+    scale = (at(group + 4) & 15u) | (at(group - 4) >> 6) << 4;
+    minimum = at(group + 4) >> 4 | (at(group) >> 6) << 4;
+  }
+  const float d = half_to_float(load_bytes<std::uint16_t>(block));
+  const float m = half_to_float(load_bytes<std::uint16_t>(block + 2));
+  return {all_part(d * static_cast<float>(scale)), all_part(m * static_cast<float>(minimum))};
+}
+
+struct Q4_K {
+  static constexpr std::size_t kStep = 32;
+  static constexpr std::size_t kBlockBytes = 144;
+  struct Group {
+    const std::byte* fours;
+    unsigned shift;
+    ScaleAndMinimum line;
+  };
+  static constexpr std::size_t row_bytes(std::size_t count) {
+    return count / kLargeBlock * kBlockBytes;
+  }
+  static EDGEDRAFT_INLINE Group group(const std::byte* row, std::size_t k) {
+    const std::byte* block = row + k / kLargeBlock * kBlockBytes;
+    const std::size_t index = k % kLargeBlock / kStep;
+    return {block + 16 + index / 2 * 32, static_cast<unsigned>(index % 2 * 4),
+            scale_and_minimum(block, index)};
+  }
+  static EDGEDRAFT_INLINE Part part(const Group& g, std::size_t i) {
+    const UintPart level = load_uint8s(g.fours + i) >> g.shift & 15u;
+    return to_floats(level) * g.line.scale - g.line.minimum;
+  }
+};
+
+struct Q5_K {
+  static constexpr std::size_t kStep = 32;
+  static constexpr std::size_t kBlockBytes = 176;
+  struct Group {
+    const std::byte* fours;
+    const std::byte* fifths;
+    unsigned shift;
+    unsigned fifth_shift;
+    ScaleAndMinimum line;
+  };
+  static constexpr std::size_t row_bytes(std::size_t count) {
+    return count / kLargeBlock * kBlockBytes;
+  }
+  static EDGEDRAFT_INLINE Group group(const std::byte* row, std::size_t k) {
+    const std::byte* block = row + k / kLargeBlock * kBlockBytes;
+    const std::size_t index = k % kLargeBlock / kStep;
+    return {block + 48 + index / 2 * 32, block + 16, static_cast<unsigned>(index % 2 * 4),
+            static_cast<unsigned>(index), scale_and_minimum(block, index)};
+  }
+  static EDGEDRAFT_INLINE Part part(const Group& g, std::size_t i) {
+    const UintPart four = load_uint8s(g.fours + i) >> g.shift & 15u;
+    const UintPart fifth = load_uint8s(g.fifths + i) >> g.fifth_shift & 1u;
+    return to_floats(four | fifth << 4) * g.line.scale - g.line.minimum;
+  }
+};
+
+struct Q6_K {
+  static constexpr std::size_t kStep = 32;
+  static constexpr std::size_t kBlockBytes = 210;
+  struct Group {
+    const std::byte* fours;
+    const std::byte* twos;
+    unsigned shift;
+    unsigned two_shift;
+    Part scales[2];  // of 16 numbers each
+  };
+  static constexpr std::size_t row_bytes(std::size_t count) {
+    return count / kLargeBlock * kBlockBytes;
+  }
+  static EDGEDRAFT_INLINE Group group(const std::byte* row, std::size_t k) {
+    const std::byte* block = row + k / kLargeBlock * kBlockBytes;
+    const std::size_t index = k % kLargeBlock / kStep;
+    const std::size_t half = index / 4;
+    const std::size_t run = index % 4;
+    const float d = half_to_float(load_bytes<std::uint16_t>(block + 208));
+    const auto scale = [&](std::size_t i) {
+      return all_part(d * static_cast<float>(static_cast<std::int8_t>(block[192 + 2 * index + i])));
+    };
+    return {block + half * 64 + run % 2 * 32,
+            block + 128 + half * 32,
+            static_cast<unsigned>(run / 2 * 4),
+            static_cast<unsigned>(run * 2),
+            {scale(0), scale(1)}};
+  }
+  static EDGEDRAFT_INLINE Part part(const Group& g, std::size_t i) {
+    const UintPart four = load_uint8s(g.fours + i) >> g.shift & 15u;
+    const UintPart two = load_uint8s(g.twos + i) >> g.two_shift & 3u;
+    return (to_floats(four | two << 4) - 32.0f) * g.scales[i / 16];
+  }
+};
+
 // Elements k.. of a row whose last `count` < 16 remain, zeros behind.
 template <class W>
 EDGEDRAFT_INLINE Lanes load_tail(const std::byte* row, std::size_t k, std::size_t count) {
@@ -76,7 +205,8 @@ EDGEDRAFT_INLINE Lanes load_tail(const std::byte* row, std::size_t k, std::size_
   return v;
 }
 
-// Elements first..first+count-1 of a row to `to`. Requires first a multiple of 32.
+// Elements first..first+count-1 of a row to `to`. Requires first a multiple of 256, or of 32 where
+// blocks are no larger.
 template <class W>
 inline void decode(const std::byte* row, std::size_t first, std::size_t count, float* to) {
   std::size_t k = 0;

@@ -55,4 +55,11 @@ void check_failed(std::string_view condition, const boost::source_location& wher
   std::abort();
 }
 
+Error in_file(const std::filesystem::path& path, Error error) {
+  if (error.message.find(path.string()) == std::string::npos) {
+    error.message = path.string() + ": " + error.message;
+  }
+  return error;
+}
+
 }  // namespace edgedraft

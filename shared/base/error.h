@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/system/result.hpp>
+#include <filesystem>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -37,6 +38,9 @@ struct Error {
   Errc code;
   std::string message;
 };
+
+// The same, with the file's name before the message where it does not name it yet.
+Error in_file(const std::filesystem::path& path, Error error);
 
 // Either a value or an Error. Test it with `if (!r) return r.error();`.
 template <class T>

@@ -1,5 +1,6 @@
 #include "shared/model/decoder_tensors.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "shared/model/gguf.h"
@@ -37,23 +38,32 @@ Result<HeadShape> read_heads(const GgufFile& file, const std::string& prefix, st
   return heads;
 }
 
-// The divisors that stretch the frequencies: linear scaling by a factor, or a stored vector.
+// The divisors that stretch the frequencies: linear scaling by a factor, a stored vector, or both.
+// Where no type is named a factor means linear, as old files have it.
 Result<std::vector<float>> read_divisors(const GgufFile& file, const std::string& prefix,
                                          std::uint32_t head_dim) {
+  std::vector<float> divisors;
   if (file.find_tensor("rope_freqs.weight") != nullptr) {
-    return read_divisor_tensor(file, "rope_freqs.weight", head_dim / 2);
+    auto stored = read_divisor_tensor(file, "rope_freqs.weight", head_dim / 2);
+    if (!stored) return stored.error();
+    divisors = std::move(*stored);
   }
-  const auto type = file.get_string_or(prefix + "rope.scaling.type", "none");
+  const auto type = file.get_string_or(prefix + "rope.scaling.type", "linear");
   if (!type) return type.error();
-  if (*type == "none") return std::vector<float>{};
+  if (*type == "none") return divisors;
   if (*type != "linear") {
     return Error{Errc::unsupported, "rotary scaling '" + std::string(*type) +
                                         "' is not supported; linear and llama3 scaling are"};
   }
-  const auto factor = file.get_f32_or(prefix + "rope.scaling.factor", 1.0f);
+  const auto old_factor = file.get_f32_or(prefix + "rope.scale_linear", 1.0f);
+  if (!old_factor) return old_factor.error();
+  const auto factor = file.get_f32_or(prefix + "rope.scaling.factor", *old_factor);
   if (!factor) return factor.error();
   if (!(*factor > 0.0f)) return bad(prefix + "rope.scaling.factor is not positive");
-  return std::vector<float>(head_dim / 2, *factor);
+  if (*factor == 1.0f) return divisors;
+  if (divisors.empty()) divisors.assign(head_dim / 2, 1.0f);
+  for (float& divisor : divisors) divisor *= *factor;
+  return divisors;
 }
 
 Result<RopeConfig> read_rope(const GgufFile& file, const std::string& architecture,
@@ -98,6 +108,47 @@ Result<std::uint32_t> read_vocabulary_count(const GgufFile& file, std::uint32_t 
   return static_cast<std::uint32_t>(table->rows());
 }
 
+// Of the tensors of a model, those of a layer behind "blk.N.". A tensor of another name would be
+// left out of the computation, so a file that has one holds another kind of model.
+bool is_known(std::string_view name) {
+  constexpr std::string_view kModel[] = {"token_embd.weight", "output_norm.weight", "output.weight",
+                                         "rope_freqs.weight"};
+  constexpr std::string_view kLayer[] = {
+      "attn_norm.weight",   "attn_q.weight",   "attn_k.weight", "attn_v.weight",
+      "attn_output.weight", "attn_q.bias",     "attn_k.bias",   "attn_v.bias",
+      "ffn_norm.weight",    "ffn_gate.weight", "ffn_up.weight", "ffn_down.weight",
+      "attn_rot_embd"};  // the last: frequencies in old files, which follow from the configuration
+  if (!name.starts_with("blk.")) return std::ranges::find(kModel, name) != std::end(kModel);
+  name.remove_prefix(std::min(name.find('.', 4), name.size() - 1) + 1);
+  return std::ranges::find(kLayer, name) != std::end(kLayer);
+}
+
+Result<void> refuse_unknown_tensors(const GgufFile& file) {
+  for (const GgufTensor& tensor : file.tensors()) {
+    if (is_known(tensor.name)) continue;
+    return Error{Errc::unsupported, "the tensor " + std::string(tensor.name) +
+                                        " is none of a plain llama or qwen2 model; without it the "
+                                        "answers would be wrong"};
+  }
+  return {};
+}
+
+// What would otherwise show as a tensor that lacks.
+Result<void> refuse_parts_and_experts(const GgufFile& file, const std::string& prefix) {
+  const auto parts = file.get_u32_or("split.count", 0);
+  if (!parts) return parts.error();
+  if (*parts > 1) {
+    return Error{Errc::unsupported, "the model is split into " + std::to_string(*parts) +
+                                        " files; merge them first (gguf-split --merge)"};
+  }
+  const auto experts = file.get_u32_or(prefix + "expert_count", 0);
+  if (!experts) return experts.error();
+  if (*experts > 0) {
+    return Error{Errc::unsupported, "a mixture of experts is not supported"};
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> check_heads(const HeadShape& heads, const std::string& what) {
@@ -123,6 +174,7 @@ Result<DecoderConfig> read_decoder_config(const GgufFile& file) {
                                         "' is not supported; llama and qwen2 are"};
   }
   const std::string prefix = config.architecture + ".";
+  if (auto checked = refuse_parts_and_experts(file, prefix); !checked) return checked.error();
   const auto layer_count = read_count(file, prefix + "block_count", kLayerCountMax);
   if (!layer_count) return layer_count.error();
   const auto context_length = read_count(file, prefix + "context_length", 0x7FFFFFFFu);
@@ -191,7 +243,16 @@ Result<DecoderTensors> read_decoder_tensors(const GgufFile& file, const DecoderC
       nullptr) {
     return bad("the file has more layers than its block_count says");
   }
+  if (auto checked = refuse_unknown_tensors(file); !checked) return checked.error();
   return tensors;
+}
+
+Result<DecoderModel> read_decoder(const GgufFile& file) {
+  auto config = read_decoder_config(file);
+  if (!config) return config.error();
+  auto tensors = read_decoder_tensors(file, *config);
+  if (!tensors) return tensors.error();
+  return DecoderModel{std::move(*config), std::move(*tensors)};
 }
 
 }  // namespace edgedraft

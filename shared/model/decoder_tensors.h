@@ -24,7 +24,7 @@ struct TensorView {
   bool present() const { return !bytes.empty(); }
 };
 
-// One decoder layer. Norms and biases are f32; absent biases are empty views.
+// One decoder layer. Norms and biases are no blocks; absent biases are empty views.
 struct LayerTensors {
   TensorView attn_norm;    // [1, dim]
   TensorView attn_q;       // [query_cols, dim]
@@ -52,6 +52,13 @@ struct DecoderTensors {
 // Errors    bad_file naming the key or tensor; unsupported naming the architecture or type
 Result<DecoderConfig> read_decoder_config(const GgufFile& file);
 Result<DecoderTensors> read_decoder_tensors(const GgufFile& file, const DecoderConfig& config);
+
+// Both.
+struct DecoderModel {
+  DecoderConfig config;
+  DecoderTensors tensors;
+};
+Result<DecoderModel> read_decoder(const GgufFile& file);
 
 // The tensors of one layer under a name prefix such as "blk.3." or "sa.".
 Result<LayerTensors> read_layer_tensors(const GgufFile& file, const std::string& prefix,

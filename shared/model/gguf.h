@@ -55,8 +55,8 @@ struct GgufTensor {
   std::uint64_t rows() const;  // product of the other dimensions
 };
 
-// A GGUF v3 file, little-endian, memory-mapped. Names, values and bytes are views into the mapping
-// and die with the file; moving it keeps them alive.
+// A GGUF file of version 2 or 3, little-endian, memory-mapped. Names, values and bytes are views
+// into the mapping and die with the file; moving it keeps them alive.
 //
 // Source    the GGUF specification of the ggml project
 // Errors    of every getter: bad_file naming the key, where it is missing or of another type

@@ -3,32 +3,17 @@
 #include <algorithm>
 #include <numeric>
 
+#include "shared/model/gguf_tensor_types.h"
+
 namespace edgedraft {
 namespace {
 
 constexpr std::string_view kMagic = "GGUF";
 constexpr std::uint32_t kVersion = 3;
+constexpr std::uint32_t kVersionMin = 2;  // differs in nothing but that it is never big-endian
 constexpr std::uint32_t kAlignmentDefault = 32;
 constexpr std::uint32_t kAlignmentMax = 1u << 20;
 constexpr std::uint64_t kKeyBytesMax = 65535;
-
-struct TensorType {
-  std::uint32_t number;
-  std::string_view name;
-  std::optional<DType> type;  // where we read it
-};
-
-// ggml's numbers. A type that we learn to read gets its DType here.
-constexpr TensorType kTensorTypes[] = {
-    {0, "F32", DType::f32},    {1, "F16", DType::f16}, {2, "Q4_0", {}},          {3, "Q4_1", {}},
-    {6, "Q5_0", {}},           {7, "Q5_1", {}},        {8, "Q8_0", DType::q8_0}, {9, "Q8_1", {}},
-    {10, "Q2_K", {}},          {11, "Q3_K", {}},       {12, "Q4_K", {}},         {13, "Q5_K", {}},
-    {14, "Q6_K", {}},          {15, "Q8_K", {}},       {16, "IQ2_XXS", {}},      {17, "IQ2_XS", {}},
-    {18, "IQ3_XXS", {}},       {19, "IQ1_S", {}},      {20, "IQ4_NL", {}},       {21, "IQ3_S", {}},
-    {22, "IQ2_S", {}},         {23, "IQ4_XS", {}},     {24, "I8", {}},           {25, "I16", {}},
-    {26, "I32", {}},           {27, "I64", {}},        {28, "F64", {}},          {29, "IQ1_M", {}},
-    {30, "BF16", DType::bf16}, {34, "TQ1_0", {}},      {35, "TQ2_0", {}},        {39, "MXFP4", {}},
-};
 
 Error bad(std::string message) {
   return {Errc::bad_file, std::move(message)};
@@ -42,15 +27,17 @@ std::string quoted(std::string_view text) {
 }
 
 Result<DType> tensor_type(std::uint32_t number, std::string_view name) {
-  for (const TensorType& t : kTensorTypes) {
-    if (t.number != number) continue;
-    if (t.type) return *t.type;
-    return Error{Errc::unsupported,
-                 "tensor " + quoted(name) + " is stored as " + std::string(t.name) +
-                     ", which this version does not read; use a file in F32, F16, "
-                     "BF16 or Q8_0"};
+  const GgufTensorType* known = find_gguf_tensor_type(number);
+  if (known == nullptr) {
+    return bad("tensor " + quoted(name) + " has the unknown type " + std::to_string(number));
   }
-  return bad("tensor " + quoted(name) + " has the unknown type " + std::to_string(number));
+  if (!known->type) {
+    return Error{Errc::unsupported,
+                 "tensor " + quoted(name) + " is stored as " + std::string(known->name) +
+                     ", which this version does not read; use a file in F32, F16, BF16, Q8_0, "
+                     "Q4_0, Q4_K, Q5_K or Q6_K"};
+  }
+  return *known->type;
 }
 
 }  // namespace
@@ -155,9 +142,10 @@ Result<void> GgufParser::parse_preamble() {
   if (*version == __builtin_bswap32(kVersion)) {
     return Error{Errc::unsupported, "this GGUF file is big-endian; use a little-endian one"};
   }
-  if (*version != kVersion) {
-    return Error{Errc::unsupported, "this is GGUF version " + std::to_string(*version) +
-                                        "; only version 3 is read. Convert the model again"};
+  if (*version < kVersionMin || *version > kVersion) {
+    return Error{Errc::unsupported,
+                 "this is GGUF version " + std::to_string(*version) +
+                     "; only versions 2 and 3 are read. Convert the model again"};
   }
   const auto tensors = read_number<std::uint64_t>("the header");
   if (!tensors) return tensors.error();

@@ -8,6 +8,7 @@
 #include "shared/base/sha256.h"
 #include "shared/model/atomic_file.h"
 #include "shared/model/fingerprint.h"
+#include "shared/model/gguf_tensor_types.h"
 
 namespace edgedraft {
 namespace {
@@ -34,21 +35,6 @@ void append_string(Bytes& to, std::string_view text) {
 void append_array_head(Bytes& to, GgufType element_type, std::uint64_t count) {
   append_number(to, static_cast<std::uint32_t>(element_type));
   append_number(to, count);
-}
-
-std::uint32_t type_number(DType type) {
-  switch (type) {
-    case DType::f32:
-      return 0;
-    case DType::f16:
-      return 1;
-    case DType::q8_0:
-      return 8;
-    case DType::bf16:
-      return 30;
-  }
-  EDGEDRAFT_CHECK(false);
-  return 0;
 }
 
 std::uint64_t aligned(std::uint64_t count) {
@@ -78,7 +64,7 @@ Header make_header(const GgufMetadata& metadata, std::span<const GgufTensorInfo>
     append_string(out, tensor.name);
     append_number(out, static_cast<std::uint32_t>(tensor.dims.size()));
     for (const std::uint64_t dim : tensor.dims) append_number(out, dim);
-    append_number(out, type_number(tensor.type));
+    append_number(out, gguf_type_number(tensor.type));
     append_number(out, offset);
     offset += aligned(tensor.byte_count());
   }

@@ -183,4 +183,12 @@ Result<MoaTensors> read_moa_tensors(const GgufFile& file, const MoaConfig& confi
   return tensors;
 }
 
+Result<MoaModel> read_moa(const GgufFile& file) {
+  auto config = read_moa_config(file);
+  if (!config) return config.error();
+  auto tensors = read_moa_tensors(file, *config);
+  if (!tensors) return tensors.error();
+  return MoaModel{std::move(*config), std::move(*tensors)};
+}
+
 }  // namespace edgedraft

@@ -43,4 +43,11 @@ struct MoaTensors {
 Result<MoaConfig> read_moa_config(const GgufFile& file);
 Result<MoaTensors> read_moa_tensors(const GgufFile& file, const MoaConfig& config);
 
+// Both.
+struct MoaModel {
+  MoaConfig config;
+  MoaTensors tensors;
+};
+Result<MoaModel> read_moa(const GgufFile& file);
+
 }  // namespace edgedraft

@@ -46,10 +46,10 @@ void TensorReader::matrix(const std::string& name, std::uint32_t rows, std::uint
 
 void TensorReader::vector(const std::string& name, std::uint32_t cols, TensorView& out) {
   matrix(name, 1, cols, out);
-  if (!error_ && out.type != DType::f32) {
+  if (!error_ && traits(out.type).block_count != 1) {
     error_ = Error{Errc::unsupported, "tensor " + prefix_ + name + " is stored as " +
                                           std::string(traits(out.type).name) +
-                                          "; norms and biases must be f32"};
+                                          "; norms and biases must be f32, f16 or bf16"};
   }
 }
 

@@ -22,7 +22,7 @@ Error wrong_shape(const GgufTensor& tensor, std::uint64_t rows, std::uint64_t co
 // Errors    bad_file or unsupported, in the name of `what`
 Result<void> check_heads(const HeadShape& heads, const std::string& what);
 
-// A stored vector of `count` positive f32 divisors (RopeConfig::frequency_divisors).
+// A stored vector of `count` positive divisors (RopeConfig::frequency_divisors).
 Result<std::vector<float>> read_divisor_tensor(const GgufFile& file, const std::string& name,
                                                std::uint32_t count);
 
@@ -34,7 +34,7 @@ class TensorReader {
       : file_(file), prefix_(std::move(prefix)) {}
 
   void matrix(const std::string& name, std::uint32_t rows, std::uint32_t cols, TensorView& out);
-  // Of f32.
+  // Of f32, f16 or bf16.
   void vector(const std::string& name, std::uint32_t cols, TensorView& out);
   void optional_vector(const std::string& name, std::uint32_t cols, TensorView& out);
   // A tensor that would change the result and that nothing here computes with.

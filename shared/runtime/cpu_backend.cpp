@@ -28,6 +28,14 @@ cpu::WeightType weight_type(DType type) {
       return cpu::WeightType::bf16;
     case DType::q8_0:
       return cpu::WeightType::q8_0;
+    case DType::q4_0:
+      return cpu::WeightType::q4_0;
+    case DType::q4_k:
+      return cpu::WeightType::q4_k;
+    case DType::q5_k:
+      return cpu::WeightType::q5_k;
+    case DType::q6_k:
+      return cpu::WeightType::q6_k;
   }
   check_failed("no such element type", BOOST_CURRENT_LOCATION);
 }

@@ -4,6 +4,15 @@ namespace edgedraft {
 
 Weight WeightStore::add(const TensorView& tensor) {
   if (!tensor.present()) return {};
+  // Norms and biases are read as float32 in place, whatever type a file has them in.
+  if (tensor.rows == 1 && tensor.type != DType::f32) {
+    std::vector<float>& numbers = decoded_.emplace_back(tensor.cols);
+    dequantize_row(tensor.type, tensor.bytes, numbers);
+    return add({.type = DType::f32,
+                .rows = 1,
+                .cols = tensor.cols,
+                .bytes = std::as_bytes(std::span(numbers))});
+  }
   buffers_.push_back(backend_.upload(tensor.bytes));
   return {.buffer = buffers_.back().get(),
           .offset_bytes = 0,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -22,6 +23,7 @@ class WeightStore {
 
  private:
   Backend& backend_;
+  std::deque<std::vector<float>> decoded_;  // under some of the buffers
   std::vector<std::unique_ptr<Buffer>> buffers_;
 };
 

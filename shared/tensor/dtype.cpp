@@ -1,59 +1,58 @@
 #include "shared/tensor/dtype.h"
 
-#include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 
 #include "shared/base/check.h"
+#include "shared/tensor/blocks.h"
 
 namespace edgedraft {
 namespace {
 
-constexpr std::uint32_t kQ8Count = 32;
-constexpr std::uint32_t kQ8Bytes = 2 + kQ8Count;
+struct TypeRow {
+  DTypeTraits traits;
+  // Null where a block is a number.
+  void (*decode)(const std::byte* from, float* to) = nullptr;
+  void (*encode)(const float* from, std::byte* to) = nullptr;
+};
 
 // Indexed by DType.
-constexpr std::array<DTypeTraits, 4> kTraits = {{
-    {.name = "f32", .block_count = 1, .block_bytes = 4},
-    {.name = "f16", .block_count = 1, .block_bytes = 2},
-    {.name = "bf16", .block_count = 1, .block_bytes = 2},
-    {.name = "q8_0", .block_count = kQ8Count, .block_bytes = kQ8Bytes},
+constexpr std::array<TypeRow, 8> kTypes = {{
+    {{.name = "f32", .block_count = 1, .block_bytes = 4}},
+    {{.name = "f16", .block_count = 1, .block_bytes = 2}},
+    {{.name = "bf16", .block_count = 1, .block_bytes = 2}},
+    {{.name = "q8_0", .block_count = blocks::kSmallCount, .block_bytes = 34},
+     blocks::decode_q8_0,
+     blocks::encode_q8_0},
+    {{.name = "q4_0", .block_count = blocks::kSmallCount, .block_bytes = 18},
+     blocks::decode_q4_0,
+     blocks::encode_q4_0},
+    {{.name = "q4_k", .block_count = blocks::kLargeCount, .block_bytes = 144},
+     blocks::decode_q4_k,
+     blocks::encode_q4_k},
+    {{.name = "q5_k", .block_count = blocks::kLargeCount, .block_bytes = 176},
+     blocks::decode_q5_k,
+     blocks::encode_q5_k},
+    {{.name = "q6_k", .block_count = blocks::kLargeCount, .block_bytes = 210},
+     blocks::decode_q6_k,
+     blocks::encode_q6_k},
 }};
 
-// The scale is rounded to float16 only after it has divided, and halves round away from zero, so
-// that files equal those of llama.cpp bit for bit.
-void quantize_q8_block(const float* from, std::byte* to) {
-  float largest = 0.0f;
-  for (std::uint32_t i = 0; i < kQ8Count; ++i) largest = std::max(largest, std::fabs(from[i]));
-  const float scale = largest / 127.0f;
-  const float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
-  store_le(to, float_to_half(scale));
-  for (std::uint32_t i = 0; i < kQ8Count; ++i) {
-    // A block with an infinity or NaN has no meaning; the clamp keeps it from being undefined.
-    const float q = std::round(from[i] * inverse);
-    store_le(to + 2 + i, static_cast<std::int8_t>(q >= -127.0f ? std::min(q, 127.0f) : -127.0f));
-  }
-}
-
-void dequantize_q8_block(const std::byte* from, float* to) {
-  const float scale = half_to_float(load_le<std::uint16_t>(from));
-  for (std::uint32_t i = 0; i < kQ8Count; ++i) {
-    to[i] = scale * static_cast<float>(load_le<std::int8_t>(from + 2 + i));
-  }
+const TypeRow& row_of(DType type) {
+  const auto index = static_cast<std::size_t>(type);
+  EDGEDRAFT_CHECK(index < kTypes.size());
+  return kTypes[index];
 }
 
 }  // namespace
 
 const DTypeTraits& traits(DType type) {
-  const auto index = static_cast<std::size_t>(type);
-  EDGEDRAFT_CHECK(index < kTraits.size());
-  return kTraits[index];
+  return row_of(type).traits;
 }
 
 std::optional<DType> dtype_from_name(std::string_view name) {
-  for (std::size_t i = 0; i < kTraits.size(); ++i) {
-    if (kTraits[i].name == name) return static_cast<DType>(i);
+  for (std::size_t i = 0; i < kTypes.size(); ++i) {
+    if (kTypes[i].traits.name == name) return static_cast<DType>(i);
   }
   return std::nullopt;
 }
@@ -118,11 +117,13 @@ void dequantize_row(DType type, ByteView from, std::span<float> to) {
         to[i] = bfloat16_to_float(load_le<std::uint16_t>(&from[2 * i]));
       }
       break;
-    case DType::q8_0:
-      for (std::size_t b = 0; b < to.size() / kQ8Count; ++b) {
-        dequantize_q8_block(&from[b * kQ8Bytes], &to[b * kQ8Count]);
+    default: {
+      const TypeRow& row = row_of(type);
+      const DTypeTraits& t = row.traits;
+      for (std::size_t b = 0; b < to.size() / t.block_count; ++b) {
+        row.decode(&from[b * t.block_bytes], &to[b * t.block_count]);
       }
-      break;
+    }
   }
 }
 
@@ -139,11 +140,13 @@ void quantize_row(DType type, std::span<const float> from, std::span<std::byte> 
       for (std::size_t i = 0; i < from.size(); ++i)
         store_le(&to[2 * i], float_to_bfloat16(from[i]));
       break;
-    case DType::q8_0:
-      for (std::size_t b = 0; b < from.size() / kQ8Count; ++b) {
-        quantize_q8_block(&from[b * kQ8Count], &to[b * kQ8Bytes]);
+    default: {
+      const TypeRow& row = row_of(type);
+      const DTypeTraits& t = row.traits;
+      for (std::size_t b = 0; b < from.size() / t.block_count; ++b) {
+        row.encode(&from[b * t.block_count], &to[b * t.block_bytes]);
       }
-      break;
+    }
   }
 }
 

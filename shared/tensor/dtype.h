@@ -15,7 +15,12 @@ enum class DType : std::uint8_t {
   f32,
   f16,
   bf16,
-  q8_0,  // blocks of 32: one float16 scale, 32 int8
+  // Blocks (blocks.h): of 32, and the "K" types of 256.
+  q8_0,
+  q4_0,
+  q4_k,
+  q5_k,
+  q6_k,
 };
 
 struct DTypeTraits {
@@ -23,6 +28,9 @@ struct DTypeTraits {
   std::uint32_t block_count;  // elements a block
   std::uint32_t block_bytes;
 };
+
+inline constexpr DType kDTypes[] = {DType::f32,  DType::f16,  DType::bf16, DType::q8_0,
+                                    DType::q4_0, DType::q4_k, DType::q5_k, DType::q6_k};
 
 const DTypeTraits& traits(DType type);
 
@@ -40,7 +48,8 @@ std::uint16_t float_to_bfloat16(float value);
 
 // Decodes a row. Requires from.size() == row_bytes(type, to.size()).
 void dequantize_row(DType type, ByteView from, std::span<float> to);
-// The inverse, rounding to nearest. Requires to.size() == row_bytes(type, from.size()).
+// The inverse, rounding to nearest. For the types of 4, 5 and 6 bits it searches for good scales.
+// Requires to.size() == row_bytes(type, from.size()).
 void quantize_row(DType type, std::span<const float> from, std::span<std::byte> to);
 
 }  // namespace edgedraft

@@ -13,7 +13,7 @@ namespace edgedraft {
 namespace {
 
 TEST(DTypeTest, NamesGoThereAndBack) {
-  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::q8_0}) {
+  for (const DType type : kDTypes) {
     EXPECT_EQ(dtype_from_name(traits(type).name), type);
   }
   EXPECT_EQ(dtype_from_name("f64"), std::nullopt);
@@ -23,6 +23,8 @@ TEST(DTypeTest, RowsAreWholeBlocks) {
   EXPECT_EQ(row_bytes(DType::f32, 3), 12u);
   EXPECT_EQ(row_bytes(DType::q8_0, 64), 68u);
   EXPECT_EQ(row_bytes(DType::q8_0, 33), std::nullopt);
+  EXPECT_EQ(row_bytes(DType::q4_k, 512), 288u);
+  EXPECT_EQ(row_bytes(DType::q6_k, 128), std::nullopt);
   EXPECT_EQ(row_bytes(DType::f32, std::numeric_limits<std::uint64_t>::max()), std::nullopt);
 }
 

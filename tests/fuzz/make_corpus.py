@@ -10,6 +10,8 @@ import struct
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
 
+# Elements and bytes of a block: Q4_0, Q8_0, Q4_K, Q5_K, Q6_K.
+BLOCKS = {2: (32, 18), 8: (32, 34), 12: (256, 144), 13: (256, 176), 14: (256, 210)}
 U32, F32, BOOL, STRING, ARRAY, I32 = 4, 6, 7, 8, 9, 5
 
 
@@ -41,17 +43,27 @@ def value(item) -> bytes:
 
 
 def gguf(metadata: dict, tensors: dict) -> bytes:
-    """Tensors by name: dimensions, innermost first; float32, counting up."""
+    """Tensors by name: dimensions, innermost first; float32, counting up.
+
+    A pair of ggml's number of a quantised type and dimensions gives blocks of zeros.
+    """
     out = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata))
     for key, item in metadata.items():
         out += text(key) + value(item)
     data = b""
     for name, dims in tensors.items():
-        out += text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, 0, len(data))
+        kind = 0
+        if isinstance(dims, tuple):
+            kind, dims = dims
+        out += text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, len(data))
         count = 1
         for dim in dims:
             count *= dim
-        data += struct.pack(f"<{count}f", *(0.25 * i for i in range(count)))
+        if kind == 0:
+            data += struct.pack(f"<{count}f", *(0.25 * i for i in range(count)))
+        else:
+            elements, size = BLOCKS[kind]
+            data += bytes(count // elements * size)
         data += b"\0" * (-len(data) % 32)
     return out + b"\0" * (-len(out) % 32) + data
 
@@ -85,6 +97,9 @@ def make_gguf() -> None:
              "llama.rope.scaling.factor": 2.0, "edgedraft.target.fingerprint": "0" * 64}
     tensors = {"token_embd.weight": [4, 8], "output_norm.weight": [4], "rope_freqs.weight": [1]}
     write("gguf", "llama", gguf({**llama, **TOKENIZER}, {**tensors, **layer("blk.0.", 4, 4, 2, 6)}))
+
+    tensors = {f"t{kind}": (kind, [elements, 2]) for kind, (elements, _) in BLOCKS.items()}
+    write("gguf", "blocks", gguf({"general.architecture": "llama", "split.count": 1}, tensors))
 
     moa = {"general.architecture": "edgedraft-moa", "edgedraft.tli": 1,
            "edgedraft.context_length": 16, "edgedraft.target.layer_count": 1,

@@ -118,17 +118,80 @@ TEST_P(TypeTest, StoresMatricesSoAndVectorsInF32) {
   EXPECT_EQ(file.find_tensor("token_embd.weight")->type, GetParam());
   EXPECT_EQ(file.find_tensor("output_norm.weight")->type, DType::f32);
   EXPECT_EQ(row_of(file, "output_norm.weight", 0), source_row("model.norm.weight", 0, 32));
-  // 48 columns are no whole number of q8_0 blocks.
-  const DType down = GetParam() == DType::q8_0 ? DType::f16 : GetParam();
+  // 48 columns are no whole number of blocks.
+  const DType down = traits(GetParam()).block_count > 1 ? DType::f16 : GetParam();
   EXPECT_EQ(file.find_tensor("blk.0.ffn_down.weight")->type, down);
   const auto numbers = row_of(file, "blk.0.ffn_up.weight", 7);
   const auto source = source_row("model.layers.0.mlp.up_proj.weight", 7, 32);
-  for (std::size_t i = 0; i < numbers.size(); ++i) EXPECT_NEAR(numbers[i], source[i], 0.003);
+  const double step = GetParam() == DType::q4_0 ? 1.0 / 15 : 0.003;  // of numbers from -0.5 to 0.5
+  for (std::size_t i = 0; i < numbers.size(); ++i) EXPECT_NEAR(numbers[i], source[i], step);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, TypeTest,
-                         testing::Values(DType::f32, DType::f16, DType::bf16, DType::q8_0),
+                         testing::Values(DType::f32, DType::f16, DType::bf16, DType::q8_0,
+                                         DType::q4_0),
                          [](const auto& type) { return std::string(traits(type.param).name); });
+
+TEST_F(ConvertTest, ReadsCheckpointsOfHalves) {
+  for (const DType type : {DType::f16, DType::bf16}) {
+    HfDirectory source;
+    source.type = type;
+    const GgufFile file = converted(source, DType::f32);
+    const auto exact = source_row("model.layers.0.mlp.up_proj.weight", 7, 32);
+    Bytes stored(64);
+    quantize_row(type, exact, stored);
+    std::vector<float> rounded(32);
+    dequantize_row(type, stored, rounded);
+    EXPECT_EQ(row_of(file, "blk.0.ffn_up.weight", 7), rounded) << traits(type).name;
+    EXPECT_EQ(file.find_tensor("blk.0.attn_norm.weight")->type, DType::f32);
+  }
+}
+
+// Width 256, ffn 384.
+HfDirectory wide_directory() {
+  HfDirectory source;
+  source.config["hidden_size"] = 256;
+  source.config["intermediate_size"] = 384;
+  for (auto& [name, shape] : source.tensors) {
+    for (std::uint64_t& dim : shape) {
+      if (dim != 300) dim *= 8;
+    }
+  }
+  return source;
+}
+
+class LargeBlockTest : public ConvertTest, public testing::WithParamInterface<DType> {};
+
+TEST_P(LargeBlockTest, StoresWhatItCanAndTheRestInEightBits) {
+  const GgufFile file = converted(wide_directory(), GetParam());
+  EXPECT_EQ(file.find_tensor("blk.0.ffn_up.weight")->type, GetParam());
+  EXPECT_EQ(file.find_tensor("token_embd.weight")->type, GetParam());
+  EXPECT_EQ(file.find_tensor("blk.0.ffn_down.weight")->type, DType::q8_0) << "384 columns";
+  EXPECT_EQ(file.find_tensor("output.weight")->type, DType::q6_k) << "the head";
+  const auto numbers = row_of(file, "blk.0.attn_v.weight", 7);
+  const auto source = source_row("model.layers.0.self_attn.v_proj.weight", 7, 256);
+  for (std::size_t i = 0; i < numbers.size(); ++i) EXPECT_NEAR(numbers[i], source[i], 1.0 / 15);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, LargeBlockTest,
+                         testing::Values(DType::q4_k, DType::q5_k, DType::q6_k),
+                         [](const auto& type) { return std::string(traits(type.param).name); });
+
+TEST_F(ConvertTest, AnEmbeddingThatIsTheHeadKeepsMoreBits) {
+  HfDirectory source = wide_directory();
+  source.config["tie_word_embeddings"] = true;
+  source.tensors.erase("lm_head.weight");
+  EXPECT_EQ(converted(source, DType::q4_0).find_tensor("token_embd.weight")->type, DType::q6_k);
+  EXPECT_EQ(converted(source, DType::q8_0).find_tensor("token_embd.weight")->type, DType::q8_0);
+}
+
+TEST_F(ConvertTest, DoesNotWidenAHeadThatHasLostItsBits) {
+  converted(wide_directory(), DType::q4_k);
+  const auto wider = output_ / "wider.gguf";
+  ASSERT_TRUE(convert_model({.input = output_ / "m.gguf", .output = wider, .type = DType::q4_0}));
+  EXPECT_EQ(GgufFile::open(wider)->find_tensor("output.weight")->type, DType::q6_k) << "has six";
+  EXPECT_EQ(GgufFile::open(wider)->find_tensor("token_embd.weight")->type, DType::q4_0);
+}
 
 TEST_F(ConvertTest, TheFileDecidesWhetherTheHeadIsTied) {
   HfDirectory source;
@@ -201,6 +264,12 @@ TEST_F(ConvertTest, RefusesWhatItCannotConvert) {
   source = {};
   source.config["use_sliding_window"] = true;
   expect_error(source, Errc::unsupported, "sliding window");
+  source = {};
+  source.config["hidden_act"] = "gelu";
+  expect_error(source, Errc::unsupported, "gelu");
+  source = {};
+  source.config["partial_rotary_factor"] = 0.5;
+  expect_error(source, Errc::unsupported, "rotated in part");
   source = {};
   source.tensors["model.layers.0.mlp.up_proj.bias"] = {48};
   expect_error(source, Errc::unsupported, "up_proj.bias");

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "shared/model/gguf.h"
+#include "shared/model/tensor_shapes.h"
 #include "tests/model/raw_decoder.h"
 
 namespace edgedraft {
@@ -134,6 +135,26 @@ TEST(DecoderTensorsTest, ReadsScaledFrequencies) {
   EXPECT_EQ(read_decoder_config(*file)->rope.frequency_divisors, (std::vector<float>{1, 8}));
 }
 
+TEST(DecoderTensorsTest, ScaledFrequenciesOfOldFilesAndOfBothKinds) {
+  RawGguf raw = test::raw_decoder();
+  raw.add_f32("llama.rope.scale_linear", 2.0f);  // no type
+  Bytes bytes = raw.bytes();
+  auto file = GgufFile::parse(bytes);
+  EXPECT_EQ(read_decoder_config(*file)->rope.frequency_divisors, (std::vector<float>{2, 2}));
+
+  test::add_raw_tensor(raw, "rope_freqs.weight", {2});
+  store_le(&raw.data[raw.tensors.back().offset], 1.0f);
+  store_le(&raw.data[raw.tensors.back().offset + 4], 8.0f);
+  bytes = raw.bytes();
+  file = GgufFile::parse(bytes);
+  EXPECT_EQ(read_decoder_config(*file)->rope.frequency_divisors, (std::vector<float>{2, 16}));
+
+  raw.add_string("llama.rope.scaling.type", "none");
+  bytes = raw.bytes();
+  file = GgufFile::parse(bytes);
+  EXPECT_EQ(read_decoder_config(*file)->rope.frequency_divisors, (std::vector<float>{1, 8}));
+}
+
 TEST(DecoderTensorsTest, RefusesRotationsThatItDoesNotKnow) {
   RawGguf raw = test::raw_decoder();
   raw.add_string("llama.rope.scaling.type", "yarn");
@@ -174,10 +195,39 @@ TEST(DecoderTensorsTest, ReadsQwen2BiasesAndRefusesOthers) {
   expect_error(raw, Errc::unsupported, "blk.0.attn_output.bias");
 }
 
-TEST(DecoderTensorsTest, RefusesNormsThatAreNotF32) {
+TEST(DecoderTensorsTest, RefusesTensorsThatItWouldLeaveOut) {
+  for (const char* name : {"blk.1.attn_q_norm.weight", "blk.0.ffn_gate.bias",
+                           "position_embd.weight", "blk.", "blk.1", "blk.1."}) {
+    RawGguf raw = test::raw_decoder();
+    test::add_raw_tensor(raw, name, {8});
+    expect_error(raw, Errc::unsupported, name);
+  }
+}
+
+TEST(DecoderTensorsTest, NamesWhatAnotherKindOfFileIs) {
+  RawGguf raw = test::raw_decoder();
+  raw.add_u32("split.count", 3);
+  expect_error(raw, Errc::unsupported, "gguf-split --merge");
+  raw = test::raw_decoder();
+  raw.add_u32("llama.expert_count", 8);
+  expect_error(raw, Errc::unsupported, "mixture of experts");
+}
+
+TEST(DecoderTensorsTest, NormsMayBeHalvesButNotBlocks) {
   RawGguf raw = test::raw_decoder();
   raw.tensors[1].type = 1;  // output_norm.weight as f16
-  expect_error(raw, Errc::unsupported, "output_norm.weight");
+  EXPECT_FALSE(error_of(raw));
+
+  test::add_raw_tensor(raw, "norm", {32});
+  raw.tensors.back().type = 8;  // q8_0
+  const Bytes bytes = raw.bytes();
+  const auto file = GgufFile::parse(bytes);
+  ASSERT_TRUE(file);
+  TensorReader reader(*file, "");
+  TensorView view;
+  reader.vector("norm", 32, view);
+  ASSERT_TRUE(reader.error());
+  EXPECT_EQ(reader.error()->code, Errc::unsupported);
 }
 
 }  // namespace

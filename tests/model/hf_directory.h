@@ -8,6 +8,7 @@
 
 #include "shared/base/random.h"
 #include "shared/model/sentencepiece_proto.h"
+#include "shared/tensor/dtype.h"
 #include "tests/model/raw_gguf.h"
 #include "tests/model/temporary_directory.h"
 #include "tests/model/tiny_tokenizer.h"
@@ -52,6 +53,8 @@ struct HfDirectory {
       {"model.layers.0.mlp.down_proj.weight", {32, 48}},
   };
 
+  DType type = DType::f32;  // of the tensors: f32, f16 or bf16
+
   static float value_at(const std::string& name, std::uint64_t index) {
     return static_cast<float>(uniform_at(std::hash<std::string>()(name), index) - 0.5);
   }
@@ -63,9 +66,14 @@ struct HfDirectory {
       std::uint64_t count = 1;
       for (const std::uint64_t dim : shape) count *= dim;
       const std::size_t begin = data.bytes().size();
-      for (std::uint64_t i = 0; i < count; ++i) data.number(value_at(name, i));
+      std::vector<float> numbers(count);
+      for (std::uint64_t i = 0; i < count; ++i) numbers[i] = value_at(name, i);
+      Bytes stored(row_bytes(type, count).value());
+      quantize_row(type, numbers, stored);
+      data.raw(stored);
+      const char* dtype = type == DType::f32 ? "F32" : type == DType::f16 ? "F16" : "BF16";
       header[name] = {
-          {"dtype", "F32"}, {"shape", shape}, {"data_offsets", {begin, data.bytes().size()}}};
+          {"dtype", dtype}, {"shape", shape}, {"data_offsets", {begin, data.bytes().size()}}};
     }
     to.write("model.safetensors", ByteWriter().string(header.dump()).raw(data.bytes()).bytes());
     to.write("config.json", config.dump());

@@ -103,8 +103,8 @@ TEST_P(DecoderAgreementTest, TreeLogitsMatchPyTorchsPaths) {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const char* fixture :
-       {"mha-tied", "gqa-untied", "head-dim", "llama3-rope", "linear-rope", "qwen2-bias"}) {
+  for (const char* fixture : {"mha-tied", "gqa-untied", "head-dim", "llama3-rope", "linear-rope",
+                              "qwen2-bias", "qwen2-untied"}) {
     all.push_back({fixture, true});
     all.push_back({fixture, false});
   }

@@ -20,10 +20,11 @@ Floats all_results(Backend& backend) {
   const HeadShape heads{.query_heads = 6, .kv_heads = 2, .head_dim = 40};
   const std::uint32_t dim = heads.query_cols();
 
-  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::q8_0}) {
+  for (const DType type : kDTypes) {
+    const std::uint32_t inputs = traits(type).block_count <= 32 ? 576 : 512;
     for (const std::uint32_t rows : {1u, 3u, kRows}) {
-      const TestWeight w(backend, type, 515, 576, random_floats(1, 515 * 576));
-      const OwnedMatrix x = matrix_of(backend, rows, 576, random_floats(2, rows * 576));
+      const TestWeight w(backend, type, 515, inputs, random_floats(1, 515 * inputs));
+      const OwnedMatrix x = matrix_of(backend, rows, inputs, random_floats(2, rows * inputs));
       const OwnedMatrix y(backend, rows, 515);
       backend.matmul({.x = x.all(), .weight = w.weight, .bias = {}, .y = y.all()});
       keep(y);

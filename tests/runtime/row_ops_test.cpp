@@ -18,8 +18,8 @@ TEST_P(EmbedTest, TakesTheRowsOfTheTokens) {
 }
 
 TEST_P(EmbedTest, DecodesEveryTypeExactly) {
-  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::q8_0}) {
-    for (const std::uint32_t cols : {1u, 31u, 32u, 33u, 127u, 128u, 256u}) {
+  for (const DType type : kDTypes) {
+    for (const std::uint32_t cols : {1u, 31u, 32u, 33u, 127u, 128u, 256u, 768u}) {
       if (cols % traits(type).block_count != 0) continue;
       const TestWeight table(backend(), type, 2, cols, random_floats(cols, 2 * cols));
       const OwnedMatrix y(backend(), 2, cols);

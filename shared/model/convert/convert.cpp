@@ -71,11 +71,8 @@ Result<void> convert_model(const ConvertOptions& options) {
 Result<void> make_bundle(const BundleOptions& options) {
   const auto target = GgufFile::open(options.target);
   if (!target) return target.error();
-  const auto config = read_decoder_config(*target);
-  if (!config) return config.error();
-  if (const auto tensors = read_decoder_tensors(*target, *config); !tensors) {
-    return tensors.error();
-  }
+  const auto model = read_decoder(*target);
+  if (!model) return model.error();
   if (std::filesystem::is_directory(options.drafter)) {
     auto checkpoint = SafetensorsModel::open(options.drafter);
     if (!checkpoint) return checkpoint.error();
@@ -90,7 +87,7 @@ Result<void> make_bundle(const BundleOptions& options) {
   }
   auto plan = plan_model(options.drafter, options.type);
   if (!plan) return plan.error();
-  if (auto bound = bind_to_target(*target, *config, *plan); !bound) return bound.error();
+  if (auto bound = bind_to_target(*target, model->config, *plan); !bound) return bound.error();
   return write_model(*plan, options.output);
 }
 

@@ -11,8 +11,8 @@ namespace edgedraft {
 struct ConvertOptions {
   std::filesystem::path input;   // a Hugging Face directory or a GGUF file
   std::filesystem::path output;  // a GGUF file, replaced if it exists
-  // Of the matrices; norms and biases stay f32, and rows that are no whole number of blocks become
-  // f16.
+  // Of the matrices; norms and biases stay f32, the head gets six bits at least, and rows that are
+  // no whole number of blocks become q8_0 or f16.
   DType type = DType::f16;
 };
 

@@ -33,6 +33,7 @@ Result<ModelPlan> plan_gguf_model(const std::filesystem::path& path, DType type)
     }
     plan.tensors.push_back(std::move(planned));
   }
+  if (!is_moa) raise_head(plan);
   plan.files.push_back(std::move(*file));
   return plan;
 }

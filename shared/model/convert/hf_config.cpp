@@ -185,6 +185,16 @@ Result<HfConfig> parse_config(const json& config) {
   if (sliding->value_or(false)) {
     return Error{Errc::unsupported, "attention over a sliding window is not supported"};
   }
+  const auto activation = json_string(config, "hidden_act");
+  if (!activation) return activation.error();
+  if (*activation && **activation != "silu") {
+    return Error{Errc::unsupported, "\"hidden_act\" is '" + **activation + "'; silu is supported"};
+  }
+  const auto rotated = json_number(config, "partial_rotary_factor");
+  if (!rotated) return rotated.error();
+  if (rotated->value_or(1.0) != 1.0) {
+    return Error{Errc::unsupported, "heads that are rotated in part are not supported"};
+  }
   const auto bos = read_ids(config, "bos_token_id");
   if (!bos) return bos.error();
   if (!bos->empty()) out.bos_id = bos->front();

@@ -156,6 +156,7 @@ Result<ModelPlan> plan_hf_model(const std::filesystem::path& directory, DType ty
   }
   reader.refuse_others();
   if (reader.error()) return *reader.error();
+  raise_head(plan);
   plan.checkpoints.push_back(std::move(*checkpoint));
   return plan;
 }

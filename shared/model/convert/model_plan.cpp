@@ -50,7 +50,27 @@ Result<void> write_rows(GgufWriter& writer, const PlannedTensor& tensor, Progres
 
 DType stored_type(DType wanted, std::span<const std::uint64_t> dims) {
   if (dims.size() < 2) return DType::f32;
-  return row_bytes(wanted, dims[0]) ? wanted : DType::f16;
+  for (const DType type : {wanted, DType::q8_0}) {
+    const bool smaller_block = traits(type).block_count < traits(wanted).block_count;
+    if ((type == wanted || smaller_block) && row_bytes(type, dims[0])) return type;
+  }
+  return DType::f16;
+}
+
+void raise_head(ModelPlan& plan) {
+  const auto is_coarse = [](DType type) {
+    return type == DType::q4_0 || type == DType::q4_k || type == DType::q5_k;
+  };
+  const auto find = [&plan](std::string_view name) {
+    return std::find_if(plan.tensors.begin(), plan.tensors.end(),
+                        [name](const PlannedTensor& tensor) { return tensor.info.name == name; });
+  };
+  auto head = find("output.weight");
+  if (head == plan.tensors.end()) head = find("token_embd.weight");
+  if (head == plan.tensors.end()) return;
+  // What has lost its precision already gains none.
+  if (!is_coarse(head->info.type) || is_coarse(head->source_type)) return;
+  head->info.type = stored_type(DType::q6_k, head->info.dims);
 }
 
 void set_file_type(GgufMetadata& metadata, DType type) {
@@ -58,12 +78,13 @@ void set_file_type(GgufMetadata& metadata, DType type) {
     DType type;
     std::uint32_t value;  // llama.cpp's llama_ftype
   };
-  constexpr Number kNumbers[] = {
-      {DType::f32, 0}, {DType::f16, 1}, {DType::q8_0, 7}, {DType::bf16, 32}};
+  constexpr Number kNumbers[] = {{DType::f32, 0},   {DType::f16, 1},  {DType::bf16, 32},
+                                 {DType::q8_0, 7},  {DType::q4_0, 2}, {DType::q4_k, 14},
+                                 {DType::q5_k, 16}, {DType::q6_k, 18}};
   for (const Number& number : kNumbers) {
     if (number.type == type) metadata.set_u32("general.file_type", number.value);
   }
-  if (type == DType::q8_0) metadata.set_u32("general.quantization_version", 2);
+  if (traits(type).block_count > 1) metadata.set_u32("general.quantization_version", 2);
 }
 
 PlannedTensor copy_of(const GgufTensor& tensor, std::string name) {

@@ -37,9 +37,13 @@ struct ModelPlan {
   std::deque<Bytes> made;
 };
 
-// The type in which `wanted` stores a tensor: vectors are f32, and rows that are no whole number of
-// blocks f16.
+// The type in which `wanted` stores a tensor: vectors are f32; rows that are no whole number of
+// large blocks q8_0, and of small ones f16.
 DType stored_type(DType wanted, std::span<const std::uint64_t> dims);
+
+// Gives the head, or the embedding where that is the head, at least six bits a number: it decides
+// every token and costs little.
+void raise_head(ModelPlan& plan);
 
 // Sets general.file_type and its like, as llama.cpp shows them.
 void set_file_type(GgufMetadata& metadata, DType type);

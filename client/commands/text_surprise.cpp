@@ -1,0 +1,74 @@
+#include "client/commands/text_surprise.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "shared/base/check.h"
+
+namespace edgedraft {
+namespace {
+
+double negative_log_probability(std::span<const float> logits, std::uint32_t token) {
+  const float best = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(static_cast<double>(x) - best);
+  return std::log(sum) + best - logits[token];
+}
+
+// Adds the tokens behind index `first` of a window.
+void measure_window(Decoder& decoder, std::span<const std::uint32_t> window, std::size_t first,
+                    Surprise& surprise) {
+  KvCache cache = decoder.make_cache();
+  decoder.append(cache, window.first(first));
+  std::vector<float> row(decoder.config().vocabulary_count);
+  for (std::size_t at = first; at + 1 < window.size(); at += kMaskRowsMax) {
+    const auto count =
+        static_cast<std::uint32_t>(std::min<std::size_t>(kMaskRowsMax, window.size() - 1 - at));
+    decoder.append(cache, window.subspan(at, count));
+    const Matrix logits = decoder.logits(0, count);
+    for (std::uint32_t r = 0; r < count; ++r) {
+      decoder.backend().read(logits.row_range(r, 1), row);
+      surprise.add(negative_log_probability(row, window[at + r + 1]));
+    }
+  }
+}
+
+}  // namespace
+
+void Surprise::add(double nats) {
+  sum_ += nats;
+  square_sum_ += nats * nats;
+  ++count_;
+}
+
+double Surprise::perplexity() const {
+  return std::exp(sum_ / static_cast<double>(count_));
+}
+
+double Surprise::standard_error() const {
+  if (count_ < 2) return 0.0;
+  const auto n = static_cast<double>(count_);
+  const double mean = sum_ / n;
+  return perplexity() * std::sqrt(std::max(0.0, square_sum_ / n - mean * mean) / (n - 1));
+}
+
+Surprise measure_surprise(Decoder& decoder, std::span<const std::uint32_t> tokens,
+                          std::optional<std::uint32_t> bos, std::uint32_t window,
+                          const std::function<void(std::uint64_t)>& advance) {
+  EDGEDRAFT_CHECK(window >= 2 && window <= decoder.positions_max());
+  std::vector<std::uint32_t> text;
+  if (bos) text.push_back(*bos);
+  text.insert(text.end(), tokens.begin(), tokens.end());
+  const std::size_t count = std::min<std::size_t>(window, text.size());
+  Surprise surprise;
+  if (count < 2) return surprise;
+  for (std::size_t first = 0; first + count <= text.size(); first += count) {
+    if (bos) text[first] = *bos;
+    measure_window(decoder, std::span(text).subspan(first, count), count / 2, surprise);
+    advance(count);
+  }
+  return surprise;
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// The quantised element types, a block at a time: GGUF's layouts, little-endian. Small blocks have
+// 32 numbers, large ones 256; the sizes in bytes stand in the traits of dtype.h.
+//
+//   q8_0   scale f16 | 32 x i8                                           x = scale q
+//   q4_0   scale f16 | 16 bytes: numbers 0..15 low, 16..31 high halves   x = scale (q - 8)
+//   q4_k   d f16, m f16 | 12 bytes: 8 scales and 8 minima of 6 bits | 128 bytes: of each 64 numbers
+//          the first 32 in the low, the others in the high halves        x = d scale q - m minimum
+//   q5_k   as q4_k, with 32 bytes of fifth bits before the fours: bit g of byte i belongs to number
+//          32 g + i
+//   q6_k   128 bytes of low fours | 64 bytes of high twos | 16 scales i8, one for 16 numbers | d
+//   f16
+//          of each 128 numbers: low fours as in q4_k but in runs of 64, bits 2g, 2g+1 of byte i to
+//          number 32 g + i                                               x = d scale (q - 32)
+//
+// Decoding is exact but for one rounding, of the difference in q4_k and q5_k: every product fits a
+// float's 24 bits.
+//
+// Source    the ggml project's reference implementation
+namespace edgedraft::blocks {
+
+inline constexpr std::uint32_t kSmallCount = 32;
+inline constexpr std::uint32_t kLargeCount = 256;
+
+void decode_q8_0(const std::byte* from, float* to);
+void decode_q4_0(const std::byte* from, float* to);
+void decode_q4_k(const std::byte* from, float* to);
+void decode_q5_k(const std::byte* from, float* to);
+void decode_q6_k(const std::byte* from, float* to);
+
+// The inverse. All but q8_0 look for the scale with the least squared error among those that map
+// the largest number near the last level (weighing large numbers more was measured to be worse).
+// Infinities and NaN have no meaning, but are safe.
+void encode_q8_0(const float* from, std::byte* to);
+void encode_q4_0(const float* from, std::byte* to);
+void encode_q4_k(const float* from, std::byte* to);
+void encode_q5_k(const float* from, std::byte* to);
+void encode_q6_k(const float* from, std::byte* to);
+
+// Scale and minimum of group 0..7 in the 12 bytes of q4_k and q5_k: six bits each. The first four
+// stand alone; the upper two bits of the last four stand above those of the first.
+struct PackedGroup {
+  std::uint8_t scale;
+  std::uint8_t minimum;
+};
+inline PackedGroup unpack_group(const std::byte* packed, std::uint32_t group) {
+  const auto at = [packed](std::uint32_t i) { return std::to_integer<std::uint8_t>(packed[i]); };
+  if (group < 4) {
+    return {static_cast<std::uint8_t>(at(group) & 63),
+            static_cast<std::uint8_t>(at(group + 4) & 63)};
+  }
+  return {static_cast<std::uint8_t>((at(group + 4) & 15) | (at(group - 4) >> 6) << 4),
+          static_cast<std::uint8_t>(at(group + 4) >> 4 | (at(group) >> 6) << 4)};
+}
+
+}  // namespace edgedraft::blocks

@@ -1,0 +1,175 @@
+#include "tests/bench/model_command.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "shared/base/progress.h"
+#include "shared/base/random.h"
+#include "shared/model/convert/model_plan.h"
+#include "shared/model/gguf_writer.h"
+#include "shared/tensor/dtype.h"
+
+namespace edgedraft::bench {
+namespace {
+
+constexpr const char* kHelp =
+    R"(Writes a GGUF file with the sizes of a known model and random weights: it answers nonsense, at
+the true cost in time and memory. Its tokenizer knows bytes only.
+
+Example:
+  edgedraft-bench model --shape llama-1.1b --type q8_0 -o /tmp/random.gguf
+  edgedraft-server --model /tmp/random.gguf --listen 127.0.0.1:0 ...)";
+
+struct Shape {
+  std::string_view name;
+  std::uint32_t dim;
+  std::uint32_t layers;
+  std::uint32_t query_heads;
+  std::uint32_t kv_heads;
+  std::uint32_t ffn_dim;
+  std::uint32_t vocabulary;
+  std::uint32_t context;
+  float theta;
+};
+
+constexpr std::array kShapes = {
+    Shape{"llama-1.1b", 2048, 22, 32, 4, 5632, 32000, 2048, 1e4f},
+    Shape{"llama3-8b", 4096, 32, 32, 8, 14336, 128256, 8192, 5e5f},
+};
+
+struct ModelOptions {
+  std::string shape = "llama-1.1b";
+  std::string type = "q8_0";
+  std::filesystem::path output;
+};
+
+GgufMetadata metadata_of(const Shape& s, DType type) {
+  GgufMetadata metadata;
+  metadata.set_string("general.architecture", "llama");
+  metadata.set_string("general.name", "random-" + std::string(s.name));
+  set_file_type(metadata, type);
+  metadata.set_u32("llama.vocab_size", s.vocabulary);
+  metadata.set_u32("llama.context_length", s.context);
+  metadata.set_u32("llama.embedding_length", s.dim);
+  metadata.set_u32("llama.block_count", s.layers);
+  metadata.set_u32("llama.feed_forward_length", s.ffn_dim);
+  metadata.set_u32("llama.attention.head_count", s.query_heads);
+  metadata.set_u32("llama.attention.head_count_kv", s.kv_heads);
+  metadata.set_f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  metadata.set_u32("llama.rope.dimension_count", s.dim / s.query_heads);
+  metadata.set_f32("llama.rope.freq_base", s.theta);
+
+  std::vector<std::string> texts = {"<unk>", "<s>", "</s>"};
+  std::vector<std::int32_t> kinds = {2, 3, 3};
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    std::array<char, 8> text{};
+    std::snprintf(text.data(), text.size(), "<0x%02X>", byte);
+    texts.emplace_back(text.data());
+    kinds.push_back(6);
+  }
+  while (texts.size() < s.vocabulary) {
+    texts.push_back("[PAD" + std::to_string(texts.size()) + "]");
+    kinds.push_back(5);
+  }
+  metadata.set_string("tokenizer.ggml.model", "llama");
+  metadata.set_strings("tokenizer.ggml.tokens", texts);
+  metadata.set_f32s("tokenizer.ggml.scores", std::vector<float>(texts.size(), 0.0f));
+  metadata.set_i32s("tokenizer.ggml.token_type", kinds);
+  metadata.set_u32("tokenizer.ggml.bos_token_id", 1);
+  metadata.set_u32("tokenizer.ggml.eos_token_id", 2);
+  return metadata;
+}
+
+std::vector<GgufTensorInfo> tensors_of(const Shape& s, DType type) {
+  std::vector<GgufTensorInfo> tensors;
+  const auto matrix = [&](std::string name, std::uint32_t rows, std::uint32_t cols) {
+    const std::array<std::uint64_t, 2> dims{cols, rows};
+    tensors.push_back({std::move(name), stored_type(type, dims), {cols, rows}});
+  };
+  const auto norm = [&](std::string name) {
+    tensors.push_back({std::move(name), DType::f32, {s.dim}});
+  };
+  const std::uint32_t kv_cols = s.dim / s.query_heads * s.kv_heads;
+  matrix("token_embd.weight", s.vocabulary, s.dim);
+  for (std::uint32_t i = 0; i < s.layers; ++i) {
+    const std::string layer = "blk." + std::to_string(i) + ".";
+    norm(layer + "attn_norm.weight");
+    matrix(layer + "attn_q.weight", s.dim, s.dim);
+    matrix(layer + "attn_k.weight", kv_cols, s.dim);
+    matrix(layer + "attn_v.weight", kv_cols, s.dim);
+    matrix(layer + "attn_output.weight", s.dim, s.dim);
+    norm(layer + "ffn_norm.weight");
+    matrix(layer + "ffn_gate.weight", s.ffn_dim, s.dim);
+    matrix(layer + "ffn_up.weight", s.ffn_dim, s.dim);
+    matrix(layer + "ffn_down.weight", s.dim, s.ffn_dim);
+  }
+  norm("output_norm.weight");
+  matrix("output.weight", s.vocabulary, s.dim);
+  return tensors;
+}
+
+// A few random rows to take in turn: a number that no matrix' size is a multiple of, so that they
+// meet in ever other ways.
+std::vector<Bytes> random_rows(DType type, std::uint64_t cols, Random& random) {
+  constexpr std::size_t kCount = 61;
+  const double width = std::sqrt(12.0 / static_cast<double>(cols));
+  std::vector<Bytes> rows;
+  std::vector<float> numbers(cols);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    for (float& x : numbers) x = static_cast<float>((random.uniform() - 0.5) * width);
+    quantize_row(type, numbers, rows.emplace_back(row_bytes(type, cols).value()));
+  }
+  return rows;
+}
+
+void write_tensor(GgufWriter& writer, const GgufTensorInfo& tensor, Random& random) {
+  if (tensor.dims.size() == 1) {
+    const std::vector<float> ones(tensor.dims[0], 1.0f);
+    writer.write(std::as_bytes(std::span(ones))).value();
+    return;
+  }
+  const std::vector<Bytes> rows = random_rows(tensor.type, tensor.dims[0], random);
+  for (std::uint64_t r = 0; r < tensor.dims[1]; ++r) writer.write(rows[r % rows.size()]).value();
+}
+
+void write_random_model(const ModelOptions& options) {
+  const auto* shape = std::find_if(kShapes.begin(), kShapes.end(),
+                                   [&](const Shape& s) { return s.name == options.shape; });
+  if (shape == kShapes.end()) {
+    throw Failure({Errc::usage, "--shape " + options.shape + ": give llama-1.1b or llama3-8b"});
+  }
+  const auto type = dtype_from_name(options.type);
+  if (!type) throw Failure({Errc::usage, "--type " + options.type + ": no such type"});
+  const std::vector<GgufTensorInfo> tensors = tensors_of(*shape, *type);
+  GgufWriter writer =
+      GgufWriter::create(options.output, metadata_of(*shape, *type), tensors).value();
+  std::uint64_t total = 0;
+  for (const GgufTensorInfo& tensor : tensors) total += tensor.byte_count();
+  Progress progress("writing " + options.output.filename().string(), total);
+  Random random(1);
+  for (const GgufTensorInfo& tensor : tensors) {
+    write_tensor(writer, tensor, random);
+    progress.advance(tensor.byte_count());
+  }
+  writer.finish().value();
+}
+
+}  // namespace
+
+void add_model_command(CLI::App& program) {
+  const auto options = std::make_shared<ModelOptions>();
+  CLI::App* command = program.add_subcommand("model", "write a model of random weights");
+  command->footer(kHelp);
+  command->add_option("--shape", options->shape, "llama-1.1b or llama3-8b")->capture_default_str();
+  command->add_option("--type", options->type, "f16, q8_0, q4_k and so on")->capture_default_str();
+  command->add_option("-o,--output", options->output, "the GGUF file to write")->required();
+  command->callback([options] { write_random_model(*options); });
+}
+
+}  // namespace edgedraft::bench

@@ -1,0 +1,101 @@
+#include "client/commands/convert.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "shared/model/bundle.h"
+#include "shared/model/gguf.h"
+#include "tests/model/temporary_directory.h"
+
+namespace edgedraft {
+namespace {
+
+const std::filesystem::path kFixtures = EDGEDRAFT_TEST_DATA "/fixtures";
+
+class ConvertCommandTest : public ::testing::Test {
+ protected:
+  void expect_error(const ConvertCommandOptions& options, Errc code, const std::string& named) {
+    const auto done = run_convert(options);
+    ASSERT_FALSE(done) << named;
+    EXPECT_EQ(done.error().code, code) << done.error().message;
+    EXPECT_NE(done.error().message.find(named), std::string::npos) << done.error().message;
+  }
+
+  ConvertCommandOptions options(const std::filesystem::path& input, const std::string& output) {
+    ConvertCommandOptions o;
+    o.input = input;
+    o.output = directory_ / output;
+    return o;
+  }
+
+  test::TemporaryDirectory directory_;
+};
+
+TEST_F(ConvertCommandTest, ConvertsADirectoryThenAFileThenABundle) {
+  auto target = options(kFixtures / "moa/target", "target.gguf");
+  target.type = "f32";
+  ASSERT_TRUE(run_convert(target));
+  EXPECT_EQ(*GgufFile::open(target.output)->architecture(), "llama");
+
+  auto smaller = options(target.output, "smaller.gguf");
+  smaller.type = "q4_0";
+  ASSERT_TRUE(run_convert(smaller));
+  EXPECT_EQ(GgufFile::open(smaller.output)->find_tensor("blk.0.attn_q.weight")->type, DType::q4_0);
+  EXPECT_LT(std::filesystem::file_size(smaller.output), std::filesystem::file_size(target.output));
+
+  auto bundle = options(smaller.output, "bundle.gguf");
+  bundle.bundle = true;
+  bundle.drafter = kFixtures / "moa/moa-tli1";
+  ASSERT_TRUE(run_convert(bundle));
+  EXPECT_EQ(*drafter_kind(*GgufFile::open(bundle.output)), DrafterKind::moa);
+}
+
+TEST_F(ConvertCommandTest, ReplacesAFileOnlyWhenTold) {
+  auto again = options(kFixtures / "mha-tied", "m.gguf");
+  directory_.write("m.gguf", "precious");
+  expect_error(again, Errc::usage, "--force");
+  EXPECT_EQ(std::filesystem::file_size(again.output), 8u);
+  again.force = true;
+  ASSERT_TRUE(run_convert(again));
+  EXPECT_TRUE(GgufFile::open(again.output));
+  auto itself = options(again.output, "m.gguf");
+  itself.force = true;
+  expect_error(itself, Errc::usage, "the file that is read");
+}
+
+TEST_F(ConvertCommandTest, NamesTheOptionThatIsWrong) {
+  expect_error({}, Errc::usage, "folder or a GGUF file");
+  expect_error(options("/nowhere", "m.gguf"), Errc::io, "/nowhere");
+  ConvertCommandOptions nameless;
+  nameless.input = kFixtures / "mha-tied";
+  expect_error(nameless, Errc::usage, "-o");
+  auto type = options(kFixtures / "mha-tied", "m.gguf");
+  type.type = "q3_k";
+  expect_error(type, Errc::usage, "q4_k");
+  auto bundle = options(kFixtures / "mha-tied", "m.gguf");
+  bundle.bundle = true;
+  expect_error(bundle, Errc::usage, "--drafter");
+  auto drafter = options(kFixtures / "mha-tied", "m.gguf");
+  drafter.drafter = kFixtures / "moa/moa-tli0";
+  expect_error(drafter, Errc::usage, "--bundle");
+}
+
+// Nothing half-written stays behind.
+TEST_F(ConvertCommandTest, AFailureLeavesNoFile) {
+  directory_.write("broken.gguf", "GGUF and no more");
+  expect_error(options(directory_ / "broken.gguf", "m.gguf"), Errc::unsupported, "version");
+  auto bundle = options(kFixtures / "moa/target", "target.gguf");
+  ASSERT_TRUE(run_convert(bundle));
+  auto wrong = options(directory_ / "target.gguf", "m.gguf");
+  wrong.bundle = true;
+  wrong.drafter = kFixtures / "head-dim";  // another head size, but a drafter all the same
+  ASSERT_TRUE(run_convert(wrong));
+  wrong.drafter = kFixtures / "moa";  // no checkpoint
+  wrong.output = directory_ / "n.gguf";
+  expect_error(wrong, Errc::io, "moa");
+  EXPECT_EQ(directory_.file_count(), 3u);
+}
+
+}  // namespace
+}  // namespace edgedraft

@@ -1,0 +1,81 @@
+#include "client/commands/perplexity.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+
+#include "tests/model/temporary_directory.h"
+
+namespace edgedraft {
+namespace {
+
+class PerplexityCommandTest : public ::testing::Test {
+ protected:
+  PerplexityCommandTest() {
+    std::string text;
+    for (int i = 0; i < 60; ++i) text += "The dog has a red ball. ";
+    options_.model = EDGEDRAFT_MODELS "/target.gguf";
+    options_.file = directory_.write("text.txt", text);
+    options_.window = 64;
+    options_.threads = 1;
+  }
+
+  void expect_error(const PerplexityOptions& options, Errc code, const std::string& named) {
+    const auto done = run_perplexity(options);
+    ASSERT_FALSE(done) << named;
+    EXPECT_EQ(done.error().code, code) << done.error().message;
+    EXPECT_NE(done.error().message.find(named), std::string::npos) << done.error().message;
+  }
+
+  double perplexity(const PerplexityOptions& options) {
+    ::testing::internal::CaptureStdout();
+    const auto done = run_perplexity(options);
+    const std::string out = ::testing::internal::GetCapturedStdout();
+    EXPECT_TRUE(done);
+    double value = 0;
+    EXPECT_EQ(std::sscanf(out.c_str(), "perplexity %lf +- ", &value), 1) << out;
+    EXPECT_NE(out.find(" tokens in windows of " + std::to_string(options.window)),
+              std::string::npos)
+        << out;
+    return value;
+  }
+
+  test::TemporaryDirectory directory_;
+  PerplexityOptions options_;
+};
+
+TEST_F(PerplexityCommandTest, TextThatRepeatsIsEasierThanTextThatDoesNot) {
+  const double repeating = perplexity(options_);
+  EXPECT_GE(repeating, 1.0);
+  std::string shuffled;
+  for (int i = 0; i < 1500; ++i) shuffled += static_cast<char>('a' + i * i % 23);
+  options_.file = directory_.write("shuffled.txt", shuffled);
+  EXPECT_GT(perplexity(options_), 10 * repeating);
+}
+
+TEST_F(PerplexityCommandTest, NamesTheOptionThatIsWrong) {
+  PerplexityOptions o = options_;
+  o.model.clear();
+  expect_error(o, Errc::usage, "--model");
+  o = options_;
+  o.file.clear();
+  expect_error(o, Errc::usage, "-f FILE");
+  for (const std::int64_t window : {-1, 1, 1 << 30}) {
+    o = options_;
+    o.window = window;
+    expect_error(o, Errc::usage, "--window");
+  }
+  o = options_;
+  o.threads = -1;
+  expect_error(o, Errc::usage, "--threads");
+  o = options_;
+  o.file = directory_.write("short.txt", "");
+  expect_error(o, Errc::usage, "too short");
+  o = options_;
+  o.model = EDGEDRAFT_MODELS "/moa-tli0.gguf";
+  expect_error(o, Errc::unsupported, "edgedraft-moa");
+}
+
+}  // namespace
+}  // namespace edgedraft
