@@ -301,7 +301,7 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair("{# open", "comment"), std::pair("{{ messages }}", "a list"),
         std::pair("{{ missing.key }}", "undefined"),
         std::pair("{{ 'a' + 1 }}", "a string + a number"), std::pair("{{ 1 % 0 }}", "no number"),
-        std::pair("{{ messages[0].content.strip(1) }}", "that many arguments")));
+        std::pair("{{ messages[0].content.strip(1, 2) }}", "that many arguments")));
 
 TEST(ChatTemplateTest, EndsTemplatesThatWorkTooLong) {
   const std::string ten = "[1,2,3,4,5,6,7,8,9,0]";
