@@ -104,7 +104,8 @@ Result<std::vector<std::uint32_t>> BundleFile::encode_chat(
                                  .eos_token = special_text(*tokenizer_, tokenizer_->eos_id()),
                                  .add_generation_prompt = true});
   if (!text) return text.error();
-  return tokenizer_->encode(*text, Special::parse);
+  // What messages say becomes no control token.
+  return tokenizer_->encode(*text);
 }
 
 std::vector<std::uint32_t> BundleFile::encode_raw(std::string_view text) const {

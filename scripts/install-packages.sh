@@ -19,7 +19,7 @@ grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release && boost=libboost1.81-dev
 packages=(
   g++ cmake ninja-build pkg-config git ca-certificates
   "$boost" libssl-dev zlib1g-dev libflatbuffers-dev flatbuffers-compiler libsentencepiece-dev
-  libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
+  libpcre2-dev libutf8proc-dev libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
 )
 case $1 in
   build) ;;

@@ -16,9 +16,12 @@ constexpr std::uint64_t kFileBytesMax = 1u << 30;
 void declare_tokenize(CLI::App& app, TokenizeOptions& options) {
   app.add_option("--model", options.model, "Any model or bundle")->type_name("FILE.gguf");
   app.add_option("-f,--file", options.file, "The text; - reads standard input")->type_name("FILE");
+  app.add_flag("--parse-special,!--no-parse-special", options.parse_special,
+               "Read the texts of control tokens as the tokens, as a chat template's are");
   app.footer(
-      "Prints the ids on one line, without the beginning-of-text token; control tokens in the text "
-      "are\nread as text.\n"
+      "Prints the ids on one line, without the beginning-of-text token. The texts of control "
+      "tokens "
+      "are\nread as text, as they are in a user's message (--no-parse-special, the default).\n"
       "Example:\n"
       "  echo -n 'What is 47 plus 38?' | edgedraft tokenize --model target.gguf -f -");
 }
@@ -33,7 +36,8 @@ Result<int> run_tokenize(const TokenizeOptions& options) {
   const auto text = read_text(options.file, kFileBytesMax);
   if (!text) return text.error();
   const char* separator = "";
-  for (const std::uint32_t id : bundle->tokenizer().encode(*text, Special::plain)) {
+  const Special special = options.parse_special ? Special::parse : Special::plain;
+  for (const std::uint32_t id : bundle->tokenizer().encode(*text, special)) {
     std::cout << separator << id;
     separator = " ";
   }

@@ -13,6 +13,7 @@ namespace edgedraft {
 struct TokenizeOptions {
   std::filesystem::path model;
   std::filesystem::path file;  // "-": standard input
+  bool parse_special = false;
 };
 
 void declare_tokenize(CLI::App& app, TokenizeOptions& options);

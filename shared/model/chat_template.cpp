@@ -1,5 +1,6 @@
 #include "shared/model/chat_template.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "shared/model/chat_template/evaluator.h"
@@ -28,12 +29,24 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view source) {
   return ChatTemplate(std::unique_ptr<State>(new State{std::move(*body)}));
 }
 
-Result<std::string> ChatTemplate::render(const ChatInput& input) const {
+namespace {
+
+// Templates build control tokens from roles: '<|' + message.role + '|>'.
+chat::Value role_value(const std::string& role) {
+  constexpr std::string_view kRoles[] = {"system", "user", "assistant", "tool"};
+  const bool known = std::ranges::find(kRoles, role) != std::end(kRoles);
+  return chat::Value::marked(known ? MarkedText::own(role) : MarkedText::foreign(role));
+}
+
+}  // namespace
+
+Result<MarkedText> ChatTemplate::render(const ChatInput& input) const {
   using chat::Value;
-  chat::List messages;
+  std::vector<Value> messages;
   for (const ChatMessage& message : input.messages) {
-    messages.push_back(Value::map(
-        {{"role", Value::text(message.role)}, {"content", Value::text(message.content)}}));
+    messages.push_back(
+        Value::map({{"role", role_value(message.role)},
+                    {"content", Value::marked(MarkedText::foreign(message.content))}}));
   }
   // Tools and documents are none, as Hugging Face passes them where there are not any.
   chat::Map globals = {{"messages", Value::list(std::move(messages))},

@@ -7,6 +7,7 @@
 
 #include "shared/base/error.h"
 #include "shared/model/gguf.h"
+#include "shared/model/marked_text.h"
 
 namespace edgedraft {
 
@@ -17,7 +18,7 @@ inline constexpr std::size_t kTemplateOutputBytesMax = 16u << 20;
 inline constexpr std::size_t kTemplateDepthMax = 64;  // nesting of expressions and blocks
 
 struct ChatMessage {
-  std::string role;  // "system", "user" or "assistant"
+  std::string role;  // "system", "user", "assistant" or "tool"; any other is foreign text
   std::string content;
 };
 
@@ -29,7 +30,7 @@ struct ChatInput {
 };
 
 // A model's chat template: the part of Jinja that real templates use, with Hugging Face's settings
-// (trim_blocks, lstrip_blocks). docs/models.md lists what it knows.
+// (trim_blocks, lstrip_blocks, loop controls). docs/models.md lists what it knows.
 class ChatTemplate {
  public:
   // Errors    unsupported: names the construct and its line, and the way round it
@@ -39,9 +40,10 @@ class ChatTemplate {
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
 
+  // The text, in which all that comes from a message is marked as foreign.
   // Errors    unsupported: the template refuses the conversation, or uses what is not there
   //           usage: a limit is exceeded
-  Result<std::string> render(const ChatInput& input) const;
+  Result<MarkedText> render(const ChatInput& input) const;
 
  private:
   struct State;

@@ -88,6 +88,12 @@ Result<Digest> tokenizer_fingerprint(const GgufFile& file) {
     add_number(hash, std::uint64_t{value == nullptr ? 0 : value->count});
     if (value != nullptr) hash.update(value->bytes);
   }
+  // Merges alone do not say how byte-level BPE cuts a text into words.
+  if (*model == "gpt2") {
+    const auto pre = file.get_string_or("tokenizer.ggml.pre", "default");
+    if (!pre) return pre.error();
+    add_text(hash, *pre);
+  }
   return hash.finish();
 }
 

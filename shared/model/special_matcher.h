@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,17 +19,20 @@ class SpecialMatcher {
     std::size_t end;
     std::uint32_t id;
   };
+  using Allowed = std::function<bool(const Match&)>;
 
   // Empty texts are never found.
   explicit SpecialMatcher(std::vector<std::pair<std::string, std::uint32_t>> texts);
 
-  // The first match from `begin` on.
-  std::optional<Match> find(std::string_view text, std::size_t begin) const;
+  // The first match from `begin` on, of those that `allowed` takes.
+  std::optional<Match> find(std::string_view text, std::size_t begin, const Allowed& allowed) const;
 
  private:
-  std::optional<Match> match_at(std::string_view text, std::size_t begin) const;
+  std::optional<Match> match_at(std::string_view text, std::size_t begin,
+                                const Allowed& allowed) const;
 
   std::vector<std::pair<std::string, std::uint32_t>> texts_;  // sorted by text
+  std::array<bool, 256> begins_one_{};                        // by first byte
 };
 
 }  // namespace edgedraft

@@ -1,106 +1,53 @@
 #include "shared/model/tokenizer.h"
 
-#include <sentencepiece_processor.h>
-
-#include <algorithm>
-#include <cmath>
 #include <utility>
 
-#include "shared/base/bytes.h"
 #include "shared/base/check.h"
-#include "shared/model/sentencepiece_proto.h"
 #include "shared/model/special_matcher.h"
+#include "shared/model/tokenizer/byte_bpe_encoder.h"
+#include "shared/model/tokenizer/pre_tokenizer.h"
+#include "shared/model/tokenizer/sentencepiece_encoder.h"
+#include "shared/model/tokenizer/vocabulary.h"
 #include "shared/model/utf8.h"
 
 namespace edgedraft {
 namespace {
 
-constexpr std::uint64_t kVocabularyCountMax = 1u << 24;
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";      // U+2581, SentencePiece's space
 constexpr std::string_view kUnknownText = " \xE2\x81\x87 ";  // U+2047, as SentencePiece decodes it
 
-Error bad(std::string message) {
-  return {Errc::bad_file, std::move(message)};
+enum class Kind : std::uint8_t { byte_bpe, sentencepiece_bpe, sentencepiece_unigram };
+
+Result<Kind> read_kind(const GgufFile& file) {
+  const auto name = file.get_string("tokenizer.ggml.model");
+  if (!name) return name.error();
+  if (*name == "gpt2") return Kind::byte_bpe;
+  if (*name == "llama") return Kind::sentencepiece_bpe;
+  if (*name == "t5") return Kind::sentencepiece_unigram;
+  return Error{Errc::unsupported,
+               "the tokenizer '" + std::string(*name) +
+                   "' (tokenizer.ggml.model) is not supported; gpt2 (byte-level BPE), llama "
+                   "(SentencePiece BPE) and t5 (SentencePiece unigram) are"};
 }
 
-// The byte that "<0x0A>" stands for.
-std::optional<char> byte_of(std::string_view text) {
-  if (text.size() != 6 || !text.starts_with("<0x") || text[5] != '>') return std::nullopt;
-  const auto byte = from_hex(text.substr(3, 2));
-  if (!byte) return std::nullopt;
-  return static_cast<char>((*byte)[0]);
-}
-
-Result<std::vector<SentencePieceModel::Piece>> read_pieces(const GgufFile& file) {
-  const auto texts = file.get_strings("tokenizer.ggml.tokens");
-  if (!texts) return texts.error();
-  const auto scores = file.get_f32s("tokenizer.ggml.scores");
-  if (!scores) return scores.error();
-  const auto types = file.get_i32s("tokenizer.ggml.token_type");
-  if (!types) return types.error();
-  if (texts->empty() || texts->size() > kVocabularyCountMax) {
-    return bad("the tokenizer has " + std::to_string(texts->size()) + " entries");
+// What the tokenizer looks for before it encodes what is left: control tokens, and for byte-level
+// BPE the user-defined symbols, which SentencePiece finds itself.
+SpecialMatcher make_matcher(const Vocabulary& vocabulary, Kind kind) {
+  std::vector<std::pair<std::string, std::uint32_t>> texts;
+  for (std::uint32_t id = 0; id < vocabulary.texts.size(); ++id) {
+    const bool symbol = kind == Kind::byte_bpe && vocabulary.types[id] == TokenType::user_defined;
+    if (symbol || vocabulary.is_control(id)) texts.emplace_back(vocabulary.texts[id], id);
   }
-  if (scores->size() != texts->size() || types->size() != texts->size()) {
-    return bad("the tokenizer's texts, scores and types differ in number");
-  }
-  std::vector<SentencePieceModel::Piece> pieces(texts->size());
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const std::string_view text = (*texts)[i];
-    const std::int32_t type = (*types)[i];
-    const bool sound = !text.empty() && text.find('\0') == text.npos && is_valid_utf8(text) &&
-                       type >= 1 && type <= 6 && std::isfinite((*scores)[i]);
-    if (!sound) return bad("entry " + std::to_string(i) + " of the tokenizer is damaged");
-    pieces[i] = {std::string(text), (*scores)[i], TokenType{static_cast<std::uint8_t>(type)}};
-    if (pieces[i].type == TokenType::byte && !byte_of(text)) {
-      return bad("entry " + std::to_string(i) + " of the tokenizer is no byte");
-    }
-  }
-  return pieces;
-}
-
-Result<std::optional<std::uint32_t>> read_id(const GgufFile& file, std::string_view key,
-                                             std::size_t count) {
-  if (file.find_value(key) == nullptr) return std::optional<std::uint32_t>{};
-  const auto id = file.get_u32(key);
-  if (!id) return id.error();
-  if (*id >= count) return bad(std::string(key) + " lies outside the vocabulary");
-  return std::optional<std::uint32_t>{*id};
-}
-
-// SentencePiece needs one entry that stands for what it cannot spell.
-Result<void> ensure_unknown(const GgufFile& file, std::vector<SentencePieceModel::Piece>& pieces) {
-  const auto is_unknown = [](const auto& piece) { return piece.type == TokenType::unknown; };
-  if (std::any_of(pieces.begin(), pieces.end(), is_unknown)) return {};
-  const auto id = read_id(file, "tokenizer.ggml.unknown_token_id", pieces.size());
-  if (!id) return id.error();
-  pieces[id->value_or(0)].type = TokenType::unknown;
-  return {};
+  return SpecialMatcher(std::move(texts));
 }
 
 }  // namespace
 
 struct Tokenizer::State {
-  sentencepiece::SentencePieceProcessor processor;
-  std::vector<SentencePieceModel::Piece> pieces;
+  Vocabulary vocabulary;
   SpecialMatcher specials;
-  std::optional<std::uint32_t> bos;
-  std::optional<std::uint32_t> eos;
-  std::vector<std::uint32_t> ends;
+  std::unique_ptr<TextEncoder> encoder;
   bool add_bos;
   bool add_space_prefix;
-
-  // Appends the ids of text without specials.
-  void encode_plain(std::string_view text, std::vector<std::uint32_t>& ids) const {
-    if (text.empty()) return;
-    std::vector<int> pieces_of_text;
-    const auto status = processor.Encode(text, &pieces_of_text);
-    if (!status.ok()) {
-      throw Failure({Errc::bad_file, std::string("the tokenizer cannot encode this text: ") +
-                                         status.error_message()});
-    }
-    for (const int id : pieces_of_text) ids.push_back(static_cast<std::uint32_t>(id));
-  }
 };
 
 Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -109,80 +56,67 @@ Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 
 Result<Tokenizer> Tokenizer::read(const GgufFile& file) {
-  const auto kind = file.get_string("tokenizer.ggml.model");
+  const auto kind = read_kind(file);
   if (!kind) return kind.error();
-  if (*kind != "llama") {
-    return Error{Errc::unsupported, "the tokenizer '" + std::string(*kind) +
-                                        "' is not supported yet; 'llama' (SentencePiece) is"};
+  auto vocabulary = read_vocabulary(file);
+  if (!vocabulary) return vocabulary.error();
+  SpecialMatcher specials = make_matcher(*vocabulary, *kind);
+  // The encoder refers to the vocabulary.
+  std::unique_ptr<State> state(new State{.vocabulary = std::move(*vocabulary),
+                                         .specials = std::move(specials),
+                                         .encoder = nullptr,
+                                         .add_bos = *kind == Kind::sentencepiece_bpe,
+                                         .add_space_prefix = *kind != Kind::byte_bpe});
+  if (*kind == Kind::byte_bpe) {
+    const auto name = file.get_string_or("tokenizer.ggml.pre", "default");
+    if (!name) return name.error();
+    const auto rules = find_pre_tokenizer_rules(*name);
+    if (!rules) return rules.error();
+    state->add_bos = (*rules)->adds_bos;
+    auto encoder = make_byte_bpe_encoder(file, **rules, state->vocabulary);
+    if (!encoder) return encoder.error();
+    state->encoder = std::move(*encoder);
+  } else {
+    const auto prefix = file.get_bool_or("tokenizer.ggml.add_space_prefix", true);
+    if (!prefix) return prefix.error();
+    state->add_space_prefix = *prefix;
+    auto encoder = make_sentencepiece_encoder(file,
+                                              *kind == Kind::sentencepiece_bpe
+                                                  ? SentencePieceModel::Algorithm::bpe
+                                                  : SentencePieceModel::Algorithm::unigram,
+                                              state->vocabulary);
+    if (!encoder) return encoder.error();
+    state->encoder = std::move(*encoder);
   }
-  auto pieces = read_pieces(file);
-  if (!pieces) return pieces.error();
-  if (auto done = ensure_unknown(file, *pieces); !done) return done.error();
-  const auto space_prefix = file.get_bool_or("tokenizer.ggml.add_space_prefix", true);
-  if (!space_prefix) return space_prefix.error();
-  const auto add_bos = file.get_bool_or("tokenizer.ggml.add_bos_token", true);
+  const auto add_bos = file.get_bool_or("tokenizer.ggml.add_bos_token", state->add_bos);
   if (!add_bos) return add_bos.error();
-  const auto bos = read_id(file, "tokenizer.ggml.bos_token_id", pieces->size());
-  if (!bos) return bos.error();
-  const auto eos = read_id(file, "tokenizer.ggml.eos_token_id", pieces->size());
-  if (!eos) return eos.error();
-  std::vector<std::uint32_t> ends;
-  for (const std::string_view key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-                                     "tokenizer.ggml.eom_token_id"}) {
-    const auto id = read_id(file, key, pieces->size());
-    if (!id) return id.error();
-    if (*id) ends.push_back(**id);
-  }
-
-  SentencePieceModel model;
-  model.pieces = *pieces;
-  model.algorithm = SentencePieceModel::Algorithm::bpe;
-  model.add_dummy_prefix = *space_prefix;
-  model.remove_extra_whitespaces = false;
-  model.bos_id = -1;
-  model.eos_id = -1;
-  std::vector<std::pair<std::string, std::uint32_t>> specials;
-  for (std::size_t i = 0; i < model.pieces.size(); ++i) {
-    SentencePieceModel::Piece& piece = model.pieces[i];
-    model.byte_fallback = model.byte_fallback || piece.type == TokenType::byte;
-    if (piece.type == TokenType::unknown) model.unk_id = static_cast<std::int32_t>(i);
-    if (piece.type == TokenType::control || piece.type == TokenType::unknown) {
-      specials.emplace_back(piece.text, static_cast<std::uint32_t>(i));
-    }
-    // We look for control tokens ourselves; SentencePiece must not take a character for one.
-    if (piece.type == TokenType::control)
-      piece.text =
-          "\x01"
-          "control" +
-          std::to_string(i);
-  }
-  std::unique_ptr<State> state(new State{.processor = {},
-                                         .pieces = {},
-                                         .specials = SpecialMatcher(std::move(specials)),
-                                         .bos = *bos,
-                                         .eos = *eos,
-                                         .ends = std::move(ends),
-                                         .add_bos = *add_bos && bos->has_value(),
-                                         .add_space_prefix = *space_prefix});
-  const auto status = state->processor.LoadFromSerializedProto(encode_sentencepiece_model(model));
-  if (!status.ok()) {
-    return bad(std::string("the tokenizer is damaged: ") + status.error_message());
-  }
-  state->pieces = std::move(*pieces);
+  state->add_bos = *add_bos && state->vocabulary.bos.has_value();
   return Tokenizer(std::move(state));
 }
 
 std::vector<std::uint32_t> Tokenizer::encode(std::string_view text, Special special) const {
+  return encode(text, [special](std::size_t, std::size_t) { return special == Special::parse; });
+}
+
+std::vector<std::uint32_t> Tokenizer::encode(const MarkedText& text) const {
+  return encode(text.text(), [&text](std::size_t begin, std::size_t end) {
+    return !text.is_foreign(begin, end);
+  });
+}
+
+std::vector<std::uint32_t> Tokenizer::encode(std::string_view text,
+                                             const Allowed& control_allowed) const {
+  const auto allowed = [&](const SpecialMatcher::Match& match) {
+    return !state_->vocabulary.is_control(match.id) || control_allowed(match.begin, match.end);
+  };
   std::vector<std::uint32_t> ids;
   std::size_t begin = 0;
-  if (special == Special::parse) {
-    while (const auto match = state_->specials.find(text, begin)) {
-      state_->encode_plain(text.substr(begin, match->begin - begin), ids);
-      ids.push_back(match->id);
-      begin = match->end;
-    }
+  while (const auto match = state_->specials.find(text, begin, allowed)) {
+    state_->encoder->encode(text.substr(begin, match->begin - begin), ids);
+    ids.push_back(match->id);
+    begin = match->end;
   }
-  state_->encode_plain(text.substr(begin), ids);
+  state_->encoder->encode(text.substr(begin), ids);
   return ids;
 }
 
@@ -190,35 +124,34 @@ bool Tokenizer::add_bos() const {
   return state_->add_bos;
 }
 std::optional<std::uint32_t> Tokenizer::bos_id() const {
-  return state_->bos;
+  return state_->vocabulary.bos;
 }
 std::optional<std::uint32_t> Tokenizer::eos_id() const {
-  return state_->eos;
+  return state_->vocabulary.eos;
 }
 bool Tokenizer::adds_space_prefix() const {
   return state_->add_space_prefix;
 }
-
 bool Tokenizer::is_end(std::uint32_t id) const {
-  return std::find(state_->ends.begin(), state_->ends.end(), id) != state_->ends.end();
+  return state_->vocabulary.is_end(id);
 }
 
 std::uint32_t Tokenizer::vocabulary_count() const {
-  return static_cast<std::uint32_t>(state_->pieces.size());
+  return static_cast<std::uint32_t>(state_->vocabulary.texts.size());
 }
 
 std::string_view Tokenizer::token_text(std::uint32_t id) const {
-  EDGEDRAFT_CHECK(id < state_->pieces.size());
-  return state_->pieces[id].text;
+  EDGEDRAFT_CHECK(id < vocabulary_count());
+  return state_->vocabulary.texts[id];
 }
 
 TokenType Tokenizer::token_type(std::uint32_t id) const {
-  EDGEDRAFT_CHECK(id < state_->pieces.size());
-  return state_->pieces[id].type;
+  EDGEDRAFT_CHECK(id < vocabulary_count());
+  return state_->vocabulary.types[id];
 }
 
 std::string Tokenizer::token_bytes(std::uint32_t id) const {
-  std::string_view text = token_text(id);
+  const std::string_view text = token_text(id);
   if (is_end(id)) return {};
   switch (token_type(id)) {
     case TokenType::control:
@@ -226,17 +159,12 @@ std::string Tokenizer::token_bytes(std::uint32_t id) const {
     case TokenType::unknown:
       return std::string(kUnknownText);
     case TokenType::byte:
-      return std::string(1, *byte_of(text));
+      if (const auto byte = byte_of(text)) return std::string(1, *byte);
+      break;
     default:
       break;
   }
-  std::string bytes;
-  for (std::size_t mark; (mark = text.find(kSpaceMark)) != text.npos;) {
-    bytes += text.substr(0, mark);
-    bytes += ' ';
-    text.remove_prefix(mark + kSpaceMark.size());
-  }
-  return bytes += text;
+  return state_->encoder->bytes_of(text);
 }
 
 Detokenizer::Detokenizer(const Tokenizer& tokenizer, LeadingSpace leading_space)

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -10,11 +11,12 @@
 
 #include "shared/base/error.h"
 #include "shared/model/gguf.h"
+#include "shared/model/marked_text.h"
 
 namespace edgedraft {
 
-// Whether the texts of control tokens ("<s>") in a text mean the tokens: parse for a rendered chat,
-// plain for everything that a user typed.
+// Whether the texts of control tokens ("<s>") in a text mean the tokens: plain for everything that
+// a user typed. Symbols that a user may write ("<code>", user-defined) mean their tokens in both.
 enum class Special : std::uint8_t { parse, plain };
 
 // What a vocabulary entry is, with GGUF's numbers.
@@ -27,9 +29,11 @@ enum class TokenType : std::uint8_t {
   byte = 6,
 };
 
-// Text to token ids and back, from a GGUF file's metadata: SentencePiece BPE with byte fallback
-// (tokenizer.ggml.model = "llama").
+// Text to token ids and back, from a GGUF file's metadata. tokenizer.ggml.model says which kind:
+// "gpt2" is byte-level BPE, "llama" SentencePiece BPE, "t5" SentencePiece unigram.
 //
+// Source    the reference implementations, token for token: Hugging Face's tokenizers (for Qwen2
+//           with its NFC normalisation, which llama.cpp leaves out) and SentencePiece
 // Threads   const methods may run concurrently
 class Tokenizer {
  public:
@@ -42,10 +46,13 @@ class Tokenizer {
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
 
-  // The ids of `text`, without the beginning-of-text token. Any bytes will do: what is no UTF-8 is
-  // read as U+FFFD.
+  // The ids of `text`, without the beginning-of-text token. Any bytes will do: byte-level BPE keeps
+  // what is no UTF-8, SentencePiece reads it as U+FFFD.
   // Cost      close to linear in the text
   std::vector<std::uint32_t> encode(std::string_view text, Special special) const;
+  // The same for a rendered chat: only the texts of control tokens that hold no foreign byte mean
+  // the tokens.
+  std::vector<std::uint32_t> encode(const MarkedText& text) const;
 
   // Whether the model wants bos_id() before a text that no chat template has rendered.
   bool add_bos() const;
@@ -65,6 +72,8 @@ class Tokenizer {
 
  private:
   struct State;
+  using Allowed = std::function<bool(std::size_t begin, std::size_t end)>;
+  std::vector<std::uint32_t> encode(std::string_view text, const Allowed& control_allowed) const;
   explicit Tokenizer(std::unique_ptr<State> state);
 
   std::unique_ptr<State> state_;

@@ -22,12 +22,17 @@ Utf8Front utf8_front(std::string_view text) {
 }
 
 bool is_valid_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const Utf8Front front = utf8_front(text);
-    if (front.kind != Utf8Front::Kind::character) return false;
-    text.remove_prefix(front.byte_count);
+  return valid_utf8_prefix(text) == text.size();
+}
+
+std::size_t valid_utf8_prefix(std::string_view text) {
+  std::size_t count = 0;
+  while (count < text.size()) {
+    const Utf8Front front = utf8_front(text.substr(count));
+    if (front.kind != Utf8Front::Kind::character) break;
+    count += front.byte_count;
   }
-  return true;
+  return count;
 }
 
 std::string take_whole_utf8(std::string& bytes) {

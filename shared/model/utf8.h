@@ -25,6 +25,9 @@ Utf8Front utf8_front(std::string_view text);
 
 bool is_valid_utf8(std::string_view text);
 
+// How many bytes of the text's front are whole characters.
+std::size_t valid_utf8_prefix(std::string_view text);
+
 // Moves the whole characters off the front of `bytes`, invalid bytes replaced, and leaves the
 // beginning of a character that more bytes may complete.
 std::string take_whole_utf8(std::string& bytes);

@@ -3,7 +3,7 @@
 
 #include "shared/model/chat_template.h"
 
-// Any template gives text within the limit or an error.
+// Any template gives text within the limit or an error, with the marks in it in order.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace edgedraft;
   const auto parsed =
@@ -15,6 +15,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                     .bos_token = "<s>",
                                     .eos_token = "</s>",
                                     .add_generation_prompt = true});
-  if (text && text->size() > kTemplateOutputBytesMax) std::abort();
+  if (!text) return 0;
+  if (text->size() > kTemplateOutputBytesMax) std::abort();
+  std::size_t end = 0;
+  for (const MarkedText::Span& span : text->spans()) {
+    if (span.begin < end || span.end <= span.begin || span.end > text->size()) std::abort();
+    end = span.end;
+  }
   return 0;
 }

@@ -90,6 +90,11 @@ TOKENIZER = {
 
 def make_gguf() -> None:
     write("gguf", "tokenizer", gguf(TOKENIZER, {}))
+    write("gguf", "byte_bpe", gguf({
+        "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "llama-bpe",
+        "tokenizer.ggml.tokens": ["a", "b", "Ġ", "ab", "Ġa", "<|eot_id|>", "<code>"],
+        "tokenizer.ggml.merges": ["a b", "Ġ a"], "tokenizer.ggml.token_type": [1, 1, 1, 1, 1, 3, 4],
+        "tokenizer.ggml.bos_token_id": 5}, {}))
     llama = {"general.architecture": "llama", "llama.block_count": 1, "llama.context_length": 16,
              "llama.embedding_length": 4, "llama.feed_forward_length": 6,
              "llama.attention.head_count": 2, "llama.attention.head_count_kv": 1,
@@ -153,9 +158,51 @@ def make_templates() -> None:
         "{%- set a = messages[1:] -%}\n  {# note #}\n{{ 'b' if a is defined and not a | length > 3 else a[-1].role ~ 1 }}",
         "{{ raise_exception('no ' + eos_token.strip().upper()) }}",
         "{{ ('a' in 'abc') or [1, -2, true, none] | length == 4 }}",
+        "{% set ns = namespace(n=0) %}{% for m in messages[::-1] if m.role is string %}{% set ns.n = ns.n + 1 %}"
+        "{% if loop.last %}{% break %}{% endif %}{% endfor %}{{ ns.n }}{% set x %}{{ messages[0].content }}{% endset %}"
+        "{{ x.split('.', 1) | join('|') ~ x.strip('B')[1:] }}",
+        "{% for k, v in {'a': [1, {}]}.items() %}{{ k }}{{ v | tojson(indent=1) }}{% else %}-{% endfor %}"
+        "{{ messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | first | default('x') }}"
+        "{{ range(4, 0, -1) | list | tojson }}{{ 'aXb' | replace('X', messages[0].content) }}",
     ]
     for index, template in enumerate(templates):
         write("chat_template", f"template{index}", template.encode())
+
+
+def letter(byte: int) -> str:
+    """How byte-level vocabularies spell a byte below 128."""
+    return chr(byte) if 0x21 <= byte <= 0x7E else chr(0x100 + byte + (0 if byte <= 0x20 else -0x5E))
+
+
+def make_tokenizer_json() -> None:
+    letters = {letter(byte): byte for byte in range(128)}
+    special = {"id": 130, "content": "<s>", "special": True, "lstrip": False, "rstrip": False,
+               "normalized": False, "single_word": False}
+    byte_level = {
+        "added_tokens": [special], "normalizer": {"type": "NFC"},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+            {"type": "Digits", "individual_digits": True},
+            {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}]},
+        "post_processor": {"type": "TemplateProcessing", "single": [
+            {"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]},
+        "model": {"type": "BPE", "vocab": {**letters, "th": 128, "the": 129},
+                  "merges": ["t h", ["th", "e"]]}}
+    write("tokenizer_json", "nfc", json.dumps(byte_level, ensure_ascii=False).encode())
+    byte_level["normalizer"] = None
+    write("tokenizer_json", "byte_level", json.dumps(byte_level, ensure_ascii=False).encode())
+    pieces = {"<unk>": 0, "▁": 1, "a": 2, "▁a": 3, "b": 4, "ab": 5, "<0xFF>": 6}
+    llama = {
+        "added_tokens": [], "pre_tokenizer": None,
+        "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "Prepend", "prepend": "▁"},
+            {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+        "model": {"type": "BPE", "unk_token": "<unk>", "byte_fallback": True, "vocab": pieces,
+                  "merges": ["▁ a", "a b"]}}
+    write("tokenizer_json", "llama", json.dumps(llama, ensure_ascii=False).encode())
+    unigram = {
+        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": True},
+        "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["▁", -3.0], ["▁a", -1.5]]}}
+    write("tokenizer_json", "unigram", json.dumps(unigram, ensure_ascii=False).encode())
 
 
 if __name__ == "__main__":
@@ -164,3 +211,4 @@ if __name__ == "__main__":
     make_sentencepiece()
     make_texts()
     make_templates()
+    make_tokenizer_json()

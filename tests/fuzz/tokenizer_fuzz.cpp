@@ -2,39 +2,62 @@
 
 #include "shared/model/tokenizer.h"
 #include "shared/model/utf8.h"
+#include "tests/model/tiny_byte_bpe.h"
 #include "tests/model/tiny_tokenizer.h"
 
 namespace {
 
 using namespace edgedraft;
 
-Tokenizer make_tokenizer() {
+Tokenizer make_sentencepiece() {
   test::RawGguf raw;
   test::TinyVocabulary().add_to(raw);
   const Bytes bytes = raw.bytes();
-  auto tokenizer = Tokenizer::read(GgufFile::parse(bytes).value());
-  return std::move(tokenizer.value());
+  return std::move(Tokenizer::read(GgufFile::parse(bytes).value()).value());
 }
 
-// Text that must come back unchanged: valid, and without the characters that stand for others.
+Tokenizer make_byte_bpe(const char* pre) {
+  test::RawGguf raw;
+  test::TinyByteBpe().add_to(raw, pre);
+  const Bytes bytes = raw.bytes();
+  return std::move(Tokenizer::read(GgufFile::parse(bytes).value()).value());
+}
+
+std::vector<std::uint32_t> encode(const Tokenizer& tokenizer, std::string_view text,
+                                  Special special) {
+  auto ids = tokenizer.encode(text, special);
+  for (const std::uint32_t id : ids) {
+    if (id >= tokenizer.vocabulary_count()) std::abort();
+    if (special == Special::plain && tokenizer.token_type(id) == TokenType::control) std::abort();
+  }
+  return ids;
+}
+
+// Text that SentencePiece gives back unchanged: valid, and without the character for its spaces.
 bool is_plain(std::string_view text) {
-  if (text.find("\xE2\x96\x81") != text.npos || text.find("<|end|>") != text.npos) return false;
-  return is_valid_utf8(text);
+  return text.find("\xE2\x96\x81") == text.npos && is_valid_utf8(text);
 }
 
 }  // namespace
 
-// Any text encodes to ids of the vocabulary, and plain text comes back.
+// Any text encodes to ids of the vocabulary, none a control token unless asked for, and comes back.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const Tokenizer tokenizer = make_tokenizer();
+  static const Tokenizer sentencepiece = make_sentencepiece();
+  static const Tokenizer byte_bpe[] = {make_byte_bpe("gpt-2"), make_byte_bpe("llama-bpe"),
+                                       make_byte_bpe("starcoder"), make_byte_bpe("default")};
+  static const Tokenizer qwen2 = make_byte_bpe("qwen2");  // normalises
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  for (const Special special : {Special::parse, Special::plain}) {
-    const auto ids = tokenizer.encode(text, special);
-    for (const std::uint32_t id : ids) {
-      if (id >= tokenizer.vocabulary_count()) std::abort();
+  encode(sentencepiece, text, Special::parse);
+  const auto pieces = encode(sentencepiece, text, Special::plain);
+  if (is_plain(text) && decode(sentencepiece, pieces, LeadingSpace::strip) != text) std::abort();
+  for (const Tokenizer& tokenizer : byte_bpe) {
+    encode(tokenizer, text, Special::parse);
+    std::string back;
+    for (const std::uint32_t id : encode(tokenizer, text, Special::plain)) {
+      back += tokenizer.token_bytes(id);
     }
-    const std::string back = decode(tokenizer, ids, LeadingSpace::strip);
-    if (special == Special::plain && is_plain(text) && back != text) std::abort();
+    if (back != text) std::abort();
   }
+  encode(qwen2, text, Special::parse);
   return 0;
 }

@@ -13,10 +13,12 @@ Result<std::string> render(const std::string& source, const std::vector<ChatMess
                            Prompt prompt) {
   const auto parsed = ChatTemplate::parse(source);
   if (!parsed) return parsed.error();
-  return parsed->render({.messages = messages,
-                         .bos_token = "<s>",
-                         .eos_token = "</s>",
-                         .add_generation_prompt = prompt == Prompt::open});
+  const auto text = parsed->render({.messages = messages,
+                                    .bos_token = "<s>",
+                                    .eos_token = "</s>",
+                                    .add_generation_prompt = prompt == Prompt::open});
+  if (!text) return text.error();
+  return text->text();
 }
 
 // Of a template that needs no conversation.
@@ -130,6 +132,36 @@ TEST(ChatTemplateTest, EvaluatesExpressionsAsPythonDoes) {
       {"{{ '}}' }}", "}}"},
       {"{{ '{%' }}", "{%"},
       {"{{ tools is none }}", "True"},
+      {"{{ [1, 2, 3][::-1] | join('-') }}", "3-2-1"},
+      {"{{ range(10)[8:2:-3] | join(',') }}", "8,5"},
+      {"{{ 'añb'[1] ~ 'añb'[-1] ~ 'añb'[::-1] ~ 'añb'[1:] }}", "ñbbñañb"},
+      {"{{ ([1] + [2, 3]) | length }}", "3"},
+      {"{{ {'b': 1, 'a': [true, none, 'x\\n\"é']} | tojson }}",
+       "{\"b\": 1, \"a\": [true, null, \"x\\n\\\"é\"]}"},
+      {"{{ {'a': [1, {}], 'b': []} | tojson(indent=2) }}",
+       "{\n  \"a\": [\n    1,\n    {}\n  ],\n  \"b\": []\n}"},
+      {"{{ {'a': 1}.a ~ {'a': 1}['a'] ~ {'a': 1}.get('b') ~ {'a': 1}.get('b', 2) }}", "11None2"},
+      {"{{ 'a,b,,c'.split(',') | join('|') }}", "a|b||c"},
+      {"{{ 'a,b,c'.split(',', 1)[-1] }}", "b,c"},
+      {"{{ ' a \t b '.split() | join('|') }}", "a|b"},
+      {"{{ 'x</think>y'.split('</think>')[-1] }}", "y"},
+      {"{{ 'aXbX'.replace('X', '--') ~ ('aXbX' | replace('X', '')) }}", "a--b--ab"},
+      {"{{ 'xxaxx'.strip('x') ~ '--a'.lstrip('-') ~ 'a\\n\\n'.rstrip('\\n') }}", "aaa"},
+      {"{{ '\u3000 a\u00A0'.strip() }}", "a"},
+      {"{{ 'hELLO wORLD' | capitalize }}{{ 'hELLO wORLD'.title() }}", "Hello worldHello World"},
+      {"{{ \"it's grüße\" | title }} {{ \"it's grüße\".title() }}", "It's Grüße It'S Grüße"},
+      {"{{ missing | default('d') }}{{ '' | default('d') }}{{ '' | default('d', true) }}", "dd"},
+      {"{{ [3, 4] | first }}{{ [3, 4] | last }}{{ 'xyz' | last }}", "34z"},
+      {"{{ '12' | int + 1 }}", "13"},
+      {"{{ [1, 2, 3, 4] | select('odd') | list | length }}", "2"},
+      {"{{ ['a', 'b'] | reject('equalto', 'a') | join }}", "b"},
+      {"{{ [{'r': 1}, {'r': 2}] | selectattr('r', 'equalto', 2) | map(attribute='r') | first }}",
+       "2"},
+      {"{{ 'x' is iterable }}{{ [] is sequence }}{{ {} is mapping }}{{ 1 is number }}",
+       "TrueTrueTrueTrue"},
+      {"{{ false is false }}{{ 0 is false }}{{ true is true }}", "TrueFalseTrue"},
+      {"{{ 1 is in [1, 2] }}{{ 'a' is not equalto 'b' }}", "TrueTrue"},
+      {"{{ true is boolean and not 1 is boolean }}", "True"},
   };
   for (const auto& [source, expected] : cases) EXPECT_EQ(text_of(source), expected) << source;
 }
@@ -170,6 +202,70 @@ TEST(ChatTemplateTest, LoopsKnowWhereTheyAre) {
             "01a,12b,23c");
 }
 
+TEST(ChatTemplateTest, LoopsTakePairsConditionsAndElse) {
+  EXPECT_EQ(text_of("{% for k, v in {'a': 1, 'b': 2}.items() %}{{ k }}={{ v }};{% endfor %}"),
+            "a=1;b=2;");
+  EXPECT_EQ(text_of("{% for i in range(6) if i % 2 == 1 %}{{ loop.index }}:{{ i }} {% endfor %}"),
+            "1:1 2:3 3:5 ");
+  EXPECT_EQ(text_of("{% for i in [] %}x{% else %}none{% endfor %}"), "none");
+  EXPECT_EQ(text_of("{% for i in range(9) %}{% if i == 1 %}{% continue %}{% endif %}"
+                    "{% if i == 4 %}{% break %}{% endif %}{{ i }}{% endfor %}"),
+            "023");
+}
+
+TEST(ChatTemplateTest, NamespacesOutliveLoops) {
+  EXPECT_EQ(
+      text_of("{% set ns = namespace(n=0, last='') %}{% for i in [1, 2, 3] %}"
+              "{% set ns.n = ns.n + i %}{% set ns.last = i %}{% endfor %}{{ ns.n }}{{ ns.last }}"),
+      "63");
+}
+
+TEST(ChatTemplateTest, BlocksCanBeSet) {
+  EXPECT_EQ(text_of("{% set x %}a{{ 1 + 1 }}{% endset %}[{{ x }}]"), "[a2]");
+  EXPECT_EQ(text_of("{% generation %}x{% endgeneration %}"), "x");
+}
+
+// Whatever a template does to a message, it stays a stranger's text; its own words do not.
+TEST(ChatTemplateTest, MarksWhatComesFromMessages) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"<s>{{ messages[0].content }}</s>", "<s>[ a,b ]</s>"},
+      {"{{ '<' + messages[0]['content'] | trim + '>' }}", "<[a,b]>"},
+      {"{{ messages[0].role ~ messages[0].content.strip() }}", "user[a,b]"},
+      {"{{ messages[0].content | upper }}", "[ A,B ]"},
+      {"{{ messages[0].content.split(',')[1] }}", "[b ]"},
+      {"{{ messages[0].content.strip().split(',') | join('<sep>') }}", "[a]<sep>[b]"},
+      {"{{ messages[0].content.replace(',', '<c>') }}", "[ a]<c>[b ]"},
+      {"{{ '<a>x'.replace('x', messages[0].content) }}", "<a>[ a,b ]"},
+      {"{{ messages[0].content | tojson }}", "[\" a,b \"]"},
+      {"{{ {'k': messages[0].content} | tojson }}", "{\"k\": [\" a,b \"]}"},
+      {"{{ messages[0].content[1:3] }}", "[a,]"},
+      {"{% set x %}<{{ messages[0].content }}>{% endset %}{{ x }}", "<[ a,b ]>"},
+      {"{% set ns = namespace(x=messages[0].content) %}{{ ns.x }}", "[ a,b ]"},
+      {"{% for m in messages %}{{ m.content }}{% endfor %}", "[ a,b ]"},
+      {"{{ messages[0].content | length }}", "5"},
+  };
+  for (const auto& [source, expected] : cases) {
+    const auto parsed = ChatTemplate::parse(source);
+    ASSERT_TRUE(parsed) << source;
+    const ChatMessage message{.role = "user", .content = " a,b "};
+    const auto text = parsed->render({.messages = std::span(&message, 1)});
+    ASSERT_TRUE(text) << source << ": " << text.error().message;
+    std::string shown = text->text();
+    for (auto span = text->spans().rbegin(); span != text->spans().rend(); ++span) {
+      shown.insert(span->end, "]").insert(span->begin, "[");
+    }
+    EXPECT_EQ(shown, expected) << source;
+  }
+}
+
+TEST(ChatTemplateTest, AnUnknownRoleIsForeign) {
+  const auto parsed = ChatTemplate::parse("{{ '<|' + messages[0].role + '|>' }}");
+  for (const auto& [role, foreign] : {std::pair("assistant", false), std::pair("end", true)}) {
+    const ChatMessage message{.role = role, .content = ""};
+    EXPECT_EQ(parsed->render({.messages = std::span(&message, 1)})->has_foreign(), foreign) << role;
+  }
+}
+
 class UnsupportedTest : public testing::TestWithParam<std::pair<const char*, const char*>> {};
 
 TEST_P(UnsupportedTest, IsNamedWithItsLineAndTheRemedy) {
@@ -187,20 +283,25 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         std::pair("{% macro f() %}{% endmacro %}", "{% macro %}"),
         std::pair("{% include 'x' %}", "{% include %}"),
-        std::pair("{{ namespace(a=1) }}", "namespace()"), std::pair("{{ range(9) }}", "range()"),
-        std::pair("{{ messages | tojson }}", "'tojson'"),
-        std::pair("{{ 'x' is number }}", "'number'"), std::pair("{{ 'a'.split('b') }}", ".split()"),
-        std::pair("{{ messages[::-1] }}", "slice with a step"), std::pair("{{ {'a': 1} }}", "'{'"),
+        std::pair("{{ strftime_now('%d') }}", "strftime_now()"),
+        std::pair("{{ messages | wordwrap }}", "'wordwrap'"),
+        std::pair("{{ 'x' is divisibleby(3) }}", "'divisibleby'"),
+        std::pair("{{ 'a'.encode('b') }}", ".encode()"), std::pair("{{ (1, 2) }}", "a tuple"),
         std::pair("{{ 1.5 }}", "no integer"), std::pair("{{ 4 / 2 }}", "'/'"),
         std::pair("{{ '\\x41' }}", "\\x"),
         std::pair("{% for a, b in messages %}{% endfor %}", "loop over pairs"),
-        std::pair("{% set x %}{% endset %}", "{% set %}"),
+        std::pair("{% for a in 'text' %}{% endfor %}", "a loop over a string"),
+        std::pair("{% set x.y = 1 %}", "a member of an undefined value"),
+        std::pair("{% set n = namespace() %}{% set n.n = n %}", "namespace in a namespace"),
+        std::pair("{% break %}", "{% break %}"), std::pair("{{ [1][::0] }}", "steps of nothing"),
+        std::pair("{{ range(1, 2, 0) }}", "range()"),
+        std::pair("{{ f(a=1, 2) }}", "without a name"),
         std::pair("{% if true %}", "without its end"), std::pair("{% endif %}", "{% endif %}"),
         std::pair("{{ 'open }}", "string"), std::pair("{{ 1", "does not end"),
         std::pair("{# open", "comment"), std::pair("{{ messages }}", "a list"),
         std::pair("{{ missing.key }}", "undefined"),
         std::pair("{{ 'a' + 1 }}", "a string + a number"), std::pair("{{ 1 % 0 }}", "no number"),
-        std::pair("{{ messages[0].content.strip(1) }}", "that many arguments")));
+        std::pair("{{ messages[0].content.strip(1, 2) }}", "that many arguments")));
 
 TEST(ChatTemplateTest, EndsTemplatesThatWorkTooLong) {
   const std::string ten = "[1,2,3,4,5,6,7,8,9,0]";
@@ -213,6 +314,31 @@ TEST(ChatTemplateTest, EndsTemplatesThatWorkTooLong) {
   EXPECT_NE(error_of(source).message.find("steps"), std::string::npos);
 }
 
+// Templates name functions that they then do not call.
+TEST(ChatTemplateTest, WhatIsNotReachedNeedNotBeKnown) {
+  EXPECT_EQ(text_of("{% if strftime_now is defined %}{{ strftime_now('%d') }}{% else %}x{% endif %}"
+                    "{{ 'y' if true else messages | wordwrap(3) }}"),
+            "xy");
+}
+
+TEST(ChatTemplateTest, EndsValuesThatGrowWithoutWriting) {
+  const char* const sources[] = {
+      "{% set ns = namespace(x='a,') %}{% for i in range(60) %}"
+      "{% set ns.x = ns.x.replace(',', ns.x + ',,') %}{% endfor %}",
+      "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% "
+      "endfor %}",
+      "{% set ns = namespace(x='aaaaaaaa') %}{% for i in range(60) %}"
+      "{% set ns.x = ns.x.split('a') | join(ns.x) %}{% endfor %}",
+      "{{ range(100000000) }}",
+      "{% set ns = namespace(x=[]) %}{% for i in range(9000) %}{% set ns.x = [ns.x, ns.x] %}"
+      "{% endfor %}{{ ns.x | tojson }}",
+  };
+  for (const char* source : sources) {
+    const auto text = render(source, {}, Prompt::closed);
+    EXPECT_FALSE(text) << source;
+  }
+}
+
 TEST(ChatTemplateTest, EndsTemplatesThatWriteTooMuch) {
   std::string source = "{% set a = 'xxxxxxxx' %}";
   for (int i = 0; i < 40; ++i) source += "{% set a = a + a %}";
@@ -222,7 +348,8 @@ TEST(ChatTemplateTest, EndsTemplatesThatWriteTooMuch) {
 TEST(ChatTemplateTest, RefusesNestingThatWouldOverflowTheStack) {
   const std::size_t deep = 100000;
   const std::pair<std::string, std::string> forms[] = {
-      {"(", ")"}, {"[", "]"}, {"not ", ""}, {"-", ""}, {"'a'+", "'a'"}, {"x.", "x"}, {"x[", "]"}};
+      {"(", ")"},  {"[", "]"},     {"not ", ""}, {"-", ""},     {"'a'+", "'a'"}, {"x.", "x"},
+      {"x[", "]"}, {"{'a':", "}"}, {"f(", ")"},  {"x|f(", ")"}, {"x is eq ", ""}};
   for (const auto& [open, close] : forms) {
     std::string source = "{{ ";
     for (std::size_t i = 0; i < deep / open.size(); ++i) source += open;

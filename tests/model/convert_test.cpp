@@ -11,6 +11,7 @@
 #include "shared/model/gguf.h"
 #include "shared/model/tokenizer.h"
 #include "tests/model/hf_directory.h"
+#include "tests/model/tiny_byte_bpe.h"
 
 namespace edgedraft {
 namespace {
@@ -331,6 +332,39 @@ TEST_F(ConvertTest, BringsTokenizerAndChatTemplateAlong) {
   EXPECT_EQ(*chat_template_source(file), "{{ messages[0].content }}");
 }
 
+TEST_F(ConvertTest, BringsATokenizerJsonAlong) {
+  const test::TinyByteBpe tiny;
+  nlohmann::json vocabulary = nlohmann::json::object();
+  for (std::size_t i = 0; i < tiny.texts.size(); ++i) {
+    if (tiny.types[i] == 1) vocabulary[tiny.texts[i]] = i;
+  }
+  const nlohmann::json file = {
+      {"added_tokens",
+       {{{"id", tiny.id("<|eot_id|>")}, {"content", "<|eot_id|>"}, {"special", true}}}},
+      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+      {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", tiny.merges}}}};
+  input_.write("tokenizer.json", file.dump());
+  input_.write("tokenizer_config.json",
+               R"({"bos_token": "<|eot_id|>", "add_bos_token": true, "chat_template": "x"})");
+  HfDirectory source;
+  source.config["eos_token_id"] = {65, 66, 67};
+  const GgufFile gguf = converted(source, DType::f16);
+  EXPECT_EQ(*gguf.get_string("tokenizer.ggml.model"), "gpt2");
+  EXPECT_EQ(*gguf.get_string("tokenizer.ggml.pre"), "gpt-2");
+  EXPECT_EQ(gguf.get_strings("tokenizer.ggml.merges")->size(), tiny.merges.size());
+  EXPECT_EQ(gguf.find_value("tokenizer.ggml.scores"), nullptr);
+  const auto tokenizer = Tokenizer::read(gguf);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  EXPECT_EQ(tokenizer->vocabulary_count(), 300u) << "filled up to the embedding";
+  EXPECT_EQ(tokenizer->encode("the cat", Special::plain),
+            (std::vector<std::uint32_t>{tiny.id("the"), tiny.id("Ġcat")}));
+  EXPECT_TRUE(tokenizer->add_bos());
+  EXPECT_EQ(tokenizer->bos_id(), tiny.id("<|eot_id|>"));
+  EXPECT_EQ(tokenizer->eos_id(), 65u);
+  for (const std::uint32_t end : {65u, 66u, 67u}) EXPECT_TRUE(tokenizer->is_end(end));
+  EXPECT_EQ(*chat_template_source(gguf), "x");
+}
+
 TEST_F(ConvertTest, AddsTheTokensThatTheConfigurationLists) {
   HfDirectory source;
   source.tokenizer_config["added_tokens_decoder"] = {
@@ -364,7 +398,7 @@ TEST_F(ConvertTest, TakesTheDefaultOfSeveralTemplates) {
 
 TEST_F(ConvertTest, RefusesTokenizersThatItWouldGetWrong) {
   input_.write("tokenizer.json", "{}");
-  expect_error({}, Errc::unsupported, "tokenizer.json");
+  expect_error({}, Errc::bad_file, "tokenizer.json");
   input_.write("tokenizer.model", "\xFF\xFF");
   expect_error({}, Errc::bad_file, "tokenizer.model");
   HfDirectory source;

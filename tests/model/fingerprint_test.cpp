@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/model/raw_decoder.h"
+#include "tests/model/tiny_byte_bpe.h"
 #include "tests/model/tiny_tokenizer.h"
 
 namespace edgedraft {
@@ -88,6 +89,17 @@ TEST(FingerprintTest, OfTokenizersDependsOnWhatChangesIds) {
   vocabulary.types.back() = 4;
   EXPECT_NE(tokenizer_of(vocabulary), digest);
   EXPECT_EQ(tokenizer_of({}), digest);
+}
+
+TEST(FingerprintTest, OfByteLevelTokenizersDependsOnHowWordsAreCut) {
+  const auto of = [](const char* pre) {
+    RawGguf raw;
+    test::TinyByteBpe().add_to(raw, pre);
+    const Bytes bytes = raw.bytes();
+    return tokenizer_fingerprint(GgufFile::parse(bytes).value()).value();
+  };
+  EXPECT_EQ(of("gpt-2"), of("gpt-2"));
+  EXPECT_NE(of("gpt-2"), of("qwen2"));
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "shared/model/chat_template.h"
+#include "shared/model/chat_template/filters.h"
 #include "shared/model/chat_template/lexer.h"
+#include "shared/model/chat_template/methods.h"
 #include "shared/model/chat_template/operators.h"
 #include "shared/model/chat_template/string_operations.h"
 
@@ -14,33 +16,41 @@ Evaluator::Evaluator(Map globals) {
   scopes_.push_back(std::move(globals));
 }
 
-Result<std::string> Evaluator::run(const Body& body) {
+Result<MarkedText> Evaluator::run(const Body& body) {
   run_body(body);
   if (meter_.error()) return *meter_.error();
   return std::move(output_);
 }
 
-void Evaluator::run_body(const Body& body) {
+Evaluator::Flow Evaluator::run_body(const Body& body) {
   for (const Statement& statement : body) {
-    if (!meter_.spend(1)) return;
-    run_statement(statement);
+    if (!meter_.spend(1)) return Flow::leave_loop;
+    const Flow flow = run_statement(statement);
+    if (flow != Flow::go_on) return flow;
   }
+  return Flow::go_on;
 }
 
-void Evaluator::run_statement(const Statement& statement) {
+Evaluator::Flow Evaluator::run_statement(const Statement& statement) {
   switch (statement.kind) {
     case Statement::Kind::text:
-      write(text_value(meter_, statement.text), statement.line);
+      write(text_value(meter_, MarkedText::own(statement.text)), statement.line);
       break;
     case Statement::Kind::output:
       write(evaluate(*statement.expression), statement.line);
       break;
     case Statement::Kind::assign:
-      scopes_.back().insert_or_assign(statement.text, evaluate(*statement.expression));
+      assign(statement);
       break;
     case Statement::Kind::loop:
       run_loop(statement);
       break;
+    case Statement::Kind::group:
+      return run_body(statement.branches[0].body);
+    case Statement::Kind::next_turn:
+      return Flow::next_turn;
+    case Statement::Kind::leave_loop:
+      return Flow::leave_loop;
     case Statement::Kind::condition:
       for (const Branch& branch : statement.branches) {
         if (branch.condition && !evaluate(*branch.condition).truthy()) continue;
@@ -48,25 +58,100 @@ void Evaluator::run_statement(const Statement& statement) {
       }
       break;
   }
+  return Flow::go_on;
+}
+
+void Evaluator::assign(const Statement& statement) {
+  if (statement.expression) {
+    assign_member(statement, evaluate(*statement.expression));
+    return;
+  }
+  // {% set x %}...{% endset %}: what the body writes.
+  MarkedText before = std::exchange(output_, {});
+  run_body(statement.branches[0].body);
+  assign_member(statement, text_value(meter_, std::exchange(output_, std::move(before))));
+}
+
+void Evaluator::assign_member(const Statement& statement, Value value) {
+  if (meter_.error()) return;
+  if (statement.targets.size() == 1) {
+    if (!meter_.spend(scopes_.back().entries.size() / 8)) return;
+    scopes_.back().set(statement.targets[0], std::move(value));
+    return;
+  }
+  const Value object = lookup(statement.targets[0]);
+  if (object.as_namespace() == nullptr) {
+    return meter_.unsupported(statement.line, "{% set %} of a member of " + object.type_name());
+  }
+  // What could hold itself would never be freed.
+  if (value.as_namespace() != nullptr) {
+    return meter_.unsupported(statement.line, "a namespace in a namespace");
+  }
+  Map& members = namespaces_[object.as_namespace()->index];
+  if (meter_.spend(members.entries.size() / 8)) members.set(statement.targets[1], std::move(value));
+}
+
+std::vector<Value> Evaluator::loop_items(const Statement& statement) {
+  const Value over = evaluate(*statement.expression);
+  if (over.is_undefined() || meter_.error()) return {};
+  std::vector<Value> items;
+  if (const auto* list = over.as_list()) {
+    if (!meter_.spend(list->size() / 8)) return {};
+    items = *list;
+  } else if (const Map* map = over.as_map()) {
+    for (const auto& [name, value] : map->entries) items.push_back(Value::text(name));
+  } else {
+    meter_.fail(statement.line, "a loop over " + over.type_name());
+    return {};
+  }
+  const ExpressionPtr& condition = statement.branches[0].condition;
+  if (!condition) return items;
+  std::vector<Value> chosen;
+  for (Value& item : items) {
+    if (!meter_.spend(1)) return {};
+    bind_targets(statement, item, scopes_.emplace_back());
+    const bool wanted = evaluate(*condition).truthy();
+    scopes_.pop_back();
+    if (wanted) chosen.push_back(std::move(item));
+  }
+  return chosen;
+}
+
+void Evaluator::bind_targets(const Statement& statement, const Value& item, Map& scope) {
+  if (statement.targets.size() == 1) return scope.set(statement.targets[0], item);
+  const auto* parts = item.as_list();
+  if (parts == nullptr || parts->size() != statement.targets.size()) {
+    return meter_.fail(statement.line, "a loop over pairs meets " + item.type_name());
+  }
+  for (std::size_t i = 0; i < parts->size(); ++i) scope.set(statement.targets[i], (*parts)[i]);
 }
 
 void Evaluator::run_loop(const Statement& statement) {
-  const Value over = evaluate(*statement.expression);
-  if (over.is_undefined() || meter_.error()) return;
-  const List* list = over.as_list();
-  if (list == nullptr) return meter_.fail(statement.line, "a loop over " + over.type_name());
-  const auto count = static_cast<std::int64_t>(list->size());
+  const std::vector<Value> items = loop_items(statement);
+  if (meter_.error()) return;
+  if (items.empty() && statement.branches.size() > 1) {
+    run_body(statement.branches[1].body);
+    return;
+  }
+  const auto count = static_cast<std::int64_t>(items.size());
   for (std::int64_t i = 0; i < count && meter_.spend(1); ++i) {
+    const auto at = static_cast<std::size_t>(i);
     // A variable that is set in a loop ends with its turn, as in Jinja.
     Map& scope = scopes_.emplace_back();
-    scope.insert_or_assign(statement.text, (*list)[static_cast<std::size_t>(i)]);
-    scope.insert_or_assign("loop", Value::map({{"index0", {i}},
-                                               {"index", {i + 1}},
-                                               {"first", {i == 0}},
-                                               {"last", {i + 1 == count}},
-                                               {"length", {count}}}));
-    run_body(statement.branches[0].body);
+    bind_targets(statement, items[at], scope);
+    Map loop = {{"index0", {i}},
+                {"index", {i + 1}},
+                {"revindex0", {count - 1 - i}},
+                {"revindex", {count - i}},
+                {"first", {i == 0}},
+                {"last", {i + 1 == count}},
+                {"length", {count}},
+                {"previtem", i == 0 ? Value{} : items[at - 1]},
+                {"nextitem", i + 1 == count ? Value{} : items[at + 1]}};
+    scope.set("loop", Value::map(std::move(loop)));
+    const Flow flow = run_body(statement.branches[0].body);
     scopes_.pop_back();
+    if (flow == Flow::leave_loop) break;
   }
 }
 
@@ -77,12 +162,13 @@ void Evaluator::write(const Value& value, int line) {
     meter_.stop(output_too_long());
     return;
   }
-  output_ += *text;
+  output_.append(*text);
 }
 
 Value Evaluator::evaluate(const Expression& expression) {
   using Kind = Expression::Kind;
   if (!meter_.spend(1)) return {};
+  const int line = expression.line;
   const auto part = [&](std::size_t i) { return evaluate(*expression.parts[i]); };
   switch (expression.kind) {
     case Kind::literal:
@@ -90,138 +176,213 @@ Value Evaluator::evaluate(const Expression& expression) {
     case Kind::variable:
       return lookup(expression.text);
     case Kind::attribute:
-      return attribute(part(0), expression.text, expression.line);
+      return attribute(part(0), expression.text, line);
     case Kind::index: {
       const Value object = part(0);
-      return index(object, part(1), expression.line);
+      return index(object, part(1), line);
     }
     case Kind::slice:
       return slice(expression);
-    case Kind::method:
-      return method(expression);
-    case Kind::filter:
-      return filter(part(0), expression.text, expression.line);
-    case Kind::test:
-      return test(expression);
+    case Kind::call:
+      return call(expression);
+    case Kind::method: {
+      const Value object = part(0);
+      return call_method(meter_, object, expression.text, arguments(expression, 1), line);
+    }
+    case Kind::filter: {
+      const Value value = part(0);
+      return apply_filter(meter_, value, expression.text, arguments(expression, 1), line);
+    }
+    case Kind::test: {
+      const Value value = part(0);
+      return apply_test(meter_, value, expression.text, arguments(expression, 1), line);
+    }
     case Kind::binary:
       return binary(expression);
     case Kind::invert:
       return {!part(0).truthy()};
     case Kind::negate:
-      return arithmetic(meter_, "-", {std::int64_t{0}}, part(0), expression.line);
+      return arithmetic(meter_, "-", {std::int64_t{0}}, part(0), line);
     case Kind::choice:
       if (part(1).truthy()) return part(0);
       return expression.parts[2] ? part(2) : Value{};
-    case Kind::list: {
-      List list;
-      for (std::size_t i = 0; i < expression.parts.size(); ++i) list.push_back(part(i));
-      return Value::list(std::move(list));
-    }
-    case Kind::call: {
-      const auto message = printed(meter_, part(0), expression.line);
-      if (message) {
-        meter_.stop({Errc::unsupported, "the chat template refuses this conversation: " + *message +
-                                            std::string(kRemedy)});
-      }
-      return {};
-    }
+    case Kind::list:
+      return list_value(meter_, line, arguments(expression, 0).positional);
+    case Kind::map:
+      return make_map(expression);
   }
   return {};
 }
 
-Value Evaluator::lookup(const std::string& name) const {
+Arguments Evaluator::arguments(const Expression& expression, std::size_t first) {
+  Arguments out;
+  for (std::size_t i = first; i < expression.parts.size() && !meter_.error(); ++i) {
+    const std::string& name = expression.names.empty() ? std::string() : expression.names[i];
+    Value value = evaluate(*expression.parts[i]);
+    if (name.empty()) {
+      out.positional.push_back(std::move(value));
+    } else {
+      out.named.emplace_back(name, std::move(value));
+    }
+  }
+  return out;
+}
+
+Value Evaluator::lookup(const std::string& name) {
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
-    const auto found = scope->find(name);
-    if (found != scope->end()) return found->second;
+    if (!meter_.spend(scope->entries.size() / 16)) return {};
+    if (const Value* found = scope->find(name)) return *found;
   }
   return {};
 }
 
 Value Evaluator::attribute(const Value& object, const std::string& name, int line) {
-  if (const Map* map = object.as_map()) {
-    const auto found = map->find(name);
-    return found == map->end() ? Value{} : found->second;
+  if (const Namespace* space = object.as_namespace()) {
+    return member(meter_, namespaces_[space->index], name);
   }
-  if (object.is_undefined()) meter_.fail(line, "'" + name + "' of an undefined value is asked for");
-  return {};
+  return attribute_of(meter_, object, name, line);
 }
 
 Value Evaluator::index(const Value& object, const Value& key, int line) {
   if (const std::string* name = key.as_text()) return attribute(object, *name, line);
-  const List* list = object.as_list();
   const std::int64_t* at = key.as_integer();
-  if (list == nullptr || at == nullptr) {
+  const auto* list = object.as_list();
+  const MarkedText* text = object.as_marked();
+  if ((list == nullptr && text == nullptr) || at == nullptr) {
     meter_.fail(line, object.type_name() + " cannot be indexed by " + key.type_name());
     return {};
   }
-  const auto count = static_cast<std::int64_t>(list->size());
+  std::vector<std::size_t> bounds;
+  if (text != nullptr) {
+    if (!meter_.spend(text->size() / 8)) return {};
+    bounds = character_bounds(text->text());
+  }
+  const auto count = static_cast<std::int64_t>(list != nullptr ? list->size() : bounds.size() - 1);
   const std::int64_t i = *at < 0 ? *at + count : *at;
-  return i >= 0 && i < count ? (*list)[static_cast<std::size_t>(i)] : Value{};
+  if (i < 0 || i >= count) return {};
+  const auto place = static_cast<std::size_t>(i);
+  if (list != nullptr) return (*list)[place];
+  return text_value(meter_, text->slice(bounds[place], bounds[place + 1]));
 }
 
+// Python's rules for object[first:last:step].
 Value Evaluator::slice(const Expression& expression) {
   const Value object = evaluate(*expression.parts[0]);
-  const List* list = object.as_list();
-  if (list == nullptr) {
-    meter_.fail(expression.line, "a slice of " + object.type_name() + " is not supported");
+  const auto* list = object.as_list();
+  const MarkedText* text = object.as_marked();
+  if (list == nullptr && text == nullptr) {
+    meter_.unsupported(expression.line, "a slice of " + object.type_name());
     return {};
   }
-  const auto count = static_cast<std::int64_t>(list->size());
-  std::int64_t bounds[2] = {0, count};
-  for (std::size_t i = 0; i < 2; ++i) {
+  std::vector<std::size_t> bounds;
+  if (text != nullptr && meter_.spend(text->size() / 8)) bounds = character_bounds(text->text());
+  std::optional<std::int64_t> given[3];
+  for (std::size_t i = 0; i < 3 && !meter_.error(); ++i) {
     if (!expression.parts[i + 1]) continue;
     const Value value = evaluate(*expression.parts[i + 1]);
+    if (value.is_none()) continue;
     if (value.as_integer() == nullptr) {
       meter_.fail(expression.line, "a slice up to " + value.type_name());
+    } else {
+      given[i] = *value.as_integer();
+    }
+  }
+  if (given[2] == 0) meter_.fail(expression.line, "a slice in steps of nothing");
+  if (meter_.error()) return {};
+  const auto count = static_cast<std::int64_t>(list != nullptr ? list->size() : bounds.size() - 1);
+  const std::int64_t step = given[2].value_or(1);
+  const std::int64_t low = step > 0 ? 0 : -1;
+  const std::int64_t high = step > 0 ? count : count - 1;
+  const auto bound = [&](std::optional<std::int64_t> value, std::int64_t fallback) {
+    if (!value) return fallback;
+    return std::clamp(*value < 0 ? *value + count : *value, low, high);
+  };
+  const std::int64_t first = bound(given[0], step > 0 ? low : high);
+  const std::int64_t last = bound(given[1], step > 0 ? high : low);
+  std::vector<Value> items;
+  MarkedText part;
+  // Numbers of templates have nine digits at most, but sums of them may be longer.
+  const std::int64_t stride = std::clamp<std::int64_t>(step, -count - 1, count + 1);
+  for (std::int64_t i = first; stride > 0 ? i < last : i > last; i += stride) {
+    if (!meter_.spend(1)) return {};
+    const auto at = static_cast<std::size_t>(i);
+    if (list != nullptr) {
+      items.push_back((*list)[at]);
+    } else {
+      part.append(text->slice(bounds[at], bounds[at + 1]));
+    }
+  }
+  if (list == nullptr) return text_value(meter_, std::move(part));
+  return list_value(meter_, expression.line, std::move(items));
+}
+
+Value Evaluator::call(const Expression& expression) {
+  const int line = expression.line;
+  Arguments given = arguments(expression, 0);
+  if (meter_.error()) return {};
+  if (expression.text == "raise_exception") {
+    const auto message = printed(meter_, given.get(0, "message"), line);
+    if (message) {
+      meter_.stop({Errc::unsupported, "the chat template refuses this conversation: " +
+                                          message->text() + std::string(kRemedy)});
+    }
+    return {};
+  }
+  if (expression.text == "namespace") {
+    Map members;
+    for (auto& [name, value] : given.named) {
+      if (value.as_namespace() != nullptr) meter_.unsupported(line, "a namespace in a namespace");
+      members.set(name, std::move(value));
+    }
+    namespaces_.push_back(std::move(members));
+    return {Namespace{namespaces_.size() - 1}};
+  }
+  if (expression.text == "range") return make_range(given, line);
+  if (expression.text == "dict") {
+    Map map;
+    for (auto& [name, value] : given.named) map.set(name, std::move(value));
+    return map_value(meter_, line, std::move(map));
+  }
+  meter_.unsupported(line, "the function " + expression.text + "()");
+  return {};
+}
+
+Value Evaluator::make_range(const Arguments& given, int line) {
+  std::int64_t numbers[3] = {0, 0, 1};
+  const std::size_t count = given.positional.size();
+  bool sound = count >= 1 && count <= 3 && given.named.empty();
+  for (std::size_t i = 0; sound && i < count; ++i) {
+    const std::int64_t* number = given.positional[i].as_integer();
+    sound = number != nullptr;
+    if (sound) numbers[count == 1 ? 1 : i] = *number;
+  }
+  const auto [first, last, step] = numbers;
+  if (!sound || step == 0) {
+    meter_.fail(line, "range() of these arguments");
+    return {};
+  }
+  std::vector<Value> items;
+  for (std::int64_t i = first; step > 0 ? i < last : i > last;) {
+    if (!meter_.spend(1)) return {};
+    items.push_back({i});
+    if (__builtin_add_overflow(i, step, &i)) break;
+  }
+  return list_value(meter_, line, std::move(items));
+}
+
+// parts: key, value, key, value, ...
+Value Evaluator::make_map(const Expression& expression) {
+  Map map;
+  for (std::size_t i = 0; i + 1 < expression.parts.size() && !meter_.error(); i += 2) {
+    const Value key = evaluate(*expression.parts[i]);
+    if (key.as_text() == nullptr) {
+      meter_.unsupported(expression.line, "a mapping from " + key.type_name());
       return {};
     }
-    const std::int64_t bound = *value.as_integer();
-    bounds[i] = std::clamp<std::int64_t>(bound < 0 ? bound + count : bound, 0, count);
+    if (!meter_.spend(map.entries.size() / 8)) return {};
+    map.set(*key.as_text(), evaluate(*expression.parts[i + 1]));
   }
-  if (bounds[0] >= bounds[1]) return Value::list({});
-  if (!meter_.spend(static_cast<std::size_t>(bounds[1] - bounds[0]))) return {};
-  return Value::list(List(list->begin() + bounds[0], list->begin() + bounds[1]));
-}
-
-Value Evaluator::method(const Expression& expression) {
-  const Value object = evaluate(*expression.parts[0]);
-  const std::string* text = object.as_text();
-  if (text == nullptr) {
-    meter_.fail(expression.line, object.type_name() + " has no method ." + expression.text + "()");
-    return {};
-  }
-  if (expression.parts.size() == 1) return text_value(meter_, apply_method(expression.text, *text));
-  const Value argument = evaluate(*expression.parts[1]);
-  const std::string* part = argument.as_text();
-  if (part == nullptr) {
-    meter_.fail(expression.line, "." + expression.text + "() of " + argument.type_name());
-    return {};
-  }
-  if (!meter_.spend(part->size() / kBytesPerStep)) return {};
-  return {expression.text == "startswith" ? text->starts_with(*part) : text->ends_with(*part)};
-}
-
-Value Evaluator::filter(const Value& value, const std::string& name, int line) {
-  if (name == "length" || name == "count") {
-    if (const List* list = value.as_list()) return {static_cast<std::int64_t>(list->size())};
-    if (const Map* map = value.as_map()) return {static_cast<std::int64_t>(map->size())};
-    if (const std::string* text = value.as_text()) {
-      if (!meter_.spend(text->size() / kBytesPerStep)) return {};
-      return {character_count(*text)};
-    }
-    meter_.fail(line, value.type_name() + " has no length");
-    return {};
-  }
-  const auto text = printed(meter_, value, line);
-  return text ? text_value(meter_, apply_method(name == "trim" ? "strip" : name, *text)) : Value{};
-}
-
-Value Evaluator::test(const Expression& expression) {
-  const Value value = evaluate(*expression.parts[0]);
-  if (expression.text == "defined") return {!value.is_undefined()};
-  if (expression.text == "undefined") return {value.is_undefined()};
-  if (expression.text == "none") return {value.is_none()};
-  return {value.as_text() != nullptr};
+  return map_value(meter_, expression.line, std::move(map));
 }
 
 Value Evaluator::binary(const Expression& expression) {

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <deque>
 #include <string>
 #include <vector>
 
 #include "shared/base/error.h"
+#include "shared/model/chat_template/arguments.h"
 #include "shared/model/chat_template/meter.h"
 #include "shared/model/chat_template/parser.h"
 
@@ -16,26 +18,35 @@ class Evaluator {
 
   // Errors    unsupported: the template refuses, or does what these values do not allow
   //           usage: a limit is exceeded
-  Result<std::string> run(const Body& body);
+  Result<MarkedText> run(const Body& body);
 
  private:
-  void run_body(const Body& body);
-  void run_statement(const Statement& statement);
+  // What a statement leaves to do: break and continue end bodies up to their loop.
+  enum class Flow : unsigned char { go_on, next_turn, leave_loop };
+
+  Flow run_body(const Body& body);
+  Flow run_statement(const Statement& statement);
   void run_loop(const Statement& statement);
+  std::vector<Value> loop_items(const Statement& statement);
+  void bind_targets(const Statement& statement, const Value& item, Map& scope);
+  void assign(const Statement& statement);
+  void assign_member(const Statement& statement, Value value);
   void write(const Value& value, int line);
 
   Value evaluate(const Expression& expression);
-  Value lookup(const std::string& name) const;
+  Arguments arguments(const Expression& expression, std::size_t first);
+  Value lookup(const std::string& name);
   Value attribute(const Value& object, const std::string& name, int line);
   Value index(const Value& object, const Value& key, int line);
   Value slice(const Expression& expression);
-  Value method(const Expression& expression);
-  Value filter(const Value& value, const std::string& name, int line);
-  Value test(const Expression& expression);
+  Value call(const Expression& expression);
+  Value make_range(const Arguments& arguments, int line);
+  Value make_map(const Expression& expression);
   Value binary(const Expression& expression);
 
-  std::vector<Map> scopes_;
-  std::string output_;
+  std::deque<Map> scopes_;
+  std::vector<Map> namespaces_;
+  MarkedText output_;
   Meter meter_;
 };
 

@@ -13,7 +13,7 @@ using Kind = Expression::Kind;
 template <class... Parts>
 std::vector<ExpressionPtr> list_of(Parts... parts) {
   std::vector<ExpressionPtr> list;
-  (list.push_back(std::move(parts)), ...);
+  (list.emplace_back(std::move(parts)), ...);
   return list;
 }
 
@@ -168,14 +168,12 @@ ExpressionPtr ExpressionParser::parse_primary() {
   }
   if (take_if("(")) {
     ExpressionPtr inner = parse_choice();
+    if (at(",")) fail("a tuple");
     if (!take_if(")")) fail("'" + peek().text + "' in parentheses");
     return inner;
   }
-  if (take_if("[")) {
-    Expression list{.kind = Kind::list, .line = line};
-    parse_list(list, "]");
-    return make(std::move(list));
-  }
+  if (take_if("[")) return parse_list(line, "]");
+  if (take_if("{")) return parse_map(line);
   fail(token.text.empty() ? "an incomplete expression" : "'" + token.text + "' in this place");
   return nullptr;
 }
@@ -191,18 +189,49 @@ ExpressionPtr ExpressionParser::parse_name() {
     return make({.kind = Kind::literal, .line = name.line, .value = {None{}}});
   }
   if (!take_if("(")) return make({.kind = Kind::variable, .line = name.line, .text = text});
-  if (text != "raise_exception") fail("the function " + text + "()");
+  // Whether there is such a function is asked when it is called: templates name what they test for.
   Expression call{.kind = Kind::call, .line = name.line, .text = text};
-  parse_list(call, ")");
-  if (call.parts.size() != 1) fail("raise_exception() with that many arguments");
+  parse_arguments(call);
+  if (text == "raise_exception" && call.parts.size() != 1) {
+    fail("raise_exception() with that many arguments");
+  }
   return make(std::move(call));
 }
 
-// Comma-separated expressions up to `close`.
-void ExpressionParser::parse_list(Expression& into, std::string_view close) {
+ExpressionPtr ExpressionParser::parse_list(int line, std::string_view close) {
+  Expression list{.kind = Kind::list, .line = line};
   while (!error_ && !take_if(close)) {
-    into.parts.push_back(parse_choice());
+    list.parts.push_back(parse_choice());
     if (!take_if(",") && !at(close)) fail("'" + peek().text + "' in a list");
+  }
+  return make(std::move(list));
+}
+
+ExpressionPtr ExpressionParser::parse_map(int line) {
+  Expression map{.kind = Kind::map, .line = line};
+  while (!error_ && !take_if("}")) {
+    map.parts.push_back(parse_choice());
+    if (!take_if(":")) fail("'" + peek().text + "' in a mapping");
+    map.parts.push_back(parse_choice());
+    if (!take_if(",") && !at("}")) fail("'" + peek().text + "' in a mapping");
+  }
+  return make(std::move(map));
+}
+
+void ExpressionParser::parse_arguments(Expression& into) {
+  into.names.resize(into.parts.size());
+  while (!error_ && !take_if(")")) {
+    std::string name;
+    if (at(Token::Kind::name) && at_ + 1 < tokens_.size() &&
+        tokens_[at_ + 1].kind == Token::Kind::symbol && tokens_[at_ + 1].text == "=") {
+      name = take().text;
+      take();
+    } else if (!into.names.empty() && !into.names.back().empty()) {
+      fail("an argument without a name behind one with");
+    }
+    into.parts.push_back(parse_choice());
+    into.names.push_back(std::move(name));
+    if (!take_if(",") && !at(")")) fail("'" + peek().text + "' in a list");
   }
 }
 
@@ -230,55 +259,49 @@ ExpressionPtr ExpressionParser::parse_dot(ExpressionPtr object) {
   const bool is_method = take_if("(");
   Expression result{.kind = is_method ? Kind::method : Kind::attribute, .line = line, .text = name};
   result.parts.push_back(std::move(object));
-  if (is_method) {
-    const bool takes_one = contains({"startswith", "endswith"}, name);
-    if (!takes_one && !contains({"strip", "lstrip", "rstrip", "upper", "lower"}, name)) {
-      fail("the method ." + name + "()");
-    }
-    parse_list(result, ")");
-    if (result.parts.size() != (takes_one ? 2u : 1u)) {
-      fail("." + name + "() with that many arguments");
-    }
-  }
+  if (is_method) parse_arguments(result);
   return make(std::move(result));
 }
 
 ExpressionPtr ExpressionParser::parse_bracket(ExpressionPtr object) {
   const int line = take().line;
-  ExpressionPtr first = at(":") ? nullptr : parse_choice();
-  const bool is_slice = take_if(":");
-  ExpressionPtr second = is_slice && !at("]") && !at(":") ? parse_choice() : nullptr;
-  if (at(":")) fail("a slice with a step");
-  if (!take_if("]")) fail("'" + peek().text + "' in brackets");
-  if (is_slice) {
-    return make({.kind = Kind::slice,
-                 .line = line,
-                 .parts = list_of(std::move(object), std::move(first), std::move(second))});
+  // [a], or [a:b:c] with any of them left out.
+  std::vector<ExpressionPtr> parts = list_of(std::move(object), nullptr, nullptr, nullptr);
+  std::size_t at_part = 1;
+  if (!at(":")) parts[1] = parse_choice();
+  for (; !error_ && at_part < 3 && take_if(":"); ++at_part) {
+    if (!at(":") && !at("]")) parts[at_part + 1] = parse_choice();
   }
-  return make(
-      {.kind = Kind::index, .line = line, .parts = list_of(std::move(object), std::move(first))});
+  if (!take_if("]")) fail("'" + peek().text + "' in brackets");
+  if (at_part > 1) return make({.kind = Kind::slice, .line = line, .parts = std::move(parts)});
+  return make({.kind = Kind::index,
+               .line = line,
+               .parts = list_of(std::move(parts[0]), std::move(parts[1]))});
 }
 
 ExpressionPtr ExpressionParser::parse_filter(ExpressionPtr object) {
   const int line = take().line;
-  const std::string name = take().text;
-  if (!contains({"trim", "upper", "lower", "length", "count"}, name)) {
-    fail("the filter '" + name + "'");
-  }
-  if (at("(")) fail("the filter '" + name + "' with arguments");
-  return make(
-      {.kind = Kind::filter, .line = line, .text = name, .parts = list_of(std::move(object))});
+  if (!at(Token::Kind::name)) fail("'" + peek().text + "' behind |");
+  Expression filter{.kind = Kind::filter, .line = line, .text = take().text};
+  filter.parts.push_back(std::move(object));
+  if (take_if("(")) parse_arguments(filter);
+  return make(std::move(filter));
 }
 
 ExpressionPtr ExpressionParser::parse_test(ExpressionPtr object) {
   const int line = take().line;
   const bool negated = take_if("not");
-  const std::string name = take().text;
-  if (!contains({"defined", "undefined", "none", "string"}, name)) fail("the test '" + name + "'");
-  ExpressionPtr test =
-      make({.kind = Kind::test, .line = line, .text = name, .parts = list_of(std::move(object))});
-  if (!negated) return test;
-  return make({.kind = Kind::invert, .line = line, .parts = list_of(std::move(test))});
+  if (!at(Token::Kind::name)) fail("'" + peek().text + "' behind 'is'");
+  Expression test{.kind = Kind::test, .line = line, .text = take().text};
+  test.parts.push_back(std::move(object));
+  if (take_if("(")) {
+    parse_arguments(test);
+  } else if (contains({"equalto", "eq", "ne", "in", "sameas", "gt", "ge", "lt", "le"}, test.text)) {
+    test.parts.push_back(parse_primary());
+  }
+  ExpressionPtr tested = make(std::move(test));
+  if (!negated) return tested;
+  return make({.kind = Kind::invert, .line = line, .parts = list_of(std::move(tested))});
 }
 
 }  // namespace edgedraft::chat

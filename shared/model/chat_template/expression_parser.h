@@ -24,6 +24,8 @@ class ExpressionParser {
   bool at(Token::Kind kind) const { return peek().kind == kind; }
 
   ExpressionPtr parse() { return parse_choice(); }
+  // Up to an `if`, which is somebody else's.
+  ExpressionPtr parse_without_choice() { return parse_or(); }
 
   void fail(const std::string& what);
   const std::optional<Error>& error() const { return error_; }
@@ -48,7 +50,10 @@ class ExpressionParser {
   ExpressionPtr parse_filter(ExpressionPtr object);
   ExpressionPtr parse_test(ExpressionPtr object);
   ExpressionPtr parse_binary(Next next, std::initializer_list<std::string_view> operators);
-  void parse_list(Expression& into, std::string_view close);
+  ExpressionPtr parse_map(int line);
+  ExpressionPtr parse_list(int line, std::string_view close);
+  // Arguments behind the opening parenthesis, which is consumed.
+  void parse_arguments(Expression& into);
   ExpressionPtr make(Expression expression);
 
   std::vector<Token> tokens_;

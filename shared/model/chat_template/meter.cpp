@@ -20,6 +20,10 @@ void Meter::fail(int line, const std::string& what) {
         "the chat template's line " + std::to_string(line) + ": " + what + std::string(kRemedy)});
 }
 
+void Meter::unsupported(int line, const std::string& what) {
+  stop(unsupported_at(line, what));
+}
+
 void Meter::stop(Error error) {
   if (!error_) error_ = std::move(error);
 }

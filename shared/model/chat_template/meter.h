@@ -16,8 +16,11 @@ class Meter {
  public:
   // Whether the run may go on.
   bool spend(std::size_t steps);
+  bool spend_bytes(std::size_t bytes) { return spend(bytes / kBytesPerStep); }
   // The template does what its values do not allow.
   void fail(int line, const std::string& what);
+  // The template does what this engine does not know.
+  void unsupported(int line, const std::string& what);
   void stop(Error error);
 
   const std::optional<Error>& error() const { return error_; }

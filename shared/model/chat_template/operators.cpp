@@ -9,8 +9,15 @@ namespace edgedraft::chat {
 namespace {
 
 Value add(Meter& meter, const Value& a, const Value& b, int line) {
+  if (const auto* x = a.as_list(), *y = b.as_list(); x != nullptr && y != nullptr) {
+    std::vector<Value> items = *x;
+    items.insert(items.end(), y->begin(), y->end());
+    return list_value(meter, line, std::move(items));
+  }
   if (a.as_text() == nullptr || b.as_text() == nullptr) return arithmetic(meter, "+", a, b, line);
-  return text_value(meter, *a.as_text() + *b.as_text());
+  MarkedText text = *a.as_marked();
+  text.append(*b.as_marked());
+  return text_value(meter, std::move(text));
 }
 
 Value compare(Meter& meter, const std::string& name, const Value& a, const Value& b, int line) {
@@ -26,42 +33,43 @@ Value compare(Meter& meter, const std::string& name, const Value& a, const Value
   return {*x >= *y};
 }
 
-Value contains(Meter& meter, const Value& part, const Value& whole, int line) {
-  const std::string* needle = part.as_text();
-  if (const std::string* text = whole.as_text(); text != nullptr && needle != nullptr) {
-    // std::string::find may look at every pair of places.
-    if (!meter.spend(text->size() / kBytesPerStep * (needle->size() / kBytesPerStep + 1)))
-      return {};
-    return {text->find(*needle) != text->npos};
-  }
-  if (const List* list = whole.as_list()) {
-    const std::size_t steps_each = needle == nullptr ? 1 : needle->size() / kBytesPerStep + 1;
-    if (!meter.spend(list->size() * steps_each)) return {};
-    return {std::any_of(list->begin(), list->end(),
-                        [&](const Value& value) { return equal(part, value); })};
-  }
-  if (const Map* map = whole.as_map(); map != nullptr && needle != nullptr) {
-    return {map->contains(*needle)};
-  }
-  meter.fail(line, "'in' on " + whole.type_name() + " is not supported");
-  return {};
-}
-
 }  // namespace
 
-Value text_value(Meter& meter, std::string text) {
+Value text_value(Meter& meter, MarkedText text) {
   if (text.size() > kTemplateOutputBytesMax) meter.stop(output_too_long());
-  if (!meter.spend(text.size() / kBytesPerStep)) return {};
-  return Value::text(std::move(text));
+  if (!meter.spend(text.size() / kBytesPerStep + text.spans().size())) return {};
+  return Value::marked(std::move(text));
 }
 
-std::optional<std::string> printed(Meter& meter, const Value& value, int line) {
-  if (value.is_undefined()) return std::string();
-  if (value.is_none()) return std::string("None");
-  if (const auto* flag = std::get_if<bool>(&value.held)) return *flag ? "True" : "False";
-  if (const auto* number = value.as_integer()) return std::to_string(*number);
-  if (const std::string* text = value.as_text()) return *text;
-  meter.fail(line, "writing " + value.type_name() + " is not supported");
+Value list_value(Meter& meter, int line, std::vector<Value> items) {
+  if (!meter.spend(items.size())) return {};
+  Value list = Value::list(std::move(items));
+  if (list.depth() > kTemplateDepthMax) meter.unsupported(line, "a list of that depth");
+  return list;
+}
+
+Value map_value(Meter& meter, int line, Map map) {
+  if (!meter.spend(map.entries.size())) return {};
+  Value value = Value::map(std::move(map));
+  if (value.depth() > kTemplateDepthMax) meter.unsupported(line, "a mapping of that depth");
+  return value;
+}
+
+Value member(Meter& meter, const Map& map, std::string_view name) {
+  if (!meter.spend(map.entries.size() / 8)) return {};
+  const Value* found = map.find(name);
+  return found == nullptr ? Value{} : *found;
+}
+
+std::optional<MarkedText> printed(Meter& meter, const Value& value, int line) {
+  if (const MarkedText* text = value.as_marked()) return *text;
+  if (value.is_undefined()) return MarkedText();
+  if (value.is_none()) return MarkedText::own("None");
+  if (const auto* flag = std::get_if<bool>(&value.held)) {
+    return MarkedText::own(*flag ? "True" : "False");
+  }
+  if (const auto* number = value.as_integer()) return MarkedText::own(std::to_string(*number));
+  meter.unsupported(line, "writing " + value.type_name());
   return std::nullopt;
 }
 
@@ -88,6 +96,28 @@ Value arithmetic(Meter& meter, const std::string& name, const Value& a, const Va
   return {result};
 }
 
+Value contains(Meter& meter, const Value& part, const Value& whole, int line) {
+  const std::string* needle = part.as_text();
+  if (const std::string* text = whole.as_text(); text != nullptr && needle != nullptr) {
+    // std::string::find may look at every pair of places.
+    const std::size_t rounds = needle->size() / kBytesPerStep + 1;
+    if (!meter.spend(text->size() / kBytesPerStep * rounds)) return {};
+    return {text->find(*needle) != text->npos};
+  }
+  if (const auto* list = whole.as_list()) {
+    const std::size_t steps_each = needle == nullptr ? 1 : needle->size() / kBytesPerStep + 1;
+    if (!meter.spend(list->size() * steps_each)) return {};
+    return {std::any_of(list->begin(), list->end(),
+                        [&](const Value& value) { return equal(part, value); })};
+  }
+  if (const Map* map = whole.as_map(); map != nullptr && needle != nullptr) {
+    if (!meter.spend(map->entries.size())) return {};
+    return {map->find(*needle) != nullptr};
+  }
+  meter.fail(line, "'in' on " + whole.type_name() + " is not supported");
+  return {};
+}
+
 Value apply_binary(Meter& meter, const std::string& name, const Value& a, const Value& b,
                    int line) {
   if (const std::string* text = a.as_text()) meter.spend(text->size() / kBytesPerStep);
@@ -97,9 +127,11 @@ Value apply_binary(Meter& meter, const std::string& name, const Value& a, const 
   if (name == "+") return add(meter, a, b, line);
   if (name == "-" || name == "*" || name == "%") return arithmetic(meter, name, a, b, line);
   if (name != "~") return compare(meter, name, a, b, line);
-  const auto left = printed(meter, a, line);
+  auto left = printed(meter, a, line);
   const auto right = printed(meter, b, line);
-  return left && right ? text_value(meter, *left + *right) : Value{};
+  if (!left || !right) return {};
+  left->append(*right);
+  return text_value(meter, *std::move(left));
 }
 
 }  // namespace edgedraft::chat

@@ -12,15 +12,25 @@ namespace edgedraft::chat {
 // is then of no use.
 
 // Paid for by its length.
-Value text_value(Meter& meter, std::string text);
+Value text_value(Meter& meter, MarkedText text);
+
+// Paid for by its length; refused where it nests too deeply.
+Value list_value(Meter& meter, int line, std::vector<Value> items);
+Value map_value(Meter& meter, int line, Map map);
 
 // As {{ }} writes it; nothing for lists and mappings.
-std::optional<std::string> printed(Meter& meter, const Value& value, int line);
+std::optional<MarkedText> printed(Meter& meter, const Value& value, int line);
 
 // + - * % of integers.
 Value arithmetic(Meter& meter, const std::string& name, const Value& a, const Value& b, int line);
 
+// part in whole
+Value contains(Meter& meter, const Value& part, const Value& whole, int line);
+
 // Any operator of two values but `and` and `or`, which may leave out the second.
 Value apply_binary(Meter& meter, const std::string& name, const Value& a, const Value& b, int line);
+
+// The value of a name in a mapping.
+Value member(Meter& meter, const Map& map, std::string_view name);
 
 }  // namespace edgedraft::chat

@@ -62,6 +62,17 @@ class Parser {
       body.push_back(parse_for(name.line));
     } else if (name.text == "set") {
       body.push_back(parse_set(name.line));
+    } else if (name.text == "generation") {
+      // Marks the assistant's part for training; says nothing of the text.
+      end_block();
+      Statement statement{.kind = Kind::group, .line = name.line};
+      statement.branches.push_back({nullptr, parse_body({"endgeneration"})});
+      end_block();
+      body.push_back(std::move(statement));
+    } else if ((name.text == "break" || name.text == "continue") && loops_ > 0) {
+      end_block();
+      body.push_back(
+          {.kind = name.text == "break" ? Kind::leave_loop : Kind::next_turn, .line = name.line});
     } else {
       in_.fail("{% " + name.text + " %}");
     }
@@ -88,29 +99,49 @@ class Parser {
 
   Statement parse_for(int line) {
     Statement statement{.kind = Kind::loop, .line = line};
-    if (!in_.at(Token::Kind::name)) in_.fail("this loop");
-    statement.text = in_.take().text;
-    if (in_.at(",")) in_.fail("a loop over pairs");
+    do {
+      if (!in_.at(Token::Kind::name)) in_.fail("this loop");
+      statement.targets.push_back(in_.take().text);
+    } while (in_.take_if(","));
     if (!in_.take_if("in")) in_.fail("a loop without 'in'");
-    statement.expression = in_.parse();
+    statement.expression = in_.parse_without_choice();
+    ExpressionPtr condition = in_.take_if("if") ? in_.parse() : nullptr;
     end_block();
-    statement.branches.push_back({nullptr, parse_body({"endfor"})});
+    ++loops_;
+    statement.branches.push_back({std::move(condition), parse_body({"else", "endfor"})});
+    --loops_;
+    const bool has_else = closer_ == "else";
     end_block();
+    if (has_else) {
+      statement.branches.push_back({nullptr, parse_body({"endfor"})});
+      end_block();
+    }
     return statement;
   }
 
   Statement parse_set(int line) {
     Statement statement{.kind = Kind::assign, .line = line};
-    if (!in_.at(Token::Kind::name)) in_.fail("this {% set %}");
-    statement.text = in_.take().text;
-    if (!in_.take_if("=")) in_.fail("this form of {% set %}");
-    statement.expression = in_.parse();
+    do {
+      if (!in_.at(Token::Kind::name)) in_.fail("this {% set %}");
+      statement.targets.push_back(in_.take().text);
+    } while (statement.targets.size() < 2 && in_.take_if("."));
+    if (in_.take_if("=")) {
+      statement.expression = in_.parse();
+      end_block();
+      return statement;
+    }
+    if (!in_.at(Token::Kind::block_end)) in_.fail("this form of {% set %}");
+    in_.take();
+    const std::size_t loops = std::exchange(loops_, 0);  // no {% break %} out of a {% set %}
+    statement.branches.push_back({nullptr, parse_body({"endset"})});
+    loops_ = loops;
     end_block();
     return statement;
   }
 
   ExpressionParser in_;
   std::size_t nesting_ = 0;
+  std::size_t loops_ = 0;
   std::string closer_;
 };
 

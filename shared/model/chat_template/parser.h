@@ -15,13 +15,14 @@ struct Expression {
     literal,    // value
     variable,   // text
     list,       // parts
+    map,        // parts: key, value, key, value, ...
     attribute,  // parts[0].text
     index,      // parts[0][parts[1]]
-    slice,      // parts[0][parts[1]:parts[2]]; either bound may be null
+    slice,      // parts[0][parts[1]:parts[2]:parts[3]]; each of the three may be null
     call,       // text(parts...)
     method,     // parts[0].text(parts[1]...)
-    filter,     // parts[0] | text
-    test,       // parts[0] is text
+    filter,     // parts[0] | text(parts[1]...)
+    test,       // parts[0] is text(parts[1]...)
     negate,     // -parts[0]
     invert,     // not parts[0]
     binary,     // parts[0] text parts[1]
@@ -32,7 +33,8 @@ struct Expression {
   std::string text = {};
   Value value = {};
   std::vector<std::unique_ptr<Expression>> parts = {};
-  std::size_t depth = 1;  // of the tree below, bounded by kTemplateDepthMax
+  std::vector<std::string> names = {};  // of arguments: one a part, empty where it has none
+  std::size_t depth = 1;                // of the tree below, bounded by kTemplateDepthMax
 };
 using ExpressionPtr = std::unique_ptr<Expression>;
 
@@ -49,12 +51,18 @@ struct Statement {
     text,       // text
     output,     // {{ expression }}
     condition,  // {% if %}: branches
-    loop,       // {% for text in expression %}: branches[0].body
-    assign,     // {% set text = expression %}
+    loop,       // {% for targets in expression %}: branches[0], whose condition is the loop's `if`;
+                // branches[1] is the `else`
+    assign,     // {% set targets = expression %}, of the member targets[1] where there are two;
+                // without expression what branches[0].body writes
+    group,      // branches[0].body
+    next_turn,  // {% continue %}
+    leave_loop  // {% break %}
   };
   Kind kind;
   int line;
   std::string text = {};
+  std::vector<std::string> targets = {};
   ExpressionPtr expression = {};
   std::vector<Branch> branches = {};
 };

@@ -1,5 +1,6 @@
 #include "shared/model/chat_template/value.h"
 
+#include <algorithm>
 #include <optional>
 
 namespace edgedraft::chat {
@@ -14,18 +15,66 @@ std::optional<std::int64_t> number_of(const Value& value) {
 
 }  // namespace
 
+Value Value::list(std::vector<Value> items) {
+  List list{.items = std::move(items)};
+  for (const Value& item : list.items) list.depth = std::max(list.depth, item.depth() + 1);
+  return {std::make_shared<const List>(std::move(list))};
+}
+
+Value Value::map(Map map) {
+  return {std::make_shared<const Map>(std::move(map))};
+}
+
+const std::string* Value::as_text() const {
+  const MarkedText* text = as_marked();
+  return text == nullptr ? nullptr : &text->text();
+}
+
+const std::vector<Value>* Value::as_list() const {
+  const List* list = shared<std::shared_ptr<const List>>();
+  return list == nullptr ? nullptr : &list->items;
+}
+
 bool Value::truthy() const {
   if (const auto number = number_of(*this)) return *number != 0;
   if (const std::string* text = as_text()) return !text->empty();
-  if (const List* list = as_list()) return !list->empty();
-  if (const Map* map = as_map()) return !map->empty();
-  return false;
+  if (const auto* list = as_list()) return !list->empty();
+  if (const Map* map = as_map()) return !map->entries.empty();
+  return as_namespace() != nullptr;
 }
 
 std::string Value::type_name() const {
-  static constexpr const char* kNames[] = {"an undefined value", "none",   "a boolean", "a number",
-                                           "a string",           "a list", "a mapping"};
+  static constexpr const char* kNames[] = {"an undefined value", "none",       "a boolean",
+                                           "a number",           "a string",   "a list",
+                                           "a mapping",          "a namespace"};
   return kNames[held.index()];
+}
+
+std::size_t Value::depth() const {
+  if (const List* list = shared<std::shared_ptr<const List>>()) return list->depth;
+  if (const Map* map = as_map()) return map->depth;
+  return 0;
+}
+
+Map::Map(std::initializer_list<std::pair<std::string, Value>> list) {
+  for (const auto& [name, value] : list) set(name, value);
+}
+
+const Value* Map::find(std::string_view name) const {
+  const auto found = std::find_if(entries.begin(), entries.end(),
+                                  [name](const auto& entry) { return entry.first == name; });
+  return found == entries.end() ? nullptr : &found->second;
+}
+
+void Map::set(std::string_view name, Value value) {
+  depth = std::max(depth, value.depth() + 1);
+  const auto found = std::find_if(entries.begin(), entries.end(),
+                                  [name](const auto& entry) { return entry.first == name; });
+  if (found == entries.end()) {
+    entries.emplace_back(name, std::move(value));
+  } else {
+    found->second = std::move(value);
+  }
 }
 
 bool equal(const Value& a, const Value& b) {

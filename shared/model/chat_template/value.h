@@ -1,44 +1,58 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
+
+#include "shared/model/marked_text.h"
 
 namespace edgedraft::chat {
 
 struct Undefined {};
 struct None {};
-struct Value;
-using List = std::vector<Value>;
-using Map = std::map<std::string, Value>;
+struct List;
+struct Map;
+
+// What namespace() made: the only thing that can be changed. Its members are the evaluator's.
+struct Namespace {
+  std::size_t index;
+};
 
 // A template's value. Immutable, and copied at every step: hence the shared ownership.
 struct Value {
-  using Text = std::shared_ptr<const std::string>;
+  using Text = std::shared_ptr<const MarkedText>;
 
   std::variant<Undefined, None, bool, std::int64_t, Text, std::shared_ptr<const List>,
-               std::shared_ptr<const Map>>
+               std::shared_ptr<const Map>, Namespace>
       held;
 
-  static Value text(std::string text) {
-    return {std::make_shared<const std::string>(std::move(text))};
+  // A text of the template's own.
+  static Value text(std::string text) { return marked(MarkedText::own(std::move(text))); }
+  static Value marked(MarkedText text) {
+    return {std::make_shared<const MarkedText>(std::move(text))};
   }
-  static Value list(List list) { return {std::make_shared<const List>(std::move(list))}; }
-  static Value map(Map map) { return {std::make_shared<const Map>(std::move(map))}; }
+  static Value list(std::vector<Value> items);
+  static Value map(Map map);
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(held); }
   bool is_none() const { return std::holds_alternative<None>(held); }
+  bool is_boolean() const { return std::holds_alternative<bool>(held); }
   // Null where the value is of another type.
-  const std::string* as_text() const { return shared<Text>(); }
-  const List* as_list() const { return shared<std::shared_ptr<const List>>(); }
+  const MarkedText* as_marked() const { return shared<Text>(); }
+  const std::string* as_text() const;
+  const std::vector<Value>* as_list() const;
   const Map* as_map() const { return shared<std::shared_ptr<const Map>>(); }
   const std::int64_t* as_integer() const { return std::get_if<std::int64_t>(&held); }
+  const Namespace* as_namespace() const { return std::get_if<Namespace>(&held); }
 
   bool truthy() const;
   std::string type_name() const;
+  // How deeply lists and mappings nest in it; 0 for anything else.
+  std::size_t depth() const;
 
  private:
   template <class Pointer>
@@ -46,6 +60,23 @@ struct Value {
     const Pointer* pointer = std::get_if<Pointer>(&held);
     return pointer == nullptr ? nullptr : pointer->get();
   }
+};
+
+struct List {
+  std::vector<Value> items;
+  std::size_t depth = 1;
+};
+
+// Names and values, in the order in which they came.
+struct Map {
+  std::vector<std::pair<std::string, Value>> entries;
+  std::size_t depth = 1;
+
+  Map() = default;
+  Map(std::initializer_list<std::pair<std::string, Value>> list);
+  // Null where there is none. Looks at every entry.
+  const Value* find(std::string_view name) const;
+  void set(std::string_view name, Value value);
 };
 
 // Python's ==; lists and maps are never equal here.

@@ -8,10 +8,10 @@
 
 namespace edgedraft {
 
-// Adds the tokenizer and chat template of a Hugging Face directory, under llama.cpp's keys. Does
-// nothing where the directory has none.
+// Adds the tokenizer (tokenizer.model, or else tokenizer.json) and chat template of a Hugging Face
+// directory, under llama.cpp's keys. Does nothing where the directory has none.
 //
-// Errors    io, bad_file; unsupported for other tokenizers than SentencePiece BPE
+// Errors    io, bad_file, mismatch; unsupported: names what a GGUF file cannot say
 Result<void> add_hf_tokenizer(const std::filesystem::path& directory, const HfConfig& config,
                               GgufMetadata& metadata);
 

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "shared/base/error.h"
+#include "shared/model/convert/tokenizer_parts.h"
+
+namespace edgedraft {
+
+// How a tokenizer.json prepares a text before its model sees it.
+struct TextSteps {
+  bool byte_level = false;
+  // Of byte-level BPE:
+  std::vector<std::string> patterns;  // in our dialect (Pattern)
+  bool nfc = false;
+  // Of SentencePiece's pieces:
+  bool space_prefix = false;
+  bool splits_at_spaces = false;
+};
+
+// Reads `normalizer` and `pre_tokenizer`.
+// Errors    bad_file; unsupported: names the step
+Result<TextSteps> read_text_steps(const nlohmann::json& file);
+
+// Reads `post_processor` into add_bos, add_eos and bos.
+Result<void> read_post_processor(const nlohmann::json& file, TokenizerParts& parts);
+
+}  // namespace edgedraft

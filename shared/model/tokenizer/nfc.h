@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace edgedraft {
+
+// Unicode's normalisation form C. Close to linear in the text, however many marks it stacks.
+// Requires  valid UTF-8
+std::string to_nfc(std::string_view text);
+
+}  // namespace edgedraft

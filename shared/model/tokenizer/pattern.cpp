@@ -1,0 +1,77 @@
+#include "shared/model/tokenizer/pattern.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <limits>
+
+#include "shared/base/check.h"
+#include "shared/base/error.h"
+
+namespace edgedraft {
+namespace {
+
+template <auto kFree>
+struct Freeing {
+  template <class T>
+  void operator()(T* pointer) const {
+    kFree(pointer);
+  }
+};
+using Code = std::unique_ptr<pcre2_code, Freeing<pcre2_code_free>>;
+using MatchData = std::unique_ptr<pcre2_match_data, Freeing<pcre2_match_data_free>>;
+using MatchContext = std::unique_ptr<pcre2_match_context, Freeing<pcre2_match_context_free>>;
+
+}  // namespace
+
+struct Pattern::State {
+  Code code;
+  MatchContext context;
+};
+
+Pattern::Pattern(const std::string& expression) : state_(std::make_unique<State>()) {
+  int error = 0;
+  PCRE2_SIZE error_at = 0;
+  state_->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()),
+                                   expression.size(), PCRE2_UTF | PCRE2_UCP, &error, &error_at,
+                                   nullptr));
+  EDGEDRAFT_CHECK(state_->code);
+  // Without it (no executable memory, say) matching is slower and otherwise the same.
+  (void)pcre2_jit_compile(state_->code.get(), PCRE2_JIT_COMPLETE);
+  // The default limit is for foreign expressions; ours takes steps in proportion to the text.
+  state_->context.reset(pcre2_match_context_create(nullptr));
+  EDGEDRAFT_CHECK(state_->context);
+  pcre2_set_match_limit(state_->context.get(), std::numeric_limits<std::uint32_t>::max());
+}
+
+Pattern::~Pattern() = default;
+Pattern::Pattern(Pattern&&) noexcept = default;
+Pattern& Pattern::operator=(Pattern&&) noexcept = default;
+
+void Pattern::split(std::string_view text, const std::function<void(std::string_view)>& use) const {
+  const MatchData match(pcre2_match_data_create(1, nullptr));
+  if (!match) throw std::bad_alloc();
+  std::size_t at = 0;
+  while (at < text.size()) {
+    // Checking the encoding at every call would be quadratic.
+    const auto run = [&](std::uint32_t options) {
+      return pcre2_match(state_->code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                         at, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | options, match.get(),
+                         state_->context.get());
+    };
+    int status = run(0);
+    // The compiled form has a small stack of its own.
+    if (status == PCRE2_ERROR_JIT_STACKLIMIT) status = run(PCRE2_NO_JIT);
+    if (status == PCRE2_ERROR_NOMATCH) return use(text.substr(at));
+    if (status < 0) {
+      throw Failure({Errc::io, "PCRE2 gave up on a text (its error " + std::to_string(status) +
+                                   "); is there enough memory?"});
+    }
+    const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(match.get());
+    if (bounds[0] > at) use(text.substr(at, bounds[0] - at));
+    use(text.substr(bounds[0], bounds[1] - bounds[0]));
+    at = bounds[1];
+  }
+}
+
+}  // namespace edgedraft

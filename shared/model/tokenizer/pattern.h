@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace edgedraft {
+
+// A regular expression of our own that cuts a text into words: PCRE2 with Unicode properties.
+// Write \p{White_Space} for \s: PCRE2's \s holds U+180E as well.
+//
+// Threads   const methods may run concurrently
+class Pattern {
+ public:
+  // Requires  a right expression without nested repeats, which would not be linear
+  explicit Pattern(const std::string& expression);
+  ~Pattern();
+  Pattern(Pattern&&) noexcept;
+  Pattern& operator=(Pattern&&) noexcept;
+
+  // Calls `use` with each match and with what lies between them, in order: together all of `text`.
+  // Requires  valid UTF-8
+  void split(std::string_view text, const std::function<void(std::string_view)>& use) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,113 @@
+#include "shared/model/tokenizer/vocabulary.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "shared/base/bytes.h"
+#include "shared/model/utf8.h"
+
+namespace edgedraft {
+namespace {
+
+constexpr std::uint64_t kVocabularyCountMax = 1u << 24;
+// Spellings that end an answer, whatever the file says of them: many files name only one.
+constexpr std::string_view kEndTexts[] = {"<|eot_id|>", "<|im_end|>",    "<|end|>",
+                                          "<|eom_id|>", "<|endoftext|>", "<end_of_turn>"};
+
+Error bad(std::string message) {
+  return {Errc::bad_file, std::move(message)};
+}
+
+Result<std::optional<std::uint32_t>> read_id(const GgufFile& file, std::string_view key,
+                                             std::size_t count) {
+  if (file.find_value(key) == nullptr) return std::optional<std::uint32_t>{};
+  const auto id = file.get_u32(key);
+  if (!id) return id.error();
+  // Some tools write -1 for none.
+  if (*id == std::numeric_limits<std::uint32_t>::max()) return std::optional<std::uint32_t>{};
+  if (*id >= count) return bad(std::string(key) + " lies outside the vocabulary");
+  return std::optional<std::uint32_t>{*id};
+}
+
+Result<void> read_entries(const GgufFile& file, Vocabulary& vocabulary) {
+  const auto texts = file.get_strings("tokenizer.ggml.tokens");
+  if (!texts) return texts.error();
+  const auto types = file.get_i32s("tokenizer.ggml.token_type");
+  if (!types) return types.error();
+  if (texts->empty() || texts->size() > kVocabularyCountMax) {
+    return bad("the tokenizer has " + std::to_string(texts->size()) + " entries");
+  }
+  if (types->size() != texts->size()) {
+    return bad("the tokenizer's texts and types differ in number");
+  }
+  for (std::size_t i = 0; i < texts->size(); ++i) {
+    const std::string_view text = (*texts)[i];
+    const std::int32_t type = (*types)[i];
+    const bool sound = !text.empty() && text.find('\0') == text.npos && is_valid_utf8(text) &&
+                       type >= 1 && type <= 6;
+    if (!sound) return bad("entry " + std::to_string(i) + " of the tokenizer is damaged");
+    vocabulary.texts.emplace_back(text);
+    vocabulary.types.push_back(TokenType{static_cast<std::uint8_t>(type)});
+  }
+  return {};
+}
+
+Result<void> read_ends(const GgufFile& file, Vocabulary& vocabulary) {
+  for (const std::string_view key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                     "tokenizer.ggml.eom_token_id"}) {
+    const auto id = read_id(file, key, vocabulary.texts.size());
+    if (!id) return id.error();
+    if (*id) vocabulary.ends.push_back(**id);
+  }
+  for (std::size_t i = 0; i < vocabulary.texts.size(); ++i) {
+    const bool special =
+        vocabulary.types[i] == TokenType::control || vocabulary.types[i] == TokenType::user_defined;
+    if (special && std::ranges::find(kEndTexts, vocabulary.texts[i]) != std::end(kEndTexts)) {
+      vocabulary.ends.push_back(static_cast<std::uint32_t>(i));
+    }
+  }
+  return {};
+}
+
+bool looks_like_a_marker(std::string_view text) {
+  return (text.starts_with("<|") && text.ends_with("|>")) ||
+         (text.starts_with("<｜") && text.ends_with("｜>"));
+}
+
+}  // namespace
+
+bool Vocabulary::is_end(std::uint32_t id) const {
+  return std::find(ends.begin(), ends.end(), id) != ends.end();
+}
+
+bool Vocabulary::is_control(std::uint32_t id) const {
+  const TokenType type = types[id];
+  if (type == TokenType::control || type == TokenType::unknown) return true;
+  return type == TokenType::user_defined && (looks_like_a_marker(texts[id]) || is_end(id));
+}
+
+Result<Vocabulary> read_vocabulary(const GgufFile& file) {
+  Vocabulary vocabulary;
+  if (auto read = read_entries(file, vocabulary); !read) return read.error();
+  const std::size_t count = vocabulary.texts.size();
+  const auto bos = read_id(file, "tokenizer.ggml.bos_token_id", count);
+  if (!bos) return bos.error();
+  const auto eos = read_id(file, "tokenizer.ggml.eos_token_id", count);
+  if (!eos) return eos.error();
+  const auto unknown = read_id(file, "tokenizer.ggml.unknown_token_id", count);
+  if (!unknown) return unknown.error();
+  vocabulary.bos = *bos;
+  vocabulary.eos = *eos;
+  vocabulary.unknown = *unknown;
+  if (auto read = read_ends(file, vocabulary); !read) return read.error();
+  return vocabulary;
+}
+
+std::optional<char> byte_of(std::string_view text) {
+  if (text.size() != 6 || !text.starts_with("<0x") || text[5] != '>') return std::nullopt;
+  const auto byte = from_hex(text.substr(3, 2));
+  if (!byte) return std::nullopt;
+  return static_cast<char>((*byte)[0]);
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shared/base/error.h"
+#include "shared/model/gguf.h"
+#include "shared/model/tokenizer.h"
+
+namespace edgedraft {
+
+// The entries of a tokenizer.
+struct Vocabulary {
+  std::vector<std::string> texts;
+  std::vector<TokenType> types;
+  std::optional<std::uint32_t> bos;
+  std::optional<std::uint32_t> eos;
+  std::optional<std::uint32_t> unknown;
+  std::vector<std::uint32_t> ends;  // what the model ends an answer with
+
+  bool is_end(std::uint32_t id) const;
+  // Whether the entry steers the model, so that a user's text must never become it: control tokens,
+  // and symbols that files of some tools call user-defined although they are spelled <|so|> or end
+  // an answer.
+  bool is_control(std::uint32_t id) const;
+};
+
+// Errors    bad_file
+Result<Vocabulary> read_vocabulary(const GgufFile& file);
+
+// The byte that "<0x0A>" stands for.
+std::optional<char> byte_of(std::string_view text);
+
+}  // namespace edgedraft

@@ -1,0 +1,30 @@
+#include "client/commands/tokenize.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/model/temporary_directory.h"
+#include "tests/model/tiny_byte_bpe.h"
+
+namespace edgedraft {
+namespace {
+
+TEST(TokenizeTest, ReadsControlTokensOnlyWhereAsked) {
+  const test::TinyByteBpe vocabulary;
+  test::RawGguf raw;
+  vocabulary.add_to(raw, "gpt-2");
+  const test::TemporaryDirectory directory;
+  const auto ids_of = [&](bool parse_special) {
+    testing::internal::CaptureStdout();
+    const auto status = run_tokenize({.model = directory.write("m.gguf", raw.bytes()),
+                                      .file = directory.write("text", "the<|eot_id|>"),
+                                      .parse_special = parse_special});
+    EXPECT_TRUE(status) << status.error().message;
+    return testing::internal::GetCapturedStdout();
+  };
+  const std::string end = std::to_string(vocabulary.id("<|eot_id|>"));
+  EXPECT_EQ(ids_of(true), std::to_string(vocabulary.id("the")) + " " + end + "\n");
+  EXPECT_EQ(ids_of(false).find(end), std::string::npos);
+}
+
+}  // namespace
+}  // namespace edgedraft

@@ -1,0 +1,94 @@
+#include "shared/model/tokenizer/pre_tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include "shared/model/tokenizer/nfc.h"
+
+namespace edgedraft {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words words_of(const std::string& name, const std::string& text) {
+  const PreTokenizer pre_tokenizer(**find_pre_tokenizer_rules(name));
+  Words words;
+  pre_tokenizer.split(text, [&](std::string_view word) { words.emplace_back(word); });
+  return words;
+}
+
+TEST(PreTokenizerTest, Gpt2) {
+  EXPECT_EQ(words_of("gpt-2", "Hello world's 2024th!?"),
+            (Words{"Hello", " world", "'s", " 2024", "th", "!?"}));
+  EXPECT_EQ(words_of("gpt-2", "I'LL we'll"), (Words{"I", "'", "LL", " we", "'ll"}));
+  EXPECT_EQ(words_of("gpt-2", "a   b\n\n c \t"), (Words{"a", "  ", " b", "\n\n", " c", " \t"}));
+  EXPECT_EQ(words_of("gpt-2", "\tx"), (Words{"\t", "x"}));
+}
+
+TEST(PreTokenizerTest, Llama3) {
+  EXPECT_EQ(words_of("llama-bpe", "I'LL pay 1234567$\n\n now"),
+            (Words{"I", "'LL", " pay", " ", "123", "456", "7", "$\n\n", " now"}));
+  EXPECT_EQ(words_of("llama-bpe", "a\tb  \n  c"), (Words{"a", "\tb", "  \n", " ", " c"}));
+  EXPECT_EQ(words_of("smaug-bpe", "x-ray's"), (Words{"x", "-ray", "'s"}));
+  EXPECT_EQ(words_of("llama-bpe", "it'ſ"), (Words{"it", "'ſ"})) << "the long s is an s";
+}
+
+TEST(PreTokenizerTest, Qwen2TakesDigitsOneByOne) {
+  EXPECT_EQ(words_of("qwen2", "in 2024"), (Words{"in", " ", "2", "0", "2", "4"}));
+}
+
+TEST(PreTokenizerTest, StarcoderCutsDigitsOutFirst) {
+  EXPECT_EQ(words_of("starcoder", "in 24x"), (Words{"in", " ", "2", "4", "x"}));
+}
+
+TEST(PreTokenizerTest, TheDefaultCutsPunctuationOutFirst) {
+  EXPECT_EQ(words_of("default", "a, b=12345"), (Words{"a", ",", " b", "=", "123", "45"}));
+}
+
+TEST(PreTokenizerTest, KnowsUnicode) {
+  EXPECT_EQ(words_of("gpt-2", "нещо 日本語 ٣٤ ½"), (Words{"нещо", " 日本語", " ٣٤", " ½"}));
+  EXPECT_EQ(words_of("gpt-2", "a\u00A0\u3000b"), (Words{"a", "\u00A0", "\u3000", "b"}));
+  // A mark is no letter, and U+180E no white space.
+  EXPECT_EQ(words_of("gpt-2", "e\u0301x"), (Words{"e", "\u0301", "x"}));
+  EXPECT_EQ(words_of("gpt-2", "a\u180E b"), (Words{"a", "\u180E", " b"}));
+}
+
+TEST(PreTokenizerTest, WhatIsNoUtf8StaysAndEndsAWord) {
+  EXPECT_EQ(words_of("gpt-2",
+                     "ab\xFF\xC3"
+                     "cd"),
+            (Words{"ab", "\xFF\xC3", "cd"}));
+  EXPECT_EQ(words_of("gpt-2", "a  \xFF"), (Words{"a", "  ", "\xFF"}));
+  EXPECT_EQ(words_of("gpt-2", "a\xE2\x82"), (Words{"a", "\xE2\x82"}));
+}
+
+TEST(PreTokenizerTest, NothingHasNoWords) {
+  for (const PreTokenizerRules& rules : pre_tokenizer_rules()) {
+    EXPECT_EQ(words_of(std::string(rules.name), ""), Words{}) << rules.name;
+  }
+}
+
+TEST(PreTokenizerTest, FindsRulesByTheirOtherNames) {
+  EXPECT_EQ((*find_pre_tokenizer_rules("llama3"))->name, "llama-bpe");
+  EXPECT_EQ((*find_pre_tokenizer_rules("phi-2"))->name, "gpt-2");
+  EXPECT_FALSE(find_pre_tokenizer_rules(""));
+}
+
+TEST(NfcTest, Composes) {
+  EXPECT_EQ(to_nfc("e\u0301"), "é");
+  EXPECT_EQ(to_nfc("A\u030Apfel"), "Åpfel");
+  EXPECT_EQ(to_nfc("\u212B"), "\u00C5") << "the Angstrom sign";
+  EXPECT_EQ(to_nfc("\u1112\u1161\u11AB"), "한");
+  EXPECT_EQ(to_nfc("\u0958"), "\u0915\u093C") << "an exclusion: decomposed for good";
+  EXPECT_EQ(to_nfc("ﬁ ½ Ａ"), "ﬁ ½ Ａ") << "compatible is not equal";
+  EXPECT_EQ(to_nfc("plain é text"), "plain é text");
+  EXPECT_EQ(to_nfc(""), "");
+}
+
+TEST(NfcTest, OrdersMarks) {
+  EXPECT_EQ(to_nfc("q\u0307\u0323"), "q\u0323\u0307");
+  EXPECT_EQ(to_nfc("a\u0301\u0323"), "ạ\u0301");
+  EXPECT_EQ(words_of("qwen2", "a\u0301\u0323"), (Words{"ạ", "\u0301"}));
+}
+
+}  // namespace
+}  // namespace edgedraft

@@ -1,0 +1,291 @@
+#include <gtest/gtest.h>
+
+#include "shared/model/convert/hf_tokenizer_json.h"
+#include "shared/model/tokenizer.h"
+#include "tests/model/tiny_byte_bpe.h"
+#include "tests/model/tiny_tokenizer.h"
+
+namespace edgedraft {
+namespace {
+
+using nlohmann::json;
+using Ids = std::vector<std::uint32_t>;
+
+constexpr std::size_t kCount = 400;
+constexpr char kLlama3Pattern[] =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
+    "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+constexpr char kQwen2Pattern[] =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
+    "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+json split_at(const std::string& pattern) {
+  const json split = {{"type", "Split"},
+                      {"pattern", {{"Regex", pattern}}},
+                      {"behavior", "Isolated"},
+                      {"invert", false}};
+  const json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  return {{"type", "Sequence"}, {"pretokenizers", {split, bytes}}};
+}
+
+// The tiny vocabularies as a tokenizer.json.
+json byte_level() {
+  const test::TinyByteBpe tiny;
+  json vocabulary = json::object();
+  json added = json::array();
+  for (std::size_t i = 0; i < tiny.texts.size(); ++i) {
+    if (tiny.types[i] == 1) {
+      vocabulary[tiny.texts[i]] = i;
+    } else {
+      added.push_back({{"id", i}, {"content", tiny.texts[i]}, {"special", tiny.types[i] == 3}});
+    }
+  }
+  return {
+      {"added_tokens", added},
+      {"normalizer", nullptr},
+      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+      {"post_processor", nullptr},
+      {"model",
+       {{"type", "BPE"}, {"unk_token", nullptr}, {"vocab", vocabulary}, {"merges", tiny.merges}}}};
+}
+
+// Llama-2's form: normalizer, byte_fallback, every merge in the order of the pieces.
+json sentencepiece() {
+  const test::TinyVocabulary tiny;
+  json vocabulary = json::object();
+  json merges = json::array();
+  for (std::size_t i = 0; i < tiny.texts.size(); ++i) vocabulary[tiny.texts[i]] = i;
+  for (std::size_t i = 0; i < tiny.texts.size(); ++i) {
+    for (std::size_t cut = 1; cut < tiny.texts[i].size() && tiny.types[i] == 1; ++cut) {
+      const std::string left = tiny.texts[i].substr(0, cut);
+      const std::string right = tiny.texts[i].substr(cut);
+      const bool both = tiny.id(left) < tiny.texts.size() && tiny.id(right) < tiny.texts.size();
+      if (both) merges.push_back({left, right});
+    }
+  }
+  return {{"added_tokens",
+           {{{"id", 0}, {"content", "<unk>"}, {"special", true}},
+            {{"id", 1}, {"content", "<s>"}, {"special", true}},
+            {{"id", 2}, {"content", "</s>"}, {"special", true}}}},
+          {"normalizer",
+           {{"type", "Sequence"},
+            {"normalizers",
+             {{{"type", "Prepend"}, {"prepend", "▁"}},
+              {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}}}}}},
+          {"pre_tokenizer", nullptr},
+          {"post_processor",
+           {{"type", "TemplateProcessing"},
+            {"single",
+             {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}},
+              {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}}}},
+          {"model",
+           {{"type", "BPE"},
+            {"unk_token", "<unk>"},
+            {"byte_fallback", true},
+            {"fuse_unk", true},
+            {"vocab", vocabulary},
+            {"merges", merges}}}};
+}
+
+Tokenizer tokenizer_of(const TokenizerParts& parts) {
+  std::vector<std::string> texts;
+  std::vector<float> scores;
+  std::vector<std::int32_t> types;
+  for (const TokenizerParts::Entry& entry : parts.entries) {
+    texts.push_back(entry.text);
+    scores.push_back(entry.score);
+    types.push_back(static_cast<std::int32_t>(entry.type));
+  }
+  test::RawGguf raw;
+  raw.add_string("tokenizer.ggml.model", parts.model);
+  raw.add_string("tokenizer.ggml.pre", parts.pre);
+  raw.add_strings("tokenizer.ggml.tokens", texts);
+  raw.add_strings("tokenizer.ggml.merges", parts.merges);
+  raw.add_numbers("tokenizer.ggml.scores", 6, scores);
+  raw.add_numbers("tokenizer.ggml.token_type", 5, types);
+  raw.add_bool("tokenizer.ggml.add_space_prefix", parts.add_space_prefix.value_or(false));
+  const Bytes bytes = raw.bytes();
+  return Tokenizer::read(GgufFile::parse(bytes).value()).value();
+}
+
+TokenizerParts read(const json& file) {
+  const auto parts = read_tokenizer_json(file, kCount);
+  EXPECT_TRUE(parts) << parts.error().message;
+  return parts.value();
+}
+
+void expect_error(const json& file, Errc code, const std::string& named) {
+  const auto parts = read_tokenizer_json(file, kCount);
+  ASSERT_FALSE(parts) << named;
+  EXPECT_EQ(parts.error().code, code) << parts.error().message;
+  EXPECT_NE(parts.error().message.find(named), std::string::npos) << parts.error().message;
+}
+
+TEST(TokenizerJsonTest, ByteLevelBecomesGpt2) {
+  const test::TinyByteBpe tiny;
+  const TokenizerParts parts = read(byte_level());
+  EXPECT_EQ(parts.model, "gpt2");
+  EXPECT_EQ(parts.pre, "gpt-2");
+  EXPECT_EQ(parts.merges, tiny.merges);
+  EXPECT_EQ(parts.add_bos, false);
+  ASSERT_EQ(parts.entries.size(), tiny.texts.size());
+  for (std::size_t i = 0; i < tiny.texts.size(); ++i) {
+    EXPECT_EQ(parts.entries[i].text, tiny.texts[i]);
+    EXPECT_EQ(static_cast<std::int32_t>(parts.entries[i].type), tiny.types[i]) << tiny.texts[i];
+  }
+  EXPECT_EQ(tokenizer_of(parts).encode("the cat", Special::plain),
+            (Ids{tiny.id("the"), tiny.id("Ġcat")}));
+}
+
+TEST(TokenizerJsonTest, MergesMayBePairs) {
+  json file = byte_level();
+  for (json& merge : file["model"]["merges"]) {
+    const auto line = merge.get<std::string>();
+    merge = {line.substr(0, line.find(' ')), line.substr(line.find(' ') + 1)};
+  }
+  EXPECT_EQ(read(file).merges, read(byte_level()).merges);
+}
+
+TEST(TokenizerJsonTest, KnowsThePublicPatterns) {
+  json file = byte_level();
+  file["pre_tokenizer"] = split_at(kLlama3Pattern);
+  EXPECT_EQ(read(file).pre, "smaug-bpe");
+  file["model"]["ignore_merges"] = true;
+  EXPECT_EQ(read(file).pre, "llama-bpe");
+
+  file = byte_level();
+  file["pre_tokenizer"] = split_at(kQwen2Pattern);
+  EXPECT_EQ(read(file).pre, "deepseek-r1-qwen");
+  file["normalizer"] = {{"type", "NFC"}};
+  EXPECT_EQ(read(file).pre, "qwen2");
+
+  file = byte_level();
+  const json digits = {{"type", "Digits"}, {"individual_digits", true}};
+  file["pre_tokenizer"] = {{"type", "Sequence"},
+                           {"pretokenizers", {digits, byte_level()["pre_tokenizer"]}}};
+  EXPECT_EQ(read(file).pre, "starcoder");
+}
+
+TEST(TokenizerJsonTest, SentencePieceBecomesLlama) {
+  const test::TinyVocabulary tiny;
+  const TokenizerParts parts = read(sentencepiece());
+  EXPECT_EQ(parts.model, "llama");
+  EXPECT_EQ(parts.add_space_prefix, true);
+  EXPECT_EQ(parts.add_bos, true);
+  EXPECT_EQ(parts.bos, 1u);
+  EXPECT_EQ(parts.unknown, 0u);
+  EXPECT_EQ(parts.entries[1].type, TokenType::control);
+  EXPECT_EQ(parts.entries[tiny.id("<0x41>")].type, TokenType::byte);
+  EXPECT_GT(parts.entries[tiny.id("th")].score, parts.entries[tiny.id("▁cat")].score);
+  // The same ids as those of the vocabulary's own scores.
+  test::RawGguf raw;
+  tiny.add_to(raw);
+  const Bytes bytes = raw.bytes();
+  const Tokenizer own = Tokenizer::read(GgufFile::parse(bytes).value()).value();
+  const Tokenizer converted = tokenizer_of(parts);
+  for (const char* text : {"the cat", "that", "  a ", "ü!", "thethecat", ""}) {
+    EXPECT_EQ(converted.encode(text, Special::plain), own.encode(text, Special::plain)) << text;
+  }
+}
+
+TEST(TokenizerJsonTest, MetaspaceSaysWhetherASpaceComesFirst) {
+  json file = sentencepiece();
+  file["normalizer"] = nullptr;
+  for (const auto& [scheme, expected] :
+       {std::pair("first", true), std::pair("always", true), std::pair("never", false)}) {
+    file["pre_tokenizer"] = {
+        {"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", scheme}, {"split", false}};
+    EXPECT_EQ(read(file).add_space_prefix, expected) << scheme;
+  }
+  // The vocabulary has a piece of two spaces.
+  file["pre_tokenizer"]["split"] = true;
+  expect_error(file, Errc::unsupported, "Metaspace");
+}
+
+TEST(TokenizerJsonTest, UnigramBecomesT5) {
+  const json file = {
+      {"pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "▁"}, {"split", true}}},
+      {"model",
+       {{"type", "Unigram"},
+        {"unk_id", 0},
+        {"vocab", json::array({{"<unk>", 0.0}, {"▁", -3.0}, {"a", -2.5}, {"▁a", -1.5}})}}}};
+  const TokenizerParts parts = read(file);
+  EXPECT_EQ(parts.model, "t5");
+  EXPECT_EQ(parts.entries[0].type, TokenType::unknown);
+  EXPECT_EQ(parts.entries[3].score, -1.5f);
+  EXPECT_EQ(tokenizer_of(parts).encode("aa", Special::plain), (Ids{3, 2}));
+}
+
+TEST(TokenizerJsonTest, GapsBetweenIdsAreUnused) {
+  json file = byte_level();
+  file["added_tokens"].push_back({{"id", 300}, {"content", "<far>"}, {"special", true}});
+  const TokenizerParts parts = read(file);
+  ASSERT_EQ(parts.entries.size(), 301u);
+  EXPECT_EQ(parts.entries[299].type, TokenType::unused);
+  EXPECT_EQ(parts.entries[300].type, TokenType::control);
+}
+
+TEST(TokenizerJsonTest, NamesWhatAGgufFileCannotSay) {
+  const std::pair<json, const char*> changes[] = {
+      {{{"model", {{"type", "WordPiece"}}}}, "WordPiece"},
+      {{{"model", {{"dropout", 0.1}}}}, "dropout"},
+      {{{"model", {{"end_of_word_suffix", "</w>"}}}}, "end_of_word_suffix"},
+      {{{"model", {{"ignore_merges", true}}}}, "ignore_merges"},
+      {{{"normalizer", {{"type", "NFKC"}}}}, "NFKC"},
+      {{{"normalizer", {{"type", "NFC"}}}}, "NFC"},
+      {{{"normalizer", {{"type", "Lowercase"}}}}, "Lowercase"},
+      {{{"pre_tokenizer", split_at("\\w+")}}, "\\w+"},
+      {{{"pre_tokenizer", {{"type", "Whitespace"}}}}, "Whitespace"},
+      {{{"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", true}}}},
+       "add_prefix_space"},
+      {{{"post_processor", {{"type", "RobertaProcessing"}}}}, "RobertaProcessing"},
+      {{{"added_tokens", {{{"id", 266}, {"content", "<x>"}, {"rstrip", true}}}}}, "rstrip"},
+      {{{"added_tokens", {{{"id", 266}, {"content", "<x>"}, {"single_word", true}}}}},
+       "single_word"},
+  };
+  for (const auto& [change, named] : changes) {
+    json file = byte_level();
+    file.merge_patch(change);
+    expect_error(file, Errc::unsupported, named);
+  }
+}
+
+// SentencePiece would merge otherwise than these say.
+TEST(TokenizerJsonTest, RefusesMergesThatNoScoresSay) {
+  json file = sentencepiece();
+  json& merges = file["model"]["merges"];
+  merges.push_back(merges[0]);
+  expect_error(file, Errc::unsupported, "no order");
+  merges.erase(merges.size() - 1);
+  merges.erase(0);
+  expect_error(file, Errc::unsupported, "each merge");
+}
+
+TEST(TokenizerJsonTest, RefusesDamagedFiles) {
+  const std::pair<json, const char*> changes[] = {
+      {{{"model", nullptr}}, "no model"},
+      {{{"model", {{"vocab", nullptr}}}}, "no vocabulary"},
+      {{{"model", {{"merges", nullptr}}}}, "no merges"},
+      {{{"model", {{"merges", {"ab"}}}}}, "no merge"},
+      {{{"model", {{"merges", {"a zz"}}}}}, "zz"},
+      {{{"model", {{"merges", {1}}}}}, "merge 0"},
+      {{{"model", {{"vocab", {{"a", 400}}}}}}, "below"},
+      {{{"model", {{"vocab", {{"a", -1}}}}}}, "below"},
+      {{{"model", {{"vocab", {{"b", 97}}}}}}, "two entries"},
+      {{{"added_tokens", {{{"id", 400}, {"content", "x"}}}}}, "outside"},
+      {{{"added_tokens", {{{"content", "x"}}}}}, "no id"},
+      {{{"added_tokens", {{{"id", 300}, {"content", "the"}}}}}, "twice"},
+      {{{"added_tokens", {1}}}, "no object"},
+      {{{"normalizer", {{"type", nullptr}}}}, "no type"},
+      {{{"pre_tokenizer", {{"type", "Sequence"}}}}, "pretokenizers"},
+      {{{"post_processor", {{"type", "TemplateProcessing"}}}}, "no template"},
+  };
+  for (const auto& [change, named] : changes) {
+    json file = byte_level();
+    file.merge_patch(change);
+    expect_error(file, Errc::bad_file, named);
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft
