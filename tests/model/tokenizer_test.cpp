@@ -118,8 +118,10 @@ TEST_F(TokenizerTest, ForeignTextCompletesNoControlToken) {
     for (const bool foreign_first : {false, true}) {
       MarkedText text = foreign_first ? MarkedText::foreign(own) : MarkedText::own(own);
       text.append(foreign_first ? MarkedText::own(foreign) : MarkedText::foreign(foreign));
-      for (const std::uint32_t token : tokenizer.encode(text))
+      for (const std::uint32_t token : tokenizer.encode(text)) {
+        EXPECT_NE(tokenizer.token_type(token), TokenType::control);
         EXPECT_FALSE(tokenizer.is_end(token));
+      }
     }
   }
 }
