@@ -18,6 +18,7 @@ from torch import Tensor
 
 from model import Llama, LlamaConfig, config_from_dict
 from moa import Moa, MoaConfig
+from optim import is_residual_output
 
 _NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64", torch.int32: "I32"}
 _TYPES = {name: dtype for dtype, name in _NAMES.items()}
@@ -103,9 +104,26 @@ def write_moa(folder: str, drafter: Moa, tokenizer=None, dtype: Optional[torch.d
     write_folder(folder, moa_config_json(drafter.target_config, drafter.config), drafter.state_dict(), tokenizer, dtype)
 
 
+@torch.no_grad()
+def balance(model: Llama) -> None:
+    """Scales the residual stream of a model with a tied head so that its final norm's weights are about 1.
+
+    The logits stay what they were.  Training starts with a large embedding and a small final norm; a drafter
+    without a norm of its own would have to take the large embedding away again before it meets the head.
+    """
+    scale = float(model.model.norm.weight.abs().mean())
+    model.model.norm.weight /= scale
+    model.model.embed_tokens.weight *= scale
+    for name, parameter in model.named_parameters():
+        if is_residual_output(name):
+            parameter *= scale
+
+
 def load_target(path: str) -> Llama:
-    """The model of a checkpoint that train_target.py wrote."""
+    """The model of a checkpoint that train_target.py wrote, balanced."""
     saved = torch.load(path, map_location="cpu")
     model = Llama(config_from_dict(saved["config"]))
     model.load_state_dict(saved["model"])
+    if model.config.tie_word_embeddings:
+        balance(model)
     return model.eval()

@@ -213,8 +213,8 @@ def main() -> None:
         if not bool(answer_rows(labels)[1].any()):
             return {}
         chance = options.staircase * max(0.0, 1 - clock.elapsed / (30 * options.minutes))
-        period = torch.randint(low, high + 1, (len(rows),), generator=generators[rank]).to(options.device)
-        staircase = (torch.rand(len(rows), generator=generators[rank]) < chance).to(options.device)
+        period = torch.randint(low, high + 1, (len(tokens),), generator=generators[rank]).to(options.device)
+        staircase = (torch.rand(len(tokens), generator=generators[rank]) < chance).to(options.device)
         with loop.precision(options):
             found = losses(drafters, target, tokens.to(options.device), labels.to(options.device), period, staircase,
                            options.kl, options.feature, multiple=128)
@@ -243,7 +243,7 @@ def main() -> None:
     first_step = clock.step
     loop.fit(options, {name: trainable(drafter) for name, drafter in drafters.items()}, compute,
              lambda rank: Batches(source, tokenizer, options.seed + 1000 * rank + 100000 * first_step, options.tokens, options.longest),
-             lambda rows: len(rows) * max(len(row.ids) for row in rows), check, save, clock)
+             check, save, clock)
     print(f"wrote {options.out}")
 
 

@@ -7,7 +7,7 @@
 namespace edgedraft::chat {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string json_quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     switch (c) {
@@ -54,14 +54,14 @@ class Writer {
   void write(const Value& value, std::size_t level) {
     if (!meter_.spend(1)) return;
     if (const MarkedText* text = value.as_marked()) {
-      add(text->has_foreign() ? MarkedText::foreign(quoted(text->text()))
-                              : MarkedText::own(quoted(text->text())));
+      add(text->has_foreign() ? MarkedText::foreign(json_quoted(text->text()))
+                              : MarkedText::own(json_quoted(text->text())));
     } else if (const auto* list = value.as_list()) {
       write_group("[", "]", list->size(), level,
                   [&](std::size_t i) { write((*list)[i], level + 1); });
     } else if (const Map* map = value.as_map()) {
       write_group("{", "}", map->entries.size(), level, [&](std::size_t i) {
-        add(MarkedText::own(quoted(map->entries[i].first) + ": "));
+        add(MarkedText::own(json_quoted(map->entries[i].first) + ": "));
         write(map->entries[i].second, level + 1);
       });
     } else if (value.is_none()) {
