@@ -65,10 +65,7 @@ class ClientLink::Impl {
       const bool cancels = std::holds_alternative<CancelRequest>(request);
       // Whoever asked on an earlier connection has been told that it broke.
       if (session_ && connection == connection_) request_now(std::move(request));
-      if (cancels) {
-        const std::scoped_lock lock(mutex_);
-        ++cancels_done_;
-      }
+      if (cancels) note_cancel();
     });
     return boost::system::in_place_value;
   }
@@ -244,6 +241,11 @@ class ClientLink::Impl {
       if (std::holds_alternative<Welcomed>(*event)) go_online();
       push(*std::move(event));
     }
+  }
+
+  void note_cancel() {
+    const std::scoped_lock lock(mutex_);
+    ++cancels_done_;
   }
 
   void push(Result<ClientEvent> event) {
