@@ -26,8 +26,8 @@ class ThreadPool {
   std::size_t thread_count() const { return workers_.size() + 1; }
 
   // Calls task(begin, end, share) for shares 0..thread_count()-1, at most once each, whose ranges
-  // cover 0..count-1 and begin at multiples of `grain`. Returns when all are done. The task must not
-  // throw.
+  // cover 0..count-1 and begin at multiples of `grain`. Returns when all are done. The task must
+  // not throw.
   template <class Task>
   void run(std::size_t count, std::size_t grain, const Task& task) {
     run_job({.call = [](const void* t, std::size_t begin, std::size_t end,
@@ -53,7 +53,7 @@ class ThreadPool {
 
   Job job_{};
   std::atomic<bool> stopping_ = false;
-  std::atomic<std::uint32_t> round_ = 0;    // a job's number: its change says that job_ is new
+  std::atomic<std::uint32_t> round_ = 0;  // a job's number: its change says that job_ is new
   // The next share to take. Beyond the last where there is none: job_ may then change.
   std::atomic<std::uint32_t> next_share_ = ~0u;
   std::atomic<std::uint32_t> unfinished_ = 0;  // shares of the job
