@@ -15,12 +15,18 @@ namespace {
 
 // Below this many steps (a multiplication and an addition, or moving a number) one thread is faster
 // than waking another.
-constexpr std::uint64_t kParallelStepsMin = 128 * 1024;
+constexpr std::uint64_t kParallelStepsMin = 32 * 1024;
+// From so many on, threads get several shares: the faster one takes more of them.
+constexpr std::uint64_t kManySharesStepsMin = 1024 * 1024;
+constexpr std::uint32_t kManyShares = 4;
 // What e^x costs, in steps.
 constexpr std::uint64_t kExpSteps = 8;
-// What rounding a number to int8 costs, in steps, and how many int8 products go into one.
+// What rounding a number to int8 costs, in steps.
 constexpr std::uint64_t kQuantizeSteps = 2;
-constexpr std::uint64_t kInt8Speed = 1;
+// With so many rows and so small a weight, moving activations between cores costs more than reading
+// the weight on every core.
+constexpr std::size_t kRowsAThreadMin = 4;
+constexpr std::size_t kSharedWeightBytesMax = std::size_t{2} << 20;
 
 cpu::WeightType weight_type(DType type) {
   switch (type) {
@@ -108,39 +114,32 @@ class CpuBackend final : public HostBackend {
 
   void matmul(const MatmulOp& op) override { matmuls({&op, 1}); }
 
-  // Quantises the activations once and gives the threads the panels of all products in a row.
+  // Quantised weights together: their activations are rounded to int8 once.
   void matmuls(std::span<const MatmulOp> ops) override {
     int8_ops_.clear();
     std::size_t panels = 0;
+    std::size_t weight_bytes = 0;
     for (const MatmulOp& op : ops) {
       check_op(op);
       EDGEDRAFT_CHECK(same_place(op.x, ops[0].x));
-      if (!static_cast<const HostBuffer&>(*op.weight.buffer).is_packed()) {
+      const auto& weight = static_cast<const HostBuffer&>(*op.weight.buffer);
+      if (!weight.is_packed()) {
         float_matmul(op);
         continue;
       }
+      weight_bytes += weight.bytes().size();
       panels += cpu::panel_count(op.weight.rows);
       int8_ops_.push_back({.args = int8_args(op), .panels_end = panels});
     }
     if (int8_ops_.empty()) return;
     const Matrix& x = ops[0].x;
-    quantize(x);
-    const std::uint64_t steps =
-        std::uint64_t{panels} * cpu::kPanelOutputs * x.rows * x.cols / kInt8Speed;
-    share(panels, 1, steps, [&](std::size_t begin, std::size_t end, std::size_t share) {
-      std::size_t first = 0;
-      for (const Int8Op& op : int8_ops_) {
-        const std::size_t from = std::max(begin, first);
-        const std::size_t to = std::min(end, op.panels_end);
-        if (from < to) {
-          cpu::Int8MatmulArgs args = op.args;
-          args.x = quantized_->bytes().data();
-          kernels_.int8_matmul(
-              args, {.begin = from - first, .end = to - first, .scratch = scratch(share)});
-        }
-        first = op.panels_end;
-      }
-    });
+    reserve_quantized(x);
+    if (x.rows >= kRowsAThreadMin * pool_.thread_count() && weight_bytes <= kSharedWeightBytesMax) {
+      int8_by_rows(x);
+    } else {
+      run(kernels_.quantize, quantize_args(x), by_rows(x, kQuantizeSteps));
+      int8_by_panels(panels, std::uint64_t{panels} * cpu::kPanelOutputs * x.rows * x.cols);
+    }
   }
 
   void rope(const RopeOp& op) override {
@@ -299,18 +298,58 @@ class CpuBackend final : public HostBackend {
             .accumulate = op.into == MatmulOp::Into::accumulate};
   }
 
-  // The rows of x as int8, into quantized_.
-  void quantize(const Matrix& x) {
-    const std::size_t stride = cpu::quantized_row_bytes(x.cols);
-    if (!quantized_ || quantized_->bytes().size() < x.rows * stride) {
-      quantized_ = std::make_unique<HostBuffer>(x.rows * stride);
+  void reserve_quantized(const Matrix& x) {
+    const std::size_t bytes = x.rows * cpu::quantized_row_bytes(x.cols);
+    if (!quantized_ || quantized_->bytes().size() < bytes) {
+      quantized_ = std::make_unique<HostBuffer>(bytes);
     }
-    const cpu::QuantizeArgs args{
-        .x = const_rows(x), .cols = x.cols, .y = quantized_->mutable_data(), .y_stride = stride};
-    run(kernels_.quantize, args, by_rows(x, kQuantizeSteps));
+  }
+
+  // The rows of x as int8, into quantized_.
+  cpu::QuantizeArgs quantize_args(const Matrix& x) {
+    return {.x = const_rows(x),
+            .cols = x.cols,
+            .y = quantized_->mutable_data(),
+            .y_stride = cpu::quantized_row_bytes(x.cols)};
+  }
+
+  // Threads share the panels of all products in a row, and read each weight once.
+  void int8_by_panels(std::size_t panels, std::uint64_t steps) {
+    share(panels, 1, steps, [&](std::size_t begin, std::size_t end, std::size_t thread) {
+      std::size_t first = 0;
+      for (const Int8Op& op : int8_ops_) {
+        const std::size_t from = std::max(begin, first);
+        const std::size_t to = std::min(end, op.panels_end);
+        if (from < to) {
+          cpu::Int8MatmulArgs args = op.args;
+          args.x = quantized_->bytes().data();
+          kernels_.int8_matmul(
+              args, {.begin = from - first, .end = to - first, .scratch = scratch(thread)});
+        }
+        first = op.panels_end;
+      }
+    });
+  }
+
+  // Threads share the rows, as in the operations on rows before and after: activations stay with
+  // the core that made them.
+  void int8_by_rows(const Matrix& x) {
+    const cpu::QuantizeArgs quantize = quantize_args(x);
+    pool_.run(x.rows, 1, [&](std::size_t begin, std::size_t end, std::size_t thread) {
+      kernels_.quantize(quantize, {.begin = begin, .end = end, .scratch = nullptr});
+      for (const Int8Op& op : int8_ops_) {
+        cpu::Int8MatmulArgs args = op.args;
+        args.x = quantize.y + begin * quantize.y_stride;
+        args.y.data += begin * args.y.stride;
+        args.rows = end - begin;
+        kernels_.int8_matmul(
+            args, {.begin = 0, .end = cpu::panel_count(args.outputs), .scratch = scratch(thread)});
+      }
+    });
   }
 
   void float_matmul(const MatmulOp& op) {
+    EDGEDRAFT_CHECK(traits(op.weight.type).block_count == 1);  // others come from upload_matrix
     const cpu::MatmulArgs args{.x = const_rows(op.x),
                                .type = weight_type(op.weight.type),
                                .weight = data(op.weight),
@@ -326,27 +365,27 @@ class CpuBackend final : public HostBackend {
          .steps = std::uint64_t{op.x.rows} * op.x.cols * op.y.cols});
   }
 
-  // Calls task(begin, end, share) for all items, on all threads where the work is worth it.
+  // Calls task(begin, end, thread) for all items, on all threads where the work is worth it.
   template <class Task>
   void share(std::size_t items, std::size_t grain, std::uint64_t steps, const Task& task) {
     if (steps < kParallelStepsMin) {
       task(0, items, 0);
     } else {
-      pool_.run(items, grain, task);
+      pool_.run(items, grain, steps < kManySharesStepsMin ? 1 : kManyShares, task);
     }
   }
 
   template <class Args>
   void run(void (*kernel)(const Args&, const cpu::Work&), const Args& args, const Extent& extent) {
     share(extent.items, extent.grain, extent.steps,
-          [&](std::size_t begin, std::size_t end, std::size_t share) {
-            kernel(args, {.begin = begin, .end = end, .scratch = scratch(share)});
+          [&](std::size_t begin, std::size_t end, std::size_t thread) {
+            kernel(args, {.begin = begin, .end = end, .scratch = scratch(thread)});
           });
   }
 
   const cpu::Kernels& kernels_;
   ThreadPool pool_;
-  std::vector<std::unique_ptr<HostBuffer>> scratch_;  // a share each
+  std::vector<std::unique_ptr<HostBuffer>> scratch_;  // a thread each
   std::size_t scratch_floats_ = 0;
   std::unique_ptr<HostBuffer> quantized_;  // activations as int8, as many rows as the largest call
   // Kept so that calls do not allocate.
