@@ -15,6 +15,8 @@ namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 void embed(const EmbedArgs& a, const Work& work);
 void rms_norm(const RmsNormArgs& a, const Work& work);
 void matmul(const MatmulArgs& a, const Work& work);
+void quantize(const QuantizeArgs& a, const Work& work);
+void int8_matmul(const Int8MatmulArgs& a, const Work& work);
 void rope(const RopeArgs& a, const Work& work);
 void attention(const AttentionArgs& a, const Work& work);
 void group_attention(const GroupAttentionArgs& a, const Work& work);
@@ -22,8 +24,11 @@ void swiglu(const SwigluArgs& a, const Work& work);
 void compact(const CompactArgs& a, const Work& work);
 void gather_layers(const GatherLayersArgs& a, const Work& work);
 void group_mean(const GroupMeanArgs& a, const Work& work);
+void top_k_stretch(const TopKArgs& a, const Work& work);
 void top_k(const TopKArgs& a, const Work& work);
 void argmax(const ArgmaxArgs& a, const Work& work);
 std::size_t fma_chains(std::size_t rounds, float* sink);
+std::size_t int8_chains(std::size_t rounds, float* sink);
+void read_stream(const std::byte* from, std::size_t bytes, float* sink);
 
 }  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA

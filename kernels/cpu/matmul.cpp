@@ -239,15 +239,11 @@ void matmul(const MatmulArgs& a, const Work& work) {
     case WeightType::bf16:
       return multiply<BF16>(a, work);
     case WeightType::q8_0:
-      return multiply<Q8_0>(a, work);
     case WeightType::q4_0:
-      return multiply<Q4_0>(a, work);
     case WeightType::q4_k:
-      return multiply<Q4_K>(a, work);
     case WeightType::q5_k:
-      return multiply<Q5_K>(a, work);
     case WeightType::q6_k:
-      return multiply<Q6_K>(a, work);
+      break;  // int8_matmul.cpp
   }
 }
 

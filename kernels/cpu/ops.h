@@ -61,6 +61,36 @@ struct MatmulArgs {
 };
 inline constexpr std::size_t kMatmulScratchFloats = 104 * 1024;
 
+// Activations as int8, for int8_matmul: numbers x_i = scale * q_i with |q_i| <= 127, a scale for
+// every 128 of them, rounded to nearest. The layout is the instruction set's own. Item: a row. A
+// scale is NaN where one of its numbers is infinite or NaN.
+struct QuantizeArgs {
+  ConstRows x;
+  std::size_t cols;  // a multiple of 32
+  std::byte* y;
+  std::size_t y_stride;  // bytes; quantized_row_bytes
+};
+constexpr std::size_t quantized_row_bytes(std::size_t cols) {
+  // An odd number of cache lines, so that rows do not compete for the same cache sets.
+  return ((2 * cols + cols / 2 + 64 + 64) / 128 * 2 + 1) * 64;
+}
+
+// Item: a panel (packed.h) of outputs. Sums are exact over blocks of 32, then float32 in one order,
+// for every number of rows and every instruction set.
+struct Int8MatmulArgs {
+  const std::byte* x;  // of quantize, [rows, inputs]
+  std::size_t x_stride;
+  WeightType type;
+  const std::byte* panels;
+  const float* bias;  // null for none
+  Rows y;             // [rows, outputs]
+  std::size_t rows;
+  std::size_t inputs;
+  std::size_t outputs;
+  bool accumulate;
+};
+inline constexpr std::size_t kInt8MatmulScratchFloats = 10 * 1024;
+
 // Item: a row.
 struct RopeArgs {
   Rows x;
@@ -147,14 +177,32 @@ struct GroupMeanArgs {
   Rows y;
 };
 
-// Item: a row. NaN counts as the smallest number.
+// A row's stretch of at most kTopKStretch columns: its best, and sum_i e^(x[i] - shift).
+inline constexpr std::size_t kTopKMax = 256;
+inline constexpr std::size_t kTopKStretch = 4096;
+struct TopKPart {
+  std::size_t count;
+  double exp_sum;
+  float shift;
+  float values[kTopKMax];
+  std::uint32_t indices[kTopKMax];
+};
+constexpr std::size_t top_k_stretches(std::size_t cols) {
+  return (cols + kTopKStretch - 1) / kTopKStretch;
+}
+
+// Item of top_k_stretch, which comes first: row * stretches + stretch; of top_k: a row. NaN counts
+// as the smallest number.
 struct TopKArgs {
   ConstRows logits;
   std::size_t cols;
   std::size_t k;
+  TopKPart* parts;  // [rows, stretches]
   std::uint32_t* tokens;
   float* log_probs;
 };
+
+// Item: a row. NaN counts as the smallest number.
 struct ArgmaxArgs {
   ConstRows logits;
   std::size_t cols;
@@ -163,10 +211,12 @@ struct ArgmaxArgs {
 
 // One instruction set's kernels.
 struct Kernels {
-  const char* name;  // "baseline", "avx2" or "avx512"
+  const char* name;  // the instruction set, as in CMakeLists.txt
   void (*embed)(const EmbedArgs&, const Work&);
   void (*rms_norm)(const RmsNormArgs&, const Work&);
   void (*matmul)(const MatmulArgs&, const Work&);
+  void (*quantize)(const QuantizeArgs&, const Work&);
+  void (*int8_matmul)(const Int8MatmulArgs&, const Work&);
   void (*rope)(const RopeArgs&, const Work&);
   void (*attention)(const AttentionArgs&, const Work&);
   void (*group_attention)(const GroupAttentionArgs&, const Work&);
@@ -174,12 +224,16 @@ struct Kernels {
   void (*compact)(const CompactArgs&, const Work&);
   void (*gather_layers)(const GatherLayersArgs&, const Work&);
   void (*group_mean)(const GroupMeanArgs&, const Work&);
+  void (*top_k_stretch)(const TopKArgs&, const Work&);
   void (*top_k)(const TopKArgs&, const Work&);
   void (*argmax)(const ArgmaxArgs&, const Work&);
 
-  // For measurements: independent chains of multiplications and additions, as fast as they go.
-  // Returns their number. `sink` takes 16 floats.
+  // For measurements: independent chains of multiplications and additions, of float32 and of int8
+  // as int8_matmul has them, as fast as they go. Return their number. `sink` takes 16 floats.
   std::size_t (*fma_chains)(std::size_t rounds, float* sink);
+  std::size_t (*int8_chains)(std::size_t rounds, float* sink);
+  // Reads memory as fast as it comes, in whole chunks of 16 KiB.
+  void (*read_stream)(const std::byte* from, std::size_t bytes, float* sink);
 };
 
 // What this build has and this processor runs, slowest first; never empty. Null-terminated.

@@ -13,7 +13,13 @@ extern const Kernels kernels;
 namespace avx2 {
 extern const Kernels kernels;
 }
+namespace avx2vnni {
+extern const Kernels kernels;
+}
 namespace avx512 {
+extern const Kernels kernels;
+}
+namespace avx512vnni {
 extern const Kernels kernels;
 }
 #endif
@@ -34,17 +40,24 @@ bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
+// Leaf 7.1; the state it needs is that of AVX2.
+bool has_avx_vnni() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & (1u << 4)) != 0;
+}
 #endif
 
 struct Available {
-  const Kernels* list[4] = {};
+  const Kernels* list[6] = {};
   std::size_t count = 0;
 
   Available() {
     list[count++] = &baseline::kernels;
 #if defined(__x86_64__)
     if (has_avx2()) list[count++] = &avx2::kernels;
+    if (has_avx2() && has_avx_vnni()) list[count++] = &avx2vnni::kernels;
     if (has_avx512()) list[count++] = &avx512::kernels;
+    if (has_avx512() && __builtin_cpu_supports("avx512vnni")) list[count++] = &avx512vnni::kernels;
 #endif
   }
 };

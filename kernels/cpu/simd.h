@@ -6,7 +6,7 @@
 
 #include "kernels/cpu/kernels.h"
 
-#if defined(__AVX__)
+#if defined(__SSE2__)
 #include <immintrin.h>
 #elif defined(__aarch64__)
 #include <arm_neon.h>

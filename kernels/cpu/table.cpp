@@ -10,6 +10,8 @@ const Kernels kernels{.name = EDGEDRAFT_NAME_OF(EDGEDRAFT_CPU_ISA),
                       .embed = embed,
                       .rms_norm = rms_norm,
                       .matmul = matmul,
+                      .quantize = quantize,
+                      .int8_matmul = int8_matmul,
                       .rope = rope,
                       .attention = attention,
                       .group_attention = group_attention,
@@ -17,8 +19,11 @@ const Kernels kernels{.name = EDGEDRAFT_NAME_OF(EDGEDRAFT_CPU_ISA),
                       .compact = compact,
                       .gather_layers = gather_layers,
                       .group_mean = group_mean,
+                      .top_k_stretch = top_k_stretch,
                       .top_k = top_k,
                       .argmax = argmax,
-                      .fma_chains = fma_chains};
+                      .fma_chains = fma_chains,
+                      .int8_chains = int8_chains,
+                      .read_stream = read_stream};
 
 }  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA

@@ -5,15 +5,13 @@
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 namespace {
 
-constexpr std::size_t kTopKMax = 256;
-
 // The best so far, best first. Indices are offered in increasing order, so an equal value stays
 // behind.
 struct Best {
-  float values[kTopKMax];
-  std::uint32_t indices[kTopKMax];
-  std::size_t count = 0;
+  float* values;
+  std::uint32_t* indices;
   std::size_t k;
+  std::size_t count = 0;
 
   // What a value must exceed to enter.
   float bar() const { return count < k ? -__builtin_inff() : values[count - 1]; }
@@ -34,17 +32,20 @@ float comparable(float x) {
   return x != x ? -__builtin_inff() : x;
 }
 
-void select(const float* x, std::size_t cols, Best& best) {
-  std::size_t i = 0;
-  for (; i < best.k; ++i) best.offer(comparable(x[i]), static_cast<std::uint32_t>(i));
+// Columns first..end-1.
+void select(const float* x, std::size_t first, std::size_t end, Best& best) {
+  std::size_t i = first;
+  for (; i < smaller(first + best.k, end); ++i) {
+    best.offer(comparable(x[i]), static_cast<std::uint32_t>(i));
+  }
   // Few values pass the bar: look at sixteen at once first.
-  for (; i + kLanes <= cols; i += kLanes) {
+  for (; i + kLanes <= end; i += kLanes) {
     if (!any_above(load(x + i), best.bar())) continue;
     for (std::size_t l = 0; l < kLanes; ++l) {
       best.offer(comparable(x[i + l]), static_cast<std::uint32_t>(i + l));
     }
   }
-  for (; i < cols; ++i) best.offer(comparable(x[i]), static_cast<std::uint32_t>(i));
+  for (; i < end; ++i) best.offer(comparable(x[i]), static_cast<std::uint32_t>(i));
 }
 
 // sum_i e^(x[i] - largest). Vocabularies are long: lanes add up stretches, a double the stretches.
@@ -68,17 +69,41 @@ double exp_sum(const float* x, std::size_t cols, float shift) {
 
 }  // namespace
 
+void top_k_stretch(const TopKArgs& a, const Work& work) {
+  const std::size_t stretches = top_k_stretches(a.cols);
+  for (std::size_t item = work.begin; item < work.end; ++item) {
+    const float* x = a.logits.data + item / stretches * a.logits.stride;
+    const std::size_t first = item % stretches * kTopKStretch;
+    const std::size_t end = smaller(first + kTopKStretch, a.cols);
+    TopKPart& part = a.parts[item];
+    Best best{.values = part.values, .indices = part.indices, .k = a.k};
+    select(x, first, end, best);
+    part.count = best.count;
+    // Where all are -infinity or NaN, a sum that has the NaN and nothing else.
+    part.shift = part.values[0] == -__builtin_inff() ? 0.0f : part.values[0];
+    part.exp_sum = exp_sum(x + first, end - first, part.shift);
+  }
+}
+
 void top_k(const TopKArgs& a, const Work& work) {
+  const std::size_t stretches = top_k_stretches(a.cols);
   for (std::size_t r = work.begin; r < work.end; ++r) {
-    const float* x = a.logits.data + r * a.logits.stride;
-    Best best;
-    best.k = a.k;
-    select(x, a.cols, best);
-    const double log_sum = std::log(exp_sum(x, a.cols, best.values[0]));
+    const TopKPart* parts = a.parts + r * stretches;
+    float values[kTopKMax];
+    Best best{.values = values, .indices = a.tokens + r * a.k, .k = a.k};
+    for (std::size_t s = 0; s < stretches; ++s) {
+      for (std::size_t i = 0; i < parts[s].count; ++i) {
+        best.offer(parts[s].values[i], parts[s].indices[i]);
+      }
+    }
+    double total = 0.0;
+    for (std::size_t s = 0; s < stretches; ++s) {
+      total += parts[s].exp_sum * std::exp(double{parts[s].shift} - double{values[0]});
+    }
+    const double log_sum = std::log(total);
     for (std::size_t i = 0; i < a.k; ++i) {
-      a.tokens[r * a.k + i] = best.indices[i];
       a.log_probs[r * a.k + i] =
-          static_cast<float>(double{best.values[i]} - double{best.values[0]} - log_sum);
+          static_cast<float>(double{values[i]} - double{values[0]} - log_sum);
     }
   }
 }

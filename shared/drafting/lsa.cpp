@@ -1,5 +1,7 @@
 #include "shared/drafting/lsa.h"
 
+#include <array>
+
 #include "shared/base/check.h"
 
 namespace edgedraft {
@@ -45,9 +47,9 @@ void LayerSelfAttention::mean(const KvCache& target, std::span<const std::uint32
                           .y = x});
   backend_.rms_norm(
       {.x = x, .weight = w.attn_norm, .y = normed, .epsilon = layer_.shape.rms_epsilon});
-  backend_.matmul({.x = normed, .weight = w.wq, .bias = w.bq, .y = q});
-  backend_.matmul({.x = normed, .weight = w.wk, .bias = w.bk, .y = k});
-  backend_.matmul({.x = normed, .weight = w.wv, .bias = w.bv, .y = v});
+  backend_.matmuls(std::array{MatmulOp{.x = normed, .weight = w.wq, .bias = w.bq, .y = q},
+                              MatmulOp{.x = normed, .weight = w.wk, .bias = w.bk, .y = k},
+                              MatmulOp{.x = normed, .weight = w.wv, .bias = w.bv, .y = v}});
   for (const Matrix& rotated : {q, k}) {
     backend_.rope({.x = rotated,
                    .positions = std::span(layer_indices_).first(rows),

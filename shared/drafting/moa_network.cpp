@@ -32,7 +32,7 @@ MoaNetwork::MoaNetwork(Backend& backend, const MoaConfig& config, const MoaTenso
                                       config.target_layer.heads.head_dim,
                                       positions_max + kMaskRowsMax)),
       embedding_(store_.add(tensors.token_embd)),
-      head_(tensors.output ? store_.add(*tensors.output) : embedding_),
+      head_(store_.add_matrix(tensors.output.value_or(tensors.token_embd))),
       output_norm_(store_.add(tensors.output_norm)),
       sa_{.shape = config.self_attention,
           .weights = store_.add_layer(tensors.self_attention),

@@ -19,4 +19,8 @@ Matrix Matrix::column_range(std::uint32_t first, std::uint32_t count) const {
       .buffer = buffer, .offset = offset + first, .rows = rows, .cols = count, .stride = stride};
 }
 
+void Backend::matmuls(std::span<const MatmulOp> ops) {
+  for (const MatmulOp& op : ops) matmul(op);
+}
+
 }  // namespace edgedraft

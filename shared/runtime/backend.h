@@ -41,7 +41,8 @@ class Buffer {
   Buffer() = default;
 };
 
-// A float32 matrix in a Buffer: rows x cols, row r at offset + r * stride (in floats). Not an owner.
+// A float32 matrix in a Buffer: rows x cols, row r at offset + r * stride (in floats). Not an
+// owner.
 struct Matrix {
   Buffer* buffer = nullptr;
   std::uint64_t offset = 0;
@@ -62,6 +63,14 @@ struct Weight {
   std::uint32_t cols = 0;
 
   explicit operator bool() const { return buffer != nullptr; }
+};
+
+// A stored matrix: its bytes as in a file, rows packed.
+struct MatrixBytes {
+  DType type = DType::f32;
+  std::uint32_t rows = 0;
+  std::uint32_t cols = 0;
+  ByteView bytes;
 };
 
 // The ancestors of one row among the rows of the same call: bit j set = row j is visible. A row
@@ -93,6 +102,10 @@ struct RmsNormOp {
 
 // y[r,o] = (accumulate ? y[r,o] : 0) + sum_i x[r,i] * weight[o,i] + bias[o]
 // Shapes    x [rows, in]; weight [out, in]; bias [1, out] f32 or absent; y [rows, out], not x
+// Requires  a quantised weight comes from upload_matrix
+// The CPU backend multiplies quantised weights with activations that it rounds to int8, each
+// stretch of 128 with a scale of its own: an error of at most scale / 2 = largest / 254 for each
+// x[r,i].
 struct MatmulOp {
   enum class Into : std::uint8_t { overwrite, accumulate };
   Matrix x;
@@ -103,7 +116,8 @@ struct MatmulOp {
 };
 
 // Rotates x in place: head h of row r by the angles of positions[r].
-// Shapes    x [rows, heads * head_dim]; cos_sin [positions_max, head_dim]: cosines of the head_dim/2
+// Shapes    x [rows, heads * head_dim]; cos_sin [positions_max, head_dim]: cosines of the
+// head_dim/2
 //           frequencies, then sines
 // Requires  positions[r] < cos_sin.rows
 struct RopeOp {
@@ -157,19 +171,19 @@ struct SwigluOp {
   Matrix y;
 };
 
-// Moves rows of a cache to its front part, in order: row first + i = row slots[i]. Slots increase and
-// slots[i] >= first + i, so the move may be done in place, forwards.
+// Moves rows of a cache to its front part, in order: row first + i = row slots[i]. Slots increase
+// and slots[i] >= first + i, so the move may be done in place, forwards.
 struct CompactOp {
   Matrix cache;
   std::uint32_t first;
   std::span<const std::uint32_t> slots;
 };
 
-// LSA's input: row p * layers + l of y is [K_head0 | V_head0 | K_head1 | V_head1 | ...] of layer l at
-// cache slot slots[p]. Keys come out in RopeStyle::halves order whatever the cache holds, so that one
-// set of LSA weights fits files of both styles.
-// Source    Mixture of Attentions; layout of its released code
-// Shapes    keys[l], values[l] [capacity, kv_cols]; y [slots * layers, 2 * kv_cols]
+// LSA's input: row p * layers + l of y is [K_head0 | V_head0 | K_head1 | V_head1 | ...] of layer l
+// at cache slot slots[p]. Keys come out in RopeStyle::halves order whatever the cache holds, so
+// that one set of LSA weights fits files of both styles. Source    Mixture of Attentions; layout of
+// its released code Shapes    keys[l], values[l] [capacity, kv_cols]; y [slots * layers, 2 *
+// kv_cols]
 struct GatherLayersOp {
   std::span<const Matrix> keys;
   std::span<const Matrix> values;
@@ -212,9 +226,13 @@ class Backend {
 
   // Zeroed memory for `floats` numbers. Throws DeviceError when there is none.
   virtual std::unique_ptr<Buffer> allocate(std::uint64_t floats) = 0;
-  // A constant copy or, where the backend can compute in host memory, an alias of `bytes`, which must
-  // then outlive the result.
+  // A constant copy or, where the backend can compute in host memory, an alias of `bytes`, which
+  // must then outlive the result. For embedding tables, norms and biases.
   virtual std::unique_ptr<Buffer> upload(ByteView bytes) = 0;
+  // A weight [rows, cols] for matmul and nothing else: a backend may keep it in an order of its
+  // own, or alias it as above. A Weight in it has its shape and no offset. Requires  bytes.size()
+  // == rows * row_bytes(type, cols)
+  virtual std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) = 0;
 
   virtual void write(const Matrix& to, std::span<const float> from) = 0;
   // Waits for everything enqueued. `to` is packed: rows * cols.
@@ -223,6 +241,8 @@ class Backend {
   virtual void embed(const EmbedOp& op) = 0;
   virtual void rms_norm(const RmsNormOp& op) = 0;
   virtual void matmul(const MatmulOp& op) = 0;
+  // Products of the same x, such as queries, keys and values: at once where that is faster.
+  virtual void matmuls(std::span<const MatmulOp> ops);
   virtual void rope(const RopeOp& op) = 0;
   virtual void store(const StoreOp& op) = 0;
   virtual void attention(const AttentionOp& op) = 0;

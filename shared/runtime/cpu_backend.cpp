@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/packed.h"
 #include "shared/base/check.h"
 #include "shared/runtime/host_backend.h"
 #include "shared/runtime/op_checks.h"
@@ -14,9 +15,18 @@ namespace {
 
 // Below this many steps (a multiplication and an addition, or moving a number) one thread is faster
 // than waking another.
-constexpr std::uint64_t kParallelStepsMin = 128 * 1024;
+constexpr std::uint64_t kParallelStepsMin = 32 * 1024;
+// From so many on, threads get several shares: the faster one takes more of them.
+constexpr std::uint64_t kManySharesStepsMin = 1024 * 1024;
+constexpr std::uint32_t kManyShares = 4;
 // What e^x costs, in steps.
 constexpr std::uint64_t kExpSteps = 8;
+// What rounding a number to int8 costs, in steps.
+constexpr std::uint64_t kQuantizeSteps = 2;
+// With so many rows and so small a weight, moving activations between cores costs more than reading
+// the weight on every core.
+constexpr std::size_t kRowsAThreadMin = 4;
+constexpr std::size_t kSharedWeightBytesMax = std::size_t{2} << 20;
 
 cpu::WeightType weight_type(DType type) {
   switch (type) {
@@ -57,7 +67,7 @@ class CpuBackend final : public HostBackend {
  public:
   CpuBackend(const cpu::Kernels& kernels, const CpuBackendOptions& options)
       : kernels_(kernels), pool_(options.threads), scratch_(pool_.thread_count()) {
-    reserve_scratch(cpu::kMatmulScratchFloats);
+    reserve_scratch(std::max(cpu::kMatmulScratchFloats, cpu::kInt8MatmulScratchFloats));
   }
 
   std::string_view name() const override { return "cpu"; }
@@ -82,21 +92,54 @@ class CpuBackend final : public HostBackend {
     run(kernels_.rms_norm, args, by_rows(op.x));
   }
 
-  void matmul(const MatmulOp& op) override {
-    check_op(op);
-    const cpu::MatmulArgs args{.x = const_rows(op.x),
-                               .type = weight_type(op.weight.type),
-                               .weight = data(op.weight),
-                               .bias = f32_data(op.bias),
-                               .y = rows(op.y),
-                               .rows = op.x.rows,
-                               .inputs = op.x.cols,
-                               .accumulate = op.into == MatmulOp::Into::accumulate};
-    // A cache line of outputs, so that no two threads write to the same.
-    run(kernels_.matmul, args,
-        {.items = op.y.cols,
-         .grain = 16,
-         .steps = std::uint64_t{op.x.rows} * op.x.cols * op.y.cols});
+  std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) override {
+    const cpu::WeightType type = weight_type(matrix.type);
+    const std::size_t bytes = cpu::packed_bytes(type, matrix.rows, matrix.cols);
+    if (bytes == 0) return upload(matrix.bytes);
+    const auto row = row_bytes(matrix.type, matrix.cols);
+    EDGEDRAFT_CHECK(row.has_value());
+    EDGEDRAFT_CHECK(matrix.bytes.size() / *row == matrix.rows && matrix.bytes.size() % *row == 0);
+    auto buffer = HostBuffer::for_packed(bytes);
+    const cpu::PackArgs args{.type = type,
+                             .weight = matrix.bytes.data(),
+                             .outputs = matrix.rows,
+                             .inputs = matrix.cols,
+                             .panels = buffer->mutable_data()};
+    pool_.run(cpu::panel_count(matrix.rows), 1,
+              [&](std::size_t begin, std::size_t end, std::size_t) {
+                cpu::pack_panels(args, begin, end);
+              });
+    return buffer;
+  }
+
+  void matmul(const MatmulOp& op) override { matmuls({&op, 1}); }
+
+  // Quantised weights together: their activations are rounded to int8 once.
+  void matmuls(std::span<const MatmulOp> ops) override {
+    int8_ops_.clear();
+    std::size_t panels = 0;
+    std::size_t weight_bytes = 0;
+    for (const MatmulOp& op : ops) {
+      check_op(op);
+      EDGEDRAFT_CHECK(same_place(op.x, ops[0].x));
+      const auto& weight = static_cast<const HostBuffer&>(*op.weight.buffer);
+      if (!weight.is_packed()) {
+        float_matmul(op);
+        continue;
+      }
+      weight_bytes += weight.bytes().size();
+      panels += cpu::panel_count(op.weight.rows);
+      int8_ops_.push_back({.args = int8_args(op), .panels_end = panels});
+    }
+    if (int8_ops_.empty()) return;
+    const Matrix& x = ops[0].x;
+    reserve_quantized(x);
+    if (x.rows >= kRowsAThreadMin * pool_.thread_count() && weight_bytes <= kSharedWeightBytesMax) {
+      int8_by_rows(x);
+    } else {
+      run(kernels_.quantize, quantize_args(x), by_rows(x, kQuantizeSteps));
+      int8_by_panels(panels, std::uint64_t{panels} * cpu::kPanelOutputs * x.rows * x.cols);
+    }
   }
 
   void rope(const RopeOp& op) override {
@@ -188,12 +231,18 @@ class CpuBackend final : public HostBackend {
 
   void top_k(const TopKOp& op) override {
     check_op(op);
+    const std::size_t stretches = op.logits.rows * cpu::top_k_stretches(op.logits.cols);
+    if (top_k_parts_.size() < stretches) top_k_parts_.resize(stretches);
     const cpu::TopKArgs args{.logits = const_rows(op.logits),
                              .cols = op.logits.cols,
                              .k = op.k,
+                             .parts = top_k_parts_.data(),
                              .tokens = op.tokens.data(),
                              .log_probs = op.log_probs.data()};
-    run(kernels_.top_k, args, by_rows(op.logits, kExpSteps));
+    run(kernels_.top_k_stretch, args,
+        {.items = stretches, .grain = 1, .steps = kExpSteps * op.logits.rows * op.logits.cols});
+    run(kernels_.top_k, args,
+        {.items = op.logits.rows, .grain = 1, .steps = std::uint64_t{stretches} * op.k});
   }
 
   void argmax(const ArgmaxOp& op) override {
@@ -222,23 +271,127 @@ class CpuBackend final : public HostBackend {
     return reinterpret_cast<float*>(scratch_[thread]->mutable_data());
   }
 
+  static bool same_place(const Matrix& a, const Matrix& b) {
+    return a.buffer == b.buffer && a.offset == b.offset && a.rows == b.rows && a.stride == b.stride;
+  }
+
+  struct Int8Op {
+    cpu::Int8MatmulArgs args;  // but for x
+    std::size_t panels_end;    // counted over all products of the call
+  };
+
+  static cpu::Int8MatmulArgs int8_args(const MatmulOp& op) {
+    const auto& weight = static_cast<const HostBuffer&>(*op.weight.buffer);
+    const cpu::WeightType type = weight_type(op.weight.type);
+    EDGEDRAFT_CHECK(op.weight.offset_bytes == 0);
+    EDGEDRAFT_CHECK(weight.bytes().size() ==
+                    cpu::packed_bytes(type, op.weight.rows, op.weight.cols));
+    return {.x = nullptr,
+            .x_stride = cpu::quantized_row_bytes(op.x.cols),
+            .type = type,
+            .panels = weight.bytes().data(),
+            .bias = f32_data(op.bias),
+            .y = rows(op.y),
+            .rows = op.x.rows,
+            .inputs = op.x.cols,
+            .outputs = op.weight.rows,
+            .accumulate = op.into == MatmulOp::Into::accumulate};
+  }
+
+  void reserve_quantized(const Matrix& x) {
+    const std::size_t bytes = x.rows * cpu::quantized_row_bytes(x.cols);
+    if (!quantized_ || quantized_->bytes().size() < bytes) {
+      quantized_ = std::make_unique<HostBuffer>(bytes);
+    }
+  }
+
+  // The rows of x as int8, into quantized_.
+  cpu::QuantizeArgs quantize_args(const Matrix& x) {
+    return {.x = const_rows(x),
+            .cols = x.cols,
+            .y = quantized_->mutable_data(),
+            .y_stride = cpu::quantized_row_bytes(x.cols)};
+  }
+
+  // Threads share the panels of all products in a row, and read each weight once.
+  void int8_by_panels(std::size_t panels, std::uint64_t steps) {
+    share(panels, 1, steps, [&](std::size_t begin, std::size_t end, std::size_t thread) {
+      std::size_t first = 0;
+      for (const Int8Op& op : int8_ops_) {
+        const std::size_t from = std::max(begin, first);
+        const std::size_t to = std::min(end, op.panels_end);
+        if (from < to) {
+          cpu::Int8MatmulArgs args = op.args;
+          args.x = quantized_->bytes().data();
+          kernels_.int8_matmul(
+              args, {.begin = from - first, .end = to - first, .scratch = scratch(thread)});
+        }
+        first = op.panels_end;
+      }
+    });
+  }
+
+  // Threads share the rows, as in the operations on rows before and after: activations stay with
+  // the core that made them.
+  void int8_by_rows(const Matrix& x) {
+    const cpu::QuantizeArgs quantize = quantize_args(x);
+    pool_.run(x.rows, 1, [&](std::size_t begin, std::size_t end, std::size_t thread) {
+      kernels_.quantize(quantize, {.begin = begin, .end = end, .scratch = nullptr});
+      for (const Int8Op& op : int8_ops_) {
+        cpu::Int8MatmulArgs args = op.args;
+        args.x = quantize.y + begin * quantize.y_stride;
+        args.y.data += begin * args.y.stride;
+        args.rows = end - begin;
+        kernels_.int8_matmul(
+            args, {.begin = 0, .end = cpu::panel_count(args.outputs), .scratch = scratch(thread)});
+      }
+    });
+  }
+
+  void float_matmul(const MatmulOp& op) {
+    EDGEDRAFT_CHECK(traits(op.weight.type).block_count == 1);  // others come from upload_matrix
+    const cpu::MatmulArgs args{.x = const_rows(op.x),
+                               .type = weight_type(op.weight.type),
+                               .weight = data(op.weight),
+                               .bias = f32_data(op.bias),
+                               .y = rows(op.y),
+                               .rows = op.x.rows,
+                               .inputs = op.x.cols,
+                               .accumulate = op.into == MatmulOp::Into::accumulate};
+    // A cache line of outputs, so that no two threads write to the same.
+    run(kernels_.matmul, args,
+        {.items = op.y.cols,
+         .grain = 16,
+         .steps = std::uint64_t{op.x.rows} * op.x.cols * op.y.cols});
+  }
+
+  // Calls task(begin, end, thread) for all items, on all threads where the work is worth it.
+  template <class Task>
+  void share(std::size_t items, std::size_t grain, std::uint64_t steps, const Task& task) {
+    if (steps < kParallelStepsMin) {
+      task(0, items, 0);
+    } else {
+      pool_.run(items, grain, steps < kManySharesStepsMin ? 1 : kManyShares, task);
+    }
+  }
+
   template <class Args>
   void run(void (*kernel)(const Args&, const cpu::Work&), const Args& args, const Extent& extent) {
-    if (extent.steps < kParallelStepsMin) {
-      kernel(args, {.begin = 0, .end = extent.items, .scratch = scratch(0)});
-      return;
-    }
-    pool_.run(extent.items, extent.grain,
-              [&](std::size_t begin, std::size_t end, std::size_t share) {
-                kernel(args, {.begin = begin, .end = end, .scratch = scratch(share)});
-              });
+    share(extent.items, extent.grain, extent.steps,
+          [&](std::size_t begin, std::size_t end, std::size_t thread) {
+            kernel(args, {.begin = begin, .end = end, .scratch = scratch(thread)});
+          });
   }
 
   const cpu::Kernels& kernels_;
   ThreadPool pool_;
-  std::vector<std::unique_ptr<HostBuffer>> scratch_;  // a share each
+  std::vector<std::unique_ptr<HostBuffer>> scratch_;  // a thread each
   std::size_t scratch_floats_ = 0;
-  std::vector<cpu::ConstRows> keys_;  // of gather_layers, kept so that calls do not allocate
+  std::unique_ptr<HostBuffer> quantized_;  // activations as int8, as many rows as the largest call
+  // Kept so that calls do not allocate.
+  std::vector<Int8Op> int8_ops_;
+  std::vector<cpu::TopKPart> top_k_parts_;
+  std::vector<cpu::ConstRows> keys_;
   std::vector<cpu::ConstRows> values_;
 };
 

@@ -16,7 +16,7 @@ Decoder::Decoder(Backend& backend, const DecoderConfig& config, const DecoderTen
       cos_sin_(make_rope_table(backend, config.rope, config.layer.heads.head_dim, positions_max)),
       embedding_(store_.add(tensors.token_embd)),
       output_norm_(store_.add(tensors.output_norm)),
-      head_(tensors.output ? store_.add(*tensors.output) : embedding_),
+      head_(store_.add_matrix(tensors.output.value_or(tensors.token_embd))),
       scratch_(backend, config.layer, kMaskRowsMax),
       x_(backend, kMaskRowsMax, config.layer.dim),
       causal_masks_(causal_masks(kMaskRowsMax)) {

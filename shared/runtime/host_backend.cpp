@@ -6,6 +6,10 @@
 #include <limits>
 #include <string>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include "shared/base/check.h"
 #include "shared/runtime/op_checks.h"
 
@@ -13,6 +17,12 @@ namespace edgedraft {
 namespace {
 
 constexpr std::size_t kAlignmentBytes = 64;  // a cache line, and the widest vector register
+
+constexpr std::size_t kLargePageBytes = std::size_t{2} << 20;
+
+DeviceError out_of_memory(std::uint64_t bytes_count) {
+  return DeviceError("out of memory: " + std::to_string(bytes_count) + " bytes wanted");
+}
 
 std::uintptr_t address(const void* p) {
   return reinterpret_cast<std::uintptr_t>(p);
@@ -33,6 +43,25 @@ HostBuffer::HostBuffer(ByteView bytes) : constant_(true) {
   std::memcpy(data_, bytes.data(), bytes.size());
 }
 
+std::unique_ptr<HostBuffer> HostBuffer::for_packed(std::uint64_t bytes_count) {
+  auto buffer = std::unique_ptr<HostBuffer>(new HostBuffer);
+  buffer->packed_ = true;
+  const bool is_large = bytes_count >= kLargePageBytes;
+  const std::uint64_t alignment = is_large ? kLargePageBytes : kAlignmentBytes;
+  if (bytes_count <= std::numeric_limits<std::size_t>::max() - kLargePageBytes) {
+    buffer->allocation_ = std::aligned_alloc(
+        alignment, static_cast<std::size_t>((bytes_count + alignment - 1) / alignment * alignment));
+  }
+  if (buffer->allocation_ == nullptr) throw out_of_memory(bytes_count);
+#if defined(__linux__)
+  // Advice: where it is not taken, small pages do.
+  if (is_large) madvise(buffer->allocation_, static_cast<std::size_t>(bytes_count), MADV_HUGEPAGE);
+#endif
+  buffer->data_ = static_cast<std::byte*>(buffer->allocation_);
+  buffer->bytes_ = {buffer->data_, static_cast<std::size_t>(bytes_count)};
+  return buffer;
+}
+
 HostBuffer::~HostBuffer() {
   std::free(allocation_);
 }
@@ -43,9 +72,7 @@ void HostBuffer::allocate(std::uint64_t bytes_count) {
     // only as far as it is used.
     allocation_ = std::calloc(1, static_cast<std::size_t>(bytes_count) + kAlignmentBytes);
   }
-  if (allocation_ == nullptr) {
-    throw DeviceError("out of memory: " + std::to_string(bytes_count) + " bytes wanted");
-  }
+  if (allocation_ == nullptr) throw out_of_memory(bytes_count);
   const std::size_t skip =
       (kAlignmentBytes - address(allocation_) % kAlignmentBytes) % kAlignmentBytes;
   data_ = static_cast<std::byte*>(allocation_) + skip;
@@ -66,6 +93,10 @@ std::unique_ptr<Buffer> HostBackend::allocate(std::uint64_t floats) {
 
 std::unique_ptr<Buffer> HostBackend::upload(ByteView bytes) {
   return std::make_unique<HostBuffer>(bytes);
+}
+
+std::unique_ptr<Buffer> HostBackend::upload_matrix(const MatrixBytes& matrix) {
+  return upload(matrix.bytes);
 }
 
 void HostBackend::write(const Matrix& to, std::span<const float> from) {
@@ -104,7 +135,9 @@ float* HostBackend::data(const Matrix& m) {
 
 const std::byte* HostBackend::data(const Weight& w) {
   if (!w) return nullptr;
-  const ByteView bytes = static_cast<const HostBuffer&>(*w.buffer).bytes();
+  const auto& buffer = static_cast<const HostBuffer&>(*w.buffer);
+  EDGEDRAFT_CHECK(!buffer.is_packed());
+  const ByteView bytes = buffer.bytes();
   const auto row = row_bytes(w.type, w.cols);
   EDGEDRAFT_CHECK(row.has_value());
   EDGEDRAFT_CHECK(w.offset_bytes <= bytes.size());

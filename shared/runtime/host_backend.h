@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "shared/base/bytes.h"
 #include "shared/runtime/backend.h"
@@ -16,17 +17,25 @@ class HostBuffer final : public Buffer {
   explicit HostBuffer(ByteView bytes);
   ~HostBuffer() override;
 
-  // Requires writable memory, i.e. the first constructor.
+  // Uninitialised memory, in large pages where the system has them, for a weight in a backend's own
+  // order. Throws as above.
+  static std::unique_ptr<HostBuffer> for_packed(std::uint64_t bytes_count);
+
+  // Requires writable memory, i.e. not an alias.
   std::byte* mutable_data();
   ByteView bytes() const { return bytes_; }
+  // Whether only the backend that wrote it can read it.
+  bool is_packed() const { return packed_; }
 
  private:
+  HostBuffer() = default;
   void allocate(std::uint64_t bytes_count);
 
   void* allocation_ = nullptr;
   std::byte* data_ = nullptr;
   ByteView bytes_;
   bool constant_ = false;
+  bool packed_ = false;
 };
 
 // What the backends that compute in host memory share: memory, and operations that only move rows.
@@ -34,6 +43,7 @@ class HostBackend : public Backend {
  public:
   std::unique_ptr<Buffer> allocate(std::uint64_t floats) override;
   std::unique_ptr<Buffer> upload(ByteView bytes) override;
+  std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) override;
   void write(const Matrix& to, std::span<const float> from) override;
   void read(const Matrix& from, std::span<float> to) override;
   void store(const StoreOp& op) override;
@@ -42,7 +52,7 @@ class HostBackend : public Backend {
   // The first element; row r is r * m.stride behind it. Checks that the matrix is inside its
   // buffer.
   static float* data(const Matrix& m);
-  // The first row; null for an absent weight. Checks as above.
+  // The first row; null for an absent weight. Checks as above, and that it is not packed.
   static const std::byte* data(const Weight& w);
   static const float* f32_data(const Weight& w);
 };

@@ -1,5 +1,6 @@
 #include "shared/runtime/layer.h"
 
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -38,9 +39,9 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
 
   backend.rms_norm(
       {.x = x, .weight = w.attn_norm, .y = normed, .epsilon = layer.shape.rms_epsilon});
-  backend.matmul({.x = normed, .weight = w.wq, .bias = w.bq, .y = q});
-  backend.matmul({.x = normed, .weight = w.wk, .bias = w.bk, .y = k});
-  backend.matmul({.x = normed, .weight = w.wv, .bias = w.bv, .y = v});
+  backend.matmuls(std::array{MatmulOp{.x = normed, .weight = w.wq, .bias = w.bq, .y = q},
+                             MatmulOp{.x = normed, .weight = w.wk, .bias = w.bk, .y = k},
+                             MatmulOp{.x = normed, .weight = w.wv, .bias = w.bv, .y = v}});
   for (const Matrix& rotated : {q, k}) {
     backend.rope({.x = rotated,
                   .positions = batch.positions,
@@ -67,8 +68,8 @@ void feed_forward(Backend& backend, const Layer& layer, LayerScratch& scratch, c
   const Matrix gate = scratch.gate.rows(x.rows);
   const Matrix up = scratch.up.rows(x.rows);
   backend.rms_norm({.x = x, .weight = w.ffn_norm, .y = normed, .epsilon = layer.shape.rms_epsilon});
-  backend.matmul({.x = normed, .weight = w.gate, .bias = {}, .y = gate});
-  backend.matmul({.x = normed, .weight = w.up, .bias = {}, .y = up});
+  backend.matmuls(std::array{MatmulOp{.x = normed, .weight = w.gate, .bias = {}, .y = gate},
+                             MatmulOp{.x = normed, .weight = w.up, .bias = {}, .y = up}});
   backend.swiglu({.gate = gate, .up = up, .y = gate});
   backend.matmul(
       {.x = gate, .weight = w.down, .bias = {}, .y = x, .into = MatmulOp::Into::accumulate});

@@ -5,9 +5,10 @@
 namespace edgedraft {
 namespace {
 
-// About ten microseconds: longer than the gap between two operations of a pass, far shorter than a
-// scheduler's slice, so a team that shares its cores with others does not burn them.
-constexpr int kSpins = 200;
+// About sixty microseconds, a little more than waking a sleeper takes: longer than the work between
+// two loops of a pass and than one thread's lead over another, far shorter than a scheduler's
+// slice, so a team that shares its cores with others does not burn them.
+constexpr int kSpins = 1200;
 
 void relax() {
 #if defined(__x86_64__)
@@ -35,7 +36,7 @@ ThreadPool::ThreadPool(std::uint32_t threads) {
       threads != 0 ? threads : std::max(1u, std::thread::hardware_concurrency());
   workers_.reserve(count - 1);
   try {
-    for (std::uint32_t i = 1; i < count; ++i) workers_.emplace_back([this] { work(); });
+    for (std::uint32_t i = 1; i < count; ++i) workers_.emplace_back([this, i] { work(i); });
   } catch (...) {
     stop();
     throw;
@@ -55,40 +56,40 @@ void ThreadPool::stop() {
 
 void ThreadPool::run_job(const Job& job) {
   job_ = job;
-  unfinished_.store(static_cast<std::uint32_t>(thread_count()));
-  next_share_.store(0, std::memory_order_release);
+  unfinished_.store(job.share_count);
+  shares_left_.store(job.share_count);
   round_.fetch_add(1);
   round_.notify_all();
-  take_shares();
+  take_shares(0);
   for (std::uint32_t left = unfinished_.load(); left != 0;) left = wait_while(unfinished_, left);
 }
 
-void ThreadPool::work() {
+void ThreadPool::work(std::size_t thread) {
   // A job may have been given before this thread's first look: rounds start at 0, not at what it
   // sees.
   for (std::uint32_t seen = 0;;) {
     seen = wait_while(round_, seen);
     if (stopping_) return;
-    take_shares();
+    take_shares(thread);
   }
 }
 
 // Who has taken a share may look at job_: it stays until the share is finished.
-void ThreadPool::take_shares() {
-  const auto count = static_cast<std::uint32_t>(thread_count());
-  for (std::uint32_t share = next_share_.load(); share < count;) {
-    if (!next_share_.compare_exchange_weak(share, share + 1)) continue;
-    run_share(share);
+void ThreadPool::take_shares(std::size_t thread) {
+  for (std::uint32_t left = shares_left_.load(); left > 0;) {
+    if (!shares_left_.compare_exchange_weak(left, left - 1)) continue;
+    run_share(job_.share_count - left, thread);
     if (unfinished_.fetch_sub(1) == 1) unfinished_.notify_one();
-    share = next_share_.load();
+    left = shares_left_.load();
   }
 }
 
-void ThreadPool::run_share(std::size_t share) const {
+void ThreadPool::run_share(std::uint32_t share, std::size_t thread) const {
   const std::size_t grains = (job_.count + job_.grain - 1) / job_.grain;
-  const std::size_t begin = grains * share / thread_count() * job_.grain;
-  const std::size_t end = std::min(grains * (share + 1) / thread_count() * job_.grain, job_.count);
-  if (begin < end) job_.call(job_.task, begin, end, share);
+  const std::size_t begin = grains * share / job_.share_count * job_.grain;
+  const std::size_t end =
+      std::min(grains * (share + 1) / job_.share_count * job_.grain, job_.count);
+  if (begin < end) job_.call(job_.task, begin, end, thread);
 }
 
 }  // namespace edgedraft

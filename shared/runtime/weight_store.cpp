@@ -4,6 +4,7 @@ namespace edgedraft {
 
 Weight WeightStore::add(const TensorView& tensor) {
   if (!tensor.present()) return {};
+<<<<<<< HEAD
   // Norms and biases are read as float32 in place, whatever type a file has them in.
   if (tensor.rows == 1 && tensor.type != DType::f32) {
     std::vector<float>& numbers = decoded_.emplace_back(tensor.cols);
@@ -14,6 +15,21 @@ Weight WeightStore::add(const TensorView& tensor) {
                 .bytes = std::as_bytes(std::span(numbers))});
   }
   buffers_.push_back(backend_.upload(tensor.bytes));
+=======
+  return keep(backend_.upload(tensor.bytes), tensor);
+}
+
+Weight WeightStore::add_matrix(const TensorView& tensor) {
+  if (!tensor.present()) return {};
+  return keep(
+      backend_.upload_matrix(
+          {.type = tensor.type, .rows = tensor.rows, .cols = tensor.cols, .bytes = tensor.bytes}),
+      tensor);
+}
+
+Weight WeightStore::keep(std::unique_ptr<Buffer> buffer, const TensorView& tensor) {
+  buffers_.push_back(std::move(buffer));
+>>>>>>> kernels
   return {.buffer = buffers_.back().get(),
           .offset_bytes = 0,
           .type = tensor.type,
@@ -23,17 +39,17 @@ Weight WeightStore::add(const TensorView& tensor) {
 
 LayerWeights WeightStore::add_layer(const LayerTensors& layer) {
   return {.attn_norm = add(layer.attn_norm),
-          .wq = add(layer.attn_q),
-          .wk = add(layer.attn_k),
-          .wv = add(layer.attn_v),
-          .wo = add(layer.attn_output),
+          .wq = add_matrix(layer.attn_q),
+          .wk = add_matrix(layer.attn_k),
+          .wv = add_matrix(layer.attn_v),
+          .wo = add_matrix(layer.attn_output),
           .bq = add(layer.attn_q_bias),
           .bk = add(layer.attn_k_bias),
           .bv = add(layer.attn_v_bias),
           .ffn_norm = add(layer.ffn_norm),
-          .gate = add(layer.ffn_gate),
-          .up = add(layer.ffn_up),
-          .down = add(layer.ffn_down)};
+          .gate = add_matrix(layer.ffn_gate),
+          .up = add_matrix(layer.ffn_up),
+          .down = add_matrix(layer.ffn_down)};
 }
 
 }  // namespace edgedraft

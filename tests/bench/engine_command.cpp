@@ -1,224 +1,287 @@
 #include "tests/bench/engine_command.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "shared/base/clock.h"
-#include "shared/base/random.h"
-#include "shared/runtime/scratch.h"
-#include "tests/bench/layer_weights.h"
+#include "shared/model/gguf.h"
+#include "shared/runtime/decoder.h"
+#include "tests/bench/generated_model.h"
 #include "tests/bench/machine_limits.h"
 
 namespace edgedraft::bench {
 namespace {
 
 constexpr const char* kHelp =
-    R"(Times the matrix products of one decoder layer for different numbers of rows (widths):
-width 1 is plain decoding, width N the verification of a draft tree of N nodes.
+    R"(Times passes of a whole decoder for different numbers of rows (widths): width 1 is plain
+decoding, width N the verification of a draft tree of N nodes. Then a prompt.
 
-A pass can be no faster than reading the weights once (memory bandwidth) or than its
-multiplications and additions (arithmetic peak), whichever takes longer. Both limits are
-measured first, in the same run; `share` is the limit divided by the time taken. Every
-width's answer is checked before it is timed.
+A pass can be no faster than reading the weights once (memory bandwidth) or than the
+multiplications and additions of its matrices (arithmetic peak: of int8 for quantised
+weights, of float32 for the others), whichever takes longer. Both limits are measured
+first, in the same run; `share` is that limit divided by the best time. Widths take turns,
+so that a disturbance hits all of them. Every width's answer is compared with that of
+width 1, bit for bit.
 
 Examples:
-  edgedraft-bench engine --shape llama-1.1b --type q8_0
-  edgedraft-bench engine --shape 4096x4096 --type f16 --widths 1,62 --threads 1 --json)";
+  edgedraft-bench engine --shape tinyllama --type q4_0
+  edgedraft-bench engine --model models/demo/target.gguf --widths 1,16,62 --json
+  edgedraft-bench engine --shape tinyllama --context 4000 --widths 1,2,8 --threads 1)";
 
 struct EngineOptions {
-  std::string shape = "llama-1.1b";
+  std::string model;
+  std::string shape = "tinyllama";
   std::string type = "q8_0";
-  std::vector<std::uint32_t> widths = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32, 48, 62, 64};
+  std::vector<std::uint32_t> widths = {1,  2,  3,  4,  5,  6,  7,  8,  10, 12, 14,
+                                       16, 20, 24, 32, 40, 48, 62, 64, 96, 128};
+  std::uint32_t context = 64;
+  std::uint32_t prompt = 512;
   std::uint32_t threads = 0;
-  std::uint32_t working_set_mib = 256;
   double seconds = 0.5;
   bool json = false;
 };
 
-struct Pass {
-  std::uint32_t width;
-  double seconds_best;
-  double seconds_median;
+// Where the weights come from.
+struct Source {
+  std::optional<GgufFile> file;
+  std::optional<GeneratedModel> generated;
+  DecoderConfig config;
+  DecoderTensors tensors;
 };
 
-// The activations of a pass: one input and one output matrix a weight.
-class Activations {
+Source open_source(const EngineOptions& o) {
+  Source source;
+  if (!o.model.empty()) {
+    source.file = GgufFile::open(o.model).value();
+    source.config = read_decoder_config(*source.file).value();
+    source.tensors = read_decoder_tensors(*source.file, source.config).value();
+    return source;
+  }
+  const auto type = dtype_from_name(o.type);
+  if (!type) {
+    std::string names;
+    for (const DType t : kDTypes)
+      names += (names.empty() ? "" : ", ") + std::string(traits(t).name);
+    throw Failure({Errc::usage, "--type " + o.type + " is none of " + names});
+  }
+  source.generated = GeneratedModel::make(o.shape, *type).value();
+  source.config = source.generated->config();
+  source.tensors = source.generated->tensors();
+  return source;
+}
+
+// What a pass reads and computes in its matrices.
+struct Cost {
+  double bytes = 0;
+  double operations_a_row = 0;
+  bool is_quantised = false;
+
+  void add(const TensorView& matrix) {
+    bytes += static_cast<double>(matrix.bytes.size());
+    operations_a_row += 2.0 * matrix.rows * matrix.cols;
+    is_quantised |= traits(matrix.type).block_count > 1;
+  }
+};
+
+Cost cost_of(const DecoderTensors& tensors) {
+  Cost cost;
+  cost.add(tensors.output.value_or(tensors.token_embd));
+  for (const LayerTensors& layer : tensors.layers) {
+    for (const TensorView* matrix :
+         {&layer.attn_q, &layer.attn_k, &layer.attn_v, &layer.attn_output, &layer.ffn_gate,
+          &layer.ffn_up, &layer.ffn_down}) {
+      cost.add(*matrix);
+    }
+  }
+  return cost;
+}
+
+double limit_seconds(const Cost& cost, std::uint32_t width, const MachineLimits& limits) {
+  const double peak =
+      cost.is_quantised ? limits.int8_operations_per_second : limits.float_operations_per_second;
+  return std::max(cost.bytes / limits.read_bytes_per_second, cost.operations_a_row * width / peak);
+}
+
+struct Times {
+  std::vector<double> seconds;
+  double best() const { return *std::min_element(seconds.begin(), seconds.end()); }
+  double median() const {
+    std::vector<double> sorted = seconds;
+    std::nth_element(sorted.begin(), sorted.begin() + sorted.size() / 2, sorted.end());
+    return sorted[sorted.size() / 2];
+  }
+};
+
+// Passes behind a context, always over the same slots.
+class Passes {
  public:
-  Activations(Backend& backend, const std::vector<WeightShape>& shapes, std::uint32_t rows_max)
-      : backend_(backend) {
-    Random random(2);
-    for (const WeightShape& shape : shapes) {
-      inputs_.emplace_back(backend, rows_max, shape.inputs);
-      outputs_.emplace_back(backend, rows_max, shape.outputs);
-      std::vector<float> numbers(std::size_t{rows_max} * shape.inputs);
-      for (float& x : numbers) x = static_cast<float>(2.0 * random.uniform() - 1.0);
-      backend.write(inputs_.back().all(), numbers);
+  Passes(Decoder& decoder, std::uint32_t context)
+      : decoder_(decoder), cache_(decoder.make_cache()) {
+    decoder_.append(cache_, tokens(context, 1));
+  }
+
+  // One pass over `width` rows in a chain, logits of all.
+  Matrix run(std::uint32_t width) {
+    const auto rows = tokens(width, 2);
+    std::vector<std::uint32_t> positions(width);
+    for (std::uint32_t i = 0; i < width; ++i) positions[i] = cache_.length() + i;
+    decoder_.forward(cache_, rows,
+                     {.positions = positions,
+                      .prefix = cache_.length(),
+                      .first_slot = cache_.length(),
+                      .masks = std::span(masks_).first(width)});
+    return decoder_.logits(0, width);
+  }
+
+  // The first row's logits do not depend on the others. Throws a Failure where they do.
+  void check(std::uint32_t width) {
+    const std::vector<float> alone = first_row(1);
+    const std::vector<float> together = first_row(width);
+    if (std::memcmp(alone.data(), together.data(), alone.size() * sizeof(float)) != 0) {
+      throw Failure({Errc::unsupported, "wrong answer at width " + std::to_string(width)});
     }
   }
 
-  void pass(const std::vector<Weight>& weights, std::uint32_t width) {
-    for (std::size_t w = 0; w < weights.size(); ++w) {
-      backend_.matmul({.x = inputs_[w].rows(width),
-                       .weight = weights[w],
-                       .bias = {},
-                       .y = outputs_[w].rows(width)});
-    }
-  }
-
-  // Compares some outputs of a pass with sums in float64. Throws a Failure where one is off.
-  void check(const LayerWeights& weights, std::uint32_t width) {
-    for (std::size_t w = 0; w < inputs_.size(); ++w) {
-      const Matrix y_matrix = outputs_[w].rows(width);
-      const Matrix x_matrix = inputs_[w].rows(width);
-      std::vector<float> x(std::size_t{width} * x_matrix.cols);
-      std::vector<float> y(std::size_t{width} * y_matrix.cols);
-      backend_.read(x_matrix, x);
-      backend_.read(y_matrix, y);
-      for (std::uint32_t sample = 0; sample < 16; ++sample) {
-        const auto output =
-            static_cast<std::uint32_t>(std::uint64_t{sample} * (y_matrix.cols - 1) / 15);
-        const std::uint32_t row = sample % width;
-        const std::vector<float> weight = weights.decoded_row(w, output);
-        double exact = 0.0;
-        double magnitude = 0.0;
-        for (std::size_t i = 0; i < weight.size(); ++i) {
-          const double product = double{x[row * weight.size() + i]} * double{weight[i]};
-          exact += product;
-          magnitude += std::fabs(product);
-        }
-        const double error =
-            std::fabs(double{y[std::size_t{row} * y_matrix.cols + output]} - exact);
-        if (!(error <= 1e-6 * magnitude)) {
-          throw Failure({Errc::unsupported, "wrong answer at width " + std::to_string(width)});
-        }
-      }
-    }
+  double prompt_seconds(std::uint32_t count) {
+    const auto prompt = tokens(count, 3);
+    KvCache cache = decoder_.make_cache();
+    const Instant start = Clock::now();
+    const std::uint32_t rows = decoder_.append(cache, prompt);
+    decoder_.logits(rows - 1, 1);
+    return seconds(Clock::now() - start);
   }
 
  private:
-  Backend& backend_;
-  std::vector<OwnedMatrix> inputs_;
-  std::vector<OwnedMatrix> outputs_;
-};
-
-Pass time_pass(Activations& activations, const LayerWeights& weights, std::uint32_t width,
-               double seconds_min) {
-  activations.pass(weights.copy(0), width);
-  activations.check(weights, width);
-  std::vector<double> times;
-  double total = 0.0;
-  for (std::size_t i = 0; total < seconds_min || times.size() < 3; ++i) {
-    const Instant start = Clock::now();
-    activations.pass(weights.copy(i % weights.copy_count()), width);
-    times.push_back(seconds(Clock::now() - start));
-    total += times.back();
+  std::vector<std::uint32_t> tokens(std::uint32_t count, std::uint32_t seed) const {
+    std::vector<std::uint32_t> numbers(count);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      numbers[i] = (i * 7919 + seed * 104729) % decoder_.config().vocabulary_count;
+    }
+    return numbers;
   }
-  std::sort(times.begin(), times.end());
-  return {.width = width, .seconds_best = times.front(), .seconds_median = times[times.size() / 2]};
-}
+  std::vector<float> first_row(std::uint32_t width) {
+    const Matrix logits = run(width).row_range(0, 1);
+    std::vector<float> row(logits.cols);
+    decoder_.backend().read(logits, row);
+    return row;
+  }
 
-// What a pass moves and computes, and the time that takes at best.
-struct Bound {
-  double bytes;
-  double operations;
-  double seconds;
+  Decoder& decoder_;
+  KvCache cache_;
+  std::vector<AncestorMask> masks_ = causal_masks(kMaskRowsMax);
 };
 
-Bound bound_of(const LayerWeights& weights, std::uint32_t width, const MachineLimits& limits) {
-  const auto bytes = static_cast<double>(weights.bytes_a_copy());
-  const double operations = 2.0 * static_cast<double>(weights.products_a_row()) * width;
-  return {.bytes = bytes,
-          .operations = operations,
-          .seconds = std::max(bytes / limits.read_bytes_per_second,
-                              operations / limits.operations_per_second)};
-}
-
-nlohmann::json to_json(const Pass& pass, const Bound& bound) {
-  return {{"width", pass.width},
-          {"seconds_best", pass.seconds_best},
-          {"seconds_median", pass.seconds_median},
-          {"weight_bytes_per_second", bound.bytes / pass.seconds_best},
-          {"operations_per_second", bound.operations / pass.seconds_best},
-          {"limit_seconds", bound.seconds},
-          {"share_of_limit", bound.seconds / pass.seconds_best}};
-}
-
-void print_row(const Pass& pass, const Bound& bound) {
-  std::printf("%5u %10.3f %10.3f %9.1f %9.1f %7.0f %%\n", pass.width, pass.seconds_best * 1e3,
-              pass.seconds_median * 1e3, bound.bytes / pass.seconds_best * 1e-9,
-              bound.operations / pass.seconds_best * 1e-9,
-              100.0 * bound.seconds / pass.seconds_best);
-  std::fflush(stdout);
-}
-
-void run_engine(const EngineOptions& options) {
-  const auto shapes = parse_shape(options.shape).value();
-  const auto type = dtype_from_name(options.type);
-  if (!type)
-    throw Failure({Errc::usage, "--type " + options.type + " is none of f32, f16, bf16, q8_0"});
-  for (const WeightShape& shape : shapes) {
-    if (!row_bytes(*type, shape.inputs)) {
-      throw Failure({Errc::usage, "a row of " + std::to_string(shape.inputs) +
-                                      " elements is no whole number of " + options.type +
-                                      " blocks"});
+std::vector<Times> time_widths(Passes& passes, const EngineOptions& o) {
+  constexpr int kRounds = 3;
+  std::vector<Times> times(o.widths.size());
+  for (const std::uint32_t width : o.widths) passes.check(width);
+  for (int round = 0; round < kRounds; ++round) {
+    for (std::size_t i = 0; i < o.widths.size(); ++i) {
+      double total = 0.0;
+      while (total < o.seconds / kRounds) {
+        const Instant start = Clock::now();
+        passes.run(o.widths[i]);
+        times[i].seconds.push_back(seconds(Clock::now() - start));
+        total += times[i].seconds.back();
+      }
     }
   }
+  return times;
+}
 
-  const MachineLimits limits = measure_limits(options.threads);
-  const auto backend = make_cpu_backend({.threads = options.threads});
-  const LayerWeights weights(*backend, shapes, *type,
-                             std::uint64_t{options.working_set_mib} * 1024 * 1024);
-  Activations activations(*backend, shapes,
-                          *std::max_element(options.widths.begin(), options.widths.end()));
+void run_engine(const EngineOptions& o) {
+  const Source source = open_source(o);
+  const std::uint32_t positions = std::max(o.context + kMaskRowsMax, o.prompt);
+  if (positions > source.config.context_length) {
+    throw Failure({Errc::usage, "--context and --prompt do not fit the model's context of " +
+                                    std::to_string(source.config.context_length)});
+  }
+  const MachineLimits limits = measure_limits(o.threads);
+  const auto backend = make_cpu_backend({.threads = o.threads});
+  const Instant start = Clock::now();
+  Decoder decoder(*backend, source.config, source.tensors, positions);
+  const double load_seconds = seconds(Clock::now() - start);
+  Passes passes(decoder, o.context);
+  const Cost cost = cost_of(source.tensors);
 
-  nlohmann::json report{{"shape", options.shape},
-                        {"type", options.type},
+  nlohmann::json report{{"model", o.model.empty() ? o.shape : o.model},
                         {"instruction_set", limits.instruction_set},
                         {"threads", limits.threads},
                         {"limit_read_bytes_per_second", limits.read_bytes_per_second},
-                        {"limit_operations_per_second", limits.operations_per_second},
-                        {"weight_bytes", weights.bytes_a_copy()},
+                        {"limit_int8_operations_per_second", limits.int8_operations_per_second},
+                        {"limit_float_operations_per_second", limits.float_operations_per_second},
+                        {"weight_bytes", cost.bytes},
+                        {"operations_a_row", cost.operations_a_row},
+                        {"load_seconds", load_seconds},
+                        {"context", o.context},
                         {"passes", nlohmann::json::array()}};
-  if (!options.json) {
-    std::printf("%s, %zu threads: memory %.1f GB/s, float32 %.1f GFLOP/s\n",
+  if (!o.json) {
+    std::printf("%s, %zu threads: memory %.1f GB/s, int8 %.0f GOP/s, float32 %.0f GFLOP/s\n",
                 limits.instruction_set.c_str(), limits.threads, limits.read_bytes_per_second * 1e-9,
-                limits.operations_per_second * 1e-9);
-    std::printf("%s in %s: %.1f MB a pass\n\n", options.shape.c_str(), options.type.c_str(),
-                static_cast<double>(weights.bytes_a_copy()) * 1e-6);
-    std::printf("width    best ms  median ms      GB/s   GFLOP/s   share\n");
+                limits.int8_operations_per_second * 1e-9,
+                limits.float_operations_per_second * 1e-9);
+    std::printf("%s: %.1f MB a pass, %.2f GOP a row; ready after %.0f ms; %u tokens of context\n\n",
+                o.model.empty() ? (o.shape + " in " + o.type).c_str() : o.model.c_str(),
+                cost.bytes * 1e-6, cost.operations_a_row * 1e-9, load_seconds * 1e3, o.context);
+    std::printf("width    best ms  median ms   tokens/s      GB/s     GOP/s   share\n");
   }
-  for (const std::uint32_t width : options.widths) {
-    const Pass pass = time_pass(activations, weights, width, options.seconds);
-    const Bound bound = bound_of(weights, width, limits);
-    report["passes"].push_back(to_json(pass, bound));
-    if (!options.json) print_row(pass, bound);
+  const std::vector<Times> times = time_widths(passes, o);
+  for (std::size_t i = 0; i < o.widths.size(); ++i) {
+    const std::uint32_t width = o.widths[i];
+    const double best = times[i].best();
+    const double median = times[i].median();
+    const double limit = limit_seconds(cost, width, limits);
+    report["passes"].push_back({{"width", width},
+                                {"seconds_best", best},
+                                {"seconds_median", median},
+                                {"limit_seconds", limit},
+                                {"share_of_limit", limit / best}});
+    if (o.json) continue;
+    std::printf("%5u %10.3f %10.3f %10.1f %9.1f %9.1f %6.0f %%\n", width, best * 1e3, median * 1e3,
+                width / median, cost.bytes / best * 1e-9,
+                cost.operations_a_row * width / best * 1e-9, 100.0 * limit / best);
   }
-  if (options.json) std::puts(report.dump(2).c_str());
+  if (o.prompt > 0) {
+    const double prompt_seconds =
+        std::min(passes.prompt_seconds(o.prompt), passes.prompt_seconds(o.prompt));
+    report["prompt"] = {{"tokens", o.prompt}, {"seconds", prompt_seconds}};
+    if (!o.json) {
+      std::printf("\nprompt of %u tokens: %.0f ms, %.0f tokens/s\n", o.prompt, prompt_seconds * 1e3,
+                  o.prompt / prompt_seconds);
+    }
+  }
+  if (o.json) std::puts(report.dump(2).c_str());
 }
 
 }  // namespace
 
 void add_engine_command(CLI::App& program) {
   const auto options = std::make_shared<EngineOptions>();
-  CLI::App* command = program.add_subcommand("engine", "matrix products by number of rows");
+  CLI::App* command = program.add_subcommand("engine", "passes of a decoder by number of rows");
   command->footer(kHelp);
-  command->add_option("--shape", options->shape, "llama-1.1b, llama3-8b or OUTPUTSxINPUTS")
+  command->add_option("--model", options->model, "a target, or an independent drafter")
+      ->type_name("FILE.gguf");
+  command
+      ->add_option("--shape", options->shape,
+                   "random weights instead: tinyllama, llama3-8b, qwen2-0.5b or demo")
       ->capture_default_str();
-  command->add_option("--type", options->type, "f32, f16, bf16 or q8_0")->capture_default_str();
+  command->add_option("--type", options->type, "the type of random weights")->capture_default_str();
   command->add_option("--widths", options->widths, "numbers of rows, such as 1,2,62")
       ->delimiter(',')
-      ->check(CLI::Range(1u, 1024u));
-  command->add_option("--threads", options->threads, "0: one a core")->capture_default_str();
-  command
-      ->add_option("--working-set", options->working_set_mib,
-                   "MiB of copies of the weights that passes take in turn; 0: one copy, which may "
-                   "stay in the cache")
+      ->check(CLI::Range(1u, kMaskRowsMax));
+  command->add_option("--context", options->context, "tokens before those of a pass")
+      ->check(CLI::Range(1u, 1u << 20))
       ->capture_default_str();
+  command->add_option("--prompt", options->prompt, "tokens of the prompt; 0: none")
+      ->check(CLI::Range(0u, 1u << 20))
+      ->capture_default_str();
+  command->add_option("--threads", options->threads, "0: one a core")->capture_default_str();
   command->add_option("--seconds", options->seconds, "time spent on each width")
       ->capture_default_str();
   command->add_flag("--json", options->json, "one JSON object instead of a table");

@@ -5,12 +5,14 @@
 
 namespace edgedraft::bench {
 
-// What the processor can do at best, measured on the spot, so that results are shares of something.
+// What the processor can do at best, measured on the spot with the instructions that the kernels
+// use, so that results are shares of something.
 struct MachineLimits {
   std::string instruction_set;
   std::size_t threads;
-  double read_bytes_per_second;  // from memory, all threads
-  double operations_per_second;  // float32 multiplications and additions, all threads
+  double read_bytes_per_second;        // from memory, all threads
+  double float_operations_per_second;  // float32 multiplications and additions, all threads
+  double int8_operations_per_second;   // the same of int8
 };
 
 // Takes about a second. 0 threads: one a core.

@@ -56,7 +56,7 @@ TEST_P(AllocationTest, NoOperationAllocatesTheSecondTime) {
   Floats log_probs(kRows * 4);
 
   const auto run = [&] {
-    backend().embed({.table = w.weight, .tokens = positions, .y = y.all()});
+    backend().embed({.table = w.table, .tokens = positions, .y = y.all()});
     backend().rms_norm({.x = x.all(), .weight = norm.weight, .y = y.all(), .epsilon = 1e-5f});
     backend().matmul({.x = x.all(), .weight = w.weight, .bias = {}, .y = wide.all()});
     backend().rope({.x = y.all(),

@@ -21,12 +21,16 @@ class MatmulTest : public OpTest {
     backend().matmul({.x = x_matrix.all(), .weight = w.weight, .bias = {}, .y = y_matrix.all()});
     const Floats y = values_of(backend(), y_matrix.all());
 
+    const bool rounds = rounds_activations(backend(), type);
     for (std::size_t r = 0; r < s.rows; ++r) {
+      const auto row = std::span(x).subspan(r * s.inputs, s.inputs);
+      const auto rounded = rounded_activations(row);
       for (std::size_t o = 0; o < s.outputs; ++o) {
         double exact = 0.0;
         double magnitude = 0.0;
         for (std::size_t i = 0; i < s.inputs; ++i) {
-          const double product = double{x[r * s.inputs + i]} * double{w.decoded[o * s.inputs + i]};
+          const double activation = rounds ? rounded[i].value : double{row[i]};
+          const double product = activation * double{w.decoded[o * s.inputs + i]};
           exact += product;
           magnitude += std::fabs(product);
         }
@@ -76,6 +80,79 @@ TEST_P(MatmulTest, AgreesWithFloat64AtSizesOfModels) {
     expect_right(type, {7, 4096, 128});
     if (544 % traits(type).block_count == 0) expect_right(type, {130, 544, 65});
     expect_right(type, {130, 1280, 65});
+  }
+}
+
+// What backend.h promises of rounded activations: each is off by half a scale at most.
+TEST_P(MatmulTest, RoundsActivationsByHalfAScaleAtMost) {
+  constexpr std::uint32_t kInputs = 768;
+  constexpr std::uint32_t kOutputs = 96;
+  Floats x = random_floats(1, kInputs);
+  for (std::size_t i = 0; i < kInputs; i += 97) x[i] *= 30.0f;  // outliers coarsen their stretch
+  const auto rounded = rounded_activations(x);
+  for (const DType type : kDTypes) {
+    const TestWeight w(backend(), type, kOutputs, kInputs, random_floats(2, kOutputs * kInputs));
+    const OwnedMatrix x_matrix = matrix_of(backend(), 1, kInputs, x);
+    const OwnedMatrix y_matrix(backend(), 1, kOutputs);
+    backend().matmul({.x = x_matrix.all(), .weight = w.weight, .bias = {}, .y = y_matrix.all()});
+    const Floats y = values_of(backend(), y_matrix.all());
+    for (std::size_t o = 0; o < kOutputs; ++o) {
+      double exact = 0.0;
+      double magnitude = 0.0;
+      double rounding = 0.0;
+      for (std::size_t i = 0; i < kInputs; ++i) {
+        const double weight{w.decoded[o * kInputs + i]};
+        exact += double{x[i]} * weight;
+        magnitude += std::fabs(double{x[i]} * weight);
+        // A little more than half, for the float32 product that is rounded.
+        rounding += 0.50001 * rounded[i].scale * std::fabs(weight);
+      }
+      if (!rounds_activations(backend(), type)) rounding = 0.0;
+      expect_near(y[o], exact, rounding + sum_tolerance(kInputs, magnitude),
+                  std::string(traits(type).name) + " output " + std::to_string(o));
+    }
+  }
+}
+
+TEST_P(MatmulTest, SharesAnInputAmongProducts) {
+  constexpr std::uint32_t kRows = 5;
+  constexpr std::uint32_t kInputs = 256;
+  const OwnedMatrix x = matrix_of(backend(), kRows, kInputs, random_floats(1, kRows * kInputs));
+  std::vector<TestWeight> weights;
+  std::vector<OwnedMatrix> alone;
+  std::vector<OwnedMatrix> together;
+  std::vector<MatmulOp> ops;
+  for (const DType type : kDTypes) {
+    const auto outputs = static_cast<std::uint32_t>(20 + 31 * weights.size());
+    weights.emplace_back(backend(), type, outputs, kInputs, random_floats(2, outputs * kInputs));
+    alone.emplace_back(backend(), kRows, outputs);
+    together.emplace_back(backend(), kRows, outputs);
+    ops.push_back(
+        {.x = x.all(), .weight = weights.back().weight, .bias = {}, .y = alone.back().all()});
+    backend().matmul(ops.back());
+    ops.back().y = together.back().all();
+  }
+  backend().matmuls(ops);
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    EXPECT_TRUE(
+        same_bytes(values_of(backend(), together[i].all()), values_of(backend(), alone[i].all())))
+        << traits(kDTypes[i]).name;
+  }
+}
+
+TEST_P(MatmulTest, KeepsWhatIsNoNumber) {
+  const TestWeight w(backend(), DType::q8_0, 40, 256, random_floats(1, 40 * 256));
+  for (const float odd : {std::numeric_limits<float>::quiet_NaN(), INFINITY, -INFINITY}) {
+    Floats x = random_floats(2, 2 * 256);
+    x[200] = odd;
+    const OwnedMatrix x_matrix = matrix_of(backend(), 2, 256, x);
+    const OwnedMatrix y_matrix(backend(), 2, 40);
+    backend().matmul({.x = x_matrix.all(), .weight = w.weight, .bias = {}, .y = y_matrix.all()});
+    const Floats y = values_of(backend(), y_matrix.all());
+    for (std::size_t o = 0; o < 40; ++o) {
+      EXPECT_FALSE(std::isfinite(y[o])) << odd;
+      EXPECT_TRUE(std::isfinite(y[40 + o])) << odd;
+    }
   }
 }
 

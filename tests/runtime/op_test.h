@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -103,15 +104,46 @@ struct TestWeight {
       quantize_row(type, numbers.subspan(r * cols, cols), row);
       dequantize_row(type, row, std::span(decoded).subspan(r * cols, cols));
     }
-    buffer = backend.upload(bytes);
+    buffer = backend.upload_matrix({.type = type, .rows = rows, .cols = cols, .bytes = bytes});
     weight = {.buffer = buffer.get(), .offset_bytes = 0, .type = type, .rows = rows, .cols = cols};
+    table_buffer = backend.upload(bytes);
+    table = weight;
+    table.buffer = table_buffer.get();
   }
 
   Floats decoded;
   Bytes bytes;
   std::unique_ptr<Buffer> buffer;
-  Weight weight;
+  std::unique_ptr<Buffer> table_buffer;
+  Weight weight;  // for matmul
+  Weight table;   // for everything else
 };
+
+// Whether a backend rounds activations to int8 before it multiplies them with a weight of that
+// type.
+inline bool rounds_activations(const Backend& backend, DType type) {
+  return backend.name() == "cpu" && type != DType::f32 && type != DType::f16 && type != DType::bf16;
+}
+
+// One activation as the CPU backend rounds it: each stretch of 128 has a scale.
+struct RoundedActivation {
+  double value;
+  double scale;
+};
+inline std::vector<RoundedActivation> rounded_activations(std::span<const float> row) {
+  constexpr std::size_t kStretch = 128;
+  std::vector<RoundedActivation> rounded;
+  for (std::size_t first = 0; first < row.size(); first += kStretch) {
+    const auto stretch = row.subspan(first, std::min(kStretch, row.size() - first));
+    float largest = 0.0f;
+    for (const float x : stretch) largest = std::max(largest, std::fabs(x));
+    const float inverse = largest != 0.0f ? 127.0f / largest : 0.0f;
+    const double scale{largest / 127.0f};
+    for (const float x : stretch)
+      rounded.push_back({scale * double{std::nearbyint(x * inverse)}, scale});
+  }
+  return rounded;
+}
 
 // How far a float32 sum of `count` products may be from the exact one, whose absolute values add up
 // to `magnitude`: half a unit in the last place an addition, in the worst order, and a few for what

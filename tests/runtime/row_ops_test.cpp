@@ -13,7 +13,7 @@ TEST_P(EmbedTest, TakesTheRowsOfTheTokens) {
   const TestWeight table(backend(), DType::f16, 3, 2, Floats{1, 2, 3, 4, 5, 6});
   const OwnedMatrix y(backend(), 4, 2);
   const std::vector<std::uint32_t> tokens = {2, 0, 0, 1};
-  backend().embed({.table = table.weight, .tokens = tokens, .y = y.all()});
+  backend().embed({.table = table.table, .tokens = tokens, .y = y.all()});
   EXPECT_EQ(values_of(backend(), y.all()), (Floats{5, 6, 1, 2, 1, 2, 3, 4}));
 }
 
@@ -24,7 +24,7 @@ TEST_P(EmbedTest, DecodesEveryTypeExactly) {
       const TestWeight table(backend(), type, 2, cols, random_floats(cols, 2 * cols));
       const OwnedMatrix y(backend(), 2, cols);
       const std::vector<std::uint32_t> tokens = {0, 1};
-      backend().embed({.table = table.weight, .tokens = tokens, .y = y.all()});
+      backend().embed({.table = table.table, .tokens = tokens, .y = y.all()});
       EXPECT_TRUE(same_bytes(values_of(backend(), y.all()), table.decoded))
           << traits(type).name << " " << cols;
     }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -27,15 +28,42 @@ TEST(ThreadPoolTest, VisitsEveryItemOnce) {
   }
 }
 
+using Ranges = std::vector<std::pair<std::size_t, std::size_t>>;
+
+// The ranges of a loop, in order.
+Ranges ranges_of(ThreadPool& pool, std::size_t count, std::size_t grain,
+                 std::uint32_t shares_a_thread) {
+  std::mutex mutex;
+  Ranges ranges;
+  pool.run(count, grain, shares_a_thread,
+           [&](std::size_t begin, std::size_t end, std::size_t thread) {
+             const std::lock_guard lock(mutex);
+             EXPECT_LT(thread, pool.thread_count());
+             ranges.emplace_back(begin, end);
+           });
+  std::sort(ranges.begin(), ranges.end());
+  return ranges;
+}
+
 TEST(ThreadPoolTest, GivesOutWholeGrains) {
   ThreadPool pool(3);
-  std::vector<std::pair<std::size_t, std::size_t>> ranges(3);
-  pool.run(100, 16, [&](std::size_t begin, std::size_t end, std::size_t thread) {
-    ranges[thread] = {begin, end};
-  });
   // Seven grains, the last one of four items.
-  EXPECT_EQ(ranges,
-            (std::vector<std::pair<std::size_t, std::size_t>>{{0, 32}, {32, 64}, {64, 100}}));
+  EXPECT_EQ(ranges_of(pool, 100, 16, 1), (Ranges{{0, 32}, {32, 64}, {64, 100}}));
+  EXPECT_EQ(ranges_of(pool, 100, 16, 2),
+            (Ranges{{0, 16}, {16, 32}, {32, 48}, {48, 64}, {64, 80}, {80, 100}}));
+  EXPECT_EQ(ranges_of(pool, 20, 16, 4), (Ranges{{0, 16}, {16, 20}}));
+}
+
+// A share taken for the wrong loop would be run twice or not at all.
+TEST(ThreadPoolTest, NumbersOfSharesMayChangeFromLoopToLoop) {
+  ThreadPool pool(4);
+  for (std::uint32_t job = 0; job < 5000; ++job) {
+    std::atomic<int> visits[16] = {};
+    pool.run(16, 1, 1 + job % 4, [&](std::size_t begin, std::size_t end, std::size_t) {
+      for (std::size_t i = begin; i < end; ++i) ++visits[i];
+    });
+    for (const auto& count : visits) ASSERT_EQ(count, 1) << "job " << job;
+  }
 }
 
 TEST(ThreadPoolTest, TakesOneThreadACoreForZero) {

@@ -1,0 +1,165 @@
+#include "kernels/cpu/int8_tile.h"
+
+// A panel of 32 outputs at a time. Few rows: one tile of all rows streams through the panel. More
+// rows: chunks of the panel are brought into the first-level cache, decoded where the type needs
+// it, and used for every tile of rows. Both take the same steps for a number, in the same order.
+namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
+namespace {
+
+// Of weights as bytes 16 KiB, which the first-level cache holds beside a tile of activations and
+// the sums of a tile of rows.
+constexpr std::size_t kChunkBlocks = 16;
+static_assert(kChunkBlocks % kBlocksAScale == 0);
+// Their sums, 16 KiB, fit the first-level cache as well.
+constexpr std::size_t kBlockRows = 128;
+
+template <class W>
+struct Scratch {
+  float sums[kBlockRows * kPanelOutputs];
+  DecodedBlock<W> decoded[kChunkBlocks];
+};
+
+// A part of a panel and the rows that go through it.
+template <class Source>
+struct Piece {
+  Source source;
+  std::size_t first_block;  // of the activations
+  std::size_t block_count;
+  Ahead ahead;
+};
+
+template <class Source, std::size_t R, std::size_t kFirstPart = 0>
+EDGEDRAFT_INLINE void run_parts(const Piece<Source>& piece, const ActivationRow (&x)[R],
+                                float* sums) {
+  if constexpr (kFirstPart < kPanelParts) {
+    Int8Tile<Source, R, kFirstPart>::run(piece.source, piece.block_count, x, sums,
+                                         kFirstPart == 0 ? piece.ahead : Ahead{});
+    run_parts<Source, R, kFirstPart + kTileParts>(piece, x, sums);
+  }
+}
+
+template <class Source, std::size_t R>
+void run_tile(const Int8MatmulArgs& a, const Piece<Source>& piece, std::size_t row, float* sums) {
+  ActivationRow x[R];
+  for (std::size_t r = 0; r < R; ++r) {
+    x[r] = ActivationRow::at(a.x + (row + r) * a.x_stride, a.inputs).from_block(piece.first_block);
+  }
+  run_parts<Source, R>(piece, x, sums);
+}
+
+template <class Source, std::size_t R>
+void run_rows(const Int8MatmulArgs& a, const Piece<Source>& piece, std::size_t row,
+              std::size_t rows, float* sums) {
+  if (rows == R) {
+    run_tile<Source, R>(a, piece, row, sums);
+  } else if constexpr (R > 1) {
+    run_rows<Source, R - 1>(a, piece, row, rows, sums);
+  }
+}
+
+// Adds the bias and what was there, writes `count` columns of a row.
+void finish(const Int8MatmulArgs& a, std::size_t row, std::size_t column, std::size_t count,
+            const float* sums) {
+  float* y = a.y.data + row * a.y.stride + column;
+  const float* bias = a.bias != nullptr ? a.bias + column : nullptr;
+  if (count == kPanelOutputs) {
+    for (std::size_t c = 0; c < kPanelOutputs; c += kPartLanes) {
+      Part value = load_part(sums + c);
+      if (bias != nullptr) value += load_part(bias + c);
+      if (a.accumulate) value += load_part(y + c);
+      store_part(y + c, value);
+    }
+    return;
+  }
+  for (std::size_t c = 0; c < count; ++c) {
+    float value = sums[c];
+    if (bias != nullptr) value += bias[c];
+    if (a.accumulate) value += y[c];
+    y[c] = value;
+  }
+}
+
+// Rows first..first+rows-1, as tiles of equal size or one row less: then the cost rises evenly with
+// the rows. They share asking for the next chunk.
+template <class Source>
+void run_tiles(const Int8MatmulArgs& a, Piece<Source> piece, const std::byte* next,
+               std::size_t next_bytes, std::size_t first, std::size_t rows, float* sums) {
+  const std::size_t tiles = (rows + kInt8TileRowsMax - 1) / kInt8TileRowsMax;
+  const std::size_t lines = next_bytes / (kCacheLineBytes * Ahead::kPlaces) + 1;
+  const std::size_t turns = tiles * piece.block_count;
+  piece.ahead = {next, lines * kCacheLineBytes, (lines + turns - 1) / turns};
+  for (std::size_t tile = 0; tile < tiles; ++tile) {
+    const std::size_t row = tile * rows / tiles;
+    run_rows<Source, kInt8TileRowsMax>(a, piece, first + row, (tile + 1) * rows / tiles - row,
+                                       sums + row * kPanelOutputs);
+    piece.ahead.from += piece.ahead.steps * piece.block_count * kCacheLineBytes;
+  }
+}
+
+// `rows` of at most kBlockRows from `first` on through one panel.
+template <class W>
+void multiply_panel(const Int8MatmulArgs& a, const std::byte* panel, std::size_t first,
+                    std::size_t rows, Scratch<W>& scratch) {
+  const std::size_t blocks = a.inputs / kBlock;
+  std::memset(scratch.sums, 0, rows * kPanelOutputs * sizeof(float));
+  for (std::size_t block = 0; block < blocks; block += kChunkBlocks) {
+    const std::size_t count = smaller(kChunkBlocks, blocks - block);
+    const auto chunk = Packed<W>::from(panel + W::kSizes.bytes(block));
+    // Behind a panel's last chunk comes the next panel's first.
+    const std::byte* next = panel + W::kSizes.bytes(block + count);
+    const std::size_t left = blocks - block - count;
+    const std::size_t next_bytes =
+        W::kSizes.bytes(smaller(kChunkBlocks, left != 0 ? left : blocks));
+    if (W::kIsBytes || rows <= 3 * kInt8TileRowsMax) {
+      run_tiles<Packed<W>>(a, {chunk, block, count, {}}, next, next_bytes, first, rows,
+                           scratch.sums);
+    } else {
+      auto from = chunk;
+      for (std::size_t i = 0; i < count; ++i, from.next()) decode_block(from, scratch.decoded[i]);
+      run_tiles<Decoded<W>>(a, {{scratch.decoded}, block, count, {}}, next, next_bytes, first, rows,
+                            scratch.sums);
+    }
+  }
+}
+
+template <class W>
+void multiply(const Int8MatmulArgs& a, const Work& work) {
+  static_assert(sizeof(Scratch<W>) <= kInt8MatmulScratchFloats * sizeof(float));
+  static_assert(kChunkBlocks % W::kSizes.blocks == 0);
+  auto& scratch = *reinterpret_cast<Scratch<W>*>(work.scratch);
+  const std::size_t panel_bytes = W::kSizes.bytes(a.inputs / kBlock);
+  for (std::size_t panel = work.begin; panel < work.end; ++panel) {
+    const std::size_t column = panel * kPanelOutputs;
+    const std::size_t count = smaller(kPanelOutputs, a.outputs - column);
+    for (std::size_t first = 0; first < a.rows; first += kBlockRows) {
+      const std::size_t rows = smaller(kBlockRows, a.rows - first);
+      multiply_panel<W>(a, a.panels + panel * panel_bytes, first, rows, scratch);
+      for (std::size_t r = 0; r < rows; ++r) {
+        finish(a, first + r, column, count, scratch.sums + r * kPanelOutputs);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void int8_matmul(const Int8MatmulArgs& a, const Work& work) {
+  switch (a.type) {
+    case WeightType::q8_0:
+      return multiply<PackedQ8_0>(a, work);
+    case WeightType::q4_0:
+      return multiply<PackedQ4_0>(a, work);
+    case WeightType::q4_k:
+      return multiply<PackedQ4_K>(a, work);
+    case WeightType::q5_k:
+      return multiply<PackedQ5_K>(a, work);
+    case WeightType::q6_k:
+      return multiply<PackedQ6_K>(a, work);
+    case WeightType::f32:
+    case WeightType::f16:
+    case WeightType::bf16:
+      break;  // not packed
+  }
+}
+
+}  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA

@@ -1,0 +1,147 @@
+#pragma once
+
+#include "kernels/cpu/packed_weights.h"
+
+namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
+
+inline constexpr std::size_t kCacheLineBytes = 64;
+
+// A tile is up to so many rows of activations times so many registers of outputs: two sums a pair
+// in registers beside the operands.
+inline constexpr std::size_t kTileParts = 2;
+#if defined(__AVX512F__) && defined(EDGEDRAFT_DOT_INSTRUCTION)
+inline constexpr std::size_t kInt8TileRowsMax = 6;
+#elif defined(__AVX512F__)
+inline constexpr std::size_t kInt8TileRowsMax = 5;
+#elif defined(EDGEDRAFT_DOT_INSTRUCTION)
+inline constexpr std::size_t kInt8TileRowsMax = 3;
+#else
+inline constexpr std::size_t kInt8TileRowsMax = 2;
+#endif
+static_assert(kPanelParts % kTileParts == 0);
+
+// What will be wanted soon, asked for little by little while each block is computed: at once it
+// would fill the queue to memory. From two places in turn, because the processor reads ahead by
+// itself, though only so far at each place.
+struct Ahead {
+  static constexpr std::size_t kPlaces = 2;
+  const std::byte* from = nullptr;  // the first place
+  std::size_t distance = 0;         // between places
+  std::size_t steps = 0;            // of a block's eight in which to ask
+
+  EDGEDRAFT_INLINE void ask(std::size_t step) {
+    if (step >= steps) return;
+    __builtin_prefetch(from, 0, 2);
+    __builtin_prefetch(from + distance, 0, 2);
+    from += kCacheLineBytes;
+  }
+};
+
+// R rows of activations times kTileParts registers of outputs, the first of which is kFirstPart.
+//
+// sums[r][o] += sum over scales s of scale_s * (sum over its blocks b of weight_scale_b * dot_b),
+// in order: every number of a product takes these steps, whatever the tile.
+template <class Source, std::size_t R, std::size_t kFirstPart>
+struct Int8Tile {
+  using W = typename Source::W;
+  static constexpr std::size_t P = kTileParts;
+
+  // `blocks` blocks from where source and x stand; row r's sums are at sums + r * kPanelOutputs.
+  static void run(Source source, std::size_t blocks, const ActivationRow (&x)[R], float* sums,
+                  Ahead ahead) {
+    const std::byte* at[R];
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < R; ++r) at[r] = x[r].block;
+    for (std::size_t first = 0; first < blocks; first += kBlocksAScale) {
+      const std::size_t end = smaller(first + kBlocksAScale, blocks);
+      Part scaled[R][P];
+#pragma GCC unroll 8
+      for (std::size_t r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+        for (std::size_t p = 0; p < P; ++p) scaled[r][p] = Part{};
+      }
+      for (std::size_t block = first; block < end; ++block) {
+        add_block(source, at, scaled, ahead);
+        source.next();
+#pragma GCC unroll 8
+        for (std::size_t r = 0; r < R; ++r) at[r] += ActivationRow::kBlockBytes;
+      }
+#pragma GCC unroll 8
+      for (std::size_t r = 0; r < R; ++r) {
+        const Part scale = all_part(x[r].scale[first / kBlocksAScale]);
+#pragma GCC unroll 8
+        for (std::size_t p = 0; p < P; ++p) {
+          float* to = sums + r * kPanelOutputs + (kFirstPart + p) * kPartLanes;
+          store_part(to, fma(scaled[r][p], scale, load_part(to)));
+        }
+      }
+    }
+  }
+
+  static EDGEDRAFT_INLINE void add_block(const Source& source, const std::byte* const (&x)[R],
+                                         Part (&scaled)[R][P], Ahead& ahead) {
+    IntPart dots[R][P];
+    for (std::size_t half = 0; half < W::kHalves; ++half) {
+#pragma GCC unroll 8
+      for (std::size_t r = 0; r < R; ++r) {
+        const IntPart start =
+            W::kHasMinimum ? IntPart{} : all_int(start_of(x[r], W::kHalves, half));
+#pragma GCC unroll 8
+        for (std::size_t p = 0; p < P; ++p) dots[r][p] = start;
+      }
+      if (half == 0) {
+        add_quads<0, 8 / W::kHalves>(source, x, dots, ahead);
+      } else {
+        add_quads<4, 8>(source, x, dots, ahead);
+      }
+#pragma GCC unroll 8
+      for (std::size_t p = 0; p < P; ++p) {
+        const Part scale = source.scale(kFirstPart + p, half);
+#pragma GCC unroll 8
+        for (std::size_t r = 0; r < R; ++r) {
+          scaled[r][p] = fma(__builtin_convertvector(dots[r][p], Part), scale, scaled[r][p]);
+        }
+      }
+    }
+    if constexpr (W::kHasMinimum) add_minima(source, x, scaled);
+  }
+
+  // The dots of quads q..kEnd-1.
+  template <int q, int kEnd>
+  static EDGEDRAFT_INLINE void add_quads(const Source& source, const std::byte* const (&x)[R],
+                                         IntPart (&dots)[R][P], Ahead& ahead) {
+    if constexpr (q < kEnd) {
+      ahead.ask(q);
+      QuadWeights w[P];
+#pragma GCC unroll 8
+      for (std::size_t p = 0; p < P; ++p) {
+        w[p] = quad_weights(source.template bytes<q>(kFirstPart + p));
+      }
+#pragma GCC unroll 8
+      for (std::size_t r = 0; r < R; ++r) {
+        const QuadActivations activations = load_quad(x[r] + kStartBytes + q * kQuadBytes);
+#pragma GCC unroll 8
+        for (std::size_t p = 0; p < P; ++p) dots[r][p] = dot(dots[r][p], w[p], activations);
+      }
+      add_quads<q + 1, kEnd>(source, x, dots, ahead);
+    }
+  }
+
+  // A start is -128 times the sum of the activations, so a minimum times that sum is subtracted.
+  static EDGEDRAFT_INLINE void add_minima(const Source& source, const std::byte* const (&x)[R],
+                                          Part (&scaled)[R][P]) {
+    Part minimum[P];
+#pragma GCC unroll 8
+    for (std::size_t p = 0; p < P; ++p) {
+      minimum[p] = source.minimum(kFirstPart + p) * all_part(1.0f / 128);
+    }
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < R; ++r) {
+      const Part start = __builtin_convertvector(all_int(start_of(x[r], 1, 0)), Part);
+#pragma GCC unroll 8
+      for (std::size_t p = 0; p < P; ++p) scaled[r][p] = fma(start, minimum[p], scaled[r][p]);
+    }
+  }
+};
+
+}  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA

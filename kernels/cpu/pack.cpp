@@ -1,0 +1,172 @@
+#include <cstring>
+
+#include "kernels/cpu/packed.h"
+
+// Each type takes the blocks of one output's row apart, four inputs in a word at a time; the file's
+// layouts stand in shared/tensor/blocks.h.
+namespace edgedraft::cpu {
+namespace {
+
+constexpr std::uint32_t kNibbles = 0x0F0F0F0Fu;
+
+std::uint32_t word(const std::byte* from) {
+  std::uint32_t value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+// Where an output's bytes of a block go.
+struct Place {
+  std::byte* header;  // of the panel, and of its block
+  std::byte* block;
+  std::size_t output;
+
+  void put_half(std::byte* array, const std::byte* half) const {
+    std::memcpy(array + 2 * output, half, 2);
+  }
+  void put_byte(std::size_t array, unsigned value) const {
+    block[array * kPanelOutputs + output] = static_cast<std::byte>(value);
+  }
+  // Lines begin behind 64 bytes of scales.
+  void put_line(std::size_t line, std::uint32_t value) const {
+    std::memcpy(block + kPanelHalfBytes + line * kPanelLineBytes + 4 * output, &value,
+                sizeof value);
+  }
+};
+
+struct Q8_0 {
+  static constexpr WeightType kType = WeightType::q8_0;
+  static constexpr std::size_t kFileBytes = 34;
+  static void pack(const std::byte* from, std::size_t, const Place& to) {
+    to.put_half(to.block, from);
+    for (std::size_t q = 0; q < 8; ++q) to.put_line(q, word(from + 2 + 4 * q) ^ 0x80808080u);
+  }
+};
+
+struct Q4_0 {
+  static constexpr WeightType kType = WeightType::q4_0;
+  static constexpr std::size_t kFileBytes = 18;
+  static void pack(const std::byte* from, std::size_t, const Place& to) {
+    to.put_half(to.block, from);
+    for (std::size_t q = 0; q < 4; ++q) to.put_line(q, word(from + 2 + 4 * q));
+  }
+};
+
+// The nibbles of 32 bytes, those of input 4q.. in the low halves, of 16+4q.. in the high ones.
+void put_nibbles(const std::byte* from, unsigned shift, const Place& to) {
+  for (std::size_t q = 0; q < 4; ++q) {
+    const std::uint32_t low = word(from + 4 * q) >> shift & kNibbles;
+    const std::uint32_t high = word(from + 16 + 4 * q) >> shift & kNibbles;
+    to.put_line(q, low | high << 4);
+  }
+}
+
+// The beginning that q4_k and q5_k share.
+void put_scale_and_minimum(const std::byte* from, std::size_t block, const Place& to) {
+  to.put_half(to.header, from);
+  to.put_half(to.header + kPanelHalfBytes, from + 2);
+  const auto at = [from](std::size_t i) { return static_cast<unsigned>(from[4 + i]); };
+  if (block < 4) {
+    to.put_byte(0, at(block) & 63u);
+    to.put_byte(1, at(block + 4) & 63u);
+  } else {
+    to.put_byte(0, (at(block + 4) & 15u) | (at(block - 4) >> 6) << 4);
+    to.put_byte(1, at(block + 4) >> 4 | (at(block) >> 6) << 4);
+  }
+}
+
+struct Q4_K {
+  static constexpr WeightType kType = WeightType::q4_k;
+  static constexpr std::size_t kFileBytes = 144;
+  static void pack(const std::byte* from, std::size_t block, const Place& to) {
+    put_scale_and_minimum(from, block, to);
+    put_nibbles(from + 16 + block / 2 * 32, static_cast<unsigned>(block % 2 * 4), to);
+  }
+};
+
+struct Q5_K {
+  static constexpr WeightType kType = WeightType::q5_k;
+  static constexpr std::size_t kFileBytes = 176;
+  static void pack(const std::byte* from, std::size_t block, const Place& to) {
+    put_scale_and_minimum(from, block, to);
+    put_nibbles(from + 48 + block / 2 * 32, static_cast<unsigned>(block % 2 * 4), to);
+    std::uint32_t fifths = 0;
+    for (std::size_t q = 0; q < 8; ++q) {
+      fifths |= (word(from + 16 + 4 * q) >> block & 0x01010101u) << q;
+    }
+    to.put_line(4, fifths);
+  }
+};
+
+struct Q6_K {
+  static constexpr WeightType kType = WeightType::q6_k;
+  static constexpr std::size_t kFileBytes = 210;
+  static void pack(const std::byte* from, std::size_t block, const Place& to) {
+    const std::size_t half = block / 4;
+    const std::size_t run = block % 4;
+    to.put_half(to.header, from + 208);
+    to.put_byte(0, static_cast<unsigned>(from[192 + 2 * block]));
+    to.put_byte(1, static_cast<unsigned>(from[193 + 2 * block]));
+    put_nibbles(from + half * 64 + run % 2 * 32, static_cast<unsigned>(run / 2 * 4), to);
+    for (std::size_t t = 0; t < 2; ++t) {
+      std::uint32_t tops = 0;
+      for (std::size_t i = 0; i < 4; ++i) {
+        const std::uint32_t twos = word(from + 128 + half * 32 + 16 * t + 4 * i);
+        tops |= (twos >> 2 * run & 0x03030303u) << 2 * i;
+      }
+      to.put_line(4 + t, tops);
+    }
+  }
+};
+
+template <class Q>
+void pack_panel(const PackArgs& a, std::size_t panel) {
+  constexpr PackedSizes kSizes = packed_sizes(Q::kType);
+  const std::size_t blocks = a.inputs / kPackedBlockInputs;
+  const std::size_t row_bytes = blocks / kSizes.blocks * Q::kFileBytes;
+  const std::size_t first = panel * kPanelOutputs;
+  const std::size_t left = a.outputs - first;
+  const std::size_t count = left < kPanelOutputs ? left : kPanelOutputs;
+  std::byte* to = a.panels + panel * kSizes.bytes(blocks);
+  if (count < kPanelOutputs) std::memset(to, 0, kSizes.bytes(blocks));
+  for (std::size_t b = 0; b < blocks; b += kSizes.blocks) {
+    std::byte* header = to;
+    to += kSizes.header_bytes;
+    for (std::size_t i = 0; i < kSizes.blocks; ++i, to += kSizes.block_bytes) {
+      for (std::size_t o = 0; o < count; ++o) {
+        Q::pack(a.weight + (first + o) * row_bytes + b / kSizes.blocks * Q::kFileBytes, i,
+                {header, to, o});
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void pack_panels(const PackArgs& a, std::size_t first, std::size_t last) {
+  for (std::size_t panel = first; panel < last; ++panel) {
+    switch (a.type) {
+      case WeightType::q8_0:
+        pack_panel<Q8_0>(a, panel);
+        break;
+      case WeightType::q4_0:
+        pack_panel<Q4_0>(a, panel);
+        break;
+      case WeightType::q4_k:
+        pack_panel<Q4_K>(a, panel);
+        break;
+      case WeightType::q5_k:
+        pack_panel<Q5_K>(a, panel);
+        break;
+      case WeightType::q6_k:
+        pack_panel<Q6_K>(a, panel);
+        break;
+      case WeightType::f32:
+      case WeightType::f16:
+      case WeightType::bf16:
+        break;  // not packed
+    }
+  }
+}
+
+}  // namespace edgedraft::cpu

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/ops.h"
+
+// How quantised weights lie in memory for products with int8 activations: a copy of the file's
+// bytes, made once at load, in the order in which the kernels want them.
+//
+// A panel is 32 outputs; behind the last output stand zeros. It is a sequence of blocks of 32
+// inputs: first what scales them, then lines. A line has four bytes for each of the 32 outputs, as
+// the instructions for int8 products take them. One thread so reads one stream of whole cache
+// lines, hardly a byte more than the file has, and nothing is added up across a register.
+//
+//         scales of a block         lines of a block
+//   q8_0  32 x f16                  8: line q has inputs 4q.. as int8 + 128, because those
+//   instructions
+//                                   multiply unsigned by signed numbers
+//   q4_0  32 x f16                  4 of nibbles: line q has inputs 4q.. in the low ones, 16+4q..
+//   in the
+//                                   high ones
+//   q4_k  32 x u8, 32 x u8 minima   4 of nibbles
+//   q5_k  the same                  4 of nibbles, 1 of fifth bits: bit q belongs to input 4q..
+//   q6_k  2 x 32 x i8, for halves   4 of nibbles, 2 of top bits: bits 2i, 2i+1 of the line t to
+//   input
+//                                   4(4t + i)..
+//
+// Before each 8 blocks of a "k" type stand the numbers that they share: 32 x f16, and in q4_k and
+// q5_k another 32 for the minima.
+namespace edgedraft::cpu {
+
+inline constexpr std::size_t kPanelOutputs = 32;
+inline constexpr std::size_t kPackedBlockInputs = 32;
+inline constexpr std::size_t kPanelHalfBytes = 2 * kPanelOutputs;  // a float16 an output
+inline constexpr std::size_t kPanelLineBytes = 4 * kPanelOutputs;
+
+// Bytes of a stretch of blocks that share a header, 0 where there is none.
+struct PackedSizes {
+  std::size_t blocks;  // of 32 inputs, a header; 0: the type is not packed
+  std::size_t header_bytes;
+  std::size_t block_bytes;
+
+  constexpr std::size_t bytes(std::size_t block_count) const {
+    return blocks == 0 ? 0 : block_count / blocks * (header_bytes + blocks * block_bytes);
+  }
+};
+constexpr PackedSizes packed_sizes(WeightType type) {
+  switch (type) {
+    case WeightType::q8_0:
+      return {1, 0, kPanelHalfBytes + 8 * kPanelLineBytes};
+    case WeightType::q4_0:
+      return {1, 0, kPanelHalfBytes + 4 * kPanelLineBytes};
+    case WeightType::q4_k:
+      return {8, 2 * kPanelHalfBytes, 2 * kPanelOutputs + 4 * kPanelLineBytes};
+    case WeightType::q5_k:
+      return {8, 2 * kPanelHalfBytes, 2 * kPanelOutputs + 5 * kPanelLineBytes};
+    case WeightType::q6_k:
+      return {8, kPanelHalfBytes, 2 * kPanelOutputs + 6 * kPanelLineBytes};
+    case WeightType::f32:
+    case WeightType::f16:
+    case WeightType::bf16:
+      break;
+  }
+  return {0, 0, 0};
+}
+
+struct PackArgs {
+  WeightType type;
+  const std::byte* weight;  // [outputs, inputs] as in the file
+  std::size_t outputs;
+  std::size_t inputs;
+  std::byte* panels;  // packed_bytes
+};
+constexpr std::size_t panel_count(std::size_t outputs) {
+  return (outputs + kPanelOutputs - 1) / kPanelOutputs;
+}
+// 0 for a type that is not packed.
+constexpr std::size_t packed_bytes(WeightType type, std::size_t outputs, std::size_t inputs) {
+  return panel_count(outputs) * packed_sizes(type).bytes(inputs / kPackedBlockInputs);
+}
+
+// Packs panels first..last-1. The same bytes for every instruction set.
+void pack_panels(const PackArgs& args, std::size_t first, std::size_t last);
+
+}  // namespace edgedraft::cpu

@@ -1,0 +1,216 @@
+#pragma once
+
+#include "kernels/cpu/int8.h"
+#include "kernels/cpu/packed.h"
+
+// How a block of a panel becomes unsigned bytes and float32 scales, for each type:
+//
+//   bytes    quad q of the outputs of a register
+//   scale    of half 0 or 1 of the block, where kHalves is 2
+//   minimum  where kHasMinimum; elsewhere bytes are 128 too large, which a row's start makes good
+//
+// A weight is scale * (byte - 128) or scale * byte - minimum. What moves four bits to the top of a
+// byte divides the scale by as much, which is exact.
+namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
+
+static_assert(kPackedBlockInputs == kBlock);
+
+inline constexpr std::size_t kPanelParts = kPanelOutputs / kPartLanes;
+
+// A block, and what it shares with others.
+struct BlockPlace {
+  const std::byte* header;
+  const std::byte* block;
+};
+
+EDGEDRAFT_INLINE UintPart line_part(const std::byte* block, std::size_t line, std::size_t part) {
+  return load_bytes<UintPart>(block + kPanelHalfBytes + line * kPanelLineBytes +
+                              part * sizeof(UintPart));
+}
+EDGEDRAFT_INLINE Part halves_part(const std::byte* halves, std::size_t part) {
+  return load_halves(halves + part * kPartLanes * 2);
+}
+// v << by, or v >> -by.
+template <int kBy>
+EDGEDRAFT_INLINE UintPart shifted(UintPart v) {
+  if constexpr (kBy >= 0) {
+    return v << static_cast<unsigned>(kBy);
+  } else {
+    return v >> static_cast<unsigned>(-kBy);
+  }
+}
+
+struct PackedQ8_0 {
+  static constexpr PackedSizes kSizes = packed_sizes(WeightType::q8_0);
+  static constexpr bool kIsBytes = true;  // nothing to decode
+  static constexpr std::size_t kHalves = 1;
+  static constexpr bool kHasMinimum = false;
+  static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t) {
+    return halves_part(at.block, part);
+  }
+  template <int q>
+  static EDGEDRAFT_INLINE UintPart bytes(const BlockPlace& at, std::size_t part) {
+    return line_part(at.block, q, part);
+  }
+};
+
+// Nibble n as 16 n.
+template <int q>
+EDGEDRAFT_INLINE UintPart nibble_tops(const BlockPlace& at, std::size_t part) {
+  return shifted < q < 4 ? 4 : 0 > (line_part(at.block, q % 4, part)) & 0xF0F0F0F0u;
+}
+
+struct PackedQ4_0 {
+  static constexpr PackedSizes kSizes = packed_sizes(WeightType::q4_0);
+  static constexpr bool kIsBytes = false;
+  static constexpr std::size_t kHalves = 1;
+  static constexpr bool kHasMinimum = false;
+  static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t) {
+    return halves_part(at.block, part) * all_part(1.0f / 16);
+  }
+  template <int q>
+  static EDGEDRAFT_INLINE UintPart bytes(const BlockPlace& at, std::size_t part) {
+    return nibble_tops<q>(at, part);
+  }
+};
+
+// Scales and minima of q4_k and q5_k.
+EDGEDRAFT_INLINE Part group_scale(const BlockPlace& at, std::size_t part) {
+  return to_floats(load_uint8s(at.block + part * kPartLanes)) * halves_part(at.header, part);
+}
+EDGEDRAFT_INLINE Part group_minimum(const BlockPlace& at, std::size_t part) {
+  return to_floats(load_uint8s(at.block + kPanelOutputs + part * kPartLanes)) *
+         halves_part(at.header + kPanelHalfBytes, part);
+}
+
+struct PackedQ4_K {
+  static constexpr PackedSizes kSizes = packed_sizes(WeightType::q4_k);
+  static constexpr bool kIsBytes = false;
+  static constexpr std::size_t kHalves = 1;
+  static constexpr bool kHasMinimum = true;
+  static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t) {
+    return group_scale(at, part) * all_part(1.0f / 16);
+  }
+  static EDGEDRAFT_INLINE Part minimum(const BlockPlace& at, std::size_t part) {
+    return group_minimum(at, part);
+  }
+  template <int q>
+  static EDGEDRAFT_INLINE UintPart bytes(const BlockPlace& at, std::size_t part) {
+    return nibble_tops<q>(at, part);
+  }
+};
+
+struct PackedQ5_K {
+  static constexpr PackedSizes kSizes = packed_sizes(WeightType::q5_k);
+  static constexpr bool kIsBytes = false;
+  static constexpr std::size_t kHalves = 1;
+  static constexpr bool kHasMinimum = true;
+  static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t) {
+    return group_scale(at, part);
+  }
+  static EDGEDRAFT_INLINE Part minimum(const BlockPlace& at, std::size_t part) {
+    return group_minimum(at, part);
+  }
+  template <int q>
+  static EDGEDRAFT_INLINE UintPart bytes(const BlockPlace& at, std::size_t part) {
+    const UintPart four =
+        shifted < q < 4 ? 0 : -4 > (line_part(at.block, q % 4, part)) & 0x0F0F0F0Fu;
+    return four | (shifted<4 - q>(line_part(at.block, 4, part)) & 0x10101010u);
+  }
+};
+
+// A number 4 q, so that 128 is 4 * 32.
+struct PackedQ6_K {
+  static constexpr PackedSizes kSizes = packed_sizes(WeightType::q6_k);
+  static constexpr bool kIsBytes = false;
+  static constexpr std::size_t kHalves = 2;
+  static constexpr bool kHasMinimum = false;
+  static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t half) {
+    return load_int8s(at.block + half * kPanelOutputs + part * kPartLanes) *
+           (halves_part(at.header, part) * all_part(1.0f / 4));
+  }
+  template <int q>
+  static EDGEDRAFT_INLINE UintPart bytes(const BlockPlace& at, std::size_t part) {
+    const UintPart four =
+        shifted < q < 4 ? 2 : -2 > (line_part(at.block, q % 4, part)) & 0x3C3C3C3Cu;
+    return four | (shifted<6 - q % 4 * 2>(line_part(at.block, 4 + q / 4, part)) & 0xC0C0C0C0u);
+  }
+};
+
+// A block of type W, decoded for use by several tiles.
+template <class W>
+struct alignas(64) DecodedBlock {
+  float scales[W::kHalves][kPanelOutputs];
+  float minima[W::kHasMinimum ? kPanelOutputs : 0];
+  std::byte lines[8 * kPanelLineBytes];
+};
+
+// --- where a tile finds its weights, block after block ---
+
+template <class Weights>
+struct Packed {
+  using W = Weights;
+  BlockPlace at;
+  std::size_t index = 0;  // among the blocks of a header
+
+  static EDGEDRAFT_INLINE Packed from(const std::byte* bytes) {
+    return {{bytes, bytes + W::kSizes.header_bytes}};
+  }
+  EDGEDRAFT_INLINE Part scale(std::size_t part, std::size_t half) const {
+    return W::scale(at, part, half);
+  }
+  EDGEDRAFT_INLINE Part minimum(std::size_t part) const { return W::minimum(at, part); }
+  template <int q>
+  EDGEDRAFT_INLINE UintPart bytes(std::size_t part) const {
+    return W::template bytes<q>(at, part);
+  }
+  EDGEDRAFT_INLINE void next() {
+    at.block += W::kSizes.block_bytes;
+    if constexpr (W::kSizes.header_bytes > 0) {
+      if (++index == W::kSizes.blocks) {
+        index = 0;
+        at.header = at.block;
+        at.block += W::kSizes.header_bytes;
+      }
+    }
+  }
+};
+
+template <class Weights>
+struct Decoded {
+  using W = Weights;
+  const DecodedBlock<W>* block;
+
+  EDGEDRAFT_INLINE Part scale(std::size_t part, std::size_t half) const {
+    return load_part(block->scales[half] + part * kPartLanes);
+  }
+  EDGEDRAFT_INLINE Part minimum(std::size_t part) const {
+    return load_part(block->minima + part * kPartLanes);
+  }
+  template <int q>
+  EDGEDRAFT_INLINE UintPart bytes(std::size_t part) const {
+    return load_bytes<UintPart>(block->lines + q * kPanelLineBytes + part * sizeof(UintPart));
+  }
+  EDGEDRAFT_INLINE void next() { ++block; }
+};
+
+template <class W, int q = 0>
+EDGEDRAFT_INLINE void decode_lines(const Packed<W>& from, std::size_t part, std::byte* lines) {
+  if constexpr (q < 8) {
+    const UintPart bytes = from.template bytes<q>(part);
+    std::memcpy(lines + q * kPanelLineBytes + part * sizeof bytes, &bytes, sizeof bytes);
+    decode_lines<W, q + 1>(from, part, lines);
+  }
+}
+template <class W>
+EDGEDRAFT_INLINE void decode_block(const Packed<W>& from, DecodedBlock<W>& to) {
+  for (std::size_t part = 0; part < kPanelParts; ++part) {
+    for (std::size_t half = 0; half < W::kHalves; ++half) {
+      store_part(to.scales[half] + part * kPartLanes, from.scale(part, half));
+    }
+    if constexpr (W::kHasMinimum) store_part(to.minima + part * kPartLanes, from.minimum(part));
+    decode_lines<W>(from, part, to.lines);
+  }
+}
+
+}  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA

@@ -1,0 +1,141 @@
+#include "kernels/cpu/int8.h"
+
+namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
+namespace {
+
+constexpr std::size_t kStretch = kBlock * kBlocksAScale;
+
+// Below this a stretch counts as zeros: its inverse would overflow.
+constexpr float kSmallest = 0x1p-100f;
+
+// Lane l holds lane l + distance, modulo their number.
+template <int kDistance, class Vector>
+EDGEDRAFT_INLINE Vector rotated(Vector v) {
+#define EDGEDRAFT_LANE(l) (l + kDistance) % static_cast<int>(kPartLanes)
+#if defined(__AVX512F__)
+  return __builtin_shufflevector(
+      v, v, EDGEDRAFT_LANE(0), EDGEDRAFT_LANE(1), EDGEDRAFT_LANE(2), EDGEDRAFT_LANE(3),
+      EDGEDRAFT_LANE(4), EDGEDRAFT_LANE(5), EDGEDRAFT_LANE(6), EDGEDRAFT_LANE(7), EDGEDRAFT_LANE(8),
+      EDGEDRAFT_LANE(9), EDGEDRAFT_LANE(10), EDGEDRAFT_LANE(11), EDGEDRAFT_LANE(12),
+      EDGEDRAFT_LANE(13), EDGEDRAFT_LANE(14), EDGEDRAFT_LANE(15));
+#elif defined(__AVX__)
+  return __builtin_shufflevector(v, v, EDGEDRAFT_LANE(0), EDGEDRAFT_LANE(1), EDGEDRAFT_LANE(2),
+                                 EDGEDRAFT_LANE(3), EDGEDRAFT_LANE(4), EDGEDRAFT_LANE(5),
+                                 EDGEDRAFT_LANE(6), EDGEDRAFT_LANE(7));
+#else
+  return __builtin_shufflevector(v, v, EDGEDRAFT_LANE(0), EDGEDRAFT_LANE(1), EDGEDRAFT_LANE(2),
+                                 EDGEDRAFT_LANE(3));
+#endif
+#undef EDGEDRAFT_LANE
+}
+
+// Over all lanes; the order does not matter for any of these operations.
+template <class Vector, class Operation>
+EDGEDRAFT_INLINE auto fold(Vector v, const Operation& operation) {
+  if constexpr (kPartLanes > 8) v = operation(v, rotated<8>(v));
+  if constexpr (kPartLanes > 4) v = operation(v, rotated<4>(v));
+  v = operation(v, rotated<2>(v));
+  v = operation(v, rotated<1>(v));
+  return v[0];
+}
+EDGEDRAFT_INLINE IntPart larger_ints(IntPart a, IntPart b) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<IntPart>(
+      _mm512_maskz_max_epi32(0xFFFF, reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+#else
+  return a > b ? a : b;
+#endif
+}
+
+struct Range {
+  float largest;  // absolute value
+  float poison;   // 0, or NaN where a number is infinite or NaN
+};
+
+// Numbers that are not negative are in the order of their bits.
+Range range_of(const float* x, std::size_t count) {
+  IntPart largest_bits{};
+  Part poison{};
+  for (std::size_t i = 0; i < count; i += kPartLanes) {
+    const Part v = load_part(x + i);
+    largest_bits = larger_ints(reinterpret_cast<IntPart>(v) & 0x7FFFFFFF, largest_bits);
+    poison += v * Part{};
+  }
+  const std::int32_t bits =
+      fold(largest_bits, [](IntPart a, IntPart b) { return larger_ints(a, b); });
+  Range range{0.0f, fold(poison, [](Part a, Part b) { return a + b; })};
+  std::memcpy(&range.largest, &bits, sizeof bits);
+  return range;
+}
+
+// Adding 1.5 * 2^23 leaves the nearest integer, ties to even, in the low bits.
+// Unsigned, because what is not finite leaves any bits: the poison in the scale tells.
+EDGEDRAFT_INLINE UintPart nearest(Part x) {
+  const Part magic = all_part(0x1.8p23f);
+  return reinterpret_cast<UintPart>(x + magic) - reinterpret_cast<UintPart>(magic);
+}
+
+// kPartLanes numbers of -128..127 in the layout of QuadActivations.
+EDGEDRAFT_INLINE void store_quads(std::byte* to, IntPart v) {
+#if defined(EDGEDRAFT_DOT_INSTRUCTION) && defined(__AVX512F__)
+  const __m128i bytes = _mm512_maskz_cvtepi32_epi8(0xFFFF, reinterpret_cast<__m512i>(v));
+  std::memcpy(to, &bytes, sizeof bytes);
+#elif defined(EDGEDRAFT_DOT_INSTRUCTION)
+  const __m128i low = _mm256_castsi256_si128(reinterpret_cast<__m256i>(v));
+  const __m128i high = _mm256_extracti128_si256(reinterpret_cast<__m256i>(v), 1);
+  const __m128i words = _mm_packs_epi32(low, high);
+  const __m128i bytes = _mm_packs_epi16(words, words);
+  std::memcpy(to, &bytes, 8);
+#else
+  std::int32_t numbers[kPartLanes];
+  std::memcpy(numbers, &v, sizeof v);
+  std::int16_t split[kPartLanes];
+  for (std::size_t i = 0; i < kPartLanes; i += 4) {
+    split[i] = static_cast<std::int16_t>(numbers[i]);
+    split[i + 1] = static_cast<std::int16_t>(numbers[i + 2]);
+    split[i + 2] = static_cast<std::int16_t>(numbers[i + 1]);
+    split[i + 3] = static_cast<std::int16_t>(numbers[i + 3]);
+  }
+  std::memcpy(to, split, sizeof split);
+#endif
+}
+
+EDGEDRAFT_INLINE std::uint32_t lane_sum(UintPart v) {
+  return fold(v, [](UintPart a, UintPart b) { return a + b; });
+}
+
+void quantize_block(const float* x, float inverse, std::byte* to) {
+  constexpr std::size_t kHalf = kBlock / 2;
+  UintPart half_sums[2] = {};
+  for (std::size_t i = 0; i < kBlock; i += kPartLanes) {
+    const UintPart v = nearest(load_part(x + i) * all_part(inverse));
+    half_sums[i / kHalf] += v;
+    store_quads(to + kStartBytes + i / 4 * kQuadBytes, reinterpret_cast<IntPart>(v));
+  }
+  const std::uint32_t starts[2] = {0u - 128u * lane_sum(half_sums[0] + half_sums[1]),
+                                   0u - 128u * lane_sum(half_sums[0])};
+  static_assert(sizeof starts == kStartBytes);
+  std::memcpy(to, starts, sizeof starts);
+}
+
+}  // namespace
+
+void quantize(const QuantizeArgs& a, const Work& work) {
+  for (std::size_t r = work.begin; r < work.end; ++r) {
+    const float* x = a.x.data + r * a.x.stride;
+    std::byte* row = a.y + r * a.y_stride;
+    auto* scales = reinterpret_cast<float*>(row + ActivationRow::scales_offset(a.cols));
+    for (std::size_t first = 0; first < a.cols; first += kStretch) {
+      const std::size_t end = smaller(first + kStretch, a.cols);
+      const Range range = range_of(x + first, end - first);
+      const bool is_zero = range.largest < kSmallest;
+      const float inverse = is_zero ? 0.0f : 127.0f / range.largest;
+      scales[first / kStretch] = (is_zero ? 0.0f : range.largest / 127.0f) + range.poison;
+      for (std::size_t i = first; i < end; i += kBlock) {
+        quantize_block(x + i, inverse, row + i / kBlock * ActivationRow::kBlockBytes);
+      }
+    }
+  }
+}
+
+}  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA

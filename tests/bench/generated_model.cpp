@@ -1,0 +1,132 @@
+#include "tests/bench/generated_model.h"
+
+#include <array>
+#include <string_view>
+
+namespace edgedraft::bench {
+namespace {
+
+struct KnownShape {
+  std::string_view name;
+  std::uint32_t layers;
+  std::uint32_t dim;
+  HeadShape heads;
+  std::uint32_t ffn_dim;
+  std::uint32_t vocabulary;
+};
+
+constexpr std::array kKnownShapes = {
+    KnownShape{"tinyllama", 22, 2048, {32, 4, 64}, 5632, 32000},
+    KnownShape{"llama3-8b", 32, 4096, {32, 8, 128}, 14336, 128256},
+    KnownShape{"qwen2-0.5b", 24, 896, {14, 2, 64}, 4864, 151936},
+    KnownShape{"demo", 6, 384, {6, 2, 64}, 768, 4096},
+};
+
+// The float16 numbers of a block: small, so that activations stay of order one.
+constexpr std::uint16_t kScale = 0x1000;    // 2^-11
+constexpr std::uint16_t kMinimum = 0x0C00;  // 2^-12
+
+// Makes the numbers of random bytes finite and small.
+void tame(DType type, std::span<std::byte> bytes) {
+  const DTypeTraits& t = traits(type);
+  switch (type) {
+    case DType::f32:  // of magnitude 2^-7
+      for (std::size_t i = 3; i < bytes.size(); i += 4) {
+        bytes[i] = (bytes[i] & std::byte{0x80}) | std::byte{0x3C};
+        bytes[i - 1] &= std::byte{0x7F};
+      }
+      return;
+    case DType::bf16:
+      for (std::size_t i = 1; i < bytes.size(); i += 2) {
+        bytes[i] = (bytes[i] & std::byte{0x80}) | std::byte{0x3C};
+        bytes[i - 1] &= std::byte{0x7F};
+      }
+      return;
+    case DType::f16:
+      for (std::size_t i = 1; i < bytes.size(); i += 2) {
+        bytes[i] = (bytes[i] & std::byte{0x83}) | std::byte{0x20};
+      }
+      return;
+    case DType::q8_0:
+    case DType::q4_0:
+      for (std::size_t i = 0; i < bytes.size(); i += t.block_bytes) store_le(&bytes[i], kScale);
+      return;
+    case DType::q4_k:
+    case DType::q5_k:
+      for (std::size_t i = 0; i < bytes.size(); i += t.block_bytes) {
+        store_le(&bytes[i], kScale);
+        store_le(&bytes[i + 2], kMinimum);
+      }
+      return;
+    case DType::q6_k:
+      for (std::size_t i = 208; i < bytes.size(); i += t.block_bytes) {
+        store_le(&bytes[i], kMinimum);
+      }
+      return;
+  }
+}
+
+}  // namespace
+
+Result<GeneratedModel> GeneratedModel::make(const std::string& shape, DType type) {
+  std::string names;
+  for (const KnownShape& s : kKnownShapes) {
+    names += std::string(names.empty() ? "" : ", ") + std::string(s.name);
+    if (s.name != shape) continue;
+    if (!row_bytes(type, s.dim) || !row_bytes(type, s.ffn_dim)) {
+      return Error{Errc::usage, "rows of " + shape + " are no whole number of " +
+                                    std::string(traits(type).name) +
+                                    " blocks; give another --type"};
+    }
+    GeneratedModel model;
+    model.config_ = {.architecture = "llama",
+                     .vocabulary_count = s.vocabulary,
+                     .layer_count = s.layers,
+                     .context_length = 8192,
+                     .layer = {.dim = s.dim, .heads = s.heads, .ffn_dim = s.ffn_dim},
+                     .rope = {}};
+    model.tensors_.token_embd = model.matrix(type, s.vocabulary, s.dim);
+    model.tensors_.output_norm = model.norm(s.dim);
+    model.tensors_.output = model.matrix(type, s.vocabulary, s.dim);
+    for (std::uint32_t i = 0; i < s.layers; ++i) {
+      LayerTensors layer;
+      layer.attn_norm = model.norm(s.dim);
+      layer.attn_q = model.matrix(type, s.heads.query_cols(), s.dim);
+      layer.attn_k = model.matrix(type, s.heads.kv_cols(), s.dim);
+      layer.attn_v = model.matrix(type, s.heads.kv_cols(), s.dim);
+      layer.attn_output = model.matrix(type, s.dim, s.heads.query_cols());
+      layer.ffn_norm = model.norm(s.dim);
+      layer.ffn_gate = model.matrix(type, s.ffn_dim, s.dim);
+      layer.ffn_up = model.matrix(type, s.ffn_dim, s.dim);
+      layer.ffn_down = model.matrix(type, s.dim, s.ffn_dim);
+      model.tensors_.layers.push_back(layer);
+    }
+    return model;
+  }
+  return Error{Errc::usage, "--shape " + shape + " is none of " + names};
+}
+
+TensorView GeneratedModel::matrix(DType type, std::uint32_t rows, std::uint32_t cols) {
+  const auto size = static_cast<std::size_t>(row_bytes(type, cols).value() * rows);
+  Bytes bytes(size);
+  std::size_t i = 0;
+  for (; i + 8 <= size; i += 8) {
+    // xorshift64: a gigabyte a second and random enough to be timed.
+    state_ ^= state_ << 13;
+    state_ ^= state_ >> 7;
+    state_ ^= state_ << 17;
+    store_le(&bytes[i], state_);
+  }
+  tame(type, bytes);
+  bytes_.push_back(std::move(bytes));
+  return {.type = type, .rows = rows, .cols = cols, .bytes = bytes_.back()};
+}
+
+TensorView GeneratedModel::norm(std::uint32_t cols) {
+  Bytes bytes(cols * sizeof(float));
+  for (std::size_t i = 0; i < cols; ++i) store_le(&bytes[4 * i], 1.0f);
+  bytes_.push_back(std::move(bytes));
+  return {.type = DType::f32, .rows = 1, .cols = cols, .bytes = bytes_.back()};
+}
+
+}  // namespace edgedraft::bench
