@@ -24,13 +24,13 @@ inline constexpr std::size_t kQuadBytes = 8;
 
 inline constexpr std::size_t kStartBytes = 2 * sizeof(std::int32_t);
 
-// Of a whole block, or of one half of it.
+// Of a whole block, or of one half of it. Unsigned inside: what is not finite leaves any bits.
 EDGEDRAFT_INLINE std::int32_t start_of(const std::byte* block, std::size_t halves,
                                        std::size_t half) {
-  const auto whole = load_bytes<std::int32_t>(block);
-  if (halves == 1) return whole;
-  const auto first = load_bytes<std::int32_t>(block + sizeof whole);
-  return half == 0 ? first : whole - first;
+  const auto whole = load_bytes<std::uint32_t>(block);
+  if (halves == 1) return static_cast<std::int32_t>(whole);
+  const auto first = load_bytes<std::uint32_t>(block + sizeof whole);
+  return static_cast<std::int32_t>(half == 0 ? first : whole - first);
 }
 
 struct ActivationRow {
@@ -85,8 +85,6 @@ EDGEDRAFT_INLINE IntPart dot(IntPart sum, const QuadWeights& w, const QuadActiva
 }
 
 #elif defined(__SSE2__)
-
-typedef std::int16_t PairPart __attribute__((vector_size(kPartLanes * 4)));
 
 struct QuadWeights {
   UintPart even;
