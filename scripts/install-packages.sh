@@ -15,6 +15,9 @@ fi
 # Coroutines and boost::system::result need Boost 1.81; Debian 12's default is 1.74.
 boost=libboost-dev
 grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release && boost=libboost1.81-dev
+# Ubuntu's pkg-config file of SentencePiece asks for it.
+protobuf=()
+grep -qs '^ID=ubuntu' /etc/os-release && protobuf=(libprotobuf-dev)
 
 packages=(
   g++ cmake ninja-build pkg-config git ca-certificates

@@ -4,7 +4,6 @@ namespace edgedraft {
 
 Weight WeightStore::add(const TensorView& tensor) {
   if (!tensor.present()) return {};
-<<<<<<< HEAD
   // Norms and biases are read as float32 in place, whatever type a file has them in.
   if (tensor.rows == 1 && tensor.type != DType::f32) {
     std::vector<float>& numbers = decoded_.emplace_back(tensor.cols);
@@ -14,8 +13,6 @@ Weight WeightStore::add(const TensorView& tensor) {
                 .cols = tensor.cols,
                 .bytes = std::as_bytes(std::span(numbers))});
   }
-  buffers_.push_back(backend_.upload(tensor.bytes));
-=======
   return keep(backend_.upload(tensor.bytes), tensor);
 }
 
@@ -29,7 +26,6 @@ Weight WeightStore::add_matrix(const TensorView& tensor) {
 
 Weight WeightStore::keep(std::unique_ptr<Buffer> buffer, const TensorView& tensor) {
   buffers_.push_back(std::move(buffer));
->>>>>>> kernels
   return {.buffer = buffers_.back().get(),
           .offset_bytes = 0,
           .type = tensor.type,
