@@ -52,7 +52,7 @@ client() { "$bin/client/edgedraft" run --server "$address" --pin "$pin" --bundle
 number() { grep -o "\"$2\": *[0-9][0-9.]*" "$1" | head -n 1 | grep -o "[0-9.]*\$"; }
 
 prompts=(
-  "Set an alarm for 7:15 am."
+  "Set an alarm for 7:15 am"
   "What is 47 plus 38?"
   "Convert 3 hours to minutes."
   "Tell me a story about a dog and a ball."
