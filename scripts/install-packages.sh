@@ -21,7 +21,7 @@ grep -qs '^ID=ubuntu' /etc/os-release && protobuf=(libprotobuf-dev)
 
 packages=(
   g++ cmake ninja-build pkg-config git ca-certificates
-  "$boost" libssl-dev zlib1g-dev libflatbuffers-dev flatbuffers-compiler libsentencepiece-dev
+  "$boost" libssl-dev zlib1g-dev libflatbuffers-dev flatbuffers-compiler "${protobuf[@]}" libsentencepiece-dev
   libpcre2-dev libutf8proc-dev libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
 )
 case $1 in
