@@ -53,7 +53,8 @@ Error explain_reason(NativeTls* tls, const boost::system::error_code& error,
     case SSL_R_VERSION_TOO_LOW:
       return {Errc::protocol, peer + " speaks no TLS 1.3, and older versions are not allowed"};
     case SSL_R_NO_APPLICATION_PROTOCOL:
-    case SSL_R_TLSV1_ALERT_NO_APPLICATION_PROTOCOL:
+    // Its name of the kind SSL_R_ is missing from some OpenSSL 3.0.
+    case SSL_AD_REASON_OFFSET + SSL_AD_NO_APPLICATION_PROTOCOL:
       return {Errc::protocol, peer + " speaks TLS, but not the protocol edgedraft/1"};
     case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
     case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE:
