@@ -89,8 +89,9 @@ def main() -> None:
     if saved:
         config = config_from_dict(saved["config"])
     model, clock = Llama(config), loop.Clock()
-    share_spaced_pieces(model, tokenizer)
-    if saved:
+    if not saved:
+        share_spaced_pieces(model, tokenizer)
+    else:
         model.load_state_dict(saved["model"])
         clock = loop.Clock(saved["step"], saved["elapsed"], saved["tokens"])
     model.to(options.device)

@@ -2,6 +2,7 @@
 
 #include "shared/model/convert/hf_tokenizer_json.h"
 #include "shared/model/tokenizer.h"
+#include "tests/model/parts_gguf.h"
 #include "tests/model/tiny_byte_bpe.h"
 #include "tests/model/tiny_tokenizer.h"
 
@@ -88,21 +89,7 @@ json sentencepiece() {
 }
 
 Tokenizer tokenizer_of(const TokenizerParts& parts) {
-  std::vector<std::string> texts;
-  std::vector<float> scores;
-  std::vector<std::int32_t> types;
-  for (const TokenizerParts::Entry& entry : parts.entries) {
-    texts.push_back(entry.text);
-    scores.push_back(entry.score);
-    types.push_back(static_cast<std::int32_t>(entry.type));
-  }
-  test::RawGguf raw;
-  raw.add_string("tokenizer.ggml.model", parts.model);
-  raw.add_string("tokenizer.ggml.pre", parts.pre);
-  raw.add_strings("tokenizer.ggml.tokens", texts);
-  raw.add_strings("tokenizer.ggml.merges", parts.merges);
-  raw.add_numbers("tokenizer.ggml.scores", 6, scores);
-  raw.add_numbers("tokenizer.ggml.token_type", 5, types);
+  test::RawGguf raw = test::gguf_of(parts);
   raw.add_bool("tokenizer.ggml.add_space_prefix", parts.add_space_prefix.value_or(false));
   const Bytes bytes = raw.bytes();
   return Tokenizer::read(GgufFile::parse(bytes).value()).value();
