@@ -83,7 +83,8 @@ Certificate self_sign(EVP_PKEY* key) {
   X509_set_version(x, X509_VERSION_3);
   unsigned char serial[16];
   EDGEDRAFT_CHECK(RAND_bytes(serial, sizeof serial) == 1);
-  serial[0] &= 0x7F;  // positive
+  // Positive, and without a leading zero octet, which DER forbids and readers refuse.
+  serial[0] = static_cast<unsigned char>((serial[0] & 0x3F) | 0x40);
   ASN1_STRING_set(X509_get_serialNumber(x), serial, sizeof serial);
   X509_gmtime_adj(X509_getm_notBefore(x), kValidBeforeSeconds);
   X509_gmtime_adj(X509_getm_notAfter(x), kValidSeconds);

@@ -1,8 +1,11 @@
 #include "shared/net/identity.h"
 
 #include <gtest/gtest.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
 
 #include <fstream>
+#include <memory>
 
 #include "tests/net/net_support.h"
 
@@ -37,6 +40,24 @@ TEST(IdentityTest, LostCertificateIsMadeAnewFromItsKey) {
   const auto first = load_or_create_identity(directory.path()).value();
   fs::remove(first.certificate_file);
   EXPECT_EQ(load_or_create_identity(directory.path()).value().pin, first.pin);
+}
+
+// A serial number of random octets begins with a zero octet now and then, and such a certificate cannot be read.
+TEST(IdentityTest, SerialNumbersHaveNoLeadingZeroOctet) {
+  const TemporaryDirectory directory;
+  for (int i = 0; i < 50; ++i) {
+    const auto identity = load_or_create_identity(directory.path());
+    ASSERT_TRUE(identity) << identity.error().message;
+    const std::unique_ptr<BIO, decltype(&BIO_free)> file(
+        BIO_new_file(identity->certificate_file.c_str(), "r"), BIO_free);
+    const std::unique_ptr<X509, decltype(&X509_free)> certificate(
+        PEM_read_bio_X509(file.get(), nullptr, nullptr, nullptr), X509_free);
+    ASSERT_NE(certificate, nullptr);
+    const ASN1_STRING* serial = X509_get0_serialNumber(certificate.get());
+    EXPECT_EQ(ASN1_STRING_length(serial), 16);
+    EXPECT_EQ(ASN1_STRING_get0_data(serial)[0] >> 6, 1);
+    fs::remove(identity->certificate_file);
+  }
 }
 
 TEST(IdentityTest, LostKeyMakesAnotherIdentity) {
