@@ -373,6 +373,7 @@ Result<void> Generation::send_draft() {
     shape.depth = std::min(shape.depth, depth_max);
     shape.nodes = std::min(shape.nodes, nodes_max_);
     if (row_budget_ > 0) shape.nodes = std::min(shape.nodes, row_budget_ - 1);
+    shape.depth = std::min(shape.depth, shape.nodes);
     if (shape.nodes > 0) tree_ = parts_.drafter->draft(shape);
     keep_pace(before);
     stats_.drafting += parts_.now() - before;

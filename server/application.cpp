@@ -5,6 +5,24 @@
 #include "shared/protocol/constant_time.h"
 
 namespace edgedraft {
+namespace {
+
+class ConnectionReplies final : public Replies {
+ public:
+  explicit ConnectionReplies(ReplyHandle handle) : handle_(std::move(handle)) {}
+
+  void verdict(wire::Verdict verdict) override { handle_.verdict(std::move(verdict)); }
+  void activations(wire::Activations chunk) override { handle_.activations(std::move(chunk)); }
+  void refuse(std::uint32_t round, Error error) override {
+    handle_.refuse(round, std::move(error));
+  }
+
+ private:
+  ReplyHandle handle_;
+};
+
+}  // namespace
+
 Application::Application(ModelHost& host, Scheduler& scheduler, ApplicationOptions options,
                          spdlog::logger& log)
     : host_(host), scheduler_(scheduler), options_(std::move(options)), log_(log) {}
@@ -76,7 +94,7 @@ Result<Client> Application::admit(const ReplyHandle& reply, const PeerInfo& peer
   const auto tap = find_tap(hello);
   if (!tap) return tap.error();
   return Client{.connection_id = reply.connection_id(),
-                .reply = reply,
+                .reply = std::make_shared<ConnectionReplies>(reply),
                 .session = random_session_id(),
                 .identity = peer.certificate_name.value_or("") + '\n' + hello.token,
                 .tap = *tap};

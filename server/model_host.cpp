@@ -93,6 +93,13 @@ std::uint64_t ModelHost::session_bytes() const {
          (context_count_ + kMaskRowsMax);
 }
 
+SessionParts ModelHost::session_parts() {
+  return {.decoder = *decoder_,
+          .context_count = context_count_,
+          .is_end = [this](std::uint32_t token) { return tokenizer_->is_end(token); },
+          .bytes = session_bytes()};
+}
+
 HostedDrafter* ModelHost::find_drafter(const Digest& fingerprint) {
   const auto found = std::find_if(
       drafters_.begin(), drafters_.end(),

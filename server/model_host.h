@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "server/session_store.h"
 #include "server/taps/tap.h"
 #include "shared/base/sha256.h"
 #include "shared/drafting/moa_row.h"
@@ -49,6 +50,8 @@ class ModelHost {
   Decoder& decoder() { return *decoder_; }
   // Bytes of keys and values that a session takes.
   std::uint64_t session_bytes() const;
+  // Requires  the host outlives what is made of them
+  SessionParts session_parts();
 
   std::vector<HostedDrafter>& drafters() { return drafters_; }
   // Null where no bundle has that fingerprint.

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include "shared/base/error.h"
@@ -29,10 +31,15 @@ struct PrefillOutcome {
   Finish finish = Finish::none;
 };
 
+using Outcome = std::variant<PrefillOutcome, VerifiedPath>;
+
 // One sequence on the target: its tokens, their cache, and the law by which the next one is drawn.
 //
-// Between calls tokens() holds every verified token and, last, the root: decided but not yet run,
-// so that valid_count() = tokens().size() - 1 positions have keys and values.
+// Between requests tokens() holds every verified token and, last, the root: decided but not yet
+// run, so that valid_count() = tokens().size() - 1 positions have keys and values.
+//
+// A request is begun, takes part in passes (server/pass.h) until one of them gives its outcome, and
+// may be abandoned between two.
 class TargetSession {
  public:
   // Requires  decoder outlives the session; context_count <= decoder.positions_max()
@@ -48,20 +55,59 @@ class TargetSession {
   //                         lacks, more provisional tokens than tokens, or no given token before
   //                         them
   //           context_full  more tokens than the context takes with one to follow
-  // A failed call leaves the session as it was.
-  Result<PrefillOutcome> prefill(const PrefillRequest& request);
-
+  // A refused request leaves the session as it was. Requires  !busy()
+  Result<void> begin(const PrefillRequest& request);
   // Checks a tree below the root in one pass. A tree without nodes is a step of plain decoding.
   // Errors    protocol  before the first prefill, after the end, or for a token the vocabulary
   // lacks
+  // Requires  !busy()
+  Result<void> begin(const DraftTree& tree);
+
+  // Whether a request has been begun that has no outcome yet.
+  bool busy() const { return !std::holds_alternative<std::monostate>(request_); }
+  // A prompt may be run in parts, a draft only whole.
+  bool divisible() const { return std::holds_alternative<RunningPrefill>(request_); }
+  // Rows that the request still has to run.
+  std::uint32_t pending_rows() const;
+  bool greedy() const { return sampler_.params().greedy(); }
+
+  // The rows for the next pass, `rows_max` of them at most; they stay valid until finish_pass().
+  // Requires  busy(), rows_max > 0 and, for a draft, rows_max >= pending_rows()
+  SequenceRows begin_pass(std::uint32_t rows_max);
+  // The first of these rows whose logits decide something, and all behind it; their number where
+  // none does.
+  std::uint32_t first_deciding_row() const { return first_deciding_; }
+  // Takes in a pass: the logits of the deciding rows and, for a greedy session, their likeliest
+  // tokens. Nothing where the prompt goes on.
+  std::optional<Outcome> finish_pass(const Matrix& logits, std::span<const std::uint32_t> greedy);
+  // Gives up the request. The session is then as after a prefill of what it holds: a draft leaves
+  // no trace, of a prompt the part that was run and the root are dropped.
+  void abandon();
+
+  // A whole request, in passes of its own. Errors as of begin().
+  Result<PrefillOutcome> prefill(const PrefillRequest& request);
   Result<VerifiedPath> verify(const DraftTree& tree);
 
  private:
+  struct RunningPrefill {
+    std::uint32_t base_count;
+    std::uint32_t given_count;  // tokens, of the session's, that are not provisional
+    PrefillOutcome outcome;
+  };
+  struct RunningDraft {
+    DraftTree tree;
+  };
+
   Result<void> check(const PrefillRequest& request) const;
-  // Runs the tokens behind the cache and verifies those from `given_count` on.
-  PrefillOutcome run(std::uint32_t given_count);
-  void load_choices(std::uint32_t first_row, std::uint32_t count);
-  std::uint32_t choose(std::uint32_t row, std::uint32_t position);
+  Outcome run();
+  // Whether the outcome is known with the rows of this pass.
+  bool decide(RunningPrefill& prefill, std::uint32_t first, const Matrix& logits,
+              std::span<const std::uint32_t> greedy);
+  PrefillOutcome close(const RunningPrefill& prefill);
+  VerifiedPath close(const RunningDraft& draft, const Matrix& logits,
+                     std::span<const std::uint32_t> greedy);
+  std::uint32_t choose(const Matrix& logits, std::span<const std::uint32_t> greedy,
+                       std::uint32_t row, std::uint32_t position);
   bool in_vocabulary(std::span<const std::uint32_t> tokens) const;
 
   Decoder& decoder_;
@@ -71,11 +117,14 @@ class TargetSession {
   std::vector<std::uint32_t> tokens_;
   Sampler sampler_{SamplingParams{}};
   Finish finish_ = Finish::none;
+  std::variant<std::monostate, RunningPrefill, RunningDraft> request_;
 
-  // The last pass's rows to choose from: their tokens at temperature 0, else their logits.
-  Matrix logits_;
-  std::vector<std::uint32_t> greedy_;
-  std::vector<float> row_;
+  // The rows of the running pass.
+  std::vector<std::uint32_t> rows_;
+  std::vector<std::uint32_t> positions_;
+  std::vector<AncestorMask> masks_;
+  std::uint32_t first_deciding_ = 0;
+  std::vector<float> logits_row_;
 };
 
 }  // namespace edgedraft

@@ -19,7 +19,7 @@ Decoder::Decoder(Backend& backend, const DecoderConfig& config, const DecoderTen
       head_(store_.add_matrix(tensors.output.value_or(tensors.token_embd))),
       scratch_(backend, config.layer, kMaskRowsMax),
       x_(backend, kMaskRowsMax, config.layer.dim),
-      causal_masks_(causal_masks(kMaskRowsMax)) {
+      causal_masks_(edgedraft::causal_masks(kMaskRowsMax)) {
   for (const LayerTensors& layer : tensors.layers) {
     layers_.push_back({.shape = config.layer,
                        .weights = store_.add_layer(layer),
@@ -36,13 +36,27 @@ KvCache Decoder::make_cache() const {
 
 void Decoder::forward(KvCache& cache, std::span<const std::uint32_t> tokens,
                       const RowBatch& batch) {
-  EDGEDRAFT_CHECK(!tokens.empty() && tokens.size() <= kMaskRowsMax);
-  EDGEDRAFT_CHECK(tokens.size() == batch.positions.size());
-  EDGEDRAFT_CHECK(batch.first_slot + tokens.size() <= cache.capacity());
-  const Matrix x = x_.rows(batch.count());
-  backend_.embed({.table = embedding_, .tokens = tokens, .y = x});
+  const SequenceRows one{.cache = &cache, .tokens = tokens, .batch = batch};
+  forward(std::span(&one, 1));
+}
+
+void Decoder::forward(std::span<const SequenceRows> sequences) {
+  tokens_.clear();
+  for (const SequenceRows& rows : sequences) {
+    EDGEDRAFT_CHECK(rows.tokens.size() == rows.batch.positions.size());
+    EDGEDRAFT_CHECK(rows.batch.first_slot + rows.tokens.size() <= rows.cache->capacity());
+    tokens_.insert(tokens_.end(), rows.tokens.begin(), rows.tokens.end());
+  }
+  EDGEDRAFT_CHECK(!tokens_.empty() && tokens_.size() <= kMaskRowsMax);
+  const Matrix x = x_.rows(static_cast<std::uint32_t>(tokens_.size()));
+  backend_.embed({.table = embedding_, .tokens = tokens_, .y = x});
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    self_attention(backend_, layers_[i], scratch_, x, batch, cache.keys()[i], cache.values()[i]);
+    batches_.clear();
+    for (const SequenceRows& rows : sequences) {
+      batches_.push_back(
+          {.batch = rows.batch, .keys = rows.cache->keys()[i], .values = rows.cache->values()[i]});
+    }
+    self_attention(backend_, layers_[i], scratch_, x, batches_);
     feed_forward(backend_, layers_[i], scratch_, x);
   }
 }

@@ -13,6 +13,13 @@
 
 namespace edgedraft {
 
+// Rows of one sequence on their way through a decoder: RowBatch says where they stand.
+struct SequenceRows {
+  KvCache* cache;
+  std::span<const std::uint32_t> tokens;
+  RowBatch batch;
+};
+
 // A Llama-style decoder on a backend: target, independent drafter.
 //
 // Requires  the bytes behind `tensors` (a mapped file) outlive the decoder
@@ -34,11 +41,18 @@ class Decoder {
   // batch.first_slot on; its length is the caller's to change. Leaves the rows' features.
   // Requires  1 <= tokens <= kMaskRowsMax
   void forward(KvCache& cache, std::span<const std::uint32_t> tokens, const RowBatch& batch);
+  // The same for several sequences at once: each weight is read once for all of them, and each row
+  // gets the bits that it gets alone. Row features stand in the order given.
+  // Requires  1 <= tokens of all together <= kMaskRowsMax, different caches
+  void forward(std::span<const SequenceRows> sequences);
 
   // Appends `tokens` to the cache as a plain sequence, a chunk of rows at a time, and leaves the
   // features of the last chunk's rows.
   // Returns   how many rows the last chunk had
   std::uint32_t append(KvCache& cache, std::span<const std::uint32_t> tokens);
+
+  // Masks of up to kMaskRowsMax tokens in a row.
+  std::span<const AncestorMask> causal_masks() const { return causal_masks_; }
 
   // The logits of rows first.. of the last forward(). Shape [count, vocabulary]; valid until the
   // next call.
@@ -58,6 +72,9 @@ class Decoder {
   OwnedMatrix x_;
   std::unique_ptr<OwnedMatrix> logits_;
   std::vector<AncestorMask> causal_masks_;
+  // Of the running call.
+  std::vector<std::uint32_t> tokens_;
+  std::vector<SequenceBatch> batches_;
 };
 
 }  // namespace edgedraft

@@ -29,6 +29,12 @@ std::vector<AncestorMask> causal_masks(std::uint32_t count) {
 
 void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
                     const RowBatch& batch, const Matrix& keys, const Matrix& values) {
+  const SequenceBatch one{.batch = batch, .keys = keys, .values = values};
+  self_attention(backend, layer, scratch, x, std::span(&one, 1));
+}
+
+void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
+                    std::span<const SequenceBatch> sequences) {
   const LayerWeights& w = layer.weights;
   const std::uint32_t head_dim = layer.shape.heads.head_dim;
   const Matrix normed = scratch.normed.rows(x.rows);
@@ -42,22 +48,29 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
   backend.matmuls(std::array{MatmulOp{.x = normed, .weight = w.wq, .bias = w.bq, .y = q},
                              MatmulOp{.x = normed, .weight = w.wk, .bias = w.bk, .y = k},
                              MatmulOp{.x = normed, .weight = w.wv, .bias = w.bv, .y = v}});
-  for (const Matrix& rotated : {q, k}) {
-    backend.rope({.x = rotated,
-                  .positions = batch.positions,
-                  .cos_sin = layer.cos_sin,
-                  .head_dim = head_dim,
-                  .style = layer.rope_style});
+  std::uint32_t first = 0;
+  for (const SequenceBatch& sequence : sequences) {
+    const RowBatch& batch = sequence.batch;
+    const auto own = [&](const Matrix& m) { return m.row_range(first, batch.count()); };
+    for (const Matrix& rotated : {own(q), own(k)}) {
+      backend.rope({.x = rotated,
+                    .positions = batch.positions,
+                    .cos_sin = layer.cos_sin,
+                    .head_dim = head_dim,
+                    .style = layer.rope_style});
+    }
+    backend.store({.x = own(k), .cache = sequence.keys, .first = batch.first_slot});
+    backend.store({.x = own(v), .cache = sequence.values, .first = batch.first_slot});
+    backend.attention({.q = own(q),
+                       .keys = sequence.keys,
+                       .values = sequence.values,
+                       .prefix = batch.prefix,
+                       .masks = batch.masks,
+                       .heads = layer.shape.heads,
+                       .y = own(attended)});
+    first += batch.count();
   }
-  backend.store({.x = k, .cache = keys, .first = batch.first_slot});
-  backend.store({.x = v, .cache = values, .first = batch.first_slot});
-  backend.attention({.q = q,
-                     .keys = keys,
-                     .values = values,
-                     .prefix = batch.prefix,
-                     .masks = batch.masks,
-                     .heads = layer.shape.heads,
-                     .y = attended});
+  EDGEDRAFT_CHECK(first == x.rows);
   backend.matmul(
       {.x = attended, .weight = w.wo, .bias = {}, .y = x, .into = MatmulOp::Into::accumulate});
 }

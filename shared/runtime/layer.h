@@ -62,8 +62,20 @@ class LayerScratch {
   OwnedMatrix up;
 };
 
-// x += Wo Attention(RMSNorm(x)); the rows' keys and values are stored in the cache.
-// Shapes    x [rows, dim]; keys, values [capacity, kv_cols]
+// Rows of one sequence and the cache that they are stored in.
+// Shapes    keys, values [capacity, kv_cols]
+struct SequenceBatch {
+  RowBatch batch;
+  Matrix keys;
+  Matrix values;
+};
+
+// x += Wo Attention(RMSNorm(x)); the rows' keys and values are stored in their caches. The rows of
+// the sequences follow each other in x and do not see each other.
+// Shapes    x [sum of the batches' counts, dim]
+void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
+                    std::span<const SequenceBatch> sequences);
+// The same for one sequence.
 void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
                     const RowBatch& batch, const Matrix& keys, const Matrix& values);
 

@@ -1,0 +1,151 @@
+#include "server/pass.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/toy_models.h"
+
+namespace edgedraft {
+namespace {
+
+using testing::kToyEndToken;
+using testing::kToyVocabulary;
+using testing::ToyDecoder;
+using Tokens = std::vector<std::uint32_t>;
+
+constexpr std::uint32_t kContext = 512;
+
+class PassTest : public ::testing::Test {
+ protected:
+  TargetSession session() {
+    return {decoder_, kContext, [](std::uint32_t token) { return token == kToyEndToken; }};
+  }
+
+  Tokens random_tokens(std::uint32_t count) {
+    Tokens tokens(count);
+    for (auto& t : tokens) t = 3 + static_cast<std::uint32_t>(random_.below(kToyVocabulary - 3));
+    return tokens;
+  }
+
+  DraftTree random_tree(std::uint32_t nodes) {
+    DraftTree tree;
+    while (tree.node_count() < nodes) {
+      tree.add(random_tokens(1)[0], static_cast<std::uint32_t>(random_.below(tree.row_count())));
+    }
+    return tree;
+  }
+
+  Random random_{7};
+  ToyDecoder toy_{1};
+  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 2});
+  Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
+};
+
+// The same requests in shared passes and alone: every outcome and every later one is the same.
+TEST_F(PassTest, CompanyChangesNothing) {
+  constexpr std::size_t kSessions = 5;
+  for (int repetition = 0; repetition < 10; ++repetition) {
+    std::vector<TargetSession> together;
+    std::vector<TargetSession> alone;
+    std::vector<Tokens> prompts;
+    for (std::size_t i = 0; i < kSessions; ++i) {
+      together.push_back(session());
+      alone.push_back(session());
+      prompts.push_back(random_tokens(1 + static_cast<std::uint32_t>(random_.below(200))));
+    }
+    // Some greedy, some drawing; prompts of any length in parts of any length.
+    std::vector<PassShare> shares;
+    std::vector<PrefillOutcome> expected;
+    for (std::size_t i = 0; i < kSessions; ++i) {
+      const PrefillRequest request{
+          .base_count = 0,
+          .tokens = prompts[i],
+          .provisional_count = static_cast<std::uint32_t>(random_.below(prompts[i].size())),
+          .sampling = {.temperature = i % 2 == 0 ? 0.0f : 1.0f, .seed = i}};
+      expected.push_back(alone[i].prefill(request).value());
+      ASSERT_TRUE(together[i].begin(request));
+    }
+    std::vector<bool> done(kSessions);
+    while (std::find(done.begin(), done.end(), false) != done.end()) {
+      shares.clear();
+      std::vector<std::size_t> who;
+      std::uint32_t left = kMaskRowsMax;
+      for (std::size_t i = 0; i < kSessions; ++i) {
+        const auto rows = std::min(left, 1 + static_cast<std::uint32_t>(random_.below(60)));
+        if (done[i] || rows == 0) continue;
+        left -= rows;
+        who.push_back(i);
+        shares.push_back({.session = &together[i], .rows_max = rows, .outcome = {}});
+      }
+      run_pass(decoder_, shares);
+      for (std::size_t s = 0; s < shares.size(); ++s) {
+        if (!shares[s].outcome) continue;
+        const auto& got = std::get<PrefillOutcome>(*shares[s].outcome);
+        EXPECT_EQ(got.next, expected[who[s]].next);
+        EXPECT_EQ(got.accepted_count, expected[who[s]].accepted_count);
+        EXPECT_EQ(got.finish, expected[who[s]].finish);
+        done[who[s]] = true;
+      }
+    }
+    // Drafts of all of them, with a new prompt of one among them.
+    for (int cycle = 0; cycle < 5; ++cycle) {
+      shares.clear();
+      std::vector<std::size_t> who;
+      std::vector<VerifiedPath> paths;
+      for (std::size_t i = 0; i < kSessions; ++i) {
+        const DraftTree tree = random_tree(static_cast<std::uint32_t>(random_.below(40)));
+        if (!together[i].begin(tree)) continue;  // its answer has ended
+        paths.push_back(alone[i].verify(tree).value());
+        who.push_back(i);
+        shares.push_back({.session = &together[i], .rows_max = tree.row_count(), .outcome = {}});
+      }
+      if (shares.empty()) break;
+      run_pass(decoder_, shares);
+      for (std::size_t s = 0; s < shares.size(); ++s) {
+        const auto& got = std::get<VerifiedPath>(*shares[s].outcome);
+        EXPECT_EQ(got.path, paths[s].path);
+        EXPECT_EQ(got.next, paths[s].next);
+        const auto a = together[who[s]].tokens();
+        const auto b = alone[who[s]].tokens();
+        EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin(), b.end()));
+      }
+    }
+  }
+}
+
+TEST_F(PassTest, AbandonedDraftLeavesNoTrace) {
+  TargetSession abandoned = session();
+  TargetSession other = session();
+  const Tokens prompt = random_tokens(20);
+  abandoned.prefill({.base_count = 0, .tokens = prompt}).value();
+  other.prefill({.base_count = 0, .tokens = prompt}).value();
+  const DraftTree tree = random_tree(9);
+  ASSERT_TRUE(abandoned.begin(random_tree(30)));
+  abandoned.abandon();
+  EXPECT_FALSE(abandoned.busy());
+  const VerifiedPath a = abandoned.verify(tree).value();
+  const VerifiedPath b = other.verify(tree).value();
+  EXPECT_EQ(a.path, b.path);
+  EXPECT_EQ(a.next, b.next);
+}
+
+TEST_F(PassTest, AbandonedPromptLeavesItsBase) {
+  TargetSession target = session();
+  const Tokens first = random_tokens(20);
+  const Tokens second = random_tokens(150);
+  target.prefill({.base_count = 0, .tokens = first}).value();
+  ASSERT_TRUE(target.begin({.base_count = 10, .tokens = second}));
+  PassShare share{.session = &target, .rows_max = 64, .outcome = {}};
+  run_pass(decoder_, std::span(&share, 1));
+  ASSERT_FALSE(share.outcome);
+  target.abandon();
+  // Nothing is known behind the base, so a draft has no root.
+  EXPECT_EQ(target.begin(random_tree(3)).error().code, Errc::protocol);
+  const auto again = target.prefill({.base_count = 10, .tokens = second}).value();
+  TargetSession fresh = session();
+  Tokens whole(first.begin(), first.begin() + 10);
+  whole.insert(whole.end(), second.begin(), second.end());
+  EXPECT_EQ(again.next, fresh.prefill({.base_count = 0, .tokens = whole}).value().next);
+}
+
+}  // namespace
+}  // namespace edgedraft

@@ -1,0 +1,72 @@
+#include "server/row_budget.h"
+
+#include <gtest/gtest.h>
+
+namespace edgedraft {
+namespace {
+
+using std::chrono::microseconds;
+
+// A server whose passes cost `fixed` and `a_row` for each row, and drafts that bring
+// 1 + log2(rows) / 2 tokens.
+RowBudget learned(microseconds fixed, microseconds a_row, microseconds absence) {
+  RowBudget budget(256);
+  for (int i = 0; i < 200; ++i) {
+    for (std::uint32_t log = 0; log <= 6; ++log) {
+      const std::uint32_t rows = 1u << log;
+      budget.observe_pass(rows, fixed + rows * a_row);
+      budget.observe_draft(rows, 1 + log / 2);
+      budget.observe_absence(absence);
+    }
+  }
+  return budget;
+}
+
+TEST(RowBudgetTest, KnowsNoReasonAtFirst) {
+  RowBudget budget(256);
+  EXPECT_EQ(budget.rows_for(1), 256u);
+  budget.observe_pass(10, microseconds(500));
+  EXPECT_EQ(budget.rows_for(100), 256u);
+}
+
+TEST(RowBudgetTest, RowsThatCostNothingAreTaken) {
+  EXPECT_EQ(learned(microseconds(1000), microseconds(0), microseconds(0)).rows_for(1), 256u);
+}
+
+TEST(RowBudgetTest, OneClientBehindASlowLinkGetsATree) {
+  const RowBudget budget = learned(microseconds(200), microseconds(35), microseconds(40'000));
+  EXPECT_GE(budget.rows_for(1), 32u);
+}
+
+TEST(RowBudgetTest, ShrinksToSingleTokensAsLoadRises) {
+  // A row costs as much as half a pass: under full load only single tokens pay.
+  const RowBudget budget = learned(microseconds(100), microseconds(100), microseconds(20'000));
+  std::uint32_t before = budget.rows_for(1);
+  EXPECT_GE(before, 16u);
+  for (const std::uint32_t sessions : {2u, 8u, 32u, 128u, 512u}) {
+    const std::uint32_t rows = budget.rows_for(sessions);
+    EXPECT_LE(rows, before) << sessions;
+    before = rows;
+  }
+  EXPECT_EQ(before, 1u);
+}
+
+TEST(RowBudgetTest, PassesThatCostTheSameWhateverTheirWidthKeepTheirRowsFull) {
+  // 16 sessions with 16 rows fill a pass of 256 that costs no more than one of 16.
+  const RowBudget budget = learned(microseconds(10'000), microseconds(1), microseconds(1000));
+  EXPECT_GE(budget.rows_for(16), 16u);
+}
+
+TEST(RowBudgetTest, DraftsThatAreNeverAcceptedAreNotWanted) {
+  RowBudget budget(256);
+  for (int i = 0; i < 100; ++i) {
+    for (const std::uint32_t rows : {1u, 8u, 64u}) {
+      budget.observe_pass(rows, microseconds(100 + 20 * rows));
+      budget.observe_draft(rows, 1);
+    }
+  }
+  EXPECT_EQ(budget.rows_for(1), 1u);
+}
+
+}  // namespace
+}  // namespace edgedraft

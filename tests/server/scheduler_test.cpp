@@ -1,0 +1,437 @@
+#include "server/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <set>
+
+#include "tests/protocol/support.h"
+#include "tests/support/toy_models.h"
+
+namespace edgedraft {
+namespace {
+
+using testing::kToyEndToken;
+using testing::kToyVocabulary;
+using testing::ToyDecoder;
+using Tokens = std::vector<std::uint32_t>;
+
+constexpr std::uint32_t kContext = 160;
+
+struct Refusal {
+  std::uint32_t round;
+  Error error;
+};
+
+struct Reply {
+  std::uint64_t connection_id;
+  std::variant<wire::Verdict, Refusal> what;
+};
+
+// Replies of all connections, in the order in which they were given.
+class Inbox {
+ public:
+  void put(Reply reply) {
+    {
+      const std::lock_guard lock(mutex_);
+      replies_.push_back(std::move(reply));
+    }
+    arrived_.notify_one();
+  }
+
+  // Nothing where no reply comes for a minute: the scheduler hangs.
+  std::optional<Reply> take() {
+    std::unique_lock lock(mutex_);
+    if (!arrived_.wait_for(lock, std::chrono::minutes(1), [&] { return !replies_.empty(); })) {
+      return std::nullopt;
+    }
+    Reply reply = std::move(replies_.front());
+    replies_.pop_front();
+    return reply;
+  }
+
+  std::shared_ptr<Replies> of(std::uint64_t connection_id);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::deque<Reply> replies_;
+};
+
+class ConnectionInbox final : public Replies {
+ public:
+  ConnectionInbox(Inbox& inbox, std::uint64_t id) : inbox_(inbox), id_(id) {}
+
+  void verdict(wire::Verdict verdict) override { inbox_.put({id_, std::move(verdict)}); }
+  void activations(wire::Activations) override { FAIL() << "there is no tap"; }
+  void refuse(std::uint32_t round, Error error) override {
+    inbox_.put({id_, Refusal{round, std::move(error)}});
+  }
+
+ private:
+  Inbox& inbox_;
+  std::uint64_t id_;
+};
+
+std::shared_ptr<Replies> Inbox::of(std::uint64_t connection_id) {
+  return std::make_shared<ConnectionInbox>(*this, connection_id);
+}
+
+class SchedulerTest : public ::testing::Test {
+ protected:
+  SessionParts parts() {
+    return {.decoder = decoder_,
+            .context_count = kContext,
+            .is_end = [](std::uint32_t token) { return token == kToyEndToken; },
+            .bytes = 1};
+  }
+
+  Client client(std::uint64_t connection_id) {
+    wire::SessionId session{};
+    for (std::size_t i = 0; i < 8; ++i) {
+      session[i] = static_cast<decltype(session)::value_type>(connection_id >> (8 * i));
+    }
+    return {.connection_id = connection_id,
+            .reply = inbox_.of(connection_id),
+            .session = session,
+            .identity = "someone",
+            .tap = nullptr};
+  }
+
+  // What one client alone gets, without drafts: the answer ends where the model or the context
+  // ends it, or after `count` tokens.
+  Tokens plain_answer(const Tokens& prompt, const SamplingParams& sampling, std::size_t count) {
+    TargetSession target(decoder_, kContext, parts().is_end);
+    const auto first = target.prefill({.base_count = 0, .tokens = prompt, .sampling = sampling});
+    Tokens answer{first->next};
+    Finish finish = first->finish;
+    while (finish == Finish::none && answer.size() < count) {
+      const auto path = target.verify(DraftTree());
+      answer.push_back(path->next);
+      finish = path->finish;
+    }
+    return answer;
+  }
+
+  static wire::Prefill prefill(std::uint32_t round, const Tokens& tokens,
+                               const SamplingParams& sampling = {}) {
+    return {.round = round,
+            .base_length = 0,
+            .tokens = TaintLedger::vouch(tokens),
+            .sampling = {.seed = sampling.seed, .temperature = sampling.temperature}};
+  }
+
+  static Tokens random_tokens(Random& random, std::uint32_t count) {
+    Tokens tokens(count);
+    for (auto& t : tokens) t = 3 + static_cast<std::uint32_t>(random.below(kToyVocabulary - 3));
+    return tokens;
+  }
+
+  Inbox inbox_;
+  ToyDecoder toy_{1};
+  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
+  Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
+};
+
+// A client that asks one prompt after another, drafts badly or well, and now and then cancels,
+// loses its connection, and comes back.
+class SimulatedClient {
+ public:
+  struct Plan {
+    Tokens prompt;
+    SamplingParams sampling;
+    Tokens answer;  // what it has to get
+  };
+
+  SimulatedClient(std::uint64_t seed, std::vector<Plan> plans)
+      : random_(seed), plans_(std::move(plans)) {}
+
+  bool done() const { return plan_ == plans_.size(); }
+  std::uint64_t connection() const { return connection_; }
+
+  // Signs in on a new connection and asks on, resuming where there is something to resume.
+  void connect(Scheduler& scheduler, const Client& as) {
+    client_ = as;
+    connection_ = as.connection_id;
+    round_ = 0;
+    if (plan().answer.empty() || answer_.empty()) {
+      ask(scheduler);
+      return;
+    }
+    Tokens held = plan().prompt;
+    held.insert(held.end(), answer_.begin(), answer_.end());
+    resuming_ = true;
+    draft_.clear();
+    // What it wrote while it was away: partly right.
+    Tokens offline;
+    while (answer_.size() + offline.size() < plan().answer.size() && random_.below(4) != 0) {
+      offline.push_back(random_.below(8) == 0 ? 5 : plan().answer[answer_.size() + offline.size()]);
+    }
+    offline_ = offline;
+    scheduler.post(*client_,
+                   wire::Resume{.round = ++round_,
+                                .session = session_,
+                                .verified_length = static_cast<std::uint32_t>(held.size()),
+                                .verified_hash = wire::token_hash(held),
+                                .tokens = TaintLedger::vouch(offline),
+                                .sampling = sampling()});
+  }
+
+  // Takes in a reply and goes on. Returns false where the connection is given up.
+  bool hear(Scheduler& scheduler, const std::variant<wire::Verdict, Refusal>& what) {
+    if (const auto* refusal = std::get_if<Refusal>(&what)) {
+      if (refusal->round != round_) return true;  // of a round that was cancelled
+      if (refusal->error.code == Errc::session_unknown && resuming_) {
+        resuming_ = false;
+        ask(scheduler);
+        return true;
+      }
+      EXPECT_EQ(refusal->error.code, Errc::refused) << refusal->error.message;
+      return false;
+    }
+    const auto& verdict = std::get<wire::Verdict>(what);
+    if (verdict.round != round_) return true;
+    take(verdict);
+    if (verdict.ending != wire::Ending::none || answer_.size() >= plan().answer.size()) {
+      answer_.resize(std::min(answer_.size(), plan().answer.size()));
+      EXPECT_EQ(answer_, plan().answer);
+      ++plan_;
+      answer_.clear();
+      if (done()) return false;
+      ask(scheduler);
+      return true;
+    }
+    const std::uint64_t whim = random_.below(20);
+    if (whim == 0) return false;
+    draft(scheduler);
+    if (whim == 1) {  // changes its mind: no root is known then, so everything is sent again
+      scheduler.cancel(connection_, round_);
+      answer_.clear();
+      ask(scheduler);
+    }
+    return true;
+  }
+
+ private:
+  const Plan& plan() const { return plans_[plan_]; }
+  wire::Sampling sampling() const {
+    return {.seed = plan().sampling.seed, .temperature = plan().sampling.temperature};
+  }
+
+  void ask(Scheduler& scheduler) {
+    session_ = client_->session;
+    // What it has of the answer is context when it is sent again.
+    Tokens tokens = plan().prompt;
+    tokens.insert(tokens.end(), answer_.begin(), answer_.end());
+    draft_.clear();
+    offline_.clear();
+    resuming_ = false;
+    scheduler.post(*client_, wire::Prefill{.round = ++round_,
+                                           .base_length = 0,
+                                           .tokens = TaintLedger::vouch(tokens),
+                                           .sampling = sampling()});
+  }
+
+  void draft(Scheduler& scheduler) {
+    const std::size_t wanted = random_.below(30);
+    std::vector<std::uint8_t> parents;
+    draft_.clear();
+    std::uint32_t parent = 0;
+    std::size_t at = answer_.size();
+    while (draft_.size() < wanted) {
+      if (at < plan().answer.size() && random_.below(3) == 0) {
+        draft_.push_back(plan().answer[at++]);
+        parents.push_back(static_cast<std::uint8_t>(parent));
+        parent = static_cast<std::uint32_t>(draft_.size());
+      } else {
+        draft_.push_back(static_cast<std::uint32_t>(random_.below(kToyVocabulary)));
+        parents.push_back(static_cast<std::uint8_t>(random_.below(draft_.size())));
+      }
+    }
+    scheduler.post(
+        *client_,
+        wire::Draft{.round = ++round_, .tokens = TaintLedger::vouch(draft_), .parents = parents});
+  }
+
+  void take(const wire::Verdict& verdict) {
+    if (resuming_) {
+      answer_.insert(answer_.end(), offline_.begin(), offline_.begin() + verdict.accepted_count);
+      resuming_ = false;
+    }
+    for (const std::uint8_t row : verdict.path) answer_.push_back(draft_[row - 1]);
+    answer_.push_back(verdict.next);
+  }
+
+  Random random_;
+  std::vector<Plan> plans_;
+  std::size_t plan_ = 0;
+  std::optional<Client> client_;
+  std::uint64_t connection_ = 0;
+  wire::SessionId session_{};
+  std::uint32_t round_ = 0;
+  bool resuming_ = false;
+  Tokens offline_;
+  Tokens answer_;
+  Tokens draft_;
+};
+
+// 64 clients, room for 24 sessions: everyone gets the answers that a client alone gets.
+TEST_F(SchedulerTest, ManyClientsGetTheAnswersOfOne) {
+  constexpr std::size_t kClients = 64;
+  Random random(3);
+  std::vector<SimulatedClient> clients;
+  for (std::size_t i = 0; i < kClients; ++i) {
+    std::vector<SimulatedClient::Plan> plans(3);
+    for (auto& plan : plans) {
+      plan.prompt = random_tokens(random, 1 + static_cast<std::uint32_t>(random.below(100)));
+      plan.sampling = {.temperature = random.below(2) == 0 ? 0.0f : 1.0f, .seed = i};
+      plan.answer = plain_answer(plan.prompt, plan.sampling, 1 + random.below(40));
+    }
+    clients.emplace_back(i, std::move(plans));
+  }
+  Scheduler scheduler(parts(), {.sessions_max = 24,
+                                .kv_bytes_max = 0,
+                                .queue_max = 1000,
+                                .pace = {},
+                                .pass_rows_max = 64,
+                                .prompt_rows = 16});
+  std::uint64_t connections = 0;
+  std::map<std::uint64_t, std::size_t> who;
+  std::deque<std::size_t> away;
+  for (std::size_t i = 0; i < kClients; ++i) away.push_back(i);
+  std::size_t done = 0;
+  while (done < kClients) {
+    // No more than the server holds are there at a time, a few more to be refused.
+    while (!away.empty() && who.size() < 28) {
+      const std::size_t i = away.front();
+      away.pop_front();
+      who[++connections] = i;
+      clients[i].connect(scheduler, client(connections));
+    }
+    const auto reply = inbox_.take();
+    ASSERT_TRUE(reply) << "nobody gets an answer";
+    const auto found = who.find(reply->connection_id);
+    if (found == who.end()) continue;  // it has left
+    SimulatedClient& heard = clients[found->second];
+    if (heard.hear(scheduler, reply->what)) continue;
+    scheduler.ended(reply->connection_id);
+    if (heard.done()) {
+      ++done;
+    } else {
+      away.push_back(found->second);
+    }
+    who.erase(found);
+  }
+}
+
+// A short draft among long ones and prompts that never end.
+TEST_F(SchedulerTest, NobodyWaitsForMoreThanWhatWasThereBefore) {
+  Scheduler scheduler(parts(), {.sessions_max = 64,
+                                .kv_bytes_max = 0,
+                                .queue_max = 1000,
+                                .pace = {},
+                                .pass_rows_max = 64,
+                                .prompt_rows = 16});
+  constexpr std::uint64_t kDrafting = 12;
+  constexpr std::uint64_t kPrompting = 6;
+  Random random(4);
+  std::map<std::uint64_t, Client> clients;
+  std::map<std::uint64_t, std::uint32_t> rounds;
+  std::map<std::uint64_t, std::map<std::uint64_t, int>> overtaken;  // by whom since its last reply
+  std::map<std::uint64_t, Tokens> prompts;
+  std::set<std::uint64_t> with_prompt;  // whose request is a prompt
+  const auto ask = [&](std::uint64_t id) {
+    with_prompt.insert(id);
+    scheduler.post(clients.at(id), prefill(++rounds[id], prompts.at(id)));
+  };
+  for (std::uint64_t id = 1; id <= kDrafting + kPrompting; ++id) {
+    clients.emplace(id, client(id));
+    prompts[id] = random_tokens(random, id <= kDrafting ? 3 : 150);
+    ask(id);
+  }
+  std::map<std::uint64_t, int> verdicts;
+  for (int i = 0; i < 4000; ++i) {
+    const auto reply = inbox_.take();
+    ASSERT_TRUE(reply);
+    const auto* verdict = std::get_if<wire::Verdict>(&reply->what);
+    ASSERT_NE(verdict, nullptr);
+    const std::uint64_t id = reply->connection_id;
+    ++verdicts[id];
+    for (std::uint64_t other = 1; other <= kDrafting + kPrompting; ++other) {
+      // Of drafts: one that was there before it, and one in its own pass.
+      if (other == id || with_prompt.contains(other) || with_prompt.contains(id)) continue;
+      EXPECT_LE(++overtaken[other][id], 2) << other << " waits for " << id;
+    }
+    overtaken[id].clear();
+    if (id > kDrafting || verdict->ending != wire::Ending::none) {
+      ask(id);
+      continue;
+    }
+    Tokens draft;
+    std::vector<std::uint8_t> parents;
+    const std::uint32_t nodes = id == 1 ? 1 : 40;
+    while (draft.size() < nodes) {
+      parents.push_back(static_cast<std::uint8_t>(random.below(draft.size() + 1)));
+      draft.push_back(static_cast<std::uint32_t>(random.below(kToyVocabulary)));
+    }
+    with_prompt.erase(id);
+    scheduler.post(clients.at(id), wire::Draft{.round = ++rounds[id],
+                                               .tokens = TaintLedger::vouch(draft),
+                                               .parents = parents});
+  }
+  for (std::uint64_t id = 1; id <= kDrafting + kPrompting; ++id) EXPECT_GE(verdicts[id], 20) << id;
+}
+
+TEST_F(SchedulerTest, RefusesMoreThanTheQueueHolds) {
+  Scheduler scheduler(parts(), {.sessions_max = 64,
+                                .kv_bytes_max = 0,
+                                .queue_max = 2,
+                                .pace = std::chrono::milliseconds(200)});
+  Random random(5);
+  std::vector<Client> clients;
+  for (std::uint64_t id = 1; id <= 5; ++id) clients.push_back(client(id));
+  for (const Client& c : clients) scheduler.post(c, prefill(1, random_tokens(random, 5)));
+  std::size_t refused = 0;
+  for (std::size_t i = 0; i < clients.size(); ++i) {
+    const auto reply = inbox_.take();
+    ASSERT_TRUE(reply);
+    const auto* refusal = std::get_if<Refusal>(&reply->what);
+    if (refusal == nullptr) continue;
+    ++refused;
+    EXPECT_NE(refusal->error.message.find("overloaded"), std::string::npos);
+  }
+  EXPECT_GE(refused, 1u);
+  EXPECT_LE(refused, 3u);
+}
+
+TEST_F(SchedulerTest, TheMemoryLimitCountsSessions) {
+  SessionParts limited = parts();
+  limited.bytes = 100;
+  Scheduler scheduler(limited,
+                      {.sessions_max = 64, .kv_bytes_max = 250, .queue_max = 100, .pace = {}});
+  Random random(6);
+  const auto outcome = [&](const Client& c) {
+    scheduler.post(c, prefill(1, random_tokens(random, 5)));
+    const auto reply = inbox_.take();
+    return reply && std::holds_alternative<wire::Verdict>(reply->what);
+  };
+  EXPECT_TRUE(outcome(client(1)));
+  EXPECT_TRUE(outcome(client(2)));
+  EXPECT_FALSE(outcome(client(3)));
+  scheduler.ended(1);  // its session gives way
+  EXPECT_TRUE(outcome(client(4)));
+}
+
+TEST_F(SchedulerTest, VerdictsTellTheRowBudget) {
+  Scheduler scheduler(parts(),
+                      {.sessions_max = 64, .kv_bytes_max = 0, .queue_max = 100, .pace = {}});
+  Random random(8);
+  // Nothing is known yet: as many as a pass takes.
+  scheduler.post(client(1), prefill(1, random_tokens(random, 5)));
+  const auto reply = inbox_.take();
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(std::get<wire::Verdict>(reply->what).row_budget, kMaskRowsMax);
+}
+
+}  // namespace
+}  // namespace edgedraft
