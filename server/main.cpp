@@ -188,10 +188,11 @@ Result<void> serve(const ServerOptions& o) {
   log->info("{}: context {} tokens, {} MiB a session, {} drafters", (*host)->name(),
             (*host)->context_count(), (*host)->session_bytes() >> 20, (*host)->drafters().size());
 
-  Scheduler scheduler((*host)->session_parts(), {.sessions_max = o.sessions_max,
-                                                 .kv_bytes_max = o.kv_memory,
-                                                 .queue_max = 1024,
-                                                 .pace = std::chrono::milliseconds(o.pace_ms)});
+  Scheduler scheduler(
+      (*host)->session_parts(),
+      {.passes = {.sessions = {.sessions_max = o.sessions_max, .kv_bytes_max = o.kv_memory},
+                  .pace = std::chrono::milliseconds(o.pace_ms)},
+       .queue_max = 1024});
   Application application(**host, scheduler, {.token = *token, .agent = kVersion}, *log);
   Listener listener({.address = endpoint->host, .port = endpoint->port, .session = {}}, *tls,
                     application);

@@ -34,7 +34,7 @@ Result<Session*> SessionStore::find_or_make(std::uint64_t connection_id,
   const auto made = sessions_.emplace(id, Session{.target = std::move(target),
                                                   .identity = identity,
                                                   .connection_id = connection_id,
-                                                  .used = Clock::now()});
+                                                  .used = now_()});
   return &made.first->second;
 }
 

@@ -41,8 +41,8 @@ class SessionStore {
     std::uint32_t sessions_max;
     std::uint64_t kv_bytes_max;  // of all sessions together; 0: no limit
   };
-  SessionStore(SessionParts parts, const Limits& limits)
-      : parts_(std::move(parts)), limits_(limits) {}
+  SessionStore(SessionParts parts, const Limits& limits, std::function<Instant()> now)
+      : parts_(std::move(parts)), limits_(limits), now_(std::move(now)) {}
 
   // The session that the connection works on; null before its first prompt, or when another
   // connection of the same client has taken it over. A session stays where it is while it lives.
@@ -67,6 +67,7 @@ class SessionStore {
 
   SessionParts parts_;
   Limits limits_;
+  std::function<Instant()> now_;
   std::map<wire::SessionId, Session> sessions_;
   std::map<std::uint64_t, wire::SessionId> bound_;  // connections to what they work on
 };

@@ -225,8 +225,9 @@ Result<bool> measure(const ProtocolOptions& o) {
                                         .client_ca_file = {}});
   if (!tls) return tls.error();
   const auto log = make_logger("off");
-  Scheduler scheduler((*host)->session_parts(),
-                      {.sessions_max = 1, .kv_bytes_max = 0, .queue_max = 16, .pace = {}});
+  Scheduler scheduler(
+      (*host)->session_parts(),
+      {.passes = {.sessions = {.sessions_max = 1, .kv_bytes_max = 0}}, .queue_max = 16});
   Application application(**host, scheduler, {.token = {}, .agent = "edgedraft-bench"}, *log);
   Listener listener({.address = "127.0.0.1", .port = 0, .session = {}}, *tls, application);
   wire::Hello hello = bundle->hello();

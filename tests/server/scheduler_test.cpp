@@ -289,12 +289,10 @@ TEST_F(SchedulerTest, ManyClientsGetTheAnswersOfOne) {
     }
     clients.emplace_back(i, std::move(plans));
   }
-  Scheduler scheduler(parts(), {.sessions_max = 24,
-                                .kv_bytes_max = 0,
-                                .queue_max = 1000,
-                                .pace = {},
-                                .pass_rows_max = 64,
-                                .prompt_rows = 16});
+  Scheduler scheduler(parts(), {.passes = {.sessions = {.sessions_max = 24, .kv_bytes_max = 0},
+                                           .pass_rows_max = 64,
+                                           .prompt_rows = 16},
+                                .queue_max = 1000});
   std::uint64_t connections = 0;
   std::map<std::uint64_t, std::size_t> who;
   std::deque<std::size_t> away;
@@ -326,12 +324,10 @@ TEST_F(SchedulerTest, ManyClientsGetTheAnswersOfOne) {
 
 // A short draft among long ones and prompts that never end.
 TEST_F(SchedulerTest, NobodyWaitsForMoreThanWhatWasThereBefore) {
-  Scheduler scheduler(parts(), {.sessions_max = 64,
-                                .kv_bytes_max = 0,
-                                .queue_max = 1000,
-                                .pace = {},
-                                .pass_rows_max = 64,
-                                .prompt_rows = 16});
+  Scheduler scheduler(parts(), {.passes = {.sessions = {.sessions_max = 64, .kv_bytes_max = 0},
+                                           .pass_rows_max = 64,
+                                           .prompt_rows = 16},
+                                .queue_max = 1000});
   constexpr std::uint64_t kDrafting = 12;
   constexpr std::uint64_t kPrompting = 6;
   Random random(4);
@@ -383,10 +379,9 @@ TEST_F(SchedulerTest, NobodyWaitsForMoreThanWhatWasThereBefore) {
 }
 
 TEST_F(SchedulerTest, RefusesMoreThanTheQueueHolds) {
-  Scheduler scheduler(parts(), {.sessions_max = 64,
-                                .kv_bytes_max = 0,
-                                .queue_max = 2,
-                                .pace = std::chrono::milliseconds(200)});
+  Scheduler scheduler(parts(), {.passes = {.sessions = {.sessions_max = 64, .kv_bytes_max = 0},
+                                           .pace = std::chrono::milliseconds(200)},
+                                .queue_max = 2});
   Random random(5);
   std::vector<Client> clients;
   for (std::uint64_t id = 1; id <= 5; ++id) clients.push_back(client(id));
@@ -407,8 +402,8 @@ TEST_F(SchedulerTest, RefusesMoreThanTheQueueHolds) {
 TEST_F(SchedulerTest, TheMemoryLimitCountsSessions) {
   SessionParts limited = parts();
   limited.bytes = 100;
-  Scheduler scheduler(limited,
-                      {.sessions_max = 64, .kv_bytes_max = 250, .queue_max = 100, .pace = {}});
+  Scheduler scheduler(limited, {.passes = {.sessions = {.sessions_max = 64, .kv_bytes_max = 250}},
+                                .queue_max = 100});
   Random random(6);
   const auto outcome = [&](const Client& c) {
     scheduler.post(c, prefill(1, random_tokens(random, 5)));
@@ -423,8 +418,8 @@ TEST_F(SchedulerTest, TheMemoryLimitCountsSessions) {
 }
 
 TEST_F(SchedulerTest, VerdictsTellTheRowBudget) {
-  Scheduler scheduler(parts(),
-                      {.sessions_max = 64, .kv_bytes_max = 0, .queue_max = 100, .pace = {}});
+  Scheduler scheduler(
+      parts(), {.passes = {.sessions = {.sessions_max = 64, .kv_bytes_max = 0}}, .queue_max = 100});
   Random random(8);
   // Nothing is known yet: as many as a pass takes.
   scheduler.post(client(1), prefill(1, random_tokens(random, 5)));

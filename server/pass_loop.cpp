@@ -1,0 +1,320 @@
+#include "server/pass_loop.h"
+
+#include <algorithm>
+#include <iterator>
+#include <thread>
+#include <utility>
+
+#include "shared/base/check.h"
+#include "shared/protocol/activation_codec.h"
+
+namespace edgedraft {
+namespace {
+
+std::uint32_t microseconds(Duration d) {
+  return static_cast<std::uint32_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(d).count());
+}
+
+wire::Ending to_wire(Finish finish) {
+  switch (finish) {
+    case Finish::none:
+      return wire::Ending::none;
+    case Finish::end_token:
+      return wire::Ending::end_token;
+    case Finish::context:
+      return wire::Ending::context;
+  }
+  return wire::Ending::none;
+}
+
+SamplingParams from_wire(const wire::Sampling& s) {
+  return {.temperature = s.temperature,
+          .top_k = s.top_k,
+          .top_p = s.top_p,
+          .min_p = s.min_p,
+          .seed = s.seed};
+}
+
+DraftTree tree_of(const wire::Draft& draft) {
+  DraftTree tree;
+  for (std::size_t i = 0; i < draft.parents.size(); ++i) {
+    tree.add(draft.tokens.view()[i], draft.parents[i]);
+  }
+  return tree;
+}
+
+}  // namespace
+
+std::uint32_t round_of(const TargetWork& request) {
+  return std::visit([](const auto& r) { return r.round; }, request);
+}
+
+PassLoop::PassLoop(const SessionParts& parts, const PassLoopOptions& options,
+                   std::function<Instant()> now)
+    : decoder_(parts.decoder),
+      options_(options),
+      now_(std::move(now)),
+      sessions_(parts, options.sessions, now_),
+      budget_(options.pass_rows_max) {
+  EDGEDRAFT_CHECK(options.prompt_rows >= 1 && options.prompt_rows < options.pass_rows_max &&
+                  options.pass_rows_max <= kMaskRowsMax);
+}
+
+void PassLoop::cancel(std::uint64_t connection_id, std::uint32_t round) {
+  drop([=](std::uint64_t connection, std::uint32_t r) {
+    return connection == connection_id && r == round;
+  });
+}
+
+void PassLoop::end(std::uint64_t connection_id) {
+  drop([=](std::uint64_t connection, std::uint32_t) { return connection == connection_id; });
+  sessions_.release(connection_id);
+}
+
+void PassLoop::drop(const std::function<bool(std::uint64_t, std::uint32_t)>& unwanted) {
+  std::erase_if(
+      owed_, [&](const RowsOwed& owed) { return unwanted(owed.client.connection_id, owed.round); });
+  std::erase_if(turns_, [&](const Active& active) {
+    if (!unwanted(active.client.connection_id, active.round)) return false;
+    active.session->target.abandon();
+    return true;
+  });
+}
+
+void PassLoop::begin(const Client& client, const TargetWork& request, Instant posted) {
+  try {
+    std::visit([&](const auto& r) { begin(Job{.client = client, .posted = posted}, r); }, request);
+  } catch (const DeviceError& e) {
+    client.reply->refuse(round_of(request), {Errc::refused, e.what()});
+  }
+}
+
+void PassLoop::step() {
+  run_next_pass();
+  send_owed_rows();
+}
+
+void PassLoop::begin(const Job& job, const wire::Prefill& request) {
+  const auto session =
+      sessions_.find_or_make(job.client.connection_id, job.client.session, job.client.identity);
+  if (!session) {
+    job.client.reply->refuse(request.round, session.error());
+    return;
+  }
+  const bool keep = request.policy == wire::ResyncPolicy::keep;
+  begin_prompt(job, **session,
+               {.base_count = request.base_length,
+                .tokens = request.tokens.view(),
+                .provisional_count = keep ? 0 : request.provisional_count,
+                .sampling = from_wire(request.sampling)},
+               request.round, keep ? request.provisional_count : 0, request.activations_from);
+}
+
+void PassLoop::begin(const Job& job, const wire::Resume& request) {
+  const auto session = sessions_.resume(job.client.connection_id, request, job.client.identity);
+  if (!session) {
+    job.client.reply->refuse(request.round, session.error());
+    return;
+  }
+  // Its earlier connection may not be known to have ended yet.
+  std::erase_if(turns_, [&](const Active& active) {
+    if (active.session != *session) return false;
+    active.session->target.abandon();
+    return true;
+  });
+  const bool keep = request.policy == wire::ResyncPolicy::keep;
+  begin_prompt(job, **session,
+               {.base_count = request.verified_length,
+                .tokens = request.tokens.view(),
+                .provisional_count = keep ? 0 : request.tokens.count(),
+                .sampling = from_wire(request.sampling)},
+               request.round, keep ? request.tokens.count() : 0, request.activations_from);
+}
+
+void PassLoop::begin_prompt(const Job& job, Session& session, const PrefillRequest& request,
+                            std::uint32_t round, std::uint32_t kept_count,
+                            std::uint32_t rows_from) {
+  if (auto begun = session.target.begin(request); !begun) {
+    job.client.reply->refuse(round, begun.error());
+    return;
+  }
+  // Rows of an earlier prompt that are still to come do not come any more.
+  std::erase_if(owed_, [&](const RowsOwed& owed) {
+    return owed.client.connection_id == job.client.connection_id;
+  });
+  turns_.push_back({.client = job.client,
+                    .session = &session,
+                    .round = round,
+                    .posted = job.posted,
+                    .started = {},
+                    .kept_count = kept_count,
+                    .rows_from = rows_from});
+}
+
+void PassLoop::begin(const Job& job, const wire::Draft& request) {
+  Session* const session = sessions_.find(job.client.connection_id);
+  if (!session) {
+    job.client.reply->refuse(request.round,
+                             {Errc::session_unknown, "the server no longer has this session"});
+    return;
+  }
+  if (auto begun = session->target.begin(tree_of(request)); !begun) {
+    job.client.reply->refuse(request.round, begun.error());
+    return;
+  }
+  budget_.observe_absence(job.posted - session->used);
+  turns_.push_back({.client = job.client,
+                    .session = session,
+                    .round = request.round,
+                    .posted = job.posted,
+                    .started = {},
+                    .valid_from = session->target.valid_count(),
+                    .rows = session->target.pending_rows()});
+}
+
+// Who takes part in the next pass; the order of the shares is that of turns_, drafts first.
+std::vector<PassShare> PassLoop::share_out() {
+  const auto is_prompt = [](const Active& a) { return a.session->target.divisible(); };
+  const bool any_prompt = std::any_of(turns_.begin(), turns_.end(), is_prompt);
+  std::uint32_t left = options_.pass_rows_max;
+  std::uint32_t kept_for_prompts = any_prompt && prompts_first_ ? options_.prompt_rows : 0;
+
+  std::vector<PassShare> shares;
+  bool any_draft = false;
+  for (const Active& active : turns_) {
+    if (is_prompt(active)) continue;
+    const std::uint32_t rows = active.session->target.pending_rows();
+    if (rows > left - kept_for_prompts) break;
+    shares.push_back({.session = &active.session->target, .rows_max = rows, .outcome = {}});
+    left -= rows;
+    any_draft = true;
+    // Behind the first draft prompts have their part.
+    if (any_prompt) kept_for_prompts = std::min(options_.prompt_rows, left);
+  }
+  std::uint32_t for_prompts = any_draft ? std::min(left, options_.prompt_rows) : left;
+  prompts_first_ = any_prompt && for_prompts == 0;
+  for (const Active& active : turns_) {
+    if (for_prompts == 0) break;
+    if (!is_prompt(active)) continue;
+    const std::uint32_t rows = std::min(for_prompts, active.session->target.pending_rows());
+    shares.push_back({.session = &active.session->target, .rows_max = rows, .outcome = {}});
+    for_prompts -= rows;
+  }
+  return shares;
+}
+
+void PassLoop::run_next_pass() {
+  if (turns_.empty()) return;
+  std::vector<PassShare> shares = share_out();
+  const auto share_of = [&](const Active& active) {
+    return std::find_if(shares.begin(), shares.end(), [&](const PassShare& share) {
+      return share.session == &active.session->target;
+    });
+  };
+  const Instant started = now_();
+  for (Active& active : turns_) {
+    if (share_of(active) != shares.end() && !active.started) active.started = started;
+  }
+  std::optional<Error> failed;
+  try {
+    const std::uint32_t rows = run_pass(decoder_, shares);
+    if (options_.pace > Duration::zero()) std::this_thread::sleep_until(started + options_.pace);
+    budget_.observe_pass(rows, now_() - started);
+  } catch (const DeviceError& e) {
+    failed = Error{Errc::refused, e.what()};
+  }
+  const Instant finished = now_();
+
+  // Prompts that go on take their next turn behind the others.
+  std::deque<Active> waiting;
+  std::deque<Active> going_on;
+  for (Active& active : turns_) {
+    const auto share = share_of(active);
+    if (share == shares.end()) {
+      waiting.push_back(std::move(active));
+    } else if (failed) {
+      active.session->target.abandon();
+      active.client.reply->refuse(active.round, *failed);
+    } else if (share->outcome) {
+      deliver(active, *share->outcome, finished);
+    } else {
+      going_on.push_back(std::move(active));
+    }
+  }
+  turns_ = std::move(waiting);
+  std::move(going_on.begin(), going_on.end(), std::back_inserter(turns_));
+}
+
+void PassLoop::deliver(Active& active, const Outcome& outcome, Instant finished) {
+  active.session->used = finished;
+  wire::Verdict verdict{.round = active.round,
+                        .row_budget = row_budget(finished),
+                        .queue_us = microseconds(*active.started - active.posted),
+                        .verify_us = microseconds(finished - *active.started)};
+  std::visit([&](const auto& o) { deliver(active, o, std::move(verdict)); }, outcome);
+}
+
+std::uint32_t PassLoop::row_budget(Instant now) {
+  // Whoever had an answer within this time is at work.
+  constexpr Duration kRecently = std::chrono::seconds(1);
+  constexpr Duration kCountEvery = std::chrono::milliseconds(100);
+  if (now - busy_counted_ >= kCountEvery) {
+    busy_sessions_ = sessions_.count_used_since(now - kRecently);
+    busy_counted_ = now;
+  }
+  return budget_.rows_for(busy_sessions_);
+}
+
+void PassLoop::deliver(Active& active, const PrefillOutcome& outcome, wire::Verdict verdict) {
+  verdict.next = outcome.next;
+  verdict.accepted_count = active.kept_count > 0 ? active.kept_count : outcome.accepted_count;
+  verdict.ending = to_wire(outcome.finish);
+  active.client.reply->verdict(std::move(verdict));
+  const std::uint32_t end = active.session->target.valid_count();
+  if (!active.client.tap || active.rows_from >= end) return;
+  owed_.push_back(
+      {.client = active.client, .round = active.round, .first = active.rows_from, .end = end});
+}
+
+void PassLoop::deliver(Active& active, const VerifiedPath& path, wire::Verdict verdict) {
+  budget_.observe_draft(active.rows, static_cast<std::uint32_t>(path.path.size()) + 1);
+  verdict.next = path.next;
+  verdict.ending = to_wire(path.finish);
+  for (const std::uint32_t row : path.path) verdict.path.push_back(static_cast<std::uint8_t>(row));
+  if (active.client.tap) {
+    verdict.activations = rows(active.client, *active.session, active.valid_from,
+                               active.session->target.valid_count() - active.valid_from);
+  }
+  active.client.reply->verdict(std::move(verdict));
+}
+
+// A chunk between two passes, of one client after another: a long prompt's rows hold up nobody's
+// verdict.
+void PassLoop::send_owed_rows() {
+  if (owed_.empty()) return;
+  RowsOwed owed = std::move(owed_.front());
+  owed_.pop_front();
+  const Session* const session = sessions_.find(owed.client.connection_id);
+  if (!session) return;
+  const auto groups = owed.client.tap->scale_groups();
+  const ActivationLayout layout({groups.begin(), groups.end()});
+  const std::uint32_t count = std::min(chunk_rows(layout), owed.end - owed.first);
+  const std::uint32_t first = owed.end - count;
+  owed.client.reply->activations(
+      compress_activations(owed.round, first, count, rows(owed.client, *session, first, count)));
+  if (first == owed.first) return;
+  owed.end = first;
+  owed_.push_back(std::move(owed));
+}
+
+Bytes PassLoop::rows(const Client& client, const Session& session, std::uint32_t first,
+                     std::uint32_t count) const {
+  const auto groups = client.tap->scale_groups();
+  const ActivationLayout layout({groups.begin(), groups.end()});
+  std::vector<float> values(std::size_t{count} * layout.cols());
+  client.tap->read(session.target.cache(), first, count, values);
+  return quantize_rows(layout, values);
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,138 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "server/pass.h"
+#include "server/row_budget.h"
+#include "server/session_store.h"
+#include "server/taps/tap.h"
+#include "shared/base/clock.h"
+
+namespace edgedraft {
+
+// Where a connection's answers go. What is said after its end goes nowhere.
+class Replies {
+ public:
+  virtual ~Replies() = default;
+  virtual void verdict(wire::Verdict verdict) = 0;
+  virtual void activations(wire::Activations chunk) = 0;
+  virtual void refuse(std::uint32_t round, Error error) = 0;
+};
+
+// What a request needs to know of its connection.
+struct Client {
+  std::uint64_t connection_id;
+  std::shared_ptr<Replies> reply;
+  wire::SessionId session;
+  std::string identity;  // who signed in: only they may resume the session
+  Tap* tap;              // null where the drafter needs none
+};
+
+using TargetWork = std::variant<wire::Prefill, wire::Resume, wire::Draft>;
+
+std::uint32_t round_of(const TargetWork& request);
+
+struct PassLoopOptions {
+  SessionStore::Limits sessions;
+  Duration pace{};  // least time of a pass: a small model at a larger one's pace
+  std::uint32_t pass_rows_max = kMaskRowsMax;
+  // Rows of prompts in a pass that has drafts as well.
+  std::uint32_t prompt_rows = 64;
+};
+
+// The target's work in passes, each with the drafts of all waiting sessions and parts of prompts.
+// It owns the sessions and knows neither threads nor queues: Scheduler drives it by the clock,
+// benchmarks by a simulated one.
+//
+// Order     Drafts go first, in the order in which they came; prompts share prompt_rows a pass, or
+//           the whole pass where there is no draft, in turns. A draft that does not fit waits and
+//           holds up those behind it, and prompts that got nothing in a pass come first in the
+//           next: nobody waits longer than for what was there before them.
+// Threads   one
+class PassLoop {
+ public:
+  // Requires  1 <= prompt_rows < pass_rows_max <= kMaskRowsMax
+  PassLoop(const SessionParts& parts, const PassLoopOptions& options, std::function<Instant()> now);
+
+  // Takes in a request; the answer goes to client.reply, here where it is refused, else from a
+  // step. A connection has one request at a time.
+  void begin(const Client& client, const TargetWork& request, Instant posted);
+  // Drops the connection's work on that round.
+  void cancel(std::uint64_t connection_id, std::uint32_t round);
+  // The connection is over: its work is dropped, its session may be resumed or evicted.
+  void end(std::uint64_t connection_id);
+
+  // Requests that have no answer yet.
+  std::size_t active_count() const { return turns_.size(); }
+  bool idle() const { return turns_.empty() && owed_.empty(); }
+  // One pass, and one chunk of the activations that prompts still owe.
+  void step();
+
+ private:
+  struct Job {
+    const Client& client;
+    Instant posted;
+  };
+  // A request that takes part in passes.
+  struct Active {
+    Client client;
+    Session* session;
+    std::uint32_t round;
+    Instant posted;
+    std::optional<Instant> started;
+    std::uint32_t kept_count = 0;  // tokens written offline that became context
+    // Of a prompt: the first position whose rows the client lacks.
+    std::uint32_t rows_from = 0;
+    // Of a draft: the first position that becomes valid, and its rows.
+    std::uint32_t valid_from = 0;
+    std::uint32_t rows = 0;
+  };
+  // Rows that a client still has to get: [first, end), newest chunks first.
+  struct RowsOwed {
+    Client client;
+    std::uint32_t round;
+    std::uint32_t first;
+    std::uint32_t end;
+  };
+
+  void begin(const Job& job, const wire::Prefill& request);
+  void begin(const Job& job, const wire::Resume& request);
+  void begin(const Job& job, const wire::Draft& request);
+  void begin_prompt(const Job& job, Session& session, const PrefillRequest& request,
+                    std::uint32_t round, std::uint32_t kept_count, std::uint32_t rows_from);
+
+  void run_next_pass();
+  std::vector<PassShare> share_out();
+  void deliver(Active& active, const Outcome& outcome, Instant finished);
+  void deliver(Active& active, const PrefillOutcome& outcome, wire::Verdict verdict);
+  void deliver(Active& active, const VerifiedPath& path, wire::Verdict verdict);
+  void send_owed_rows();
+  // Rows of the next draft, as every verdict tells.
+  std::uint32_t row_budget(Instant now);
+  Bytes rows(const Client& client, const Session& session, std::uint32_t first,
+             std::uint32_t count) const;
+
+  // Drops the work that `unwanted` says so of, by connection and round.
+  void drop(const std::function<bool(std::uint64_t, std::uint32_t)>& unwanted);
+
+  Decoder& decoder_;
+  PassLoopOptions options_;
+  std::function<Instant()> now_;
+  SessionStore sessions_;
+  RowBudget budget_;
+  std::deque<Active> turns_;
+  std::deque<RowsOwed> owed_;
+  bool prompts_first_ = false;
+  std::uint32_t busy_sessions_ = 1;
+  Instant busy_counted_{};
+};
+
+}  // namespace edgedraft
