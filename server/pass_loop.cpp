@@ -220,6 +220,8 @@ void PassLoop::run_next_pass() {
   try {
     const std::uint32_t rows = run_pass(decoder_, shares);
     if (options_.pace > Duration::zero()) std::this_thread::sleep_until(started + options_.pace);
+    ++count_.passes;
+    count_.rows += rows;
     budget_.observe_pass(rows, now_() - started);
   } catch (const DeviceError& e) {
     failed = Error{Errc::refused, e.what()};

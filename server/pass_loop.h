@@ -70,6 +70,11 @@ class PassLoop {
   // The connection is over: its work is dropped, its session may be resumed or evicted.
   void end(std::uint64_t connection_id);
 
+  struct Count {
+    std::uint64_t passes = 0;
+    std::uint64_t rows = 0;  // of all passes
+  };
+  const Count& count() const { return count_; }
   // Requests that have no answer yet.
   std::size_t active_count() const { return turns_.size(); }
   bool idle() const { return turns_.empty() && owed_.empty(); }
@@ -130,6 +135,7 @@ class PassLoop {
   RowBudget budget_;
   std::deque<Active> turns_;
   std::deque<RowsOwed> owed_;
+  Count count_;
   bool prompts_first_ = false;
   std::uint32_t busy_sessions_ = 1;
   Instant busy_counted_{};

@@ -7,6 +7,7 @@
 #include "tests/bench/engine_command.h"
 #include "tests/bench/model_command.h"
 #include "tests/bench/protocol_command.h"
+#include "tests/bench/server_command.h"
 
 int main(int argc, char** argv) {
   CLI::App program{"Measures the parts of Edgedraft, each against its own limit in the same run."};
@@ -16,6 +17,7 @@ int main(int argc, char** argv) {
   edgedraft::bench::add_engine_command(program);
   edgedraft::bench::add_model_command(program);
   edgedraft::bench::add_protocol_command(program);
+  edgedraft::bench::add_server_command(program);
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,0 +1,184 @@
+#include "tests/bench/server_command.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "shared/base/progress.h"
+#include "tests/bench/prompts.h"
+#include "tests/bench/serving.h"
+
+namespace edgedraft::bench {
+namespace {
+
+constexpr const char* kHelp =
+    R"(One server, many devices that ask one held-out prompt after another, in simulated time: passes and drafts
+take as long as they really take on this machine, one at a time, but each device drafts on a machine of its
+own and sits behind --rtt-ms. Compared in one run:
+
+  stream  plain decoding on the server, a token a pass, no round trip between tokens
+  tree    split, every draft a full tree whatever the load
+  split   split, drafts as large as the server's row budget says
+
+tok/s: what all devices together get. tok/pass: per pass of a client's request, so that stream is 1.
+busy: of the server's time. gap: from what a device shows to what it shows next.
+
+Example:
+  edgedraft-bench server --model models/demo/target.gguf --bundle models/demo/moa-tli0.gguf \
+    --prompts models/demo/heldout.jsonl --clients 1,4,16,64)";
+
+struct ServerBenchOptions {
+  std::filesystem::path model;
+  std::filesystem::path bundle;
+  std::filesystem::path prompts;
+  std::vector<std::uint32_t> clients = {1, 4, 16, 64};
+  std::vector<std::uint32_t> tree = {8, 6, 62};
+  double rtt_ms = 20.0;
+  double seconds = 3.0;
+  std::uint32_t max_tokens = 160;
+  std::uint32_t threads = 0;
+  bool json = false;
+};
+
+struct Line {
+  std::string arm;
+  std::uint32_t clients;
+  ServingResult result;
+};
+
+double quantile(std::vector<double> values, double q) {
+  if (values.empty()) return 0.0;
+  const auto at = values.begin() +
+                  static_cast<std::ptrdiff_t>(q * static_cast<double>(values.size() - 1) + 0.5);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
+nlohmann::ordered_json to_json(const Line& line) {
+  const ServingResult& r = line.result;
+  const auto tokens = static_cast<double>(r.tokens);
+  return {{"clients", line.clients},
+          {"arm", line.arm},
+          {"tokens_per_second", tokens / r.seconds},
+          {"server_tokens_per_busy_second", r.busy_seconds > 0 ? tokens / r.busy_seconds : 0.0},
+          {"passes", r.passes},
+          {"rows_per_pass",
+           r.passes > 0 ? static_cast<double>(r.rows) / static_cast<double>(r.passes) : 0.0},
+          {"rows_per_token", r.tokens > 0 ? static_cast<double>(r.rows) / tokens : 0.0},
+          {"tokens_per_pass", r.passes > 0 ? tokens / static_cast<double>(r.passes) : 0.0},
+          {"busy", r.busy_seconds / r.seconds},
+          {"first_token_ms_p50", 1e3 * quantile(r.first_token_seconds, 0.5)},
+          {"first_token_ms_p95", 1e3 * quantile(r.first_token_seconds, 0.95)},
+          {"gap_ms_p50", 1e3 * quantile(r.gap_seconds, 0.5)},
+          {"gap_ms_p95", 1e3 * quantile(r.gap_seconds, 0.95)}};
+}
+
+void print(const std::vector<Line>& lines) {
+  std::printf("%8s %-7s %9s %9s %9s %9s %6s %16s %16s\n", "clients", "arm", "tok/s", "vs stream",
+              "tok/pass", "rows/pass", "busy", "first ms p50/95", "gap ms p50/95");
+  double stream = 0.0;
+  for (const Line& line : lines) {
+    const auto j = to_json(line);
+    const double rate = j["tokens_per_second"];
+    if (line.arm == "stream") stream = rate;
+    std::printf("%8u %-7s %9.0f %8.2fx %9.2f %9.1f %5.0f%% %8.1f/%7.1f %8.1f/%7.1f\n", line.clients,
+                line.arm.c_str(), rate, stream > 0 ? rate / stream : 0.0,
+                j["tokens_per_pass"].get<double>(), j["rows_per_pass"].get<double>(),
+                100 * j["busy"].get<double>(), j["first_token_ms_p50"].get<double>(),
+                j["first_token_ms_p95"].get<double>(), j["gap_ms_p50"].get<double>(),
+                j["gap_ms_p95"].get<double>());
+  }
+}
+
+Result<void> measure(const ServerBenchOptions& o) {
+  if (o.tree.size() != 3) {
+    return Error{Errc::usage, "--tree takes three numbers, for example 8,6,62"};
+  }
+  const TreeShape shape{.breadth = o.tree[0], .depth = o.tree[1], .nodes = o.tree[2]};
+  if (!valid(shape)) return Error{Errc::usage, "no such tree: see edgedraft run --help"};
+  if (o.seconds <= 0 || o.rtt_ms < 0) {
+    return Error{Errc::usage, "--seconds wants more than 0, --rtt-ms at least 0"};
+  }
+  const auto prompts = read_prompts(o.prompts);
+  if (!prompts) return prompts.error();
+  const auto backend = make_cpu_backend({.threads = o.threads});
+  auto host = ModelHost::load(*backend, {.model = o.model, .bundles = {o.bundle}});
+  if (!host) return host.error();
+  const auto bundle = BundleFile::open(o.bundle, BundleUse::draft);
+  if (!bundle) return bundle.error();
+  const auto chat = bundle->chat_template({});
+  if (!chat) return chat.error();
+  std::vector<std::vector<std::uint32_t>> encoded;
+  for (const Prompt& prompt : *prompts) {
+    const ChatMessage message{.role = "user", .content = prompt.text};
+    auto tokens = bundle->encode_chat(*chat, std::span(&message, 1));
+    if (!tokens) return tokens.error();
+    encoded.push_back(std::move(*tokens));
+  }
+
+  const auto seconds = [](double s) {
+    return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s));
+  };
+  std::vector<Line> lines;
+  Progress progress("loads", o.clients.size() * 3);
+  for (const std::uint32_t clients : o.clients) {
+    if (clients < 1 || clients > 4096) {
+      return Error{Errc::usage, "--clients: each from 1 to 4096"};
+    }
+    for (const char* arm : {"stream", "tree", "split"}) {
+      const bool streams = std::string_view(arm) == "stream";
+      auto result =
+          simulate_serving({.host = **host,
+                            .bundle = streams ? nullptr : &*bundle,
+                            .tap = streams ? nullptr : (*host)->drafters()[0].tap.get(),
+                            .device_backend = *backend,
+                            .tree = streams ? std::nullopt : std::optional(shape),
+                            .keeps_budget = std::string_view(arm) == "split",
+                            .clients = clients,
+                            .round_trip = streams ? Duration::zero() : seconds(o.rtt_ms / 1e3),
+                            .warm_up = seconds(o.seconds / 3),
+                            .measured = seconds(o.seconds),
+                            .tokens_max = o.max_tokens,
+                            .prompts = encoded});
+      if (!result) return result.error();
+      lines.push_back({.arm = arm, .clients = clients, .result = std::move(*result)});
+      progress.advance(1);
+    }
+  }
+  if (!o.json) {
+    print(lines);
+    return boost::system::in_place_value;
+  }
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const Line& line : lines) all.push_back(to_json(line));
+  std::printf("%s\n", all.dump(2).c_str());
+  return boost::system::in_place_value;
+}
+
+}  // namespace
+
+void add_server_command(CLI::App& program) {
+  const auto o = std::make_shared<ServerBenchOptions>();
+  CLI::App* command = program.add_subcommand("server", "One server, many devices");
+  command->footer(kHelp);
+  command->add_option("--model", o->model, "The target")->type_name("FILE.gguf")->required();
+  command->add_option("--bundle", o->bundle, "The devices' drafter")
+      ->type_name("FILE.gguf")
+      ->required();
+  command->add_option("--prompts", o->prompts, "JSON lines with task, prompt")
+      ->type_name("FILE")
+      ->required();
+  command->add_option("--clients", o->clients, "Devices, a run each [1,4,16,64]")->delimiter(',');
+  command->add_option("--tree", o->tree, "Breadth, depth, nodes [8,6,62]")->delimiter(',');
+  command->add_option("--rtt-ms", o->rtt_ms, "Round trip of a split device")->capture_default_str();
+  command->add_option("--seconds", o->seconds, "Simulated time of each run")->capture_default_str();
+  command->add_option("--max-tokens", o->max_tokens, "Longest answer")->capture_default_str();
+  command->add_option("--threads", o->threads, "0: one a core")->capture_default_str();
+  command->add_flag("--json", o->json, "JSON instead of a table");
+  command->callback([o] {
+    if (const auto measured = measure(*o); !measured) throw Failure(measured.error());
+  });
+}
+
+}  // namespace edgedraft::bench

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "client/bundle_file.h"
+#include "server/model_host.h"
+#include "server/pass_loop.h"
+#include "shared/speculative/tree_growth.h"
+
+namespace edgedraft::bench {
+
+// A server and many devices in simulated time: passes and drafting take as long as they really take
+// here, but each device has a machine of its own, and nothing else runs while one is measured.
+struct ServingSetup {
+  ModelHost& host;
+  const BundleFile* bundle;  // null: plain decoding
+  Tap* tap;                  // of the bundle; may be null
+  // Where devices draft; one at a time runs.
+  Backend& device_backend;
+  std::optional<TreeShape> tree;
+  // Whether devices keep to the row budget that verdicts tell.
+  bool keeps_budget = true;
+  std::uint32_t clients;
+  Duration round_trip;  // 0 and plain decoding: a server that streams
+  Duration warm_up;
+  Duration measured;
+  std::uint32_t tokens_max;  // of an answer
+  std::span<const std::vector<std::uint32_t>> prompts;
+};
+
+struct ServingResult {
+  std::uint64_t tokens = 0;  // that devices got in the measured time
+  std::uint64_t passes = 0;
+  std::uint64_t rows = 0;
+  double seconds = 0.0;
+  double busy_seconds = 0.0;                // of the server
+  std::vector<double> first_token_seconds;  // of each answer that began in the measured time
+  std::vector<double> gap_seconds;          // between what a device got and what it got before it
+};
+
+// Every device asks one prompt after another until the time is over.
+Result<ServingResult> simulate_serving(const ServingSetup& setup);
+
+}  // namespace edgedraft::bench
