@@ -185,7 +185,7 @@ void Scheduler::answer(const Job& job, Session& session, const PrefillRequest& r
   }
   session.used = Clock::now();
   job.client.reply.verdict(
-      timed(job,
+      timed(job, session.target,
             {.round = round,
              .next = outcome->next,
              .accepted_count = accepted_if_kept > 0 ? accepted_if_kept : outcome->accepted_count,
@@ -220,7 +220,7 @@ void Scheduler::work(const Job& job, const wire::Draft& request) {
   if (job.client.tap) {
     verdict.activations = rows(job.client, *session, first, target.valid_count() - first);
   }
-  job.client.reply.verdict(timed(job, std::move(verdict), started));
+  job.client.reply.verdict(timed(job, target, std::move(verdict), started));
 }
 
 // A chunk at a time, behind whatever else waits: a long prompt's rows hold up nobody's verdict.
@@ -310,8 +310,20 @@ Bytes Scheduler::rows(const Client& client, const Session& session, std::uint32_
   return quantize_rows(layout, values);
 }
 
-wire::Verdict Scheduler::timed(const Job& job, wire::Verdict verdict, Instant started) const {
-  if (options_.pace > Duration::zero()) std::this_thread::sleep_until(started + options_.pace);
+wire::Verdict Scheduler::timed(const Job& job, const TargetSession& target, wire::Verdict verdict,
+                               Instant started) const {
+  // A prompt longer than a pass takes several.
+  const auto pace_of = [&](std::uint32_t rows) {
+    Duration pace{};
+    for (; rows > kMaskRowsMax; rows -= kMaskRowsMax) pace += options_.pace(kMaskRowsMax);
+    return pace + options_.pace(rows);
+  };
+  const Duration pace = options_.pace ? pace_of(target.rows_run()) : Duration::zero();
+  if (pace > Duration::zero()) {
+    verdict.pace_us = microseconds(pace);
+    verdict.computed_us = microseconds(Clock::now() - started);
+    std::this_thread::sleep_until(started + pace);
+  }
   verdict.queue_us = microseconds(started - job.posted);
   verdict.verify_us = microseconds(Clock::now() - started);
   verdict.row_budget = kMaskRowsMax;

@@ -23,7 +23,9 @@ struct SchedulerOptions {
   std::uint32_t sessions_max;
   std::uint64_t kv_bytes_max;  // of all sessions together; 0: no limit
   std::uint32_t queue_max;     // requests that wait; further ones are refused
-  Duration pace;               // least time of a target pass: a small model at a larger one's pace
+  // Least time of a target pass over that many rows: a small model at a larger one's pace. Empty,
+  // or zero: none.
+  std::function<Duration(std::uint32_t rows)> pace;
 };
 
 // What a request needs to know of its connection.
@@ -99,7 +101,8 @@ class Scheduler {
   Result<void> make_room();
   Bytes rows(const Client& client, const Session& session, std::uint32_t first,
              std::uint32_t count);
-  wire::Verdict timed(const Job& job, wire::Verdict verdict, Instant started) const;
+  wire::Verdict timed(const Job& job, const TargetSession& target, wire::Verdict verdict,
+                      Instant started) const;
 
   ModelHost& host_;
   SchedulerOptions options_;

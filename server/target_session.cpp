@@ -65,11 +65,13 @@ Result<void> TargetSession::check(const PrefillRequest& request) const {
 
 PrefillOutcome TargetSession::run(std::uint32_t given_count) {
   PrefillOutcome outcome;
+  rows_run_ = 0;
   while (cache_.length() < tokens_.size()) {
     const std::uint32_t first = cache_.length();
     const auto count =
         static_cast<std::uint32_t>(std::min<std::size_t>(kMaskRowsMax, tokens_.size() - first));
     decoder_.append(cache_, std::span(tokens_).subspan(first, count));
+    rows_run_ += count;
     // Only rows from the last given token on decide anything.
     const std::uint32_t skipped =
         given_count - 1 > first ? std::min(given_count - 1 - first, count) : 0;
@@ -102,6 +104,7 @@ Result<VerifiedPath> TargetSession::verify(const DraftTree& tree) {
   const std::uint32_t root_position = cache_.length();
   EDGEDRAFT_CHECK(root_position + 1 == tokens_.size());
 
+  rows_run_ = tree.row_count();
   std::vector<std::uint32_t> rows{tokens_.back()};
   rows.insert(rows.end(), tree.tokens().begin(), tree.tokens().end());
   std::vector<std::uint32_t> positions = tree.depths();

@@ -42,6 +42,8 @@ class TargetSession {
   std::span<const std::uint32_t> tokens() const { return tokens_; }
   std::uint32_t valid_count() const { return cache_.length(); }
   const KvCache& cache() const { return cache_; }
+  // Tokens and tree nodes that the last prefill() or verify() ran, a row each.
+  std::uint32_t rows_run() const { return rows_run_; }
   std::uint32_t context_count() const { return context_count_; }
 
   // Errors    protocol      base_count beyond the session, no token at all, a token the vocabulary
@@ -71,6 +73,7 @@ class TargetSession {
   std::vector<std::uint32_t> tokens_;
   Sampler sampler_{SamplingParams{}};
   Finish finish_ = Finish::none;
+  std::uint32_t rows_run_ = 0;
 
   // The last pass's rows to choose from: their tokens at temperature 0, else their logits.
   Matrix logits_;
