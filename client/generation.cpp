@@ -39,6 +39,22 @@ std::string_view to_string(ClientState state) {
   return "unknown";
 }
 
+std::string_view to_string(CycleRecord::Kind kind) {
+  switch (kind) {
+    case CycleRecord::Kind::prompt:
+      return "prompt";
+    case CycleRecord::Kind::draft:
+      return "draft";
+    case CycleRecord::Kind::resync:
+      return "resync";
+    case CycleRecord::Kind::offline:
+      return "offline";
+    case CycleRecord::Kind::state:
+      return "state";
+  }
+  return "unknown";
+}
+
 GenerationStats& GenerationStats::operator+=(const GenerationStats& other) {
   prompt_tokens += other.prompt_tokens;
   tokens += other.tokens;
@@ -50,6 +66,9 @@ GenerationStats& GenerationStats::operator+=(const GenerationStats& other) {
   offline_tokens += other.offline_tokens;
   rewritten_tokens += other.rewritten_tokens;
   resyncs += other.resyncs;
+  paced_passes += other.paced_passes;
+  late_passes += other.late_passes;
+  late_drafts += other.late_drafts;
   elapsed += other.elapsed;
   first_token_elapsed += other.first_token_elapsed;
   drafting += other.drafting;
@@ -79,6 +98,8 @@ Result<AnswerEnd> Generation::answer(std::span<const std::uint32_t> prompt) {
 
   started_ = parts_.now();
   stats_ = {};
+  if (parts_.on_cycle) noted_link_ = parts_.link.stats();
+  cut_off_ = false;
   stats_.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
   answer_first_ = settled_count_ = ledger_.count();
   end_.reset();
@@ -124,7 +145,9 @@ Result<AnswerEnd> Generation::run() {
 // Online and resyncing: the server owes us an answer, or the way to it is still being made.
 Result<void> Generation::step_online() {
   const Instant before = parts_.now();
-  const bool ready = signed_in_ && !in_flight_;
+  cut_off_where_due();
+  if (state_ == ClientState::offline) return {};
+  const bool ready = signed_in_ && !in_flight_ && !cut_off_;
   const bool held_back = ready && wanted_ == Wanted::draft && before < rows_deadline_;
   if (ready && !held_back) {
     if (auto sent = send_wanted(); !sent) return on_link_error(sent.error());
@@ -158,10 +181,15 @@ Result<void> Generation::step_offline() {
     return boost::system::in_place_value;
   }
   const std::uint32_t token = Sampler(options_.sampling).choose(logits, ledger_.count());
-  keep_pace(before);
-  stats_.drafting += parts_.now() - before;
+  CycleRecord record{.kind = CycleRecord::Kind::offline};
+  record.drafted_in = parts_.now() - before;
+  record.drafting_pace = keep_pace(before, 1);
+  record.drafting = parts_.now() - before;
+  stats_.drafting += record.drafting;
   ++stats_.offline_tokens;
   write(token, Provenance::offline);
+  record.tokens = 1;
+  note(std::move(record));
   end_where_written();
   return boost::system::in_place_value;
 }
@@ -200,11 +228,12 @@ void Generation::on_error_offline(const Error& error) {
 }
 
 bool Generation::may_ask_again() const {
-  return signed_in_ && !in_flight_ && parts_.now() >= ask_again_;
+  return signed_in_ && !in_flight_ && !cut_off_ && parts_.now() >= ask_again_;
 }
 
 bool Generation::has_text_to_check() const {
-  return options_.resync == wire::ResyncPolicy::check && settled_count_ < ledger_.count();
+  return !cut_off_ && options_.resync == wire::ResyncPolicy::check &&
+         settled_count_ < ledger_.count();
 }
 
 void Generation::begin_resync() {
@@ -317,6 +346,7 @@ Result<void> Generation::send_wanted() {
   sent_ = parts_.now();
   wait_deadline_ = sent_ + options_.deadline;
   rows_deadline_ = {};
+  draft_record_ = {};
   const auto sent = wanted_ == Wanted::tokens ? send_tokens() : send_draft();
   if (sent) in_flight_ = true;
   return sent;
@@ -345,6 +375,7 @@ Result<void> Generation::send_tokens() {
     rows_pending_ = parts_.drafter->activation_cols() > 0;
   }
   checked_ = to_check;
+  sent_rows_ = count - base;
   if (resumes) {
     return parts_.link.send(
         wire::Resume{.session = *session_,
@@ -375,10 +406,14 @@ Result<void> Generation::send_draft() {
     if (row_budget_ > 0) shape.nodes = std::min(shape.nodes, row_budget_ - 1);
     shape.depth = std::min(shape.depth, shape.nodes);
     if (shape.nodes > 0) tree_ = parts_.drafter->draft(shape);
-    keep_pace(before);
-    stats_.drafting += parts_.now() - before;
+    draft_record_.drafted_in = parts_.now() - before;
+    draft_record_.drafting_pace = keep_pace(before, shape.depth);
+    draft_record_.drafting = parts_.now() - before;
+    stats_.drafting += draft_record_.drafting;
   }
   stats_.drafted += tree_.node_count();
+  sent_rows_ = tree_.row_count();
+  drafted_at_ = parts_.now();
   const auto parents = tree_.parents();
   return parts_.link.send(wire::Draft{.base_length = ledger_.count(),
                                       .tokens = ledger_.safe_draft(tree_.tokens()),
@@ -386,7 +421,11 @@ Result<void> Generation::send_draft() {
 }
 
 void Generation::on_verdict(const VerdictReceived& event) {
+  const Instant taken = parts_.now();
+  const std::uint32_t count_before = answer_count();
   ++stats_.target_calls;
+  if (event.verdict.pace_us > 0) ++stats_.paced_passes;
+  if (event.verdict.computed_us > event.verdict.pace_us) ++stats_.late_passes;
   row_budget_ = event.verdict.row_budget;
   wanted_ = Wanted::draft;
   if (event.to == VerdictReceived::To::draft) {
@@ -404,6 +443,55 @@ void Generation::on_verdict(const VerdictReceived& event) {
   // A token beyond tokens_max was not written, and ends nothing.
   const bool written = ledger_.tokens().back() == event.verdict.next;
   end_where_due(written ? event.verdict.ending : wire::Ending::none);
+  note_verdict(event, taken, count_before);
+}
+
+// Experiments cut the link at a token, wherever in a verdict that falls.
+void Generation::cut_off_where_due() {
+  if (!options_.offline_after || answer_count() < *options_.offline_after || end_) return;
+  cut_off_ = true;
+  // The prompt's activations came with the first token, had the link lasted until then.
+  if (rows_pending_ && signed_in_ && parts_.now() < wait_deadline_) return;
+  if (parts_.drafter) parts_.drafter->drop_activations(ledger_.count() - 1);
+  rows_end_ = std::min(rows_end_, ledger_.count() - 1);
+  activations_end_ = std::min(activations_end_, rows_end_);
+  go_offline("cut off after " + std::to_string(*options_.offline_after) +
+             " tokens, as --offline-after asks");
+}
+
+void Generation::note_verdict(const VerdictReceived& event, Instant taken,
+                              std::uint32_t count_before) {
+  if (!parts_.on_cycle) return;
+  CycleRecord record = std::exchange(draft_record_, {});
+  record.kind = event.to == VerdictReceived::To::draft ? CycleRecord::Kind::draft
+                : checked_                             ? CycleRecord::Kind::resync
+                                                       : CycleRecord::Kind::prompt;
+  record.server = {.queue_us = event.verdict.queue_us,
+                   .verify_us = event.verdict.verify_us,
+                   .pace_us = event.verdict.pace_us,
+                   .computed_us = event.verdict.computed_us};
+  record.rows = sent_rows_;
+  record.accepted = static_cast<std::uint32_t>(event.verdict.path.size());
+  record.tokens = answer_count() - std::min(count_before, answer_count());
+  const Instant before_request = record.kind == CycleRecord::Kind::draft ? drafted_at_ : sent_;
+  record.round_trip = taken - before_request;
+  if (event.times) {
+    record.pack = event.times->sent - before_request;
+    record.round_trip = event.times->received - event.times->sent;
+    record.unpack = parts_.now() - event.times->received;
+    record.tcp = event.times->tcp;
+  }
+  note(std::move(record));
+}
+
+void Generation::note(CycleRecord record) {
+  if (!parts_.on_cycle) return;
+  record.at = parts_.now() - started_;
+  record.answer_tokens = answer_count();
+  const LinkStats link = parts_.link.stats();
+  record.link = link.since(noted_link_);
+  noted_link_ = link;
+  parts_.on_cycle(record);
 }
 
 // It comes too late to be followed, but it shows that the server is there again and, to a prompt,
@@ -460,6 +548,9 @@ void Generation::take_check(const wire::Verdict& verdict) {
 void Generation::write(std::uint32_t token, Provenance provenance) {
   // The target may bring more than was asked for.
   if (answer_count() == options_.tokens_max) return;
+  const bool dropped = options_.offline_after && provenance == Provenance::verified &&
+                       answer_count() >= *options_.offline_after;
+  if (dropped) return;
   ledger_.append(token, provenance);
   if (parts_.drafter) parts_.drafter->append(std::span(&token, 1));
   if (answer_count() == 1) stats_.first_token_elapsed = parts_.now() - started_;
@@ -493,6 +584,7 @@ void Generation::go_offline(const std::string& why) {
 void Generation::enter(ClientState state, const std::string& why) {
   state_ = state;
   parts_.observer.on_state(state, why);
+  note({.kind = CycleRecord::Kind::state, .state = state, .why = why});
 }
 
 void Generation::drop_from(std::uint32_t count) {
@@ -504,8 +596,12 @@ void Generation::drop_from(std::uint32_t count) {
   if (parts_.drafter) parts_.drafter->truncate(count);
 }
 
-void Generation::keep_pace(Instant started) const {
-  if (options_.pace > Duration::zero()) std::this_thread::sleep_until(started + options_.pace);
+Duration Generation::keep_pace(Instant started, std::uint32_t steps) {
+  const Duration pace = std::max(options_.pace, options_.step_pace * steps);
+  if (pace <= Duration::zero()) return pace;
+  if (parts_.now() > started + pace) ++stats_.late_drafts;
+  std::this_thread::sleep_until(started + pace);
+  return pace;
 }
 
 }  // namespace edgedraft

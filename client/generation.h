@@ -35,6 +35,39 @@ class GenerationObserver {
   virtual void on_state(ClientState state, const std::string& why) = 0;
 };
 
+// A step of an answer, for whoever measures: a cycle, a prompt or resync, a token written offline,
+// or a change of state. Times on the device's clock but for those of `server`.
+struct CycleRecord {
+  enum class Kind : std::uint8_t { prompt, draft, resync, offline, state };
+  Kind kind{};
+  Duration at{};                // since the answer was asked for; its tokens are shown then
+  std::uint32_t tokens = 0;     // that became visible
+  std::uint32_t answer_tokens = 0;  // of the answer so far
+
+  Duration drafting{};       // growing the tree, a pace kept included
+  Duration drafting_pace{};  // what it was to take at least; 0: no pace is kept
+  Duration drafted_in{};     // what it took before any waiting
+  Duration pack{};           // from the finished tree until the request was with the socket
+  Duration round_trip{};     // from then until the answer's last byte came
+  Duration unpack{};         // from then until the rows were in the drafter's memory
+  struct Server {            // on its clock
+    std::uint32_t queue_us = 0;
+    std::uint32_t verify_us = 0;
+    std::uint32_t pace_us = 0;
+    std::uint32_t computed_us = 0;
+  } server;
+
+  std::uint32_t rows = 0;  // of the target's pass: the root and nodes, or tokens of a prompt
+  std::uint32_t accepted = 0;
+  LinkStats link;  // since the record before: bytes of what came in between are in here
+  std::optional<LinkTimes::Tcp> tcp;
+
+  ClientState state{};  // Kind::state: the new one, and why
+  std::string why;
+};
+
+std::string_view to_string(CycleRecord::Kind kind);
+
 struct GenerationOptions {
   std::optional<TreeShape> tree;  // nothing: plain decoding, one token a pass
   std::uint32_t tokens_max;
@@ -46,6 +79,11 @@ struct GenerationOptions {
   Duration resync_wait;
   // Least time of an offline token and of a tree: a small drafter at a larger one's pace.
   Duration pace;
+  // The same for each drafting step: a tree takes as many as it has levels.
+  Duration step_pace{};
+  // Behaves from so many tokens on as if the link were gone for good: for experiments. What a
+  // verdict brings beyond them is dropped; the prompt's activations are waited for.
+  std::optional<std::uint32_t> offline_after{};
 };
 
 // Counted over one answer.
@@ -60,6 +98,11 @@ struct GenerationStats {
   std::uint32_t offline_tokens = 0;
   std::uint32_t rewritten_tokens = 0;
   std::uint32_t resyncs = 0;
+  // Passes of the target at a pace that was kept for it, and how many took longer than that; the
+  // same for trees and offline tokens of the drafter. Late ones distort what is measured.
+  std::uint32_t paced_passes = 0;
+  std::uint32_t late_passes = 0;
+  std::uint32_t late_drafts = 0;
   Duration elapsed{};
   Duration first_token_elapsed{};
   Duration drafting{};
@@ -94,6 +137,7 @@ class Generation {
     std::function<bool(std::uint32_t)> is_end;
     std::function<Instant()> now;
     std::function<bool()> cancelled;
+    std::function<void(const CycleRecord&)> on_cycle{};  // may be empty
   };
 
   Generation(const Parts& parts, const GenerationOptions& options);
@@ -134,6 +178,9 @@ class Generation {
   void on_activations(const ActivationsReceived& event);
   void on_verdict(const VerdictReceived& event);
   void on_late_verdict(const VerdictReceived& event);
+  void cut_off_where_due();
+  void note_verdict(const VerdictReceived& event, Instant taken, std::uint32_t count_before);
+  void note(CycleRecord record);
   Result<void> drain_events();
 
   Result<void> send_wanted();
@@ -149,7 +196,8 @@ class Generation {
   void enter(ClientState state, const std::string& why);
   void drop_from(std::uint32_t count);
   std::uint32_t answer_count() const { return ledger_.count() - answer_first_; }
-  void keep_pace(Instant started) const;
+  // Waits until so many drafting steps would have taken their time. Returns that time.
+  Duration keep_pace(Instant started, std::uint32_t steps);
 
   Parts parts_;
   GenerationOptions options_;
@@ -159,6 +207,7 @@ class Generation {
   std::optional<AnswerEnd> end_;
   Instant started_{};
   Instant sent_{};           // the last request
+  Instant drafted_at_{};     // its tree was there
   Instant wait_deadline_{};  // of the server's silence
   Instant rows_deadline_{};  // until then a draft waits for the prompt's newest activations
 
@@ -185,6 +234,10 @@ class Generation {
   // In flight.
   DraftTree tree_;
   bool checked_ = false;  // the last tokens were sent to be checked, not kept
+  std::uint32_t sent_rows_ = 0;
+  CycleRecord draft_record_;  // what is known of the cycle when its draft leaves
+  LinkStats noted_link_;      // when the last record was made
+  bool cut_off_ = false;      // by offline_after
 
   std::uint32_t activations_end_ = 0;  // positions below have theirs
   std::uint32_t rows_end_ = 0;         // newest position that has, once the older ones came too

@@ -46,6 +46,9 @@ ordered_json stats_json(const AnswerReport& report, std::uint64_t seed) {
       {"reconnects", link.reconnects},
       {"resyncs", stats.resyncs},
       {"rewritten_tokens", stats.rewritten_tokens},
+      {"paced_passes", stats.paced_passes},
+      {"late_passes", stats.late_passes},
+      {"late_drafts", stats.late_drafts},
       {"seed", seed},
   };
 }
@@ -72,8 +75,13 @@ ordered_json config_json(const ReportedConfig& config) {
       {"deadline_ms", milliseconds(g.deadline)},
       {"resync", g.resync == wire::ResyncPolicy::check ? "check" : "keep"},
       {"resync_wait_ms", milliseconds(g.resync_wait)},
-      {"paced", g.pace > Duration::zero()},
+      {"paced", g.pace > Duration::zero() || g.step_pace > Duration::zero()},
       {"pace_ms", milliseconds(g.pace)},
+      {"pace_profile", config.pace_profile.empty() ? ordered_json() : ordered_json(config.pace_profile)},
+      {"step_pace_ms", milliseconds(g.step_pace)},
+      {"synthetic_acceptance",
+       config.synthetic_acceptance ? ordered_json(*config.synthetic_acceptance) : ordered_json()},
+      {"offline_after", g.offline_after ? ordered_json(*g.offline_after) : ordered_json()},
       {"fingerprints",
        {{"target", fingerprint(config.target_fingerprint)},
         {"tokenizer", fingerprint(config.tokenizer_fingerprint)},
@@ -112,18 +120,6 @@ std::string_view to_string(AnswerEnd end) {
       return "cancelled";
   }
   return "unknown";
-}
-
-LinkStats since(const LinkStats& before, const LinkStats& now) {
-  LinkStats stats{.bytes_up = now.bytes_up - before.bytes_up,
-                  .bytes_down = now.bytes_down - before.bytes_down,
-                  .traffic = {},
-                  .reconnects = now.reconnects - before.reconnects};
-  stats.traffic.activation_bytes_raw =
-      now.traffic.activation_bytes_raw - before.traffic.activation_bytes_raw;
-  stats.traffic.activation_bytes_sent =
-      now.traffic.activation_bytes_sent - before.traffic.activation_bytes_sent;
-  return stats;
 }
 
 std::string to_json(const AnswerReport& report, const ReportedConfig& config) {

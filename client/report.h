@@ -18,6 +18,9 @@ struct ReportedConfig {
   std::uint32_t tli = 0;
   std::string device;
   GenerationOptions generation;
+  std::string pace_profile;  // empty: none
+  // Drafts were made from a known answer, right with this probability a position.
+  std::optional<double> synthetic_acceptance;
   std::optional<Digest> target_fingerprint;
   std::optional<Digest> tokenizer_fingerprint;
   std::optional<Digest> drafter_fingerprint;
@@ -34,9 +37,6 @@ struct AnswerReport {
 };
 
 std::string_view to_string(AnswerEnd end);
-
-// What the link did between two looks at it.
-LinkStats since(const LinkStats& before, const LinkStats& now);
 
 // One line of JSON; scripts read it, so its names stay.
 std::string to_json(const AnswerReport& report, const ReportedConfig& config);

@@ -1,5 +1,6 @@
 #include <csignal>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <string>
 
@@ -8,6 +9,7 @@
 #include "server/scheduler.h"
 #include "shared/base/log.h"
 #include "shared/base/options.h"
+#include "shared/base/pace_profile.h"
 #include "shared/net/identity.h"
 #include "shared/net/listener.h"
 
@@ -29,6 +31,7 @@ struct ServerOptions {
   std::uint32_t sessions_max = 16;
   std::uint64_t kv_memory = 0;
   std::uint32_t pace_ms = 0;
+  std::filesystem::path pace_profile;
   std::string log_level = "info";
 };
 
@@ -68,10 +71,15 @@ void declare_options(CLI::App& app, ServerOptions& o) {
                  "Memory of all sessions' keys and values, e.g. 2GB; 0: no limit")
       ->type_name("BYTES")
       ->transform(CLI::AsSizeValue(false));
-  app.add_option("--pace-ms", o.pace_ms,
-                 "Least time of a target pass: a small model at a large one's pace")
-      ->type_name("MS")
-      ->capture_default_str();
+  CLI::Option* pace_ms =
+      app.add_option("--pace-ms", o.pace_ms,
+                     "Least time of a target pass: a small model at a large one's pace")
+          ->type_name("MS")
+          ->capture_default_str();
+  app.add_option("--pace-profile", o.pace_profile,
+                 "The same by a device profile (TOML): time of a pass by its number of rows")
+      ->type_name("FILE")
+      ->excludes(pace_ms);
   app.add_option("--log-level", o.log_level, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
       ->capture_default_str();
@@ -156,6 +164,21 @@ void wait_for_signal() {
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
+// What a pass over so many rows takes at least; empty where nothing is paced.
+Result<std::function<Duration(std::uint32_t)>> pace_of(const ServerOptions& o) {
+  std::function<Duration(std::uint32_t)> pace;
+  if (o.pace_ms > 0) {
+    pace = [least = std::chrono::milliseconds(o.pace_ms)](std::uint32_t) { return least; };
+  }
+  if (o.pace_profile.empty()) return pace;
+  auto profile = PaceProfile::read(o.pace_profile);
+  if (!profile) return Error{profile.error().code, "--pace-profile " + profile.error().message};
+  if (profile->paces_target()) {
+    pace = [profile = *profile](std::uint32_t rows) { return profile.target_pass(rows); };
+  }
+  return pace;
+}
+
 void block_signals() {
   sigset_t set;
   sigemptyset(&set);
@@ -181,6 +204,8 @@ Result<void> serve(const ServerOptions& o) {
                                         .client_ca_file = o.client_ca});
   if (!tls) return tls.error();
 
+  auto pace = pace_of(o);
+  if (!pace) return pace.error();
   const auto log = make_logger(o.log_level);
   const auto backend = make_cpu_backend({.threads = o.threads});
   auto host = ModelHost::load(*backend, o.models);
@@ -191,7 +216,7 @@ Result<void> serve(const ServerOptions& o) {
   Scheduler scheduler(
       (*host)->session_parts(),
       {.passes = {.sessions = {.sessions_max = o.sessions_max, .kv_bytes_max = o.kv_memory},
-                  .pace = std::chrono::milliseconds(o.pace_ms)},
+                  .pace = *std::move(pace)},
        .queue_max = 1024});
   Application application(**host, scheduler, {.token = *token, .agent = kVersion}, *log);
   Listener listener({.address = endpoint->host, .port = endpoint->port, .session = {}}, *tls,

@@ -219,7 +219,16 @@ void PassLoop::run_next_pass() {
   std::optional<Error> failed;
   try {
     const std::uint32_t rows = run_pass(decoder_, shares);
-    if (options_.pace > Duration::zero()) std::this_thread::sleep_until(started + options_.pace);
+    if (const Duration pace = options_.pace ? options_.pace(rows) : Duration::zero();
+        pace > Duration::zero()) {
+      const Duration computed = now_() - started;
+      for (Active& active : turns_) {
+        if (share_of(active) == shares.end()) continue;
+        active.pace += pace;
+        active.computed += computed;
+      }
+      std::this_thread::sleep_until(started + pace);
+    }
     ++count_.passes;
     count_.rows += rows;
     budget_.observe_pass(rows, now_() - started);
@@ -253,7 +262,9 @@ void PassLoop::deliver(Active& active, const Outcome& outcome, Instant finished)
   wire::Verdict verdict{.round = active.round,
                         .row_budget = row_budget(finished),
                         .queue_us = microseconds(*active.started - active.posted),
-                        .verify_us = microseconds(finished - *active.started)};
+                        .verify_us = microseconds(finished - *active.started),
+                        .pace_us = microseconds(active.pace),
+                        .computed_us = microseconds(active.computed)};
   std::visit([&](const auto& o) { deliver(active, o, std::move(verdict)); }, outcome);
 }
 

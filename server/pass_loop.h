@@ -42,7 +42,9 @@ std::uint32_t round_of(const TargetWork& request);
 
 struct PassLoopOptions {
   SessionStore::Limits sessions;
-  Duration pace{};  // least time of a pass: a small model at a larger one's pace
+  // Least time of a pass over so many rows: a small model at a larger one's pace. Empty, or zero:
+  // none.
+  std::function<Duration(std::uint32_t rows)> pace{};
   std::uint32_t pass_rows_max = kMaskRowsMax;
   // Rows of prompts in a pass that has drafts as well.
   std::uint32_t prompt_rows = 64;
@@ -93,6 +95,9 @@ class PassLoop {
     std::uint32_t round;
     Instant posted;
     std::optional<Instant> started;
+    // Of the passes that it took part in: what they were to take, and what they took.
+    Duration pace{};
+    Duration computed{};
     std::uint32_t kept_count = 0;  // tokens written offline that became context
     // Of a prompt: the first position whose rows the client lacks.
     std::uint32_t rows_from = 0;

@@ -162,6 +162,40 @@ Result<void> check_numbers(const AnswerOptions& o) {
   return {};
 }
 
+Result<void> check_experiment(const AnswerOptions& o, AnswerConfig& config) {
+  if (!o.pace_profile.empty()) {
+    if (o.pace_ms > 0) return usage("--pace-ms and --pace-profile exclude each other: give one");
+    auto profile = PaceProfile::read(o.pace_profile);
+    if (!profile) return Error{profile.error().code, "--pace-profile " + profile.error().message};
+    config.pace_profile = *std::move(profile);
+  } else if (o.pace_beside_target) {
+    return usage("--pace-beside-target chooses a part of --pace-profile: give that, too");
+  }
+  config.pace_place = o.pace_beside_target ? PaceProfile::Place::beside_target
+                                           : PaceProfile::Place::device;
+  config.cycles_file = o.cycles;
+  if (o.offline_after) {
+    if (auto right = check_range("--offline-after", *o.offline_after, 1, kContextCountMax); !right) {
+      return right;
+    }
+    if (o.plain) return usage("--offline-after: with --plain there is no drafter to write on");
+    config.generation.offline_after = static_cast<std::uint32_t>(*o.offline_after);
+  }
+  if (o.oracle.empty()) return {};
+  if (o.plain) return usage("--oracle drafts, --plain does not: give one of them");
+  if (auto right = check_real("--oracle-acceptance", o.oracle_acceptance, 0, 1,
+                              "give a probability, from 0 to 1");
+      !right) {
+    return right;
+  }
+  auto tokens = read_answer_tokens(o.oracle);
+  if (!tokens) return Error{tokens.error().code, "--oracle " + tokens.error().message};
+  config.oracle = {.answer = *std::move(tokens),
+                   .acceptance = o.oracle_acceptance,
+                   .seed = o.oracle_seed};
+  return {};
+}
+
 Result<void> check_names(const AnswerOptions& o) {
   if (o.device != "auto" && o.device != "cpu") {
     const bool vulkan = o.device.starts_with("vulkan");
@@ -202,6 +236,7 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   g.resync = o.resync == "check" ? wire::ResyncPolicy::check : wire::ResyncPolicy::keep;
   g.resync_wait = std::chrono::milliseconds(o.resync_wait_ms);
   g.pace = std::chrono::milliseconds(o.pace_ms);
+  if (auto right = check_experiment(o, config); !right) return right.error();
   config.bundle = o.bundle;
   config.thread_count = static_cast<std::uint32_t>(o.threads);
   config.raw = o.raw;
@@ -250,12 +285,43 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
   add("--pace-ms", o.pace_ms, "MS",
       "Least time of a drafting step: a small drafter at a large one's pace")
       ->capture_default_str();
+  add("--pace-profile", o.pace_profile, "FILE",
+      "The same by a device profile (TOML): time of a step by drafter");
   add("--device", o.device, "DEVICE", "Where to draft: auto or cpu")->capture_default_str();
   add("--threads", o.threads, "N", "Threads of the drafter; 0: one a core")->capture_default_str();
   app.add_flag("--raw", o.raw, "Continue the text as it is: no chat template");
   add("--chat-template", o.chat_template, "FILE", "A Jinja template instead of the bundle's");
   app.add_flag("--json", o.json, "One JSON object an answer on standard output");
   add("--log-level", o.log_level, "LEVEL", "trace, debug, info, warn, error or off")
+      ->capture_default_str();
+}
+
+void declare_experiment_options(CLI::App& app, AnswerOptions& o) {
+  constexpr const char* kGroup = "Measurements";
+  app.add_option("--cycles", o.cycles,
+                 "Write a JSON line a cycle: phases, bytes, round trip, retransmissions")
+      ->type_name("FILE")
+      ->group(kGroup);
+  app.add_flag("--pace-beside-target", o.pace_beside_target,
+               "With --pace-profile: the drafter runs on the target's machine")
+      ->group(kGroup);
+  app.add_option("--offline-after", o.offline_after,
+                 "Behave as if the link were gone for good once the answer has N tokens")
+      ->type_name("N")
+      ->group(kGroup);
+  app.add_option("--oracle", o.oracle,
+                 "Synthetic drafts: propose the answer in FILE (what --json printed for the same "
+                 "prompt) instead of the drafter's own tokens")
+      ->type_name("FILE")
+      ->group(kGroup);
+  app.add_option("--oracle-acceptance", o.oracle_acceptance,
+                 "With --oracle: probability that the token proposed for a position is right")
+      ->type_name("A")
+      ->group(kGroup)
+      ->capture_default_str();
+  app.add_option("--oracle-seed", o.oracle_seed, "With --oracle: which positions are right")
+      ->type_name("S")
+      ->group(kGroup)
       ->capture_default_str();
 }
 

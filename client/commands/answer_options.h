@@ -5,7 +5,9 @@
 #include <optional>
 #include <string>
 
+#include "client/drafters/oracle_drafter.h"
 #include "client/generation.h"
+#include "shared/base/pace_profile.h"
 #include "shared/net/tls.h"
 
 namespace CLI {
@@ -36,6 +38,13 @@ struct AnswerOptions {
   std::string resync = "check";
   std::int64_t resync_wait_ms = 0;
   std::int64_t pace_ms = 0;
+  std::filesystem::path pace_profile;
+  bool pace_beside_target = false;
+  std::filesystem::path cycles;
+  std::optional<std::int64_t> offline_after;
+  std::filesystem::path oracle;
+  double oracle_acceptance = 0.8;
+  std::uint64_t oracle_seed = 0;
   std::string device = "auto";
   std::int64_t threads = 0;
   bool raw = false;
@@ -45,6 +54,8 @@ struct AnswerOptions {
 };
 
 void declare_answer_options(CLI::App& app, AnswerOptions& options);
+// Those of `run` alone, for measurements.
+void declare_experiment_options(CLI::App& app, AnswerOptions& options);
 
 // The same, checked.
 struct AnswerConfig {
@@ -54,7 +65,11 @@ struct AnswerConfig {
   TlsClientOptions tls;
   std::string token;
   std::filesystem::path bundle;
-  GenerationOptions generation;  // context_count is the bundle's to say
+  GenerationOptions generation;  // context_count and step_pace are the bundle's to say
+  PaceProfile pace_profile;
+  PaceProfile::Place pace_place;
+  std::filesystem::path cycles_file;  // empty: no record of cycles
+  std::optional<OracleOptions> oracle;
   std::uint32_t thread_count;
   bool raw;
   std::filesystem::path chat_template;
@@ -62,7 +77,7 @@ struct AnswerConfig {
   std::string log_level;
 };
 
-// Reads the token file.
+// Reads the token file, the pace profile and the oracle's answer.
 // Errors    usage naming the option and what it takes; io for the token file
 Result<AnswerConfig> check_answer_options(const AnswerOptions& options);
 

@@ -53,10 +53,14 @@ Answering::Answering(BundleFile bundle, const AnswerConfig& config, const Termin
                .tli = hello.tli,
                .device = "cpu",
                .generation = config.generation,
+               .pace_profile = config.pace_profile.name(),
+               .synthetic_acceptance = std::nullopt,
                .target_fingerprint = hello.target,
                .tokenizer_fingerprint = hello.tokenizer,
                .drafter_fingerprint = hello.drafter};
   reported_.generation.context_count = bundle_.context_count();
+  reported_.generation.step_pace = config.pace_profile.draft_step(
+      paced_drafter_name(hello.drafter_kind, hello.tli), config.pace_place);
 }
 
 Result<std::unique_ptr<Answering>> Answering::open(const AnswerConfig& config,
@@ -70,6 +74,12 @@ Result<std::unique_ptr<Answering>> Answering::open(const AnswerConfig& config,
     auto drafter = answering->bundle_.make_drafter(*answering->backend_);
     if (!drafter) return drafter.error();
     answering->drafter_ = std::move(*drafter);
+    if (config.oracle) answering->put_oracle_in_place(*config.oracle);
+  }
+  if (!config.cycles_file.empty()) {
+    auto log = CycleLog::open(config.cycles_file, answering->reported_);
+    if (!log) return log.error();
+    answering->cycle_log_ = std::move(*log);
   }
   if (auto connected = answering->connect(config); !connected) return connected.error();
   return answering;
@@ -93,9 +103,19 @@ Result<void> Answering::connect(const AnswerConfig& config) {
           .observer = printer_,
           .is_end = [this](std::uint32_t token) { return bundle_.tokenizer().is_end(token); },
           .now = [] { return Clock::now(); },
-          .cancelled = [] { return interrupted(); }},
+          .cancelled = [] { return interrupted(); },
+          .on_cycle = cycle_log_ ? [this](const CycleRecord& cycle) { cycle_log_->write(cycle); }
+                                 : std::function<void(const CycleRecord&)>()},
       reported_.generation);
   return {};
+}
+
+// What the link carries stays that of the bundle's drafter; only the proposals are another's.
+void Answering::put_oracle_in_place(const OracleOptions& options) {
+  drafter_ = std::make_unique<OracleDrafter>(options, bundle_.tokenizer().vocabulary_count(),
+                                             drafter_->activation_cols());
+  reported_.drafter = "oracle";
+  reported_.synthetic_acceptance = options.acceptance;
 }
 
 Result<AnswerReport> Answering::answer(std::span<const std::uint32_t> prompt) {
@@ -123,7 +143,7 @@ AnswerReport Answering::report(AnswerEnd end, const LinkStats& before) {
                       .provenance = {},
                       .end = end,
                       .stats = generation_->stats(),
-                      .link = since(before, link_->stats())};
+                      .link = link_->stats().since(before)};
   for (std::uint32_t i = generation_->answer_first(); i < ledger.count(); ++i) {
     report.tokens.push_back(ledger.tokens()[i]);
     report.provenance.push_back(ledger.provenance(i));

@@ -6,6 +6,7 @@
 #include "client/answer_printer.h"
 #include "client/bundle_file.h"
 #include "client/commands/answer_options.h"
+#include "client/cycle_log.h"
 #include "client/report.h"
 #include "shared/net/client_link.h"
 
@@ -44,6 +45,7 @@ class Answering {
 
  private:
   Answering(BundleFile bundle, const AnswerConfig& config, const Terminal& terminal);
+  void put_oracle_in_place(const OracleOptions& options);
   Result<void> connect(const AnswerConfig& config);
   AnswerReport report(AnswerEnd end, const LinkStats& before);
 
@@ -53,6 +55,7 @@ class Answering {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Drafter> drafter_;
   AnswerPrinter printer_;
+  std::unique_ptr<CycleLog> cycle_log_;  // null where none was asked for
   std::unique_ptr<ClientLink> link_;
   std::optional<Generation> generation_;
 };

@@ -1,5 +1,11 @@
 #include "shared/net/client_link.h"
 
+#ifdef __linux__
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#endif
+
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/connect.hpp>
@@ -28,6 +34,19 @@ constexpr auto kToken = asio::as_tuple(asio::use_awaitable);
 bool is_passing(Errc code) {
   return code == Errc::link_down || code == Errc::timed_out || code == Errc::refused ||
          code == Errc::io;
+}
+
+std::optional<LinkTimes::Tcp> tcp_state([[maybe_unused]] int socket) {
+#ifdef __linux__
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0) {
+    return LinkTimes::Tcp{.retransmits = info.tcpi_total_retrans,
+                          .round_trip_us = info.tcpi_rtt,
+                          .congestion_window = info.tcpi_snd_cwnd};
+  }
+#endif
+  return std::nullopt;
 }
 
 bool is_answer(const Result<ClientEvent>& event) {
@@ -206,7 +225,7 @@ class ClientLink::Impl {
                   Result<void> received = session_->receive(now, bytes);
                   // Who hears of an event finds its bytes counted.
                   count(stream);
-                  deliver_events();
+                  deliver_events(stream, now);
                   return received;
                 },
             .tick = [this](Instant now) { return session_->tick(now); },
@@ -215,6 +234,10 @@ class ClientLink::Impl {
             .take_output =
                 [this, &stream] {
                   Bytes output = session_->take_output();
+                  if (session_->in_flight() && !sent_known_) {
+                    sent_ = Clock::now();
+                    sent_known_ = true;
+                  }
                   count(stream);
                   return output;
                 }};
@@ -232,12 +255,18 @@ class ClientLink::Impl {
       }
     };
     const Result<void> sent = std::visit(Visitor{*session_}, request);
+    sent_known_ = false;
     if (!sent) push(ClientEvent(RequestRefused{sent.error()}));
     if (pump_) pump_->wake();
   }
 
-  void deliver_events() {
+  void deliver_events(TlsStream& stream, Instant received) {
     while (auto event = session_->next_event()) {
+      if (auto* verdict = std::get_if<VerdictReceived>(&*event)) {
+        verdict->times = {.sent = sent_,
+                          .received = received,
+                          .tcp = tcp_state(stream.next_layer().native_handle())};
+      }
       if (std::holds_alternative<Welcomed>(*event)) go_online();
       push(*std::move(event));
     }
@@ -310,6 +339,8 @@ class ClientLink::Impl {
   std::optional<ClientSession> session_;
   std::optional<Pump> pump_;
   TlsTicket ticket_;
+  Instant sent_{};           // when the request in flight was handed to the socket
+  bool sent_known_ = false;  // it was
   std::uint32_t welcome_count_ = 0;
   std::uint32_t resumed_count_ = 0;
   LinkStats past_;  // of the connections before this one

@@ -17,6 +17,19 @@ struct Welcomed {
   wire::Welcome welcome;
 };
 
+// What a link saw of a request and its answer; a session has neither clock nor socket.
+struct LinkTimes {
+  Instant sent;      // the request was encoded and handed to the socket
+  Instant received;  // the answer's last bytes came
+  // Of the TCP connection, where the system tells (Linux).
+  struct Tcp {
+    std::uint32_t retransmits;  // segments that we sent again, since it was made
+    std::uint32_t round_trip_us;  // smoothed
+    std::uint32_t congestion_window;  // segments
+  };
+  std::optional<Tcp> tcp{};
+};
+
 // The answer to a Prefill, Draft or Resume.
 struct VerdictReceived {
   enum class To : std::uint8_t { prefill, draft, resume };
@@ -27,6 +40,7 @@ struct VerdictReceived {
   wire::Verdict verdict{};
   std::uint32_t rows_first = 0;
   std::vector<float> rows{};
+  std::optional<LinkTimes> times{};  // filled in by a link that measures
 };
 
 // Rows of positions first, first + 1, ... of the tokens given by the last Prefill or Resume; newest

@@ -247,6 +247,8 @@ Result<Message> read(const flat::Verdict& m) {
       .queue_us = m.queue_us(),
       .verify_us = m.verify_us(),
       .activations = c.bytes(m.activations()),
+      .pace_us = m.pace_us(),
+      .computed_us = m.computed_us(),
   };
   if (const auto* path = m.path()) {
     c.in_range(path->size() <= kDraftNodesMax, "length of the path");

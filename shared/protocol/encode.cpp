@@ -112,7 +112,7 @@ struct Writer {
     const auto activations = bytes(to, m.activations);
     to.Finish(flat::CreateVerdict(to, m.round, m.length, m.next, m.accepted_count, path,
                                   static_cast<std::uint8_t>(m.ending), m.row_budget, m.queue_us,
-                                  m.verify_us, activations));
+                                  m.verify_us, activations, m.pace_us, m.computed_us));
   }
 
   void operator()(const Ping& m) const { to.Finish(flat::CreatePing(to, m.nonce)); }

@@ -149,10 +149,14 @@ struct Verdict {
   Ending ending = Ending::none;
   std::uint32_t row_budget = 0;
   std::uint32_t queue_us = 0;   // waited for the device
-  std::uint32_t verify_us = 0;  // computed
+  std::uint32_t verify_us = 0;  // from then until the answer stood, a pace kept included
   // To Draft: uncompressed rows of the path.size() + 1 positions that became valid, the old root's
   // first. Prefill and Resume get theirs in Activations.
   Bytes activations{};
+  // Of a server that keeps a larger model's pace: what the pass was to take, and what it took
+  // before any waiting. 0: no pace is kept.
+  std::uint32_t pace_us = 0;
+  std::uint32_t computed_us = 0;
   bool operator==(const Verdict&) const = default;
 };
 

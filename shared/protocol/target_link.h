@@ -23,6 +23,19 @@ struct LinkStats {
   TrafficStats traffic;                  // at the protocol: frames and payloads
   std::uint32_t reconnects = 0;          // sign-ins after the first
   std::uint32_t resumed_handshakes = 0;  // of TLS, by a ticket of an earlier connection
+
+  // What was counted after an earlier look; of the traffic, the activations alone.
+  LinkStats since(const LinkStats& before) const {
+    LinkStats stats{.bytes_up = bytes_up - before.bytes_up,
+                    .bytes_down = bytes_down - before.bytes_down,
+                    .traffic = {},
+                    .reconnects = reconnects - before.reconnects};
+    stats.traffic.activation_bytes_raw =
+        traffic.activation_bytes_raw - before.traffic.activation_bytes_raw;
+    stats.traffic.activation_bytes_sent =
+        traffic.activation_bytes_sent - before.traffic.activation_bytes_sent;
+    return stats;
+  }
 };
 
 // A request to the target. The link fills in `round`.

@@ -112,7 +112,7 @@ TEST(ReportTest, TheLinksCountersAreThoseOfOneAnswer) {
   now.reconnects += 1;
   now.traffic.activation_bytes_sent += 33;
   now.traffic.activation_bytes_raw += 44;
-  const LinkStats answer = since(before, now);
+  const LinkStats answer = now.since(before);
   EXPECT_EQ(answer.bytes_up, 11u);
   EXPECT_EQ(answer.bytes_down, 22u);
   EXPECT_EQ(answer.reconnects, 1u);

@@ -35,7 +35,9 @@ TEST(OverheadTest, VerdictIsWithinTheFormula) {
                             .row_budget = 0xFFFFFFFF,
                             .queue_us = 0xFFFFFFFF,
                             .verify_us = 0xFFFFFFFF,
-                            .activations = Bytes(std::size_t{new_count} * layout.row_bytes())};
+                            .activations = Bytes(std::size_t{new_count} * layout.row_bytes()),
+                            .pace_us = 0xFFFFFFFF,
+                            .computed_us = 0xFFFFFFFF};
       for (std::uint32_t i = 1; i < new_count; ++i) {
         verdict.path.push_back(static_cast<std::uint8_t>(i));
       }

@@ -379,9 +379,10 @@ TEST_F(SchedulerTest, NobodyWaitsForMoreThanWhatWasThereBefore) {
 }
 
 TEST_F(SchedulerTest, RefusesMoreThanTheQueueHolds) {
-  Scheduler scheduler(parts(), {.passes = {.sessions = {.sessions_max = 64, .kv_bytes_max = 0},
-                                           .pace = std::chrono::milliseconds(200)},
-                                .queue_max = 2});
+  Scheduler scheduler(
+      parts(), {.passes = {.sessions = {.sessions_max = 64, .kv_bytes_max = 0},
+                           .pace = [](std::uint32_t) { return std::chrono::milliseconds(200); }},
+                .queue_max = 2});
   Random random(5);
   std::vector<Client> clients;
   for (std::uint64_t id = 1; id <= 5; ++id) clients.push_back(client(id));

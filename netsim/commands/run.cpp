@@ -1,0 +1,119 @@
+#include "netsim/commands/run.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "netsim/report/report.h"
+#include "netsim/run/experiment.h"
+#include "netsim/run/installation.h"
+#include "netsim/run/probe.h"
+#include "netsim/run/runner.h"
+
+namespace edgedraft::netsim {
+
+void declare_run(CLI::App& app, RunCommandOptions& o) {
+  app.add_option("experiment", o.experiment, "The experiment")->type_name("FILE.toml")->required();
+  app.add_flag("--quick", o.quick, "The experiment's short form, to see whether it works");
+  app.add_option("--out", o.out, "Folder for the results [results/NAME, or results/NAME-quick]")
+      ->type_name("DIR");
+  app.add_flag("--resume", o.resume, "Go on with what is in that folder, and run what it lacks");
+  app.add_option("--driver", o.driver,
+                 "What makes the link: auto, tc, tun, proxy; or loopback for no link at all")
+      ->type_name("DRIVER")
+      ->capture_default_str();
+  app.add_flag("--dry-run", o.dry_run, "Only say what would be run, and how long it would take");
+  app.add_flag("--accept-any-link", o.accept_any_link,
+               "Go on where the measured link is not what its profile says");
+  app.add_flag("--no-report", o.no_report, "Leave the report to `edgedraft-netsim report`");
+  app.add_option("--models", o.models, "Folder of models, instead of the experiment's")
+      ->type_name("DIR");
+  app.add_option("--client-program", o.client, "The client [edgedraft, beside this program or in PATH]")
+      ->type_name("FILE");
+  app.add_option("--server-program", o.server, "The server [edgedraft-server, likewise]")
+      ->type_name("FILE");
+  app.footer(
+      "Examples:\n"
+      "  edgedraft-netsim run netsim/experiments/table3.toml --quick\n"
+      "  edgedraft-netsim run netsim/experiments/table3.toml --out results/mine --resume\n"
+      "Results: manifest.json, runs.csv, runs.jsonl, cycles.jsonl, calibration.jsonl and\n"
+      "report.html, one file that opens without a network. docs/experiments.md explains them all.\n"
+      "Exit status: 0, 2 for a mistake in options or files, 3 for a link or server that is not as\n"
+      "it should be, 5 for what this build or machine lacks, 130 after Ctrl-C, 1 for the rest.");
+}
+
+Result<int> run_command(const RunCommandOptions& o) {
+  const auto experiment = read_experiment(o.experiment, {.models = o.models, .quick = o.quick});
+  if (!experiment) return experiment.error();
+  const auto client = find_program("edgedraft", "--client-program", o.client);
+  if (!client) return client.error();
+  const auto server = find_program("edgedraft-server", "--server-program", o.server);
+  if (!server) return server.error();
+  const std::filesystem::path out =
+      o.out.empty() ? std::filesystem::path("results") / (experiment->name + (o.quick ? "-quick" : ""))
+                    : o.out;
+  const auto ran = run_experiment(*experiment, {.out = out,
+                                                .resume = o.resume,
+                                                .dry_run = o.dry_run,
+                                                .accept_any_link = o.accept_any_link,
+                                                .driver = o.driver,
+                                                .programs = {.client = *client, .server = *server},
+                                                .command_line = o.command_line});
+  if (!ran && ran.error().code == Errc::cancelled) {
+    std::cerr << "edgedraft-netsim: interrupted; go on with --resume --out " << out.string() << '\n';
+    return 130;
+  }
+  if (!ran) return ran.error();
+  if (o.dry_run) return 0;
+  std::cout << "results " << out.string() << std::endl;
+  if (o.no_report) return 0;
+  return report_command({.results = out});
+}
+
+void declare_report(CLI::App& app, ReportCommandOptions& o) {
+  app.add_option("results", o.results, "A folder of results")->type_name("DIR")->required();
+  app.footer(
+      "Writes report.html into the folder, also of a run that is not finished.\n"
+      "Plots are made by gnuplot (Debian: gnuplot-nox).");
+}
+
+Result<int> report_command(const ReportCommandOptions& o) {
+  const auto file = write_report(o.results);
+  if (!file) return file.error();
+  std::cout << "report " << file->string() << std::endl;
+  return 0;
+}
+
+void declare_probe(CLI::App& app, ProbeCommandOptions& o) {
+  app.add_option("--listen", o.listen, "Be the server's end")->type_name("HOST:PORT");
+  app.add_option("--connect", o.server, "Be the device's end")->type_name("HOST:PORT");
+  app.add_option("--pings", o.pings, "Round trips")->type_name("N")->capture_default_str();
+  app.add_option("--up", o.up, "Rate that the link is said to have, upwards")->type_name("BIT/S");
+  app.add_option("--down", o.down, "The same, downwards")->type_name("BIT/S");
+  app.add_flag("--stream", o.stream, "Measure rates by a TCP stream instead of packet trains");
+  app.footer("The two ends that measure a link; `run` starts them before and after an experiment.");
+}
+
+Result<int> probe_command(const ProbeCommandOptions& o) {
+  if (o.listen.empty() == o.server.empty()) {
+    return Error{Errc::usage, "give --listen at the one end of the link, --connect at the other"};
+  }
+  if (!o.listen.empty()) {
+    if (auto served = serve_probe(o.listen); !served) return served.error();
+    return 0;
+  }
+  const auto result = run_probe({.server = o.server,
+                                 .pings = o.pings,
+                                 .up_bits_per_second = o.up,
+                                 .down_bits_per_second = o.down,
+                                 .stream = o.stream});
+  if (!result) return result.error();
+  std::cout << "{\"round_trips_ms\":[";
+  for (std::size_t i = 0; i < result->round_trips_ms.size(); ++i) {
+    std::cout << (i > 0 ? "," : "") << result->round_trips_ms[i];
+  }
+  std::cout << "],\"up_bits_per_second\":" << result->up_bits_per_second
+            << ",\"down_bits_per_second\":" << result->down_bits_per_second << '}' << std::endl;
+  return 0;
+}
+
+}  // namespace edgedraft::netsim

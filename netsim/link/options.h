@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "shared/base/clock.h"
+
+namespace edgedraft::netsim {
+
+// How long a packet travels after it has been sent out at the link's rate.
+struct DelayLaw {
+  enum class Kind { constant, normal, pareto, table };
+
+  Kind kind = Kind::constant;
+  // Added to every packet's delay, whatever the law draws: the wire's part.
+  Duration path{0};
+  // constant: the delay; normal: its mean before clipping at zero; pareto: the least delay.
+  Duration centre{0};
+  Duration deviation{0};  // normal
+  double shape = 0;       // pareto, > 1
+  // table: (cumulative probability, delay), both rising, straight lines between; from 0 to 1.
+  std::vector<std::pair<double, Duration>> points;
+};
+
+// Loss in bursts: a chain of two states, one step a packet.
+struct GilbertElliott {
+  double enter = 0;  // probability a packet that the good state turns bad after it
+  double leave = 1;  // and back, > 0: a stay in the bad state lasts 1 / leave packets on average
+  double loss_in_burst = 1;
+  double loss_outside = 0;
+};
+
+// Opportunities to send 1,500 bytes each, as mahimahi's traces list them.
+struct DeliveryTrace {
+  std::vector<std::uint32_t> at_ms;  // never falling; the last is the period after which it repeats
+};
+
+inline constexpr std::uint32_t kTraceOpportunityBytes = 1500;
+
+// One direction of a link.
+struct LinkOptions {
+  std::uint64_t bits_per_second = 0;  // > 0 unless there is a trace, which takes its place
+  std::optional<DeliveryTrace> trace;
+  DelayLaw delay;
+  // Whether a packet with a shorter delay overtakes: netem's way, but no radio link's.
+  bool reorder = false;
+  double loss = 0;  // independent, in [0, 1]
+  std::optional<GilbertElliott> burst_loss;
+  // Packets that wait or are being sent; one more is dropped.
+  std::size_t queue_packets = 1000;
+};
+
+}  // namespace edgedraft::netsim

@@ -1,0 +1,280 @@
+#include "netsim/report/figures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <sstream>
+
+#include "netsim/report/aggregate.h"
+#include "netsim/report/statistics.h"
+
+namespace edgedraft::netsim {
+namespace {
+
+constexpr std::size_t kCurvePoints = 160;
+
+using Legend = std::vector<std::pair<std::size_t, std::string>>;
+
+// "plot a, b, c", and the legend to it.
+class PlotLine {
+ public:
+  void add(const std::string& part) { text_ += (text_.empty() ? "plot " : ", ") + part; }
+  bool empty() const { return text_.empty(); }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+std::string data_block(const std::string& name, const std::string& rows) {
+  return '$' + name + " << EOD\n" + rows + "EOD\n";
+}
+
+double measured_round_trip(const RunData& data, const std::string& setting) {
+  std::vector<double> values;
+  for (const auto& line : data.calibrations) {
+    const std::string stage = line.value("stage", std::string());
+    const std::size_t network = stage.find('|');
+    const std::size_t device = stage.rfind('|');
+    if (network == std::string::npos || network == device) continue;
+    const std::string of =
+        stage.substr(0, network) + " · " + stage.substr(network + 1, device - network - 1);
+    if (of == setting && line.contains("round_trip_ms_median")) {
+      values.push_back(line["round_trip_ms_median"].get<double>());
+    }
+  }
+  return mean(values);
+}
+
+// Outages of the timelines' answers: what was done to the link, else the time that the client took
+// itself to be offline.
+std::vector<std::pair<double, double>> outages_of(const RunData& data, const std::string& setting,
+                                                  double end_ms) {
+  std::vector<std::pair<double, double>> spans;
+  for (const std::string& arm : data.arms) {
+    const auto run = data.timeline_runs.find({setting, arm});
+    if (run == data.timeline_runs.end() || !run->second || run->second->local) continue;
+    for (const auto& event : run->second->events) {
+      if (event.value("kind", std::string()) != "down") continue;
+      const double from = event.value("at_ms", 0.0);
+      const double duration = event.value("duration_ms", 0.0);
+      spans.emplace_back(from, duration > 0 ? from + duration : end_ms);
+    }
+    if (!spans.empty()) return spans;
+  }
+  for (const std::string& arm : data.arms) {
+    const auto run = data.timeline_runs.find({setting, arm});
+    if (run == data.timeline_runs.end() || !run->second || run->second->local) continue;
+    const auto moments = data.timelines.find({setting, arm});
+    if (moments == data.timelines.end()) continue;
+    double since = -1;
+    for (const Moment& moment : moments->second) {
+      if (moment.state == "offline" && since < 0) since = moment.at_ms;
+      if (!moment.state.empty() && moment.state != "offline" && since >= 0) {
+        spans.emplace_back(since, moment.at_ms);
+        since = -1;
+      }
+    }
+    if (since >= 0) spans.emplace_back(since, end_ms);
+    if (!spans.empty()) return spans;
+  }
+  return spans;
+}
+
+}  // namespace
+
+std::vector<Plot> round_trip_plots(const RunData& data) {
+  std::set<std::string> devices;
+  for (const Run& run : data.runs) devices.insert(run.device);
+  std::vector<Plot> plots;
+  for (const std::string& device : devices) {
+    std::string blocks;
+    PlotLine line;
+    Legend legend;
+    std::size_t links = 0;
+    for (std::size_t i = 0; i < data.arms.size(); ++i) {
+      std::vector<std::pair<double, double>> points;
+      for (const std::string& setting : data.settings) {
+        const auto runs = uncut(data.of(setting, data.arms[i]));
+        if (runs.empty() || runs.front()->device != device) continue;
+        points.emplace_back(measured_round_trip(data, setting), mean_of(runs, &Run::rate));
+      }
+      if (points.empty()) continue;
+      links = std::max(links, points.size());
+      std::sort(points.begin(), points.end());
+      std::ostringstream rows;
+      for (const auto& [x, y] : points) rows << x << ' ' << y << '\n';
+      blocks += data_block("a" + std::to_string(i), rows.str());
+      line.add("$a" + std::to_string(i) + " with linespoints lw 2 pt 7 ps 0.7 lc rgb " +
+               series_colour(i));
+      legend.emplace_back(i, data.arms[i]);
+    }
+    if (links < 2) continue;
+    plots.push_back({.title = "Tokens a second against the round trip, " + device,
+                     .note = "Each point: the mean over all answers of a link, at the median "
+                             "round trip measured before and after them.",
+                     .script = blocks + "set xlabel 'round trip, ms'\nset ylabel 'tokens/s'\n" +
+                               "set yrange [0:*]\nset offsets graph 0.05, graph 0.05, 0, 0\n" +
+                               line.text(),
+                     .legend = legend});
+  }
+  return plots;
+}
+
+std::vector<Plot> phase_plots(const RunData& data) {
+  std::vector<Plot> plots;
+  for (const std::string& setting : data.settings) {
+    std::string blocks;
+    std::string names;
+    std::ostringstream phase_rows[6];
+    std::size_t bars = 0;
+    for (const std::string& arm : data.arms) {
+      const auto runs = uncut(data.of(setting, arm));
+      double tokens = 0;
+      for (const Run* run : runs) tokens += run->tokens;
+      if (tokens == 0) continue;
+      double left = 0;
+      for (std::size_t phase = 0; phase < 6; ++phase) {
+        double sum = 0;
+        for (const Run* run : runs) sum += std::max(0.0, run->phases[phase]);
+        const double width = sum / tokens;
+        // A box: centre, row, then its four edges.
+        phase_rows[phase] << left << ' ' << bars << ' ' << left << ' ' << left + width << ' '
+                          << static_cast<double>(bars) - 0.35 << ' '
+                          << static_cast<double>(bars) + 0.35 << '\n';
+        left += width;
+      }
+      names += (bars > 0 ? ", " : "") + quoted(arm) + ' ' + std::to_string(bars);
+      ++bars;
+    }
+    if (bars == 0) continue;
+    PlotLine line;
+    Legend legend;
+    for (std::size_t phase = 0; phase < 6; ++phase) {
+      blocks += data_block("p" + std::to_string(phase), phase_rows[phase].str());
+      line.add("$p" + std::to_string(phase) +
+               " using 1:2:3:4:5:6 with boxxyerror fs solid 1 noborder lc rgb " +
+               series_colour(phase));
+      legend.emplace_back(phase, kPhaseNames[phase]);
+    }
+    plots.push_back(
+        {.title = "Where a token's time goes, " + setting,
+         .note = "Milliseconds a token: drafting, packing and unpacking on the device's clock, "
+                 "queue and verification on the server's, network is the rest of the round trip. "
+                 "Time before the first draft is in it.",
+         .script = blocks + "set xlabel 'ms a token'\nset ytics (" + names +
+                   ") noenhanced\nset yrange [" + std::to_string(bars) +
+                   "-0.4:-0.6]\nset xrange [0:*]\nset grid noytics\n" + line.text(),
+         .legend = legend});
+  }
+  return plots;
+}
+
+std::vector<Plot> gap_plots(const RunData& data) {
+  std::vector<Plot> plots;
+  for (const std::string& setting : data.settings) {
+    std::string blocks;
+    PlotLine line;
+    Legend legend;
+    for (std::size_t i = 0; i < data.arms.size(); ++i) {
+      const auto found = data.gaps.find({setting, data.arms[i]});
+      if (found == data.gaps.end() || found->second.empty()) continue;
+      std::ostringstream rows;
+      for (std::size_t point = 0; point <= kCurvePoints; ++point) {
+        const double q = static_cast<double>(point) / kCurvePoints;
+        rows << std::max(0.1, percentile(found->second, q)) << ' ' << 100 * q << '\n';
+      }
+      blocks += data_block("g" + std::to_string(i), rows.str());
+      line.add("$g" + std::to_string(i) + " with lines lw 2 lc rgb " + series_colour(i));
+      legend.emplace_back(i, data.arms[i]);
+    }
+    if (line.empty()) continue;
+    plots.push_back({.title = "Gaps between visible updates, " + setting,
+                     .note = "The share of gaps that are at most so long. An update may bring "
+                             "several tokens. Answers whose link was cut on purpose are left out.",
+                     .script = blocks + "set logscale x\nset xlabel 'gap, ms'\n"
+                                        "set ylabel '% of gaps'\nset yrange [0:100]\n" +
+                               line.text(),
+                     .legend = legend});
+  }
+  return plots;
+}
+
+std::vector<Plot> timeline_plots(const RunData& data) {
+  std::vector<Plot> plots;
+  for (const std::string& setting : data.settings) {
+    std::string blocks;
+    PlotLine line;
+    Legend legend;
+    double end_ms = 0;
+    double tokens = 0;
+    for (std::size_t i = 0; i < data.arms.size(); ++i) {
+      const auto found = data.timelines.find({setting, data.arms[i]});
+      if (found == data.timelines.end()) continue;
+      std::ostringstream rows;
+      std::size_t points = 0;
+      for (const Moment& moment : found->second) {
+        if (!moment.state.empty()) continue;
+        rows << moment.at_ms / 1000 << ' ' << moment.answer_tokens << '\n';
+        end_ms = std::max(end_ms, moment.at_ms);
+        tokens = std::max(tokens, moment.answer_tokens);
+        ++points;
+      }
+      if (points == 0) continue;
+      blocks += data_block("t" + std::to_string(i), rows.str());
+      line.add("$t" + std::to_string(i) + " with steps lw 2 lc rgb " + series_colour(i));
+      legend.emplace_back(i, data.arms[i]);
+    }
+    if (line.empty()) continue;
+    std::ostringstream shades;
+    int shade = 0;
+    const auto outages = outages_of(data, setting, end_ms);
+    for (const auto& [from, to] : outages) {
+      shades << "set object " << ++shade << " rectangle from " << from / 1000 << ", graph 0 to "
+             << std::min(to, end_ms) / 1000
+             << ", graph 1 behind fs solid 1 noborder fc rgb '#020003'\n";
+    }
+    std::string note = "The first prompt's answers, from the moment it was asked.";
+    if (!outages.empty()) note += " Shaded: the link is down, or the device takes it to be.";
+    plots.push_back({.title = "An answer over time, " + setting,
+                     .note = note,
+                     .script = blocks + shades.str() +
+                               "set xlabel 'seconds'\nset ylabel 'tokens'\nset xrange [0:*]\n"
+                               "set yrange [0:*]\n" +
+                               line.text(),
+                     .legend = legend});
+  }
+  return plots;
+}
+
+std::vector<Plot> capacity_plots(const RunData& data) {
+  std::vector<Plot> plots;
+  for (const std::string& setting : data.settings) {
+    std::string blocks;
+    PlotLine line;
+    Legend legend;
+    std::size_t counts = 0;
+    for (std::size_t i = 0; i < data.arms.size(); ++i) {
+      const auto rates = rates_together(data.of(setting, data.arms[i]));
+      if (rates.empty()) continue;
+      counts = std::max(counts, rates.size());
+      std::ostringstream rows;
+      for (const auto& [clients, values] : rates) rows << clients << ' ' << mean(values) << '\n';
+      blocks += data_block("c" + std::to_string(i), rows.str());
+      line.add("$c" + std::to_string(i) + " with linespoints lw 2 pt 7 ps 0.7 lc rgb " +
+               series_colour(i));
+      legend.emplace_back(i, data.arms[i]);
+    }
+    if (counts < 2) continue;
+    plots.push_back({.title = "Tokens a second of the server, " + setting,
+                     .note = "All clients together: their tokens over the time until the last of "
+                             "them was done.",
+                     .script = blocks + "set logscale x 2\nset xlabel 'clients'\n"
+                                        "set ylabel 'tokens/s together'\nset yrange [0:*]\n" +
+                               line.text(),
+                     .legend = legend});
+  }
+  return plots;
+}
+
+}  // namespace edgedraft::netsim

@@ -1,0 +1,132 @@
+#include "netsim/report/plot.h"
+
+#include <stdlib.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+
+#include "netsim/report/html.h"
+#include "netsim/run/process.h"
+
+namespace edgedraft::netsim {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Colours of a script that stand for those of the page: text, grid, shade; series have red 1.
+constexpr const char* kHeader =
+    "set terminal svg size 480,320 dynamic font 'sans-serif,13' background '#020005'\n"
+    "set border 3 lc rgb '#020001'\n"
+    "set tics nomirror out textcolor rgb '#020001'\n"
+    "set xlabel textcolor rgb '#020001' noenhanced\n"
+    "set ylabel textcolor rgb '#020001' noenhanced\n"
+    "set grid lc rgb '#020002' lw 0.5 dt 1\n"
+    "unset key\n"
+    "set bmargin 3.6\n"
+    "set rmargin 2\n";
+
+// Hues that differ in brightness as well; a pair for light and dark screens each.
+constexpr std::pair<const char*, const char*> kColours[kSeriesColours] = {
+    {"#1f5fa8", "#7ab5f5"}, {"#c2410c", "#fb923c"}, {"#15803d", "#5fd08a"}, {"#7e22ce", "#c792ea"},
+    {"#a16207", "#eac54f"}, {"#0e7490", "#4dd0e1"}, {"#be185d", "#f48fb1"}, {"#4d5562", "#b6bfcc"},
+    {"#6b4f2a", "#cfae80"}, {"#4d7c0f", "#b5d95c"}};
+
+std::string in_page_colours(std::string svg) {
+  svg.erase(0, svg.find("<svg"));
+  static const std::regex colour(R"((?:rgb\(\s*(\d+),\s*(\d+),\s*(\d+)\))|(?:#(0[12])00(0[0-9])))");
+  std::string out;
+  auto at = svg.cbegin();
+  for (std::sregex_iterator it(svg.begin(), svg.end(), colour), end; it != end; ++it) {
+    const std::smatch& m = *it;
+    const bool rgb = m[1].matched;
+    const int red = std::stoi(rgb ? m[1].str() : m[4].str());
+    const int green = rgb ? std::stoi(m[2].str()) : 0;
+    const int blue = std::stoi(rgb ? m[3].str() : m[5].str());
+    out.append(at, m[0].first);
+    at = m[0].second;
+    if (green == 0 && red == 1) {
+      out += "var(--series" + std::to_string(blue) + ')';
+    } else if (green == 0 && red == 2) {
+      out += blue == 1   ? "var(--text)"
+             : blue == 2 ? "var(--grid)"
+             : blue == 3 ? "var(--shade)"
+                         : "none";
+    } else {
+      out += m[0].str();
+    }
+  }
+  out.append(at, svg.cend());
+  // Its own title would be read as the figure's.
+  return std::regex_replace(out, std::regex("<title>Gnuplot</title>\\s*<desc>[^<]*</desc>"), "");
+}
+
+}  // namespace
+
+std::string series_colour(std::size_t i) {
+  char text[16];
+  std::snprintf(text, sizeof text, "'#0100%02x'", static_cast<unsigned>(i % kSeriesColours));
+  return text;
+}
+
+std::string quoted(const std::string& text) {
+  std::string safe = "\"";
+  for (const char c : text) {
+    if (c != '"' && c != '\\' && c != '\n') safe += c;
+  }
+  return safe + '"';
+}
+
+Result<std::string> draw(const Plot& plot) {
+  std::string folder = (fs::temp_directory_path() / "edgedraft-plot-XXXXXX").string();
+  if (!mkdtemp(folder.data())) return Error{Errc::io, "no folder for plots in " + folder};
+  const fs::path script = fs::path(folder) / "plot.gp";
+  const fs::path output = fs::path(folder) / "plot.svg";
+  std::ofstream(script) << kHeader << "set output " << quoted(output.string()) << '\n'
+                        << plot.script << '\n';
+  Result<std::string> figure = Error{Errc::io, "gnuplot drew nothing"};
+  auto process = Process::start({.argv = {"gnuplot", script.string()},
+                                 .output = "/dev/null",
+                                 .errors = fs::path(folder) / "errors"});
+  if (!process) {
+    figure = Error{Errc::unsupported,
+                   "gnuplot is missing, which draws the report: apt-get install gnuplot-nox, then "
+                   "`edgedraft-netsim report DIR`; the results are whole"};
+  } else if (!process->wait_until(Clock::now() + std::chrono::minutes(2)) ||
+             process->status() != 0) {
+    figure = Error{Errc::io, "gnuplot failed at '" + plot.title + "': " +
+                                 last_line(fs::path(folder) / "errors")};
+  } else {
+    std::ifstream in(output, std::ios::binary);
+    const std::string svg = in_page_colours({std::istreambuf_iterator<char>(in), {}});
+    std::string html = "<figure><h3>" + escape(plot.title) + "</h3>";
+    if (!plot.legend.empty()) {
+      html += "<ul class=\"legend\">";
+      for (const auto& [series, name] : plot.legend) {
+        html += "<li><i style=\"background:var(--series" +
+                std::to_string(series % kSeriesColours) + ")\"></i>" + escape(name) + "</li>";
+      }
+      html += "</ul>";
+    }
+    html += "<div role=\"img\" aria-label=\"" + escape(plot.title) + "\">" + svg +
+            "</div><figcaption>" + escape(plot.note) + "</figcaption></figure>\n";
+    figure = std::move(html);
+  }
+  std::error_code ignored;
+  fs::remove_all(folder, ignored);
+  return figure;
+}
+
+std::string plot_style() {
+  std::string light;
+  std::string dark;
+  for (std::size_t i = 0; i < kSeriesColours; ++i) {
+    const std::string name = "--series" + std::to_string(i) + ':';
+    light += name + kColours[i].first + ';';
+    dark += name + kColours[i].second + ';';
+  }
+  return ":root{" + light + "}@media(prefers-color-scheme:dark){:root{" + dark + "}}";
+}
+
+}  // namespace edgedraft::netsim

@@ -1,0 +1,152 @@
+#include "netsim/report/run_data.h"
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+
+#include "netsim/run/results.h"
+
+namespace edgedraft::netsim {
+namespace {
+
+using nlohmann::ordered_json;
+
+double real(const ordered_json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_number() ? found->get<double>() : 0.0;
+}
+
+std::string text(const ordered_json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+Run to_run(const ordered_json& line) {
+  Run run{};
+  run.trial = text(line, "trial");
+  run.network = text(line, "network");
+  run.device = text(line, "device");
+  run.setting = run.network + " · " + run.device;
+  run.arm = text(line, "arm");
+  run.prompt = text(line, "prompt");
+  run.clients = static_cast<std::uint32_t>(real(line, "clients"));
+  run.client = static_cast<std::uint32_t>(real(line, "client"));
+  if (const auto cut = line.find("offline_after"); cut != line.end() && cut->is_number()) {
+    run.offline_after = cut->get<std::uint32_t>();
+  }
+  run.local = text(line, "arm_kind") == "local";
+  run.failure = text(line, "failure");
+  run.pair_key = run.setting + '|' + std::to_string(real(line, "seed")) + '|' +
+                 std::to_string(real(line, "repetition")) + '|' + run.prompt + '|' +
+                 std::to_string(run.clients) + '|' + std::to_string(run.client);
+  run.tokens = real(line, "tokens");
+  run.seconds = real(line, "seconds");
+  run.rate = real(line, "tokens_per_second");
+  run.first_token_s = real(line, "time_to_first_token_s");
+  run.tau = real(line, "tau");
+  run.calls = real(line, "target_calls");
+  run.cycles = real(line, "cycles");
+  run.bytes_up = real(line, "bytes_up");
+  run.bytes_down = real(line, "bytes_down");
+  run.activation_raw = real(line, "activation_bytes_raw");
+  run.activation_sent = real(line, "activation_bytes_sent");
+  run.offline_tokens = real(line, "offline_tokens");
+  for (std::size_t i = 0; i < 6; ++i) {
+    run.phases[i] = real(line, (std::string(kPhaseNames[i]) + "_ms").c_str());
+  }
+  run.gap_p50 = real(line, "gap_ms_p50");
+  run.gap_p95 = real(line, "gap_ms_p95");
+  run.gap_p99 = real(line, "gap_ms_p99");
+  run.stalls = real(line, "stalls_over_1s");
+  run.retransmits = real(line, "tcp_retransmits");
+  run.late = real(line, "late_passes") + real(line, "late_drafts");
+  run.answer = text(line, "answer_sha256");
+  if (const auto right = line.find("matches_reference"); right != line.end() && right->is_boolean())
+    run.right = right->get<bool>();
+  run.events = line.value("link_events", ordered_json::array());
+  return run;
+}
+
+// Of the answers to the first prompt the one to be drawn: with a cut where there is one.
+void choose_timelines(RunData& data) {
+  for (const Run& run : data.runs) {
+    if (run.client != 0 || !run.failure.empty()) continue;
+    const Run*& chosen = data.timeline_runs[{run.setting, run.arm}];
+    if (!chosen) chosen = &run;
+    const bool same = chosen->pair_key == run.pair_key;
+    if (same && run.offline_after && !chosen->offline_after) chosen = &run;
+  }
+}
+
+}  // namespace
+
+std::vector<const Run*> RunData::of(const std::string& setting, const std::string& arm) const {
+  std::vector<const Run*> found;
+  for (const Run& run : runs) {
+    if (run.setting == setting && run.arm == arm) found.push_back(&run);
+  }
+  return found;
+}
+
+Result<RunData> read_run_data(const std::filesystem::path& results) {
+  RunData data;
+  std::ifstream in(results / "manifest.json");
+  data.manifest = ordered_json::parse(in, nullptr, false);
+  if (!data.manifest.is_object()) {
+    return Error{Errc::usage, results.string() +
+                                  " holds no results (no manifest.json): give a folder that "
+                                  "`edgedraft-netsim run` wrote"};
+  }
+  const auto lines = read_lines(results / "runs.jsonl");
+  if (!lines || lines->empty()) {
+    return Error{Errc::usage, results.string() + " holds no finished run yet"};
+  }
+  for (const ordered_json& line : *lines) data.runs.push_back(to_run(line));
+  if (const auto calibrations = read_lines(results / "calibration.jsonl")) {
+    data.calibrations = *calibrations;
+  }
+  for (const Run& run : data.runs) {
+    if (std::ranges::find(data.settings, run.setting) == data.settings.end()) {
+      data.settings.push_back(run.setting);
+    }
+  }
+  // In the experiment's order, whatever the blocks' was.
+  std::set<std::string> present;
+  for (const Run& run : data.runs) present.insert(run.arm);
+  for (const ordered_json& arm : data.manifest.value("arms", ordered_json::array())) {
+    if (present.contains(text(arm, "name"))) data.arms.push_back(text(arm, "name"));
+  }
+
+  choose_timelines(data);
+  std::map<std::string, const Run*> by_trial;
+  for (const Run& run : data.runs) {
+    if (run.client == 0) by_trial[run.trial] = &run;
+  }
+  std::ifstream cycles(results / "cycles.jsonl");
+  std::map<std::string, double> shown_at;
+  for (std::string line; std::getline(cycles, line);) {
+    const auto cycle = ordered_json::parse(line, nullptr, false);
+    if (!cycle.is_object()) continue;
+    const auto found = by_trial.find(text(cycle, "trial"));
+    if (found == by_trial.end() || real(cycle, "client") != 0) continue;
+    const Run& run = *found->second;
+    const std::pair key{run.setting, run.arm};
+    const double at = real(cycle, "at_ms");
+    const bool shows = real(cycle, "tokens") > 0;
+    if (shows && !run.offline_after) {
+      if (const auto last = shown_at.find(run.trial); last != shown_at.end()) {
+        data.gaps[key].push_back(at - last->second);
+      }
+      shown_at[run.trial] = at;
+    }
+    const bool states = text(cycle, "kind") == "state";
+    if ((shows || states) && data.timeline_runs[key] == &run) {
+      data.timelines[key].push_back({.at_ms = at,
+                                     .answer_tokens = real(cycle, "answer_tokens"),
+                                     .state = states ? text(cycle, "state") : std::string()});
+    }
+  }
+  return data;
+}
+
+}  // namespace edgedraft::netsim

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shared/base/error.h"
+
+namespace edgedraft::netsim {
+
+// A line of runs.jsonl, as far as the report looks at it.
+struct Run {
+  std::string trial;
+  std::string setting;  // network and device: what tables and plots are made for
+  std::string network;
+  std::string device;
+  std::string arm;
+  std::string prompt;
+  std::string pair_key;  // equal for runs of other arms under the same circumstances
+  std::uint32_t clients;
+  std::uint32_t client;
+  std::optional<std::uint32_t> offline_after;
+  bool local;  // without a server: its text need not be the target's
+  std::string failure;  // empty: none
+  double tokens, seconds, rate, first_token_s, tau, calls, cycles;
+  double bytes_up, bytes_down, activation_raw, activation_sent, offline_tokens;
+  double phases[6];  // ms: draft, pack, network, queue, verify, unpack
+  double gap_p50, gap_p95, gap_p99, stalls, retransmits, late;
+  std::string answer;  // hash
+  std::optional<bool> right;
+  nlohmann::ordered_json events;
+};
+inline constexpr const char* kPhaseNames[6] = {"draft", "pack", "network",
+                                               "queue", "verify", "unpack"};
+
+// A moment of an answer at which something became visible, or the state changed.
+struct Moment {
+  double at_ms;
+  double answer_tokens;
+  std::string state;  // empty: tokens
+};
+
+struct RunData {
+  nlohmann::ordered_json manifest;
+  std::vector<nlohmann::ordered_json> calibrations;
+  std::vector<Run> runs;
+  std::vector<std::string> settings;  // in the order of the experiment
+  std::vector<std::string> arms;
+  // Between visible updates, in ms, by setting and arm; of answers whose link was not cut.
+  std::map<std::pair<std::string, std::string>, std::vector<double>> gaps;
+  // Of one trial an arm and setting: the first prompt's first answer.
+  std::map<std::pair<std::string, std::string>, std::vector<Moment>> timelines;
+  std::map<std::pair<std::string, std::string>, const Run*> timeline_runs;
+
+  std::vector<const Run*> of(const std::string& setting, const std::string& arm) const;
+};
+
+// Errors    io; usage for a folder that holds no results
+Result<RunData> read_run_data(const std::filesystem::path& results);
+
+}  // namespace edgedraft::netsim

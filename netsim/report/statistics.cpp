@@ -1,0 +1,95 @@
+#include "netsim/report/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "shared/base/random.h"
+
+namespace edgedraft::netsim {
+namespace {
+
+constexpr int kResamples = 2000;
+constexpr std::uint64_t kSeed = 20250;
+
+struct Group {
+  double sum = 0;
+  std::size_t count = 0;
+};
+
+// The mean over all members, and its interval by resampling groups.
+Estimate bootstrap_mean(const std::map<std::string, Group>& by_name) {
+  std::vector<Group> groups;
+  Group all;
+  for (const auto& [name, group] : by_name) {
+    groups.push_back(group);
+    all.sum += group.sum;
+    all.count += group.count;
+  }
+  Estimate estimate{.pairs = all.count};
+  if (all.count == 0) return estimate;
+  estimate.value = estimate.low = estimate.high = all.sum / static_cast<double>(all.count);
+  if (groups.size() < 2) return estimate;
+  Random random(kSeed);
+  std::vector<double> means;
+  for (int i = 0; i < kResamples; ++i) {
+    Group drawn;
+    for (std::size_t j = 0; j < groups.size(); ++j) {
+      const Group& group = groups[random.below(groups.size())];
+      drawn.sum += group.sum;
+      drawn.count += group.count;
+    }
+    means.push_back(drawn.sum / static_cast<double>(drawn.count));
+  }
+  estimate.low = percentile(means, 0.025);
+  estimate.high = percentile(means, 0.975);
+  estimate.known = true;
+  return estimate;
+}
+
+}  // namespace
+
+Estimate ratio_of(const std::vector<Pair>& pairs) {
+  std::map<std::string, Group> groups;
+  for (const Pair& pair : pairs) {
+    if (!(pair.ours > 0 && pair.theirs > 0)) continue;
+    Group& group = groups[pair.group];
+    group.sum += std::log(pair.ours / pair.theirs);
+    ++group.count;
+  }
+  Estimate estimate = bootstrap_mean(groups);
+  if (estimate.pairs == 0) return estimate;
+  estimate.value = std::exp(estimate.value);
+  estimate.low = std::exp(estimate.low);
+  estimate.high = std::exp(estimate.high);
+  return estimate;
+}
+
+Estimate difference_of(const std::vector<Pair>& pairs) {
+  std::map<std::string, Group> groups;
+  for (const Pair& pair : pairs) {
+    Group& group = groups[pair.group];
+    group.sum += pair.ours - pair.theirs;
+    ++group.count;
+  }
+  return bootstrap_mean(groups);
+}
+
+double mean(const std::vector<double>& values) {
+  if (values.empty()) return 0;
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+double median(std::vector<double> values) {
+  return percentile(std::move(values), 0.5);
+}
+
+double percentile(std::vector<double> values, double q) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const auto rank = static_cast<std::size_t>(std::ceil(q * static_cast<double>(values.size())));
+  return values[std::clamp<std::size_t>(rank, 1, values.size()) - 1];
+}
+
+}  // namespace edgedraft::netsim

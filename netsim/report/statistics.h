@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace edgedraft::netsim {
+
+// A value with its 95 % interval. Fewer than two groups give no interval: `known` is false then.
+struct Estimate {
+  double value = 0;
+  double low = 0;
+  double high = 0;
+  bool known = false;
+  std::size_t pairs = 0;
+
+  // Whether the interval lies wholly on one side of `nothing`.
+  bool claims(double nothing) const { return known && (low > nothing || high < nothing); }
+};
+
+// Two measurements under the same circumstances. What shares a group (a prompt) may resemble each
+// other, so groups are resampled and not pairs.
+struct Pair {
+  std::string group;
+  double ours;
+  double theirs;
+};
+
+// The geometric mean of ours / theirs, with a seeded bootstrap's percentiles. Pairs that are not
+// both above 0 are left out.
+Estimate ratio_of(const std::vector<Pair>& pairs);
+// The arithmetic mean of ours - theirs, likewise.
+Estimate difference_of(const std::vector<Pair>& pairs);
+
+double mean(const std::vector<double>& values);  // 0 of none
+double median(std::vector<double> values);       // 0 of none
+// Nearest rank; 0 of none.
+double percentile(std::vector<double> values, double q);
+
+}  // namespace edgedraft::netsim

@@ -1,0 +1,382 @@
+#include "netsim/report/tables.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "netsim/report/aggregate.h"
+#include "netsim/report/html.h"
+#include "netsim/report/statistics.h"
+
+namespace edgedraft::netsim {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string text(const ordered_json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || found->is_null()) return "–";
+  return escape(found->is_string() ? found->get<std::string>() : found->dump());
+}
+
+std::string baseline_of(const RunData& data) {
+  const auto found = data.manifest.find("baseline");
+  return found != data.manifest.end() && found->is_string() ? found->get<std::string>()
+                                                             : std::string();
+}
+
+std::string interval(const Estimate& e) {
+  if (e.pairs == 0) return "–";
+  std::string cell = "×" + number(e.value);
+  if (e.known) cell += " <small>[" + number(e.low) + "; " + number(e.high) + "]</small>";
+  return cell;
+}
+
+std::string claim(const Estimate& e) {
+  if (e.pairs == 0) return "–";
+  if (!e.known) return "<small>too few prompts</small>";
+  if (!e.claims(1)) return "<small>no claim</small>";
+  return e.low > 1 ? "faster" : "slower";
+}
+
+std::string percent(double share) {
+  return number(100 * share) + " %";
+}
+
+// How many of the answers are the baseline's, word for word.
+std::string agreement(const std::vector<const Run*>& ours, const std::vector<const Run*>& theirs) {
+  std::map<std::string, std::string> by_key;
+  for (const Run* run : theirs) by_key[run->pair_key] = run->answer;
+  std::size_t same = 0;
+  std::size_t all = 0;
+  for (const Run* run : ours) {
+    const auto found = by_key.find(run->pair_key);
+    if (found == by_key.end()) continue;
+    ++all;
+    same += found->second == run->answer ? 1 : 0;
+  }
+  return all == 0 ? "–" : std::to_string(same) + " of " + std::to_string(all);
+}
+
+const ordered_json* published_rows(const RunData& data) {
+  const auto published = data.manifest.find("published");
+  if (published == data.manifest.end() || !published->contains("rows")) return nullptr;
+  return (*published)["rows"].empty() ? nullptr : &*published;
+}
+
+std::optional<double> given(const ordered_json& row, const char* key) {
+  const auto found = row.find(key);
+  if (found == row.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+std::string ratio_cell(std::optional<double> value, double base) {
+  return value && base > 0 ? "×" + number(*value / base) : std::string("–");
+}
+
+std::set<std::uint32_t> cuts_of(const RunData& data) {
+  std::set<std::uint32_t> cuts;
+  for (const Run& run : data.runs) {
+    if (run.offline_after) cuts.insert(*run.offline_after);
+  }
+  return cuts;
+}
+
+std::vector<const Run*> with_cut(const std::vector<const Run*>& runs,
+                                 std::optional<std::uint32_t> cut) {
+  std::vector<const Run*> kept;
+  for (const Run* run : good(runs)) {
+    if (run->offline_after == cut && run->right) kept.push_back(run);
+  }
+  return kept;
+}
+
+double success(const std::vector<const Run*>& runs) {
+  std::size_t right = 0;
+  for (const Run* run : runs) right += *run->right ? 1 : 0;
+  return runs.empty() ? 0 : static_cast<double>(right) / static_cast<double>(runs.size());
+}
+
+}  // namespace
+
+std::string summary_section(const RunData& data) {
+  const ordered_json& m = data.manifest;
+  std::string html = "<section id=\"setup\"><h2>Set-up</h2>";
+  HtmlTable table("What was measured, and with what", {"", ""});
+  for (const auto& [label, key] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"started", "started"},
+           {"finished", "finished"},
+           {"commit", "commit"},
+           {"client", "client"},
+           {"server", "server"},
+           {"link driver asked for", "driver"},
+           {"kernel", "kernel"},
+           {"iproute2", "iproute2"},
+           {"CPU", "cpu"},
+           {"cores", "cores"},
+           {"GPU", "gpu"},
+           {"seeds", "seeds"},
+           {"repetitions", "repetitions"},
+           {"prompts", "prompts"},
+           {"longest answer, tokens", "max_tokens"},
+           {"temperature", "temperature"},
+           {"experiment", "experiment_file"},
+           {"SHA-256 of all inputs", "experiment_sha256"}}) {
+    table.row({label, "<span class=\"long\">" + text(m, key) + "</span>"});
+  }
+  html += table.html();
+  HtmlTable inputs("Networks, devices and models", {"", "what it is", "SHA-256"});
+  for (const auto& network : m.value("networks", ordered_json::array())) {
+    inputs.row({"network " + text(network, "name"), "<span class=\"prose\">" + text(network, "source") + "</span>",
+                "<code>" + text(network, "sha256").substr(0, 12) + "</code>"});
+  }
+  for (const auto& device : m.value("devices", ordered_json::array())) {
+    inputs.row({"device " + text(device, "name") +
+                    (device.value("paced", false) ? " <b class=\"label\">paced</b>" : ""),
+                "<span class=\"prose\">" + text(device, "description") + "</span>",
+                "<code>" + text(device, "sha256").substr(0, 12) + "</code>"});
+  }
+  for (const auto& [name, hash] : m.value("models", ordered_json::object()).items()) {
+    inputs.row({"model " + escape(name), "",
+                "<code>" + escape(hash.get<std::string>().substr(0, 12)) + "</code>"});
+  }
+  return html + inputs.html() + "</section>\n";
+}
+
+std::string arms_section(const RunData& data) {
+  const std::string baseline = baseline_of(data);
+  std::string html = "<section id=\"arms\"><h2>Arms</h2><p>Means over answers. The ratio is the geometric mean over pairs (same prompt, "
+                     "seed and repetition) of tokens a second to those of ";
+  html += baseline.empty() ? "no baseline" : "<b>" + escape(baseline) + "</b>";
+  html += ", with its 95 % interval by resampling prompts. No claim is made where that holds 1. "
+          "Gaps are those between visible updates.</p>";
+  for (const std::string& setting : data.settings) {
+    HtmlTable table(escape(setting),
+                    {"arm", "answers", "tokens/s", "ratio", "claim", "tau", "target calls",
+                     "first token", "gap p50 / p95 / p99", "stalls &gt; 1 s", "B up / down a token",
+                     "activations sent / raw", "resent", "late", "same text"});
+    for (const std::string& arm : data.arms) {
+      auto runs = uncut(data.of(setting, arm));
+      // Many at once have a table of their own.
+      std::erase_if(runs, [](const Run* run) { return run->clients > 1; });
+      if (runs.empty()) continue;
+      auto base = uncut(data.of(setting, baseline));
+      const Estimate ratio = ratio_of(paired(runs, base, &Run::rate));
+      double tokens = 0, up = 0, down = 0, raw = 0, sent = 0, stalls = 0, resent = 0, late = 0;
+      for (const Run* run : runs) {
+        tokens += run->tokens;
+        up += run->bytes_up;
+        down += run->bytes_down;
+        raw += run->activation_raw;
+        sent += run->activation_sent;
+        stalls += run->stalls;
+        resent += run->retransmits;
+        late += run->late;
+      }
+      const bool is_base = arm == baseline;
+      table.row({escape(arm), std::to_string(runs.size()), number(mean_of(runs, &Run::rate)),
+                 is_base ? "1" : interval(ratio), is_base ? "–" : claim(ratio),
+                 number(mean_of(runs, &Run::tau)), number(mean_of(runs, &Run::calls)),
+                 number(1000 * mean_of(runs, &Run::first_token_s)) + " ms",
+                 number(mean_of(runs, &Run::gap_p50)) + " / " +
+                     number(mean_of(runs, &Run::gap_p95)) + " / " +
+                     number(mean_of(runs, &Run::gap_p99)) + " ms",
+                 number(stalls, 6), number(up / tokens) + " / " + number(down / tokens),
+                 raw > 0 ? percent(sent / raw) : "–", number(resent, 6), number(late, 6),
+                 is_base ? "–" : agreement(runs, base)});
+    }
+    if (!table.empty()) html += table.html();
+  }
+  return html +
+         "<p class=\"note\">tau: tokens a cycle, the target's own included; plain decoding is 1. "
+         "resent: TCP segments that the device sent again. late: passes and drafts that took "
+         "longer than the pace they were to keep; each distorts the result. same text: answers "
+         "equal to the baseline's.</p></section>\n";
+}
+
+std::string published_section(const RunData& data) {
+  const ordered_json* published = published_rows(data);
+  if (!published || !cuts_of(data).empty()) return {};
+  const std::string baseline = baseline_of(data);
+  const double plain_rate = (*published).value("plain_tokens_per_second", 0.0);
+  const double plain_calls = (*published).value("plain_target_calls", 0.0);
+  HtmlTable table("Ratios to plain decoding, ours beside those published",
+                  {"network", "arm", "tokens/s, ours", "tokens/s, published", "tau, ours",
+                   "tau, published", "target calls, ours", "target calls, published"});
+  for (const ordered_json& row : (*published)["rows"]) {
+    const std::string arm = row.value("arm", std::string());
+    const std::string network =
+        row.contains("network") && row["network"].is_string() ? row["network"] : ordered_json("");
+    for (const std::string& setting : data.settings) {
+      const auto runs = uncut(data.of(setting, arm));
+      if (runs.empty() || (!network.empty() && runs.front()->network != network)) continue;
+      const auto base = uncut(data.of(setting, baseline));
+      std::vector<Pair> calls = paired(runs, base, &Run::calls);
+      table.row({escape(setting), escape(arm), interval(ratio_of(paired(runs, base, &Run::rate))),
+                 ratio_cell(given(row, "tokens_per_second"), plain_rate),
+                 number(mean_of(runs, &Run::tau)),
+                 given(row, "acceptance_length") ? number(*given(row, "acceptance_length")) : "–",
+                 interval(ratio_of(calls)), ratio_cell(given(row, "target_calls"), plain_calls)});
+    }
+  }
+  if (table.empty()) return {};
+  return "<section id=\"published\"><h2>Beside the published figures</h2><p>Published: " +
+         text(*published, "source") +
+         ". Other models, other hardware: ratios may be compared, absolute figures may not.</p>" +
+         table.html() + "</section>\n";
+}
+
+std::string cut_section(const RunData& data) {
+  const auto cuts = cuts_of(data);
+  if (cuts.empty()) return {};
+  std::string stop;
+  for (const auto& arm : data.manifest.value("arms", ordered_json::array())) {
+    if (arm.value("kind", std::string()) == "stop") stop = arm.value("name", std::string());
+  }
+  std::vector<std::string> head{"arm"};
+  for (const std::uint32_t cut : cuts) head.push_back("B = " + std::to_string(cut));
+  head.push_back("never");
+  std::string html = "<section id=\"cut\"><h2>Success after the link was cut</h2><p>The link ends after B tokens of an answer, and the drafter "
+                     "writes the rest. Success: the answer is the task's, word for word. In "
+                     "brackets: percentage points beyond ending at B, with the 95 % interval over "
+                     "prompts; none is shown where that holds 0.</p>";
+  for (const std::string& setting : data.settings) {
+    HtmlTable table(escape(setting), head);
+    for (const std::string& arm : data.arms) {
+      const auto runs = data.of(setting, arm);
+      std::vector<std::string> cells{escape(arm)};
+      bool any = false;
+      for (const std::uint32_t cut : cuts) {
+        const auto ours = with_cut(runs, cut);
+        any = any || !ours.empty();
+        if (ours.empty()) {
+          cells.push_back("–");
+          continue;
+        }
+        std::string cell = percent(success(ours));
+        if (arm != stop && !stop.empty()) {
+          std::map<std::string, bool> by_key;
+          for (const Run* run : with_cut(data.of(setting, stop), cut)) {
+            by_key[run->pair_key] = *run->right;
+          }
+          std::vector<Pair> pairs;
+          for (const Run* run : ours) {
+            if (!by_key.contains(run->pair_key)) continue;
+            pairs.push_back({.group = run->prompt,
+                             .ours = *run->right ? 100.0 : 0.0,
+                             .theirs = by_key[run->pair_key] ? 100.0 : 0.0});
+          }
+          const Estimate more = difference_of(pairs);
+          cell += more.claims(0) ? " <small>[" + number(more.value) + "; " + number(more.low) +
+                                       " to " + number(more.high) + "]</small>"
+                                 : " <small>[no claim]</small>";
+        }
+        cells.push_back(cell);
+      }
+      const auto whole = with_cut(runs, std::nullopt);
+      cells.push_back(whole.empty() ? "–" : percent(success(whole)));
+      if (any || !whole.empty()) table.row(cells);
+    }
+    html += table.html();
+  }
+  if (const ordered_json* published = published_rows(data)) {
+    HtmlTable table("Published: " + text(*published, "source"), head);
+    std::vector<std::string> names;
+    for (const auto& row : (*published)["rows"]) {
+      const std::string name = row.value("arm", std::string());
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    }
+    for (const std::string& name : names) {
+      std::vector<std::string> cells{escape(name)};
+      const auto cell_of = [&](std::optional<double> cut) {
+        for (const auto& row : (*published)["rows"]) {
+          if (row.value("arm", std::string()) == name && given(row, "offline_after") == cut &&
+              given(row, "success_percent")) {
+            return number(*given(row, "success_percent")) + " %";
+          }
+        }
+        return std::string("–");
+      };
+      for (const std::uint32_t cut : cuts) cells.push_back(cell_of(cut));
+      cells.push_back(cell_of(std::nullopt));
+      table.row(cells);
+    }
+    html += table.html() + "<p class=\"note\">Other tasks and other models: what may be compared "
+                           "is how much a drafter that goes on adds to ending at B.</p>";
+  }
+  return html + "</section>\n";
+}
+
+std::string capacity_section(const RunData& data) {
+  std::set<std::uint32_t> counts;
+  for (const Run& run : data.runs) counts.insert(run.clients);
+  if (counts.size() < 2) return {};
+  const std::string baseline = baseline_of(data);
+  std::string html = "<section id=\"capacity\"><h2>Many clients</h2><p>Tokens a second of all clients together, and in small print "
+                     "those of one client.</p>";
+  std::vector<std::string> head{"arm"};
+  for (const std::uint32_t count : counts) {
+    head.push_back(std::to_string(count) + (count == 1 ? " client" : " clients"));
+  }
+  for (const std::string& setting : data.settings) {
+    HtmlTable table(escape(setting), head);
+    for (const std::string& arm : data.arms) {
+      const auto runs = data.of(setting, arm);
+      const auto rates = rates_together(runs);
+      std::vector<std::string> cells{escape(arm)};
+      for (const std::uint32_t count : counts) {
+        const auto found = rates.find(count);
+        std::vector<double> each;
+        for (const Run* run : uncut(runs)) {
+          if (run->clients == count) each.push_back(run->rate);
+        }
+        cells.push_back(found == rates.end()
+                            ? "–"
+                            : number(mean(found->second)) + " <small>" + number(mean(each)) +
+                                  "</small>");
+      }
+      table.row(cells);
+    }
+    html += table.html();
+  }
+  return html + "</section>\n";
+}
+
+std::string calibration_section(const RunData& data) {
+  HtmlTable table("Links as measured before and after their answers",
+                  {"link", "when", "driver", "round trip, median", "expected", "p5 to p95",
+                   "up / expected", "down / expected", "result"});
+  const auto cell = [](const ordered_json& line, const char* key, const char* unit) {
+    const auto value = given(line, key);
+    return value ? number(*value) + unit : std::string("–");
+  };
+  const auto rate = [&](const ordered_json& line, const std::string& way) {
+    const double expected = line.value(way + "_mbit_s_expected", 0.0);
+    if (expected == 0) return std::string("not judged");
+    return number(line.value(way + "_mbit_s", 0.0)) + " / " + number(expected) + " Mbit/s";
+  };
+  for (const ordered_json& line : data.calibrations) {
+    table.row({text(line, "stage"), text(line, "when"), text(line, "driver"),
+               cell(line, "round_trip_ms_median", " ms"),
+               cell(line, "round_trip_ms_expected", " ms"),
+               cell(line, "round_trip_ms_p05", "") + " to " +
+                   cell(line, "round_trip_ms_p95", " ms"),
+               rate(line, "up"), rate(line, "down"),
+               "<span class=\"prose\">" + text(line, "result") + "</span>"});
+  }
+  if (table.empty()) return {};
+  return "<section id=\"calibration\"><h2>Calibration</h2>" + table.html() + "</section>\n";
+}
+
+std::string failure_section(const RunData& data) {
+  HtmlTable table("Answers that failed; no figure above counts them",
+                  {"arm", "link", "prompt", "in its own words"});
+  for (const Run& run : data.runs) {
+    if (run.failure.empty()) continue;
+    table.row({escape(run.arm), escape(run.setting), escape(run.prompt), escape(run.failure)});
+  }
+  if (table.empty()) return {};
+  return "<section id=\"failures\"><h2>Failures</h2>" + table.html() + "</section>\n";
+}
+
+}  // namespace edgedraft::netsim

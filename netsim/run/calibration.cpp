@@ -1,0 +1,184 @@
+#include "netsim/run/calibration.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "netsim/link/delay_law.h"
+#include "netsim/run/installation.h"
+#include "netsim/run/process.h"
+#include "shared/base/random.h"
+
+namespace edgedraft::netsim {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kSimulations = 400;
+// Scheduling and TCP on an otherwise idle machine.
+constexpr double kRoundTripFloorMs = 3;
+// Beyond that a user-space link measures the machine and not the profile.
+constexpr std::uint64_t kJudgedRateMax = 100'000'000;
+constexpr auto kProbeTimeout = std::chrono::seconds(180);
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double serialisation_ms(const LinkOptions& direction) {
+  // A ping is some 60 bytes of IP.
+  return direction.bits_per_second > 0 ? 480e3 / static_cast<double>(direction.bits_per_second) : 0;
+}
+
+double quantile(std::vector<double> values, double q) {
+  std::sort(values.begin(), values.end());
+  return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1))];
+}
+
+std::string read_text(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string number(double value, const char* unit) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%.3g %s", value, unit);
+  return text;
+}
+
+}  // namespace
+
+Expectation expect(const NetworkProfile& profile, std::uint32_t pings) {
+  Expectation e;
+  if (profile.up.loss >= 0.5 || profile.down.loss >= 0.5) {
+    e.measurable = false;
+    return e;
+  }
+  Random random(1);
+  std::vector<double> medians;
+  std::vector<double> all;
+  for (int i = 0; i < kSimulations; ++i) {
+    std::vector<double> pinged;
+    for (std::uint32_t ping = 0; ping < pings; ++ping) {
+      const double there = 1000 * seconds(delay_quantile(profile.up.delay, random.uniform()));
+      const double back = 1000 * seconds(delay_quantile(profile.down.delay, random.uniform()));
+      pinged.push_back(there + back + serialisation_ms(profile.up) +
+                       serialisation_ms(profile.down));
+    }
+    medians.push_back(median(pinged));
+    all.insert(all.end(), pinged.begin(), pinged.end());
+  }
+  e.round_trip_ms = median(all);
+  e.round_trip_error_ms = std::max(quantile(medians, 1.0) - e.round_trip_ms,
+                                   e.round_trip_ms - quantile(medians, 0.0));
+  const auto judged = [](const LinkOptions& direction) {
+    const bool constant = !direction.trace && direction.bits_per_second <= kJudgedRateMax;
+    return constant ? static_cast<double>(direction.bits_per_second) : 0.0;
+  };
+  e.up_bits_per_second = judged(profile.up);
+  e.down_bits_per_second = judged(profile.down);
+  return e;
+}
+
+Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
+                              const Experiment& experiment, const std::filesystem::path& work,
+                              const std::string& stage, const std::string& when) {
+  Calibration calibration;
+  calibration.line = {{"stage", stage}, {"when", when}, {"driver", link.name()}};
+  const Expectation expected = expect(profile, experiment.pings);
+  if (!expected.measurable) {
+    calibration.line["result"] = "not measurable: the profile lets next to nothing through";
+    return calibration;
+  }
+  const bool no_link = link.name() == "loopback";
+
+  const std::string self = own_program().string();
+  auto server = Process::start(
+      {.argv = link.at_server({self, "probe", "--listen", link.server_listen()}),
+       .output = work / "probe-server.out",
+       .errors = work / "probe-server.err"});
+  if (!server) return server.error();
+  std::string address;
+  for (const Instant deadline = Clock::now() + std::chrono::seconds(10);
+       address.empty() && server->running() && Clock::now() < deadline;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const std::string text = read_text(work / "probe-server.out");
+    if (text.ends_with('\n')) address = text.substr(text.rfind(':') + 1);
+  }
+  if (address.empty()) {
+    return Error{Errc::io, "the probe at the server's end did not start: " +
+                               last_line(work / "probe-server.err")};
+  }
+  const auto target = link.device_target(static_cast<std::uint16_t>(std::stoul(address)));
+  if (!target) return target.error();
+  std::vector<std::string> argv{self,
+                                "probe",
+                                "--connect",
+                                *target,
+                                "--pings",
+                                std::to_string(experiment.pings)};
+  if (!no_link) {
+    argv.insert(argv.end(), {"--up", std::to_string(std::llround(expected.up_bits_per_second)),
+                             "--down",
+                             std::to_string(std::llround(expected.down_bits_per_second))});
+    if (link.name() == "proxy") argv.push_back("--stream");
+  }
+  auto client = Process::start({.argv = link.at_device(argv),
+                                .output = work / "probe.out",
+                                .errors = work / "probe.err"});
+  if (!client) return client.error();
+  if (!client->wait_until(Clock::now() + kProbeTimeout) || client->status() != 0) {
+    return Error{Errc::link_down,
+                 "the link could not be measured: " + last_line(work / "probe.err")};
+  }
+  server->end(std::chrono::seconds(1));
+  const auto measured = ordered_json::parse(read_text(work / "probe.out"), nullptr, false);
+  if (!measured.is_object()) return Error{Errc::io, "the probe's answer cannot be read"};
+
+  const auto pings = measured.value("round_trips_ms", std::vector<double>{});
+  if (pings.empty()) return Error{Errc::io, "the probe measured no round trip"};
+  calibration.round_trip_ms = median(pings);
+  const double up = measured.value("up_bits_per_second", 0.0);
+  const double down = measured.value("down_bits_per_second", 0.0);
+  const double allowed = expected.round_trip_ms * experiment.rtt_tolerance + kRoundTripFloorMs +
+                         expected.round_trip_error_ms;
+  const auto complain = [&](const std::string& what) {
+    calibration.accepted = false;
+    calibration.complaint += (calibration.complaint.empty() ? "" : "; ") + what;
+  };
+  if (!no_link) {
+    if (std::abs(calibration.round_trip_ms - expected.round_trip_ms) > allowed) {
+      complain("the median round trip is " + number(calibration.round_trip_ms, "ms") +
+               " where the profile gives " + number(expected.round_trip_ms, "ms") +
+               ", and at most " + number(allowed, "ms") + " off is accepted");
+    }
+    const auto judge = [&](const char* way, double is, double should) {
+      if (should == 0 || std::abs(is - should) <= should * experiment.rate_tolerance) return;
+      complain(std::string("the rate ") + way + " is " + number(is / 1e6, "Mbit/s") +
+               " where the profile gives " + number(should / 1e6, "Mbit/s"));
+    };
+    judge("up", up, expected.up_bits_per_second);
+    judge("down", down, expected.down_bits_per_second);
+  }
+  ordered_json& line = calibration.line;
+  line["round_trip_ms_median"] = calibration.round_trip_ms;
+  line["round_trip_ms_p05"] = quantile(pings, 0.05);
+  line["round_trip_ms_p95"] = quantile(pings, 0.95);
+  line["round_trip_ms_expected"] = no_link ? ordered_json() : ordered_json(expected.round_trip_ms);
+  line["round_trip_ms_allowed"] = no_link ? ordered_json() : ordered_json(allowed);
+  line["up_mbit_s"] = up / 1e6;
+  line["up_mbit_s_expected"] = expected.up_bits_per_second / 1e6;
+  line["down_mbit_s"] = down / 1e6;
+  line["down_mbit_s_expected"] = expected.down_bits_per_second / 1e6;
+  line["accepted"] = calibration.accepted;
+  line["result"] = no_link ? std::string("no link: the profile is not in force")
+                   : calibration.accepted ? std::string("within tolerance")
+                                          : calibration.complaint;
+  return calibration;
+}
+
+}  // namespace edgedraft::netsim

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "netsim/link_driver.h"
+#include "netsim/run/experiment.h"
+
+namespace edgedraft::netsim {
+
+// What a profile promises of a measurement.
+struct Expectation {
+  double round_trip_ms = 0;         // median of so many pings
+  double round_trip_error_ms = 0;   // its own scatter: so far off is chance, at most
+  double up_bits_per_second = 0;    // 0: nothing that a short measurement could be held against
+  double down_bits_per_second = 0;
+  bool measurable = true;           // false: nothing gets through
+};
+Expectation expect(const NetworkProfile& profile, std::uint32_t pings);
+
+struct Calibration {
+  double round_trip_ms = 0;  // median
+  bool accepted = true;
+  std::string complaint;  // why not
+  nlohmann::ordered_json line;
+};
+
+// Measures the link and holds it against its profile.
+//
+// Errors    link_down, io: it could not be measured
+Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
+                              const Experiment& experiment, const std::filesystem::path& work,
+                              const std::string& stage, const std::string& when);
+
+}  // namespace edgedraft::netsim

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shared/base/error.h"
+#include "shared/base/pace_profile.h"
+
+namespace edgedraft::netsim {
+
+// One way of getting an answer, to be compared with others.
+struct Arm {
+  enum class Kind : std::uint8_t {
+    plain,               // no drafting
+    split,               // drafter on the device, target on the server
+    server_speculation,  // the server drafts for itself; in no server yet
+    local,               // the drafter alone, without any server
+    stop,                // plain, and ends where another arm's link is cut
+  };
+  // Beside the server: the client runs at the server's end of the link, as a server that streams
+  // would, and one measured round trip is added to its times.
+  enum class Place : std::uint8_t { device, server };
+
+  std::string name;
+  Kind kind{};
+  Place place{};
+  std::string bundle;                    // below the experiment's models
+  std::string tree;                      // empty: the client's own default
+  std::optional<std::uint32_t> chain;
+  bool draft_ahead = false;
+  std::optional<double> acceptance;      // synthetic
+  std::vector<std::string> options;      // further ones of `edgedraft run`
+};
+
+std::string_view to_string(Arm::Kind kind);
+
+struct Prompt {
+  std::string id;  // "task-3", or as the experiment says
+  std::string task;
+  std::string text;
+  std::string reference;  // empty: none
+};
+
+struct DeviceProfile {
+  std::string name;
+  std::filesystem::path file;
+  PaceProfile pace;
+};
+
+// A figure of a paper, to stand beside ours.
+struct PublishedRow {
+  std::string arm;
+  std::string network;                        // empty: any
+  std::optional<std::uint32_t> offline_after;  // table 4's B
+  std::optional<double> tokens_per_second;
+  std::optional<double> acceptance_length;
+  std::optional<double> target_calls;
+  std::optional<double> success_percent;
+};
+
+struct Published {
+  std::string source;
+  double plain_tokens_per_second = 0;  // 0: not given
+  double plain_target_calls = 0;       // tokens an answer
+  std::vector<PublishedRow> rows;
+};
+
+struct Experiment {
+  std::filesystem::path file;
+  std::string text;  // of the file, for its hash
+  std::string name;
+  std::string title;
+  std::string description;
+
+  std::filesystem::path models;
+  std::string target;
+  std::vector<std::string> networks;  // names or files
+  std::vector<DeviceProfile> devices;
+  std::vector<Prompt> prompts;
+  std::vector<Arm> arms;
+  std::string baseline;  // the arm that the others are compared with
+  std::vector<std::uint64_t> seeds;
+  std::uint32_t repetitions = 1;
+  std::uint32_t warm_up = 1;  // answers an arm, discarded, whenever a server was started
+  std::uint32_t max_tokens = 128;
+  double temperature = 0;
+  std::uint32_t deadline_ms = 3000;
+  std::vector<std::uint32_t> clients{1};                          // at the same time
+  std::vector<std::optional<std::uint32_t>> offline_after{{}};  // nothing: the link lasts
+
+  std::uint32_t pings = 60;
+  double rtt_tolerance = 0.2;   // relative, of the median
+  double rate_tolerance = 0.2;
+  Published published;
+  bool quick = false;
+};
+
+struct ExperimentSources {
+  std::filesystem::path models{};   // instead of the file's own
+  std::filesystem::path devices{};  // folder of device profiles, besides the shipped ones
+  bool quick = false;
+};
+
+// Errors    io, usage naming file, key and what it takes
+Result<Experiment> read_experiment(const std::filesystem::path& file,
+                                   const ExperimentSources& sources);
+
+}  // namespace edgedraft::netsim

@@ -1,0 +1,71 @@
+#include "netsim/run/installation.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <sstream>
+#include <vector>
+
+#include "netsim/run/process.h"
+
+namespace edgedraft::netsim {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_program(const fs::path& file) {
+  return access(file.c_str(), X_OK) == 0 && fs::is_regular_file(file);
+}
+
+fs::path first_folder(std::initializer_list<fs::path> folders) {
+  for (const fs::path& folder : folders) {
+    std::error_code ignored;
+    if (fs::is_directory(folder, ignored)) return folder.lexically_normal();
+  }
+  return *(folders.end() - 1);
+}
+
+}  // namespace
+
+fs::path own_program() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error);
+}
+
+fs::path share_folder() {
+  return first_folder({own_program().parent_path() / "../share/edgedraft/netsim",
+                       fs::path(EDGEDRAFT_SOURCE) / "netsim"});
+}
+
+fs::path models_folder() {
+  return first_folder({own_program().parent_path() / "../share/edgedraft/models",
+                       fs::path(EDGEDRAFT_SOURCE) / "models/demo"});
+}
+
+Result<fs::path> find_program(const std::string& name, const char* option, const fs::path& given) {
+  if (!given.empty()) {
+    if (is_program(given)) return fs::absolute(given);
+    return Error{Errc::io, std::string(option) + " " + given.string() + ": no program is there"};
+  }
+  const fs::path here = own_program().parent_path();
+  const std::string part = name == "edgedraft" ? "client" : "server";
+  std::vector<fs::path> candidates{here / name, here / ".." / part / name};
+  std::stringstream path(std::getenv("PATH") ? std::getenv("PATH") : "");
+  for (std::string folder; std::getline(path, folder, ':');) {
+    candidates.push_back(fs::path(folder) / name);
+  }
+  for (const fs::path& candidate : candidates) {
+    if (is_program(candidate)) return fs::canonical(candidate);
+  }
+  return Error{Errc::io, name + " is neither beside edgedraft-netsim nor in PATH: build it, or say "
+                                "where it is with " + option};
+}
+
+bool offers(const fs::path& program, const std::string& command, const std::string& option) {
+  std::vector<std::string> argv{program.string()};
+  if (!command.empty()) argv.push_back(command);
+  argv.push_back("--help");
+  return output_of(argv).find(option) != std::string::npos;
+}
+
+}  // namespace edgedraft::netsim

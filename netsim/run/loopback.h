@@ -1,0 +1,25 @@
+#pragma once
+
+#include "netsim/link_driver.h"
+
+namespace edgedraft::netsim {
+
+// No link at all: both ends are this machine's loopback. For trying an experiment out, and for
+// arms' own speed; nothing of the profile happens. Events are refused.
+class Loopback final : public LinkDriver {
+ public:
+  std::string_view name() const override { return "loopback"; }
+  bool approximate() const override { return true; }
+  std::vector<std::string> at_server(std::vector<std::string> argv) const override { return argv; }
+  std::vector<std::string> at_device(std::vector<std::string> argv) const override { return argv; }
+  std::string server_listen() const override { return "127.0.0.1:0"; }
+  Result<std::string> device_target(std::uint16_t server_port) override {
+    return "127.0.0.1:" + std::to_string(server_port);
+  }
+  Result<void> fire(const LinkEvent& /*event*/) override {
+    return Error{Errc::unsupported, "--driver loopback is no link that could go down"};
+  }
+  Result<LinkStatistics> statistics() const override { return LinkStatistics{}; }
+};
+
+}  // namespace edgedraft::netsim

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "netsim/profile.h"
+#include "netsim/run/experiment.h"
+
+namespace edgedraft::netsim {
+
+// One answer, or as many at once as there are clients.
+struct Trial {
+  std::size_t arm;     // index into the experiment's
+  std::size_t prompt;  // of the first client; the others take those behind it
+  std::uint32_t repetition = 0;
+  std::uint32_t clients = 1;
+  std::optional<std::uint32_t> offline_after;
+  bool warm_up = false;
+  std::string id;  // unique in the experiment, and the same in each run of it
+};
+
+// What shares one link and one server.
+struct Stage {
+  std::size_t network;
+  std::size_t device;
+  std::uint64_t seed;
+  std::string id;
+  std::vector<Trial> trials;  // in the order they run
+};
+
+// Arms in random blocks: all arms answer one prompt, in an order drawn anew each time, before the
+// next prompt's turn. So what drifts with time falls on all of them. A function of the experiment
+// alone.
+std::vector<Stage> plan(const Experiment& experiment,
+                        const std::vector<NetworkProfile>& networks);
+
+// How long a trial may be expected to take; coarse, from the profiles' means and the longest
+// answer.
+double expected_seconds(const Experiment& experiment, const NetworkProfile& network,
+                        const DeviceProfile& device, const Trial& trial);
+// The same for all that has to be done around a stage's trials: servers, calibration.
+double expected_overhead_seconds(const Experiment& experiment, const NetworkProfile& network);
+
+// "2 min 10 s"
+std::string duration_text(double seconds);
+
+}  // namespace edgedraft::netsim

@@ -1,0 +1,288 @@
+#include "netsim/run/probe.h"
+
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/udp.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/read_until.hpp>
+#include <boost/asio/write.hpp>
+#include <charconv>
+#include <iostream>
+#include <optional>
+#include <sstream>
+#include <thread>
+
+#include "shared/base/clock.h"
+
+namespace edgedraft::netsim {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using asio::ip::udp;
+using boost::system::error_code;
+
+constexpr std::size_t kPayloadBytes = 1400;
+constexpr std::size_t kPacketBytes = kPayloadBytes + 28;  // with the UDP and IPv4 headers
+constexpr double kTrainSeconds = 0.5;
+// Faster than the link, so that it is the link that spaces the packets.
+constexpr double kTrainExcess = 1.25;
+constexpr std::uint32_t kTrainPacketsMax = 4000;
+constexpr std::uint64_t kStreamBytesMax = 8u << 20;
+
+void set_timeout(int socket, double in_seconds) {
+  timeval limit{};
+  limit.tv_sec = static_cast<time_t>(in_seconds);
+  limit.tv_usec = static_cast<suseconds_t>((in_seconds - static_cast<double>(limit.tv_sec)) * 1e6);
+  setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+}
+
+// Asio's own receive would wait past a timeout of the socket.
+ssize_t receive(int socket, std::span<char> to) {
+  return ::recv(socket, to.data(), to.size(), 0);
+}
+
+std::uint32_t train_packets(std::uint64_t bits_per_second) {
+  const double count =
+      static_cast<double>(bits_per_second) * kTrainSeconds / 8 / static_cast<double>(kPacketBytes);
+  return static_cast<std::uint32_t>(std::clamp(count, 20.0, double{kTrainPacketsMax}));
+}
+
+void send_train(int socket, const sockaddr* to, socklen_t size, std::uint32_t packets,
+                std::uint64_t bits_per_second) {
+  const std::array<char, kPayloadBytes> payload{};
+  const double spacing = 8.0 * static_cast<double>(kPacketBytes) /
+                         (static_cast<double>(bits_per_second) * kTrainExcess);
+  const Instant start = Clock::now();
+  for (std::uint32_t i = 0; i < packets; ++i) {
+    std::this_thread::sleep_until(
+        start + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(spacing * i)));
+    ::sendto(socket, payload.data(), payload.size(), 0, to, size);
+  }
+}
+
+// The rate at which a train's packets come in; 0 where too few do. Ends after a silence.
+double receive_train(int socket) {
+  std::array<char, 2048> buffer;
+  std::optional<Instant> first;
+  Instant last{};
+  std::uint32_t packets = 0;
+  set_timeout(socket, 5);
+  while (receive(socket, buffer) > 0) {
+    last = Clock::now();
+    if (!first) {
+      first = last;
+      set_timeout(socket, 0.7);
+    }
+    ++packets;
+  }
+  if (packets < 10 || last <= *first) return 0;
+  return 8.0 * static_cast<double>(kPacketBytes) * (packets - 1) / seconds(last - *first);
+}
+
+// A line of the control connection; nothing when it is over.
+std::optional<std::string> read_line(int socket) {
+  std::string line;
+  char c = 0;
+  while (receive(socket, {&c, 1}) == 1) {
+    if (c == '\n') return line;
+    if (line.size() == 200) return std::nullopt;
+    line += c;
+  }
+  return std::nullopt;
+}
+
+bool write_text(int socket, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t sent = ::send(socket, text.data(), text.size(), MSG_NOSIGNAL);
+    if (sent <= 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(sent));
+  }
+  return true;
+}
+
+bool write_bytes(int socket, std::uint64_t count) {
+  const std::string block(16384, '\0');
+  for (; count > 0; count -= std::min<std::uint64_t>(count, block.size())) {
+    if (!write_text(socket, std::string_view(block).substr(0, std::min<std::uint64_t>(
+                                                                  count, block.size())))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Bits a second from a tenth of the stream to its end: what lay in buffers is left out.
+double read_bytes(int socket, std::uint64_t count) {
+  std::array<char, 16384> buffer;
+  std::uint64_t taken = 0;
+  std::uint64_t counted_from = 0;
+  Instant start{};
+  while (taken < count) {
+    const ssize_t got = receive(
+        socket, std::span(buffer).first(std::min<std::uint64_t>(count - taken, buffer.size())));
+    if (got <= 0) return 0;
+    taken += static_cast<std::uint64_t>(got);
+    if (start == Instant{} && taken >= count / 10) {
+      start = Clock::now();
+      counted_from = taken;
+    }
+  }
+  const double elapsed = seconds(Clock::now() - start);
+  return elapsed > 0 ? 8.0 * static_cast<double>(taken - counted_from) / elapsed : 0;
+}
+
+// "WORD NUMBER NUMBER"
+struct Command {
+  std::string word;
+  std::uint64_t first = 0;
+  std::uint64_t second = 0;
+};
+
+Command parse(const std::string& line) {
+  Command command;
+  std::istringstream(line) >> command.word >> command.first >> command.second;
+  return command;
+}
+
+void serve_client(int control, int datagrams) {
+  set_timeout(control, 60);
+  while (const auto line = read_line(control)) {
+    const Command command = parse(*line);
+    if (command.word == "PING") {
+      if (!write_text(control, "PONG\n")) return;
+    } else if (command.word == "DOWN") {
+      if (!write_bytes(control, std::min(command.first, kStreamBytesMax))) return;
+    } else if (command.word == "UP") {
+      const double rate = read_bytes(control, std::min(command.first, kStreamBytesMax));
+      if (!write_text(control, "GOT " + std::to_string(static_cast<std::uint64_t>(rate)) + '\n')) {
+        return;
+      }
+    } else if (command.word == "TRAIN_UP") {
+      if (!write_text(control, "GO\n")) return;
+      const double rate = receive_train(datagrams);
+      if (!write_text(control, "GOT " + std::to_string(static_cast<std::uint64_t>(rate)) + '\n')) {
+        return;
+      }
+    } else if (command.word == "TRAIN_DOWN") {
+      // The client's first datagram says where it is, whatever stands in between.
+      set_timeout(datagrams, 5);
+      sockaddr_storage from{};
+      socklen_t size = sizeof from;
+      char byte = 0;
+      if (::recvfrom(datagrams, &byte, 1, 0, reinterpret_cast<sockaddr*>(&from), &size) <= 0) {
+        continue;
+      }
+      send_train(datagrams, reinterpret_cast<sockaddr*>(&from), size,
+                 static_cast<std::uint32_t>(
+                     std::min<std::uint64_t>(command.first, kTrainPacketsMax)),
+                 std::max<std::uint64_t>(command.second, 1));
+    } else {
+      return;
+    }
+  }
+}
+
+Result<tcp::endpoint> parse_endpoint(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  error_code error;
+  const auto address =
+      asio::ip::make_address(text.substr(0, colon == std::string::npos ? 0 : colon), error);
+  std::uint16_t port = 0;
+  const char* end = text.data() + text.size();
+  const bool number = colon != std::string::npos &&
+                      std::from_chars(text.data() + colon + 1, end, port).ptr == end;
+  if (!error && number) return tcp::endpoint(address, port);
+  return Error{Errc::usage, "'" + text + "' is not ADDRESS:PORT"};
+}
+
+Error broken(const std::string& what) {
+  return {Errc::link_down, "the probe of the link failed: " + what};
+}
+
+double rate_of(const std::optional<std::string>& line) {
+  return line ? static_cast<double>(parse(*line).first) : 0.0;
+}
+
+}  // namespace
+
+Result<void> serve_probe(const std::string& listen) {
+  const auto endpoint = parse_endpoint(listen);
+  if (!endpoint) return endpoint.error();
+  asio::io_context io;
+  tcp::acceptor acceptor(io, *endpoint);
+  const tcp::endpoint bound = acceptor.local_endpoint();
+  udp::socket datagrams(io, udp::endpoint(bound.address(), bound.port()));
+  std::cout << "ready " << bound << std::endl;
+  for (;;) {
+    tcp::socket control = acceptor.accept();
+    control.set_option(tcp::no_delay(true));
+    serve_client(control.native_handle(), datagrams.native_handle());
+  }
+}
+
+Result<ProbeResult> run_probe(const ProbeOptions& options) {
+  const auto endpoint = parse_endpoint(options.server);
+  if (!endpoint) return endpoint.error();
+  asio::io_context io;
+  tcp::socket control(io);
+  error_code error;
+  control.connect(*endpoint, error);
+  if (error) return broken(error.message());
+  control.set_option(tcp::no_delay(true));
+  const int socket = control.native_handle();
+  set_timeout(socket, 30);
+
+  ProbeResult result;
+  for (std::uint32_t i = 0; i < options.pings; ++i) {
+    const Instant sent = Clock::now();
+    if (!write_text(socket, "PING\n") || !read_line(socket)) return broken("a ping was lost");
+    result.round_trips_ms.push_back(1000 * seconds(Clock::now() - sent));
+  }
+  const auto stream_bytes = [](std::uint64_t bits_per_second) {
+    return std::clamp<std::uint64_t>(bits_per_second / 8, 64u << 10, kStreamBytesMax);
+  };
+  udp::socket datagrams(io, udp::endpoint(endpoint->address().is_v4() ? udp::v4() : udp::v6(), 0));
+  const udp::endpoint peer(endpoint->address(), endpoint->port());
+  if (options.down_bits_per_second > 0) {
+    if (options.stream) {
+      const std::uint64_t bytes = stream_bytes(options.down_bits_per_second);
+      if (!write_text(socket, "DOWN " + std::to_string(bytes) + '\n')) return broken("no stream");
+      result.down_bits_per_second = read_bytes(socket, bytes);
+    } else {
+      const std::string packets = std::to_string(train_packets(options.down_bits_per_second));
+      if (!write_text(socket, "TRAIN_DOWN " + packets + ' ' +
+                                  std::to_string(options.down_bits_per_second) + '\n')) {
+        return broken("no train");
+      }
+      // Thrice, since one may be lost.
+      for (int i = 0; i < 3; ++i) datagrams.send_to(asio::buffer("x", 1), peer, 0, error);
+      result.down_bits_per_second = receive_train(datagrams.native_handle());
+    }
+  }
+  if (options.up_bits_per_second > 0) {
+    if (options.stream) {
+      const std::uint64_t bytes = stream_bytes(options.up_bits_per_second);
+      if (!write_text(socket, "UP " + std::to_string(bytes) + '\n') ||
+          !write_bytes(socket, bytes)) {
+        return broken("no stream");
+      }
+    } else {
+      if (!write_text(socket, "TRAIN_UP\n") || !read_line(socket)) return broken("no train");
+      send_train(datagrams.native_handle(),
+                 static_cast<const sockaddr*>(peer.data()), static_cast<socklen_t>(peer.size()),
+                 train_packets(options.up_bits_per_second), options.up_bits_per_second);
+    }
+    result.up_bits_per_second = rate_of(read_line(socket));
+  }
+  return result;
+}
+
+}  // namespace edgedraft::netsim

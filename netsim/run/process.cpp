@@ -1,0 +1,156 @@
+#include "netsim/run/process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <thread>
+#include <utility>
+
+extern char** environ;
+
+namespace edgedraft::netsim {
+namespace {
+
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> result;
+  for (std::string& word : words) result.push_back(word.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+std::vector<std::string> environment_of(const ProcessOptions& options) {
+  std::vector<std::string> variables;
+  for (char** v = environ; *v; ++v) {
+    // An option of ours in the environment must not change what an experiment measures.
+    if (std::string_view(*v).starts_with("EDGEDRAFT_")) continue;
+    variables.emplace_back(*v);
+  }
+  for (const auto& [name, value] : options.environment) variables.push_back(name + '=' + value);
+  return variables;
+}
+
+}  // namespace
+
+Result<Process> Process::start(const ProcessOptions& options) {
+  std::vector<std::string> words = options.argv;
+  const std::vector<char*> argv = pointers(words);
+  std::vector<std::string> variables = environment_of(options);
+  const std::vector<char*> envp = pointers(variables);
+  const std::string output = options.output.string();
+  const std::string errors = options.errors.string();
+  std::array<int, 2> failure{};  // tells errno of an exec that failed; closed by one that did not
+  if (pipe2(failure.data(), O_CLOEXEC) != 0) {
+    return Error{Errc::io, std::string("no pipe for a program: ") + std::strerror(errno)};
+  }
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    // Between fork and exec nothing but what a signal handler may do.
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(127);
+    // A Ctrl-C is ours to act on.
+    setpgid(0, 0);
+    const int in = open("/dev/null", O_RDONLY);
+    const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    const int err = open(errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (in >= 0 && out >= 0 && err >= 0) {
+      dup2(in, 0);
+      dup2(out, 1);
+      dup2(err, 2);
+      execvpe(argv[0], argv.data(), envp.data());
+    }
+    const int error = errno;
+    [[maybe_unused]] const ssize_t told = write(failure[1], &error, sizeof error);
+    _exit(127);
+  }
+  close(failure[1]);
+  int error = pid < 0 ? errno : 0;
+  if (pid > 0 && read(failure[0], &error, sizeof error) <= 0) error = 0;
+  close(failure[0]);
+  Process process;
+  process.pid_ = pid;
+  if (error != 0) {
+    if (pid > 0) process.wait_until(Clock::now() + std::chrono::seconds(5));
+    return Error{Errc::io, options.argv[0] + " cannot be started: " + std::strerror(error)};
+  }
+  return process;
+}
+
+Process::Process(Process&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)), status_(other.status_) {}
+
+Process& Process::operator=(Process&& other) noexcept {
+  std::swap(pid_, other.pid_);
+  std::swap(status_, other.status_);
+  return *this;
+}
+
+Process::~Process() {
+  if (!running()) return;
+  signal(SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+bool Process::running() {
+  if (pid_ < 0) return false;
+  int status = 0;
+  if (waitpid(pid_, &status, WNOHANG) == 0) return true;
+  status_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  pid_ = -1;
+  return false;
+}
+
+bool Process::wait_until(Instant deadline) {
+  while (running()) {
+    if (Clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
+void Process::signal(int number) {
+  if (pid_ > 0) kill(pid_, number);
+}
+
+void Process::end(Duration grace) {
+  signal(SIGTERM);
+  if (wait_until(Clock::now() + grace)) return;
+  signal(SIGKILL);
+  wait_until(Instant::max());
+}
+
+std::string last_line(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  std::string line;
+  std::string last;
+  while (std::getline(in, line)) {
+    if (!line.empty()) last = line;
+  }
+  return last;
+}
+
+std::string output_of(const std::vector<std::string>& argv) {
+  std::string name = (std::filesystem::temp_directory_path() / "edgedraft-XXXXXX").string();
+  const int file = mkstemp(name.data());
+  if (file < 0) return {};
+  close(file);
+  std::string text;
+  if (auto process = Process::start({.argv = argv, .output = name, .errors = "/dev/null"})) {
+    if (process->wait_until(Clock::now() + std::chrono::seconds(10)) && process->status() == 0) {
+      std::ifstream in(name);
+      text.assign(std::istreambuf_iterator<char>(in), {});
+      while (!text.empty() && text.back() == '\n') text.pop_back();
+    }
+  }
+  std::filesystem::remove(name);
+  return text;
+}
+
+}  // namespace edgedraft::netsim

@@ -1,0 +1,198 @@
+#include "netsim/run/results.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+namespace edgedraft::netsim {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+std::string dump(const ordered_json& json, int indent = -1) {
+  return json.dump(indent, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+Result<void> append(const fs::path& file, const std::string& text) {
+  std::ofstream out(file, std::ios::binary | std::ios::app);
+  out << text << std::flush;
+  if (out) return {};
+  return Error{Errc::io, file.string() + ": cannot be written; is the disk full?"};
+}
+
+// In one step, so that a reader finds the old text or the new.
+Result<void> replace(const fs::path& file, const std::string& text) {
+  const fs::path fresh = file.string() + ".new";
+  {
+    std::ofstream out(fresh, std::ios::binary | std::ios::trunc);
+    out << text << std::flush;
+    if (!out) return Error{Errc::io, fresh.string() + ": cannot be written; is the disk full?"};
+  }
+  std::error_code error;
+  fs::rename(fresh, file, error);
+  if (error) return Error{Errc::io, file.string() + ": " + error.message()};
+  return {};
+}
+
+std::string read_all(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Keeps the whole lines of which `keep` likes the trial.
+template <class Keep>
+Result<void> filter(const fs::path& file, Keep keep) {
+  std::error_code ignored;
+  if (!fs::exists(file, ignored)) return {};
+  std::stringstream text(read_all(file));
+  std::string kept;
+  for (std::string line; std::getline(text, line) && !text.eof();) {
+    const auto json = ordered_json::parse(line, nullptr, false);
+    if (json.is_object() && keep(json.value("trial", std::string()))) kept += line + '\n';
+  }
+  return replace(file, kept);
+}
+
+std::string csv_cell(const ordered_json& value) {
+  if (value.is_null()) return {};
+  const std::string text = value.is_string() ? value.get<std::string>() : dump(value);
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + '"';
+}
+
+}  // namespace
+
+Result<std::vector<ordered_json>> read_lines(const fs::path& file) {
+  std::ifstream in(file);
+  if (!in) return Error{Errc::io, file.string() + ": cannot be read"};
+  std::vector<ordered_json> lines;
+  std::string line;
+  while (std::getline(in, line)) {
+    auto json = ordered_json::parse(line, nullptr, false);
+    if (!json.is_object()) {
+      return Error{Errc::usage, file.string() + ", line " + std::to_string(lines.size() + 1) +
+                                    ": no JSON object"};
+    }
+    lines.push_back(std::move(json));
+  }
+  return lines;
+}
+
+ResultsFolder::ResultsFolder(ResultsFolder&& other) noexcept
+    : path_(std::move(other.path_)),
+      lock_(std::exchange(other.lock_, -1)),
+      resumed_(other.resumed_),
+      done_(std::move(other.done_)) {}
+
+ResultsFolder::~ResultsFolder() {
+  if (lock_ >= 0) close(lock_);
+}
+
+Result<ResultsFolder> ResultsFolder::open(const fs::path& folder, bool resume,
+                                          const std::string& experiment_hash) {
+  ResultsFolder results(fs::absolute(folder));
+  std::error_code error;
+  const bool there = fs::exists(folder / "manifest.json", error);
+  if (there && !resume) {
+    return Error{Errc::usage, folder.string() +
+                                  " holds results already: go on with --resume, or choose another "
+                                  "folder with --out"};
+  }
+  if (!there && resume) {
+    return Error{Errc::usage, folder.string() + " holds no results to resume: leave --resume out"};
+  }
+  fs::create_directories(results.work() / "answers", error);
+  if (error) return Error{Errc::io, folder.string() + ": " + error.message()};
+  results.lock_ = ::open((results.work() / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (results.lock_ < 0 || flock(results.lock_, LOCK_EX | LOCK_NB) != 0) {
+    return Error{Errc::usage, folder.string() + " is being written by another run"};
+  }
+  if (there) {
+    const auto manifest =
+        ordered_json::parse(read_all(folder / "manifest.json"), nullptr, false);
+    const std::string hash =
+        manifest.is_object() ? manifest.value("experiment_sha256", std::string()) : std::string();
+    if (hash != experiment_hash) {
+      return Error{Errc::usage, folder.string() +
+                                    " holds results of another experiment, or of this file before "
+                                    "it was changed, or with other options (--quick, --driver): "
+                                    "choose another folder with --out"};
+    }
+    if (auto recovered = results.recover(); !recovered) return recovered.error();
+    results.resumed_ = true;
+  }
+  return results;
+}
+
+Result<void> ResultsFolder::recover() {
+  // A run's clients are one line each; the last one says that it is whole.
+  std::set<std::string> whole;
+  std::error_code ignored;
+  if (fs::exists(path_ / "runs.jsonl", ignored)) {
+    std::stringstream text(read_all(path_ / "runs.jsonl"));
+    for (std::string line; std::getline(text, line) && !text.eof();) {
+      const auto json = ordered_json::parse(line, nullptr, false);
+      if (json.is_object() && json.value("last_of_trial", false)) {
+        whole.insert(json.value("trial", std::string()));
+      }
+    }
+  }
+  done_ = whole;
+  const auto keep = [&](const std::string& trial) { return whole.contains(trial); };
+  if (auto kept = filter(path_ / "runs.jsonl", keep); !kept) return kept;
+  if (auto kept = filter(path_ / "cycles.jsonl", keep); !kept) return kept;
+  return filter(path_ / "calibration.jsonl", [](const std::string&) { return true; });
+}
+
+Result<void> ResultsFolder::add_run(const std::string& trial, const std::vector<ordered_json>& runs,
+                                    const std::vector<ordered_json>& cycles) {
+  std::string text;
+  for (const ordered_json& cycle : cycles) text += dump(cycle) + '\n';
+  if (auto added = append(path_ / "cycles.jsonl", text); !added) return added;
+  text.clear();
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    ordered_json run = runs[i];
+    run["last_of_trial"] = i + 1 == runs.size();
+    text += dump(run) + '\n';
+  }
+  if (auto added = append(path_ / "runs.jsonl", text); !added) return added;
+  done_.insert(trial);
+  return {};
+}
+
+Result<void> ResultsFolder::add_calibration(const ordered_json& line) {
+  return append(path_ / "calibration.jsonl", dump(line) + '\n');
+}
+
+Result<void> ResultsFolder::write_manifest(const ordered_json& manifest) {
+  return replace(path_ / "manifest.json", dump(manifest, 2) + '\n');
+}
+
+Result<void> ResultsFolder::write_csv() const {
+  const auto runs = read_lines(path_ / "runs.jsonl");
+  if (!runs) return runs.error();
+  std::string text;
+  for (const ordered_json& run : *runs) {
+    if (text.empty()) {
+      for (const auto& [key, value] : run.items()) {
+        if (key != "last_of_trial") text += (text.empty() ? "" : ",") + key;
+      }
+      text += '\n';
+    }
+    std::string line;
+    for (const auto& [key, value] : run.items()) {
+      if (key != "last_of_trial") line += (line.empty() ? "" : ",") + csv_cell(value);
+    }
+    text += line + '\n';
+  }
+  return replace(path_ / "runs.csv", text);
+}
+
+}  // namespace edgedraft::netsim

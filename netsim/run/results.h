@@ -1,0 +1,54 @@
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "shared/base/error.h"
+
+namespace edgedraft::netsim {
+
+// The folder of one experiment's results (docs/experiments.md, "Results"):
+//   manifest.json  runs.jsonl  runs.csv  cycles.jsonl  calibration.jsonl  report.html  work/
+// Lines are only ever appended, cycles before the run that they belong to; so a folder whose writer
+// was killed holds whole runs, and what is behind them is cut off when it is opened again.
+class ResultsFolder {
+ public:
+  // A fresh folder, or with `resume` one that holds results of the same experiment. Locked against
+  // a second writer while this object lives.
+  //
+  // Errors    usage where there are results already, or none to resume, or another's; io
+  static Result<ResultsFolder> open(const std::filesystem::path& folder, bool resume,
+                                    const std::string& experiment_hash);
+  ResultsFolder(ResultsFolder&& other) noexcept;
+  ~ResultsFolder();
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path work() const { return path_ / "work"; }
+  bool resumed() const { return resumed_; }
+
+  bool has(const std::string& trial) const { return done_.contains(trial); }
+  // Errors    io where the disk is full
+  Result<void> add_run(const std::string& trial, const std::vector<nlohmann::ordered_json>& runs,
+                       const std::vector<nlohmann::ordered_json>& cycles);
+  Result<void> add_calibration(const nlohmann::ordered_json& line);
+  Result<void> write_manifest(const nlohmann::ordered_json& manifest);
+  // runs.csv, from all runs.
+  Result<void> write_csv() const;
+
+ private:
+  explicit ResultsFolder(std::filesystem::path folder) : path_(std::move(folder)) {}
+  Result<void> recover();
+
+  std::filesystem::path path_;
+  int lock_ = -1;
+  bool resumed_ = false;
+  std::set<std::string> done_;
+};
+
+// The objects of a file of JSON lines.
+// Errors    io; usage naming the line that is none
+Result<std::vector<nlohmann::ordered_json>> read_lines(const std::filesystem::path& file);
+
+}  // namespace edgedraft::netsim

@@ -1,0 +1,162 @@
+#include "netsim/run/run_record.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "shared/base/bytes.h"
+#include "shared/base/sha256.h"
+
+namespace edgedraft::netsim {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr double kStallMs = 1000;
+
+std::string_view trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+}
+
+std::vector<ordered_json> lines_of(const std::string& text) {
+  std::vector<ordered_json> lines;
+  std::stringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    auto json = ordered_json::parse(line, nullptr, false);
+    if (json.is_object()) lines.push_back(std::move(json));
+  }
+  return lines;
+}
+
+// Nearest rank; 0 of nothing.
+double percentile(const std::vector<double>& sorted, double q) {
+  if (sorted.empty()) return 0;
+  const auto rank = static_cast<std::size_t>(std::ceil(q * static_cast<double>(sorted.size())));
+  return sorted[std::max<std::size_t>(rank, 1) - 1];
+}
+
+double at(const ordered_json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_number() ? found->get<double>() : 0.0;
+}
+
+struct CycleSums {
+  double draft = 0, pack = 0, network = 0, queue = 0, verify = 0, unpack = 0;
+  std::vector<double> gaps;  // between moments at which something new was to be read, ascending
+  double retransmits = 0;
+  std::uint64_t stalls = 0;
+};
+
+CycleSums sum(const std::vector<ordered_json>& cycles) {
+  CycleSums sums;
+  double shown_at = -1;
+  for (const ordered_json& cycle : cycles) {
+    sums.draft += at(cycle, "draft_ms");
+    sums.pack += at(cycle, "pack_ms");
+    sums.network += at(cycle, "network_ms");
+    sums.unpack += at(cycle, "unpack_ms");
+    if (const auto server = cycle.find("server"); server != cycle.end()) {
+      sums.queue += at(*server, "queue_ms");
+      sums.verify += at(*server, "verify_ms");
+    }
+    if (const auto tcp = cycle.find("tcp"); tcp != cycle.end() && tcp->is_object()) {
+      sums.retransmits = at(*tcp, "retransmits");
+    }
+    if (at(cycle, "tokens") < 1) continue;
+    if (shown_at >= 0) sums.gaps.push_back(at(cycle, "at_ms") - shown_at);
+    shown_at = at(cycle, "at_ms");
+  }
+  std::sort(sums.gaps.begin(), sums.gaps.end());
+  for (const double gap : sums.gaps) sums.stalls += gap > kStallMs ? 1 : 0;
+  return sums;
+}
+
+}  // namespace
+
+bool matches(const std::string& answer, const std::string& reference) {
+  return trimmed(answer) == trimmed(reference);
+}
+
+ordered_json run_record(const RunSource& s) {
+  const Arm& arm = s.experiment.arms[s.trial.arm];
+  const ordered_json answer = ordered_json::parse(s.answer, nullptr, false);
+  const bool whole = s.status == 0 && answer.is_object() && answer.contains("stats");
+  const ordered_json stats = whole ? answer["stats"] : ordered_json::object();
+  const CycleSums cycles = sum(lines_of(s.cycles));
+  const bool paced = s.device.pace.paces_target() || s.device.pace.paces_drafter();
+  const auto stat = [&](const char* key) {
+    return whole && stats.contains(key) ? stats[key] : ordered_json();
+  };
+  const double elapsed = at(stats, "seconds") + s.added_ms / 1000;
+  const std::string text = whole ? answer.value("text", std::string()) : std::string();
+
+  ordered_json run{{"trial", s.trial.id},
+                   {"network", s.network},
+                   {"driver", s.driver},
+                   {"link_approximate", s.approximate},
+                   {"device", s.device.name},
+                   {"paced", paced},
+                   {"synthetic_acceptance",
+                    arm.acceptance ? ordered_json(*arm.acceptance) : ordered_json()},
+                   {"seed", s.seed},
+                   {"repetition", s.trial.repetition},
+                   {"prompt", s.prompt.id},
+                   {"task", s.prompt.task},
+                   {"arm", arm.name},
+                   {"arm_kind", to_string(arm.kind)},
+                   {"beside_server", arm.place == Arm::Place::server},
+                   {"clients", s.trial.clients},
+                   {"client", s.client},
+                   {"offline_after", s.trial.offline_after ? ordered_json(*s.trial.offline_after)
+                                                           : ordered_json()},
+                   {"failure", s.failure.empty() ? ordered_json() : ordered_json(s.failure)},
+                   {"tokens", stat("tokens")},
+                   {"seconds", whole ? ordered_json(elapsed) : ordered_json()},
+                   {"added_round_trip_ms", s.added_ms},
+                   {"tokens_per_second",
+                    whole && elapsed > 0 ? ordered_json(at(stats, "tokens") / elapsed)
+                                         : ordered_json()},
+                   {"time_to_first_token_s",
+                    whole ? ordered_json(at(stats, "time_to_first_token_s") + s.added_ms / 1000)
+                          : ordered_json()}};
+  for (const char* key :
+       {"cycles", "tau", "target_calls", "drafted", "accepted", "bytes_up", "bytes_down",
+        "activation_bytes_raw", "activation_bytes_sent", "offline_tokens", "rewritten_tokens",
+        "reconnects", "resyncs", "late_passes", "late_drafts"}) {
+    run[key] = stat(key);
+  }
+  run["draft_ms"] = cycles.draft;
+  run["pack_ms"] = cycles.pack;
+  run["network_ms"] = cycles.network;
+  run["queue_ms"] = cycles.queue;
+  run["verify_ms"] = cycles.verify;
+  run["unpack_ms"] = cycles.unpack;
+  run["gap_ms_p50"] = percentile(cycles.gaps, 0.5);
+  run["gap_ms_p95"] = percentile(cycles.gaps, 0.95);
+  run["gap_ms_p99"] = percentile(cycles.gaps, 0.99);
+  run["gap_ms_max"] = cycles.gaps.empty() ? 0.0 : cycles.gaps.back();
+  run["stalls_over_1s"] = cycles.stalls;
+  run["tcp_retransmits"] = cycles.retransmits;
+  run["finish"] = whole ? answer.value("finish", ordered_json()) : ordered_json();
+  run["answer_sha256"] =
+      whole ? ordered_json(to_hex(sha256(as_byte_view(text))).substr(0, 16)) : ordered_json();
+  run["matches_reference"] = whole && !s.prompt.reference.empty()
+                                 ? ordered_json(matches(text, s.prompt.reference))
+                                 : ordered_json();
+  run["link_events"] = s.events;
+  return run;
+}
+
+std::vector<ordered_json> cycle_records(const RunSource& s) {
+  std::vector<ordered_json> records;
+  for (const ordered_json& line : lines_of(s.cycles)) {
+    ordered_json record{{"trial", s.trial.id}, {"client", s.client}};
+    record.update(line);
+    records.push_back(std::move(record));
+  }
+  return records;
+}
+
+}  // namespace edgedraft::netsim

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "netsim/run/experiment.h"
+#include "netsim/run/plan.h"
+
+namespace edgedraft::netsim {
+
+// What is known of one client's answer when it is there.
+struct RunSource {
+  const Experiment& experiment;
+  std::string network;
+  const DeviceProfile& device;
+  std::string driver;
+  bool approximate;
+  std::uint64_t seed;
+  const Trial& trial;
+  const Prompt& prompt;
+  std::uint32_t client;
+  int status;
+  std::string answer;  // the client's JSON
+  std::string cycles;  // its file of cycles
+  double added_ms;     // a round trip that an arm beside the server did not have to make
+  nlohmann::ordered_json events;
+  std::string failure{};
+};
+
+// The line of runs.jsonl (docs/experiments.md, "Runs"). Every line has the same keys.
+nlohmann::ordered_json run_record(const RunSource& source);
+// The lines of cycles.jsonl.
+std::vector<nlohmann::ordered_json> cycle_records(const RunSource& source);
+
+// Whether an answer is what the task asked for: the same text but for white space around it.
+bool matches(const std::string& answer, const std::string& reference);
+
+}  // namespace edgedraft::netsim

@@ -1,0 +1,252 @@
+#include "netsim/run/runner.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <ctime>
+#include <fstream>
+#include <iostream>
+#include <utility>
+
+#include "netsim/run/calibration.h"
+#include "netsim/run/installation.h"
+#include "netsim/run/loopback.h"
+#include "netsim/run/manifest.h"
+#include "netsim/run/results.h"
+#include "shared/base/progress.h"
+
+namespace edgedraft::netsim {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kNoLink = "loopback";
+constexpr std::uint32_t kFailuresInARowMax = 3;
+
+std::atomic<bool> interrupted_flag = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void catch_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { interrupted_flag = true; };
+  // A second one ends us at once; the system then ends what we started.
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+Result<std::unique_ptr<LinkDriver>> open_link(const NetworkProfile& profile,
+                                              const std::string& driver, std::uint64_t seed) {
+  if (driver == kNoLink) return std::unique_ptr<LinkDriver>(std::make_unique<Loopback>());
+  const auto kind = driver_kind_from(driver);
+  if (!kind) return kind.error();
+  return make_link(profile, *kind, seed);
+}
+
+// What an arm needs and this build may lack is said before anything is measured.
+Result<void> check_arms(const Experiment& e, const Programs& programs) {
+  for (const Arm& arm : e.arms) {
+    const auto lacking = [&](const char* what) {
+      return Error{Errc::unsupported, "arm '" + arm.name + "': " + what +
+                                          " is not available in this build; leave the arm out"};
+    };
+    if (arm.kind == Arm::Kind::server_speculation && !offers(programs.server, "", "--speculate")) {
+      return lacking("a server that speculates by itself (edgedraft-server --speculate)");
+    }
+    if (arm.draft_ahead && !offers(programs.client, "run", "--draft-ahead")) {
+      return lacking("drafting ahead (edgedraft run --draft-ahead)");
+    }
+    const std::string bundle = arm.bundle.empty() ? e.target : arm.bundle + ".gguf";
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(e.models / bundle, ignored)) {
+      return Error{Errc::usage, "arm '" + arm.name + "': there is no " +
+                                    (e.models / bundle).string() + "; --models says where"};
+    }
+  }
+  return {};
+}
+
+class Runner {
+ public:
+  Runner(const Experiment& e, const RunnerOptions& options, std::vector<NetworkProfile> networks)
+      : e_(e), options_(options), networks_(std::move(networks)), stages_(plan(e, networks_)) {}
+
+  Result<void> run() {
+    const std::string hash = experiment_hash(e_, networks_, options_.driver);
+    if (options_.dry_run) {
+      announce(expected([](const std::string&) { return false; }), 0);
+      return {};
+    }
+    auto opened = ResultsFolder::open(options_.out, options_.resume, hash);
+    if (!opened) return opened.error();
+    results_.emplace(std::move(*opened));
+    const double total = expected([&](const std::string& id) { return results_->has(id); });
+    announce(total, done_count());
+    if (!results_->resumed()) {
+      manifest_ = make_manifest(e_, networks_, options_.programs, options_.driver,
+                                options_.command_line, total);
+      if (auto written = results_->write_manifest(manifest_); !written) return written;
+    }
+    progress_.emplace(e_.name, static_cast<std::uint64_t>(1000 * total));
+    Result<void> ended{};
+    for (const Stage& stage : stages_) {
+      ended = run_stage(stage);
+      if (!ended) break;
+    }
+    progress_.reset();
+    // Whatever ended it: what there is can be looked at.
+    std::error_code ignored;
+    if (std::filesystem::exists(results_->path() / "runs.jsonl", ignored)) {
+      if (auto written = results_->write_csv(); !written && ended) return written;
+    }
+    if (!ended) return ended;
+    return note_end();
+  }
+
+ private:
+  template <class Done>
+  double expected(Done done) const {
+    double total = 0;
+    for (const Stage& stage : stages_) {
+      double of_stage = 0;
+      bool any = false;
+      for (const Trial& trial : stage.trials) {
+        if (done(trial.id)) continue;
+        any = any || !trial.warm_up;
+        of_stage += expected_seconds(e_, networks_[stage.network], e_.devices[stage.device], trial);
+      }
+      if (any) total += of_stage + expected_overhead_seconds(e_, networks_[stage.network]);
+    }
+    return total;
+  }
+
+  std::size_t done_count() const {
+    std::size_t count = 0;
+    for (const Stage& stage : stages_) {
+      for (const Trial& trial : stage.trials) {
+        count += !trial.warm_up && results_->has(trial.id) ? 1 : 0;
+      }
+    }
+    return count;
+  }
+
+  void announce(double total, std::size_t done) const {
+    std::size_t count = 0;
+    bool paced = false;
+    for (const Stage& stage : stages_) {
+      for (const Trial& trial : stage.trials) count += trial.warm_up ? 0 : 1;
+    }
+    for (const DeviceProfile& device : e_.devices) {
+      paced = paced || device.pace.paces_target() || device.pace.paces_drafter();
+    }
+    std::cerr << e_.name << (e_.quick ? " (quick)" : "") << ": " << count << " answers over "
+              << networks_.size() << " networks and " << e_.devices.size() << " devices, "
+              << e_.arms.size() << " arms";
+    if (done > 0) std::cerr << "; " << done << " are there already";
+    std::cerr << ". Expected time: about " << duration_text(total) << ".\n";
+    if (paced) {
+      std::cerr << "Paced: small models are slowed to named hardware's times; results say so.\n";
+    }
+  }
+
+  Result<void> run_stage(const Stage& stage) {
+    const bool nothing_left = std::ranges::all_of(stage.trials, [&](const Trial& trial) {
+      return trial.warm_up || results_->has(trial.id);
+    });
+    if (nothing_left) return {};
+    const NetworkProfile& network = networks_[stage.network];
+    const DeviceProfile& device = e_.devices[stage.device];
+    auto link = open_link(network, options_.driver, stage.seed);
+    if (!link) return link.error();
+    auto before = calibrate(**link, network, e_, results_->work(), stage.id, "before");
+    if (!before) return before.error();
+    if (auto noted = note(*before); !noted) return noted;
+
+    auto testbed = Testbed::open({.experiment = e_,
+                                  .network = network,
+                                  .device = device,
+                                  .seed = stage.seed,
+                                  .programs = options_.programs,
+                                  .link = std::move(*link),
+                                  .work = results_->work(),
+                                  .cancelled = [] { return interrupted_flag.load(); }});
+    if (!testbed) return testbed.error();
+    (*testbed)->set_round_trip(before->round_trip_ms);
+    progress_->advance(static_cast<std::uint64_t>(500 * expected_overhead_seconds(e_, network)));
+    std::uint32_t failures = 0;
+    for (const Trial& trial : stage.trials) {
+      if (!trial.warm_up && results_->has(trial.id)) continue;
+      const auto outcome = (*testbed)->run(trial);
+      if (!outcome) return outcome.error();
+      progress_->advance(static_cast<std::uint64_t>(
+          1000 * expected_seconds(e_, network, device, trial)));
+      failures = outcome->failure ? failures + 1 : 0;
+      if (failures == kFailuresInARowMax) {
+        return Error{Errc::io, std::to_string(failures) + " answers in a row failed, the last of " +
+                                   "arm '" + e_.arms[trial.arm].name + "': " + *outcome->failure};
+      }
+      if (trial.warm_up) continue;
+      if (auto added = results_->add_run(trial.id, outcome->runs, outcome->cycles); !added) {
+        return added;
+      }
+    }
+    auto after = calibrate((*testbed)->link(), network, e_, results_->work(), stage.id, "after");
+    if (!after) return after.error();
+    progress_->advance(static_cast<std::uint64_t>(500 * expected_overhead_seconds(e_, network)));
+    return note(*after);
+  }
+
+  Result<void> note(const Calibration& calibration) {
+    if (auto added = results_->add_calibration(calibration.line); !added) return added;
+    if (calibration.accepted || options_.accept_any_link) return {};
+    return Error{Errc::refused,
+                 "the link is not what its profile says: " + calibration.complaint +
+                     ". Is the machine busy? Try again with --resume when it is quiet, widen "
+                     "[calibration] in the experiment, or take it as it is with "
+                     "--accept-any-link; the results then say so"};
+  }
+
+  Result<void> note_end() {
+    if (manifest_.is_null()) {
+      std::ifstream in(results_->path() / "manifest.json");
+      manifest_ = ordered_json::parse(in, nullptr, false);
+    }
+    char text[32];
+    const std::time_t now = std::time(nullptr);
+    std::tm parts{};
+    gmtime_r(&now, &parts);
+    std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    if (manifest_.is_object()) manifest_["finished"] = text;
+    return results_->write_manifest(manifest_);
+  }
+
+  const Experiment& e_;
+  const RunnerOptions& options_;
+  std::vector<NetworkProfile> networks_;
+  std::vector<Stage> stages_;
+  std::optional<ResultsFolder> results_;
+  std::optional<Progress> progress_;
+  ordered_json manifest_;
+};
+
+}  // namespace
+
+Result<void> run_experiment(const Experiment& experiment, const RunnerOptions& options) {
+  if (options.driver != kNoLink) {
+    if (const auto kind = driver_kind_from(options.driver); !kind) return kind.error();
+  }
+  std::vector<NetworkProfile> networks;
+  for (const std::string& name : experiment.networks) {
+    const bool is_path = name.find_first_of("/.") != std::string::npos;
+    auto network = read_network_profile(
+        is_path ? (experiment.file.parent_path() / name).string() : name);
+    if (!network) return network.error();
+    networks.push_back(std::move(*network));
+  }
+  if (auto checked = check_arms(experiment, options.programs); !checked) return checked;
+  catch_signals();
+  return Runner(experiment, options, std::move(networks)).run();
+}
+
+}  // namespace edgedraft::netsim

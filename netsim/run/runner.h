@@ -1,0 +1,29 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "netsim/run/experiment.h"
+#include "netsim/run/testbed.h"
+
+namespace edgedraft::netsim {
+
+struct RunnerOptions {
+  std::filesystem::path out;
+  bool resume = false;
+  bool dry_run = false;           // say what would be done and how long it would take
+  bool accept_any_link = false;   // go on where a calibration is out of tolerance
+  std::string driver = "auto";    // "loopback": none
+  Programs programs;
+  std::vector<std::string> command_line;
+};
+
+// Runs what of the experiment has not been run yet, and leaves the results in `out`. Ends at
+// SIGINT and SIGTERM, with what it has.
+//
+// Errors    usage, io, unsupported (an arm or driver that is not to be had here), link_down for a
+//           link out of tolerance, cancelled
+Result<void> run_experiment(const Experiment& experiment, const RunnerOptions& options);
+
+}  // namespace edgedraft::netsim

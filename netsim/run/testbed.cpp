@@ -1,0 +1,352 @@
+#include "netsim/run/testbed.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "netsim/run/run_record.h"
+#include "shared/base/bytes.h"
+#include "shared/base/sha256.h"
+
+namespace edgedraft::netsim {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+constexpr auto kServerStart = std::chrono::seconds(60);
+constexpr auto kAnswerMax = std::chrono::minutes(15);
+constexpr auto kPoll = std::chrono::milliseconds(2);
+// Nothing listens there.
+constexpr const char* kNowhere = "127.0.0.1:9";
+
+std::string read_text(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+Result<void> write_text(const fs::path& file, const std::string& text) {
+  std::ofstream out(file, std::ios::binary | std::ios::trunc);
+  out << text << std::flush;
+  if (out) return {};
+  return Error{Errc::io, file.string() + ": cannot be written; is the disk full?"};
+}
+
+// The answer's tokens so far, as a file of cycles tells. Reads on from where it was.
+class TokenCounter {
+ public:
+  explicit TokenCounter(fs::path file) : file_(std::move(file)) {}
+  std::uint32_t count() {
+    std::ifstream in(file_, std::ios::binary);
+    in.seekg(static_cast<std::streamoff>(offset_));
+    std::string line;
+    while (std::getline(in, line) && !in.eof()) {
+      offset_ += line.size() + 1;
+      const auto json = ordered_json::parse(line, nullptr, false);
+      if (json.is_object()) count_ = json.value("answer_tokens", count_);
+    }
+    return count_;
+  }
+
+ private:
+  fs::path file_;
+  std::size_t offset_ = 0;
+  std::uint32_t count_ = 0;
+};
+
+const char* kind_name(LinkEvent::Kind kind) {
+  switch (kind) {
+    case LinkEvent::Kind::down:
+      return "down";
+    case LinkEvent::Kind::up:
+      return "up";
+    case LinkEvent::Kind::new_address:
+      return "new_address";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+struct Testbed::Client {
+  const Prompt* prompt;
+  fs::path output;
+  fs::path errors;
+  fs::path cycles;
+  fs::path prompt_file;
+  std::optional<Process> process{};
+};
+
+Result<std::unique_ptr<Testbed>> Testbed::open(Parts parts) {
+  std::unique_ptr<Testbed> testbed(new Testbed(std::move(parts)));
+  if (auto started = testbed->start_server(); !started) return started.error();
+  return testbed;
+}
+
+Result<void> Testbed::start_server() {
+  const Experiment& e = parts_.experiment;
+  // Beyond loopback a server wants clients to sign in.
+  if (auto written = write_text(parts_.work / "token", "experiment\n"); !written) return written;
+  std::vector<std::string> argv{parts_.programs.server.string(),
+                                "--model",
+                                (e.models / e.target).string(),
+                                "--listen",
+                                parts_.link->server_listen(),
+                                "--state",
+                                (parts_.work / "server-state").string(),
+                                "--token-file",
+                                (parts_.work / "token").string(),
+                                "--max-sessions",
+                                "256",
+                                "--log-level",
+                                "warn"};
+  std::vector<std::string> bundles;
+  for (const Arm& arm : e.arms) {
+    if (arm.kind == Arm::Kind::split && std::ranges::find(bundles, arm.bundle) == bundles.end()) {
+      bundles.push_back(arm.bundle);
+    }
+  }
+  for (const std::string& bundle : bundles) {
+    argv.insert(argv.end(), {"--bundle", (e.models / (bundle + ".gguf")).string()});
+  }
+  if (parts_.device.pace.paces_target()) {
+    argv.insert(argv.end(), {"--pace-profile", parts_.device.file.string()});
+  }
+  const fs::path output = parts_.work / "server.out";
+  const fs::path errors = parts_.work / "server.err";
+  auto server = Process::start({.argv = parts_.link->at_server(argv),
+                                .output = output,
+                                .errors = errors,
+                                .environment = {{"XDG_CONFIG_HOME", parts_.work.string()}}});
+  if (!server) return server.error();
+  server_ = std::move(*server);
+  const Instant deadline = Clock::now() + kServerStart;
+  std::string line;
+  while (!line.ends_with('\n')) {
+    if (parts_.cancelled()) return Error{Errc::cancelled, "interrupted"};
+    if (!server_->running() || Clock::now() > deadline) {
+      return Error{Errc::io, "the server did not start: " + last_line(errors)};
+    }
+    std::this_thread::sleep_for(kPoll);
+    line = read_text(output);
+  }
+  std::string ready;
+  std::string pin_word;
+  std::istringstream(line) >> ready >> server_address_ >> pin_word >> pin_;
+  const std::string port = server_address_.substr(server_address_.rfind(':') + 1);
+  const auto target = parts_.link->device_target(static_cast<std::uint16_t>(std::stoul(port)));
+  if (!target) return target.error();
+  device_address_ = *target;
+  return {};
+}
+
+// What the target alone says to the prompt, for synthetic drafts. Asked for once, beside the
+// server.
+Result<fs::path> Testbed::plain_answer(const Prompt& prompt) {
+  const Experiment& e = parts_.experiment;
+  const std::string key = to_hex(sha256(as_byte_view(prompt.text + '\n' + std::to_string(parts_.seed) +
+                                                     '\n' + std::to_string(e.max_tokens))));
+  const fs::path file = parts_.work / "answers" / (key + ".json");
+  std::error_code ignored;
+  if (fs::exists(file, ignored)) return file;
+  const Arm arm{.name = "oracle", .kind = Arm::Kind::plain, .place = Arm::Place::server};
+  Client client{.prompt = &prompt,
+                .output = file.string() + ".new",
+                .errors = parts_.work / "oracle.err",
+                .cycles = parts_.work / "oracle.cycles",
+                .prompt_file = parts_.work / "oracle.prompt"};
+  if (auto written = write_text(client.prompt_file, prompt.text); !written) return written.error();
+  const auto argv = client_command(arm, Trial{.arm = 0, .prompt = 0, .id = "oracle"}, prompt, client);
+  if (!argv) return argv.error();
+  auto process = Process::start({.argv = parts_.link->at_server(*argv),
+                                 .output = client.output,
+                                 .errors = client.errors,
+                                 .environment = {{"XDG_CONFIG_HOME", parts_.work.string()}}});
+  if (!process) return process.error();
+  if (!process->wait_until(Clock::now() + kAnswerMax) || process->status() != 0) {
+    return Error{Errc::io, "the plain answer for synthetic drafts failed: " +
+                               last_line(client.errors)};
+  }
+  fs::rename(client.output, file);
+  return file;
+}
+
+Result<std::vector<std::string>> Testbed::client_command(const Arm& arm, const Trial& trial,
+                                                         const Prompt& prompt,
+                                                         const Client& client) {
+  const Experiment& e = parts_.experiment;
+  const bool drafts = arm.kind == Arm::Kind::split || arm.kind == Arm::Kind::local;
+  const std::string bundle = arm.bundle.empty() ? e.target : arm.bundle + ".gguf";
+  std::uint32_t tokens_max = e.max_tokens;
+  if (arm.kind == Arm::Kind::stop && trial.offline_after) {
+    tokens_max = std::min(tokens_max, *trial.offline_after);
+  }
+  const std::string& server = arm.kind == Arm::Kind::local      ? kNowhere
+                              : arm.place == Arm::Place::server ? server_address_
+                                                                : device_address_;
+  std::vector<std::string> argv{parts_.programs.client.string(),
+                                "run",
+                                "--json",
+                                "-f",
+                                client.prompt_file.string(),
+                                "--server",
+                                server,
+                                "--pin",
+                                pin_,
+                                "--token-file",
+                                (parts_.work / "token").string(),
+                                "--bundle",
+                                (e.models / bundle).string(),
+                                "--max-tokens",
+                                std::to_string(tokens_max),
+                                "--seed",
+                                std::to_string(parts_.seed),
+                                "--deadline-ms",
+                                std::to_string(e.deadline_ms),
+                                "--cycles",
+                                client.cycles.string()};
+  const auto add = [&](std::initializer_list<std::string> words) { argv.insert(argv.end(), words); };
+  if (e.temperature > 0) add({"--temperature", std::to_string(e.temperature)});
+  if (!drafts) add({"--plain"});
+  if (!arm.tree.empty()) add({"--tree", arm.tree});
+  if (arm.chain) add({"--chain", std::to_string(*arm.chain)});
+  if (arm.draft_ahead) add({"--draft-ahead"});
+  if (drafts && parts_.device.pace.paces_drafter()) {
+    add({"--pace-profile", parts_.device.file.string()});
+    if (arm.place == Arm::Place::server) add({"--pace-beside-target"});
+  }
+  if (arm.kind == Arm::Kind::split && trial.offline_after) {
+    add({"--offline-after", std::to_string(*trial.offline_after)});
+  }
+  if (arm.acceptance) {
+    const auto answer = plain_answer(prompt);
+    if (!answer) return answer.error();
+    // Another repetition errs elsewhere.
+    add({"--oracle", answer->string(), "--oracle-acceptance", std::to_string(*arm.acceptance),
+         "--oracle-seed", std::to_string(parts_.seed * 1000 + trial.repetition)});
+  }
+  argv.insert(argv.end(), arm.options.begin(), arm.options.end());
+  return argv;
+}
+
+Result<TrialOutcome> Testbed::run(const Trial& trial) {
+  const Experiment& e = parts_.experiment;
+  const Arm& arm = e.arms[trial.arm];
+  std::vector<Client> clients;
+  std::vector<std::vector<std::string>> commands;
+  for (std::uint32_t i = 0; i < trial.clients; ++i) {
+    const fs::path base = parts_.work / ("client" + std::to_string(i));
+    Client client{.prompt = &e.prompts[(trial.prompt + i) % e.prompts.size()],
+                  .output = base.string() + ".out",
+                  .errors = base.string() + ".err",
+                  .cycles = base.string() + ".cycles",
+                  .prompt_file = base.string() + ".prompt"};
+    fs::remove(client.cycles);
+    if (auto written = write_text(client.prompt_file, client.prompt->text); !written) {
+      return written.error();
+    }
+    auto argv = client_command(arm, trial, *client.prompt, client);
+    if (!argv) return argv.error();
+    commands.push_back(arm.place == Arm::Place::server ? parts_.link->at_server(*argv)
+                                                       : parts_.link->at_device(*argv));
+    clients.push_back(std::move(client));
+  }
+  for (std::size_t i = 0; i < clients.size(); ++i) {
+    auto process = Process::start({.argv = commands[i],
+                                   .output = clients[i].output,
+                                   .errors = clients[i].errors,
+                                   .environment = {{"XDG_CONFIG_HOME", parts_.work.string()}}});
+    if (!process) return process.error();
+    clients[i].process = std::move(*process);
+  }
+  ordered_json events = ordered_json::array();
+  const auto followed = follow(trial, clients, events);
+  if (!followed) return followed.error();
+  if (auto alive = check_alive(); !alive) return alive.error();
+
+  TrialOutcome outcome;
+  for (std::uint32_t i = 0; i < clients.size(); ++i) {
+    RunSource source{.experiment = e,
+                     .network = parts_.network.name,
+                     .device = parts_.device,
+                     .driver = std::string(parts_.link->name()),
+                     .approximate = parts_.link->approximate(),
+                     .seed = parts_.seed,
+                     .trial = trial,
+                     .prompt = *clients[i].prompt,
+                     .client = i,
+                     .status = clients[i].process->status(),
+                     .answer = read_text(clients[i].output),
+                     .cycles = read_text(clients[i].cycles),
+                     .added_ms = arm.place == Arm::Place::server ? round_trip_ms_ : 0,
+                     .events = events};
+    if (source.status != 0) {
+      const std::string why = last_line(clients[i].errors);
+      outcome.failure = why.empty() ? "status " + std::to_string(source.status) : why;
+      source.failure = *outcome.failure;
+    }
+    outcome.runs.push_back(run_record(source));
+    for (ordered_json& line : cycle_records(source)) outcome.cycles.push_back(std::move(line));
+  }
+  return outcome;
+}
+
+// Waits for the clients and meanwhile lets happen to the link what the profile has in store. Its
+// clock starts with each answer, so that every arm meets the same.
+Result<void> Testbed::follow(const Trial& trial, std::vector<Client>& clients,
+                             ordered_json& events) {
+  const Arm& arm = parts_.experiment.arms[trial.arm];
+  const bool over_link = arm.place == Arm::Place::device && arm.kind != Arm::Kind::local;
+  const bool linked = over_link && parts_.link->name() != "loopback";
+  const Instant start = Clock::now();
+  const std::vector<LinkEvent> scripted =
+      linked ? events_until(parts_.network, kAnswerMax) : std::vector<LinkEvent>{};
+  std::size_t next_event = 0;
+  std::size_t next_outage = 0;
+  const std::vector<TokenOutage>& outages = parts_.network.outages;
+  TokenCounter tokens(clients.front().cycles);
+  bool disturbed = false;
+  const auto fire = [&](const LinkEvent& event) {
+    disturbed = true;
+    events.push_back({{"kind", kind_name(event.kind)},
+                      {"at_ms", 1000 * seconds(Clock::now() - start)},
+                      {"duration_ms", 1000 * seconds(event.duration)}});
+    return parts_.link->fire(event);
+  };
+  const auto running = [](Client& client) { return client.process->running(); };
+  while (std::ranges::any_of(clients, running)) {
+    const Duration now = Clock::now() - start;
+    if (parts_.cancelled()) return Error{Errc::cancelled, "interrupted"};
+    if (now > kAnswerMax) {
+      return Error{Errc::timed_out, "an answer took longer than " +
+                                        std::to_string(kAnswerMax.count()) + " minutes"};
+    }
+    if (next_event < scripted.size() && now >= scripted[next_event].at) {
+      if (auto fired = fire(scripted[next_event++]); !fired) return fired;
+    }
+    if (linked && next_outage < outages.size() &&
+        tokens.count() >= outages[next_outage].after_tokens) {
+      const LinkEvent down{.kind = LinkEvent::Kind::down,
+                           .at = now,
+                           .duration = outages[next_outage++].duration};
+      if (auto fired = fire(down); !fired) return fired;
+    }
+    std::this_thread::sleep_for(kPoll);
+  }
+  // The next answer finds the link as it was.
+  if (disturbed) return parts_.link->fire({.kind = LinkEvent::Kind::up});
+  return {};
+}
+
+Result<void> Testbed::check_alive() {
+  if (!server_->running()) {
+    return Error{Errc::io, "the server ended with status " + std::to_string(server_->status()) +
+                               ": " + last_line(parts_.work / "server.err")};
+  }
+  const auto statistics = parts_.link->statistics();
+  if (!statistics) return statistics.error();
+  return {};
+}
+
+}  // namespace edgedraft::netsim

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "netsim/link_driver.h"
+#include "netsim/run/experiment.h"
+#include "netsim/run/plan.h"
+#include "netsim/run/process.h"
+
+namespace edgedraft::netsim {
+
+struct Programs {
+  std::filesystem::path client;
+  std::filesystem::path server;
+};
+
+// What came of one trial, a run a client.
+struct TrialOutcome {
+  std::vector<nlohmann::ordered_json> runs;
+  std::vector<nlohmann::ordered_json> cycles;
+  std::optional<std::string> failure;  // of a client, in its own words
+};
+
+// A link with a server at its one end, and clients at its other as they are asked for.
+class Testbed {
+ public:
+  struct Parts {
+    const Experiment& experiment;
+    const NetworkProfile& network;
+    const DeviceProfile& device;
+    std::uint64_t seed;
+    const Programs& programs;
+    std::unique_ptr<LinkDriver> link;
+    std::filesystem::path work;  // a folder for files in passing
+    std::function<bool()> cancelled;
+  };
+
+  // Starts the server.
+  // Errors    io with the server's own words
+  static Result<std::unique_ptr<Testbed>> open(Parts parts);
+
+  LinkDriver& link() { return *parts_.link; }
+  // A round trip over the link, to be added to the times of arms beside the server.
+  void set_round_trip(double milliseconds) { round_trip_ms_ = milliseconds; }
+
+  // Errors    link_down, io: the link or the server is gone; cancelled
+  Result<TrialOutcome> run(const Trial& trial);
+
+ private:
+  struct Client;
+
+  explicit Testbed(Parts parts) : parts_(std::move(parts)) {}
+  Result<void> start_server();
+  Result<std::vector<std::string>> client_command(const Arm& arm, const Trial& trial,
+                                                  const Prompt& prompt, const Client& client);
+  Result<std::filesystem::path> plain_answer(const Prompt& prompt);
+  Result<void> check_alive();
+  Result<void> follow(const Trial& trial, std::vector<Client>& clients,
+                      nlohmann::ordered_json& events);
+
+  Parts parts_;
+  std::optional<Process> server_;
+  std::string server_address_;  // at its own end
+  std::string device_address_;  // as the device reaches it
+  std::string pin_;
+  double round_trip_ms_ = 0;
+};
+
+}  // namespace edgedraft::netsim

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "shared/base/clock.h"
+#include "shared/base/error.h"
+
+namespace edgedraft {
+
+// How fast named hardware runs named models, so that a small model can be slowed to a large one's
+// pace: a device profile of docs/experiments.md. Both programs take one with --pace-profile; the
+// server reads the target's part of it, the client the drafter's.
+class PaceProfile {
+ public:
+  // Where a drafter runs: on the device, or beside the target.
+  enum class Place : std::uint8_t { device, beside_target };
+
+  PaceProfile() = default;  // nothing is paced
+
+  // Errors    io; usage naming the file, the key and what it takes
+  static Result<PaceProfile> read(const std::filesystem::path& file);
+
+  const std::string& name() const { return name_; }
+  const std::string& description() const { return description_; }
+
+  // What a target pass over `rows` rows takes: linear between the profile's points, the first one's
+  // time below them, the last slope beyond them. Zero where the profile has none.
+  Duration target_pass(std::uint32_t rows) const;
+  bool paces_target() const { return !pass_points_.empty(); }
+
+  // What one step of that drafter takes ("moa-tli0", "independent"): its own entry, else that of
+  // its kind ("moa"), else "default". Zero where the profile has none of them.
+  Duration draft_step(const std::string& drafter, Place place) const;
+  bool paces_drafter() const { return !device_steps_.empty() || !beside_target_steps_.empty(); }
+
+ private:
+  struct PassPoint {
+    double rows;
+    double milliseconds;
+  };
+  using Steps = std::map<std::string, double>;  // milliseconds
+
+  std::string name_;
+  std::string description_;
+  std::vector<PassPoint> pass_points_;  // by rows, ascending
+  Steps device_steps_;
+  Steps beside_target_steps_;
+};
+
+// The name by which a profile knows a drafter: its kind and, where it takes target layers' state,
+// how many of them ("moa-tli1").
+std::string paced_drafter_name(const std::string& kind, std::uint32_t tli);
+
+}  // namespace edgedraft
