@@ -6,26 +6,12 @@
 #include <string_view>
 #include <vector>
 
+#include "netsim/link/events.h"
+#include "netsim/link/statistics.h"
 #include "netsim/profile.h"
 #include "shared/base/error.h"
 
 namespace edgedraft::netsim {
-
-// What one direction has done so far.
-struct DirectionStatistics {
-  std::uint64_t packets = 0;  // handed to the link
-  std::uint64_t bytes = 0;
-  std::uint64_t delivered_packets = 0;
-  std::uint64_t delivered_bytes = 0;
-  std::uint64_t lost = 0;         // by the laws of loss
-  std::uint64_t queue_drops = 0;  // the queue was full
-  std::uint64_t down_drops = 0;   // the link was down
-};
-
-struct LinkStatistics {
-  DirectionStatistics up;    // device to server
-  DirectionStatistics down;  // server to device
-};
 
 // One emulated link, up from creation to destruction. It lives in a process of its own that ends,
 // with everything it made and every process in its namespaces, when this object goes or when the

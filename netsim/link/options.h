@@ -21,6 +21,9 @@ struct DelayLaw {
   Duration centre{0};
   Duration deviation{0};  // normal
   double shape = 0;       // pareto, > 1
+  // How long a drawn delay holds for all packets; zero: every packet draws for itself. A radio's
+  // delay changes slowly: with a draw a packet, kept in order, a burst would always meet the worst.
+  Duration hold{0};
   // table: (cumulative probability, delay), both rising, straight lines between; from 0 to 1.
   std::vector<std::pair<double, Duration>> points;
 };

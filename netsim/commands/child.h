@@ -1,0 +1,43 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shared/base/error.h"
+
+namespace edgedraft::netsim {
+
+// A program that runs at an end of a link.
+class Child {
+ public:
+  // With these variables on top of our environment. `quiet`: its standard output goes where
+  // standard error goes.
+  static Result<Child> start(const std::vector<std::string>& argv,
+                             const std::map<std::string, std::string>& variables, bool quiet);
+  Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, -1)), status_(other.status_) {}
+  Child& operator=(Child&&) = delete;
+  // Asks it to end, and kills it when it does not.
+  ~Child();
+
+  // Its exit status, 128 + n for signal n; nullopt while it runs.
+  std::optional<int> status();
+
+ private:
+  explicit Child(pid_t pid) : pid_(pid) {}
+
+  pid_t pid_;
+  std::optional<int> status_;
+};
+
+// Ctrl-C and SIGTERM ask for an end instead of ending the process; a second one ends it at once.
+void catch_interrupts();
+bool interrupted();
+inline constexpr int kInterruptedExitCode = 130;
+
+}  // namespace edgedraft::netsim

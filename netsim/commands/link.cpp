@@ -1,0 +1,241 @@
+#include "netsim/commands/link.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <sstream>
+#include <thread>
+
+#include "netsim/commands/child.h"
+#include "netsim/commands/simulate.h"
+#include "netsim/drivers/command.h"
+#include "netsim/drivers/tc_commands.h"
+#include "netsim/link_driver.h"
+
+namespace edgedraft::netsim {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kServerStartMost = 60s;
+constexpr Duration kLookInterval = 500ms;
+
+int list_profiles() {
+  for (const std::string& name : shipped_network_profiles()) {
+    const NetworkProfile profile = read_network_profile(name).value();
+    std::string source = profile.source;
+    std::cout << name << '\n';
+    std::istringstream lines(source);
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.empty()) std::cout << "    " << line << '\n';
+    }
+  }
+  return 0;
+}
+
+Result<int> show_plan(const NetworkProfile& profile, DriverKind kind) {
+  switch (kind) {
+    case DriverKind::tc: {
+      const auto plan = plan_tc_link(profile);
+      if (!plan) return plan.error();
+      std::cout << tc_script(profile, *plan);
+      return 0;
+    }
+    case DriverKind::automatic:
+    case DriverKind::tun:
+      std::cout << "tun runs no commands: one process makes two network namespaces (in a user "
+                   "namespace where it is not root),\na TUN device in each, and carries packets "
+                   "between 198.18.0.1 (server) and 198.18.0.2 (device).\n";
+      return 0;
+    case DriverKind::proxy:
+      std::cout << "proxy runs no commands: one process relays TCP connections on loopback.\n";
+      return 0;
+  }
+  return 0;
+}
+
+// Fires the profile's events as time passes.
+class Script {
+ public:
+  Script(const NetworkProfile& profile, LinkDriver& link)
+      : profile_(profile), link_(link), start_(Clock::now()) {}
+
+  Result<void> keep_time() {
+    const Duration now = Clock::now() - start_;
+    while (next_ < profile_.events.size()) {
+      const LinkEvent& event = profile_.events[next_];
+      if (lap_ + event.at > now) break;
+      if (auto fired = link_.fire(event); !fired) return fired;
+      if (++next_ == profile_.events.size() && profile_.repeat > Duration(0)) {
+        next_ = 0;
+        lap_ += profile_.repeat;
+      }
+    }
+    return boost::system::in_place_value;
+  }
+
+ private:
+  const NetworkProfile& profile_;
+  LinkDriver& link_;
+  Instant start_;
+  Duration lap_{0};
+  std::size_t next_ = 0;
+};
+
+// Whether something at the server's end accepts connections on the port.
+bool is_listening(const LinkDriver& link, std::uint16_t port) {
+  const auto table = run_command(link.at_server({"cat", "/proc/net/tcp", "/proc/net/tcp6"}));
+  std::ostringstream wanted;
+  wanted << ':' << std::uppercase << std::hex << std::setw(4) << std::setfill('0') << port << ' ';
+  std::istringstream lines(table ? *table : "");
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream fields(line);
+    std::string number, local, remote, state;
+    fields >> number >> local >> remote >> state;
+    if (state == "0A" && (local + " ").ends_with(wanted.str())) return true;
+  }
+  return false;
+}
+
+Result<void> wait_for_server(const LinkDriver& link, Child& server, const LinkCommandOptions& o) {
+  const Instant deadline = Clock::now() + kServerStartMost;
+  while (!is_listening(link, o.port)) {
+    if (interrupted()) return boost::system::in_place_value;
+    if (const auto status = server.status()) {
+      return Error{Errc::usage, "--at-server: it ended with status " + std::to_string(*status) +
+                                    " before it listened on port " + std::to_string(o.port)};
+    }
+    if (Clock::now() > deadline) {
+      return Error{Errc::timed_out, "--at-server: nothing listens on port " +
+                                        std::to_string(o.port) + "; name its port with --port"};
+    }
+    std::this_thread::sleep_for(50ms);
+  }
+  return boost::system::in_place_value;
+}
+
+void print_direction(const char* name, const DirectionStatistics& s) {
+  std::cerr << name << s.packets << " packets, " << s.bytes << " bytes; lost " << s.lost
+            << ", dropped by a full queue " << s.queue_drops << ", while down " << s.down_drops
+            << '\n';
+}
+
+std::string host_of(const std::string& endpoint) {
+  return endpoint.substr(0, endpoint.rfind(':'));
+}
+
+Result<int> hold(const NetworkProfile& profile, LinkDriver& link, const LinkCommandOptions& o) {
+  const std::string listen = host_of(link.server_listen()) + ":" + std::to_string(o.port);
+  std::optional<Child> server;
+  if (!o.at_server.empty()) {
+    auto started = Child::start(link.at_server({"sh", "-c", o.at_server}),
+                                {{"EDGEDRAFT_LISTEN", listen}}, true);
+    if (!started) return started.error();
+    server.emplace(std::move(*started));
+    if (auto ready = wait_for_server(link, *server, o); !ready) return ready.error();
+  }
+  const auto target = link.device_target(o.port);
+  if (!target) return target.error();
+
+  std::cerr << "link " << profile.name << " by " << link.name()
+            << (link.approximate() ? " (approximate)" : "") << ", seed " << o.seed << '\n';
+  std::optional<Child> device;
+  if (o.command.empty()) {
+    std::cout << "at the server's end: " << shell_line(link.at_server({"COMMAND"})) << '\n'
+              << "at the device's end: " << shell_line(link.at_device({"COMMAND"})) << '\n'
+              << "a server listens on " << listen << ", the device connects to " << *target << '\n'
+              << "Ctrl-C takes the link down" << std::endl;
+  } else {
+    auto started = Child::start(link.at_device(o.command), {{"EDGEDRAFT_SERVER", *target}}, false);
+    if (!started) return started.error();
+    device.emplace(std::move(*started));
+  }
+  Script script(profile, link);
+  Instant next_look = Clock::now();
+  while (!interrupted() && !(device && device->status())) {
+    if (auto kept = script.keep_time(); !kept) return kept.error();
+    // Notices when somebody has killed the link's process.
+    if (Clock::now() >= next_look) {
+      if (auto alive = link.statistics(); !alive) return alive.error();
+      next_look = Clock::now() + kLookInterval;
+    }
+    std::this_thread::sleep_for(5ms);
+  }
+  // The server says its farewell while the link is still there.
+  const std::optional<int> status = device ? device->status() : std::nullopt;
+  device.reset();
+  server.reset();
+  if (const auto statistics = link.statistics()) {
+    print_direction("up:   ", statistics->up);
+    print_direction("down: ", statistics->down);
+  }
+  return interrupted() && !o.command.empty() ? kInterruptedExitCode : status.value_or(0);
+}
+
+}  // namespace
+
+void declare_link(CLI::App& app, LinkCommandOptions& o) {
+  app.add_option("--profile", o.profile, "The network: a shipped name (--list) or a TOML file")
+      ->type_name("NAME|FILE")
+      ->capture_default_str();
+  app.add_option("--driver", o.driver,
+                 "tun: two namespaces and our link model, repeatable; tc: the same with the "
+                 "kernel's netem; proxy: a TCP relay where there are no namespaces; auto: tun, "
+                 "else proxy")
+      ->check(CLI::IsMember({"auto", "tun", "tc", "proxy"}))
+      ->capture_default_str();
+  app.add_option("--seed", o.seed, "Decides every delay and loss of tun and proxy")
+      ->capture_default_str();
+  app.add_option("--at-server", o.at_server,
+                 "A shell command that runs at the server's end as long as COMMAND; it finds "
+                 "where to listen in $EDGEDRAFT_LISTEN")
+      ->type_name("COMMAND");
+  app.add_option("--port", o.port, "The port on which it listens")->capture_default_str();
+  app.add_flag("--list", o.list, "Show the shipped profiles and where their figures come from");
+  app.add_flag("--dry-run", o.dry_run, "Show what would be done; tc: as a script");
+  app.add_option(
+         "--simulate", o.simulate,
+         "Send N packets of 1,200 bytes each way, one a millisecond, through the link model "
+         "without a link; print what becomes of each as CSV")
+      ->type_name("N")
+      ->check(CLI::Range(1u, 10'000'000u));
+  app.add_option("COMMAND", o.command,
+                 "What runs at the device's end, after `--`; it finds the server in "
+                 "$EDGEDRAFT_SERVER. Without it the link stands until Ctrl-C");
+  app.footer(
+      "Examples:\n"
+      "  edgedraft-netsim link --list\n"
+      "  edgedraft-netsim link --profile 4g-good          # then enter its ends as it says\n"
+      "  edgedraft-netsim link --profile paper-5g -- ping -c 5 198.18.0.1\n"
+      "  edgedraft-netsim link --profile train-tunnel \\\n"
+      "    --at-server 'edgedraft-server --model target.gguf --bundle moa.gguf --token-file token' "
+      "\\\n"
+      "    -- edgedraft run --bundle moa.gguf --token-file token --pin sha256:HEX -p Hello\n"
+      "  edgedraft-netsim link --profile leo --seed 7 --simulate 1000 > schedule.csv\n"
+      "Programs of any kind may run at the ends. In the namespaces the server is 198.18.0.1, the\n"
+      "device 198.18.0.2. When this program ends, however it ends, so does all that it started.");
+}
+
+Result<int> run_link(const LinkCommandOptions& o) {
+  if (o.list) return list_profiles();
+  const auto profile = read_network_profile(o.profile);
+  if (!profile) return profile.error();
+  const auto kind = driver_kind_from(o.driver);
+  if (!kind) return kind.error();
+  if (o.simulate > 0) {
+    simulate(*profile, {.packets = o.simulate}, o.seed, std::cout);
+    return 0;
+  }
+  if (o.dry_run) return show_plan(*profile, *kind);
+  if (!o.at_server.empty() && o.command.empty()) {
+    return Error{
+        Errc::usage,
+        "--at-server: give the device's command too, after `--`; or start both by hand, as "
+        "`edgedraft-netsim link` tells"};
+  }
+  catch_interrupts();
+  const auto link = make_link(*profile, *kind, o.seed);
+  if (!link) return link.error();
+  return hold(*profile, **link, o);
+}
+
+}  // namespace edgedraft::netsim

@@ -1,0 +1,186 @@
+#include "netsim/drivers/link_process.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace edgedraft::netsim {
+namespace {
+
+// Time enough for a machine that is busy with something else.
+constexpr int kReplyTimeoutMs = 30'000;
+
+volatile sig_atomic_t must_end = 0;
+
+void on_sigterm(int) {
+  must_end = 1;
+}
+
+Error gone() {
+  return {Errc::link_down, "the emulated link's process has ended; build the link again"};
+}
+
+LinkReply as_reply(const Error& error) {
+  LinkReply reply{.failed = true, .code = error.code};
+  error.message.copy(reply.text, sizeof reply.text - 1);
+  return reply;
+}
+
+Result<LinkReply> receive_reply(int socket) {
+  pollfd readable{.fd = socket, .events = POLLIN, .revents = 0};
+  int ready = 0;
+  do {
+    ready = poll(&readable, 1, kReplyTimeoutMs);
+  } while (ready < 0 && errno == EINTR);
+  if (ready == 0) {
+    return Error{Errc::timed_out, "the emulated link's process does not answer"};
+  }
+  LinkReply reply;
+  if (recv(socket, &reply, sizeof reply, 0) != static_cast<ssize_t>(sizeof reply)) return gone();
+  if (reply.failed) return Error{reply.code, reply.text};
+  return reply;
+}
+
+// Leaves nothing of the maker's in the new process but standard error and the socket.
+void separate(int socket) {
+  // Ctrl-C is for the maker, who then ends the link in order.
+  setpgid(0, 0);
+  signal(SIGINT, SIG_IGN);
+  signal(SIGHUP, SIG_IGN);
+  signal(SIGQUIT, SIG_IGN);
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGCHLD, SIG_DFL);
+  struct sigaction action = {};
+  action.sa_handler = on_sigterm;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGTERM, &action, nullptr);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+
+  const int null = open("/dev/null", O_RDWR);
+  dup2(null, STDIN_FILENO);
+  dup2(null, STDOUT_FILENO);
+  dup2(socket, 3);
+  fcntl(3, F_SETFD, FD_CLOEXEC);
+  syscall(SYS_close_range, 4u, ~0u, 0u);
+
+  prctl(PR_SET_NAME, "netsim-link");
+  // Wake-ups to the microsecond, and ahead of the programs that are measured where that is allowed.
+  prctl(PR_SET_TIMERSLACK, 1);
+  const sched_param priority{.sched_priority = 1};
+  sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &priority);
+}
+
+}  // namespace
+
+bool link_process_must_end() {
+  return must_end != 0;
+}
+
+LinkRequest LinkChannel::receive() {
+  LinkRequest request;
+  if (recv(socket_, &request, sizeof request, 0) != static_cast<ssize_t>(sizeof request)) {
+    return {.kind = LinkRequest::Kind::stop};
+  }
+  return request;
+}
+
+void LinkChannel::reply(const LinkReply& reply) {
+  if (reply.namespaces.server_inode != 0) namespaces_ = reply.namespaces;
+  // A maker that has gone is noticed at the next receive().
+  (void)!send(socket_, &reply, sizeof reply, MSG_NOSIGNAL);
+}
+
+void LinkChannel::reply(const Error& error) {
+  reply(as_reply(error));
+}
+
+Result<std::unique_ptr<LinkProcess>> LinkProcess::start(
+    const std::function<Result<void>(LinkChannel&)>& body) {
+  end_stray_processes();
+
+  int sockets[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) {
+    return Error{Errc::io, std::string("socketpair: ") + std::strerror(errno)};
+  }
+  const pid_t pid = fork();
+  if (pid < 0) {
+    close(sockets[0]);
+    close(sockets[1]);
+    return Error{Errc::io, std::string("fork: ") + std::strerror(errno)};
+  }
+  if (pid == 0) {
+    separate(sockets[1]);
+    LinkChannel channel(3);
+    int status = 0;
+    try {
+      if (const auto done = body(channel); !done) {
+        channel.reply(done.error());
+        status = 1;
+      }
+    } catch (const std::exception& failure) {
+      channel.reply(Error{Errc::io, failure.what()});
+      status = 1;
+    }
+    end_processes_of(link_mark(getpid()), channel.namespaces());
+    _exit(status);
+  }
+  close(sockets[1]);
+  std::unique_ptr<LinkProcess> process(new LinkProcess(pid, sockets[0]));
+  process->mark_ = link_mark(pid);
+  const auto first = receive_reply(sockets[0]);
+  if (!first) return first.error();
+  process->first_ = *first;
+  return process;
+}
+
+LinkProcess::~LinkProcess() {
+  ask({.kind = LinkRequest::Kind::stop});
+  close(socket_);
+  int status = 0;
+  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  // What it could not do because somebody killed it.
+  end_processes_of(mark_, first_.namespaces);
+}
+
+Result<LinkReply> LinkProcess::ask(const LinkRequest& request) {
+  const std::lock_guard lock(mutex_);
+  if (send(socket_, &request, sizeof request, MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(sizeof request)) {
+    return gone();
+  }
+  return receive_reply(socket_);
+}
+
+std::vector<std::string> LinkProcess::marked(std::vector<std::string> argv) const {
+  argv.insert(argv.begin(), {"env", mark_});
+  return argv;
+}
+
+std::vector<std::string> LinkProcess::within(int descriptor,
+                                             const std::vector<std::string>& argv) const {
+  const std::string process = "/proc/" + std::to_string(pid_);
+  std::vector<std::string> out = marked({"nsenter"});
+  if (first_.namespaces.own_user) {
+    out.push_back("--user=" + process + "/ns/user");
+    out.push_back("--preserve-credentials");
+  }
+  out.push_back("--net=" + process + "/fd/" + std::to_string(descriptor));
+  out.push_back("--");
+  out.insert(out.end(), argv.begin(), argv.end());
+  return out;
+}
+
+}  // namespace edgedraft::netsim

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "netsim/drivers/stray_processes.h"
+#include "netsim/link_driver.h"
+
+namespace edgedraft::netsim {
+
+// What a driver asks of its link's process.
+struct LinkRequest {
+  enum class Kind : std::uint32_t { fire, statistics, listen, stop };
+
+  Kind kind = Kind::stop;
+  LinkEvent event;         // fire
+  std::uint16_t port = 0;  // listen: the server's port
+};
+
+struct LinkReply {
+  bool failed = false;
+  Errc code = Errc::io;
+  char text[1000] = {};  // where it failed: why
+  LinkStatistics statistics;
+  std::uint16_t port = 0;
+  // The first reply: the namespaces that were made, if any.
+  LinkNamespaces namespaces;
+};
+
+// The link's process sees its maker through this.
+class LinkChannel {
+ public:
+  explicit LinkChannel(int socket) : socket_(socket) {}
+
+  // Readable when a request has come or the maker is gone.
+  int descriptor() const { return socket_; }
+  // The next request; `stop` where the maker is gone.
+  LinkRequest receive();
+  void reply(const LinkReply& reply);
+  void reply(const Error& error);
+  // As a reply has told the maker.
+  const LinkNamespaces& namespaces() const { return namespaces_; }
+
+ private:
+  int socket_;
+  LinkNamespaces namespaces_;
+};
+
+// A process of its own that carries a link. It notices the end of its maker by the closed socket
+// between them, whichever way that ends, and then ends what runs at the link's ends and itself.
+class LinkProcess {
+ public:
+  // Runs `body` in the new process. It replies once when the link is up, or returns why it
+  // cannot be, and then answers requests until `stop`.
+  static Result<std::unique_ptr<LinkProcess>> start(
+      const std::function<Result<void>(LinkChannel&)>& body);
+  ~LinkProcess();
+
+  Result<LinkReply> ask(const LinkRequest& request);
+  const LinkNamespaces& namespaces() const { return first_.namespaces; }
+
+  // `argv` with the mark by which the link's processes know what to end.
+  std::vector<std::string> marked(std::vector<std::string> argv) const;
+  // The same within the namespace that the link's process holds open as `descriptor`.
+  std::vector<std::string> within(int descriptor, const std::vector<std::string>& argv) const;
+
+  pid_t id() const { return pid_; }
+
+ private:
+  LinkProcess(pid_t pid, int socket) : pid_(pid), socket_(socket) {}
+
+  pid_t pid_;
+  int socket_;
+  std::string mark_;
+  LinkReply first_;
+  std::mutex mutex_;
+};
+
+// Set, in the link's process, by SIGTERM.
+bool link_process_must_end();
+
+}  // namespace edgedraft::netsim

@@ -1,0 +1,79 @@
+#include "netsim/drivers/packet_pump.h"
+
+#include <poll.h>
+#include <unistd.h>
+#include <algorithm>
+#include <array>
+
+namespace edgedraft::netsim {
+namespace {
+
+constexpr std::size_t kPacketBytesMax = 65536;
+// So that neither end nor the channel waits for the other.
+constexpr int kReadsAtOnce = 64;
+
+void take_packets(DuplexLink& link, Direction direction, int from) {
+  static std::array<std::byte, kPacketBytesMax> buffer;
+  for (int i = 0; i < kReadsAtOnce; ++i) {
+    const ssize_t size = read(from, buffer.data(), buffer.size());
+    if (size <= 0) return;
+    // Whatever is not IPv4 is the kernel's own noise.
+    if ((std::to_integer<unsigned>(buffer[0]) >> 4) != 4) continue;
+    link.send(direction, Clock::now(), Link::Packet(buffer.begin(), buffer.begin() + size));
+  }
+}
+
+void give_packets(DuplexLink& link, Direction direction, int to) {
+  while (const auto packet = link.receive(direction, Clock::now())) {
+    // A device that takes no packet now is down: a loss like on any cable.
+    (void)!write(to, packet->data(), packet->size());
+  }
+}
+
+timespec until(Instant then) {
+  const Duration left = std::max(then - Clock::now(), Duration(0));
+  const auto whole = std::chrono::duration_cast<std::chrono::seconds>(left);
+  return {.tv_sec = whole.count(), .tv_nsec = (left - whole).count()};
+}
+
+}  // namespace
+
+void pump_packets(DuplexLink& link, const PacketEnds& ends, LinkChannel& channel,
+                  const std::function<Result<void>(const LinkEvent&)>& on_event) {
+  while (!link_process_must_end()) {
+    give_packets(link, Direction::up, ends.server);
+    give_packets(link, Direction::down, ends.device);
+
+    std::array<pollfd, 3> waited{pollfd{.fd = channel.descriptor(), .events = POLLIN, .revents = 0},
+                                 pollfd{.fd = ends.device, .events = POLLIN, .revents = 0},
+                                 pollfd{.fd = ends.server, .events = POLLIN, .revents = 0}};
+    const auto next = link.next_event();
+    const timespec timeout = next ? until(*next) : timespec{};
+    if (ppoll(waited.data(), waited.size(), next ? &timeout : nullptr, nullptr) <= 0) continue;
+
+    if (waited[1].revents) take_packets(link, Direction::up, ends.device);
+    if (waited[2].revents) take_packets(link, Direction::down, ends.server);
+    if (!waited[0].revents) continue;
+    const LinkRequest request = channel.receive();
+    LinkReply reply;
+    switch (request.kind) {
+      case LinkRequest::Kind::stop:
+        channel.reply(reply);
+        return;
+      case LinkRequest::Kind::statistics:
+        reply.statistics = link.statistics();
+        channel.reply(reply);
+        break;
+      case LinkRequest::Kind::fire: {
+        link.fire(Clock::now(), request.event);
+        const auto done = on_event(request.event);
+        done ? channel.reply(reply) : channel.reply(done.error());
+        break;
+      }
+      case LinkRequest::Kind::listen:
+        channel.reply(Error{Errc::unsupported, "a link of packets listens nowhere"});
+    }
+  }
+}
+
+}  // namespace edgedraft::netsim

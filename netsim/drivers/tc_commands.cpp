@@ -1,0 +1,224 @@
+#include "netsim/drivers/tc_commands.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "netsim/drivers/command.h"
+#include "netsim/drivers/namespaces.h"
+#include "netsim/link/delay_law.h"
+#include "netsim/profile_table.h"
+
+namespace edgedraft::netsim {
+namespace {
+
+// netem: delay = mean + jitter * entry / 8192, entries of 16 bits.
+constexpr int kTableEntries = 4096;
+constexpr double kTableScale = 8192;
+constexpr double kEntryMax = 32767;
+
+// Fixed, so that neighbours can be entered by hand: with ARP, loss would hit ARP's packets too.
+constexpr const char* kServerMac = "02:00:c6:12:00:01";
+constexpr const char* kDeviceMac = "02:00:c6:12:00:02";
+
+constexpr const char* kScriptStart = R"sh(
+# Two network namespaces, a veth pair between them, netem on both its ends. Each packet draws its
+# own delay: netem has no equal to a profile's hold_ms.
+# Run it as root; it holds the link until it is interrupted.
+set -e
+TC_LIB_DIR=$(mktemp -d)
+export TC_LIB_DIR
+unshare --net sleep 1000000 & server=$!
+unshare --net sleep 1000000 & device=$!
+trap 'kill $server $device; rm -r "$TC_LIB_DIR"' EXIT
+trap 'exit 130' INT TERM
+for end in $server $device; do
+  while [ "$(readlink /proc/$end/ns/net)" = "$(readlink /proc/$$/ns/net)" ]; do
+    sleep 0.1
+  done
+  nsenter --net=/proc/$end/ns/net ip link set dev lo up
+done
+)sh";
+
+constexpr const char* kScriptEnd = R"sh(
+echo "enter the server's end: nsenter --net=/proc/$server/ns/net"
+echo "enter the device's end: nsenter --net=/proc/$device/ns/net"
+wait
+)sh";
+
+using Words = std::vector<std::string>;
+using End = TcCommand::End;
+
+double nanoseconds(Duration d) {
+  return std::chrono::duration<double, std::nano>(d).count();
+}
+
+// iproute2 before 6.2 knows no shorter unit, but parts of one.
+std::string us(double nanoseconds) {
+  return plain(std::round(nanoseconds) / 1000) + "us";
+}
+
+std::string percent(double share) {
+  return plain(100 * share) + "%";
+}
+
+std::string table_name(End end) {
+  return end == End::server ? "edgedraft-down" : "edgedraft-up";
+}
+
+struct DelayRange {
+  double middle;
+  double reach;  // the largest distance from the middle
+};
+
+// Of the delays at the 4,096 shares that the table holds.
+DelayRange range_of(const DelayLaw& law) {
+  const double least = nanoseconds(delay_quantile(law, 0.5 / kTableEntries));
+  const double most = nanoseconds(delay_quantile(law, 1 - 0.5 / kTableEntries));
+  return {.middle = (least + most) / 2, .reach = (most - least) / 2};
+}
+
+double jitter_of(const DelayRange& range) {
+  return range.reach * kTableScale / kEntryMax;
+}
+
+bool is_random(const DelayLaw& law) {
+  return law.kind != DelayLaw::Kind::constant && range_of(law).reach > 0;
+}
+
+TcTable table_of(const DelayLaw& law, const std::string& name) {
+  const DelayRange range = range_of(law);
+  std::ostringstream text;
+  for (int i = 0; i < kTableEntries; ++i) {
+    const double delay = nanoseconds(delay_quantile(law, (i + 0.5) / kTableEntries));
+    const double entry = std::round((delay - range.middle) * kEntryMax / range.reach);
+    text << static_cast<int>(std::clamp(entry, -kEntryMax, kEntryMax))
+         << (i % 16 == 15 ? '\n' : ' ');
+  }
+  return {.name = name, .text = text.str()};
+}
+
+// Queue and flight: netem's limit counts both, and drops silently above it.
+std::size_t packets_held(const LinkOptions& link) {
+  const DelayRange range = range_of(link.delay);
+  const double flight_s = (range.middle + range.reach) / 1e9;
+  const double packets = flight_s * static_cast<double>(link.bits_per_second) / 8 / 1500;
+  return link.queue_packets + static_cast<std::size_t>(std::ceil(packets)) + 1;
+}
+
+void append(Words& words, Words more) {
+  words.insert(words.end(), more.begin(), more.end());
+}
+
+Words loss_of(const LinkOptions& link) {
+  if (!link.burst_loss) {
+    return link.loss > 0 ? Words{"loss", percent(link.loss)} : Words{};
+  }
+  // netem has one law of loss; the independent one goes into both of its states.
+  const GilbertElliott& law = *link.burst_loss;
+  const double in_burst = 1 - (1 - law.loss_in_burst) * (1 - link.loss);
+  const double outside = 1 - (1 - law.loss_outside) * (1 - link.loss);
+  return {"loss",          "gemodel", percent(law.enter), percent(law.leave), percent(in_burst),
+          percent(outside)};
+}
+
+// The netem of one end, with everything lost while the link is down.
+Words netem(const LinkOptions& link, End end, const char* verb, bool down) {
+  Words words{"tc",
+              "qdisc",
+              verb,
+              "dev",
+              kInterface,
+              "root",
+              "handle",
+              "1:",
+              "netem",
+              "limit",
+              std::to_string(packets_held(link))};
+  if (is_random(link.delay)) {
+    const DelayRange range = range_of(link.delay);
+    append(words,
+           {"delay", us(range.middle), us(jitter_of(range)), "distribution", table_name(end)});
+  } else {
+    append(words, {"delay", us(range_of(link.delay).middle)});
+  }
+  append(words, down ? Words{"loss", "100%"} : loss_of(link));
+  // With a rate of its own netem keeps packets in order.
+  if (!link.reorder) append(words, {"rate", std::to_string(link.bits_per_second) + "bit"});
+  return words;
+}
+
+void plan_end(TcPlan& plan, End end, const LinkOptions& link) {
+  const bool server = end == End::server;
+  const std::string own = server ? kServerAddress : device_address(0);
+  const std::string other = server ? device_address(0) : kServerAddress;
+  const auto add = [&](Words words) { plan.commands.push_back({end, std::move(words)}); };
+
+  // One packet at a time on the link, never a burst that the kernel would split at the other end.
+  add({"ip", "link", "set", "dev", kInterface, "gso_max_segs", "1"});
+  add({"ip", "link", "set", "dev", kInterface, "address", server ? kServerMac : kDeviceMac});
+  add({"ip", "link", "set", "dev", kInterface, "addrgenmode", "none"});
+  add({"ip", "address", "add", own + "/" + std::to_string(kPrefixBits), "dev", kInterface});
+  if (is_random(link.delay)) plan.tables.push_back(table_of(link.delay, table_name(end)));
+  add(netem(link, end, "add", false));
+  if (link.reorder) {
+    // A rate behind the delay leaves the order as the delays have made it.
+    add({"tc", "qdisc", "add", "dev", kInterface, "parent", "1:1", "handle", "2:", "tbf", "rate",
+         std::to_string(link.bits_per_second) + "bit", "burst", "1600", "limit",
+         std::to_string(link.queue_packets * 1514)});
+  }
+  add({"ip", "link", "set", "dev", kInterface, "up"});
+  add({"ip", "neighbour", "replace", other, "lladdr", server ? kDeviceMac : kServerMac, "nud",
+       "permanent", "dev", kInterface});
+}
+
+}  // namespace
+
+Result<TcPlan> plan_tc_link(const NetworkProfile& profile) {
+  if (profile.up.trace || profile.down.trace) {
+    return Error{Errc::unsupported,
+                 profile.name + ": netem plays no traces; take --driver tun or proxy"};
+  }
+  TcPlan plan;
+  plan.commands.push_back({End::server,
+                           {"ip", "link", "add", "name", kInterface, "type", "veth", "peer", "name",
+                            kInterface, "netns", "$device"}});
+  plan_end(plan, End::server, profile.down);
+  plan_end(plan, End::device, profile.up);
+  return plan;
+}
+
+std::vector<TcCommand> tc_event(const NetworkProfile& profile, const LinkEvent& event,
+                                unsigned addresses) {
+  if (event.kind == LinkEvent::Kind::new_address) {
+    const std::string prefix = "/" + std::to_string(kPrefixBits);
+    const std::string next = device_address(addresses);
+    return {
+        {End::server,
+         {"ip", "neighbour", "replace", next, "lladdr", kDeviceMac, "nud", "permanent", "dev",
+          kInterface}},
+        {End::device,
+         {"ip", "address", "delete", device_address(addresses - 1) + prefix, "dev", kInterface}},
+        {End::device, {"ip", "address", "add", next + prefix, "dev", kInterface}},
+    };
+  }
+  const bool down = event.kind == LinkEvent::Kind::down;
+  return {{End::server, netem(profile.down, End::server, "change", down)},
+          {End::device, netem(profile.up, End::device, "change", down)}};
+}
+
+std::string tc_script(const NetworkProfile& profile, const TcPlan& plan) {
+  std::ostringstream out;
+  out << "#!/bin/sh\n# The link '" << profile.name << "' by netem." << kScriptStart;
+  for (const TcTable& table : plan.tables) {
+    out << "cat > \"$TC_LIB_DIR/" << table.name << ".dist\" <<'END'\n" << table.text << "END\n";
+  }
+  for (const TcCommand& command : plan.commands) {
+    out << "nsenter --net=/proc/$" << (command.end == End::server ? "server" : "device")
+        << "/ns/net " << shell_line(command.argv) << '\n';
+  }
+  out << kScriptEnd;
+  return out.str();
+}
+
+}  // namespace edgedraft::netsim

@@ -1,0 +1,55 @@
+#include "netsim/drivers/namespace_driver.h"
+#include "netsim/drivers/packet_pump.h"
+
+namespace edgedraft::netsim {
+namespace {
+
+struct TunLink {
+  LinkNamespaces namespaces;
+  PacketEnds ends;
+};
+
+Result<TunLink> make_ends() {
+  const auto namespaces = make_namespaces();
+  if (!namespaces) return namespaces.error();
+  const auto make_end = [](int descriptor, const std::string& address) -> Result<int> {
+    if (auto entered = enter_namespace(descriptor); !entered) return entered.error();
+    const auto tun = make_tun_device();
+    if (!tun) return tun.error();
+    if (auto set = set_address(kInterface, address); !set) return set.error();
+    if (auto up = set_up(kInterface); !up) return up.error();
+    return *tun;
+  };
+  const auto server = make_end(namespaces->server_descriptor, kServerAddress);
+  if (!server) return server.error();
+  const auto device = make_end(namespaces->device_descriptor, device_address(0));
+  if (!device) return device.error();
+  return TunLink{.namespaces = *namespaces, .ends = {.server = *server, .device = *device}};
+}
+
+// In the link's process, which make_ends() has left in the device's namespace.
+Result<void> carry(const NetworkProfile& profile, std::uint64_t seed, LinkChannel& channel) {
+  const auto made = make_ends();
+  if (!made) return made.error();
+  channel.reply(LinkReply{.namespaces = made->namespaces});
+
+  DuplexLink link(profile.up, profile.down, seed, Clock::now());
+  unsigned addresses = 1;
+  pump_packets(link, made->ends, channel, [&](const LinkEvent& event) -> Result<void> {
+    if (event.kind != LinkEvent::Kind::new_address) return boost::system::in_place_value;
+    return set_address(kInterface, device_address(addresses++));
+  });
+  return boost::system::in_place_value;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LinkDriver>> make_tun_link(const NetworkProfile& profile,
+                                                  std::uint64_t seed) {
+  auto process =
+      LinkProcess::start([&](LinkChannel& channel) { return carry(profile, seed, channel); });
+  if (!process) return process.error();
+  return std::unique_ptr<LinkDriver>(std::make_unique<NamespaceDriver>("tun", std::move(*process)));
+}
+
+}  // namespace edgedraft::netsim

@@ -1,0 +1,21 @@
+# Writes the C++ file OUTPUT that holds the TOML files FILES, a list, in their order.
+set(entries "")
+foreach(file IN LISTS FILES)
+  get_filename_component(name ${file} NAME_WE)
+  file(READ ${file} text)
+  string(APPEND entries "    {\"${name}\", R\"profile(${text})profile\"},\n")
+endforeach()
+file(WRITE ${OUTPUT} "#include \"netsim/shipped_profiles.h\"
+
+namespace edgedraft::netsim {
+namespace {
+
+const ShippedProfile kProfiles[] = {
+${entries}};
+
+}  // namespace
+
+const std::span<const ShippedProfile> kShippedProfiles = kProfiles;
+
+}  // namespace edgedraft::netsim
+")

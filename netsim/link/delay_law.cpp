@@ -1,0 +1,63 @@
+#include "netsim/link/delay_law.h"
+
+#include <algorithm>
+#include <boost/math/distributions/normal.hpp>
+#include <cmath>
+
+#include "shared/base/check.h"
+
+namespace edgedraft::netsim {
+namespace {
+
+using Nanoseconds = std::chrono::duration<double, std::nano>;
+
+double normal_quantile(double p) {
+  static const boost::math::normal standard;
+  // The ends are infinitely far away.
+  return boost::math::quantile(standard, std::clamp(p, 0x1.0p-54, 1 - 0x1.0p-53));
+}
+
+double between(const std::vector<std::pair<double, Duration>>& points, double p) {
+  const auto upper = std::upper_bound(points.begin(), points.end(), p,
+                                      [](double x, const auto& point) { return x < point.first; });
+  if (upper == points.begin()) return Nanoseconds(points.front().second).count();
+  if (upper == points.end()) return Nanoseconds(points.back().second).count();
+  const auto& low = *(upper - 1);
+  const double share = (p - low.first) / (upper->first - low.first);
+  const double from = Nanoseconds(low.second).count();
+  return from + share * (Nanoseconds(upper->second).count() - from);
+}
+
+double drawn(const DelayLaw& law, double p) {
+  switch (law.kind) {
+    case DelayLaw::Kind::constant:
+      break;
+    case DelayLaw::Kind::normal:
+      return Nanoseconds(law.centre).count() +
+             Nanoseconds(law.deviation).count() * normal_quantile(p);
+    case DelayLaw::Kind::pareto:
+      return Nanoseconds(law.centre).count() * std::pow(1 - p, -1 / law.shape);
+    case DelayLaw::Kind::table:
+      return between(law.points, p);
+  }
+  return Nanoseconds(law.centre).count();
+}
+
+}  // namespace
+
+Duration delay_quantile(const DelayLaw& law, double p) {
+  EDGEDRAFT_CHECK(p >= 0 && p < 1);
+  const double clipped = std::clamp(drawn(law, p), 0.0, Nanoseconds(kDelayMax).count());
+  return law.path + std::chrono::duration_cast<Duration>(Nanoseconds(std::round(clipped)));
+}
+
+Duration mean_delay(const DelayLaw& law, int steps) {
+  if (law.kind == DelayLaw::Kind::constant) return law.path + law.centre;
+  double sum = 0;
+  for (int i = 0; i < steps; ++i) {
+    sum += Nanoseconds(delay_quantile(law, (i + 0.5) / steps)).count();
+  }
+  return std::chrono::duration_cast<Duration>(Nanoseconds(sum / steps));
+}
+
+}  // namespace edgedraft::netsim

@@ -1,0 +1,93 @@
+#include "netsim/link/link.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "netsim/link/delay_law.h"
+#include "shared/base/check.h"
+#include "shared/base/random.h"
+
+namespace edgedraft::netsim {
+namespace {
+
+enum Draw : unsigned { kDelay, kLoss, kBurstLoss, kBurstStep, kDrawCount };
+
+}  // namespace
+
+Link::Link(LinkOptions options, std::uint64_t seed, Instant start)
+    : options_(std::move(options)),
+      seed_(seed),
+      start_(start),
+      free_at_(start),
+      last_arrives_(start) {
+  EDGEDRAFT_CHECK(options_.trace || options_.bits_per_second > 0);
+  if (options_.trace) trace_.emplace(*std::exchange(options_.trace, std::nullopt));
+}
+
+double Link::uniform(std::uint64_t number, unsigned which) const {
+  return uniform_at(seed_, number * kDrawCount + which);
+}
+
+Instant Link::serialise(Instant now, std::size_t bytes) {
+  if (trace_) {
+    const Duration since = std::max(now, free_at_) - start_;
+    return start_ + trace_->send(since, static_cast<std::uint32_t>(bytes));
+  }
+  // Rounded up, so that a link is never faster than its rate.
+  const std::uint64_t rate = options_.bits_per_second;
+  const std::uint64_t bits = std::uint64_t{bytes} * 8;
+  const auto wire = std::chrono::nanoseconds((bits * 1'000'000'000 + rate - 1) / rate);
+  return std::max(now, free_at_) + wire;
+}
+
+bool Link::lose(std::uint64_t number) {
+  bool lost = uniform(number, kLoss) < options_.loss;
+  if (options_.burst_loss) {
+    const GilbertElliott& law = *options_.burst_loss;
+    lost |= uniform(number, kBurstLoss) < (in_burst_ ? law.loss_in_burst : law.loss_outside);
+    const double step = uniform(number, kBurstStep);
+    in_burst_ = in_burst_ ? step >= law.leave : step < law.enter;
+  }
+  return lost;
+}
+
+std::size_t Link::waiting(Instant now) {
+  while (!departures_.empty() && departures_.front() <= now) departures_.pop_front();
+  return departures_.size();
+}
+
+Fate Link::send(Instant now, Packet packet, Instant* arrives) {
+  const std::uint64_t number = count_++;
+  if (down_) return Fate::link_down;
+  if (waiting(now) >= options_.queue_packets) return Fate::queue_full;
+
+  free_at_ = serialise(now, packet.size());
+  departures_.push_back(free_at_);
+  // A lost packet was on the wire like any other.
+  if (lose(number)) return Fate::lost;
+
+  const Duration hold = options_.delay.hold;
+  const auto drawn_for =
+      hold > Duration(0) ? static_cast<std::uint64_t>((now - start_) / hold) : number;
+  Instant out = free_at_ + delay_quantile(options_.delay, uniform(drawn_for, kDelay));
+  if (!options_.reorder) out = std::max(out, last_arrives_);
+  last_arrives_ = out;
+  if (arrives) *arrives = out;
+  under_way_.push({out, number, std::move(packet)});
+  return Fate::delivered;
+}
+
+std::optional<Link::Packet> Link::receive(Instant now) {
+  if (under_way_.empty() || under_way_.top().arrives > now) return std::nullopt;
+  // top() is const because its key must not change; the packet is no part of the key.
+  Packet packet = std::move(const_cast<UnderWay&>(under_way_.top()).packet);
+  under_way_.pop();
+  return packet;
+}
+
+std::optional<Instant> Link::next_event() const {
+  if (under_way_.empty()) return std::nullopt;
+  return under_way_.top().arrives;
+}
+
+}  // namespace edgedraft::netsim
