@@ -53,8 +53,8 @@ std::vector<std::pair<double, double>> outages_of(const RunData& data, const std
   std::vector<std::pair<double, double>> spans;
   for (const std::string& arm : data.arms) {
     const auto run = data.timeline_runs.find({setting, arm});
-    if (run == data.timeline_runs.end() || !run->second || run->second->local) continue;
-    for (const auto& event : run->second->events) {
+    if (run == data.timeline_runs.end() || data.runs[run->second].local) continue;
+    for (const auto& event : data.runs[run->second].events) {
       if (event.value("kind", std::string()) != "down") continue;
       const double from = event.value("at_ms", 0.0);
       const double duration = event.value("duration_ms", 0.0);
@@ -64,7 +64,7 @@ std::vector<std::pair<double, double>> outages_of(const RunData& data, const std
   }
   for (const std::string& arm : data.arms) {
     const auto run = data.timeline_runs.find({setting, arm});
-    if (run == data.timeline_runs.end() || !run->second || run->second->local) continue;
+    if (run == data.timeline_runs.end() || data.runs[run->second].local) continue;
     const auto moments = data.timelines.find({setting, arm});
     if (moments == data.timelines.end()) continue;
     double since = -1;

@@ -69,12 +69,13 @@ Run to_run(const ordered_json& line) {
 
 // Of the answers to the first prompt the one to be drawn: with a cut where there is one.
 void choose_timelines(RunData& data) {
-  for (const Run& run : data.runs) {
+  for (std::size_t i = 0; i < data.runs.size(); ++i) {
+    const Run& run = data.runs[i];
     if (run.client != 0 || !run.failure.empty()) continue;
-    const Run*& chosen = data.timeline_runs[{run.setting, run.arm}];
-    if (!chosen) chosen = &run;
-    const bool same = chosen->pair_key == run.pair_key;
-    if (same && run.offline_after && !chosen->offline_after) chosen = &run;
+    const auto [found, fresh] = data.timeline_runs.try_emplace({run.setting, run.arm}, i);
+    const Run& chosen = data.runs[found->second];
+    const bool same = chosen.pair_key == run.pair_key;
+    if (same && run.offline_after && !chosen.offline_after) found->second = i;
   }
 }
 
@@ -140,7 +141,9 @@ Result<RunData> read_run_data(const std::filesystem::path& results) {
       shown_at[run.trial] = at;
     }
     const bool states = text(cycle, "kind") == "state";
-    if ((shows || states) && data.timeline_runs[key] == &run) {
+    const auto chosen = data.timeline_runs.find(key);
+    const bool drawn = chosen != data.timeline_runs.end() && &data.runs[chosen->second] == &run;
+    if ((shows || states) && drawn) {
       data.timelines[key].push_back({.at_ms = at,
                                      .answer_tokens = real(cycle, "answer_tokens"),
                                      .state = states ? text(cycle, "state") : std::string()});

@@ -54,7 +54,7 @@ struct RunData {
   std::map<std::pair<std::string, std::string>, std::vector<double>> gaps;
   // Of one trial an arm and setting: the first prompt's first answer.
   std::map<std::pair<std::string, std::string>, std::vector<Moment>> timelines;
-  std::map<std::pair<std::string, std::string>, const Run*> timeline_runs;
+  std::map<std::pair<std::string, std::string>, std::size_t> timeline_runs;  // into `runs`
 
   std::vector<const Run*> of(const std::string& setting, const std::string& arm) const;
 };

@@ -136,7 +136,8 @@ std::string summary_section(const RunData& data) {
                 "<span class=\"prose\">" + text(device, "description") + "</span>",
                 "<code>" + text(device, "sha256").substr(0, 12) + "</code>"});
   }
-  for (const auto& [name, hash] : m.value("models", ordered_json::object()).items()) {
+  const ordered_json models = m.value("models", ordered_json::object());
+  for (const auto& [name, hash] : models.items()) {
     inputs.row({"model " + escape(name), "",
                 "<code>" + escape(hash.get<std::string>().substr(0, 12)) + "</code>"});
   }

@@ -15,6 +15,7 @@
 #include <charconv>
 #include <iostream>
 #include <optional>
+#include <span>
 #include <sstream>
 #include <thread>
 
@@ -91,7 +92,7 @@ double receive_train(int socket) {
 std::optional<std::string> read_line(int socket) {
   std::string line;
   char c = 0;
-  while (receive(socket, {&c, 1}) == 1) {
+  while (receive(socket, std::span(&c, 1)) == 1) {
     if (c == '\n') return line;
     if (line.size() == 200) return std::nullopt;
     line += c;
