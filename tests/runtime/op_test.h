@@ -60,6 +60,11 @@ inline std::vector<BackendFactory> all_backends() {
   return factories;
 }
 
+// Those that a device drafts on.
+inline std::vector<BackendFactory> drafting_backends() {
+  return {{"cpu", [] { return make_cpu_backend({.threads = 1}); }}, {"vulkan", open_vulkan}};
+}
+
 class OpTest : public ::testing::TestWithParam<BackendFactory> {
  protected:
   void SetUp() override {
