@@ -1,12 +1,13 @@
 #version 450
-// A workgroup makes kMatmulGroups * kMatmulOutputs outputs of ROWS rows: 32 lanes share the inputs
-// of an output, four (q4_0: eight) at a time, so that they read the weight in whole cache lines, and
-// a weight once for all rows of the tile. Lanes are added in order, one invocation a result. The
-// order of a sum depends on the number of inputs alone: a row's bits are the same in every tile.
+// A workgroup is groups of LANES; a group makes OUTPUTS outputs of ROWS rows. Its lanes share the
+// inputs of an output, four (q4_0: eight) at a time, so that they read the weight in whole cache
+// lines, and a weight once for all rows of the tile. Lanes are added in order, one invocation a
+// result. The order of a sum depends on the number of inputs and on LANES, which is fixed for a
+// device: a row's bits are the same in every tile.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
-layout(local_size_x = kMatmulLanes * kMatmulGroups) in;
+layout(local_size_x_id = 4) in;
 layout(constant_id = 0) const uint TYPE = 0;
 layout(constant_id = 1) const uint ROWS = 1;
 // Whether the weight is decoded one by one (K types, rows of odd lengths) or four at a time: q8_0
@@ -14,6 +15,9 @@ layout(constant_id = 1) const uint ROWS = 1;
 layout(constant_id = 2) const bool ONE_BY_ONE = false;
 // Whether the rows of x begin at whole vectors.
 layout(constant_id = 3) const bool X_VECTORS = false;
+layout(constant_id = 4) const uint WORKGROUP = 64;
+layout(constant_id = 5) const uint LANES = 32;
+layout(constant_id = 6) const uint OUTPUTS = 2;
 layout(push_constant) uniform Push { MatmulParams p; };
 // The same memory as numbers and as vectors.
 layout(std430, binding = 1) readonly buffer X { float x[]; };
@@ -28,9 +32,10 @@ layout(std430, binding = 5) buffer Y { float y[]; };
 #define WEIGHT_WORDS words
 #include "weights.glsl"
 
-const uint kResults = kMatmulGroups * kMatmulOutputs * ROWS;
+const uint kGroups = WORKGROUP / LANES;
+const uint kResults = kGroups * OUTPUTS * ROWS;
 
-shared float partial[kMatmulLanes * kResults];
+shared float partial[LANES * kResults];
 
 vec4 four_of_x(uint row, uint i) {
   uint at = p.x_offset + row * p.x_stride + i;
@@ -74,22 +79,22 @@ vec4 four_weights(uint o, uint i) {
 }
 
 void main() {
-  uint lane = gl_LocalInvocationID.x % kMatmulLanes;
-  uint group = gl_LocalInvocationID.x / kMatmulLanes;
-  uint first_output = (gl_WorkGroupID.x * kMatmulGroups + group) * kMatmulOutputs;
+  uint lane = gl_LocalInvocationID.x % LANES;
+  uint group = gl_LocalInvocationID.x / LANES;
+  uint first_output = (gl_WorkGroupID.x * kGroups + group) * OUTPUTS;
   uint first_row = gl_WorkGroupID.y * ROWS;
 
-  precise float sums[kMatmulOutputs * ROWS];
-  for (uint s = 0; s < kMatmulOutputs * ROWS; ++s) sums[s] = 0.0;
+  precise float sums[OUTPUTS * ROWS];
+  for (uint s = 0; s < OUTPUTS * ROWS; ++s) sums[s] = 0.0;
 
   bool is_q4 = TYPE == kTypeQ4_0 && !ONE_BY_ONE;
   if (is_q4) {
     // A word has numbers 4j..4j+3 of its block in the low and 16+4j.. in the high halves.
-    for (uint word = lane; word < p.inputs / 8; word += kMatmulLanes) {
+    for (uint word = lane; word < p.inputs / 8; word += LANES) {
       uint i = (word / 4) * 32 + (word % 4) * 4;
-      vec4 low[kMatmulOutputs];
-      vec4 high[kMatmulOutputs];
-      for (uint j = 0; j < kMatmulOutputs; ++j) {
+      vec4 low[OUTPUTS];
+      vec4 high[OUTPUTS];
+      for (uint j = 0; j < OUTPUTS; ++j) {
         uint o = min(first_output + j, p.outputs - 1);
         uint w = words[(p.weight_offset >> 2) + o * (p.inputs / 8) + word];
         float scale = scale_of(o * (p.inputs / 32) + word / 4);
@@ -101,7 +106,7 @@ void main() {
         uint row = min(first_row + r, p.rows - 1);
         vec4 a = four_of_x(row, i);
         vec4 b = four_of_x(row, i + 16);
-        for (uint j = 0; j < kMatmulOutputs; ++j) {
+        for (uint j = 0; j < OUTPUTS; ++j) {
           precise float sum = sums[j * ROWS + r];
           for (uint e = 0; e < 4; ++e) sum = sum + a[e] * low[j][e];
           for (uint e = 0; e < 4; ++e) sum = sum + b[e] * high[j][e];
@@ -110,14 +115,14 @@ void main() {
       }
     }
   } else {
-    for (uint i = lane * 4; i < p.inputs; i += kMatmulLanes * 4) {
-      vec4 w[kMatmulOutputs];
-      for (uint j = 0; j < kMatmulOutputs; ++j) {
+    for (uint i = lane * 4; i < p.inputs; i += LANES * 4) {
+      vec4 w[OUTPUTS];
+      for (uint j = 0; j < OUTPUTS; ++j) {
         w[j] = four_weights(min(first_output + j, p.outputs - 1), i);
       }
       for (uint r = 0; r < ROWS; ++r) {
         vec4 a = four_of_x(min(first_row + r, p.rows - 1), i);
-        for (uint j = 0; j < kMatmulOutputs; ++j) {
+        for (uint j = 0; j < OUTPUTS; ++j) {
           precise float sum = sums[j * ROWS + r];
           sum = sum + a.x * w[j].x;
           sum = sum + a.y * w[j].y;
@@ -128,18 +133,18 @@ void main() {
       }
     }
   }
-  for (uint s = 0; s < kMatmulOutputs * ROWS; ++s) {
-    partial[lane * kResults + group * kMatmulOutputs * ROWS + s] = sums[s];
+  for (uint s = 0; s < OUTPUTS * ROWS; ++s) {
+    partial[lane * kResults + group * OUTPUTS * ROWS + s] = sums[s];
   }
   barrier();
 
-  for (uint s = gl_LocalInvocationID.x; s < kResults; s += kMatmulLanes * kMatmulGroups) {
-    uint output_index = gl_WorkGroupID.x * kMatmulGroups * kMatmulOutputs + s / ROWS;
+  for (uint s = gl_LocalInvocationID.x; s < kResults; s += WORKGROUP) {
+    uint output_index = gl_WorkGroupID.x * kGroups * OUTPUTS + s / ROWS;
     uint row = first_row + s % ROWS;
     if (output_index >= p.outputs || row >= p.rows) continue;
     uint at = p.y_offset + row * p.y_stride + output_index;
     precise float total = 0.0;
-    for (uint l = 0; l < kMatmulLanes; ++l) total = total + partial[l * kResults + s];
+    for (uint l = 0; l < LANES; ++l) total = total + partial[l * kResults + s];
     if (p.accumulates != 0) total = total + y[at];
     if (p.has_bias != 0) total = total + bias[p.bias_offset + output_index];
     y[at] = total;

@@ -29,9 +29,6 @@ const uint kBindingsMax = 5;
 const uint kWorkgroupMax = 128;
 
 const uint kRowWorkgroup = 128;       // of operations that go over a row
-const uint kMatmulLanes = 32;         // over the inputs of a product
-const uint kMatmulGroups = 4;         // of lanes in a workgroup, each with outputs of its own
-const uint kMatmulOutputs = 2;        // of a lane
 const uint kAttentionWorkgroup = 64;  // also the slots of a step
 const uint kHeadDimMax = 256;
 const uint kMaskWords = 8;

@@ -19,6 +19,16 @@ std::uint64_t matrix_bytes(const Matrix& m) {
   return std::uint64_t{m.rows} * m.cols * sizeof(float);
 }
 
+// A GPU reads weights fastest when neighbouring lanes read neighbouring words. A software
+// rasteriser loads lane by lane, but a number that all lanes want once: there every lane has
+// outputs of its own.
+MatmulTile tile_for(const VulkanDevice& device) {
+  if (device.kind == VulkanDevice::Kind::software) {
+    return {.workgroup = 8, .lanes = 1, .outputs = 2};
+  }
+  return {.workgroup = 64, .lanes = 32, .outputs = 4};
+}
+
 bool is_packed(const Matrix& m) {
   return m.stride == m.cols || m.rows == 1;
 }
@@ -27,6 +37,7 @@ bool is_packed(const Matrix& m) {
 
 VulkanBackend::VulkanBackend(const Hooks& hooks, const VulkanBackendOptions& options)
     : device_(hooks, options),
+      matmul_tile_(tile_for(device_.description())),
       arena_(device_, {.wanted = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
                        .preferred = 0,
                        .block_bytes = kBlockBytes}),

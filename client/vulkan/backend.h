@@ -33,6 +33,13 @@ class DeviceBuffer final : public Buffer {
   std::optional<std::uint64_t> scales_at_;
 };
 
+// How matmul.comp divides a product, fixed for a device: the order of its sums depends on `lanes`.
+struct MatmulTile {
+  std::uint32_t workgroup;
+  std::uint32_t lanes;    // that share the inputs of an output
+  std::uint32_t outputs;  // of a lane
+};
+
 class VulkanBackend final : public MeasuredBackend {
  public:
   // Throws Failure or DeviceError, as Device.
@@ -106,6 +113,7 @@ class VulkanBackend final : public MeasuredBackend {
   Slice run_top_k(const TopKOp& op);
 
   Device device_;
+  MatmulTile matmul_tile_;
   Arena arena_;
   Pipelines pipelines_;
   Stream stream_;

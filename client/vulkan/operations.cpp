@@ -129,13 +129,15 @@ void VulkanBackend::matmul(const MatmulOp& op) {
   const bool x_vectors = x.offset % 4 == 0 && x.stride % 4 == 0 && op.x.cols % 4 == 0;
   const std::uint32_t rows = rows_a_tile(op.x.rows);
   const auto row = static_cast<std::uint32_t>(row_bytes(op.weight.type, op.weight.cols).value());
-  constexpr std::uint32_t kOutputs = shaders::kMatmulGroups * shaders::kMatmulOutputs;
+  const MatmulTile& tile = matmul_tile_;
+  const std::uint32_t outputs = tile.workgroup / tile.lanes * tile.outputs;
   const View bias = op.bias ? view(op.bias) : View{};
   for (const WeightPart& part : parts(op.weight)) {
     stream_.reserve(0, 0);
     dispatch({.shader = Shader::matmul,
-              .constants = {type_constant(op.weight.type), rows, one_by_one, x_vectors}},
-             {.x = groups_for(part.count, kOutputs), .y = groups_for(op.x.rows, rows)},
+              .constants = {type_constant(op.weight.type), rows, one_by_one, x_vectors,
+                            tile.workgroup, tile.lanes, tile.outputs}},
+             {.x = groups_for(part.count, outputs), .y = groups_for(op.x.rows, rows)},
              shaders::MatmulParams{.x_offset = x.offset,
                                    .x_stride = x.stride,
                                    .weight_offset = part.offset_bytes,

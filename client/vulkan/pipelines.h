@@ -12,7 +12,7 @@ namespace edgedraft::vulkan {
 // A shader with its specialization constants 0, 1, ...; unused ones are 0.
 struct PipelineKey {
   shaders::Shader shader;
-  std::array<std::uint32_t, 4> constants{};
+  std::array<std::uint32_t, 7> constants{};
 
   auto operator<=>(const PipelineKey&) const = default;
 };

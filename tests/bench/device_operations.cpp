@@ -49,7 +49,7 @@ Operation Operations::product(const std::string& name, const TensorView& tensor)
   return {.name = "matmul " + name,
           .shader = "matmul",
           .bytes = static_cast<double>(tensor.bytes.size()) +
-                   floats(double{sizes_.width} * (tensor.rows + tensor.cols)),
+                   floats(static_cast<double>(sizes_.width) * (tensor.rows + tensor.cols)),
           .run = [this, w, x, y] { backend_.matmul({.x = x, .weight = w, .bias = {}, .y = y}); }};
 }
 
