@@ -22,8 +22,8 @@ std::uint64_t matrix_bytes(const Matrix& m) {
 // A GPU reads weights fastest when neighbouring lanes read neighbouring words. A software
 // rasteriser loads lane by lane, but a number that all lanes want once: there every lane has
 // outputs of its own.
-MatmulTile tile_for(const VulkanDevice& device) {
-  if (device.kind == VulkanDevice::Kind::software) {
+MatmulTile tile_for(const VulkanDevice& device, const Hooks& hooks) {
+  if (device.kind == VulkanDevice::Kind::software && !hooks.as_gpu) {
     return {.workgroup = 8, .lanes = 1, .outputs = 2};
   }
   return {.workgroup = 64, .lanes = 32, .outputs = 4};
@@ -37,7 +37,7 @@ bool is_packed(const Matrix& m) {
 
 VulkanBackend::VulkanBackend(const Hooks& hooks, const VulkanBackendOptions& options)
     : device_(hooks, options),
-      matmul_tile_(tile_for(device_.description())),
+      matmul_tile_(tile_for(device_.description(), hooks)),
       arena_(device_, {.wanted = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
                        .preferred = 0,
                        .block_bytes = kBlockBytes}),
@@ -214,9 +214,7 @@ void VulkanBackend::write(const Matrix& to, std::span<const float> from) {
   if (from.empty()) return;
   if (from.size_bytes() <= kSmallBytes) {
     stream_.reserve(from.size_bytes(), 0);
-    std::vector<std::uint32_t> words(from.size());
-    std::memcpy(words.data(), from.data(), from.size_bytes());
-    const std::uint64_t at = std::uint64_t{stream_.put(words)} * sizeof(std::uint32_t);
+    const std::uint64_t at = std::uint64_t{stream_.put(from)} * sizeof(float);
     stream_.add(copy_of(Command::copy_in, to, at));
     return;
   }

@@ -95,6 +95,8 @@ struct Hooks {
   std::function<void(const std::string&)> on_message;
   // Caps the device's storage buffer range where not 0, so that tables are used in parts.
   std::uint64_t storage_range_max = 0;
+  // Divides work as for a GPU, whatever the device is.
+  bool as_gpu = false;
 };
 
 // Opens the loader, once a process, and finds what needs no instance.

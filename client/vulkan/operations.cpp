@@ -208,7 +208,8 @@ void VulkanBackend::attention(const AttentionOp& op) {
   stream_.reserve(sizeof op.prefix + op.masks.size_bytes(), 0);
   const std::uint32_t prefix_at = stream_.put(op.prefix);
   for (const AncestorMask& mask : op.masks) {
-    stream_.put(std::bit_cast<std::array<std::uint32_t, shaders::kMaskWords>>(mask.bits));
+    const auto words = std::bit_cast<std::array<std::uint32_t, shaders::kMaskWords>>(mask.bits);
+    stream_.put(std::span<const std::uint32_t>(words));
   }
   dispatch({.shader = Shader::attention}, {.x = op.heads.query_heads, .y = op.q.rows},
            shaders::AttentionParams{.q_offset = q.offset,

@@ -1,6 +1,7 @@
 #include "client/vulkan/stream.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace edgedraft::vulkan {
 namespace {
@@ -40,6 +41,13 @@ std::uint32_t Stream::put(std::span<const std::uint32_t> words) {
   const auto first = static_cast<std::uint32_t>(call_.size());
   call_.insert(call_.end(), words.begin(), words.end());
   return first;
+}
+
+std::uint32_t Stream::put(std::span<const float> numbers) {
+  const std::size_t first = call_.size();
+  call_.resize(first + numbers.size());
+  std::memcpy(&call_[first], numbers.data(), numbers.size_bytes());
+  return static_cast<std::uint32_t>(first);
 }
 
 std::uint64_t Stream::add_result(std::uint64_t bytes) {

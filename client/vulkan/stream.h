@@ -30,8 +30,9 @@ class Stream {
   // been gathered where a list would become too long. Call before put() and add_result() of a
   // command.
   void reserve(std::uint64_t call_bytes, std::uint64_t result_bytes);
-  // Appends words to the call buffer. Returns the index of the first.
+  // Appends words, or numbers, to the call buffer. Returns the index of the first.
   std::uint32_t put(std::span<const std::uint32_t> words);
+  std::uint32_t put(std::span<const float> numbers);
   std::uint32_t put(std::uint32_t word) { return put(std::span(&word, 1)); }
   void add(const Command& command) { commands_.push_back(command); }
   // Has `bytes` of results. Returns their offset in the span that finish() returns.

@@ -52,6 +52,44 @@ TEST_F(VulkanBackendTest, UsesATableLargerThanABindingInParts) {
   }
 }
 
+// Software rasterisers divide products in their own way, so that what GPUs get is tested here too.
+TEST_F(VulkanBackendTest, DividesProductsForAGpuWithTheSameBitsAtEveryWidth) {
+  constexpr std::uint32_t kInputs = 544;
+  constexpr std::uint32_t kOutputs = 45;
+  constexpr std::uint32_t kRowsMax = 33;
+  vulkan::Hooks hooks;
+  hooks.as_gpu = true;
+  const auto backend = open_with(hooks);
+  ASSERT_TRUE(backend) << backend.error().message;
+  Backend& b = **backend;
+  const Floats x = random_floats(1, kRowsMax * kInputs);
+  const OwnedMatrix x_matrix = matrix_of(b, kRowsMax, kInputs, x);
+  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::q8_0, DType::q4_0}) {
+    const TestWeight w(b, type, kOutputs, kInputs, random_floats(2, kOutputs * kInputs));
+    const TestWeight bias(b, DType::f32, 1, kOutputs, random_floats(3, kOutputs));
+    Floats widest;
+    for (const std::uint32_t rows : {kRowsMax, 1u, 2u, 3u, 4u, 7u, 8u, 9u}) {
+      const OwnedMatrix y(b, rows, kOutputs);
+      b.matmul({.x = x_matrix.rows(rows), .weight = w.weight, .bias = bias.weight, .y = y.all()});
+      const Floats values = values_of(b, y.all());
+      if (rows == kRowsMax) widest = values;
+      EXPECT_TRUE(same_bytes(values, std::span(widest).first(values.size())))
+          << traits(type).name << ", " << rows << " rows";
+    }
+    for (std::size_t i = 0; i < widest.size(); ++i) {
+      double exact{bias.decoded[i % kOutputs]};
+      double magnitude = std::fabs(exact);
+      for (std::size_t k = 0; k < kInputs; ++k) {
+        const double product =
+            double{x[i / kOutputs * kInputs + k]} * double{w.decoded[i % kOutputs * kInputs + k]};
+        exact += product;
+        magnitude += std::fabs(product);
+      }
+      expect_near(widest[i], exact, sum_tolerance(kInputs, magnitude), "product");
+    }
+  }
+}
+
 TEST_F(VulkanBackendTest, SaysWhenAMatrixIsTooLargeToBind) {
   vulkan::Hooks hooks;
   hooks.storage_range_max = 16384;
