@@ -4,6 +4,7 @@
 
 #include "tests/bench/acceptance_command.h"
 #include "tests/bench/agreement_command.h"
+#include "tests/bench/device_command.h"
 #include "tests/bench/engine_command.h"
 #include "tests/bench/model_command.h"
 #include "tests/bench/protocol_command.h"
@@ -14,6 +15,7 @@ int main(int argc, char** argv) {
   program.require_subcommand(1);
   edgedraft::bench::add_acceptance_command(program);
   edgedraft::bench::add_agreement_command(program);
+  edgedraft::bench::add_device_command(program);
   edgedraft::bench::add_engine_command(program);
   edgedraft::bench::add_model_command(program);
   edgedraft::bench::add_protocol_command(program);
