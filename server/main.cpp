@@ -5,6 +5,7 @@
 #include <string>
 
 #include "server/application.h"
+#include "server/device.h"
 #include "server/model_host.h"
 #include "server/scheduler.h"
 #include "shared/base/log.h"
@@ -27,6 +28,7 @@ struct ServerOptions {
   std::filesystem::path tls_key;
   std::filesystem::path client_ca;
   std::string device = "auto";
+  bool deterministic = false;
   std::uint32_t threads = 0;
   std::uint32_t sessions_max = 16;
   std::uint64_t kv_memory = 0;
@@ -55,9 +57,13 @@ void declare_options(CLI::App& app, ServerOptions& o) {
   app.add_option("--tls-key", o.tls_key, "Its private key (PEM)")->type_name("FILE");
   app.add_option("--client-ca", o.client_ca, "Clients need a certificate signed by this CA (PEM)")
       ->type_name("FILE");
-  app.add_option("--device", o.device, "Where to compute: auto or cpu")
+  app.add_option("--device", o.device,
+                 "Where to compute: auto (a GPU where there is one), cpu, cuda or cuda:N")
       ->type_name("DEVICE")
       ->capture_default_str();
+  app.add_flag("--deterministic", o.deterministic,
+               "On a GPU: sums in one order whatever shares a pass, so that drafted output equals "
+               "plain output bit for bit; wide passes are slower. The CPU is so always");
   app.add_option("--threads", o.threads, "Threads of a pass; 0: one a core")->capture_default_str();
   app.add_option("--ctx", o.models.context_count,
                  "Tokens a session can hold; 0: as the model was made")
@@ -144,10 +150,10 @@ Result<TlsIdentity> identity_of(const ServerOptions& o) {
   return load_or_create_identity(o.state);
 }
 
-Result<void> check_device(const std::string& device) {
-  if (device == "auto" || device == "cpu") return boost::system::in_place_value;
-  return Error{Errc::usage,
-               "--device " + device + ": this build computes on the CPU alone; use auto or cpu"};
+std::uint64_t file_bytes(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::uintmax_t bytes = std::filesystem::file_size(path, error);
+  return error ? 0 : bytes;
 }
 
 // Waits for SIGINT or SIGTERM, which every thread must have blocked.
@@ -192,7 +198,6 @@ Result<void> serve(const ServerOptions& o) {
   if (o.models.model.empty()) {
     return Error{Errc::usage, "which model? Give --model FILE.gguf (see --help)"};
   }
-  if (auto device = check_device(o.device); !device) return device;
   const auto endpoint = parse_endpoint(o.listen);
   if (!endpoint) return endpoint.error();
   auto token = read_token(o, *endpoint);
@@ -207,9 +212,16 @@ Result<void> serve(const ServerOptions& o) {
   auto pace = pace_of(o);
   if (!pace) return pace.error();
   const auto log = make_logger(o.log_level);
-  const auto backend = make_cpu_backend({.threads = o.threads});
-  auto host = ModelHost::load(*backend, o.models);
+  auto device = open_device({.device = o.device,
+                             .threads = o.threads,
+                             .deterministic = o.deterministic,
+                             .upload_label = "loading " + o.models.model.filename().string(),
+                             .upload_bytes = file_bytes(o.models.model)});
+  if (!device) return device.error();
+  log->info("computing on {}", device->reason);
+  auto host = ModelHost::load(*device->backend, o.models);
   if (!host) return host.error();
+  device->upload.reset();
   log->info("{}: context {} tokens, {} MiB a session, {} drafters", (*host)->name(),
             (*host)->context_count(), (*host)->session_bytes() >> 20, (*host)->drafters().size());
 

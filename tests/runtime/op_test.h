@@ -52,11 +52,23 @@ inline std::unique_ptr<Backend> open_vulkan() {
   return nullptr;
 }
 
-// Every backend.
+// Backends of other devices: each has a source file here that adds its factories before main().
+inline std::vector<BackendFactory>& device_backends() {
+  static std::vector<BackendFactory> factories;
+  return factories;
+}
+struct AddDeviceBackends {
+  explicit AddDeviceBackends(const std::vector<BackendFactory>& factories) {
+    device_backends().insert(device_backends().end(), factories.begin(), factories.end());
+  }
+};
+
+// Every backend of this program.
 inline std::vector<BackendFactory> all_backends() {
   std::vector<BackendFactory> factories = cpu_backends(1);
   factories.push_back({"reference", make_reference_backend});
   factories.push_back({"vulkan", open_vulkan});
+  factories.insert(factories.end(), device_backends().begin(), device_backends().end());
   return factories;
 }
 
@@ -143,10 +155,11 @@ struct TestWeight {
 // Whether a backend rounds activations to int8 before it multiplies them with a weight of that
 // type.
 inline bool rounds_activations(const Backend& backend, DType type) {
-  return backend.name() == "cpu" && type != DType::f32 && type != DType::f16 && type != DType::bf16;
+  return backend.name() != "reference" && type != DType::f32 && type != DType::f16 &&
+         type != DType::bf16;
 }
 
-// One activation as the CPU backend rounds it: each stretch of 128 has a scale.
+// One activation as such a backend rounds it: each stretch of 128 has a scale.
 struct RoundedActivation {
   double value;
   double scale;

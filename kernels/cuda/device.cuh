@@ -1,0 +1,125 @@
+#pragma once
+
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/ops.h"
+
+// What kernels share. Everything also compiles for the host (docs/testing.md, "Kernels on the
+// host"), so launches go through the runtime's template, not through chevrons.
+namespace edgedraft::cuda {
+
+inline constexpr std::uint32_t kWarp = 32;
+inline constexpr std::uint32_t kAllLanes = 0xFFFFFFFFu;
+
+template <class Args>
+cudaError_t launch(void (*kernel)(Args), dim3 grid, std::uint32_t threads, cudaStream_t stream,
+                   const Args& args) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return cudaSuccess;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = dim3(threads);
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, args);
+}
+
+__host__ __device__ constexpr std::uint32_t ceil_div(std::uint32_t a, std::uint32_t b) {
+  return (a + b - 1) / b;
+}
+
+// --- numbers ---
+
+__device__ inline float half_to_float(std::uint16_t bits) {
+  return __half2float(__ushort_as_half(bits));
+}
+// To nearest, ties to even; overflow becomes infinity.
+__device__ inline std::uint16_t float_to_half(float x) {
+  return __half_as_ushort(__float2half_rn(x));
+}
+__device__ inline float bfloat16_to_float(std::uint16_t bits) {
+  return __uint_as_float(std::uint32_t{bits} << 16);
+}
+__device__ inline std::uint16_t float_to_bfloat16(float x) {
+  const std::uint32_t bits = __float_as_uint(x);
+  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<std::uint16_t>(bits >> 16 | 0x40u);
+  return static_cast<std::uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
+}
+// The nearest number of TF32 (10 bits after the point), ties away from zero, as float32.
+__device__ inline float to_tf32(float x) {
+  const std::uint32_t bits = __float_as_uint(x);
+  if ((bits & 0x7F800000u) == 0x7F800000u) return x;
+  return __uint_as_float((bits + 0x1000u) & 0xFFFFE000u);
+}
+
+__device__ inline float cache_number(CacheType type, const std::byte* row, std::size_t i) {
+  if (type == CacheType::f32) return reinterpret_cast<const float*>(row)[i];
+  const std::uint16_t bits = reinterpret_cast<const std::uint16_t*>(row)[i];
+  return type == CacheType::f16 ? half_to_float(bits) : bfloat16_to_float(bits);
+}
+__device__ inline void set_cache_number(CacheType type, std::byte* row, std::size_t i, float x) {
+  if (type == CacheType::f32) {
+    reinterpret_cast<float*>(row)[i] = x;
+  } else {
+    reinterpret_cast<std::uint16_t*>(row)[i] =
+        type == CacheType::f16 ? float_to_half(x) : float_to_bfloat16(x);
+  }
+}
+__device__ inline std::byte* cache_row(const Cache& cache, std::uint32_t slot) {
+  std::size_t row = slot;
+  if (cache.pages != nullptr) {
+    row = std::size_t{cache.pages[slot / cache.page_slots]} * cache.page_slots +
+          slot % cache.page_slots;
+  }
+  return cache.data + row * cache.stride * (cache.type == CacheType::f32 ? 4 : 2);
+}
+
+// In the order of numbers; NaN counts as the smallest. Never zero.
+__device__ inline std::uint32_t ordered_bits(float x) {
+  const std::uint32_t bits = x != x ? 0xFF800000u : __float_as_uint(x);
+  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+__device__ inline float from_ordered_bits(std::uint32_t ordered) {
+  return __uint_as_float((ordered & 0x80000000u) != 0 ? ordered & 0x7FFFFFFFu : ~ordered);
+}
+// Larger for the larger number, then for the lower index; never zero. -0 is +0, as in comparisons.
+__device__ inline std::uint64_t choice_key(float x, std::uint32_t index) {
+  return std::uint64_t{ordered_bits(x + 0.0f)} << 32 | static_cast<std::uint32_t>(~index);
+}
+
+// --- warps and blocks ---
+
+// The same sum in every lane, in one order.
+__device__ inline float warp_sum(float x) {
+  for (std::uint32_t distance = kWarp / 2; distance > 0; distance /= 2) {
+    x += __shfl_xor_sync(kAllLanes, x, static_cast<int>(distance));
+  }
+  return x;
+}
+__device__ inline std::int32_t warp_sum(std::int32_t x, std::uint32_t lanes) {
+  for (std::uint32_t distance = lanes / 2; distance > 0; distance /= 2) {
+    x += __shfl_xor_sync(kAllLanes, x, static_cast<int>(distance));
+  }
+  return x;
+}
+__device__ inline float warp_max(float x) {
+  for (std::uint32_t distance = kWarp / 2; distance > 0; distance /= 2) {
+    x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, static_cast<int>(distance)));
+  }
+  return x;
+}
+
+// The sum over a block in every thread. `memory` is shared, one float a warp.
+template <std::uint32_t kThreads>
+__device__ float block_sum(float x, float* memory) {
+  x = warp_sum(x);
+  if (threadIdx.x % kWarp == 0) memory[threadIdx.x / kWarp] = x;
+  __syncthreads();
+  float total = 0.0f;
+  for (std::uint32_t warp = 0; warp < kThreads / kWarp; ++warp) total += memory[warp];
+  return total;
+}
+
+}  // namespace edgedraft::cuda

@@ -1,0 +1,259 @@
+#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/products.cuh"
+
+namespace edgedraft::cuda {
+namespace {
+
+constexpr std::uint32_t kBlocks = 4;  // of 32 inputs in a stretch
+
+// The packed weight (pack_weight.cu) from one tile of 16 outputs on. Each form opens a stretch: all
+// its loads are independent, so that many are on their way at once.
+struct PackedTile {
+  const std::byte* numbers;
+  const std::byte* scales;
+  const std::byte* minimums;
+  bool exists;
+};
+
+// Four blocks of 32 numbers of a tile. `add` adds a block's products with one column of 8 rows.
+struct Q8 {
+  static constexpr std::uint32_t kNumbersBytes = 512;
+  static constexpr std::uint32_t kScalesBytes = 32;
+  static constexpr std::uint32_t kMinimumsBytes = 0;
+
+  uint4 numbers[kBlocks];
+  std::uint32_t scales;  // of block t: a pair of float16
+
+  __device__ void load(const PackedTile& tile, std::size_t block, std::uint32_t lane) {
+    const auto* from = reinterpret_cast<const uint4*>(tile.numbers) + block * kWarp + lane;
+    for (std::uint32_t b = 0; b < kBlocks; ++b) numbers[b] = from[b * kWarp];
+    scales = reinterpret_cast<const std::uint32_t*>(tile.scales)[(block + lane % 4) * 8 + lane / 4];
+  }
+  __device__ void clear() {
+    for (uint4& n : numbers) n = make_uint4(0, 0, 0, 0);
+    scales = 0;
+  }
+  __device__ void fragment(std::uint32_t b, std::uint32_t (&a)[4]) const {
+    a[0] = numbers[b].x;
+    a[1] = numbers[b].y;
+    a[2] = numbers[b].z;
+    a[3] = numbers[b].w;
+  }
+  static constexpr float kUnit = 1.0f;
+};
+
+struct Q4 {
+  static constexpr std::uint32_t kNumbersBytes = 256;
+  static constexpr std::uint32_t kScalesBytes = 32;
+  static constexpr std::uint32_t kMinimumsBytes = 0;
+
+  uint4 numbers[kBlocks / 2];
+  std::uint32_t scales;
+
+  __device__ void load(const PackedTile& tile, std::size_t block, std::uint32_t lane) {
+    const auto* from = reinterpret_cast<const uint4*>(tile.numbers) + block / 2 * kWarp + lane;
+    for (std::uint32_t b = 0; b < kBlocks / 2; ++b) numbers[b] = from[b * kWarp];
+    scales = reinterpret_cast<const std::uint32_t*>(tile.scales)[(block + lane % 4) * 8 + lane / 4];
+  }
+  __device__ void clear() {
+    for (uint4& n : numbers) n = make_uint4(0, 0, 0, 0);
+    scales = 0;
+  }
+  // The numbers by 16: a half byte stands in the high half.
+  __device__ void fragment(std::uint32_t b, std::uint32_t (&a)[4]) const {
+    const uint4& pair = numbers[b / 2];
+    const std::uint32_t first = b % 2 == 0 ? pair.x : pair.z;
+    const std::uint32_t second = b % 2 == 0 ? pair.y : pair.w;
+    a[0] = first & 0xF0F0F0F0u;
+    a[1] = first << 4 & 0xF0F0F0F0u;
+    a[2] = second & 0xF0F0F0F0u;
+    a[3] = second << 4 & 0xF0F0F0F0u;
+  }
+  static constexpr float kUnit = 1.0f / 16.0f;
+};
+
+struct K {
+  static constexpr std::uint32_t kNumbersBytes = 512;
+  static constexpr std::uint32_t kScalesBytes = 128;
+  static constexpr std::uint32_t kMinimumsBytes = 64;
+
+  uint4 numbers[kBlocks];
+  float4 scales[kBlocks];  // rows g, g + 8 for inputs 0..15, then for 16..31
+  float2 minimums[kBlocks];
+
+  __device__ void load(const PackedTile& tile, std::size_t block, std::uint32_t lane) {
+    const auto* from = reinterpret_cast<const uint4*>(tile.numbers) + block * kWarp + lane;
+    for (std::uint32_t b = 0; b < kBlocks; ++b) {
+      numbers[b] = from[b * kWarp];
+      const std::size_t row = (block + b) * 8 + lane / 4;
+      scales[b] = reinterpret_cast<const float4*>(tile.scales)[row];
+      minimums[b] = reinterpret_cast<const float2*>(tile.minimums)[row];
+    }
+  }
+  __device__ void clear() {
+    for (uint4& n : numbers) n = make_uint4(0, 0, 0, 0);
+    for (float4& s : scales) s = make_float4(0, 0, 0, 0);
+    for (float2& m : minimums) m = make_float2(0, 0);
+  }
+  __device__ void fragment(std::uint32_t b, std::uint32_t (&a)[4]) const {
+    a[0] = numbers[b].x;
+    a[1] = numbers[b].y;
+    a[2] = numbers[b].z;
+    a[3] = numbers[b].w;
+  }
+};
+
+// A stretch's activations of the rows of one column tile.
+struct Activations {
+  uint4 words[2];   // row g: fragments b of four blocks
+  float scales[2];  // of rows 2 t, 2 t + 1
+  int4 sums[2];     // of the blocks of these rows, for K types
+};
+
+template <class Form>
+__device__ void load_activations(const Int8MatmulArgs& a, std::uint32_t first_row,
+                                 std::uint32_t stretch, std::uint32_t lane, Activations& x) {
+  const std::uint32_t stretch_count = stretches(a.inputs);
+  const std::uint32_t row = first_row + lane / 4;
+  x.words[0] = x.words[1] = make_uint4(0, 0, 0, 0);
+  if (row < a.rows) {
+    const std::size_t at = (std::size_t{row} * stretch_count + stretch) * kStretch;
+    const auto* words = reinterpret_cast<const uint4*>(a.values + at) + lane % 4 * 2;
+    x.words[0] = words[0];
+    x.words[1] = words[1];
+  }
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    const std::uint32_t column = first_row + lane % 4 * 2 + i;
+    const std::size_t at = std::size_t{column} * stretch_count + stretch;
+    x.scales[i] = column < a.rows ? a.scales[at] : 0.0f;
+    if constexpr (Form::kMinimumsBytes > 0) {
+      x.sums[i] =
+          column < a.rows ? reinterpret_cast<const int4*>(a.sums)[at] : make_int4(0, 0, 0, 0);
+    }
+  }
+}
+
+__device__ inline std::int32_t part(const int4& v, std::uint32_t i) {
+  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+
+// sums += the stretch's products, in the order of blocks.
+template <class Form>
+__device__ void add_stretch(const Form& w, const Activations& x, std::uint32_t lane,
+                            float (&sums)[4]) {
+  float of_stretch[4] = {};
+#pragma unroll
+  for (std::uint32_t b = 0; b < kBlocks; ++b) {
+    std::uint32_t weights[4];
+    w.fragment(b, weights);
+    const uint4& words = x.words[b / 2];
+    const std::uint32_t low = b % 2 == 0 ? words.x : words.z;
+    const std::uint32_t high = b % 2 == 0 ? words.y : words.w;
+    if constexpr (Form::kMinimumsBytes > 0) {
+      std::int32_t first[4] = {};
+      std::int32_t second[4] = {};
+      mma_int8(first, weights, {low, 0});
+      mma_int8(second, weights, {0, high});
+#pragma unroll
+      for (std::uint32_t i = 0; i < 4; ++i) {
+        const bool below = i >= 2;  // row g + 8
+        const float4& scales = w.scales[b];
+        float& sum = of_stretch[i];
+        sum = fmaf(below ? scales.y : scales.x, static_cast<float>(first[i]), sum);
+        sum = fmaf(below ? scales.w : scales.z, static_cast<float>(second[i]), sum);
+        const float minimum = below ? w.minimums[b].y : w.minimums[b].x;
+        sum = fmaf(-minimum, static_cast<float>(part(x.sums[i % 2], b)), sum);
+      }
+    } else {
+      std::int32_t products[4] = {};
+      mma_int8(products, weights, {low, high});
+      const std::uint32_t pair =
+          __shfl_sync(kAllLanes, w.scales, static_cast<int>((lane & ~3u) | b));
+      const float scale = half_to_float(static_cast<std::uint16_t>(pair & 0xFFFFu)) * Form::kUnit;
+      const float below = half_to_float(static_cast<std::uint16_t>(pair >> 16)) * Form::kUnit;
+#pragma unroll
+      for (std::uint32_t i = 0; i < 4; ++i) {
+        of_stretch[i] = fmaf(i < 2 ? scale : below, static_cast<float>(products[i]), of_stretch[i]);
+      }
+    }
+  }
+#pragma unroll
+  for (std::uint32_t i = 0; i < 4; ++i) sums[i] = fmaf(x.scales[i % 2], of_stretch[i], sums[i]);
+}
+
+// A block 32 outputs of a tile of rows; its warps take stretches in turn.
+template <class Form, std::uint32_t kColumnTiles>
+__global__ void __launch_bounds__(kProductThreads) int8_matmul_kernel(Int8MatmulArgs a) {
+  __shared__ float memory[kProductWarps][2 * kColumnTiles * 4 * kWarp];
+  const ProductTile at = product_tile(a, blockIdx.x);
+  const Product& product = a.products[at.product];
+  const std::uint32_t lane = threadIdx.x % kWarp;
+  const std::uint32_t warp = threadIdx.x / kWarp;
+  const std::uint32_t first_row = blockIdx.y * 8 * kColumnTiles;
+  const std::uint32_t stretch_count = stretches(a.inputs);
+  const std::size_t tile_blocks = std::size_t{stretch_count} * kBlocks;
+  const PackedLayout layout = packed_layout(a.type, product.outputs, a.inputs);
+
+  PackedTile tiles[2];
+#pragma unroll
+  for (std::uint32_t m = 0; m < 2; ++m) {
+    const std::size_t tile = at.first_output / 16 + m;
+    tiles[m] = {product.weight + tile * tile_blocks * Form::kNumbersBytes,
+                product.weight + layout.scales + tile * tile_blocks * Form::kScalesBytes,
+                product.weight + layout.minimums + tile * tile_blocks * Form::kMinimumsBytes,
+                tile * 16 < product.outputs};
+  }
+
+  float sums[2][kColumnTiles][4] = {};
+  for (std::uint32_t stretch = warp; stretch < stretch_count; stretch += kProductWarps) {
+    Form weights[2];
+#pragma unroll
+    for (std::uint32_t m = 0; m < 2; ++m) {
+      if (tiles[m].exists) {
+        weights[m].load(tiles[m], std::size_t{stretch} * kBlocks, lane);
+      } else {
+        weights[m].clear();
+      }
+    }
+#pragma unroll
+    for (std::uint32_t n = 0; n < kColumnTiles; ++n) {
+      Activations x;
+      load_activations<Form>(a, first_row + n * 8, stretch, lane, x);
+#pragma unroll
+      for (std::uint32_t m = 0; m < 2; ++m) add_stretch(weights[m], x, lane, sums[m][n]);
+    }
+  }
+  write_tile<kColumnTiles>(product, at.first_output, first_row, a.rows, sums, memory);
+}
+
+template <class Form>
+cudaError_t run(const Int8MatmulArgs& args, cudaStream_t stream) {
+  const std::uint32_t tiles = product_tile_count(args);
+  if (args.rows <= 8) {
+    return launch(int8_matmul_kernel<Form, 1>, dim3(tiles), kProductThreads, stream, args);
+  }
+  if (args.rows <= 16) {
+    return launch(int8_matmul_kernel<Form, 2>, dim3(tiles), kProductThreads, stream, args);
+  }
+  return launch(int8_matmul_kernel<Form, 4>, dim3(tiles, ceil_div(args.rows, 32)), kProductThreads,
+                stream, args);
+}
+
+}  // namespace
+
+cudaError_t int8_matmul(const Int8MatmulArgs& args, cudaStream_t stream) {
+  switch (args.type) {
+    case WeightType::q8_0:
+      return run<Q8>(args, stream);
+    case WeightType::q4_0:
+      return run<Q4>(args, stream);
+    case WeightType::q4_k:
+    case WeightType::q5_k:
+    case WeightType::q6_k:
+      return run<K>(args, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+}  // namespace edgedraft::cuda

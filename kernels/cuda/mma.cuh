@@ -1,0 +1,91 @@
+#pragma once
+
+#include "kernels/cuda/device.cuh"
+
+// Matrix instructions of a warp, c += a b, with the fragments of PTX's mma: lane 4 g + t holds
+//   c  rows g, g + 8 (of 16), columns 2 t, 2 t + 1 (of 8): {(g, 2t), (g, 2t+1), (g+8, 2t), ...}
+// and of a (16 rows) and b (8 columns: column g) what stands at each function. Where the processor
+// has no such instruction, and on the host, lanes exchange fragments through shared memory.
+//
+// Source    PTX ISA, "Matrix fragments for mma.m16n8k32" and "mma.m16n8k8"
+namespace edgedraft::cuda {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 800
+#define EDGEDRAFT_EMULATED_MMA 1
+#endif
+
+// A block has at most so many warps that call these.
+inline constexpr std::uint32_t kMmaWarpsMax = 8;
+
+#if defined(EDGEDRAFT_EMULATED_MMA)
+struct MmaFragments {
+  std::uint32_t a[4];
+  std::uint32_t b[2];
+};
+// The fragments of all lanes of this warp.
+__device__ inline const MmaFragments* exchange(const std::uint32_t (&a)[4],
+                                               const std::uint32_t (&b)[2]) {
+  __shared__ MmaFragments memory[kMmaWarpsMax][kWarp];
+  MmaFragments* const lanes = memory[threadIdx.x / kWarp];
+  __syncwarp();
+  MmaFragments& mine = lanes[threadIdx.x % kWarp];
+  for (std::uint32_t i = 0; i < 4; ++i) mine.a[i] = a[i];
+  for (std::uint32_t i = 0; i < 2; ++i) mine.b[i] = b[i];
+  __syncwarp();
+  return lanes;
+}
+#endif
+
+// int8, 32 products. Bytes 4 t.. and 16 + 4 t.. of a row: a = {row g low, row g + 8 low, row g
+// high, row g + 8 high}, b = {column g low, column g high}.
+__device__ inline void mma_int8(std::int32_t (&c)[4], const std::uint32_t (&a)[4],
+                                const std::uint32_t (&b)[2]) {
+#if defined(EDGEDRAFT_EMULATED_MMA)
+  const MmaFragments* const lanes = exchange(a, b);
+  const std::uint32_t g = threadIdx.x % kWarp / 4;
+  const std::uint32_t t = threadIdx.x % 4;
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    const std::uint32_t row = i / 2;
+    const std::uint32_t column = 2 * t + i % 2;
+    for (std::uint32_t k = 0; k < 4; ++k) {
+      for (std::uint32_t half = 0; half < 2; ++half) {
+        c[i] = __dp4a(static_cast<std::int32_t>(lanes[4 * g + k].a[row + 2 * half]),
+                      static_cast<std::int32_t>(lanes[4 * column + k].b[half]), c[i]);
+      }
+    }
+  }
+#else
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+
+// TF32 numbers in float32, 8 products. Numbers t and t + 4 of a row: a = {row g first, row g + 8
+// first, row g second, row g + 8 second}, b = {column g first, column g second}.
+__device__ inline void mma_tf32(float (&c)[4], const std::uint32_t (&a)[4],
+                                const std::uint32_t (&b)[2]) {
+#if defined(EDGEDRAFT_EMULATED_MMA)
+  const MmaFragments* const lanes = exchange(a, b);
+  const std::uint32_t g = threadIdx.x % kWarp / 4;
+  const std::uint32_t t = threadIdx.x % 4;
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    const std::uint32_t row = i / 2;
+    const std::uint32_t column = 2 * t + i % 2;
+    for (std::uint32_t half = 0; half < 2; ++half) {
+      for (std::uint32_t k = 0; k < 4; ++k) {
+        c[i] = fmaf(__uint_as_float(lanes[4 * g + k].a[row + 2 * half]),
+                    __uint_as_float(lanes[4 * column + k].b[half]), c[i]);
+      }
+    }
+  }
+#else
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+
+}  // namespace edgedraft::cuda

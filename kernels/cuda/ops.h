@@ -1,0 +1,327 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+// The device form of each operation of shared/runtime/backend.h, where the formulas stand: device
+// pointers in, the launch's status out. Everything is enqueued on `stream`; nothing waits, nothing
+// is allocated.
+//
+// A row's result never depends on the other rows of its call: sums run in one order, splits are by
+// position. Products and sums are fused where the source says fmaf and nowhere else (-fmad=false).
+namespace edgedraft::cuda {
+
+enum class WeightType : std::uint8_t { f32, f16, bf16, q8_0, q4_0, q4_k, q5_k, q6_k };
+
+// Row r starts at data + r * stride floats.
+struct Rows {
+  float* data;
+  std::size_t stride;
+};
+struct ConstRows {
+  const float* data;
+  std::size_t stride;
+};
+
+// y[r] = table[tokens[r]] as float32.
+struct EmbedArgs {
+  WeightType type;
+  const std::byte* table;  // [vocabulary, cols] as in a file
+  const std::uint32_t* tokens;
+  std::uint32_t rows;
+  std::uint32_t cols;
+  Rows y;
+};
+[[nodiscard]] cudaError_t embed(const EmbedArgs& args, cudaStream_t stream);
+
+struct RmsNormArgs {
+  ConstRows x;
+  const float* weight;
+  Rows y;
+  std::uint32_t rows;
+  std::uint32_t cols;
+  float epsilon;
+};
+[[nodiscard]] cudaError_t rms_norm(const RmsNormArgs& args, cudaStream_t stream);
+
+// --- products ---
+
+// Products of the same x go together, so that small ones fill the device.
+inline constexpr std::uint32_t kProductsMax = 4;
+
+struct Product {
+  const std::byte* weight;  // [outputs, inputs]; for int8_matmul as pack_weight left it
+  const float* bias;        // null for none
+  Rows y;                   // [rows, outputs]
+  std::uint32_t outputs;
+  bool accumulate;
+};
+
+// Weights f32, f16 or bf16, in float32 accuracy: an activation is split into two numbers of TF32,
+// which hold 16-bit weights exactly. Built for few rows: the weights are read once for 32 of them.
+struct MatmulArgs {
+  ConstRows x;  // [rows, inputs]
+  WeightType type;
+  std::uint32_t rows;
+  std::uint32_t inputs;
+  std::uint32_t product_count;
+  Product products[kProductsMax];
+};
+[[nodiscard]] cudaError_t matmul(const MatmulArgs& args, cudaStream_t stream);
+
+// Inputs that share a scale when activations are rounded to int8.
+inline constexpr std::uint32_t kStretch = 128;
+__host__ __device__ constexpr std::uint32_t stretches(std::uint32_t cols) {
+  return (cols + kStretch - 1) / kStretch;
+}
+
+// Activations as int8 for int8_matmul: x_i = scale * q_i with |q_i| <= 127, rounded to nearest, a
+// scale a stretch. A scale is NaN where one of its numbers is infinite or NaN.
+struct QuantizeArgs {
+  ConstRows x;
+  std::uint32_t rows;
+  std::uint32_t cols;  // a multiple of 32
+  std::byte* values;   // [rows, stretches, 128] in the order of int8_matmul
+  float* scales;       // [rows, stretches]
+  std::int32_t* sums;  // [rows, stretches, 4]: of the q of 32 numbers
+};
+[[nodiscard]] cudaError_t quantize(const QuantizeArgs& args, cudaStream_t stream);
+
+// A quantised weight in the order in which matrix instructions take it, in tiles of 16 outputs and
+// blocks of 32 inputs, zeros around. q8_0 and q4_0 keep their size; the K types take a byte a
+// number, a float scale for 16 numbers and a float minimum for 32.
+struct PackedLayout {
+  std::size_t scales;    // bytes before the scales
+  std::size_t minimums;  // bytes before the minimums of K types
+  std::size_t total;
+};
+// Type q8_0 and all behind it.
+__host__ __device__ constexpr PackedLayout packed_layout(WeightType type, std::uint32_t outputs,
+                                                         std::uint32_t inputs) {
+  const std::size_t blocks = std::size_t{(outputs + 15) / 16} * stretches(inputs) * 4;
+  const bool small = type == WeightType::q8_0 || type == WeightType::q4_0;
+  const std::size_t scales = blocks * (type == WeightType::q4_0 ? 256 : 512);
+  const std::size_t minimums = scales + blocks * (small ? 32 : 128);
+  return {scales, minimums, minimums + blocks * (small ? 0 : 64)};
+}
+struct PackWeightArgs {
+  WeightType type;
+  const std::byte* weight;  // [outputs, inputs] as in a file
+  std::uint32_t outputs;
+  std::uint32_t inputs;
+  std::byte* packed;  // packed_layout(...).total bytes, 16-byte aligned
+};
+[[nodiscard]] cudaError_t pack_weight(const PackWeightArgs& args, cudaStream_t stream);
+
+// Quantised weights by activations of `quantize`: int8 products are added exactly over a block and
+// scaled in float32.
+struct Int8MatmulArgs {
+  const std::byte* values;
+  const float* scales;
+  const std::int32_t* sums;
+  WeightType type;
+  std::uint32_t rows;
+  std::uint32_t inputs;
+  std::uint32_t product_count;
+  Product products[kProductsMax];
+};
+[[nodiscard]] cudaError_t int8_matmul(const Int8MatmulArgs& args, cudaStream_t stream);
+
+// y = x in 16 bits, packed, for a library's matrix product. float16 stops at its largest number.
+struct RoundRowsArgs {
+  ConstRows x;
+  WeightType type;  // f16 or bf16
+  std::uint32_t rows;
+  std::uint32_t cols;
+  std::uint16_t* y;
+};
+[[nodiscard]] cudaError_t round_rows(const RoundRowsArgs& args, cudaStream_t stream);
+
+// y[r] = (accumulate ? y[r] : 0) + bias: what a library's product is added to.
+struct BiasArgs {
+  const float* bias;
+  Rows y;
+  std::uint32_t rows;
+  std::uint32_t cols;
+  bool accumulate;
+};
+[[nodiscard]] cudaError_t add_bias(const BiasArgs& args, cudaStream_t stream);
+
+// --- attention ---
+
+enum class CacheType : std::uint8_t { f32, f16, bf16 };
+
+// Keys or values of one sequence: slot s is row s, or, with pages, row
+// pages[s / page_slots] * page_slots + s % page_slots.
+struct Cache {
+  std::byte* data;
+  CacheType type;
+  std::size_t stride;          // elements between rows
+  const std::uint32_t* pages;  // null: contiguous
+  std::uint32_t page_slots;
+};
+
+// Rotates x in place and, where `cache` has memory, stores it there as slots first_slot.. .
+struct RopeArgs {
+  Rows x;
+  const std::uint32_t* positions;
+  ConstRows cos_sin;
+  std::uint32_t rows;
+  std::uint32_t cols;
+  std::uint32_t head_dim;
+  bool pairs;  // RopeStyle::pairs, not halves
+  Cache cache;
+  std::uint32_t first_slot;
+};
+[[nodiscard]] cudaError_t rope(const RopeArgs& args, cudaStream_t stream);
+
+struct StoreArgs {
+  ConstRows x;
+  std::uint32_t rows;
+  std::uint32_t cols;
+  Cache cache;
+  std::uint32_t first_slot;
+};
+[[nodiscard]] cudaError_t store(const StoreArgs& args, cudaStream_t stream);
+
+struct Heads {
+  std::uint32_t kv_heads;
+  std::uint32_t group;  // query heads a key-value head
+  std::uint32_t head_dim;
+};
+
+inline constexpr std::uint32_t kMaskWords = 4;  // 64 bits each
+// Visible slots, counted a row, whose weighted sum a block makes. Never by batch: a row's splits
+// are the same wherever its slots lie.
+inline constexpr std::uint32_t kSplitSlots = 128;
+
+struct AttentionArgs {
+  ConstRows q;
+  Cache keys;
+  Cache values;
+  std::uint32_t rows;
+  std::uint32_t prefix;
+  const std::uint64_t* masks;  // [rows, kMaskWords], or null: the prefix alone
+  std::uint32_t tail_slots;    // slots behind the prefix that masks reach to, at most 256
+  Heads heads;
+  Rows y;
+  float* scratch;  // attention_scratch_floats(...)
+};
+__host__ __device__ constexpr std::uint32_t attention_splits(std::uint32_t prefix,
+                                                             std::uint32_t tail_slots) {
+  return (prefix + tail_slots + kSplitSlots - 1) / kSplitSlots;
+}
+constexpr std::size_t attention_scratch_floats(std::uint32_t rows, std::uint32_t prefix,
+                                               std::uint32_t tail_slots, const Heads& heads) {
+  return std::size_t{rows} * heads.kv_heads * heads.group * attention_splits(prefix, tail_slots) *
+         (heads.head_dim + 2);
+}
+[[nodiscard]] cudaError_t attention(const AttentionArgs& args, cudaStream_t stream);
+
+inline constexpr std::uint32_t kGroupRowsMax = 1024;
+struct GroupAttentionArgs {
+  ConstRows q;
+  ConstRows k;
+  ConstRows v;
+  std::uint32_t groups;
+  std::uint32_t group_rows;  // at most kGroupRowsMax
+  Heads heads;
+  Rows y;
+};
+[[nodiscard]] cudaError_t group_attention(const GroupAttentionArgs& args, cudaStream_t stream);
+
+// Row first + i of the cache = row slots[i], i ascending.
+struct CompactArgs {
+  Cache cache;
+  std::uint32_t cols;
+  std::uint32_t first;
+  const std::uint32_t* slots;
+  std::uint32_t slot_count;
+};
+[[nodiscard]] cudaError_t compact(const CompactArgs& args, cudaStream_t stream);
+
+// keys, values: a cache a layer, in device memory.
+struct GatherLayersArgs {
+  const Cache* keys;
+  const Cache* values;
+  std::uint32_t layers;
+  const std::uint32_t* slots;
+  std::uint32_t slot_count;
+  Heads heads;
+  bool pairs;
+  Rows y;
+};
+[[nodiscard]] cudaError_t gather_layers(const GatherLayersArgs& args, cudaStream_t stream);
+
+// --- rows ---
+
+struct SwigluArgs {
+  ConstRows gate;
+  ConstRows up;
+  Rows y;
+  std::uint32_t rows;
+  std::uint32_t cols;
+};
+[[nodiscard]] cudaError_t swiglu(const SwigluArgs& args, cudaStream_t stream);
+
+struct GroupMeanArgs {
+  ConstRows x;
+  std::uint32_t groups;
+  std::uint32_t group_rows;
+  std::uint32_t cols;
+  Rows y;
+};
+[[nodiscard]] cudaError_t group_mean(const GroupMeanArgs& args, cudaStream_t stream);
+
+// Rows for the link as shared/protocol/activation_codec.h has them: int8 values of all rows, then
+// float16 scales, one a group of columns.
+struct LinkRowsArgs {
+  ConstRows x;
+  std::uint32_t rows;
+  std::uint32_t group_count;
+  const std::uint32_t* group_ends;  // [group_count], ascending; the last is the number of columns
+  std::uint32_t cols;
+  std::int8_t* values;    // [rows, cols]
+  std::uint16_t* scales;  // [rows, group_count]
+};
+[[nodiscard]] cudaError_t link_rows(const LinkRowsArgs& args, cudaStream_t stream);
+
+// --- choices ---
+
+inline constexpr std::uint32_t kTopKMax = 256;
+inline constexpr std::uint32_t kTopKStretch = 1024;
+__host__ __device__ constexpr std::uint32_t top_k_stretches(std::uint32_t cols) {
+  return (cols + kTopKStretch - 1) / kTopKStretch;
+}
+struct ExpSum {
+  float shift;  // the largest number of a stretch
+  float sum;    // of e^(x - shift)
+};
+// The k best of log-softmax, best first, ties by lowest index. NaN counts as the smallest number.
+struct TopKArgs {
+  ConstRows logits;
+  std::uint32_t rows;
+  std::uint32_t cols;
+  std::uint32_t k;
+  std::uint64_t* keys;  // scratch: 2 * rows * top_k_stretches(cols) * k
+  ExpSum* exp_sums;     // scratch: rows * top_k_stretches(cols)
+  std::uint32_t* tokens;
+  float* log_probs;
+};
+[[nodiscard]] cudaError_t top_k(const TopKArgs& args, cudaStream_t stream);
+
+// keys[r] holds the largest entry's index in its low half, inverted: token = ~(keys[r] & (2^32-1)).
+struct ArgmaxArgs {
+  ConstRows logits;
+  std::uint32_t rows;
+  std::uint32_t cols;
+  std::uint64_t* keys;  // [rows], zeroed
+};
+[[nodiscard]] cudaError_t argmax(const ArgmaxArgs& args, cudaStream_t stream);
+constexpr std::uint32_t argmax_token(std::uint64_t key) {
+  return ~static_cast<std::uint32_t>(key);
+}
+
+}  // namespace edgedraft::cuda

@@ -1,0 +1,80 @@
+#pragma once
+
+#include "kernels/cuda/device.cuh"
+
+// What the two products share: a block makes 32 outputs of a tile of rows, its eight warps share
+// the inputs, and their sums are added in the order of warps.
+namespace edgedraft::cuda {
+
+inline constexpr std::uint32_t kProductWarps = 8;
+inline constexpr std::uint32_t kProductThreads = kProductWarps * kWarp;
+inline constexpr std::uint32_t kTileOutputs = 32;
+
+struct ProductTile {
+  std::uint32_t product;
+  std::uint32_t first_output;
+};
+
+// The blocks of all products stand in a row.
+template <class Args>
+std::uint32_t product_tile_count(const Args& a) {
+  std::uint32_t count = 0;
+  for (std::uint32_t p = 0; p < a.product_count; ++p) {
+    count += ceil_div(a.products[p].outputs, kTileOutputs);
+  }
+  return count;
+}
+template <class Args>
+__device__ ProductTile product_tile(const Args& a, std::uint32_t block) {
+  std::uint32_t product = 0;
+  for (; product + 1 < a.product_count; ++product) {
+    const std::uint32_t tiles = ceil_div(a.products[product].outputs, kTileOutputs);
+    if (block < tiles) break;
+    block -= tiles;
+  }
+  return {product, block * kTileOutputs};
+}
+
+__device__ inline void write_output(const Product& product, std::uint32_t row, std::uint32_t output,
+                                    float sum) {
+  float& y = product.y.data[row * product.y.stride + output];
+  if (product.bias != nullptr) sum += product.bias[output];
+  y = product.accumulate ? y + sum : sum;
+}
+
+// Adds the warps' sums and writes them. `sums`: fragments c (mma.cuh) of two tiles of 16 outputs by
+// column tiles of 8 rows. `memory` is shared.
+template <std::uint32_t kColumnTiles>
+__device__ void write_tile(const Product& product, std::uint32_t first_output,
+                           std::uint32_t first_row, std::uint32_t rows,
+                           const float (&sums)[2][kColumnTiles][4],
+                           float (&memory)[kProductWarps][2 * kColumnTiles * 4 * kWarp]) {
+  const std::uint32_t lane = threadIdx.x % kWarp;
+#pragma unroll
+  for (std::uint32_t m = 0; m < 2; ++m) {
+#pragma unroll
+    for (std::uint32_t n = 0; n < kColumnTiles; ++n) {
+#pragma unroll
+      for (std::uint32_t i = 0; i < 4; ++i) {
+        memory[threadIdx.x / kWarp][((m * kColumnTiles + n) * 4 + i) * kWarp + lane] =
+            sums[m][n][i];
+      }
+    }
+  }
+  __syncthreads();
+  for (std::uint32_t at = threadIdx.x; at < 2 * kColumnTiles * 4 * kWarp; at += kProductThreads) {
+    const std::uint32_t from_lane = at % kWarp;
+    const std::uint32_t i = at / kWarp % 4;
+    const std::uint32_t n = at / (4 * kWarp) % kColumnTiles;
+    const std::uint32_t m = at / (4 * kWarp * kColumnTiles);
+    const std::uint32_t output = first_output + m * 16 + from_lane / 4 + i / 2 * 8;
+    const std::uint32_t row = first_row + n * 8 + from_lane % 4 * 2 + i % 2;
+    if (output >= product.outputs || row >= rows) continue;
+    float sum = 0.0f;
+#pragma unroll
+    for (std::uint32_t warp = 0; warp < kProductWarps; ++warp) sum += memory[warp][at];
+    write_output(product, row, output, sum);
+  }
+}
+
+}  // namespace edgedraft::cuda

@@ -1,0 +1,32 @@
+#include "kernels/cuda/device.cuh"
+
+namespace edgedraft::cuda {
+namespace {
+
+constexpr std::uint32_t kThreads = 256;
+constexpr float kHalfMax = 65504.0f;
+
+// A thread a number.
+__global__ void round_rows_kernel(RoundRowsArgs a) {
+  const std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  if (i >= a.cols) return;
+  const std::size_t r = blockIdx.y;
+  const float x = a.x.data[r * a.x.stride + i];
+  std::uint16_t& y = a.y[r * a.cols + i];
+  if (a.type == WeightType::bf16) {
+    y = float_to_bfloat16(x);
+  } else {
+    // Finite numbers stay finite.
+    const bool finite = fabsf(x) <= 3.4028234e38f;
+    y = float_to_half(finite ? fminf(fmaxf(x, -kHalfMax), kHalfMax) : x);
+  }
+}
+
+}  // namespace
+
+cudaError_t round_rows(const RoundRowsArgs& args, cudaStream_t stream) {
+  return launch(round_rows_kernel, dim3(ceil_div(args.cols, kThreads), args.rows), kThreads, stream,
+                args);
+}
+
+}  // namespace edgedraft::cuda

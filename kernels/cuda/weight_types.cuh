@@ -1,0 +1,120 @@
+#pragma once
+
+#include "kernels/cuda/device.cuh"
+
+// The element types of weights as files have them (shared/tensor/blocks.h): one number at a time,
+// for embedding tables and for packing. Products and differences are rounded one by one, so that a
+// number has the bits of the CPU's decoder.
+namespace edgedraft::cuda {
+
+__host__ __device__ constexpr std::uint32_t block_count(WeightType type) {
+  switch (type) {
+    case WeightType::q8_0:
+    case WeightType::q4_0:
+      return 32;
+    case WeightType::q4_k:
+    case WeightType::q5_k:
+    case WeightType::q6_k:
+      return 256;
+    default:
+      return 1;
+  }
+}
+__host__ __device__ constexpr std::uint32_t block_bytes(WeightType type) {
+  switch (type) {
+    case WeightType::f32:
+      return 4;
+    case WeightType::q8_0:
+      return 34;
+    case WeightType::q4_0:
+      return 18;
+    case WeightType::q4_k:
+      return 144;
+    case WeightType::q5_k:
+      return 176;
+    case WeightType::q6_k:
+      return 210;
+    default:
+      return 2;
+  }
+}
+__host__ __device__ constexpr std::size_t row_bytes(WeightType type, std::uint32_t cols) {
+  return std::size_t{cols / block_count(type)} * block_bytes(type);
+}
+
+__device__ inline std::uint32_t byte_at(const std::byte* from) {
+  return static_cast<std::uint32_t>(*from);
+}
+__device__ inline float half_at(const std::byte* from) {
+  return half_to_float(static_cast<std::uint16_t>(byte_at(from) | byte_at(from + 1) << 8));
+}
+
+// x = scale * level - minimum; `level` is in -128..127.
+struct Element {
+  std::int32_t level;
+  float scale;
+  float minimum;
+};
+
+// Six-bit scale and minimum of group 0..7 of q4_k and q5_k.
+__device__ inline void unpack_group(const std::byte* packed, std::uint32_t group,
+                                    std::uint32_t& scale, std::uint32_t& minimum) {
+  if (group < 4) {
+    scale = byte_at(packed + group) & 63u;
+    minimum = byte_at(packed + group + 4) & 63u;
+  } else {
+    scale = (byte_at(packed + group + 4) & 15u) | byte_at(packed + group - 4) >> 6 << 4;
+    minimum = byte_at(packed + group + 4) >> 4 | byte_at(packed + group) >> 6 << 4;
+  }
+}
+
+// Number k of a row of a quantised type.
+__device__ inline Element element(WeightType type, const std::byte* row, std::uint32_t k) {
+  const std::byte* block = row + std::size_t{k / block_count(type)} * block_bytes(type);
+  const std::uint32_t i = k % block_count(type);
+  if (type == WeightType::q8_0) {
+    return {static_cast<std::int8_t>(byte_at(block + 2 + i)), half_at(block), 0.0f};
+  }
+  if (type == WeightType::q4_0) {
+    const std::uint32_t level = byte_at(block + 2 + i % 16) >> (i / 16 * 4) & 15u;
+    return {static_cast<std::int32_t>(level) - 8, half_at(block), 0.0f};
+  }
+  const std::uint32_t group = i / 32;
+  if (type == WeightType::q6_k) {
+    const std::uint32_t half = i / 128;
+    const std::uint32_t part = group % 4;
+    const std::uint32_t four = byte_at(block + half * 64 + i % 64) >> (part / 2 * 4) & 15u;
+    const std::uint32_t two = byte_at(block + 128 + half * 32 + i % 32) >> (part * 2) & 3u;
+    const auto scale = static_cast<std::int8_t>(byte_at(block + 192 + i / 16));
+    return {static_cast<std::int32_t>(four | two << 4) - 32,
+            __fmul_rn(half_at(block + 208), static_cast<float>(scale)), 0.0f};
+  }
+  std::uint32_t scale = 0;
+  std::uint32_t minimum = 0;
+  unpack_group(block + 4, group, scale, minimum);
+  const std::byte* fours = block + (type == WeightType::q5_k ? 48 : 16);
+  std::uint32_t level = byte_at(fours + group / 2 * 32 + i % 32) >> (group % 2 * 4) & 15u;
+  if (type == WeightType::q5_k) level |= (byte_at(block + 16 + i % 32) >> group & 1u) << 4;
+  return {static_cast<std::int32_t>(level), __fmul_rn(half_at(block), static_cast<float>(scale)),
+          __fmul_rn(half_at(block + 2), static_cast<float>(minimum))};
+}
+
+// Number k of a row of any type, with the bits of dequantize_row.
+__device__ inline float decoded(WeightType type, const std::byte* row, std::uint32_t k) {
+  switch (type) {
+    case WeightType::f32:
+      return reinterpret_cast<const float*>(row)[k];
+    case WeightType::f16:
+      return half_to_float(reinterpret_cast<const std::uint16_t*>(row)[k]);
+    case WeightType::bf16:
+      return bfloat16_to_float(reinterpret_cast<const std::uint16_t*>(row)[k]);
+    default: {
+      const Element e = element(type, row, k);
+      const float product = __fmul_rn(e.scale, static_cast<float>(e.level));
+      return type == WeightType::q4_k || type == WeightType::q5_k ? __fsub_rn(product, e.minimum)
+                                                                  : product;
+    }
+  }
+}
+
+}  // namespace edgedraft::cuda

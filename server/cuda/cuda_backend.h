@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "shared/base/error.h"
+#include "shared/runtime/backend.h"
+
+namespace edgedraft {
+
+struct CudaDevice {
+  int index;
+  std::string name;
+  std::uint64_t memory_bytes;
+  int capability;  // compute capability, 90 for 9.0
+};
+
+// The devices that this build's kernels run on.
+// Errors    unsupported  no driver, no device, or none that is new enough, in words for a user
+Result<std::vector<CudaDevice>> cuda_devices();
+
+struct CudaBackendOptions {
+  int device = 0;
+  // One order of summation for every number of rows, so that drafted output equals plain output bit
+  // for bit. Without it, products of F32, F16 and BF16 weights with more than kOwnProductRowsMax
+  // rows are cuBLAS's, which rounds activations to the weight's type.
+  bool deterministic = false;
+  // Called with the bytes of each part of a weight that has been handed to the device.
+  std::function<void(std::uint64_t)> on_upload;
+};
+
+inline constexpr std::uint32_t kOwnProductRowsMax = 16;
+
+// An NVIDIA GPU. Everything runs on one stream; memory comes from the device's pool, which keeps
+// what is released, so that sessions come and go without the driver.
+//
+// Throws    DeviceError where the device cannot be used
+std::unique_ptr<Backend> make_cuda_backend(const CudaBackendOptions& options);
+
+}  // namespace edgedraft

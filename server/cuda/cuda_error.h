@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <string>
+
+#include "shared/runtime/backend.h"
+
+namespace edgedraft {
+
+// Throws DeviceError where `status` is an error; `what` says what was tried, e.g. "reading
+// results".
+inline void try_cuda(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  // So that the next call does not report it again.
+  static_cast<void>(cudaGetLastError());
+  throw DeviceError(std::string("CUDA: ") + what + ": " + cudaGetErrorString(status) + " (" +
+                    cudaGetErrorName(status) + ")");
+}
+
+}  // namespace edgedraft

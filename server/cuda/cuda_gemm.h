@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cublas_v2.h>
+
+#include "kernels/cuda/ops.h"
+#include "server/cuda/cuda_memory.h"
+
+namespace edgedraft {
+
+// cuBLAS on a stream: fast for many rows, but its order of summation changes with their number.
+class CudaGemm {
+ public:
+  explicit CudaGemm(cudaStream_t stream);
+  ~CudaGemm();
+  CudaGemm(const CudaGemm&) = delete;
+  CudaGemm& operator=(const CudaGemm&) = delete;
+
+  struct Product {
+    cuda::WeightType type;  // f32, f16 or bf16, of weight and activations
+    const void* x;          // [rows, inputs]
+    std::size_t x_stride;   // elements
+    const std::byte* weight;
+    cuda::Rows y;
+    std::uint32_t rows;
+    std::uint32_t inputs;
+    std::uint32_t outputs;
+    bool accumulate;
+  };
+  // y = (accumulate ? y : 0) + x weight^T, added up in float32. Throws DeviceError.
+  void multiply(const Product& product);
+
+ private:
+  CudaBuffer workspace_;
+  cublasHandle_t handle_ = nullptr;
+};
+
+}  // namespace edgedraft

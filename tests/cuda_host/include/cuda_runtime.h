@@ -1,0 +1,212 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <tuple>
+#include <utility>
+
+#include "tests/cuda_host/lanes.h"
+
+// As much of CUDA's runtime as kernels/cuda and server/cuda use, on the host: device memory is the
+// host's, streams run at once, a kernel's threads are fibers (lanes.h). Names and meanings are
+// CUDA's. It stands in for the toolkit's header of that name on the include path.
+
+#define __global__
+#define __device__
+#define __host__
+#define __shared__ static  // blocks run in turn, so a block's memory may be the kernel's
+#define __launch_bounds__(...)
+
+// --- types ---
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+struct float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+struct alignas(16) int4 {
+  int x, y, z, w;
+};
+constexpr float2 make_float2(float x, float y) {
+  return {x, y};
+}
+constexpr float4 make_float4(float x, float y, float z, float w) {
+  return {x, y, z, w};
+}
+constexpr uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
+  return {x, y, z, w};
+}
+constexpr int4 make_int4(int x, int y, int z, int w) {
+  return {x, y, z, w};
+}
+
+// --- what a thread sees ---
+
+#define threadIdx (::edgedraft::cuda_host::running().thread)
+#define blockIdx (::edgedraft::cuda_host::running().block)
+
+inline void __syncthreads() {
+  edgedraft::cuda_host::wait_for_block();
+}
+inline void __syncwarp(unsigned = ~0u) {
+  edgedraft::cuda_host::wait_for_warp();
+}
+
+template <class T>
+T __shfl_sync(unsigned, T value, int source) {
+  static_assert(sizeof(T) <= sizeof(std::uint64_t));
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  bits = edgedraft::cuda_host::exchange(bits, static_cast<unsigned>(source));
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int lanes) {
+  return __shfl_sync(mask, value, static_cast<int>(threadIdx.x % 32) ^ lanes);
+}
+
+inline float __uint_as_float(std::uint32_t bits) {
+  float x;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
+inline std::uint32_t __float_as_uint(float x) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+inline float __fmul_rn(float a, float b) {
+  return a * b;
+}
+inline float __fsub_rn(float a, float b) {
+  return a - b;
+}
+inline int __popcll(long long bits) {
+  return __builtin_popcountll(static_cast<unsigned long long>(bits));
+}
+inline int __dp4a(int a, int b, int c) {
+  for (int i = 0; i < 4; ++i) {
+    c += static_cast<std::int8_t>(static_cast<unsigned>(a) >> (8 * i) & 255u) *
+         static_cast<std::int8_t>(static_cast<unsigned>(b) >> (8 * i) & 255u);
+  }
+  return c;
+}
+inline unsigned long long atomicMax(unsigned long long* to, unsigned long long value) {
+  const unsigned long long old = *to;
+  if (value > old) *to = value;
+  return old;
+}
+
+// --- the runtime ---
+
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorNoDevice = 100,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorLaunchFailure = 719,
+};
+enum cudaMemcpyKind {
+  cudaMemcpyHostToDevice = 1,
+  cudaMemcpyDeviceToHost,
+  cudaMemcpyDeviceToDevice
+};
+enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4 };
+inline constexpr unsigned cudaStreamNonBlocking = 1;
+inline constexpr unsigned cudaEventDisableTiming = 2;
+
+using cudaStream_t = struct CUstream_st*;
+using cudaEvent_t = struct CUevent_st*;
+using cudaMemPool_t = struct CUmemPool_st*;
+
+struct cudaDeviceProp {
+  char name[256];
+  std::size_t totalGlobalMem;
+  int major;
+  int minor;
+  int multiProcessorCount;
+};
+struct cudaLaunchConfig_t {
+  dim3 gridDim;
+  dim3 blockDim;
+  std::size_t dynamicSmemBytes;
+  cudaStream_t stream;
+};
+
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaDriverGetVersion(int* version);
+cudaError_t cudaRuntimeGetVersion(int* version);
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
+cudaError_t cudaGetLastError();
+const char* cudaGetErrorName(cudaError_t error);
+const char* cudaGetErrorString(cudaError_t error);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaDeviceSynchronize();
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventCreate(cudaEvent_t* event);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to);
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device);
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
+// Memory comes filled with NaNs.
+cudaError_t cudaMalloc(void** memory, std::size_t bytes);
+cudaError_t cudaFree(void* memory);
+cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t stream);
+cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream);
+cudaError_t cudaMallocHost(void** memory, std::size_t bytes);
+cudaError_t cudaFreeHost(void* memory);
+cudaError_t cudaMemsetAsync(void* memory, int byte, std::size_t bytes, cudaStream_t stream);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream);
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
+                              std::size_t from_pitch, std::size_t width, std::size_t height,
+                              cudaMemcpyKind kind, cudaStream_t stream);
+
+namespace edgedraft::cuda_host {
+
+// For tests of failures: the call after `count` further ones fails, once, with that error.
+void fail_after(std::uint64_t count, cudaError_t error);
+// Calls of the runtime so far that can fail.
+std::uint64_t call_count();
+// The error of this call where one is due.
+cudaError_t next_call();
+
+}  // namespace edgedraft::cuda_host
+
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
+  if (const cudaError_t error = edgedraft::cuda_host::next_call(); error != cudaSuccess)
+    return error;
+  const dim3& grid = config->gridDim;
+  if (grid.y > 65535 || grid.z > 65535 || grid.x == 0 || grid.y == 0 || grid.z == 0 ||
+      config->blockDim.x == 0 || config->blockDim.x > 1024) {
+    return cudaErrorInvalidConfiguration;
+  }
+  const std::tuple<Parameters...> copies(std::forward<Arguments>(arguments)...);
+  edgedraft::cuda_host::run_grid({grid.x, grid.y, grid.z}, config->blockDim.x,
+                                 [&] { std::apply(kernel, copies); });
+  return cudaSuccess;
+}

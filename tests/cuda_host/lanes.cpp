@@ -1,0 +1,204 @@
+#include "tests/cuda_host/lanes.h"
+
+#include <algorithm>
+#include <array>
+#include <boost/context/fiber.hpp>
+#include <boost/context/fixedsize_stack.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace edgedraft::cuda_host {
+namespace {
+
+constexpr std::size_t kStackBytes = 256 * 1024;
+
+enum class State : std::uint8_t { ready, at_warp_barrier, at_block_barrier, done };
+
+[[noreturn]] void broken(const char* what) {
+  std::fprintf(stderr, "kernel on the host: %s\n", what);
+  std::abort();
+}
+
+// Threads are made once and run one kernel after another.
+struct Lane {
+  boost::context::fiber fiber;
+  boost::context::fiber scheduler;
+  State state = State::done;
+  bool second_slots = false;  // which of its warp's slots it exchanges through next
+  Running place;
+#if defined(__SANITIZE_ADDRESS__)
+  const void* stack = nullptr;
+  std::size_t stack_bytes = 0;
+#endif
+};
+
+// Two sets of slots: a lane can be one exchange ahead of the others, not two.
+using Slots = std::array<std::array<std::uint64_t, kLanesOfWarp>, 2>;
+
+class Block {
+ public:
+  void run(const Index& grid, unsigned threads, const std::function<void()>& kernel) {
+    if (threads == 0 || threads > kThreadsOfBlockMax) broken("a block of so many threads");
+    kernel_ = &kernel;
+    backwards_ = !backwards_;
+    while (lanes_.size() < threads) add_lane();
+    for (unsigned z = 0; z < grid.z; ++z) {
+      for (unsigned y = 0; y < grid.y; ++y) {
+        for (unsigned x = 0; x < grid.x; ++x) {
+          for (unsigned i = 0; i < threads; ++i) {
+            lanes_[i]->state = State::ready;
+            lanes_[i]->second_slots = false;
+            lanes_[i]->place = {{i, 0, 0}, {x, y, z}};
+          }
+          run_block(threads);
+        }
+      }
+    }
+  }
+
+  const Running& place() const { return current_->place; }
+
+  void wait(State state) {
+    Lane& lane = *current_;
+    lane.state = state;
+    leave(lane);
+  }
+
+  std::uint64_t exchange(std::uint64_t bits, unsigned source) {
+    Lane& lane = *current_;
+    auto& slots = slots_[lane.place.thread.x / kLanesOfWarp][lane.second_slots ? 1 : 0];
+    lane.second_slots = !lane.second_slots;
+    slots[lane.place.thread.x % kLanesOfWarp] = bits;
+    wait(State::at_warp_barrier);
+    return slots[source % kLanesOfWarp];
+  }
+
+ private:
+  void add_lane() {
+    auto& lane = *lanes_.emplace_back(std::make_unique<Lane>());
+    lane.fiber =
+        boost::context::fiber(std::allocator_arg, boost::context::fixedsize_stack(kStackBytes),
+                              [this, &lane](boost::context::fiber&& scheduler) {
+                                lane.scheduler = std::move(scheduler);
+                                arrived();
+                                for (;;) {
+                                  (*kernel_)();
+                                  lane.state = State::done;
+                                  leave(lane);
+                                }
+                                return std::move(lane.scheduler);
+                              });
+  }
+
+  // On the scheduler's stack.
+  void resume(Lane& lane) {
+    current_ = &lane;
+#if defined(__SANITIZE_ADDRESS__)
+    void* fake_stack = nullptr;
+    __sanitizer_start_switch_fiber(&fake_stack, lane.stack, lane.stack_bytes);
+#endif
+    lane.fiber = std::move(lane.fiber).resume();
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(fake_stack, &lane.stack, &lane.stack_bytes);
+#endif
+  }
+
+  // On the lane's stack, to the scheduler and back.
+  void leave(Lane& lane) {
+#if defined(__SANITIZE_ADDRESS__)
+    void* fake_stack = nullptr;
+    __sanitizer_start_switch_fiber(&fake_stack, scheduler_stack_, scheduler_stack_bytes_);
+#endif
+    lane.scheduler = std::move(lane.scheduler).resume();
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(fake_stack, &scheduler_stack_, &scheduler_stack_bytes_);
+#endif
+  }
+
+  void arrived() {
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack_, &scheduler_stack_bytes_);
+#endif
+  }
+
+  void run_block(unsigned threads) {
+    for (;;) {
+      unsigned done = 0;
+      for (unsigned first = 0; first < threads; first += kLanesOfWarp) {
+        done += run_warp(first, std::min(kLanesOfWarp, threads - first));
+      }
+      if (done == threads) return;
+      // Those that have left do not count at a block's barrier.
+      for (unsigned i = 0; i < threads; ++i) {
+        if (lanes_[i]->state == State::at_block_barrier) lanes_[i]->state = State::ready;
+      }
+    }
+  }
+
+  // Until all lanes are done or wait for the block. Returns how many are done.
+  unsigned run_warp(unsigned first, unsigned count) {
+    for (;;) {
+      unsigned done = 0;
+      unsigned at_warp_barrier = 0;
+      for (unsigned i = 0; i < count; ++i) {
+        Lane& lane = *lanes_[first + (backwards_ ? count - 1 - i : i)];
+        if (lane.state == State::ready) resume(lane);
+        done += lane.state == State::done ? 1 : 0;
+        at_warp_barrier += lane.state == State::at_warp_barrier ? 1 : 0;
+      }
+      if (at_warp_barrier == 0) return done;
+      if (at_warp_barrier != count)
+        broken("lanes of a warp exchange while others wait or have left");
+      for (unsigned i = 0; i < count; ++i) lanes_[first + i]->state = State::ready;
+    }
+  }
+
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::array<Slots, kThreadsOfBlockMax / kLanesOfWarp> slots_{};
+  const std::function<void()>* kernel_ = nullptr;
+  Lane* current_ = nullptr;
+  bool backwards_ = false;
+#if defined(__SANITIZE_ADDRESS__)
+  const void* scheduler_stack_ = nullptr;
+  std::size_t scheduler_stack_bytes_ = 0;
+#endif
+};
+
+// Never destroyed: its fibers hold no resources, and unwinding them would need an exception.
+Block& block() {
+  static Block* const the_block = new Block;
+  return *the_block;
+}
+
+}  // namespace
+
+const Running& running() {
+  return block().place();
+}
+
+void run_grid(const Index& grid, unsigned threads, const std::function<void()>& kernel) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  block().run(grid, threads, kernel);
+}
+
+void wait_for_block() {
+  block().wait(State::at_block_barrier);
+}
+
+void wait_for_warp() {
+  block().wait(State::at_warp_barrier);
+}
+
+std::uint64_t exchange(std::uint64_t bits, unsigned source) {
+  return block().exchange(bits, source);
+}
+
+}  // namespace edgedraft::cuda_host

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+// Runs a kernel's threads on the host: the blocks of a grid in turn, the threads of a block as
+// fibers, so that barriers and exchanges within a warp mean what they mean on a device. A thread
+// runs until it waits; from launch to launch the order of a warp's threads is turned round, so that
+// a missing barrier shows.
+//
+// What breaks the rules of the device ends the program with a sentence: threads that wait at
+// different barriers, a lane that has left when its warp exchanges.
+namespace edgedraft::cuda_host {
+
+struct Index {
+  unsigned x = 0, y = 0, z = 0;
+};
+
+inline constexpr unsigned kLanesOfWarp = 32;
+inline constexpr unsigned kThreadsOfBlockMax = 1024;
+
+// The running thread's place. Threads have one dimension.
+struct Running {
+  Index thread;
+  Index block;
+};
+const Running& running();
+
+// Runs `kernel` once for every thread, one launch at a time.
+void run_grid(const Index& grid, unsigned threads, const std::function<void()>& kernel);
+
+void wait_for_block();
+void wait_for_warp();
+// Gives `bits` to the warp and returns what `source` gave.
+std::uint64_t exchange(std::uint64_t bits, unsigned source);
+
+}  // namespace edgedraft::cuda_host

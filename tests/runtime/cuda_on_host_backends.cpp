@@ -1,0 +1,13 @@
+#include "server/cuda/cuda_backend.h"
+#include "tests/runtime/op_test.h"
+
+namespace edgedraft::testing {
+namespace {
+
+// The CUDA backend on the host's stand-in for a device (tests/cuda_host). Deterministic: in the
+// other mode wide products are a library's.
+const AddDeviceBackends added({{"cuda_on_host",
+                                [] { return make_cuda_backend({.deterministic = true}); }}});
+
+}  // namespace
+}  // namespace edgedraft::testing
