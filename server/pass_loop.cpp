@@ -248,7 +248,13 @@ void PassLoop::run_next_pass() {
       active.session->target.abandon();
       active.client.reply->refuse(active.round, *failed);
     } else if (share->outcome) {
-      deliver(active, *share->outcome, finished);
+      try {
+        deliver(active, *share->outcome, finished);
+      } catch (const DeviceError& e) {
+        // The session has gone on, its client has not.
+        sessions_.forget(active.client.connection_id);
+        active.client.reply->refuse(active.round, {Errc::refused, e.what()});
+      }
     } else {
       going_on.push_back(std::move(active));
     }
@@ -314,8 +320,12 @@ void PassLoop::send_owed_rows() {
   const ActivationLayout layout({groups.begin(), groups.end()});
   const std::uint32_t count = std::min(chunk_rows(layout), owed.end - owed.first);
   const std::uint32_t first = owed.end - count;
-  owed.client.reply->activations(
-      compress_activations(owed.round, first, count, rows(owed.client, *session, first, count)));
+  try {
+    owed.client.reply->activations(
+        compress_activations(owed.round, first, count, rows(owed.client, *session, first, count)));
+  } catch (const DeviceError&) {
+    return;  // its drafter goes without them
+  }
   if (first == owed.first) return;
   owed.end = first;
   owed_.push_back(std::move(owed));

@@ -61,6 +61,11 @@ std::uint32_t SessionStore::count_used_since(Instant time) const {
       }));
 }
 
+void SessionStore::forget(std::uint64_t connection_id) {
+  if (find(connection_id) != nullptr) sessions_.erase(bound_.at(connection_id));
+  bound_.erase(connection_id);
+}
+
 void SessionStore::release(std::uint64_t connection_id) {
   if (Session* session = find(connection_id)) session->connection_id = 0;
   bound_.erase(connection_id);

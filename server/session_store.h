@@ -59,6 +59,8 @@ class SessionStore {
                           const std::string& identity);
   // Sessions of connections that had an answer since then.
   std::uint32_t count_used_since(Instant time) const;
+  // Drops the session that the connection works on: its client has to send everything again.
+  void forget(std::uint64_t connection_id);
   // The connection is over: its session may be resumed or evicted.
   void release(std::uint64_t connection_id);
 

@@ -418,6 +418,44 @@ TEST_F(SchedulerTest, TheMemoryLimitCountsSessions) {
   EXPECT_TRUE(outcome(client(4)));
 }
 
+// A device that fails when it is asked for activations.
+class FailingTap final : public Tap {
+ public:
+  std::span<const std::uint32_t> scale_groups() const override { return groups_; }
+  void read(const KvCache&, std::uint32_t, std::uint32_t, std::span<float>) override {
+    throw DeviceError("the device is lost");
+  }
+
+ private:
+  std::array<std::uint32_t, 1> groups_{8};
+};
+
+TEST_F(SchedulerTest, AFailingDeviceCostsTheSessionAlone) {
+  Scheduler scheduler(
+      parts(), {.passes = {.sessions = {.sessions_max = 64, .kv_bytes_max = 0}}, .queue_max = 100});
+  Random random(9);
+  FailingTap tap;
+  Client unlucky = client(1);
+  unlucky.tap = &tap;
+  scheduler.post(unlucky, prefill(1, random_tokens(random, 5)));
+  auto reply = inbox_.take();
+  ASSERT_TRUE(reply);
+  ASSERT_TRUE(std::holds_alternative<wire::Verdict>(reply->what));
+
+  const auto refusal_of = [&](std::uint32_t round) {
+    scheduler.post(unlucky, wire::Draft{.round = round});
+    reply = inbox_.take();
+    return reply ? std::get<Refusal>(reply->what).error.code : Errc::timed_out;
+  };
+  EXPECT_EQ(refusal_of(2), Errc::refused);
+  EXPECT_EQ(refusal_of(3), Errc::session_unknown);
+  // Others are served.
+  scheduler.post(client(2), prefill(1, random_tokens(random, 5)));
+  reply = inbox_.take();
+  ASSERT_TRUE(reply);
+  EXPECT_TRUE(std::holds_alternative<wire::Verdict>(reply->what));
+}
+
 TEST_F(SchedulerTest, VerdictsTellTheRowBudget) {
   Scheduler scheduler(
       parts(), {.passes = {.sessions = {.sessions_max = 64, .kv_bytes_max = 0}}, .queue_max = 100});
