@@ -37,6 +37,8 @@ for end in $server $device; do
     sleep 0.1
   done
   nsenter --net=/proc/$end/ns/net ip link set dev lo up
+  # No packets on the link but those that are measured.
+  nsenter --net=/proc/$end/ns/net sh -c 'echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6'
 done
 )sh";
 
@@ -155,7 +157,6 @@ void plan_end(TcPlan& plan, End end, const LinkOptions& link) {
   const auto add = [&](Words words) { plan.commands.push_back({end, std::move(words)}); };
 
   add({"ip", "link", "set", "dev", kInterface, "address", server ? kServerMac : kDeviceMac});
-  add({"ip", "link", "set", "dev", kInterface, "addrgenmode", "none"});
   add({"ip", "address", "add", own + "/" + std::to_string(kPrefixBits), "dev", kInterface});
   if (is_random(link.delay)) plan.tables.push_back(table_of(link.delay, table_name(end)));
   add(netem(link, end, "add", false));

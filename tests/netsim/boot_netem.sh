@@ -16,7 +16,8 @@ cp /bin/busybox "$root/bin/busybox"
 cp "$probe" "$root/bin/probe"
 cp "$link" "$root/link.sh"
 cp "$kernel"/modules/*.ko "$root/modules/"
-for program in ip tc; do
+# Busybox prefers its own ip and tc to those in the path, so what the script calls is the real thing.
+for program in sh nsenter unshare ip tc; do
   path=$(PATH=$PATH:/usr/sbin:/sbin command -v $program)
   cp -L "$path" "$root/usr/sbin/$program"
   ldd "$path" | grep -o '/[^ ]*' | while read -r library; do
@@ -32,7 +33,7 @@ mount -t proc none /proc
 mount -t sysfs none /sys
 mount -t devtmpfs none /dev
 for module in /modules/*.ko; do insmod "$module"; done
-sh -x /link.sh >/link.log 2>/link.err &
+/usr/sbin/sh -x /link.sh >/link.log 2>/link.err &
 tries=0
 until grep -q "device's end" /link.log; do
   tries=$((tries + 1))
@@ -49,7 +50,7 @@ $at_device probe ping 198.18.0.1 7000 COUNT
 $at_server probe blast 198.18.0.2 7001 BLAST 1400 0
 wait $!
 echo sink $(tail -n 1 /sink.log)
-$at_server tc -s qdisc show dev edgedraft0 | sed 's/^/qdisc /'
+$at_server /usr/sbin/tc -s qdisc show dev edgedraft0 | sed 's/^/qdisc /'
 echo end
 poweroff -f
 END

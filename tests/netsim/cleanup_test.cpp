@@ -177,6 +177,7 @@ TEST_P(CleanupTest, TheNextLinkSweepsWhatAKilledRunHasLeft) {
   kill(running_->program(), SIGSTOP);  // it does not see its link die
   kill(running_->link(), SIGKILL);
   kill(running_->program(), SIGKILL);
+  for (int i = 0; i < 1000 && lives(running_->link()); ++i) std::this_thread::sleep_for(10ms);
   const auto swept = make_link(read_network_profile("lan").value(), DriverKind::proxy, 1);
   ASSERT_TRUE(swept) << swept.error().message;
   EXPECT_EQ(running_->left(), std::vector<pid_t>());
