@@ -25,7 +25,7 @@ class ProfileTable {
   // `where` stands before keys in messages: "up" for "up.loss". The table must outlive this.
   ProfileTable(const toml::table& table, std::string file, std::string where);
 
-  bool has(const char* key) const { return table_->contains(key); }
+  bool has(const char* key) { return find(key) != nullptr; }
 
   // Each gives nullopt where the key is missing and an error where it holds something else.
   Result<std::optional<double>> number(const char* key, double least, double most);

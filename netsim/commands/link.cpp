@@ -164,10 +164,10 @@ Result<int> hold(const NetworkProfile& profile, LinkDriver& link, const LinkComm
   const std::optional<int> status = device ? device->status() : std::nullopt;
   device.reset();
   server.reset();
-  if (const auto statistics = link.statistics()) {
-    print_direction("up:   ", statistics->up);
-    print_direction("down: ", statistics->down);
-  }
+  const auto statistics = link.statistics();
+  if (!statistics) return statistics.error();
+  print_direction("up:   ", statistics->up);
+  print_direction("down: ", statistics->down);
   return interrupted() && !o.command.empty() ? kInterruptedExitCode : status.value_or(0);
 }
 

@@ -37,6 +37,8 @@ for end in $server $device; do
     sleep 0.1
   done
   nsenter --net=/proc/$end/ns/net ip link set dev lo up
+  # No packets on the link but those that are measured.
+  nsenter --net=/proc/$end/ns/net sh -c 'echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6'
 done
 )sh";
 
@@ -154,10 +156,7 @@ void plan_end(TcPlan& plan, End end, const LinkOptions& link) {
   const std::string other = server ? device_address(0) : kServerAddress;
   const auto add = [&](Words words) { plan.commands.push_back({end, std::move(words)}); };
 
-  // One packet at a time on the link, never a burst that the kernel would split at the other end.
-  add({"ip", "link", "set", "dev", kInterface, "gso_max_segs", "1"});
   add({"ip", "link", "set", "dev", kInterface, "address", server ? kServerMac : kDeviceMac});
-  add({"ip", "link", "set", "dev", kInterface, "addrgenmode", "none"});
   add({"ip", "address", "add", own + "/" + std::to_string(kPrefixBits), "dev", kInterface});
   if (is_random(link.delay)) plan.tables.push_back(table_of(link.delay, table_name(end)));
   add(netem(link, end, "add", false));
@@ -180,9 +179,14 @@ Result<TcPlan> plan_tc_link(const NetworkProfile& profile) {
                  profile.name + ": netem plays no traces; take --driver tun or proxy"};
   }
   TcPlan plan;
-  plan.commands.push_back({End::server,
-                           {"ip", "link", "add", "name", kInterface, "type", "veth", "peer", "name",
-                            kInterface, "netns", "$device"}});
+  // One packet at a time on the link, never a burst that the kernel would split at the other end.
+  const Words end{"name", kInterface, "gso_max_segs", "1"};
+  Words add{"ip", "link", "add"};
+  append(add, end);
+  append(add, {"type", "veth", "peer"});
+  append(add, end);
+  append(add, {"netns", "$device"});
+  plan.commands.push_back({End::server, add});
   plan_end(plan, End::server, profile.down);
   plan_end(plan, End::device, profile.up);
   return plan;

@@ -113,7 +113,9 @@ Result<void> OptionLayers::apply_file() {
   std::filesystem::path file = config_file_;
   if (file.empty()) {
     file = config_directory() / default_file_;
-    if (!std::filesystem::exists(file)) return boost::system::in_place_value;
+    // What this user may not even look for is as good as not there.
+    std::error_code ignored;
+    if (!std::filesystem::exists(file, ignored)) return boost::system::in_place_value;
   }
   try {
     const toml::table table = toml::parse_file(file.string());

@@ -59,7 +59,7 @@ Process::Process(std::vector<std::string> command, const std::filesystem::path& 
   variable_pointers.push_back(nullptr);
 
   const int error =
-      posix_spawn(&pid_, arguments[0], &files, nullptr, arguments.data(), variable_pointers.data());
+      posix_spawnp(&pid_, arguments[0], &files, nullptr, arguments.data(), variable_pointers.data());
   posix_spawn_file_actions_destroy(&files);
   if (error != 0) throw std::runtime_error("cannot start " + command[0]);
 }

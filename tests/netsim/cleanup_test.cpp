@@ -1,0 +1,243 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include "netsim/drivers/command.h"
+#include "tests/netsim/measured_link.h"
+
+namespace edgedraft::netsim {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Process;
+using testing::Scratch;
+
+std::uint64_t network_of(pid_t pid) {
+  struct stat info = {};
+  const std::string path = "/proc/" + std::to_string(pid) + "/ns/net";
+  return stat(path.c_str(), &info) == 0 ? info.st_ino : 0;
+}
+
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+bool lives(pid_t pid) {
+  const std::string stat = first_line("/proc/" + std::to_string(pid) + "/stat");
+  return !stat.empty() && stat.find(") Z ") == std::string::npos;
+}
+
+std::vector<pid_t> processes() {
+  std::vector<pid_t> pids;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") == std::string::npos) pids.push_back(std::stoi(name));
+  }
+  return pids;
+}
+
+// Those that a process has started, and theirs.
+std::vector<pid_t> descendants(pid_t pid) {
+  std::vector<pid_t> found;
+  const std::string id = std::to_string(pid);
+  std::istringstream children(first_line("/proc/" + id + "/task/" + id + "/children"));
+  for (pid_t child = 0; children >> child;) {
+    found.push_back(child);
+    const auto further = descendants(child);
+    found.insert(found.end(), further.begin(), further.end());
+  }
+  return found;
+}
+
+// `edgedraft-netsim link` with a probe at each end, and what it has made.
+class RunningLink {
+ public:
+  explicit RunningLink(const std::string& driver, std::vector<std::string> before = {})
+      : port_(std::to_string(30'000 + getpid() % 10'000)) {
+    auto command = before;
+    const std::string probe = NETSIM_PROBE;
+    const std::string ping = driver == "proxy" ? "tcp-ping" : "ping";
+    command.insert(command.end(),
+                   {EDGEDRAFT_NETSIM, "link", "--profile", "lan", "--driver", driver, "--port",
+                    port_, "--at-server", probe + " echo " + port_, "--", "sh", "-c",
+                    probe + " " + ping + " ${EDGEDRAFT_SERVER%:*} ${EDGEDRAFT_SERVER#*:} 1000000"});
+    process_ = std::make_unique<Process>(command, scratch_ / "netsim");
+    up_ = process_->wait_for_output("\n", 60s);
+    if (!up_) return;
+    // The test's own child is the program: it replaces what stood before it.
+    for (const pid_t pid : processes()) {
+      if (first_line("/proc/" + std::to_string(pid) + "/comm") == "netsim-link" && parent(pid) &&
+          is_ours(pid)) {
+        link_ = pid;
+        program_ = *parent(pid);
+      }
+    }
+    made_ = descendants(program_);
+    for (const pid_t pid : made_) {
+      if (network_of(pid) != network_of(getpid())) networks_.insert(network_of(pid));
+    }
+  }
+
+  bool is_up() const { return up_; }
+  Process& process() { return *process_; }
+  pid_t program() const { return program_; }
+  pid_t link() const { return link_; }
+  std::size_t made() const { return made_.size(); }
+  std::size_t networks() const { return networks_.size(); }
+
+  // What is still there of it, after time to go.
+  std::vector<pid_t> left() const {
+    std::vector<pid_t> left;
+    for (int i = 0; i < 1000; ++i) {
+      left.clear();
+      for (const pid_t pid : made_) {
+        if (lives(pid)) left.push_back(pid);
+      }
+      for (const pid_t pid : processes()) {
+        if (lives(pid) && networks_.contains(network_of(pid))) left.push_back(pid);
+      }
+      if (left.empty()) break;
+      std::this_thread::sleep_for(10ms);
+    }
+    return left;
+  }
+
+ private:
+  static std::optional<pid_t> parent(pid_t pid) {
+    const std::string stat = first_line("/proc/" + std::to_string(pid) + "/stat");
+    const std::size_t name_end = stat.rfind(')');
+    if (name_end == std::string::npos || stat.size() < name_end + 4) return std::nullopt;
+    return std::stoi(stat.substr(name_end + 4));
+  }
+  bool is_ours(pid_t pid) const {
+    for (std::optional<pid_t> p = pid; p && *p > 1; p = parent(*p)) {
+      if (*p == getpid()) return true;
+    }
+    return false;
+  }
+
+  Scratch scratch_;
+  std::string port_;
+  std::unique_ptr<Process> process_;
+  bool up_ = false;
+  pid_t program_ = 0;
+  pid_t link_ = 0;
+  std::vector<pid_t> made_;
+  std::set<std::uint64_t> networks_;
+};
+
+class CleanupTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    std::string why_not;
+    const DriverKind kind = driver_kind_from(GetParam()).value();
+    if (!MeasuredLink::make(read_network_profile("lan").value(), kind, 1, why_not)) {
+      GTEST_SKIP() << why_not;
+    }
+    running_ = std::make_unique<RunningLink>(GetParam());
+    ASSERT_TRUE(running_->is_up()) << running_->process().err();
+    // The link's process, the server's shell or probe, the device's.
+    ASSERT_GE(running_->made(), 3u);
+    ASSERT_EQ(running_->networks(), std::string(GetParam()) == "tun" ? 2u : 0u);
+  }
+
+  std::unique_ptr<RunningLink> running_;
+};
+
+TEST_P(CleanupTest, NothingIsLeftWhenTheProgramIsKilled) {
+  kill(running_->program(), SIGKILL);
+  EXPECT_EQ(running_->left(), std::vector<pid_t>());
+}
+
+TEST_P(CleanupTest, CtrlCEndsItInOrder) {
+  kill(running_->program(), SIGINT);
+  EXPECT_EQ(running_->process().wait(), 130);
+  EXPECT_NE(running_->process().err().find("packets"), std::string::npos);
+  EXPECT_EQ(running_->left(), std::vector<pid_t>());
+}
+
+TEST_P(CleanupTest, TheProgramSaysSoWhenItsLinkIsKilled) {
+  kill(running_->link(), SIGKILL);
+  EXPECT_NE(running_->process().wait(), 0);
+  EXPECT_NE(running_->process().err().find("emulated link's process has ended"), std::string::npos)
+      << running_->process().err();
+  EXPECT_EQ(running_->left(), std::vector<pid_t>());
+}
+
+TEST_P(CleanupTest, TheNextLinkSweepsWhatAKilledRunHasLeft) {
+  kill(running_->program(), SIGSTOP);  // it does not see its link die
+  kill(running_->link(), SIGKILL);
+  kill(running_->program(), SIGKILL);
+  for (int i = 0; i < 1000 && lives(running_->link()); ++i) std::this_thread::sleep_for(10ms);
+  const auto swept = make_link(read_network_profile("lan").value(), DriverKind::proxy, 1);
+  ASSERT_TRUE(swept) << swept.error().message;
+  EXPECT_EQ(running_->left(), std::vector<pid_t>());
+}
+
+INSTANTIATE_TEST_SUITE_P(Drivers, CleanupTest, ::testing::Values("tun", "proxy"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST(CleanupTest, ADestroyedLinkTakesItsEndsWithIt) {
+  std::string why_not;
+  auto link = MeasuredLink::make(read_network_profile("lan").value(), DriverKind::tun, 1, why_not);
+  if (!link) GTEST_SKIP() << why_not;
+  const Scratch scratch;
+  Process forgotten(link->link().at_device({"sleep", "1000"}), scratch / "forgotten");
+  link.reset();
+  EXPECT_EQ(forgotten.wait(), 128 + SIGKILL);
+}
+
+// As a user without rights, with the /dev/net/tun that distributions have: everyone may open it.
+TEST(UnprivilegedTest, TunWorksInAUserNamespace) {
+  if (geteuid() != 0) GTEST_SKIP() << "the tests run without rights anyway";
+  const std::vector<std::string> as_nobody{
+      "unshare",
+      "--mount",
+      "sh",
+      "-c",
+      "mount -t tmpfs tmpfs /dev/net && mknod /dev/net/tun c 10 200 && chmod 666 /dev/net/tun && "
+      "exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"",
+      "sh"};
+  auto command = as_nobody;
+  command.insert(command.end(), {"unshare", "--user", "--net", "cat", EDGEDRAFT_NETSIM});
+  if (const auto able = run_command(command); !able) GTEST_SKIP() << able.error().message;
+
+  RunningLink running("tun", as_nobody);
+  ASSERT_TRUE(running.is_up()) << running.process().err();
+  EXPECT_EQ(running.networks(), 2u);
+  kill(running.program(), SIGKILL);
+  EXPECT_EQ(running.left(), std::vector<pid_t>());
+}
+
+TEST(UnprivilegedTest, ItSaysWhyThereIsNoTun) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can take /dev/net/tun away from a test";
+  const Scratch scratch;
+  Process process(
+      {"unshare", "--mount", "sh", "-c", "mount -t tmpfs tmpfs /dev/net && exec \"$@\"", "sh",
+       EDGEDRAFT_NETSIM, "link", "--driver", "tun", "--profile", "lan", "--", "true"},
+      scratch / "netsim");
+  const int status = process.wait();
+  if (process.err().find("unshare") == 0) GTEST_SKIP() << process.err();
+  EXPECT_NE(status, 0);
+  EXPECT_NE(process.err().find("modprobe tun"), std::string::npos) << process.err();
+  EXPECT_NE(process.err().find("--driver proxy"), std::string::npos) << process.err();
+}
+
+TEST(TcDriverTest, SaysWhatIsMissing) {
+  const auto link = make_link(read_network_profile("lan").value(), DriverKind::tc, 1);
+  if (link) GTEST_SKIP() << "nothing is missing here: this kernel has netem";
+  EXPECT_EQ(link.error().code, Errc::unsupported) << link.error().message;
+  EXPECT_NE(link.error().message.find("--driver"), std::string::npos) << link.error().message;
+}
+
+}  // namespace
+}  // namespace edgedraft::netsim

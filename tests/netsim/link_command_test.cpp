@@ -1,0 +1,83 @@
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "netsim/commands/simulate.h"
+#include "tests/e2e/process.h"
+
+namespace edgedraft::netsim {
+namespace {
+
+using testing::Process;
+using testing::Scratch;
+
+struct Outcome {
+  int status;
+  std::string out;
+  std::string err;
+};
+
+Outcome run(std::vector<std::string> options) {
+  const Scratch scratch;
+  options.insert(options.begin(), {EDGEDRAFT_NETSIM, "link"});
+  Process process(options, scratch / "netsim");
+  const int status = process.wait();
+  return {status, process.out(), process.err()};
+}
+
+TEST(LinkCommandTest, OneSeedGivesOneScheduleToTheByte) {
+  const std::vector<std::string> seven{"--profile", "paper-4g", "--simulate",
+                                       "2000",      "--seed",   "7"};
+  const Outcome first = run(seven);
+  ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_EQ(std::count(first.out.begin(), first.out.end(), '\n'), 4001);
+  EXPECT_EQ(first.out, run(seven).out);
+  auto eight = seven;
+  eight.back() = "8";
+  EXPECT_NE(first.out, run(eight).out);
+}
+
+TEST(LinkCommandTest, TheScheduleShowsTheScript) {
+  const auto profile = parse_network_profile(
+      "both = { rate_mbit = 9.6, path_ms = 3 }\n[[event]]\nat_s = 0.002\naction = "
+      "\"down\"\nfor_s = 0.002\n",
+      "t.toml");
+  std::ostringstream out;
+  simulate(*profile, {.packets = 5, .packet_bytes = 1200}, 1, out);
+  EXPECT_EQ(out.str(),
+            "direction,packet,sent_ns,fate,arrives_ns\n"
+            "up,0,0,delivered,4000000\ndown,0,0,delivered,4000000\n"
+            "up,1,1000000,delivered,5000000\ndown,1,1000000,delivered,5000000\n"
+            "up,2,2000000,link_down,\ndown,2,2000000,link_down,\n"
+            "up,3,3000000,link_down,\ndown,3,3000000,link_down,\n"
+            "up,4,4000000,delivered,8000000\ndown,4,4000000,delivered,8000000\n");
+}
+
+TEST(LinkCommandTest, ListsProfilesWithTheirSources) {
+  const Outcome listed = run({"--list"});
+  EXPECT_EQ(listed.status, 0);
+  EXPECT_NE(listed.out.find("train-tunnel"), std::string::npos);
+  EXPECT_NE(listed.out.find("mahimahi"), std::string::npos);
+}
+
+TEST(LinkCommandTest, ADryRunPrintsAScriptThatAShellCanRead) {
+  const Outcome dry = run({"--driver", "tc", "--profile", "4g-busy", "--dry-run"});
+  ASSERT_EQ(dry.status, 0) << dry.err;
+  EXPECT_EQ(dry.out.substr(0, 10), "#!/bin/sh\n");
+  const Scratch scratch;
+  Process shell({"/bin/sh", "-n"}, scratch / "sh", dry.out);
+  EXPECT_EQ(shell.wait(), 0) << shell.err();
+}
+
+TEST(LinkCommandTest, MistakesAreExplained) {
+  const Outcome unknown = run({"--profile", "6g"});
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_NE(unknown.err.find("paper-5g"), std::string::npos);
+  EXPECT_EQ(run({"--driver", "ns3"}).status, 2);
+  const Outcome lonely = run({"--at-server", "true"});
+  EXPECT_EQ(lonely.status, 2);
+  EXPECT_NE(lonely.err.find("after `--`"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace edgedraft::netsim
