@@ -23,12 +23,12 @@ Result<std::unique_ptr<CycleLog>> CycleLog::open(const std::filesystem::path& fi
   log->out_.open(file, std::ios::trunc);
   if (!log->out_) return Error{Errc::io, "--cycles " + file.string() + ": cannot be written"};
   const auto& synthetic = config.synthetic_acceptance;
-  put(log->out_,
-      {{"kind", "answer"},
-       {"drafter", config.drafter},
-       {"bundle", config.bundle},
-       {"pace_profile", config.pace_profile.empty() ? ordered_json() : ordered_json(config.pace_profile)},
-       {"synthetic_acceptance", synthetic ? ordered_json(*synthetic) : ordered_json()}});
+  put(log->out_, {{"kind", "answer"},
+                  {"drafter", config.drafter},
+                  {"bundle", config.bundle},
+                  {"pace_profile", config.pace_profile.empty() ? ordered_json()
+                                                               : ordered_json(config.pace_profile)},
+                  {"synthetic_acceptance", synthetic ? ordered_json(*synthetic) : ordered_json()}});
   return log;
 }
 

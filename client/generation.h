@@ -40,8 +40,8 @@ class GenerationObserver {
 struct CycleRecord {
   enum class Kind : std::uint8_t { prompt, draft, resync, offline, state };
   Kind kind{};
-  Duration at{};                // since the answer was asked for; its tokens are shown then
-  std::uint32_t tokens = 0;     // that became visible
+  Duration at{};                    // since the answer was asked for; its tokens are shown then
+  std::uint32_t tokens = 0;         // that became visible
   std::uint32_t answer_tokens = 0;  // of the answer so far
 
   Duration drafting{};       // growing the tree, a pace kept included
@@ -220,7 +220,7 @@ class Generation {
   // The link.
   bool signed_in_ = false;
   std::optional<Error> link_error_;  // why it is down, since it was told
-  bool link_closed_ = false;  // for a reason that trying again does not cure
+  bool link_closed_ = false;         // for a reason that trying again does not cure
   bool in_flight_ = false;
   enum class Wanted : std::uint8_t { tokens, draft } wanted_ = Wanted::tokens;
   std::optional<wire::SessionId> session_;  // the server's name for this conversation

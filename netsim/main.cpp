@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "netsim/commands/link.h"
+#include "netsim/commands/run.h"
 #include "shared/base/options.h"
 
 namespace edgedraft::netsim {
@@ -10,6 +11,9 @@ namespace {
 
 struct Commands {
   LinkCommandOptions link;
+  RunCommandOptions run;
+  ReportCommandOptions report;
+  ProbeCommandOptions probe;
 };
 
 int fail(const Error& error) {
@@ -36,6 +40,13 @@ int main_with(int argc, char** argv) {
   };
   declare("link", "Build one link and run programs at its ends", commands.link, declare_link,
           run_link);
+
+  declare("run", "Run an experiment and report on it", commands.run, declare_run, run_command);
+  declare("report", "Make the report of an experiment's results", commands.report, declare_report,
+          report_command);
+  declare("probe", "Measure a link from its two ends", commands.probe, declare_probe,
+          probe_command);
+  commands.run.command_line.assign(argv, argv + argc);
 
   OptionLayers layers(app, "edgedraft-netsim.toml");
   if (!layers.parse(argc, argv)) return layers.exit_code();

@@ -19,6 +19,10 @@ grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release && boost=libboost1.81-dev
 protobuf=()
 grep -qs '^ID=ubuntu' /etc/os-release && protobuf=(libprotobuf-dev)
 
+# Ubuntu's is a snap, which is no package to install here: the test that wants it skips itself.
+browser=()
+grep -qs '^ID=debian' /etc/os-release && browser=(chromium)
+
 packages=(
   g++ cmake ninja-build pkg-config git ca-certificates
   "$boost" libssl-dev zlib1g-dev libflatbuffers-dev flatbuffers-compiler "${protobuf[@]}" libsentencepiece-dev
@@ -28,8 +32,8 @@ packages=(
 case $1 in
   build) ;;
   # clang is for the fuzz targets (libFuzzer); Mesa brings a software Vulkan driver for machines
-  # without a GPU.
-  test) packages+=(libgtest-dev clang libclang-rt-dev openssl
+  # without a GPU; gnuplot draws an experiment's report, chromium shows it.
+  test) packages+=(libgtest-dev clang libclang-rt-dev openssl gnuplot-nox "${browser[@]}"
                    mesa-vulkan-drivers vulkan-validationlayers) ;;
   *) usage ;;
 esac

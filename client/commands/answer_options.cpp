@@ -171,11 +171,12 @@ Result<void> check_experiment(const AnswerOptions& o, AnswerConfig& config) {
   } else if (o.pace_beside_target) {
     return usage("--pace-beside-target chooses a part of --pace-profile: give that, too");
   }
-  config.pace_place = o.pace_beside_target ? PaceProfile::Place::beside_target
-                                           : PaceProfile::Place::device;
+  config.pace_place =
+      o.pace_beside_target ? PaceProfile::Place::beside_target : PaceProfile::Place::device;
   config.cycles_file = o.cycles;
   if (o.offline_after) {
-    if (auto right = check_range("--offline-after", *o.offline_after, 1, kContextCountMax); !right) {
+    if (auto right = check_range("--offline-after", *o.offline_after, 1, kContextCountMax);
+        !right) {
       return right;
     }
     if (o.plain) return usage("--offline-after: with --plain there is no drafter to write on");
@@ -190,9 +191,8 @@ Result<void> check_experiment(const AnswerOptions& o, AnswerConfig& config) {
   }
   auto tokens = read_answer_tokens(o.oracle);
   if (!tokens) return Error{tokens.error().code, "--oracle " + tokens.error().message};
-  config.oracle = {.answer = *std::move(tokens),
-                   .acceptance = o.oracle_acceptance,
-                   .seed = o.oracle_seed};
+  config.oracle = {
+      .answer = *std::move(tokens), .acceptance = o.oracle_acceptance, .seed = o.oracle_seed};
   return {};
 }
 

@@ -27,7 +27,8 @@ void declare_run(CLI::App& app, RunCommandOptions& o) {
   app.add_flag("--no-report", o.no_report, "Leave the report to `edgedraft-netsim report`");
   app.add_option("--models", o.models, "Folder of models, instead of the experiment's")
       ->type_name("DIR");
-  app.add_option("--client-program", o.client, "The client [edgedraft, beside this program or in PATH]")
+  app.add_option("--client-program", o.client,
+                 "The client [edgedraft, beside this program or in PATH]")
       ->type_name("FILE");
   app.add_option("--server-program", o.server, "The server [edgedraft-server, likewise]")
       ->type_name("FILE");
@@ -49,8 +50,9 @@ Result<int> run_command(const RunCommandOptions& o) {
   const auto server = find_program("edgedraft-server", "--server-program", o.server);
   if (!server) return server.error();
   const std::filesystem::path out =
-      o.out.empty() ? std::filesystem::path("results") / (experiment->name + (o.quick ? "-quick" : ""))
-                    : o.out;
+      o.out.empty()
+          ? std::filesystem::path("results") / (experiment->name + (o.quick ? "-quick" : ""))
+          : o.out;
   const auto ran = run_experiment(*experiment, {.out = out,
                                                 .resume = o.resume,
                                                 .dry_run = o.dry_run,
@@ -59,7 +61,8 @@ Result<int> run_command(const RunCommandOptions& o) {
                                                 .programs = {.client = *client, .server = *server},
                                                 .command_line = o.command_line});
   if (!ran && ran.error().code == Errc::cancelled) {
-    std::cerr << "edgedraft-netsim: interrupted; go on with --resume --out " << out.string() << '\n';
+    std::cerr << "edgedraft-netsim: interrupted; go on with --resume --out " << out.string()
+              << '\n';
     return 130;
   }
   if (!ran) return ran.error();

@@ -128,6 +128,7 @@ std::vector<Plot> phase_plots(const RunData& data) {
     std::string names;
     std::ostringstream phase_rows[6];
     std::size_t bars = 0;
+    double longest = 0;
     for (const std::string& arm : data.arms) {
       const auto runs = uncut(data.of(setting, arm));
       double tokens = 0;
@@ -144,10 +145,14 @@ std::vector<Plot> phase_plots(const RunData& data) {
                           << static_cast<double>(bars) + 0.35 << '\n';
         left += width;
       }
+      longest = std::max(longest, left);
       names += (bars > 0 ? ", " : "") + quoted(arm) + ' ' + std::to_string(bars);
       ++bars;
     }
     if (bars == 0) continue;
+    // Names on the left leave room for few numbers below.
+    const double step = std::pow(10, std::floor(std::log10(std::max(longest, 1e-3))));
+    const double tics = longest / step < 2 ? step / 2 : longest / step < 5 ? step : 2 * step;
     PlotLine line;
     Legend legend;
     for (std::size_t phase = 0; phase < 6; ++phase) {
@@ -164,7 +169,8 @@ std::vector<Plot> phase_plots(const RunData& data) {
                  "Time before the first draft is in it.",
          .script = blocks + "set xlabel 'ms a token'\nset ytics (" + names +
                    ") noenhanced\nset yrange [" + std::to_string(bars) +
-                   "-0.4:-0.6]\nset xrange [0:*]\nset grid noytics\n" + line.text(),
+                   "-0.4:-0.6]\nset xrange [0:*]\nset xtics " + std::to_string(tics) +
+                   "\nset grid noytics\n" + line.text(),
          .legend = legend});
   }
   return plots;
@@ -192,8 +198,9 @@ std::vector<Plot> gap_plots(const RunData& data) {
     plots.push_back({.title = "Gaps between visible updates, " + setting,
                      .note = "The share of gaps that are at most so long. An update may bring "
                              "several tokens. Answers whose link was cut on purpose are left out.",
-                     .script = blocks + "set logscale x\nset xlabel 'gap, ms'\n"
-                                        "set ylabel '% of gaps'\nset yrange [0:100]\n" +
+                     .script = blocks +
+                               "set logscale x\nset xlabel 'gap, ms'\n"
+                               "set ylabel '% of gaps'\nset yrange [0:100]\n" +
                                line.text(),
                      .legend = legend});
   }
@@ -269,8 +276,9 @@ std::vector<Plot> capacity_plots(const RunData& data) {
     plots.push_back({.title = "Tokens a second of the server, " + setting,
                      .note = "All clients together: their tokens over the time until the last of "
                              "them was done.",
-                     .script = blocks + "set logscale x 2\nset xlabel 'clients'\n"
-                                        "set ylabel 'tokens/s together'\nset yrange [0:*]\n" +
+                     .script = blocks +
+                               "set logscale x 2\nset xlabel 'clients'\n"
+                               "set ylabel 'tokens/s together'\nset yrange [0:*]\n" +
                                line.text(),
                      .legend = legend});
   }

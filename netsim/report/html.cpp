@@ -37,6 +37,10 @@ std::string number(double value, int digits) {
   return text;
 }
 
+std::string count(double value) {
+  return std::to_string(std::llround(value));
+}
+
 std::string HtmlTable::html() const {
   std::string html = "<div class=\"scroll\"><table><caption>" + caption_ + "</caption><thead><tr>";
   for (const std::string& cell : head_) html += "<th scope=\"col\">" + cell + "</th>";

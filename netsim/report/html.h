@@ -10,6 +10,9 @@ std::string escape(const std::string& text);
 // "12.3": that many significant digits, without an exponent. "–" for what is no number.
 std::string number(double value, int digits = 3);
 
+// A whole number.
+std::string count(double value);
+
 // A table that scrolls sideways by itself where the screen is narrow. Cells are HTML.
 class HtmlTable {
  public:

@@ -95,8 +95,8 @@ Result<std::string> draw(const Plot& plot) {
                    "`edgedraft-netsim report DIR`; the results are whole"};
   } else if (!process->wait_until(Clock::now() + std::chrono::minutes(2)) ||
              process->status() != 0) {
-    figure = Error{Errc::io, "gnuplot failed at '" + plot.title + "': " +
-                                 last_line(fs::path(folder) / "errors")};
+    figure = Error{Errc::io, "gnuplot failed at '" + plot.title +
+                                 "': " + last_line(fs::path(folder) / "errors")};
   } else {
     std::ifstream in(output, std::ios::binary);
     const std::string svg = in_page_colours({std::istreambuf_iterator<char>(in), {}});
@@ -104,8 +104,8 @@ Result<std::string> draw(const Plot& plot) {
     if (!plot.legend.empty()) {
       html += "<ul class=\"legend\">";
       for (const auto& [series, name] : plot.legend) {
-        html += "<li><i style=\"background:var(--series" +
-                std::to_string(series % kSeriesColours) + ")\"></i>" + escape(name) + "</li>";
+        html += "<li><i style=\"background:var(--series" + std::to_string(series % kSeriesColours) +
+                ")\"></i>" + escape(name) + "</li>";
       }
       html += "</ul>";
     }

@@ -15,7 +15,7 @@ constexpr const char* kStyle =
     "@media(prefers-color-scheme:dark){:root{--page:#14171b;--text:#e6e9ed;--soft:#9aa4af;"
     "--grid:#353b43;--shade:#5a3d1c;--card:#1d2127;--label:#fdba74}}"
     "*{box-sizing:border-box}"
-    "body{margin:0 auto;max-width:72rem;padding:1rem;background:var(--page);color:var(--text);"
+    "body{margin:0 auto;max-width:88rem;padding:1rem;background:var(--page);color:var(--text);"
     "font:16px/1.5 system-ui,sans-serif}"
     "h1{font-size:1.6rem;line-height:1.2;margin:.5rem 0}h2{font-size:1.25rem;margin:2rem 0 .5rem}"
     "h3{font-size:1rem;margin:.2rem 0}p{max-width:48rem}"
@@ -50,13 +50,15 @@ std::string banners(const RunData& data) {
     html += "<p class=\"banner\">" + text + "</p>\n";
   };
   if (m.value("paced", false)) {
-    banner("<b class=\"label\">Paced.</b> Small models were slowed to the times of larger ones on "
-           "named hardware (the devices marked <i>paced</i> below). Times are emulated, text and "
-           "acceptance are the small models' own.");
+    banner(
+        "<b class=\"label\">Paced.</b> Small models were slowed to the times of larger ones on "
+        "named hardware (the devices marked <i>paced</i> below). Times are emulated, text and "
+        "acceptance are the small models' own.");
   }
   if (m.value("synthetic", false)) {
-    banner("<b class=\"label\">Synthetic acceptance.</b> Arms with a fixed acceptance draft from "
-           "the known answer and err on purpose: they show the link, not a drafter.");
+    banner(
+        "<b class=\"label\">Synthetic acceptance.</b> Arms with a fixed acceptance draft from "
+        "the known answer and err on purpose: they show the link, not a drafter.");
   }
   bool approximate = false;
   bool none = false;
@@ -70,25 +72,29 @@ std::string banners(const RunData& data) {
   }
   if (none) banner("<b class=\"label\">No link.</b> Run over loopback: no network was emulated.");
   if (approximate) {
-    banner("<b class=\"label\">Approximate link.</b> A relay of the TCP stream stood in for the "
-           "network: losses and reordering are only imitated.");
+    banner(
+        "<b class=\"label\">Approximate link.</b> A relay of the TCP stream stood in for the "
+        "network: losses and reordering are only imitated.");
   }
   bool refused = false;
   for (const auto& line : data.calibrations) refused = refused || !line.value("accepted", true);
   if (refused) {
-    banner("<b class=\"label\">Out of tolerance.</b> A link was not what its profile says when it "
-           "was measured; see Calibration.");
+    banner(
+        "<b class=\"label\">Out of tolerance.</b> A link was not what its profile says when it "
+        "was measured; see Calibration.");
   }
   if (m.value("quick", false)) {
-    banner("<b class=\"label\">Quick run.</b> Made to see whether the experiment works: too few "
-           "answers to conclude from.");
+    banner(
+        "<b class=\"label\">Quick run.</b> Made to see whether the experiment works: too few "
+        "answers to conclude from.");
   }
   if (m.value("finished", nlohmann::ordered_json()).is_null()) {
     banner("<b class=\"label\">Unfinished.</b> Not every answer of the experiment is in here.");
   }
   if (beside) {
-    banner("Arms beside the server run their client at the server's end of the link, as a server "
-           "that streams would; one measured round trip is added to their times.");
+    banner(
+        "Arms beside the server run their client at the server's end of the link, as a server "
+        "that streams would; one measured round trip is added to their times.");
   }
   return html;
 }
@@ -111,8 +117,8 @@ Result<std::filesystem::path> write_report(const std::filesystem::path& results)
   const auto data = read_run_data(results);
   if (!data) return data.error();
   std::string figures;
-  for (const auto& make : {timeline_plots, round_trip_plots, phase_plots, gap_plots,
-                           capacity_plots}) {
+  for (const auto& make :
+       {timeline_plots, round_trip_plots, phase_plots, gap_plots, capacity_plots}) {
     for (const Plot& plot : make(*data)) {
       const auto figure = draw(plot);
       if (!figure) return figure.error();

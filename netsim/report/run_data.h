@@ -24,7 +24,7 @@ struct Run {
   std::uint32_t clients;
   std::uint32_t client;
   std::optional<std::uint32_t> offline_after;
-  bool local;  // without a server: its text need not be the target's
+  bool local;           // without a server: its text need not be the target's
   std::string failure;  // empty: none
   double tokens, seconds, rate, first_token_s, tau, calls, cycles;
   double bytes_up, bytes_down, activation_raw, activation_sent, offline_tokens;
@@ -34,7 +34,7 @@ struct Run {
   std::optional<bool> right;
   nlohmann::ordered_json events;
 };
-inline constexpr const char* kPhaseNames[6] = {"draft", "pack", "network",
+inline constexpr const char* kPhaseNames[6] = {"draft", "pack",   "network",
                                                "queue", "verify", "unpack"};
 
 // A moment of an answer at which something became visible, or the state changed.

@@ -11,6 +11,8 @@ namespace edgedraft::netsim {
 namespace {
 
 constexpr int kResamples = 2000;
+// Resampling fewer tells next to nothing about what others would give.
+constexpr std::size_t kGroupsMin = 5;
 constexpr std::uint64_t kSeed = 20250;
 
 struct Group {
@@ -30,7 +32,7 @@ Estimate bootstrap_mean(const std::map<std::string, Group>& by_name) {
   Estimate estimate{.pairs = all.count};
   if (all.count == 0) return estimate;
   estimate.value = estimate.low = estimate.high = all.sum / static_cast<double>(all.count);
-  if (groups.size() < 2) return estimate;
+  if (groups.size() < kGroupsMin) return estimate;
   Random random(kSeed);
   std::vector<double> means;
   for (int i = 0; i < kResamples; ++i) {

@@ -6,7 +6,7 @@
 
 namespace edgedraft::netsim {
 
-// A value with its 95 % interval. Fewer than two groups give no interval: `known` is false then.
+// A value with its 95 % interval. Fewer than five groups give none: `known` is false then.
 struct Estimate {
   double value = 0;
   double low = 0;

@@ -22,7 +22,7 @@ std::string text(const ordered_json& json, const char* key) {
 std::string baseline_of(const RunData& data) {
   const auto found = data.manifest.find("baseline");
   return found != data.manifest.end() && found->is_string() ? found->get<std::string>()
-                                                             : std::string();
+                                                            : std::string();
 }
 
 std::string interval(const Estimate& e) {
@@ -32,8 +32,9 @@ std::string interval(const Estimate& e) {
   return cell;
 }
 
-std::string claim(const Estimate& e) {
+std::string claim(const Estimate& e, bool local) {
   if (e.pairs == 0) return "–";
+  if (local) return "<small>another text</small>";
   if (!e.known) return "<small>too few prompts</small>";
   if (!e.claims(1)) return "<small>no claim</small>";
   return e.low > 1 ? "faster" : "slower";
@@ -127,7 +128,8 @@ std::string summary_section(const RunData& data) {
   html += table.html();
   HtmlTable inputs("Networks, devices and models", {"", "what it is", "SHA-256"});
   for (const auto& network : m.value("networks", ordered_json::array())) {
-    inputs.row({"network " + text(network, "name"), "<span class=\"prose\">" + text(network, "source") + "</span>",
+    inputs.row({"network " + text(network, "name"),
+                "<span class=\"prose\">" + text(network, "source") + "</span>",
                 "<code>" + text(network, "sha256").substr(0, 12) + "</code>"});
   }
   for (const auto& device : m.value("devices", ordered_json::array())) {
@@ -146,11 +148,15 @@ std::string summary_section(const RunData& data) {
 
 std::string arms_section(const RunData& data) {
   const std::string baseline = baseline_of(data);
-  std::string html = "<section id=\"arms\"><h2>Arms</h2><p>Means over answers. The ratio is the geometric mean over pairs (same prompt, "
-                     "seed and repetition) of tokens a second to those of ";
+  std::string html =
+      "<section id=\"arms\"><h2>Arms</h2><p>Means over answers. The ratio is the geometric mean "
+      "over pairs (same prompt, "
+      "seed and repetition) of tokens a second to those of ";
   html += baseline.empty() ? "no baseline" : "<b>" + escape(baseline) + "</b>";
-  html += ", with its 95 % interval by resampling prompts. No claim is made where that holds 1. "
-          "Gaps are those between visible updates.</p>";
+  html +=
+      ", with its 95 % interval by resampling prompts. No claim is made where that holds 1, or "
+      "where there are fewer than five prompts. "
+      "Gaps are those between visible updates.</p>";
   for (const std::string& setting : data.settings) {
     HtmlTable table(escape(setting),
                     {"arm", "answers", "tokens/s", "ratio", "claim", "tau", "target calls",
@@ -176,14 +182,14 @@ std::string arms_section(const RunData& data) {
       }
       const bool is_base = arm == baseline;
       table.row({escape(arm), std::to_string(runs.size()), number(mean_of(runs, &Run::rate)),
-                 is_base ? "1" : interval(ratio), is_base ? "–" : claim(ratio),
+                 is_base ? "1" : interval(ratio), is_base ? "–" : claim(ratio, runs.front()->local),
                  number(mean_of(runs, &Run::tau)), number(mean_of(runs, &Run::calls)),
                  number(1000 * mean_of(runs, &Run::first_token_s)) + " ms",
                  number(mean_of(runs, &Run::gap_p50)) + " / " +
                      number(mean_of(runs, &Run::gap_p95)) + " / " +
                      number(mean_of(runs, &Run::gap_p99)) + " ms",
-                 number(stalls, 6), number(up / tokens) + " / " + number(down / tokens),
-                 raw > 0 ? percent(sent / raw) : "–", number(resent, 6), number(late, 6),
+                 count(stalls), number(up / tokens) + " / " + number(down / tokens),
+                 raw > 0 ? percent(sent / raw) : "–", count(resent), count(late),
                  is_base ? "–" : agreement(runs, base)});
     }
     if (!table.empty()) html += table.html();
@@ -237,10 +243,12 @@ std::string cut_section(const RunData& data) {
   std::vector<std::string> head{"arm"};
   for (const std::uint32_t cut : cuts) head.push_back("B = " + std::to_string(cut));
   head.push_back("never");
-  std::string html = "<section id=\"cut\"><h2>Success after the link was cut</h2><p>The link ends after B tokens of an answer, and the drafter "
-                     "writes the rest. Success: the answer is the task's, word for word. In "
-                     "brackets: percentage points beyond ending at B, with the 95 % interval over "
-                     "prompts; none is shown where that holds 0.</p>";
+  std::string html =
+      "<section id=\"cut\"><h2>Success after the link was cut</h2><p>The link ends after B tokens "
+      "of an answer, and the drafter "
+      "writes the rest. Success: the answer is the task's, word for word. In "
+      "brackets: percentage points beyond ending at B, with the 95 % interval over "
+      "prompts; none is shown where that holds 0.</p>";
   for (const std::string& setting : data.settings) {
     HtmlTable table(escape(setting), head);
     for (const std::string& arm : data.arms) {
@@ -302,8 +310,9 @@ std::string cut_section(const RunData& data) {
       cells.push_back(cell_of(std::nullopt));
       table.row(cells);
     }
-    html += table.html() + "<p class=\"note\">Other tasks and other models: what may be compared "
-                           "is how much a drafter that goes on adds to ending at B.</p>";
+    html += table.html() +
+            "<p class=\"note\">Other tasks and other models: what may be compared "
+            "is how much a drafter that goes on adds to ending at B.</p>";
   }
   return html + "</section>\n";
 }
@@ -313,8 +322,10 @@ std::string capacity_section(const RunData& data) {
   for (const Run& run : data.runs) counts.insert(run.clients);
   if (counts.size() < 2) return {};
   const std::string baseline = baseline_of(data);
-  std::string html = "<section id=\"capacity\"><h2>Many clients</h2><p>Tokens a second of all clients together, and in small print "
-                     "those of one client.</p>";
+  std::string html =
+      "<section id=\"capacity\"><h2>Many clients</h2><p>Tokens a second of all clients together, "
+      "and in small print "
+      "those of one client.</p>";
   std::vector<std::string> head{"arm"};
   for (const std::uint32_t count : counts) {
     head.push_back(std::to_string(count) + (count == 1 ? " client" : " clients"));
@@ -331,10 +342,9 @@ std::string capacity_section(const RunData& data) {
         for (const Run* run : uncut(runs)) {
           if (run->clients == count) each.push_back(run->rate);
         }
-        cells.push_back(found == rates.end()
-                            ? "–"
-                            : number(mean(found->second)) + " <small>" + number(mean(each)) +
-                                  "</small>");
+        cells.push_back(found == rates.end() ? "–"
+                                             : number(mean(found->second)) + " <small>" +
+                                                   number(mean(each)) + "</small>");
       }
       table.row(cells);
     }
@@ -353,17 +363,18 @@ std::string calibration_section(const RunData& data) {
   };
   const auto rate = [&](const ordered_json& line, const std::string& way) {
     const double expected = line.value(way + "_mbit_s_expected", 0.0);
-    if (expected == 0) return std::string("not judged");
+    if (expected == 0 || line.value("driver", std::string()) == "loopback") {
+      return std::string("not judged");
+    }
     return number(line.value(way + "_mbit_s", 0.0)) + " / " + number(expected) + " Mbit/s";
   };
   for (const ordered_json& line : data.calibrations) {
-    table.row({text(line, "stage"), text(line, "when"), text(line, "driver"),
-               cell(line, "round_trip_ms_median", " ms"),
-               cell(line, "round_trip_ms_expected", " ms"),
-               cell(line, "round_trip_ms_p05", "") + " to " +
-                   cell(line, "round_trip_ms_p95", " ms"),
-               rate(line, "up"), rate(line, "down"),
-               "<span class=\"prose\">" + text(line, "result") + "</span>"});
+    table.row(
+        {text(line, "stage"), text(line, "when"), text(line, "driver"),
+         cell(line, "round_trip_ms_median", " ms"), cell(line, "round_trip_ms_expected", " ms"),
+         cell(line, "round_trip_ms_p05", "") + " to " + cell(line, "round_trip_ms_p95", " ms"),
+         rate(line, "up"), rate(line, "down"),
+         "<span class=\"prose\">" + text(line, "result") + "</span>"});
   }
   if (table.empty()) return {};
   return "<section id=\"calibration\"><h2>Calibration</h2>" + table.html() + "</section>\n";

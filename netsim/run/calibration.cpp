@@ -73,8 +73,8 @@ Expectation expect(const NetworkProfile& profile, std::uint32_t pings) {
     all.insert(all.end(), pinged.begin(), pinged.end());
   }
   e.round_trip_ms = median(all);
-  e.round_trip_error_ms = std::max(quantile(medians, 1.0) - e.round_trip_ms,
-                                   e.round_trip_ms - quantile(medians, 0.0));
+  e.round_trip_error_ms =
+      std::max(quantile(medians, 1.0) - e.round_trip_ms, e.round_trip_ms - quantile(medians, 0.0));
   const auto judged = [](const LinkOptions& direction) {
     const bool constant = !direction.trace && direction.bits_per_second <= kJudgedRateMax;
     return constant ? static_cast<double>(direction.bits_per_second) : 0.0;
@@ -97,10 +97,10 @@ Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
   const bool no_link = link.name() == "loopback";
 
   const std::string self = own_program().string();
-  auto server = Process::start(
-      {.argv = link.at_server({self, "probe", "--listen", link.server_listen()}),
-       .output = work / "probe-server.out",
-       .errors = work / "probe-server.err"});
+  auto server =
+      Process::start({.argv = link.at_server({self, "probe", "--listen", link.server_listen()}),
+                      .output = work / "probe-server.out",
+                      .errors = work / "probe-server.err"});
   if (!server) return server.error();
   std::string address;
   for (const Instant deadline = Clock::now() + std::chrono::seconds(10);
@@ -115,21 +115,16 @@ Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
   }
   const auto target = link.device_target(static_cast<std::uint16_t>(std::stoul(address)));
   if (!target) return target.error();
-  std::vector<std::string> argv{self,
-                                "probe",
-                                "--connect",
-                                *target,
-                                "--pings",
-                                std::to_string(experiment.pings)};
+  std::vector<std::string> argv{self,    "probe",   "--connect",
+                                *target, "--pings", std::to_string(experiment.pings)};
   if (!no_link) {
-    argv.insert(argv.end(), {"--up", std::to_string(std::llround(expected.up_bits_per_second)),
-                             "--down",
-                             std::to_string(std::llround(expected.down_bits_per_second))});
+    argv.insert(argv.end(),
+                {"--up", std::to_string(std::llround(expected.up_bits_per_second)), "--down",
+                 std::to_string(std::llround(expected.down_bits_per_second))});
     if (link.name() == "proxy") argv.push_back("--stream");
   }
-  auto client = Process::start({.argv = link.at_device(argv),
-                                .output = work / "probe.out",
-                                .errors = work / "probe.err"});
+  auto client = Process::start(
+      {.argv = link.at_device(argv), .output = work / "probe.out", .errors = work / "probe.err"});
   if (!client) return client.error();
   if (!client->wait_until(Clock::now() + kProbeTimeout) || client->status() != 0) {
     return Error{Errc::link_down,
@@ -175,7 +170,7 @@ Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
   line["down_mbit_s"] = down / 1e6;
   line["down_mbit_s_expected"] = expected.down_bits_per_second / 1e6;
   line["accepted"] = calibration.accepted;
-  line["result"] = no_link ? std::string("no link: the profile is not in force")
+  line["result"] = no_link                ? std::string("no link: the profile is not in force")
                    : calibration.accepted ? std::string("within tolerance")
                                           : calibration.complaint;
   return calibration;

@@ -75,7 +75,8 @@ class Reader {
   }
   std::vector<std::int64_t> integers(const std::string& key, std::int64_t least) {
     std::vector<std::int64_t> values;
-    for_each(key, [&](const toml::node& element) { values.push_back(number(key, element, least)); });
+    for_each(key,
+             [&](const toml::node& element) { values.push_back(number(key, element, least)); });
     return values;
   }
   template <class Use>
@@ -312,7 +313,8 @@ Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources
   e.temperature = r.real("temperature", 0, 0, 100);
   e.deadline_ms = static_cast<std::uint32_t>(r.integer("deadline_ms", 3000, 1));
   e.baseline = r.text("baseline", "");
-  for (const auto seed : r.integers("seeds", 0)) e.seeds.push_back(static_cast<std::uint64_t>(seed));
+  for (const auto seed : r.integers("seeds", 0))
+    e.seeds.push_back(static_cast<std::uint64_t>(seed));
   if (e.seeds.empty()) e.seeds = {1};
   auto clients = r.integers("clients", 1);
   std::vector<std::int64_t> cuts;

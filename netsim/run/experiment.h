@@ -27,12 +27,12 @@ struct Arm {
   std::string name;
   Kind kind{};
   Place place{};
-  std::string bundle;                    // below the experiment's models
-  std::string tree;                      // empty: the client's own default
+  std::string bundle;  // below the experiment's models
+  std::string tree;    // empty: the client's own default
   std::optional<std::uint32_t> chain;
   bool draft_ahead = false;
-  std::optional<double> acceptance;      // synthetic
-  std::vector<std::string> options;      // further ones of `edgedraft run`
+  std::optional<double> acceptance;  // synthetic
+  std::vector<std::string> options;  // further ones of `edgedraft run`
 };
 
 std::string_view to_string(Arm::Kind kind);
@@ -53,7 +53,7 @@ struct DeviceProfile {
 // A figure of a paper, to stand beside ours.
 struct PublishedRow {
   std::string arm;
-  std::string network;                        // empty: any
+  std::string network;                         // empty: any
   std::optional<std::uint32_t> offline_after;  // table 4's B
   std::optional<double> tokens_per_second;
   std::optional<double> acceptance_length;
@@ -88,11 +88,11 @@ struct Experiment {
   std::uint32_t max_tokens = 128;
   double temperature = 0;
   std::uint32_t deadline_ms = 3000;
-  std::vector<std::uint32_t> clients{1};                          // at the same time
+  std::vector<std::uint32_t> clients{1};                        // at the same time
   std::vector<std::optional<std::uint32_t>> offline_after{{}};  // nothing: the link lasts
 
   std::uint32_t pings = 60;
-  double rtt_tolerance = 0.2;   // relative, of the median
+  double rtt_tolerance = 0.2;  // relative, of the median
   double rate_tolerance = 0.2;
   Published published;
   bool quick = false;

@@ -57,8 +57,10 @@ Result<fs::path> find_program(const std::string& name, const char* option, const
   for (const fs::path& candidate : candidates) {
     if (is_program(candidate)) return fs::canonical(candidate);
   }
-  return Error{Errc::io, name + " is neither beside edgedraft-netsim nor in PATH: build it, or say "
-                                "where it is with " + option};
+  return Error{Errc::io, name +
+                             " is neither beside edgedraft-netsim nor in PATH: build it, or say "
+                             "where it is with " +
+                             option};
 }
 
 bool offers(const fs::path& program, const std::string& command, const std::string& option) {

@@ -82,8 +82,7 @@ std::string experiment_hash(const Experiment& e, const std::vector<NetworkProfil
 
 ordered_json make_manifest(const Experiment& e, const std::vector<NetworkProfile>& networks,
                            const Programs& programs, const std::string& driver,
-                           const std::vector<std::string>& command_line,
-                           double expected_seconds) {
+                           const std::vector<std::string>& command_line, double expected_seconds) {
   ordered_json devices = ordered_json::array();
   bool paced = false;
   for (const DeviceProfile& device : e.devices) {
@@ -96,9 +95,8 @@ ordered_json make_manifest(const Experiment& e, const std::vector<NetworkProfile
   }
   ordered_json profiles = ordered_json::array();
   for (const NetworkProfile& network : networks) {
-    profiles.push_back({{"name", network.name},
-                        {"source", network.source},
-                        {"sha256", hex_of(network.text)}});
+    profiles.push_back(
+        {{"name", network.name}, {"source", network.source}, {"sha256", hex_of(network.text)}});
   }
   ordered_json models = ordered_json::object();
   for (const std::string& file : model_files(e)) models[file] = file_hash(e.models / file);
@@ -106,16 +104,16 @@ ordered_json make_manifest(const Experiment& e, const std::vector<NetworkProfile
   bool synthetic = false;
   for (const Arm& arm : e.arms) {
     synthetic = synthetic || arm.acceptance.has_value();
-    arms.push_back({{"name", arm.name},
-                    {"kind", to_string(arm.kind)},
-                    {"beside_server", arm.place == Arm::Place::server},
-                    {"bundle", text_or_null(arm.bundle)},
-                    {"tree", text_or_null(arm.tree)},
-                    {"chain", arm.chain ? ordered_json(*arm.chain) : ordered_json()},
-                    {"draft_ahead", arm.draft_ahead},
-                    {"synthetic_acceptance",
-                     arm.acceptance ? ordered_json(*arm.acceptance) : ordered_json()},
-                    {"options", arm.options}});
+    arms.push_back(
+        {{"name", arm.name},
+         {"kind", to_string(arm.kind)},
+         {"beside_server", arm.place == Arm::Place::server},
+         {"bundle", text_or_null(arm.bundle)},
+         {"tree", text_or_null(arm.tree)},
+         {"chain", arm.chain ? ordered_json(*arm.chain) : ordered_json()},
+         {"draft_ahead", arm.draft_ahead},
+         {"synthetic_acceptance", arm.acceptance ? ordered_json(*arm.acceptance) : ordered_json()},
+         {"options", arm.options}});
   }
   ordered_json published = ordered_json::array();
   const auto maybe = [](const auto& value) {

@@ -16,8 +16,7 @@ std::string file_hash(const std::filesystem::path& file);
 // What tells one experiment from another: its file, the profiles' texts, the models, the driver
 // asked for, and whether it is the quick form.
 std::string experiment_hash(const Experiment& experiment,
-                            const std::vector<NetworkProfile>& networks,
-                            const std::string& driver);
+                            const std::vector<NetworkProfile>& networks, const std::string& driver);
 
 // manifest.json: everything that a reader needs to judge or repeat the results.
 nlohmann::ordered_json make_manifest(const Experiment& experiment,

@@ -110,8 +110,8 @@ double expected_seconds(const Experiment& e, const NetworkProfile& network,
     answer = tokens * step;
   } else {
     answer = online / kExpectedAcceptanceLength *
-                 (seconds_or(device.pace.target_pass(rows), 2 * kNativePassSeconds) +
-                  depth * step + link) +
+                 (seconds_or(device.pace.target_pass(rows), 2 * kNativePassSeconds) + depth * step +
+                  link) +
              (tokens - online) * step;
   }
   return kStartSeconds + 4 * round_trip + prompt + answer * std::sqrt(trial.clients);

@@ -32,8 +32,7 @@ struct Stage {
 // Arms in random blocks: all arms answer one prompt, in an order drawn anew each time, before the
 // next prompt's turn. So what drifts with time falls on all of them. A function of the experiment
 // alone.
-std::vector<Stage> plan(const Experiment& experiment,
-                        const std::vector<NetworkProfile>& networks);
+std::vector<Stage> plan(const Experiment& experiment, const std::vector<NetworkProfile>& networks);
 
 // How long a trial may be expected to take; coarse, from the profiles' means and the longest
 // answer.

@@ -69,23 +69,22 @@ void send_train(int socket, const sockaddr* to, socklen_t size, std::uint32_t pa
   }
 }
 
-// The rate at which a train's packets come in; 0 where too few do. Ends after a silence.
+// The rate at which a train's packets come in; 0 where too few do. Ends after a silence. The first
+// and last tenth are left out: there a packet's own delay tells more than its place in the train.
 double receive_train(int socket) {
   std::array<char, 2048> buffer;
-  std::optional<Instant> first;
-  Instant last{};
-  std::uint32_t packets = 0;
+  std::vector<Instant> arrivals;
   set_timeout(socket, 5);
   while (receive(socket, buffer) > 0) {
-    last = Clock::now();
-    if (!first) {
-      first = last;
-      set_timeout(socket, 0.7);
-    }
-    ++packets;
+    arrivals.push_back(Clock::now());
+    if (arrivals.size() == 1) set_timeout(socket, 0.7);
   }
-  if (packets < 10 || last <= *first) return 0;
-  return 8.0 * static_cast<double>(kPacketBytes) * (packets - 1) / seconds(last - *first);
+  if (arrivals.size() < 20) return 0;
+  const std::size_t first = arrivals.size() / 10;
+  const std::size_t last = arrivals.size() - 1 - first;
+  const double elapsed = seconds(arrivals[last] - arrivals[first]);
+  if (elapsed <= 0) return 0;
+  return 8.0 * static_cast<double>(kPacketBytes) * static_cast<double>(last - first) / elapsed;
 }
 
 // A line of the control connection; nothing when it is over.
@@ -112,8 +111,8 @@ bool write_text(int socket, std::string_view text) {
 bool write_bytes(int socket, std::uint64_t count) {
   const std::string block(16384, '\0');
   for (; count > 0; count -= std::min<std::uint64_t>(count, block.size())) {
-    if (!write_text(socket, std::string_view(block).substr(0, std::min<std::uint64_t>(
-                                                                  count, block.size())))) {
+    if (!write_text(socket, std::string_view(block).substr(
+                                0, std::min<std::uint64_t>(count, block.size())))) {
       return false;
     }
   }
@@ -181,10 +180,10 @@ void serve_client(int control, int datagrams) {
       if (::recvfrom(datagrams, &byte, 1, 0, reinterpret_cast<sockaddr*>(&from), &size) <= 0) {
         continue;
       }
-      send_train(datagrams, reinterpret_cast<sockaddr*>(&from), size,
-                 static_cast<std::uint32_t>(
-                     std::min<std::uint64_t>(command.first, kTrainPacketsMax)),
-                 std::max<std::uint64_t>(command.second, 1));
+      send_train(
+          datagrams, reinterpret_cast<sockaddr*>(&from), size,
+          static_cast<std::uint32_t>(std::min<std::uint64_t>(command.first, kTrainPacketsMax)),
+          std::max<std::uint64_t>(command.second, 1));
     } else {
       return;
     }
@@ -198,8 +197,8 @@ Result<tcp::endpoint> parse_endpoint(const std::string& text) {
       asio::ip::make_address(text.substr(0, colon == std::string::npos ? 0 : colon), error);
   std::uint16_t port = 0;
   const char* end = text.data() + text.size();
-  const bool number = colon != std::string::npos &&
-                      std::from_chars(text.data() + colon + 1, end, port).ptr == end;
+  const bool number =
+      colon != std::string::npos && std::from_chars(text.data() + colon + 1, end, port).ptr == end;
   if (!error && number) return tcp::endpoint(address, port);
   return Error{Errc::usage, "'" + text + "' is not ADDRESS:PORT"};
 }
@@ -277,9 +276,9 @@ Result<ProbeResult> run_probe(const ProbeOptions& options) {
       }
     } else {
       if (!write_text(socket, "TRAIN_UP\n") || !read_line(socket)) return broken("no train");
-      send_train(datagrams.native_handle(),
-                 static_cast<const sockaddr*>(peer.data()), static_cast<socklen_t>(peer.size()),
-                 train_packets(options.up_bits_per_second), options.up_bits_per_second);
+      send_train(datagrams.native_handle(), static_cast<const sockaddr*>(peer.data()),
+                 static_cast<socklen_t>(peer.size()), train_packets(options.up_bits_per_second),
+                 options.up_bits_per_second);
     }
     result.up_bits_per_second = rate_of(read_line(socket));
   }

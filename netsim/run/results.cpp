@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -44,16 +45,16 @@ std::string read_all(const fs::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Keeps the whole lines of which `keep` likes the trial.
+// Keeps the whole lines of which `keep` likes that key's value.
 template <class Keep>
-Result<void> filter(const fs::path& file, Keep keep) {
+Result<void> filter(const fs::path& file, const char* key, Keep keep) {
   std::error_code ignored;
   if (!fs::exists(file, ignored)) return {};
   std::stringstream text(read_all(file));
   std::string kept;
   for (std::string line; std::getline(text, line) && !text.eof();) {
     const auto json = ordered_json::parse(line, nullptr, false);
-    if (json.is_object() && keep(json.value("trial", std::string()))) kept += line + '\n';
+    if (json.is_object() && keep(json.value(key, std::string()))) kept += line + '\n';
   }
   return replace(file, kept);
 }
@@ -96,7 +97,7 @@ ResultsFolder::~ResultsFolder() {
 }
 
 Result<ResultsFolder> ResultsFolder::open(const fs::path& folder, bool resume,
-                                          const std::string& experiment_hash) {
+                                          const std::string& experiment_hash, bool keep_any_link) {
   ResultsFolder results(fs::absolute(folder));
   std::error_code error;
   const bool there = fs::exists(folder / "manifest.json", error);
@@ -115,8 +116,7 @@ Result<ResultsFolder> ResultsFolder::open(const fs::path& folder, bool resume,
     return Error{Errc::usage, folder.string() + " is being written by another run"};
   }
   if (there) {
-    const auto manifest =
-        ordered_json::parse(read_all(folder / "manifest.json"), nullptr, false);
+    const auto manifest = ordered_json::parse(read_all(folder / "manifest.json"), nullptr, false);
     const std::string hash =
         manifest.is_object() ? manifest.value("experiment_sha256", std::string()) : std::string();
     if (hash != experiment_hash) {
@@ -125,13 +125,26 @@ Result<ResultsFolder> ResultsFolder::open(const fs::path& folder, bool resume,
                                     "it was changed, or with other options (--quick, --driver): "
                                     "choose another folder with --out"};
     }
-    if (auto recovered = results.recover(); !recovered) return recovered.error();
+    if (auto recovered = results.recover(keep_any_link); !recovered) return recovered.error();
     results.resumed_ = true;
   }
   return results;
 }
 
-Result<void> ResultsFolder::recover() {
+Result<void> ResultsFolder::recover(bool keep_any_link) {
+  std::set<std::string> refused;  // stages
+  std::stringstream calibrations(read_all(path_ / "calibration.jsonl"));
+  for (std::string line; std::getline(calibrations, line);) {
+    const auto json = ordered_json::parse(line, nullptr, false);
+    if (json.is_object() && !json.value("accepted", true) && !keep_any_link) {
+      refused.insert(json.value("stage", std::string()));
+    }
+  }
+  // A trial's name begins with its stage's.
+  const auto stands = [&](const std::string& trial) {
+    return std::ranges::none_of(
+        refused, [&](const std::string& stage) { return trial.starts_with(stage + '|'); });
+  };
   // A run's clients are one line each; the last one says that it is whole.
   std::set<std::string> whole;
   std::error_code ignored;
@@ -139,16 +152,18 @@ Result<void> ResultsFolder::recover() {
     std::stringstream text(read_all(path_ / "runs.jsonl"));
     for (std::string line; std::getline(text, line) && !text.eof();) {
       const auto json = ordered_json::parse(line, nullptr, false);
-      if (json.is_object() && json.value("last_of_trial", false)) {
+      if (json.is_object() && json.value("last_of_trial", false) &&
+          stands(json.value("trial", std::string()))) {
         whole.insert(json.value("trial", std::string()));
       }
     }
   }
   done_ = whole;
   const auto keep = [&](const std::string& trial) { return whole.contains(trial); };
-  if (auto kept = filter(path_ / "runs.jsonl", keep); !kept) return kept;
-  if (auto kept = filter(path_ / "cycles.jsonl", keep); !kept) return kept;
-  return filter(path_ / "calibration.jsonl", [](const std::string&) { return true; });
+  if (auto kept = filter(path_ / "runs.jsonl", "trial", keep); !kept) return kept;
+  if (auto kept = filter(path_ / "cycles.jsonl", "trial", keep); !kept) return kept;
+  return filter(path_ / "calibration.jsonl", "stage",
+                [&](const std::string& stage) { return !refused.contains(stage); });
 }
 
 Result<void> ResultsFolder::add_run(const std::string& trial, const std::vector<ordered_json>& runs,

@@ -15,12 +15,13 @@ namespace edgedraft::netsim {
 // was killed holds whole runs, and what is behind them is cut off when it is opened again.
 class ResultsFolder {
  public:
-  // A fresh folder, or with `resume` one that holds results of the same experiment. Locked against
-  // a second writer while this object lives.
+  // A fresh folder, or with `resume` one that holds results of the same experiment. Of those, runs
+  // on a link that was out of tolerance are dropped, to be made again, unless `keep_any_link`.
+  // Locked against a second writer while this object lives.
   //
   // Errors    usage where there are results already, or none to resume, or another's; io
   static Result<ResultsFolder> open(const std::filesystem::path& folder, bool resume,
-                                    const std::string& experiment_hash);
+                                    const std::string& experiment_hash, bool keep_any_link = false);
   ResultsFolder(ResultsFolder&& other) noexcept;
   ~ResultsFolder();
 
@@ -39,7 +40,7 @@ class ResultsFolder {
 
  private:
   explicit ResultsFolder(std::filesystem::path folder) : path_(std::move(folder)) {}
-  Result<void> recover();
+  Result<void> recover(bool keep_any_link);
 
   std::filesystem::path path_;
   int lock_ = -1;

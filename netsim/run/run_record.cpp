@@ -92,35 +92,34 @@ ordered_json run_record(const RunSource& s) {
   const double elapsed = at(stats, "seconds") + s.added_ms / 1000;
   const std::string text = whole ? answer.value("text", std::string()) : std::string();
 
-  ordered_json run{{"trial", s.trial.id},
-                   {"network", s.network},
-                   {"driver", s.driver},
-                   {"link_approximate", s.approximate},
-                   {"device", s.device.name},
-                   {"paced", paced},
-                   {"synthetic_acceptance",
-                    arm.acceptance ? ordered_json(*arm.acceptance) : ordered_json()},
-                   {"seed", s.seed},
-                   {"repetition", s.trial.repetition},
-                   {"prompt", s.prompt.id},
-                   {"task", s.prompt.task},
-                   {"arm", arm.name},
-                   {"arm_kind", to_string(arm.kind)},
-                   {"beside_server", arm.place == Arm::Place::server},
-                   {"clients", s.trial.clients},
-                   {"client", s.client},
-                   {"offline_after", s.trial.offline_after ? ordered_json(*s.trial.offline_after)
-                                                           : ordered_json()},
-                   {"failure", s.failure.empty() ? ordered_json() : ordered_json(s.failure)},
-                   {"tokens", stat("tokens")},
-                   {"seconds", whole ? ordered_json(elapsed) : ordered_json()},
-                   {"added_round_trip_ms", s.added_ms},
-                   {"tokens_per_second",
-                    whole && elapsed > 0 ? ordered_json(at(stats, "tokens") / elapsed)
-                                         : ordered_json()},
-                   {"time_to_first_token_s",
-                    whole ? ordered_json(at(stats, "time_to_first_token_s") + s.added_ms / 1000)
-                          : ordered_json()}};
+  ordered_json run{
+      {"trial", s.trial.id},
+      {"network", s.network},
+      {"driver", s.driver},
+      {"link_approximate", s.approximate},
+      {"device", s.device.name},
+      {"paced", paced},
+      {"synthetic_acceptance", arm.acceptance ? ordered_json(*arm.acceptance) : ordered_json()},
+      {"seed", s.seed},
+      {"repetition", s.trial.repetition},
+      {"prompt", s.prompt.id},
+      {"task", s.prompt.task},
+      {"arm", arm.name},
+      {"arm_kind", to_string(arm.kind)},
+      {"beside_server", arm.place == Arm::Place::server},
+      {"clients", s.trial.clients},
+      {"client", s.client},
+      {"offline_after",
+       s.trial.offline_after ? ordered_json(*s.trial.offline_after) : ordered_json()},
+      {"failure", s.failure.empty() ? ordered_json() : ordered_json(s.failure)},
+      {"tokens", stat("tokens")},
+      {"seconds", whole ? ordered_json(elapsed) : ordered_json()},
+      {"added_round_trip_ms", s.added_ms},
+      {"tokens_per_second",
+       whole && elapsed > 0 ? ordered_json(at(stats, "tokens") / elapsed) : ordered_json()},
+      {"time_to_first_token_s",
+       whole ? ordered_json(at(stats, "time_to_first_token_s") + s.added_ms / 1000)
+             : ordered_json()}};
   for (const char* key :
        {"cycles", "tau", "target_calls", "drafted", "accepted", "bytes_up", "bytes_down",
         "activation_bytes_raw", "activation_bytes_sent", "offline_tokens", "rewritten_tokens",

@@ -78,7 +78,8 @@ class Runner {
       announce(expected([](const std::string&) { return false; }), 0);
       return {};
     }
-    auto opened = ResultsFolder::open(options_.out, options_.resume, hash);
+    auto opened =
+        ResultsFolder::open(options_.out, options_.resume, hash, options_.accept_any_link);
     if (!opened) return opened.error();
     results_.emplace(std::move(*opened));
     const double total = expected([&](const std::string& id) { return results_->has(id); });
@@ -151,9 +152,8 @@ class Runner {
   }
 
   Result<void> run_stage(const Stage& stage) {
-    const bool nothing_left = std::ranges::all_of(stage.trials, [&](const Trial& trial) {
-      return trial.warm_up || results_->has(trial.id);
-    });
+    const bool nothing_left = std::ranges::all_of(
+        stage.trials, [&](const Trial& trial) { return trial.warm_up || results_->has(trial.id); });
     if (nothing_left) return {};
     const NetworkProfile& network = networks_[stage.network];
     const DeviceProfile& device = e_.devices[stage.device];
@@ -179,8 +179,8 @@ class Runner {
       if (!trial.warm_up && results_->has(trial.id)) continue;
       const auto outcome = (*testbed)->run(trial);
       if (!outcome) return outcome.error();
-      progress_->advance(static_cast<std::uint64_t>(
-          1000 * expected_seconds(e_, network, device, trial)));
+      progress_->advance(
+          static_cast<std::uint64_t>(1000 * expected_seconds(e_, network, device, trial)));
       failures = outcome->failure ? failures + 1 : 0;
       if (failures == kFailuresInARowMax) {
         return Error{Errc::io, std::to_string(failures) + " answers in a row failed, the last of " +
@@ -239,8 +239,8 @@ Result<void> run_experiment(const Experiment& experiment, const RunnerOptions& o
   std::vector<NetworkProfile> networks;
   for (const std::string& name : experiment.networks) {
     const bool is_path = name.find_first_of("/.") != std::string::npos;
-    auto network = read_network_profile(
-        is_path ? (experiment.file.parent_path() / name).string() : name);
+    auto network =
+        read_network_profile(is_path ? (experiment.file.parent_path() / name).string() : name);
     if (!network) return network.error();
     networks.push_back(std::move(*network));
   }

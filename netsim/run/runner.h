@@ -12,9 +12,9 @@ namespace edgedraft::netsim {
 struct RunnerOptions {
   std::filesystem::path out;
   bool resume = false;
-  bool dry_run = false;           // say what would be done and how long it would take
-  bool accept_any_link = false;   // go on where a calibration is out of tolerance
-  std::string driver = "auto";    // "loopback": none
+  bool dry_run = false;          // say what would be done and how long it would take
+  bool accept_any_link = false;  // go on where a calibration is out of tolerance
+  std::string driver = "auto";   // "loopback": none
   Programs programs;
   std::vector<std::string> command_line;
 };

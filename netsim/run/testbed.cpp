@@ -145,8 +145,8 @@ Result<void> Testbed::start_server() {
 // server.
 Result<fs::path> Testbed::plain_answer(const Prompt& prompt) {
   const Experiment& e = parts_.experiment;
-  const std::string key = to_hex(sha256(as_byte_view(prompt.text + '\n' + std::to_string(parts_.seed) +
-                                                     '\n' + std::to_string(e.max_tokens))));
+  const std::string key = to_hex(sha256(as_byte_view(
+      prompt.text + '\n' + std::to_string(parts_.seed) + '\n' + std::to_string(e.max_tokens))));
   const fs::path file = parts_.work / "answers" / (key + ".json");
   std::error_code ignored;
   if (fs::exists(file, ignored)) return file;
@@ -157,7 +157,8 @@ Result<fs::path> Testbed::plain_answer(const Prompt& prompt) {
                 .cycles = parts_.work / "oracle.cycles",
                 .prompt_file = parts_.work / "oracle.prompt"};
   if (auto written = write_text(client.prompt_file, prompt.text); !written) return written.error();
-  const auto argv = client_command(arm, Trial{.arm = 0, .prompt = 0, .id = "oracle"}, prompt, client);
+  const auto argv =
+      client_command(arm, Trial{.arm = 0, .prompt = 0, .id = "oracle"}, prompt, client);
   if (!argv) return argv.error();
   auto process = Process::start({.argv = parts_.link->at_server(*argv),
                                  .output = client.output,
@@ -165,8 +166,8 @@ Result<fs::path> Testbed::plain_answer(const Prompt& prompt) {
                                  .environment = {{"XDG_CONFIG_HOME", parts_.work.string()}}});
   if (!process) return process.error();
   if (!process->wait_until(Clock::now() + kAnswerMax) || process->status() != 0) {
-    return Error{Errc::io, "the plain answer for synthetic drafts failed: " +
-                               last_line(client.errors)};
+    return Error{Errc::io,
+                 "the plain answer for synthetic drafts failed: " + last_line(client.errors)};
   }
   fs::rename(client.output, file);
   return file;
@@ -206,7 +207,9 @@ Result<std::vector<std::string>> Testbed::client_command(const Arm& arm, const T
                                 std::to_string(e.deadline_ms),
                                 "--cycles",
                                 client.cycles.string()};
-  const auto add = [&](std::initializer_list<std::string> words) { argv.insert(argv.end(), words); };
+  const auto add = [&](std::initializer_list<std::string> words) {
+    argv.insert(argv.end(), words);
+  };
   if (e.temperature > 0) add({"--temperature", std::to_string(e.temperature)});
   if (!drafts) add({"--plain"});
   if (!arm.tree.empty()) add({"--tree", arm.tree});
@@ -319,17 +322,16 @@ Result<void> Testbed::follow(const Trial& trial, std::vector<Client>& clients,
     const Duration now = Clock::now() - start;
     if (parts_.cancelled()) return Error{Errc::cancelled, "interrupted"};
     if (now > kAnswerMax) {
-      return Error{Errc::timed_out, "an answer took longer than " +
-                                        std::to_string(kAnswerMax.count()) + " minutes"};
+      return Error{Errc::timed_out,
+                   "an answer took longer than " + std::to_string(kAnswerMax.count()) + " minutes"};
     }
     if (next_event < scripted.size() && now >= scripted[next_event].at) {
       if (auto fired = fire(scripted[next_event++]); !fired) return fired;
     }
     if (linked && next_outage < outages.size() &&
         tokens.count() >= outages[next_outage].after_tokens) {
-      const LinkEvent down{.kind = LinkEvent::Kind::down,
-                           .at = now,
-                           .duration = outages[next_outage++].duration};
+      const LinkEvent down{
+          .kind = LinkEvent::Kind::down, .at = now, .duration = outages[next_outage++].duration};
       if (auto fired = fire(down); !fired) return fired;
     }
     std::this_thread::sleep_for(kPoll);

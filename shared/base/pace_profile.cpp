@@ -68,8 +68,7 @@ Result<PaceProfile> PaceProfile::read(const std::filesystem::path& file) {
       // 0 is outside both ranges.
       const double rows = two ? (*pair)[0].value_or(0.0) : 0.0;
       const double ms = two ? (*pair)[1].value_or(0.0) : 0.0;
-      const double least =
-          profile.pass_points_.empty() ? 1 : profile.pass_points_.back().rows + 1;
+      const double least = profile.pass_points_.empty() ? 1 : profile.pass_points_.back().rows + 1;
       if (!(rows >= least && rows <= kRowsMax) || !(ms > 0 && ms <= kMillisecondsMax)) {
         return fail(
             "target.pass_ms: each point is [rows, milliseconds], rows from 1 and ascending, "
@@ -121,8 +120,8 @@ Duration PaceProfile::target_pass(std::uint32_t rows) const {
 
 Duration PaceProfile::draft_step(const std::string& drafter, Place place) const {
   const Steps& steps = place == Place::device ? device_steps_ : beside_target_steps_;
-  for (const std::string& name : {drafter, drafter.substr(0, drafter.find('-')),
-                                  std::string("default")}) {
+  for (const std::string& name :
+       {drafter, drafter.substr(0, drafter.find('-')), std::string("default")}) {
     if (const auto found = steps.find(name); found != steps.end()) {
       return from_milliseconds(found->second);
     }

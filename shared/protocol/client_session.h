@@ -23,8 +23,8 @@ struct LinkTimes {
   Instant received;  // the answer's last bytes came
   // Of the TCP connection, where the system tells (Linux).
   struct Tcp {
-    std::uint32_t retransmits;  // segments that we sent again, since it was made
-    std::uint32_t round_trip_us;  // smoothed
+    std::uint32_t retransmits;        // segments that we sent again, since it was made
+    std::uint32_t round_trip_us;      // smoothed
     std::uint32_t congestion_window;  // segments
   };
   std::optional<Tcp> tcp{};

@@ -102,20 +102,23 @@ GenerationRig::GenerationRig(const Options& options) : options_(options) {
       .holds_rows_back = options.holds_rows_back,
       .faults = options.faults,
       .on_request = [this](const TargetRequest& request) { check_request(request); }});
-  generation_.emplace(Generation::Parts{.link = *link_,
-                                        .drafter = drafter_.get(),
-                                        .observer = listener_,
-                                        .is_end = is_end,
-                                        .now = [this] { return now_; },
-                                        .cancelled = [this] { return cancelled(); }},
-                      GenerationOptions{.tree = options.tree,
-                                        .tokens_max = options.tokens_max,
-                                        .context_count = kRigContext,
-                                        .sampling = options.sampling,
-                                        .deadline = std::chrono::milliseconds(40),
-                                        .resync = options.resync,
-                                        .resync_wait = options.resync_wait,
-                                        .pace = Duration::zero()});
+  generation_.emplace(
+      Generation::Parts{.link = *link_,
+                        .drafter = drafter_.get(),
+                        .observer = listener_,
+                        .is_end = is_end,
+                        .now = [this] { return now_; },
+                        .cancelled = [this] { return cancelled(); },
+                        .on_cycle = [this](const CycleRecord& cycle) { cycles_.push_back(cycle); }},
+      GenerationOptions{.tree = options.tree,
+                        .tokens_max = options.tokens_max,
+                        .context_count = kRigContext,
+                        .sampling = options.sampling,
+                        .deadline = std::chrono::milliseconds(40),
+                        .resync = options.resync,
+                        .resync_wait = options.resync_wait,
+                        .pace = Duration::zero(),
+                        .offline_after = options.offline_after});
 }
 
 void GenerationRig::make_drafter(ToyDrafter kind) {

@@ -91,6 +91,7 @@ class GenerationRig {
     std::uint32_t nodes_max = kDraftNodesMax;
     std::uint32_t row_budget = 0;
     bool holds_rows_back = false;
+    std::optional<std::uint32_t> offline_after = {};
   };
   explicit GenerationRig(const Options& options);
 
@@ -107,6 +108,7 @@ class GenerationRig {
   Listener& listener() { return listener_; }
   // Every request, as it was sent.
   const std::vector<TargetRequest>& requests() const { return requests_; }
+  const std::vector<CycleRecord>& cycles() const { return cycles_; }
   // Chunks of activations that had come before each draft.
   const std::vector<std::uint32_t>& chunks_before_drafts() const { return chunks_before_drafts_; }
   // Cancels the answer at the n-th look (1, 2, ...).
@@ -132,6 +134,7 @@ class GenerationRig {
   Listener listener_;
   std::optional<Generation> generation_;
   std::vector<TargetRequest> requests_;
+  std::vector<CycleRecord> cycles_;
   std::vector<std::uint32_t> chunks_before_drafts_;
   std::uint32_t looks_until_cancel_ = 0;
 };

@@ -1,0 +1,95 @@
+#include "netsim/run/experiment.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/model/temporary_directory.h"
+
+namespace edgedraft::netsim {
+namespace {
+
+using edgedraft::test::TemporaryDirectory;
+
+// Files of an experiment, by a text for each.
+class ExperimentTest : public ::testing::Test {
+ protected:
+  ExperimentTest() {
+    write("heldout.jsonl",
+          "{\"task\": \"tool\", \"prompt\": \"a\", \"reference\": \"A\"}\n"
+          "{\"task\": \"tool\", \"prompt\": \"b\"}\n"
+          "{\"task\": \"story\", \"prompt\": \"c\"}\n");
+    write("fast.toml", "name = \"fast\"\n[target]\npass_ms = [[1, 10], [5, 30]]\n");
+  }
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream(directory_.path() / name) << text;
+  }
+  Result<Experiment> read(const std::string& text, bool quick = false) {
+    write("x.toml", text);
+    return read_experiment(directory_.path() / "x.toml",
+                           {.models = directory_.path(), .quick = quick});
+  }
+  std::string refusal(const std::string& text) {
+    const auto experiment = read(text);
+    EXPECT_FALSE(experiment) << text;
+    return experiment ? std::string() : experiment.error().message;
+  }
+
+  TemporaryDirectory directory_;
+};
+
+constexpr const char* kGood =
+    "networks = [\"lan\"]\ndevices = [\"fast\"]\nrepetitions = 4\n[quick]\nrepetitions = 2\n"
+    "[[arm]]\nname = \"plain\"\nkind = \"plain\"\n";
+
+TEST_F(ExperimentTest, ReadsPromptsDevicesAndItsQuickForm) {
+  const auto whole = read(kGood);
+  ASSERT_TRUE(whole) << whole.error().message;
+  EXPECT_EQ(whole->repetitions, 4u);
+  ASSERT_EQ(whole->prompts.size(), 3u);
+  // One task's prompts do not stand together: the first few have some of each.
+  EXPECT_EQ(whole->prompts[0].id, "tool-1");
+  EXPECT_EQ(whole->prompts[1].id, "story-1");
+  EXPECT_EQ(whole->prompts[2].id, "tool-2");
+  EXPECT_EQ(whole->devices.at(0).pace.target_pass(3), std::chrono::milliseconds(20));
+  EXPECT_EQ(read(kGood, true)->repetitions, 2u);
+}
+
+TEST_F(ExperimentTest, NamesWhatIsWrongAndWhatIsRight) {
+  const std::string good = kGood;
+  EXPECT_NE(refusal("networks = [").find("line 1"), std::string::npos);
+  EXPECT_NE(refusal("network = [\"lan\"]\n" + good).find("'network'"), std::string::npos);
+  EXPECT_NE(refusal("networks = [\"lan\"]\n").find("[[arm]]"), std::string::npos);
+  EXPECT_NE(refusal(good + "chain = 4\n").find("does not draft"), std::string::npos);
+  EXPECT_NE(refusal(good + good.substr(good.find("[[arm]]"))).find("two arms"), std::string::npos);
+  EXPECT_NE(refusal(good + "[[arm]]\nname = \"s\"\nkind = \"split\"\n").find("which bundle"),
+            std::string::npos);
+  EXPECT_NE(refusal("baseline = \"none\"\n" + good).find("no arm is called"), std::string::npos);
+  EXPECT_NE(
+      refusal("devices = [\"slow\"]\nnetworks = [\"lan\"]\n" + good.substr(good.find("[[arm]]")))
+          .find("no device profile 'slow'"),
+      std::string::npos);
+  EXPECT_NE(refusal("tasks = [\"poem\"]\n" + good).find("no prompts"), std::string::npos);
+}
+
+TEST_F(ExperimentTest, EveryShippedExperimentAndDeviceIsRight) {
+  const std::filesystem::path folder = std::filesystem::path(EDGEDRAFT_MODELS) / "../../netsim";
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "experiments")) {
+    for (const bool quick : {false, true}) {
+      const auto experiment = read_experiment(entry.path(), {.quick = quick});
+      EXPECT_TRUE(experiment) << experiment.error().message;
+    }
+    ++count;
+  }
+  EXPECT_GE(count, 4);
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "devices")) {
+    const auto pace = PaceProfile::read(entry.path());
+    ASSERT_TRUE(pace) << pace.error().message;
+    EXPECT_EQ(pace->name() + ".toml", entry.path().filename());
+    EXPECT_FALSE(pace->description().empty());
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft::netsim

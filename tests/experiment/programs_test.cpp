@@ -1,0 +1,195 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "tests/e2e/process.h"
+
+// `edgedraft-netsim run` itself, over loopback: what it leaves behind, killed or not.
+namespace edgedraft::testing {
+namespace {
+
+using nlohmann::json;
+using namespace std::chrono_literals;
+
+class ExperimentProgramsTest : public ::testing::Test {
+ protected:
+  std::filesystem::path write(const std::string& text) {
+    const auto file = scratch_ / "experiment.toml";
+    std::ofstream(file, std::ios::trunc) << text;
+    return file;
+  }
+  static std::string experiment(const std::string& more = "") {
+    return "name = \"small\"\nnetworks = [\"lan\"]\nmodels = \"" + std::string(EDGEDRAFT_MODELS) +
+           "\"\ntasks = [\"tool\"]\nprompt_count = 2\nmax_tokens = 24\nwarm_up = 0\n"
+           "baseline = \"stream\"\n" +
+           more +
+           "[calibration]\npings = 5\n"
+           "[[arm]]\nname = \"stream\"\nkind = \"plain\"\nplace = \"server\"\n"
+           "[[arm]]\nname = \"split\"\nkind = \"split\"\nbundle = \"moa-tli0\"\n";
+  }
+  std::vector<std::string> command(const std::filesystem::path& file,
+                                   std::vector<std::string> options = {}) {
+    std::vector<std::string> words{EDGEDRAFT_NETSIM, "run",   file,          "--driver",
+                                   "loopback",       "--out", out().string()};
+    words.insert(words.end(), options.begin(), options.end());
+    return words;
+  }
+  int run(const std::filesystem::path& file, std::vector<std::string> options = {}) {
+    Process process(command(file, std::move(options)), scratch_ / "run");
+    const int status = process.wait(240s);
+    error_ = process.err();
+    return status;
+  }
+  std::filesystem::path out() const { return scratch_ / "results"; }
+  std::vector<json> lines(const std::string& name) const {
+    std::vector<json> read;
+    std::ifstream in(out() / name);
+    for (std::string line; std::getline(in, line);) read.push_back(json::parse(line));
+    return read;
+  }
+  // While another program writes the file: whole lines only.
+  std::size_t lines_so_far() const {
+    std::ifstream in(out() / "runs.jsonl");
+    return static_cast<std::size_t>(std::count(std::istreambuf_iterator<char>(in), {}, '\n'));
+  }
+  // Processes that have our folder on their command line.
+  int processes() const {
+    int count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      std::ifstream in(entry.path() / "cmdline", std::ios::binary);
+      const std::string line{std::istreambuf_iterator<char>(in), {}};
+      count += line.find(scratch_.path().string()) != std::string::npos ? 1 : 0;
+    }
+    return count;
+  }
+
+  Scratch scratch_;
+  std::string error_;
+};
+
+TEST_F(ExperimentProgramsTest, LeavesRunsCyclesAndAManifestThatBelongTogether) {
+  ASSERT_EQ(run(write(experiment()), {"--no-report"}), 0) << error_;
+  EXPECT_NE(error_.find("Expected time"), std::string::npos);
+  const auto runs = lines("runs.jsonl");
+  ASSERT_EQ(runs.size(), 4u);
+  std::map<std::string, std::string> answers;
+  for (const json& run : runs) {
+    EXPECT_TRUE(run["failure"].is_null()) << run["failure"];
+    EXPECT_GT(run["tokens_per_second"], 0);
+    EXPECT_EQ(run["paced"], false);
+    // Lossless: both arms say the same.
+    const auto known = answers.try_emplace(run["prompt"], run["answer_sha256"]).first;
+    EXPECT_EQ(known->second, run["answer_sha256"]);
+  }
+  std::map<std::string, int> tokens;
+  for (const json& cycle : lines("cycles.jsonl")) {
+    if (cycle.contains("tokens")) tokens[cycle["trial"]] += cycle["tokens"].get<int>();
+  }
+  for (const json& run : runs) EXPECT_EQ(tokens[run["trial"]], run["tokens"]);
+  const json manifest = json::parse(std::ifstream(out() / "manifest.json"));
+  for (const char* key : {"commit", "kernel", "cpu", "models", "networks", "experiment_sha256",
+                          "command_line", "seeds", "finished"}) {
+    EXPECT_FALSE(manifest[key].is_null()) << key;
+  }
+  std::ifstream csv(out() / "runs.csv");
+  EXPECT_EQ(std::count(std::istreambuf_iterator<char>(csv), {}, '\n'), 5);
+  EXPECT_EQ(processes(), 0);
+}
+
+TEST_F(ExperimentProgramsTest, GoesOnAfterBeingKilledAndLeavesNoProcess) {
+  const auto file = write(experiment("repetitions = 6\n"));
+  {
+    Process process(command(file, {"--no-report"}), scratch_ / "killed");
+    const auto deadline = std::chrono::steady_clock::now() + 60s;
+    while (lines_so_far() < 3 && process.running() && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(10ms);
+    }
+    ASSERT_TRUE(process.running()) << process.err();
+    process.signal(SIGKILL);
+    process.wait();
+  }
+  for (int i = 0; i < 200 && processes() > 0; ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_EQ(processes(), 0);
+  const std::size_t before = lines_so_far();
+  EXPECT_EQ(run(file), 2);  // there is something already
+  EXPECT_NE(error_.find("--resume"), std::string::npos);
+  ASSERT_EQ(run(file, {"--no-report", "--resume"}), 0) << error_;
+  const auto runs = lines("runs.jsonl");
+  EXPECT_EQ(runs.size(), 24u);
+  EXPECT_LT(before, 24u);
+  std::set<std::string> trials;
+  for (const json& run : runs) trials.insert(run["trial"].get<std::string>());
+  EXPECT_EQ(trials.size(), 24u);
+}
+
+TEST_F(ExperimentProgramsTest, AServerThatIsKilledEndsTheRunWithAWord) {
+  Process process(command(write(experiment("repetitions = 50\n")), {"--no-report"}),
+                  scratch_ / "run");
+  const auto deadline = std::chrono::steady_clock::now() + 60s;
+  while (lines_so_far() < 1 && process.running() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(10ms);
+  }
+  int killed = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream in(entry.path() / "cmdline", std::ios::binary);
+    const std::string line{std::istreambuf_iterator<char>(in), {}};
+    if (line.starts_with(EDGEDRAFT_SERVER) &&
+        line.find(scratch_.path().string()) != std::string::npos) {
+      killed += kill(std::stoi(entry.path().filename()), SIGKILL) == 0 ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(killed, 1);
+  EXPECT_NE(process.wait(120s), 0);
+  EXPECT_NE(process.err().find("the server ended"), std::string::npos) << process.err();
+  EXPECT_EQ(processes(), 0);
+}
+
+TEST_F(ExperimentProgramsTest, PacedAndSyntheticResultsSaySo) {
+  std::ofstream(scratch_ / "slow.toml") << "name = \"slow\"\n[target]\npass_ms = [[1, 20]]\n"
+                                           "[draft.step_ms]\ndefault = 3\n";
+  const std::string text =
+      "devices = [\"slow\"]\n" + experiment() + "chain = 3\nacceptance = 0.7\n";
+  ASSERT_EQ(run(write(text), {"--no-report"}), 0) << error_;
+  for (const json& run : lines("runs.jsonl")) {
+    EXPECT_EQ(run["paced"], true);
+    EXPECT_EQ(run["synthetic_acceptance"], run["arm"] == "split" ? json(0.7) : json(nullptr));
+  }
+  int drafts = 0;
+  for (const json& cycle : lines("cycles.jsonl")) {
+    if (cycle["kind"] == "answer" &&
+        cycle["trial"].get<std::string>().find("split") != std::string::npos) {
+      EXPECT_EQ(cycle["synthetic_acceptance"], 0.7);
+      EXPECT_EQ(cycle["pace_profile"], "slow");
+    }
+    if (cycle["kind"] != "draft") continue;
+    ++drafts;
+    EXPECT_EQ(cycle["server"]["pace_ms"], 20.0);
+    EXPECT_GE(cycle["server"]["verify_ms"], 20.0);
+  }
+  EXPECT_GT(drafts, 0);
+  const json manifest = json::parse(std::ifstream(out() / "manifest.json"));
+  EXPECT_EQ(manifest["paced"], true);
+  EXPECT_EQ(manifest["synthetic"], true);
+}
+
+TEST_F(ExperimentProgramsTest, WhatThisBuildLacksIsRefusedBeforeAnythingRuns) {
+  const std::string more = "[[arm]]\nname = \"cloud\"\nkind = \"server-speculation\"\n";
+  EXPECT_EQ(run(write(experiment() + more)), 5);
+  EXPECT_NE(error_.find("not available in this build"), std::string::npos) << error_;
+  EXPECT_FALSE(std::filesystem::exists(out()));
+  EXPECT_EQ(run(write("networks = 3\n")), 2);
+  EXPECT_NE(error_.find("networks"), std::string::npos) << error_;
+  EXPECT_EQ(run(write(experiment() + "colour = 1\n")), 2);
+  EXPECT_NE(error_.find("'colour'"), std::string::npos) << error_;
+  EXPECT_EQ(run(scratch_ / "nothing.toml"), 1);
+  EXPECT_NE(error_.find("no such experiment"), std::string::npos) << error_;
+}
+
+}  // namespace
+}  // namespace edgedraft::testing

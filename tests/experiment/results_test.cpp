@@ -1,0 +1,145 @@
+#include "netsim/run/results.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "netsim/run/run_record.h"
+#include "tests/model/temporary_directory.h"
+
+namespace edgedraft::netsim {
+namespace {
+
+using edgedraft::test::TemporaryDirectory;
+using nlohmann::ordered_json;
+
+std::string read(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+class ResultsTest : public ::testing::Test {
+ protected:
+  std::filesystem::path folder() const { return directory_.path() / "out"; }
+  void start() {
+    auto results = ResultsFolder::open(folder(), false, "hash");
+    ASSERT_TRUE(results) << results.error().message;
+    ASSERT_TRUE(results->write_manifest({{"experiment_sha256", "hash"}}));
+    ASSERT_TRUE(results->add_run("t1", {{{"trial", "t1"}, {"text", "a, \"b\""}}},
+                                 {{{"trial", "t1"}, {"at_ms", 1}}}));
+  }
+  TemporaryDirectory directory_;
+};
+
+TEST_F(ResultsTest, WhatAKilledWriterLeftHalfIsCutOff) {
+  start();
+  // Killed between a trial's cycles and its run, and in the middle of a line.
+  std::ofstream(folder() / "cycles.jsonl", std::ios::app) << "{\"trial\":\"t2\",\"at_ms\":2}\n";
+  std::ofstream(folder() / "runs.jsonl", std::ios::app)
+      << "{\"trial\":\"t2\",\"last_of_trial\":false}\n{\"trial\":\"t2\",\"last_";
+  const auto results = ResultsFolder::open(folder(), true, "hash");
+  ASSERT_TRUE(results) << results.error().message;
+  EXPECT_TRUE(results->has("t1"));
+  EXPECT_FALSE(results->has("t2"));
+  EXPECT_EQ(read(folder() / "cycles.jsonl").find("t2"), std::string::npos);
+  EXPECT_EQ(read(folder() / "runs.jsonl").find("t2"), std::string::npos);
+  EXPECT_EQ(read_lines(folder() / "runs.jsonl")->size(), 1u);
+}
+
+TEST_F(ResultsTest, RunsOnALinkOutOfToleranceAreMadeAgain) {
+  {
+    auto results = ResultsFolder::open(folder(), false, "hash");
+    ASSERT_TRUE(results->write_manifest({{"experiment_sha256", "hash"}}));
+    for (const char* stage : {"good|d|1", "bad|d|1"}) {
+      const std::string trial = std::string(stage) + "|0|p|1|arm|never";
+      ASSERT_TRUE(results->add_run(trial, {{{"trial", trial}}}, {}));
+      ASSERT_TRUE(results->add_calibration({{"stage", stage}, {"accepted", stage[0] == 'g'}}));
+    }
+  }
+  {
+    const auto kept = ResultsFolder::open(folder(), true, "hash", true);
+    EXPECT_TRUE(kept->has("bad|d|1|0|p|1|arm|never"));
+  }
+  const auto results = ResultsFolder::open(folder(), true, "hash");
+  EXPECT_TRUE(results->has("good|d|1|0|p|1|arm|never"));
+  EXPECT_FALSE(results->has("bad|d|1|0|p|1|arm|never"));
+  EXPECT_EQ(read_lines(folder() / "calibration.jsonl")->size(), 1u);
+}
+
+TEST_F(ResultsTest, AnotherExperimentsResultsAreNotMixedIn) {
+  start();
+  EXPECT_EQ(ResultsFolder::open(folder(), false, "hash").error().code, Errc::usage);
+  const auto other = ResultsFolder::open(folder(), true, "other");
+  ASSERT_FALSE(other);
+  EXPECT_NE(other.error().message.find("another experiment"), std::string::npos);
+  EXPECT_EQ(ResultsFolder::open(directory_.path() / "none", true, "hash").error().code,
+            Errc::usage);
+}
+
+TEST_F(ResultsTest, TwoWritersAreOneTooMany) {
+  start();
+  const auto first = ResultsFolder::open(folder(), true, "hash");
+  ASSERT_TRUE(first);
+  const auto second = ResultsFolder::open(folder(), true, "hash");
+  ASSERT_FALSE(second);
+  EXPECT_NE(second.error().message.find("another run"), std::string::npos);
+}
+
+TEST_F(ResultsTest, CsvQuotesWhatHasCommas) {
+  start();
+  const auto results = ResultsFolder::open(folder(), true, "hash");
+  ASSERT_TRUE(results->write_csv());
+  EXPECT_EQ(read(folder() / "runs.csv"), "trial,text\nt1,\"a, \"\"b\"\"\"\n");
+}
+
+TEST(RunRecordTest, SumsPhasesAndFindsGapsBetweenVisibleUpdates) {
+  Experiment e;
+  e.arms = {{.name = "split", .kind = Arm::Kind::split}};
+  const DeviceProfile device{.name = "native"};
+  const Trial trial{.arm = 0, .prompt = 0, .id = "t"};
+  const Prompt prompt{.id = "p", .reference = " yes "};
+  RunSource source{.experiment = e,
+                   .network = "lan",
+                   .device = device,
+                   .driver = "tun",
+                   .approximate = false,
+                   .seed = 1,
+                   .trial = trial,
+                   .prompt = prompt,
+                   .client = 0,
+                   .status = 0,
+                   .answer =
+                       "{\"text\":\"yes\\n\",\"stats\":{\"tokens\":8,\"seconds\":1.5,"
+                       "\"time_to_first_token_s\":0.1}}",
+                   .cycles =
+                       "{\"kind\":\"answer\"}\n"
+                       "{\"at_ms\":100,\"tokens\":1,\"draft_ms\":0,\"network_ms\":30}\n"
+                       "{\"at_ms\":150,\"tokens\":0,\"draft_ms\":5}\n"
+                       "{\"at_ms\":1300,\"tokens\":7,\"draft_ms\":7,\"network_ms\":31,"
+                       "\"server\":{\"queue_ms\":1,\"verify_ms\":9},"
+                       "\"tcp\":{\"retransmits\":2}}\n",
+                   .added_ms = 500,
+                   .events = ordered_json::array()};
+  const ordered_json run = run_record(source);
+  EXPECT_EQ(run["draft_ms"], 12.0);
+  EXPECT_EQ(run["network_ms"], 61.0);
+  EXPECT_EQ(run["verify_ms"], 9.0);
+  EXPECT_EQ(run["gap_ms_max"], 1200.0);
+  EXPECT_EQ(run["stalls_over_1s"], 1);
+  EXPECT_EQ(run["tcp_retransmits"], 2.0);
+  // The round trip that an arm beside the server did not make is paid.
+  EXPECT_EQ(run["tokens_per_second"], 4.0);
+  EXPECT_EQ(run["time_to_first_token_s"], 0.6);
+  EXPECT_EQ(run["matches_reference"], true);
+
+  source.status = 3;
+  source.failure = "no server";
+  const ordered_json failed = run_record(source);
+  EXPECT_EQ(failed["failure"], "no server");
+  EXPECT_TRUE(failed["tokens_per_second"].is_null());
+  // Every line of the CSV has the same columns.
+  EXPECT_EQ(failed.size(), run.size());
+}
+
+}  // namespace
+}  // namespace edgedraft::netsim
