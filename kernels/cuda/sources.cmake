@@ -4,3 +4,6 @@ set(cuda_kernel_sources
   int8_matmul.cu link_rows.cu matmul.cu pack_weight.cu quantize.cu rms_norm.cu rope.cu round_rows.cu
   store.cu swiglu.cu top_k.cu)
 list(TRANSFORM cuda_kernel_sources PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
+
+set(cuda_check_sources check/bench.cpp check/checks.cpp check/main.cpp check/pass.cpp check/weights.cpp)
+list(TRANSFORM cuda_check_sources PREPEND ${CMAKE_CURRENT_LIST_DIR}/)

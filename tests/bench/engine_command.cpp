@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "server/device.h"
 #include "shared/base/clock.h"
 #include "shared/model/gguf.h"
 #include "shared/runtime/decoder.h"
@@ -27,12 +28,17 @@ multiplications and additions of its matrices (arithmetic peak: of int8 for quan
 weights, of float32 for the others), whichever takes longer. Both limits are measured
 first, in the same run; `share` is that limit divided by the best time. Widths take turns,
 so that a disturbance hits all of them. Every width's answer is compared with that of
-width 1, bit for bit.
+width 1, bit for bit, where the device promises that (the CPU; a GPU with --deterministic).
+
+On a GPU there are no limits to compare with: its kernels have a bench of their own
+(scripts/gpu-check.sh). --mismatch N counts instead how many of N greedy tokens a pass of
+64 rows chooses differently from passes of one row.
 
 Examples:
   edgedraft-bench engine --shape tinyllama --type q4_0
   edgedraft-bench engine --model models/demo/target.gguf --widths 1,16,62 --json
-  edgedraft-bench engine --shape tinyllama --context 4000 --widths 1,2,8 --threads 1)";
+  edgedraft-bench engine --shape tinyllama --context 4000 --widths 1,2,8 --threads 1
+  edgedraft-bench engine --device cuda --shape llama3-8b --type bf16 --mismatch 1000)";
 
 struct EngineOptions {
   std::string model;
@@ -43,6 +49,9 @@ struct EngineOptions {
   std::uint32_t context = 64;
   std::uint32_t prompt = 512;
   std::uint32_t threads = 0;
+  std::string device = "cpu";
+  bool deterministic = false;
+  std::uint32_t mismatch = 0;
   double seconds = 0.5;
   bool json = false;
 };
@@ -139,6 +148,12 @@ class Passes {
     return decoder_.logits(0, width);
   }
 
+  // The same, and waits for it.
+  void run_and_wait(std::uint32_t width) {
+    float number = 0.0f;
+    decoder_.backend().read(run(width).row_range(0, 1).column_range(0, 1), {&number, 1});
+  }
+
   // The first row's logits do not depend on the others. Throws a Failure where they do.
   void check(std::uint32_t width) {
     const std::vector<float> alone = first_row(1);
@@ -153,8 +168,35 @@ class Passes {
     KvCache cache = decoder_.make_cache();
     const Instant start = Clock::now();
     const std::uint32_t rows = decoder_.append(cache, prompt);
-    decoder_.logits(rows - 1, 1);
+    float number = 0.0f;
+    decoder_.backend().read(decoder_.logits(rows - 1, 1).column_range(0, 1), {&number, 1});
     return seconds(Clock::now() - start);
+  }
+
+  // Decodes `count` tokens greedily, one row a pass, and returns how many of them a pass over 64 of
+  // them chooses differently.
+  std::uint32_t mismatches(std::uint32_t count) {
+    constexpr std::uint32_t kRows = 64;
+    KvCache cache = decoder_.make_cache();
+    std::vector<std::uint32_t> text = tokens(1, 4);
+    std::vector<std::uint32_t> chosen(1);
+    while (text.size() <= count) {
+      decoder_.append(cache, std::span(text).last(1));
+      decoder_.backend().argmax({.logits = decoder_.logits(0, 1), .tokens = chosen});
+      text.push_back(chosen[0]);
+    }
+    cache.set_length(0);
+    std::uint32_t different = 0;
+    for (std::uint32_t first = 0; first < count; first += kRows) {
+      const std::uint32_t rows = std::min(kRows, count - first);
+      decoder_.append(cache, std::span(text).subspan(first, rows));
+      chosen.resize(rows);
+      decoder_.backend().argmax({.logits = decoder_.logits(0, rows), .tokens = chosen});
+      for (std::uint32_t row = 0; row < rows; ++row) {
+        different += chosen[row] != text[first + row + 1] ? 1 : 0;
+      }
+    }
+    return different;
   }
 
  private:
@@ -180,13 +222,16 @@ class Passes {
 std::vector<Times> time_widths(Passes& passes, const EngineOptions& o) {
   constexpr int kRounds = 3;
   std::vector<Times> times(o.widths.size());
-  for (const std::uint32_t width : o.widths) passes.check(width);
+  for (const std::uint32_t width : o.widths) {
+    if (o.device == "cpu" || o.deterministic) passes.check(width);
+    passes.run_and_wait(width);
+  }
   for (int round = 0; round < kRounds; ++round) {
     for (std::size_t i = 0; i < o.widths.size(); ++i) {
       double total = 0.0;
       while (total < o.seconds / kRounds) {
         const Instant start = Clock::now();
-        passes.run(o.widths[i]);
+        passes.run_and_wait(o.widths[i]);
         times[i].seconds.push_back(seconds(Clock::now() - start));
         total += times[i].seconds.back();
       }
@@ -197,13 +242,18 @@ std::vector<Times> time_widths(Passes& passes, const EngineOptions& o) {
 
 void run_engine(const EngineOptions& o) {
   const Source source = open_source(o);
-  const std::uint32_t positions = std::max(o.context + kMaskRowsMax, o.prompt);
+  const std::uint32_t positions = std::max({o.context + kMaskRowsMax, o.prompt, o.mismatch + 1});
   if (positions > source.config.context_length) {
-    throw Failure({Errc::usage, "--context and --prompt do not fit the model's context of " +
-                                    std::to_string(source.config.context_length)});
+    throw Failure(
+        {Errc::usage, "--context, --prompt and --mismatch do not fit the model's context of " +
+                          std::to_string(source.config.context_length)});
   }
   const MachineLimits limits = measure_limits(o.threads);
-  const auto backend = make_cpu_backend({.threads = o.threads});
+  const OpenedDevice device =
+      open_device({.device = o.device, .threads = o.threads, .deterministic = o.deterministic})
+          .value();
+  const bool on_cpu = device.backend->name() == "cpu";
+  Backend* const backend = device.backend.get();
   const Instant start = Clock::now();
   Decoder decoder(*backend, source.config, source.tensors, positions);
   const double load_seconds = seconds(Clock::now() - start);
@@ -211,6 +261,7 @@ void run_engine(const EngineOptions& o) {
   const Cost cost = cost_of(source.tensors);
 
   nlohmann::json report{{"model", o.model.empty() ? o.shape : o.model},
+                        {"device", device.reason},
                         {"instruction_set", limits.instruction_set},
                         {"threads", limits.threads},
                         {"limit_read_bytes_per_second", limits.read_bytes_per_second},
@@ -221,11 +272,14 @@ void run_engine(const EngineOptions& o) {
                         {"load_seconds", load_seconds},
                         {"context", o.context},
                         {"passes", nlohmann::json::array()}};
-  if (!o.json) {
+  if (!o.json && !on_cpu) std::printf("%s\n", device.reason.c_str());
+  if (!o.json && on_cpu) {
     std::printf("%s, %zu threads: memory %.1f GB/s, int8 %.0f GOP/s, float32 %.0f GFLOP/s\n",
                 limits.instruction_set.c_str(), limits.threads, limits.read_bytes_per_second * 1e-9,
                 limits.int8_operations_per_second * 1e-9,
                 limits.float_operations_per_second * 1e-9);
+  }
+  if (!o.json) {
     std::printf("%s: %.1f MB a pass, %.2f GOP a row; ready after %.0f ms; %u tokens of context\n\n",
                 o.model.empty() ? (o.shape + " in " + o.type).c_str() : o.model.c_str(),
                 cost.bytes * 1e-6, cost.operations_a_row * 1e-9, load_seconds * 1e3, o.context);
@@ -237,15 +291,21 @@ void run_engine(const EngineOptions& o) {
     const double best = times[i].best();
     const double median = times[i].median();
     const double limit = limit_seconds(cost, width, limits);
-    report["passes"].push_back({{"width", width},
-                                {"seconds_best", best},
-                                {"seconds_median", median},
-                                {"limit_seconds", limit},
-                                {"share_of_limit", limit / best}});
+    report["passes"].push_back(
+        {{"width", width},
+         {"seconds_best", best},
+         {"seconds_median", median},
+         {"limit_seconds", on_cpu ? nlohmann::json(limit) : nullptr},
+         {"share_of_limit", on_cpu ? nlohmann::json(limit / best) : nullptr}});
     if (o.json) continue;
-    std::printf("%5u %10.3f %10.3f %10.1f %9.1f %9.1f %6.0f %%\n", width, best * 1e3, median * 1e3,
+    std::printf("%5u %10.3f %10.3f %10.1f %9.1f %9.1f", width, best * 1e3, median * 1e3,
                 width / median, cost.bytes / best * 1e-9,
-                cost.operations_a_row * width / best * 1e-9, 100.0 * limit / best);
+                cost.operations_a_row * width / best * 1e-9);
+    if (on_cpu) {
+      std::printf(" %6.0f %%\n", 100.0 * limit / best);
+    } else {
+      std::puts("       -");
+    }
   }
   if (o.prompt > 0) {
     const double prompt_seconds =
@@ -254,6 +314,14 @@ void run_engine(const EngineOptions& o) {
     if (!o.json) {
       std::printf("\nprompt of %u tokens: %.0f ms, %.0f tokens/s\n", o.prompt, prompt_seconds * 1e3,
                   o.prompt / prompt_seconds);
+    }
+  }
+  if (o.mismatch > 0) {
+    const std::uint32_t different = passes.mismatches(o.mismatch);
+    report["mismatch"] = {{"tokens", o.mismatch}, {"different", different}};
+    if (!o.json) {
+      std::printf("\n%u of %u greedy tokens differ between passes of 1 and of 64 rows\n", different,
+                  o.mismatch);
     }
   }
   if (o.json) std::puts(report.dump(2).c_str());
@@ -282,6 +350,14 @@ void add_engine_command(CLI::App& program) {
       ->check(CLI::Range(0u, 1u << 20))
       ->capture_default_str();
   command->add_option("--threads", options->threads, "0: one a core")->capture_default_str();
+  command->add_option("--device", options->device, "cpu, cuda or cuda:N")->capture_default_str();
+  command->add_flag("--deterministic", options->deterministic,
+                    "on a GPU: one order of summation for every width");
+  command
+      ->add_option("--mismatch", options->mismatch,
+                   "greedy tokens to compare between passes of 1 and of 64 rows; 0: none")
+      ->check(CLI::Range(0u, 1u << 20))
+      ->capture_default_str();
   command->add_option("--seconds", options->seconds, "time spent on each width")
       ->capture_default_str();
   command->add_flag("--json", options->json, "one JSON object instead of a table");

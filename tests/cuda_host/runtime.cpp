@@ -12,6 +12,7 @@ namespace {
 constexpr std::size_t kMemoryBytes = std::size_t{1} << 40;
 
 std::uint64_t calls = 0;
+std::uint64_t allocations = 0;
 std::uint64_t failing_call = ~std::uint64_t{0};
 cudaError_t failure = cudaSuccess;
 
@@ -30,6 +31,10 @@ void fail_after(std::uint64_t count, cudaError_t error) {
 
 std::uint64_t call_count() {
   return calls;
+}
+
+std::uint64_t allocation_count() {
+  return allocations;
 }
 
 cudaError_t next_call() {
@@ -159,6 +164,7 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   if (const cudaError_t error = next_call(); error != cudaSuccess) return error;
+  ++allocations;
   *memory = nullptr;
   if (bytes > kMemoryBytes) return cudaErrorMemoryAllocation;
   // As aligned as the device's.

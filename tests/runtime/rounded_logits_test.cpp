@@ -37,16 +37,17 @@ std::vector<double> probabilities(std::span<const float> logits) {
 // its size; some twenty products in a row make that 3 %, or a tenth of a nat for logits that spread
 // over three. The law of the next token then is half the square of that from the exact one, 0.005
 // nats.
-TEST(RoundedLogitsTest, LeaveTheLawOfTheNextTokenOnTheDemoTarget) {
+using RoundedLogitsTest = OpTest;
+
+TEST_P(RoundedLogitsTest, LeaveTheLawOfTheNextTokenOnTheDemoTarget) {
   const GgufFile file = demo_target();
   const std::vector<std::uint32_t> tokens = Tokenizer::read(file).value().encode(
       "Once upon a time there was a little girl named Lily. She loved to play in the garden "
       "with her dog. One day, she found a big red ball under the tree.",
       Special::plain);
   const auto reference = make_reference_backend();
-  const auto cpu = make_cpu_backend({.threads = 2});
   const Floats exact = logits_of(*reference, file, tokens);
-  const Floats rounded = logits_of(*cpu, file, tokens);
+  const Floats rounded = logits_of(backend(), file, tokens);
   ASSERT_EQ(exact.size(), rounded.size());
 
   const std::size_t vocabulary = exact.size() / tokens.size();
@@ -60,6 +61,16 @@ TEST(RoundedLogitsTest, LeaveTheLawOfTheNextTokenOnTheDemoTarget) {
   }
   EXPECT_LE(divergence / static_cast<double>(tokens.size()), 0.005);
 }
+
+// Backends that round.
+std::vector<BackendFactory> rounding_backends() {
+  std::vector<BackendFactory> factories = device_backends();
+  factories.push_back({"cpu", [] { return make_cpu_backend({.threads = 2}); }});
+  return factories;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, RoundedLogitsTest, ::testing::ValuesIn(rounding_backends()),
+                         backend_name);
 
 }  // namespace
 }  // namespace edgedraft::testing

@@ -1,0 +1,263 @@
+#include "kernels/cuda/check/support.h"
+
+// Each kernel at the sizes of Llama 3 8B: time, bytes that it must move, and their rate as a share
+// of a device-to-device copy's. Weights rotate through copies that together exceed the cache.
+namespace edgedraft::cuda::check {
+namespace {
+
+constexpr int kRepeats = 21;
+constexpr std::size_t kCacheBytes = std::size_t{256} << 20;
+constexpr std::uint32_t kRowsMax = 128;
+
+class Timer {
+ public:
+  explicit Timer(bool small) : repeats_(small ? 1 : kRepeats), launches_(small ? 1 : 8) {
+    must(cudaEventCreate(&from_), "cudaEventCreate");
+    must(cudaEventCreate(&to_), "cudaEventCreate");
+  }
+  ~Timer() {
+    static_cast<void>(cudaEventDestroy(from_));
+    static_cast<void>(cudaEventDestroy(to_));
+  }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+  // The median time of `launch(n)`, n = 0, 1, ...; each sample is of several launches.
+  template <class Launch>
+  double seconds(const Launch& launch) {
+    std::vector<float> samples(static_cast<std::size_t>(repeats_));
+    int n = 0;
+    for (; n < launches_; ++n) must(launch(n), "a kernel");
+    for (float& sample : samples) {
+      must(cudaEventRecord(from_, nullptr), "cudaEventRecord");
+      for (int i = 0; i < launches_; ++i, ++n) must(launch(n), "a kernel");
+      must(cudaEventRecord(to_, nullptr), "cudaEventRecord");
+      must(cudaEventSynchronize(to_), "a kernel");
+      must(cudaEventElapsedTime(&sample, from_, to_), "cudaEventElapsedTime");
+    }
+    std::sort(samples.begin(), samples.end());
+    return double{samples[samples.size() / 2]} * 1e-3 / launches_;
+  }
+
+ private:
+  int repeats_;
+  int launches_;
+  cudaEvent_t from_ = nullptr;
+  cudaEvent_t to_ = nullptr;
+};
+
+ConstRows in(const Array<float>& a, std::size_t cols) {
+  return {a.data(), cols};
+}
+Rows out(const Array<float>& a, std::size_t cols) {
+  return {a.data(), cols};
+}
+
+class Bench {
+ public:
+  explicit Bench(bool small) : small_(small), timer_(small) {
+    const std::size_t bytes = std::size_t{1} << (small ? 20 : 30);
+    const Array<std::byte> from(bytes);
+    const Array<std::byte> to(bytes);
+    const double seconds = timer_.seconds([&](int) {
+      return cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDeviceToDevice, nullptr);
+    });
+    copy_rate_ = 2.0 * static_cast<double>(bytes) / seconds;
+    std::printf("Device-to-device copy, bytes read and written: %.0f GB/s.\n\n", copy_rate_ * 1e-9);
+  }
+
+  void products(WeightType type, std::uint32_t inputs, std::uint32_t outputs) {
+    const auto weight = random_weight(type, outputs, inputs, 1);
+    const std::size_t bytes =
+        is_float(type) ? weight.size() : packed_layout(type, outputs, inputs).total;
+    const int copies =
+        static_cast<int>(small_ ? 1 : std::max<std::size_t>(1, 2 * kCacheBytes / bytes));
+    const Array<std::byte> file_order(weight);
+    const Array<std::byte> weights(bytes * static_cast<std::size_t>(copies));
+    for (int i = 0; i < copies; ++i) {
+      std::byte* to = weights.data() + bytes * static_cast<std::size_t>(i);
+      if (is_float(type)) {
+        must(cudaMemcpyAsync(to, file_order.data(), bytes, cudaMemcpyDeviceToDevice, nullptr),
+             "cudaMemcpyAsync");
+      } else {
+        must(pack_weight({type, file_order.data(), outputs, inputs, to}, nullptr), "pack_weight");
+      }
+    }
+    const Array<float> x(numbers(2, std::size_t{128} * inputs));
+    const Array<float> y(std::size_t{128} * outputs);
+    const Array<std::byte> values(std::size_t{128} * stretches(inputs) * kStretch);
+    const Array<float> scales(std::size_t{128} * stretches(inputs));
+    const Array<std::int32_t> sums(std::size_t{128} * stretches(inputs) * 4);
+    for (const std::uint32_t rows : widths()) {
+      if (!is_float(type)) {
+        must(quantize({in(x, inputs), rows, inputs, values.data(), scales.data(), sums.data()},
+                      nullptr),
+             "quantize");
+      }
+      const double seconds = timer_.seconds([&](int n) {
+        const std::byte* w = weights.data() + bytes * static_cast<std::size_t>(n % copies);
+        const Product product{w, nullptr, out(y, outputs), outputs, false};
+        if (is_float(type)) {
+          return matmul({in(x, inputs), type, rows, inputs, 1, {product}}, nullptr);
+        }
+        return int8_matmul(
+            {values.data(), scales.data(), sums.data(), type, rows, inputs, 1, {product}}, nullptr);
+      });
+      const double moved = static_cast<double>(bytes) +
+                           rows * (inputs * (is_float(type) ? 4.0 : 1.03) + outputs * 4.0);
+      line(std::string("matmul ") + sizes_of(type).name + ", " + std::to_string(inputs) + " to " +
+               std::to_string(outputs),
+           rows, seconds, moved);
+    }
+  }
+
+  void quantizing(std::uint32_t cols) {
+    const Array<float> x(numbers(1, std::size_t{128} * cols));
+    const Array<std::byte> values(std::size_t{128} * stretches(cols) * kStretch);
+    const Array<float> scales(std::size_t{128} * stretches(cols));
+    const Array<std::int32_t> sums(std::size_t{128} * stretches(cols) * 4);
+    for (const std::uint32_t rows : widths()) {
+      const double seconds = timer_.seconds([&](int) {
+        return quantize({in(x, cols), rows, cols, values.data(), scales.data(), sums.data()},
+                        nullptr);
+      });
+      line("quantize " + std::to_string(cols), rows, seconds, rows * cols * 5.1);
+    }
+  }
+
+  void attending(CacheType type, std::uint32_t prefix) {
+    const Heads heads{8, 4, 128};
+    const std::uint32_t kv_cols = heads.kv_heads * heads.head_dim;
+    const std::uint32_t query_cols = kv_cols * heads.group;
+    const std::size_t element = type == CacheType::f32 ? 4 : 2;
+    const std::size_t cache_bytes = std::size_t{prefix + 128} * kv_cols * element;
+    const int copies =
+        static_cast<int>(small_ ? 1 : std::max<std::size_t>(1, kCacheBytes / cache_bytes));
+    const Array<std::byte> caches(2 * cache_bytes * static_cast<std::size_t>(copies));
+    must(cudaMemsetAsync(caches.data(), 0x11, caches.count(), nullptr), "cudaMemsetAsync");
+    const Array<float> q(numbers(1, std::size_t{128} * query_cols));
+    const Array<float> y(q.count());
+    const Array<float> scratch(attention_scratch_floats(128, prefix, 128, heads));
+    std::vector<std::uint64_t> masks(128 * kMaskWords);
+    for (std::uint32_t r = 0; r < 128; ++r) {
+      for (std::uint32_t j = 0; j <= r; ++j)
+        masks[r * kMaskWords + j / 64] |= std::uint64_t{1} << j % 64;
+    }
+    const Array<std::uint64_t> masks_on_device(masks);
+    for (const std::uint32_t rows : widths()) {
+      const double seconds = timer_.seconds([&](int n) {
+        std::byte* keys = caches.data() + 2 * cache_bytes * static_cast<std::size_t>(n % copies);
+        return attention({in(q, query_cols),
+                          {keys, type, kv_cols, nullptr, 0},
+                          {keys + cache_bytes, type, kv_cols, nullptr, 0},
+                          rows,
+                          prefix,
+                          masks_on_device.data(),
+                          rows,
+                          heads,
+                          out(y, query_cols),
+                          scratch.data()},
+                         nullptr);
+      });
+      line(
+          std::string("attention ") + (type == CacheType::f32 ? "f32" : "f16") + ", prefix " +
+              std::to_string(prefix),
+          rows, seconds,
+          2.0 * (prefix + rows) * kv_cols * static_cast<double>(element) + 8.0 * rows * query_cols);
+    }
+  }
+
+  void row_operations() {
+    const std::uint32_t dim = 4096;
+    const std::uint32_t ffn = 14336;
+    const std::uint32_t vocabulary = small_ ? 3000 : 128256;
+    const Array<float> x(numbers(1, std::size_t{128} * ffn));
+    const Array<float> y(numbers(2, x.count()));
+    const Array<float> weight(numbers(3, dim));
+    for (const std::uint32_t rows : widths()) {
+      line("rms_norm 4096", rows, timer_.seconds([&](int) {
+        return rms_norm({in(x, dim), weight.data(), out(y, dim), rows, dim, 1e-5f}, nullptr);
+      }),
+           8.0 * rows * dim);
+    }
+    for (const std::uint32_t rows : widths()) {
+      line("swiglu 14336", rows, timer_.seconds([&](int) {
+        return swiglu({in(x, ffn), in(y, ffn), out(y, ffn), rows, ffn}, nullptr);
+      }),
+           12.0 * rows * ffn);
+    }
+    const Array<float> logits(numbers(4, std::size_t{128} * vocabulary));
+    const Array<std::uint64_t> best(128);
+    for (const std::uint32_t rows : widths()) {
+      line("argmax of the vocabulary", rows, timer_.seconds([&](int) {
+        return argmax({in(logits, vocabulary), rows, vocabulary, best.data()}, nullptr);
+      }),
+           4.0 * rows * vocabulary);
+    }
+    constexpr std::uint32_t kK = 10;
+    const std::size_t stretch_count = std::size_t{128} * top_k_stretches(vocabulary);
+    const Array<std::uint64_t> keys(2 * stretch_count * kK);
+    const Array<ExpSum> exp_sums(stretch_count);
+    const Array<std::uint32_t> tokens(128 * kK);
+    const Array<float> log_probs(128 * kK);
+    for (const std::uint32_t rows : widths()) {
+      line("top_k, 10 of the vocabulary", rows, timer_.seconds([&](int) {
+        return top_k({in(logits, vocabulary), rows, vocabulary, kK, keys.data(), exp_sums.data(),
+                      tokens.data(), log_probs.data()},
+                     nullptr);
+      }),
+           8.0 * rows * vocabulary);
+    }
+  }
+
+  double copy_rate() const { return copy_rate_; }
+
+  static void head() {
+    std::printf("| kernel | rows | microseconds | GB/s | share of copy |\n|---|---|---|---|---|\n");
+  }
+
+ private:
+  void line(const std::string& kernel, std::uint32_t rows, double seconds, double bytes) const {
+    std::printf("| %s | %u | %.1f | %.0f | %.0f %% |\n", kernel.c_str(), rows, seconds * 1e6,
+                bytes / seconds * 1e-9, 100.0 * bytes / seconds / copy_rate_);
+    std::fflush(stdout);
+  }
+
+  std::vector<std::uint32_t> widths() const {
+    if (small_) return {1, 17};
+    return {1, 2, 4, 8, 16, 32, 64, kRowsMax};
+  }
+
+  bool small_;
+  Timer timer_;
+  double copy_rate_ = 1.0;
+};
+
+}  // namespace
+
+void run_bench(bool small) {
+  Bench bench(small);
+  Bench::head();
+  struct Shape {
+    std::uint32_t inputs;
+    std::uint32_t outputs;
+  };
+  const std::vector<Shape> shapes =
+      small ? std::vector<Shape>{{256, 64}}
+            : std::vector<Shape>{{4096, 1024}, {4096, 4096}, {4096, 14336}, {14336, 4096}};
+  for (const WeightType type :
+       {WeightType::bf16, WeightType::f16, WeightType::q8_0, WeightType::q4_0, WeightType::q6_k}) {
+    for (const Shape s : shapes) bench.products(type, s.inputs, s.outputs);
+  }
+  if (!small) bench.products(WeightType::bf16, 4096, 128256);
+  bench.quantizing(small ? 256 : 4096);
+  for (const CacheType type : {CacheType::f32, CacheType::f16}) {
+    for (const std::uint32_t prefix : {256u, 2048u, 8192u}) {
+      if (!small || prefix == 256) bench.attending(type, prefix);
+    }
+  }
+  bench.row_operations();
+  run_passes(small, bench.copy_rate());
+}
+
+}  // namespace edgedraft::cuda::check

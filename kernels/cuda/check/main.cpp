@@ -1,0 +1,62 @@
+#include <cstring>
+
+#include "kernels/cuda/check/support.h"
+
+namespace {
+
+constexpr const char* kUsage =
+    "Checks the CUDA kernels against float64, or measures them. Prints Markdown.\n"
+    "\n"
+    "  edgedraft-cuda-check          every operation at sizes of Llama 3 8B\n"
+    "  edgedraft-cuda-check --small  the same at small sizes\n"
+    "  edgedraft-cuda-check --bench  times and bandwidths, kernels and whole passes by width\n"
+    "  --device N                    another GPU than the first\n"
+    "\n"
+    "Exit code: 0 all good, 1 a check failed, 2 wrong usage, 77 no usable GPU.\n";
+
+// Exit code for `skipped`, as CTest and Automake have it.
+constexpr int kSkipped = 77;
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  namespace check = edgedraft::cuda::check;
+  bool small = false;
+  bool bench = false;
+  int device = 0;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--small") == 0) {
+      small = true;
+    } else if (std::strcmp(argv[i], "--bench") == 0) {
+      bench = true;
+    } else if (std::strcmp(argv[i], "--device") == 0 && i + 1 < argc) {
+      device = std::atoi(argv[++i]);
+    } else {
+      std::fputs(kUsage, std::strcmp(argv[i], "--help") == 0 ? stdout : stderr);
+      return std::strcmp(argv[i], "--help") == 0 ? 0 : 2;
+    }
+  }
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess || device >= count) {
+    std::fprintf(stderr, "skipped: no CUDA device %d here\n", device);
+    return kSkipped;
+  }
+  check::must(cudaSetDevice(device), "cudaSetDevice");
+  cudaDeviceProp properties{};
+  check::must(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  int driver = 0;
+  int runtime = 0;
+  check::must(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  check::must(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+  std::printf(
+      "%s, compute capability %d.%d, %d multiprocessors, %zu MiB; CUDA %d.%d, driver for "
+      "%d.%d.\n\n",
+      properties.name, properties.major, properties.minor, properties.multiProcessorCount,
+      properties.totalGlobalMem >> 20, runtime / 1000, runtime % 1000 / 10, driver / 1000,
+      driver % 1000 / 10);
+  if (bench) {
+    check::run_bench(small);
+    return 0;
+  }
+  return check::run_checks(small) == 0 ? 0 : 1;
+}

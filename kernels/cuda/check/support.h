@@ -1,0 +1,152 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/ops.h"
+
+// What the kernels' check and bench share. They use nothing but the runtime, so that a machine with
+// CMake and the CUDA toolkit runs them.
+namespace edgedraft::cuda::check {
+
+inline void must(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(status));
+  std::exit(1);
+}
+
+// Device memory with a copy back. Uninitialised memory is all NaN, so that what a kernel leaves out
+// shows.
+template <class T>
+class Array {
+ public:
+  explicit Array(std::size_t count) : count_(count) {
+    void* memory = nullptr;
+    must(cudaMalloc(&memory, std::max<std::size_t>(count, 1) * sizeof(T)), "cudaMalloc");
+    data_ = static_cast<T*>(memory);
+    must(cudaMemsetAsync(data_, 0xFF, count * sizeof(T), nullptr), "cudaMemsetAsync");
+    must(cudaDeviceSynchronize(), "cudaMemsetAsync");
+  }
+  explicit Array(const std::vector<T>& values) : Array(values.size()) {
+    must(cudaMemcpyAsync(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice, nullptr),
+         "cudaMemcpyAsync");
+    must(cudaDeviceSynchronize(), "cudaMemcpyAsync");
+  }
+  ~Array() { static_cast<void>(cudaFree(data_)); }
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+
+  T* data() const { return data_; }
+  std::size_t count() const { return count_; }
+  std::vector<T> values() const {
+    must(cudaDeviceSynchronize(), "a kernel");
+    std::vector<T> to(count_);
+    must(cudaMemcpyAsync(to.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost, nullptr),
+         "cudaMemcpyAsync");
+    must(cudaDeviceSynchronize(), "cudaMemcpyAsync");
+    return to;
+  }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t count_;
+};
+
+// splitmix64.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next() {
+    std::uint64_t z = state_ += 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+  }
+  // In [-1, 1).
+  float number() {
+    return static_cast<float>(static_cast<std::int32_t>(next() >> 40)) * 0x1p-23f - 1.0f;
+  }
+  std::uint32_t below(std::uint32_t limit) { return static_cast<std::uint32_t>(next() % limit); }
+
+ private:
+  std::uint64_t state_;
+};
+
+inline std::vector<float> numbers(std::uint64_t seed, std::size_t count) {
+  Random random(seed);
+  std::vector<float> values(count);
+  for (float& value : values) value = random.number();
+  return values;
+}
+
+inline float half_value(std::uint16_t bits) {
+  const int exponent = bits >> 10 & 31;
+  const double fraction = bits & 1023;
+  const double magnitude =
+      exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024.0 + fraction, exponent - 25);
+  return static_cast<float>((bits & 0x8000) != 0 ? -magnitude : magnitude);
+}
+inline float bfloat16_value(std::uint16_t bits) {
+  const std::uint32_t word = std::uint32_t{bits} << 16;
+  float value;
+  static_assert(sizeof value == sizeof word);
+  std::copy_n(reinterpret_cast<const unsigned char*>(&word), sizeof word,
+              reinterpret_cast<unsigned char*>(&value));
+  return value;
+}
+
+struct TypeSizes {
+  const char* name;
+  std::uint32_t block_count;
+  std::uint32_t block_bytes;
+};
+inline TypeSizes sizes_of(WeightType type) {
+  switch (type) {
+    case WeightType::f32:
+      return {"f32", 1, 4};
+    case WeightType::f16:
+      return {"f16", 1, 2};
+    case WeightType::bf16:
+      return {"bf16", 1, 2};
+    case WeightType::q8_0:
+      return {"q8_0", 32, 34};
+    case WeightType::q4_0:
+      return {"q4_0", 32, 18};
+    case WeightType::q4_k:
+      return {"q4_k", 256, 144};
+    case WeightType::q5_k:
+      return {"q5_k", 256, 176};
+    case WeightType::q6_k:
+      return {"q6_k", 256, 210};
+  }
+  return {};
+}
+inline bool is_float(WeightType type) {
+  return type <= WeightType::bf16;
+}
+inline std::size_t row_bytes_of(WeightType type, std::uint32_t cols) {
+  const TypeSizes sizes = sizes_of(type);
+  return std::size_t{cols} / sizes.block_count * sizes.block_bytes;
+}
+
+// Random weights as a file has them; numbers of quantised types are of order 1.
+std::vector<std::byte> random_weight(WeightType type, std::uint32_t rows, std::uint32_t cols,
+                                     std::uint64_t seed);
+// Number i of a row, by the definition of its type.
+double weight_number(WeightType type, const std::byte* row, std::uint32_t i);
+
+// Returns how many checks failed. Prints a Markdown table.
+int run_checks(bool small);
+// Prints Markdown tables of times and bandwidths. Small: only to see that it runs.
+void run_bench(bool small);
+// Whole passes of a decoder; `copy_rate`: bytes a second of a copy, read and written.
+void run_passes(bool small, double copy_rate);
+
+}  // namespace edgedraft::cuda::check

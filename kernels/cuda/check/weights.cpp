@@ -1,0 +1,130 @@
+#include "kernels/cuda/check/support.h"
+
+namespace edgedraft::cuda::check {
+namespace {
+
+std::uint32_t byte_of(const std::byte* from) {
+  return static_cast<std::uint32_t>(*from);
+}
+
+std::uint16_t word_of(const std::byte* from) {
+  return static_cast<std::uint16_t>(byte_of(from) | byte_of(from + 1) << 8);
+}
+
+// Where float16 scales stand in a block; -1: none.
+struct ScalePlaces {
+  int first;
+  int second;
+};
+ScalePlaces scale_places(WeightType type) {
+  switch (type) {
+    case WeightType::q8_0:
+    case WeightType::q4_0:
+      return {0, -1};
+    case WeightType::q4_k:
+    case WeightType::q5_k:
+      return {0, 2};
+    case WeightType::q6_k:
+      return {208, -1};
+    default:
+      return {-1, -1};
+  }
+}
+
+struct Group {
+  double scale;
+  double minimum;
+};
+// Six-bit scale and minimum of group 0..7 of q4_k and q5_k.
+Group group_of(const std::byte* block, std::uint32_t group) {
+  const std::byte* packed = block + 4;
+  std::uint32_t scale;
+  std::uint32_t minimum;
+  if (group < 4) {
+    scale = byte_of(packed + group) & 63;
+    minimum = byte_of(packed + group + 4) & 63;
+  } else {
+    scale = (byte_of(packed + group + 4) & 15) + 16 * (byte_of(packed + group - 4) >> 6);
+    minimum = (byte_of(packed + group + 4) >> 4) + 16 * (byte_of(packed + group) >> 6);
+  }
+  return {double{half_value(word_of(block))} * scale,
+          double{half_value(word_of(block + 2))} * minimum};
+}
+
+double large_block_number(WeightType type, const std::byte* block, std::uint32_t i) {
+  const std::uint32_t group = i / 32;
+  if (type == WeightType::q6_k) {
+    const std::uint32_t low = byte_of(block + i / 128 * 64 + i % 64) >> (group % 4 / 2 * 4) & 15;
+    const std::uint32_t high = byte_of(block + 128 + i / 128 * 32 + i % 32) >> (group % 4 * 2) & 3;
+    const auto scale = static_cast<std::int8_t>(byte_of(block + 192 + i / 16));
+    return double{half_value(word_of(block + 208))} * scale *
+           (static_cast<double>(low + 16 * high) - 32.0);
+  }
+  const Group g = group_of(block, group);
+  const bool five = type == WeightType::q5_k;
+  std::uint32_t level =
+      byte_of(block + (five ? 48 : 16) + group / 2 * 32 + i % 32) >> (group % 2 * 4) & 15;
+  if (five) level += 16 * (byte_of(block + 16 + i % 32) >> group & 1);
+  return g.scale * level - g.minimum;
+}
+
+}  // namespace
+
+std::vector<std::byte> random_weight(WeightType type, std::uint32_t rows, std::uint32_t cols,
+                                     std::uint64_t seed) {
+  Random random(seed);
+  std::vector<std::byte> bytes(rows * row_bytes_of(type, cols));
+  const TypeSizes sizes = sizes_of(type);
+  if (type == WeightType::f32) {
+    auto* values = reinterpret_cast<float*>(bytes.data());
+    for (std::size_t i = 0; i < bytes.size() / 4; ++i) values[i] = random.number();
+    return bytes;
+  }
+  auto* words = reinterpret_cast<std::uint16_t*>(bytes.data());
+  for (std::size_t i = 0; i < bytes.size() / 2; ++i) {
+    const auto bits = static_cast<std::uint16_t>(random.next());
+    // Exponents of magnitudes from 1/256 to 1.
+    if (type == WeightType::f16) {
+      words[i] = static_cast<std::uint16_t>((bits & 0x83FF) | (7 + bits % 8) << 10);
+    } else if (type == WeightType::bf16) {
+      words[i] = static_cast<std::uint16_t>((bits & 0x807F) | (119 + bits % 8) << 7);
+    } else {
+      words[i] = bits;
+    }
+  }
+  const ScalePlaces places = scale_places(type);
+  if (places.first < 0) return bytes;
+  for (std::size_t block = 0; block < bytes.size(); block += sizes.block_bytes) {
+    for (const int place : {places.first, places.second}) {
+      if (place < 0) continue;
+      // 2^-9 to 2^-7.
+      const auto bits = static_cast<std::uint16_t>(6u << 10 | random.below(2048));
+      bytes[block + static_cast<std::size_t>(place)] = static_cast<std::byte>(bits & 255);
+      bytes[block + static_cast<std::size_t>(place) + 1] = static_cast<std::byte>(bits >> 8);
+    }
+  }
+  return bytes;
+}
+
+double weight_number(WeightType type, const std::byte* row, std::uint32_t i) {
+  const TypeSizes sizes = sizes_of(type);
+  const std::byte* block = row + std::size_t{i / sizes.block_count} * sizes.block_bytes;
+  const std::uint32_t k = i % sizes.block_count;
+  switch (type) {
+    case WeightType::f32:
+      return double{reinterpret_cast<const float*>(row)[i]};
+    case WeightType::f16:
+      return double{half_value(word_of(block))};
+    case WeightType::bf16:
+      return double{bfloat16_value(word_of(block))};
+    case WeightType::q8_0:
+      return double{half_value(word_of(block))} * static_cast<std::int8_t>(byte_of(block + 2 + k));
+    case WeightType::q4_0:
+      return double{half_value(word_of(block))} *
+             (static_cast<double>(byte_of(block + 2 + k % 16) >> (k / 16 * 4) & 15) - 8.0);
+    default:
+      return large_block_number(type, block, k);
+  }
+}
+
+}  // namespace edgedraft::cuda::check

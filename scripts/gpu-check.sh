@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# Checks and measures the CUDA kernels on this machine's GPU and writes one Markdown record. Needs
+# CMake and the CUDA toolkit; where the server's packages are there as well, it also runs the
+# operator tests and the end-to-end tests on the GPU and measures whole passes of a decoder.
+#
+#   scripts/gpu-check.sh [RECORD.md]      default: docs/measurements/GPU-DATE.md
+#
+# EDGEDRAFT_GPU_CHECK_QUICK=1 leaves out compute-sanitizer and the benches. EDGEDRAFT_COMMIT names
+# the commit where there is no git.
+# Exit code: 0 all good, 1 something failed (the record says what), 77 no GPU or no toolkit.
+set -uo pipefail
+case "${1:-}" in
+  -h | --help)
+    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"
+    exit 0
+    ;;
+esac
+out="${1:-}"
+[ -z "$out" ] || out="$(realpath -m "$out")"
+cd "$(dirname "$0")/.."
+
+for place in "$(dirname "${CUDACXX:-/nowhere/nvcc}")" "${CUDA_PATH:-/usr/local/cuda}/bin"; do
+  [ -x "$place/nvcc" ] && PATH="$place:$PATH"
+done
+skip() {
+  echo "gpu-check: skipped: $1" >&2
+  exit 77
+}
+command -v cmake >/dev/null || skip "no cmake"
+command -v nvcc >/dev/null || skip "no nvcc: install the CUDA toolkit, or name it with CUDACXX"
+command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1 || skip "no GPU that nvidia-smi shows"
+
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+gpu="$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1)"
+driver="$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -1)"
+commit="$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
+[ "$commit" = unknown ] || git diff --quiet HEAD || commit="$commit with changes"
+commit="${EDGEDRAFT_COMMIT:-$commit}"
+name="$(echo "$gpu" | tr 'A-Z ' 'a-z-' | tr -cd 'a-z0-9-')"
+[ -n "$out" ] || out="$PWD/docs/measurements/$name-$(date -u +%Y-%m-%d).md"
+mkdir -p "$(dirname "$out")"
+
+failed=0
+record="$work/record.md"
+{
+  echo "# CUDA on $gpu"
+  echo
+  echo "Written by \`scripts/gpu-check.sh\` at commit $commit on $(date -u '+%Y-%m-%d %H:%M') UTC."
+  echo "Driver $driver, $(nvcc --version | grep -o 'release [0-9.]*'), $(nproc) processors."
+} >"$record"
+
+save() { cp "$record" "$out"; }  # after every step: what is known survives a time limit
+# say TITLE: a section of the record, and of what is seen.
+say() {
+  printf '\n## %s\n\n' "$1" >>"$record"
+  echo "== $1" >&2
+}
+# Output of a program that prints Markdown itself.
+markdown() {
+  timeout "$1" "${@:2}" >"$work/output" 2>"$work/errors"
+  local status=$?
+  cat "$work/output" >>"$record"
+  if [ $status -ne 0 ]; then
+    failed=1
+    printf '\n**Failed** with exit code %d:\n\n```\n%s\n```\n' $status "$(tail -20 "$work/errors")" >>"$record"
+    echo "   failed" >&2
+  fi
+  save
+}
+# quoted SECONDS LINES COMMAND...: the end of its output as a block.
+quoted() {
+  timeout "$1" "${@:3}" >"$work/output" 2>&1
+  local status=$?
+  printf '```\n%s\n```\n' "$(tail -"$2" "$work/output")" >>"$record"
+  if [ $status -ne 0 ]; then
+    failed=1
+    printf '\n**Failed** with exit code %d.\n' $status >>"$record"
+    echo "   failed" >&2
+  fi
+  save
+  return $status
+}
+
+build="$work/kernels"
+say "Build of kernels/"
+started=$SECONDS
+quoted 900 15 sh -c "cmake -S kernels -B '$build' -DCMAKE_BUILD_TYPE=Release && cmake --build '$build' --parallel $(nproc)" || exit 1
+echo "Took $((SECONDS - started)) s." >>"$record"
+check="$build/cuda/edgedraft-cuda-check"
+
+say "Operators against float64"
+markdown 600 "$check"
+
+if [ -z "${EDGEDRAFT_GPU_CHECK_QUICK:-}" ]; then
+  say "compute-sanitizer"
+  if command -v compute-sanitizer >/dev/null; then
+    for tool in memcheck racecheck initcheck synccheck; do
+      echo "$tool:" >>"$record"
+      quoted 240 3 compute-sanitizer --tool "$tool" --error-exitcode 9 "$check" --small
+    done
+  else
+    echo "Skipped: there is none on this machine." >>"$record"
+  fi
+
+  say "Kernels: times and bandwidths"
+  markdown 600 "$check" --bench
+fi
+
+# The whole project, where what it needs is there.
+say "Tests of the project on the GPU"
+if cmake -S . -B "$work/project" -DCMAKE_BUILD_TYPE=Release -DEDGEDRAFT_CUDA=ON >"$work/output" 2>&1; then
+  targets=(cuda_device_test e2e_test edgedraft edgedraft-server edgedraft-bench)
+  if quoted 1500 3 cmake --build "$work/project" --parallel "$(nproc)" --target "${targets[@]}"; then
+    quoted 600 5 "$work/project/tests/runtime/cuda_device_test" --gtest_filter='*/cuda' --gtest_brief=1
+    # The server takes the GPU by itself; the shipped models are quantised, so answers are exact.
+    quoted 600 5 "$work/project/tests/e2e/e2e_test" --gtest_brief=1
+    if [ -z "${EDGEDRAFT_GPU_CHECK_QUICK:-}" ]; then
+      for mode in "" --deterministic; do
+        say "Passes of a decoder, Llama 3 8B in BF16 with random weights${mode:+, deterministic}"
+        quoted 600 30 "$work/project/tests/bench/edgedraft-bench" engine --device cuda $mode \
+          --shape llama3-8b --type bf16 --widths 1,2,4,8,16,32,64,128,256 --mismatch 1000
+      done
+    fi
+  fi
+else
+  printf 'Skipped, as the project does not configure here:\n\n```\n%s\n```\n' \
+    "$(grep -m1 -A3 -E 'CMake Error|Could NOT' "$work/output")" >>"$record"
+fi
+
+say "Result"
+[ $failed -eq 0 ] && echo "All good." >>"$record" || echo "**Something failed**, see above." >>"$record"
+save
+echo "gpu-check: $([ $failed -eq 0 ] && echo all good || echo FAILED): $out" >&2
+exit $failed

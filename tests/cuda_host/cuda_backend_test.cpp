@@ -1,0 +1,198 @@
+#include "server/cuda/cuda_backend.h"
+
+#include <cuda_runtime.h>
+
+#include <array>
+
+#include "kernels/cuda/ops.h"
+#include "server/target_session.h"
+#include "shared/protocol/activation_codec.h"
+#include "tests/runtime/op_test.h"
+#include "tests/support/toy_models.h"
+
+// What the operator tests of tests/runtime do not ask of the CUDA backend: the mode in which a
+// library multiplies, failures of the device, allocations, and kernels that no operation uses yet.
+namespace edgedraft::testing {
+namespace {
+
+constexpr std::uint32_t kContext = 64;
+using Tokens = std::vector<std::uint32_t>;
+
+// A product of `rows` rows with everything that a layer may ask for: bias, accumulation, and rows
+// apart from each other.
+Floats product(Backend& backend, DType type, std::uint32_t rows) {
+  constexpr std::uint32_t kInputs = 64;
+  constexpr std::uint32_t kOutputs = 40;
+  const TestWeight w(backend, type, kOutputs, kInputs, random_floats(1, kOutputs * kInputs));
+  const TestWeight bias(backend, DType::f32, 1, kOutputs, random_floats(2, kOutputs));
+  const OwnedMatrix x =
+      matrix_of(backend, rows, kInputs + 3, random_floats(3, rows * (kInputs + 3)));
+  const OwnedMatrix y =
+      matrix_of(backend, rows, kOutputs + 5, random_floats(4, rows * (kOutputs + 5)));
+  backend.matmul({.x = x.all().column_range(1, kInputs),
+                  .weight = w.weight,
+                  .bias = bias.weight,
+                  .y = y.all().column_range(2, kOutputs),
+                  .into = MatmulOp::Into::accumulate});
+  return values_of(backend, y.all());
+}
+
+// Activations rounded to bfloat16 are off by 2^-9 at most, each.
+TEST(CudaDefaultModeTest, WideProductsAgreeUpToTheRoundingOfActivations) {
+  const auto reference = make_reference_backend();
+  const auto fast = make_cuda_backend({});
+  for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+    const Floats exact = product(*reference, type, 33);
+    const Floats values = product(*fast, type, 33);
+    const double rounding = type == DType::f32 ? 0x1p-20 : type == DType::f16 ? 0x1p-12 : 0x1p-9;
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      // 64 products below 1 in magnitude, bias and what was there.
+      expect_near(values[i], double{exact[i]}, 64 * rounding + 1e-5,
+                  std::string(traits(type).name));
+    }
+  }
+}
+
+TEST(CudaDefaultModeTest, NarrowProductsHaveTheBitsOfTheDeterministicMode) {
+  const auto deterministic = make_cuda_backend({.deterministic = true});
+  const auto fast = make_cuda_backend({});
+  for (const DType type : kDTypes) {
+    if (traits(type).block_count > 64) continue;
+    EXPECT_TRUE(same_bytes(product(*fast, type, kOwnProductRowsMax),
+                           product(*deterministic, type, kOwnProductRowsMax)))
+        << traits(type).name;
+  }
+}
+
+// The tokens of an answer; its drafts hold the next five of `truth`, each beside a wrong one.
+Tokens answer(Backend& backend, const ToyDecoder& toy, const Tokens& truth) {
+  Decoder decoder(backend, toy.config, toy.tensors, kContext);
+  TargetSession session(decoder, kContext, [](std::uint32_t) { return false; });
+  const Tokens prompt = {5, 6, 7, 8};
+  Tokens tokens = {
+      session.prefill({.base_count = 0, .tokens = prompt, .sampling = {}}).value().next};
+  while (tokens.size() < 12) {
+    DraftTree tree;
+    std::uint32_t parent = 0;
+    for (std::size_t i = tokens.size(); i < truth.size() && i < tokens.size() + 5; ++i) {
+      tree.add((truth[i] + 1) % kToyVocabulary, parent);
+      parent = tree.add(truth[i], parent);
+    }
+    const VerifiedPath path = session.verify(tree).value();
+    for (const std::uint32_t row : path.path) tokens.push_back(tree.token(row));
+    tokens.push_back(path.next);
+  }
+  tokens.resize(12);
+  return tokens;
+}
+
+TEST(CudaDeterministicModeTest, DraftsLeaveTheAnswerUnchanged) {
+  const ToyDecoder toy(6);
+  const auto backend = make_cuda_backend({.deterministic = true});
+  const Tokens plain = answer(*backend, toy, {});
+  EXPECT_EQ(answer(*backend, toy, plain), plain);
+}
+
+TEST(CudaMemoryTest, ASecondPassTakesNoMemory) {
+  const ToyDecoder toy(6);
+  for (const bool deterministic : {false, true}) {
+    const auto backend = make_cuda_backend({.deterministic = deterministic});
+    Decoder decoder(*backend, toy.config, toy.tensors, kContext);
+    KvCache cache = decoder.make_cache();
+    const Tokens tokens(20, 7);
+    Tokens chosen(20);
+    Floats log_probs(20);
+    const auto pass = [&] {
+      decoder.append(cache, tokens);
+      const Matrix logits = decoder.logits(0, 20);
+      backend->argmax({.logits = logits, .tokens = chosen});
+      backend->top_k({.logits = logits, .k = 1, .tokens = chosen, .log_probs = log_probs});
+    };
+    pass();
+    cache.set_length(0);
+    const std::uint64_t before = cuda_host::allocation_count();
+    pass();
+    EXPECT_EQ(cuda_host::allocation_count(), before);
+  }
+}
+
+// Each call of the runtime fails once. A caller gets a DeviceError that names the error, and what
+// it does next works as ever.
+TEST(CudaFailureTest, EveryFailedCallIsADeviceErrorAndTheNextWorks) {
+  const ToyDecoder toy(6, 1);
+  const auto run = [&](Backend& backend) {
+    Decoder decoder(backend, toy.config, toy.tensors, kContext);
+    KvCache cache = decoder.make_cache();
+    decoder.append(cache, Tokens{3, 4, 5});
+    return values_of(backend, decoder.logits(2, 1));
+  };
+  for (const bool deterministic : {false, true}) {
+    const auto backend = make_cuda_backend({.deterministic = deterministic});
+    const Floats expected = run(*backend);
+    const std::uint64_t before = cuda_host::call_count();
+    run(*backend);
+    const std::uint64_t calls = cuda_host::call_count() - before;
+    ASSERT_GT(calls, 50u);
+    for (std::uint64_t call = 0; call < calls; ++call) {
+      const cudaError_t error = call % 2 == 0 ? cudaErrorLaunchFailure : cudaErrorMemoryAllocation;
+      cuda_host::fail_after(call, error);
+      try {
+        run(*backend);
+        // A call that failed where nobody can be told, such as in a destructor.
+      } catch (const DeviceError& e) {
+        EXPECT_NE(std::string(e.what()).find("CUDA"), std::string::npos) << e.what();
+      }
+    }
+    EXPECT_TRUE(same_bytes(run(*backend), expected));
+  }
+}
+
+TEST(CudaFailureTest, SaysHowMuchMemoryIsMissing) {
+  const auto backend = make_cuda_backend({});
+  cuda_host::fail_after(1, cudaErrorMemoryAllocation);  // behind the choice of the device
+  try {
+    backend->allocate(3u << 20);
+    FAIL() << "no error";
+  } catch (const DeviceError& e) {
+    EXPECT_NE(std::string(e.what()).find("12 MiB wanted"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("--kv-memory"), std::string::npos) << e.what();
+  }
+}
+
+TEST(CudaDevicesTest, AreListedOrMissedInWords) {
+  const auto devices = cuda_devices();
+  ASSERT_TRUE(devices);
+  EXPECT_EQ(devices->at(0).capability, 90);
+  cuda_host::fail_after(0, cudaErrorNoDevice);
+  const auto none = cuda_devices();
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, Errc::unsupported);
+}
+
+// The kernel makes the bytes that the codec makes on the host.
+TEST(CudaLinkRowsTest, HaveTheBytesOfTheCodec) {
+  const std::vector<std::uint32_t> groups = {1, 31, 64, 100};
+  const std::vector<std::uint32_t> ends = {1, 32, 96, 196};
+  constexpr std::uint32_t kRows = 5;
+  constexpr std::uint32_t kCols = 196;
+  Floats x = random_floats(1, kRows * kCols);
+  x[3] = NAN;
+  x[40] = INFINITY;
+  x[41] = -INFINITY;
+  x[100] = 1e9f;
+  std::fill_n(x.begin() + 2 * kCols + 96, 100, 0.0f);
+  Bytes packed(kRows * (kCols + 2 * groups.size()));
+  ASSERT_EQ(cuda::link_rows({.x = {x.data(), kCols},
+                             .rows = kRows,
+                             .group_count = 4,
+                             .group_ends = ends.data(),
+                             .cols = kCols,
+                             .values = reinterpret_cast<std::int8_t*>(packed.data()),
+                             .scales = reinterpret_cast<std::uint16_t*>(packed.data() + x.size())},
+                            nullptr),
+            cudaSuccess);
+  EXPECT_EQ(packed, quantize_rows(ActivationLayout(groups), x));
+}
+
+}  // namespace
+}  // namespace edgedraft::testing

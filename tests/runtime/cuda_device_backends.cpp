@@ -1,0 +1,17 @@
+#include "server/cuda/cuda_backend.h"
+#include "tests/runtime/op_test.h"
+
+namespace edgedraft::testing {
+namespace {
+
+// Deterministic: in the other mode wide products are a library's.
+const AddDeviceBackends added({{"cuda", [] {
+                                  std::unique_ptr<Backend> backend;
+                                  if (cuda_devices()) {
+                                    backend = make_cuda_backend({.deterministic = true});
+                                  }
+                                  return backend;
+                                }}});
+
+}  // namespace
+}  // namespace edgedraft::testing
