@@ -40,8 +40,8 @@ class Decoder {
   // Returns   how many rows the last chunk had
   std::uint32_t append(KvCache& cache, std::span<const std::uint32_t> tokens);
 
-  // The logits of rows first.. of the last forward(). Shape [count, vocabulary]; valid until the
-  // next call.
+  // The logits of rows first.. of the last forward(). Shape [count, config().head_rows()]; valid
+  // until the next call.
   Matrix logits(std::uint32_t first, std::uint32_t count);
 
  private:
