@@ -163,12 +163,6 @@ Result<void> check_numbers(const AnswerOptions& o) {
 }
 
 Result<void> check_names(const AnswerOptions& o) {
-  if (o.device != "auto" && o.device != "cpu") {
-    const bool vulkan = o.device.starts_with("vulkan");
-    return usage("--device " + o.device + ": " +
-                 (vulkan ? "drafting on Vulkan is unsupported yet" : "there is no such device") +
-                 "; use --device cpu, or auto");
-  }
   if (o.resync != "check" && o.resync != "keep") {
     return usage("--resync " + o.resync +
                  ": give check (the server corrects what was written offline) or keep (it stays)");
@@ -191,6 +185,8 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   if (auto right = check_names(o); !right) return right.error();
   if (auto right = check_numbers(o); !right) return right.error();
   if (auto right = check_sampling(o, config.generation.sampling); !right) return right.error();
+  const auto device = parse_device_request(o.device);
+  if (!device) return device.error();
   const auto shape = shape_of(o);
   if (!shape) return shape.error();
   if (auto right = parse_endpoint(o.server, config); !right) return right.error();
@@ -203,6 +199,7 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   g.resync_wait = std::chrono::milliseconds(o.resync_wait_ms);
   g.pace = std::chrono::milliseconds(o.pace_ms);
   config.bundle = o.bundle;
+  config.device = *device;
   config.thread_count = static_cast<std::uint32_t>(o.threads);
   config.raw = o.raw;
   config.chat_template = o.chat_template;
@@ -250,7 +247,10 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
   add("--pace-ms", o.pace_ms, "MS",
       "Least time of a drafting step: a small drafter at a large one's pace")
       ->capture_default_str();
-  add("--device", o.device, "DEVICE", "Where to draft: auto or cpu")->capture_default_str();
+  add("--device", o.device, "DEVICE",
+      "Where to draft: cpu, vulkan:N, vulkan (its best device) or auto, the fastest for this "
+      "drafter; `edgedraft devices` lists them")
+      ->capture_default_str();
   add("--threads", o.threads, "N", "Threads of the drafter; 0: one a core")->capture_default_str();
   app.add_flag("--raw", o.raw, "Continue the text as it is: no chat template");
   add("--chat-template", o.chat_template, "FILE", "A Jinja template instead of the bundle's");

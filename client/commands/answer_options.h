@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "client/devices/device_request.h"
 #include "client/generation.h"
 #include "shared/net/tls.h"
 
@@ -55,6 +56,7 @@ struct AnswerConfig {
   std::string token;
   std::filesystem::path bundle;
   GenerationOptions generation;  // context_count is the bundle's to say
+  DeviceRequest device;
   std::uint32_t thread_count;
   bool raw;
   std::filesystem::path chat_template;

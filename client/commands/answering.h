@@ -6,6 +6,8 @@
 #include "client/answer_printer.h"
 #include "client/bundle_file.h"
 #include "client/commands/answer_options.h"
+#include "client/devices/compute_device.h"
+#include "client/drafters/fallback_drafter.h"
 #include "client/report.h"
 #include "shared/net/client_link.h"
 
@@ -44,14 +46,16 @@ class Answering {
 
  private:
   Answering(BundleFile bundle, const AnswerConfig& config, const Terminal& terminal);
+  // Makes the drafter where it is asked for; where that is a GPU, with the CPU to go on with.
+  Result<void> place_drafter(const AnswerConfig& config);
+  void report_device(const ComputeDevice& device, const std::string& reason);
   Result<void> connect(const AnswerConfig& config);
   AnswerReport report(AnswerEnd end, const LinkStats& before);
 
   BundleFile bundle_;
   ReportedConfig reported_;
   std::shared_ptr<spdlog::logger> log_;
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Drafter> drafter_;
+  PlacedDrafter placed_;
   AnswerPrinter printer_;
   std::unique_ptr<ClientLink> link_;
   std::optional<Generation> generation_;
