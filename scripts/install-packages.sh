@@ -23,11 +23,14 @@ packages=(
   g++ cmake ninja-build pkg-config git ca-certificates
   "$boost" libssl-dev zlib1g-dev libflatbuffers-dev flatbuffers-compiler "${protobuf[@]}" libsentencepiece-dev
   libpcre2-dev libutf8proc-dev libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
+  libvulkan-dev glslc spirv-tools
 )
 case $1 in
   build) ;;
-  # clang is for the fuzz targets (libFuzzer).
-  test) packages+=(libgtest-dev clang libclang-rt-dev openssl) ;;
+  # clang is for the fuzz targets (libFuzzer); Mesa brings a software Vulkan driver for machines
+  # without a GPU.
+  test) packages+=(libgtest-dev clang libclang-rt-dev openssl
+                   mesa-vulkan-drivers vulkan-validationlayers) ;;
   *) usage ;;
 esac
 

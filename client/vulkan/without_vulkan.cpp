@@ -1,16 +1,28 @@
+#include "client/vulkan/measured_backend.h"
 #include "client/vulkan/vulkan_backend.h"
 
 // The backend of builds without Vulkan's headers or glslc.
 namespace edgedraft {
+namespace {
+
+Error no_vulkan() {
+  return {Errc::unsupported,
+          "this build has no Vulkan: install libvulkan-dev and glslc and build again, or use "
+          "--device cpu"};
+}
+
+}  // namespace
 
 std::vector<VulkanDevice> list_vulkan_devices() {
   return {};
 }
 
 Result<std::unique_ptr<Backend>> make_vulkan_backend(const VulkanBackendOptions&) {
-  return Error{Errc::unsupported,
-               "this build has no Vulkan: install libvulkan-dev and glslc and build again, or use "
-               "--device cpu"};
+  return no_vulkan();
+}
+
+Result<std::unique_ptr<MeasuredBackend>> make_measured_vulkan_backend(const VulkanBackendOptions&) {
+  return no_vulkan();
 }
 
 }  // namespace edgedraft

@@ -11,6 +11,7 @@
 #include "client/generation.h"
 #include "server/model_host.h"
 #include "shared/base/progress.h"
+#include "tests/bench/bench_device.h"
 #include "tests/bench/prompts.h"
 #include "tests/support/local_link.h"
 
@@ -21,7 +22,8 @@ constexpr const char* kHelp =
     R"(Answers held-out prompts with each drafter and prints the acceptance length (tokens a target pass in
 drafting cycles, the target's own included; plain decoding is 1) a task and as the unweighted mean of the
 tasks, with 95 % intervals over the prompts. Activations go through the link's int8 codec. Every answer is
-compared with plain decoding, token for token; the exit status is 1 where one differs.
+compared with plain decoding, token for token; the exit status is 1 where one differs. The target runs on the
+CPU, the drafters on --device.
 
 Example:
   edgedraft-bench acceptance --model models/demo/target.gguf --prompts models/demo/heldout.jsonl \
@@ -37,6 +39,7 @@ struct AcceptanceOptions {
   float temperature = 0.0f;
   std::uint64_t seed = 0;
   std::uint32_t threads = 0;
+  std::string device = "cpu";
   bool json = false;
 };
 
@@ -168,6 +171,8 @@ Result<bool> measure(const AcceptanceOptions& o) {
                   : TreeShape{.breadth = o.tree[0], .depth = o.tree[1], .nodes = o.tree[2]};
   if (!valid(shape)) return Error{Errc::usage, "no such tree: see edgedraft run --help"};
   const auto backend = make_cpu_backend({.threads = o.threads});
+  const auto device = open_device(o.device, o.threads);
+  if (!device) return device.error();
   auto host =
       ModelHost::load(*backend, {.model = o.model, .bundles = o.bundles, .context_count = 0});
   if (!host) return host.error();
@@ -194,7 +199,7 @@ Result<bool> measure(const AcceptanceOptions& o) {
         plain.push_back(answer->tokens);
         progress.advance(1);
       }
-      const auto drafter = bundle->make_drafter(*backend);
+      const auto drafter = bundle->make_drafter(**device);
       if (!drafter) return drafter.error();
       const auto answer =
           runner.answer(encoded[i], (*host)->drafters()[b].tap.get(), drafter->get(), shape);
@@ -233,6 +238,8 @@ void add_acceptance_command(CLI::App& program) {
       ->capture_default_str();
   command->add_option("--seed", o->seed, "Of the draws")->capture_default_str();
   command->add_option("--threads", o->threads, "0: one a core")->capture_default_str();
+  command->add_option("--device", o->device, "Of the drafters: cpu, vulkan or vulkan:N")
+      ->capture_default_str();
   command->add_flag("--json", o->json, "JSON instead of a table");
   command->callback([o] {
     const auto measured = measure(*o);

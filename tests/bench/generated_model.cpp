@@ -66,47 +66,90 @@ void tame(DType type, std::span<std::byte> bytes) {
   }
 }
 
-}  // namespace
+LayerShape layer_shape(const KnownShape& s) {
+  return {.dim = s.dim, .heads = s.heads, .ffn_dim = s.ffn_dim};
+}
 
-Result<GeneratedModel> GeneratedModel::make(const std::string& shape, DType type) {
+Result<KnownShape> find_shape(const std::string& name, DType type) {
   std::string names;
   for (const KnownShape& s : kKnownShapes) {
     names += std::string(names.empty() ? "" : ", ") + std::string(s.name);
-    if (s.name != shape) continue;
+    if (s.name != name) continue;
     if (!row_bytes(type, s.dim) || !row_bytes(type, s.ffn_dim)) {
-      return Error{Errc::usage, "rows of " + shape + " are no whole number of " +
+      return Error{Errc::usage, "rows of " + name + " are no whole number of " +
                                     std::string(traits(type).name) +
                                     " blocks; give another --type"};
     }
-    GeneratedModel model;
-    model.config_ = {.architecture = "llama",
-                     .vocabulary_count = s.vocabulary,
-                     .layer_count = s.layers,
-                     .context_length = 8192,
-                     .layer = {.dim = s.dim, .heads = s.heads, .ffn_dim = s.ffn_dim},
-                     .rope = {}};
-    model.tensors_.token_embd = model.matrix(type, s.vocabulary, s.dim);
-    model.tensors_.output_norm = model.norm(s.dim);
-    model.tensors_.output = model.matrix(type, s.vocabulary, s.dim);
-    for (std::uint32_t i = 0; i < s.layers; ++i) {
-      LayerTensors layer;
-      layer.attn_norm = model.norm(s.dim);
-      layer.attn_q = model.matrix(type, s.heads.query_cols(), s.dim);
-      layer.attn_k = model.matrix(type, s.heads.kv_cols(), s.dim);
-      layer.attn_v = model.matrix(type, s.heads.kv_cols(), s.dim);
-      layer.attn_output = model.matrix(type, s.dim, s.heads.query_cols());
-      layer.ffn_norm = model.norm(s.dim);
-      layer.ffn_gate = model.matrix(type, s.ffn_dim, s.dim);
-      layer.ffn_up = model.matrix(type, s.ffn_dim, s.dim);
-      layer.ffn_down = model.matrix(type, s.dim, s.ffn_dim);
-      model.tensors_.layers.push_back(layer);
-    }
-    return model;
+    return s;
   }
-  return Error{Errc::usage, "--shape " + shape + " is none of " + names};
+  return Error{Errc::usage, "--shape " + name + " is none of " + names};
 }
 
-TensorView GeneratedModel::matrix(DType type, std::uint32_t rows, std::uint32_t cols) {
+}  // namespace
+
+Result<GeneratedModel> GeneratedModel::make(const std::string& shape, DType type) {
+  const auto s = find_shape(shape, type);
+  if (!s) return s.error();
+  GeneratedModel model;
+  model.config_ = {.architecture = "llama",
+                   .vocabulary_count = s->vocabulary,
+                   .layer_count = s->layers,
+                   .context_length = 8192,
+                   .layer = layer_shape(*s),
+                   .rope = {}};
+  RandomTensors& random = model.random_;
+  model.tensors_.token_embd = random.matrix(type, s->vocabulary, s->dim);
+  model.tensors_.output_norm = random.norm(s->dim);
+  model.tensors_.output = random.matrix(type, s->vocabulary, s->dim);
+  for (std::uint32_t i = 0; i < s->layers; ++i) {
+    model.tensors_.layers.push_back(random.layer(type, model.config_.layer));
+  }
+  return model;
+}
+
+Result<GeneratedDrafter> GeneratedDrafter::make(const std::string& shape, DType type) {
+  const auto s = find_shape(shape, type);
+  if (!s) return s.error();
+  GeneratedDrafter drafter;
+  MoaConfig& c = drafter.config_;
+  c.vocabulary_count = s->vocabulary;
+  c.context_length = 8192;
+  c.self_attention = c.cross_attention = c.target_layer = layer_shape(*s);
+  const std::uint32_t lsa_dim = 2 * s->heads.kv_cols();
+  c.layer_self_attention = {.dim = lsa_dim,
+                            .heads = {.query_heads = 4, .kv_heads = 4, .head_dim = lsa_dim / 16},
+                            .ffn_dim = lsa_dim};
+  c.target_layer_count = s->layers;
+  c.tli = 1;
+  RandomTensors& random = drafter.random_;
+  MoaTensors& t = drafter.tensors_;
+  t.token_embd = random.matrix(type, s->vocabulary, s->dim);
+  t.output = random.matrix(type, s->vocabulary, s->dim);
+  t.output_norm = random.norm(s->dim);
+  t.self_attention = random.layer(type, c.self_attention);
+  t.cross_attention = random.layer(type, c.cross_attention);
+  t.layer_self_attention = random.layer(type, c.layer_self_attention);
+  t.ekv2e = random.matrix(type, s->dim, lsa_dim);
+  t.ekv2e_bias = random.norm(s->dim);
+  t.tli.push_back(random.layer(type, c.target_layer));
+  return drafter;
+}
+
+LayerTensors RandomTensors::layer(DType type, const LayerShape& s) {
+  LayerTensors layer;
+  layer.attn_norm = norm(s.dim);
+  layer.attn_q = matrix(type, s.heads.query_cols(), s.dim);
+  layer.attn_k = matrix(type, s.heads.kv_cols(), s.dim);
+  layer.attn_v = matrix(type, s.heads.kv_cols(), s.dim);
+  layer.attn_output = matrix(type, s.dim, s.heads.query_cols());
+  layer.ffn_norm = norm(s.dim);
+  layer.ffn_gate = matrix(type, s.ffn_dim, s.dim);
+  layer.ffn_up = matrix(type, s.ffn_dim, s.dim);
+  layer.ffn_down = matrix(type, s.dim, s.ffn_dim);
+  return layer;
+}
+
+TensorView RandomTensors::matrix(DType type, std::uint32_t rows, std::uint32_t cols) {
   const auto size = static_cast<std::size_t>(row_bytes(type, cols).value() * rows);
   Bytes bytes(size);
   std::size_t i = 0;
@@ -122,7 +165,7 @@ TensorView GeneratedModel::matrix(DType type, std::uint32_t rows, std::uint32_t 
   return {.type = type, .rows = rows, .cols = cols, .bytes = bytes_.back()};
 }
 
-TensorView GeneratedModel::norm(std::uint32_t cols) {
+TensorView RandomTensors::norm(std::uint32_t cols) {
   Bytes bytes(cols * sizeof(float));
   for (std::size_t i = 0; i < cols; ++i) store_le(&bytes[4 * i], 1.0f);
   bytes_.push_back(std::move(bytes));

@@ -5,8 +5,23 @@
 
 #include "shared/base/error.h"
 #include "shared/model/decoder_tensors.h"
+#include "shared/model/moa_tensors.h"
 
 namespace edgedraft::bench {
+
+// Weights of random bytes, small enough that activations stay of order one.
+class RandomTensors {
+ public:
+  // Requires  cols is a whole number of the type's blocks
+  TensorView matrix(DType type, std::uint32_t rows, std::uint32_t cols);
+  // Ones.
+  TensorView norm(std::uint32_t cols);
+  LayerTensors layer(DType type, const LayerShape& shape);
+
+ private:
+  std::vector<Bytes> bytes_;
+  std::uint64_t state_ = 1;
+};
 
 // A decoder of a known model's shape with random weights, made in a second.
 class GeneratedModel {
@@ -21,13 +36,27 @@ class GeneratedModel {
 
  private:
   GeneratedModel() = default;
-  TensorView matrix(DType type, std::uint32_t rows, std::uint32_t cols);
-  TensorView norm(std::uint32_t cols);
 
   DecoderConfig config_;
   DecoderTensors tensors_;
-  std::vector<Bytes> bytes_;
-  std::uint64_t state_ = 1;
+  RandomTensors random_;
+};
+
+// A Mixture-of-Attentions drafter, with one TLI layer, for a target of a known shape.
+class GeneratedDrafter {
+ public:
+  // Errors    as above
+  static Result<GeneratedDrafter> make(const std::string& shape, DType type);
+
+  const MoaConfig& config() const { return config_; }
+  const MoaTensors& tensors() const { return tensors_; }
+
+ private:
+  GeneratedDrafter() = default;
+
+  MoaConfig config_;
+  MoaTensors tensors_;
+  RandomTensors random_;
 };
 
 }  // namespace edgedraft::bench

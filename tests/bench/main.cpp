@@ -3,6 +3,7 @@
 #include <exception>
 
 #include "tests/bench/acceptance_command.h"
+#include "tests/bench/device_command.h"
 #include "tests/bench/engine_command.h"
 #include "tests/bench/model_command.h"
 #include "tests/bench/protocol_command.h"
@@ -11,6 +12,7 @@ int main(int argc, char** argv) {
   CLI::App program{"Measures the parts of Edgedraft, each against its own limit in the same run."};
   program.require_subcommand(1);
   edgedraft::bench::add_acceptance_command(program);
+  edgedraft::bench::add_device_command(program);
   edgedraft::bench::add_engine_command(program);
   edgedraft::bench::add_model_command(program);
   edgedraft::bench::add_protocol_command(program);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/runtime/op_test.h"
 #include "tests/support/matrix_reading.h"
 #include "tests/support/toy_models.h"
 
@@ -13,15 +14,14 @@ using testing::read_logits;
 using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
 
-class IndependentNetworkTest : public ::testing::Test {
+class IndependentNetworkTest : public testing::OpTest {
  protected:
-  IndependentNetwork fresh() { return {*backend_, toy_.config, toy_.tensors, 128}; }
+  IndependentNetwork fresh() { return {backend(), toy_.config, toy_.tensors, 128}; }
 
-  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
   ToyDecoder toy_{4};
 };
 
-TEST_F(IndependentNetworkTest, ADraftedPathGivesTheBitsOfCommittingIt) {
+TEST_P(IndependentNetworkTest, ADraftedPathGivesTheBitsOfCommittingIt) {
   IndependentNetwork drafted = fresh();
   drafted.commit(Tokens{5, 6, 7});
   const auto along_tree = expand_chain(drafted, Tokens{8, 9, 10});
@@ -31,7 +31,7 @@ TEST_F(IndependentNetworkTest, ADraftedPathGivesTheBitsOfCommittingIt) {
   EXPECT_EQ(along_tree, read_logits(committed));
 }
 
-TEST_F(IndependentNetworkTest, ABranchDoesNotSeeItsSiblings) {
+TEST_P(IndependentNetworkTest, ABranchDoesNotSeeItsSiblings) {
   IndependentNetwork network = fresh();
   network.commit(Tokens{5, 6});
   const std::vector<DraftNode> level{{.token = 11, .depth = 1, .ancestors = {}},
@@ -46,7 +46,7 @@ TEST_F(IndependentNetworkTest, ABranchDoesNotSeeItsSiblings) {
   EXPECT_EQ(read_logits(network), read_logits(alone));
 }
 
-TEST_F(IndependentNetworkTest, AfterAnyHistoryTheLogitsAreThoseOfTheTokensAlone) {
+TEST_P(IndependentNetworkTest, AfterAnyHistoryTheLogitsAreThoseOfTheTokensAlone) {
   IndependentNetwork network = fresh();
   Random random(17);
   Tokens tokens;
@@ -71,6 +71,9 @@ TEST_F(IndependentNetworkTest, AfterAnyHistoryTheLogitsAreThoseOfTheTokensAlone)
     ASSERT_EQ(logits, read_logits(other)) << "step " << step;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Backends, IndependentNetworkTest,
+                         ::testing::ValuesIn(testing::drafting_backends()), testing::backend_name);
 
 }  // namespace
 }  // namespace edgedraft

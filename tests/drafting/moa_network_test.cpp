@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "tests/runtime/op_test.h"
 #include "tests/support/matrix_reading.h"
 #include "tests/support/toy_models.h"
 
@@ -21,8 +22,15 @@ void expect_close(const std::vector<float>& a, const std::vector<float>& b, doub
   for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << i;
 }
 
-class MoaNetworkTest : public ::testing::TestWithParam<std::uint32_t> {
+using testing::BackendFactory;
+
+// By the number of TLI layers and the backend.
+class MoaNetworkTest : public ::testing::TestWithParam<std::tuple<std::uint32_t, BackendFactory>> {
  protected:
+  void SetUp() override {
+    backend_ = std::get<1>(GetParam()).open();
+    if (!backend_) GTEST_SKIP() << std::get<1>(GetParam()).name << ": not on this machine";
+  }
   MoaNetwork fresh() { return {*backend_, moa_.config, moa_.tensors, 128}; }
   // Made-up activations of a position: the same for every network.
   std::vector<float> rows(std::uint32_t first, std::uint32_t count) {
@@ -36,9 +44,9 @@ class MoaNetworkTest : public ::testing::TestWithParam<std::uint32_t> {
     return values;
   }
 
-  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
+  std::unique_ptr<Backend> backend_;
   ToyDecoder toy_{4};
-  ToyMoa moa_{toy_, 40, GetParam()};
+  ToyMoa moa_{toy_, 40, std::get<0>(GetParam())};
   MoaRowLayout layout_ = moa_row_layout(moa_.config);
 };
 
@@ -126,7 +134,13 @@ TEST_P(MoaNetworkTest, DraftsWithoutAnyMemory) {
   for (const float x : expand_chain(network, Tokens{3, 4})) ASSERT_TRUE(std::isfinite(x));
 }
 
-INSTANTIATE_TEST_SUITE_P(Tli, MoaNetworkTest, ::testing::Values(0u, 1u, 3u));
+INSTANTIATE_TEST_SUITE_P(Tli, MoaNetworkTest,
+                         ::testing::Combine(::testing::Values(0u, 1u, 3u),
+                                            ::testing::ValuesIn(testing::drafting_backends())),
+                         [](const auto& one) {
+                           return std::to_string(std::get<0>(one.param)) + "_" +
+                                  std::get<1>(one.param).name;
+                         });
 
 TEST(MoaRowLayoutTest, ThePapersFormulaAtItsCutPoint) {
   ToyDecoder toy(4);

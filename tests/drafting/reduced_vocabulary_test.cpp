@@ -5,6 +5,7 @@
 
 #include "shared/drafting/independent_network.h"
 #include "shared/drafting/moa_network.h"
+#include "tests/runtime/op_test.h"
 #include "tests/support/matrix_reading.h"
 #include "tests/support/toy_models.h"
 
@@ -17,16 +18,7 @@ using testing::ToyDecoder;
 using testing::ToyMoa;
 using Tokens = std::vector<std::uint32_t>;
 
-struct Case {
-  std::string name;
-  std::unique_ptr<Backend> (*make_backend)();
-};
-
-std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << c.name;
-}
-
-class ReducedVocabularyTest : public ::testing::TestWithParam<Case> {
+class ReducedVocabularyTest : public testing::OpTest {
  protected:
   // The columns of the whole network's logits that the reduced one has, bit for bit, behind
   // committed tokens and along a tree.
@@ -47,15 +39,14 @@ class ReducedVocabularyTest : public ::testing::TestWithParam<Case> {
   }
 
   const Tokens tokens_{2, 3, 17, 40, 63};
-  std::unique_ptr<Backend> backend_ = GetParam().make_backend();
 };
 
 TEST_P(ReducedVocabularyTest, AnIndependentNetworkHasTheTokensLogits) {
   const ToyDecoder toy(4);
   ToyDecoder some(4);
   reduce_vocabulary(some, tokens_);
-  IndependentNetwork whole(*backend_, toy.config, toy.tensors, 128);
-  IndependentNetwork reduced(*backend_, some.config, some.tensors, 128);
+  IndependentNetwork whole(backend(), toy.config, toy.tensors, 128);
+  IndependentNetwork reduced(backend(), some.config, some.tensors, 128);
   expect_same_columns(reduced, whole);
 }
 
@@ -66,17 +57,14 @@ TEST_P(ReducedVocabularyTest, AMoaNetworkHasTheTokensLogits) {
     const ToyMoa moa(toy, 40, tli);
     ToyMoa some(toy, 40, tli);
     reduce_vocabulary(some, tokens_);
-    MoaNetwork whole(*backend_, moa.config, moa.tensors, 128);
-    MoaNetwork reduced(*backend_, some.config, some.tensors, 128);
+    MoaNetwork whole(backend(), moa.config, moa.tensors, 128);
+    MoaNetwork reduced(backend(), some.config, some.tensors, 128);
     expect_same_columns(reduced, whole);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Backends, ReducedVocabularyTest,
-    ::testing::Values(Case{"cpu", [] { return make_cpu_backend({.threads = 1}); }},
-                      Case{"reference", [] { return make_reference_backend(); }}),
-    [](const auto& c) { return c.param.name; });
+INSTANTIATE_TEST_SUITE_P(Backends, ReducedVocabularyTest,
+                         ::testing::ValuesIn(testing::all_backends()), testing::backend_name);
 
 }  // namespace
 }  // namespace edgedraft

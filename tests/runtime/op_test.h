@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "client/vulkan/vulkan_backend.h"
 #include "kernels/cpu/ops.h"
 #include "shared/base/random.h"
 #include "shared/runtime/backend.h"
@@ -37,11 +38,31 @@ inline std::vector<BackendFactory> cpu_backends(std::uint32_t threads) {
   return factories;
 }
 
-// Every backend. Device backends join here.
+// The first Vulkan device, under the validation layer where that is installed: what the layer
+// objects to fails the next call that waits. Null without a device that can be used.
+inline std::unique_ptr<Backend> open_vulkan() {
+  for (const VulkanDevice& device : list_vulkan_devices()) {
+    if (!device.unusable.empty()) continue;
+    for (const bool validate : {true, false}) {
+      auto backend = make_vulkan_backend(
+          {.device = device.index, .cache_directory = {}, .validate = validate});
+      if (backend) return std::move(*backend);
+    }
+  }
+  return nullptr;
+}
+
+// Every backend.
 inline std::vector<BackendFactory> all_backends() {
   std::vector<BackendFactory> factories = cpu_backends(1);
   factories.push_back({"reference", make_reference_backend});
+  factories.push_back({"vulkan", open_vulkan});
   return factories;
+}
+
+// Those that a device drafts on.
+inline std::vector<BackendFactory> drafting_backends() {
+  return {{"cpu", [] { return make_cpu_backend({.threads = 1}); }}, {"vulkan", open_vulkan}};
 }
 
 class OpTest : public ::testing::TestWithParam<BackendFactory> {

@@ -1,0 +1,310 @@
+#include "client/vulkan/backend.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "shared/base/check.h"
+
+namespace edgedraft::vulkan {
+namespace {
+
+// Small enough that a device with little memory does not waste much, large enough that a model has
+// few blocks.
+constexpr std::uint64_t kBlockBytes = std::uint64_t{64} << 20;
+// What is smaller goes with the commands around it instead of a submission of its own.
+constexpr std::uint64_t kSmallBytes = std::uint64_t{128} << 10;
+constexpr std::uint64_t kPartAlignment = 256;
+
+std::uint64_t matrix_bytes(const Matrix& m) {
+  return std::uint64_t{m.rows} * m.cols * sizeof(float);
+}
+
+// A GPU reads weights fastest when neighbouring lanes read neighbouring words. A software
+// rasteriser loads lane by lane, but a number that all lanes want once: there every lane has
+// outputs of its own.
+MatmulTile tile_for(const VulkanDevice& device, const Hooks& hooks) {
+  if (device.kind == VulkanDevice::Kind::software && !hooks.as_gpu) {
+    return {.workgroup = 8, .lanes = 1, .outputs = 2};
+  }
+  return {.workgroup = 64, .lanes = 32, .outputs = 4};
+}
+
+bool is_packed(const Matrix& m) {
+  return m.stride == m.cols || m.rows == 1;
+}
+
+}  // namespace
+
+VulkanBackend::VulkanBackend(const Hooks& hooks, const VulkanBackendOptions& options)
+    : device_(hooks, options),
+      matmul_tile_(tile_for(device_.description(), hooks)),
+      arena_(device_, {.wanted = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
+                       .preferred = 0,
+                       .block_bytes = kBlockBytes}),
+      pipelines_(device_, options.cache_directory),
+      stream_(device_, pipelines_),
+      transfers_(device_) {
+  arena_.on_release([this](const Block& block) { stream_.forget(block); });
+}
+
+VulkanBackend::~VulkanBackend() {
+  device_.wait_idle();
+  arena_.on_release({});
+}
+
+std::unique_ptr<Buffer> VulkanBackend::allocate(std::uint64_t floats) {
+  const auto bytes = checked_mul(floats, sizeof(float));
+  if (!bytes)
+    throw DeviceError("out of device memory: " + std::to_string(floats) + " floats wanted");
+  auto buffer = std::make_unique<DeviceBuffer>(arena_.allocate(*bytes), *bytes);
+  const Allocation& memory = buffer->memory();
+  Command command;
+  command.kind = Command::fill;
+  command.slices[0] = {.block = memory.block(), .offset = memory.offset(), .bytes = memory.bytes()};
+  command.written = 1;
+  stream_.reserve(0, 0);
+  stream_.add(command);
+  return buffer;
+}
+
+std::unique_ptr<Buffer> VulkanBackend::upload(ByteView bytes) {
+  auto buffer = std::make_unique<DeviceBuffer>(arena_.allocate(bytes.size()), bytes.size());
+  stream_.flush();
+  transfers_.write({.block = buffer->memory().block(),
+                    .offset = buffer->memory().offset(),
+                    .bytes = bytes.size()},
+                   [&](std::span<std::byte> to, std::uint64_t offset) {
+                     std::memcpy(to.data(), bytes.data() + offset, to.size());
+                   });
+  return buffer;
+}
+
+std::unique_ptr<Buffer> VulkanBackend::upload_matrix(const MatrixBytes& matrix) {
+  if (matrix.type != DType::q8_0 && matrix.type != DType::q4_0) return upload(matrix.bytes);
+  constexpr std::size_t kScaleBytes = 2;
+  const std::size_t block_bytes = traits(matrix.type).block_bytes;
+  const std::size_t number_bytes = block_bytes - kScaleBytes;
+  const std::size_t blocks = matrix.bytes.size() / block_bytes;
+  EDGEDRAFT_CHECK(matrix.bytes.size() == row_bytes(matrix.type, matrix.cols).value() * matrix.rows);
+  const std::uint64_t numbers_bytes = blocks * number_bytes;
+  const std::uint64_t scales_at =
+      (numbers_bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
+  const std::uint64_t bytes = scales_at + blocks * kScaleBytes;
+  auto buffer = std::make_unique<DeviceBuffer>(arena_.allocate(bytes), bytes, scales_at);
+  const Allocation& memory = buffer->memory();
+  stream_.flush();
+  // Pieces begin at whole blocks: they are multiples of 1 KiB.
+  transfers_.write(
+      {.block = memory.block(), .offset = memory.offset(), .bytes = numbers_bytes},
+      [&](std::span<std::byte> to, std::uint64_t offset) {
+        const std::byte* from = matrix.bytes.data() + offset / number_bytes * block_bytes;
+        for (std::size_t at = 0; at < to.size(); at += number_bytes, from += block_bytes) {
+          std::memcpy(&to[at], from + kScaleBytes, number_bytes);
+        }
+      });
+  transfers_.write(
+      {.block = memory.block(),
+       .offset = memory.offset() + scales_at,
+       .bytes = blocks * kScaleBytes},
+      [&](std::span<std::byte> to, std::uint64_t offset) {
+        const std::byte* from = matrix.bytes.data() + offset / kScaleBytes * block_bytes;
+        for (std::size_t at = 0; at < to.size(); at += kScaleBytes, from += block_bytes) {
+          std::memcpy(&to[at], from, kScaleBytes);
+        }
+      });
+  return buffer;
+}
+
+const DeviceBuffer& VulkanBackend::device_buffer(const Buffer* buffer) {
+  EDGEDRAFT_CHECK(buffer != nullptr);
+  return static_cast<const DeviceBuffer&>(*buffer);
+}
+
+Slice VulkanBackend::slice(const DeviceBuffer& buffer, std::uint64_t offset, std::uint64_t bytes,
+                           std::uint64_t& added) const {
+  const std::uint64_t begin = buffer.memory().offset() + offset;
+  added = begin % device_.storage_alignment();
+  // Shaders read whole vectors: the allocation behind the last byte is at least a whole one.
+  const std::uint64_t end = (begin + bytes + 15) / 16 * 16;
+  const Slice slice{
+      .block = buffer.memory().block(), .offset = begin - added, .bytes = end - begin + added};
+  if (slice.bytes > device_.storage_range_max()) {
+    throw DeviceError("a matrix of " + std::to_string(bytes) +
+                      " bytes is too large for the device, which binds " +
+                      std::to_string(device_.storage_range_max()));
+  }
+  return slice;
+}
+
+VulkanBackend::View VulkanBackend::view(const Matrix& m) const {
+  const DeviceBuffer& buffer = device_buffer(m.buffer);
+  EDGEDRAFT_CHECK(!buffer.scales_at());
+  EDGEDRAFT_CHECK(m.stride >= m.cols || m.rows <= 1);
+  EDGEDRAFT_CHECK(m.rows > 0 && m.cols > 0);
+  const std::uint64_t extent = (m.rows - 1) * m.stride + m.cols;
+  EDGEDRAFT_CHECK(m.offset + extent <= buffer.bytes() / sizeof(float));
+  std::uint64_t added = 0;
+  const Slice s = slice(buffer, m.offset * sizeof(float), extent * sizeof(float), added);
+  return {.slice = s,
+          .offset = static_cast<std::uint32_t>(added / sizeof(float)),
+          .stride = static_cast<std::uint32_t>(m.stride)};
+}
+
+VulkanBackend::View VulkanBackend::view(const Weight& w) const {
+  EDGEDRAFT_CHECK(w.type == DType::f32);
+  EDGEDRAFT_CHECK(w.offset_bytes % sizeof(float) == 0);
+  const DeviceBuffer& buffer = device_buffer(w.buffer);
+  const std::uint64_t bytes = std::uint64_t{w.rows} * w.cols * sizeof(float);
+  EDGEDRAFT_CHECK(w.offset_bytes <= buffer.bytes() && bytes <= buffer.bytes() - w.offset_bytes);
+  std::uint64_t added = 0;
+  const Slice s = slice(buffer, w.offset_bytes, bytes, added);
+  return {
+      .slice = s, .offset = static_cast<std::uint32_t>(added / sizeof(float)), .stride = w.cols};
+}
+
+std::vector<VulkanBackend::WeightPart> VulkanBackend::parts(const Weight& w) const {
+  const DeviceBuffer& buffer = device_buffer(w.buffer);
+  const std::uint64_t file_row = row_bytes(w.type, w.cols).value();
+  const std::uint64_t scales_row =
+      buffer.scales_at() ? std::uint64_t{w.cols} / traits(w.type).block_count * 2 : 0;
+  const std::uint64_t row = file_row - scales_row;
+  EDGEDRAFT_CHECK(w.offset_bytes <= buffer.bytes());
+  EDGEDRAFT_CHECK(file_row * w.rows <= buffer.bytes() - w.offset_bytes);
+  // A multiple of eight rows keeps parts at whole vectors.
+  constexpr std::uint64_t kRowUnit = 8;
+  const std::uint64_t room = device_.storage_range_max() - 2 * device_.storage_alignment();
+  const std::uint64_t rows_max = std::max<std::uint64_t>(room / row / kRowUnit, 1) * kRowUnit;
+  std::vector<WeightPart> parts;
+  for (std::uint64_t first = 0; first < w.rows; first += rows_max) {
+    const std::uint64_t count = std::min<std::uint64_t>(rows_max, w.rows - first);
+    WeightPart part{.first = static_cast<std::uint32_t>(first),
+                    .count = static_cast<std::uint32_t>(count)};
+    std::uint64_t added = 0;
+    part.slice = slice(buffer, w.offset_bytes + first * row, count * row, added);
+    part.offset_bytes = static_cast<std::uint32_t>(added);
+    part.scales = part.slice;
+    if (buffer.scales_at()) {
+      part.scales =
+          slice(buffer, *buffer.scales_at() + first * scales_row, count * scales_row, added);
+      part.scale_offset = static_cast<std::uint32_t>(added / 2);
+    }
+    parts.push_back(part);
+  }
+  return parts;
+}
+
+Command VulkanBackend::copy_of(Command::Kind kind, const Matrix& m,
+                               std::uint64_t host_offset) const {
+  const View v = view(m);
+  Command command;
+  command.kind = kind;
+  command.slices[0] = v.slice;
+  command.slices[0].offset += v.offset * sizeof(float);
+  command.slices[0].bytes -= v.offset * sizeof(float);
+  command.written = kind == Command::copy_in ? 1 : 0;
+  command.host_offset = host_offset;
+  command.row_bytes = is_packed(m) ? matrix_bytes(m) : m.cols * sizeof(float);
+  command.row_stride_bytes = m.stride * sizeof(float);
+  command.row_count = is_packed(m) ? 1 : m.rows;
+  return command;
+}
+
+void VulkanBackend::write(const Matrix& to, std::span<const float> from) {
+  EDGEDRAFT_CHECK(from.size() == std::size_t{to.rows} * to.cols);
+  if (from.empty()) return;
+  if (from.size_bytes() <= kSmallBytes) {
+    stream_.reserve(from.size_bytes(), 0);
+    const std::uint64_t at = std::uint64_t{stream_.put(from)} * sizeof(float);
+    stream_.add(copy_of(Command::copy_in, to, at));
+    return;
+  }
+  stream_.flush();
+  const Command where = copy_of(Command::copy_in, to, 0);
+  transfers_.write_rows({.block = where.slices[0].block,
+                         .offset = where.slices[0].offset,
+                         .bytes = is_packed(to) ? from.size_bytes() : where.slices[0].bytes},
+                        {.bytes = where.row_bytes,
+                         .stride_bytes = is_packed(to) ? where.row_bytes : where.row_stride_bytes,
+                         .count = where.row_count},
+                        std::as_bytes(from));
+}
+
+void VulkanBackend::read(const Matrix& from, std::span<float> to) {
+  EDGEDRAFT_CHECK(to.size() == std::size_t{from.rows} * from.cols);
+  if (to.empty()) {
+    stream_.finish();
+    return;
+  }
+  if (to.size_bytes() <= kSmallBytes) {
+    stream_.reserve(0, to.size_bytes());
+    const std::uint64_t at = stream_.add_result(to.size_bytes());
+    stream_.add(copy_of(Command::copy_out, from, at));
+    std::memcpy(to.data(), stream_.finish().data() + at, to.size_bytes());
+    return;
+  }
+  stream_.flush();
+  const Command where = copy_of(Command::copy_out, from, 0);
+  transfers_.read({.block = where.slices[0].block,
+                   .offset = where.slices[0].offset,
+                   .bytes = is_packed(from) ? to.size_bytes() : where.slices[0].bytes},
+                  {.bytes = where.row_bytes,
+                   .stride_bytes = is_packed(from) ? where.row_bytes : where.row_stride_bytes,
+                   .count = where.row_count},
+                  std::as_writable_bytes(to));
+}
+
+void VulkanBackend::set_timing(MeasuredBackend::Timing timing) {
+  EDGEDRAFT_CHECK(timing == MeasuredBackend::Timing::none || device_.timestamp_seconds() > 0.0);
+  timing_ = timing;
+  stream_.flush();
+  stream_.set_timing(timing == MeasuredBackend::Timing::none    ? vulkan::Timing::none
+                     : timing == MeasuredBackend::Timing::whole ? vulkan::Timing::whole
+                                                                : vulkan::Timing::each);
+}
+
+std::vector<MeasuredBackend::OperationTime> VulkanBackend::take_times() {
+  std::vector<OperationTime> times;
+  for (const Stream::Seconds& s : stream_.take_seconds()) times.push_back({s.name, s.seconds});
+  return times;
+}
+
+MeasuredBackend::Counts VulkanBackend::counts() const {
+  return {.runs = stream_.counts().runs, .recordings = stream_.counts().recordings};
+}
+
+double VulkanBackend::copy_bytes_per_second(std::uint64_t bytes) {
+  const Allocation from = arena_.allocate(bytes);
+  const Allocation to = arena_.allocate(bytes);
+  stream_.flush();
+  return transfers_.copy_bytes_per_second(
+      {.block = from.block(), .offset = from.offset(), .bytes = bytes},
+      {.block = to.block(), .offset = to.offset(), .bytes = bytes});
+}
+
+Result<std::unique_ptr<MeasuredBackend>> open_backend(const Hooks& hooks,
+                                                      const VulkanBackendOptions& options) {
+  try {
+    return std::unique_ptr<MeasuredBackend>(std::make_unique<VulkanBackend>(hooks, options));
+  } catch (const Failure& failure) {
+    return failure.error();
+  } catch (const DeviceError& error) {
+    return Error{Errc::io, std::string(error.what()) + "; try another device, or --device cpu"};
+  }
+}
+
+}  // namespace edgedraft::vulkan
+
+namespace edgedraft {
+
+Result<std::unique_ptr<MeasuredBackend>> make_measured_vulkan_backend(
+    const VulkanBackendOptions& options) {
+  return vulkan::open_backend({}, options);
+}
+
+Result<std::unique_ptr<Backend>> make_vulkan_backend(const VulkanBackendOptions& options) {
+  auto backend = vulkan::open_backend({}, options);
+  if (!backend) return backend.error();
+  return std::unique_ptr<Backend>(std::move(*backend));
+}
+
+}  // namespace edgedraft

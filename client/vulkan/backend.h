@@ -1,0 +1,129 @@
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <optional>
+
+#include "client/vulkan/device.h"
+#include "client/vulkan/measured_backend.h"
+#include "client/vulkan/memory.h"
+#include "client/vulkan/pipelines.h"
+#include "client/vulkan/stream.h"
+#include "client/vulkan/transfers.h"
+
+namespace edgedraft::vulkan {
+
+// Memory of a VulkanBackend. A quantised matrix of upload_matrix has its integers and its scales
+// apart: q8_0 a byte a number, q4_0 as in its blocks, then a float16 a block.
+class DeviceBuffer final : public Buffer {
+ public:
+  DeviceBuffer(Allocation memory, std::uint64_t bytes)
+      : memory_(std::move(memory)), bytes_(bytes) {}
+  DeviceBuffer(Allocation memory, std::uint64_t bytes, std::uint64_t scales_at)
+      : memory_(std::move(memory)), bytes_(bytes), scales_at_(scales_at) {}
+
+  const Allocation& memory() const { return memory_; }
+  std::uint64_t bytes() const { return bytes_; }
+  // Where the scales begin, in bytes; nothing where the bytes are those of a file.
+  std::optional<std::uint64_t> scales_at() const { return scales_at_; }
+
+ private:
+  Allocation memory_;
+  std::uint64_t bytes_;
+  std::optional<std::uint64_t> scales_at_;
+};
+
+// How matmul.comp divides a product, fixed for a device: the order of its sums depends on `lanes`.
+struct MatmulTile {
+  std::uint32_t workgroup;
+  std::uint32_t lanes;    // that share the inputs of an output
+  std::uint32_t outputs;  // of a lane
+};
+
+class VulkanBackend final : public MeasuredBackend {
+ public:
+  // Throws Failure or DeviceError, as Device.
+  VulkanBackend(const Hooks& hooks, const VulkanBackendOptions& options);
+  ~VulkanBackend() override;
+
+  std::string_view name() const override { return "vulkan"; }
+  std::unique_ptr<Buffer> allocate(std::uint64_t floats) override;
+  std::unique_ptr<Buffer> upload(ByteView bytes) override;
+  std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) override;
+  void write(const Matrix& to, std::span<const float> from) override;
+  void read(const Matrix& from, std::span<float> to) override;
+  void embed(const EmbedOp& op) override;
+  void rms_norm(const RmsNormOp& op) override;
+  void matmul(const MatmulOp& op) override;
+  void rope(const RopeOp& op) override;
+  void store(const StoreOp& op) override;
+  void attention(const AttentionOp& op) override;
+  void group_attention(const GroupAttentionOp& op) override;
+  void swiglu(const SwigluOp& op) override;
+  void compact(const CompactOp& op) override;
+  void gather_layers(const GatherLayersOp& op) override;
+  void group_mean(const GroupMeanOp& op) override;
+  void top_k(const TopKOp& op) override;
+  void argmax(const ArgmaxOp& op) override;
+
+  const VulkanDevice& device() const override { return device_.description(); }
+  void set_timing(Timing timing) override;
+  std::vector<OperationTime> take_times() override;
+  Counts counts() const override;
+  double copy_bytes_per_second(std::uint64_t bytes) override;
+
+ private:
+  // A matrix as a shader sees it: a binding and where the matrix is in it, in floats.
+  struct View {
+    Slice slice;
+    std::uint32_t offset;
+    std::uint32_t stride;
+  };
+  struct Bound {
+    Slice slice;
+    enum Access : std::uint8_t { read, written } access = read;
+  };
+  struct Groups {
+    std::uint64_t x;
+    std::uint64_t y = 1;
+  };
+  // A stored matrix's rows that fit one binding.
+  struct WeightPart {
+    std::uint32_t first;
+    std::uint32_t count;
+    Slice slice;
+    std::uint32_t offset_bytes;
+    Slice scales;  // as slice where there are none
+    std::uint32_t scale_offset;
+  };
+
+  static const DeviceBuffer& device_buffer(const Buffer* buffer);
+  // The bytes of a buffer, from a multiple of the binding alignment on, and what was added.
+  Slice slice(const DeviceBuffer& buffer, std::uint64_t offset, std::uint64_t bytes,
+              std::uint64_t& added) const;
+  View view(const Matrix& m) const;
+  View view(const Weight& w) const;
+  std::vector<WeightPart> parts(const Weight& w) const;
+  template <class Params>
+  void dispatch(const PipelineKey& key, const Groups& groups, const Params& params,
+                std::initializer_list<Bound> bound);
+  Command copy_of(Command::Kind kind, const Matrix& m, std::uint64_t host_offset) const;
+  // The first `bytes` of scratch memory as a binding.
+  Slice scratch(std::uint64_t bytes);
+  Slice run_top_k(const TopKOp& op);
+
+  Device device_;
+  MatmulTile matmul_tile_;
+  Arena arena_;
+  Pipelines pipelines_;
+  Stream stream_;
+  Transfers transfers_;
+  Allocation scratch_;
+  MeasuredBackend::Timing timing_ = MeasuredBackend::Timing::none;
+};
+
+// make_vulkan_backend with a test's hooks.
+Result<std::unique_ptr<MeasuredBackend>> open_backend(const Hooks& hooks,
+                                                      const VulkanBackendOptions& options);
+
+}  // namespace edgedraft::vulkan

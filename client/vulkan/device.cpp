@@ -1,0 +1,158 @@
+#include "client/vulkan/device.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "shared/runtime/backend.h"
+
+namespace edgedraft::vulkan {
+namespace {
+
+// A device that has not answered for so long never will. Software rasterisers under sanitizers are
+// slow.
+constexpr std::uint64_t kWaitNanoseconds = 300'000'000'000;
+constexpr std::uint64_t kVectorBytes = 16;
+
+}  // namespace
+
+Device::Device(const Hooks& hooks, const VulkanBackendOptions& options)
+    : instance_(hooks, options.validate) {
+  choose(hooks, options.device);
+  try {
+    start();
+  } catch (...) {
+    timeline_ = {};
+    command_pool_ = {};
+    if (device_ != VK_NULL_HANDLE) functions().DestroyDevice(device_, nullptr);
+    throw;
+  }
+}
+
+void Device::choose(const Hooks& hooks, std::uint32_t index) {
+  const auto devices = instance_.physical_devices();
+  if (index >= devices.size()) {
+    throw Failure({Errc::unsupported, "there is no Vulkan device " + std::to_string(index) +
+                                          ", only " + std::to_string(devices.size()) +
+                                          ": see edgedraft devices, or use --device cpu"});
+  }
+  physical_ = devices[index];
+  description_ = describe(functions(), physical_, index);
+  if (!description_.unusable.empty()) {
+    throw Failure({Errc::unsupported, description_.name + " cannot be used: " +
+                                          description_.unusable + "; use --device cpu"});
+  }
+  VkPhysicalDeviceMaintenance3Properties sizes{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES};
+  VkPhysicalDeviceProperties2 properties{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+                                         .pNext = &sizes};
+  functions().GetPhysicalDeviceProperties2(physical_, &properties);
+  properties_ = properties.properties;
+  allocation_max_ = sizes.maxMemoryAllocationSize;
+  functions().GetPhysicalDeviceMemoryProperties(physical_, &memory_);
+  storage_range_max_ = properties_.limits.maxStorageBufferRange;
+  if (hooks.storage_range_max != 0) {
+    storage_range_max_ = std::min(storage_range_max_, hooks.storage_range_max);
+  }
+  storage_alignment_ =
+      std::max<std::uint64_t>(properties_.limits.minStorageBufferOffsetAlignment, kVectorBytes);
+  family_ = compute_family(functions(), physical_).value_or(0);
+  if (description_.timestamps) {
+    timestamp_seconds_ = double{properties_.limits.timestampPeriod} * 1e-9;
+  }
+}
+
+void Device::start() {
+  const float priority = 1.0f;
+  const VkDeviceQueueCreateInfo queue{.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+                                      .queueFamilyIndex = family_,
+                                      .queueCount = 1,
+                                      .pQueuePriorities = &priority};
+  // Every Vulkan 1.2 device has timelines; they are not on by default.
+  VkPhysicalDeviceTimelineSemaphoreFeatures timelines{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES,
+      .timelineSemaphore = VK_TRUE};
+  const VkDeviceCreateInfo info{.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+                                .pNext = &timelines,
+                                .queueCreateInfoCount = 1,
+                                .pQueueCreateInfos = &queue};
+  check(functions().CreateDevice(physical_, &info, nullptr, &device_), "open");
+  functions().GetDeviceQueue(device_, family_, 0, &queue_);
+
+  const VkCommandPoolCreateInfo pool{.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+                                     .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
+                                     .queueFamilyIndex = family_};
+  VkCommandPool made_pool = VK_NULL_HANDLE;
+  check(functions().CreateCommandPool(device_, &pool, nullptr, &made_pool), "make a command pool");
+  command_pool_ = {functions(), device_, made_pool};
+
+  const VkSemaphoreTypeCreateInfo timeline{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
+                                           .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE,
+                                           .initialValue = 0};
+  const VkSemaphoreCreateInfo semaphore{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO,
+                                        .pNext = &timeline};
+  VkSemaphore made_semaphore = VK_NULL_HANDLE;
+  check(functions().CreateSemaphore(device_, &semaphore, nullptr, &made_semaphore),
+        "make a semaphore");
+  timeline_ = {functions(), device_, made_semaphore};
+}
+
+Device::~Device() {
+  wait_idle();
+  timeline_ = {};
+  command_pool_ = {};
+  functions().DestroyDevice(device_, nullptr);
+}
+
+std::uint64_t Device::submit(VkCommandBuffer commands) {
+  const std::uint64_t value = submitted_ + 1;
+  const VkTimelineSemaphoreSubmitInfo timeline{
+      .sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
+      .signalSemaphoreValueCount = 1,
+      .pSignalSemaphoreValues = &value};
+  const VkSemaphore semaphore = timeline_.get();
+  const VkSubmitInfo info{.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
+                          .pNext = &timeline,
+                          .commandBufferCount = 1,
+                          .pCommandBuffers = &commands,
+                          .signalSemaphoreCount = 1,
+                          .pSignalSemaphores = &semaphore};
+  check(functions().QueueSubmit(queue_, 1, &info, VK_NULL_HANDLE), "take work");
+  submitted_ = value;
+  return value;
+}
+
+void Device::wait(std::uint64_t value) {
+  if (value > done_) {
+    const VkSemaphore semaphore = timeline_.get();
+    const VkSemaphoreWaitInfo info{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
+                                   .semaphoreCount = 1,
+                                   .pSemaphores = &semaphore,
+                                   .pValues = &value};
+    check(functions().WaitSemaphores(device_, &info, kWaitNanoseconds), "finish its work");
+    done_ = value;
+  }
+  if (!instance_.messages().empty()) {
+    throw DeviceError("the validation layer objects: " + instance_.messages().front());
+  }
+}
+
+void Device::wait_idle() noexcept {
+  functions().DeviceWaitIdle(device_);
+  done_ = submitted_;
+}
+
+void full_barrier(const Functions& functions, VkCommandBuffer commands) {
+  constexpr VkAccessFlags kDeviceAccess = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT |
+                                          VK_ACCESS_TRANSFER_READ_BIT |
+                                          VK_ACCESS_TRANSFER_WRITE_BIT;
+  constexpr VkPipelineStageFlags kDeviceStages =
+      VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+  const VkMemoryBarrier barrier{
+      .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
+      .srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
+      .dstAccessMask = kDeviceAccess | VK_ACCESS_HOST_READ_BIT};
+  functions.CmdPipelineBarrier(commands, kDeviceStages, kDeviceStages | VK_PIPELINE_STAGE_HOST_BIT,
+                               0, 1, &barrier, 0, nullptr, 0, nullptr);
+}
+
+}  // namespace edgedraft::vulkan

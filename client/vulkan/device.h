@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "client/vulkan/functions.h"
+#include "client/vulkan/instance.h"
+#include "client/vulkan/vulkan_backend.h"
+
+namespace edgedraft::vulkan {
+
+// A logical device with one queue. Submissions run in order; each raises the timeline by one.
+//
+// Threads   one at a time
+class Device {
+ public:
+  // Throws Failure where the device cannot be used, DeviceError where it refuses to start.
+  Device(const Hooks& hooks, const VulkanBackendOptions& options);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const Functions& functions() const { return instance_.functions(); }
+  VkDevice handle() const { return device_; }
+  VkCommandPool command_pool() const { return command_pool_.get(); }
+  const VulkanDevice& description() const { return description_; }
+  const VkPhysicalDeviceProperties& properties() const { return properties_; }
+  const VkPhysicalDeviceMemoryProperties& memory() const { return memory_; }
+  // The largest allocation, in bytes.
+  std::uint64_t allocation_max() const { return allocation_max_; }
+  // The largest binding, in bytes.
+  std::uint64_t storage_range_max() const { return storage_range_max_; }
+  // What a binding's offset must be a multiple of: of the device, and of a vector of four floats.
+  std::uint64_t storage_alignment() const { return storage_alignment_; }
+  // Seconds a step of a timestamp; 0 where the queue has none.
+  double timestamp_seconds() const { return timestamp_seconds_; }
+
+  // Returns   the value of the timeline when it has run
+  std::uint64_t submit(VkCommandBuffer commands);
+  // Throws DeviceError where the device is lost or does not answer.
+  void wait(std::uint64_t value);
+  // What has certainly run.
+  std::uint64_t done() const { return done_; }
+  // For destructors: waits for everything as far as the device can still be waited for.
+  void wait_idle() noexcept;
+
+ private:
+  void choose(const Hooks& hooks, std::uint32_t index);
+  void start();
+
+  Instance instance_;
+  VkPhysicalDevice physical_ = VK_NULL_HANDLE;
+  VulkanDevice description_;
+  VkPhysicalDeviceProperties properties_{};
+  VkPhysicalDeviceMemoryProperties memory_{};
+  std::uint64_t allocation_max_ = 0;
+  std::uint64_t storage_range_max_ = 0;
+  std::uint64_t storage_alignment_ = 0;
+  double timestamp_seconds_ = 0.0;
+  std::uint32_t family_ = 0;
+  VkDevice device_ = VK_NULL_HANDLE;
+  VkQueue queue_ = VK_NULL_HANDLE;
+  Owned<VkCommandPool, &Functions::DestroyCommandPool> command_pool_;
+  Owned<VkSemaphore, &Functions::DestroySemaphore> timeline_;
+  std::uint64_t submitted_ = 0;
+  std::uint64_t done_ = 0;
+};
+
+// Makes everything before visible to everything after it, on the device and to the host's reads.
+void full_barrier(const Functions& functions, VkCommandBuffer commands);
+
+}  // namespace edgedraft::vulkan

@@ -1,0 +1,113 @@
+#include "client/vulkan/functions.h"
+
+#include <dlfcn.h>
+
+#include "shared/runtime/backend.h"
+
+namespace edgedraft::vulkan {
+namespace {
+
+constexpr const char* kLoaders[] = {"libvulkan.so.1", "libvulkan.so"};
+
+// Stays open for the life of the process: layers and drivers keep threads and handlers in it.
+void* open_loader() {
+  static void* const library = [] {
+    void* found = nullptr;
+    for (const char* name : kLoaders) {
+      if (found == nullptr) found = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    }
+    return found;
+  }();
+  return library;
+}
+
+template <class Function>
+void find(Function& function, const Functions& functions, VkInstance instance, const char* name) {
+  function = reinterpret_cast<Function>(functions.GetInstanceProcAddr(instance, name));
+}
+
+Error missing(const char* name) {
+  return {Errc::unsupported, std::string("Vulkan's loader does not know ") + name +
+                                 ": it is too old; update libvulkan1, or use --device cpu"};
+}
+
+}  // namespace
+
+Result<Functions> load_global_functions(const Hooks& hooks) {
+  Functions functions;
+  void* library = open_loader();
+  if (library == nullptr) {
+    return Error{Errc::unsupported,
+                 "there is no Vulkan here (libvulkan.so.1): install libvulkan1 and a driver, for "
+                 "example mesa-vulkan-drivers, or use --device cpu"};
+  }
+  functions.GetInstanceProcAddr =
+      reinterpret_cast<PFN_vkGetInstanceProcAddr>(dlsym(library, "vkGetInstanceProcAddr"));
+  if (functions.GetInstanceProcAddr == nullptr) return missing("vkGetInstanceProcAddr");
+#define EDGEDRAFT_VULKAN_FIND(name)                            \
+  find(functions.name, functions, VK_NULL_HANDLE, "vk" #name); \
+  if (functions.name == nullptr) return missing("vk" #name);
+  EDGEDRAFT_VULKAN_GLOBAL_FUNCTIONS(EDGEDRAFT_VULKAN_FIND)
+#undef EDGEDRAFT_VULKAN_FIND
+  if (hooks.adjust) hooks.adjust(functions);
+  return functions;
+}
+
+Result<void> load_instance_functions(Functions& functions, VkInstance instance,
+                                     const Hooks& hooks) {
+#define EDGEDRAFT_VULKAN_FIND(name)                      \
+  find(functions.name, functions, instance, "vk" #name); \
+  if (functions.name == nullptr) return missing("vk" #name);
+  EDGEDRAFT_VULKAN_INSTANCE_FUNCTIONS(EDGEDRAFT_VULKAN_FIND)
+#undef EDGEDRAFT_VULKAN_FIND
+#define EDGEDRAFT_VULKAN_FIND(name) find(functions.name, functions, instance, "vk" #name);
+  EDGEDRAFT_VULKAN_DEBUG_FUNCTIONS(EDGEDRAFT_VULKAN_FIND)
+#undef EDGEDRAFT_VULKAN_FIND
+  if (hooks.adjust) hooks.adjust(functions);
+  return {};
+}
+
+std::string result_name(VkResult result) {
+  switch (result) {
+    case VK_SUCCESS:
+      return "VK_SUCCESS";
+    case VK_TIMEOUT:
+      return "VK_TIMEOUT";
+    case VK_ERROR_OUT_OF_HOST_MEMORY:
+      return "VK_ERROR_OUT_OF_HOST_MEMORY";
+    case VK_ERROR_OUT_OF_DEVICE_MEMORY:
+      return "VK_ERROR_OUT_OF_DEVICE_MEMORY";
+    case VK_ERROR_INITIALIZATION_FAILED:
+      return "VK_ERROR_INITIALIZATION_FAILED";
+    case VK_ERROR_DEVICE_LOST:
+      return "VK_ERROR_DEVICE_LOST";
+    case VK_ERROR_MEMORY_MAP_FAILED:
+      return "VK_ERROR_MEMORY_MAP_FAILED";
+    case VK_ERROR_LAYER_NOT_PRESENT:
+      return "VK_ERROR_LAYER_NOT_PRESENT";
+    case VK_ERROR_EXTENSION_NOT_PRESENT:
+      return "VK_ERROR_EXTENSION_NOT_PRESENT";
+    case VK_ERROR_FEATURE_NOT_PRESENT:
+      return "VK_ERROR_FEATURE_NOT_PRESENT";
+    case VK_ERROR_INCOMPATIBLE_DRIVER:
+      return "VK_ERROR_INCOMPATIBLE_DRIVER";
+    case VK_ERROR_TOO_MANY_OBJECTS:
+      return "VK_ERROR_TOO_MANY_OBJECTS";
+    case VK_ERROR_OUT_OF_POOL_MEMORY:
+      return "VK_ERROR_OUT_OF_POOL_MEMORY";
+    default:
+      return "VkResult " + std::to_string(static_cast<int>(result));
+  }
+}
+
+void check(VkResult result, const char* tried) {
+  if (result == VK_SUCCESS) return;
+  std::string message =
+      std::string("the Vulkan device could not ") + tried + " (" + result_name(result) + ")";
+  if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY) {
+    message += ": out of memory";
+  }
+  throw DeviceError(message);
+}
+
+}  // namespace edgedraft::vulkan

@@ -1,0 +1,262 @@
+#include "client/vulkan/instance.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "shaders/params.h"
+#include "shared/runtime/backend.h"
+
+namespace edgedraft::vulkan {
+namespace {
+
+constexpr const char* kValidationLayer = "VK_LAYER_KHRONOS_validation";
+constexpr std::uint32_t kDevicesMax = 64;
+
+// Calls `enumerate(count, items)` as Vulkan's lists are asked for.
+template <class Item, class Enumerate>
+std::vector<Item> list(const Item& blank, const char* tried, const Enumerate& enumerate) {
+  std::uint32_t count = 0;
+  check(enumerate(&count, nullptr), tried);
+  std::vector<Item> items(count, blank);
+  const VkResult result = enumerate(&count, items.data());
+  if (result != VK_INCOMPLETE) check(result, tried);
+  items.resize(std::min<std::size_t>(count, items.size()));
+  return items;
+}
+
+bool has_validation_layer(const Functions& functions) {
+  const auto layers = list(VkLayerProperties{}, "list its layers",
+                           [&](std::uint32_t* count, VkLayerProperties* items) {
+                             return functions.EnumerateInstanceLayerProperties(count, items);
+                           });
+  return std::any_of(layers.begin(), layers.end(), [](const VkLayerProperties& layer) {
+    return std::strcmp(layer.layerName, kValidationLayer) == 0;
+  });
+}
+
+std::string version_text(std::uint32_t version) {
+  return std::to_string(VK_API_VERSION_MAJOR(version)) + "." +
+         std::to_string(VK_API_VERSION_MINOR(version)) + "." +
+         std::to_string(VK_API_VERSION_PATCH(version));
+}
+
+VulkanDevice::Kind kind_of(VkPhysicalDeviceType type) {
+  switch (type) {
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
+      return VulkanDevice::Kind::discrete;
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
+      return VulkanDevice::Kind::integrated;
+    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU:
+      return VulkanDevice::Kind::virtual_gpu;
+    case VK_PHYSICAL_DEVICE_TYPE_CPU:
+      return VulkanDevice::Kind::software;
+    default:
+      return VulkanDevice::Kind::other;
+  }
+}
+
+// Vulkan 1.2 promises less than the shaders need in these alone.
+std::string why_unusable(const VkPhysicalDeviceProperties& p, bool has_queue) {
+  constexpr std::uint32_t kBuffers = 1 + shaders::kBindingsMax;
+  constexpr std::uint32_t kSharedBytes = 16384;
+  const VkPhysicalDeviceLimits& limits = p.limits;
+  if (p.apiVersion < VK_API_VERSION_1_2) {
+    return "its driver speaks Vulkan " + version_text(p.apiVersion) + ", not 1.2";
+  }
+  if (!has_queue) return "it does not compute";
+  if (std::min(limits.maxPerStageDescriptorStorageBuffers, limits.maxDescriptorSetStorageBuffers) <
+      kBuffers) {
+    return "it binds fewer than " + std::to_string(kBuffers) + " storage buffers";
+  }
+  if (limits.maxComputeWorkGroupInvocations < shaders::kWorkgroupMax ||
+      limits.maxComputeWorkGroupSize[0] < shaders::kWorkgroupMax) {
+    return "its workgroups are smaller than " + std::to_string(shaders::kWorkgroupMax);
+  }
+  if (limits.maxComputeSharedMemorySize < kSharedBytes) {
+    return "its workgroups share less than " + std::to_string(kSharedBytes) + " bytes";
+  }
+  return {};
+}
+
+}  // namespace
+
+Instance::Instance(const Hooks& hooks, bool validate) : hooks_(hooks) {
+  auto functions = load_global_functions(hooks_);
+  if (!functions) throw Failure(functions.error());
+  functions_ = *functions;
+  try {
+    create(validate);
+  } catch (...) {
+    destroy();
+    throw;
+  }
+}
+
+void Instance::create(bool validate) {
+  std::uint32_t version = 0;
+  check(functions_.EnumerateInstanceVersion(&version), "tell its loader's version");
+  if (version < VK_API_VERSION_1_2) {
+    throw Failure({Errc::unsupported, "Vulkan's loader is version " + version_text(version) +
+                                          ", not 1.2: update libvulkan1, or use --device cpu"});
+  }
+  const VkApplicationInfo application{.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
+                                      .pApplicationName = "edgedraft",
+                                      // 1.2 will do; of newer devices we ask what 1.3 has.
+                                      .apiVersion = std::min(version, VK_API_VERSION_1_3)};
+  VkInstanceCreateInfo info{.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
+                            .pApplicationInfo = &application};
+  const VkDebugUtilsMessengerCreateInfoEXT messages{
+      .sType = VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT,
+      .messageSeverity = VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT |
+                         VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT,
+      .messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT,
+      .pfnUserCallback = take_message,
+      .pUserData = this};
+  const char* extension = VK_EXT_DEBUG_UTILS_EXTENSION_NAME;
+  if (validate) {
+    if (!has_validation_layer(functions_)) {
+      throw Failure({Errc::unsupported, std::string("there is no ") + kValidationLayer +
+                                            ": install vulkan-validationlayers"});
+    }
+    info.enabledLayerCount = 1;
+    info.ppEnabledLayerNames = &kValidationLayer;
+    info.enabledExtensionCount = 1;
+    info.ppEnabledExtensionNames = &extension;
+    info.pNext = &messages;  // for messages about this call and the last one
+  }
+  check(functions_.CreateInstance(&info, nullptr, &instance_), "start");
+  if (auto loaded = load_instance_functions(functions_, instance_, hooks_); !loaded) {
+    throw Failure(loaded.error());
+  }
+  if (validate && functions_.CreateDebugUtilsMessengerEXT != nullptr) {
+    check(functions_.CreateDebugUtilsMessengerEXT(instance_, &messages, nullptr, &messenger_),
+          "report what its validation layer says");
+  }
+}
+
+Instance::~Instance() {
+  destroy();
+}
+
+void Instance::destroy() {
+  if (messenger_ != VK_NULL_HANDLE) {
+    functions_.DestroyDebugUtilsMessengerEXT(instance_, messenger_, nullptr);
+  }
+  if (instance_ == VK_NULL_HANDLE) return;
+  if (functions_.DestroyInstance == nullptr) {  // the functions could not be loaded
+    functions_.DestroyInstance = reinterpret_cast<PFN_vkDestroyInstance>(
+        functions_.GetInstanceProcAddr(instance_, "vkDestroyInstance"));
+  }
+  if (functions_.DestroyInstance != nullptr) functions_.DestroyInstance(instance_, nullptr);
+}
+
+VkBool32 Instance::take_message(VkDebugUtilsMessageSeverityFlagBitsEXT,
+                                VkDebugUtilsMessageTypeFlagsEXT,
+                                const VkDebugUtilsMessengerCallbackDataEXT* data, void* self) {
+  auto& instance = *static_cast<Instance*>(self);
+  const std::string message = data->pMessage != nullptr ? data->pMessage : "";
+  if (instance.hooks_.on_message) {
+    instance.hooks_.on_message(message);
+  } else {
+    std::fprintf(stderr, "Vulkan: %s\n", message.c_str());
+    instance.messages_.push_back(message);
+  }
+  return VK_FALSE;
+}
+
+std::vector<VkPhysicalDevice> Instance::physical_devices() const {
+  auto devices = list(VkPhysicalDevice{}, "list its devices",
+                      [&](std::uint32_t* count, VkPhysicalDevice* items) {
+                        return functions_.EnumeratePhysicalDevices(instance_, count, items);
+                      });
+  if (devices.size() > kDevicesMax) devices.resize(kDevicesMax);
+  return devices;
+}
+
+std::optional<std::uint32_t> compute_family(const Functions& functions, VkPhysicalDevice device) {
+  std::uint32_t count = 0;
+  functions.GetPhysicalDeviceQueueFamilyProperties(device, &count, nullptr);
+  std::vector<VkQueueFamilyProperties> families(count);
+  functions.GetPhysicalDeviceQueueFamilyProperties(device, &count, families.data());
+  std::optional<std::uint32_t> found;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if ((families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) == 0 || families[i].queueCount == 0) {
+      continue;
+    }
+    const bool has_graphics = (families[i].queueFlags & VK_QUEUE_GRAPHICS_BIT) != 0;
+    if (!found || !has_graphics) found = i;
+    if (!has_graphics) break;
+  }
+  return found;
+}
+
+VulkanDevice describe(const Functions& functions, VkPhysicalDevice device, std::uint32_t index) {
+  VkPhysicalDeviceSubgroupProperties subgroup{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES};
+  VkPhysicalDeviceDriverProperties driver{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES, .pNext = &subgroup};
+  VkPhysicalDeviceProperties2 properties{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+                                         .pNext = &driver};
+  functions.GetPhysicalDeviceProperties2(device, &properties);
+  const VkPhysicalDeviceProperties& p = properties.properties;
+
+  VkPhysicalDevice16BitStorageFeatures storage16{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES};
+  VkPhysicalDevice8BitStorageFeatures storage8{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES, .pNext = &storage16};
+  VkPhysicalDeviceShaderFloat16Int8Features arithmetic{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES, .pNext = &storage8};
+  VkPhysicalDeviceShaderIntegerDotProductFeatures dot{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES,
+      .pNext = &arithmetic};
+  VkPhysicalDeviceFeatures2 features{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+                                     .pNext = &dot};
+  if (p.apiVersion < VK_API_VERSION_1_3) features.pNext = dot.pNext;
+  functions.GetPhysicalDeviceFeatures2(device, &features);
+
+  VkPhysicalDeviceMemoryProperties memory{};
+  functions.GetPhysicalDeviceMemoryProperties(device, &memory);
+  std::uint64_t largest = 0;
+  for (std::uint32_t i = 0; i < memory.memoryHeapCount; ++i) {
+    if ((memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0) {
+      largest = std::max<std::uint64_t>(largest, memory.memoryHeaps[i].size);
+    }
+  }
+  const auto family = compute_family(functions, device);
+  return {.index = index,
+          .name = p.deviceName,
+          .driver = std::string(driver.driverName) + " " + driver.driverInfo,
+          .api_version = version_text(p.apiVersion),
+          .kind = kind_of(p.deviceType),
+          .memory_bytes = largest,
+          .storage_16bit = storage16.storageBuffer16BitAccess == VK_TRUE,
+          .storage_8bit = storage8.storageBuffer8BitAccess == VK_TRUE,
+          .float16 = arithmetic.shaderFloat16 == VK_TRUE,
+          .int8 = arithmetic.shaderInt8 == VK_TRUE,
+          .integer_dot_product = dot.shaderIntegerDotProduct == VK_TRUE,
+          .timestamps = p.limits.timestampComputeAndGraphics == VK_TRUE,
+          .subgroup_width = subgroup.subgroupSize,
+          .unusable = why_unusable(p, family.has_value())};
+}
+
+}  // namespace edgedraft::vulkan
+
+namespace edgedraft {
+
+std::vector<VulkanDevice> list_vulkan_devices() {
+  try {
+    const vulkan::Instance instance({}, false);
+    std::vector<VulkanDevice> devices;
+    for (const VkPhysicalDevice device : instance.physical_devices()) {
+      devices.push_back(
+          describe(instance.functions(), device, static_cast<std::uint32_t>(devices.size())));
+    }
+    return devices;
+  } catch (const Failure&) {
+  } catch (const DeviceError&) {
+  }
+  return {};  // no loader, or none of its drivers starts
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/vulkan/functions.h"
+#include "client/vulkan/vulkan_backend.h"
+
+namespace edgedraft::vulkan {
+
+// A connection to Vulkan's loader, through the validation layer where that is asked for.
+class Instance {
+ public:
+  // Throws Failure: no loader, no validation layer; DeviceError: the loader refused.
+  Instance(const Hooks& hooks, bool validate);
+  ~Instance();
+  Instance(const Instance&) = delete;
+  Instance& operator=(const Instance&) = delete;
+
+  const Functions& functions() const { return functions_; }
+  std::vector<VkPhysicalDevice> physical_devices() const;
+  // The validation layer's warnings and errors so far that no hook took.
+  const std::vector<std::string>& messages() const { return messages_; }
+
+ private:
+  static VKAPI_ATTR VkBool32 VKAPI_CALL take_message(VkDebugUtilsMessageSeverityFlagBitsEXT,
+                                                     VkDebugUtilsMessageTypeFlagsEXT,
+                                                     const VkDebugUtilsMessengerCallbackDataEXT*,
+                                                     void* self);
+  void create(bool validate);
+  void destroy();
+
+  Hooks hooks_;
+  Functions functions_;
+  VkInstance instance_ = VK_NULL_HANDLE;
+  VkDebugUtilsMessengerEXT messenger_ = VK_NULL_HANDLE;
+  std::vector<std::string> messages_;
+};
+
+// What a device needs and has, and why it cannot be used where it cannot.
+VulkanDevice describe(const Functions& functions, VkPhysicalDevice device, std::uint32_t index);
+
+// The family of queues that can compute, those without graphics first; nothing where there is none.
+std::optional<std::uint32_t> compute_family(const Functions& functions, VkPhysicalDevice device);
+
+}  // namespace edgedraft::vulkan

@@ -1,0 +1,120 @@
+#include "client/vulkan/memory.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "shared/runtime/backend.h"
+
+namespace edgedraft::vulkan {
+namespace {
+
+constexpr VkBufferUsageFlags kUsage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT |
+                                      VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+                                      VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+DeviceError out_of_memory(std::uint64_t bytes) {
+  return DeviceError("out of device memory: " + std::to_string(bytes) + " bytes wanted");
+}
+
+// The first type that has the wanted properties, and the preferred ones if any type has both.
+std::optional<std::uint32_t> memory_type(const VkPhysicalDeviceMemoryProperties& memory,
+                                         std::uint32_t allowed, VkMemoryPropertyFlags wanted,
+                                         VkMemoryPropertyFlags preferred) {
+  for (const VkMemoryPropertyFlags flags : {wanted | preferred, wanted}) {
+    for (std::uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
+      if ((allowed >> i & 1) != 0 && (memory.memoryTypes[i].propertyFlags & flags) == flags) {
+        return i;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Block::Block(Device& device, std::uint64_t bytes, VkMemoryPropertyFlags wanted,
+             VkMemoryPropertyFlags preferred)
+    : bytes_(bytes) {
+  const Functions& f = device.functions();
+  const VkBufferCreateInfo info{.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+                                .size = bytes,
+                                .usage = kUsage,
+                                .sharingMode = VK_SHARING_MODE_EXCLUSIVE};
+  VkBuffer buffer = VK_NULL_HANDLE;
+  check(f.CreateBuffer(device.handle(), &info, nullptr, &buffer), "make a buffer");
+  buffer_ = {f, device.handle(), buffer};
+
+  VkMemoryRequirements needs{};
+  f.GetBufferMemoryRequirements(device.handle(), buffer, &needs);
+  const auto type = memory_type(device.memory(), needs.memoryTypeBits, wanted, preferred);
+  if (!type) throw DeviceError("the Vulkan device has no memory of the kind that is needed");
+  const std::uint64_t heap_bytes =
+      device.memory().memoryHeaps[device.memory().memoryTypes[*type].heapIndex].size;
+  if (needs.size > heap_bytes) throw out_of_memory(bytes);  // layers and drivers may not check
+  const VkMemoryAllocateInfo allocate{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                                      .allocationSize = needs.size,
+                                      .memoryTypeIndex = *type};
+  VkDeviceMemory memory = VK_NULL_HANDLE;
+  check(f.AllocateMemory(device.handle(), &allocate, nullptr, &memory), "allocate memory");
+  memory_ = {f, device.handle(), memory};
+  check(f.BindBufferMemory(device.handle(), buffer, memory, 0), "bind memory");
+  if ((wanted & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) != 0) {
+    void* mapped = nullptr;
+    check(f.MapMemory(device.handle(), memory, 0, VK_WHOLE_SIZE, 0, &mapped), "map memory");
+    mapped_ = static_cast<std::byte*>(mapped);
+  }
+  free_[0] = bytes;
+}
+
+Allocation::~Allocation() {
+  if (arena_ != nullptr) arena_->release(*block_, offset_, bytes_);
+}
+
+Allocation Arena::allocate(std::uint64_t bytes) {
+  if (bytes > device_.allocation_max()) throw out_of_memory(bytes);
+  const std::uint64_t unit = std::max<std::uint64_t>(device_.storage_alignment(), 256);
+  const std::uint64_t rounded = std::max(unit, (bytes + unit - 1) / unit * unit);
+  const auto cut = [&](Block& block) -> std::optional<Allocation> {
+    for (auto& [offset, free_bytes] : block.free_) {
+      if (free_bytes < rounded) continue;
+      const std::uint64_t at = offset;
+      const std::uint64_t left = free_bytes - rounded;
+      block.free_.erase(at);
+      if (left > 0) block.free_[at + rounded] = left;
+      return Allocation(*this, block, at, rounded);
+    }
+    return std::nullopt;
+  };
+  for (Block& block : blocks_) {
+    if (auto allocation = cut(block)) return std::move(*allocation);
+  }
+  // A device with little memory left may still have enough for this one.
+  const std::uint64_t block_bytes = std::max(rounded, kind_.block_bytes);
+  try {
+    blocks_.emplace_back(device_, block_bytes, kind_.wanted, kind_.preferred);
+  } catch (const DeviceError&) {
+    if (block_bytes == rounded) throw;
+    blocks_.emplace_back(device_, rounded, kind_.wanted, kind_.preferred);
+  }
+  return std::move(*cut(blocks_.back()));
+}
+
+void Arena::release(Block& block, std::uint64_t offset, std::uint64_t bytes) noexcept {
+  const auto next = block.free_.lower_bound(offset);
+  std::uint64_t end = offset + bytes;
+  if (next != block.free_.end() && next->first == end) {
+    end += next->second;
+    block.free_.erase(next);
+  }
+  auto previous = block.free_.lower_bound(offset);
+  if (previous != block.free_.begin() && (--previous)->first + previous->second == offset) {
+    previous->second = end - previous->first;
+  } else {
+    block.free_[offset] = end - offset;
+  }
+  const bool is_empty = block.free_.size() == 1 && block.free_.begin()->second == block.bytes_;
+  if (!is_empty || (block.bytes_ <= kind_.block_bytes && blocks_.size() == 1)) return;
+  if (on_release_) on_release_(block);
+  blocks_.remove_if([&](const Block& b) { return &b == &block; });
+}
+
+}  // namespace edgedraft::vulkan

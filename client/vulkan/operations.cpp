@@ -1,0 +1,448 @@
+// The operations of backend.h as dispatches of the shaders of the same names.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "client/vulkan/backend.h"
+#include "shared/base/check.h"
+#include "shared/runtime/op_checks.h"
+
+namespace edgedraft::vulkan {
+namespace {
+
+using shaders::Shader;
+
+// What Vulkan promises of the number of workgroups in a direction.
+constexpr std::uint64_t kGroupsMax = 65535;
+
+std::uint64_t groups_for(std::uint64_t invocations, std::uint32_t workgroup) {
+  return (invocations + workgroup - 1) / workgroup;
+}
+
+std::uint32_t type_constant(DType type) {
+  switch (type) {
+    case DType::f32:
+      return shaders::kTypeF32;
+    case DType::f16:
+      return shaders::kTypeF16;
+    case DType::bf16:
+      return shaders::kTypeBf16;
+    case DType::q8_0:
+      return shaders::kTypeQ8_0;
+    case DType::q4_0:
+      return shaders::kTypeQ4_0;
+    case DType::q4_k:
+      return shaders::kTypeQ4_K;
+    case DType::q5_k:
+      return shaders::kTypeQ5_K;
+    case DType::q6_k:
+      return shaders::kTypeQ6_K;
+  }
+  check_failed("no such element type", BOOST_CURRENT_LOCATION);
+}
+
+// Rows that share a read of the weight: 1, 2, 4 or 8.
+std::uint32_t rows_a_tile(std::uint32_t rows) {
+  return std::min(std::bit_ceil(rows), 8u);
+}
+
+float score_scale(std::uint32_t head_dim) {
+  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
+}
+
+}  // namespace
+
+template <class Params>
+void VulkanBackend::dispatch(const PipelineKey& key, const Groups& groups, const Params& params,
+                             std::initializer_list<Bound> bound) {
+  static_assert(sizeof(Params) <= sizeof(Command::push));
+  EDGEDRAFT_CHECK(groups.x <= kGroupsMax && groups.y <= kGroupsMax);
+  Command command;
+  command.groups_x = static_cast<std::uint32_t>(groups.x);
+  command.groups_y = static_cast<std::uint32_t>(groups.y);
+  command.pipeline = &pipelines_.get(key);
+  std::size_t i = 0;
+  for (const Bound& b : bound) {
+    command.slices[i] = b.slice;
+    if (b.access == Bound::written) command.written |= 1u << i;
+    ++i;
+  }
+  std::memcpy(command.push.data(), &params, sizeof params);
+  stream_.add(command);
+}
+
+void VulkanBackend::embed(const EmbedOp& op) {
+  check_op(op);
+  if (op.tokens.empty()) return;
+  const View y = view(op.y);
+  const auto row = static_cast<std::uint32_t>(row_bytes(op.table.type, op.table.cols).value());
+  EDGEDRAFT_CHECK(!device_buffer(op.table.buffer).scales_at());
+  stream_.reserve(op.tokens.size_bytes(), 0);
+  const std::uint32_t tokens_at = stream_.put(op.tokens);
+  for (const WeightPart& part : parts(op.table)) {
+    dispatch({.shader = Shader::embed, .constants = {type_constant(op.table.type)}},
+             {.x = groups_for(op.y.cols, shaders::kRowWorkgroup), .y = op.y.rows},
+             shaders::EmbedParams{.table_offset_bytes = part.offset_bytes,
+                                  .row_bytes = row,
+                                  .first_token = part.first,
+                                  .token_count = part.count,
+                                  .cols = op.y.cols,
+                                  .y_offset = y.offset,
+                                  .y_stride = y.stride,
+                                  .tokens_at = tokens_at},
+             {{part.slice}, {y.slice, Bound::written}});
+  }
+}
+
+void VulkanBackend::rms_norm(const RmsNormOp& op) {
+  check_op(op);
+  if (op.x.rows == 0) return;
+  const View x = view(op.x);
+  const View weight = view(op.weight);
+  const View y = view(op.y);
+  stream_.reserve(0, 0);
+  dispatch({.shader = Shader::rms_norm}, {.x = op.x.rows},
+           shaders::RmsNormParams{.x_offset = x.offset,
+                                  .x_stride = x.stride,
+                                  .weight_offset = weight.offset,
+                                  .y_offset = y.offset,
+                                  .y_stride = y.stride,
+                                  .cols = op.x.cols,
+                                  .epsilon = op.epsilon},
+           {{x.slice}, {weight.slice}, {y.slice, Bound::written}});
+}
+
+void VulkanBackend::matmul(const MatmulOp& op) {
+  check_op(op);
+  if (op.x.rows == 0) return;
+  const DeviceBuffer& weight = device_buffer(op.weight.buffer);
+  const bool is_quantised = traits(op.weight.type).block_count > 1;
+  const bool is_split = op.weight.type == DType::q8_0 || op.weight.type == DType::q4_0;
+  EDGEDRAFT_CHECK(is_split == weight.scales_at().has_value());  // they come from upload_matrix
+  const std::uint32_t vector_bytes = op.weight.type == DType::f32 ? 16 : 8;
+  const bool one_by_one =
+      is_quantised ? !is_split
+                   : op.weight.cols % 4 != 0 || op.weight.offset_bytes % vector_bytes != 0;
+  const View x = view(op.x);
+  const View y = view(op.y);
+  const bool x_vectors = x.offset % 4 == 0 && x.stride % 4 == 0 && op.x.cols % 4 == 0;
+  const std::uint32_t rows = rows_a_tile(op.x.rows);
+  const auto row = static_cast<std::uint32_t>(row_bytes(op.weight.type, op.weight.cols).value());
+  const MatmulTile& tile = matmul_tile_;
+  const std::uint32_t outputs = tile.workgroup / tile.lanes * tile.outputs;
+  const View bias = op.bias ? view(op.bias) : View{};
+  for (const WeightPart& part : parts(op.weight)) {
+    stream_.reserve(0, 0);
+    dispatch({.shader = Shader::matmul,
+              .constants = {type_constant(op.weight.type), rows, one_by_one, x_vectors,
+                            tile.workgroup, tile.lanes, tile.outputs}},
+             {.x = groups_for(part.count, outputs), .y = groups_for(op.x.rows, rows)},
+             shaders::MatmulParams{.x_offset = x.offset,
+                                   .x_stride = x.stride,
+                                   .weight_offset = part.offset_bytes,
+                                   .scale_offset = part.scale_offset,
+                                   .row_bytes = row,
+                                   .bias_offset = bias.offset + part.first,
+                                   .y_offset = y.offset + part.first,
+                                   .y_stride = y.stride,
+                                   .rows = op.x.rows,
+                                   .inputs = op.weight.cols,
+                                   .outputs = part.count,
+                                   .has_bias = op.bias ? 1u : 0u,
+                                   .accumulates = op.into == MatmulOp::Into::accumulate ? 1u : 0u},
+             {{x.slice},
+              {part.slice},
+              {part.scales},
+              {op.bias ? bias.slice : part.slice},  // something must be bound
+              {y.slice, Bound::written}});
+  }
+}
+
+void VulkanBackend::rope(const RopeOp& op) {
+  check_op(op);
+  if (op.x.rows == 0) return;
+  const View x = view(op.x);
+  const View table = view(op.cos_sin);
+  stream_.reserve(op.positions.size_bytes(), 0);
+  const std::uint32_t positions_at = stream_.put(op.positions);
+  dispatch({.shader = Shader::rope},
+           {.x = groups_for(op.x.cols / 2, shaders::kRowWorkgroup), .y = op.x.rows},
+           shaders::RopeParams{.x_offset = x.offset,
+                               .x_stride = x.stride,
+                               .table_offset = table.offset,
+                               .table_stride = table.stride,
+                               .head_dim = op.head_dim,
+                               .pair_count = op.x.cols / 2,
+                               .pairs = op.style == RopeStyle::pairs ? 1u : 0u,
+                               .positions_at = positions_at},
+           {{x.slice, Bound::written}, {table.slice}});
+}
+
+void VulkanBackend::store(const StoreOp& op) {
+  check_op(op);
+  if (op.x.rows == 0) return;
+  const View x = view(op.x);
+  const View cache = view(op.cache);
+  stream_.reserve(sizeof op.first, 0);
+  const std::uint32_t first_at = stream_.put(op.first);
+  dispatch({.shader = Shader::store},
+           {.x = groups_for(op.x.cols, shaders::kRowWorkgroup), .y = op.x.rows},
+           shaders::StoreParams{.x_offset = x.offset,
+                                .x_stride = x.stride,
+                                .cache_offset = cache.offset,
+                                .cache_stride = cache.stride,
+                                .cols = op.x.cols,
+                                .first_at = first_at},
+           {{x.slice}, {cache.slice, Bound::written}});
+}
+
+void VulkanBackend::attention(const AttentionOp& op) {
+  check_op(op);
+  if (op.q.rows == 0) return;
+  static_assert(sizeof(AncestorMask) == shaders::kMaskWords * sizeof(std::uint32_t));
+  const View q = view(op.q);
+  const View k = view(op.keys);
+  const View v = view(op.values);
+  const View y = view(op.y);
+  stream_.reserve(sizeof op.prefix + op.masks.size_bytes(), 0);
+  const std::uint32_t prefix_at = stream_.put(op.prefix);
+  for (const AncestorMask& mask : op.masks) {
+    const auto words = std::bit_cast<std::array<std::uint32_t, shaders::kMaskWords>>(mask.bits);
+    stream_.put(std::span<const std::uint32_t>(words));
+  }
+  dispatch({.shader = Shader::attention}, {.x = op.heads.query_heads, .y = op.q.rows},
+           shaders::AttentionParams{.q_offset = q.offset,
+                                    .q_stride = q.stride,
+                                    .k_offset = k.offset,
+                                    .k_stride = k.stride,
+                                    .v_offset = v.offset,
+                                    .v_stride = v.stride,
+                                    .y_offset = y.offset,
+                                    .y_stride = y.stride,
+                                    .head_dim = op.heads.head_dim,
+                                    .group = op.heads.query_heads / op.heads.kv_heads,
+                                    .scale = score_scale(op.heads.head_dim),
+                                    .has_masks = op.masks.empty() ? 0u : 1u,
+                                    .prefix_at = prefix_at},
+           {{q.slice}, {k.slice}, {v.slice}, {y.slice, Bound::written}});
+}
+
+void VulkanBackend::group_attention(const GroupAttentionOp& op) {
+  check_op(op);
+  if (op.q.rows == 0) return;
+  const View q = view(op.q);
+  const View k = view(op.k);
+  const View v = view(op.v);
+  const View y = view(op.y);
+  stream_.reserve(0, 0);
+  dispatch({.shader = Shader::group_attention}, {.x = op.heads.query_heads, .y = op.q.rows},
+           shaders::GroupAttentionParams{.q_offset = q.offset,
+                                         .q_stride = q.stride,
+                                         .k_offset = k.offset,
+                                         .k_stride = k.stride,
+                                         .v_offset = v.offset,
+                                         .v_stride = v.stride,
+                                         .y_offset = y.offset,
+                                         .y_stride = y.stride,
+                                         .head_dim = op.heads.head_dim,
+                                         .group = op.heads.query_heads / op.heads.kv_heads,
+                                         .scale = score_scale(op.heads.head_dim),
+                                         .group_rows = op.group_rows},
+           {{q.slice}, {k.slice}, {v.slice}, {y.slice, Bound::written}});
+}
+
+void VulkanBackend::swiglu(const SwigluOp& op) {
+  check_op(op);
+  if (op.y.rows == 0) return;
+  const View gate = view(op.gate);
+  const View up = view(op.up);
+  const View y = view(op.y);
+  stream_.reserve(0, 0);
+  dispatch({.shader = Shader::swiglu},
+           {.x = groups_for(op.y.cols, shaders::kRowWorkgroup), .y = op.y.rows},
+           shaders::SwigluParams{.gate_offset = gate.offset,
+                                 .gate_stride = gate.stride,
+                                 .up_offset = up.offset,
+                                 .up_stride = up.stride,
+                                 .y_offset = y.offset,
+                                 .y_stride = y.stride,
+                                 .cols = op.y.cols},
+           {{gate.slice}, {up.slice}, {y.slice, Bound::written}});
+}
+
+void VulkanBackend::compact(const CompactOp& op) {
+  check_op(op);
+  if (op.slots.empty()) return;
+  const View cache = view(op.cache);
+  stream_.reserve(2 * sizeof(std::uint32_t) + op.slots.size_bytes(), 0);
+  const std::uint32_t first_at = stream_.put(op.first);
+  stream_.put(static_cast<std::uint32_t>(op.slots.size()));
+  stream_.put(op.slots);
+  dispatch({.shader = Shader::compact}, {.x = groups_for(op.cache.cols, shaders::kRowWorkgroup)},
+           shaders::CompactParams{.cache_offset = cache.offset,
+                                  .cache_stride = cache.stride,
+                                  .cols = op.cache.cols,
+                                  .first_at = first_at},
+           {{cache.slice, Bound::written}});
+}
+
+void VulkanBackend::gather_layers(const GatherLayersOp& op) {
+  check_op(op);
+  if (op.slots.empty() || op.keys.empty()) return;
+  const View y = view(op.y);
+  const auto layers = static_cast<std::uint32_t>(op.keys.size());
+  for (std::uint32_t layer = 0; layer < layers; ++layer) {
+    const View k = view(op.keys[layer]);
+    const View v = view(op.values[layer]);
+    stream_.reserve(op.slots.size_bytes(), 0);
+    const std::uint32_t slots_at = stream_.put(op.slots);
+    dispatch({.shader = Shader::gather_layers},
+             {.x = groups_for(op.heads.kv_cols(), shaders::kRowWorkgroup), .y = op.slots.size()},
+             shaders::GatherLayersParams{.k_offset = k.offset,
+                                         .k_stride = k.stride,
+                                         .v_offset = v.offset,
+                                         .v_stride = v.stride,
+                                         .y_offset = y.offset,
+                                         .y_stride = y.stride,
+                                         .head_dim = op.heads.head_dim,
+                                         .kv_cols = op.heads.kv_cols(),
+                                         .layer = layer,
+                                         .layers = layers,
+                                         .pairs = op.style == RopeStyle::pairs ? 1u : 0u,
+                                         .slots_at = slots_at},
+             {{k.slice}, {v.slice}, {y.slice, Bound::written}});
+  }
+}
+
+void VulkanBackend::group_mean(const GroupMeanOp& op) {
+  check_op(op);
+  if (op.y.rows == 0) return;
+  const View x = view(op.x);
+  const View y = view(op.y);
+  stream_.reserve(0, 0);
+  dispatch({.shader = Shader::group_mean},
+           {.x = groups_for(op.y.cols, shaders::kRowWorkgroup), .y = op.y.rows},
+           shaders::GroupMeanParams{.x_offset = x.offset,
+                                    .x_stride = x.stride,
+                                    .y_offset = y.offset,
+                                    .y_stride = y.stride,
+                                    .cols = op.y.cols,
+                                    .group_rows = op.group_rows},
+           {{x.slice}, {y.slice, Bound::written}});
+}
+
+Slice VulkanBackend::scratch(std::uint64_t bytes) {
+  if (scratch_.bytes() < bytes) {
+    stream_.flush();
+    scratch_ = {};
+    scratch_ = arena_.allocate(bytes);
+  }
+  const Slice slice{.block = scratch_.block(), .offset = scratch_.offset(), .bytes = bytes};
+  if (bytes > device_.storage_range_max()) {
+    throw DeviceError("the choice among so many logits is too large for the device");
+  }
+  return slice;
+}
+
+// Returns   rows * k pairs of a logit and a token, then a pair of the largest and the sum a row
+Slice VulkanBackend::run_top_k(const TopKOp& op) {
+  const std::uint64_t rows = op.logits.rows;
+  const auto stretches_of = [](std::uint64_t count) {
+    return groups_for(count, shaders::kTopKStretch);
+  };
+  const std::uint64_t stretches = stretches_of(op.logits.cols);
+  const std::uint64_t first_choices = stretches * op.k;
+  const std::uint64_t second_choices = stretches_of(first_choices) * op.k;
+  // In pairs: the result, the rows' sums, the stretches' sums, and two places for choices.
+  const std::uint64_t totals = rows * op.k;
+  const std::uint64_t sums = totals + rows;
+  const std::uint64_t places[] = {sums + rows * stretches,
+                                  sums + rows * stretches + rows * first_choices};
+  constexpr std::uint64_t kPairBytes = 8;
+  const Slice memory = scratch((places[1] + rows * second_choices) * kPairBytes);
+  const View logits = view(op.logits);
+
+  std::uint64_t count = op.logits.cols;
+  std::uint64_t from = 0;
+  for (std::uint32_t pass = 0;; ++pass) {
+    const bool is_first = pass == 0;
+    const bool is_last = stretches_of(count) == 1;
+    const std::uint64_t to = is_last ? 0 : places[pass % 2];
+    const std::uint64_t chosen = is_last ? op.k : stretches_of(count) * op.k;
+    stream_.reserve(0, 0);
+    dispatch(
+        {.shader = Shader::top_k, .constants = {is_first, is_last}},
+        {.x = stretches_of(count), .y = rows},
+        shaders::TopKParams{
+            .x_offset = is_first ? logits.offset : static_cast<std::uint32_t>(from),
+            .x_stride = is_first ? logits.stride : static_cast<std::uint32_t>(count),
+            .count = static_cast<std::uint32_t>(count),
+            .k = op.k,
+            .y_offset = static_cast<std::uint32_t>(to),
+            .y_stride = static_cast<std::uint32_t>(chosen),
+            .sums_offset = static_cast<std::uint32_t>(sums),
+            .sums_stride = static_cast<std::uint32_t>(stretches),
+            .totals_offset = static_cast<std::uint32_t>(totals)},
+        {{is_first ? logits.slice : memory}, {memory, Bound::written}, {memory, Bound::written}});
+    if (is_last) break;
+    from = to;
+    count = chosen;
+  }
+  return {.block = memory.block, .offset = memory.offset, .bytes = sums * kPairBytes};
+}
+
+void VulkanBackend::top_k(const TopKOp& op) {
+  check_op(op);
+  if (op.logits.rows == 0) return;
+  const Slice result = run_top_k(op);
+  stream_.reserve(0, result.bytes);
+  const std::uint64_t at = stream_.add_result(result.bytes);
+  Command copy;
+  copy.kind = Command::copy_out;
+  copy.slices[0] = result;
+  copy.host_offset = at;
+  copy.row_bytes = result.bytes;
+  copy.row_count = 1;
+  stream_.add(copy);
+
+  struct Pair {
+    float value;
+    std::uint32_t bits;  // a token, or the sum
+  };
+  const std::size_t choices = op.tokens.size();
+  std::vector<Pair> pairs(choices + op.logits.rows);
+  std::memcpy(pairs.data(), stream_.finish().data() + at, pairs.size() * sizeof(Pair));
+  for (std::size_t r = 0; r < op.logits.rows; ++r) {
+    const Pair& total = pairs[choices + r];
+    const double log_sum = std::log(double{std::bit_cast<float>(total.bits)});
+    for (std::size_t i = r * op.k; i < (r + 1) * op.k; ++i) {
+      op.tokens[i] = pairs[i].bits;
+      op.log_probs[i] = static_cast<float>(double{pairs[i].value} - double{total.value} - log_sum);
+    }
+  }
+}
+
+void VulkanBackend::argmax(const ArgmaxOp& op) {
+  check_op(op);
+  if (op.logits.rows == 0) return;
+  const std::uint64_t bytes = op.tokens.size_bytes();
+  const Slice memory = scratch(bytes);
+  const View x = view(op.logits);
+  stream_.reserve(0, bytes);
+  dispatch({.shader = Shader::argmax}, {.x = op.logits.rows},
+           shaders::ArgmaxParams{
+               .x_offset = x.offset, .x_stride = x.stride, .cols = op.logits.cols, .y_offset = 0},
+           {{x.slice}, {memory, Bound::written}});
+  const std::uint64_t at = stream_.add_result(bytes);
+  Command copy;
+  copy.kind = Command::copy_out;
+  copy.slices[0] = memory;
+  copy.host_offset = at;
+  copy.row_bytes = bytes;
+  copy.row_count = 1;
+  stream_.add(copy);
+  std::memcpy(op.tokens.data(), stream_.finish().data() + at, bytes);
+}
+
+}  // namespace edgedraft::vulkan

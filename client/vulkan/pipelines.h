@@ -1,0 +1,58 @@
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <map>
+
+#include "client/vulkan/device.h"
+#include "shaders/embedded.h"
+
+namespace edgedraft::vulkan {
+
+// A shader with its specialization constants 0, 1, ...; unused ones are 0.
+struct PipelineKey {
+  shaders::Shader shader;
+  std::array<std::uint32_t, 7> constants{};
+
+  auto operator<=>(const PipelineKey&) const = default;
+};
+
+struct Pipeline {
+  shaders::Shader shader;
+  Owned<VkPipeline, &Functions::DestroyPipeline> pipeline;
+};
+
+// Compute pipelines, made when they are first asked for. All have one layout: binding 0 for what
+// the host tells a call, kBindingsMax storage buffers, 128 bytes of push constants.
+//
+// What the driver compiled is kept in a file of the cache directory. It is used if it was written
+// whole, for this very device and driver; a missing or foreign file is replaced, and one that
+// cannot be written is done without.
+class Pipelines {
+ public:
+  static constexpr std::uint32_t kPushBytesMax = 128;
+
+  Pipelines(Device& device, const std::filesystem::path& cache_directory);
+  ~Pipelines();
+
+  // Stays valid for the life of this. Throws DeviceError.
+  const Pipeline& get(const PipelineKey& key);
+  VkDescriptorSetLayout set_layout() const { return set_layout_.get(); }
+  VkPipelineLayout layout() const { return layout_.get(); }
+
+ private:
+  VkShaderModule module(shaders::Shader shader);
+  void save() noexcept;
+
+  Device& device_;
+  std::filesystem::path file_;  // empty: none
+  bool has_new_ = false;
+  Owned<VkDescriptorSetLayout, &Functions::DestroyDescriptorSetLayout> set_layout_;
+  Owned<VkPipelineLayout, &Functions::DestroyPipelineLayout> layout_;
+  Owned<VkPipelineCache, &Functions::DestroyPipelineCache> cache_;
+  std::array<Owned<VkShaderModule, &Functions::DestroyShaderModule>, shaders::kShaderCount>
+      modules_;
+  std::map<PipelineKey, Pipeline> pipelines_;
+};
+
+}  // namespace edgedraft::vulkan

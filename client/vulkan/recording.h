@@ -1,0 +1,99 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "client/vulkan/memory.h"
+#include "client/vulkan/pipelines.h"
+#include "shaders/params.h"
+
+namespace edgedraft::vulkan {
+
+// Bytes of a block, as a command uses them.
+struct Slice {
+  const Block* block = nullptr;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+// A step of a command buffer with everything that is fixed in it. Two steps with the same bytes do
+// the same.
+struct Command {
+  enum Kind : std::uint32_t {
+    dispatch,
+    fill,      // slices[0] with zeros
+    copy_in,   // from the call buffer to rows in slices[0]
+    copy_out,  // from rows in slices[0] to the results
+  };
+  Kind kind = dispatch;
+  std::uint32_t groups_x = 0;
+  std::uint32_t groups_y = 0;
+  std::uint32_t written = 0;  // bit i: slices[i] is written
+  const Pipeline* pipeline = nullptr;
+  std::array<Slice, shaders::kBindingsMax> slices{};
+  std::array<std::uint32_t, 16> push{};
+  // Of copies.
+  std::uint64_t host_offset = 0;
+  std::uint64_t row_bytes = 0;
+  std::uint64_t row_stride_bytes = 0;
+  std::uint64_t row_count = 0;
+};
+static_assert(std::has_unique_object_representations_v<Command>);
+
+// Where timestamps are taken.
+enum class Timing : std::uint64_t {
+  none,
+  whole,  // before the first and behind the last command
+  each,   // around every command, none of which overlap then
+};
+
+// A command buffer for a list of commands, and the host memory of its call buffer and its results.
+// It is recorded once and runs as often as wanted, one run at a time.
+class Recording {
+ public:
+  // Throws DeviceError.
+  Recording(Device& device, const Pipelines& pipelines, Arena& host,
+            std::span<const Command> commands, std::uint64_t call_bytes, std::uint64_t result_bytes,
+            Timing timing);
+  ~Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  // Writes the call buffer and submits. Returns the timeline's value when it has run.
+  std::uint64_t run(std::span<const std::byte> call);
+  // Whether these are its commands.
+  bool is_of(std::span<const Command> commands, std::uint64_t call_bytes,
+             std::uint64_t result_bytes, Timing timing) const;
+  bool uses(const Block& block) const;
+  // When its last run ends.
+  std::uint64_t last_run() const { return last_run_; }
+  // Valid once the last run has ended, until the next.
+  std::span<const std::byte> results() const;
+  // The seconds between timestamps of the last run: a command each, or one for all.
+  std::vector<double> seconds() const;
+  std::span<const Command> commands() const { return commands_; }
+
+ private:
+  void record(const Pipelines& pipelines);
+  void record_command(const Pipelines& pipelines, const Command& command, VkDescriptorSet set);
+  void stamp(std::uint32_t index);
+  std::vector<VkDescriptorSet> make_sets(const Pipelines& pipelines);
+
+  Device& device_;
+  std::vector<Command> commands_;
+  std::uint64_t call_bytes_;
+  std::uint64_t result_bytes_;
+  Timing timing_;
+  std::uint64_t results_offset_;
+  Allocation host_;
+  Owned<VkDescriptorPool, &Functions::DestroyDescriptorPool> sets_;
+  Owned<VkQueryPool, &Functions::DestroyQueryPool> stamps_;
+  std::uint32_t stamp_count_ = 0;
+  VkCommandBuffer buffer_ = VK_NULL_HANDLE;
+  std::uint64_t last_run_ = 0;
+};
+
+}  // namespace edgedraft::vulkan

@@ -1,0 +1,140 @@
+#include "client/vulkan/stream.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace edgedraft::vulkan {
+namespace {
+
+// Lists are run before they become longer, and call buffers before they become larger.
+constexpr std::size_t kCommandsMax = 2048;
+constexpr std::uint64_t kCallBytesMax = std::uint64_t{4} << 20;
+constexpr std::uint64_t kResultBytesMax = std::uint64_t{4} << 20;
+// A drafter has a list for every number of rows, in its levels and for tokens that were accepted.
+// Each holds a few kilobytes of host memory and of the driver's.
+constexpr std::size_t kRecordingsMax = 64;
+constexpr std::uint64_t kHostBlockBytes = std::uint64_t{4} << 20;
+
+}  // namespace
+
+Stream::Stream(Device& device, const Pipelines& pipelines)
+    : device_(device),
+      pipelines_(pipelines),
+      host_(device,
+            {.wanted = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
+             .preferred = VK_MEMORY_PROPERTY_HOST_CACHED_BIT,
+             .block_bytes = kHostBlockBytes}) {}
+
+Stream::~Stream() {
+  device_.wait_idle();
+}
+
+void Stream::reserve(std::uint64_t call_bytes, std::uint64_t result_bytes) {
+  if (commands_.size() + 1 > kCommandsMax ||
+      call_.size() * sizeof(std::uint32_t) + call_bytes > kCallBytesMax ||
+      result_bytes_ + result_bytes > kResultBytesMax) {
+    flush();
+  }
+}
+
+std::uint32_t Stream::put(std::span<const std::uint32_t> words) {
+  const auto first = static_cast<std::uint32_t>(call_.size());
+  call_.insert(call_.end(), words.begin(), words.end());
+  return first;
+}
+
+std::uint32_t Stream::put(std::span<const float> numbers) {
+  const std::size_t first = call_.size();
+  call_.resize(first + numbers.size());
+  std::memcpy(&call_[first], numbers.data(), numbers.size_bytes());
+  return static_cast<std::uint32_t>(first);
+}
+
+std::uint64_t Stream::add_result(std::uint64_t bytes) {
+  const std::uint64_t offset = result_bytes_;
+  result_bytes_ += (bytes + 3) / 4 * 4;
+  return offset;
+}
+
+Recording& Stream::recording() {
+  const std::uint64_t call_bytes = call_.size() * sizeof(std::uint32_t);
+  const auto found = std::find_if(recordings_.begin(), recordings_.end(), [&](const Recording& r) {
+    return r.is_of(commands_, call_bytes, result_bytes_, timing_);
+  });
+  if (found != recordings_.end()) {
+    recordings_.splice(recordings_.begin(), recordings_, found);
+    return recordings_.front();
+  }
+  if (recordings_.size() >= kRecordingsMax) {
+    device_.wait(recordings_.back().last_run());
+    if (last_ == &recordings_.back()) last_ = nullptr;
+    recordings_.pop_back();
+  }
+  ++counts_.recordings;
+  return recordings_.emplace_front(device_, pipelines_, host_, commands_, call_bytes, result_bytes_,
+                                   timing_);
+}
+
+void Stream::drop_gathered() noexcept {
+  commands_.clear();
+  call_.clear();
+  result_bytes_ = 0;
+}
+
+void Stream::flush() {
+  if (commands_.empty()) return;
+  try {
+    Recording& recorded = recording();
+    recorded.run(std::as_bytes(std::span(call_)));
+    last_ = &recorded;
+    ++counts_.runs;
+  } catch (...) {
+    drop_gathered();
+    throw;
+  }
+  drop_gathered();
+}
+
+std::span<const std::byte> Stream::finish() {
+  flush();
+  if (last_ == nullptr) return {};
+  device_.wait(last_->last_run());
+  return last_->results();
+}
+
+void Stream::forget(const Block& block) noexcept {
+  try {
+    const bool is_used = std::any_of(commands_.begin(), commands_.end(), [&](const Command& c) {
+      return std::any_of(c.slices.begin(), c.slices.end(),
+                         [&](const Slice& s) { return s.block == &block; });
+    });
+    if (is_used) flush();
+  } catch (...) {
+    drop_gathered();  // the device is lost, and with it what the commands were for
+  }
+  device_.wait_idle();
+  recordings_.remove_if([&](const Recording& r) {
+    if (!r.uses(block)) return false;
+    if (last_ == &r) last_ = nullptr;
+    return true;
+  });
+}
+
+std::vector<Stream::Seconds> Stream::take_seconds() {
+  std::vector<Seconds> all;
+  if (last_ == nullptr) return all;
+  const std::vector<double> seconds = last_->seconds();
+  const auto commands = last_->commands();
+  if (timing_ == Timing::whole) {
+    for (const double s : seconds) all.push_back({.name = "all", .seconds = s});
+    return all;
+  }
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    if (commands[i].kind == Command::dispatch) {
+      all.push_back({.name = name(commands[i].pipeline->shader), .seconds = seconds[i]});
+    }
+  }
+  return all;
+}
+
+}  // namespace edgedraft::vulkan

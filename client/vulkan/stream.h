@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "client/vulkan/recording.h"
+
+namespace edgedraft::vulkan {
+
+// Gathers commands and what they are told, until somebody waits for results. A list of commands
+// that has run before, for example a level of a draft tree, runs again without being recorded.
+class Stream {
+ public:
+  struct Counts {
+    std::uint64_t runs = 0;
+    std::uint64_t recordings = 0;  // runs that had to be recorded first
+  };
+  struct Seconds {
+    const char* name;  // of the shader, or "all"
+    double seconds;
+  };
+
+  Stream(Device& device, const Pipelines& pipelines);
+  ~Stream();
+
+  // Makes room for a command that is told `call_bytes` and leaves `result_bytes`: runs what has
+  // been gathered where a list would become too long. Call before put() and add_result() of a
+  // command.
+  void reserve(std::uint64_t call_bytes, std::uint64_t result_bytes);
+  // Appends words, or numbers, to the call buffer. Returns the index of the first.
+  std::uint32_t put(std::span<const std::uint32_t> words);
+  std::uint32_t put(std::span<const float> numbers);
+  std::uint32_t put(std::uint32_t word) { return put(std::span(&word, 1)); }
+  void add(const Command& command) { commands_.push_back(command); }
+  // Has `bytes` of results. Returns their offset in the span that finish() returns.
+  std::uint64_t add_result(std::uint64_t bytes);
+
+  // Runs what has been gathered without waiting for it.
+  void flush();
+  // Runs it and waits. The results are valid until the next call.
+  std::span<const std::byte> finish();
+  // Forgets what uses the block, having waited for it.
+  void forget(const Block& block) noexcept;
+
+  // Takes timestamps from now on.
+  void set_timing(Timing timing) { timing_ = timing; }
+  // Of the last list that was waited for; with Timing::whole one entry.
+  std::vector<Seconds> take_seconds();
+  const Counts& counts() const { return counts_; }
+
+ private:
+  Recording& recording();
+  void drop_gathered() noexcept;
+
+  Device& device_;
+  const Pipelines& pipelines_;
+  Arena host_;
+  std::vector<Command> commands_;
+  std::vector<std::uint32_t> call_;
+  std::uint64_t result_bytes_ = 0;
+  Timing timing_ = Timing::none;
+  std::list<Recording> recordings_;  // the most recently used first
+  Recording* last_ = nullptr;
+  Counts counts_;
+};
+
+}  // namespace edgedraft::vulkan

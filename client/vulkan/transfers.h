@@ -1,0 +1,49 @@
+#pragma once
+
+#include <array>
+#include <functional>
+
+#include "client/vulkan/memory.h"
+#include "client/vulkan/recording.h"
+
+namespace edgedraft::vulkan {
+
+// Moves large amounts between host and device through a ring of staging memory, in order with what
+// has been submitted before. Reading weights in, and rows of logits out.
+class Transfers {
+ public:
+  explicit Transfers(Device& device);
+  ~Transfers();
+
+  // Writes the bytes that `produce(to, offset)` makes, a piece after another in order; pieces are
+  // whole multiples of 1 KiB but for the last.
+  using Produce = std::function<void(std::span<std::byte> to, std::uint64_t offset)>;
+  void write(const Slice& to, const Produce& produce);
+  // Reads rows of a slice and waits: from.bytes spans all of them.
+  struct Rows {
+    std::uint64_t bytes;
+    std::uint64_t stride_bytes;
+    std::uint64_t count;
+  };
+  void read(const Slice& from, const Rows& rows, std::span<std::byte> to);
+  void write_rows(const Slice& to, const Rows& rows, std::span<const std::byte> from);
+  // Bytes a second that the device reaches copying within its memory, counted twice: read and
+  // written. For measurements.
+  double copy_bytes_per_second(const Slice& from, const Slice& to);
+
+ private:
+  struct Part {
+    Allocation memory;
+    VkCommandBuffer commands = VK_NULL_HANDLE;
+    std::uint64_t last_run = 0;
+  };
+  Part& next_part();
+  void copy(Part& part, VkBuffer from, VkBuffer to, std::span<const VkBufferCopy> regions);
+
+  Device& device_;
+  Arena arena_;
+  std::array<Part, 4> parts_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace edgedraft::vulkan

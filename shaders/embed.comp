@@ -1,0 +1,23 @@
+#version 450
+// One invocation an element; a row of y a token. Tokens outside the table's part in the binding are
+// another dispatch's.
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+
+layout(local_size_x = kRowWorkgroup) in;
+layout(constant_id = 0) const uint TYPE = 0;
+layout(push_constant) uniform Push { EmbedParams p; };
+layout(std430, binding = 1) readonly buffer Table { uint table[]; };
+layout(std430, binding = 2) writeonly buffer Y { float y[]; };
+
+#define WEIGHT_WORDS table
+#include "weights.glsl"
+
+void main() {
+  uint i = gl_GlobalInvocationID.x;
+  uint row = gl_WorkGroupID.y;
+  uint token = call[p.tokens_at + row] - p.first_token;
+  if (i >= p.cols || token >= p.token_count) return;
+  y[p.y_offset + row * p.y_stride + i] =
+      element(TYPE, p.table_offset_bytes + token * p.row_bytes, i);
+}

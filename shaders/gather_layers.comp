@@ -1,0 +1,24 @@
+#version 450
+// One invocation a number of a layer's keys or values at a slot; a slot each in y.
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+
+layout(local_size_x = kRowWorkgroup) in;
+layout(push_constant) uniform Push { GatherLayersParams p; };
+layout(std430, binding = 1) readonly buffer K { float k[]; };
+layout(std430, binding = 2) readonly buffer V { float v[]; };
+layout(std430, binding = 3) writeonly buffer Y { float y[]; };
+
+void main() {
+  uint i = gl_GlobalInvocationID.x;
+  if (i >= p.kv_cols) return;
+  uint slot = call[p.slots_at + gl_WorkGroupID.y];
+  uint head = i / p.head_dim;
+  uint d = i % p.head_dim;
+  uint half_dim = p.head_dim / 2;
+  uint from = p.pairs != 0 ? d % half_dim * 2 + d / half_dim : d;
+  uint to = p.y_offset + (gl_WorkGroupID.y * p.layers + p.layer) * p.y_stride +
+            2 * head * p.head_dim + d;
+  y[to] = k[p.k_offset + slot * p.k_stride + head * p.head_dim + from];
+  y[to + p.head_dim] = v[p.v_offset + slot * p.v_stride + i];
+}

@@ -1,0 +1,192 @@
+// What the host tells a shader, declared once for GLSL and C++. Push constants hold what is fixed
+// in a recorded command buffer: shapes, and where matrices begin in their bindings. What changes
+// from call to call (tokens, positions, masks, the prefix, the first slot) stands in the call
+// buffer, binding 0, an array of uint; members named *_at are indices into it.
+//
+// Offsets and strides count floats unless their name says otherwise.
+#ifndef EDGEDRAFT_SHADERS_PARAMS_H
+#define EDGEDRAFT_SHADERS_PARAMS_H
+
+#ifdef __cplusplus
+#include <cstdint>
+namespace edgedraft::shaders {
+using uint = std::uint32_t;
+#endif
+
+// Element types of weights as specialization constants.
+const uint kTypeF32 = 0;
+const uint kTypeF16 = 1;
+const uint kTypeBf16 = 2;
+const uint kTypeQ8_0 = 3;
+const uint kTypeQ4_0 = 4;
+const uint kTypeQ4_K = 5;
+const uint kTypeQ5_K = 6;
+const uint kTypeQ6_K = 7;
+
+// The number of bindings after the call buffer.
+const uint kBindingsMax = 5;
+// Every Vulkan device runs workgroups of so many invocations.
+const uint kWorkgroupMax = 128;
+
+const uint kRowWorkgroup = 128;       // of operations that go over a row
+const uint kAttentionWorkgroup = 64;  // also the slots of a step
+const uint kHeadDimMax = 256;
+const uint kMaskWords = 8;
+const uint kTopKWorkgroup = 64;
+const uint kTopKStretch = 1024;  // candidates that a workgroup chooses from
+const uint kNoToken = 0xFFFFFFFFu;
+
+struct EmbedParams {
+  uint table_offset_bytes;
+  uint row_bytes;
+  uint first_token;  // the table's part in the binding
+  uint token_count;
+  uint cols;
+  uint y_offset;
+  uint y_stride;
+  uint tokens_at;
+};
+
+struct RmsNormParams {
+  uint x_offset;
+  uint x_stride;
+  uint weight_offset;
+  uint y_offset;
+  uint y_stride;
+  uint cols;
+  float epsilon;
+};
+
+struct MatmulParams {
+  uint x_offset;
+  uint x_stride;
+  uint weight_offset;  // in bytes
+  uint scale_offset;   // in float16 numbers
+  uint row_bytes;      // of the weight, for types decoded one by one
+  uint bias_offset;
+  uint y_offset;
+  uint y_stride;
+  uint rows;
+  uint inputs;
+  uint outputs;
+  uint has_bias;
+  uint accumulates;
+};
+
+struct RopeParams {
+  uint x_offset;
+  uint x_stride;
+  uint table_offset;
+  uint table_stride;
+  uint head_dim;
+  uint pair_count;  // of a row
+  uint pairs;       // 1: RopeStyle::pairs
+  uint positions_at;
+};
+
+struct StoreParams {
+  uint x_offset;
+  uint x_stride;
+  uint cache_offset;
+  uint cache_stride;
+  uint cols;
+  uint first_at;
+};
+
+struct AttentionParams {
+  uint q_offset;
+  uint q_stride;
+  uint k_offset;
+  uint k_stride;
+  uint v_offset;
+  uint v_stride;
+  uint y_offset;
+  uint y_stride;
+  uint head_dim;
+  uint group;  // query heads a key-value head
+  float scale;
+  uint has_masks;
+  uint prefix_at;  // the prefix, then kMaskWords a row
+};
+
+struct GroupAttentionParams {
+  uint q_offset;
+  uint q_stride;
+  uint k_offset;
+  uint k_stride;
+  uint v_offset;
+  uint v_stride;
+  uint y_offset;
+  uint y_stride;
+  uint head_dim;
+  uint group;
+  float scale;
+  uint group_rows;
+};
+
+struct SwigluParams {
+  uint gate_offset;
+  uint gate_stride;
+  uint up_offset;
+  uint up_stride;
+  uint y_offset;
+  uint y_stride;
+  uint cols;
+};
+
+struct CompactParams {
+  uint cache_offset;
+  uint cache_stride;
+  uint cols;
+  uint first_at;  // the first slot to fill, the number of slots, the slots
+};
+
+struct GatherLayersParams {
+  uint k_offset;
+  uint k_stride;
+  uint v_offset;
+  uint v_stride;
+  uint y_offset;
+  uint y_stride;
+  uint head_dim;
+  uint kv_cols;
+  uint layer;
+  uint layers;
+  uint pairs;
+  uint slots_at;
+};
+
+struct GroupMeanParams {
+  uint x_offset;
+  uint x_stride;
+  uint y_offset;
+  uint y_stride;
+  uint cols;
+  uint group_rows;
+};
+
+// Offsets and strides of candidates and of sums count pairs.
+struct TopKParams {
+  uint x_offset;  // of logits, or of candidates
+  uint x_stride;
+  uint count;  // of a row
+  uint k;
+  uint y_offset;
+  uint y_stride;
+  uint sums_offset;
+  uint sums_stride;    // stretches of a row's logits
+  uint totals_offset;  // of the last pass's sums, a row each
+};
+
+struct ArgmaxParams {
+  uint x_offset;
+  uint x_stride;
+  uint cols;
+  uint y_offset;
+};
+
+#ifdef __cplusplus
+}  // namespace edgedraft::shaders
+#endif
+
+#endif

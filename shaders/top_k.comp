@@ -1,0 +1,126 @@
+#version 450
+// A workgroup chooses the k best of a stretch of 1024 numbers of a row, best first: of logits in the
+// first pass, of the stretches' choices in the passes after it, until one stretch is left. A lane
+// has every 64th number and offers its best; the lane whose offer is taken looks for its next one.
+//
+// The first pass also leaves each stretch's largest logit and the sum of e^(logit - largest); the
+// last adds them up for the row, from which the host takes log-softmax.
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+
+layout(local_size_x = kTopKWorkgroup) in;
+layout(constant_id = 0) const bool IS_FIRST = true;
+layout(constant_id = 1) const bool IS_LAST = true;
+layout(push_constant) uniform Push { TopKParams p; };
+layout(std430, binding = 1) readonly buffer Logits { float logits[]; };
+layout(std430, binding = 1) readonly buffer Chosen { uvec2 chosen[]; };  // bits of a number, token
+layout(std430, binding = 2) writeonly buffer Y { uvec2 y[]; };
+layout(std430, binding = 3) buffer Sums { vec2 sums[]; };  // largest, sum
+
+#include "select.glsl"
+
+const uint kOwn = kTopKStretch / kTopKWorkgroup;  // numbers of a lane
+const uint kParts = 8;                            // in which offers are compared first
+
+shared float values[kTopKStretch];
+shared uint tokens[kTopKStretch];
+shared Candidate offers[kTopKWorkgroup];
+shared Candidate part_best[kTopKWorkgroup / kParts];
+shared vec2 lane_sums[kTopKWorkgroup];
+
+// (largest, sum of e^(x - largest)) of both.
+vec2 joined(vec2 a, vec2 b) {
+  float largest = max(a.x, b.x);
+  if (largest == -kInfinity) return vec2(largest, 0.0);
+  precise float sum = a.y * exact_exp(a.x - largest) + b.y * exact_exp(b.x - largest);
+  return vec2(largest, sum);
+}
+
+// All lanes' pairs joined in a tree. Every lane must come by.
+vec2 joined_lanes(vec2 own) {
+  uint lane = gl_LocalInvocationID.x;
+  lane_sums[lane] = own;
+  for (uint half_count = kTopKWorkgroup / 2; half_count > 0; half_count /= 2) {
+    barrier();
+    if (lane < half_count) lane_sums[lane] = joined(lane_sums[lane], lane_sums[lane + half_count]);
+  }
+  barrier();
+  return lane_sums[0];
+}
+
+void add_up(uint row, uint first, uint count) {
+  uint lane = gl_LocalInvocationID.x;
+  if (IS_FIRST) {
+    float largest = -kInfinity;
+    for (uint i = lane; i < count; i += kTopKWorkgroup) largest = max(largest, comparable(values[i]));
+    precise float sum = 0.0;
+    for (uint i = lane; i < count; i += kTopKWorkgroup) {
+      sum = sum + exact_exp(values[i] - largest);
+    }
+    vec2 stretch = joined_lanes(vec2(largest, sum));
+    if (lane != 0) return;
+    if (IS_LAST) {
+      sums[p.totals_offset + row] = stretch;
+    } else {
+      sums[p.sums_offset + row * p.sums_stride + gl_WorkGroupID.x] = stretch;
+    }
+  } else if (IS_LAST) {
+    vec2 own = vec2(-kInfinity, 0.0);
+    for (uint i = lane; i < p.sums_stride; i += kTopKWorkgroup) {
+      own = joined(own, sums[p.sums_offset + row * p.sums_stride + i]);
+    }
+    vec2 total = joined_lanes(own);
+    if (lane == 0) sums[p.totals_offset + row] = total;
+  }
+}
+
+void main() {
+  uint lane = gl_LocalInvocationID.x;
+  uint row = gl_WorkGroupID.y;
+  uint first = gl_WorkGroupID.x * kTopKStretch;
+  uint count = min(kTopKStretch, p.count - first);
+  for (uint i = lane; i < count; i += kTopKWorkgroup) {
+    uint at = p.x_offset + row * p.x_stride + first + i;
+    values[i] = IS_FIRST ? logits[at] : uintBitsToFloat(chosen[at].x);
+    tokens[i] = IS_FIRST ? first + i : chosen[at].y;
+  }
+  add_up(row, first, count);
+
+  uint to = p.y_offset + row * p.y_stride + gl_WorkGroupID.x * p.k;
+  uint taken = 0;  // bit n: number lane + 64 n
+  bool is_stale = true;
+  for (uint place = 0; place < p.k; ++place) {
+    if (is_stale) {
+      Candidate best = Candidate(0.0, kNoToken);
+      for (uint n = 0; n < kOwn; ++n) {
+        uint i = lane + n * kTopKWorkgroup;
+        if (i >= count || (taken >> n & 1u) != 0) continue;
+        Candidate own = Candidate(comparable(values[i]), tokens[i]);
+        if (better(own, best)) best = own;
+      }
+      offers[lane] = best;
+    }
+    barrier();
+    if (lane < kTopKWorkgroup / kParts) {
+      Candidate best = offers[lane * kParts];
+      for (uint i = 1; i < kParts; ++i) {
+        if (better(offers[lane * kParts + i], best)) best = offers[lane * kParts + i];
+      }
+      part_best[lane] = best;
+    }
+    barrier();
+    Candidate winner = part_best[0];
+    for (uint i = 1; i < kTopKWorkgroup / kParts; ++i) {
+      if (better(part_best[i], winner)) winner = part_best[i];
+    }
+    if (lane == 0) y[to + place] = uvec2(floatBitsToUint(winner.value), winner.token);
+    is_stale = winner.token != kNoToken && offers[lane].token == winner.token;
+    if (is_stale) {
+      for (uint n = 0; n < kOwn; ++n) {
+        uint i = lane + n * kTopKWorkgroup;
+        if (i < count && tokens[i] == winner.token) taken |= 1u << n;
+      }
+    }
+    barrier();  // all have read the offers
+  }
+}

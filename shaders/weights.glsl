@@ -1,0 +1,72 @@
+// Stored weights as in a file, decoded one element at a time (shared/tensor/blocks.h). Include after
+// a definition of WEIGHT_WORDS, the array of uint that holds them.
+
+uint byte_at(uint at) { return (WEIGHT_WORDS[at >> 2] >> ((at & 3) * 8)) & 0xFFu; }
+
+uint half_bits_at(uint at) {
+  // Blocks begin at even bytes: both bytes are in one word.
+  return (WEIGHT_WORDS[at >> 2] >> ((at & 2) * 8)) & 0xFFFFu;
+}
+
+float half_at(uint at) { return unpackHalf2x16(half_bits_at(at)).x; }
+
+int signed_byte(uint b) { return int(b << 24) >> 24; }
+
+// Scale (x) and minimum (y) of group 0..7 in the 12 bytes of q4_k and q5_k.
+uvec2 packed_group(uint at, uint group) {
+  if (group < 4) return uvec2(byte_at(at + group) & 63u, byte_at(at + group + 4) & 63u);
+  return uvec2((byte_at(at + group + 4) & 15u) | ((byte_at(at + group - 4) >> 6) << 4),
+               (byte_at(at + group + 4) >> 4) | ((byte_at(at + group) >> 6) << 4));
+}
+
+float q4_k_or_q5_k(uint block, uint i, bool has_fifth) {
+  uint group = i / 32;
+  uvec2 g = packed_group(block + 4, group);
+  uint fours = block + 16 + (has_fifth ? 32 : 0);
+  uint q = byte_at(fours + (group / 2) * 32 + i % 32);
+  q = (group & 1) == 0 ? q & 15u : q >> 4;
+  if (has_fifth) q |= ((byte_at(block + 16 + i % 32) >> group) & 1u) << 4;
+  precise float product = half_at(block) * float(g.x) * float(q);
+  precise float minimum = half_at(block + 2) * float(g.y);
+  precise float x = product - minimum;
+  return x;
+}
+
+float q6_k(uint block, uint i) {
+  uint part = i / 128;
+  uint in_part = i % 128;
+  uint low = byte_at(block + part * 64 + in_part % 64);
+  low = in_part < 64 ? low & 15u : low >> 4;
+  uint high = (byte_at(block + 128 + part * 32 + in_part % 32) >> (2 * (in_part / 32))) & 3u;
+  float scale = float(signed_byte(byte_at(block + 192 + i / 16)));
+  precise float x = half_at(block + 208) * scale * float(int(low | high << 4) - 32);
+  return x;
+}
+
+// Element i of the row that begins at byte `row`.
+float element(uint type, uint row, uint i) {
+  switch (type) {
+    case kTypeF32:
+      return uintBitsToFloat(WEIGHT_WORDS[(row >> 2) + i]);
+    case kTypeF16:
+      return half_at(row + 2 * i);
+    case kTypeBf16:
+      return uintBitsToFloat(half_bits_at(row + 2 * i) << 16);
+    case kTypeQ8_0: {
+      uint block = row + (i / 32) * 34;
+      return half_at(block) * float(signed_byte(byte_at(block + 2 + i % 32)));
+    }
+    case kTypeQ4_0: {
+      uint block = row + (i / 32) * 18;
+      uint q = byte_at(block + 2 + i % 16);
+      q = i % 32 < 16 ? q & 15u : q >> 4;
+      return half_at(block) * float(int(q) - 8);
+    }
+    case kTypeQ4_K:
+      return q4_k_or_q5_k(row + (i / 256) * 144, i % 256, false);
+    case kTypeQ5_K:
+      return q4_k_or_q5_k(row + (i / 256) * 176, i % 256, true);
+    default:
+      return q6_k(row + (i / 256) * 210, i % 256);
+  }
+}

@@ -1,0 +1,321 @@
+#include "tests/bench/device_command.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shared/base/clock.h"
+#include "shared/drafting/moa_network.h"
+#include "tests/bench/bench_device.h"
+#include "tests/bench/device_operations.h"
+#include "tests/bench/generated_model.h"
+
+namespace edgedraft::bench {
+namespace {
+
+constexpr const char* kHelp =
+    R"(Times the operations of a Mixture-of-Attentions drafter (one TLI layer, random weights) on a
+Vulkan device, and a whole drafting step: one level of a tree of so many rows (width), from
+tokens to the best eight continuations of each.
+
+`GB/s` counts the bytes that have to be read and written at least; `share` compares that with
+what copying 256 MiB within the device's memory reaches, measured in the same run. `device` is
+the time by the device's own clock, `wall` the time until the host has the answer, `host` what
+the host adds to a step. `cpu` is the same on the CPU backend. Widths take turns.
+
+Examples:
+  edgedraft-bench device --shape demo
+  edgedraft-bench device --shape llama3-8b --type q4_0 --widths 1,8 --device vulkan:1 --json)";
+
+struct DeviceOptions {
+  std::string device = "vulkan";
+  std::string shape = "demo";
+  std::string type = "q8_0";
+  std::vector<std::uint32_t> widths = {1, 2, 4, 8, 16, 32, 64};
+  std::uint32_t context = 256;
+  std::uint32_t threads = 0;
+  double seconds = 0.1;
+  bool operations = true;
+  bool cpu = true;
+  bool json = false;
+};
+
+constexpr std::uint64_t kCopyBytes = std::uint64_t{256} << 20;
+constexpr std::uint32_t kChoices = 8;
+constexpr int kRepeatsMin = 3;
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// The median of `run`'s wall times for about so many seconds, after one run to warm up.
+template <class Run>
+double time_wall(double seconds_wanted, const Run& run) {
+  run();
+  std::vector<double> times;
+  double total = 0.0;
+  while (total < seconds_wanted || times.size() < kRepeatsMin) {
+    const Instant start = Clock::now();
+    run();
+    times.push_back(seconds(Clock::now() - start));
+    total += times.back();
+  }
+  return median(times);
+}
+
+// A drafter with a conversation of `context` tokens behind it, whose memory covers all but the
+// last.
+class Stepper {
+ public:
+  Stepper(Backend& backend, const GeneratedDrafter& drafter, std::uint32_t context)
+      : network_(backend, drafter.config(), drafter.tensors(), context + kMaskRowsMax) {
+    const std::vector<float> rows(std::size_t{context - 1} * network_.row_layout().cols(), 0.1f);
+    network_.extend_memory(0, rows);
+    std::vector<std::uint32_t> tokens(context);
+    for (std::uint32_t i = 0; i < context; ++i) tokens[i] = token(i);
+    network_.commit(tokens);
+  }
+
+  void step(std::uint32_t width) {
+    network_.truncate(network_.committed_count());  // without the rows of the step before
+    nodes_.clear();
+    for (std::uint32_t i = 0; i < width; ++i) {
+      nodes_.push_back({.token = token(i), .depth = 1, .ancestors = {}});
+    }
+    network_.expand(nodes_);
+    tokens_.resize(width * kChoices);
+    log_probs_.resize(width * kChoices);
+    network_.backend().top_k(
+        {.logits = network_.logits(), .k = kChoices, .tokens = tokens_, .log_probs = log_probs_});
+  }
+
+ private:
+  std::uint32_t token(std::uint32_t i) const { return i * 7919 % network_.vocabulary_count(); }
+
+  MoaNetwork network_;
+  std::vector<DraftNode> nodes_;
+  std::vector<std::uint32_t> tokens_;
+  std::vector<float> log_probs_;
+};
+
+// The weights that a step reads.
+double step_bytes(const MoaTensors& t) {
+  double bytes = static_cast<double>(t.output.value_or(t.token_embd).bytes.size());
+  std::vector<const LayerTensors*> layers = {&t.self_attention, &t.cross_attention};
+  for (const LayerTensors& layer : t.tli) layers.push_back(&layer);
+  for (const LayerTensors* layer : layers) {
+    std::vector<const TensorView*> matrices = {&layer->attn_q, &layer->attn_output,
+                                               &layer->ffn_gate, &layer->ffn_up, &layer->ffn_down};
+    // Cross-attention's keys and values are made when activations arrive.
+    if (layer != &t.cross_attention) {
+      matrices.push_back(&layer->attn_k);
+      matrices.push_back(&layer->attn_v);
+    }
+    for (const TensorView* matrix : matrices) bytes += static_cast<double>(matrix->bytes.size());
+  }
+  return bytes;
+}
+
+class DeviceBench {
+ public:
+  DeviceBench(const DeviceOptions& options, MeasuredBackend& device, DType type)
+      : o_(options),
+        device_(device),
+        type_(type),
+        drafter_(GeneratedDrafter::make(options.shape, type).value()),
+        has_clock_(device.device().timestamps) {
+    if (o_.cpu) cpu_ = make_cpu_backend({.threads = o_.threads});
+  }
+
+  void run() {
+    peak_ = device_.copy_bytes_per_second(kCopyBytes);
+    const VulkanDevice& d = device_.device();
+    report_ = {{"device", d.name},
+               {"driver", d.driver},
+               {"shape", o_.shape},
+               {"type", o_.type},
+               {"context", o_.context},
+               {"copy_bytes_per_second", peak_},
+               {"operations", nlohmann::json::array()},
+               {"steps", nlohmann::json::array()}};
+    if (!o_.json) {
+      std::printf(
+          "%s (%s): copies within its memory at %.1f GB/s\n%s in %s, %u tokens of context\n",
+          d.name.c_str(), d.driver.c_str(), peak_ * 1e-9, o_.shape.c_str(), o_.type.c_str(),
+          o_.context);
+    }
+    if (o_.operations) measure_operations();
+    measure_steps();
+    if (o_.json) std::puts(report_.dump(2).c_str());
+  }
+
+ private:
+  Operations operations(Backend& backend, std::uint32_t width) {
+    return Operations(backend,
+                      {.layer = drafter_.config().self_attention,
+                       .vocabulary = drafter_.config().vocabulary_count,
+                       .width = width,
+                       .context = o_.context,
+                       .type = type_},
+                      drafter_.tensors());
+  }
+
+  // By the device's clock, the sum of the operation's dispatches; by the wall without one.
+  double device_seconds(Operations& operations, const Operation& operation) {
+    if (!has_clock_) {
+      return time_wall(o_.seconds, [&] {
+        operation.run();
+        operations.wait();
+      });
+    }
+    device_.set_timing(MeasuredBackend::Timing::each);
+    std::vector<double> times;
+    const Instant start = Clock::now();
+    while (seconds(Clock::now() - start) < o_.seconds || times.size() < kRepeatsMin) {
+      operation.run();
+      if (operation.shader != "top_k" && operation.shader != "argmax") operations.wait();
+      double total = 0.0;
+      for (const auto& time : device_.take_times()) total += time.seconds;
+      times.push_back(total);
+    }
+    device_.set_timing(MeasuredBackend::Timing::none);
+    return median(times);
+  }
+
+  void measure_operations() {
+    if (!o_.json) {
+      std::printf("\n%-16s %5s %10s %10s %8s %7s %10s\n", "operation", "width", "MB", "device us",
+                  "GB/s", "share", "cpu us");
+    }
+    for (const std::uint32_t width : o_.widths) {
+      Operations on_device = operations(device_, width);
+      std::vector<Operation> all = on_device.all();
+      std::optional<Operations> on_cpu;
+      std::vector<Operation> cpu_all;
+      if (cpu_) {
+        on_cpu.emplace(*cpu_,
+                       Operations::Sizes{.layer = drafter_.config().self_attention,
+                                         .vocabulary = drafter_.config().vocabulary_count,
+                                         .width = width,
+                                         .context = o_.context,
+                                         .type = type_},
+                       drafter_.tensors());
+        cpu_all = on_cpu->all();
+      }
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        on_device.wait();
+        const double device = device_seconds(on_device, all[i]);
+        const double cpu = cpu_ ? time_wall(o_.seconds, cpu_all[i].run) : 0.0;
+        report_["operations"].push_back({{"name", all[i].name},
+                                         {"width", width},
+                                         {"bytes", all[i].bytes},
+                                         {"device_seconds", device},
+                                         {"share_of_copy", all[i].bytes / device / peak_},
+                                         {"cpu_seconds", cpu}});
+        if (o_.json) continue;
+        std::printf("%-16s %5u %10.3f %10.1f %8.2f %5.0f %% %10.1f\n", all[i].name.c_str(), width,
+                    all[i].bytes * 1e-6, device * 1e6, all[i].bytes / device * 1e-9,
+                    100.0 * all[i].bytes / device / peak_, cpu * 1e6);
+      }
+    }
+  }
+
+  void measure_steps() {
+    const double bytes = step_bytes(drafter_.tensors());
+    Stepper on_device(device_, drafter_, o_.context);
+    std::optional<Stepper> on_cpu;
+    if (cpu_) on_cpu.emplace(*cpu_, drafter_, o_.context);
+    if (!o_.json) {
+      std::printf("\na drafting step reads %.1f MB of weights: %.3f ms at the device's best\n",
+                  bytes * 1e-6, bytes / peak_ * 1e3);
+      std::printf("%5s %10s %10s %9s %8s %7s %10s %10s\n", "width", "wall ms", "device ms",
+                  "host us", "GB/s", "share", "cpu ms", "wall/cpu");
+    }
+    for (const std::uint32_t width : o_.widths) {
+      const double wall = time_wall(o_.seconds, [&] { on_device.step(width); });
+      double device = wall;
+      double host = 0.0;
+      if (has_clock_) {
+        device_.set_timing(MeasuredBackend::Timing::whole);
+        std::vector<double> devices;
+        std::vector<double> hosts;
+        on_device.step(width);
+        for (int i = 0; i < 5; ++i) {
+          const Instant start = Clock::now();
+          on_device.step(width);
+          const double both = seconds(Clock::now() - start);
+          const auto times = device_.take_times();
+          devices.push_back(times.empty() ? both : times.front().seconds);
+          hosts.push_back(both - devices.back());
+        }
+        device_.set_timing(MeasuredBackend::Timing::none);
+        device = median(devices);
+        host = median(hosts);
+      }
+      const double cpu = on_cpu ? time_wall(o_.seconds, [&] { on_cpu->step(width); }) : 0.0;
+      report_["steps"].push_back({{"width", width},
+                                  {"weight_bytes", bytes},
+                                  {"wall_seconds", wall},
+                                  {"device_seconds", device},
+                                  {"host_seconds", host},
+                                  {"share_of_copy", bytes / wall / peak_},
+                                  {"cpu_seconds", cpu}});
+      if (o_.json) continue;
+      std::printf("%5u %10.3f %10.3f %9.1f %8.2f %5.0f %% %10.3f %10.2f\n", width, wall * 1e3,
+                  device * 1e3, host * 1e6, bytes / wall * 1e-9, 100.0 * bytes / wall / peak_,
+                  cpu * 1e3, cpu > 0.0 ? wall / cpu : 0.0);
+    }
+  }
+
+  const DeviceOptions& o_;
+  MeasuredBackend& device_;
+  DType type_;
+  GeneratedDrafter drafter_;
+  bool has_clock_;
+  std::unique_ptr<Backend> cpu_;
+  double peak_ = 0.0;
+  nlohmann::ordered_json report_;
+};
+
+void run_device(const DeviceOptions& o) {
+  const auto type = dtype_from_name(o.type);
+  if (!type) throw Failure({Errc::usage, "--type " + o.type + ": no such type"});
+  auto device = open_vulkan_device(o.device);
+  if (!device) throw Failure(device.error());
+  DeviceBench(o, **device, *type).run();
+}
+
+}  // namespace
+
+void add_device_command(CLI::App& program) {
+  const auto o = std::make_shared<DeviceOptions>();
+  CLI::App* command =
+      program.add_subcommand("device", "a drafter's operations and steps on a Vulkan device");
+  command->footer(kHelp);
+  command->add_option("--device", o->device, "vulkan (the first that can be used) or vulkan:N")
+      ->capture_default_str();
+  command->add_option("--shape", o->shape, "of the target: demo, tinyllama, llama3-8b, qwen2-0.5b")
+      ->capture_default_str();
+  command->add_option("--type", o->type, "the type of the weights")->capture_default_str();
+  command->add_option("--widths", o->widths, "numbers of rows, such as 1,8,64")
+      ->delimiter(',')
+      ->check(CLI::Range(1u, kMaskRowsMax - 1));
+  command->add_option("--context", o->context, "tokens before those of a step")
+      ->check(CLI::Range(2u, 8192u - kMaskRowsMax))
+      ->capture_default_str();
+  command->add_option("--threads", o->threads, "of the CPU; 0: one a core")->capture_default_str();
+  command->add_option("--seconds", o->seconds, "time spent on each figure")->capture_default_str();
+  command->add_flag("!--no-operations", o->operations, "whole steps alone");
+  command->add_flag("!--no-cpu", o->cpu, "without the CPU's times");
+  command->add_flag("--json", o->json, "one JSON object instead of a table");
+  command->callback([o] { run_device(*o); });
+}
+
+}  // namespace edgedraft::bench

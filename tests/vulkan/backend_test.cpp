@@ -1,0 +1,185 @@
+#include "tests/vulkan/vulkan_support.h"
+
+namespace edgedraft::testing {
+namespace {
+
+class VulkanBackendTest : public VulkanTest {};
+
+TEST_F(VulkanBackendTest, ListsDevicesThatOpenByTheirIndex) {
+  for (const VulkanDevice& device : list_vulkan_devices()) {
+    EXPECT_FALSE(device.name.empty());
+    EXPECT_FALSE(device.api_version.empty());
+    EXPECT_GT(device.memory_bytes, 0u);
+    if (!device.unusable.empty()) continue;
+    const auto backend = make_vulkan_backend({.device = device.index});
+    ASSERT_TRUE(backend) << backend.error().message;
+    EXPECT_EQ((*backend)->name(), "vulkan");
+  }
+}
+
+TEST_F(VulkanBackendTest, NamesTheRemedyForADeviceThatIsNotThere) {
+  const auto backend = make_vulkan_backend({.device = 1000});
+  ASSERT_FALSE(backend);
+  EXPECT_EQ(backend.error().code, Errc::unsupported);
+  EXPECT_NE(backend.error().message.find("--device cpu"), std::string::npos);
+}
+
+TEST_F(VulkanBackendTest, UsesATableLargerThanABindingInParts) {
+  constexpr std::uint32_t kInputs = 256;
+  constexpr std::uint32_t kOutputs = 203;
+  constexpr std::uint32_t kRows = 5;
+  for (const DType type : {DType::f32, DType::f16, DType::q8_0, DType::q4_0, DType::q6_k}) {
+    std::vector<Floats> products;
+    std::vector<Floats> embedded;
+    for (const std::uint64_t range_max : {0u, 16384u}) {
+      vulkan::Hooks hooks;
+      hooks.storage_range_max = range_max;
+      const auto backend = open_with(hooks);
+      ASSERT_TRUE(backend) << backend.error().message;
+      Backend& b = **backend;
+      const TestWeight weight(b, type, kOutputs, kInputs, random_floats(1, kOutputs * kInputs));
+      const TestWeight bias(b, DType::f32, 1, kOutputs, random_floats(2, kOutputs));
+      const OwnedMatrix x = matrix_of(b, kRows, kInputs, random_floats(3, kRows * kInputs));
+      const OwnedMatrix y(b, kRows, kOutputs);
+      b.matmul({.x = x.all(), .weight = weight.weight, .bias = bias.weight, .y = y.all()});
+      products.push_back(values_of(b, y.all()));
+      const std::vector<std::uint32_t> tokens = {202, 0, 17, 100, 202};
+      b.embed({.table = weight.table, .tokens = tokens, .y = x.all()});
+      embedded.push_back(values_of(b, x.all()));
+    }
+    EXPECT_TRUE(same_bytes(products[0], products[1])) << traits(type).name;
+    EXPECT_TRUE(same_bytes(embedded[0], embedded[1])) << traits(type).name;
+  }
+}
+
+// Software rasterisers divide products in their own way, so that what GPUs get is tested here too.
+TEST_F(VulkanBackendTest, DividesProductsForAGpuWithTheSameBitsAtEveryWidth) {
+  constexpr std::uint32_t kInputs = 544;
+  constexpr std::uint32_t kOutputs = 45;
+  constexpr std::uint32_t kRowsMax = 33;
+  vulkan::Hooks hooks;
+  hooks.as_gpu = true;
+  const auto backend = open_with(hooks);
+  ASSERT_TRUE(backend) << backend.error().message;
+  Backend& b = **backend;
+  const Floats x = random_floats(1, kRowsMax * kInputs);
+  const OwnedMatrix x_matrix = matrix_of(b, kRowsMax, kInputs, x);
+  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::q8_0, DType::q4_0}) {
+    const TestWeight w(b, type, kOutputs, kInputs, random_floats(2, kOutputs * kInputs));
+    const TestWeight bias(b, DType::f32, 1, kOutputs, random_floats(3, kOutputs));
+    Floats widest;
+    for (const std::uint32_t rows : {kRowsMax, 1u, 2u, 3u, 4u, 7u, 8u, 9u}) {
+      const OwnedMatrix y(b, rows, kOutputs);
+      b.matmul({.x = x_matrix.rows(rows), .weight = w.weight, .bias = bias.weight, .y = y.all()});
+      const Floats values = values_of(b, y.all());
+      if (rows == kRowsMax) widest = values;
+      EXPECT_TRUE(same_bytes(values, std::span(widest).first(values.size())))
+          << traits(type).name << ", " << rows << " rows";
+    }
+    for (std::size_t i = 0; i < widest.size(); ++i) {
+      double exact{bias.decoded[i % kOutputs]};
+      double magnitude = std::fabs(exact);
+      for (std::size_t k = 0; k < kInputs; ++k) {
+        const double product =
+            double{x[i / kOutputs * kInputs + k]} * double{w.decoded[i % kOutputs * kInputs + k]};
+        exact += product;
+        magnitude += std::fabs(product);
+      }
+      expect_near(widest[i], exact, sum_tolerance(kInputs, magnitude), "product");
+    }
+  }
+}
+
+TEST_F(VulkanBackendTest, SaysWhenAMatrixIsTooLargeToBind) {
+  vulkan::Hooks hooks;
+  hooks.storage_range_max = 16384;
+  const auto backend = open_with(hooks);
+  ASSERT_TRUE(backend) << backend.error().message;
+  const OwnedMatrix x(**backend, 100, 100);
+  EXPECT_THROW((*backend)->swiglu({.gate = x.all(), .up = x.all(), .y = x.all()}), DeviceError);
+}
+
+// Rows of logits and long prompts' activations are larger than what goes with the commands.
+TEST_F(VulkanBackendTest, MovesMatricesOfEverySizeInOrderWithOperations) {
+  const auto backend = open_with({});
+  ASSERT_TRUE(backend) << backend.error().message;
+  for (const std::uint32_t cols : {3u, 1000u, 9001u}) {
+    constexpr std::uint32_t kRows = 300;
+    const Floats first = random_floats(1, kRows * cols);
+    const Floats second = random_floats(2, kRows * (cols - 2));
+    const OwnedMatrix a = matrix_of(**backend, kRows, cols, first);
+    const OwnedMatrix b(**backend, kRows, cols);
+    (*backend)->store({.x = a.all(), .cache = b.all(), .first = 0});
+    (*backend)->write(a.all().column_range(1, cols - 2), second);
+    EXPECT_TRUE(same_bytes(values_of(**backend, b.all()), first)) << cols;
+    EXPECT_TRUE(same_bytes(values_of(**backend, a.all().column_range(1, cols - 2)), second))
+        << cols;
+  }
+}
+
+TEST_F(VulkanBackendTest, CutsManyBuffersFromFewAllocations) {
+  static PFN_vkAllocateMemory allocate = nullptr;
+  static int allocations = 0;
+  allocate = nullptr;
+  allocations = 0;
+  vulkan::Hooks hooks;
+  hooks.adjust = [](vulkan::Functions& f) {
+    if (f.AllocateMemory == nullptr) return;
+    allocate = f.AllocateMemory;
+    f.AllocateMemory = [](VkDevice device, const VkMemoryAllocateInfo* info,
+                          const VkAllocationCallbacks* callbacks, VkDeviceMemory* memory) {
+      ++allocations;
+      return allocate(device, info, callbacks, memory);
+    };
+  };
+  const auto backend = open_with(hooks);
+  ASSERT_TRUE(backend) << backend.error().message;
+  for (int round = 0; round < 20; ++round) {
+    std::vector<OwnedMatrix> matrices;
+    for (std::uint32_t i = 0; i < 50; ++i) matrices.emplace_back(**backend, 1 + i, 1000);
+    values_of(**backend, matrices.back().all());
+  }
+  EXPECT_LE(allocations, 4);  // staging, call buffers, and the matrices' own
+}
+
+TEST_F(VulkanBackendTest, ReusedMemoryIsZeroAgain) {
+  const auto backend = open_with({});
+  ASSERT_TRUE(backend) << backend.error().message;
+  for (int round = 0; round < 3; ++round) {
+    const OwnedMatrix matrix(**backend, 10, 100);
+    EXPECT_EQ(values_of(**backend, matrix.all()), Floats(1000, 0.0f));
+    (*backend)->write(matrix.all(), Floats(1000, 1.0f));
+  }
+}
+
+// A large buffer has memory of its own, which goes with it although commands named it.
+TEST_F(VulkanBackendTest, LargeBuffersComeAndGo) {
+  const auto backend = open_with({});
+  ASSERT_TRUE(backend) << backend.error().message;
+  const Floats rows = random_floats(1, 100);
+  for (int round = 0; round < 3; ++round) {
+    const OwnedMatrix x = matrix_of(**backend, 1, 100, rows);
+    const OwnedMatrix large(**backend, 200'000, 100);
+    (*backend)->store({.x = x.all(), .cache = large.all(), .first = 199'999});
+    EXPECT_TRUE(same_bytes(values_of(**backend, large.all().row_range(199'999, 1)), rows));
+  }
+}
+
+TEST_F(VulkanBackendTest, MeasuresOperationsByTheDevicesClock) {
+  const auto backend = open_with({});
+  ASSERT_TRUE(backend) << backend.error().message;
+  if (!(*backend)->device().timestamps) GTEST_SKIP() << "the device has no timestamps";
+  const OwnedMatrix x = matrix_of(**backend, 64, 1000, random_floats(1, 64'000));
+  values_of(**backend, x.rows(1));
+  (*backend)->set_timing(MeasuredBackend::Timing::each);
+  (*backend)->swiglu({.gate = x.all(), .up = x.all(), .y = x.all()});
+  values_of(**backend, x.rows(1));
+  const auto times = (*backend)->take_times();
+  ASSERT_EQ(times.size(), 1u);
+  EXPECT_EQ(times[0].name, "swiglu");
+  EXPECT_GE(times[0].seconds, 0.0);
+  EXPECT_LT(times[0].seconds, 100.0);
+}
+
+}  // namespace
+}  // namespace edgedraft::testing

@@ -1,0 +1,135 @@
+#include "shared/drafting/independent_network.h"
+#include "shared/drafting/moa_network.h"
+#include "shared/speculative/tree_growth.h"
+#include "tests/support/matrix_reading.h"
+#include "tests/support/toy_models.h"
+#include "tests/vulkan/vulkan_support.h"
+
+// Drafters on a Vulkan device against the same ones on the CPU.
+//
+// Sums run in another order there, so scores differ in the last places: two candidates whose scores
+// are nearer than that may change places, in principle. With these seeds none are, so trees are
+// compared as they are, and logits within a bound.
+namespace edgedraft::testing {
+namespace {
+
+constexpr TreeShape kShape{.breadth = 8, .depth = 6, .nodes = 62};
+constexpr int kRounds = 8;
+constexpr double kLogitTolerance = 2e-4;  // of logits around ten
+
+class VulkanDraftingTest : public VulkanTest {
+ protected:
+  void SetUp() override {
+    VulkanTest::SetUp();
+    if (IsSkipped()) return;
+    auto opened = open_with({});
+    ASSERT_TRUE(opened) << opened.error().message;
+    vulkan_ = std::move(*opened);
+  }
+
+  std::vector<float> memory_rows(const MoaRowLayout& layout, std::uint32_t first,
+                                 std::uint32_t count) {
+    std::vector<float> values;
+    for (std::uint32_t p = first; p < first + count; ++p) {
+      Random random(1000 + p);
+      for (std::uint32_t i = 0; i < layout.cols(); ++i) {
+        values.push_back(static_cast<float>(2.0 * random.uniform() - 1.0));
+      }
+    }
+    return values;
+  }
+
+  // Grows a tree on both, accepts a path of some nodes, and goes on behind it.
+  // `extend(network, first, count)` gives a network the target's states of new positions.
+  template <class Network, class Extend>
+  void expect_same_trees(Network& on_cpu, Network& on_vulkan, const Extend& extend) {
+    Random random(7);
+    std::vector<std::uint32_t> tokens = {5, 6, 7, 8};
+    std::uint32_t position = 0;
+    for (int round = 0; round < kRounds; ++round) {
+      const auto count = static_cast<std::uint32_t>(tokens.size());
+      for (Network* network : {&on_cpu, &on_vulkan}) {
+        extend(*network, position, count - 1);
+        network->commit(tokens);
+      }
+      const auto expected = read_logits(on_cpu);
+      const auto got = read_logits(on_vulkan);
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        ASSERT_NEAR(got[i], expected[i], kLogitTolerance) << "round " << round << " token " << i;
+      }
+      const DraftTree tree = grow_tree(on_cpu, kShape);
+      ASSERT_EQ(grow_tree(on_vulkan, kShape), tree) << "round " << round;
+      position += count - 1;
+      // The root becomes a committed token: it comes again with the accepted ones.
+      std::uint32_t row = 1 + static_cast<std::uint32_t>(random.below(tree.node_count()));
+      tokens.clear();
+      for (; row != 0; row = tree.parent(row)) tokens.insert(tokens.begin(), tree.token(row));
+      tokens.push_back(static_cast<std::uint32_t>(random.below(kToyVocabulary)));
+      position += 1;
+    }
+  }
+
+  std::unique_ptr<Backend> cpu_ = make_cpu_backend({.threads = 1});
+  std::unique_ptr<MeasuredBackend> vulkan_;
+  ToyDecoder toy_{4};
+};
+
+TEST_F(VulkanDraftingTest, MoaGrowsTheTreesOfTheCpu) {
+  for (const std::uint32_t tli : {0u, 1u, 3u}) {
+    for (const std::uint32_t ca_kv_heads : {2u, 1u}) {  // both cut points
+      const ToyMoa moa(toy_, 40 + tli, tli, ca_kv_heads);
+      const MoaRowLayout layout = moa_row_layout(moa.config);
+      MoaNetwork on_cpu(*cpu_, moa.config, moa.tensors, 200);
+      MoaNetwork on_vulkan(*vulkan_, moa.config, moa.tensors, 200);
+      expect_same_trees(on_cpu, on_vulkan,
+                        [&](MoaNetwork& network, std::uint32_t first, std::uint32_t count) {
+                          network.extend_memory(first, memory_rows(layout, first, count));
+                        });
+    }
+  }
+}
+
+TEST_F(VulkanDraftingTest, AnIndependentDrafterGrowsTheTreesOfTheCpu) {
+  IndependentNetwork on_cpu(*cpu_, toy_.config, toy_.tensors, 200);
+  IndependentNetwork on_vulkan(*vulkan_, toy_.config, toy_.tensors, 200);
+  expect_same_trees(on_cpu, on_vulkan, [](IndependentNetwork&, std::uint32_t, std::uint32_t) {});
+}
+
+// Tokens, positions, masks, prefix and slots change from tree to tree, the commands do not.
+TEST_F(VulkanDraftingTest, ATreeLikeOneBeforeRecordsNothing) {
+  const ToyMoa moa(toy_, 41, 1);
+  const MoaRowLayout layout = moa_row_layout(moa.config);
+  MoaNetwork network(*vulkan_, moa.config, moa.tensors, 200);
+  std::uint32_t position = 0;
+  std::uint64_t recordings = 0;
+  for (int round = 0; round < 5; ++round) {
+    network.extend_memory(position, memory_rows(layout, position, 3));
+    network.commit(std::vector<std::uint32_t>{5, 6, 7 + position});
+    position += 3;
+    const std::uint64_t runs = vulkan_->counts().runs;
+    grow_tree(network, kShape);
+    if (round == 0) {  // memory grows to what a tree needs
+      continue;
+    }
+    EXPECT_EQ(vulkan_->counts().runs - runs, kShape.depth) << "a run a level";
+    if (round > 1) {
+      EXPECT_EQ(vulkan_->counts().recordings, recordings) << "round " << round;
+    }
+    recordings = vulkan_->counts().recordings;
+  }
+}
+
+TEST_F(VulkanDraftingTest, ManyShapesOfCallsStayBounded) {
+  const OwnedMatrix x = matrix_of(*vulkan_, 256, 8, random_floats(1, 2048));
+  const OwnedMatrix y(*vulkan_, 256, 8);
+  for (int round = 0; round < 2; ++round) {
+    for (std::uint32_t rows = 1; rows <= 200; ++rows) {
+      vulkan_->store({.x = x.rows(rows), .cache = y.all(), .first = 256 - rows});
+      const Floats last = values_of(*vulkan_, y.all().row_range(255, 1));
+      ASSERT_TRUE(same_bytes(last, values_of(*vulkan_, x.all().row_range(rows - 1, 1))));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft::testing

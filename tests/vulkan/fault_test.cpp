@@ -1,0 +1,150 @@
+#include <algorithm>
+
+#include "tests/vulkan/vulkan_support.h"
+
+// Every Vulkan call that can fail is made to fail, at its first times one by one, in a run that
+// touches all of the backend. An Error or a DeviceError has to come of it, and nothing may be left
+// behind: the validation layer reports what is still alive when the device goes, and
+// AddressSanitizer the rest.
+namespace edgedraft::testing {
+namespace {
+
+struct Plan {
+  int fail_at = 0;  // counted from 1; 0: never
+  bool stays = false;
+  VkResult result = VK_SUCCESS;
+  int calls = 0;
+};
+Plan plan;
+
+// A function of the table that consults the plan first.
+template <auto Member>
+struct Tapped;
+template <class... Args, VkResult (VKAPI_PTR* vulkan::Functions::*Member)(Args...)>
+struct Tapped<Member> {
+  static inline VkResult(VKAPI_PTR* original)(Args...) = nullptr;
+
+  static VKAPI_ATTR VkResult VKAPI_CALL call(Args... args) {
+    ++plan.calls;
+    const bool is_later = plan.stays && plan.fail_at != 0 && plan.calls > plan.fail_at;
+    if (plan.calls == plan.fail_at || is_later) return plan.result;
+    return original(args...);
+  }
+  static void install(vulkan::Functions& functions) {
+    if (functions.*Member == nullptr || functions.*Member == call) return;
+    original = functions.*Member;
+    functions.*Member = call;
+  }
+};
+
+struct Fault {
+  const char* name;
+  void (*install)(vulkan::Functions&);
+};
+
+#define EDGEDRAFT_FAULT(name)                           \
+  Fault {                                               \
+#name, Tapped < &vulkan::Functions::name> ::install \
+  }
+const Fault kFaults[] = {
+    EDGEDRAFT_FAULT(EnumerateInstanceVersion),
+    EDGEDRAFT_FAULT(EnumerateInstanceLayerProperties),
+    EDGEDRAFT_FAULT(CreateInstance),
+    EDGEDRAFT_FAULT(CreateDebugUtilsMessengerEXT),
+    EDGEDRAFT_FAULT(EnumeratePhysicalDevices),
+    EDGEDRAFT_FAULT(CreateDevice),
+    EDGEDRAFT_FAULT(CreateCommandPool),
+    EDGEDRAFT_FAULT(CreateSemaphore),
+    EDGEDRAFT_FAULT(CreateDescriptorSetLayout),
+    EDGEDRAFT_FAULT(CreatePipelineLayout),
+    EDGEDRAFT_FAULT(CreatePipelineCache),
+    EDGEDRAFT_FAULT(CreateBuffer),
+    EDGEDRAFT_FAULT(AllocateMemory),
+    EDGEDRAFT_FAULT(BindBufferMemory),
+    EDGEDRAFT_FAULT(MapMemory),
+    EDGEDRAFT_FAULT(AllocateCommandBuffers),
+    EDGEDRAFT_FAULT(BeginCommandBuffer),
+    EDGEDRAFT_FAULT(EndCommandBuffer),
+    EDGEDRAFT_FAULT(CreateShaderModule),
+    EDGEDRAFT_FAULT(CreateComputePipelines),
+    EDGEDRAFT_FAULT(CreateDescriptorPool),
+    EDGEDRAFT_FAULT(AllocateDescriptorSets),
+    EDGEDRAFT_FAULT(CreateQueryPool),
+    EDGEDRAFT_FAULT(GetQueryPoolResults),
+    EDGEDRAFT_FAULT(QueueSubmit),
+    EDGEDRAFT_FAULT(WaitSemaphores),
+};
+
+// A little of everything: small and large transfers, recording, timestamps, results.
+void use(MeasuredBackend& backend) {
+  const OwnedMatrix x = matrix_of(backend, 2, 64, random_floats(1, 128));
+  const OwnedMatrix y(backend, 2, 1100);
+  const TestWeight w(backend, DType::q8_0, 1100, 64, random_floats(2, 1100 * 64));
+  if (backend.device().timestamps) backend.set_timing(MeasuredBackend::Timing::whole);
+  std::vector<std::uint32_t> tokens(4);
+  Floats log_probs(4);
+  for (int round = 0; round < 2; ++round) {
+    backend.matmul({.x = x.all(), .weight = w.weight, .bias = {}, .y = y.all()});
+    backend.top_k({.logits = y.all(), .k = 2, .tokens = tokens, .log_probs = log_probs});
+    backend.take_times();
+  }
+  const OwnedMatrix large = matrix_of(backend, 700, 100, Floats(70'000, 1.0f));
+  EXPECT_EQ(values_of(backend, large.all()), Floats(70'000, 1.0f));
+}
+
+// Returns what came of it; empty where nothing did.
+std::string run(const Fault& fault) {
+  vulkan::Hooks hooks;
+  hooks.adjust = fault.install;
+  try {
+    auto backend = open_with(hooks);
+    if (!backend) return backend.error().message;
+    use(**backend);
+  } catch (const DeviceError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+class VulkanFaultTest : public VulkanTest {};
+
+TEST_F(VulkanFaultTest, EveryCallThatFailsIsReportedAndLeavesNothingBehind) {
+  constexpr int kTimesMax = 3;
+  for (const Fault& fault : kFaults) {
+    plan = {};
+    EXPECT_EQ(run(fault), "") << fault.name;
+    const int calls = plan.calls;
+    EXPECT_GT(calls, 0) << fault.name << " is never called: the run above has to use it";
+    std::vector<int> times;
+    for (int i = 1; i <= std::min(calls, kTimesMax); ++i) times.push_back(i);
+    if (calls > kTimesMax) times.push_back(calls);
+    for (const int time : times) {
+      // A device that is lost stays lost.
+      plan = {.fail_at = time, .stays = true, .result = VK_ERROR_DEVICE_LOST};
+      std::string said = run(fault);
+      EXPECT_NE(said.find("VK_ERROR_DEVICE_LOST"), std::string::npos)
+          << fault.name << ", call " << time << ": " << said;
+      // Memory may be there at the next try, with a smaller block: then everything must be right.
+      plan = {.fail_at = time, .stays = false, .result = VK_ERROR_OUT_OF_DEVICE_MEMORY};
+      said = run(fault);
+      EXPECT_TRUE(said.empty() || said.find("VK_ERROR_OUT_OF_DEVICE_MEMORY") != std::string::npos)
+          << fault.name << ", call " << time << ": " << said;
+    }
+  }
+  plan = {};
+}
+
+TEST_F(VulkanFaultTest, WorksOnWhenMemoryWasShortOnce) {
+  plan = {};
+  vulkan::Hooks hooks;
+  hooks.adjust = Tapped<&vulkan::Functions::AllocateMemory>::install;
+  const auto backend = open_with(hooks);
+  ASSERT_TRUE(backend) << backend.error().message;
+  plan = {.fail_at = 1, .stays = true, .result = VK_ERROR_OUT_OF_DEVICE_MEMORY};
+  EXPECT_THROW((*backend)->allocate(std::uint64_t{100} << 20), DeviceError);
+  plan = {};
+  use(**backend);
+}
+
+}  // namespace
+}  // namespace edgedraft::testing

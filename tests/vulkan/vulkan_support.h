@@ -1,0 +1,40 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "client/vulkan/backend.h"
+#include "tests/runtime/op_test.h"
+
+namespace edgedraft::testing {
+
+// Opens the first usable device with `hooks`, under the validation layer where that is installed;
+// whatever the layer says, also while everything is taken down, fails the test.
+inline Result<std::unique_ptr<MeasuredBackend>> open_with(vulkan::Hooks hooks,
+                                                          VulkanBackendOptions options = {}) {
+  hooks.on_message = [](const std::string& message) { ADD_FAILURE() << message; };
+  for (const VulkanDevice& device : list_vulkan_devices()) {
+    if (device.unusable.empty()) options.device = device.index;
+  }
+  options.validate = true;
+  auto backend = vulkan::open_backend(hooks, options);
+  if (backend || backend.error().message.find("vulkan-validationlayers") == std::string::npos) {
+    return backend;
+  }
+  options.validate = false;
+  return vulkan::open_backend(hooks, options);
+}
+
+// Tests of these skip aloud where there is no device.
+class VulkanTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const VulkanDevice& device : list_vulkan_devices()) {
+      if (device.unusable.empty()) return;
+    }
+    GTEST_SKIP() << "no Vulkan device: install mesa-vulkan-drivers for a software one";
+  }
+};
+
+}  // namespace edgedraft::testing
