@@ -14,6 +14,32 @@ std::string special_text(const Tokenizer& tokenizer, std::optional<std::uint32_t
   return id ? std::string(tokenizer.token_text(*id)) : std::string();
 }
 
+std::uint64_t bytes_of(const LayerTensors& layer) {
+  std::uint64_t bytes = 0;
+  for (const TensorView* matrix : {&layer.attn_q, &layer.attn_k, &layer.attn_v, &layer.attn_output,
+                                   &layer.ffn_gate, &layer.ffn_up, &layer.ffn_down}) {
+    bytes += matrix->bytes.size();
+  }
+  return bytes;
+}
+
+std::uint64_t bytes_of(const std::vector<LayerTensors>& layers) {
+  std::uint64_t bytes = 0;
+  for (const LayerTensors& layer : layers) bytes += bytes_of(layer);
+  return bytes;
+}
+
+// The cross-attention's keys and values are projected when activations arrive.
+std::uint64_t pass_bytes_of(const MoaTensors& t) {
+  return t.output.value_or(t.token_embd).bytes.size() + bytes_of(t.self_attention) +
+         bytes_of(t.cross_attention) - t.cross_attention.attn_k.bytes.size() -
+         t.cross_attention.attn_v.bytes.size() + bytes_of(t.tli);
+}
+
+std::uint64_t pass_bytes_of(const DecoderTensors& t) {
+  return t.output.value_or(t.token_embd).bytes.size() + bytes_of(t.layers);
+}
+
 }  // namespace
 
 Result<BundleFile> BundleFile::open(const std::filesystem::path& path, BundleUse use) {
@@ -52,11 +78,13 @@ Result<void> BundleFile::read_drafter() {
     hello_.cut_point = to_string(moa_row_layout(model->config).cut);
     hello_.tli = model->config.tli;
     hello_.context_count = model->config.context_length;
+    pass_bytes_ = pass_bytes_of(model->tensors);
     vocabulary_count = model->config.vocabulary_count;
   } else {
-    const auto model = read_decoder(file_);
+    const auto model = read_draft_decoder(file_);
     if (!model) return model.error();
     hello_.context_count = model->config.context_length;
+    pass_bytes_ = pass_bytes_of(model->tensors);
     vocabulary_count = model->config.vocabulary_count;
   }
   if (tokenizer_->vocabulary_count() != vocabulary_count) {
@@ -76,7 +104,7 @@ Result<std::unique_ptr<Drafter>> BundleFile::make_drafter(Backend& backend) cons
     if (!model) return model.error();
     return std::make_unique<MoaDrafter>(backend, model->config, model->tensors, context_count());
   }
-  const auto model = read_decoder(file_);
+  const auto model = read_draft_decoder(file_);
   if (!model) return model.error();
   return std::make_unique<IndependentDrafter>(backend, model->config, model->tensors,
                                               context_count());

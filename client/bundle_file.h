@@ -31,6 +31,8 @@ class BundleFile {
   const wire::Hello& hello() const { return hello_; }
   // Tokens that the drafter can hold; 0 where there is none.
   std::uint32_t context_count() const { return hello_.context_count; }
+  // Of the weights that the drafter reads for a level of a tree; 0 where there is none.
+  std::uint64_t pass_bytes() const { return pass_bytes_; }
   // Null for BundleUse::plain. The file outlives the drafter.
   Result<std::unique_ptr<Drafter>> make_drafter(Backend& backend) const;
 
@@ -52,6 +54,7 @@ class BundleFile {
   std::optional<Tokenizer> tokenizer_;
   std::optional<DrafterKind> kind_;
   wire::Hello hello_;
+  std::uint64_t pass_bytes_ = 0;
 };
 
 }  // namespace edgedraft

@@ -4,6 +4,7 @@
 
 #include "client/commands/chat.h"
 #include "client/commands/convert.h"
+#include "client/commands/devices.h"
 #include "client/commands/perplexity.h"
 #include "client/commands/run.h"
 #include "client/commands/tokenize.h"
@@ -17,6 +18,7 @@ namespace {
 struct Commands {
   RunOptions run;
   ChatOptions chat;
+  DevicesOptions devices;
   ConvertCommandOptions convert;
   TokenizeOptions tokenize;
   PerplexityOptions perplexity;
@@ -24,7 +26,7 @@ struct Commands {
 
 int fail(const Error& error, const Commands& commands) {
   std::cerr << "edgedraft: " << error.message << '\n';
-  if (commands.run.answer.json || commands.chat.answer.json) {
+  if (commands.run.answer.json || commands.chat.answer.json || commands.devices.json) {
     std::cout << to_json(error) << std::endl;
   }
   return exit_code_of(error.code);
@@ -49,6 +51,8 @@ int main_with(int argc, char** argv) {
   };
   declare("run", "Answer one prompt", commands.run, declare_run, run_once);
   declare("chat", "Hold a conversation", commands.chat, declare_chat, run_chat);
+  declare("devices", "List where drafts can be made", commands.devices, declare_devices,
+          run_devices);
   declare("convert", "Make GGUF files and bundles", commands.convert, declare_convert, run_convert);
   declare("tokenize", "Show a text's tokens", commands.tokenize, declare_tokenize, run_tokenize);
   declare("perplexity", "Measure a model on a text", commands.perplexity, declare_perplexity,

@@ -67,6 +67,8 @@ ordered_json config_json(const ReportedConfig& config) {
       {"tli", config.tli},
       {"tree", tree},
       {"device", config.device},
+      {"device_name", config.device_name},
+      {"device_reason", config.device_reason},
       {"max_tokens", g.tokens_max},
       {"temperature", g.sampling.temperature},
       {"top_k", g.sampling.top_k},

@@ -16,7 +16,9 @@ struct ReportedConfig {
   std::string bundle;
   std::string cut_point;
   std::uint32_t tli = 0;
-  std::string device;
+  std::string device;         // what drafts: "cpu", "vulkan:0"; "none" for plain decoding
+  std::string device_name;    // its maker's name
+  std::string device_reason;  // why that one
   GenerationOptions generation;
   std::string pace_profile;  // empty: none
   // Drafts were made from a known answer, right with this probability a position.

@@ -197,12 +197,6 @@ Result<void> check_experiment(const AnswerOptions& o, AnswerConfig& config) {
 }
 
 Result<void> check_names(const AnswerOptions& o) {
-  if (o.device != "auto" && o.device != "cpu") {
-    const bool vulkan = o.device.starts_with("vulkan");
-    return usage("--device " + o.device + ": " +
-                 (vulkan ? "drafting on Vulkan is unsupported yet" : "there is no such device") +
-                 "; use --device cpu, or auto");
-  }
   if (o.resync != "check" && o.resync != "keep") {
     return usage("--resync " + o.resync +
                  ": give check (the server corrects what was written offline) or keep (it stays)");
@@ -225,6 +219,8 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   if (auto right = check_names(o); !right) return right.error();
   if (auto right = check_numbers(o); !right) return right.error();
   if (auto right = check_sampling(o, config.generation.sampling); !right) return right.error();
+  const auto device = parse_device_request(o.device);
+  if (!device) return device.error();
   const auto shape = shape_of(o);
   if (!shape) return shape.error();
   if (auto right = parse_endpoint(o.server, config); !right) return right.error();
@@ -238,6 +234,7 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   g.pace = std::chrono::milliseconds(o.pace_ms);
   if (auto right = check_experiment(o, config); !right) return right.error();
   config.bundle = o.bundle;
+  config.device = *device;
   config.thread_count = static_cast<std::uint32_t>(o.threads);
   config.raw = o.raw;
   config.chat_template = o.chat_template;
@@ -287,7 +284,10 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       ->capture_default_str();
   add("--pace-profile", o.pace_profile, "FILE",
       "The same by a device profile (TOML): time of a step by drafter");
-  add("--device", o.device, "DEVICE", "Where to draft: auto or cpu")->capture_default_str();
+  add("--device", o.device, "DEVICE",
+      "Where to draft: cpu, vulkan:N, vulkan (its best device) or auto, the fastest for this "
+      "drafter; `edgedraft devices` lists them")
+      ->capture_default_str();
   add("--threads", o.threads, "N", "Threads of the drafter; 0: one a core")->capture_default_str();
   app.add_flag("--raw", o.raw, "Continue the text as it is: no chat template");
   add("--chat-template", o.chat_template, "FILE", "A Jinja template instead of the bundle's");

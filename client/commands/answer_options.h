@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "client/devices/device_request.h"
 #include "client/drafters/oracle_drafter.h"
 #include "client/generation.h"
 #include "shared/base/pace_profile.h"
@@ -70,6 +71,7 @@ struct AnswerConfig {
   PaceProfile::Place pace_place;
   std::filesystem::path cycles_file;  // empty: no record of cycles
   std::optional<OracleOptions> oracle;
+  DeviceRequest device;
   std::uint32_t thread_count;
   bool raw;
   std::filesystem::path chat_template;

@@ -7,6 +7,7 @@
 #include <random>
 #include <utility>
 
+#include "client/devices/measuring.h"
 #include "client/interrupt.h"
 #include "client/version.h"
 #include "shared/base/log.h"
@@ -18,6 +19,15 @@ Display display_of(const AnswerConfig& config, const Terminal& terminal) {
   if (config.json) return Display::silent;
   if (!terminal.output) return Display::final_text;
   return terminal.styled ? Display::live_styled : Display::live_plain;
+}
+
+PlacedDrafter make_on(const BundleFile& bundle, const ComputeDevice& device,
+                      std::uint32_t threads) {
+  auto backend = make_backend(device, threads);
+  if (!backend) throw DeviceError(backend.error().message);
+  auto drafter = bundle.make_drafter(**backend);
+  if (!drafter) throw Failure(drafter.error());
+  return {.backend = std::move(*backend), .drafter = std::move(*drafter)};
 }
 
 wire::Hello hello_of(const BundleFile& bundle, const AnswerConfig& config) {
@@ -51,7 +61,9 @@ Answering::Answering(BundleFile bundle, const AnswerConfig& config, const Termin
                .bundle = config.bundle.filename().string(),
                .cut_point = hello.cut_point,
                .tli = hello.tli,
-               .device = "cpu",
+               .device = "none",
+               .device_name = {},
+               .device_reason = {},
                .generation = config.generation,
                .pace_profile = config.pace_profile.name(),
                .synthetic_acceptance = std::nullopt,
@@ -70,10 +82,7 @@ Result<std::unique_ptr<Answering>> Answering::open(const AnswerConfig& config,
   if (!bundle) return bundle.error();
   std::unique_ptr<Answering> answering(new Answering(std::move(*bundle), config, terminal));
   if (config.generation.tree) {
-    answering->backend_ = make_cpu_backend({.threads = config.thread_count});
-    auto drafter = answering->bundle_.make_drafter(*answering->backend_);
-    if (!drafter) return drafter.error();
-    answering->drafter_ = std::move(*drafter);
+    if (auto placed = answering->place_drafter(config); !placed) return placed.error();
     if (config.oracle) answering->put_oracle_in_place(*config.oracle);
   }
   if (!config.cycles_file.empty()) {
@@ -83,6 +92,45 @@ Result<std::unique_ptr<Answering>> Answering::open(const AnswerConfig& config,
   }
   if (auto connected = answering->connect(config); !connected) return connected.error();
   return answering;
+}
+
+Result<void> Answering::place_drafter(const AnswerConfig& config) {
+  const std::uint32_t threads = config.thread_count;
+  const bool cpu_asked_for = config.device.kind == DeviceRequest::Kind::cpu;
+  const std::vector<ComputeDevice> devices =
+      cpu_asked_for ? std::vector{cpu_device(threads)} : list_compute_devices(threads);
+  TimingCache cache(TimingCache::default_file());
+  const auto choice = choose_device(config.device, devices,
+                                    make_measure({.bundle = bundle_,
+                                                  .tree = *config.generation.tree,
+                                                  .threads = threads,
+                                                  .cache = cache,
+                                                  .known = MeasuringOptions::Known::take}));
+  if (!choice) return choice.error();
+  log_->log(choice->is_second_best ? spdlog::level::warn : spdlog::level::info, "drafts on {}: {}",
+            title(choice->device), choice->reason);
+  report_device(choice->device, choice->reason);
+  const ComputeDevice& cpu = devices.front();
+  if (choice->device.id == cpu.id) {
+    placed_ = make_on(bundle_, cpu, threads);
+    return {};
+  }
+  placed_.drafter = std::make_unique<FallbackDrafter>(FallbackDrafter::Options{
+      .first = [this, gpu = choice->device, threads] { return make_on(bundle_, gpu, threads); },
+      .second = [this, cpu, threads] { return make_on(bundle_, cpu, threads); },
+      .on_failure =
+          [this, gpu = choice->device, cpu](const std::string& why) {
+            const std::string reason = title(gpu) + " failed: " + why;
+            log_->warn("{}. Drafting goes on on the CPU; nothing is lost", reason);
+            report_device(cpu, reason);
+          }});
+  return {};
+}
+
+void Answering::report_device(const ComputeDevice& device, const std::string& reason) {
+  reported_.device = device.id;
+  reported_.device_name = device.name;
+  reported_.device_reason = reason;
 }
 
 Result<void> Answering::connect(const AnswerConfig& config) {
@@ -99,7 +147,7 @@ Result<void> Answering::connect(const AnswerConfig& config) {
   generation_.emplace(
       Generation::Parts{
           .link = *link_,
-          .drafter = drafter_.get(),
+          .drafter = placed_.drafter.get(),
           .observer = printer_,
           .is_end = [this](std::uint32_t token) { return bundle_.tokenizer().is_end(token); },
           .now = [] { return Clock::now(); },

@@ -7,6 +7,8 @@
 #include "client/bundle_file.h"
 #include "client/commands/answer_options.h"
 #include "client/cycle_log.h"
+#include "client/devices/compute_device.h"
+#include "client/drafters/fallback_drafter.h"
 #include "client/report.h"
 #include "shared/net/client_link.h"
 
@@ -46,14 +48,16 @@ class Answering {
  private:
   Answering(BundleFile bundle, const AnswerConfig& config, const Terminal& terminal);
   void put_oracle_in_place(const OracleOptions& options);
+  // Makes the drafter where it is asked for; where that is a GPU, with the CPU to go on with.
+  Result<void> place_drafter(const AnswerConfig& config);
+  void report_device(const ComputeDevice& device, const std::string& reason);
   Result<void> connect(const AnswerConfig& config);
   AnswerReport report(AnswerEnd end, const LinkStats& before);
 
   BundleFile bundle_;
   ReportedConfig reported_;
   std::shared_ptr<spdlog::logger> log_;
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Drafter> drafter_;
+  PlacedDrafter placed_;
   AnswerPrinter printer_;
   std::unique_ptr<CycleLog> cycle_log_;  // null where none was asked for
   std::unique_ptr<ClientLink> link_;

@@ -1,12 +1,19 @@
 #include "client/commands/convert.h"
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <iostream>
+#include <utility>
 
 #include "shared/model/convert/convert.h"
+#include "shared/model/convert/reduced_head.h"
+#include "shared/model/gguf.h"
+#include "shared/model/tensor_shapes.h"
 
 namespace edgedraft {
 namespace {
+
+constexpr const char* kDefaultType = "f16";
 
 std::string type_names() {
   std::string names;
@@ -19,18 +26,39 @@ Error usage(std::string message) {
   return {Errc::usage, std::move(message)};
 }
 
-Result<DType> check(const ConvertCommandOptions& o) {
-  if (o.input.empty()) return usage("what is to be converted? Give a folder or a GGUF file");
-  if (!std::filesystem::exists(o.input)) {
-    return Error{Errc::io, o.input.string() + ": no such file or folder"};
-  }
-  if (o.output.empty()) return usage("-o: give the name of the file to write");
+Result<void> check_drafting(const ConvertCommandOptions& o) {
   if (o.bundle && o.drafter.empty()) {
     return usage("--bundle: give the drafter with --drafter DIR");
   }
   if (!o.bundle && !o.drafter.empty()) {
     return usage("--drafter goes with --bundle: both make the drafter's file for a target");
   }
+  if (!o.draft_vocab && !o.corpus.empty()) {
+    return usage("--corpus goes with --draft-vocab N: how many of its tokens to keep");
+  }
+  if (!o.draft_vocab) return {};
+  if (o.corpus.empty()) {
+    return usage(
+        "--draft-vocab: give --corpus FILE, a text like those that the drafter will write");
+  }
+  // The upper end is the model's to say.
+  if (*o.draft_vocab < 1 || *o.draft_vocab > kVocabularyCountMax) {
+    return usage("--draft-vocab " + std::to_string(*o.draft_vocab) +
+                 ": give how many tokens to keep, at least 1 and at most the model's vocabulary");
+  }
+  if (!o.bundle && o.type) {
+    return usage("--type: the bundle that --draft-vocab reduces keeps its types; leave it out");
+  }
+  return {};
+}
+
+Result<DType> check(const ConvertCommandOptions& o) {
+  if (o.input.empty()) return usage("what is to be converted? Give a folder or a GGUF file");
+  if (!std::filesystem::exists(o.input)) {
+    return Error{Errc::io, o.input.string() + ": no such file or folder"};
+  }
+  if (o.output.empty()) return usage("-o: give the name of the file to write");
+  if (auto right = check_drafting(o); !right) return right.error();
   if (std::filesystem::exists(o.output)) {
     std::error_code error;
     if (std::filesystem::equivalent(o.input, o.output, error)) {
@@ -40,9 +68,49 @@ Result<DType> check(const ConvertCommandOptions& o) {
       return usage("-o " + o.output.string() + ": it exists; --force replaces it");
     }
   }
-  const auto type = dtype_from_name(o.type);
-  if (!type) return usage("--type " + o.type + ": give one of " + type_names());
+  const auto type = dtype_from_name(o.type.value_or(kDefaultType));
+  if (!type) return usage("--type " + *o.type + ": give one of " + type_names());
   return *type;
+}
+
+// Counts the corpus in the model's tokens, and says how much of it the chosen ones cover.
+Result<std::vector<std::uint32_t>> choose_tokens(const ConvertCommandOptions& o) {
+  if (!o.draft_vocab) return std::vector<std::uint32_t>();
+  if (std::filesystem::is_directory(o.input)) {
+    return usage(
+        "--draft-vocab is for drafters: give a bundle, or a target's GGUF file with "
+        "--bundle --drafter DIR");
+  }
+  const auto file = GgufFile::open(o.input);
+  if (!file) return file.error();
+  const auto tokenizer = Tokenizer::read(*file);
+  if (!tokenizer) return in_file(o.input, tokenizer.error());
+  auto chosen = choose_draft_tokens(
+      *tokenizer, {.corpus = o.corpus, .count = static_cast<std::uint32_t>(*o.draft_vocab)});
+  if (!chosen) return chosen.error();
+  char share[16];
+  std::snprintf(
+      share, sizeof share, "%.2f",
+      100.0 * static_cast<double>(chosen->covered) / static_cast<double>(chosen->corpus_tokens));
+  std::cerr << chosen->tokens.size() << " of " << tokenizer->vocabulary_count()
+            << " tokens make up " << share << " % of the corpus\n";
+  return std::move(chosen->tokens);
+}
+
+Result<void> write_output(const ConvertCommandOptions& o, DType type,
+                          std::vector<std::uint32_t> draft_tokens) {
+  if (o.bundle) {
+    return make_bundle({.target = o.input,
+                        .drafter = o.drafter,
+                        .output = o.output,
+                        .type = type,
+                        .draft_tokens = std::move(draft_tokens)});
+  }
+  if (o.draft_vocab) {
+    return reduce_bundle(
+        {.bundle = o.input, .output = o.output, .draft_tokens = std::move(draft_tokens)});
+  }
+  return convert_model({.input = o.input, .output = o.output, .type = type});
 }
 
 }  // namespace
@@ -52,28 +120,37 @@ void declare_convert(CLI::App& app, ConvertCommandOptions& o) {
                  "A Hugging Face folder or a GGUF file; with --bundle the target's GGUF file")
       ->type_name("HF_DIR|GGUF");
   app.add_option("-o,--output", o.output, "The GGUF file to write")->type_name("FILE.gguf");
-  app.add_option("--type", o.type, "How matrices are stored: " + type_names())
-      ->type_name("TYPE")
-      ->capture_default_str();
+  app.add_option("--type", o.type,
+                 "How matrices are stored: " + type_names() + " [" + kDefaultType + "]")
+      ->type_name("TYPE");
   app.add_flag("--bundle", o.bundle, "Make a drafter's file for the target");
   app.add_option("--drafter", o.drafter,
                  "The drafter: a Mixture-of-Attentions checkpoint, or a small model with the "
                  "target's tokenizer")
       ->type_name("DIR|GGUF");
+  app.add_option("--draft-vocab", o.draft_vocab,
+                 "Let the drafter propose only the N most frequent tokens of --corpus (and control "
+                 "tokens): a smaller head drafts faster, answers stay the target's")
+      ->type_name("N");
+  app.add_option("--corpus", o.corpus,
+                 "The text whose tokens are counted: like the answers to come")
+      ->type_name("FILE");
   app.add_flag("--force", o.force, "Replace the file where it exists");
   app.footer(
       "Examples:\n"
       "  edgedraft convert ~/models/TinyLlama -o tinyllama.gguf --type q8_0\n"
-      "  edgedraft convert tinyllama.gguf --bundle --drafter ~/models/moa -o moa.gguf");
+      "  edgedraft convert tinyllama.gguf --bundle --drafter ~/models/moa -o moa.gguf\n"
+      "  edgedraft convert tinyllama.gguf --bundle --drafter ~/models/moa --draft-vocab 8192 "
+      "--corpus answers.txt -o moa-8k.gguf\n"
+      "  edgedraft convert moa.gguf --draft-vocab 8192 --corpus answers.txt -o moa-8k.gguf");
 }
 
 Result<int> run_convert(const ConvertCommandOptions& o) {
   const auto type = check(o);
   if (!type) return type.error();
-  const auto done =
-      o.bundle ? make_bundle(
-                     {.target = o.input, .drafter = o.drafter, .output = o.output, .type = *type})
-               : convert_model({.input = o.input, .output = o.output, .type = *type});
+  auto draft_tokens = choose_tokens(o);
+  if (!draft_tokens) return draft_tokens.error();
+  const auto done = write_output(o, *type, std::move(*draft_tokens));
   if (!done) return done.error();
   std::cerr << o.output.string() << ": " << std::filesystem::file_size(o.output) << " bytes\n";
   return 0;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "shared/base/error.h"
@@ -14,9 +16,11 @@ namespace edgedraft {
 struct ConvertCommandOptions {
   std::filesystem::path input;
   std::filesystem::path output;
-  std::string type = "f16";
+  std::optional<std::string> type;  // f16 where it says nothing
   bool bundle = false;
   std::filesystem::path drafter;
+  std::optional<std::int64_t> draft_vocab;
+  std::filesystem::path corpus;
   bool force = false;
 };
 

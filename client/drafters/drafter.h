@@ -29,8 +29,9 @@ class Drafter {
 
   // A tree below the last token; fewer levels, or none, where the context ends. Requires a token.
   virtual DraftTree draft(const TreeShape& shape) = 0;
-  // The drafter's own logits behind the last token, for writing on without the server. Valid until
-  // the next call; empty where the context ends. Requires a token.
+  // The drafter's own logits behind the last token, for writing on without the server: of the whole
+  // vocabulary, -inf for tokens that it cannot propose. Valid until the next call; empty where the
+  // context ends. Requires a token.
   virtual std::span<const float> next_logits() = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "client/drafters/network_drafter.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "shared/base/check.h"
 
@@ -43,8 +44,16 @@ DraftTree NetworkDrafter::draft(const TreeShape& shape) {
 
 std::span<const float> NetworkDrafter::next_logits() {
   if (!run_pending()) return {};
-  logits_.resize(network().vocabulary_count());
-  network().backend().read(network().logits(), logits_);
+  const auto draft_tokens = network().draft_tokens();
+  if (draft_tokens.empty()) {
+    logits_.resize(network().vocabulary_count());
+    network().backend().read(network().logits(), logits_);
+    return logits_;
+  }
+  columns_.resize(draft_tokens.size());
+  network().backend().read(network().logits(), columns_);
+  logits_.assign(network().vocabulary_count(), -std::numeric_limits<float>::infinity());
+  for (std::size_t i = 0; i < columns_.size(); ++i) logits_[draft_tokens[i]] = columns_[i];
   return logits_;
 }
 

@@ -29,6 +29,7 @@ class NetworkDrafter : public Drafter {
 
   std::vector<std::uint32_t> tokens_;
   bool logits_current_ = false;
+  std::vector<float> columns_;  // the logits of a reduced vocabulary, before they are spread
   std::vector<float> logits_;
 };
 

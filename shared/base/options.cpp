@@ -145,6 +145,10 @@ std::filesystem::path state_directory() {
   return xdg_directory("XDG_STATE_HOME", ".local/state");
 }
 
+std::filesystem::path cache_directory() {
+  return xdg_directory("XDG_CACHE_HOME", ".cache");
+}
+
 int exit_code_of(Errc code) {
   switch (code) {
     case Errc::usage:

@@ -34,10 +34,11 @@ class OptionLayers {
   int exit_code_ = 0;
 };
 
-// Directories of the XDG specification, ours below them: configuration, and state that a program
-// keeps (keys, pins). Neither is created.
+// Directories of the XDG specification, ours below them: configuration, state that a program keeps
+// (keys, pins), and what it can make again. None is created.
 std::filesystem::path config_directory();
 std::filesystem::path state_directory();
+std::filesystem::path cache_directory();
 
 // The exit status that tells a script what kind of failure ended a program: 2 usage, 3 the link or
 // the server, 4 trust or sign-in, 5 a model file, 1 anything else.

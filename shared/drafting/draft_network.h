@@ -23,6 +23,9 @@ class DraftNetwork {
   virtual ~DraftNetwork() = default;
 
   virtual std::uint32_t vocabulary_count() const = 0;
+  // Of a reduced draft vocabulary the tokens of the logits' columns, ascending; empty where column
+  // i is token i of the whole vocabulary.
+  virtual std::span<const std::uint32_t> draft_tokens() const { return {}; }
   virtual std::uint32_t committed_count() const = 0;
   // Positions that fit: committed_count() plus the depth of a tree must stay within.
   virtual std::uint32_t position_count_max() const = 0;
@@ -35,7 +38,8 @@ class DraftNetwork {
   // Appends `nodes` as draft rows and leaves their logits as rows 0...
   virtual void expand(std::span<const DraftNode> nodes) = 0;
 
-  // The logits of the last commit or expand. Shape [rows, vocabulary].
+  // The logits of the last commit or expand, a column a token that the network may propose.
+  // Shape [rows, vocabulary_count() or draft_tokens().size()]
   virtual Matrix logits() const = 0;
   virtual Backend& backend() = 0;
 };

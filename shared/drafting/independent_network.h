@@ -17,6 +17,9 @@ class IndependentNetwork final : public DraftNetwork {
                      std::uint32_t positions_max);
 
   std::uint32_t vocabulary_count() const override { return decoder_.config().vocabulary_count; }
+  std::span<const std::uint32_t> draft_tokens() const override {
+    return decoder_.config().draft_tokens;
+  }
   std::uint32_t committed_count() const override { return cache_.length(); }
   std::uint32_t position_count_max() const override { return decoder_.positions_max(); }
   void commit(std::span<const std::uint32_t> tokens) override;

@@ -250,7 +250,7 @@ void MoaNetwork::run_target_layers(const Matrix& x, const RowBatch& batch) {
 
 void MoaNetwork::leave_logits(const Matrix& x) {
   if (!logits_memory_ || logits_memory_->all().rows < x.rows) {
-    logits_memory_ = std::make_unique<OwnedMatrix>(backend_, x.rows, config_.vocabulary_count);
+    logits_memory_ = std::make_unique<OwnedMatrix>(backend_, x.rows, head_.rows);
   }
   // Without TLI layers the network aims at the post-norm feature: no norm before the head.
   Matrix feature = x;

@@ -40,6 +40,7 @@ class MoaNetwork final : public DraftNetwork {
   }
 
   std::uint32_t vocabulary_count() const override { return config_.vocabulary_count; }
+  std::span<const std::uint32_t> draft_tokens() const override { return config_.draft_tokens; }
   std::uint32_t committed_count() const override { return sa_cache_.length(); }
   std::uint32_t position_count_max() const override { return positions_max_; }
   void commit(std::span<const std::uint32_t> tokens) override;

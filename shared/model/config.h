@@ -49,6 +49,14 @@ struct DecoderConfig {
   std::uint32_t context_length = 0;  // positions the model was made for
   LayerShape layer;
   RopeConfig rope;
+  // Of a drafter with a reduced vocabulary: the tokens of the head's rows, ascending. Empty: row i
+  // is token i.
+  std::vector<std::uint32_t> draft_tokens;
+
+  std::uint32_t head_rows() const {
+    return draft_tokens.empty() ? vocabulary_count
+                                : static_cast<std::uint32_t>(draft_tokens.size());
+  }
 };
 
 }  // namespace edgedraft

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "shared/model/draft_vocabulary.h"
 #include "shared/model/gguf.h"
 #include "shared/model/tensor_shapes.h"
 
@@ -192,12 +193,15 @@ Result<DecoderConfig> read_decoder_config(const GgufFile& file) {
   if (!rope) return rope.error();
   const auto vocabulary_count = read_vocabulary_count(file, *dim);
   if (!vocabulary_count) return vocabulary_count.error();
+  auto draft_tokens = read_draft_tokens(file, *vocabulary_count);
+  if (!draft_tokens) return draft_tokens.error();
 
   config.vocabulary_count = *vocabulary_count;
   config.layer_count = *layer_count;
   config.context_length = *context_length;
   config.layer = {.dim = *dim, .heads = *heads, .ffn_dim = *ffn_dim, .rms_epsilon = *epsilon};
   config.rope = std::move(*rope);
+  config.draft_tokens = std::move(*draft_tokens);
   return config;
 }
 
@@ -229,9 +233,8 @@ Result<DecoderTensors> read_decoder_tensors(const GgufFile& file, const DecoderC
   TensorReader reader(file, "");
   reader.matrix("token_embd.weight", config.vocabulary_count, config.layer.dim, tensors.token_embd);
   reader.vector("output_norm.weight", config.layer.dim, tensors.output_norm);
-  if (file.find_tensor("output.weight") != nullptr) {
-    reader.matrix("output.weight", config.vocabulary_count, config.layer.dim,
-                  tensors.output.emplace());
+  if (file.find_tensor("output.weight") != nullptr || !config.draft_tokens.empty()) {
+    reader.matrix("output.weight", config.head_rows(), config.layer.dim, tensors.output.emplace());
   }
   if (reader.error()) return *reader.error();
   for (std::uint32_t i = 0; i < config.layer_count; ++i) {
@@ -248,6 +251,15 @@ Result<DecoderTensors> read_decoder_tensors(const GgufFile& file, const DecoderC
 }
 
 Result<DecoderModel> read_decoder(const GgufFile& file) {
+  if (file.find_value(kDraftVocabularyKey) != nullptr) {
+    return Error{Errc::unsupported,
+                 "this is a drafter with a reduced vocabulary, no model of its own; give it with "
+                 "--bundle"};
+  }
+  return read_draft_decoder(file);
+}
+
+Result<DecoderModel> read_draft_decoder(const GgufFile& file) {
   auto config = read_decoder_config(file);
   if (!config) return config.error();
   auto tensors = read_decoder_tensors(file, *config);

@@ -43,7 +43,7 @@ struct LayerTensors {
 struct DecoderTensors {
   TensorView token_embd;             // [vocabulary, dim]
   TensorView output_norm;            // [1, dim]
-  std::optional<TensorView> output;  // [vocabulary, dim]; absent where the head is the embedding
+  std::optional<TensorView> output;  // [head_rows, dim]; absent where the head is the embedding
   std::vector<LayerTensors> layers;
 };
 
@@ -58,7 +58,9 @@ struct DecoderModel {
   DecoderConfig config;
   DecoderTensors tensors;
 };
+// Refuses a drafter with a reduced vocabulary as unsupported: as a model it would miss tokens.
 Result<DecoderModel> read_decoder(const GgufFile& file);
+Result<DecoderModel> read_draft_decoder(const GgufFile& file);
 
 // The tensors of one layer under a name prefix such as "blk.3." or "sa.".
 Result<LayerTensors> read_layer_tensors(const GgufFile& file, const std::string& prefix,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "shared/model/bundle.h"
+#include "shared/model/draft_vocabulary.h"
 #include "shared/model/gguf.h"
 #include "shared/model/moa_keys.h"
 #include "shared/model/tensor_shapes.h"
@@ -144,6 +145,9 @@ Result<MoaConfig> read_moa_config(const GgufFile& file) {
   if (table == nullptr) return missing_tensor("token_embd.weight");
   if (table->rows() > kVocabularyCountMax) return wrong_shape(*table, 0, config.target_layer.dim);
   config.vocabulary_count = static_cast<std::uint32_t>(table->rows());
+  auto draft_tokens = read_draft_tokens(file, config.vocabulary_count);
+  if (!draft_tokens) return draft_tokens.error();
+  config.draft_tokens = std::move(*draft_tokens);
   if (auto checked = check_config(config); !checked) return checked.error();
   return config;
 }
@@ -153,8 +157,8 @@ Result<MoaTensors> read_moa_tensors(const GgufFile& file, const MoaConfig& confi
   MoaTensors tensors;
   TensorReader reader(file, "");
   reader.matrix("token_embd.weight", config.vocabulary_count, dim, tensors.token_embd);
-  if (file.find_tensor("output.weight") != nullptr) {
-    reader.matrix("output.weight", config.vocabulary_count, dim, tensors.output.emplace());
+  if (file.find_tensor("output.weight") != nullptr || !config.draft_tokens.empty()) {
+    reader.matrix("output.weight", config.head_rows(), dim, tensors.output.emplace());
   }
   reader.vector("output_norm.weight", dim, tensors.output_norm);
   reader.matrix("ekv2e.weight", dim, config.layer_self_attention.dim, tensors.ekv2e);

@@ -26,11 +26,17 @@ struct MoaConfig {
   RopeConfig target_rope;
   std::uint32_t tli = 0;
   float output_norm_epsilon = 1e-5f;
+  std::vector<std::uint32_t> draft_tokens;  // as in DecoderConfig
+
+  std::uint32_t head_rows() const {
+    return draft_tokens.empty() ? vocabulary_count
+                                : static_cast<std::uint32_t>(draft_tokens.size());
+  }
 };
 
 struct MoaTensors {
   TensorView token_embd;             // [vocabulary, dim]
-  std::optional<TensorView> output;  // [vocabulary, dim]; absent where the head is the embedding
+  std::optional<TensorView> output;  // [head_rows, dim]; absent where the head is the embedding
   TensorView output_norm;            // [1, dim]; used where tli > 0
   LayerTensors self_attention;
   LayerTensors cross_attention;

@@ -54,8 +54,8 @@ class Decoder {
   // Masks of up to kMaskRowsMax tokens in a row.
   std::span<const AncestorMask> causal_masks() const { return causal_masks_; }
 
-  // The logits of rows first.. of the last forward(). Shape [count, vocabulary]; valid until the
-  // next call.
+  // The logits of rows first.. of the last forward(). Shape [count, config().head_rows()]; valid
+  // until the next call.
   Matrix logits(std::uint32_t first, std::uint32_t count);
 
  private:

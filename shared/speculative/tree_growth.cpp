@@ -45,6 +45,9 @@ void add_children(DraftNetwork& network, std::span<const std::uint32_t> parents,
   std::vector<float> log_probs(rows * children);
   network.backend().top_k(
       {.logits = network.logits(), .k = children, .tokens = tokens, .log_probs = log_probs});
+  if (const auto draft_tokens = network.draft_tokens(); !draft_tokens.empty()) {
+    for (std::uint32_t& token : tokens) token = draft_tokens[token];
+  }
   for (std::uint32_t row = 0; row < rows; ++row) {
     const std::uint32_t parent = parents[row];
     for (std::uint32_t i = 0; i < children; ++i) {
@@ -74,7 +77,7 @@ bool valid(const TreeShape& shape) {
 
 DraftTree grow_tree(DraftNetwork& network, const TreeShape& shape) {
   EDGEDRAFT_CHECK(valid(shape));
-  const std::uint32_t children = std::min(shape.breadth, network.vocabulary_count());
+  const std::uint32_t children = std::min(shape.breadth, network.logits().cols);
   std::vector<Candidate> candidates;
   const std::uint32_t root = 0;
   add_children(network, std::span(&root, 1), children, candidates);

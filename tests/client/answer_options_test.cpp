@@ -103,6 +103,17 @@ TEST(AnswerOptionsTest, ShapesAreTreesChainsOrNothing) {
             (TreeShape{.breadth = 8, .depth = 32, .nodes = 62}));
 }
 
+TEST(AnswerOptionsTest, DevicesAreTheCpuVulkanOnesOrTheFastest) {
+  using Kind = DeviceRequest::Kind;
+  EXPECT_EQ(parse({}).value().device.kind, Kind::automatic);
+  EXPECT_EQ(parse({"--device", "auto"}).value().device.kind, Kind::automatic);
+  EXPECT_EQ(parse({"--device", "cpu"}).value().device.kind, Kind::cpu);
+  EXPECT_EQ(parse({"--device", "vulkan"}).value().device.kind, Kind::vulkan);
+  EXPECT_EQ(parse({"--device", "vulkan"}).value().device.index, std::nullopt);
+  EXPECT_EQ(parse({"--device", "vulkan:12"}).value().device.kind, Kind::vulkan);
+  EXPECT_EQ(parse({"--device", "vulkan:12"}).value().device.index, 12u);
+}
+
 struct Mistake {
   std::vector<std::string> arguments;
   std::string named;  // what the message has to name
@@ -146,9 +157,12 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{{"--min-p", "2"}, "--min-p"}, Mistake{{"--deadline-ms", "0"}, "--deadline-ms"},
         Mistake{{"--resync-wait-ms", "-1"}, "--resync-wait-ms"},
         Mistake{{"--pace-ms", "-1"}, "--pace-ms"}, Mistake{{"--threads", "-1"}, "--threads"},
-        Mistake{{"--resync", "maybe"}, "--resync"},
-        Mistake{{"--device", "vulkan:0"}, "unsupported yet"},
-        Mistake{{"--device", "tpu"}, "--device"}, Mistake{{"--log-level", "loud"}, "--log-level"},
+        Mistake{{"--resync", "maybe"}, "--resync"}, Mistake{{"--device", "vulkan:"}, "--device"},
+        Mistake{{"--device", "vulkan:x"}, "--device"},
+        Mistake{{"--device", "vulkan:-1"}, "--device"},
+        Mistake{{"--device", "vulkan:1 "}, "--device"}, Mistake{{"--device", ""}, "--device"},
+        Mistake{{"--device", "tpu"}, "edgedraft devices"},
+        Mistake{{"--log-level", "loud"}, "--log-level"},
         Mistake{{"--server", "localhost"}, "--server"}, Mistake{{"--server", ":7420"}, "--server"},
         Mistake{{"--server", "host:0"}, "--server"},
         Mistake{{"--server", "host:70000"}, "--server"},

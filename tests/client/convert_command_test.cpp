@@ -6,6 +6,7 @@
 
 #include "shared/model/bundle.h"
 #include "shared/model/gguf.h"
+#include "shared/model/moa_tensors.h"
 #include "tests/model/temporary_directory.h"
 
 namespace edgedraft {
@@ -79,6 +80,46 @@ TEST_F(ConvertCommandTest, NamesTheOptionThatIsWrong) {
   auto drafter = options(kFixtures / "mha-tied", "m.gguf");
   drafter.drafter = kFixtures / "moa/moa-tli0";
   expect_error(drafter, Errc::usage, "--bundle");
+}
+
+// The fixtures have no tokenizer: the demo's bundle.
+TEST_F(ConvertCommandTest, ReducesABundlesVocabulary) {
+  auto o = options(EDGEDRAFT_MODELS "/moa-tli0.gguf", "reduced.gguf");
+  o.corpus = directory_.write("corpus.txt", "What is 47 plus 38? It is 85, the cat says.");
+  o.draft_vocab = 300;
+  ASSERT_TRUE(run_convert(o));
+  const GgufFile reduced = GgufFile::open(o.output).value();
+  const GgufFile whole = GgufFile::open(o.input).value();
+  EXPECT_EQ(read_moa(reduced)->config.draft_tokens.size(), 300u);
+  EXPECT_EQ(reduced.find_tensor("sa.attn_q.weight")->type,
+            whole.find_tensor("sa.attn_q.weight")->type);
+}
+
+TEST_F(ConvertCommandTest, TeachesHowToReduceAVocabulary) {
+  const auto reduced = [&](std::optional<std::int64_t> count, const std::string& corpus) {
+    auto o = options(EDGEDRAFT_MODELS "/moa-tli0.gguf", "reduced.gguf");
+    o.draft_vocab = count;
+    o.corpus = corpus;
+    return o;
+  };
+  const std::string corpus = directory_.write("corpus.txt", "the cat").string();
+  expect_error(reduced(0, corpus), Errc::usage, "--draft-vocab 0");
+  expect_error(reduced(-5, corpus), Errc::usage, "--draft-vocab -5");
+  expect_error(reduced(4097, corpus), Errc::usage, "4096, its whole vocabulary");
+  expect_error(reduced(1'000'000'000'000, corpus), Errc::usage, "vocabulary");
+  expect_error(reduced(100, ""), Errc::usage, "--corpus FILE");
+  expect_error(reduced(std::nullopt, corpus), Errc::usage, "--draft-vocab N");
+  expect_error(reduced(100, directory_ / "none.txt"), Errc::io, "none.txt");
+  expect_error(reduced(100, directory_.write("empty.txt", "").string()), Errc::usage, "no text");
+  auto typed = reduced(100, corpus);
+  typed.type = "q8_0";
+  expect_error(typed, Errc::usage, "--type");
+  auto target = reduced(100, corpus);
+  target.input = EDGEDRAFT_MODELS "/target.gguf";
+  expect_error(target, Errc::usage, "--bundle --drafter");
+  target.input = kFixtures / "mha-tied";
+  expect_error(target, Errc::usage, "--bundle --drafter");
+  EXPECT_EQ(directory_.file_count(), 2u);
 }
 
 // Nothing half-written stays behind.

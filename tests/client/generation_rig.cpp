@@ -38,6 +38,10 @@ std::string name_of(ToyDrafter drafter) {
       return "moa_projected";
     case ToyDrafter::independent:
       return "independent";
+    case ToyDrafter::moa_reduced:
+      return "moa_reduced";
+    case ToyDrafter::twin_reduced:
+      return "twin_reduced";
     case ToyDrafter::twin:
       return "twin";
     case ToyDrafter::hashed:
@@ -46,6 +50,14 @@ std::string name_of(ToyDrafter drafter) {
       return "noisy";
   }
   return "unknown";
+}
+
+Tokens reduced_tokens() {
+  Tokens tokens{kToyEndToken};
+  for (std::uint32_t token = kToyEndToken + 1; token < kToyVocabulary; token += 3) {
+    tokens.push_back(token);
+  }
+  return tokens;
 }
 
 DraftTree NoisyDrafter::draft(const TreeShape& shape) {
@@ -91,7 +103,7 @@ std::uint32_t Answer::count(Provenance wanted) const {
 }
 
 GenerationRig::GenerationRig(const Options& options) : options_(options) {
-  make_drafter(options.drafter);
+  drafter_ = options.device_fault ? make_fallback_drafter() : make_drafter(*backend_);
   target_.emplace(LocalTarget::Parts{
       .decoder = decoder_, .tap = tap_.get(), .context_count = kRigContext, .is_end = is_end});
   link_.emplace(LocalLink::Options{
@@ -121,43 +133,71 @@ GenerationRig::GenerationRig(const Options& options) : options_(options) {
                         .offline_after = options.offline_after});
 }
 
-void GenerationRig::make_drafter(ToyDrafter kind) {
-  const auto moa = [&](std::uint32_t tli, std::uint32_t ca_kv_heads) {
+std::unique_ptr<Drafter> GenerationRig::make_moa(Backend& backend, std::uint32_t tli,
+                                                 std::uint32_t ca_kv_heads) {
+  if (!toy_moa_) {
     toy_moa_.emplace(toy_, 3, tli, ca_kv_heads);
+    if (options_.drafter == ToyDrafter::moa_reduced) {
+      reduce_vocabulary(*toy_moa_, reduced_tokens());
+    }
     tap_ = std::make_unique<MoaTap>(*backend_, toy_moa_->config, toy_moa_->tensors);
-    drafter_ =
-        std::make_unique<MoaDrafter>(*backend_, toy_moa_->config, toy_moa_->tensors, kRigContext);
-  };
+  }
+  return std::make_unique<MoaDrafter>(backend, toy_moa_->config, toy_moa_->tensors, kRigContext);
+}
+
+std::unique_ptr<Drafter> GenerationRig::make_drafter(Backend& backend) {
   const auto independent = [&](const ToyDecoder& toy) {
-    return std::make_unique<IndependentDrafter>(*backend_, toy.config, toy.tensors, kRigContext);
+    return std::make_unique<IndependentDrafter>(backend, toy.config, toy.tensors, kRigContext);
   };
-  switch (kind) {
+  switch (options_.drafter) {
     case ToyDrafter::none:
       break;
     case ToyDrafter::moa_tli0:
-      return moa(0, 2);
+      return make_moa(backend, 0, 2);
     case ToyDrafter::moa_tli1:
-      return moa(1, 2);
+    case ToyDrafter::moa_reduced:
+      return make_moa(backend, 1, 2);
     case ToyDrafter::moa_tli3:
-      return moa(3, 2);
+      return make_moa(backend, 3, 2);
     case ToyDrafter::moa_projected:
-      return moa(1, 1);
+      return make_moa(backend, 1, 1);
     case ToyDrafter::independent: {
       static const ToyDecoder other(11, 1);
-      drafter_ = independent(other);
-      break;
+      return independent(other);
+    }
+    case ToyDrafter::twin_reduced: {
+      static const ToyDecoder reduced = [] {
+        ToyDecoder toy(6);
+        reduce_vocabulary(toy, reduced_tokens());
+        return toy;
+      }();
+      return independent(reduced);
     }
     case ToyDrafter::twin:
-      drafter_ = independent(toy_);
-      break;
+      return independent(toy_);
     case ToyDrafter::hashed:
-      drafter_ = std::make_unique<HashedDrafter>();
-      break;
+      return std::make_unique<HashedDrafter>();
     case ToyDrafter::noisy:
       twin_ = independent(toy_);
-      drafter_ = std::make_unique<NoisyDrafter>(*twin_, 17);
-      break;
+      return std::make_unique<NoisyDrafter>(*twin_, 17);
   }
+  return nullptr;
+}
+
+std::unique_ptr<Drafter> GenerationRig::make_fallback_drafter() {
+  const auto place = [this](std::unique_ptr<Backend> backend) {
+    PlacedDrafter placed{.backend = std::move(backend), .drafter = nullptr};
+    placed.drafter = make_drafter(*placed.backend);
+    return placed;
+  };
+  return std::make_unique<FallbackDrafter>(FallbackDrafter::Options{
+      .first =
+          [this, place] {
+            return place(std::make_unique<FailingBackend>(make_cpu_backend({.threads = 1}),
+                                                          *options_.device_fault));
+          },
+      .second = [place] { return place(make_cpu_backend({.threads = 1})); },
+      .on_failure = [this](const std::string& why) { device_failures_.push_back(why); }});
 }
 
 // Only what the ledger holds, and drafts behind all of it, may go up.

@@ -4,10 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "client/drafters/fallback_drafter.h"
 #include "client/drafters/independent_drafter.h"
 #include "client/drafters/moa_drafter.h"
 #include "client/generation.h"
 #include "server/taps/moa_tap.h"
+#include "tests/support/failing_backend.h"
 #include "tests/support/local_link.h"
 #include "tests/support/table_network.h"
 #include "tests/support/toy_models.h"
@@ -24,11 +26,16 @@ enum class ToyDrafter : std::uint8_t {
   moa_tli3,
   moa_projected,  // with the projection on the server
   independent,    // another model than the target
+  moa_reduced,    // with a few of the tokens: those of reduced_tokens()
+  twin_reduced,   // the target's own network, with these tokens alone
   twin,           // the target itself: greedy, it is always right
   hashed,         // logits without sense
   noisy,          // twin's trees with wrong and doubled siblings in them
 };
 std::string name_of(ToyDrafter drafter);
+
+// What the reduced drafters may propose: the end token and every third one.
+Tokens reduced_tokens();
 
 // A drafter whose trees hold what a twin proposes, among doubled and random nodes.
 class NoisyDrafter final : public Drafter {
@@ -92,6 +99,8 @@ class GenerationRig {
     std::uint32_t row_budget = 0;
     bool holds_rows_back = false;
     std::optional<std::uint32_t> offline_after = {};
+    // Drafts on a device of its own with this fault, and then on another.
+    std::optional<DeviceFault> device_fault = {};
   };
   explicit GenerationRig(const Options& options);
 
@@ -111,11 +120,16 @@ class GenerationRig {
   const std::vector<CycleRecord>& cycles() const { return cycles_; }
   // Chunks of activations that had come before each draft.
   const std::vector<std::uint32_t>& chunks_before_drafts() const { return chunks_before_drafts_; }
+  bool device_fault_fired() const { return options_.device_fault && options_.device_fault->fired; }
+  // What was told of it.
+  const std::vector<std::string>& device_failures() const { return device_failures_; }
   // Cancels the answer at the n-th look (1, 2, ...).
   void cancel_at(std::uint32_t look) { looks_until_cancel_ = look; }
 
  private:
-  void make_drafter(ToyDrafter drafter);
+  std::unique_ptr<Drafter> make_drafter(Backend& backend);
+  std::unique_ptr<Drafter> make_moa(Backend& backend, std::uint32_t tli, std::uint32_t ca_kv_heads);
+  std::unique_ptr<Drafter> make_fallback_drafter();
   void check_request(const TargetRequest& request);
   Answer collect(AnswerEnd end);
   bool cancelled();
@@ -136,6 +150,7 @@ class GenerationRig {
   std::vector<TargetRequest> requests_;
   std::vector<CycleRecord> cycles_;
   std::vector<std::uint32_t> chunks_before_drafts_;
+  std::vector<std::string> device_failures_;
   std::uint32_t looks_until_cancel_ = 0;
 };
 

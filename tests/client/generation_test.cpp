@@ -80,6 +80,7 @@ INSTANTIATE_TEST_SUITE_P(Drafters, LosslessTest,
                          ::testing::Values(ToyDrafter::none, ToyDrafter::moa_tli0,
                                            ToyDrafter::moa_tli1, ToyDrafter::moa_tli3,
                                            ToyDrafter::moa_projected, ToyDrafter::independent,
+                                           ToyDrafter::moa_reduced, ToyDrafter::twin_reduced,
                                            ToyDrafter::twin, ToyDrafter::hashed, ToyDrafter::noisy),
                          [](const auto& drafter) { return name_of(drafter.param); });
 

@@ -39,6 +39,8 @@ ReportedConfig config() {
   ReportedConfig config;
   config.drafter = "moa";
   config.device = "cpu";
+  config.device_name = "A processor";
+  config.device_reason = "asked for";
   config.generation.tree = TreeShape{};
   config.generation.tokens_max = 256;
   config.generation.sampling.seed = 18446744073709551615u;
@@ -80,6 +82,8 @@ TEST(ReportTest, HasEveryStableNameWithItsValue) {
   }
   EXPECT_EQ(answer["config"]["drafter"], "moa");
   EXPECT_EQ(answer["config"]["device"], "cpu");
+  EXPECT_EQ(answer["config"]["device_name"], "A processor");
+  EXPECT_EQ(answer["config"]["device_reason"], "asked for");
   EXPECT_EQ(answer["config"]["paced"], true);
   EXPECT_EQ(answer["config"]["tree"], (json{{"breadth", 8}, {"depth", 6}, {"nodes", 62}}));
   EXPECT_EQ(answer["config"]["fingerprints"]["tokenizer"], std::string(64, '0'));

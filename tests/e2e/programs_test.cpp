@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/process.h"
@@ -62,6 +64,73 @@ TEST_F(ProgramsTest, SampledAnswersAreThoseOfPlainDecodingWithTheSameSeed) {
       EXPECT_EQ(run(bundle, common)["tokens"], plain["tokens"]) << bundle;
     }
   }
+}
+
+// A drafter that knows a few of the tokens is a drafter like any other.
+TEST(ReducedVocabularyTest, ABundleMadeByConvertGivesThePlainAnswer) {
+  const Scratch scratch;
+  const auto corpus = scratch / "corpus.txt";
+  { std::ofstream(corpus) << "47+38: 7+8+0=15, 4+3+1=08. Answer: 85\n{\"name\": \"set_alarm\"}\n"; }
+  Options server_options;
+  std::vector<std::string> bundles;
+  for (const char* name : {"moa-tli1", "independent"}) {
+    bundles.push_back(scratch / (std::string(name) + "-300.gguf"));
+    Process convert({EDGEDRAFT_CLIENT, "convert", demo_model(name), "--draft-vocab", "300",
+                     "--corpus", corpus, "-o", bundles.back()},
+                    scratch / "convert");
+    ASSERT_EQ(convert.wait(), 0) << convert.err();
+    EXPECT_NE(convert.err().find("300 of 4096 tokens make up 100.00 %"), std::string::npos)
+        << convert.err();
+    server_options.insert(server_options.end(), {"--bundle", bundles.back()});
+  }
+  const Server server(scratch, server_options);
+  const auto answer = [&](const std::string& bundle, Options options) {
+    options.insert(options.end(), {"--server", server.address(), "--pin", server.pin(), "--bundle",
+                                   bundle, "-p", kPrompt, "--max-tokens", "60"});
+    const auto client = start_client(scratch, "client", options);
+    EXPECT_EQ(client->wait(), 0) << client->err();
+    return json::parse(client->out());
+  };
+  for (const Options& sampling : {Options{}, Options{"--temperature", "0.9", "--seed", "3"}}) {
+    Options plain_options = sampling;
+    plain_options.push_back("--plain");
+    const json plain = answer(demo_model("target"), plain_options);
+    EXPECT_EQ(plain["config"]["device"], "none");
+    for (const std::string& bundle : bundles) {
+      const json drafted = answer(bundle, sampling);
+      EXPECT_EQ(drafted["tokens"], plain["tokens"]) << bundle;
+      if (sampling.empty()) {
+        EXPECT_GT(drafted["stats"]["tau"], 2.0) << bundle;
+      }
+    }
+  }
+}
+
+TEST_F(ProgramsTest, SaysWhereItDraftsAndWhy) {
+  const json asked = run("moa-tli0", {"-p", kPrompt, "--max-tokens", "3", "--device", "cpu"});
+  EXPECT_EQ(asked["config"]["device"], "cpu");
+  EXPECT_EQ(asked["config"]["device_reason"], "asked for");
+  EXPECT_FALSE(asked["config"]["device_name"].get<std::string>().empty());
+  const auto missing = start_client(
+      scratch_, "missing",
+      {"--bundle", demo_model("moa-tli0"), "-p", kPrompt, "--device", "vulkan:4000000000"});
+  EXPECT_EQ(missing->wait(), 2);
+  EXPECT_NE(missing->err().find("there is no such device, but cpu ("), std::string::npos)
+      << missing->err();
+}
+
+TEST(DevicesCommandTest, MeasuresTheCpuAndRemembersIt) {
+  const Scratch scratch;
+  Process devices(
+      {EDGEDRAFT_CLIENT, "devices", "--bundle", demo_model("moa-tli0"), "--threads", "1", "--json"},
+      scratch / "devices", "", {{"XDG_CACHE_HOME", scratch / "cache"}});
+  ASSERT_EQ(devices.wait(), 0) << devices.err();
+  const json list = json::parse(devices.out());
+  EXPECT_EQ(list["devices"][0]["device"], "cpu");
+  EXPECT_GT(list["devices"][0]["step_seconds"], 0.0);
+  EXPECT_GT(list["devices"][0]["bytes_per_second"], 0.0);
+  EXPECT_TRUE(list["auto"].is_string());
+  EXPECT_TRUE(std::filesystem::exists(scratch / "cache/edgedraft/devices.json"));
 }
 
 TEST_F(ProgramsTest, CountsWhatCrossesTheSocket) {

@@ -103,6 +103,9 @@ def make_gguf() -> None:
     tensors = {"token_embd.weight": [4, 8], "output_norm.weight": [4], "rope_freqs.weight": [1]}
     write("gguf", "llama", gguf({**llama, **TOKENIZER}, {**tensors, **layer("blk.0.", 4, 4, 2, 6)}))
 
+    write("gguf", "reduced", gguf({**llama, **TOKENIZER, "edgedraft.d2t": [0, 1, 1]},
+                                  {**tensors, "output.weight": [4, 3], **layer("blk.0.", 4, 4, 2, 6)}))
+
     tensors = {f"t{kind}": (kind, [elements, 2]) for kind, (elements, _) in BLOCKS.items()}
     write("gguf", "blocks", gguf({"general.architecture": "llama", "split.count": 1}, tensors))
 

@@ -38,6 +38,19 @@ TensorView TensorPool::norm(std::uint32_t cols) {
   return {.type = DType::f32, .rows = 1, .cols = cols, .bytes = bytes};
 }
 
+TensorView TensorPool::rows_of(const TensorView& tensor, const std::vector<std::uint32_t>& rows) {
+  const std::size_t row = tensor.bytes.size() / tensor.rows;
+  Bytes& bytes = memory_.emplace_back();
+  for (const std::uint32_t r : rows) {
+    const ByteView source = tensor.bytes.subspan(r * row, row);
+    bytes.insert(bytes.end(), source.begin(), source.end());
+  }
+  return {.type = tensor.type,
+          .rows = static_cast<std::uint32_t>(rows.size()),
+          .cols = tensor.cols,
+          .bytes = bytes};
+}
+
 LayerTensors TensorPool::layer(const LayerShape& shape) {
   const double deviation = 1.5 / std::sqrt(static_cast<double>(shape.dim));
   LayerTensors layer;
@@ -103,6 +116,16 @@ ToyMoa::ToyMoa(const ToyDecoder& target, std::uint64_t seed, std::uint32_t tli,
   tensors.ekv2e_bias = pool->normal(1, kDim, 0.1);
   const auto& layers = target.tensors.layers;
   tensors.tli.assign(layers.end() - tli, layers.end());
+}
+
+void reduce_vocabulary(ToyDecoder& drafter, const std::vector<std::uint32_t>& tokens) {
+  drafter.config.draft_tokens = tokens;
+  drafter.tensors.output = drafter.pool->rows_of(*drafter.tensors.output, tokens);
+}
+
+void reduce_vocabulary(ToyMoa& drafter, const std::vector<std::uint32_t>& tokens) {
+  drafter.config.draft_tokens = tokens;
+  drafter.tensors.output = drafter.pool->rows_of(*drafter.tensors.output, tokens);
 }
 
 }  // namespace edgedraft::testing

@@ -18,6 +18,8 @@ class TensorPool {
   // Normal entries of the given deviation, stored as `type`.
   TensorView normal(std::uint32_t rows, std::uint32_t cols, double deviation,
                     DType type = DType::f32);
+  // Some rows of a tensor.
+  TensorView rows_of(const TensorView& tensor, const std::vector<std::uint32_t>& rows);
   // Entries around 1, as norms have.
   TensorView norm(std::uint32_t cols);
   LayerTensors layer(const LayerShape& shape);
@@ -46,6 +48,10 @@ struct ToyMoa {
   MoaConfig config;
   MoaTensors tensors;
 };
+
+// Leaves a drafter's head the rows of `tokens`, as a bundle with a reduced vocabulary does.
+void reduce_vocabulary(ToyDecoder& drafter, const std::vector<std::uint32_t>& tokens);
+void reduce_vocabulary(ToyMoa& drafter, const std::vector<std::uint32_t>& tokens);
 
 inline constexpr std::uint32_t kToyVocabulary = 64;
 inline constexpr std::uint32_t kToyEndToken = 2;

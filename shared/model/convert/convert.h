@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <vector>
 
 #include "shared/base/error.h"
 #include "shared/tensor/dtype.h"
@@ -29,6 +30,7 @@ struct BundleOptions {
       drafter;  // a directory: MoA checkpoint or Llama model, or a Llama GGUF file
   std::filesystem::path output;
   DType type = DType::f16;
+  std::vector<std::uint32_t> draft_tokens = {};  // all that the head may propose; empty: any token
 };
 
 // Packs a drafter with all that a device needs to draft for `target`. The target's embedding, head
@@ -36,5 +38,16 @@ struct BundleOptions {
 //
 // Errors    as above; mismatch where drafter and target do not belong together
 Result<void> make_bundle(const BundleOptions& options);
+
+struct ReduceOptions {
+  std::filesystem::path bundle;
+  std::filesystem::path output;
+  std::vector<std::uint32_t> draft_tokens;
+};
+
+// Copies a bundle bit for bit but for its head, of which it keeps the rows of `draft_tokens`.
+//
+// Errors    as above; usage for a model that is no drafter
+Result<void> reduce_bundle(const ReduceOptions& options);
 
 }  // namespace edgedraft

@@ -1,0 +1,172 @@
+#include "client/commands/devices.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "client/devices/measuring.h"
+#include "shared/base/progress.h"
+
+namespace edgedraft {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string text_of(const char* format, double number) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, number);
+  return text;
+}
+
+std::string summary(const ComputeDevice& device) {
+  std::string text = device.name + ", " + device.driver;
+  if (device.memory_bytes > 0) {
+    text += text_of(", %.1f GiB", static_cast<double>(device.memory_bytes) / (1u << 30));
+  }
+  return device.vulkan_index ? text + ", " + device.kind : text;
+}
+
+std::string measurement(const ListedDevice& listed) {
+  if (!listed.device.unusable.empty()) return "cannot be used: " + listed.device.unusable;
+  if (!listed.failure.empty()) return "failed: " + listed.failure;
+  if (!listed.timing) return {};
+  return text_of("%.2f ms a drafting step", listed.timing->seconds * 1e3) +
+         text_of(", %.1f GB/s of weights", listed.timing->bytes_per_second * 1e-9);
+}
+
+ordered_json device_json(const ListedDevice& listed) {
+  const ComputeDevice& d = listed.device;
+  const auto or_null = [](const std::string& text) {
+    return text.empty() ? ordered_json(nullptr) : ordered_json(text);
+  };
+  ordered_json json{{"device", d.id},
+                    {"name", d.name},
+                    {"driver", d.driver},
+                    {"kind", d.kind},
+                    {"memory_bytes", d.memory_bytes},
+                    {"features", d.features},
+                    {"unusable", or_null(d.unusable)},
+                    {"step_seconds", nullptr},
+                    {"bytes_per_second", nullptr},
+                    {"failure", or_null(listed.failure)}};
+  if (listed.timing) {
+    json["step_seconds"] = listed.timing->seconds;
+    json["bytes_per_second"] = listed.timing->bytes_per_second;
+  }
+  return json;
+}
+
+}  // namespace
+
+void declare_devices(CLI::App& app, DevicesOptions& options) {
+  app.add_option("--bundle", options.bundle, "Measure the devices with this drafter")
+      ->type_name("FILE.gguf");
+  app.add_option("--threads", options.threads, "Threads on the CPU; 0: one a core")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_flag("--json", options.json, "One JSON object on standard output");
+  app.footer(
+      "Says which device --device auto takes and why: the one with the shortest drafting step, one "
+      "level of a\ntree of 8,6,62. With --bundle every device is measured anew; `run` and `chat` "
+      "measure once for a\ndrafter and remember it. Software rasterisers are measured here but "
+      "never taken by themselves.\n"
+      "Example:\n  edgedraft devices --bundle moa-tli0.gguf");
+}
+
+DeviceList make_device_list(const std::vector<ComputeDevice>& devices,
+                            const std::optional<MeasureDevice>& measure) {
+  DeviceList list;
+  for (const ComputeDevice& device : devices) {
+    ListedDevice listed{.device = device, .timing = {}, .failure = {}};
+    if (measure && device.unusable.empty()) {
+      const auto timing = (*measure)(device);
+      if (timing) {
+        listed.timing = *timing;
+      } else {
+        listed.failure = timing.error().message;
+      }
+    }
+    list.devices.push_back(std::move(listed));
+  }
+  bool is_known = true;
+  auto choice = choose_device({}, devices, [&](const ComputeDevice& wanted) -> Result<StepTiming> {
+    is_known = measure.has_value();
+    for (const ListedDevice& listed : list.devices) {
+      if (listed.device.id == wanted.id && listed.timing) return *listed.timing;
+      if (listed.device.id == wanted.id) return Error{Errc::io, listed.failure};
+    }
+    return Error{Errc::io, "not measured"};
+  });
+  if (choice && is_known) list.automatic = std::move(*choice);
+  return list;
+}
+
+void print(const DeviceList& list, std::ostream& out) {
+  for (const ListedDevice& listed : list.devices) {
+    const std::string indent(std::string("vulkan:0").size() + 2, ' ');
+    std::string id = listed.device.id;
+    id.resize(std::max(id.size() + 1, indent.size()), ' ');
+    out << id << summary(listed.device) << '\n';
+    std::string features;
+    for (const std::string& feature : listed.device.features) {
+      features += (features.empty() ? "" : ", ") + feature;
+    }
+    for (const std::string& line : {features, measurement(listed)}) {
+      if (!line.empty()) out << indent << line << '\n';
+    }
+  }
+  if (list.automatic) {
+    out << "auto takes " << list.automatic->device.id << ": " << list.automatic->reason << '\n';
+  } else {
+    out << "auto takes the one that is fastest for the drafter: give --bundle FILE to see which\n";
+  }
+}
+
+std::string to_json(const DeviceList& list) {
+  ordered_json json{
+      {"devices", ordered_json::array()}, {"auto", nullptr}, {"auto_reason", nullptr}};
+  for (const ListedDevice& listed : list.devices) json["devices"].push_back(device_json(listed));
+  if (list.automatic) {
+    json["auto"] = list.automatic->device.id;
+    json["auto_reason"] = list.automatic->reason;
+  }
+  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+Result<int> run_devices(const DevicesOptions& o) {
+  if (o.threads < 0 || o.threads > 1024) {
+    return Error{Errc::usage, "--threads: give a number from 0 to 1024"};
+  }
+  const auto threads = static_cast<std::uint32_t>(o.threads);
+  const std::vector<ComputeDevice> devices = list_compute_devices(threads);
+  std::optional<BundleFile> bundle;
+  TimingCache cache(TimingCache::default_file());
+  Progress progress("measuring", devices.size());
+  std::optional<MeasureDevice> measure;
+  if (!o.bundle.empty()) {
+    auto opened = BundleFile::open(o.bundle, BundleUse::draft);
+    if (!opened) return opened.error();
+    bundle.emplace(std::move(*opened));
+    measure = [&, time = make_measure({.bundle = *bundle,
+                                       .tree = TreeShape{},
+                                       .threads = threads,
+                                       .cache = cache,
+                                       .known = MeasuringOptions::Known::renew})](
+                  const ComputeDevice& device) {
+      auto timing = time(device);
+      progress.advance(1);
+      return timing;
+    };
+  }
+  const DeviceList list = make_device_list(devices, measure);
+  if (o.json) {
+    std::cout << to_json(list) << std::endl;
+  } else {
+    print(list, std::cout);
+  }
+  return 0;
+}
+
+}  // namespace edgedraft

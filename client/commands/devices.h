@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/devices/device_choice.h"
+
+namespace CLI {
+class App;
+}
+
+namespace edgedraft {
+
+struct DevicesOptions {
+  std::filesystem::path bundle;
+  std::int64_t threads = 0;
+  bool json = false;
+};
+
+void declare_devices(CLI::App& app, DevicesOptions& options);
+
+// Lists the devices that can draft. Returns the exit status.
+Result<int> run_devices(const DevicesOptions& options);
+
+// A device and what was measured on it.
+struct ListedDevice {
+  ComputeDevice device;
+  std::optional<StepTiming> timing;
+  std::string failure;  // why there is no timing, where it was tried
+};
+
+struct DeviceList {
+  std::vector<ListedDevice> devices;
+  std::optional<DeviceChoice> automatic;  // absent where it depends on the drafter
+};
+
+// With a bundle every usable device is measured.
+DeviceList make_device_list(const std::vector<ComputeDevice>& devices,
+                            const std::optional<MeasureDevice>& measure);
+
+// For people, and one JSON object.
+void print(const DeviceList& list, std::ostream& out);
+std::string to_json(const DeviceList& list);
+
+}  // namespace edgedraft

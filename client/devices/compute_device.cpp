@@ -1,0 +1,119 @@
+#include "client/devices/compute_device.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "client/vulkan/vulkan_backend.h"
+#include "shared/base/options.h"
+
+namespace edgedraft {
+namespace {
+
+// What follows "key : " on the first line of /proc/cpuinfo that has it; empty elsewhere.
+std::string cpu_info(const std::string& key) {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);) {
+    const std::size_t colon = line.find(':');
+    if (!line.starts_with(key) || colon == std::string::npos) continue;
+    return line.substr(std::min(colon + 2, line.size()));
+  }
+  return {};
+}
+
+// Of the instruction sets that there are, those that decide how fast drafts are.
+std::vector<std::string> cpu_features() {
+  constexpr const char* kTelling[] = {"avx2",    "fma",         "f16c",     "avx_vnni",
+                                      "avx512f", "avx512_vnni", "amx_int8", "amx_bf16",
+                                      "asimd",   "asimddp",     "i8mm",     "sve"};
+  std::istringstream words(cpu_info("flags") + " " + cpu_info("Features"));
+  std::vector<std::string> features;
+  for (std::string word; words >> word;) {
+    if (std::ranges::find(kTelling, word) != std::end(kTelling)) features.push_back(word);
+  }
+  return features;
+}
+
+std::string kind_name(VulkanDevice::Kind kind) {
+  switch (kind) {
+    case VulkanDevice::Kind::discrete:
+      return "discrete";
+    case VulkanDevice::Kind::integrated:
+      return "integrated";
+    case VulkanDevice::Kind::virtual_gpu:
+      return "virtual";
+    case VulkanDevice::Kind::software:
+      return "software";
+    case VulkanDevice::Kind::other:
+      return "other";
+  }
+  return "other";
+}
+
+ComputeDevice gpu(const VulkanDevice& device) {
+  ComputeDevice compute{.id = "vulkan:" + std::to_string(device.index),
+                        .name = device.name,
+                        .driver = device.driver,
+                        .kind = kind_name(device.kind),
+                        .memory_bytes = device.memory_bytes,
+                        .features = {"Vulkan " + device.api_version},
+                        .unusable = device.unusable,
+                        .vulkan_index = device.index};
+  const std::pair<bool, const char*> features[] = {
+      {device.storage_16bit, "16-bit storage"},
+      {device.storage_8bit, "8-bit storage"},
+      {device.float16, "float16"},
+      {device.int8, "int8"},
+      {device.integer_dot_product, "integer dot product"},
+      {device.timestamps, "timestamps"},
+  };
+  for (const auto& [is_there, name] : features) {
+    if (is_there) compute.features.push_back(name);
+  }
+  compute.features.push_back("subgroups of " + std::to_string(device.subgroup_width));
+  return compute;
+}
+
+}  // namespace
+
+ComputeDevice cpu_device(std::uint32_t threads) {
+  const std::uint32_t count =
+      threads > 0 ? threads : std::max(std::thread::hardware_concurrency(), 1u);
+  const std::string name = cpu_info("model name");
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  const long page_bytes = sysconf(_SC_PAGESIZE);
+  return {.id = "cpu",
+          .name = name.empty() ? "CPU" : name,
+          .driver = std::to_string(count) + (count == 1 ? " thread" : " threads"),
+          .kind = "cpu",
+          .memory_bytes = pages > 0 && page_bytes > 0 ? static_cast<std::uint64_t>(pages) *
+                                                            static_cast<std::uint64_t>(page_bytes)
+                                                      : 0,
+          .features = cpu_features(),
+          .unusable = {},
+          .vulkan_index = {}};
+}
+
+std::vector<ComputeDevice> list_compute_devices(std::uint32_t threads) {
+  std::vector<ComputeDevice> devices{cpu_device(threads)};
+  for (const VulkanDevice& device : list_vulkan_devices()) devices.push_back(gpu(device));
+  return devices;
+}
+
+Result<std::unique_ptr<Backend>> make_backend(const ComputeDevice& device, std::uint32_t threads) {
+  if (!device.unusable.empty()) {
+    return Error{Errc::unsupported, title(device) + " cannot be used: " + device.unusable};
+  }
+  if (!device.vulkan_index) return make_cpu_backend({.threads = threads});
+  return make_vulkan_backend(
+      {.device = *device.vulkan_index, .cache_directory = cache_directory(), .validate = false});
+}
+
+std::string title(const ComputeDevice& device) {
+  return device.id + " (" + device.name + ")";
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shared/base/error.h"
+#include "shared/runtime/backend.h"
+
+namespace edgedraft {
+
+// A place where a drafter can compute.
+struct ComputeDevice {
+  std::string id;      // what --device takes: "cpu", "vulkan:0"
+  std::string name;    // the maker's
+  std::string driver;  // its name and version; of the CPU the number of threads
+  std::string kind;    // "cpu", "discrete", "integrated", "virtual", "software" or "other"
+  std::uint64_t memory_bytes = 0;
+  std::vector<std::string> features;
+  std::string unusable;                       // why it cannot be used; empty if it can
+  std::optional<std::uint32_t> vulkan_index;  // absent for the CPU
+
+  // A rasteriser: Vulkan on the CPU.
+  bool is_software() const { return kind == "software"; }
+};
+
+// `threads` 0: one a core.
+ComputeDevice cpu_device(std::uint32_t threads);
+// The CPU first, then what Vulkan's loader lists.
+std::vector<ComputeDevice> list_compute_devices(std::uint32_t threads);
+
+// Errors    of make_vulkan_backend; unsupported for a device that is unusable
+Result<std::unique_ptr<Backend>> make_backend(const ComputeDevice& device, std::uint32_t threads);
+
+// "vulkan:0 (NAME)".
+std::string title(const ComputeDevice& device);
+
+}  // namespace edgedraft

@@ -1,0 +1,36 @@
+#include "client/devices/measuring.h"
+
+#include "shared/base/bytes.h"
+
+namespace edgedraft {
+namespace {
+
+Result<StepTiming> measure(const MeasuringOptions& o, const ComputeDevice& device) {
+  try {
+    const auto backend = make_backend(device, o.threads);
+    if (!backend) return backend.error();
+    return time_drafting_step(o.bundle, **backend, o.tree);
+  } catch (const DeviceError& error) {
+    return Error{Errc::io, error.what()};
+  }
+}
+
+}  // namespace
+
+MeasureDevice make_measure(const MeasuringOptions& options) {
+  return [o = options](const ComputeDevice& device) -> Result<StepTiming> {
+    const TimingKey key{.device = device.name,
+                        .driver = device.driver,
+                        .bundle = to_hex(o.bundle.hello().drafter.value()),
+                        .tree = o.tree};
+    if (o.known == MeasuringOptions::Known::take) {
+      if (const auto known = o.cache.find(key)) return *known;
+    }
+    const auto timing = measure(o, device);
+    // Where it cannot be kept the next run measures again.
+    if (timing) (void)o.cache.put(key, *timing);
+    return timing;
+  };
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,94 @@
+#include "client/devices/timing_cache.h"
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "client/version.h"
+#include "shared/base/options.h"
+#include "shared/model/atomic_file.h"
+
+namespace edgedraft {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::uintmax_t kFileBytesMax = 1u << 20;
+
+json to_json(const TimingKey& key, const StepTiming& timing) {
+  return {{"device", key.device},      {"driver", key.driver},
+          {"bundle", key.bundle},      {"tree", {key.tree.breadth, key.tree.depth, key.tree.nodes}},
+          {"seconds", timing.seconds}, {"bytes_per_second", timing.bytes_per_second}};
+}
+
+bool is_positive(double number) {
+  return std::isfinite(number) && number > 0;
+}
+
+}  // namespace
+
+TimingCache::TimingCache(std::filesystem::path file) : file_(std::move(file)) {
+  read();
+}
+
+std::filesystem::path TimingCache::default_file() {
+  return cache_directory() / "devices.json";
+}
+
+void TimingCache::read() {
+  std::error_code error;
+  if (std::filesystem::file_size(file_, error) > kFileBytesMax || error) return;
+  std::ifstream in(file_, std::ios::binary);
+  try {
+    const json stored = json::parse(in);
+    if (stored.at("version") != kVersion) return;
+    std::vector<Entry> entries;
+    for (const json& item : stored.at("measured")) {
+      const auto tree = item.at("tree").get<std::array<std::uint32_t, 3>>();
+      const Entry entry{.key = {.device = item.at("device"),
+                                .driver = item.at("driver"),
+                                .bundle = item.at("bundle"),
+                                .tree = {.breadth = tree[0], .depth = tree[1], .nodes = tree[2]}},
+                        .timing = {.seconds = item.at("seconds"),
+                                   .bytes_per_second = item.at("bytes_per_second")}};
+      if (!is_positive(entry.timing.seconds) || !is_positive(entry.timing.bytes_per_second)) return;
+      if (entries.size() < kEntriesMax) entries.push_back(entry);
+    }
+    entries_ = std::move(entries);
+  } catch (const json::exception&) {
+    // Whatever it is, it is not ours: measure again.
+  }
+}
+
+std::optional<StepTiming> TimingCache::find(const TimingKey& key) const {
+  for (const Entry& entry : entries_) {
+    if (entry.key == key) return entry.timing;
+  }
+  return std::nullopt;
+}
+
+Result<void> TimingCache::put(const TimingKey& key, const StepTiming& timing) {
+  std::erase_if(entries_, [&](const Entry& entry) { return entry.key == key; });
+  if (entries_.size() == kEntriesMax) entries_.erase(entries_.begin());
+  entries_.push_back({.key = key, .timing = timing});
+  return write();
+}
+
+Result<void> TimingCache::write() const {
+  json measured = json::array();
+  for (const Entry& entry : entries_) measured.push_back(to_json(entry.key, entry.timing));
+  const std::string text = json{{"version", kVersion}, {"measured", measured}}.dump(
+                               1, ' ', false, json::error_handler_t::replace) +
+                           "\n";
+  std::error_code error;
+  std::filesystem::create_directories(file_.parent_path(), error);
+  if (error) return Error{Errc::io, file_.parent_path().string() + ": " + error.message()};
+  auto out = AtomicFile::create(file_);
+  if (!out) return out.error();
+  if (auto written = out->append(as_byte_view(text)); !written) return written;
+  return out->commit();
+}
+
+}  // namespace edgedraft

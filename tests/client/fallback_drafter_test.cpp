@@ -1,0 +1,217 @@
+#include "client/drafters/fallback_drafter.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/client/generation_rig.h"
+
+namespace edgedraft {
+namespace {
+
+using testing::Answer;
+using testing::DeviceFault;
+using testing::GenerationRig;
+using testing::kOperations;
+using testing::LinkFault;
+using testing::name_of;
+using testing::Operation;
+using testing::Tokens;
+using testing::ToyDrafter;
+
+class DeviceFaultTest : public ::testing::TestWithParam<ToyDrafter> {};
+
+// Two turns, the second with another text behind the first words, and a broken link in each: the
+// device is lost in any operation of it, at its start-up too.
+TEST_P(DeviceFaultTest, AnswersAreThoseOfPlainDecodingWhereverTheDeviceIsLost) {
+  for (const float temperature : {0.0f, 0.8f}) {
+    for (const Operation operation : kOperations) {
+      std::uint32_t fired = 0;
+      for (std::uint32_t n = 1;; n += 1 + n / 2) {
+        SCOPED_TRACE(name_of(operation) + " " + std::to_string(n));
+        GenerationRig rig(
+            {.drafter = GetParam(),
+             .tree = TreeShape{.breadth = 3, .depth = 3, .nodes = 8},
+             .tokens_max = 14,
+             .sampling = {.temperature = temperature, .seed = 4},
+             .faults = {{.request = 3, .kind = LinkFault::Kind::lost_answer, .wait_calls = 4}},
+             .device_fault = DeviceFault{.operation = operation, .n = n}});
+        for (const Tokens& prompt : {Tokens{5, 6, 7, 8}, Tokens{5, 6, 30, 31, 32}}) {
+          const Answer answer = rig.answer(prompt);
+          const Answer plain = rig.plain(prompt);
+          ASSERT_EQ(answer.tokens, plain.tokens);
+          ASSERT_EQ(answer.end, plain.end);
+        }
+        ASSERT_EQ(rig.device_failures().size(), rig.device_fault_fired() ? 1u : 0u);
+        if (!rig.device_fault_fired()) break;
+        EXPECT_NE(rig.device_failures()[0].find("device lost in " + name_of(operation)),
+                  std::string::npos);
+        ++fired;
+      }
+      // A drafter without memory has nothing to compact.
+      const bool is_used = operation != Operation::compact || GetParam() != ToyDrafter::twin;
+      EXPECT_EQ(fired > 0, is_used) << name_of(operation);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Drafters, DeviceFaultTest,
+                         ::testing::Values(ToyDrafter::moa_tli0, ToyDrafter::moa_tli1,
+                                           ToyDrafter::moa_reduced, ToyDrafter::twin),
+                         [](const auto& drafter) { return testing::name_of(drafter.param); });
+
+// A drafter that records what it is given, on a device that fails when it is told to.
+class Recorder final : public Drafter {
+ public:
+  struct State {
+    Tokens tokens;
+    std::vector<std::optional<float>> rows;  // the first value of a position's
+    bool lost = false;
+  };
+  explicit Recorder(State& state) : state_(state) {}
+
+  std::uint32_t token_count() const override {
+    return static_cast<std::uint32_t>(state_.tokens.size());
+  }
+  void append(std::span<const std::uint32_t> tokens) override {
+    look();
+    state_.tokens.insert(state_.tokens.end(), tokens.begin(), tokens.end());
+  }
+  void truncate(std::uint32_t count) override {
+    look();
+    state_.tokens.resize(count);
+    drop_activations(count);
+  }
+  std::uint32_t activation_cols() const override { return 2; }
+  void add_activations(std::uint32_t first, std::span<const float> rows) override {
+    look();
+    for (std::size_t i = 0; i < rows.size() / 2; ++i) {
+      if (state_.rows.size() <= first + i) state_.rows.resize(first + i + 1);
+      ASSERT_FALSE(state_.rows[first + i]) << "twice";
+      state_.rows[first + i] = rows[2 * i];
+    }
+  }
+  void drop_activations(std::uint32_t first) override {
+    look();
+    if (first < state_.rows.size()) state_.rows.resize(first);
+  }
+  DraftTree draft(const TreeShape&) override {
+    look();
+    DraftTree tree;
+    tree.add(state_.tokens.back(), 0);
+    return tree;
+  }
+  std::span<const float> next_logits() override {
+    look();
+    return {};
+  }
+
+ private:
+  void look() const {
+    if (state_.lost) throw DeviceError("lost");
+  }
+  State& state_;
+};
+
+class FallbackDrafterTest : public ::testing::Test {
+ protected:
+  FallbackDrafter::Maker maker(Recorder::State& state) {
+    return [&state] {
+      if (state.lost) throw DeviceError("no such device");
+      return PlacedDrafter{.backend = make_reference_backend(),
+                           .drafter = std::make_unique<Recorder>(state)};
+    };
+  }
+  FallbackDrafter fresh() {
+    return FallbackDrafter({.first = maker(first_),
+                            .second = maker(second_),
+                            .on_failure = [this](const auto& why) { failures_.push_back(why); }});
+  }
+
+  Recorder::State first_;
+  Recorder::State second_;
+  std::vector<std::string> failures_;
+};
+
+TEST_F(FallbackDrafterTest, TheSecondDrafterIsGivenAllThatTheFirstHad) {
+  FallbackDrafter drafter = fresh();
+  drafter.append(Tokens{1, 2, 3, 4, 5, 6, 7});
+  drafter.add_activations(4, std::vector<float>{40, 0, 50, 0});
+  drafter.add_activations(0, std::vector<float>{10, 0, 20, 0});
+  drafter.truncate(6);
+  drafter.drop_activations(5);
+  first_.lost = true;
+  EXPECT_EQ(drafter.draft({}).token(1), 6u);
+  EXPECT_EQ(second_.tokens, first_.tokens);
+  EXPECT_EQ(second_.rows, first_.rows);
+  EXPECT_EQ(second_.rows,
+            (std::vector<std::optional<float>>{10, 20, std::nullopt, std::nullopt, 40}));
+  EXPECT_EQ(failures_, std::vector<std::string>{"lost"});
+}
+
+// A change in which the device is lost has happened all the same, once.
+TEST_F(FallbackDrafterTest, AChangeThatFailsIsMade) {
+  {
+    FallbackDrafter drafter = fresh();
+    drafter.append(Tokens{1, 2});
+    first_.lost = true;
+    drafter.add_activations(1, std::vector<float>{7, 0});
+    EXPECT_EQ(second_.rows, (std::vector<std::optional<float>>{std::nullopt, 7}));
+    EXPECT_EQ(second_.tokens, (Tokens{1, 2}));
+  }
+  first_ = second_ = {};
+  FallbackDrafter drafter = fresh();
+  drafter.append(Tokens{1, 2, 3});
+  first_.lost = true;
+  drafter.truncate(1);
+  EXPECT_EQ(second_.tokens, Tokens{1});
+  drafter.append(Tokens{9});
+  EXPECT_EQ(second_.tokens, (Tokens{1, 9}));
+  EXPECT_EQ(drafter.token_count(), 2u);
+}
+
+TEST_F(FallbackDrafterTest, ADeviceThatDoesNotStartIsReplacedAtOnce) {
+  first_.lost = true;
+  FallbackDrafter drafter = fresh();
+  EXPECT_EQ(failures_, std::vector<std::string>{"no such device"});
+  drafter.append(Tokens{3});
+  EXPECT_EQ(second_.tokens, Tokens{3});
+}
+
+TEST_F(FallbackDrafterTest, TwoLostDevicesAreAnError) {
+  FallbackDrafter drafter = fresh();
+  drafter.append(Tokens{1});
+  first_.lost = second_.lost = true;
+  EXPECT_THROW(drafter.draft({}), DeviceError);
+
+  first_ = second_ = {};
+  FallbackDrafter other = fresh();
+  other.append(Tokens{1});
+  first_.lost = true;
+  other.draft({});
+  second_.lost = true;
+  EXPECT_THROW(other.draft({}), DeviceError);
+}
+
+// However long the session: a context's worth, and nothing any more once it drafts elsewhere.
+TEST_F(FallbackDrafterTest, KeepsNoMoreThanTheContextHolds) {
+  constexpr std::uint32_t kContext = 50;
+  FallbackDrafter drafter = fresh();
+  std::size_t most = 0;
+  for (int turn = 0; turn < 200; ++turn) {
+    drafter.truncate(0);
+    drafter.append(Tokens(kContext, 7));
+    drafter.add_activations(10, std::vector<float>(2 * (kContext - 10)));
+    drafter.add_activations(0, std::vector<float>(2 * 10));
+    drafter.drop_activations(kContext / 2);
+    drafter.add_activations(kContext / 2, std::vector<float>(kContext));
+    most = std::max(most, drafter.kept_bytes());
+  }
+  EXPECT_EQ(most, kContext * (sizeof(std::uint32_t) + 2 * sizeof(float)));
+  first_.lost = true;
+  drafter.draft({});
+  drafter.append(Tokens{1});
+  drafter.add_activations(kContext, std::vector<float>{1, 2});
+  EXPECT_EQ(drafter.kept_bytes(), 0u);
+}
+
+}  // namespace
+}  // namespace edgedraft

@@ -1,0 +1,134 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "shared/runtime/backend.h"
+
+namespace edgedraft::testing {
+
+// What a backend is asked to do.
+enum class Operation : std::uint8_t {
+  allocate,
+  upload,
+  upload_matrix,
+  write,
+  read,
+  embed,
+  rms_norm,
+  matmul,
+  matmuls,
+  rope,
+  store,
+  attention,
+  swiglu,
+  compact,
+  top_k,
+};
+
+inline constexpr std::array kOperations = {
+    Operation::allocate, Operation::upload,  Operation::upload_matrix, Operation::write,
+    Operation::read,     Operation::embed,   Operation::rms_norm,      Operation::matmul,
+    Operation::matmuls,  Operation::rope,    Operation::store,         Operation::attention,
+    Operation::swiglu,   Operation::compact, Operation::top_k};
+
+inline std::string name_of(Operation operation) {
+  constexpr const char* kNames[] = {"allocate", "upload",    "upload_matrix", "write",   "read",
+                                    "embed",    "rms_norm",  "matmul",        "matmuls", "rope",
+                                    "store",    "attention", "swiglu",        "compact", "top_k"};
+  return kNames[static_cast<std::size_t>(operation)];
+}
+
+// Whose n-th operation of a kind fails, as do all operations after it: a lost device.
+struct DeviceFault {
+  Operation operation;
+  std::uint32_t n;  // 1, 2, ...
+  bool fired = false;
+};
+
+class FailingBackend final : public Backend {
+ public:
+  // Requires  the fault outlives the backend
+  FailingBackend(std::unique_ptr<Backend> inner, DeviceFault& fault)
+      : inner_(std::move(inner)), fault_(fault) {}
+
+  std::string_view name() const override { return "failing"; }
+  std::unique_ptr<Buffer> allocate(std::uint64_t floats) override {
+    count(Operation::allocate);
+    return inner_->allocate(floats);
+  }
+  std::unique_ptr<Buffer> upload(ByteView bytes) override {
+    count(Operation::upload);
+    return inner_->upload(bytes);
+  }
+  std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) override {
+    count(Operation::upload_matrix);
+    return inner_->upload_matrix(matrix);
+  }
+  void write(const Matrix& to, std::span<const float> from) override {
+    count(Operation::write);
+    inner_->write(to, from);
+  }
+  void read(const Matrix& from, std::span<float> to) override {
+    count(Operation::read);
+    inner_->read(from, to);
+  }
+  void embed(const EmbedOp& op) override {
+    count(Operation::embed);
+    inner_->embed(op);
+  }
+  void rms_norm(const RmsNormOp& op) override {
+    count(Operation::rms_norm);
+    inner_->rms_norm(op);
+  }
+  void matmul(const MatmulOp& op) override {
+    count(Operation::matmul);
+    inner_->matmul(op);
+  }
+  void matmuls(std::span<const MatmulOp> ops) override {
+    count(Operation::matmuls);
+    inner_->matmuls(ops);
+  }
+  void rope(const RopeOp& op) override {
+    count(Operation::rope);
+    inner_->rope(op);
+  }
+  void store(const StoreOp& op) override {
+    count(Operation::store);
+    inner_->store(op);
+  }
+  void attention(const AttentionOp& op) override {
+    count(Operation::attention);
+    inner_->attention(op);
+  }
+  void swiglu(const SwigluOp& op) override {
+    count(Operation::swiglu);
+    inner_->swiglu(op);
+  }
+  void compact(const CompactOp& op) override {
+    count(Operation::compact);
+    inner_->compact(op);
+  }
+  void top_k(const TopKOp& op) override {
+    count(Operation::top_k);
+    inner_->top_k(op);
+  }
+  // No drafter on a device uses these.
+  void group_attention(const GroupAttentionOp& op) override { inner_->group_attention(op); }
+  void gather_layers(const GatherLayersOp& op) override { inner_->gather_layers(op); }
+  void group_mean(const GroupMeanOp& op) override { inner_->group_mean(op); }
+  void argmax(const ArgmaxOp& op) override { inner_->argmax(op); }
+
+ private:
+  void count(Operation operation) {
+    if (operation == fault_.operation && ++count_ == fault_.n) fault_.fired = true;
+    if (fault_.fired) throw DeviceError("device lost in " + name_of(fault_.operation));
+  }
+
+  std::unique_ptr<Backend> inner_;
+  DeviceFault& fault_;
+  std::uint32_t count_ = 0;
+};
+
+}  // namespace edgedraft::testing

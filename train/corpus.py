@@ -1,0 +1,28 @@
+#!/usr/bin/env python3
+"""Writes answers of the training mixture as plain text, one after the other, held-out prompts left out.
+
+For `edgedraft convert --draft-vocab N --corpus FILE`, which keeps the tokens that such a text is made of.
+"""
+
+import argparse
+import random
+
+from data import Source
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--data", metavar="DIR", help="text data sets (data.py names them); without it the generated tasks alone")
+    add("--out", metavar="FILE", required=True)
+    add("--count", type=int, default=20_000, help="answers (default 20000)")
+    add("--seed", type=int, default=1)
+    options = parser.parse_args()
+    source, rng = Source(options.data), random.Random(options.seed)
+    with open(options.out, "w", encoding="utf-8") as file:
+        for _ in range(options.count):
+            file.write(source.mixed(rng).answer + "\n")
+
+
+if __name__ == "__main__":
+    main()
