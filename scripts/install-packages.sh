@@ -26,8 +26,9 @@ packages=(
 )
 case $1 in
   build) ;;
-  # clang is for the fuzz targets (libFuzzer).
-  test) packages+=(libgtest-dev clang libclang-rt-dev openssl) ;;
+  # clang is for the fuzz targets (libFuzzer); the last five boot a kernel that has netem.
+  test) packages+=(libgtest-dev clang libclang-rt-dev openssl
+                   qemu-system-x86 busybox-static cpio xz-utils iproute2) ;;
   *) usage ;;
 esac
 
