@@ -32,9 +32,11 @@ packages=(
 case $1 in
   build) ;;
   # clang is for the fuzz targets (libFuzzer); Mesa brings a software Vulkan driver for machines
-  # without a GPU; gnuplot draws an experiment's report, chromium shows it.
+  # without a GPU; gnuplot draws an experiment's report, chromium shows it; the last five boot a
+  # kernel that has netem.
   test) packages+=(libgtest-dev clang libclang-rt-dev openssl gnuplot-nox "${browser[@]}"
-                   mesa-vulkan-drivers vulkan-validationlayers) ;;
+                   mesa-vulkan-drivers vulkan-validationlayers
+                   qemu-system-x86 busybox-static cpio xz-utils iproute2) ;;
   *) usage ;;
 esac
 

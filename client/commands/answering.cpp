@@ -160,8 +160,8 @@ Result<void> Answering::connect(const AnswerConfig& config) {
 
 // What the link carries stays that of the bundle's drafter; only the proposals are another's.
 void Answering::put_oracle_in_place(const OracleOptions& options) {
-  drafter_ = std::make_unique<OracleDrafter>(options, bundle_.tokenizer().vocabulary_count(),
-                                             drafter_->activation_cols());
+  placed_.drafter = std::make_unique<OracleDrafter>(options, bundle_.tokenizer().vocabulary_count(),
+                                                    placed_.drafter->activation_cols());
   reported_.drafter = "oracle";
   reported_.synthetic_acceptance = options.acceptance;
 }

@@ -191,7 +191,8 @@ TEST(CleanupTest, ADestroyedLinkTakesItsEndsWithIt) {
   auto link = MeasuredLink::make(read_network_profile("lan").value(), DriverKind::tun, 1, why_not);
   if (!link) GTEST_SKIP() << why_not;
   const Scratch scratch;
-  Process forgotten(link->link().at_device({"sleep", "1000"}), scratch / "forgotten");
+  Process forgotten(link->link().at_device({NETSIM_PROBE, "echo", "7000"}), scratch / "forgotten");
+  ASSERT_TRUE(forgotten.wait_for_output("ready")) << forgotten.err();
   link.reset();
   EXPECT_EQ(forgotten.wait(), 128 + SIGKILL);
 }
