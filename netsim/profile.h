@@ -18,7 +18,7 @@ struct TokenOutage {
   Duration duration{0};  // zero: for good
 };
 
-// What a network does, as a TOML file says it (docs/experiments.md, "Profiles").
+// What a network does, as a TOML file says it (docs/networks.md).
 struct NetworkProfile {
   std::string name;
   std::string source;  // where its figures come from

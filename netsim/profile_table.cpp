@@ -103,7 +103,7 @@ Result<void> ProfileTable::required_ms(const char* key, Duration& out) {
 Result<ProfileTable> ProfileTable::table(const char* key) {
   const toml::node* node = find(key);
   if (node && node->is_table()) return ProfileTable(*node->as_table(), file_, path_of(key));
-  return wrong(key, "not a table; see docs/experiments.md, Profiles");
+  return wrong(key, "not a table; see docs/networks.md");
 }
 
 Result<std::vector<double>> ProfileTable::numbers(const char* key, double least, double most,

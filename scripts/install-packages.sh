@@ -30,9 +30,10 @@ packages=(
 )
 case $1 in
   build) ;;
-  # clang is for the fuzz targets (libFuzzer).
-  # gnuplot draws an experiment's report, chromium shows it.
-  test) packages+=(libgtest-dev clang libclang-rt-dev openssl gnuplot-nox "${browser[@]}") ;;
+  # clang is for the fuzz targets (libFuzzer); gnuplot draws an experiment's report, chromium shows
+  # it; the last five boot a kernel that has netem.
+  test) packages+=(libgtest-dev clang libclang-rt-dev openssl gnuplot-nox "${browser[@]}"
+                   qemu-system-x86 busybox-static cpio xz-utils iproute2) ;;
   *) usage ;;
 esac
 

@@ -146,7 +146,8 @@ Result<std::unique_ptr<LinkProcess>> LinkProcess::start(
 }
 
 LinkProcess::~LinkProcess() {
-  ask({.kind = LinkRequest::Kind::stop});
+  // One that does not answer, since somebody has stopped it, would be waited for without end.
+  if (!ask({.kind = LinkRequest::Kind::stop})) kill(pid_, SIGKILL);
   close(socket_);
   int status = 0;
   while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {

@@ -48,9 +48,9 @@ std::string mark_of(pid_t pid) {
   return {};
 }
 
-std::uint64_t network_of(pid_t pid) {
+std::uint64_t namespace_of(pid_t pid, const char* kind) {
   struct stat info = {};
-  return stat(proc(pid, "ns/net").c_str(), &info) == 0 ? info.st_ino : 0;
+  return stat(proc(pid, kind).c_str(), &info) == 0 ? info.st_ino : 0;
 }
 
 bool is_alive(std::string_view mark) {
@@ -96,16 +96,18 @@ std::string link_mark(pid_t link) {
 void end_processes_of(const std::string& mark, const LinkNamespaces& namespaces) {
   end_processes([&](pid_t pid) {
     if (mark_of(pid) == mark) return true;
-    const std::uint64_t network = network_of(pid);
+    const std::uint64_t network = namespace_of(pid, "ns/net");
     return network != 0 &&
            (network == namespaces.server_inode || network == namespaces.device_inode);
   });
 }
 
 void end_stray_processes() {
-  end_processes([](pid_t pid) {
+  // A container's processes can be seen from outside, but the ids in their marks are its own.
+  const std::uint64_t here = namespace_of(getpid(), "ns/pid");
+  end_processes([&](pid_t pid) {
     const std::string mark = mark_of(pid);
-    return !mark.empty() && !is_alive(mark);
+    return !mark.empty() && namespace_of(pid, "ns/pid") == here && !is_alive(mark);
   });
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seed corpora of the model files' fuzz targets, next to this script.
+"""Writes the seed corpora of the files' fuzz targets, next to this script.
 
 Small valid files, from which the fuzzers start. The same bytes every time.
 """
@@ -205,6 +205,45 @@ def make_tokenizer_json() -> None:
     write("tokenizer_json", "unigram", json.dumps(unigram, ensure_ascii=False).encode())
 
 
+def make_networks() -> None:
+    write("delivery_trace", "steady", b"1\n2\n3\n4\n")
+    write("delivery_trace", "bursts", b"0\n0\n0\n17\n17\n250\r\n")
+    profiles = {
+        "normal": """name = "n"
+source = "s"
+[both]
+rate_mbit = 50
+path_ms = 4.5
+delay = { law = "normal", mean_ms = 10, deviation_ms = 10 }
+reorder = true
+loss = 0.001
+""",
+        "tables": """both = { rate_mbit = 1e3, queue_packets = 7, hold_ms = 50 }
+[up]
+delay = { law = "table", points = [[0, 5], [0.5, 9.3], [1, 150]] }
+[down]
+delay = { law = "table", samples_ms = [3, 1, 2] }
+""",
+        "script": """repeat_s = 60
+[both]
+rate_mbit = 5
+delay = { law = "pareto", least_ms = 2, shape = 1.5 }
+burst_loss = { enter = 0.01, leave = 0.2, loss_in_burst = 0.5, loss_outside = 0.001 }
+[[event]]
+at_s = 12
+action = "down"
+for_s = 8
+[[event]]
+at_s = 30
+action = "new-address"
+[[outage]]
+after_tokens = 25
+""",
+    }
+    for name, content in profiles.items():
+        write("network_profile", name, content.encode())
+
+
 if __name__ == "__main__":
     make_gguf()
     make_safetensors()
@@ -212,3 +251,4 @@ if __name__ == "__main__":
     make_texts()
     make_templates()
     make_tokenizer_json()
+    make_networks()

@@ -1,20 +1,21 @@
 #!/bin/sh
-# Boots the kernel in KERNEL under QEMU's own emulation, runs the script LINK that
+# Boots the kernel in KERNEL under QEMU's own emulation, runs the script SCRIPTS/link.sh that
 # `edgedraft-netsim link --driver tc --dry-run` wrote, and measures the link with PROBE: COUNT round
-# trips, then how fast and in what order BLAST packets of 1,400 bytes come down. Everything in the
+# trips, then how fast and in what order BLAST packets of 1,400 bytes come down, then how many of
+# three packets find no answer after each of the scripts down.sh, up.sh and moved.sh. Everything in the
 # machine, its clock too, follows the instructions that it executes (-icount), so a busy host changes
 # nothing but how long this takes.
 #
 # Prints what the machine says between the lines `begin` and `end`.
 set -eu
-kernel=$1 link=$2 probe=$3 count=$4 blast=$5
+kernel=$1 scripts=$2 probe=$3 count=$4 blast=$5
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 root=$work/root
 mkdir -p "$root/bin" "$root/usr/sbin" "$root/proc" "$root/sys" "$root/dev" "$root/tmp" "$root/modules"
 cp /bin/busybox "$root/bin/busybox"
 cp "$probe" "$root/bin/probe"
-cp "$link" "$root/link.sh"
+cp "$scripts"/*.sh "$root/"
 cp "$kernel"/modules/*.ko "$root/modules/"
 # Busybox prefers its own ip and tc to those in the path, so what the script calls is the real thing.
 for program in sh nsenter unshare ip tc; do
@@ -51,6 +52,13 @@ $at_server probe blast 198.18.0.2 7001 BLAST 1400 0
 wait $!
 echo sink $(tail -n 1 /sink.log)
 $at_server /usr/sbin/tc -s qdisc show dev edgedraft0 | sed 's/^/qdisc /'
+export at_server at_device
+TC_LIB_DIR=$(echo /tmp/*)
+export TC_LIB_DIR
+for event in down up moved; do
+  /usr/sbin/sh /$event.sh
+  echo event $event $($at_device probe ping 198.18.0.1 7000 3 | grep -c lost)
+done
 echo end
 poweroff -f
 END

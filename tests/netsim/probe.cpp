@@ -139,7 +139,7 @@ int sink(const char* port) {
   std::int64_t bytes = 0;
   std::int64_t overtaken = 0;
   std::int32_t highest = -1;
-  while (readable(socket, packets == 0 ? 20'000 : 1000)) {
+  while (readable(socket, packets == 0 ? 60'000 : 1000)) {
     const ssize_t got = recv(socket, buffer.data(), buffer.size(), 0);
     last = now_ns();
     if (packets++ == 0) first = last;
