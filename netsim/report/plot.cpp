@@ -25,7 +25,7 @@ constexpr const char* kHeader =
     "set grid lc rgb '#020002' lw 0.5 dt 1\n"
     "unset key\n"
     "set bmargin 3.6\n"
-    "set rmargin 2\n";
+    "set rmargin 4\n";
 
 // Hues that differ in brightness as well; a pair for light and dark screens each.
 constexpr std::pair<const char*, const char*> kColours[kSeriesColours] = {

@@ -19,6 +19,7 @@ Result<AnswerConfig> parse(std::vector<std::string> arguments) {
   AnswerOptions options;
   options.bundle = "moa.gguf";
   declare_answer_options(app, options);
+  declare_experiment_options(app, options);
   std::reverse(arguments.begin(), arguments.end());
   app.parse(arguments);
   return check_answer_options(options);
@@ -197,6 +198,26 @@ TEST(AnswerOptionsTest, TheTokenIsTheFilesFirstLine) {
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code, Errc::io);
   EXPECT_NE(missing.error().message.find("none"), std::string::npos);
+}
+
+TEST(AnswerOptionsTest, MeasurementsNeedWhatTheyAreAbout) {
+  for (const auto& [arguments, says] :
+       std::initializer_list<std::pair<std::vector<std::string>, const char*>>{
+           {{"--offline-after", "0"}, "--offline-after"},
+           {{"--offline-after", "5", "--plain"}, "no drafter to write on"},
+           {{"--pace-beside-target"}, "--pace-profile"},
+           {{"--pace-profile", "/nowhere.toml"}, "no such device profile"},
+           {{"--pace-profile", "x.toml", "--pace-ms", "3"}, "exclude each other"},
+           {{"--oracle", "/nowhere.json"}, "/nowhere.json"},
+           {{"--oracle", "x.json", "--plain"}, "--plain does not"},
+           {{"--oracle", "x.json", "--oracle-acceptance", "1.5"}, "from 0 to 1"}}) {
+    const auto config = parse(arguments);
+    ASSERT_FALSE(config) << arguments[0];
+    EXPECT_NE(config.error().message.find(says), std::string::npos) << config.error().message;
+  }
+  const auto config = parse({"--offline-after", "5"});
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->generation.offline_after, 5u);
 }
 
 }  // namespace

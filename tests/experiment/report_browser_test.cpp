@@ -117,7 +117,7 @@ class ReportBrowserTest : public ::testing::Test {
 
   // The page after its scripts; `width` in CSS pixels. Fails on anything that the browser's console
   // has to say.
-  std::string show(const std::filesystem::path& page, int width, bool dark = false) {
+  std::string show(const std::filesystem::path& page, int width) {
     const std::string size = "--window-size=" + std::to_string(width) + ",2400";
     const auto image = scratch_ / ("page-" + std::to_string(width) + ".png");
     std::vector<std::string> command{browser_,
@@ -128,7 +128,6 @@ class ReportBrowserTest : public ::testing::Test {
                                      "--enable-logging=stderr",
                                      "--user-data-dir=" + (scratch_ / "browser").string(),
                                      size};
-    if (dark) command.push_back("--force-dark-mode");
     std::vector<std::string> shot = command;
     shot.push_back("--screenshot=" + image.string());
     command.push_back("--dump-dom");
