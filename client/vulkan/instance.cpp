@@ -125,7 +125,13 @@ void Instance::create(bool validate) {
     info.ppEnabledExtensionNames = &extension;
     info.pNext = &messages;  // for messages about this call and the last one
   }
-  check(functions_.CreateInstance(&info, nullptr, &instance_), "start");
+  const VkResult created = functions_.CreateInstance(&info, nullptr, &instance_);
+  if (created == VK_ERROR_INCOMPATIBLE_DRIVER) {
+    throw Failure({Errc::unsupported,
+                   "there is no Vulkan driver here: install one for the GPU, for example "
+                   "mesa-vulkan-drivers, or use --device cpu"});
+  }
+  check(created, "start");
   if (auto loaded = load_instance_functions(functions_, instance_, hooks_); !loaded) {
     throw Failure(loaded.error());
   }

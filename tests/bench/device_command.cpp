@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <ctime>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -26,7 +27,8 @@ tokens to the best eight continuations of each.
 `GB/s` counts the bytes that have to be read and written at least; `share` compares that with
 what copying 256 MiB within the device's memory reaches, measured in the same run. `device` is
 the time by the device's own clock, `wall` the time until the host has the answer, `host` what
-the host adds to a step. `cpu` is the same on the CPU backend. Widths take turns.
+the host adds to a step, `processor` what a step takes of this machine's processor. `cpu` is the
+same on the CPU backend. All figures are the best of many tries.
 
 Examples:
   edgedraft-bench device --shape demo
@@ -49,13 +51,11 @@ constexpr std::uint64_t kCopyBytes = std::uint64_t{256} << 20;
 constexpr std::uint32_t kChoices = 8;
 constexpr int kRepeatsMin = 3;
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+double best(const std::vector<double>& values) {
+  return *std::min_element(values.begin(), values.end());
 }
 
-// The median of `run`'s wall times for about so many seconds, after one run to warm up.
+// The best of `run`'s wall times within about so many seconds, after one run to warm up.
 template <class Run>
 double time_wall(double seconds_wanted, const Run& run) {
   run();
@@ -67,7 +67,21 @@ double time_wall(double seconds_wanted, const Run& run) {
     times.push_back(seconds(Clock::now() - start));
     total += times.back();
   }
-  return median(times);
+  return best(times);
+}
+
+// Processor time of this process a run, all threads: what drafting costs beside the device, and
+// with a software device its whole work, however busy the machine is.
+template <class Run>
+double time_processor(double seconds_wanted, const Run& run) {
+  const Instant start = Clock::now();
+  const std::clock_t before = std::clock();
+  int runs = 0;
+  while (seconds(Clock::now() - start) < seconds_wanted || runs < kRepeatsMin) {
+    run();
+    ++runs;
+  }
+  return static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC / runs;
 }
 
 // A drafter with a conversation of `context` tokens behind it, whose memory covers all but the
@@ -186,7 +200,7 @@ class DeviceBench {
       times.push_back(total);
     }
     device_.set_timing(MeasuredBackend::Timing::none);
-    return median(times);
+    return best(times);
   }
 
   void measure_operations() {
@@ -235,11 +249,12 @@ class DeviceBench {
     if (!o_.json) {
       std::printf("\na drafting step reads %.1f MB of weights: %.3f ms at the device's best\n",
                   bytes * 1e-6, bytes / peak_ * 1e3);
-      std::printf("%5s %10s %10s %9s %8s %7s %10s %10s\n", "width", "wall ms", "device ms",
-                  "host us", "GB/s", "share", "cpu ms", "wall/cpu");
+      std::printf("%5s %10s %10s %9s %12s %8s %7s %10s\n", "width", "wall ms", "device ms",
+                  "host us", "processor ms", "GB/s", "share", "cpu ms");
     }
     for (const std::uint32_t width : o_.widths) {
       const double wall = time_wall(o_.seconds, [&] { on_device.step(width); });
+      const double processor = time_processor(o_.seconds, [&] { on_device.step(width); });
       double device = wall;
       double host = 0.0;
       if (has_clock_) {
@@ -247,7 +262,8 @@ class DeviceBench {
         std::vector<double> devices;
         std::vector<double> hosts;
         on_device.step(width);
-        for (int i = 0; i < 5; ++i) {
+        const Instant first = Clock::now();
+        while (seconds(Clock::now() - first) < o_.seconds || hosts.size() < kRepeatsMin) {
           const Instant start = Clock::now();
           on_device.step(width);
           const double both = seconds(Clock::now() - start);
@@ -256,8 +272,8 @@ class DeviceBench {
           hosts.push_back(both - devices.back());
         }
         device_.set_timing(MeasuredBackend::Timing::none);
-        device = median(devices);
-        host = median(hosts);
+        device = best(devices);
+        host = best(hosts);
       }
       const double cpu = on_cpu ? time_wall(o_.seconds, [&] { on_cpu->step(width); }) : 0.0;
       report_["steps"].push_back({{"width", width},
@@ -265,12 +281,13 @@ class DeviceBench {
                                   {"wall_seconds", wall},
                                   {"device_seconds", device},
                                   {"host_seconds", host},
+                                  {"processor_seconds", processor},
                                   {"share_of_copy", bytes / wall / peak_},
                                   {"cpu_seconds", cpu}});
       if (o_.json) continue;
-      std::printf("%5u %10.3f %10.3f %9.1f %8.2f %5.0f %% %10.3f %10.2f\n", width, wall * 1e3,
-                  device * 1e3, host * 1e6, bytes / wall * 1e-9, 100.0 * bytes / wall / peak_,
-                  cpu * 1e3, cpu > 0.0 ? wall / cpu : 0.0);
+      std::printf("%5u %10.3f %10.3f %9.1f %12.3f %8.2f %5.0f %% %10.3f\n", width, wall * 1e3,
+                  device * 1e3, host * 1e6, processor * 1e3, bytes / wall * 1e-9,
+                  100.0 * bytes / wall / peak_, cpu * 1e3);
     }
   }
 
