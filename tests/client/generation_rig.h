@@ -100,6 +100,8 @@ class GenerationRig {
     bool holds_rows_back = false;
     // Drafts on a device of its own with this fault, and then on another.
     std::optional<DeviceFault> device_fault = {};
+    // Of that device; the CPU where it is empty.
+    std::function<std::unique_ptr<Backend>()> make_device = {};
   };
   explicit GenerationRig(const Options& options);
 
