@@ -1,5 +1,5 @@
 #version 450
-// One workgroup a query head and row.
+// One workgroup a row and a few query heads of a key-value head.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
@@ -31,5 +31,5 @@ void main() {
     total += below;
     barrier();
   }
-  attend(row, gl_WorkGroupID.x, 0, prefix, total);
+  attend(row, gl_WorkGroupID.x * HEADS, 0, prefix, total);
 }

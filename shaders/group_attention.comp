@@ -1,5 +1,5 @@
 #version 450
-// One workgroup a query head and row, as in attention, over the rows of its group.
+// One workgroup a row and a few query heads of a key-value head, as in attention, over the rows of its group.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
@@ -14,5 +14,5 @@ layout(std430, binding = 4) writeonly buffer Y { float y[]; };
 
 void main() {
   uint row = gl_WorkGroupID.y;
-  attend(row, gl_WorkGroupID.x, row - row % p.group_rows, p.group_rows, p.group_rows);
+  attend(row, gl_WorkGroupID.x * HEADS, row - row % p.group_rows, p.group_rows, p.group_rows);
 }

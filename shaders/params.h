@@ -30,6 +30,7 @@ const uint kWorkgroupMax = 128;
 
 const uint kRowWorkgroup = 128;       // of operations that go over a row
 const uint kAttentionWorkgroup = 64;  // also the slots of a step
+const uint kAttentionHeadsMax = 4;    // of a workgroup
 const uint kHeadDimMax = 256;
 const uint kMaskWords = 8;
 const uint kTopKWorkgroup = 64;

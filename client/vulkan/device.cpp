@@ -137,8 +137,7 @@ void Device::wait(std::uint64_t value) {
 }
 
 void Device::wait_idle() noexcept {
-  functions().DeviceWaitIdle(device_);
-  done_ = submitted_;
+  if (functions().DeviceWaitIdle(device_) == VK_SUCCESS) done_ = submitted_;
 }
 
 void full_barrier(const Functions& functions, VkCommandBuffer commands) {

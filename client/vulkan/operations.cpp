@@ -51,6 +51,15 @@ float score_scale(std::uint32_t head_dim) {
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
 }
 
+// Query heads of a workgroup, which share what they read: all of a key-value head, or an even part.
+std::uint32_t heads_a_workgroup(const HeadShape& heads) {
+  const std::uint32_t group = heads.query_heads / heads.kv_heads;
+  for (std::uint32_t count = shaders::kAttentionHeadsMax; count > 1; --count) {
+    if (group % count == 0) return count;
+  }
+  return 1;
+}
+
 }  // namespace
 
 template <class Params>
@@ -211,7 +220,9 @@ void VulkanBackend::attention(const AttentionOp& op) {
     const auto words = std::bit_cast<std::array<std::uint32_t, shaders::kMaskWords>>(mask.bits);
     stream_.put(std::span<const std::uint32_t>(words));
   }
-  dispatch({.shader = Shader::attention}, {.x = op.heads.query_heads, .y = op.q.rows},
+  const std::uint32_t heads = heads_a_workgroup(op.heads);
+  dispatch({.shader = Shader::attention, .constants = {heads}},
+           {.x = op.heads.query_heads / heads, .y = op.q.rows},
            shaders::AttentionParams{.q_offset = q.offset,
                                     .q_stride = q.stride,
                                     .k_offset = k.offset,
@@ -236,7 +247,9 @@ void VulkanBackend::group_attention(const GroupAttentionOp& op) {
   const View v = view(op.v);
   const View y = view(op.y);
   stream_.reserve(0, 0);
-  dispatch({.shader = Shader::group_attention}, {.x = op.heads.query_heads, .y = op.q.rows},
+  const std::uint32_t heads = heads_a_workgroup(op.heads);
+  dispatch({.shader = Shader::group_attention, .constants = {heads}},
+           {.x = op.heads.query_heads / heads, .y = op.q.rows},
            shaders::GroupAttentionParams{.q_offset = q.offset,
                                          .q_stride = q.stride,
                                          .k_offset = k.offset,

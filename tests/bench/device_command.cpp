@@ -26,7 +26,7 @@ tokens to the best eight continuations of each.
 `GB/s` counts the bytes that have to be read and written at least; `share` compares that with
 what copying 256 MiB within the device's memory reaches, measured in the same run. `device` is
 the time by the device's own clock, `wall` the time until the host has the answer, `host` what
-the host adds to a step. `cpu` is the same on the CPU backend. Widths take turns.
+the host adds to a step. `cpu` is the same on the CPU backend. All figures are the best of many tries.
 
 Examples:
   edgedraft-bench device --shape demo
@@ -49,13 +49,11 @@ constexpr std::uint64_t kCopyBytes = std::uint64_t{256} << 20;
 constexpr std::uint32_t kChoices = 8;
 constexpr int kRepeatsMin = 3;
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+double best(const std::vector<double>& values) {
+  return *std::min_element(values.begin(), values.end());
 }
 
-// The median of `run`'s wall times for about so many seconds, after one run to warm up.
+// The best of `run`'s wall times within about so many seconds, after one run to warm up.
 template <class Run>
 double time_wall(double seconds_wanted, const Run& run) {
   run();
@@ -67,7 +65,7 @@ double time_wall(double seconds_wanted, const Run& run) {
     times.push_back(seconds(Clock::now() - start));
     total += times.back();
   }
-  return median(times);
+  return best(times);
 }
 
 // A drafter with a conversation of `context` tokens behind it, whose memory covers all but the
@@ -186,7 +184,7 @@ class DeviceBench {
       times.push_back(total);
     }
     device_.set_timing(MeasuredBackend::Timing::none);
-    return median(times);
+    return best(times);
   }
 
   void measure_operations() {
@@ -247,7 +245,8 @@ class DeviceBench {
         std::vector<double> devices;
         std::vector<double> hosts;
         on_device.step(width);
-        for (int i = 0; i < 5; ++i) {
+        const Instant first = Clock::now();
+        while (seconds(Clock::now() - first) < o_.seconds || hosts.size() < kRepeatsMin) {
           const Instant start = Clock::now();
           on_device.step(width);
           const double both = seconds(Clock::now() - start);
@@ -256,8 +255,8 @@ class DeviceBench {
           hosts.push_back(both - devices.back());
         }
         device_.set_timing(MeasuredBackend::Timing::none);
-        device = median(devices);
-        host = median(hosts);
+        device = best(devices);
+        host = best(hosts);
       }
       const double cpu = on_cpu ? time_wall(o_.seconds, [&] { on_cpu->step(width); }) : 0.0;
       report_["steps"].push_back({{"width", width},

@@ -108,6 +108,22 @@ std::string run(const Fault& fault) {
 
 class VulkanFaultTest : public VulkanTest {};
 
+// Without this the tests below would prove little.
+TEST_F(VulkanFaultTest, TheValidationLayerReportsWhatIsLeftBehind) {
+  std::vector<std::string> messages;
+  vulkan::Hooks hooks;
+  hooks.on_message = [&](const std::string& message) { messages.push_back(message); };
+  hooks.adjust = [](vulkan::Functions& f) {
+    f.DestroyDescriptorSetLayout = [](VkDevice, VkDescriptorSetLayout,
+                                      const VkAllocationCallbacks*) {};
+  };
+  {
+    const auto backend = vulkan::open_backend(hooks, {.validate = true});
+    if (!backend) GTEST_SKIP() << backend.error().message;
+  }
+  EXPECT_FALSE(messages.empty());
+}
+
 TEST_F(VulkanFaultTest, EveryCallThatFailsIsReportedAndLeavesNothingBehind) {
   constexpr int kTimesMax = 3;
   for (const Fault& fault : kFaults) {
