@@ -33,7 +33,7 @@ std::string measurement(const ListedDevice& listed) {
   if (!listed.failure.empty()) return "failed: " + listed.failure;
   if (!listed.timing) return {};
   return text_of("%.2f ms a drafting step", listed.timing->seconds * 1e3) +
-         text_of(", %.1f GB/s of weights", listed.timing->bytes_per_second * 1e-9);
+         text_of(", %.2f GB/s of weights", listed.timing->bytes_per_second * 1e-9);
 }
 
 ordered_json device_json(const ListedDevice& listed) {

@@ -33,11 +33,11 @@ int rank(const ComputeDevice& device) {
 Error no_such_device(const std::string& asked, const std::vector<ComputeDevice>& devices) {
   std::vector<std::string> titles;
   for (const ComputeDevice& device : devices) titles.push_back(title(device));
-  std::string message =
-      "--device " + asked + ": there is no such device, but " + joined(titles, ", ");
+  std::string message = "--device " + asked + ": there is no such device; there " +
+                        (devices.size() == 1 ? "is " : "are ") + joined(titles, ", ");
   if (devices.size() == 1) {
     message +=
-        ". Vulkan needs a driver (on Debian mesa-vulkan-drivers or the GPU maker's) and the "
+        " alone. Vulkan needs a driver (on Debian mesa-vulkan-drivers or the GPU maker's) and the "
         "loader libvulkan1";
   }
   return {Errc::usage, message};

@@ -142,7 +142,7 @@ TEST(DeviceListTest, ShowsEveryDeviceAndWhatAutoTakes) {
   print(list, out);
   for (const char* line :
        {"cpu       Abacus, 2 threads\n", "vulkan:0  Gpu0, 1.0, 4.0 GiB, discrete\n          int8\n",
-        "2.50 ms a drafting step, 1.0 GB/s", "500.00 ms", "failed: it smokes",
+        "2.50 ms a drafting step, 1.00 GB/s", "500.00 ms", "failed: it smokes",
         "cannot be used: old", "auto takes vulkan:0: 2.50 ms"}) {
     EXPECT_NE(out.str().find(line), std::string::npos) << line << "\nin\n" << out.str();
   }

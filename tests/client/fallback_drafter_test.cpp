@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "client/vulkan/vulkan_backend.h"
 #include "tests/client/generation_rig.h"
 
 namespace edgedraft {
@@ -25,7 +26,7 @@ TEST_P(DeviceFaultTest, AnswersAreThoseOfPlainDecodingWhereverTheDeviceIsLost) {
   for (const float temperature : {0.0f, 0.8f}) {
     for (const Operation operation : kOperations) {
       std::uint32_t fired = 0;
-      for (std::uint32_t n = 1;; n += 1 + n / 2) {
+      for (std::uint32_t n = 1;; n *= 2) {
         SCOPED_TRACE(name_of(operation) + " " + std::to_string(n));
         GenerationRig rig(
             {.drafter = GetParam(),
@@ -57,6 +58,39 @@ INSTANTIATE_TEST_SUITE_P(Drafters, DeviceFaultTest,
                          ::testing::Values(ToyDrafter::moa_tli0, ToyDrafter::moa_tli1,
                                            ToyDrafter::moa_reduced, ToyDrafter::twin),
                          [](const auto& drafter) { return testing::name_of(drafter.param); });
+
+// The same with a GPU, whose memory goes while the session goes on.
+TEST(VulkanFallbackTest, AnswersAreThoseOfPlainDecodingWhereverTheGpuIsLost) {
+  const auto make_vulkan = []() -> std::unique_ptr<Backend> {
+    for (const VulkanDevice& device : list_vulkan_devices()) {
+      auto backend = make_vulkan_backend({.device = device.index, .cache_directory = {}});
+      if (backend) return std::move(*backend);
+    }
+    return nullptr;
+  };
+  if (!make_vulkan()) {
+    GTEST_SKIP() << "no Vulkan device: install mesa-vulkan-drivers for a software one";
+  }
+  for (const ToyDrafter drafter : {ToyDrafter::moa_tli1, ToyDrafter::moa_reduced}) {
+    for (const auto& [operation, n] :
+         {std::pair{Operation::allocate, 5u}, std::pair{Operation::write, 5u},
+          std::pair{Operation::top_k, 1u}, std::pair{Operation::top_k, 9u},
+          std::pair{Operation::attention, 40u}, std::pair{Operation::read, 1'000'000u}}) {
+      SCOPED_TRACE(name_of(operation) + " " + std::to_string(n));
+      GenerationRig rig(
+          {.drafter = drafter,
+           .tokens_max = 14,
+           .sampling = {.temperature = 0.8f, .seed = 4},
+           .faults = {{.request = 3, .kind = LinkFault::Kind::lost_answer, .wait_calls = 4}},
+           .device_fault = DeviceFault{.operation = operation, .n = n},
+           .make_device = make_vulkan});
+      for (const Tokens& prompt : {Tokens{5, 6, 7, 8}, Tokens{5, 6, 30, 31, 32}}) {
+        EXPECT_EQ(rig.answer(prompt).tokens, rig.plain(prompt).tokens);
+      }
+      EXPECT_EQ(rig.device_failures().size(), n < 1'000'000 ? 1u : 0u);
+    }
+  }
+}
 
 // A drafter that records what it is given, on a device that fails when it is told to.
 class Recorder final : public Drafter {

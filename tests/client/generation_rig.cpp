@@ -193,8 +193,9 @@ std::unique_ptr<Drafter> GenerationRig::make_fallback_drafter() {
   return std::make_unique<FallbackDrafter>(FallbackDrafter::Options{
       .first =
           [this, place] {
-            return place(std::make_unique<FailingBackend>(make_cpu_backend({.threads = 1}),
-                                                          *options_.device_fault));
+            return place(std::make_unique<FailingBackend>(
+                options_.make_device ? options_.make_device() : make_cpu_backend({.threads = 1}),
+                *options_.device_fault));
           },
       .second = [place] { return place(make_cpu_backend({.threads = 1})); },
       .on_failure = [this](const std::string& why) { device_failures_.push_back(why); }});

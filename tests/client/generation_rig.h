@@ -101,6 +101,8 @@ class GenerationRig {
     std::optional<std::uint32_t> offline_after = {};
     // Drafts on a device of its own with this fault, and then on another.
     std::optional<DeviceFault> device_fault = {};
+    // Of that device; the CPU where it is empty.
+    std::function<std::unique_ptr<Backend>()> make_device = {};
   };
   explicit GenerationRig(const Options& options);
 
