@@ -14,7 +14,11 @@ fi
 
 # Coroutines and boost::system::result need Boost 1.81; Debian 12's default is 1.74.
 boost=libboost-dev
-grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release && boost=libboost1.81-dev
+fibers=libboost-context-dev
+if grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release; then
+  boost=libboost1.81-dev
+  fibers=libboost-context1.81-dev
+fi
 # Ubuntu's pkg-config file of SentencePiece asks for it.
 protobuf=()
 grep -qs '^ID=ubuntu' /etc/os-release && protobuf=(libprotobuf-dev)
@@ -26,8 +30,8 @@ packages=(
 )
 case $1 in
   build) ;;
-  # clang is for the fuzz targets (libFuzzer).
-  test) packages+=(libgtest-dev clang libclang-rt-dev openssl) ;;
+  # clang is for the fuzz targets (libFuzzer), fibers for CUDA kernels on the host.
+  test) packages+=("$fibers" libgtest-dev clang libclang-rt-dev openssl) ;;
   *) usage ;;
 esac
 

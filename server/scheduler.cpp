@@ -100,14 +100,21 @@ void Scheduler::run() {
     const Job& job = *taken;
     std::visit(
         [&](const auto& request_or_rows) {
-          if constexpr (std::is_same_v<std::decay_t<decltype(request_or_rows)>, Request>) {
-            try {
+          constexpr bool kIsRequest =
+              std::is_same_v<std::decay_t<decltype(request_or_rows)>, Request>;
+          try {
+            if constexpr (kIsRequest) {
               std::visit([&](const auto& request) { work(job, request); }, request_or_rows);
-            } catch (const DeviceError& e) {
+            } else {
+              work(job, request_or_rows);
+            }
+          } catch (const DeviceError& e) {
+            // Its tokens and its cache may disagree now; the client has all that is needed to
+            // fill a new one.
+            forget_session(job.client);
+            if constexpr (kIsRequest) {
               job.client.reply.refuse(round_of(request_or_rows), {Errc::refused, e.what()});
             }
-          } else {
-            work(job, request_or_rows);
           }
         },
         job.work);
@@ -248,6 +255,13 @@ Scheduler::Session* Scheduler::find_session(const Client& client) {
     return nullptr;
   }
   return &found->second;
+}
+
+void Scheduler::forget_session(const Client& client) {
+  const auto bound = bound_.find(client.connection_id);
+  if (bound == bound_.end()) return;
+  sessions_.erase(bound->second);
+  bound_.erase(bound);
 }
 
 Result<Scheduler::Session*> Scheduler::own_session(const Client& client) {

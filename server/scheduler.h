@@ -95,6 +95,8 @@ class Scheduler {
   Session* find_session(const Client& client);
   // The same, made where there is none. Refused where there is no room.
   Result<Session*> own_session(const Client& client);
+  // Drops it, after a failure of the device in the middle of its work.
+  void forget_session(const Client& client);
   Result<Session*> resumed_session(const Client& client, const wire::Resume& request);
   Result<void> make_room();
   Bytes rows(const Client& client, const Session& session, std::uint32_t first,
