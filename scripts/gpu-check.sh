@@ -28,6 +28,7 @@ skip() {
   exit 77
 }
 command -v cmake >/dev/null || skip "no cmake"
+command -v make >/dev/null || export CMAKE_GENERATOR=Ninja
 command -v nvcc >/dev/null || skip "no nvcc: install the CUDA toolkit, or name it with CUDACXX"
 command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1 || skip "no GPU that nvidia-smi shows"
 
