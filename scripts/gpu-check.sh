@@ -5,6 +5,7 @@
 #
 #   scripts/gpu-check.sh [RECORD.md]      default: docs/measurements/GPU-DATE.md
 #
+# The record is saved after every step, so that one cut short by a time limit still tells something.
 # EDGEDRAFT_GPU_CHECK_QUICK=1 leaves out compute-sanitizer and the benches. EDGEDRAFT_COMMIT names
 # the commit where there is no git.
 # Exit code: 0 all good, 1 something failed (the record says what), 77 no GPU or no toolkit.
@@ -27,6 +28,7 @@ skip() {
   exit 77
 }
 command -v cmake >/dev/null || skip "no cmake"
+command -v make >/dev/null || export CMAKE_GENERATOR=Ninja
 command -v nvcc >/dev/null || skip "no nvcc: install the CUDA toolkit, or name it with CUDACXX"
 command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1 || skip "no GPU that nvidia-smi shows"
 
@@ -90,21 +92,21 @@ echo "Took $((SECONDS - started)) s." >>"$record"
 check="$build/cuda/edgedraft-cuda-check"
 
 say "Operators against float64"
-markdown 600 "$check"
+markdown 300 "$check"
 
 if [ -z "${EDGEDRAFT_GPU_CHECK_QUICK:-}" ]; then
+  say "Kernels and whole passes: times and bandwidths"
+  markdown 300 "$check" --bench
+
   say "compute-sanitizer"
   if command -v compute-sanitizer >/dev/null; then
     for tool in memcheck racecheck initcheck synccheck; do
-      echo "$tool:" >>"$record"
-      quoted 240 3 compute-sanitizer --tool "$tool" --error-exitcode 9 "$check" --small
+      printf '\n%s:\n\n' "$tool" >>"$record"
+      quoted 120 3 compute-sanitizer --tool "$tool" --error-exitcode 9 "$check" --small
     done
   else
     echo "Skipped: there is none on this machine." >>"$record"
   fi
-
-  say "Kernels: times and bandwidths"
-  markdown 600 "$check" --bench
 fi
 
 # The whole project, where what it needs is there.

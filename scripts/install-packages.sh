@@ -14,7 +14,11 @@ fi
 
 # Coroutines and boost::system::result need Boost 1.81; Debian 12's default is 1.74.
 boost=libboost-dev
-grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release && boost=libboost1.81-dev
+fibers=libboost-context-dev
+if grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release; then
+  boost=libboost1.81-dev
+  fibers=libboost-context1.81-dev
+fi
 # Ubuntu's pkg-config file of SentencePiece asks for it.
 protobuf=()
 grep -qs '^ID=ubuntu' /etc/os-release && protobuf=(libprotobuf-dev)
@@ -32,9 +36,9 @@ packages=(
 case $1 in
   build) ;;
   # clang is for the fuzz targets (libFuzzer); Mesa brings a software Vulkan driver for machines
-  # without a GPU; gnuplot draws an experiment's report, chromium shows it; the last five boot a
+  # without a GPU; fibers run CUDA kernels on the host; gnuplot draws an experiment's report, chromium shows it; the last five boot a
   # kernel that has netem.
-  test) packages+=(libgtest-dev clang libclang-rt-dev openssl gnuplot-nox "${browser[@]}"
+  test) packages+=("$fibers" libgtest-dev clang libclang-rt-dev openssl gnuplot-nox "${browser[@]}"
                    mesa-vulkan-drivers vulkan-validationlayers
                    qemu-system-x86 busybox-static cpio xz-utils iproute2) ;;
   *) usage ;;

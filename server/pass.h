@@ -20,7 +20,7 @@ struct PassShare {
 // other.
 //
 // Returns   how many rows ran
-// Throws    DeviceError; the sessions are then to be abandoned
+// Throws    DeviceError; what the sessions hold is then undefined
 std::uint32_t run_pass(Decoder& decoder, std::span<PassShare> shares);
 
 }  // namespace edgedraft

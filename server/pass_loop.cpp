@@ -245,7 +245,8 @@ void PassLoop::run_next_pass() {
     if (share == shares.end()) {
       waiting.push_back(std::move(active));
     } else if (failed) {
-      active.session->target.abandon();
+      // Its tokens and its cache may disagree now; the client has all that fills a new one.
+      sessions_.forget(active.client.connection_id);
       active.client.reply->refuse(active.round, *failed);
     } else if (share->outcome) {
       try {

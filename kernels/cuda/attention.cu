@@ -19,7 +19,8 @@ constexpr std::uint32_t kStageSlots = 32;  // keys or values in shared memory at
 constexpr std::uint32_t kStageFloats = kStageSlots * (kHeadDimMax / 2 + 4);
 constexpr std::uint32_t kTailMax = 256;
 
-struct Shared {
+// Its first three members are read four floats at a time.
+struct alignas(16) Shared {
   float queries[kQueries][kHeadDimMax];
   float weights[kSplitSlots][kQueries];  // scores, then e^(score - largest); by rank in the split
   float stage[kStageFloats];             // a slot a row of head_dim + 4

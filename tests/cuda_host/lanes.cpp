@@ -13,6 +13,9 @@
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
 #endif
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
 
 namespace edgedraft::cuda_host {
 namespace {
@@ -36,6 +39,9 @@ struct Lane {
 #if defined(__SANITIZE_ADDRESS__)
   const void* stack = nullptr;
   std::size_t stack_bytes = 0;
+#endif
+#if defined(__SANITIZE_THREAD__)
+  void* tsan_fiber = __tsan_create_fiber(0);
 #endif
 };
 
@@ -100,6 +106,10 @@ class Block {
   // On the scheduler's stack.
   void resume(Lane& lane) {
     current_ = &lane;
+#if defined(__SANITIZE_THREAD__)
+    tsan_scheduler_ = __tsan_get_current_fiber();
+    __tsan_switch_to_fiber(lane.tsan_fiber, 0);
+#endif
 #if defined(__SANITIZE_ADDRESS__)
     void* fake_stack = nullptr;
     __sanitizer_start_switch_fiber(&fake_stack, lane.stack, lane.stack_bytes);
@@ -112,6 +122,9 @@ class Block {
 
   // On the lane's stack, to the scheduler and back.
   void leave(Lane& lane) {
+#if defined(__SANITIZE_THREAD__)
+    __tsan_switch_to_fiber(tsan_scheduler_, 0);
+#endif
 #if defined(__SANITIZE_ADDRESS__)
     void* fake_stack = nullptr;
     __sanitizer_start_switch_fiber(&fake_stack, scheduler_stack_, scheduler_stack_bytes_);
@@ -168,6 +181,9 @@ class Block {
 #if defined(__SANITIZE_ADDRESS__)
   const void* scheduler_stack_ = nullptr;
   std::size_t scheduler_stack_bytes_ = 0;
+#endif
+#if defined(__SANITIZE_THREAD__)
+  void* tsan_scheduler_ = nullptr;
 #endif
 };
 

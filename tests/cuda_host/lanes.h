@@ -8,8 +8,8 @@
 // runs until it waits; from launch to launch the order of a warp's threads is turned round, so that
 // a missing barrier shows.
 //
-// What breaks the rules of the device ends the program with a sentence: threads that wait at
-// different barriers, a lane that has left when its warp exchanges.
+// What breaks the rules of the device ends the program with a sentence: lanes that exchange while
+// others of their warp wait elsewhere or have left.
 namespace edgedraft::cuda_host {
 
 struct Index {

@@ -1,0 +1,42 @@
+#include "server/device.h"
+
+#include <gtest/gtest.h>
+
+namespace edgedraft {
+namespace {
+
+TEST(DeviceTest, TheCpuIsAlwaysThere) {
+  const auto device = open_device({.device = "cpu", .threads = 1});
+  ASSERT_TRUE(device);
+  EXPECT_EQ(device->backend->name(), "cpu");
+  EXPECT_EQ(device->reason, "cpu, as asked");
+}
+
+TEST(DeviceTest, AutoTakesWhatThereIsAndSaysWhy) {
+  const auto device = open_device({.device = "auto", .threads = 1});
+  ASSERT_TRUE(device);
+  if (device->backend->name() == "cpu") {
+    // A reason: no CUDA in this build, no driver, or no device.
+    EXPECT_GT(device->reason.size(), std::string("cpu: ").size());
+  } else {
+    EXPECT_EQ(device->backend->name(), "cuda");
+  }
+}
+
+TEST(DeviceTest, UnknownKindsAreRefusedWithTheKnownOnes) {
+  for (const char* name : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1 ", "vulkan:0", ""}) {
+    const auto device = open_device({.device = name, .threads = 1});
+    ASSERT_FALSE(device) << name;
+    EXPECT_EQ(device.error().code, Errc::usage) << name;
+    EXPECT_NE(device.error().message.find("cuda:0"), std::string::npos);
+  }
+}
+
+TEST(DeviceTest, AGpuThatIsNotThereIsNamedUnsupported) {
+  const auto device = open_device({.device = "cuda:4095", .threads = 1});
+  ASSERT_FALSE(device);
+  EXPECT_EQ(device.error().code, Errc::unsupported);
+}
+
+}  // namespace
+}  // namespace edgedraft
