@@ -36,8 +36,8 @@ packages=(
 case $1 in
   build) ;;
   # clang is for the fuzz targets (libFuzzer); Mesa brings a software Vulkan driver for machines
-  # without a GPU; fibers run CUDA kernels on the host; gnuplot draws an experiment's report, chromium shows it; the last five boot a
-  # kernel that has netem.
+  # without a GPU; fibers run CUDA kernels on the host; gnuplot draws an experiment's report,
+  # chromium shows it; the last five boot a kernel that has netem.
   test) packages+=("$fibers" libgtest-dev clang libclang-rt-dev openssl gnuplot-nox "${browser[@]}"
                    mesa-vulkan-drivers vulkan-validationlayers
                    qemu-system-x86 busybox-static cpio xz-utils iproute2) ;;
