@@ -84,8 +84,8 @@ class Script {
 // Whether something at the server's end listens on the port.
 bool is_listening(const LinkDriver& link, std::uint16_t port) {
   // A kernel without IPv6 lacks two of them.
-  const auto table = run_command(link.at_server(
-      {"sh", "-c", "cd /proc/net; cat tcp tcp6 udp udp6 2>/dev/null; true"}));
+  const auto table = run_command(
+      link.at_server({"sh", "-c", "cd /proc/net; cat tcp tcp6 udp udp6 2>/dev/null; true"}));
   std::ostringstream wanted;
   wanted << ':' << std::uppercase << std::hex << std::setw(4) << std::setfill('0') << port << ' ';
   std::istringstream lines(table ? *table : "");
