@@ -81,9 +81,11 @@ class Script {
   std::size_t next_ = 0;
 };
 
-// Whether something at the server's end accepts connections on the port.
+// Whether something at the server's end listens on the port.
 bool is_listening(const LinkDriver& link, std::uint16_t port) {
-  const auto table = run_command(link.at_server({"cat", "/proc/net/tcp", "/proc/net/tcp6"}));
+  // A kernel without IPv6 lacks two of them.
+  const auto table = run_command(
+      link.at_server({"sh", "-c", "cd /proc/net; cat tcp tcp6 udp udp6 2>/dev/null; true"}));
   std::ostringstream wanted;
   wanted << ':' << std::uppercase << std::hex << std::setw(4) << std::setfill('0') << port << ' ';
   std::istringstream lines(table ? *table : "");
@@ -91,7 +93,8 @@ bool is_listening(const LinkDriver& link, std::uint16_t port) {
     std::istringstream fields(line);
     std::string number, local, remote, state;
     fields >> number >> local >> remote >> state;
-    if (state == "0A" && (local + " ").ends_with(wanted.str())) return true;
+    // TCP_LISTEN; UDP sockets without a peer are in the state that TCP calls closed.
+    if ((state == "0A" || state == "07") && (local + " ").ends_with(wanted.str())) return true;
   }
   return false;
 }
