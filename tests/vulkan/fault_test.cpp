@@ -40,17 +40,25 @@ struct Tapped<Member> {
 struct Fault {
   const char* name;
   void (*install)(vulkan::Functions&);
+  bool needs_more = false;  // than every machine has: the validation layer, timestamps
 };
+void PrintTo(const Fault& fault, std::ostream* out) {
+  *out << fault.name;
+}
 
-#define EDGEDRAFT_FAULT(name)                           \
-  Fault {                                               \
-#name, Tapped < &vulkan::Functions::name> ::install \
-  }
+Fault needing_more(Fault fault) {
+  fault.needs_more = true;
+  return fault;
+}
+
+// clang-format off
+#define EDGEDRAFT_FAULT(name) Fault{#name, Tapped<&vulkan::Functions::name>::install}
+// clang-format on
 const Fault kFaults[] = {
     EDGEDRAFT_FAULT(EnumerateInstanceVersion),
     EDGEDRAFT_FAULT(EnumerateInstanceLayerProperties),
     EDGEDRAFT_FAULT(CreateInstance),
-    EDGEDRAFT_FAULT(CreateDebugUtilsMessengerEXT),
+    needing_more(EDGEDRAFT_FAULT(CreateDebugUtilsMessengerEXT)),
     EDGEDRAFT_FAULT(EnumeratePhysicalDevices),
     EDGEDRAFT_FAULT(CreateDevice),
     EDGEDRAFT_FAULT(CreateCommandPool),
@@ -69,8 +77,8 @@ const Fault kFaults[] = {
     EDGEDRAFT_FAULT(CreateComputePipelines),
     EDGEDRAFT_FAULT(CreateDescriptorPool),
     EDGEDRAFT_FAULT(AllocateDescriptorSets),
-    EDGEDRAFT_FAULT(CreateQueryPool),
-    EDGEDRAFT_FAULT(GetQueryPoolResults),
+    needing_more(EDGEDRAFT_FAULT(CreateQueryPool)),
+    needing_more(EDGEDRAFT_FAULT(GetQueryPoolResults)),
     EDGEDRAFT_FAULT(QueueSubmit),
     EDGEDRAFT_FAULT(WaitSemaphores),
 };
@@ -127,31 +135,36 @@ TEST_F(VulkanFaultTest, TheValidationLayerReportsWhatIsLeftBehind) {
   EXPECT_FALSE(messages.empty());
 }
 
-TEST_F(VulkanFaultTest, EveryCallThatFailsIsReportedAndLeavesNothingBehind) {
+class FailingCallTest : public VulkanTest, public ::testing::WithParamInterface<Fault> {};
+
+TEST_P(FailingCallTest, IsReportedAndLeavesNothingBehind) {
   constexpr int kTimesMax = 3;
-  for (const Fault& fault : kFaults) {
-    plan = {};
-    EXPECT_EQ(run(fault), "") << fault.name;
-    const int calls = plan.calls;
-    EXPECT_GT(calls, 0) << fault.name << " is never called: the run above has to use it";
-    std::vector<int> times;
-    for (int i = 1; i <= std::min(calls, kTimesMax); ++i) times.push_back(i);
-    if (calls > kTimesMax) times.push_back(calls);
-    for (const int time : times) {
-      // A device that is lost stays lost.
-      plan = {.fail_at = time, .stays = true, .result = VK_ERROR_DEVICE_LOST};
-      std::string said = run(fault);
-      EXPECT_NE(said.find("VK_ERROR_DEVICE_LOST"), std::string::npos)
-          << fault.name << ", call " << time << ": " << said;
-      // Memory may be there at the next try, with a smaller block: then everything must be right.
-      plan = {.fail_at = time, .stays = false, .result = VK_ERROR_OUT_OF_DEVICE_MEMORY};
-      said = run(fault);
-      EXPECT_TRUE(said.empty() || said.find("VK_ERROR_OUT_OF_DEVICE_MEMORY") != std::string::npos)
-          << fault.name << ", call " << time << ": " << said;
-    }
+  const Fault& fault = GetParam();
+  plan = {};
+  EXPECT_EQ(run(fault), "");
+  const int calls = plan.calls;
+  if (calls == 0 && fault.needs_more) GTEST_SKIP() << "not called on this machine";
+  EXPECT_GT(calls, 0) << "never called: the run above has to use it";
+  std::vector<int> times;
+  for (int i = 1; i <= std::min(calls, kTimesMax); ++i) times.push_back(i);
+  if (calls > kTimesMax) times.push_back(calls);
+  for (const int time : times) {
+    // A device that is lost stays lost.
+    plan = {.fail_at = time, .stays = true, .result = VK_ERROR_DEVICE_LOST};
+    std::string said = run(fault);
+    EXPECT_NE(said.find("VK_ERROR_DEVICE_LOST"), std::string::npos)
+        << "call " << time << ": " << said;
+    // Memory may be there at the next try, with a smaller block: then everything must be right.
+    plan = {.fail_at = time, .stays = false, .result = VK_ERROR_OUT_OF_DEVICE_MEMORY};
+    said = run(fault);
+    EXPECT_TRUE(said.empty() || said.find("VK_ERROR_OUT_OF_DEVICE_MEMORY") != std::string::npos)
+        << "call " << time << ": " << said;
   }
   plan = {};
 }
+
+INSTANTIATE_TEST_SUITE_P(Calls, FailingCallTest, ::testing::ValuesIn(kFaults),
+                         [](const auto& one) { return std::string(one.param.name); });
 
 TEST_F(VulkanFaultTest, WorksOnWhenMemoryWasShortOnce) {
   plan = {};
