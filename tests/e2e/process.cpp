@@ -51,7 +51,9 @@ Process::Process(std::vector<std::string> command, const std::filesystem::path& 
   arguments.push_back(nullptr);
   std::vector<std::string> variables;
   for (char** v = environ; *v; ++v) {
-    if (std::string(*v).rfind("EDGEDRAFT_", 0) != 0) variables.emplace_back(*v);
+    const std::string variable = *v;
+    const bool is_given = environment.contains(variable.substr(0, variable.find('=')));
+    if (!is_given && !variable.starts_with("EDGEDRAFT_")) variables.push_back(variable);
   }
   for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
   std::vector<char*> variable_pointers;
