@@ -13,6 +13,7 @@ import collections
 import csv
 import dataclasses
 import json
+import math
 import os
 import random
 import re
@@ -23,8 +24,8 @@ import tasks
 from tasks import Example
 
 IGNORE = -1  # label of a row without loss
-# Shares of the mixture by number of examples (stories are twice as long as the rest).
-MIXTURE = {"tool": 0.21, "sql": 0.19, "time": 0.18, "arith": 0.17, "units": 0.06, "e2e": 0.10, "story": 0.09}
+# Shares of the mixture by number of examples; a story is four times as long as the rest.
+MIXTURE = {"tool": 0.19, "sql": 0.21, "time": 0.15, "arith": 0.14, "units": 0.07, "e2e": 0.08, "story": 0.16}
 
 
 # ------------------------------------------------------------------------------------------------ data sets
@@ -47,6 +48,8 @@ def e2e_prompt(meaning: str) -> str:
 
 
 _WORD = re.compile(r"[A-Za-z']+")
+# A noun, as far as its neighbours tell: behind an article or possessive, before a mark or a small word.
+_THING = re.compile(r"\b(?:an?|the|his|her|their|my|your) (?:[a-z]+ )?([a-z]{3,})(?=[.,!?]| (?:and|was|is|had|in|on|to|with|that|from|for|at|of)\b)")
 _STOP = set("""a an the and or but so to of in on at with for from by as is was were be been are am it its he she they them
 his her their him we us you your i my me that this these those there here then than when what who where why how not no yes
 one two day once upon time had has have did do does said very all some any up down out into over again back went go came
@@ -54,8 +57,8 @@ come saw see got get could would will can like liked wanted want little big name
 after before now too also about off because if just more much many other every each always never""".split())
 
 
-def load_stories(folder: str, longest: int = 450) -> List[Tuple[str, List[str]]]:
-    """Opening parts of the stories, at most ``longest`` characters of whole sentences.
+def load_stories(folder: str, longest: int = 1000) -> List[Tuple[str, List[str]]]:
+    """The stories, each at most ``longest`` characters of whole sentences.
 
     Returns (text, keywords).  A lower-case file is given capitals back with the help of the others.
     """
@@ -106,19 +109,23 @@ def load_stories(folder: str, longest: int = 450) -> List[Tuple[str, List[str]]]
     for (text,) in stories.values():
         words = [w.lower() for w in _WORD.findall(text)]
         names = [w for w in dict.fromkeys(words) if w in capital and len(w) > 2 and w not in _STOP]
-        rare = sorted((w for w in dict.fromkeys(words) if w not in _STOP and w not in capital and len(w) > 2 and "'" not in w
-                       and counts[w] >= 5), key=lambda w: counts[w])
+        # What the story is about: things named often here and seldom elsewhere.
+        things = {m[1].lower() for m in _THING.finditer(text)} - _STOP - capital
+        weight = {w: words.count(w) * math.log(len(stories) / counts[w]) for w in things if counts[w] >= 5 and "'" not in w}
         keywords = [names[0].capitalize()] if names else []
-        keywords += [w for w in rare if w in words[:40]][:2]
+        keywords += sorted(weight, key=lambda w: (-weight[w], w))[:2]
         if keywords:
             result.append((text, keywords))
     return result
 
 
 def story_prompt(keywords: List[str], rng: random.Random) -> str:
-    keywords = list(keywords[:rng.choice([1, 2, 3])])
+    """Asks for a story with one to three of the keywords, with or without articles."""
+    chosen = rng.sample(keywords, min(len(keywords), rng.choice([1, 1, 2, 3])))
+    if rng.random() < 0.5:
+        chosen = [w if w[0].isupper() or w[-1] == "s" else ("an " if w[0] in "aeio" else "a ") + w for w in chosen]
     form = tasks.pick(rng, ["Tell me a story about {k}.", "Write a short story about {k}.", "Tell a story with {k}."])
-    return form.format(k=keywords[0] if len(keywords) == 1 else ", ".join(keywords[:-1]) + " and " + keywords[-1])
+    return form.format(k=chosen[0] if len(chosen) == 1 else ", ".join(chosen[:-1]) + " and " + chosen[-1])
 
 
 def load_spider_schemas(folder: str) -> List[Tuple[str, List[str], List[str]]]:
@@ -171,13 +178,13 @@ class Source:
             return Example("e2e", e2e_prompt(meaning), tasks.pick(rng, references), references)
         if task == "story":
             text, keywords = tasks.pick(rng, self.stories[want_held_out])
-            return Example("story", story_prompt(keywords, rng), text)
+            return Example("story", tasks.vary_ending(rng, story_prompt(keywords, rng)), text)
         if task == "sql" and self.schemas and rng.random() < 0.3:
             while True:
                 table, texts, numbers = tasks.pick(rng, self.schemas)
                 example = tasks.sql_query(rng, (table, list(texts), list(numbers)))
                 if tasks.held_out(example.prompt) == want_held_out:
-                    return example
+                    return dataclasses.replace(example, prompt=tasks.vary_ending(rng, example.prompt))
         return tasks.generate(task, rng, want_held_out)
 
     def mixed(self, rng: random.Random, want_held_out: bool = False) -> Example:

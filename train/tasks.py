@@ -388,9 +388,18 @@ GENERATORS: Dict[str, Callable[[random.Random], Example]] = {
     "tool": tool_call, "sql": sql_query, "time": time_arithmetic, "arith": arithmetic, "units": conversion}
 
 
+def vary_ending(rng: random.Random, prompt: str) -> str:
+    """The prompt as people end it: some leave the last mark out, some commands get one."""
+    if prompt[-1] in ".?":
+        return prompt[:-1] if rng.random() < 0.15 else prompt
+    if rng.random() < 0.6:
+        return prompt
+    return prompt + ("?" if prompt.split()[0].lower() in ("what", "will", "how") else ".")
+
+
 def generate(task: str, rng: random.Random, want_held_out: bool = False) -> Example:
-    """The next example of a generated task on the wanted side of the split."""
+    """The next example of a generated task on the wanted side of the split, which does not depend on the last mark."""
     while True:
         example = GENERATORS[task](rng)
         if held_out(example.prompt) == want_held_out:
-            return example
+            return dataclasses.replace(example, prompt=vary_ending(rng, example.prompt))
