@@ -118,7 +118,11 @@ TEST_P(DriverTest, CountsWhatItCarries) {
   ASSERT_EQ(link->round_trips(50).size(), 50u);
   LinkStatistics statistics = link->link().statistics().value();
   // The proxy's farewells are under way still.
-  for (int i = 0; i < 500 && statistics.up.packets != statistics.up.delivered_packets; ++i) {
+  const auto under_way = [&] {
+    return statistics.up.packets != statistics.up.delivered_packets ||
+           statistics.down.packets != statistics.down.delivered_packets;
+  };
+  for (int i = 0; i < 500 && under_way(); ++i) {
     std::this_thread::sleep_for(10ms);
     statistics = link->link().statistics().value();
   }
