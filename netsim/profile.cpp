@@ -1,6 +1,5 @@
 #include "netsim/profile.h"
 
-#include <toml++/toml.h>
 #include <algorithm>
 #include <fstream>
 #include <sstream>
@@ -8,6 +7,7 @@
 #include "netsim/link/delivery_trace.h"
 #include "netsim/profile_table.h"
 #include "netsim/shipped_profiles.h"
+#include "shared/base/toml_text.h"
 
 namespace edgedraft::netsim {
 namespace {
@@ -238,7 +238,7 @@ Result<NetworkProfile> parse_network_profile(std::string_view text,
   profile.text = text;
   toml::table toml;
   try {
-    toml = toml::parse(text, file.string());
+    toml = parse_toml(text, file);
   } catch (const toml::parse_error& e) {
     return Error{Errc::usage, file.string() + ":" + std::to_string(e.source().begin.line) + ": " +
                                   std::string(e.description())};

@@ -1,7 +1,5 @@
 #include "netsim/run/experiment.h"
 
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -9,6 +7,7 @@
 #include <sstream>
 
 #include "netsim/run/installation.h"
+#include "shared/base/toml_text.h"
 
 namespace edgedraft::netsim {
 namespace {
@@ -286,7 +285,7 @@ Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources
   e.quick = sources.quick;
   toml::table root;
   try {
-    root = toml::parse(e.text, file.string());
+    root = parse_toml(e.text, file);
   } catch (const toml::parse_error& wrong) {
     std::ostringstream at;
     at << file.string() << ", line " << wrong.source().begin.line << ": " << wrong.description();

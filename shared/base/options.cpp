@@ -1,6 +1,7 @@
 #include "shared/base/options.h"
 
-#include <toml++/toml.h>
+#include "shared/base/toml_text.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
@@ -118,7 +119,7 @@ Result<void> OptionLayers::apply_file() {
     if (!std::filesystem::exists(file, ignored)) return boost::system::in_place_value;
   }
   try {
-    const toml::table table = toml::parse_file(file.string());
+    const toml::table table = parse_toml_file(file);
     for (const auto& [key, node] : table) {
       std::string name(key.str());
       std::replace(name.begin(), name.end(), '_', '-');

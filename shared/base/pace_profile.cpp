@@ -1,6 +1,6 @@
 #include "shared/base/pace_profile.h"
 
-#include <toml++/toml.h>
+#include "shared/base/toml_text.h"
 
 #include <algorithm>
 #include <sstream>
@@ -37,7 +37,7 @@ Result<PaceProfile> PaceProfile::read(const std::filesystem::path& file) {
   }
   toml::table root;
   try {
-    root = toml::parse_file(file.string());
+    root = parse_toml_file(file);
   } catch (const toml::parse_error& e) {
     std::ostringstream at;
     at << file.string() << ", line " << e.source().begin.line << ": " << e.description();
