@@ -17,15 +17,31 @@ class Scanner {
   std::optional<toml::source_position> find_bare() {
     constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
     if (text_.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
+    // Whether a key or a value may begin here: quotes elsewhere belong to no string, and the
+    // library reads on behind them.
+    bool may_begin = true;
+    bool is_value = false;
     while (at_ < text_.size()) {
       const char c = text_[at_];
       if (static_cast<unsigned char>(c) >= 0x80) return position();
       if (c == '#') {
         at_ = std::min(text_.find('\n', at_), text_.size());
-      } else if (c == '"' || c == '\'') {
+        continue;
+      }
+      if ((c == '"' || c == '\'') && may_begin) {
         skip_string(c);
-      } else {
-        ++at_;
+        may_begin = false;
+        continue;
+      }
+      ++at_;
+      if (c == '\n' || c == ',' || (c == '{' && may_begin)) {
+        may_begin = true;
+        is_value = false;
+      } else if (c == '=') {
+        may_begin = !is_value;
+        is_value = true;
+      } else if (c != ' ' && c != '\t' && c != '\r' && c != '[') {
+        may_begin = false;
       }
     }
     return std::nullopt;
