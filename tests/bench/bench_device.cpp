@@ -1,24 +1,20 @@
 #include "tests/bench/bench_device.h"
 
-#include <charconv>
+#include "client/devices/device_request.h"
 
 namespace edgedraft::bench {
 
 Result<std::unique_ptr<MeasuredBackend>> open_vulkan_device(const std::string& device) {
-  const Error unknown{Errc::usage, "--device " + device + " is none of cpu, vulkan and vulkan:N"};
-  const std::string prefix = "vulkan:";
-  if (device == "vulkan") {
-    for (const VulkanDevice& listed : list_vulkan_devices()) {
-      if (listed.unusable.empty()) return make_measured_vulkan_backend({.device = listed.index});
-    }
-    return make_measured_vulkan_backend({});  // says what is missing
+  const auto request = parse_device_request(device);
+  if (!request) return request.error();
+  if (request->kind != DeviceRequest::Kind::vulkan) {
+    return Error{Errc::usage, "--device " + device + ": give vulkan or vulkan:N here"};
   }
-  if (!device.starts_with(prefix)) return unknown;
-  std::uint32_t index = 0;
-  const char* end = device.data() + device.size();
-  const auto parsed = std::from_chars(device.data() + prefix.size(), end, index);
-  if (parsed.ec != std::errc() || parsed.ptr != end) return unknown;
-  return make_measured_vulkan_backend({.device = index});
+  if (request->index) return make_measured_vulkan_backend({.device = *request->index});
+  for (const VulkanDevice& listed : list_vulkan_devices()) {
+    if (listed.unusable.empty()) return make_measured_vulkan_backend({.device = listed.index});
+  }
+  return make_measured_vulkan_backend({});  // says what is missing
 }
 
 Result<std::unique_ptr<Backend>> open_device(const std::string& device, std::uint32_t threads) {
