@@ -21,6 +21,11 @@ void declare_run(CLI::App& app, RunCommandOptions& o) {
                  "What makes the link: auto, tc, tun, proxy; or loopback for no link at all")
       ->type_name("DRIVER")
       ->capture_default_str();
+  app.add_option("--parallel", o.parallel,
+                 "Answers at the same time, each over a link and with a server of its own "
+                 "[2 a core where devices are paced or time is not measured, else 1]")
+      ->type_name("N")
+      ->check(CLI::Range(1, 64));
   app.add_flag("--dry-run", o.dry_run, "Only say what would be run, and how long it would take");
   app.add_flag("--accept-any-link", o.accept_any_link,
                "Go on where the measured link is not what its profile says");
@@ -58,6 +63,7 @@ Result<int> run_command(const RunCommandOptions& o) {
                                                 .dry_run = o.dry_run,
                                                 .accept_any_link = o.accept_any_link,
                                                 .driver = o.driver,
+                                                .parallel = o.parallel,
                                                 .programs = {.client = *client, .server = *server},
                                                 .command_line = o.command_line});
   if (!ran && ran.error().code == Errc::cancelled) {

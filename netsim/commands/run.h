@@ -21,6 +21,7 @@ struct RunCommandOptions {
   bool accept_any_link = false;
   bool no_report = false;
   std::string driver = "auto";
+  std::uint32_t parallel = 0;
   std::filesystem::path models;
   std::filesystem::path client;
   std::filesystem::path server;

@@ -55,6 +55,11 @@ std::string banners(const RunData& data) {
         "named hardware (the devices marked <i>paced</i> below). Times are emulated, text and "
         "acceptance are the small models' own.");
   }
+  if (!m.value("timed", true)) {
+    banner(
+        "<b class=\"label\">Not timed.</b> Answers ran side by side as fast as the machine went: "
+        "compare their texts, not their times.");
+  }
   if (m.value("synthetic", false)) {
     banner(
         "<b class=\"label\">Synthetic acceptance.</b> Arms with a fixed acceptance draft from "

@@ -56,10 +56,10 @@ class Reader {
     if (!table_.contains(key)) return known_.insert(key), std::nullopt;
     return real(key, 0, 0, 1e9);
   }
-  bool flag(const std::string& key) {
+  bool flag(const std::string& key, bool otherwise) {
     const toml::node* found = node(key);
     if (found && !found->is_boolean()) fail(key + ": give true or false");
-    return found && found->value_or(false);
+    return found ? found->value_or(otherwise) : otherwise;
   }
   std::vector<std::string> texts(const std::string& key) {
     std::vector<std::string> values;
@@ -161,7 +161,7 @@ Arm read_arm(Reader& from) {
     arm.chain = static_cast<std::uint32_t>(chain);
     if (!arm.tree.empty()) from.fail("tree and chain exclude each other");
   }
-  arm.draft_ahead = from.flag("draft_ahead");
+  arm.draft_ahead = from.flag("draft_ahead", false);
   arm.acceptance = from.optional_real("acceptance");
   if (arm.acceptance && *arm.acceptance > 1) from.fail("acceptance: give a probability");
   arm.options = from.texts("options");
@@ -308,6 +308,7 @@ Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources
   std::int64_t prompt_count = r.integer("prompt_count", kCountMax, 1);
   std::int64_t repetitions = r.integer("repetitions", 1, 1);
   std::int64_t max_tokens = r.integer("max_tokens", 128, 1);
+  e.timed = r.flag("timed", true);
   std::int64_t warm_up = r.integer("warm_up", 1, 0);
   e.temperature = r.real("temperature", 0, 0, 100);
   e.deadline_ms = static_cast<std::uint32_t>(r.integer("deadline_ms", 3000, 1));

@@ -85,6 +85,7 @@ struct Experiment {
   std::vector<std::uint64_t> seeds;
   std::uint32_t repetitions = 1;
   std::uint32_t warm_up = 1;  // answers an arm, discarded, whenever a server was started
+  bool timed = true;          // false: texts are compared, and no time means anything
   std::uint32_t max_tokens = 128;
   double temperature = 0;
   std::uint32_t deadline_ms = 3000;

@@ -133,6 +133,7 @@ ordered_json make_manifest(const Experiment& e, const std::vector<NetworkProfile
           {"description", e.description},
           {"quick", e.quick},
           {"paced", paced},
+          {"timed", e.timed},
           {"synthetic", synthetic},
           {"started", utc_now()},
           {"finished", nullptr},

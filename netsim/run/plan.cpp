@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <thread>
 
 #include "netsim/link/delay_law.h"
 #include "shared/base/random.h"
@@ -121,6 +122,15 @@ double expected_overhead_seconds(const Experiment& e, const NetworkProfile& netw
   const double round_trip =
       seconds(mean_delay(network.up.delay, 64) + mean_delay(network.down.delay, 64));
   return 3 + 2 * (e.pings * round_trip + 3);
+}
+
+std::uint32_t undisturbed_lanes(const Experiment& e, std::size_t device) {
+  constexpr std::uint32_t kLanesACore = 2;
+  const PaceProfile& pace = e.devices[device].pace;
+  const bool one_client = e.clients == std::vector<std::uint32_t>{1};
+  const bool idle = one_client && pace.paces_target() && pace.paces_drafter();
+  if (e.timed && !idle) return 1;
+  return kLanesACore * std::max(1u, std::thread::hardware_concurrency());
 }
 
 std::string duration_text(double in_seconds) {

@@ -109,7 +109,7 @@ Result<ResultsFolder> ResultsFolder::open(const fs::path& folder, bool resume,
   if (!there && resume) {
     return Error{Errc::usage, folder.string() + " holds no results to resume: leave --resume out"};
   }
-  fs::create_directories(results.work() / "answers", error);
+  fs::create_directories(results.work(), error);
   if (error) return Error{Errc::io, folder.string() + ": " + error.message()};
   results.lock_ = ::open((results.work() / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (results.lock_ < 0 || flock(results.lock_, LOCK_EX | LOCK_NB) != 0) {

@@ -5,8 +5,13 @@
 #include <algorithm>
 #include <atomic>
 #include <ctime>
+#include <deque>
 #include <fstream>
 #include <iostream>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <tuple>
 #include <utility>
 
 #include "netsim/run/calibration.h"
@@ -68,6 +73,8 @@ Result<void> check_arms(const Experiment& e, const Programs& programs) {
 }
 
 class Runner {
+  using Block = std::span<const Trial>;
+
  public:
   Runner(const Experiment& e, const RunnerOptions& options, std::vector<NetworkProfile> networks)
       : e_(e), options_(options), networks_(std::move(networks)), stages_(plan(e, networks_)) {}
@@ -110,16 +117,24 @@ class Runner {
   double expected(Done done) const {
     double total = 0;
     for (const Stage& stage : stages_) {
-      double of_stage = 0;
-      bool any = false;
+      double warm_up = 0;
+      double answers = 0;
       for (const Trial& trial : stage.trials) {
-        if (done(trial.id)) continue;
-        any = any || !trial.warm_up;
-        of_stage += expected_seconds(e_, networks_[stage.network], e_.devices[stage.device], trial);
+        if (!trial.warm_up && done(trial.id)) continue;
+        (trial.warm_up ? warm_up : answers) += expected_trial_seconds(stage, trial);
       }
-      if (any) total += of_stage + expected_overhead_seconds(e_, networks_[stage.network]);
+      if (answers == 0) continue;
+      total += warm_up + answers +
+               lanes(stage) * expected_overhead_seconds(e_, networks_[stage.network]);
     }
     return total;
+  }
+
+  // A trial's part of the whole time. Each lane warms up, side by side with the others.
+  double expected_trial_seconds(const Stage& stage, const Trial& trial) const {
+    const double alone =
+        expected_seconds(e_, networks_[stage.network], e_.devices[stage.device], trial);
+    return trial.warm_up ? alone : alone / lanes(stage);
   }
 
   std::size_t done_count() const {
@@ -151,50 +166,143 @@ class Runner {
     }
   }
 
-  Result<void> run_stage(const Stage& stage) {
-    const bool nothing_left = std::ranges::all_of(
-        stage.trials, [&](const Trial& trial) { return trial.warm_up || results_->has(trial.id); });
-    if (nothing_left) return {};
-    const NetworkProfile& network = networks_[stage.network];
-    const DeviceProfile& device = e_.devices[stage.device];
-    auto link = open_link(network, options_.driver, stage.seed);
-    if (!link) return link.error();
-    auto before = calibrate(**link, network, e_, results_->work(), stage.id, "before");
-    if (!before) return before.error();
-    if (auto noted = note(*before); !noted) return noted;
+  // What is left of a stage, for its lanes to take from.
+  struct Work {
+    std::mutex mutex;  // of this, results_ and progress_
+    std::vector<Block> warm_ups;
+    std::deque<Block> blocks;
+    std::optional<Error> failed;  // the first of any lane; the others then stop
+  };
 
+  Result<void> run_stage(const Stage& stage) {
+    Work work;
+    for (const Block block : blocks_of(stage)) {
+      if (block.front().warm_up) {
+        work.warm_ups.push_back(block);
+      } else if (std::ranges::any_of(block, [&](const Trial& t) { return !results_->has(t.id); })) {
+        work.blocks.push_back(block);
+      }
+    }
+    if (work.blocks.empty()) return {};
+    const std::size_t count = std::min<std::size_t>(lanes(stage), work.blocks.size());
+    std::vector<std::unique_ptr<Testbed>> testbeds;
+    for (std::size_t lane = 0; lane < count; ++lane) {
+      auto testbed = open_lane(stage, lane);
+      if (!testbed) return testbed.error();
+      testbeds.push_back(std::move(*testbed));
+    }
+    {
+      std::vector<std::jthread> threads;
+      for (std::size_t lane = 0; lane < count; ++lane) {
+        threads.emplace_back([&, lane] { run_lane(stage, lane, *testbeds[lane], work); });
+      }
+    }
+    if (work.failed) return *work.failed;
+    for (std::size_t lane = 0; lane < count; ++lane) {
+      if (auto measured = measure(testbeds[lane]->link(), stage, lane, "after"); !measured) {
+        return measured.error();
+      }
+    }
+    return {};
+  }
+
+  // Answers to one prompt are compared with each other: they share a link and a server.
+  static std::vector<Block> blocks_of(const Stage& stage) {
+    const auto key = [](const Trial& t) {
+      return std::tuple(t.warm_up, t.repetition, t.clients, t.prompt);
+    };
+    std::vector<Block> blocks;
+    for (auto first = stage.trials.begin(); first != stage.trials.end();) {
+      const auto last = std::find_if(first, stage.trials.end(),
+                                     [&](const Trial& t) { return key(t) != key(*first); });
+      blocks.emplace_back(first, last);
+      first = last;
+    }
+    return blocks;
+  }
+
+  std::uint32_t lanes(const Stage& stage) const {
+    return options_.parallel > 0 ? options_.parallel : undisturbed_lanes(e_, stage.device);
+  }
+
+  // A link and a server of its own. What was wrong with its link is noted and ends the run.
+  Result<std::unique_ptr<Testbed>> open_lane(const Stage& stage, std::size_t lane) {
+    const std::filesystem::path work = results_->work() / ("lane-" + std::to_string(lane + 1));
+    std::error_code failed;
+    std::filesystem::create_directories(work, failed);
+    if (failed) return Error{Errc::io, work.string() + ": " + failed.message()};
+    auto link = open_link(networks_[stage.network], options_.driver, stage.seed + 1000003 * lane);
+    if (!link) return link.error();
+    const auto round_trip_ms = measure(**link, stage, lane, "before");
+    if (!round_trip_ms) return round_trip_ms.error();
     auto testbed = Testbed::open({.experiment = e_,
-                                  .network = network,
-                                  .device = device,
+                                  .network = networks_[stage.network],
+                                  .device = e_.devices[stage.device],
                                   .seed = stage.seed,
                                   .programs = options_.programs,
                                   .link = std::move(*link),
-                                  .work = results_->work(),
+                                  .work = work,
                                   .cancelled = [] { return interrupted_flag.load(); }});
     if (!testbed) return testbed.error();
-    (*testbed)->set_round_trip(before->round_trip_ms);
+    (*testbed)->set_round_trip(*round_trip_ms);
+    return testbed;
+  }
+
+  // Returns   the median round trip in milliseconds
+  Result<double> measure(LinkDriver& link, const Stage& stage, std::size_t lane, const char* when) {
+    const NetworkProfile& network = networks_[stage.network];
+    auto calibration = calibrate(link, network, e_, results_->work(), stage.id, when);
+    if (!calibration) return calibration.error();
+    calibration->line["lane"] = lane + 1;
     progress_->advance(static_cast<std::uint64_t>(500 * expected_overhead_seconds(e_, network)));
+    if (auto noted = note(*calibration); !noted) return noted.error();
+    return calibration->round_trip_ms;
+  }
+
+  void run_lane(const Stage& stage, std::size_t lane, Testbed& testbed, Work& work) {
     std::uint32_t failures = 0;
-    for (const Trial& trial : stage.trials) {
-      if (!trial.warm_up && results_->has(trial.id)) continue;
-      const auto outcome = (*testbed)->run(trial);
-      if (!outcome) return outcome.error();
-      progress_->advance(
-          static_cast<std::uint64_t>(1000 * expected_seconds(e_, network, device, trial)));
-      failures = outcome->failure ? failures + 1 : 0;
-      if (failures == kFailuresInARowMax) {
-        return Error{Errc::io, std::to_string(failures) + " answers in a row failed, the last of " +
-                                   "arm '" + e_.arms[trial.arm].name + "': " + *outcome->failure};
+    const auto run_block = [&](Block block) -> Result<void> {
+      for (const Trial& trial : block) {
+        {
+          const std::lock_guard lock(work.mutex);
+          if (work.failed) return {};
+          if (!trial.warm_up && results_->has(trial.id)) continue;
+        }
+        auto outcome = testbed.run(trial);
+        if (!outcome) return outcome.error();
+        for (ordered_json& run : outcome->runs) run["lane"] = lane + 1;
+        failures = outcome->failure ? failures + 1 : 0;
+        if (failures == kFailuresInARowMax) {
+          return Error{Errc::io, std::to_string(failures) +
+                                     " answers in a row failed, the last of arm '" +
+                                     e_.arms[trial.arm].name + "': " + *outcome->failure};
+        }
+        const std::lock_guard lock(work.mutex);
+        // Warm-up counts once, not once a lane.
+        if (trial.warm_up && lane > 0) continue;
+        progress_->advance(static_cast<std::uint64_t>(1000 * expected_trial_seconds(stage, trial)));
+        if (trial.warm_up) continue;
+        if (auto added = results_->add_run(trial.id, outcome->runs, outcome->cycles); !added) {
+          return added;
+        }
       }
-      if (trial.warm_up) continue;
-      if (auto added = results_->add_run(trial.id, outcome->runs, outcome->cycles); !added) {
-        return added;
-      }
+      return {};
+    };
+    const auto next = [&]() -> std::optional<Block> {
+      const std::lock_guard lock(work.mutex);
+      if (work.failed || work.blocks.empty()) return std::nullopt;
+      const Block block = work.blocks.front();
+      work.blocks.pop_front();
+      return block;
+    };
+    Result<void> ended{};
+    for (std::size_t i = 0; ended && i < work.warm_ups.size(); ++i) {
+      ended = run_block(work.warm_ups[i]);
     }
-    auto after = calibrate((*testbed)->link(), network, e_, results_->work(), stage.id, "after");
-    if (!after) return after.error();
-    progress_->advance(static_cast<std::uint64_t>(500 * expected_overhead_seconds(e_, network)));
-    return note(*after);
+    for (auto block = next(); ended && block; block = next()) ended = run_block(*block);
+    if (ended) return;
+    const std::lock_guard lock(work.mutex);
+    if (!work.failed) work.failed = ended.error();
   }
 
   Result<void> note(const Calibration& calibration) {

@@ -15,6 +15,9 @@ struct RunnerOptions {
   bool dry_run = false;          // say what would be done and how long it would take
   bool accept_any_link = false;  // go on where a calibration is out of tolerance
   std::string driver = "auto";   // "loopback": none
+  // Links and servers side by side, each with its own answers; 0: as many as do not disturb what is
+  // measured.
+  std::uint32_t parallel = 0;
   Programs programs;
   std::vector<std::string> command_line;
 };

@@ -150,6 +150,7 @@ Result<fs::path> Testbed::plain_answer(const Prompt& prompt) {
   const fs::path file = parts_.work / "answers" / (key + ".json");
   std::error_code ignored;
   if (fs::exists(file, ignored)) return file;
+  fs::create_directories(file.parent_path(), ignored);
   const Arm arm{.name = "oracle", .kind = Arm::Kind::plain, .place = Arm::Place::server};
   Client client{.prompt = &prompt,
                 .output = file.string() + ".new",

@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "netsim/run/plan.h"
 #include "tests/model/temporary_directory.h"
 
 namespace edgedraft::netsim {
@@ -89,6 +90,22 @@ TEST_F(ExperimentTest, EveryShippedExperimentAndDeviceIsRight) {
     EXPECT_EQ(pace->name() + ".toml", entry.path().filename());
     EXPECT_FALSE(pace->description().empty());
   }
+}
+
+TEST_F(ExperimentTest, AnswersRunSideBySideOnlyWhereTheirTimesDoNotCount) {
+  write("paced.toml",
+        "name = \"paced\"\n[target]\npass_ms = [[1, 10]]\n[draft.step_ms]\ndefault = 3\n");
+  const auto lanes = [&](const std::string& more) {
+    const auto experiment =
+        read("networks = [\"lan\"]\n" + more + "[[arm]]\nname = \"plain\"\nkind = \"plain\"\n");
+    EXPECT_TRUE(experiment) << experiment.error().message;
+    return experiment ? undisturbed_lanes(*experiment, 0) : 0;
+  };
+  EXPECT_EQ(lanes("devices = [\"native\"]\n"), 1u);
+  EXPECT_GT(lanes("devices = [\"native\"]\ntimed = false\n"), 1u);
+  EXPECT_EQ(lanes("devices = [\"fast\"]\n"), 1u);  // only the target is paced
+  EXPECT_GT(lanes("devices = [\"paced\"]\n"), 1u);
+  EXPECT_EQ(lanes("devices = [\"paced\"]\nclients = [1, 4]\n"), 1u);
 }
 
 }  // namespace

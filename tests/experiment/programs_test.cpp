@@ -36,7 +36,7 @@ class ExperimentProgramsTest : public ::testing::Test {
   std::vector<std::string> command(const std::filesystem::path& file,
                                    std::vector<std::string> options = {}) {
     std::vector<std::string> words{EDGEDRAFT_NETSIM, "run",   file,          "--driver",
-                                   "loopback",       "--out", out().string()};
+                                   driver_,          "--out", out().string()};
     words.insert(words.end(), options.begin(), options.end());
     return words;
   }
@@ -70,6 +70,7 @@ class ExperimentProgramsTest : public ::testing::Test {
   }
 
   Scratch scratch_;
+  std::string driver_ = "loopback";
   std::string error_;
 };
 
@@ -126,6 +127,54 @@ TEST_F(ExperimentProgramsTest, GoesOnAfterBeingKilledAndLeavesNoProcess) {
   std::set<std::string> trials;
   for (const json& run : runs) trials.insert(run["trial"].get<std::string>());
   EXPECT_EQ(trials.size(), 24u);
+}
+
+TEST_F(ExperimentProgramsTest, LanesShareTheAnswersAndEachPromptStaysInOne) {
+  ASSERT_EQ(run(write(experiment("repetitions = 2\n")), {"--no-report", "--parallel", "3"}), 0)
+      << error_;
+  std::set<std::string> trials;
+  std::map<std::string, std::set<int>> lanes_of_block;
+  std::set<int> lanes;
+  for (const json& run : lines("runs.jsonl")) {
+    EXPECT_TRUE(trials.insert(run["trial"].get<std::string>()).second) << run["trial"];
+    const std::string block = run["prompt"].get<std::string>() + run["repetition"].dump();
+    lanes_of_block[block].insert(run["lane"].get<int>());
+    lanes.insert(run["lane"].get<int>());
+  }
+  EXPECT_EQ(trials.size(), 8u);
+  EXPECT_GT(lanes.size(), 1u);
+  for (const auto& [block, lanes_of_it] : lanes_of_block)
+    EXPECT_EQ(lanes_of_it.size(), 1u) << block;
+  std::map<int, int> measured;
+  for (const json& line : lines("calibration.jsonl")) ++measured[line["lane"].get<int>()];
+  EXPECT_EQ(measured, (std::map<int, int>{{1, 2}, {2, 2}, {3, 2}}));
+}
+
+TEST_F(ExperimentProgramsTest, KilledOverEmulatedLinksItLeavesNoProcessAndNoDevice) {
+  driver_ = "tun";
+  const auto interfaces = [] {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator("/sys/class/net")) {
+      names.insert(entry.path().filename());
+    }
+    return names;
+  };
+  const auto before = interfaces();
+  Process process(
+      command(write(experiment("repetitions = 50\n")), {"--no-report", "--parallel", "2"}),
+      scratch_ / "run");
+  const auto deadline = std::chrono::steady_clock::now() + 60s;
+  while (lines_so_far() < 2 && process.running() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(10ms);
+  }
+  if (!process.running() && process.wait() == 5) GTEST_SKIP() << process.err();
+  ASSERT_TRUE(process.running()) << process.err();
+  EXPECT_GT(processes(), 2);
+  process.signal(SIGKILL);
+  process.wait();
+  for (int i = 0; i < 500 && processes() > 0; ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_EQ(processes(), 0);
+  EXPECT_EQ(interfaces(), before);
 }
 
 TEST_F(ExperimentProgramsTest, AServerThatIsKilledEndsTheRunWithAWord) {
