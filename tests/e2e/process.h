@@ -19,6 +19,7 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
+  int id() const { return pid_; }
   // The exit status; 128 + n for signal n. Kills what does not end in time.
   int wait(std::chrono::seconds limit = std::chrono::seconds(60));
   void signal(int number);

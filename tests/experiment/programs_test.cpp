@@ -58,15 +58,32 @@ class ExperimentProgramsTest : public ::testing::Test {
     std::ifstream in(out() / "runs.jsonl");
     return static_cast<std::size_t>(std::count(std::istreambuf_iterator<char>(in), {}, '\n'));
   }
-  // Processes that have our folder on their command line.
-  int processes() const {
-    int count = 0;
+  // Processes of that program that have our folder on their command line.
+  std::vector<int> processes_of(const std::string& program) const {
+    std::vector<int> found;
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
       std::ifstream in(entry.path() / "cmdline", std::ios::binary);
       const std::string line{std::istreambuf_iterator<char>(in), {}};
-      count += line.find(scratch_.path().string()) != std::string::npos ? 1 : 0;
+      if (line.find(scratch_.path().string()) == std::string::npos) continue;
+      if (line.starts_with(program)) found.push_back(std::stoi(entry.path().filename()));
     }
-    return count;
+    return found;
+  }
+  std::size_t processes() const { return processes_of("").size(); }
+  int kill_programs(const std::string& program, int except = 0) const {
+    int killed = 0;
+    for (const int pid : processes_of(program)) {
+      killed += pid != except && kill(pid, SIGKILL) == 0 ? 1 : 0;
+    }
+    return killed;
+  }
+  void wait_for_lines(std::size_t count, Process& runner) const {
+    const auto deadline = std::chrono::steady_clock::now() + 60s;
+    while (lines_so_far() < count && runner.running() &&
+           std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(10ms);
+    }
+    ASSERT_TRUE(runner.running()) << runner.err();
   }
 
   Scratch scratch_;
@@ -100,23 +117,19 @@ TEST_F(ExperimentProgramsTest, LeavesRunsCyclesAndAManifestThatBelongTogether) {
   }
   std::ifstream csv(out() / "runs.csv");
   EXPECT_EQ(std::count(std::istreambuf_iterator<char>(csv), {}, '\n'), 5);
-  EXPECT_EQ(processes(), 0);
+  EXPECT_EQ(processes(), 0u);
 }
 
 TEST_F(ExperimentProgramsTest, GoesOnAfterBeingKilledAndLeavesNoProcess) {
   const auto file = write(experiment("repetitions = 6\n"));
   {
     Process process(command(file, {"--no-report"}), scratch_ / "killed");
-    const auto deadline = std::chrono::steady_clock::now() + 60s;
-    while (lines_so_far() < 3 && process.running() && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(10ms);
-    }
-    ASSERT_TRUE(process.running()) << process.err();
+    wait_for_lines(3, process);
     process.signal(SIGKILL);
     process.wait();
   }
   for (int i = 0; i < 200 && processes() > 0; ++i) std::this_thread::sleep_for(10ms);
-  EXPECT_EQ(processes(), 0);
+  EXPECT_EQ(processes(), 0u);
   const std::size_t before = lines_so_far();
   EXPECT_EQ(run(file), 2);  // there is something already
   EXPECT_NE(error_.find("--resume"), std::string::npos);
@@ -169,34 +182,60 @@ TEST_F(ExperimentProgramsTest, KilledOverEmulatedLinksItLeavesNoProcessAndNoDevi
   }
   if (!process.running() && process.wait() == 5) GTEST_SKIP() << process.err();
   ASSERT_TRUE(process.running()) << process.err();
-  EXPECT_GT(processes(), 2);
+  EXPECT_GT(processes(), 2u);
   process.signal(SIGKILL);
   process.wait();
   for (int i = 0; i < 500 && processes() > 0; ++i) std::this_thread::sleep_for(10ms);
-  EXPECT_EQ(processes(), 0);
+  EXPECT_EQ(processes(), 0u);
   EXPECT_EQ(interfaces(), before);
 }
 
 TEST_F(ExperimentProgramsTest, AServerThatIsKilledEndsTheRunWithAWord) {
   Process process(command(write(experiment("repetitions = 50\n")), {"--no-report"}),
                   scratch_ / "run");
-  const auto deadline = std::chrono::steady_clock::now() + 60s;
-  while (lines_so_far() < 1 && process.running() && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(10ms);
-  }
-  int killed = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    std::ifstream in(entry.path() / "cmdline", std::ios::binary);
-    const std::string line{std::istreambuf_iterator<char>(in), {}};
-    if (line.starts_with(EDGEDRAFT_SERVER) &&
-        line.find(scratch_.path().string()) != std::string::npos) {
-      killed += kill(std::stoi(entry.path().filename()), SIGKILL) == 0 ? 1 : 0;
-    }
-  }
-  EXPECT_EQ(killed, 1);
+  wait_for_lines(1, process);
+  EXPECT_EQ(kill_programs(EDGEDRAFT_SERVER), 1);
   EXPECT_NE(process.wait(120s), 0);
   EXPECT_NE(process.err().find("the server ended"), std::string::npos) << process.err();
-  EXPECT_EQ(processes(), 0);
+  EXPECT_EQ(processes(), 0u);
+}
+
+TEST_F(ExperimentProgramsTest, ALinkThatIsKilledEndsTheRunWithAWord) {
+  driver_ = "proxy";
+  Process process(command(write(experiment("repetitions = 50\n")), {"--no-report"}),
+                  scratch_ / "run");
+  wait_for_lines(1, process);
+  // The link's process is a copy of the program that made it.
+  EXPECT_EQ(kill_programs(EDGEDRAFT_NETSIM, process.id()), 1);
+  EXPECT_NE(process.wait(120s), 0);
+  EXPECT_NE(process.err().find("link"), std::string::npos) << process.err();
+  EXPECT_EQ(processes(), 0u);
+}
+
+TEST_F(ExperimentProgramsTest, AKilledClientIsAFailureThatCountsNowhere) {
+  Process process(command(write(experiment("repetitions = 8\n")), {"--no-report"}),
+                  scratch_ / "run");
+  wait_for_lines(1, process);
+  const auto deadline = std::chrono::steady_clock::now() + 60s;
+  while (kill_programs(EDGEDRAFT_CLIENT) == 0 && std::chrono::steady_clock::now() < deadline) {
+  }
+  ASSERT_EQ(process.wait(120s), 0) << process.err();
+  int failures = 0;
+  for (const json& run : lines("runs.jsonl")) failures += run["failure"].is_null() ? 0 : 1;
+  EXPECT_EQ(failures, 1);
+  EXPECT_EQ(processes(), 0u);
+}
+
+TEST_F(ExperimentProgramsTest, ResultsOverAProxySayThatItIsApproximate) {
+  driver_ = "proxy";
+  ASSERT_EQ(run(write(experiment()), {"--no-report", "--accept-any-link"}), 0) << error_;
+  const auto runs = lines("runs.jsonl");
+  ASSERT_EQ(runs.size(), 4u);
+  for (const json& run : runs) {
+    EXPECT_EQ(run["driver"], "proxy");
+    EXPECT_EQ(run["link_approximate"], true);
+    EXPECT_TRUE(run["failure"].is_null()) << run["failure"];
+  }
 }
 
 TEST_F(ExperimentProgramsTest, PacedAndSyntheticResultsSaySo) {
