@@ -22,29 +22,38 @@ std::uint64_t cache_bytes(const DecoderConfig& config, std::uint32_t positions) 
 
 Result<std::unique_ptr<Speculation>> Speculation::make(Backend& backend, HostedDrafter& drafter,
                                                        const SpeculationOptions& options) {
-  EDGEDRAFT_CHECK(valid(options.tree));
-  std::unique_ptr<Speculation> made(new Speculation(options));
-  const auto count = made->count_;
   if (drafter.kind == DrafterKind::moa) {
     const auto read = read_moa(drafter.file);
     if (!read) return read.error();
     const auto positions = std::min(options.context_count, read->config.context_length);
-    const auto model = std::make_shared<MoaModel>(backend, read->config, read->tensors, positions);
-    made->drafter_bytes_ = model->sequence_bytes();
-    made->make_drafter_ = [model, count, tap = drafter.tap.get()] {
-      return std::make_unique<SessionDrafter>(std::make_unique<MoaNetwork>(model), *tap, count);
-    };
-    return made;
+    const auto weights =
+        std::make_shared<MoaWeights>(backend, read->config, read->tensors, positions);
+    return std::make_unique<Speculation>(
+        DrafterSource{.make =
+                          [weights, tap = drafter.tap.get()](std::shared_ptr<std::uint32_t> count) {
+                            return std::make_unique<SessionDrafter>(
+                                std::make_unique<MoaNetwork>(weights), *tap, std::move(count));
+                          },
+                      .drafter_bytes = weights->sequence_bytes()},
+        options);
   }
   const auto read = read_draft_decoder(drafter.file);
   if (!read) return read.error();
   const auto positions = std::min(options.context_count, read->config.context_length);
   const auto decoder = std::make_shared<Decoder>(backend, read->config, read->tensors, positions);
-  made->drafter_bytes_ = cache_bytes(read->config, positions);
-  made->make_drafter_ = [decoder, count] {
-    return std::make_unique<SessionDrafter>(std::make_unique<IndependentNetwork>(decoder), count);
-  };
-  return made;
+  return std::make_unique<Speculation>(
+      DrafterSource{.make =
+                        [decoder](std::shared_ptr<std::uint32_t> count) {
+                          return std::make_unique<SessionDrafter>(
+                              std::make_unique<IndependentNetwork>(decoder), std::move(count));
+                        },
+                    .drafter_bytes = cache_bytes(read->config, positions)},
+      options);
+}
+
+Speculation::Speculation(DrafterSource source, const SpeculationOptions& options)
+    : source_(std::move(source)), options_(options), budget_(options.tree.nodes + 1) {
+  EDGEDRAFT_CHECK(valid(options.tree));
 }
 
 Drafted Speculation::draft(const TargetSession& session, std::unique_ptr<SessionDrafter>& drafter,
@@ -68,7 +77,7 @@ Drafted Speculation::draft(const TargetSession& session, std::unique_ptr<Session
 DraftTree Speculation::grow(const TargetSession& session, std::unique_ptr<SessionDrafter>& drafter,
                             const TreeShape& shape) {
   try {
-    if (!drafter) drafter = make_drafter_();
+    if (!drafter) drafter = source_.make(count_);
     return drafter->draft(session, shape);
   } catch (const DeviceError& error) {
     drafter.reset();

@@ -28,6 +28,13 @@ struct SpeculationOptions {
   std::function<void(const std::string& why)> on_failure = [](const std::string&) {};
 };
 
+// Where sessions' drafters come from.
+struct DrafterSource {
+  // `count` is of all drafters alive. Throws DeviceError.
+  std::function<std::unique_ptr<SessionDrafter>(std::shared_ptr<std::uint32_t> count)> make;
+  std::uint64_t drafter_bytes;  // of one session's; the weights, which all share, are not in it
+};
+
 // Drafts beside the target for sessions that stream: one drafter's weights, a memory for each
 // session. Trees are as large as pays (SpeculationBudget).
 //
@@ -38,6 +45,8 @@ class Speculation {
   // Errors    of the drafter's file. Throws DeviceError where its weights find no memory.
   static Result<std::unique_ptr<Speculation>> make(Backend& backend, HostedDrafter& drafter,
                                                    const SpeculationOptions& options);
+
+  Speculation(DrafterSource source, const SpeculationOptions& options);
 
   struct Step {
     std::uint32_t tokens_left;  // of the stream, 1 at least
@@ -58,19 +67,16 @@ class Speculation {
   }
 
   // Of all sessions' drafters, and of one; the weights are not in it.
-  std::uint64_t bytes() const { return *count_ * drafter_bytes_; }
-  std::uint64_t drafter_bytes() const { return drafter_bytes_; }
+  std::uint64_t bytes() const { return *count_ * source_.drafter_bytes; }
+  std::uint64_t drafter_bytes() const { return source_.drafter_bytes; }
 
  private:
-  explicit Speculation(const SpeculationOptions& options)
-      : options_(options), budget_(options.tree.nodes + 1) {}
   DraftTree grow(const TargetSession& session, std::unique_ptr<SessionDrafter>& drafter,
                  const TreeShape& shape);
 
+  DrafterSource source_;
   SpeculationOptions options_;
   SpeculationBudget budget_;
-  std::function<std::unique_ptr<SessionDrafter>()> make_drafter_;
-  std::uint64_t drafter_bytes_ = 0;
   std::shared_ptr<std::uint32_t> count_ = std::make_shared<std::uint32_t>(0);
   Instant make_again_{};  // not before: there was no memory
 };

@@ -30,8 +30,8 @@ std::uint64_t bytes_of(const KvCache::Size& size) {
 
 }  // namespace
 
-MoaModel::MoaModel(Backend& backend, const MoaConfig& config, const MoaTensors& tensors,
-                   std::uint32_t positions_max)
+MoaWeights::MoaWeights(Backend& backend, const MoaConfig& config, const MoaTensors& tensors,
+                       std::uint32_t positions_max)
     : backend_(backend),
       config_(config),
       layout_(moa_row_layout(config)),
@@ -71,7 +71,7 @@ MoaModel::MoaModel(Backend& backend, const MoaConfig& config, const MoaTensors& 
   }
 }
 
-std::uint64_t MoaModel::sequence_bytes() const {
+std::uint64_t MoaWeights::sequence_bytes() const {
   std::uint64_t bytes = 0;
   for (const KvCache::Size& size : cache_sizes(config_, positions_max_)) bytes += bytes_of(size);
   return bytes;
@@ -79,10 +79,10 @@ std::uint64_t MoaModel::sequence_bytes() const {
 
 MoaNetwork::MoaNetwork(Backend& backend, const MoaConfig& config, const MoaTensors& tensors,
                        std::uint32_t positions_max)
-    : MoaNetwork(std::make_shared<MoaModel>(backend, config, tensors, positions_max)) {}
+    : MoaNetwork(std::make_shared<MoaWeights>(backend, config, tensors, positions_max)) {}
 
-MoaNetwork::MoaNetwork(std::shared_ptr<MoaModel> model)
-    : m_(std::move(model)),
+MoaNetwork::MoaNetwork(std::shared_ptr<MoaWeights> weights)
+    : m_(std::move(weights)),
       backend_(m_->backend_),
       sa_cache_(backend_, cache_sizes(m_->config_, m_->positions_max_)[0]),
       ca_memory_(backend_, cache_sizes(m_->config_, m_->positions_max_)[1]),

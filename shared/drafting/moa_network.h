@@ -14,11 +14,11 @@ namespace edgedraft {
 
 // What all sequences of one drafter share: weights, tables and scratch. One sequence computes at a
 // time.
-class MoaModel {
+class MoaWeights {
  public:
-  // Requires  the bytes behind `tensors` outlive the model
-  MoaModel(Backend& backend, const MoaConfig& config, const MoaTensors& tensors,
-           std::uint32_t positions_max);
+  // Requires  the bytes behind `tensors` outlive the object
+  MoaWeights(Backend& backend, const MoaConfig& config, const MoaTensors& tensors,
+             std::uint32_t positions_max);
 
   // Of the caches that a sequence has of its own.
   std::uint64_t sequence_bytes() const;
@@ -64,7 +64,7 @@ class MoaNetwork final : public DraftNetwork {
   MoaNetwork(Backend& backend, const MoaConfig& config, const MoaTensors& tensors,
              std::uint32_t positions_max);
   // One of several sequences; its logits are valid until any of them computes again.
-  explicit MoaNetwork(std::shared_ptr<MoaModel> model);
+  explicit MoaNetwork(std::shared_ptr<MoaWeights> weights);
 
   const MoaRowLayout& row_layout() const { return m_->layout_; }
 
@@ -99,7 +99,7 @@ class MoaNetwork final : public DraftNetwork {
   // First position that the memory's newest entry does not cover.
   std::uint32_t memory_end() const { return memory_end_; }
 
-  std::shared_ptr<MoaModel> m_;
+  std::shared_ptr<MoaWeights> m_;
   Backend& backend_;
 
   KvCache sa_cache_;   // slot = position
