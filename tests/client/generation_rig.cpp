@@ -219,7 +219,7 @@ void GenerationRig::check_request(const TargetRequest& request) {
   } else if (const auto* draft = std::get_if<wire::Draft>(&request)) {
     EXPECT_EQ(draft->base_length, known.size());
     EXPECT_LE(draft->parents.size(), options_.nodes_max);
-    if (draft->stream_tokens > 0) EXPECT_EQ(options_.control, ControlMode::automatic);
+    EXPECT_TRUE(draft->stream_tokens == 0 || options_.control == ControlMode::automatic);
     chunks_before_drafts_.push_back(link_->chunk_count());
   }
   requests_.push_back(request);
