@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "client/draft_control.h"
 #include "client/drafters/drafter.h"
 #include "client/privacy/taint_ledger.h"
 #include "shared/base/clock.h"
@@ -48,18 +49,20 @@ struct CycleRecord {
   Duration drafting_pace{};  // what it was to take at least; 0: no pace is kept
   Duration drafted_in{};     // what it took before any waiting
   Duration pack{};           // from the finished tree until the request was with the socket
-  Duration round_trip{};     // from then until the answer's last byte came
+  Duration round_trip{};     // from then, or from a stream's verdict before, to the last byte
   Duration unpack{};         // from then until the rows were in the drafter's memory
   struct Server {            // on its clock
     std::uint32_t queue_us = 0;
     std::uint32_t verify_us = 0;
     std::uint32_t pace_us = 0;
     std::uint32_t computed_us = 0;
+    std::uint32_t draft_us = 0;  // of its own drafting, before it waited for the pass
   } server;
 
   std::uint32_t rows = 0;  // of the target's pass: the root and nodes, or tokens of a prompt
   std::uint32_t accepted = 0;
-  LinkStats link;  // since the record before: bytes of what came in between are in here
+  bool streamed = false;  // a verdict of a stream: the server's own step
+  LinkStats link;         // since the record before: bytes of what came in between are in here
   std::optional<LinkTimes::Tcp> tcp;
 
   ClientState state{};  // Kind::state: the new one, and why
@@ -68,8 +71,14 @@ struct CycleRecord {
 
 std::string_view to_string(CycleRecord::Kind kind);
 
+// Who decides between drafting and streams (docs/architecture.md, "Drafting or streaming").
+enum class ControlMode : std::uint8_t {
+  off,        // always drafts, within the row budget; plain decoding is a round trip a token
+  automatic,  // DraftControl; plain decoding streams
+};
+
 struct GenerationOptions {
-  std::optional<TreeShape> tree;  // nothing: plain decoding, one token a pass
+  std::optional<TreeShape> tree;  // nothing: plain decoding
   std::uint32_t tokens_max;
   std::uint32_t context_count;  // tokens that the drafter can hold; 0: any number
   SamplingParams sampling;
@@ -84,17 +93,20 @@ struct GenerationOptions {
   // Behaves from so many tokens on as if the link were gone for good: for experiments. What a
   // verdict brings beyond them is dropped; the prompt's activations are waited for.
   std::optional<std::uint32_t> offline_after{};
+  ControlMode control = ControlMode::off;
 };
 
 // Counted over one answer.
 struct GenerationStats {
   std::uint32_t prompt_tokens = 0;
   std::uint32_t tokens = 0;        // of the answer, its end token included
-  std::uint32_t cycles = 0;        // drafts answered
+  std::uint32_t cycles = 0;        // drafts answered, and verdicts of streams
   std::uint32_t cycle_tokens = 0;  // tokens that they brought: accepted ones and the target's own
   std::uint32_t target_calls = 0;  // cycles, prompts and resyncs
-  std::uint32_t drafted = 0;
+  std::uint32_t drafted = 0;       // by the device or, for its streams, by the server
   std::uint32_t accepted = 0;
+  std::uint32_t streamed_tokens = 0;
+  std::string streamed_because;  // the last decision to stream; empty where there was none
   std::uint32_t offline_tokens = 0;
   std::uint32_t rewritten_tokens = 0;
   std::uint32_t resyncs = 0;
@@ -137,7 +149,8 @@ class Generation {
     std::function<bool(std::uint32_t)> is_end;
     std::function<Instant()> now;
     std::function<bool()> cancelled;
-    std::function<void(const CycleRecord&)> on_cycle{};  // may be empty
+    std::function<void(const CycleRecord&)> on_cycle{};          // may be empty
+    std::function<void(const std::string& what)> on_decision{};  // of the draft control; the same
   };
 
   Generation(const Parts& parts, const GenerationOptions& options);
@@ -179,14 +192,23 @@ class Generation {
   void on_verdict(const VerdictReceived& event);
   void on_late_verdict(const VerdictReceived& event);
   void cut_off_where_due();
-  void note_verdict(const VerdictReceived& event, Instant taken, std::uint32_t count_before);
+  Duration round_trip_of(const VerdictReceived& event, Instant taken);
+  void observe(const VerdictReceived& event, Duration round_trip);
+  void note_verdict(const VerdictReceived& event, Duration round_trip, std::uint32_t count_before);
   void note(CycleRecord record);
   Result<void> drain_events();
 
   Result<void> send_wanted();
   Result<void> send_tokens();
   Result<void> send_draft();
+  Result<void> send_stream();
+  TreeShape affordable_tree() const;
+  DraftControl::Decision decide();
+  void plan_next();
+  void look_again();
+  void end_stream();
   void take_cycle(const VerdictReceived& event);
+  void take_streamed(const wire::Verdict& verdict);
   void take_check(const wire::Verdict& verdict);
   void write(std::uint32_t token, Provenance provenance);
   void end_where_due(wire::Ending ending);
@@ -228,6 +250,7 @@ class Generation {
       fresh_session_;  // that of a new connection, until tokens are put in
   std::uint32_t nodes_max_ = 0;
   std::uint32_t row_budget_ = 0;
+  std::uint32_t stream_tokens_max_ = 0;
   std::uint32_t context_count_ = 0;  // the smaller of both sides' contexts; 0: not known
   Instant ask_again_{};              // not before: the server had no room
 
@@ -235,9 +258,20 @@ class Generation {
   DraftTree tree_;
   bool checked_ = false;  // the last tokens were sent to be checked, not kept
   std::uint32_t sent_rows_ = 0;
+  std::uint32_t drafted_levels_ = 0;
+  bool streaming_ = false;      // the draft asked for a stream
+  bool stream_begins_ = false;  // which has brought nothing yet
+  Instant last_received_{};
   CycleRecord draft_record_;  // what is known of the cycle when its draft leaves
   LinkStats noted_link_;      // when the last record was made
   bool cut_off_ = false;      // by offline_after
+
+  // What comes next.
+  DraftControl control_;
+  std::uint32_t stream_tokens_ = 0;  // 0: a draft
+  std::uint32_t look_after_ = 0;
+  std::uint32_t streamed_since_look_ = 0;
+  bool rows_lacking_ = false;  // a stream brought none
 
   std::uint32_t activations_end_ = 0;  // positions below have theirs
   std::uint32_t rows_end_ = 0;         // newest position that has, once the older ones came too

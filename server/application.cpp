@@ -16,6 +16,7 @@ class ConnectionReplies final : public Replies {
   void refuse(std::uint32_t round, Error error) override {
     handle_.refuse(round, std::move(error));
   }
+  bool full() const override { return handle_.backlog() >= ReplyHandle::kBacklogFull; }
 
  private:
   ReplyHandle handle_;
@@ -68,7 +69,8 @@ void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
                         .context_count = host_.context_count(),
                         .nodes_max = kTreeNodesMax,
                         .row_budget = kMaskRowsMax,
-                        .scale_groups = {}};
+                        .scale_groups = {},
+                        .stream_tokens_max = host_.context_count()};
   if (client->tap) {
     const auto groups = client->tap->scale_groups();
     welcome.scale_groups.assign(groups.begin(), groups.end());
@@ -118,6 +120,10 @@ Result<Tap*> Application::find_tap(const wire::Hello& hello) {
                                      drafter->name + "' gives: use programs of one version"};
   }
   return drafter->tap.get();
+}
+
+void Application::drained(std::uint64_t /*connection_id*/) {
+  scheduler_.wake();
 }
 
 void Application::ended(std::uint64_t connection_id, const PeerInfo& peer, const Error& reason,

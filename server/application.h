@@ -27,6 +27,7 @@ class Application final : public ServerApplication {
               spdlog::logger& log);
 
   void handle(const ReplyHandle& reply, const PeerInfo& peer, ServerEvent event) override;
+  void drained(std::uint64_t connection_id) override;
   void ended(std::uint64_t connection_id, const PeerInfo& peer, const Error& reason,
              const TrafficStats& traffic) override;
 

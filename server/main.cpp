@@ -8,6 +8,7 @@
 #include "server/device.h"
 #include "server/model_host.h"
 #include "server/scheduler.h"
+#include "server/speculation/speculation.h"
 #include "shared/base/log.h"
 #include "shared/base/options.h"
 #include "shared/base/pace_profile.h"
@@ -34,6 +35,7 @@ struct ServerOptions {
   std::uint64_t kv_memory = 0;
   std::uint32_t pace_ms = 0;
   std::filesystem::path pace_profile;
+  std::string speculate;
   std::string log_level = "info";
 };
 
@@ -86,6 +88,12 @@ void declare_options(CLI::App& app, ServerOptions& o) {
                  "The same by a device profile (TOML): time of a pass by its number of rows")
       ->type_name("FILE")
       ->excludes(pace_ms);
+  app.add_option(
+         "--speculate", o.speculate,
+         "Draft on the server for clients that stream: the name of a --bundle, without its "
+         "folder and ending, or auto. The answers stay the same; trees grow and shrink with "
+         "what pays. Drafters' memory counts as --kv-memory and gives way to sessions")
+      ->type_name("NAME|auto");
   app.add_option("--log-level", o.log_level, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
       ->capture_default_str();
@@ -94,6 +102,7 @@ void declare_options(CLI::App& app, ServerOptions& o) {
       "them.\n"
       "Example:\n"
       "  edgedraft-server --model target.gguf --bundle moa-tli0.gguf\n"
+      "  edgedraft-server --model target.gguf --bundle moa-tli0.gguf --speculate auto\n"
       "SIGTERM and Ctrl-C say goodbye to the clients, who go on offline; a second one ends at "
       "once.");
 }
@@ -170,19 +179,65 @@ void wait_for_signal() {
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
-// What a pass over so many rows takes at least; empty where nothing is paced.
-Result<std::function<Duration(std::uint32_t)>> pace_of(const ServerOptions& o) {
+// What passes and drafting steps take at least.
+struct Pace {
+  std::function<Duration(std::uint32_t rows)> pass;  // empty where nothing is paced
+  PaceProfile profile;
+};
+
+Result<Pace> pace_of(const ServerOptions& o) {
   std::function<Duration(std::uint32_t)> pace;
   if (o.pace_ms > 0) {
     pace = [least = std::chrono::milliseconds(o.pace_ms)](std::uint32_t) { return least; };
   }
-  if (o.pace_profile.empty()) return pace;
+  if (o.pace_profile.empty()) return Pace{.pass = pace, .profile = {}};
   auto profile = PaceProfile::read(o.pace_profile);
   if (!profile) return Error{profile.error().code, "--pace-profile " + profile.error().message};
   if (profile->paces_target()) {
     pace = [profile = *profile](std::uint32_t rows) { return profile.target_pass(rows); };
   }
-  return pace;
+  return Pace{.pass = std::move(pace), .profile = *profile};
+}
+
+// The drafter that --speculate names.
+Result<HostedDrafter*> speculating_drafter(ModelHost& host, const std::string& name) {
+  std::string names;
+  HostedDrafter* found = nullptr;
+  for (HostedDrafter& drafter : host.drafters()) {
+    names += (names.empty() ? "" : ", ") + drafter.name;
+    // The one that sees the target's state drafts best.
+    const bool wanted = name == "auto" ? found == nullptr || (found->kind != DrafterKind::moa &&
+                                                              drafter.kind == DrafterKind::moa)
+                                       : drafter.name == name;
+    if (wanted) found = &drafter;
+  }
+  if (found != nullptr) return found;
+  return Error{Errc::usage,
+               names.empty() ? "--speculate needs a drafter: give its file with --bundle, too"
+                             : "--speculate " + name + ": no --bundle has that name; there are " +
+                                   names + ", or give auto"};
+}
+
+// Null where the server does not draft.
+Result<std::unique_ptr<Speculation>> speculation_of(const ServerOptions& o, ModelHost& host,
+                                                    Backend& backend, const PaceProfile& profile,
+                                                    spdlog::logger& log) {
+  if (o.speculate.empty()) return std::unique_ptr<Speculation>();
+  const auto drafter = speculating_drafter(host, o.speculate);
+  if (!drafter) return drafter.error();
+  const std::string paced =
+      paced_drafter_name(std::string(to_string((*drafter)->kind)), (*drafter)->tli);
+  auto made = Speculation::make(
+      backend, **drafter,
+      {.context_count = host.context_count(),
+       .step_pace = profile.draft_step(paced, PaceProfile::Place::beside_target),
+       .on_failure = [&log](const std::string& why) {
+         log.warn("drafting beside the target: {}; the session streams plainly", why);
+       }});
+  if (!made) return made.error();
+  log.info("drafts with {} for clients that stream, {} KiB a session", (*drafter)->name,
+           (*made)->drafter_bytes() >> 10);
+  return made;
 }
 
 void block_signals() {
@@ -225,10 +280,13 @@ Result<void> serve(const ServerOptions& o) {
   log->info("{}: context {} tokens, {} MiB a session, {} drafters", (*host)->name(),
             (*host)->context_count(), (*host)->session_bytes() >> 20, (*host)->drafters().size());
 
+  auto speculation = speculation_of(o, **host, *device->backend, pace->profile, *log);
+  if (!speculation) return speculation.error();
   Scheduler scheduler(
       (*host)->session_parts(),
       {.passes = {.sessions = {.sessions_max = o.sessions_max, .kv_bytes_max = o.kv_memory},
-                  .pace = *std::move(pace)},
+                  .pace = std::move(pace->pass),
+                  .speculation = speculation->get()},
        .queue_max = 1024});
   Application application(**host, scheduler, {.token = *token, .agent = kVersion}, *log);
   Listener listener({.address = endpoint->host, .port = endpoint->port, .session = {}}, *tls,

@@ -90,6 +90,11 @@ void PassLoop::begin(const Client& client, const TargetWork& request, Instant po
   }
 }
 
+bool PassLoop::idle() const {
+  return owed_.empty() && std::all_of(turns_.begin(), turns_.end(),
+                                      [](const Active& active) { return active.paused(); });
+}
+
 void PassLoop::step() {
   run_next_pass();
   send_owed_rows();
@@ -139,6 +144,7 @@ void PassLoop::begin_prompt(const Job& job, Session& session, const PrefillReque
     job.client.reply->refuse(round, begun.error());
     return;
   }
+  keep_to_memory();
   // Rows of an earlier prompt that are still to come do not come any more.
   std::erase_if(owed_, [&](const RowsOwed& owed) {
     return owed.client.connection_id == job.client.connection_id;
@@ -163,14 +169,53 @@ void PassLoop::begin(const Job& job, const wire::Draft& request) {
     job.client.reply->refuse(request.round, begun.error());
     return;
   }
-  budget_.observe_absence(job.posted - session->used);
-  turns_.push_back({.client = job.client,
-                    .session = session,
-                    .round = request.round,
-                    .posted = job.posted,
-                    .started = {},
-                    .valid_from = session->target.valid_count(),
-                    .rows = session->target.pending_rows()});
+  Active active{.client = job.client,
+                .session = session,
+                .round = request.round,
+                .posted = job.posted,
+                .started = {},
+                .valid_from = session->target.valid_count(),
+                .rows = session->target.pending_rows(),
+                .stream_left = request.stream_tokens};
+  if (active.stream_left > 0) {
+    session->target.abandon();  // it was begun to see whether it may be
+    begin_step(active);
+  } else {
+    budget_.observe_absence(job.posted - session->used);
+  }
+  turns_.push_back(std::move(active));
+}
+
+void PassLoop::begin_step(Active& stream) {
+  Session& session = *stream.session;
+  stream.drafted = {};
+  if (options_.speculation) {
+    const auto streams = std::count_if(turns_.begin(), turns_.end(),
+                                       [](const Active& active) { return active.stream_left > 0; });
+    stream.drafted = options_.speculation->draft(
+        session.target, session.drafter,
+        {.tokens_left = stream.stream_left,
+         .sessions = static_cast<std::uint32_t>(std::max<std::ptrdiff_t>(streams, 1)),
+         .may_make = room_for_drafter()});
+  }
+  const auto begun = session.target.begin(stream.drafted.tree);
+  EDGEDRAFT_CHECK(begun);
+  stream.valid_from = session.target.valid_count();
+  stream.rows = session.target.pending_rows();
+}
+
+bool PassLoop::room_for_drafter() const {
+  const std::uint64_t limit = options_.sessions.kv_bytes_max;
+  return limit == 0 || sessions_.bytes() + options_.speculation->bytes() +
+                               options_.speculation->drafter_bytes() <=
+                           limit;
+}
+
+void PassLoop::keep_to_memory() {
+  const std::uint64_t limit = options_.sessions.kv_bytes_max;
+  if (!options_.speculation || limit == 0) return;
+  while (sessions_.bytes() + options_.speculation->bytes() > limit && sessions_.drop_drafter()) {
+  }
 }
 
 // Who takes part in the next pass; the order of the shares is that of turns_, drafts first.
@@ -183,7 +228,7 @@ std::vector<PassShare> PassLoop::share_out() {
   std::vector<PassShare> shares;
   bool any_draft = false;
   for (const Active& active : turns_) {
-    if (is_prompt(active)) continue;
+    if (is_prompt(active) || active.paused()) continue;
     const std::uint32_t rows = active.session->target.pending_rows();
     if (rows > left - kept_for_prompts) break;
     shares.push_back({.session = &active.session->target, .rows_max = rows, .outcome = {}});
@@ -207,6 +252,7 @@ std::vector<PassShare> PassLoop::share_out() {
 void PassLoop::run_next_pass() {
   if (turns_.empty()) return;
   std::vector<PassShare> shares = share_out();
+  if (shares.empty()) return;
   const auto share_of = [&](const Active& active) {
     return std::find_if(shares.begin(), shares.end(), [&](const PassShare& share) {
       return share.session == &active.session->target;
@@ -232,6 +278,7 @@ void PassLoop::run_next_pass() {
     ++count_.passes;
     count_.rows += rows;
     budget_.observe_pass(rows, now_() - started);
+    if (options_.speculation) options_.speculation->observe_pass(rows, now_() - started);
   } catch (const DeviceError& e) {
     failed = Error{Errc::refused, e.what()};
   }
@@ -251,6 +298,7 @@ void PassLoop::run_next_pass() {
     } else if (share->outcome) {
       try {
         deliver(active, *share->outcome, finished);
+        if (active.stream_left > 0) going_on.push_back(std::move(active));
       } catch (const DeviceError& e) {
         // The session has gone on, its client has not.
         sessions_.forget(active.client.connection_id);
@@ -262,6 +310,14 @@ void PassLoop::run_next_pass() {
   }
   turns_ = std::move(waiting);
   std::move(going_on.begin(), going_on.end(), std::back_inserter(turns_));
+  // Only now that everyone has an answer.
+  for (Active& active : turns_) {
+    if (active.stream_left == 0 || active.session->target.busy()) continue;
+    begin_step(active);
+    active.posted = now_();
+    active.started.reset();
+    active.pace = active.computed = {};
+  }
 }
 
 void PassLoop::deliver(Active& active, const Outcome& outcome, Instant finished) {
@@ -298,6 +354,10 @@ void PassLoop::deliver(Active& active, const PrefillOutcome& outcome, wire::Verd
 }
 
 void PassLoop::deliver(Active& active, const VerifiedPath& path, wire::Verdict verdict) {
+  if (active.stream_left > 0) {
+    deliver_streamed(active, path, std::move(verdict));
+    return;
+  }
   budget_.observe_draft(active.rows, static_cast<std::uint32_t>(path.path.size()) + 1);
   verdict.next = path.next;
   verdict.ending = to_wire(path.finish);
@@ -307,6 +367,20 @@ void PassLoop::deliver(Active& active, const VerifiedPath& path, wire::Verdict v
                                active.session->target.valid_count() - active.valid_from);
   }
   active.client.reply->verdict(std::move(verdict));
+}
+
+void PassLoop::deliver_streamed(Active& stream, const VerifiedPath& path, wire::Verdict verdict) {
+  const auto count = static_cast<std::uint32_t>(path.path.size()) + 1;
+  if (options_.speculation) options_.speculation->observe_draft(stream.rows, count);
+  verdict.next = path.next;
+  verdict.ending = to_wire(path.finish);
+  const auto brought = stream.session->target.tokens().last(count);
+  verdict.tokens.assign(brought.begin(), brought.end() - 1);
+  verdict.drafted = stream.rows - 1;
+  verdict.draft_us = microseconds(stream.drafted.time);
+  stream.stream_left -= count;
+  if (path.finish != Finish::none) stream.stream_left = 0;
+  stream.client.reply->verdict(std::move(verdict));
 }
 
 // A chunk between two passes, of one client after another: a long prompt's rows hold up nobody's

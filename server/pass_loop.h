@@ -13,6 +13,7 @@
 #include "server/pass.h"
 #include "server/row_budget.h"
 #include "server/session_store.h"
+#include "server/speculation/speculation.h"
 #include "server/taps/tap.h"
 #include "shared/base/clock.h"
 
@@ -25,6 +26,8 @@ class Replies {
   virtual void verdict(wire::Verdict verdict) = 0;
   virtual void activations(wire::Activations chunk) = 0;
   virtual void refuse(std::uint32_t round, Error error) = 0;
+  // Whether the client is so far behind in reading that a stream has to pause.
+  virtual bool full() const { return false; }
 };
 
 // What a request needs to know of its connection.
@@ -48,6 +51,8 @@ struct PassLoopOptions {
   std::uint32_t pass_rows_max = kMaskRowsMax;
   // Rows of prompts in a pass that has drafts as well.
   std::uint32_t prompt_rows = 64;
+  // Drafts for sessions that stream; null: they go on a token a pass. Outlives the loop.
+  Speculation* speculation = nullptr;
 };
 
 // The target's work in passes, each with the drafts of all waiting sessions and parts of prompts.
@@ -57,7 +62,8 @@ struct PassLoopOptions {
 // Order     Drafts go first, in the order in which they came; prompts share prompt_rows a pass, or
 //           the whole pass where there is no draft, in turns. A draft that does not fit waits and
 //           holds up those behind it, and prompts that got nothing in a pass come first in the
-//           next: nobody waits longer than for what was there before them.
+//           next: nobody waits longer than for what was there before them. A stream comes behind
+//           the others again after each of its passes, and pauses where its client does not read.
 // Threads   one
 class PassLoop {
  public:
@@ -79,7 +85,8 @@ class PassLoop {
   const Count& count() const { return count_; }
   // Requests that have no answer yet.
   std::size_t active_count() const { return turns_.size(); }
-  bool idle() const { return turns_.empty() && owed_.empty(); }
+  // Nothing can be done now; streams may be waiting for their clients to read.
+  bool idle() const;
   // One pass, and one chunk of the activations that prompts still owe.
   void step();
 
@@ -104,6 +111,12 @@ class PassLoop {
     // Of a draft: the first position that becomes valid, and its rows.
     std::uint32_t valid_from = 0;
     std::uint32_t rows = 0;
+    // Of a stream: tokens that it has still to bring, and what the server drafted for its next
+    // pass.
+    std::uint32_t stream_left = 0;
+    Drafted drafted{};
+
+    bool paused() const { return stream_left > 0 && client.reply->full(); }
   };
   // Rows that a client still has to get: [first, end), newest chunks first.
   struct RowsOwed {
@@ -119,11 +132,17 @@ class PassLoop {
   void begin_prompt(const Job& job, Session& session, const PrefillRequest& request,
                     std::uint32_t round, std::uint32_t kept_count, std::uint32_t rows_from);
 
+  // The next pass of a stream; its session has no request.
+  void begin_step(Active& stream);
+  // Lets go of drafters where sessions need their memory.
+  void keep_to_memory();
+  bool room_for_drafter() const;
   void run_next_pass();
   std::vector<PassShare> share_out();
   void deliver(Active& active, const Outcome& outcome, Instant finished);
   void deliver(Active& active, const PrefillOutcome& outcome, wire::Verdict verdict);
   void deliver(Active& active, const VerifiedPath& path, wire::Verdict verdict);
+  void deliver_streamed(Active& stream, const VerifiedPath& path, wire::Verdict verdict);
   void send_owed_rows();
   // Rows of the next draft, as every verdict tells.
   std::uint32_t row_budget(Instant now);

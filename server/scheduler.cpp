@@ -39,6 +39,11 @@ void Scheduler::ended(std::uint64_t connection_id) {
   tell(Ending{connection_id});
 }
 
+void Scheduler::wake() {
+  const std::lock_guard lock(mutex_);
+  wake_.notify_one();
+}
+
 void Scheduler::tell(News news) {
   const std::lock_guard lock(mutex_);
   news_.push_back(std::move(news));

@@ -19,7 +19,7 @@ struct SchedulerOptions {
 
 // Drives a PassLoop on a thread of its own, which owns the decoder, the taps and every session.
 //
-// Threads   post(), cancel() and ended() from any
+// Threads   post(), cancel(), ended() and wake() from any
 class Scheduler {
  public:
   Scheduler(const SessionParts& parts, const SchedulerOptions& options);
@@ -35,6 +35,8 @@ class Scheduler {
   void cancel(std::uint64_t connection_id, std::uint32_t round);
   // The connection is over: its work is dropped, its session may be resumed or evicted.
   void ended(std::uint64_t connection_id);
+  // A client that was behind in reading may have caught up: its stream goes on.
+  void wake();
 
  private:
   struct Arrival {

@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "server/speculation/session_drafter.h"
 #include "server/target_session.h"
 #include "shared/base/clock.h"
 #include "shared/protocol/message.h"
@@ -22,6 +24,7 @@ struct Session {
   std::string identity;         // who signed in: only they may resume it
   std::uint64_t connection_id;  // 0: nobody's, may be evicted
   Instant used;
+  std::unique_ptr<SessionDrafter> drafter{};  // beside the target, where it streams
 };
 
 // What every session of a server is made of.
@@ -59,6 +62,10 @@ class SessionStore {
                           const std::string& identity);
   // Sessions of connections that had an answer since then.
   std::uint32_t count_used_since(Instant time) const;
+  // Keys and values of all sessions.
+  std::uint64_t bytes() const { return sessions_.size() * parts_.bytes; }
+  // Lets go of the longest unused session's drafter; false where none has any.
+  bool drop_drafter();
   // Drops the session that the connection works on: its client has to send everything again.
   void forget(std::uint64_t connection_id);
   // The connection is over: its session may be resumed or evicted.

@@ -201,6 +201,10 @@ Result<void> check_names(const AnswerOptions& o) {
     return usage("--resync " + o.resync +
                  ": give check (the server corrects what was written offline) or keep (it stays)");
   }
+  if (o.control != "auto" && o.control != "off") {
+    return usage("--control " + o.control +
+                 ": give auto (whichever is faster, drafting or streaming) or off (always draft)");
+  }
   constexpr std::string_view kLevels[] = {"trace", "debug", "info", "warn", "error", "off"};
   if (std::ranges::find(kLevels, o.log_level) == std::end(kLevels)) {
     return usage("--log-level " + o.log_level + ": give trace, debug, info, warn, error or off");
@@ -227,6 +231,7 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   if (auto right = check_trust(o, config); !right) return right.error();
   GenerationOptions& g = config.generation;
   g.tree = *shape;
+  g.control = o.control == "auto" ? ControlMode::automatic : ControlMode::off;
   g.tokens_max = static_cast<std::uint32_t>(o.max_tokens);
   g.deadline = std::chrono::milliseconds(o.deadline_ms);
   g.resync = o.resync == "check" ? wire::ResyncPolicy::check : wire::ResyncPolicy::keep;
@@ -250,7 +255,7 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
   add("--bundle", o.bundle, "FILE.gguf",
       "The drafter; the same file as the server's. With --plain any model with the target's "
       "tokenizer");
-  app.add_flag("--plain", o.plain, "No drafting: one token a round trip");
+  app.add_flag("--plain", o.plain, "No drafting on the device: the server streams the answer");
   add("--server", o.server, "HOST:PORT", "Where the target is")->capture_default_str();
   add("--pin", o.pin, "sha256:HEX", "The server's public key, as it prints it when it starts");
   add("--ca", o.ca, "FILE",
@@ -260,6 +265,10 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
   add("--tls-key", o.tls_key, "FILE", "Its private key (PEM)");
   add("--tree", o.tree, "BREADTH,DEPTH,NODES", "Shape of the drafted trees [8,6,62]");
   add("--chain", o.chain, "K", "Draft K tokens in a row instead of a tree");
+  add("--control", o.control, "MODE",
+      "auto: drafts or has the server stream, whichever is measured to be faster; off: always "
+      "drafts, with --plain a token a round trip")
+      ->capture_default_str();
   add("--max-tokens", o.max_tokens, "N", "Longest answer, in tokens")->capture_default_str();
   add("--temperature", o.temperature, "T", "0: always the likeliest token")->capture_default_str();
   add("--top-k", o.top_k, "K", "Draw from the K likeliest tokens; 0: from all")

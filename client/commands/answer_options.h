@@ -29,6 +29,7 @@ struct AnswerOptions {
   bool plain = false;
   std::optional<std::string> tree;
   std::optional<std::int64_t> chain;
+  std::string control = "auto";
   std::int64_t max_tokens = 256;
   double temperature = 0.0;
   std::int64_t top_k = 0;

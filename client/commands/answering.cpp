@@ -153,7 +153,8 @@ Result<void> Answering::connect(const AnswerConfig& config) {
           .now = [] { return Clock::now(); },
           .cancelled = [] { return interrupted(); },
           .on_cycle = cycle_log_ ? [this](const CycleRecord& cycle) { cycle_log_->write(cycle); }
-                                 : std::function<void(const CycleRecord&)>()},
+                                 : std::function<void(const CycleRecord&)>(),
+          .on_decision = [this](const std::string& what) { log_->info("{}", what); }},
       reported_.generation);
   return {};
 }

@@ -162,11 +162,18 @@ Arm read_arm(Reader& from) {
     if (!arm.tree.empty()) from.fail("tree and chain exclude each other");
   }
   arm.draft_ahead = from.flag("draft_ahead", false);
+  arm.control = from.flag("control", false);
   arm.acceptance = from.optional_real("acceptance");
   if (arm.acceptance && *arm.acceptance > 1) from.fail("acceptance: give a probability");
   arm.options = from.texts("options");
   const bool drafts = arm.kind == Arm::Kind::split || arm.kind == Arm::Kind::local;
-  if (drafts && arm.bundle.empty()) from.fail("arm '" + arm.name + "': which bundle drafts?");
+  const bool needs_bundle = drafts || arm.kind == Arm::Kind::server_speculation;
+  if (needs_bundle && arm.bundle.empty()) {
+    from.fail("arm '" + arm.name + "': which bundle drafts?");
+  }
+  if (arm.control && arm.kind != Arm::Kind::split) {
+    from.fail("arm '" + arm.name + "': control chooses between drafts and streams of a split arm");
+  }
   if (!drafts && (!arm.tree.empty() || arm.chain || arm.acceptance)) {
     from.fail("arm '" + arm.name + "' does not draft: it takes no tree, chain or acceptance");
   }

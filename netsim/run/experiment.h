@@ -16,7 +16,7 @@ struct Arm {
   enum class Kind : std::uint8_t {
     plain,               // no drafting
     split,               // drafter on the device, target on the server
-    server_speculation,  // the server drafts for itself; in no server yet
+    server_speculation,  // the server drafts for itself, the device only listens
     local,               // the drafter alone, without any server
     stop,                // plain, and ends where another arm's link is cut
   };
@@ -31,6 +31,7 @@ struct Arm {
   std::string tree;    // empty: the client's own default
   std::optional<std::uint32_t> chain;
   bool draft_ahead = false;
+  bool control = false;              // of a split arm: it may stream where that is faster
   std::optional<double> acceptance;  // synthetic
   std::vector<std::string> options;  // further ones of `edgedraft run`
 };

@@ -99,10 +99,14 @@ double expected_seconds(const Experiment& e, const NetworkProfile& network,
       trial.offline_after ? std::min<double>(tokens, *trial.offline_after) : tokens;
   const std::uint32_t depth = arm.chain.value_or(6);
   const std::uint32_t rows = arm.chain ? *arm.chain + 1 : 63;
-  const auto place = arm.place == Arm::Place::server ? PaceProfile::Place::beside_target
-                                                     : PaceProfile::Place::device;
+  const bool streams = arm.kind == Arm::Kind::plain || arm.kind == Arm::Kind::stop ||
+                       arm.kind == Arm::Kind::server_speculation;
+  const bool beside_target =
+      arm.place == Arm::Place::server || arm.kind == Arm::Kind::server_speculation;
+  const auto place = beside_target ? PaceProfile::Place::beside_target : PaceProfile::Place::device;
   const double step = seconds_or(device.pace.draft_step(arm.bundle, place), kNativeStepSeconds);
-  const double link = arm.place == Arm::Place::server ? 0 : round_trip;
+  // A stream pays for the link once.
+  const double link = streams || arm.place == Arm::Place::server ? 0 : round_trip;
   const double prompt = seconds_or(device.pace.target_pass(64), 2 * kNativePassSeconds);
   double answer = 0;
   if (arm.kind == Arm::Kind::plain || arm.kind == Arm::Kind::stop) {

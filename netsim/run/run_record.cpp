@@ -58,6 +58,7 @@ CycleSums sum(const std::vector<ordered_json>& cycles) {
     sums.network += at(cycle, "network_ms");
     sums.unpack += at(cycle, "unpack_ms");
     if (const auto server = cycle.find("server"); server != cycle.end()) {
+      sums.draft += at(*server, "draft_ms");  // of a server that drafts for itself
       sums.queue += at(*server, "queue_ms");
       sums.verify += at(*server, "verify_ms");
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -80,14 +81,31 @@ struct Testbed::Client {
 
 Result<std::unique_ptr<Testbed>> Testbed::open(Parts parts) {
   std::unique_ptr<Testbed> testbed(new Testbed(std::move(parts)));
-  if (auto started = testbed->start_server(); !started) return started.error();
+  if (auto started = testbed->start_servers(); !started) return started.error();
   return testbed;
 }
 
-Result<void> Testbed::start_server() {
-  const Experiment& e = parts_.experiment;
+Result<void> Testbed::start_servers() {
   // Beyond loopback a server wants clients to sign in.
   if (auto written = write_text(parts_.work / "token", "experiment\n"); !written) return written;
+  std::set<std::string> drafters{""};
+  for (const Arm& arm : parts_.experiment.arms) {
+    if (arm.kind == Arm::Kind::server_speculation) drafters.insert(arm.bundle);
+  }
+  for (const std::string& drafter : drafters) {
+    auto server = start_server(drafter);
+    if (!server) return server.error();
+    servers_.emplace(drafter, std::move(*server));
+  }
+  return {};
+}
+
+const Testbed::Server& Testbed::server_of(const Arm& arm) const {
+  return servers_.at(arm.kind == Arm::Kind::server_speculation ? arm.bundle : "");
+}
+
+Result<Testbed::Server> Testbed::start_server(const std::string& speculates_with) {
+  const Experiment& e = parts_.experiment;
   std::vector<std::string> argv{parts_.programs.server.string(),
                                 "--model",
                                 (e.models / e.target).string(),
@@ -101,11 +119,14 @@ Result<void> Testbed::start_server() {
                                 "256",
                                 "--log-level",
                                 "warn"};
-  std::vector<std::string> bundles;
-  for (const Arm& arm : e.arms) {
-    if (arm.kind == Arm::Kind::split && std::ranges::find(bundles, arm.bundle) == bundles.end()) {
-      bundles.push_back(arm.bundle);
+  std::set<std::string> bundles;
+  if (speculates_with.empty()) {
+    for (const Arm& arm : e.arms) {
+      if (arm.kind == Arm::Kind::split) bundles.insert(arm.bundle);
     }
+  } else {
+    bundles.insert(speculates_with);
+    argv.insert(argv.end(), {"--speculate", speculates_with});
   }
   for (const std::string& bundle : bundles) {
     argv.insert(argv.end(), {"--bundle", (e.models / (bundle + ".gguf")).string()});
@@ -113,19 +134,20 @@ Result<void> Testbed::start_server() {
   if (parts_.device.pace.paces_target()) {
     argv.insert(argv.end(), {"--pace-profile", parts_.device.file.string()});
   }
-  const fs::path output = parts_.work / "server.out";
-  const fs::path errors = parts_.work / "server.err";
-  auto server = Process::start({.argv = parts_.link->at_server(argv),
-                                .output = output,
-                                .errors = errors,
-                                .environment = {{"XDG_CONFIG_HOME", parts_.work.string()}}});
-  if (!server) return server.error();
-  server_ = std::move(*server);
+  const std::string name = speculates_with.empty() ? "server" : "server-" + speculates_with;
+  const fs::path output = parts_.work / (name + ".out");
+  const fs::path errors = parts_.work / (name + ".err");
+  auto process = Process::start({.argv = parts_.link->at_server(argv),
+                                 .output = output,
+                                 .errors = errors,
+                                 .environment = {{"XDG_CONFIG_HOME", parts_.work.string()}}});
+  if (!process) return process.error();
+  Server server{.process = std::move(*process), .errors = errors};
   const Instant deadline = Clock::now() + kServerStart;
   std::string line;
   while (!line.ends_with('\n')) {
     if (parts_.cancelled()) return Error{Errc::cancelled, "interrupted"};
-    if (!server_->running() || Clock::now() > deadline) {
+    if (!server.process.running() || Clock::now() > deadline) {
       return Error{Errc::io, "the server did not start: " + last_line(errors)};
     }
     std::this_thread::sleep_for(kPoll);
@@ -133,12 +155,12 @@ Result<void> Testbed::start_server() {
   }
   std::string ready;
   std::string pin_word;
-  std::istringstream(line) >> ready >> server_address_ >> pin_word >> pin_;
-  const std::string port = server_address_.substr(server_address_.rfind(':') + 1);
+  std::istringstream(line) >> ready >> server.address >> pin_word >> server.pin;
+  const std::string port = server.address.substr(server.address.rfind(':') + 1);
   const auto target = parts_.link->device_target(static_cast<std::uint16_t>(std::stoul(port)));
   if (!target) return target.error();
-  device_address_ = *target;
-  return {};
+  server.device_address = *target;
+  return server;
 }
 
 // What the target alone says to the prompt, for synthetic drafts. Asked for once, beside the
@@ -185,8 +207,8 @@ Result<std::vector<std::string>> Testbed::client_command(const Arm& arm, const T
     tokens_max = std::min(tokens_max, *trial.offline_after);
   }
   const std::string& server = arm.kind == Arm::Kind::local      ? kNowhere
-                              : arm.place == Arm::Place::server ? server_address_
-                                                                : device_address_;
+                              : arm.place == Arm::Place::server ? server_of(arm).address
+                                                                : server_of(arm).device_address;
   std::vector<std::string> argv{parts_.programs.client.string(),
                                 "run",
                                 "--json",
@@ -195,7 +217,7 @@ Result<std::vector<std::string>> Testbed::client_command(const Arm& arm, const T
                                 "--server",
                                 server,
                                 "--pin",
-                                pin_,
+                                server_of(arm).pin,
                                 "--token-file",
                                 (parts_.work / "token").string(),
                                 "--bundle",
@@ -213,6 +235,7 @@ Result<std::vector<std::string>> Testbed::client_command(const Arm& arm, const T
   };
   if (e.temperature > 0) add({"--temperature", std::to_string(e.temperature)});
   if (!drafts) add({"--plain"});
+  if (arm.kind == Arm::Kind::split && !arm.control) add({"--control", "off"});
   if (!arm.tree.empty()) add({"--tree", arm.tree});
   if (arm.chain) add({"--chain", std::to_string(*arm.chain)});
   if (arm.draft_ahead) add({"--draft-ahead"});
@@ -343,9 +366,11 @@ Result<void> Testbed::follow(const Trial& trial, std::vector<Client>& clients,
 }
 
 Result<void> Testbed::check_alive() {
-  if (!server_->running()) {
-    return Error{Errc::io, "the server ended with status " + std::to_string(server_->status()) +
-                               ": " + last_line(parts_.work / "server.err")};
+  for (auto& [drafter, server] : servers_) {
+    if (server.process.running()) continue;
+    return Error{Errc::io, "the server ended with status " +
+                               std::to_string(server.process.status()) + ": " +
+                               last_line(server.errors)};
   }
   const auto statistics = parts_.link->statistics();
   if (!statistics) return statistics.error();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -40,7 +41,7 @@ class Testbed {
     std::function<bool()> cancelled;
   };
 
-  // Starts the server.
+  // Starts the server, and one more for each drafter that arms let a server draft with.
   // Errors    io with the server's own words
   static Result<std::unique_ptr<Testbed>> open(Parts parts);
 
@@ -55,7 +56,18 @@ class Testbed {
   struct Client;
 
   explicit Testbed(Parts parts) : parts_(std::move(parts)) {}
-  Result<void> start_server();
+  struct Server {
+    Process process;
+    std::filesystem::path errors;
+    std::string address;         // at its own end
+    std::string device_address;  // as the device reaches it
+    std::string pin;
+  };
+
+  // Every arm's: one for all that do not draft on the server, one each for those that do.
+  Result<void> start_servers();
+  Result<Server> start_server(const std::string& speculates_with);
+  const Server& server_of(const Arm& arm) const;
   Result<std::vector<std::string>> client_command(const Arm& arm, const Trial& trial,
                                                   const Prompt& prompt, const Client& client);
   Result<std::filesystem::path> plain_answer(const Prompt& prompt);
@@ -64,10 +76,7 @@ class Testbed {
                       nlohmann::ordered_json& events);
 
   Parts parts_;
-  std::optional<Process> server_;
-  std::string server_address_;  // at its own end
-  std::string device_address_;  // as the device reaches it
-  std::string pin_;
+  std::map<std::string, Server> servers_;  // by the bundle that they draft with; "" for none
   double round_trip_ms_ = 0;
 };
 

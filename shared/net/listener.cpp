@@ -1,5 +1,6 @@
 #include "shared/net/listener.h"
 
+#include <atomic>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
@@ -65,6 +66,10 @@ struct ReplyHandle::Target {
   std::uint64_t id;
   std::mutex mutex;
   Connection* connection;  // set to nothing on its strand, when it ends
+  // Verdicts: given, by any thread; queued and gone to the socket, on the strand.
+  std::atomic<std::uint32_t> given = 0;
+  std::uint32_t queued = 0;
+  std::atomic<std::uint32_t> gone = 0;
 
   Connection* get() {
     const std::scoped_lock lock(mutex);
@@ -105,8 +110,17 @@ void ReplyHandle::reject(Error error) const {
 }
 
 void ReplyHandle::verdict(wire::Verdict verdict) const {
+  ++target_->given;
   Target::post(target_,
-               [v = std::move(verdict)](ServerSession& s) mutable { s.verdict(std::move(v)); }, {});
+               [v = std::move(verdict), target = target_.get()](ServerSession& s) mutable {
+                 s.verdict(std::move(v));
+                 ++target->queued;
+               },
+               {});
+}
+
+std::uint32_t ReplyHandle::backlog() const {
+  return target_->given - target_->gone;
 }
 
 void ReplyHandle::activations(wire::Activations chunk) const {
@@ -277,7 +291,22 @@ class Listener::Impl {
             .tick = [&session](Instant now) { return session.tick(now); },
             .next_deadline = [&session] { return session.next_deadline(); },
             .has_output = [&session] { return session.has_output(); },
-            .take_output = [&session] { return session.take_output(); }};
+            .take_output =
+                [this, &connection, &session] {
+                  note_drained(connection);
+                  return session.take_output();
+                }};
+  }
+
+  // All that is queued goes to the socket now.
+  void note_drained(Connection& connection) {
+    ReplyHandle::Target& target = *connection.reply->target_;
+    const std::uint32_t gone_before = target.gone;
+    target.gone = target.queued;
+    // Read after the store: whoever saw the old count had given its verdicts before, and is told.
+    if (target.given - gone_before >= ReplyHandle::kBacklogFull) {
+      application_.drained(connection.id);
+    }
   }
 
   // Everything that a connection may throw ends here.

@@ -26,6 +26,11 @@ class ReplyHandle {
   void refuse(std::uint32_t round, Error error) const;
   void fail(Error error) const;
 
+  // Verdicts that were given and have not gone to the socket yet: how far the client is behind in
+  // reading. At kBacklogFull a stream has to pause until ServerApplication::drained().
+  static constexpr std::uint32_t kBacklogFull = 64;
+  std::uint32_t backlog() const;
+
  private:
   friend class Listener;
   struct Target;
@@ -51,6 +56,8 @@ class ServerApplication {
 
   // The first event of a connection is HelloReceived, and its TLS handshake is done.
   virtual void handle(const ReplyHandle& reply, const PeerInfo& peer, ServerEvent event) = 0;
+  // A connection whose backlog was full has room again.
+  virtual void drained(std::uint64_t /*connection_id*/) {}
   // A connection is over. Also for those that never got as far as an event, so that faulty peers
   // can be logged. link_down and "closed by the client" is the ordinary end.
   virtual void ended(std::uint64_t connection_id, const PeerInfo& peer, const Error& reason,

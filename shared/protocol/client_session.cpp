@@ -85,6 +85,8 @@ Result<void> ClientSession::on_welcome(wire::Welcome welcome) {
 }
 
 Result<void> ClientSession::check_verdict(const wire::Verdict& verdict) const {
+  if (streaming()) return check_stream_verdict(verdict);
+  if (!verdict.tokens.empty()) return faulty_server("tokens where none were asked for");
   std::uint64_t length = 0;
   if (pending_->to == VerdictReceived::To::draft) {
     if (!is_path_of(verdict.path, pending_->parents))
@@ -107,6 +109,18 @@ Result<void> ClientSession::check_verdict(const wire::Verdict& verdict) const {
   return boost::system::in_place_value;
 }
 
+Result<void> ClientSession::check_stream_verdict(const wire::Verdict& verdict) const {
+  if (!verdict.path.empty() || !verdict.activations.empty() || verdict.accepted_count != 0) {
+    return faulty_server("a stream's verdict with something else in it");
+  }
+  const std::uint64_t count = verdict.tokens.size() + 1;
+  if (count > pending_->stream_left) return faulty_server("more tokens than were asked for");
+  const std::uint64_t length = pending_->base_length + count;
+  if (verdict.length != length) return faulty_server("a length that does not add up");
+  if (length > welcome_->context_count) return faulty_server("more tokens than its context holds");
+  return boost::system::in_place_value;
+}
+
 Result<void> ClientSession::on_verdict(wire::Verdict verdict) {
   if (verdict.round <= cancelled_round_) return boost::system::in_place_value;
   if (!pending_ || verdict.round != pending_->round) {
@@ -115,7 +129,11 @@ Result<void> ClientSession::on_verdict(wire::Verdict verdict) {
   if (auto checked = check_verdict(verdict); !checked) return checked;
 
   VerdictReceived event{.to = pending_->to, .verdict = {}, .rows = {}};
-  if (pending_->to == VerdictReceived::To::draft) {
+  if (streaming()) {
+    pending_->stream_left -= static_cast<std::uint32_t>(verdict.tokens.size()) + 1;
+    pending_->base_length = verdict.length;
+    event.more = pending_->stream_left > 0 && verdict.ending == wire::Ending::none;
+  } else if (pending_->to == VerdictReceived::To::draft) {
     const auto count = static_cast<std::uint32_t>(verdict.path.size() + 1);
     Result<std::vector<float>> rows = dequantize_rows(layout_, count, verdict.activations);
     if (!rows) return rows.error();
@@ -133,7 +151,7 @@ Result<void> ClientSession::on_verdict(wire::Verdict verdict) {
   length_ = verdict.length;
   has_root_ = true;
   ended_ = verdict.ending != wire::Ending::none;
-  pending_.reset();
+  if (!event.more) pending_.reset();
   event.verdict = std::move(verdict);
   events_.push_back(std::move(event));
   return boost::system::in_place_value;
@@ -195,7 +213,7 @@ Result<void> ClientSession::check_context(std::uint64_t token_count) const {
 }
 
 Result<void> ClientSession::prefill(wire::Prefill request) {
-  if (auto allowed = may_request(); !allowed) return allowed;
+  if (auto allowed = may_request(); !allowed && !streaming()) return allowed;
   const std::uint64_t count = std::uint64_t{request.base_length} + request.tokens.count();
   if (request.base_length > length_) {
     return not_now("the prompt builds on more tokens than the session holds");
@@ -220,7 +238,7 @@ Result<void> ClientSession::prefill(wire::Prefill request) {
 }
 
 Result<void> ClientSession::resume(wire::Resume request) {
-  if (auto allowed = may_request(); !allowed) return allowed;
+  if (auto allowed = may_request(); !allowed && !streaming()) return allowed;
   if (request.verified_length == 0 || request.activations_from > request.verified_length) {
     return not_now("the lengths to resume by contradict each other");
   }
@@ -248,6 +266,13 @@ Result<void> ClientSession::draft(wire::Draft request) {
     return not_now("the server takes drafts of " + std::to_string(welcome_->nodes_max) +
                    " nodes at most");
   }
+  if (request.stream_tokens > welcome_->stream_tokens_max) {
+    return not_now("the server streams " + std::to_string(welcome_->stream_tokens_max) +
+                   " tokens at most");
+  }
+  if (request.stream_tokens > 0 && !request.parents.empty()) {
+    return not_now("a stream begins without nodes");
+  }
   request.round = last_round_ + 1;
   start({.to = VerdictReceived::To::draft,
          .round = request.round,
@@ -257,12 +282,15 @@ Result<void> ClientSession::draft(wire::Draft request) {
          .all_accepted = false,
          .activations_from = 0,
          .parents = request.parents,
+         .stream_left = request.stream_tokens,
          .session = {}});
   channel_.send(std::move(request));
   return boost::system::in_place_value;
 }
 
 void ClientSession::start(Pending pending) {
+  // What is still on its way of a stream is not wanted any more.
+  if (streaming()) cancelled_round_ = last_round_;
   last_round_ = pending.round;
   // A new prompt ends the activations of the one before.
   if (pending.to != VerdictReceived::To::draft) missing_ = {.round = pending.round};

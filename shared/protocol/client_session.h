@@ -30,7 +30,7 @@ struct LinkTimes {
   std::optional<Tcp> tcp{};
 };
 
-// The answer to a Prefill, Draft or Resume.
+// The answer to a Prefill, Draft or Resume; of a Draft that asks for a stream one of several.
 struct VerdictReceived {
   enum class To : std::uint8_t { prefill, draft, resume };
   To to;
@@ -40,6 +40,7 @@ struct VerdictReceived {
   wire::Verdict verdict{};
   std::uint32_t rows_first = 0;
   std::vector<float> rows{};
+  bool more = false;                 // of a stream: further verdicts on this round follow
   std::optional<LinkTimes> times{};  // filled in by a link that measures
 };
 
@@ -67,7 +68,8 @@ struct ClientSessionOptions {
 
 // The client's half of a connection: bytes and time in, bytes, events and a next deadline out.
 //
-// Requests are answered one at a time: each is refused with `protocol` while another is in flight.
+// Requests are answered one at a time: each is refused with `protocol` while another is in flight,
+// but for a Prefill or Resume in mid-stream, which ends the stream.
 // Any error of receive() or tick() ends the session: flush take_output() and close.
 class ClientSession {
  public:
@@ -92,7 +94,8 @@ class ClientSession {
   Result<void> prefill(wire::Prefill request);
   Result<void> resume(wire::Resume request);
   // Errors    also protocol: no root to draft from (before the first answer, after cancel(), after
-  //           the end), a base_length that is not length(), more nodes than nodes_max
+  //           the end), a base_length that is not length(), more nodes than nodes_max, a longer
+  //           stream than stream_tokens_max
   Result<void> draft(wire::Draft request);
   // Gives up the request in flight and the rest of the activations. The next request has to be a
   // Prefill or Resume. Does nothing before Welcomed.
@@ -118,6 +121,7 @@ class ClientSession {
     bool all_accepted;                // the policy keeps every provisional token
     std::uint32_t activations_from;
     std::vector<std::uint8_t> parents;  // Draft
+    std::uint32_t stream_left = 0;      // of a stream: tokens that are still to come
     wire::SessionId session;            // Resume
   };
 
@@ -127,8 +131,10 @@ class ClientSession {
   Result<void> on_activations(const wire::Activations& chunk);
   Result<void> on_error(const wire::ErrorReport& report);
   Result<void> check_verdict(const wire::Verdict& verdict) const;
+  Result<void> check_stream_verdict(const wire::Verdict& verdict) const;
   Result<void> may_request() const;
   Result<void> check_context(std::uint64_t token_count) const;
+  bool streaming() const { return pending_ && pending_->stream_left > 0; }
   void start(Pending pending);
 
   Channel channel_;

@@ -136,6 +136,7 @@ Result<Message> read(const flat::Welcome& m) {
   Checker c;
   c.in_range(m.context_count() >= 1 && m.context_count() <= kContextCountMax, "context_count");
   c.in_range(m.nodes_max() <= kDraftNodesMax, "nodes_max");
+  c.in_range(m.stream_tokens_max() <= kContextCountMax, "stream_tokens_max");
   Welcome welcome{
       .version = m.version(),
       .session = c.fixed<SessionId>(m.session(), "session id"),
@@ -145,6 +146,7 @@ Result<Message> read(const flat::Welcome& m) {
       .nodes_max = m.nodes_max(),
       .row_budget = m.row_budget(),
       .scale_groups = {},
+      .stream_tokens_max = m.stream_tokens_max(),
   };
   if (const auto* groups = m.scale_groups()) {
     c.in_range(groups->size() <= kScaleGroupsMax, "number of scale groups");
@@ -212,7 +214,11 @@ Result<Message> read(const flat::Activations& m) {
 
 Result<Message> read(const flat::Draft& m) {
   Checker c;
-  Draft draft{.round = m.round(), .base_length = m.base_length(), .tokens = {}, .parents = {}};
+  Draft draft{.round = m.round(),
+              .base_length = m.base_length(),
+              .tokens = {},
+              .parents = {},
+              .stream_tokens = m.stream_tokens()};
   c.in_range(draft.base_length >= 1 && draft.base_length <= kContextCountMax, "base_length");
   if (const auto* nodes = m.nodes()) {
     c.in_range(nodes->size() <= kDraftNodesMax, "number of nodes");
@@ -228,6 +234,8 @@ Result<Message> read(const flat::Draft& m) {
       draft.tokens = SafeTokenReader::read(std::move(tokens));
     }
   }
+  c.in_range(draft.stream_tokens <= kContextCountMax, "stream_tokens");
+  c.in_range(draft.stream_tokens == 0 || draft.parents.empty(), "a stream begins without nodes");
   return c.result(std::move(draft));
 }
 
@@ -249,6 +257,9 @@ Result<Message> read(const flat::Verdict& m) {
       .activations = c.bytes(m.activations()),
       .pace_us = m.pace_us(),
       .computed_us = m.computed_us(),
+      .tokens = {},
+      .drafted = m.drafted(),
+      .draft_us = m.draft_us(),
   };
   if (const auto* path = m.path()) {
     c.in_range(path->size() <= kDraftNodesMax, "length of the path");
@@ -257,6 +268,12 @@ Result<Message> read(const flat::Verdict& m) {
       c.in_range(verdict.path[i] > (i == 0 ? 0 : verdict.path[i - 1]), "path");
     }
   }
+  if (const auto* tokens = m.tokens()) {
+    c.in_range(tokens->size() <= kDraftNodesMax, "number of tokens");
+    if (tokens->size() <= kDraftNodesMax) verdict.tokens.assign(tokens->begin(), tokens->end());
+    for (const std::uint32_t token : verdict.tokens) c.in_range(token < kTokenIdEnd, "token id");
+  }
+  c.in_range(verdict.drafted <= kDraftNodesMax, "drafted");
   return c.result(std::move(verdict));
 }
 

@@ -69,7 +69,7 @@ struct Writer {
     const auto model = text(to, m.model);
     const auto groups = numbers(to, m.scale_groups);
     to.Finish(flat::CreateWelcome(to, m.version, session, agent, model, m.context_count,
-                                  m.nodes_max, m.row_budget, groups));
+                                  m.nodes_max, m.row_budget, groups, m.stream_tokens_max));
   }
 
   void operator()(const Prefill& m) const {
@@ -104,15 +104,17 @@ struct Writer {
       nodes[i] = m.tokens.view()[i] | std::uint32_t{m.parents[i]} << 24;
     }
     const auto vector = numbers(to, nodes);
-    to.Finish(flat::CreateDraft(to, m.round, m.base_length, vector));
+    to.Finish(flat::CreateDraft(to, m.round, m.base_length, vector, m.stream_tokens));
   }
 
   void operator()(const Verdict& m) const {
     const auto path = bytes(to, std::as_bytes(std::span(m.path)));
     const auto activations = bytes(to, m.activations);
+    const auto tokens = numbers(to, m.tokens);
     to.Finish(flat::CreateVerdict(to, m.round, m.length, m.next, m.accepted_count, path,
                                   static_cast<std::uint8_t>(m.ending), m.row_budget, m.queue_us,
-                                  m.verify_us, activations, m.pace_us, m.computed_us));
+                                  m.verify_us, activations, m.pace_us, m.computed_us, tokens,
+                                  m.drafted, m.draft_us));
   }
 
   void operator()(const Ping& m) const { to.Finish(flat::CreatePing(to, m.nonce)); }

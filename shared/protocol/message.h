@@ -90,6 +90,8 @@ struct Welcome {
   std::uint32_t row_budget = 0;     // rows (root included) that are cheap for the server now
   // Activations of a position: values that share a scale, in order. Empty: none are sent.
   std::vector<std::uint32_t> scale_groups{};
+  // Largest stream that a Draft may ask for; 0: this server does not stream.
+  std::uint32_t stream_tokens_max = 0;
   bool operator==(const Welcome&) const = default;
 };
 
@@ -137,6 +139,9 @@ struct Draft {
   // Node i (1, 2, ...) has tokens[i - 1] and hangs below parents[i - 1] < i; 0 is the root.
   SafeTokens tokens{};
   std::vector<std::uint8_t> parents{};
+  // Without nodes: the server goes on alone for so many tokens, a series of verdicts. 0: it does
+  // not.
+  std::uint32_t stream_tokens = 0;
   bool operator==(const Draft&) const = default;
 };
 
@@ -157,6 +162,11 @@ struct Verdict {
   // before any waiting. 0: no pace is kept.
   std::uint32_t pace_us = 0;
   std::uint32_t computed_us = 0;
+  // Of a stream: what stands before `next` and the client does not know, the server's own accepted
+  // drafts. Of the pass: nodes that the server drafted for it, and how long that took.
+  std::vector<std::uint32_t> tokens{};
+  std::uint32_t drafted = 0;
+  std::uint32_t draft_us = 0;
   bool operator==(const Verdict&) const = default;
 };
 

@@ -13,6 +13,7 @@ namespace edgedraft {
 // (round, length, times), at most.
 inline constexpr std::uint32_t kDraftTableBytesMax = 48;
 inline constexpr std::uint32_t kVerdictTableBytesMax = 104;
+inline constexpr std::uint32_t kStreamVerdictTableBytesMax = 104;
 // Of a TLS 1.3 record: header, content type, tag.
 inline constexpr std::uint32_t kTlsRecordBytes = 22;
 
@@ -34,6 +35,10 @@ inline std::uint64_t verdict_frame_bytes_max(const ActivationLayout& layout,
   const std::uint64_t scale_bytes = 2ull * layout.scale_groups().size() * new_count;
   return verdict_formula_bytes(layout, new_count) + scale_bytes + kFrameHeaderBytes +
          kVerdictTableBytesMax;
+}
+// Of a stream's verdict: four bytes a token where the formula has three.
+inline std::uint64_t stream_verdict_frame_bytes_max(std::uint32_t new_count) {
+  return 4ull * new_count + kFrameHeaderBytes + kStreamVerdictTableBytesMax;
 }
 
 }  // namespace edgedraft

@@ -89,8 +89,10 @@ void ServerSession::accept(wire::Welcome welcome) {
   EDGEDRAFT_CHECK(state_ == State::deciding);
   EDGEDRAFT_CHECK(welcome.context_count >= 1 && welcome.context_count <= kContextCountMax);
   EDGEDRAFT_CHECK(welcome.nodes_max <= kDraftNodesMax);
+  EDGEDRAFT_CHECK(welcome.stream_tokens_max <= kContextCountMax);
   context_count_ = welcome.context_count;
   nodes_max_ = welcome.nodes_max;
+  stream_tokens_max_ = welcome.stream_tokens_max;
   layout_ = ActivationLayout(welcome.scale_groups);
   state_ = State::ready;
   channel_.open(std::max(kHandshakePayloadBytesMax, context_count_ * 4 + kMessageOverheadBytesMax));
@@ -102,11 +104,16 @@ void ServerSession::reject(const Error& error) {
 }
 
 Result<void> ServerSession::begin(Pending pending) {
-  if (pending_) return faulty(faulty_client("a request while another is in flight"));
+  const bool ends_stream =
+      pending_ && pending_->stream_left > 0 && pending.kind != wire::Kind::draft;
+  if (pending_ && !ends_stream) {
+    return faulty(faulty_client("a request while another is in flight"));
+  }
   if (pending.round != last_round_ + 1) {
     return faulty(faulty_client("round " + std::to_string(pending.round) + " after round " +
                                 std::to_string(last_round_)));
   }
+  if (ends_stream) events_.push_back(RoundCancelled{last_round_});
   last_round_ = pending.round;
   if (pending.kind != wire::Kind::draft) {
     // A new prompt ends the activations of the one before.
@@ -155,6 +162,9 @@ Result<void> ServerSession::on_draft(wire::Draft request) {
                                 " where the session has " + std::to_string(length_)));
   }
   if (request.parents.size() > nodes_max_) return faulty(faulty_client("a draft too large"));
+  if (request.stream_tokens > stream_tokens_max_) {
+    return faulty(faulty_client("a longer stream than was offered"));
+  }
   auto begun = begin({.kind = wire::Kind::draft,
                       .round = request.round,
                       .base_length = request.base_length,
@@ -162,7 +172,8 @@ Result<void> ServerSession::on_draft(wire::Draft request) {
                       .provisional_count = 0,
                       .policy = wire::ResyncPolicy::check,
                       .activations_from = 0,
-                      .parents = request.parents});
+                      .parents = request.parents,
+                      .stream_left = request.stream_tokens});
   if (!begun) return begun;
   events_.push_back(DraftRequested{std::move(request)});
   return boost::system::in_place_value;
@@ -186,13 +197,21 @@ Result<void> ServerSession::on_cancel(const wire::Cancel& cancel) {
 
 bool ServerSession::verdict(wire::Verdict verdict) {
   if (!answers(verdict.round)) return false;
-  if (pending_->kind == wire::Kind::draft) {
+  if (pending_->stream_left > 0) {
+    const auto count = static_cast<std::uint32_t>(verdict.tokens.size()) + 1;
+    EDGEDRAFT_CHECK(verdict.path.empty() && verdict.activations.empty());
+    EDGEDRAFT_CHECK(count <= pending_->stream_left);
+    pending_->stream_left -= count;
+    pending_->base_length += count;
+    length_ = pending_->base_length;
+  } else if (pending_->kind == wire::Kind::draft) {
+    EDGEDRAFT_CHECK(verdict.tokens.empty());
     EDGEDRAFT_CHECK(is_path_of(verdict.path, pending_->parents));
     EDGEDRAFT_CHECK(verdict.activations.size() == (verdict.path.size() + 1) * layout_.row_bytes());
     length_ = pending_->base_length + static_cast<std::uint32_t>(verdict.path.size()) + 1;
     channel_.count_activations(verdict.activations.size(), verdict.activations.size());
   } else {
-    EDGEDRAFT_CHECK(verdict.path.empty() && verdict.activations.empty());
+    EDGEDRAFT_CHECK(verdict.path.empty() && verdict.activations.empty() && verdict.tokens.empty());
     EDGEDRAFT_CHECK(verdict.accepted_count <= pending_->provisional_count);
     // Under this policy they are context: the application has no count of them.
     if (pending_->policy == wire::ResyncPolicy::keep) {
@@ -208,7 +227,7 @@ bool ServerSession::verdict(wire::Verdict verdict) {
   verdict.length = length_;
   has_root_ = true;
   ended_ = verdict.ending != wire::Ending::none;
-  pending_.reset();
+  if (pending_->stream_left == 0 || ended_) pending_.reset();
   channel_.send(std::move(verdict));
   return true;
 }

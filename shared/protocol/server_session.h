@@ -24,7 +24,8 @@ struct PrefillRequested {
 struct ResumeRequested {
   wire::Resume request;
 };
-// To be answered with verdict() or refuse().
+// To be answered with verdict() or refuse(); where it asks for a stream, with verdicts until the
+// answer ends or stream_tokens tokens are brought, or with refuse() instead of the next one.
 struct DraftRequested {
   wire::Draft request;
 };
@@ -71,7 +72,8 @@ class ServerSession {
   // Sends the answer to `verdict.round`. `verdict.length` is filled in here. Returns false, and
   // sends nothing, where that round is no longer waited for (cancelled, or the session is over).
   //
-  // Requires  a path of the draft's tree, activations of its rows
+  // Requires  a path of the draft's tree, activations of its rows; of a stream neither, and no more
+  //           tokens than are left of it
   bool verdict(wire::Verdict verdict);
   // The next older chunk, as compress_activations() made it, of the last answered Prefill's or
   // Resume's positions: the first ends at the last valid position, the last begins at
@@ -102,6 +104,7 @@ class ServerSession {
     wire::ResyncPolicy policy;
     std::uint32_t activations_from;
     std::vector<std::uint8_t> parents;  // Draft
+    std::uint32_t stream_left = 0;      // of a stream: tokens that are still to be brought
   };
 
   Result<void> handle(wire::Message message);
@@ -119,6 +122,7 @@ class ServerSession {
   State state_ = State::hello;
   std::uint32_t context_count_ = 0;
   std::uint32_t nodes_max_ = 0;
+  std::uint32_t stream_tokens_max_ = 0;
   ActivationLayout layout_;
   std::deque<ServerEvent> events_;
 

@@ -44,9 +44,9 @@ using TargetRequest = std::variant<wire::Prefill, wire::Draft, wire::Resume, Can
 
 // A generation's way to its target, over a network or within the process.
 //
-// Events come in order: Welcomed first, and again after every reconnect; then a VerdictReceived or
-// RequestRefused a request, but none to those sent before a CancelRequest. The link reconnects by
-// itself and sends no request twice: after a Welcomed the caller resumes.
+// Events come in order: Welcomed first, and again after every reconnect; then a VerdictReceived (of
+// a stream several) or RequestRefused a request, but none to those sent before a CancelRequest. The
+// link reconnects by itself and sends no request twice: after a Welcomed the caller resumes.
 //
 // Threads   safe to call from any one thread beside the link's own
 class TargetLink {

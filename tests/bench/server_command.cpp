@@ -17,12 +17,14 @@ constexpr const char* kHelp =
 take as long as they really take on this machine, one at a time, but each device drafts on a machine of its
 own and sits behind --rtt-ms. Compared in one run:
 
-  stream  plain decoding on the server, a token a pass, no round trip between tokens
+  stream  plain decoding: the server streams, a token a pass
   tree    split, every draft a full tree whatever the load
-  split   split, drafts as large as the server's row budget says
+  split   split, as the devices' draft control and the server's row budget have it: smaller trees, or streams
+  server  the server drafts for itself with the same drafter, and streams
 
-tok/s: what all devices together get. tok/pass: per pass of a client's request, so that stream is 1.
-busy: of the server's time. gap: from what a device shows to what it shows next.
+tok/s: what all devices together get. tok/pass: of all devices. passes/tok: verdicts a token of one device, so
+that stream is 1. streamed: share of the tokens. busy: of the server's time. gap: from what a device shows to
+what it shows next.
 
 Example:
   edgedraft-bench server --model models/demo/target.gguf --bundle models/demo/moa-tli0.gguf \
@@ -67,6 +69,8 @@ nlohmann::ordered_json to_json(const Line& line) {
            r.passes > 0 ? static_cast<double>(r.rows) / static_cast<double>(r.passes) : 0.0},
           {"rows_per_token", r.tokens > 0 ? static_cast<double>(r.rows) / tokens : 0.0},
           {"tokens_per_pass", r.passes > 0 ? tokens / static_cast<double>(r.passes) : 0.0},
+          {"passes_per_token", r.tokens > 0 ? static_cast<double>(r.verdicts) / tokens : 0.0},
+          {"streamed", r.tokens > 0 ? static_cast<double>(r.streamed) / tokens : 0.0},
           {"busy", r.busy_seconds / r.seconds},
           {"first_token_ms_p50", 1e3 * quantile(r.first_token_seconds, 0.5)},
           {"first_token_ms_p95", 1e3 * quantile(r.first_token_seconds, 0.95)},
@@ -75,19 +79,22 @@ nlohmann::ordered_json to_json(const Line& line) {
 }
 
 void print(const std::vector<Line>& lines) {
-  std::printf("%8s %-7s %9s %9s %9s %9s %6s %16s %16s\n", "clients", "arm", "tok/s", "vs stream",
-              "tok/pass", "rows/pass", "busy", "first ms p50/95", "gap ms p50/95");
+  std::printf("%8s %-7s %9s %9s %9s %10s %9s %9s %6s %16s %16s\n", "clients", "arm", "tok/s",
+              "vs stream", "tok/pass", "passes/tok", "streamed", "rows/pass", "busy",
+              "first ms p50/95", "gap ms p50/95");
   double stream = 0.0;
   for (const Line& line : lines) {
     const auto j = to_json(line);
     const double rate = j["tokens_per_second"];
     if (line.arm == "stream") stream = rate;
-    std::printf("%8u %-7s %9.0f %8.2fx %9.2f %9.1f %5.0f%% %8.1f/%7.1f %8.1f/%7.1f\n", line.clients,
-                line.arm.c_str(), rate, stream > 0 ? rate / stream : 0.0,
-                j["tokens_per_pass"].get<double>(), j["rows_per_pass"].get<double>(),
-                100 * j["busy"].get<double>(), j["first_token_ms_p50"].get<double>(),
-                j["first_token_ms_p95"].get<double>(), j["gap_ms_p50"].get<double>(),
-                j["gap_ms_p95"].get<double>());
+    std::printf(
+        "%8u %-7s %9.0f %8.2fx %9.2f %10.2f %8.0f%% %9.1f %5.0f%% %8.1f/%7.1f %8.1f/%7.1f\n",
+        line.clients, line.arm.c_str(), rate, stream > 0 ? rate / stream : 0.0,
+        j["tokens_per_pass"].get<double>(), j["passes_per_token"].get<double>(),
+        100 * j["streamed"].get<double>(), j["rows_per_pass"].get<double>(),
+        100 * j["busy"].get<double>(), j["first_token_ms_p50"].get<double>(),
+        j["first_token_ms_p95"].get<double>(), j["gap_ms_p50"].get<double>(),
+        j["gap_ms_p95"].get<double>());
   }
 }
 
@@ -121,26 +128,33 @@ Result<void> measure(const ServerBenchOptions& o) {
     return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s));
   };
   std::vector<Line> lines;
-  Progress progress("loads", o.clients.size() * 3);
+  Progress progress("loads", o.clients.size() * 4);
   for (const std::uint32_t clients : o.clients) {
     if (clients < 1 || clients > 4096) {
       return Error{Errc::usage, "--clients: each from 1 to 4096"};
     }
-    for (const char* arm : {"stream", "tree", "split"}) {
-      const bool streams = std::string_view(arm) == "stream";
-      auto result =
-          simulate_serving({.host = **host,
-                            .bundle = streams ? nullptr : &*bundle,
-                            .tap = streams ? nullptr : (*host)->drafters()[0].tap.get(),
-                            .device_backend = *backend,
-                            .tree = streams ? std::nullopt : std::optional(shape),
-                            .keeps_budget = std::string_view(arm) == "split",
-                            .clients = clients,
-                            .round_trip = streams ? Duration::zero() : seconds(o.rtt_ms / 1e3),
-                            .warm_up = seconds(o.seconds / 3),
-                            .measured = seconds(o.seconds),
-                            .tokens_max = o.max_tokens,
-                            .prompts = encoded});
+    for (const std::string arm : {"stream", "tree", "split", "server"}) {
+      const bool drafts = arm == "tree" || arm == "split";
+      std::unique_ptr<Speculation> speculation;
+      if (arm == "server") {
+        auto made = Speculation::make(*backend, (*host)->drafters()[0],
+                                      {.tree = shape, .context_count = (*host)->context_count()});
+        if (!made) return made.error();
+        speculation = std::move(*made);
+      }
+      auto result = simulate_serving({.host = **host,
+                                      .bundle = drafts ? &*bundle : nullptr,
+                                      .tap = drafts ? (*host)->drafters()[0].tap.get() : nullptr,
+                                      .device_backend = *backend,
+                                      .tree = drafts ? std::optional(shape) : std::nullopt,
+                                      .adapts = arm != "tree",
+                                      .speculation = speculation.get(),
+                                      .clients = clients,
+                                      .round_trip = seconds(o.rtt_ms / 1e3),
+                                      .warm_up = seconds(o.seconds / 3),
+                                      .measured = seconds(o.seconds),
+                                      .tokens_max = o.max_tokens,
+                                      .prompts = encoded});
       if (!result) return result.error();
       lines.push_back({.arm = arm, .clients = clients, .result = std::move(*result)});
       progress.advance(1);
@@ -171,7 +185,7 @@ void add_server_command(CLI::App& program) {
       ->required();
   command->add_option("--clients", o->clients, "Devices, a run each [1,4,16,64]")->delimiter(',');
   command->add_option("--tree", o->tree, "Breadth, depth, nodes [8,6,62]")->delimiter(',');
-  command->add_option("--rtt-ms", o->rtt_ms, "Round trip of a split device")->capture_default_str();
+  command->add_option("--rtt-ms", o->rtt_ms, "Round trip of a device")->capture_default_str();
   command->add_option("--seconds", o->seconds, "Simulated time of each run")->capture_default_str();
   command->add_option("--max-tokens", o->max_tokens, "Longest answer")->capture_default_str();
   command->add_option("--threads", o->threads, "0: one a core")->capture_default_str();

@@ -105,7 +105,9 @@ class Device final : public TargetLink, GenerationObserver {
     } else if (auto* resume = std::get_if<wire::Resume>(&request)) {
       require(client_.resume(std::move(*resume)));
     } else {
-      require(client_.draft(std::move(std::get<wire::Draft>(request))));
+      auto& draft = std::get<wire::Draft>(request);
+      streaming_ = draft.stream_tokens > 0;
+      require(client_.draft(std::move(draft)));
     }
     pass_up();
     return boost::system::in_place_value;
@@ -114,10 +116,7 @@ class Device final : public TargetLink, GenerationObserver {
   Result<ClientEvent> wait_event(Instant deadline) override {
     for (;;) {
       if (auto event = client_.next_event()) {
-        if (auto* verdict = std::get_if<VerdictReceived>(&*event);
-            verdict != nullptr && !world_.setup.keeps_budget) {
-          verdict->verdict.row_budget = 0;
-        }
+        if (auto* verdict = std::get_if<VerdictReceived>(&*event)) take(*verdict);
         return *std::move(event);
       }
       if (now() >= deadline) return Error{Errc::timed_out, "nothing came"};
@@ -137,6 +136,15 @@ class Device final : public TargetLink, GenerationObserver {
  private:
   Instant now() const { return stretch_->now(); }
 
+  void take(VerdictReceived& event) {
+    if (!world_.setup.adapts) event.verdict.row_budget = 0;
+    if (!world_.measured(now())) return;
+    ++world_.result.verdicts;
+    if (event.to == VerdictReceived::To::draft && streaming_) {
+      world_.result.streamed += event.verdict.tokens.size() + 1;
+    }
+  }
+
   void live() {
     const ServingSetup& setup = world_.setup;
     pass_up();  // the Hello
@@ -154,7 +162,8 @@ class Device final : public TargetLink, GenerationObserver {
          .deadline = std::chrono::hours(24),
          .resync = wire::ResyncPolicy::check,
          .resync_wait = {},
-         .pace = {}});
+         .pace = {},
+         .control = setup.adapts ? ControlMode::automatic : ControlMode::off});
     for (std::size_t i = number_; now() < world_.end; i += setup.clients) {
       const auto end = generation.answer(setup.prompts[i % setup.prompts.size()]);
       if (!end) throw Failure(end.error());
@@ -191,7 +200,8 @@ class Device final : public TargetLink, GenerationObserver {
                             .context_count = setup.host.context_count(),
                             .nodes_max = kTreeNodesMax,
                             .row_budget = kMaskRowsMax,
-                            .scale_groups = {}};
+                            .scale_groups = {},
+                            .stream_tokens_max = setup.host.context_count()};
       if (setup.tap != nullptr) {
         const auto groups = setup.tap->scale_groups();
         welcome.scale_groups.assign(groups.begin(), groups.end());
@@ -272,6 +282,7 @@ class Device final : public TargetLink, GenerationObserver {
   Instant asked_{};
   Instant got_{};
   bool first_ = true;
+  bool streaming_ = false;  // the last draft asked for a stream
   bool done_ = false;
   std::binary_semaphore turn_{0};
   std::binary_semaphore back_{0};
@@ -285,7 +296,8 @@ Result<ServingResult> simulate_serving(const ServingSetup& setup) {
   world.end = world.begin + setup.measured;
   Instant clock{};
   PassLoop loop(setup.host.session_parts(),
-                {.sessions = {.sessions_max = setup.clients, .kv_bytes_max = 0}},
+                {.sessions = {.sessions_max = setup.clients, .kv_bytes_max = 0},
+                 .speculation = setup.speculation},
                 [&] { return world.pass ? world.pass->now() : clock; });
   world.loop = &loop;
   std::vector<std::unique_ptr<Device>> devices;

@@ -9,6 +9,7 @@
 #include "client/bundle_file.h"
 #include "server/model_host.h"
 #include "server/pass_loop.h"
+#include "server/speculation/speculation.h"
 #include "shared/speculative/tree_growth.h"
 
 namespace edgedraft::bench {
@@ -17,15 +18,17 @@ namespace edgedraft::bench {
 // here, but each device has a machine of its own, and nothing else runs while one is measured.
 struct ServingSetup {
   ModelHost& host;
-  const BundleFile* bundle;  // null: plain decoding
+  const BundleFile* bundle;  // null: plain decoding, which the server streams
   Tap* tap;                  // of the bundle; may be null
   // Where devices draft; one at a time runs.
   Backend& device_backend;
   std::optional<TreeShape> tree;
-  // Whether devices keep to the row budget that verdicts tell.
-  bool keeps_budget = true;
+  // Whether devices keep to the row budget that verdicts tell, and stream where that is faster.
+  bool adapts = true;
+  // Drafts on the server for devices that stream; may be null.
+  Speculation* speculation = nullptr;
   std::uint32_t clients;
-  Duration round_trip;  // 0 and plain decoding: a server that streams
+  Duration round_trip;
   Duration warm_up;
   Duration measured;
   std::uint32_t tokens_max;  // of an answer
@@ -33,7 +36,9 @@ struct ServingSetup {
 };
 
 struct ServingResult {
-  std::uint64_t tokens = 0;  // that devices got in the measured time
+  std::uint64_t tokens = 0;    // that devices got in the measured time
+  std::uint64_t streamed = 0;  // of these, in streams
+  std::uint64_t verdicts = 0;  // that devices got, prompts' included
   std::uint64_t passes = 0;
   std::uint64_t rows = 0;
   double seconds = 0.0;

@@ -110,8 +110,14 @@ GenerationRig::GenerationRig(const Options& options) : options_(options) {
       .target = *target_,
       .now = now_,
       .nodes_max = options.nodes_max,
-      .row_budget = options.row_budget,
+      .row_budget_at =
+          [this](std::uint32_t verdict) {
+            const std::uint32_t room = options_.room_from_verdict;
+            return room > 0 && verdict >= room ? 0 : options_.row_budget;
+          },
       .holds_rows_back = options.holds_rows_back,
+      .stream_tokens_max = kRigContext,
+      .stream_step = options.stream_step,
       .faults = options.faults,
       .on_request = [this](const TargetRequest& request) { check_request(request); }});
   generation_.emplace(
@@ -130,7 +136,8 @@ GenerationRig::GenerationRig(const Options& options) : options_(options) {
                         .resync = options.resync,
                         .resync_wait = options.resync_wait,
                         .pace = Duration::zero(),
-                        .offline_after = options.offline_after});
+                        .offline_after = options.offline_after,
+                        .control = options.control});
 }
 
 std::unique_ptr<Drafter> GenerationRig::make_moa(Backend& backend, std::uint32_t tli,
@@ -212,6 +219,7 @@ void GenerationRig::check_request(const TargetRequest& request) {
   } else if (const auto* draft = std::get_if<wire::Draft>(&request)) {
     EXPECT_EQ(draft->base_length, known.size());
     EXPECT_LE(draft->parents.size(), options_.nodes_max);
+    EXPECT_TRUE(draft->stream_tokens == 0 || options_.control == ControlMode::automatic);
     chunks_before_drafts_.push_back(link_->chunk_count());
   }
   requests_.push_back(request);

@@ -97,7 +97,11 @@ class GenerationRig {
     std::vector<LinkFault> faults = {};
     std::uint32_t nodes_max = kDraftNodesMax;
     std::uint32_t row_budget = 0;
+    // From this verdict on the server has room for drafts of any size; 0: never.
+    std::uint32_t room_from_verdict = 0;
     bool holds_rows_back = false;
+    ControlMode control = ControlMode::off;
+    std::uint32_t stream_step = 1;
     std::optional<std::uint32_t> offline_after = {};
     // Drafts on a device of its own with this fault, and then on another.
     std::optional<DeviceFault> device_fault = {};

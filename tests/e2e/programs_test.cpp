@@ -42,6 +42,7 @@ TEST_F(ProgramsTest, EveryDrafterGivesThePlainAnswerInFewerTargetPasses) {
       for (const Options& shape :
            {Options{}, Options{"--chain", "4"}, Options{"--tree", "8,6,1"}}) {
         Options options = common;
+        options.insert(options.end(), {"--control", "off"});
         options.insert(options.end(), shape.begin(), shape.end());
         const json drafted = run(bundle, options);
         EXPECT_EQ(drafted["tokens"], plain["tokens"]) << bundle;
@@ -97,7 +98,9 @@ TEST(ReducedVocabularyTest, ABundleMadeByConvertGivesThePlainAnswer) {
     const json plain = answer(demo_model("target"), plain_options);
     EXPECT_EQ(plain["config"]["device"], "none");
     for (const std::string& bundle : bundles) {
-      const json drafted = answer(bundle, sampling);
+      Options drafting = sampling;
+      drafting.insert(drafting.end(), {"--control", "off"});
+      const json drafted = answer(bundle, drafting);
       EXPECT_EQ(drafted["tokens"], plain["tokens"]) << bundle;
       if (sampling.empty()) {
         EXPECT_GT(drafted["stats"]["tau"], 2.0) << bundle;
@@ -133,13 +136,87 @@ TEST(DevicesCommandTest, MeasuresTheCpuAndRemembersIt) {
 }
 
 TEST_F(ProgramsTest, CountsWhatCrossesTheSocket) {
-  const json answer = run("moa-tli0", {"-p", kStory, "--max-tokens", "60"});
+  const json answer = run("moa-tli0", {"-p", kStory, "--max-tokens", "60", "--control", "off"});
   const auto& stats = answer["stats"];
   // 4 bytes a drafted node go up at least, and a byte a value of the activations comes down.
   EXPECT_GT(stats["bytes_up"], 4 * stats["drafted"].get<int>());
   EXPECT_GT(stats["bytes_down"], stats["activation_bytes_sent"]);
   EXPECT_LE(stats["activation_bytes_sent"], stats["activation_bytes_raw"]);
   EXPECT_GT(stats["tau"], 1.0);
+}
+
+TEST_F(ProgramsTest, APlainAnswerIsStreamed) {
+  const Options common{"-p", kStory, "--max-tokens", "60", "--plain"};
+  Options asking = common;
+  asking.insert(asking.end(), {"--control", "off"});
+  const json streamed = run("target", common);
+  const json asked = run("target", asking);
+  EXPECT_EQ(streamed["tokens"], asked["tokens"]);
+  EXPECT_EQ(streamed["stats"]["target_calls"], asked["stats"]["target_calls"]);
+  EXPECT_EQ(streamed["stats"]["streamed_tokens"], streamed["stats"]["tokens"].get<int>() - 1);
+  EXPECT_EQ(asked["stats"]["streamed_tokens"], 0);
+  // A request for all tokens instead of one each.
+  EXPECT_LT(streamed["stats"]["bytes_up"], asked["stats"]["bytes_up"].get<int>() / 2);
+}
+
+TEST_F(ProgramsTest, DraftControlChangesNoAnswerAndSaysWhatItDid) {
+  const Options common{"-p", kStory, "--max-tokens", "120", "--temperature", "0.7", "--seed", "2"};
+  Options plain = common;
+  plain.push_back("--plain");
+  const json expected = run("target", plain);
+  for (const char* bundle : {"moa-tli0", "moa-tli1", "independent"}) {
+    const json answer = run(bundle, common);
+    EXPECT_EQ(answer["tokens"], expected["tokens"]) << bundle;
+    EXPECT_EQ(answer["config"]["control"], "auto");
+    EXPECT_EQ(answer["stats"]["streamed_tokens"] > 0,
+              !answer["stats"]["streamed_because"].get<std::string>().empty());
+  }
+}
+
+// The server drafts for a client that only listens.
+TEST(SpeculatingServerTest, GivesThePlainAnswerInFewerPasses) {
+  const Scratch scratch;
+  const Server plain_server(scratch);
+  const auto answer = [&](const Server& server, const Options& sampling) {
+    Options options{"-p",
+                    kStory,
+                    "--max-tokens",
+                    "80",
+                    "--plain",
+                    "--bundle",
+                    demo_model("target"),
+                    "--server",
+                    server.address(),
+                    "--pin",
+                    server.pin()};
+    options.insert(options.end(), sampling.begin(), sampling.end());
+    const auto client = start_client(scratch, "client", options);
+    EXPECT_EQ(client->wait(), 0) << client->err();
+    return json::parse(client->out());
+  };
+  for (const char* drafter : {"moa-tli0", "moa-tli1", "independent"}) {
+    SCOPED_TRACE(drafter);
+    const Server server(scratch, {"--speculate", drafter});
+    for (const Options& sampling : {Options{}, Options{"--temperature", "0.9", "--seed", "3"}}) {
+      const json expected = answer(plain_server, sampling);
+      const json speculated = answer(server, sampling);
+      EXPECT_EQ(speculated["tokens"], expected["tokens"]);
+      EXPECT_GT(speculated["stats"]["drafted"], 0);
+      if (sampling.empty()) {
+        EXPECT_LT(speculated["stats"]["target_calls"], expected["stats"]["target_calls"]);
+        EXPECT_GT(speculated["stats"]["tau"], 1.0);
+      }
+    }
+  }
+}
+
+TEST(SpeculatingServerTest, SaysWhichDraftersThereAre) {
+  const Scratch scratch;
+  Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--bundle",
+                  demo_model("moa-tli0"), "--speculate", "nobody", "--state", scratch / "state"},
+                 scratch / "server");
+  EXPECT_EQ(server.wait(), 2);
+  EXPECT_NE(server.err().find("moa-tli0"), std::string::npos) << server.err();
 }
 
 TEST_F(ProgramsTest, AConversationOnStandardInputAnswersEachLine) {

@@ -266,8 +266,45 @@ TEST_F(ExperimentProgramsTest, PacedAndSyntheticResultsSaySo) {
   EXPECT_EQ(manifest["synthetic"], true);
 }
 
+// A server that drafts for itself stands beside the others', and clients only listen to it.
+TEST_F(ExperimentProgramsTest, AServerThatDraftsForItselfIsAnArm) {
+  const std::string more =
+      "[[arm]]\nname = \"cloud\"\nkind = \"server-speculation\"\nbundle = \"moa-tli0\"\n"
+      "[[arm]]\nname = \"free\"\nkind = \"split\"\nbundle = \"moa-tli0\"\ncontrol = true\n";
+  ASSERT_EQ(run(write(experiment() + more), {"--no-report"}), 0) << error_;
+  std::map<std::string, std::string> answers;
+  std::map<std::string, double> calls;
+  for (const json& run : lines("runs.jsonl")) {
+    EXPECT_TRUE(run["failure"].is_null()) << run["failure"];
+    const auto known = answers.try_emplace(run["prompt"], run["answer_sha256"]).first;
+    EXPECT_EQ(known->second, run["answer_sha256"]) << run["arm"];
+    calls[run["arm"]] += run["target_calls"].get<double>();
+  }
+  EXPECT_LT(calls["cloud"], calls["stream"]);
+  EXPECT_TRUE(calls.contains("free"));
+  // Who streamed and who drafted.
+  std::map<std::string, std::pair<int, int>>
+      streamed;  // by arm: verdicts of streams, of all drafts
+  for (const json& cycle : lines("cycles.jsonl")) {
+    if (cycle["kind"] != "draft") continue;
+    const auto trial = cycle["trial"].get<std::string>();
+    for (const char* arm : {"cloud", "stream", "split"}) {
+      if (trial.find(arm) == std::string::npos) continue;
+      streamed[arm].first += cycle["streamed"].get<bool>() ? 1 : 0;
+      ++streamed[arm].second;
+    }
+  }
+  EXPECT_EQ(streamed["cloud"].first, streamed["cloud"].second);
+  EXPECT_EQ(streamed["stream"].first, streamed["stream"].second);
+  EXPECT_EQ(streamed["split"].first, 0);
+  EXPECT_GT(streamed["split"].second, 0);
+  EXPECT_EQ(run(write(experiment() + "[[arm]]\nname = \"c\"\nkind = \"server-speculation\"\n")), 2);
+  EXPECT_NE(error_.find("which bundle"), std::string::npos) << error_;
+}
+
 TEST_F(ExperimentProgramsTest, WhatThisBuildLacksIsRefusedBeforeAnythingRuns) {
-  const std::string more = "[[arm]]\nname = \"cloud\"\nkind = \"server-speculation\"\n";
+  const std::string more =
+      "[[arm]]\nname = \"ahead\"\nkind = \"split\"\nbundle = \"moa-tli0\"\ndraft_ahead = true\n";
   EXPECT_EQ(run(write(experiment() + more)), 5);
   EXPECT_NE(error_.find("not available in this build"), std::string::npos) << error_;
   EXPECT_FALSE(std::filesystem::exists(out()));

@@ -210,6 +210,105 @@ TEST_F(ClientSessionTest, VerdictThatDoesNotFitItsDraftIsAnError) {
   EXPECT_EQ(code(no_rows), Errc::bad_message);
 }
 
+TEST_F(ClientSessionTest, AStreamsVerdictsBringTheirTokensUntilAllHaveCome) {
+  prompt(10);
+  ASSERT_TRUE(session_.draft({.base_length = 11, .stream_tokens = 5}));
+  ASSERT_TRUE(hear(wire::Verdict{.round = 2, .length = 14, .next = 7, .tokens = {5, 6}}));
+  auto event = expect_event<VerdictReceived>();
+  EXPECT_EQ(event.to, VerdictReceived::To::draft);
+  EXPECT_EQ(event.verdict.tokens, (std::vector<std::uint32_t>{5, 6}));
+  EXPECT_TRUE(event.more);
+  EXPECT_TRUE(event.rows.empty());
+  EXPECT_EQ(session_.length(), 14u);
+  EXPECT_TRUE(session_.in_flight());
+  EXPECT_EQ(session_.draft(chain_of(14, 1)).error().code, Errc::protocol) << "in mid-stream";
+  ASSERT_TRUE(hear(wire::Verdict{.round = 2, .length = 15, .next = 8}));
+  EXPECT_TRUE(expect_event<VerdictReceived>().more);
+  ASSERT_TRUE(hear(wire::Verdict{.round = 2, .length = 16, .next = 9}));
+  EXPECT_FALSE(expect_event<VerdictReceived>().more);
+  EXPECT_TRUE(session_.draft(chain_of(16, 1)));
+}
+
+TEST_F(ClientSessionTest, AStreamEndsWithTheAnswer) {
+  prompt(10);
+  ASSERT_TRUE(session_.draft({.base_length = 11, .stream_tokens = 5}));
+  ASSERT_TRUE(
+      hear(wire::Verdict{.round = 2, .length = 12, .next = 7, .ending = wire::Ending::end_token}));
+  EXPECT_FALSE(expect_event<VerdictReceived>().more);
+  EXPECT_FALSE(session_.in_flight());
+}
+
+TEST_F(ClientSessionTest, AStreamsVerdictThatDoesNotFitIsAnError) {
+  const auto code = [&](const wire::Verdict& bad) {
+    ClientSession session({.hello = {}, .channel = {}}, kStart);
+    EXPECT_TRUE(session.receive(now_, wire::encode(small_welcome())));
+    EXPECT_TRUE(session.prefill(prompt_of(10)));
+    const wire::Verdict first{.round = 1, .length = 11, .next = 7};
+    EXPECT_TRUE(session.receive(now_, wire::encode(first)));
+    EXPECT_TRUE(session.draft({.base_length = 11, .stream_tokens = 3}));
+    const auto heard = session.receive(now_, wire::encode(bad));
+    return heard ? Errc::cancelled : heard.error().code;
+  };
+  const wire::Verdict good{.round = 2, .length = 13, .next = 7, .tokens = {5}};
+  EXPECT_EQ(code(good), Errc::cancelled);
+  wire::Verdict bad = good;
+  bad.length = 12;
+  EXPECT_EQ(code(bad), Errc::protocol) << "a length that does not add up";
+  bad = good;
+  bad.tokens = {5, 5, 5};
+  bad.length = 15;
+  EXPECT_EQ(code(bad), Errc::protocol) << "more than was asked for";
+  bad = good;
+  bad.path = {1};
+  EXPECT_EQ(code(bad), Errc::protocol) << "a path without a tree";
+  bad = good;
+  bad.activations = packed_rows(10, 2);
+  EXPECT_EQ(code(bad), Errc::protocol) << "activations";
+  bad = good;
+  bad.round = 1;
+  EXPECT_EQ(code(bad), Errc::protocol) << "another round";
+}
+
+TEST_F(ClientSessionTest, TokensInTheAnswerToADraftAreAnError) {
+  prompt(10);
+  ASSERT_TRUE(session_.draft(chain_of(11, 3)));
+  wire::Verdict bad = verdict(2, 11, {1});
+  bad.tokens = {5};
+  EXPECT_EQ(code_after(bad), Errc::protocol);
+}
+
+TEST_F(ClientSessionTest, AStreamThatTheServerWouldRefuseIsRefusedHere) {
+  prompt(10);
+  EXPECT_EQ(session_.draft({.base_length = 11, .stream_tokens = 51}).error().code, Errc::protocol);
+  wire::Draft both = chain_of(11, 1);
+  both.stream_tokens = 5;
+  EXPECT_EQ(session_.draft(both).error().code, Errc::protocol);
+}
+
+// By a Cancel or by the next prompt; what is on its way is not heard of.
+TEST_F(ClientSessionTest, AStreamIsGivenUp) {
+  for (const bool cancels : {true, false}) {
+    ClientSession session({.hello = {}, .channel = {}}, kStart);
+    ASSERT_TRUE(session.receive(now_, wire::encode(small_welcome())));
+    ASSERT_TRUE(session.prefill(prompt_of(10)));
+    const auto hears = [&](const wire::Verdict& v) {
+      return bool(session.receive(now_, wire::encode(v)));
+    };
+    ASSERT_TRUE(hears({.round = 1, .length = 11, .next = 7}));
+    ASSERT_TRUE(session.draft({.base_length = 11, .stream_tokens = 9}));
+    ASSERT_TRUE(hears({.round = 2, .length = 12, .next = 7}));
+    if (cancels) session.cancel();
+    wire::Prefill next{.base_length = 12};
+    ASSERT_TRUE(session.prefill(next)) << "builds on what has come of the stream";
+    while (session.next_event()) {
+    }
+    ASSERT_TRUE(hears({.round = 2, .length = 13, .next = 7}));
+    EXPECT_FALSE(session.next_event());
+    ASSERT_TRUE(hears({.round = 3, .length = 13, .next = 7}));
+    EXPECT_TRUE(session.next_event());
+  }
+}
+
 TEST_F(ClientSessionTest, UnaskedVerdictIsAnError) {
   prompt(10);
   EXPECT_EQ(code_after(verdict(2, 11, {})), Errc::protocol);

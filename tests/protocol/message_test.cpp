@@ -43,6 +43,7 @@ std::vector<Message> one_of_each() {
   welcome.nodes_max = 255;
   welcome.row_budget = 64;
   welcome.scale_groups = {64, 32, 32};
+  welcome.stream_tokens_max = 4096;
   const Sampling sampling{
       .seed = ~0ull, .temperature = 0.7f, .top_k = 40, .top_p = 0.9f, .min_p = 0.05f};
   return {
@@ -76,6 +77,13 @@ std::vector<Message> one_of_each() {
               .activations = Bytes(33, std::byte{1}),
               .pace_us = 4567,
               .computed_us = 5678},
+      Draft{.round = 3, .base_length = 16, .stream_tokens = kContextCountMax},
+      Verdict{.round = 3,
+              .length = 19,
+              .next = 77,
+              .tokens = {5, (1u << 24) - 1},
+              .drafted = 255,
+              .draft_us = 123},
       Resume{.round = 1,
              .session = welcome.session,
              .verified_length = 16,
@@ -322,6 +330,29 @@ TEST(WelcomeRangeTest, RowsAreBounded) {
   EXPECT_EQ(code({1, 0}), Errc::protocol);
   EXPECT_EQ(code({0xFFFFFFFF, 2}), Errc::protocol) << "the sum must not wrap around";
   EXPECT_EQ(code(std::vector<std::uint32_t>(kScaleGroupsMax + 1, 1)), Errc::protocol);
+}
+
+TEST(StreamRangeTest, AStreamBeginsWithoutNodes) {
+  const auto code = [](std::vector<std::uint32_t> nodes, std::uint32_t stream_tokens) {
+    FlatBufferBuilder b;
+    return code_of(Kind::draft, b, flat::CreateDraftDirect(b, 1, 5, &nodes, stream_tokens));
+  };
+  EXPECT_EQ(code({}, kContextCountMax), Errc::cancelled);
+  EXPECT_EQ(code({}, kContextCountMax + 1), Errc::protocol);
+  EXPECT_EQ(code({7}, 1), Errc::protocol);
+}
+
+TEST(StreamRangeTest, AVerdictsTokensAreBounded) {
+  const auto code = [](std::vector<std::uint32_t> tokens, std::uint32_t drafted) {
+    FlatBufferBuilder b;
+    return code_of(Kind::verdict, b,
+                   flat::CreateVerdictDirect(b, 1, 9, 1, 0, nullptr, 0, 0, 0, 0, nullptr, 0, 0,
+                                             &tokens, drafted));
+  };
+  EXPECT_EQ(code(std::vector<std::uint32_t>(kDraftNodesMax, 1), kDraftNodesMax), Errc::cancelled);
+  EXPECT_EQ(code(std::vector<std::uint32_t>(kDraftNodesMax + 1, 1), 0), Errc::protocol);
+  EXPECT_EQ(code({1u << 24}, 0), Errc::protocol);
+  EXPECT_EQ(code({}, kDraftNodesMax + 1), Errc::protocol);
 }
 
 TEST(VerdictRangeTest, PathGoesDown) {

@@ -49,5 +49,23 @@ TEST(OverheadTest, VerdictIsWithinTheFormula) {
   }
 }
 
+TEST(OverheadTest, AStreamsVerdictIsWithinItsBound) {
+  for (std::uint32_t new_count = 1; new_count <= 64; ++new_count) {
+    const wire::Verdict verdict{.round = 0xFFFFFFFF,
+                                .length = kContextCountMax,
+                                .next = kLargeToken,
+                                .ending = wire::Ending::end_token,
+                                .row_budget = 0xFFFFFFFF,
+                                .queue_us = 0xFFFFFFFF,
+                                .verify_us = 0xFFFFFFFF,
+                                .pace_us = 0xFFFFFFFF,
+                                .computed_us = 0xFFFFFFFF,
+                                .tokens = std::vector<std::uint32_t>(new_count - 1, kLargeToken),
+                                .drafted = kDraftNodesMax,
+                                .draft_us = 0xFFFFFFFF};
+    EXPECT_LE(wire::encode(verdict).size(), stream_verdict_frame_bytes_max(new_count));
+  }
+}
+
 }  // namespace
 }  // namespace edgedraft

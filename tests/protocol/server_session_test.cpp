@@ -213,6 +213,57 @@ TEST_F(ServerSessionTest, KeptTokensAreAllAccepted) {
   EXPECT_EQ(session_.length(), 11u);
 }
 
+TEST_F(ServerSessionTest, AStreamIsAnsweredUntilItsTokensAreBrought) {
+  prompt();
+  ASSERT_TRUE(hear(wire::Draft{.round = 2, .base_length = 11, .stream_tokens = 4}));
+  expect_event<DraftRequested>();
+  ASSERT_TRUE(session_.verdict({.round = 2, .next = 7, .tokens = {5, 6}}));
+  EXPECT_EQ(session_.length(), 14u);
+  ASSERT_TRUE(session_.verdict({.round = 2, .next = 8}));
+  EXPECT_FALSE(session_.verdict({.round = 2, .next = 8})) << "nobody waits for more";
+  const auto messages = take_messages(session_);
+  ASSERT_EQ(messages.size(), 2u);
+  EXPECT_EQ(std::get<wire::Verdict>(messages[0]).length, 14u);
+  EXPECT_EQ(std::get<wire::Verdict>(messages[1]).length, 15u);
+  EXPECT_TRUE(hear(draft(3, 15, 1)));
+}
+
+TEST_F(ServerSessionTest, AStreamEndsWithTheAnswer) {
+  prompt();
+  ASSERT_TRUE(hear(wire::Draft{.round = 2, .base_length = 11, .stream_tokens = 4}));
+  ASSERT_TRUE(session_.verdict({.round = 2, .next = 7, .ending = wire::Ending::end_token}));
+  EXPECT_FALSE(session_.verdict({.round = 2, .next = 8}));
+}
+
+TEST_F(ServerSessionTest, NoOtherDraftInMidStream) {
+  prompt();
+  ASSERT_TRUE(hear(wire::Draft{.round = 2, .base_length = 11, .stream_tokens = 4}));
+  ASSERT_TRUE(session_.verdict({.round = 2, .next = 7}));
+  EXPECT_EQ(code_after(draft(3, 12, 1)), Errc::protocol);
+}
+
+// The client may know less of the stream than was sent.
+TEST_F(ServerSessionTest, APromptEndsAStream) {
+  prompt();
+  ASSERT_TRUE(hear(wire::Draft{.round = 2, .base_length = 11, .stream_tokens = 9}));
+  expect_event<DraftRequested>();
+  ASSERT_TRUE(session_.verdict({.round = 2, .next = 7}));
+  ASSERT_TRUE(session_.verdict({.round = 2, .next = 7}));
+  wire::Prefill next{.round = 3, .base_length = 12};
+  ASSERT_TRUE(hear(next));
+  expect_event<RoundCancelled>();
+  expect_event<PrefillRequested>();
+  EXPECT_FALSE(session_.verdict({.round = 2, .next = 7}));
+  ASSERT_TRUE(session_.verdict({.round = 3, .next = 7}));
+  EXPECT_EQ(session_.length(), 13u);
+}
+
+TEST_F(ServerSessionTest, AStreamBeyondWhatWasOfferedIsAnError) {
+  prompt();
+  EXPECT_EQ(code_after(wire::Draft{.round = 2, .base_length = 11, .stream_tokens = 51}),
+            Errc::protocol);
+}
+
 TEST_F(ServerSessionTest, VerdictsOvertakeActivations) {
   prompt();
   ASSERT_TRUE(session_.activations(chunk_of(1, 8, 2)));

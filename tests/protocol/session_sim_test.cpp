@@ -52,6 +52,7 @@ class ToyServer {
   ToyServer(Store& store, wire::SessionId id) : store_(store), id_(id) {}
 
   void on_event(ServerSession& session, ServerEvent event) {
+    alone_left_ = 0;
     if (std::holds_alternative<HelloReceived>(event)) {
       wire::Welcome welcome = small_welcome();
       welcome.session = id_;
@@ -63,8 +64,31 @@ class ToyServer {
     } else if (auto* resume = std::get_if<ResumeRequested>(&event)) {
       on_resume(session, resume->request);
     } else if (auto* draft = std::get_if<DraftRequested>(&event)) {
-      on_draft(session, draft->request);
+      if (draft->request.stream_tokens > 0) {
+        alone_round_ = draft->request.round;
+        alone_left_ = draft->request.stream_tokens;
+      } else {
+        on_draft(session, draft->request);
+      }
     }
+  }
+
+  // The next verdict of a stream, if one is asked for.
+  void go_on_alone(ServerSession& session, Random& random) {
+    if (alone_left_ == 0) return;
+    auto& held = store_[id_];
+    const auto room = small_welcome().context_count - static_cast<std::uint32_t>(held.size());
+    if (room == 0) return;
+    const auto count =
+        static_cast<std::uint32_t>(1 + random.below(std::min({alone_left_, room, 4u})));
+    wire::Verdict verdict{.round = alone_round_, .drafted = count - 1};
+    for (std::uint32_t i = 0; i < count; ++i) {
+      if (i > 0) verdict.tokens.push_back(verdict.next);
+      verdict.next = target_token(static_cast<std::uint32_t>(held.size()));
+      held.push_back(verdict.next);
+    }
+    alone_left_ -= count;
+    ASSERT_TRUE(session.verdict(verdict));
   }
 
   // Sends the next chunk of activations, if any are left.
@@ -143,6 +167,8 @@ class ToyServer {
 
   Store& store_;
   wire::SessionId id_;
+  std::uint32_t alone_round_ = 0;
+  std::uint32_t alone_left_ = 0;
   std::uint32_t round_ = 0;
   std::uint32_t first_ = 0;
   std::uint32_t end_ = 0;
@@ -193,6 +219,10 @@ class ToyClient {
         drop_unconfirmed();
         must_fill_ = true;
         may_resume_ = false;
+      } else if (streaming_ && random.below(40) == 0) {
+        // Without a word about the stream.
+        may_resume_ = false;
+        request_fill(session);
       }
       return;
     }
@@ -201,7 +231,11 @@ class ToyClient {
       must_fill_ = false;
       return;
     }
-    request_draft(session, random);
+    if (random.below(4) == 0) {
+      request_stream(session, random);
+    } else {
+      request_draft(session, random);
+    }
   }
 
  private:
@@ -233,9 +267,20 @@ class ToyClient {
                          .provisional_count = static_cast<std::uint32_t>(offline_.size())}));
   }
 
+  void request_stream(ClientSession& session, Random& random) {
+    const auto base = static_cast<std::uint32_t>(verified_.size());
+    const std::uint64_t room = small_welcome().context_count - base;
+    if (room == 0) return;
+    streaming_ = true;
+    ASSERT_TRUE(session.draft({.base_length = base,
+                               .stream_tokens = static_cast<std::uint32_t>(
+                                   1 + random.below(std::min<std::uint64_t>(room, 20)))}));
+  }
+
   void request_draft(ClientSession& session, Random& random) {
     const auto base = static_cast<std::uint32_t>(verified_.size());
     ASSERT_EQ(session.length(), base);
+    streaming_ = false;
     wire::Draft draft{.base_length = base, .tokens = {}, .parents = {}};
     sent_.clear();
     const std::uint64_t count = random.below(6);
@@ -248,7 +293,9 @@ class ToyClient {
   }
 
   void on_verdict(ClientSession& session, const VerdictReceived& event) {
-    if (event.to == VerdictReceived::To::draft) {
+    if (event.to == VerdictReceived::To::draft && streaming_) {
+      for (const std::uint32_t token : event.verdict.tokens) verified_.push_back(token);
+    } else if (event.to == VerdictReceived::To::draft) {
       for (const std::uint8_t node : event.verdict.path) verified_.push_back(sent_[node - 1]);
       take_rows(event.rows_first, event.rows);
     } else {
@@ -290,6 +337,7 @@ class ToyClient {
   wire::SessionId session_id_{};
   bool must_fill_ = false;
   bool may_resume_ = false;
+  bool streaming_ = false;  // the last draft asked for a stream
 };
 
 class SessionSim : public testing::TestWithParam<std::uint64_t> {};
@@ -326,6 +374,7 @@ TEST_P(SessionSim, OutputIsTheTargetsOverAnyLink) {
         }
       }
       if (random.below(4) == 0) server.stream(server_session, random);
+      if (random.below(6) == 0) server.go_on_alone(server_session, random);
       if (!down.empty() && random.below(2) == 0) {
         const auto received = client_session.receive(now, down.take(random));
         ASSERT_TRUE(received) << received.error().message;
@@ -366,6 +415,7 @@ TEST_P(SessionSim, FlippedBitsNeverCrashEitherSide) {
       // Damage may ask for what the toy cannot do, but never for what the session forbids.
       server.on_event(server_session, *std::move(event));
     }
+    server.go_on_alone(server_session, random);
     Bytes down = server_session.has_output() ? server_session.take_output() : Bytes();
     if (!client_session.receive(kStart, down)) return;
     while (auto event = client_session.next_event()) {

@@ -18,6 +18,7 @@ inline wire::Welcome small_welcome() {
   welcome.nodes_max = 8;
   welcome.row_budget = 9;
   welcome.scale_groups = {5, 3};
+  welcome.stream_tokens_max = 50;
   return welcome;
 }
 

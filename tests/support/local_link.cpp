@@ -99,7 +99,7 @@ Result<void> LocalLink::send(TargetRequest request) {
   ++request_count_;
   pass_bytes();
   for (const LinkFault& fault : options_.faults) {
-    if (fault.request == request_count_) apply(fault);
+    if (fault.request == request_count_ && fault.after_verdicts == 0) apply(fault);
   }
   return boost::system::in_place_value;
 }
@@ -138,9 +138,14 @@ Result<ClientEvent> LocalLink::wait_event(Instant deadline) {
   }
   if (!down_ && silent_calls_ == 0) {
     if (auto event = client_->next_event()) return hand_out(*std::move(event));
-    while (!jobs_.empty()) {
+    // A fault in mid-stream may end the connection, or silence it.
+    while (!jobs_.empty() && silent_calls_ == 0) {
       run_job();
-      pass_bytes();
+      if (!down_) pass_bytes();
+      if (down_) {
+        down_told_ = true;
+        return Error{Errc::link_down, "the connection broke"};
+      }
       if (auto event = client_->next_event()) return hand_out(*std::move(event));
     }
   }
@@ -169,8 +174,9 @@ void LocalLink::take(ServerEvent event) {
                      .model = "toy",
                      .context_count = options_.target.parts().context_count,
                      .nodes_max = options_.nodes_max,
-                     .row_budget = options_.row_budget,
-                     .scale_groups = {groups.begin(), groups.end()}});
+                     .row_budget = options_.row_budget_at(0),
+                     .scale_groups = {groups.begin(), groups.end()},
+                     .stream_tokens_max = options_.stream_tokens_max});
   } else if (auto* prefill = std::get_if<PrefillRequested>(&event)) {
     jobs_.emplace_back(std::move(prefill->request));
   } else if (auto* resume = std::get_if<ResumeRequested>(&event)) {
@@ -236,7 +242,7 @@ void LocalLink::answer(TargetSession& session, const PrefillRequest& request, st
                     .accepted_count = outcome->accepted_count,
                     .path = {},
                     .ending = to_wire(outcome->finish),
-                    .row_budget = options_.row_budget,
+                    .row_budget = options_.row_budget_at(++verdict_count_),
                     .activations = {}});
   if (options_.target.parts().tap && rows_from < session.valid_count() &&
       !options_.holds_rows_back) {
@@ -249,6 +255,13 @@ void LocalLink::work(const wire::Draft& request) {
   if (!session || std::exchange(refusing_, false)) {
     server_->refuse(request.round, session ? Error{Errc::refused, "no room"}
                                            : Error{Errc::session_unknown, "forgotten"});
+    return;
+  }
+  if (request.stream_tokens > 0) {
+    work(Stream{.round = request.round,
+                .left = request.stream_tokens,
+                .verdicts = 0,
+                .request = request_count_});
     return;
   }
   DraftTree tree;
@@ -265,9 +278,44 @@ void LocalLink::work(const wire::Draft& request) {
                         .next = path->next,
                         .path = {path->path.begin(), path->path.end()},
                         .ending = to_wire(path->finish),
-                        .row_budget = options_.row_budget,
+                        .row_budget = options_.row_budget_at(++verdict_count_),
                         .activations = rows(*session, first, session->valid_count() - first)};
   server_->verdict(std::move(verdict));
+}
+
+void LocalLink::work(const Stream& stream) {
+  TargetSession* session = options_.target.find(session_);
+  if (!session || std::exchange(refusing_, false)) {
+    server_->refuse(stream.round, session ? Error{Errc::refused, "no room"}
+                                          : Error{Errc::session_unknown, "forgotten"});
+    return;
+  }
+  wire::Verdict verdict{.round = stream.round,
+                        .row_budget = options_.row_budget_at(++verdict_count_)};
+  Finish finish = Finish::none;
+  std::uint32_t count = 0;
+  while (count < std::min(options_.stream_step, stream.left) && finish == Finish::none) {
+    const auto path = session->verify(DraftTree());
+    if (count++ > 0) verdict.tokens.push_back(verdict.next);
+    verdict.next = path->next;
+    finish = path->finish;
+  }
+  verdict.ending = to_wire(finish);
+  server_->verdict(std::move(verdict));
+  // So much has arrived, whatever happens now.
+  require(client_->receive(options_.now, server_->take_output()));
+  if (finish == Finish::none && count < stream.left) {
+    jobs_.emplace_back(Stream{.round = stream.round,
+                              .left = stream.left - count,
+                              .verdicts = stream.verdicts + 1,
+                              .request = stream.request});
+  }
+  for (const LinkFault& fault : options_.faults) {
+    const bool now = fault.request == stream.request && fault.after_verdicts > 0 &&
+                     fault.after_verdicts == stream.verdicts + 1;
+    if (!now) continue;
+    apply(fault);
+  }
 }
 
 void LocalLink::work(const RowsOwed& owed) {

@@ -29,6 +29,8 @@ struct LinkFault {
   Kind kind;
   // Calls of wait_event until the connection is there again, or the answer comes.
   std::uint32_t wait_calls;
+  // Of a request for a stream: comes when so many of its verdicts have gone out.
+  std::uint32_t after_verdicts = 0;
 };
 
 // A server's sessions on one decoder, within the process.
@@ -65,9 +67,14 @@ class LocalLink final : public TargetLink {
     LocalTarget& target;
     Instant& now;
     std::uint32_t nodes_max = kDraftNodesMax;
-    std::uint32_t row_budget = 0;
+    // That the n-th verdict (1, 2, ...) tells, and the welcome (0).
+    std::function<std::uint32_t(std::uint32_t verdict)> row_budget_at = [](std::uint32_t) {
+      return 0u;
+    };
     std::uint32_t rows_a_chunk = 7;
     bool holds_rows_back = false;  // a prompt's activations never come
+    std::uint32_t stream_tokens_max = 0;
+    std::uint32_t stream_step = 1;  // tokens a verdict of a stream, as if the server drafted
     std::vector<LinkFault> faults = {};
     // Sees every request before it is sent.
     std::function<void(const TargetRequest&)> on_request = [](const TargetRequest&) {};
@@ -93,7 +100,13 @@ class LocalLink final : public TargetLink {
     std::uint32_t first;
     std::uint32_t end;
   };
-  using Job = std::variant<wire::Prefill, wire::Resume, wire::Draft, RowsOwed>;
+  struct Stream {
+    std::uint32_t round;
+    std::uint32_t left;
+    std::uint32_t verdicts;  // that have gone out
+    std::uint32_t request;   // its number
+  };
+  using Job = std::variant<wire::Prefill, wire::Resume, wire::Draft, RowsOwed, Stream>;
 
   Result<ClientEvent> hand_out(ClientEvent event);
   void connect();
@@ -106,6 +119,7 @@ class LocalLink final : public TargetLink {
   void work(const wire::Resume& request);
   void work(const wire::Draft& request);
   void work(const RowsOwed& owed);
+  void work(const Stream& stream);
   void answer(TargetSession& session, const PrefillRequest& request, std::uint32_t round,
               std::uint32_t rows_from);
   Bytes rows(const TargetSession& session, std::uint32_t first, std::uint32_t count);
@@ -125,6 +139,7 @@ class LocalLink final : public TargetLink {
   std::uint32_t request_count_ = 0;
   std::uint32_t chunk_count_ = 0;
   std::uint32_t connects_ = 0;
+  std::uint32_t verdict_count_ = 0;
   TrafficStats past_traffic_;
 };
 

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "shared/base/clock.h"
+
+namespace edgedraft {
+
+// How many rows a tree of the server's own should have to get the most tokens a second out of its
+// one device, which drafts and verifies in turns.
+//
+// n sessions with trees of r rows, d(r) seconds of drafting each, get n * tau(r) tokens in
+// a + b * n * r + n * d(r). The r that makes this ratio largest is taken; 1 row is no tree and
+// takes no drafting. a and b are fitted to recent passes; tau and d are running means by size. What
+// is not known is tried: large trees first, and now and then a single row, or a tree where there is
+// none.
+class SpeculationBudget {
+ public:
+  // `rows_max`: of the largest tree, root included.
+  explicit SpeculationBudget(std::uint32_t rows_max) : rows_max_(rows_max) {}
+
+  void observe_pass(std::uint32_t rows, Duration time);
+  // A tree of `rows` rows, root included, took so long to draft.
+  void observe_drafting(std::uint32_t rows, Duration time);
+  // And brought so many tokens, the target's own included.
+  void observe_draft(std::uint32_t rows, std::uint32_t tokens);
+  // Rows of the next tree, 1..rows_max, while so many sessions stream.
+  std::uint32_t next_rows(std::uint32_t sessions);
+
+ private:
+  // Sizes 1, 2, up to 4, up to 8, ..., up to 256 rows.
+  static constexpr std::size_t kSizes = 9;
+  struct Mean {
+    double value = 0.0;
+    bool known = false;
+    void add(double sample);
+  };
+  struct Cost {
+    double a;
+    double b;
+  };
+
+  Cost cost() const;
+  std::uint32_t best_rows(std::uint32_t sessions) const;
+
+  std::uint32_t rows_max_;
+  std::array<Mean, kSizes> tokens_{};
+  std::array<Mean, kSizes> drafting_{};
+  std::uint32_t step_ = 0;
+  // Sums over recent passes, older ones fading.
+  double weight_ = 0.0;
+  double rows_ = 0.0;
+  double rows_squared_ = 0.0;
+  double seconds_ = 0.0;
+  double rows_seconds_ = 0.0;
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,60 @@
+#include "server/speculation/speculation_budget.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace edgedraft {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+Duration duration(double seconds) {
+  return std::chrono::duration_cast<Duration>(Seconds(seconds));
+}
+
+// A device as the budget may meet it.
+struct Device {
+  double pass;      // seconds whatever the width
+  double row;       // and for each row
+  double drafting;  // a tree of any size
+  // Tokens that a tree brings: half of the doublings of its size.
+  static double tokens(std::uint32_t rows) { return 1.0 + 0.5 * std::log2(rows); }
+};
+
+// What it settles on, by what it asks for most often behind a while.
+std::uint32_t settled_rows(const Device& device, std::uint32_t sessions) {
+  SpeculationBudget budget(63);
+  std::map<std::uint32_t, int> counts;
+  for (int step = 0; step < 600; ++step) {
+    const std::uint32_t rows = budget.next_rows(sessions);
+    EXPECT_GE(rows, 1u);
+    EXPECT_LE(rows, 63u);
+    if (rows > 1) {
+      budget.observe_drafting(rows, duration(device.drafting));
+      budget.observe_draft(rows, static_cast<std::uint32_t>(std::lround(Device::tokens(rows))));
+    }
+    budget.observe_pass(rows * sessions, duration(device.pass + device.row * rows * sessions));
+    if (step >= 300) ++counts[rows];
+  }
+  return std::max_element(counts.begin(), counts.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; })
+      ->first;
+}
+
+TEST(SpeculationBudgetTest, TreesAreLargeWhereRowsAreCheap) {
+  EXPECT_GE(settled_rows({.pass = 0.03, .row = 1e-5, .drafting = 0.002}, 1), 32u);
+}
+
+TEST(SpeculationBudgetTest, NoTreesWhereDraftingTakesLongerThanItSaves) {
+  EXPECT_EQ(settled_rows({.pass = 0.0002, .row = 0.00004, .drafting = 0.004}, 1), 1u);
+}
+
+TEST(SpeculationBudgetTest, NoTreesWhereRowsCostAsMuchAsPasses) {
+  EXPECT_EQ(settled_rows({.pass = 0.001, .row = 0.001, .drafting = 0.0005}, 16), 1u);
+}
+
+}  // namespace
+}  // namespace edgedraft

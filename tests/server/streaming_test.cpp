@@ -1,0 +1,354 @@
+// Streams: the server goes on alone, with or without a drafter beside the target.
+#include <gtest/gtest.h>
+
+#include "server/pass_loop.h"
+#include "server/taps/moa_tap.h"
+#include "shared/drafting/independent_network.h"
+#include "tests/protocol/support.h"
+#include "tests/support/toy_models.h"
+
+namespace edgedraft {
+namespace {
+
+using testing::kToyEndToken;
+using testing::kToyVocabulary;
+using testing::ToyDecoder;
+using testing::ToyMoa;
+using Tokens = std::vector<std::uint32_t>;
+
+constexpr std::uint32_t kContext = 160;
+constexpr std::uint64_t kSessionBytes = 1000;
+constexpr std::uint64_t kDrafterBytes = 100;
+
+// What a client was answered, and whether it reads.
+class Reader final : public Replies {
+ public:
+  void verdict(wire::Verdict verdict) override {
+    EXPECT_FALSE(full_) << "a client that does not read";
+    verdicts.push_back(std::move(verdict));
+  }
+  void activations(wire::Activations) override { ADD_FAILURE() << "a stream has none"; }
+  void refuse(std::uint32_t, Error error) override { refusals.push_back(std::move(error)); }
+  bool full() const override { return full_; }
+
+  void reads(bool does) { full_ = !does; }
+  bool streams_on() const { return verdicts.back().ending == wire::Ending::none; }
+  Tokens tokens() const {
+    Tokens all;
+    for (const wire::Verdict& v : verdicts) {
+      all.insert(all.end(), v.tokens.begin(), v.tokens.end());
+      all.push_back(v.next);
+    }
+    return all;
+  }
+
+  std::vector<wire::Verdict> verdicts;
+  std::vector<Error> refusals;
+
+ private:
+  bool full_ = false;
+};
+
+enum class Beside { nothing, moa_tli0, moa_tli1, independent, twin };
+
+std::string name_of(Beside drafter) {
+  constexpr const char* kNames[] = {"nothing", "moa_tli0", "moa_tli1", "independent", "twin"};
+  return kNames[static_cast<std::size_t>(drafter)];
+}
+
+class StreamTest : public ::testing::Test {
+ protected:
+  struct Options {
+    Beside drafter = Beside::nothing;
+    std::uint64_t kv_bytes_max = 0;
+    bool fails = false;  // to make drafters
+  };
+
+  void open(const Options& options) {
+    if (options.drafter != Beside::nothing) {
+      DrafterSource source = source_of(options.drafter);
+      if (options.fails) {
+        source.make = [](std::shared_ptr<std::uint32_t>) -> std::unique_ptr<SessionDrafter> {
+          throw DeviceError("no memory");
+        };
+      }
+      speculation_.emplace(std::move(source),
+                           SpeculationOptions{.tree = {.breadth = 3, .depth = 4, .nodes = 12},
+                                              .context_count = kContext,
+                                              .on_failure = [this](const std::string& why) {
+                                                failures_.push_back(why);
+                                              }});
+    }
+    loop_.emplace(
+        SessionParts{.decoder = decoder_,
+                     .context_count = kContext,
+                     .is_end = [](std::uint32_t token) { return token == kToyEndToken; },
+                     .bytes = kSessionBytes},
+        PassLoopOptions{.sessions = {.sessions_max = 64, .kv_bytes_max = options.kv_bytes_max},
+                        .speculation = speculation_ ? &*speculation_ : nullptr},
+        [this] { return now_ += std::chrono::microseconds(10); });
+  }
+
+  DrafterSource source_of(Beside drafter) {
+    const auto beside_decoder = [&](const ToyDecoder& toy) {
+      auto decoder = std::make_shared<Decoder>(*backend_, toy.config, toy.tensors, kContext);
+      return DrafterSource{.make =
+                               [decoder](std::shared_ptr<std::uint32_t> count) {
+                                 return std::make_unique<SessionDrafter>(
+                                     std::make_unique<IndependentNetwork>(decoder),
+                                     std::move(count));
+                               },
+                           .drafter_bytes = kDrafterBytes};
+    };
+    if (drafter == Beside::twin) return beside_decoder(toy_);
+    if (drafter == Beside::independent) return beside_decoder(other_);
+    moa_.emplace(toy_, 3, drafter == Beside::moa_tli0 ? 0 : 1);
+    tap_ = std::make_unique<MoaTap>(*backend_, moa_->config, moa_->tensors);
+    auto model = std::make_shared<MoaWeights>(*backend_, moa_->config, moa_->tensors, kContext);
+    return {.make =
+                [this, model](std::shared_ptr<std::uint32_t> count) {
+                  return std::make_unique<SessionDrafter>(std::make_unique<MoaNetwork>(model),
+                                                          *tap_, std::move(count));
+                },
+            .drafter_bytes = kDrafterBytes};
+  }
+
+  Client client(std::uint64_t id, const std::shared_ptr<Reader>& reader) {
+    wire::SessionId session{};
+    session[0] = static_cast<std::byte>(id);
+    return {.connection_id = id,
+            .reply = reader,
+            .session = session,
+            .identity = "someone",
+            .tap = nullptr};
+  }
+
+  // Asks, and takes in the verdict on the prompt.
+  void prompt(const Client& to, const Tokens& text, std::uint32_t base_length,
+              const wire::Sampling& sampling, std::uint32_t round = 1) {
+    loop_->begin(to,
+                 wire::Prefill{.round = round,
+                               .base_length = base_length,
+                               .tokens = TaintLedger::vouch(text),
+                               .sampling = sampling},
+                 now_);
+    while (!loop_->idle()) loop_->step();
+  }
+
+  void stream(const Client& to, std::uint32_t tokens, std::uint32_t round = 2) {
+    loop_->begin(to, wire::Draft{.round = round, .stream_tokens = tokens}, now_);
+  }
+
+  Tokens plain_answer(const Tokens& text, const SamplingParams& sampling, std::size_t count) {
+    TargetSession target(decoder_, kContext,
+                         [](std::uint32_t token) { return token == kToyEndToken; });
+    const auto first = target.prefill({.base_count = 0, .tokens = text, .sampling = sampling});
+    Tokens answer{first->next};
+    Finish finish = first->finish;
+    while (finish == Finish::none && answer.size() < count) {
+      const auto path = target.verify(DraftTree());
+      answer.push_back(path->next);
+      finish = path->finish;
+    }
+    return answer;
+  }
+
+  static Tokens random_tokens(Random& random, std::uint64_t count) {
+    Tokens tokens(count);
+    for (auto& t : tokens) t = 3 + static_cast<std::uint32_t>(random.below(kToyVocabulary - 3));
+    return tokens;
+  }
+
+  Instant now_{};
+  ToyDecoder toy_{6};
+  ToyDecoder other_{11, 1};
+  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
+  Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
+  std::optional<ToyMoa> moa_;
+  std::unique_ptr<MoaTap> tap_;
+  std::optional<Speculation> speculation_;
+  std::optional<PassLoop> loop_;
+  std::vector<std::string> failures_;
+};
+
+class LosslessStreamTest : public StreamTest, public ::testing::WithParamInterface<Beside> {};
+
+// Several at once, one turn behind the other on the same session, some of them edited.
+TEST_P(LosslessStreamTest, StreamsAreThePlainAnswers) {
+  open({.drafter = GetParam()});
+  Random random(4);
+  std::uint32_t drafted = 0;
+  std::uint32_t streamed = 0;
+  std::uint32_t verdicts = 0;
+  for (int turn = 0; turn < 3; ++turn) {
+    constexpr std::uint64_t kClients = 5;
+    std::vector<std::shared_ptr<Reader>> readers;
+    std::vector<Tokens> answers;
+    for (std::uint64_t id = 1; id <= kClients; ++id) {
+      SCOPED_TRACE(id);
+      const SamplingParams sampling{.temperature = id % 2 == 0 ? 1.0f : 0.0f, .seed = id};
+      // Of the turn before some tokens stay, at the front.
+      const Tokens text = [&] {
+        Random own(id);
+        Tokens all = random_tokens(own, 3 + own.below(90));
+        const Tokens tail = random_tokens(random, static_cast<std::uint64_t>(turn) * 2);
+        all.insert(all.end(), tail.begin(), tail.end());
+        return all;
+      }();
+      const auto base = turn == 0 ? 0u : static_cast<std::uint32_t>(2 + random.below(2));
+      readers.push_back(std::make_shared<Reader>());
+      const Client to = client(id, readers.back());
+      const auto round = static_cast<std::uint32_t>(2 * turn + 1);
+      prompt(to, Tokens(text.begin() + base, text.end()), base,
+             {.seed = sampling.seed, .temperature = sampling.temperature}, round);
+      answers.push_back(plain_answer(text, sampling, 40));
+    }
+    for (std::uint64_t id = 1; id <= kClients; ++id) {
+      const auto& reader = readers[id - 1];
+      if (reader->streams_on()) {
+        stream(client(id, reader), 39, static_cast<std::uint32_t>(2 * turn + 2));
+      }
+    }
+    while (!loop_->idle()) loop_->step();
+    for (std::size_t i = 0; i < readers.size(); ++i) {
+      EXPECT_EQ(readers[i]->tokens(), answers[i]);
+      EXPECT_TRUE(readers[i]->refusals.empty());
+      for (const wire::Verdict& v : readers[i]->verdicts) {
+        drafted += v.drafted;
+        EXPECT_LE(v.tokens.size(), v.drafted);
+      }
+      verdicts += static_cast<std::uint32_t>(readers[i]->verdicts.size());
+      streamed += static_cast<std::uint32_t>(answers[i].size());
+    }
+  }
+  EXPECT_EQ(drafted > 0, GetParam() != Beside::nothing);
+  if (GetParam() == Beside::nothing) {
+    EXPECT_EQ(verdicts, streamed);
+  }
+  if (GetParam() == Beside::twin) {
+    EXPECT_LT(verdicts, streamed);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Drafters, LosslessStreamTest,
+                         ::testing::Values(Beside::nothing, Beside::moa_tli0, Beside::moa_tli1,
+                                           Beside::independent, Beside::twin),
+                         [](const auto& beside) { return name_of(beside.param); });
+
+TEST_F(StreamTest, AStreamHasAsManyTokensAsWereAskedFor) {
+  for (const Beside drafter : {Beside::nothing, Beside::twin}) {
+    open({.drafter = drafter});
+    for (const std::uint32_t count : {1u, 2u, 5u, 9u}) {
+      const auto reader = std::make_shared<Reader>();
+      const Client to = client(count, reader);
+      prompt(to, {5, 6, 7}, 0, {});
+      stream(to, count);
+      while (!loop_->idle()) loop_->step();
+      EXPECT_EQ(reader->tokens(), plain_answer({5, 6, 7}, {}, count + 1));
+    }
+  }
+}
+
+TEST_F(StreamTest, OneThatIsNotReadPausesAndTheOthersGoOn) {
+  open({.drafter = Beside::twin});
+  const auto slow = std::make_shared<Reader>();
+  const auto quick = std::make_shared<Reader>();
+  const Client first = client(1, slow);
+  const Client second = client(2, quick);
+  prompt(first, {5, 6, 7}, 0, {});
+  prompt(second, {5, 6, 8}, 0, {});
+  slow->reads(false);
+  stream(first, 30);
+  stream(second, 30);
+  while (!loop_->idle()) loop_->step();
+  EXPECT_EQ(slow->verdicts.size(), 1u);
+  EXPECT_EQ(quick->tokens(), plain_answer({5, 6, 8}, {}, 31));
+  slow->reads(true);
+  EXPECT_FALSE(loop_->idle());
+  while (!loop_->idle()) loop_->step();
+  EXPECT_EQ(slow->tokens(), plain_answer({5, 6, 7}, {}, 31));
+}
+
+// The client goes on from any token of the stream that it has.
+TEST_F(StreamTest, ACancelledStreamLeavesASessionToBuildOn) {
+  for (const Beside drafter : {Beside::nothing, Beside::moa_tli1, Beside::twin}) {
+    open({.drafter = drafter});
+    const Tokens expected = plain_answer({5, 6, 7}, {}, 30);
+    for (std::uint32_t steps = 0; steps < 6; ++steps) {
+      for (const std::uint32_t heard : {0u, steps / 2, steps}) {
+        const auto reader = std::make_shared<Reader>();
+        const Client to = client(1 + steps, reader);
+        prompt(to, {5, 6, 7}, 0, {}, 1);
+        stream(to, 40);
+        for (std::uint32_t i = 0; i < steps; ++i) loop_->step();
+        loop_->cancel(to.connection_id, 2);
+        EXPECT_TRUE(loop_->idle());
+        // What was sent and not heard comes again.
+        prompt(to, {}, 3 + 1 + heard, {}, 3);
+        ASSERT_TRUE(reader->refusals.empty()) << reader->refusals[0].message;
+        EXPECT_EQ(reader->verdicts.back().next, expected[1 + heard]);
+        loop_->end(to.connection_id);
+      }
+    }
+  }
+}
+
+TEST_F(StreamTest, DraftersCountAsMemoryAndGiveWayToSessions) {
+  // Room for three sessions, or for two and a drafter or more.
+  constexpr std::uint64_t kLimit = 3 * kSessionBytes + kDrafterBytes / 2;
+  open({.drafter = Beside::twin, .kv_bytes_max = kLimit});
+  std::vector<std::shared_ptr<Reader>> readers;
+  for (std::uint64_t id = 1; id <= 3; ++id) {
+    readers.push_back(std::make_shared<Reader>());
+    const Client to = client(id, readers.back());
+    prompt(to, {5, 6, 7}, 0, {});
+    EXPECT_LE(id * kSessionBytes + speculation_->bytes(), kLimit);
+    stream(to, 20);
+    for (int i = 0; i < 3; ++i) loop_->step();
+    EXPECT_LE(id * kSessionBytes + speculation_->bytes(), kLimit);
+    EXPECT_EQ(speculation_->bytes() > 0, id < 3);
+  }
+  while (!loop_->idle()) loop_->step();
+  for (const auto& reader : readers) {
+    EXPECT_EQ(reader->tokens(), plain_answer({5, 6, 7}, {}, 21));
+  }
+  EXPECT_GT(readers[0]->verdicts[1].drafted, 0u);
+  EXPECT_EQ(readers[2]->verdicts[1].drafted, 0u);
+}
+
+TEST_F(StreamTest, WhereNoDrafterCanBeMadeTheStreamIsPlain) {
+  open({.drafter = Beside::twin, .fails = true});
+  const auto reader = std::make_shared<Reader>();
+  const Client to = client(1, reader);
+  prompt(to, {5, 6, 7}, 0, {});
+  stream(to, 20);
+  while (!loop_->idle()) loop_->step();
+  EXPECT_EQ(reader->tokens(), plain_answer({5, 6, 7}, {}, 21));
+  ASSERT_EQ(failures_.size(), 1u) << "asked for at every step";
+  EXPECT_NE(failures_[0].find("no memory"), std::string::npos);
+}
+
+// A draft and a long prompt beside streams have their turns.
+TEST_F(StreamTest, StreamsHoldUpNobody) {
+  open({});
+  std::vector<std::shared_ptr<Reader>> readers;
+  for (std::uint64_t id = 1; id <= 8; ++id) {
+    readers.push_back(std::make_shared<Reader>());
+    const Client to = client(id, readers.back());
+    prompt(to, {5, 6, 7, static_cast<std::uint32_t>(10 + id)}, 0, {});
+  }
+  for (std::uint64_t id = 1; id <= 8; ++id) stream(client(id, readers[id - 1]), 100);
+  Random random(2);
+  const auto asking = std::make_shared<Reader>();
+  const Tokens text = random_tokens(random, 150);
+  loop_->begin(client(20, asking), wire::Prefill{.round = 1, .tokens = TaintLedger::vouch(text)},
+               now_);
+  for (int i = 0; i < 3; ++i) loop_->step();
+  EXPECT_EQ(asking->verdicts.size(), 1u) << "64 rows a pass";
+  for (const auto& reader : readers) {
+    EXPECT_TRUE(reader->verdicts.size() == 4 || !reader->streams_on());
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft
