@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <fstream>
@@ -53,9 +54,12 @@ class OperationsTest : public ::testing::Test {
 
   // The whole HTTP answer; nothing where nobody listens.
   static std::string get(Server& server, const std::string& path) {
+    return get(server.process(), path);
+  }
+  static std::string get(Process& server, const std::string& path) {
     const std::string before = "metrics at http://127.0.0.1:";
-    EXPECT_TRUE(server.process().wait_for_error(before));
-    const std::string log = server.process().err();
+    EXPECT_TRUE(server.wait_for_error(before));
+    const std::string log = server.err();
     const auto port = std::stoul(log.substr(log.find(before) + before.size()));
     RawPeer peer(static_cast<std::uint16_t>(port));
     peer.write("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -112,6 +116,21 @@ TEST_F(OperationsTest, MetricsTellWhatTheClientSaw) {
   EXPECT_GE(s["link_bytes_total{dir=\"up\"}"], stats["bytes_up"]);
   EXPECT_GE(s["link_bytes_total{dir=\"down\"}"], stats["bytes_down"]);
   EXPECT_EQ(s["link_activation_bytes_total"], stats["activation_bytes_sent"]);
+}
+
+// A pipe that nobody writes to is a model that takes for ever.
+TEST_F(OperationsTest, WhileItLoadsItLivesIsNotReadyAndEndsOnASignal) {
+  const std::string model = scratch_ / "model.gguf";
+  ASSERT_EQ(mkfifo(model.c_str(), 0600), 0);
+  Process server({EDGEDRAFT_SERVER, "--model", model, "--listen", "127.0.0.1:0", "--state",
+                  scratch_ / "state", "--metrics", "127.0.0.1:0"},
+                 scratch_ / "server");
+  EXPECT_TRUE(get(server, "/health").starts_with("HTTP/1.1 200 "));
+  const std::string ready = get(server, "/ready");
+  EXPECT_TRUE(ready.starts_with("HTTP/1.1 503 ")) << ready;
+  EXPECT_NE(ready.find("loading"), std::string::npos) << ready;
+  server.signal(SIGTERM);
+  EXPECT_EQ(server.wait(), 128 + SIGTERM);
 }
 
 TEST_F(OperationsTest, MetricsBeyondLoopbackAreWarnedOf) {

@@ -15,7 +15,6 @@ namespace {
 
 using testing::DeviceFault;
 using testing::FailingBackend;
-using testing::kToyEndToken;
 using testing::Operation;
 using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
@@ -94,7 +93,7 @@ class DeviceFailureTest : public ::testing::Test {
   Instant now_{};
   PassLoop loop_{{.decoder = decoder_,
                   .context_count = kContext,
-                  .is_end = [](std::uint32_t token) { return token == kToyEndToken; },
+                  .is_end = [](std::uint32_t) { return false; },
                   .bytes = 100},
                  {.sessions = {.sessions_max = 4, .kv_bytes_max = 0}, .metrics = metrics_},
                  [this] { return now_; }};

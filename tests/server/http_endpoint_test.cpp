@@ -97,7 +97,7 @@ TEST_F(HttpEndpointTest, AHeaderBeyondTheLimitIsRefused) {
 }
 
 TEST_F(HttpEndpointTest, WhatIsNoHttpIsRefused) {
-  for (const std::string bytes :
+  for (const std::string& bytes :
        {std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 15),
         std::string("hello\r\n\r\n"), std::string("GET /page HTTP/9.9\r\n\r\n"),
         std::string("GET /page HTTP/1.1\r\nno colon\r\n\r\n"),

@@ -30,7 +30,9 @@ inline std::map<std::string, double> read_metrics(const std::string& text) {
       words >> mark >> kind >> name >> rest;
       EXPECT_TRUE(name.starts_with(kPrefix)) << line;
       EXPECT_FALSE(rest.empty()) << line;
-      if (kind == "TYPE") EXPECT_TRUE(types.emplace(name, rest).second) << line;
+      if (kind == "TYPE") {
+        EXPECT_TRUE(types.emplace(name, rest).second) << line;
+      }
       continue;
     }
     const std::size_t space = line.rfind(' ');
