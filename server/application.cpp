@@ -9,10 +9,17 @@ namespace {
 
 class ConnectionReplies final : public Replies {
  public:
-  explicit ConnectionReplies(ReplyHandle handle) : handle_(std::move(handle)) {}
+  ConnectionReplies(ReplyHandle handle, std::shared_ptr<Metrics> metrics)
+      : handle_(std::move(handle)), metrics_(std::move(metrics)) {}
 
-  void verdict(wire::Verdict verdict) override { handle_.verdict(std::move(verdict)); }
-  void activations(wire::Activations chunk) override { handle_.activations(std::move(chunk)); }
+  void verdict(wire::Verdict verdict) override {
+    metrics_->activation_bytes.add(verdict.activations.size());
+    handle_.verdict(std::move(verdict));
+  }
+  void activations(wire::Activations chunk) override {
+    metrics_->activation_bytes.add(chunk.data.size());
+    handle_.activations(std::move(chunk));
+  }
   void refuse(std::uint32_t round, Error error) override {
     handle_.refuse(round, std::move(error));
   }
@@ -20,7 +27,20 @@ class ConnectionReplies final : public Replies {
 
  private:
   ReplyHandle handle_;
+  std::shared_ptr<Metrics> metrics_;
 };
+
+// What a connection's end says about its peer; most ends say nothing.
+void count_end(Metrics& metrics, const PeerInfo& peer, Errc reason) {
+  if (!peer.secured) {
+    metrics.rejected(reason == Errc::timed_out ? Rejection::tls_timeout : Rejection::tls);
+    return;
+  }
+  if (reason == Errc::frame_too_large) metrics.bad_frame(BadFrame::too_large);
+  if (reason == Errc::bad_message) metrics.bad_frame(BadFrame::malformed);
+  if (reason == Errc::protocol) metrics.bad_frame(BadFrame::protocol);
+  if (reason == Errc::version) metrics.bad_frame(BadFrame::version);
+}
 
 }  // namespace
 
@@ -58,6 +78,8 @@ void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
                            const HelloReceived& event) {
   const auto client = admit(reply, peer, event.hello);
   if (!client) {
+    options_.metrics->rejected(client.error().code == Errc::unauthorized ? Rejection::unauthorized
+                                                                         : Rejection::mismatch);
     log_.warn("{} refused: {}", peer.address, client.error().message);
     reply.reject(client.error());
     return;
@@ -86,8 +108,7 @@ void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
 
 Result<Client> Application::admit(const ReplyHandle& reply, const PeerInfo& peer,
                                   const wire::Hello& hello) {
-  if (options_.token &&
-      !equal_in_constant_time(as_byte_view(hello.token), as_byte_view(*options_.token))) {
+  if (!knows_token(hello.token)) {
     return Error{Errc::unauthorized,
                  hello.token.empty()
                      ? "this server wants a token: give its file with --token-file"
@@ -96,10 +117,21 @@ Result<Client> Application::admit(const ReplyHandle& reply, const PeerInfo& peer
   const auto tap = find_tap(hello);
   if (!tap) return tap.error();
   return Client{.connection_id = reply.connection_id(),
-                .reply = std::make_shared<ConnectionReplies>(reply),
+                .reply = std::make_shared<ConnectionReplies>(reply, options_.metrics),
                 .session = random_session_id(),
                 .identity = peer.certificate_name.value_or("") + '\n' + hello.token,
                 .tap = *tap};
+}
+
+void Application::set_token(std::optional<std::string> token) {
+  const std::lock_guard lock(mutex_);
+  options_.token = std::move(token);
+}
+
+bool Application::knows_token(const std::string& token) {
+  const std::lock_guard lock(mutex_);
+  return !options_.token ||
+         equal_in_constant_time(as_byte_view(token), as_byte_view(*options_.token));
 }
 
 // The tap of the client's drafter; null where it has none or needs none.
@@ -133,6 +165,7 @@ void Application::ended(std::uint64_t connection_id, const PeerInfo& peer, const
     clients_.erase(connection_id);
   }
   scheduler_.ended(connection_id);
+  count_end(*options_.metrics, peer, reason.code);
   log_.info("{} gone: {} ({} B in, {} B out)", peer.address, reason.message,
             traffic.framed_bytes_in, traffic.framed_bytes_out);
 }

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 
+#include "server/metrics/metrics.h"
 #include "server/model_host.h"
 #include "server/scheduler.h"
 #include "shared/net/listener.h"
@@ -17,6 +19,7 @@ namespace edgedraft {
 struct ApplicationOptions {
   std::optional<std::string> token;  // bearer token that clients must show
   std::string agent;                 // program and version
+  std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
 };
 
 // Decides who may come in and which drafter they have, and hands their requests to the scheduler.
@@ -26,6 +29,9 @@ class Application final : public ServerApplication {
   Application(ModelHost& host, Scheduler& scheduler, ApplicationOptions options,
               spdlog::logger& log);
 
+  // For clients that sign in from now on. Threads: any.
+  void set_token(std::optional<std::string> token);
+
   void handle(const ReplyHandle& reply, const PeerInfo& peer, ServerEvent event) override;
   void drained(std::uint64_t connection_id) override;
   void ended(std::uint64_t connection_id, const PeerInfo& peer, const Error& reason,
@@ -33,6 +39,7 @@ class Application final : public ServerApplication {
 
  private:
   Result<Client> admit(const ReplyHandle& reply, const PeerInfo& peer, const wire::Hello& hello);
+  bool knows_token(const std::string& token);
   Result<Tap*> find_tap(const wire::Hello& hello);
   void on_hello(const ReplyHandle& reply, const PeerInfo& peer, const HelloReceived& event);
 
@@ -41,7 +48,7 @@ class Application final : public ServerApplication {
   ApplicationOptions options_;
   spdlog::logger& log_;
 
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards clients_ and the token
   std::map<std::uint64_t, Client> clients_;
 };
 

@@ -1,13 +1,17 @@
-#include <csignal>
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <memory>
 #include <string>
 
 #include "server/application.h"
 #include "server/device.h"
+#include "server/metrics/http_endpoint.h"
+#include "server/metrics/pages.h"
+#include "server/metrics/watched_listener.h"
 #include "server/model_host.h"
 #include "server/scheduler.h"
+#include "server/signals.h"
 #include "server/speculation/speculation.h"
 #include "shared/base/log.h"
 #include "shared/base/options.h"
@@ -33,10 +37,15 @@ struct ServerOptions {
   std::uint32_t threads = 0;
   std::uint32_t sessions_max = 16;
   std::uint64_t kv_memory = 0;
+  std::uint32_t connections_max = 1024;
+  std::uint32_t queue_max = 1024;
+  std::string metrics;
+  std::uint32_t drain_timeout_s = 30;
   std::uint32_t pace_ms = 0;
   std::filesystem::path pace_profile;
   std::string speculate;
   std::string log_level = "info";
+  std::string log_format = "text";
 };
 
 void declare_options(CLI::App& app, ServerOptions& o) {
@@ -79,6 +88,25 @@ void declare_options(CLI::App& app, ServerOptions& o) {
                  "Memory of all sessions' keys and values, e.g. 2GB; 0: no limit")
       ->type_name("BYTES")
       ->transform(CLI::AsSizeValue(false));
+  app.add_option("--max-connections", o.connections_max,
+                 "Connections at once; further ones are closed")
+      ->type_name("N")
+      ->check(CLI::Range(1u, 1u << 20))
+      ->capture_default_str();
+  app.add_option("--max-queue", o.queue_max,
+                 "Requests that may wait for a pass; further ones are refused")
+      ->type_name("N")
+      ->check(CLI::Range(1u, 1u << 20))
+      ->capture_default_str();
+  app.add_option("--metrics", o.metrics,
+                 "Serve /metrics (Prometheus), /health and /ready there, by plain HTTP to whoever "
+                 "asks; off unless given")
+      ->type_name("HOST:PORT");
+  app.add_option("--drain-timeout", o.drain_timeout_s,
+                 "How long answers may go on after SIGTERM before their clients are left alone")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0u, 86400u))
+      ->capture_default_str();
   CLI::Option* pace_ms =
       app.add_option("--pace-ms", o.pace_ms,
                      "Least time of a target pass: a small model at a large one's pace")
@@ -97,14 +125,18 @@ void declare_options(CLI::App& app, ServerOptions& o) {
   app.add_option("--log-level", o.log_level, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
       ->capture_default_str();
+  app.add_option("--log-format", o.log_format, "text, or json: an object a line")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
   app.footer(
       "Prints one line, `ready HOST:PORT pin sha256:HEX`, when it accepts clients; give the pin to "
       "them.\n"
       "Example:\n"
       "  edgedraft-server --model target.gguf --bundle moa-tli0.gguf\n"
       "  edgedraft-server --model target.gguf --bundle moa-tli0.gguf --speculate auto\n"
-      "SIGTERM and Ctrl-C say goodbye to the clients, who go on offline; a second one ends at "
-      "once.");
+      "SIGTERM and Ctrl-C let answers end (--drain-timeout) and say goodbye to the clients, who go "
+      "on offline or elsewhere; a second one ends at once. SIGHUP reads certificate, key, client "
+      "CA and token anew.");
 }
 
 struct Endpoint {
@@ -112,9 +144,9 @@ struct Endpoint {
   std::uint16_t port;
 };
 
-Result<Endpoint> parse_endpoint(const std::string& text) {
+Result<Endpoint> parse_endpoint(const std::string& option, const std::string& text) {
   const Error wrong{Errc::usage,
-                    "--listen: '" + text + "' is not HOST:PORT, e.g. 127.0.0.1:7420 or [::1]:0"};
+                    option + ": '" + text + "' is not HOST:PORT, e.g. 127.0.0.1:7420 or [::1]:0"};
   const std::size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0) return wrong;
   std::string host = text.substr(0, colon);
@@ -163,20 +195,6 @@ std::uint64_t file_bytes(const std::filesystem::path& path) {
   std::error_code error;
   const std::uintmax_t bytes = std::filesystem::file_size(path, error);
   return error ? 0 : bytes;
-}
-
-// Waits for SIGINT or SIGTERM, which every thread must have blocked.
-void wait_for_signal() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGTERM);
-  int signal = 0;
-  sigwait(&set, &signal);
-  // The next one ends the process at once.
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
-  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
 // What passes and drafting steps take at least.
@@ -240,33 +258,111 @@ Result<std::unique_ptr<Speculation>> speculation_of(const ServerOptions& o, Mode
   return made;
 }
 
-void block_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
+std::string shown(const std::string& host, std::uint16_t port) {
+  return (host.find(':') == std::string::npos ? host : '[' + host + ']') + ':' +
+         std::to_string(port);
+}
+
+// Whom clients may trust, and who may come in: what SIGHUP reads again.
+struct Credentials {
+  TlsIdentity identity;
+  std::shared_ptr<TlsContext> tls;
+  std::optional<std::string> token;
+};
+
+Result<Credentials> read_credentials(const ServerOptions& o, const Endpoint& endpoint) {
+  auto token = read_token(o, endpoint);
+  if (!token) return token.error();
+  auto identity = identity_of(o);
+  if (!identity) return identity.error();
+  auto tls = make_server_context({.certificate_file = identity->certificate_file,
+                                  .key_file = identity->key_file,
+                                  .client_ca_file = o.client_ca});
+  if (!tls) return tls.error();
+  return Credentials{
+      .identity = *std::move(identity), .tls = *std::move(tls), .token = *std::move(token)};
+}
+
+// The endpoint for monitors; nothing where none is wanted.
+Result<std::unique_ptr<HttpEndpoint>> open_metrics(const ServerOptions& o, MonitoredServer server,
+                                                   spdlog::logger& log) {
+  if (o.metrics.empty()) return std::unique_ptr<HttpEndpoint>();
+  const auto endpoint = parse_endpoint("--metrics", o.metrics);
+  if (!endpoint) return endpoint.error();
+  if (!is_loopback(endpoint->host)) {
+    log.warn(
+        "--metrics {}: anybody who reaches that address can read how busy this server is; keep it "
+        "within your network",
+        o.metrics);
+  }
+  try {
+    auto opened = std::make_unique<HttpEndpoint>(
+        HttpEndpointOptions{.address = endpoint->host, .port = endpoint->port},
+        [server = std::move(server)](std::string_view path) {
+          return monitoring_page(server, path);
+        });
+    log.info("metrics at http://{}/metrics", shown(endpoint->host, opened->port()));
+    return opened;
+  } catch (const boost::system::system_error& e) {
+    return Error{Errc::io, "--metrics " + o.metrics + ": " + e.code().message()};
+  }
+}
+
+void log_device_changes(Health& health, spdlog::logger& log) {
+  health.on_change([&log](Health::Device device, const std::string& reason) {
+    switch (device) {
+      case Health::Device::works:
+        log.info("the device works again");
+        break;
+      case Health::Device::failed:
+        log.error("the device failed, and the sessions concerned begin anew: {}", reason);
+        break;
+      case Health::Device::lost:
+        log.error("the device is lost, and nobody can be served until a restart: {}", reason);
+        break;
+    }
+  });
+}
+
+void reload(const ServerOptions& o, const Endpoint& endpoint, Listener& listener,
+            Application& application, Metrics& metrics, spdlog::logger& log) {
+  auto read = read_credentials(o, endpoint);
+  if (!read) {
+    log.error("SIGHUP: everything stays as it was: {}", read.error().message);
+    return;
+  }
+  listener.set_tls(read->tls);
+  application.set_token(std::move(read->token));
+  metrics.certificate_expiry.set(static_cast<std::uint64_t>(read->identity.expires_at));
+  log.info("SIGHUP: certificate and token read anew, for connections from now on; pin {}",
+           read->identity.pin);
 }
 
 Result<void> serve(const ServerOptions& o) {
   if (o.models.model.empty()) {
     return Error{Errc::usage, "which model? Give --model FILE.gguf (see --help)"};
   }
-  const auto endpoint = parse_endpoint(o.listen);
+  const auto endpoint = parse_endpoint("--listen", o.listen);
   if (!endpoint) return endpoint.error();
-  auto token = read_token(o, *endpoint);
-  if (!token) return token.error();
-  const auto identity = identity_of(o);
-  if (!identity) return identity.error();
-  const auto tls = make_server_context({.certificate_file = identity->certificate_file,
-                                        .key_file = identity->key_file,
-                                        .client_ca_file = o.client_ca});
-  if (!tls) return tls.error();
-
+  const auto credentials = read_credentials(o, *endpoint);
+  if (!credentials) return credentials.error();
   auto pace = pace_of(o);
   if (!pace) return pace.error();
-  const auto log = make_logger(o.log_level);
+  const auto log =
+      make_logger(o.log_level, o.log_format == "json" ? LogFormat::json : LogFormat::text);
+  const auto metrics = std::make_shared<Metrics>();
+  metrics->certificate_expiry.set(static_cast<std::uint64_t>(credentials->identity.expires_at));
+  log_device_changes(metrics->health, *log);
+  Signals signals;
+  WatchedListener watched;
+  const auto monitors = open_metrics(o,
+                                     {.metrics = *metrics,
+                                      .listener = [&watched] { return watched.stats(); },
+                                      .version = EDGEDRAFT_VERSION},
+                                     *log);
+  if (!monitors) return monitors.error();
+
+  std::optional<EndOnSignal> loading(std::in_place);
   auto device = open_device({.device = o.device,
                              .threads = o.threads,
                              .deterministic = o.deterministic,
@@ -277,6 +373,7 @@ Result<void> serve(const ServerOptions& o) {
   auto host = ModelHost::load(*device->backend, o.models);
   if (!host) return host.error();
   device->upload.reset();
+  loading.reset();
   log->info("{}: context {} tokens, {} MiB a session, {} drafters", (*host)->name(),
             (*host)->context_count(), (*host)->session_bytes() >> 20, (*host)->drafters().size());
 
@@ -286,17 +383,28 @@ Result<void> serve(const ServerOptions& o) {
       (*host)->session_parts(),
       {.passes = {.sessions = {.sessions_max = o.sessions_max, .kv_bytes_max = o.kv_memory},
                   .pace = std::move(pace->pass),
-                  .speculation = speculation->get()},
-       .queue_max = 1024});
-  Application application(**host, scheduler, {.token = *token, .agent = kVersion}, *log);
-  Listener listener({.address = endpoint->host, .port = endpoint->port, .session = {}}, *tls,
-                    application);
-  const std::string shown_host =
-      endpoint->host.find(':') == std::string::npos ? endpoint->host : '[' + endpoint->host + ']';
-  std::cout << "ready " << shown_host << ':' << listener.port() << " pin " << identity->pin
-            << std::endl;
-  wait_for_signal();
-  log->info("stopping");
+                  .speculation = speculation->get(),
+                  .metrics = metrics},
+       .queue_max = o.queue_max});
+  Application application(**host, scheduler,
+                          {.token = credentials->token, .agent = kVersion, .metrics = metrics},
+                          *log);
+  Listener listener({.address = endpoint->host,
+                     .port = endpoint->port,
+                     .session = {},
+                     .connections_max = o.connections_max},
+                    credentials->tls, application);
+  const WatchedListener::Hold hold(watched, listener);
+  metrics->health.set_phase(Health::Phase::serving);
+  std::cout << "ready " << shown(endpoint->host, listener.port()) << " pin "
+            << credentials->identity.pin << std::endl;
+  while (signals.wait() == Signals::Told::reload) {
+    reload(o, *endpoint, listener, application, *metrics, *log);
+  }
+  metrics->health.set_phase(Health::Phase::draining);
+  log->info("stopping: {} connections, {} s for answers to end", listener.stats().open,
+            o.drain_timeout_s);
+  listener.drain(std::chrono::seconds(o.drain_timeout_s));
   listener.stop(std::chrono::seconds(5));
   return boost::system::in_place_value;
 }
@@ -307,7 +415,6 @@ int main_with(int argc, char** argv) {
   declare_options(app, options);
   OptionLayers layers(app, "server.toml");
   if (!layers.parse(argc, argv)) return layers.exit_code();
-  block_signals();
   try {
     const auto served = serve(options);
     if (served) return 0;

@@ -55,10 +55,14 @@ PassLoop::PassLoop(const SessionParts& parts, const PassLoopOptions& options,
     : decoder_(parts.decoder),
       options_(options),
       now_(std::move(now)),
+      metrics_(options.metrics),
+      probe_(parts.decoder.backend()),
       sessions_(parts, options.sessions, now_),
       budget_(options.pass_rows_max) {
   EDGEDRAFT_CHECK(options.prompt_rows >= 1 && options.prompt_rows < options.pass_rows_max &&
                   options.pass_rows_max <= kMaskRowsMax);
+  metrics_->sessions_max.set(options.sessions.sessions_max);
+  metrics_->kv_bytes_max.set(options.sessions.kv_bytes_max);
 }
 
 void PassLoop::cancel(std::uint64_t connection_id, std::uint32_t round) {
@@ -86,8 +90,11 @@ void PassLoop::begin(const Client& client, const TargetWork& request, Instant po
   try {
     std::visit([&](const auto& r) { begin(Job{.client = client, .posted = posted}, r); }, request);
   } catch (const DeviceError& e) {
+    device_failed(e);
+    metrics_->refused(Refusal::device);
     client.reply->refuse(round_of(request), {Errc::refused, e.what()});
   }
+  count_sessions();
 }
 
 bool PassLoop::idle() const {
@@ -98,12 +105,14 @@ bool PassLoop::idle() const {
 void PassLoop::step() {
   run_next_pass();
   send_owed_rows();
+  count_sessions();
 }
 
 void PassLoop::begin(const Job& job, const wire::Prefill& request) {
   const auto session =
       sessions_.find_or_make(job.client.connection_id, job.client.session, job.client.identity);
   if (!session) {
+    metrics_->refused(refusal_of(session.error().code));
     job.client.reply->refuse(request.round, session.error());
     return;
   }
@@ -118,7 +127,9 @@ void PassLoop::begin(const Job& job, const wire::Prefill& request) {
 
 void PassLoop::begin(const Job& job, const wire::Resume& request) {
   const auto session = sessions_.resume(job.client.connection_id, request, job.client.identity);
+  (session ? metrics_->resumed_sessions : metrics_->unknown_sessions).add();
   if (!session) {
+    metrics_->refused(refusal_of(session.error().code));
     job.client.reply->refuse(request.round, session.error());
     return;
   }
@@ -141,10 +152,12 @@ void PassLoop::begin_prompt(const Job& job, Session& session, const PrefillReque
                             std::uint32_t round, std::uint32_t kept_count,
                             std::uint32_t rows_from) {
   if (auto begun = session.target.begin(request); !begun) {
+    metrics_->refused(refusal_of(begun.error().code));
     job.client.reply->refuse(round, begun.error());
     return;
   }
   keep_to_memory();
+  metrics_->prompt_tokens.add(request.tokens.size());
   // Rows of an earlier prompt that are still to come do not come any more.
   std::erase_if(owed_, [&](const RowsOwed& owed) {
     return owed.client.connection_id == job.client.connection_id;
@@ -161,11 +174,13 @@ void PassLoop::begin_prompt(const Job& job, Session& session, const PrefillReque
 void PassLoop::begin(const Job& job, const wire::Draft& request) {
   Session* const session = sessions_.find(job.client.connection_id);
   if (!session) {
+    metrics_->refused(Refusal::session_unknown);
     job.client.reply->refuse(request.round,
                              {Errc::session_unknown, "the server no longer has this session"});
     return;
   }
   if (auto begun = session->target.begin(tree_of(request)); !begun) {
+    metrics_->refused(refusal_of(begun.error().code));
     job.client.reply->refuse(request.round, begun.error());
     return;
   }
@@ -206,7 +221,7 @@ void PassLoop::begin_step(Active& stream) {
 
 bool PassLoop::room_for_drafter() const {
   const std::uint64_t limit = options_.sessions.kv_bytes_max;
-  return limit == 0 || sessions_.bytes() + options_.speculation->bytes() +
+  return limit == 0 || sessions_.kv_bytes() + options_.speculation->bytes() +
                                options_.speculation->drafter_bytes() <=
                            limit;
 }
@@ -214,7 +229,7 @@ bool PassLoop::room_for_drafter() const {
 void PassLoop::keep_to_memory() {
   const std::uint64_t limit = options_.sessions.kv_bytes_max;
   if (!options_.speculation || limit == 0) return;
-  while (sessions_.bytes() + options_.speculation->bytes() > limit && sessions_.drop_drafter()) {
+  while (sessions_.kv_bytes() + options_.speculation->bytes() > limit && sessions_.drop_drafter()) {
   }
 }
 
@@ -259,6 +274,7 @@ void PassLoop::run_next_pass() {
     });
   };
   const Instant started = now_();
+  metrics_->requests_running.set(shares.size());
   for (Active& active : turns_) {
     if (share_of(active) != shares.end() && !active.started) active.started = started;
   }
@@ -279,10 +295,13 @@ void PassLoop::run_next_pass() {
     count_.rows += rows;
     budget_.observe_pass(rows, now_() - started);
     if (options_.speculation) options_.speculation->observe_pass(rows, now_() - started);
+    metrics_->pass(rows, now_() - started);
   } catch (const DeviceError& e) {
+    device_failed(e);
     failed = Error{Errc::refused, e.what()};
   }
   const Instant finished = now_();
+  metrics_->requests_running.set(0);
 
   // Prompts that go on take their next turn behind the others.
   std::deque<Active> waiting;
@@ -294,6 +313,7 @@ void PassLoop::run_next_pass() {
     } else if (failed) {
       // Its tokens and its cache may disagree now; the client has all that fills a new one.
       sessions_.forget(active.client.connection_id);
+      metrics_->refused(Refusal::device);
       active.client.reply->refuse(active.round, *failed);
     } else if (share->outcome) {
       try {
@@ -301,7 +321,9 @@ void PassLoop::run_next_pass() {
         if (active.stream_left > 0) going_on.push_back(std::move(active));
       } catch (const DeviceError& e) {
         // The session has gone on, its client has not.
+        device_failed(e);
         sessions_.forget(active.client.connection_id);
+        metrics_->refused(Refusal::device);
         active.client.reply->refuse(active.round, {Errc::refused, e.what()});
       }
     } else {
@@ -321,6 +343,7 @@ void PassLoop::run_next_pass() {
 }
 
 void PassLoop::deliver(Active& active, const Outcome& outcome, Instant finished) {
+  count_answer(active, outcome, finished);
   active.session->used = finished;
   wire::Verdict verdict{.round = active.round,
                         .row_budget = row_budget(finished),
@@ -339,7 +362,9 @@ std::uint32_t PassLoop::row_budget(Instant now) {
     busy_sessions_ = sessions_.count_used_since(now - kRecently);
     busy_counted_ = now;
   }
-  return budget_.rows_for(busy_sessions_);
+  const std::uint32_t rows = budget_.rows_for(busy_sessions_);
+  metrics_->row_budget.set(rows);
+  return rows;
 }
 
 void PassLoop::deliver(Active& active, const PrefillOutcome& outcome, wire::Verdict verdict) {
@@ -398,12 +423,34 @@ void PassLoop::send_owed_rows() {
   try {
     owed.client.reply->activations(
         compress_activations(owed.round, first, count, rows(owed.client, *session, first, count)));
-  } catch (const DeviceError&) {
+  } catch (const DeviceError& e) {
+    device_failed(e);
     return;  // its drafter goes without them
   }
   if (first == owed.first) return;
   owed.end = first;
   owed_.push_back(std::move(owed));
+}
+
+void PassLoop::count_answer(const Active& active, const Outcome& outcome, Instant finished) {
+  metrics_->answered(*active.started - active.posted, finished - *active.started);
+  if (const auto* path = std::get_if<VerifiedPath>(&outcome)) {
+    metrics_->draft_answered(active.rows - 1, static_cast<std::uint32_t>(path->path.size()),
+                             finished - active.session->used);
+  } else {
+    metrics_->prompt_answered(finished - active.posted);
+  }
+}
+
+void PassLoop::count_sessions() {
+  metrics_->sessions.set(sessions_.count());
+  metrics_->kv_bytes.set(sessions_.kv_bytes());
+  metrics_->evicted_sessions.set(sessions_.evicted_count());
+}
+
+void PassLoop::device_failed(const DeviceError& failure) {
+  metrics_->device_failures.add();
+  metrics_->health.device_failed(failure.what(), !probe_.device_answers());
 }
 
 Bytes PassLoop::rows(const Client& client, const Session& session, std::uint32_t first,

@@ -10,6 +10,8 @@
 #include <variant>
 #include <vector>
 
+#include "server/device_probe.h"
+#include "server/metrics/metrics.h"
 #include "server/pass.h"
 #include "server/row_budget.h"
 #include "server/session_store.h"
@@ -53,6 +55,7 @@ struct PassLoopOptions {
   std::uint32_t prompt_rows = 64;
   // Drafts for sessions that stream; null: they go on a token a pass. Outlives the loop.
   Speculation* speculation = nullptr;
+  std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
 };
 
 // The target's work in passes, each with the drafts of all waiting sessions and parts of prompts.
@@ -149,12 +152,18 @@ class PassLoop {
   Bytes rows(const Client& client, const Session& session, std::uint32_t first,
              std::uint32_t count) const;
 
+  void count_answer(const Active& active, const Outcome& outcome, Instant finished);
+  void count_sessions();
+  void device_failed(const DeviceError& failure);
+
   // Drops the work that `unwanted` says so of, by connection and round.
   void drop(const std::function<bool(std::uint64_t, std::uint32_t)>& unwanted);
 
   Decoder& decoder_;
   PassLoopOptions options_;
   std::function<Instant()> now_;
+  std::shared_ptr<Metrics> metrics_;
+  DeviceProbe probe_;
   SessionStore sessions_;
   RowBudget budget_;
   std::deque<Active> turns_;

@@ -22,12 +22,14 @@ void Scheduler::post(const Client& client, TargetWork request) {
     const std::lock_guard lock(mutex_);
     if (request_count_ < options_.queue_max) {
       ++request_count_;
+      metrics().requests_open.set(request_count_);
       news_.push_back(
           Arrival{.client = client, .request = std::move(request), .posted = Clock::now()});
       wake_.notify_one();
       return;
     }
   }
+  metrics().refused(Refusal::queue_full);
   client.reply->refuse(round, {Errc::refused, "the server is overloaded: try again later"});
 }
 
@@ -71,6 +73,7 @@ bool Scheduler::take(std::deque<News>& news) {
   std::unique_lock lock(mutex_);
   request_count_ = loop_.active_count();
   for (const News& n : news_) request_count_ += std::holds_alternative<Arrival>(n);
+  metrics().requests_open.set(request_count_);
   wake_.wait(lock, [&] { return stopping_ || !news_.empty() || !loop_.idle(); });
   news.swap(news_);
   return !stopping_;

@@ -57,6 +57,7 @@ class Scheduler {
   // What other threads said, in order; waits where there is nothing else to do. False: stop.
   bool take(std::deque<News>& news);
   void tell(News news);
+  Metrics& metrics() { return *options_.passes.metrics; }
 
   SchedulerOptions options_;
   PassLoop loop_;  // of the thread alone

@@ -97,6 +97,7 @@ Result<void> SessionStore::make_room() {
       return Error{Errc::refused, "all of the server's sessions are in use: try again later"};
     }
     sessions_.erase(oldest);
+    ++evicted_count_;
   }
   return boost::system::in_place_value;
 }

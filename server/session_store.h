@@ -62,10 +62,13 @@ class SessionStore {
                           const std::string& identity);
   // Sessions of connections that had an answer since then.
   std::uint32_t count_used_since(Instant time) const;
+  std::size_t count() const { return sessions_.size(); }
   // Keys and values of all sessions.
-  std::uint64_t bytes() const { return sessions_.size() * parts_.bytes; }
+  std::uint64_t kv_bytes() const { return sessions_.size() * parts_.bytes; }
   // Lets go of the longest unused session's drafter; false where none has any.
   bool drop_drafter();
+  // Sessions that gave way to others.
+  std::uint64_t evicted_count() const { return evicted_count_; }
   // Drops the session that the connection works on: its client has to send everything again.
   void forget(std::uint64_t connection_id);
   // The connection is over: its session may be resumed or evicted.
@@ -79,6 +82,7 @@ class SessionStore {
   std::function<Instant()> now_;
   std::map<wire::SessionId, Session> sessions_;
   std::map<std::uint64_t, wire::SessionId> bound_;  // connections to what they work on
+  std::uint64_t evicted_count_ = 0;
 };
 
 }  // namespace edgedraft

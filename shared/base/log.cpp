@@ -1,14 +1,62 @@
 #include "shared/base/log.h"
 
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
-namespace edgedraft {
+#include <nlohmann/json.hpp>
 
-std::shared_ptr<spdlog::logger> make_logger(const std::string& level) {
+namespace edgedraft {
+namespace {
+
+// The message with its control characters written out.
+class EscapedText final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&,
+              spdlog::memory_buf_t& to) override {
+    constexpr std::string_view kHex = "0123456789abcdef";
+    for (const char c : message.payload) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (byte >= 0x20 && byte != 0x7F) {
+        to.push_back(c);
+        continue;
+      }
+      for (const char escaped : {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]})
+        to.push_back(escaped);
+    }
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<EscapedText>();
+  }
+};
+
+// The message as a JSON string.
+class JsonString final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&,
+              spdlog::memory_buf_t& to) override {
+    const nlohmann::json text = std::string(message.payload.data(), message.payload.size());
+    const std::string quoted = text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    to.append(quoted.data(), quoted.data() + quoted.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<JsonString>();
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<spdlog::logger> make_logger(const std::string& level, LogFormat format) {
   auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
   auto logger = std::make_shared<spdlog::logger>("edgedraft", std::move(sink));
   logger->set_level(spdlog::level::from_str(level));
-  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %^%l%$ %v");
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  if (format == LogFormat::json) {
+    formatter->add_flag<JsonString>('*').set_pattern(
+        R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","message":%*})");
+  } else {
+    formatter->add_flag<EscapedText>('*').set_pattern("%Y-%m-%dT%H:%M:%S.%e %^%l%$ %*");
+  }
+  logger->set_formatter(std::move(formatter));
   return logger;
 }
 

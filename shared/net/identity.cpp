@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <memory>
 
 #include "shared/base/bytes.h"
@@ -75,6 +76,11 @@ void add_extension(X509* to, int id, const char* value) {
   EDGEDRAFT_CHECK(extension != nullptr);
   X509_add_ext(to, extension, -1);
   X509_EXTENSION_free(extension);
+}
+
+std::int64_t expiry_of(const X509* certificate) {
+  std::tm time{};
+  return ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &time) == 1 ? timegm(&time) : 0;
 }
 
 Certificate self_sign(EVP_PKEY* key) {
@@ -152,7 +158,8 @@ Result<TlsIdentity> load_identity(const std::filesystem::path& certificate_file,
   }
   return TlsIdentity{.certificate_file = certificate_file,
                      .key_file = key_file,
-                     .pin = pin_of(certificate->get())};
+                     .pin = pin_of(certificate->get()),
+                     .expires_at = expiry_of(certificate->get())};
 }
 
 Result<std::string> certificate_pin(const std::filesystem::path& certificate_file) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -12,6 +13,7 @@ struct TlsIdentity {
   std::filesystem::path certificate_file;
   std::filesystem::path key_file;
   std::string pin;
+  std::int64_t expires_at;  // seconds since 1970
 };
 
 // The identity kept in a directory, which is made, readable by its owner alone, on the first start:

@@ -26,6 +26,8 @@ using asio::ip::tcp;
 constexpr auto kToken = asio::as_tuple(asio::use_awaitable);
 // When accepting fails for want of file descriptors, trying again at once would only spin.
 constexpr Duration kAcceptPause = std::chrono::milliseconds(50);
+// How often drain() looks who is through.
+constexpr Duration kDrainStep = std::chrono::milliseconds(50);
 
 std::string text_of(const tcp::endpoint& endpoint) {
   const std::string address = endpoint.address().to_string();
@@ -48,9 +50,12 @@ struct Connection {
   std::optional<Pump> pump;  // from the handshake on
   // Shared with copies that the application keeps; the connection's own is the first.
   std::optional<ReplyHandle> reply;
+  Instant last_work{};  // a request came, or a reply was given
+  WireBytes counted{};  // in the listener's stats
 
   // What the session wants to say goes out, and where it is over, so is the connection.
   void after_session_call(const Error& reason) {
+    last_work = Clock::now();
     if (!pump) return;
     if (session.finished()) pump->finish(reason);
     pump->wake();
@@ -182,21 +187,31 @@ class Listener::Impl {
     const std::scoped_lock lock(mutex_);
     ListenerStats stats = stats_;
     stats.open = static_cast<std::uint32_t>(connections_.size());
+    stats.bytes_in = bytes_in_.load(std::memory_order_relaxed);
+    stats.bytes_out = bytes_out_.load(std::memory_order_relaxed);
     return stats;
   }
 
-  void stop(Duration grace) {
-    asio::post(acceptor_.get_executor(), [this] {
-      stopping_ = true;
-      boost::system::error_code ignored;
-      acceptor_.close(ignored);
-    });
+  void drain(Duration limit) {
+    const Instant deadline = Clock::now() + limit;
+    stop_accepting();
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !accepting_; });
-    for_each_connection([](Connection& connection) {
-      connection.session.close("the server is shutting down");
-      connection.after_session_call({Errc::refused, "the server is shutting down"});
-    });
+    const auto all_gone = [this] { return connections_.empty(); };
+    while (!all_gone() && Clock::now() < deadline) {
+      for_each_connection([pause = options_.drafting_time_max](Connection& connection) {
+        const bool silent = Clock::now() - connection.last_work >= pause;
+        const ServerSession& session = connection.session;
+        if (session.busy() || (session.may_go_on() && !silent)) return;
+        say_goodbye(connection);
+      });
+      changed_.wait_until(lock, std::min(deadline, Clock::now() + kDrainStep), all_gone);
+    }
+  }
+
+  void stop(Duration grace) {
+    stop_accepting();
+    std::unique_lock lock(mutex_);
+    for_each_connection(say_goodbye);
     const auto all_gone = [this] { return connections_.empty(); };
     changed_.wait_for(lock, grace, all_gone);
     for_each_connection([](Connection& connection) {
@@ -207,6 +222,29 @@ class Listener::Impl {
   }
 
  private:
+  void stop_accepting() {
+    asio::post(acceptor_.get_executor(), [this] {
+      stopping_ = true;
+      boost::system::error_code ignored;
+      acceptor_.close(ignored);
+    });
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !accepting_; });
+  }
+
+  // On the connection's strand.
+  static void say_goodbye(Connection& connection) {
+    connection.session.close("the server is shutting down");
+    connection.after_session_call({Errc::refused, "the server is shutting down"});
+  }
+
+  void count_bytes(Connection& connection) {
+    const WireBytes now = wire_bytes(connection.stream.native_handle());
+    bytes_in_.fetch_add(now.in - connection.counted.in, std::memory_order_relaxed);
+    bytes_out_.fetch_add(now.out - connection.counted.out, std::memory_order_relaxed);
+    connection.counted = now;
+  }
+
   // Requires  mutex_ held
   template <class Act>
   void for_each_connection(Act act) {
@@ -264,6 +302,7 @@ class Listener::Impl {
       if (checked.error().code != Errc::timed_out) co_await linger(connection.stream);
       co_return checked.error();
     }
+    connection.peer.secured = true;
     connection.peer.certificate_name = client_name(tls);
 
     connection.pump.emplace(connection.stream, port(connection), options_.write_stall_timeout,
@@ -283,7 +322,9 @@ class Listener::Impl {
     return {.receive =
                 [this, &connection, &session](Instant now, ByteView bytes) {
                   Result<void> received = session.receive(now, bytes);
+                  count_bytes(connection);
                   while (auto event = session.next_event()) {
+                    connection.last_work = now;
                     application_.handle(*connection.reply, connection.peer, *std::move(event));
                   }
                   return received;
@@ -318,16 +359,16 @@ class Listener::Impl {
     }
     connection.reply->target_->cut_off();
     application_.ended(connection.id, connection.peer, reason, connection.session.traffic());
-    const WireBytes bytes = wire_bytes(connection.stream.native_handle());
+    count_bytes(connection);
     const std::scoped_lock lock(mutex_);
-    stats_.bytes_in += bytes.in;
-    stats_.bytes_out += bytes.out;
     connections_.erase(connection.id);
     changed_.notify_all();
   }
 
   ListenerOptions options_;
   ServerApplication& application_;
+  std::atomic<std::uint64_t> bytes_in_ = 0;
+  std::atomic<std::uint64_t> bytes_out_ = 0;
 
   mutable std::mutex mutex_;  // guards the next five
   std::condition_variable changed_;
@@ -361,6 +402,10 @@ void Listener::set_tls(std::shared_ptr<TlsContext> tls) {
 
 ListenerStats Listener::stats() const {
   return impl_->stats();
+}
+
+void Listener::drain(Duration limit) {
+  impl_->drain(limit);
 }
 
 void Listener::stop(Duration grace) {

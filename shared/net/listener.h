@@ -41,7 +41,8 @@ class ReplyHandle {
 
 // Who is at the other end, before it signs in.
 struct PeerInfo {
-  std::string address;  // "192.0.2.1:50000"
+  std::string address;   // "192.0.2.1:50000"
+  bool secured = false;  // the TLS handshake is over
   std::optional<std::string>
       certificate_name;  // common name of a client certificate that our CA signed
 };
@@ -72,13 +73,15 @@ struct ListenerOptions {
   std::uint32_t io_thread_count = 2;
   Duration tls_timeout = std::chrono::seconds(10);
   Duration write_stall_timeout = std::chrono::seconds(30);
+  // For drain(): a client that has been silent for so long after an answer does not draft on.
+  Duration drafting_time_max = std::chrono::seconds(2);
 };
 
 struct ListenerStats {
   std::uint64_t accepted = 0;
   std::uint64_t over_limit = 0;
   std::uint32_t open = 0;
-  std::uint64_t bytes_in = 0;  // at the TCP sockets of connections that have ended
+  std::uint64_t bytes_in = 0;  // at the TCP sockets, as of what each connection read last
   std::uint64_t bytes_out = 0;
 };
 
@@ -100,6 +103,9 @@ class Listener {
   // For connections from now on: a renewed certificate. Threads: any.
   void set_tls(std::shared_ptr<TlsContext> tls);
   ListenerStats stats() const;
+  // Stops accepting, says goodbye to everyone whose answer is over and returns when all are gone,
+  // after `limit` at the latest; stop() sees to the rest. Call once at most.
+  void drain(Duration limit);
   // Stops accepting, says goodbye to everyone and waits until all are gone, `grace` at most; then
   // cuts off the rest. After it returns the application is not called any more. Call once at most.
   void stop(Duration grace);

@@ -89,6 +89,10 @@ class ServerSession {
   // Nothing but flushing is left to do.
   bool finished() const { return state_ == State::finished; }
   bool signed_in() const { return state_ == State::ready; }
+  // A request has no answer yet.
+  bool busy() const { return pending_.has_value(); }
+  // The client may draft on: its answer has not come to an end that the server knows of.
+  bool may_go_on() const { return has_root_ && !ended_; }
   // Tokens of the session as the client knows them, root included.
   std::uint32_t length() const { return length_; }
   const TrafficStats& traffic() const { return channel_.traffic(); }

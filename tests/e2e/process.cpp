@@ -60,8 +60,8 @@ Process::Process(std::vector<std::string> command, const std::filesystem::path& 
   for (std::string& v : variables) variable_pointers.push_back(v.data());
   variable_pointers.push_back(nullptr);
 
-  const int error =
-      posix_spawnp(&pid_, arguments[0], &files, nullptr, arguments.data(), variable_pointers.data());
+  const int error = posix_spawnp(&pid_, arguments[0], &files, nullptr, arguments.data(),
+                                 variable_pointers.data());
   posix_spawn_file_actions_destroy(&files);
   if (error != 0) throw std::runtime_error("cannot start " + command[0]);
 }
@@ -105,11 +105,19 @@ std::string Process::err() const {
 }
 
 bool Process::wait_for_output(const std::string& text, std::chrono::seconds limit) {
+  return wait_for(text, ".out", limit);
+}
+bool Process::wait_for_error(const std::string& text, std::chrono::seconds limit) {
+  return wait_for(text, ".err", limit);
+}
+
+bool Process::wait_for(const std::string& text, const char* suffix, std::chrono::seconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
-  while (out().find(text) == std::string::npos) {
-    if (!running() || std::chrono::steady_clock::now() > deadline) {
-      return out().find(text) != std::string::npos;
-    }
+  const auto is_there = [&] {
+    return read_file(with_suffix(prefix_, suffix)).find(text) != std::string::npos;
+  };
+  while (!is_there()) {
+    if (!running() || std::chrono::steady_clock::now() > deadline) return is_there();
     std::this_thread::sleep_for(5ms);
   }
   return true;

@@ -30,8 +30,13 @@ class Process {
   // Waits until standard output holds `text`; false where that does not happen in time.
   bool wait_for_output(const std::string& text,
                        std::chrono::seconds limit = std::chrono::seconds(30));
+  // The same for standard error.
+  bool wait_for_error(const std::string& text,
+                      std::chrono::seconds limit = std::chrono::seconds(30));
 
  private:
+  bool wait_for(const std::string& text, const char* suffix, std::chrono::seconds limit);
+
   std::filesystem::path prefix_;
   int pid_ = -1;
   int status_ = -1;

@@ -90,11 +90,13 @@ void TestApplication::handle(const ReplyHandle& reply, const PeerInfo& peer, Ser
                   .row_budget = 62,
                   .scale_groups = scale_groups});
   } else if (const auto* prefill = std::get_if<PrefillRequested>(&event)) {
-    reply.verdict({.round = prefill->request.round, .next = 7});
+    reply.verdict({.round = prefill->request.round, .next = 7, .ending = ending});
   } else if (const auto* draft = std::get_if<DraftRequested>(&event)) {
     const ActivationLayout layout(scale_groups);
-    reply.verdict(
-        {.round = draft->request.round, .next = 8, .activations = Bytes(layout.row_bytes())});
+    reply.verdict({.round = draft->request.round,
+                   .next = 8,
+                   .ending = ending,
+                   .activations = Bytes(layout.row_bytes())});
   } else if (const auto* resume = std::get_if<ResumeRequested>(&event)) {
     reply.refuse(resume->request.round, {Errc::session_unknown, "this server remembers nothing"});
   }

@@ -62,6 +62,7 @@ class TestApplication final : public ServerApplication {
   // Set before the first connection.
   std::vector<std::uint32_t> scale_groups{};
   std::optional<Error> rejection{};
+  wire::Ending ending = wire::Ending::none;  // of every verdict
 
   // Waits for the connections that have ended to be `count`, and returns why each did.
   std::vector<Error> wait_ended(std::size_t count);

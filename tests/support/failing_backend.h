@@ -40,11 +40,14 @@ inline std::string name_of(Operation operation) {
   return kNames[static_cast<std::size_t>(operation)];
 }
 
-// Whose n-th operation of a kind fails, as do all operations after it: a lost device.
+// Whose n-th operation of a kind fails, as do all operations after it: a lost device. One that does
+// not last fails once, as for want of memory.
 struct DeviceFault {
   Operation operation;
   std::uint32_t n;  // 1, 2, ...
   bool fired = false;
+  bool lasts = true;
+  std::uint32_t count = 0;  // operations of that kind so far
 };
 
 class FailingBackend final : public Backend {
@@ -122,13 +125,15 @@ class FailingBackend final : public Backend {
 
  private:
   void count(Operation operation) {
-    if (operation == fault_.operation && ++count_ == fault_.n) fault_.fired = true;
-    if (fault_.fired) throw DeviceError("device lost in " + name_of(fault_.operation));
+    const bool strikes = operation == fault_.operation && ++fault_.count == fault_.n;
+    if (strikes) fault_.fired = true;
+    if (strikes || (fault_.fired && fault_.lasts)) {
+      throw DeviceError("device lost in " + name_of(fault_.operation));
+    }
   }
 
   std::unique_ptr<Backend> inner_;
   DeviceFault& fault_;
-  std::uint32_t count_ = 0;
 };
 
 }  // namespace edgedraft::testing

@@ -1,0 +1,219 @@
+#include "server/metrics/pages.h"
+
+#include <array>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <span>
+
+namespace edgedraft {
+namespace {
+
+constexpr std::array<std::string_view, kRefusals> kRefusalNames = {
+    "queue_full", "no_room", "context_full", "session_unknown", "invalid", "device"};
+constexpr std::array<std::string_view, kRejections> kRejectionNames = {"tls", "tls_timeout",
+                                                                       "unauthorized", "mismatch"};
+constexpr std::array<std::string_view, kBadFrames> kBadFrameNames = {"too_large", "malformed",
+                                                                     "protocol", "version"};
+
+template <class Number>
+std::string text_of(Number number) {
+  std::array<char, 32> digits;
+  const auto [end, error] = std::to_chars(digits.begin(), digits.end(), number);
+  return std::string(digits.begin(), end);
+}
+
+// Families of the text format, one after another.
+class Exposition {
+ public:
+  void counter(std::string_view name, std::string_view help, std::uint64_t value) {
+    begin(name, "counter", help);
+    sample(name, {}, text_of(value));
+  }
+  void counters(std::string_view name, std::string_view help, std::string_view label,
+                std::span<const std::string_view> values, std::span<const Counter> counts) {
+    begin(name, "counter", help);
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      sample(name, label_of(label, values[i]), text_of(counts[i].value()));
+    }
+  }
+  template <class Number>
+  void gauge(std::string_view name, std::string_view help, Number value,
+             const std::string& labels = {}) {
+    begin(name, "gauge", help);
+    sample(name, labels, text_of(value));
+  }
+  void histogram(std::string_view name, std::string_view help, const Histogram& histogram) {
+    begin(name, "histogram", help);
+    series(name, {}, histogram);
+  }
+  // A label's value for each of two histograms.
+  void histograms(std::string_view name, std::string_view help, std::string_view label,
+                  std::pair<std::string_view, const Histogram&> a,
+                  std::pair<std::string_view, const Histogram&> b) {
+    begin(name, "histogram", help);
+    series(name, label_of(label, a.first), a.second);
+    series(name, label_of(label, b.first), b.second);
+  }
+
+  void begin(std::string_view name, std::string_view type, std::string_view help) {
+    (((text_ += "# HELP edgedraft:") += name) += ' ') += help;
+    ((((text_ += "\n# TYPE edgedraft:") += name) += ' ') += type) += '\n';
+  }
+  void sample(std::string_view name, const std::string& labels, const std::string& value) {
+    (text_ += "edgedraft:") += name;
+    if (!labels.empty()) ((text_ += '{') += labels) += '}';
+    ((text_ += ' ') += value) += '\n';
+  }
+  // Requires  a value without quotes, backslashes and line ends, as all of ours are
+  static std::string label_of(std::string_view label, std::string_view value) {
+    return std::string(label) + "=\"" + std::string(value) + '"';
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  void series(std::string_view name, const std::string& labels, const Histogram& histogram) {
+    const std::string base(name);
+    const std::string before = labels.empty() ? "" : labels + ",";
+    std::uint64_t count = 0;
+    for (std::size_t i = 0; i <= histogram.bounds().size(); ++i) {
+      count += histogram.count(i);
+      const std::string bound =
+          i < histogram.bounds().size() ? text_of(histogram.bounds()[i]) : "+Inf";
+      sample(base + "_bucket", before + label_of("le", bound), text_of(count));
+    }
+    sample(base + "_sum", labels, text_of(histogram.sum()));
+    sample(base + "_count", labels, text_of(count));
+  }
+
+  std::string text_;
+};
+
+void render_requests(Exposition& e, const Metrics& m) {
+  const std::uint64_t open = m.requests_open.value();
+  const std::uint64_t running = std::min(m.requests_running.value(), open);
+  e.gauge("num_requests_running", "Requests in the pass that is under way.", running);
+  e.gauge("num_requests_waiting", "Requests that wait for their turn.", open - running);
+  e.counter("prompt_tokens_total", "Tokens that clients sent as context.", m.prompt_tokens.value());
+  e.counter("generation_tokens_total", "Tokens given to clients.", m.generated_tokens.value());
+  e.counter("spec_decode_num_drafts_total", "Drafts verified, those without a token left out.",
+            m.drafts.value());
+  e.counter("spec_decode_num_draft_tokens_total", "Tokens of these drafts.",
+            m.draft_tokens.value());
+  e.counter("spec_decode_num_accepted_tokens_total", "Of these, accepted.",
+            m.accepted_tokens.value());
+  const std::string_view per_position = "spec_decode_num_accepted_tokens_per_pos_total";
+  e.begin(per_position, "counter", "The same by their depth in the draft, from 0.");
+  for (std::size_t i = 0; i < Metrics::kPositions; ++i) {
+    e.sample(per_position, Exposition::label_of("position", text_of(i)),
+             text_of(m.accepted_at[i].value()));
+  }
+  e.histogram("time_to_first_token_seconds", "From a prompt's arrival to its first token.",
+              m.time_to_first_token);
+  e.histogram("inter_token_latency_seconds",
+              "Time between two answers of a session, by the tokens of the later one.",
+              m.inter_token_latency);
+  e.histograms("round_seconds", "A request's time until its first pass, and in passes.", "phase",
+               {"queue", m.queue_time}, {"verify", m.verify_time});
+  e.counters("requests_refused_total", "Requests without an answer.", "reason", kRefusalNames,
+             m.refusals);
+}
+
+void render_passes(Exposition& e, const Metrics& m) {
+  e.counter("passes_total", "Passes of the target.", m.passes.value());
+  e.histogram("pass_rows", "Rows of a pass.", m.pass_rows);
+  e.histogram("pass_seconds", "Time of a pass.", m.pass_time);
+  e.gauge("row_budget", "Rows a draft may have, as clients were last told.", m.row_budget.value());
+  e.counter("device_failures_total", "Failures of the device.", m.device_failures.value());
+  const bool works = m.health.view().device == Health::Device::works;
+  e.gauge("device_up", "1 while the device works.", works ? 1 : 0);
+}
+
+void render_sessions(Exposition& e, const Metrics& m) {
+  const std::uint64_t bytes_max = m.kv_bytes_max.value();
+  // Where memory has no limit of its own the number of sessions is it.
+  const std::uint64_t used = bytes_max > 0 ? m.kv_bytes.value() : m.sessions.value();
+  const std::uint64_t limit = bytes_max > 0 ? bytes_max : m.sessions_max.value();
+  e.gauge("sessions", "Sessions held, idle ones included.", m.sessions.value());
+  e.gauge("sessions_limit", "The most there may be.", m.sessions_max.value());
+  e.gauge("kv_cache_bytes", "Memory of keys and values.", m.kv_bytes.value());
+  e.gauge("kv_cache_usage_perc", "Share of the limit in use; 1 means 100 percent.",
+          limit > 0 ? static_cast<double>(used) / static_cast<double>(limit) : 0.0);
+  e.counter("sessions_evicted_total", "Idle sessions that gave way to others.",
+            m.evicted_sessions.value());
+  e.begin("session_resume_total", "counter", "Sessions that clients came back to.");
+  e.sample("session_resume_total", Exposition::label_of("result", "resumed"),
+           text_of(m.resumed_sessions.value()));
+  e.sample("session_resume_total", Exposition::label_of("result", "unknown"),
+           text_of(m.unknown_sessions.value()));
+}
+
+void render_connections(Exposition& e, const Metrics& m, const ListenerStats& listener) {
+  e.gauge("connections", "Connections open.", listener.open);
+  e.counter("connections_total", "Connections accepted by TCP.", listener.accepted);
+  e.counter("connections_over_limit_total", "Of these, closed at once: too many at a time.",
+            listener.over_limit);
+  e.counters("connections_rejected_total", "Of these, ended before their first request.", "reason",
+             kRejectionNames, m.rejections);
+  e.counters("frames_rejected_total", "Frames that ended their connection.", "reason",
+             kBadFrameNames, m.bad_frames);
+  e.begin("link_bytes_total", "counter", "Bytes at the clients' sockets, TLS included.");
+  e.sample("link_bytes_total", Exposition::label_of("dir", "up"), text_of(listener.bytes_in));
+  e.sample("link_bytes_total", Exposition::label_of("dir", "down"), text_of(listener.bytes_out));
+  e.counter("link_activation_bytes_total", "Activations given to connections, compressed.",
+            m.activation_bytes.value());
+  e.gauge("tls_certificate_expiry_timestamp_seconds", "When the certificate shown expires.",
+          m.certificate_expiry.value());
+}
+
+HttpAnswer status_page(unsigned status, std::string_view word, const std::string& reason) {
+  nlohmann::json body{{"status", word}};
+  if (!reason.empty()) body["reason"] = reason;
+  // What a driver says may be in any encoding.
+  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
+  return {.status = status,
+          .content_type = "application/json",
+          .body = body.dump(-1, ' ', false, kReplace) + '\n'};
+}
+
+HttpAnswer health_page(const Health::View& health) {
+  switch (health.device) {
+    case Health::Device::works:
+      return status_page(200, "ok", {});
+    case Health::Device::failed:
+      return status_page(503, "degraded", health.reason);
+    case Health::Device::lost:
+      return status_page(503, "degraded", "the device is lost: " + health.reason);
+  }
+  return status_page(503, "degraded", {});
+}
+
+HttpAnswer ready_page(const Health::View& health) {
+  if (health.phase == Health::Phase::loading) return status_page(503, "loading", {});
+  if (health.phase == Health::Phase::draining) return status_page(503, "draining", {});
+  if (health.device == Health::Device::lost) return status_page(503, "device lost", health.reason);
+  return status_page(200, "ready", {});
+}
+
+}  // namespace
+
+std::string render_metrics(const Metrics& metrics, const ListenerStats& listener,
+                           std::string_view version) {
+  Exposition e;
+  e.gauge("build_info", "1, with the program's version.", 1,
+          Exposition::label_of("version", version));
+  render_requests(e, metrics);
+  render_passes(e, metrics);
+  render_sessions(e, metrics);
+  render_connections(e, metrics, listener);
+  return e.take();
+}
+
+std::optional<HttpAnswer> monitoring_page(const MonitoredServer& server, std::string_view path) {
+  if (path == "/health") return health_page(server.metrics.health.view());
+  if (path == "/ready") return ready_page(server.metrics.health.view());
+  if (path != "/metrics") return std::nullopt;
+  return HttpAnswer{.content_type = "text/plain; version=0.0.4; charset=utf-8",
+                    .body = render_metrics(server.metrics, server.listener(), server.version)};
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,270 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "shared/net/identity.h"
+#include "tests/e2e/process.h"
+#include "tests/net/raw_peer.h"
+#include "tests/support/metrics_reading.h"
+
+// What whoever runs a server does with it: watch, drain, reload, read its log.
+namespace edgedraft::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+using Options = std::vector<std::string>;
+
+constexpr const char* kStory = "Tell me a story about a dog and a ball.";
+const Options kMonitored{"--metrics", "127.0.0.1:0"};
+// Slow enough that an answer is under way for some seconds.
+const Options kMonitoredAndPaced{"--metrics", "127.0.0.1:0", "--pace-ms", "150"};
+
+class OperationsTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Process> start(const Server& server, const Options& more = {}) {
+    return start_with_pin(server, server.pin(), more);
+  }
+
+  std::unique_ptr<Process> start_with_pin(const Server& server, const std::string& pin,
+                                          const Options& more = {}) {
+    Options options{
+        "--max-tokens",        "60", "--pin", pin, "--server", server.address(), "--bundle",
+        demo_model("moa-tli0")};
+    if (std::find(more.begin(), more.end(), "-p") == more.end()) {
+      options.insert(options.end(), {"-p", kStory});
+    }
+    options.insert(options.end(), more.begin(), more.end());
+    return start_client(scratch_, "client" + std::to_string(clients_++), options);
+  }
+
+  static json answer_of(Process& client) {
+    EXPECT_EQ(client.wait(), 0) << client.err();
+    return json::parse(client.out());
+  }
+
+  static void expect_all(const json& answer, const std::string& provenance) {
+    for (const auto& mark : answer["provenance"]) EXPECT_EQ(mark, provenance);
+  }
+
+  // The whole HTTP answer; nothing where nobody listens.
+  static std::string get(Server& server, const std::string& path) {
+    return get(server.process(), path);
+  }
+  static std::string get(Process& server, const std::string& path) {
+    const std::string before = "metrics at http://127.0.0.1:";
+    EXPECT_TRUE(server.wait_for_error(before));
+    const std::string log = server.err();
+    const auto port = std::stoul(log.substr(log.find(before) + before.size()));
+    RawPeer peer(static_cast<std::uint16_t>(port));
+    peer.write("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    const Bytes bytes = peer.read_to_end();
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+
+  static std::map<std::string, double> samples(Server& server) {
+    const std::string answer = get(server, "/metrics");
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 OK\r\n")) << answer.substr(0, 200);
+    return read_metrics(answer.substr(answer.find("\r\n\r\n") + 4));
+  }
+
+  // Until some tokens have come.
+  static void wait_for_an_answer(Server& server) {
+    while (samples(server)["generation_tokens_total"] < 5) std::this_thread::sleep_for(10ms);
+  }
+
+  Scratch scratch_;
+  int clients_ = 0;
+};
+
+TEST_F(OperationsTest, MetricsTellWhatTheClientSaw) {
+  Server server(scratch_, kMonitored);
+  EXPECT_TRUE(get(server, "/health").starts_with("HTTP/1.1 200 "));
+  EXPECT_TRUE(get(server, "/ready").starts_with("HTTP/1.1 200 "));
+  const auto drafting = start(server);
+  const json stats = answer_of(*drafting)["stats"];
+  auto s = samples(server);
+  EXPECT_EQ(s["prompt_tokens_total"], stats["prompt_tokens"]);
+  EXPECT_EQ(s["time_to_first_token_seconds_count"], 1);
+  EXPECT_EQ(s["passes_total"], stats["target_calls"]);
+  EXPECT_EQ(s["spec_decode_num_draft_tokens_total"], stats["drafted"]);
+  EXPECT_EQ(s["spec_decode_num_accepted_tokens_total"], stats["accepted"]);
+  // The last draft may have brought more than was asked for.
+  EXPECT_GE(s["generation_tokens_total"], stats["tokens"]);
+  EXPECT_EQ(s["generation_tokens_total"],
+            1 + s["spec_decode_num_accepted_tokens_total"] + s["spec_decode_num_drafts_total"]);
+  EXPECT_EQ(s["sessions"], 1);
+  EXPECT_EQ(s["connections_total"], 1);
+  EXPECT_GT(s["tls_certificate_expiry_timestamp_seconds"], 1.7e9);
+
+  {
+    const std::string& address = server.address();
+    RawPeer stranger(static_cast<std::uint16_t>(std::stoul(address.substr(address.find(':') + 1))));
+    stranger.write("GET / HTTP/1.1\r\n\r\n");
+    stranger.read_to_end();
+  }
+  // The server may still be taking leave of both.
+  while (samples(server)["connections"] > 0) std::this_thread::sleep_for(10ms);
+  s = samples(server);
+  EXPECT_EQ(s["connections_total"], 2);
+  EXPECT_EQ(s["connections_rejected_total{reason=\"tls\"}"], 1);
+  EXPECT_GE(s["link_bytes_total{dir=\"up\"}"], stats["bytes_up"]);
+  EXPECT_GE(s["link_bytes_total{dir=\"down\"}"], stats["bytes_down"]);
+  EXPECT_EQ(s["link_activation_bytes_total"], stats["activation_bytes_sent"]);
+}
+
+// A pipe that nobody writes to is a model that takes for ever.
+TEST_F(OperationsTest, WhileItLoadsItLivesIsNotReadyAndEndsOnASignal) {
+  const std::string model = scratch_ / "model.gguf";
+  ASSERT_EQ(mkfifo(model.c_str(), 0600), 0);
+  Process server({EDGEDRAFT_SERVER, "--model", model, "--listen", "127.0.0.1:0", "--state",
+                  scratch_ / "state", "--metrics", "127.0.0.1:0"},
+                 scratch_ / "server");
+  EXPECT_TRUE(get(server, "/health").starts_with("HTTP/1.1 200 "));
+  const std::string ready = get(server, "/ready");
+  EXPECT_TRUE(ready.starts_with("HTTP/1.1 503 ")) << ready;
+  EXPECT_NE(ready.find("loading"), std::string::npos) << ready;
+  server.signal(SIGTERM);
+  EXPECT_EQ(server.wait(), 128 + SIGTERM);
+}
+
+TEST_F(OperationsTest, MetricsBeyondLoopbackAreWarnedOf) {
+  Server server(scratch_, {"--metrics", "0.0.0.0:0"});
+  EXPECT_NE(server.process().err().find("anybody who reaches that address"), std::string::npos);
+  Server quiet(scratch_, kMonitored);
+  EXPECT_EQ(quiet.process().err().find("anybody who reaches"), std::string::npos);
+}
+
+TEST_F(OperationsTest, AnImpossibleAddressForMetricsIsNamed) {
+  for (const auto& [address, status] :
+       std::map<std::string, int>{{"nonsense", 2}, {"1.2.3.4:1", 1}}) {
+    Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", "127.0.0.1:0",
+                    "--state", scratch_ / "state", "--metrics", address},
+                   scratch_ / "server");
+    EXPECT_EQ(server.wait(), status) << address;
+    EXPECT_NE(server.err().find("--metrics"), std::string::npos) << server.err();
+  }
+}
+
+TEST_F(OperationsTest, AnAnswerThatRunsEndsWellWhenTheServerIsToldToStop) {
+  Server server(scratch_, kMonitoredAndPaced);
+  const auto client = start(server);
+  wait_for_an_answer(server);
+  server.process().signal(SIGTERM);
+  ASSERT_TRUE(server.process().wait_for_error("stopping"));
+  const std::string ready = get(server, "/ready");
+  EXPECT_TRUE(ready.starts_with("HTTP/1.1 503 ")) << ready;
+  EXPECT_NE(ready.find("draining"), std::string::npos) << ready;
+  const auto late = start(server);  // finds nobody, and answers alone
+  expect_all(answer_of(*client), "verified");
+  EXPECT_EQ(server.process().wait(), 0);
+  expect_all(answer_of(*late), "offline");
+}
+
+TEST_F(OperationsTest, AfterTheDrainTimeoutClientsGoOnAlone) {
+  Options options = kMonitoredAndPaced;
+  options.insert(options.end(), {"--drain-timeout", "0"});
+  Server server(scratch_, options);
+  const auto client = start(server);
+  wait_for_an_answer(server);
+  server.process().signal(SIGTERM);
+  EXPECT_EQ(server.process().wait(), 0);
+  const json answer = answer_of(*client);
+  EXPECT_EQ(answer["provenance"].front(), "verified");
+  EXPECT_EQ(answer["provenance"].back(), "offline");
+}
+
+TEST_F(OperationsTest, ASecondSignalEndsAtOnce) {
+  Server server(scratch_, kMonitoredAndPaced);
+  const auto client = start(server);
+  wait_for_an_answer(server);
+  server.process().signal(SIGTERM);
+  ASSERT_TRUE(server.process().wait_for_error("stopping"));
+  server.process().signal(SIGTERM);
+  EXPECT_EQ(server.process().wait(), 128 + SIGTERM);
+}
+
+TEST_F(OperationsTest, SighupTakesARenewedCertificateAndToken) {
+  const auto first = load_or_create_identity(scratch_ / "first").value();
+  const auto second = load_or_create_identity(scratch_ / "second").value();
+  const auto certificate = scratch_ / "cert.pem";
+  const auto key = scratch_ / "key.pem";
+  const auto token = scratch_ / "token";
+  const auto install = [&](const TlsIdentity& identity) {
+    constexpr auto kReplace = std::filesystem::copy_options::overwrite_existing;
+    std::filesystem::copy_file(identity.certificate_file, certificate, kReplace);
+    std::filesystem::copy_file(identity.key_file, key, kReplace);
+  };
+  install(first);
+  std::ofstream(token) << "old\n";
+  Server server(scratch_, {"--tls-cert", certificate, "--tls-key", key, "--token-file", token});
+  EXPECT_EQ(server.pin(), first.pin);
+  const Options with_token{"--token-file", token};
+  answer_of(*start(server, with_token));
+
+  install(second);
+  std::ofstream(token) << "new\n";
+  server.process().signal(SIGHUP);
+  ASSERT_TRUE(server.process().wait_for_error("read anew")) << server.process().err();
+  expect_all(answer_of(*start_with_pin(server, second.pin, with_token)), "verified");
+  EXPECT_EQ(start_with_pin(server, first.pin, with_token)->wait(), 4);
+  std::ofstream(scratch_ / "old-token") << "old\n";
+  EXPECT_EQ(start_with_pin(server, second.pin, {"--token-file", scratch_ / "old-token"})->wait(),
+            4);
+
+  // A key that is not the certificate's, then no file at all: the server keeps what it has.
+  install(first);
+  std::filesystem::copy_file(second.key_file, key,
+                             std::filesystem::copy_options::overwrite_existing);
+  server.process().signal(SIGHUP);
+  ASSERT_TRUE(server.process().wait_for_error("is not the key of the certificate"));
+  expect_all(answer_of(*start_with_pin(server, second.pin, with_token)), "verified");
+  std::filesystem::remove(certificate);
+  server.process().signal(SIGHUP);
+  ASSERT_TRUE(server.process().wait_for_error("cannot be read"));
+  expect_all(answer_of(*start_with_pin(server, second.pin, with_token)), "verified");
+  server.process().signal(SIGTERM);
+  EXPECT_EQ(server.process().wait(), 0);
+}
+
+// At its most talkative the server writes down neither what was asked nor what was answered.
+TEST_F(OperationsTest, TheLogHoldsNoText) {
+  Server server(scratch_, {"--log-level", "trace", "--log-format", "json"});
+  const std::string secret = "xylophone quartz 8675309";
+  const auto client = start(server, {"-p", "What is a " + secret + "?"});
+  const json answer = answer_of(*client);
+  server.process().signal(SIGTERM);
+  ASSERT_EQ(server.process().wait(), 0);
+
+  std::istringstream log(server.process().err());
+  std::string all;
+  std::string line;
+  while (std::getline(log, line)) {
+    if (!line.starts_with('{')) continue;  // a progress bar
+    const json event = json::parse(line);
+    EXPECT_FALSE(event["time"].get<std::string>().empty());
+    EXPECT_FALSE(event["level"].get<std::string>().empty());
+    all += event["message"].get<std::string>() + '\n';
+  }
+  EXPECT_NE(all.find("signed in"), std::string::npos) << all;
+  EXPECT_NE(all.find("gone"), std::string::npos) << all;
+  for (const std::string word : {"xylophone", "quartz", "8675309"}) {
+    EXPECT_EQ(all.find(word), std::string::npos) << all;
+  }
+  const auto text = answer["text"].get<std::string>();
+  ASSERT_GE(text.size(), 12u);
+  for (std::size_t i = 0; i + 12 <= text.size(); i += 12) {
+    EXPECT_EQ(all.find(text.substr(i, 12)), std::string::npos) << all;
+  }
+  std::string ids;
+  for (const auto& token : answer["tokens"]) ids += token.dump() + ", ";
+  EXPECT_EQ(all.find(ids.substr(0, 12)), std::string::npos) << all;
+}
+
+}  // namespace
+}  // namespace edgedraft::testing

@@ -1,0 +1,102 @@
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/net/net_support.h"
+#include "tests/net/raw_peer.h"
+
+// Listener::drain: who is in an answer may finish it, everyone else is sent away.
+namespace edgedraft {
+namespace {
+
+TestServer::Options patient() {
+  TestServer::Options options;
+  options.listener.drafting_time_max = 1h;
+  return options;
+}
+
+void expect_goodbye(ClientLink& link) {
+  const auto event = link.wait_event(soon());
+  ASSERT_FALSE(event);
+  EXPECT_NE(event.error().message.find("shutting down"), std::string::npos)
+      << event.error().message;
+}
+
+void wait_until_closed(std::uint16_t port) {
+  try {
+    for (;;) RawPeer(port).reset();
+  } catch (const std::runtime_error&) {
+    // Nobody listens any more.
+  }
+}
+
+TEST(DrainTest, AnAnswerThatRunsGoesOnToItsEnd) {
+  TestServer server(patient());
+  auto link = server.connect();
+  ASSERT_TRUE(link->send(small_prompt()));
+  ASSERT_TRUE(link->wait_event(soon()));
+  std::thread draining([&] { server.listener->drain(1h); });
+  wait_until_closed(server.listener->port());
+  for (std::uint32_t length = 4; length < 8; ++length) {
+    ASSERT_TRUE(link->send(wire::Draft{.base_length = length}));
+    const auto event = link->wait_event(soon());
+    ASSERT_TRUE(event) << event.error().message;
+    EXPECT_EQ(std::get<VerdictReceived>(*event).verdict.next, 8u);
+  }
+  link.reset();  // has what it wants
+  draining.join();
+  EXPECT_EQ(server.listener->stats().open, 0u);
+}
+
+TEST(DrainTest, WhoAsksNothingIsSentAwayAtOnce) {
+  TestServer server(patient());
+  const auto link = server.connect();
+  server.listener->drain(1h);
+  expect_goodbye(*link);
+}
+
+TEST(DrainTest, AnAnswerThatTheModelEndedIsOver) {
+  TestServer server(patient());
+  server.application.ending = wire::Ending::end_token;
+  const auto link = server.connect();
+  ASSERT_TRUE(link->send(small_prompt()));
+  ASSERT_TRUE(link->wait_event(soon()));
+  server.listener->drain(1h);
+  expect_goodbye(*link);
+}
+
+TEST(DrainTest, WhoDoesNotDraftOnIsSentAway) {
+  TestServer::Options options;
+  options.listener.drafting_time_max = 1ms;
+  TestServer server(options);
+  const auto link = server.connect();
+  ASSERT_TRUE(link->send(small_prompt()));
+  ASSERT_TRUE(link->wait_event(soon()));
+  server.listener->drain(1h);
+  expect_goodbye(*link);
+}
+
+TEST(DrainTest, AfterItsLimitTheRestIsLeftToStop) {
+  TestServer server(patient());
+  const auto link = server.connect();
+  ASSERT_TRUE(link->send(small_prompt()));
+  ASSERT_TRUE(link->wait_event(soon()));
+  server.listener->drain(1ms);
+  EXPECT_EQ(server.listener->stats().open, 1u);
+  server.listener->stop(10s);
+  expect_goodbye(*link);
+}
+
+TEST(ListenerStatsTest, BytesAreCountedWhileAConnectionLives) {
+  const TestServer server;
+  const auto link = server.connect();
+  ASSERT_TRUE(link->send(small_prompt()));
+  ASSERT_TRUE(link->wait_event(soon()));
+  const ListenerStats stats = server.listener->stats();
+  EXPECT_EQ(stats.open, 1u);
+  EXPECT_GT(stats.bytes_in, 0u);
+  EXPECT_GT(stats.bytes_out, 0u);
+}
+
+}  // namespace
+}  // namespace edgedraft
