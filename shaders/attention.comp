@@ -1,5 +1,5 @@
 #version 450
-// One workgroup a row and a few query heads of a key-value head.
+// One workgroup a few rows and a few query heads of a key-value head.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
@@ -10,26 +10,32 @@ layout(std430, binding = 2) readonly buffer K { float k[]; };
 layout(std430, binding = 3) readonly buffer V { float v[]; };
 layout(std430, binding = 4) writeonly buffer Y { float y[]; };
 
+uint mask_word(uint row, uint word) { return call[p.prefix_at + 1 + row * kMaskWords + word]; }
+
+// The i-th bit that is set in a row's mask.
+uint visible(uint row, uint i) {
+  uint word = 0;
+  uint bits = mask_word(row, 0);
+  while (i >= bitCount(bits)) {
+    i -= bitCount(bits);
+    bits = mask_word(row, ++word);
+  }
+  for (; i > 0; --i) bits &= bits - 1;
+  return word * 32 + findLSB(bits);
+}
+
 #include "attend.glsl"
 
 void main() {
-  uint row = gl_WorkGroupID.y;
-  uint prefix = call[p.prefix_at];
-  uint total = prefix;
-  if (p.has_masks != 0) {
-    uint mask = p.prefix_at + 1 + row * kMaskWords;
-    uint below = 0;  // visible rows in the words before
+  uint first_row = gl_WorkGroupID.y * ROWS;
+  uint row_count = min(ROWS, p.rows - first_row);
+  uint behind[ROWS];
+  for (uint r = 0; r < ROWS; ++r) {
+    behind[r] = 0;
+    if (p.has_masks == 0 || r >= row_count) continue;
     for (uint word = 0; word < kMaskWords; ++word) {
-      uint bits = call[mask + word];
-      for (uint b = gl_LocalInvocationID.x; b < 32; b += kAttentionWorkgroup) {
-        if ((bits >> b & 1u) != 0) {
-          visible[below + bitCount(bits & ((1u << b) - 1u))] = word * 32 + b;
-        }
-      }
-      below += bitCount(bits);
+      behind[r] += bitCount(mask_word(first_row + r, word));
     }
-    total += below;
-    barrier();
   }
-  attend(row, gl_WorkGroupID.x * HEADS, 0, prefix, total);
+  attend(first_row, row_count, gl_WorkGroupID.x * HEADS, 0, call[p.prefix_at], behind);
 }

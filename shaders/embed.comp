@@ -2,6 +2,10 @@
 // One invocation an element; a row of y a token. Tokens outside the table's part in the binding are
 // another dispatch's.
 #extension GL_GOOGLE_include_directive : require
+#ifdef NARROW_STORAGE
+#extension GL_EXT_shader_8bit_storage : require
+#extension GL_EXT_shader_16bit_storage : require
+#endif
 #include "common.glsl"
 
 layout(local_size_x = kRowWorkgroup) in;
@@ -11,6 +15,14 @@ layout(std430, binding = 1) readonly buffer Table { uint table[]; };
 layout(std430, binding = 2) writeonly buffer Y { float y[]; };
 
 #define WEIGHT_WORDS table
+#ifdef NARROW_STORAGE
+layout(std430, binding = 1) readonly buffer Bytes { uint8_t bytes[]; };
+layout(std430, binding = 1) readonly buffer Shorts { uint16_t shorts[]; };
+layout(std430, binding = 1) readonly buffer Halves { float16_t halves[]; };
+#define WEIGHT_BYTES bytes
+#define WEIGHT_SHORTS shorts
+#define WEIGHT_HALVES halves
+#endif
 #include "weights.glsl"
 
 void main() {

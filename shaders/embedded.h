@@ -14,17 +14,25 @@ enum class Shader : std::uint8_t {
   gather_layers,
   group_attention,
   group_mean,
+  int8_matmul,
   matmul,
+  quantize,
   rms_norm,
   rope,
   store,
   swiglu,
   top_k,
 };
-inline constexpr std::size_t kShaderCount = 13;
+inline constexpr std::size_t kShaderCount = 15;
+
+// Optional features of a device that a build of a shader needs, a bit each.
+using Features = std::uint8_t;
+inline constexpr Features kNarrowStorage = 1;  // storage buffers of 8- and 16-bit numbers
+inline constexpr Features kFloat16 = 2;        // arithmetic in half precision
 
 // The file's name without its ending.
 const char* name(Shader shader);
-std::span<const std::uint32_t> spirv(Shader shader);
+// The build that uses all of `features` that the shader can use.
+std::span<const std::uint32_t> spirv(Shader shader, Features features);
 
 }  // namespace edgedraft::shaders

@@ -1,41 +1,42 @@
 #version 450
-// A workgroup is groups of LANES; a group makes OUTPUTS outputs of ROWS rows. Its lanes share the
-// inputs of an output, four (q4_0: eight) at a time, so that they read the weight in whole cache
-// lines, and a weight once for all rows of the tile. Lanes are added in order, one invocation a
-// result. The order of a sum depends on the number of inputs and on LANES, which is fixed for a
-// device: a row's bits are the same in every tile.
+// Products of float32 activations, divided as product.glsl says: lanes take inputs four (q4_0:
+// eight) at a time.
+//
+// NARROW_STORAGE reads numbers of 8 and 16 bits as they are stored. FLOAT16 decodes q8_0 and q4_0 in
+// half precision, where their integers are exact: the bits of a result are the same without.
 #extension GL_GOOGLE_include_directive : require
+#ifdef NARROW_STORAGE
+#extension GL_EXT_shader_8bit_storage : require
+#extension GL_EXT_shader_16bit_storage : require
+#endif
+#ifdef FLOAT16
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#endif
 #include "common.glsl"
+#include "product.glsl"
 
-layout(local_size_x_id = 4) in;
-layout(constant_id = 0) const uint TYPE = 0;
-layout(constant_id = 1) const uint ROWS = 1;
 // Whether the weight is decoded one by one (K types, rows of odd lengths) or four at a time: q8_0
 // and q4_0 with their scales apart, rows of other types at whole vectors.
 layout(constant_id = 2) const bool ONE_BY_ONE = false;
 // Whether the rows of x begin at whole vectors.
 layout(constant_id = 3) const bool X_VECTORS = false;
-layout(constant_id = 4) const uint WORKGROUP = 64;
-layout(constant_id = 5) const uint LANES = 32;
-layout(constant_id = 6) const uint OUTPUTS = 2;
-layout(push_constant) uniform Push { MatmulParams p; };
 // The same memory as numbers and as vectors.
 layout(std430, binding = 1) readonly buffer X { float x[]; };
 layout(std430, binding = 1) readonly buffer XVectors { vec4 x_vectors[]; };
 layout(std430, binding = 2) readonly buffer Words { uint words[]; };
 layout(std430, binding = 2) readonly buffer Words2 { uvec2 words2[]; };
 layout(std430, binding = 2) readonly buffer Words4 { uvec4 words4[]; };
-layout(std430, binding = 3) readonly buffer Scales { uint scales[]; };
-layout(std430, binding = 4) readonly buffer Bias { float bias[]; };
-layout(std430, binding = 5) buffer Y { float y[]; };
-
 #define WEIGHT_WORDS words
+#ifdef NARROW_STORAGE
+layout(std430, binding = 2) readonly buffer Bytes { uint8_t bytes[]; };
+layout(std430, binding = 2) readonly buffer Shorts { uint16_t shorts[]; };
+layout(std430, binding = 2) readonly buffer Halves { float16_t halves[]; };
+layout(std430, binding = 2) readonly buffer Halves4 { f16vec4 halves4[]; };
+#define WEIGHT_BYTES bytes
+#define WEIGHT_SHORTS shorts
+#define WEIGHT_HALVES halves
+#endif
 #include "weights.glsl"
-
-const uint kGroups = WORKGROUP / LANES;
-const uint kResults = kGroups * OUTPUTS * ROWS;
-
-shared float partial[LANES * kResults];
 
 vec4 four_of_x(uint row, uint i) {
   uint at = p.x_offset + row * p.x_stride + i;
@@ -48,10 +49,33 @@ vec4 four_of_x(uint row, uint i) {
   return v;
 }
 
-float scale_of(uint block) {
-  uint at = p.scale_offset + block;
-  vec2 both = unpackHalf2x16(scales[at >> 1]);
-  return (at & 1) == 0 ? both.x : both.y;
+#ifdef FLOAT16
+// Numbers 0..255 in bytes 0 and 2 of a word, less `bias`. Behind 0x64 they are the last bits of
+// 1024 and more, where halves are one apart.
+vec2 less(uint two, float16_t bias) { return vec2(unpackFloat2x16(two | 0x64006400u) - f16vec2(bias)); }
+#endif
+
+// The low four bits of each byte, less 8.
+vec4 nibbles(uint w) {
+#ifdef FLOAT16
+  vec2 even = less(w & 0x000F000Fu, 1032.0hf);
+  vec2 odd = less(w >> 8 & 0x000F000Fu, 1032.0hf);
+  return vec4(even.x, odd.x, even.y, odd.y);
+#else
+  return vec4(ivec4(uvec4(w) >> ivec4(0, 8, 16, 24) & 15u) - 8);
+#endif
+}
+
+vec4 signed_bytes(uint w) {
+#ifdef FLOAT16
+  w ^= 0x80808080u;
+  vec2 even = less(w & 0x00FF00FFu, 1152.0hf);
+  vec2 odd = less(w >> 8 & 0x00FF00FFu, 1152.0hf);
+  return vec4(even.x, odd.x, even.y, odd.y);
+#else
+  int s = int(w);
+  return vec4(s << 24 >> 24, s << 16 >> 24, s << 8 >> 24, s >> 24);
+#endif
 }
 
 // Weights i..i+3 of an output, of every type but q4_0.
@@ -66,26 +90,25 @@ vec4 four_weights(uint o, uint i) {
   uint at = o * p.inputs + i;
   if (TYPE == kTypeF32) return uintBitsToFloat(words4[(p.weight_offset >> 4) + (at >> 2)]);
   if (TYPE == kTypeF16) {
+#ifdef NARROW_STORAGE
+    return vec4(halves4[(p.weight_offset >> 3) + (at >> 2)]);
+#else
     uvec2 w = words2[(p.weight_offset >> 3) + (at >> 2)];
     return vec4(unpackHalf2x16(w.x), unpackHalf2x16(w.y));
+#endif
   }
   if (TYPE == kTypeBf16) {
     uvec2 w = words2[(p.weight_offset >> 3) + (at >> 2)];
     return uintBitsToFloat(
         uvec4(w.x << 16, w.x & 0xFFFF0000u, w.y << 16, w.y & 0xFFFF0000u));
   }
-  int w = int(words[(p.weight_offset >> 2) + (at >> 2)]);
-  return scale_of(at / 32) * vec4(w << 24 >> 24, w << 16 >> 24, w << 8 >> 24, w >> 24);
+  return scale_of(at / 32) * signed_bytes(words[(p.weight_offset >> 2) + (at >> 2)]);
 }
 
 void main() {
-  uint lane = gl_LocalInvocationID.x % LANES;
-  uint group = gl_LocalInvocationID.x / LANES;
-  uint first_output = (gl_WorkGroupID.x * kGroups + group) * OUTPUTS;
-  uint first_row = gl_WorkGroupID.y * ROWS;
-
-  precise float sums[OUTPUTS * ROWS];
-  for (uint s = 0; s < OUTPUTS * ROWS; ++s) sums[s] = 0.0;
+  uint lane = lane_in_group();
+  precise float sums[kSums];
+  for (uint s = 0; s < kSums; ++s) sums[s] = 0.0;
 
   bool is_q4 = TYPE == kTypeQ4_0 && !ONE_BY_ONE;
   if (is_q4) {
@@ -95,15 +118,14 @@ void main() {
       vec4 low[OUTPUTS];
       vec4 high[OUTPUTS];
       for (uint j = 0; j < OUTPUTS; ++j) {
-        uint o = min(first_output + j, p.outputs - 1);
+        uint o = output_at(j);
         uint w = words[(p.weight_offset >> 2) + o * (p.inputs / 8) + word];
         float scale = scale_of(o * (p.inputs / 32) + word / 4);
-        ivec4 shifts = ivec4(0, 8, 16, 24);
-        low[j] = scale * vec4(ivec4(uvec4(w) >> shifts & 15u) - 8);
-        high[j] = scale * vec4(ivec4(uvec4(w) >> (shifts + 4) & 15u) - 8);
+        low[j] = scale * nibbles(w);
+        high[j] = scale * nibbles(w >> 4);
       }
       for (uint r = 0; r < ROWS; ++r) {
-        uint row = min(first_row + r, p.rows - 1);
+        uint row = row_at(r);
         vec4 a = four_of_x(row, i);
         vec4 b = four_of_x(row, i + 16);
         for (uint j = 0; j < OUTPUTS; ++j) {
@@ -117,11 +139,9 @@ void main() {
   } else {
     for (uint i = lane * 4; i < p.inputs; i += LANES * 4) {
       vec4 w[OUTPUTS];
-      for (uint j = 0; j < OUTPUTS; ++j) {
-        w[j] = four_weights(min(first_output + j, p.outputs - 1), i);
-      }
+      for (uint j = 0; j < OUTPUTS; ++j) w[j] = four_weights(output_at(j), i);
       for (uint r = 0; r < ROWS; ++r) {
-        vec4 a = four_of_x(min(first_row + r, p.rows - 1), i);
+        vec4 a = four_of_x(row_at(r), i);
         for (uint j = 0; j < OUTPUTS; ++j) {
           precise float sum = sums[j * ROWS + r];
           sum = sum + a.x * w[j].x;
@@ -133,20 +153,5 @@ void main() {
       }
     }
   }
-  for (uint s = 0; s < OUTPUTS * ROWS; ++s) {
-    partial[lane * kResults + group * OUTPUTS * ROWS + s] = sums[s];
-  }
-  barrier();
-
-  for (uint s = gl_LocalInvocationID.x; s < kResults; s += WORKGROUP) {
-    uint output_index = gl_WorkGroupID.x * kGroups * OUTPUTS + s / ROWS;
-    uint row = first_row + s % ROWS;
-    if (output_index >= p.outputs || row >= p.rows) continue;
-    uint at = p.y_offset + row * p.y_stride + output_index;
-    precise float total = 0.0;
-    for (uint l = 0; l < LANES; ++l) total = total + partial[l * kResults + s];
-    if (p.accumulates != 0) total = total + y[at];
-    if (p.has_bias != 0) total = total + bias[p.bias_offset + output_index];
-    y[at] = total;
-  }
+  finish(sums);
 }

@@ -27,12 +27,17 @@ const uint kTypeQ6_K = 7;
 const uint kBindingsMax = 5;
 // Every Vulkan device runs workgroups of so many invocations.
 const uint kWorkgroupMax = 128;
+// And so many bytes that they share.
+const uint kSharedBytesMax = 16384;
 
 const uint kRowWorkgroup = 128;       // of operations that go over a row
 const uint kAttentionWorkgroup = 64;  // also the slots of a step
 const uint kAttentionHeadsMax = 4;    // of a workgroup
-const uint kHeadDimMax = 256;
+const uint kAttentionRowsMax = 4;     // of a workgroup
+const uint kAttentionParts = 8;  // of the slots of a step, whose largest scores are found first
 const uint kMaskWords = 8;
+const uint kQuantizeWorkgroup = 32;
+const uint kQuantizeStretch = 128;  // activations that share a scale
 const uint kTopKWorkgroup = 64;
 const uint kTopKStretch = 1024;  // candidates that a workgroup chooses from
 const uint kNoToken = 0xFFFFFFFFu;
@@ -58,8 +63,17 @@ struct RmsNormParams {
   float epsilon;
 };
 
-struct MatmulParams {
+// Rows of int8 numbers, four a word, lowest first, and behind them a float32 a stretch: its scale.
+struct QuantizeParams {
   uint x_offset;
+  uint x_stride;
+  uint cols;
+  uint y_stride;  // in words
+};
+
+// Of matmul and int8_matmul, whose x are rows as quantize leaves them.
+struct MatmulParams {
+  uint x_offset;  // int8_matmul: in words
   uint x_stride;
   uint weight_offset;  // in bytes
   uint scale_offset;   // in float16 numbers
@@ -94,6 +108,7 @@ struct StoreParams {
   uint first_at;
 };
 
+// Of attention and group_attention.
 struct AttentionParams {
   uint q_offset;
   uint q_stride;
@@ -103,26 +118,12 @@ struct AttentionParams {
   uint v_stride;
   uint y_offset;
   uint y_stride;
-  uint head_dim;
+  uint rows;
   uint group;  // query heads a key-value head
   float scale;
   uint has_masks;
-  uint prefix_at;  // the prefix, then kMaskWords a row
-};
-
-struct GroupAttentionParams {
-  uint q_offset;
-  uint q_stride;
-  uint k_offset;
-  uint k_stride;
-  uint v_offset;
-  uint v_stride;
-  uint y_offset;
-  uint y_stride;
-  uint head_dim;
-  uint group;
-  float scale;
-  uint group_rows;
+  uint prefix_at;   // the prefix, then kMaskWords a row
+  uint group_rows;  // of group_attention
 };
 
 struct SwigluParams {

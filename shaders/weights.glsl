@@ -1,14 +1,17 @@
 // Stored weights as in a file, decoded one element at a time (shared/tensor/blocks.h). Include after
-// a definition of WEIGHT_WORDS, the array of uint that holds them.
+// a definition of WEIGHT_WORDS, the array of uint that holds them, and with NARROW_STORAGE of
+// WEIGHT_BYTES, WEIGHT_SHORTS and WEIGHT_HALVES, the same as numbers of 8 and 16 bits.
 
+// Blocks begin at even bytes, so 16 bits are in one word.
+#ifdef NARROW_STORAGE
+uint byte_at(uint at) { return uint(WEIGHT_BYTES[at]); }
+uint half_bits_at(uint at) { return uint(WEIGHT_SHORTS[at >> 1]); }
+float half_at(uint at) { return float(WEIGHT_HALVES[at >> 1]); }
+#else
 uint byte_at(uint at) { return (WEIGHT_WORDS[at >> 2] >> ((at & 3) * 8)) & 0xFFu; }
-
-uint half_bits_at(uint at) {
-  // Blocks begin at even bytes: both bytes are in one word.
-  return (WEIGHT_WORDS[at >> 2] >> ((at & 2) * 8)) & 0xFFFFu;
-}
-
+uint half_bits_at(uint at) { return (WEIGHT_WORDS[at >> 2] >> ((at & 2) * 8)) & 0xFFFFu; }
 float half_at(uint at) { return unpackHalf2x16(half_bits_at(at)).x; }
+#endif
 
 int signed_byte(uint b) { return int(b << 24) >> 24; }
 

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 #include <thread>
+#include <tuple>
 
 #include "client/vulkan/vulkan_backend.h"
 #include "shared/base/options.h"
@@ -62,17 +63,16 @@ ComputeDevice gpu(const VulkanDevice& device) {
                         .features = {"Vulkan " + device.api_version},
                         .unusable = device.unusable,
                         .vulkan_index = device.index};
-  const std::pair<bool, const char*> features[] = {
-      {device.storage_16bit, "16-bit storage"},
-      {device.storage_8bit, "8-bit storage"},
-      {device.float16, "float16"},
-      {device.int8, "int8"},
-      {device.integer_dot_product, "integer dot product"},
-      {device.timestamps, "timestamps"},
+  // What it has, and whether drafting uses it.
+  const std::tuple<bool, bool, const char*> features[] = {
+      {device.features.narrow_storage, device.used.narrow_storage, "8- and 16-bit storage"},
+      {device.features.float16, device.used.float16, "float16"},
+      {device.features.integer_dot, device.used.integer_dot, "integer dot product"},
   };
-  for (const auto& [is_there, name] : features) {
-    if (is_there) compute.features.push_back(name);
+  for (const auto& [is_there, is_used, name] : features) {
+    if (is_there) compute.features.push_back(name + std::string(is_used ? " (used)" : " (unused)"));
   }
+  if (device.timestamps) compute.features.push_back("timestamps");
   compute.features.push_back("subgroups of " + std::to_string(device.subgroup_width));
   return compute;
 }

@@ -3,6 +3,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "client/vulkan/device.h"
 #include "client/vulkan/measured_backend.h"
@@ -10,6 +11,7 @@
 #include "client/vulkan/pipelines.h"
 #include "client/vulkan/stream.h"
 #include "client/vulkan/transfers.h"
+#include "shaders/params.h"
 
 namespace edgedraft::vulkan {
 
@@ -33,12 +35,21 @@ class DeviceBuffer final : public Buffer {
   std::optional<std::uint64_t> scales_at_;
 };
 
-// How matmul.comp divides a product, fixed for a device: the order of its sums depends on `lanes`.
+// How products are divided (shaders/product.glsl), fixed for a device: the order of its sums
+// depends on `lanes`.
 struct MatmulTile {
   std::uint32_t workgroup;
   std::uint32_t lanes;    // that share the inputs of an output
   std::uint32_t outputs;  // of a lane
 };
+
+// How many workgroups so many invocations take.
+constexpr std::uint64_t groups_for(std::uint64_t invocations, std::uint32_t workgroup) {
+  return (invocations + workgroup - 1) / workgroup;
+}
+
+// A type as shaders are told of it.
+std::uint32_t type_constant(DType type);
 
 class VulkanBackend final : public MeasuredBackend {
  public:
@@ -55,6 +66,7 @@ class VulkanBackend final : public MeasuredBackend {
   void embed(const EmbedOp& op) override;
   void rms_norm(const RmsNormOp& op) override;
   void matmul(const MatmulOp& op) override;
+  void matmuls(std::span<const MatmulOp> ops) override;
   void rope(const RopeOp& op) override;
   void store(const StoreOp& op) override;
   void attention(const AttentionOp& op) override;
@@ -67,6 +79,7 @@ class VulkanBackend final : public MeasuredBackend {
   void argmax(const ArgmaxOp& op) override;
 
   const VulkanDevice& device() const override { return device_.description(); }
+  const VulkanFeatures& features() const override { return device_.features(); }
   void set_timing(Timing timing) override;
   std::vector<OperationTime> take_times() override;
   Counts counts() const override;
@@ -104,9 +117,19 @@ class VulkanBackend final : public MeasuredBackend {
   View view(const Matrix& m) const;
   View view(const Weight& w) const;
   std::vector<WeightPart> parts(const Weight& w) const;
+  void dispatch(const PipelineKey& key, const Groups& groups, ByteView push,
+                std::initializer_list<Bound> bound);
   template <class Params>
   void dispatch(const PipelineKey& key, const Groups& groups, const Params& params,
-                std::initializer_list<Bound> bound);
+                std::initializer_list<Bound> bound) {
+    dispatch(key, groups, ByteView(std::as_bytes(std::span(&params, 1))), bound);
+  }
+  void multiply(const MatmulOp& op);
+  void multiply_int8(const MatmulOp& op, const View& x);
+  void dispatch_product(PipelineKey key, const MatmulOp& op, const View& x);
+  View quantize(const Matrix& x);
+  static shaders::AttentionParams attention_params(const View& q, const View& k, const View& v,
+                                                   const View& y, const HeadShape& heads);
   Command copy_of(Command::Kind kind, const Matrix& m, std::uint64_t host_offset) const;
   // The first `bytes` of scratch memory as a binding.
   Slice scratch(std::uint64_t bytes);

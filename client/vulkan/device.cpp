@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
+#include <vector>
 
 #include "shared/runtime/backend.h"
 
@@ -18,6 +20,7 @@ constexpr std::uint64_t kVectorBytes = 16;
 Device::Device(const Hooks& hooks, const VulkanBackendOptions& options)
     : instance_(hooks, options.validate) {
   choose(hooks, options.device);
+  choose_features(options.features);
   try {
     start();
   } catch (...) {
@@ -61,20 +64,69 @@ void Device::choose(const Hooks& hooks, std::uint32_t index) {
   }
 }
 
+void Device::choose_features(const std::optional<VulkanFeatures>& wanted) {
+  features_ = wanted.value_or(description_.used);
+  const VulkanFeatures& there = description_.features;
+  const std::tuple<bool, bool, const char*> all[] = {
+      {features_.narrow_storage, there.narrow_storage, "8- and 16-bit storage"},
+      {features_.float16, there.float16, "float16"},
+      {features_.integer_dot, there.integer_dot, "an integer dot product"}};
+  for (const auto& [is_wanted, is_there, name] : all) {
+    if (is_wanted && !is_there) {
+      throw Failure({Errc::unsupported, description_.name + " does not have " + name +
+                                            ": leave that feature out, see edgedraft devices"});
+    }
+  }
+}
+
 void Device::start() {
   const float priority = 1.0f;
   const VkDeviceQueueCreateInfo queue{.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
                                       .queueFamilyIndex = family_,
                                       .queueCount = 1,
                                       .pQueuePriorities = &priority};
-  // Every Vulkan 1.2 device has timelines; they are not on by default.
+  // Every Vulkan 1.2 device has timelines; they are not on by default. Nor is anything else, and
+  // what is not used is not asked for.
   VkPhysicalDeviceTimelineSemaphoreFeatures timelines{
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES,
       .timelineSemaphore = VK_TRUE};
-  const VkDeviceCreateInfo info{.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
-                                .pNext = &timelines,
-                                .queueCreateInfoCount = 1,
-                                .pQueueCreateInfos = &queue};
+  void* chain = &timelines;
+  const auto use = [&chain](auto& feature) {
+    feature.pNext = chain;
+    chain = &feature;
+  };
+  VkPhysicalDevice16BitStorageFeatures storage16{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES,
+      .storageBuffer16BitAccess = VK_TRUE};
+  VkPhysicalDevice8BitStorageFeatures storage8{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES,
+      .storageBuffer8BitAccess = VK_TRUE};
+  VkPhysicalDeviceShaderFloat16Int8Features arithmetic{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES,
+      .shaderFloat16 = VK_TRUE};
+  VkPhysicalDeviceShaderIntegerDotProductFeatures dot{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES,
+      .shaderIntegerDotProduct = VK_TRUE};
+  if (features_.narrow_storage) {
+    use(storage16);
+    use(storage8);
+  }
+  if (features_.float16) use(arithmetic);
+  std::vector<const char*> extensions;
+  if (features_.integer_dot) {
+    use(dot);
+    // Part of Vulkan 1.3, whose drivers keep the name; older ones need it.
+    if (has_extension(functions(), physical_, kIntegerDotExtension)) {
+      extensions.push_back(kIntegerDotExtension);
+    }
+  }
+  const VkDeviceCreateInfo info{
+      .sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+      .pNext = chain,
+      .queueCreateInfoCount = 1,
+      .pQueueCreateInfos = &queue,
+      .enabledExtensionCount = static_cast<std::uint32_t>(extensions.size()),
+      .ppEnabledExtensionNames = extensions.data()};
   check(functions().CreateDevice(physical_, &info, nullptr, &device_), "open");
   functions().GetDeviceQueue(device_, family_, 0, &queue_);
 

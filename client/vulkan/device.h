@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "client/vulkan/functions.h"
 #include "client/vulkan/instance.h"
@@ -24,6 +25,8 @@ class Device {
   VkDevice handle() const { return device_; }
   VkCommandPool command_pool() const { return command_pool_.get(); }
   const VulkanDevice& description() const { return description_; }
+  // Those that were asked for at its creation.
+  const VulkanFeatures& features() const { return features_; }
   const VkPhysicalDeviceProperties& properties() const { return properties_; }
   const VkPhysicalDeviceMemoryProperties& memory() const { return memory_; }
   // The largest allocation, in bytes.
@@ -46,11 +49,13 @@ class Device {
 
  private:
   void choose(const Hooks& hooks, std::uint32_t index);
+  void choose_features(const std::optional<VulkanFeatures>& wanted);
   void start();
 
   Instance instance_;
   VkPhysicalDevice physical_ = VK_NULL_HANDLE;
   VulkanDevice description_;
+  VulkanFeatures features_;
   VkPhysicalDeviceProperties properties_{};
   VkPhysicalDeviceMemoryProperties memory_{};
   std::uint64_t allocation_max_ = 0;

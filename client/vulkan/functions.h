@@ -18,6 +18,7 @@ namespace edgedraft::vulkan {
 #define EDGEDRAFT_VULKAN_INSTANCE_FUNCTIONS(F) \
   F(DestroyInstance)                           \
   F(EnumeratePhysicalDevices)                  \
+  F(EnumerateDeviceExtensionProperties)        \
   F(GetPhysicalDeviceProperties2)              \
   F(GetPhysicalDeviceFeatures2)                \
   F(GetPhysicalDeviceMemoryProperties)         \

@@ -59,7 +59,6 @@ VulkanDevice::Kind kind_of(VkPhysicalDeviceType type) {
 // Vulkan 1.2 promises less than the shaders need in these alone.
 std::string why_unusable(const VkPhysicalDeviceProperties& p, bool has_queue) {
   constexpr std::uint32_t kBuffers = 1 + shaders::kBindingsMax;
-  constexpr std::uint32_t kSharedBytes = 16384;
   const VkPhysicalDeviceLimits& limits = p.limits;
   if (p.apiVersion < VK_API_VERSION_1_2) {
     return "its driver speaks Vulkan " + version_text(p.apiVersion) + ", not 1.2";
@@ -73,8 +72,8 @@ std::string why_unusable(const VkPhysicalDeviceProperties& p, bool has_queue) {
       limits.maxComputeWorkGroupSize[0] < shaders::kWorkgroupMax) {
     return "its workgroups are smaller than " + std::to_string(shaders::kWorkgroupMax);
   }
-  if (limits.maxComputeSharedMemorySize < kSharedBytes) {
-    return "its workgroups share less than " + std::to_string(kSharedBytes) + " bytes";
+  if (limits.maxComputeSharedMemorySize < shaders::kSharedBytesMax) {
+    return "its workgroups share less than " + std::to_string(shaders::kSharedBytesMax) + " bytes";
   }
   return {};
 }
@@ -197,6 +196,17 @@ std::optional<std::uint32_t> compute_family(const Functions& functions, VkPhysic
   return found;
 }
 
+bool has_extension(const Functions& functions, VkPhysicalDevice device, const char* name) {
+  const auto extensions =
+      list(VkExtensionProperties{}, "list its extensions",
+           [&](std::uint32_t* count, VkExtensionProperties* items) {
+             return functions.EnumerateDeviceExtensionProperties(device, nullptr, count, items);
+           });
+  return std::any_of(extensions.begin(), extensions.end(), [&](const VkExtensionProperties& one) {
+    return std::strcmp(one.extensionName, name) == 0;
+  });
+}
+
 VulkanDevice describe(const Functions& functions, VkPhysicalDevice device, std::uint32_t index) {
   VkPhysicalDeviceSubgroupProperties subgroup{
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES};
@@ -206,6 +216,15 @@ VulkanDevice describe(const Functions& functions, VkPhysicalDevice device, std::
                                          .pNext = &driver};
   functions.GetPhysicalDeviceProperties2(device, &properties);
   const VkPhysicalDeviceProperties& p = properties.properties;
+  const bool has_dot = p.apiVersion >= VK_API_VERSION_1_3 ||
+                       (p.apiVersion >= VK_API_VERSION_1_2 &&
+                        has_extension(functions, device, kIntegerDotExtension));
+  VkPhysicalDeviceShaderIntegerDotProductProperties dot_speed{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES};
+  if (has_dot) {
+    properties.pNext = &dot_speed;
+    functions.GetPhysicalDeviceProperties2(device, &properties);
+  }
 
   VkPhysicalDevice16BitStorageFeatures storage16{
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES};
@@ -218,7 +237,7 @@ VulkanDevice describe(const Functions& functions, VkPhysicalDevice device, std::
       .pNext = &arithmetic};
   VkPhysicalDeviceFeatures2 features{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
                                      .pNext = &dot};
-  if (p.apiVersion < VK_API_VERSION_1_3) features.pNext = dot.pNext;
+  if (!has_dot) features.pNext = dot.pNext;
   functions.GetPhysicalDeviceFeatures2(device, &features);
 
   VkPhysicalDeviceMemoryProperties memory{};
@@ -230,17 +249,22 @@ VulkanDevice describe(const Functions& functions, VkPhysicalDevice device, std::
     }
   }
   const auto family = compute_family(functions, device);
+  const VulkanFeatures has{.narrow_storage = storage16.storageBuffer16BitAccess == VK_TRUE &&
+                                             storage8.storageBuffer8BitAccess == VK_TRUE,
+                           .float16 = arithmetic.shaderFloat16 == VK_TRUE,
+                           .integer_dot = dot.shaderIntegerDotProduct == VK_TRUE};
+  VulkanFeatures used = has;
+  // Made of other instructions it would be no faster, and rounding has its price.
+  used.integer_dot =
+      has.integer_dot && dot_speed.integerDotProduct4x8BitPackedSignedAccelerated == VK_TRUE;
   return {.index = index,
           .name = p.deviceName,
           .driver = std::string(driver.driverName) + " " + driver.driverInfo,
           .api_version = version_text(p.apiVersion),
           .kind = kind_of(p.deviceType),
           .memory_bytes = largest,
-          .storage_16bit = storage16.storageBuffer16BitAccess == VK_TRUE,
-          .storage_8bit = storage8.storageBuffer8BitAccess == VK_TRUE,
-          .float16 = arithmetic.shaderFloat16 == VK_TRUE,
-          .int8 = arithmetic.shaderInt8 == VK_TRUE,
-          .integer_dot_product = dot.shaderIntegerDotProduct == VK_TRUE,
+          .features = has,
+          .used = used,
           .timestamps = p.limits.timestampComputeAndGraphics == VK_TRUE,
           .subgroup_width = subgroup.subgroupSize,
           .unusable = why_unusable(p, family.has_value())};

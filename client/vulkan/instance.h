@@ -38,6 +38,13 @@ class Instance {
   std::vector<std::string> messages_;
 };
 
+// That of four products of int8 and their sum.
+inline constexpr const char* kIntegerDotExtension =
+    VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME;
+
+// Throws DeviceError where the device does not tell.
+bool has_extension(const Functions& functions, VkPhysicalDevice device, const char* name);
+
 // What a device needs and has, and why it cannot be used where it cannot.
 VulkanDevice describe(const Functions& functions, VkPhysicalDevice device, std::uint32_t index);
 

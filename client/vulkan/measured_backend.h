@@ -25,6 +25,8 @@ class MeasuredBackend : public Backend {
   };
 
   virtual const VulkanDevice& device() const = 0;
+  // Those in use.
+  virtual const VulkanFeatures& features() const = 0;
   // Requires  device().timestamps, or Timing::none
   virtual void set_timing(Timing timing) = 0;
   // What ran before the last wait.

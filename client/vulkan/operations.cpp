@@ -1,4 +1,4 @@
-// The operations of backend.h as dispatches of the shaders of the same names.
+// The operations of backend.h, but for products, as dispatches of the shaders of the same names.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -16,9 +16,31 @@ using shaders::Shader;
 // What Vulkan promises of the number of workgroups in a direction.
 constexpr std::uint64_t kGroupsMax = 65535;
 
-std::uint64_t groups_for(std::uint64_t invocations, std::uint32_t workgroup) {
-  return (invocations + workgroup - 1) / workgroup;
+float score_scale(std::uint32_t head_dim) {
+  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
 }
+
+// Query heads of a workgroup, which share what they read: all of a key-value head, or an even part.
+std::uint32_t heads_a_workgroup(const HeadShape& heads) {
+  const std::uint32_t group = heads.query_heads / heads.kv_heads;
+  for (std::uint32_t count = shaders::kAttentionHeadsMax; count > 1; --count) {
+    if (group % count == 0) return count;
+  }
+  return 1;
+}
+
+// Rows of a workgroup, which share what they read of the prefix: as many as there are and fit into
+// the memory that every device's workgroups have.
+std::uint32_t rows_a_workgroup(const AttentionOp& op, std::uint32_t heads) {
+  const std::uint32_t bytes_a_row =
+      heads * (op.heads.head_dim + shaders::kAttentionWorkgroup + shaders::kAttentionParts) * 4 +
+      shaders::kAttentionWorkgroup * 4;
+  std::uint32_t count = std::min(std::bit_ceil(op.q.rows), shaders::kAttentionRowsMax);
+  while (count > 1 && count * bytes_a_row > shaders::kSharedBytesMax) count /= 2;
+  return count;
+}
+
+}  // namespace
 
 std::uint32_t type_constant(DType type) {
   switch (type) {
@@ -42,30 +64,9 @@ std::uint32_t type_constant(DType type) {
   check_failed("no such element type", BOOST_CURRENT_LOCATION);
 }
 
-// Rows that share a read of the weight: 1, 2, 4 or 8.
-std::uint32_t rows_a_tile(std::uint32_t rows) {
-  return std::min(std::bit_ceil(rows), 8u);
-}
-
-float score_scale(std::uint32_t head_dim) {
-  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
-}
-
-// Query heads of a workgroup, which share what they read: all of a key-value head, or an even part.
-std::uint32_t heads_a_workgroup(const HeadShape& heads) {
-  const std::uint32_t group = heads.query_heads / heads.kv_heads;
-  for (std::uint32_t count = shaders::kAttentionHeadsMax; count > 1; --count) {
-    if (group % count == 0) return count;
-  }
-  return 1;
-}
-
-}  // namespace
-
-template <class Params>
-void VulkanBackend::dispatch(const PipelineKey& key, const Groups& groups, const Params& params,
+void VulkanBackend::dispatch(const PipelineKey& key, const Groups& groups, ByteView push,
                              std::initializer_list<Bound> bound) {
-  static_assert(sizeof(Params) <= sizeof(Command::push));
+  EDGEDRAFT_CHECK(push.size() <= sizeof(Command::push));
   EDGEDRAFT_CHECK(groups.x <= kGroupsMax && groups.y <= kGroupsMax);
   Command command;
   command.groups_x = static_cast<std::uint32_t>(groups.x);
@@ -77,7 +78,7 @@ void VulkanBackend::dispatch(const PipelineKey& key, const Groups& groups, const
     if (b.access == Bound::written) command.written |= 1u << i;
     ++i;
   }
-  std::memcpy(command.push.data(), &params, sizeof params);
+  std::memcpy(command.push.data(), push.data(), push.size());
   stream_.add(command);
 }
 
@@ -122,52 +123,6 @@ void VulkanBackend::rms_norm(const RmsNormOp& op) {
            {{x.slice}, {weight.slice}, {y.slice, Bound::written}});
 }
 
-void VulkanBackend::matmul(const MatmulOp& op) {
-  check_op(op);
-  if (op.x.rows == 0) return;
-  const DeviceBuffer& weight = device_buffer(op.weight.buffer);
-  const bool is_quantised = traits(op.weight.type).block_count > 1;
-  const bool is_split = op.weight.type == DType::q8_0 || op.weight.type == DType::q4_0;
-  EDGEDRAFT_CHECK(is_split == weight.scales_at().has_value());  // they come from upload_matrix
-  const std::uint32_t vector_bytes = op.weight.type == DType::f32 ? 16 : 8;
-  const bool one_by_one =
-      is_quantised ? !is_split
-                   : op.weight.cols % 4 != 0 || op.weight.offset_bytes % vector_bytes != 0;
-  const View x = view(op.x);
-  const View y = view(op.y);
-  const bool x_vectors = x.offset % 4 == 0 && x.stride % 4 == 0 && op.x.cols % 4 == 0;
-  const std::uint32_t rows = rows_a_tile(op.x.rows);
-  const auto row = static_cast<std::uint32_t>(row_bytes(op.weight.type, op.weight.cols).value());
-  const MatmulTile& tile = matmul_tile_;
-  const std::uint32_t outputs = tile.workgroup / tile.lanes * tile.outputs;
-  const View bias = op.bias ? view(op.bias) : View{};
-  for (const WeightPart& part : parts(op.weight)) {
-    stream_.reserve(0, 0);
-    dispatch({.shader = Shader::matmul,
-              .constants = {type_constant(op.weight.type), rows, one_by_one, x_vectors,
-                            tile.workgroup, tile.lanes, tile.outputs}},
-             {.x = groups_for(part.count, outputs), .y = groups_for(op.x.rows, rows)},
-             shaders::MatmulParams{.x_offset = x.offset,
-                                   .x_stride = x.stride,
-                                   .weight_offset = part.offset_bytes,
-                                   .scale_offset = part.scale_offset,
-                                   .row_bytes = row,
-                                   .bias_offset = bias.offset + part.first,
-                                   .y_offset = y.offset + part.first,
-                                   .y_stride = y.stride,
-                                   .rows = op.x.rows,
-                                   .inputs = op.weight.cols,
-                                   .outputs = part.count,
-                                   .has_bias = op.bias ? 1u : 0u,
-                                   .accumulates = op.into == MatmulOp::Into::accumulate ? 1u : 0u},
-             {{x.slice},
-              {part.slice},
-              {part.scales},
-              {op.bias ? bias.slice : part.slice},  // something must be bound
-              {y.slice, Bound::written}});
-  }
-}
-
 void VulkanBackend::rope(const RopeOp& op) {
   check_op(op);
   if (op.x.rows == 0) return;
@@ -206,6 +161,25 @@ void VulkanBackend::store(const StoreOp& op) {
            {{x.slice}, {cache.slice, Bound::written}});
 }
 
+shaders::AttentionParams VulkanBackend::attention_params(const View& q, const View& k,
+                                                         const View& v, const View& y,
+                                                         const HeadShape& heads) {
+  return {.q_offset = q.offset,
+          .q_stride = q.stride,
+          .k_offset = k.offset,
+          .k_stride = k.stride,
+          .v_offset = v.offset,
+          .v_stride = v.stride,
+          .y_offset = y.offset,
+          .y_stride = y.stride,
+          .rows = 0,
+          .group = heads.query_heads / heads.kv_heads,
+          .scale = score_scale(heads.head_dim),
+          .has_masks = 0,
+          .prefix_at = 0,
+          .group_rows = 0};
+}
+
 void VulkanBackend::attention(const AttentionOp& op) {
   check_op(op);
   if (op.q.rows == 0) return;
@@ -221,21 +195,13 @@ void VulkanBackend::attention(const AttentionOp& op) {
     stream_.put(std::span<const std::uint32_t>(words));
   }
   const std::uint32_t heads = heads_a_workgroup(op.heads);
-  dispatch({.shader = Shader::attention, .constants = {heads}},
-           {.x = op.heads.query_heads / heads, .y = op.q.rows},
-           shaders::AttentionParams{.q_offset = q.offset,
-                                    .q_stride = q.stride,
-                                    .k_offset = k.offset,
-                                    .k_stride = k.stride,
-                                    .v_offset = v.offset,
-                                    .v_stride = v.stride,
-                                    .y_offset = y.offset,
-                                    .y_stride = y.stride,
-                                    .head_dim = op.heads.head_dim,
-                                    .group = op.heads.query_heads / op.heads.kv_heads,
-                                    .scale = score_scale(op.heads.head_dim),
-                                    .has_masks = op.masks.empty() ? 0u : 1u,
-                                    .prefix_at = prefix_at},
+  const std::uint32_t rows = rows_a_workgroup(op, heads);
+  shaders::AttentionParams params = attention_params(q, k, v, y, op.heads);
+  params.rows = op.q.rows;
+  params.has_masks = op.masks.empty() ? 0 : 1;
+  params.prefix_at = prefix_at;
+  dispatch({.shader = Shader::attention, .constants = {heads, rows, op.heads.head_dim}},
+           {.x = op.heads.query_heads / heads, .y = groups_for(op.q.rows, rows)}, params,
            {{q.slice}, {k.slice}, {v.slice}, {y.slice, Bound::written}});
 }
 
@@ -248,20 +214,11 @@ void VulkanBackend::group_attention(const GroupAttentionOp& op) {
   const View y = view(op.y);
   stream_.reserve(0, 0);
   const std::uint32_t heads = heads_a_workgroup(op.heads);
-  dispatch({.shader = Shader::group_attention, .constants = {heads}},
-           {.x = op.heads.query_heads / heads, .y = op.q.rows},
-           shaders::GroupAttentionParams{.q_offset = q.offset,
-                                         .q_stride = q.stride,
-                                         .k_offset = k.offset,
-                                         .k_stride = k.stride,
-                                         .v_offset = v.offset,
-                                         .v_stride = v.stride,
-                                         .y_offset = y.offset,
-                                         .y_stride = y.stride,
-                                         .head_dim = op.heads.head_dim,
-                                         .group = op.heads.query_heads / op.heads.kv_heads,
-                                         .scale = score_scale(op.heads.head_dim),
-                                         .group_rows = op.group_rows},
+  shaders::AttentionParams params = attention_params(q, k, v, y, op.heads);
+  params.rows = op.q.rows;
+  params.group_rows = op.group_rows;
+  dispatch({.shader = Shader::group_attention, .constants = {heads, 1, op.heads.head_dim}},
+           {.x = op.heads.query_heads / heads, .y = op.q.rows}, params,
            {{q.slice}, {k.slice}, {v.slice}, {y.slice, Bound::written}});
 }
 
@@ -353,7 +310,7 @@ Slice VulkanBackend::scratch(std::uint64_t bytes) {
   }
   const Slice slice{.block = scratch_.block(), .offset = scratch_.offset(), .bytes = bytes};
   if (bytes > device_.storage_range_max()) {
-    throw DeviceError("the choice among so many logits is too large for the device");
+    throw DeviceError("so many rows at once are too large for the device");
   }
   return slice;
 }

@@ -52,7 +52,10 @@ VkPipelineCache make_cache(Device& device, ByteView data) {
 }  // namespace
 
 Pipelines::Pipelines(Device& device, const std::filesystem::path& cache_directory)
-    : device_(device) {
+    : device_(device),
+      features_(static_cast<shaders::Features>(
+          (device.features().narrow_storage ? shaders::kNarrowStorage : 0) |
+          (device.features().float16 ? shaders::kFloat16 : 0))) {
   const Functions& f = device.functions();
   set_layout_ = {f, device.handle(), make_set_layout(device)};
   layout_ = {f, device.handle(), make_layout(device, set_layout_.get())};
@@ -71,7 +74,7 @@ Pipelines::~Pipelines() {
 VkShaderModule Pipelines::module(shaders::Shader shader) {
   auto& module = modules_[static_cast<std::size_t>(shader)];
   if (module.get() == VK_NULL_HANDLE) {
-    const auto words = shaders::spirv(shader);
+    const auto words = shaders::spirv(shader, features_);
     const VkShaderModuleCreateInfo info{.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
                                         .codeSize = words.size_bytes(),
                                         .pCode = words.data()};

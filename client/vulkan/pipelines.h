@@ -22,7 +22,8 @@ struct Pipeline {
   Owned<VkPipeline, &Functions::DestroyPipeline> pipeline;
 };
 
-// Compute pipelines, made when they are first asked for. All have one layout: binding 0 for what
+// Compute pipelines, made when they are first asked for, from the builds of the shaders for the
+// features in use. All have one layout: binding 0 for what
 // the host tells a call, kBindingsMax storage buffers, 128 bytes of push constants.
 //
 // What the driver compiled is kept in a file of the cache directory. It is used if it was written
@@ -45,6 +46,7 @@ class Pipelines {
   void save() noexcept;
 
   Device& device_;
+  shaders::Features features_;
   std::filesystem::path file_;  // empty: none
   bool has_new_ = false;
   Owned<VkDescriptorSetLayout, &Functions::DestroyDescriptorSetLayout> set_layout_;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,22 @@
 #include "shared/runtime/backend.h"
 
 namespace edgedraft {
+
+// What is used of a device beyond what all of Vulkan 1.2 have. Answers are the same with and
+// without.
+struct VulkanFeatures {
+  // Storage buffers of 8- and 16-bit numbers: scales and f16 are read as they are stored, and so
+  // are the bytes of K types.
+  bool narrow_storage = false;
+  // Half precision, in which integers of q8_0 and q4_0 are decoded: exact, so that no bit of a
+  // result changes. Products and sums are float32.
+  bool float16 = false;
+  // Four products of int8 and their sum at once: activations are rounded to int8 for q8_0 and q4_0,
+  // as on the CPU (MatmulOp).
+  bool integer_dot = false;
+
+  bool operator==(const VulkanFeatures&) const = default;
+};
 
 // One physical device, as Vulkan's loader lists them.
 struct VulkanDevice {
@@ -19,7 +36,9 @@ struct VulkanDevice {
   std::string api_version;  // such as "1.3.230"
   enum class Kind { discrete, integrated, virtual_gpu, software, other } kind;
   std::uint64_t memory_bytes;  // the largest heap of the device's own memory
-  bool storage_16bit, storage_8bit, float16, int8, integer_dot_product, timestamps;
+  VulkanFeatures features;     // that it has
+  VulkanFeatures used;         // those that pay: used unless VulkanBackendOptions say otherwise
+  bool timestamps;
   std::uint32_t subgroup_width;
   std::string
       unusable;  // why it cannot be used, such as a limit that is too small; empty if it can
@@ -32,14 +51,15 @@ struct VulkanBackendOptions {
   std::uint32_t device = 0;               // VulkanDevice::index
   std::filesystem::path cache_directory;  // of compiled pipelines; empty: none is kept
   bool validate = false;                  // through Khronos' validation layer, which must be there
+  std::optional<VulkanFeatures> features = {};  // use exactly these; absent: VulkanDevice::used
 };
 
 // A Backend that computes on a Vulkan 1.2 device, `name()` "vulkan". It keeps copies of what it is
 // given to upload, and gathers operations until a call waits: read, top_k, argmax.
 //
 // Errors    unsupported: a build without Vulkan, no loader, no such device, one that cannot be
-// used,
-//           no validation layer; io: the device refused to start. All name the remedy.
+//           used or lacks a feature that was asked for, no validation layer; io: the device refused
+//           to start. All name the remedy.
 Result<std::unique_ptr<Backend>> make_vulkan_backend(const VulkanBackendOptions& options);
 
 }  // namespace edgedraft

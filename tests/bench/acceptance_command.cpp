@@ -8,12 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "client/bundle_file.h"
-#include "client/generation.h"
 #include "server/model_host.h"
 #include "shared/base/progress.h"
 #include "tests/bench/bench_device.h"
 #include "tests/bench/prompts.h"
-#include "tests/support/local_link.h"
+#include "tests/support/drafted_answer.h"
 
 namespace edgedraft::bench {
 namespace {
@@ -40,61 +39,8 @@ struct AcceptanceOptions {
   std::uint64_t seed = 0;
   std::uint32_t threads = 0;
   std::string device = "cpu";
+  std::string features = "auto";
   bool json = false;
-};
-
-class Silent final : public GenerationObserver {
- public:
-  void on_token(std::uint32_t, Provenance) override {}
-  void on_confirmed(std::uint32_t) override {}
-  void on_rewrite(std::uint32_t) override {}
-  void on_state(ClientState, const std::string&) override {}
-};
-
-struct Answered {
-  std::vector<std::uint32_t> tokens;
-  GenerationStats stats;
-};
-
-// One answer of target and drafter in one process.
-class Runner {
- public:
-  Runner(ModelHost& host, const AcceptanceOptions& options) : host_(host), options_(options) {}
-
-  Result<Answered> answer(std::span<const std::uint32_t> prompt, Tap* tap, Drafter* drafter,
-                          std::optional<TreeShape> tree) {
-    testing::LocalTarget target(
-        {.decoder = host_.decoder(),
-         .tap = tap,
-         .context_count = host_.context_count(),
-         .is_end = [this](std::uint32_t t) { return host_.tokenizer().is_end(t); }});
-    Instant now{};
-    testing::LocalLink link({.target = target, .now = now, .rows_a_chunk = 256});
-    Silent silent;
-    Generation generation(
-        {.link = link,
-         .drafter = drafter,
-         .observer = silent,
-         .is_end = [this](std::uint32_t t) { return host_.tokenizer().is_end(t); },
-         .now = [&now] { return now; },
-         .cancelled = [] { return false; }},
-        {.tree = tree,
-         .tokens_max = options_.max_tokens,
-         .context_count = 0,
-         .sampling = {.temperature = options_.temperature, .seed = options_.seed},
-         .deadline = std::chrono::hours(1),
-         .resync = wire::ResyncPolicy::check,
-         .resync_wait = {},
-         .pace = {}});
-    const auto end = generation.answer(prompt);
-    if (!end) return end.error();
-    const auto tokens = generation.ledger().tokens().subspan(generation.answer_first());
-    return Answered{.tokens = {tokens.begin(), tokens.end()}, .stats = generation.stats()};
-  }
-
- private:
-  ModelHost& host_;
-  const AcceptanceOptions& options_;
 };
 
 struct TaskCounts {
@@ -171,12 +117,21 @@ Result<bool> measure(const AcceptanceOptions& o) {
                   : TreeShape{.breadth = o.tree[0], .depth = o.tree[1], .nodes = o.tree[2]};
   if (!valid(shape)) return Error{Errc::usage, "no such tree: see edgedraft run --help"};
   const auto backend = make_cpu_backend({.threads = o.threads});
-  const auto device = open_device(o.device, o.threads);
+  const auto device = open_device(o.device, o.features, o.threads);
   if (!device) return device.error();
   auto host =
       ModelHost::load(*backend, {.model = o.model, .bundles = o.bundles, .context_count = 0});
   if (!host) return host.error();
-  Runner runner(**host, o);
+  const auto answer_of = [&](std::span<const std::uint32_t> prompt, Tap* tap, Drafter* drafter,
+                             std::optional<TreeShape> tree) {
+    return testing::drafted_answer(**host,
+                                   {.prompt = prompt,
+                                    .tap = tap,
+                                    .drafter = drafter,
+                                    .tree = tree,
+                                    .tokens_max = o.max_tokens,
+                                    .sampling = {.temperature = o.temperature, .seed = o.seed}});
+  };
 
   std::vector<DrafterResult> results;
   Progress progress("answers", prompts->size() * (o.bundles.size() + 1));
@@ -194,7 +149,7 @@ Result<bool> measure(const AcceptanceOptions& o) {
         auto tokens = bundle->encode_chat(*chat, std::span(&message, 1));
         if (!tokens) return tokens.error();
         encoded.push_back(*tokens);
-        auto answer = runner.answer(encoded[i], nullptr, nullptr, std::nullopt);
+        auto answer = answer_of(encoded[i], nullptr, nullptr, std::nullopt);
         if (!answer) return answer.error();
         plain.push_back(answer->tokens);
         progress.advance(1);
@@ -202,7 +157,7 @@ Result<bool> measure(const AcceptanceOptions& o) {
       const auto drafter = bundle->make_drafter(**device);
       if (!drafter) return drafter.error();
       const auto answer =
-          runner.answer(encoded[i], (*host)->drafters()[b].tap.get(), drafter->get(), shape);
+          answer_of(encoded[i], (*host)->drafters()[b].tap.get(), drafter->get(), shape);
       if (!answer) return answer.error();
       progress.advance(1);
       results[b].differing += answer->tokens != plain[i];
@@ -240,6 +195,7 @@ void add_acceptance_command(CLI::App& program) {
   command->add_option("--threads", o->threads, "0: one a core")->capture_default_str();
   command->add_option("--device", o->device, "Of the drafters: cpu, vulkan or vulkan:N")
       ->capture_default_str();
+  command->add_option("--features", o->features, kFeaturesHelp)->capture_default_str();
   command->add_flag("--json", o->json, "JSON instead of a table");
   command->callback([o] {
     const auto measured = measure(*o);

@@ -36,6 +36,7 @@ Examples:
 
 struct DeviceOptions {
   std::string device = "vulkan";
+  std::string features = "auto";
   std::string shape = "demo";
   std::string type = "q8_0";
   std::vector<std::uint32_t> widths = {1, 2, 4, 8, 16, 32, 64};
@@ -153,6 +154,7 @@ class DeviceBench {
     const VulkanDevice& d = device_.device();
     report_ = {{"device", d.name},
                {"driver", d.driver},
+               {"features", used()},
                {"shape", o_.shape},
                {"type", o_.type},
                {"context", o_.context},
@@ -161,9 +163,10 @@ class DeviceBench {
                {"steps", nlohmann::json::array()}};
     if (!o_.json) {
       std::printf(
-          "%s (%s): copies within its memory at %.1f GB/s\n%s in %s, %u tokens of context\n",
-          d.name.c_str(), d.driver.c_str(), peak_ * 1e-9, o_.shape.c_str(), o_.type.c_str(),
-          o_.context);
+          "%s (%s; features in use: %s): copies within its memory at %.1f GB/s\n"
+          "%s in %s, %u tokens of context\n",
+          d.name.c_str(), d.driver.c_str(), used().c_str(), peak_ * 1e-9, o_.shape.c_str(),
+          o_.type.c_str(), o_.context);
     }
     if (o_.operations) measure_operations();
     measure_steps();
@@ -171,6 +174,17 @@ class DeviceBench {
   }
 
  private:
+  std::string used() const {
+    const VulkanFeatures& f = device_.features();
+    std::string names;
+    for (const auto& [is_used, name] :
+         {std::pair(f.narrow_storage, "narrow_storage"), std::pair(f.float16, "float16"),
+          std::pair(f.integer_dot, "integer_dot")}) {
+      if (is_used) names += (names.empty() ? "" : ",") + std::string(name);
+    }
+    return names.empty() ? "none" : names;
+  }
+
   Operations operations(Backend& backend, std::uint32_t width) {
     return Operations(backend,
                       {.layer = drafter_.config().self_attention,
@@ -304,7 +318,7 @@ class DeviceBench {
 void run_device(const DeviceOptions& o) {
   const auto type = dtype_from_name(o.type);
   if (!type) throw Failure({Errc::usage, "--type " + o.type + ": no such type"});
-  auto device = open_vulkan_device(o.device);
+  auto device = open_vulkan_device(o.device, o.features);
   if (!device) throw Failure(device.error());
   DeviceBench(o, **device, *type).run();
 }
@@ -318,6 +332,7 @@ void add_device_command(CLI::App& program) {
   command->footer(kHelp);
   command->add_option("--device", o->device, "vulkan (the first that can be used) or vulkan:N")
       ->capture_default_str();
+  command->add_option("--features", o->features, kFeaturesHelp)->capture_default_str();
   command->add_option("--shape", o->shape, "of the target: demo, tinyllama, llama3-8b, qwen2-0.5b")
       ->capture_default_str();
   command->add_option("--type", o->type, "the type of the weights")->capture_default_str();

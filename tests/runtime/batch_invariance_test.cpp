@@ -10,6 +10,7 @@ namespace edgedraft::testing {
 namespace {
 
 using BatchInvarianceTest = OpTest;
+using ProductInvarianceTest = OpTest;
 
 const std::vector<std::uint32_t> kWidths = {2,  3,  4,  5,  6,  7,  8,  9,   13,
                                             16, 31, 32, 33, 62, 64, 65, 127, 256};
@@ -36,7 +37,7 @@ struct Product {
   std::uint32_t outputs;
 };
 
-TEST_P(BatchInvarianceTest, MatmulOfEveryWidth) {
+TEST_P(ProductInvarianceTest, OfEveryWidth) {
   for (const Product& p :
        {Product{DType::f32, 33, 31}, Product{DType::f32, 1029, 40}, Product{DType::f16, 127, 65},
         Product{DType::f16, 512, 33}, Product{DType::bf16, 129, 37}, Product{DType::bf16, 1040, 64},
@@ -271,12 +272,18 @@ TEST_P(LayerInvarianceTest, OfAWholeLayerOverATree) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(OneThread, ProductInvarianceTest, ::testing::ValuesIn(all_backends()),
+                         backend_name);
+INSTANTIATE_TEST_SUITE_P(TwoThreads, ProductInvarianceTest, ::testing::ValuesIn(cpu_backends(2)),
+                         backend_name);
+EDGEDRAFT_FOR_VULKAN_FEATURES(ProductInvarianceTest);
 INSTANTIATE_TEST_SUITE_P(OneThread, BatchInvarianceTest, ::testing::ValuesIn(all_backends()),
                          backend_name);
 INSTANTIATE_TEST_SUITE_P(TwoThreads, BatchInvarianceTest, ::testing::ValuesIn(cpu_backends(2)),
                          backend_name);
 EDGEDRAFT_FOR_ALL_BACKENDS(PathTest);
 EDGEDRAFT_FOR_ALL_BACKENDS(LayerInvarianceTest);
+EDGEDRAFT_FOR_VULKAN_FEATURES(LayerInvarianceTest);
 
 }  // namespace
 }  // namespace edgedraft::testing

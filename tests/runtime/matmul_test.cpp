@@ -192,6 +192,7 @@ TEST_P(MatmulTest, LeavesTheColumnsBesideItsOutputAlone) {
 }
 
 EDGEDRAFT_FOR_ALL_BACKENDS(MatmulTest);
+EDGEDRAFT_FOR_VULKAN_FEATURES(MatmulTest);
 
 }  // namespace
 }  // namespace edgedraft::testing

@@ -8,11 +8,12 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "client/vulkan/vulkan_backend.h"
+#include "client/vulkan/measured_backend.h"
 #include "kernels/cpu/ops.h"
 #include "shared/base/random.h"
 #include "shared/runtime/backend.h"
@@ -39,17 +40,34 @@ inline std::vector<BackendFactory> cpu_backends(std::uint32_t threads) {
 }
 
 // The first Vulkan device, under the validation layer where that is installed: what the layer
-// objects to fails the next call that waits. Null without a device that can be used.
-inline std::unique_ptr<Backend> open_vulkan() {
+// objects to fails the next call that waits. Null without a device that can be used, or where it
+// lacks `features`; absent are those that a program would use.
+inline std::unique_ptr<Backend> open_vulkan(const std::optional<VulkanFeatures>& features = {}) {
   for (const VulkanDevice& device : list_vulkan_devices()) {
     if (!device.unusable.empty()) continue;
     for (const bool validate : {true, false}) {
-      auto backend = make_vulkan_backend(
-          {.device = device.index, .cache_directory = {}, .validate = validate});
+      auto backend = make_measured_vulkan_backend(
+          {.device = device.index, .validate = validate, .features = features});
       if (backend) return std::move(*backend);
     }
   }
   return nullptr;
+}
+
+// It with each feature alone, with none, and with all.
+inline std::vector<BackendFactory> vulkan_feature_backends() {
+  const std::pair<const char*, VulkanFeatures> all[] = {
+      {"no_feature", {}},
+      {"narrow_storage", {.narrow_storage = true}},
+      {"float16", {.float16 = true}},
+      {"integer_dot", {.integer_dot = true}},
+      {"all_features", {.narrow_storage = true, .float16 = true, .integer_dot = true}},
+  };
+  std::vector<BackendFactory> factories;
+  for (const auto& [name, features] : all) {
+    factories.push_back({std::string("vulkan_") + name, [f = features] { return open_vulkan(f); }});
+  }
+  return factories;
 }
 
 // Backends of other devices: each has a source file here that adds its factories before main().
@@ -67,14 +85,15 @@ struct AddDeviceBackends {
 inline std::vector<BackendFactory> all_backends() {
   std::vector<BackendFactory> factories = cpu_backends(1);
   factories.push_back({"reference", make_reference_backend});
-  factories.push_back({"vulkan", open_vulkan});
+  factories.push_back({"vulkan", [] { return open_vulkan(); }});
   factories.insert(factories.end(), device_backends().begin(), device_backends().end());
   return factories;
 }
 
 // Those that a device drafts on.
 inline std::vector<BackendFactory> drafting_backends() {
-  return {{"cpu", [] { return make_cpu_backend({.threads = 1}); }}, {"vulkan", open_vulkan}};
+  return {{"cpu", [] { return make_cpu_backend({.threads = 1}); }},
+          {"vulkan", [] { return open_vulkan(); }}};
 }
 
 class OpTest : public ::testing::TestWithParam<BackendFactory> {
@@ -95,6 +114,10 @@ inline std::string backend_name(const ::testing::TestParamInfo<BackendFactory>& 
 
 #define EDGEDRAFT_FOR_ALL_BACKENDS(suite) \
   INSTANTIATE_TEST_SUITE_P(Backends, suite, ::testing::ValuesIn(all_backends()), backend_name)
+// For what computes with weights, beside the line above.
+#define EDGEDRAFT_FOR_VULKAN_FEATURES(suite)                                                      \
+  INSTANTIATE_TEST_SUITE_P(VulkanFeatures, suite, ::testing::ValuesIn(vulkan_feature_backends()), \
+                           backend_name)
 #define EDGEDRAFT_FOR_CPU_BACKENDS(suite, threads)                                      \
   INSTANTIATE_TEST_SUITE_P(Backends, suite, ::testing::ValuesIn(cpu_backends(threads)), \
                            backend_name)
@@ -155,8 +178,11 @@ struct TestWeight {
 // Whether a backend rounds activations to int8 before it multiplies them with a weight of that
 // type.
 inline bool rounds_activations(const Backend& backend, DType type) {
-  const bool exact = backend.name() == "reference" || backend.name() == "vulkan";
-  return !exact && type != DType::f32 && type != DType::f16 && type != DType::bf16;
+  if (const auto* vulkan = dynamic_cast<const MeasuredBackend*>(&backend)) {
+    return vulkan->features().integer_dot && (type == DType::q8_0 || type == DType::q4_0);
+  }
+  const bool is_exact = backend.name() == "reference";
+  return !is_exact && type != DType::f32 && type != DType::f16 && type != DType::bf16;
 }
 
 // One activation as such a backend rounds it: each stretch of 128 has a scale.

@@ -5,6 +5,20 @@ namespace {
 
 class VulkanBackendTest : public VulkanTest {};
 
+// None, each and all of what the device has.
+std::vector<VulkanFeatures> offered_feature_sets() {
+  const auto backend = open_with({});
+  const VulkanFeatures has = backend ? (*backend)->device().features : VulkanFeatures{};
+  std::vector<VulkanFeatures> sets{{}};
+  for (const VulkanFeatures& one :
+       {VulkanFeatures{.narrow_storage = has.narrow_storage},
+        VulkanFeatures{.float16 = has.float16}, VulkanFeatures{.integer_dot = has.integer_dot},
+        VulkanFeatures{.narrow_storage = has.narrow_storage, .float16 = has.float16}, has}) {
+    if (std::find(sets.begin(), sets.end(), one) == sets.end()) sets.push_back(one);
+  }
+  return sets;
+}
+
 TEST_F(VulkanBackendTest, ListsDevicesThatOpenByTheirIndex) {
   for (const VulkanDevice& device : list_vulkan_devices()) {
     EXPECT_FALSE(device.name.empty());
@@ -59,34 +73,102 @@ TEST_F(VulkanBackendTest, DividesProductsForAGpuWithTheSameBitsAtEveryWidth) {
   constexpr std::uint32_t kRowsMax = 33;
   vulkan::Hooks hooks;
   hooks.as_gpu = true;
+  for (const VulkanFeatures& features : offered_feature_sets()) {
+    const auto backend = open_with(hooks, {.features = features});
+    ASSERT_TRUE(backend) << backend.error().message;
+    Backend& b = **backend;
+    Floats x = random_floats(1, kRowsMax * kInputs);
+    const OwnedMatrix x_matrix = matrix_of(b, kRowsMax, kInputs, x);
+    std::vector<double> rounded;
+    for (std::size_t r = 0; r < kRowsMax; ++r) {
+      for (const auto& one : rounded_activations(std::span(x).subspan(r * kInputs, kInputs))) {
+        rounded.push_back(one.value);
+      }
+    }
+    for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::q8_0, DType::q4_0}) {
+      const TestWeight w(b, type, kOutputs, kInputs, random_floats(2, kOutputs * kInputs));
+      const TestWeight bias(b, DType::f32, 1, kOutputs, random_floats(3, kOutputs));
+      Floats widest;
+      for (const std::uint32_t rows : {kRowsMax, 1u, 2u, 3u, 4u, 7u, 8u, 9u}) {
+        const OwnedMatrix y(b, rows, kOutputs);
+        b.matmul({.x = x_matrix.rows(rows), .weight = w.weight, .bias = bias.weight, .y = y.all()});
+        const Floats values = values_of(b, y.all());
+        if (rows == kRowsMax) widest = values;
+        EXPECT_TRUE(same_bytes(values, std::span(widest).first(values.size())))
+            << traits(type).name << ", " << rows << " rows";
+      }
+      const bool rounds = rounds_activations(b, type);
+      for (std::size_t i = 0; i < widest.size(); ++i) {
+        double exact{bias.decoded[i % kOutputs]};
+        double magnitude = std::fabs(exact);
+        for (std::size_t k = 0; k < kInputs; ++k) {
+          const std::size_t at = i / kOutputs * kInputs + k;
+          const double activation = rounds ? rounded[at] : double{x[at]};
+          const double product = activation * double{w.decoded[i % kOutputs * kInputs + k]};
+          exact += product;
+          magnitude += std::fabs(product);
+        }
+        expect_near(widest[i], exact, sum_tolerance(kInputs, magnitude), "product");
+      }
+    }
+  }
+}
+
+// But for rounded activations, optional features change how weights are read, not what comes out.
+TEST_F(VulkanBackendTest, FeaturesThatRoundNothingLeaveEveryBit) {
+  constexpr std::uint32_t kInputs = 1280;
+  constexpr std::uint32_t kOutputs = 35;
+  const std::vector<std::uint32_t> tokens = {34, 0, 17};
+  for (const bool as_gpu : {false, true}) {
+    std::vector<std::vector<Floats>> results;  // by set of features: products and rows
+    for (const VulkanFeatures& features : offered_feature_sets()) {
+      if (features.integer_dot) continue;
+      vulkan::Hooks hooks;
+      hooks.as_gpu = as_gpu;
+      const auto backend = open_with(hooks, {.features = features});
+      ASSERT_TRUE(backend) << backend.error().message;
+      Backend& b = **backend;
+      const OwnedMatrix x = matrix_of(b, 3, kInputs, random_floats(3, 3 * kInputs));
+      const OwnedMatrix y(b, 3, kOutputs);
+      std::vector<Floats>& mine = results.emplace_back();
+      for (const DType type : kDTypes) {
+        const TestWeight w(b, type, kOutputs, kInputs, random_floats(1, kOutputs * kInputs));
+        b.matmul({.x = x.all(), .weight = w.weight, .bias = {}, .y = y.all()});
+        mine.push_back(values_of(b, y.all()));
+        b.embed({.table = w.table, .tokens = tokens, .y = x.all()});
+        mine.push_back(values_of(b, x.all()));
+      }
+    }
+    for (const auto& mine : results) {
+      for (std::size_t i = 0; i < mine.size(); ++i) {
+        EXPECT_TRUE(same_bytes(mine[i], results[0][i])) << traits(kDTypes[i / 2]).name;
+      }
+    }
+  }
+}
+
+TEST_F(VulkanBackendTest, DoesWithoutFeaturesThatTheDeviceLacks) {
+  vulkan::Hooks hooks;
+  hooks.adjust = [](vulkan::Functions& f) {
+    f.GetPhysicalDeviceFeatures2 = [](VkPhysicalDevice, VkPhysicalDeviceFeatures2*) {};
+  };
   const auto backend = open_with(hooks);
   ASSERT_TRUE(backend) << backend.error().message;
+  EXPECT_EQ((*backend)->features(), VulkanFeatures{});
   Backend& b = **backend;
-  const Floats x = random_floats(1, kRowsMax * kInputs);
-  const OwnedMatrix x_matrix = matrix_of(b, kRowsMax, kInputs, x);
-  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::q8_0, DType::q4_0}) {
-    const TestWeight w(b, type, kOutputs, kInputs, random_floats(2, kOutputs * kInputs));
-    const TestWeight bias(b, DType::f32, 1, kOutputs, random_floats(3, kOutputs));
-    Floats widest;
-    for (const std::uint32_t rows : {kRowsMax, 1u, 2u, 3u, 4u, 7u, 8u, 9u}) {
-      const OwnedMatrix y(b, rows, kOutputs);
-      b.matmul({.x = x_matrix.rows(rows), .weight = w.weight, .bias = bias.weight, .y = y.all()});
-      const Floats values = values_of(b, y.all());
-      if (rows == kRowsMax) widest = values;
-      EXPECT_TRUE(same_bytes(values, std::span(widest).first(values.size())))
-          << traits(type).name << ", " << rows << " rows";
-    }
-    for (std::size_t i = 0; i < widest.size(); ++i) {
-      double exact{bias.decoded[i % kOutputs]};
-      double magnitude = std::fabs(exact);
-      for (std::size_t k = 0; k < kInputs; ++k) {
-        const double product =
-            double{x[i / kOutputs * kInputs + k]} * double{w.decoded[i % kOutputs * kInputs + k]};
-        exact += product;
-        magnitude += std::fabs(product);
-      }
-      expect_near(widest[i], exact, sum_tolerance(kInputs, magnitude), "product");
-    }
+  const TestWeight w(b, DType::q8_0, 2, 32, Floats(64, 1.0f));
+  const OwnedMatrix x = matrix_of(b, 1, 32, Floats(32, 1.0f));
+  const OwnedMatrix y(b, 1, 2);
+  b.matmul({.x = x.all(), .weight = w.weight, .bias = {}, .y = y.all()});
+  for (const float value : values_of(b, y.all())) EXPECT_NEAR(value, 32.0f, 0.1f);
+
+  for (const VulkanFeatures& features :
+       {VulkanFeatures{.narrow_storage = true}, VulkanFeatures{.float16 = true},
+        VulkanFeatures{.integer_dot = true}}) {
+    const auto refused = open_with(hooks, {.features = features});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Errc::unsupported);
+    EXPECT_NE(refused.error().message.find("does not have"), std::string::npos);
   }
 }
 

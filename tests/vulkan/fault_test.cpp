@@ -60,6 +60,7 @@ const Fault kFaults[] = {
     EDGEDRAFT_FAULT(CreateInstance),
     needing_more(EDGEDRAFT_FAULT(CreateDebugUtilsMessengerEXT)),
     EDGEDRAFT_FAULT(EnumeratePhysicalDevices),
+    needing_more(EDGEDRAFT_FAULT(EnumerateDeviceExtensionProperties)),
     EDGEDRAFT_FAULT(CreateDevice),
     EDGEDRAFT_FAULT(CreateCommandPool),
     EDGEDRAFT_FAULT(CreateSemaphore),

@@ -1,0 +1,69 @@
+// What matmul and int8_matmul share: how a product is divided, its weight, and how sums come
+// together.
+//
+// A workgroup is groups of LANES; a group makes OUTPUTS outputs of ROWS rows. Its lanes share the
+// inputs of an output, so that they read the weight in whole cache lines, and a weight once for all
+// rows of the tile. Lanes are added in order, one invocation a result. The order of a sum depends on
+// the number of inputs and on LANES, which is fixed for a device: a row's bits are the same in every
+// tile.
+
+layout(local_size_x_id = 4) in;
+layout(constant_id = 0) const uint TYPE = 0;
+layout(constant_id = 1) const uint ROWS = 1;
+layout(constant_id = 4) const uint WORKGROUP = 64;
+layout(constant_id = 5) const uint LANES = 32;
+layout(constant_id = 6) const uint OUTPUTS = 2;
+layout(push_constant) uniform Push { MatmulParams p; };
+#ifdef NARROW_STORAGE
+layout(std430, binding = 3) readonly buffer Scales { float16_t scales[]; };
+#else
+layout(std430, binding = 3) readonly buffer Scales { uint scales[]; };
+#endif
+layout(std430, binding = 4) readonly buffer Bias { float bias[]; };
+layout(std430, binding = 5) buffer Y { float y[]; };
+
+const uint kGroups = WORKGROUP / LANES;
+const uint kSums = OUTPUTS * ROWS;  // of a lane
+const uint kResults = kGroups * kSums;
+
+shared float partial[LANES * kResults];
+
+uint lane_in_group() { return gl_LocalInvocationID.x % LANES; }
+uint group_in_workgroup() { return gl_LocalInvocationID.x / LANES; }
+
+// Output j of this lane's and row r of the tile; the last ones again where there are no more.
+uint output_at(uint j) {
+  return min((gl_WorkGroupID.x * kGroups + group_in_workgroup()) * OUTPUTS + j, p.outputs - 1);
+}
+uint row_at(uint r) { return min(gl_WorkGroupID.y * ROWS + r, p.rows - 1); }
+
+// Of a block of q8_0 or q4_0.
+float scale_of(uint block) {
+  uint at = p.scale_offset + block;
+#ifdef NARROW_STORAGE
+  return float(scales[at]);
+#else
+  vec2 both = unpackHalf2x16(scales[at >> 1]);
+  return (at & 1) == 0 ? both.x : both.y;
+#endif
+}
+
+// Adds the lanes' sums, output by output, and writes y.
+void finish(float sums[kSums]) {
+  uint group = group_in_workgroup();
+  for (uint s = 0; s < kSums; ++s) {
+    partial[lane_in_group() * kResults + group * kSums + s] = sums[s];
+  }
+  barrier();
+  for (uint s = gl_LocalInvocationID.x; s < kResults; s += WORKGROUP) {
+    uint o = gl_WorkGroupID.x * kGroups * OUTPUTS + s / ROWS;
+    uint row = gl_WorkGroupID.y * ROWS + s % ROWS;
+    if (o >= p.outputs || row >= p.rows) continue;
+    uint at = p.y_offset + row * p.y_stride + o;
+    precise float total = 0.0;
+    for (uint l = 0; l < LANES; ++l) total = total + partial[l * kResults + s];
+    if (p.accumulates != 0) total = total + y[at];
+    if (p.has_bias != 0) total = total + bias[p.bias_offset + o];
+    y[at] = total;
+  }
+}

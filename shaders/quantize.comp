@@ -1,0 +1,67 @@
+#version 450
+// Rounds activations to int8: 128 numbers share a scale, the largest of them / 127. One workgroup a
+// stretch, four numbers a lane.
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+
+layout(local_size_x = kQuantizeWorkgroup) in;
+layout(push_constant) uniform Push { QuantizeParams p; };
+layout(std430, binding = 1) readonly buffer X { float x[]; };
+layout(std430, binding = 2) writeonly buffer Y { uint y[]; };
+
+shared uint largest_bits;
+
+// 12 bits of x; the others are 12 bits too, and products of such numbers are exact.
+float high_part(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0xFFFFF000u); }
+
+// 127 / x to the last place, so that every device rounds alike: a built-in quotient may be off by
+// two places and a half. Larger x would bring numbers in that are too small to be exact.
+float inverse_step(float x) {
+  precise float q = 127.0 / x;
+  if (x > 1e30) return q;
+  float q_high = high_part(q);
+  float x_high = high_part(x);
+  precise float q_low = q - q_high;
+  precise float x_low = x - x_high;
+  precise float rest = 127.0 - q_high * x_high;
+  rest = rest - q_high * x_low;
+  rest = rest - q_low * x_high;
+  rest = rest - q_low * x_low;
+  precise float better = q + rest / x;
+  return better;
+}
+
+void main() {
+  uint lane = gl_LocalInvocationID.x;
+  uint row = gl_WorkGroupID.y;
+  uint first = gl_WorkGroupID.x * kQuantizeStretch + lane * 4;
+  vec4 v = vec4(0.0);
+  if (first < p.cols) {  // a row is whole blocks of 32
+    uint at = p.x_offset + row * p.x_stride + first;
+    v = vec4(x[at], x[at + 1], x[at + 2], x[at + 3]);
+  }
+  // Bits of numbers without their signs are in the numbers' order, and what is no number is largest.
+  uvec4 bits = floatBitsToUint(v) & 0x7FFFFFFFu;
+  if (lane == 0) largest_bits = 0;
+  barrier();
+  atomicMax(largest_bits, max(max(bits.x, bits.y), max(bits.z, bits.w)));
+  barrier();
+  float largest = uintBitsToFloat(largest_bits);
+  bool is_finite = largest_bits < 0x7F800000u;
+  // Smaller ones count as zeros: their inverse would overflow.
+  float inverse = is_finite && largest >= 1e-30 ? inverse_step(largest) : 0.0;
+  if (first < p.cols) {
+    uint word = 0;
+    for (uint i = 0; i < 4; ++i) {
+      precise float scaled = v[i] * inverse;
+      int rounded = inverse != 0.0 ? int(roundEven(scaled)) : 0;
+      word |= (uint(rounded) & 0xFFu) << 8 * i;
+    }
+    y[row * p.y_stride + first / 4] = word;
+  }
+  if (lane == 0) {
+    precise float scale = largest / 127.0;
+    y[row * p.y_stride + p.cols / 4 + gl_WorkGroupID.x] =
+        is_finite ? floatBitsToUint(scale) : 0x7FC00000u;
+  }
+}

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "client/generation.h"
+#include "server/model_host.h"
+
+namespace edgedraft::testing {
+
+struct AnswerRequest {
+  std::span<const std::uint32_t> prompt;
+  Tap* tap = nullptr;          // of the drafter, may be null
+  Drafter* drafter = nullptr;  // null: plain decoding
+  std::optional<TreeShape> tree = {};
+  std::uint32_t tokens_max = 160;
+  SamplingParams sampling = {};
+};
+
+struct DraftedAnswer {
+  std::vector<std::uint32_t> tokens;
+  GenerationStats stats;
+};
+
+// One answer of a target and a drafter in one process; activations go through the link's codec.
+Result<DraftedAnswer> drafted_answer(ModelHost& host, const AnswerRequest& request);
+
+}  // namespace edgedraft::testing

@@ -1,0 +1,128 @@
+#include <array>
+#include <filesystem>
+
+#include "client/bundle_file.h"
+#include "shared/model/convert/convert.h"
+#include "tests/support/drafted_answer.h"
+#include "tests/vulkan/vulkan_support.h"
+
+// The shipped drafters, their weights stored in every type, drafting on a Vulkan device and on the
+// CPU: the answers are the target's, and as many tokens are accepted.
+namespace edgedraft::testing {
+namespace {
+
+constexpr TreeShape kTree{.breadth = 4, .depth = 4, .nodes = 20};
+constexpr std::uint32_t kTokensMax = 24;
+constexpr std::array kPrompts = {"tell Alice see you on Thursday",
+                                 "Tell me a story about a dog who finds a ball."};
+constexpr double kAcceptanceTolerance = 0.02;
+
+struct Case {
+  const char* bundle;
+  DType type;
+  bool rounds = false;  // activations to int8, where products of these are the device's own
+};
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.bundle << " " << traits(c.type).name;
+}
+
+// The CPU's target with a drafter's half of the work, and prompts in its tokens.
+struct Setting {
+  explicit Setting(const std::filesystem::path& path)
+      : bundle(BundleFile::open(path, BundleUse::draft).value()),
+        host(
+            ModelHost::load(*cpu, {.model = std::filesystem::path(EDGEDRAFT_MODELS) / "target.gguf",
+                                   .bundles = {path}})
+                .value()) {
+    const ChatTemplate chat = bundle.chat_template({}).value();
+    for (const char* text : kPrompts) {
+      const ChatMessage message{.role = "user", .content = text};
+      prompts.push_back(bundle.encode_chat(chat, std::span(&message, 1)).value());
+    }
+  }
+
+  // Null: plain decoding.
+  DraftedAnswer answer(std::size_t prompt, Backend* device) {
+    if (device == nullptr) {
+      return drafted_answer(*host, {.prompt = prompts[prompt], .tokens_max = kTokensMax}).value();
+    }
+    const auto drafter = bundle.make_drafter(*device).value();
+    return drafted_answer(*host, {.prompt = prompts[prompt],
+                                  .tap = host->drafters()[0].tap.get(),
+                                  .drafter = drafter.get(),
+                                  .tree = kTree,
+                                  .tokens_max = kTokensMax})
+        .value();
+  }
+
+  std::unique_ptr<Backend> cpu = make_cpu_backend({.threads = 1});
+  BundleFile bundle;
+  std::unique_ptr<ModelHost> host;
+  std::vector<std::vector<std::uint32_t>> prompts;
+};
+
+class VulkanAcceptanceTest : public VulkanTest, public ::testing::WithParamInterface<Case> {};
+
+TEST_P(VulkanAcceptanceTest, IsTheCpus) {
+  const Case& c = GetParam();
+  VulkanBackendOptions options;
+  if (c.rounds) options.features = VulkanFeatures{.integer_dot = true};
+  const auto vulkan = open_with({}, options);
+  if (!vulkan && c.rounds) GTEST_SKIP() << vulkan.error().message;
+  ASSERT_TRUE(vulkan) << vulkan.error().message;
+
+  const auto folder = std::filesystem::path(::testing::TempDir()) /
+                      ("edgedraft-acceptance-" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  const std::filesystem::path path = folder / "drafter.gguf";
+  const auto converted = convert_model(
+      {.input = std::filesystem::path(EDGEDRAFT_MODELS) / (std::string(c.bundle) + ".gguf"),
+       .output = path,
+       .type = c.type});
+  ASSERT_TRUE(converted) << converted.error().message;
+
+  double cycles[2] = {};
+  double tokens[2] = {};
+  Setting setting(path);
+  for (std::size_t prompt = 0; prompt < kPrompts.size(); ++prompt) {
+    const DraftedAnswer plain = setting.answer(prompt, nullptr);
+    Backend* const devices[] = {setting.cpu.get(), vulkan->get()};
+    for (std::size_t i = 0; i < 2; ++i) {
+      const DraftedAnswer answer = setting.answer(prompt, devices[i]);
+      EXPECT_EQ(answer.tokens, plain.tokens) << devices[i]->name() << ", prompt " << prompt;
+      cycles[i] += answer.stats.cycles;
+      tokens[i] += answer.stats.cycle_tokens;
+    }
+  }
+  std::filesystem::remove_all(folder);
+  ASSERT_GT(cycles[0], 0.0);
+  const double on_cpu = tokens[0] / cycles[0];
+  EXPECT_GT(on_cpu, 1.5) << "the drafter is of no use here, and the comparison of none";
+  EXPECT_NEAR(tokens[1] / cycles[1], on_cpu, kAcceptanceTolerance * on_cpu);
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const char* bundle : {"moa-tli0", "moa-tli1", "independent"}) {
+    for (const DType type : {DType::f32, DType::f16, DType::q8_0, DType::q4_0}) {
+      all.push_back({.bundle = bundle, .type = type});
+    }
+    for (const DType type : {DType::q8_0, DType::q4_0}) {
+      all.push_back({.bundle = bundle, .type = type, .rounds = true});
+    }
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Drafters, VulkanAcceptanceTest, ::testing::ValuesIn(cases()),
+                         [](const auto& one) {
+                           const Case& c = one.param;
+                           std::string name = std::string(c.bundle) + "_" +
+                                              std::string(traits(c.type).name) +
+                                              (c.rounds ? "_int8" : "");
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace edgedraft::testing
