@@ -73,8 +73,13 @@ void declare_options(CLI::App& app, ServerOptions& o) {
       ->type_name("N")
       ->check(CLI::Range(1u, 65536u))
       ->capture_default_str();
-  app.add_option("--kv-memory", o.kv_memory,
-                 "Memory of all sessions' keys and values, e.g. 2GB; 0: no limit")
+  app.add_option(
+         "--kv-memory", o.kv_memory,
+         "Memory of all sessions' keys and values, e.g. 2GB, taken at the start. When it is "
+         "full, prompts wait and idle sessions are dropped, whose clients then send them "
+         "again. What is not in use keeps beginnings of prompts that may come again from "
+         "the same identity. 0: enough for --max-sessions of --ctx tokens, at most half of "
+         "the device's memory")
       ->type_name("BYTES")
       ->transform(CLI::AsSizeValue(false));
   CLI::Option* pace_ms =
@@ -222,14 +227,17 @@ Result<void> serve(const ServerOptions& o) {
   auto host = ModelHost::load(*device->backend, o.models);
   if (!host) return host.error();
   device->upload.reset();
-  log->info("{}: context {} tokens, {} MiB a session, {} drafters", (*host)->name(),
-            (*host)->context_count(), (*host)->session_bytes() >> 20, (*host)->drafters().size());
+  const SessionParts parts = (*host)->session_parts();
+  const SessionStore::Limits limits{.sessions_max = o.sessions_max,
+                                    .kv_bytes_max = o.kv_memory,
+                                    .device_bytes = device->memory_bytes};
+  if (auto checked = SessionStore::check(parts, limits); !checked) return checked.error();
+  log->info("{}: context {} tokens, at most {} MiB a session, {} drafters", (*host)->name(),
+            (*host)->context_count(), SessionStore::session_bytes(parts) >> 20,
+            (*host)->drafters().size());
 
   Scheduler scheduler(
-      (*host)->session_parts(),
-      {.passes = {.sessions = {.sessions_max = o.sessions_max, .kv_bytes_max = o.kv_memory},
-                  .pace = *std::move(pace)},
-       .queue_max = 1024});
+      parts, {.passes = {.sessions = limits, .pace = *std::move(pace)}, .queue_max = 1024});
   Application application(**host, scheduler, {.token = *token, .agent = kVersion}, *log);
   Listener listener({.address = endpoint->host, .port = endpoint->port, .session = {}}, *tls,
                     application);

@@ -36,6 +36,10 @@ SamplingParams from_wire(const wire::Sampling& s) {
           .seed = s.seed};
 }
 
+Error session_unknown() {
+  return {Errc::session_unknown, "the server no longer has this session"};
+}
+
 DraftTree tree_of(const wire::Draft& draft) {
   DraftTree tree;
   for (std::size_t i = 0; i < draft.parents.size(); ++i) {
@@ -78,6 +82,7 @@ void PassLoop::drop(const std::function<bool(std::uint64_t, std::uint32_t)>& unw
   std::erase_if(turns_, [&](const Active& active) {
     if (!unwanted(active.client.connection_id, active.round)) return false;
     active.session->target.abandon();
+    waiting_count_ -= active.waits ? 1 : 0;
     return true;
   });
 }
@@ -96,6 +101,10 @@ void PassLoop::step() {
 }
 
 void PassLoop::begin(const Job& job, const wire::Prefill& request) {
+  if (request.base_length > 0 && sessions_.find(job.client.connection_id) == nullptr) {
+    job.client.reply->refuse(request.round, session_unknown());
+    return;
+  }
   const auto session =
       sessions_.find_or_make(job.client.connection_id, job.client.session, job.client.identity);
   if (!session) {
@@ -121,6 +130,7 @@ void PassLoop::begin(const Job& job, const wire::Resume& request) {
   std::erase_if(turns_, [&](const Active& active) {
     if (active.session != *session) return false;
     active.session->target.abandon();
+    waiting_count_ -= active.waits ? 1 : 0;
     return true;
   });
   const bool keep = request.policy == wire::ResyncPolicy::keep;
@@ -143,20 +153,20 @@ void PassLoop::begin_prompt(const Job& job, Session& session, const PrefillReque
   std::erase_if(owed_, [&](const RowsOwed& owed) {
     return owed.client.connection_id == job.client.connection_id;
   });
-  turns_.push_back({.client = job.client,
-                    .session = &session,
-                    .round = round,
-                    .posted = job.posted,
-                    .started = {},
-                    .kept_count = kept_count,
-                    .rows_from = rows_from});
+  Active active{.client = job.client,
+                .session = &session,
+                .round = round,
+                .posted = job.posted,
+                .started = {},
+                .kept_count = kept_count,
+                .rows_from = rows_from};
+  if (admit_or_queue(active)) turns_.push_back(std::move(active));
 }
 
 void PassLoop::begin(const Job& job, const wire::Draft& request) {
   Session* const session = sessions_.find(job.client.connection_id);
   if (!session) {
-    job.client.reply->refuse(request.round,
-                             {Errc::session_unknown, "the server no longer has this session"});
+    job.client.reply->refuse(request.round, session_unknown());
     return;
   }
   if (auto begun = session->target.begin(tree_of(request)); !begun) {
@@ -175,7 +185,7 @@ void PassLoop::begin(const Job& job, const wire::Draft& request) {
 
 // Who takes part in the next pass; the order of the shares is that of turns_, drafts first.
 std::vector<PassShare> PassLoop::share_out() {
-  const auto is_prompt = [](const Active& a) { return a.session->target.divisible(); };
+  const auto is_prompt = [](const Active& a) { return !a.waits && a.session->target.divisible(); };
   const bool any_prompt = std::any_of(turns_.begin(), turns_.end(), is_prompt);
   std::uint32_t left = options_.pass_rows_max;
   std::uint32_t kept_for_prompts = any_prompt && prompts_first_ ? options_.prompt_rows : 0;
@@ -183,9 +193,10 @@ std::vector<PassShare> PassLoop::share_out() {
   std::vector<PassShare> shares;
   bool any_draft = false;
   for (const Active& active : turns_) {
-    if (is_prompt(active)) continue;
+    if (active.session->target.divisible()) continue;
     const std::uint32_t rows = active.session->target.pending_rows();
     if (rows > left - kept_for_prompts) break;
+    if (!sessions_.grow(*active.session)) continue;
     shares.push_back({.session = &active.session->target, .rows_max = rows, .outcome = {}});
     left -= rows;
     any_draft = true;
@@ -205,8 +216,9 @@ std::vector<PassShare> PassLoop::share_out() {
 }
 
 void PassLoop::run_next_pass() {
-  if (turns_.empty()) return;
+  if (secure_first_draft()) admit_waiting();
   std::vector<PassShare> shares = share_out();
+  if (shares.empty()) return;
   const auto share_of = [&](const Active& active) {
     return std::find_if(shares.begin(), shares.end(), [&](const PassShare& share) {
       return share.session == &active.session->target;
@@ -232,8 +244,10 @@ void PassLoop::run_next_pass() {
     ++count_.passes;
     count_.rows += rows;
     budget_.observe_pass(rows, now_() - started);
+    remember(shares);
   } catch (const DeviceError& e) {
     failed = Error{Errc::refused, e.what()};
+    sessions_.distrust();
   }
   const Instant finished = now_();
 
@@ -298,14 +312,17 @@ void PassLoop::deliver(Active& active, const PrefillOutcome& outcome, wire::Verd
 }
 
 void PassLoop::deliver(Active& active, const VerifiedPath& path, wire::Verdict verdict) {
-  budget_.observe_draft(active.rows, static_cast<std::uint32_t>(path.path.size()) + 1);
+  const auto tokens = static_cast<std::uint32_t>(path.path.size()) + 1;
+  budget_.observe_draft(active.rows, tokens);
   verdict.next = path.next;
   verdict.ending = to_wire(path.finish);
   for (const std::uint32_t row : path.path) verdict.path.push_back(static_cast<std::uint8_t>(row));
+  const Instant begun = now_();
   if (active.client.tap) {
     verdict.activations = rows(active.client, *active.session, active.valid_from,
                                active.session->target.valid_count() - active.valid_from);
   }
+  budget_.observe_delivery(tokens, now_() - begun);
   active.client.reply->verdict(std::move(verdict));
 }
 

@@ -58,6 +58,10 @@ struct PassLoopOptions {
 //           the whole pass where there is no draft, in turns. A draft that does not fit waits and
 //           holds up those behind it, and prompts that got nothing in a pass come first in the
 //           next: nobody waits longer than for what was there before them.
+// Memory    Prompts that get no pages for their keys and values wait in line, oldest first, and
+//           hold none. A draft that gets none waits, too; the one that came first gets its pages
+//           before the line does, when no prompt runs at the cost of the drafts that came last,
+//           which are refused with session_unknown.
 // Threads   one
 class PassLoop {
  public:
@@ -79,7 +83,11 @@ class PassLoop {
   const Count& count() const { return count_; }
   // Requests that have no answer yet.
   std::size_t active_count() const { return turns_.size(); }
-  bool idle() const { return turns_.empty() && owed_.empty(); }
+  // Whether a step would do nothing, unless memory becomes free with time (waiting_count() > 0).
+  bool idle() const { return turns_.size() == waiting_count_ && owed_.empty(); }
+  // Prompts in line for memory.
+  std::size_t waiting_count() const { return waiting_count_; }
+  SessionStore::Memory memory() const { return sessions_.memory(); }
   // One pass, and one chunk of the activations that prompts still owe.
   void step();
 
@@ -99,6 +107,7 @@ class PassLoop {
     Duration pace{};
     Duration computed{};
     std::uint32_t kept_count = 0;  // tokens written offline that became context
+    bool waits = false;            // in line for memory
     // Of a prompt: the first position whose rows the client lacks.
     std::uint32_t rows_from = 0;
     // Of a draft: the first position that becomes valid, and its rows.
@@ -118,6 +127,14 @@ class PassLoop {
   void begin(const Job& job, const wire::Draft& request);
   void begin_prompt(const Job& job, Session& session, const PrefillRequest& request,
                     std::uint32_t round, std::uint32_t kept_count, std::uint32_t rows_from);
+
+  // Memory (pass_memory.cpp). Lets a prompt that has been begun run or wait; false where it was
+  // refused.
+  bool admit_or_queue(Active& active);
+  void admit_waiting();
+  // False: it has to wait for prompts that run.
+  bool secure_first_draft();
+  void remember(const std::vector<PassShare>& shares);
 
   void run_next_pass();
   std::vector<PassShare> share_out();
@@ -142,6 +159,7 @@ class PassLoop {
   std::deque<RowsOwed> owed_;
   Count count_;
   bool prompts_first_ = false;
+  std::size_t waiting_count_ = 0;
   std::uint32_t busy_sessions_ = 1;
   Instant busy_counted_{};
 };
