@@ -1,5 +1,7 @@
 #include "server/device.h"
 
+#include <unistd.h>
+
 #include <charconv>
 #include <optional>
 
@@ -10,9 +12,17 @@
 namespace edgedraft {
 namespace {
 
+std::uint64_t host_memory_bytes() {
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  const long page_bytes = sysconf(_SC_PAGESIZE);
+  if (pages <= 0 || page_bytes <= 0) return 0;
+  return static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page_bytes);
+}
+
 OpenedDevice on_cpu(const DeviceOptions& options, std::string reason) {
   return {.backend = make_cpu_backend({.threads = options.threads}),
           .reason = std::move(reason),
+          .memory_bytes = host_memory_bytes(),
           .upload = nullptr};
 }
 
@@ -55,6 +65,7 @@ Result<OpenedDevice> on_cuda(const DeviceOptions& options, std::optional<int> in
                         .reason = "cuda:" + std::to_string(chosen->index) + ", " + chosen->name +
                                   ", " + std::to_string(chosen->memory_bytes >> 20) + " MiB" +
                                   (options.deterministic ? ", deterministic" : ""),
+                        .memory_bytes = chosen->memory_bytes,
                         .upload = std::move(upload)};
   } catch (const DeviceError& e) {
     return Error{Errc::unsupported, "--device " + options.device + ": " + e.what()};

@@ -21,7 +21,8 @@ struct DeviceOptions {
 
 struct OpenedDevice {
   std::unique_ptr<Backend> backend;
-  std::string reason;  // where it computes and why, for the log
+  std::string reason;          // where it computes and why, for the log
+  std::uint64_t memory_bytes;  // of the device in all; 0: unknown
   // The line of the uploads to come; null on the CPU. To be released when the model is loaded.
   std::shared_ptr<Progress> upload;
 };

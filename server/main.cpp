@@ -84,8 +84,13 @@ void declare_options(CLI::App& app, ServerOptions& o) {
       ->type_name("N")
       ->check(CLI::Range(1u, 65536u))
       ->capture_default_str();
-  app.add_option("--kv-memory", o.kv_memory,
-                 "Memory of all sessions' keys and values, e.g. 2GB; 0: no limit")
+  app.add_option(
+         "--kv-memory", o.kv_memory,
+         "Memory of all sessions' keys and values, e.g. 2GB, taken at the start. When it is "
+         "full, prompts wait and idle sessions are dropped, whose clients then send them "
+         "again. What is not in use keeps beginnings of prompts that may come again from "
+         "the same identity. 0: enough for --max-sessions of --ctx tokens, at most half of "
+         "the device's memory")
       ->type_name("BYTES")
       ->transform(CLI::AsSizeValue(false));
   app.add_option("--max-connections", o.connections_max,
@@ -308,6 +313,22 @@ Result<std::unique_ptr<HttpEndpoint>> open_metrics(const ServerOptions& o, Monit
   }
 }
 
+// How --kv-memory is divided. 0: no limit.
+struct Memory {
+  std::uint64_t sessions;  // the target's keys and values
+  std::uint64_t drafters;  // those of drafters beside it
+};
+
+Memory memory_of(const ServerOptions& o, const Speculation* speculation) {
+  if (o.kv_memory == 0 || speculation == nullptr) {
+    return {.sessions = o.kv_memory, .drafters = 0};
+  }
+  // A session without a drafter streams plainly; one without memory of its own waits.
+  const std::uint64_t drafters =
+      std::min(o.kv_memory / 4, o.sessions_max * speculation->drafter_bytes());
+  return {.sessions = o.kv_memory - drafters, .drafters = std::max<std::uint64_t>(drafters, 1)};
+}
+
 void log_device_changes(Health& health, spdlog::logger& log) {
   health.on_change([&log](Health::Device device, const std::string& reason) {
     switch (device) {
@@ -374,18 +395,26 @@ Result<void> serve(const ServerOptions& o) {
   if (!host) return host.error();
   device->upload.reset();
   loading.reset();
-  log->info("{}: context {} tokens, {} MiB a session, {} drafters", (*host)->name(),
-            (*host)->context_count(), (*host)->session_bytes() >> 20, (*host)->drafters().size());
+  const SessionParts parts = (*host)->session_parts();
+  auto speculation = speculation_of(o, **host, *device->backend, pace->profile, *log);
+  if (!speculation) return speculation.error();
+  const Memory memory = memory_of(o, speculation->get());
+  const SessionStore::Limits limits{.sessions_max = o.sessions_max,
+                                    .kv_bytes_max = memory.sessions,
+                                    .device_bytes = device->memory_bytes};
+  if (auto checked = SessionStore::check(parts, limits); !checked) return checked.error();
+  log->info("{}: context {} tokens, at most {} MiB a session, {} drafters", (*host)->name(),
+            (*host)->context_count(), SessionStore::session_bytes(parts) >> 20,
+            (*host)->drafters().size());
 
   auto speculation = speculation_of(o, **host, *device->backend, pace->profile, *log);
   if (!speculation) return speculation.error();
-  Scheduler scheduler(
-      (*host)->session_parts(),
-      {.passes = {.sessions = {.sessions_max = o.sessions_max, .kv_bytes_max = o.kv_memory},
-                  .pace = std::move(pace->pass),
-                  .speculation = speculation->get(),
-                  .metrics = metrics},
-       .queue_max = o.queue_max});
+  Scheduler scheduler(parts, {.passes = {.sessions = limits,
+                                         .pace = std::move(pace->pass),
+                                         .speculation = speculation->get(),
+                                         .drafter_bytes_max = memory.drafters,
+                                         .metrics = metrics},
+                              .queue_max = o.queue_max});
   Application application(**host, scheduler,
                           {.token = credentials->token, .agent = kVersion, .metrics = metrics},
                           *log);

@@ -87,17 +87,10 @@ Result<void> ModelHost::load_bundle(Backend& backend, const std::filesystem::pat
   return boost::system::in_place_value;
 }
 
-std::uint64_t ModelHost::session_bytes() const {
-  const DecoderConfig& config = decoder_->config();
-  return std::uint64_t{2 * sizeof(float)} * config.layer_count * config.layer.heads.kv_cols() *
-         (context_count_ + kMaskRowsMax);
-}
-
 SessionParts ModelHost::session_parts() {
   return {.decoder = *decoder_,
           .context_count = context_count_,
-          .is_end = [this](std::uint32_t token) { return tokenizer_->is_end(token); },
-          .bytes = session_bytes()};
+          .is_end = [this](std::uint32_t token) { return tokenizer_->is_end(token); }};
 }
 
 HostedDrafter* ModelHost::find_drafter(const Digest& fingerprint) {

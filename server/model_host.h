@@ -48,8 +48,6 @@ class ModelHost {
   const Digest& tokenizer_fingerprint() const { return tokenizer_fingerprint_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   Decoder& decoder() { return *decoder_; }
-  // Bytes of keys and values that a session takes.
-  std::uint64_t session_bytes() const;
   // Requires  the host outlives what is made of them
   SessionParts session_parts();
 

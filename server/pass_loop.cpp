@@ -36,6 +36,10 @@ SamplingParams from_wire(const wire::Sampling& s) {
           .seed = s.seed};
 }
 
+Error session_unknown() {
+  return {Errc::session_unknown, "the server no longer has this session"};
+}
+
 DraftTree tree_of(const wire::Draft& draft) {
   DraftTree tree;
   for (std::size_t i = 0; i < draft.parents.size(); ++i) {
@@ -62,7 +66,7 @@ PassLoop::PassLoop(const SessionParts& parts, const PassLoopOptions& options,
   EDGEDRAFT_CHECK(options.prompt_rows >= 1 && options.prompt_rows < options.pass_rows_max &&
                   options.pass_rows_max <= kMaskRowsMax);
   metrics_->sessions_max.set(options.sessions.sessions_max);
-  metrics_->kv_bytes_max.set(options.sessions.kv_bytes_max);
+  metrics_->kv_bytes_max.set(sessions_.memory().bytes);
 }
 
 void PassLoop::cancel(std::uint64_t connection_id, std::uint32_t round) {
@@ -82,6 +86,7 @@ void PassLoop::drop(const std::function<bool(std::uint64_t, std::uint32_t)>& unw
   std::erase_if(turns_, [&](const Active& active) {
     if (!unwanted(active.client.connection_id, active.round)) return false;
     active.session->target.abandon();
+    waiting_count_ -= active.waits ? 1 : 0;
     return true;
   });
 }
@@ -98,8 +103,9 @@ void PassLoop::begin(const Client& client, const TargetWork& request, Instant po
 }
 
 bool PassLoop::idle() const {
-  return owed_.empty() && std::all_of(turns_.begin(), turns_.end(),
-                                      [](const Active& active) { return active.paused(); });
+  return owed_.empty() && std::all_of(turns_.begin(), turns_.end(), [](const Active& active) {
+           return active.waits || active.paused();
+         });
 }
 
 void PassLoop::step() {
@@ -109,6 +115,11 @@ void PassLoop::step() {
 }
 
 void PassLoop::begin(const Job& job, const wire::Prefill& request) {
+  if (request.base_length > 0 && sessions_.find(job.client.connection_id) == nullptr) {
+    metrics_->refused(Refusal::session_unknown);
+    job.client.reply->refuse(request.round, session_unknown());
+    return;
+  }
   const auto session =
       sessions_.find_or_make(job.client.connection_id, job.client.session, job.client.identity);
   if (!session) {
@@ -137,6 +148,7 @@ void PassLoop::begin(const Job& job, const wire::Resume& request) {
   std::erase_if(turns_, [&](const Active& active) {
     if (active.session != *session) return false;
     active.session->target.abandon();
+    waiting_count_ -= active.waits ? 1 : 0;
     return true;
   });
   const bool keep = request.policy == wire::ResyncPolicy::keep;
@@ -156,27 +168,26 @@ void PassLoop::begin_prompt(const Job& job, Session& session, const PrefillReque
     job.client.reply->refuse(round, begun.error());
     return;
   }
-  keep_to_memory();
   metrics_->prompt_tokens.add(request.tokens.size());
   // Rows of an earlier prompt that are still to come do not come any more.
   std::erase_if(owed_, [&](const RowsOwed& owed) {
     return owed.client.connection_id == job.client.connection_id;
   });
-  turns_.push_back({.client = job.client,
-                    .session = &session,
-                    .round = round,
-                    .posted = job.posted,
-                    .started = {},
-                    .kept_count = kept_count,
-                    .rows_from = rows_from});
+  Active active{.client = job.client,
+                .session = &session,
+                .round = round,
+                .posted = job.posted,
+                .started = {},
+                .kept_count = kept_count,
+                .rows_from = rows_from};
+  if (admit_or_queue(active)) turns_.push_back(std::move(active));
 }
 
 void PassLoop::begin(const Job& job, const wire::Draft& request) {
   Session* const session = sessions_.find(job.client.connection_id);
   if (!session) {
     metrics_->refused(Refusal::session_unknown);
-    job.client.reply->refuse(request.round,
-                             {Errc::session_unknown, "the server no longer has this session"});
+    job.client.reply->refuse(request.round, session_unknown());
     return;
   }
   if (auto begun = session->target.begin(tree_of(request)); !begun) {
@@ -219,23 +230,22 @@ void PassLoop::begin_step(Active& stream) {
   stream.rows = session.target.pending_rows();
 }
 
-bool PassLoop::room_for_drafter() const {
-  const std::uint64_t limit = options_.sessions.kv_bytes_max;
-  return limit == 0 || sessions_.kv_bytes() + options_.speculation->bytes() +
-                               options_.speculation->drafter_bytes() <=
-                           limit;
-}
-
-void PassLoop::keep_to_memory() {
-  const std::uint64_t limit = options_.sessions.kv_bytes_max;
-  if (!options_.speculation || limit == 0) return;
-  while (sessions_.kv_bytes() + options_.speculation->bytes() > limit && sessions_.drop_drafter()) {
+bool PassLoop::room_for_drafter() {
+  // A session that had no answer for so long is not streaming.
+  constexpr Duration kIdle = std::chrono::seconds(1);
+  const std::uint64_t limit = options_.drafter_bytes_max;
+  const Speculation& speculation = *options_.speculation;
+  const auto full = [&] {
+    return limit > 0 && speculation.bytes() + speculation.drafter_bytes() > limit;
+  };
+  while (full() && sessions_.drop_drafter(now_() - kIdle)) {
   }
+  return !full();
 }
 
 // Who takes part in the next pass; the order of the shares is that of turns_, drafts first.
 std::vector<PassShare> PassLoop::share_out() {
-  const auto is_prompt = [](const Active& a) { return a.session->target.divisible(); };
+  const auto is_prompt = [](const Active& a) { return !a.waits && a.session->target.divisible(); };
   const bool any_prompt = std::any_of(turns_.begin(), turns_.end(), is_prompt);
   std::uint32_t left = options_.pass_rows_max;
   std::uint32_t kept_for_prompts = any_prompt && prompts_first_ ? options_.prompt_rows : 0;
@@ -243,9 +253,10 @@ std::vector<PassShare> PassLoop::share_out() {
   std::vector<PassShare> shares;
   bool any_draft = false;
   for (const Active& active : turns_) {
-    if (is_prompt(active) || active.paused()) continue;
+    if (active.session->target.divisible() || active.paused()) continue;
     const std::uint32_t rows = active.session->target.pending_rows();
     if (rows > left - kept_for_prompts) break;
+    if (!sessions_.grow(*active.session)) continue;
     shares.push_back({.session = &active.session->target, .rows_max = rows, .outcome = {}});
     left -= rows;
     any_draft = true;
@@ -265,7 +276,7 @@ std::vector<PassShare> PassLoop::share_out() {
 }
 
 void PassLoop::run_next_pass() {
-  if (turns_.empty()) return;
+  if (secure_first_draft()) admit_waiting();
   std::vector<PassShare> shares = share_out();
   if (shares.empty()) return;
   const auto share_of = [&](const Active& active) {
@@ -296,9 +307,11 @@ void PassLoop::run_next_pass() {
     budget_.observe_pass(rows, now_() - started);
     if (options_.speculation) options_.speculation->observe_pass(rows, now_() - started);
     metrics_->pass(rows, now_() - started);
+    remember(shares);
   } catch (const DeviceError& e) {
     device_failed(e);
     failed = Error{Errc::refused, e.what()};
+    sessions_.distrust();
   }
   const Instant finished = now_();
   metrics_->requests_running.set(0);
@@ -383,14 +396,17 @@ void PassLoop::deliver(Active& active, const VerifiedPath& path, wire::Verdict v
     deliver_streamed(active, path, std::move(verdict));
     return;
   }
-  budget_.observe_draft(active.rows, static_cast<std::uint32_t>(path.path.size()) + 1);
+  const auto tokens = static_cast<std::uint32_t>(path.path.size()) + 1;
+  budget_.observe_draft(active.rows, tokens);
   verdict.next = path.next;
   verdict.ending = to_wire(path.finish);
   for (const std::uint32_t row : path.path) verdict.path.push_back(static_cast<std::uint8_t>(row));
+  const Instant begun = now_();
   if (active.client.tap) {
     verdict.activations = rows(active.client, *active.session, active.valid_from,
                                active.session->target.valid_count() - active.valid_from);
   }
+  budget_.observe_delivery(tokens, now_() - begun);
   active.client.reply->verdict(std::move(verdict));
 }
 
@@ -444,8 +460,11 @@ void PassLoop::count_answer(const Active& active, const Outcome& outcome, Instan
 
 void PassLoop::count_sessions() {
   metrics_->sessions.set(sessions_.count());
-  metrics_->kv_bytes.set(sessions_.kv_bytes());
-  metrics_->evicted_sessions.set(sessions_.evicted_count());
+  const SessionStore::Memory memory = sessions_.memory();
+  metrics_->kv_bytes.set(memory.bytes / memory.pages * memory.pages_held);
+  metrics_->kv_tokens_reused.set(memory.tokens_reused);
+  metrics_->evicted_sessions.set(memory.evictions);
+  metrics_->prompts_waiting.set(waiting_count_);
 }
 
 void PassLoop::device_failed(const DeviceError& failure) {

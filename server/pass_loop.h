@@ -55,6 +55,8 @@ struct PassLoopOptions {
   std::uint32_t prompt_rows = 64;
   // Drafts for sessions that stream; null: they go on a token a pass. Outlives the loop.
   Speculation* speculation = nullptr;
+  // Memory of all sessions' drafters; 0: no limit.
+  std::uint64_t drafter_bytes_max = 0;
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
 };
 
@@ -67,6 +69,10 @@ struct PassLoopOptions {
 //           holds up those behind it, and prompts that got nothing in a pass come first in the
 //           next: nobody waits longer than for what was there before them. A stream comes behind
 //           the others again after each of its passes, and pauses where its client does not read.
+// Memory    Prompts that get no pages for their keys and values wait in line, oldest first, and
+//           hold none. A draft that gets none waits, too; the one that came first gets its pages
+//           before the line does, when no prompt runs at the cost of the drafts that came last,
+//           which are refused with session_unknown.
 // Threads   one
 class PassLoop {
  public:
@@ -88,8 +94,12 @@ class PassLoop {
   const Count& count() const { return count_; }
   // Requests that have no answer yet.
   std::size_t active_count() const { return turns_.size(); }
-  // Nothing can be done now; streams may be waiting for their clients to read.
+  // Whether a step would do nothing, unless memory becomes free with time (waiting_count() > 0) or
+  // a stream's client reads.
   bool idle() const;
+  // Prompts in line for memory.
+  std::size_t waiting_count() const { return waiting_count_; }
+  SessionStore::Memory memory() const { return sessions_.memory(); }
   // One pass, and one chunk of the activations that prompts still owe.
   void step();
 
@@ -109,6 +119,7 @@ class PassLoop {
     Duration pace{};
     Duration computed{};
     std::uint32_t kept_count = 0;  // tokens written offline that became context
+    bool waits = false;            // in line for memory
     // Of a prompt: the first position whose rows the client lacks.
     std::uint32_t rows_from = 0;
     // Of a draft: the first position that becomes valid, and its rows.
@@ -137,9 +148,17 @@ class PassLoop {
 
   // The next pass of a stream; its session has no request.
   void begin_step(Active& stream);
-  // Lets go of drafters where sessions need their memory.
-  void keep_to_memory();
-  bool room_for_drafter() const;
+  // Takes drafters from sessions that have stopped streaming, where need be.
+  bool room_for_drafter();
+
+  // Memory (pass_memory.cpp). Lets a prompt that has been begun run or wait; false where it was
+  // refused.
+  bool admit_or_queue(Active& active);
+  void admit_waiting();
+  // False: it has to wait for prompts that run.
+  bool secure_first_draft();
+  void remember(const std::vector<PassShare>& shares);
+
   void run_next_pass();
   std::vector<PassShare> share_out();
   void deliver(Active& active, const Outcome& outcome, Instant finished);
@@ -170,6 +189,7 @@ class PassLoop {
   std::deque<RowsOwed> owed_;
   Count count_;
   bool prompts_first_ = false;
+  std::size_t waiting_count_ = 0;
   std::uint32_t busy_sessions_ = 1;
   Instant busy_counted_{};
 };

@@ -7,8 +7,10 @@
 namespace edgedraft {
 namespace {
 
-// A pass's weight has halved after some 140 further ones, a draft's and an absence's after 35.
+// A pass's and a delivery's weight has halved after some 140 further ones, a draft's and an
+// absence's after 35.
 constexpr double kPassMemory = 0.995;
+constexpr double kDeliveryMemory = 0.995;
 constexpr double kDraftMemory = 0.98;
 
 std::size_t size_of(std::uint32_t rows) {
@@ -21,17 +23,15 @@ constexpr std::uint32_t rows_of(std::size_t size) {
 
 }  // namespace
 
+RowBudget::RowBudget(std::uint32_t pass_rows_max)
+    : pass_rows_max_(pass_rows_max), passes_(kPassMemory), deliveries_(kDeliveryMemory) {}
+
 void RowBudget::observe_pass(std::uint32_t rows, Duration time) {
-  const double seconds = std::chrono::duration<double>(time).count();
-  const double n = rows;
-  for (double* sum : {&weight_, &rows_, &rows_squared_, &seconds_, &rows_seconds_}) {
-    *sum *= kPassMemory;
-  }
-  weight_ += 1.0;
-  rows_ += n;
-  rows_squared_ += n * n;
-  seconds_ += seconds;
-  rows_seconds_ += n * seconds;
+  passes_.add(rows, std::chrono::duration<double>(time).count());
+}
+
+void RowBudget::observe_delivery(std::uint32_t tokens, Duration time) {
+  deliveries_.add(tokens, std::chrono::duration<double>(time).count());
 }
 
 void RowBudget::observe_draft(std::uint32_t rows, std::uint32_t tokens) {
@@ -48,16 +48,28 @@ void RowBudget::Mean::add(double sample) {
 }
 
 double RowBudget::pass_seconds(const Cost& cost, double rows) const {
-  return std::ceil(rows / pass_rows_max_) * cost.a + cost.b * rows;
+  return std::ceil(rows / pass_rows_max_) * cost.fixed + cost.each * rows;
 }
 
-RowBudget::Cost RowBudget::cost() const {
-  const double spread = weight_ * rows_squared_ - rows_ * rows_;
+void RowBudget::Fit::add(double count, double seconds) {
+  for (double* sum : {&weight_, &count_, &count_squared_, &seconds_, &count_seconds_}) {
+    *sum *= memory_;
+  }
+  weight_ += 1.0;
+  count_ += count;
+  count_squared_ += count * count;
+  seconds_ += seconds;
+  count_seconds_ += count * seconds;
+}
+
+RowBudget::Cost RowBudget::Fit::cost() const {
+  if (!known()) return {};
+  const double spread = weight_ * count_squared_ - count_ * count_;
   const double mean = seconds_ / weight_;
-  // Passes of one width alone tell nothing of another width's cost: then a row costs nothing more.
-  if (spread < 1e-6 * weight_ * rows_squared_) return {.a = mean, .b = 0.0};
-  const double b = std::max(0.0, (weight_ * rows_seconds_ - rows_ * seconds_) / spread);
-  return {.a = std::max(0.0, mean - b * rows_ / weight_), .b = b};
+  // Samples of one width alone tell nothing of another width's cost: then a row costs nothing more.
+  if (spread < 1e-6 * weight_ * count_squared_) return {.fixed = mean, .each = 0.0};
+  const double each = std::max(0.0, (weight_ * count_seconds_ - count_ * seconds_) / spread);
+  return {.fixed = std::max(0.0, mean - each * count_ / weight_), .each = each};
 }
 
 std::array<double, RowBudget::kSizes> RowBudget::tokens_by_size() const {
@@ -81,16 +93,18 @@ std::array<double, RowBudget::kSizes> RowBudget::tokens_by_size() const {
 std::uint32_t RowBudget::rows_for(std::uint32_t sessions) const {
   const bool any_draft =
       std::any_of(tokens_.begin() + 1, tokens_.end(), [](const Mean& m) { return m.known; });
-  if (weight_ == 0.0 || !any_draft) return pass_rows_max_;
-  const Cost c = cost();
+  if (!passes_.known() || !any_draft) return pass_rows_max_;
+  const Cost pass = passes_.cost();
+  const Cost delivery = deliveries_.cost();
   const auto tokens = tokens_by_size();
   const double n = std::max(sessions, 1u);
   std::uint32_t best_rows = 1;
   double best = 0.0;
   for (std::size_t size = 0; size < kSizes && rows_of(size) <= pass_rows_max_; ++size) {
     const double rows = rows_of(size);
-    const double seconds =
-        std::max(pass_seconds(c, n * rows), absence_.value + pass_seconds(c, rows));
+    const double delivered = delivery.fixed + delivery.each * tokens[size];
+    const double seconds = std::max(pass_seconds(pass, n * rows) + n * delivered,
+                                    absence_.value + pass_seconds(pass, rows) + delivered);
     const double rate = n * tokens[size] / seconds;
     if (rate >= best) {
       best = rate;

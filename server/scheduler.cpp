@@ -1,6 +1,11 @@
 #include "server/scheduler.h"
 
 namespace edgedraft {
+namespace {
+
+constexpr Duration kMemoryCheckEvery = std::chrono::milliseconds(20);
+
+}  // namespace
 
 Scheduler::Scheduler(const SessionParts& parts, const SchedulerOptions& options)
     : options_(options),
@@ -74,7 +79,13 @@ bool Scheduler::take(std::deque<News>& news) {
   request_count_ = loop_.active_count();
   for (const News& n : news_) request_count_ += std::holds_alternative<Arrival>(n);
   metrics().requests_open.set(request_count_);
-  wake_.wait(lock, [&] { return stopping_ || !news_.empty() || !loop_.idle(); });
+  const auto is_due = [&] { return stopping_ || !news_.empty() || !loop_.idle(); };
+  if (loop_.waiting_count() == 0) {
+    wake_.wait(lock, is_due);
+  } else {
+    // Sessions become idle enough to give their memory to a prompt that waits, with time alone.
+    wake_.wait_for(lock, kMemoryCheckEvery, is_due);
+  }
   news.swap(news_);
   return !stopping_;
 }

@@ -17,10 +17,14 @@ Error protocol_error(std::string message) {
 
 TargetSession::TargetSession(Decoder& decoder, std::uint32_t context_count,
                              std::function<bool(std::uint32_t)> is_end)
+    : TargetSession(decoder, decoder.make_cache(), context_count, std::move(is_end)) {}
+
+TargetSession::TargetSession(Decoder& decoder, KvCache cache, std::uint32_t context_count,
+                             std::function<bool(std::uint32_t)> is_end)
     : decoder_(decoder),
       context_count_(context_count),
       is_end_(std::move(is_end)),
-      cache_(decoder.make_cache()),
+      cache_(std::move(cache)),
       logits_row_(decoder.config().vocabulary_count) {
   EDGEDRAFT_CHECK(context_count <= decoder.positions_max());
 }
@@ -129,6 +133,7 @@ PrefillOutcome TargetSession::close(const RunningPrefill& prefill) {
   const std::uint32_t count = prefill.given_count + prefill.outcome.accepted_count;
   tokens_.resize(count);
   cache_.set_length(count);
+  cache_.trim();
   tokens_.push_back(prefill.outcome.next);
   finish_ = prefill.outcome.finish;
   return prefill.outcome;
@@ -150,6 +155,7 @@ VerifiedPath TargetSession::close(const RunningDraft& draft, const Matrix& logit
     tokens_.push_back(draft.tree.token(row));
   }
   cache_.keep(slots);
+  cache_.trim();
   tokens_.push_back(result.next);
   finish_ = result.finish;
   return result;
@@ -160,7 +166,28 @@ void TargetSession::abandon() {
     tokens_.resize(prefill->base_count);
     cache_.set_length(std::min(cache_.length(), prefill->base_count));
   }
+  cache_.trim();
   request_ = std::monostate();
+}
+
+std::uint32_t TargetSession::slots_wanted() const {
+  return cache_.length() + pending_rows();
+}
+
+std::span<const std::uint32_t> TargetSession::settled_tokens() const {
+  const auto* prefill = std::get_if<RunningPrefill>(&request_);
+  const std::uint32_t count =
+      prefill != nullptr ? std::min(cache_.length(), prefill->given_count) : cache_.length();
+  return std::span(tokens_).first(count);
+}
+
+std::span<const std::uint32_t> TargetSession::skippable_tokens() const {
+  return std::span(tokens_).first(std::get<RunningPrefill>(request_).given_count - 1);
+}
+
+void TargetSession::drop_cache() {
+  cache_.set_length(0);
+  cache_.trim();
 }
 
 Result<PrefillOutcome> TargetSession::prefill(const PrefillRequest& request) {
@@ -174,6 +201,7 @@ Result<VerifiedPath> TargetSession::verify(const DraftTree& tree) {
 }
 
 Outcome TargetSession::run() {
+  EDGEDRAFT_CHECK(reserve());
   PassShare share{.session = this, .rows_max = kMaskRowsMax, .outcome = {}};
   while (!share.outcome) run_pass(decoder_, std::span(&share, 1));
   return *share.outcome;

@@ -42,8 +42,12 @@ using Outcome = std::variant<PrefillOutcome, VerifiedPath>;
 // may be abandoned between two.
 class TargetSession {
  public:
-  // Requires  decoder outlives the session; context_count <= decoder.positions_max()
+  // With memory of its own. Requires  decoder outlives the session; context_count <=
+  // decoder.positions_max()
   TargetSession(Decoder& decoder, std::uint32_t context_count,
+                std::function<bool(std::uint32_t)> is_end);
+  // With a cache from a pool: before each pass the caller has to reserve() what it takes.
+  TargetSession(Decoder& decoder, KvCache cache, std::uint32_t context_count,
                 std::function<bool(std::uint32_t)> is_end);
 
   std::span<const std::uint32_t> tokens() const { return tokens_; }
@@ -84,7 +88,25 @@ class TargetSession {
   // no trace, of a prompt the part that was run and the root are dropped.
   void abandon();
 
-  // A whole request, in passes of its own. Errors as of begin().
+  // --- memory from a pool ---
+
+  // Slots that the request's rows are stored in, and all before them. Requires  busy()
+  std::uint32_t slots_wanted() const;
+  // Takes pages for them. False where the pool has too few; nothing has changed then.
+  bool reserve() { return cache_.reserve(slots_wanted()); }
+  // The tokens whose keys and values are there for good: neither a draft nor provisional.
+  std::span<const std::uint32_t> settled_tokens() const;
+  // Of a prompt: the tokens whose rows decide nothing, and need not run where their keys and values
+  // are known.
+  std::span<const std::uint32_t> skippable_tokens() const;
+  // Takes over pages of the first tokens' keys and values. Requires  divisible(), tokens as in
+  // skippable_tokens()
+  void adopt(std::span<const std::uint32_t> pages) { cache_.adopt(pages); }
+  // Gives up all keys and values; the prompt then runs from its first token on.
+  // Requires  divisible(), no pass yet
+  void drop_cache();
+
+  // A whole request, in passes of its own. Errors as of begin(). Requires  memory for it
   Result<PrefillOutcome> prefill(const PrefillRequest& request);
   Result<VerifiedPath> verify(const DraftTree& tree);
 

@@ -58,6 +58,7 @@ class VulkanBackend final : public MeasuredBackend {
   ~VulkanBackend() override;
 
   std::string_view name() const override { return "vulkan"; }
+  bool takes_pages() const override { return false; }
   std::unique_ptr<Buffer> allocate(std::uint64_t floats) override;
   std::unique_ptr<Buffer> upload(ByteView bytes) override;
   std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) override;

@@ -147,7 +147,7 @@ void VulkanBackend::store(const StoreOp& op) {
   check_op(op);
   if (op.x.rows == 0) return;
   const View x = view(op.x);
-  const View cache = view(op.cache);
+  const View cache = view(op.cache.contiguous());
   stream_.reserve(sizeof op.first, 0);
   const std::uint32_t first_at = stream_.put(op.first);
   dispatch({.shader = Shader::store},
@@ -185,8 +185,8 @@ void VulkanBackend::attention(const AttentionOp& op) {
   if (op.q.rows == 0) return;
   static_assert(sizeof(AncestorMask) == shaders::kMaskWords * sizeof(std::uint32_t));
   const View q = view(op.q);
-  const View k = view(op.keys);
-  const View v = view(op.values);
+  const View k = view(op.keys.contiguous());
+  const View v = view(op.values.contiguous());
   const View y = view(op.y);
   stream_.reserve(sizeof op.prefix + op.masks.size_bytes(), 0);
   const std::uint32_t prefix_at = stream_.put(op.prefix);
@@ -244,15 +244,15 @@ void VulkanBackend::swiglu(const SwigluOp& op) {
 void VulkanBackend::compact(const CompactOp& op) {
   check_op(op);
   if (op.slots.empty()) return;
-  const View cache = view(op.cache);
+  const View cache = view(op.cache.contiguous());
   stream_.reserve(2 * sizeof(std::uint32_t) + op.slots.size_bytes(), 0);
   const std::uint32_t first_at = stream_.put(op.first);
   stream_.put(static_cast<std::uint32_t>(op.slots.size()));
   stream_.put(op.slots);
-  dispatch({.shader = Shader::compact}, {.x = groups_for(op.cache.cols, shaders::kRowWorkgroup)},
+  dispatch({.shader = Shader::compact}, {.x = groups_for(op.cache.cols(), shaders::kRowWorkgroup)},
            shaders::CompactParams{.cache_offset = cache.offset,
                                   .cache_stride = cache.stride,
-                                  .cols = op.cache.cols,
+                                  .cols = op.cache.cols(),
                                   .first_at = first_at},
            {{cache.slice, Bound::written}});
 }
@@ -263,8 +263,8 @@ void VulkanBackend::gather_layers(const GatherLayersOp& op) {
   const View y = view(op.y);
   const auto layers = static_cast<std::uint32_t>(op.keys.size());
   for (std::uint32_t layer = 0; layer < layers; ++layer) {
-    const View k = view(op.keys[layer]);
-    const View v = view(op.values[layer]);
+    const View k = view(op.keys[layer].contiguous());
+    const View v = view(op.values[layer].contiguous());
     stream_.reserve(op.slots.size_bytes(), 0);
     const std::uint32_t slots_at = stream_.put(op.slots);
     dispatch({.shader = Shader::gather_layers},

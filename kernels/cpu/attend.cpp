@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/dot_tile.h"
 #include "kernels/cpu/exp.h"
+#include "kernels/cpu/pages.h"
 
 // Visible slots are taken by rank, in blocks of 64, with a running maximum and sum (online
 // softmax). A slot's place in memory never matters, so a path through a tree gives the bits of the
@@ -211,8 +212,9 @@ class Tile {
 
   void push(Slots& slots, std::size_t slot) const {
     const std::size_t column = kv_head_ * t_.heads.head_dim;
-    slots.keys[slots.count] = t_.keys.data + slot * t_.keys.stride + column;
-    slots.values[slots.count] = t_.values.data + slot * t_.values.stride + column;
+    const std::size_t row = row_of(t_.pages, slot);
+    slots.keys[slots.count] = t_.keys.data + row * t_.keys.stride + column;
+    slots.values[slots.count] = t_.values.data + row * t_.values.stride + column;
     ++slots.count;
   }
 

@@ -10,6 +10,7 @@ struct AttendTile {
   ConstRows q;  // of the tile's first row, like masks and y
   ConstRows keys;
   ConstRows values;
+  Pages pages;
   std::size_t rows;
   std::size_t prefix;
   const std::uint64_t* masks;  // [rows, kMaskWords] or null

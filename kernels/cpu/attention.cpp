@@ -9,6 +9,7 @@ void attention(const AttentionArgs& a, const Work& work) {
     const AttendTile tile{.q = {a.q.data + row * a.q.stride, a.q.stride},
                           .keys = a.keys,
                           .values = a.values,
+                          .pages = a.pages,
                           .rows = smaller(kAttentionTileRows, a.rows - row),
                           .prefix = a.prefix,
                           .masks = a.masks != nullptr ? a.masks + row * kMaskWords : nullptr,

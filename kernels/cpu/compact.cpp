@@ -1,3 +1,4 @@
+#include "kernels/cpu/pages.h"
 #include "kernels/cpu/simd.h"
 
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
@@ -5,8 +6,10 @@ namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 void compact(const CompactArgs& a, const Work& work) {
   for (std::size_t i = 0; i < a.slot_count; ++i) {
     if (a.slots[i] == a.first + i) continue;
-    std::memcpy(a.cache.data + (a.first + i) * a.cache.stride + work.begin,
-                a.cache.data + a.slots[i] * a.cache.stride + work.begin,
+    const std::size_t to = row_of(a.pages, a.first + i);
+    const std::size_t from = row_of(a.pages, a.slots[i]);
+    std::memcpy(a.cache.data + to * a.cache.stride + work.begin,
+                a.cache.data + from * a.cache.stride + work.begin,
                 (work.end - work.begin) * sizeof(float));
   }
 }

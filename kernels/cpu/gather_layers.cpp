@@ -1,3 +1,4 @@
+#include "kernels/cpu/pages.h"
 #include "kernels/cpu/simd.h"
 
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
@@ -18,9 +19,10 @@ void copy_unpaired(const float* from, float* to, std::size_t head_dim) {
 void gather_layers(const GatherLayersArgs& a, const Work& work) {
   const std::size_t head_dim = a.heads.head_dim;
   for (std::size_t s = work.begin; s < work.end; ++s) {
+    const std::size_t row = row_of(a.pages, a.slots[s]);
     for (std::size_t layer = 0; layer < a.layers; ++layer) {
-      const float* key = a.keys[layer].data + a.slots[s] * a.keys[layer].stride;
-      const float* value = a.values[layer].data + a.slots[s] * a.values[layer].stride;
+      const float* key = a.keys[layer].data + row * a.keys[layer].stride;
+      const float* value = a.values[layer].data + row * a.values[layer].stride;
       float* y = a.y.data + (s * a.layers + layer) * a.y.stride;
       for (std::size_t head = 0; head < a.heads.kv_heads; ++head) {
         const std::size_t from = head * head_dim;

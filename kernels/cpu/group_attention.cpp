@@ -12,6 +12,7 @@ void group_attention(const GroupAttentionArgs& a, const Work& work) {
       const AttendTile tile{.q = {a.q.data + row * a.q.stride, a.q.stride},
                             .keys = {a.k.data + first * a.k.stride, a.k.stride},
                             .values = {a.v.data + first * a.v.stride, a.v.stride},
+                            .pages = {},
                             .rows = smaller(kAttentionTileRows, a.group_rows - i),
                             .prefix = a.group_rows,
                             .masks = nullptr,

@@ -22,6 +22,13 @@ struct ConstRows {
   std::size_t stride;
 };
 
+// Where the slots of one sequence's keys and values lie: slot s is row
+// (pages[s >> page_shift] << page_shift) + (s mod 2^page_shift); without pages, row s.
+struct Pages {
+  const std::uint32_t* table;  // null: none
+  unsigned page_shift;
+};
+
 // Items begin..end-1 of an operation; what an item is, each Args says.
 struct Work {
   std::size_t begin;
@@ -117,6 +124,7 @@ struct AttentionArgs {
   ConstRows q;
   ConstRows keys;
   ConstRows values;
+  Pages pages;
   std::size_t rows;
   std::size_t prefix;
   const std::uint64_t* masks;  // [rows, kMaskWords], or null: the prefix alone
@@ -153,15 +161,17 @@ struct SwigluArgs {
 // Item: a column, so that the moves of each column keep their order.
 struct CompactArgs {
   Rows cache;
+  Pages pages;
   std::size_t first;
   const std::uint32_t* slots;
   std::size_t slot_count;
 };
 
-// Item: a slot. keys and values: a matrix a layer, [capacity, kv_heads * head_dim].
+// Item: a slot. keys and values: a matrix a layer, kv_heads * head_dim columns.
 struct GatherLayersArgs {
   const ConstRows* keys;
   const ConstRows* values;
+  Pages pages;
   std::size_t layers;
   const std::uint32_t* slots;
   Heads heads;

@@ -278,7 +278,7 @@ class CudaBackend final : public Backend {
     if (op.slots.empty()) return;
     enqueue(cuda::compact,
             cuda::CompactArgs{.cache = cache(op.cache),
-                              .cols = op.cache.cols,
+                              .cols = op.cache.cols(),
                               .first = op.first,
                               .slots = arguments_.on_device(op.slots),
                               .slot_count = static_cast<std::uint32_t>(op.slots.size())});
@@ -287,8 +287,8 @@ class CudaBackend final : public Backend {
   void gather_layers(const GatherLayersOp& op) override {
     check_op(op);
     layers_.clear();
-    for (const Matrix& keys : op.keys) layers_.push_back(cache(keys));
-    for (const Matrix& values : op.values) layers_.push_back(cache(values));
+    for (const CacheView& keys : op.keys) layers_.push_back(cache(keys));
+    for (const CacheView& values : op.values) layers_.push_back(cache(values));
     const auto* layers = arguments_.on_device(std::span<const cuda::Cache>(layers_));
     enqueue(cuda::gather_layers,
             cuda::GatherLayersArgs{.keys = layers,
@@ -463,12 +463,12 @@ class CudaBackend final : public Backend {
   }
   static cuda::Rows rows(const Matrix& m) { return {data(m), m.stride}; }
   static cuda::ConstRows const_rows(const Matrix& m) { return {data(m), m.stride}; }
-  static cuda::Cache cache(const Matrix& m) {
-    return {.data = reinterpret_cast<std::byte*>(data(m)),
+  cuda::Cache cache(const CacheView& view) {
+    return {.data = reinterpret_cast<std::byte*>(data(view.memory)),
             .type = cuda::CacheType::f32,
-            .stride = m.stride,
-            .pages = nullptr,
-            .page_slots = 0};
+            .stride = view.memory.stride,
+            .pages = view.paged() ? arguments_.on_device(view.pages) : nullptr,
+            .page_slots = view.page_slots};
   }
 
   // In file order; null for an absent weight.

@@ -9,7 +9,7 @@
 namespace edgedraft {
 namespace {
 
-constexpr std::size_t kArgumentsBytes = 1u << 20;
+constexpr std::size_t kArgumentsBytes = 4u << 20;
 constexpr std::size_t kArgumentAlignment = 256;
 constexpr std::size_t kUploadPartBytes = 16u << 20;
 
@@ -71,6 +71,8 @@ CudaArguments::CudaArguments(cudaStream_t stream)
 const std::byte* CudaArguments::bytes_on_device(ByteView bytes) {
   EDGEDRAFT_CHECK(bytes.size() <= kArgumentsBytes / 4);
   for (const Entry& entry : recent_) {
+    // What is older than half a round could be overwritten before it is used.
+    if (end_ - entry.offset > kArgumentsBytes / 2) continue;
     if (entry.bytes_count == bytes.size() && !bytes.empty() &&
         std::memcmp(host_.data() + entry.offset, bytes.data(), bytes.size()) == 0) {
       return device_.data() + entry.offset;

@@ -69,8 +69,8 @@ class PinnedMemory {
   std::size_t bytes_count_;
 };
 
-// Small arrays of a call (tokens, positions, masks) on the device. What the last few calls brought
-// is not copied again: every layer of a pass asks for the same.
+// Small arrays of a call (tokens, positions, masks, page tables) on the device. What recent calls
+// brought is not copied again: every layer of a pass asks for the same, a sequence after another.
 class CudaArguments {
  public:
   explicit CudaArguments(cudaStream_t stream);
@@ -93,7 +93,7 @@ class CudaArguments {
   PinnedMemory host_;
   CudaBuffer device_;
   std::size_t end_ = 0;
-  std::array<Entry, 8> recent_{};
+  std::array<Entry, 128> recent_{};
   std::size_t recent_next_ = 0;
 };
 

@@ -129,8 +129,10 @@ struct Metrics {
   // Sessions and their keys and values.
   Gauge sessions;
   Gauge sessions_max;
-  Gauge kv_bytes;
-  Gauge kv_bytes_max;      // 0: no limit but the number of sessions
+  Gauge kv_bytes;          // of pages in use
+  Gauge kv_bytes_max;      // of the pool
+  Gauge kv_tokens_reused;  // of prompts that began as another did, since the start
+  Gauge prompts_waiting;   // for memory
   Gauge evicted_sessions;  // since the start
   Counter resumed_sessions;
   Counter unknown_sessions;  // that a client wanted to resume

@@ -129,15 +129,18 @@ void render_passes(Exposition& e, const Metrics& m) {
 }
 
 void render_sessions(Exposition& e, const Metrics& m) {
-  const std::uint64_t bytes_max = m.kv_bytes_max.value();
-  // Where memory has no limit of its own the number of sessions is it.
-  const std::uint64_t used = bytes_max > 0 ? m.kv_bytes.value() : m.sessions.value();
-  const std::uint64_t limit = bytes_max > 0 ? bytes_max : m.sessions_max.value();
   e.gauge("sessions", "Sessions held, idle ones included.", m.sessions.value());
   e.gauge("sessions_limit", "The most there may be.", m.sessions_max.value());
-  e.gauge("kv_cache_bytes", "Memory of keys and values.", m.kv_bytes.value());
-  e.gauge("kv_cache_usage_perc", "Share of the limit in use; 1 means 100 percent.",
-          limit > 0 ? static_cast<double>(used) / static_cast<double>(limit) : 0.0);
+  const std::uint64_t limit = m.kv_bytes_max.value();
+  e.gauge("kv_cache_bytes", "Keys and values of sessions, and beginnings kept for later prompts.",
+          m.kv_bytes.value());
+  e.gauge("kv_cache_bytes_limit", "The pool that they lie in.", limit);
+  e.gauge("kv_cache_usage_perc", "Share of the pool in use; 1 means 100 percent.",
+          limit > 0 ? static_cast<double>(m.kv_bytes.value()) / static_cast<double>(limit) : 0.0);
+  e.counter("prefix_cache_hit_tokens_total",
+            "Tokens of prompts whose keys and values were there already.",
+            m.kv_tokens_reused.value());
+  e.gauge("prompts_waiting", "Prompts in line for memory.", m.prompts_waiting.value());
   e.counter("sessions_evicted_total", "Idle sessions that gave way to others.",
             m.evicted_sessions.value());
   e.begin("session_resume_total", "counter", "Sessions that clients came back to.");

@@ -28,9 +28,9 @@ void MoaTap::read(const KvCache& cache, std::uint32_t first, std::uint32_t count
     const std::size_t layer_first = cache.keys().size() - layout_.tli;
     for (std::uint32_t layer = 0; layer < layout_.tli; ++layer) {
       const std::uint32_t col = layout_.tli_first_col(layer);
-      read_block(cache.keys()[layer_first + layer].row_range(first + done, chunk), col, chunk_rows);
-      read_block(cache.values()[layer_first + layer].row_range(first + done, chunk),
-                 col + target_kv_cols_, chunk_rows);
+      read_slots(cache.keys()[layer_first + layer], first + done, col, chunk_rows);
+      read_slots(cache.values()[layer_first + layer], first + done, col + target_kv_cols_,
+                 chunk_rows);
     }
   }
 }
@@ -50,6 +50,17 @@ void MoaTap::read_memory(const KvCache& cache, std::uint32_t first, std::uint32_
   projection_.project(mean, keys, values);
   read_block(keys, 0, rows);
   read_block(values, keys.cols, rows);
+}
+
+void MoaTap::read_slots(const CacheView& from, std::uint32_t first, std::uint32_t col,
+                        std::span<float> rows) {
+  while (!rows.empty()) {
+    const auto left = static_cast<std::uint32_t>(rows.size() / layout_.cols());
+    const Matrix run = from.run(first, left);
+    read_block(run, col, rows);
+    first += run.rows;
+    rows = rows.subspan(std::size_t{run.rows} * layout_.cols());
+  }
 }
 
 void MoaTap::read_block(const Matrix& from, std::uint32_t col, std::span<float> rows) {

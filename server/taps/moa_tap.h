@@ -22,6 +22,9 @@ class MoaTap final : public Tap {
   // At most lsa_.rows_max() positions. Copies column blocks of `rows`.
   void read_memory(const KvCache& cache, std::uint32_t first, std::uint32_t count,
                    std::span<float> rows);
+  // As many slots from `first` on as there are rows.
+  void read_slots(const CacheView& from, std::uint32_t first, std::uint32_t col,
+                  std::span<float> rows);
   void read_block(const Matrix& from, std::uint32_t col, std::span<float> rows);
 
   Backend& backend_;

@@ -1,5 +1,7 @@
 #include "shared/runtime/backend.h"
 
+#include <algorithm>
+
 #include "shared/base/check.h"
 
 namespace edgedraft {
@@ -17,6 +19,21 @@ Matrix Matrix::column_range(std::uint32_t first, std::uint32_t count) const {
   EDGEDRAFT_CHECK(std::uint64_t{first} + count <= cols);
   return {
       .buffer = buffer, .offset = offset + first, .rows = rows, .cols = count, .stride = stride};
+}
+
+Matrix CacheView::run(std::uint32_t first, std::uint32_t count) const {
+  EDGEDRAFT_CHECK(count > 0 && std::uint64_t{first} + count <= slots());
+  if (!paged()) return memory.row_range(first, count);
+  std::uint32_t together = std::min(count, page_slots - first % page_slots);
+  while (together < count && row(first + together) == row(first) + together) {
+    together = std::min(count, together + page_slots);
+  }
+  return memory.row_range(static_cast<std::uint32_t>(row(first)), together);
+}
+
+const Matrix& CacheView::contiguous() const {
+  EDGEDRAFT_CHECK(!paged());
+  return memory;
 }
 
 void Backend::matmuls(std::span<const MatmulOp> ops) {

@@ -54,6 +54,36 @@ struct Matrix {
   Matrix column_range(std::uint32_t first, std::uint32_t count) const;
 };
 
+// Keys or values of one sequence, a row a slot. With pages, slots stand page_slots together: slot s
+// is row pages[s / page_slots] * page_slots + s % page_slots of `memory`. Without, it is row s. Not
+// an owner.
+struct CacheView {
+  Matrix memory;
+  std::span<const std::uint32_t> pages;
+  std::uint32_t page_slots = 0;  // a power of two; 0 without pages
+
+  CacheView() = default;
+  // A matrix is a cache without pages. Not explicit, so that operations take one.
+  CacheView(const Matrix& rows) : memory(rows) {}
+  CacheView(const Matrix& rows, std::span<const std::uint32_t> table, std::uint32_t slots_a_page)
+      : memory(rows), pages(table), page_slots(slots_a_page) {}
+
+  bool paged() const { return page_slots != 0; }
+  std::uint64_t slots() const {
+    return paged() ? pages.size() * std::uint64_t{page_slots} : memory.rows;
+  }
+  std::uint32_t cols() const { return memory.cols; }
+  std::uint64_t row(std::uint32_t slot) const {
+    return paged() ? std::uint64_t{pages[slot / page_slots]} * page_slots + slot % page_slots
+                   : slot;
+  }
+  // The slots from `first` on whose rows follow each other, `count` of them at most.
+  // Requires  first + count <= slots(), count > 0
+  Matrix run(std::uint32_t first, std::uint32_t count) const;
+  // Requires  no pages
+  const Matrix& contiguous() const;
+};
+
 // A constant matrix [rows, cols] of any DType, row-major, rows packed. Not an owner.
 struct Weight {
   const Buffer* buffer = nullptr;
@@ -128,23 +158,24 @@ struct RopeOp {
   RopeStyle style;
 };
 
-// Copies the rows of x to rows first.. of cache.
-// Shapes    x [rows, cols]; cache [capacity, cols]
+// Copies the rows of x to slots first.. of cache.
+// Shapes    x [rows, cols]; cache [slots, cols]
 struct StoreOp {
   Matrix x;
-  Matrix cache;
+  CacheView cache;
   std::uint32_t first;
 };
 
 // y[r] = softmax(q[r] . K / sqrt(head_dim)) V over the slots that row r sees, head by head: slots
 // 0..prefix-1, then slot prefix + j for every j in masks[r]. Sums run over visible slots in slot
 // order, so a path through a tree gives the bits that the same tokens give in a row.
-// Shapes    q, y [rows, query_cols]; keys, values [capacity, kv_cols]
-// Requires  masks is empty (no row sees more than the prefix, prefix > 0) or has one entry a row
+// Shapes    q, y [rows, query_cols]; keys, values [slots, kv_cols]
+// Requires  masks is empty (no row sees more than the prefix, prefix > 0) or has one entry a row;
+//           keys and values have one page table
 struct AttentionOp {
   Matrix q;
-  Matrix keys;
-  Matrix values;
+  CacheView keys;
+  CacheView values;
   std::uint32_t prefix;
   std::span<const AncestorMask> masks;
   HeadShape heads;
@@ -171,22 +202,23 @@ struct SwigluOp {
   Matrix y;
 };
 
-// Moves rows of a cache to its front part, in order: row first + i = row slots[i]. Slots increase
-// and slots[i] >= first + i, so the move may be done in place, forwards.
+// Moves slots of a cache to its front part, in order: slot first + i = slot slots[i]. Slots
+// increase and slots[i] >= first + i, so the move may be done in place, forwards.
 struct CompactOp {
-  Matrix cache;
+  CacheView cache;
   std::uint32_t first;
   std::span<const std::uint32_t> slots;
 };
 
 // LSA's input: row p * layers + l of y is [K_head0 | V_head0 | K_head1 | V_head1 | ...] of layer l
 // at cache slot slots[p]. Keys come out in RopeStyle::halves order whatever the cache holds, so
-// that one set of LSA weights fits files of both styles. Source    Mixture of Attentions; layout of
-// its released code Shapes    keys[l], values[l] [capacity, kv_cols]; y [slots * layers, 2 *
-// kv_cols]
+// that one set of LSA weights fits files of both styles.
+// Source    Mixture of Attentions; layout of its released code
+// Shapes    keys[l], values[l] [slots, kv_cols]; y [slots * layers, 2 * kv_cols]
+// Requires  all have one page table
 struct GatherLayersOp {
-  std::span<const Matrix> keys;
-  std::span<const Matrix> values;
+  std::span<const CacheView> keys;
+  std::span<const CacheView> values;
   std::span<const std::uint32_t> slots;
   HeadShape heads;
   RopeStyle style;
@@ -223,6 +255,8 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::string_view name() const = 0;
+  // Whether caches may have pages. Devices that serve one sequence need none.
+  virtual bool takes_pages() const { return true; }
 
   // Zeroed memory for `floats` numbers. Throws DeviceError when there is none.
   virtual std::unique_ptr<Buffer> allocate(std::uint64_t floats) = 0;

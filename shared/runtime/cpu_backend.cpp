@@ -1,6 +1,7 @@
 #include "shared/runtime/cpu_backend.h"
 
 #include <algorithm>
+#include <bit>
 #include <vector>
 
 #include "kernels/cpu/ops.h"
@@ -158,8 +159,9 @@ class CpuBackend final : public HostBackend {
     static_assert(sizeof(AncestorMask) == cpu::kMaskWords * sizeof(std::uint64_t));
     const cpu::Heads heads = heads_of(op.heads);
     const cpu::AttentionArgs args{.q = const_rows(op.q),
-                                  .keys = const_rows(op.keys),
-                                  .values = const_rows(op.values),
+                                  .keys = const_rows(op.keys.memory),
+                                  .values = const_rows(op.values.memory),
+                                  .pages = pages(op.keys),
                                   .rows = op.q.rows,
                                   .prefix = op.prefix,
                                   .masks = op.masks.empty() ? nullptr : op.masks[0].bits.data(),
@@ -197,22 +199,24 @@ class CpuBackend final : public HostBackend {
 
   void compact(const CompactOp& op) override {
     check_op(op);
-    const cpu::CompactArgs args{.cache = rows(op.cache),
+    const cpu::CompactArgs args{.cache = rows(op.cache.memory),
+                                .pages = pages(op.cache),
                                 .first = op.first,
                                 .slots = op.slots.data(),
                                 .slot_count = op.slots.size()};
     run(kernels_.compact, args,
-        {.items = op.cache.cols, .grain = 16, .steps = op.slots.size() * op.cache.cols});
+        {.items = op.cache.cols(), .grain = 16, .steps = op.slots.size() * op.cache.cols()});
   }
 
   void gather_layers(const GatherLayersOp& op) override {
     check_op(op);
     keys_.clear();
     values_.clear();
-    for (const Matrix& keys : op.keys) keys_.push_back(const_rows(keys));
-    for (const Matrix& values : op.values) values_.push_back(const_rows(values));
+    for (const CacheView& keys : op.keys) keys_.push_back(const_rows(keys.memory));
+    for (const CacheView& values : op.values) values_.push_back(const_rows(values.memory));
     const cpu::GatherLayersArgs args{.keys = keys_.data(),
                                      .values = values_.data(),
+                                     .pages = keys_.empty() ? cpu::Pages{} : pages(op.keys[0]),
                                      .layers = keys_.size(),
                                      .slots = op.slots.data(),
                                      .heads = heads_of(op.heads),
@@ -255,6 +259,10 @@ class CpuBackend final : public HostBackend {
  private:
   static cpu::Rows rows(const Matrix& m) { return {data(m), m.stride}; }
   static cpu::ConstRows const_rows(const Matrix& m) { return {data(m), m.stride}; }
+  static cpu::Pages pages(const CacheView& cache) {
+    if (!cache.paged()) return {};
+    return {cache.pages.data(), static_cast<unsigned>(std::countr_zero(cache.page_slots))};
+  }
 
   static Extent by_rows(const Matrix& m, std::uint64_t steps_a_number = 1) {
     return {.items = m.rows, .grain = 1, .steps = std::uint64_t{m.rows} * m.cols * steps_a_number};

@@ -31,7 +31,13 @@ Decoder::Decoder(Backend& backend, const DecoderConfig& config, const DecoderTen
 KvCache Decoder::make_cache() const {
   return KvCache(backend_, {.layers = config_.layer_count,
                             .kv_cols = config_.layer.heads.kv_cols(),
-                            .capacity = positions_max_ + kMaskRowsMax});
+                            .capacity = slots_max()});
+}
+
+KvCache Decoder::make_cache(KvPool& pool) const {
+  EDGEDRAFT_CHECK(pool.size().layers == config_.layer_count &&
+                  pool.size().kv_cols == config_.layer.heads.kv_cols());
+  return KvCache(pool, slots_max());
 }
 
 void Decoder::forward(KvCache& cache, std::span<const std::uint32_t> tokens,
@@ -44,7 +50,7 @@ void Decoder::forward(std::span<const SequenceRows> sequences) {
   tokens_.clear();
   for (const SequenceRows& rows : sequences) {
     EDGEDRAFT_CHECK(rows.tokens.size() == rows.batch.positions.size());
-    EDGEDRAFT_CHECK(rows.batch.first_slot + rows.tokens.size() <= rows.cache->capacity());
+    EDGEDRAFT_CHECK(rows.batch.first_slot + rows.tokens.size() <= rows.cache->slots());
     tokens_.insert(tokens_.end(), rows.tokens.begin(), rows.tokens.end());
   }
   EDGEDRAFT_CHECK(!tokens_.empty() && tokens_.size() <= kMaskRowsMax);

@@ -34,12 +34,16 @@ class Decoder {
   std::uint32_t positions_max() const { return positions_max_; }
   Backend& backend() { return backend_; }
 
-  // A cache for one sequence with room for a tree behind its last position.
+  // Slots that a sequence may have: its positions and a tree behind them.
+  std::uint32_t slots_max() const { return positions_max_ + kMaskRowsMax; }
+  // A cache for one sequence, of slots_max() slots: with memory of its own, or from a pool made for
+  // this decoder, which gives it none at first.
   KvCache make_cache() const;
+  KvCache make_cache(KvPool& pool) const;
 
   // Runs `tokens` through all layers. Their keys and values are stored in the cache's slots from
   // batch.first_slot on; its length is the caller's to change. Leaves the rows' features.
-  // Requires  1 <= tokens <= kMaskRowsMax
+  // Requires  1 <= tokens <= kMaskRowsMax; the cache has memory for these slots
   void forward(KvCache& cache, std::span<const std::uint32_t> tokens, const RowBatch& batch);
   // The same for several sequences at once: each weight is read once for all of them, and each row
   // gets the bits that it gets alone. Row features stand in the order given.
@@ -48,6 +52,7 @@ class Decoder {
 
   // Appends `tokens` to the cache as a plain sequence, a chunk of rows at a time, and leaves the
   // features of the last chunk's rows.
+  // Requires  the cache has memory for them
   // Returns   how many rows the last chunk had
   std::uint32_t append(KvCache& cache, std::span<const std::uint32_t> tokens);
 

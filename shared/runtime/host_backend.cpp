@@ -118,9 +118,10 @@ void HostBackend::read(const Matrix& from, std::span<float> to) {
 void HostBackend::store(const StoreOp& op) {
   check_op(op);
   const float* from = data(op.x);
-  float* to = data(op.cache) + op.first * op.cache.stride;
+  float* to = data(op.cache.memory);
   for (std::uint32_t r = 0; r < op.x.rows; ++r) {
-    std::copy_n(from + r * op.x.stride, op.x.cols, to + r * op.cache.stride);
+    std::copy_n(from + r * op.x.stride, op.x.cols,
+                to + op.cache.row(op.first + r) * op.cache.memory.stride);
   }
 }
 

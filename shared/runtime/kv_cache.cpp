@@ -1,10 +1,13 @@
 #include "shared/runtime/kv_cache.h"
 
+#include <algorithm>
+
 #include "shared/base/check.h"
 
 namespace edgedraft {
 
-KvCache::KvCache(Backend& backend, const Size& size) : backend_(backend), size_(size) {
+KvCache::KvCache(Backend& backend, const Size& size)
+    : backend_(&backend), capacity_(size.capacity) {
   const std::uint64_t floats = std::uint64_t{size.capacity} * size.kv_cols;
   memory_ = backend.allocate(2 * floats * size.layers);
   const auto matrix = [&](std::uint64_t index) {
@@ -15,22 +18,81 @@ KvCache::KvCache(Backend& backend, const Size& size) : backend_(backend), size_(
                   .stride = size.kv_cols};
   };
   for (std::uint64_t layer = 0; layer < size.layers; ++layer) {
-    keys_.push_back(matrix(2 * layer));
-    values_.push_back(matrix(2 * layer + 1));
+    keys_.emplace_back(matrix(2 * layer));
+    values_.emplace_back(matrix(2 * layer + 1));
   }
+}
+
+KvCache::KvCache(KvPool& pool, std::uint32_t capacity)
+    : backend_(&pool.backend()), pool_(&pool), capacity_(capacity) {
+  for (std::uint32_t layer = 0; layer < pool.size().layers; ++layer) {
+    keys_.emplace_back(pool.keys(layer), pages_, pool.size().page_slots);
+    values_.emplace_back(pool.values(layer), pages_, pool.size().page_slots);
+  }
+}
+
+KvCache::~KvCache() {
+  for (const std::uint32_t page : pages_) pool_->give_back(page);
+}
+
+std::uint32_t KvCache::slots() const {
+  if (pool_ == nullptr) return capacity_;
+  return static_cast<std::uint32_t>(pages_.size()) * pool_->size().page_slots;
 }
 
 void KvCache::set_length(std::uint32_t length) {
-  EDGEDRAFT_CHECK(length <= size_.capacity);
+  EDGEDRAFT_CHECK(length <= slots());
+  const bool shorter = length < length_;
   length_ = length;
+  if (pool_ == nullptr || !shorter) return;
+  const std::uint32_t page_slots = pool_->size().page_slots;
+  if (length % page_slots != 0 && pool_->holders(pages_[length / page_slots]) > 1) {
+    length_ -= length % page_slots;
+  }
+  trim();
 }
 
 void KvCache::keep(std::span<const std::uint32_t> slots) {
-  for (std::uint32_t layer = 0; layer < size_.layers; ++layer) {
-    backend_.compact({.cache = keys_[layer], .first = length_, .slots = slots});
-    backend_.compact({.cache = values_[layer], .first = length_, .slots = slots});
+  for (std::size_t layer = 0; layer < keys_.size(); ++layer) {
+    backend_->compact({.cache = keys_[layer], .first = length_, .slots = slots});
+    backend_->compact({.cache = values_[layer], .first = length_, .slots = slots});
   }
   set_length(length_ + static_cast<std::uint32_t>(slots.size()));
+}
+
+bool KvCache::reserve(std::uint32_t slots) {
+  EDGEDRAFT_CHECK(slots <= capacity_);
+  if (slots <= this->slots()) return true;
+  const std::uint32_t wanted = pool_->size().pages_for(slots);
+  if (wanted - pages_.size() > pool_->free_count()) return false;
+  while (pages_.size() < wanted) pages_.push_back(pool_->take());
+  update_views();
+  return true;
+}
+
+void KvCache::trim() {
+  if (pool_ != nullptr) give_back_from(pool_->size().pages_for(length_));
+}
+
+void KvCache::adopt(std::span<const std::uint32_t> pages) {
+  for (const std::uint32_t page : pages) pool_->share(page);
+  give_back_from(0);
+  pages_.assign(pages.begin(), pages.end());
+  length_ = slots();
+  update_views();
+}
+
+void KvCache::give_back_from(std::uint32_t page) {
+  if (page >= pages_.size()) return;
+  // The last first, so that the next to ask gets them in order.
+  for (std::size_t i = pages_.size(); i-- > page;) pool_->give_back(pages_[i]);
+  pages_.resize(page);
+  update_views();
+}
+
+void KvCache::update_views() {
+  for (CacheView& view : keys_) view.pages = pages_;
+  for (CacheView& view : values_) view.pages = pages_;
 }
 
 }  // namespace edgedraft

@@ -6,13 +6,16 @@
 #include <vector>
 
 #include "shared/runtime/backend.h"
+#include "shared/runtime/kv_pool.h"
 
 namespace edgedraft {
 
 // Keys (rotated) and values of one sequence in every layer. Slots 0..length()-1 are valid and slot
 // = position; rows of a running call stand behind them until keep() or set_length() decides.
 //
-// Cost      8 * layers * capacity * kv_cols bytes, allocated at once
+// Memory is its own, for all slots at once (8 * layers * capacity * kv_cols bytes), or a pool's,
+// whose pages it takes with reserve() and gives back when it is cut shorter or destroyed. Pages
+// that others hold as well are never written to.
 class KvCache {
  public:
   struct Size {
@@ -22,25 +25,52 @@ class KvCache {
   };
   // Throws DeviceError when the memory is not to be had.
   KvCache(Backend& backend, const Size& size);
+  // Requires  the pool outlives it
+  KvCache(KvPool& pool, std::uint32_t capacity);
+  ~KvCache();
+  KvCache(KvCache&&) noexcept = default;
+  KvCache(const KvCache&) = delete;
+  KvCache& operator=(const KvCache&) = delete;
 
   std::uint32_t length() const { return length_; }
-  std::uint32_t capacity() const { return size_.capacity; }
+  std::uint32_t capacity() const { return capacity_; }
+  // Slots that have memory.
+  std::uint32_t slots() const;
 
-  std::span<const Matrix> keys() const { return keys_; }      // a layer each, [capacity, kv_cols]
-  std::span<const Matrix> values() const { return values_; }  // the same
+  // A layer each, [slots(), kv_cols]; valid until the memory changes.
+  std::span<const CacheView> keys() const { return keys_; }
+  std::span<const CacheView> values() const { return values_; }
 
-  // Declares slots 0..length-1 valid. Requires length <= capacity().
+  // Declares slots 0..length-1 valid. Where that cuts off a part of a page that others hold, the
+  // whole page goes: length() is then the page's first slot, and what was valid behind it has to
+  // run again. Requires length <= slots().
   void set_length(std::uint32_t length);
   // Appends the given slots, which stand behind length() and increase, in order: the accepted path
   // of a tree becomes contiguous.
   void keep(std::span<const std::uint32_t> slots);
 
+  // --- with a pool ---
+
+  std::span<const std::uint32_t> pages() const { return pages_; }
+  // Memory for slots 0..slots-1. False where the pool has too few pages; then it takes none.
+  // Requires  slots <= capacity()
+  [[nodiscard]] bool reserve(std::uint32_t slots);
+  // Gives back the pages behind length().
+  void trim();
+  // Holds these pages, all of whose slots are valid, in the place of its own.
+  void adopt(std::span<const std::uint32_t> pages);
+
  private:
-  Backend& backend_;
-  Size size_;
-  std::unique_ptr<Buffer> memory_;
-  std::vector<Matrix> keys_;
-  std::vector<Matrix> values_;
+  void give_back_from(std::uint32_t page);
+  void update_views();
+
+  Backend* backend_;
+  KvPool* pool_ = nullptr;
+  std::uint32_t capacity_;
+  std::unique_ptr<Buffer> memory_;  // null with a pool
+  std::vector<std::uint32_t> pages_;
+  std::vector<CacheView> keys_;
+  std::vector<CacheView> values_;
   std::uint32_t length_ = 0;
 };
 

@@ -28,7 +28,7 @@ std::vector<AncestorMask> causal_masks(std::uint32_t count) {
 }
 
 void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
-                    const RowBatch& batch, const Matrix& keys, const Matrix& values) {
+                    const RowBatch& batch, const CacheView& keys, const CacheView& values) {
   const SequenceBatch one{.batch = batch, .keys = keys, .values = values};
   self_attention(backend, layer, scratch, x, std::span(&one, 1));
 }

@@ -63,11 +63,11 @@ class LayerScratch {
 };
 
 // Rows of one sequence and the cache that they are stored in.
-// Shapes    keys, values [capacity, kv_cols]
+// Shapes    keys, values [slots, kv_cols]
 struct SequenceBatch {
   RowBatch batch;
-  Matrix keys;
-  Matrix values;
+  CacheView keys;
+  CacheView values;
 };
 
 // x += Wo Attention(RMSNorm(x)); the rows' keys and values are stored in their caches. The rows of
@@ -77,7 +77,7 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
                     std::span<const SequenceBatch> sequences);
 // The same for one sequence.
 void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
-                    const RowBatch& batch, const Matrix& keys, const Matrix& values);
+                    const RowBatch& batch, const CacheView& keys, const CacheView& values);
 
 // x += Wdown(silu(Wgate n) * Wup n), n = RMSNorm(x)
 void feed_forward(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x);

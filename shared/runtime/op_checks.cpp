@@ -23,6 +23,22 @@ void check_heads(const HeadShape& heads) {
   EDGEDRAFT_CHECK(heads.head_dim % 2 == 0);
 }
 
+void check_cache(const CacheView& cache) {
+  if (!cache.paged()) return;
+  EDGEDRAFT_CHECK(std::has_single_bit(cache.page_slots));
+  const std::uint32_t page_count = cache.memory.rows / cache.page_slots;
+  for (const std::uint32_t page : cache.pages) EDGEDRAFT_CHECK(page < page_count);
+}
+
+// Keys and values of one layer.
+void check_caches(const CacheView& keys, const CacheView& values) {
+  check_cache(keys);
+  EDGEDRAFT_CHECK(same_shape(keys.memory, values.memory));
+  EDGEDRAFT_CHECK(keys.pages.data() == values.pages.data());
+  EDGEDRAFT_CHECK(keys.pages.size() == values.pages.size());
+  EDGEDRAFT_CHECK(keys.page_slots == values.page_slots);
+}
+
 // The number of slots behind the prefix that a mask reaches to.
 std::uint32_t reach(const AncestorMask& mask) {
   for (std::size_t word = mask.bits.size(); word-- > 0;) {
@@ -64,17 +80,18 @@ void check_op(const RopeOp& op) {
 }
 
 void check_op(const StoreOp& op) {
-  EDGEDRAFT_CHECK(op.x.cols == op.cache.cols);
-  EDGEDRAFT_CHECK(std::uint64_t{op.first} + op.x.rows <= op.cache.rows);
+  check_cache(op.cache);
+  EDGEDRAFT_CHECK(op.x.cols == op.cache.cols());
+  EDGEDRAFT_CHECK(std::uint64_t{op.first} + op.x.rows <= op.cache.slots());
 }
 
 void check_op(const AttentionOp& op) {
   check_heads(op.heads);
   EDGEDRAFT_CHECK(same_shape(op.q, op.y));
   EDGEDRAFT_CHECK(op.q.cols == op.heads.query_cols());
-  EDGEDRAFT_CHECK(op.keys.cols == op.heads.kv_cols());
-  EDGEDRAFT_CHECK(same_shape(op.keys, op.values));
-  EDGEDRAFT_CHECK(op.prefix <= op.keys.rows);
+  EDGEDRAFT_CHECK(op.keys.cols() == op.heads.kv_cols());
+  check_caches(op.keys, op.values);
+  EDGEDRAFT_CHECK(op.prefix <= op.keys.slots());
   if (op.masks.empty()) {
     EDGEDRAFT_CHECK(op.prefix > 0);
     return;
@@ -83,7 +100,7 @@ void check_op(const AttentionOp& op) {
   for (const AncestorMask& mask : op.masks) {
     const std::uint32_t slots = reach(mask);
     EDGEDRAFT_CHECK(op.prefix + slots > 0);
-    EDGEDRAFT_CHECK(slots <= op.keys.rows - op.prefix);
+    EDGEDRAFT_CHECK(slots <= op.keys.slots() - op.prefix);
   }
 }
 
@@ -104,9 +121,10 @@ void check_op(const SwigluOp& op) {
 }
 
 void check_op(const CompactOp& op) {
+  check_cache(op.cache);
   for (std::size_t i = 0; i < op.slots.size(); ++i) {
     EDGEDRAFT_CHECK(op.slots[i] >= op.first + i);
-    EDGEDRAFT_CHECK(op.slots[i] < op.cache.rows);
+    EDGEDRAFT_CHECK(op.slots[i] < op.cache.slots());
     if (i > 0) EDGEDRAFT_CHECK(op.slots[i] > op.slots[i - 1]);
   }
 }
@@ -117,9 +135,10 @@ void check_op(const GatherLayersOp& op) {
   EDGEDRAFT_CHECK(op.y.rows == op.slots.size() * op.keys.size());
   EDGEDRAFT_CHECK(op.y.cols == 2 * op.heads.kv_cols());
   for (std::size_t layer = 0; layer < op.keys.size(); ++layer) {
-    EDGEDRAFT_CHECK(same_shape(op.keys[layer], op.values[layer]));
-    EDGEDRAFT_CHECK(op.keys[layer].cols == op.heads.kv_cols());
-    for (const std::uint32_t slot : op.slots) EDGEDRAFT_CHECK(slot < op.keys[layer].rows);
+    check_caches(op.keys[layer], op.values[layer]);
+    EDGEDRAFT_CHECK(op.keys[layer].pages.data() == op.keys[0].pages.data());
+    EDGEDRAFT_CHECK(op.keys[layer].cols() == op.heads.kv_cols());
+    for (const std::uint32_t slot : op.slots) EDGEDRAFT_CHECK(slot < op.keys[layer].slots());
   }
 }
 

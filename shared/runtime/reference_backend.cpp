@@ -14,7 +14,7 @@ float comparable(float x) {
   return std::isnan(x) ? -INFINITY : x;
 }
 
-// One query head over the listed slots. `k` and `v` point at its key-value head in slot 0.
+// One query head over the listed rows. `k` and `v` point at its key-value head in row 0.
 struct HeadAttention {
   const float* q;
   const float* k;
@@ -24,12 +24,12 @@ struct HeadAttention {
   std::uint32_t head_dim;
 };
 
-void attend(const HeadAttention& a, std::span<const std::uint32_t> slots, float* y) {
-  std::vector<double> weights(slots.size());
-  for (std::size_t i = 0; i < slots.size(); ++i) {
+void attend(const HeadAttention& a, std::span<const std::uint64_t> rows, float* y) {
+  std::vector<double> weights(rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
     double dot = 0.0;
     for (std::uint32_t d = 0; d < a.head_dim; ++d) {
-      dot += double{a.q[d]} * double{a.k[slots[i] * a.k_stride + d]};
+      dot += double{a.q[d]} * double{a.k[rows[i] * a.k_stride + d]};
     }
     weights[i] = dot / std::sqrt(static_cast<double>(a.head_dim));
   }
@@ -38,8 +38,8 @@ void attend(const HeadAttention& a, std::span<const std::uint32_t> slots, float*
   for (double& weight : weights) total += weight = std::exp(weight - largest);
   for (std::uint32_t d = 0; d < a.head_dim; ++d) {
     double sum = 0.0;
-    for (std::size_t i = 0; i < slots.size(); ++i) {
-      sum += weights[i] * double{a.v[slots[i] * a.v_stride + d]};
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      sum += weights[i] * double{a.v[rows[i] * a.v_stride + d]};
     }
     y[d] = static_cast<float>(sum / total);
   }
@@ -114,25 +114,25 @@ class ReferenceBackend final : public HostBackend {
 
   void attention(const AttentionOp& op) override {
     check_op(op);
-    std::vector<std::uint32_t> slots;
+    std::vector<std::uint64_t> rows;
     for (std::uint32_t r = 0; r < op.q.rows; ++r) {
-      slots.resize(op.prefix);
-      std::iota(slots.begin(), slots.end(), 0u);
+      rows.clear();
+      for (std::uint32_t slot = 0; slot < op.prefix; ++slot) rows.push_back(op.keys.row(slot));
       if (!op.masks.empty()) {
         for (std::uint32_t j = 0; j < kMaskRowsMax; ++j) {
-          if (op.masks[r].test(j)) slots.push_back(op.prefix + j);
+          if (op.masks[r].test(j)) rows.push_back(op.keys.row(op.prefix + j));
         }
       }
-      attend_row(op.heads, {op.q, op.keys, op.values, op.y}, r, slots);
+      attend_row(op.heads, {op.q, op.keys.memory, op.values.memory, op.y}, r, rows);
     }
   }
 
   void group_attention(const GroupAttentionOp& op) override {
     check_op(op);
-    std::vector<std::uint32_t> slots(op.group_rows);
+    std::vector<std::uint64_t> rows(op.group_rows);
     for (std::uint32_t r = 0; r < op.q.rows; ++r) {
-      std::iota(slots.begin(), slots.end(), r - r % op.group_rows);
-      attend_row(op.heads, {op.q, op.k, op.v, op.y}, r, slots);
+      std::iota(rows.begin(), rows.end(), r - r % op.group_rows);
+      attend_row(op.heads, {op.q, op.k, op.v, op.y}, r, rows);
     }
   }
 
@@ -151,11 +151,14 @@ class ReferenceBackend final : public HostBackend {
 
   void compact(const CompactOp& op) override {
     check_op(op);
-    float* cache = data(op.cache);
-    for (std::size_t i = 0; i < op.slots.size(); ++i) {
-      if (op.slots[i] == op.first + i) continue;
-      std::copy_n(cache + op.slots[i] * op.cache.stride, op.cache.cols,
-                  cache + (op.first + i) * op.cache.stride);
+    float* cache = data(op.cache.memory);
+    std::uint32_t to = op.first;
+    for (const std::uint32_t from : op.slots) {
+      if (from != to) {
+        std::copy_n(cache + op.cache.row(from) * op.cache.memory.stride, op.cache.cols(),
+                    cache + op.cache.row(to) * op.cache.memory.stride);
+      }
+      ++to;
     }
   }
 
@@ -165,8 +168,10 @@ class ReferenceBackend final : public HostBackend {
     float* y = data(op.y);
     for (const std::uint32_t slot : op.slots) {
       for (std::size_t layer = 0; layer < op.keys.size(); ++layer, y += op.y.stride) {
-        const float* key = data(op.keys[layer]) + slot * op.keys[layer].stride;
-        const float* value = data(op.values[layer]) + slot * op.values[layer].stride;
+        const Matrix& keys = op.keys[layer].memory;
+        const Matrix& values = op.values[layer].memory;
+        const float* key = data(keys) + op.keys[layer].row(slot) * keys.stride;
+        const float* value = data(values) + op.values[layer].row(slot) * values.stride;
         for (std::uint32_t i = 0; i < op.heads.kv_cols(); ++i) {
           const std::uint32_t head = i / head_dim;
           const std::uint32_t d = i % head_dim;
@@ -247,7 +252,7 @@ class ReferenceBackend final : public HostBackend {
   }
 
   static void attend_row(const HeadShape& heads, const Attended& m, std::uint32_t r,
-                         std::span<const std::uint32_t> slots) {
+                         std::span<const std::uint64_t> rows) {
     for (std::uint32_t head = 0; head < heads.query_heads; ++head) {
       const std::uint32_t kv_head = head / (heads.query_heads / heads.kv_heads);
       const HeadAttention a{.q = data(m.q) + r * m.q.stride + head * heads.head_dim,
@@ -256,7 +261,7 @@ class ReferenceBackend final : public HostBackend {
                             .k_stride = m.k.stride,
                             .v_stride = m.v.stride,
                             .head_dim = heads.head_dim};
-      attend(a, slots, data(m.y) + r * m.y.stride + head * heads.head_dim);
+      attend(a, rows, data(m.y) + r * m.y.stride + head * heads.head_dim);
     }
   }
 };

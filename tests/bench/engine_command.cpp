@@ -1,7 +1,9 @@
 #include "tests/bench/engine_command.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "server/device.h"
+#include "shared/base/check.h"
 #include "shared/base/clock.h"
 #include "shared/model/gguf.h"
 #include "shared/runtime/decoder.h"
@@ -52,6 +55,7 @@ struct EngineOptions {
   std::string device = "cpu";
   bool deterministic = false;
   std::uint32_t mismatch = 0;
+  std::uint32_t page = 0;
   double seconds = 0.5;
   bool json = false;
 };
@@ -130,8 +134,9 @@ struct Times {
 // Passes behind a context, always over the same slots.
 class Passes {
  public:
-  Passes(Decoder& decoder, std::uint32_t context)
-      : decoder_(decoder), cache_(decoder.make_cache()) {
+  // `page_slots`: of the pages that keys and values lie in; 0: in a row.
+  Passes(Decoder& decoder, std::uint32_t context, std::uint32_t page_slots)
+      : decoder_(decoder), pool_(make_pool(decoder, page_slots)), cache_(make_cache()) {
     decoder_.append(cache_, tokens(context, 1));
   }
 
@@ -165,7 +170,7 @@ class Passes {
 
   double prompt_seconds(std::uint32_t count) {
     const auto prompt = tokens(count, 3);
-    KvCache cache = decoder_.make_cache();
+    KvCache cache = make_cache();
     const Instant start = Clock::now();
     const std::uint32_t rows = decoder_.append(cache, prompt);
     float number = 0.0f;
@@ -177,7 +182,7 @@ class Passes {
   // them chooses differently.
   std::uint32_t mismatches(std::uint32_t count) {
     constexpr std::uint32_t kRows = 64;
-    KvCache cache = decoder_.make_cache();
+    KvCache cache = make_cache();
     std::vector<std::uint32_t> text = tokens(1, 4);
     std::vector<std::uint32_t> chosen(1);
     while (text.size() <= count) {
@@ -200,6 +205,31 @@ class Passes {
   }
 
  private:
+  // Room for the timed sequence, that of the prompt, and one beside each of them.
+  static std::unique_ptr<KvPool> make_pool(Decoder& decoder, std::uint32_t page_slots) {
+    if (page_slots == 0) return nullptr;
+    KvPool::Size size{.layers = decoder.config().layer_count,
+                      .kv_cols = decoder.config().layer.heads.kv_cols(),
+                      .page_count = 0,
+                      .page_slots = page_slots};
+    size.page_count = 4 * size.pages_for(decoder.slots_max());
+    return std::make_unique<KvPool>(decoder.backend(), size);
+  }
+
+  // Its pages, if any, lie between those of another sequence that grew beside it.
+  KvCache make_cache() {
+    if (!pool_) return decoder_.make_cache();
+    KvCache cache = decoder_.make_cache(*pool_);
+    KvCache other = decoder_.make_cache(*pool_);
+    while (cache.slots() < cache.capacity()) {
+      const std::uint32_t more = cache.slots() + pool_->size().page_slots;
+      for (KvCache* grown : {&cache, &other}) {
+        EDGEDRAFT_CHECK(grown->reserve(std::min(more, grown->capacity())));
+      }
+    }
+    return cache;
+  }
+
   std::vector<std::uint32_t> tokens(std::uint32_t count, std::uint32_t seed) const {
     std::vector<std::uint32_t> numbers(count);
     for (std::uint32_t i = 0; i < count; ++i) {
@@ -215,6 +245,7 @@ class Passes {
   }
 
   Decoder& decoder_;
+  std::unique_ptr<KvPool> pool_;
   KvCache cache_;
   std::vector<AncestorMask> masks_ = causal_masks(kMaskRowsMax);
 };
@@ -257,7 +288,7 @@ void run_engine(const EngineOptions& o) {
   const Instant start = Clock::now();
   Decoder decoder(*backend, source.config, source.tensors, positions);
   const double load_seconds = seconds(Clock::now() - start);
-  Passes passes(decoder, o.context);
+  Passes passes(decoder, o.context, o.page);
   const Cost cost = cost_of(source.tensors);
 
   nlohmann::json report{{"model", o.model.empty() ? o.shape : o.model},
@@ -271,6 +302,7 @@ void run_engine(const EngineOptions& o) {
                         {"operations_a_row", cost.operations_a_row},
                         {"load_seconds", load_seconds},
                         {"context", o.context},
+                        {"page", o.page},
                         {"passes", nlohmann::json::array()}};
   if (!o.json && !on_cpu) std::printf("%s\n", device.reason.c_str());
   if (!o.json && on_cpu) {
@@ -348,6 +380,15 @@ void add_engine_command(CLI::App& program) {
       ->capture_default_str();
   command->add_option("--prompt", options->prompt, "tokens of the prompt; 0: none")
       ->check(CLI::Range(0u, 1u << 20))
+      ->capture_default_str();
+  command
+      ->add_option("--page", options->page,
+                   "positions in a page of keys and values, as a server has them (32); 0: no pages")
+      ->check([](const std::string& text) {
+        const bool power =
+            text == "0" || std::has_single_bit(std::strtoul(text.c_str(), nullptr, 10));
+        return power ? std::string() : std::string("give 0 or a power of two");
+      })
       ->capture_default_str();
   command->add_option("--threads", options->threads, "0: one a core")->capture_default_str();
   command->add_option("--device", options->device, "cpu, cuda or cuda:N")->capture_default_str();

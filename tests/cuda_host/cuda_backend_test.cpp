@@ -64,10 +64,31 @@ TEST(CudaDefaultModeTest, NarrowProductsHaveTheBitsOfTheDeterministicMode) {
   }
 }
 
+// A pool of small pages, which a decoder's sequences take in turns.
+KvPool small_pool(Backend& backend, const ToyDecoder& toy) {
+  return {backend,
+          {.layers = toy.config.layer_count,
+           .kv_cols = toy.config.layer.heads.kv_cols(),
+           .page_count = 200,
+           .page_slots = 4}};
+}
+
+// A cache whose pages lie between another one's.
+KvCache scattered_cache(const Decoder& decoder, KvPool& pool) {
+  KvCache cache = decoder.make_cache(pool);
+  KvCache other = decoder.make_cache(pool);
+  for (std::uint32_t slots = 4; slots <= 80; slots += 4) {
+    EXPECT_TRUE(cache.reserve(slots) && other.reserve(slots));
+  }
+  return cache;
+}
+
 // The tokens of an answer; its drafts hold the next five of `truth`, each beside a wrong one.
-Tokens answer(Backend& backend, const ToyDecoder& toy, const Tokens& truth) {
+Tokens answer(Backend& backend, const ToyDecoder& toy, const Tokens& truth, bool paged = false) {
   Decoder decoder(backend, toy.config, toy.tensors, kContext);
-  TargetSession session(decoder, kContext, [](std::uint32_t) { return false; });
+  KvPool pool = small_pool(backend, toy);
+  TargetSession session(decoder, paged ? scattered_cache(decoder, pool) : decoder.make_cache(),
+                        kContext, [](std::uint32_t) { return false; });
   const Tokens prompt = {5, 6, 7, 8};
   Tokens tokens = {
       session.prefill({.base_count = 0, .tokens = prompt, .sampling = {}}).value().next};
@@ -91,6 +112,8 @@ TEST(CudaDeterministicModeTest, DraftsLeaveTheAnswerUnchanged) {
   const auto backend = make_cuda_backend({.deterministic = true});
   const Tokens plain = answer(*backend, toy, {});
   EXPECT_EQ(answer(*backend, toy, plain), plain);
+  EXPECT_EQ(answer(*backend, toy, plain, true), plain);
+  EXPECT_EQ(answer(*backend, toy, {}, true), plain);
 }
 
 TEST(CudaMemoryTest, ASecondPassTakesNoMemory) {

@@ -50,7 +50,7 @@ TEST_P(AllocationTest, NoOperationAllocatesTheSecondTime) {
   const std::vector<AncestorMask> masks = causal_masks(kRows);
   const std::vector<std::uint32_t> positions(kRows, 5);
   const std::vector<std::uint32_t> slots = {1, 3};
-  const std::vector<Matrix> layers = {keys.all()};
+  const std::vector<CacheView> layers = {keys.all()};
   const std::vector<std::uint32_t> one_slot = {1, 2};
   std::vector<std::uint32_t> tokens(kRows * 4);
   Floats log_probs(kRows * 4);

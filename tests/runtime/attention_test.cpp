@@ -39,17 +39,6 @@ std::vector<std::uint32_t> visible_slots(std::uint32_t prefix, const AncestorMas
   return slots;
 }
 
-// Row r's parent is a random earlier row.
-std::vector<AncestorMask> random_tree(std::uint64_t seed, std::uint32_t rows) {
-  Random random(seed);
-  std::vector<AncestorMask> masks(rows);
-  for (std::uint32_t r = 0; r < rows; ++r) {
-    if (r > 0) masks[r] = masks[random.below(r)];
-    masks[r].set(r);
-  }
-  return masks;
-}
-
 // Scores of random numbers in [-1, 1) are small, so weights are near even; 2e-6 is a dozen rounding
 // errors of a value near 1, which long sums in lanes do not exceed.
 constexpr double kTolerance = 2e-6;

@@ -20,17 +20,6 @@ std::span<const float> row_of(const Floats& values, std::size_t row, std::size_t
   return std::span(values).subspan(row * cols, cols);
 }
 
-// Random lengths of ancestor chains under random parents; row r's mask ends with r.
-std::vector<AncestorMask> random_tree(std::uint64_t seed, std::uint32_t rows) {
-  Random random(seed);
-  std::vector<AncestorMask> masks(rows);
-  for (std::uint32_t r = 0; r < rows; ++r) {
-    if (r > 0) masks[r] = masks[random.below(4) == 0 ? random.below(r) : r - 1];
-    masks[r].set(r);
-  }
-  return masks;
-}
-
 struct Product {
   DType type;
   std::uint32_t inputs;

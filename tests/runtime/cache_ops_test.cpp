@@ -54,8 +54,8 @@ TEST_P(GatherLayersTest, InterleavesKeysAndValuesByHead) {
   const OwnedMatrix values0 = matrix_of(backend(), 2, 4, Floats{0, 0, 0, 0, 5, 6, 7, 8});
   const OwnedMatrix keys1 = matrix_of(backend(), 2, 4, Floats{0, 0, 0, 0, 11, 12, 13, 14});
   const OwnedMatrix values1 = matrix_of(backend(), 2, 4, Floats{0, 0, 0, 0, 15, 16, 17, 18});
-  const std::vector<Matrix> keys = {keys0.all(), keys1.all()};
-  const std::vector<Matrix> values = {values0.all(), values1.all()};
+  const std::vector<CacheView> keys = {keys0.all(), keys1.all()};
+  const std::vector<CacheView> values = {values0.all(), values1.all()};
   const std::vector<std::uint32_t> slots = {1};
   const OwnedMatrix y(backend(), 2, 8);
   backend().gather_layers({.keys = keys,
@@ -71,8 +71,8 @@ TEST_P(GatherLayersTest, InterleavesKeysAndValuesByHead) {
 TEST_P(GatherLayersTest, BringsPairedKeysIntoTheOrderOfHalves) {
   const OwnedMatrix keys = matrix_of(backend(), 1, 6, Floats{1, 2, 3, 4, 5, 6});
   const OwnedMatrix values = matrix_of(backend(), 1, 6, Floats{1, 2, 3, 4, 5, 6});
-  const std::vector<Matrix> all_keys = {keys.all()};
-  const std::vector<Matrix> all_values = {values.all()};
+  const std::vector<CacheView> all_keys = {keys.all()};
+  const std::vector<CacheView> all_values = {values.all()};
   const std::vector<std::uint32_t> slots = {0};
   const OwnedMatrix y(backend(), 1, 12);
   backend().gather_layers({.keys = all_keys,

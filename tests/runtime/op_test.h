@@ -148,6 +148,17 @@ inline Floats values_of(Backend& backend, const Matrix& matrix) {
   return values;
 }
 
+// Random lengths of ancestor chains under random parents; row r's mask ends with r.
+inline std::vector<AncestorMask> random_tree(std::uint64_t seed, std::uint32_t rows) {
+  Random random(seed);
+  std::vector<AncestorMask> masks(rows);
+  for (std::uint32_t r = 0; r < rows; ++r) {
+    if (r > 0) masks[r] = masks[random.below(4) == 0 ? random.below(r) : r - 1];
+    masks[r].set(r);
+  }
+  return masks;
+}
+
 // A weight on a backend with the bytes under it and the numbers that they stand for.
 struct TestWeight {
   TestWeight(Backend& backend, DType type, std::uint32_t rows, std::uint32_t cols,

@@ -93,8 +93,7 @@ class DeviceFailureTest : public ::testing::Test {
   Instant now_{};
   PassLoop loop_{{.decoder = decoder_,
                   .context_count = kContext,
-                  .is_end = [](std::uint32_t) { return false; },
-                  .bytes = 100},
+                  .is_end = [](std::uint32_t) { return false; }},
                  {.sessions = {.sessions_max = 4, .kv_bytes_max = 0}, .metrics = metrics_},
                  [this] { return now_; }};
 };

@@ -103,11 +103,8 @@ TEST_F(MetricsPageTest, TheNumberOfSeriesIsFixed) {
   EXPECT_LT(before, 250u);
 }
 
-TEST_F(MetricsPageTest, UsageIsOfTheLimitThatThereIs) {
-  metrics_.sessions.set(4);
-  metrics_.sessions_max.set(16);
+TEST_F(MetricsPageTest, UsageIsOfThePool) {
   metrics_.kv_bytes.set(3000);
-  EXPECT_EQ(samples()["kv_cache_usage_perc"], 0.25);
   metrics_.kv_bytes_max.set(4000);
   EXPECT_EQ(samples()["kv_cache_usage_perc"], 0.75);
 }

@@ -44,8 +44,7 @@ TEST(QueueMetricsTest, TellWhoRunsWhoWaitsAndWhoIsTurnedAway) {
   };
   Scheduler scheduler({.decoder = decoder,
                        .context_count = 64,
-                       .is_end = [](std::uint32_t) { return false; },
-                       .bytes = 1},
+                       .is_end = [](std::uint32_t) { return false; }},
                       {.passes = {.sessions = {.sessions_max = 8, .kv_bytes_max = 0},
                                   .pace = hold,
                                   .metrics = metrics},

@@ -57,6 +57,25 @@ TEST(RowBudgetTest, PassesThatCostTheSameWhateverTheirWidthKeepTheirRowsFull) {
   EXPECT_GE(budget.rows_for(16), 16u);
 }
 
+TEST(RowBudgetTest, WhatActivationsCostCountsAsLoad) {
+  const auto rows = [](microseconds a_token, std::uint32_t sessions) {
+    RowBudget budget(256);
+    for (int i = 0; i < 200; ++i) {
+      for (std::uint32_t log = 0; log <= 6; ++log) {
+        budget.observe_pass(1u << log, microseconds(1000) + (1u << log) * microseconds(10));
+        budget.observe_draft(1u << log, 1 + log / 2);
+        budget.observe_delivery(1 + log / 2, microseconds(50) + (1 + log / 2) * a_token);
+        budget.observe_absence(microseconds(20'000));
+      }
+    }
+    return budget.rows_for(sessions);
+  };
+  // 8 sessions leave time for trees while activations are cheap. Where they fill the server's time
+  // themselves, rows that bring few more tokens only add to the load.
+  EXPECT_GE(rows(microseconds(0), 8), 16u);
+  EXPECT_LT(rows(microseconds(3000), 8), rows(microseconds(0), 8));
+}
+
 TEST(RowBudgetTest, DraftsThatAreNeverAcceptedAreNotWanted) {
   RowBudget budget(256);
   for (int i = 0; i < 100; ++i) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tests/protocol/support.h"
+#include "tests/support/failing_backend.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft {
@@ -80,10 +81,9 @@ std::shared_ptr<Replies> Inbox::of(std::uint64_t connection_id) {
 class SchedulerTest : public ::testing::Test {
  protected:
   SessionParts parts() {
-    return {.decoder = decoder_,
-            .context_count = kContext,
-            .is_end = [](std::uint32_t token) { return token == kToyEndToken; },
-            .bytes = 1};
+    return {.decoder = decoder_, .context_count = kContext, .is_end = [](std::uint32_t token) {
+              return token == kToyEndToken;
+            }};
   }
 
   Client client(std::uint64_t connection_id) {
@@ -129,8 +129,9 @@ class SchedulerTest : public ::testing::Test {
 
   Inbox inbox_;
   ToyDecoder toy_{1};
-  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
-  Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
+  testing::DeviceFault no_fault_{.operation = testing::Operation::allocate, .n = 0};
+  testing::FailingBackend backend_{make_cpu_backend({.threads = 1}), no_fault_};
+  Decoder decoder_{backend_, toy_.config, toy_.tensors, kContext};
 };
 
 // A client that asks one prompt after another, drafts badly or well, and now and then cancels,
@@ -148,6 +149,8 @@ class SimulatedClient {
 
   bool done() const { return plan_ == plans_.size(); }
   std::uint64_t connection() const { return connection_; }
+  // How often the server gave up its session while it was connected.
+  std::uint32_t evictions() const { return evictions_; }
 
   // Signs in on a new connection and asks on, resuming where there is something to resume.
   void connect(Scheduler& scheduler, const Client& as) {
@@ -181,8 +184,8 @@ class SimulatedClient {
   bool hear(Scheduler& scheduler, const std::variant<wire::Verdict, Refusal>& what) {
     if (const auto* refusal = std::get_if<Refusal>(&what)) {
       if (refusal->round != round_) return true;  // of a round that was cancelled
-      if (refusal->error.code == Errc::session_unknown && resuming_) {
-        resuming_ = false;
+      if (refusal->error.code == Errc::session_unknown) {
+        evictions_ += resuming_ ? 0 : 1;
         ask(scheduler);
         return true;
       }
@@ -204,6 +207,7 @@ class SimulatedClient {
     const std::uint64_t whim = random_.below(20);
     if (whim == 0) return false;
     draft(scheduler);
+    if (whim == 2) return false;  // is gone while the target verifies
     if (whim == 1) {  // changes its mind: no root is known then, so everything is sent again
       scheduler.cancel(connection_, round_);
       answer_.clear();
@@ -269,38 +273,50 @@ class SimulatedClient {
   std::uint64_t connection_ = 0;
   wire::SessionId session_{};
   std::uint32_t round_ = 0;
+  std::uint32_t evictions_ = 0;
   bool resuming_ = false;
   Tokens offline_;
   Tokens answer_;
   Tokens draft_;
 };
 
-// 64 clients, room for 24 sessions: everyone gets the answers that a client alone gets.
-TEST_F(SchedulerTest, ManyClientsGetTheAnswersOfOne) {
-  constexpr std::size_t kClients = 64;
-  Random random(3);
-  std::vector<SimulatedClient> clients;
-  for (std::size_t i = 0; i < kClients; ++i) {
-    std::vector<SimulatedClient::Plan> plans(3);
-    for (auto& plan : plans) {
-      plan.prompt = random_tokens(random, 1 + static_cast<std::uint32_t>(random.below(100)));
-      plan.sampling = {.temperature = random.below(2) == 0 ? 0.0f : 1.0f, .seed = i};
-      plan.answer = plain_answer(plan.prompt, plan.sampling, 1 + random.below(40));
+class ManyClientsTest : public SchedulerTest {
+ protected:
+  static constexpr std::size_t kClients = 64;
+
+  // Prompts of any length, some with a common beginning.
+  std::vector<SimulatedClient> make_clients() {
+    Random random(3);
+    const Tokens common = random_tokens(random, 70);
+    std::vector<SimulatedClient> clients;
+    for (std::size_t i = 0; i < kClients; ++i) {
+      std::vector<SimulatedClient::Plan> plans(3);
+      for (auto& plan : plans) {
+        if (random.below(3) == 0) plan.prompt = common;
+        const auto own = random_tokens(random, 1 + static_cast<std::uint32_t>(random.below(30)));
+        plan.prompt.insert(plan.prompt.end(), own.begin(), own.end());
+        plan.sampling = {.temperature = random.below(2) == 0 ? 0.0f : 1.0f, .seed = i};
+        plan.answer = plain_answer(plan.prompt, plan.sampling, 1 + random.below(40));
+      }
+      clients.emplace_back(i, std::move(plans));
     }
-    clients.emplace_back(i, std::move(plans));
+    return clients;
   }
-  Scheduler scheduler(parts(), {.passes = {.sessions = {.sessions_max = 24, .kv_bytes_max = 0},
-                                           .pass_rows_max = 64,
-                                           .prompt_rows = 16},
-                                .queue_max = 1000});
+
+  // Until everyone has all answers; no more than `connections_max` are there at a time.
+  void serve(Scheduler& scheduler, std::vector<SimulatedClient>& clients,
+             std::size_t connections_max);
+};
+
+void ManyClientsTest::serve(Scheduler& scheduler, std::vector<SimulatedClient>& clients,
+                            std::size_t connections_max) {
   std::uint64_t connections = 0;
   std::map<std::uint64_t, std::size_t> who;
   std::deque<std::size_t> away;
   for (std::size_t i = 0; i < kClients; ++i) away.push_back(i);
   std::size_t done = 0;
   while (done < kClients) {
-    // No more than the server holds are there at a time, a few more to be refused.
-    while (!away.empty() && who.size() < 28) {
+    while (!away.empty() && who.size() < connections_max) {
       const std::size_t i = away.front();
       away.pop_front();
       who[++connections] = i;
@@ -320,6 +336,46 @@ TEST_F(SchedulerTest, ManyClientsGetTheAnswersOfOne) {
     }
     who.erase(found);
   }
+}
+
+// Room for 24 sessions: everyone gets the answers that a client alone gets, a few are refused now
+// and then.
+TEST_F(ManyClientsTest, GetTheAnswersOfOne) {
+  auto clients = make_clients();
+  Scheduler scheduler(parts(), {.passes = {.sessions = {.sessions_max = 24, .kv_bytes_max = 0},
+                                           .pass_rows_max = 64,
+                                           .prompt_rows = 16},
+                                .queue_max = 1000});
+  serve(scheduler, clients, 28);
+}
+
+// All of them at once, in memory for eight of them or so: they wait, are evicted and resume.
+TEST_F(ManyClientsTest, ShareLittleMemoryAndNeverMoreThanTheLimit) {
+  auto clients = make_clients();
+  // From here on only the pool is allocated.
+  std::vector<std::uint32_t> tokens(kMaskRowsMax, 5);
+  {
+    KvCache cache = decoder_.make_cache();
+    decoder_.append(cache, std::span(tokens).first(kContext));
+    decoder_.logits(0, kContext);
+  }
+  const std::uint64_t before = backend_.allocated_floats();
+  const std::uint64_t limit = 2 * SessionStore::session_bytes(parts());
+  {
+    Scheduler scheduler(parts(),
+                        {.passes = {.sessions = {.sessions_max = 200,
+                                                 .kv_bytes_max = limit,
+                                                 .idle_grace = std::chrono::milliseconds(2),
+                                                 .patience = std::chrono::milliseconds(20)},
+                                    .pass_rows_max = 64,
+                                    .prompt_rows = 16},
+                         .queue_max = 1000});
+    serve(scheduler, clients, kClients);
+  }
+  EXPECT_LE((backend_.allocated_floats() - before) * sizeof(float), limit);
+  std::uint32_t evictions = 0;
+  for (const SimulatedClient& c : clients) evictions += c.evictions();
+  EXPECT_GT(evictions, 0u);
 }
 
 // A short draft among long ones and prompts that never end.
@@ -400,11 +456,9 @@ TEST_F(SchedulerTest, RefusesMoreThanTheQueueHolds) {
   EXPECT_LE(refused, 3u);
 }
 
-TEST_F(SchedulerTest, TheMemoryLimitCountsSessions) {
-  SessionParts limited = parts();
-  limited.bytes = 100;
-  Scheduler scheduler(limited, {.passes = {.sessions = {.sessions_max = 64, .kv_bytes_max = 250}},
-                                .queue_max = 100});
+TEST_F(SchedulerTest, SessionsAreCounted) {
+  Scheduler scheduler(
+      parts(), {.passes = {.sessions = {.sessions_max = 2, .kv_bytes_max = 0}}, .queue_max = 100});
   Random random(6);
   const auto outcome = [&](const Client& c) {
     scheduler.post(c, prefill(1, random_tokens(random, 5)));

@@ -56,9 +56,14 @@ class FailingBackend final : public Backend {
   FailingBackend(std::unique_ptr<Backend> inner, DeviceFault& fault)
       : inner_(std::move(inner)), fault_(fault) {}
 
+  // Of all allocations so far.
+  std::uint64_t allocated_floats() const { return allocated_floats_; }
+
   std::string_view name() const override { return "failing"; }
+  bool takes_pages() const override { return inner_->takes_pages(); }
   std::unique_ptr<Buffer> allocate(std::uint64_t floats) override {
     count(Operation::allocate);
+    allocated_floats_ += floats;
     return inner_->allocate(floats);
   }
   std::unique_ptr<Buffer> upload(ByteView bytes) override {
@@ -134,6 +139,7 @@ class FailingBackend final : public Backend {
 
   std::unique_ptr<Backend> inner_;
   DeviceFault& fault_;
+  std::uint64_t allocated_floats_ = 0;
 };
 
 }  // namespace edgedraft::testing

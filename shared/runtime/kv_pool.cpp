@@ -1,0 +1,45 @@
+#include "shared/runtime/kv_pool.h"
+
+#include <bit>
+
+#include "shared/base/check.h"
+
+namespace edgedraft {
+
+KvPool::KvPool(Backend& backend, const Size& size)
+    : backend_(backend), size_(size), holders_(size.page_count) {
+  EDGEDRAFT_CHECK(backend.takes_pages());
+  EDGEDRAFT_CHECK(std::has_single_bit(size.page_slots));
+  memory_ = backend.allocate(size.bytes() / sizeof(float));
+  // In order, so that a long prompt's pages follow each other.
+  for (std::uint32_t page = size.page_count; page-- > 0;) free_.push_back(page);
+}
+
+std::uint32_t KvPool::take() {
+  EDGEDRAFT_CHECK(!free_.empty());
+  const std::uint32_t page = free_.back();
+  free_.pop_back();
+  holders_[page] = 1;
+  return page;
+}
+
+void KvPool::share(std::uint32_t page) {
+  EDGEDRAFT_CHECK(holders_[page] > 0);
+  ++holders_[page];
+}
+
+void KvPool::give_back(std::uint32_t page) {
+  EDGEDRAFT_CHECK(holders_[page] > 0);
+  if (--holders_[page] == 0) free_.push_back(page);
+}
+
+Matrix KvPool::matrix(std::uint32_t index) const {
+  const std::uint32_t rows = size_.page_count * size_.page_slots;
+  return {.buffer = memory_.get(),
+          .offset = std::uint64_t{index} * rows * size_.kv_cols,
+          .rows = rows,
+          .cols = size_.kv_cols,
+          .stride = size_.kv_cols};
+}
+
+}  // namespace edgedraft

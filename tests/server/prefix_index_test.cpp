@@ -1,0 +1,109 @@
+#include "server/prefix_index.h"
+
+#include <gtest/gtest.h>
+
+namespace edgedraft {
+namespace {
+
+using Tokens = std::vector<std::uint32_t>;
+using Pages = std::vector<std::uint32_t>;
+
+class PrefixIndexTest : public ::testing::Test {
+ protected:
+  // As many pages as the tokens fill, held by the test.
+  Pages take(std::size_t count) {
+    Pages pages;
+    while (pages.size() < count) pages.push_back(pool_.take());
+    return pages;
+  }
+  void give_back(const Pages& pages) {
+    for (const std::uint32_t page : pages) pool_.give_back(page);
+  }
+
+  std::unique_ptr<Backend> backend_ = make_reference_backend();
+  KvPool pool_{*backend_, {.layers = 1, .kv_cols = 1, .page_count = 16, .page_slots = 2}};
+  PrefixIndex index_{pool_};
+};
+
+TEST_F(PrefixIndexTest, FindsTheLongestBeginningInWholePages) {
+  const Pages pages = take(3);
+  index_.add("a", Tokens{1, 2, 3, 4, 5, 6}, pages);
+  EXPECT_EQ(index_.find("a", Tokens{1, 2, 3, 4, 5, 6, 7}), pages);
+  EXPECT_EQ(index_.find("a", Tokens{1, 2, 3, 4, 5}), (Pages{pages[0], pages[1]}));
+  EXPECT_EQ(index_.find("a", Tokens{1, 2, 3, 9, 5, 6}), Pages{pages[0]});
+  EXPECT_EQ(index_.find("a", Tokens{2, 1, 3, 4, 5, 6}), Pages{});
+  EXPECT_EQ(index_.find("a", Tokens{1}), Pages{});
+  // Tokens of a later page at another place are not that page.
+  EXPECT_EQ(index_.find("a", Tokens{3, 4}), Pages{});
+}
+
+TEST_F(PrefixIndexTest, AnIdentityFindsItsOwnPagesOnly) {
+  const Pages pages = take(1);
+  index_.add("a", Tokens{1, 2}, pages);
+  EXPECT_EQ(index_.find("b", Tokens{1, 2}), Pages{});
+  const Pages others = take(1);
+  index_.add("b", Tokens{1, 2}, others);
+  EXPECT_EQ(index_.find("a", Tokens{1, 2}), pages);
+  EXPECT_EQ(index_.find("b", Tokens{1, 2}), others);
+}
+
+TEST_F(PrefixIndexTest, KeepsPagesOfWhoIsGoneUntilTheyAreReclaimed) {
+  const Pages pages = take(2);
+  index_.add("a", Tokens{1, 2, 3, 4}, pages);
+  EXPECT_FALSE(index_.reclaim()) << "somebody holds them";
+  give_back(pages);
+  EXPECT_EQ(pool_.used_count(), 2u);
+  EXPECT_EQ(index_.find("a", Tokens{1, 2, 3, 4}), pages);
+  // From the end on: the first page is of use without the second, not the other way round.
+  ASSERT_TRUE(index_.reclaim());
+  EXPECT_EQ(index_.find("a", Tokens{1, 2, 3, 4}), Pages{pages[0]});
+  ASSERT_TRUE(index_.reclaim());
+  EXPECT_FALSE(index_.reclaim());
+  EXPECT_EQ(pool_.used_count(), 0u);
+}
+
+TEST_F(PrefixIndexTest, ReclaimsWhatWasLongestNotFound) {
+  const Pages first = take(1);
+  const Pages second = take(1);
+  const Pages third = take(1);
+  index_.add("a", Tokens{1, 1}, first);
+  index_.add("a", Tokens{2, 2}, second);
+  index_.add("a", Tokens{3, 3}, third);
+  for (const Pages& pages : {first, second, third}) give_back(pages);
+  EXPECT_EQ(index_.find("a", Tokens{1, 1}), first);
+  ASSERT_TRUE(index_.reclaim());
+  EXPECT_EQ(index_.find("a", Tokens{2, 2}), Pages{});
+  ASSERT_TRUE(index_.reclaim());
+  EXPECT_EQ(index_.find("a", Tokens{3, 3}), Pages{});
+  EXPECT_EQ(index_.find("a", Tokens{1, 1}), first);
+}
+
+// Two computed the same at once: the second's pages stay its own, what follows them is known.
+TEST_F(PrefixIndexTest, KnowsTokensOnce) {
+  const Pages pages = take(1);
+  const Pages again = take(2);
+  index_.add("a", Tokens{1, 2}, pages);
+  index_.add("a", Tokens{1, 2, 3, 4}, again);
+  EXPECT_EQ(index_.find("a", Tokens{1, 2, 3, 4}), (Pages{pages[0], again[1]}));
+  give_back(pages);
+  EXPECT_FALSE(index_.reclaim()) << "what follows is held";
+  give_back(again);
+  EXPECT_EQ(pool_.used_count(), 2u);
+  while (index_.reclaim()) {
+  }
+  EXPECT_EQ(pool_.used_count(), 0u);
+}
+
+TEST_F(PrefixIndexTest, GivesEverythingBackAtItsEnd) {
+  {
+    PrefixIndex index(pool_);
+    const Pages pages = take(3);
+    index.add("a", Tokens{1, 2, 3, 4, 5, 6}, pages);
+    give_back(pages);
+    EXPECT_EQ(pool_.used_count(), 3u);
+  }
+  EXPECT_EQ(pool_.used_count(), 0u);
+}
+
+}  // namespace
+}  // namespace edgedraft
