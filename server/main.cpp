@@ -90,9 +90,10 @@ void declare_options(CLI::App& app, ServerOptions& o) {
       ->excludes(pace_ms);
   app.add_option(
          "--speculate", o.speculate,
-         "Draft on the server for clients that stream: the name of a --bundle, without its "
-         "folder and ending, or auto. The answers stay the same; trees grow and shrink with "
-         "what pays. Drafters' memory counts as --kv-memory and gives way to sessions")
+         "Draft on the server for clients that stream: the name of a --bundle (its file's, "
+         "without folder and ending) or auto. The answers stay the same; trees are as large "
+         "as pays. Drafters' caches have a part of --kv-memory; without any left a session "
+         "is streamed to plainly")
       ->type_name("NAME|auto");
   app.add_option("--log-level", o.log_level, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
@@ -282,9 +283,17 @@ Result<void> serve(const ServerOptions& o) {
 
   auto speculation = speculation_of(o, **host, *device->backend, pace->profile, *log);
   if (!speculation) return speculation.error();
+  std::uint64_t kv_memory = o.kv_memory;
+  if (*speculation && kv_memory > 0) {
+    // As many drafters as sessions, if all are as long as can be.
+    const std::uint64_t drafter = (*speculation)->drafter_bytes();
+    const std::uint64_t for_drafters = kv_memory / ((*host)->session_bytes() + drafter) * drafter;
+    (*speculation)->set_bytes_max(for_drafters);
+    kv_memory -= for_drafters;
+  }
   Scheduler scheduler(
       (*host)->session_parts(),
-      {.passes = {.sessions = {.sessions_max = o.sessions_max, .kv_bytes_max = o.kv_memory},
+      {.passes = {.sessions = {.sessions_max = o.sessions_max, .kv_bytes_max = kv_memory},
                   .pace = std::move(pace->pass),
                   .speculation = speculation->get()},
        .queue_max = 1024});

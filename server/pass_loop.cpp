@@ -144,7 +144,6 @@ void PassLoop::begin_prompt(const Job& job, Session& session, const PrefillReque
     job.client.reply->refuse(round, begun.error());
     return;
   }
-  keep_to_memory();
   // Rows of an earlier prompt that are still to come do not come any more.
   std::erase_if(owed_, [&](const RowsOwed& owed) {
     return owed.client.connection_id == job.client.connection_id;
@@ -195,27 +194,12 @@ void PassLoop::begin_step(Active& stream) {
     stream.drafted = options_.speculation->draft(
         session.target, session.drafter,
         {.tokens_left = stream.stream_left,
-         .sessions = static_cast<std::uint32_t>(std::max<std::ptrdiff_t>(streams, 1)),
-         .may_make = room_for_drafter()});
+         .sessions = static_cast<std::uint32_t>(std::max<std::ptrdiff_t>(streams, 1))});
   }
   const auto begun = session.target.begin(stream.drafted.tree);
   EDGEDRAFT_CHECK(begun);
   stream.valid_from = session.target.valid_count();
   stream.rows = session.target.pending_rows();
-}
-
-bool PassLoop::room_for_drafter() const {
-  const std::uint64_t limit = options_.sessions.kv_bytes_max;
-  return limit == 0 || sessions_.bytes() + options_.speculation->bytes() +
-                               options_.speculation->drafter_bytes() <=
-                           limit;
-}
-
-void PassLoop::keep_to_memory() {
-  const std::uint64_t limit = options_.sessions.kv_bytes_max;
-  if (!options_.speculation || limit == 0) return;
-  while (sessions_.bytes() + options_.speculation->bytes() > limit && sessions_.drop_drafter()) {
-  }
 }
 
 // Who takes part in the next pass; the order of the shares is that of turns_, drafts first.

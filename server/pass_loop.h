@@ -134,9 +134,6 @@ class PassLoop {
 
   // The next pass of a stream; its session has no request.
   void begin_step(Active& stream);
-  // Lets go of drafters where sessions need their memory.
-  void keep_to_memory();
-  bool room_for_drafter() const;
   void run_next_pass();
   std::vector<PassShare> share_out();
   void deliver(Active& active, const Outcome& outcome, Instant finished);

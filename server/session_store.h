@@ -62,10 +62,6 @@ class SessionStore {
                           const std::string& identity);
   // Sessions of connections that had an answer since then.
   std::uint32_t count_used_since(Instant time) const;
-  // Keys and values of all sessions.
-  std::uint64_t bytes() const { return sessions_.size() * parts_.bytes; }
-  // Lets go of the longest unused session's drafter; false where none has any.
-  bool drop_drafter();
   // Drops the session that the connection works on: its client has to send everything again.
   void forget(std::uint64_t connection_id);
   // The connection is over: its session may be resumed or evicted.
