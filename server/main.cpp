@@ -123,9 +123,10 @@ void declare_options(CLI::App& app, ServerOptions& o) {
       ->excludes(pace_ms);
   app.add_option(
          "--speculate", o.speculate,
-         "Draft on the server for clients that stream: the name of a --bundle, without its "
-         "folder and ending, or auto. The answers stay the same; trees grow and shrink with "
-         "what pays. Drafters' memory counts as --kv-memory and gives way to sessions")
+         "Draft on the server for clients that stream: the name of a --bundle (its file's, "
+         "without folder and ending) or auto. The answers stay the same; trees are as large "
+         "as pays. Drafters' caches have a part of --kv-memory; without any left a session "
+         "is streamed to plainly")
       ->type_name("NAME|auto");
   app.add_option("--log-level", o.log_level, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
@@ -313,22 +314,6 @@ Result<std::unique_ptr<HttpEndpoint>> open_metrics(const ServerOptions& o, Monit
   }
 }
 
-// How --kv-memory is divided. 0: no limit.
-struct Memory {
-  std::uint64_t sessions;  // the target's keys and values
-  std::uint64_t drafters;  // those of drafters beside it
-};
-
-Memory memory_of(const ServerOptions& o, const Speculation* speculation) {
-  if (o.kv_memory == 0 || speculation == nullptr) {
-    return {.sessions = o.kv_memory, .drafters = 0};
-  }
-  // A session without a drafter streams plainly; one without memory of its own waits.
-  const std::uint64_t drafters =
-      std::min(o.kv_memory / 4, o.sessions_max * speculation->drafter_bytes());
-  return {.sessions = o.kv_memory - drafters, .drafters = std::max<std::uint64_t>(drafters, 1)};
-}
-
 void log_device_changes(Health& health, spdlog::logger& log) {
   health.on_change([&log](Health::Device device, const std::string& reason) {
     switch (device) {
@@ -398,21 +383,26 @@ Result<void> serve(const ServerOptions& o) {
   const SessionParts parts = (*host)->session_parts();
   auto speculation = speculation_of(o, **host, *device->backend, pace->profile, *log);
   if (!speculation) return speculation.error();
-  const Memory memory = memory_of(o, speculation->get());
+  std::uint64_t kv_memory = o.kv_memory;
+  if (*speculation && kv_memory > 0) {
+    // As many drafters as sessions, if all are as long as can be.
+    const std::uint64_t drafter = (*speculation)->drafter_bytes();
+    const std::uint64_t for_drafters =
+        kv_memory / (SessionStore::session_bytes(parts) + drafter) * drafter;
+    (*speculation)->set_bytes_max(for_drafters);
+    kv_memory -= for_drafters;
+  }
   const SessionStore::Limits limits{.sessions_max = o.sessions_max,
-                                    .kv_bytes_max = memory.sessions,
+                                    .kv_bytes_max = kv_memory,
                                     .device_bytes = device->memory_bytes};
   if (auto checked = SessionStore::check(parts, limits); !checked) return checked.error();
   log->info("{}: context {} tokens, at most {} MiB a session, {} drafters", (*host)->name(),
             (*host)->context_count(), SessionStore::session_bytes(parts) >> 20,
             (*host)->drafters().size());
 
-  auto speculation = speculation_of(o, **host, *device->backend, pace->profile, *log);
-  if (!speculation) return speculation.error();
   Scheduler scheduler(parts, {.passes = {.sessions = limits,
                                          .pace = std::move(pace->pass),
                                          .speculation = speculation->get(),
-                                         .drafter_bytes_max = memory.drafters,
                                          .metrics = metrics},
                               .queue_max = o.queue_max});
   Application application(**host, scheduler,

@@ -221,26 +221,12 @@ void PassLoop::begin_step(Active& stream) {
     stream.drafted = options_.speculation->draft(
         session.target, session.drafter,
         {.tokens_left = stream.stream_left,
-         .sessions = static_cast<std::uint32_t>(std::max<std::ptrdiff_t>(streams, 1)),
-         .may_make = room_for_drafter()});
+         .sessions = static_cast<std::uint32_t>(std::max<std::ptrdiff_t>(streams, 1))});
   }
   const auto begun = session.target.begin(stream.drafted.tree);
   EDGEDRAFT_CHECK(begun);
   stream.valid_from = session.target.valid_count();
   stream.rows = session.target.pending_rows();
-}
-
-bool PassLoop::room_for_drafter() {
-  // A session that had no answer for so long is not streaming.
-  constexpr Duration kIdle = std::chrono::seconds(1);
-  const std::uint64_t limit = options_.drafter_bytes_max;
-  const Speculation& speculation = *options_.speculation;
-  const auto full = [&] {
-    return limit > 0 && speculation.bytes() + speculation.drafter_bytes() > limit;
-  };
-  while (full() && sessions_.drop_drafter(now_() - kIdle)) {
-  }
-  return !full();
 }
 
 // Who takes part in the next pass; the order of the shares is that of turns_, drafts first.

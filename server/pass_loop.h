@@ -55,8 +55,6 @@ struct PassLoopOptions {
   std::uint32_t prompt_rows = 64;
   // Drafts for sessions that stream; null: they go on a token a pass. Outlives the loop.
   Speculation* speculation = nullptr;
-  // Memory of all sessions' drafters; 0: no limit.
-  std::uint64_t drafter_bytes_max = 0;
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
 };
 
@@ -148,8 +146,6 @@ class PassLoop {
 
   // The next pass of a stream; its session has no request.
   void begin_step(Active& stream);
-  // Takes drafters from sessions that have stopped streaming, where need be.
-  bool room_for_drafter();
 
   // Memory (pass_memory.cpp). Lets a prompt that has been begun run or wait; false where it was
   // refused.

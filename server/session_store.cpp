@@ -138,17 +138,6 @@ std::uint32_t SessionStore::count_used_since(Instant time) const {
       }));
 }
 
-bool SessionStore::drop_drafter(Instant before) {
-  Session* oldest = nullptr;
-  for (auto& [id, session] : sessions_) {
-    if (!session.drafter || session.used >= before) continue;
-    if (oldest == nullptr || session.used < oldest->used) oldest = &session;
-  }
-  if (oldest == nullptr) return false;
-  oldest->drafter.reset();
-  return true;
-}
-
 void SessionStore::forget(std::uint64_t connection_id) {
   if (find(connection_id) != nullptr) sessions_.erase(bound_.at(connection_id));
   bound_.erase(connection_id);

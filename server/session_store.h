@@ -82,8 +82,6 @@ class SessionStore {
   // Sessions of connections that had an answer since then.
   std::uint32_t count_used_since(Instant time) const;
   std::size_t count() const { return sessions_.size(); }
-  // Lets go of the longest unused session's drafter; false where none used before then has any.
-  bool drop_drafter(Instant before);
   // Drops the session that the connection works on: its client has to send everything again.
   void forget(std::uint64_t connection_id);
   // The connection is over: its session may be resumed or evicted.

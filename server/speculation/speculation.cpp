@@ -64,7 +64,7 @@ Drafted Speculation::draft(const TargetSession& session, std::unique_ptr<Session
   shape.depth = std::min({shape.depth, shape.nodes, step.tokens_left - 1});
   if (shape.depth == 0) return {};
   const Instant started = Clock::now();
-  if (!drafter && (!step.may_make || started < make_again_)) return {};
+  if (!drafter && !may_make_drafter(started)) return {};
   Drafted drafted{.tree = grow(session, drafter, shape)};
   if (!drafted.tree.empty() && options_.step_pace > Duration::zero()) {
     std::this_thread::sleep_until(started + options_.step_pace * shape.depth);
@@ -72,6 +72,11 @@ Drafted Speculation::draft(const TargetSession& session, std::unique_ptr<Session
   drafted.time = Clock::now() - started;
   if (!drafted.tree.empty()) budget_.observe_drafting(drafted.tree.row_count(), drafted.time);
   return drafted;
+}
+
+bool Speculation::may_make_drafter(Instant now) const {
+  const bool room = !bytes_max_ || bytes() + drafter_bytes() <= *bytes_max_;
+  return room && now >= make_again_;
 }
 
 DraftTree Speculation::grow(const TargetSession& session, std::unique_ptr<SessionDrafter>& drafter,

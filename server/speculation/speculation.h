@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "server/speculation/session_drafter.h"
@@ -51,10 +52,9 @@ class Speculation {
   struct Step {
     std::uint32_t tokens_left;  // of the stream, 1 at least
     std::uint32_t sessions;     // that stream
-    bool may_make;              // there is memory for a further session's drafter
   };
   // A tree for the session's next pass, of at most tokens_left - 1 levels; empty where it goes on
-  // plainly. `drafter` is the session's, made here where there is none.
+  // plainly. `drafter` is the session's, made here where there is none and memory for one.
   //
   // Requires  a session with a root and no request
   Drafted draft(const TargetSession& session, std::unique_ptr<SessionDrafter>& drafter,
@@ -66,17 +66,21 @@ class Speculation {
     if (rows > 1) budget_.observe_draft(rows, tokens);
   }
 
+  // Of all sessions' drafters together, their weights excepted; no limit where none is set.
+  void set_bytes_max(std::uint64_t bytes_max) { bytes_max_ = bytes_max; }
   // Of all sessions' drafters, and of one; the weights are not in it.
   std::uint64_t bytes() const { return *count_ * source_.drafter_bytes; }
   std::uint64_t drafter_bytes() const { return source_.drafter_bytes; }
 
  private:
+  bool may_make_drafter(Instant now) const;
   DraftTree grow(const TargetSession& session, std::unique_ptr<SessionDrafter>& drafter,
                  const TreeShape& shape);
 
   DrafterSource source_;
   SpeculationOptions options_;
   SpeculationBudget budget_;
+  std::optional<std::uint64_t> bytes_max_;
   std::shared_ptr<std::uint32_t> count_ = std::make_shared<std::uint32_t>(0);
   Instant make_again_{};  // not before: there was no memory
 };
