@@ -372,7 +372,8 @@ TEST_F(ManyClientsTest, ShareLittleMemoryAndNeverMoreThanTheLimit) {
                          .queue_max = 1000});
     serve(scheduler, clients, kClients);
   }
-  EXPECT_LE((backend_.allocated_floats() - before) * sizeof(float), limit);
+  // DeviceProbe has a number of its own.
+  EXPECT_LE((backend_.allocated_floats() - before - 1) * sizeof(float), limit);
   std::uint32_t evictions = 0;
   for (const SimulatedClient& c : clients) evictions += c.evictions();
   EXPECT_GT(evictions, 0u);
