@@ -355,8 +355,7 @@ def column_difference(a: int, b: int) -> str:
 
 def arithmetic(rng: random.Random) -> Example:
     """Addition and subtraction of two- and three-digit numbers."""
-    high = pick(rng, [99, 99, 999])
-    a, b = rng.randrange(10, high + 1), rng.randrange(10, high + 1)
+    a, b = (rng.randrange(10, pick(rng, [100, 1000])) for _ in range(2))
     if rng.random() < 0.5:
         prompt = pick(rng, ["What is {a} plus {b}?", "What is {a} + {b}?", "Add {a} and {b}.", "Calculate {a} + {b}."]).format(a=a, b=b)
         return Example("arith", prompt, f"{column_sum(a, b)}. Answer: {a + b}")
@@ -391,7 +390,7 @@ GENERATORS: Dict[str, Callable[[random.Random], Example]] = {
 def vary_ending(rng: random.Random, prompt: str) -> str:
     """The prompt as people end it: some leave the last mark out, some commands get one."""
     if prompt[-1] in ".?":
-        return prompt[:-1] if rng.random() < 0.15 else prompt
+        return prompt[:-1] if rng.random() < 0.3 else prompt
     if rng.random() < 0.6:
         return prompt
     return prompt + ("?" if prompt.split()[0].lower() in ("what", "will", "how") else ".")
