@@ -149,7 +149,9 @@ LayerTensors RandomTensors::layer(DType type, const LayerShape& s) {
   return layer;
 }
 
-TensorView RandomTensors::matrix(DType type, std::uint32_t rows, std::uint32_t cols) {
+TensorView RandomTensors::matrix(DType wanted, std::uint32_t rows, std::uint32_t cols) {
+  // As edgedraft convert stores rows that are no whole number of blocks.
+  const DType type = cols % traits(wanted).block_count == 0 ? wanted : DType::q8_0;
   const auto size = static_cast<std::size_t>(row_bytes(type, cols).value() * rows);
   Bytes bytes(size);
   std::size_t i = 0;

@@ -172,6 +172,29 @@ TEST_F(VulkanBackendTest, DoesWithoutFeaturesThatTheDeviceLacks) {
   }
 }
 
+// There integer dot products are an extension.
+TEST_F(VulkanBackendTest, FindsIntegerDotProductsOnADeviceOfVulkan12) {
+  static PFN_vkGetPhysicalDeviceProperties2 properties = nullptr;
+  properties = nullptr;
+  vulkan::Hooks hooks;
+  hooks.adjust = [](vulkan::Functions& f) {
+    if (f.GetPhysicalDeviceProperties2 == nullptr) return;
+    properties = f.GetPhysicalDeviceProperties2;
+    f.GetPhysicalDeviceProperties2 = [](VkPhysicalDevice device, VkPhysicalDeviceProperties2* to) {
+      properties(device, to);
+      to->properties.apiVersion = VK_API_VERSION_1_2;
+    };
+  };
+  const auto backend = open_with(hooks, {.features = VulkanFeatures{.integer_dot = true}});
+  if (!backend) GTEST_SKIP() << backend.error().message;
+  Backend& b = **backend;
+  const TestWeight w(b, DType::q8_0, 1, 32, Floats(32, 1.0f));
+  const OwnedMatrix x = matrix_of(b, 1, 32, Floats(32, 1.0f));
+  const OwnedMatrix y(b, 1, 1);
+  b.matmul({.x = x.all(), .weight = w.weight, .bias = {}, .y = y.all()});
+  EXPECT_NEAR(values_of(b, y.all())[0], 32.0f, 0.1f);
+}
+
 TEST_F(VulkanBackendTest, SaysWhenAMatrixIsTooLargeToBind) {
   vulkan::Hooks hooks;
   hooks.storage_range_max = 16384;

@@ -40,7 +40,8 @@ struct Tapped<Member> {
 struct Fault {
   const char* name;
   void (*install)(vulkan::Functions&);
-  bool needs_more = false;  // than every machine has: the validation layer, timestamps
+  // Than every machine has: the validation layer, timestamps, an integer dot product.
+  bool needs_more = false;
 };
 void PrintTo(const Fault& fault, std::ostream* out) {
   *out << fault.name;
@@ -105,8 +106,12 @@ void use(MeasuredBackend& backend) {
 std::string run(const Fault& fault) {
   vulkan::Hooks hooks;
   hooks.adjust = fault.install;
+  VulkanBackendOptions options;
+  for (const VulkanDevice& device : list_vulkan_devices()) {
+    if (device.unusable.empty()) options.features = device.features;  // all that it has
+  }
   try {
-    auto backend = open_with(hooks);
+    auto backend = open_with(hooks, options);
     if (!backend) return backend.error().message;
     use(**backend);
   } catch (const DeviceError& error) {
