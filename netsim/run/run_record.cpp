@@ -122,9 +122,9 @@ ordered_json run_record(const RunSource& s) {
        whole ? ordered_json(at(stats, "time_to_first_token_s") + s.added_ms / 1000)
              : ordered_json()}};
   for (const char* key :
-       {"cycles", "tau", "target_calls", "drafted", "accepted", "bytes_up", "bytes_down",
-        "activation_bytes_raw", "activation_bytes_sent", "offline_tokens", "rewritten_tokens",
-        "reconnects", "resyncs", "late_passes", "late_drafts"}) {
+       {"cycles", "tau", "target_calls", "drafted", "accepted", "streamed_tokens", "bytes_up",
+        "bytes_down", "activation_bytes_raw", "activation_bytes_sent", "offline_tokens",
+        "rewritten_tokens", "reconnects", "resyncs", "late_passes", "late_drafts"}) {
     run[key] = stat(key);
   }
   run["draft_ms"] = cycles.draft;

@@ -63,13 +63,13 @@ Drafted Speculation::draft(const TargetSession& session, std::unique_ptr<Session
   shape.nodes = std::min(shape.nodes, rows - 1);
   shape.depth = std::min({shape.depth, shape.nodes, step.tokens_left - 1});
   if (shape.depth == 0) return {};
-  const Instant started = Clock::now();
+  const Instant started = options_.now();
   if (!drafter && !may_make_drafter(started)) return {};
   Drafted drafted{.tree = grow(session, drafter, shape)};
   if (!drafted.tree.empty() && options_.step_pace > Duration::zero()) {
     std::this_thread::sleep_until(started + options_.step_pace * shape.depth);
   }
-  drafted.time = Clock::now() - started;
+  drafted.time = options_.now() - started;
   if (!drafted.tree.empty()) budget_.observe_drafting(drafted.tree.row_count(), drafted.time);
   return drafted;
 }
@@ -86,7 +86,7 @@ DraftTree Speculation::grow(const TargetSession& session, std::unique_ptr<Sessio
     return drafter->draft(session, shape);
   } catch (const DeviceError& error) {
     drafter.reset();
-    make_again_ = Clock::now() + kMakeAgainAfter;
+    make_again_ = options_.now() + kMakeAgainAfter;
     options_.on_failure(error.what());
     return {};
   }

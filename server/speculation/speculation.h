@@ -27,6 +27,7 @@ struct SpeculationOptions {
   Duration step_pace{};
   // Told where a drafter cannot be made or fails; its session streams plainly.
   std::function<void(const std::string& why)> on_failure = [](const std::string&) {};
+  std::function<Instant()> now = [] { return Clock::now(); };
 };
 
 // Where sessions' drafters come from.

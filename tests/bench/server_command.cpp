@@ -40,6 +40,7 @@ struct ServerBenchOptions {
   double seconds = 3.0;
   std::uint32_t max_tokens = 160;
   std::uint32_t threads = 0;
+  bool processor_time = false;
   bool json = false;
 };
 
@@ -109,7 +110,7 @@ Result<void> measure(const ServerBenchOptions& o) {
   }
   const auto prompts = read_prompts(o.prompts);
   if (!prompts) return prompts.error();
-  const auto backend = make_cpu_backend({.threads = o.threads});
+  const auto backend = make_cpu_backend({.threads = o.processor_time ? 1 : o.threads});
   auto host = ModelHost::load(*backend, {.model = o.model, .bundles = {o.bundle}});
   if (!host) return host.error();
   const auto bundle = BundleFile::open(o.bundle, BundleUse::draft);
@@ -138,7 +139,9 @@ Result<void> measure(const ServerBenchOptions& o) {
       std::unique_ptr<Speculation> speculation;
       if (arm == "server") {
         auto made = Speculation::make(*backend, (*host)->drafters()[0],
-                                      {.tree = shape, .context_count = (*host)->context_count()});
+                                      {.tree = shape,
+                                       .context_count = (*host)->context_count(),
+                                       .now = [&o] { return work_clock(o.processor_time); }});
         if (!made) return made.error();
         speculation = std::move(*made);
       }
@@ -148,6 +151,7 @@ Result<void> measure(const ServerBenchOptions& o) {
                                       .device_backend = *backend,
                                       .tree = drafts ? std::optional(shape) : std::nullopt,
                                       .adapts = arm != "tree",
+                                      .processor_time = o.processor_time,
                                       .speculation = speculation.get(),
                                       .clients = clients,
                                       .round_trip = seconds(o.rtt_ms / 1e3),
@@ -189,6 +193,10 @@ void add_server_command(CLI::App& program) {
   command->add_option("--seconds", o->seconds, "Simulated time of each run")->capture_default_str();
   command->add_option("--max-tokens", o->max_tokens, "Longest answer")->capture_default_str();
   command->add_option("--threads", o->threads, "0: one a core")->capture_default_str();
+  command->add_flag(
+      "--processor-time", o->processor_time,
+      "Count what the processor spent instead of what passed, for a busy machine; one "
+      "thread");
   command->add_flag("--json", o->json, "JSON instead of a table");
   command->callback([o] {
     if (const auto measured = measure(*o); !measured) throw Failure(measured.error());

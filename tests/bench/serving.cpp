@@ -1,5 +1,7 @@
 #include "tests/bench/serving.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <memory>
 #include <queue>
@@ -16,10 +18,12 @@ namespace {
 // Measures how long something takes, on the real clock, as time of a simulated one.
 class Stretch {
  public:
-  explicit Stretch(Instant simulated) : simulated_(simulated), real_(Clock::now()) {}
-  Instant now() const { return simulated_ + (Clock::now() - real_); }
+  Stretch(Instant simulated, bool processor_time)
+      : processor_time_(processor_time), simulated_(simulated), real_(work_clock(processor_time)) {}
+  Instant now() const { return simulated_ + (work_clock(processor_time_) - real_); }
 
  private:
+  bool processor_time_;
   Instant simulated_;
   Instant real_;
 };
@@ -90,7 +94,7 @@ class Device final : public TargetLink, GenerationObserver {
   // Lets the device run from now until it waits.
   void run(Instant now) {
     if (done_) return;
-    stretch_.emplace(now);
+    stretch_.emplace(now, world_.setup.processor_time);
     turn_.release();
     back_.acquire();
   }
@@ -291,6 +295,13 @@ class Device final : public TargetLink, GenerationObserver {
 
 }  // namespace
 
+Instant work_clock(bool processor_time) {
+  if (!processor_time) return Clock::now();
+  timespec spent{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
+  return Instant{} + std::chrono::seconds(spent.tv_sec) + std::chrono::nanoseconds(spent.tv_nsec);
+}
+
 Result<ServingResult> simulate_serving(const ServingSetup& setup) {
   World world{.setup = setup, .events = {}, .begin = Instant{} + setup.warm_up, .end = {}};
   world.end = world.begin + setup.measured;
@@ -326,7 +337,7 @@ Result<ServingResult> simulate_serving(const ServingSetup& setup) {
       continue;
     }
     clock = start;
-    world.pass.emplace(start);
+    world.pass.emplace(start, setup.processor_time);
     const PassLoop::Count before = loop.count();
     loop.step();
     free = world.pass->now();

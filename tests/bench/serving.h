@@ -25,6 +25,9 @@ struct ServingSetup {
   std::optional<TreeShape> tree;
   // Whether devices keep to the row budget that verdicts tell, and stream where that is faster.
   bool adapts = true;
+  // Time is what the processor spent instead of what passed: right on a busy machine, for backends
+  // of one thread.
+  bool processor_time = false;
   // Drafts on the server for devices that stream; may be null.
   Speculation* speculation = nullptr;
   std::uint32_t clients;
@@ -46,6 +49,9 @@ struct ServingResult {
   std::vector<double> first_token_seconds;  // of each answer that began in the measured time
   std::vector<double> gap_seconds;          // between what a device got and what it got before it
 };
+
+// Now, as of such a clock.
+Instant work_clock(bool processor_time);
 
 // Every device asks one prompt after another until the time is over.
 Result<ServingResult> simulate_serving(const ServingSetup& setup);
