@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 
+#include "server/running_cost.h"
 #include "shared/base/clock.h"
 
 namespace edgedraft {
@@ -21,7 +22,7 @@ namespace edgedraft {
 // are fitted to recent passes and drafts, tau (by size) and Z are running means.
 class RowBudget {
  public:
-  explicit RowBudget(std::uint32_t pass_rows_max);
+  explicit RowBudget(std::uint32_t pass_rows_max) : pass_rows_max_(pass_rows_max) {}
 
   // A pass of so many rows took so long.
   void observe_pass(std::uint32_t rows, Duration time);
@@ -37,46 +38,15 @@ class RowBudget {
   std::uint32_t rows_for(std::uint32_t sessions) const;
 
  private:
-  // Sizes 1, 2, up to 4, up to 8, ..., up to 256 rows.
-  static constexpr std::size_t kSizes = 9;
-  struct Mean {
-    double value = 0.0;
-    bool known = false;
-
-    void add(double sample);
-  };
-  // Seconds: fixed and for each row or token.
-  struct Cost {
-    double fixed = 0.0;
-    double each = 0.0;
-  };
-  // A line through recent samples, older ones fading.
-  class Fit {
-   public:
-    explicit Fit(double memory) : memory_(memory) {}
-
-    void add(double count, double seconds);
-    bool known() const { return weight_ > 0.0; }
-    Cost cost() const;
-
-   private:
-    double memory_;  // what is left of a sample's weight after another one
-    double weight_ = 0.0;
-    double count_ = 0.0;
-    double count_squared_ = 0.0;
-    double seconds_ = 0.0;
-    double count_seconds_ = 0.0;
-  };
-
-  double pass_seconds(const Cost& cost, double rows) const;
+  double pass_seconds(const LinearCost& cost, double rows) const;
   // Tokens from drafts of each size; sizes that nobody sent yet are between their neighbours.
-  std::array<double, kSizes> tokens_by_size() const;
+  std::array<double, kDraftSizes> tokens_by_size() const;
 
   std::uint32_t pass_rows_max_;
-  std::array<Mean, kSizes> tokens_{};
-  Mean absence_;  // seconds
-  Fit passes_;
-  Fit deliveries_;
+  std::array<RunningMean, kDraftSizes> tokens_{};
+  RunningMean absence_;  // seconds
+  CostFit passes_;
+  CostFit deliveries_;
 };
 
 }  // namespace edgedraft

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 
+#include "server/running_cost.h"
 #include "shared/base/clock.h"
 
 namespace edgedraft {
@@ -29,31 +30,13 @@ class SpeculationBudget {
   std::uint32_t next_rows(std::uint32_t sessions);
 
  private:
-  // Sizes 1, 2, up to 4, up to 8, ..., up to 256 rows.
-  static constexpr std::size_t kSizes = 9;
-  struct Mean {
-    double value = 0.0;
-    bool known = false;
-    void add(double sample);
-  };
-  struct Cost {
-    double a;
-    double b;
-  };
-
-  Cost cost() const;
   std::uint32_t best_rows(std::uint32_t sessions) const;
 
   std::uint32_t rows_max_;
-  std::array<Mean, kSizes> tokens_{};
-  std::array<Mean, kSizes> drafting_{};
+  std::array<RunningMean, kDraftSizes> tokens_{};
+  std::array<RunningMean, kDraftSizes> drafting_{};
   std::uint32_t step_ = 0;
-  // Sums over recent passes, older ones fading.
-  double weight_ = 0.0;
-  double rows_ = 0.0;
-  double rows_squared_ = 0.0;
-  double seconds_ = 0.0;
-  double rows_seconds_ = 0.0;
+  CostFit passes_;
 };
 
 }  // namespace edgedraft
