@@ -39,6 +39,7 @@ struct ServerOptions {
   std::uint64_t kv_memory = 0;
   std::uint32_t connections_max = 1024;
   std::uint32_t queue_max = 1024;
+  std::uint32_t wait_max_s = 60;
   std::string metrics;
   std::uint32_t drain_timeout_s = 30;
   std::uint32_t pace_ms = 0;
@@ -102,6 +103,11 @@ void declare_options(CLI::App& app, ServerOptions& o) {
                  "Requests that may wait for a pass; further ones are refused")
       ->type_name("N")
       ->check(CLI::Range(1u, 1u << 20))
+      ->capture_default_str();
+  app.add_option("--max-wait", o.wait_max_s,
+                 "How long a request may wait for its first pass before it is refused; 0: for ever")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0u, 86400u))
       ->capture_default_str();
   app.add_option("--metrics", o.metrics,
                  "Serve /metrics (Prometheus), /health and /ready there, by plain HTTP to whoever "
@@ -402,6 +408,7 @@ Result<void> serve(const ServerOptions& o) {
 
   Scheduler scheduler(parts, {.passes = {.sessions = limits,
                                          .pace = std::move(pace->pass),
+                                         .wait_max = std::chrono::seconds(o.wait_max_s),
                                          .speculation = speculation->get(),
                                          .metrics = metrics},
                               .queue_max = o.queue_max});

@@ -1,6 +1,7 @@
 #include "server/pass_loop.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <thread>
 #include <utility>
@@ -261,7 +262,25 @@ std::vector<PassShare> PassLoop::share_out() {
   return shares;
 }
 
+void PassLoop::refuse_overdue() {
+  if (options_.wait_max == Duration::zero()) return;
+  const Instant now = now_();
+  std::erase_if(turns_, [&](Active& active) {
+    if (active.paused()) active.posted = now;  // it is the client that lets us wait
+    if (active.started || now - active.posted < options_.wait_max) return false;
+    active.session->target.abandon();
+    waiting_count_ -= active.waits ? 1 : 0;
+    metrics_->refused(Refusal::deadline);
+    active.client.reply->refuse(
+        active.round, {Errc::refused, "the server is too busy: the request waited " +
+                                          std::to_string(std::lround(seconds(options_.wait_max))) +
+                                          " s without a turn"});
+    return true;
+  });
+}
+
 void PassLoop::run_next_pass() {
+  refuse_overdue();
   if (secure_first_draft()) admit_waiting();
   std::vector<PassShare> shares = share_out();
   if (shares.empty()) return;

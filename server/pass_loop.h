@@ -53,6 +53,8 @@ struct PassLoopOptions {
   std::uint32_t pass_rows_max = kMaskRowsMax;
   // Rows of prompts in a pass that has drafts as well.
   std::uint32_t prompt_rows = 64;
+  // Requests that had no pass for so long are refused: their clients went on without them. 0: never.
+  Duration wait_max{};
   // Drafts for sessions that stream; null: they go on a token a pass. Outlives the loop.
   Speculation* speculation = nullptr;
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
@@ -153,6 +155,7 @@ class PassLoop {
   void admit_waiting();
   // False: it has to wait for prompts that run.
   bool secure_first_draft();
+  void refuse_overdue();
   void remember(const std::vector<PassShare>& shares);
 
   void run_next_pass();

@@ -75,8 +75,9 @@ enum class Refusal : std::uint8_t {
   session_unknown,  // forgotten, or another one's: the client sends everything again
   invalid,          // tokens or positions that cannot be
   device,           // the device failed
+  deadline,         // no turn for too long
 };
-inline constexpr std::size_t kRefusals = 6;
+inline constexpr std::size_t kRefusals = 7;
 
 // Of what a session says no with.
 inline Refusal refusal_of(Errc code) {

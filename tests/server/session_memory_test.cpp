@@ -47,11 +47,12 @@ class SessionMemoryTest : public ::testing::Test {
   }
   std::uint64_t page_bytes() { return SessionStore::session_bytes(parts()) / kLeastPages; }
 
-  PassLoop loop(std::uint32_t pages, std::uint32_t waiting_max = 64) {
+  PassLoop loop(std::uint32_t pages, std::uint32_t waiting_max = 64, Duration wait_max = {}) {
     return {parts(),
             {.sessions = {.sessions_max = 64,
                           .kv_bytes_max = pages * page_bytes(),
-                          .waiting_max = waiting_max}},
+                          .waiting_max = waiting_max},
+             .wait_max = wait_max},
             [this] { return now_; }};
   }
 
@@ -308,6 +309,27 @@ TEST_F(LineTest, TheLineIsBoundedAndTheRefusalNamesTheRemedy) {
   EXPECT_EQ(refused.code, Errc::refused);
   EXPECT_NE(refused.message.find("--kv-memory"), std::string::npos);
   EXPECT_EQ(server.waiting_count(), 1u);
+}
+
+TEST_F(LineTest, WhoHadNoTurnForTooLongIsRefusedAndTheOthersGoOn) {
+  PassLoop server = loop(kPages, 64, std::chrono::milliseconds(500));
+  fill(server);
+  ask(server, third_, 1, prompts_[2]);
+  now_ += std::chrono::milliseconds(300);
+  ask(server, fourth_, 1, prompts_[3]);
+  now_ += std::chrono::milliseconds(300);
+  server.step();
+  EXPECT_EQ(error(third_).code, Errc::refused);
+  EXPECT_EQ(server.waiting_count(), 1u);
+  server.end(1);
+  server.step();
+  run(server);
+  EXPECT_EQ(next(fourth_), alone(prompts_[3], 1)[0]);
+  // It may ask again.
+  server.end(4);
+  ask(server, third_, 2, prompts_[2]);
+  run(server);
+  EXPECT_EQ(next(third_), alone(prompts_[2], 1)[0]);
 }
 
 TEST_F(LineTest, WhoCancelsOrLeavesIsNotWaitedFor) {
