@@ -70,8 +70,8 @@ std::uint32_t pages_for(std::uint32_t slots, std::uint32_t page_slots) {
 
 TEST_P(PagedCacheTest, AttentionHasTheBitsOfSlotsInARow) {
   std::uint64_t seed = 1;
-  for (const std::uint32_t page_slots : {1u, 4u, 32u, 128u}) {
-    for (const std::uint32_t prefix : {0u, 1u, 31u, 33u, 64u, 200u}) {
+  for (const std::uint32_t page_slots : {2u, 32u}) {
+    for (const std::uint32_t prefix : {0u, 31u, 33u, 200u}) {
       for (const std::uint32_t rows : {1u, 9u, 70u}) {
         const std::uint32_t slots = prefix + rows;
         const auto table = shuffled_pages(++seed, pages_for(slots, page_slots));
