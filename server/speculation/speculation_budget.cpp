@@ -10,6 +10,8 @@ constexpr double kPassMemory = 0.995;
 constexpr double kTreeMemory = 0.98;
 // Steps between two that try what is not thought best.
 constexpr std::uint32_t kTryEvery = 64;
+// Of the time for trees where there should be none.
+constexpr double kTryShare = 0.02;
 // Full trees before anything is concluded from them.
 constexpr std::uint32_t kFirstTrees = 8;
 
@@ -30,6 +32,7 @@ void SpeculationBudget::observe_pass(std::uint32_t rows, Duration time) {
   for (double* sum : {&weight_, &rows_, &rows_squared_, &seconds_, &rows_seconds_}) {
     *sum *= kPassMemory;
   }
+  spent_ += s;
   weight_ += 1.0;
   rows_ += n;
   rows_squared_ += n * n;
@@ -39,6 +42,9 @@ void SpeculationBudget::observe_pass(std::uint32_t rows, Duration time) {
 
 void SpeculationBudget::observe_drafting(std::uint32_t rows, Duration time) {
   drafting_[std::min(size_of(rows), kSizes - 1)].add(seconds(time));
+  spent_ += seconds(time);
+  if (trying_) tried_ += seconds(time);
+  trying_ = false;
 }
 
 void SpeculationBudget::observe_draft(std::uint32_t rows, std::uint32_t tokens) {
@@ -80,11 +86,15 @@ std::uint32_t SpeculationBudget::best_rows(std::uint32_t sessions) const {
 
 std::uint32_t SpeculationBudget::next_rows(std::uint32_t sessions) {
   ++step_;
+  trying_ = false;
   if (step_ <= kFirstTrees) return rows_max_;
   const std::uint32_t best = best_rows(sessions);
   if (step_ % kTryEvery != 0) return best;
   // In turns something smaller and something larger.
-  if (best == 1) return std::min(rows_max_, 1u << (1 + step_ / kTryEvery % size_of(rows_max_)));
+  if (best == 1) {
+    trying_ = tried_ <= kTryShare * spent_;
+    return trying_ ? std::min(rows_max_, 1u << (1 + step_ / kTryEvery % size_of(rows_max_))) : 1;
+  }
   return step_ / kTryEvery % 2 == 0 ? 1 : std::min(rows_max_, 2 * best);
 }
 
