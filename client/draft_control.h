@@ -51,6 +51,8 @@ class DraftControl {
   // Why the last decision was made, and whether it was another one than the one before.
   const std::string& why() const { return why_; }
   bool changed() const { return changed_; }
+  // Whether the last decision was to stream.
+  bool streams() const { return streaming_; }
 
  private:
   class Mean {

@@ -55,9 +55,12 @@ Result<void> Generation::send_tokens() {
     parts_.drafter->drop_activations(activations_end_);
     rows_pending_ = parts_.drafter->activation_cols() > 0;
   }
+  // Who is not going to draft asks for none; should that change, they come with a catch-up.
+  const bool unwanted = !resumes && rows_pending_ && control_.streams();
+  if (unwanted) rows_pending_ = false;
   checked_ = to_check;
   sent_rows_ = std::max(count - base, 1u);  // the last token runs in any case
-  rows_lacking_ = false;
+  rows_lacking_ = unwanted;
   if (resumes) {
     return parts_.link.send(
         wire::Resume{.session = *session_,
@@ -72,7 +75,7 @@ Result<void> Generation::send_tokens() {
                                         .tokens = ledger_.safe(base, count - base),
                                         .provisional_count = to_check ? written : 0,
                                         .policy = policy,
-                                        .activations_from = activations_end_,
+                                        .activations_from = unwanted ? count : activations_end_,
                                         .sampling = to_wire(options_.sampling)});
 }
 

@@ -7,6 +7,8 @@ namespace {
 
 // Steps between two that try what is not thought best.
 constexpr std::uint32_t kTryEvery = 64;
+// Of the time for trees where there should be none.
+constexpr double kTryShare = 0.02;
 // Full trees before anything is concluded from them.
 constexpr std::uint32_t kFirstTrees = 8;
 
@@ -14,10 +16,14 @@ constexpr std::uint32_t kFirstTrees = 8;
 
 void SpeculationBudget::observe_pass(std::uint32_t rows, Duration time) {
   passes_.add(rows, time);
+  spent_ += seconds(time);
 }
 
 void SpeculationBudget::observe_drafting(std::uint32_t rows, Duration time) {
   drafting_[draft_size(rows)].add(seconds(time));
+  spent_ += seconds(time);
+  if (trying_) tried_ += seconds(time);
+  trying_ = false;
 }
 
 void SpeculationBudget::observe_draft(std::uint32_t rows, std::uint32_t tokens) {
@@ -50,11 +56,15 @@ std::uint32_t SpeculationBudget::best_rows(std::uint32_t sessions) const {
 
 std::uint32_t SpeculationBudget::next_rows(std::uint32_t sessions) {
   ++step_;
+  trying_ = false;
   if (step_ <= kFirstTrees) return rows_max_;
   const std::uint32_t best = best_rows(sessions);
   if (step_ % kTryEvery != 0) return best;
   // In turns something smaller and something larger.
-  if (best == 1) return std::min(rows_max_, 1u << (1 + step_ / kTryEvery % draft_size(rows_max_)));
+  if (best == 1) {
+    trying_ = tried_ <= kTryShare * spent_;
+    return trying_ ? std::min(rows_max_, 1u << (1 + step_ / kTryEvery % draft_size(rows_max_))) : 1;
+  }
   return step_ / kTryEvery % 2 == 0 ? 1 : std::min(rows_max_, 2 * best);
 }
 

@@ -15,7 +15,7 @@ namespace edgedraft {
 // a + b * n * r + n * d(r). The r that makes this ratio largest is taken; 1 row is no tree and
 // takes no drafting. a and b are fitted to recent passes; tau and d are running means by size. What
 // is not known is tried: large trees first, and now and then a single row, or a tree where there is
-// none.
+// none (for at most 2 % of the time).
 class SpeculationBudget {
  public:
   // `rows_max`: of the largest tree, root included.
@@ -37,6 +37,10 @@ class SpeculationBudget {
   std::array<RunningMean, kDraftSizes> drafting_{};
   std::uint32_t step_ = 0;
   CostFit passes_;
+  // Seconds of passes and drafting, and of those trees that were no more than tried.
+  double spent_ = 0.0;
+  double tried_ = 0.0;
+  bool trying_ = false;
 };
 
 }  // namespace edgedraft

@@ -143,9 +143,10 @@ Result<void> ClientSession::on_verdict(wire::Verdict verdict) {
     event.rows = *std::move(rows);
   } else {
     const std::uint32_t valid_end = verdict.length - 1;
-    missing_ = {.round = verdict.round,
-                .first = layout_.cols() == 0 ? valid_end : pending_->activations_from,
-                .end = valid_end};
+    missing_ = {
+        .round = verdict.round,
+        .first = layout_.cols() == 0 ? valid_end : std::min(pending_->activations_from, valid_end),
+        .end = valid_end};
     if (pending_->to == VerdictReceived::To::resume) session_ = pending_->session;
   }
   length_ = verdict.length;
@@ -219,7 +220,7 @@ Result<void> ClientSession::prefill(wire::Prefill request) {
     return not_now("the prompt builds on more tokens than the session holds");
   }
   if (request.provisional_count > request.tokens.count() || count <= request.provisional_count ||
-      request.activations_from > request.base_length) {
+      request.activations_from > count) {
     return not_now("the prompt's lengths contradict each other");
   }
   if (auto fits = check_context(count); !fits) return fits;

@@ -178,7 +178,9 @@ Result<Message> read(const flat::Prefill& m) {
   c.in_range(
       std::uint64_t{prefill.base_length} + prefill.tokens.count() > prefill.provisional_count,
       "a prompt needs a token that is not provisional");
-  c.in_range(prefill.activations_from <= prefill.base_length, "activations_from");
+  c.in_range(
+      prefill.activations_from <= std::uint64_t{prefill.base_length} + prefill.tokens.count(),
+      "activations_from");
   return c.result(std::move(prefill));
 }
 

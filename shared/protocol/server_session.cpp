@@ -219,9 +219,10 @@ bool ServerSession::verdict(wire::Verdict verdict) {
     }
     length_ = pending_->base_length + pending_->given_count + verdict.accepted_count + 1;
     const std::uint32_t valid_end = length_ - 1;
-    owed_ = {.round = verdict.round,
-             .first = layout_.cols() == 0 ? valid_end : pending_->activations_from,
-             .end = valid_end};
+    owed_ = {
+        .round = verdict.round,
+        .first = layout_.cols() == 0 ? valid_end : std::min(pending_->activations_from, valid_end),
+        .end = valid_end};
   }
   EDGEDRAFT_CHECK(length_ <= context_count_);
   verdict.length = length_;

@@ -129,6 +129,13 @@ TEST_P(DraftOrStreamTest, ACrowdedServerStreams) {
   EXPECT_EQ(drafts_in(rig), 1u);
   EXPECT_EQ(answer.stats.streamed_tokens, answer.tokens.size() - 1);
   EXPECT_NE(answer.stats.streamed_because.find("row budget"), std::string::npos);
+  // Who is not going to draft asks for no activations of the next turn.
+  const std::uint32_t chunks = rig.link().chunk_count();
+  Tokens next = kPrompt;
+  next.insert(next.end(), answer.tokens.begin(), answer.tokens.end());
+  next.push_back(40);
+  expect_same(rig.answer(next), rig.plain(next));
+  EXPECT_EQ(rig.link().chunk_count(), chunks);
 }
 
 // Once there is room the stream ends, the device gets the activations that the stream left out, and
