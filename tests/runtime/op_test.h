@@ -27,6 +27,10 @@ struct BackendFactory {
   std::string name;
   std::function<std::unique_ptr<Backend>()> open;
 };
+// The name of a case in lists of tests.
+inline void PrintTo(const BackendFactory& factory, std::ostream* out) {
+  *out << factory.name;
+}
 
 // The CPU backend, once for every instruction set of this machine.
 inline std::vector<BackendFactory> cpu_backends(std::uint32_t threads) {
