@@ -1,6 +1,5 @@
 // A client that asks for a long stream and does not read it.
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
 #include <thread>
 
@@ -92,8 +91,6 @@ TEST(StreamBacklogTest, AStreamWaitsForItsReader) {
                         .value(),
                     application);
   RawTlsPeer peer(listener.port(), {});
-  const int few = 4096;
-  setsockopt(peer.tcp().socket(), SOL_SOCKET, SO_RCVBUF, &few, sizeof few);
   ASSERT_TRUE(peer.shake_hands());
   ClientSession session({.hello = {}, .channel = {}}, Clock::now());
   std::uint64_t streamed = 0;

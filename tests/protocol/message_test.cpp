@@ -280,7 +280,9 @@ TEST(PrefillRangeTest, LengthsMustNotContradict) {
   EXPECT_EQ(prefill_code({.provisional_count = 0xFFFFFFFF}), Errc::protocol);
   EXPECT_EQ(prefill_code({.base_length = 0xFFFFFFFF}), Errc::protocol);
   EXPECT_EQ(prefill_code({.ids = {}}), Errc::protocol) << "no token at all";
-  EXPECT_EQ(prefill_code({.base_length = 4, .activations_from = 5}), Errc::protocol);
+  // Three tokens behind the four.
+  EXPECT_EQ(prefill_code({.base_length = 4, .activations_from = 7}), Errc::cancelled);
+  EXPECT_EQ(prefill_code({.base_length = 4, .activations_from = 8}), Errc::protocol);
 }
 
 TEST(EnumRangeTest, UnknownValuesAreRefused) {

@@ -264,6 +264,17 @@ TEST_F(ServerSessionTest, AStreamBeyondWhatWasOfferedIsAnError) {
             Errc::protocol);
 }
 
+TEST_F(ServerSessionTest, APromptMayAskForNoActivations) {
+  prompt();
+  wire::Prefill prefill = prompt_of(3);
+  prefill.round = 2;
+  prefill.base_length = 11;
+  prefill.activations_from = 14;
+  ASSERT_TRUE(hear(prefill));
+  ASSERT_TRUE(session_.verdict({.round = 2, .next = 7}));
+  EXPECT_FALSE(session_.activations(chunk_of(2, 13, 1)));
+}
+
 TEST_F(ServerSessionTest, VerdictsOvertakeActivations) {
   prompt();
   ASSERT_TRUE(session_.activations(chunk_of(1, 8, 2)));

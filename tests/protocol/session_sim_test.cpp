@@ -245,6 +245,7 @@ class ToyClient {
   }
 
   void request_fill(ClientSession& session) {
+    streaming_ = false;
     drop_unconfirmed();
     if (may_resume_) {
       sent_.assign(offline_.begin(), offline_.end());
