@@ -128,8 +128,29 @@ int ping(int type, const char* host, const char* port, int count) {
   return 0;
 }
 
+// Receives a packet. Returns when the system had it, which may be long before we get to run.
+std::int64_t receive_ns(int socket, char* data, std::size_t room, ssize_t& size) {
+  iovec part = {.iov_base = data, .iov_len = room};
+  alignas(cmsghdr) std::array<char, 256> control;
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  size = recvmsg(socket, &message, 0);
+  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPNS) continue;
+    timespec arrived = {};
+    memcpy(&arrived, CMSG_DATA(c), sizeof arrived);
+    return std::int64_t{arrived.tv_sec} * 1'000'000'000 + arrived.tv_nsec;
+  }
+  fail("no time of arrival");
+}
+
 int sink(const char* port) {
   const int socket = open_socket(SOCK_DGRAM, "0.0.0.0", port, true);
+  const int on = 1;
+  if (setsockopt(socket, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on) != 0) fail("SO_TIMESTAMPNS");
   printf("ready %s\n", port);
   fflush(stdout);
   std::array<char, 65536> buffer;
@@ -140,8 +161,8 @@ int sink(const char* port) {
   std::int64_t overtaken = 0;
   std::int32_t highest = -1;
   while (readable(socket, packets == 0 ? 60'000 : 1000)) {
-    const ssize_t got = recv(socket, buffer.data(), buffer.size(), 0);
-    last = now_ns();
+    ssize_t got = 0;
+    last = receive_ns(socket, buffer.data(), buffer.size(), got);
     if (packets++ == 0) first = last;
     bytes += got;
     std::int32_t number = 0;
