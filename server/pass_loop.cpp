@@ -81,13 +81,17 @@ void PassLoop::end(std::uint64_t connection_id) {
   sessions_.release(connection_id);
 }
 
+void PassLoop::let_go(const Active& active) {
+  active.session->target.abandon();
+  waiting_count_ -= active.waits ? 1 : 0;
+}
+
 void PassLoop::drop(const std::function<bool(std::uint64_t, std::uint32_t)>& unwanted) {
   std::erase_if(
       owed_, [&](const RowsOwed& owed) { return unwanted(owed.client.connection_id, owed.round); });
   std::erase_if(turns_, [&](const Active& active) {
     if (!unwanted(active.client.connection_id, active.round)) return false;
-    active.session->target.abandon();
-    waiting_count_ -= active.waits ? 1 : 0;
+    let_go(active);
     return true;
   });
 }
@@ -148,8 +152,7 @@ void PassLoop::begin(const Job& job, const wire::Resume& request) {
   // Its earlier connection may not be known to have ended yet.
   std::erase_if(turns_, [&](const Active& active) {
     if (active.session != *session) return false;
-    active.session->target.abandon();
-    waiting_count_ -= active.waits ? 1 : 0;
+    let_go(active);
     return true;
   });
   const bool keep = request.policy == wire::ResyncPolicy::keep;
@@ -268,8 +271,7 @@ void PassLoop::refuse_overdue() {
   std::erase_if(turns_, [&](Active& active) {
     if (active.paused()) active.posted = now;  // it is the client that lets us wait
     if (active.started || now - active.posted < options_.wait_max) return false;
-    active.session->target.abandon();
-    waiting_count_ -= active.waits ? 1 : 0;
+    let_go(active);
     metrics_->refused(Refusal::deadline);
     active.client.reply->refuse(
         active.round, {Errc::refused, "the server is too busy: the request waited " +

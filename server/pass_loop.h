@@ -53,7 +53,8 @@ struct PassLoopOptions {
   std::uint32_t pass_rows_max = kMaskRowsMax;
   // Rows of prompts in a pass that has drafts as well.
   std::uint32_t prompt_rows = 64;
-  // Requests that had no pass for so long are refused: their clients went on without them. 0: never.
+  // Requests that had no pass for so long are refused: their clients went on without them. 0:
+  // never.
   Duration wait_max{};
   // Drafts for sessions that stream; null: they go on a token a pass. Outlives the loop.
   Speculation* speculation = nullptr;
@@ -174,6 +175,8 @@ class PassLoop {
   void count_sessions();
   void device_failed(const DeviceError& failure);
 
+  // The session is as it was; the request is to leave turns_.
+  void let_go(const Active& active);
   // Drops the work that `unwanted` says so of, by connection and round.
   void drop(const std::function<bool(std::uint64_t, std::uint32_t)>& unwanted);
 

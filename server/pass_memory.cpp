@@ -16,6 +16,7 @@ bool PassLoop::admit_or_queue(Active& active) {
   if (waiting_count_ == 0 && sessions_.admit(session, active.posted)) return true;
   if (waiting_count_ >= options_.sessions.waiting_max) {
     session.target.abandon();
+    metrics_->refused(Refusal::no_room);
     active.client.reply->refuse(
         active.round,
         {Errc::refused, "the server's memory for keys and values is in use and " +
@@ -57,6 +58,7 @@ bool PassLoop::secure_first_draft() {
     if (any_prompt) return false;
     const auto last = std::find_if(turns_.rbegin(), turns_.rend(), is_draft);
     EDGEDRAFT_CHECK(last->session != &first);
+    metrics_->refused(Refusal::session_unknown);
     last->client.reply->refuse(
         last->round, {Errc::session_unknown,
                       "the server gave this session's keys and values up for lack of memory: it "

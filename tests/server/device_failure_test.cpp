@@ -232,8 +232,8 @@ TEST_F(DeviceFailureTest, CountsARunAsItWas) {
   EXPECT_EQ(s["sessions_limit"], 4);
   // One page, of a prompt and two drafts.
   const DecoderConfig& config = toy_.config;
-  const double page_bytes = 2.0 * sizeof(float) * config.layer_count *
-                            config.layer.heads.kv_cols() * KvPool::kPageSlots;
+  const double page_bytes =
+      2.0 * sizeof(float) * config.layer_count * config.layer.heads.kv_cols() * KvPool::kPageSlots;
   EXPECT_EQ(s["kv_cache_bytes"], page_bytes);
   EXPECT_EQ(s["kv_cache_usage_perc"], page_bytes / s["kv_cache_bytes_limit"]);
   std::vector<Caller> more;

@@ -42,13 +42,12 @@ TEST(QueueMetricsTest, TellWhoRunsWhoWaitsAndWhoIsTurnedAway) {
     });
     return Duration::zero();
   };
-  Scheduler scheduler({.decoder = decoder,
-                       .context_count = 64,
-                       .is_end = [](std::uint32_t) { return false; }},
-                      {.passes = {.sessions = {.sessions_max = 8, .kv_bytes_max = 0},
-                                  .pace = hold,
-                                  .metrics = metrics},
-                       .queue_max = 3});
+  Scheduler scheduler(
+      {.decoder = decoder, .context_count = 64, .is_end = [](std::uint32_t) { return false; }},
+      {.passes = {.sessions = {.sessions_max = 8, .kv_bytes_max = 0},
+                  .pace = hold,
+                  .metrics = metrics},
+       .queue_max = 3});
   const auto samples = [&] { return testing::read_metrics(render_metrics(*metrics, {}, "1")); };
   std::vector<std::shared_ptr<Answer>> answers;
   const auto ask = [&] {

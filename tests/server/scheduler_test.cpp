@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tests/protocol/support.h"
+#include "tests/server/plain_answer.h"
 #include "tests/support/failing_backend.h"
 #include "tests/support/toy_models.h"
 
@@ -98,19 +99,8 @@ class SchedulerTest : public ::testing::Test {
             .tap = nullptr};
   }
 
-  // What one client alone gets, without drafts: the answer ends where the model or the context
-  // ends it, or after `count` tokens.
   Tokens plain_answer(const Tokens& prompt, const SamplingParams& sampling, std::size_t count) {
-    TargetSession target(decoder_, kContext, parts().is_end);
-    const auto first = target.prefill({.base_count = 0, .tokens = prompt, .sampling = sampling});
-    Tokens answer{first->next};
-    Finish finish = first->finish;
-    while (finish == Finish::none && answer.size() < count) {
-      const auto path = target.verify(DraftTree());
-      answer.push_back(path->next);
-      finish = path->finish;
-    }
-    return answer;
+    return testing::plain_answer({decoder_, kContext, parts().is_end}, prompt, count, sampling);
   }
 
   static wire::Prefill prefill(std::uint32_t round, const Tokens& tokens,

@@ -5,6 +5,7 @@
 #include "server/pass_loop.h"
 #include "server/taps/moa_tap.h"
 #include "tests/protocol/support.h"
+#include "tests/server/plain_answer.h"
 #include "tests/support/toy_models.h"
 
 // How sessions share the memory for keys and values: whose pages are reused, who waits, who gives
@@ -17,6 +18,8 @@ using testing::ToyDecoder;
 using testing::ToyMoa;
 using Tokens = std::vector<std::uint32_t>;
 
+// The server's reasons; `Refusal` is here what a client hears.
+using Refused = edgedraft::Refusal;
 constexpr std::uint32_t kContext = 256;
 // Of the smallest pool: a context and a tree behind it.
 constexpr std::uint32_t kLeastPages = (kContext + kMaskRowsMax) / KvPool::kPageSlots;
@@ -52,7 +55,8 @@ class SessionMemoryTest : public ::testing::Test {
             {.sessions = {.sessions_max = 64,
                           .kv_bytes_max = pages * page_bytes(),
                           .waiting_max = waiting_max},
-             .wait_max = wait_max},
+             .wait_max = wait_max,
+             .metrics = metrics_},
             [this] { return now_; }};
   }
 
@@ -75,16 +79,7 @@ class SessionMemoryTest : public ::testing::Test {
 
   // What a client alone gets behind the prompt.
   Tokens alone(const Tokens& prompt, std::size_t count, const SamplingParams& sampling = {}) {
-    TargetSession target(decoder_, kContext, parts().is_end);
-    const auto first = target.prefill({.base_count = 0, .tokens = prompt, .sampling = sampling});
-    Tokens answer{first->next};
-    Finish finish = first->finish;
-    while (finish == Finish::none && answer.size() < count) {
-      const auto path = target.verify(DraftTree());
-      answer.push_back(path->next);
-      finish = path->finish;
-    }
-    return answer;
+    return testing::plain_answer({decoder_, kContext, parts().is_end}, prompt, count, sampling);
   }
 
   void ask(PassLoop& loop, const Client& c, std::uint32_t round, const Tokens& tokens,
@@ -126,6 +121,11 @@ class SessionMemoryTest : public ::testing::Test {
     return std::holds_alternative<Refusal>(r) ? std::get<Refusal>(r).error : Error{};
   }
 
+  std::uint64_t refused(Refused why) const {
+    return metrics_->refusals[static_cast<std::size_t>(why)].value();
+  }
+
+  std::shared_ptr<Metrics> metrics_ = std::make_shared<Metrics>();
   Instant now_{std::chrono::hours(1)};
   Random random_{11};
   std::map<std::uint64_t, std::shared_ptr<Inbox>> inboxes_;
@@ -308,6 +308,7 @@ TEST_F(LineTest, TheLineIsBoundedAndTheRefusalNamesTheRemedy) {
   const Error refused = error(fourth_);
   EXPECT_EQ(refused.code, Errc::refused);
   EXPECT_NE(refused.message.find("--kv-memory"), std::string::npos);
+  EXPECT_EQ(this->refused(Refused::no_room), 1u);
   EXPECT_EQ(server.waiting_count(), 1u);
 }
 
@@ -320,6 +321,7 @@ TEST_F(LineTest, WhoHadNoTurnForTooLongIsRefusedAndTheOthersGoOn) {
   now_ += std::chrono::milliseconds(300);
   server.step();
   EXPECT_EQ(error(third_).code, Errc::refused);
+  EXPECT_EQ(refused(Refused::deadline), 1u);
   EXPECT_EQ(server.waiting_count(), 1u);
   server.end(1);
   server.step();
@@ -444,6 +446,7 @@ class GrowthTest : public SessionMemoryTest {
   std::uint32_t serve(std::uint32_t peer_count, std::uint32_t prompt_count,
                       std::size_t answer_count) {
     PassLoop server = loop(kLeastPages);
+    const std::uint64_t refused_before = refused(Refused::session_unknown);
     std::deque<Peer> peers;
     for (std::uint64_t id = 1; id <= peer_count; ++id) {
       Peer peer{.client = client(id), .prompt = random_tokens(prompt_count), .expected = {}};
@@ -487,6 +490,7 @@ class GrowthTest : public SessionMemoryTest {
       }
     }
     EXPECT_EQ(server.waiting_count(), 0u);
+    EXPECT_EQ(refused(Refused::session_unknown) - refused_before, refills);
     return refills;
   }
 };

@@ -5,6 +5,7 @@
 #include "server/taps/moa_tap.h"
 #include "shared/drafting/independent_network.h"
 #include "tests/protocol/support.h"
+#include "tests/server/plain_answer.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft {
@@ -138,17 +139,8 @@ class StreamTest : public ::testing::Test {
   }
 
   Tokens plain_answer(const Tokens& text, const SamplingParams& sampling, std::size_t count) {
-    TargetSession target(decoder_, kContext,
-                         [](std::uint32_t token) { return token == kToyEndToken; });
-    const auto first = target.prefill({.base_count = 0, .tokens = text, .sampling = sampling});
-    Tokens answer{first->next};
-    Finish finish = first->finish;
-    while (finish == Finish::none && answer.size() < count) {
-      const auto path = target.verify(DraftTree());
-      answer.push_back(path->next);
-      finish = path->finish;
-    }
-    return answer;
+    const auto is_end = [](std::uint32_t token) { return token == kToyEndToken; };
+    return testing::plain_answer({decoder_, kContext, is_end}, text, count, sampling);
   }
 
   static Tokens random_tokens(Random& random, std::uint64_t count) {

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "server/target_session.h"
+
+namespace edgedraft::testing {
+
+struct PlainAnswerOf {
+  Decoder& decoder;
+  std::uint32_t context_count;
+  std::function<bool(std::uint32_t)> is_end;
+};
+
+// What one client alone gets, without drafts: the answer ends where the model or the context ends
+// it, or after `count` tokens.
+inline std::vector<std::uint32_t> plain_answer(const PlainAnswerOf& of,
+                                               const std::vector<std::uint32_t>& prompt,
+                                               std::size_t count,
+                                               const SamplingParams& sampling = {}) {
+  TargetSession target(of.decoder, of.context_count, of.is_end);
+  const auto first = target.prefill({.base_count = 0, .tokens = prompt, .sampling = sampling});
+  std::vector<std::uint32_t> answer{first->next};
+  Finish finish = first->finish;
+  while (finish == Finish::none && answer.size() < count) {
+    const auto path = target.verify(DraftTree());
+    answer.push_back(path->next);
+    finish = path->finish;
+  }
+  return answer;
+}
+
+}  // namespace edgedraft::testing
