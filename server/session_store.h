@@ -34,6 +34,7 @@ struct SessionParts {
   Decoder& decoder;  // outlives the sessions
   std::uint32_t context_count;
   std::function<bool(std::uint32_t)> is_end;
+  DType kv_type = DType::f32;  // of keys and values
 };
 
 // Every session, which connection works on it, and the pool that all their keys and values lie in.

@@ -59,11 +59,13 @@ class VulkanBackend final : public MeasuredBackend {
 
   std::string_view name() const override { return "vulkan"; }
   bool takes_pages() const override { return false; }
+  bool takes_cache_type(DType type) const override { return type == DType::f32; }
   std::unique_ptr<Buffer> allocate(std::uint64_t floats) override;
   std::unique_ptr<Buffer> upload(ByteView bytes) override;
   std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) override;
   void write(const Matrix& to, std::span<const float> from) override;
   void read(const Matrix& from, std::span<float> to) override;
+  void read_cache(const CacheRows& from, std::span<float> to) override { read(from.floats(), to); }
   void embed(const EmbedOp& op) override;
   void rms_norm(const RmsNormOp& op) override;
   void matmul(const MatmulOp& op) override;

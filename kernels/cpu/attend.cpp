@@ -15,10 +15,11 @@ namespace {
 
 constexpr std::size_t kBlock = 64;
 
-// A block's visible slots in order of rank; pointers to one key-value head.
+// A block's visible slots in order of rank; pointers to one key-value head, whose numbers are of a
+// type W (weights.h) and become float32 in registers.
 struct Slots {
-  const float* keys[kBlock];
-  const float* values[kBlock];
+  const std::byte* keys[kBlock];
+  const std::byte* values[kBlock];
   std::size_t count = 0;
 };
 
@@ -36,20 +37,18 @@ struct Queries {
 
 // --- scores[h, j] = q[h] . key[j] ---
 
-template <std::size_t R>
+template <class W, std::size_t R>
 void score_heads(const Queries& qs, const Slots& slots, std::size_t head) {
   constexpr std::size_t C = tile_columns(R);
-  DotTile<F32, R, C> tile;
+  DotTile<W, R, C> tile;
   tile.first = 0;
   tile.count = qs.head_dim;
   for (std::size_t r = 0; r < R; ++r) tile.x[r] = qs.q + (head + r) * qs.stride;
   static_assert(kBlock % C == 0);
   for (std::size_t j = 0; j < slots.count; j += C) {
     // Slots past the end repeat the last one; their scores are overwritten.
-    for (std::size_t c = 0; c < C; ++c) {
-      tile.w[c] = reinterpret_cast<const std::byte*>(slots.keys[smaller(j + c, slots.count - 1)]);
-    }
-    typename DotTile<F32, R, C>::Sums sums;
+    for (std::size_t c = 0; c < C; ++c) tile.w[c] = slots.keys[smaller(j + c, slots.count - 1)];
+    typename DotTile<W, R, C>::Sums sums;
     sums.clear();
     tile.add_to(sums);
     float totals[R * C];
@@ -93,7 +92,7 @@ float weigh(const Queries& qs, const Slots& slots, std::size_t head) {
 // --- sums[h] = shrink[h] * sums[h] + sum_j weight[h, j] * value[j], slots in order ---
 
 // V registers of dimensions from `d`, which may run past head_dim only in the last register.
-template <std::size_t R, std::size_t V>
+template <class W, std::size_t R, std::size_t V>
 void add_values(const Queries& qs, const Slots& slots, const float* shrink, std::size_t head,
                 std::size_t d) {
   Part sums[R][V];
@@ -104,16 +103,17 @@ void add_values(const Queries& qs, const Slots& slots, const float* shrink, std:
     }
   }
   const bool is_padded = d + V * kPartLanes > qs.head_dim;
-  float padded[kPartLanes] = {};
+  std::byte padded[kPartLanes * W::kElementBytes] = {};
   for (std::size_t j = 0; j < slots.count; ++j) {
-    const float* from = slots.values[j] + d;
+    const std::byte* from = slots.values[j] + d * W::kElementBytes;
     if (is_padded) {
-      std::memcpy(padded, from, (qs.head_dim - d) * sizeof(float));
+      std::memcpy(padded, from, (qs.head_dim - d) * W::kElementBytes);
       from = padded;
     }
+    const auto group = W::group(from, 0);
     Part value[V];
 #pragma GCC unroll 8
-    for (std::size_t v = 0; v < V; ++v) value[v] = load_part(from + v * kPartLanes);
+    for (std::size_t v = 0; v < V; ++v) value[v] = W::part(group, v * kPartLanes);
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < R; ++r) {
       const Part weight = all_part(qs.scores[(head + r) * kBlock + j]);
@@ -128,36 +128,38 @@ void add_values(const Queries& qs, const Slots& slots, const float* shrink, std:
   }
 }
 
-template <std::size_t R>
+template <class W, std::size_t R>
 void attend_heads(const Queries& qs, const Slots& slots, std::size_t head) {
   constexpr std::size_t V = 4;
-  score_heads<R>(qs, slots, head);
+  score_heads<W, R>(qs, slots, head);
   float shrink[R];
   for (std::size_t r = 0; r < R; ++r) shrink[r] = weigh(qs, slots, head + r);
   std::size_t d = 0;
   for (; d + V * kPartLanes <= qs.head_dim; d += V * kPartLanes) {
-    add_values<R, V>(qs, slots, shrink, head, d);
+    add_values<W, R, V>(qs, slots, shrink, head, d);
   }
-  for (; d < qs.head_dim; d += kPartLanes) add_values<R, 1>(qs, slots, shrink, head, d);
+  for (; d < qs.head_dim; d += kPartLanes) add_values<W, R, 1>(qs, slots, shrink, head, d);
 }
 
-template <std::size_t R>
+template <class W, std::size_t R>
 void attend_some_heads(const Queries& qs, const Slots& slots, std::size_t head, std::size_t count) {
   if (count == R) {
-    attend_heads<R>(qs, slots, head);
+    attend_heads<W, R>(qs, slots, head);
   } else if constexpr (R > 1) {
-    attend_some_heads<R - 1>(qs, slots, head, count);
+    attend_some_heads<W, R - 1>(qs, slots, head, count);
   }
 }
 
+template <class W>
 void attend_block(const Queries& qs, const Slots& slots) {
   for (std::size_t head = 0; head < qs.heads; head += kTileRowsMax) {
-    attend_some_heads<kTileRowsMax>(qs, slots, head, smaller(kTileRowsMax, qs.heads - head));
+    attend_some_heads<W, kTileRowsMax>(qs, slots, head, smaller(kTileRowsMax, qs.heads - head));
   }
 }
 
 // --- a tile ---
 
+template <class W>
 class Tile {
  public:
   Tile(const AttendTile& t, std::size_t kv_head, float* scratch)
@@ -169,7 +171,7 @@ class Tile {
     Slots slots;
     for (std::size_t first = 0; first < shared; first += kBlock) {
       for (std::size_t j = 0; j < kBlock; ++j) push(slots, first + j);
-      for (std::size_t row = 0; row < t_.rows; ++row) attend_block(queries(row), slots);
+      for (std::size_t row = 0; row < t_.rows; ++row) attend_block<W>(queries(row), slots);
       slots.count = 0;
     }
     for (std::size_t row = 0; row < t_.rows; ++row) {
@@ -213,8 +215,8 @@ class Tile {
   void push(Slots& slots, std::size_t slot) const {
     const std::size_t column = kv_head_ * t_.heads.head_dim;
     const std::size_t row = row_of(t_.pages, slot);
-    slots.keys[slots.count] = t_.keys.data + row * t_.keys.stride + column;
-    slots.values[slots.count] = t_.values.data + row * t_.values.stride + column;
+    slots.keys[slots.count] = t_.keys.data + W::row_bytes(row * t_.keys.stride + column);
+    slots.values[slots.count] = t_.values.data + W::row_bytes(row * t_.values.stride + column);
     ++slots.count;
   }
 
@@ -227,14 +229,14 @@ class Tile {
       for (std::size_t word = 0; word < kMaskWords; ++word) {
         for (std::uint64_t bits = t_.masks[row * kMaskWords + word]; bits != 0; bits &= bits - 1) {
           if (slots.count == kBlock) {
-            attend_block(qs, slots);
+            attend_block<W>(qs, slots);
             slots.count = 0;
           }
           push(slots, t_.prefix + word * 64 + static_cast<std::size_t>(__builtin_ctzll(bits)));
         }
       }
     }
-    if (slots.count > 0) attend_block(qs, slots);
+    if (slots.count > 0) attend_block<W>(qs, slots);
   }
 
   void finish(std::size_t row) const {
@@ -255,7 +257,14 @@ class Tile {
 }  // namespace
 
 void attend(const AttendTile& tile, std::size_t kv_head, float* scratch) {
-  Tile(tile, kv_head, scratch).run();
+  switch (tile.keys.type) {
+    case CacheType::f32:
+      return Tile<F32>(tile, kv_head, scratch).run();
+    case CacheType::f16:
+      return Tile<F16>(tile, kv_head, scratch).run();
+    case CacheType::bf16:
+      return Tile<BF16>(tile, kv_head, scratch).run();
+  }
 }
 
 }  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA

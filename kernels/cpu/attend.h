@@ -8,8 +8,8 @@ namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 // slots behind them.
 struct AttendTile {
   ConstRows q;  // of the tile's first row, like masks and y
-  ConstRows keys;
-  ConstRows values;
+  ConstCache keys;
+  ConstCache values;
   Pages pages;
   std::size_t rows;
   std::size_t prefix;

@@ -1,5 +1,5 @@
 #include "kernels/cpu/pages.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/weights.h"
 
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 namespace {
@@ -14,26 +14,46 @@ void copy_unpaired(const float* from, float* to, std::size_t head_dim) {
   }
 }
 
-}  // namespace
+constexpr std::size_t kHeadDimMax = 256;
 
-void gather_layers(const GatherLayersArgs& a, const Work& work) {
+template <class W>
+void gather(const GatherLayersArgs& a, const Work& work) {
   const std::size_t head_dim = a.heads.head_dim;
+  const auto row_in = [](const ConstCache& cache, std::size_t row) {
+    return cache.data + row * W::row_bytes(cache.stride);
+  };
+  float halves[kHeadDimMax];
   for (std::size_t s = work.begin; s < work.end; ++s) {
     const std::size_t row = row_of(a.pages, a.slots[s]);
     for (std::size_t layer = 0; layer < a.layers; ++layer) {
-      const float* key = a.keys[layer].data + row * a.keys[layer].stride;
-      const float* value = a.values[layer].data + row * a.values[layer].stride;
+      const std::byte* key = row_in(a.keys[layer], row);
+      const std::byte* value = row_in(a.values[layer], row);
       float* y = a.y.data + (s * a.layers + layer) * a.y.stride;
       for (std::size_t head = 0; head < a.heads.kv_heads; ++head) {
         const std::size_t from = head * head_dim;
         if (a.pairs) {
-          copy_unpaired(key + from, y + 2 * from, head_dim);
+          decode<W>(key, from, head_dim, halves);
+          copy_unpaired(halves, y + 2 * from, head_dim);
         } else {
-          std::memcpy(y + 2 * from, key + from, head_dim * sizeof(float));
+          decode<W>(key, from, head_dim, y + 2 * from);
         }
-        std::memcpy(y + 2 * from + head_dim, value + from, head_dim * sizeof(float));
+        decode<W>(value, from, head_dim, y + 2 * from + head_dim);
       }
     }
+  }
+}
+
+}  // namespace
+
+void gather_layers(const GatherLayersArgs& a, const Work& work) {
+  if (a.layers == 0) return;
+  switch (a.keys[0].type) {
+    case CacheType::f32:
+      return gather<F32>(a, work);
+    case CacheType::f16:
+      return gather<F16>(a, work);
+    case CacheType::bf16:
+      return gather<BF16>(a, work);
   }
 }
 

@@ -3,6 +3,15 @@
 
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
+namespace {
+
+ConstCache floats(const ConstRows& rows, std::size_t first) {
+  return {reinterpret_cast<const std::byte*>(rows.data + first * rows.stride), rows.stride,
+          CacheType::f32};
+}
+
+}  // namespace
+
 // A group's rows are the prefix that all of its rows see.
 void group_attention(const GroupAttentionArgs& a, const Work& work) {
   for (std::size_t item = work.begin; item < work.end; ++item) {
@@ -10,8 +19,8 @@ void group_attention(const GroupAttentionArgs& a, const Work& work) {
     for (std::size_t i = 0; i < a.group_rows; i += kAttentionTileRows) {
       const std::size_t row = first + i;
       const AttendTile tile{.q = {a.q.data + row * a.q.stride, a.q.stride},
-                            .keys = {a.k.data + first * a.k.stride, a.k.stride},
-                            .values = {a.v.data + first * a.v.stride, a.v.stride},
+                            .keys = floats(a.k, first),
+                            .values = floats(a.v, first),
                             .pages = {},
                             .rows = smaller(kAttentionTileRows, a.group_rows - i),
                             .prefix = a.group_rows,

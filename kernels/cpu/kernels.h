@@ -18,6 +18,7 @@ void matmul(const MatmulArgs& a, const Work& work);
 void quantize(const QuantizeArgs& a, const Work& work);
 void int8_matmul(const Int8MatmulArgs& a, const Work& work);
 void rope(const RopeArgs& a, const Work& work);
+void store(const StoreArgs& a, const Work& work);
 void attention(const AttentionArgs& a, const Work& work);
 void group_attention(const GroupAttentionArgs& a, const Work& work);
 void swiglu(const SwigluArgs& a, const Work& work);

@@ -29,6 +29,23 @@ struct Pages {
   unsigned page_shift;
 };
 
+enum class CacheType : std::uint8_t { f32, f16, bf16 };
+constexpr std::size_t cache_element_bytes(CacheType type) {
+  return type == CacheType::f32 ? 4 : 2;
+}
+
+// Keys or values: row r starts at data + r * stride elements.
+struct Cache {
+  std::byte* data;
+  std::size_t stride;
+  CacheType type;
+};
+struct ConstCache {
+  const std::byte* data;
+  std::size_t stride;
+  CacheType type;
+};
+
 // Items begin..end-1 of an operation; what an item is, each Args says.
 struct Work {
   std::size_t begin;
@@ -108,6 +125,15 @@ struct RopeArgs {
   bool pairs;  // RopeStyle::pairs, not halves
 };
 
+// Rounds to nearest; finite numbers stay finite in f16. Item: a row.
+struct StoreArgs {
+  ConstRows x;
+  Cache cache;
+  Pages pages;
+  std::size_t first;  // slot of row 0
+  std::size_t cols;
+};
+
 struct Heads {
   std::size_t kv_heads;
   std::size_t group;  // query heads a key-value head
@@ -122,8 +148,8 @@ inline constexpr std::size_t kMaskWords = 4;  // 64 bits each
 // Item: a key-value head of a tile of rows: tile * kv_heads + kv_head.
 struct AttentionArgs {
   ConstRows q;
-  ConstRows keys;
-  ConstRows values;
+  ConstCache keys;
+  ConstCache values;  // of the type of keys
   Pages pages;
   std::size_t rows;
   std::size_t prefix;
@@ -160,17 +186,17 @@ struct SwigluArgs {
 
 // Item: a column, so that the moves of each column keep their order.
 struct CompactArgs {
-  Rows cache;
+  Cache cache;
   Pages pages;
   std::size_t first;
   const std::uint32_t* slots;
   std::size_t slot_count;
 };
 
-// Item: a slot. keys and values: a matrix a layer, kv_heads * head_dim columns.
+// Item: a slot. keys and values: a cache a layer, kv_heads * head_dim columns, all of one type.
 struct GatherLayersArgs {
-  const ConstRows* keys;
-  const ConstRows* values;
+  const ConstCache* keys;
+  const ConstCache* values;
   Pages pages;
   std::size_t layers;
   const std::uint32_t* slots;
@@ -228,6 +254,7 @@ struct Kernels {
   void (*quantize)(const QuantizeArgs&, const Work&);
   void (*int8_matmul)(const Int8MatmulArgs&, const Work&);
   void (*rope)(const RopeArgs&, const Work&);
+  void (*store)(const StoreArgs&, const Work&);
   void (*attention)(const AttentionArgs&, const Work&);
   void (*group_attention)(const GroupAttentionArgs&, const Work&);
   void (*swiglu)(const SwigluArgs&, const Work&);

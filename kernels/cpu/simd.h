@@ -118,6 +118,43 @@ EDGEDRAFT_INLINE Part load_halves(const std::byte* from) {
 #endif
 }
 
+// The nearest float16 numbers, ties to even.
+EDGEDRAFT_INLINE void to_halves(Part v, std::uint16_t* to) {
+#if defined(__AVX512F__)
+  const __m256i halves = _mm512_maskz_cvtps_ph(0xFFFF, v, _MM_FROUND_TO_NEAREST_INT);
+  std::memcpy(to, &halves, sizeof halves);
+#elif defined(__F16C__)
+  const __m128i halves = _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
+  std::memcpy(to, &halves, sizeof halves);
+#elif defined(__aarch64__)
+  const float16x4_t halves = vcvt_f16_f32(v);
+  std::memcpy(to, &halves, sizeof halves);
+#else
+  for (std::size_t l = 0; l < kPartLanes; ++l) {
+    const float x = v[l];
+    std::uint32_t bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
+    std::uint32_t half;
+    if (magnitude > 0x7F800000u) {
+      half = 0x7E00u;  // NaN
+    } else if (magnitude >= 0x477FF000u) {
+      half = 0x7C00u;
+    } else if (magnitude < 0x38800000u) {
+      // Below 2^-14: adding 0.5 leaves the rounded multiple of 2^-24 in the low bits.
+      float shifted;
+      std::memcpy(&shifted, &magnitude, sizeof shifted);
+      shifted += 0.5f;
+      std::memcpy(&half, &shifted, sizeof half);
+      half -= 0x3F000000u;
+    } else {
+      half = (magnitude + 0xFFFu + ((magnitude >> 13) & 1u) - (112u << 23)) >> 13;
+    }
+    to[l] = static_cast<std::uint16_t>((bits >> 16 & 0x8000u) | half);
+  }
+#endif
+}
+
 EDGEDRAFT_INLINE Part load_bfloats(const std::byte* from) {
 #if defined(__AVX512F__)
   const auto bits =

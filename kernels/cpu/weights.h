@@ -206,7 +206,7 @@ EDGEDRAFT_INLINE Lanes load_tail(const std::byte* row, std::size_t k, std::size_
 }
 
 // Elements first..first+count-1 of a row to `to`. Requires first a multiple of 256, or of 32 where
-// blocks are no larger.
+// blocks are no larger; any where there are no blocks.
 template <class W>
 inline void decode(const std::byte* row, std::size_t first, std::size_t count, float* to) {
   std::size_t k = 0;

@@ -59,12 +59,18 @@ __device__ inline float cache_number(CacheType type, const std::byte* row, std::
   const std::uint16_t bits = reinterpret_cast<const std::uint16_t*>(row)[i];
   return type == CacheType::f16 ? half_to_float(bits) : bfloat16_to_float(bits);
 }
+// Finite numbers stay finite.
+__device__ inline std::uint16_t float_to_limited_half(float x) {
+  constexpr float kHalfMax = 65504.0f;
+  const bool finite = fabsf(x) <= 3.4028234e38f;
+  return float_to_half(finite ? fminf(fmaxf(x, -kHalfMax), kHalfMax) : x);
+}
 __device__ inline void set_cache_number(CacheType type, std::byte* row, std::size_t i, float x) {
   if (type == CacheType::f32) {
     reinterpret_cast<float*>(row)[i] = x;
   } else {
     reinterpret_cast<std::uint16_t*>(row)[i] =
-        type == CacheType::f16 ? float_to_half(x) : float_to_bfloat16(x);
+        type == CacheType::f16 ? float_to_limited_half(x) : float_to_bfloat16(x);
   }
 }
 __device__ inline std::byte* cache_row(const Cache& cache, std::uint32_t slot) {

@@ -4,7 +4,6 @@ namespace edgedraft::cuda {
 namespace {
 
 constexpr std::uint32_t kThreads = 256;
-constexpr float kHalfMax = 65504.0f;
 
 // A thread a number.
 __global__ void round_rows_kernel(RoundRowsArgs a) {
@@ -16,9 +15,7 @@ __global__ void round_rows_kernel(RoundRowsArgs a) {
   if (a.type == WeightType::bf16) {
     y = float_to_bfloat16(x);
   } else {
-    // Finite numbers stay finite.
-    const bool finite = fabsf(x) <= 3.4028234e38f;
-    y = float_to_half(finite ? fminf(fmaxf(x, -kHalfMax), kHalfMax) : x);
+    y = float_to_limited_half(x);
   }
 }
 

@@ -30,6 +30,13 @@ bool is_float(DType type) {
   return type == DType::f32 || type == DType::f16 || type == DType::bf16;
 }
 
+// As there; values of DType and CacheType are the same, too.
+cuda::CacheType cache_type(DType type) {
+  static_assert(static_cast<int>(DType::bf16) == static_cast<int>(cuda::CacheType::bf16));
+  EDGEDRAFT_CHECK(is_cache_type(type));
+  return static_cast<cuda::CacheType>(type);
+}
+
 cuda::Heads heads_of(const HeadShape& heads) {
   return {.kv_heads = heads.kv_heads,
           .group = heads.query_heads / heads.kv_heads,
@@ -152,6 +159,21 @@ class CudaBackend final : public Backend {
                                from.rows, cudaMemcpyDeviceToHost, stream_.use()),
              "reading a matrix");
     wait("reading a matrix");
+  }
+
+  void read_cache(const CacheRows& from, std::span<float> to) override {
+    if (from.type == DType::f32) return read(from.floats(), to);
+    EDGEDRAFT_CHECK(to.size() == std::size_t{from.rows} * from.cols);
+    if (to.empty()) return;
+    // As it is stored, so that half the bytes cross.
+    const auto row = static_cast<std::size_t>(cache_bytes(from.type, from.cols));
+    stored_.resize(row * from.rows);
+    try_cuda(cudaMemcpy2DAsync(stored_.data(), row, data(from),
+                               static_cast<std::size_t>(cache_bytes(from.type, from.stride)), row,
+                               from.rows, cudaMemcpyDeviceToHost, stream_.use()),
+             "reading keys and values");
+    wait("reading keys and values");
+    dequantize_row(from.type, stored_, to);
   }
 
   // --- operations ---
@@ -461,11 +483,19 @@ class CudaBackend final : public Backend {
     EDGEDRAFT_CHECK(m.offset + extent <= buffer.bytes_count() / sizeof(float));
     return buffer.as<float>() + m.offset;
   }
+  static std::byte* data(const CacheRows& m) {
+    EDGEDRAFT_CHECK(m.buffer != nullptr);
+    EDGEDRAFT_CHECK(m.stride >= m.cols);
+    const auto& buffer = static_cast<const CudaBuffer&>(*m.buffer);
+    const std::uint64_t extent = m.rows == 0 ? 0 : (m.rows - 1) * m.stride + m.cols;
+    EDGEDRAFT_CHECK(m.offset + extent <= buffer.bytes_count() / cache_bytes(m.type, 1));
+    return buffer.data() + cache_bytes(m.type, m.offset);
+  }
   static cuda::Rows rows(const Matrix& m) { return {data(m), m.stride}; }
   static cuda::ConstRows const_rows(const Matrix& m) { return {data(m), m.stride}; }
   cuda::Cache cache(const CacheView& view) {
-    return {.data = reinterpret_cast<std::byte*>(data(view.memory)),
-            .type = cuda::CacheType::f32,
+    return {.data = data(view.memory),
+            .type = cache_type(view.memory.type),
             .stride = view.memory.stride,
             .pages = view.paged() ? arguments_.on_device(view.pages) : nullptr,
             .page_slots = view.page_slots};
@@ -525,6 +555,7 @@ class CudaBackend final : public Backend {
   // Kept so that calls do not allocate.
   std::vector<cuda::Cache> layers_;
   std::vector<std::uint64_t> host_keys_;
+  Bytes stored_;
 };
 
 }  // namespace

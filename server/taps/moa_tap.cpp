@@ -56,16 +56,16 @@ void MoaTap::read_slots(const CacheView& from, std::uint32_t first, std::uint32_
                         std::span<float> rows) {
   while (!rows.empty()) {
     const auto left = static_cast<std::uint32_t>(rows.size() / layout_.cols());
-    const Matrix run = from.run(first, left);
+    const CacheRows run = from.run(first, left);
     read_block(run, col, rows);
     first += run.rows;
     rows = rows.subspan(std::size_t{run.rows} * layout_.cols());
   }
 }
 
-void MoaTap::read_block(const Matrix& from, std::uint32_t col, std::span<float> rows) {
+void MoaTap::read_block(const CacheRows& from, std::uint32_t col, std::span<float> rows) {
   block_.resize(std::size_t{from.rows} * from.cols);
-  backend_.read(from, block_);
+  backend_.read_cache(from, block_);
   for (std::uint32_t r = 0; r < from.rows; ++r) {
     std::copy_n(&block_[std::size_t{r} * from.cols], from.cols,
                 &rows[std::size_t{r} * layout_.cols() + col]);

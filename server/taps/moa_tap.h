@@ -25,7 +25,7 @@ class MoaTap final : public Tap {
   // As many slots from `first` on as there are rows.
   void read_slots(const CacheView& from, std::uint32_t first, std::uint32_t col,
                   std::span<float> rows);
-  void read_block(const Matrix& from, std::uint32_t col, std::span<float> rows);
+  void read_block(const CacheRows& from, std::uint32_t col, std::span<float> rows);
 
   Backend& backend_;
   MoaRowLayout layout_;

@@ -24,10 +24,6 @@ std::array<KvCache::Size, 3> cache_sizes(const MoaConfig& config, std::uint32_t 
           cache_size(config.target_layer, std::max(config.tli, 1u), positions_max)};
 }
 
-std::uint64_t bytes_of(const KvCache::Size& size) {
-  return std::uint64_t{2 * sizeof(float)} * size.layers * size.kv_cols * size.capacity;
-}
-
 }  // namespace
 
 MoaWeights::MoaWeights(Backend& backend, const MoaConfig& config, const MoaTensors& tensors,
@@ -73,7 +69,7 @@ MoaWeights::MoaWeights(Backend& backend, const MoaConfig& config, const MoaTenso
 
 std::uint64_t MoaWeights::sequence_bytes() const {
   std::uint64_t bytes = 0;
-  for (const KvCache::Size& size : cache_sizes(config_, positions_max_)) bytes += bytes_of(size);
+  for (const KvCache::Size& size : cache_sizes(config_, positions_max_)) bytes += size.bytes();
   return bytes;
 }
 

@@ -21,7 +21,29 @@ Matrix Matrix::column_range(std::uint32_t first, std::uint32_t count) const {
       .buffer = buffer, .offset = offset + first, .rows = rows, .cols = count, .stride = stride};
 }
 
-Matrix CacheView::run(std::uint32_t first, std::uint32_t count) const {
+CacheRows CacheRows::row_range(std::uint32_t first, std::uint32_t count) const {
+  EDGEDRAFT_CHECK(std::uint64_t{first} + count <= rows);
+  CacheRows range = *this;
+  range.offset += first * stride;
+  range.rows = count;
+  return range;
+}
+
+Matrix CacheRows::floats() const {
+  EDGEDRAFT_CHECK(type == DType::f32);
+  return {.buffer = buffer, .offset = offset, .rows = rows, .cols = cols, .stride = stride};
+}
+
+bool is_cache_type(DType type) {
+  return type == DType::f32 || type == DType::f16 || type == DType::bf16;
+}
+
+std::uint64_t cache_bytes(DType type, std::uint64_t count) {
+  EDGEDRAFT_CHECK(is_cache_type(type));
+  return count * traits(type).block_bytes;
+}
+
+CacheRows CacheView::run(std::uint32_t first, std::uint32_t count) const {
   EDGEDRAFT_CHECK(count > 0 && std::uint64_t{first} + count <= slots());
   if (!paged()) return memory.row_range(first, count);
   std::uint32_t together = std::min(count, page_slots - first % page_slots);
@@ -31,9 +53,9 @@ Matrix CacheView::run(std::uint32_t first, std::uint32_t count) const {
   return memory.row_range(static_cast<std::uint32_t>(row(first)), together);
 }
 
-const Matrix& CacheView::contiguous() const {
+Matrix CacheView::contiguous() const {
   EDGEDRAFT_CHECK(!paged());
-  return memory;
+  return memory.floats();
 }
 
 void Backend::matmuls(std::span<const MatmulOp> ops) {

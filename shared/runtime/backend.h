@@ -54,18 +54,51 @@ struct Matrix {
   Matrix column_range(std::uint32_t first, std::uint32_t count) const;
 };
 
+// Rows of keys or values as they are stored: a Matrix whose elements are f32, f16 or bf16, and
+// whose offset and stride count these. Not an owner.
+struct CacheRows {
+  Buffer* buffer = nullptr;
+  std::uint64_t offset = 0;
+  std::uint32_t rows = 0;
+  std::uint32_t cols = 0;
+  std::uint64_t stride = 0;
+  DType type = DType::f32;
+
+  CacheRows() = default;
+  CacheRows(Buffer* memory, std::uint64_t first, std::uint32_t row_count, std::uint32_t col_count,
+            DType element)
+      : buffer(memory),
+        offset(first),
+        rows(row_count),
+        cols(col_count),
+        stride(col_count),
+        type(element) {}
+  CacheRows(const Matrix& m)
+      : buffer(m.buffer), offset(m.offset), rows(m.rows), cols(m.cols), stride(m.stride) {}
+
+  CacheRows row_range(std::uint32_t first, std::uint32_t count) const;
+  // Requires  type is f32
+  Matrix floats() const;
+};
+
+// Whether keys and values may be stored in that type: f32, f16 or bf16.
+bool is_cache_type(DType type);
+// What so many numbers of such a type take.
+std::uint64_t cache_bytes(DType type, std::uint64_t count);
+
 // Keys or values of one sequence, a row a slot. With pages, slots stand page_slots together: slot s
 // is row pages[s / page_slots] * page_slots + s % page_slots of `memory`. Without, it is row s. Not
 // an owner.
 struct CacheView {
-  Matrix memory;
+  CacheRows memory;
   std::span<const std::uint32_t> pages;
   std::uint32_t page_slots = 0;  // a power of two; 0 without pages
 
   CacheView() = default;
   // A matrix is a cache without pages. Not explicit, so that operations take one.
   CacheView(const Matrix& rows) : memory(rows) {}
-  CacheView(const Matrix& rows, std::span<const std::uint32_t> table, std::uint32_t slots_a_page)
+  CacheView(const CacheRows& rows) : memory(rows) {}
+  CacheView(const CacheRows& rows, std::span<const std::uint32_t> table, std::uint32_t slots_a_page)
       : memory(rows), pages(table), page_slots(slots_a_page) {}
 
   bool paged() const { return page_slots != 0; }
@@ -79,9 +112,9 @@ struct CacheView {
   }
   // The slots from `first` on whose rows follow each other, `count` of them at most.
   // Requires  first + count <= slots(), count > 0
-  Matrix run(std::uint32_t first, std::uint32_t count) const;
-  // Requires  no pages
-  const Matrix& contiguous() const;
+  CacheRows run(std::uint32_t first, std::uint32_t count) const;
+  // Requires  no pages, and float32
+  Matrix contiguous() const;
 };
 
 // A constant matrix [rows, cols] of any DType, row-major, rows packed. Not an owner.
@@ -158,7 +191,9 @@ struct RopeOp {
   RopeStyle style;
 };
 
-// Copies the rows of x to slots first.. of cache.
+// Copies the rows of x to slots first.. of cache, rounded to its type: to nearest, ties to even.
+// Finite numbers beyond float16's become its largest one, 65504: a key that an infinity stood in
+// would make every score with it infinite or NaN. Infinities and NaN stay what they are.
 // Shapes    x [rows, cols]; cache [slots, cols]
 struct StoreOp {
   Matrix x;
@@ -170,8 +205,9 @@ struct StoreOp {
 // 0..prefix-1, then slot prefix + j for every j in masks[r]. Sums run over visible slots in slot
 // order, so a path through a tree gives the bits that the same tokens give in a row.
 // Shapes    q, y [rows, query_cols]; keys, values [slots, kv_cols]
+// Keys and values of 16 bits count as the numbers that they stand for; everything else is float32.
 // Requires  masks is empty (no row sees more than the prefix, prefix > 0) or has one entry a row;
-//           keys and values have one page table
+//           keys and values have one page table and one type
 struct AttentionOp {
   Matrix q;
   CacheView keys;
@@ -215,7 +251,7 @@ struct CompactOp {
 // that one set of LSA weights fits files of both styles.
 // Source    Mixture of Attentions; layout of its released code
 // Shapes    keys[l], values[l] [slots, kv_cols]; y [slots * layers, 2 * kv_cols]
-// Requires  all have one page table
+// Requires  all have one page table and one type
 struct GatherLayersOp {
   std::span<const CacheView> keys;
   std::span<const CacheView> values;
@@ -257,6 +293,8 @@ class Backend {
   virtual std::string_view name() const = 0;
   // Whether caches may have pages. Devices that serve one sequence need none.
   virtual bool takes_pages() const { return true; }
+  // Whether caches may have that type. Devices that hold a drafter's cache alone need f32 only.
+  virtual bool takes_cache_type(DType type) const { return is_cache_type(type); }
 
   // Zeroed memory for `floats` numbers. Throws DeviceError when there is none.
   virtual std::unique_ptr<Buffer> allocate(std::uint64_t floats) = 0;
@@ -271,6 +309,8 @@ class Backend {
   virtual void write(const Matrix& to, std::span<const float> from) = 0;
   // Waits for everything enqueued. `to` is packed: rows * cols.
   virtual void read(const Matrix& from, std::span<float> to) = 0;
+  // The same of rows of a cache, as float32.
+  virtual void read_cache(const CacheRows& from, std::span<float> to) = 0;
 
   virtual void embed(const EmbedOp& op) = 0;
   virtual void rms_norm(const RmsNormOp& op) = 0;

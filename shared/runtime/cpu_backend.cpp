@@ -51,6 +51,19 @@ cpu::WeightType weight_type(DType type) {
   check_failed("no such element type", BOOST_CURRENT_LOCATION);
 }
 
+cpu::CacheType cache_type(DType type) {
+  switch (type) {
+    case DType::f32:
+      return cpu::CacheType::f32;
+    case DType::f16:
+      return cpu::CacheType::f16;
+    case DType::bf16:
+      return cpu::CacheType::bf16;
+    default:
+      check_failed("no element type of caches", BOOST_CURRENT_LOCATION);
+  }
+}
+
 cpu::Heads heads_of(const HeadShape& heads) {
   return {.kv_heads = heads.kv_heads,
           .group = heads.query_heads / heads.kv_heads,
@@ -154,13 +167,23 @@ class CpuBackend final : public HostBackend {
     run(kernels_.rope, args, by_rows(op.x));
   }
 
+  void store(const StoreOp& op) override {
+    check_op(op);
+    const cpu::StoreArgs args{.x = const_rows(op.x),
+                              .cache = cache(op.cache),
+                              .pages = pages(op.cache),
+                              .first = op.first,
+                              .cols = op.x.cols};
+    run(kernels_.store, args, by_rows(op.x));
+  }
+
   void attention(const AttentionOp& op) override {
     check_op(op);
     static_assert(sizeof(AncestorMask) == cpu::kMaskWords * sizeof(std::uint64_t));
     const cpu::Heads heads = heads_of(op.heads);
     const cpu::AttentionArgs args{.q = const_rows(op.q),
-                                  .keys = const_rows(op.keys.memory),
-                                  .values = const_rows(op.values.memory),
+                                  .keys = const_cache(op.keys),
+                                  .values = const_cache(op.values),
                                   .pages = pages(op.keys),
                                   .rows = op.q.rows,
                                   .prefix = op.prefix,
@@ -199,21 +222,21 @@ class CpuBackend final : public HostBackend {
 
   void compact(const CompactOp& op) override {
     check_op(op);
-    const cpu::CompactArgs args{.cache = rows(op.cache.memory),
+    const cpu::CompactArgs args{.cache = cache(op.cache),
                                 .pages = pages(op.cache),
                                 .first = op.first,
                                 .slots = op.slots.data(),
                                 .slot_count = op.slots.size()};
     run(kernels_.compact, args,
-        {.items = op.cache.cols(), .grain = 16, .steps = op.slots.size() * op.cache.cols()});
+        {.items = op.cache.cols(), .grain = 32, .steps = op.slots.size() * op.cache.cols()});
   }
 
   void gather_layers(const GatherLayersOp& op) override {
     check_op(op);
     keys_.clear();
     values_.clear();
-    for (const CacheView& keys : op.keys) keys_.push_back(const_rows(keys.memory));
-    for (const CacheView& values : op.values) values_.push_back(const_rows(values.memory));
+    for (const CacheView& keys : op.keys) keys_.push_back(const_cache(keys));
+    for (const CacheView& values : op.values) values_.push_back(const_cache(values));
     const cpu::GatherLayersArgs args{.keys = keys_.data(),
                                      .values = values_.data(),
                                      .pages = keys_.empty() ? cpu::Pages{} : pages(op.keys[0]),
@@ -259,6 +282,12 @@ class CpuBackend final : public HostBackend {
  private:
   static cpu::Rows rows(const Matrix& m) { return {data(m), m.stride}; }
   static cpu::ConstRows const_rows(const Matrix& m) { return {data(m), m.stride}; }
+  static cpu::Cache cache(const CacheView& view) {
+    return {data(view.memory), view.memory.stride, cache_type(view.memory.type)};
+  }
+  static cpu::ConstCache const_cache(const CacheView& view) {
+    return {data(view.memory), view.memory.stride, cache_type(view.memory.type)};
+  }
   static cpu::Pages pages(const CacheView& cache) {
     if (!cache.paged()) return {};
     return {cache.pages.data(), static_cast<unsigned>(std::countr_zero(cache.page_slots))};
@@ -399,8 +428,8 @@ class CpuBackend final : public HostBackend {
   // Kept so that calls do not allocate.
   std::vector<Int8Op> int8_ops_;
   std::vector<cpu::TopKPart> top_k_parts_;
-  std::vector<cpu::ConstRows> keys_;
-  std::vector<cpu::ConstRows> values_;
+  std::vector<cpu::ConstCache> keys_;
+  std::vector<cpu::ConstCache> values_;
 };
 
 }  // namespace

@@ -28,10 +28,11 @@ Decoder::Decoder(Backend& backend, const DecoderConfig& config, const DecoderTen
   }
 }
 
-KvCache Decoder::make_cache() const {
+KvCache Decoder::make_cache(DType type) const {
   return KvCache(backend_, {.layers = config_.layer_count,
                             .kv_cols = config_.layer.heads.kv_cols(),
-                            .capacity = slots_max()});
+                            .capacity = slots_max(),
+                            .type = type});
 }
 
 KvCache Decoder::make_cache(KvPool& pool) const {

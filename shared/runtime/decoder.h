@@ -38,7 +38,7 @@ class Decoder {
   std::uint32_t slots_max() const { return positions_max_ + kMaskRowsMax; }
   // A cache for one sequence, of slots_max() slots: with memory of its own, or from a pool made for
   // this decoder, which gives it none at first.
-  KvCache make_cache() const;
+  KvCache make_cache(DType type = DType::f32) const;
   KvCache make_cache(KvPool& pool) const;
 
   // Runs `tokens` through all layers. Their keys and values are stored in the cache's slots from

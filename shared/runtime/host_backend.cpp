@@ -115,13 +115,14 @@ void HostBackend::read(const Matrix& from, std::span<float> to) {
   }
 }
 
-void HostBackend::store(const StoreOp& op) {
-  check_op(op);
-  const float* from = data(op.x);
-  float* to = data(op.cache.memory);
-  for (std::uint32_t r = 0; r < op.x.rows; ++r) {
-    std::copy_n(from + r * op.x.stride, op.x.cols,
-                to + op.cache.row(op.first + r) * op.cache.memory.stride);
+void HostBackend::read_cache(const CacheRows& from, std::span<float> to) {
+  EDGEDRAFT_CHECK(to.size() == std::size_t{from.rows} * from.cols);
+  const std::byte* rows = data(from);
+  for (std::uint32_t r = 0; r < from.rows; ++r) {
+    dequantize_row(from.type,
+                   {rows + cache_bytes(from.type, r * from.stride),
+                    static_cast<std::size_t>(cache_bytes(from.type, from.cols))},
+                   to.subspan(std::size_t{r} * from.cols, from.cols));
   }
 }
 
@@ -132,6 +133,15 @@ float* HostBackend::data(const Matrix& m) {
   const std::uint64_t extent = m.rows == 0 ? 0 : (m.rows - 1) * m.stride + m.cols;
   EDGEDRAFT_CHECK(m.offset + extent <= buffer.bytes().size() / sizeof(float));
   return reinterpret_cast<float*>(buffer.mutable_data()) + m.offset;
+}
+
+std::byte* HostBackend::data(const CacheRows& rows) {
+  EDGEDRAFT_CHECK(rows.buffer != nullptr);
+  EDGEDRAFT_CHECK(rows.stride >= rows.cols);
+  auto& buffer = static_cast<HostBuffer&>(*rows.buffer);
+  const std::uint64_t extent = rows.rows == 0 ? 0 : (rows.rows - 1) * rows.stride + rows.cols;
+  EDGEDRAFT_CHECK(rows.offset + extent <= buffer.bytes().size() / cache_bytes(rows.type, 1));
+  return buffer.mutable_data() + cache_bytes(rows.type, rows.offset);
 }
 
 const std::byte* HostBackend::data(const Weight& w) {

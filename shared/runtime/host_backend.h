@@ -38,7 +38,7 @@ class HostBuffer final : public Buffer {
   bool packed_ = false;
 };
 
-// What the backends that compute in host memory share: memory, and operations that only move rows.
+// What the backends that compute in host memory share: memory, and reading it.
 class HostBackend : public Backend {
  public:
   std::unique_ptr<Buffer> allocate(std::uint64_t floats) override;
@@ -46,12 +46,13 @@ class HostBackend : public Backend {
   std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) override;
   void write(const Matrix& to, std::span<const float> from) override;
   void read(const Matrix& from, std::span<float> to) override;
-  void store(const StoreOp& op) override;
+  void read_cache(const CacheRows& from, std::span<float> to) override;
 
  protected:
   // The first element; row r is r * m.stride behind it. Checks that the matrix is inside its
   // buffer.
   static float* data(const Matrix& m);
+  static std::byte* data(const CacheRows& rows);
   // The first row; null for an absent weight. Checks as above, and that it is not packed.
   static const std::byte* data(const Weight& w);
   static const float* f32_data(const Weight& w);

@@ -8,18 +8,15 @@ namespace edgedraft {
 
 KvCache::KvCache(Backend& backend, const Size& size)
     : backend_(&backend), capacity_(size.capacity) {
-  const std::uint64_t floats = std::uint64_t{size.capacity} * size.kv_cols;
-  memory_ = backend.allocate(2 * floats * size.layers);
-  const auto matrix = [&](std::uint64_t index) {
-    return Matrix{.buffer = memory_.get(),
-                  .offset = index * floats,
-                  .rows = size.capacity,
-                  .cols = size.kv_cols,
-                  .stride = size.kv_cols};
+  EDGEDRAFT_CHECK(backend.takes_cache_type(size.type));
+  const std::uint64_t numbers = std::uint64_t{size.capacity} * size.kv_cols;
+  memory_ = backend.allocate((size.bytes() + sizeof(float) - 1) / sizeof(float));
+  const auto rows = [&](std::uint64_t index) {
+    return CacheRows(memory_.get(), index * numbers, size.capacity, size.kv_cols, size.type);
   };
   for (std::uint64_t layer = 0; layer < size.layers; ++layer) {
-    keys_.emplace_back(matrix(2 * layer));
-    values_.emplace_back(matrix(2 * layer + 1));
+    keys_.emplace_back(rows(2 * layer));
+    values_.emplace_back(rows(2 * layer + 1));
   }
 }
 

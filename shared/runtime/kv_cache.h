@@ -13,7 +13,7 @@ namespace edgedraft {
 // Keys (rotated) and values of one sequence in every layer. Slots 0..length()-1 are valid and slot
 // = position; rows of a running call stand behind them until keep() or set_length() decides.
 //
-// Memory is its own, for all slots at once (8 * layers * capacity * kv_cols bytes), or a pool's,
+// Memory is its own, for all slots at once (2 * layers * capacity * kv_cols numbers), or a pool's,
 // whose pages it takes with reserve() and gives back when it is cut shorter or destroyed. Pages
 // that others hold as well are never written to.
 class KvCache {
@@ -22,8 +22,13 @@ class KvCache {
     std::uint32_t layers;
     std::uint32_t kv_cols;
     std::uint32_t capacity;  // slots
+    DType type = DType::f32;
+
+    std::uint64_t bytes() const {
+      return cache_bytes(type, std::uint64_t{2} * layers * kv_cols * capacity);
+    }
   };
-  // Throws DeviceError when the memory is not to be had.
+  // Throws DeviceError when the memory is not to be had. Requires backend.takes_cache_type(type)
   KvCache(Backend& backend, const Size& size);
   // Requires  the pool outlives it
   KvCache(KvPool& pool, std::uint32_t capacity);

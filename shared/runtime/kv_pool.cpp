@@ -9,8 +9,9 @@ namespace edgedraft {
 KvPool::KvPool(Backend& backend, const Size& size)
     : backend_(backend), size_(size), holders_(size.page_count) {
   EDGEDRAFT_CHECK(backend.takes_pages());
+  EDGEDRAFT_CHECK(backend.takes_cache_type(size.type));
   EDGEDRAFT_CHECK(std::has_single_bit(size.page_slots));
-  memory_ = backend.allocate(size.bytes() / sizeof(float));
+  memory_ = backend.allocate((size.bytes() + sizeof(float) - 1) / sizeof(float));
   // In order, so that a long prompt's pages follow each other.
   for (std::uint32_t page = size.page_count; page-- > 0;) free_.push_back(page);
 }
@@ -33,13 +34,10 @@ void KvPool::give_back(std::uint32_t page) {
   if (--holders_[page] == 0) free_.push_back(page);
 }
 
-Matrix KvPool::matrix(std::uint32_t index) const {
-  const std::uint32_t rows = size_.page_count * size_.page_slots;
-  return {.buffer = memory_.get(),
-          .offset = std::uint64_t{index} * rows * size_.kv_cols,
-          .rows = rows,
-          .cols = size_.kv_cols,
-          .stride = size_.kv_cols};
+CacheRows KvPool::rows(std::uint32_t index) const {
+  const std::uint32_t slots = size_.page_count * size_.page_slots;
+  return CacheRows(memory_.get(), std::uint64_t{index} * slots * size_.kv_cols, slots,
+                   size_.kv_cols, size_.type);
 }
 
 }  // namespace edgedraft

@@ -28,16 +28,18 @@ class KvPool {
     std::uint32_t kv_cols;
     std::uint32_t page_count;
     std::uint32_t page_slots = kPageSlots;  // a power of two
+    DType type = DType::f32;
 
     std::uint64_t page_bytes() const {
-      return std::uint64_t{2 * sizeof(float)} * layers * kv_cols * page_slots;
+      return cache_bytes(type, std::uint64_t{2} * layers * kv_cols * page_slots);
     }
     std::uint64_t bytes() const { return page_count * page_bytes(); }
     std::uint32_t pages_for(std::uint32_t slots) const {
       return (slots + page_slots - 1) / page_slots;
     }
   };
-  // Throws DeviceError where the memory is not to be had. Requires backend.takes_pages()
+  // Throws DeviceError where the memory is not to be had. Requires backend.takes_pages() and
+  // takes_cache_type(size.type)
   KvPool(Backend& backend, const Size& size);
   KvPool(const KvPool&) = delete;
   KvPool& operator=(const KvPool&) = delete;
@@ -56,11 +58,11 @@ class KvPool {
   std::uint32_t holders(std::uint32_t page) const { return holders_[page]; }
 
   // All pages' rows of a layer. [page_count * page_slots, kv_cols]
-  Matrix keys(std::uint32_t layer) const { return matrix(2 * layer); }
-  Matrix values(std::uint32_t layer) const { return matrix(2 * layer + 1); }
+  CacheRows keys(std::uint32_t layer) const { return rows(2 * layer); }
+  CacheRows values(std::uint32_t layer) const { return rows(2 * layer + 1); }
 
  private:
-  Matrix matrix(std::uint32_t index) const;
+  CacheRows rows(std::uint32_t index) const;
 
   Backend& backend_;
   Size size_;

@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::uint32_t kTopKMax = 256;
 
-bool same_shape(const Matrix& a, const Matrix& b) {
+template <class M>
+bool same_shape(const M& a, const M& b) {
   return a.rows == b.rows && a.cols == b.cols;
 }
 
@@ -24,6 +25,7 @@ void check_heads(const HeadShape& heads) {
 }
 
 void check_cache(const CacheView& cache) {
+  EDGEDRAFT_CHECK(is_cache_type(cache.memory.type));
   if (!cache.paged()) return;
   EDGEDRAFT_CHECK(std::has_single_bit(cache.page_slots));
   const std::uint32_t page_count = cache.memory.rows / cache.page_slots;
@@ -34,6 +36,7 @@ void check_cache(const CacheView& cache) {
 void check_caches(const CacheView& keys, const CacheView& values) {
   check_cache(keys);
   EDGEDRAFT_CHECK(same_shape(keys.memory, values.memory));
+  EDGEDRAFT_CHECK(keys.memory.type == values.memory.type);
   EDGEDRAFT_CHECK(keys.pages.data() == values.pages.data());
   EDGEDRAFT_CHECK(keys.pages.size() == values.pages.size());
   EDGEDRAFT_CHECK(keys.page_slots == values.page_slots);
@@ -137,6 +140,7 @@ void check_op(const GatherLayersOp& op) {
   for (std::size_t layer = 0; layer < op.keys.size(); ++layer) {
     check_caches(op.keys[layer], op.values[layer]);
     EDGEDRAFT_CHECK(op.keys[layer].pages.data() == op.keys[0].pages.data());
+    EDGEDRAFT_CHECK(op.keys[layer].memory.type == op.keys[0].memory.type);
     EDGEDRAFT_CHECK(op.keys[layer].cols() == op.heads.kv_cols());
     for (const std::uint32_t slot : op.slots) EDGEDRAFT_CHECK(slot < op.keys[layer].slots());
   }

@@ -112,18 +112,38 @@ class ReferenceBackend final : public HostBackend {
     }
   }
 
+  void store(const StoreOp& op) override {
+    check_op(op);
+    constexpr float kHalfMax = 65504.0f;
+    const CacheRows& memory = op.cache.memory;
+    std::vector<float> row(op.x.cols);
+    for (std::uint32_t r = 0; r < op.x.rows; ++r) {
+      const float* x = data(op.x) + r * op.x.stride;
+      for (std::uint32_t i = 0; i < op.x.cols; ++i) {
+        const bool limited = memory.type == DType::f16 && std::isfinite(x[i]);
+        row[i] = limited ? std::clamp(x[i], -kHalfMax, kHalfMax) : x[i];
+      }
+      quantize_row(memory.type, row, bytes_of(memory, op.cache.row(op.first + r)));
+    }
+  }
+
   void attention(const AttentionOp& op) override {
     check_op(op);
-    std::vector<std::uint64_t> rows;
+    const auto seen_max = std::min<std::uint64_t>(
+        op.prefix + (op.masks.empty() ? 0 : std::uint64_t{kMaskRowsMax}), op.keys.slots());
+    const std::vector<float> keys = decoded(op.keys, seen_max);
+    const std::vector<float> values = decoded(op.values, seen_max);
+    const std::uint64_t stride = op.keys.cols();
+    std::vector<std::uint64_t> slots;
     for (std::uint32_t r = 0; r < op.q.rows; ++r) {
-      rows.clear();
-      for (std::uint32_t slot = 0; slot < op.prefix; ++slot) rows.push_back(op.keys.row(slot));
+      slots.resize(op.prefix);
+      std::iota(slots.begin(), slots.end(), std::uint64_t{0});
       if (!op.masks.empty()) {
         for (std::uint32_t j = 0; j < kMaskRowsMax; ++j) {
-          if (op.masks[r].test(j)) rows.push_back(op.keys.row(op.prefix + j));
+          if (op.masks[r].test(j)) slots.push_back(op.prefix + j);
         }
       }
-      attend_row(op.heads, {op.q, op.keys.memory, op.values.memory, op.y}, r, rows);
+      attend_row(op.heads, {op.q, keys.data(), stride, values.data(), stride, op.y}, r, slots);
     }
   }
 
@@ -132,7 +152,7 @@ class ReferenceBackend final : public HostBackend {
     std::vector<std::uint64_t> rows(op.group_rows);
     for (std::uint32_t r = 0; r < op.q.rows; ++r) {
       std::iota(rows.begin(), rows.end(), r - r % op.group_rows);
-      attend_row(op.heads, {op.q, op.k, op.v, op.y}, r, rows);
+      attend_row(op.heads, {op.q, data(op.k), op.k.stride, data(op.v), op.v.stride, op.y}, r, rows);
     }
   }
 
@@ -151,12 +171,11 @@ class ReferenceBackend final : public HostBackend {
 
   void compact(const CompactOp& op) override {
     check_op(op);
-    float* cache = data(op.cache.memory);
     std::uint32_t to = op.first;
     for (const std::uint32_t from : op.slots) {
       if (from != to) {
-        std::copy_n(cache + op.cache.row(from) * op.cache.memory.stride, op.cache.cols(),
-                    cache + op.cache.row(to) * op.cache.memory.stride);
+        std::ranges::copy(bytes_of(op.cache.memory, op.cache.row(from)),
+                          bytes_of(op.cache.memory, op.cache.row(to)).begin());
       }
       ++to;
     }
@@ -166,12 +185,14 @@ class ReferenceBackend final : public HostBackend {
     check_op(op);
     const std::uint32_t head_dim = op.heads.head_dim;
     float* y = data(op.y);
+    std::vector<float> key(op.heads.kv_cols());
+    std::vector<float> value(op.heads.kv_cols());
     for (const std::uint32_t slot : op.slots) {
       for (std::size_t layer = 0; layer < op.keys.size(); ++layer, y += op.y.stride) {
-        const Matrix& keys = op.keys[layer].memory;
-        const Matrix& values = op.values[layer].memory;
-        const float* key = data(keys) + op.keys[layer].row(slot) * keys.stride;
-        const float* value = data(values) + op.values[layer].row(slot) * values.stride;
+        const CacheRows& keys = op.keys[layer].memory;
+        const CacheRows& values = op.values[layer].memory;
+        dequantize_row(keys.type, bytes_of(keys, op.keys[layer].row(slot)), key);
+        dequantize_row(values.type, bytes_of(values, op.values[layer].row(slot)), value);
         for (std::uint32_t i = 0; i < op.heads.kv_cols(); ++i) {
           const std::uint32_t head = i / head_dim;
           const std::uint32_t d = i % head_dim;
@@ -237,10 +258,28 @@ class ReferenceBackend final : public HostBackend {
  private:
   struct Attended {
     const Matrix& q;
-    const Matrix& k;
-    const Matrix& v;
+    const float* k;
+    std::uint64_t k_stride;
+    const float* v;
+    std::uint64_t v_stride;
     const Matrix& y;
   };
+
+  static std::span<std::byte> bytes_of(const CacheRows& cache, std::uint64_t row) {
+    return {data(cache) + cache_bytes(cache.type, row * cache.stride),
+            static_cast<std::size_t>(cache_bytes(cache.type, cache.cols))};
+  }
+
+  // Slots 0..count-1 in a row.
+  static std::vector<float> decoded(const CacheView& cache, std::uint64_t count) {
+    const std::size_t cols = cache.cols();
+    std::vector<float> numbers(count * cols);
+    for (std::uint32_t slot = 0; slot < count; ++slot) {
+      dequantize_row(cache.memory.type, bytes_of(cache.memory, cache.row(slot)),
+                     std::span(numbers).subspan(slot * cols, cols));
+    }
+    return numbers;
+  }
 
   static ByteView bytes_of(const Weight& w) {
     return {data(w), static_cast<std::size_t>(w.rows * *row_bytes(w.type, w.cols))};
@@ -256,10 +295,10 @@ class ReferenceBackend final : public HostBackend {
     for (std::uint32_t head = 0; head < heads.query_heads; ++head) {
       const std::uint32_t kv_head = head / (heads.query_heads / heads.kv_heads);
       const HeadAttention a{.q = data(m.q) + r * m.q.stride + head * heads.head_dim,
-                            .k = data(m.k) + kv_head * heads.head_dim,
-                            .v = data(m.v) + kv_head * heads.head_dim,
-                            .k_stride = m.k.stride,
-                            .v_stride = m.v.stride,
+                            .k = m.k + kv_head * heads.head_dim,
+                            .v = m.v + kv_head * heads.head_dim,
+                            .k_stride = m.k_stride,
+                            .v_stride = m.v_stride,
                             .head_dim = heads.head_dim};
       attend(a, rows, data(m.y) + r * m.y.stride + head * heads.head_dim);
     }

@@ -40,6 +40,7 @@ struct AcceptanceOptions {
   std::uint32_t threads = 0;
   std::string device = "cpu";
   std::string features = "auto";
+  std::string kv_type = "f32";
   bool json = false;
 };
 
@@ -130,7 +131,8 @@ Result<bool> measure(const AcceptanceOptions& o) {
                                     .drafter = drafter,
                                     .tree = tree,
                                     .tokens_max = o.max_tokens,
-                                    .sampling = {.temperature = o.temperature, .seed = o.seed}});
+                                    .sampling = {.temperature = o.temperature, .seed = o.seed},
+                                    .kv_type = dtype_from_name(o.kv_type).value()});
   };
 
   std::vector<DrafterResult> results;
@@ -192,6 +194,9 @@ void add_acceptance_command(CLI::App& program) {
   command->add_option("--temperature", o->temperature, "0 takes the likeliest token")
       ->capture_default_str();
   command->add_option("--seed", o->seed, "Of the draws")->capture_default_str();
+  command->add_option("--kv-type", o->kv_type, "The target's keys and values: f32, f16 or bf16")
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+      ->capture_default_str();
   command->add_option("--threads", o->threads, "0: one a core")->capture_default_str();
   command->add_option("--device", o->device, "Of the drafters: cpu, vulkan or vulkan:N")
       ->capture_default_str();

@@ -29,7 +29,9 @@ decoding, width N the verification of a draft tree of N nodes. Then a prompt.
 A pass can be no faster than reading the weights once (memory bandwidth) or than the
 multiplications and additions of its matrices (arithmetic peak: of int8 for quantised
 weights, of float32 for the others), whichever takes longer. Both limits are measured
-first, in the same run; `share` is that limit divided by the best time. Widths take turns,
+first, in the same run; `share` is that limit divided by the best time. Behind a long
+--context the keys and values that attention reads (--kv-type) count as well: once a pass
+as bytes, once a row as operations. Widths take turns,
 so that a disturbance hits all of them. Every width's answer is compared with that of
 width 1, bit for bit, where the device promises that (the CPU; a GPU with --deterministic).
 
@@ -40,7 +42,7 @@ On a GPU there are no limits to compare with: its kernels have a bench of their 
 Examples:
   edgedraft-bench engine --shape tinyllama --type q4_0
   edgedraft-bench engine --model models/demo/target.gguf --widths 1,16,62 --json
-  edgedraft-bench engine --shape tinyllama --context 4000 --widths 1,2,8 --threads 1
+  edgedraft-bench engine --shape tinyllama --context 7936 --widths 1,8,62 --kv-type f16
   edgedraft-bench engine --device cuda --shape llama3-8b --type bf16 --mismatch 1000)";
 
 struct EngineOptions {
@@ -56,6 +58,7 @@ struct EngineOptions {
   bool deterministic = false;
   std::uint32_t mismatch = 0;
   std::uint32_t page = 0;
+  std::string kv_type = "f32";
   double seconds = 0.5;
   bool json = false;
 };
@@ -89,10 +92,12 @@ Source open_source(const EngineOptions& o) {
   return source;
 }
 
-// What a pass reads and computes in its matrices.
+// What a pass reads and computes in its matrices and in attention.
 struct Cost {
   double bytes = 0;
   double operations_a_row = 0;
+  double cache_bytes = 0;                 // keys and values of the context
+  double attention_operations_a_row = 0;  // of float32
   bool is_quantised = false;
 
   void add(const TensorView& matrix) {
@@ -118,7 +123,9 @@ Cost cost_of(const DecoderTensors& tensors) {
 double limit_seconds(const Cost& cost, std::uint32_t width, const MachineLimits& limits) {
   const double peak =
       cost.is_quantised ? limits.int8_operations_per_second : limits.float_operations_per_second;
-  return std::max(cost.bytes / limits.read_bytes_per_second, cost.operations_a_row * width / peak);
+  return std::max((cost.bytes + cost.cache_bytes) / limits.read_bytes_per_second,
+                  width * (cost.operations_a_row / peak +
+                           cost.attention_operations_a_row / limits.float_operations_per_second));
 }
 
 struct Times {
@@ -135,8 +142,11 @@ struct Times {
 class Passes {
  public:
   // `page_slots`: of the pages that keys and values lie in; 0: in a row.
-  Passes(Decoder& decoder, std::uint32_t context, std::uint32_t page_slots)
-      : decoder_(decoder), pool_(make_pool(decoder, page_slots)), cache_(make_cache()) {
+  Passes(Decoder& decoder, std::uint32_t context, std::uint32_t page_slots, DType kv_type)
+      : decoder_(decoder),
+        kv_type_(kv_type),
+        pool_(make_pool(decoder, page_slots, kv_type)),
+        cache_(make_cache()) {
     decoder_.append(cache_, tokens(context, 1));
   }
 
@@ -206,19 +216,20 @@ class Passes {
 
  private:
   // Room for the timed sequence, that of the prompt, and one beside each of them.
-  static std::unique_ptr<KvPool> make_pool(Decoder& decoder, std::uint32_t page_slots) {
+  static std::unique_ptr<KvPool> make_pool(Decoder& decoder, std::uint32_t page_slots, DType type) {
     if (page_slots == 0) return nullptr;
     KvPool::Size size{.layers = decoder.config().layer_count,
                       .kv_cols = decoder.config().layer.heads.kv_cols(),
                       .page_count = 0,
-                      .page_slots = page_slots};
+                      .page_slots = page_slots,
+                      .type = type};
     size.page_count = 4 * size.pages_for(decoder.slots_max());
     return std::make_unique<KvPool>(decoder.backend(), size);
   }
 
   // Its pages, if any, lie between those of another sequence that grew beside it.
   KvCache make_cache() {
-    if (!pool_) return decoder_.make_cache();
+    if (!pool_) return decoder_.make_cache(kv_type_);
     KvCache cache = decoder_.make_cache(*pool_);
     KvCache other = decoder_.make_cache(*pool_);
     while (cache.slots() < cache.capacity()) {
@@ -245,6 +256,7 @@ class Passes {
   }
 
   Decoder& decoder_;
+  DType kv_type_;
   std::unique_ptr<KvPool> pool_;
   KvCache cache_;
   std::vector<AncestorMask> masks_ = causal_masks(kMaskRowsMax);
@@ -288,8 +300,14 @@ void run_engine(const EngineOptions& o) {
   const Instant start = Clock::now();
   Decoder decoder(*backend, source.config, source.tensors, positions);
   const double load_seconds = seconds(Clock::now() - start);
-  Passes passes(decoder, o.context, o.page);
-  const Cost cost = cost_of(source.tensors);
+  const DType kv_type = dtype_from_name(o.kv_type).value();
+  Passes passes(decoder, o.context, o.page, kv_type);
+  Cost cost = cost_of(source.tensors);
+  const HeadShape& heads = source.config.layer.heads;
+  const double positions_read = double{1} * source.config.layer_count * o.context;
+  cost.cache_bytes =
+      positions_read * static_cast<double>(cache_bytes(kv_type, 2 * heads.kv_cols()));
+  cost.attention_operations_a_row = positions_read * 4 * heads.query_cols();
 
   nlohmann::json report{{"model", o.model.empty() ? o.shape : o.model},
                         {"device", device.reason},
@@ -303,6 +321,8 @@ void run_engine(const EngineOptions& o) {
                         {"load_seconds", load_seconds},
                         {"context", o.context},
                         {"page", o.page},
+                        {"kv_type", o.kv_type},
+                        {"cache_bytes", cost.cache_bytes},
                         {"passes", nlohmann::json::array()}};
   if (!o.json && !on_cpu) std::printf("%s\n", device.reason.c_str());
   if (!o.json && on_cpu) {
@@ -312,9 +332,11 @@ void run_engine(const EngineOptions& o) {
                 limits.float_operations_per_second * 1e-9);
   }
   if (!o.json) {
-    std::printf("%s: %.1f MB a pass, %.2f GOP a row; ready after %.0f ms; %u tokens of context\n\n",
+    std::printf("%s: %.1f MB a pass, %.2f GOP a row; ready after %.0f ms\n",
                 o.model.empty() ? (o.shape + " in " + o.type).c_str() : o.model.c_str(),
-                cost.bytes * 1e-6, cost.operations_a_row * 1e-9, load_seconds * 1e3, o.context);
+                cost.bytes * 1e-6, cost.operations_a_row * 1e-9, load_seconds * 1e3);
+    std::printf("%u tokens of context: %.1f MB of keys and values in %s\n\n", o.context,
+                cost.cache_bytes * 1e-6, o.kv_type.c_str());
     std::printf("width    best ms  median ms   tokens/s      GB/s     GOP/s   share\n");
   }
   const std::vector<Times> times = time_widths(passes, o);
@@ -331,7 +353,7 @@ void run_engine(const EngineOptions& o) {
          {"share_of_limit", on_cpu ? nlohmann::json(limit / best) : nullptr}});
     if (o.json) continue;
     std::printf("%5u %10.3f %10.3f %10.1f %9.1f %9.1f", width, best * 1e3, median * 1e3,
-                width / median, cost.bytes / best * 1e-9,
+                width / median, (cost.bytes + cost.cache_bytes) / best * 1e-9,
                 cost.operations_a_row * width / best * 1e-9);
     if (on_cpu) {
       std::printf(" %6.0f %%\n", 100.0 * limit / best);
@@ -389,6 +411,9 @@ void add_engine_command(CLI::App& program) {
             text == "0" || std::has_single_bit(std::strtoul(text.c_str(), nullptr, 10));
         return power ? std::string() : std::string("give 0 or a power of two");
       })
+      ->capture_default_str();
+  command->add_option("--kv-type", options->kv_type, "keys and values: f32, f16 or bf16")
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
       ->capture_default_str();
   command->add_option("--threads", options->threads, "0: one a core")->capture_default_str();
   command->add_option("--device", options->device, "cpu, cuda or cuda:N")->capture_default_str();

@@ -65,10 +65,10 @@ TEST_F(LsaTest, TellsKeysFromValuesAndLayersApart) {
   decoder_.append(cache, counting(4));
   const auto before = mean(cache, 3, 1);
   const auto exchange = [&](const CacheView& a, const CacheView& b) {
-    const auto row_a = read_matrix(*backend_, a.run(3, 1));
-    const auto row_b = read_matrix(*backend_, b.run(3, 1));
-    backend_->write(a.run(3, 1), row_b);
-    backend_->write(b.run(3, 1), row_a);
+    const auto row_a = read_matrix(*backend_, a.run(3, 1).floats());
+    const auto row_b = read_matrix(*backend_, b.run(3, 1).floats());
+    backend_->write(a.run(3, 1).floats(), row_b);
+    backend_->write(b.run(3, 1).floats(), row_a);
   };
   exchange(cache.keys()[1], cache.values()[1]);
   EXPECT_NE(before, mean(cache, 3, 1));

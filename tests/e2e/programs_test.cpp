@@ -173,6 +173,36 @@ TEST_F(ProgramsTest, DraftControlChangesNoAnswerAndSaysWhatItDid) {
   }
 }
 
+// Keys and values of 16 bits change what the target says a little, and nothing about who drafts.
+TEST(KvTypeTest, DraftedAnswersAreThePlainOnesOfTheSameServer) {
+  const Scratch scratch;
+  for (const char* type : {"f16", "bf16"}) {
+    SCOPED_TRACE(type);
+    const Server server(scratch, {"--kv-type", type});
+    const Server speculating(scratch, {"--kv-type", type, "--speculate", "moa-tli1"});
+    const auto answer = [&](const Server& from, const std::string& bundle, Options options) {
+      options.insert(options.end(), {"--server", from.address(), "--pin", from.pin(), "--bundle",
+                                     demo_model(bundle), "-p", kStory, "--max-tokens", "80"});
+      const auto client = start_client(scratch, "client", options);
+      EXPECT_EQ(client->wait(), 0) << client->err();
+      return json::parse(client->out());
+    };
+    for (const Options& sampling : {Options{}, Options{"--temperature", "0.9", "--seed", "3"}}) {
+      Options plain_options = sampling;
+      plain_options.push_back("--plain");
+      const json plain = answer(server, "target", plain_options);
+      EXPECT_EQ(answer(speculating, "target", plain_options)["tokens"], plain["tokens"]);
+      for (const char* bundle : {"moa-tli0", "moa-tli1", "independent"}) {
+        Options drafting = sampling;
+        drafting.insert(drafting.end(), {"--control", "off"});
+        const json drafted = answer(server, bundle, drafting);
+        EXPECT_EQ(drafted["tokens"], plain["tokens"]) << bundle;
+        EXPECT_LT(drafted["stats"]["target_calls"], plain["stats"]["target_calls"]) << bundle;
+      }
+    }
+  }
+}
+
 // The server drafts for a client that only listens.
 TEST(SpeculatingServerTest, GivesThePlainAnswerInFewerPasses) {
   const Scratch scratch;

@@ -44,13 +44,13 @@ struct Paged {
   void write(std::span<const float> rows) {
     const std::size_t cols = view.cols();
     for (std::uint32_t slot = 0; slot < rows.size() / cols; ++slot) {
-      backend.write(view.run(slot, 1), rows.subspan(slot * cols, cols));
+      backend.write(view.run(slot, 1).floats(), rows.subspan(slot * cols, cols));
     }
   }
   Floats read(std::uint32_t first, std::uint32_t count) const {
     Floats values;
     while (count > 0) {
-      const Matrix run = view.run(first, count);
+      const Matrix run = view.run(first, count).floats();
       const Floats some = values_of(backend, run);
       values.insert(values.end(), some.begin(), some.end());
       first += run.rows;
@@ -215,7 +215,7 @@ TEST(CacheViewTest, ARunEndsWhereRowsPart) {
   const CacheView view(memory.all(), pages, 4);
   EXPECT_EQ(view.slots(), 16u);
   const auto run = [&](std::uint32_t first, std::uint32_t count) {
-    const Matrix m = view.run(first, count);
+    const CacheRows m = view.run(first, count);
     return std::pair(m.offset / 3, m.rows);
   };
   EXPECT_EQ(run(1, 15), std::pair(std::uint64_t{13}, 3u));
@@ -296,7 +296,8 @@ TEST_F(KvPoolTest, SharedPagesOutliveTheFirstHolderAndAreNotCutInTwo) {
 TEST_F(KvPoolTest, LayersDoNotOverlap) {
   Floats number{0.0f};
   for (std::uint32_t layer = 0; layer < 2; ++layer) {
-    for (const Matrix& m : {pool_.keys(layer), pool_.values(layer)}) {
+    for (const CacheRows& rows : {pool_.keys(layer), pool_.values(layer)}) {
+      const Matrix m = rows.floats();
       ASSERT_EQ(m.rows, kPages * kPageSlots);
       for (std::uint32_t r = 0; r < m.rows; ++r) {
         number[0] += 1.0f;
@@ -306,8 +307,8 @@ TEST_F(KvPoolTest, LayersDoNotOverlap) {
   }
   float expected = 0.0f;
   for (std::uint32_t layer = 0; layer < 2; ++layer) {
-    for (const Matrix& m : {pool_.keys(layer), pool_.values(layer)}) {
-      for (const float x : values_of(*backend_, m.column_range(0, 1))) {
+    for (const CacheRows& rows : {pool_.keys(layer), pool_.values(layer)}) {
+      for (const float x : values_of(*backend_, rows.floats().column_range(0, 1))) {
         EXPECT_EQ(x, expected += 1.0f);
       }
     }

@@ -91,8 +91,8 @@ TEST(MoaTapTliTest, TheLastLayersKeysAndValuesAreTheTargetsOwn) {
   std::vector<float> rows(3 * layout.cols());
   tap.read(cache, 0, 3, rows);
   for (std::uint32_t i = 0; i < 2; ++i) {
-    const auto keys = testing::read_matrix(*backend, cache.keys()[1 + i].run(0, 3));
-    const auto values = testing::read_matrix(*backend, cache.values()[1 + i].run(0, 3));
+    const auto keys = testing::read_matrix(*backend, cache.keys()[1 + i].run(0, 3).floats());
+    const auto values = testing::read_matrix(*backend, cache.values()[1 + i].run(0, 3).floats());
     const std::uint32_t cols = layout.tli_layer_cols / 2;
     for (std::uint32_t p = 0; p < 3; ++p) {
       for (std::uint32_t c = 0; c < cols; ++c) {

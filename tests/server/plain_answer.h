@@ -12,6 +12,7 @@ struct PlainAnswerOf {
   Decoder& decoder;
   std::uint32_t context_count;
   std::function<bool(std::uint32_t)> is_end;
+  DType kv_type = DType::f32;
 };
 
 // What one client alone gets, without drafts: the answer ends where the model or the context ends
@@ -20,7 +21,7 @@ inline std::vector<std::uint32_t> plain_answer(const PlainAnswerOf& of,
                                                const std::vector<std::uint32_t>& prompt,
                                                std::size_t count,
                                                const SamplingParams& sampling = {}) {
-  TargetSession target(of.decoder, of.context_count, of.is_end);
+  TargetSession target(of.decoder, of.decoder.make_cache(of.kv_type), of.context_count, of.is_end);
   const auto first = target.prefill({.base_count = 0, .tokens = prompt, .sampling = sampling});
   std::vector<std::uint32_t> answer{first->next};
   Finish finish = first->finish;

@@ -44,9 +44,10 @@ class Inbox final : public Replies {
 class SessionMemoryTest : public ::testing::Test {
  protected:
   SessionParts parts() {
-    return {.decoder = decoder_, .context_count = kContext, .is_end = [](std::uint32_t) {
-              return false;
-            }};
+    return {.decoder = decoder_,
+            .context_count = kContext,
+            .is_end = [](std::uint32_t) { return false; },
+            .kv_type = kv_type_};
   }
   std::uint64_t page_bytes() { return SessionStore::session_bytes(parts()) / kLeastPages; }
 
@@ -79,7 +80,8 @@ class SessionMemoryTest : public ::testing::Test {
 
   // What a client alone gets behind the prompt.
   Tokens alone(const Tokens& prompt, std::size_t count, const SamplingParams& sampling = {}) {
-    return testing::plain_answer({decoder_, kContext, parts().is_end}, prompt, count, sampling);
+    return testing::plain_answer({decoder_, kContext, parts().is_end, kv_type_}, prompt, count,
+                                 sampling);
   }
 
   void ask(PassLoop& loop, const Client& c, std::uint32_t round, const Tokens& tokens,
@@ -130,12 +132,69 @@ class SessionMemoryTest : public ::testing::Test {
   Random random_{11};
   std::map<std::uint64_t, std::shared_ptr<Inbox>> inboxes_;
   Tap* tap_ = nullptr;
+  DType kv_type_ = DType::f32;
   ToyDecoder toy_{1};
   std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
   Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
 };
 
 // --- reuse ---
+
+class KvTypeTest : public SessionMemoryTest, public ::testing::WithParamInterface<DType> {
+ protected:
+  KvTypeTest() { kv_type_ = GetParam(); }
+
+  // An answer of drafts, each of which holds the next tokens of `truth` and others beside them.
+  Tokens drafted(PassLoop& server, const Client& c, const Tokens& prompt, const Tokens& truth) {
+    ask(server, c, 1, prompt);
+    run(server);
+    Tokens answer = {next(c)};
+    for (std::uint32_t round = 2; answer.size() < truth.size(); ++round) {
+      Tokens nodes;
+      wire::Draft draft{.round = round};
+      for (std::size_t i = answer.size(); i < truth.size() && i < answer.size() + 4; ++i) {
+        const auto parent = static_cast<std::uint8_t>(nodes.size());
+        for (const std::uint32_t token : {(truth[i] + 1) % kToyVocabulary, truth[i]}) {
+          nodes.push_back(token);
+          draft.parents.push_back(parent);
+        }
+      }
+      draft.tokens = TaintLedger::vouch(nodes);
+      server.begin(c, draft, now_);
+      run(server);
+      const auto verdict = std::get<wire::Verdict>(reply(c));
+      for (const std::uint8_t node : verdict.path) answer.push_back(nodes[node - 1u]);
+      answer.push_back(verdict.next);
+    }
+    answer.resize(truth.size());
+    return answer;
+  }
+};
+
+TEST_P(KvTypeTest, DraftedAnswersAreThePlainOnesOfTheSameType) {
+  PassLoop server = loop(6 * kLeastPages);
+  for (std::uint64_t id = 1; id <= 4; ++id) {
+    const Tokens prompt = random_tokens(static_cast<std::uint32_t>(20 + 30 * id));
+    const Tokens plain = alone(prompt, 40);
+    EXPECT_EQ(drafted(server, client(id), prompt, plain), plain) << id;
+    EXPECT_LT(server.count().passes, 40 * id) << "drafts were accepted";
+  }
+}
+
+TEST_P(KvTypeTest, APoolHoldsAsManyTokensAsFitAndSaysWhatItTakes) {
+  const std::uint64_t element = GetParam() == DType::f32 ? 4 : 2;
+  const DecoderConfig& config = toy_.config;
+  const std::uint64_t page =
+      2 * element * config.layer_count * config.layer.heads.kv_cols() * KvPool::kPageSlots;
+  EXPECT_EQ(page_bytes(), page);
+  SessionStore store(parts(), {.sessions_max = 8, .kv_bytes_max = 100 * 4 * page / element},
+                     [this] { return now_; });
+  EXPECT_EQ(store.memory().pages, 400 / element);
+  EXPECT_EQ(store.memory().bytes, store.memory().pages * page);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, KvTypeTest, ::testing::Values(DType::f32, DType::f16, DType::bf16),
+                         [](const auto& of) { return std::string(traits(of.param).name); });
 
 TEST_F(SessionMemoryTest, ABeginningThatIsThereIsNotRunAgain) {
   PassLoop server = loop(4 * kLeastPages);
@@ -163,7 +222,7 @@ TEST_F(SessionMemoryTest, ABeginningThatIsThereIsNotRunAgain) {
   EXPECT_EQ(rows_of(client(5, "someone else"), similar), 118u);
 }
 
-TEST_F(SessionMemoryTest, ReusedPagesGiveTheSameAnswersAndActivationsBitForBit) {
+TEST_P(KvTypeTest, ReusedPagesGiveTheSameAnswersAndActivationsBitForBit) {
   const ToyMoa moa(toy_, 3, 2);
   MoaTap tap(*backend_, moa.config, moa.tensors);
   tap_ = &tap;
@@ -197,7 +256,7 @@ TEST_F(SessionMemoryTest, ReusedPagesGiveTheSameAnswersAndActivationsBitForBit) 
 }
 
 // A client goes back to the middle of a page that another one shares, and writes on differently.
-TEST_F(SessionMemoryTest, WhatOneRewritesStaysAsItWasForTheOthers) {
+TEST_P(KvTypeTest, WhatOneRewritesStaysAsItWasForTheOthers) {
   PassLoop server = loop(4 * kLeastPages);
   const Tokens prompt = random_tokens(100);
   const Client first = client(1);

@@ -20,7 +20,8 @@ Result<DraftedAnswer> drafted_answer(ModelHost& host, const AnswerRequest& reque
   LocalTarget target({.decoder = host.decoder(),
                       .tap = request.tap,
                       .context_count = host.context_count(),
-                      .is_end = is_end});
+                      .is_end = is_end,
+                      .kv_type = request.kv_type});
   Instant now{};
   LocalLink link({.target = target, .now = now, .rows_a_chunk = 256});
   Silent silent;

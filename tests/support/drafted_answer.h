@@ -16,6 +16,7 @@ struct AnswerRequest {
   std::optional<TreeShape> tree = {};
   std::uint32_t tokens_max = 160;
   SamplingParams sampling = {};
+  DType kv_type = DType::f32;  // of the target's keys and values
 };
 
 struct DraftedAnswer {

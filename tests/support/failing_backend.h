@@ -61,6 +61,7 @@ class FailingBackend final : public Backend {
 
   std::string_view name() const override { return "failing"; }
   bool takes_pages() const override { return inner_->takes_pages(); }
+  bool takes_cache_type(DType type) const override { return inner_->takes_cache_type(type); }
   std::unique_ptr<Buffer> allocate(std::uint64_t floats) override {
     count(Operation::allocate);
     allocated_floats_ += floats;
@@ -81,6 +82,10 @@ class FailingBackend final : public Backend {
   void read(const Matrix& from, std::span<float> to) override {
     count(Operation::read);
     inner_->read(from, to);
+  }
+  void read_cache(const CacheRows& from, std::span<float> to) override {
+    count(Operation::read);
+    inner_->read_cache(from, to);
   }
   void embed(const EmbedOp& op) override {
     count(Operation::embed);

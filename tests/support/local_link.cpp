@@ -34,7 +34,8 @@ TargetSession& LocalTarget::make(const wire::SessionId& id) {
   sessions_.erase(id);
   return sessions_
       .emplace(std::piecewise_construct, std::forward_as_tuple(id),
-               std::forward_as_tuple(parts_.decoder, parts_.context_count, parts_.is_end))
+               std::forward_as_tuple(parts_.decoder, parts_.decoder.make_cache(parts_.kv_type),
+                                     parts_.context_count, parts_.is_end))
       .first->second;
 }
 

@@ -41,6 +41,7 @@ class LocalTarget {
     Tap* tap;  // may be null
     std::uint32_t context_count;
     std::function<bool(std::uint32_t)> is_end;
+    DType kv_type = DType::f32;
   };
   explicit LocalTarget(const Parts& parts) : parts_(parts) {}
 

@@ -1,0 +1,314 @@
+#include <algorithm>
+#include <numeric>
+
+#include "shared/runtime/decoder.h"
+#include "tests/runtime/op_test.h"
+#include "tests/support/toy_models.h"
+
+// Keys and values of 16 bits: they are stored rounded, and whatever reads them gets the bits that
+// it gets from a float32 cache of the rounded numbers. What holds for float32 caches (the operator
+// tests, batch invariance) so holds for these.
+namespace edgedraft::testing {
+namespace {
+
+constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
+constexpr float kHalfMax = 65504.0f;
+
+// As StoreOp rounds.
+float rounded(DType type, float x) {
+  switch (type) {
+    case DType::f16:
+      return half_to_float(
+          float_to_half(std::isfinite(x) ? std::clamp(x, -kHalfMax, kHalfMax) : x));
+    case DType::bf16:
+      return bfloat16_to_float(float_to_bfloat16(x));
+    default:
+      return x;
+  }
+}
+Floats rounded(DType type, Floats numbers) {
+  for (float& x : numbers) x = rounded(type, x);
+  return numbers;
+}
+
+// Pages of `page_slots` for so many slots, the last first; none with page_slots 0.
+std::vector<std::uint32_t> reversed_pages(std::uint32_t slots, std::uint32_t page_slots) {
+  std::vector<std::uint32_t> pages(page_slots > 0 ? (slots + page_slots - 1) / page_slots : 0);
+  std::iota(pages.rbegin(), pages.rend(), 0u);
+  return pages;
+}
+
+// A cache with memory of its own, in these pages or, without any, in a row.
+class TypedCache {
+ public:
+  TypedCache(Backend& backend, DType type, std::uint32_t slots, std::uint32_t cols,
+             std::span<const std::uint32_t> pages, std::uint32_t page_slots)
+      : backend_(backend) {
+    const std::uint32_t rows =
+        pages.empty() ? slots : static_cast<std::uint32_t>(pages.size()) * page_slots;
+    memory_ = backend.allocate((cache_bytes(type, std::uint64_t{rows} * cols) + 3) / 4);
+    const CacheRows all(memory_.get(), 0, rows, cols, type);
+    view_ = pages.empty() ? CacheView(all) : CacheView(all, pages, page_slots);
+  }
+  TypedCache(const TypedCache&) = delete;
+  TypedCache& operator=(const TypedCache&) = delete;
+
+  const CacheView& view() const { return view_; }
+  void store(std::uint32_t first, std::span<const float> numbers) {
+    const auto rows = static_cast<std::uint32_t>(numbers.size() / view_.cols());
+    const OwnedMatrix x = matrix_of(backend_, rows, view_.cols(), numbers);
+    backend_.store({.x = x.all(), .cache = view_, .first = first});
+  }
+  Floats read(std::uint32_t first, std::uint32_t count) const {
+    Floats numbers(std::size_t{count} * view_.cols());
+    for (std::uint32_t done = 0; done < count;) {
+      const CacheRows run = view_.run(first + done, count - done);
+      backend_.read_cache(run, std::span(numbers).subspan(std::size_t{done} * view_.cols(),
+                                                          std::size_t{run.rows} * view_.cols()));
+      done += run.rows;
+    }
+    return numbers;
+  }
+
+ private:
+  Backend& backend_;
+  std::unique_ptr<Buffer> memory_;
+  CacheView view_;
+};
+
+class CacheTypeTest : public OpTest {
+ protected:
+  // The types and arrangements that this backend takes.
+  template <class Check>
+  void for_each_type(const Check& check) {
+    for (const DType type : kTypes) {
+      if (!backend().takes_cache_type(type)) continue;
+      for (const std::uint32_t page_slots : {0u, 8u}) {
+        if (page_slots > 0 && !backend().takes_pages()) continue;
+        SCOPED_TRACE(std::string(traits(type).name) + ", pages of " + std::to_string(page_slots));
+        check(type, page_slots);
+      }
+    }
+  }
+};
+
+TEST_P(CacheTypeTest, StoreRoundsToNearestAndFiniteNumbersStayFinite) {
+  const float tiny = std::numeric_limits<float>::denorm_min();
+  Floats numbers = {0.0f,     -0.0f,     1.0f,      -1.0f,      0x1.002p0f,  0x1.006p0f,
+                    0x1p-14f, 0x1p-24f,  0x1p-25f,  0x1.8p-25f, -0x1.4p-20f, tiny,
+                    65504.0f, 65519.0f,  65520.0f,  -65536.0f,  1e30f,       -1e38f,
+                    INFINITY, -INFINITY, 0x1.01p0f, 0x1.03p0f,  1e-40f,      3.0f};
+  const Floats more = random_floats(1, 43);  // so that no row is a whole number of registers
+  numbers.insert(numbers.end(), more.begin(), more.end());
+  const auto cols = static_cast<std::uint32_t>(numbers.size());
+  for_each_type([&](DType type, std::uint32_t page_slots) {
+    const auto pages = reversed_pages(20, page_slots);
+    TypedCache cache(backend(), type, 20, cols, pages, page_slots);
+    cache.store(7, numbers);
+    const Floats stored = cache.read(7, 1);
+    const Floats expected = rounded(type, numbers);
+    for (std::uint32_t i = 0; i < cols; ++i) {
+      EXPECT_TRUE(same_bytes({&stored[i], 1}, {&expected[i], 1}))
+          << numbers[i] << " became " << stored[i] << ", not " << expected[i];
+    }
+    if (type == DType::f16) {
+      EXPECT_EQ(stored[14], kHalfMax);
+      EXPECT_EQ(stored[17], -kHalfMax);
+      EXPECT_EQ(stored[18], INFINITY);
+    }
+    for (const std::uint32_t neighbour : {6u, 8u}) {
+      EXPECT_EQ(cache.read(neighbour, 1), Floats(cols, 0.0f)) << neighbour;
+    }
+    numbers[3] = NAN;
+    cache.store(7, numbers);
+    EXPECT_TRUE(std::isnan(cache.read(7, 1)[3]));
+    numbers[3] = -1.0f;
+  });
+}
+
+// A score of a key that was too large for float16 is large, and neither infinite nor NaN.
+TEST_P(CacheTypeTest, AKeyBeyondFloat16StillWins) {
+  const HeadShape heads{.query_heads = 1, .kv_heads = 1, .head_dim = 2};
+  for_each_type([&](DType type, std::uint32_t page_slots) {
+    const auto pages = reversed_pages(2, page_slots);
+    TypedCache keys(backend(), type, 2, 2, pages, page_slots);
+    TypedCache values(backend(), type, 2, 2, pages, page_slots);
+    keys.store(0, Floats{100000.0f, 0.0f, 1.0f, 0.0f});
+    values.store(0, Floats{3.0f, 4.0f, 5.0f, 6.0f});
+    const OwnedMatrix q = matrix_of(backend(), 1, 2, Floats{1.0f, 0.0f});
+    const OwnedMatrix y(backend(), 1, 2);
+    backend().attention({.q = q.all(),
+                         .keys = keys.view(),
+                         .values = values.view(),
+                         .prefix = 2,
+                         .masks = {},
+                         .heads = heads,
+                         .y = y.all()});
+    EXPECT_EQ(values_of(backend(), y.all()), (Floats{3.0f, 4.0f}));
+  });
+}
+
+TEST_P(CacheTypeTest, AttentionHasTheBitsOfTheRoundedNumbers) {
+  const HeadShape shapes[] = {{.query_heads = 6, .kv_heads = 2, .head_dim = 48},
+                              {.query_heads = 8, .kv_heads = 1, .head_dim = 64},
+                              {.query_heads = 2, .kv_heads = 2, .head_dim = 10},
+                              {.query_heads = 4, .kv_heads = 2, .head_dim = 128},
+                              {.query_heads = 2, .kv_heads = 1, .head_dim = 256}};
+  std::uint64_t seed = 1;
+  for (const HeadShape& heads : shapes) {
+    for (const std::uint32_t prefix : {0u, 63u, 200u}) {
+      for (const std::uint32_t rows : {1u, 13u}) {
+        const std::uint32_t slots = prefix + rows;
+        const Floats keys = random_floats(++seed, slots * heads.kv_cols());
+        const Floats values = random_floats(seed + 1, slots * heads.kv_cols());
+        const OwnedMatrix q = matrix_of(backend(), rows, heads.query_cols(),
+                                        random_floats(3, std::size_t{rows} * heads.query_cols()));
+        const auto masks = random_tree(seed, rows);
+        const OwnedMatrix y(backend(), rows, heads.query_cols());
+        const auto attend = [&](const CacheView& k, const CacheView& v) {
+          backend().attention({.q = q.all(),
+                               .keys = k,
+                               .values = v,
+                               .prefix = prefix,
+                               .masks = masks,
+                               .heads = heads,
+                               .y = y.all()});
+          return values_of(backend(), y.all());
+        };
+        for_each_type([&](DType type, std::uint32_t page_slots) {
+          const OwnedMatrix k = matrix_of(backend(), slots, heads.kv_cols(), rounded(type, keys));
+          const OwnedMatrix v = matrix_of(backend(), slots, heads.kv_cols(), rounded(type, values));
+          const Floats expected = attend(k.all(), v.all());
+          const auto pages = reversed_pages(slots, page_slots);
+          TypedCache stored_keys(backend(), type, slots, heads.kv_cols(), pages, page_slots);
+          TypedCache stored_values(backend(), type, slots, heads.kv_cols(), pages, page_slots);
+          stored_keys.store(0, keys);
+          stored_values.store(0, values);
+          ASSERT_TRUE(same_bytes(attend(stored_keys.view(), stored_values.view()), expected))
+              << rows << " rows behind " << prefix << ", heads of " << heads.head_dim;
+        });
+      }
+    }
+  }
+}
+
+TEST_P(CacheTypeTest, CompactMovesSlotsAndNothingElse) {
+  constexpr std::uint32_t kSlots = 90;
+  for (const std::uint32_t cols : {1u, 33u, 128u}) {
+    for_each_type([&](DType type, std::uint32_t page_slots) {
+      const auto pages = reversed_pages(kSlots, page_slots);
+      TypedCache cache(backend(), type, kSlots, cols, pages, page_slots);
+      Floats expected = rounded(type, random_floats(cols, kSlots * cols));
+      cache.store(0, expected);
+      std::vector<std::uint32_t> slots;
+      for (std::uint32_t slot = 11; slot < kSlots; slot += 1 + slot % 3) slots.push_back(slot);
+      backend().compact({.cache = cache.view(), .first = 10, .slots = slots});
+      for (std::size_t i = 0; i < slots.size(); ++i) {
+        std::copy_n(expected.begin() + slots[i] * cols, cols,
+                    expected.begin() + static_cast<std::ptrdiff_t>((10 + i) * cols));
+      }
+      EXPECT_TRUE(same_bytes(cache.read(0, kSlots), expected)) << cols;
+    });
+  }
+}
+
+TEST_P(CacheTypeTest, GatherLayersReadsTheRoundedNumbers) {
+  constexpr std::uint32_t kSlots = 40;
+  const HeadShape heads{.query_heads = 2, .kv_heads = 2, .head_dim = 22};
+  const std::vector<std::uint32_t> slots = {0, 7, 8, 9, 39};
+  const OwnedMatrix y(backend(), 2 * 5, 2 * heads.kv_cols());
+  for_each_type([&](DType type, std::uint32_t page_slots) {
+    const auto pages = reversed_pages(kSlots, page_slots);
+    std::vector<std::unique_ptr<TypedCache>> caches;
+    std::vector<OwnedMatrix> floats;
+    std::vector<CacheView> stored[2];
+    std::vector<CacheView> expected[2];
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      const Floats numbers = random_floats(i, kSlots * heads.kv_cols());
+      caches.push_back(std::make_unique<TypedCache>(backend(), type, kSlots, heads.kv_cols(), pages,
+                                                    page_slots));
+      caches.back()->store(0, numbers);
+      floats.push_back(matrix_of(backend(), kSlots, heads.kv_cols(), rounded(type, numbers)));
+      stored[i % 2].push_back(caches.back()->view());
+      expected[i % 2].push_back(floats.back().all());
+    }
+    for (const RopeStyle style : {RopeStyle::halves, RopeStyle::pairs}) {
+      const auto gather = [&](const std::vector<CacheView>* keys_and_values) {
+        backend().gather_layers({.keys = keys_and_values[0],
+                                 .values = keys_and_values[1],
+                                 .slots = slots,
+                                 .heads = heads,
+                                 .style = style,
+                                 .y = y.all()});
+        return values_of(backend(), y.all());
+      };
+      const Floats wanted = gather(expected);
+      EXPECT_TRUE(same_bytes(gather(stored), wanted));
+    }
+  });
+}
+
+// What lossless drafting rests on: rows of one pass read each other's keys and values as they are
+// stored, so that several tokens at once have the bits of one after another.
+TEST_P(CacheTypeTest, ADecoderHasTheSameBitsForTokensTogetherAndAlone) {
+  const ToyDecoder toy(3);
+  constexpr std::uint32_t kCount = 20;
+  Decoder decoder(backend(), toy.config, toy.tensors, 64);
+  std::vector<std::uint32_t> tokens(kCount);
+  for (std::uint32_t i = 0; i < kCount; ++i) tokens[i] = (7 * i + 3) % kToyVocabulary;
+  Floats logits_of_f32;
+  for (const DType type : kTypes) {
+    if (!backend().takes_cache_type(type)) continue;
+    KvCache one_by_one = decoder.make_cache(type);
+    Floats alone;
+    for (const std::uint32_t token : tokens) {
+      decoder.append(one_by_one, {&token, 1});
+      const Floats row = values_of(backend(), decoder.logits(0, 1));
+      alone.insert(alone.end(), row.begin(), row.end());
+    }
+    KvCache at_once = decoder.make_cache(type);
+    decoder.append(at_once, tokens);
+    EXPECT_TRUE(same_bytes(values_of(backend(), decoder.logits(0, kCount)), alone))
+        << traits(type).name;
+    if (type == DType::f32) logits_of_f32 = alone;
+    // A test of f32 alone would pass unseen.
+    EXPECT_EQ(type == DType::f32, alone == logits_of_f32) << traits(type).name;
+  }
+}
+
+EDGEDRAFT_FOR_ALL_BACKENDS(CacheTypeTest);
+
+TEST(CacheSizeTest, SixteenBitsTakeHalfTheMemory) {
+  const KvPool::Size f32{.layers = 3, .kv_cols = 10, .page_count = 7};
+  KvPool::Size f16 = f32;
+  f16.type = DType::f16;
+  EXPECT_EQ(f32.page_bytes(), 2u * 4 * 3 * 10 * KvPool::kPageSlots);
+  EXPECT_EQ(f16.bytes(), f32.bytes() / 2);
+  EXPECT_EQ(cache_bytes(DType::bf16, 5), 10u);
+}
+
+TEST(CacheSizeTest, LayersOfAPoolDoNotOverlap) {
+  const auto backend = make_reference_backend();
+  for (const DType type : kTypes) {
+    KvPool pool(*backend,
+                {.layers = 2, .kv_cols = 3, .page_count = 3, .page_slots = 4, .type = type});
+    float number = 0.0f;
+    for (std::uint32_t layer = 0; layer < 2; ++layer) {
+      for (const CacheRows& rows : {pool.keys(layer), pool.values(layer)}) {
+        const OwnedMatrix x = matrix_of(*backend, 12, 3, Floats(36, number += 1.0f));
+        backend->store({.x = x.all(), .cache = rows, .first = 0});
+      }
+    }
+    number = 0.0f;
+    for (std::uint32_t layer = 0; layer < 2; ++layer) {
+      for (const CacheRows& rows : {pool.keys(layer), pool.values(layer)}) {
+        Floats read(36);
+        backend->read_cache(rows, read);
+        EXPECT_EQ(read, Floats(36, number += 1.0f)) << traits(type).name;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft::testing
