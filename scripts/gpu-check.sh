@@ -123,6 +123,16 @@ if cmake -S . -B "$work/project" -DCMAKE_BUILD_TYPE=Release -DEDGEDRAFT_CUDA=ON 
         quoted 600 30 "$work/project/tests/bench/edgedraft-bench" engine --device cuda $mode \
           --shape llama3-8b --type bf16 --widths 1,2,4,8,16,32,64,128,256 --mismatch 1000
       done
+      for shape in "llama3-8b bf16" "tinyllama q8_0"; do
+        read -r name type <<<"$shape"
+        say "The same without CUDA graphs and with them, $name in $type; then behind 7,936 tokens in float32 and float16"
+        for options in "--no-cuda-graphs" "" "--context 7936 --page 32" "--context 7936 --page 32 --kv-type f16"; do
+          printf '\n`%s`\n\n' "$options" >>"$record"
+          # shellcheck disable=SC2086  # several options
+          quoted 300 15 "$work/project/tests/bench/edgedraft-bench" engine --device cuda $options \
+            --shape "$name" --type "$type" --widths 1,8,64 --prompt 0
+        done
+      done
     fi
   fi
 else

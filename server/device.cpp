@@ -55,7 +55,10 @@ Result<OpenedDevice> on_cuda(const DeviceOptions& options, std::optional<int> in
     return Error{Errc::unsupported,
                  "--device " + options.device + ": no such GPU; there is " + there};
   }
-  CudaBackendOptions cuda{.device = chosen->index, .deterministic = options.deterministic};
+  CudaBackendOptions cuda{.device = chosen->index,
+                          .deterministic = options.deterministic,
+                          .graphs = options.cuda_graphs,
+                          .on_notice = options.on_notice};
   auto upload = std::make_shared<Progress>(options.upload_label, options.upload_bytes);
   cuda.on_upload = [line = std::weak_ptr(upload)](std::uint64_t bytes) {
     if (const auto shown = line.lock()) shown->advance(bytes);
@@ -64,7 +67,8 @@ Result<OpenedDevice> on_cuda(const DeviceOptions& options, std::optional<int> in
     return OpenedDevice{.backend = make_cuda_backend(cuda),
                         .reason = "cuda:" + std::to_string(chosen->index) + ", " + chosen->name +
                                   ", " + std::to_string(chosen->memory_bytes >> 20) + " MiB" +
-                                  (options.deterministic ? ", deterministic" : ""),
+                                  (options.deterministic ? ", deterministic" : "") +
+                                  (options.cuda_graphs ? "" : ", without graphs"),
                         .memory_bytes = chosen->memory_bytes,
                         .upload = std::move(upload)};
   } catch (const DeviceError& e) {

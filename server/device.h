@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -14,6 +15,9 @@ struct DeviceOptions {
   std::string device = "auto";  // auto, cpu, cuda or cuda:N
   std::uint32_t threads = 0;    // of the CPU; 0: one a core
   bool deterministic = false;   // shared/runtime/backend.h's promise in full, on a GPU too
+  bool cuda_graphs = true;      // passes that come again start in one call
+  // Told in a sentence what works less well than it could; may be empty.
+  std::function<void(const std::string&)> on_notice;
   // What the progress line of an upload says, and the bytes that are expected.
   std::string upload_label;
   std::uint64_t upload_bytes = 0;

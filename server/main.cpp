@@ -34,6 +34,7 @@ struct ServerOptions {
   std::filesystem::path client_ca;
   std::string device = "auto";
   bool deterministic = false;
+  bool no_cuda_graphs = false;
   std::uint32_t threads = 0;
   std::uint32_t sessions_max = 16;
   std::uint64_t kv_memory = 0;
@@ -77,6 +78,9 @@ void declare_options(CLI::App& app, ServerOptions& o) {
   app.add_flag("--deterministic", o.deterministic,
                "On a GPU: sums in one order whatever shares a pass, so that drafted output equals "
                "plain output bit for bit; wide passes are slower. The CPU is so always");
+  app.add_flag("--no-cuda-graphs", o.no_cuda_graphs,
+               "On a GPU: start every kernel by itself, not passes that come again in one call. "
+               "Slower for small models; to find out where a fault comes from");
   app.add_option("--threads", o.threads, "Threads of a pass; 0: one a core")->capture_default_str();
   app.add_option("--ctx", o.models.context_count,
                  "Tokens a session can hold; 0: as the model was made")
@@ -387,6 +391,8 @@ Result<void> serve(const ServerOptions& o) {
   auto device = open_device({.device = o.device,
                              .threads = o.threads,
                              .deterministic = o.deterministic,
+                             .cuda_graphs = !o.no_cuda_graphs,
+                             .on_notice = [&log](const std::string& what) { log->warn(what); },
                              .upload_label = "loading " + o.models.model.filename().string(),
                              .upload_bytes = file_bytes(o.models.model)});
   if (!device) return device.error();

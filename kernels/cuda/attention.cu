@@ -37,7 +37,12 @@ struct Place {
   std::uint32_t query_count;
   std::uint32_t begin;  // ranks of the split
   std::uint32_t end;
+  std::uint32_t prefix;
 };
+
+__device__ inline std::uint32_t prefix_of(const AttentionArgs& a) {
+  return a.prefix_now != nullptr ? *a.prefix_now : a.prefix;
+}
 
 __device__ std::uint32_t rank_behind_prefix(const std::uint64_t* mask, std::uint32_t j) {
   std::uint32_t rank = 0;
@@ -70,7 +75,7 @@ __device__ void load_queries(const AttentionArgs& a, const Place& p, Shared& s) 
       s.masks[j][word] = mask;
       visible += static_cast<std::uint32_t>(__popcll(static_cast<long long>(mask)));
     }
-    s.visible[j] = j < p.query_count ? a.prefix + visible : 0;
+    s.visible[j] = j < p.query_count ? p.prefix + visible : 0;
   }
   for (std::uint32_t at = threadIdx.x; at < kSplitSlots * kQueries; at += kThreads) {
     s.weights[at / kQueries][at % kQueries] = 0.0f;
@@ -133,14 +138,13 @@ __device__ inline std::uint32_t stage_stride(std::uint32_t head_dim) {
 }
 
 // Where the staged tail slots first.. of the tree stand among the split's ranks.
-__device__ void load_ranks(const AttentionArgs& a, const Place& p, std::uint32_t first,
-                           std::uint32_t count, Shared& s) {
+__device__ void load_ranks(const Place& p, std::uint32_t first, std::uint32_t count, Shared& s) {
   for (std::uint32_t at = threadIdx.x; at < count * kQueries; at += kThreads) {
     const std::uint32_t j = at % kQueries;
     const std::uint32_t slot = first + at / kQueries;
     std::int16_t place = -1;
     if ((s.masks[j][slot / 64] >> slot % 64 & 1u) != 0) {
-      const std::uint32_t rank = a.prefix + rank_behind_prefix(s.masks[j], slot);
+      const std::uint32_t rank = p.prefix + rank_behind_prefix(s.masks[j], slot);
       if (rank >= p.begin && rank < p.end) place = static_cast<std::int16_t>(rank - p.begin);
     }
     s.ranks[at / kQueries][j] = place;
@@ -167,7 +171,7 @@ __device__ void for_each_stage(const AttentionArgs& a, const Cache& cache, const
                                Shared& s, const Visit& visit) {
   const std::uint32_t capacity = kStageFloats / stage_stride(a.heads.head_dim);
   const std::uint32_t slots = capacity < kStageSlots ? capacity : kStageSlots;
-  const std::uint32_t prefix_end = p.end < a.prefix ? p.end : a.prefix;
+  const std::uint32_t prefix_end = p.end < p.prefix ? p.end : p.prefix;
   for (std::uint32_t first = p.begin; first < prefix_end; first += slots) {
     const std::uint32_t count = prefix_end - first < slots ? prefix_end - first : slots;
     load_stage(a, cache, p, first, count, s);
@@ -175,11 +179,11 @@ __device__ void for_each_stage(const AttentionArgs& a, const Cache& cache, const
     visit(first, count, false);
     __syncthreads();
   }
-  if (p.end <= a.prefix) return;
+  if (p.end <= p.prefix) return;
   for (std::uint32_t first = 0; first < a.tail_slots; first += slots) {
     const std::uint32_t count = a.tail_slots - first < slots ? a.tail_slots - first : slots;
-    load_stage(a, cache, p, a.prefix + first, count, s);
-    load_ranks(a, p, first, count, s);
+    load_stage(a, cache, p, p.prefix + first, count, s);
+    load_ranks(p, first, count, s);
     __syncthreads();
     visit(first, count, true);
     __syncthreads();
@@ -294,6 +298,7 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(AttentionArgs a) {
   p.query_count = queries - p.first_query < kQueries ? queries - p.first_query : kQueries;
   p.begin = blockIdx.x * kSplitSlots;
   p.end = p.begin + kSplitSlots;
+  p.prefix = prefix_of(a);
   load_queries(a, p, s);
   if (s.seen_max <= p.begin) return;
   const std::uint32_t split_count = attention_splits(a.prefix, a.tail_slots);
@@ -308,7 +313,7 @@ __global__ void combine_kernel(AttentionArgs a) {
   const std::uint32_t row = blockIdx.y;
   const std::uint32_t head_dim = a.heads.head_dim;
   const std::uint32_t split_count = attention_splits(a.prefix, a.tail_slots);
-  std::uint32_t visible = a.prefix;
+  std::uint32_t visible = prefix_of(a);
   if (a.masks != nullptr) {
     for (std::uint32_t word = 0; word < kMaskWords; ++word) {
       const auto mask = static_cast<long long>(a.masks[row * kMaskWords + word]);

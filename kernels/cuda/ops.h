@@ -154,7 +154,8 @@ struct BiasArgs {
 enum class CacheType : std::uint8_t { f32, f16, bf16 };
 
 // Keys or values of one sequence: slot s is row s, or, with pages, row
-// pages[s / page_slots] * page_slots + s % page_slots.
+// pages[s / page_slots] * page_slots + s % page_slots. What is stored is rounded to nearest; finite
+// numbers stay finite in f16.
 struct Cache {
   std::byte* data;
   CacheType type;
@@ -183,6 +184,8 @@ struct StoreArgs {
   std::uint32_t cols;
   Cache cache;
   std::uint32_t first_slot;
+  // Null, or where it stands on the device instead, for launches that are repeated.
+  const std::uint32_t* first_slot_now = nullptr;
 };
 [[nodiscard]] cudaError_t store(const StoreArgs& args, cudaStream_t stream);
 
@@ -208,6 +211,9 @@ struct AttentionArgs {
   Heads heads;
   Rows y;
   float* scratch;  // attention_scratch_floats(...)
+  // Null, or where the prefix stands on the device, at most `prefix`: for launches that are
+  // repeated. Scratch is for `prefix`; no bit of the result depends on that.
+  const std::uint32_t* prefix_now = nullptr;
 };
 __host__ __device__ constexpr std::uint32_t attention_splits(std::uint32_t prefix,
                                                              std::uint32_t tail_slots) {

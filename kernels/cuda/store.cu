@@ -10,8 +10,8 @@ __global__ void store_kernel(StoreArgs a) {
   const std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= a.cols) return;
   const std::uint32_t r = blockIdx.y;
-  set_cache_number(a.cache.type, cache_row(a.cache, a.first_slot + r), i,
-                   a.x.data[r * a.x.stride + i]);
+  const std::uint32_t first = a.first_slot_now != nullptr ? *a.first_slot_now : a.first_slot;
+  set_cache_number(a.cache.type, cache_row(a.cache, first + r), i, a.x.data[r * a.x.stride + i]);
 }
 
 }  // namespace

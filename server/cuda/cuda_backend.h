@@ -28,6 +28,10 @@ struct CudaBackendOptions {
   // for bit. Without it, products of F32, F16 and BF16 weights with more than kOwnProductRowsMax
   // rows are cuBLAS's, which rounds activations to the weight's type.
   bool deterministic = false;
+  // Passes that come again start as one CUDA graph. No bit of a result depends on it.
+  bool graphs = true;
+  // Told in a sentence where graphs turn out not to be possible.
+  std::function<void(const std::string&)> on_notice;
   // Called with the bytes of each part of a weight that has been handed to the device.
   std::function<void(std::uint64_t)> on_upload;
 };

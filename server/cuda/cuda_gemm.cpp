@@ -26,9 +26,9 @@ cudaDataType_t data_type(cuda::WeightType type) {
 
 }  // namespace
 
-CudaGemm::CudaGemm(cudaStream_t stream) : workspace_(stream, kWorkspaceBytes) {
+CudaGemm::CudaGemm(CudaQueue& queue) : workspace_(queue, kWorkspaceBytes) {
   try_cublas(cublasCreate(&handle_), "starting");
-  try_cublas(cublasSetStream(handle_, stream), "setting the stream");
+  try_cublas(cublasSetStream(handle_, queue.raw()), "setting the stream");
   try_cublas(cublasSetWorkspace(handle_, workspace_.data(), kWorkspaceBytes),
              "setting the workspace");
 }

@@ -10,7 +10,7 @@ namespace edgedraft {
 // cuBLAS on a stream: fast for many rows, but its order of summation changes with their number.
 class CudaGemm {
  public:
-  explicit CudaGemm(cudaStream_t stream);
+  explicit CudaGemm(CudaQueue& queue);
   ~CudaGemm();
   CudaGemm(const CudaGemm&) = delete;
   CudaGemm& operator=(const CudaGemm&) = delete;

@@ -9,8 +9,6 @@
 namespace edgedraft {
 namespace {
 
-constexpr std::size_t kArgumentsBytes = 4u << 20;
-constexpr std::size_t kArgumentAlignment = 256;
 constexpr std::size_t kUploadPartBytes = 16u << 20;
 
 std::string mebibytes(std::uint64_t bytes_count) {
@@ -30,11 +28,11 @@ DeviceError out_of_memory(std::uint64_t bytes_count) {
 
 }  // namespace
 
-CudaBuffer::CudaBuffer(cudaStream_t stream, std::uint64_t bytes_count)
-    : stream_(stream), bytes_count_(bytes_count) {
+CudaBuffer::CudaBuffer(CudaQueue& queue, std::uint64_t bytes_count)
+    : queue_(queue), bytes_count_(bytes_count) {
   void* memory = nullptr;
   const cudaError_t status =
-      cudaMallocAsync(&memory, std::max<std::uint64_t>(bytes_count, 1), stream);
+      cudaMallocAsync(&memory, std::max<std::uint64_t>(bytes_count, 1), queue.stream());
   if (status == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());
     throw out_of_memory(bytes_count);
@@ -44,13 +42,14 @@ CudaBuffer::CudaBuffer(cudaStream_t stream, std::uint64_t bytes_count)
 }
 
 CudaBuffer::~CudaBuffer() {
-  static_cast<void>(cudaFreeAsync(data_, stream_));
+  // What has been gathered may still need it.
+  static_cast<void>(cudaFreeAsync(data_, queue_.stream_for_release()));
 }
 
 std::byte* CudaScratch::reserve_bytes(std::uint64_t bytes_count) {
   if (!buffer_ || buffer_->bytes_count() < bytes_count) {
     buffer_.reset();  // first, so that the pool may give the same memory again
-    buffer_ = std::make_unique<CudaBuffer>(stream_, bytes_count);
+    buffer_ = std::make_unique<CudaBuffer>(queue_, bytes_count);
   }
   return buffer_->data();
 }
@@ -65,37 +64,8 @@ PinnedMemory::~PinnedMemory() {
   static_cast<void>(cudaFreeHost(data_));
 }
 
-CudaArguments::CudaArguments(cudaStream_t stream)
-    : stream_(stream), host_(kArgumentsBytes), device_(stream, kArgumentsBytes) {}
-
-const std::byte* CudaArguments::bytes_on_device(ByteView bytes) {
-  EDGEDRAFT_CHECK(bytes.size() <= kArgumentsBytes / 4);
-  for (const Entry& entry : recent_) {
-    // What is older than half a round could be overwritten before it is used.
-    if (end_ - entry.offset > kArgumentsBytes / 2) continue;
-    if (entry.bytes_count == bytes.size() && !bytes.empty() &&
-        std::memcmp(host_.data() + entry.offset, bytes.data(), bytes.size()) == 0) {
-      return device_.data() + entry.offset;
-    }
-  }
-  if (end_ + bytes.size() > kArgumentsBytes) {
-    // Round again; what is still on its way must not be overwritten.
-    try_cuda(cudaStreamSynchronize(stream_), "waiting for the device");
-    end_ = 0;
-    recent_ = {};
-  }
-  const Entry entry{.offset = end_, .bytes_count = bytes.size()};
-  end_ += (bytes.size() + kArgumentAlignment - 1) / kArgumentAlignment * kArgumentAlignment;
-  if (!bytes.empty()) std::memcpy(host_.data() + entry.offset, bytes.data(), bytes.size());
-  try_cuda(cudaMemcpyAsync(device_.data() + entry.offset, host_.data() + entry.offset, bytes.size(),
-                           cudaMemcpyHostToDevice, stream_),
-           "copying a call's arguments");
-  recent_[recent_next_++ % recent_.size()] = entry;
-  return device_.data() + entry.offset;
-}
-
-CudaUploader::CudaUploader(cudaStream_t stream)
-    : stream_(stream),
+CudaUploader::CudaUploader(CudaQueue& queue)
+    : queue_(queue),
       parts_{Part{PinnedMemory(kUploadPartBytes)}, Part{PinnedMemory(kUploadPartBytes)}} {
   for (Part& part : parts_) {
     try_cuda(cudaEventCreateWithFlags(&part.arrived, cudaEventDisableTiming), "making an event");
@@ -103,7 +73,7 @@ CudaUploader::CudaUploader(cudaStream_t stream)
 }
 
 CudaUploader::~CudaUploader() {
-  static_cast<void>(cudaStreamSynchronize(stream_));
+  static_cast<void>(cudaStreamSynchronize(queue_.raw()));
   for (const Part& part : parts_) {
     if (part.arrived != nullptr) static_cast<void>(cudaEventDestroy(part.arrived));
   }
@@ -111,15 +81,16 @@ CudaUploader::~CudaUploader() {
 
 void CudaUploader::copy(std::byte* to, ByteView from,
                         const std::function<void(std::uint64_t)>& progress) {
+  const cudaStream_t stream = queue_.stream();
   for (std::size_t done = 0; done < from.size();) {
     Part& part = parts_[next_++ % parts_.size()];
     const ByteView piece = from.subspan(done, std::min(kUploadPartBytes, from.size() - done));
     try_cuda(cudaEventSynchronize(part.arrived), "uploading a weight");
     std::memcpy(part.memory.data(), piece.data(), piece.size());
     try_cuda(cudaMemcpyAsync(to + done, part.memory.data(), piece.size(), cudaMemcpyHostToDevice,
-                             stream_),
+                             stream),
              "uploading a weight");
-    try_cuda(cudaEventRecord(part.arrived, stream_), "uploading a weight");
+    try_cuda(cudaEventRecord(part.arrived, stream), "uploading a weight");
     done += piece.size();
     if (progress) progress(piece.size());
   }

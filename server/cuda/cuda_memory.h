@@ -6,18 +6,20 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 
+#include "server/cuda/cuda_queue.h"
 #include "shared/base/bytes.h"
 #include "shared/runtime/backend.h"
 
 namespace edgedraft {
 
-// Device memory from the device's pool, taken and released in the stream's order. 256-byte aligned.
+// Device memory from the device's pool, taken and released in the stream's order, behind all that
+// has been enqueued. 256-byte aligned.
 class CudaBuffer final : public Buffer {
  public:
-  // Uninitialised. Throws DeviceError, which says how much was free.
-  CudaBuffer(cudaStream_t stream, std::uint64_t bytes_count);
+  // Uninitialised. Throws DeviceError, which says how much was free. Requires  the queue outlives
+  // it
+  CudaBuffer(CudaQueue& queue, std::uint64_t bytes_count);
   ~CudaBuffer() override;
 
   std::byte* data() const { return data_; }
@@ -31,15 +33,16 @@ class CudaBuffer final : public Buffer {
   bool packed = false;
 
  private:
-  cudaStream_t stream_;
+  CudaQueue& queue_;
   std::byte* data_ = nullptr;
   std::uint64_t bytes_count_;
 };
 
-// Device memory that grows to the largest need seen, then stays.
+// Device memory that grows to the largest need seen, then stays. Growing starts what has been
+// gathered: it is to be asked for before an operation's arguments.
 class CudaScratch {
  public:
-  explicit CudaScratch(cudaStream_t stream) : stream_(stream) {}
+  explicit CudaScratch(CudaQueue& queue) : queue_(queue) {}
 
   template <class T>
   T* reserve(std::uint64_t count) {
@@ -49,7 +52,7 @@ class CudaScratch {
  private:
   std::byte* reserve_bytes(std::uint64_t bytes_count);
 
-  cudaStream_t stream_;
+  CudaQueue& queue_;
   std::unique_ptr<CudaBuffer> buffer_;
 };
 
@@ -69,39 +72,11 @@ class PinnedMemory {
   std::size_t bytes_count_;
 };
 
-// Small arrays of a call (tokens, positions, masks, page tables) on the device. What recent calls
-// brought is not copied again: every layer of a pass asks for the same, a sequence after another.
-class CudaArguments {
- public:
-  explicit CudaArguments(cudaStream_t stream);
-
-  // Valid for work that is enqueued before the next few calls.
-  template <class T>
-  const T* on_device(std::span<const T> values) {
-    return reinterpret_cast<const T*>(bytes_on_device(std::as_bytes(values)));
-  }
-
- private:
-  struct Entry {
-    std::size_t offset;
-    std::size_t bytes_count;
-  };
-
-  const std::byte* bytes_on_device(ByteView bytes);
-
-  cudaStream_t stream_;
-  PinnedMemory host_;
-  CudaBuffer device_;
-  std::size_t end_ = 0;
-  std::array<Entry, 128> recent_{};
-  std::size_t recent_next_ = 0;
-};
-
 // Copies weights to the device through two pieces of pinned memory in turn: one is filled from the
 // mapped file while the other travels.
 class CudaUploader {
  public:
-  explicit CudaUploader(cudaStream_t stream);
+  explicit CudaUploader(CudaQueue& queue);
   ~CudaUploader();
   CudaUploader(const CudaUploader&) = delete;
   CudaUploader& operator=(const CudaUploader&) = delete;
@@ -115,7 +90,7 @@ class CudaUploader {
     cudaEvent_t arrived = nullptr;
   };
 
-  cudaStream_t stream_;
+  CudaQueue& queue_;
   std::array<Part, 2> parts_;
   std::size_t next_ = 0;
 };

@@ -37,7 +37,8 @@ width 1, bit for bit, where the device promises that (the CPU; a GPU with --dete
 
 On a GPU there are no limits to compare with: its kernels have a bench of their own
 (scripts/gpu-check.sh). --mismatch N counts instead how many of N greedy tokens a pass of
-64 rows chooses differently from passes of one row.
+64 rows chooses differently from passes of one row. --no-cuda-graphs shows what it takes to
+start every kernel by itself.
 
 Examples:
   edgedraft-bench engine --shape tinyllama --type q4_0
@@ -56,6 +57,7 @@ struct EngineOptions {
   std::uint32_t threads = 0;
   std::string device = "cpu";
   bool deterministic = false;
+  bool no_cuda_graphs = false;
   std::uint32_t mismatch = 0;
   std::uint32_t page = 0;
   std::string kv_type = "f32";
@@ -293,7 +295,12 @@ void run_engine(const EngineOptions& o) {
   }
   const MachineLimits limits = measure_limits(o.threads);
   const OpenedDevice device =
-      open_device({.device = o.device, .threads = o.threads, .deterministic = o.deterministic})
+      open_device({.device = o.device,
+                   .threads = o.threads,
+                   .deterministic = o.deterministic,
+                   .cuda_graphs = !o.no_cuda_graphs,
+                   .on_notice =
+                       [](const std::string& what) { std::fprintf(stderr, "%s\n", what.c_str()); }})
           .value();
   const bool on_cpu = device.backend->name() == "cpu";
   Backend* const backend = device.backend.get();
@@ -419,6 +426,8 @@ void add_engine_command(CLI::App& program) {
   command->add_option("--device", options->device, "cpu, cuda or cuda:N")->capture_default_str();
   command->add_flag("--deterministic", options->deterministic,
                     "on a GPU: one order of summation for every width");
+  command->add_flag("--no-cuda-graphs", options->no_cuda_graphs,
+                    "on a GPU: every kernel is started by itself");
   command
       ->add_option("--mismatch", options->mismatch,
                    "greedy tokens to compare between passes of 1 and of 64 rows; 0: none")

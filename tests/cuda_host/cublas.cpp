@@ -58,16 +58,18 @@ cublasStatus_t cublasGemmEx(cublasHandle_t, cublasOperation_t a_operation,
   if (c_type != CUDA_R_32F || a_type != b_type || !sizes_fit) return CUBLAS_STATUS_INVALID_VALUE;
   const float scale = *static_cast<const float*>(alpha);
   const float keep = *static_cast<const float*>(beta);
-  for (int column = 0; column < n; ++column) {
-    for (int row = 0; row < m; ++row) {
-      float sum = 0.0f;
-      for (int i = 0; i < k; ++i) {
-        sum += number(a, a_type, place(a_operation, a_stride, row, i)) *
-               number(b, b_type, place(b_operation, b_stride, i, column));
+  return status_of(edgedraft::cuda_host::enqueue([=] {
+    for (int column = 0; column < n; ++column) {
+      for (int row = 0; row < m; ++row) {
+        float sum = 0.0f;
+        for (int i = 0; i < k; ++i) {
+          sum += number(a, a_type, place(a_operation, a_stride, row, i)) *
+                 number(b, b_type, place(b_operation, b_stride, i, column));
+        }
+        float& to = static_cast<float*>(c)[place(CUBLAS_OP_N, c_stride, row, column)];
+        to = scale * sum + (keep != 0.0f ? keep * to : 0.0f);
       }
-      float& to = static_cast<float*>(c)[place(CUBLAS_OP_N, c_stride, row, column)];
-      to = scale * sum + (keep != 0.0f ? keep * to : 0.0f);
     }
-  }
-  return CUBLAS_STATUS_SUCCESS;
+    return cudaSuccess;
+  }));
 }

@@ -43,7 +43,9 @@ cudaError_t next_call() {
 
 }  // namespace edgedraft::cuda_host
 
+using edgedraft::cuda_host::enqueue;
 using edgedraft::cuda_host::next_call;
+using edgedraft::cuda_host::outside_capture;
 
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;
@@ -117,10 +119,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  if (const cudaError_t error = outside_capture(); error != cudaSuccess) return error;
   return next_call();
 }
 
 cudaError_t cudaDeviceSynchronize() {
+  if (const cudaError_t error = outside_capture(); error != cudaSuccess) return error;
   return next_call();
 }
 
@@ -145,6 +149,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  if (const cudaError_t error = outside_capture(); error != cudaSuccess) return error;
   return next_call();
 }
 
@@ -163,6 +168,7 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
 }
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  if (const cudaError_t error = outside_capture(); error != cudaSuccess) return error;
   if (const cudaError_t error = next_call(); error != cudaSuccess) return error;
   ++allocations;
   *memory = nullptr;
@@ -175,6 +181,7 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
 }
 
 cudaError_t cudaFree(void* memory) {
+  if (const cudaError_t error = outside_capture(); error != cudaSuccess) return error;
   std::free(memory);
   return cudaSuccess;
 }
@@ -197,15 +204,19 @@ cudaError_t cudaFreeHost(void* memory) {
 
 cudaError_t cudaMemsetAsync(void* memory, int byte, std::size_t bytes, cudaStream_t) {
   if (const cudaError_t error = next_call(); error != cudaSuccess) return error;
-  std::memset(memory, byte, bytes);
-  return cudaSuccess;
+  return enqueue([=] {
+    std::memset(memory, byte, bytes);
+    return cudaSuccess;
+  });
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
                             cudaStream_t) {
   if (const cudaError_t error = next_call(); error != cudaSuccess) return error;
-  std::memmove(to, from, bytes);
-  return cudaSuccess;
+  return enqueue([=] {
+    std::memmove(to, from, bytes);
+    return cudaSuccess;
+  });
 }
 
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
@@ -213,9 +224,11 @@ cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
                               cudaMemcpyKind, cudaStream_t) {
   if (const cudaError_t error = next_call(); error != cudaSuccess) return error;
   if (width > to_pitch || width > from_pitch) return cudaErrorInvalidValue;
-  for (std::size_t row = 0; row < height; ++row) {
-    std::memcpy(static_cast<char*>(to) + row * to_pitch,
-                static_cast<const char*>(from) + row * from_pitch, width);
-  }
-  return cudaSuccess;
+  return enqueue([=] {
+    for (std::size_t row = 0; row < height; ++row) {
+      std::memcpy(static_cast<char*>(to) + row * to_pitch,
+                  static_cast<const char*>(from) + row * from_pitch, width);
+    }
+    return cudaSuccess;
+  });
 }

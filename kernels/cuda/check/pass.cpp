@@ -329,8 +329,8 @@ void run_passes(bool small, double copy_rate) {
       line(library && rows > kOwnRowsMax ? "cuBLAS" : "own", rows, ms);
     }
   }
-#if defined(CUDART_VERSION)
-  for (const std::uint32_t rows : {1u, 8u, 64u}) {
+  for (const std::uint32_t rows :
+       small ? std::vector<std::uint32_t>{1, 17} : std::vector<std::uint32_t>{1, 8, 64}) {
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t executable = nullptr;
     must(cudaStreamBeginCapture(decoder.stream(), cudaStreamCaptureModeThreadLocal), "capture");
@@ -344,7 +344,6 @@ void run_passes(bool small, double copy_rate) {
     must(cudaGraphExecDestroy(executable), "cudaGraphExecDestroy");
     must(cudaGraphDestroy(graph), "cudaGraphDestroy");
   }
-#endif
 }
 
 }  // namespace edgedraft::cuda::check

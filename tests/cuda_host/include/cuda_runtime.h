@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <tuple>
 #include <utility>
 
@@ -121,6 +122,8 @@ enum cudaError_t {
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
   cudaErrorLaunchFailure = 719,
+  cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901,
 };
 enum cudaMemcpyKind {
   cudaMemcpyHostToDevice = 1,
@@ -134,6 +137,9 @@ inline constexpr unsigned cudaEventDisableTiming = 2;
 using cudaStream_t = struct CUstream_st*;
 using cudaEvent_t = struct CUevent_st*;
 using cudaMemPool_t = struct CUmemPool_st*;
+using cudaGraph_t = struct CUgraph_st*;
+using cudaGraphExec_t = struct CUgraphExec_st*;
+enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal };
 
 struct cudaDeviceProp {
   char name[256];
@@ -184,7 +190,25 @@ cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
                               std::size_t from_pitch, std::size_t width, std::size_t height,
                               cudaMemcpyKind kind, cudaStream_t stream);
 
+// While a capture runs, kernels, copies and products are recorded instead of run; what would wait
+// or take memory fails and spoils the capture, as on a device.
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                 unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
+
 namespace edgedraft::cuda_host {
+
+// Work of a stream: run, or recorded.
+cudaError_t enqueue(std::function<cudaError_t()> work);
+// The error of a call that no capture may have; success outside of one.
+cudaError_t outside_capture();
+// Graphs that have been launched so far, and those that exist.
+std::uint64_t graph_launch_count();
+std::uint64_t graph_count();
 
 // For tests of failures: the call after `count` further ones fails, once, with that error.
 void fail_after(std::uint64_t count, cudaError_t error);
@@ -208,7 +232,9 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
     return cudaErrorInvalidConfiguration;
   }
   const std::tuple<Parameters...> copies(std::forward<Arguments>(arguments)...);
-  edgedraft::cuda_host::run_grid({grid.x, grid.y, grid.z}, config->blockDim.x,
-                                 [&] { std::apply(kernel, copies); });
-  return cudaSuccess;
+  return edgedraft::cuda_host::enqueue([kernel, copies, grid, threads = config->blockDim.x] {
+    edgedraft::cuda_host::run_grid({grid.x, grid.y, grid.z}, threads,
+                                   [&] { std::apply(kernel, copies); });
+    return cudaSuccess;
+  });
 }

@@ -1,0 +1,133 @@
+#include "server/cuda/cuda_products.h"
+
+#include "server/cuda/cuda_backend.h"
+#include "server/cuda/cuda_views.h"
+
+namespace edgedraft {
+namespace {
+
+template <class Args>
+void set_products(Args& args, std::span<const MatmulOp> ops) {
+  args.type = weight_type(ops[0].weight.type);
+  args.rows = ops[0].x.rows;
+  args.inputs = ops[0].x.cols;
+  args.product_count = static_cast<std::uint32_t>(ops.size());
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    args.products[i] = {.weight = device_matrix(ops[i].weight),
+                        .bias = device_floats(ops[i].bias),
+                        .y = device_rows(ops[i].y),
+                        .outputs = ops[i].weight.rows,
+                        .accumulate = ops[i].into == MatmulOp::Into::accumulate};
+  }
+}
+
+// The library's product as a launch like the others.
+struct LibraryProduct {
+  CudaGemm* gemm;
+  CudaGemm::Product product;
+};
+cudaError_t multiply_by_library(const LibraryProduct& args, cudaStream_t) {
+  args.gemm->multiply(args.product);
+  return cudaSuccess;
+}
+
+}  // namespace
+
+CudaProducts::CudaProducts(CudaQueue& queue, bool deterministic) : queue_(queue) {
+  if (!deterministic) gemm_ = std::make_unique<CudaGemm>(queue);
+}
+
+void CudaProducts::multiply(std::span<const MatmulOp> ops) {
+  bool is_quantized = false;
+  std::optional<DType> rounded;
+  for (std::size_t done = 0; done < ops.size();) {
+    const MatmulOp& op = ops[done];
+    if (is_float(op.weight.type) && gemm_ && op.x.rows > kOwnProductRowsMax) {
+      library_product(op, rounded);
+      ++done;
+      continue;
+    }
+    std::size_t end = done + 1;
+    while (end < ops.size() && end - done < cuda::kProductsMax &&
+           ops[end].weight.type == op.weight.type) {
+      ++end;
+    }
+    const auto together = ops.subspan(done, end - done);
+    if (is_float(op.weight.type)) {
+      float_products(together);
+    } else {
+      if (!is_quantized) quantize(op.x);
+      is_quantized = true;
+      int8_products(together);
+    }
+    done = end;
+  }
+}
+
+void CudaProducts::float_products(std::span<const MatmulOp> ops) {
+  cuda::MatmulArgs args{};
+  args.x = device_const_rows(ops[0].x);
+  set_products(args, ops);
+  queue_.enqueue(cuda::matmul, args);
+}
+
+void CudaProducts::quantize(const Matrix& x) {
+  const std::uint64_t stretches = std::uint64_t{x.rows} * cuda::stretches(x.cols);
+  quantized_ = {.values = int8_values_.reserve<std::byte>(stretches * cuda::kStretch),
+                .scales = int8_scales_.reserve<float>(stretches),
+                .sums = int8_sums_.reserve<std::int32_t>(stretches * 4)};
+  queue_.enqueue(cuda::quantize, cuda::QuantizeArgs{.x = device_const_rows(x),
+                                                    .rows = x.rows,
+                                                    .cols = x.cols,
+                                                    .values = quantized_.values,
+                                                    .scales = quantized_.scales,
+                                                    .sums = quantized_.sums});
+}
+
+void CudaProducts::int8_products(std::span<const MatmulOp> ops) {
+  cuda::Int8MatmulArgs args{};
+  args.values = quantized_.values;
+  args.scales = quantized_.scales;
+  args.sums = quantized_.sums;
+  set_products(args, ops);
+  queue_.enqueue(cuda::int8_matmul, args);
+}
+
+void CudaProducts::library_product(const MatmulOp& op, std::optional<DType>& rounded) {
+  const bool is_16_bits = op.weight.type != DType::f32;
+  const void* x = device_data(op.x);
+  if (is_16_bits) {
+    auto* y = rounded_.reserve<std::uint16_t>(std::uint64_t{op.x.rows} * op.x.cols);
+    x = y;
+    if (rounded != op.weight.type) {
+      queue_.enqueue(cuda::round_rows, cuda::RoundRowsArgs{.x = device_const_rows(op.x),
+                                                           .type = weight_type(op.weight.type),
+                                                           .rows = op.x.rows,
+                                                           .cols = op.x.cols,
+                                                           .y = y});
+      rounded = op.weight.type;
+    }
+  }
+  bool accumulate = op.into == MatmulOp::Into::accumulate;
+  if (op.bias) {
+    queue_.enqueue(cuda::add_bias, cuda::BiasArgs{.bias = device_floats(op.bias),
+                                                  .y = device_rows(op.y),
+                                                  .rows = op.y.rows,
+                                                  .cols = op.y.cols,
+                                                  .accumulate = accumulate});
+    accumulate = true;
+  }
+  queue_.enqueue(multiply_by_library,
+                 LibraryProduct{.gemm = gemm_.get(),
+                                .product = {.type = weight_type(op.weight.type),
+                                            .x = x,
+                                            .x_stride = is_16_bits ? op.x.cols : op.x.stride,
+                                            .weight = device_matrix(op.weight),
+                                            .y = device_rows(op.y),
+                                            .rows = op.x.rows,
+                                            .inputs = op.x.cols,
+                                            .outputs = op.weight.rows,
+                                            .accumulate = accumulate}});
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,261 @@
+#include <cuda_runtime.h>
+
+#include <list>
+
+#include "server/cuda/cuda_backend.h"
+#include "shared/runtime/decoder.h"
+#include "tests/runtime/op_test.h"
+#include "tests/support/toy_models.h"
+
+// Passes that start as CUDA graphs: bit for bit those without, whatever comes between them and
+// whatever fails.
+namespace edgedraft::testing {
+namespace {
+
+using Tokens = std::vector<std::uint32_t>;
+constexpr std::uint32_t kPositions = 700;
+constexpr std::uint32_t kSequences = 3;
+
+// A decoder and sequences whose pages interleave, behind a context of made-up keys and values.
+class Rig {
+ public:
+  explicit Rig(const CudaBackendOptions& options, std::uint32_t context = 8)
+      : toy_(6, 1),
+        backend_(make_cuda_backend(options)),
+        decoder_(*backend_, toy_.config, toy_.tensors, kPositions),
+        pool_(*backend_, {.layers = toy_.config.layer_count,
+                          .kv_cols = toy_.config.layer.heads.kv_cols(),
+                          .page_count = kSequences * (context + 160) / 8,
+                          .page_slots = 8,
+                          .type = DType::f16}) {
+    const std::uint32_t slots = pool_.size().page_count * pool_.size().page_slots;
+    const std::uint32_t cols = pool_.size().kv_cols;
+    for (std::uint32_t layer = 0; layer < toy_.config.layer_count; ++layer) {
+      for (const CacheRows& rows : {pool_.keys(layer), pool_.values(layer)}) {
+        const OwnedMatrix x =
+            matrix_of(*backend_, slots, cols, random_floats(layer, std::size_t{slots} * cols));
+        backend_->store({.x = x.all(), .cache = rows, .first = 0});
+      }
+    }
+    for (std::uint32_t i = 0; i < kSequences; ++i) caches_.push_back(decoder_.make_cache(pool_));
+    for (std::uint32_t length = 8; length <= context; length += 8) {
+      for (KvCache& cache : caches_) EXPECT_TRUE(cache.reserve(length));
+    }
+    for (KvCache& cache : caches_) cache.set_length(context);
+  }
+
+  Backend& backend() { return *backend_; }
+  KvCache& cache(std::size_t i) { return caches_[i]; }
+
+  // A pass of trees of `rows` rows of the first so many sequences; keeps the path of each one's
+  // last row. Returns all logits and the likeliest tokens.
+  Floats pass(std::uint64_t seed, std::uint32_t rows, std::uint32_t sequences) {
+    Random random(seed);
+    struct Own {
+      Tokens tokens;
+      Tokens positions;
+      Tokens path;
+      std::vector<AncestorMask> masks;
+    };
+    std::vector<Own> own(sequences);
+    std::vector<SequenceRows> batch;
+    for (std::uint32_t i = 0; i < sequences; ++i) {
+      KvCache& cache = caches_[i];
+      EXPECT_TRUE(cache.reserve(cache.length() + rows));
+      own[i].masks = random_tree(random(), rows);
+      for (std::uint32_t r = 0; r < rows; ++r) {
+        own[i].tokens.push_back(static_cast<std::uint32_t>(random.below(kToyVocabulary)));
+        std::uint32_t depth = 0;
+        for (std::uint32_t j = 0; j < r; ++j) depth += own[i].masks[r].test(j) ? 1 : 0;
+        own[i].positions.push_back(cache.length() + depth);
+        if (own[i].masks[rows - 1].test(r)) own[i].path.push_back(cache.length() + r);
+      }
+      batch.push_back({.cache = &cache,
+                       .tokens = own[i].tokens,
+                       .batch = {.positions = own[i].positions,
+                                 .prefix = cache.length(),
+                                 .first_slot = cache.length(),
+                                 .masks = own[i].masks}});
+    }
+    decoder_.forward(batch);
+    const Matrix logits = decoder_.logits(0, rows * sequences);
+    Tokens likeliest(rows * sequences);
+    backend_->argmax({.logits = logits, .tokens = likeliest});
+    Floats results = values_of(*backend_, logits);
+    results.insert(results.end(), likeliest.begin(), likeliest.end());
+    for (std::uint32_t i = 0; i < sequences; ++i) {
+      caches_[i].keep(own[i].path);
+      caches_[i].trim();
+    }
+    return results;
+  }
+
+ private:
+  ToyDecoder toy_;
+  std::unique_ptr<Backend> backend_;
+  Decoder decoder_;
+  KvPool pool_;
+  std::vector<KvCache> caches_;
+};
+
+CudaBackendOptions with_graphs(bool graphs) {
+  return {.deterministic = true, .graphs = graphs};
+}
+
+TEST(CudaGraphTest, PassesThatComeAgainStartInOneCallWithTheSameBits) {
+  Rig plain(with_graphs(false));
+  Rig graphed(with_graphs(true));
+  for (std::uint64_t step = 0; step < 8; ++step) {
+    const std::uint64_t before = cuda_host::graph_launch_count();
+    const Floats expected = plain.pass(step, 1, kSequences);
+    ASSERT_EQ(cuda_host::graph_launch_count(), before) << "no graphs were asked for";
+    ASSERT_TRUE(same_bytes(graphed.pass(step, 1, kSequences), expected)) << "step " << step;
+    // In the first one scratch memory grows, the second is new, the third known.
+    EXPECT_EQ(cuda_host::graph_launch_count() - before, step < 2 ? 0u : 1u) << "step " << step;
+  }
+}
+
+// Trees, single rows and different numbers of sequences in turns, over the border behind which
+// attention is launched for a longer prefix.
+TEST(CudaGraphTest, ShapesInTurnsHaveTheSameBits) {
+  for (const bool deterministic : {true, false}) {
+    CudaBackendOptions options = with_graphs(false);
+    options.deterministic = deterministic;
+    Rig plain(options, 496);
+    options.graphs = true;
+    Rig graphed(options, 496);
+    const std::uint64_t before = cuda_host::graph_launch_count();
+    Random random(5);
+    for (std::uint64_t step = 0; step < 25; ++step) {
+      const std::uint32_t rows = std::array{1u, 1u, 4u, 9u}[random.below(4)];
+      const auto sequences = static_cast<std::uint32_t>(1 + random.below(kSequences));
+      const Floats expected = plain.pass(step, rows, sequences);
+      ASSERT_TRUE(same_bytes(graphed.pass(step, rows, sequences), expected)) << "step " << step;
+    }
+    EXPECT_GT(graphed.cache(0).length(), 512u);
+    EXPECT_GT(cuda_host::graph_launch_count() - before, 5u);
+  }
+}
+
+TEST(CudaGraphTest, GraphsGoWithTheirBackend) {
+  const std::uint64_t before = cuda_host::graph_count();
+  {
+    Rig rig(with_graphs(true));
+    for (std::uint64_t step = 0; step < 3; ++step) rig.pass(step, 1, 1);
+    EXPECT_GT(cuda_host::graph_count(), before);
+  }
+  EXPECT_EQ(cuda_host::graph_count(), before);
+}
+
+// What was gathered is started before memory that it uses is given back.
+TEST(CudaGraphTest, MemoryMayBeReleasedBehindTheWorkThatUsesIt) {
+  const auto backend = make_cuda_backend(with_graphs(true));
+  const OwnedMatrix cache(*backend, 5, 300);
+  const Floats numbers = random_floats(1, 300);
+  for (std::uint32_t slot = 0; slot < 5; ++slot) {
+    {
+      const OwnedMatrix x = matrix_of(*backend, 1, 300, numbers);
+      backend->store({.x = x.all(), .cache = cache.all(), .first = slot});
+    }
+    const OwnedMatrix other(*backend, 1, 300);  // may have the same memory
+  }
+  for (std::uint32_t slot = 0; slot < 5; ++slot) {
+    EXPECT_EQ(values_of(*backend, cache.all().row_range(slot, 1)), numbers) << slot;
+  }
+}
+
+// Arguments of more operations than there is room for at once.
+TEST(CudaGraphTest, AnyNumberOfOperationsMayBeGathered) {
+  const auto backend = make_cuda_backend(with_graphs(true));
+  const OwnedMatrix x = matrix_of(*backend, 1, 2, Floats{3, 5});
+  const OwnedMatrix cos_sin = matrix_of(*backend, 2, 2, Floats{1, 0, 0, 1});  // a quarter turn
+  std::list<Tokens> positions;  // each at an address of its own
+  for (int i = 0; i < 20000; ++i) {
+    positions.emplace_back(1, 1u);
+    backend->rope({.x = x.all(),
+                   .positions = positions.back(),
+                   .cos_sin = cos_sin.all(),
+                   .head_dim = 2,
+                   .style = RopeStyle::halves});
+  }
+  EXPECT_EQ(values_of(*backend, x.all()), (Floats{3, 5})) << "20,000 quarters";
+}
+
+// Each call of the pass that makes a graph fails once. Either the pass fails with CUDA's words, or
+// it was the graph that failed: then the pass is right, and the reason is told once.
+TEST(CudaGraphTest, AGraphThatCannotBeMadeIsDoneWithout) {
+  const auto passes = [](Rig& rig, std::uint64_t first, std::uint64_t count) {
+    Floats results;
+    for (std::uint64_t step = first; step < first + count; ++step) {
+      const Floats some = rig.pass(step, 2, 2);
+      results.insert(results.end(), some.begin(), some.end());
+    }
+    return results;
+  };
+  Rig plain(with_graphs(false));
+  passes(plain, 0, 2);
+  const Floats expected = passes(plain, 2, 3);
+  std::uint64_t calls = 0;
+  {
+    Rig rig(with_graphs(true));
+    passes(rig, 0, 2);
+    const std::uint64_t before = cuda_host::call_count();
+    passes(rig, 2, 1);
+    calls = cuda_host::call_count() - before;
+  }
+  ASSERT_GT(calls, 20u);
+  std::uint32_t without = 0;
+  std::uint32_t failed = 0;
+  for (std::uint64_t call = 0; call < calls; ++call) {
+    std::vector<std::string> notices;
+    CudaBackendOptions options = with_graphs(true);
+    options.on_notice = [&](const std::string& what) { notices.push_back(what); };
+    Rig rig(options);
+    passes(rig, 0, 2);
+    cuda_host::fail_after(call, cudaErrorMemoryAllocation);
+    try {
+      const Floats results = passes(rig, 2, 3);
+      EXPECT_TRUE(same_bytes(results, expected)) << call;
+    } catch (const DeviceError& e) {
+      EXPECT_NE(std::string(e.what()).find("CUDA"), std::string::npos) << e.what();
+      EXPECT_TRUE(notices.empty());
+      ++failed;
+      continue;
+    }
+    if (notices.empty()) continue;  // failed where nobody can be told
+    ++without;
+    ASSERT_EQ(notices.size(), 1u) << call;
+    EXPECT_NE(notices[0].find("out of memory"), std::string::npos) << notices[0];
+    EXPECT_NE(notices[0].find("--no-cuda-graphs"), std::string::npos);
+    const std::uint64_t launches = cuda_host::graph_launch_count();
+    passes(rig, 5, 3);
+    EXPECT_EQ(cuda_host::graph_launch_count(), launches);
+  }
+  EXPECT_GE(without, 3u) << "capture, its end, instantiation";
+  EXPECT_GE(failed, 3u);
+}
+
+// A launch that fails is heard of by whoever waits, though it was enqueued long before.
+TEST(CudaGraphTest, AFailedLaunchIsHeardOfAndForgotten) {
+  const auto backend = make_cuda_backend(with_graphs(true));
+  const OwnedMatrix cache(*backend, 2, 8);
+  const OwnedMatrix x = matrix_of(*backend, 1, 8, random_floats(1, 8));
+  Floats read(16);
+  backend->store({.x = x.all(), .cache = cache.all(), .first = 0});
+  cuda_host::fail_after(3, cudaErrorLaunchFailure);  // behind the device's choice and the copy
+  EXPECT_THROW(backend->read(cache.all(), read), DeviceError);
+  backend->read(cache.all(), read);
+  EXPECT_EQ(read, Floats(16, 0.0f)) << "the list is gone";
+  {
+    const OwnedMatrix temporary = matrix_of(*backend, 1, 8, random_floats(2, 8));
+    backend->store({.x = temporary.all(), .cache = cache.all(), .first = 1});
+    cuda_host::fail_after(3, cudaErrorLaunchFailure);
+  }
+  EXPECT_THROW(backend->read(cache.all(), read), DeviceError) << "failed while memory was released";
+  backend->store({.x = x.all(), .cache = cache.all(), .first = 1});
+  backend->read(cache.all(), read);
+  EXPECT_EQ(Floats(read.begin() + 8, read.end()), random_floats(1, 8));
+}
+
+}  // namespace
+}  // namespace edgedraft::testing
