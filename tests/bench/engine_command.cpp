@@ -14,6 +14,7 @@
 #include "server/device.h"
 #include "shared/base/check.h"
 #include "shared/base/clock.h"
+#include "shared/base/random.h"
 #include "shared/model/gguf.h"
 #include "shared/runtime/decoder.h"
 #include "tests/bench/generated_model.h"
@@ -149,7 +150,7 @@ class Passes {
         kv_type_(kv_type),
         pool_(make_pool(decoder, page_slots, kv_type)),
         cache_(make_cache()) {
-    decoder_.append(cache_, tokens(context, 1));
+    fill(context);
   }
 
   // One pass over `width` rows in a chain, logits of all.
@@ -241,6 +242,23 @@ class Passes {
       }
     }
     return cache;
+  }
+
+  // A context of made-up keys and values: no time depends on what they are, and running thousands
+  // of tokens would take minutes.
+  void fill(std::uint32_t context) {
+    const std::uint32_t cols = decoder_.config().layer.heads.kv_cols();
+    const OwnedMatrix rows(decoder_.backend(), std::max(context, 1u), cols);
+    std::vector<float> numbers(std::size_t{rows.all().rows} * cols);
+    Random random(1);
+    for (float& number : numbers) number = static_cast<float>(2.0 * random.uniform() - 1.0);
+    decoder_.backend().write(rows.all(), numbers);
+    for (std::size_t layer = 0; layer < cache_.keys().size(); ++layer) {
+      for (const CacheView& cache : {cache_.keys()[layer], cache_.values()[layer]}) {
+        decoder_.backend().store({.x = rows.rows(context), .cache = cache, .first = 0});
+      }
+    }
+    cache_.set_length(context);
   }
 
   std::vector<std::uint32_t> tokens(std::uint32_t count, std::uint32_t seed) const {

@@ -1,0 +1,186 @@
+#include "kernels/cuda/check/checks.h"
+
+namespace edgedraft::cuda::check {
+
+void check_rope(Report& report) {
+  const Sizes& sizes = report.sizes();
+  const std::uint32_t head_dim = 128;
+  const std::uint32_t positions_max = 64;
+  const auto x = numbers(1, 64 * sizes.dim);
+  std::vector<float> table(positions_max * head_dim);
+  for (std::uint32_t p = 0; p < positions_max; ++p) {
+    for (std::uint32_t i = 0; i < head_dim / 2; ++i) {
+      const double angle = p * std::pow(500000.0, -2.0 * i / head_dim);
+      table[p * head_dim + i] = static_cast<float>(std::cos(angle));
+      table[p * head_dim + head_dim / 2 + i] = static_cast<float>(std::sin(angle));
+    }
+  }
+  std::vector<std::uint32_t> positions(64);
+  for (std::uint32_t r = 0; r < 64; ++r) positions[r] = 63 - r;
+  const std::vector<std::uint32_t> pages = {5, 0, 2, 1};
+  const Array<float> table_on_device(table);
+  const Array<std::uint32_t> positions_on_device(positions);
+  const Array<std::uint32_t> pages_on_device(pages);
+  for (const bool pairs : {false, true}) {
+    const Array<float> x_on_device(x);
+    const Array<std::uint16_t> stored(6 * 16 * std::size_t{sizes.dim});
+    must(rope({out_rows(x_on_device, sizes.dim),
+               positions_on_device.data(),
+               rows_of(table_on_device, head_dim),
+               64,
+               sizes.dim,
+               head_dim,
+               pairs,
+               {reinterpret_cast<std::byte*>(stored.data()), CacheType::f16, sizes.dim,
+                pages_on_device.data(), 16},
+               0},
+              nullptr),
+         "rope");
+    const auto values = x_on_device.values();
+    const auto halves = stored.values();
+    double error = 0.0;
+    double store_error = 0.0;
+    for (std::size_t r = 0; r < 64; ++r) {
+      for (std::uint32_t i = 0; i < sizes.dim / 2; ++i) {
+        const std::uint32_t f = i % (head_dim / 2);
+        const std::size_t head = r * sizes.dim + i / (head_dim / 2) * head_dim;
+        const std::size_t a = head + (pairs ? 2 * f : f);
+        const std::size_t b = head + (pairs ? 2 * f + 1 : f + head_dim / 2);
+        const double c{table[positions[r] * head_dim + f]};
+        const double s{table[positions[r] * head_dim + head_dim / 2 + f]};
+        const double first = double{x[a]} * c - double{x[b]} * s;
+        const double second = double{x[b]} * c + double{x[a]} * s;
+        error = larger(error, std::fabs(double{values[a]} - first));
+        error = larger(error, std::fabs(double{values[b]} - second));
+        const std::size_t stored_row = pages[r / 16] * 16 + r % 16;
+        const double held{half_value(halves[stored_row * sizes.dim + a - r * sizes.dim])};
+        store_error = larger(store_error, std::fabs(held - double{values[a]}));
+      }
+    }
+    report.row("rope", pairs ? "pairs" : "halves", error, 3e-7);
+    report.row("rope", "stored in pages as float16", store_error, 1.5 * 0x1p-11);
+  }
+}
+
+void check_cache_moves(Report& report, CacheType type) {
+  const std::uint32_t cols = report.sizes().kv_cols;
+  const std::size_t element = type == CacheType::f32 ? 4 : 2;
+  const std::size_t row_bytes = cols * element;
+  std::vector<std::byte> memory(128 * row_bytes);
+  Random random(1);
+  for (std::byte& b : memory) b = static_cast<std::byte>(random.below(256));
+  const std::vector<std::uint32_t> slots = {40, 41, 45, 60, 99};
+  const std::vector<std::uint32_t> pages = {7, 3, 1, 0, 2, 6, 5, 4};
+  const Array<std::uint32_t> slots_on_device(slots);
+  const Array<std::uint32_t> pages_on_device(pages);
+  const Array<std::byte> cache(memory);
+  const auto at = [&](std::uint32_t slot) {
+    return (pages[slot / 16] * 16 + slot % 16) * row_bytes;
+  };
+  const Cache paged{cache.data(), type, cols, pages_on_device.data(), 16};
+  must(compact({paged, cols, 40, slots_on_device.data(), 5}, nullptr), "compact");
+  auto result = cache.values();
+  bool good = true;
+  for (std::uint32_t i = 0; i < slots.size(); ++i) {
+    good = good && same_bits(&result[at(40 + i)], &memory[at(slots[i])], row_bytes);
+  }
+  report.claim("compact", std::string(name_of(type)) + ", 5 slots in pages", good);
+
+  auto x = numbers(2, 8 * std::size_t{cols});
+  x[1] = 70000.0f;
+  x[2] = -1e9f;
+  const Array<float> x_on_device(x);
+  must(store({rows_of(x_on_device, cols), 8, cols, paged, 12}, nullptr), "store");
+  result = cache.values();
+  double error = 0.0;  // of a number's size
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const std::byte* from =
+        &result[at(12 + static_cast<std::uint32_t>(i / cols))] + i % cols * element;
+    float held = 0.0f;
+    std::uint16_t word = 0;
+    if (type == CacheType::f32) {
+      std::memcpy(&held, from, sizeof held);
+    } else {
+      std::memcpy(&word, from, sizeof word);
+      held = type == CacheType::f16 ? half_value(word) : bfloat16_value(word);
+    }
+    const double largest = type == CacheType::f16 ? 65504.0 : 1e30;
+    const double expected = std::max(-largest, std::min(largest, double{x[i]}));
+    // Below float16's normal numbers steps are even.
+    const double size = std::max(std::fabs(expected), type == CacheType::f16 ? 0x1p-14 : 1e-30);
+    error = larger(error, std::fabs(double{held} - expected) / size);
+  }
+  report.row("store", std::string(name_of(type)) + ", 8 rows across two pages", error,
+             type == CacheType::f32   ? 0.0
+             : type == CacheType::f16 ? 0x1p-11
+                                      : 0x1p-8);
+
+  const Array<std::byte> again(memory);
+  const Array<std::uint32_t> first(std::vector<std::uint32_t>{12});
+  must(compact({{again.data(), type, cols, pages_on_device.data(), 16},
+                cols,
+                40,
+                slots_on_device.data(),
+                5},
+               nullptr),
+       "compact");
+  must(store({rows_of(x_on_device, cols),
+              8,
+              cols,
+              {again.data(), type, cols, pages_on_device.data(), 16},
+              0,
+              first.data()},
+             nullptr),
+       "store");
+  report.claim("store", std::string(name_of(type)) + ", its slot read from the device",
+               again.values() == result);
+}
+
+void check_gather_and_mean(Report& report) {
+  const Heads heads{2, 2, 32};
+  const std::uint32_t layers = 32;
+  const auto memory = numbers(1, layers * 2 * 10 * 64);
+  const Array<float> on_device(memory);
+  std::vector<Cache> caches(2 * layers);
+  for (std::uint32_t i = 0; i < caches.size(); ++i) {
+    caches[i] = {reinterpret_cast<std::byte*>(on_device.data() + i * 640), CacheType::f32, 64,
+                 nullptr, 0};
+  }
+  const std::vector<std::uint32_t> slots = {3, 9};
+  const Array<Cache> caches_on_device(caches);
+  const Array<std::uint32_t> slots_on_device(slots);
+  const Array<float> y(2 * layers * 128);
+  must(gather_layers({caches_on_device.data(), caches_on_device.data() + layers, layers,
+                      slots_on_device.data(), 2, heads, true, out_rows(y, 128)},
+                     nullptr),
+       "gather_layers");
+  const auto gathered = y.values();
+  bool good = true;
+  for (std::uint32_t p = 0; p < 2; ++p) {
+    for (std::uint32_t layer = 0; layer < layers; ++layer) {
+      for (std::uint32_t i = 0; i < 64; ++i) {
+        const std::uint32_t head = i / 32;
+        const std::uint32_t d = i % 32;
+        const float* row = &gathered[(p * layers + layer) * 128 + 2 * head * 32];
+        const float* keys = &memory[layer * 640 + slots[p] * 64 + head * 32];
+        const float* values = &memory[(layers + layer) * 640 + slots[p] * 64 + head * 32];
+        good = good && row[d] == keys[d % 16 * 2 + d / 16] && row[32 + d] == values[d];
+      }
+    }
+  }
+  report.claim("gather_layers", "32 layers, paired keys", good);
+  const Array<float> mean(2 * 128);
+  must(group_mean({rows_of(y, 128), 2, layers, 128, out_rows(mean, 128)}, nullptr), "group_mean");
+  const auto means = mean.values();
+  double error = 0.0;
+  for (std::uint32_t i = 0; i < 256; ++i) {
+    double sum = 0.0;
+    for (std::uint32_t layer = 0; layer < layers; ++layer) {
+      sum += double{gathered[(i / 128 * layers + layer) * 128 + i % 128]};
+    }
+    error = larger(error, std::fabs(double{means[i]} - sum / layers));
+  }
+  report.row("group_mean", "32 rows", error, 1e-6);
+}
+
+}  // namespace edgedraft::cuda::check

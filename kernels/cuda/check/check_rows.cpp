@@ -1,0 +1,155 @@
+#include <functional>
+#include <numeric>
+
+#include "kernels/cuda/check/checks.h"
+
+namespace edgedraft::cuda::check {
+
+void check_embed(Report& report, WeightType type) {
+  const Sizes& sizes = report.sizes();
+  const std::uint32_t vocabulary = 1000;
+  const auto table = random_weight(type, vocabulary, sizes.dim, 1);
+  const Array<std::byte> table_on_device(table);
+  std::vector<std::uint32_t> tokens(64);
+  Random random(2);
+  for (std::uint32_t& token : tokens) token = random.below(vocabulary);
+  const Array<std::uint32_t> tokens_on_device(tokens);
+  const Array<float> y(tokens.size() * sizes.dim);
+  must(embed({type, table_on_device.data(), tokens_on_device.data(), 64, sizes.dim,
+              out_rows(y, sizes.dim)},
+             nullptr),
+       "embed");
+  const auto values = y.values();
+  double error = 0.0;
+  for (std::size_t r = 0; r < tokens.size(); ++r) {
+    const std::byte* row = table.data() + tokens[r] * row_bytes_of(type, sizes.dim);
+    for (std::uint32_t i = 0; i < sizes.dim; ++i) {
+      error =
+          larger(error, std::fabs(double{values[r * sizes.dim + i]} - weight_number(type, row, i)));
+    }
+  }
+  report.row("embed", sizes_of(type).name, error, 1e-6);
+}
+
+void check_rms_norm(Report& report) {
+  const Sizes& sizes = report.sizes();
+  const auto x = numbers(1, 64 * sizes.dim);
+  const auto weight = numbers(2, sizes.dim);
+  const Array<float> x_on_device(x);
+  const Array<float> weight_on_device(weight);
+  const Array<float> y(x.size());
+  must(rms_norm({rows_of(x_on_device, sizes.dim), weight_on_device.data(), out_rows(y, sizes.dim),
+                 64, sizes.dim, 1e-5f},
+                nullptr),
+       "rms_norm");
+  const auto values = y.values();
+  double error = 0.0;
+  for (std::size_t r = 0; r < 64; ++r) {
+    double squares = 0.0;
+    for (std::uint32_t i = 0; i < sizes.dim; ++i)
+      squares += std::pow(double{x[r * sizes.dim + i]}, 2);
+    const double scale = 1.0 / std::sqrt(squares / sizes.dim + double{1e-5f});
+    for (std::uint32_t i = 0; i < sizes.dim; ++i) {
+      const double exact = double{x[r * sizes.dim + i]} * scale * double{weight[i]};
+      error = larger(error, std::fabs(double{values[r * sizes.dim + i]} - exact));
+    }
+  }
+  report.row("rms_norm", "64 rows", error, 1e-6);
+}
+
+void check_swiglu(Report& report) {
+  const Sizes& sizes = report.sizes();
+  auto gate = numbers(1, 64 * sizes.ffn);
+  for (float& g : gate) g *= 20.0f;
+  const auto up = numbers(2, gate.size());
+  const Array<float> gate_on_device(gate);
+  const Array<float> up_on_device(up);
+  must(swiglu({rows_of(gate_on_device, sizes.ffn), rows_of(up_on_device, sizes.ffn),
+               out_rows(gate_on_device, sizes.ffn), 64, sizes.ffn},
+              nullptr),
+       "swiglu");
+  const auto values = gate_on_device.values();
+  double error = 0.0;
+  for (std::size_t i = 0; i < gate.size(); ++i) {
+    const double g{gate[i]};
+    error = larger(error, std::fabs(double{values[i]} - g / (1.0 + std::exp(-g)) * double{up[i]}));
+  }
+  report.row("swiglu", "64 rows, in place", error, 2e-5);
+}
+
+void check_link_rows(Report& report) {
+  const Sizes& sizes = report.sizes();
+  const std::vector<std::uint32_t> ends = {sizes.kv_cols, sizes.kv_cols + 100};
+  const std::uint32_t cols = ends.back();
+  const auto x = numbers(1, 4 * std::size_t{cols});
+  const Array<float> x_on_device(x);
+  const Array<std::uint32_t> ends_on_device(ends);
+  const Array<std::int8_t> values(x.size());
+  const Array<std::uint16_t> scales(8);
+  must(link_rows({rows_of(x_on_device, cols), 4, 2, ends_on_device.data(), cols, values.data(),
+                  scales.data()},
+                 nullptr),
+       "link_rows");
+  const auto bytes = values.values();
+  const auto halves = scales.values();
+  double error = 0.0;  // in scales
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double scale{half_value(halves[i / cols * 2 + (i % cols < ends[0] ? 0 : 1)])};
+    error = larger(error, std::fabs(bytes[i] * scale - double{x[i]}) / scale);
+  }
+  // Half a step, and what rounding the scale to float16 leaves of the largest number.
+  report.row("link_rows", "error in scales", error, 0.5 + 127.0 * 0x1p-11);
+}
+
+void check_choices(Report& report) {
+  const Sizes& sizes = report.sizes();
+  const std::uint32_t rows = 62;
+  auto logits = numbers(1, std::size_t{rows} * sizes.vocabulary);
+  for (float& x : logits) x = std::round(x * 2000.0f) / 200.0f;  // with ties
+  const Array<float> logits_on_device(logits);
+  for (const std::uint32_t k : {1u, 10u, 256u}) {
+    const std::size_t stretches = std::size_t{rows} * top_k_stretches(sizes.vocabulary);
+    const Array<std::uint64_t> keys(2 * stretches * k);
+    const Array<ExpSum> exp_sums(stretches);
+    const Array<std::uint32_t> tokens(rows * k);
+    const Array<float> log_probs(rows * k);
+    must(top_k({rows_of(logits_on_device, sizes.vocabulary), rows, sizes.vocabulary, k, keys.data(),
+                exp_sums.data(), tokens.data(), log_probs.data()},
+               nullptr),
+         "top_k");
+    const auto chosen = tokens.values();
+    const auto probabilities = log_probs.values();
+    bool good = true;
+    double error = 0.0;
+    for (std::uint32_t r = 0; r < rows; r += 7) {
+      const float* x = &logits[std::size_t{r} * sizes.vocabulary];
+      std::vector<std::uint32_t> order(sizes.vocabulary);
+      std::iota(order.begin(), order.end(), 0u);
+      std::stable_sort(order.begin(), order.end(),
+                       [&](std::uint32_t a, std::uint32_t b) { return x[a] > x[b]; });
+      double sum = 0.0;
+      for (std::uint32_t i = 0; i < sizes.vocabulary; ++i) sum += std::exp(double{x[i]});
+      for (std::uint32_t i = 0; i < k; ++i) {
+        good = good && chosen[r * k + i] == order[i];
+        error = larger(error, std::fabs(double{probabilities[r * k + i]} -
+                                        (double{x[order[i]]} - std::log(sum))));
+      }
+    }
+    report.claim("top_k", "k = " + std::to_string(k) + ": order", good);
+    report.row("top_k", "k = " + std::to_string(k) + ": log probabilities", error, 1e-5);
+  }
+  const Array<std::uint64_t> best(std::vector<std::uint64_t>(rows, 0));
+  must(argmax({rows_of(logits_on_device, sizes.vocabulary), rows, sizes.vocabulary, best.data()},
+              nullptr),
+       "argmax");
+  const auto best_keys = best.values();
+  bool good = true;
+  for (std::uint32_t r = 0; r < rows; ++r) {
+    const auto first = logits.begin() + static_cast<std::ptrdiff_t>(r) * sizes.vocabulary;
+    good = good &&
+           argmax_token(best_keys[r]) == std::max_element(first, first + sizes.vocabulary) - first;
+  }
+  report.claim("argmax", "62 rows", good);
+}
+
+}  // namespace edgedraft::cuda::check
