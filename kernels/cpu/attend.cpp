@@ -10,17 +10,37 @@
 // softmax). A slot's place in memory never matters, so a path through a tree gives the bits of the
 // same tokens in a row. Whole blocks of the prefix have the same ranks for all rows and are shared
 // by a tile's rows; the ranks behind them are each row's own.
+//
+// A block's keys and values are first brought together, as float32, where several queries read
+// them: rows of a cache lie a power of two apart and would push each other out of the first-level
+// cache, and numbers of 16 bits are decoded once. Meanwhile the next block is asked for.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 namespace {
 
 constexpr std::size_t kBlock = 64;
 
-// A block's visible slots in order of rank; pointers to one key-value head, whose numbers are of a
-// type W (weights.h) and become float32 in registers.
+// With so many queries a block is brought together even where it could be read in place.
+constexpr std::size_t kSharingMin = 4;
+
+// A block's visible slots in order of rank: one key-value head of each, zeros behind head_dim up to
+// a whole number of lanes.
 struct Slots {
+  const float* keys[kBlock];
+  const float* values[kBlock];
+  std::size_t count = 0;
+};
+
+// Slots that will be wanted next, as they are stored.
+struct Ahead {
   const std::byte* keys[kBlock];
   const std::byte* values[kBlock];
   std::size_t count = 0;
+  std::size_t bytes;
+
+  EDGEDRAFT_INLINE void ask(const std::byte* const* rows, std::size_t slot) const {
+    if (slot >= count) return;
+    for (std::size_t at = 0; at < bytes; at += 64) __builtin_prefetch(rows[slot] + at, 0, 3);
+  }
 };
 
 // The query heads of one row that share a key-value head.
@@ -37,18 +57,21 @@ struct Queries {
 
 // --- scores[h, j] = q[h] . key[j] ---
 
-template <class W, std::size_t R>
-void score_heads(const Queries& qs, const Slots& slots, std::size_t head) {
+template <std::size_t R>
+void score_heads(const Queries& qs, const Slots& slots, const Ahead* ahead, std::size_t head) {
   constexpr std::size_t C = tile_columns(R);
-  DotTile<W, R, C> tile;
+  DotTile<F32, R, C> tile;
   tile.first = 0;
-  tile.count = qs.head_dim;
+  tile.count = qs.stride;
   for (std::size_t r = 0; r < R; ++r) tile.x[r] = qs.q + (head + r) * qs.stride;
   static_assert(kBlock % C == 0);
   for (std::size_t j = 0; j < slots.count; j += C) {
     // Slots past the end repeat the last one; their scores are overwritten.
-    for (std::size_t c = 0; c < C; ++c) tile.w[c] = slots.keys[smaller(j + c, slots.count - 1)];
-    typename DotTile<W, R, C>::Sums sums;
+    for (std::size_t c = 0; c < C; ++c) {
+      tile.w[c] = reinterpret_cast<const std::byte*>(slots.keys[smaller(j + c, slots.count - 1)]);
+      if (ahead != nullptr) ahead->ask(ahead->keys, j + c);
+    }
+    typename DotTile<F32, R, C>::Sums sums;
     sums.clear();
     tile.add_to(sums);
     float totals[R * C];
@@ -91,10 +114,10 @@ float weigh(const Queries& qs, const Slots& slots, std::size_t head) {
 
 // --- sums[h] = shrink[h] * sums[h] + sum_j weight[h, j] * value[j], slots in order ---
 
-// V registers of dimensions from `d`, which may run past head_dim only in the last register.
-template <class W, std::size_t R, std::size_t V>
-void add_values(const Queries& qs, const Slots& slots, const float* shrink, std::size_t head,
-                std::size_t d) {
+// V registers of dimensions from `d`.
+template <std::size_t R, std::size_t V>
+void add_values(const Queries& qs, const Slots& slots, const Ahead* ahead, const float* shrink,
+                std::size_t head, std::size_t d) {
   Part sums[R][V];
   for (std::size_t r = 0; r < R; ++r) {
     for (std::size_t v = 0; v < V; ++v) {
@@ -102,18 +125,12 @@ void add_values(const Queries& qs, const Slots& slots, const float* shrink, std:
           load_part(qs.sums + (head + r) * qs.stride + d + v * kPartLanes) * all_part(shrink[r]);
     }
   }
-  const bool is_padded = d + V * kPartLanes > qs.head_dim;
-  std::byte padded[kPartLanes * W::kElementBytes] = {};
   for (std::size_t j = 0; j < slots.count; ++j) {
-    const std::byte* from = slots.values[j] + d * W::kElementBytes;
-    if (is_padded) {
-      std::memcpy(padded, from, (qs.head_dim - d) * W::kElementBytes);
-      from = padded;
-    }
-    const auto group = W::group(from, 0);
+    const float* from = slots.values[j] + d;
+    if (ahead != nullptr) ahead->ask(ahead->values, j);
     Part value[V];
 #pragma GCC unroll 8
-    for (std::size_t v = 0; v < V; ++v) value[v] = W::part(group, v * kPartLanes);
+    for (std::size_t v = 0; v < V; ++v) value[v] = load_part(from + v * kPartLanes);
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < R; ++r) {
       const Part weight = all_part(qs.scores[(head + r) * kBlock + j]);
@@ -128,51 +145,86 @@ void add_values(const Queries& qs, const Slots& slots, const float* shrink, std:
   }
 }
 
-template <class W, std::size_t R>
-void attend_heads(const Queries& qs, const Slots& slots, std::size_t head) {
+template <std::size_t R>
+void attend_heads(const Queries& qs, const Slots& slots, const Ahead* ahead, std::size_t head) {
   constexpr std::size_t V = 4;
-  score_heads<W, R>(qs, slots, head);
+  score_heads<R>(qs, slots, ahead, head);
   float shrink[R];
   for (std::size_t r = 0; r < R; ++r) shrink[r] = weigh(qs, slots, head + r);
   std::size_t d = 0;
-  for (; d + V * kPartLanes <= qs.head_dim; d += V * kPartLanes) {
-    add_values<W, R, V>(qs, slots, shrink, head, d);
+  for (; d + V * kPartLanes <= qs.stride; d += V * kPartLanes) {
+    add_values<R, V>(qs, slots, d == 0 ? ahead : nullptr, shrink, head, d);
   }
-  for (; d < qs.head_dim; d += kPartLanes) add_values<W, R, 1>(qs, slots, shrink, head, d);
+  for (; d < qs.stride; d += kPartLanes) {
+    add_values<R, 1>(qs, slots, d == 0 ? ahead : nullptr, shrink, head, d);
+  }
 }
 
-template <class W, std::size_t R>
-void attend_some_heads(const Queries& qs, const Slots& slots, std::size_t head, std::size_t count) {
+template <std::size_t R>
+void attend_some_heads(const Queries& qs, const Slots& slots, const Ahead* ahead, std::size_t head,
+                       std::size_t count) {
   if (count == R) {
-    attend_heads<W, R>(qs, slots, head);
+    attend_heads<R>(qs, slots, ahead, head);
   } else if constexpr (R > 1) {
-    attend_some_heads<W, R - 1>(qs, slots, head, count);
+    attend_some_heads<R - 1>(qs, slots, ahead, head, count);
   }
 }
 
-template <class W>
-void attend_block(const Queries& qs, const Slots& slots) {
+void attend_block(const Queries& qs, const Slots& slots, const Ahead* ahead) {
   for (std::size_t head = 0; head < qs.heads; head += kTileRowsMax) {
-    attend_some_heads<W, kTileRowsMax>(qs, slots, head, smaller(kTileRowsMax, qs.heads - head));
+    attend_some_heads<kTileRowsMax>(qs, slots, head == 0 ? ahead : nullptr, head,
+                                    smaller(kTileRowsMax, qs.heads - head));
   }
 }
 
 // --- a tile ---
 
+// A head as float32, zeros behind it up to a whole number of lanes.
 template <class W>
+void decode_head(const std::byte* from, std::size_t count, float* to) {
+  std::size_t k = 0;
+  for (; k + kLanes <= count; k += kLanes) {
+    const auto group = W::group(from, k);
+    for (std::size_t i = 0; i < kLanes; i += kPartLanes) store_part(to + k + i, W::part(group, i));
+  }
+  if (k < count) store(to + k, load_tail<W>(from, k, count - k));
+}
+
 class Tile {
  public:
   Tile(const AttendTile& t, std::size_t kv_head, float* scratch)
-      : t_(t), kv_head_(kv_head), stride_(round_up(t.heads.head_dim, kLanes)), scratch_(scratch) {}
+      : t_(t),
+        element_(cache_element_bytes(t.keys.type)),
+        kv_head_(kv_head),
+        stride_(round_up(t.heads.head_dim, kLanes)),
+        scratch_(scratch),
+        together_(scratch + t.rows * t.heads.group * (2 * stride_ + 2 + kBlock)) {
+    ahead_.bytes = t.heads.head_dim * element_;
+    switch (t.keys.type) {
+      case CacheType::f32:
+        decode_ = decode_head<F32>;
+        break;
+      case CacheType::f16:
+        decode_ = decode_head<F16>;
+        break;
+      case CacheType::bf16:
+        decode_ = decode_head<BF16>;
+        break;
+    }
+  }
 
   void run() {
     for (std::size_t row = 0; row < t_.rows; ++row) start(row);
     const std::size_t shared = t_.prefix / kBlock * kBlock;
+    const bool in_place = can_read_in_place(t_.rows * t_.heads.group);
     Slots slots;
     for (std::size_t first = 0; first < shared; first += kBlock) {
-      for (std::size_t j = 0; j < kBlock; ++j) push(slots, first + j);
-      for (std::size_t row = 0; row < t_.rows; ++row) attend_block<W>(queries(row), slots);
       slots.count = 0;
+      for (std::size_t j = 0; j < kBlock; ++j) push(slots, first + j, in_place);
+      look_ahead(first + kBlock);
+      for (std::size_t row = 0; row < t_.rows; ++row) {
+        attend_block(queries(row), slots, row == 0 ? &ahead_ : nullptr);
+      }
     }
     for (std::size_t row = 0; row < t_.rows; ++row) {
       attend_own(row, shared);
@@ -212,31 +264,60 @@ class Tile {
     }
   }
 
-  void push(Slots& slots, std::size_t slot) const {
-    const std::size_t column = kv_head_ * t_.heads.head_dim;
+  bool can_read_in_place(std::size_t queries) const {
+    return t_.keys.type == CacheType::f32 && stride_ == t_.heads.head_dim && queries < kSharingMin;
+  }
+
+  const std::byte* head_of(const ConstCache& cache, std::size_t row) const {
+    return cache.data + (row * cache.stride + kv_head_ * t_.heads.head_dim) * element_;
+  }
+
+  void push(Slots& slots, std::size_t slot, bool in_place) const {
     const std::size_t row = row_of(t_.pages, slot);
-    slots.keys[slots.count] = t_.keys.data + W::row_bytes(row * t_.keys.stride + column);
-    slots.values[slots.count] = t_.values.data + W::row_bytes(row * t_.values.stride + column);
-    ++slots.count;
+    const std::size_t at = slots.count++;
+    const std::byte* key = head_of(t_.keys, row);
+    const std::byte* value = head_of(t_.values, row);
+    if (in_place) {
+      slots.keys[at] = reinterpret_cast<const float*>(key);
+      slots.values[at] = reinterpret_cast<const float*>(value);
+      return;
+    }
+    float* key_here = together_ + at * stride_;
+    float* value_here = together_ + (kBlock + at) * stride_;
+    decode_(key, t_.heads.head_dim, key_here);
+    decode_(value, t_.heads.head_dim, value_here);
+    slots.keys[at] = key_here;
+    slots.values[at] = value_here;
+  }
+
+  void look_ahead(std::size_t first) {
+    ahead_.count = smaller(kBlock, t_.prefix - first);
+    for (std::size_t j = 0; j < ahead_.count; ++j) {
+      const std::size_t row = row_of(t_.pages, first + j);
+      ahead_.keys[j] = head_of(t_.keys, row);
+      ahead_.values[j] = head_of(t_.values, row);
+    }
   }
 
   // The ranks behind the shared blocks: the rest of the prefix, then the row's ancestors.
   void attend_own(std::size_t row, std::size_t shared) const {
     const Queries qs = queries(row);
+    const bool in_place = can_read_in_place(qs.heads);
     Slots slots;
-    for (std::size_t slot = shared; slot < t_.prefix; ++slot) push(slots, slot);
+    for (std::size_t slot = shared; slot < t_.prefix; ++slot) push(slots, slot, in_place);
     if (t_.masks != nullptr) {
       for (std::size_t word = 0; word < kMaskWords; ++word) {
         for (std::uint64_t bits = t_.masks[row * kMaskWords + word]; bits != 0; bits &= bits - 1) {
           if (slots.count == kBlock) {
-            attend_block<W>(qs, slots);
+            attend_block(qs, slots, nullptr);
             slots.count = 0;
           }
-          push(slots, t_.prefix + word * 64 + static_cast<std::size_t>(__builtin_ctzll(bits)));
+          push(slots, t_.prefix + word * 64 + static_cast<std::size_t>(__builtin_ctzll(bits)),
+               in_place);
         }
       }
     }
-    if (slots.count > 0) attend_block<W>(qs, slots);
+    if (slots.count > 0) attend_block(qs, slots, nullptr);
   }
 
   void finish(std::size_t row) const {
@@ -249,22 +330,19 @@ class Tile {
   }
 
   const AttendTile& t_;
+  std::size_t element_;
   std::size_t kv_head_;
   std::size_t stride_;
   float* scratch_;
+  float* together_;  // keys of a block, then values, [2 * kBlock, stride]
+  void (*decode_)(const std::byte* from, std::size_t count, float* to);
+  Ahead ahead_;
 };
 
 }  // namespace
 
 void attend(const AttendTile& tile, std::size_t kv_head, float* scratch) {
-  switch (tile.keys.type) {
-    case CacheType::f32:
-      return Tile<F32>(tile, kv_head, scratch).run();
-    case CacheType::f16:
-      return Tile<F16>(tile, kv_head, scratch).run();
-    case CacheType::bf16:
-      return Tile<BF16>(tile, kv_head, scratch).run();
-  }
+  Tile(tile, kv_head, scratch).run();
 }
 
 }  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA

@@ -161,9 +161,10 @@ inline std::size_t attention_items(std::size_t rows, const Heads& heads) {
   return (rows + kAttentionTileRows - 1) / kAttentionTileRows * heads.kv_heads;
 }
 // For attention and for group attention: a tile's queries and weighted sums of values, with two
-// numbers and a block of scores a query.
+// numbers and a block of scores a query; keys and values of a block.
 inline std::size_t attention_scratch_floats(const Heads& heads) {
-  return kAttentionTileRows * heads.group * (2 * (heads.head_dim + 15) + 2 + 64);
+  return kAttentionTileRows * heads.group * (2 * (heads.head_dim + 15) + 2 + 64) +
+         2 * 64 * (heads.head_dim + 15);
 }
 
 // Item: a key-value head of a group: group * kv_heads + kv_head.
