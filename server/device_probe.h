@@ -20,6 +20,8 @@ class DeviceProbe {
   bool device_answers() const;
 
  private:
+  bool number_comes_back() const;
+
   Backend& backend_;
   std::unique_ptr<Buffer> number_;
 };

@@ -101,10 +101,9 @@ void declare_options(CLI::App& app, ServerOptions& o) {
       ->transform(CLI::AsSizeValue(false));
   app.add_option("--kv-type", o.kv_type,
                  "Numbers of keys and values: f32, f16 or bf16. 16 bits take half the memory, so "
-                 "that twice the tokens fit into --kv-memory, and half the time to read in long "
-                 "contexts. Answers may differ a little from those with f32, but drafted output "
-                 "equals plain output with each; f16 is the closer one (11 bits of precision "
-                 "against 8)")
+                 "that twice the tokens fit into --kv-memory, and less time in long contexts. "
+                 "Answers may differ a little from those with f32, but drafted output equals plain "
+                 "output with each; f16 is the closer one (11 bits of precision against 8)")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}))
       ->capture_default_str();
   app.add_option("--max-connections", o.connections_max,

@@ -355,8 +355,10 @@ TEST_F(ManyClientsTest, ShareLittleMemoryAndNeverMoreThanTheLimit) {
     Scheduler scheduler(parts(),
                         {.passes = {.sessions = {.sessions_max = 200,
                                                  .kv_bytes_max = limit,
-                                                 .idle_grace = std::chrono::milliseconds(2),
-                                                 .patience = std::chrono::milliseconds(20)},
+                                                 // Whoever is not at work may lose its session at
+                                                 // once, however fast this machine is.
+                                                 .idle_grace = {},
+                                                 .patience = {}},
                                     .pass_rows_max = 64,
                                     .prompt_rows = 16},
                          .queue_max = 1000});
