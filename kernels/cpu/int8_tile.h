@@ -27,7 +27,7 @@ struct Ahead {
   static constexpr std::size_t kPlaces = 2;
   const std::byte* from = nullptr;  // the first place
   std::size_t distance = 0;         // between places
-  std::size_t steps = 0;            // of a block's eight in which to ask
+  std::size_t steps = 0;            // of a block's nine in which to ask
 
   EDGEDRAFT_INLINE void ask(std::size_t step) {
     if (step >= steps) return;
@@ -45,6 +45,7 @@ template <class Source, std::size_t R, std::size_t kFirstPart>
 struct Int8Tile {
   using W = typename Source::W;
   static constexpr std::size_t P = kTileParts;
+  static constexpr std::size_t kQuads = 8;
 
   // `blocks` blocks from where source and x stand; row r's sums are at sums + r * kPanelOutputs.
   static void run(Source source, std::size_t blocks, const ActivationRow (&x)[R], float* sums,
@@ -81,6 +82,7 @@ struct Int8Tile {
   static EDGEDRAFT_INLINE void add_block(const Source& source, const std::byte* const (&x)[R],
                                          Part (&scaled)[R][P], Ahead& ahead) {
     IntPart dots[R][P];
+    ahead.ask(kQuads);  // for the scales, or part of every chunk would never be asked for
     for (std::size_t half = 0; half < W::kHalves; ++half) {
 #pragma GCC unroll 8
       for (std::size_t r = 0; r < R; ++r) {
