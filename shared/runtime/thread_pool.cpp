@@ -38,7 +38,8 @@ ThreadPool::ThreadPool(std::uint32_t threads)
       threads_(1) {
   threads_.reserve(stretches_.size());
   try {
-    for (std::size_t i = 1; i < stretches_.size(); ++i) threads_.emplace_back([this, i] { work(i); });
+    for (std::size_t i = 1; i < stretches_.size(); ++i)
+      threads_.emplace_back([this, i] { work(i); });
   } catch (...) {
     stop();
     throw;
@@ -70,7 +71,8 @@ bool ThreadPool::Stretch::take_first(std::size_t& step) {
 }
 
 bool ThreadPool::Stretch::take_last(std::size_t& step) {
-  for (std::uint64_t left = steps.load(); step = (left >> 32) - 1, (left & kLowHalf) < left >> 32;) {
+  for (std::uint64_t left = steps.load();
+       step = (left >> 32) - 1, (left & kLowHalf) < left >> 32;) {
     if (steps.compare_exchange_weak(left, left - kLowHalf - 1)) return true;
   }
   return false;

@@ -11,10 +11,10 @@ namespace edgedraft {
 // A fixed team that works on one loop at a time; the calling thread is one of them.
 //
 // A loop is cut into steps. Each thread begins with a stretch of its own, of as many steps as the
-// others', and takes them one after another, so that what it reads lies in a row; whoever is through
-// takes steps from the end of another's stretch. So all are done at about the same time, also where
-// the machine is busy and a thread does not get its turn. Idle threads look for work for some tens
-// of microseconds, then sleep.
+// others', and takes them one after another, so that what it reads lies in a row; whoever is
+// through takes steps from the end of another's stretch. So all are done at about the same time,
+// also where the machine is busy and a thread does not get its turn. Idle threads look for work for
+// some tens of microseconds, then sleep.
 //
 // Threads   one caller at a time
 class ThreadPool {
@@ -34,8 +34,8 @@ class ThreadPool {
   }
 
   // Calls task(begin, end, thread) for ranges that cover 0..count-1, each of `step` items but for
-  // the last, which may be shorter; thread, 0..thread_count()-1, is the one that calls. Returns when
-  // all are done. The task must not throw. Requires step > 0, and fewer than 2^32 steps
+  // the last, which may be shorter; thread, 0..thread_count()-1, is the one that calls. Returns
+  // when all are done. The task must not throw. Requires step > 0, and fewer than 2^32 steps
   template <class Task>
   void run(std::size_t count, std::size_t step, const Task& task) {
     run_job({.call = [](const void* t, std::size_t begin, std::size_t end,
