@@ -25,35 +25,35 @@ struct Piece {
   Source source;
   std::size_t first_block;  // of the activations
   std::size_t block_count;
-  Ahead ahead;
 };
 
-template <class Source, std::size_t R, std::size_t kFirstPart = 0>
+template <class Source, std::size_t R, std::size_t kFirstPart, class Ahead>
 EDGEDRAFT_INLINE void run_parts(const Piece<Source>& piece, const ActivationRow (&x)[R],
-                                float* sums) {
-  if constexpr (kFirstPart < kPanelParts) {
-    Int8Tile<Source, R, kFirstPart>::run(piece.source, piece.block_count, x, sums,
-                                         kFirstPart == 0 ? piece.ahead : Ahead{});
-    run_parts<Source, R, kFirstPart + kTileParts>(piece, x, sums);
+                                float* sums, Ahead& ahead) {
+  Int8Tile<Source, R, kFirstPart>::run(piece.source, piece.block_count, x, sums, ahead);
+  if constexpr (kFirstPart + kTileParts < kPanelParts) {
+    AskNothing nothing;
+    run_parts<Source, R, kFirstPart + kTileParts>(piece, x, sums, nothing);
   }
 }
 
-template <class Source, std::size_t R>
-void run_tile(const Int8MatmulArgs& a, const Piece<Source>& piece, std::size_t row, float* sums) {
+template <class Source, std::size_t R, class Ahead>
+void run_tile(const Int8MatmulArgs& a, const Piece<Source>& piece, std::size_t row, float* sums,
+              Ahead& ahead) {
   ActivationRow x[R];
   for (std::size_t r = 0; r < R; ++r) {
     x[r] = ActivationRow::at(a.x + (row + r) * a.x_stride, a.inputs).from_block(piece.first_block);
   }
-  run_parts<Source, R>(piece, x, sums);
+  run_parts<Source, R, 0>(piece, x, sums, ahead);
 }
 
-template <class Source, std::size_t R>
+template <class Source, std::size_t R, class Ahead>
 void run_rows(const Int8MatmulArgs& a, const Piece<Source>& piece, std::size_t row,
-              std::size_t rows, float* sums) {
+              std::size_t rows, float* sums, Ahead& ahead) {
   if (rows == R) {
-    run_tile<Source, R>(a, piece, row, sums);
+    run_tile<Source, R>(a, piece, row, sums, ahead);
   } else if constexpr (R > 1) {
-    run_rows<Source, R - 1>(a, piece, row, rows, sums);
+    run_rows<Source, R - 1>(a, piece, row, rows, sums, ahead);
   }
 }
 
@@ -82,19 +82,23 @@ void finish(const Int8MatmulArgs& a, std::size_t row, std::size_t column, std::s
 // Rows first..first+rows-1, as tiles of equal size or one row less: then the cost rises evenly with
 // the rows. They share asking for the next chunk.
 template <class Source>
-void run_tiles(const Int8MatmulArgs& a, Piece<Source> piece, const std::byte* next,
+void run_tiles(const Int8MatmulArgs& a, const Piece<Source>& piece, const std::byte* next,
                std::size_t next_bytes, std::size_t first, std::size_t rows, float* sums) {
   const std::size_t tiles = (rows + kInt8TileRowsMax - 1) / kInt8TileRowsMax;
-  const std::size_t lines = next_bytes / (kCacheLineBytes * Ahead::kPlaces) + 1;
-  const std::size_t turns = tiles * piece.block_count;
-  piece.ahead = {next, lines * kCacheLineBytes, (lines + turns - 1) / turns};
+  const std::size_t lines = next_bytes / (kCacheLineBytes * AskForChunk::kPlaces) + 1;
+  const std::size_t blocks = tiles * piece.block_count;
+  AskForChunk ahead{next, lines * kCacheLineBytes, (lines + blocks - 1) / blocks};
   for (std::size_t tile = 0; tile < tiles; ++tile) {
     const std::size_t row = tile * rows / tiles;
     run_rows<Source, kInt8TileRowsMax>(a, piece, first + row, (tile + 1) * rows / tiles - row,
-                                       sums + row * kPanelOutputs);
-    piece.ahead.from += piece.ahead.steps * piece.block_count * kCacheLineBytes;
+                                       sums + row * kPanelOutputs, ahead);
   }
 }
+
+// So few rows stream through a panel as one tile. Where weights must be decoded that keeps a core
+// busy enough from five rows on to come too late with asking for more.
+template <class W>
+constexpr std::size_t kStreamRowsMax = smaller(kInt8TileRowsMax, W::kIsBytes ? 6 : 4);
 
 // `rows` of at most kBlockRows from `first` on through one panel.
 template <class W>
@@ -102,6 +106,12 @@ void multiply_panel(const Int8MatmulArgs& a, const std::byte* panel, std::size_t
                     std::size_t rows, Scratch<W>& scratch) {
   const std::size_t blocks = a.inputs / kBlock;
   std::memset(scratch.sums, 0, rows * kPanelOutputs * sizeof(float));
+  if (rows <= kStreamRowsMax<W>) {
+    AskSteadily<W> ahead{panel};
+    run_rows<Packed<W>, kInt8TileRowsMax>(a, {Packed<W>::from(panel), 0, blocks}, first, rows,
+                                          scratch.sums, ahead);
+    return;
+  }
   for (std::size_t block = 0; block < blocks; block += kChunkBlocks) {
     const std::size_t count = smaller(kChunkBlocks, blocks - block);
     const auto chunk = Packed<W>::from(panel + W::kSizes.bytes(block));
@@ -111,12 +121,11 @@ void multiply_panel(const Int8MatmulArgs& a, const std::byte* panel, std::size_t
     const std::size_t next_bytes =
         W::kSizes.bytes(smaller(kChunkBlocks, left != 0 ? left : blocks));
     if (W::kIsBytes || rows <= 3 * kInt8TileRowsMax) {
-      run_tiles<Packed<W>>(a, {chunk, block, count, {}}, next, next_bytes, first, rows,
-                           scratch.sums);
+      run_tiles<Packed<W>>(a, {chunk, block, count}, next, next_bytes, first, rows, scratch.sums);
     } else {
       auto from = chunk;
       for (std::size_t i = 0; i < count; ++i, from.next()) decode_block(from, scratch.decoded[i]);
-      run_tiles<Decoded<W>>(a, {{scratch.decoded}, block, count, {}}, next, next_bytes, first, rows,
+      run_tiles<Decoded<W>>(a, {{scratch.decoded}, block, count}, next, next_bytes, first, rows,
                             scratch.sums);
     }
   }

@@ -20,21 +20,54 @@ inline constexpr std::size_t kInt8TileRowsMax = 2;
 #endif
 static_assert(kPanelParts % kTileParts == 0);
 
-// What will be wanted soon, asked for little by little while each block is computed: at once it
-// would fill the queue to memory. From two places in turn, because the processor reads ahead by
-// itself, though only so far at each place.
-struct Ahead {
+// What will be wanted soon is asked for little by little while each block is computed: at once it
+// would fill the queue to memory. A block has so many turns to ask in, eight quads and the scales.
+inline constexpr std::size_t kAskTurns = 9;
+
+// One tile streams through the panel: as much is asked for as is used, twice, a little further
+// ahead and a little less. The processor's own reading ahead, which stays within 4 KB, does the
+// rest: asking further ahead, or at one place alone, is up to a tenth slower (docs/performance.md).
+template <class W>
+struct AskSteadily {
+  static constexpr std::size_t kPlaces[] = {2176, 3264};
+  static constexpr std::size_t kHeaderBlocks = W::kSizes.blocks;
+  static constexpr std::size_t kLines =
+      (W::kSizes.bytes(kHeaderBlocks) + kHeaderBlocks * kCacheLineBytes - 1) /
+      (kHeaderBlocks * kCacheLineBytes);  // of a block
+  const std::byte* at;                    // what is used now
+
+  template <std::size_t kTurn>
+  EDGEDRAFT_INLINE void ask() {
+#pragma GCC unroll 8
+    for (std::size_t i = kTurn * kLines / kAskTurns; i < (kTurn + 1) * kLines / kAskTurns; ++i) {
+      for (const std::size_t place : kPlaces) {
+        __builtin_prefetch(at + place + i * kCacheLineBytes, 0, 2);
+      }
+    }
+    if (kTurn + 1 == kAskTurns) at += kLines * kCacheLineBytes;
+  }
+};
+
+// Several tiles share a chunk of the panel and asking for the next one. From two places in turn,
+// because the processor reads ahead by itself, though only so far at each place.
+struct AskForChunk {
   static constexpr std::size_t kPlaces = 2;
   const std::byte* from = nullptr;  // the first place
   std::size_t distance = 0;         // between places
-  std::size_t steps = 0;            // of a block's eight in which to ask
+  std::size_t turns = 0;            // in which to ask
 
-  EDGEDRAFT_INLINE void ask(std::size_t step) {
-    if (step >= steps) return;
+  template <std::size_t kTurn>
+  EDGEDRAFT_INLINE void ask() {
+    if (kTurn >= turns) return;
     __builtin_prefetch(from, 0, 2);
     __builtin_prefetch(from + distance, 0, 2);
     from += kCacheLineBytes;
   }
+};
+
+struct AskNothing {
+  template <std::size_t kTurn>
+  EDGEDRAFT_INLINE void ask() {}
 };
 
 // R rows of activations times kTileParts registers of outputs, the first of which is kFirstPart.
@@ -47,8 +80,9 @@ struct Int8Tile {
   static constexpr std::size_t P = kTileParts;
 
   // `blocks` blocks from where source and x stand; row r's sums are at sums + r * kPanelOutputs.
+  template <class Ahead>
   static void run(Source source, std::size_t blocks, const ActivationRow (&x)[R], float* sums,
-                  Ahead ahead) {
+                  Ahead& ahead) {
     const std::byte* at[R];
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < R; ++r) at[r] = x[r].block;
@@ -78,6 +112,7 @@ struct Int8Tile {
     }
   }
 
+  template <class Ahead>
   static EDGEDRAFT_INLINE void add_block(const Source& source, const std::byte* const (&x)[R],
                                          Part (&scaled)[R][P], Ahead& ahead) {
     IntPart dots[R][P];
@@ -94,6 +129,7 @@ struct Int8Tile {
       } else {
         add_quads<4, 8>(source, x, dots, ahead);
       }
+      if (half + 1 == W::kHalves) ahead.template ask<kAskTurns - 1>();
 #pragma GCC unroll 8
       for (std::size_t p = 0; p < P; ++p) {
         const Part scale = source.scale(kFirstPart + p, half);
@@ -107,11 +143,11 @@ struct Int8Tile {
   }
 
   // The dots of quads q..kEnd-1.
-  template <int q, int kEnd>
+  template <int q, int kEnd, class Ahead>
   static EDGEDRAFT_INLINE void add_quads(const Source& source, const std::byte* const (&x)[R],
                                          IntPart (&dots)[R][P], Ahead& ahead) {
     if constexpr (q < kEnd) {
-      ahead.ask(q);
+      ahead.template ask<q>();
       QuadWeights w[P];
 #pragma GCC unroll 8
       for (std::size_t p = 0; p < P; ++p) {

@@ -17,9 +17,9 @@ namespace {
 // Below this many steps (a multiplication and an addition, or moving a number) one thread is faster
 // than waking another.
 constexpr std::uint64_t kParallelStepsMin = 32 * 1024;
-// From so many on, threads get several shares: the faster one takes more of them.
-constexpr std::uint64_t kManySharesStepsMin = 1024 * 1024;
-constexpr std::uint32_t kManyShares = 4;
+// From so many on, threads take turns of this many or the smallest possible: the faster thread
+// takes more of them. Below, one turn a thread costs the least.
+constexpr std::uint64_t kTurnStepsMin = 64 * 1024;
 // What e^x costs, in steps.
 constexpr std::uint64_t kExpSteps = 8;
 // What rounding a number to int8 costs, in steps.
@@ -372,17 +372,19 @@ class CpuBackend final : public HostBackend {
   // the core that made them.
   void int8_by_rows(const Matrix& x) {
     const cpu::QuantizeArgs quantize = quantize_args(x);
-    pool_.run(x.rows, 1, [&](std::size_t begin, std::size_t end, std::size_t thread) {
-      kernels_.quantize(quantize, {.begin = begin, .end = end, .scratch = nullptr});
-      for (const Int8Op& op : int8_ops_) {
-        cpu::Int8MatmulArgs args = op.args;
-        args.x = quantize.y + begin * quantize.y_stride;
-        args.y.data += begin * args.y.stride;
-        args.rows = end - begin;
-        kernels_.int8_matmul(
-            args, {.begin = 0, .end = cpu::panel_count(args.outputs), .scratch = scratch(thread)});
-      }
-    });
+    pool_.run(x.rows, pool_.one_step_a_thread(x.rows, 1),
+              [&](std::size_t begin, std::size_t end, std::size_t thread) {
+                kernels_.quantize(quantize, {.begin = begin, .end = end, .scratch = nullptr});
+                for (const Int8Op& op : int8_ops_) {
+                  cpu::Int8MatmulArgs args = op.args;
+                  args.x = quantize.y + begin * quantize.y_stride;
+                  args.y.data += begin * args.y.stride;
+                  args.rows = end - begin;
+                  kernels_.int8_matmul(args, {.begin = 0,
+                                              .end = cpu::panel_count(args.outputs),
+                                              .scratch = scratch(thread)});
+                }
+              });
   }
 
   void float_matmul(const MatmulOp& op) {
@@ -408,7 +410,9 @@ class CpuBackend final : public HostBackend {
     if (steps < kParallelStepsMin) {
       task(0, items, 0);
     } else {
-      pool_.run(items, grain, steps < kManySharesStepsMin ? 1 : kManyShares, task);
+      const std::uint64_t turns = std::max<std::uint64_t>(steps / kTurnStepsMin, 1);
+      const std::size_t step = (items + turns * grain - 1) / (turns * grain) * grain;
+      pool_.run(items, std::min(step, pool_.one_step_a_thread(items, grain)), task);
     }
   }
 

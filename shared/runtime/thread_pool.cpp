@@ -10,6 +10,8 @@ namespace {
 // slice, so a team that shares its cores with others does not burn them.
 constexpr int kSpins = 1200;
 
+constexpr std::uint64_t kLowHalf = 0xffff'ffff;
+
 void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -31,12 +33,13 @@ std::uint32_t wait_while(const std::atomic<std::uint32_t>& number, std::uint32_t
 
 }  // namespace
 
-ThreadPool::ThreadPool(std::uint32_t threads) {
-  const std::uint32_t count =
-      threads != 0 ? threads : std::max(1u, std::thread::hardware_concurrency());
-  workers_.reserve(count - 1);
+ThreadPool::ThreadPool(std::uint32_t threads)
+    : stretches_(threads != 0 ? threads : std::max(1u, std::thread::hardware_concurrency())),
+      threads_(1) {
+  threads_.reserve(stretches_.size());
   try {
-    for (std::uint32_t i = 1; i < count; ++i) workers_.emplace_back([this, i] { work(i); });
+    for (std::size_t i = 1; i < stretches_.size(); ++i)
+      threads_.emplace_back([this, i] { work(i); });
   } catch (...) {
     stop();
     throw;
@@ -51,16 +54,40 @@ void ThreadPool::stop() {
   stopping_ = true;
   round_.fetch_add(1);
   round_.notify_all();
-  for (std::thread& worker : workers_) worker.join();
+  for (std::thread& thread : threads_) {
+    if (thread.joinable()) thread.join();
+  }
+}
+
+void ThreadPool::Stretch::set(std::uint64_t begin, std::uint64_t end) {
+  steps.store(end << 32 | begin, std::memory_order_release);
+}
+
+bool ThreadPool::Stretch::take_first(std::size_t& step) {
+  for (std::uint64_t left = steps.load(); step = left & kLowHalf, step < left >> 32;) {
+    if (steps.compare_exchange_weak(left, left + 1)) return true;
+  }
+  return false;
+}
+
+bool ThreadPool::Stretch::take_last(std::size_t& step) {
+  for (std::uint64_t left = steps.load();
+       step = (left >> 32) - 1, (left & kLowHalf) < left >> 32;) {
+    if (steps.compare_exchange_weak(left, left - kLowHalf - 1)) return true;
+  }
+  return false;
 }
 
 void ThreadPool::run_job(const Job& job) {
+  const std::uint64_t steps = (job.count + job.step - 1) / job.step;
   job_ = job;
-  unfinished_.store(job.share_count);
-  shares_left_.store(job.share_count);
+  unfinished_.store(static_cast<std::uint32_t>(steps));
+  for (std::size_t i = 0; i < stretches_.size(); ++i) {
+    stretches_[i].set(steps * i / stretches_.size(), steps * (i + 1) / stretches_.size());
+  }
   round_.fetch_add(1);
   round_.notify_all();
-  take_shares(0);
+  take_steps(0);
   for (std::uint32_t left = unfinished_.load(); left != 0;) left = wait_while(unfinished_, left);
 }
 
@@ -70,26 +97,29 @@ void ThreadPool::work(std::size_t thread) {
   for (std::uint32_t seen = 0;;) {
     seen = wait_while(round_, seen);
     if (stopping_) return;
-    take_shares(thread);
+    take_steps(thread);
   }
 }
 
-// Who has taken a share may look at job_: it stays until the share is finished.
-void ThreadPool::take_shares(std::size_t thread) {
-  for (std::uint32_t left = shares_left_.load(); left > 0;) {
-    if (!shares_left_.compare_exchange_weak(left, left - 1)) continue;
-    run_share(job_.share_count - left, thread);
-    if (unfinished_.fetch_sub(1) == 1) unfinished_.notify_one();
-    left = shares_left_.load();
-  }
+// Who has taken a step may look at job_: it stays until the step counts as finished. A thread that
+// comes late may well take steps of the next job.
+void ThreadPool::take_steps(std::size_t thread) {
+  std::uint32_t finished = 0;
+  for (std::size_t step; take_step(thread, step); ++finished) run_step(step, thread);
+  if (finished != 0 && unfinished_.fetch_sub(finished) == finished) unfinished_.notify_one();
 }
 
-void ThreadPool::run_share(std::uint32_t share, std::size_t thread) const {
-  const std::size_t grains = (job_.count + job_.grain - 1) / job_.grain;
-  const std::size_t begin = grains * share / job_.share_count * job_.grain;
-  const std::size_t end =
-      std::min(grains * (share + 1) / job_.share_count * job_.grain, job_.count);
-  if (begin < end) job_.call(job_.task, begin, end, thread);
+bool ThreadPool::take_step(std::size_t thread, std::size_t& step) {
+  if (stretches_[thread].take_first(step)) return true;
+  for (std::size_t i = 1; i < stretches_.size(); ++i) {
+    if (stretches_[(thread + i) % stretches_.size()].take_last(step)) return true;
+  }
+  return false;
+}
+
+void ThreadPool::run_step(std::size_t step, std::size_t thread) const {
+  const std::size_t begin = step * job_.step;
+  job_.call(job_.task, begin, std::min(begin + job_.step, job_.count), thread);
 }
 
 }  // namespace edgedraft

@@ -10,9 +10,11 @@ namespace edgedraft {
 
 // A fixed team that works on one loop at a time; the calling thread is one of them.
 //
-// The loop is cut into shares, and whoever is awake takes the next one: where the machine is busy
-// and a thread does not get its turn, the others do its work instead of waiting for it. Idle
-// threads look for work for some tens of microseconds, then sleep.
+// A loop is cut into steps. Each thread begins with a stretch of its own, of as many steps as the
+// others', and takes them one after another, so that what it reads lies in a row; whoever is
+// through takes steps from the end of another's stretch. So all are done at about the same time,
+// also where the machine is busy and a thread does not get its turn. Idle threads look for work for
+// some tens of microseconds, then sleep.
 //
 // Threads   one caller at a time
 class ThreadPool {
@@ -23,24 +25,24 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  std::size_t thread_count() const { return workers_.size() + 1; }
+  std::size_t thread_count() const { return threads_.size(); }
 
-  // Calls task(begin, end, thread) for ranges that cover 0..count-1 and begin at multiples of
-  // `grain`, cut into shares_a_thread times thread_count() shares; thread, 0..thread_count()-1, is
-  // the one that calls. Several shares a thread even out what threads get done, one costs the
-  // least. Returns when all are done. The task must not throw.
+  // The step that gives each thread one, a multiple of `grain`: what costs the least to share out.
+  std::size_t one_step_a_thread(std::size_t count, std::size_t grain) const {
+    const std::size_t a_thread = grain * thread_count();
+    return (count + a_thread - 1) / a_thread * grain;
+  }
+
+  // Calls task(begin, end, thread) for ranges that cover 0..count-1, each of `step` items but for
+  // the last, which may be shorter; thread, 0..thread_count()-1, is the one that calls. Returns
+  // when all are done. The task must not throw. Requires step > 0, and fewer than 2^32 steps
   template <class Task>
-  void run(std::size_t count, std::size_t grain, std::uint32_t shares_a_thread, const Task& task) {
+  void run(std::size_t count, std::size_t step, const Task& task) {
     run_job({.call = [](const void* t, std::size_t begin, std::size_t end,
                         std::size_t thread) { (*static_cast<const Task*>(t))(begin, end, thread); },
              .task = &task,
              .count = count,
-             .grain = grain,
-             .share_count = shares_a_thread * static_cast<std::uint32_t>(thread_count())});
-  }
-  template <class Task>
-  void run(std::size_t count, std::size_t grain, const Task& task) {
-    run(count, grain, 1, task);
+             .step = step});
   }
 
  private:
@@ -48,23 +50,33 @@ class ThreadPool {
     void (*call)(const void* task, std::size_t begin, std::size_t end, std::size_t thread);
     const void* task;
     std::size_t count;
-    std::size_t grain;
-    std::uint32_t share_count;
+    std::size_t step;
+  };
+
+  // Steps that nobody has taken, in a cache line of its own.
+  struct alignas(64) Stretch {
+    // The first in the low half, one behind the last in the high one.
+    std::atomic<std::uint64_t> steps = 0;
+
+    void set(std::uint64_t begin, std::uint64_t end);
+    // False where there is none left.
+    bool take_first(std::size_t& step);
+    bool take_last(std::size_t& step);
   };
 
   void run_job(const Job& job);
   void work(std::size_t thread);
-  void take_shares(std::size_t thread);
-  void run_share(std::uint32_t share, std::size_t thread) const;
+  void take_steps(std::size_t thread);
+  bool take_step(std::size_t thread, std::size_t& step);
+  void run_step(std::size_t step, std::size_t thread) const;
   void stop();
 
   Job job_{};
   std::atomic<bool> stopping_ = false;
-  std::atomic<std::uint32_t> round_ = 0;  // a job's number: its change says that job_ is new
-  // Shares that nobody has taken. While there is none, job_ may change.
-  std::atomic<std::uint32_t> shares_left_ = 0;
-  std::atomic<std::uint32_t> unfinished_ = 0;  // shares of the job
-  std::vector<std::thread> workers_;
+  std::atomic<std::uint32_t> round_ = 0;       // a job's number: its change says that job_ is new
+  std::atomic<std::uint32_t> unfinished_ = 0;  // steps of the job; 0: job_ may change
+  std::vector<Stretch> stretches_;             // a thread each
+  std::vector<std::thread> threads_;           // the first one is the caller's place, empty
 };
 
 }  // namespace edgedraft

@@ -31,35 +31,50 @@ TEST(ThreadPoolTest, VisitsEveryItemOnce) {
 using Ranges = std::vector<std::pair<std::size_t, std::size_t>>;
 
 // The ranges of a loop, in order.
-Ranges ranges_of(ThreadPool& pool, std::size_t count, std::size_t grain,
-                 std::uint32_t shares_a_thread) {
+Ranges ranges_of(ThreadPool& pool, std::size_t count, std::size_t step) {
   std::mutex mutex;
   Ranges ranges;
-  pool.run(count, grain, shares_a_thread,
-           [&](std::size_t begin, std::size_t end, std::size_t thread) {
-             const std::lock_guard lock(mutex);
-             EXPECT_LT(thread, pool.thread_count());
-             ranges.emplace_back(begin, end);
-           });
+  pool.run(count, step, [&](std::size_t begin, std::size_t end, std::size_t thread) {
+    const std::lock_guard lock(mutex);
+    EXPECT_LT(thread, pool.thread_count());
+    ranges.emplace_back(begin, end);
+  });
   std::sort(ranges.begin(), ranges.end());
   return ranges;
 }
 
-TEST(ThreadPoolTest, GivesOutWholeGrains) {
+TEST(ThreadPoolTest, GivesOutWholeSteps) {
   ThreadPool pool(3);
-  // Seven grains, the last one of four items.
-  EXPECT_EQ(ranges_of(pool, 100, 16, 1), (Ranges{{0, 32}, {32, 64}, {64, 100}}));
-  EXPECT_EQ(ranges_of(pool, 100, 16, 2),
-            (Ranges{{0, 16}, {16, 32}, {32, 48}, {48, 64}, {64, 80}, {80, 100}}));
-  EXPECT_EQ(ranges_of(pool, 20, 16, 4), (Ranges{{0, 16}, {16, 20}}));
+  EXPECT_EQ(ranges_of(pool, 100, 32), (Ranges{{0, 32}, {32, 64}, {64, 96}, {96, 100}}));
+  EXPECT_EQ(ranges_of(pool, 20, 16), (Ranges{{0, 16}, {16, 20}}));
+  EXPECT_EQ(ranges_of(pool, 0, 16), Ranges{});
 }
 
-// A share taken for the wrong loop would be run twice or not at all.
-TEST(ThreadPoolTest, NumbersOfSharesMayChangeFromLoopToLoop) {
+TEST(ThreadPoolTest, OneStepAThreadIsWholeGrains) {
+  ThreadPool pool(3);
+  EXPECT_EQ(pool.one_step_a_thread(100, 16), 48u);
+  EXPECT_EQ(pool.one_step_a_thread(96, 16), 32u);
+  EXPECT_EQ(pool.one_step_a_thread(1, 16), 16u);
+}
+
+// A thread that is through with its own steps does those of one that gets no further.
+TEST(ThreadPoolTest, NobodyWaitsForStepsThatNobodyHasBegun) {
+  ThreadPool pool(2);
+  std::atomic<int> done = 0;
+  pool.run(8, 1, [&](std::size_t begin, std::size_t, std::size_t) {
+    // Whoever begins the first stretch stays there until all else is done.
+    while (begin == 0 && done < 7) std::this_thread::yield();
+    ++done;
+  });
+  EXPECT_EQ(done, 8);
+}
+
+// A step taken for the wrong loop would be run twice or not at all.
+TEST(ThreadPoolTest, NumbersOfStepsMayChangeFromLoopToLoop) {
   ThreadPool pool(4);
   for (std::uint32_t job = 0; job < 5000; ++job) {
     std::atomic<int> visits[16] = {};
-    pool.run(16, 1, 1 + job % 4, [&](std::size_t begin, std::size_t end, std::size_t) {
+    pool.run(16, 1 + job % 4, [&](std::size_t begin, std::size_t end, std::size_t) {
       for (std::size_t i = begin; i < end; ++i) ++visits[i];
     });
     for (const auto& count : visits) ASSERT_EQ(count, 1) << "job " << job;
