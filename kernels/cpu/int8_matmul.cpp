@@ -1,3 +1,4 @@
+#include "kernels/cpu/amx_tile.h"
 #include "kernels/cpu/int8_tile.h"
 
 // A panel of 32 outputs at a time. Few rows: one tile of all rows streams through the panel. More
@@ -16,7 +17,12 @@ constexpr std::size_t kBlockRows = 128;
 template <class W>
 struct Scratch {
   float sums[kBlockRows * kPanelOutputs];
-  DecodedBlock<W> decoded[kChunkBlocks];
+  union {
+    DecodedBlock<W> decoded[kChunkBlocks];
+#if defined(EDGEDRAFT_TILES)
+    TileChunk<W> tiles;
+#endif
+  };
 };
 
 // A part of a panel and the rows that go through it.
@@ -55,6 +61,14 @@ void run_rows(const Int8MatmulArgs& a, const Piece<Source>& piece, std::size_t r
   } else if constexpr (R > 1) {
     run_rows<Source, R - 1>(a, piece, row, rows, sums);
   }
+}
+
+constexpr std::size_t rounded_quotient(std::size_t a, std::size_t b) {
+  return (a + b - 1) / b;
+}
+// Rows go through a panel in passes of at most kBlockRows and of equal size, or one row less.
+constexpr std::size_t passes_of(std::size_t rows) {
+  return rounded_quotient(rows, kBlockRows);
 }
 
 // Adds the bias and what was there, writes `count` columns of a row.
@@ -96,10 +110,11 @@ void run_tiles(const Int8MatmulArgs& a, Piece<Source> piece, const std::byte* ne
   }
 }
 
-// `rows` of at most kBlockRows from `first` on through one panel.
+// `rows` of at most kBlockRows from `first` on through one panel; tile_rows of them in a tile of
+// AMX, 0: without.
 template <class W>
 void multiply_panel(const Int8MatmulArgs& a, const std::byte* panel, std::size_t first,
-                    std::size_t rows, Scratch<W>& scratch) {
+                    std::size_t rows, [[maybe_unused]] std::size_t tile_rows, Scratch<W>& scratch) {
   const std::size_t blocks = a.inputs / kBlock;
   std::memset(scratch.sums, 0, rows * kPanelOutputs * sizeof(float));
   for (std::size_t block = 0; block < blocks; block += kChunkBlocks) {
@@ -110,6 +125,13 @@ void multiply_panel(const Int8MatmulArgs& a, const std::byte* panel, std::size_t
     const std::size_t left = blocks - block - count;
     const std::size_t next_bytes =
         W::kSizes.bytes(smaller(kChunkBlocks, left != 0 ? left : blocks));
+#if defined(EDGEDRAFT_TILES)
+    if (tile_rows != 0 && count % kBlocksAScale == 0) {
+      run_on_tiles<W>(a, chunk, block, count, next, next_bytes, first, rows, tile_rows,
+                      scratch.sums, scratch.tiles);
+      continue;
+    }
+#endif
     if (W::kIsBytes || rows <= 3 * kInt8TileRowsMax) {
       run_tiles<Packed<W>>(a, {chunk, block, count, {}}, next, next_bytes, first, rows,
                            scratch.sums);
@@ -123,22 +145,36 @@ void multiply_panel(const Int8MatmulArgs& a, const std::byte* panel, std::size_t
 }
 
 template <class W>
-void multiply(const Int8MatmulArgs& a, const Work& work) {
+void multiply_panels(const Int8MatmulArgs& a, const Work& work, std::size_t tile_rows) {
   static_assert(sizeof(Scratch<W>) <= kInt8MatmulScratchFloats * sizeof(float));
   static_assert(kChunkBlocks % W::kSizes.blocks == 0);
   auto& scratch = *reinterpret_cast<Scratch<W>*>(work.scratch);
   const std::size_t panel_bytes = W::kSizes.bytes(a.inputs / kBlock);
+  const std::size_t passes = passes_of(a.rows);
   for (std::size_t panel = work.begin; panel < work.end; ++panel) {
     const std::size_t column = panel * kPanelOutputs;
     const std::size_t count = smaller(kPanelOutputs, a.outputs - column);
-    for (std::size_t first = 0; first < a.rows; first += kBlockRows) {
-      const std::size_t rows = smaller(kBlockRows, a.rows - first);
-      multiply_panel<W>(a, a.panels + panel * panel_bytes, first, rows, scratch);
+    for (std::size_t pass = 0; pass < passes; ++pass) {
+      const std::size_t first = pass * a.rows / passes;
+      const std::size_t rows = (pass + 1) * a.rows / passes - first;
+      multiply_panel<W>(a, a.panels + panel * panel_bytes, first, rows, tile_rows, scratch);
       for (std::size_t r = 0; r < rows; ++r) {
         finish(a, first + r, column, count, scratch.sums + r * kPanelOutputs);
       }
     }
   }
+}
+
+template <class W>
+void multiply(const Int8MatmulArgs& a, const Work& work) {
+#if defined(EDGEDRAFT_TILES)
+  if (a.rows >= kTilesRowsMin) {
+    const std::size_t tile_rows = tile_rows_of(rounded_quotient(a.rows, passes_of(a.rows)));
+    const Tiles tiles(tile_shapes(tile_rows));
+    return multiply_panels<W>(a, work, tile_rows);
+  }
+#endif
+  multiply_panels<W>(a, work, 0);
 }
 
 }  // namespace
