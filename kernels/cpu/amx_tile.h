@@ -5,296 +5,353 @@
 
 // The sums of int8_tile.h on the tile registers of AMX: the same numbers in the same order.
 //
-// One instruction multiplies up to 16 rows by 16 outputs over the 32 inputs of a block, and needs
-// none of the ports that vector instructions use. These are left to convert, scale and add the
-// sums, which takes as long; so the two are interleaved: while the dots of a unit are computed,
-// those of the unit before it are added up. A unit is a register of outputs times the blocks that
-// share a scale of the activations.
+// One instruction multiplies up to 16 rows by 16 outputs over the 32 inputs of a block. Vector
+// instructions convert, scale and add what it leaves, which takes longer than the products; so both
+// alternate, a step each: a step multiplies one block, and adds what the step of the same block did
+// in the unit before. A unit is a register of outputs times the blocks that share a scale of the
+// activations. Beside them the next chunk of weights is decoded, half a block a step.
 #if defined(__AMX_INT8__)
-#define EDGEDRAFT_TILES 1
-
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
-// A half of a block is multiplied as a block whose other half is zero, so that tiles have one
-// shape.
+// From so many rows on tiles are faster than int8_tile.h: with q4_0, q8_0 and q4_k, weights from
+// memory and two cores, 10 rows take the same time either way, 12 are 2 to 8 % faster.
+inline constexpr std::size_t kTilesRowsMin = 12;
+// Halves of a block that are scaled each for itself would take two products and two conversions a
+// block: slower than int8_tile.h at every width.
 template <class W>
-inline constexpr std::size_t kUnitDots = kBlocksAScale* W::kHalves;
+inline constexpr bool kHasTiles = W::kHalves == 1;
+
+// Of the panel, at a time. The first-level cache holds two of them as bytes beside the rest.
+inline constexpr std::size_t kTileChunkBlocks = 8;
+inline constexpr std::size_t kTileChunkGroups = kTileChunkBlocks / kBlocksAScale;
 
 // A block of type W as tiles want it: signed bytes, or unsigned ones below a minimum.
 template <class W>
 struct alignas(kCacheLineBytes) TileBlock {
-  static constexpr std::size_t kLines = W::kHalves == 1 ? 8 : 12;
-
-  float scales[W::kHalves][kPanelOutputs];
+  float scales[kPanelOutputs];
   float minima[W::kHasMinimum ? kPanelOutputs : 0];  // / 128, for the activations' starts
-  std::byte lines[kLines * kPanelLineBytes];         // halves: four lines, four of zeros, four
-
-  // The eight lines in which half `half` is not zero.
-  const std::byte* half_lines(std::size_t half) const { return lines + half * 4 * kPanelLineBytes; }
+  std::byte lines[8 * kPanelLineBytes];
 };
 
-// The dots of two units: dots[unit % 2][block * halves + half][row][output].
+// Blocks that are wanted next, from `at` on.
 template <class W>
-struct alignas(kCacheLineBytes) UnitDots {
-  std::int32_t dots[2][kUnitDots<W>][kTileRowsMax][kPartLanes];
+struct TileSource {
+  BlockPlace at;
+  std::size_t groups = 0;
+
+  // `bytes`: where a chunk of `groups` groups begins in a panel.
+  static TileSource from(const std::byte* bytes, std::size_t groups) {
+    return {Packed<W>::from(bytes).at, groups};
+  }
 };
 
 template <class W, int q = 0>
-EDGEDRAFT_INLINE void decode_tile_lines(const Packed<W>& from, std::size_t part, std::byte* lines) {
+EDGEDRAFT_INLINE void decode_tile_lines(const BlockPlace& at, std::size_t part, std::byte* lines) {
   if constexpr (q < 8) {
-    UintPart bytes = from.template bytes<q>(part);
+    UintPart bytes = W::template bytes<q>(at, part);
     if constexpr (!W::kHasMinimum) bytes ^= 0x80808080u;
-    const std::size_t line = W::kHalves == 2 && q >= 4 ? q + 4 : q;
-    std::memcpy(lines + line * kPanelLineBytes + part * sizeof bytes, &bytes, sizeof bytes);
-    decode_tile_lines<W, q + 1>(from, part, lines);
+    std::memcpy(lines + q * kPanelLineBytes + part * sizeof bytes, &bytes, sizeof bytes);
+    decode_tile_lines<W, q + 1>(at, part, lines);
   }
 }
+// One register of outputs of block `index`.
 template <class W>
-EDGEDRAFT_INLINE void decode_tile_block(const Packed<W>& from, TileBlock<W>& to) {
-  for (std::size_t part = 0; part < kPanelParts; ++part) {
-    for (std::size_t half = 0; half < W::kHalves; ++half) {
-      store_part(to.scales[half] + part * kPartLanes, from.scale(part, half));
-    }
-    if constexpr (W::kHasMinimum) {
-      store_part(to.minima + part * kPartLanes, from.minimum(part) * all_part(1.0f / 128));
-    }
-    decode_tile_lines<W>(from, part, to.lines);
+EDGEDRAFT_INLINE void decode_tile_part(const TileSource<W>& from, std::size_t index,
+                                       std::size_t part, TileBlock<W>& to) {
+  const BlockPlace at{from.at.header, from.at.block + index * W::kSizes.block_bytes};
+  store_part(to.scales + part * kPartLanes, W::scale(at, part, 0));
+  if constexpr (W::kHasMinimum) {
+    store_part(to.minima + part * kPartLanes, W::minimum(at, part) * all_part(1.0f / 128));
   }
-  if constexpr (W::kHalves == 2) {
-    std::memset(to.lines + 4 * kPanelLineBytes, 0, 4 * kPanelLineBytes);
-  }
+  decode_tile_lines<W>(at, part, to.lines);
 }
 
-// What will be wanted soon (int8_tile.h), asked for in `asks` pieces at each turn.
+// What will be wanted soon (int8_tile.h): at each step `asks` lines from each place.
 struct TileAhead {
+  static constexpr std::size_t kPlaces = 2;
   const std::byte* from;
-  std::size_t distance;  // between two places
-  std::size_t left;      // lines at each of them
+  std::size_t distance;  // between places
   std::size_t asks;
 
   EDGEDRAFT_INLINE void ask() {
-    for (std::size_t i = 0; i < asks && left > 0; ++i, --left, from += kCacheLineBytes) {
+    for (std::size_t i = 0; i < asks; ++i, from += kCacheLineBytes) {
       __builtin_prefetch(from, 0, 2);
       __builtin_prefetch(from + distance, 0, 2);
     }
   }
 };
 
-// Tiles 0 to 3: activations, a block each. 4, 5: weights. 6, 7: dots.
+// Tiles 0 to 3: activations, a block each. 4: weights. 6, 7: dots.
 inline TileShapes tile_shapes(std::size_t rows) {
   TileShapes shapes;
   for (std::size_t tile = 0; tile < 4; ++tile) shapes.set(tile, rows, kBlock);
-  for (std::size_t tile = 4; tile < 6; ++tile) shapes.set(tile, kBlock / 4, sizeof(Part));
+  shapes.set(4, kBlock / 4, sizeof(Part));
   for (std::size_t tile = 6; tile < 8; ++tile) shapes.set(tile, rows, sizeof(Part));
   return shapes;
 }
-// Of tiles that are as equal as can be and hold `rows` rows.
+// How many tiles of `tile_rows` rows hold `rows`.
+constexpr std::size_t tiles_of(std::size_t rows, std::size_t tile_rows) {
+  return (rows + tile_rows - 1) / tile_rows;
+}
+// The rows of a tile where tiles are as equal as can be.
 constexpr std::size_t tile_rows_of(std::size_t rows) {
-  const std::size_t tiles = (rows + kTileRowsMax - 1) / kTileRowsMax;
-  return (rows + tiles - 1) / tiles;
+  return tiles_of(rows, tiles_of(rows, kTileRowsMax));
+}
+// Where a tile begins among `rows` rows: all have tile_rows rows, so the last one may begin before
+// the end of the one in front of it.
+constexpr std::size_t tile_begin(std::size_t tile, std::size_t rows, std::size_t tile_rows) {
+  return smaller(tile * tile_rows, rows - tile_rows);
 }
 
-// Rows of activations, or of their scales.
-struct TileActivations {
-  const std::byte* block;
-  const std::byte* scale;
-  std::size_t stride;
+// What belongs to the rows of a tile, side by side, zeros behind the last: the scales of a chunk
+// and, for minima, the starts of its blocks.
+template <class W>
+struct alignas(kCacheLineBytes) TileRowNumbers {
+  float scales[kTileRowsMax][kTileChunkGroups];
+  float starts[W::kHasMinimum ? kTileRowsMax : 0][kTileChunkBlocks];
 };
 
-// `rows` rows of activations through the blocks of a chunk, of which a multiple of kBlocksAScale is
-// used. The first `skip` rows have been through it.
 template <class W>
-class TileRows {
- public:
-  TileRows(const TileBlock<W>* blocks, std::size_t block_count, const TileActivations& x,
-           std::size_t rows, std::size_t skip, float* sums, UnitDots<W>& dots)
-      : blocks_(blocks),
-        units_(block_count / kBlocksAScale * kPanelParts),
-        x_(x),
-        rows_(rows),
-        skip_(skip),
-        sums_(sums),
-        dots_(dots) {}
+struct alignas(kCacheLineBytes) TileScratch {
+  TileBlock<W> blocks[2][kTileChunkBlocks];  // of a chunk and of the next one
+  std::int32_t dots[kBlocksAScale][kTileRowsMax][kPartLanes];
+  TileRowNumbers<W> rows[2];  // of a tile of rows and of the one before it
+  TileRowNumbers<W> no_rows;  // zeros
+  float no_sums[kTileRowsMax * kPanelOutputs];
+};
 
-  EDGEDRAFT_INLINE void run(TileAhead& ahead) {
-    run_unit<true, false>(0, ahead);
-    for (std::size_t unit = 1; unit < units_; ++unit) run_unit<true, true>(unit, ahead);
-    run_unit<false, true>(units_, ahead);
+// From `row` on.
+template <class W>
+EDGEDRAFT_INLINE void gather_row_numbers(ActivationRow row, std::size_t stride, std::size_t rows,
+                                         std::size_t groups, TileRowNumbers<W>& to) {
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t i = 0; i < groups; ++i) to.scales[r][i] = row.scale[i];
+    if constexpr (W::kHasMinimum) {
+      static_assert(kTileChunkBlocks == 8);
+      constexpr int kStep = ActivationRow::kBlockBytes;
+      const __m256i places = _mm256_setr_epi32(0, kStep, 2 * kStep, 3 * kStep, 4 * kStep, 5 * kStep,
+                                               6 * kStep, 7 * kStep);
+      const auto* ints = reinterpret_cast<const int*>(row.block);
+      const __m256 starts = _mm256_cvtepi32_ps(_mm256_i32gather_epi32(ints, places, 1));
+      std::memcpy(to.starts[r], &starts, sizeof starts);
+    }
+    row.block += stride;
+    row.scale += stride / sizeof(float);
+  }
+}
+
+// Rows through a panel, chunk after chunk and tile after tile, as one sequence of units. R: the
+// rows of a tile rounded up, so that everything has its place at compile time; what is behind the
+// last row is computed from zeros and left alone.
+template <class W, std::size_t R>
+class TileRun {
+ public:
+  // The first chunk of the panel is blocks[turn].
+  TileRun(TileScratch<W>& scratch, std::size_t turn)
+      : scratch_(scratch), before_{scratch.blocks[turn], &scratch.no_rows, 0, scratch.no_sums} {}
+
+  // A tile, whose activations stand from `x` on, through `groups` groups of blocks[turn]. Decodes
+  // `next` to the other blocks.
+  EDGEDRAFT_INLINE void run_tile(const std::byte* x, std::size_t stride, std::size_t groups,
+                                 std::size_t turn, const TileRowNumbers<W>& rows, float* sums,
+                                 const TileSource<W>& next, TileAhead& ahead) {
+    for (std::size_t group = 0; group < groups; ++group) {
+      _tile_loadd(0, x, stride);
+      _tile_loadd(1, x + ActivationRow::kBlockBytes, stride);
+      _tile_loadd(2, x + 2 * ActivationRow::kBlockBytes, stride);
+      _tile_loadd(3, x + 3 * ActivationRow::kBlockBytes, stride);
+      x += kBlocksAScale * ActivationRow::kBlockBytes;
+      const std::size_t first = group * kBlocksAScale;
+      const Unit unit{scratch_.blocks[turn] + first, &rows, group, sums};
+      if (group < next.groups) {
+        const TileSource<W> from{{next.at.header, next.at.block + first * W::kSizes.block_bytes}};
+        TileBlock<W>* to = scratch_.blocks[1 - turn] + first;
+        run_unit<0, true>(unit, from, to, ahead);
+        run_unit<1, true>(unit, from, to, ahead);
+      } else {
+        run_unit<0, false>(unit, {}, nullptr, ahead);
+        run_unit<1, false>(unit, {}, nullptr, ahead);
+      }
+    }
+  }
+
+  // What is left of the last unit.
+  EDGEDRAFT_INLINE void finish() {
+    _tile_stored(6, scratch_.dots[2], sizeof(Part));
+    _tile_stored(7, scratch_.dots[3], sizeof(Part));
+    add<1, 0>();
+    add<1, 1>();
+    add<1, 2>();
+    add<1, 3>();
   }
 
  private:
-  static constexpr std::size_t kDots = kUnitDots<W>;
-
-  struct Scaling {
-    Part scale[kDots];
-    Part minimum[W::kHasMinimum ? kBlocksAScale : 1];
+  // Of one part of the outputs and of the blocks that share a scale.
+  struct Unit {
+    const TileBlock<W>* blocks;
+    const TileRowNumbers<W>* rows;
+    std::size_t group;
+    float* sums;
   };
+  static_assert(kPanelParts == 2 && kBlocksAScale == 4);
 
-  // The dots of unit `unit`, the sums of the unit before it.
-  template <bool kDot, bool kAdd>
-  EDGEDRAFT_INLINE void run_unit(std::size_t unit, TileAhead& ahead) {
-    const std::size_t group = unit / kPanelParts;
-    const std::size_t part = unit % kPanelParts;
-    if constexpr (kDot) {
-      if (part == 0)
-        load_activations<0>(x_.block + group * kBlocksAScale * ActivationRow::kBlockBytes +
-                            kStartBytes);
-    }
-    Scaling scaling;
-    if constexpr (kAdd) scaling = scaling_of(unit - 1);
-    run_step<kDot, kAdd, 0>(unit, blocks_ + group * kBlocksAScale, part, scaling, ahead);
+  template <std::size_t kPart, bool kDecode>
+  EDGEDRAFT_INLINE void run_unit(const Unit& unit, const TileSource<W>& from, TileBlock<W>* to,
+                                 TileAhead& ahead) {
+    run_steps<kPart, kDecode, 0>(unit, from, to, ahead);
+    before_ = unit;
   }
 
-  template <bool kDot, bool kAdd, std::size_t kStep>
-  EDGEDRAFT_INLINE void run_step(std::size_t unit, const TileBlock<W>* blocks, std::size_t part,
-                                 const Scaling& scaling, TileAhead& ahead) {
-    if constexpr (kStep < kDots) {
-      if constexpr (kDot) {
-        const std::byte* lines = blocks[kStep / W::kHalves].half_lines(kStep % W::kHalves);
-        multiply<kStep>(lines + part * sizeof(Part), dots_.dots[unit % 2][kStep][0]);
-        ahead.ask();
+  template <std::size_t kPart, bool kDecode, std::size_t kStep>
+  EDGEDRAFT_INLINE void run_steps(const Unit& unit, const TileSource<W>& from, TileBlock<W>* to,
+                                  TileAhead& ahead) {
+    if constexpr (kStep < kBlocksAScale) {
+      multiply<kStep>(unit.blocks[kStep].lines + kPart * sizeof(Part));
+      ahead.ask();
+      if constexpr (kDecode) {
+        constexpr std::size_t kIndex = (kPart * kBlocksAScale + kStep) / kPanelParts;
+        decode_tile_part<W>(from, kIndex, kStep % 2, to[kIndex]);
       }
-      if constexpr (kAdd) {
-        const std::size_t left = rows_ - skip_;
-        add_rows(unit - 1, scaling, skip_ + kStep * left / kDots,
-                 skip_ + (kStep + 1) * left / kDots);
-      }
-      run_step<kDot, kAdd, kStep + 1>(unit, blocks, part, scaling, ahead);
+      add<1 - kPart, kStep>();
+      run_steps<kPart, kDecode, kStep + 1>(unit, from, to, ahead);
     }
   }
 
-  template <std::size_t kBlockIndex>
-  EDGEDRAFT_INLINE void load_activations(const std::byte* from) {
-    if constexpr (kBlockIndex == 0) _tile_loadd(0, from, x_.stride);
-    if constexpr (kBlockIndex == 1) _tile_loadd(1, from, x_.stride);
-    if constexpr (kBlockIndex == 2) _tile_loadd(2, from, x_.stride);
-    if constexpr (kBlockIndex == 3) _tile_loadd(3, from, x_.stride);
-    if constexpr (kBlockIndex < 3) {
-      load_activations<kBlockIndex + 1>(from + ActivationRow::kBlockBytes);
-    }
-  }
-
-#define EDGEDRAFT_MULTIPLY(dots_tile, activations, weights) \
-  do {                                                      \
-    if constexpr (W::kHasMinimum) {                         \
-      _tile_dpbsud(dots_tile, activations, weights);        \
-    } else {                                                \
-      _tile_dpbssd(dots_tile, activations, weights);        \
-    }                                                       \
+#define EDGEDRAFT_TILE_DOTS(dots, activations) \
+  do {                                         \
+    if constexpr (W::kHasMinimum) {            \
+      _tile_dpbsud(dots, activations, 4);      \
+    } else {                                   \
+      _tile_dpbssd(dots, activations, 4);      \
+    }                                          \
   } while (false)
 
+  // A tile of dots is stored two steps after its product, which would else be waited for.
   template <std::size_t kStep>
-  EDGEDRAFT_INLINE void multiply(const std::byte* lines, std::int32_t* dots) {
-    constexpr std::size_t kBlockIndex = kStep / W::kHalves;
+  EDGEDRAFT_INLINE void multiply(const std::byte* lines) {
+    std::int32_t* stored = scratch_.dots[(kStep + 2) % kBlocksAScale][0];
     if constexpr (kStep % 2 == 0) {
+      _tile_stored(6, stored, sizeof(Part));
       _tile_zero(6);
       _tile_loadd(4, lines, kPanelLineBytes);
-      if constexpr (kBlockIndex == 0) EDGEDRAFT_MULTIPLY(6, 0, 4);
-      if constexpr (kBlockIndex == 1) EDGEDRAFT_MULTIPLY(6, 1, 4);
-      if constexpr (kBlockIndex == 2) EDGEDRAFT_MULTIPLY(6, 2, 4);
-      if constexpr (kBlockIndex == 3) EDGEDRAFT_MULTIPLY(6, 3, 4);
-      _tile_stored(6, dots, sizeof(Part));
+      if constexpr (kStep == 0) EDGEDRAFT_TILE_DOTS(6, 0);
+      if constexpr (kStep == 2) EDGEDRAFT_TILE_DOTS(6, 2);
     } else {
+      _tile_stored(7, stored, sizeof(Part));
       _tile_zero(7);
-      _tile_loadd(5, lines, kPanelLineBytes);
-      if constexpr (kBlockIndex == 0) EDGEDRAFT_MULTIPLY(7, 0, 5);
-      if constexpr (kBlockIndex == 1) EDGEDRAFT_MULTIPLY(7, 1, 5);
-      if constexpr (kBlockIndex == 2) EDGEDRAFT_MULTIPLY(7, 2, 5);
-      if constexpr (kBlockIndex == 3) EDGEDRAFT_MULTIPLY(7, 3, 5);
-      _tile_stored(7, dots, sizeof(Part));
+      _tile_loadd(4, lines, kPanelLineBytes);
+      if constexpr (kStep == 1) EDGEDRAFT_TILE_DOTS(7, 1);
+      if constexpr (kStep == 3) EDGEDRAFT_TILE_DOTS(7, 3);
     }
   }
-#undef EDGEDRAFT_MULTIPLY
+#undef EDGEDRAFT_TILE_DOTS
 
-  EDGEDRAFT_INLINE Scaling scaling_of(std::size_t unit) const {
-    const TileBlock<W>* blocks = blocks_ + unit / kPanelParts * kBlocksAScale;
-    const std::size_t output = unit % kPanelParts * kPartLanes;
-    Scaling scaling;
-#pragma GCC unroll 8
-    for (std::size_t i = 0; i < kDots; ++i) {
-      scaling.scale[i] = load_part(blocks[i / W::kHalves].scales[i % W::kHalves] + output);
+  // The dots of step kStep of the unit before, for outputs of part kPart.
+  template <std::size_t kPart, std::size_t kStep>
+  EDGEDRAFT_INLINE void add() {
+    const TileBlock<W>& block = before_.blocks[kStep];
+    const Part scale = load_part(block.scales + kPart * kPartLanes);
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < R; ++r) {
+      const auto dot = load_bytes<IntPart>(scratch_.dots[kStep][r]);
+      scaled_[r] = fma(__builtin_convertvector(dot, Part), scale, kStep == 0 ? Part{} : scaled_[r]);
     }
     if constexpr (W::kHasMinimum) {
-#pragma GCC unroll 8
-      for (std::size_t i = 0; i < kBlocksAScale; ++i) {
-        scaling.minimum[i] = load_part(blocks[i].minima + output);
+      const Part minimum = load_part(block.minima + kPart * kPartLanes);
+      const float* starts = before_.rows->starts[0] + before_.group * kBlocksAScale + kStep;
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < R; ++r) {
+        scaled_[r] = fma(all_part(starts[r * kTileChunkBlocks]), minimum, scaled_[r]);
       }
     }
-    return scaling;
-  }
-
-  EDGEDRAFT_INLINE void add_rows(std::size_t unit, const Scaling& scaling, std::size_t begin,
-                                 std::size_t end) {
-    const std::size_t group = unit / kPanelParts;
-    const std::byte* x =
-        x_.block + group * kBlocksAScale * ActivationRow::kBlockBytes + begin * x_.stride;
-    const std::byte* scale = x_.scale + group * sizeof(float) + begin * x_.stride;
-    float* sums = sums_ + begin * kPanelOutputs + unit % kPanelParts * kPartLanes;
-    const std::int32_t* dots = dots_.dots[unit % 2][0][begin];
-    for (std::size_t row = begin; row < end; ++row) {
-      Part scaled{};
-#pragma GCC unroll 8
-      for (std::size_t i = 0; i < kDots; ++i) {
-        const auto dot = load_bytes<IntPart>(dots + i * kTileRowsMax * kPartLanes);
-        scaled = fma(__builtin_convertvector(dot, Part), scaling.scale[i], scaled);
-        if constexpr (W::kHasMinimum) {
-          const IntPart start = all_int(start_of(x + i * ActivationRow::kBlockBytes, 1, 0));
-          scaled = fma(__builtin_convertvector(start, Part), scaling.minimum[i], scaled);
-        }
+    if constexpr (kStep + 1 == kBlocksAScale) {
+      const float* scales = before_.rows->scales[0] + before_.group;
+      float* sums = before_.sums + kPart * kPartLanes;
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < R; ++r) {
+        float* to = sums + r * kPanelOutputs;
+        store_part(to, fma(scaled_[r], all_part(scales[r * kTileChunkGroups]), load_part(to)));
       }
-      store_part(sums, fma(scaled, all_part(load_bytes<float>(scale)), load_part(sums)));
-      x += x_.stride;
-      scale += x_.stride;
-      sums += kPanelOutputs;
-      dots += kPartLanes;
     }
   }
 
-  const TileBlock<W>* blocks_;
-  std::size_t units_;
-  TileActivations x_;
-  std::size_t rows_;
-  std::size_t skip_;
-  float* sums_;
-  UnitDots<W>& dots_;
+  TileScratch<W>& scratch_;
+  Unit before_;
+  Part scaled_[R];
 };
 
-inline constexpr std::size_t kTileChunkBlocks = 16;
-inline constexpr std::size_t kTilesRowsMin = 24;
-
+// To blocks[0].
 template <class W>
-struct TileChunk {
-  TileBlock<W> blocks[kTileChunkBlocks];
-  UnitDots<W> dots;
-};
-
-// `count` blocks of a panel, a multiple of kBlocksAScale, and rows first..first+rows-1. All tiles
-// have tile_rows rows: the last one begins before the end of the one in front of it if need be.
-template <class W>
-void run_on_tiles(const Int8MatmulArgs& a, Packed<W> from, std::size_t block, std::size_t count,
-                  const std::byte* next, std::size_t next_bytes, std::size_t first,
-                  std::size_t rows, std::size_t tile_rows, float* sums, TileChunk<W>& chunk) {
-  const std::size_t tiles = (rows + tile_rows - 1) / tile_rows;
-  const std::size_t lines = next_bytes / (2 * kCacheLineBytes) + 1;
-  const std::size_t turns = count + count / kBlocksAScale * kPanelParts * kUnitDots<W> * tiles;
-  TileAhead ahead{next, lines * kCacheLineBytes, lines, (lines + turns - 1) / turns};
-  for (std::size_t i = 0; i < count; ++i, from.next()) {
-    decode_tile_block(from, chunk.blocks[i]);
-    ahead.ask();
+void decode_first_chunk(const TileSource<W>& from, TileScratch<W>& to) {
+  for (std::size_t i = 0; i < from.groups * kBlocksAScale; ++i) {
+    for (std::size_t part = 0; part < kPanelParts; ++part) {
+      decode_tile_part<W>(from, i, part, to.blocks[0][i]);
+    }
   }
   settle_memory();
-  for (std::size_t tile = 0; tile < tiles; ++tile) {
-    const std::size_t row = smaller(tile * tile_rows, rows - tile_rows);
-    const std::byte* x = a.x + (first + row) * a.x_stride;
-    TileRows<W>(chunk.blocks, count,
-                {x + block * ActivationRow::kBlockBytes,
-                 x + ActivationRow::scales_offset(a.inputs) + block / kBlocksAScale * sizeof(float),
-                 a.x_stride},
-                tile_rows, tile * tile_rows - row, sums + row * kPanelOutputs, chunk.dots)
-        .run(ahead);
+}
+
+// What goes through a panel, and what is decoded for the panel after it.
+template <class W>
+struct TilePanel {
+  const std::byte* panel;
+  std::size_t groups;  // of its blocks
+  std::size_t first;   // row
+  std::size_t rows;
+  std::size_t tile_rows;
+  TileSource<W> next;
+};
+
+// Adds to sums, where tile t's are kTileRowsMax * t rows from the first. blocks[turn] holds the
+// first chunk, decoded; returns where that of the next panel is.
+template <class W, std::size_t R>
+std::size_t run_panel_on_tiles(const Int8MatmulArgs& a, const TilePanel<W>& p, std::size_t turn,
+                               TileScratch<W>& scratch, float* sums) {
+  TileRun<W, R> run(scratch, turn);
+  std::size_t row_turn = 0;
+  for (std::size_t group = 0; group < p.groups; group += kTileChunkGroups, turn = 1 - turn) {
+    const std::size_t groups = smaller(kTileChunkGroups, p.groups - group);
+    const std::size_t end = group + groups;
+    const std::size_t block = group * kBlocksAScale;
+    const std::byte* behind = p.panel + W::kSizes.bytes(end * kBlocksAScale);
+    TileSource<W> next = p.next;
+    if (end < p.groups) {
+      next = TileSource<W>::from(behind, smaller(kTileChunkGroups, p.groups - end));
+    }
+    // The chunk behind the one that is being decoded.
+    constexpr std::size_t kChunkBytes = W::kSizes.bytes(kTileChunkBlocks);
+    constexpr std::size_t kLines = kChunkBytes / (TileAhead::kPlaces * kCacheLineBytes) + 1;
+    const std::size_t steps = groups * kBlocksAScale * kPanelParts;  // of a tile
+    const std::size_t tiles = tiles_of(p.rows, p.tile_rows);
+    TileAhead ahead{behind + 2 * kChunkBytes, kLines * kCacheLineBytes,
+                    tiles_of(kLines, tiles * steps)};
+    const std::size_t asking_tiles = tiles_of(kLines, ahead.asks * steps);
+    for (std::size_t tile = 0; tile < tiles; ++tile) {
+      const std::size_t row = p.first + tile_begin(tile, p.rows, p.tile_rows);
+      const auto x = ActivationRow::at(a.x + row * a.x_stride, a.inputs).from_block(block);
+      auto& numbers = scratch.rows[row_turn];
+      row_turn = 1 - row_turn;
+      gather_row_numbers<W>(x, a.x_stride, p.tile_rows, groups, numbers);
+      if (tile == asking_tiles) ahead.asks = 0;
+      run.run_tile(x.block + kStartBytes, a.x_stride, groups, turn, numbers,
+                   sums + tile * kTileRowsMax * kPanelOutputs, next, ahead);
+      next.groups = 0;
+    }
+    settle_memory();
   }
+  run.finish();
+  return turn;
+}
+
+template <class W>
+std::size_t run_panel_on_tiles(const Int8MatmulArgs& a, const TilePanel<W>& p, std::size_t turn,
+                               TileScratch<W>& scratch, float* sums) {
+  const auto run = p.tile_rows > 12  ? run_panel_on_tiles<W, 16>
+                   : p.tile_rows > 8 ? run_panel_on_tiles<W, 12>
+                   : p.tile_rows > 4 ? run_panel_on_tiles<W, 8>
+                                     : run_panel_on_tiles<W, 4>;
+  return run(a, p, turn, scratch, sums);
 }
 
 }  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA
-
 #endif

@@ -3,7 +3,8 @@
 
 // A panel of 32 outputs at a time. Few rows: one tile of all rows streams through the panel. More
 // rows: chunks of the panel are brought into the first-level cache, decoded where the type needs
-// it, and used for every tile of rows. Both take the same steps for a number, in the same order.
+// it, and used for every tile of rows. On a processor with AMX the chunk is decoded for its tiles.
+// All take the same steps for a number, in the same order.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 namespace {
 
@@ -19,8 +20,8 @@ struct Scratch {
   float sums[kBlockRows * kPanelOutputs];
   union {
     DecodedBlock<W> decoded[kChunkBlocks];
-#if defined(EDGEDRAFT_TILES)
-    TileChunk<W> tiles;
+#if defined(__AMX_INT8__)
+    TileScratch<W> tiles;
 #endif
   };
 };
@@ -63,14 +64,6 @@ void run_rows(const Int8MatmulArgs& a, const Piece<Source>& piece, std::size_t r
   }
 }
 
-constexpr std::size_t rounded_quotient(std::size_t a, std::size_t b) {
-  return (a + b - 1) / b;
-}
-// Rows go through a panel in passes of at most kBlockRows and of equal size, or one row less.
-constexpr std::size_t passes_of(std::size_t rows) {
-  return rounded_quotient(rows, kBlockRows);
-}
-
 // Adds the bias and what was there, writes `count` columns of a row.
 void finish(const Int8MatmulArgs& a, std::size_t row, std::size_t column, std::size_t count,
             const float* sums) {
@@ -110,11 +103,10 @@ void run_tiles(const Int8MatmulArgs& a, Piece<Source> piece, const std::byte* ne
   }
 }
 
-// `rows` of at most kBlockRows from `first` on through one panel; tile_rows of them in a tile of
-// AMX, 0: without.
+// `rows` of at most kBlockRows from `first` on through one panel.
 template <class W>
 void multiply_panel(const Int8MatmulArgs& a, const std::byte* panel, std::size_t first,
-                    std::size_t rows, [[maybe_unused]] std::size_t tile_rows, Scratch<W>& scratch) {
+                    std::size_t rows, Scratch<W>& scratch) {
   const std::size_t blocks = a.inputs / kBlock;
   std::memset(scratch.sums, 0, rows * kPanelOutputs * sizeof(float));
   for (std::size_t block = 0; block < blocks; block += kChunkBlocks) {
@@ -125,13 +117,6 @@ void multiply_panel(const Int8MatmulArgs& a, const std::byte* panel, std::size_t
     const std::size_t left = blocks - block - count;
     const std::size_t next_bytes =
         W::kSizes.bytes(smaller(kChunkBlocks, left != 0 ? left : blocks));
-#if defined(EDGEDRAFT_TILES)
-    if (tile_rows != 0 && count % kBlocksAScale == 0) {
-      run_on_tiles<W>(a, chunk, block, count, next, next_bytes, first, rows, tile_rows,
-                      scratch.sums, scratch.tiles);
-      continue;
-    }
-#endif
     if (W::kIsBytes || rows <= 3 * kInt8TileRowsMax) {
       run_tiles<Packed<W>>(a, {chunk, block, count, {}}, next, next_bytes, first, rows,
                            scratch.sums);
@@ -144,37 +129,81 @@ void multiply_panel(const Int8MatmulArgs& a, const std::byte* panel, std::size_t
   }
 }
 
+#if defined(__AMX_INT8__)
+
+// On tiles of AMX, all of one shape. Tile t's sums are kTileRowsMax * t rows from the first.
 template <class W>
-void multiply_panels(const Int8MatmulArgs& a, const Work& work, std::size_t tile_rows) {
-  static_assert(sizeof(Scratch<W>) <= kInt8MatmulScratchFloats * sizeof(float));
-  static_assert(kChunkBlocks % W::kSizes.blocks == 0);
+void multiply_on_tiles(const Int8MatmulArgs& a, const Work& work) {
   auto& scratch = *reinterpret_cast<Scratch<W>*>(work.scratch);
-  const std::size_t panel_bytes = W::kSizes.bytes(a.inputs / kBlock);
-  const std::size_t passes = passes_of(a.rows);
+  const std::size_t blocks = a.inputs / kBlock;
+  const std::size_t groups = blocks / kBlocksAScale;
+  const std::size_t panel_bytes = W::kSizes.bytes(blocks);
+  const std::size_t passes = tiles_of(a.rows, kBlockRows);
+  const std::size_t tile_rows = tile_rows_of(tiles_of(a.rows, passes));
+  const auto first_chunk = [&](std::size_t panel) {
+    return TileSource<W>::from(a.panels + panel * panel_bytes, smaller(groups, kTileChunkGroups));
+  };
+  std::memset(&scratch.tiles.rows, 0, sizeof scratch.tiles.rows);
+  std::memset(&scratch.tiles.no_rows, 0, sizeof scratch.tiles.no_rows);
+  const Tiles in_use(tile_shapes(tile_rows));
+  decode_first_chunk<W>(first_chunk(work.begin), scratch.tiles);
+  std::size_t turn = 0;
   for (std::size_t panel = work.begin; panel < work.end; ++panel) {
+    const std::byte* from = a.panels + panel * panel_bytes;
     const std::size_t column = panel * kPanelOutputs;
     const std::size_t count = smaller(kPanelOutputs, a.outputs - column);
     for (std::size_t pass = 0; pass < passes; ++pass) {
       const std::size_t first = pass * a.rows / passes;
       const std::size_t rows = (pass + 1) * a.rows / passes - first;
-      multiply_panel<W>(a, a.panels + panel * panel_bytes, first, rows, tile_rows, scratch);
-      for (std::size_t r = 0; r < rows; ++r) {
-        finish(a, first + r, column, count, scratch.sums + r * kPanelOutputs);
+      const std::size_t next = pass + 1 < passes ? panel : panel + 1;
+      const std::size_t tiles = tiles_of(rows, tile_rows);
+      std::memset(scratch.sums, 0, tiles * kTileRowsMax * kPanelOutputs * sizeof(float));
+      turn = run_panel_on_tiles<W>(a,
+                                   {from, groups, first, rows, tile_rows,
+                                    next < work.end ? first_chunk(next) : TileSource<W>{}},
+                                   turn, scratch.tiles, scratch.sums);
+      for (std::size_t tile = 0; tile < tiles; ++tile) {
+        const std::size_t begin = tile_begin(tile, rows, tile_rows);
+        float* sums = scratch.sums + tile * kTileRowsMax * kPanelOutputs;
+        const std::size_t block = groups * kBlocksAScale;
+        if (block < blocks) {
+          const auto rest = Packed<W>::from(from + W::kSizes.bytes(block));
+          run_tiles<Packed<W>>(a, {rest, block, blocks - block, {}}, nullptr, 0, first + begin,
+                               tile_rows, sums);
+        }
+        for (std::size_t r = tile * tile_rows - begin; r < tile_rows; ++r) {
+          finish(a, first + begin + r, column, count, sums + r * kPanelOutputs);
+        }
       }
     }
   }
 }
 
+#endif
+
 template <class W>
 void multiply(const Int8MatmulArgs& a, const Work& work) {
-#if defined(EDGEDRAFT_TILES)
-  if (a.rows >= kTilesRowsMin) {
-    const std::size_t tile_rows = tile_rows_of(rounded_quotient(a.rows, passes_of(a.rows)));
-    const Tiles tiles(tile_shapes(tile_rows));
-    return multiply_panels<W>(a, work, tile_rows);
+  static_assert(sizeof(Scratch<W>) <= kInt8MatmulScratchFloats * sizeof(float));
+  static_assert(kChunkBlocks % W::kSizes.blocks == 0);
+#if defined(__AMX_INT8__)
+  if constexpr (kHasTiles<W>) {
+    const bool has_group = a.inputs >= kBlock * kBlocksAScale;
+    if (has_group && a.rows >= kTilesRowsMin) return multiply_on_tiles<W>(a, work);
   }
 #endif
-  multiply_panels<W>(a, work, 0);
+  auto& scratch = *reinterpret_cast<Scratch<W>*>(work.scratch);
+  const std::size_t panel_bytes = W::kSizes.bytes(a.inputs / kBlock);
+  for (std::size_t panel = work.begin; panel < work.end; ++panel) {
+    const std::size_t column = panel * kPanelOutputs;
+    const std::size_t count = smaller(kPanelOutputs, a.outputs - column);
+    for (std::size_t first = 0; first < a.rows; first += kBlockRows) {
+      const std::size_t rows = smaller(kBlockRows, a.rows - first);
+      multiply_panel<W>(a, a.panels + panel * panel_bytes, first, rows, scratch);
+      for (std::size_t r = 0; r < rows; ++r) {
+        finish(a, first + r, column, count, scratch.sums + r * kPanelOutputs);
+      }
+    }
+  }
 }
 
 }  // namespace
