@@ -1,8 +1,10 @@
+#include "kernels/cpu/amx_tile.h"
 #include "kernels/cpu/int8_tile.h"
 
 // A panel of 32 outputs at a time. Few rows: one tile of all rows streams through the panel. More
 // rows: chunks of the panel are brought into the first-level cache, decoded where the type needs
-// it, and used for every tile of rows. Both take the same steps for a number, in the same order.
+// it, and used for every tile of rows. On a processor with AMX the chunk is decoded for its tiles.
+// All take the same steps for a number, in the same order.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 namespace {
 
@@ -16,7 +18,12 @@ constexpr std::size_t kBlockRows = 128;
 template <class W>
 struct Scratch {
   float sums[kBlockRows * kPanelOutputs];
-  DecodedBlock<W> decoded[kChunkBlocks];
+  union {
+    DecodedBlock<W> decoded[kChunkBlocks];
+#if defined(__AMX_INT8__)
+    TileScratch<W> tiles;
+#endif
+  };
 };
 
 // A part of a panel and the rows that go through it.
@@ -131,10 +138,68 @@ void multiply_panel(const Int8MatmulArgs& a, const std::byte* panel, std::size_t
   }
 }
 
+#if defined(__AMX_INT8__)
+
+// On tiles of AMX, all of one shape. Tile t's sums are kTileRowsMax * t rows from the first.
+template <class W>
+void multiply_on_tiles(const Int8MatmulArgs& a, const Work& work) {
+  auto& scratch = *reinterpret_cast<Scratch<W>*>(work.scratch);
+  const std::size_t blocks = a.inputs / kBlock;
+  const std::size_t groups = blocks / kBlocksAScale;
+  const std::size_t panel_bytes = W::kSizes.bytes(blocks);
+  const std::size_t passes = tiles_of(a.rows, kBlockRows);
+  const std::size_t tile_rows = tile_rows_of(tiles_of(a.rows, passes));
+  const auto first_chunk = [&](std::size_t panel) {
+    return TileSource<W>::from(a.panels + panel * panel_bytes, smaller(groups, kTileChunkGroups));
+  };
+  std::memset(&scratch.tiles.rows, 0, sizeof scratch.tiles.rows);
+  std::memset(&scratch.tiles.no_rows, 0, sizeof scratch.tiles.no_rows);
+  const Tiles in_use(tile_shapes(tile_rows));
+  decode_first_chunk<W>(first_chunk(work.begin), scratch.tiles);
+  std::size_t turn = 0;
+  for (std::size_t panel = work.begin; panel < work.end; ++panel) {
+    const std::byte* from = a.panels + panel * panel_bytes;
+    const std::size_t column = panel * kPanelOutputs;
+    const std::size_t count = smaller(kPanelOutputs, a.outputs - column);
+    for (std::size_t pass = 0; pass < passes; ++pass) {
+      const std::size_t first = pass * a.rows / passes;
+      const std::size_t rows = (pass + 1) * a.rows / passes - first;
+      const std::size_t next = pass + 1 < passes ? panel : panel + 1;
+      const std::size_t tiles = tiles_of(rows, tile_rows);
+      std::memset(scratch.sums, 0, tiles * kTileRowsMax * kPanelOutputs * sizeof(float));
+      turn = run_panel_on_tiles<W>(a,
+                                   {from, groups, first, rows, tile_rows,
+                                    next < work.end ? first_chunk(next) : TileSource<W>{}},
+                                   turn, scratch.tiles, scratch.sums);
+      for (std::size_t tile = 0; tile < tiles; ++tile) {
+        const std::size_t begin = tile_begin(tile, rows, tile_rows);
+        float* sums = scratch.sums + tile * kTileRowsMax * kPanelOutputs;
+        const std::size_t block = groups * kBlocksAScale;
+        if (block < blocks) {
+          const auto rest = Packed<W>::from(from + W::kSizes.bytes(block));
+          run_tiles<Packed<W>>(a, {rest, block, blocks - block, {}}, nullptr, 0, first + begin,
+                               tile_rows, sums);
+        }
+        for (std::size_t r = tile * tile_rows - begin; r < tile_rows; ++r) {
+          finish(a, first + begin + r, column, count, sums + r * kPanelOutputs);
+        }
+      }
+    }
+  }
+}
+
+#endif
+
 template <class W>
 void multiply(const Int8MatmulArgs& a, const Work& work) {
   static_assert(sizeof(Scratch<W>) <= kInt8MatmulScratchFloats * sizeof(float));
   static_assert(kChunkBlocks % W::kSizes.blocks == 0);
+#if defined(__AMX_INT8__)
+  if constexpr (kHasTiles<W>) {
+    const bool has_group = a.inputs >= kBlock * kBlocksAScale;
+    if (has_group && a.rows >= kTilesRowsMin) return multiply_on_tiles<W>(a, work);
+  }
+#endif
   auto& scratch = *reinterpret_cast<Scratch<W>*>(work.scratch);
   const std::size_t panel_bytes = W::kSizes.bytes(a.inputs / kBlock);
   for (std::size_t panel = work.begin; panel < work.end; ++panel) {

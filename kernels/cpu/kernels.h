@@ -30,6 +30,11 @@ void top_k(const TopKArgs& a, const Work& work);
 void argmax(const ArgmaxArgs& a, const Work& work);
 std::size_t fma_chains(std::size_t rounds, float* sink);
 std::size_t int8_chains(std::size_t rounds, float* sink);
+#if defined(__AMX_INT8__)
+std::size_t tile_chains(std::size_t rounds, float* sink);
+#else
+inline constexpr std::size_t (*tile_chains)(std::size_t rounds, float* sink) = nullptr;
+#endif
 void read_stream(const std::byte* from, std::size_t bytes, float* sink);
 
 }  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA

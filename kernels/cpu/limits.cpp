@@ -1,3 +1,4 @@
+#include "kernels/cpu/amx.h"
 #include "kernels/cpu/int8.h"
 
 // What the processor can do at best, for measurements.
@@ -52,6 +53,27 @@ std::size_t int8_chains(std::size_t rounds, float* sink) {
   store_part(sink, __builtin_convertvector(total, Part));
   return rounds * kChains * kPartLanes * 4 * 2;
 }
+
+#if defined(__AMX_INT8__)
+// Every product of two operands of two tiles each: whole tiles, nothing loaded.
+std::size_t tile_chains(std::size_t rounds, float* sink) {
+  TileShapes shapes;
+  for (std::size_t tile = 0; tile < 8; ++tile) shapes.set(tile, kTileRowsMax, kTileRowBytesMax);
+  alignas(64) std::int32_t totals[kTileRowsMax * kTileRowBytesMax / sizeof(std::int32_t)];
+  {
+    const Tiles tiles(shapes);  // of zeros
+    for (std::size_t round = 0; round < rounds; ++round) {
+      _tile_dpbssd(0, 4, 6);
+      _tile_dpbssd(1, 4, 7);
+      _tile_dpbssd(2, 5, 6);
+      _tile_dpbssd(3, 5, 7);
+    }
+    _tile_stored(0, totals, kTileRowBytesMax);
+  }
+  store_part(sink, __builtin_convertvector(load_bytes<IntPart>(totals), Part));
+  return rounds * 4 * kTileRowsMax * kTileRowsMax * kTileRowBytesMax * 2;
+}
+#endif
 
 // A chunk is read while the next one is asked for at two places: of several patterns the fastest.
 void read_stream(const std::byte* from, std::size_t bytes, float* sink) {

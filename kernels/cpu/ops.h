@@ -113,7 +113,7 @@ struct Int8MatmulArgs {
   std::size_t outputs;
   bool accumulate;
 };
-inline constexpr std::size_t kInt8MatmulScratchFloats = 10 * 1024;
+inline constexpr std::size_t kInt8MatmulScratchFloats = 16 * 1024;
 
 // Item: a row.
 struct RopeArgs {
@@ -268,8 +268,10 @@ struct Kernels {
 
   // For measurements: independent chains of multiplications and additions, of float32 and of int8
   // as int8_matmul has them, as fast as they go. Return their number. `sink` takes 16 floats.
+  // tile_chains: of int8 on whole tile registers; null for sets without.
   std::size_t (*fma_chains)(std::size_t rounds, float* sink);
   std::size_t (*int8_chains)(std::size_t rounds, float* sink);
+  std::size_t (*tile_chains)(std::size_t rounds, float* sink);
   // Reads memory as fast as it comes, in whole chunks of 16 KiB.
   void (*read_stream)(const std::byte* from, std::size_t bytes, float* sink);
 };

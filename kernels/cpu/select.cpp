@@ -2,6 +2,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #endif
 
 namespace edgedraft::cpu {
@@ -20,6 +24,9 @@ namespace avx512 {
 extern const Kernels kernels;
 }
 namespace avx512vnni {
+extern const Kernels kernels;
+}
+namespace avx512amx {
 extern const Kernels kernels;
 }
 #endif
@@ -45,10 +52,34 @@ bool has_avx_vnni() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & (1u << 4)) != 0;
 }
+bool has_avx512_vnni() {
+  return has_avx512() && __builtin_cpu_supports("avx512vnni");
+}
+// Tiles and their int8 products, and a system that saves them.
+bool has_amx_int8() {
+  constexpr unsigned kTileAndInt8 = 1u << 24 | 1u << 25;
+  constexpr unsigned kSaved = 1u << 17 | 1u << 18;  // the tiles' shapes and their contents
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || (ecx & bit_OSXSAVE) == 0) return false;
+  unsigned saved = 0, saved_high = 0;
+  __asm__("xgetbv" : "=a"(saved), "=d"(saved_high) : "c"(0));
+  return (saved & kSaved) == kSaved && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 &&
+         (edx & kTileAndInt8) == kTileAndInt8;
+}
+// Linux keeps 8 KiB of tiles for a thread only in a process that has asked.
+bool may_use_tiles() {
+#if defined(__linux__)
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileContents = 18;           // XFEATURE_XTILE_DATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileContents) == 0;
+#else
+  return false;
+#endif
+}
 #endif
 
 struct Available {
-  const Kernels* list[6] = {};
+  const Kernels* list[7] = {};
   std::size_t count = 0;
 
   Available() {
@@ -57,7 +88,10 @@ struct Available {
     if (has_avx2()) list[count++] = &avx2::kernels;
     if (has_avx2() && has_avx_vnni()) list[count++] = &avx2vnni::kernels;
     if (has_avx512()) list[count++] = &avx512::kernels;
-    if (has_avx512() && __builtin_cpu_supports("avx512vnni")) list[count++] = &avx512vnni::kernels;
+    if (has_avx512_vnni()) list[count++] = &avx512vnni::kernels;
+    if (has_avx512_vnni() && has_amx_int8() && may_use_tiles()) {
+      list[count++] = &avx512amx::kernels;
+    }
 #endif
   }
 };

@@ -30,7 +30,9 @@ decoding, width N the verification of a draft tree of N nodes. Then a prompt.
 A pass can be no faster than reading the weights once (memory bandwidth) or than the
 multiplications and additions of its matrices (arithmetic peak: of int8 for quantised
 weights, of float32 for the others), whichever takes longer. Both limits are measured
-first, in the same run; `share` is that limit divided by the best time. Behind a long
+first, in the same run; `share` is that limit divided by the best time. A processor with
+tile registers (AMX) has two peaks of int8: `share` is of the limit by vector
+instructions, `of tiles` of the limit by tiles, which is the machine's. Behind a long
 --context the keys and values that attention reads (--kv-type) count as well: once a pass
 as bytes, once a row as operations. Widths take turns,
 so that a disturbance hits all of them. Every width's answer is compared with that of
@@ -123,12 +125,26 @@ Cost cost_of(const DecoderTensors& tensors) {
   return cost;
 }
 
-double limit_seconds(const Cost& cost, std::uint32_t width, const MachineLimits& limits) {
+// What bounds a pass: reading, or operations at the peak of vector instructions and of tiles.
+struct Limits {
+  double vector_seconds;
+  std::optional<double> tile_seconds;  // absent where no tiles are used
+};
+
+Limits limits_of(const Cost& cost, std::uint32_t width, const MachineLimits& machine) {
+  const double reading = (cost.bytes + cost.cache_bytes) / machine.read_bytes_per_second;
+  const double operations = cost.operations_a_row * width;
+  const double attention =
+      cost.attention_operations_a_row * width / machine.float_operations_per_second;
+  const bool has_tiles = cost.is_quantised && machine.tile_operations_per_second > 0.0;
   const double peak =
-      cost.is_quantised ? limits.int8_operations_per_second : limits.float_operations_per_second;
-  return std::max((cost.bytes + cost.cache_bytes) / limits.read_bytes_per_second,
-                  width * (cost.operations_a_row / peak +
-                           cost.attention_operations_a_row / limits.float_operations_per_second));
+      cost.is_quantised ? machine.int8_operations_per_second : machine.float_operations_per_second;
+  Limits limits{.vector_seconds = std::max(reading, operations / peak + attention)};
+  if (has_tiles) {
+    limits.tile_seconds =
+        std::max(reading, operations / machine.tile_operations_per_second + attention);
+  }
+  return limits;
 }
 
 struct Times {
@@ -340,6 +356,7 @@ void run_engine(const EngineOptions& o) {
                         {"threads", limits.threads},
                         {"limit_read_bytes_per_second", limits.read_bytes_per_second},
                         {"limit_int8_operations_per_second", limits.int8_operations_per_second},
+                        {"limit_tile_operations_per_second", limits.tile_operations_per_second},
                         {"limit_float_operations_per_second", limits.float_operations_per_second},
                         {"weight_bytes", cost.bytes},
                         {"operations_a_row", cost.operations_a_row},
@@ -355,6 +372,10 @@ void run_engine(const EngineOptions& o) {
                 limits.instruction_set.c_str(), limits.threads, limits.read_bytes_per_second * 1e-9,
                 limits.int8_operations_per_second * 1e-9,
                 limits.float_operations_per_second * 1e-9);
+    if (limits.tile_operations_per_second > 0.0) {
+      std::printf("(those are vector instructions; int8 on tiles %.0f GOP/s)\n",
+                  limits.tile_operations_per_second * 1e-9);
+    }
   }
   if (!o.json) {
     std::printf("%s: %.1f MB a pass, %.2f GOP a row; ready after %.0f ms\n",
@@ -362,28 +383,36 @@ void run_engine(const EngineOptions& o) {
                 cost.bytes * 1e-6, cost.operations_a_row * 1e-9, load_seconds * 1e3);
     std::printf("%u tokens of context: %.1f MB of keys and values in %s\n\n", o.context,
                 cost.cache_bytes * 1e-6, o.kv_type.c_str());
-    std::printf("width    best ms  median ms   tokens/s      GB/s     GOP/s   share\n");
+    const bool has_tiles = on_cpu && limits_of(cost, 1, limits).tile_seconds.has_value();
+    std::printf("width    best ms  median ms   tokens/s      GB/s     GOP/s    share%s\n",
+                has_tiles ? " of tiles" : "");
   }
   const std::vector<Times> times = time_widths(passes, o);
   for (std::size_t i = 0; i < o.widths.size(); ++i) {
     const std::uint32_t width = o.widths[i];
     const double best = times[i].best();
     const double median = times[i].median();
-    const double limit = limit_seconds(cost, width, limits);
-    report["passes"].push_back(
-        {{"width", width},
-         {"seconds_best", best},
-         {"seconds_median", median},
-         {"limit_seconds", on_cpu ? nlohmann::json(limit) : nullptr},
-         {"share_of_limit", on_cpu ? nlohmann::json(limit / best) : nullptr}});
+    const Limits limit = limits_of(cost, width, limits);
+    nlohmann::json pass{
+        {"width", width},           {"seconds_best", best},      {"seconds_median", median},
+        {"limit_seconds", nullptr}, {"share_of_limit", nullptr}, {"share_of_tile_limit", nullptr}};
+    if (on_cpu) {
+      pass["limit_seconds"] = limit.vector_seconds;
+      pass["share_of_limit"] = limit.vector_seconds / best;
+      if (limit.tile_seconds) pass["share_of_tile_limit"] = *limit.tile_seconds / best;
+    }
+    report["passes"].push_back(std::move(pass));
     if (o.json) continue;
     std::printf("%5u %10.3f %10.3f %10.1f %9.1f %9.1f", width, best * 1e3, median * 1e3,
                 width / median, (cost.bytes + cost.cache_bytes) / best * 1e-9,
                 cost.operations_a_row * width / best * 1e-9);
-    if (on_cpu) {
-      std::printf(" %6.0f %%\n", 100.0 * limit / best);
-    } else {
+    if (!on_cpu) {
       std::puts("       -");
+    } else if (limit.tile_seconds) {
+      std::printf(" %6.0f %% %6.0f %%\n", 100.0 * limit.vector_seconds / best,
+                  100.0 * *limit.tile_seconds / best);
+    } else {
+      std::printf(" %6.0f %%\n", 100.0 * limit.vector_seconds / best);
     }
   }
   if (o.prompt > 0) {

@@ -61,7 +61,9 @@ MachineLimits measure_limits(std::uint32_t threads) {
           .threads = pool.thread_count(),
           .read_bytes_per_second = read_rate(pool),
           .float_operations_per_second = operation_rate(pool, kernels.fma_chains),
-          .int8_operations_per_second = operation_rate(pool, kernels.int8_chains)};
+          .int8_operations_per_second = operation_rate(pool, kernels.int8_chains),
+          .tile_operations_per_second =
+              kernels.tile_chains != nullptr ? operation_rate(pool, kernels.tile_chains) : 0.0};
 }
 
 }  // namespace edgedraft::bench

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "kernels/cpu/simd.h"
+
+// The tile registers of AMX: eight, each of up to 16 rows of 64 bytes.
+#if defined(__AMX_INT8__)
+namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
+
+inline constexpr std::size_t kTileRowsMax = 16;
+inline constexpr std::size_t kTileRowBytesMax = 64;
+
+// What the processor is told about its tiles.
+struct alignas(64) TileShapes {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t row_bytes[16] = {};
+  std::uint8_t rows[16] = {};
+
+  void set(std::size_t tile, std::size_t tile_rows, std::size_t tile_row_bytes) {
+    rows[tile] = static_cast<std::uint8_t>(tile_rows);
+    row_bytes[tile] = static_cast<std::uint16_t>(tile_row_bytes);
+  }
+};
+static_assert(sizeof(TileShapes) == 64);
+
+// What tiles load has been written, as far as the compiler is concerned: it does not see that tile
+// instructions read memory.
+EDGEDRAFT_INLINE void settle_memory() {
+  __asm__ volatile("" : : : "memory");
+}
+
+// While there is one, tiles may be used by this thread. Behind it there is nothing of them to save
+// when the system gives the processor to another thread.
+class Tiles {
+ public:
+  explicit Tiles(const TileShapes& shapes) {
+    settle_memory();
+    _tile_loadconfig(&shapes);
+  }
+  ~Tiles() { _tile_release(); }
+  Tiles(const Tiles&) = delete;
+  Tiles& operator=(const Tiles&) = delete;
+};
+
+}  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA
+#endif

@@ -1,0 +1,357 @@
+#pragma once
+
+#include "kernels/cpu/amx.h"
+#include "kernels/cpu/int8_tile.h"
+
+// The sums of int8_tile.h on the tile registers of AMX: the same numbers in the same order.
+//
+// One instruction multiplies up to 16 rows by 16 outputs over the 32 inputs of a block. Vector
+// instructions convert, scale and add what it leaves, which takes longer than the products; so both
+// alternate, a step each: a step multiplies one block, and adds what the step of the same block did
+// in the unit before. A unit is a register of outputs times the blocks that share a scale of the
+// activations. Beside them the next chunk of weights is decoded, half a block a step.
+#if defined(__AMX_INT8__)
+namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
+
+// From so many rows on tiles are faster than int8_tile.h: with q4_0, q8_0 and q4_k, weights from
+// memory and two cores, 10 rows take the same time either way, 12 are 2 to 8 % faster.
+inline constexpr std::size_t kTilesRowsMin = 12;
+// Halves of a block that are scaled each for itself would take two products and two conversions a
+// block: slower than int8_tile.h at every width.
+template <class W>
+inline constexpr bool kHasTiles = W::kHalves == 1;
+
+// Of the panel, at a time. The first-level cache holds two of them as bytes beside the rest.
+inline constexpr std::size_t kTileChunkBlocks = 8;
+inline constexpr std::size_t kTileChunkGroups = kTileChunkBlocks / kBlocksAScale;
+
+// A block of type W as tiles want it: signed bytes, or unsigned ones below a minimum.
+template <class W>
+struct alignas(kCacheLineBytes) TileBlock {
+  float scales[kPanelOutputs];
+  float minima[W::kHasMinimum ? kPanelOutputs : 0];  // / 128, for the activations' starts
+  std::byte lines[8 * kPanelLineBytes];
+};
+
+// Blocks that are wanted next, from `at` on.
+template <class W>
+struct TileSource {
+  BlockPlace at;
+  std::size_t groups = 0;
+
+  // `bytes`: where a chunk of `groups` groups begins in a panel.
+  static TileSource from(const std::byte* bytes, std::size_t groups) {
+    return {Packed<W>::from(bytes).at, groups};
+  }
+};
+
+template <class W, int q = 0>
+EDGEDRAFT_INLINE void decode_tile_lines(const BlockPlace& at, std::size_t part, std::byte* lines) {
+  if constexpr (q < 8) {
+    UintPart bytes = W::template bytes<q>(at, part);
+    if constexpr (!W::kHasMinimum) bytes ^= 0x80808080u;
+    std::memcpy(lines + q * kPanelLineBytes + part * sizeof bytes, &bytes, sizeof bytes);
+    decode_tile_lines<W, q + 1>(at, part, lines);
+  }
+}
+// One register of outputs of block `index`.
+template <class W>
+EDGEDRAFT_INLINE void decode_tile_part(const TileSource<W>& from, std::size_t index,
+                                       std::size_t part, TileBlock<W>& to) {
+  const BlockPlace at{from.at.header, from.at.block + index * W::kSizes.block_bytes};
+  store_part(to.scales + part * kPartLanes, W::scale(at, part, 0));
+  if constexpr (W::kHasMinimum) {
+    store_part(to.minima + part * kPartLanes, W::minimum(at, part) * all_part(1.0f / 128));
+  }
+  decode_tile_lines<W>(at, part, to.lines);
+}
+
+// What will be wanted soon (int8_tile.h): at each step `asks` lines from each place.
+struct TileAhead {
+  static constexpr std::size_t kPlaces = 2;
+  const std::byte* from;
+  std::size_t distance;  // between places
+  std::size_t asks;
+
+  EDGEDRAFT_INLINE void ask() {
+    for (std::size_t i = 0; i < asks; ++i, from += kCacheLineBytes) {
+      __builtin_prefetch(from, 0, 2);
+      __builtin_prefetch(from + distance, 0, 2);
+    }
+  }
+};
+
+// Tiles 0 to 3: activations, a block each. 4: weights. 6, 7: dots.
+inline TileShapes tile_shapes(std::size_t rows) {
+  TileShapes shapes;
+  for (std::size_t tile = 0; tile < 4; ++tile) shapes.set(tile, rows, kBlock);
+  shapes.set(4, kBlock / 4, sizeof(Part));
+  for (std::size_t tile = 6; tile < 8; ++tile) shapes.set(tile, rows, sizeof(Part));
+  return shapes;
+}
+// How many tiles of `tile_rows` rows hold `rows`.
+constexpr std::size_t tiles_of(std::size_t rows, std::size_t tile_rows) {
+  return (rows + tile_rows - 1) / tile_rows;
+}
+// The rows of a tile where tiles are as equal as can be.
+constexpr std::size_t tile_rows_of(std::size_t rows) {
+  return tiles_of(rows, tiles_of(rows, kTileRowsMax));
+}
+// Where a tile begins among `rows` rows: all have tile_rows rows, so the last one may begin before
+// the end of the one in front of it.
+constexpr std::size_t tile_begin(std::size_t tile, std::size_t rows, std::size_t tile_rows) {
+  return smaller(tile * tile_rows, rows - tile_rows);
+}
+
+// What belongs to the rows of a tile, side by side, zeros behind the last: the scales of a chunk
+// and, for minima, the starts of its blocks.
+template <class W>
+struct alignas(kCacheLineBytes) TileRowNumbers {
+  float scales[kTileRowsMax][kTileChunkGroups];
+  float starts[W::kHasMinimum ? kTileRowsMax : 0][kTileChunkBlocks];
+};
+
+template <class W>
+struct alignas(kCacheLineBytes) TileScratch {
+  TileBlock<W> blocks[2][kTileChunkBlocks];  // of a chunk and of the next one
+  std::int32_t dots[kBlocksAScale][kTileRowsMax][kPartLanes];
+  TileRowNumbers<W> rows[2];  // of a tile of rows and of the one before it
+  TileRowNumbers<W> no_rows;  // zeros
+  float no_sums[kTileRowsMax * kPanelOutputs];
+};
+
+// From `row` on.
+template <class W>
+EDGEDRAFT_INLINE void gather_row_numbers(ActivationRow row, std::size_t stride, std::size_t rows,
+                                         std::size_t groups, TileRowNumbers<W>& to) {
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t i = 0; i < groups; ++i) to.scales[r][i] = row.scale[i];
+    if constexpr (W::kHasMinimum) {
+      static_assert(kTileChunkBlocks == 8);
+      constexpr int kStep = ActivationRow::kBlockBytes;
+      const __m256i places = _mm256_setr_epi32(0, kStep, 2 * kStep, 3 * kStep, 4 * kStep, 5 * kStep,
+                                               6 * kStep, 7 * kStep);
+      const auto* ints = reinterpret_cast<const int*>(row.block);
+      const __m256 starts = _mm256_cvtepi32_ps(_mm256_i32gather_epi32(ints, places, 1));
+      std::memcpy(to.starts[r], &starts, sizeof starts);
+    }
+    row.block += stride;
+    row.scale += stride / sizeof(float);
+  }
+}
+
+// Rows through a panel, chunk after chunk and tile after tile, as one sequence of units. R: the
+// rows of a tile rounded up, so that everything has its place at compile time; what is behind the
+// last row is computed from zeros and left alone.
+template <class W, std::size_t R>
+class TileRun {
+ public:
+  // The first chunk of the panel is blocks[turn].
+  TileRun(TileScratch<W>& scratch, std::size_t turn)
+      : scratch_(scratch), before_{scratch.blocks[turn], &scratch.no_rows, 0, scratch.no_sums} {}
+
+  // A tile, whose activations stand from `x` on, through `groups` groups of blocks[turn]. Decodes
+  // `next` to the other blocks.
+  EDGEDRAFT_INLINE void run_tile(const std::byte* x, std::size_t stride, std::size_t groups,
+                                 std::size_t turn, const TileRowNumbers<W>& rows, float* sums,
+                                 const TileSource<W>& next, TileAhead& ahead) {
+    for (std::size_t group = 0; group < groups; ++group) {
+      _tile_loadd(0, x, stride);
+      _tile_loadd(1, x + ActivationRow::kBlockBytes, stride);
+      _tile_loadd(2, x + 2 * ActivationRow::kBlockBytes, stride);
+      _tile_loadd(3, x + 3 * ActivationRow::kBlockBytes, stride);
+      x += kBlocksAScale * ActivationRow::kBlockBytes;
+      const std::size_t first = group * kBlocksAScale;
+      const Unit unit{scratch_.blocks[turn] + first, &rows, group, sums};
+      if (group < next.groups) {
+        const TileSource<W> from{{next.at.header, next.at.block + first * W::kSizes.block_bytes}};
+        TileBlock<W>* to = scratch_.blocks[1 - turn] + first;
+        run_unit<0, true>(unit, from, to, ahead);
+        run_unit<1, true>(unit, from, to, ahead);
+      } else {
+        run_unit<0, false>(unit, {}, nullptr, ahead);
+        run_unit<1, false>(unit, {}, nullptr, ahead);
+      }
+    }
+  }
+
+  // What is left of the last unit.
+  EDGEDRAFT_INLINE void finish() {
+    _tile_stored(6, scratch_.dots[2], sizeof(Part));
+    _tile_stored(7, scratch_.dots[3], sizeof(Part));
+    add<1, 0>();
+    add<1, 1>();
+    add<1, 2>();
+    add<1, 3>();
+  }
+
+ private:
+  // Of one part of the outputs and of the blocks that share a scale.
+  struct Unit {
+    const TileBlock<W>* blocks;
+    const TileRowNumbers<W>* rows;
+    std::size_t group;
+    float* sums;
+  };
+  static_assert(kPanelParts == 2 && kBlocksAScale == 4);
+
+  template <std::size_t kPart, bool kDecode>
+  EDGEDRAFT_INLINE void run_unit(const Unit& unit, const TileSource<W>& from, TileBlock<W>* to,
+                                 TileAhead& ahead) {
+    run_steps<kPart, kDecode, 0>(unit, from, to, ahead);
+    before_ = unit;
+  }
+
+  template <std::size_t kPart, bool kDecode, std::size_t kStep>
+  EDGEDRAFT_INLINE void run_steps(const Unit& unit, const TileSource<W>& from, TileBlock<W>* to,
+                                  TileAhead& ahead) {
+    if constexpr (kStep < kBlocksAScale) {
+      multiply<kStep>(unit.blocks[kStep].lines + kPart * sizeof(Part));
+      ahead.ask();
+      if constexpr (kDecode) {
+        constexpr std::size_t kIndex = (kPart * kBlocksAScale + kStep) / kPanelParts;
+        decode_tile_part<W>(from, kIndex, kStep % 2, to[kIndex]);
+      }
+      add<1 - kPart, kStep>();
+      run_steps<kPart, kDecode, kStep + 1>(unit, from, to, ahead);
+    }
+  }
+
+#define EDGEDRAFT_TILE_DOTS(dots, activations) \
+  do {                                         \
+    if constexpr (W::kHasMinimum) {            \
+      _tile_dpbsud(dots, activations, 4);      \
+    } else {                                   \
+      _tile_dpbssd(dots, activations, 4);      \
+    }                                          \
+  } while (false)
+
+  // A tile of dots is stored two steps after its product, which would else be waited for.
+  template <std::size_t kStep>
+  EDGEDRAFT_INLINE void multiply(const std::byte* lines) {
+    std::int32_t* stored = scratch_.dots[(kStep + 2) % kBlocksAScale][0];
+    if constexpr (kStep % 2 == 0) {
+      _tile_stored(6, stored, sizeof(Part));
+      _tile_zero(6);
+      _tile_loadd(4, lines, kPanelLineBytes);
+      if constexpr (kStep == 0) EDGEDRAFT_TILE_DOTS(6, 0);
+      if constexpr (kStep == 2) EDGEDRAFT_TILE_DOTS(6, 2);
+    } else {
+      _tile_stored(7, stored, sizeof(Part));
+      _tile_zero(7);
+      _tile_loadd(4, lines, kPanelLineBytes);
+      if constexpr (kStep == 1) EDGEDRAFT_TILE_DOTS(7, 1);
+      if constexpr (kStep == 3) EDGEDRAFT_TILE_DOTS(7, 3);
+    }
+  }
+#undef EDGEDRAFT_TILE_DOTS
+
+  // The dots of step kStep of the unit before, for outputs of part kPart.
+  template <std::size_t kPart, std::size_t kStep>
+  EDGEDRAFT_INLINE void add() {
+    const TileBlock<W>& block = before_.blocks[kStep];
+    const Part scale = load_part(block.scales + kPart * kPartLanes);
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < R; ++r) {
+      const auto dot = load_bytes<IntPart>(scratch_.dots[kStep][r]);
+      scaled_[r] = fma(__builtin_convertvector(dot, Part), scale, kStep == 0 ? Part{} : scaled_[r]);
+    }
+    if constexpr (W::kHasMinimum) {
+      const Part minimum = load_part(block.minima + kPart * kPartLanes);
+      const float* starts = before_.rows->starts[0] + before_.group * kBlocksAScale + kStep;
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < R; ++r) {
+        scaled_[r] = fma(all_part(starts[r * kTileChunkBlocks]), minimum, scaled_[r]);
+      }
+    }
+    if constexpr (kStep + 1 == kBlocksAScale) {
+      const float* scales = before_.rows->scales[0] + before_.group;
+      float* sums = before_.sums + kPart * kPartLanes;
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < R; ++r) {
+        float* to = sums + r * kPanelOutputs;
+        store_part(to, fma(scaled_[r], all_part(scales[r * kTileChunkGroups]), load_part(to)));
+      }
+    }
+  }
+
+  TileScratch<W>& scratch_;
+  Unit before_;
+  Part scaled_[R];
+};
+
+// To blocks[0].
+template <class W>
+void decode_first_chunk(const TileSource<W>& from, TileScratch<W>& to) {
+  for (std::size_t i = 0; i < from.groups * kBlocksAScale; ++i) {
+    for (std::size_t part = 0; part < kPanelParts; ++part) {
+      decode_tile_part<W>(from, i, part, to.blocks[0][i]);
+    }
+  }
+  settle_memory();
+}
+
+// What goes through a panel, and what is decoded for the panel after it.
+template <class W>
+struct TilePanel {
+  const std::byte* panel;
+  std::size_t groups;  // of its blocks
+  std::size_t first;   // row
+  std::size_t rows;
+  std::size_t tile_rows;
+  TileSource<W> next;
+};
+
+// Adds to sums, where tile t's are kTileRowsMax * t rows from the first. blocks[turn] holds the
+// first chunk, decoded; returns where that of the next panel is.
+template <class W, std::size_t R>
+std::size_t run_panel_on_tiles(const Int8MatmulArgs& a, const TilePanel<W>& p, std::size_t turn,
+                               TileScratch<W>& scratch, float* sums) {
+  TileRun<W, R> run(scratch, turn);
+  std::size_t row_turn = 0;
+  for (std::size_t group = 0; group < p.groups; group += kTileChunkGroups, turn = 1 - turn) {
+    const std::size_t groups = smaller(kTileChunkGroups, p.groups - group);
+    const std::size_t end = group + groups;
+    const std::size_t block = group * kBlocksAScale;
+    const std::byte* behind = p.panel + W::kSizes.bytes(end * kBlocksAScale);
+    TileSource<W> next = p.next;
+    if (end < p.groups) {
+      next = TileSource<W>::from(behind, smaller(kTileChunkGroups, p.groups - end));
+    }
+    // The chunk behind the one that is being decoded.
+    constexpr std::size_t kChunkBytes = W::kSizes.bytes(kTileChunkBlocks);
+    constexpr std::size_t kLines = kChunkBytes / (TileAhead::kPlaces * kCacheLineBytes) + 1;
+    const std::size_t steps = groups * kBlocksAScale * kPanelParts;  // of a tile
+    const std::size_t tiles = tiles_of(p.rows, p.tile_rows);
+    TileAhead ahead{behind + 2 * kChunkBytes, kLines * kCacheLineBytes,
+                    tiles_of(kLines, tiles * steps)};
+    const std::size_t asking_tiles = tiles_of(kLines, ahead.asks * steps);
+    for (std::size_t tile = 0; tile < tiles; ++tile) {
+      const std::size_t row = p.first + tile_begin(tile, p.rows, p.tile_rows);
+      const auto x = ActivationRow::at(a.x + row * a.x_stride, a.inputs).from_block(block);
+      auto& numbers = scratch.rows[row_turn];
+      row_turn = 1 - row_turn;
+      gather_row_numbers<W>(x, a.x_stride, p.tile_rows, groups, numbers);
+      if (tile == asking_tiles) ahead.asks = 0;
+      run.run_tile(x.block + kStartBytes, a.x_stride, groups, turn, numbers,
+                   sums + tile * kTileRowsMax * kPanelOutputs, next, ahead);
+      next.groups = 0;
+    }
+    settle_memory();
+  }
+  run.finish();
+  return turn;
+}
+
+template <class W>
+std::size_t run_panel_on_tiles(const Int8MatmulArgs& a, const TilePanel<W>& p, std::size_t turn,
+                               TileScratch<W>& scratch, float* sums) {
+  const auto run = p.tile_rows > 12  ? run_panel_on_tiles<W, 16>
+                   : p.tile_rows > 8 ? run_panel_on_tiles<W, 12>
+                   : p.tile_rows > 4 ? run_panel_on_tiles<W, 8>
+                                     : run_panel_on_tiles<W, 4>;
+  return run(a, p, turn, scratch, sums);
+}
+
+}  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA
+#endif
