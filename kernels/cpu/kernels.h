@@ -17,6 +17,13 @@ void rms_norm(const RmsNormArgs& a, const Work& work);
 void matmul(const MatmulArgs& a, const Work& work);
 void quantize(const QuantizeArgs& a, const Work& work);
 void int8_matmul(const Int8MatmulArgs& a, const Work& work);
+#if defined(__AMX_BF16__)
+void split(const SplitArgs& a, const Work& work);
+void tile_matmul(const TileMatmulArgs& a, const Work& work);
+#else
+inline constexpr void (*split)(const SplitArgs& a, const Work& work) = nullptr;
+inline constexpr void (*tile_matmul)(const TileMatmulArgs& a, const Work& work) = nullptr;
+#endif
 void rope(const RopeArgs& a, const Work& work);
 void store(const StoreArgs& a, const Work& work);
 void attention(const AttentionArgs& a, const Work& work);

@@ -85,6 +85,36 @@ struct MatmulArgs {
 };
 inline constexpr std::size_t kMatmulScratchFloats = 104 * 1024;
 
+// Activations as bfloat16, for tile_matmul: three each, whose sum they are, but for what is below
+// 1e-38. A cell has 16 rows and 32 inputs, kSplitParts times [16 pairs of inputs][16 rows]; rows
+// behind the last are not written. Item: a cell, which is (group of 16 rows) * (cols / 32) + (inputs
+// / 32).
+struct SplitArgs {
+  ConstRows x;
+  std::size_t rows;
+  std::size_t cols;  // a multiple of 32
+  std::byte* y;      // split_bytes
+};
+inline constexpr std::size_t kSplitCellRows = 16;
+inline constexpr std::size_t kSplitCellInputs = 32;
+inline constexpr std::size_t kSplitParts = 3;
+inline constexpr std::size_t kSplitCellBytes = kSplitParts * kSplitCellRows * kSplitCellInputs * 2;
+constexpr std::size_t split_cells(std::size_t rows, std::size_t cols) {
+  return (rows + kSplitCellRows - 1) / kSplitCellRows * (cols / kSplitCellInputs);
+}
+
+// Item: an output column; work begins at multiples of 16. Products are exact and sums float32, in
+// one order for every number of rows, which is not the order of matmul.
+struct TileMatmulArgs {
+  const std::byte* x;       // of split, [rows, inputs]
+  const std::byte* weight;  // bfloat16, [outputs, inputs]
+  const float* bias;        // null for none
+  Rows y;                   // [rows, outputs]
+  std::size_t rows;
+  std::size_t inputs;  // a multiple of 32
+  bool accumulate;
+};
+
 // Activations as int8, for int8_matmul: numbers x_i = scale * q_i with |q_i| <= 127, a scale for
 // every 128 of them, rounded to nearest. The layout is the instruction set's own. Item: a row. A
 // scale is NaN where one of its numbers is infinite or NaN.
@@ -254,6 +284,8 @@ struct Kernels {
   void (*matmul)(const MatmulArgs&, const Work&);
   void (*quantize)(const QuantizeArgs&, const Work&);
   void (*int8_matmul)(const Int8MatmulArgs&, const Work&);
+  void (*split)(const SplitArgs&, const Work&);             // null where there are no such tiles
+  void (*tile_matmul)(const TileMatmulArgs&, const Work&);  // null likewise
   void (*rope)(const RopeArgs&, const Work&);
   void (*store)(const StoreArgs&, const Work&);
   void (*attention)(const AttentionArgs&, const Work&);

@@ -55,16 +55,16 @@ bool has_avx_vnni() {
 bool has_avx512_vnni() {
   return has_avx512() && __builtin_cpu_supports("avx512vnni");
 }
-// Tiles and their int8 products, and a system that saves them.
-bool has_amx_int8() {
-  constexpr unsigned kTileAndInt8 = 1u << 24 | 1u << 25;
+// Tiles, their bfloat16 and int8 products, and a system that saves them.
+bool has_amx() {
+  constexpr unsigned kTilesAndProducts = 1u << 22 | 1u << 24 | 1u << 25;
   constexpr unsigned kSaved = 1u << 17 | 1u << 18;  // the tiles' shapes and their contents
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || (ecx & bit_OSXSAVE) == 0) return false;
   unsigned saved = 0, saved_high = 0;
   __asm__("xgetbv" : "=a"(saved), "=d"(saved_high) : "c"(0));
   return (saved & kSaved) == kSaved && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 &&
-         (edx & kTileAndInt8) == kTileAndInt8;
+         (edx & kTilesAndProducts) == kTilesAndProducts;
 }
 // Linux keeps 8 KiB of tiles for a thread only in a process that has asked.
 bool may_use_tiles() {
@@ -89,7 +89,7 @@ struct Available {
     if (has_avx2() && has_avx_vnni()) list[count++] = &avx2vnni::kernels;
     if (has_avx512()) list[count++] = &avx512::kernels;
     if (has_avx512_vnni()) list[count++] = &avx512vnni::kernels;
-    if (has_avx512_vnni() && has_amx_int8() && may_use_tiles()) {
+    if (has_avx512_vnni() && has_amx() && may_use_tiles()) {
       list[count++] = &avx512amx::kernels;
     }
 #endif

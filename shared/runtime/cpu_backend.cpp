@@ -24,6 +24,8 @@ constexpr std::uint64_t kTurnStepsMin = 64 * 1024;
 constexpr std::uint64_t kExpSteps = 8;
 // What rounding a number to int8 costs, in steps.
 constexpr std::uint64_t kQuantizeSteps = 2;
+// What cutting a number into bfloat16 costs, in steps.
+constexpr std::uint64_t kSplitSteps = 4;
 // With so many rows and so small a weight, moving activations between cores costs more than reading
 // the weight on every core.
 constexpr std::size_t kRowsAThreadMin = 4;
@@ -133,12 +135,19 @@ class CpuBackend final : public HostBackend {
     int8_ops_.clear();
     std::size_t panels = 0;
     std::size_t weight_bytes = 0;
+    bool is_split = false;
     for (const MatmulOp& op : ops) {
       check_op(op);
       EDGEDRAFT_CHECK(same_place(op.x, ops[0].x));
       const auto& weight = static_cast<const HostBuffer&>(*op.weight.buffer);
       if (!weight.is_packed()) {
-        float_matmul(op);
+        if (takes_tiles(op)) {
+          if (!is_split) run_split(op.x);
+          is_split = true;
+          tile_matmul(op);
+        } else {
+          float_matmul(op);
+        }
         continue;
       }
       weight_bytes += weight.bytes().size();
@@ -387,6 +396,36 @@ class CpuBackend final : public HostBackend {
               });
   }
 
+  bool takes_tiles(const MatmulOp& op) const {
+    return kernels_.tile_matmul != nullptr && op.weight.type == DType::bf16 &&
+           op.x.cols % cpu::kSplitCellInputs == 0;
+  }
+
+  // The rows of x as bfloat16, into split_.
+  void run_split(const Matrix& x) {
+    const std::size_t cells = cpu::split_cells(x.rows, x.cols);
+    if (!split_ || split_->bytes().size() < cells * cpu::kSplitCellBytes) {
+      split_ = std::make_unique<HostBuffer>(cells * cpu::kSplitCellBytes);
+    }
+    const cpu::SplitArgs args{
+        .x = const_rows(x), .rows = x.rows, .cols = x.cols, .y = split_->mutable_data()};
+    run(kernels_.split, args, {.items = cells, .grain = 1, .steps = kSplitSteps * x.rows * x.cols});
+  }
+
+  void tile_matmul(const MatmulOp& op) {
+    const cpu::TileMatmulArgs args{.x = split_->bytes().data(),
+                                   .weight = data(op.weight),
+                                   .bias = f32_data(op.bias),
+                                   .y = rows(op.y),
+                                   .rows = op.x.rows,
+                                   .inputs = op.x.cols,
+                                   .accumulate = op.into == MatmulOp::Into::accumulate};
+    run(kernels_.tile_matmul, args,
+        {.items = op.y.cols,
+         .grain = 32,
+         .steps = std::uint64_t{op.x.rows} * op.x.cols * op.y.cols});
+  }
+
   void float_matmul(const MatmulOp& op) {
     EDGEDRAFT_CHECK(traits(op.weight.type).block_count == 1);  // others come from upload_matrix
     const cpu::MatmulArgs args{.x = const_rows(op.x),
@@ -429,6 +468,7 @@ class CpuBackend final : public HostBackend {
   std::vector<std::unique_ptr<HostBuffer>> scratch_;  // a thread each
   std::size_t scratch_floats_ = 0;
   std::unique_ptr<HostBuffer> quantized_;  // activations as int8, as many rows as the largest call
+  std::unique_ptr<HostBuffer> split_;      // activations as bfloat16, likewise
   // Kept so that calls do not allocate.
   std::vector<Int8Op> int8_ops_;
   std::vector<cpu::TopKPart> top_k_parts_;
