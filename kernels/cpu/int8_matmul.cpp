@@ -177,7 +177,7 @@ void multiply_on_tiles(const Int8MatmulArgs& a, const Work& work) {
         const std::size_t block = groups * kBlocksAScale;
         if (block < blocks) {
           const auto rest = Packed<W>::from(from + W::kSizes.bytes(block));
-          run_tiles<Packed<W>>(a, {rest, block, blocks - block, {}}, nullptr, 0, first + begin,
+          run_tiles<Packed<W>>(a, {rest, block, blocks - block}, nullptr, 0, first + begin,
                                tile_rows, sums);
         }
         for (std::size_t r = tile * tile_rows - begin; r < tile_rows; ++r) {

@@ -39,8 +39,10 @@ std::size_t fma_chains(std::size_t rounds, float* sink);
 std::size_t int8_chains(std::size_t rounds, float* sink);
 #if defined(__AMX_INT8__)
 std::size_t tile_chains(std::size_t rounds, float* sink);
+std::size_t bf16_tile_chains(std::size_t rounds, float* sink);
 #else
 inline constexpr std::size_t (*tile_chains)(std::size_t rounds, float* sink) = nullptr;
+inline constexpr std::size_t (*bf16_tile_chains)(std::size_t rounds, float* sink) = nullptr;
 #endif
 void read_stream(const std::byte* from, std::size_t bytes, float* sink);
 

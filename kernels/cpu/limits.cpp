@@ -55,23 +55,43 @@ std::size_t int8_chains(std::size_t rounds, float* sink) {
 }
 
 #if defined(__AMX_INT8__)
-// Every product of two operands of two tiles each: whole tiles, nothing loaded.
-std::size_t tile_chains(std::size_t rounds, float* sink) {
+namespace {
+
+// Calls `products`, which multiplies tiles 4 and 5 by 6 and 7 into 0 to 3: whole tiles, nothing
+// loaded. Returns the number of operations on numbers of `bytes` bytes.
+template <class Products>
+std::size_t chains_on_tiles(std::size_t rounds, std::size_t bytes, float* sink,
+                            const Products& products) {
   TileShapes shapes;
   for (std::size_t tile = 0; tile < 8; ++tile) shapes.set(tile, kTileRowsMax, kTileRowBytesMax);
   alignas(64) std::int32_t totals[kTileRowsMax * kTileRowBytesMax / sizeof(std::int32_t)];
   {
     const Tiles tiles(shapes);  // of zeros
-    for (std::size_t round = 0; round < rounds; ++round) {
-      _tile_dpbssd(0, 4, 6);
-      _tile_dpbssd(1, 4, 7);
-      _tile_dpbssd(2, 5, 6);
-      _tile_dpbssd(3, 5, 7);
-    }
+    for (std::size_t round = 0; round < rounds; ++round) products();
     _tile_stored(0, totals, kTileRowBytesMax);
   }
   store_part(sink, __builtin_convertvector(load_bytes<IntPart>(totals), Part));
-  return rounds * 4 * kTileRowsMax * kTileRowsMax * kTileRowBytesMax * 2;
+  return rounds * 4 * kTileRowsMax * kTileRowsMax * (kTileRowBytesMax / bytes) * 2;
+}
+
+}  // namespace
+
+std::size_t tile_chains(std::size_t rounds, float* sink) {
+  return chains_on_tiles(rounds, 1, sink, [] {
+    _tile_dpbssd(0, 4, 6);
+    _tile_dpbssd(1, 4, 7);
+    _tile_dpbssd(2, 5, 6);
+    _tile_dpbssd(3, 5, 7);
+  });
+}
+
+std::size_t bf16_tile_chains(std::size_t rounds, float* sink) {
+  return chains_on_tiles(rounds, 2, sink, [] {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  });
 }
 #endif
 

@@ -87,8 +87,8 @@ inline constexpr std::size_t kMatmulScratchFloats = 104 * 1024;
 
 // Activations as bfloat16, for tile_matmul: three each, whose sum they are, but for what is below
 // 1e-38. A cell has 16 rows and 32 inputs, kSplitParts times [16 pairs of inputs][16 rows]; rows
-// behind the last are not written. Item: a cell, which is (group of 16 rows) * (cols / 32) + (inputs
-// / 32).
+// behind the last are not written. Item: a cell, which is (group of 16 rows) * (cols / 32) +
+// (inputs / 32).
 struct SplitArgs {
   ConstRows x;
   std::size_t rows;
@@ -300,10 +300,11 @@ struct Kernels {
 
   // For measurements: independent chains of multiplications and additions, of float32 and of int8
   // as int8_matmul has them, as fast as they go. Return their number. `sink` takes 16 floats.
-  // tile_chains: of int8 on whole tile registers; null for sets without.
+  // tile_chains: of int8, and of bfloat16, on whole tile registers; null for sets without.
   std::size_t (*fma_chains)(std::size_t rounds, float* sink);
   std::size_t (*int8_chains)(std::size_t rounds, float* sink);
   std::size_t (*tile_chains)(std::size_t rounds, float* sink);
+  std::size_t (*bf16_tile_chains)(std::size_t rounds, float* sink);
   // Reads memory as fast as it comes, in whole chunks of 16 KiB.
   void (*read_stream)(const std::byte* from, std::size_t bytes, float* sink);
 };

@@ -28,6 +28,7 @@ const Kernels kernels{.name = EDGEDRAFT_NAME_OF(EDGEDRAFT_CPU_ISA),
                       .fma_chains = fma_chains,
                       .int8_chains = int8_chains,
                       .tile_chains = tile_chains,
+                      .bf16_tile_chains = bf16_tile_chains,
                       .read_stream = read_stream};
 
 }  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA

@@ -31,8 +31,9 @@ A pass can be no faster than reading the weights once (memory bandwidth) or than
 multiplications and additions of its matrices (arithmetic peak: of int8 for quantised
 weights, of float32 for the others), whichever takes longer. Both limits are measured
 first, in the same run; `share` is that limit divided by the best time. A processor with
-tile registers (AMX) has two peaks of int8: `share` is of the limit by vector
-instructions, `of tiles` of the limit by tiles, which is the machine's. Behind a long
+tile registers (AMX) has two peaks for quantised and for bf16 weights: `share` is of the
+limit by vector instructions, `of tiles` of the limit by tiles, which is the machine's (a
+third of the peak of bf16, since activations have three times its digits). Behind a long
 --context the keys and values that attention reads (--kv-type) count as well: once a pass
 as bytes, once a row as operations. Widths take turns,
 so that a disturbance hits all of them. Every width's answer is compared with that of
@@ -104,11 +105,13 @@ struct Cost {
   double cache_bytes = 0;                 // keys and values of the context
   double attention_operations_a_row = 0;  // of float32
   bool is_quantised = false;
+  bool is_bf16 = true;  // all of it
 
   void add(const TensorView& matrix) {
     bytes += static_cast<double>(matrix.bytes.size());
     operations_a_row += 2.0 * matrix.rows * matrix.cols;
     is_quantised |= traits(matrix.type).block_count > 1;
+    is_bf16 &= matrix.type == DType::bf16;
   }
 };
 
@@ -136,13 +139,14 @@ Limits limits_of(const Cost& cost, std::uint32_t width, const MachineLimits& mac
   const double operations = cost.operations_a_row * width;
   const double attention =
       cost.attention_operations_a_row * width / machine.float_operations_per_second;
-  const bool has_tiles = cost.is_quantised && machine.tile_operations_per_second > 0.0;
+  const double tile_peak = cost.is_quantised ? machine.tile_operations_per_second
+                           : cost.is_bf16    ? machine.bf16_tile_operations_per_second / 3
+                                             : 0.0;
   const double peak =
       cost.is_quantised ? machine.int8_operations_per_second : machine.float_operations_per_second;
   Limits limits{.vector_seconds = std::max(reading, operations / peak + attention)};
-  if (has_tiles) {
-    limits.tile_seconds =
-        std::max(reading, operations / machine.tile_operations_per_second + attention);
+  if (tile_peak > 0.0) {
+    limits.tile_seconds = std::max(reading, operations / tile_peak + attention);
   }
   return limits;
 }
@@ -350,22 +354,24 @@ void run_engine(const EngineOptions& o) {
       positions_read * static_cast<double>(cache_bytes(kv_type, 2 * heads.kv_cols()));
   cost.attention_operations_a_row = positions_read * 4 * heads.query_cols();
 
-  nlohmann::json report{{"model", o.model.empty() ? o.shape : o.model},
-                        {"device", device.reason},
-                        {"instruction_set", limits.instruction_set},
-                        {"threads", limits.threads},
-                        {"limit_read_bytes_per_second", limits.read_bytes_per_second},
-                        {"limit_int8_operations_per_second", limits.int8_operations_per_second},
-                        {"limit_tile_operations_per_second", limits.tile_operations_per_second},
-                        {"limit_float_operations_per_second", limits.float_operations_per_second},
-                        {"weight_bytes", cost.bytes},
-                        {"operations_a_row", cost.operations_a_row},
-                        {"load_seconds", load_seconds},
-                        {"context", o.context},
-                        {"page", o.page},
-                        {"kv_type", o.kv_type},
-                        {"cache_bytes", cost.cache_bytes},
-                        {"passes", nlohmann::json::array()}};
+  nlohmann::json report{
+      {"model", o.model.empty() ? o.shape : o.model},
+      {"device", device.reason},
+      {"instruction_set", limits.instruction_set},
+      {"threads", limits.threads},
+      {"limit_read_bytes_per_second", limits.read_bytes_per_second},
+      {"limit_int8_operations_per_second", limits.int8_operations_per_second},
+      {"limit_tile_operations_per_second", limits.tile_operations_per_second},
+      {"limit_bf16_tile_operations_per_second", limits.bf16_tile_operations_per_second},
+      {"limit_float_operations_per_second", limits.float_operations_per_second},
+      {"weight_bytes", cost.bytes},
+      {"operations_a_row", cost.operations_a_row},
+      {"load_seconds", load_seconds},
+      {"context", o.context},
+      {"page", o.page},
+      {"kv_type", o.kv_type},
+      {"cache_bytes", cost.cache_bytes},
+      {"passes", nlohmann::json::array()}};
   if (!o.json && !on_cpu) std::printf("%s\n", device.reason.c_str());
   if (!o.json && on_cpu) {
     std::printf("%s, %zu threads: memory %.1f GB/s, int8 %.0f GOP/s, float32 %.0f GFLOP/s\n",
@@ -373,8 +379,9 @@ void run_engine(const EngineOptions& o) {
                 limits.int8_operations_per_second * 1e-9,
                 limits.float_operations_per_second * 1e-9);
     if (limits.tile_operations_per_second > 0.0) {
-      std::printf("(those are vector instructions; int8 on tiles %.0f GOP/s)\n",
-                  limits.tile_operations_per_second * 1e-9);
+      std::printf("(those are vector instructions; on tiles int8 %.0f GOP/s, bf16 %.0f GFLOP/s)\n",
+                  limits.tile_operations_per_second * 1e-9,
+                  limits.bf16_tile_operations_per_second * 1e-9);
     }
   }
   if (!o.json) {

@@ -63,7 +63,10 @@ MachineLimits measure_limits(std::uint32_t threads) {
           .float_operations_per_second = operation_rate(pool, kernels.fma_chains),
           .int8_operations_per_second = operation_rate(pool, kernels.int8_chains),
           .tile_operations_per_second =
-              kernels.tile_chains != nullptr ? operation_rate(pool, kernels.tile_chains) : 0.0};
+              kernels.tile_chains != nullptr ? operation_rate(pool, kernels.tile_chains) : 0.0,
+          .bf16_tile_operations_per_second = kernels.bf16_tile_chains != nullptr
+                                                 ? operation_rate(pool, kernels.bf16_tile_chains)
+                                                 : 0.0};
 }
 
 }  // namespace edgedraft::bench

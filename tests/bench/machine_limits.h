@@ -16,6 +16,8 @@ struct MachineLimits {
   // Of int8 on whole tile registers (AMX), which no product reaches that is scaled every 32 inputs;
   // 0 without.
   double tile_operations_per_second;
+  // Of bfloat16 on tile registers; a product with float32 activations takes three of them.
+  double bf16_tile_operations_per_second;
 };
 
 // Takes about a second. 0 threads: one a core.
