@@ -107,6 +107,8 @@ class SessionStore {
     std::uint64_t evictions;      // of sessions that gave way to others
   };
   Memory memory() const;
+  // A sequence of nobody's, without pages.
+  KvCache scratch_cache() { return parts_.decoder.make_cache(*pool_); }
 
  private:
   Result<void> make_room();

@@ -37,7 +37,8 @@ TEST(OverheadTest, VerdictIsWithinTheFormula) {
                             .verify_us = 0xFFFFFFFF,
                             .activations = Bytes(std::size_t{new_count} * layout.row_bytes()),
                             .pace_us = 0xFFFFFFFF,
-                            .computed_us = 0xFFFFFFFF};
+                            .computed_us = 0xFFFFFFFF,
+                            .stream_us = 0xFFFFFFFF};
       for (std::uint32_t i = 1; i < new_count; ++i) {
         verdict.path.push_back(static_cast<std::uint8_t>(i));
       }
