@@ -13,18 +13,20 @@ constexpr std::uint32_t kCyclesToLearn = 3;
 // A running mean forgets at this rate once it has as many samples.
 constexpr double kMemory = 20;
 // How much better the other way must be. Going back to drafts costs a catch-up of activations.
-constexpr double kStreamMargin = 1.03;
+constexpr double kStreamMargin = 1.08;
 constexpr double kDraftMargin = 1.15;
 // The same before the first tree, by what the server tells: a draft's rows cost other sessions
 // time.
 constexpr double kFirstDraftMargin = 1.05;
+// And in a crowd, at any time.
+constexpr double kCrowdMargin = 1.5;
 // A pass of one row is not cheaper by more than this than one of a whole tree.
 constexpr double kWidePassFactor = 8;
 constexpr std::uint32_t kProbeTokens = 16;
 constexpr std::uint32_t kLookTokens = 32;
 // What was told weighs as much as so many samples, until as many contradict it by this factor.
-constexpr double kToldWeight = 4;
-constexpr double kToldSamples = 3;
+constexpr double kToldWeight = 6;
+constexpr double kToldSamples = 6;
 constexpr double kContradiction = 2;
 
 std::size_t size_of(std::uint32_t rows) {
@@ -167,7 +169,8 @@ DraftControl::Decision DraftControl::decide(const TreeShape& shape) {
     return draft("drafted " + how + ", no stream can be faster");
   }
   const double streamed = 1.0 / std::max(1e-6, streamed_pass);
-  const double margin = streaming_                 ? kDraftMargin
+  const double margin = crowd_                     ? kCrowdMargin
+                        : streaming_               ? kDraftMargin
                         : informed && cycles_ == 0 ? kFirstDraftMargin
                                                    : 1.0 / kStreamMargin;
   const bool streams = drafted <= margin * streamed;

@@ -56,6 +56,9 @@ class DraftControl {
   void expect_drafts(std::span<const Expected> by_size);
   // What a streamed token would take now.
   void expect_stream(Duration a_token);
+  // Whether the server's sessions together would get more from streams: then this one drafts only
+  // where that is much better for itself.
+  void expect_crowd(bool prefers_streams) { crowd_ = prefers_streams; }
   // A stream's first verdict: so much of its time was the link's.
   void observe_stream_begin(Duration link);
   // Each further one: tokens, and the time since the verdict before.
@@ -118,6 +121,7 @@ class DraftControl {
   double told_stream_ = 0;
   Mean stream_factor_;      // what streams took, by what was told
   bool outlook_ = false;    // the server told of drafts
+  bool crowd_ = false;      // it prefers streams
   bool step_cold_ = false;  // the next tree takes in a prompt, too
   std::uint32_t cycles_ = 0;
   bool streaming_ = false;

@@ -263,6 +263,7 @@ void Generation::observe(const VerdictReceived& event, Duration round_trip) {
   const Duration server = std::chrono::microseconds(std::uint64_t{v.queue_us} + v.verify_us);
   const Duration link =
       std::max(Duration::zero(), round_trip - server - std::chrono::microseconds(v.draft_us));
+  control_.expect_crowd(v.prefers_streams);
   if (v.stream_us > 0) control_.expect_stream(std::chrono::microseconds(v.stream_us));
   if (event.to != VerdictReceived::To::draft) {
     control_.observe_prompt(sent_rows_, link, server);

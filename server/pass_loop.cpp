@@ -406,6 +406,13 @@ void PassLoop::count_busy_sessions(Instant now) {
   constexpr Duration kRecently = std::chrono::seconds(1);
   busy_sessions_ = std::max(sessions_.count_used_since(now - kRecently), 1u);
   row_budget_ = budget_.rows_for(busy_sessions_);
+  // A session alone costs nobody anything. What was said is taken back for a clear gain only: all
+  // go over at once.
+  constexpr double kDraftsWorthIt = 1.05;
+  constexpr double kDraftsWorthItAgain = 1.15;
+  prefers_streams_ = busy_sessions_ > 1 && !options_.speculation &&
+                     budget_.drafts_by_streams(busy_sessions_) <
+                         (prefers_streams_ ? kDraftsWorthItAgain : kDraftsWorthIt);
   metrics_->row_budget.set(row_budget_);
 }
 
@@ -414,6 +421,7 @@ void PassLoop::tell_costs(const Active& active, bool to_prompt, wire::Verdict& v
     return static_cast<std::uint32_t>(std::clamp(std::lround(1e6 * s), 1l, 1l << 30));
   };
   verdict.row_budget = row_budget_;
+  verdict.prefers_streams = prefers_streams_;
   if (active.stream_left > 0) return;  // its client measures what it gets
   if (const double streamed =
           options_.speculation ? streamed_.value() : budget_.stream_seconds(busy_sessions_);

@@ -211,8 +211,10 @@ class PassLoop {
   bool prompts_first_ = false;
   std::size_t waiting_count_ = 0;
   std::uint32_t busy_sessions_ = 1;
-  std::uint32_t row_budget_;  // while as many are at work
-  RunningMean streamed_;      // seconds a token of streams that the server drafts for
+  // While as many are at work:
+  std::uint32_t row_budget_;
+  bool prefers_streams_ = false;  // all together would get more from streams than from drafts
+  RunningMean streamed_;          // seconds a token of streams that the server drafts for
 };
 
 }  // namespace edgedraft

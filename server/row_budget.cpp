@@ -9,10 +9,15 @@ namespace {
 // Tokens beyond the target's own that each doubling of a draft's rows brings as a rule: trees of
 // some 60 nodes of published drafters bring 4 to 6.
 constexpr double kTokensADoubling = 0.75;
+constexpr double kDraftsRemembered = 400.0;
 // What the rule weighs, in drafts.
 constexpr double kRuleWeight = 4.0;
 
 }  // namespace
+
+DraftYield::DraftYield() : share_(kDraftsRemembered) {
+  by_size_.fill(RunningMean(kDraftsRemembered));
+}
 
 void DraftYield::add(std::uint32_t rows, std::uint32_t tokens) {
   const std::size_t size = draft_size(rows);
@@ -59,20 +64,26 @@ double RowBudget::cycle_seconds(double sessions, double rows, double tokens) con
   return std::min(cycle(few), cycle(std::max(fewest, few - 1.0)));
 }
 
-std::uint32_t RowBudget::rows_for(std::uint32_t sessions) const {
-  if (!passes_.known()) return pass_rows_max_;
+RowBudget::Best RowBudget::best_draft(std::uint32_t sessions) const {
   const double n = std::max(sessions, 1u);
-  std::uint32_t best_rows = 1;
-  double best = 0.0;
+  Best best{.rows = 1, .tokens_per_second = 0.0};
   for (std::size_t size = 0; size < kDraftSizes && rows_of_size(size) <= pass_rows_max_; ++size) {
     const double tokens = size == 0 ? 1.0 : yield_.tokens(size);
     const double rate = tokens / cycle_seconds(n, rows_of_size(size), tokens);
-    if (rate >= best) {
-      best = rate;
-      best_rows = rows_of_size(size);
+    if (rate >= best.tokens_per_second) {
+      best = {.rows = rows_of_size(size), .tokens_per_second = rate};
     }
   }
-  return best_rows;
+  return best;
+}
+
+std::uint32_t RowBudget::rows_for(std::uint32_t sessions) const {
+  return passes_.known() ? best_draft(sessions).rows : pass_rows_max_;
+}
+
+double RowBudget::drafts_by_streams(std::uint32_t sessions) const {
+  if (!passes_.known()) return 1.0;
+  return best_draft(sessions).tokens_per_second * stream_seconds(sessions);
 }
 
 double RowBudget::stream_seconds(std::uint32_t sessions) const {

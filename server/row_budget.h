@@ -11,15 +11,16 @@
 namespace edgedraft {
 
 // What drafts of one drafter bring, by their size. Where little was seen of a size it goes by what
-// drafters of this kind bring as a rule, scaled by what was seen of other sizes.
+// drafters of this kind bring as a rule, scaled by what was seen of other sizes. A mean over
+// hundreds of drafts: that many devices draft easy text at the same time must not look like a
+// better drafter, and nobody's single draft may show.
 class DraftYield {
  public:
+  DraftYield();
   // A draft of `rows` rows, root included, brought `tokens` tokens, the target's own included.
   void add(std::uint32_t rows, std::uint32_t tokens);
   // Tokens of a draft of that size, 1 at least.
   double tokens(std::size_t size) const;
-  // Drafts that were seen, at most 50.
-  double weight() const { return share_.weight(); }
 
  private:
   std::array<RunningMean, kDraftSizes> by_size_{};
@@ -71,15 +72,23 @@ class RowBudget {
   std::optional<Outlook> outlook(std::uint32_t sessions, std::uint32_t drafter) const;
   // The outlook's stream_seconds; 0 until a pass was seen.
   double stream_seconds(std::uint32_t sessions) const;
+  // Drafts of the best size, of all sessions, by what streams would give them: above 1, drafts
+  // serve more tokens a second. 1 until a pass was seen.
+  double drafts_by_streams(std::uint32_t sessions) const;
 
  private:
+  struct Best {
+    std::uint32_t rows;
+    double tokens_per_second;  // of one session
+  };
+  Best best_draft(std::uint32_t sessions) const;
   // From a draft to the next one of the same session.
   double cycle_seconds(double sessions, double rows, double tokens) const;
 
   std::uint32_t pass_rows_max_;
   DraftYield yield_;  // of all drafters
   std::map<std::uint32_t, DraftYield> yield_by_drafter_;
-  RunningMean absence_;  // seconds
+  RunningMean absence_{200.0};  // seconds
   CostCurve passes_;
   CostCurve deliveries_;
 };

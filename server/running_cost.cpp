@@ -7,7 +7,6 @@
 namespace edgedraft {
 namespace {
 
-constexpr double kMeanSamples = 50.0;
 // What is left of a sample's weight after another one.
 constexpr double kFitMemory = 0.995;
 // Of what was measured at the start, in samples.
@@ -16,7 +15,7 @@ constexpr double kAnchorWeight = 4.0;
 }  // namespace
 
 void RunningMean::add(double sample) {
-  weight_ = std::min(weight_ + 1.0, kMeanSamples);
+  weight_ = std::min(weight_ + 1.0, memory_);
   value_ += (sample - value_) / weight_;
 }
 

@@ -20,17 +20,20 @@ constexpr std::uint32_t rows_of_size(std::size_t size) {
   return 1u << size;
 }
 
-// A mean of all samples so far; once there are 50, one in which a sample's weight has halved after
-// 35 further ones.
+// A mean of all samples so far; once there are `memory` of them, one in which a sample's weight has
+// halved after 0.7 times as many further ones.
 class RunningMean {
  public:
+  RunningMean() = default;
+  explicit RunningMean(double memory) : memory_(memory) {}
   void add(double sample);
   bool known() const { return weight_ > 0.0; }
   double value() const { return value_; }
-  // Of samples, at most 50.
+  // Of samples, at most `memory`.
   double weight() const { return weight_; }
 
  private:
+  double memory_ = 50.0;
   double value_ = 0.0;
   double weight_ = 0.0;
 };

@@ -266,6 +266,7 @@ Result<Message> read(const flat::Verdict& m) {
       .stream_us = m.stream_us(),
       .outlook_us = {},
       .outlook_tokens = {},
+      .prefers_streams = m.prefers_streams(),
   };
   if (const auto* path = m.path()) {
     c.in_range(path->size() <= kDraftNodesMax, "length of the path");

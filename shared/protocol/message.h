@@ -176,6 +176,8 @@ struct Verdict {
   // other.
   std::vector<std::uint32_t> outlook_us{};
   std::vector<std::uint8_t> outlook_tokens{};
+  // All sessions together would now get more tokens from streams than from drafts.
+  bool prefers_streams = false;
   bool operator==(const Verdict&) const = default;
 };
 

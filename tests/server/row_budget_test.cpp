@@ -63,6 +63,17 @@ TEST(RowBudgetTest, SixtyFourBeginnersAreToldToDraftWhereRowsAreCheap) {
   EXPECT_GE(gpu.rows_for(1), 32u);
 }
 
+// Where devices are away for long, drafts of few of them leave the server idle, and streams do not.
+TEST(RowBudgetTest, WhetherDraftsServeMoreThanStreamsDependsOnLoadAndAbsence) {
+  RowBudget gpu = fresh(microseconds(30'000), microseconds(80));
+  EXPECT_GT(gpu.drafts_by_streams(1), 2.0);
+  EXPECT_GT(gpu.drafts_by_streams(64), 1.1);
+  const RowBudget cpu = fresh(microseconds(200), microseconds(100));
+  EXPECT_LT(cpu.drafts_by_streams(64), 1.0);
+  for (int i = 0; i < 50; ++i) gpu.observe_absence(std::chrono::milliseconds(400));
+  EXPECT_LT(gpu.drafts_by_streams(1), 1.0);
+}
+
 TEST(RowBudgetTest, PassesOfOneWidthLeaveWhatWasMeasuredAtTheStart) {
   RowBudget budget = fresh(microseconds(200), microseconds(100));
   for (int i = 0; i < 5000; ++i) {
