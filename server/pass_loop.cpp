@@ -233,7 +233,8 @@ void PassLoop::begin(const Job& job, const wire::Draft& request) {
   if (active.stream_left > 0) {
     session->target.abandon();  // it was begun to see whether it may be
     begin_step(active);
-  } else {
+  } else if (session->draft_answered) {
+    // Behind a prompt it waited for activations, too.
     budget_.observe_absence(job.posted - session->used);
   }
   turns_.push_back(std::move(active));
@@ -392,6 +393,8 @@ void PassLoop::run_next_pass() {
 void PassLoop::deliver(Active& active, const Outcome& outcome, Instant finished) {
   count_answer(active, outcome, finished);
   active.session->used = finished;
+  active.session->draft_answered =
+      std::holds_alternative<VerifiedPath>(outcome) && active.stream_left == 0;
   wire::Verdict verdict{.round = active.round,
                         .queue_us = microseconds(*active.started - active.posted),
                         .verify_us = microseconds(finished - *active.started),
@@ -406,10 +409,11 @@ void PassLoop::count_busy_sessions(Instant now) {
   constexpr Duration kRecently = std::chrono::seconds(1);
   busy_sessions_ = std::max(sessions_.count_used_since(now - kRecently), 1u);
   row_budget_ = budget_.rows_for(busy_sessions_);
-  // A session alone costs nobody anything. What was said is taken back for a clear gain only: all
+  // A session alone costs nobody anything. The sums leave out that prompts take rows of passes, of
+  // which drafts want more than streams do. What was said is taken back for a clear gain only: all
   // go over at once.
-  constexpr double kDraftsWorthIt = 1.05;
-  constexpr double kDraftsWorthItAgain = 1.15;
+  constexpr double kDraftsWorthIt = 1.15;
+  constexpr double kDraftsWorthItAgain = 1.25;
   prefers_streams_ = busy_sessions_ > 1 && !options_.speculation &&
                      budget_.drafts_by_streams(busy_sessions_) <
                          (prefers_streams_ ? kDraftsWorthItAgain : kDraftsWorthIt);
