@@ -69,7 +69,7 @@ TEST(RowBudgetTest, WhetherDraftsServeMoreThanStreamsDependsOnLoadAndAbsence) {
   EXPECT_GT(gpu.drafts_by_streams(1), 2.0);
   EXPECT_GT(gpu.drafts_by_streams(64), 1.1);
   const RowBudget cpu = fresh(microseconds(200), microseconds(100));
-  EXPECT_LT(cpu.drafts_by_streams(64), 1.0);
+  EXPECT_LE(cpu.drafts_by_streams(64), 1.0);
   for (int i = 0; i < 50; ++i) gpu.observe_absence(std::chrono::milliseconds(400));
   EXPECT_LT(gpu.drafts_by_streams(1), 1.0);
 }
