@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "shared/base/clock.h"
@@ -17,6 +18,12 @@ namespace edgedraft {
 // measured by both, so that a change of it shows in the other's rate too. What streams would bring
 // is tried once where it might be better. Which of the two is done changes only for a rate that is
 // better by a margin.
+//
+// A server may tell what streams and drafts cost it at present and what drafts bring. Then nothing
+// is tried blindly: the first decision rests on that and on the link, and a tree is drafted to time
+// the drafter only where it could win if drafting took no time. What was measured outweighs what
+// was told, and replaces it where the two are a factor of two apart, so that a server that is wrong
+// or lies costs a few cycles.
 //
 // It owns no clock and sees no tokens. Other decisions (depth, breadth, drafting ahead) have their
 // place beside decide().
@@ -40,6 +47,18 @@ class DraftControl {
     Duration server;  // queue and pass
   };
   void observe_cycle(const Cycle& cycle);
+  // What the server tells with its verdict on a prompt: of drafts of 1, 2, 4, ... rows the time in
+  // its queue and pass, and the tokens that they bring.
+  struct Expected {
+    Duration server;
+    double tokens;
+  };
+  void expect_drafts(std::span<const Expected> by_size);
+  // What a streamed token would take now.
+  void expect_stream(Duration a_token);
+  // Whether the server's sessions together would get more from streams: then this one drafts only
+  // where that is much better for itself.
+  void expect_crowd(bool prefers_streams) { crowd_ = prefers_streams; }
   // A stream's first verdict: so much of its time was the link's.
   void observe_stream_begin(Duration link);
   // Each further one: tokens, and the time since the verdict before.
@@ -60,28 +79,50 @@ class DraftControl {
     void add(double sample, double weight = 1.0);
     bool known() const { return count_ > 0; }
     double value() const { return value_; }
+    double count() const { return count_; }
+    // Later samples count for more.
+    void age() { count_ /= 2; }
 
    private:
     double count_ = 0;
     double value_ = 0;
+  };
+  // A mean of what was measured and of what the server told.
+  class Estimate {
+   public:
+    void add(double sample) { measured_.add(sample); }
+    void expect(double told);
+    bool known() const { return told_ > 0 || measured_.known(); }
+    double value() const;
+
+   private:
+    Mean measured_;
+    double told_ = 0;
   };
   // Sizes 1, 2, up to 4, up to 8, ..., up to 256 rows.
   static constexpr std::size_t kSizes = 9;
 
   double drafted_tokens(std::size_t size) const;
   double server_seconds(std::size_t size) const;
+  // Seconds a streamed token; 0: not known.
+  double streamed_seconds() const;
   // Tokens a second from trees of this shape; `tokens` a cycle.
   double drafted_rate(const TreeShape& shape, double tokens) const;
   Decision stream(std::string why);
   Decision probe(std::string why);
   Decision draft(std::string why);
 
-  std::array<Mean, kSizes> tokens_{};
-  std::array<Mean, kSizes> server_{};
+  std::array<Estimate, kSizes> tokens_{};
+  std::array<Estimate, kSizes> server_{};
   Mean prompt_server_;
   Mean link_;
   Mean step_;      // drafting, seconds a level
   Mean streamed_;  // seconds a token
+  double told_stream_ = 0;
+  Mean stream_factor_;      // what streams took, by what was told
+  bool outlook_ = false;    // the server told of drafts
+  bool crowd_ = false;      // it prefers streams
+  bool step_cold_ = false;  // the next tree takes in a prompt, too
   std::uint32_t cycles_ = 0;
   bool streaming_ = false;
   bool changed_ = false;

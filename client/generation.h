@@ -151,6 +151,7 @@ class Generation {
     std::function<bool()> cancelled;
     std::function<void(const CycleRecord&)> on_cycle{};          // may be empty
     std::function<void(const std::string& what)> on_decision{};  // of the draft control; the same
+    std::function<void(Instant)> wait_until{};  // where a pace is kept; empty: sleeps
   };
 
   Generation(const Parts& parts, const GenerationOptions& options);

@@ -263,8 +263,16 @@ void Generation::observe(const VerdictReceived& event, Duration round_trip) {
   const Duration server = std::chrono::microseconds(std::uint64_t{v.queue_us} + v.verify_us);
   const Duration link =
       std::max(Duration::zero(), round_trip - server - std::chrono::microseconds(v.draft_us));
+  control_.expect_crowd(v.prefers_streams);
+  if (v.stream_us > 0) control_.expect_stream(std::chrono::microseconds(v.stream_us));
   if (event.to != VerdictReceived::To::draft) {
     control_.observe_prompt(sent_rows_, link, server);
+    std::vector<DraftControl::Expected> expected;
+    for (std::size_t size = 0; size < v.outlook_us.size(); ++size) {
+      expected.push_back({.server = std::chrono::microseconds(v.outlook_us[size]),
+                          .tokens = v.outlook_tokens[size] / double{wire::kOutlookTokenParts}});
+    }
+    control_.expect_drafts(expected);
   } else if (!streaming_) {
     control_.observe_cycle({.rows = sent_rows_,
                             .levels = drafted_levels_,

@@ -44,6 +44,7 @@ struct ServerOptions {
   std::uint32_t wait_max_s = 60;
   std::string metrics;
   std::uint32_t drain_timeout_s = 30;
+  double measure_s = 1.0;
   std::uint32_t pace_ms = 0;
   std::filesystem::path pace_profile;
   std::string speculate;
@@ -129,6 +130,13 @@ void declare_options(CLI::App& app, ServerOptions& o) {
                  "How long answers may go on after SIGTERM before their clients are left alone")
       ->type_name("SECONDS")
       ->check(CLI::Range(0u, 86400u))
+      ->capture_default_str();
+  app.add_option("--measure", o.measure_s,
+                 "How long passes may be measured before the first client is served, so that row "
+                 "budgets are right from the start; a pass that has begun is not broken off. 0: "
+                 "they are learned while serving")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
   CLI::Option* pace_ms =
       app.add_option("--pace-ms", o.pace_ms,
@@ -362,6 +370,32 @@ void reload(const ServerOptions& o, const Endpoint& endpoint, Listener& listener
            read->identity.pin);
 }
 
+// So that the first clients are told what passes cost.
+void measure_passes(PassLoop& loop, ModelHost& host, double seconds_max, spdlog::logger& log) {
+  if (seconds_max <= 0) return;
+  std::vector<Tap*> taps;
+  for (const HostedDrafter& drafter : host.drafters()) {
+    if (drafter.tap) taps.push_back(drafter.tap.get());
+  }
+  try {
+    const auto measured = loop.measure_costs(
+        std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds_max)), taps);
+    if (!measured.passes.empty()) {
+      std::string passes;
+      for (const StartCosts::Sample& pass : measured.passes) {
+        passes += fmt::format("{}{:.3g} ms for {}", passes.empty() ? "" : ", ",
+                              1e3 * seconds(pass.time), pass.count);
+      }
+      log.info("passes by rows: {} (measured for {:.1f} s)", passes, seconds(measured.took));
+    } else {
+      log.info("what a pass takes will be learned while serving: --measure {} was too short",
+               seconds_max);
+    }
+  } catch (const DeviceError& e) {
+    log.warn("what a pass takes could not be measured: {}", e.what());
+  }
+}
+
 Result<void> serve(const ServerOptions& o) {
   if (o.models.model.empty()) {
     return Error{Errc::usage, "which model? Give --model FILE.gguf (see --help)"};
@@ -422,12 +456,14 @@ Result<void> serve(const ServerOptions& o) {
       (*host)->name(), (*host)->context_count(), SessionStore::session_bytes(parts) >> 20,
       o.kv_type, (*host)->drafters().size());
 
-  Scheduler scheduler(parts, {.passes = {.sessions = limits,
-                                         .pace = std::move(pace->pass),
-                                         .wait_max = std::chrono::seconds(o.wait_max_s),
-                                         .speculation = speculation->get(),
-                                         .metrics = metrics},
-                              .queue_max = o.queue_max});
+  Scheduler scheduler(
+      parts, {.passes = {.sessions = limits,
+                         .pace = std::move(pace->pass),
+                         .wait_max = std::chrono::seconds(o.wait_max_s),
+                         .speculation = speculation->get(),
+                         .metrics = metrics},
+              .queue_max = o.queue_max,
+              .prepare = [&](PassLoop& loop) { measure_passes(loop, **host, o.measure_s, *log); }});
   Application application(**host, scheduler,
                           {.token = credentials->token, .agent = kVersion, .metrics = metrics},
                           *log);

@@ -63,11 +63,34 @@ PassLoop::PassLoop(const SessionParts& parts, const PassLoopOptions& options,
       metrics_(options.metrics),
       probe_(parts.decoder.backend()),
       sessions_(parts, options.sessions, now_),
-      budget_(options.pass_rows_max) {
+      budget_(options.pass_rows_max),
+      row_budget_(options.pass_rows_max) {
   EDGEDRAFT_CHECK(options.prompt_rows >= 1 && options.prompt_rows < options.pass_rows_max &&
                   options.pass_rows_max <= kMaskRowsMax);
+  if (!options_.wait_until) {
+    options_.wait_until = [](Instant end) { std::this_thread::sleep_until(end); };
+  }
   metrics_->sessions_max.set(options.sessions.sessions_max);
   metrics_->kv_bytes_max.set(sessions_.memory().bytes);
+}
+
+PassLoop::StartReport PassLoop::measure_costs(Duration time_max, std::span<Tap* const> taps) {
+  EDGEDRAFT_CHECK(sessions_.count() == 0);
+  KvCache cache = sessions_.scratch_cache();
+  EDGEDRAFT_CHECK(cache.reserve(options_.pass_rows_max));
+  const Instant started = now_();
+  const StartCosts costs = measure_start_costs(
+      decoder_, cache,
+      {.time_max = time_max, .rows_max = options_.pass_rows_max, .taps = taps, .now = now_});
+  StartReport report{.passes = costs.passes, .took = now_() - started};
+  for (StartCosts::Sample& pass : report.passes) {
+    if (options_.pace) pass.time = std::max(pass.time, options_.pace(pass.count));
+    budget_.anchor_pass(pass.count, pass.time);
+  }
+  for (const StartCosts::Sample& delivery : costs.deliveries) {
+    budget_.anchor_delivery(delivery.count, delivery.time);
+  }
+  return report;
 }
 
 void PassLoop::cancel(std::uint64_t connection_id, std::uint32_t round) {
@@ -210,7 +233,8 @@ void PassLoop::begin(const Job& job, const wire::Draft& request) {
   if (active.stream_left > 0) {
     session->target.abandon();  // it was begun to see whether it may be
     begin_step(active);
-  } else {
+  } else if (session->draft_answered) {
+    // Behind a prompt it waited for activations, too.
     budget_.observe_absence(job.posted - session->used);
   }
   turns_.push_back(std::move(active));
@@ -269,7 +293,10 @@ void PassLoop::refuse_overdue() {
   if (options_.wait_max == Duration::zero()) return;
   const Instant now = now_();
   std::erase_if(turns_, [&](Active& active) {
-    if (active.paused()) active.posted = now;  // it is the client that lets us wait
+    if (active.paused()) {  // it is the client that lets us wait
+      active.posted = now;
+      active.streamed_at.reset();
+    }
     if (active.started || now - active.posted < options_.wait_max) return false;
     let_go(active);
     metrics_->refused(Refusal::deadline);
@@ -307,7 +334,7 @@ void PassLoop::run_next_pass() {
         active.pace += pace;
         active.computed += computed;
       }
-      std::this_thread::sleep_until(started + pace);
+      options_.wait_until(started + pace);
     }
     ++count_.passes;
     count_.rows += rows;
@@ -322,6 +349,7 @@ void PassLoop::run_next_pass() {
   }
   const Instant finished = now_();
   metrics_->requests_running.set(0);
+  count_busy_sessions(finished);
 
   // Prompts that go on take their next turn behind the others.
   std::deque<Active> waiting;
@@ -365,29 +393,58 @@ void PassLoop::run_next_pass() {
 void PassLoop::deliver(Active& active, const Outcome& outcome, Instant finished) {
   count_answer(active, outcome, finished);
   active.session->used = finished;
+  active.session->draft_answered =
+      std::holds_alternative<VerifiedPath>(outcome) && active.stream_left == 0;
   wire::Verdict verdict{.round = active.round,
-                        .row_budget = row_budget(finished),
                         .queue_us = microseconds(*active.started - active.posted),
                         .verify_us = microseconds(finished - *active.started),
                         .pace_us = microseconds(active.pace),
                         .computed_us = microseconds(active.computed)};
-  std::visit([&](const auto& o) { deliver(active, o, std::move(verdict)); }, outcome);
+  tell_costs(active, std::holds_alternative<PrefillOutcome>(outcome), verdict);
+  std::visit([&](const auto& o) { deliver(active, o, std::move(verdict), finished); }, outcome);
 }
 
-std::uint32_t PassLoop::row_budget(Instant now) {
-  // Whoever had an answer within this time is at work.
+void PassLoop::count_busy_sessions(Instant now) {
+  // Whoever had an answer within this time, or asked for the first one.
   constexpr Duration kRecently = std::chrono::seconds(1);
-  constexpr Duration kCountEvery = std::chrono::milliseconds(100);
-  if (now - busy_counted_ >= kCountEvery) {
-    busy_sessions_ = sessions_.count_used_since(now - kRecently);
-    busy_counted_ = now;
-  }
-  const std::uint32_t rows = budget_.rows_for(busy_sessions_);
-  metrics_->row_budget.set(rows);
-  return rows;
+  busy_sessions_ = std::max(sessions_.count_used_since(now - kRecently), 1u);
+  row_budget_ = budget_.rows_for(busy_sessions_);
+  // A session alone costs nobody anything. The sums leave out that prompts take rows of passes, of
+  // which drafts want more than streams do. What was said is taken back for a clear gain only: all
+  // go over at once.
+  constexpr double kDraftsWorthIt = 1.15;
+  constexpr double kDraftsWorthItAgain = 1.25;
+  prefers_streams_ = busy_sessions_ > 1 && !options_.speculation &&
+                     budget_.drafts_by_streams(busy_sessions_) <
+                         (prefers_streams_ ? kDraftsWorthItAgain : kDraftsWorthIt);
+  metrics_->row_budget.set(row_budget_);
 }
 
-void PassLoop::deliver(Active& active, const PrefillOutcome& outcome, wire::Verdict verdict) {
+void PassLoop::tell_costs(const Active& active, bool to_prompt, wire::Verdict& verdict) const {
+  const auto in_microseconds = [](double s) {
+    return static_cast<std::uint32_t>(std::clamp(std::lround(1e6 * s), 1l, 1l << 30));
+  };
+  verdict.row_budget = row_budget_;
+  verdict.prefers_streams = prefers_streams_;
+  if (active.stream_left > 0) return;  // its client measures what it gets
+  if (const double streamed =
+          options_.speculation ? streamed_.value() : budget_.stream_seconds(busy_sessions_);
+      streamed > 0) {
+    verdict.stream_us = in_microseconds(streamed);
+  }
+  if (!to_prompt) return;
+  const auto outlook = budget_.outlook(busy_sessions_, active.client.drafter);
+  if (!outlook) return;
+  const std::size_t sizes = draft_size(verdict.row_budget) + 1;
+  for (std::size_t size = 0; size < sizes; ++size) {
+    verdict.outlook_us.push_back(in_microseconds(outlook->draft_seconds[size]));
+    verdict.outlook_tokens.push_back(static_cast<std::uint8_t>(
+        std::clamp(std::lround(wire::kOutlookTokenParts * outlook->tokens[size]), 1l, 255l)));
+  }
+}
+
+void PassLoop::deliver(Active& active, const PrefillOutcome& outcome, wire::Verdict verdict,
+                       Instant /*finished*/) {
   verdict.next = outcome.next;
   verdict.accepted_count = active.kept_count > 0 ? active.kept_count : outcome.accepted_count;
   verdict.ending = to_wire(outcome.finish);
@@ -398,26 +455,29 @@ void PassLoop::deliver(Active& active, const PrefillOutcome& outcome, wire::Verd
       {.client = active.client, .round = active.round, .first = active.rows_from, .end = end});
 }
 
-void PassLoop::deliver(Active& active, const VerifiedPath& path, wire::Verdict verdict) {
+void PassLoop::deliver(Active& active, const VerifiedPath& path, wire::Verdict verdict,
+                       Instant finished) {
   if (active.stream_left > 0) {
-    deliver_streamed(active, path, std::move(verdict));
+    deliver_streamed(active, path, std::move(verdict), finished);
     return;
   }
   const auto tokens = static_cast<std::uint32_t>(path.path.size()) + 1;
-  budget_.observe_draft(active.rows, tokens);
+  budget_.observe_draft(active.client.drafter, active.rows, tokens);
   verdict.next = path.next;
   verdict.ending = to_wire(path.finish);
   for (const std::uint32_t row : path.path) verdict.path.push_back(static_cast<std::uint8_t>(row));
   const Instant begun = now_();
   if (active.client.tap) {
-    verdict.activations = rows(active.client, *active.session, active.valid_from,
-                               active.session->target.valid_count() - active.valid_from);
+    verdict.activations =
+        quantized_rows(*active.client.tap, active.session->target.cache(), active.valid_from,
+                       active.session->target.valid_count() - active.valid_from);
   }
   budget_.observe_delivery(tokens, now_() - begun);
   active.client.reply->verdict(std::move(verdict));
 }
 
-void PassLoop::deliver_streamed(Active& stream, const VerifiedPath& path, wire::Verdict verdict) {
+void PassLoop::deliver_streamed(Active& stream, const VerifiedPath& path, wire::Verdict verdict,
+                                Instant finished) {
   const auto count = static_cast<std::uint32_t>(path.path.size()) + 1;
   if (options_.speculation) options_.speculation->observe_draft(stream.rows, count);
   verdict.next = path.next;
@@ -427,6 +487,8 @@ void PassLoop::deliver_streamed(Active& stream, const VerifiedPath& path, wire::
   verdict.drafted = stream.rows - 1;
   verdict.draft_us = microseconds(stream.drafted.time);
   stream.stream_left -= count;
+  if (stream.streamed_at) streamed_.add(seconds(finished - *stream.streamed_at) / count);
+  stream.streamed_at = finished;
   if (path.finish != Finish::none) stream.stream_left = 0;
   stream.client.reply->verdict(std::move(verdict));
 }
@@ -444,8 +506,9 @@ void PassLoop::send_owed_rows() {
   const std::uint32_t count = std::min(chunk_rows(layout), owed.end - owed.first);
   const std::uint32_t first = owed.end - count;
   try {
-    owed.client.reply->activations(
-        compress_activations(owed.round, first, count, rows(owed.client, *session, first, count)));
+    owed.client.reply->activations(compress_activations(
+        owed.round, first, count,
+        quantized_rows(*owed.client.tap, session->target.cache(), first, count)));
   } catch (const DeviceError& e) {
     device_failed(e);
     return;  // its drafter goes without them
@@ -477,15 +540,6 @@ void PassLoop::count_sessions() {
 void PassLoop::device_failed(const DeviceError& failure) {
   metrics_->device_failures.add();
   metrics_->health.device_failed(failure.what(), !probe_.device_answers());
-}
-
-Bytes PassLoop::rows(const Client& client, const Session& session, std::uint32_t first,
-                     std::uint32_t count) const {
-  const auto groups = client.tap->scale_groups();
-  const ActivationLayout layout({groups.begin(), groups.end()});
-  std::vector<float> values(std::size_t{count} * layout.cols());
-  client.tap->read(session.target.cache(), first, count, values);
-  return quantize_rows(layout, values);
 }
 
 }  // namespace edgedraft

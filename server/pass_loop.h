@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -16,6 +17,7 @@
 #include "server/row_budget.h"
 #include "server/session_store.h"
 #include "server/speculation/speculation.h"
+#include "server/start_measurement.h"
 #include "server/taps/tap.h"
 #include "shared/base/clock.h"
 
@@ -39,6 +41,8 @@ struct Client {
   wire::SessionId session;
   std::string identity;  // who signed in: only they may resume the session
   Tap* tap;              // null where the drafter needs none
+  // Clients with the same number have the same drafter; 0: one that the server does not know.
+  std::uint32_t drafter = 0;
 };
 
 using TargetWork = std::variant<wire::Prefill, wire::Resume, wire::Draft>;
@@ -50,6 +54,8 @@ struct PassLoopOptions {
   // Least time of a pass over so many rows: a small model at a larger one's pace. Empty, or zero:
   // none.
   std::function<Duration(std::uint32_t rows)> pace{};
+  // Waits for the end of a paced pass; empty: sleeps.
+  std::function<void(Instant)> wait_until{};
   std::uint32_t pass_rows_max = kMaskRowsMax;
   // Rows of prompts in a pass that has drafts as well.
   std::uint32_t prompt_rows = 64;
@@ -79,6 +85,15 @@ class PassLoop {
  public:
   // Requires  1 <= prompt_rows < pass_rows_max <= kMaskRowsMax
   PassLoop(const SessionParts& parts, const PassLoopOptions& options, std::function<Instant()> now);
+
+  // Measures what passes cost, and activations through these taps, before anybody is served: the
+  // first budgets and outlooks then are right. Ends before `time_max` where the device's first pass
+  // does not take longer than that. Throws DeviceError. Requires  no session yet
+  struct StartReport {
+    std::vector<StartCosts::Sample> passes;  // paces included; none where there was too little time
+    Duration took;
+  };
+  StartReport measure_costs(Duration time_max, std::span<Tap* const> taps);
 
   // Takes in a request; the answer goes to client.reply, here where it is refused, else from a
   // step. A connection has one request at a time.
@@ -130,6 +145,7 @@ class PassLoop {
     // pass.
     std::uint32_t stream_left = 0;
     Drafted drafted{};
+    std::optional<Instant> streamed_at{};  // its last verdict
 
     bool paused() const { return stream_left > 0 && client.reply->full(); }
   };
@@ -162,14 +178,16 @@ class PassLoop {
   void run_next_pass();
   std::vector<PassShare> share_out();
   void deliver(Active& active, const Outcome& outcome, Instant finished);
-  void deliver(Active& active, const PrefillOutcome& outcome, wire::Verdict verdict);
-  void deliver(Active& active, const VerifiedPath& path, wire::Verdict verdict);
-  void deliver_streamed(Active& stream, const VerifiedPath& path, wire::Verdict verdict);
+  void deliver(Active& active, const PrefillOutcome& outcome, wire::Verdict verdict,
+               Instant finished);
+  void deliver(Active& active, const VerifiedPath& path, wire::Verdict verdict, Instant finished);
+  void deliver_streamed(Active& stream, const VerifiedPath& path, wire::Verdict verdict,
+                        Instant finished);
   void send_owed_rows();
-  // Rows of the next draft, as every verdict tells.
-  std::uint32_t row_budget(Instant now);
-  Bytes rows(const Client& client, const Session& session, std::uint32_t first,
-             std::uint32_t count) const;
+  // Who is at work.
+  void count_busy_sessions(Instant now);
+  // What every verdict tells of the load, and those on prompts of drafts.
+  void tell_costs(const Active& active, bool to_prompt, wire::Verdict& verdict) const;
 
   void count_answer(const Active& active, const Outcome& outcome, Instant finished);
   void count_sessions();
@@ -193,7 +211,10 @@ class PassLoop {
   bool prompts_first_ = false;
   std::size_t waiting_count_ = 0;
   std::uint32_t busy_sessions_ = 1;
-  Instant busy_counted_{};
+  // While as many are at work:
+  std::uint32_t row_budget_;
+  bool prefers_streams_ = false;  // all together would get more from streams than from drafts
+  RunningMean streamed_;          // seconds a token of streams that the server drafts for
 };
 
 }  // namespace edgedraft

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <vector>
 
 #include "shared/base/clock.h"
 
@@ -19,12 +20,22 @@ constexpr std::uint32_t rows_of_size(std::size_t size) {
   return 1u << size;
 }
 
-// A mean in which a sample's weight has halved after 35 further ones.
-struct RunningMean {
-  double value = 0.0;
-  bool known = false;
-
+// A mean of all samples so far; once there are `memory` of them, one in which a sample's weight has
+// halved after 0.7 times as many further ones.
+class RunningMean {
+ public:
+  RunningMean() = default;
+  explicit RunningMean(double memory) : memory_(memory) {}
   void add(double sample);
+  bool known() const { return weight_ > 0.0; }
+  double value() const { return value_; }
+  // Of samples, at most `memory`.
+  double weight() const { return weight_; }
+
+ private:
+  double memory_ = 50.0;
+  double value_ = 0.0;
+  double weight_ = 0.0;
 };
 
 // Seconds: fixed and for each row or token.
@@ -48,6 +59,29 @@ class CostFit {
   double count_squared_ = 0.0;
   double seconds_ = 0.0;
   double count_seconds_ = 0.0;
+};
+
+// What was measured at the start, joined by straight lines, times what samples took since, by what
+// it tells of them: where all samples have about the same count, the start still tells of others.
+// Where nothing was measured, a line through the samples.
+class CostCurve {
+ public:
+  // Requires  a count above those before
+  void anchor(std::uint32_t count, Duration time);
+  void add(std::uint32_t count, Duration time);
+  bool known() const { return !anchors_.empty() || line_.known(); }
+  double seconds(double count) const;
+
+ private:
+  struct Anchor {
+    double count;
+    double seconds;
+  };
+  double anchored(double count) const;
+
+  std::vector<Anchor> anchors_;
+  RunningMean factor_;
+  CostFit line_;
 };
 
 }  // namespace edgedraft

@@ -8,9 +8,10 @@ constexpr Duration kMemoryCheckEvery = std::chrono::milliseconds(20);
 }  // namespace
 
 Scheduler::Scheduler(const SessionParts& parts, const SchedulerOptions& options)
-    : options_(options),
-      loop_(parts, options.passes, [] { return Clock::now(); }),
-      thread_([this] { run(); }) {}
+    : options_(options), loop_(parts, options.passes, [] { return Clock::now(); }) {
+  if (options.prepare) options.prepare(loop_);
+  thread_ = std::thread([this] { run(); });
+}
 
 Scheduler::~Scheduler() {
   {

@@ -14,7 +14,8 @@ namespace edgedraft {
 
 struct SchedulerOptions {
   PassLoopOptions passes;
-  std::uint32_t queue_max;  // requests that wait or run; further ones are refused
+  std::uint32_t queue_max;                   // requests that wait or run; further ones are refused
+  std::function<void(PassLoop&)> prepare{};  // before the first request; may be empty
 };
 
 // Drives a PassLoop on a thread of its own, which owns the decoder, the taps and every session.

@@ -25,6 +25,7 @@ struct Session {
   std::string identity;         // who signed in: only they may resume it
   std::uint64_t connection_id;  // 0: nobody's
   Instant used;
+  bool draft_answered = false;                // by its last verdict
   std::size_t remembered_count = 0;           // of its tokens in the prefix index
   std::unique_ptr<SessionDrafter> drafter{};  // beside the target, where it streams
 };
@@ -108,6 +109,8 @@ class SessionStore {
     std::uint64_t evictions;      // of sessions that gave way to others
   };
   Memory memory() const;
+  // A sequence of nobody's, without pages.
+  KvCache scratch_cache() { return parts_.decoder.make_cache(*pool_); }
 
  private:
   Result<void> make_room();

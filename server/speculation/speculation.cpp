@@ -54,6 +54,9 @@ Result<std::unique_ptr<Speculation>> Speculation::make(Backend& backend, HostedD
 Speculation::Speculation(DrafterSource source, const SpeculationOptions& options)
     : source_(std::move(source)), options_(options), budget_(options.tree.nodes + 1) {
   EDGEDRAFT_CHECK(valid(options.tree));
+  if (!options_.wait_until) {
+    options_.wait_until = [](Instant end) { std::this_thread::sleep_until(end); };
+  }
 }
 
 Drafted Speculation::draft(const TargetSession& session, std::unique_ptr<SessionDrafter>& drafter,
@@ -67,7 +70,7 @@ Drafted Speculation::draft(const TargetSession& session, std::unique_ptr<Session
   if (!drafter && !may_make_drafter(started)) return {};
   Drafted drafted{.tree = grow(session, drafter, shape)};
   if (!drafted.tree.empty() && options_.step_pace > Duration::zero()) {
-    std::this_thread::sleep_until(started + options_.step_pace * shape.depth);
+    options_.wait_until(started + options_.step_pace * shape.depth);
   }
   drafted.time = options_.now() - started;
   if (!drafted.tree.empty()) budget_.observe_drafting(drafted.tree.row_count(), drafted.time);

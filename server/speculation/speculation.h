@@ -28,6 +28,7 @@ struct SpeculationOptions {
   // Told where a drafter cannot be made or fails; its session streams plainly.
   std::function<void(const std::string& why)> on_failure = [](const std::string&) {};
   std::function<Instant()> now = [] { return Clock::now(); };
+  std::function<void(Instant)> wait_until{};  // where a pace is kept; empty: sleeps
 };
 
 // Where sessions' drafters come from.

@@ -40,12 +40,12 @@ std::uint32_t SpeculationBudget::best_rows(std::uint32_t sessions) const {
   for (std::size_t size = 1; size <= largest; ++size) {
     // A size that was never tried is judged by the next larger one, until it is: as long to draft,
     // and the likelier half of the nodes brings more than half of the tokens.
-    const std::size_t known = tokens_[size].known ? size : std::min(size + 1, largest);
-    if (!tokens_[known].known || !drafting_[known].known) continue;
+    const std::size_t known = tokens_[size].known() ? size : std::min(size + 1, largest);
+    if (!tokens_[known].known() || !drafting_[known].known()) continue;
     const double tokens =
-        known == size ? tokens_[size].value : 1.0 + 0.6 * (tokens_[known].value - 1.0);
+        known == size ? tokens_[size].value() : 1.0 + 0.6 * (tokens_[known].value() - 1.0);
     const double rows = std::min<double>(rows_max_, rows_of_size(size));
-    const double rate = n * tokens / (pass.seconds(n * rows) + n * drafting_[known].value);
+    const double rate = n * tokens / (pass.seconds(n * rows) + n * drafting_[known].value());
     if (rate > best_rate) {
       best_rate = rate;
       best = static_cast<std::uint32_t>(rows);

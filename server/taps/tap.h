@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "shared/base/bytes.h"
 #include "shared/runtime/kv_cache.h"
 
 namespace edgedraft {
@@ -20,5 +21,8 @@ class Tap {
   virtual void read(const KvCache& cache, std::uint32_t first, std::uint32_t count,
                     std::span<float> rows) = 0;
 };
+
+// The same rows as they cross the link.
+Bytes quantized_rows(Tap& tap, const KvCache& cache, std::uint32_t first, std::uint32_t count);
 
 }  // namespace edgedraft

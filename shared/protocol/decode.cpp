@@ -39,6 +39,7 @@ class Checker {
     error_ =
         code == Errc::protocol ? out_of_range(std::string(what)) : bad_message(std::string(what));
   }
+  bool failed() const { return error_.has_value(); }
   void in_range(bool condition, std::string_view what) { require(condition, Errc::protocol, what); }
 
   std::string text(const String* from, std::uint32_t bytes_max, std::string_view what) {
@@ -262,6 +263,10 @@ Result<Message> read(const flat::Verdict& m) {
       .tokens = {},
       .drafted = m.drafted(),
       .draft_us = m.draft_us(),
+      .stream_us = m.stream_us(),
+      .outlook_us = {},
+      .outlook_tokens = {},
+      .prefers_streams = m.prefers_streams(),
   };
   if (const auto* path = m.path()) {
     c.in_range(path->size() <= kDraftNodesMax, "length of the path");
@@ -276,6 +281,14 @@ Result<Message> read(const flat::Verdict& m) {
     for (const std::uint32_t token : verdict.tokens) c.in_range(token < kTokenIdEnd, "token id");
   }
   c.in_range(verdict.drafted <= kDraftNodesMax, "drafted");
+  const std::uint32_t sizes = m.outlook_us() ? m.outlook_us()->size() : 0;
+  c.in_range(sizes <= kOutlookSizesMax, "number of sizes of an outlook");
+  c.in_range(sizes == (m.outlook_tokens() ? m.outlook_tokens()->size() : 0),
+             "tokens of an outlook");
+  if (sizes > 0 && !c.failed()) {
+    verdict.outlook_us.assign(m.outlook_us()->begin(), m.outlook_us()->end());
+    verdict.outlook_tokens.assign(m.outlook_tokens()->begin(), m.outlook_tokens()->end());
+  }
   return c.result(std::move(verdict));
 }
 

@@ -111,10 +111,12 @@ struct Writer {
     const auto path = bytes(to, std::as_bytes(std::span(m.path)));
     const auto activations = bytes(to, m.activations);
     const auto tokens = numbers(to, m.tokens);
-    to.Finish(flat::CreateVerdict(to, m.round, m.length, m.next, m.accepted_count, path,
-                                  static_cast<std::uint8_t>(m.ending), m.row_budget, m.queue_us,
-                                  m.verify_us, activations, m.pace_us, m.computed_us, tokens,
-                                  m.drafted, m.draft_us));
+    const auto outlook_us = numbers(to, m.outlook_us);
+    const auto outlook_tokens = bytes(to, std::as_bytes(std::span(m.outlook_tokens)));
+    to.Finish(flat::CreateVerdict(
+        to, m.round, m.length, m.next, m.accepted_count, path, static_cast<std::uint8_t>(m.ending),
+        m.row_budget, m.queue_us, m.verify_us, activations, m.pace_us, m.computed_us, tokens,
+        m.drafted, m.draft_us, m.stream_us, outlook_us, outlook_tokens, m.prefers_streams));
   }
 
   void operator()(const Ping& m) const { to.Finish(flat::CreatePing(to, m.nonce)); }

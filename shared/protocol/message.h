@@ -145,6 +145,8 @@ struct Draft {
   bool operator==(const Draft&) const = default;
 };
 
+inline constexpr std::uint32_t kOutlookTokenParts = 8;
+
 struct Verdict {
   std::uint32_t round = 0;           // of the request that it answers
   std::uint32_t length = 0;          // of the session now: base_length of the next Draft
@@ -167,6 +169,15 @@ struct Verdict {
   std::vector<std::uint32_t> tokens{};
   std::uint32_t drafted = 0;
   std::uint32_t draft_us = 0;
+  // What a streamed token takes while as many are served as now; 0: not known.
+  std::uint32_t stream_us = 0;
+  // To Prefill and Resume: the same of drafts of 1, 2, 4, ... rows, queue and pass together, and
+  // the tokens that each brings, in parts of 1 / kOutlookTokenParts. As many of the one as of the
+  // other.
+  std::vector<std::uint32_t> outlook_us{};
+  std::vector<std::uint8_t> outlook_tokens{};
+  // All sessions together would now get more tokens from streams than from drafts.
+  bool prefers_streams = false;
   bool operator==(const Verdict&) const = default;
 };
 

@@ -12,7 +12,7 @@ namespace edgedraft {
 // FlatBuffers' root offset, vtable, lengths and padding, and the fields that the paper leaves out
 // (round, length, times), at most.
 inline constexpr std::uint32_t kDraftTableBytesMax = 48;
-inline constexpr std::uint32_t kVerdictTableBytesMax = 104;
+inline constexpr std::uint32_t kVerdictTableBytesMax = 112;
 inline constexpr std::uint32_t kStreamVerdictTableBytesMax = 104;
 // Of a TLS 1.3 record: header, content type, tag.
 inline constexpr std::uint32_t kTlsRecordBytes = 22;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "shared/base/pace_profile.h"
 #include "shared/base/progress.h"
 #include "tests/bench/prompts.h"
 #include "tests/bench/serving.h"
@@ -26,6 +27,10 @@ tok/s: what all devices together get. tok/pass: of all devices. passes/tok: verd
 that stream is 1. streamed: share of the tokens. busy: of the server's time. gap: from what a device shows to
 what it shows next.
 
+With --pace-profile time is simulated altogether: a target pass takes what the device profile says for its
+rows, a drafting step what it says for the drafter, and whatever else is computed takes none. The texts, and
+so what is accepted, stay the small models' own. The result is the same on every machine.
+
 Example:
   edgedraft-bench server --model models/demo/target.gguf --bundle models/demo/moa-tli0.gguf \
     --prompts models/demo/heldout.jsonl --clients 1,4,16,64)";
@@ -40,6 +45,9 @@ struct ServerBenchOptions {
   double seconds = 3.0;
   std::uint32_t max_tokens = 160;
   std::uint32_t threads = 0;
+  std::vector<std::string> arms = {"stream", "tree", "split", "server"};
+  std::filesystem::path pace_profile;
+  bool cold = false;
   bool processor_time = false;
   bool json = false;
 };
@@ -108,6 +116,20 @@ Result<void> measure(const ServerBenchOptions& o) {
   if (o.seconds <= 0 || o.rtt_ms < 0) {
     return Error{Errc::usage, "--seconds wants more than 0, --rtt-ms at least 0"};
   }
+  PaceProfile profile;
+  if (!o.pace_profile.empty()) {
+    auto read = PaceProfile::read(o.pace_profile);
+    if (!read) return read.error();
+    profile = *std::move(read);
+    if (!profile.paces_target() || !profile.paces_drafter()) {
+      return Error{Errc::usage, "--pace-profile " + o.pace_profile.string() +
+                                    ": wants times of the target and of drafters"};
+    }
+  }
+  const bool paced = !o.pace_profile.empty();
+  WorkClock clock(paced              ? WorkClock::Counts::paces
+                  : o.processor_time ? WorkClock::Counts::processor
+                                     : WorkClock::Counts::wall);
   const auto prompts = read_prompts(o.prompts);
   if (!prompts) return prompts.error();
   const auto backend = make_cpu_backend({.threads = o.processor_time ? 1 : o.threads});
@@ -125,46 +147,61 @@ Result<void> measure(const ServerBenchOptions& o) {
     encoded.push_back(std::move(*tokens));
   }
 
+  std::function<Duration(std::uint32_t)> pass_pace;
+  if (paced) pass_pace = [&](std::uint32_t rows) { return profile.target_pass(rows); };
   const auto seconds = [](double s) {
     return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s));
   };
+  const HostedDrafter& hosted = (*host)->drafters()[0];
+  const std::string drafter = paced_drafter_name(std::string(to_string(hosted.kind)), hosted.tli);
   std::vector<Line> lines;
-  Progress progress("loads", o.clients.size() * 4);
+  Progress progress("loads", o.clients.size() * o.arms.size());
   for (const std::uint32_t clients : o.clients) {
     if (clients < 1 || clients > 4096) {
       return Error{Errc::usage, "--clients: each from 1 to 4096"};
     }
-    for (const std::string arm : {"stream", "tree", "split", "server"}) {
+    for (const std::string& arm : o.arms) {
       const bool drafts = arm == "tree" || arm == "split";
       std::unique_ptr<Speculation> speculation;
       if (arm == "server") {
-        auto made = Speculation::make(*backend, (*host)->drafters()[0],
-                                      {.tree = shape,
-                                       .context_count = (*host)->context_count(),
-                                       .now = [&o] { return work_clock(o.processor_time); }});
+        auto made = Speculation::make(
+            *backend, (*host)->drafters()[0],
+            {.tree = shape,
+             .context_count = (*host)->context_count(),
+             .step_pace = profile.draft_step(drafter, PaceProfile::Place::beside_target),
+             .now = [&clock] { return clock.now(); },
+             .wait_until = [&clock](Instant end) { clock.skip_to(end); }});
         if (!made) return made.error();
         speculation = std::move(*made);
       }
-      auto result = simulate_serving({.host = **host,
-                                      .bundle = drafts ? &*bundle : nullptr,
-                                      .tap = drafts ? (*host)->drafters()[0].tap.get() : nullptr,
-                                      .device_backend = *backend,
-                                      .tree = drafts ? std::optional(shape) : std::nullopt,
-                                      .adapts = arm != "tree",
-                                      .processor_time = o.processor_time,
-                                      .speculation = speculation.get(),
-                                      .clients = clients,
-                                      .round_trip = seconds(o.rtt_ms / 1e3),
-                                      .warm_up = seconds(o.seconds / 3),
-                                      .measured = seconds(o.seconds),
-                                      .tokens_max = o.max_tokens,
-                                      .prompts = encoded});
+      auto result =
+          simulate_serving({.host = **host,
+                            .bundle = drafts ? &*bundle : nullptr,
+                            .tap = drafts ? (*host)->drafters()[0].tap.get() : nullptr,
+                            .device_backend = *backend,
+                            .tree = drafts ? std::optional(shape) : std::nullopt,
+                            .adapts = arm != "tree",
+                            .clock = clock,
+                            .measures_costs = !o.cold,
+                            .pass_pace = pass_pace,
+                            .step_pace = profile.draft_step(drafter, PaceProfile::Place::device),
+                            .speculation = speculation.get(),
+                            .clients = clients,
+                            .round_trip = seconds(o.rtt_ms / 1e3),
+                            .warm_up = seconds(o.seconds / 3),
+                            .measured = seconds(o.seconds),
+                            .tokens_max = o.max_tokens,
+                            .prompts = encoded});
       if (!result) return result.error();
       lines.push_back({.arm = arm, .clients = clients, .result = std::move(*result)});
       progress.advance(1);
     }
   }
   if (!o.json) {
+    if (paced) {
+      std::printf("simulated times of %s: %s\n", profile.name().c_str(),
+                  profile.description().c_str());
+    }
     print(lines);
     return boost::system::in_place_value;
   }
@@ -193,6 +230,14 @@ void add_server_command(CLI::App& program) {
   command->add_option("--seconds", o->seconds, "Simulated time of each run")->capture_default_str();
   command->add_option("--max-tokens", o->max_tokens, "Longest answer")->capture_default_str();
   command->add_option("--threads", o->threads, "0: one a core")->capture_default_str();
+  command->add_option("--arms", o->arms, "Which of stream,tree,split,server")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"stream", "tree", "split", "server"}));
+  command
+      ->add_option("--pace-profile", o->pace_profile,
+                   "Simulated times of named hardware, e.g. netsim/devices/llama3-70b-h100.toml")
+      ->type_name("FILE.toml");
+  command->add_flag("--cold", o->cold, "The server does not measure its passes at the start");
   command->add_flag(
       "--processor-time", o->processor_time,
       "Count what the processor spent instead of what passed, for a busy machine; one "

@@ -15,17 +15,18 @@
 namespace edgedraft::bench {
 namespace {
 
-// Measures how long something takes, on the real clock, as time of a simulated one.
+// Measures how long something takes, as time of the simulation.
 class Stretch {
  public:
-  Stretch(Instant simulated, bool processor_time)
-      : processor_time_(processor_time), simulated_(simulated), real_(work_clock(processor_time)) {}
-  Instant now() const { return simulated_ + (work_clock(processor_time_) - real_); }
+  Stretch(Instant simulated, WorkClock& clock)
+      : clock_(clock), simulated_(simulated), began_(clock.now()) {}
+  Instant now() const { return simulated_ + (clock_.now() - began_); }
+  void wait_until(Instant end) { clock_.skip(end - now()); }
 
  private:
-  bool processor_time_;
+  WorkClock& clock_;
   Instant simulated_;
-  Instant real_;
+  Instant began_;
 };
 
 class Events {
@@ -94,7 +95,7 @@ class Device final : public TargetLink, GenerationObserver {
   // Lets the device run from now until it waits.
   void run(Instant now) {
     if (done_) return;
-    stretch_.emplace(now, world_.setup.processor_time);
+    stretch_.emplace(now, world_.setup.clock);
     turn_.release();
     back_.acquire();
   }
@@ -158,7 +159,8 @@ class Device final : public TargetLink, GenerationObserver {
          .observer = *this,
          .is_end = [&](std::uint32_t t) { return setup.host.tokenizer().is_end(t); },
          .now = [this] { return now(); },
-         .cancelled = [this] { return now() >= world_.end; }},
+         .cancelled = [this] { return now() >= world_.end; },
+         .wait_until = [this](Instant end) { stretch_->wait_until(end); }},
         {.tree = drafter_ ? setup.tree : std::nullopt,
          .tokens_max = setup.tokens_max,
          .context_count = 0,
@@ -167,6 +169,7 @@ class Device final : public TargetLink, GenerationObserver {
          .resync = wire::ResyncPolicy::check,
          .resync_wait = {},
          .pace = {},
+         .step_pace = setup.step_pace,
          .control = setup.adapts ? ControlMode::automatic : ControlMode::off});
     for (std::size_t i = number_; now() < world_.end; i += setup.clients) {
       const auto end = generation.answer(setup.prompts[i % setup.prompts.size()]);
@@ -224,7 +227,8 @@ class Device final : public TargetLink, GenerationObserver {
                         .reply = std::make_shared<Answers>(*this),
                         .session = session,
                         .identity = "",
-                        .tap = setup.tap};
+                        .tap = setup.tap,
+                        .drafter = setup.bundle != nullptr ? 1u : 0u};
     std::visit(
         [&](auto& requested) {
           if constexpr (requires { requested.request; }) {
@@ -295,11 +299,19 @@ class Device final : public TargetLink, GenerationObserver {
 
 }  // namespace
 
-Instant work_clock(bool processor_time) {
-  if (!processor_time) return Clock::now();
+Instant WorkClock::now() const {
+  const Instant beginning = Instant{} + skipped_;
+  switch (counts_) {
+    case Counts::wall:
+      return beginning + Clock::now().time_since_epoch();
+    case Counts::paces:
+      return beginning;
+    case Counts::processor:
+      break;
+  }
   timespec spent{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
-  return Instant{} + std::chrono::seconds(spent.tv_sec) + std::chrono::nanoseconds(spent.tv_nsec);
+  return beginning + std::chrono::seconds(spent.tv_sec) + std::chrono::nanoseconds(spent.tv_nsec);
 }
 
 Result<ServingResult> simulate_serving(const ServingSetup& setup) {
@@ -308,9 +320,18 @@ Result<ServingResult> simulate_serving(const ServingSetup& setup) {
   Instant clock{};
   PassLoop loop(setup.host.session_parts(),
                 {.sessions = {.sessions_max = setup.clients, .kv_bytes_max = 0},
+                 .pace = setup.pass_pace,
+                 .wait_until = [&](Instant end) { world.pass->wait_until(end); },
                  .speculation = setup.speculation},
                 [&] { return world.pass ? world.pass->now() : clock; });
   world.loop = &loop;
+  if (setup.measures_costs) {
+    world.pass.emplace(clock, setup.clock);
+    std::vector<Tap*> taps;
+    if (setup.tap != nullptr) taps.push_back(setup.tap);
+    loop.measure_costs(std::chrono::seconds(10), taps);
+    world.pass.reset();
+  }
   std::vector<std::unique_ptr<Device>> devices;
   for (std::uint64_t i = 0; i < setup.clients; ++i) {
     std::unique_ptr<Drafter> drafter;
@@ -337,7 +358,7 @@ Result<ServingResult> simulate_serving(const ServingSetup& setup) {
       continue;
     }
     clock = start;
-    world.pass.emplace(start, setup.processor_time);
+    world.pass.emplace(start, setup.clock);
     const PassLoop::Count before = loop.count();
     loop.step();
     free = world.pass->now();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -14,8 +15,27 @@
 
 namespace edgedraft::bench {
 
+// The time that simulated work takes: what it really takes here, or by a device profile alone.
+// One thread at a time.
+class WorkClock {
+ public:
+  // `wall`: what passed, `processor`: what the processor spent (right on a busy machine, for
+  // backends of one thread), `paces`: none but what is waited for.
+  enum class Counts : std::uint8_t { wall, processor, paces };
+  explicit WorkClock(Counts counts) : counts_(counts) {}
+
+  Instant now() const;
+  void skip(Duration time) { skipped_ += std::max(time, Duration::zero()); }
+  void skip_to(Instant end) { skip(end - now()); }
+
+ private:
+  Counts counts_;
+  Duration skipped_{};
+};
+
 // A server and many devices in simulated time: passes and drafting take as long as they really take
-// here, but each device has a machine of its own, and nothing else runs while one is measured.
+// here, or as a profile says, but each device has a machine of its own, and nothing else runs while
+// one is measured.
 struct ServingSetup {
   ModelHost& host;
   const BundleFile* bundle;  // null: plain decoding, which the server streams
@@ -25,9 +45,12 @@ struct ServingSetup {
   std::optional<TreeShape> tree;
   // Whether devices keep to the row budget that verdicts tell, and stream where that is faster.
   bool adapts = true;
-  // Time is what the processor spent instead of what passed: right on a busy machine, for backends
-  // of one thread.
-  bool processor_time = false;
+  WorkClock& clock;
+  // Whether the server measures its passes before the first request, as a real one does.
+  bool measures_costs = true;
+  // Least times by a profile; empty and zero: none.
+  std::function<Duration(std::uint32_t rows)> pass_pace{};
+  Duration step_pace{};
   // Drafts on the server for devices that stream; may be null.
   Speculation* speculation = nullptr;
   std::uint32_t clients;
@@ -49,9 +72,6 @@ struct ServingResult {
   std::vector<double> first_token_seconds;  // of each answer that began in the measured time
   std::vector<double> gap_seconds;          // between what a device got and what it got before it
 };
-
-// Now, as of such a clock.
-Instant work_clock(bool processor_time);
 
 // Every device asks one prompt after another until the time is over.
 Result<ServingResult> simulate_serving(const ServingSetup& setup);

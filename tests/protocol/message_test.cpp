@@ -83,7 +83,11 @@ std::vector<Message> one_of_each() {
               .next = 77,
               .tokens = {5, (1u << 24) - 1},
               .drafted = 255,
-              .draft_us = 123},
+              .draft_us = 123,
+              .stream_us = 30'300,
+              .outlook_us = {30'000, 31'000, 4'000'000'000},
+              .outlook_tokens = {8, 14, 255},
+              .prefers_streams = true},
       Resume{.round = 1,
              .session = welcome.session,
              .verified_length = 16,
@@ -355,6 +359,26 @@ TEST(StreamRangeTest, AVerdictsTokensAreBounded) {
   EXPECT_EQ(code(std::vector<std::uint32_t>(kDraftNodesMax + 1, 1), 0), Errc::protocol);
   EXPECT_EQ(code({1u << 24}, 0), Errc::protocol);
   EXPECT_EQ(code({}, kDraftNodesMax + 1), Errc::protocol);
+}
+
+TEST(VerdictRangeTest, AnOutlookHasAsManyTimesAsTokens) {
+  const auto code = [](std::vector<std::uint32_t> times, std::vector<std::uint8_t> tokens) {
+    FlatBufferBuilder b;
+    return code_of(Kind::verdict, b,
+                   flat::CreateVerdictDirect(b, 1, 9, 1, 0, nullptr, 0, 0, 0, 0, nullptr, 0, 0,
+                                             nullptr, 0, 0, 1, &times, &tokens));
+  };
+  EXPECT_EQ(code({}, {}), Errc::cancelled);
+  EXPECT_EQ(code({0, 0xFFFFFFFF}, {0, 255}), Errc::cancelled);
+  EXPECT_EQ(code(std::vector<std::uint32_t>(kOutlookSizesMax, 1),
+                 std::vector<std::uint8_t>(kOutlookSizesMax, 1)),
+            Errc::cancelled);
+  EXPECT_EQ(code({1}, {}), Errc::protocol);
+  EXPECT_EQ(code({}, {1}), Errc::protocol);
+  EXPECT_EQ(code({1, 2}, {1}), Errc::protocol);
+  EXPECT_EQ(code(std::vector<std::uint32_t>(kOutlookSizesMax + 1, 1),
+                 std::vector<std::uint8_t>(kOutlookSizesMax + 1, 1)),
+            Errc::protocol);
 }
 
 TEST(VerdictRangeTest, PathGoesDown) {

@@ -37,7 +37,9 @@ TEST(OverheadTest, VerdictIsWithinTheFormula) {
                             .verify_us = 0xFFFFFFFF,
                             .activations = Bytes(std::size_t{new_count} * layout.row_bytes()),
                             .pace_us = 0xFFFFFFFF,
-                            .computed_us = 0xFFFFFFFF};
+                            .computed_us = 0xFFFFFFFF,
+                            .stream_us = 0xFFFFFFFF,
+                            .prefers_streams = true};
       for (std::uint32_t i = 1; i < new_count; ++i) {
         verdict.path.push_back(static_cast<std::uint8_t>(i));
       }
@@ -62,7 +64,8 @@ TEST(OverheadTest, AStreamsVerdictIsWithinItsBound) {
                                 .computed_us = 0xFFFFFFFF,
                                 .tokens = std::vector<std::uint32_t>(new_count - 1, kLargeToken),
                                 .drafted = kDraftNodesMax,
-                                .draft_us = 0xFFFFFFFF};
+                                .draft_us = 0xFFFFFFFF,
+                                .prefers_streams = true};
     EXPECT_LE(wire::encode(verdict).size(), stream_verdict_frame_bytes_max(new_count));
   }
 }

@@ -15,7 +15,7 @@ RowBudget learned(microseconds fixed, microseconds a_row, microseconds absence) 
     for (std::uint32_t log = 0; log <= 6; ++log) {
       const std::uint32_t rows = 1u << log;
       budget.observe_pass(rows, fixed + rows * a_row);
-      budget.observe_draft(rows, 1 + log / 2);
+      budget.observe_draft(1, rows, 1 + log / 2);
       budget.observe_absence(absence);
     }
   }
@@ -24,9 +24,88 @@ RowBudget learned(microseconds fixed, microseconds a_row, microseconds absence) 
 
 TEST(RowBudgetTest, KnowsNoReasonAtFirst) {
   RowBudget budget(256);
-  EXPECT_EQ(budget.rows_for(1), 256u);
-  budget.observe_pass(10, microseconds(500));
   EXPECT_EQ(budget.rows_for(100), 256u);
+  EXPECT_FALSE(budget.outlook(1, 1));
+  budget.observe_pass(10, microseconds(500));
+  EXPECT_TRUE(budget.outlook(1, 1));
+}
+
+// As measured at the start of a server whose passes take `fixed` and `a_row` for each row.
+RowBudget fresh(microseconds fixed, microseconds a_row) {
+  RowBudget budget(256);
+  for (const std::uint32_t rows : {1u, 8u, 64u, 256u}) {
+    budget.anchor_pass(rows, fixed + rows * a_row);
+  }
+  return budget;
+}
+
+// Whether drafts of any size are to bring more than a stream, to devices that take no time.
+bool drafts_pay(const RowBudget& budget, std::uint32_t sessions) {
+  const auto outlook = *budget.outlook(sessions, 1);
+  for (std::size_t size = 1; size <= draft_size(budget.rows_for(sessions)); ++size) {
+    if (outlook.tokens[size] * outlook.stream_seconds > outlook.draft_seconds[size]) return true;
+  }
+  return false;
+}
+
+TEST(RowBudgetTest, SixtyFourBeginnersAreToldToStreamWhereARowCostsAsMuchAsAPass) {
+  const RowBudget cpu = fresh(microseconds(200), microseconds(100));
+  EXPECT_FALSE(drafts_pay(cpu, 64));
+  EXPECT_LE(cpu.rows_for(64), 4u);
+}
+
+TEST(RowBudgetTest, SixtyFourBeginnersAreToldToDraftWhereRowsAreCheap) {
+  const RowBudget gpu = fresh(microseconds(30'000), microseconds(80));
+  EXPECT_TRUE(drafts_pay(gpu, 64));
+  EXPECT_TRUE(drafts_pay(gpu, 1));
+  // All of them fit into one pass.
+  EXPECT_LE(gpu.rows_for(64), 4u);
+  EXPECT_GE(gpu.rows_for(1), 32u);
+}
+
+// Where devices are away for long, drafts of few of them leave the server idle, and streams do not.
+TEST(RowBudgetTest, WhetherDraftsServeMoreThanStreamsDependsOnLoadAndAbsence) {
+  RowBudget gpu = fresh(microseconds(30'000), microseconds(80));
+  EXPECT_GT(gpu.drafts_by_streams(1), 2.0);
+  EXPECT_GT(gpu.drafts_by_streams(64), 1.1);
+  const RowBudget cpu = fresh(microseconds(200), microseconds(100));
+  EXPECT_LE(cpu.drafts_by_streams(64), 1.0);
+  for (int i = 0; i < 50; ++i) gpu.observe_absence(std::chrono::milliseconds(400));
+  EXPECT_LT(gpu.drafts_by_streams(1), 1.0);
+}
+
+TEST(RowBudgetTest, PassesOfOneWidthLeaveWhatWasMeasuredAtTheStart) {
+  RowBudget budget = fresh(microseconds(200), microseconds(100));
+  for (int i = 0; i < 5000; ++i) {
+    budget.observe_pass(64 + i % 2, microseconds(6600 + 300 * (i % 3)));
+  }
+  const double one = budget.outlook(1, 1)->stream_seconds;
+  EXPECT_GT(one, 0.0001);
+  EXPECT_LT(one, 0.0015);
+}
+
+TEST(RowBudgetTest, EachDrafterHasAnOutlookOfItsOwn) {
+  RowBudget budget = fresh(microseconds(1000), microseconds(10));
+  for (int i = 0; i < 100; ++i) {
+    budget.observe_draft(1, 64, 6);
+    budget.observe_draft(2, 64, 1);
+  }
+  EXPECT_NEAR(budget.outlook(1, 1)->tokens[6], 6.0, 0.1);
+  EXPECT_NEAR(budget.outlook(1, 2)->tokens[6], 1.0, 0.5);
+  // Sizes that were never sent are judged by the others.
+  EXPECT_GT(budget.outlook(1, 1)->tokens[3], 3.0);
+  EXPECT_LT(budget.outlook(1, 2)->tokens[3], 1.5);
+  // What nobody has drafted with is as drafters are as a rule.
+  EXPECT_NEAR(budget.outlook(1, 3)->tokens[6], 5.5, 0.1);
+}
+
+// One other client's draft must not show in what is told.
+TEST(RowBudgetTest, ASingleDraftMovesTheOutlookByLessThanIsTold) {
+  RowBudget budget = fresh(microseconds(1000), microseconds(10));
+  for (int i = 0; i < 400; ++i) budget.observe_draft(1, 16, 1 + i % 4);
+  const double before = budget.outlook(1, 1)->tokens[4];
+  budget.observe_draft(1, 16, 5);
+  EXPECT_LT(budget.outlook(1, 1)->tokens[4] - before, 0.125);
 }
 
 TEST(RowBudgetTest, RowsThatCostNothingAreTaken) {
@@ -63,7 +142,7 @@ TEST(RowBudgetTest, WhatActivationsCostCountsAsLoad) {
     for (int i = 0; i < 200; ++i) {
       for (std::uint32_t log = 0; log <= 6; ++log) {
         budget.observe_pass(1u << log, microseconds(1000) + (1u << log) * microseconds(10));
-        budget.observe_draft(1u << log, 1 + log / 2);
+        budget.observe_draft(1, 1u << log, 1 + log / 2);
         budget.observe_delivery(1 + log / 2, microseconds(50) + (1 + log / 2) * a_token);
         budget.observe_absence(microseconds(20'000));
       }
@@ -81,7 +160,7 @@ TEST(RowBudgetTest, DraftsThatAreNeverAcceptedAreNotWanted) {
   for (int i = 0; i < 100; ++i) {
     for (const std::uint32_t rows : {1u, 8u, 64u}) {
       budget.observe_pass(rows, microseconds(100 + 20 * rows));
-      budget.observe_draft(rows, 1);
+      budget.observe_draft(1, rows, 1);
     }
   }
   EXPECT_EQ(budget.rows_for(1), 1u);
