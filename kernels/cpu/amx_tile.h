@@ -280,12 +280,12 @@ class TileRun {
   Part scaled_[R];
 };
 
-// To blocks[0].
+// From group `first` on.
 template <class W>
-void decode_first_chunk(const TileSource<W>& from, TileScratch<W>& to) {
-  for (std::size_t i = 0; i < from.groups * kBlocksAScale; ++i) {
+void decode_groups(const TileSource<W>& from, std::size_t first, TileBlock<W>* to) {
+  for (std::size_t i = first * kBlocksAScale; i < from.groups * kBlocksAScale; ++i) {
     for (std::size_t part = 0; part < kPanelParts; ++part) {
-      decode_tile_part<W>(from, i, part, to.blocks[0][i]);
+      decode_tile_part<W>(from, i, part, to[i]);
     }
   }
   settle_memory();
@@ -334,10 +334,11 @@ std::size_t run_panel_on_tiles(const Int8MatmulArgs& a, const TilePanel<W>& p, s
       gather_row_numbers<W>(x, a.x_stride, p.tile_rows, groups, numbers);
       if (tile == asking_tiles) ahead.asks = 0;
       run.run_tile(x.block + kStartBytes, a.x_stride, groups, turn, numbers,
-                   sums + tile * kTileRowsMax * kPanelOutputs, next, ahead);
-      next.groups = 0;
+                   sums + tile * kTileRowsMax * kPanelOutputs, tile == 0 ? next : TileSource<W>{},
+                   ahead);
     }
-    settle_memory();
+    // The last chunk of a panel may have fewer groups than the first one of the next.
+    decode_groups<W>(next, groups, scratch.blocks[1 - turn]);
   }
   run.finish();
   return turn;
