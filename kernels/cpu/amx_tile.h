@@ -13,9 +13,13 @@
 #if defined(__AMX_INT8__)
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
-// From so many rows on tiles are faster than int8_tile.h: with q4_0, q8_0 and q4_k, weights from
-// memory and two cores, 10 rows take the same time either way, 12 are 2 to 8 % faster.
-inline constexpr std::size_t kTilesRowsMin = 12;
+// Whether tiles are faster than int8_tile.h for a weight of so many bytes. From memory, with q4_0,
+// q8_0 and q4_k on two cores, 10 rows take the same time either way, 12 are 2 to 8 % faster. Small
+// weights belong to passes that are mostly other work, which runs at the lower clock that tiles
+// bring: at 12 and 16 rows a thread they lost 8 to 11 %.
+constexpr bool tiles_are_faster(std::size_t rows, std::size_t weight_bytes) {
+  return rows >= (weight_bytes < (std::size_t{1} << 20) ? 32 : 12);
+}
 // Halves of a block that are scaled each for itself would take two products and two conversions a
 // block: slower than int8_tile.h at every width.
 template <class W>
@@ -347,11 +351,9 @@ std::size_t run_panel_on_tiles(const Int8MatmulArgs& a, const TilePanel<W>& p, s
 template <class W>
 std::size_t run_panel_on_tiles(const Int8MatmulArgs& a, const TilePanel<W>& p, std::size_t turn,
                                TileScratch<W>& scratch, float* sums) {
-  const auto run = p.tile_rows > 12  ? run_panel_on_tiles<W, 16>
-                   : p.tile_rows > 8 ? run_panel_on_tiles<W, 12>
-                   : p.tile_rows > 4 ? run_panel_on_tiles<W, 8>
-                                     : run_panel_on_tiles<W, 4>;
-  return run(a, p, turn, scratch, sums);
+  // No tile has fewer rows than 17 rows make, 9.
+  return p.tile_rows > 12 ? run_panel_on_tiles<W, 16>(a, p, turn, scratch, sums)
+                          : run_panel_on_tiles<W, 12>(a, p, turn, scratch, sums);
 }
 
 }  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA

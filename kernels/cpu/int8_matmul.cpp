@@ -188,7 +188,8 @@ void multiply(const Int8MatmulArgs& a, const Work& work) {
 #if defined(__AMX_INT8__)
   if constexpr (kHasTiles<W>) {
     const bool has_group = a.inputs >= kBlock * kBlocksAScale;
-    if (has_group && a.rows >= kTilesRowsMin) return multiply_on_tiles<W>(a, work);
+    const std::size_t bytes = packed_bytes(a.type, a.outputs, a.inputs);
+    if (has_group && tiles_are_faster(a.rows, bytes)) return multiply_on_tiles<W>(a, work);
   }
 #endif
   auto& scratch = *reinterpret_cast<Scratch<W>*>(work.scratch);
