@@ -13,9 +13,13 @@
 #if defined(__AMX_INT8__)
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
-// From so many rows on tiles are faster than int8_tile.h: with q4_0, q8_0 and q4_k, weights from
-// memory and two cores, 10 rows take the same time either way, 12 are 2 to 8 % faster.
-inline constexpr std::size_t kTilesRowsMin = 12;
+// Whether tiles are faster than int8_tile.h for a weight of so many bytes. From memory, with q4_0,
+// q8_0 and q4_k on two cores, 10 rows take the same time either way, 12 are 2 to 8 % faster. Small
+// weights belong to passes that are mostly other work, which runs at the lower clock that tiles
+// bring: at 12 and 16 rows a thread they lost 8 to 11 %.
+constexpr bool tiles_are_faster(std::size_t rows, std::size_t weight_bytes) {
+  return rows >= (weight_bytes < (std::size_t{1} << 20) ? 32 : 12);
+}
 // Halves of a block that are scaled each for itself would take two products and two conversions a
 // block: slower than int8_tile.h at every width.
 template <class W>
@@ -280,12 +284,12 @@ class TileRun {
   Part scaled_[R];
 };
 
-// To blocks[0].
+// From group `first` on.
 template <class W>
-void decode_first_chunk(const TileSource<W>& from, TileScratch<W>& to) {
-  for (std::size_t i = 0; i < from.groups * kBlocksAScale; ++i) {
+void decode_groups(const TileSource<W>& from, std::size_t first, TileBlock<W>* to) {
+  for (std::size_t i = first * kBlocksAScale; i < from.groups * kBlocksAScale; ++i) {
     for (std::size_t part = 0; part < kPanelParts; ++part) {
-      decode_tile_part<W>(from, i, part, to.blocks[0][i]);
+      decode_tile_part<W>(from, i, part, to[i]);
     }
   }
   settle_memory();
@@ -334,10 +338,11 @@ std::size_t run_panel_on_tiles(const Int8MatmulArgs& a, const TilePanel<W>& p, s
       gather_row_numbers<W>(x, a.x_stride, p.tile_rows, groups, numbers);
       if (tile == asking_tiles) ahead.asks = 0;
       run.run_tile(x.block + kStartBytes, a.x_stride, groups, turn, numbers,
-                   sums + tile * kTileRowsMax * kPanelOutputs, next, ahead);
-      next.groups = 0;
+                   sums + tile * kTileRowsMax * kPanelOutputs, tile == 0 ? next : TileSource<W>{},
+                   ahead);
     }
-    settle_memory();
+    // The last chunk of a panel may have fewer groups than the first one of the next.
+    decode_groups<W>(next, groups, scratch.blocks[1 - turn]);
   }
   run.finish();
   return turn;
@@ -346,11 +351,9 @@ std::size_t run_panel_on_tiles(const Int8MatmulArgs& a, const TilePanel<W>& p, s
 template <class W>
 std::size_t run_panel_on_tiles(const Int8MatmulArgs& a, const TilePanel<W>& p, std::size_t turn,
                                TileScratch<W>& scratch, float* sums) {
-  const auto run = p.tile_rows > 12  ? run_panel_on_tiles<W, 16>
-                   : p.tile_rows > 8 ? run_panel_on_tiles<W, 12>
-                   : p.tile_rows > 4 ? run_panel_on_tiles<W, 8>
-                                     : run_panel_on_tiles<W, 4>;
-  return run(a, p, turn, scratch, sums);
+  // No tile has fewer rows than 17 rows make, 9.
+  return p.tile_rows > 12 ? run_panel_on_tiles<W, 16>(a, p, turn, scratch, sums)
+                          : run_panel_on_tiles<W, 12>(a, p, turn, scratch, sums);
 }
 
 }  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA

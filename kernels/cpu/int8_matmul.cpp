@@ -155,7 +155,7 @@ void multiply_on_tiles(const Int8MatmulArgs& a, const Work& work) {
   std::memset(&scratch.tiles.rows, 0, sizeof scratch.tiles.rows);
   std::memset(&scratch.tiles.no_rows, 0, sizeof scratch.tiles.no_rows);
   const Tiles in_use(tile_shapes(tile_rows));
-  decode_first_chunk<W>(first_chunk(work.begin), scratch.tiles);
+  decode_groups<W>(first_chunk(work.begin), 0, scratch.tiles.blocks[0]);
   std::size_t turn = 0;
   for (std::size_t panel = work.begin; panel < work.end; ++panel) {
     const std::byte* from = a.panels + panel * panel_bytes;
@@ -197,7 +197,8 @@ void multiply(const Int8MatmulArgs& a, const Work& work) {
 #if defined(__AMX_INT8__)
   if constexpr (kHasTiles<W>) {
     const bool has_group = a.inputs >= kBlock * kBlocksAScale;
-    if (has_group && a.rows >= kTilesRowsMin) return multiply_on_tiles<W>(a, work);
+    const std::size_t bytes = packed_bytes(a.type, a.outputs, a.inputs);
+    if (has_group && tiles_are_faster(a.rows, bytes)) return multiply_on_tiles<W>(a, work);
   }
 #endif
   auto& scratch = *reinterpret_cast<Scratch<W>*>(work.scratch);
