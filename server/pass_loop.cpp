@@ -206,6 +206,7 @@ void PassLoop::begin_prompt(const Job& job, Session& session, const PrefillReque
                 .posted = job.posted,
                 .started = {},
                 .kept_count = kept_count,
+                .is_new = !request.tokens.empty(),
                 .rows_from = rows_from};
   if (admit_or_queue(active)) turns_.push_back(std::move(active));
 }
@@ -524,7 +525,7 @@ void PassLoop::count_answer(const Active& active, const Outcome& outcome, Instan
     metrics_->draft_answered(active.rows - 1, static_cast<std::uint32_t>(path->path.size()),
                              finished - active.session->used);
   } else {
-    metrics_->prompt_answered(finished - active.posted);
+    metrics_->prompt_answered(active.is_new, finished - active.posted);
   }
 }
 

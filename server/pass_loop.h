@@ -136,7 +136,9 @@ class PassLoop {
     Duration computed{};
     std::uint32_t kept_count = 0;  // tokens written offline that became context
     bool waits = false;            // in line for memory
-    // Of a prompt: the first position whose rows the client lacks.
+    // Of a prompt: whether it brought tokens, or goes on where a stream ended; the first position
+    // whose rows the client lacks.
+    bool is_new = false;
     std::uint32_t rows_from = 0;
     // Of a draft: the first position that becomes valid, and its rows.
     std::uint32_t valid_from = 0;

@@ -152,10 +152,11 @@ struct Metrics {
     health.device_works();
   }
 
-  // A prompt has its first token, so long after it came.
-  void prompt_answered(Duration since_posted) {
+  // A prompt has its first token, so long after it came. One that is not new goes on with an answer
+  // that a stream began.
+  void prompt_answered(bool is_new, Duration since_posted) {
     generated_tokens.add();
-    time_to_first_token.observe(seconds(since_posted));
+    if (is_new) time_to_first_token.observe(seconds(since_posted));
   }
 
   // A draft of `nodes` tokens brought `accepted` of them and one more, so long after the session's

@@ -38,7 +38,9 @@ TEST_F(MetricsPageTest, ShowsWhatWasCounted) {
   metrics_.pass(40, 30ms);
   metrics_.pass(300, 100s);
   metrics_.prompt_tokens.add(7);
-  metrics_.prompt_answered(30ms);
+  metrics_.prompt_answered(true, 30ms);
+  // The answer goes on, which is no first token.
+  metrics_.prompt_answered(false, 30ms);
   metrics_.draft_answered(6, 2, 30ms);
   metrics_.draft_answered(6, 0, 40ms);
   metrics_.draft_answered(0, 0, 50ms);  // plain decoding
@@ -61,7 +63,7 @@ TEST_F(MetricsPageTest, ShowsWhatWasCounted) {
   EXPECT_EQ(s["pass_seconds_bucket{le=\"30\"}"], 2);
   EXPECT_DOUBLE_EQ(s["pass_seconds_sum"], 100.032);
   EXPECT_EQ(s["prompt_tokens_total"], 7);
-  EXPECT_EQ(s["generation_tokens_total"], 6);
+  EXPECT_EQ(s["generation_tokens_total"], 7);
   EXPECT_EQ(s["time_to_first_token_seconds_bucket{le=\"0.025\"}"], 0);
   EXPECT_EQ(s["time_to_first_token_seconds_bucket{le=\"0.05\"}"], 1);
   EXPECT_EQ(s["spec_decode_num_drafts_total"], 2);
@@ -96,7 +98,7 @@ TEST_F(MetricsPageTest, TheNumberOfSeriesIsFixed) {
   for (std::uint32_t i = 0; i < 300; ++i) {
     metrics_.pass(i, i * 1s);
     metrics_.draft_answered(i, i, i * 1s);
-    metrics_.prompt_answered(i * 1s);
+    metrics_.prompt_answered(true, i * 1s);
   }
   metrics_.health.device_failed("out of \"memory\"\n", false);
   EXPECT_EQ(samples().size(), before);
