@@ -115,8 +115,8 @@ void multiply_panel(const Int8MatmulArgs& a, const std::byte* panel, std::size_t
   std::memset(scratch.sums, 0, rows * kPanelOutputs * sizeof(float));
   if (rows <= kStreamRowsMax<W>) {
     AskSteadily<W> ahead{panel};
-    run_rows<Packed<W>, kInt8TileRowsMax>(a, {Packed<W>::from(panel), 0, blocks}, first, rows,
-                                          scratch.sums, ahead);
+    run_rows<Packed<W>, kStreamRowsMax<W>>(a, {Packed<W>::from(panel), 0, blocks}, first, rows,
+                                           scratch.sums, ahead);
     return;
   }
   for (std::size_t block = 0; block < blocks; block += kChunkBlocks) {
