@@ -14,9 +14,8 @@
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
 // Whether tiles are faster than int8_tile.h for a weight of so many bytes. From memory, with q4_0,
-// q8_0 and q4_k on two cores, 10 rows take the same time either way, 12 are 2 to 8 % faster. Small
-// weights belong to passes that are mostly other work, which runs at the lower clock that tiles
-// bring: at 12 and 16 rows a thread they lost 8 to 11 %.
+// q8_0 and q4_k on two cores, 10 rows take the same time either way, 12 are 2 to 8 % faster. In
+// passes with small weights tiles lost 8 to 11 % at 12 and 16 rows a thread.
 constexpr bool tiles_are_faster(std::size_t rows, std::size_t weight_bytes) {
   return rows >= (weight_bytes < (std::size_t{1} << 20) ? 32 : 12);
 }
