@@ -1,7 +1,6 @@
 #include "client/generation.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "shared/base/check.h"
 
@@ -165,11 +164,7 @@ Duration Generation::keep_pace(Instant started, std::uint32_t steps) {
   const Duration pace = std::max(options_.pace, options_.step_pace * steps);
   if (pace <= Duration::zero()) return pace;
   if (parts_.now() > started + pace) ++stats_.late_drafts;
-  if (parts_.wait_until) {
-    parts_.wait_until(started + pace);
-  } else {
-    std::this_thread::sleep_until(started + pace);
-  }
+  parts_.wait_until(started + pace);
   return pace;
 }
 

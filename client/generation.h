@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 
 #include "client/draft_control.h"
 #include "client/drafters/drafter.h"
@@ -151,7 +152,10 @@ class Generation {
     std::function<bool()> cancelled;
     std::function<void(const CycleRecord&)> on_cycle{};          // may be empty
     std::function<void(const std::string& what)> on_decision{};  // of the draft control; the same
-    std::function<void(Instant)> wait_until{};  // where a pace is kept; empty: sleeps
+    // Where a pace is kept.
+    std::function<void(Instant)> wait_until = [](Instant end) {
+      std::this_thread::sleep_until(end);
+    };
   };
 
   Generation(const Parts& parts, const GenerationOptions& options);

@@ -1,6 +1,5 @@
 #include "server/application.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "shared/protocol/constant_time.h"
@@ -117,17 +116,14 @@ Result<Client> Application::admit(const ReplyHandle& reply, const PeerInfo& peer
   }
   const auto tap = find_tap(hello);
   if (!tap) return tap.error();
-  const auto hosted = std::find_if(
-      host_.drafters().begin(), host_.drafters().end(),
-      [&](const HostedDrafter& drafter) { return hello.drafter == drafter.fingerprint; });
-  const bool is_hosted = hosted != host_.drafters().end();
+  const HostedDrafter* drafter = hello.drafter ? host_.find_drafter(*hello.drafter) : nullptr;
   return Client{
       .connection_id = reply.connection_id(),
       .reply = std::make_shared<ConnectionReplies>(reply, options_.metrics),
       .session = random_session_id(),
       .identity = peer.certificate_name.value_or("") + '\n' + hello.token,
       .tap = *tap,
-      .drafter = is_hosted ? static_cast<std::uint32_t>(hosted - host_.drafters().begin() + 1) : 0};
+      .drafter = drafter ? static_cast<std::uint32_t>(drafter - host_.drafters().data() + 1) : 0};
 }
 
 void Application::set_token(std::optional<std::string> token) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <thread>
 #include <utility>
 
 #include "shared/base/check.h"
@@ -67,9 +66,6 @@ PassLoop::PassLoop(const SessionParts& parts, const PassLoopOptions& options,
       row_budget_(options.pass_rows_max) {
   EDGEDRAFT_CHECK(options.prompt_rows >= 1 && options.prompt_rows < options.pass_rows_max &&
                   options.pass_rows_max <= kMaskRowsMax);
-  if (!options_.wait_until) {
-    options_.wait_until = [](Instant end) { std::this_thread::sleep_until(end); };
-  }
   metrics_->sessions_max.set(options.sessions.sessions_max);
   metrics_->kv_bytes_max.set(sessions_.memory().bytes);
 }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -54,8 +55,8 @@ struct PassLoopOptions {
   // Least time of a pass over so many rows: a small model at a larger one's pace. Empty, or zero:
   // none.
   std::function<Duration(std::uint32_t rows)> pace{};
-  // Waits for the end of a paced pass; empty: sleeps.
-  std::function<void(Instant)> wait_until{};
+  // Waits for the end of a paced pass.
+  std::function<void(Instant)> wait_until = [](Instant end) { std::this_thread::sleep_until(end); };
   std::uint32_t pass_rows_max = kMaskRowsMax;
   // Rows of prompts in a pass that has drafts as well.
   std::uint32_t prompt_rows = 64;

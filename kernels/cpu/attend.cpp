@@ -179,17 +179,6 @@ void attend_block(const Queries& qs, const Slots& slots, const Ahead* ahead) {
 
 // --- a tile ---
 
-// A head as float32, zeros behind it up to a whole number of lanes.
-template <class W>
-void decode_head(const std::byte* from, std::size_t count, float* to) {
-  std::size_t k = 0;
-  for (; k + kLanes <= count; k += kLanes) {
-    const auto group = W::group(from, k);
-    for (std::size_t i = 0; i < kLanes; i += kPartLanes) store_part(to + k + i, W::part(group, i));
-  }
-  if (k < count) store(to + k, load_tail<W>(from, k, count - k));
-}
-
 class Tile {
  public:
   Tile(const AttendTile& t, std::size_t kv_head, float* scratch)
@@ -202,13 +191,13 @@ class Tile {
     ahead_.bytes = t.heads.head_dim * element_;
     switch (t.keys.type) {
       case CacheType::f32:
-        decode_ = decode_head<F32>;
+        decode_ = decode<F32>;
         break;
       case CacheType::f16:
-        decode_ = decode_head<F16>;
+        decode_ = decode<F16>;
         break;
       case CacheType::bf16:
-        decode_ = decode_head<BF16>;
+        decode_ = decode<BF16>;
         break;
     }
   }
@@ -284,10 +273,16 @@ class Tile {
     }
     float* key_here = together_ + at * stride_;
     float* value_here = together_ + (kBlock + at) * stride_;
-    decode_(key, t_.heads.head_dim, key_here);
-    decode_(value, t_.heads.head_dim, value_here);
+    bring(key, key_here);
+    bring(value, value_here);
     slots.keys[at] = key_here;
     slots.values[at] = value_here;
+  }
+
+  void bring(const std::byte* head, float* to) const {
+    const std::size_t count = t_.heads.head_dim;
+    decode_(head, 0, count, to);
+    std::memset(to + count, 0, (stride_ - count) * sizeof(float));
   }
 
   void look_ahead(std::size_t first) {
@@ -335,7 +330,7 @@ class Tile {
   std::size_t stride_;
   float* scratch_;
   float* together_;  // keys of a block, then values, [2 * kBlock, stride]
-  void (*decode_)(const std::byte* from, std::size_t count, float* to);
+  void (*decode_)(const std::byte* row, std::size_t first, std::size_t count, float* to);
   Ahead ahead_;
 };
 

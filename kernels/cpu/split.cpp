@@ -37,9 +37,7 @@ EDGEDRAFT_INLINE __m512 quiet(__m512 x) {
 
 void split(const SplitArgs& a, const Work& work) {
   const std::size_t cells = a.cols / kInputs;  // of a group of rows
-  const __m512i down =
-      _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
-                         _mm512_set1_epi32(kRows));
+  const __m512i down = down_a_tile();
   for (std::size_t item = work.begin; item < work.end; ++item) {
     const std::size_t first = item / cells * kRows;
     const std::size_t rows = smaller(kRows, a.rows - first);

@@ -106,9 +106,7 @@ void multiply(const TileMatmulArgs& a, const Block& b, Sums& sums) {
 // Adds the bias and what was there, writes `count` outputs of a row from sums down a column.
 void finish(const TileMatmulArgs& a, std::size_t row, std::size_t column, std::size_t count,
             const float* sums) {
-  const __m512i down =
-      _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
-                         _mm512_set1_epi32(kRows));
+  const __m512i down = down_a_tile();
   const auto some = static_cast<__mmask16>((1u << count) - 1);
   float* y = a.y.data + row * a.y.stride + column;
   __m512 value = _mm512_mask_i32gather_ps(_mm512_setzero_ps(), some, down, sums, sizeof(float));

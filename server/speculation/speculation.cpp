@@ -1,7 +1,6 @@
 #include "server/speculation/speculation.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "server/model_host.h"
@@ -54,9 +53,6 @@ Result<std::unique_ptr<Speculation>> Speculation::make(Backend& backend, HostedD
 Speculation::Speculation(DrafterSource source, const SpeculationOptions& options)
     : source_(std::move(source)), options_(options), budget_(options.tree.nodes + 1) {
   EDGEDRAFT_CHECK(valid(options.tree));
-  if (!options_.wait_until) {
-    options_.wait_until = [](Instant end) { std::this_thread::sleep_until(end); };
-  }
 }
 
 Drafted Speculation::draft(const TargetSession& session, std::unique_ptr<SessionDrafter>& drafter,

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "server/speculation/session_drafter.h"
 #include "server/speculation/speculation_budget.h"
@@ -28,7 +29,8 @@ struct SpeculationOptions {
   // Told where a drafter cannot be made or fails; its session streams plainly.
   std::function<void(const std::string& why)> on_failure = [](const std::string&) {};
   std::function<Instant()> now = [] { return Clock::now(); };
-  std::function<void(Instant)> wait_until{};  // where a pace is kept; empty: sleeps
+  // Where a pace is kept.
+  std::function<void(Instant)> wait_until = [](Instant end) { std::this_thread::sleep_until(end); };
 };
 
 // Where sessions' drafters come from.

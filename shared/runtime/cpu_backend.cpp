@@ -306,6 +306,12 @@ class CpuBackend final : public HostBackend {
     return {.items = m.rows, .grain = 1, .steps = std::uint64_t{m.rows} * m.cols * steps_a_number};
   }
 
+  static Extent by_columns(const MatmulOp& op, std::size_t grain) {
+    return {.items = op.y.cols,
+            .grain = grain,
+            .steps = std::uint64_t{op.x.rows} * op.x.cols * op.y.cols};
+  }
+
   // Grows to the largest operation seen, then stays.
   void reserve_scratch(std::size_t floats) {
     if (floats <= scratch_floats_) return;
@@ -420,10 +426,8 @@ class CpuBackend final : public HostBackend {
                                    .rows = op.x.rows,
                                    .inputs = op.x.cols,
                                    .accumulate = op.into == MatmulOp::Into::accumulate};
-    run(kernels_.tile_matmul, args,
-        {.items = op.y.cols,
-         .grain = 32,
-         .steps = std::uint64_t{op.x.rows} * op.x.cols * op.y.cols});
+    // Outputs that one read of the activations serves.
+    run(kernels_.tile_matmul, args, by_columns(op, 32));
   }
 
   void float_matmul(const MatmulOp& op) {
@@ -437,10 +441,7 @@ class CpuBackend final : public HostBackend {
                                .inputs = op.x.cols,
                                .accumulate = op.into == MatmulOp::Into::accumulate};
     // A cache line of outputs, so that no two threads write to the same.
-    run(kernels_.matmul, args,
-        {.items = op.y.cols,
-         .grain = 16,
-         .steps = std::uint64_t{op.x.rows} * op.x.cols * op.y.cols});
+    run(kernels_.matmul, args, by_columns(op, 16));
   }
 
   // Calls task(begin, end, thread) for all items, on all threads where the work is worth it.

@@ -34,12 +34,11 @@ std::uint32_t wait_while(const std::atomic<std::uint32_t>& number, std::uint32_t
 }  // namespace
 
 ThreadPool::ThreadPool(std::uint32_t threads)
-    : stretches_(threads != 0 ? threads : std::max(1u, std::thread::hardware_concurrency())),
-      threads_(1) {
-  threads_.reserve(stretches_.size());
+    : stretches_(threads != 0 ? threads : std::max(1u, std::thread::hardware_concurrency())) {
+  workers_.reserve(stretches_.size() - 1);
   try {
     for (std::size_t i = 1; i < stretches_.size(); ++i)
-      threads_.emplace_back([this, i] { work(i); });
+      workers_.emplace_back([this, i] { work(i); });
   } catch (...) {
     stop();
     throw;
@@ -54,9 +53,7 @@ void ThreadPool::stop() {
   stopping_ = true;
   round_.fetch_add(1);
   round_.notify_all();
-  for (std::thread& thread : threads_) {
-    if (thread.joinable()) thread.join();
-  }
+  for (std::thread& worker : workers_) worker.join();
 }
 
 void ThreadPool::Stretch::set(std::uint64_t begin, std::uint64_t end) {

@@ -25,7 +25,7 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  std::size_t thread_count() const { return threads_.size(); }
+  std::size_t thread_count() const { return stretches_.size(); }
 
   // The step that gives each thread one, a multiple of `grain`: what costs the least to share out.
   std::size_t one_step_a_thread(std::size_t count, std::size_t grain) const {
@@ -76,7 +76,7 @@ class ThreadPool {
   std::atomic<std::uint32_t> round_ = 0;       // a job's number: its change says that job_ is new
   std::atomic<std::uint32_t> unfinished_ = 0;  // steps of the job; 0: job_ may change
   std::vector<Stretch> stretches_;             // a thread each
-  std::vector<std::thread> threads_;           // the first one is the caller's place, empty
+  std::vector<std::thread> workers_;           // all threads but the caller
 };
 
 }  // namespace edgedraft
