@@ -8,7 +8,8 @@ namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
 // A row of quantised activations: for each block of 32, -128 times the sum of its numbers and of
 // those of its first half (with which sums over weights that are 128 too large begin), and the
-// numbers; behind them a scale for every 128.
+// numbers; behind them, with short sums, the same once more with the numbers as bytes; at last a
+// scale for every 128.
 inline constexpr std::size_t kBlock = 32;
 inline constexpr std::size_t kBlocksAScale = 4;
 
@@ -22,6 +23,18 @@ inline constexpr std::size_t kQuadBytes = 4;
 inline constexpr std::size_t kQuadBytes = 8;
 #endif
 
+// Products of bytes, neighbours added in 16 bits, saturate with weights of eight bits. Of weights
+// with six bits or fewer a few can be added up before they are widened: half as many instructions.
+#if defined(__AVX2__) && !defined(__AVX512F__) && !defined(EDGEDRAFT_DOT_INSTRUCTION)
+#define EDGEDRAFT_SHORT_SUMS 1
+template <int kBits>
+inline constexpr bool kHasShortSums = kBits <= 6;
+#else
+template <int kBits>
+inline constexpr bool kHasShortSums = false;
+#endif
+inline constexpr std::size_t kByteQuadBytes = 4;
+
 inline constexpr std::size_t kStartBytes = 2 * sizeof(std::int32_t);
 
 // Of a whole block, or of one half of it. Unsigned inside: what is not finite leaves any bits.
@@ -33,22 +46,42 @@ EDGEDRAFT_INLINE std::int32_t start_of(const std::byte* block, std::size_t halve
   return static_cast<std::int32_t>(half == 0 ? first : whole - first);
 }
 
-struct ActivationRow {
-  static constexpr std::size_t kBlockBytes = kStartBytes + kBlock / 4 * kQuadBytes;
+// Where the numbers stand for products of so many bytes a quad.
+template <std::size_t kBytes>
+struct ActivationRowOf {
+  static constexpr std::size_t kBlockBytes = kStartBytes + kBlock / 4 * kBytes;
 
   const std::byte* block;
   const float* scale;
 
-  static constexpr std::size_t scales_offset(std::size_t cols) {
-    return cols / kBlock * kBlockBytes;
+  static constexpr std::size_t offset(std::size_t cols) {
+    if constexpr (kBytes == kQuadBytes) return 0;
+    return cols / kBlock * ActivationRowOf<kQuadBytes>::kBlockBytes;
   }
-  static EDGEDRAFT_INLINE ActivationRow at(const std::byte* row, std::size_t cols) {
-    return {row, reinterpret_cast<const float*>(row + scales_offset(cols))};
+  static constexpr std::size_t end(std::size_t cols) {
+    return offset(cols) + cols / kBlock * kBlockBytes;
   }
-  EDGEDRAFT_INLINE ActivationRow from_block(std::size_t first) const {
+  static EDGEDRAFT_INLINE ActivationRowOf at(const std::byte* row, std::size_t cols);
+  EDGEDRAFT_INLINE ActivationRowOf from_block(std::size_t first) const {
     return {block + first * kBlockBytes, scale + first / kBlocksAScale};
   }
 };
+using ActivationRow = ActivationRowOf<kQuadBytes>;
+using ByteActivationRow = ActivationRowOf<kByteQuadBytes>;
+
+constexpr std::size_t scales_offset(std::size_t cols) {
+#if defined(EDGEDRAFT_SHORT_SUMS)
+  return ByteActivationRow::end(cols);
+#else
+  return ActivationRow::end(cols);
+#endif
+}
+
+template <std::size_t kBytes>
+EDGEDRAFT_INLINE ActivationRowOf<kBytes> ActivationRowOf<kBytes>::at(const std::byte* row,
+                                                                     std::size_t cols) {
+  return {row + offset(cols), reinterpret_cast<const float*>(row + scales_offset(cols))};
+}
 
 EDGEDRAFT_INLINE UintPart all_uint(std::uint32_t x) {
   return x - UintPart{};
@@ -136,6 +169,25 @@ EDGEDRAFT_INLINE IntPart dot(IntPart sum, const QuadWeights& w, const QuadActiva
   const auto byte = [&](int shift) { return reinterpret_cast<IntPart>(w.quad >> shift & 0xFFu); };
   return sum + byte(0) * x.numbers[0] + byte(16) * x.numbers[1] + byte(8) * x.numbers[2] +
          byte(24) * x.numbers[3];
+}
+
+#endif
+
+#if defined(EDGEDRAFT_SHORT_SUMS)
+
+typedef std::int16_t ShortSums __attribute__((vector_size(kPartLanes * 4)));
+
+EDGEDRAFT_INLINE IntPart load_byte_quad(const std::byte* from) {
+  return all_int(load_bytes<std::int32_t>(from));
+}
+// Of the products of neighbours.
+EDGEDRAFT_INLINE ShortSums short_sums(UintPart weights, IntPart activations) {
+  return reinterpret_cast<ShortSums>(_mm256_maddubs_epi16(reinterpret_cast<__m256i>(weights),
+                                                          reinterpret_cast<__m256i>(activations)));
+}
+EDGEDRAFT_INLINE IntPart widened(ShortSums sums) {
+  return reinterpret_cast<IntPart>(
+      _mm256_madd_epi16(reinterpret_cast<__m256i>(sums), _mm256_set1_epi16(1)));
 }
 
 #endif

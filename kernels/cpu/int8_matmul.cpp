@@ -35,7 +35,7 @@ struct Piece {
 };
 
 template <class Source, std::size_t R, std::size_t kFirstPart, class Ahead>
-EDGEDRAFT_INLINE void run_parts(const Piece<Source>& piece, const ActivationRow (&x)[R],
+EDGEDRAFT_INLINE void run_parts(const Piece<Source>& piece, const RowOf<typename Source::W> (&x)[R],
                                 float* sums, Ahead& ahead) {
   Int8Tile<Source, R, kFirstPart>::run(piece.source, piece.block_count, x, sums, ahead);
   if constexpr (kFirstPart + kTileParts < kPanelParts) {
@@ -47,9 +47,10 @@ EDGEDRAFT_INLINE void run_parts(const Piece<Source>& piece, const ActivationRow 
 template <class Source, std::size_t R, class Ahead>
 void run_tile(const Int8MatmulArgs& a, const Piece<Source>& piece, std::size_t row, float* sums,
               Ahead& ahead) {
-  ActivationRow x[R];
+  using Row = RowOf<typename Source::W>;
+  Row x[R];
   for (std::size_t r = 0; r < R; ++r) {
-    x[r] = ActivationRow::at(a.x + (row + r) * a.x_stride, a.inputs).from_block(piece.first_block);
+    x[r] = Row::at(a.x + (row + r) * a.x_stride, a.inputs).from_block(piece.first_block);
   }
   run_parts<Source, R, 0>(piece, x, sums, ahead);
 }
@@ -103,9 +104,22 @@ void run_tiles(const Int8MatmulArgs& a, const Piece<Source>& piece, const std::b
 }
 
 // So few rows stream through a panel as one tile. Where weights must be decoded that keeps a core
-// busy enough from five rows on to come too late with asking for more.
+// busy enough from five rows on to come too late with asking for more. Registers of 32 bytes keep
+// it as busy with one: then one tile, too, asks a chunk ahead, a large one, of which nothing has to
+// stay in the first-level cache.
+#if defined(EDGEDRAFT_SHORT_SUMS)
+template <class W>
+constexpr std::size_t kStreamRowsMax = 0;
+constexpr std::size_t kChunkBlocksOfOneTile = 4 * kChunkBlocks;
+#else
 template <class W>
 constexpr std::size_t kStreamRowsMax = smaller(kInt8TileRowsMax, W::kIsBytes ? 6 : 4);
+constexpr std::size_t kChunkBlocksOfOneTile = kChunkBlocks;
+#endif
+
+// So many tiles decode for themselves, more share a decoded chunk.
+template <class W>
+constexpr std::size_t kDecodingTilesMax = W::kBits > 4 && kHasShortSums<W::kBits> ? 1 : 3;
 
 // `rows` of at most kBlockRows from `first` on through one panel.
 template <class W>
@@ -113,24 +127,26 @@ void multiply_panel(const Int8MatmulArgs& a, const std::byte* panel, std::size_t
                     std::size_t rows, Scratch<W>& scratch) {
   const std::size_t blocks = a.inputs / kBlock;
   std::memset(scratch.sums, 0, rows * kPanelOutputs * sizeof(float));
-  if (rows <= kStreamRowsMax<W>) {
-    AskSteadily<W> ahead{panel};
-    run_rows<Packed<W>, kStreamRowsMax<W>>(a, {Packed<W>::from(panel), 0, blocks}, first, rows,
-                                           scratch.sums, ahead);
-    return;
+  if constexpr (kStreamRowsMax<W> != 0) {
+    if (rows <= kStreamRowsMax<W>) {
+      AskSteadily<W> ahead{panel};
+      run_rows<Packed<W>, kStreamRowsMax<W>>(a, {Packed<W>::from(panel), 0, blocks}, first, rows,
+                                             scratch.sums, ahead);
+      return;
+    }
   }
-  for (std::size_t block = 0; block < blocks; block += kChunkBlocks) {
-    const std::size_t count = smaller(kChunkBlocks, blocks - block);
-    const auto chunk = Packed<W>::from(panel + W::kSizes.bytes(block));
+  const std::size_t chunk = rows <= kInt8TileRowsMax ? kChunkBlocksOfOneTile : kChunkBlocks;
+  for (std::size_t block = 0; block < blocks; block += chunk) {
+    const std::size_t count = smaller(chunk, blocks - block);
+    const auto source = Packed<W>::from(panel + W::kSizes.bytes(block));
     // Behind a panel's last chunk comes the next panel's first.
     const std::byte* next = panel + W::kSizes.bytes(block + count);
     const std::size_t left = blocks - block - count;
-    const std::size_t next_bytes =
-        W::kSizes.bytes(smaller(kChunkBlocks, left != 0 ? left : blocks));
-    if (W::kIsBytes || rows <= 3 * kInt8TileRowsMax) {
-      run_tiles<Packed<W>>(a, {chunk, block, count}, next, next_bytes, first, rows, scratch.sums);
+    const std::size_t next_bytes = W::kSizes.bytes(smaller(chunk, left != 0 ? left : blocks));
+    if (W::kIsBytes || rows <= kDecodingTilesMax<W> * kInt8TileRowsMax) {
+      run_tiles<Packed<W>>(a, {source, block, count}, next, next_bytes, first, rows, scratch.sums);
     } else {
-      auto from = chunk;
+      auto from = source;
       for (std::size_t i = 0; i < count; ++i, from.next()) decode_block(from, scratch.decoded[i]);
       run_tiles<Decoded<W>>(a, {{scratch.decoded}, block, count}, next, next_bytes, first, rows,
                             scratch.sums);

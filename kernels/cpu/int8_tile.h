@@ -4,18 +4,28 @@
 
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
+template <class W>
+using RowOf = ActivationRowOf<kHasShortSums<W::kBits> ? kByteQuadBytes : kQuadBytes>;
+
 inline constexpr std::size_t kCacheLineBytes = 64;
 
 // A tile is up to so many rows of activations times so many registers of outputs: two sums a pair
 // in registers beside the operands.
-inline constexpr std::size_t kTileParts = 2;
 #if defined(__AVX512F__) && defined(EDGEDRAFT_DOT_INSTRUCTION)
+inline constexpr std::size_t kTileParts = 2;
 inline constexpr std::size_t kInt8TileRowsMax = 6;
 #elif defined(__AVX512F__)
+inline constexpr std::size_t kTileParts = 2;
 inline constexpr std::size_t kInt8TileRowsMax = 5;
 #elif defined(EDGEDRAFT_DOT_INSTRUCTION)
+inline constexpr std::size_t kTileParts = 2;
+inline constexpr std::size_t kInt8TileRowsMax = 3;
+#elif defined(EDGEDRAFT_SHORT_SUMS)
+// A whole panel, although the second sums are in memory: an activation is loaded once for four.
+inline constexpr std::size_t kTileParts = 4;
 inline constexpr std::size_t kInt8TileRowsMax = 3;
 #else
+inline constexpr std::size_t kTileParts = 2;
 inline constexpr std::size_t kInt8TileRowsMax = 2;
 #endif
 static_assert(kPanelParts % kTileParts == 0);
@@ -77,12 +87,12 @@ struct AskNothing {
 template <class Source, std::size_t R, std::size_t kFirstPart>
 struct Int8Tile {
   using W = typename Source::W;
+  using Row = RowOf<W>;
   static constexpr std::size_t P = kTileParts;
 
   // `blocks` blocks from where source and x stand; row r's sums are at sums + r * kPanelOutputs.
   template <class Ahead>
-  static void run(Source source, std::size_t blocks, const ActivationRow (&x)[R], float* sums,
-                  Ahead& ahead) {
+  static void run(Source source, std::size_t blocks, const Row (&x)[R], float* sums, Ahead& ahead) {
     const std::byte* at[R];
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < R; ++r) at[r] = x[r].block;
@@ -98,7 +108,7 @@ struct Int8Tile {
         add_block(source, at, scaled, ahead);
         source.next();
 #pragma GCC unroll 8
-        for (std::size_t r = 0; r < R; ++r) at[r] += ActivationRow::kBlockBytes;
+        for (std::size_t r = 0; r < R; ++r) at[r] += Row::kBlockBytes;
       }
 #pragma GCC unroll 8
       for (std::size_t r = 0; r < R; ++r) {
@@ -120,7 +130,7 @@ struct Int8Tile {
 #pragma GCC unroll 8
       for (std::size_t r = 0; r < R; ++r) {
         const IntPart start =
-            W::kHasMinimum ? IntPart{} : all_int(start_of(x[r], W::kHalves, half));
+            W::kHasMinimum ? IntPart{} : all_int(start_of(x[r], W::kHalves, half)) >> kStartShift;
 #pragma GCC unroll 8
         for (std::size_t p = 0; p < P; ++p) dots[r][p] = start;
       }
@@ -142,11 +152,16 @@ struct Int8Tile {
     if constexpr (W::kHasMinimum) add_minima(source, x, scaled);
   }
 
+  // Starts are for weights that are 128 too large.
+  static constexpr int kStartShift = kHasShortSums<W::kBits> ? 8 - W::kBits : 0;
+
   // The dots of quads q..kEnd-1.
   template <int q, int kEnd, class Ahead>
   static EDGEDRAFT_INLINE void add_quads(const Source& source, const std::byte* const (&x)[R],
                                          IntPart (&dots)[R][P], Ahead& ahead) {
-    if constexpr (q < kEnd) {
+    if constexpr (kHasShortSums<W::kBits>) {
+      add_short_sums<q, kEnd>(source, x, dots, ahead);
+    } else if constexpr (q < kEnd) {
       ahead.template ask<q>();
       QuadWeights w[P];
 #pragma GCC unroll 8
@@ -162,6 +177,47 @@ struct Int8Tile {
       add_quads<q + 1, kEnd>(source, x, dots, ahead);
     }
   }
+
+#if defined(EDGEDRAFT_SHORT_SUMS)
+  // 2^15 - 1 has room for so many sums of two products of at most 127 * (2^kBits - 1) each.
+  static constexpr int kShortQuads = W::kBits == 4 ? 8 : W::kBits == 5 ? 4 : 2;
+
+  template <int q, int kEnd, class Ahead>
+  static EDGEDRAFT_INLINE void add_short_sums(const Source& source, const std::byte* const (&x)[R],
+                                              IntPart (&dots)[R][P], Ahead& ahead) {
+    if constexpr (q < kEnd) {
+      constexpr int kNext = static_cast<int>(smaller(q + kShortQuads, kEnd));
+      ShortSums sums[R][P];
+      add_in_short<q, kNext, true>(source, x, sums, ahead);
+#pragma GCC unroll 8
+      for (std::size_t r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+        for (std::size_t p = 0; p < P; ++p) dots[r][p] += widened(sums[r][p]);
+      }
+      add_short_sums<kNext, kEnd>(source, x, dots, ahead);
+    }
+  }
+  template <int q, int kEnd, bool kIsFirst, class Ahead>
+  static EDGEDRAFT_INLINE void add_in_short(const Source& source, const std::byte* const (&x)[R],
+                                            ShortSums (&sums)[R][P], Ahead& ahead) {
+    if constexpr (q < kEnd) {
+      ahead.template ask<q>();
+      UintPart w[P];
+#pragma GCC unroll 8
+      for (std::size_t p = 0; p < P; ++p) w[p] = source.template bytes<q>(kFirstPart + p);
+#pragma GCC unroll 8
+      for (std::size_t r = 0; r < R; ++r) {
+        const IntPart activations = load_byte_quad(x[r] + kStartBytes + q * kByteQuadBytes);
+#pragma GCC unroll 8
+        for (std::size_t p = 0; p < P; ++p) {
+          const ShortSums products = short_sums(w[p], activations);
+          sums[r][p] = kIsFirst ? products : sums[r][p] + products;
+        }
+      }
+      add_in_short<q + 1, kEnd, false>(source, x, sums, ahead);
+    }
+  }
+#endif
 
   // A start is -128 times the sum of the activations, so a minimum times that sum is subtracted.
   static EDGEDRAFT_INLINE void add_minima(const Source& source, const std::byte* const (&x)[R],

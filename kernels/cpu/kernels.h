@@ -37,6 +37,11 @@ void top_k(const TopKArgs& a, const Work& work);
 void argmax(const ArgmaxArgs& a, const Work& work);
 std::size_t fma_chains(std::size_t rounds, float* sink);
 std::size_t int8_chains(std::size_t rounds, float* sink);
+#if defined(__AVX2__) && !defined(__AVX512F__) && !defined(__AVXVNNI__)
+std::size_t short_chains(std::size_t rounds, float* sink);
+#else
+inline constexpr std::size_t (*short_chains)(std::size_t rounds, float* sink) = nullptr;
+#endif
 #if defined(__AMX_INT8__)
 std::size_t tile_chains(std::size_t rounds, float* sink);
 std::size_t bf16_tile_chains(std::size_t rounds, float* sink);
@@ -44,6 +49,6 @@ std::size_t bf16_tile_chains(std::size_t rounds, float* sink);
 inline constexpr std::size_t (*tile_chains)(std::size_t rounds, float* sink) = nullptr;
 inline constexpr std::size_t (*bf16_tile_chains)(std::size_t rounds, float* sink) = nullptr;
 #endif
-void read_stream(const std::byte* from, std::size_t bytes, float* sink);
+void read_stream(const std::byte* from, std::size_t bytes, std::size_t chunk_bytes, float* sink);
 
 }  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA

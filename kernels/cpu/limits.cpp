@@ -9,8 +9,51 @@ namespace {
 // of AVX2.
 constexpr std::size_t kChains = 12;
 
+// Of int8: so many registers of weights times so many of activations, with room for the operands.
+constexpr std::size_t kChainWeights = 4;
+#if defined(EDGEDRAFT_DOT_INSTRUCTION)
+constexpr std::size_t kChainActivations = 3;
+#else
+constexpr std::size_t kChainActivations = 2;
+#endif
+
 constexpr std::size_t kLineBytes = 64;
-constexpr std::size_t kChunkLines = 64;
+
+// The operations of chains of `add`, which adds products of weights and activations to a sum.
+// Weights come from the first-level cache, others in each round, and what they are depends on
+// `rounds`, or the compiler would compute ahead of the loop.
+template <class Sum, class Weights, class Activations, class Add>
+EDGEDRAFT_INLINE std::size_t product_chains(std::size_t rounds, float* sink,
+                                            const Weights& weights_of,
+                                            const Activations& activations_of, const Add& add) {
+  decltype(weights_of(UintPart{})) weights[2 * kChainWeights];
+  for (std::size_t i = 0; i < 2 * kChainWeights; ++i) {
+    weights[i] = weights_of(all_uint(static_cast<std::uint32_t>(rounds + i)));
+  }
+  std::byte numbers[kChainActivations + kQuadBytes];
+  for (std::size_t i = 0; i < sizeof numbers; ++i) {
+    numbers[i] = static_cast<std::byte>((rounds + i) % 2);
+  }
+  decltype(activations_of(numbers)) activations[kChainActivations];
+  for (std::size_t k = 0; k < kChainActivations; ++k) activations[k] = activations_of(numbers + k);
+  Sum chain[kChainWeights][kChainActivations] = {};
+  for (std::size_t round = 0; round < rounds; ++round) {
+    const auto* w = weights + round % kChainWeights;
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < kChainWeights; ++i) {
+#pragma GCC unroll 3
+      for (std::size_t k = 0; k < kChainActivations; ++k) {
+        chain[i][k] = add(chain[i][k], w[i], activations[k]);
+      }
+    }
+  }
+  Sum total{};
+  for (const auto& row : chain) {
+    for (const Sum& sum : row) total += sum;
+  }
+  store_part(sink, __builtin_convertvector(reinterpret_cast<IntPart>(total), Part));
+  return rounds * kChainWeights * kChainActivations * kPartLanes * 4 * 2;
+}
 
 }  // namespace
 
@@ -32,27 +75,18 @@ std::size_t fma_chains(std::size_t rounds, float* sink) {
 }
 
 std::size_t int8_chains(std::size_t rounds, float* sink) {
-  IntPart chain[kChains];
-#pragma GCC unroll 12
-  for (std::size_t c = 0; c < kChains; ++c) chain[c] = all_int(static_cast<std::int32_t>(c));
-  std::byte quads[kChains][kQuadBytes];
-  for (std::size_t i = 0; i < sizeof quads; ++i) {
-    quads[i / kQuadBytes][i % kQuadBytes] = static_cast<std::byte>(i % 2);
-  }
-  UintPart bytes{};
-  for (std::size_t round = 0; round < rounds; ++round) {
-    // Weights that change with every round, or the compiler would compute ahead of the loop.
-    bytes += 1;
-    const QuadWeights w = quad_weights(bytes);
-#pragma GCC unroll 12
-    for (std::size_t c = 0; c < kChains; ++c) chain[c] = dot(chain[c], w, load_quad(quads[c]));
-  }
-  IntPart total = chain[0];
-#pragma GCC unroll 12
-  for (std::size_t c = 1; c < kChains; ++c) total += chain[c];
-  store_part(sink, __builtin_convertvector(total, Part));
-  return rounds * kChains * kPartLanes * 4 * 2;
+  return product_chains<IntPart>(
+      rounds, sink, quad_weights, load_quad,
+      [](IntPart sum, const QuadWeights& w, const QuadActivations& x) { return dot(sum, w, x); });
 }
+
+#if defined(EDGEDRAFT_SHORT_SUMS)
+std::size_t short_chains(std::size_t rounds, float* sink) {
+  return product_chains<ShortSums>(
+      rounds, sink, [](UintPart bytes) { return bytes; }, load_byte_quad,
+      [](ShortSums sums, UintPart w, IntPart x) { return sums + short_sums(w, x); });
+}
+#endif
 
 #if defined(__AMX_INT8__)
 namespace {
@@ -95,14 +129,17 @@ std::size_t bf16_tile_chains(std::size_t rounds, float* sink) {
 }
 #endif
 
-// A chunk is read while the next one is asked for at two places: of several patterns the fastest.
-void read_stream(const std::byte* from, std::size_t bytes, float* sink) {
+// A chunk is read while the next one is asked for at two places.
+void read_stream(const std::byte* from, std::size_t bytes, std::size_t chunk_bytes, float* sink) {
   Part totals[4] = {};
-  for (std::size_t chunk = 0; chunk < bytes / (kChunkLines * kLineBytes); ++chunk) {
-    const std::byte* next = from + kChunkLines * kLineBytes;
-    for (std::size_t line = 0; line < kChunkLines; line += 2) {
-      __builtin_prefetch(next + line / 2 * kLineBytes, 0, 2);
-      __builtin_prefetch(next + (kChunkLines + line) / 2 * kLineBytes, 0, 2);
+  const std::size_t chunk_lines = (chunk_bytes != 0 ? chunk_bytes : bytes) / kLineBytes;
+  for (std::size_t chunk = 0; chunk < bytes / (chunk_lines * kLineBytes); ++chunk) {
+    const std::byte* next = from + chunk_lines * kLineBytes;
+    for (std::size_t line = 0; line < chunk_lines; line += 2) {
+      if (chunk_bytes != 0) {
+        __builtin_prefetch(next + line / 2 * kLineBytes, 0, 2);
+        __builtin_prefetch(next + (chunk_lines + line) / 2 * kLineBytes, 0, 2);
+      }
 #pragma GCC unroll 8
       for (std::size_t i = 0; i < 2 * kLineBytes; i += sizeof(Part)) {
         totals[i / sizeof(Part) % 4] += load_bytes<Part>(from + line * kLineBytes + i);

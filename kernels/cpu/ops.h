@@ -126,7 +126,7 @@ struct QuantizeArgs {
 };
 constexpr std::size_t quantized_row_bytes(std::size_t cols) {
   // An odd number of cache lines, so that rows do not compete for the same cache sets.
-  return ((2 * cols + cols / 2 + 64 + 64) / 128 * 2 + 1) * 64;
+  return ((3 * cols + cols / 2 + cols / 8 + 64 + 64) / 128 * 2 + 1) * 64;
 }
 
 // Item: a panel (packed.h) of outputs. Sums are exact over blocks of 32, then float32 in one order,
@@ -300,13 +300,17 @@ struct Kernels {
 
   // For measurements: independent chains of multiplications and additions, of float32 and of int8
   // as int8_matmul has them, as fast as they go. Return their number. `sink` takes 16 floats.
+  // short_chains: of int8 with weights of six bits or fewer, where those go faster, else null.
   // tile_chains: of int8, and of bfloat16, on whole tile registers; null for sets without.
   std::size_t (*fma_chains)(std::size_t rounds, float* sink);
   std::size_t (*int8_chains)(std::size_t rounds, float* sink);
+  std::size_t (*short_chains)(std::size_t rounds, float* sink);
   std::size_t (*tile_chains)(std::size_t rounds, float* sink);
   std::size_t (*bf16_tile_chains)(std::size_t rounds, float* sink);
-  // Reads memory as fast as it comes, in whole chunks of 16 KiB.
-  void (*read_stream)(const std::byte* from, std::size_t bytes, float* sink);
+  // Reads memory, `bytes` a multiple of 64 KiB, and asks one chunk of chunk_bytes ahead, a divisor
+  // of that; 0: leaves asking to the processor.
+  void (*read_stream)(const std::byte* from, std::size_t bytes, std::size_t chunk_bytes,
+                      float* sink);
 };
 
 // What this build has and this processor runs, slowest first; never empty. Null-terminated.

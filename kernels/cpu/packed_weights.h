@@ -9,8 +9,9 @@
 //   scale    of half 0 or 1 of the block, where kHalves is 2
 //   minimum  where kHasMinimum; elsewhere bytes are 128 too large, which a row's start makes good
 //
-// A weight is scale * (byte - 128) or scale * byte - minimum. What moves four bits to the top of a
-// byte divides the scale by as much, which is exact.
+// A weight is scale * (byte - 128) or scale * byte - minimum. What moves four or six bits to the
+// top of a byte divides the scale by as much, which is exact. For short sums (int8.h) they stay at
+// the bottom, and 128 becomes 8 or 32.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
 static_assert(kPackedBlockInputs == kBlock);
@@ -42,6 +43,7 @@ EDGEDRAFT_INLINE UintPart shifted(UintPart v) {
 
 struct PackedQ8_0 {
   static constexpr PackedSizes kSizes = packed_sizes(WeightType::q8_0);
+  static constexpr int kBits = 8;
   static constexpr bool kIsBytes = true;  // nothing to decode
   static constexpr std::size_t kHalves = 1;
   static constexpr bool kHasMinimum = false;
@@ -54,23 +56,29 @@ struct PackedQ8_0 {
   }
 };
 
-// Nibble n as 16 n.
+// By so much a weight of fewer than eight bits is moved up in its byte.
+template <int kBits>
+inline constexpr int kRise = kHasShortSums<kBits> ? 0 : 8 - kBits;
+
 template <int q>
-EDGEDRAFT_INLINE UintPart nibble_tops(const BlockPlace& at, std::size_t part) {
-  return shifted < q < 4 ? 4 : 0 > (line_part(at.block, q % 4, part)) & 0xF0F0F0F0u;
+EDGEDRAFT_INLINE UintPart nibbles(const BlockPlace& at, std::size_t part) {
+  constexpr std::uint32_t kMask = 0x0F0F0F0Fu << kRise<4>;
+  return shifted<kRise<4> - (q < 4 ? 0 : 4)>(line_part(at.block, q % 4, part)) & kMask;
 }
+inline constexpr float kNibbleUnit = 1.0f / (1 << kRise<4>);
 
 struct PackedQ4_0 {
   static constexpr PackedSizes kSizes = packed_sizes(WeightType::q4_0);
+  static constexpr int kBits = 4;
   static constexpr bool kIsBytes = false;
   static constexpr std::size_t kHalves = 1;
   static constexpr bool kHasMinimum = false;
   static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t) {
-    return halves_part(at.block, part) * all_part(1.0f / 16);
+    return halves_part(at.block, part) * all_part(kNibbleUnit);
   }
   template <int q>
   static EDGEDRAFT_INLINE UintPart bytes(const BlockPlace& at, std::size_t part) {
-    return nibble_tops<q>(at, part);
+    return nibbles<q>(at, part);
   }
 };
 
@@ -85,23 +93,25 @@ EDGEDRAFT_INLINE Part group_minimum(const BlockPlace& at, std::size_t part) {
 
 struct PackedQ4_K {
   static constexpr PackedSizes kSizes = packed_sizes(WeightType::q4_k);
+  static constexpr int kBits = 4;
   static constexpr bool kIsBytes = false;
   static constexpr std::size_t kHalves = 1;
   static constexpr bool kHasMinimum = true;
   static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t) {
-    return group_scale(at, part) * all_part(1.0f / 16);
+    return group_scale(at, part) * all_part(kNibbleUnit);
   }
   static EDGEDRAFT_INLINE Part minimum(const BlockPlace& at, std::size_t part) {
     return group_minimum(at, part);
   }
   template <int q>
   static EDGEDRAFT_INLINE UintPart bytes(const BlockPlace& at, std::size_t part) {
-    return nibble_tops<q>(at, part);
+    return nibbles<q>(at, part);
   }
 };
 
 struct PackedQ5_K {
   static constexpr PackedSizes kSizes = packed_sizes(WeightType::q5_k);
+  static constexpr int kBits = 5;
   static constexpr bool kIsBytes = false;
   static constexpr std::size_t kHalves = 1;
   static constexpr bool kHasMinimum = true;
@@ -119,21 +129,23 @@ struct PackedQ5_K {
   }
 };
 
-// A number 4 q, so that 128 is 4 * 32.
 struct PackedQ6_K {
   static constexpr PackedSizes kSizes = packed_sizes(WeightType::q6_k);
+  static constexpr int kBits = 6;
   static constexpr bool kIsBytes = false;
   static constexpr std::size_t kHalves = 2;
   static constexpr bool kHasMinimum = false;
   static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t half) {
     return load_int8s(at.block + half * kPanelOutputs + part * kPartLanes) *
-           (halves_part(at.header, part) * all_part(1.0f / 4));
+           (halves_part(at.header, part) * all_part(1.0f / (1 << kRise<kBits>)));
   }
   template <int q>
   static EDGEDRAFT_INLINE UintPart bytes(const BlockPlace& at, std::size_t part) {
+    constexpr int kUp = kRise<kBits>;
     const UintPart four =
-        shifted < q < 4 ? 2 : -2 > (line_part(at.block, q % 4, part)) & 0x3C3C3C3Cu;
-    return four | (shifted<6 - q % 4 * 2>(line_part(at.block, 4 + q / 4, part)) & 0xC0C0C0C0u);
+        shifted<kUp - (q < 4 ? 0 : 4)>(line_part(at.block, q % 4, part)) & 0x0F0F0F0Fu << kUp;
+    return four | (shifted<4 + kUp - q % 4 * 2>(line_part(at.block, 4 + q / 4, part)) & 0x30303030u
+                                                                                            << kUp);
   }
 };
 

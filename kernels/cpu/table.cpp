@@ -27,6 +27,7 @@ const Kernels kernels{.name = EDGEDRAFT_NAME_OF(EDGEDRAFT_CPU_ISA),
                       .argmax = argmax,
                       .fma_chains = fma_chains,
                       .int8_chains = int8_chains,
+                      .short_chains = short_chains,
                       .tile_chains = tile_chains,
                       .bf16_tile_chains = bf16_tile_chains,
                       .read_stream = read_stream};

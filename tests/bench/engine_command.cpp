@@ -30,7 +30,9 @@ decoding, width N the verification of a draft tree of N nodes. Then a prompt.
 A pass can be no faster than reading the weights once (memory bandwidth) or than the
 multiplications and additions of its matrices (arithmetic peak: of int8 for quantised
 weights, of float32 for the others), whichever takes longer. Both limits are measured
-first, in the same run; `share` is that limit divided by the best time. A processor with
+in the same run, before, between and after the passes; `share` is the best limit divided by
+the best time. AVX2 alone has a
+higher peak for weights of six bits or fewer than for those of eight. A processor with
 tile registers (AMX) has two peaks for quantised and for bf16 weights: `share` is of the
 limit by vector instructions, `of tiles` of the limit by tiles, which is the machine's (a
 third of the peak of bf16, since activations have three times its digits). Behind a long
@@ -102,6 +104,7 @@ Source open_source(const EngineOptions& o) {
 struct Cost {
   double bytes = 0;
   double operations_a_row = 0;
+  double short_operations_a_row = 0;      // of them, with weights of six bits or fewer
   double cache_bytes = 0;                 // keys and values of the context
   double attention_operations_a_row = 0;  // of float32
   bool is_quantised = false;
@@ -110,7 +113,11 @@ struct Cost {
   void add(const TensorView& matrix) {
     bytes += static_cast<double>(matrix.bytes.size());
     operations_a_row += 2.0 * matrix.rows * matrix.cols;
-    is_quantised |= traits(matrix.type).block_count > 1;
+    const bool is_block = traits(matrix.type).block_count > 1;
+    if (is_block && matrix.type != DType::q8_0) {
+      short_operations_a_row += 2.0 * matrix.rows * matrix.cols;
+    }
+    is_quantised |= is_block;
     is_bf16 &= matrix.type == DType::bf16;
   }
 };
@@ -142,9 +149,16 @@ Limits limits_of(const Cost& cost, std::uint32_t width, const MachineLimits& mac
   const double tile_peak = cost.is_quantised ? machine.tile_operations_per_second
                            : cost.is_bf16    ? machine.bf16_tile_operations_per_second / 3
                                              : 0.0;
-  const double peak =
-      cost.is_quantised ? machine.int8_operations_per_second : machine.float_operations_per_second;
-  Limits limits{.vector_seconds = std::max(reading, operations / peak + attention)};
+  double computing = operations / machine.float_operations_per_second;
+  if (cost.is_quantised) {
+    const double gain =
+        machine.short_operations_per_second > 0.0
+            ? machine.int8_operations_per_second / machine.short_operations_per_second
+            : 1.0;
+    const double shorts = cost.short_operations_a_row * width;
+    computing = (operations - shorts + shorts * gain) / machine.int8_operations_per_second;
+  }
+  Limits limits{.vector_seconds = std::max(reading, computing + attention)};
   if (tile_peak > 0.0) {
     limits.tile_seconds = std::max(reading, operations / tile_peak + attention);
   }
@@ -302,7 +316,9 @@ class Passes {
   std::vector<AncestorMask> masks_ = causal_masks(kMaskRowsMax);
 };
 
-std::vector<Times> time_widths(Passes& passes, const EngineOptions& o) {
+// Calls `between` after every round.
+template <class Between>
+std::vector<Times> time_widths(Passes& passes, const EngineOptions& o, const Between& between) {
   constexpr int kRounds = 3;
   std::vector<Times> times(o.widths.size());
   for (const std::uint32_t width : o.widths) {
@@ -319,6 +335,7 @@ std::vector<Times> time_widths(Passes& passes, const EngineOptions& o) {
         total += times[i].seconds.back();
       }
     }
+    between();
   }
   return times;
 }
@@ -331,7 +348,7 @@ void run_engine(const EngineOptions& o) {
         {Errc::usage, "--context, --prompt and --mismatch do not fit the model's context of " +
                           std::to_string(source.config.context_length)});
   }
-  const MachineLimits limits = measure_limits(o.threads);
+  MachineLimits limits = measure_limits(o.threads);
   const OpenedDevice device =
       open_device({.device = o.device,
                    .threads = o.threads,
@@ -354,6 +371,18 @@ void run_engine(const EngineOptions& o) {
       positions_read * static_cast<double>(cache_bytes(kv_type, 2 * heads.kv_cols()));
   cost.attention_operations_a_row = positions_read * 4 * heads.query_cols();
 
+  if (!o.json && !on_cpu) std::printf("%s\n", device.reason.c_str());
+  if (!o.json) {
+    std::printf("%s: %.1f MB a pass, %.2f GOP a row; ready after %.0f ms\n",
+                o.model.empty() ? (o.shape + " in " + o.type).c_str() : o.model.c_str(),
+                cost.bytes * 1e-6, cost.operations_a_row * 1e-9, load_seconds * 1e3);
+    std::printf("%u tokens of context: %.1f MB of keys and values in %s\n\n", o.context,
+                cost.cache_bytes * 1e-6, o.kv_type.c_str());
+    std::fflush(stdout);
+  }
+  const std::vector<Times> times = time_widths(passes, o, [&] {
+    if (on_cpu) limits.keep_best(measure_limits(o.threads));
+  });
   nlohmann::json report{
       {"model", o.model.empty() ? o.shape : o.model},
       {"device", device.reason},
@@ -361,6 +390,7 @@ void run_engine(const EngineOptions& o) {
       {"threads", limits.threads},
       {"limit_read_bytes_per_second", limits.read_bytes_per_second},
       {"limit_int8_operations_per_second", limits.int8_operations_per_second},
+      {"limit_short_operations_per_second", limits.short_operations_per_second},
       {"limit_tile_operations_per_second", limits.tile_operations_per_second},
       {"limit_bf16_tile_operations_per_second", limits.bf16_tile_operations_per_second},
       {"limit_float_operations_per_second", limits.float_operations_per_second},
@@ -372,12 +402,15 @@ void run_engine(const EngineOptions& o) {
       {"kv_type", o.kv_type},
       {"cache_bytes", cost.cache_bytes},
       {"passes", nlohmann::json::array()}};
-  if (!o.json && !on_cpu) std::printf("%s\n", device.reason.c_str());
   if (!o.json && on_cpu) {
     std::printf("%s, %zu threads: memory %.1f GB/s, int8 %.0f GOP/s, float32 %.0f GFLOP/s\n",
                 limits.instruction_set.c_str(), limits.threads, limits.read_bytes_per_second * 1e-9,
                 limits.int8_operations_per_second * 1e-9,
                 limits.float_operations_per_second * 1e-9);
+    if (limits.short_operations_per_second > 0.0) {
+      std::printf("(int8 with weights of six bits or fewer: %.0f GOP/s)\n",
+                  limits.short_operations_per_second * 1e-9);
+    }
     if (limits.tile_operations_per_second > 0.0) {
       std::printf("(those are vector instructions; on tiles int8 %.0f GOP/s, bf16 %.0f GFLOP/s)\n",
                   limits.tile_operations_per_second * 1e-9,
@@ -385,16 +418,10 @@ void run_engine(const EngineOptions& o) {
     }
   }
   if (!o.json) {
-    std::printf("%s: %.1f MB a pass, %.2f GOP a row; ready after %.0f ms\n",
-                o.model.empty() ? (o.shape + " in " + o.type).c_str() : o.model.c_str(),
-                cost.bytes * 1e-6, cost.operations_a_row * 1e-9, load_seconds * 1e3);
-    std::printf("%u tokens of context: %.1f MB of keys and values in %s\n\n", o.context,
-                cost.cache_bytes * 1e-6, o.kv_type.c_str());
     const bool has_tiles = on_cpu && limits_of(cost, 1, limits).tile_seconds.has_value();
     std::printf("width    best ms  median ms   tokens/s      GB/s     GOP/s    share%s\n",
                 has_tiles ? " of tiles" : "");
   }
-  const std::vector<Times> times = time_widths(passes, o);
   for (std::size_t i = 0; i < o.widths.size(); ++i) {
     const std::uint32_t width = o.widths[i];
     const double best = times[i].best();
