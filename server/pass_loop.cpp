@@ -407,10 +407,10 @@ void PassLoop::count_busy_sessions(Instant now) {
   busy_sessions_ = std::max(sessions_.count_used_since(now - kRecently), 1u);
   row_budget_ = budget_.rows_for(busy_sessions_);
   // A session alone costs nobody anything. The sums leave out that prompts take rows of passes, of
-  // which drafts want more than streams do. What was said is taken back for a clear gain only: all
-  // go over at once.
-  constexpr double kDraftsWorthIt = 1.15;
-  constexpr double kDraftsWorthItAgain = 1.25;
+  // which drafts want more than streams do: a gain has to show. What was said is taken back for a
+  // larger one only, since all go over at once.
+  constexpr double kDraftsWorthIt = 1.02;
+  constexpr double kDraftsWorthItAgain = 1.05;
   prefers_streams_ = busy_sessions_ > 1 && !options_.speculation &&
                      budget_.drafts_by_streams(busy_sessions_) <
                          (prefers_streams_ ? kDraftsWorthItAgain : kDraftsWorthIt);
