@@ -21,14 +21,14 @@ constexpr std::size_t kLineBytes = 64;
 
 // The operations of chains of `add`, which adds products of weights and activations to a sum.
 // Weights come from the first-level cache, others in each round, and what they are depends on
-// `rounds`, or the compiler would compute ahead of the loop.
+// `rounds`, or the compiler would compute ahead of the loop. They are 0 or 1, so that sums fit.
 template <class Sum, class Weights, class Activations, class Add>
 EDGEDRAFT_INLINE std::size_t product_chains(std::size_t rounds, float* sink,
                                             const Weights& weights_of,
                                             const Activations& activations_of, const Add& add) {
   decltype(weights_of(UintPart{})) weights[2 * kChainWeights];
   for (std::size_t i = 0; i < 2 * kChainWeights; ++i) {
-    weights[i] = weights_of(all_uint(static_cast<std::uint32_t>(rounds + i)));
+    weights[i] = weights_of(all_uint(static_cast<std::uint32_t>((rounds + i) % 2)));
   }
   std::byte numbers[kChainActivations + kQuadBytes];
   for (std::size_t i = 0; i < sizeof numbers; ++i) {
@@ -82,9 +82,12 @@ std::size_t int8_chains(std::size_t rounds, float* sink) {
 
 #if defined(EDGEDRAFT_SHORT_SUMS)
 std::size_t short_chains(std::size_t rounds, float* sink) {
-  return product_chains<ShortSums>(
+  typedef std::uint16_t Sums __attribute__((vector_size(kPartLanes * 4)));  // which wrap around
+  return product_chains<Sums>(
       rounds, sink, [](UintPart bytes) { return bytes; }, load_byte_quad,
-      [](ShortSums sums, UintPart w, IntPart x) { return sums + short_sums(w, x); });
+      [](Sums sums, UintPart w, IntPart x) {
+        return sums + reinterpret_cast<Sums>(short_sums(w, x));
+      });
 }
 #endif
 
