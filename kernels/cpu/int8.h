@@ -23,10 +23,9 @@ inline constexpr std::size_t kQuadBytes = 4;
 inline constexpr std::size_t kQuadBytes = 8;
 #endif
 
-// Products of bytes, neighbours added in 16 bits, saturate with weights of eight bits. Of weights
-// with six bits or fewer a few can be added up before they are widened: half as many instructions.
-#if defined(__AVX2__) && !defined(__AVX512F__) && !defined(EDGEDRAFT_DOT_INSTRUCTION)
-#define EDGEDRAFT_SHORT_SUMS 1
+// Sums of 16 bits saturate with weights of eight. Of weights with six bits or fewer a few products
+// can be added up in them before they are widened: half as many instructions.
+#if defined(EDGEDRAFT_SHORT_SUMS)
 template <int kBits>
 inline constexpr bool kHasShortSums = kBits <= 6;
 #else

@@ -6,6 +6,11 @@
 #define EDGEDRAFT_CPU_ISA baseline
 #endif
 
+// Products of bytes, neighbours added in 16 bits, but no instruction that adds up four of them.
+#if defined(__AVX2__) && !defined(__AVX512F__) && !defined(__AVXVNNI__)
+#define EDGEDRAFT_SHORT_SUMS 1
+#endif
+
 // The entry points of one instruction set; table.cpp lists them. Everything a kernel's source
 // defines stands in this namespace or an anonymous one, and templates of the standard library stay
 // out of them: the linker keeps one copy of an inline function, and it might be one that the
@@ -37,7 +42,7 @@ void top_k(const TopKArgs& a, const Work& work);
 void argmax(const ArgmaxArgs& a, const Work& work);
 std::size_t fma_chains(std::size_t rounds, float* sink);
 std::size_t int8_chains(std::size_t rounds, float* sink);
-#if defined(__AVX2__) && !defined(__AVX512F__) && !defined(__AVXVNNI__)
+#if defined(EDGEDRAFT_SHORT_SUMS)
 std::size_t short_chains(std::size_t rounds, float* sink);
 #else
 inline constexpr std::size_t (*short_chains)(std::size_t rounds, float* sink) = nullptr;

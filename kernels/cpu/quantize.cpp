@@ -151,6 +151,10 @@ void quantize_block(const float* x, float inverse, std::byte* row, std::size_t c
 
 }  // namespace
 
+static_assert(scales_offset(kBlock) + sizeof(float) <= quantized_row_bytes(kBlock));
+static_assert(scales_offset(129 * kBlock) + 33 * sizeof(float) <=
+              quantized_row_bytes(129 * kBlock));
+
 void quantize(const QuantizeArgs& a, const Work& work) {
   for (std::size_t r = work.begin; r < work.end; ++r) {
     const float* x = a.x.data + r * a.x.stride;
