@@ -45,6 +45,8 @@ EDGEDRAFT_INLINE std::int32_t start_of(const std::byte* block, std::size_t halve
   return static_cast<std::int32_t>(half == 0 ? first : whole - first);
 }
 
+constexpr std::size_t scales_offset(std::size_t cols);
+
 // Where the numbers stand for products of so many bytes a quad.
 template <std::size_t kBytes>
 struct ActivationRowOf {
@@ -60,7 +62,9 @@ struct ActivationRowOf {
   static constexpr std::size_t end(std::size_t cols) {
     return offset(cols) + cols / kBlock * kBlockBytes;
   }
-  static EDGEDRAFT_INLINE ActivationRowOf at(const std::byte* row, std::size_t cols);
+  static EDGEDRAFT_INLINE ActivationRowOf at(const std::byte* row, std::size_t cols) {
+    return {row + offset(cols), reinterpret_cast<const float*>(row + scales_offset(cols))};
+  }
   EDGEDRAFT_INLINE ActivationRowOf from_block(std::size_t first) const {
     return {block + first * kBlockBytes, scale + first / kBlocksAScale};
   }
@@ -74,12 +78,6 @@ constexpr std::size_t scales_offset(std::size_t cols) {
 #else
   return ActivationRow::end(cols);
 #endif
-}
-
-template <std::size_t kBytes>
-EDGEDRAFT_INLINE ActivationRowOf<kBytes> ActivationRowOf<kBytes>::at(const std::byte* row,
-                                                                     std::size_t cols) {
-  return {row + offset(cols), reinterpret_cast<const float*>(row + scales_offset(cols))};
 }
 
 EDGEDRAFT_INLINE UintPart all_uint(std::uint32_t x) {

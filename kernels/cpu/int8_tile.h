@@ -180,7 +180,7 @@ struct Int8Tile {
 
 #if defined(EDGEDRAFT_SHORT_SUMS)
   // 2^15 - 1 has room for so many sums of two products of at most 127 * (2^kBits - 1) each.
-  static constexpr int kShortQuads = W::kBits == 4 ? 8 : W::kBits == 5 ? 4 : 2;
+  static constexpr int kShortQuads = 0x7FFF / (2 * 127 * ((1 << W::kBits) - 1));
 
   template <int q, int kEnd, class Ahead>
   static EDGEDRAFT_INLINE void add_short_sums(const Source& source, const std::byte* const (&x)[R],

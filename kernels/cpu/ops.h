@@ -125,7 +125,8 @@ struct QuantizeArgs {
   std::size_t y_stride;  // bytes; quantized_row_bytes
 };
 constexpr std::size_t quantized_row_bytes(std::size_t cols) {
-  // An odd number of cache lines, so that rows do not compete for the same cache sets.
+  // At most 3.5 bytes a number, which stands there in two forms with some instruction sets, and the
+  // scales. An odd number of cache lines, so that rows do not compete for the same cache sets.
   return ((3 * cols + cols / 2 + cols / 8 + 64 + 64) / 128 * 2 + 1) * 64;
 }
 

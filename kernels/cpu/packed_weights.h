@@ -56,7 +56,7 @@ struct PackedQ8_0 {
   }
 };
 
-// By so much a weight of fewer than eight bits is moved up in its byte.
+// By so much a weight of four or six bits is moved up in its byte.
 template <int kBits>
 inline constexpr int kRise = kHasShortSums<kBits> ? 0 : 8 - kBits;
 

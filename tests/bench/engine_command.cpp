@@ -151,12 +151,11 @@ Limits limits_of(const Cost& cost, std::uint32_t width, const MachineLimits& mac
                                              : 0.0;
   double computing = operations / machine.float_operations_per_second;
   if (cost.is_quantised) {
-    const double gain =
-        machine.short_operations_per_second > 0.0
-            ? machine.int8_operations_per_second / machine.short_operations_per_second
-            : 1.0;
+    const double int8_peak = machine.int8_operations_per_second;
+    const double short_peak =
+        machine.short_operations_per_second > 0.0 ? machine.short_operations_per_second : int8_peak;
     const double shorts = cost.short_operations_a_row * width;
-    computing = (operations - shorts + shorts * gain) / machine.int8_operations_per_second;
+    computing = (operations - shorts) / int8_peak + shorts / short_peak;
   }
   Limits limits{.vector_seconds = std::max(reading, computing + attention)};
   if (tile_peak > 0.0) {
