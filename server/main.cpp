@@ -42,6 +42,7 @@ struct ServerOptions {
   std::uint32_t connections_max = 1024;
   std::uint32_t queue_max = 1024;
   std::uint32_t wait_max_s = 60;
+  std::uint32_t row_budget = 0;
   std::string metrics;
   std::uint32_t drain_timeout_s = 30;
   double measure_s = 1.0;
@@ -121,6 +122,14 @@ void declare_options(CLI::App& app, ServerOptions& o) {
                  "How long a request may wait for its first pass before it is refused; 0: for ever")
       ->type_name("SECONDS")
       ->check(CLI::Range(0u, 86400u))
+      ->capture_default_str();
+  app.add_option(
+         "--row-budget", o.row_budget,
+         "Rows of a draft, root included, that clients are told to keep to, for experiments "
+         "that compare trees. 0: as many as give all clients together the most tokens a "
+         "second, by load and by what passes cost")
+      ->type_name("ROWS")
+      ->check(CLI::Range(0u, kMaskRowsMax))
       ->capture_default_str();
   app.add_option("--metrics", o.metrics,
                  "Serve /metrics (Prometheus), /health and /ready there, by plain HTTP to whoever "
@@ -459,6 +468,7 @@ Result<void> serve(const ServerOptions& o) {
   Scheduler scheduler(
       parts, {.passes = {.sessions = limits,
                          .pace = std::move(pace->pass),
+                         .row_budget = o.row_budget,
                          .wait_max = std::chrono::seconds(o.wait_max_s),
                          .speculation = speculation->get(),
                          .metrics = metrics},

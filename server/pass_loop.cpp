@@ -63,9 +63,10 @@ PassLoop::PassLoop(const SessionParts& parts, const PassLoopOptions& options,
       probe_(parts.decoder.backend()),
       sessions_(parts, options.sessions, now_),
       budget_(options.pass_rows_max),
-      row_budget_(options.pass_rows_max) {
+      row_budget_(options.row_budget > 0 ? options.row_budget : options.pass_rows_max) {
   EDGEDRAFT_CHECK(options.prompt_rows >= 1 && options.prompt_rows < options.pass_rows_max &&
-                  options.pass_rows_max <= kMaskRowsMax);
+                  options.pass_rows_max <= kMaskRowsMax &&
+                  options.row_budget <= options.pass_rows_max);
   metrics_->sessions_max.set(options.sessions.sessions_max);
   metrics_->kv_bytes_max.set(sessions_.memory().bytes);
 }
@@ -230,8 +231,8 @@ void PassLoop::begin(const Job& job, const wire::Draft& request) {
   if (active.stream_left > 0) {
     session->target.abandon();  // it was begun to see whether it may be
     begin_step(active);
-  } else if (session->draft_answered) {
-    // Behind a prompt it waited for activations, too.
+  } else if (session->draft_answered && active.rows > 1) {
+    // Behind a prompt it waited for activations, too; a root alone took no drafting.
     budget_.observe_absence(job.posted - session->used);
   }
   turns_.push_back(std::move(active));
@@ -405,7 +406,7 @@ void PassLoop::count_busy_sessions(Instant now) {
   // Whoever had an answer within this time, or asked for the first one.
   constexpr Duration kRecently = std::chrono::seconds(1);
   busy_sessions_ = std::max(sessions_.count_used_since(now - kRecently), 1u);
-  row_budget_ = budget_.rows_for(busy_sessions_);
+  if (options_.row_budget == 0) row_budget_ = budget_.rows_for(busy_sessions_);
   // A session alone costs nobody anything. The sums leave out that prompts take rows of passes, of
   // which drafts want more than streams do: a gain has to show. What was said is taken back for a
   // larger one only, since all go over at once.

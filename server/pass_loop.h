@@ -60,6 +60,9 @@ struct PassLoopOptions {
   std::uint32_t pass_rows_max = kMaskRowsMax;
   // Rows of prompts in a pass that has drafts as well.
   std::uint32_t prompt_rows = 64;
+  // Rows a draft, root included, that clients are told; 0: what gives all of them together the most
+  // tokens a second.
+  std::uint32_t row_budget = 0;
   // Requests that had no pass for so long are refused: their clients went on without them. 0:
   // never.
   Duration wait_max{};

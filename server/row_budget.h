@@ -54,7 +54,7 @@ class RowBudget {
   // none.
   void observe_delivery(std::uint32_t tokens, Duration time) { deliveries_.add(tokens, time); }
   void anchor_delivery(std::uint32_t tokens, Duration time) { deliveries_.anchor(tokens, time); }
-  // A session sent its next draft so long after it had the verdict.
+  // A session sent its next draft, of more than a root, so long after it had the verdict.
   void observe_absence(Duration time) { absence_.add(seconds(time)); }
 
   // Rows a draft, root included, while `sessions` sessions draft. At least 1; pass_rows_max until a

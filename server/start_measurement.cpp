@@ -8,7 +8,10 @@ namespace {
 
 constexpr std::array<std::uint32_t, 6> kWidths = {1, 8, 32, 64, 128, 256};
 constexpr std::array<std::uint32_t, 2> kDelivered = {1, 4};
-constexpr std::uint32_t kRepetitions = 3;
+constexpr std::uint32_t kRepetitionsMin = 3;
+constexpr std::uint32_t kRepetitionsMax = 20;
+// Of the whole time, what more repetitions than the least may take of each count.
+constexpr int kPartsOfTime = 64;
 
 // As a pass of sessions that wait for tokens: every row decides.
 void run_rows(Decoder& decoder, KvCache& cache, std::uint32_t rows) {
@@ -27,12 +30,6 @@ void run_rows(Decoder& decoder, KvCache& cache, std::uint32_t rows) {
   decoder.backend().argmax({.logits = decoder.logits(0, rows), .tokens = likeliest});
 }
 
-Duration median(std::vector<Duration> times) {
-  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  return *middle;
-}
-
 }  // namespace
 
 StartCosts measure_start_costs(Decoder& decoder, KvCache& cache, const StartMeasurement& how) {
@@ -42,15 +39,20 @@ StartCosts measure_start_costs(Decoder& decoder, KvCache& cache, const StartMeas
     work();
     return how.now() - started;
   };
-  // The first of each is left out: it takes memory, and reads weights from the disk. False where
-  // more of it would take too long.
+  // The first of each is left out: it takes memory, and reads weights from the disk. The fastest of
+  // the others was disturbed the least, and disturbed passes of one width beside quiet ones of
+  // another would tell all clients to stream, or none. False where more of it would take too long.
   const auto measure = [&](std::vector<StartCosts::Sample>& to, std::uint32_t count,
                            const auto& work) {
     const Duration first = timed(work);
-    if (how.now() + kRepetitions * first > end) return false;
-    std::vector<Duration> times;
-    for (std::uint32_t i = 0; i < kRepetitions; ++i) times.push_back(timed(work));
-    to.push_back({.count = count, .time = median(std::move(times))});
+    if (how.now() + kRepetitionsMin * first > end) return false;
+    const Instant soon = how.now() + how.time_max / kPartsOfTime;
+    Duration fastest = timed(work);
+    for (std::uint32_t i = 1;
+         i < kRepetitionsMin || (i < kRepetitionsMax && how.now() + fastest < soon); ++i) {
+      fastest = std::min(fastest, timed(work));
+    }
+    to.push_back({.count = count, .time = fastest});
     return true;
   };
 
@@ -60,7 +62,7 @@ StartCosts measure_start_costs(Decoder& decoder, KvCache& cache, const StartMeas
     if (!costs.passes.empty()) {
       // At worst all of a pass is its rows.
       const StartCosts::Sample& last = costs.passes.back();
-      if (how.now() + (kRepetitions + 1) * (width / last.count) * last.time > end) break;
+      if (how.now() + (kRepetitionsMin + 1) * (width / last.count) * last.time > end) break;
     }
     const auto pass = [&] { run_rows(decoder, cache, width); };
     if (!measure(costs.passes, width, pass)) break;

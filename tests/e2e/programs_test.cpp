@@ -27,7 +27,8 @@ class ProgramsTest : public ::testing::Test {
   }
 
   Scratch scratch_;
-  Server server_{scratch_};
+  // Drafts of one size, whatever this machine's passes cost.
+  Server server_{scratch_, {"--row-budget", "64"}};
   int runs_ = 0;
 };
 
@@ -72,7 +73,7 @@ TEST(ReducedVocabularyTest, ABundleMadeByConvertGivesThePlainAnswer) {
   const Scratch scratch;
   const auto corpus = scratch / "corpus.txt";
   { std::ofstream(corpus) << "47+38: 7+8+0=15, 4+3+1=08. Answer: 85\n{\"name\": \"set_alarm\"}\n"; }
-  Options server_options;
+  Options server_options{"--row-budget", "64"};
   std::vector<std::string> bundles;
   for (const char* name : {"moa-tli1", "independent"}) {
     bundles.push_back(scratch / (std::string(name) + "-300.gguf"));
@@ -178,7 +179,7 @@ TEST(KvTypeTest, DraftedAnswersAreThePlainOnesOfTheSameServer) {
   const Scratch scratch;
   for (const char* type : {"f16", "bf16"}) {
     SCOPED_TRACE(type);
-    const Server server(scratch, {"--kv-type", type});
+    const Server server(scratch, {"--kv-type", type, "--row-budget", "64"});
     const Server speculating(scratch, {"--kv-type", type, "--speculate", "moa-tli1"});
     const auto answer = [&](const Server& from, const std::string& bundle, Options options) {
       options.insert(options.end(), {"--server", from.address(), "--pin", from.pin(), "--bundle",

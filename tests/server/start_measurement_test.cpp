@@ -29,16 +29,20 @@ class StartMeasurementTest : public ::testing::Test {
   static Duration pace(std::uint32_t rows) { return 10ms + rows * 1ms; }
 
   wire::Verdict prompt(std::uint64_t connection, const std::vector<std::uint32_t>& tokens) {
+    return prompt(loop_, connection, tokens);
+  }
+  wire::Verdict prompt(PassLoop& loop, std::uint64_t connection,
+                       const std::vector<std::uint32_t>& tokens) {
     wire::SessionId session{};
     session[0] = static_cast<std::byte>(connection);
     const auto reader = std::make_shared<Reader>();
-    loop_.begin({.connection_id = connection,
-                 .reply = reader,
-                 .session = session,
-                 .identity = "someone",
-                 .tap = nullptr},
-                wire::Prefill{.round = 1, .tokens = TaintLedger::vouch(tokens)}, now_);
-    while (!loop_.idle()) loop_.step();
+    loop.begin({.connection_id = connection,
+                .reply = reader,
+                .session = session,
+                .identity = "someone",
+                .tap = nullptr},
+               wire::Prefill{.round = 1, .tokens = TaintLedger::vouch(tokens)}, now_);
+    while (!loop.idle()) loop.step();
     return reader->verdicts.at(0);
   }
 
@@ -74,6 +78,19 @@ TEST_F(StartMeasurementTest, WithoutItNothingIsToldOfTheFirstPass) {
   EXPECT_GT(prompt(1, {5, 6, 7}).row_budget, 32u);
 }
 
+TEST_F(StartMeasurementTest, AFixedBudgetIsToldWhateverPassesCost) {
+  PassLoop loop({.decoder = decoder_,
+                 .context_count = kContext,
+                 .is_end = [](std::uint32_t) { return false; }},
+                {.sessions = {.sessions_max = 1, .kv_bytes_max = 0},
+                 .pace = pace,
+                 .wait_until = [this](Instant end) { now_ = std::max(now_, end); },
+                 .row_budget = 128},
+                [this] { return now_; });
+  ASSERT_FALSE(loop.measure_costs(1s, {}).passes.empty());
+  EXPECT_EQ(prompt(loop, 1, {5, 6, 7}).row_budget, 128u);
+}
+
 TEST_F(StartMeasurementTest, LeavesNoTrace) {
   const wire::Verdict before = prompt(1, {5, 6, 7, 8, 9});
   loop_.end(1);
@@ -94,6 +111,18 @@ TEST_F(StartMeasurementTest, LeavesNoTrace) {
                  wire::Prefill{.round = 1, .tokens = TaintLedger::vouch({5, 6, 7, 8, 9})}, now_);
   while (!measured.idle()) measured.step();
   EXPECT_EQ(reader->verdicts.at(0).next, before.next);
+}
+
+// Another program takes the processor away from every other piece of work.
+TEST_F(StartMeasurementTest, GoesByTheLeastDisturbedPass) {
+  KvCache cache = decoder_.make_cache();
+  std::uint32_t looks = 0;
+  const StartCosts costs =
+      measure_start_costs(decoder_, cache, {.time_max = 1s, .rows_max = 32, .taps = {}, .now = [&] {
+                                              return now_ += ++looks % 5 < 3 ? 1ms : 10us;
+                                            }});
+  ASSERT_EQ(costs.passes.size(), 3u);
+  for (const StartCosts::Sample& pass : costs.passes) EXPECT_EQ(pass.time, 10us) << pass.count;
 }
 
 // A device on which each look at the clock finds a second gone.
