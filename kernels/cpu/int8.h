@@ -182,6 +182,10 @@ EDGEDRAFT_INLINE ShortSums short_sums(UintPart weights, IntPart activations) {
   return reinterpret_cast<ShortSums>(_mm256_maddubs_epi16(reinterpret_cast<__m256i>(weights),
                                                           reinterpret_cast<__m256i>(activations)));
 }
+// Keeps the compiler from adding up in another order, which wants more registers than there are.
+EDGEDRAFT_INLINE void settle(ShortSums& sums) {
+  asm("" : "+x"(sums));
+}
 EDGEDRAFT_INLINE IntPart widened(ShortSums sums) {
   return reinterpret_cast<IntPart>(
       _mm256_madd_epi16(reinterpret_cast<__m256i>(sums), _mm256_set1_epi16(1)));

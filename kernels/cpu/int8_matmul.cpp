@@ -38,9 +38,10 @@ template <class Source, std::size_t R, std::size_t kFirstPart, class Ahead>
 EDGEDRAFT_INLINE void run_parts(const Piece<Source>& piece, const RowOf<typename Source::W> (&x)[R],
                                 float* sums, Ahead& ahead) {
   Int8Tile<Source, R, kFirstPart>::run(piece.source, piece.block_count, x, sums, ahead);
-  if constexpr (kFirstPart + kTileParts < kPanelParts) {
-    AskNothing nothing;
-    run_parts<Source, R, kFirstPart + kTileParts>(piece, x, sums, nothing);
+  constexpr std::size_t kNextPart = kFirstPart + parts_of_tile<typename Source::W>(R);
+  if constexpr (kNextPart < kPanelParts) {
+    auto&& still_ahead = ahead.in_next_walk();
+    run_parts<Source, R, kNextPart>(piece, x, sums, still_ahead);
   }
 }
 
@@ -92,29 +93,31 @@ void finish(const Int8MatmulArgs& a, std::size_t row, std::size_t column, std::s
 template <class Source>
 void run_tiles(const Int8MatmulArgs& a, const Piece<Source>& piece, const std::byte* next,
                std::size_t next_bytes, std::size_t first, std::size_t rows, float* sums) {
-  const std::size_t tiles = (rows + kInt8TileRowsMax - 1) / kInt8TileRowsMax;
+  using W = typename Source::W;
+  const std::size_t tiles = (rows + kInt8TileRowsMax<W> - 1) / kInt8TileRowsMax<W>;
   const std::size_t lines = next_bytes / (kCacheLineBytes * AskForChunk::kPlaces) + 1;
-  const std::size_t blocks = tiles * piece.block_count;
+  const std::size_t walks = kPanelParts / parts_of_tile<W>((rows + tiles - 1) / tiles);
+  const std::size_t blocks = tiles * walks * piece.block_count;
   AskForChunk ahead{next, lines * kCacheLineBytes, (lines + blocks - 1) / blocks};
   for (std::size_t tile = 0; tile < tiles; ++tile) {
     const std::size_t row = tile * rows / tiles;
-    run_rows<Source, kInt8TileRowsMax>(a, piece, first + row, (tile + 1) * rows / tiles - row,
-                                       sums + row * kPanelOutputs, ahead);
+    run_rows<Source, kInt8TileRowsMax<W>>(a, piece, first + row, (tile + 1) * rows / tiles - row,
+                                          sums + row * kPanelOutputs, ahead);
   }
 }
 
 // So few rows stream through a panel as one tile. Where weights must be decoded that keeps a core
-// busy enough from five rows on to come too late with asking for more. Short sums
-// and 16-bit pairs keep it as busy with one: then one tile, too, asks a chunk ahead, a large one,
-// of which nothing has to stay in the first-level cache.
+// busy enough from five rows on to come too late with asking for more. Short sums and 16-bit pairs
+// keep it as busy with one: then one tile, too, asks a chunk ahead, and where it takes the whole
+// panel a large one, of which nothing has to stay in the first-level cache.
 #if defined(EDGEDRAFT_SHORT_SUMS)
 template <class W>
 constexpr std::size_t kStreamRowsMax = 0;
-constexpr std::size_t kChunkBlocksOfOneTile = 4 * kChunkBlocks;
+constexpr std::size_t kChunkBlocksOfOneWalk = 4 * kChunkBlocks;
 #else
 template <class W>
-constexpr std::size_t kStreamRowsMax = smaller(kInt8TileRowsMax, W::kIsBytes ? 6 : 4);
-constexpr std::size_t kChunkBlocksOfOneTile = kChunkBlocks;
+constexpr std::size_t kStreamRowsMax = smaller(kInt8TileRowsMax<W>, W::kIsBytes ? 6 : 4);
+constexpr std::size_t kChunkBlocksOfOneWalk = kChunkBlocks;
 #endif
 
 // So many tiles decode for themselves, more share a decoded chunk.
@@ -135,7 +138,7 @@ void multiply_panel(const Int8MatmulArgs& a, const std::byte* panel, std::size_t
       return;
     }
   }
-  const std::size_t chunk = rows <= kInt8TileRowsMax ? kChunkBlocksOfOneTile : kChunkBlocks;
+  const std::size_t chunk = rows <= kWholePanelRowsMax<W> ? kChunkBlocksOfOneWalk : kChunkBlocks;
   for (std::size_t block = 0; block < blocks; block += chunk) {
     const std::size_t count = smaller(chunk, blocks - block);
     const auto source = Packed<W>::from(panel + W::kSizes.bytes(block));
@@ -143,7 +146,7 @@ void multiply_panel(const Int8MatmulArgs& a, const std::byte* panel, std::size_t
     const std::byte* next = panel + W::kSizes.bytes(block + count);
     const std::size_t left = blocks - block - count;
     const std::size_t next_bytes = W::kSizes.bytes(smaller(chunk, left != 0 ? left : blocks));
-    if (W::kIsBytes || rows <= kDecodingTilesMax<W> * kInt8TileRowsMax) {
+    if (W::kIsBytes || rows <= kDecodingTilesMax<W> * kInt8TileRowsMax<W>) {
       run_tiles<Packed<W>>(a, {source, block, count}, next, next_bytes, first, rows, scratch.sums);
     } else {
       auto from = source;

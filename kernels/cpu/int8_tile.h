@@ -9,30 +9,46 @@ using RowOf = ActivationRowOf<kHasShortSums<W::kBits> ? kByteQuadBytes : kQuadBy
 
 inline constexpr std::size_t kCacheLineBytes = 64;
 
-// A tile is up to so many rows of activations times so many registers of outputs: two sums a pair
-// in registers beside the operands.
-#if defined(__AVX512F__) && defined(EDGEDRAFT_DOT_INSTRUCTION)
+// A tile is up to so many rows of activations times kTileParts registers of outputs: two sums a
+// pair in registers beside the operands. Few rows may take a whole panel instead, whose second sums
+// are in memory: an activation is then loaded once for all of it.
 inline constexpr std::size_t kTileParts = 2;
-inline constexpr std::size_t kInt8TileRowsMax = 6;
-#elif defined(__AVX512F__)
-inline constexpr std::size_t kTileParts = 2;
-inline constexpr std::size_t kInt8TileRowsMax = 5;
-#elif defined(EDGEDRAFT_DOT_INSTRUCTION)
-inline constexpr std::size_t kTileParts = 2;
-inline constexpr std::size_t kInt8TileRowsMax = 3;
-#elif defined(EDGEDRAFT_SHORT_SUMS)
-// A whole panel, although the second sums are in memory: an activation is loaded once for four.
-inline constexpr std::size_t kTileParts = 4;
-inline constexpr std::size_t kInt8TileRowsMax = 3;
-#else
-inline constexpr std::size_t kTileParts = 2;
-inline constexpr std::size_t kInt8TileRowsMax = 2;
-#endif
 static_assert(kPanelParts % kTileParts == 0);
+#if defined(EDGEDRAFT_SHORT_SUMS)
+template <class W>
+inline constexpr std::size_t kInt8TileRowsMax = kHasShortSums<W::kBits> ? 6 : 3;
+template <class W>
+inline constexpr std::size_t kWholePanelRowsMax = kHasShortSums<W::kBits> ? 2 : 3;
+#else
+#if defined(__AVX512F__) && defined(EDGEDRAFT_DOT_INSTRUCTION)
+inline constexpr std::size_t kRowsMaxOfSet = 6;
+#elif defined(__AVX512F__)
+inline constexpr std::size_t kRowsMaxOfSet = 5;
+#elif defined(EDGEDRAFT_DOT_INSTRUCTION)
+inline constexpr std::size_t kRowsMaxOfSet = 3;
+#else
+inline constexpr std::size_t kRowsMaxOfSet = 2;
+#endif
+template <class W>
+inline constexpr std::size_t kInt8TileRowsMax = kRowsMaxOfSet;
+template <class W>
+inline constexpr std::size_t kWholePanelRowsMax = 0;
+#endif
+template <class W>
+constexpr std::size_t parts_of_tile(std::size_t rows) {
+  return rows <= kWholePanelRowsMax<W> ? kPanelParts : kTileParts;
+}
 
 // What will be wanted soon is asked for little by little while each block is computed: at once it
 // would fill the queue to memory. A block has so many turns to ask in, eight quads and the scales.
+// Tiles that are no whole panel walk through it several times.
 inline constexpr std::size_t kAskTurns = 9;
+
+struct AskNothing {
+  template <std::size_t kTurn>
+  EDGEDRAFT_INLINE void ask() {}
+  EDGEDRAFT_INLINE AskNothing in_next_walk() const { return {}; }
+};
 
 // One tile streams through the panel: as much is asked for as is used, twice, a little further
 // ahead and a little less. The processor's own reading ahead, which stays within 4 KB, does the
@@ -56,6 +72,9 @@ struct AskSteadily {
     }
     if (kTurn + 1 == kAskTurns) at += kLines * kCacheLineBytes;
   }
+  EDGEDRAFT_INLINE AskNothing in_next_walk() const {
+    return {};
+  }
 };
 
 // Several tiles share a chunk of the panel and asking for the next one. From two places in turn,
@@ -73,14 +92,10 @@ struct AskForChunk {
     __builtin_prefetch(from + distance, 0, 2);
     from += kCacheLineBytes;
   }
+  EDGEDRAFT_INLINE AskForChunk& in_next_walk() { return *this; }
 };
 
-struct AskNothing {
-  template <std::size_t kTurn>
-  EDGEDRAFT_INLINE void ask() {}
-};
-
-// R rows of activations times kTileParts registers of outputs, the first of which is kFirstPart.
+// R rows of activations times parts_of_tile registers of outputs, the first of which is kFirstPart.
 //
 // sums[r][o] += sum over scales s of scale_s * (sum over its blocks b of weight_scale_b * dot_b),
 // in order: every number of a product takes these steps, whatever the tile.
@@ -88,7 +103,7 @@ template <class Source, std::size_t R, std::size_t kFirstPart>
 struct Int8Tile {
   using W = typename Source::W;
   using Row = RowOf<W>;
-  static constexpr std::size_t P = kTileParts;
+  static constexpr std::size_t P = parts_of_tile<W>(R);
 
   // `blocks` blocks from where source and x stand; row r's sums are at sums + r * kPanelOutputs.
   template <class Ahead>
@@ -129,8 +144,7 @@ struct Int8Tile {
     for (std::size_t half = 0; half < W::kHalves; ++half) {
 #pragma GCC unroll 8
       for (std::size_t r = 0; r < R; ++r) {
-        const IntPart start =
-            W::kHasMinimum ? IntPart{} : all_int(start_of(x[r], W::kHalves, half)) >> kStartShift;
+        const IntPart start = kStartsLast ? IntPart{} : start_of_row(x[r], half);
 #pragma GCC unroll 8
         for (std::size_t p = 0; p < P; ++p) dots[r][p] = start;
       }
@@ -138,6 +152,14 @@ struct Int8Tile {
         add_quads<0, 8 / W::kHalves>(source, x, dots, ahead);
       } else {
         add_quads<4, 8>(source, x, dots, ahead);
+      }
+      if constexpr (kStartsLast) {
+#pragma GCC unroll 8
+        for (std::size_t r = 0; r < R; ++r) {
+          const IntPart start = start_of_row(x[r], half);
+#pragma GCC unroll 8
+          for (std::size_t p = 0; p < P; ++p) dots[r][p] += start;
+        }
       }
       if (half + 1 == W::kHalves) ahead.template ask<kAskTurns - 1>();
 #pragma GCC unroll 8
@@ -152,8 +174,13 @@ struct Int8Tile {
     if constexpr (W::kHasMinimum) add_minima(source, x, scaled);
   }
 
+  // Beside short sums there are no registers for them.
+  static constexpr bool kStartsLast = kHasShortSums<W::kBits> && !W::kHasMinimum;
   // Starts are for weights that are 128 too large.
   static constexpr int kStartShift = kHasShortSums<W::kBits> ? 8 - W::kBits : 0;
+  static EDGEDRAFT_INLINE IntPart start_of_row(const std::byte* x, std::size_t half) {
+    return W::kHasMinimum ? IntPart{} : all_int(start_of(x, W::kHalves, half)) >> kStartShift;
+  }
 
   // The dots of quads q..kEnd-1.
   template <int q, int kEnd, class Ahead>
@@ -212,6 +239,7 @@ struct Int8Tile {
         for (std::size_t p = 0; p < P; ++p) {
           const ShortSums products = short_sums(w[p], activations);
           sums[r][p] = kIsFirst ? products : sums[r][p] + products;
+          settle(sums[r][p]);
         }
       }
       add_in_short<q + 1, kEnd, false>(source, x, sums, ahead);
