@@ -8,6 +8,7 @@
 
 #include "netsim/run/installation.h"
 #include "shared/base/toml_text.h"
+#include "shared/protocol/limits.h"
 
 namespace edgedraft::netsim {
 namespace {
@@ -319,6 +320,10 @@ Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources
   std::int64_t warm_up = r.integer("warm_up", 1, 0);
   e.temperature = r.real("temperature", 0, 0, 100);
   e.deadline_ms = static_cast<std::uint32_t>(r.integer("deadline_ms", 3000, 1));
+  const std::int64_t row_budget = r.integer("row_budget", 0, 0);
+  constexpr std::int64_t kRowsMax = kDraftNodesMax + 1;
+  if (row_budget > kRowsMax) r.fail("row_budget: give 0 to " + std::to_string(kRowsMax));
+  e.row_budget = static_cast<std::uint32_t>(row_budget);
   e.baseline = r.text("baseline", "");
   for (const auto seed : r.integers("seeds", 0))
     e.seeds.push_back(static_cast<std::uint64_t>(seed));

@@ -131,6 +131,7 @@ Result<Testbed::Server> Testbed::start_server(const std::string& speculates_with
   for (const std::string& bundle : bundles) {
     argv.insert(argv.end(), {"--bundle", (e.models / (bundle + ".gguf")).string()});
   }
+  if (e.row_budget > 0) argv.insert(argv.end(), {"--row-budget", std::to_string(e.row_budget)});
   if (parts_.device.pace.paces_target()) {
     argv.insert(argv.end(), {"--pace-profile", parts_.device.file.string()});
   }

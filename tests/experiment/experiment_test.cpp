@@ -70,6 +70,7 @@ TEST_F(ExperimentTest, NamesWhatIsWrongAndWhatIsRight) {
       refusal("devices = [\"slow\"]\nnetworks = [\"lan\"]\n" + good.substr(good.find("[[arm]]")))
           .find("no device profile 'slow'"),
       std::string::npos);
+  EXPECT_NE(refusal("row_budget = 257\n" + good).find("0 to 256"), std::string::npos);
   EXPECT_NE(refusal("tasks = [\"poem\"]\n" + good).find("no prompts"), std::string::npos);
 }
 

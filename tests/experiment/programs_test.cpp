@@ -267,6 +267,15 @@ TEST_F(ExperimentProgramsTest, PacedAndSyntheticResultsSaySo) {
   EXPECT_EQ(manifest["synthetic"], true);
 }
 
+TEST_F(ExperimentProgramsTest, ARowBudgetBindsEveryDraft) {
+  ASSERT_EQ(run(write(experiment("row_budget = 3\n")), {"--no-report"}), 0) << error_;
+  int largest = 0;
+  for (const json& cycle : lines("cycles.jsonl")) {
+    if (cycle["kind"] == "draft") largest = std::max(largest, cycle["rows"].get<int>());
+  }
+  EXPECT_EQ(largest, 3);
+}
+
 // A server that drafts for itself stands beside the others', and clients only listen to it.
 TEST_F(ExperimentProgramsTest, AServerThatDraftsForItselfIsAnArm) {
   const std::string more =
