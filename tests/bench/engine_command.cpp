@@ -347,7 +347,8 @@ void run_engine(const EngineOptions& o) {
         {Errc::usage, "--context, --prompt and --mismatch do not fit the model's context of " +
                           std::to_string(source.config.context_length)});
   }
-  MachineLimits limits = measure_limits(o.threads);
+  LimitMeter meter(o.threads);
+  meter.measure();
   const OpenedDevice device =
       open_device({.device = o.device,
                    .threads = o.threads,
@@ -380,8 +381,9 @@ void run_engine(const EngineOptions& o) {
     std::fflush(stdout);
   }
   const std::vector<Times> times = time_widths(passes, o, [&] {
-    if (on_cpu) limits.keep_best(measure_limits(o.threads));
+    if (on_cpu) meter.measure();
   });
+  const MachineLimits& limits = meter.best();
   nlohmann::json report{
       {"model", o.model.empty() ? o.shape : o.model},
       {"device", device.reason},

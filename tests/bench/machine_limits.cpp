@@ -5,8 +5,6 @@
 
 #include "kernels/cpu/ops.h"
 #include "shared/base/clock.h"
-#include "shared/runtime/host_backend.h"
-#include "shared/runtime/thread_pool.h"
 
 namespace edgedraft::bench {
 namespace {
@@ -32,13 +30,20 @@ double best_rate(double amount, const Job& job) {
   return best;
 }
 
-double read_rate(ThreadPool& pool) {
-  const auto memory = HostBuffer::for_packed(kBytes);
-  std::fill_n(memory->mutable_data(), kBytes, std::byte{1});
+}  // namespace
+
+LimitMeter::LimitMeter(std::uint32_t threads)
+    : pool_(threads), memory_(HostBuffer::for_packed(kBytes)) {
+  std::fill_n(memory_->mutable_data(), kBytes, std::byte{1});
+  best_.instruction_set = cpu::best_kernels().name;
+  best_.threads = pool_.thread_count();
+}
+
+double LimitMeter::read_rate() {
   return best_rate(static_cast<double>(kSliceBytes), [&](std::size_t i) {
-    const std::byte* slice = memory->bytes().data() + i * kSliceBytes % kBytes;
+    const std::byte* slice = memory_->bytes().data() + i * kSliceBytes % kBytes;
     const std::size_t chunk = kChunks[i % std::size(kChunks)];
-    pool.run(kSliceBytes, kGrainBytes, [&](std::size_t begin, std::size_t end, std::size_t) {
+    pool_.run(kSliceBytes, kGrainBytes, [&](std::size_t begin, std::size_t end, std::size_t) {
       alignas(64) float sink[16];
       cpu::best_kernels().read_stream(slice + begin, end - begin, chunk, sink);
     });
@@ -46,42 +51,28 @@ double read_rate(ThreadPool& pool) {
 }
 
 // 0 where the instruction set has none.
-double operation_rate(ThreadPool& pool, std::size_t (*chains)(std::size_t, float*)) {
+double LimitMeter::operation_rate(std::size_t (*chains)(std::size_t, float*)) {
   if (chains == nullptr) return 0.0;
   constexpr std::size_t kRounds = 100'000;
   alignas(64) float sink[16];
   const std::size_t amount = chains(kRounds, sink);
-  return best_rate(static_cast<double>(amount * pool.thread_count()), [&](std::size_t) {
-    pool.run(pool.thread_count(), 1, [&](std::size_t, std::size_t, std::size_t) {
+  return best_rate(static_cast<double>(amount * pool_.thread_count()), [&](std::size_t) {
+    pool_.run(pool_.thread_count(), 1, [&](std::size_t, std::size_t, std::size_t) {
       alignas(64) float own_sink[16];
       chains(kRounds, own_sink);
     });
   });
 }
 
-}  // namespace
-
-MachineLimits measure_limits(std::uint32_t threads) {
-  ThreadPool pool(threads);
+void LimitMeter::measure() {
   const cpu::Kernels& kernels = cpu::best_kernels();
-  return {.instruction_set = kernels.name,
-          .threads = pool.thread_count(),
-          .read_bytes_per_second = read_rate(pool),
-          .float_operations_per_second = operation_rate(pool, kernels.fma_chains),
-          .int8_operations_per_second = operation_rate(pool, kernels.int8_chains),
-          .short_operations_per_second = operation_rate(pool, kernels.short_chains),
-          .tile_operations_per_second = operation_rate(pool, kernels.tile_chains),
-          .bf16_tile_operations_per_second = operation_rate(pool, kernels.bf16_tile_chains)};
-}
-
-void MachineLimits::keep_best(const MachineLimits& other) {
-  for (double MachineLimits::*limit :
-       {&MachineLimits::read_bytes_per_second, &MachineLimits::float_operations_per_second,
-        &MachineLimits::int8_operations_per_second, &MachineLimits::short_operations_per_second,
-        &MachineLimits::tile_operations_per_second,
-        &MachineLimits::bf16_tile_operations_per_second}) {
-    this->*limit = std::max(this->*limit, other.*limit);
-  }
+  const auto keep = [](double& best, double rate) { best = std::max(best, rate); };
+  keep(best_.read_bytes_per_second, read_rate());
+  keep(best_.float_operations_per_second, operation_rate(kernels.fma_chains));
+  keep(best_.int8_operations_per_second, operation_rate(kernels.int8_chains));
+  keep(best_.short_operations_per_second, operation_rate(kernels.short_chains));
+  keep(best_.tile_operations_per_second, operation_rate(kernels.tile_chains));
+  keep(best_.bf16_tile_operations_per_second, operation_rate(kernels.bf16_tile_chains));
 }
 
 }  // namespace edgedraft::bench

@@ -1,7 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+
+#include "shared/runtime/host_backend.h"
+#include "shared/runtime/thread_pool.h"
 
 namespace edgedraft::bench {
 
@@ -19,12 +23,25 @@ struct MachineLimits {
   double tile_operations_per_second;
   // Of bfloat16 on tile registers; a product with float32 activations takes three of them.
   double bf16_tile_operations_per_second;
-
-  // Of the same machine at another time.
-  void keep_best(const MachineLimits& other);
 };
 
-// Takes about a second. 0 threads: one a core.
-MachineLimits measure_limits(std::uint32_t threads);
+// A machine with neighbours gives more at some times than at others: the best of several counts.
+class LimitMeter {
+ public:
+  // 0 threads: one a core. Holds half a gigabyte to read.
+  explicit LimitMeter(std::uint32_t threads);
+  // Takes about a second.
+  void measure();
+  // Of all measurements.
+  const MachineLimits& best() const { return best_; }
+
+ private:
+  double read_rate();
+  double operation_rate(std::size_t (*chains)(std::size_t, float*));
+
+  ThreadPool pool_;
+  std::unique_ptr<HostBuffer> memory_;
+  MachineLimits best_{};
+};
 
 }  // namespace edgedraft::bench
