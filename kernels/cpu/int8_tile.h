@@ -41,7 +41,7 @@ constexpr std::size_t parts_of_tile(std::size_t rows) {
 
 // What will be wanted soon is asked for little by little while each block is computed: at once it
 // would fill the queue to memory. A block has so many turns to ask in, eight quads and the scales.
-// Tiles that are no whole panel walk through it several times.
+// Tiles that are no whole panel walk through it several times, and may go on asking in each.
 inline constexpr std::size_t kAskTurns = 9;
 
 struct AskNothing {
