@@ -106,18 +106,18 @@ void run_tiles(const Int8MatmulArgs& a, const Piece<Source>& piece, const std::b
   }
 }
 
+// Of a tile that takes a whole panel nothing has to stay in the first-level cache.
+constexpr std::size_t kChunkBlocksOfOneWalk = 4 * kChunkBlocks;
+
 // So few rows stream through a panel as one tile. Where weights must be decoded that keeps a core
 // busy enough from five rows on to come too late with asking for more. Short sums and 16-bit pairs
-// keep it as busy with one: then one tile, too, asks a chunk ahead, and where it takes the whole
-// panel a large one, of which nothing has to stay in the first-level cache.
+// keep it as busy with one: then one tile, too, asks a chunk ahead.
 #if defined(EDGEDRAFT_SHORT_SUMS)
 template <class W>
 constexpr std::size_t kStreamRowsMax = 0;
-constexpr std::size_t kChunkBlocksOfOneWalk = 4 * kChunkBlocks;
 #else
 template <class W>
 constexpr std::size_t kStreamRowsMax = smaller(kInt8TileRowsMax<W>, W::kIsBytes ? 6 : 4);
-constexpr std::size_t kChunkBlocksOfOneWalk = kChunkBlocks;
 #endif
 
 // So many tiles decode for themselves, more share a decoded chunk.

@@ -91,6 +91,31 @@ TEST_F(StartMeasurementTest, AFixedBudgetIsToldWhateverPassesCost) {
   EXPECT_EQ(prompt(loop, 1, {5, 6, 7}).row_budget, 128u);
 }
 
+// Or a session that is told a single row would prove it right by answering at once.
+TEST_F(StartMeasurementTest, ADraftOfARootDoesNotTellHowLongDraftingTakes) {
+  ASSERT_FALSE(loop_.measure_costs(1s, {}).passes.empty());
+  const auto reader = std::make_shared<Reader>();
+  const Client client{
+      .connection_id = 1, .reply = reader, .session = {}, .identity = "someone", .tap = nullptr};
+  std::uint32_t round = 0;
+  const auto ask = [&](const TargetWork& request, Duration absence) {
+    now_ += absence;
+    loop_.begin(client, request, now_);
+    while (!loop_.idle()) loop_.step();
+    return reader->verdicts.back().row_budget;
+  };
+  ask(wire::Prefill{.round = ++round, .tokens = TaintLedger::vouch({5, 6, 7})}, 0s);
+  std::uint32_t drafting = 0;
+  for (int i = 0; i < 10; ++i) {
+    drafting = ask(wire::Draft{.round = ++round, .tokens = TaintLedger::vouch({9}), .parents = {0}},
+                   200ms);
+  }
+  EXPECT_GT(drafting, 1u);
+  std::uint32_t single = 0;
+  for (int i = 0; i < 60; ++i) single = ask(wire::Draft{.round = ++round}, 0s);
+  EXPECT_EQ(single, drafting);
+}
+
 TEST_F(StartMeasurementTest, LeavesNoTrace) {
   const wire::Verdict before = prompt(1, {5, 6, 7, 8, 9});
   loop_.end(1);
