@@ -2,20 +2,22 @@
 
 #include "kernels/cpu/simd.h"
 
-// Products of unsigned weights and signed activations, both of eight bits, four at a time, added up
-// exactly in int32: the arithmetic under quantised weights. A register holds kPartLanes outputs.
+// Products of weights and activations of eight bits, four at a time, added up exactly in int32: the
+// arithmetic under quantised weights. Instructions take unsigned weights and signed activations. A
+// register holds kPartLanes outputs.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
 // A row of quantised activations: for each block of 32, -128 times the sum of its numbers and of
 // those of its first half (with which sums over weights that are 128 too large begin), and the
-// numbers; behind them, with short sums, the same once more with the numbers as bytes; at last a
-// scale for every 128.
+// numbers; at last a scale for every 128.
 inline constexpr std::size_t kBlock = 32;
 inline constexpr std::size_t kBlocksAScale = 4;
 
 #if (defined(__AVX512F__) && defined(__AVX512VNNI__)) || defined(__AVXVNNI__)
 #define EDGEDRAFT_DOT_INSTRUCTION 1
-// As the instruction wants them: four neighbours in four bytes.
+#endif
+#if defined(EDGEDRAFT_DOT_INSTRUCTION) || defined(EDGEDRAFT_SHORT_SUMS)
+// As the instructions want them: four neighbours in four bytes.
 inline constexpr std::size_t kQuadBytes = 4;
 #else
 // In 16 bits and split, because pairs of 16-bit products add up without saturation: elements 0 and
@@ -32,7 +34,10 @@ inline constexpr bool kHasShortSums = kBits <= 6;
 template <int kBits>
 inline constexpr bool kHasShortSums = false;
 #endif
-inline constexpr std::size_t kByteQuadBytes = 4;
+// Magnitudes of eight bits, 128 at most, leave room for two products: those weights keep their
+// signs, which the activations take over.
+template <int kBits>
+inline constexpr bool kHasSigns = kHasSignedBytes&& kBits == 8;
 
 inline constexpr std::size_t kStartBytes = 2 * sizeof(std::int32_t);
 
@@ -47,37 +52,22 @@ EDGEDRAFT_INLINE std::int32_t start_of(const std::byte* block, std::size_t halve
 
 constexpr std::size_t scales_offset(std::size_t cols);
 
-// Where the numbers stand for products of so many bytes a quad.
-template <std::size_t kBytes>
-struct ActivationRowOf {
-  static constexpr std::size_t kBlockBytes = kStartBytes + kBlock / 4 * kBytes;
+struct ActivationRow {
+  static constexpr std::size_t kBlockBytes = kStartBytes + kBlock / 4 * kQuadBytes;
 
   const std::byte* block;
   const float* scale;
 
-  static constexpr std::size_t offset(std::size_t cols) {
-    if constexpr (kBytes == kQuadBytes) return 0;
-    return cols / kBlock * ActivationRowOf<kQuadBytes>::kBlockBytes;
+  static EDGEDRAFT_INLINE ActivationRow at(const std::byte* row, std::size_t cols) {
+    return {row, reinterpret_cast<const float*>(row + scales_offset(cols))};
   }
-  static constexpr std::size_t end(std::size_t cols) {
-    return offset(cols) + cols / kBlock * kBlockBytes;
-  }
-  static EDGEDRAFT_INLINE ActivationRowOf at(const std::byte* row, std::size_t cols) {
-    return {row + offset(cols), reinterpret_cast<const float*>(row + scales_offset(cols))};
-  }
-  EDGEDRAFT_INLINE ActivationRowOf from_block(std::size_t first) const {
+  EDGEDRAFT_INLINE ActivationRow from_block(std::size_t first) const {
     return {block + first * kBlockBytes, scale + first / kBlocksAScale};
   }
 };
-using ActivationRow = ActivationRowOf<kQuadBytes>;
-using ByteActivationRow = ActivationRowOf<kByteQuadBytes>;
 
 constexpr std::size_t scales_offset(std::size_t cols) {
-#if defined(EDGEDRAFT_SHORT_SUMS)
-  return ByteActivationRow::end(cols);
-#else
-  return ActivationRow::end(cols);
-#endif
+  return cols / kBlock * ActivationRow::kBlockBytes;
 }
 
 EDGEDRAFT_INLINE UintPart all_uint(std::uint32_t x) {
@@ -112,6 +102,44 @@ EDGEDRAFT_INLINE IntPart dot(IntPart sum, const QuadWeights& w, const QuadActiva
                                                            reinterpret_cast<__m256i>(w.bytes),
                                                            reinterpret_cast<__m256i>(x.quad)));
 #endif
+}
+
+#elif defined(EDGEDRAFT_SHORT_SUMS)
+
+typedef std::int16_t ShortSums __attribute__((vector_size(kPartLanes * 4)));
+
+EDGEDRAFT_INLINE IntPart load_quad(const std::byte* from) {
+  return all_int(load_bytes<std::int32_t>(from));
+}
+// Keeps the compiler from adding up in another order, which wants more registers than there are.
+template <class Sums>
+EDGEDRAFT_INLINE void settle(Sums& sums) {
+  asm("" : "+x"(sums));
+}
+// Of the products of neighbours.
+EDGEDRAFT_INLINE ShortSums short_sums(UintPart weights, IntPart activations) {
+  return reinterpret_cast<ShortSums>(_mm256_maddubs_epi16(reinterpret_cast<__m256i>(weights),
+                                                          reinterpret_cast<__m256i>(activations)));
+}
+EDGEDRAFT_INLINE IntPart widened(ShortSums sums) {
+  return reinterpret_cast<IntPart>(
+      _mm256_madd_epi16(reinterpret_cast<__m256i>(sums), _mm256_set1_epi16(1)));
+}
+
+struct QuadWeights {
+  UintPart numbers;
+  UintPart magnitudes;
+};
+using QuadActivations = IntPart;
+EDGEDRAFT_INLINE QuadWeights quad_weights(UintPart bytes) {
+  return {bytes, reinterpret_cast<UintPart>(_mm256_abs_epi8(reinterpret_cast<__m256i>(bytes)))};
+}
+EDGEDRAFT_INLINE IntPart dot(IntPart sum, const QuadWeights& w, IntPart x) {
+  const auto with_sign = reinterpret_cast<IntPart>(
+      _mm256_sign_epi8(reinterpret_cast<__m256i>(x), reinterpret_cast<__m256i>(w.numbers)));
+  sum += widened(short_sums(w.magnitudes, with_sign));
+  settle(sum);
+  return sum;
 }
 
 #elif defined(__SSE2__)
@@ -166,29 +194,6 @@ EDGEDRAFT_INLINE IntPart dot(IntPart sum, const QuadWeights& w, const QuadActiva
   const auto byte = [&](int shift) { return reinterpret_cast<IntPart>(w.quad >> shift & 0xFFu); };
   return sum + byte(0) * x.numbers[0] + byte(16) * x.numbers[1] + byte(8) * x.numbers[2] +
          byte(24) * x.numbers[3];
-}
-
-#endif
-
-#if defined(EDGEDRAFT_SHORT_SUMS)
-
-typedef std::int16_t ShortSums __attribute__((vector_size(kPartLanes * 4)));
-
-EDGEDRAFT_INLINE IntPart load_byte_quad(const std::byte* from) {
-  return all_int(load_bytes<std::int32_t>(from));
-}
-// Of the products of neighbours.
-EDGEDRAFT_INLINE ShortSums short_sums(UintPart weights, IntPart activations) {
-  return reinterpret_cast<ShortSums>(_mm256_maddubs_epi16(reinterpret_cast<__m256i>(weights),
-                                                          reinterpret_cast<__m256i>(activations)));
-}
-// Keeps the compiler from adding up in another order, which wants more registers than there are.
-EDGEDRAFT_INLINE void settle(ShortSums& sums) {
-  asm("" : "+x"(sums));
-}
-EDGEDRAFT_INLINE IntPart widened(ShortSums sums) {
-  return reinterpret_cast<IntPart>(
-      _mm256_madd_epi16(reinterpret_cast<__m256i>(sums), _mm256_set1_epi16(1)));
 }
 
 #endif

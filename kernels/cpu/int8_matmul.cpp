@@ -35,7 +35,7 @@ struct Piece {
 };
 
 template <class Source, std::size_t R, std::size_t kFirstPart, class Ahead>
-EDGEDRAFT_INLINE void run_parts(const Piece<Source>& piece, const RowOf<typename Source::W> (&x)[R],
+EDGEDRAFT_INLINE void run_parts(const Piece<Source>& piece, const ActivationRow (&x)[R],
                                 float* sums, Ahead& ahead) {
   Int8Tile<Source, R, kFirstPart>::run(piece.source, piece.block_count, x, sums, ahead);
   constexpr std::size_t kNextPart = kFirstPart + parts_of_tile<typename Source::W>(R);
@@ -48,10 +48,9 @@ EDGEDRAFT_INLINE void run_parts(const Piece<Source>& piece, const RowOf<typename
 template <class Source, std::size_t R, class Ahead>
 void run_tile(const Int8MatmulArgs& a, const Piece<Source>& piece, std::size_t row, float* sums,
               Ahead& ahead) {
-  using Row = RowOf<typename Source::W>;
-  Row x[R];
+  ActivationRow x[R];
   for (std::size_t r = 0; r < R; ++r) {
-    x[r] = Row::at(a.x + (row + r) * a.x_stride, a.inputs).from_block(piece.first_block);
+    x[r] = ActivationRow::at(a.x + (row + r) * a.x_stride, a.inputs).from_block(piece.first_block);
   }
   run_parts<Source, R, 0>(piece, x, sums, ahead);
 }
@@ -94,20 +93,17 @@ template <class Source>
 void run_tiles(const Int8MatmulArgs& a, const Piece<Source>& piece, const std::byte* next,
                std::size_t next_bytes, std::size_t first, std::size_t rows, float* sums) {
   using W = typename Source::W;
-  const std::size_t tiles = (rows + kInt8TileRowsMax<W> - 1) / kInt8TileRowsMax<W>;
+  const std::size_t tiles = (rows + kInt8TileRowsMax - 1) / kInt8TileRowsMax;
   const std::size_t lines = next_bytes / (kCacheLineBytes * AskForChunk::kPlaces) + 1;
   const std::size_t walks = kPanelParts / parts_of_tile<W>((rows + tiles - 1) / tiles);
   const std::size_t blocks = tiles * walks * piece.block_count;
   AskForChunk ahead{next, lines * kCacheLineBytes, (lines + blocks - 1) / blocks};
   for (std::size_t tile = 0; tile < tiles; ++tile) {
     const std::size_t row = tile * rows / tiles;
-    run_rows<Source, kInt8TileRowsMax<W>>(a, piece, first + row, (tile + 1) * rows / tiles - row,
-                                          sums + row * kPanelOutputs, ahead);
+    run_rows<Source, kInt8TileRowsMax>(a, piece, first + row, (tile + 1) * rows / tiles - row,
+                                       sums + row * kPanelOutputs, ahead);
   }
 }
-
-// Of a tile that takes a whole panel nothing has to stay in the first-level cache.
-constexpr std::size_t kChunkBlocksOfOneWalk = 4 * kChunkBlocks;
 
 // So few rows stream through a panel as one tile. Where weights must be decoded that keeps a core
 // busy enough from five rows on to come too late with asking for more. Short sums and 16-bit pairs
@@ -115,10 +111,16 @@ constexpr std::size_t kChunkBlocksOfOneWalk = 4 * kChunkBlocks;
 #if defined(EDGEDRAFT_SHORT_SUMS)
 template <class W>
 constexpr std::size_t kStreamRowsMax = 0;
+// Its chunks are longer: two walks through a panel share no more than scales, so that nothing has
+// to stay in the first-level cache.
+constexpr std::size_t kLongChunkRowsMax = kInt8TileRowsMax;
 #else
+constexpr std::size_t kLongChunkRowsMax = 0;
 template <class W>
-constexpr std::size_t kStreamRowsMax = smaller(kInt8TileRowsMax<W>, W::kIsBytes ? 6 : 4);
+constexpr std::size_t kStreamRowsMax = smaller(kInt8TileRowsMax, W::kIsBytes ? 6 : 4);
 #endif
+
+constexpr std::size_t kLongChunkBlocks = 4 * kChunkBlocks;
 
 // So many tiles decode for themselves, more share a decoded chunk.
 template <class W>
@@ -138,7 +140,7 @@ void multiply_panel(const Int8MatmulArgs& a, const std::byte* panel, std::size_t
       return;
     }
   }
-  const std::size_t chunk = rows <= kWholePanelRowsMax<W> ? kChunkBlocksOfOneWalk : kChunkBlocks;
+  const std::size_t chunk = rows <= kLongChunkRowsMax ? kLongChunkBlocks : kChunkBlocks;
   for (std::size_t block = 0; block < blocks; block += chunk) {
     const std::size_t count = smaller(chunk, blocks - block);
     const auto source = Packed<W>::from(panel + W::kSizes.bytes(block));
@@ -146,7 +148,7 @@ void multiply_panel(const Int8MatmulArgs& a, const std::byte* panel, std::size_t
     const std::byte* next = panel + W::kSizes.bytes(block + count);
     const std::size_t left = blocks - block - count;
     const std::size_t next_bytes = W::kSizes.bytes(smaller(chunk, left != 0 ? left : blocks));
-    if (W::kIsBytes || rows <= kDecodingTilesMax<W> * kInt8TileRowsMax<W>) {
+    if (W::kIsBytes || rows <= kDecodingTilesMax<W> * kInt8TileRowsMax) {
       run_tiles<Packed<W>>(a, {source, block, count}, next, next_bytes, first, rows, scratch.sums);
     } else {
       auto from = source;

@@ -4,9 +4,6 @@
 
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
-template <class W>
-using RowOf = ActivationRowOf<kHasShortSums<W::kBits> ? kByteQuadBytes : kQuadBytes>;
-
 inline constexpr std::size_t kCacheLineBytes = 64;
 
 // A tile is up to so many rows of activations times kTileParts registers of outputs: two sums a
@@ -15,22 +12,19 @@ inline constexpr std::size_t kCacheLineBytes = 64;
 inline constexpr std::size_t kTileParts = 2;
 static_assert(kPanelParts % kTileParts == 0);
 #if defined(EDGEDRAFT_SHORT_SUMS)
-template <class W>
-inline constexpr std::size_t kInt8TileRowsMax = kHasShortSums<W::kBits> ? 6 : 3;
+inline constexpr std::size_t kInt8TileRowsMax = 6;
 template <class W>
 inline constexpr std::size_t kWholePanelRowsMax = kHasShortSums<W::kBits> ? 2 : 3;
 #else
 #if defined(__AVX512F__) && defined(EDGEDRAFT_DOT_INSTRUCTION)
-inline constexpr std::size_t kRowsMaxOfSet = 6;
+inline constexpr std::size_t kInt8TileRowsMax = 6;
 #elif defined(__AVX512F__)
-inline constexpr std::size_t kRowsMaxOfSet = 5;
+inline constexpr std::size_t kInt8TileRowsMax = 5;
 #elif defined(EDGEDRAFT_DOT_INSTRUCTION)
-inline constexpr std::size_t kRowsMaxOfSet = 3;
+inline constexpr std::size_t kInt8TileRowsMax = 3;
 #else
-inline constexpr std::size_t kRowsMaxOfSet = 2;
+inline constexpr std::size_t kInt8TileRowsMax = 2;
 #endif
-template <class W>
-inline constexpr std::size_t kInt8TileRowsMax = kRowsMaxOfSet;
 template <class W>
 inline constexpr std::size_t kWholePanelRowsMax = 0;
 #endif
@@ -102,12 +96,12 @@ struct AskForChunk {
 template <class Source, std::size_t R, std::size_t kFirstPart>
 struct Int8Tile {
   using W = typename Source::W;
-  using Row = RowOf<W>;
   static constexpr std::size_t P = parts_of_tile<W>(R);
 
   // `blocks` blocks from where source and x stand; row r's sums are at sums + r * kPanelOutputs.
   template <class Ahead>
-  static void run(Source source, std::size_t blocks, const Row (&x)[R], float* sums, Ahead& ahead) {
+  static void run(Source source, std::size_t blocks, const ActivationRow (&x)[R], float* sums,
+                  Ahead& ahead) {
     const std::byte* at[R];
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < R; ++r) at[r] = x[r].block;
@@ -123,7 +117,7 @@ struct Int8Tile {
         add_block(source, at, scaled, ahead);
         source.next();
 #pragma GCC unroll 8
-        for (std::size_t r = 0; r < R; ++r) at[r] += Row::kBlockBytes;
+        for (std::size_t r = 0; r < R; ++r) at[r] += ActivationRow::kBlockBytes;
       }
 #pragma GCC unroll 8
       for (std::size_t r = 0; r < R; ++r) {
@@ -179,7 +173,8 @@ struct Int8Tile {
   // Starts are for weights that are 128 too large.
   static constexpr int kStartShift = kHasShortSums<W::kBits> ? 8 - W::kBits : 0;
   static EDGEDRAFT_INLINE IntPart start_of_row(const std::byte* x, std::size_t half) {
-    return W::kHasMinimum ? IntPart{} : all_int(start_of(x, W::kHalves, half)) >> kStartShift;
+    if constexpr (W::kHasMinimum || kHasSigns<W::kBits>) return IntPart{};
+    return all_int(start_of(x, W::kHalves, half)) >> kStartShift;
   }
 
   // The dots of quads q..kEnd-1.
@@ -234,7 +229,7 @@ struct Int8Tile {
       for (std::size_t p = 0; p < P; ++p) w[p] = source.template bytes<q>(kFirstPart + p);
 #pragma GCC unroll 8
       for (std::size_t r = 0; r < R; ++r) {
-        const IntPart activations = load_byte_quad(x[r] + kStartBytes + q * kByteQuadBytes);
+        const IntPart activations = load_quad(x[r] + kStartBytes + q * kQuadBytes);
 #pragma GCC unroll 8
         for (std::size_t p = 0; p < P; ++p) {
           const ShortSums products = short_sums(w[p], activations);

@@ -17,6 +17,12 @@
 // processor at hand cannot run.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
+#if defined(EDGEDRAFT_SHORT_SUMS)
+inline constexpr bool kHasSignedBytes = true;
+#else
+inline constexpr bool kHasSignedBytes = false;
+#endif
+
 void embed(const EmbedArgs& a, const Work& work);
 void rms_norm(const RmsNormArgs& a, const Work& work);
 void matmul(const MatmulArgs& a, const Work& work);

@@ -84,7 +84,7 @@ std::size_t int8_chains(std::size_t rounds, float* sink) {
 std::size_t short_chains(std::size_t rounds, float* sink) {
   typedef std::uint16_t Sums __attribute__((vector_size(kPartLanes * 4)));  // which wrap around
   return product_chains<Sums>(
-      rounds, sink, [](UintPart bytes) { return bytes; }, load_byte_quad,
+      rounds, sink, [](UintPart bytes) { return bytes; }, load_quad,
       [](Sums sums, UintPart w, IntPart x) {
         return sums + reinterpret_cast<Sums>(short_sums(w, x));
       });

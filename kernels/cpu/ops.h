@@ -125,9 +125,9 @@ struct QuantizeArgs {
   std::size_t y_stride;  // bytes; quantized_row_bytes
 };
 constexpr std::size_t quantized_row_bytes(std::size_t cols) {
-  // At most 3.5 bytes a number, which stands there in two forms with some instruction sets, and the
-  // scales. An odd number of cache lines, so that rows do not compete for the same cache sets.
-  return ((3 * cols + cols / 2 + cols / 8 + 64 + 64) / 128 * 2 + 1) * 64;
+  // At most 2.25 bytes a number, and the scales. An odd number of cache lines, so that rows do not
+  // compete for the same cache sets.
+  return ((2 * cols + cols / 2 + 64 + 64) / 128 * 2 + 1) * 64;
 }
 
 // Item: a panel (packed.h) of outputs. Sums are exact over blocks of 32, then float32 in one order,
@@ -279,7 +279,8 @@ struct ArgmaxArgs {
 
 // One instruction set's kernels.
 struct Kernels {
-  const char* name;  // the instruction set, as in CMakeLists.txt
+  const char* name;   // the instruction set, as in CMakeLists.txt
+  bool signed_bytes;  // in panels of q8_0 (packed.h)
   void (*embed)(const EmbedArgs&, const Work&);
   void (*rms_norm)(const RmsNormArgs&, const Work&);
   void (*matmul)(const MatmulArgs&, const Work&);

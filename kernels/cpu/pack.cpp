@@ -20,6 +20,7 @@ struct Place {
   std::byte* header;  // of the panel, and of its block
   std::byte* block;
   std::size_t output;
+  bool signed_bytes;
 
   void put_half(std::byte* array, const std::byte* half) const {
     std::memcpy(array + 2 * output, half, 2);
@@ -39,7 +40,8 @@ struct Q8_0 {
   static constexpr std::size_t kFileBytes = 34;
   static void pack(const std::byte* from, std::size_t, const Place& to) {
     to.put_half(to.block, from);
-    for (std::size_t q = 0; q < 8; ++q) to.put_line(q, word(from + 2 + 4 * q) ^ 0x80808080u);
+    const std::uint32_t flipped = to.signed_bytes ? 0 : 0x80808080u;
+    for (std::size_t q = 0; q < 8; ++q) to.put_line(q, word(from + 2 + 4 * q) ^ flipped);
   }
 };
 
@@ -135,7 +137,7 @@ void pack_panel(const PackArgs& a, std::size_t panel) {
     for (std::size_t i = 0; i < kSizes.blocks; ++i, to += kSizes.block_bytes) {
       for (std::size_t o = 0; o < count; ++o) {
         Q::pack(a.weight + (first + o) * row_bytes + b / kSizes.blocks * Q::kFileBytes, i,
-                {header, to, o});
+                {header, to, o, a.signed_bytes});
       }
     }
   }

@@ -15,16 +15,14 @@
 //
 //         scales of a block         lines of a block
 //   q8_0  32 x f16                  8: line q has inputs 4q.. as int8 + 128, because those
-//   instructions
-//                                   multiply unsigned by signed numbers
-//   q4_0  32 x f16                  4 of nibbles: line q has inputs 4q.. in the low ones, 16+4q..
-//   in the
-//                                   high ones
+//                                   instructions multiply unsigned by signed numbers; as int8
+//                                   where an instruction set takes the signs off (int8.h)
+//   q4_0  32 x f16                  4 of nibbles: line q has inputs 4q.. in the low ones,
+//                                   16+4q.. in the high ones
 //   q4_k  32 x u8, 32 x u8 minima   4 of nibbles
 //   q5_k  the same                  4 of nibbles, 1 of fifth bits: bit q belongs to input 4q..
 //   q6_k  2 x 32 x i8, for halves   4 of nibbles, 2 of top bits: bits 2i, 2i+1 of the line t to
-//   input
-//                                   4(4t + i)..
+//                                   input 4(4t + i)..
 //
 // Before each 8 blocks of a "k" type stand the numbers that they share: 32 x f16, and in q4_k and
 // q5_k another 32 for the minima.
@@ -70,6 +68,7 @@ struct PackArgs {
   const std::byte* weight;  // [outputs, inputs] as in the file
   std::size_t outputs;
   std::size_t inputs;
+  bool signed_bytes;  // as the instruction set has it
   std::byte* panels;  // packed_bytes
 };
 constexpr std::size_t panel_count(std::size_t outputs) {
@@ -80,7 +79,7 @@ constexpr std::size_t packed_bytes(WeightType type, std::size_t outputs, std::si
   return panel_count(outputs) * packed_sizes(type).bytes(inputs / kPackedBlockInputs);
 }
 
-// Packs panels first..last-1. The same bytes for every instruction set.
+// Packs panels first..last-1.
 void pack_panels(const PackArgs& args, std::size_t first, std::size_t last);
 
 }  // namespace edgedraft::cpu

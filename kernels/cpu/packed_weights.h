@@ -7,7 +7,8 @@
 //
 //   bytes    quad q of the outputs of a register
 //   scale    of half 0 or 1 of the block, where kHalves is 2
-//   minimum  where kHasMinimum; elsewhere bytes are 128 too large, which a row's start makes good
+//   minimum  where kHasMinimum; elsewhere bytes are 128 too large, which a row's start makes good,
+//            but for those of eight bits where they have their signs (int8.h)
 //
 // A weight is scale * (byte - 128) or scale * byte - minimum. What moves four or six bits to the
 // top of a byte divides the scale by as much, which is exact. For short sums (int8.h) they stay at

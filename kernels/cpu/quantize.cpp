@@ -75,32 +75,17 @@ EDGEDRAFT_INLINE UintPart nearest(Part x) {
   return reinterpret_cast<UintPart>(x + magic) - reinterpret_cast<UintPart>(magic);
 }
 
-#if defined(__AVX2__) && !defined(__AVX512F__)
-// kPartLanes numbers of -128..127, a byte each.
-EDGEDRAFT_INLINE void store_byte_quads(std::byte* to, IntPart v) {
+// kPartLanes numbers of -127..127 in the layout of QuadActivations.
+EDGEDRAFT_INLINE void store_quads(std::byte* to, IntPart v) {
+#if defined(EDGEDRAFT_DOT_INSTRUCTION) && defined(__AVX512F__)
+  const __m128i bytes = _mm512_maskz_cvtepi32_epi8(0xFFFF, reinterpret_cast<__m512i>(v));
+  std::memcpy(to, &bytes, sizeof bytes);
+#elif defined(EDGEDRAFT_DOT_INSTRUCTION) || defined(EDGEDRAFT_SHORT_SUMS)
   const __m128i low = _mm256_castsi256_si128(reinterpret_cast<__m256i>(v));
   const __m128i high = _mm256_extracti128_si256(reinterpret_cast<__m256i>(v), 1);
   const __m128i words = _mm_packs_epi32(low, high);
   const __m128i bytes = _mm_packs_epi16(words, words);
   std::memcpy(to, &bytes, kPartLanes);
-}
-#endif
-
-// The same in the layout of QuadActivations.
-EDGEDRAFT_INLINE void store_quads(std::byte* to, IntPart v) {
-#if defined(EDGEDRAFT_DOT_INSTRUCTION) && defined(__AVX512F__)
-  const __m128i bytes = _mm512_maskz_cvtepi32_epi8(0xFFFF, reinterpret_cast<__m512i>(v));
-  std::memcpy(to, &bytes, sizeof bytes);
-#elif defined(EDGEDRAFT_DOT_INSTRUCTION)
-  store_byte_quads(to, v);
-#elif defined(EDGEDRAFT_SHORT_SUMS)
-  // Of each number its lower half.
-  const __m256i halves = _mm256_broadcastsi128_si256(
-      _mm_setr_epi8(0, 1, 8, 9, 4, 5, 12, 13, -1, -1, -1, -1, -1, -1, -1, -1));
-  const __m256i split = _mm256_shuffle_epi8(reinterpret_cast<__m256i>(v), halves);
-  const __m256i together = _mm256_permute4x64_epi64(split, _MM_SHUFFLE(3, 3, 2, 0));
-  const __m128i quads = _mm256_castsi256_si128(together);
-  std::memcpy(to, &quads, sizeof quads);
 #else
   std::int32_t numbers[kPartLanes];
   std::memcpy(numbers, &v, sizeof v);
@@ -119,34 +104,19 @@ EDGEDRAFT_INLINE std::uint32_t lane_sum(UintPart v) {
   return fold(v, [](UintPart a, UintPart b) { return a + b; });
 }
 
-void store_starts(std::byte* block, const UintPart (&half_sums)[2]) {
-  const std::uint32_t starts[2] = {0u - 128u * lane_sum(half_sums[0] + half_sums[1]),
-                                   0u - 128u * lane_sum(half_sums[0])};
-  static_assert(sizeof starts == kStartBytes);
-  std::memcpy(block, starts, sizeof starts);
-}
-
-// The numbers from x on, block `index` of a row of `cols`.
-void quantize_block(const float* x, float inverse, std::byte* row, std::size_t cols,
-                    std::size_t index) {
+// The numbers from x on.
+void quantize_block(const float* x, float inverse, std::byte* block) {
   constexpr std::size_t kHalf = kBlock / 2;
-  std::byte* block = row + ActivationRow::offset(cols) + index * ActivationRow::kBlockBytes;
   UintPart half_sums[2] = {};
-#if defined(EDGEDRAFT_SHORT_SUMS)
-  std::byte* bytes = row + ByteActivationRow::offset(cols) + index * ByteActivationRow::kBlockBytes;
-#endif
   for (std::size_t i = 0; i < kBlock; i += kPartLanes) {
     const UintPart v = nearest(load_part(x + i) * all_part(inverse));
     half_sums[i / kHalf] += v;
     store_quads(block + kStartBytes + i / 4 * kQuadBytes, reinterpret_cast<IntPart>(v));
-#if defined(EDGEDRAFT_SHORT_SUMS)
-    store_byte_quads(bytes + kStartBytes + i / 4 * kByteQuadBytes, reinterpret_cast<IntPart>(v));
-#endif
   }
-  store_starts(block, half_sums);
-#if defined(EDGEDRAFT_SHORT_SUMS)
-  store_starts(bytes, half_sums);
-#endif
+  const std::uint32_t starts[2] = {0u - 128u * lane_sum(half_sums[0] + half_sums[1]),
+                                   0u - 128u * lane_sum(half_sums[0])};
+  static_assert(sizeof starts == kStartBytes);
+  std::memcpy(block, starts, sizeof starts);
 }
 
 }  // namespace
@@ -167,7 +137,7 @@ void quantize(const QuantizeArgs& a, const Work& work) {
       const float inverse = is_zero ? 0.0f : 127.0f / range.largest;
       scales[first / kStretch] = (is_zero ? 0.0f : range.largest / 127.0f) + range.poison;
       for (std::size_t i = first; i < end; i += kBlock) {
-        quantize_block(x + i, inverse, row, a.cols, i / kBlock);
+        quantize_block(x + i, inverse, row + i / kBlock * ActivationRow::kBlockBytes);
       }
     }
   }

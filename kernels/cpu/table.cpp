@@ -7,6 +7,7 @@ namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
 extern const Kernels kernels;
 const Kernels kernels{.name = EDGEDRAFT_NAME_OF(EDGEDRAFT_CPU_ISA),
+                      .signed_bytes = kHasSignedBytes,
                       .embed = embed,
                       .rms_norm = rms_norm,
                       .matmul = matmul,

@@ -120,6 +120,7 @@ class CpuBackend final : public HostBackend {
                              .weight = matrix.bytes.data(),
                              .outputs = matrix.rows,
                              .inputs = matrix.cols,
+                             .signed_bytes = kernels_.signed_bytes,
                              .panels = buffer->mutable_data()};
     pool_.run(cpu::panel_count(matrix.rows), 1,
               [&](std::size_t begin, std::size_t end, std::size_t) {

@@ -11,11 +11,17 @@ struct Shape {
 
 class MatmulTest : public OpTest {
  protected:
-  // Multiplies random numbers and compares with sums in float64.
+  // Random numbers.
   void expect_right(DType type, const Shape& s) {
     const Floats x = random_floats(s.rows, std::size_t{s.rows} * s.inputs);
     const TestWeight w(backend(), type, s.outputs, s.inputs,
                        random_floats(s.outputs, std::size_t{s.outputs} * s.inputs));
+    expect_right(w, x, s);
+  }
+
+  // Multiplies and compares with sums in float64.
+  void expect_right(const TestWeight& w, const Floats& x, const Shape& s) {
+    const DType type = w.weight.type;
     const OwnedMatrix x_matrix = matrix_of(backend(), s.rows, s.inputs, x);
     const OwnedMatrix y_matrix(backend(), s.rows, s.outputs);
     backend().matmul({.x = x_matrix.all(), .weight = w.weight, .bias = {}, .y = y_matrix.all()});
@@ -80,6 +86,28 @@ TEST_P(MatmulTest, AgreesWithFloat64AtSizesOfModels) {
     expect_right(type, {7, 4096, 128});
     if (544 % traits(type).block_count == 0) expect_right(type, {130, 544, 65});
     expect_right(type, {130, 1280, 65});
+  }
+}
+
+// Numbers of one sign add up to the largest sums; nothing between them may saturate.
+TEST_P(MatmulTest, AddsUpTheLargestNumbers) {
+  for (const std::uint32_t rows : {1u, 2u, 3u, 4u, 5u, 6u, 32u}) {
+    const Shape s{rows, 256, 34};
+    Floats x(std::size_t{rows} * s.inputs);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = i / s.inputs % 2 == 0 ? 1.0f : -1.0f;
+    Floats ones(std::size_t{s.outputs} * s.inputs);
+    for (std::size_t i = 0; i < ones.size(); ++i) ones[i] = i / s.inputs % 2 == 0 ? 1.0f : -1.0f;
+    for (const DType type : kDTypes) {
+      expect_right(TestWeight(backend(), type, s.outputs, s.inputs, ones), x, s);
+    }
+    // A file may have -128, which quantising does not give.
+    const DTypeTraits& q8_0 = traits(DType::q8_0);
+    Bytes least(std::size_t{s.outputs} * s.inputs / q8_0.block_count * q8_0.block_bytes,
+                std::byte{0x80});
+    for (std::size_t i = 0; i < least.size(); i += q8_0.block_bytes) {
+      store_le(&least[i], std::uint16_t{0x2000});  // 2^-7
+    }
+    expect_right(TestWeight(backend(), DType::q8_0, s.outputs, s.inputs, least), x, s);
   }
 }
 

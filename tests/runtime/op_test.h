@@ -167,13 +167,14 @@ inline std::vector<AncestorMask> random_tree(std::uint64_t seed, std::uint32_t r
 struct TestWeight {
   TestWeight(Backend& backend, DType type, std::uint32_t rows, std::uint32_t cols,
              std::span<const float> numbers)
-      : decoded(std::size_t{rows} * cols) {
-    const auto stride = static_cast<std::size_t>(*row_bytes(type, cols));
-    bytes.resize(rows * stride);
+      : TestWeight(backend, type, rows, cols, quantized(type, rows, cols, numbers)) {}
+
+  TestWeight(Backend& backend, DType type, std::uint32_t rows, std::uint32_t cols, Bytes file)
+      : decoded(std::size_t{rows} * cols), bytes(std::move(file)) {
+    const std::size_t stride = bytes.size() / rows;
     for (std::size_t r = 0; r < rows; ++r) {
-      const auto row = std::span(bytes).subspan(r * stride, stride);
-      quantize_row(type, numbers.subspan(r * cols, cols), row);
-      dequantize_row(type, row, std::span(decoded).subspan(r * cols, cols));
+      dequantize_row(type, std::span(bytes).subspan(r * stride, stride),
+                     std::span(decoded).subspan(r * cols, cols));
     }
     buffer = backend.upload_matrix({.type = type, .rows = rows, .cols = cols, .bytes = bytes});
     weight = {.buffer = buffer.get(), .offset_bytes = 0, .type = type, .rows = rows, .cols = cols};
@@ -188,6 +189,18 @@ struct TestWeight {
   std::unique_ptr<Buffer> table_buffer;
   Weight weight;  // for matmul
   Weight table;   // for everything else
+
+ private:
+  static Bytes quantized(DType type, std::uint32_t rows, std::uint32_t cols,
+                         std::span<const float> numbers) {
+    const auto stride = static_cast<std::size_t>(*row_bytes(type, cols));
+    Bytes bytes(rows * stride);
+    for (std::size_t r = 0; r < rows; ++r) {
+      quantize_row(type, numbers.subspan(r * cols, cols),
+                   std::span(bytes).subspan(r * stride, stride));
+    }
+    return bytes;
+  }
 };
 
 // Whether a backend rounds activations to int8 before it multiplies them with a weight of that
