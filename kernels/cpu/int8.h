@@ -112,8 +112,7 @@ EDGEDRAFT_INLINE IntPart load_quad(const std::byte* from) {
   return all_int(load_bytes<std::int32_t>(from));
 }
 // Keeps the compiler from adding up in another order, which wants more registers than there are.
-template <class Sums>
-EDGEDRAFT_INLINE void settle(Sums& sums) {
+EDGEDRAFT_INLINE void settle(ShortSums& sums) {
   asm("" : "+x"(sums));
 }
 // Of the products of neighbours.
@@ -137,9 +136,7 @@ EDGEDRAFT_INLINE QuadWeights quad_weights(UintPart bytes) {
 EDGEDRAFT_INLINE IntPart dot(IntPart sum, const QuadWeights& w, IntPart x) {
   const auto with_sign = reinterpret_cast<IntPart>(
       _mm256_sign_epi8(reinterpret_cast<__m256i>(x), reinterpret_cast<__m256i>(w.numbers)));
-  sum += widened(short_sums(w.magnitudes, with_sign));
-  settle(sum);
-  return sum;
+  return sum + widened(short_sums(w.magnitudes, with_sign));
 }
 
 #elif defined(__SSE2__)

@@ -10,10 +10,14 @@ namespace {
 constexpr std::size_t kChains = 12;
 
 // Of int8: so many registers of weights times so many of activations, with room for the operands.
-constexpr std::size_t kChainWeights = 4;
 #if defined(EDGEDRAFT_DOT_INSTRUCTION)
+constexpr std::size_t kChainWeights = 4;
 constexpr std::size_t kChainActivations = 3;
+#elif defined(EDGEDRAFT_SHORT_SUMS)
+constexpr std::size_t kChainWeights = 2;
+constexpr std::size_t kChainActivations = 4;
 #else
+constexpr std::size_t kChainWeights = 4;
 constexpr std::size_t kChainActivations = 2;
 #endif
 
@@ -41,7 +45,7 @@ EDGEDRAFT_INLINE std::size_t product_chains(std::size_t rounds, float* sink,
     const auto* w = weights + round % kChainWeights;
 #pragma GCC unroll 4
     for (std::size_t i = 0; i < kChainWeights; ++i) {
-#pragma GCC unroll 3
+#pragma GCC unroll 4
       for (std::size_t k = 0; k < kChainActivations; ++k) {
         chain[i][k] = add(chain[i][k], w[i], activations[k]);
       }

@@ -17,8 +17,10 @@
 #include "shared/base/random.h"
 #include "shared/model/gguf.h"
 #include "shared/runtime/decoder.h"
+#include "tests/bench/engine_passes.h"
 #include "tests/bench/generated_model.h"
 #include "tests/bench/machine_limits.h"
+#include "tests/bench/roofline.h"
 
 namespace edgedraft::bench {
 namespace {
@@ -29,17 +31,23 @@ decoding, width N the verification of a draft tree of N nodes. Then a prompt.
 
 A pass can be no faster than reading the weights once (memory bandwidth) or than the
 multiplications and additions of its matrices (arithmetic peak: of int8 for quantised
-weights, of float32 for the others), whichever takes longer. Both limits are measured
-in the same run, before, between and after the passes; `share` is the best limit divided by
-the best time. AVX2 alone has a
-higher peak for weights of six bits or fewer than for those of eight. A processor with
-tile registers (AMX) has two peaks for quantised and for bf16 weights: `share` is of the
-limit by vector instructions, `of tiles` of the limit by tiles, which is the machine's (a
-third of the peak of bf16, since activations have three times its digits). Behind a long
---context the keys and values that attention reads (--kv-type) count as well: once a pass
-as bytes, once a row as operations. Widths take turns,
-so that a disturbance hits all of them. Every width's answer is compared with that of
-width 1, bit for bit, where the device promises that (the CPU; a GPU with --deterministic).
+weights, of float32 for the others), whichever takes longer. Both limits are measured in
+the same run. `share` is the shortest limit divided by the best time: limits are taken in
+moments, so on a machine with neighbours hardly a pass can have its best. `in turns`
+compares passes with the means of limits that are measured for as long, before and after
+every 30 ms of them, and is the median of such turns.
+
+AVX2 alone has a higher peak for weights of six bits or fewer than for those of eight:
+`share` is of that, `of int8` of the limit by the peak of eight bits, which such weights
+may exceed. A processor with tile registers (AMX) has two peaks for quantised and for bf16
+weights: `share` is of the limit by vector instructions, `of tiles` of the limit by tiles,
+which is the machine's (a third of the peak of bf16, since activations have three times
+its digits). Behind a long --context the keys and values that attention reads (--kv-type)
+count as well: once a pass as bytes, once a row as operations.
+
+Widths take turns, so that a disturbance hits all of them. Every width's answer is compared
+with that of width 1, bit for bit, where the device promises that (the CPU; a GPU with
+--deterministic).
 
 On a GPU there are no limits to compare with: its kernels have a bench of their own
 (scripts/gpu-check.sh). --mismatch N counts instead how many of N greedy tokens a pass of
@@ -51,6 +59,12 @@ Examples:
   edgedraft-bench engine --model models/demo/target.gguf --widths 1,16,62 --json
   edgedraft-bench engine --shape tinyllama --context 7936 --widths 1,8,62 --kv-type f16
   edgedraft-bench engine --device cuda --shape llama3-8b --type bf16 --mismatch 1000)";
+
+double median_of(std::vector<double> numbers) {
+  const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(numbers.size() / 2);
+  std::nth_element(numbers.begin(), middle, numbers.end());
+  return *middle;
+}
 
 struct EngineOptions {
   std::string model;
@@ -100,225 +114,35 @@ Source open_source(const EngineOptions& o) {
   return source;
 }
 
-// What a pass reads and computes in its matrices and in attention.
-struct Cost {
-  double bytes = 0;
-  double operations_a_row = 0;
-  double short_operations_a_row = 0;      // of them, with weights of six bits or fewer
-  double cache_bytes = 0;                 // keys and values of the context
-  double attention_operations_a_row = 0;  // of float32
-  bool is_quantised = false;
-  bool is_bf16 = true;  // all of it
-
-  void add(const TensorView& matrix) {
-    bytes += static_cast<double>(matrix.bytes.size());
-    operations_a_row += 2.0 * matrix.rows * matrix.cols;
-    const bool is_block = traits(matrix.type).block_count > 1;
-    if (is_block && matrix.type != DType::q8_0) {
-      short_operations_a_row += 2.0 * matrix.rows * matrix.cols;
-    }
-    is_quantised |= is_block;
-    is_bf16 &= matrix.type == DType::bf16;
-  }
+// Passes in turns with measurements of the limits around them: what a machine with neighbours gives
+// changes from one moment to the next, and passes are to be compared with what it gave them.
+struct Turn {
+  double pass_seconds;
+  MachineLimits before;
+  MachineLimits after;
 };
-
-Cost cost_of(const DecoderTensors& tensors) {
-  Cost cost;
-  cost.add(tensors.output.value_or(tensors.token_embd));
-  for (const LayerTensors& layer : tensors.layers) {
-    for (const TensorView* matrix :
-         {&layer.attn_q, &layer.attn_k, &layer.attn_v, &layer.attn_output, &layer.ffn_gate,
-          &layer.ffn_up, &layer.ffn_down}) {
-      cost.add(*matrix);
-    }
-  }
-  return cost;
-}
-
-// What bounds a pass: reading, or operations at the peak of vector instructions and of tiles.
-struct Limits {
-  double vector_seconds;
-  std::optional<double> tile_seconds;  // absent where no tiles are used
-};
-
-Limits limits_of(const Cost& cost, std::uint32_t width, const MachineLimits& machine) {
-  const double reading = (cost.bytes + cost.cache_bytes) / machine.read_bytes_per_second;
-  const double operations = cost.operations_a_row * width;
-  const double attention =
-      cost.attention_operations_a_row * width / machine.float_operations_per_second;
-  const double tile_peak = cost.is_quantised ? machine.tile_operations_per_second
-                           : cost.is_bf16    ? machine.bf16_tile_operations_per_second / 3
-                                             : 0.0;
-  double computing = operations / machine.float_operations_per_second;
-  if (cost.is_quantised) {
-    const double int8_peak = machine.int8_operations_per_second;
-    const double short_peak =
-        machine.short_operations_per_second > 0.0 ? machine.short_operations_per_second : int8_peak;
-    const double shorts = cost.short_operations_a_row * width;
-    computing = (operations - shorts) / int8_peak + shorts / short_peak;
-  }
-  Limits limits{.vector_seconds = std::max(reading, computing + attention)};
-  if (tile_peak > 0.0) {
-    limits.tile_seconds = std::max(reading, operations / tile_peak + attention);
-  }
-  return limits;
-}
 
 struct Times {
   std::vector<double> seconds;
+  std::vector<Turn> turns;
+
   double best() const { return *std::min_element(seconds.begin(), seconds.end()); }
-  double median() const {
-    std::vector<double> sorted = seconds;
-    std::nth_element(sorted.begin(), sorted.begin() + sorted.size() / 2, sorted.end());
-    return sorted[sorted.size() / 2];
+  double median() const { return median_of(seconds); }
+  // The median of a turn's limit divided by its passes' mean. limit(MachineLimits): seconds.
+  template <class Limit>
+  double share_in_turns(const Limit& limit) const {
+    std::vector<double> shares;
+    for (const Turn& turn : turns) {
+      shares.push_back((limit(turn.before) + limit(turn.after)) / 2 / turn.pass_seconds);
+    }
+    return median_of(std::move(shares));
   }
 };
 
-// Passes behind a context, always over the same slots.
-class Passes {
- public:
-  // `page_slots`: of the pages that keys and values lie in; 0: in a row.
-  Passes(Decoder& decoder, std::uint32_t context, std::uint32_t page_slots, DType kv_type)
-      : decoder_(decoder),
-        kv_type_(kv_type),
-        pool_(make_pool(decoder, page_slots, kv_type)),
-        cache_(make_cache()) {
-    fill(context);
-  }
-
-  // One pass over `width` rows in a chain, logits of all.
-  Matrix run(std::uint32_t width) {
-    const auto rows = tokens(width, 2);
-    std::vector<std::uint32_t> positions(width);
-    for (std::uint32_t i = 0; i < width; ++i) positions[i] = cache_.length() + i;
-    decoder_.forward(cache_, rows,
-                     {.positions = positions,
-                      .prefix = cache_.length(),
-                      .first_slot = cache_.length(),
-                      .masks = std::span(masks_).first(width)});
-    return decoder_.logits(0, width);
-  }
-
-  // The same, and waits for it.
-  void run_and_wait(std::uint32_t width) {
-    float number = 0.0f;
-    decoder_.backend().read(run(width).row_range(0, 1).column_range(0, 1), {&number, 1});
-  }
-
-  // The first row's logits do not depend on the others. Throws a Failure where they do.
-  void check(std::uint32_t width) {
-    const std::vector<float> alone = first_row(1);
-    const std::vector<float> together = first_row(width);
-    if (std::memcmp(alone.data(), together.data(), alone.size() * sizeof(float)) != 0) {
-      throw Failure({Errc::unsupported, "wrong answer at width " + std::to_string(width)});
-    }
-  }
-
-  double prompt_seconds(std::uint32_t count) {
-    const auto prompt = tokens(count, 3);
-    KvCache cache = make_cache();
-    const Instant start = Clock::now();
-    const std::uint32_t rows = decoder_.append(cache, prompt);
-    float number = 0.0f;
-    decoder_.backend().read(decoder_.logits(rows - 1, 1).column_range(0, 1), {&number, 1});
-    return seconds(Clock::now() - start);
-  }
-
-  // Decodes `count` tokens greedily, one row a pass, and returns how many of them a pass over 64 of
-  // them chooses differently.
-  std::uint32_t mismatches(std::uint32_t count) {
-    constexpr std::uint32_t kRows = 64;
-    KvCache cache = make_cache();
-    std::vector<std::uint32_t> text = tokens(1, 4);
-    std::vector<std::uint32_t> chosen(1);
-    while (text.size() <= count) {
-      decoder_.append(cache, std::span(text).last(1));
-      decoder_.backend().argmax({.logits = decoder_.logits(0, 1), .tokens = chosen});
-      text.push_back(chosen[0]);
-    }
-    cache.set_length(0);
-    std::uint32_t different = 0;
-    for (std::uint32_t first = 0; first < count; first += kRows) {
-      const std::uint32_t rows = std::min(kRows, count - first);
-      decoder_.append(cache, std::span(text).subspan(first, rows));
-      chosen.resize(rows);
-      decoder_.backend().argmax({.logits = decoder_.logits(0, rows), .tokens = chosen});
-      for (std::uint32_t row = 0; row < rows; ++row) {
-        different += chosen[row] != text[first + row + 1] ? 1 : 0;
-      }
-    }
-    return different;
-  }
-
- private:
-  // Room for the timed sequence, that of the prompt, and one beside each of them.
-  static std::unique_ptr<KvPool> make_pool(Decoder& decoder, std::uint32_t page_slots, DType type) {
-    if (page_slots == 0) return nullptr;
-    KvPool::Size size{.layers = decoder.config().layer_count,
-                      .kv_cols = decoder.config().layer.heads.kv_cols(),
-                      .page_count = 0,
-                      .page_slots = page_slots,
-                      .type = type};
-    size.page_count = 4 * size.pages_for(decoder.slots_max());
-    return std::make_unique<KvPool>(decoder.backend(), size);
-  }
-
-  // Its pages, if any, lie between those of another sequence that grew beside it.
-  KvCache make_cache() {
-    if (!pool_) return decoder_.make_cache(kv_type_);
-    KvCache cache = decoder_.make_cache(*pool_);
-    KvCache other = decoder_.make_cache(*pool_);
-    while (cache.slots() < cache.capacity()) {
-      const std::uint32_t more = cache.slots() + pool_->size().page_slots;
-      for (KvCache* grown : {&cache, &other}) {
-        EDGEDRAFT_CHECK(grown->reserve(std::min(more, grown->capacity())));
-      }
-    }
-    return cache;
-  }
-
-  // A context of made-up keys and values: no time depends on what they are, and running thousands
-  // of tokens would take minutes.
-  void fill(std::uint32_t context) {
-    const std::uint32_t cols = decoder_.config().layer.heads.kv_cols();
-    const OwnedMatrix rows(decoder_.backend(), std::max(context, 1u), cols);
-    std::vector<float> numbers(std::size_t{rows.all().rows} * cols);
-    Random random(1);
-    for (float& number : numbers) number = static_cast<float>(2.0 * random.uniform() - 1.0);
-    decoder_.backend().write(rows.all(), numbers);
-    for (std::size_t layer = 0; layer < cache_.keys().size(); ++layer) {
-      for (const CacheView& cache : {cache_.keys()[layer], cache_.values()[layer]}) {
-        decoder_.backend().store({.x = rows.rows(context), .cache = cache, .first = 0});
-      }
-    }
-    cache_.set_length(context);
-  }
-
-  std::vector<std::uint32_t> tokens(std::uint32_t count, std::uint32_t seed) const {
-    std::vector<std::uint32_t> numbers(count);
-    for (std::uint32_t i = 0; i < count; ++i) {
-      numbers[i] = (i * 7919 + seed * 104729) % decoder_.config().vocabulary_count;
-    }
-    return numbers;
-  }
-  std::vector<float> first_row(std::uint32_t width) {
-    const Matrix logits = run(width).row_range(0, 1);
-    std::vector<float> row(logits.cols);
-    decoder_.backend().read(logits, row);
-    return row;
-  }
-
-  Decoder& decoder_;
-  DType kv_type_;
-  std::unique_ptr<KvPool> pool_;
-  KvCache cache_;
-  std::vector<AncestorMask> masks_ = causal_masks(kMaskRowsMax);
-};
-
-// Calls `between` after every round.
-template <class Between>
-std::vector<Times> time_widths(Passes& passes, const EngineOptions& o, const Between& between) {
+// Without a meter passes alone.
+std::vector<Times> time_widths(Passes& passes, const EngineOptions& o, LimitMeter* meter) {
   constexpr int kRounds = 3;
+  constexpr double kTurnSeconds = 0.03;
   std::vector<Times> times(o.widths.size());
   for (const std::uint32_t width : o.widths) {
     if (o.device == "cpu" || o.deterministic) passes.check(width);
@@ -326,17 +150,44 @@ std::vector<Times> time_widths(Passes& passes, const EngineOptions& o, const Bet
   }
   for (int round = 0; round < kRounds; ++round) {
     for (std::size_t i = 0; i < o.widths.size(); ++i) {
-      double total = 0.0;
-      while (total < o.seconds / kRounds) {
-        const Instant start = Clock::now();
-        passes.run_and_wait(o.widths[i]);
-        times[i].seconds.push_back(seconds(Clock::now() - start));
-        total += times[i].seconds.back();
+      MachineLimits before = meter ? meter->sample(kTurnSeconds) : MachineLimits{};
+      for (double total = 0.0; total < o.seconds / kRounds;) {
+        double turn = 0.0;
+        int count = 0;
+        for (; turn < kTurnSeconds; ++count) {
+          const Instant start = Clock::now();
+          passes.run_and_wait(o.widths[i]);
+          times[i].seconds.push_back(seconds(Clock::now() - start));
+          turn += times[i].seconds.back();
+        }
+        total += turn;
+        if (!meter) continue;
+        MachineLimits after = meter->sample(turn);
+        times[i].turns.push_back({turn / count, before, after});
+        before = std::move(after);
       }
     }
-    between();
+    if (meter) meter->measure();
   }
   return times;
+}
+
+// A share of the roofline that is printed.
+struct ShareKind {
+  const char* name;
+  const char* heading;
+  double (*seconds)(const PassLimits& limits);
+};
+std::vector<ShareKind> share_kinds(const PassLimits& limits) {
+  std::vector<ShareKind> kinds = {
+      {"vector", "share", [](const PassLimits& l) { return l.seconds; }}};
+  if (limits.int8_seconds) {
+    kinds.push_back({"int8", "of int8", [](const PassLimits& l) { return *l.int8_seconds; }});
+  }
+  if (limits.tile_seconds) {
+    kinds.push_back({"tiles", "of tiles", [](const PassLimits& l) { return *l.tile_seconds; }});
+  }
+  return kinds;
 }
 
 void run_engine(const EngineOptions& o) {
@@ -364,12 +215,7 @@ void run_engine(const EngineOptions& o) {
   const double load_seconds = seconds(Clock::now() - start);
   const DType kv_type = dtype_from_name(o.kv_type).value();
   Passes passes(decoder, o.context, o.page, kv_type);
-  Cost cost = cost_of(source.tensors);
-  const HeadShape& heads = source.config.layer.heads;
-  const double positions_read = double{1} * source.config.layer_count * o.context;
-  cost.cache_bytes =
-      positions_read * static_cast<double>(cache_bytes(kv_type, 2 * heads.kv_cols()));
-  cost.attention_operations_a_row = positions_read * 4 * heads.query_cols();
+  const PassCost cost = cost_of(source.config, source.tensors, o.context, kv_type);
 
   if (!o.json && !on_cpu) std::printf("%s\n", device.reason.c_str());
   if (!o.json) {
@@ -380,9 +226,7 @@ void run_engine(const EngineOptions& o) {
                 cost.cache_bytes * 1e-6, o.kv_type.c_str());
     std::fflush(stdout);
   }
-  const std::vector<Times> times = time_widths(passes, o, [&] {
-    if (on_cpu) meter.measure();
-  });
+  const std::vector<Times> times = time_widths(passes, o, on_cpu ? &meter : nullptr);
   const MachineLimits& limits = meter.best();
   nlohmann::json report{
       {"model", o.model.empty() ? o.shape : o.model},
@@ -418,37 +262,35 @@ void run_engine(const EngineOptions& o) {
                   limits.bf16_tile_operations_per_second * 1e-9);
     }
   }
+  const std::vector<ShareKind> kinds =
+      on_cpu ? share_kinds(limits_of(cost, 1, limits)) : std::vector<ShareKind>();
   if (!o.json) {
-    const bool has_tiles = on_cpu && limits_of(cost, 1, limits).tile_seconds.has_value();
-    std::printf("width    best ms  median ms   tokens/s      GB/s     GOP/s    share%s\n",
-                has_tiles ? " of tiles" : "");
+    std::printf("width    best ms  median ms   tokens/s      GB/s     GOP/s");
+    for (const ShareKind& kind : kinds) std::printf(" %9s  in turns", kind.heading);
+    std::puts("");
   }
   for (std::size_t i = 0; i < o.widths.size(); ++i) {
     const std::uint32_t width = o.widths[i];
     const double best = times[i].best();
     const double median = times[i].median();
-    const Limits limit = limits_of(cost, width, limits);
-    nlohmann::json pass{
-        {"width", width},           {"seconds_best", best},      {"seconds_median", median},
-        {"limit_seconds", nullptr}, {"share_of_limit", nullptr}, {"share_of_tile_limit", nullptr}};
-    if (on_cpu) {
-      pass["limit_seconds"] = limit.vector_seconds;
-      pass["share_of_limit"] = limit.vector_seconds / best;
-      if (limit.tile_seconds) pass["share_of_tile_limit"] = *limit.tile_seconds / best;
+    nlohmann::json pass{{"width", width}, {"seconds_best", best}, {"seconds_median", median}};
+    if (!o.json) {
+      std::printf("%5u %10.3f %10.3f %10.1f %9.1f %9.1f", width, best * 1e3, median * 1e3,
+                  width / median, (cost.bytes + cost.cache_bytes) / best * 1e-9,
+                  cost.operations_a_row * width / best * 1e-9);
     }
+    for (const ShareKind& kind : kinds) {
+      const auto limit = [&](const MachineLimits& machine) {
+        return kind.seconds(limits_of(cost, width, machine));
+      };
+      const double share = limit(limits) / best;
+      const double in_turns = times[i].share_in_turns(limit);
+      pass["shares"][kind.name] = {
+          {"limit_seconds", limit(limits)}, {"best", share}, {"in_turns", in_turns}};
+      if (!o.json) std::printf(" %7.0f %% %7.0f %%", 100.0 * share, 100.0 * in_turns);
+    }
+    if (!o.json) std::puts("");
     report["passes"].push_back(std::move(pass));
-    if (o.json) continue;
-    std::printf("%5u %10.3f %10.3f %10.1f %9.1f %9.1f", width, best * 1e3, median * 1e3,
-                width / median, (cost.bytes + cost.cache_bytes) / best * 1e-9,
-                cost.operations_a_row * width / best * 1e-9);
-    if (!on_cpu) {
-      std::puts("       -");
-    } else if (limit.tile_seconds) {
-      std::printf(" %6.0f %% %6.0f %%\n", 100.0 * limit.vector_seconds / best,
-                  100.0 * *limit.tile_seconds / best);
-    } else {
-      std::printf(" %6.0f %%\n", 100.0 * limit.vector_seconds / best);
-    }
   }
   if (o.prompt > 0) {
     const double prompt_seconds =

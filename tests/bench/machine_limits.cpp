@@ -1,7 +1,8 @@
 #include "tests/bench/machine_limits.h"
 
 #include <algorithm>
-#include <iterator>
+#include <array>
+#include <vector>
 
 #include "kernels/cpu/ops.h"
 #include "shared/base/clock.h"
@@ -13,21 +14,61 @@ namespace {
 constexpr std::size_t kBytes = std::size_t{512} << 20;
 constexpr std::size_t kSliceBytes = std::size_t{64} << 20;
 constexpr std::size_t kGrainBytes = std::size_t{64} << 10;
+// Of chains, some hundredths of a millisecond, and how many such pieces make a measurement.
+constexpr std::size_t kRounds = 16'000;
+constexpr std::size_t kPiecesAThread = 20;
 constexpr int kTries = 48;
 
 // Which one is the fastest depends on the processor: how far to ask ahead, or not at all.
-constexpr std::size_t kChunks[] = {0, std::size_t{4} << 10, kGrainBytes};
+constexpr std::array kChunks = {std::size_t{0}, std::size_t{4} << 10, kGrainBytes};
 
-// The best of many short tries: a limit is what the machine reaches undisturbed.
-template <class Job>
-double best_rate(double amount, const Job& job) {
-  double best = 0.0;
-  for (int i = 0; i < kTries; ++i) {
-    const Instant start = Clock::now();
-    job(static_cast<std::size_t>(i));
-    best = std::max(best, amount / seconds(Clock::now() - start));
+// Chains of operations, null where the instruction set has none, and where their rate belongs.
+struct Chains {
+  std::size_t (*run)(std::size_t rounds, float* sink);
+  double MachineLimits::*rate;
+};
+std::array<Chains, 5> all_chains() {
+  const cpu::Kernels& kernels = cpu::best_kernels();
+  return {{{kernels.fma_chains, &MachineLimits::float_operations_per_second},
+           {kernels.int8_chains, &MachineLimits::int8_operations_per_second},
+           {kernels.short_chains, &MachineLimits::short_operations_per_second},
+           {kernels.tile_chains, &MachineLimits::tile_operations_per_second},
+           {kernels.bf16_tile_chains, &MachineLimits::bf16_tile_operations_per_second}}};
+}
+
+// Something done in so much time.
+struct Amount {
+  double done = 0.0;
+  double seconds = 0.0;
+
+  double rate() const { return done / seconds; }
+  void operator+=(const Amount& other) {
+    done += other.done;
+    seconds += other.seconds;
   }
-  return best;
+};
+
+Amount read(ThreadPool& pool, const std::byte* from, std::size_t chunk_bytes) {
+  const Instant start = Clock::now();
+  pool.run(kSliceBytes, kGrainBytes, [&](std::size_t begin, std::size_t end, std::size_t) {
+    alignas(64) float sink[16];
+    cpu::best_kernels().read_stream(from + begin, end - begin, chunk_bytes, sink);
+  });
+  return {static_cast<double>(kSliceBytes), seconds(Clock::now() - start)};
+}
+
+// Threads take pieces from each other, as they do in a product: none waits for one that is slowed.
+Amount compute(ThreadPool& pool, const Chains& chains) {
+  const std::size_t pieces = kPiecesAThread * pool.thread_count();
+  std::vector<std::size_t> operations(pieces);
+  const Instant start = Clock::now();
+  pool.run(pieces, 1, [&](std::size_t begin, std::size_t end, std::size_t) {
+    alignas(64) float sink[16];
+    for (std::size_t i = begin; i < end; ++i) operations[i] = chains.run(kRounds, sink);
+  });
+  Amount amount{0.0, seconds(Clock::now() - start)};
+  for (const std::size_t count : operations) amount.done += static_cast<double>(count);
+  return amount;
 }
 
 }  // namespace
@@ -39,40 +80,46 @@ LimitMeter::LimitMeter(std::uint32_t threads)
   best_.threads = pool_.thread_count();
 }
 
-double LimitMeter::read_rate() {
-  return best_rate(static_cast<double>(kSliceBytes), [&](std::size_t i) {
-    const std::byte* slice = memory_->bytes().data() + i * kSliceBytes % kBytes;
-    const std::size_t chunk = kChunks[i % std::size(kChunks)];
-    pool_.run(kSliceBytes, kGrainBytes, [&](std::size_t begin, std::size_t end, std::size_t) {
-      alignas(64) float sink[16];
-      cpu::best_kernels().read_stream(slice + begin, end - begin, chunk, sink);
-    });
-  });
-}
-
-// 0 where the instruction set has none.
-double LimitMeter::operation_rate(std::size_t (*chains)(std::size_t, float*)) {
-  if (chains == nullptr) return 0.0;
-  constexpr std::size_t kRounds = 100'000;
-  alignas(64) float sink[16];
-  const std::size_t amount = chains(kRounds, sink);
-  return best_rate(static_cast<double>(amount * pool_.thread_count()), [&](std::size_t) {
-    pool_.run(pool_.thread_count(), 1, [&](std::size_t, std::size_t, std::size_t) {
-      alignas(64) float own_sink[16];
-      chains(kRounds, own_sink);
-    });
-  });
+const std::byte* LimitMeter::next_slice() {
+  slice_ = (slice_ + kSliceBytes) % kBytes;
+  return memory_->bytes().data() + slice_;
 }
 
 void LimitMeter::measure() {
-  const cpu::Kernels& kernels = cpu::best_kernels();
-  const auto keep = [](double& best, double rate) { best = std::max(best, rate); };
-  keep(best_.read_bytes_per_second, read_rate());
-  keep(best_.float_operations_per_second, operation_rate(kernels.fma_chains));
-  keep(best_.int8_operations_per_second, operation_rate(kernels.int8_chains));
-  keep(best_.short_operations_per_second, operation_rate(kernels.short_chains));
-  keep(best_.tile_operations_per_second, operation_rate(kernels.tile_chains));
-  keep(best_.bf16_tile_operations_per_second, operation_rate(kernels.bf16_tile_chains));
+  for (int i = 0; i < kTries; ++i) {
+    const std::size_t chunk = kChunks[static_cast<std::size_t>(i) % kChunks.size()];
+    const double rate = read(pool_, next_slice(), chunk).rate();
+    if (rate <= best_.read_bytes_per_second) continue;
+    best_.read_bytes_per_second = rate;
+    best_chunk_bytes_ = chunk;
+  }
+  for (const Chains& chains : all_chains()) {
+    double& best = best_.*chains.rate;
+    for (int i = 0; i < kTries && chains.run != nullptr; ++i) {
+      best = std::max(best, compute(pool_, chains).rate());
+    }
+  }
+}
+
+MachineLimits LimitMeter::sample(double duration) {
+  const auto kinds = all_chains();
+  Amount bytes;
+  std::array<Amount, kinds.size()> operations;
+  for (double computed = 0.0; computed < duration / 2;) {
+    while (bytes.seconds <= computed) bytes += read(pool_, next_slice(), best_chunk_bytes_);
+    for (std::size_t k = 0; k < kinds.size(); ++k) {
+      if (kinds[k].run == nullptr) continue;
+      const Amount amount = compute(pool_, kinds[k]);
+      operations[k] += amount;
+      computed += amount.seconds;
+    }
+  }
+  MachineLimits mean = best_;
+  mean.read_bytes_per_second = bytes.rate();
+  for (std::size_t k = 0; k < kinds.size(); ++k) {
+    if (kinds[k].run != nullptr) mean.*kinds[k].rate = operations[k].rate();
+  }
+  return mean;
 }
 
 }  // namespace edgedraft::bench

@@ -25,22 +25,25 @@ struct MachineLimits {
   double bf16_tile_operations_per_second;
 };
 
-// A machine with neighbours gives more at some times than at others: the best of several counts.
 class LimitMeter {
  public:
   // 0 threads: one a core. Holds half a gigabyte to read.
   explicit LimitMeter(std::uint32_t threads);
-  // Takes about a second.
+  // The best of many short tries: what the machine reaches undisturbed. Takes about a second.
   void measure();
-  // Of all measurements.
+  // Of all calls of measure().
   const MachineLimits& best() const { return best_; }
+  // What the machine gives now: means over so many seconds, reading and computing in turns.
+  // Requires  measure() was called, which finds the fastest way to read
+  MachineLimits sample(double duration);
 
  private:
-  double read_rate();
-  double operation_rate(std::size_t (*chains)(std::size_t, float*));
+  const std::byte* next_slice();
 
   ThreadPool pool_;
   std::unique_ptr<HostBuffer> memory_;
+  std::size_t slice_ = 0;
+  std::size_t best_chunk_bytes_ = 0;
   MachineLimits best_{};
 };
 

@@ -1,0 +1,141 @@
+#include "tests/bench/engine_passes.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "shared/base/check.h"
+#include "shared/base/clock.h"
+#include "shared/base/random.h"
+
+namespace edgedraft::bench {
+namespace {
+
+// Room for the timed sequence, that of the prompt, and one beside each of them.
+std::unique_ptr<KvPool> make_pool(Decoder& decoder, std::uint32_t page_slots, DType type) {
+  if (page_slots == 0) return nullptr;
+  KvPool::Size size{.layers = decoder.config().layer_count,
+                    .kv_cols = decoder.config().layer.heads.kv_cols(),
+                    .page_count = 0,
+                    .page_slots = page_slots,
+                    .type = type};
+  size.page_count = 4 * size.pages_for(decoder.slots_max());
+  return std::make_unique<KvPool>(decoder.backend(), size);
+}
+
+}  // namespace
+
+Passes::Passes(Decoder& decoder, std::uint32_t context, std::uint32_t page_slots, DType kv_type)
+    : decoder_(decoder),
+      kv_type_(kv_type),
+      pool_(make_pool(decoder, page_slots, kv_type)),
+      cache_(make_cache()) {
+  fill(context);
+}
+
+Matrix Passes::run(std::uint32_t width) {
+  const auto rows = tokens(width, 2);
+  std::vector<std::uint32_t> positions(width);
+  for (std::uint32_t i = 0; i < width; ++i) positions[i] = cache_.length() + i;
+  decoder_.forward(cache_, rows,
+                   {.positions = positions,
+                    .prefix = cache_.length(),
+                    .first_slot = cache_.length(),
+                    .masks = std::span(masks_).first(width)});
+  return decoder_.logits(0, width);
+}
+
+void Passes::run_and_wait(std::uint32_t width) {
+  float number = 0.0f;
+  decoder_.backend().read(run(width).row_range(0, 1).column_range(0, 1), {&number, 1});
+}
+
+void Passes::check(std::uint32_t width) {
+  const std::vector<float> alone = first_row(1);
+  const std::vector<float> together = first_row(width);
+  if (std::memcmp(alone.data(), together.data(), alone.size() * sizeof(float)) != 0) {
+    throw Failure({Errc::unsupported, "wrong answer at width " + std::to_string(width)});
+  }
+}
+
+double Passes::prompt_seconds(std::uint32_t count) {
+  const auto prompt = tokens(count, 3);
+  KvCache cache = make_cache();
+  const Instant start = Clock::now();
+  const std::uint32_t rows = decoder_.append(cache, prompt);
+  float number = 0.0f;
+  decoder_.backend().read(decoder_.logits(rows - 1, 1).column_range(0, 1), {&number, 1});
+  return seconds(Clock::now() - start);
+}
+
+std::uint32_t Passes::mismatches(std::uint32_t count) {
+  constexpr std::uint32_t kRows = 64;
+  KvCache cache = make_cache();
+  std::vector<std::uint32_t> text = tokens(1, 4);
+  std::vector<std::uint32_t> chosen(1);
+  while (text.size() <= count) {
+    decoder_.append(cache, std::span(text).last(1));
+    decoder_.backend().argmax({.logits = decoder_.logits(0, 1), .tokens = chosen});
+    text.push_back(chosen[0]);
+  }
+  cache.set_length(0);
+  std::uint32_t different = 0;
+  for (std::uint32_t first = 0; first < count; first += kRows) {
+    const std::uint32_t rows = std::min(kRows, count - first);
+    decoder_.append(cache, std::span(text).subspan(first, rows));
+    chosen.resize(rows);
+    decoder_.backend().argmax({.logits = decoder_.logits(0, rows), .tokens = chosen});
+    for (std::uint32_t row = 0; row < rows; ++row) {
+      different += chosen[row] != text[first + row + 1] ? 1 : 0;
+    }
+  }
+  return different;
+}
+
+// Its pages, if any, lie between those of another sequence that grew beside it.
+KvCache Passes::make_cache() {
+  if (!pool_) return decoder_.make_cache(kv_type_);
+  KvCache cache = decoder_.make_cache(*pool_);
+  KvCache other = decoder_.make_cache(*pool_);
+  while (cache.slots() < cache.capacity()) {
+    const std::uint32_t more = cache.slots() + pool_->size().page_slots;
+    for (KvCache* grown : {&cache, &other}) {
+      EDGEDRAFT_CHECK(grown->reserve(std::min(more, grown->capacity())));
+    }
+  }
+  return cache;
+}
+
+// A context of made-up keys and values: no time depends on what they are, and running thousands of
+// tokens would take minutes.
+void Passes::fill(std::uint32_t context) {
+  const std::uint32_t cols = decoder_.config().layer.heads.kv_cols();
+  const OwnedMatrix rows(decoder_.backend(), std::max(context, 1u), cols);
+  std::vector<float> numbers(std::size_t{rows.all().rows} * cols);
+  Random random(1);
+  for (float& number : numbers) number = static_cast<float>(2.0 * random.uniform() - 1.0);
+  decoder_.backend().write(rows.all(), numbers);
+  for (std::size_t layer = 0; layer < cache_.keys().size(); ++layer) {
+    for (const CacheView& cache : {cache_.keys()[layer], cache_.values()[layer]}) {
+      decoder_.backend().store({.x = rows.rows(context), .cache = cache, .first = 0});
+    }
+  }
+  cache_.set_length(context);
+}
+
+std::vector<std::uint32_t> Passes::tokens(std::uint32_t count, std::uint32_t seed) const {
+  std::vector<std::uint32_t> numbers(count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    numbers[i] = (i * 7919 + seed * 104729) % decoder_.config().vocabulary_count;
+  }
+  return numbers;
+}
+
+std::vector<float> Passes::first_row(std::uint32_t width) {
+  const Matrix logits = run(width).row_range(0, 1);
+  std::vector<float> row(logits.cols);
+  decoder_.backend().read(logits, row);
+  return row;
+}
+
+}  // namespace edgedraft::bench

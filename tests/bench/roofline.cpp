@@ -1,0 +1,64 @@
+#include "tests/bench/roofline.h"
+
+#include <algorithm>
+
+namespace edgedraft::bench {
+namespace {
+
+void add(PassCost& cost, const TensorView& matrix) {
+  const double operations = 2.0 * matrix.rows * matrix.cols;
+  const bool is_block = traits(matrix.type).block_count > 1;
+  cost.bytes += static_cast<double>(matrix.bytes.size());
+  cost.operations_a_row += operations;
+  if (is_block && matrix.type != DType::q8_0) cost.short_operations_a_row += operations;
+  cost.is_quantised |= is_block;
+  cost.is_bf16 &= matrix.type == DType::bf16;
+}
+
+}  // namespace
+
+PassCost cost_of(const DecoderConfig& config, const DecoderTensors& tensors, std::uint32_t context,
+                 DType kv_type) {
+  PassCost cost;
+  add(cost, tensors.output.value_or(tensors.token_embd));
+  for (const LayerTensors& layer : tensors.layers) {
+    for (const TensorView* matrix :
+         {&layer.attn_q, &layer.attn_k, &layer.attn_v, &layer.attn_output, &layer.ffn_gate,
+          &layer.ffn_up, &layer.ffn_down}) {
+      add(cost, *matrix);
+    }
+  }
+  const HeadShape& heads = config.layer.heads;
+  const double positions = double{1} * config.layer_count * context;
+  cost.cache_bytes = positions * static_cast<double>(cache_bytes(kv_type, 2 * heads.kv_cols()));
+  cost.attention_operations_a_row = positions * 4 * heads.query_cols();
+  return cost;
+}
+
+PassLimits limits_of(const PassCost& cost, std::uint32_t width, const MachineLimits& machine) {
+  const double reading = (cost.bytes + cost.cache_bytes) / machine.read_bytes_per_second;
+  const double operations = cost.operations_a_row * width;
+  const double attention =
+      cost.attention_operations_a_row * width / machine.float_operations_per_second;
+  const auto limit = [&](double computing) { return std::max(reading, computing + attention); };
+
+  PassLimits limits{};
+  if (!cost.is_quantised) {
+    limits.seconds = limit(operations / machine.float_operations_per_second);
+  } else {
+    limits.seconds = limit(operations / machine.int8_operations_per_second);
+    const double shorts = cost.short_operations_a_row * width;
+    if (shorts > 0.0 && machine.short_operations_per_second > 0.0) {
+      limits.int8_seconds = limits.seconds;
+      limits.seconds = limit((operations - shorts) / machine.int8_operations_per_second +
+                             shorts / machine.short_operations_per_second);
+    }
+  }
+  const double tile_peak = cost.is_quantised ? machine.tile_operations_per_second
+                           : cost.is_bf16    ? machine.bf16_tile_operations_per_second / 3
+                                             : 0.0;
+  if (tile_peak > 0.0) limits.tile_seconds = limit(operations / tile_peak);
+  return limits;
+}
+
+}  // namespace edgedraft::bench
