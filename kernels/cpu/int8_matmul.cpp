@@ -106,8 +106,8 @@ void run_tiles(const Int8MatmulArgs& a, const Piece<Source>& piece, const std::b
 }
 
 // So few rows stream through a panel as one tile. Where weights must be decoded that keeps a core
-// busy enough from five rows on to come too late with asking for more. Short sums and 16-bit pairs
-// keep it as busy with one: then one tile, too, asks a chunk ahead.
+// busy enough from five rows on to come too late with asking for more. Without an instruction that
+// adds up four products one row keeps it as busy: then one tile, too, asks a chunk ahead.
 #if defined(EDGEDRAFT_SHORT_SUMS)
 template <class W>
 constexpr std::size_t kStreamRowsMax = 0;
