@@ -37,7 +37,7 @@ inline constexpr bool kHasShortSums = false;
 // Magnitudes of eight bits, 128 at most, leave room for two products: those weights keep their
 // signs, which the activations take over.
 template <int kBits>
-inline constexpr bool kHasSigns = kHasSignedBytes&& kBits == 8;
+inline constexpr bool kHasSigns = kBits == 8 && kHasSignedBytes;
 
 inline constexpr std::size_t kStartBytes = 2 * sizeof(std::int32_t);
 
