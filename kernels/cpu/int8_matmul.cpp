@@ -115,9 +115,9 @@ constexpr std::size_t kStreamRowsMax = 0;
 // to stay in the first-level cache.
 constexpr std::size_t kLongChunkRowsMax = kInt8TileRowsMax;
 #else
-constexpr std::size_t kLongChunkRowsMax = 0;
 template <class W>
 constexpr std::size_t kStreamRowsMax = smaller(kInt8TileRowsMax, W::kIsBytes ? 6 : 4);
+constexpr std::size_t kLongChunkRowsMax = 0;
 #endif
 
 constexpr std::size_t kLongChunkBlocks = 4 * kChunkBlocks;

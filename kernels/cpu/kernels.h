@@ -17,6 +17,7 @@
 // processor at hand cannot run.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
+// Whether weights of eight bits have their signs in panels (packed.h).
 #if defined(EDGEDRAFT_SHORT_SUMS)
 inline constexpr bool kHasSignedBytes = true;
 #else

@@ -20,6 +20,7 @@
 #include "tests/bench/engine_passes.h"
 #include "tests/bench/generated_model.h"
 #include "tests/bench/machine_limits.h"
+#include "tests/bench/quantile.h"
 #include "tests/bench/roofline.h"
 
 namespace edgedraft::bench {
@@ -59,12 +60,6 @@ Examples:
   edgedraft-bench engine --model models/demo/target.gguf --widths 1,16,62 --json
   edgedraft-bench engine --shape tinyllama --context 7936 --widths 1,8,62 --kv-type f16
   edgedraft-bench engine --device cuda --shape llama3-8b --type bf16 --mismatch 1000)";
-
-double median_of(std::vector<double> numbers) {
-  const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(numbers.size() / 2);
-  std::nth_element(numbers.begin(), middle, numbers.end());
-  return *middle;
-}
 
 struct EngineOptions {
   std::string model;
@@ -127,7 +122,7 @@ struct Times {
   std::vector<Turn> turns;
 
   double best() const { return *std::min_element(seconds.begin(), seconds.end()); }
-  double median() const { return median_of(seconds); }
+  double median() const { return quantile(seconds, 0.5); }
   // The median of a turn's limit divided by its passes' mean. limit(MachineLimits): seconds.
   template <class Limit>
   double share_in_turns(const Limit& limit) const {
@@ -135,7 +130,7 @@ struct Times {
     for (const Turn& turn : turns) {
       shares.push_back((limit(turn.before) + limit(turn.after)) / 2 / turn.pass_seconds);
     }
-    return median_of(std::move(shares));
+    return quantile(std::move(shares), 0.5);
   }
 };
 
@@ -357,7 +352,9 @@ void add_engine_command(CLI::App& program) {
                    "greedy tokens to compare between passes of 1 and of 64 rows; 0: none")
       ->check(CLI::Range(0u, 1u << 20))
       ->capture_default_str();
-  command->add_option("--seconds", options->seconds, "time spent on each width")
+  command
+      ->add_option("--seconds", options->seconds,
+                   "time of the passes of each width; on the CPU as much again for the limits")
       ->capture_default_str();
   command->add_flag("--json", options->json, "one JSON object instead of a table");
   command->callback([options] { run_engine(*options); });

@@ -22,18 +22,21 @@ constexpr int kTries = 48;
 // Which one is the fastest depends on the processor: how far to ask ahead, or not at all.
 constexpr std::array kChunks = {std::size_t{0}, std::size_t{4} << 10, kGrainBytes};
 
-// Chains of operations, null where the instruction set has none, and where their rate belongs.
+// Chains of operations that the instruction set has, and where their rate belongs.
 struct Chains {
   std::size_t (*run)(std::size_t rounds, float* sink);
   double MachineLimits::*rate;
 };
-std::array<Chains, 5> all_chains() {
+std::vector<Chains> all_chains() {
   const cpu::Kernels& kernels = cpu::best_kernels();
-  return {{{kernels.fma_chains, &MachineLimits::float_operations_per_second},
-           {kernels.int8_chains, &MachineLimits::int8_operations_per_second},
-           {kernels.short_chains, &MachineLimits::short_operations_per_second},
-           {kernels.tile_chains, &MachineLimits::tile_operations_per_second},
-           {kernels.bf16_tile_chains, &MachineLimits::bf16_tile_operations_per_second}}};
+  std::vector<Chains> chains = {
+      {kernels.fma_chains, &MachineLimits::float_operations_per_second},
+      {kernels.int8_chains, &MachineLimits::int8_operations_per_second},
+      {kernels.short_chains, &MachineLimits::short_operations_per_second},
+      {kernels.tile_chains, &MachineLimits::tile_operations_per_second},
+      {kernels.bf16_tile_chains, &MachineLimits::bf16_tile_operations_per_second}};
+  std::erase_if(chains, [](const Chains& c) { return c.run == nullptr; });
+  return chains;
 }
 
 // Something done in so much time.
@@ -95,20 +98,17 @@ void LimitMeter::measure() {
   }
   for (const Chains& chains : all_chains()) {
     double& best = best_.*chains.rate;
-    for (int i = 0; i < kTries && chains.run != nullptr; ++i) {
-      best = std::max(best, compute(pool_, chains).rate());
-    }
+    for (int i = 0; i < kTries; ++i) best = std::max(best, compute(pool_, chains).rate());
   }
 }
 
 MachineLimits LimitMeter::sample(double duration) {
-  const auto kinds = all_chains();
+  const std::vector<Chains> kinds = all_chains();
   Amount bytes;
-  std::array<Amount, kinds.size()> operations;
+  std::vector<Amount> operations(kinds.size());
   for (double computed = 0.0; computed < duration / 2;) {
     while (bytes.seconds <= computed) bytes += read(pool_, next_slice(), best_chunk_bytes_);
     for (std::size_t k = 0; k < kinds.size(); ++k) {
-      if (kinds[k].run == nullptr) continue;
       const Amount amount = compute(pool_, kinds[k]);
       operations[k] += amount;
       computed += amount.seconds;
@@ -116,9 +116,7 @@ MachineLimits LimitMeter::sample(double duration) {
   }
   MachineLimits mean = best_;
   mean.read_bytes_per_second = bytes.rate();
-  for (std::size_t k = 0; k < kinds.size(); ++k) {
-    if (kinds[k].run != nullptr) mean.*kinds[k].rate = operations[k].rate();
-  }
+  for (std::size_t k = 0; k < kinds.size(); ++k) mean.*kinds[k].rate = operations[k].rate();
   return mean;
 }
 

@@ -9,8 +9,8 @@
 
 namespace edgedraft::bench {
 
-// What the processor can do at best, measured on the spot with the instructions that the kernels
-// use, so that results are shares of something.
+// What the processor can do, measured on the spot with the instructions that the kernels use, so
+// that results are shares of something.
 struct MachineLimits {
   std::string instruction_set;
   std::size_t threads;
@@ -25,6 +25,8 @@ struct MachineLimits {
   double bf16_tile_operations_per_second;
 };
 
+// A machine with neighbours gives more at some times than at others: what it can do at best and
+// what it gives now are two things.
 class LimitMeter {
  public:
   // 0 threads: one a core. Holds half a gigabyte to read.

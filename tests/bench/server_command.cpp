@@ -1,6 +1,5 @@
 #include "tests/bench/server_command.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -8,6 +7,7 @@
 #include "shared/base/pace_profile.h"
 #include "shared/base/progress.h"
 #include "tests/bench/prompts.h"
+#include "tests/bench/quantile.h"
 #include "tests/bench/serving.h"
 
 namespace edgedraft::bench {
@@ -57,14 +57,6 @@ struct Line {
   std::uint32_t clients;
   ServingResult result;
 };
-
-double quantile(std::vector<double> values, double q) {
-  if (values.empty()) return 0.0;
-  const auto at = values.begin() +
-                  static_cast<std::ptrdiff_t>(q * static_cast<double>(values.size() - 1) + 0.5);
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
-}
 
 nlohmann::ordered_json to_json(const Line& line) {
   const ServingResult& r = line.result;

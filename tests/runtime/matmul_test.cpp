@@ -93,12 +93,16 @@ TEST_P(MatmulTest, AgreesWithFloat64AtSizesOfModels) {
 TEST_P(MatmulTest, AddsUpTheLargestNumbers) {
   for (const std::uint32_t rows : {1u, 2u, 3u, 4u, 5u, 6u, 32u}) {
     const Shape s{rows, 256, 34};
-    Floats x(std::size_t{rows} * s.inputs);
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] = i / s.inputs % 2 == 0 ? 1.0f : -1.0f;
-    Floats ones(std::size_t{s.outputs} * s.inputs);
-    for (std::size_t i = 0; i < ones.size(); ++i) ones[i] = i / s.inputs % 2 == 0 ? 1.0f : -1.0f;
+    const auto ones = [&s](std::uint32_t count) {  // every other row negative
+      Floats numbers(std::size_t{count} * s.inputs);
+      for (std::size_t i = 0; i < numbers.size(); ++i) {
+        numbers[i] = i / s.inputs % 2 == 0 ? 1.0f : -1.0f;
+      }
+      return numbers;
+    };
+    const Floats x = ones(rows);
     for (const DType type : kDTypes) {
-      expect_right(TestWeight(backend(), type, s.outputs, s.inputs, ones), x, s);
+      expect_right(TestWeight(backend(), type, s.outputs, s.inputs, ones(s.outputs)), x, s);
     }
     // A file may have -128, which quantising does not give.
     const DTypeTraits& q8_0 = traits(DType::q8_0);
