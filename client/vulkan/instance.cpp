@@ -1,6 +1,7 @@
 #include "client/vulkan/instance.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 
@@ -78,6 +79,15 @@ std::string why_unusable(const VkPhysicalDeviceProperties& p, bool has_queue) {
   return {};
 }
 
+// Whether this instance is the one that stays open for the life of the process. With its last
+// instance a driver is unloaded, and some cannot be loaded any number of times: NVIDIA's takes
+// thread-local storage that it does not give back, and is not found any more after a few rounds.
+bool stays_open(VkInstance instance) {
+  static std::atomic<VkInstance> kept = VK_NULL_HANDLE;
+  VkInstance none = VK_NULL_HANDLE;
+  return kept.compare_exchange_strong(none, instance);
+}
+
 }  // namespace
 
 Instance::Instance(const Hooks& hooks, bool validate) : hooks_(hooks) {
@@ -113,6 +123,7 @@ void Instance::create(bool validate) {
       .pfnUserCallback = take_message,
       .pUserData = this};
   const char* extension = VK_EXT_DEBUG_UTILS_EXTENSION_NAME;
+  validates_ = validate;
   if (validate) {
     if (!has_validation_layer(functions_)) {
       throw Failure({Errc::unsupported, std::string("there is no ") + kValidationLayer +
@@ -148,7 +159,8 @@ void Instance::destroy() {
   if (messenger_ != VK_NULL_HANDLE) {
     functions_.DestroyDebugUtilsMessengerEXT(instance_, messenger_, nullptr);
   }
-  if (instance_ == VK_NULL_HANDLE) return;
+  // One with messages would send them here.
+  if (instance_ == VK_NULL_HANDLE || (!validates_ && stays_open(instance_))) return;
   if (functions_.DestroyInstance == nullptr) {  // the functions could not be loaded
     functions_.DestroyInstance = reinterpret_cast<PFN_vkDestroyInstance>(
         functions_.GetInstanceProcAddr(instance_, "vkDestroyInstance"));

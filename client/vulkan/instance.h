@@ -33,6 +33,7 @@ class Instance {
 
   Hooks hooks_;
   Functions functions_;
+  bool validates_ = false;
   VkInstance instance_ = VK_NULL_HANDLE;
   VkDebugUtilsMessengerEXT messenger_ = VK_NULL_HANDLE;
   std::vector<std::string> messages_;
