@@ -7,6 +7,7 @@ constexpr std::uint32_t kThreads = 256;
 
 // A thread a number.
 __global__ void add_bias_kernel(BiasArgs a) {
+  take_turn();
   const std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= a.cols) return;
   float& y = a.y.data[blockIdx.y * a.y.stride + i];

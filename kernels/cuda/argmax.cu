@@ -9,6 +9,7 @@ constexpr std::uint32_t kColumnsABlock = kThreads * kNumbersAThread;
 
 // A block a stretch of a row; the largest key wins, in whatever order blocks come.
 __global__ void argmax_kernel(ArgmaxArgs a) {
+  take_turn();
   __shared__ std::uint64_t memory[kThreads / kWarp];
   const float* x = a.logits.data + blockIdx.y * a.logits.stride;
   std::uint64_t best = 0;

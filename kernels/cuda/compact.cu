@@ -7,6 +7,7 @@ constexpr std::uint32_t kThreads = 128;
 
 // A thread a column, so that the moves of each column keep their order.
 __global__ void compact_kernel(CompactArgs a) {
+  take_turn();
   const std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= a.cols) return;
   for (std::uint32_t move = 0; move < a.slot_count; ++move) {

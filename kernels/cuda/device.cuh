@@ -15,15 +15,70 @@ namespace edgedraft::cuda {
 inline constexpr std::uint32_t kWarp = 32;
 inline constexpr std::uint32_t kAllLanes = 0xFFFFFFFFu;
 
+// --- launches ---
+
+// Where the device can, a kernel is started while those before it still run ("programmatic
+// dependent launch"), which hides what starting takes. So every kernel begins with take_turn() and
+// touches nothing before it but weights, which have been there for long.
+
+// Waits until all that was enqueued before has ended and can be read.
+__device__ inline void wait_for_those_before() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#elif !defined(__CUDACC__)
+  cuda_host::wait_for_kernels_before();
+#endif
+}
+// Lets the next kernel start and wait. A kernel that writes weights does not.
+__device__ inline void let_next_start() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ inline void take_turn() {
+  let_next_start();
+  wait_for_those_before();
+}
+
+// The attributes of a launch that may be early: `attribute`, or none where the device, its driver
+// or the toolkit cannot do that, also within graphs. Returns their number.
+unsigned early_start(cudaLaunchAttribute& attribute);
+
+// Memory of a block that every device gives without being asked.
+inline constexpr std::size_t kUsualBlockBytes = 48u << 10;
+
+// `block_bytes`: what block_memory() of the kernel is to hold. An error where the device has not so
+// much.
 template <class Args>
 cudaError_t launch(void (*kernel)(Args), dim3 grid, std::uint32_t threads, cudaStream_t stream,
-                   const Args& args) {
+                   const Args& args, std::size_t block_bytes = 0) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return cudaSuccess;
+  if (block_bytes > kUsualBlockBytes) {
+    const cudaError_t status = cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(block_bytes));
+    if (status != cudaSuccess) return status;
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = block_bytes;
   config.stream = stream;
+  cudaLaunchAttribute attribute{};
+  config.attrs = &attribute;
+  config.numAttrs = early_start(attribute);
   return cudaLaunchKernelEx(&config, kernel, args);
+}
+
+// The shared memory that the launch asked for.
+template <class T>
+__device__ T& block_memory() {
+  static_assert(alignof(T) <= alignof(uint4));
+#if defined(__CUDACC__)
+  extern __shared__ uint4 memory[];
+#else
+  void* const memory = cuda_host::block_memory();
+#endif
+  return *reinterpret_cast<T*>(memory);
 }
 
 __host__ __device__ constexpr std::uint32_t ceil_div(std::uint32_t a, std::uint32_t b) {
@@ -46,6 +101,16 @@ __device__ inline std::uint16_t float_to_bfloat16(float x) {
   const std::uint32_t bits = __float_as_uint(x);
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<std::uint16_t>(bits >> 16 | 0x40u);
   return static_cast<std::uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
+}
+// Two of them in a word, `low` in its low half.
+__device__ inline std::uint32_t bfloat16_pair(float low, float high) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  std::uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+#else
+  return float_to_bfloat16(low) | std::uint32_t{float_to_bfloat16(high)} << 16;
+#endif
 }
 // The nearest number of TF32 (10 bits after the point), ties away from zero, as float32.
 __device__ inline float to_tf32(float x) {
@@ -107,6 +172,12 @@ __device__ inline float warp_sum(float x) {
 __device__ inline std::int32_t warp_sum(std::int32_t x, std::uint32_t lanes) {
   for (std::uint32_t distance = lanes / 2; distance > 0; distance /= 2) {
     x += __shfl_xor_sync(kAllLanes, x, static_cast<int>(distance));
+  }
+  return x;
+}
+__device__ inline std::uint32_t warp_or(std::uint32_t x) {
+  for (std::uint32_t distance = kWarp / 2; distance > 0; distance /= 2) {
+    x |= __shfl_xor_sync(kAllLanes, x, static_cast<int>(distance));
   }
   return x;
 }

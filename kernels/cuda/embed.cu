@@ -7,6 +7,7 @@ constexpr std::uint32_t kThreads = 256;
 
 // A block a row.
 __global__ void embed_kernel(EmbedArgs a) {
+  take_turn();
   const std::uint32_t r = blockIdx.x;
   const std::byte* row = a.table + std::size_t{a.tokens[r]} * row_bytes(a.type, a.cols);
   float* y = a.y.data + r * a.y.stride;

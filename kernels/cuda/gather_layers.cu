@@ -7,6 +7,7 @@ constexpr std::uint32_t kThreads = 256;
 
 // A block a layer of a slot.
 __global__ void gather_layers_kernel(GatherLayersArgs a) {
+  take_turn();
   const std::uint32_t layer = blockIdx.x;
   const std::uint32_t slot = a.slots[blockIdx.y];
   const std::uint32_t head_dim = a.heads.head_dim;

@@ -9,6 +9,7 @@ constexpr std::uint32_t kWarps = kThreads / kWarp;
 // A block a query head of a group, a warp one row after another: scores with a lane a slot, then
 // weighted values with a lane a dimension, in the order of slots.
 __global__ void group_attention_kernel(GroupAttentionArgs a) {
+  take_turn();
   __shared__ float memory[kWarps][kGroupRowsMax];
   const std::uint32_t lane = threadIdx.x % kWarp;
   const std::uint32_t warp = threadIdx.x / kWarp;

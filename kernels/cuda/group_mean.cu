@@ -7,6 +7,7 @@ constexpr std::uint32_t kThreads = 128;
 
 // A thread a column of a group.
 __global__ void group_mean_kernel(GroupMeanArgs a) {
+  take_turn();
   const std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= a.cols) return;
   const std::size_t group = blockIdx.y;

@@ -17,6 +17,9 @@ struct PackedTile {
 
 // Four blocks of 32 numbers of a tile. `add` adds a block's products with one column of 8 rows.
 struct Q8 {
+  // Stretches on their way for few rows and for many: as many as registers allow.
+  static constexpr std::uint32_t kAhead = 1;
+  static constexpr std::uint32_t kAheadWide = 0;
   static constexpr std::uint32_t kNumbersBytes = 512;
   static constexpr std::uint32_t kScalesBytes = 32;
   static constexpr std::uint32_t kMinimumsBytes = 0;
@@ -43,6 +46,8 @@ struct Q8 {
 };
 
 struct Q4 {
+  static constexpr std::uint32_t kAhead = 2;
+  static constexpr std::uint32_t kAheadWide = 1;
   static constexpr std::uint32_t kNumbersBytes = 256;
   static constexpr std::uint32_t kScalesBytes = 32;
   static constexpr std::uint32_t kMinimumsBytes = 0;
@@ -73,6 +78,8 @@ struct Q4 {
 };
 
 struct K {
+  static constexpr std::uint32_t kAhead = 0;
+  static constexpr std::uint32_t kAheadWide = 0;
   static constexpr std::uint32_t kNumbersBytes = 512;
   static constexpr std::uint32_t kScalesBytes = 128;
   static constexpr std::uint32_t kMinimumsBytes = 64;
@@ -181,9 +188,12 @@ __device__ void add_stretch(const Form& w, const Activations& x, std::uint32_t l
   for (std::uint32_t i = 0; i < 4; ++i) sums[i] = fmaf(x.scales[i % 2], of_stretch[i], sums[i]);
 }
 
-// A block 32 outputs of a tile of rows; its warps take stretches in turn.
+// A block 32 outputs of a tile of rows; its warps take stretches in turn, and the weights of those
+// that come next are on their way meanwhile, the first of them before other kernels have ended.
 template <class Form, std::uint32_t kColumnTiles>
-__global__ void __launch_bounds__(kProductThreads) int8_matmul_kernel(Int8MatmulArgs a) {
+__global__ void __launch_bounds__(kProductThreads, kColumnTiles<4 && Form::kAhead> 0 ? 2 : 1)
+    int8_matmul_kernel(Int8MatmulArgs a) {
+  let_next_start();
   __shared__ float memory[kProductWarps][2 * kColumnTiles * 4 * kWarp];
   const ProductTile at = product_tile(a, blockIdx.x);
   const Product& product = a.products[at.product];
@@ -204,23 +214,45 @@ __global__ void __launch_bounds__(kProductThreads) int8_matmul_kernel(Int8Matmul
                 tile * 16 < product.outputs};
   }
 
-  float sums[2][kColumnTiles][4] = {};
-  for (std::uint32_t stretch = warp; stretch < stretch_count; stretch += kProductWarps) {
-    Form weights[2];
+  const auto load = [&](std::uint32_t stretch, Form(&weights)[2]) {
 #pragma unroll
     for (std::uint32_t m = 0; m < 2; ++m) {
-      if (tiles[m].exists) {
+      if (tiles[m].exists && stretch < stretch_count) {
         weights[m].load(tiles[m], std::size_t{stretch} * kBlocks, lane);
       } else {
         weights[m].clear();
       }
     }
+  };
+
+  float sums[2][kColumnTiles][4] = {};
+  constexpr std::uint32_t kAhead = kColumnTiles < 4 ? Form::kAhead : Form::kAheadWide;
+  constexpr bool kFirst = kColumnTiles < 4 && kAhead > 0;
+  Form weights[kAhead + 1][2];  // those in work and, behind them, those on their way
+#pragma unroll
+  for (std::uint32_t i = 0; i < kAhead; ++i) load(warp + i * kProductWarps, weights[i + 1]);
+  wait_for_those_before();
+  for (std::uint32_t stretch = warp; stretch < stretch_count; stretch += kProductWarps) {
+#pragma unroll
+    for (std::uint32_t i = 0; i < kAhead; ++i) {
+      weights[i][0] = weights[i + 1][0];
+      weights[i][1] = weights[i + 1][1];
+    }
+    // Activations before the weights that come next: they are needed sooner.
+    Activations some[kFirst ? kColumnTiles : 1];
+    if (kFirst) {
+#pragma unroll
+      for (std::uint32_t n = 0; n < kColumnTiles; ++n) {
+        load_activations<Form>(a, first_row + n * 8, stretch, lane, some[n]);
+      }
+    }
+    load(stretch + kAhead * kProductWarps, weights[kAhead]);
 #pragma unroll
     for (std::uint32_t n = 0; n < kColumnTiles; ++n) {
-      Activations x;
-      load_activations<Form>(a, first_row + n * 8, stretch, lane, x);
+      Activations& x = some[kFirst ? n : 0];
+      if (!kFirst) load_activations<Form>(a, first_row + n * 8, stretch, lane, x);
 #pragma unroll
-      for (std::uint32_t m = 0; m < 2; ++m) add_stretch(weights[m], x, lane, sums[m][n]);
+      for (std::uint32_t m = 0; m < 2; ++m) add_stretch(weights[0][m], x, lane, sums[m][n]);
     }
   }
   write_tile<kColumnTiles>(product, at.first_output, first_row, a.rows, sums, memory);

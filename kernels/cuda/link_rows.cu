@@ -8,6 +8,7 @@ constexpr float kHalfMax = 65504.0f;
 
 // A warp a group of columns of a row.
 __global__ void link_rows_kernel(LinkRowsArgs a) {
+  take_turn();
   const std::uint32_t group = blockIdx.x;
   const std::size_t r = blockIdx.y;
   const std::uint32_t begin = group == 0 ? 0 : a.group_ends[group - 1];

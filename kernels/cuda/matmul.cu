@@ -16,18 +16,6 @@ __device__ inline std::uint32_t word(const uint4& v, std::uint32_t i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
-// The two numbers of a word as TF32, which holds either type exactly.
-template <WeightType kType>
-__device__ void decode(std::uint32_t pair, std::uint32_t& first, std::uint32_t& second) {
-  if constexpr (kType == WeightType::bf16) {
-    first = pair << 16;
-    second = pair & 0xFFFF0000u;
-  } else {
-    first = __float_as_uint(half_to_float(static_cast<std::uint16_t>(pair & 0xFFFFu)));
-    second = __float_as_uint(half_to_float(static_cast<std::uint16_t>(pair >> 16)));
-  }
-}
-
 // Inputs 8 t.. of a step for row g of a column tile.
 __device__ inline void load_activations(const MatmulArgs& a, std::uint32_t row, std::uint32_t input,
                                         bool aligned, float (&x)[kPiece]) {
@@ -44,10 +32,92 @@ __device__ inline void load_activations(const MatmulArgs& a, std::uint32_t row, 
   }
 }
 
-// A block 32 outputs of a tile of rows; its warps take 64 inputs in turn. The order in which inputs
-// meet within an instruction differs from that in memory, alike for weights and activations.
+// Adds the products of eight activations of a column with the same inputs' weights of two tiles,
+// rows g and g + 8 of each. Matrix instructions take less than float32's digits, so an activation
+// becomes a sum of numbers that they take; the smallest is added first.
+using TileWeights = uint4[2][2];
+
+// bfloat16: three numbers have all digits, and weights are taken as they lie.
+__device__ inline void multiply_bfloat16(const float (&x)[kPiece], const TileWeights& weights,
+                                         float (&upper)[4], float (&lower)[4]) {
+  constexpr std::uint32_t kNumbers = 3;
+#pragma unroll
+  for (std::uint32_t half = 0; half < 2; ++half) {
+    std::uint32_t b[kNumbers][2];
+#pragma unroll
+    for (std::uint32_t pair = 0; pair < 2; ++pair) {
+      float first = x[4 * half + 2 * pair];
+      float second = x[4 * half + 2 * pair + 1];
+#pragma unroll
+      for (std::uint32_t i = 0; i < kNumbers; ++i) {
+        b[i][pair] = bfloat16_pair(first, second);
+        first -= __uint_as_float(b[i][pair] << 16);
+        second -= __uint_as_float(b[i][pair] & 0xFFFF0000u);
+      }
+    }
+#pragma unroll
+    for (std::uint32_t m = 0; m < 2; ++m) {
+      const std::uint32_t w[4] = {word(weights[m][0], 2 * half), word(weights[m][1], 2 * half),
+                                  word(weights[m][0], 2 * half + 1),
+                                  word(weights[m][1], 2 * half + 1)};
+#pragma unroll
+      for (std::uint32_t i = kNumbers; i-- > 0;) mma_bfloat16(m == 0 ? upper : lower, w, b[i]);
+    }
+  }
+}
+
+// float16 has a range that activations leave: two numbers of TF32, which holds weights exactly.
+__device__ inline void multiply_float16(const float (&x)[kPiece], const TileWeights& weights,
+                                        float (&upper)[4], float (&lower)[4]) {
+  const auto tf32 = [](std::uint32_t half) {
+    return __float_as_uint(half_to_float(static_cast<std::uint16_t>(half & 0xFFFFu)));
+  };
+#pragma unroll
+  for (std::uint32_t pair = 0; pair < kPiece / 2; ++pair) {
+    const float high[2] = {to_tf32(x[2 * pair]), to_tf32(x[2 * pair + 1])};
+    const std::uint32_t b_high[2] = {__float_as_uint(high[0]), __float_as_uint(high[1])};
+    const std::uint32_t b_low[2] = {__float_as_uint(to_tf32(x[2 * pair] - high[0])),
+                                    __float_as_uint(to_tf32(x[2 * pair + 1] - high[1]))};
+#pragma unroll
+    for (std::uint32_t m = 0; m < 2; ++m) {
+      const std::uint32_t at_g = word(weights[m][0], pair);
+      const std::uint32_t below = word(weights[m][1], pair);
+      const std::uint32_t w[4] = {tf32(at_g), tf32(below), tf32(at_g >> 16), tf32(below >> 16)};
+      mma_tf32(m == 0 ? upper : lower, w, b_low);
+      mma_tf32(m == 0 ? upper : lower, w, b_high);
+    }
+  }
+}
+
+// Weights of 64 inputs for 32 outputs.
+struct WeightPieces {
+  TileWeights pieces[kSteps];
+
+  __device__ void load(const std::uint16_t* const (&rows)[2][2], std::uint32_t first,
+                       std::uint32_t inputs) {
+#pragma unroll
+    for (std::uint32_t step = 0; step < kSteps; ++step) {
+      const std::uint32_t input = first + step * kStep + threadIdx.x % 4 * kPiece;
+#pragma unroll
+      for (std::uint32_t m = 0; m < 2; ++m) {
+#pragma unroll
+        for (std::uint32_t below = 0; below < 2; ++below) {
+          pieces[step][m][below] = input < inputs
+                                       ? *reinterpret_cast<const uint4*>(rows[m][below] + input)
+                                       : make_uint4(0, 0, 0, 0);
+        }
+      }
+    }
+  }
+};
+
+// A block 32 outputs of a tile of rows; its warps take 64 inputs in turn, and the weights of the
+// next are on their way meanwhile, those of the first before other kernels have ended. The order in
+// which inputs meet within an instruction differs from that in memory, alike for weights and
+// activations.
 template <WeightType kType, std::uint32_t kColumnTiles>
 __global__ void __launch_bounds__(kProductThreads) matmul_kernel(MatmulArgs a) {
+  let_next_start();
   __shared__ float memory[kProductWarps][2 * kColumnTiles * 4 * kWarp];
   const ProductTile at = product_tile(a, blockIdx.x);
   const Product& product = a.products[at.product];
@@ -70,42 +140,39 @@ __global__ void __launch_bounds__(kProductThreads) matmul_kernel(MatmulArgs a) {
   }
 
   float sums[2][kColumnTiles][4] = {};
-  for (std::uint32_t first = threadIdx.x / kWarp * kInputs; first < a.inputs;
-       first += kProductWarps * kInputs) {
-    uint4 weights[kSteps][2][2];
+  std::uint32_t first = threadIdx.x / kWarp * kInputs;
+  constexpr bool kFew = kColumnTiles < 4;  // so that there are registers for more
+  WeightPieces weights;
+  WeightPieces next;
+  if (kFew) next.load(rows, first, a.inputs);
+  wait_for_those_before();
+  const auto load_x = [&](std::uint32_t step, std::uint32_t n, float(&x)[kPiece]) {
+    load_activations(a, first_row + n * 8 + g, first + step * kStep + t * kPiece, aligned, x);
+  };
+  for (; first < a.inputs; first += kProductWarps * kInputs) {
+    float some[kFew ? kSteps : 1][kFew ? kColumnTiles : 1][kPiece];
+    if (kFew) {
+      // Activations before the weights that come next: they are needed sooner.
 #pragma unroll
-    for (std::uint32_t step = 0; step < kSteps; ++step) {
-      const std::uint32_t input = first + step * kStep + t * kPiece;
+      for (std::uint32_t step = 0; step < kSteps; ++step) {
 #pragma unroll
-      for (std::uint32_t m = 0; m < 2; ++m) {
-#pragma unroll
-        for (std::uint32_t below = 0; below < 2; ++below) {
-          weights[step][m][below] = input < a.inputs
-                                        ? *reinterpret_cast<const uint4*>(rows[m][below] + input)
-                                        : make_uint4(0, 0, 0, 0);
-        }
+        for (std::uint32_t n = 0; n < kColumnTiles; ++n) load_x(step, n, some[step][n]);
       }
+      weights = next;
+      next.load(rows, first + kProductWarps * kInputs, a.inputs);
+    } else {
+      weights.load(rows, first, a.inputs);
     }
 #pragma unroll
     for (std::uint32_t step = 0; step < kSteps; ++step) {
 #pragma unroll
       for (std::uint32_t n = 0; n < kColumnTiles; ++n) {
-        float x[kPiece];
-        load_activations(a, first_row + n * 8 + g, first + step * kStep + t * kPiece, aligned, x);
-#pragma unroll
-        for (std::uint32_t pair = 0; pair < kPiece / 2; ++pair) {
-          const float high[2] = {to_tf32(x[2 * pair]), to_tf32(x[2 * pair + 1])};
-          const std::uint32_t b_high[2] = {__float_as_uint(high[0]), __float_as_uint(high[1])};
-          const std::uint32_t b_low[2] = {__float_as_uint(to_tf32(x[2 * pair] - high[0])),
-                                          __float_as_uint(to_tf32(x[2 * pair + 1] - high[1]))};
-#pragma unroll
-          for (std::uint32_t m = 0; m < 2; ++m) {
-            std::uint32_t w[4];
-            decode<kType>(word(weights[step][m][0], pair), w[0], w[2]);
-            decode<kType>(word(weights[step][m][1], pair), w[1], w[3]);
-            mma_tf32(sums[m][n], w, b_low);
-            mma_tf32(sums[m][n], w, b_high);
-          }
+        auto& x = some[kFew ? step : 0][kFew ? n : 0];
+        if (!kFew) load_x(step, n, x);
+        if (kType == WeightType::bf16) {
+          multiply_bfloat16(x, weights.pieces[step], sums[0][n], sums[1][n]);
+        } else {
+          multiply_float16(x, weights.pieces[step], sums[0][n], sums[1][n]);
         }
       }
     }
@@ -132,6 +199,7 @@ constexpr std::uint32_t kPlainRows = 8;
 
 // A warp an output of 8 rows; the grid's second dimension goes over the products.
 __global__ void __launch_bounds__(kProductThreads) plain_matmul_kernel(MatmulArgs a) {
+  take_turn();
   const Product& product = a.products[blockIdx.z];
   const std::uint32_t output = blockIdx.x * kProductWarps + threadIdx.x / kWarp;
   if (output >= product.outputs) return;

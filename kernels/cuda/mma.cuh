@@ -7,7 +7,7 @@
 // and of a (16 rows) and b (8 columns: column g) what stands at each function. Where the processor
 // has no such instruction, and on the host, lanes exchange fragments through shared memory.
 //
-// Source    PTX ISA, "Matrix fragments for mma.m16n8k32" and "mma.m16n8k8"
+// Source    PTX ISA, "Matrix fragments for mma.m16n8k32", "mma.m16n8k16" and "mma.m16n8k8"
 namespace edgedraft::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 800
@@ -58,6 +58,35 @@ __device__ inline void mma_int8(std::int32_t (&c)[4], const std::uint32_t (&a)[4
   asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+
+// bfloat16, 16 products, two numbers a word, the first in the low half. Words t and t + 4 of a row:
+// a = {row g first, row g + 8 first, row g second, row g + 8 second}, b = {column g first, column g
+// second}.
+__device__ inline void mma_bfloat16(float (&c)[4], const std::uint32_t (&a)[4],
+                                    const std::uint32_t (&b)[2]) {
+#if defined(EDGEDRAFT_EMULATED_MMA)
+  const MmaFragments* const lanes = exchange(a, b);
+  const std::uint32_t g = threadIdx.x % kWarp / 4;
+  const std::uint32_t t = threadIdx.x % 4;
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    const std::uint32_t row = i / 2;
+    const std::uint32_t column = 2 * t + i % 2;
+    for (std::uint32_t half = 0; half < 2; ++half) {
+      for (std::uint32_t k = 0; k < 4; ++k) {
+        const std::uint32_t x = lanes[4 * g + k].a[row + 2 * half];
+        const std::uint32_t y = lanes[4 * column + k].b[half];
+        c[i] = fmaf(__uint_as_float(x << 16), __uint_as_float(y << 16), c[i]);
+        c[i] = fmaf(__uint_as_float(x & 0xFFFF0000u), __uint_as_float(y & 0xFFFF0000u), c[i]);
+      }
+    }
+  }
+#else
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #endif
 }

@@ -59,8 +59,9 @@ struct Product {
   bool accumulate;
 };
 
-// Weights f32, f16 or bf16, in float32 accuracy: an activation is split into two numbers of TF32,
-// which hold 16-bit weights exactly. Built for few rows: the weights are read once for 32 of them.
+// Weights f32, f16 or bf16, in float32 accuracy: an activation becomes a sum of three numbers of
+// bfloat16 or two of TF32, so that products with 16-bit weights are exact. Built for few rows: the
+// weights are read once for 32 of them.
 struct MatmulArgs {
   ConstRows x;  // [rows, inputs]
   WeightType type;
@@ -196,9 +197,10 @@ struct Heads {
 };
 
 inline constexpr std::uint32_t kMaskWords = 4;  // 64 bits each
-// Visible slots, counted a row, whose weighted sum a block makes. Never by batch: a row's splits
-// are the same wherever its slots lie.
-inline constexpr std::uint32_t kSplitSlots = 128;
+// Visible slots, counted a row, whose weighted sum is made at a time, and how many of these sums
+// are put together first. Never by batch: a row's splits are the same wherever its slots lie.
+inline constexpr std::uint32_t kSplitSlots = 32;
+inline constexpr std::uint32_t kChunkSplits = 4;
 
 struct AttentionArgs {
   ConstRows q;
@@ -210,19 +212,37 @@ struct AttentionArgs {
   std::uint32_t tail_slots;    // slots behind the prefix that masks reach to, at most 256
   Heads heads;
   Rows y;
-  float* scratch;  // attention_scratch_floats(...)
+  float* scratch;  // attention_scratch_floats(...), 16-byte aligned
   // Null, or where the prefix stands on the device, at most `prefix`: for launches that are
   // repeated. Scratch is for `prefix`; no bit of the result depends on that.
   const std::uint32_t* prefix_now = nullptr;
 };
-__host__ __device__ constexpr std::uint32_t attention_splits(std::uint32_t prefix,
-                                                             std::uint32_t tail_slots) {
-  return (prefix + tail_slots + kSplitSlots - 1) / kSplitSlots;
+// A weighted sum in whole pieces of four, its largest score and its sum of weights.
+__host__ __device__ constexpr std::size_t attention_sum_floats(std::uint32_t head_dim) {
+  return (head_dim + 3) / 4 * 4 + 4;
 }
+// The sums in scratch: those of splits where these are few, else those of chunks.
+struct AttentionSums {
+  std::uint32_t a_chunk;
+  std::uint32_t a_head;  // of one row
+};
+__host__ __device__ constexpr AttentionSums attention_sums(std::uint32_t rows, std::uint32_t prefix,
+                                                           std::uint32_t tail_slots,
+                                                           const Heads& heads) {
+  constexpr std::uint32_t kFewBlocks = 528;  // four a multiprocessor of the largest devices
+  constexpr std::uint32_t kChunkSlots = kSplitSlots * kChunkSplits;
+  const std::uint32_t splits = (prefix + tail_slots + kSplitSlots - 1) / kSplitSlots;
+  if (splits * heads.kv_heads * ((rows * heads.group + 63) / 64) <= kFewBlocks) {
+    return {kChunkSplits, splits};
+  }
+  return {1, (prefix + tail_slots + kChunkSlots - 1) / kChunkSlots};
+}
+// For such a call: one with fewer rows may need more.
 constexpr std::size_t attention_scratch_floats(std::uint32_t rows, std::uint32_t prefix,
                                                std::uint32_t tail_slots, const Heads& heads) {
-  return std::size_t{rows} * heads.kv_heads * heads.group * attention_splits(prefix, tail_slots) *
-         (heads.head_dim + 2);
+  return std::size_t{rows} * heads.kv_heads * heads.group *
+         attention_sums(rows, prefix, tail_slots, heads).a_head *
+         attention_sum_floats(heads.head_dim);
 }
 [[nodiscard]] cudaError_t attention(const AttentionArgs& args, cudaStream_t stream);
 

@@ -29,6 +29,7 @@ __device__ Element element_at(const PackWeightArgs& a, std::uint32_t output, std
 
 // A warp a block of a tile.
 __global__ void pack_weight_kernel(PackJob job) {
+  wait_for_those_before();  // and let nobody read it early
   const PackWeightArgs& a = job.args;
   const std::uint32_t block = blockIdx.x * (kThreads / kWarp) + threadIdx.x / kWarp;
   if (block >= job.blocks) return;

@@ -12,6 +12,7 @@ constexpr float kSmallest = 7.888609052210118e-31f;  // 2^-100
 // A warp a stretch of a row, four numbers a lane. The order of the bytes is that of a lane's
 // fragments (mma.cuh): bytes 4 t.. and 16 + 4 t.. of each of four blocks stand together.
 __global__ void quantize_kernel(QuantizeArgs a) {
+  take_turn();
   const std::uint32_t stretch = blockIdx.x * (kThreads / kWarp) + threadIdx.x / kWarp;
   const std::uint32_t stretch_count = stretches(a.cols);
   if (stretch >= stretch_count) return;

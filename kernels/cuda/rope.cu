@@ -7,6 +7,7 @@ constexpr std::uint32_t kThreads = 256;
 
 // A thread a pair of numbers.
 __global__ void rope_kernel(RopeArgs a) {
+  take_turn();
   const std::uint32_t pair = blockIdx.x * kThreads + threadIdx.x;
   if (pair >= a.cols / 2) return;
   const std::uint32_t r = blockIdx.y;

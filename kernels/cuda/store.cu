@@ -7,6 +7,7 @@ constexpr std::uint32_t kThreads = 256;
 
 // A thread a number.
 __global__ void store_kernel(StoreArgs a) {
+  take_turn();
   const std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= a.cols) return;
   const std::uint32_t r = blockIdx.y;

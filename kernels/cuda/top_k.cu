@@ -38,6 +38,7 @@ __device__ void sort_keys(std::uint64_t* keys) {
 
 // A block a stretch of a row.
 __global__ void choose_kernel(Round round) {
+  take_turn();
   __shared__ std::uint64_t keys[kTopKStretch];
   __shared__ float sums[kThreads / kWarp];
   const TopKArgs& a = round.args;
@@ -71,6 +72,7 @@ __global__ void choose_kernel(Round round) {
 
 // A warp a row: the chosen keys as tokens and log probabilities.
 __global__ void write_kernel(Round round) {
+  take_turn();
   const TopKArgs& a = round.args;
   const std::size_t row = blockIdx.x;
   const std::uint64_t* keys = round.from + row * a.k;

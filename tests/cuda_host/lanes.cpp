@@ -35,6 +35,7 @@ struct Lane {
   boost::context::fiber scheduler;
   State state = State::done;
   bool second_slots = false;  // which of its warp's slots it exchanges through next
+  bool waited_for_kernels_before = false;
   Running place;
 #if defined(__SANITIZE_ADDRESS__)
   const void* stack = nullptr;
@@ -61,6 +62,7 @@ class Block {
           for (unsigned i = 0; i < threads; ++i) {
             lanes_[i]->state = State::ready;
             lanes_[i]->second_slots = false;
+            lanes_[i]->waited_for_kernels_before = false;
             lanes_[i]->place = {{i, 0, 0}, {x, y, z}};
           }
           run_block(threads);
@@ -76,6 +78,8 @@ class Block {
     lane.state = state;
     leave(lane);
   }
+
+  void wait_for_kernels_before() { current_->waited_for_kernels_before = true; }
 
   std::uint64_t exchange(std::uint64_t bits, unsigned source) {
     Lane& lane = *current_;
@@ -96,6 +100,8 @@ class Block {
                                 arrived();
                                 for (;;) {
                                   (*kernel_)();
+                                  if (!lane.waited_for_kernels_before)
+                                    broken("a thread ends that has not waited for kernels before");
                                   lane.state = State::done;
                                   leave(lane);
                                 }
@@ -203,6 +209,15 @@ void run_grid(const Index& grid, unsigned threads, const std::function<void()>& 
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   block().run(grid, threads, kernel);
+}
+
+void* block_memory() {
+  alignas(16) static std::array<std::byte, kBlockMemoryBytes> memory;
+  return memory.data();
+}
+
+void wait_for_kernels_before() {
+  block().wait_for_kernels_before();
 }
 
 void wait_for_block() {

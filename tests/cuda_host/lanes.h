@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 
@@ -28,6 +29,13 @@ const Running& running();
 
 // Runs `kernel` once for every thread, one launch at a time.
 void run_grid(const Index& grid, unsigned threads, const std::function<void()>& kernel);
+
+// What a launch may ask for beside __shared__ variables: an H100's.
+inline constexpr std::size_t kBlockMemoryBytes = std::size_t{227} << 10;
+void* block_memory();
+
+// Every thread of a kernel has to call it.
+void wait_for_kernels_before();
 
 void wait_for_block();
 void wait_for_warp();

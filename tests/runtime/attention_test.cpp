@@ -163,6 +163,47 @@ TEST_P(AttentionTest, AgreesWithFloat64ForEveryHeadShape) {
   }
 }
 
+// So many rows and slots that a backend may divide its work in another way than for one row.
+TEST_P(AttentionTest, RowsOfAWidePassHaveTheBitsOfOneRow) {
+  const HeadShape heads{.query_heads = 16, .kv_heads = 4, .head_dim = 8};
+  constexpr std::uint32_t kRows = kMaskRowsMax;
+  constexpr std::uint32_t kPrefix = 333;
+  const std::size_t query_cols = heads.query_cols();
+  const Floats q = random_floats(1, kRows * query_cols);
+  const OwnedMatrix q_matrix = matrix_of(backend(), kRows, heads.query_cols(), q);
+  const auto cache = [&](std::uint64_t seed) {
+    const std::uint32_t slots = kPrefix + kRows;
+    return matrix_of(backend(), slots, heads.kv_cols(),
+                     random_floats(seed, slots * std::size_t{heads.kv_cols()}));
+  };
+  const OwnedMatrix keys = cache(2);
+  const OwnedMatrix values = cache(3);
+  const auto attend = [&](const Matrix& rows, std::uint32_t prefix,
+                          const std::vector<AncestorMask>& masks) {
+    const OwnedMatrix y(backend(), rows.rows, heads.query_cols());
+    backend().attention({.q = rows,
+                         .keys = keys.all(),
+                         .values = values.all(),
+                         .prefix = prefix,
+                         .masks = masks,
+                         .heads = heads,
+                         .y = y.all()});
+    return values_of(backend(), y.all());
+  };
+  std::vector<AncestorMask> chain(kRows);
+  for (std::uint32_t r = 0; r < kRows; ++r) {
+    for (std::uint32_t j = 0; j <= r; ++j) chain[r].set(j);
+  }
+  const Floats together = attend(q_matrix.all(), kPrefix, chain);
+  for (const std::uint32_t r : {0u, 17u, 18u, 179u, kRows - 1}) {
+    std::vector<AncestorMask> own(1);
+    own[0].set(0);
+    const Floats alone = attend(q_matrix.all().row_range(r, 1), kPrefix + r, own);
+    EXPECT_TRUE(same_bytes(alone, std::span(together).subspan(r * query_cols, query_cols)))
+        << "row " << r;
+  }
+}
+
 // Scores of several hundred: without the running maximum e^score is infinite.
 TEST_P(AttentionTest, SurvivesLargeScores) {
   constexpr std::uint32_t kSlots = 200;

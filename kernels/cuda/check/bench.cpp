@@ -5,43 +5,66 @@
 namespace edgedraft::cuda::check {
 namespace {
 
-constexpr int kRepeats = 21;
+constexpr int kRepeats = 11;
+constexpr int kLaunches = 32;
 constexpr std::size_t kCacheBytes = std::size_t{256} << 20;
 constexpr std::uint32_t kRowsMax = 128;
 
 class Timer {
  public:
-  explicit Timer(bool small) : repeats_(small ? 1 : kRepeats), launches_(small ? 1 : 8) {
+  explicit Timer(bool small) : repeats_(small ? 1 : kRepeats), launches_(small ? 1 : kLaunches) {
+    must(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
     must(cudaEventCreate(&from_), "cudaEventCreate");
     must(cudaEventCreate(&to_), "cudaEventCreate");
   }
   ~Timer() {
     static_cast<void>(cudaEventDestroy(from_));
     static_cast<void>(cudaEventDestroy(to_));
+    static_cast<void>(cudaStreamDestroy(stream_));
   }
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
 
-  // The median time of `launch(n)`, n = 0, 1, ...; each sample is of several launches.
+  cudaStream_t stream() const { return stream_; }
+
+  // The median time of `launch(n)`, n = 0, 1, ..., on stream(). Many of them are one graph, so that
+  // the host's time to start them does not count.
   template <class Launch>
   double seconds(const Launch& launch) {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    must(cudaStreamSynchronize(nullptr), "what is before");
+    must(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "capture");
+    for (int n = 0; n < launches_; ++n) must(launch(n), "a kernel");
+    must(cudaStreamEndCapture(stream_, &graph), "capture");
+    must(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
+    const double seconds =
+        median_seconds([&] { must(cudaGraphLaunch(executable, stream_), "cudaGraphLaunch"); });
+    must(cudaGraphExecDestroy(executable), "cudaGraphExecDestroy");
+    must(cudaGraphDestroy(graph), "cudaGraphDestroy");
+    return seconds / launches_;
+  }
+
+  // Of what is started by itself: a copy within a graph is slower.
+  template <class Start>
+  double median_seconds(const Start& start) {
+    start();
     std::vector<float> samples(static_cast<std::size_t>(repeats_));
-    int n = 0;
-    for (; n < launches_; ++n) must(launch(n), "a kernel");
     for (float& sample : samples) {
-      must(cudaEventRecord(from_, nullptr), "cudaEventRecord");
-      for (int i = 0; i < launches_; ++i, ++n) must(launch(n), "a kernel");
-      must(cudaEventRecord(to_, nullptr), "cudaEventRecord");
+      must(cudaEventRecord(from_, stream_), "cudaEventRecord");
+      start();
+      must(cudaEventRecord(to_, stream_), "cudaEventRecord");
       must(cudaEventSynchronize(to_), "a kernel");
       must(cudaEventElapsedTime(&sample, from_, to_), "cudaEventElapsedTime");
     }
     std::sort(samples.begin(), samples.end());
-    return double{samples[samples.size() / 2]} * 1e-3 / launches_;
+    return double{samples[samples.size() / 2]} * 1e-3;
   }
 
  private:
   int repeats_;
   int launches_;
+  cudaStream_t stream_ = nullptr;
   cudaEvent_t from_ = nullptr;
   cudaEvent_t to_ = nullptr;
 };
@@ -55,18 +78,23 @@ Rows out(const Array<float>& a, std::size_t cols) {
 
 class Bench {
  public:
-  explicit Bench(bool small) : small_(small), timer_(small) {
+  Bench(bool small, std::string only) : small_(small), only_(std::move(only)), timer_(small) {
     const std::size_t bytes = std::size_t{1} << (small ? 20 : 30);
     const Array<std::byte> from(bytes);
     const Array<std::byte> to(bytes);
-    const double seconds = timer_.seconds([&](int) {
-      return cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDeviceToDevice, nullptr);
+    const double seconds = timer_.median_seconds([&] {
+      must(
+          cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDeviceToDevice, timer_.stream()),
+          "a copy");
     });
     copy_rate_ = 2.0 * static_cast<double>(bytes) / seconds;
     std::printf("Device-to-device copy, bytes read and written: %.0f GB/s.\n\n", copy_rate_ * 1e-9);
   }
 
   void products(WeightType type, std::uint32_t inputs, std::uint32_t outputs) {
+    const std::string name = std::string("matmul ") + sizes_of(type).name + ", " +
+                             std::to_string(inputs) + " to " + std::to_string(outputs);
+    if (!wants(name)) return;
     const auto weight = random_weight(type, outputs, inputs, 1);
     const std::size_t bytes =
         is_float(type) ? weight.size() : packed_layout(type, outputs, inputs).total;
@@ -98,20 +126,21 @@ class Bench {
         const std::byte* w = weights.data() + bytes * static_cast<std::size_t>(n % copies);
         const Product product{w, nullptr, out(y, outputs), outputs, false};
         if (is_float(type)) {
-          return matmul({in(x, inputs), type, rows, inputs, 1, {product}}, nullptr);
+          return matmul({in(x, inputs), type, rows, inputs, 1, {product}}, timer_.stream());
         }
         return int8_matmul(
-            {values.data(), scales.data(), sums.data(), type, rows, inputs, 1, {product}}, nullptr);
+            {values.data(), scales.data(), sums.data(), type, rows, inputs, 1, {product}},
+            timer_.stream());
       });
       const double moved = static_cast<double>(bytes) +
                            rows * (inputs * (is_float(type) ? 4.0 : 1.03) + outputs * 4.0);
-      line(std::string("matmul ") + sizes_of(type).name + ", " + std::to_string(inputs) + " to " +
-               std::to_string(outputs),
-           rows, seconds, moved);
+      line(name, rows, seconds, moved);
     }
   }
 
   void quantizing(std::uint32_t cols) {
+    const std::string name = "quantize " + std::to_string(cols);
+    if (!wants(name)) return;
     const Array<float> x(numbers(1, std::size_t{128} * cols));
     const Array<std::byte> values(std::size_t{128} * stretches(cols) * kStretch);
     const Array<float> scales(std::size_t{128} * stretches(cols));
@@ -119,13 +148,16 @@ class Bench {
     for (const std::uint32_t rows : widths()) {
       const double seconds = timer_.seconds([&](int) {
         return quantize({in(x, cols), rows, cols, values.data(), scales.data(), sums.data()},
-                        nullptr);
+                        timer_.stream());
       });
-      line("quantize " + std::to_string(cols), rows, seconds, rows * cols * 5.1);
+      line(name, rows, seconds, rows * cols * 5.1);
     }
   }
 
   void attending(CacheType type, std::uint32_t prefix) {
+    const std::string name = std::string("attention ") + (type == CacheType::f32 ? "f32" : "f16") +
+                             ", prefix " + std::to_string(prefix);
+    if (!wants(name)) return;
     const Heads heads{8, 4, 128};
     const std::uint32_t kv_cols = heads.kv_heads * heads.head_dim;
     const std::uint32_t query_cols = kv_cols * heads.group;
@@ -137,7 +169,7 @@ class Bench {
     must(cudaMemsetAsync(caches.data(), 0x11, caches.count(), nullptr), "cudaMemsetAsync");
     const Array<float> q(numbers(1, std::size_t{128} * query_cols));
     const Array<float> y(q.count());
-    const Array<float> scratch(attention_scratch_floats(128, prefix, 128, heads));
+    const Array<float> scratch(attention_scratch_for(128, prefix, heads));
     std::vector<std::uint64_t> masks(128 * kMaskWords);
     for (std::uint32_t r = 0; r < 128; ++r) {
       for (std::uint32_t j = 0; j <= r; ++j)
@@ -157,12 +189,10 @@ class Bench {
                           heads,
                           out(y, query_cols),
                           scratch.data()},
-                         nullptr);
+                         timer_.stream());
       });
       line(
-          std::string("attention ") + (type == CacheType::f32 ? "f32" : "f16") + ", prefix " +
-              std::to_string(prefix),
-          rows, seconds,
+          name, rows, seconds,
           2.0 * (prefix + rows) * kv_cols * static_cast<double>(element) + 8.0 * rows * query_cols);
     }
   }
@@ -174,23 +204,24 @@ class Bench {
     const Array<float> x(numbers(1, std::size_t{128} * ffn));
     const Array<float> y(numbers(2, x.count()));
     const Array<float> weight(numbers(3, dim));
-    for (const std::uint32_t rows : widths()) {
+    for (const std::uint32_t rows : widths("rms_norm 4096")) {
       line("rms_norm 4096", rows, timer_.seconds([&](int) {
-        return rms_norm({in(x, dim), weight.data(), out(y, dim), rows, dim, 1e-5f}, nullptr);
+        return rms_norm({in(x, dim), weight.data(), out(y, dim), rows, dim, 1e-5f},
+                        timer_.stream());
       }),
            8.0 * rows * dim);
     }
-    for (const std::uint32_t rows : widths()) {
+    for (const std::uint32_t rows : widths("swiglu 14336")) {
       line("swiglu 14336", rows, timer_.seconds([&](int) {
-        return swiglu({in(x, ffn), in(y, ffn), out(y, ffn), rows, ffn}, nullptr);
+        return swiglu({in(x, ffn), in(y, ffn), out(y, ffn), rows, ffn}, timer_.stream());
       }),
            12.0 * rows * ffn);
     }
     const Array<float> logits(numbers(4, std::size_t{128} * vocabulary));
     const Array<std::uint64_t> best(128);
-    for (const std::uint32_t rows : widths()) {
+    for (const std::uint32_t rows : widths("argmax of the vocabulary")) {
       line("argmax of the vocabulary", rows, timer_.seconds([&](int) {
-        return argmax({in(logits, vocabulary), rows, vocabulary, best.data()}, nullptr);
+        return argmax({in(logits, vocabulary), rows, vocabulary, best.data()}, timer_.stream());
       }),
            4.0 * rows * vocabulary);
     }
@@ -200,17 +231,18 @@ class Bench {
     const Array<ExpSum> exp_sums(stretch_count);
     const Array<std::uint32_t> tokens(128 * kK);
     const Array<float> log_probs(128 * kK);
-    for (const std::uint32_t rows : widths()) {
+    for (const std::uint32_t rows : widths("top_k, 10 of the vocabulary")) {
       line("top_k, 10 of the vocabulary", rows, timer_.seconds([&](int) {
         return top_k({in(logits, vocabulary), rows, vocabulary, kK, keys.data(), exp_sums.data(),
                       tokens.data(), log_probs.data()},
-                     nullptr);
+                     timer_.stream());
       }),
            8.0 * rows * vocabulary);
     }
   }
 
   double copy_rate() const { return copy_rate_; }
+  bool wants(const std::string& kernel) const { return kernel.find(only_) != std::string::npos; }
 
   static void head() {
     std::printf("| kernel | rows | microseconds | GB/s | share of copy |\n|---|---|---|---|---|\n");
@@ -223,20 +255,32 @@ class Bench {
     std::fflush(stdout);
   }
 
+  std::vector<std::uint32_t> widths(const std::string& kernel) const {
+    return wants(kernel) ? widths() : std::vector<std::uint32_t>();
+  }
   std::vector<std::uint32_t> widths() const {
     if (small_) return {1, 17};
     return {1, 2, 4, 8, 16, 32, 64, kRowsMax};
   }
 
   bool small_;
+  std::string only_;
   Timer timer_;
   double copy_rate_ = 1.0;
 };
 
 }  // namespace
 
-void run_bench(bool small) {
-  Bench bench(small);
+std::size_t attention_scratch_for(std::uint32_t rows, std::uint32_t prefix, const Heads& heads) {
+  std::size_t floats = 0;
+  for (std::uint32_t r = 1; r <= rows; ++r) {
+    floats = std::max(floats, attention_scratch_floats(r, prefix, r, heads));
+  }
+  return floats;
+}
+
+void run_bench(bool small, const std::string& only) {
+  Bench bench(small, only);
   Bench::head();
   struct Shape {
     std::uint32_t inputs;
@@ -257,7 +301,7 @@ void run_bench(bool small) {
     }
   }
   bench.row_operations();
-  run_passes(small, bench.copy_rate());
+  if (bench.wants("passes")) run_passes(small, bench.copy_rate());
 }
 
 }  // namespace edgedraft::cuda::check

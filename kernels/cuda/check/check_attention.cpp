@@ -98,7 +98,7 @@ bool path_matches(CacheType type, const Heads& heads, const std::vector<float>& 
 
 }  // namespace
 
-void check_attention(Report& report, CacheType type, bool paged) {
+void check_attention(Report& report, CacheType type, bool paged, std::uint32_t prefix) {
   const Sizes& sizes = report.sizes();
   const bool real = sizes.kv_cols >= 1024;
   const Heads heads{real ? 8u : 2u, 4, real ? 128u : 32u};
@@ -106,7 +106,7 @@ void check_attention(Report& report, CacheType type, bool paged) {
   const std::uint32_t query_cols = kv_cols * heads.group;
   const std::uint32_t rows = 62;
   const std::uint32_t page_slots = 64;
-  const std::uint32_t slots = (sizes.prefix + rows + page_slots - 1) / page_slots * page_slots;
+  const std::uint32_t slots = (prefix + rows + page_slots - 1) / page_slots * page_slots;
   std::vector<std::uint32_t> pages(slots / page_slots);
   std::iota(pages.begin(), pages.end(), 0u);
   if (paged) std::reverse(pages.begin(), pages.end());
@@ -135,21 +135,21 @@ void check_attention(Report& report, CacheType type, bool paged) {
   const Array<float> q_on_device(q);
   const Array<std::uint64_t> masks_on_device(masks);
   const Array<float> y(q.size());
-  const Array<float> scratch(attention_scratch_floats(rows, sizes.prefix, rows, heads));
+  const Array<float> scratch(attention_scratch_floats(rows, prefix, rows, heads));
   const auto cache_of = [&](const Array<std::byte>& memory) {
     return Cache{memory.data(), type, kv_cols, paged ? pages_on_device.data() : nullptr,
                  page_slots};
   };
   must(attention({rows_of(q_on_device, query_cols), cache_of(keys_on_device),
-                  cache_of(values_on_device), rows, sizes.prefix, masks_on_device.data(), rows,
-                  heads, out_rows(y, query_cols), scratch.data()},
+                  cache_of(values_on_device), rows, prefix, masks_on_device.data(), rows, heads,
+                  out_rows(y, query_cols), scratch.data()},
                  nullptr),
        "attention");
   const auto together = y.values();
   // As a launch that is repeated has it: for a longer prefix, with the real one on the device.
-  const std::uint32_t prefix_max = sizes.prefix + 700;
+  const std::uint32_t prefix_max = prefix + 700;
   const Array<float> longer_scratch(attention_scratch_floats(rows, prefix_max, rows, heads));
-  const Array<std::uint32_t> prefix_on_device(std::vector<std::uint32_t>{sizes.prefix});
+  const Array<std::uint32_t> prefix_on_device(std::vector<std::uint32_t>{prefix});
   const Array<float> repeated(q.size());
   must(attention({rows_of(q_on_device, query_cols), cache_of(keys_on_device),
                   cache_of(values_on_device), rows, prefix_max, masks_on_device.data(), rows, heads,
@@ -161,9 +161,9 @@ void check_attention(Report& report, CacheType type, bool paged) {
     const std::uint32_t r = sample == 0 ? rows - 1 : random.below(rows);
     const std::uint32_t head = random.below(heads.kv_heads * heads.group);
     std::vector<std::size_t> seen;
-    for (std::uint32_t slot = 0; slot < sizes.prefix; ++slot) seen.push_back(place(slot));
+    for (std::uint32_t slot = 0; slot < prefix; ++slot) seen.push_back(place(slot));
     for (std::uint32_t j = 0; j < rows; ++j) {
-      if ((masks[r * kMaskWords] >> j & 1) != 0) seen.push_back(place(sizes.prefix + j));
+      if ((masks[r * kMaskWords] >> j & 1) != 0) seen.push_back(place(prefix + j));
     }
     const std::size_t at = std::size_t{r} * query_cols + head * heads.head_dim;
     const auto exact = exact_attention(&q[at], keys, values, seen, kv_cols,
@@ -173,13 +173,12 @@ void check_attention(Report& report, CacheType type, bool paged) {
     }
   }
   const std::string what = std::string(name_of(type)) + (paged ? ", pages" : ", contiguous") +
-                           ", 62 rows of a tree behind " + std::to_string(sizes.prefix);
+                           ", 62 rows of a tree behind " + std::to_string(prefix);
   report.row("attention", what, error, 4e-6);
   report.claim("attention", what + ": the same bits, its prefix read from the device",
                same_bits(repeated.values().data(), together.data(), together.size()));
-  report.claim(
-      "attention", what + ": the bits of plain decoding",
-      path_matches(type, heads, keys, values, q, masks, rows, place, together, sizes.prefix));
+  report.claim("attention", what + ": the bits of plain decoding",
+               path_matches(type, heads, keys, values, q, masks, rows, place, together, prefix));
 }
 
 void check_group_attention(Report& report) {

@@ -4,10 +4,10 @@ namespace edgedraft::cuda::check {
 namespace {
 
 Sizes real_sizes() {
-  return {4096, 1024, 14336, 128256, 2000, {1, 2, 7, 8, 16, 33, 64, 128}};
+  return {4096, 1024, 14336, 128256, 200, 2000, {1, 2, 7, 8, 16, 33, 64, 128}};
 }
 Sizes small_sizes() {
-  return {512, 64, 384, 3000, 200, {1, 9, 33}};
+  return {512, 64, 384, 3000, 200, 2300, {1, 9, 33}};
 }
 
 }  // namespace
@@ -31,8 +31,9 @@ int run_checks(bool small) {
   check_products(report, WeightType::bf16, 333, 100);
   check_rope(report);
   for (const CacheType type : {CacheType::f32, CacheType::f16, CacheType::bf16}) {
-    for (const bool paged : {false, true}) check_attention(report, type, paged);
+    for (const bool paged : {false, true}) check_attention(report, type, paged, s.prefix);
   }
+  check_attention(report, CacheType::f32, true, s.long_prefix);
   check_group_attention(report);
   for (const CacheType type : {CacheType::f32, CacheType::f16, CacheType::bf16}) {
     check_cache_moves(report, type);

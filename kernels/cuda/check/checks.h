@@ -14,6 +14,7 @@ struct Sizes {
   std::uint32_t ffn;
   std::uint32_t vocabulary;
   std::uint32_t prefix;
+  std::uint32_t long_prefix;  // so long that attention makes chunks (attention_sums)
   std::vector<std::uint32_t> widths;
 };
 
@@ -53,7 +54,7 @@ void check_choices(Report& report);
 
 void check_products(Report& report, WeightType type, std::uint32_t inputs, std::uint32_t outputs);
 
-void check_attention(Report& report, CacheType type, bool paged);
+void check_attention(Report& report, CacheType type, bool paged, std::uint32_t prefix);
 void check_group_attention(Report& report);
 
 void check_rope(Report& report);

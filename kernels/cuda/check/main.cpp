@@ -1,4 +1,5 @@
 #include <cstring>
+#include <string>
 
 #include "kernels/cuda/check/support.h"
 
@@ -10,6 +11,7 @@ constexpr const char* kUsage =
     "  edgedraft-cuda-check          every operation at sizes of Llama 3 8B\n"
     "  edgedraft-cuda-check --small  the same at small sizes\n"
     "  edgedraft-cuda-check --bench  times and bandwidths, kernels and whole passes by width\n"
+    "  --only TEXT                   of the bench, kernels with TEXT in their name; `passes`\n"
     "  --device N                    another GPU than the first\n"
     "\n"
     "Exit code: 0 all good, 1 a check failed, 2 wrong usage, 77 no usable GPU.\n";
@@ -23,12 +25,15 @@ int main(int argc, char** argv) {
   namespace check = edgedraft::cuda::check;
   bool small = false;
   bool bench = false;
+  std::string only;
   int device = 0;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--small") == 0) {
       small = true;
     } else if (std::strcmp(argv[i], "--bench") == 0) {
       bench = true;
+    } else if (std::strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
+      only = argv[++i];
     } else if (std::strcmp(argv[i], "--device") == 0 && i + 1 < argc) {
       device = std::atoi(argv[++i]);
     } else {
@@ -55,7 +60,7 @@ int main(int argc, char** argv) {
       properties.totalGlobalMem >> 20, runtime / 1000, runtime % 1000 / 10, driver / 1000,
       driver % 1000 / 10);
   if (bench) {
-    check::run_bench(small);
+    check::run_bench(small, only);
     return 0;
   }
   return check::run_checks(small) == 0 ? 0 : 1;

@@ -26,7 +26,7 @@ constexpr Shape kSmall{1, 128, 192, 500, {2, 2, 32}};
 
 constexpr std::uint32_t kPrefix = 512;
 constexpr std::uint32_t kRowsMax = 256;
-constexpr std::uint32_t kOwnRowsMax = 16;  // as server/cuda/cuda_backend.h has it
+constexpr std::uint32_t kOwnRowsMax = 8;  // as server/cuda/cuda_backend.h has it
 constexpr std::size_t kWorkspaceBytes = 32u << 20;
 
 void must_be(cublasStatus_t status, const char* what) {
@@ -61,7 +61,7 @@ class Decoder {
         up_(gate_.count()),
         logits_(std::size_t{kRowsMax} * shape.vocabulary),
         rounded_(std::size_t{kRowsMax} * shape_.ffn),
-        scratch_(attention_scratch_floats(kRowsMax, kPrefix, kRowsMax, shape_.heads)),
+        scratch_(attention_scratch_for(kRowsMax, kPrefix, shape_.heads)),
         keys_(kRowsMax),
         norm_(std::vector<float>(shape_.dim, 1.0f)),
         cos_sin_(numbers(2, std::size_t{kPrefix + kRowsMax} * shape_.heads.head_dim)),

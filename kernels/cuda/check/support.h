@@ -142,10 +142,13 @@ std::vector<std::byte> random_weight(WeightType type, std::uint32_t rows, std::u
 // Number i of a row, by the definition of its type.
 double weight_number(WeightType type, const std::byte* row, std::uint32_t i);
 
+// Scratch for attention of 1 to `rows` rows, each with a tail of as many slots.
+std::size_t attention_scratch_for(std::uint32_t rows, std::uint32_t prefix, const Heads& heads);
+
 // Returns how many checks failed. Prints a Markdown table.
 int run_checks(bool small);
 // Prints Markdown tables of times and bandwidths. Small: only to see that it runs.
-void run_bench(bool small);
+void run_bench(bool small, const std::string& only);
 // Whole passes of a decoder; `copy_rate`: bytes a second of a copy, read and written.
 void run_passes(bool small, double copy_rate);
 

@@ -130,6 +130,7 @@ enum cudaMemcpyKind {
   cudaMemcpyDeviceToHost,
   cudaMemcpyDeviceToDevice
 };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4 };
 inline constexpr unsigned cudaStreamNonBlocking = 1;
 inline constexpr unsigned cudaEventDisableTiming = 2;
@@ -148,13 +149,26 @@ struct cudaDeviceProp {
   int minor;
   int multiProcessorCount;
 };
+enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization = 6 };
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  struct {
+    int programmaticStreamSerializationAllowed;
+  } val;
+};
 struct cudaLaunchConfig_t {
   dim3 gridDim;
   dim3 blockDim;
   std::size_t dynamicSmemBytes;
   cudaStream_t stream;
+  cudaLaunchAttribute* attrs;
+  unsigned numAttrs;
 };
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75 };
 
+#define CUDART_VERSION 13000
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaSetDevice(int device);
@@ -221,11 +235,23 @@ cudaError_t next_call();
 
 }  // namespace edgedraft::cuda_host
 
+template <class... Parameters>
+cudaError_t cudaFuncSetAttribute(void (*)(Parameters...), cudaFuncAttribute, int value) {
+  if (const cudaError_t error = edgedraft::cuda_host::next_call(); error != cudaSuccess)
+    return error;
+  return value >= 0 && static_cast<std::size_t>(value) <= edgedraft::cuda_host::kBlockMemoryBytes
+             ? cudaSuccess
+             : cudaErrorInvalidValue;
+}
+
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
   if (const cudaError_t error = edgedraft::cuda_host::next_call(); error != cudaSuccess)
     return error;
+  if (config->dynamicSmemBytes > edgedraft::cuda_host::kBlockMemoryBytes) {
+    return cudaErrorInvalidValue;
+  }
   const dim3& grid = config->gridDim;
   if (grid.y > 65535 || grid.z > 65535 || grid.x == 0 || grid.y == 0 || grid.z == 0 ||
       config->blockDim.x == 0 || config->blockDim.x > 1024) {
