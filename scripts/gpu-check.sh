@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Checks and measures the CUDA kernels on this machine's GPU and writes one Markdown record. Needs
-# CMake and the CUDA toolkit; where the server's packages are there as well, it also runs the
-# operator tests and the end-to-end tests on the GPU and measures whole passes of a decoder.
+# CMake and the CUDA toolkit; where the project's packages are there as well, it also runs the
+# operator tests and the end-to-end tests on the GPU, measures whole passes of a decoder, and does
+# the same for drafting on the GPU through Vulkan.
 #
 #   scripts/gpu-check.sh [RECORD.md]      default: docs/measurements/GPU-DATE.md
 #
 # The record is saved after every step, so that one cut short by a time limit still tells something.
-# EDGEDRAFT_GPU_CHECK_QUICK=1 leaves out compute-sanitizer and the benches. EDGEDRAFT_COMMIT names
-# the commit where there is no git.
+# EDGEDRAFT_GPU_CHECK_QUICK=1 leaves out compute-sanitizer and the benches. EDGEDRAFT_GPU_CHECK_BUILD
+# names a build tree of the project to take programs from, instead of building them here.
+# EDGEDRAFT_COMMIT names the commit where there is no git.
 # Exit code: 0 all good, 1 something failed (the record says what), 77 no GPU or no toolkit.
 set -uo pipefail
 case "${1:-}" in
@@ -27,15 +29,21 @@ skip() {
   echo "gpu-check: skipped: $1" >&2
   exit 77
 }
-command -v cmake >/dev/null || skip "no cmake"
-command -v make >/dev/null || export CMAKE_GENERATOR=Ninja
-command -v nvcc >/dev/null || skip "no nvcc: install the CUDA toolkit, or name it with CUDACXX"
+built="${EDGEDRAFT_GPU_CHECK_BUILD:-}"
+if [ -n "$built" ]; then
+  built="$(realpath "$built")"
+else
+  command -v cmake >/dev/null || skip "no cmake"
+  command -v make >/dev/null || export CMAKE_GENERATOR=Ninja
+  command -v nvcc >/dev/null || skip "no nvcc: install the CUDA toolkit, or name it with CUDACXX"
+fi
 command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1 || skip "no GPU that nvidia-smi shows"
 
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 gpu="$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1)"
 driver="$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -1)"
+toolkit="$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
 commit="$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
 [ "$commit" = unknown ] || git diff --quiet HEAD || commit="$commit with changes"
 commit="${EDGEDRAFT_COMMIT:-$commit}"
@@ -49,7 +57,7 @@ record="$work/record.md"
   echo "# CUDA on $gpu"
   echo
   echo "Written by \`scripts/gpu-check.sh\` at commit $commit on $(date -u '+%Y-%m-%d %H:%M') UTC."
-  echo "Driver $driver, $(nvcc --version | grep -o 'release [0-9.]*'), $(nproc) processors."
+  echo "Driver $driver${toolkit:+, CUDA toolkit }$toolkit, $(nproc) processors."
 } >"$record"
 
 save() { cp "$record" "$out"; }  # after every step: what is known survives a time limit
@@ -84,12 +92,15 @@ quoted() {
   return $status
 }
 
-build="$work/kernels"
-say "Build of kernels/"
-started=$SECONDS
-quoted 900 15 sh -c "cmake -S kernels -B '$build' -DCMAKE_BUILD_TYPE=Release && cmake --build '$build' --parallel $(nproc)" || exit 1
-echo "Took $((SECONDS - started)) s." >>"$record"
-check="$build/cuda/edgedraft-cuda-check"
+kernels="$built/kernels"
+if [ -z "$built" ]; then
+  kernels="$work/kernels"
+  say "Build of kernels/"
+  started=$SECONDS
+  quoted 900 15 sh -c "cmake -S kernels -B '$kernels' -DCMAKE_BUILD_TYPE=Release && cmake --build '$kernels' --parallel $(nproc)" || exit 1
+  echo "Took $((SECONDS - started)) s." >>"$record"
+fi
+check="$kernels/cuda/edgedraft-cuda-check"
 
 say "Operators against float64"
 markdown 300 "$check"
@@ -110,34 +121,54 @@ if [ -z "${EDGEDRAFT_GPU_CHECK_QUICK:-}" ]; then
 fi
 
 # The whole project, where what it needs is there.
-say "Tests of the project on the GPU"
-if cmake -S . -B "$work/project" -DCMAKE_BUILD_TYPE=Release -DEDGEDRAFT_CUDA=ON >"$work/output" 2>&1; then
-  targets=(cuda_device_test e2e_test edgedraft edgedraft-server edgedraft-bench)
-  if quoted 1500 3 cmake --build "$work/project" --parallel "$(nproc)" --target "${targets[@]}"; then
-    quoted 600 5 "$work/project/tests/runtime/cuda_device_test" --gtest_filter='*/cuda' --gtest_brief=1
-    # The server takes the GPU by itself; the shipped models are quantised, so answers are exact.
-    quoted 600 5 "$work/project/tests/e2e/e2e_test" --gtest_brief=1
-    if [ -z "${EDGEDRAFT_GPU_CHECK_QUICK:-}" ]; then
-      for mode in "" --deterministic; do
-        say "Passes of a decoder, Llama 3 8B in BF16 with random weights${mode:+, deterministic}"
-        quoted 600 30 "$work/project/tests/bench/edgedraft-bench" engine --device cuda $mode \
-          --shape llama3-8b --type bf16 --widths 1,2,4,8,16,32,64,128,256 --mismatch 1000
-      done
-      for shape in "llama3-8b bf16" "tinyllama q8_0"; do
-        read -r name type <<<"$shape"
-        say "The same without CUDA graphs and with them, $name in $type; then behind 7,936 tokens in float32 and float16"
-        for options in "--no-cuda-graphs" "" "--context 7936 --page 32" "--context 7936 --page 32 --kv-type f16"; do
-          printf '\n`%s`\n\n' "$options" >>"$record"
-          # shellcheck disable=SC2086  # several options
-          quoted 300 15 "$work/project/tests/bench/edgedraft-bench" engine --device cuda $options \
-            --shape "$name" --type "$type" --widths 1,8,64 --prompt 0
-        done
-      done
-    fi
+targets=(cuda_device_test e2e_test vulkan_test edgedraft edgedraft-server edgedraft-bench)
+project_is_there() {
+  [ -z "$built" ] || return 0
+  built="$work/project"
+  if ! cmake -S . -B "$built" -DCMAKE_BUILD_TYPE=Release -DEDGEDRAFT_CUDA=ON >"$work/output" 2>&1; then
+    printf 'Skipped, as the project does not configure here:\n\n```\n%s\n```\n' \
+      "$(grep -m1 -A3 -E 'CMake Error|Could NOT' "$work/output")" >>"$record"
+    return 1
   fi
-else
-  printf 'Skipped, as the project does not configure here:\n\n```\n%s\n```\n' \
-    "$(grep -m1 -A3 -E 'CMake Error|Could NOT' "$work/output")" >>"$record"
+  quoted 1500 3 cmake --build "$built" --parallel "$(nproc)" --target "${targets[@]}"
+}
+say "Tests of the project on the GPU"
+if project_is_there; then
+  bench="$built/tests/bench/edgedraft-bench"
+  quoted 600 3 "$built/tests/runtime/cuda_device_test" --gtest_filter='*/cuda' --gtest_brief=1
+  # The server takes the GPU by itself; the shipped models are quantised, so answers are exact.
+  quoted 600 3 "$built/tests/e2e/e2e_test" --gtest_brief=1
+  if [ -z "${EDGEDRAFT_GPU_CHECK_QUICK:-}" ]; then
+    widths=1,2,4,8,16,32,64,128,256
+    for mode in "" --deterministic; do
+      say "Passes of a decoder, Llama 3 8B in BF16 with random weights${mode:+, deterministic}"
+      # shellcheck disable=SC2086  # no option or one
+      quoted 600 30 "$bench" engine --device cuda $mode --shape llama3-8b --type bf16 \
+        --widths $widths --mismatch 1000
+    done
+    say "Passes of a decoder, Llama 3 8B in Q4_0"
+    quoted 600 30 "$bench" engine --device cuda --shape llama3-8b --type q4_0 --widths $widths
+    say "Passes of a decoder, TinyLlama in Q8_0"
+    quoted 600 30 "$bench" engine --device cuda --shape tinyllama --type q8_0 --widths $widths
+    for options in --no-cuda-graphs "--context 7936 --page 32" "--context 7936 --page 32 --kv-type f16"; do
+      printf '\n`%s`\n\n' "$options" >>"$record"
+      # shellcheck disable=SC2086  # several options
+      quoted 300 15 "$bench" engine --device cuda $options --shape tinyllama --type q8_0 \
+        --widths 1,8,64 --prompt 0
+    done
+  fi
+
+  say "Drafting on the GPU through Vulkan"
+  devices="$("$built/client/edgedraft" devices 2>/dev/null)"
+  if grep -q '^vulkan:[0-9]* *NVIDIA' <<<"$devices"; then
+    quoted 600 3 "$built/tests/vulkan/vulkan_test" --gtest_brief=1
+    quoted 60 8 "$built/client/edgedraft" devices --bundle models/demo/moa-tli1.gguf
+    if [ -z "${EDGEDRAFT_GPU_CHECK_QUICK:-}" ]; then
+      quoted 300 80 "$bench" device --shape llama3-8b --type q8_0 --widths 1,8,32
+    fi
+  else
+    echo "Skipped: Vulkan's loader finds no driver of this GPU." >>"$record"
+  fi
 fi
 
 say "Result"

@@ -11,7 +11,7 @@
 //
 // Keys, then values pass through shared memory in stages; while one is worked on, the next is on
 // its way to registers. Each warp has queries of its own, so that only stages need barriers of the
-// block: for scores a lane has a key, for sums it has dimensions.
+// block: for scores a lane has keys, for sums it has dimensions.
 //
 // Why a path through a tree has the bits of the same tokens in a row: a score depends on its query
 // and key alone; a largest number is exact; sums run in the order of ranks; and splits are by rank.
@@ -26,7 +26,7 @@ constexpr std::uint32_t kTailMax = 256;
 // Of tail slots in the sums: not among the split's ranks. Weights are never negative.
 constexpr float kNotThere = -1.0f;
 
-// In shared memory at a time: a lane a key.
+// In shared memory at a time.
 constexpr std::uint32_t kStageSlots = kWarp;
 static_assert(kSplitSlots == kStageSlots);
 constexpr std::uint32_t kTailStages = kTailMax / kStageSlots + 1;
@@ -42,7 +42,10 @@ template <std::uint32_t kQueries, std::uint32_t kDims, bool kChunk>
 struct Form {
   static constexpr bool kOfChunk = kChunk;
   static constexpr std::uint32_t kQueriesAWarp = kQueries / kWarps;
-  static constexpr int kUnroll = kQueriesAWarp == 1 ? 8 : 2;  // of scores: as registers allow
+  static constexpr std::uint32_t kKeysALane = kQueriesAWarp < 4 ? 1 : 2;
+  static constexpr int kUnroll = kQueriesAWarp == 1   ? 8
+                                 : kQueriesAWarp == 4 ? 2
+                                                      : 1;  // of scores: as registers allow
   // Pieces of four numbers of a stage that a thread brings.
   static constexpr std::uint32_t kLoads = kStageSlots * kDims / 4 / kThreads;
   static constexpr std::uint32_t kParts = kDims / (4 * kWarp);  // of four dimensions a lane
@@ -265,46 +268,62 @@ __device__ void find_stages(const AttentionArgs& a, const Place& p, typename For
   if (lane == 0) s.stage_count = count;
 }
 
-// The rank in the split of this lane's slot of a tail stage; negative where a query does not see it
-// or it is another split's.
+// The rank in the split of a slot of a tail stage; negative where a query does not see it or it is
+// another split's.
 template <class Shared>
 __device__ std::int32_t rank_in_split(const Place& p, const Shared& s, std::uint32_t j,
-                                      const Stage& stage) {
-  const std::uint32_t lane = threadIdx.x % kWarp;
+                                      const Stage& stage, std::uint32_t slot) {
   const std::uint32_t seen = s.seen[j][stage.tail];
-  if ((seen >> lane & 1u) == 0) return -1;
-  const std::uint32_t rank = s.ranks[j][stage.tail] + bits_of(seen & ((1u << lane) - 1));
+  if ((seen >> slot & 1u) == 0) return -1;
+  const std::uint32_t rank = s.ranks[j][stage.tail] + bits_of(seen & ((1u << slot) - 1));
   return rank >= p.begin && rank < p.end ? static_cast<std::int32_t>(rank - p.begin) : -1;
 }
 
-// A lane a key, with all queries of its warp.
+// A lane some keys with some of its warp's queries: what it reads of either goes with all of the
+// other, as shared memory gives each lane its own copy.
 template <class Form>
 __device__ void make_scores(const AttentionArgs& a, const Place& p, const Stage& stage,
                             std::uint32_t first_query, typename Form::Shared& s) {
-  constexpr std::uint32_t kOfWarp = Form::kQueriesAWarp;
+  constexpr std::uint32_t kKeys = Form::kKeysALane;
+  constexpr std::uint32_t kOfLane = Form::kQueriesAWarp / kKeys;
+  constexpr std::uint32_t kLanes = kStageSlots / kKeys;  // that have all keys
   const std::uint32_t lane = threadIdx.x % kWarp;
-  float4 sums[kOfWarp] = {};
+  const std::uint32_t first_slot = lane % kLanes;
+  const std::uint32_t first = first_query + lane / kLanes * kOfLane;
+  float4 sums[kKeys][kOfLane] = {};
 #pragma unroll Form::kUnroll
   for (std::uint32_t d = 0; d < a.heads.head_dim; d += 4) {
-    const float4 key = *reinterpret_cast<const float4*>(&s.tile[lane][d]);
+    float4 keys[kKeys];
 #pragma unroll
-    for (std::uint32_t i = 0; i < kOfWarp; ++i) {
-      const float4 q = *reinterpret_cast<const float4*>(&s.queries[first_query + i][d]);
-      sums[i].x = fmaf(key.x, q.x, sums[i].x);
-      sums[i].y = fmaf(key.y, q.y, sums[i].y);
-      sums[i].z = fmaf(key.z, q.z, sums[i].z);
-      sums[i].w = fmaf(key.w, q.w, sums[i].w);
+    for (std::uint32_t k = 0; k < kKeys; ++k) {
+      keys[k] = *reinterpret_cast<const float4*>(&s.tile[first_slot + k * kLanes][d]);
+    }
+#pragma unroll
+    for (std::uint32_t i = 0; i < kOfLane; ++i) {
+      const float4 q = *reinterpret_cast<const float4*>(&s.queries[first + i][d]);
+#pragma unroll
+      for (std::uint32_t k = 0; k < kKeys; ++k) {
+        sums[k][i].x = fmaf(keys[k].x, q.x, sums[k][i].x);
+        sums[k][i].y = fmaf(keys[k].y, q.y, sums[k][i].y);
+        sums[k][i].z = fmaf(keys[k].z, q.z, sums[k][i].z);
+        sums[k][i].w = fmaf(keys[k].w, q.w, sums[k][i].w);
+      }
     }
   }
-  if (lane >= stage.count) return;
 #pragma unroll
-  for (std::uint32_t i = 0; i < kOfWarp; ++i) {
-    const std::uint32_t j = first_query + i;
-    if (j >= p.query_count) break;
-    const std::int32_t rank = stage.tail != kOfPrefix
-                                  ? rank_in_split(p, s, j, stage)
-                                  : static_cast<std::int32_t>(stage.first + lane - p.begin);
-    if (rank >= 0) s.weights[j][rank] = (sums[i].x + sums[i].z) + (sums[i].y + sums[i].w);
+  for (std::uint32_t k = 0; k < kKeys; ++k) {
+    const std::uint32_t slot = first_slot + k * kLanes;
+    if (slot >= stage.count) break;
+#pragma unroll
+    for (std::uint32_t i = 0; i < kOfLane; ++i) {
+      const std::uint32_t j = first + i;
+      if (j >= p.query_count) break;
+      const std::int32_t rank = stage.tail != kOfPrefix
+                                    ? rank_in_split(p, s, j, stage, slot)
+                                    : static_cast<std::int32_t>(stage.first + slot - p.begin);
+      const float4& sum = sums[k][i];
+      if (rank >= 0) s.weights[j][rank] = (sum.x + sum.z) + (sum.y + sum.w);
+    }
   }
 }
 
@@ -327,7 +346,7 @@ __device__ void place_weights(const Place& p, const Stage& stage, std::uint32_t 
   const std::uint32_t lane = threadIdx.x % kWarp;
   for (std::uint32_t j = first_query; j < first_query + Form::kQueriesAWarp; ++j) {
     if (j >= p.query_count) break;
-    const std::int32_t rank = rank_in_split(p, s, j, stage);
+    const std::int32_t rank = rank_in_split(p, s, j, stage, lane);
     s.placed[j][lane] = rank < 0 ? kNotThere : s.weights[j][rank];
   }
 }

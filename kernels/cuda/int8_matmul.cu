@@ -20,6 +20,7 @@ struct Q8 {
   // Stretches on their way for few rows and for many: as many as registers allow.
   static constexpr std::uint32_t kAhead = 1;
   static constexpr std::uint32_t kAheadWide = 0;
+  static constexpr int kOfProcessor = 2;  // blocks that a multiprocessor is to hold
   static constexpr std::uint32_t kNumbersBytes = 512;
   static constexpr std::uint32_t kScalesBytes = 32;
   static constexpr std::uint32_t kMinimumsBytes = 0;
@@ -48,6 +49,7 @@ struct Q8 {
 struct Q4 {
   static constexpr std::uint32_t kAhead = 2;
   static constexpr std::uint32_t kAheadWide = 1;
+  static constexpr int kOfProcessor = 2;
   static constexpr std::uint32_t kNumbersBytes = 256;
   static constexpr std::uint32_t kScalesBytes = 32;
   static constexpr std::uint32_t kMinimumsBytes = 0;
@@ -80,6 +82,7 @@ struct Q4 {
 struct K {
   static constexpr std::uint32_t kAhead = 0;
   static constexpr std::uint32_t kAheadWide = 0;
+  static constexpr int kOfProcessor = 0;  // as it comes
   static constexpr std::uint32_t kNumbersBytes = 512;
   static constexpr std::uint32_t kScalesBytes = 128;
   static constexpr std::uint32_t kMinimumsBytes = 64;
@@ -191,7 +194,7 @@ __device__ void add_stretch(const Form& w, const Activations& x, std::uint32_t l
 // A block 32 outputs of a tile of rows; its warps take stretches in turn, and the weights of those
 // that come next are on their way meanwhile, the first of them before other kernels have ended.
 template <class Form, std::uint32_t kColumnTiles>
-__global__ void __launch_bounds__(kProductThreads, kColumnTiles<4 && Form::kAhead> 0 ? 2 : 1)
+__global__ void __launch_bounds__(kProductThreads, Form::kOfProcessor)
     int8_matmul_kernel(Int8MatmulArgs a) {
   let_next_start();
   __shared__ float memory[kProductWarps][2 * kColumnTiles * 4 * kWarp];

@@ -36,7 +36,7 @@ struct CudaBackendOptions {
   std::function<void(std::uint64_t)> on_upload;
 };
 
-inline constexpr std::uint32_t kOwnProductRowsMax = 8;
+inline constexpr std::uint32_t kOwnProductRowsMax = 16;
 
 // An NVIDIA GPU. Everything runs on one stream; memory comes from the device's pool, which keeps
 // what is released, so that sessions come and go without the driver.

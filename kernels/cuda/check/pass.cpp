@@ -26,7 +26,7 @@ constexpr Shape kSmall{1, 128, 192, 500, {2, 2, 32}};
 
 constexpr std::uint32_t kPrefix = 512;
 constexpr std::uint32_t kRowsMax = 256;
-constexpr std::uint32_t kOwnRowsMax = 8;  // as server/cuda/cuda_backend.h has it
+constexpr std::uint32_t kOwnRowsMax = 16;  // as server/cuda/cuda_backend.h has it
 constexpr std::size_t kWorkspaceBytes = 32u << 20;
 
 void must_be(cublasStatus_t status, const char* what) {
