@@ -229,7 +229,7 @@ struct AttentionSums {
 __host__ __device__ constexpr AttentionSums attention_sums(std::uint32_t rows, std::uint32_t prefix,
                                                            std::uint32_t tail_slots,
                                                            const Heads& heads) {
-  constexpr std::uint32_t kFewBlocks = 528;  // four a multiprocessor of the largest devices
+  constexpr std::uint32_t kFewBlocks = 1056;  // eight a multiprocessor of an H100
   constexpr std::uint32_t kChunkSlots = kSplitSlots * kChunkSplits;
   const std::uint32_t splits = (prefix + tail_slots + kSplitSlots - 1) / kSplitSlots;
   if (splits * heads.kv_heads * ((rows * heads.group + 63) / 64) <= kFewBlocks) {
