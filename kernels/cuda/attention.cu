@@ -106,6 +106,7 @@ __device__ inline std::uint32_t shown_below(const std::uint64_t* mask, std::uint
   }
   return count;
 }
+
 // --- stages ---
 
 // The tail slot from which tail stage i goes up to where the next begins: such that the slots of a
@@ -223,10 +224,14 @@ __device__ void load_queries(const AttentionArgs& a, const Place& p, typename Fo
   for (std::uint32_t at = threadIdx.x; at < p.query_count * (stage_count + 1); at += kThreads) {
     const std::uint32_t j = at / (stage_count + 1);
     const std::uint32_t stage = at % (stage_count + 1);
+    if (stage_count == 0) {
+      s.visible[j] = p.prefix;
+      continue;
+    }
     const std::uint32_t row = (p.first_query + j) / a.heads.group;
     const std::uint64_t* mask = a.masks + row * kMaskWords;
     if (stage == stage_count) {
-      s.visible[j] = p.prefix + (stage_count > 0 ? shown_below(mask, kTailMax) : 0);
+      s.visible[j] = p.prefix + shown_below(mask, kTailMax);
     } else {
       const std::uint32_t begin = tail_begin(p.prefix, stage);
       const std::uint32_t end = tail_begin(p.prefix, stage + 1);
@@ -690,11 +695,21 @@ cudaError_t run_by_queries(const AttentionArgs& args, cudaStream_t stream) {
   constexpr std::uint32_t kFew = 16;
   constexpr std::uint32_t kSome = 32;
   const std::uint32_t queries = args.rows * args.heads.group;
-  cudaError_t status = cudaErrorInvalidValue;
-  if (kDims == 128 && queries > kSome) status = run<64, 128>(args, stream);
-  if (status == cudaErrorInvalidValue && queries > kFew) status = run<32, kDims>(args, stream);
-  if (status == cudaErrorInvalidValue) status = run<8, kDims>(args, stream);
-  return status;
+  cudaError_t status = cudaSuccess;
+  const auto lacks_memory = [&] {
+    if (status != cudaErrorInvalidValue) return false;
+    static_cast<void>(cudaGetLastError());
+    return true;
+  };
+  if (kDims == 128 && queries > kSome) {
+    status = run<64, 128>(args, stream);
+    if (!lacks_memory()) return status;
+  }
+  if (queries > kFew) {
+    status = run<32, kDims>(args, stream);
+    if (!lacks_memory()) return status;
+  }
+  return run<8, kDims>(args, stream);
 }
 
 }  // namespace

@@ -52,9 +52,11 @@ struct RmsNormArgs {
 inline constexpr std::uint32_t kProductsMax = 4;
 
 struct Product {
-  const std::byte* weight;  // [outputs, inputs]; for int8_matmul as pack_weight left it
-  const float* bias;        // null for none
-  Rows y;                   // [rows, outputs]
+  // [outputs, inputs]; for int8_matmul as pack_weight left it. Is read before kernels in front have
+  // ended, so it is never another kernel's result.
+  const std::byte* weight;
+  const float* bias;  // null for none
+  Rows y;             // [rows, outputs]
   std::uint32_t outputs;
   bool accumulate;
 };

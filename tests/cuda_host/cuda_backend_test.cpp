@@ -182,6 +182,41 @@ TEST(CudaFailureTest, SaysHowMuchMemoryIsMissing) {
   }
 }
 
+// Processors older than 8.0 give a block 64 KB, no more than every kernel can do with.
+TEST(CudaMemoryTest, LittleMemoryABlockGivesTheSameBits) {
+  const HeadShape heads{.query_heads = 8, .kv_heads = 2, .head_dim = 128};
+  constexpr std::uint32_t kRows = 17;
+  constexpr std::uint32_t kPrefix = 70;
+  const auto backend = make_cuda_backend({});
+  const OwnedMatrix q = matrix_of(*backend, kRows, heads.query_cols(),
+                                  random_floats(1, std::size_t{kRows} * heads.query_cols()));
+  const auto cache = [&](std::uint64_t seed) {
+    constexpr std::uint32_t kSlots = kPrefix + kRows;
+    return matrix_of(*backend, kSlots, heads.kv_cols(),
+                     random_floats(seed, std::size_t{kSlots} * heads.kv_cols()));
+  };
+  const OwnedMatrix keys = cache(2);
+  const OwnedMatrix values = cache(3);
+  const std::vector<AncestorMask> masks = random_tree(4, kRows);
+  const auto attend = [&](std::size_t block_memory) {
+    cuda_host::set_block_memory(block_memory);
+    const OwnedMatrix y(*backend, kRows, heads.query_cols());
+    backend->attention({.q = q.all(),
+                        .keys = keys.all(),
+                        .values = values.all(),
+                        .prefix = kPrefix,
+                        .masks = masks,
+                        .heads = heads,
+                        .y = y.all()});
+    const Floats attended = values_of(*backend, y.all());
+    cuda_host::set_block_memory(cuda_host::kBlockMemoryBytesMax);
+    return attended;
+  };
+  const Floats much = attend(cuda_host::kBlockMemoryBytesMax);
+  EXPECT_TRUE(same_bytes(attend(std::size_t{64} << 10), much));
+  EXPECT_TRUE(same_bytes(attend(std::size_t{48} << 10), much));
+}
+
 TEST(CudaDevicesTest, AreListedOrMissedInWords) {
   const auto devices = cuda_devices();
   ASSERT_TRUE(devices);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <boost/context/fiber.hpp>
 #include <boost/context/fixedsize_stack.hpp>
 #include <cstdio>
@@ -193,6 +194,8 @@ class Block {
 #endif
 };
 
+std::atomic<std::size_t> block_memory_limit = kBlockMemoryBytesMax;
+
 // Never destroyed: its fibers hold no resources, and unwinding them would need an exception.
 Block& block() {
   static Block* const the_block = new Block;
@@ -211,8 +214,16 @@ void run_grid(const Index& grid, unsigned threads, const std::function<void()>& 
   block().run(grid, threads, kernel);
 }
 
+void set_block_memory(std::size_t bytes_count) {
+  block_memory_limit = bytes_count;
+}
+
+std::size_t block_memory_bytes() {
+  return block_memory_limit;
+}
+
 void* block_memory() {
-  alignas(16) static std::array<std::byte, kBlockMemoryBytes> memory;
+  alignas(16) static std::array<std::byte, kBlockMemoryBytesMax> memory;
   return memory.data();
 }
 

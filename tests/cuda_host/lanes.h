@@ -30,8 +30,10 @@ const Running& running();
 // Runs `kernel` once for every thread, one launch at a time.
 void run_grid(const Index& grid, unsigned threads, const std::function<void()>& kernel);
 
-// What a launch may ask for beside __shared__ variables: an H100's.
-inline constexpr std::size_t kBlockMemoryBytes = std::size_t{227} << 10;
+// What a launch may ask for beside __shared__ variables: an H100's at first, which is the most.
+inline constexpr std::size_t kBlockMemoryBytesMax = std::size_t{227} << 10;
+void set_block_memory(std::size_t bytes_count);
+std::size_t block_memory_bytes();
 void* block_memory();
 
 // Every thread of a kernel has to call it.

@@ -239,7 +239,7 @@ template <class... Parameters>
 cudaError_t cudaFuncSetAttribute(void (*)(Parameters...), cudaFuncAttribute, int value) {
   if (const cudaError_t error = edgedraft::cuda_host::next_call(); error != cudaSuccess)
     return error;
-  return value >= 0 && static_cast<std::size_t>(value) <= edgedraft::cuda_host::kBlockMemoryBytes
+  return value >= 0 && static_cast<std::size_t>(value) <= edgedraft::cuda_host::block_memory_bytes()
              ? cudaSuccess
              : cudaErrorInvalidValue;
 }
@@ -249,7 +249,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
                                Arguments&&... arguments) {
   if (const cudaError_t error = edgedraft::cuda_host::next_call(); error != cudaSuccess)
     return error;
-  if (config->dynamicSmemBytes > edgedraft::cuda_host::kBlockMemoryBytes) {
+  if (config->dynamicSmemBytes > edgedraft::cuda_host::block_memory_bytes()) {
     return cudaErrorInvalidValue;
   }
   const dim3& grid = config->gridDim;
