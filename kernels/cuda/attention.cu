@@ -690,7 +690,6 @@ cudaError_t run(const AttentionArgs& args, cudaStream_t stream) {
 
 // For more queries of a key-value head, more of them share a block, and read keys and values
 // together. Older processors may not have the memory for that.
-template <std::uint32_t kDims>
 cudaError_t run_by_queries(const AttentionArgs& args, cudaStream_t stream) {
   constexpr std::uint32_t kFew = 16;
   constexpr std::uint32_t kSome = 32;
@@ -701,15 +700,15 @@ cudaError_t run_by_queries(const AttentionArgs& args, cudaStream_t stream) {
     static_cast<void>(cudaGetLastError());
     return true;
   };
-  if (kDims == 128 && queries > kSome) {
+  if (queries > kSome) {
     status = run<64, 128>(args, stream);
     if (!lacks_memory()) return status;
   }
   if (queries > kFew) {
-    status = run<32, kDims>(args, stream);
+    status = run<32, 128>(args, stream);
     if (!lacks_memory()) return status;
   }
-  return run<8, kDims>(args, stream);
+  return run<8, 128>(args, stream);
 }
 
 }  // namespace
@@ -717,8 +716,7 @@ cudaError_t run_by_queries(const AttentionArgs& args, cudaStream_t stream) {
 cudaError_t attention(const AttentionArgs& args, cudaStream_t stream) {
   if (args.heads.head_dim > kHeadDimMax || args.tail_slots > kTailMax) return cudaErrorInvalidValue;
   const bool small = args.heads.head_dim <= 128;
-  const cudaError_t status =
-      small ? run_by_queries<128>(args, stream) : run_by_queries<256>(args, stream);
+  const cudaError_t status = small ? run_by_queries(args, stream) : run<8, 256>(args, stream);
   if (status != cudaSuccess) return status;
   const AttentionSums sums = attention_sums(args.rows, args.prefix, args.tail_slots, args.heads);
   return launch(small ? combine_kernel<128> : combine_kernel<256>,

@@ -18,8 +18,9 @@ inline constexpr std::uint32_t kAllLanes = 0xFFFFFFFFu;
 // --- launches ---
 
 // Where the device can, a kernel is started while those before it still run ("programmatic
-// dependent launch"), which hides what starting takes. So every kernel begins with take_turn() and
-// touches nothing before it but weights, which have been there for long.
+// dependent launch"), which hides what starting takes. So every kernel begins with take_turn(), or
+// with its two parts where it asks for weights between them: these have been there for long, and
+// are all that it may touch before its turn.
 
 // Waits until all that was enqueued before has ended and can be read.
 __device__ inline void wait_for_those_before() {

@@ -32,10 +32,12 @@ __device__ inline void load_activations(const MatmulArgs& a, std::uint32_t row, 
   }
 }
 
-// Adds the products of eight activations of a column with the same inputs' weights of two tiles,
-// rows g and g + 8 of each. Matrix instructions take less than float32's digits, so an activation
-// becomes a sum of numbers that they take; the smallest is added first.
+// Eight inputs' weights of rows g and g + 8 of two tiles.
 using TileWeights = uint4[2][2];
+
+// Both of the following add the products of eight activations of a column with such weights. Matrix
+// instructions take fewer digits than float32 has, so an activation becomes a sum of numbers that
+// they take; the smallest is added first.
 
 // bfloat16: three numbers have all digits, and weights are taken as they lie.
 __device__ inline void multiply_bfloat16(const float (&x)[kPiece], const TileWeights& weights,
