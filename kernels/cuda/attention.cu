@@ -416,7 +416,7 @@ __device__ inline float number(const float4& v, std::uint32_t i) {
 
 // Adds the values of a stage. `weights`: of its slots, a row a query.
 template <class Form, bool kTail>
-__device__ void add_values(const float* weights, std::size_t stride, std::uint32_t count,
+__device__ void add_values(const float* weights, std::uint32_t count,
                            const typename Form::Shared& s,
                            Sum<Form::kParts> (&sums)[Form::kQueriesAWarp]) {
   constexpr std::uint32_t kOfWarp = Form::kQueriesAWarp;
@@ -426,7 +426,7 @@ __device__ void add_values(const float* weights, std::size_t stride, std::uint32
     float4 w[kOfWarp];
 #pragma unroll
     for (std::uint32_t i = 0; i < kOfWarp; ++i) {
-      w[i] = *reinterpret_cast<const float4*>(weights + i * stride + slot);
+      w[i] = *reinterpret_cast<const float4*>(weights + i * kStageSlots + slot);
     }
 #pragma unroll
     for (std::uint32_t n = 0; n < 4; ++n) {
@@ -503,10 +503,9 @@ __device__ bool make_split(const AttentionArgs& a, const Place& p, bool more_of_
     } else if (has_queries && stage.tail != kOfPrefix) {
       place_weights<Form>(p, stage, first_query, s);
       __syncwarp();
-      add_values<Form, true>(s.placed[first_query], kStageSlots, stage.count, s, sums);
+      add_values<Form, true>(s.placed[first_query], stage.count, s, sums);
     } else if (has_queries) {
-      add_values<Form, false>(&s.weights[first_query][stage.first - p.begin], kSplitSlots,
-                              stage.count, s, sums);
+      add_values<Form, false>(&s.weights[first_query][stage.first - p.begin], stage.count, s, sums);
     }
     __syncthreads();
   }

@@ -22,9 +22,10 @@ struct MmaFragments {
   std::uint32_t a[4];
   std::uint32_t b[2];
 };
-// The fragments of all lanes of this warp.
-__device__ inline const MmaFragments* exchange(const std::uint32_t (&a)[4],
-                                               const std::uint32_t (&b)[2]) {
+// c += a b, where multiply(c, word of a, word of b) adds the products of two words.
+template <class Sum, class Multiply>
+__device__ void emulate_mma(Sum (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                            const Multiply& multiply) {
   __shared__ MmaFragments memory[kMmaWarpsMax][kWarp];
   MmaFragments* const lanes = memory[threadIdx.x / kWarp];
   __syncwarp();
@@ -32,7 +33,17 @@ __device__ inline const MmaFragments* exchange(const std::uint32_t (&a)[4],
   for (std::uint32_t i = 0; i < 4; ++i) mine.a[i] = a[i];
   for (std::uint32_t i = 0; i < 2; ++i) mine.b[i] = b[i];
   __syncwarp();
-  return lanes;
+  const std::uint32_t g = threadIdx.x % kWarp / 4;
+  const std::uint32_t t = threadIdx.x % 4;
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    const std::uint32_t row = i / 2;
+    const std::uint32_t column = 2 * t + i % 2;
+    for (std::uint32_t half = 0; half < 2; ++half) {
+      for (std::uint32_t k = 0; k < 4; ++k) {
+        multiply(c[i], lanes[4 * g + k].a[row + 2 * half], lanes[4 * column + k].b[half]);
+      }
+    }
+  }
 }
 #endif
 
@@ -41,19 +52,9 @@ __device__ inline const MmaFragments* exchange(const std::uint32_t (&a)[4],
 __device__ inline void mma_int8(std::int32_t (&c)[4], const std::uint32_t (&a)[4],
                                 const std::uint32_t (&b)[2]) {
 #if defined(EDGEDRAFT_EMULATED_MMA)
-  const MmaFragments* const lanes = exchange(a, b);
-  const std::uint32_t g = threadIdx.x % kWarp / 4;
-  const std::uint32_t t = threadIdx.x % 4;
-  for (std::uint32_t i = 0; i < 4; ++i) {
-    const std::uint32_t row = i / 2;
-    const std::uint32_t column = 2 * t + i % 2;
-    for (std::uint32_t k = 0; k < 4; ++k) {
-      for (std::uint32_t half = 0; half < 2; ++half) {
-        c[i] = __dp4a(static_cast<std::int32_t>(lanes[4 * g + k].a[row + 2 * half]),
-                      static_cast<std::int32_t>(lanes[4 * column + k].b[half]), c[i]);
-      }
-    }
-  }
+  emulate_mma(c, a, b, [](std::int32_t& sum, std::uint32_t x, std::uint32_t y) {
+    sum = __dp4a(static_cast<std::int32_t>(x), static_cast<std::int32_t>(y), sum);
+  });
 #else
   asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -68,21 +69,10 @@ __device__ inline void mma_int8(std::int32_t (&c)[4], const std::uint32_t (&a)[4
 __device__ inline void mma_bfloat16(float (&c)[4], const std::uint32_t (&a)[4],
                                     const std::uint32_t (&b)[2]) {
 #if defined(EDGEDRAFT_EMULATED_MMA)
-  const MmaFragments* const lanes = exchange(a, b);
-  const std::uint32_t g = threadIdx.x % kWarp / 4;
-  const std::uint32_t t = threadIdx.x % 4;
-  for (std::uint32_t i = 0; i < 4; ++i) {
-    const std::uint32_t row = i / 2;
-    const std::uint32_t column = 2 * t + i % 2;
-    for (std::uint32_t half = 0; half < 2; ++half) {
-      for (std::uint32_t k = 0; k < 4; ++k) {
-        const std::uint32_t x = lanes[4 * g + k].a[row + 2 * half];
-        const std::uint32_t y = lanes[4 * column + k].b[half];
-        c[i] = fmaf(__uint_as_float(x << 16), __uint_as_float(y << 16), c[i]);
-        c[i] = fmaf(__uint_as_float(x & 0xFFFF0000u), __uint_as_float(y & 0xFFFF0000u), c[i]);
-      }
-    }
-  }
+  emulate_mma(c, a, b, [](float& sum, std::uint32_t x, std::uint32_t y) {
+    sum = fmaf(__uint_as_float(x << 16), __uint_as_float(y << 16), sum);
+    sum = fmaf(__uint_as_float(x & 0xFFFF0000u), __uint_as_float(y & 0xFFFF0000u), sum);
+  });
 #else
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -96,19 +86,9 @@ __device__ inline void mma_bfloat16(float (&c)[4], const std::uint32_t (&a)[4],
 __device__ inline void mma_tf32(float (&c)[4], const std::uint32_t (&a)[4],
                                 const std::uint32_t (&b)[2]) {
 #if defined(EDGEDRAFT_EMULATED_MMA)
-  const MmaFragments* const lanes = exchange(a, b);
-  const std::uint32_t g = threadIdx.x % kWarp / 4;
-  const std::uint32_t t = threadIdx.x % 4;
-  for (std::uint32_t i = 0; i < 4; ++i) {
-    const std::uint32_t row = i / 2;
-    const std::uint32_t column = 2 * t + i % 2;
-    for (std::uint32_t half = 0; half < 2; ++half) {
-      for (std::uint32_t k = 0; k < 4; ++k) {
-        c[i] = fmaf(__uint_as_float(lanes[4 * g + k].a[row + 2 * half]),
-                    __uint_as_float(lanes[4 * column + k].b[half]), c[i]);
-      }
-    }
-  }
+  emulate_mma(c, a, b, [](float& sum, std::uint32_t x, std::uint32_t y) {
+    sum = fmaf(__uint_as_float(x), __uint_as_float(y), sum);
+  });
 #else
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
