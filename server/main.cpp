@@ -16,6 +16,7 @@
 #include "shared/base/log.h"
 #include "shared/base/options.h"
 #include "shared/base/pace_profile.h"
+#include "shared/model/gguf_parts.h"
 #include "shared/net/identity.h"
 #include "shared/net/listener.h"
 
@@ -55,7 +56,8 @@ struct ServerOptions {
 
 void declare_options(CLI::App& app, ServerOptions& o) {
   app.set_version_flag("--version", kVersion);
-  app.add_option("--model", o.models.model, "The target")->type_name("FILE.gguf");
+  app.add_option("--model", o.models.model, "The target; of a model in several files any of them")
+      ->type_name("FILE.gguf");
   app.add_option("--bundle", o.models.bundles,
                  "A drafter that clients may use (repeatable); the same file as theirs")
       ->type_name("FILE.gguf");
@@ -232,10 +234,15 @@ Result<TlsIdentity> identity_of(const ServerOptions& o) {
   return load_or_create_identity(o.state);
 }
 
-std::uint64_t file_bytes(const std::filesystem::path& path) {
-  std::error_code error;
-  const std::uintmax_t bytes = std::filesystem::file_size(path, error);
-  return error ? 0 : bytes;
+std::uint64_t model_bytes(const std::filesystem::path& path) {
+  std::uint64_t total = 0;
+  for (const std::filesystem::path& file : gguf_files_of(path)) {
+    std::error_code error;
+    const std::uintmax_t bytes = std::filesystem::file_size(file, error);
+    if (error) return 0;
+    total += bytes;
+  }
+  return total;
 }
 
 // What passes and drafting steps take at least.
@@ -436,7 +443,7 @@ Result<void> serve(const ServerOptions& o) {
                              .cuda_graphs = !o.no_cuda_graphs,
                              .on_notice = [&log](const std::string& what) { log->warn(what); },
                              .upload_label = "loading " + o.models.model.filename().string(),
-                             .upload_bytes = file_bytes(o.models.model)});
+                             .upload_bytes = model_bytes(o.models.model)});
   if (!device) return device.error();
   log->info("computing on {}", device->reason);
   auto host = ModelHost::load(*device->backend, o.models);

@@ -19,9 +19,12 @@ const uint kTypeF16 = 1;
 const uint kTypeBf16 = 2;
 const uint kTypeQ8_0 = 3;
 const uint kTypeQ4_0 = 4;
-const uint kTypeQ4_K = 5;
-const uint kTypeQ5_K = 6;
-const uint kTypeQ6_K = 7;
+const uint kTypeQ4_1 = 5;
+const uint kTypeQ5_0 = 6;
+const uint kTypeQ5_1 = 7;
+const uint kTypeQ4_K = 8;
+const uint kTypeQ5_K = 9;
+const uint kTypeQ6_K = 10;
 
 // The number of bindings after the call buffer.
 const uint kBindingsMax = 5;

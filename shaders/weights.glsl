@@ -15,6 +15,21 @@ float half_at(uint at) { return unpackHalf2x16(half_bits_at(at)).x; }
 
 int signed_byte(uint b) { return int(b << 24) >> 24; }
 
+// Number i of a block of 32, of four bits or of five, whose fifth bits stand before the others.
+uint small_four(uint fours, uint i) {
+  uint q = byte_at(fours + i % 16);
+  return i < 16 ? q & 15u : q >> 4;
+}
+uint small_five(uint fifths, uint i) {
+  return small_four(fifths + 4, i) | ((byte_at(fifths + i / 8) >> (i % 8)) & 1u) << 4;
+}
+// By the scale and the offset with which q4_1 and q5_1 begin.
+float on_line(uint block, uint q) {
+  precise float product = half_at(block) * float(q);
+  precise float x = product + half_at(block + 2);
+  return x;
+}
+
 // Scale (x) and minimum (y) of group 0..7 in the 12 bytes of q4_k and q5_k.
 uvec2 packed_group(uint at, uint group) {
   if (group < 4) return uvec2(byte_at(at + group) & 63u, byte_at(at + group + 4) & 63u);
@@ -61,9 +76,19 @@ float element(uint type, uint row, uint i) {
     }
     case kTypeQ4_0: {
       uint block = row + (i / 32) * 18;
-      uint q = byte_at(block + 2 + i % 16);
-      q = i % 32 < 16 ? q & 15u : q >> 4;
-      return half_at(block) * float(int(q) - 8);
+      return half_at(block) * float(int(small_four(block + 2, i % 32)) - 8);
+    }
+    case kTypeQ4_1: {
+      uint block = row + (i / 32) * 20;
+      return on_line(block, small_four(block + 4, i % 32));
+    }
+    case kTypeQ5_0: {
+      uint block = row + (i / 32) * 22;
+      return half_at(block) * float(int(small_five(block + 2, i % 32)) - 16);
+    }
+    case kTypeQ5_1: {
+      uint block = row + (i / 32) * 24;
+      return on_line(block, small_five(block + 4, i % 32));
     }
     case kTypeQ4_K:
       return q4_k_or_q5_k(row + (i / 256) * 144, i % 256, false);

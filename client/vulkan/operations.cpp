@@ -54,6 +54,12 @@ std::uint32_t type_constant(DType type) {
       return shaders::kTypeQ8_0;
     case DType::q4_0:
       return shaders::kTypeQ4_0;
+    case DType::q4_1:
+      return shaders::kTypeQ4_1;
+    case DType::q5_0:
+      return shaders::kTypeQ5_0;
+    case DType::q5_1:
+      return shaders::kTypeQ5_1;
     case DType::q4_k:
       return shaders::kTypeQ4_K;
     case DType::q5_k:

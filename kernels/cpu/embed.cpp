@@ -24,6 +24,12 @@ void embed(const EmbedArgs& a, const Work& work) {
       return decode_rows<Q8_0>(a, work);
     case WeightType::q4_0:
       return decode_rows<Q4_0>(a, work);
+    case WeightType::q4_1:
+      return decode_rows<Q4_1>(a, work);
+    case WeightType::q5_0:
+      return decode_rows<Q5_0>(a, work);
+    case WeightType::q5_1:
+      return decode_rows<Q5_1>(a, work);
     case WeightType::q4_k:
       return decode_rows<Q4_K>(a, work);
     case WeightType::q5_k:

@@ -19,7 +19,7 @@ template <class W>
 struct Scratch {
   float sums[kBlockRows * kPanelOutputs];
   union {
-    DecodedBlock<W> decoded[kChunkBlocks];
+    DecodedBlock<FormOf<W>> decoded[kChunkBlocks];
 #if defined(__AMX_INT8__)
     TileScratch<W> tiles;
 #endif
@@ -148,14 +148,18 @@ void multiply_panel(const Int8MatmulArgs& a, const std::byte* panel, std::size_t
     const std::byte* next = panel + W::kSizes.bytes(block + count);
     const std::size_t left = blocks - block - count;
     const std::size_t next_bytes = W::kSizes.bytes(smaller(chunk, left != 0 ? left : blocks));
-    if (W::kIsBytes || rows <= kDecodingTilesMax<W> * kInt8TileRowsMax) {
-      run_tiles<Packed<W>>(a, {source, block, count}, next, next_bytes, first, rows, scratch.sums);
-    } else {
-      auto from = source;
-      for (std::size_t i = 0; i < count; ++i, from.next()) decode_block(from, scratch.decoded[i]);
-      run_tiles<Decoded<W>>(a, {{scratch.decoded}, block, count}, next, next_bytes, first, rows,
-                            scratch.sums);
+    if constexpr (!W::kIsBytes) {
+      if (rows > kDecodingTilesMax<W> * kInt8TileRowsMax) {
+        auto from = source;
+        for (std::size_t i = 0; i < count; ++i, from.next()) {
+          decode_block(from, scratch.decoded[i]);
+        }
+        run_tiles<Decoded<FormOf<W>>>(a, {{scratch.decoded}, block, count}, next, next_bytes, first,
+                                      rows, scratch.sums);
+        continue;
+      }
     }
+    run_tiles<Packed<W>>(a, {source, block, count}, next, next_bytes, first, rows, scratch.sums);
   }
 }
 
@@ -245,6 +249,11 @@ void int8_matmul(const Int8MatmulArgs& a, const Work& work) {
       return multiply<PackedQ8_0>(a, work);
     case WeightType::q4_0:
       return multiply<PackedQ4_0>(a, work);
+    case WeightType::q5_0:
+      return multiply<PackedQ5_0>(a, work);
+    case WeightType::q4_1:
+    case WeightType::q5_1:
+      return multiply<PackedQ5_1>(a, work);
     case WeightType::q4_k:
       return multiply<PackedQ4_K>(a, work);
     case WeightType::q5_k:

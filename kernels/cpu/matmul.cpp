@@ -240,6 +240,9 @@ void matmul(const MatmulArgs& a, const Work& work) {
       return multiply<BF16>(a, work);
     case WeightType::q8_0:
     case WeightType::q4_0:
+    case WeightType::q4_1:
+    case WeightType::q5_0:
+    case WeightType::q5_1:
     case WeightType::q4_k:
     case WeightType::q5_k:
     case WeightType::q6_k:

@@ -10,7 +10,19 @@
 // Each source is compiled once for every instruction set (CMakeLists.txt); `best_kernels` picks.
 namespace edgedraft::cpu {
 
-enum class WeightType : std::uint8_t { f32, f16, bf16, q8_0, q4_0, q4_k, q5_k, q6_k };
+enum class WeightType : std::uint8_t {
+  f32,
+  f16,
+  bf16,
+  q8_0,
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q4_k,
+  q5_k,
+  q6_k
+};
 
 // Row r starts at data + r * stride floats.
 struct Rows {

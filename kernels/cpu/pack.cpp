@@ -29,9 +29,11 @@ struct Place {
     block[array * kPanelOutputs + output] = static_cast<std::byte>(value);
   }
   // Lines begin behind 64 bytes of scales.
-  void put_line(std::size_t line, std::uint32_t value) const {
-    std::memcpy(block + kPanelHalfBytes + line * kPanelLineBytes + 4 * output, &value,
-                sizeof value);
+  std::byte* line(std::size_t index) const {
+    return block + kPanelHalfBytes + index * kPanelLineBytes;
+  }
+  void put_line(std::size_t index, std::uint32_t value) const {
+    std::memcpy(line(index) + 4 * output, &value, sizeof value);
   }
 };
 
@@ -51,6 +53,52 @@ struct Q4_0 {
   static void pack(const std::byte* from, std::size_t, const Place& to) {
     to.put_half(to.block, from);
     for (std::size_t q = 0; q < 4; ++q) to.put_line(q, word(from + 2 + 4 * q));
+  }
+};
+
+// Five bits each: the fifth ones together, before the bytes of the others.
+void put_fives(const std::byte* from, const Place& to) {
+  std::uint32_t fifths = 0;
+  for (std::size_t q = 0; q < 8; ++q) {
+    const auto bits = static_cast<std::uint32_t>(from[q / 2]) >> q % 2 * 4;
+    for (std::size_t i = 0; i < 4; ++i) fifths |= (bits >> i & 1u) << (8 * i + q);
+  }
+  to.put_line(4, fifths);
+  for (std::size_t q = 0; q < 4; ++q) to.put_line(q, word(from + 4 + 4 * q));
+}
+
+struct Q5_0 {
+  static constexpr WeightType kType = WeightType::q5_0;
+  static constexpr std::size_t kFileBytes = 22;
+  static void pack(const std::byte* from, std::size_t, const Place& to) {
+    to.put_half(to.block, from);
+    put_fives(from + 2, to);
+  }
+};
+
+// A minimum is what is subtracted.
+void put_scale_and_offset(const std::byte* from, const Place& to) {
+  const std::byte minimum[] = {from[2], from[3] ^ std::byte{0x80}};
+  to.put_half(to.block, from);
+  to.put_half(to.line(5), minimum);
+}
+
+struct Q5_1 {
+  static constexpr WeightType kType = WeightType::q5_1;
+  static constexpr std::size_t kFileBytes = 24;
+  static void pack(const std::byte* from, std::size_t, const Place& to) {
+    put_scale_and_offset(from, to);
+    put_fives(from + 4, to);
+  }
+};
+
+struct Q4_1 {
+  static constexpr WeightType kType = WeightType::q4_1;
+  static constexpr std::size_t kFileBytes = 20;
+  static void pack(const std::byte* from, std::size_t, const Place& to) {
+    put_scale_and_offset(from, to);
+    for (std::size_t q = 0; q < 4; ++q) to.put_line(q, word(from + 4 + 4 * q));
+    to.put_line(4, 0);
   }
 };
 
@@ -153,6 +201,15 @@ void pack_panels(const PackArgs& a, std::size_t first, std::size_t last) {
         break;
       case WeightType::q4_0:
         pack_panel<Q4_0>(a, panel);
+        break;
+      case WeightType::q4_1:
+        pack_panel<Q4_1>(a, panel);
+        break;
+      case WeightType::q5_0:
+        pack_panel<Q5_0>(a, panel);
+        break;
+      case WeightType::q5_1:
+        pack_panel<Q5_1>(a, panel);
         break;
       case WeightType::q4_k:
         pack_panel<Q4_K>(a, panel);

@@ -19,8 +19,11 @@
 //                                   where an instruction set takes the signs off (int8.h)
 //   q4_0  32 x f16                  4 of nibbles: line q has inputs 4q.. in the low ones,
 //                                   16+4q.. in the high ones
+//   q5_0  32 x f16                  4 of nibbles, 1 of fifth bits: bit q belongs to input 4q..
+//   q5_1  32 x f16                  the same, and behind them 32 x f16: minima
+//   q4_1                            as q5_1, without fifth bits
 //   q4_k  32 x u8, 32 x u8 minima   4 of nibbles
-//   q5_k  the same                  4 of nibbles, 1 of fifth bits: bit q belongs to input 4q..
+//   q5_k  the same                  as q5_0
 //   q6_k  2 x 32 x i8, for halves   4 of nibbles, 2 of top bits: bits 2i, 2i+1 of the line t to
 //                                   input 4(4t + i)..
 //
@@ -49,6 +52,11 @@ constexpr PackedSizes packed_sizes(WeightType type) {
       return {1, 0, kPanelHalfBytes + 8 * kPanelLineBytes};
     case WeightType::q4_0:
       return {1, 0, kPanelHalfBytes + 4 * kPanelLineBytes};
+    case WeightType::q4_1:
+    case WeightType::q5_1:
+      return {1, 0, 2 * kPanelHalfBytes + 5 * kPanelLineBytes};
+    case WeightType::q5_0:
+      return {1, 0, kPanelHalfBytes + 5 * kPanelLineBytes};
     case WeightType::q4_k:
       return {8, 2 * kPanelHalfBytes, 2 * kPanelOutputs + 4 * kPanelLineBytes};
     case WeightType::q5_k:

@@ -83,6 +83,48 @@ struct PackedQ4_0 {
   }
 };
 
+// With the fifth bits of the line behind them.
+template <int q, int kUp>
+EDGEDRAFT_INLINE UintPart fives(const BlockPlace& at, std::size_t part) {
+  const UintPart four = shifted<kUp - (q < 4 ? 0 : 4)>(line_part(at.block, q % 4, part));
+  const UintPart fifth = shifted<kUp + 4 - q>(line_part(at.block, 4, part));
+  return (four & 0x0F0F0F0Fu << kUp) | (fifth & 0x10101010u << kUp);
+}
+
+struct PackedQ5_0 {
+  static constexpr PackedSizes kSizes = packed_sizes(WeightType::q5_0);
+  static constexpr int kBits = 5;
+  static constexpr bool kIsBytes = false;
+  static constexpr std::size_t kHalves = 1;
+  static constexpr bool kHasMinimum = false;
+  static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t) {
+    return halves_part(at.block, part) * all_part(1.0f / (1 << kRise<kBits>));
+  }
+  template <int q>
+  static EDGEDRAFT_INLINE UintPart bytes(const BlockPlace& at, std::size_t part) {
+    return fives<q, kRise<kBits>>(at, part);
+  }
+};
+
+// And q4_1.
+struct PackedQ5_1 {
+  static constexpr PackedSizes kSizes = packed_sizes(WeightType::q5_1);
+  static constexpr int kBits = 5;
+  static constexpr bool kIsBytes = false;
+  static constexpr std::size_t kHalves = 1;
+  static constexpr bool kHasMinimum = true;
+  static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t) {
+    return halves_part(at.block, part);
+  }
+  static EDGEDRAFT_INLINE Part minimum(const BlockPlace& at, std::size_t part) {
+    return halves_part(at.block + kPanelHalfBytes + 5 * kPanelLineBytes, part);
+  }
+  template <int q>
+  static EDGEDRAFT_INLINE UintPart bytes(const BlockPlace& at, std::size_t part) {
+    return fives<q, 0>(at, part);
+  }
+};
+
 // Scales and minima of q4_k and q5_k.
 EDGEDRAFT_INLINE Part group_scale(const BlockPlace& at, std::size_t part) {
   return to_floats(load_uint8s(at.block + part * kPartLanes)) * halves_part(at.header, part);
@@ -124,9 +166,7 @@ struct PackedQ5_K {
   }
   template <int q>
   static EDGEDRAFT_INLINE UintPart bytes(const BlockPlace& at, std::size_t part) {
-    const UintPart four =
-        shifted < q < 4 ? 0 : -4 > (line_part(at.block, q % 4, part)) & 0x0F0F0F0Fu;
-    return four | (shifted<4 - q>(line_part(at.block, 4, part)) & 0x10101010u);
+    return fives<q, 0>(at, part);
   }
 };
 
@@ -150,11 +190,21 @@ struct PackedQ6_K {
   }
 };
 
-// A block of type W, decoded for use by several tiles.
+// What products of decoded blocks depend on: types that agree in it share their code.
+template <int kBitsOfWeight, std::size_t kHalvesOfBlock, bool kBlockHasMinimum>
+struct DecodedForm {
+  static constexpr int kBits = kBitsOfWeight;
+  static constexpr std::size_t kHalves = kHalvesOfBlock;
+  static constexpr bool kHasMinimum = kBlockHasMinimum;
+};
 template <class W>
+using FormOf = DecodedForm<kHasShortSums<W::kBits> ? W::kBits : 8, W::kHalves, W::kHasMinimum>;
+
+// A block, decoded for use by several tiles.
+template <class Form>
 struct alignas(64) DecodedBlock {
-  float scales[W::kHalves][kPanelOutputs];
-  float minima[W::kHasMinimum ? kPanelOutputs : 0];
+  float scales[Form::kHalves][kPanelOutputs];
+  float minima[Form::kHasMinimum ? kPanelOutputs : 0];
   std::byte lines[8 * kPanelLineBytes];
 };
 
@@ -189,10 +239,10 @@ struct Packed {
   }
 };
 
-template <class Weights>
+template <class Form>
 struct Decoded {
-  using W = Weights;
-  const DecodedBlock<W>* block;
+  using W = Form;
+  const DecodedBlock<Form>* block;
 
   EDGEDRAFT_INLINE Part scale(std::size_t part, std::size_t half) const {
     return load_part(block->scales[half] + part * kPartLanes);
@@ -216,7 +266,7 @@ EDGEDRAFT_INLINE void decode_lines(const Packed<W>& from, std::size_t part, std:
   }
 }
 template <class W>
-EDGEDRAFT_INLINE void decode_block(const Packed<W>& from, DecodedBlock<W>& to) {
+EDGEDRAFT_INLINE void decode_block(const Packed<W>& from, DecodedBlock<FormOf<W>>& to) {
   for (std::size_t part = 0; part < kPanelParts; ++part) {
     for (std::size_t half = 0; half < W::kHalves; ++half) {
       store_part(to.scales[half] + part * kPartLanes, from.scale(part, half));

@@ -83,6 +83,39 @@ struct Q4_0 {
   }
 };
 
+// The other small blocks, as shared/tensor/blocks.h describes them.
+template <bool kHasFifths, bool kHasOffset>
+struct SmallBlock {
+  static constexpr std::size_t kStep = 32;
+  static constexpr std::size_t kFifthsAt = kHasOffset ? 4 : 2;
+  static constexpr std::size_t kFoursAt = kFifthsAt + (kHasFifths ? 4 : 0);
+  static constexpr std::size_t kBlockBytes = kFoursAt + 16;
+  struct Group {
+    const std::byte* block;
+    Part scale;
+    Part offset;
+  };
+  static constexpr std::size_t row_bytes(std::size_t count) { return count / kStep * kBlockBytes; }
+  static EDGEDRAFT_INLINE Group group(const std::byte* row, std::size_t k) {
+    const std::byte* block = row + k / kStep * kBlockBytes;
+    const float offset = kHasOffset ? half_to_float(load_bytes<std::uint16_t>(block + 2)) : 0.0f;
+    return {block, all_part(half_to_float(load_bytes<std::uint16_t>(block))), all_part(offset)};
+  }
+  static EDGEDRAFT_INLINE Part part(const Group& g, std::size_t i) {
+    UintPart level =
+        load_uint8s(g.block + kFoursAt + i % 16) >> static_cast<unsigned>(i / 16 * 4) & 15u;
+    if constexpr (kHasFifths) {
+      const auto fifths = load_bytes<std::uint32_t>(g.block + kFifthsAt) >> i;
+      for (std::size_t l = 0; l < kPartLanes; ++l) level[l] |= (fifths >> l & 1u) << 4;
+    }
+    if constexpr (kHasOffset) return to_floats(level) * g.scale + g.offset;
+    return (to_floats(level) - 16.0f) * g.scale;
+  }
+};
+using Q4_1 = SmallBlock<false, true>;
+using Q5_0 = SmallBlock<true, false>;
+using Q5_1 = SmallBlock<true, true>;
+
 // The blocks of 256 numbers, as shared/tensor/blocks.h describes them; a group is 32 numbers. Every
 // product is exact, so it does not matter whether the difference is fused with it.
 inline constexpr std::size_t kLargeBlock = 256;

@@ -15,8 +15,9 @@ struct PackedTile {
   bool exists;
 };
 
-// Four blocks of 32 numbers of a tile. `add` adds a block's products with one column of 8 rows.
-struct Q8 {
+// Four blocks of 32 numbers of a tile, of each PackedForm. `add` adds a block's products with one
+// column of 8 rows.
+struct InBytes {
   // Stretches on their way for few rows and for many: as many as registers allow.
   static constexpr std::uint32_t kAhead = 1;
   static constexpr std::uint32_t kAheadWide = 0;
@@ -46,7 +47,7 @@ struct Q8 {
   static constexpr float kUnit = 1.0f;
 };
 
-struct Q4 {
+struct Nibbles {
   static constexpr std::uint32_t kAhead = 2;
   static constexpr std::uint32_t kAheadWide = 1;
   static constexpr int kOfProcessor = 2;
@@ -79,7 +80,7 @@ struct Q4 {
   static constexpr float kUnit = 1.0f / 16.0f;
 };
 
-struct K {
+struct Lines {
   static constexpr std::uint32_t kAhead = 0;
   static constexpr std::uint32_t kAheadWide = 0;
   static constexpr int kOfProcessor = 0;  // as it comes
@@ -117,7 +118,7 @@ struct K {
 struct Activations {
   uint4 words[2];   // row g: fragments b of four blocks
   float scales[2];  // of rows 2 t, 2 t + 1
-  int4 sums[2];     // of the blocks of these rows, for K types
+  int4 sums[2];     // of the blocks of these rows, for minimums
 };
 
 template <class Form>
@@ -233,11 +234,11 @@ __global__ void __launch_bounds__(kProductThreads, Form::kOfProcessor)
   constexpr bool kFirst = kColumnTiles < 4 && kAhead > 0;
   Form weights[kAhead + 1][2];  // those in work and, behind them, those on their way
 #pragma unroll
-  for (std::uint32_t i = 0; i < kAhead; ++i) load(warp + i * kProductWarps, weights[i + 1]);
+  for (std::uint32_t i = 0; i != kAhead; ++i) load(warp + i * kProductWarps, weights[i + 1]);
   wait_for_those_before();
   for (std::uint32_t stretch = warp; stretch < stretch_count; stretch += kProductWarps) {
 #pragma unroll
-    for (std::uint32_t i = 0; i < kAhead; ++i) {
+    for (std::uint32_t i = 0; i != kAhead; ++i) {
       weights[i][0] = weights[i + 1][0];
       weights[i][1] = weights[i + 1][1];
     }
@@ -277,18 +278,16 @@ cudaError_t run(const Int8MatmulArgs& args, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t int8_matmul(const Int8MatmulArgs& args, cudaStream_t stream) {
-  switch (args.type) {
-    case WeightType::q8_0:
-      return run<Q8>(args, stream);
-    case WeightType::q4_0:
-      return run<Q4>(args, stream);
-    case WeightType::q4_k:
-    case WeightType::q5_k:
-    case WeightType::q6_k:
-      return run<K>(args, stream);
-    default:
-      return cudaErrorInvalidValue;
+  if (args.type < WeightType::q8_0) return cudaErrorInvalidValue;
+  switch (packed_form(args.type)) {
+    case PackedForm::bytes:
+      return run<InBytes>(args, stream);
+    case PackedForm::nibbles:
+      return run<Nibbles>(args, stream);
+    case PackedForm::with_lines:
+      return run<Lines>(args, stream);
   }
+  return cudaErrorInvalidValue;
 }
 
 }  // namespace edgedraft::cuda

@@ -13,7 +13,19 @@
 // position. Products and sums are fused where the source says fmaf and nowhere else (-fmad=false).
 namespace edgedraft::cuda {
 
-enum class WeightType : std::uint8_t { f32, f16, bf16, q8_0, q4_0, q4_k, q5_k, q6_k };
+enum class WeightType : std::uint8_t {
+  f32,
+  f16,
+  bf16,
+  q8_0,
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q4_k,
+  q5_k,
+  q6_k
+};
 
 // Row r starts at data + r * stride floats.
 struct Rows {
@@ -93,21 +105,37 @@ struct QuantizeArgs {
 [[nodiscard]] cudaError_t quantize(const QuantizeArgs& args, cudaStream_t stream);
 
 // A quantised weight in the order in which matrix instructions take it, in tiles of 16 outputs and
-// blocks of 32 inputs, zeros around. q8_0 and q4_0 keep their size; the K types take a byte a
-// number, a float scale for 16 numbers and a float minimum for 32.
+// blocks of 32 inputs, zeros around.
+enum class PackedForm : std::uint8_t {
+  bytes,      // a byte a number, a float16 scale for 32
+  nibbles,    // half a byte a number, the same scales
+  with_lines  // a byte a number, a float scale for 16, a float minimum for 32
+};
+// Of q8_0 and all behind it.
+__host__ __device__ constexpr PackedForm packed_form(WeightType type) {
+  switch (type) {
+    case WeightType::q8_0:
+    case WeightType::q5_0:
+      return PackedForm::bytes;
+    case WeightType::q4_0:
+      return PackedForm::nibbles;
+    default:
+      return PackedForm::with_lines;
+  }
+}
 struct PackedLayout {
   std::size_t scales;    // bytes before the scales
-  std::size_t minimums;  // bytes before the minimums of K types
+  std::size_t minimums;  // bytes before the minimums of PackedForm::with_lines
   std::size_t total;
 };
-// Type q8_0 and all behind it.
 __host__ __device__ constexpr PackedLayout packed_layout(WeightType type, std::uint32_t outputs,
                                                          std::uint32_t inputs) {
   const std::size_t blocks = std::size_t{(outputs + 15) / 16} * stretches(inputs) * 4;
-  const bool small = type == WeightType::q8_0 || type == WeightType::q4_0;
-  const std::size_t scales = blocks * (type == WeightType::q4_0 ? 256 : 512);
-  const std::size_t minimums = scales + blocks * (small ? 32 : 128);
-  return {scales, minimums, minimums + blocks * (small ? 0 : 64)};
+  const PackedForm form = packed_form(type);
+  const bool has_lines = form == PackedForm::with_lines;
+  const std::size_t scales = blocks * (form == PackedForm::nibbles ? 256 : 512);
+  const std::size_t minimums = scales + blocks * (has_lines ? 128 : 32);
+  return {scales, minimums, minimums + blocks * (has_lines ? 64 : 0)};
 }
 struct PackWeightArgs {
   WeightType type;

@@ -3,13 +3,12 @@
 #include "kernels/cuda/weight_types.cuh"
 
 // The packed order (PackedLayout). Of tile T and block B, lane 4 g + t of a warp takes
-//   numbers   q8_0 and K types: 16 bytes at ((T * blocks + B) * 32 + lane) * 16: its fragment a
-//             (mma.cuh); q4_0: two blocks of 8 bytes together, a number and the one 8 rows below in
-//             the high and low half of a byte, as two's complements
-//   scales    q8_0 and q4_0: the float16 pair of rows g, g + 8 at (T * blocks + B) * 8 + g; K
-//   types:
-//             floats of rows g, g + 8 for the first 16 inputs, then for the others
-//   minimums  K types: floats of rows g, g + 8
+//   numbers   16 bytes at ((T * blocks + B) * 32 + lane) * 16: its fragment a (mma.cuh); nibbles:
+//             two blocks of 8 bytes together, a number and the one 8 rows below in the high and low
+//             half of a byte, as two's complements
+//   scales    the float16 pair of rows g, g + 8 at (T * blocks + B) * 8 + g; with_lines: floats of
+//             rows g, g + 8 for the first 16 inputs, then for the others
+//   minimums  with_lines: floats of rows g, g + 8
 namespace edgedraft::cuda {
 namespace {
 
@@ -47,7 +46,7 @@ __global__ void pack_weight_kernel(PackJob job) {
       fragment[i] |= (static_cast<std::uint32_t>(e.level) & 255u) << (8 * byte);
     }
   }
-  if (a.type == WeightType::q4_0) {
+  if (packed_form(a.type) == PackedForm::nibbles) {
     auto* words = reinterpret_cast<std::uint32_t*>(a.packed) +
                   ((index / 2 * kWarp + lane) * 2 + index % 2) * 2;
     for (std::uint32_t half = 0; half < 2; ++half) {
@@ -63,7 +62,7 @@ __global__ void pack_weight_kernel(PackJob job) {
   // Lane t of a row's four writes for row g + 8 t.
   const Element low = element_at(a, output + 8 * t, block * 32);
   const Element high = element_at(a, output + 8 * t, block * 32 + 16);
-  if (a.type == WeightType::q8_0 || a.type == WeightType::q4_0) {
+  if (packed_form(a.type) != PackedForm::with_lines) {
     auto* scales = reinterpret_cast<std::uint16_t*>(a.packed + job.layout.scales);
     scales[(index * 8 + g) * 2 + t] = float_to_half(low.scale);
   } else {

@@ -11,6 +11,9 @@ __host__ __device__ constexpr std::uint32_t block_count(WeightType type) {
   switch (type) {
     case WeightType::q8_0:
     case WeightType::q4_0:
+    case WeightType::q4_1:
+    case WeightType::q5_0:
+    case WeightType::q5_1:
       return 32;
     case WeightType::q4_k:
     case WeightType::q5_k:
@@ -28,6 +31,12 @@ __host__ __device__ constexpr std::uint32_t block_bytes(WeightType type) {
       return 34;
     case WeightType::q4_0:
       return 18;
+    case WeightType::q4_1:
+      return 20;
+    case WeightType::q5_0:
+      return 22;
+    case WeightType::q5_1:
+      return 24;
     case WeightType::q4_k:
       return 144;
     case WeightType::q5_k:
@@ -56,6 +65,11 @@ struct Element {
   float minimum;
 };
 
+__device__ constexpr bool has_minimum(WeightType type) {
+  return type == WeightType::q4_1 || type == WeightType::q5_1 || type == WeightType::q4_k ||
+         type == WeightType::q5_k;
+}
+
 // Six-bit scale and minimum of group 0..7 of q4_k and q5_k.
 __device__ inline void unpack_group(const std::byte* packed, std::uint32_t group,
                                     std::uint32_t& scale, std::uint32_t& minimum) {
@@ -68,6 +82,18 @@ __device__ inline void unpack_group(const std::byte* packed, std::uint32_t group
   }
 }
 
+// Number i of a block of four or five bits and 32 numbers.
+__device__ inline Element small_element(WeightType type, const std::byte* block, std::uint32_t i) {
+  const bool has_offset = type == WeightType::q4_1 || type == WeightType::q5_1;
+  const bool has_fifths = type == WeightType::q5_0 || type == WeightType::q5_1;
+  const std::byte* fifths = block + (has_offset ? 4 : 2);
+  const std::byte* fours = fifths + (has_fifths ? 4 : 0);
+  std::uint32_t level = byte_at(fours + i % 16) >> (i / 16 * 4) & 15u;
+  if (has_fifths) level |= (byte_at(fifths + i / 8) >> i % 8 & 1u) << 4;
+  if (has_offset) return {static_cast<std::int32_t>(level), half_at(block), -half_at(block + 2)};
+  return {static_cast<std::int32_t>(level) - (has_fifths ? 16 : 8), half_at(block), 0.0f};
+}
+
 // Number k of a row of a quantised type.
 __device__ inline Element element(WeightType type, const std::byte* row, std::uint32_t k) {
   const std::byte* block = row + std::size_t{k / block_count(type)} * block_bytes(type);
@@ -75,10 +101,7 @@ __device__ inline Element element(WeightType type, const std::byte* row, std::ui
   if (type == WeightType::q8_0) {
     return {static_cast<std::int8_t>(byte_at(block + 2 + i)), half_at(block), 0.0f};
   }
-  if (type == WeightType::q4_0) {
-    const std::uint32_t level = byte_at(block + 2 + i % 16) >> (i / 16 * 4) & 15u;
-    return {static_cast<std::int32_t>(level) - 8, half_at(block), 0.0f};
-  }
+  if (block_count(type) == 32) return small_element(type, block, i);
   const std::uint32_t group = i / 32;
   if (type == WeightType::q6_k) {
     const std::uint32_t half = i / 128;
@@ -111,8 +134,7 @@ __device__ inline float decoded(WeightType type, const std::byte* row, std::uint
     default: {
       const Element e = element(type, row, k);
       const float product = __fmul_rn(e.scale, static_cast<float>(e.level));
-      return type == WeightType::q4_k || type == WeightType::q5_k ? __fsub_rn(product, e.minimum)
-                                                                  : product;
+      return has_minimum(type) ? __fsub_rn(product, e.minimum) : product;
     }
   }
 }

@@ -135,13 +135,7 @@ Result<void> refuse_unknown_tensors(const GgufFile& file) {
 }
 
 // What would otherwise show as a tensor that lacks.
-Result<void> refuse_parts_and_experts(const GgufFile& file, const std::string& prefix) {
-  const auto parts = file.get_u32_or("split.count", 0);
-  if (!parts) return parts.error();
-  if (*parts > 1) {
-    return Error{Errc::unsupported, "the model is split into " + std::to_string(*parts) +
-                                        " files; merge them first (gguf-split --merge)"};
-  }
+Result<void> refuse_experts(const GgufFile& file, const std::string& prefix) {
   const auto experts = file.get_u32_or(prefix + "expert_count", 0);
   if (!experts) return experts.error();
   if (*experts > 0) {
@@ -175,7 +169,7 @@ Result<DecoderConfig> read_decoder_config(const GgufFile& file) {
                                         "' is not supported; llama and qwen2 are"};
   }
   const std::string prefix = config.architecture + ".";
-  if (auto checked = refuse_parts_and_experts(file, prefix); !checked) return checked.error();
+  if (auto checked = refuse_experts(file, prefix); !checked) return checked.error();
   const auto layer_count = read_count(file, prefix + "block_count", kLayerCountMax);
   if (!layer_count) return layer_count.error();
   const auto context_length = read_count(file, prefix + "context_length", 0x7FFFFFFFu);

@@ -5,9 +5,15 @@
 #include <utility>
 
 #include "shared/model/gguf_parser.h"
+#include "shared/model/gguf_parts.h"
 
 namespace edgedraft {
 namespace {
+
+// Which part of how many a file is, from 0, and how many tensors all have together.
+constexpr std::string_view kPartKey = "split.no";
+constexpr std::string_view kPartCountKey = "split.count";
+constexpr std::string_view kPartsTensorsKey = "split.tensors.count";
 
 Error missing(std::string_view key) {
   return {Errc::bad_file, "the file lacks the key " + std::string(key)};
@@ -82,12 +88,86 @@ std::uint64_t GgufTensor::rows() const {
 }
 
 Result<GgufFile> GgufFile::open(const std::filesystem::path& path) {
+  auto file = open_one(path);
+  if (!file) return file.error();
+  const auto parts = file->get_u32_or(kPartCountKey, 1);
+  if (!parts) return in_file(path, parts.error());
+  if (*parts > 1) return open_parts(path, *parts);
+  return file;
+}
+
+Result<GgufFile> GgufFile::open_one(const std::filesystem::path& path) {
   auto mapping = MappedFile::open(path);
   if (!mapping) return mapping.error();
   auto file = parse(mapping->bytes());
   if (!file) return Error{file.error().code, path.string() + ": " + file.error().message};
-  file->mapping_ = std::move(*mapping);
+  file->mappings_.push_back(std::move(*mapping));
   return file;
+}
+
+Result<GgufFile> GgufFile::open_parts(const std::filesystem::path& path, std::uint32_t count) {
+  const auto named = gguf_part_named(path);
+  if (!named || named->count != count) {
+    const GgufPart example{.beginning = "NAME", .number = 1, .count = count};
+    return Error{Errc::bad_file,
+                 path.string() + ": this is one of the " + std::to_string(count) +
+                     " files of a model, which find each other by their names: name them " +
+                     example.path_of(1).string() +
+                     " and so on, or merge them (gguf-split --merge)"};
+  }
+  GgufFile whole;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::filesystem::path of_part = named->path_of(i + 1);
+    auto part = open_one(of_part);
+    if (!part) {
+      Error error = part.error();
+      if (error.code == Errc::io) {
+        error.message +=
+            "; the model has " + std::to_string(count) + " files, which must all be in this folder";
+      }
+      return error;
+    }
+    if (auto added = whole.add_part(std::move(*part), i, count); !added) {
+      return in_file(of_part, added.error());
+    }
+  }
+  const auto tensors =
+      whole.get_u32_or(kPartsTensorsKey, static_cast<std::uint32_t>(whole.tensors_.size()));
+  if (!tensors) return in_file(path, tensors.error());
+  if (*tensors != whole.tensors_.size()) {
+    return Error{Errc::bad_file, path.string() + ": the model's files have " +
+                                     std::to_string(whole.tensors_.size()) +
+                                     " tensors instead of " + std::to_string(*tensors) +
+                                     "; fetch them again"};
+  }
+  for (const std::string_view key : {kPartKey, kPartCountKey, kPartsTensorsKey}) {
+    whole.metadata_.erase(key);
+  }
+  return whole;
+}
+
+// The first one has the model's metadata.
+Result<void> GgufFile::add_part(GgufFile part, std::uint32_t index, std::uint32_t count) {
+  const auto its_index = part.get_u32(kPartKey);
+  if (!its_index) return its_index.error();
+  const auto its_count = part.get_u32(kPartCountKey);
+  if (!its_count) return its_count.error();
+  if (*its_index != index || *its_count != count) {
+    return Error{Errc::bad_file, "by its name this is file " + std::to_string(index + 1) + " of " +
+                                     std::to_string(count) + ", by its metadata " +
+                                     std::to_string(std::uint64_t{*its_index} + 1) + " of " +
+                                     std::to_string(*its_count)};
+  }
+  if (index == 0) metadata_ = std::move(part.metadata_);
+  for (GgufTensor& tensor : part.tensors_) {
+    if (!tensor_index_.emplace(tensor.name, tensors_.size()).second) {
+      return Error{Errc::bad_file, "the tensor " + std::string(tensor.name) +
+                                       " is in an earlier file of the model as well"};
+    }
+    tensors_.push_back(std::move(tensor));
+  }
+  mappings_.push_back(std::move(part.mappings_.front()));
+  return {};
 }
 
 Result<GgufFile> GgufFile::parse(ByteView bytes) {

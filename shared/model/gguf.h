@@ -55,20 +55,25 @@ struct GgufTensor {
   std::uint64_t rows() const;  // product of the other dimensions
 };
 
-// A GGUF file of version 2 or 3, little-endian, memory-mapped. Names, values and bytes are views
-// into the mapping and die with the file; moving it keeps them alive.
+// A model in GGUF of version 2 or 3, little-endian, memory-mapped: a file, or several that each
+// have a part of the tensors (gguf_parts.h). Names, values and bytes are views into the mappings
+// and die with them; moving keeps them alive.
 //
 // Source    the GGUF specification of the ggml project
 // Errors    of every getter: bad_file naming the key, where it is missing or of another type
 // Threads   const methods may run concurrently
 class GgufFile {
  public:
-  // Errors    io          the operating system refused
-  //           bad_file    no GGUF, truncated (says so), damaged or hostile
+  // `path` may be any part of a model; the others stand beside it. What tells that they are parts
+  // (split.*) is left out of the metadata.
+  // Errors    io          the operating system refused, or a part is missing
+  //           bad_file    no GGUF, truncated (says so), damaged or hostile; parts that do not
+  //           belong
+  //                       together or have lost their names
   //           unsupported another version, byte order or tensor type, named with its tensor
   static Result<GgufFile> open(const std::filesystem::path& path);
 
-  // The same for bytes in memory, which must outlive the file.
+  // The same for one file's bytes in memory, which must outlive it.
   static Result<GgufFile> parse(ByteView bytes);
 
   const std::map<std::string_view, GgufValue>& metadata() const { return metadata_; }
@@ -99,7 +104,11 @@ class GgufFile {
  private:
   friend class GgufParser;
 
-  MappedFile mapping_;
+  static Result<GgufFile> open_one(const std::filesystem::path& path);
+  static Result<GgufFile> open_parts(const std::filesystem::path& path, std::uint32_t count);
+  Result<void> add_part(GgufFile part, std::uint32_t index, std::uint32_t count);
+
+  std::vector<MappedFile> mappings_;
   std::map<std::string_view, GgufValue> metadata_;
   std::vector<GgufTensor> tensors_;
   std::map<std::string_view, std::size_t> tensor_index_;

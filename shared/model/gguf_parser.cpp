@@ -35,7 +35,7 @@ Result<DType> tensor_type(std::uint32_t number, std::string_view name) {
     return Error{Errc::unsupported,
                  "tensor " + quoted(name) + " is stored as " + std::string(known->name) +
                      ", which this version does not read; use a file in F32, F16, BF16, Q8_0, "
-                     "Q4_0, Q4_K, Q5_K or Q6_K"};
+                     "Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K"};
   }
   return *known->type;
 }

@@ -8,9 +8,9 @@ namespace {
 // ggml's numbers. A type that we learn to read gets its DType here.
 constexpr GgufTensorType kTypes[] = {
     {0, "F32", DType::f32},    {1, "F16", DType::f16},    {2, "Q4_0", DType::q4_0},
+    {3, "Q4_1", DType::q4_1},  {6, "Q5_0", DType::q5_0},  {7, "Q5_1", DType::q5_1},
     {8, "Q8_0", DType::q8_0},  {12, "Q4_K", DType::q4_k}, {13, "Q5_K", DType::q5_k},
-    {14, "Q6_K", DType::q6_k}, {30, "BF16", DType::bf16}, {3, "Q4_1", {}},
-    {6, "Q5_0", {}},           {7, "Q5_1", {}},           {9, "Q8_1", {}},
+    {14, "Q6_K", DType::q6_k}, {30, "BF16", DType::bf16}, {9, "Q8_1", {}},
     {10, "Q2_K", {}},          {11, "Q3_K", {}},          {15, "Q8_K", {}},
     {16, "IQ2_XXS", {}},       {17, "IQ2_XS", {}},        {18, "IQ3_XXS", {}},
     {19, "IQ1_S", {}},         {20, "IQ4_NL", {}},        {21, "IQ3_S", {}},

@@ -43,6 +43,12 @@ cpu::WeightType weight_type(DType type) {
       return cpu::WeightType::q8_0;
     case DType::q4_0:
       return cpu::WeightType::q4_0;
+    case DType::q4_1:
+      return cpu::WeightType::q4_1;
+    case DType::q5_0:
+      return cpu::WeightType::q5_0;
+    case DType::q5_1:
+      return cpu::WeightType::q5_1;
     case DType::q4_k:
       return cpu::WeightType::q4_k;
     case DType::q5_k:

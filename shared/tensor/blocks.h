@@ -8,6 +8,9 @@
 //
 //   q8_0   scale f16 | 32 x i8                                           x = scale q
 //   q4_0   scale f16 | 16 bytes: numbers 0..15 low, 16..31 high halves   x = scale (q - 8)
+//   q4_1   scale f16, offset f16 | the same 16 bytes                     x = scale q + offset
+//   q5_0   scale f16 | fifth bits, bit i of 32 number i's | the 16 bytes  x = scale (q - 16)
+//   q5_1   scale f16, offset f16 | fifth bits | the 16 bytes             x = scale q + offset
 //   q4_k   d f16, m f16 | 12 bytes: 8 scales and 8 minima of 6 bits | 128 bytes: of each 64 numbers
 //          the first 32 in the low, the others in the high halves        x = d scale q - m minimum
 //   q5_k   as q4_k, with 32 bytes of fifth bits before the fours: bit g of byte i belongs to number
@@ -17,8 +20,8 @@
 //          of each 128 numbers: low fours as in q4_k but in runs of 64, bits 2g, 2g+1 of byte i to
 //          number 32 g + i                                               x = d scale (q - 32)
 //
-// Decoding is exact but for one rounding, of the difference in q4_k and q5_k: every product fits a
-// float's 24 bits.
+// Decoding is exact but for one rounding, of the sum in q4_1 and q5_1 and the difference in q4_k
+// and q5_k: every product fits a float's 24 bits.
 //
 // Source    the ggml project's reference implementation
 namespace edgedraft::blocks {
@@ -28,6 +31,9 @@ inline constexpr std::uint32_t kLargeCount = 256;
 
 void decode_q8_0(const std::byte* from, float* to);
 void decode_q4_0(const std::byte* from, float* to);
+void decode_q4_1(const std::byte* from, float* to);
+void decode_q5_0(const std::byte* from, float* to);
+void decode_q5_1(const std::byte* from, float* to);
 void decode_q4_k(const std::byte* from, float* to);
 void decode_q5_k(const std::byte* from, float* to);
 void decode_q6_k(const std::byte* from, float* to);
@@ -37,6 +43,9 @@ void decode_q6_k(const std::byte* from, float* to);
 // Infinities and NaN have no meaning, but are safe.
 void encode_q8_0(const float* from, std::byte* to);
 void encode_q4_0(const float* from, std::byte* to);
+void encode_q4_1(const float* from, std::byte* to);
+void encode_q5_0(const float* from, std::byte* to);
+void encode_q5_1(const float* from, std::byte* to);
 void encode_q4_k(const float* from, std::byte* to);
 void encode_q5_k(const float* from, std::byte* to);
 void encode_q6_k(const float* from, std::byte* to);

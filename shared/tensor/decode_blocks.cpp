@@ -13,6 +13,15 @@ std::uint32_t byte_at(const std::byte* from) {
   return std::to_integer<std::uint32_t>(*from);
 }
 
+// Number i of a small block's 32.
+std::uint32_t small_four(const std::byte* fours, std::uint32_t i) {
+  return byte_at(fours + i % 16) >> (i / 16 * 4) & 15u;
+}
+// With its fifth bit, which stands in the four bytes before them.
+std::uint32_t small_five(const std::byte* fifths, std::uint32_t i) {
+  return small_four(fifths + 4, i) | (load_le<std::uint32_t>(fifths) >> i & 1u) << 4;
+}
+
 // Number i of a group's 32: four bits out of the 128 bytes in which groups lie two by two.
 std::uint32_t four_bits(const std::byte* fours, std::uint32_t group, std::uint32_t i) {
   return byte_at(fours + group / 2 * 32 + i) >> (group % 2 * 4) & 15u;
@@ -45,8 +54,30 @@ void decode_q8_0(const std::byte* from, float* to) {
 void decode_q4_0(const std::byte* from, float* to) {
   const float scale = half_at(from);
   for (std::uint32_t i = 0; i < kSmallCount; ++i) {
-    const std::uint32_t level = byte_at(from + 2 + i % 16) >> (i / 16 * 4) & 15u;
-    to[i] = scale * (static_cast<float>(level) - 8.0f);
+    to[i] = scale * (static_cast<float>(small_four(from + 2, i)) - 8.0f);
+  }
+}
+
+void decode_q4_1(const std::byte* from, float* to) {
+  const float scale = half_at(from);
+  const float offset = half_at(from + 2);
+  for (std::uint32_t i = 0; i < kSmallCount; ++i) {
+    to[i] = scale * static_cast<float>(small_four(from + 4, i)) + offset;
+  }
+}
+
+void decode_q5_0(const std::byte* from, float* to) {
+  const float scale = half_at(from);
+  for (std::uint32_t i = 0; i < kSmallCount; ++i) {
+    to[i] = scale * (static_cast<float>(small_five(from + 2, i)) - 16.0f);
+  }
+}
+
+void decode_q5_1(const std::byte* from, float* to) {
+  const float scale = half_at(from);
+  const float offset = half_at(from + 2);
+  for (std::uint32_t i = 0; i < kSmallCount; ++i) {
+    to[i] = scale * static_cast<float>(small_five(from + 4, i)) + offset;
   }
 }
 

@@ -17,7 +17,7 @@ struct TypeRow {
 };
 
 // Indexed by DType.
-constexpr std::array<TypeRow, 8> kTypes = {{
+constexpr std::array<TypeRow, 11> kTypes = {{
     {{.name = "f32", .block_count = 1, .block_bytes = 4}},
     {{.name = "f16", .block_count = 1, .block_bytes = 2}},
     {{.name = "bf16", .block_count = 1, .block_bytes = 2}},
@@ -27,6 +27,15 @@ constexpr std::array<TypeRow, 8> kTypes = {{
     {{.name = "q4_0", .block_count = blocks::kSmallCount, .block_bytes = 18},
      blocks::decode_q4_0,
      blocks::encode_q4_0},
+    {{.name = "q4_1", .block_count = blocks::kSmallCount, .block_bytes = 20},
+     blocks::decode_q4_1,
+     blocks::encode_q4_1},
+    {{.name = "q5_0", .block_count = blocks::kSmallCount, .block_bytes = 22},
+     blocks::decode_q5_0,
+     blocks::encode_q5_0},
+    {{.name = "q5_1", .block_count = blocks::kSmallCount, .block_bytes = 24},
+     blocks::decode_q5_1,
+     blocks::encode_q5_1},
     {{.name = "q4_k", .block_count = blocks::kLargeCount, .block_bytes = 144},
      blocks::decode_q4_k,
      blocks::encode_q4_k},

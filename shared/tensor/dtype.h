@@ -18,6 +18,9 @@ enum class DType : std::uint8_t {
   // Blocks (blocks.h): of 32, and the "K" types of 256.
   q8_0,
   q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
   q4_k,
   q5_k,
   q6_k,
@@ -30,7 +33,8 @@ struct DTypeTraits {
 };
 
 inline constexpr DType kDTypes[] = {DType::f32,  DType::f16,  DType::bf16, DType::q8_0,
-                                    DType::q4_0, DType::q4_k, DType::q5_k, DType::q6_k};
+                                    DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1,
+                                    DType::q4_k, DType::q5_k, DType::q6_k};
 
 const DTypeTraits& traits(DType type);
 

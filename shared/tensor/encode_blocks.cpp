@@ -33,6 +33,16 @@ void put_level(std::byte* to, std::uint32_t shift, float level) {
   *to |= static_cast<std::byte>(static_cast<std::uint32_t>(level) << shift);
 }
 
+// A level of four bits of a small block's number i, or of five with the fifth before the fours.
+void put_small_four(std::byte* fours, std::uint32_t i, float level) {
+  put_level(fours + i % 16, i / 16 * 4, level);
+}
+void put_small_five(std::byte* fifths, std::uint32_t i, float level) {
+  const bool fifth = level >= 16.0f;
+  put_level(fifths + i / 8, i % 8, fifth ? 1.0f : 0.0f);
+  put_small_four(fifths + 4, i, fifth ? level - 16.0f : level);
+}
+
 // The scale for which levels low..-low-1 come closest to x. The number of largest magnitude goes to
 // the side that has a level more, so the scale may be negative.
 float fit_scale(const float* x, std::uint32_t count, float low) {
@@ -147,6 +157,32 @@ void encode_groups(const float* from, std::byte* block, float high, const Put& p
   }
 }
 
+// A small block of levels 0..2 middle - 1, of which `middle` is zero.
+template <class Put>
+void encode_around_zero(DType type, const float* from, std::byte* to, float middle,
+                        const Put& put) {
+  std::fill_n(to, traits(type).block_bytes, std::byte{0});
+  store_le(to, float_to_half(fit_scale(from, kSmallCount, -middle)));
+  const float inverse = inverse_of(half_to_float(load_le<std::uint16_t>(to)));
+  for (std::uint32_t i = 0; i < kSmallCount; ++i) {
+    put(to + 2, i, nearest(from[i] * inverse + middle, 0.0f, 2.0f * middle - 1.0f));
+  }
+}
+
+// A small block of levels 0..high on a line.
+template <class Put>
+void encode_on_line(DType type, const float* from, std::byte* to, float high, const Put& put) {
+  std::fill_n(to, traits(type).block_bytes, std::byte{0});
+  const Line line = fit_line(from, high);
+  store_le(to, float_to_half(line.scale));
+  store_le(to + 2, float_to_half(-line.minimum));
+  const float inverse = inverse_of(half_to_float(load_le<std::uint16_t>(to)));
+  const float offset = half_to_float(load_le<std::uint16_t>(to + 2));
+  for (std::uint32_t i = 0; i < kSmallCount; ++i) {
+    put(to + 4, i, nearest((from[i] - offset) * inverse, 0.0f, high));
+  }
+}
+
 }  // namespace
 
 // The scale is rounded to float16 only after it has divided, and halves round away from zero, so
@@ -164,12 +200,19 @@ void encode_q8_0(const float* from, std::byte* to) {
 }
 
 void encode_q4_0(const float* from, std::byte* to) {
-  std::fill_n(to, traits(DType::q4_0).block_bytes, std::byte{0});
-  store_le(to, float_to_half(fit_scale(from, kSmallCount, -8.0f)));
-  const float inverse = inverse_of(half_to_float(load_le<std::uint16_t>(to)));
-  for (std::uint32_t i = 0; i < kSmallCount; ++i) {
-    put_level(to + 2 + i % 16, i / 16 * 4, nearest(from[i] * inverse + 8.0f, 0.0f, 15.0f));
-  }
+  encode_around_zero(DType::q4_0, from, to, 8.0f, put_small_four);
+}
+
+void encode_q4_1(const float* from, std::byte* to) {
+  encode_on_line(DType::q4_1, from, to, 15.0f, put_small_four);
+}
+
+void encode_q5_0(const float* from, std::byte* to) {
+  encode_around_zero(DType::q5_0, from, to, 16.0f, put_small_five);
+}
+
+void encode_q5_1(const float* from, std::byte* to) {
+  encode_on_line(DType::q5_1, from, to, 31.0f, put_small_five);
 }
 
 void encode_q4_k(const float* from, std::byte* to) {

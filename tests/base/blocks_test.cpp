@@ -68,6 +68,50 @@ TEST(Q4Test, ReadsABlockByHand) {
   EXPECT_EQ(back[1], -4.0f);
 }
 
+TEST(Q4Test, ReadsABlockWithAnOffsetByHand) {
+  Bytes block(20);
+  set_half(block, 0, 0.5f);
+  set_half(block, 2, -3.0f);
+  set(block, 4, 0xF0);       // numbers 0 and 16: levels 0 and 15
+  set(block, 4 + 15, 0x8A);  // numbers 15 and 31: levels 10 and 8
+  const Floats back = decoded(DType::q4_1, block);
+  EXPECT_EQ(back[0], -3.0f);
+  EXPECT_EQ(back[16], 4.5f);
+  EXPECT_EQ(back[15], 2.0f);
+  EXPECT_EQ(back[31], 1.0f);
+}
+
+TEST(Q5Test, ReadsABlockByHand) {
+  Bytes block(22);
+  set_half(block, 0, 0.5f);
+  set(block, 2, 0x01);       // the fifth bit of number 0
+  set(block, 5, 0xC0);       // and of numbers 30 and 31
+  set(block, 6, 0xF3);       // numbers 0 and 16: 3 + 16 and 15
+  set(block, 6 + 15, 0x8A);  // numbers 15 and 31: 10 and 8 + 16
+  const Floats back = decoded(DType::q5_0, block);
+  EXPECT_EQ(back[0], 0.5f * (19 - 16));
+  EXPECT_EQ(back[16], 0.5f * (15 - 16));
+  EXPECT_EQ(back[15], 0.5f * (10 - 16));
+  EXPECT_EQ(back[31], 0.5f * (24 - 16));
+  EXPECT_EQ(back[30], 0.0f);
+}
+
+TEST(Q5Test, ReadsABlockWithAnOffsetByHand) {
+  Bytes block(24);
+  set_half(block, 0, 0.5f);
+  set_half(block, 2, 2.0f);
+  set(block, 5, 0x80);       // the fifth bit of number 15
+  set(block, 6, 0x01);       // and of number 16
+  set(block, 8, 0xF3);       // numbers 0 and 16: 3 and 15 + 16
+  set(block, 8 + 15, 0x8A);  // numbers 15 and 31: 10 + 16 and 8
+  const Floats back = decoded(DType::q5_1, block);
+  EXPECT_EQ(back[0], 0.5f * 3 + 2);
+  EXPECT_EQ(back[16], 0.5f * 31 + 2);
+  EXPECT_EQ(back[15], 0.5f * 26 + 2);
+  EXPECT_EQ(back[31], 0.5f * 8 + 2);
+  EXPECT_EQ(back[1], 2.0f);
+}
+
 // Scales 1 to 8 and minima 11 to 18, and one of each above 31 to reach the upper bits.
 TEST(KQuantTest, UnpacksScalesAndMinima) {
   Bytes packed(12);
@@ -151,11 +195,9 @@ TEST_P(BlockTest, LosesNoMoreThanItsBits) {
     DType type;
     double relative;  // root mean square, of the numbers' own
   };
-  constexpr Bound kBounds[] = {{DType::q8_0, 0.0056},
-                               {DType::q4_0, 0.085},
-                               {DType::q4_k, 0.076},
-                               {DType::q5_k, 0.038},
-                               {DType::q6_k, 0.0185}};
+  constexpr Bound kBounds[] = {{DType::q8_0, 0.0056}, {DType::q4_0, 0.085}, {DType::q4_1, 0.076},
+                               {DType::q5_0, 0.042},  {DType::q5_1, 0.037}, {DType::q4_k, 0.076},
+                               {DType::q5_k, 0.038},  {DType::q6_k, 0.0185}};
   const Floats from = weights_like(12, 4096);
   const double error = relative_error(from, decoded(GetParam(), encoded(GetParam(), from)));
   for (const Bound& bound : kBounds) {
@@ -199,8 +241,8 @@ TEST_P(BlockTest, NumbersThatAreNoneAreSafe) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, BlockTest,
-                         testing::Values(DType::q8_0, DType::q4_0, DType::q4_k, DType::q5_k,
-                                         DType::q6_k),
+                         testing::Values(DType::q8_0, DType::q4_0, DType::q4_1, DType::q5_0,
+                                         DType::q5_1, DType::q4_k, DType::q5_k, DType::q6_k),
                          [](const auto& type) { return std::string(traits(type.param).name); });
 
 }  // namespace

@@ -49,8 +49,11 @@ void tame(DType type, std::span<std::byte> bytes) {
       return;
     case DType::q8_0:
     case DType::q4_0:
+    case DType::q5_0:
       for (std::size_t i = 0; i < bytes.size(); i += t.block_bytes) store_le(&bytes[i], kScale);
       return;
+    case DType::q4_1:
+    case DType::q5_1:
     case DType::q4_k:
     case DType::q5_k:
       for (std::size_t i = 0; i < bytes.size(); i += t.block_bytes) {

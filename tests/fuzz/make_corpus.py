@@ -10,8 +10,11 @@ import struct
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
 
-# Elements and bytes of a block: Q4_0, Q8_0, Q4_K, Q5_K, Q6_K.
-BLOCKS = {2: (32, 18), 8: (32, 34), 12: (256, 144), 13: (256, 176), 14: (256, 210)}
+# Elements and bytes of a block: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K.
+BLOCKS = {
+    2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34),
+    12: (256, 144), 13: (256, 176), 14: (256, 210),
+}
 U32, F32, BOOL, STRING, ARRAY, I32 = 4, 6, 7, 8, 9, 5
 
 

@@ -206,9 +206,6 @@ TEST(DecoderTensorsTest, RefusesTensorsThatItWouldLeaveOut) {
 
 TEST(DecoderTensorsTest, NamesWhatAnotherKindOfFileIs) {
   RawGguf raw = test::raw_decoder();
-  raw.add_u32("split.count", 3);
-  expect_error(raw, Errc::unsupported, "gguf-split --merge");
-  raw = test::raw_decoder();
   raw.add_u32("llama.expert_count", 8);
   expect_error(raw, Errc::unsupported, "mixture of experts");
 }

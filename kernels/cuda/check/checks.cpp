@@ -15,7 +15,8 @@ Sizes small_sizes() {
 int run_checks(bool small) {
   const Sizes s = small ? small_sizes() : real_sizes();
   constexpr WeightType kTypes[] = {WeightType::f32,  WeightType::f16,  WeightType::bf16,
-                                   WeightType::q8_0, WeightType::q4_0, WeightType::q4_k,
+                                   WeightType::q8_0, WeightType::q4_0, WeightType::q4_1,
+                                   WeightType::q5_0, WeightType::q5_1, WeightType::q4_k,
                                    WeightType::q5_k, WeightType::q6_k};
   Report report(s);
   for (const WeightType type : kTypes) check_embed(report, type);

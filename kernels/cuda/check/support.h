@@ -119,6 +119,12 @@ inline TypeSizes sizes_of(WeightType type) {
       return {"q8_0", 32, 34};
     case WeightType::q4_0:
       return {"q4_0", 32, 18};
+    case WeightType::q4_1:
+      return {"q4_1", 32, 20};
+    case WeightType::q5_0:
+      return {"q5_0", 32, 22};
+    case WeightType::q5_1:
+      return {"q5_1", 32, 24};
     case WeightType::q4_k:
       return {"q4_k", 256, 144};
     case WeightType::q5_k:

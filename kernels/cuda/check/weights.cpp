@@ -20,7 +20,10 @@ ScalePlaces scale_places(WeightType type) {
   switch (type) {
     case WeightType::q8_0:
     case WeightType::q4_0:
+    case WeightType::q5_0:
       return {0, -1};
+    case WeightType::q4_1:
+    case WeightType::q5_1:
     case WeightType::q4_k:
     case WeightType::q5_k:
       return {0, 2};
@@ -49,6 +52,17 @@ Group group_of(const std::byte* block, std::uint32_t group) {
   }
   return {double{half_value(word_of(block))} * scale,
           double{half_value(word_of(block + 2))} * minimum};
+}
+
+double small_block_number(WeightType type, const std::byte* block, std::uint32_t i) {
+  const bool five = type == WeightType::q5_0 || type == WeightType::q5_1;
+  const bool has_offset = type == WeightType::q4_1 || type == WeightType::q5_1;
+  const std::uint32_t head = has_offset ? 4 : 2;
+  std::uint32_t level = byte_of(block + head + (five ? 4 : 0) + i % 16) >> (i / 16 * 4) & 15;
+  if (five) level += 16 * (byte_of(block + head + i / 8) >> (i % 8) & 1);
+  const double scale{half_value(word_of(block))};
+  if (has_offset) return scale * level + double{half_value(word_of(block + 2))};
+  return scale * (static_cast<double>(level) - (five ? 16.0 : 8.0));
 }
 
 double large_block_number(WeightType type, const std::byte* block, std::uint32_t i) {
@@ -119,11 +133,9 @@ double weight_number(WeightType type, const std::byte* row, std::uint32_t i) {
       return double{bfloat16_value(word_of(block))};
     case WeightType::q8_0:
       return double{half_value(word_of(block))} * static_cast<std::int8_t>(byte_of(block + 2 + k));
-    case WeightType::q4_0:
-      return double{half_value(word_of(block))} *
-             (static_cast<double>(byte_of(block + 2 + k % 16) >> (k / 16 * 4) & 15) - 8.0);
     default:
-      return large_block_number(type, block, k);
+      return sizes.block_count == 32 ? small_block_number(type, block, k)
+                                     : large_block_number(type, block, k);
   }
 }
 

@@ -59,7 +59,7 @@ DType stored_type(DType wanted, std::span<const std::uint64_t> dims) {
 
 void raise_head(ModelPlan& plan) {
   const auto is_coarse = [](DType type) {
-    return type == DType::q4_0 || type == DType::q4_k || type == DType::q5_k;
+    return traits(type).block_count > 1 && type != DType::q8_0 && type != DType::q6_k;
   };
   const auto find = [&plan](std::string_view name) {
     return std::find_if(plan.tensors.begin(), plan.tensors.end(),
@@ -79,7 +79,8 @@ void set_file_type(GgufMetadata& metadata, DType type) {
     std::uint32_t value;  // llama.cpp's llama_ftype
   };
   constexpr Number kNumbers[] = {{DType::f32, 0},   {DType::f16, 1},  {DType::bf16, 32},
-                                 {DType::q8_0, 7},  {DType::q4_0, 2}, {DType::q4_k, 14},
+                                 {DType::q8_0, 7},  {DType::q4_0, 2}, {DType::q4_1, 3},
+                                 {DType::q5_0, 8},  {DType::q5_1, 9}, {DType::q4_k, 14},
                                  {DType::q5_k, 16}, {DType::q6_k, 18}};
   for (const Number& number : kNumbers) {
     if (number.type == type) metadata.set_u32("general.file_type", number.value);

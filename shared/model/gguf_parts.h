@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+namespace edgedraft {
+
+// Large models come as several GGUF files, which find each other by their names:
+// NAME-00001-of-00003.gguf and so on.
+//
+// Source    the ggml project's gguf-split
+struct GgufPart {
+  std::filesystem::path beginning;  // folder and NAME
+  std::uint32_t number;             // from 1
+  std::uint32_t count;
+
+  std::filesystem::path path_of(std::uint32_t part) const;
+};
+
+// Nothing where the name is not that of a part.
+std::optional<GgufPart> gguf_part_named(const std::filesystem::path& path);
+
+// The files of the model that begins or goes on in `path`, in order; they need not exist. `path`
+// alone where its name is not that of a part.
+std::vector<std::filesystem::path> gguf_files_of(const std::filesystem::path& path);
+
+}  // namespace edgedraft
