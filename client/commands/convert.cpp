@@ -13,8 +13,6 @@
 namespace edgedraft {
 namespace {
 
-constexpr const char* kDefaultType = "f16";
-
 std::string type_names() {
   std::string names;
   for (const DType type : kDTypes)
@@ -52,7 +50,7 @@ Result<void> check_drafting(const ConvertCommandOptions& o) {
   return {};
 }
 
-Result<DType> check(const ConvertCommandOptions& o) {
+Result<std::optional<DType>> check(const ConvertCommandOptions& o) {
   if (o.input.empty()) return usage("what is to be converted? Give a folder or a GGUF file");
   if (!std::filesystem::exists(o.input)) {
     return Error{Errc::io, o.input.string() + ": no such file or folder"};
@@ -68,9 +66,10 @@ Result<DType> check(const ConvertCommandOptions& o) {
       return usage("-o " + o.output.string() + ": it exists; --force replaces it");
     }
   }
-  const auto type = dtype_from_name(o.type.value_or(kDefaultType));
+  if (!o.type) return std::optional<DType>();
+  const auto type = dtype_from_name(*o.type);
   if (!type) return usage("--type " + *o.type + ": give one of " + type_names());
-  return *type;
+  return type;
 }
 
 // Counts the corpus in the model's tokens, and says how much of it the chosen ones cover.
@@ -97,7 +96,7 @@ Result<std::vector<std::uint32_t>> choose_tokens(const ConvertCommandOptions& o)
   return std::move(chosen->tokens);
 }
 
-Result<void> write_output(const ConvertCommandOptions& o, DType type,
+Result<void> write_output(const ConvertCommandOptions& o, std::optional<DType> type,
                           std::vector<std::uint32_t> draft_tokens) {
   if (o.bundle) {
     return make_bundle({.target = o.input,
@@ -117,11 +116,12 @@ Result<void> write_output(const ConvertCommandOptions& o, DType type,
 
 void declare_convert(CLI::App& app, ConvertCommandOptions& o) {
   app.add_option("input", o.input,
-                 "A Hugging Face folder or a GGUF file; with --bundle the target's GGUF file")
+                 "A Hugging Face folder or a GGUF file, of several any; with --bundle the target's")
       ->type_name("HF_DIR|GGUF");
   app.add_option("-o,--output", o.output, "The GGUF file to write")->type_name("FILE.gguf");
   app.add_option("--type", o.type,
-                 "How matrices are stored: " + type_names() + " [" + kDefaultType + "]")
+                 "How matrices are stored: " + type_names() +
+                     " [as they are in a GGUF file; f16 from a folder]")
       ->type_name("TYPE");
   app.add_flag("--bundle", o.bundle, "Make a drafter's file for the target");
   app.add_option("--drafter", o.drafter,
@@ -139,6 +139,7 @@ void declare_convert(CLI::App& app, ConvertCommandOptions& o) {
   app.footer(
       "Examples:\n"
       "  edgedraft convert ~/models/TinyLlama -o tinyllama.gguf --type q8_0\n"
+      "  edgedraft convert big-00001-of-00003.gguf -o big.gguf\n"
       "  edgedraft convert tinyllama.gguf --bundle --drafter ~/models/moa -o moa.gguf\n"
       "  edgedraft convert tinyllama.gguf --bundle --drafter ~/models/moa --draft-vocab 8192 "
       "--corpus answers.txt -o moa-8k.gguf\n"

@@ -63,27 +63,7 @@ struct Q8_0 {
   }
 };
 
-// Blocks of a float16 scale and 32 numbers of four bits: 0 to 15 in the low halves, 16 to 31 in the
-// high ones.
-struct Q4_0 {
-  static constexpr std::size_t kStep = 32;
-  static constexpr std::size_t kBlockBytes = 18;
-  struct Group {
-    const std::byte* from;
-    Part scale;
-  };
-  static constexpr std::size_t row_bytes(std::size_t count) { return count / kStep * kBlockBytes; }
-  static EDGEDRAFT_INLINE Group group(const std::byte* row, std::size_t k) {
-    const std::byte* block = row + k / kStep * kBlockBytes;
-    return {block + 2, all_part(half_to_float(load_bytes<std::uint16_t>(block)))};
-  }
-  static EDGEDRAFT_INLINE Part part(const Group& g, std::size_t i) {
-    const UintPart level = load_uint8s(g.from + i % 16) >> static_cast<unsigned>(i / 16 * 4) & 15u;
-    return (to_floats(level) - 8.0f) * g.scale;
-  }
-};
-
-// The other small blocks, as shared/tensor/blocks.h describes them.
+// Small blocks of four or five bits, as shared/tensor/blocks.h describes them.
 template <bool kHasFifths, bool kHasOffset>
 struct SmallBlock {
   static constexpr std::size_t kStep = 32;
@@ -109,9 +89,10 @@ struct SmallBlock {
       for (std::size_t l = 0; l < kPartLanes; ++l) level[l] |= (fifths >> l & 1u) << 4;
     }
     if constexpr (kHasOffset) return to_floats(level) * g.scale + g.offset;
-    return (to_floats(level) - 16.0f) * g.scale;
+    return (to_floats(level) - (kHasFifths ? 16.0f : 8.0f)) * g.scale;
   }
 };
+using Q4_0 = SmallBlock<false, false>;
 using Q4_1 = SmallBlock<false, true>;
 using Q5_0 = SmallBlock<true, false>;
 using Q5_1 = SmallBlock<true, true>;

@@ -424,6 +424,16 @@ TEST_F(ConvertTest, StoresAGgufFileInAnotherType) {
   EXPECT_NE(model_fingerprint(first).value(), model_fingerprint(*second).value());
 }
 
+TEST_F(ConvertTest, KeepsAGgufFilesTypesWhereNoneIsNamed) {
+  const GgufFile first = converted(wide_directory(), DType::q4_k);
+  const auto path = output_ / "copy.gguf";
+  ASSERT_TRUE(convert_model({.input = output_ / "m.gguf", .output = path}));
+  const auto second = GgufFile::open(path);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(compute_model_fingerprint(*second), compute_model_fingerprint(first));
+  EXPECT_EQ(*second->get_u32("general.file_type"), *first.get_u32("general.file_type"));
+}
+
 TEST_F(ConvertTest, GivesTheSameFileTwice) {
   const HfDirectory source;
   source.write_tokenizer(input_);

@@ -5,6 +5,7 @@
 
 #include "shared/model/convert/gguf_model.h"
 #include "shared/model/convert/hf_model.h"
+#include "shared/model/convert/independent_bundle.h"
 #include "shared/model/convert/moa_bundle.h"
 #include "shared/model/convert/reduced_head.h"
 #include "shared/model/decoder_tensors.h"
@@ -13,48 +14,13 @@
 namespace edgedraft {
 namespace {
 
-Result<ModelPlan> plan_model(const std::filesystem::path& input, DType type) {
-  if (std::filesystem::is_directory(input)) return plan_hf_model(input, type);
+constexpr DType kTypeOfDirectories = DType::f16;
+
+Result<ModelPlan> plan_model(const std::filesystem::path& input, std::optional<DType> type) {
+  if (std::filesystem::is_directory(input)) {
+    return plan_hf_model(input, type.value_or(kTypeOfDirectories));
+  }
   return plan_gguf_model(input, type);
-}
-
-bool same_tokenizer(const GgufMetadata& a, const GgufMetadata& b) {
-  for (const char* key : {"tokenizer.ggml.model", "tokenizer.ggml.tokens", "tokenizer.ggml.scores",
-                          "tokenizer.ggml.token_type", "tokenizer.ggml.merges"}) {
-    const auto x = a.values().find(key);
-    const auto y = b.values().find(key);
-    const bool x_there = x != a.values().end();
-    if (x_there != (y != b.values().end())) return false;
-    if (x_there && x->second.bytes != y->second.bytes) return false;
-  }
-  return true;
-}
-
-// Turns the plan of an ordinary model into that of a drafter for `target`.
-Result<void> bind_to_target(const GgufFile& target, const DecoderConfig& config, ModelPlan& plan) {
-  GgufMetadata tokenizer;
-  for (const auto& [key, value] : target.metadata()) {
-    if (key.starts_with("tokenizer.")) tokenizer.set(std::string(key), value);
-  }
-  const bool has_own = plan.metadata.values().contains("tokenizer.ggml.tokens");
-  if (has_own && !same_tokenizer(plan.metadata, tokenizer)) {
-    return Error{Errc::mismatch, "drafter and target have different tokenizers"};
-  }
-  for (const PlannedTensor& tensor : plan.tensors) {
-    if (tensor.info.name == "token_embd.weight" &&
-        tensor.info.dims.back() != config.vocabulary_count) {
-      return Error{Errc::mismatch, "the drafter has " + std::to_string(tensor.info.dims.back()) +
-                                       " tokens, the target " +
-                                       std::to_string(config.vocabulary_count)};
-    }
-  }
-  for (const auto& [key, value] : target.metadata()) {
-    if (key.starts_with("tokenizer.")) plan.metadata.set(std::string(key), value);
-  }
-  const auto fingerprint = model_fingerprint(target);
-  if (!fingerprint) return fingerprint.error();
-  plan.metadata.set_string(std::string(kTargetFingerprintKey), to_hex(*fingerprint));
-  return {};
 }
 
 Result<void> write_bundle(ModelPlan& plan, const BundleOptions& options) {
@@ -88,7 +54,7 @@ Result<void> make_bundle(const BundleOptions& options) {
       auto plan = plan_moa_bundle({.target = *target,
                                    .checkpoint = std::move(*checkpoint),
                                    .directory = options.drafter,
-                                   .type = options.type});
+                                   .type = options.type.value_or(kTypeOfDirectories)});
       if (!plan) return plan.error();
       return write_bundle(*plan, options);
     }

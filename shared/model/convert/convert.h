@@ -13,12 +13,14 @@ struct ConvertOptions {
   std::filesystem::path input;   // a Hugging Face directory or a GGUF file
   std::filesystem::path output;  // a GGUF file, replaced if it exists
   // Of the matrices; norms and biases stay f32, the head gets six bits at least, and rows that are
-  // no whole number of blocks become q8_0 or f16.
-  DType type = DType::f16;
+  // no whole number of blocks become q8_0 or f16. Nothing: a GGUF file's stay as they are, a
+  // directory's become f16.
+  std::optional<DType> type = {};
 };
 
-// Turns a Llama or Qwen2 model into a GGUF file that llama.cpp reads too, or stores a GGUF file's
-// matrices in another type. Shows its progress on a terminal.
+// Turns a Llama or Qwen2 model into a GGUF file that llama.cpp reads too, stores a GGUF file's
+// matrices in another type, or makes one file of several (gguf_parts.h). Shows its progress on a
+// terminal.
 //
 // Errors    io, bad_file, unsupported: naming the file, key or tensor, and the remedy where there
 // is one
@@ -29,7 +31,7 @@ struct BundleOptions {
   std::filesystem::path
       drafter;  // a directory: MoA checkpoint or Llama model, or a Llama GGUF file
   std::filesystem::path output;
-  DType type = DType::f16;
+  std::optional<DType> type = {};                // as above, of the drafter's own matrices
   std::vector<std::uint32_t> draft_tokens = {};  // all that the head may propose; empty: any token
 };
 

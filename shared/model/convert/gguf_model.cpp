@@ -15,7 +15,7 @@ bool belongs_to_target(std::string_view name) {
 
 }  // namespace
 
-Result<ModelPlan> plan_gguf_model(const std::filesystem::path& path, DType type) {
+Result<ModelPlan> plan_gguf_model(const std::filesystem::path& path, std::optional<DType> type) {
   auto file = GgufFile::open(path);
   if (!file) return file.error();
   const auto architecture = file->architecture();
@@ -24,16 +24,16 @@ Result<ModelPlan> plan_gguf_model(const std::filesystem::path& path, DType type)
 
   ModelPlan plan;
   for (const auto& [key, value] : file->metadata()) plan.metadata.set(std::string(key), value);
-  set_file_type(plan.metadata, type);
+  if (type) set_file_type(plan.metadata, *type);
   for (const GgufTensor& tensor : file->tensors()) {
     PlannedTensor planned = copy_of(tensor, std::string(tensor.name));
     // A vector keeps its type; norms are f32 already.
-    if (tensor.dims.size() > 1 && !(is_moa && belongs_to_target(tensor.name))) {
-      planned.info.type = stored_type(type, tensor.dims);
+    if (type && tensor.dims.size() > 1 && !(is_moa && belongs_to_target(tensor.name))) {
+      planned.info.type = stored_type(*type, tensor.dims);
     }
     plan.tensors.push_back(std::move(planned));
   }
-  if (!is_moa) raise_head(plan);
+  if (type && !is_moa) raise_head(plan);
   plan.files.push_back(std::move(*file));
   return plan;
 }

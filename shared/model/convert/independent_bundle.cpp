@@ -1,0 +1,100 @@
+#include "shared/model/convert/independent_bundle.h"
+
+#include <algorithm>
+#include <string>
+
+#include "shared/model/fingerprint.h"
+#include "shared/model/tokenizer.h"
+
+namespace edgedraft {
+namespace {
+
+// The elements of an array; nothing where the key is missing or of another type.
+struct Elements {
+  std::uint64_t count = 0;
+  ByteView bytes;
+};
+Elements elements_of(const GgufMetadata& metadata, const char* key) {
+  constexpr std::size_t kHeadBytes = sizeof(std::uint32_t) + sizeof(std::uint64_t);
+  const auto found = metadata.values().find(key);
+  if (found == metadata.values().end() || found->second.type != GgufType::array) return {};
+  const ByteView bytes = found->second.bytes;
+  return {load_le<std::uint64_t>(&bytes[sizeof(std::uint32_t)]), bytes.subspan(kHeadBytes)};
+}
+
+// How many entries of the vocabulary stand before those that only fill it up.
+std::uint64_t used_count(const GgufMetadata& metadata) {
+  const Elements types = elements_of(metadata, "tokenizer.ggml.token_type");
+  std::uint64_t count = elements_of(metadata, "tokenizer.ggml.tokens").count;
+  if (types.bytes.size() / sizeof(std::int32_t) < count) return count;
+  while (count > 0 && load_le<std::int32_t>(&types.bytes[(count - 1) * sizeof(std::int32_t)]) ==
+                          static_cast<std::int32_t>(TokenType::unused)) {
+    --count;
+  }
+  return count;
+}
+
+// Texts stand one behind the other, so that equal beginnings have equal bytes.
+bool same_texts(const GgufMetadata& a, const GgufMetadata& b) {
+  const Elements x = elements_of(a, "tokenizer.ggml.tokens");
+  const Elements y = elements_of(b, "tokenizer.ggml.tokens");
+  const std::uint64_t both = std::min(x.count, y.count);
+  if (used_count(a) > both || used_count(b) > both) return false;
+  const std::size_t bytes = std::min(x.bytes.size(), y.bytes.size());
+  return std::ranges::equal(x.bytes.first(bytes), y.bytes.first(bytes));
+}
+
+void resize_rows(PlannedTensor& tensor, std::uint64_t count, ModelPlan& plan) {
+  const std::uint64_t had = tensor.info.dims.back();
+  const std::size_t row = tensor.source.size() / had;
+  if (count <= had) {
+    tensor.source = tensor.source.first(count * row);
+  } else {
+    Bytes& rows = plan.made.emplace_back(tensor.source.begin(), tensor.source.end());
+    rows.reserve(count * row);
+    const ByteView last = tensor.source.last(row);
+    while (rows.size() < count * row) rows.insert(rows.end(), last.begin(), last.end());
+    tensor.source = rows;
+  }
+  tensor.info.dims.back() = count;
+}
+
+}  // namespace
+
+Result<void> bind_to_target(const GgufFile& target, const DecoderConfig& config, ModelPlan& plan) {
+  GgufMetadata tokenizer;
+  for (const auto& [key, value] : target.metadata()) {
+    if (key.starts_with("tokenizer.")) tokenizer.set(std::string(key), value);
+  }
+  const std::uint64_t own_count = elements_of(plan.metadata, "tokenizer.ggml.tokens").count;
+  if (own_count > 0 && !same_texts(plan.metadata, tokenizer)) {
+    return Error{Errc::mismatch,
+                 "drafter and target have different tokenizers: an id must stand for the same text "
+                 "in both"};
+  }
+  for (PlannedTensor& tensor : plan.tensors) {
+    if (tensor.info.name != "token_embd.weight" && tensor.info.name != "output.weight") continue;
+    const std::uint64_t rows = tensor.info.dims.back();
+    if (rows == config.vocabulary_count) continue;
+    if (rows != own_count) {
+      return Error{Errc::mismatch, "the drafter has " + std::to_string(rows) +
+                                       " tokens, the target " +
+                                       std::to_string(config.vocabulary_count)};
+    }
+    resize_rows(tensor, config.vocabulary_count, plan);
+  }
+  for (const auto& [key, value] : plan.metadata.values()) {
+    if (!key.ends_with(".vocab_size")) continue;
+    plan.metadata.set_u32(key, config.vocabulary_count);
+    break;
+  }
+  for (const auto& [key, value] : target.metadata()) {
+    if (key.starts_with("tokenizer.")) plan.metadata.set(std::string(key), value);
+  }
+  const auto fingerprint = model_fingerprint(target);
+  if (!fingerprint) return fingerprint.error();
+  plan.metadata.set_string(std::string(kTargetFingerprintKey), to_hex(*fingerprint));
+  return {};
+}
+
+}  // namespace edgedraft
