@@ -132,6 +132,11 @@ TEST_F(IndependentBundleTest, RefusesOtherTexts) {
                   "different tokenizers");
 }
 
+TEST_F(IndependentBundleTest, RefusesToFillMoreThanHalf) {
+  expect_mismatch(model_of({"a", "[PAD1]", "[PAD2]", "[PAD3]"}), model_of({"a"}),
+                  "1 tokens, the target 4");
+}
+
 TEST_F(IndependentBundleTest, RefusesOtherSizesWithoutATokenizer) {
   RawGguf drafter = model_of({"a", "b"});
   drafter.values.resize(drafter.values.size() - 3);

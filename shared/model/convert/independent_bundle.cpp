@@ -50,8 +50,9 @@ void resize_rows(PlannedTensor& tensor, std::uint64_t count, ModelPlan& plan) {
   if (count <= had) {
     tensor.source = tensor.source.first(count * row);
   } else {
-    Bytes& rows = plan.made.emplace_back(tensor.source.begin(), tensor.source.end());
+    Bytes& rows = plan.made.emplace_back();
     rows.reserve(count * row);
+    rows.assign(tensor.source.begin(), tensor.source.end());
     const ByteView last = tensor.source.last(row);
     while (rows.size() < count * row) rows.insert(rows.end(), last.begin(), last.end());
     tensor.source = rows;
@@ -76,7 +77,8 @@ Result<void> bind_to_target(const GgufFile& target, const DecoderConfig& config,
     if (tensor.info.name != "token_embd.weight" && tensor.info.name != "output.weight") continue;
     const std::uint64_t rows = tensor.info.dims.back();
     if (rows == config.vocabulary_count) continue;
-    if (rows != own_count) {
+    // Files that would double a vocabulary are none of a family, and may mean to take all memory.
+    if (rows != own_count || config.vocabulary_count / 2 > rows) {
       return Error{Errc::mismatch, "the drafter has " + std::to_string(rows) +
                                        " tokens, the target " +
                                        std::to_string(config.vocabulary_count)};
