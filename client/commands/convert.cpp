@@ -116,7 +116,8 @@ Result<void> write_output(const ConvertCommandOptions& o, std::optional<DType> t
 
 void declare_convert(CLI::App& app, ConvertCommandOptions& o) {
   app.add_option("input", o.input,
-                 "A Hugging Face folder or a GGUF file, of several any; with --bundle the target's")
+                 "A Hugging Face folder or a GGUF file (of a model in several any of them); with "
+                 "--bundle the target's GGUF file")
       ->type_name("HF_DIR|GGUF");
   app.add_option("-o,--output", o.output, "The GGUF file to write")->type_name("FILE.gguf");
   app.add_option("--type", o.type,

@@ -47,12 +47,17 @@ struct Q8_0 {
   }
 };
 
+// The 16 bytes of a small block, whose halves are lines' halves already.
+void put_fours(const std::byte* from, const Place& to) {
+  for (std::size_t q = 0; q < 4; ++q) to.put_line(q, word(from + 4 * q));
+}
+
 struct Q4_0 {
   static constexpr WeightType kType = WeightType::q4_0;
   static constexpr std::size_t kFileBytes = 18;
   static void pack(const std::byte* from, std::size_t, const Place& to) {
     to.put_half(to.block, from);
-    for (std::size_t q = 0; q < 4; ++q) to.put_line(q, word(from + 2 + 4 * q));
+    put_fours(from + 2, to);
   }
 };
 
@@ -64,7 +69,7 @@ void put_fives(const std::byte* from, const Place& to) {
     for (std::size_t i = 0; i < 4; ++i) fifths |= (bits >> i & 1u) << (8 * i + q);
   }
   to.put_line(4, fifths);
-  for (std::size_t q = 0; q < 4; ++q) to.put_line(q, word(from + 4 + 4 * q));
+  put_fours(from + 4, to);
 }
 
 struct Q5_0 {
@@ -97,7 +102,7 @@ struct Q4_1 {
   static constexpr std::size_t kFileBytes = 20;
   static void pack(const std::byte* from, std::size_t, const Place& to) {
     put_scale_and_offset(from, to);
-    for (std::size_t q = 0; q < 4; ++q) to.put_line(q, word(from + 4 + 4 * q));
+    put_fours(from + 4, to);
     to.put_line(4, 0);
   }
 };

@@ -10,9 +10,9 @@
 //   minimum  where kHasMinimum; elsewhere bytes are 128 too large, which a row's start makes good,
 //            but for those of eight bits where they have their signs (int8.h)
 //
-// A weight is scale * (byte - 128) or scale * byte - minimum. What moves four or six bits to the
+// A weight is scale * (byte - 128) or scale * byte - minimum. What moves four to six bits to the
 // top of a byte divides the scale by as much, which is exact. For short sums (int8.h) they stay at
-// the bottom, and 128 becomes 8 or 32.
+// the bottom, and 128 becomes 8, 16 or 32.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
 static_assert(kPackedBlockInputs == kBlock);
@@ -42,12 +42,20 @@ EDGEDRAFT_INLINE UintPart shifted(UintPart v) {
   }
 }
 
-struct PackedQ8_0 {
-  static constexpr PackedSizes kSizes = packed_sizes(WeightType::q8_0);
-  static constexpr int kBits = 8;
-  static constexpr bool kIsBytes = true;  // nothing to decode
-  static constexpr std::size_t kHalves = 1;
-  static constexpr bool kHasMinimum = false;
+// What products of a type's blocks depend on.
+template <int kBitsOfWeight, std::size_t kHalvesOfBlock, bool kBlockHasMinimum>
+struct BlockForm {
+  static constexpr int kBits = kBitsOfWeight;
+  static constexpr std::size_t kHalves = kHalvesOfBlock;
+  static constexpr bool kHasMinimum = kBlockHasMinimum;
+};
+template <WeightType kType, int kBitsOfWeight, std::size_t kHalvesOfBlock, bool kBlockHasMinimum>
+struct PackedType : BlockForm<kBitsOfWeight, kHalvesOfBlock, kBlockHasMinimum> {
+  static constexpr PackedSizes kSizes = packed_sizes(kType);
+  static constexpr bool kIsBytes = kBitsOfWeight == 8;  // nothing to decode
+};
+
+struct PackedQ8_0 : PackedType<WeightType::q8_0, 8, 1, false> {
   static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t) {
     return halves_part(at.block, part);
   }
@@ -57,7 +65,7 @@ struct PackedQ8_0 {
   }
 };
 
-// By so much a weight of four or six bits is moved up in its byte.
+// By so much a weight of four to six bits is moved up in its byte.
 template <int kBits>
 inline constexpr int kRise = kHasShortSums<kBits> ? 0 : 8 - kBits;
 
@@ -68,12 +76,7 @@ EDGEDRAFT_INLINE UintPart nibbles(const BlockPlace& at, std::size_t part) {
 }
 inline constexpr float kNibbleUnit = 1.0f / (1 << kRise<4>);
 
-struct PackedQ4_0 {
-  static constexpr PackedSizes kSizes = packed_sizes(WeightType::q4_0);
-  static constexpr int kBits = 4;
-  static constexpr bool kIsBytes = false;
-  static constexpr std::size_t kHalves = 1;
-  static constexpr bool kHasMinimum = false;
+struct PackedQ4_0 : PackedType<WeightType::q4_0, 4, 1, false> {
   static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t) {
     return halves_part(at.block, part) * all_part(kNibbleUnit);
   }
@@ -91,12 +94,7 @@ EDGEDRAFT_INLINE UintPart fives(const BlockPlace& at, std::size_t part) {
   return (four & 0x0F0F0F0Fu << kUp) | (fifth & 0x10101010u << kUp);
 }
 
-struct PackedQ5_0 {
-  static constexpr PackedSizes kSizes = packed_sizes(WeightType::q5_0);
-  static constexpr int kBits = 5;
-  static constexpr bool kIsBytes = false;
-  static constexpr std::size_t kHalves = 1;
-  static constexpr bool kHasMinimum = false;
+struct PackedQ5_0 : PackedType<WeightType::q5_0, 5, 1, false> {
   static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t) {
     return halves_part(at.block, part) * all_part(1.0f / (1 << kRise<kBits>));
   }
@@ -107,12 +105,7 @@ struct PackedQ5_0 {
 };
 
 // And q4_1.
-struct PackedQ5_1 {
-  static constexpr PackedSizes kSizes = packed_sizes(WeightType::q5_1);
-  static constexpr int kBits = 5;
-  static constexpr bool kIsBytes = false;
-  static constexpr std::size_t kHalves = 1;
-  static constexpr bool kHasMinimum = true;
+struct PackedQ5_1 : PackedType<WeightType::q5_1, 5, 1, true> {
   static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t) {
     return halves_part(at.block, part);
   }
@@ -134,12 +127,7 @@ EDGEDRAFT_INLINE Part group_minimum(const BlockPlace& at, std::size_t part) {
          halves_part(at.header + kPanelHalfBytes, part);
 }
 
-struct PackedQ4_K {
-  static constexpr PackedSizes kSizes = packed_sizes(WeightType::q4_k);
-  static constexpr int kBits = 4;
-  static constexpr bool kIsBytes = false;
-  static constexpr std::size_t kHalves = 1;
-  static constexpr bool kHasMinimum = true;
+struct PackedQ4_K : PackedType<WeightType::q4_k, 4, 1, true> {
   static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t) {
     return group_scale(at, part) * all_part(kNibbleUnit);
   }
@@ -152,12 +140,7 @@ struct PackedQ4_K {
   }
 };
 
-struct PackedQ5_K {
-  static constexpr PackedSizes kSizes = packed_sizes(WeightType::q5_k);
-  static constexpr int kBits = 5;
-  static constexpr bool kIsBytes = false;
-  static constexpr std::size_t kHalves = 1;
-  static constexpr bool kHasMinimum = true;
+struct PackedQ5_K : PackedType<WeightType::q5_k, 5, 1, true> {
   static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t) {
     return group_scale(at, part);
   }
@@ -170,12 +153,7 @@ struct PackedQ5_K {
   }
 };
 
-struct PackedQ6_K {
-  static constexpr PackedSizes kSizes = packed_sizes(WeightType::q6_k);
-  static constexpr int kBits = 6;
-  static constexpr bool kIsBytes = false;
-  static constexpr std::size_t kHalves = 2;
-  static constexpr bool kHasMinimum = false;
+struct PackedQ6_K : PackedType<WeightType::q6_k, 6, 2, false> {
   static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t half) {
     return load_int8s(at.block + half * kPanelOutputs + part * kPartLanes) *
            (halves_part(at.header, part) * all_part(1.0f / (1 << kRise<kBits>)));
@@ -190,15 +168,9 @@ struct PackedQ6_K {
   }
 };
 
-// What products of decoded blocks depend on: types that agree in it share their code.
-template <int kBitsOfWeight, std::size_t kHalvesOfBlock, bool kBlockHasMinimum>
-struct DecodedForm {
-  static constexpr int kBits = kBitsOfWeight;
-  static constexpr std::size_t kHalves = kHalvesOfBlock;
-  static constexpr bool kHasMinimum = kBlockHasMinimum;
-};
+// Types whose decoded blocks are alike share the code that multiplies them.
 template <class W>
-using FormOf = DecodedForm<kHasShortSums<W::kBits> ? W::kBits : 8, W::kHalves, W::kHasMinimum>;
+using FormOf = BlockForm<kHasShortSums<W::kBits> ? W::kBits : 8, W::kHalves, W::kHasMinimum>;
 
 // A block, decoded for use by several tiles.
 template <class Form>

@@ -22,6 +22,23 @@ std::uint32_t small_five(const std::byte* fifths, std::uint32_t i) {
   return small_four(fifths + 4, i) | (load_le<std::uint32_t>(fifths) >> i & 1u) << 4;
 }
 
+// A small block; `level(levels, i)` is the stored number.
+template <class Level>
+void decode_around_zero(const std::byte* from, float* to, float middle, const Level& level) {
+  const float scale = half_at(from);
+  for (std::uint32_t i = 0; i < kSmallCount; ++i) {
+    to[i] = scale * (static_cast<float>(level(from + 2, i)) - middle);
+  }
+}
+template <class Level>
+void decode_on_line(const std::byte* from, float* to, const Level& level) {
+  const float scale = half_at(from);
+  const float offset = half_at(from + 2);
+  for (std::uint32_t i = 0; i < kSmallCount; ++i) {
+    to[i] = scale * static_cast<float>(level(from + 4, i)) + offset;
+  }
+}
+
 // Number i of a group's 32: four bits out of the 128 bytes in which groups lie two by two.
 std::uint32_t four_bits(const std::byte* fours, std::uint32_t group, std::uint32_t i) {
   return byte_at(fours + group / 2 * 32 + i) >> (group % 2 * 4) & 15u;
@@ -52,33 +69,19 @@ void decode_q8_0(const std::byte* from, float* to) {
 }
 
 void decode_q4_0(const std::byte* from, float* to) {
-  const float scale = half_at(from);
-  for (std::uint32_t i = 0; i < kSmallCount; ++i) {
-    to[i] = scale * (static_cast<float>(small_four(from + 2, i)) - 8.0f);
-  }
+  decode_around_zero(from, to, 8.0f, small_four);
 }
 
 void decode_q4_1(const std::byte* from, float* to) {
-  const float scale = half_at(from);
-  const float offset = half_at(from + 2);
-  for (std::uint32_t i = 0; i < kSmallCount; ++i) {
-    to[i] = scale * static_cast<float>(small_four(from + 4, i)) + offset;
-  }
+  decode_on_line(from, to, small_four);
 }
 
 void decode_q5_0(const std::byte* from, float* to) {
-  const float scale = half_at(from);
-  for (std::uint32_t i = 0; i < kSmallCount; ++i) {
-    to[i] = scale * (static_cast<float>(small_five(from + 2, i)) - 16.0f);
-  }
+  decode_around_zero(from, to, 16.0f, small_five);
 }
 
 void decode_q5_1(const std::byte* from, float* to) {
-  const float scale = half_at(from);
-  const float offset = half_at(from + 2);
-  for (std::uint32_t i = 0; i < kSmallCount; ++i) {
-    to[i] = scale * static_cast<float>(small_five(from + 4, i)) + offset;
-  }
+  decode_on_line(from, to, small_five);
 }
 
 void decode_q4_k(const std::byte* from, float* to) {

@@ -21,27 +21,40 @@ Elements elements_of(const GgufMetadata& metadata, const char* key) {
   const ByteView bytes = found->second.bytes;
   return {load_le<std::uint64_t>(&bytes[sizeof(std::uint32_t)]), bytes.subspan(kHeadBytes)};
 }
-
-// How many entries of the vocabulary stand before those that only fill it up.
-std::uint64_t used_count(const GgufMetadata& metadata) {
-  const Elements types = elements_of(metadata, "tokenizer.ggml.token_type");
-  std::uint64_t count = elements_of(metadata, "tokenizer.ggml.tokens").count;
-  if (types.bytes.size() / sizeof(std::int32_t) < count) return count;
-  while (count > 0 && load_le<std::int32_t>(&types.bytes[(count - 1) * sizeof(std::int32_t)]) ==
-                          static_cast<std::int32_t>(TokenType::unused)) {
-    --count;
-  }
-  return count;
+Elements elements_of(const GgufFile& file, const char* key) {
+  const GgufValue* value = file.find_value(key);
+  if (value == nullptr || value->type != GgufType::array) return {};
+  return {value->count, value->bytes};
 }
 
+struct Vocabulary {
+  Elements texts;
+  Elements types;
+
+  template <class Source>
+  static Vocabulary of(const Source& source) {
+    return {elements_of(source, "tokenizer.ggml.tokens"),
+            elements_of(source, "tokenizer.ggml.token_type")};
+  }
+
+  // How many entries stand before those that only fill it up.
+  std::uint64_t used_count() const {
+    std::uint64_t count = texts.count;
+    if (types.bytes.size() / sizeof(std::int32_t) < count) return count;
+    while (count > 0 && load_le<std::int32_t>(&types.bytes[(count - 1) * sizeof(std::int32_t)]) ==
+                            static_cast<std::int32_t>(TokenType::unused)) {
+      --count;
+    }
+    return count;
+  }
+};
+
 // Texts stand one behind the other, so that equal beginnings have equal bytes.
-bool same_texts(const GgufMetadata& a, const GgufMetadata& b) {
-  const Elements x = elements_of(a, "tokenizer.ggml.tokens");
-  const Elements y = elements_of(b, "tokenizer.ggml.tokens");
-  const std::uint64_t both = std::min(x.count, y.count);
-  if (used_count(a) > both || used_count(b) > both) return false;
-  const std::size_t bytes = std::min(x.bytes.size(), y.bytes.size());
-  return std::ranges::equal(x.bytes.first(bytes), y.bytes.first(bytes));
+bool same_texts(const Vocabulary& a, const Vocabulary& b) {
+  const std::uint64_t both = std::min(a.texts.count, b.texts.count);
+  if (a.used_count() > both || b.used_count() > both) return false;
+  const std::size_t bytes = std::min(a.texts.bytes.size(), b.texts.bytes.size());
+  return std::ranges::equal(a.texts.bytes.first(bytes), b.texts.bytes.first(bytes));
 }
 
 void resize_rows(PlannedTensor& tensor, std::uint64_t count, ModelPlan& plan) {
@@ -63,12 +76,8 @@ void resize_rows(PlannedTensor& tensor, std::uint64_t count, ModelPlan& plan) {
 }  // namespace
 
 Result<void> bind_to_target(const GgufFile& target, const DecoderConfig& config, ModelPlan& plan) {
-  GgufMetadata tokenizer;
-  for (const auto& [key, value] : target.metadata()) {
-    if (key.starts_with("tokenizer.")) tokenizer.set(std::string(key), value);
-  }
-  const std::uint64_t own_count = elements_of(plan.metadata, "tokenizer.ggml.tokens").count;
-  if (own_count > 0 && !same_texts(plan.metadata, tokenizer)) {
+  const Vocabulary own = Vocabulary::of(plan.metadata);
+  if (own.texts.count > 0 && !same_texts(own, Vocabulary::of(target))) {
     return Error{Errc::mismatch,
                  "drafter and target have different tokenizers: an id must stand for the same text "
                  "in both"};
@@ -78,7 +87,7 @@ Result<void> bind_to_target(const GgufFile& target, const DecoderConfig& config,
     const std::uint64_t rows = tensor.info.dims.back();
     if (rows == config.vocabulary_count) continue;
     // Files that would double a vocabulary are none of a family, and may mean to take all memory.
-    if (rows != own_count || config.vocabulary_count / 2 > rows) {
+    if (rows != own.texts.count || config.vocabulary_count / 2 > rows) {
       return Error{Errc::mismatch, "the drafter has " + std::to_string(rows) +
                                        " tokens, the target " +
                                        std::to_string(config.vocabulary_count)};
