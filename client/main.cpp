@@ -6,11 +6,11 @@
 #include "client/commands/convert.h"
 #include "client/commands/devices.h"
 #include "client/commands/perplexity.h"
+#include "client/commands/report.h"
 #include "client/commands/run.h"
 #include "client/commands/tokenize.h"
-#include "client/report.h"
 #include "client/version.h"
-#include "shared/base/options.h"
+#include "shared/program/options.h"
 
 namespace edgedraft {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "netsim/commands/link.h"
 #include "netsim/commands/run.h"
-#include "shared/base/options.h"
+#include "shared/program/options.h"
 
 namespace edgedraft::netsim {
 namespace {

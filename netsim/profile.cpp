@@ -7,7 +7,7 @@
 #include "netsim/link/delivery_trace.h"
 #include "netsim/profile_table.h"
 #include "netsim/shipped_profiles.h"
-#include "shared/base/toml_text.h"
+#include "shared/program/toml_text.h"
 
 namespace edgedraft::netsim {
 namespace {

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <vector>
 
-#include "client/text_file.h"
 #include "shared/base/bytes.h"
+#include "shared/base/text_file.h"
 #include "shared/protocol/limits.h"
 
 namespace edgedraft {

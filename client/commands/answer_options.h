@@ -6,10 +6,10 @@
 #include <string>
 
 #include "client/devices/device_request.h"
-#include "client/drafters/oracle_drafter.h"
-#include "client/generation.h"
-#include "shared/base/pace_profile.h"
+#include "client/experiments/oracle_drafter.h"
+#include "client/generation/generation.h"
 #include "shared/net/tls.h"
+#include "shared/program/pace_profile.h"
 
 namespace CLI {
 class App;

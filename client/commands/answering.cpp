@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "client/devices/measuring.h"
-#include "client/interrupt.h"
 #include "client/version.h"
 #include "shared/base/log.h"
+#include "shared/program/interrupt.h"
 
 namespace edgedraft {
 namespace {

@@ -3,13 +3,13 @@
 #include <iosfwd>
 #include <memory>
 
-#include "client/answer_printer.h"
-#include "client/bundle_file.h"
 #include "client/commands/answer_options.h"
-#include "client/cycle_log.h"
+#include "client/commands/answer_printer.h"
+#include "client/commands/cycle_log.h"
+#include "client/commands/report.h"
 #include "client/devices/compute_device.h"
-#include "client/drafters/fallback_drafter.h"
-#include "client/report.h"
+#include "client/devices/fallback_drafter.h"
+#include "client/engine/bundle_file.h"
 #include "shared/net/client_link.h"
 
 namespace spdlog {

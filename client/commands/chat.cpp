@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "client/commands/answering.h"
-#include "client/interrupt.h"
+#include "shared/program/interrupt.h"
 
 namespace edgedraft {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "client/commands/text_surprise.h"
-#include "client/text_file.h"
 #include "shared/base/progress.h"
+#include "shared/base/text_file.h"
 #include "shared/model/gguf.h"
 #include "shared/model/tokenizer.h"
 #include "shared/runtime/decoder.h"

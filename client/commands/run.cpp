@@ -4,8 +4,8 @@
 #include <iostream>
 
 #include "client/commands/answering.h"
-#include "client/interrupt.h"
-#include "client/text_file.h"
+#include "shared/base/text_file.h"
+#include "shared/program/interrupt.h"
 
 namespace edgedraft {
 namespace {

@@ -3,8 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
-#include "client/bundle_file.h"
-#include "client/text_file.h"
+#include "client/engine/bundle_file.h"
+#include "shared/base/text_file.h"
 
 namespace edgedraft {
 namespace {

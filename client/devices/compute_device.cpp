@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "client/vulkan/vulkan_backend.h"
-#include "shared/base/options.h"
+#include "shared/program/options.h"
 
 namespace edgedraft {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "client/bundle_file.h"
+#include "client/engine/bundle_file.h"
 #include "shared/speculative/tree_growth.h"
 
 namespace edgedraft {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "client/version.h"
-#include "shared/base/options.h"
 #include "shared/model/atomic_file.h"
+#include "shared/program/options.h"
 
 namespace edgedraft {
 namespace {

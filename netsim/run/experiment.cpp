@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "netsim/run/installation.h"
-#include "shared/base/toml_text.h"
+#include "shared/program/toml_text.h"
 #include "shared/protocol/limits.h"
 
 namespace edgedraft::netsim {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "shared/base/error.h"
-#include "shared/base/pace_profile.h"
+#include "shared/program/pace_profile.h"
 
 namespace edgedraft::netsim {
 
@@ -90,8 +90,8 @@ struct Experiment {
   std::uint32_t max_tokens = 128;
   double temperature = 0;
   std::uint32_t deadline_ms = 3000;
-  std::uint32_t row_budget = 0;  // of a draft; 0: as the servers see fit
-  std::vector<std::uint32_t> clients{1};                        // at the same time
+  std::uint32_t row_budget = 0;           // of a draft; 0: as the servers see fit
+  std::vector<std::uint32_t> clients{1};  // at the same time
   std::vector<std::optional<std::uint32_t>> offline_after{{}};  // nothing: the link lasts
 
   std::uint32_t pings = 60;

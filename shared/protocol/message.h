@@ -10,8 +10,8 @@
 #include "shared/base/bytes.h"
 #include "shared/base/error.h"
 #include "shared/base/sha256.h"
+#include "shared/privacy/safe_tokens.h"
 #include "shared/protocol/limits.h"
-#include "shared/protocol/safe_tokens.h"
 
 // The messages of docs/protocol.md as plain values, and their way to bytes and back.
 namespace edgedraft::wire {

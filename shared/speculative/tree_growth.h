@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "shared/drafting/draft_network.h"
+#include "shared/speculative/draft_network.h"
 #include "shared/speculative/draft_tree.h"
 
 namespace edgedraft {

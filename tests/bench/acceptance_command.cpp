@@ -7,8 +7,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "client/bundle_file.h"
-#include "server/model_host.h"
+#include "client/engine/bundle_file.h"
+#include "server/program/model_host.h"
 #include "shared/base/progress.h"
 #include "tests/bench/bench_device.h"
 #include "tests/bench/prompts.h"

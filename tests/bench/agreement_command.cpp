@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "client/text_file.h"
+#include "shared/base/text_file.h"
 #include "shared/model/gguf.h"
 #include "shared/model/tokenizer.h"
 #include "shared/runtime/decoder.h"

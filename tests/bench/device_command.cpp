@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "shared/base/clock.h"
-#include "shared/drafting/moa_network.h"
+#include "shared/drafting/moa/moa_network.h"
 #include "tests/bench/bench_device.h"
 #include "tests/bench/device_operations.h"
 #include "tests/bench/generated_model.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "server/device.h"
+#include "server/program/device.h"
 #include "shared/base/check.h"
 #include "shared/base/clock.h"
 #include "shared/base/random.h"

@@ -5,13 +5,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "client/bundle_file.h"
-#include "client/privacy/taint_ledger.h"
-#include "server/application.h"
-#include "server/scheduler.h"
+#include "client/engine/bundle_file.h"
+#include "server/passes/scheduler.h"
+#include "server/program/application.h"
 #include "shared/base/log.h"
 #include "shared/net/client_link.h"
 #include "shared/net/identity.h"
+#include "shared/privacy/taint_ledger.h"
 #include "shared/protocol/overhead.h"
 
 namespace edgedraft::bench {

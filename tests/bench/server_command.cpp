@@ -4,8 +4,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "shared/base/pace_profile.h"
 #include "shared/base/progress.h"
+#include "shared/program/pace_profile.h"
 #include "tests/bench/prompts.h"
 #include "tests/bench/quantile.h"
 #include "tests/bench/serving.h"

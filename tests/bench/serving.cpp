@@ -8,7 +8,7 @@
 #include <semaphore>
 #include <thread>
 
-#include "client/generation.h"
+#include "client/generation/generation.h"
 #include "shared/base/check.h"
 #include "shared/protocol/server_session.h"
 

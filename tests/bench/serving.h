@@ -7,10 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "client/bundle_file.h"
-#include "server/model_host.h"
-#include "server/pass_loop.h"
-#include "server/speculation/speculation.h"
+#include "client/engine/bundle_file.h"
+#include "server/passes/pass_loop.h"
+#include "server/program/model_host.h"
+#include "server/proposers/speculation.h"
 #include "shared/speculative/tree_growth.h"
 
 namespace edgedraft::bench {

@@ -1,4 +1,4 @@
-#include "client/answer_printer.h"
+#include "client/commands/answer_printer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "client/bundle_file.h"
+#include "client/engine/bundle_file.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "client/draft_control.h"
+#include "client/control/draft_control.h"
 
 #include <gtest/gtest.h>
 

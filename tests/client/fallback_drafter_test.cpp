@@ -1,4 +1,4 @@
-#include "client/drafters/fallback_drafter.h"
+#include "client/devices/fallback_drafter.h"
 
 #include <gtest/gtest.h>
 

@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "client/drafters/fallback_drafter.h"
-#include "client/drafters/independent_drafter.h"
-#include "client/drafters/moa_drafter.h"
-#include "client/generation.h"
-#include "server/taps/moa_tap.h"
+#include "client/devices/fallback_drafter.h"
+#include "client/generation/generation.h"
+#include "shared/drafting/independent/independent_drafter.h"
+#include "shared/drafting/moa/moa_drafter.h"
+#include "shared/drafting/moa/moa_tap.h"
 #include "tests/support/failing_backend.h"
 #include "tests/support/local_link.h"
 #include "tests/support/table_network.h"

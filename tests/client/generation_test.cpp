@@ -1,4 +1,4 @@
-#include "client/generation.h"
+#include "client/generation/generation.h"
 
 #include <gtest/gtest.h>
 

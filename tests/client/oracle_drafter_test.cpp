@@ -1,4 +1,4 @@
-#include "client/drafters/oracle_drafter.h"
+#include "client/experiments/oracle_drafter.h"
 
 #include <gtest/gtest.h>
 

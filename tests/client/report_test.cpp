@@ -1,4 +1,4 @@
-#include "client/report.h"
+#include "client/commands/report.h"
 
 #include <gtest/gtest.h>
 

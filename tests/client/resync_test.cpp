@@ -1,7 +1,7 @@
 // A generation whose link breaks, falls silent or meets a server that has forgotten it.
 #include <gtest/gtest.h>
 
-#include "client/generation.h"
+#include "client/generation/generation.h"
 #include "tests/client/generation_rig.h"
 
 namespace edgedraft {

@@ -1,7 +1,7 @@
 // Answers that the server writes alone, verdict by verdict.
 #include <gtest/gtest.h>
 
-#include "client/generation.h"
+#include "client/generation/generation.h"
 #include "tests/client/generation_rig.h"
 
 namespace edgedraft {

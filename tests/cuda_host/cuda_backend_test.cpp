@@ -5,7 +5,7 @@
 #include <array>
 
 #include "kernels/cuda/ops.h"
-#include "server/target_session.h"
+#include "server/sessions/target_session.h"
 #include "shared/protocol/activation_codec.h"
 #include "tests/runtime/op_test.h"
 #include "tests/support/toy_models.h"

@@ -1,4 +1,4 @@
-#include "shared/drafting/independent_network.h"
+#include "shared/drafting/independent/independent_network.h"
 
 #include <gtest/gtest.h>
 

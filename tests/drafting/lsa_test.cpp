@@ -1,4 +1,4 @@
-#include "shared/drafting/lsa.h"
+#include "shared/drafting/moa/lsa.h"
 
 #include <gtest/gtest.h>
 

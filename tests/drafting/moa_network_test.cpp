@@ -1,4 +1,4 @@
-#include "shared/drafting/moa_network.h"
+#include "shared/drafting/moa/moa_network.h"
 
 #include <gtest/gtest.h>
 

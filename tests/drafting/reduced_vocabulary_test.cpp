@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "shared/drafting/independent_network.h"
-#include "shared/drafting/moa_network.h"
+#include "shared/drafting/independent/independent_network.h"
+#include "shared/drafting/moa/moa_network.h"
 #include "tests/runtime/op_test.h"
 #include "tests/support/matrix_reading.h"
 #include "tests/support/toy_models.h"

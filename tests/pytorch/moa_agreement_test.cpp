@@ -2,8 +2,8 @@
 
 #include <numeric>
 
-#include "server/taps/moa_tap.h"
-#include "shared/drafting/moa_network.h"
+#include "shared/drafting/moa/moa_network.h"
+#include "shared/drafting/moa/moa_tap.h"
 #include "shared/model/convert/convert.h"
 #include "shared/model/gguf.h"
 #include "shared/runtime/decoder.h"

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "server/metrics/pages.h"
-#include "server/pass_loop.h"
+#include "server/passes/pass_loop.h"
 #include "tests/protocol/support.h"
 #include "tests/support/failing_backend.h"
 #include "tests/support/metrics_reading.h"

@@ -1,4 +1,4 @@
-#include "server/device.h"
+#include "server/program/device.h"
 
 #include <gtest/gtest.h>
 

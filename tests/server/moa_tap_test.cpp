@@ -1,10 +1,10 @@
-#include "server/taps/moa_tap.h"
+#include "shared/drafting/moa/moa_tap.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "shared/drafting/moa_network.h"
+#include "shared/drafting/moa/moa_network.h"
 #include "shared/runtime/decoder.h"
 #include "tests/support/matrix_reading.h"
 #include "tests/support/toy_models.h"

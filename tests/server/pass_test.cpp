@@ -1,4 +1,4 @@
-#include "server/pass.h"
+#include "server/passes/pass.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "server/target_session.h"
+#include "server/sessions/target_session.h"
 
 namespace edgedraft::testing {
 

@@ -1,4 +1,4 @@
-#include "server/prefix_index.h"
+#include "server/sessions/prefix_index.h"
 
 #include <gtest/gtest.h>
 

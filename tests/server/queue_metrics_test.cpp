@@ -4,7 +4,7 @@
 #include <latch>
 
 #include "server/metrics/pages.h"
-#include "server/scheduler.h"
+#include "server/passes/scheduler.h"
 #include "tests/protocol/support.h"
 #include "tests/support/metrics_reading.h"
 #include "tests/support/toy_models.h"

@@ -1,4 +1,4 @@
-#include "server/row_budget.h"
+#include "server/load/row_budget.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "server/scheduler.h"
+#include "server/passes/scheduler.h"
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,8 @@
 
 #include <deque>
 
-#include "server/pass_loop.h"
-#include "server/taps/moa_tap.h"
+#include "server/passes/pass_loop.h"
+#include "shared/drafting/moa/moa_tap.h"
 #include "tests/protocol/support.h"
 #include "tests/server/plain_answer.h"
 #include "tests/support/toy_models.h"

@@ -1,4 +1,4 @@
-#include "server/speculation/speculation_budget.h"
+#include "server/proposers/speculation_budget.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
-#include "server/start_measurement.h"
+#include "server/load/start_measurement.h"
 
 #include <gtest/gtest.h>
 
-#include "server/pass_loop.h"
-#include "server/taps/moa_tap.h"
+#include "server/passes/pass_loop.h"
+#include "shared/drafting/moa/moa_tap.h"
 #include "tests/protocol/support.h"
 #include "tests/support/toy_models.h"
 

@@ -1,9 +1,9 @@
 // Streams: the server goes on alone, with or without a drafter beside the target.
 #include <gtest/gtest.h>
 
-#include "server/pass_loop.h"
-#include "server/taps/moa_tap.h"
-#include "shared/drafting/independent_network.h"
+#include "server/passes/pass_loop.h"
+#include "shared/drafting/independent/independent_network.h"
+#include "shared/drafting/moa/moa_tap.h"
 #include "tests/protocol/support.h"
 #include "tests/server/plain_answer.h"
 #include "tests/support/toy_models.h"

@@ -1,4 +1,4 @@
-#include "server/target_session.h"
+#include "server/sessions/target_session.h"
 
 #include <gtest/gtest.h>
 

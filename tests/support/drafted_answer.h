@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "client/generation.h"
-#include "server/model_host.h"
+#include "client/generation/generation.h"
+#include "server/program/model_host.h"
 
 namespace edgedraft::testing {
 

@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "server/taps/tap.h"
-#include "server/target_session.h"
+#include "server/sessions/target_session.h"
+#include "shared/drafting/tap.h"
 #include "shared/protocol/server_session.h"
 #include "shared/protocol/target_link.h"
 

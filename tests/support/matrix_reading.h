@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "shared/drafting/draft_network.h"
 #include "shared/runtime/backend.h"
+#include "shared/speculative/draft_network.h"
 
 namespace edgedraft::testing {
 

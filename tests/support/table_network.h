@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "shared/base/random.h"
-#include "shared/drafting/draft_network.h"
 #include "shared/runtime/scratch.h"
+#include "shared/speculative/draft_network.h"
 
 namespace edgedraft::testing {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <filesystem>
 
-#include "client/bundle_file.h"
+#include "client/engine/bundle_file.h"
 #include "shared/model/convert/convert.h"
 #include "tests/support/drafted_answer.h"
 #include "tests/vulkan/vulkan_support.h"

@@ -1,5 +1,5 @@
-#include "shared/drafting/independent_network.h"
-#include "shared/drafting/moa_network.h"
+#include "shared/drafting/independent/independent_network.h"
+#include "shared/drafting/moa/moa_network.h"
 #include "shared/speculative/tree_growth.h"
 #include "tests/support/matrix_reading.h"
 #include "tests/support/toy_models.h"

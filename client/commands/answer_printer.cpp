@@ -1,0 +1,124 @@
+#include "client/commands/answer_printer.h"
+
+#include <algorithm>
+#include <ostream>
+
+namespace edgedraft {
+namespace {
+
+constexpr const char* kDimItalic = "\x1b[2;3m";
+constexpr const char* kDim = "\x1b[2m";
+constexpr const char* kReset = "\x1b[0m";
+
+}  // namespace
+
+AnswerPrinter::AnswerPrinter(const Tokenizer& tokenizer, LeadingSpace leading_space,
+                             Display display, const Streams& streams)
+    : tokenizer_(tokenizer), leading_space_(leading_space), display_(display), streams_(streams) {
+  begin();
+}
+
+void AnswerPrinter::begin() {
+  tokens_.clear();
+  provenance_.clear();
+  line_.clear();
+  final_count_ = 0;
+  finished_ = repeat_line_ = false;
+  restart_at(0);
+}
+
+// The detokenizer as it is behind the first `count` tokens.
+void AnswerPrinter::restart_at(std::uint32_t count) {
+  detokenizer_.emplace(tokenizer_, leading_space_);
+  for (std::uint32_t i = 0; i < count; ++i) (void)detokenizer_->push(tokens_[i]);
+  shown_count_ = count;
+}
+
+std::string AnswerPrinter::text() const {
+  return decode(tokenizer_, tokens_, leading_space_);
+}
+
+void AnswerPrinter::on_token(std::uint32_t token, Provenance provenance) {
+  if (finished_) restart_at(shown_count_);
+  finished_ = false;
+  tokens_.push_back(token);
+  provenance_.push_back(provenance);
+  const auto count = static_cast<std::uint32_t>(tokens_.size());
+  // A token that the target put behind them makes those before it final.
+  if (provenance != Provenance::offline) final_count_ = count;
+  show_to(live() ? count : final_count_);
+}
+
+void AnswerPrinter::on_confirmed(std::uint32_t count) {
+  std::replace(provenance_.begin(), provenance_.begin() + count, Provenance::offline,
+               Provenance::verified);
+  final_count_ = std::max(final_count_, count);
+  if (!live()) show_to(final_count_);
+}
+
+void AnswerPrinter::on_rewrite(std::uint32_t index) {
+  tokens_.resize(index);
+  provenance_.resize(index);
+  if (shown_count_ <= index) return;
+  if (live()) {
+    restart_at(index);
+    repeat_line_ = true;
+    return;
+  }
+  // An answer that had ended was shown whole.
+  if (display_ == Display::final_text) streams_.text << "[corrected]\n";
+  restart_at(0);
+}
+
+void AnswerPrinter::on_state(ClientState state, const std::string& why) {
+  if (state == ClientState::offline) mark("offline: " + why);
+  if (state == ClientState::online) mark("online again: " + why);
+}
+
+void AnswerPrinter::mark(const std::string& note) {
+  if (!live()) {
+    streams_.notes << "edgedraft: " << note << '\n' << std::flush;
+    return;
+  }
+  if (!line_.empty()) streams_.text << '\n';
+  const bool styled = display_ == Display::live_styled;
+  streams_.text << (styled ? kDim : "") << '[' << note << ']' << (styled ? kReset : "") << '\n';
+  line_.clear();
+  if (repeat_line_) {
+    // The correction is read with the beginning of its line.
+    const std::string right = text();
+    const std::size_t line_begin = right.rfind('\n');
+    line_ = line_begin == std::string::npos ? right : right.substr(line_begin + 1);
+    streams_.text << line_;
+    repeat_line_ = false;
+  }
+  streams_.text << std::flush;
+}
+
+void AnswerPrinter::show_to(std::uint32_t count) {
+  for (; shown_count_ < count; ++shown_count_) {
+    show(detokenizer_->push(tokens_[shown_count_]), provenance_[shown_count_]);
+  }
+}
+
+void AnswerPrinter::show(const std::string& text, Provenance provenance) {
+  if (text.empty() || display_ == Display::silent) return;
+  const bool dim = display_ == Display::live_styled && provenance == Provenance::offline;
+  streams_.text << (dim ? kDimItalic : "") << text << (dim ? kReset : "") << std::flush;
+  const std::size_t line_end = text.rfind('\n');
+  line_ = line_end == std::string::npos ? line_ + text : text.substr(line_end + 1);
+}
+
+void AnswerPrinter::finish() {
+  if (finished_) return;
+  finished_ = true;
+  const auto count = static_cast<std::uint32_t>(tokens_.size());
+  show_to(count);
+  show(detokenizer_->finish(), count == 0 ? Provenance::verified : provenance_.back());
+  if (display_ == Display::silent) return;
+  if (!line_.empty()) streams_.text << '\n';
+  line_.clear();
+  streams_.text << std::flush;
+}
+
+}  // namespace edgedraft

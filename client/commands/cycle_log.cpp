@@ -1,0 +1,80 @@
+#include "client/commands/cycle_log.h"
+
+#include <nlohmann/json.hpp>
+
+namespace edgedraft {
+namespace {
+
+using nlohmann::ordered_json;
+
+double milliseconds(Duration d) {
+  return 1000.0 * seconds(d);
+}
+
+void put(std::ofstream& out, const ordered_json& line) {
+  out << line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << std::endl;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CycleLog>> CycleLog::open(const std::filesystem::path& file,
+                                                 const ReportedConfig& config) {
+  auto log = std::make_unique<CycleLog>();
+  log->out_.open(file, std::ios::trunc);
+  if (!log->out_) return Error{Errc::io, "--cycles " + file.string() + ": cannot be written"};
+  const auto& synthetic = config.synthetic_acceptance;
+  put(log->out_, {{"kind", "answer"},
+                  {"drafter", config.drafter},
+                  {"bundle", config.bundle},
+                  {"pace_profile", config.pace_profile.empty() ? ordered_json()
+                                                               : ordered_json(config.pace_profile)},
+                  {"synthetic_acceptance", synthetic ? ordered_json(*synthetic) : ordered_json()}});
+  return log;
+}
+
+void CycleLog::write(const CycleRecord& r) {
+  ordered_json line{{"kind", to_string(r.kind)},
+                    {"at_ms", milliseconds(r.at)},
+                    {"tokens", r.tokens},
+                    {"answer_tokens", r.answer_tokens}};
+  if (r.kind == CycleRecord::Kind::state) {
+    line["state"] = to_string(r.state);
+    line["why"] = r.why;
+    put(out_, line);
+    return;
+  }
+  line["draft_ms"] = milliseconds(r.drafting);
+  line["draft_pace_ms"] = milliseconds(r.drafting_pace);
+  line["draft_computed_ms"] = milliseconds(r.drafted_in);
+  if (r.kind == CycleRecord::Kind::offline) {
+    put(out_, line);
+    return;
+  }
+  const double server_ms = (r.server.queue_us + r.server.verify_us + r.server.draft_us) / 1000.0;
+  line["pack_ms"] = milliseconds(r.pack);
+  line["round_trip_ms"] = milliseconds(r.round_trip);
+  line["network_ms"] = milliseconds(r.round_trip) - server_ms;
+  line["unpack_ms"] = milliseconds(r.unpack);
+  line["server"] = {{"queue_ms", r.server.queue_us / 1000.0},
+                    {"verify_ms", r.server.verify_us / 1000.0},
+                    {"pace_ms", r.server.pace_us / 1000.0},
+                    {"computed_ms", r.server.computed_us / 1000.0},
+                    {"draft_ms", r.server.draft_us / 1000.0}};
+  line["streamed"] = r.streamed;
+  line["rows"] = r.rows;
+  line["accepted"] = r.accepted;
+  line["bytes_up"] = r.link.bytes_up;
+  line["bytes_down"] = r.link.bytes_down;
+  line["activation_bytes_raw"] = r.link.traffic.activation_bytes_raw;
+  line["activation_bytes_sent"] = r.link.traffic.activation_bytes_sent;
+  if (r.tcp) {
+    line["tcp"] = {{"retransmits", r.tcp->retransmits},
+                   {"round_trip_ms", r.tcp->round_trip_us / 1000.0},
+                   {"congestion_window", r.tcp->congestion_window}};
+  } else {
+    line["tcp"] = nullptr;
+  }
+  put(out_, line);
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "client/commands/report.h"
+#include "client/generation/generation.h"
+
+namespace edgedraft {
+
+// The file of --cycles: JSON lines, the first about the answer, then one a record
+// (docs/experiments.md, "Cycles"). Each line is on its way to the disk when write() returns, so
+// that others can follow and a killed client loses none.
+class CycleLog {
+ public:
+  // Errors    io
+  static Result<std::unique_ptr<CycleLog>> open(const std::filesystem::path& file,
+                                                const ReportedConfig& config);
+  void write(const CycleRecord& record);
+
+ private:
+  std::ofstream out_;
+};
+
+}  // namespace edgedraft

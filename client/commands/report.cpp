@@ -1,0 +1,168 @@
+#include "client/commands/report.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "shared/base/bytes.h"
+
+namespace edgedraft {
+namespace {
+
+using nlohmann::ordered_json;
+
+double milliseconds(Duration d) {
+  return 1000.0 * seconds(d);
+}
+
+double per_second(const GenerationStats& stats) {
+  return stats.elapsed > Duration::zero() ? stats.tokens / seconds(stats.elapsed) : 0.0;
+}
+
+ordered_json fingerprint(const std::optional<Digest>& digest) {
+  return digest ? ordered_json(to_hex(*digest)) : ordered_json(nullptr);
+}
+
+ordered_json stats_json(const AnswerReport& report, std::uint64_t seed) {
+  const GenerationStats& stats = report.stats;
+  const LinkStats& link = report.link;
+  return {
+      {"prompt_tokens", stats.prompt_tokens},
+      {"tokens", stats.tokens},
+      {"cycles", stats.cycles},
+      {"tau", stats.acceptance_length()},
+      {"target_calls", stats.target_calls},
+      {"drafted", stats.drafted},
+      {"accepted", stats.accepted},
+      {"streamed_tokens", stats.streamed_tokens},
+      {"streamed_because", stats.streamed_because},
+      {"seconds", seconds(stats.elapsed)},
+      {"tokens_per_second", per_second(stats)},
+      {"time_to_first_token_s", seconds(stats.first_token_elapsed)},
+      {"drafting_seconds", seconds(stats.drafting)},
+      {"waiting_seconds", seconds(stats.waiting)},
+      {"bytes_up", link.bytes_up},
+      {"bytes_down", link.bytes_down},
+      {"activation_bytes_raw", link.traffic.activation_bytes_raw},
+      {"activation_bytes_sent", link.traffic.activation_bytes_sent},
+      {"offline_tokens", stats.offline_tokens},
+      {"reconnects", link.reconnects},
+      {"resyncs", stats.resyncs},
+      {"rewritten_tokens", stats.rewritten_tokens},
+      {"paced_passes", stats.paced_passes},
+      {"late_passes", stats.late_passes},
+      {"late_drafts", stats.late_drafts},
+      {"seed", seed},
+  };
+}
+
+ordered_json config_json(const ReportedConfig& config) {
+  const GenerationOptions& g = config.generation;
+  ordered_json tree = nullptr;
+  if (g.tree) {
+    tree = {{"breadth", g.tree->breadth}, {"depth", g.tree->depth}, {"nodes", g.tree->nodes}};
+  }
+  return {
+      {"server", config.server},
+      {"drafter", config.drafter},
+      {"bundle", config.bundle},
+      {"cut_point", config.cut_point},
+      {"tli", config.tli},
+      {"tree", tree},
+      {"device", config.device},
+      {"device_name", config.device_name},
+      {"device_reason", config.device_reason},
+      {"max_tokens", g.tokens_max},
+      {"temperature", g.sampling.temperature},
+      {"top_k", g.sampling.top_k},
+      {"top_p", g.sampling.top_p},
+      {"min_p", g.sampling.min_p},
+      {"deadline_ms", milliseconds(g.deadline)},
+      {"resync", g.resync == wire::ResyncPolicy::check ? "check" : "keep"},
+      {"resync_wait_ms", milliseconds(g.resync_wait)},
+      {"paced", g.pace > Duration::zero() || g.step_pace > Duration::zero()},
+      {"pace_ms", milliseconds(g.pace)},
+      {"pace_profile",
+       config.pace_profile.empty() ? ordered_json() : ordered_json(config.pace_profile)},
+      {"step_pace_ms", milliseconds(g.step_pace)},
+      {"synthetic_acceptance",
+       config.synthetic_acceptance ? ordered_json(*config.synthetic_acceptance) : ordered_json()},
+      {"control", g.control == ControlMode::automatic ? "auto" : "off"},
+      {"offline_after", g.offline_after ? ordered_json(*g.offline_after) : ordered_json()},
+      {"fingerprints",
+       {{"target", fingerprint(config.target_fingerprint)},
+        {"tokenizer", fingerprint(config.tokenizer_fingerprint)},
+        {"drafter", fingerprint(config.drafter_fingerprint)}}},
+  };
+}
+
+std::string dump(const ordered_json& json) {
+  // What is no UTF-8 (a file name) must not stop the report.
+  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+std::string bytes_text(std::uint64_t bytes) {
+  char text[32];
+  if (bytes < 10'000) {
+    std::snprintf(text, sizeof text, "%llu B", static_cast<unsigned long long>(bytes));
+  } else if (bytes < 10'000'000) {
+    std::snprintf(text, sizeof text, "%.1f kB", static_cast<double>(bytes) / 1e3);
+  } else {
+    std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(bytes) / 1e6);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string_view to_string(AnswerEnd end) {
+  switch (end) {
+    case AnswerEnd::end_token:
+      return "end_token";
+    case AnswerEnd::tokens_max:
+      return "tokens_max";
+    case AnswerEnd::context:
+      return "context";
+    case AnswerEnd::cancelled:
+      return "cancelled";
+  }
+  return "unknown";
+}
+
+std::string to_json(const AnswerReport& report, const ReportedConfig& config) {
+  ordered_json provenance = ordered_json::array();
+  for (const Provenance p : report.provenance) provenance.push_back(to_string(p));
+  return dump({{"text", report.text},
+               {"tokens", report.tokens},
+               {"provenance", provenance},
+               {"finish", to_string(report.end)},
+               {"stats", stats_json(report, config.generation.sampling.seed)},
+               {"config", config_json(config)}});
+}
+
+std::string to_json(const Error& error) {
+  return dump({{"error", {{"code", to_string(error.code)}, {"message", error.message}}}});
+}
+
+std::string account(const AnswerReport& report) {
+  const GenerationStats& stats = report.stats;
+  char text[256];
+  std::snprintf(text, sizeof text,
+                "%u tokens in %u cycles (tau %.2f), %u target passes, %u of %u drafted accepted",
+                stats.tokens, stats.cycles, stats.acceptance_length(), stats.target_calls,
+                stats.accepted, stats.drafted);
+  std::string line = text;
+  line += "; " + bytes_text(report.link.bytes_up) + " up, " + bytes_text(report.link.bytes_down) +
+          " down";
+  if (stats.tokens > 0) {
+    std::snprintf(text, sizeof text, "; %.1f ms a token",
+                  milliseconds(stats.elapsed) / stats.tokens);
+    line += text;
+  }
+  if (stats.offline_tokens > 0) {
+    line += "; " + std::to_string(stats.offline_tokens) + " written offline, " +
+            std::to_string(stats.rewritten_tokens) + " rewritten";
+  }
+  return line;
+}
+
+}  // namespace edgedraft

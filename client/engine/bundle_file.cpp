@@ -1,0 +1,147 @@
+#include "client/engine/bundle_file.h"
+
+#include <utility>
+
+#include "shared/base/text_file.h"
+#include "shared/drafting/independent/independent_drafter.h"
+#include "shared/drafting/moa/moa_drafter.h"
+#include "shared/model/fingerprint.h"
+
+namespace edgedraft {
+namespace {
+
+std::string special_text(const Tokenizer& tokenizer, std::optional<std::uint32_t> id) {
+  return id ? std::string(tokenizer.token_text(*id)) : std::string();
+}
+
+std::uint64_t bytes_of(const LayerTensors& layer) {
+  std::uint64_t bytes = 0;
+  for (const TensorView* matrix : {&layer.attn_q, &layer.attn_k, &layer.attn_v, &layer.attn_output,
+                                   &layer.ffn_gate, &layer.ffn_up, &layer.ffn_down}) {
+    bytes += matrix->bytes.size();
+  }
+  return bytes;
+}
+
+std::uint64_t bytes_of(const std::vector<LayerTensors>& layers) {
+  std::uint64_t bytes = 0;
+  for (const LayerTensors& layer : layers) bytes += bytes_of(layer);
+  return bytes;
+}
+
+// The cross-attention's keys and values are projected when activations arrive.
+std::uint64_t pass_bytes_of(const MoaTensors& t) {
+  return t.output.value_or(t.token_embd).bytes.size() + bytes_of(t.self_attention) +
+         bytes_of(t.cross_attention) - t.cross_attention.attn_k.bytes.size() -
+         t.cross_attention.attn_v.bytes.size() + bytes_of(t.tli);
+}
+
+std::uint64_t pass_bytes_of(const DecoderTensors& t) {
+  return t.output.value_or(t.token_embd).bytes.size() + bytes_of(t.layers);
+}
+
+}  // namespace
+
+Result<BundleFile> BundleFile::open(const std::filesystem::path& path, BundleUse use) {
+  BundleFile bundle;
+  bundle.path_ = path;
+  auto file = GgufFile::open(path);
+  if (!file) return in_file(path, file.error());
+  bundle.file_ = std::move(*file);
+  auto tokenizer = Tokenizer::read(bundle.file_);
+  if (!tokenizer) return in_file(path, tokenizer.error());
+  bundle.tokenizer_.emplace(std::move(*tokenizer));
+  const auto tokens = tokenizer_fingerprint(bundle.file_);
+  if (!tokens) return in_file(path, tokens.error());
+  bundle.hello_.tokenizer = *tokens;
+  // A bundle names its target; another model with the same tokenizer does not.
+  if (bundle.file_.find_value(kTargetFingerprintKey) != nullptr) {
+    const auto target = target_fingerprint_of(bundle.file_);
+    if (!target) return in_file(path, target.error());
+    bundle.hello_.target = *target;
+  }
+  if (use == BundleUse::draft) {
+    if (auto read = bundle.read_drafter(); !read) return in_file(path, read.error());
+  }
+  return bundle;
+}
+
+Result<void> BundleFile::read_drafter() {
+  const auto kind = drafter_kind(file_);
+  if (!kind) return kind.error();
+  const auto fingerprint = model_fingerprint(file_);
+  if (!fingerprint) return fingerprint.error();
+  std::uint32_t vocabulary_count = 0;
+  if (*kind == DrafterKind::moa) {
+    const auto model = read_moa(file_);
+    if (!model) return model.error();
+    hello_.cut_point = to_string(moa_row_layout(model->config).cut);
+    hello_.tli = model->config.tli;
+    hello_.context_count = model->config.context_length;
+    pass_bytes_ = pass_bytes_of(model->tensors);
+    vocabulary_count = model->config.vocabulary_count;
+  } else {
+    const auto model = read_draft_decoder(file_);
+    if (!model) return model.error();
+    hello_.context_count = model->config.context_length;
+    pass_bytes_ = pass_bytes_of(model->tensors);
+    vocabulary_count = model->config.vocabulary_count;
+  }
+  if (tokenizer_->vocabulary_count() != vocabulary_count) {
+    return Error{Errc::bad_file, "the tokenizer and the embedding disagree on the vocabulary"};
+  }
+  kind_ = *kind;
+  hello_.drafter = *fingerprint;
+  hello_.drafter_name = path_.stem().string().substr(0, kTextBytesMax);
+  hello_.drafter_kind = to_string(*kind);
+  return {};
+}
+
+Result<std::unique_ptr<Drafter>> BundleFile::make_drafter(Backend& backend) const {
+  if (!kind_) return std::unique_ptr<Drafter>();
+  if (*kind_ == DrafterKind::moa) {
+    const auto model = read_moa(file_);
+    if (!model) return model.error();
+    return std::make_unique<MoaDrafter>(backend, model->config, model->tensors, context_count());
+  }
+  const auto model = read_draft_decoder(file_);
+  if (!model) return model.error();
+  return std::make_unique<IndependentDrafter>(backend, model->config, model->tensors,
+                                              context_count());
+}
+
+Result<ChatTemplate> BundleFile::chat_template(const std::filesystem::path& file) const {
+  if (!file.empty()) {
+    const auto source = read_text(file, kTemplateBytesMax);
+    if (!source) return source.error();
+    auto parsed = ChatTemplate::parse(*source);
+    if (!parsed) return in_file(file, parsed.error());
+    return parsed;
+  }
+  const auto source = chat_template_source(file_);
+  if (!source) return in_file(path_, source.error());
+  auto parsed = ChatTemplate::parse(*source);
+  if (!parsed) return in_file(path_, parsed.error());
+  return parsed;
+}
+
+Result<std::vector<std::uint32_t>> BundleFile::encode_chat(
+    const ChatTemplate& chat, std::span<const ChatMessage> messages) const {
+  const auto text = chat.render({.messages = messages,
+                                 .bos_token = special_text(*tokenizer_, tokenizer_->bos_id()),
+                                 .eos_token = special_text(*tokenizer_, tokenizer_->eos_id()),
+                                 .add_generation_prompt = true});
+  if (!text) return text.error();
+  // What messages say becomes no control token.
+  return tokenizer_->encode(*text);
+}
+
+std::vector<std::uint32_t> BundleFile::encode_raw(std::string_view text) const {
+  std::vector<std::uint32_t> tokens = tokenizer_->encode(text, Special::plain);
+  if (tokenizer_->add_bos() && tokenizer_->bos_id()) {
+    tokens.insert(tokens.begin(), *tokenizer_->bos_id());
+  }
+  return tokens;
+}
+
+}  // namespace edgedraft

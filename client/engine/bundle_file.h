@@ -1,0 +1,60 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shared/drafting/drafter.h"
+#include "shared/model/bundle.h"
+#include "shared/model/chat_template.h"
+#include "shared/model/gguf.h"
+#include "shared/model/tokenizer.h"
+#include "shared/protocol/message.h"
+#include "shared/runtime/backend.h"
+
+namespace edgedraft {
+
+// What a bundle is opened for: plain decoding wants nothing but its tokenizer, and takes any model
+// that has the target's.
+enum class BundleUse : std::uint8_t { draft, plain };
+
+// The file that a device has of a model: tokenizer, chat template, and the drafter.
+class BundleFile {
+ public:
+  // Errors    of the file, naming it; unsupported where it holds no drafter of ours
+  static Result<BundleFile> open(const std::filesystem::path& path, BundleUse use);
+
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  // Who we are on the link. Version, token and tree size are the caller's to fill in.
+  const wire::Hello& hello() const { return hello_; }
+  // Tokens that the drafter can hold; 0 where there is none.
+  std::uint32_t context_count() const { return hello_.context_count; }
+  // Of the weights that the drafter reads for a level of a tree; 0 where there is none.
+  std::uint64_t pass_bytes() const { return pass_bytes_; }
+  // Null for BundleUse::plain. The file outlives the drafter.
+  Result<std::unique_ptr<Drafter>> make_drafter(Backend& backend) const;
+
+  // The template in `file`, or the bundle's own where that is empty.
+  // Errors    io, unsupported
+  Result<ChatTemplate> chat_template(const std::filesystem::path& file) const;
+  // The conversation as the model wants it, up to where its answer begins.
+  Result<std::vector<std::uint32_t>> encode_chat(const ChatTemplate& chat,
+                                                 std::span<const ChatMessage> messages) const;
+  // A text without any template.
+  std::vector<std::uint32_t> encode_raw(std::string_view text) const;
+
+ private:
+  BundleFile() = default;
+  Result<void> read_drafter();
+
+  std::filesystem::path path_;
+  GgufFile file_;
+  std::optional<Tokenizer> tokenizer_;
+  std::optional<DrafterKind> kind_;
+  wire::Hello hello_;
+  std::uint64_t pass_bytes_ = 0;
+};
+
+}  // namespace edgedraft

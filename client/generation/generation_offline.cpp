@@ -1,0 +1,146 @@
+#include "client/generation/generation.h"
+
+#include <algorithm>
+
+// Without the server: the drafter writes on alone, until the two can talk again.
+namespace edgedraft {
+namespace {
+
+// How long a wait may last before the user's Ctrl-C is looked at again.
+constexpr Duration kWaitSlice = std::chrono::milliseconds(50);
+
+bool trying_again_may_help(Errc code) {
+  return code == Errc::link_down || code == Errc::timed_out || code == Errc::refused;
+}
+
+}  // namespace
+
+Result<void> Generation::step_offline() {
+  const auto event = parts_.link.wait_event(parts_.now());
+  if (event) {
+    if (auto taken = on_event(*event); !taken) return taken;
+  } else {
+    on_error_offline(event.error());
+  }
+  if (may_ask_again()) begin_resync();
+  if (event || state_ != ClientState::offline) return boost::system::in_place_value;
+
+  const Instant before = parts_.now();
+  const std::span<const float> logits = parts_.drafter->next_logits();
+  if (logits.empty()) {
+    end_ = AnswerEnd::context;
+    return boost::system::in_place_value;
+  }
+  const std::uint32_t token = Sampler(options_.sampling).choose(logits, ledger_.count());
+  CycleRecord record{.kind = CycleRecord::Kind::offline};
+  record.drafted_in = parts_.now() - before;
+  record.drafting_pace = keep_pace(before, 1);
+  record.drafting = parts_.now() - before;
+  stats_.drafting += record.drafting;
+  ++stats_.offline_tokens;
+  write(token, Provenance::offline);
+  record.tokens = 1;
+  note(std::move(record));
+  end_where_written();
+  return boost::system::in_place_value;
+}
+
+// An answer that ended offline waits for the server to check it. True where there is to go on.
+bool Generation::wait_for_server() {
+  if (!has_text_to_check()) return false;
+  wait_deadline_ = parts_.now() + options_.resync_wait;
+  while (parts_.now() < wait_deadline_ && !parts_.cancelled()) {
+    const auto event = parts_.link.wait_event(std::min(wait_deadline_, parts_.now() + kWaitSlice));
+    if (event) {
+      if (!on_event(*event)) return false;
+    } else {
+      on_error_offline(event.error());
+      if (link_closed_) return false;
+    }
+    if (may_ask_again()) {
+      begin_resync();
+      return true;
+    }
+  }
+  return false;
+}
+
+void Generation::on_link_down(const Error& error) {
+  signed_in_ = in_flight_ = false;
+  link_error_ = error;
+}
+
+void Generation::on_error_offline(const Error& error) {
+  if (error.code == Errc::link_down) on_link_down(error);
+  if (trying_again_may_help(error.code) || link_closed_) return;
+  // The link will not come back. Told once: it is repeated at every call.
+  link_closed_ = true;
+  enter(ClientState::offline, error.message);
+}
+
+Result<void> Generation::on_refused(const Error& error) {
+  in_flight_ = false;
+  if (error.code == Errc::refused && parts_.drafter) {
+    // The connection stands, so nothing tells when there is room again.
+    ask_again_ = parts_.now() + options_.deadline;
+    go_offline(error.message);
+    return {};
+  }
+  if (error.code != Errc::session_unknown) return on_link_error(error);
+  session_.reset();
+  server_count_ = 0;
+  wanted_ = Wanted::tokens;
+  return boost::system::in_place_value;
+}
+
+Result<void> Generation::on_link_error(const Error& error) {
+  if (error.code == Errc::link_down) {
+    on_link_down(error);
+  } else if (error.code != Errc::timed_out) {  // then the answer may still come
+    in_flight_ = false;
+    signed_in_ = signed_in_ && parts_.link.state() == LinkState::online;
+  }
+  const bool hopeless = !trying_again_may_help(error.code);
+  link_closed_ = link_closed_ || hopeless;
+  if (!parts_.drafter || (hopeless && answer_count() == 0)) return error;
+  go_offline(error.message);
+  return boost::system::in_place_value;
+}
+
+// Experiments cut the link at a token, wherever in a verdict that falls.
+void Generation::cut_off_where_due() {
+  if (!options_.offline_after || answer_count() < *options_.offline_after || end_) return;
+  cut_off_ = true;
+  // The prompt's activations came with the first token, had the link lasted until then.
+  if (rows_pending_ && signed_in_ && parts_.now() < wait_deadline_) return;
+  if (parts_.drafter) parts_.drafter->drop_activations(ledger_.count() - 1);
+  rows_end_ = std::min(rows_end_, ledger_.count() - 1);
+  activations_end_ = std::min(activations_end_, rows_end_);
+  go_offline("cut off after " + std::to_string(*options_.offline_after) +
+             " tokens, as --offline-after asks");
+}
+
+// It comes too late to be followed, but it shows that the server is there again and, to a prompt,
+// that it need not be computed a second time.
+void Generation::on_late_verdict(const VerdictReceived& event) {
+  if (event.to == VerdictReceived::To::draft) return;
+  if (event.to == VerdictReceived::To::prefill && fresh_session_) session_ = fresh_session_;
+  fresh_session_.reset();
+  server_count_ = settled_count_;
+}
+
+void Generation::end_where_written() {
+  const bool full = context_count_ > 0 && ledger_.count() >= context_count_;
+  end_where_due(parts_.is_end(ledger_.tokens().back()) ? wire::Ending::end_token
+                : full                                 ? wire::Ending::context
+                                                       : wire::Ending::none);
+}
+
+void Generation::go_offline(const std::string& why) {
+  if (state_ == ClientState::offline) return;
+  enter(ClientState::offline, why);
+  // The text may have been whole already, and only its check was lost.
+  if (answer_count() > 0) end_where_written();
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,62 @@
+#include "server/passes/pass.h"
+
+#include <vector>
+
+namespace edgedraft {
+namespace {
+
+// Deciding rows of one session within the pass.
+struct Deciding {
+  PassShare* share;
+  std::uint32_t first;
+  std::uint32_t count;
+};
+
+// Sessions whose deciding rows follow each other: one product with the head, one search for the
+// likeliest tokens.
+void decide(Decoder& decoder, std::span<const Deciding> neighbours) {
+  const std::uint32_t first = neighbours.front().first;
+  const std::uint32_t count = neighbours.back().first + neighbours.back().count - first;
+  Matrix logits;
+  std::vector<std::uint32_t> likeliest(count);
+  if (count > 0) {
+    logits = decoder.logits(first, count);
+    bool any_greedy = false;
+    for (const Deciding& d : neighbours) any_greedy |= d.share->session->greedy();
+    if (any_greedy) decoder.backend().argmax({.logits = logits, .tokens = likeliest});
+  }
+  for (const Deciding& d : neighbours) {
+    const std::uint32_t offset = d.first - first;
+    d.share->outcome = d.share->session->finish_pass(
+        d.count > 0 ? logits.row_range(offset, d.count) : Matrix{},
+        std::span<const std::uint32_t>(likeliest).subspan(offset, d.count));
+  }
+}
+
+}  // namespace
+
+std::uint32_t run_pass(Decoder& decoder, std::span<PassShare> shares) {
+  std::vector<SequenceRows> sequences;
+  std::vector<Deciding> deciding;
+  std::uint32_t rows = 0;
+  for (PassShare& share : shares) {
+    share.outcome.reset();
+    const SequenceRows own = share.session->begin_pass(share.rows_max);
+    const std::uint32_t skipped = share.session->first_deciding_row();
+    deciding.push_back(
+        {.share = &share, .first = rows + skipped, .count = own.batch.count() - skipped});
+    rows += own.batch.count();
+    sequences.push_back(own);
+  }
+  decoder.forward(sequences);
+  for (std::size_t begin = 0, end = 1; begin < deciding.size(); begin = end++) {
+    while (end < deciding.size() &&
+           deciding[end].first == deciding[end - 1].first + deciding[end - 1].count) {
+      ++end;
+    }
+    decide(decoder, std::span(deciding).subspan(begin, end - begin));
+  }
+  return rows;
+}
+
+}  // namespace edgedraft

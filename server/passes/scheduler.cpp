@@ -1,0 +1,94 @@
+#include "server/passes/scheduler.h"
+
+namespace edgedraft {
+namespace {
+
+constexpr Duration kMemoryCheckEvery = std::chrono::milliseconds(20);
+
+}  // namespace
+
+Scheduler::Scheduler(const SessionParts& parts, const SchedulerOptions& options)
+    : options_(options), loop_(parts, options.passes, [] { return Clock::now(); }) {
+  if (options.prepare) options.prepare(loop_);
+  thread_ = std::thread([this] { run(); });
+}
+
+Scheduler::~Scheduler() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+void Scheduler::post(const Client& client, TargetWork request) {
+  const std::uint32_t round = round_of(request);
+  {
+    const std::lock_guard lock(mutex_);
+    if (request_count_ < options_.queue_max) {
+      ++request_count_;
+      metrics().requests_open.set(request_count_);
+      news_.push_back(
+          Arrival{.client = client, .request = std::move(request), .posted = Clock::now()});
+      wake_.notify_one();
+      return;
+    }
+  }
+  metrics().refused(Refusal::queue_full);
+  client.reply->refuse(round, {Errc::refused, "the server is overloaded: try again later"});
+}
+
+void Scheduler::cancel(std::uint64_t connection_id, std::uint32_t round) {
+  tell(Cancellation{connection_id, round});
+}
+
+void Scheduler::ended(std::uint64_t connection_id) {
+  tell(Ending{connection_id});
+}
+
+void Scheduler::wake() {
+  const std::lock_guard lock(mutex_);
+  wake_.notify_one();
+}
+
+void Scheduler::tell(News news) {
+  const std::lock_guard lock(mutex_);
+  news_.push_back(std::move(news));
+  wake_.notify_one();
+}
+
+void Scheduler::run() {
+  std::deque<News> news;
+  while (take(news)) {
+    for (const News& n : news) {
+      if (const auto* arrival = std::get_if<Arrival>(&n)) {
+        loop_.begin(arrival->client, arrival->request, arrival->posted);
+      } else if (const auto* cancellation = std::get_if<Cancellation>(&n)) {
+        loop_.cancel(cancellation->connection_id, cancellation->round);
+      } else {
+        loop_.end(std::get<Ending>(n).connection_id);
+      }
+    }
+    news.clear();
+    loop_.step();
+  }
+}
+
+bool Scheduler::take(std::deque<News>& news) {
+  std::unique_lock lock(mutex_);
+  request_count_ = loop_.active_count();
+  for (const News& n : news_) request_count_ += std::holds_alternative<Arrival>(n);
+  metrics().requests_open.set(request_count_);
+  const auto is_due = [&] { return stopping_ || !news_.empty() || !loop_.idle(); };
+  if (loop_.waiting_count() == 0) {
+    wake_.wait(lock, is_due);
+  } else {
+    // Sessions become idle enough to give their memory to a prompt that waits, with time alone.
+    wake_.wait_for(lock, kMemoryCheckEvery, is_due);
+  }
+  news.swap(news_);
+  return !stopping_;
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "server/passes/pass_loop.h"
+
+namespace edgedraft {
+
+struct SchedulerOptions {
+  PassLoopOptions passes;
+  std::uint32_t queue_max;                   // requests that wait or run; further ones are refused
+  std::function<void(PassLoop&)> prepare{};  // before the first request; may be empty
+};
+
+// Drives a PassLoop on a thread of its own, which owns the decoder, the taps and every session.
+//
+// Threads   post(), cancel(), ended() and wake() from any
+class Scheduler {
+ public:
+  Scheduler(const SessionParts& parts, const SchedulerOptions& options);
+  // Drops what waits and ends the thread.
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  // The answer goes to client.reply, from the scheduler's thread. Never waits. A connection has one
+  // request at a time.
+  void post(const Client& client, TargetWork request);
+  // Drops the connection's work on that round.
+  void cancel(std::uint64_t connection_id, std::uint32_t round);
+  // The connection is over: its work is dropped, its session may be resumed or evicted.
+  void ended(std::uint64_t connection_id);
+  // A client that was behind in reading may have caught up: its stream goes on.
+  void wake();
+
+ private:
+  struct Arrival {
+    Client client;
+    TargetWork request;
+    Instant posted;
+  };
+  struct Cancellation {
+    std::uint64_t connection_id;
+    std::uint32_t round;
+  };
+  struct Ending {
+    std::uint64_t connection_id;
+  };
+  using News = std::variant<Arrival, Cancellation, Ending>;
+
+  void run();
+  // What other threads said, in order; waits where there is nothing else to do. False: stop.
+  bool take(std::deque<News>& news);
+  void tell(News news);
+  Metrics& metrics() { return *options_.passes.metrics; }
+
+  SchedulerOptions options_;
+  PassLoop loop_;  // of the thread alone
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<News> news_;
+  std::size_t request_count_ = 0;  // that wait or run
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,176 @@
+#include "server/program/application.h"
+
+#include <utility>
+
+#include "shared/protocol/constant_time.h"
+
+namespace edgedraft {
+namespace {
+
+class ConnectionReplies final : public Replies {
+ public:
+  ConnectionReplies(ReplyHandle handle, std::shared_ptr<Metrics> metrics)
+      : handle_(std::move(handle)), metrics_(std::move(metrics)) {}
+
+  void verdict(wire::Verdict verdict) override {
+    metrics_->activation_bytes.add(verdict.activations.size());
+    handle_.verdict(std::move(verdict));
+  }
+  void activations(wire::Activations chunk) override {
+    metrics_->activation_bytes.add(chunk.data.size());
+    handle_.activations(std::move(chunk));
+  }
+  void refuse(std::uint32_t round, Error error) override {
+    handle_.refuse(round, std::move(error));
+  }
+  bool full() const override { return handle_.backlog() >= ReplyHandle::kBacklogFull; }
+
+ private:
+  ReplyHandle handle_;
+  std::shared_ptr<Metrics> metrics_;
+};
+
+// What a connection's end says about its peer; most ends say nothing.
+void count_end(Metrics& metrics, const PeerInfo& peer, Errc reason) {
+  if (!peer.secured) {
+    metrics.rejected(reason == Errc::timed_out ? Rejection::tls_timeout : Rejection::tls);
+    return;
+  }
+  if (reason == Errc::frame_too_large) metrics.bad_frame(BadFrame::too_large);
+  if (reason == Errc::bad_message) metrics.bad_frame(BadFrame::malformed);
+  if (reason == Errc::protocol) metrics.bad_frame(BadFrame::protocol);
+  if (reason == Errc::version) metrics.bad_frame(BadFrame::version);
+}
+
+}  // namespace
+
+Application::Application(ModelHost& host, Scheduler& scheduler, ApplicationOptions options,
+                         spdlog::logger& log)
+    : host_(host), scheduler_(scheduler), options_(std::move(options)), log_(log) {}
+
+void Application::handle(const ReplyHandle& reply, const PeerInfo& peer, ServerEvent event) {
+  if (const auto* hello = std::get_if<HelloReceived>(&event)) {
+    on_hello(reply, peer, *hello);
+    return;
+  }
+  if (const auto* cancelled = std::get_if<RoundCancelled>(&event)) {
+    scheduler_.cancel(reply.connection_id(), cancelled->round);
+    return;
+  }
+  std::optional<Client> client;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = clients_.find(reply.connection_id()); found != clients_.end()) {
+      client = found->second;
+    }
+  }
+  if (!client) return;
+  if (auto* prefill = std::get_if<PrefillRequested>(&event)) {
+    scheduler_.post(*client, std::move(prefill->request));
+  } else if (auto* resume = std::get_if<ResumeRequested>(&event)) {
+    scheduler_.post(*client, std::move(resume->request));
+  } else if (auto* draft = std::get_if<DraftRequested>(&event)) {
+    scheduler_.post(*client, std::move(draft->request));
+  }
+}
+
+void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
+                           const HelloReceived& event) {
+  const auto client = admit(reply, peer, event.hello);
+  if (!client) {
+    options_.metrics->rejected(client.error().code == Errc::unauthorized ? Rejection::unauthorized
+                                                                         : Rejection::mismatch);
+    log_.warn("{} refused: {}", peer.address, client.error().message);
+    reply.reject(client.error());
+    return;
+  }
+  wire::Welcome welcome{.version = event.version,
+                        .session = client->session,
+                        .agent = options_.agent,
+                        .model = host_.name(),
+                        .context_count = host_.context_count(),
+                        .nodes_max = kTreeNodesMax,
+                        .row_budget = kMaskRowsMax,
+                        .scale_groups = {},
+                        .stream_tokens_max = host_.context_count()};
+  if (client->tap) {
+    const auto groups = client->tap->scale_groups();
+    welcome.scale_groups.assign(groups.begin(), groups.end());
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    clients_.emplace(reply.connection_id(), *client);
+  }
+  log_.info("{} signed in with {}", peer.address,
+            event.hello.drafter_kind.empty() ? "no drafter" : event.hello.drafter_name);
+  reply.accept(std::move(welcome));
+}
+
+Result<Client> Application::admit(const ReplyHandle& reply, const PeerInfo& peer,
+                                  const wire::Hello& hello) {
+  if (!knows_token(hello.token)) {
+    return Error{Errc::unauthorized,
+                 hello.token.empty()
+                     ? "this server wants a token: give its file with --token-file"
+                     : "the token is not this server's: compare the --token-file of both sides"};
+  }
+  const auto tap = find_tap(hello);
+  if (!tap) return tap.error();
+  const HostedDrafter* drafter = hello.drafter ? host_.find_drafter(*hello.drafter) : nullptr;
+  return Client{
+      .connection_id = reply.connection_id(),
+      .reply = std::make_shared<ConnectionReplies>(reply, options_.metrics),
+      .session = random_session_id(),
+      .identity = peer.certificate_name.value_or("") + '\n' + hello.token,
+      .tap = *tap,
+      .drafter = drafter ? static_cast<std::uint32_t>(drafter - host_.drafters().data() + 1) : 0};
+}
+
+void Application::set_token(std::optional<std::string> token) {
+  const std::lock_guard lock(mutex_);
+  options_.token = std::move(token);
+}
+
+bool Application::knows_token(const std::string& token) {
+  const std::lock_guard lock(mutex_);
+  return !options_.token ||
+         equal_in_constant_time(as_byte_view(token), as_byte_view(*options_.token));
+}
+
+// The tap of the client's drafter; null where it has none or needs none.
+Result<Tap*> Application::find_tap(const wire::Hello& hello) {
+  HostedDrafter* drafter = hello.drafter ? host_.find_drafter(*hello.drafter) : nullptr;
+  const bool needs_tap = hello.drafter_kind == to_string(DrafterKind::moa);
+  const wire::Fingerprints ours{.target = host_.target_fingerprint(),
+                                .tokenizer = host_.tokenizer_fingerprint(),
+                                .drafter = {}};
+  if (auto checked = wire::check_fingerprints(hello, ours); !checked) return checked.error();
+  if (!needs_tap) return static_cast<Tap*>(nullptr);
+  if (!drafter) {
+    return Error{Errc::mismatch, "the server has no bundle of the drafter '" + hello.drafter_name +
+                                     "': start it with --bundle and the same file"};
+  }
+  if (hello.cut_point != drafter->cut_point || hello.tli != drafter->tli) {
+    return Error{Errc::mismatch, "the drafter wants other activations than the server's '" +
+                                     drafter->name + "' gives: use programs of one version"};
+  }
+  return drafter->tap.get();
+}
+
+void Application::drained(std::uint64_t /*connection_id*/) {
+  scheduler_.wake();
+}
+
+void Application::ended(std::uint64_t connection_id, const PeerInfo& peer, const Error& reason,
+                        const TrafficStats& traffic) {
+  {
+    const std::lock_guard lock(mutex_);
+    clients_.erase(connection_id);
+  }
+  scheduler_.ended(connection_id);
+  count_end(*options_.metrics, peer, reason.code);
+  log_.info("{} gone: {} ({} B in, {} B out)", peer.address, reason.message,
+            traffic.framed_bytes_in, traffic.framed_bytes_out);
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <spdlog/logger.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "server/metrics/metrics.h"
+#include "server/passes/scheduler.h"
+#include "server/program/model_host.h"
+#include "shared/net/listener.h"
+
+namespace edgedraft {
+
+struct ApplicationOptions {
+  std::optional<std::string> token;  // bearer token that clients must show
+  std::string agent;                 // program and version
+  std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
+};
+
+// Decides who may come in and which drafter they have, and hands their requests to the scheduler.
+class Application final : public ServerApplication {
+ public:
+  // Requires  the references outlive it
+  Application(ModelHost& host, Scheduler& scheduler, ApplicationOptions options,
+              spdlog::logger& log);
+
+  // For clients that sign in from now on. Threads: any.
+  void set_token(std::optional<std::string> token);
+
+  void handle(const ReplyHandle& reply, const PeerInfo& peer, ServerEvent event) override;
+  void drained(std::uint64_t connection_id) override;
+  void ended(std::uint64_t connection_id, const PeerInfo& peer, const Error& reason,
+             const TrafficStats& traffic) override;
+
+ private:
+  Result<Client> admit(const ReplyHandle& reply, const PeerInfo& peer, const wire::Hello& hello);
+  bool knows_token(const std::string& token);
+  Result<Tap*> find_tap(const wire::Hello& hello);
+  void on_hello(const ReplyHandle& reply, const PeerInfo& peer, const HelloReceived& event);
+
+  ModelHost& host_;
+  Scheduler& scheduler_;
+  ApplicationOptions options_;
+  spdlog::logger& log_;
+
+  std::mutex mutex_;  // guards clients_ and the token
+  std::map<std::uint64_t, Client> clients_;
+};
+
+}  // namespace edgedraft

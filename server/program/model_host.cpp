@@ -1,0 +1,103 @@
+#include "server/program/model_host.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "shared/drafting/moa/moa_tap.h"
+#include "shared/model/fingerprint.h"
+
+namespace edgedraft {
+namespace {
+
+Result<void> add_tap(Backend& backend, HostedDrafter& drafter) {
+  if (drafter.kind != DrafterKind::moa) return boost::system::in_place_value;
+  const auto model = read_moa(drafter.file);
+  if (!model) return model.error();
+  drafter.cut_point = to_string(moa_row_layout(model->config).cut);
+  drafter.tli = model->config.tli;
+  drafter.tap = std::make_unique<MoaTap>(backend, model->config, model->tensors);
+  return boost::system::in_place_value;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ModelHost>> ModelHost::load(Backend& backend,
+                                                   const ModelHostOptions& options) {
+  std::unique_ptr<ModelHost> host(new ModelHost());
+  if (auto loaded = host->load_target(backend, options); !loaded) {
+    return in_file(options.model, loaded.error());
+  }
+  for (const std::filesystem::path& path : options.bundles) {
+    if (auto loaded = host->load_bundle(backend, path); !loaded) {
+      return in_file(path, loaded.error());
+    }
+  }
+  return host;
+}
+
+Result<void> ModelHost::load_target(Backend& backend, const ModelHostOptions& options) {
+  auto file = GgufFile::open(options.model);
+  if (!file) return file.error();
+  file_ = std::move(*file);
+  const auto model = read_decoder(file_);
+  if (!model) return model.error();
+  auto tokenizer = Tokenizer::read(file_);
+  if (!tokenizer) return tokenizer.error();
+  if (tokenizer->vocabulary_count() != model->config.vocabulary_count) {
+    return Error{Errc::bad_file, "the tokenizer and the embedding disagree on the vocabulary"};
+  }
+  tokenizer_.emplace(std::move(*tokenizer));
+  const auto target = model_fingerprint(file_);
+  if (!target) return target.error();
+  const auto tokens = edgedraft::tokenizer_fingerprint(file_);
+  if (!tokens) return tokens.error();
+  target_fingerprint_ = *target;
+  tokenizer_fingerprint_ = *tokens;
+  const auto name = file_.get_string_or("general.name", options.model.stem().string());
+  if (!name) return name.error();
+  name_ = *name;
+  context_count_ = options.context_count > 0 ? options.context_count : model->config.context_length;
+  decoder_ = std::make_unique<Decoder>(backend, model->config, model->tensors, context_count_);
+  return boost::system::in_place_value;
+}
+
+Result<void> ModelHost::load_bundle(Backend& backend, const std::filesystem::path& path) {
+  auto file = GgufFile::open(path);
+  if (!file) return file.error();
+  const auto kind = drafter_kind(*file);
+  if (!kind) return kind.error();
+  const auto fingerprint = model_fingerprint(*file);
+  if (!fingerprint) return fingerprint.error();
+  const auto target = target_fingerprint_of(*file);
+  if (!target) return target.error();
+  if (*target != target_fingerprint_) {
+    return Error{Errc::mismatch,
+                 "this drafter was made for another target (fingerprint " + to_hex(*target) +
+                     ", not " + to_hex(target_fingerprint_) +
+                     "). Make a bundle for this one with edgedraft convert --bundle"};
+  }
+  HostedDrafter drafter{.file = std::move(*file),
+                        .name = path.stem().string(),
+                        .kind = *kind,
+                        .fingerprint = *fingerprint,
+                        .cut_point = {},
+                        .tap = nullptr};
+  if (auto added = add_tap(backend, drafter); !added) return added.error();
+  drafters_.push_back(std::move(drafter));
+  return boost::system::in_place_value;
+}
+
+SessionParts ModelHost::session_parts() {
+  return {.decoder = *decoder_,
+          .context_count = context_count_,
+          .is_end = [this](std::uint32_t token) { return tokenizer_->is_end(token); }};
+}
+
+HostedDrafter* ModelHost::find_drafter(const Digest& fingerprint) {
+  const auto found = std::find_if(
+      drafters_.begin(), drafters_.end(),
+      [&](const HostedDrafter& drafter) { return drafter.fingerprint == fingerprint; });
+  return found == drafters_.end() ? nullptr : &*found;
+}
+
+}  // namespace edgedraft

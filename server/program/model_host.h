@@ -1,0 +1,73 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/sessions/session_store.h"
+#include "shared/base/sha256.h"
+#include "shared/drafting/moa/moa_row.h"
+#include "shared/drafting/tap.h"
+#include "shared/model/bundle.h"
+#include "shared/model/gguf.h"
+#include "shared/model/tokenizer.h"
+#include "shared/runtime/decoder.h"
+
+namespace edgedraft {
+
+// A drafter that the server can serve: its half of the work and what a client must have to match.
+struct HostedDrafter {
+  GgufFile file;
+  std::string name;
+  DrafterKind kind;
+  Digest fingerprint;
+  std::string cut_point;  // empty where it needs no tap
+  std::uint32_t tli = 0;
+  std::unique_ptr<Tap> tap;  // null where tokens are all that the drafter needs
+};
+
+struct ModelHostOptions {
+  std::filesystem::path model;
+  std::vector<std::filesystem::path> bundles;
+  std::uint32_t context_count = 0;  // 0: the model's own
+};
+
+// The target, its tokenizer and the drafters' taps, loaded and on a backend.
+//
+// Threads   the taps and the decoder belong to the compute thread; the rest is constant
+class ModelHost {
+ public:
+  // Errors    of the files; mismatch for a bundle that was made for another target
+  static Result<std::unique_ptr<ModelHost>> load(Backend& backend, const ModelHostOptions& options);
+
+  const std::string& name() const { return name_; }
+  std::uint32_t context_count() const { return context_count_; }
+  const Digest& target_fingerprint() const { return target_fingerprint_; }
+  const Digest& tokenizer_fingerprint() const { return tokenizer_fingerprint_; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  Decoder& decoder() { return *decoder_; }
+  // Requires  the host outlives what is made of them
+  SessionParts session_parts();
+
+  std::vector<HostedDrafter>& drafters() { return drafters_; }
+  // Null where no bundle has that fingerprint.
+  HostedDrafter* find_drafter(const Digest& fingerprint);
+
+ private:
+  ModelHost() = default;
+  Result<void> load_target(Backend& backend, const ModelHostOptions& options);
+  Result<void> load_bundle(Backend& backend, const std::filesystem::path& path);
+
+  GgufFile file_;
+  std::string name_;
+  std::uint32_t context_count_ = 0;
+  Digest target_fingerprint_{};
+  Digest tokenizer_fingerprint_{};
+  std::optional<Tokenizer> tokenizer_;
+  std::unique_ptr<Decoder> decoder_;
+  std::vector<HostedDrafter> drafters_;
+};
+
+}  // namespace edgedraft

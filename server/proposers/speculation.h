@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "server/proposers/session_drafter.h"
+#include "server/proposers/speculation_budget.h"
+#include "shared/base/error.h"
+
+namespace edgedraft {
+
+struct HostedDrafter;
+
+// A tree of the server's own, and how long it took to grow.
+struct Drafted {
+  DraftTree tree{};
+  Duration time{};
+};
+
+struct SpeculationOptions {
+  TreeShape tree{};             // the largest
+  std::uint32_t context_count;  // tokens that a session can hold
+  // Least time of a drafting step: a small drafter at a larger one's pace.
+  Duration step_pace{};
+  // Told where a drafter cannot be made or fails; its session streams plainly.
+  std::function<void(const std::string& why)> on_failure = [](const std::string&) {};
+  std::function<Instant()> now = [] { return Clock::now(); };
+  // Where a pace is kept.
+  std::function<void(Instant)> wait_until = [](Instant end) { std::this_thread::sleep_until(end); };
+};
+
+// Where sessions' drafters come from.
+struct DrafterSource {
+  // `count` is of all drafters alive. Throws DeviceError.
+  std::function<std::unique_ptr<SessionDrafter>(std::shared_ptr<std::uint32_t> count)> make;
+  std::uint64_t drafter_bytes;  // of one session's; the weights, which all share, are not in it
+};
+
+// Drafts beside the target for sessions that stream: one drafter's weights, a memory for each
+// session. Trees are as large as pays (SpeculationBudget).
+//
+// Threads   the compute thread alone
+class Speculation {
+ public:
+  // Requires  backend and drafter outlive it
+  // Errors    of the drafter's file. Throws DeviceError where its weights find no memory.
+  static Result<std::unique_ptr<Speculation>> make(Backend& backend, HostedDrafter& drafter,
+                                                   const SpeculationOptions& options);
+
+  Speculation(DrafterSource source, const SpeculationOptions& options);
+
+  struct Step {
+    std::uint32_t tokens_left;  // of the stream, 1 at least
+    std::uint32_t sessions;     // that stream
+  };
+  // A tree for the session's next pass, of at most tokens_left - 1 levels; empty where it goes on
+  // plainly. `drafter` is the session's, made here where there is none and memory for one.
+  //
+  // Requires  a session with a root and no request
+  Drafted draft(const TargetSession& session, std::unique_ptr<SessionDrafter>& drafter,
+                const Step& step);
+
+  void observe_pass(std::uint32_t rows, Duration time) { budget_.observe_pass(rows, time); }
+  // What a tree of so many rows, root included, brought; 1 row is no tree.
+  void observe_draft(std::uint32_t rows, std::uint32_t tokens) {
+    if (rows > 1) budget_.observe_draft(rows, tokens);
+  }
+
+  // Of all sessions' drafters together, their weights excepted; no limit where none is set.
+  void set_bytes_max(std::uint64_t bytes_max) { bytes_max_ = bytes_max; }
+  // Of all sessions' drafters, and of one; the weights are not in it.
+  std::uint64_t bytes() const { return *count_ * source_.drafter_bytes; }
+  std::uint64_t drafter_bytes() const { return source_.drafter_bytes; }
+
+ private:
+  bool may_make_drafter(Instant now) const;
+  DraftTree grow(const TargetSession& session, std::unique_ptr<SessionDrafter>& drafter,
+                 const TreeShape& shape);
+
+  DrafterSource source_;
+  SpeculationOptions options_;
+  SpeculationBudget budget_;
+  std::optional<std::uint64_t> bytes_max_;
+  std::shared_ptr<std::uint32_t> count_ = std::make_shared<std::uint32_t>(0);
+  Instant make_again_{};  // not before: there was no memory
+};
+
+}  // namespace edgedraft

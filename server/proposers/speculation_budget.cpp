@@ -1,0 +1,71 @@
+#include "server/proposers/speculation_budget.h"
+
+#include <algorithm>
+
+namespace edgedraft {
+namespace {
+
+// Steps between two that try what is not thought best.
+constexpr std::uint32_t kTryEvery = 64;
+// Of the time for trees where there should be none.
+constexpr double kTryShare = 0.02;
+// Full trees before anything is concluded from them.
+constexpr std::uint32_t kFirstTrees = 8;
+
+}  // namespace
+
+void SpeculationBudget::observe_pass(std::uint32_t rows, Duration time) {
+  passes_.add(rows, time);
+  spent_ += seconds(time);
+}
+
+void SpeculationBudget::observe_drafting(std::uint32_t rows, Duration time) {
+  drafting_[draft_size(rows)].add(seconds(time));
+  spent_ += seconds(time);
+  if (trying_) tried_ += seconds(time);
+  trying_ = false;
+}
+
+void SpeculationBudget::observe_draft(std::uint32_t rows, std::uint32_t tokens) {
+  tokens_[draft_size(rows)].add(tokens);
+}
+
+std::uint32_t SpeculationBudget::best_rows(std::uint32_t sessions) const {
+  if (!passes_.known()) return rows_max_;
+  const LinearCost pass = passes_.cost();
+  const double n = std::max(sessions, 1u);
+  std::uint32_t best = 1;
+  double best_rate = n / pass.seconds(n);
+  const std::size_t largest = draft_size(rows_max_);
+  for (std::size_t size = 1; size <= largest; ++size) {
+    // A size that was never tried is judged by the next larger one, until it is: as long to draft,
+    // and the likelier half of the nodes brings more than half of the tokens.
+    const std::size_t known = tokens_[size].known() ? size : std::min(size + 1, largest);
+    if (!tokens_[known].known() || !drafting_[known].known()) continue;
+    const double tokens =
+        known == size ? tokens_[size].value() : 1.0 + 0.6 * (tokens_[known].value() - 1.0);
+    const double rows = std::min<double>(rows_max_, rows_of_size(size));
+    const double rate = n * tokens / (pass.seconds(n * rows) + n * drafting_[known].value());
+    if (rate > best_rate) {
+      best_rate = rate;
+      best = static_cast<std::uint32_t>(rows);
+    }
+  }
+  return best;
+}
+
+std::uint32_t SpeculationBudget::next_rows(std::uint32_t sessions) {
+  ++step_;
+  trying_ = false;
+  if (step_ <= kFirstTrees) return rows_max_;
+  const std::uint32_t best = best_rows(sessions);
+  if (step_ % kTryEvery != 0) return best;
+  // In turns something smaller and something larger.
+  if (best == 1) {
+    trying_ = tried_ <= kTryShare * spent_;
+    return trying_ ? std::min(rows_max_, 1u << (1 + step_ / kTryEvery % draft_size(rows_max_))) : 1;
+  }
+  return step_ / kTryEvery % 2 == 0 ? 1 : std::min(rows_max_, 2 * best);
+}
+
+}  // namespace edgedraft

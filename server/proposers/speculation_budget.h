@@ -1,0 +1,46 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "server/load/running_cost.h"
+#include "shared/base/clock.h"
+
+namespace edgedraft {
+
+// How many rows a tree of the server's own should have to get the most tokens a second out of its
+// one device, which drafts and verifies in turns.
+//
+// n sessions with trees of r rows, d(r) seconds of drafting each, get n * tau(r) tokens in
+// a + b * n * r + n * d(r). The r that makes this ratio largest is taken; 1 row is no tree and
+// takes no drafting. a and b are fitted to recent passes; tau and d are running means by size. What
+// is not known is tried: large trees first, and now and then a single row, or a tree where there is
+// none (for at most 2 % of the time).
+class SpeculationBudget {
+ public:
+  // `rows_max`: of the largest tree, root included.
+  explicit SpeculationBudget(std::uint32_t rows_max) : rows_max_(rows_max) {}
+
+  void observe_pass(std::uint32_t rows, Duration time);
+  // A tree of `rows` rows, root included, took so long to draft.
+  void observe_drafting(std::uint32_t rows, Duration time);
+  // And brought so many tokens, the target's own included.
+  void observe_draft(std::uint32_t rows, std::uint32_t tokens);
+  // Rows of the next tree, 1..rows_max, while so many sessions stream.
+  std::uint32_t next_rows(std::uint32_t sessions);
+
+ private:
+  std::uint32_t best_rows(std::uint32_t sessions) const;
+
+  std::uint32_t rows_max_;
+  std::array<RunningMean, kDraftSizes> tokens_{};
+  std::array<RunningMean, kDraftSizes> drafting_{};
+  std::uint32_t step_ = 0;
+  CostFit passes_;
+  // Seconds of passes and drafting, and of those trees that were no more than tried.
+  double spent_ = 0.0;
+  double tried_ = 0.0;
+  bool trying_ = false;
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,85 @@
+#include "server/sessions/prefix_index.h"
+
+#include <utility>
+
+#include "shared/base/check.h"
+
+namespace edgedraft {
+
+std::vector<std::uint32_t> PrefixIndex::find(const std::string& identity,
+                                             std::span<const std::uint32_t> tokens) {
+  std::vector<std::uint32_t> pages;
+  const auto root = roots_.find(identity);
+  if (root == roots_.end()) return pages;
+  Node* last = &root->second;
+  const std::uint32_t page_slots = pool_.size().page_slots;
+  while (tokens.size() >= page_slots) {
+    Node* const next = child(*last, tokens.first(page_slots));
+    if (next == nullptr) break;
+    pages.push_back(next->page);
+    last = next;
+    tokens = tokens.subspan(page_slots);
+  }
+  touch(last);
+  return pages;
+}
+
+void PrefixIndex::add(const std::string& identity, std::span<const std::uint32_t> tokens,
+                      std::span<const std::uint32_t> pages) {
+  const std::uint32_t page_slots = pool_.size().page_slots;
+  EDGEDRAFT_CHECK(tokens.size() == pages.size() * page_slots);
+  if (pages.empty()) return;
+  const auto root = roots_.try_emplace(identity).first;
+  root->second.in_roots = root;
+  Node* last = &root->second;
+  for (const std::uint32_t page : pages) {
+    const auto own = tokens.first(page_slots);
+    tokens = tokens.subspan(page_slots);
+    Node* next = child(*last, own);
+    if (next == nullptr) {
+      const auto made =
+          last->children.emplace(PageTokens(own.begin(), own.end()), std::make_unique<Node>());
+      next = made.first->second.get();
+      next->parent = last;
+      next->in_parent = made.first;
+      next->page = page;
+      next->place = by_use_.insert(by_use_.end(), next);
+      pool_.share(page);
+    }
+    last = next;
+  }
+  touch(last);
+}
+
+bool PrefixIndex::reclaim() {
+  for (Node* node : by_use_) {
+    // A page is of use only while all those before it are known, so the last of a row goes first.
+    if (!node->children.empty() || pool_.holders(node->page) > 1) continue;
+    pool_.give_back(node->page);
+    by_use_.erase(node->place);
+    Node* const parent = node->parent;
+    parent->children.erase(node->in_parent);
+    if (parent->parent == nullptr && parent->children.empty()) roots_.erase(parent->in_roots);
+    return true;
+  }
+  return false;
+}
+
+void PrefixIndex::clear() {
+  for (const Node* node : by_use_) pool_.give_back(node->page);
+  by_use_.clear();
+  roots_.clear();
+}
+
+PrefixIndex::Node* PrefixIndex::child(Node& parent, std::span<const std::uint32_t> tokens) const {
+  const auto found = parent.children.find(PageTokens(tokens.begin(), tokens.end()));
+  return found == parent.children.end() ? nullptr : found->second.get();
+}
+
+void PrefixIndex::touch(Node* last) {
+  for (Node* node = last; node->parent != nullptr; node = node->parent) {
+    by_use_.splice(by_use_.end(), by_use_, node->place);
+  }
+}
+
+}  // namespace edgedraft

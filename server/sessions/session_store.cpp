@@ -1,0 +1,246 @@
+#include "server/sessions/session_store.h"
+
+#include <openssl/rand.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "shared/base/check.h"
+
+namespace edgedraft {
+namespace {
+
+KvPool::Size pool_size(const SessionParts& parts, std::uint32_t page_count) {
+  const DecoderConfig& config = parts.decoder.config();
+  return {.layers = config.layer_count,
+          .kv_cols = config.layer.heads.kv_cols(),
+          .page_count = page_count,
+          .page_slots = KvPool::kPageSlots,
+          .type = parts.kv_type};
+}
+
+// Pages of a whole context and a tree behind it.
+std::uint32_t session_pages(const SessionParts& parts) {
+  return pool_size(parts, 0).pages_for(parts.context_count + kMaskRowsMax);
+}
+
+std::uint32_t pages_within(const SessionParts& parts, std::uint64_t bytes) {
+  // Slots are counted in 32 bits.
+  constexpr std::uint64_t kPagesMax = (std::uint64_t{1} << 32) / KvPool::kPageSlots - 1;
+  return static_cast<std::uint32_t>(std::min(bytes / pool_size(parts, 0).page_bytes(), kPagesMax));
+}
+
+std::unique_ptr<KvPool> make_pool(const SessionParts& parts, const SessionStore::Limits& limits) {
+  Backend& backend = parts.decoder.backend();
+  if (limits.kv_bytes_max > 0) {
+    try {
+      return std::make_unique<KvPool>(backend,
+                                      pool_size(parts, pages_within(parts, limits.kv_bytes_max)));
+    } catch (const DeviceError& e) {
+      throw DeviceError(std::string(e.what()) + ". Give a smaller --kv-memory");
+    }
+  }
+  const std::uint32_t least = session_pages(parts);
+  std::uint64_t bytes = limits.sessions_max * SessionStore::session_bytes(parts);
+  if (limits.device_bytes > 0) bytes = std::min(bytes, limits.device_bytes / 2);
+  std::uint32_t pages = std::max(pages_within(parts, bytes), least);
+  for (;; pages = std::max(pages / 2, least)) {
+    try {
+      const auto size = pool_size(parts, pages);
+      auto pool = std::make_unique<KvPool>(backend, size);
+      // Passes need some memory as well.
+      backend.allocate(size.bytes() / sizeof(float) / 8);
+      return pool;
+    } catch (const DeviceError& e) {
+      if (pages > least) continue;
+      throw DeviceError(std::string(e.what()) +
+                        ". Not even one session has room: give a smaller --ctx");
+    }
+  }
+}
+
+}  // namespace
+
+wire::SessionId random_session_id() {
+  wire::SessionId id;
+  if (RAND_bytes(reinterpret_cast<unsigned char*>(id.data()), static_cast<int>(id.size())) != 1) {
+    throw Failure({Errc::io, "the operating system gives no random numbers"});
+  }
+  return id;
+}
+
+SessionStore::SessionStore(SessionParts parts, const Limits& limits, std::function<Instant()> now)
+    : parts_(std::move(parts)),
+      limits_(limits),
+      now_(std::move(now)),
+      pool_(make_pool(parts_, limits)),
+      index_(*pool_) {
+  // Else a prompt or a draft might wait for ever.
+  EDGEDRAFT_CHECK(pool_->size().page_count >= session_pages(parts_));
+}
+
+Result<void> SessionStore::check(const SessionParts& parts, const Limits& limits) {
+  const std::uint64_t least = session_bytes(parts);
+  if (limits.kv_bytes_max == 0 || limits.kv_bytes_max >= least) {
+    return boost::system::in_place_value;
+  }
+  return Error{Errc::usage, "--kv-memory: a session of " + std::to_string(parts.context_count) +
+                                " tokens takes " + std::to_string(least) +
+                                " bytes. Give at least that much, or a smaller --ctx"};
+}
+
+std::uint64_t SessionStore::session_bytes(const SessionParts& parts) {
+  return pool_size(parts, session_pages(parts)).bytes();
+}
+
+Session* SessionStore::find(std::uint64_t connection_id) {
+  const auto bound = bound_.find(connection_id);
+  if (bound == bound_.end()) return nullptr;
+  const auto found = sessions_.find(bound->second);
+  if (found == sessions_.end() || found->second.connection_id != connection_id) return nullptr;
+  return &found->second;
+}
+
+Result<Session*> SessionStore::find_or_make(std::uint64_t connection_id,
+                                            const wire::SessionId& wanted,
+                                            const std::string& identity) {
+  if (Session* session = find(connection_id)) return session;
+  if (auto room = make_room(); !room) return room.error();
+  TargetSession target(parts_.decoder, parts_.decoder.make_cache(*pool_), parts_.context_count,
+                       parts_.is_end);
+  const wire::SessionId id = sessions_.contains(wanted) ? random_session_id() : wanted;
+  bound_[connection_id] = id;
+  const auto made = sessions_.emplace(id, Session{.target = std::move(target),
+                                                  .identity = identity,
+                                                  .connection_id = connection_id,
+                                                  .used = now_()});
+  return &made.first->second;
+}
+
+Result<Session*> SessionStore::resume(std::uint64_t connection_id, const wire::Resume& request,
+                                      const std::string& identity) {
+  const Error unknown{Errc::session_unknown, "the server no longer has this session"};
+  const auto found = sessions_.find(request.session);
+  if (found == sessions_.end() || found->second.identity != identity) return unknown;
+  Session& session = found->second;
+  const auto tokens = session.target.tokens();
+  if (request.verified_length > tokens.size() ||
+      wire::token_hash(tokens.first(request.verified_length)) != request.verified_hash) {
+    return unknown;
+  }
+  session.connection_id = connection_id;
+  bound_[connection_id] = request.session;
+  return &session;
+}
+
+std::uint32_t SessionStore::count_used_since(Instant time) const {
+  return static_cast<std::uint32_t>(
+      std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
+        return entry.second.connection_id != 0 && entry.second.used >= time;
+      }));
+}
+
+void SessionStore::forget(std::uint64_t connection_id) {
+  if (find(connection_id) != nullptr) sessions_.erase(bound_.at(connection_id));
+  bound_.erase(connection_id);
+}
+
+void SessionStore::release(std::uint64_t connection_id) {
+  if (Session* session = find(connection_id)) {
+    session->connection_id = 0;
+    session->drafter.reset();  // made again from the keys and values, should it come back
+  }
+  bound_.erase(connection_id);
+}
+
+bool SessionStore::admit(Session& session, Instant waiting_since) {
+  TargetSession& target = session.target;
+  const auto known = index_.find(session.identity, target.skippable_tokens());
+  const std::size_t known_count = known.size() * std::size_t{pool_->size().page_slots};
+  const std::uint32_t own_count = target.valid_count();
+  if (known_count > own_count) target.adopt(known);
+  session.remembered_count = 0;
+  const Instant now = now_();
+  const bool patient = now - waiting_since < limits_.patience;
+  if (find_pages(pages_missing(session), session, patient ? now - limits_.idle_grace : now) &&
+      target.reserve()) {
+    tokens_reused_ += target.valid_count() - own_count;
+    return true;
+  }
+  target.drop_cache();
+  return false;
+}
+
+bool SessionStore::grow(Session& session) {
+  return find_pages(pages_missing(session), session, now_()) && session.target.reserve();
+}
+
+void SessionStore::remember(Session& session) {
+  const std::uint32_t page_slots = pool_->size().page_slots;
+  auto tokens = session.target.settled_tokens();
+  tokens = tokens.first(tokens.size() - tokens.size() % page_slots);
+  if (tokens.size() == session.remembered_count) return;
+  index_.add(session.identity, tokens,
+             session.target.cache().pages().first(tokens.size() / page_slots));
+  session.remembered_count = tokens.size();
+}
+
+SessionStore::Memory SessionStore::memory() const {
+  return {.bytes = pool_->size().bytes(),
+          .pages = pool_->size().page_count,
+          .pages_held = pool_->used_count(),
+          .pages_known = static_cast<std::uint32_t>(index_.page_count()),
+          .tokens_reused = tokens_reused_,
+          .evictions = evictions_};
+}
+
+bool SessionStore::find_pages(std::uint32_t count, const Session& wanting, Instant idle_before) {
+  while (pool_->free_count() < count) {
+    if (!index_.reclaim() && !evict(wanting, idle_before)) return false;
+  }
+  return true;
+}
+
+bool SessionStore::evict(const Session& wanting, Instant idle_before) {
+  auto chosen = sessions_.end();
+  const auto goes_before = [](const Session& a, const Session& b) {
+    const bool a_gone = a.connection_id == 0;
+    const bool b_gone = b.connection_id == 0;
+    return a_gone != b_gone ? a_gone : a.used < b.used;
+  };
+  for (auto it = sessions_.begin(); it != sessions_.end(); ++it) {
+    const Session& session = it->second;
+    if (&session == &wanting || session.target.busy() || session.target.cache().slots() == 0) {
+      continue;
+    }
+    if (session.connection_id != 0 && session.used > idle_before) continue;
+    if (chosen == sessions_.end() || goes_before(session, chosen->second)) chosen = it;
+  }
+  if (chosen == sessions_.end()) return false;
+  sessions_.erase(chosen);
+  ++evictions_;
+  return true;
+}
+
+std::uint32_t SessionStore::pages_missing(const Session& session) const {
+  const std::uint32_t wanted = pool_->size().pages_for(session.target.slots_wanted());
+  return wanted - std::min(wanted, pool_->size().pages_for(session.target.cache().slots()));
+}
+
+Result<void> SessionStore::make_room() {
+  while (sessions_.size() >= limits_.sessions_max) {
+    auto oldest = sessions_.end();
+    for (auto it = sessions_.begin(); it != sessions_.end(); ++it) {
+      if (it->second.connection_id != 0) continue;
+      if (oldest == sessions_.end() || it->second.used < oldest->second.used) oldest = it;
+    }
+    if (oldest == sessions_.end()) {
+      return Error{Errc::refused, "all of the server's sessions are in use: try again later"};
+    }
+    sessions_.erase(oldest);
+    ++evictions_;
+  }
+  return boost::system::in_place_value;
+}
+
+}  // namespace edgedraft

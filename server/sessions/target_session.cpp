@@ -1,0 +1,245 @@
+#include "server/sessions/target_session.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "server/passes/pass.h"
+#include "shared/base/check.h"
+
+namespace edgedraft {
+namespace {
+
+Error protocol_error(std::string message) {
+  return {Errc::protocol, std::move(message)};
+}
+
+}  // namespace
+
+TargetSession::TargetSession(Decoder& decoder, std::uint32_t context_count,
+                             std::function<bool(std::uint32_t)> is_end)
+    : TargetSession(decoder, decoder.make_cache(), context_count, std::move(is_end)) {}
+
+TargetSession::TargetSession(Decoder& decoder, KvCache cache, std::uint32_t context_count,
+                             std::function<bool(std::uint32_t)> is_end)
+    : decoder_(decoder),
+      context_count_(context_count),
+      is_end_(std::move(is_end)),
+      cache_(std::move(cache)),
+      logits_row_(decoder.config().vocabulary_count) {
+  EDGEDRAFT_CHECK(context_count <= decoder.positions_max());
+}
+
+Result<void> TargetSession::begin(const PrefillRequest& request) {
+  EDGEDRAFT_CHECK(!busy());
+  if (auto checked = check(request); !checked) return checked.error();
+  tokens_.resize(request.base_count);
+  tokens_.insert(tokens_.end(), request.tokens.begin(), request.tokens.end());
+  // The last token always runs again: its logits are wanted.
+  const auto given_count = static_cast<std::uint32_t>(tokens_.size()) - request.provisional_count;
+  cache_.set_length(std::min({cache_.length(), request.base_count, given_count - 1}));
+  sampler_ = Sampler(request.sampling);
+  finish_ = Finish::none;
+  request_ =
+      RunningPrefill{.base_count = request.base_count, .given_count = given_count, .outcome = {}};
+  return boost::system::in_place_value;
+}
+
+Result<void> TargetSession::begin(const DraftTree& tree) {
+  EDGEDRAFT_CHECK(!busy());
+  if (tokens_.empty()) return protocol_error("a draft came before any prompt");
+  if (finish_ != Finish::none) return protocol_error("a draft came after the answer's end");
+  if (cache_.length() + 1 != tokens_.size()) {
+    return protocol_error("a draft came after a prompt that was cancelled");
+  }
+  if (!in_vocabulary(tree.tokens())) {
+    return protocol_error("a drafted token is outside the model's vocabulary");
+  }
+  request_ = RunningDraft{tree};
+  return boost::system::in_place_value;
+}
+
+std::uint32_t TargetSession::pending_rows() const {
+  if (const auto* draft = std::get_if<RunningDraft>(&request_)) return draft->tree.row_count();
+  return static_cast<std::uint32_t>(tokens_.size()) - cache_.length();
+}
+
+SequenceRows TargetSession::begin_pass(std::uint32_t rows_max) {
+  const std::uint32_t first = cache_.length();
+  if (const auto* prefill = std::get_if<RunningPrefill>(&request_)) {
+    const std::uint32_t count = std::min({rows_max, pending_rows(), kMaskRowsMax});
+    positions_.resize(count);
+    std::iota(positions_.begin(), positions_.end(), first);
+    // Only rows from the last given token on decide anything.
+    first_deciding_ =
+        prefill->given_count - 1 > first ? std::min(prefill->given_count - 1 - first, count) : 0;
+    return {.cache = &cache_,
+            .tokens = std::span(tokens_).subspan(first, count),
+            .batch = {.positions = positions_,
+                      .prefix = first,
+                      .first_slot = first,
+                      .masks = decoder_.causal_masks().first(count)}};
+  }
+  const DraftTree& tree = std::get<RunningDraft>(request_).tree;
+  EDGEDRAFT_CHECK(tree.row_count() <= rows_max);
+  rows_.assign(1, tokens_.back());
+  rows_.insert(rows_.end(), tree.tokens().begin(), tree.tokens().end());
+  positions_ = tree.depths();
+  // Nodes beyond the last position run at it: the walk ends before it gets there.
+  for (std::uint32_t& p : positions_) p = std::min(first + p, context_count_ - 1);
+  masks_ = tree.masks();
+  first_deciding_ = 0;
+  return {
+      .cache = &cache_,
+      .tokens = rows_,
+      .batch = {.positions = positions_, .prefix = first, .first_slot = first, .masks = masks_}};
+}
+
+std::optional<Outcome> TargetSession::finish_pass(const Matrix& logits,
+                                                  std::span<const std::uint32_t> greedy) {
+  if (auto* prefill = std::get_if<RunningPrefill>(&request_)) {
+    const std::uint32_t first = cache_.length();
+    cache_.set_length(first + static_cast<std::uint32_t>(positions_.size()));
+    if (!decide(*prefill, first, logits, greedy)) return std::nullopt;
+    const PrefillOutcome outcome = close(*prefill);
+    request_ = std::monostate();
+    return outcome;
+  }
+  const VerifiedPath path = close(std::get<RunningDraft>(request_), logits, greedy);
+  request_ = std::monostate();
+  return path;
+}
+
+bool TargetSession::decide(RunningPrefill& prefill, std::uint32_t first, const Matrix& logits,
+                           std::span<const std::uint32_t> greedy) {
+  PrefillOutcome& outcome = prefill.outcome;
+  for (auto row = first_deciding_; row < positions_.size(); ++row) {
+    const std::uint32_t position = first + row + 1;
+    outcome.next = choose(logits, greedy, row - first_deciding_, position);
+    if (is_end_(outcome.next)) {
+      outcome.finish = Finish::end_token;
+      return true;
+    }
+    if (position + 1 >= context_count_) {
+      outcome.finish = Finish::context;
+      return true;
+    }
+    if (position >= tokens_.size() || tokens_[position] != outcome.next) return true;
+    ++outcome.accepted_count;
+  }
+  return false;
+}
+
+PrefillOutcome TargetSession::close(const RunningPrefill& prefill) {
+  const std::uint32_t count = prefill.given_count + prefill.outcome.accepted_count;
+  tokens_.resize(count);
+  cache_.set_length(count);
+  cache_.trim();
+  tokens_.push_back(prefill.outcome.next);
+  finish_ = prefill.outcome.finish;
+  return prefill.outcome;
+}
+
+VerifiedPath TargetSession::close(const RunningDraft& draft, const Matrix& logits,
+                                  std::span<const std::uint32_t> greedy) {
+  const std::uint32_t root_position = cache_.length();
+  const VerifiedPath result = edgedraft::verify(
+      draft.tree,
+      {.root_position = root_position,
+       .context_count = context_count_,
+       .choose = [&](std::uint32_t row,
+                     std::uint32_t position) { return choose(logits, greedy, row, position); },
+       .is_end = is_end_});
+  std::vector<std::uint32_t> slots{root_position};
+  for (const std::uint32_t row : result.path) {
+    slots.push_back(root_position + row);
+    tokens_.push_back(draft.tree.token(row));
+  }
+  cache_.keep(slots);
+  cache_.trim();
+  tokens_.push_back(result.next);
+  finish_ = result.finish;
+  return result;
+}
+
+void TargetSession::abandon() {
+  if (const auto* prefill = std::get_if<RunningPrefill>(&request_)) {
+    tokens_.resize(prefill->base_count);
+    cache_.set_length(std::min(cache_.length(), prefill->base_count));
+  }
+  cache_.trim();
+  request_ = std::monostate();
+}
+
+std::uint32_t TargetSession::slots_wanted() const {
+  return cache_.length() + pending_rows();
+}
+
+std::span<const std::uint32_t> TargetSession::settled_tokens() const {
+  const auto* prefill = std::get_if<RunningPrefill>(&request_);
+  const std::uint32_t count =
+      prefill != nullptr ? std::min(cache_.length(), prefill->given_count) : cache_.length();
+  return std::span(tokens_).first(count);
+}
+
+std::span<const std::uint32_t> TargetSession::skippable_tokens() const {
+  return std::span(tokens_).first(std::get<RunningPrefill>(request_).given_count - 1);
+}
+
+void TargetSession::drop_cache() {
+  cache_.set_length(0);
+  cache_.trim();
+}
+
+Result<PrefillOutcome> TargetSession::prefill(const PrefillRequest& request) {
+  if (auto begun = begin(request); !begun) return begun.error();
+  return std::get<PrefillOutcome>(run());
+}
+
+Result<VerifiedPath> TargetSession::verify(const DraftTree& tree) {
+  if (auto begun = begin(tree); !begun) return begun.error();
+  return std::get<VerifiedPath>(run());
+}
+
+Outcome TargetSession::run() {
+  EDGEDRAFT_CHECK(reserve());
+  PassShare share{.session = this, .rows_max = kMaskRowsMax, .outcome = {}};
+  while (!share.outcome) run_pass(decoder_, std::span(&share, 1));
+  return *share.outcome;
+}
+
+Result<void> TargetSession::check(const PrefillRequest& request) const {
+  const std::uint64_t count = std::uint64_t{request.base_count} + request.tokens.size();
+  if (request.base_count > tokens_.size()) {
+    return protocol_error("the request builds on more tokens than the session holds");
+  }
+  if (request.provisional_count > request.tokens.size() || count <= request.provisional_count) {
+    return protocol_error("a prompt needs at least one token");
+  }
+  if (!in_vocabulary(request.tokens)) {
+    return protocol_error("a token is outside the model's vocabulary");
+  }
+  if (count + 1 > context_count_) {
+    return Error{Errc::context_full,
+                 "the prompt has " + std::to_string(count) +
+                     " tokens and leaves no room for an answer: the context is " +
+                     std::to_string(context_count_) +
+                     " tokens. Shorten the prompt or start the server with a "
+                     "larger --ctx"};
+  }
+  return boost::system::in_place_value;
+}
+
+std::uint32_t TargetSession::choose(const Matrix& logits, std::span<const std::uint32_t> greedy,
+                                    std::uint32_t row, std::uint32_t position) {
+  if (sampler_.params().greedy()) return greedy[row];
+  decoder_.backend().read(logits.row_range(row, 1), logits_row_);
+  return sampler_.choose(logits_row_, position);
+}
+
+bool TargetSession::in_vocabulary(std::span<const std::uint32_t> tokens) const {
+  return std::all_of(tokens.begin(), tokens.end(), [&](std::uint32_t token) {
+    return token < decoder_.config().vocabulary_count;
+  });
+}
+
+}  // namespace edgedraft

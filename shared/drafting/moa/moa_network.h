@@ -1,0 +1,117 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "shared/drafting/moa/memory_projection.h"
+#include "shared/drafting/moa/moa_row.h"
+#include "shared/runtime/kv_cache.h"
+#include "shared/runtime/layer.h"
+#include "shared/runtime/weight_store.h"
+#include "shared/speculative/draft_network.h"
+
+namespace edgedraft {
+
+// What all sequences of one drafter share: weights, tables and scratch. One sequence computes at a
+// time.
+class MoaWeights {
+ public:
+  // Requires  the bytes behind `tensors` outlive the object
+  MoaWeights(Backend& backend, const MoaConfig& config, const MoaTensors& tensors,
+             std::uint32_t positions_max);
+
+  // Of the caches that a sequence has of its own.
+  std::uint64_t sequence_bytes() const;
+
+ private:
+  friend class MoaNetwork;
+
+  Backend& backend_;
+  MoaConfig config_;
+  MoaRowLayout layout_;
+  std::uint32_t positions_max_;
+  WeightStore store_;
+  OwnedMatrix sa_cos_sin_;
+  OwnedMatrix ca_cos_sin_;
+  OwnedMatrix target_cos_sin_;
+  Weight embedding_;
+  Weight head_;
+  Weight output_norm_;
+  Layer sa_;
+  Layer ca_;
+  std::vector<Layer> target_layers_;
+  MemoryProjection projection_;
+  LayerScratch sa_scratch_;
+  LayerScratch ca_scratch_;
+  LayerScratch target_scratch_;
+  std::vector<AncestorMask> causal_masks_;
+  OwnedMatrix arrived_;
+  OwnedMatrix x_;
+  std::unique_ptr<OwnedMatrix> logits_memory_;
+};
+
+// The device's half of a Mixture-of-Attentions drafter: self-attention over the tokens,
+// cross-attention to the memory that the target's states became, the target's last TLI layers, the
+// target's head.
+//
+// The memory may arrive in any order of positions and may have holes: it is a set. Tokens behind
+// the memory's newest position are the network's own business, however many they become offline.
+//
+// Source    Mixture of Attentions, section 3 and Algorithm 1, with exactly TLI target layers
+class MoaNetwork final : public DraftNetwork {
+ public:
+  // Requires  the bytes behind `tensors` outlive the network
+  MoaNetwork(Backend& backend, const MoaConfig& config, const MoaTensors& tensors,
+             std::uint32_t positions_max);
+  // One of several sequences; its logits are valid until any of them computes again.
+  explicit MoaNetwork(std::shared_ptr<MoaWeights> weights);
+
+  const MoaRowLayout& row_layout() const { return m_->layout_; }
+
+  // Adds the activations of positions first, first + 1, ... to the memory. What the network
+  // computed itself for the TLI layers behind the memory is dropped: the true states replace it.
+  // Shapes    rows [n * row_layout().cols()], packed, as a server's tap made them
+  // Requires  none of the positions is in the memory
+  void extend_memory(std::uint32_t first_position, std::span<const float> rows);
+  // Drops the memory of positions from `position` on.
+  void truncate_memory(std::uint32_t position);
+  std::uint32_t memory_count() const {
+    return static_cast<std::uint32_t>(memory_positions_.size());
+  }
+
+  std::uint32_t vocabulary_count() const override { return m_->config_.vocabulary_count; }
+  std::span<const std::uint32_t> draft_tokens() const override { return m_->config_.draft_tokens; }
+  std::uint32_t committed_count() const override { return sa_cache_.length(); }
+  std::uint32_t position_count_max() const override { return m_->positions_max_; }
+  void commit(std::span<const std::uint32_t> tokens) override;
+  void truncate(std::uint32_t count) override;
+  void expand(std::span<const DraftNode> nodes) override;
+  Matrix logits() const override { return logits_; }
+  Backend& backend() override { return backend_; }
+
+ private:
+  void append_memory(std::uint32_t first_position, std::span<const float> rows);
+  void commit_chunk(std::span<const std::uint32_t> tokens);
+  void run_self_attention(std::span<const std::uint32_t> tokens, const RowBatch& batch);
+  void cross_attend(const Matrix& x, std::span<const std::uint32_t> positions);
+  void run_target_layers(const Matrix& x, const RowBatch& batch);
+  void leave_logits(const Matrix& x);
+  // First position that the memory's newest entry does not cover.
+  std::uint32_t memory_end() const { return memory_end_; }
+
+  std::shared_ptr<MoaWeights> m_;
+  Backend& backend_;
+
+  KvCache sa_cache_;   // slot = position
+  KvCache ca_memory_;  // slot = order of arrival
+  // Slots 0..memory_count()-1 the target's true states in order of arrival, then own_rows_ of
+  // committed tokens behind the memory, then draft rows.
+  KvCache tli_cache_;
+  std::vector<std::uint32_t> memory_positions_;  // of ca_memory_'s slots
+  std::uint32_t memory_end_ = 0;
+  std::uint32_t own_rows_ = 0;
+  std::uint32_t draft_rows_ = 0;
+  Matrix logits_;
+};
+
+}  // namespace edgedraft

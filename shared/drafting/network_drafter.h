@@ -1,0 +1,36 @@
+#pragma once
+
+#include <vector>
+
+#include "shared/drafting/drafter.h"
+#include "shared/speculative/draft_network.h"
+
+namespace edgedraft {
+
+// A drafter that is a neural network: tokens wait until a tree or logits are wanted, so that each
+// verdict costs one pass.
+class NetworkDrafter : public Drafter {
+ public:
+  std::uint32_t token_count() const override { return static_cast<std::uint32_t>(tokens_.size()); }
+  void append(std::span<const std::uint32_t> tokens) override;
+  void truncate(std::uint32_t count) override;
+  DraftTree draft(const TreeShape& shape) override;
+  std::span<const float> next_logits() override;
+
+ protected:
+  virtual DraftNetwork& network() = 0;
+  // The network's logits are no longer those behind the last token.
+  void forget_logits() { logits_current_ = false; }
+
+ private:
+  // Runs the tokens that wait, the last one again where its logits are gone. False where the
+  // network has too few positions.
+  bool run_pending();
+
+  std::vector<std::uint32_t> tokens_;
+  bool logits_current_ = false;
+  std::vector<float> columns_;  // the logits of a reduced vocabulary, before they are spread
+  std::vector<float> logits_;
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,182 @@
+#include "shared/program/options.h"
+
+#include "shared/program/toml_text.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+
+namespace edgedraft {
+namespace {
+
+std::string env_name(const std::string& option) {
+  std::string name = "EDGEDRAFT_" + option;
+  for (char& c : name) c = c == '-' ? '_' : static_cast<char>(std::toupper(c));
+  return name;
+}
+
+bool takes_layers(const CLI::Option& option) {
+  const auto& names = option.get_lnames();
+  return !names.empty() && names.front() != "help" && names.front() != "version" &&
+         names.front() != "config";
+}
+
+void declare_environment(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (takes_layers(*option)) option->envname(env_name(option->get_lnames().front()));
+  }
+  for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; }))
+    declare_environment(*sub);
+}
+
+// Every scalar as the text that the command line would have.
+std::optional<std::string> scalar_text(const toml::node& node) {
+  if (const auto* text = node.as_string()) return text->get();
+  if (const auto* number = node.as_integer()) return std::to_string(number->get());
+  if (const auto* number = node.as_floating_point()) {
+    std::ostringstream out;
+    out << number->get();
+    return out.str();
+  }
+  if (const auto* flag = node.as_boolean()) return flag->get() ? "true" : "false";
+  return std::nullopt;
+}
+
+Result<void> apply_value(CLI::Option& option, const toml::node& node) {
+  std::vector<std::string> values;
+  if (const auto* array = node.as_array()) {
+    for (const toml::node& element : *array) {
+      const auto text = scalar_text(element);
+      if (!text)
+        return Error{Errc::usage,
+                     option.get_name() + ": the list holds something else than values"};
+      values.push_back(*text);
+    }
+  } else if (const auto text = scalar_text(node)) {
+    values.push_back(*text);
+  } else {
+    return Error{Errc::usage, option.get_name() + ": neither a value nor a list"};
+  }
+  if (option.count() > 0) return boost::system::in_place_value;
+  option.add_result(values);
+  option.run_callback();
+  return boost::system::in_place_value;
+}
+
+// The option of that key in the application or in a subcommand that was asked for; `known` tells
+// whether any subcommand has it, so that one file serves them all.
+CLI::Option* find_option(CLI::App& app, const std::string& key, bool& known) {
+  if (CLI::Option* option = app.get_option_no_throw("--" + key); option && takes_layers(*option)) {
+    known = true;
+    return option;
+  }
+  CLI::Option* found = nullptr;
+  for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) {
+    CLI::Option* option = find_option(*sub, key, known);
+    if (option && sub->parsed()) found = option;
+  }
+  return found;
+}
+
+std::filesystem::path xdg_directory(const char* variable, const char* below_home) {
+  if (const char* directory = std::getenv(variable); directory && *directory) {
+    return std::filesystem::path(directory) / "edgedraft";
+  }
+  const char* home = std::getenv("HOME");
+  return std::filesystem::path(home ? home : ".") / below_home / "edgedraft";
+}
+
+}  // namespace
+
+OptionLayers::OptionLayers(CLI::App& app, std::string default_file)
+    : app_(app), default_file_(std::move(default_file)) {
+  app_.add_option("--config", config_file_,
+                  "TOML file with option names as keys [default: " +
+                      (config_directory() / default_file_).string() + " where it exists]")
+      ->type_name("FILE");
+  declare_environment(app_);
+}
+
+bool OptionLayers::parse(int argc, char** argv) {
+  try {
+    app_.parse(argc, argv);
+    const Result<void> applied = apply_file();
+    if (applied) return true;
+    std::cerr << app_.get_name() << ": " << applied.error().message << '\n';
+    exit_code_ = 2;
+  } catch (const CLI::ParseError& e) {
+    exit_code_ = app_.exit(e) == 0 ? 0 : 2;
+  }
+  return false;
+}
+
+Result<void> OptionLayers::apply_file() {
+  std::filesystem::path file = config_file_;
+  if (file.empty()) {
+    file = config_directory() / default_file_;
+    // What this user may not even look for is as good as not there.
+    std::error_code ignored;
+    if (!std::filesystem::exists(file, ignored)) return boost::system::in_place_value;
+  }
+  try {
+    const toml::table table = parse_toml_file(file);
+    for (const auto& [key, node] : table) {
+      std::string name(key.str());
+      std::replace(name.begin(), name.end(), '_', '-');
+      bool known = false;
+      CLI::Option* option = find_option(app_, name, known);
+      if (!known) {
+        return Error{Errc::usage,
+                     file.string() + ": no option is called '" + name + "'; --help lists them"};
+      }
+      if (!option) continue;
+      if (auto applied = apply_value(*option, node); !applied) return applied;
+    }
+  } catch (const toml::parse_error& e) {
+    return Error{Errc::usage, file.string() + ": " + std::string(e.description())};
+  }
+  return boost::system::in_place_value;
+}
+
+std::filesystem::path config_directory() {
+  return xdg_directory("XDG_CONFIG_HOME", ".config");
+}
+
+std::filesystem::path state_directory() {
+  return xdg_directory("XDG_STATE_HOME", ".local/state");
+}
+
+std::filesystem::path cache_directory() {
+  return xdg_directory("XDG_CACHE_HOME", ".cache");
+}
+
+int exit_code_of(Errc code) {
+  switch (code) {
+    case Errc::usage:
+      return 2;
+    case Errc::link_down:
+    case Errc::timed_out:
+    case Errc::refused:
+    case Errc::session_unknown:
+    case Errc::frame_truncated:
+    case Errc::frame_too_large:
+    case Errc::bad_message:
+    case Errc::protocol:
+    case Errc::version:
+      return 3;
+    case Errc::unauthorized:
+    case Errc::untrusted:
+      return 4;
+    case Errc::bad_file:
+    case Errc::unsupported:
+    case Errc::mismatch:
+      return 5;
+    case Errc::io:
+    case Errc::context_full:
+    case Errc::cancelled:
+      return 1;
+  }
+  return 1;
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,103 @@
+#include "shared/program/toml_text.h"
+
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string>
+
+namespace edgedraft {
+namespace {
+
+// Walks over TOML's quotes and comments.
+class Scanner {
+ public:
+  explicit Scanner(std::string_view text) : text_(text) {}
+
+  // Where the first character outside ASCII stands that is neither in quotes nor in a comment.
+  std::optional<toml::source_position> find_bare() {
+    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+    if (text_.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
+    // Whether a key or a value may begin here: quotes elsewhere belong to no string, and the
+    // library reads on behind them.
+    bool may_begin = true;
+    bool is_value = false;
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      if (static_cast<unsigned char>(c) >= 0x80) return position();
+      if (c == '#') {
+        at_ = std::min(text_.find('\n', at_), text_.size());
+        continue;
+      }
+      if ((c == '"' || c == '\'') && may_begin) {
+        skip_string(c);
+        may_begin = false;
+        continue;
+      }
+      ++at_;
+      if (c == '\n' || c == ',' || (c == '{' && may_begin)) {
+        may_begin = true;
+        is_value = false;
+      } else if (c == '=') {
+        may_begin = !is_value;
+        is_value = true;
+      } else if (c != ' ' && c != '\t' && c != '\r' && c != '[') {
+        may_begin = false;
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  void skip_string(char quote) {
+    const std::string three(3, quote);
+    const bool lines = text_.substr(at_).starts_with(three);
+    at_ += lines ? 3 : 1;
+    while (at_ < text_.size()) {
+      const std::string_view rest = text_.substr(at_);
+      if (quote == '"' && rest.front() == '\\') {
+        at_ += 2;
+      } else if (lines && rest.starts_with(three)) {
+        at_ += 3;
+        // Up to two quotes may stand before the closing ones.
+        for (int i = 0; i < 2 && at_ < text_.size() && text_[at_] == quote; ++i) ++at_;
+        return;
+      } else if (!lines && (rest.front() == quote || rest.front() == '\n')) {
+        ++at_;
+        return;
+      } else {
+        ++at_;
+      }
+    }
+  }
+
+  toml::source_position position() const {
+    toml::source_position position{1, 1};
+    for (const char c : text_.substr(0, at_)) {
+      ++position.column;
+      if (c == '\n') position = {position.line + 1, 1};
+    }
+    return position;
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+toml::table parse_toml(std::string_view text, const std::filesystem::path& file) {
+  if (const auto bare = Scanner(text).find_bare()) {
+    throw toml::parse_error("letters outside ASCII belong in quotes or in a comment", *bare,
+                            std::make_shared<const std::string>(file.string()));
+  }
+  return toml::parse(text, file.string());
+}
+
+toml::table parse_toml_file(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (!in.is_open() || in.bad()) return toml::parse_file(file.string());  // says why
+  return parse_toml(text, file);
+}
+
+}  // namespace edgedraft

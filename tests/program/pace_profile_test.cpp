@@ -1,0 +1,73 @@
+#include "shared/program/pace_profile.h"
+
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <fstream>
+
+namespace edgedraft {
+namespace {
+
+using namespace std::chrono_literals;
+using Place = PaceProfile::Place;
+
+class PaceProfileTest : public ::testing::Test {
+ protected:
+  Result<PaceProfile> read(const std::string& text) {
+    std::ofstream(file_, std::ios::trunc) << text;
+    return PaceProfile::read(file_);
+  }
+  ~PaceProfileTest() override { std::filesystem::remove(file_); }
+
+  std::filesystem::path file_ =
+      std::filesystem::temp_directory_path() / ("edgedraft-pace-" + std::to_string(getpid()));
+};
+
+TEST_F(PaceProfileTest, PassesLieOnTheLinesBetweenItsPointsAndBeyond) {
+  const auto profile = read("[target]\npass_ms = [[2, 10], [4, 20], [8, 30]]\n");
+  ASSERT_TRUE(profile) << profile.error().message;
+  EXPECT_EQ(profile->target_pass(1), 10ms);
+  EXPECT_EQ(profile->target_pass(2), 10ms);
+  EXPECT_EQ(profile->target_pass(3), 15ms);
+  EXPECT_EQ(profile->target_pass(6), 25ms);
+  EXPECT_EQ(profile->target_pass(16), 50ms);
+  EXPECT_FALSE(profile->paces_drafter());
+  EXPECT_EQ(profile->draft_step("moa-tli0", Place::device), Duration::zero());
+}
+
+TEST_F(PaceProfileTest, ADrafterIsKnownByItselfItsKindOrNotAtAll) {
+  const auto profile = read(
+      "name = \"p\"\n[draft.step_ms]\n\"moa-tli1\" = 8\nmoa = 4\n[beside_target.step_ms]\n"
+      "default = 1\n");
+  ASSERT_TRUE(profile) << profile.error().message;
+  EXPECT_EQ(profile->draft_step(paced_drafter_name("moa", 1), Place::device), 8ms);
+  EXPECT_EQ(profile->draft_step(paced_drafter_name("moa", 0), Place::device), 4ms);
+  EXPECT_EQ(profile->draft_step("independent", Place::device), Duration::zero());
+  EXPECT_EQ(profile->draft_step("independent", Place::beside_target), 1ms);
+  EXPECT_FALSE(profile->paces_target());
+  EXPECT_EQ(profile->name(), "p");
+}
+
+TEST_F(PaceProfileTest, WhatIsNoProfileIsRefusedWithTheKey) {
+  for (const auto& [text, says] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"[target", "line 1"},
+           {"targets = 1", "'targets'"},
+           {"target = 1", "pass_ms"},
+           {"[target]\npass_ms = [[1, 10], [1, 20]]", "ascending"},
+           {"[target]\npass_ms = [[1, 0]]", "above 0"},
+           {"[target]\npass_ms = [[1, nan]]", "above 0"},
+           {"[target]\npass_ms = [[1, 2, 3]]", "[rows, milliseconds]"},
+           {"[draft]\nstep = 1", "draft.step_ms"},
+           {"[draft.step_ms]\nmoa = \"fast\"", "draft.step_ms.moa"},
+           {"[draft.step_ms]\nmoa = -1", "draft.step_ms.moa"}}) {
+    const auto profile = read(text);
+    ASSERT_FALSE(profile) << text;
+    EXPECT_EQ(profile.error().code, Errc::usage);
+    EXPECT_NE(profile.error().message.find(says), std::string::npos) << profile.error().message;
+  }
+  EXPECT_EQ(PaceProfile::read("/nowhere/at/all.toml").error().code, Errc::io);
+}
+
+}  // namespace
+}  // namespace edgedraft
