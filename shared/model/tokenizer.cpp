@@ -60,6 +60,9 @@ Result<Tokenizer> Tokenizer::read(const GgufFile& file) {
   if (!kind) return kind.error();
   auto vocabulary = read_vocabulary(file);
   if (!vocabulary) return vocabulary.error();
+  if (*kind != Kind::byte_bpe) {
+    if (auto kept = keep_one_unknown(*vocabulary); !kept) return kept.error();
+  }
   SpecialMatcher specials = make_matcher(*vocabulary, *kind);
   // The encoder refers to the vocabulary.
   std::unique_ptr<State> state(new State{.vocabulary = std::move(*vocabulary),

@@ -158,6 +158,33 @@ TEST(TokenizerJsonTest, KnowsThePublicPatterns) {
   EXPECT_EQ(read(file).pre, "starcoder");
 }
 
+// Their files have the line ends as they are, in JSON's spelling.
+TEST(TokenizerJsonTest, KnowsDeepSeeksPatterns) {
+  const auto cut_by = [](const json& patterns, bool digits) {
+    json steps = json::array();
+    for (const json& pattern : patterns) {
+      steps.push_back({{"type", "Split"},
+                       {"pattern", {{"Regex", pattern}}},
+                       {"behavior", "Isolated"},
+                       {"invert", false}});
+    }
+    if (digits) steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
+    steps.push_back({{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}});
+    json file = byte_level();
+    file["normalizer"] = {{"type", "Sequence"}, {"normalizers", json::array()}};
+    file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", steps}};
+    return file;
+  };
+  const json coder = {"[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", "[一-龥ࠀ-一가-\uD7FF]+"};
+  EXPECT_EQ(read(cut_by(coder, true)).pre, "deepseek-coder");
+  const json v3 = {"\\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+",
+                   "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|"
+                   "[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|"
+                   "\\s*[\r\n]+|\\s+(?!\\S)|\\s+"};
+  EXPECT_EQ(read(cut_by(v3, false)).pre, "deepseek-v3");
+  expect_error(cut_by(v3, true), Errc::unsupported, "{1,3}");
+}
+
 TEST(TokenizerJsonTest, SentencePieceBecomesLlama) {
   const test::TinyVocabulary tiny;
   const TokenizerParts parts = read(sentencepiece());

@@ -256,6 +256,43 @@ TEST_F(TokenizerTest, RefusesDamagedVocabularies) {
   expect_bad(v, "two unknown tokens");
 }
 
+// Phi-3's files call the fillers behind its 32,011 entries unknown, as they do <unk>.
+TEST_F(TokenizerTest, FillersMayBeCalledUnknown) {
+  for (const bool named : {false, true}) {
+    TinyVocabulary v;
+    v.add("[PAD274]", -10000.0f, 2);
+    v.add("[PAD275]", -10000.0f, 2);
+    RawGguf raw;
+    v.add_to(raw);
+    raw.add_bool("tokenizer.ggml.add_space_prefix", false);
+    if (named) raw.add_u32("tokenizer.ggml.unknown_token_id", 0);
+    const auto tokenizer = read(raw);
+    ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+    EXPECT_EQ(tokenizer->token_type(0), TokenType::unknown);
+    EXPECT_EQ(tokenizer->token_type(v.id("[PAD275]")), TokenType::unused);
+    EXPECT_EQ(tokenizer->encode("the cat", Special::plain), (Ids{v.id("the"), v.id("▁cat")}));
+    // A filler's text is text like any other.
+    const Ids ids = tokenizer->encode("[PAD274]", Special::parse);
+    EXPECT_EQ(ids.size(), 8u);
+    EXPECT_EQ(decode(*tokenizer, ids, LeadingSpace::strip), "[PAD274]");
+  }
+}
+
+// The same with <unk> as the control token that tokenizer_config.json makes of it.
+TEST_F(TokenizerTest, TheUnknownTokenMayBeCalledControlBesideSuchFillers) {
+  TinyVocabulary v;
+  v.types[0] = 3;
+  v.add("[PAD274]", -10000.0f, 2);
+  v.add("[PAD275]", -10000.0f, 2);
+  RawGguf raw;
+  v.add_to(raw);
+  raw.add_u32("tokenizer.ggml.unknown_token_id", 0);
+  const auto tokenizer = read(raw);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  EXPECT_EQ(tokenizer->token_type(v.id("[PAD274]")), TokenType::unused);
+  EXPECT_EQ(tokenizer->encode("the", Special::plain), Ids{v.id("▁the")});
+}
+
 TEST_F(TokenizerTest, TakesMinusOneForNoToken) {
   RawGguf raw;
   vocabulary_.add_to(raw);

@@ -98,6 +98,16 @@ Result<void> read_normalizer(const json& file, TextSteps& out, bool& replaces_sp
   return {};
 }
 
+// An expression as Pattern wants it: White_Space for \s, and no line end as it is.
+std::string in_our_dialect(std::string pattern) {
+  for (const auto& [from, to] :
+       {std::pair("\\s", "\\p{White_Space}"), std::pair("\\S", "\\P{White_Space}"),
+        std::pair("\r", "\\r"), std::pair("\n", "\\n")}) {
+    pattern = replaced(std::move(pattern), from, to);
+  }
+  return pattern;
+}
+
 Result<void> read_split(const json& step, TextSteps& out) {
   const auto [kind, pattern] = pattern_of(step);
   const std::string behavior = text_of(step, "behavior");
@@ -107,8 +117,7 @@ Result<void> read_split(const json& step, TextSteps& out) {
   if (kind != "Regex" || !isolates) {
     return unsupported("the pre-tokenizer Split of the kind " + kind + ", " + behavior);
   }
-  out.patterns.push_back(
-      replaced(replaced(pattern, "\\s", "\\p{White_Space}"), "\\S", "\\P{White_Space}"));
+  out.patterns.push_back(in_our_dialect(pattern));
   return {};
 }
 

@@ -86,6 +86,22 @@ bool Vocabulary::is_control(std::uint32_t id) const {
   return type == TokenType::user_defined && (looks_like_a_marker(texts[id]) || is_end(id));
 }
 
+Result<void> keep_one_unknown(Vocabulary& vocabulary) {
+  std::vector<TokenType>& types = vocabulary.types;
+  if (std::ranges::count(types, TokenType::unknown) <= 1) return {};
+  const auto first = std::ranges::find(types, TokenType::unknown) - types.begin();
+  const std::uint32_t kept = vocabulary.unknown.value_or(static_cast<std::uint32_t>(first));
+  for (std::uint32_t id = 0; id < types.size(); ++id) {
+    if (types[id] != TokenType::unknown || id == kept) continue;
+    if (id == vocabulary.bos || vocabulary.is_end(id)) {
+      return bad("entry " + std::to_string(id) +
+                 " of the tokenizer begins or ends a text and is of the type unknown");
+    }
+    types[id] = TokenType::unused;
+  }
+  return {};
+}
+
 Result<Vocabulary> read_vocabulary(const GgufFile& file) {
   Vocabulary vocabulary;
   if (auto read = read_entries(file, vocabulary); !read) return read.error();

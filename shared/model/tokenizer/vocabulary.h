@@ -28,6 +28,11 @@ struct Vocabulary {
   bool is_control(std::uint32_t id) const;
 };
 
+// Leaves one entry of the type unknown, as SentencePiece wants it: some files (Phi-3's) call the
+// fillers at the end unknown too, which become unused.
+// Errors    bad_file: a token that begins or ends a text is among them
+Result<void> keep_one_unknown(Vocabulary& vocabulary);
+
 // Errors    bad_file
 Result<Vocabulary> read_vocabulary(const GgufFile& file);
 
