@@ -140,10 +140,8 @@ Result<void> Generation::send_draft() {
   stats_.drafted += tree_.node_count();
   sent_rows_ = tree_.row_count();
   drafted_at_ = parts_.now();
-  const auto parents = tree_.parents();
-  return parts_.link.send(wire::Draft{.base_length = ledger_.count(),
-                                      .tokens = ledger_.safe_draft(tree_.tokens()),
-                                      .parents = {parents.begin(), parents.end()}});
+  return parts_.link.send(
+      wire::OutgoingDraft{.tree = SafeTree(ledger_, tree_.tokens(), tree_.parents())});
 }
 
 Result<void> Generation::send_stream() {
@@ -152,7 +150,7 @@ Result<void> Generation::send_stream() {
   streamed_since_look_ = 0;
   drafted_at_ = parts_.now();
   return parts_.link.send(
-      wire::Draft{.base_length = ledger_.count(), .stream_tokens = stream_tokens_});
+      wire::OutgoingDraft{.tree = SafeTree(ledger_), .stream_tokens = stream_tokens_});
 }
 
 // The wanted tree, as small as the server and its row budget ask for.

@@ -5,18 +5,6 @@
 // Agreeing with the server: what it lacks of the text, and what becomes of what was written
 // offline.
 namespace edgedraft {
-namespace {
-
-wire::Sampling to_wire(const SamplingParams& params) {
-  return {.seed = params.seed,
-          .temperature = params.temperature,
-          .top_k = params.top_k,
-          .top_p = params.top_p,
-          .min_p = params.min_p};
-}
-
-}  // namespace
-
 bool Generation::may_ask_again() const {
   return signed_in_ && !in_flight_ && !cut_off_ && parts_.now() >= ask_again_;
 }
@@ -61,22 +49,21 @@ Result<void> Generation::send_tokens() {
   checked_ = to_check;
   sent_rows_ = std::max(count - base, 1u);  // the last token runs in any case
   rows_lacking_ = unwanted;
+  const SafePrefix text(ledger_, base, count - base);
+  const SafeParameters parameters(options_.sampling);
   if (resumes) {
-    return parts_.link.send(
-        wire::Resume{.session = *session_,
-                     .verified_length = base,
-                     .verified_hash = wire::token_hash(ledger_.tokens().first(base)),
-                     .tokens = ledger_.safe(base, count - base),
-                     .policy = policy,
-                     .activations_from = activations_end_,
-                     .sampling = to_wire(options_.sampling)});
+    return parts_.link.send(wire::OutgoingResume{.session = *session_,
+                                                 .text = text,
+                                                 .policy = policy,
+                                                 .activations_from = activations_end_,
+                                                 .parameters = parameters});
   }
-  return parts_.link.send(wire::Prefill{.base_length = base,
-                                        .tokens = ledger_.safe(base, count - base),
-                                        .provisional_count = to_check ? written : 0,
-                                        .policy = policy,
-                                        .activations_from = unwanted ? count : activations_end_,
-                                        .sampling = to_wire(options_.sampling)});
+  return parts_.link.send(
+      wire::OutgoingPrefill{.text = text,
+                            .provisional_count = to_check ? written : 0,
+                            .policy = policy,
+                            .activations_from = unwanted ? count : activations_end_,
+                            .parameters = parameters});
 }
 
 void Generation::take_check(const wire::Verdict& verdict) {

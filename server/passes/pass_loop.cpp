@@ -29,14 +29,6 @@ wire::Ending to_wire(Finish finish) {
   return wire::Ending::none;
 }
 
-SamplingParams from_wire(const wire::Sampling& s) {
-  return {.temperature = s.temperature,
-          .top_k = s.top_k,
-          .top_p = s.top_p,
-          .min_p = s.min_p,
-          .seed = s.seed};
-}
-
 Error session_unknown() {
   return {Errc::session_unknown, "the server no longer has this session"};
 }
@@ -44,7 +36,7 @@ Error session_unknown() {
 DraftTree tree_of(const wire::Draft& draft) {
   DraftTree tree;
   for (std::size_t i = 0; i < draft.parents.size(); ++i) {
-    tree.add(draft.tokens.view()[i], draft.parents[i]);
+    tree.add(draft.tokens[i], draft.parents[i]);
   }
   return tree;
 }
@@ -156,9 +148,9 @@ void PassLoop::begin(const Job& job, const wire::Prefill& request) {
   const bool keep = request.policy == wire::ResyncPolicy::keep;
   begin_prompt(job, **session,
                {.base_count = request.base_length,
-                .tokens = request.tokens.view(),
+                .tokens = request.tokens,
                 .provisional_count = keep ? 0 : request.provisional_count,
-                .sampling = from_wire(request.sampling)},
+                .sampling = request.sampling},
                request.round, keep ? request.provisional_count : 0, request.activations_from);
 }
 
@@ -179,10 +171,11 @@ void PassLoop::begin(const Job& job, const wire::Resume& request) {
   const bool keep = request.policy == wire::ResyncPolicy::keep;
   begin_prompt(job, **session,
                {.base_count = request.verified_length,
-                .tokens = request.tokens.view(),
-                .provisional_count = keep ? 0 : request.tokens.count(),
-                .sampling = from_wire(request.sampling)},
-               request.round, keep ? request.tokens.count() : 0, request.activations_from);
+                .tokens = request.tokens,
+                .provisional_count = keep ? 0 : static_cast<std::uint32_t>(request.tokens.size()),
+                .sampling = request.sampling},
+               request.round, keep ? static_cast<std::uint32_t>(request.tokens.size()) : 0,
+               request.activations_from);
 }
 
 void PassLoop::begin_prompt(const Job& job, Session& session, const PrefillRequest& request,

@@ -125,7 +125,7 @@ Result<Session*> SessionStore::resume(std::uint64_t connection_id, const wire::R
   Session& session = found->second;
   const auto tokens = session.target.tokens();
   if (request.verified_length > tokens.size() ||
-      wire::token_hash(tokens.first(request.verified_length)) != request.verified_hash) {
+      token_hash(tokens.first(request.verified_length)) != request.verified_hash) {
     return unknown;
   }
   session.connection_id = connection_id;

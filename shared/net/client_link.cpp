@@ -246,9 +246,9 @@ class ClientLink::Impl {
   void request_now(TargetRequest request) {
     struct Visitor {
       ClientSession& session;
-      Result<void> operator()(wire::Prefill& r) { return session.prefill(std::move(r)); }
-      Result<void> operator()(wire::Draft& r) { return session.draft(std::move(r)); }
-      Result<void> operator()(wire::Resume& r) { return session.resume(std::move(r)); }
+      Result<void> operator()(wire::OutgoingPrefill& r) { return session.prefill(std::move(r)); }
+      Result<void> operator()(wire::OutgoingDraft& r) { return session.draft(std::move(r)); }
+      Result<void> operator()(wire::OutgoingResume& r) { return session.resume(std::move(r)); }
       Result<void> operator()(CancelRequest&) {
         session.cancel();
         return boost::system::in_place_value;

@@ -41,19 +41,8 @@ void TaintLedger::confirm(std::uint32_t first, std::uint32_t count) {
   }
 }
 
-SafeTokens TaintLedger::safe(std::uint32_t first, std::uint32_t count) const {
-  EDGEDRAFT_CHECK(first + count <= tokens_.size());
-  EDGEDRAFT_CHECK(untainted(first + count));
-  const auto begin = tokens_.begin() + first;
-  return SafeTokens(std::vector<std::uint32_t>(begin, begin + count));
-}
-
-SafeTokens TaintLedger::safe_draft(std::span<const std::uint32_t> drafted) const {
-  EDGEDRAFT_CHECK(untainted(count()));
-  return SafeTokens(std::vector<std::uint32_t>(drafted.begin(), drafted.end()));
-}
-
 bool TaintLedger::untainted(std::uint32_t count) const {
+  EDGEDRAFT_CHECK(count <= tokens_.size());
   // Taint never ends once begun: the last token tells.
   return count == 0 || provenance_[count - 1] != Provenance::private_;
 }

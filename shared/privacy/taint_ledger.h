@@ -5,8 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "shared/privacy/safe_tokens.h"
-
 namespace edgedraft {
 
 // Where a token comes from.
@@ -19,8 +17,8 @@ enum class Provenance : std::uint8_t {
 
 std::string_view to_string(Provenance provenance);
 
-// The tokens of a conversation with their origin, and the only maker of SafeTokens: what is, or
-// follows, private text cannot be put into a message.
+// The tokens of a conversation with their origin. What may be said of it to the server is made from
+// it alone (SafePrefix, SafeTree): what is, or follows, private text cannot be put into a message.
 class TaintLedger {
  public:
   std::uint32_t count() const { return static_cast<std::uint32_t>(tokens_.size()); }
@@ -31,15 +29,10 @@ class TaintLedger {
   void truncate(std::uint32_t count);
   // Offline tokens that the target chose as well.
   void confirm(std::uint32_t first, std::uint32_t count);
-
-  // Requires  no private token among the first `first + count`
-  SafeTokens safe(std::uint32_t first, std::uint32_t count) const;
-  // Tokens that were drafted behind this conversation. Requires no private token in it.
-  SafeTokens safe_draft(std::span<const std::uint32_t> drafted) const;
-
- private:
+  // Whether no private token is among the first `count`.
   bool untainted(std::uint32_t count) const;
 
+ private:
   std::vector<std::uint32_t> tokens_;
   std::vector<Provenance> provenance_;
 };

@@ -86,7 +86,7 @@ void Channel::open(std::uint32_t payload_bytes_max) {
   reader_.set_payload_bytes_max(payload_bytes_max);
 }
 
-void Channel::send(const wire::Message& message) {
+void Channel::send(const wire::OutgoingMessage& message) {
   append(wire::encode(message), urgent_);
 }
 

@@ -7,6 +7,7 @@
 #include "shared/base/clock.h"
 #include "shared/protocol/frame.h"
 #include "shared/protocol/message.h"
+#include "shared/protocol/outgoing.h"
 
 namespace edgedraft {
 
@@ -48,7 +49,7 @@ class Channel {
   // Ends the handshake: its limits, its deadline, and the silence about Pings.
   void open(std::uint32_t payload_bytes_max);
 
-  void send(const wire::Message& message);
+  void send(const wire::OutgoingMessage& message);
   // Activations of `raw_bytes` before compression. They wait behind everything that send() gets.
   void send_bulk(const wire::Activations& chunk, std::uint64_t raw_bytes);
   void drop_bulk();

@@ -213,13 +213,13 @@ Result<void> ClientSession::check_context(std::uint64_t token_count) const {
                    " tokens: shorten the text, or start the server with a larger --ctx"};
 }
 
-Result<void> ClientSession::prefill(wire::Prefill request) {
+Result<void> ClientSession::prefill(wire::OutgoingPrefill request) {
   if (auto allowed = may_request(); !allowed && !streaming()) return allowed;
-  const std::uint64_t count = std::uint64_t{request.base_length} + request.tokens.count();
-  if (request.base_length > length_) {
+  const std::uint64_t count = std::uint64_t{request.text.base_count()} + request.text.count();
+  if (request.text.base_count() > length_) {
     return not_now("the prompt builds on more tokens than the session holds");
   }
-  if (request.provisional_count > request.tokens.count() || count <= request.provisional_count ||
+  if (request.provisional_count > request.text.count() || count <= request.provisional_count ||
       request.activations_from > count) {
     return not_now("the prompt's lengths contradict each other");
   }
@@ -227,8 +227,8 @@ Result<void> ClientSession::prefill(wire::Prefill request) {
   request.round = last_round_ + 1;
   start({.to = VerdictReceived::To::prefill,
          .round = request.round,
-         .base_length = request.base_length,
-         .given_count = request.tokens.count() - request.provisional_count,
+         .base_length = request.text.base_count(),
+         .given_count = request.text.count() - request.provisional_count,
          .provisional_count = request.provisional_count,
          .all_accepted = request.policy == wire::ResyncPolicy::keep,
          .activations_from = request.activations_from,
@@ -238,19 +238,19 @@ Result<void> ClientSession::prefill(wire::Prefill request) {
   return boost::system::in_place_value;
 }
 
-Result<void> ClientSession::resume(wire::Resume request) {
+Result<void> ClientSession::resume(wire::OutgoingResume request) {
   if (auto allowed = may_request(); !allowed && !streaming()) return allowed;
-  if (request.verified_length == 0 || request.activations_from > request.verified_length) {
+  if (request.text.base_count() == 0 || request.activations_from > request.text.base_count()) {
     return not_now("the lengths to resume by contradict each other");
   }
-  const std::uint64_t count = std::uint64_t{request.verified_length} + request.tokens.count();
+  const std::uint64_t count = std::uint64_t{request.text.base_count()} + request.text.count();
   if (auto fits = check_context(count); !fits) return fits;
   request.round = last_round_ + 1;
   start({.to = VerdictReceived::To::resume,
          .round = request.round,
-         .base_length = request.verified_length,
+         .base_length = request.text.base_count(),
          .given_count = 0,
-         .provisional_count = request.tokens.count(),
+         .provisional_count = request.text.count(),
          .all_accepted = request.policy == wire::ResyncPolicy::keep,
          .activations_from = request.activations_from,
          .parents = {},
@@ -259,11 +259,11 @@ Result<void> ClientSession::resume(wire::Resume request) {
   return boost::system::in_place_value;
 }
 
-Result<void> ClientSession::draft(wire::Draft request) {
+Result<void> ClientSession::draft(wire::OutgoingDraft request) {
   if (auto allowed = may_request(); !allowed) return allowed;
   if (!has_root_ || ended_) return not_now("there is no token to draft from");
-  if (request.base_length != length_) return not_now("the draft is for another length");
-  if (request.parents.size() > welcome_->nodes_max) {
+  if (request.tree.base_count() != length_) return not_now("the draft is for another length");
+  if (request.tree.node_count() > welcome_->nodes_max) {
     return not_now("the server takes drafts of " + std::to_string(welcome_->nodes_max) +
                    " nodes at most");
   }
@@ -271,18 +271,18 @@ Result<void> ClientSession::draft(wire::Draft request) {
     return not_now("the server streams " + std::to_string(welcome_->stream_tokens_max) +
                    " tokens at most");
   }
-  if (request.stream_tokens > 0 && !request.parents.empty()) {
+  if (request.stream_tokens > 0 && request.tree.node_count() > 0) {
     return not_now("a stream begins without nodes");
   }
   request.round = last_round_ + 1;
   start({.to = VerdictReceived::To::draft,
          .round = request.round,
-         .base_length = request.base_length,
+         .base_length = request.tree.base_count(),
          .given_count = 0,
          .provisional_count = 0,
          .all_accepted = false,
          .activations_from = 0,
-         .parents = request.parents,
+         .parents = {request.tree.parents().begin(), request.tree.parents().end()},
          .stream_left = request.stream_tokens,
          .session = {}});
   channel_.send(std::move(request));

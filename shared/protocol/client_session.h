@@ -9,6 +9,7 @@
 #include "shared/protocol/activation_codec.h"
 #include "shared/protocol/channel.h"
 #include "shared/protocol/message.h"
+#include "shared/protocol/outgoing.h"
 
 namespace edgedraft {
 
@@ -91,12 +92,12 @@ class ClientSession {
   // `round` is filled in here.
   // Errors    link_down before Welcomed; protocol while a request is in flight, or for lengths that
   //           the server would refuse; context_full. Nothing was sent then.
-  Result<void> prefill(wire::Prefill request);
-  Result<void> resume(wire::Resume request);
+  Result<void> prefill(wire::OutgoingPrefill request);
+  Result<void> resume(wire::OutgoingResume request);
   // Errors    also protocol: no root to draft from (before the first answer, after cancel(), after
   //           the end), a base_length that is not length(), more nodes than nodes_max, a longer
   //           stream than stream_tokens_max
-  Result<void> draft(wire::Draft request);
+  Result<void> draft(wire::OutgoingDraft request);
   // Gives up the request in flight and the rest of the activations. The next request has to be a
   // Prefill or Resume. Does nothing before Welcomed.
   void cancel();

@@ -8,12 +8,6 @@
 
 namespace edgedraft::wire {
 
-// The second of the two that make SafeTokens: what arrived has been on the wire already.
-class SafeTokenReader {
- public:
-  static SafeTokens read(std::vector<std::uint32_t> ids) { return SafeTokens(std::move(ids)); }
-};
-
 namespace {
 
 using flatbuffers::String;
@@ -71,14 +65,14 @@ class Checker {
     return Bytes(begin, begin + from->size());
   }
 
-  SafeTokens tokens(const Vector<std::uint32_t>* from) {
+  std::vector<std::uint32_t> tokens(const Vector<std::uint32_t>* from) {
     if (!from) return {};
     in_range(from->size() <= kContextCountMax, "number of tokens");
     if (error_) return {};
     std::vector<std::uint32_t> ids(from->begin(), from->end());
     in_range(std::all_of(ids.begin(), ids.end(), [](std::uint32_t t) { return t < kTokenIdEnd; }),
              "token id");
-    return SafeTokenReader::read(std::move(ids));
+    return ids;
   }
 
   template <class Enum>
@@ -87,14 +81,14 @@ class Checker {
     return error_ ? Enum{} : static_cast<Enum>(value);
   }
 
-  Sampling sampling(const flat::Sampling* from) {
+  SamplingParams sampling(const flat::Sampling* from) {
     require(from != nullptr, Errc::bad_message, "sampling is missing");
     if (error_) return {};
-    const Sampling s{.seed = from->seed(),
-                     .temperature = from->temperature(),
-                     .top_k = from->top_k(),
-                     .top_p = from->top_p(),
-                     .min_p = from->min_p()};
+    const SamplingParams s{.temperature = from->temperature(),
+                           .top_k = from->top_k(),
+                           .top_p = from->top_p(),
+                           .min_p = from->min_p(),
+                           .seed = from->seed()};
     // Comparisons are false for NaN.
     in_range(s.temperature >= 0 && s.temperature <= kTemperatureMax, "temperature");
     in_range(s.top_p > 0 && s.top_p <= 1, "top_p");
@@ -174,14 +168,12 @@ Result<Message> read(const flat::Prefill& m) {
       .sampling = c.sampling(m.sampling()),
   };
   c.in_range(prefill.base_length <= kContextCountMax, "base_length");
-  c.in_range(prefill.provisional_count <= prefill.tokens.count(), "provisional_count");
+  c.in_range(prefill.provisional_count <= prefill.tokens.size(), "provisional_count");
   // 64 bits: nothing here may wrap around.
-  c.in_range(
-      std::uint64_t{prefill.base_length} + prefill.tokens.count() > prefill.provisional_count,
-      "a prompt needs a token that is not provisional");
-  c.in_range(
-      prefill.activations_from <= std::uint64_t{prefill.base_length} + prefill.tokens.count(),
-      "activations_from");
+  c.in_range(std::uint64_t{prefill.base_length} + prefill.tokens.size() > prefill.provisional_count,
+             "a prompt needs a token that is not provisional");
+  c.in_range(prefill.activations_from <= std::uint64_t{prefill.base_length} + prefill.tokens.size(),
+             "activations_from");
   return c.result(std::move(prefill));
 }
 
@@ -226,15 +218,14 @@ Result<Message> read(const flat::Draft& m) {
   if (const auto* nodes = m.nodes()) {
     c.in_range(nodes->size() <= kDraftNodesMax, "number of nodes");
     if (nodes->size() <= kDraftNodesMax) {
-      std::vector<std::uint32_t> tokens(nodes->size());
+      draft.tokens.resize(nodes->size());
       draft.parents.resize(nodes->size());
       for (std::uint32_t i = 0; i < nodes->size(); ++i) {
-        tokens[i] = nodes->Get(i) % kTokenIdEnd;
+        draft.tokens[i] = nodes->Get(i) % kTokenIdEnd;
         draft.parents[i] = static_cast<std::uint8_t>(nodes->Get(i) >> 24);
         // Node i + 1 below an older one: neither cycles nor forward references are left.
         c.in_range(draft.parents[i] <= i, "parent of a node");
       }
-      draft.tokens = SafeTokenReader::read(std::move(tokens));
     }
   }
   c.in_range(draft.stream_tokens <= kContextCountMax, "stream_tokens");

@@ -5,7 +5,7 @@
 #include "shared/base/check.h"
 #include "shared/protocol/error_code.h"
 #include "shared/protocol/frame.h"
-#include "shared/protocol/message.h"
+#include "shared/protocol/outgoing.h"
 
 namespace edgedraft::wire {
 namespace {
@@ -36,7 +36,7 @@ Offset<flatbuffers::String> text(FlatBufferBuilder& to, std::string_view from) {
   return to.CreateString(from.data(), from.size());
 }
 
-flat::Sampling sampling_of(const Sampling& s) {
+flat::Sampling sampling_of(const SamplingParams& s) {
   return flat::Sampling(s.seed, s.temperature, s.top_k, s.top_p, s.min_p);
 }
 
@@ -72,20 +72,20 @@ struct Writer {
                                   m.nodes_max, m.row_budget, groups, m.stream_tokens_max));
   }
 
-  void operator()(const Prefill& m) const {
-    const auto tokens = numbers(to, m.tokens.view());
-    const flat::Sampling sampling = sampling_of(m.sampling);
-    to.Finish(flat::CreatePrefill(to, m.round, m.base_length, tokens, m.provisional_count,
+  void operator()(const OutgoingPrefill& m) const {
+    const auto tokens = numbers(to, m.text.tokens());
+    const flat::Sampling sampling = sampling_of(m.parameters.sampling());
+    to.Finish(flat::CreatePrefill(to, m.round, m.text.base_count(), tokens, m.provisional_count,
                                   static_cast<std::uint8_t>(m.policy), m.activations_from,
                                   &sampling));
   }
 
-  void operator()(const Resume& m) const {
+  void operator()(const OutgoingResume& m) const {
     const auto session = bytes(to, m.session);
-    const auto hash = bytes(to, m.verified_hash);
-    const auto tokens = numbers(to, m.tokens.view());
-    const flat::Sampling sampling = sampling_of(m.sampling);
-    to.Finish(flat::CreateResume(to, m.round, session, m.verified_length, hash, tokens,
+    const auto hash = bytes(to, m.text.base_hash());
+    const auto tokens = numbers(to, m.text.tokens());
+    const flat::Sampling sampling = sampling_of(m.parameters.sampling());
+    to.Finish(flat::CreateResume(to, m.round, session, m.text.base_count(), hash, tokens,
                                  static_cast<std::uint8_t>(m.policy), m.activations_from,
                                  &sampling));
   }
@@ -96,15 +96,14 @@ struct Writer {
                                       static_cast<std::uint8_t>(m.codec), data));
   }
 
-  void operator()(const Draft& m) const {
-    EDGEDRAFT_CHECK(m.parents.size() == m.tokens.count());
-    std::vector<std::uint32_t> nodes(m.parents.size());
+  void operator()(const OutgoingDraft& m) const {
+    std::vector<std::uint32_t> nodes(m.tree.node_count());
     for (std::size_t i = 0; i < nodes.size(); ++i) {
-      EDGEDRAFT_CHECK(m.tokens.view()[i] < kTokenIdEnd);
-      nodes[i] = m.tokens.view()[i] | std::uint32_t{m.parents[i]} << 24;
+      EDGEDRAFT_CHECK(m.tree.tokens()[i] < kTokenIdEnd);
+      nodes[i] = m.tree.tokens()[i] | std::uint32_t{m.tree.parents()[i]} << 24;
     }
     const auto vector = numbers(to, nodes);
-    to.Finish(flat::CreateDraft(to, m.round, m.base_length, vector, m.stream_tokens));
+    to.Finish(flat::CreateDraft(to, m.round, m.tree.base_count(), vector, m.stream_tokens));
   }
 
   void operator()(const Verdict& m) const {
@@ -132,9 +131,42 @@ struct Writer {
   }
 };
 
+std::vector<std::uint32_t> copy(std::span<const std::uint32_t> tokens) {
+  return {tokens.begin(), tokens.end()};
+}
+
 }  // namespace
 
-Bytes encode(const Message& message) {
+Prefill as_read(const OutgoingPrefill& m) {
+  return {.round = m.round,
+          .base_length = m.text.base_count(),
+          .tokens = copy(m.text.tokens()),
+          .provisional_count = m.provisional_count,
+          .policy = m.policy,
+          .activations_from = m.activations_from,
+          .sampling = m.parameters.sampling()};
+}
+
+Resume as_read(const OutgoingResume& m) {
+  return {.round = m.round,
+          .session = m.session,
+          .verified_length = m.text.base_count(),
+          .verified_hash = m.text.base_hash(),
+          .tokens = copy(m.text.tokens()),
+          .policy = m.policy,
+          .activations_from = m.activations_from,
+          .sampling = m.parameters.sampling()};
+}
+
+Draft as_read(const OutgoingDraft& m) {
+  return {.round = m.round,
+          .base_length = m.tree.base_count(),
+          .tokens = copy(m.tree.tokens()),
+          .parents = {m.tree.parents().begin(), m.tree.parents().end()},
+          .stream_tokens = m.stream_tokens};
+}
+
+Bytes encode(const OutgoingMessage& message) {
   FlatBufferBuilder builder(256);
   std::visit(Writer{builder}, message);
   EDGEDRAFT_CHECK(builder.GetSize() <= kFramePayloadBytesMax);

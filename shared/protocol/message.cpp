@@ -1,5 +1,7 @@
 #include "shared/protocol/message.h"
 
+#include "shared/protocol/outgoing.h"
+
 namespace edgedraft::wire {
 namespace {
 
@@ -44,26 +46,34 @@ std::string_view to_string(Kind kind) {
   return "unknown";
 }
 
+namespace {
+
+struct KindOf {
+  Kind operator()(const Hello&) const { return Kind::hello; }
+  Kind operator()(const Welcome&) const { return Kind::welcome; }
+  Kind operator()(const Prefill&) const { return Kind::prefill; }
+  Kind operator()(const OutgoingPrefill&) const { return Kind::prefill; }
+  Kind operator()(const Activations&) const { return Kind::activations; }
+  Kind operator()(const Draft&) const { return Kind::draft; }
+  Kind operator()(const OutgoingDraft&) const { return Kind::draft; }
+  Kind operator()(const Verdict&) const { return Kind::verdict; }
+  Kind operator()(const Resume&) const { return Kind::resume; }
+  Kind operator()(const OutgoingResume&) const { return Kind::resume; }
+  Kind operator()(const Ping&) const { return Kind::ping; }
+  Kind operator()(const Pong&) const { return Kind::pong; }
+  Kind operator()(const Cancel&) const { return Kind::cancel; }
+  Kind operator()(const Close&) const { return Kind::close; }
+  Kind operator()(const ErrorReport&) const { return Kind::error; }
+};
+
+}  // namespace
+
 Kind kind_of(const Message& message) {
-  struct Visitor {
-    Kind operator()(const Hello&) const { return Kind::hello; }
-    Kind operator()(const Welcome&) const { return Kind::welcome; }
-    Kind operator()(const Prefill&) const { return Kind::prefill; }
-    Kind operator()(const Activations&) const { return Kind::activations; }
-    Kind operator()(const Draft&) const { return Kind::draft; }
-    Kind operator()(const Verdict&) const { return Kind::verdict; }
-    Kind operator()(const Resume&) const { return Kind::resume; }
-    Kind operator()(const Ping&) const { return Kind::ping; }
-    Kind operator()(const Pong&) const { return Kind::pong; }
-    Kind operator()(const Cancel&) const { return Kind::cancel; }
-    Kind operator()(const Close&) const { return Kind::close; }
-    Kind operator()(const ErrorReport&) const { return Kind::error; }
-  };
-  return std::visit(Visitor(), message);
+  return std::visit(KindOf(), message);
 }
 
-Digest token_hash(std::span<const std::uint32_t> tokens) {
-  return sha256(std::as_bytes(tokens));
+Kind kind_of(const OutgoingMessage& message) {
+  return std::visit(KindOf(), message);
 }
 
 Result<void> check_fingerprints(const Hello& hello, const Fingerprints& server) {

@@ -9,11 +9,11 @@
 
 #include "shared/base/bytes.h"
 #include "shared/base/error.h"
+#include "shared/base/sampling_params.h"
 #include "shared/base/sha256.h"
-#include "shared/privacy/safe_tokens.h"
 #include "shared/protocol/limits.h"
 
-// The messages of docs/protocol.md as plain values, and their way to bytes and back.
+// The messages of docs/protocol.md as plain values, and how bytes become them.
 namespace edgedraft::wire {
 
 enum class Kind : std::uint16_t {
@@ -51,17 +51,6 @@ enum class Ending : std::uint8_t {
   context,    // the context holds no further token
 };
 
-// The law by which the target draws. Temperature 0 takes the likeliest token; top_k 0, top_p 1 and
-// min_p 0 switch their filter off.
-struct Sampling {
-  std::uint64_t seed = 0;
-  float temperature = 0.0f;
-  std::uint32_t top_k = 0;
-  float top_p = 1.0f;
-  float min_p = 0.0f;
-  bool operator==(const Sampling&) const = default;
-};
-
 struct Hello {
   std::uint16_t version_min = kProtocolVersion;
   std::uint16_t version_max = kProtocolVersion;
@@ -95,26 +84,29 @@ struct Welcome {
   bool operator==(const Welcome&) const = default;
 };
 
+// Prefill, Resume and Draft as a server reads them. What a client sends is made of types that hold
+// nothing private (outgoing.h).
+
 struct Prefill {
-  std::uint32_t round = 0;              // set by ClientSession
+  std::uint32_t round = 0;
   std::uint32_t base_length = 0;        // leading tokens of the session that stay
-  SafeTokens tokens{};                  // what follows them
+  std::vector<std::uint32_t> tokens{};  // what follows them
   std::uint32_t provisional_count = 0;  // of `tokens`, at their end, written offline
   ResyncPolicy policy = ResyncPolicy::check;
   std::uint32_t activations_from = 0;  // first position whose activations the client lacks
-  Sampling sampling{};
+  SamplingParams sampling{};
   bool operator==(const Prefill&) const = default;
 };
 
 struct Resume {
-  std::uint32_t round = 0;  // set by ClientSession
+  std::uint32_t round = 0;
   SessionId session{};
-  std::uint32_t verified_length = 0;  // verified tokens that the client holds, root included
-  Digest verified_hash{};             // token_hash() of them
-  SafeTokens tokens{};                // written offline behind them
+  std::uint32_t verified_length = 0;    // verified tokens that the client holds, root included
+  Digest verified_hash{};               // token_hash() of them
+  std::vector<std::uint32_t> tokens{};  // written offline behind them
   ResyncPolicy policy = ResyncPolicy::check;
   std::uint32_t activations_from = 0;
-  Sampling sampling{};
+  SamplingParams sampling{};
   bool operator==(const Resume&) const = default;
 };
 
@@ -134,10 +126,10 @@ struct Activations {
 };
 
 struct Draft {
-  std::uint32_t round = 0;        // set by ClientSession
+  std::uint32_t round = 0;
   std::uint32_t base_length = 0;  // tokens of the session, root included: the root's position + 1
   // Node i (1, 2, ...) has tokens[i - 1] and hangs below parents[i - 1] < i; 0 is the root.
-  SafeTokens tokens{};
+  std::vector<std::uint32_t> tokens{};
   std::vector<std::uint8_t> parents{};
   // Without nodes: the server goes on alone for so many tokens, a series of verdicts. 0: it does
   // not.
@@ -216,19 +208,11 @@ using Message = std::variant<Hello, Welcome, Prefill, Activations, Draft, Verdic
 
 Kind kind_of(const Message& message);
 
-// A whole frame: header and payload.
-//
-// Requires  values within the limits that decode() checks
-Bytes encode(const Message& message);
-
 // The message of a frame's payload, every value checked.
 //
 // Errors    bad_message  no valid FlatBuffers table of that kind, or an unknown kind or enum value
 //           protocol     a value outside its range (docs/protocol.md, "Ranges")
 Result<Message> decode(std::uint16_t kind, ByteView payload);
-
-// SHA-256 over the ids, four little-endian bytes each.
-Digest token_hash(std::span<const std::uint32_t> tokens);
 
 // What the server compares a Hello with. The drafter's is nothing where the client's kind has none
 // on the server.

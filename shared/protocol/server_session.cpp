@@ -128,14 +128,15 @@ Result<void> ServerSession::on_prefill(wire::Prefill request) {
   if (request.base_length > length_) {
     return faulty(faulty_client("a prompt that builds on more tokens than the session holds"));
   }
-  auto begun = begin({.kind = wire::Kind::prefill,
-                      .round = request.round,
-                      .base_length = request.base_length,
-                      .given_count = request.tokens.count() - request.provisional_count,
-                      .provisional_count = request.provisional_count,
-                      .policy = request.policy,
-                      .activations_from = request.activations_from,
-                      .parents = {}});
+  auto begun = begin(
+      {.kind = wire::Kind::prefill,
+       .round = request.round,
+       .base_length = request.base_length,
+       .given_count = static_cast<std::uint32_t>(request.tokens.size()) - request.provisional_count,
+       .provisional_count = request.provisional_count,
+       .policy = request.policy,
+       .activations_from = request.activations_from,
+       .parents = {}});
   if (!begun) return begun;
   events_.push_back(PrefillRequested{std::move(request)});
   return boost::system::in_place_value;
@@ -146,7 +147,7 @@ Result<void> ServerSession::on_resume(wire::Resume request) {
                       .round = request.round,
                       .base_length = request.verified_length,
                       .given_count = 0,
-                      .provisional_count = request.tokens.count(),
+                      .provisional_count = static_cast<std::uint32_t>(request.tokens.size()),
                       .policy = request.policy,
                       .activations_from = request.activations_from,
                       .parents = {}});

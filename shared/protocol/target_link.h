@@ -40,7 +40,8 @@ struct LinkStats {
 
 // A request to the target. The link fills in `round`.
 struct CancelRequest {};
-using TargetRequest = std::variant<wire::Prefill, wire::Draft, wire::Resume, CancelRequest>;
+using TargetRequest =
+    std::variant<wire::OutgoingPrefill, wire::OutgoingDraft, wire::OutgoingResume, CancelRequest>;
 
 // A generation's way to its target, over a network or within the process.
 //

@@ -4,19 +4,9 @@
 #include <span>
 #include <vector>
 
+#include "shared/base/sampling_params.h"
+
 namespace edgedraft {
-
-// How the next token is drawn from the target's logits.
-struct SamplingParams {
-  float temperature = 0.0f;  // 0: the most likely token; else > 0
-  std::uint32_t top_k = 0;   // keep the k likeliest; 0 keeps all
-  float top_p = 1.0f;        // keep the likeliest whose probabilities reach p; 1 keeps all
-  float min_p = 0.0f;        // keep those with at least min_p times the best's probability
-  std::uint64_t seed = 0;
-
-  bool greedy() const { return temperature == 0.0f; }
-  bool operator==(const SamplingParams&) const = default;
-};
 
 // Draws tokens. The draw at a position is a pure function of (logits, params, position): it decides
 // plain decoding, verification and offline drafting alike, which is what makes speculation

@@ -91,7 +91,7 @@ class Measurement {
   Totals run(std::span<const std::uint32_t> prompt, std::uint32_t tokens_max) {
     for (const std::uint32_t token : prompt) ledger_.append(token, Provenance::given);
     drafter_.append(prompt);
-    check(link_.send(wire::Prefill{.tokens = ledger_.safe(0, ledger_.count())}));
+    check(link_.send(wire::OutgoingPrefill{.text = SafePrefix(ledger_, 0, ledger_.count())}));
     bool rows_complete = layout_.cols() == 0;
     const auto see = [&](const ClientEvent& event) {
       if (const auto* rows = std::get_if<ActivationsReceived>(&event)) {
@@ -123,11 +123,9 @@ class Measurement {
 
   VerdictReceived cycle() {
     const DraftTree tree = drafter_.draft(TreeShape{});
-    const auto parents = tree.parents();
     const LinkStats before = link_.stats();
-    check(link_.send(wire::Draft{.base_length = ledger_.count(),
-                                 .tokens = ledger_.safe_draft(tree.tokens()),
-                                 .parents = {parents.begin(), parents.end()}}));
+    check(
+        link_.send(wire::OutgoingDraft{.tree = SafeTree(ledger_, tree.tokens(), tree.parents())}));
     VerdictReceived verdict = await_event<VerdictReceived>(link_, [](const auto&) {});
     count(before, link_.stats(), tree.node_count(),
           static_cast<std::uint32_t>(verdict.verdict.path.size()) + 1);

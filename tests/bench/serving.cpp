@@ -103,14 +103,14 @@ class Device final : public TargetLink, GenerationObserver {
   Result<void> send(TargetRequest request) override {
     if (std::holds_alternative<CancelRequest>(request)) {
       client_.cancel();
-    } else if (auto* prefill = std::get_if<wire::Prefill>(&request)) {
+    } else if (auto* prefill = std::get_if<wire::OutgoingPrefill>(&request)) {
       require(client_.prefill(std::move(*prefill)));
       asked_ = now();
       first_ = true;
-    } else if (auto* resume = std::get_if<wire::Resume>(&request)) {
+    } else if (auto* resume = std::get_if<wire::OutgoingResume>(&request)) {
       require(client_.resume(std::move(*resume)));
     } else {
-      auto& draft = std::get<wire::Draft>(request);
+      auto& draft = std::get<wire::OutgoingDraft>(request);
       streaming_ = draft.stream_tokens > 0;
       require(client_.draft(std::move(draft)));
     }

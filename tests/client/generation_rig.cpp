@@ -17,9 +17,10 @@ AnswerEnd to_end(Finish finish) {
 }
 
 // Whether `sent` stands in `known` from `first` on.
-bool stands_at(std::span<const std::uint32_t> known, std::uint32_t first, const SafeTokens& sent) {
-  return first + sent.count() <= known.size() &&
-         std::ranges::equal(known.subspan(first, sent.count()), sent.view());
+bool stands_at(std::span<const std::uint32_t> known, std::uint32_t first,
+               std::span<const std::uint32_t> sent) {
+  return first + sent.size() <= known.size() &&
+         std::ranges::equal(known.subspan(first, sent.size()), sent);
 }
 
 }  // namespace
@@ -119,7 +120,7 @@ GenerationRig::GenerationRig(const Options& options) : options_(options) {
       .stream_tokens_max = kRigContext,
       .stream_step = options.stream_step,
       .faults = options.faults,
-      .on_request = [this](const TargetRequest& request) { check_request(request); }});
+      .on_request = [this](const SeenRequest& request) { check_request(request); }});
   generation_.emplace(
       Generation::Parts{.link = *link_,
                         .drafter = drafter_.get(),
@@ -209,13 +210,13 @@ std::unique_ptr<Drafter> GenerationRig::make_fallback_drafter() {
 }
 
 // Only what the ledger holds, and drafts behind all of it, may go up.
-void GenerationRig::check_request(const TargetRequest& request) {
+void GenerationRig::check_request(const SeenRequest& request) {
   const auto known = generation_->ledger().tokens();
   if (const auto* prefill = std::get_if<wire::Prefill>(&request)) {
     EXPECT_TRUE(stands_at(known, prefill->base_length, prefill->tokens));
   } else if (const auto* resume = std::get_if<wire::Resume>(&request)) {
     EXPECT_TRUE(stands_at(known, resume->verified_length, resume->tokens));
-    EXPECT_EQ(resume->verified_hash, wire::token_hash(known.first(resume->verified_length)));
+    EXPECT_EQ(resume->verified_hash, token_hash(known.first(resume->verified_length)));
   } else if (const auto* draft = std::get_if<wire::Draft>(&request)) {
     EXPECT_EQ(draft->base_length, known.size());
     EXPECT_LE(draft->parents.size(), options_.nodes_max);

@@ -122,7 +122,7 @@ class GenerationRig {
   LocalLink& link() { return *link_; }
   Listener& listener() { return listener_; }
   // Every request, as it was sent.
-  const std::vector<TargetRequest>& requests() const { return requests_; }
+  const std::vector<SeenRequest>& requests() const { return requests_; }
   const std::vector<CycleRecord>& cycles() const { return cycles_; }
   // Chunks of activations that had come before each draft.
   const std::vector<std::uint32_t>& chunks_before_drafts() const { return chunks_before_drafts_; }
@@ -136,7 +136,7 @@ class GenerationRig {
   std::unique_ptr<Drafter> make_drafter(Backend& backend);
   std::unique_ptr<Drafter> make_moa(Backend& backend, std::uint32_t tli, std::uint32_t ca_kv_heads);
   std::unique_ptr<Drafter> make_fallback_drafter();
-  void check_request(const TargetRequest& request);
+  void check_request(const SeenRequest& request);
   Answer collect(AnswerEnd end);
   bool cancelled();
 
@@ -153,7 +153,7 @@ class GenerationRig {
   std::optional<LocalLink> link_;
   Listener listener_;
   std::optional<Generation> generation_;
-  std::vector<TargetRequest> requests_;
+  std::vector<SeenRequest> requests_;
   std::vector<CycleRecord> cycles_;
   std::vector<std::uint32_t> chunks_before_drafts_;
   std::vector<std::string> device_failures_;

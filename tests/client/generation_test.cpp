@@ -151,7 +151,7 @@ TEST_P(ConversationTest, TheNextTurnSendsNothingButWhatIsNew) {
     expect_same(answer, rig.plain(history));
     if (turn > 0) {
       const auto& prompt = std::get<wire::Prefill>(rig.requests()[sent_before]);
-      EXPECT_EQ(prompt.tokens.count(), 3u);
+      EXPECT_EQ(prompt.tokens.size(), 3u);
       EXPECT_EQ(prompt.base_length + 3, history.size());
     }
     history.insert(history.end(), answer.tokens.begin(), answer.tokens.end());

@@ -252,7 +252,7 @@ TEST(ResyncResumeTest, APromptWhoseVerdictWasLateIsNotComputedAgain) {
     EXPECT_EQ(rig.answer(kPrompt).tokens, rig.plain(kPrompt).tokens);
     const auto& again = std::get<wire::Prefill>(rig.requests()[1]);
     EXPECT_EQ(again.base_length, kPrompt.size());
-    EXPECT_EQ(again.tokens.count(), again.provisional_count);
+    EXPECT_EQ(again.tokens.size(), again.provisional_count);
   }
 }
 

@@ -46,7 +46,7 @@ Tokens talkative_prompt(GenerationRig& rig, std::size_t count) {
 
 std::uint32_t drafts_in(const GenerationRig& rig) {
   std::uint32_t count = 0;
-  for (const TargetRequest& request : rig.requests()) {
+  for (const testing::SeenRequest& request : rig.requests()) {
     count += std::holds_alternative<wire::Draft>(request);
   }
   return count;
@@ -150,12 +150,12 @@ TEST_P(DraftOrStreamTest, DraftsAgainWhereRoomIsMade) {
   expect_same(answer, rig.plain(prompt));
   EXPECT_GT(drafts_in(rig), 2u);
   EXPECT_GT(answer.stats.streamed_tokens, 30u);
-  const auto catch_up =
-      std::find_if(rig.requests().begin() + 1, rig.requests().end(),
-                   [](const TargetRequest& r) { return std::holds_alternative<wire::Prefill>(r); });
+  const auto catch_up = std::find_if(
+      rig.requests().begin() + 1, rig.requests().end(),
+      [](const testing::SeenRequest& r) { return std::holds_alternative<wire::Prefill>(r); });
   ASSERT_NE(catch_up, rig.requests().end());
   const auto& prefill = std::get<wire::Prefill>(*catch_up);
-  EXPECT_EQ(prefill.tokens.count(), 0u);
+  EXPECT_EQ(prefill.tokens.size(), 0u);
   const bool has_memory = GetParam() == ToyDrafter::moa_tli0 || GetParam() == ToyDrafter::moa_tli1;
   // Behind the prompt nothing had come.
   EXPECT_EQ(prefill.activations_from, has_memory ? prompt.size() : 0);

@@ -4,6 +4,7 @@
 #include "shared/protocol/activation_codec.h"
 #include "shared/protocol/frame.h"
 #include "shared/protocol/message.h"
+#include "tests/support/outgoing.h"
 
 // The first byte is the kind, the rest the payload. What decodes must encode to what decodes to the
 // same; a chunk of activations goes through the decompressor as well.
@@ -14,9 +15,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto message = wire::decode(data[0], payload);
   if (!message) return 0;
 
-  const Bytes frame = wire::encode(*message);
+  const Bytes frame = wire::encode(outgoing(*message));
   const auto again = wire::decode(data[0], ByteView(frame).subspan(kFrameHeaderBytes));
-  if (!again || *again != *message) std::abort();
+  if (!again || *again != arriving(*message)) std::abort();
 
   if (const auto* chunk = std::get_if<wire::Activations>(&*message)) {
     const ActivationLayout layout({5, 3});

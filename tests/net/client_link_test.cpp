@@ -26,9 +26,9 @@ TEST(ClientLinkTest, SignsInAndIsAnswered) {
   const auto link = ClientLink::open(server.client_options()).value();
   EXPECT_EQ(expect_event<Welcomed>(*link).welcome.model, "toy");
   EXPECT_EQ(link->state(), LinkState::online);
-  ASSERT_TRUE(link->send(small_prompt()));
+  ASSERT_TRUE(link->send(outgoing(small_prompt())));
   EXPECT_EQ(expect_event<VerdictReceived>(*link).verdict.length, 4u);
-  ASSERT_TRUE(link->send(wire::Draft{.base_length = 4}));
+  ASSERT_TRUE(link->send(outgoing(wire::Draft{.base_length = 4})));
   EXPECT_EQ(expect_event<VerdictReceived>(*link).verdict.length, 5u);
 }
 
@@ -42,10 +42,10 @@ TEST(ClientLinkTest, DeadlineInThePastOnlyLooks) {
 TEST(ClientLinkTest, BytesAtTheSocketExceedFramesByTls) {
   const TestServer server;
   const auto link = server.connect();
-  ASSERT_TRUE(link->send(small_prompt()));
+  ASSERT_TRUE(link->send(outgoing(small_prompt())));
   expect_event<VerdictReceived>(*link);
   const LinkStats before = link->stats();
-  ASSERT_TRUE(link->send(wire::Draft{.base_length = 4}));
+  ASSERT_TRUE(link->send(outgoing(wire::Draft{.base_length = 4})));
   expect_event<VerdictReceived>(*link);
   const LinkStats after = link->stats();
   const auto framed_up = after.traffic.framed_bytes_out - before.traffic.framed_bytes_out;
@@ -59,7 +59,7 @@ TEST(ClientLinkTest, BytesAtTheSocketExceedFramesByTls) {
 TEST(ClientLinkTest, RefusalWithoutAskingTheServerComesAsAnEvent) {
   const TestServer server;
   const auto link = server.connect();
-  ASSERT_TRUE(link->send(wire::Draft{.base_length = 4}));
+  ASSERT_TRUE(link->send(outgoing(wire::Draft{.base_length = 4})));
   EXPECT_EQ(expect_event<RequestRefused>(*link).error.code, Errc::protocol);
 }
 
@@ -74,7 +74,7 @@ TEST(ClientLinkTest, NobodyThereIsToldOnceAndTriedAgain) {
   EXPECT_EQ(event.error().code, Errc::link_down);
   EXPECT_NE(event.error().message.find("127.0.0.1:" + options.port), std::string::npos);
   EXPECT_EQ(link->state(), LinkState::connecting);
-  EXPECT_EQ(link->send(small_prompt()).error().code, Errc::link_down);
+  EXPECT_EQ(link->send(outgoing(small_prompt())).error().code, Errc::link_down);
   EXPECT_EQ(link->wait_event(Clock::now() + 100ms).error().code, Errc::timed_out) << "told once";
 }
 
@@ -93,9 +93,9 @@ TEST(ClientLinkTest, ComesBackWhenTheServerDoes) {
       server.application);
   expect_event<Welcomed>(*link);
   EXPECT_EQ(link->stats().reconnects, 1u);
-  ASSERT_TRUE(link->send(wire::Resume{.verified_length = 4}));
+  ASSERT_TRUE(link->send(outgoing(wire::Resume{.verified_length = 4})));
   EXPECT_EQ(expect_event<RequestRefused>(*link).error.code, Errc::session_unknown);
-  ASSERT_TRUE(link->send(small_prompt()));
+  ASSERT_TRUE(link->send(outgoing(small_prompt())));
   expect_event<VerdictReceived>(*link);
 }
 
@@ -139,14 +139,14 @@ TEST(ClientLinkTest, NoAnswerToACancelledRequestComes) {
   for (int turn = 0; turn < 200; ++turn) {
     SCOPED_TRACE(turn);
     const auto received = link->stats().traffic.framed_bytes_in;
-    ASSERT_TRUE(link->send(small_prompt()));
+    ASSERT_TRUE(link->send(outgoing(small_prompt())));
     // In every second turn its verdict waits already, in the others it meets the Cancel somewhere.
     const Instant end = soon();
     while (turn % 2 == 0 && link->stats().traffic.framed_bytes_in == received &&
            Clock::now() < end) {
     }
     ASSERT_TRUE(link->send(CancelRequest{}));
-    ASSERT_TRUE(link->send(wire::Prefill{.tokens = TaintLedger::vouch({1, 2})}));
+    ASSERT_TRUE(link->send(outgoing(wire::Prefill{.tokens = {1, 2}})));
     ASSERT_EQ(expect_event<VerdictReceived>(*link).verdict.length, 3u);
   }
 }
@@ -157,7 +157,7 @@ TEST(ClientLinkTest, CloseEndsItForGood) {
   link->close();
   EXPECT_EQ(link->state(), LinkState::closed);
   EXPECT_EQ(link->wait_event(soon()).error().code, Errc::cancelled);
-  EXPECT_EQ(link->send(small_prompt()).error().code, Errc::link_down);
+  EXPECT_EQ(link->send(outgoing(small_prompt())).error().code, Errc::link_down);
   EXPECT_NE(server.application.wait_ended(1)[0].message.find("closed by the client"),
             std::string::npos);
 }
@@ -178,7 +178,7 @@ TEST(ClientLinkTest, PromptsActivationsArrive) {
   server.application.scale_groups = {64};
   const ActivationLayout layout({64});
   const auto link = server.connect();
-  ASSERT_TRUE(link->send(small_prompt()));
+  ASSERT_TRUE(link->send(outgoing(small_prompt())));
   expect_event<VerdictReceived>(*link);
   const std::vector<float> rows(3 * 64, 2.0f);
   server.application.handles().at(0).activations(

@@ -33,12 +33,12 @@ void wait_until_closed(std::uint16_t port) {
 TEST(DrainTest, AnAnswerThatRunsGoesOnToItsEnd) {
   TestServer server(patient());
   auto link = server.connect();
-  ASSERT_TRUE(link->send(small_prompt()));
+  ASSERT_TRUE(link->send(outgoing(small_prompt())));
   ASSERT_TRUE(link->wait_event(soon()));
   std::thread draining([&] { server.listener->drain(1h); });
   wait_until_closed(server.listener->port());
   for (std::uint32_t length = 4; length < 8; ++length) {
-    ASSERT_TRUE(link->send(wire::Draft{.base_length = length}));
+    ASSERT_TRUE(link->send(outgoing(wire::Draft{.base_length = length})));
     const auto event = link->wait_event(soon());
     ASSERT_TRUE(event) << event.error().message;
     EXPECT_EQ(std::get<VerdictReceived>(*event).verdict.next, 8u);
@@ -59,7 +59,7 @@ TEST(DrainTest, AnAnswerThatTheModelEndedIsOver) {
   TestServer server(patient());
   server.application.ending = wire::Ending::end_token;
   const auto link = server.connect();
-  ASSERT_TRUE(link->send(small_prompt()));
+  ASSERT_TRUE(link->send(outgoing(small_prompt())));
   ASSERT_TRUE(link->wait_event(soon()));
   server.listener->drain(1h);
   expect_goodbye(*link);
@@ -70,7 +70,7 @@ TEST(DrainTest, WhoDoesNotDraftOnIsSentAway) {
   options.listener.drafting_time_max = 1ms;
   TestServer server(options);
   const auto link = server.connect();
-  ASSERT_TRUE(link->send(small_prompt()));
+  ASSERT_TRUE(link->send(outgoing(small_prompt())));
   ASSERT_TRUE(link->wait_event(soon()));
   server.listener->drain(1h);
   expect_goodbye(*link);
@@ -79,7 +79,7 @@ TEST(DrainTest, WhoDoesNotDraftOnIsSentAway) {
 TEST(DrainTest, AfterItsLimitTheRestIsLeftToStop) {
   TestServer server(patient());
   const auto link = server.connect();
-  ASSERT_TRUE(link->send(small_prompt()));
+  ASSERT_TRUE(link->send(outgoing(small_prompt())));
   ASSERT_TRUE(link->wait_event(soon()));
   server.listener->drain(1ms);
   EXPECT_EQ(server.listener->stats().open, 1u);
@@ -90,7 +90,7 @@ TEST(DrainTest, AfterItsLimitTheRestIsLeftToStop) {
 TEST(ListenerStatsTest, BytesAreCountedWhileAConnectionLives) {
   const TestServer server;
   const auto link = server.connect();
-  ASSERT_TRUE(link->send(small_prompt()));
+  ASSERT_TRUE(link->send(outgoing(small_prompt())));
   ASSERT_TRUE(link->wait_event(soon()));
   const ListenerStats stats = server.listener->stats();
   EXPECT_EQ(stats.open, 1u);

@@ -67,7 +67,7 @@ TEST_F(ListenerAbuseTest, StalledHelloTimesOut) {
 TEST_F(ListenerAbuseTest, FrameThatNeverEndsTimesOut) {
   RawTlsPeer peer(port(), {});
   sign_in(peer);
-  const Bytes frame = wire::encode(small_prompt());
+  const Bytes frame = wire::encode(outgoing(small_prompt()));
   peer.write(ByteView(frame).first(10));
   EXPECT_EQ(farewell(peer)->code, Errc::timed_out);
 }
@@ -108,16 +108,16 @@ TEST_F(ListenerAbuseTest, ReplayedRoundIsRefused) {
   sign_in(peer);
   wire::Prefill prefill = small_prompt();
   prefill.round = 1;
-  peer.write(wire::encode(prefill));
+  peer.write(wire::encode(outgoing(prefill)));
   ASSERT_FALSE(peer.read_some().empty());
-  peer.write(wire::encode(wire::Draft{.round = 1, .base_length = 4}));
+  peer.write(wire::encode(outgoing(wire::Draft{.round = 1, .base_length = 4})));
   EXPECT_EQ(farewell(peer)->code, Errc::protocol);
 }
 
 TEST_F(ListenerAbuseTest, FinInsideAFrame) {
   RawTlsPeer peer(port(), {});
   sign_in(peer);
-  const Bytes frame = wire::encode(small_prompt());
+  const Bytes frame = wire::encode(outgoing(small_prompt()));
   peer.write(ByteView(frame).first(frame.size() - 1));
   peer.tcp().finish_writing();
   EXPECT_EQ(reason().code, Errc::link_down);
@@ -126,7 +126,7 @@ TEST_F(ListenerAbuseTest, FinInsideAFrame) {
 TEST_F(ListenerAbuseTest, ResetInsideAFrame) {
   RawTlsPeer peer(port(), {});
   sign_in(peer);
-  const Bytes frame = wire::encode(small_prompt());
+  const Bytes frame = wire::encode(outgoing(small_prompt()));
   peer.write(ByteView(frame).first(frame.size() - 1));
   peer.tcp().reset();
   EXPECT_EQ(reason().code, Errc::link_down);
@@ -144,7 +144,7 @@ TEST_F(ListenerAbuseTest, OneByteWritesAreServed) {
   sign_in(peer);
   wire::Prefill prefill = small_prompt();
   prefill.round = 1;
-  const Bytes frame = wire::encode(prefill);
+  const Bytes frame = wire::encode(outgoing(prefill));
   for (std::size_t i = 0; i < frame.size(); ++i) peer.write(ByteView(frame).subspan(i, 1));
   const Bytes answer = peer.read_some();
   ASSERT_GE(answer.size(), kFrameHeaderBytes);

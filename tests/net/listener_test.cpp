@@ -32,7 +32,7 @@ TEST(ListenerTest, ServesManyAtOnce) {
   for (int i = 0; i < 20; ++i) links.push_back(ClientLink::open(server.client_options()).value());
   for (const auto& link : links) EXPECT_TRUE(link->wait_event(soon()));
   EXPECT_EQ(server.listener->stats().open, 20u);
-  for (const auto& link : links) EXPECT_TRUE(link->send(small_prompt()));
+  for (const auto& link : links) EXPECT_TRUE(link->send(outgoing(small_prompt())));
   for (const auto& link : links) {
     const auto event = link->wait_event(soon());
     ASSERT_TRUE(event);
@@ -65,7 +65,7 @@ TEST(ListenerTest, AboveTheLimitConnectionsAreClosed) {
   RawPeer second(server.listener->port());
   EXPECT_TRUE(second.read_to_end().empty());
   EXPECT_EQ(server.listener->stats().over_limit, 1u);
-  ASSERT_TRUE(first->send(small_prompt()));
+  ASSERT_TRUE(first->send(outgoing(small_prompt())));
   EXPECT_TRUE(first->wait_event(soon())) << "the one inside is not bothered";
 }
 
@@ -79,7 +79,7 @@ TEST(ListenerTest, RenewedCertificateIsShownToTheNext) {
   ClientLinkOptions options = server.client_options();
   options.tls.pin = renewed.pin;
   EXPECT_TRUE(TestServer::first_event(options));
-  ASSERT_TRUE(before->send(small_prompt()));
+  ASSERT_TRUE(before->send(outgoing(small_prompt())));
   EXPECT_TRUE(before->wait_event(soon())) << "who is in stays in";
 }
 
@@ -107,7 +107,7 @@ TEST(ListenerTest, RepliesRaceWithDisconnects) {
   });
   for (int i = 0; i < 10; ++i) {
     const auto link = server.connect();
-    EXPECT_TRUE(link->send(small_prompt()));
+    EXPECT_TRUE(link->send(outgoing(small_prompt())));
   }
   done = true;
   compute.join();

@@ -164,7 +164,7 @@ Result<ClientEvent> TestServer::first_event(ClientLinkOptions options) {
 
 void TestServer::expect_serves() const {
   const auto link = connect();
-  ASSERT_TRUE(link->send(small_prompt()));
+  ASSERT_TRUE(link->send(outgoing(small_prompt())));
   const auto event = link->wait_event(soon());
   ASSERT_TRUE(event) << event.error().message;
   EXPECT_EQ(std::get<VerdictReceived>(*event).verdict.next, 7u);

@@ -109,10 +109,11 @@ TEST(StreamBacklogTest, AStreamWaitsForItsReader) {
   };
   peer.write(session.take_output());
   ASSERT_TRUE(read_until([&] { return session.ready(); }));
-  ASSERT_TRUE(session.prefill(small_prompt()));
+  ASSERT_TRUE(session.prefill(outgoing(small_prompt())));
   peer.write(session.take_output());
   ASSERT_TRUE(read_until([&] { return session.length() > 0; }));
-  ASSERT_TRUE(session.draft({.base_length = session.length(), .stream_tokens = kStream}));
+  ASSERT_TRUE(session.draft(
+      outgoing(wire::Draft{.base_length = session.length(), .stream_tokens = kStream})));
   peer.write(session.take_output());
 
   EXPECT_TRUE(application.wait_for_pause());

@@ -10,7 +10,7 @@ namespace {
 class ClientSessionTest : public testing::Test {
  protected:
   Result<void> hear(const wire::Message& message) {
-    return session_.receive(now_, wire::encode(message));
+    return session_.receive(now_, wire::encode(outgoing(message)));
   }
 
   Errc code_after(const wire::Message& message) {
@@ -37,7 +37,7 @@ class ClientSessionTest : public testing::Test {
   // A prompt of `count` tokens, answered, its activations here.
   void prompt(std::uint32_t count) {
     sign_in();
-    ASSERT_TRUE(session_.prefill(prompt_of(count)));
+    ASSERT_TRUE(session_.prefill(outgoing(prompt_of(count))));
     ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = count + 1, .next = 7}));
     ASSERT_TRUE(hear(chunk_of(1, 0, count)));
     expect_event<VerdictReceived>();
@@ -66,8 +66,8 @@ TEST_F(ClientSessionTest, SaysHelloFirst) {
 }
 
 TEST_F(ClientSessionTest, RequestBeforeWelcomeIsRefusedHere) {
-  EXPECT_EQ(session_.prefill(prompt_of(3)).error().code, Errc::link_down);
-  EXPECT_EQ(session_.draft(chain_of(1, 1)).error().code, Errc::link_down);
+  EXPECT_EQ(session_.prefill(outgoing(prompt_of(3))).error().code, Errc::link_down);
+  EXPECT_EQ(session_.draft(outgoing(chain_of(1, 1))).error().code, Errc::link_down);
 }
 
 TEST_F(ClientSessionTest, FatalErrorEndsItWithTheServersReason) {
@@ -102,7 +102,7 @@ TEST_F(ClientSessionTest, OversizeWelcomeIsRefusedByItsHeader) {
 
 TEST_F(ClientSessionTest, PromptsActivationsComeNewestFirst) {
   sign_in();
-  ASSERT_TRUE(session_.prefill(prompt_of(10)));
+  ASSERT_TRUE(session_.prefill(outgoing(prompt_of(10))));
   EXPECT_TRUE(session_.in_flight());
   ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 11, .next = 7}));
   EXPECT_EQ(expect_event<VerdictReceived>().verdict.next, 7u);
@@ -132,7 +132,7 @@ TEST_F(ClientSessionTest, ActivationsOutOfOrderAreAnError) {
   for (const wire::Activations& chunk : bad) {
     ClientSession session({.hello = {}, .channel = {}}, kStart);
     ASSERT_TRUE(session.receive(now_, wire::encode(small_welcome())));
-    ASSERT_TRUE(session.prefill(prompt_of(10)));
+    ASSERT_TRUE(session.prefill(outgoing(prompt_of(10))));
     const wire::Verdict verdict{.round = 1, .length = 11, .next = 7};
     ASSERT_TRUE(session.receive(now_, wire::encode(verdict)));
     EXPECT_EQ(session.receive(now_, wire::encode(chunk)).error().code, Errc::protocol)
@@ -145,14 +145,14 @@ TEST_F(ClientSessionTest, ActivationsBelowWhatIsLackingAreAnError) {
   wire::Prefill next = prompt_of(5);
   next.base_length = 11;
   next.activations_from = 10;
-  ASSERT_TRUE(session_.prefill(next));
+  ASSERT_TRUE(session_.prefill(outgoing(next)));
   ASSERT_TRUE(hear(wire::Verdict{.round = 2, .length = 17, .next = 7}));
   EXPECT_EQ(code_after(chunk_of(2, 9, 7)), Errc::protocol);
 }
 
 TEST_F(ClientSessionTest, DraftsAdvanceByWhatIsAccepted) {
   prompt(10);
-  ASSERT_TRUE(session_.draft(chain_of(11, 3)));
+  ASSERT_TRUE(session_.draft(outgoing(chain_of(11, 3))));
   const auto sent = take_messages(session_);
   ASSERT_EQ(sent.size(), 1u);
   EXPECT_EQ(std::get<wire::Draft>(sent[0]).round, 2u);
@@ -169,28 +169,31 @@ TEST_F(ClientSessionTest, DraftsAdvanceByWhatIsAccepted) {
 
 TEST_F(ClientSessionTest, DraftThatTheServerWouldRefuseIsRefusedHere) {
   prompt(10);
-  EXPECT_EQ(session_.draft(chain_of(10, 1)).error().code, Errc::protocol) << "another length";
-  EXPECT_EQ(session_.draft(chain_of(11, 9)).error().code, Errc::protocol) << "too many nodes";
-  ASSERT_TRUE(session_.draft(chain_of(11, 8)));
-  EXPECT_EQ(session_.draft(chain_of(11, 1)).error().code, Errc::protocol) << "one in flight";
+  EXPECT_EQ(session_.draft(outgoing(chain_of(10, 1))).error().code, Errc::protocol)
+      << "another length";
+  EXPECT_EQ(session_.draft(outgoing(chain_of(11, 9))).error().code, Errc::protocol)
+      << "too many nodes";
+  ASSERT_TRUE(session_.draft(outgoing(chain_of(11, 8))));
+  EXPECT_EQ(session_.draft(outgoing(chain_of(11, 1))).error().code, Errc::protocol)
+      << "one in flight";
 }
 
 TEST_F(ClientSessionTest, PromptBeyondTheContextIsRefusedHere) {
   sign_in();
-  EXPECT_EQ(session_.prefill(prompt_of(100)).error().code, Errc::context_full);
-  EXPECT_TRUE(session_.prefill(prompt_of(99)));
+  EXPECT_EQ(session_.prefill(outgoing(prompt_of(100))).error().code, Errc::context_full);
+  EXPECT_TRUE(session_.prefill(outgoing(prompt_of(99))));
 }
 
 TEST_F(ClientSessionTest, VerdictThatDoesNotFitItsDraftIsAnError) {
   const auto code = [&](const wire::Verdict& bad) {
     ClientSession session({.hello = {}, .channel = {}}, kStart);
     EXPECT_TRUE(session.receive(now_, wire::encode(small_welcome())));
-    EXPECT_TRUE(session.prefill(prompt_of(10)));
+    EXPECT_TRUE(session.prefill(outgoing(prompt_of(10))));
     const wire::Verdict first{.round = 1, .length = 11, .next = 7};
     EXPECT_TRUE(session.receive(now_, wire::encode(first)));
     wire::Draft draft = chain_of(11, 3);
     draft.parents = {0, 0, 1};  // 1 and 2 below the root, 3 below 1
-    EXPECT_TRUE(session.draft(draft));
+    EXPECT_TRUE(session.draft(outgoing(draft)));
     const auto heard = session.receive(now_, wire::encode(bad));
     return heard ? Errc::cancelled : heard.error().code;
   };
@@ -212,7 +215,7 @@ TEST_F(ClientSessionTest, VerdictThatDoesNotFitItsDraftIsAnError) {
 
 TEST_F(ClientSessionTest, AStreamsVerdictsBringTheirTokensUntilAllHaveCome) {
   prompt(10);
-  ASSERT_TRUE(session_.draft({.base_length = 11, .stream_tokens = 5}));
+  ASSERT_TRUE(session_.draft(outgoing({.base_length = 11, .stream_tokens = 5})));
   ASSERT_TRUE(hear(wire::Verdict{.round = 2, .length = 14, .next = 7, .tokens = {5, 6}}));
   auto event = expect_event<VerdictReceived>();
   EXPECT_EQ(event.to, VerdictReceived::To::draft);
@@ -221,17 +224,18 @@ TEST_F(ClientSessionTest, AStreamsVerdictsBringTheirTokensUntilAllHaveCome) {
   EXPECT_TRUE(event.rows.empty());
   EXPECT_EQ(session_.length(), 14u);
   EXPECT_TRUE(session_.in_flight());
-  EXPECT_EQ(session_.draft(chain_of(14, 1)).error().code, Errc::protocol) << "in mid-stream";
+  EXPECT_EQ(session_.draft(outgoing(chain_of(14, 1))).error().code, Errc::protocol)
+      << "in mid-stream";
   ASSERT_TRUE(hear(wire::Verdict{.round = 2, .length = 15, .next = 8}));
   EXPECT_TRUE(expect_event<VerdictReceived>().more);
   ASSERT_TRUE(hear(wire::Verdict{.round = 2, .length = 16, .next = 9}));
   EXPECT_FALSE(expect_event<VerdictReceived>().more);
-  EXPECT_TRUE(session_.draft(chain_of(16, 1)));
+  EXPECT_TRUE(session_.draft(outgoing(chain_of(16, 1))));
 }
 
 TEST_F(ClientSessionTest, AStreamEndsWithTheAnswer) {
   prompt(10);
-  ASSERT_TRUE(session_.draft({.base_length = 11, .stream_tokens = 5}));
+  ASSERT_TRUE(session_.draft(outgoing({.base_length = 11, .stream_tokens = 5})));
   ASSERT_TRUE(
       hear(wire::Verdict{.round = 2, .length = 12, .next = 7, .ending = wire::Ending::end_token}));
   EXPECT_FALSE(expect_event<VerdictReceived>().more);
@@ -242,10 +246,10 @@ TEST_F(ClientSessionTest, AStreamsVerdictThatDoesNotFitIsAnError) {
   const auto code = [&](const wire::Verdict& bad) {
     ClientSession session({.hello = {}, .channel = {}}, kStart);
     EXPECT_TRUE(session.receive(now_, wire::encode(small_welcome())));
-    EXPECT_TRUE(session.prefill(prompt_of(10)));
+    EXPECT_TRUE(session.prefill(outgoing(prompt_of(10))));
     const wire::Verdict first{.round = 1, .length = 11, .next = 7};
     EXPECT_TRUE(session.receive(now_, wire::encode(first)));
-    EXPECT_TRUE(session.draft({.base_length = 11, .stream_tokens = 3}));
+    EXPECT_TRUE(session.draft(outgoing({.base_length = 11, .stream_tokens = 3})));
     const auto heard = session.receive(now_, wire::encode(bad));
     return heard ? Errc::cancelled : heard.error().code;
   };
@@ -271,7 +275,7 @@ TEST_F(ClientSessionTest, AStreamsVerdictThatDoesNotFitIsAnError) {
 
 TEST_F(ClientSessionTest, TokensInTheAnswerToADraftAreAnError) {
   prompt(10);
-  ASSERT_TRUE(session_.draft(chain_of(11, 3)));
+  ASSERT_TRUE(session_.draft(outgoing(chain_of(11, 3))));
   wire::Verdict bad = verdict(2, 11, {1});
   bad.tokens = {5};
   EXPECT_EQ(code_after(bad), Errc::protocol);
@@ -279,10 +283,11 @@ TEST_F(ClientSessionTest, TokensInTheAnswerToADraftAreAnError) {
 
 TEST_F(ClientSessionTest, AStreamThatTheServerWouldRefuseIsRefusedHere) {
   prompt(10);
-  EXPECT_EQ(session_.draft({.base_length = 11, .stream_tokens = 51}).error().code, Errc::protocol);
+  EXPECT_EQ(session_.draft(outgoing({.base_length = 11, .stream_tokens = 51})).error().code,
+            Errc::protocol);
   wire::Draft both = chain_of(11, 1);
   both.stream_tokens = 5;
-  EXPECT_EQ(session_.draft(both).error().code, Errc::protocol);
+  EXPECT_EQ(session_.draft(outgoing(both)).error().code, Errc::protocol);
 }
 
 // By a Cancel or by the next prompt; what is on its way is not heard of.
@@ -290,16 +295,16 @@ TEST_F(ClientSessionTest, AStreamIsGivenUp) {
   for (const bool cancels : {true, false}) {
     ClientSession session({.hello = {}, .channel = {}}, kStart);
     ASSERT_TRUE(session.receive(now_, wire::encode(small_welcome())));
-    ASSERT_TRUE(session.prefill(prompt_of(10)));
+    ASSERT_TRUE(session.prefill(outgoing(prompt_of(10))));
     const auto hears = [&](const wire::Verdict& v) {
       return bool(session.receive(now_, wire::encode(v)));
     };
     ASSERT_TRUE(hears({.round = 1, .length = 11, .next = 7}));
-    ASSERT_TRUE(session.draft({.base_length = 11, .stream_tokens = 9}));
+    ASSERT_TRUE(session.draft(outgoing({.base_length = 11, .stream_tokens = 9})));
     ASSERT_TRUE(hears({.round = 2, .length = 12, .next = 7}));
     if (cancels) session.cancel();
     wire::Prefill next{.base_length = 12};
-    ASSERT_TRUE(session.prefill(next)) << "builds on what has come of the stream";
+    ASSERT_TRUE(session.prefill(outgoing(next))) << "builds on what has come of the stream";
     while (session.next_event()) {
     }
     ASSERT_TRUE(hears({.round = 2, .length = 13, .next = 7}));
@@ -329,7 +334,7 @@ TEST_F(ClientSessionTest, AcceptedCountOfAPromptIsBounded) {
     wire::Prefill prefill = prompt_of(10);
     prefill.provisional_count = 4;
     prefill.policy = policy;
-    EXPECT_TRUE(session.prefill(prefill));
+    EXPECT_TRUE(session.prefill(outgoing(prefill)));
     const wire::Verdict verdict{
         .round = 1, .length = 7 + accepted_count, .next = 7, .accepted_count = accepted_count};
     const auto heard = session.receive(now_, wire::encode(verdict));
@@ -344,30 +349,30 @@ TEST_F(ClientSessionTest, AcceptedCountOfAPromptIsBounded) {
 
 TEST_F(ClientSessionTest, RefusedRequestLeavesTheConnection) {
   prompt(10);
-  ASSERT_TRUE(session_.draft(chain_of(11, 1)));
+  ASSERT_TRUE(session_.draft(outgoing(chain_of(11, 1))));
   ASSERT_TRUE(hear(wire::ErrorReport{
       .round = 2, .code = Errc::protocol, .fatal = false, .message = "no such token"}));
   EXPECT_EQ(expect_event<RequestRefused>().error.message, "no such token");
   EXPECT_FALSE(session_.in_flight());
   EXPECT_EQ(session_.length(), 11u);
-  EXPECT_TRUE(session_.draft(chain_of(11, 1)));
+  EXPECT_TRUE(session_.draft(outgoing(chain_of(11, 1))));
 }
 
 TEST_F(ClientSessionTest, ForgottenSessionIsRefilled) {
   sign_in();
-  wire::Resume resume{.verified_length = 20, .tokens = tokens({1, 2}), .activations_from = 15};
-  ASSERT_TRUE(session_.resume(resume));
+  wire::Resume resume{.verified_length = 20, .tokens = {1, 2}, .activations_from = 15};
+  ASSERT_TRUE(session_.resume(outgoing(resume)));
   ASSERT_TRUE(hear(wire::ErrorReport{.round = 1, .code = Errc::session_unknown, .fatal = false}));
   EXPECT_EQ(expect_event<RequestRefused>().error.code, Errc::session_unknown);
   EXPECT_EQ(session_.length(), 0u);
-  EXPECT_TRUE(session_.prefill(prompt_of(22)));
+  EXPECT_TRUE(session_.prefill(outgoing(prompt_of(22))));
 }
 
 TEST_F(ClientSessionTest, ResumedSessionGoesByItsOldId) {
   sign_in();
-  wire::Resume resume{.verified_length = 20, .tokens = tokens({1, 2}), .activations_from = 15};
+  wire::Resume resume{.verified_length = 20, .tokens = {1, 2}, .activations_from = 15};
   resume.session.fill(std::byte{9});
-  ASSERT_TRUE(session_.resume(resume));
+  ASSERT_TRUE(session_.resume(outgoing(resume)));
   ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 22, .next = 7, .accepted_count = 1}));
   EXPECT_EQ(session_.session_id(), resume.session);
   ASSERT_TRUE(hear(chunk_of(1, 15, 6)));
@@ -377,16 +382,17 @@ TEST_F(ClientSessionTest, ResumedSessionGoesByItsOldId) {
 
 TEST_F(ClientSessionTest, LateAnswersToWhatWasCancelledAreIgnored) {
   prompt(10);
-  ASSERT_TRUE(session_.draft(chain_of(11, 3)));
+  ASSERT_TRUE(session_.draft(outgoing(chain_of(11, 3))));
   session_.cancel();
   EXPECT_FALSE(session_.in_flight());
   EXPECT_TRUE(hear(verdict(2, 11, {1})));
   EXPECT_FALSE(session_.next_event());
-  EXPECT_EQ(session_.draft(chain_of(11, 1)).error().code, Errc::protocol) << "no root is known";
+  EXPECT_EQ(session_.draft(outgoing(chain_of(11, 1))).error().code, Errc::protocol)
+      << "no root is known";
 
   wire::Prefill next = prompt_of(4);
   next.base_length = 11;
-  ASSERT_TRUE(session_.prefill(next));
+  ASSERT_TRUE(session_.prefill(outgoing(next)));
   EXPECT_TRUE(hear(chunk_of(1, 0, 3))) << "of a prompt before";
   ASSERT_TRUE(hear(wire::Verdict{.round = 3, .length = 16, .next = 7}));
   expect_event<VerdictReceived>();
@@ -394,14 +400,14 @@ TEST_F(ClientSessionTest, LateAnswersToWhatWasCancelledAreIgnored) {
 
 TEST_F(ClientSessionTest, NoDraftAfterTheEnd) {
   prompt(10);
-  ASSERT_TRUE(session_.draft(chain_of(11, 0)));
+  ASSERT_TRUE(session_.draft(outgoing(chain_of(11, 0))));
   wire::Verdict last = verdict(2, 11, {});
   last.ending = wire::Ending::end_token;
   ASSERT_TRUE(hear(last));
-  EXPECT_EQ(session_.draft(chain_of(12, 0)).error().code, Errc::protocol);
+  EXPECT_EQ(session_.draft(outgoing(chain_of(12, 0))).error().code, Errc::protocol);
   wire::Prefill next = prompt_of(4);
   next.base_length = 12;
-  EXPECT_TRUE(session_.prefill(next)) << "the next turn of a chat";
+  EXPECT_TRUE(session_.prefill(outgoing(next))) << "the next turn of a chat";
 }
 
 TEST_F(ClientSessionTest, PingIsAnswered) {

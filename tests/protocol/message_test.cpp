@@ -44,14 +44,14 @@ std::vector<Message> one_of_each() {
   welcome.row_budget = 64;
   welcome.scale_groups = {64, 32, 32};
   welcome.stream_tokens_max = 4096;
-  const Sampling sampling{
-      .seed = ~0ull, .temperature = 0.7f, .top_k = 40, .top_p = 0.9f, .min_p = 0.05f};
+  const SamplingParams sampling{
+      .temperature = 0.7f, .top_k = 40, .top_p = 0.9f, .min_p = 0.05f, .seed = ~0ull};
   return {
       hello,
       welcome,
       Prefill{.round = 1,
               .base_length = 10,
-              .tokens = tokens({0, 1, (1u << 24) - 1}),
+              .tokens = {0, 1, (1u << 24) - 1},
               .provisional_count = 2,
               .policy = ResyncPolicy::keep,
               .activations_from = 9,
@@ -63,7 +63,7 @@ std::vector<Message> one_of_each() {
                   .data = Bytes(5, std::byte{9})},
       Draft{.round = 2,
             .base_length = 13,
-            .tokens = tokens({5, 6, 5, (1u << 24) - 1}),
+            .tokens = {5, 6, 5, (1u << 24) - 1},
             .parents = {0, 0, 1, 3}},
       Verdict{.round = 2,
               .length = 16,
@@ -92,7 +92,7 @@ std::vector<Message> one_of_each() {
              .session = welcome.session,
              .verified_length = 16,
              .verified_hash = digest_of(8),
-             .tokens = tokens({1, 2, 3}),
+             .tokens = {1, 2, 3},
              .policy = ResyncPolicy::check,
              .activations_from = 12,
              .sampling = sampling},
@@ -106,15 +106,15 @@ std::vector<Message> one_of_each() {
 
 TEST(MessageTest, EveryKindSurvivesTheWire) {
   for (const Message& message : one_of_each()) {
-    const auto decoded = decode_frame(encode(message));
+    const auto decoded = decode_frame(encode(outgoing(message)));
     ASSERT_TRUE(decoded) << to_string(kind_of(message)) << ": " << decoded.error().message;
-    EXPECT_EQ(*decoded, message) << to_string(kind_of(message));
+    EXPECT_EQ(*decoded, arriving(message)) << to_string(kind_of(message));
   }
 }
 
 TEST(MessageTest, PlainDraftWithoutNodesSurvivesTheWire) {
   const Message message = Draft{.round = 1, .base_length = 1, .tokens = {}, .parents = {}};
-  EXPECT_EQ(*decode_frame(encode(message)), message);
+  EXPECT_EQ(*decode_frame(encode(outgoing(message))), arriving(message));
 }
 
 TEST(MessageTest, LargestDraftSurvivesTheWire) {
@@ -124,30 +124,30 @@ TEST(MessageTest, LargestDraftSurvivesTheWire) {
     ids.push_back(i);
     draft.parents.push_back(static_cast<std::uint8_t>(i));
   }
-  draft.tokens = tokens(ids);
-  EXPECT_EQ(*decode_frame(encode(draft)), Message(draft));
+  draft.tokens = ids;
+  EXPECT_EQ(*decode_frame(encode(outgoing(draft))), Message(draft));
 }
 
 TEST(MessageTest, PayloadNeedNotBeAligned) {
   for (const Message& message : one_of_each()) {
     Bytes shifted{std::byte{0}};
-    const Bytes frame = encode(message);
+    const Bytes frame = encode(outgoing(message));
     shifted.insert(shifted.end(), frame.begin() + kFrameHeaderBytes, frame.end());
     EXPECT_EQ(*decode(static_cast<std::uint16_t>(kind_of(message)), ByteView(shifted).subspan(1)),
-              message);
+              arriving(message));
   }
 }
 
 TEST(MessageTest, EveryTruncationIsAnError) {
   for (const Message& message : one_of_each()) {
-    const Bytes frame = encode(message);
+    const Bytes frame = encode(outgoing(message));
     for (std::size_t count = kFrameHeaderBytes; count + 8 < frame.size(); ++count) {
       const auto decoded =
           decode(static_cast<std::uint16_t>(kind_of(message)),
                  ByteView(frame).subspan(kFrameHeaderBytes, count - kFrameHeaderBytes));
       // A message may end in padding or defaults, but it is never taken for another one.
       if (decoded) {
-        EXPECT_EQ(*decoded, message) << to_string(kind_of(message)) << " " << count;
+        EXPECT_EQ(*decoded, arriving(message)) << to_string(kind_of(message)) << " " << count;
       }
     }
     EXPECT_EQ(decode(static_cast<std::uint16_t>(kind_of(message)), {}).error().code,
@@ -161,7 +161,7 @@ TEST(MessageTest, FlippedBitsDecodeOrAreRefused) {
     Random random(seed);
     const auto messages = one_of_each();
     const Message& message = messages[random.below(messages.size())];
-    Bytes payload = encode(message);
+    Bytes payload = encode(outgoing(message));
     payload.erase(payload.begin(), payload.begin() + kFrameHeaderBytes);
     for (std::uint64_t flips = 1 + random.below(4); flips > 0; --flips) {
       payload[random.below(payload.size())] ^= static_cast<std::byte>(1u << random.below(8));
@@ -170,7 +170,7 @@ TEST(MessageTest, FlippedBitsDecodeOrAreRefused) {
         random.below(8) == 0 ? random.below(20) : static_cast<std::uint64_t>(kind_of(message));
     const auto decoded = decode(static_cast<std::uint16_t>(kind), payload);
     if (!decoded) continue;
-    EXPECT_EQ(*decode_frame(encode(*decoded)), *decoded) << "seed " << seed;
+    EXPECT_EQ(*decode_frame(encode(outgoing(*decoded))), arriving(*decoded)) << "seed " << seed;
   }
 }
 

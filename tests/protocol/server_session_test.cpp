@@ -10,7 +10,7 @@ namespace {
 class ServerSessionTest : public testing::Test {
  protected:
   Result<void> hear(const wire::Message& message) {
-    return session_.receive(now_, wire::encode(message));
+    return session_.receive(now_, wire::encode(outgoing(message)));
   }
 
   Errc code_after(const wire::Message& message) {
@@ -120,7 +120,7 @@ TEST_F(ServerSessionTest, ServersOwnMessagesFromAClientAreErrors) {
     ServerSession session({}, kStart);
     ASSERT_TRUE(session.receive(now_, wire::encode(wire::Hello())));
     session.accept(small_welcome());
-    EXPECT_EQ(session.receive(now_, wire::encode(message)).error().code, Errc::protocol);
+    EXPECT_EQ(session.receive(now_, wire::encode(outgoing(message))).error().code, Errc::protocol);
   }
 }
 
@@ -131,9 +131,9 @@ TEST_F(ServerSessionTest, RoundsCountUpByOne) {
     session.accept(small_welcome());
     wire::Prefill prefill = prompt_of(10);
     prefill.round = 1;
-    ASSERT_TRUE(session.receive(now_, wire::encode(prefill)));
+    ASSERT_TRUE(session.receive(now_, wire::encode(outgoing(prefill))));
     ASSERT_TRUE(session.verdict({.round = 1, .next = 7}));
-    const auto heard = session.receive(now_, wire::encode(draft(round, 11, 2)));
+    const auto heard = session.receive(now_, wire::encode(outgoing(draft(round, 11, 2))));
     ASSERT_FALSE(heard) << round;
     EXPECT_EQ(heard.error().code, Errc::protocol);
   }
@@ -146,9 +146,9 @@ TEST_F(ServerSessionTest, DraftForAnotherLengthIsAnError) {
     session.accept(small_welcome());
     wire::Prefill prefill = prompt_of(10);
     prefill.round = 1;
-    ASSERT_TRUE(session.receive(now_, wire::encode(prefill)));
+    ASSERT_TRUE(session.receive(now_, wire::encode(outgoing(prefill))));
     ASSERT_TRUE(session.verdict({.round = 1, .next = 7}));
-    EXPECT_EQ(session.receive(now_, wire::encode(draft(2, base_length, 1))).error().code,
+    EXPECT_EQ(session.receive(now_, wire::encode(outgoing(draft(2, base_length, 1)))).error().code,
               Errc::protocol);
   }
 }
@@ -339,7 +339,7 @@ TEST_F(ServerSessionTest, RefusedRequestLeavesTheSession) {
 
 TEST_F(ServerSessionTest, UnknownSessionLeavesNothingToBuildOn) {
   sign_in();
-  wire::Resume resume{.round = 1, .verified_length = 20, .tokens = tokens({1})};
+  wire::Resume resume{.round = 1, .verified_length = 20, .tokens = {1}};
   ASSERT_TRUE(hear(resume));
   ASSERT_TRUE(session_.refuse(1, {Errc::session_unknown, "forgotten"}));
   wire::Prefill prefill = prompt_of(3);
@@ -350,7 +350,7 @@ TEST_F(ServerSessionTest, UnknownSessionLeavesNothingToBuildOn) {
 
 TEST_F(ServerSessionTest, ResumedSessionHasItsLength) {
   sign_in();
-  wire::Resume resume{.round = 1, .verified_length = 20, .tokens = tokens({1, 2, 3})};
+  wire::Resume resume{.round = 1, .verified_length = 20, .tokens = {1, 2, 3}};
   ASSERT_TRUE(hear(resume));
   ASSERT_TRUE(session_.verdict({.round = 1, .next = 7, .accepted_count = 2}));
   EXPECT_EQ(session_.length(), 23u);

@@ -106,7 +106,7 @@ class ToyServer {
   void on_resume(ServerSession& session, const wire::Resume& request) {
     const auto found = store_.find(request.session);
     const bool known = found != store_.end() && found->second.size() >= request.verified_length &&
-                       wire::token_hash(std::span(found->second).first(request.verified_length)) ==
+                       token_hash(std::span(found->second).first(request.verified_length)) ==
                            request.verified_hash;
     if (!known) {
       session.refuse(request.round, {Errc::session_unknown, "forgotten"});
@@ -117,15 +117,16 @@ class ToyServer {
     fill(session, {.round = request.round,
                    .base_length = request.verified_length,
                    .tokens = request.tokens,
-                   .provisional_count = request.tokens.count(),
+                   .provisional_count = static_cast<std::uint32_t>(request.tokens.size()),
                    .policy = request.policy,
                    .activations_from = request.activations_from});
   }
 
   void fill(ServerSession& session, const wire::Prefill& request) {
     auto& held = store_[id_];
-    const std::uint32_t given = request.tokens.count() - request.provisional_count;
-    const auto ids = request.tokens.view();
+    const std::uint32_t given =
+        static_cast<std::uint32_t>(request.tokens.size()) - request.provisional_count;
+    const auto& ids = request.tokens;
     held.insert(held.end(), ids.begin(), ids.begin() + given);
     wire::Verdict verdict{.round = request.round};
     for (std::uint32_t i = given; i < ids.size(); ++i) {
@@ -150,7 +151,7 @@ class ToyServer {
     wire::Verdict verdict{.round = request.round};
     std::uint32_t at = 0;
     for (std::uint32_t node = 1; node <= request.parents.size(); ++node) {
-      const std::uint32_t token = request.tokens.view()[node - 1];
+      const std::uint32_t token = request.tokens[node - 1];
       if (request.parents[node - 1] != at ||
           token != target_token(static_cast<std::uint32_t>(held.size()))) {
         continue;
@@ -249,10 +250,11 @@ class ToyClient {
     drop_unconfirmed();
     if (may_resume_) {
       sent_.assign(offline_.begin(), offline_.end());
-      ASSERT_TRUE(session.resume({.session = session_id_,
-                                  .verified_length = static_cast<std::uint32_t>(verified_.size()),
-                                  .verified_hash = wire::token_hash(verified_),
-                                  .tokens = tokens(sent_)}));
+      ASSERT_TRUE(session.resume(
+          outgoing(wire::Resume{.session = session_id_,
+                                .verified_length = static_cast<std::uint32_t>(verified_.size()),
+                                .tokens = sent_},
+                   verified_)));
       return;
     }
     const std::uint32_t base =
@@ -262,10 +264,10 @@ class ToyClient {
     sent_.assign(all.begin() + base, all.end());
     if (sent_.empty() && base == 0) return;
     base_ = base;
-    ASSERT_TRUE(
-        session.prefill({.base_length = base,
-                         .tokens = tokens(sent_),
-                         .provisional_count = static_cast<std::uint32_t>(offline_.size())}));
+    ASSERT_TRUE(session.prefill(
+        outgoing(wire::Prefill{.base_length = base,
+                               .tokens = sent_,
+                               .provisional_count = static_cast<std::uint32_t>(offline_.size())})));
   }
 
   void request_stream(ClientSession& session, Random& random) {
@@ -273,9 +275,10 @@ class ToyClient {
     const std::uint64_t room = small_welcome().context_count - base;
     if (room == 0) return;
     streaming_ = true;
-    ASSERT_TRUE(session.draft({.base_length = base,
-                               .stream_tokens = static_cast<std::uint32_t>(
-                                   1 + random.below(std::min<std::uint64_t>(room, 20)))}));
+    ASSERT_TRUE(session.draft(outgoing(wire::Draft{
+        .base_length = base,
+        .stream_tokens =
+            static_cast<std::uint32_t>(1 + random.below(std::min<std::uint64_t>(room, 20)))})));
   }
 
   void request_draft(ClientSession& session, Random& random) {
@@ -289,8 +292,8 @@ class ToyClient {
       sent_.push_back(random.below(3) == 0 ? 98 : target_token(base + i));
       draft.parents.push_back(static_cast<std::uint8_t>(i));
     }
-    draft.tokens = tokens(sent_);
-    ASSERT_TRUE(session.draft(draft));
+    draft.tokens = sent_;
+    ASSERT_TRUE(session.draft(outgoing(draft)));
   }
 
   void on_verdict(ClientSession& session, const VerdictReceived& event) {

@@ -78,7 +78,7 @@ inline wire::Activations chunk_of(std::uint32_t round, std::uint32_t first, std:
 inline wire::Prefill prompt_of(std::uint32_t count) {
   std::vector<std::uint32_t> ids(count);
   for (std::uint32_t i = 0; i < count; ++i) ids[i] = 100 + i;
-  return {.tokens = tokens(ids)};
+  return {.tokens = ids};
 }
 
 inline wire::Draft chain_of(std::uint32_t base_length, std::uint32_t count) {
@@ -88,7 +88,7 @@ inline wire::Draft chain_of(std::uint32_t base_length, std::uint32_t count) {
     ids.push_back(200 + i);
     draft.parents.push_back(static_cast<std::uint8_t>(i));
   }
-  draft.tokens = tokens(ids);
+  draft.tokens = ids;
   return draft;
 }
 

@@ -56,16 +56,14 @@ class DeviceFailureTest : public ::testing::Test {
 
   void post(Caller& caller, TargetWork request) { loop_.begin(caller.client, request, now_); }
   void ask(Caller& caller, const Tokens& prompt = {5, 6, 7}) {
-    post(caller, wire::Prefill{.round = ++caller.round, .tokens = TaintLedger::vouch(prompt)});
+    post(caller, wire::Prefill{.round = ++caller.round, .tokens = prompt});
   }
   void draft(Caller& caller, const Tokens& tokens = {9, 10}) {
     std::vector<std::uint8_t> parents;
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       parents.push_back(static_cast<std::uint8_t>(i));
     }
-    post(caller,
-         wire::Draft{
-             .round = ++caller.round, .tokens = TaintLedger::vouch(tokens), .parents = parents});
+    post(caller, wire::Draft{.round = ++caller.round, .tokens = tokens, .parents = parents});
   }
   void run() {
     while (!loop_.idle()) {

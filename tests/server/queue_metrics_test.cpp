@@ -59,7 +59,7 @@ TEST(QueueMetricsTest, TellWhoRunsWhoWaitsAndWhoIsTurnedAway) {
                     .session = session,
                     .identity = "someone",
                     .tap = nullptr},
-                   wire::Prefill{.round = 1, .tokens = TaintLedger::vouch({5, 6})});
+                   wire::Prefill{.round = 1, .tokens = {5, 6}});
   };
 
   ask();

@@ -107,8 +107,8 @@ class SchedulerTest : public ::testing::Test {
                                const SamplingParams& sampling = {}) {
     return {.round = round,
             .base_length = 0,
-            .tokens = TaintLedger::vouch(tokens),
-            .sampling = {.seed = sampling.seed, .temperature = sampling.temperature}};
+            .tokens = tokens,
+            .sampling = {.temperature = sampling.temperature, .seed = sampling.seed}};
   }
 
   static Tokens random_tokens(Random& random, std::uint32_t count) {
@@ -165,8 +165,8 @@ class SimulatedClient {
                    wire::Resume{.round = ++round_,
                                 .session = session_,
                                 .verified_length = static_cast<std::uint32_t>(held.size()),
-                                .verified_hash = wire::token_hash(held),
-                                .tokens = TaintLedger::vouch(offline),
+                                .verified_hash = token_hash(held),
+                                .tokens = offline,
                                 .sampling = sampling()});
   }
 
@@ -208,8 +208,8 @@ class SimulatedClient {
 
  private:
   const Plan& plan() const { return plans_[plan_]; }
-  wire::Sampling sampling() const {
-    return {.seed = plan().sampling.seed, .temperature = plan().sampling.temperature};
+  SamplingParams sampling() const {
+    return {.temperature = plan().sampling.temperature, .seed = plan().sampling.seed};
   }
 
   void ask(Scheduler& scheduler) {
@@ -220,10 +220,10 @@ class SimulatedClient {
     draft_.clear();
     offline_.clear();
     resuming_ = false;
-    scheduler.post(*client_, wire::Prefill{.round = ++round_,
-                                           .base_length = 0,
-                                           .tokens = TaintLedger::vouch(tokens),
-                                           .sampling = sampling()});
+    scheduler.post(
+        *client_,
+        wire::Prefill{
+            .round = ++round_, .base_length = 0, .tokens = tokens, .sampling = sampling()});
   }
 
   void draft(Scheduler& scheduler) {
@@ -242,9 +242,7 @@ class SimulatedClient {
         parents.push_back(static_cast<std::uint8_t>(random_.below(draft_.size())));
       }
     }
-    scheduler.post(
-        *client_,
-        wire::Draft{.round = ++round_, .tokens = TaintLedger::vouch(draft_), .parents = parents});
+    scheduler.post(*client_, wire::Draft{.round = ++round_, .tokens = draft_, .parents = parents});
   }
 
   void take(const wire::Verdict& verdict) {
@@ -420,9 +418,8 @@ TEST_F(SchedulerTest, NobodyWaitsForMoreThanWhatWasThereBefore) {
       draft.push_back(static_cast<std::uint32_t>(random.below(kToyVocabulary)));
     }
     with_prompt.erase(id);
-    scheduler.post(clients.at(id), wire::Draft{.round = ++rounds[id],
-                                               .tokens = TaintLedger::vouch(draft),
-                                               .parents = parents});
+    scheduler.post(clients.at(id),
+                   wire::Draft{.round = ++rounds[id], .tokens = draft, .parents = parents});
   }
   for (std::uint64_t id = 1; id <= kDrafting + kPrompting; ++id) EXPECT_GE(verdicts[id], 20) << id;
 }

@@ -89,8 +89,8 @@ class SessionMemoryTest : public ::testing::Test {
     loop.begin(c,
                wire::Prefill{.round = round,
                              .base_length = base,
-                             .tokens = TaintLedger::vouch(tokens),
-                             .sampling = {.seed = 0, .temperature = 0.0f}},
+                             .tokens = tokens,
+                             .sampling = {.temperature = 0.0f, .seed = 0}},
                now_);
   }
   void draft(PassLoop& loop, const Client& c, std::uint32_t round) {
@@ -159,7 +159,7 @@ class KvTypeTest : public SessionMemoryTest, public ::testing::WithParamInterfac
           draft.parents.push_back(parent);
         }
       }
-      draft.tokens = TaintLedger::vouch(nodes);
+      draft.tokens = nodes;
       server.begin(c, draft, now_);
       run(server);
       const auto verdict = std::get<wire::Verdict>(reply(c));
@@ -493,11 +493,8 @@ class GrowthTest : public SessionMemoryTest {
       parents.push_back(static_cast<std::uint8_t>(random_.below(peer.sent.size() + 1)));
       peer.sent.push_back(static_cast<std::uint32_t>(random_.below(kToyVocabulary)));
     }
-    server.begin(
-        peer.client,
-        wire::Draft{
-            .round = ++peer.round, .tokens = TaintLedger::vouch(peer.sent), .parents = parents},
-        now_);
+    server.begin(peer.client,
+                 wire::Draft{.round = ++peer.round, .tokens = peer.sent, .parents = parents}, now_);
   }
 
   // Everybody asks at once and then drafts as fast as it goes. Returns how often sessions had to be

@@ -41,7 +41,7 @@ class StartMeasurementTest : public ::testing::Test {
                 .session = session,
                 .identity = "someone",
                 .tap = nullptr},
-               wire::Prefill{.round = 1, .tokens = TaintLedger::vouch(tokens)}, now_);
+               wire::Prefill{.round = 1, .tokens = tokens}, now_);
     while (!loop.idle()) loop.step();
     return reader->verdicts.at(0);
   }
@@ -104,11 +104,10 @@ TEST_F(StartMeasurementTest, ADraftOfARootDoesNotTellHowLongDraftingTakes) {
     while (!loop_.idle()) loop_.step();
     return reader->verdicts.back().row_budget;
   };
-  ask(wire::Prefill{.round = ++round, .tokens = TaintLedger::vouch({5, 6, 7})}, 0s);
+  ask(wire::Prefill{.round = ++round, .tokens = {5, 6, 7}}, 0s);
   std::uint32_t drafting = 0;
   for (int i = 0; i < 10; ++i) {
-    drafting = ask(wire::Draft{.round = ++round, .tokens = TaintLedger::vouch({9}), .parents = {0}},
-                   200ms);
+    drafting = ask(wire::Draft{.round = ++round, .tokens = {9}, .parents = {0}}, 200ms);
   }
   EXPECT_GT(drafting, 1u);
   std::uint32_t single = 0;
@@ -133,7 +132,7 @@ TEST_F(StartMeasurementTest, LeavesNoTrace) {
                   .session = session,
                   .identity = "someone",
                   .tap = nullptr},
-                 wire::Prefill{.round = 1, .tokens = TaintLedger::vouch({5, 6, 7, 8, 9})}, now_);
+                 wire::Prefill{.round = 1, .tokens = {5, 6, 7, 8, 9}}, now_);
   while (!measured.idle()) measured.step();
   EXPECT_EQ(reader->verdicts.at(0).next, before.next);
 }

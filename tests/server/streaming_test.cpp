@@ -124,13 +124,12 @@ class StreamTest : public ::testing::Test {
 
   // Asks, and takes in the verdict on the prompt.
   void prompt(const Client& to, const Tokens& text, std::uint32_t base_length,
-              const wire::Sampling& sampling, std::uint32_t round = 1) {
-    loop_->begin(to,
-                 wire::Prefill{.round = round,
-                               .base_length = base_length,
-                               .tokens = TaintLedger::vouch(text),
-                               .sampling = sampling},
-                 now_);
+              const SamplingParams& sampling, std::uint32_t round = 1) {
+    loop_->begin(
+        to,
+        wire::Prefill{
+            .round = round, .base_length = base_length, .tokens = text, .sampling = sampling},
+        now_);
     while (!loop_->idle()) loop_->step();
   }
 
@@ -190,7 +189,7 @@ TEST_P(LosslessStreamTest, StreamsAreThePlainAnswers) {
       const Client to = client(id, readers.back());
       const auto round = static_cast<std::uint32_t>(2 * turn + 1);
       prompt(to, Tokens(text.begin() + base, text.end()), base,
-             {.seed = sampling.seed, .temperature = sampling.temperature}, round);
+             {.temperature = sampling.temperature, .seed = sampling.seed}, round);
       answers.push_back(plain_answer(text, sampling, 40));
     }
     for (std::uint64_t id = 1; id <= kClients; ++id) {
@@ -327,8 +326,7 @@ TEST_F(StreamTest, StreamsHoldUpNobody) {
   Random random(2);
   const auto asking = std::make_shared<Reader>();
   const Tokens text = random_tokens(random, 150);
-  loop_->begin(client(20, asking), wire::Prefill{.round = 1, .tokens = TaintLedger::vouch(text)},
-               now_);
+  loop_->begin(client(20, asking), wire::Prefill{.round = 1, .tokens = text}, now_);
   for (int i = 0; i < 3; ++i) loop_->step();
   EXPECT_EQ(asking->verdicts.size(), 1u) << "64 rows a pass";
   for (const auto& reader : readers) {

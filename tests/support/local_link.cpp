@@ -15,12 +15,16 @@ wire::Ending to_wire(Finish finish) {
   return finish == Finish::context ? wire::Ending::context : wire::Ending::none;
 }
 
-SamplingParams from_wire(const wire::Sampling& s) {
-  return {.temperature = s.temperature,
-          .top_k = s.top_k,
-          .top_p = s.top_p,
-          .min_p = s.min_p,
-          .seed = s.seed};
+SeenRequest seen(const TargetRequest& request) {
+  return std::visit(
+      [](const auto& r) -> SeenRequest {
+        if constexpr (std::is_same_v<decltype(r), const CancelRequest&>) {
+          return r;
+        } else {
+          return wire::as_read(r);
+        }
+      },
+      request);
 }
 
 // Whatever one side thinks of the other's bytes is a failure of the test.
@@ -82,19 +86,19 @@ void LocalLink::cut(std::uint32_t wait_calls) {
 
 Result<void> LocalLink::send(TargetRequest request) {
   if (down_) return Error{Errc::link_down, "the link is down"};
-  options_.on_request(request);
+  options_.on_request(seen(request));
   if (std::holds_alternative<CancelRequest>(request)) {
     client_->cancel();
     pass_bytes();
     return boost::system::in_place_value;
   }
   Result<void> sent = boost::system::in_place_value;
-  if (auto* prefill = std::get_if<wire::Prefill>(&request)) {
+  if (auto* prefill = std::get_if<wire::OutgoingPrefill>(&request)) {
     sent = client_->prefill(std::move(*prefill));
-  } else if (auto* resume = std::get_if<wire::Resume>(&request)) {
+  } else if (auto* resume = std::get_if<wire::OutgoingResume>(&request)) {
     sent = client_->resume(std::move(*resume));
   } else {
-    sent = client_->draft(std::move(std::get<wire::Draft>(request)));
+    sent = client_->draft(std::move(std::get<wire::OutgoingDraft>(request)));
   }
   if (!sent) return sent;
   ++request_count_;
@@ -208,16 +212,16 @@ void LocalLink::work(const wire::Prefill& request) {
   const bool keep = request.policy == wire::ResyncPolicy::keep;
   answer(session ? *session : options_.target.make(session_),
          {.base_count = request.base_length,
-          .tokens = request.tokens.view(),
+          .tokens = request.tokens,
           .provisional_count = keep ? 0 : request.provisional_count,
-          .sampling = from_wire(request.sampling)},
+          .sampling = request.sampling},
          request.round, request.activations_from);
 }
 
 void LocalLink::work(const wire::Resume& request) {
   TargetSession* session = options_.target.find(request.session);
   if (!session || request.verified_length > session->tokens().size() ||
-      wire::token_hash(session->tokens().first(request.verified_length)) != request.verified_hash) {
+      token_hash(session->tokens().first(request.verified_length)) != request.verified_hash) {
     server_->refuse(request.round, {Errc::session_unknown, "forgotten"});
     return;
   }
@@ -225,9 +229,9 @@ void LocalLink::work(const wire::Resume& request) {
   const bool keep = request.policy == wire::ResyncPolicy::keep;
   answer(*session,
          {.base_count = request.verified_length,
-          .tokens = request.tokens.view(),
-          .provisional_count = keep ? 0 : request.tokens.count(),
-          .sampling = from_wire(request.sampling)},
+          .tokens = request.tokens,
+          .provisional_count = keep ? 0 : static_cast<std::uint32_t>(request.tokens.size()),
+          .sampling = request.sampling},
          request.round, request.activations_from);
 }
 
@@ -267,7 +271,7 @@ void LocalLink::work(const wire::Draft& request) {
   }
   DraftTree tree;
   for (std::size_t i = 0; i < request.parents.size(); ++i) {
-    tree.add(request.tokens.view()[i], request.parents[i]);
+    tree.add(request.tokens[i], request.parents[i]);
   }
   const std::uint32_t first = session->valid_count();
   const auto path = session->verify(tree);

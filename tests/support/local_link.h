@@ -58,6 +58,9 @@ class LocalTarget {
   std::uint8_t ids_ = 0;
 };
 
+// A request as the server reads it.
+using SeenRequest = std::variant<wire::Prefill, wire::Draft, wire::Resume, CancelRequest>;
+
 // A TargetLink without network: both protocol sessions and a target in one thread, their bytes
 // passed on at once. Time and faults follow the calls of wait_event, so that a run repeats exactly:
 // each call takes a millisecond and does the server's work up to the next event, or waits until its
@@ -78,7 +81,7 @@ class LocalLink final : public TargetLink {
     std::uint32_t stream_step = 1;  // tokens a verdict of a stream, as if the server drafted
     std::vector<LinkFault> faults = {};
     // Sees every request before it is sent.
-    std::function<void(const TargetRequest&)> on_request = [](const TargetRequest&) {};
+    std::function<void(const SeenRequest&)> on_request = [](const SeenRequest&) {};
   };
   explicit LocalLink(Options options);
 

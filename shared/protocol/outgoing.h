@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <variant>
+
+#include "shared/base/bytes.h"
+#include "shared/privacy/safe_parameters.h"
+#include "shared/privacy/safe_prefix.h"
+#include "shared/privacy/safe_tree.h"
+#include "shared/protocol/message.h"
+
+// Messages on their way to bytes. What a client says of a conversation goes into types that only
+// shared/privacy makes: the compiler refuses tokens that nobody vouched for.
+namespace edgedraft::wire {
+
+// `round` is set by ClientSession in all three. The server reads these as Prefill, Resume and Draft
+// (message.h), which explains the fields.
+
+struct OutgoingPrefill {
+  std::uint32_t round = 0;
+  SafePrefix text{};
+  std::uint32_t provisional_count = 0;
+  ResyncPolicy policy = ResyncPolicy::check;
+  std::uint32_t activations_from = 0;
+  SafeParameters parameters{};
+};
+
+struct OutgoingResume {
+  std::uint32_t round = 0;
+  SessionId session{};
+  SafePrefix text{};  // the verified tokens, and behind them what was written offline
+  ResyncPolicy policy = ResyncPolicy::check;
+  std::uint32_t activations_from = 0;
+  SafeParameters parameters{};
+};
+
+struct OutgoingDraft {
+  std::uint32_t round = 0;
+  SafeTree tree{};
+  std::uint32_t stream_tokens = 0;
+};
+
+using OutgoingMessage =
+    std::variant<Hello, Welcome, OutgoingPrefill, Activations, OutgoingDraft, Verdict,
+                 OutgoingResume, Ping, Pong, Cancel, Close, ErrorReport>;
+
+// What the server reads of them.
+Prefill as_read(const OutgoingPrefill& message);
+Resume as_read(const OutgoingResume& message);
+Draft as_read(const OutgoingDraft& message);
+
+Kind kind_of(const OutgoingMessage& message);
+
+// A whole frame: header and payload.
+//
+// Requires  values within the limits that decode() checks
+Bytes encode(const OutgoingMessage& message);
+
+}  // namespace edgedraft::wire

@@ -1,0 +1,75 @@
+#include <gtest/gtest.h>
+
+#include <type_traits>
+#include <vector>
+
+#include "shared/protocol/outgoing.h"
+
+namespace edgedraft {
+namespace {
+
+using Tokens = std::vector<std::uint32_t>;
+
+// Nothing but a ledger makes what a message carries of a conversation.
+static_assert(!std::is_constructible_v<SafePrefix, Tokens>);
+static_assert(!std::is_constructible_v<SafePrefix, std::uint32_t, Digest, Tokens>);
+static_assert(!std::is_constructible_v<SafeTree, Tokens, std::vector<std::uint8_t>>);
+static_assert(!std::is_constructible_v<SafeTree, std::uint32_t, Tokens, std::vector<std::uint8_t>>);
+static_assert(!std::is_convertible_v<TaintLedger, SafeTree>);
+static_assert(!std::is_convertible_v<SamplingParams, SafeParameters>);
+// What a server read is nothing that could be sent on.
+static_assert(!std::is_constructible_v<wire::OutgoingMessage, wire::Prefill>);
+static_assert(!std::is_constructible_v<wire::OutgoingMessage, wire::Resume>);
+static_assert(!std::is_constructible_v<wire::OutgoingMessage, wire::Draft>);
+static_assert(!std::is_constructible_v<wire::OutgoingMessage, wire::Message>);
+
+TaintLedger ledger_of(const Tokens& safe, const Tokens& unsafe) {
+  TaintLedger ledger;
+  for (const std::uint32_t token : safe) ledger.append(token, Provenance::given);
+  for (const std::uint32_t token : unsafe) ledger.append(token, Provenance::private_);
+  return ledger;
+}
+
+TEST(SafePrefixTest, HoldsTheTokensBehindItsBaseAndTheHashOfTheBase) {
+  const TaintLedger ledger = ledger_of({5, 6, 7, 8}, {});
+  const SafePrefix text(ledger, 1, 2);
+  EXPECT_EQ(text.base_count(), 1u);
+  EXPECT_EQ(text.base_hash(), token_hash(Tokens{5}));
+  EXPECT_EQ(Tokens(text.tokens().begin(), text.tokens().end()), (Tokens{6, 7}));
+}
+
+// The same in front of a private span, whatever that says: lengths and hashes are covered, too.
+TEST(SafePrefixTest, DoesNotDependOnPrivateText) {
+  const SafePrefix one(ledger_of({5, 6}, {1}), 2, 0);
+  const SafePrefix other(ledger_of({5, 6}, {2, 3, 4}), 2, 0);
+  EXPECT_EQ(wire::encode(wire::OutgoingPrefill{.text = one}),
+            wire::encode(wire::OutgoingPrefill{.text = other}));
+  EXPECT_EQ(wire::encode(wire::OutgoingResume{.text = one}),
+            wire::encode(wire::OutgoingResume{.text = other}));
+}
+
+TEST(SafePrefixDeathTest, TakesNoPrivateTokenNorItsHashNorItsPlace) {
+  const TaintLedger ledger = ledger_of({5, 6}, {7, 8});
+  EXPECT_DEATH(SafePrefix(ledger, 0, 3), "untainted");
+  EXPECT_DEATH(SafePrefix(ledger, 2, 1), "untainted");
+  EXPECT_DEATH(SafePrefix(ledger, 3, 0), "untainted");
+}
+
+TEST(SafeTreeTest, HangsBehindItsConversation) {
+  const TaintLedger ledger = ledger_of({5, 6, 7}, {});
+  const SafeTree tree(ledger, Tokens{1, 2}, std::vector<std::uint8_t>{0, 1});
+  EXPECT_EQ(tree.base_count(), 3u);
+  EXPECT_EQ(tree.node_count(), 2u);
+  EXPECT_EQ(SafeTree(ledger).base_count(), 3u);
+  EXPECT_EQ(SafeTree(ledger).node_count(), 0u);
+}
+
+TEST(SafeTreeDeathTest, IsNotMadeBehindPrivateText) {
+  const TaintLedger ledger = ledger_of({5, 6}, {7});
+  EXPECT_DEATH(SafeTree(ledger, Tokens{1}, std::vector<std::uint8_t>{0}), "untainted");
+  // Even its length would tell how long the private text is.
+  EXPECT_DEATH(SafeTree{ledger}, "untainted");
+}
+
+}  // namespace
+}  // namespace edgedraft
