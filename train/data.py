@@ -12,15 +12,17 @@ from __future__ import annotations
 import collections
 import csv
 import dataclasses
+import itertools
 import json
 import math
 import os
 import random
 import re
 import sys
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import tasks
+from split import Split
 from tasks import Example
 
 IGNORE = -1  # label of a row without loss
@@ -65,8 +67,11 @@ def load_stories(folder: str, longest: int = 1000) -> List[Tuple[str, List[str]]
     path = os.path.join(folder, "tinystories")
     if not os.path.isdir(path):
         return []
-    texts = {name: open(os.path.join(path, name), encoding="utf-8", errors="ignore").read()
-             for name in sorted(os.listdir(path)) if name.endswith(".txt")}
+    texts = {}
+    for name in sorted(os.listdir(path)):
+        if name.endswith(".txt"):
+            with open(os.path.join(path, name), encoding="utf-8", errors="ignore") as file:
+                texts[name] = file.read()
     cased = " ".join(text for text in texts.values() if text != text.lower())
     upper, lower = collections.Counter(), collections.Counter()
     for before, word in re.findall(r"([a-z,] )([A-Za-z']+)", cased):
@@ -119,13 +124,29 @@ def load_stories(folder: str, longest: int = 1000) -> List[Tuple[str, List[str]]
     return result
 
 
+STORY_FORMS = ["Tell me a story about {k}.", "Write a short story about {k}.", "Tell a story with {k}."]
+
+
+def _story_prompt(form: str, chosen: List[str], articles: bool) -> str:
+    if articles:
+        chosen = [w if w[0].isupper() or w[-1] == "s" else ("an " if w[0] in "aeio" else "a ") + w for w in chosen]
+    return form.format(k=chosen[0] if len(chosen) == 1 else ", ".join(chosen[:-1]) + " and " + chosen[-1])
+
+
 def story_prompt(keywords: List[str], rng: random.Random) -> str:
     """Asks for a story with one to three of the keywords, with or without articles."""
     chosen = rng.sample(keywords, min(len(keywords), rng.choice([1, 1, 2, 3])))
-    if rng.random() < 0.5:
-        chosen = [w if w[0].isupper() or w[-1] == "s" else ("an " if w[0] in "aeio" else "a ") + w for w in chosen]
-    form = tasks.pick(rng, ["Tell me a story about {k}.", "Write a short story about {k}.", "Tell a story with {k}."])
-    return form.format(k=chosen[0] if len(chosen) == 1 else ", ".join(chosen[:-1]) + " and " + chosen[-1])
+    articles = rng.random() < 0.5
+    return _story_prompt(tasks.pick(rng, STORY_FORMS), chosen, articles)
+
+
+def story_prompts(keywords: List[str]) -> Iterator[str]:
+    """Everything that story_prompt can return."""
+    for count in range(1, min(3, len(keywords)) + 1):
+        for chosen in itertools.permutations(keywords, count):
+            for articles in (False, True):
+                for form in STORY_FORMS:
+                    yield _story_prompt(form, list(chosen), articles)
 
 
 def load_spider_schemas(folder: str) -> List[Tuple[str, List[str], List[str]]]:
@@ -150,7 +171,8 @@ def load_spider_schemas(folder: str) -> List[Tuple[str, List[str], List[str]]]:
 class Source:
     """Draws examples of any task, on either side of the held-out split."""
 
-    def __init__(self, folder: Optional[str] = None):
+    def __init__(self, folder: Optional[str] = None, split: Optional[Split] = None):
+        self.split = split or Split()
         self.e2e: Dict[bool, List[Tuple[str, List[str]]]] = {False: [], True: []}
         self.stories: Dict[bool, List[Tuple[str, List[str]]]] = {False: [], True: []}
         self.schemas: List[Tuple[str, List[str], List[str]]] = []
@@ -159,9 +181,9 @@ class Source:
             if not os.path.isdir(folder):
                 sys.exit(f"error: --data {folder} is not a folder")
             for meaning, references in load_e2e(folder).items():
-                self.e2e[tasks.held_out(meaning, 20)].append((meaning, references))
+                self.e2e[self.split.prompt("e2e", e2e_prompt(meaning))].append((meaning, references))
             for text, keywords in load_stories(folder):
-                self.stories[tasks.held_out(text[:80].lower(), 30)].append((text, keywords))
+                self.stories[self.split.story_text(text)].append((text, keywords))
             self.schemas = load_spider_schemas(folder)
         self.mixture = {task: share for task, share in MIXTURE.items()
                         if (task != "e2e" or self.e2e[False]) and (task != "story" or self.stories[False])}
@@ -170,22 +192,43 @@ class Source:
         return (f"{len(self.e2e[False])}+{len(self.e2e[True])} E2E meaning representations, "
                 f"{len(self.stories[False])}+{len(self.stories[True])} stories (training+held out), {len(self.schemas)} Spider tables")
 
+    def use_own_answers(self, examples: Iterable[Example]) -> None:
+        """The target's own answers to training prompts, which replace most references of their tasks."""
+        for example in examples:
+            if self.split.admits(example.task, example.prompt, False):
+                self.own_answers.setdefault(example.task, []).append(example)
+
     def example(self, task: str, rng: random.Random, want_held_out: bool = False) -> Example:
+        """The next example of a task whose prompt is on the wanted side."""
         if not want_held_out and task in self.own_answers and rng.random() < 0.7:
             return tasks.pick(rng, self.own_answers[task])
-        if task == "e2e":
+        draw = self._generator(task, rng, want_held_out)
+        while True:
+            example = draw()
+            if self.split.admits(task, example.prompt, want_held_out):
+                return example if task == "e2e" else dataclasses.replace(example, prompt=tasks.vary_ending(rng, example.prompt))
+
+    def _generator(self, task: str, rng: random.Random, want_held_out: bool) -> Callable[[], Example]:
+        """Draws examples of a task; of stories and descriptions, those whose text is on the wanted side."""
+        def description() -> Example:
             meaning, references = tasks.pick(rng, self.e2e[want_held_out])
             return Example("e2e", e2e_prompt(meaning), tasks.pick(rng, references), references)
-        if task == "story":
+
+        def story() -> Example:
             text, keywords = tasks.pick(rng, self.stories[want_held_out])
-            return Example("story", tasks.vary_ending(rng, story_prompt(keywords, rng)), text)
+            return Example("story", story_prompt(keywords, rng), text)
+
+        def query_of_schema() -> Example:
+            table, texts, numbers = tasks.pick(rng, self.schemas)
+            return tasks.sql_query(rng, (table, list(texts), list(numbers)))
+
+        if task == "e2e":
+            return description
+        if task == "story":
+            return story
         if task == "sql" and self.schemas and rng.random() < 0.3:
-            while True:
-                table, texts, numbers = tasks.pick(rng, self.schemas)
-                example = tasks.sql_query(rng, (table, list(texts), list(numbers)))
-                if tasks.held_out(example.prompt) == want_held_out:
-                    return dataclasses.replace(example, prompt=tasks.vary_ending(rng, example.prompt))
-        return tasks.generate(task, rng, want_held_out)
+            return query_of_schema
+        return lambda: tasks.GENERATORS[task](rng)
 
     def mixed(self, rng: random.Random, want_held_out: bool = False) -> Example:
         task = rng.choices(list(self.mixture), list(self.mixture.values()))[0]

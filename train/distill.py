@@ -172,12 +172,10 @@ def losses(drafters: Dict[str, nn.Module], target: Llama, tokens: Tensor, labels
     return result
 
 
-def read_own_answers(path: str) -> Dict[str, List[Example]]:
-    result: Dict[str, List[Example]] = {}
-    for line in open(path, encoding="utf-8"):
-        entry = json.loads(line)
-        result.setdefault(entry["task"], []).append(Example(entry["task"], entry["prompt"], entry["answer"]))
-    return result
+def read_own_answers(path: str) -> List[Example]:
+    with open(path, encoding="utf-8") as file:
+        entries = [json.loads(line) for line in file]
+    return [Example(entry["task"], entry["prompt"], entry["answer"]) for entry in entries]
 
 
 def main() -> None:
@@ -185,7 +183,7 @@ def main() -> None:
     tokenizer, source, target = Tokenizer(options.tokenizer), Source(options.data), load_target(options.target)
     examples = source.held_out_set(20)
     if options.own_answers:
-        source.own_answers = read_own_answers(options.own_answers)
+        source.use_own_answers(read_own_answers(options.own_answers))
     target.requires_grad_(False).to(options.device)
     drafters: Dict[str, nn.Module] = {}
     for name in options.drafters:

@@ -1,8 +1,7 @@
 """The tasks: seeded generators of (prompt, answer) pairs.
 
-A generator takes a ``random.Random`` and returns an :class:`Example`.  Whether a prompt belongs to the
-training or to the held-out side follows from a hash of its text alone (:func:`held_out`), so the two
-sides never share a prompt, whatever the seed.
+A generator takes a ``random.Random`` and returns an :class:`Example`.  It knows nothing of the held-out split:
+:class:`data.Source` draws until an example is on the wanted side.
 
 Arithmetic is written out.  A small model cannot add in its head, but it can look up one-digit sums:
     478 + 56   ->  478+056: 8+6+0=14, 7+5+1=13, 4+0+1=05. Answer: 534
@@ -15,7 +14,6 @@ The grade is the text behind ``Answer:`` (:func:`final_answer`).
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import random
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
@@ -27,11 +25,6 @@ class Example:
     prompt: str
     answer: str
     references: Optional[List[str]] = None  # other correct answers, where a task has several
-
-
-def held_out(key: str, one_in: int = 50) -> bool:
-    """True for about one in ``one_in`` keys, always the same ones."""
-    return int.from_bytes(hashlib.md5(key.encode()).digest()[:4], "little") % one_in == 0
 
 
 def final_answer(text: str) -> str:
@@ -394,11 +387,3 @@ def vary_ending(rng: random.Random, prompt: str) -> str:
     if rng.random() < 0.6:
         return prompt
     return prompt + ("?" if prompt.split()[0].lower() in ("what", "will", "how") else ".")
-
-
-def generate(task: str, rng: random.Random, want_held_out: bool = False) -> Example:
-    """The next example of a generated task on the wanted side of the split, which does not depend on the last mark."""
-    while True:
-        example = GENERATORS[task](rng)
-        if held_out(example.prompt) == want_held_out:
-            return dataclasses.replace(example, prompt=vary_ending(rng, example.prompt))

@@ -2,6 +2,8 @@
 """Checks of the training code: python3 -m unittest test_train (in this folder), a few seconds."""
 
 import dataclasses
+import json
+import os
 import random
 import re
 import sys
@@ -21,6 +23,8 @@ if torch is not None:
     from moa import Moa, MoaConfig, MoaState
 
 import tasks
+from data import Source
+from split import SHIPPED, Split, normal_form
 
 
 class TasksTest(unittest.TestCase):
@@ -44,12 +48,59 @@ class TasksTest(unittest.TestCase):
             elif "am" in spoken:
                 self.assertLess(hour, 12)
 
-    def test_split_is_disjoint(self):
-        rng = random.Random(3)
-        for task in tasks.GENERATORS:
-            training = {tasks.generate(task, rng).prompt for _ in range(200)}
-            held = {tasks.generate(task, rng, True).prompt for _ in range(50)}
-            self.assertFalse(training & held)
+
+class SplitTest(unittest.TestCase):
+    """No draw of training brings a held-out prompt, nor one that differs in case, "please" or its last mark alone."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        os.mkdir(os.path.join(self.folder.name, "tinystories"))
+        # Few names and things, so that stories on either side are about the same.
+        rng = random.Random(4)
+        with open(os.path.join(self.folder.name, "tinystories", "made-up.txt"), "w", encoding="utf-8") as file:
+            for number in range(400):
+                name, thing = tasks.pick(rng, ["Lily", "Tom", "Sam"]), tasks.pick(rng, ["dragon", "boat", "cake", "drum"])
+                file.write(f"Number {number} is about {name}. One fine day {name} found a {thing} and was happy. "
+                           f"The {thing} was big, and {name} played with the {thing} all day.<|endoftext|>\n")
+
+    def test_normal_form(self):
+        for prompt in ("Set a timer for 5 minutes, please.", "set a timer for 5 minutes", "Please set a timer  for 5 minutes?"):
+            self.assertEqual(normal_form(prompt), "set a timer for 5 minutes")
+        self.assertNotEqual(normal_form("please buy milk"), normal_form("please buy eggs"))
+
+    def test_prompts_of_the_card_are_held_out_in_all_their_forms(self):
+        split = Split()
+        with open(SHIPPED, encoding="utf-8") as file:
+            entries = [json.loads(line) for line in file]
+        self.assertEqual(len(entries), 140)
+        for entry in entries:
+            prompt = entry["prompt"]
+            for form in (prompt, prompt.lower(), prompt.upper(), prompt.rstrip(".?") + ", please", prompt.rstrip(".?")):
+                self.assertTrue(split.admits(entry["task"], form, True), form)
+                self.assertFalse(split.admits(entry["task"], form, False), form)
+
+    def test_sides_share_no_prompt(self):
+        source = Source(self.folder.name)
+        self.assertIn("story", source.mixture)
+        rng, other = random.Random(5), random.Random(6)
+        for task in source.mixture:
+            training = {normal_form(source.example(task, rng).prompt) for _ in range(4000)}
+            held = {normal_form(source.example(task, other, True).prompt) for _ in range(200)}
+            self.assertFalse(training & held, task)
+
+    def test_sides_share_no_story(self):
+        source, rng = Source(self.folder.name), random.Random(7)
+        training = {source.example("story", rng).answer for _ in range(2000)}
+        held = {source.example("story", rng, True).answer for _ in range(200)}
+        self.assertFalse(training & held)
+
+    def test_own_answers_to_held_out_prompts_are_left_out(self):
+        source, rng = Source(), random.Random(8)
+        with open(SHIPPED, encoding="utf-8") as file:
+            entries = [json.loads(line) for line in file]
+        source.use_own_answers(tasks.Example("tool", entry["prompt"], "own") for entry in entries)
+        self.assertNotIn("own", {source.example("tool", rng).answer for _ in range(50)})
 
 
 @unittest.skipIf(torch is None, "PyTorch is missing")
