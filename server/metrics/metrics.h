@@ -76,8 +76,9 @@ enum class Refusal : std::uint8_t {
   invalid,          // tokens or positions that cannot be
   device,           // the device failed
   deadline,         // no turn for too long
+  fault,            // of the server's own, which cost the session
 };
-inline constexpr std::size_t kRefusals = 7;
+inline constexpr std::size_t kRefusals = 8;
 
 // Of what a session says no with.
 inline Refusal refusal_of(Errc code) {

@@ -9,7 +9,8 @@ namespace edgedraft {
 namespace {
 
 constexpr std::array<std::string_view, kRefusals> kRefusalNames = {
-    "queue_full", "no_room", "context_full", "session_unknown", "invalid", "device", "deadline"};
+    "queue_full", "no_room", "context_full", "session_unknown",
+    "invalid",    "device",  "deadline",     "fault"};
 constexpr std::array<std::string_view, kRejections> kRejectionNames = {"tls", "tls_timeout",
                                                                        "unauthorized", "mismatch"};
 constexpr std::array<std::string_view, kBadFrames> kBadFrameNames = {"too_large", "malformed",

@@ -27,9 +27,13 @@ void decide(Decoder& decoder, std::span<const Deciding> neighbours) {
   }
   for (const Deciding& d : neighbours) {
     const std::uint32_t offset = d.first - first;
-    d.share->outcome = d.share->session->finish_pass(
-        d.count > 0 ? logits.row_range(offset, d.count) : Matrix{},
-        std::span<const std::uint32_t>(likeliest).subspan(offset, d.count));
+    try {
+      d.share->outcome = d.share->session->finish_pass(
+          d.count > 0 ? logits.row_range(offset, d.count) : Matrix{},
+          std::span<const std::uint32_t>(likeliest).subspan(offset, d.count));
+    } catch (const SessionFault& fault) {
+      d.share->fault = fault;
+    }
   }
 }
 
@@ -41,13 +45,21 @@ std::uint32_t run_pass(Decoder& decoder, std::span<PassShare> shares) {
   std::uint32_t rows = 0;
   for (PassShare& share : shares) {
     share.outcome.reset();
-    const SequenceRows own = share.session->begin_pass(share.rows_max);
+    share.fault.reset();
+    SequenceRows own;
+    try {
+      own = share.session->begin_pass(share.rows_max);
+    } catch (const SessionFault& fault) {
+      share.fault = fault;
+      continue;
+    }
     const std::uint32_t skipped = share.session->first_deciding_row();
     deciding.push_back(
         {.share = &share, .first = rows + skipped, .count = own.batch.count() - skipped});
     rows += own.batch.count();
     sequences.push_back(own);
   }
+  if (rows == 0) return 0;
   decoder.forward(sequences);
   for (std::size_t begin = 0, end = 1; begin < deciding.size(); begin = end++) {
     while (end < deciding.size() &&

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 
+#include "server/sessions/session_fault.h"
 #include "server/sessions/target_session.h"
 
 namespace edgedraft {
@@ -12,7 +13,8 @@ namespace edgedraft {
 struct PassShare {
   TargetSession* session;  // busy
   std::uint32_t rows_max;  // TargetSession::begin_pass
-  std::optional<Outcome> outcome;
+  std::optional<Outcome> outcome{};
+  std::optional<SessionFault> fault{};  // it did not take part, or its rows came to nothing
 };
 
 // Runs the next rows of all these sessions through the decoder in one pass: each weight is read
@@ -20,6 +22,7 @@ struct PassShare {
 // other.
 //
 // Returns   how many rows ran
+// Errors    a session whose state contradicts itself gets its fault; the others go on
 // Throws    DeviceError; what the sessions hold is then undefined
 std::uint32_t run_pass(Decoder& decoder, std::span<PassShare> shares);
 

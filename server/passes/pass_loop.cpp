@@ -33,6 +33,7 @@ Error session_unknown() {
   return {Errc::session_unknown, "the server no longer has this session"};
 }
 
+// Requires  what decode() has checked: parents that are there, and no more nodes than a tree takes
 DraftTree tree_of(const wire::Draft& draft) {
   DraftTree tree;
   for (std::size_t i = 0; i < draft.parents.size(); ++i) {
@@ -99,6 +100,37 @@ void PassLoop::let_go(const Active& active) {
   waiting_count_ -= active.waits ? 1 : 0;
 }
 
+void PassLoop::turn_away(const Active& active, Refusal why, Error error) {
+  const bool is_prompt = active.session->target.divisible();
+  let_go(active);
+  if (is_prompt) sessions_.forget(active.client.connection_id);
+  refuse(active.client, active.round, why, std::move(error));
+}
+
+void PassLoop::drop_owed(const Client& client) {
+  std::erase_if(owed_, [&](const RowsOwed& owed) {
+    return owed.client.connection_id == client.connection_id;
+  });
+}
+
+void PassLoop::refuse(const Client& client, std::uint32_t round, Refusal why, Error error) {
+  metrics_->refused(why);
+  client.reply->refuse(round, std::move(error));
+}
+
+void PassLoop::give_up(const Client& client, std::uint32_t round, const SessionFault& fault) {
+  options_.on_session_fault(fault.what());
+  sessions_.forget(client.connection_id);
+  refuse(client, round, Refusal::fault,
+         {Errc::refused, "the server had to drop the session for a fault of its own: try again"});
+}
+
+void PassLoop::give_up(const Client& client, std::uint32_t round, const DeviceError& failure) {
+  // Its tokens and its cache may disagree now; the client has all that fills a new one.
+  sessions_.forget(client.connection_id);
+  refuse(client, round, Refusal::device, {Errc::refused, failure.what()});
+}
+
 void PassLoop::drop(const std::function<bool(std::uint64_t, std::uint32_t)>& unwanted) {
   std::erase_if(
       owed_, [&](const RowsOwed& owed) { return unwanted(owed.client.connection_id, owed.round); });
@@ -112,10 +144,11 @@ void PassLoop::drop(const std::function<bool(std::uint64_t, std::uint32_t)>& unw
 void PassLoop::begin(const Client& client, const TargetWork& request, Instant posted) {
   try {
     std::visit([&](const auto& r) { begin(Job{.client = client, .posted = posted}, r); }, request);
+  } catch (const SessionFault& e) {
+    give_up(client, round_of(request), e);
   } catch (const DeviceError& e) {
     device_failed(e);
-    metrics_->refused(Refusal::device);
-    client.reply->refuse(round_of(request), {Errc::refused, e.what()});
+    give_up(client, round_of(request), e);
   }
   count_sessions();
 }
@@ -133,16 +166,15 @@ void PassLoop::step() {
 }
 
 void PassLoop::begin(const Job& job, const wire::Prefill& request) {
+  drop_owed(job.client);
   if (request.base_length > 0 && sessions_.find(job.client.connection_id) == nullptr) {
-    metrics_->refused(Refusal::session_unknown);
-    job.client.reply->refuse(request.round, session_unknown());
+    refuse(job.client, request.round, Refusal::session_unknown, session_unknown());
     return;
   }
   const auto session =
       sessions_.find_or_make(job.client.connection_id, job.client.session, job.client.identity);
   if (!session) {
-    metrics_->refused(refusal_of(session.error().code));
-    job.client.reply->refuse(request.round, session.error());
+    refuse(job.client, request.round, refusal_of(session.error().code), session.error());
     return;
   }
   const bool keep = request.policy == wire::ResyncPolicy::keep;
@@ -155,17 +187,19 @@ void PassLoop::begin(const Job& job, const wire::Prefill& request) {
 }
 
 void PassLoop::begin(const Job& job, const wire::Resume& request) {
+  drop_owed(job.client);
   const auto session = sessions_.resume(job.client.connection_id, request, job.client.identity);
   (session ? metrics_->resumed_sessions : metrics_->unknown_sessions).add();
   if (!session) {
-    metrics_->refused(refusal_of(session.error().code));
-    job.client.reply->refuse(request.round, session.error());
+    refuse(job.client, request.round, refusal_of(session.error().code), session.error());
     return;
   }
-  // Its earlier connection may not be known to have ended yet.
+  // Its earlier connection may not be known to have ended yet; if it is alive, it waits.
   std::erase_if(turns_, [&](const Active& active) {
     if (active.session != *session) return false;
     let_go(active);
+    refuse(active.client, active.round, Refusal::session_unknown,
+           {Errc::session_unknown, "another connection has taken this session over"});
     return true;
   });
   const bool keep = request.policy == wire::ResyncPolicy::keep;
@@ -181,16 +215,15 @@ void PassLoop::begin(const Job& job, const wire::Resume& request) {
 void PassLoop::begin_prompt(const Job& job, Session& session, const PrefillRequest& request,
                             std::uint32_t round, std::uint32_t kept_count,
                             std::uint32_t rows_from) {
+  if (request.base_count > session.target.tokens().size()) {
+    refuse(job.client, round, Refusal::session_unknown, session_unknown());
+    return;
+  }
   if (auto begun = session.target.begin(request); !begun) {
-    metrics_->refused(refusal_of(begun.error().code));
-    job.client.reply->refuse(round, begun.error());
+    refuse(job.client, round, refusal_of(begun.error().code), begun.error());
     return;
   }
   metrics_->prompt_tokens.add(request.tokens.size());
-  // Rows of an earlier prompt that are still to come do not come any more.
-  std::erase_if(owed_, [&](const RowsOwed& owed) {
-    return owed.client.connection_id == job.client.connection_id;
-  });
   Active active{.client = job.client,
                 .session = &session,
                 .round = round,
@@ -204,14 +237,13 @@ void PassLoop::begin_prompt(const Job& job, Session& session, const PrefillReque
 
 void PassLoop::begin(const Job& job, const wire::Draft& request) {
   Session* const session = sessions_.find(job.client.connection_id);
-  if (!session) {
-    metrics_->refused(Refusal::session_unknown);
-    job.client.reply->refuse(request.round, session_unknown());
+  // A session of another length has another root than the one below which the client drafted.
+  if (!session || session->target.tokens().size() != request.base_length) {
+    refuse(job.client, request.round, Refusal::session_unknown, session_unknown());
     return;
   }
   if (auto begun = session->target.begin(tree_of(request)); !begun) {
-    metrics_->refused(refusal_of(begun.error().code));
-    job.client.reply->refuse(request.round, begun.error());
+    refuse(job.client, request.round, refusal_of(begun.error().code), begun.error());
     return;
   }
   Active active{.client = job.client,
@@ -243,8 +275,11 @@ void PassLoop::begin_step(Active& stream) {
         {.tokens_left = stream.stream_left,
          .sessions = static_cast<std::uint32_t>(std::max<std::ptrdiff_t>(streams, 1))});
   }
-  const auto begun = session.target.begin(stream.drafted.tree);
-  EDGEDRAFT_CHECK(begun);
+  if (!session.target.begin(stream.drafted.tree)) {
+    // A drafter's vocabulary may be filled up beyond the target's.
+    stream.drafted = {};
+    EDGEDRAFT_SESSION_CHECK(session.target.begin(DraftTree()));
+  }
   stream.valid_from = session.target.valid_count();
   stream.rows = session.target.pending_rows();
 }
@@ -290,12 +325,10 @@ void PassLoop::refuse_overdue() {
       active.streamed_at.reset();
     }
     if (active.started || now - active.posted < options_.wait_max) return false;
-    let_go(active);
-    metrics_->refused(Refusal::deadline);
-    active.client.reply->refuse(
-        active.round, {Errc::refused, "the server is too busy: the request waited " +
-                                          std::to_string(std::lround(seconds(options_.wait_max))) +
-                                          " s without a turn"});
+    turn_away(active, Refusal::deadline,
+              {Errc::refused, "the server is too busy: the request waited " +
+                                  std::to_string(std::lround(seconds(options_.wait_max))) +
+                                  " s without a turn"});
     return true;
   });
 }
@@ -315,7 +348,7 @@ void PassLoop::run_next_pass() {
   for (Active& active : turns_) {
     if (share_of(active) != shares.end() && !active.started) active.started = started;
   }
-  std::optional<Error> failed;
+  std::optional<DeviceError> failed;
   try {
     const std::uint32_t rows = run_pass(decoder_, shares);
     if (const Duration pace = options_.pace ? options_.pace(rows) : Duration::zero();
@@ -328,15 +361,17 @@ void PassLoop::run_next_pass() {
       }
       options_.wait_until(started + pace);
     }
-    ++count_.passes;
-    count_.rows += rows;
-    budget_.observe_pass(rows, now_() - started);
-    if (options_.speculation) options_.speculation->observe_pass(rows, now_() - started);
-    metrics_->pass(rows, now_() - started);
-    remember(shares);
+    if (rows > 0) {
+      ++count_.passes;
+      count_.rows += rows;
+      budget_.observe_pass(rows, now_() - started);
+      if (options_.speculation) options_.speculation->observe_pass(rows, now_() - started);
+      metrics_->pass(rows, now_() - started);
+      remember(shares);
+    }
   } catch (const DeviceError& e) {
     device_failed(e);
-    failed = Error{Errc::refused, e.what()};
+    failed = e;
     sessions_.distrust();
   }
   const Instant finished = now_();
@@ -351,10 +386,9 @@ void PassLoop::run_next_pass() {
     if (share == shares.end()) {
       waiting.push_back(std::move(active));
     } else if (failed) {
-      // Its tokens and its cache may disagree now; the client has all that fills a new one.
-      sessions_.forget(active.client.connection_id);
-      metrics_->refused(Refusal::device);
-      active.client.reply->refuse(active.round, *failed);
+      give_up(active.client, active.round, *failed);
+    } else if (share->fault) {
+      give_up(active.client, active.round, *share->fault);
     } else if (share->outcome) {
       try {
         deliver(active, *share->outcome, finished);
@@ -362,9 +396,9 @@ void PassLoop::run_next_pass() {
       } catch (const DeviceError& e) {
         // The session has gone on, its client has not.
         device_failed(e);
-        sessions_.forget(active.client.connection_id);
-        metrics_->refused(Refusal::device);
-        active.client.reply->refuse(active.round, {Errc::refused, e.what()});
+        give_up(active.client, active.round, e);
+      } catch (const SessionFault& e) {
+        give_up(active.client, active.round, e);
       }
     } else {
       going_on.push_back(std::move(active));
@@ -373,13 +407,19 @@ void PassLoop::run_next_pass() {
   turns_ = std::move(waiting);
   std::move(going_on.begin(), going_on.end(), std::back_inserter(turns_));
   // Only now that everyone has an answer.
-  for (Active& active : turns_) {
-    if (active.stream_left == 0 || active.session->target.busy()) continue;
-    begin_step(active);
+  std::erase_if(turns_, [&](Active& active) {
+    if (active.stream_left == 0 || active.session->target.busy()) return false;
+    try {
+      begin_step(active);
+    } catch (const SessionFault& e) {
+      give_up(active.client, active.round, e);
+      return true;
+    }
     active.posted = now_();
     active.started.reset();
     active.pace = active.computed = {};
-  }
+    return false;
+  });
 }
 
 void PassLoop::deliver(Active& active, const Outcome& outcome, Instant finished) {

@@ -18,6 +18,7 @@
 #include "server/passes/device_probe.h"
 #include "server/passes/pass.h"
 #include "server/proposers/speculation.h"
+#include "server/sessions/session_fault.h"
 #include "server/sessions/session_store.h"
 #include "shared/base/clock.h"
 #include "shared/drafting/tap.h"
@@ -51,7 +52,7 @@ using TargetWork = std::variant<wire::Prefill, wire::Resume, wire::Draft>;
 std::uint32_t round_of(const TargetWork& request);
 
 struct PassLoopOptions {
-  SessionStore::Limits sessions;
+  SessionStore::Limits sessions{};
   // Least time of a pass over so many rows: a small model at a larger one's pace. Empty, or zero:
   // none.
   std::function<Duration(std::uint32_t rows)> pace{};
@@ -68,6 +69,8 @@ struct PassLoopOptions {
   Duration wait_max{};
   // Drafts for sessions that stream; null: they go on a token a pass. Outlives the loop.
   Speculation* speculation = nullptr;
+  // Told why a session was dropped whose state contradicted itself.
+  std::function<void(const std::string& why)> on_session_fault = [](const std::string&) {};
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
 };
 
@@ -82,8 +85,11 @@ struct PassLoopOptions {
 //           the others again after each of its passes, and pauses where its client does not read.
 // Memory    Prompts that get no pages for their keys and values wait in line, oldest first, and
 //           hold none. A draft that gets none waits, too; the one that came first gets its pages
-//           before the line does, when no prompt runs at the cost of the drafts that came last,
-//           which are refused with session_unknown.
+//           before the line does, when no prompt runs at the cost of paused streams, then of the
+//           drafts that came last, which are refused with session_unknown.
+// Peers     What a client asks for, in whichever order, costs its own session at most: what does
+//           not fit what the session holds is refused with session_unknown, and the client sends
+//           everything again.
 // Threads   one
 class PassLoop {
  public:
@@ -169,6 +175,14 @@ class PassLoop {
   void begin_prompt(const Job& job, Session& session, const PrefillRequest& request,
                     std::uint32_t round, std::uint32_t kept_count, std::uint32_t rows_from);
 
+  // Refuses a request of the client, and counts it.
+  void refuse(const Client& client, std::uint32_t round, Refusal why, Error error);
+  // The client's session contradicts itself, or disagrees with the device: its request is refused,
+  // and it is forgotten. The request is to leave turns_.
+  void give_up(const Client& client, std::uint32_t round, const SessionFault& fault);
+  void give_up(const Client& client, std::uint32_t round, const DeviceError& failure);
+  // Rows that the client's earlier prompt still owes are not wanted any more.
+  void drop_owed(const Client& client);
   // The next pass of a stream; its session has no request.
   void begin_step(Active& stream);
 
@@ -178,6 +192,9 @@ class PassLoop {
   void admit_waiting();
   // False: it has to wait for prompts that run.
   bool secure_first_draft();
+  // The request that gives its memory up for the first draft's sake: a paused stream, else the
+  // draft that came last.
+  std::deque<Active>::iterator last_to_hold_pages();
   void refuse_overdue();
   void remember(const std::vector<PassShare>& shares);
 
@@ -199,8 +216,11 @@ class PassLoop {
   void count_sessions();
   void device_failed(const DeviceError& failure);
 
-  // The session is as it was; the request is to leave turns_.
+  // The session gives the request up, which is to leave turns_.
   void let_go(const Active& active);
+  // The same, telling the client why. A prompt has already dropped what it was to replace, and its
+  // client believes that the session is as it was: such a session is forgotten.
+  void turn_away(const Active& active, Refusal why, Error error);
   // Drops the work that `unwanted` says so of, by connection and round.
   void drop(const std::function<bool(std::uint64_t, std::uint32_t)>& unwanted);
 

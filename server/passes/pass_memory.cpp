@@ -7,7 +7,7 @@
 // The part of PassLoop that deals with memory for keys and values. Why nobody waits for ever:
 // prompts in line hold nothing; prompts that run have all their pages and end; so only drafts ask
 // for more while they hold some, and of these the first one gets it, since a whole context fits
-// into the pool.
+// into the pool and the others, paused streams before all, give theirs up.
 namespace edgedraft {
 
 bool PassLoop::admit_or_queue(Active& active) {
@@ -15,10 +15,8 @@ bool PassLoop::admit_or_queue(Active& active) {
   // Whoever comes later does not overtake the line.
   if (waiting_count_ == 0 && sessions_.admit(session, active.posted)) return true;
   if (waiting_count_ >= options_.sessions.waiting_max) {
-    session.target.abandon();
-    metrics_->refused(Refusal::no_room);
-    active.client.reply->refuse(
-        active.round,
+    turn_away(
+        active, Refusal::no_room,
         {Errc::refused, "the server's memory for keys and values is in use and " +
                             std::to_string(waiting_count_) +
                             " prompts wait for it already: try again later, or start the server "
@@ -45,28 +43,36 @@ void PassLoop::admit_waiting() {
 }
 
 bool PassLoop::secure_first_draft() {
-  const auto is_draft = [](const Active& a) {
+  const auto found = std::find_if(turns_.begin(), turns_.end(), [](const Active& a) {
     return !a.session->target.divisible() && !a.paused();
-  };
-  const auto found = std::find_if(turns_.begin(), turns_.end(), is_draft);
+  });
   if (found == turns_.end()) return true;
-  Session& first = *found->session;
-  while (!sessions_.grow(first)) {
+  Session* const first = found->session;
+  while (!sessions_.grow(*first)) {
     const bool any_prompt = std::any_of(turns_.begin(), turns_.end(), [](const Active& a) {
       return a.session->target.divisible() && !a.waits;
     });
     if (any_prompt) return false;
-    const auto last = std::find_if(turns_.rbegin(), turns_.rend(), is_draft);
-    EDGEDRAFT_CHECK(last->session != &first);
-    metrics_->refused(Refusal::session_unknown);
-    last->client.reply->refuse(
-        last->round, {Errc::session_unknown,
-                      "the server gave this session's keys and values up for lack of memory: it "
-                      "needs a larger --kv-memory"});
+    const auto last = last_to_hold_pages();
+    const bool was_first = last->session == first;
+    refuse(last->client, last->round, Refusal::session_unknown,
+           {Errc::session_unknown,
+            "the server gave this session's keys and values up for lack of memory: it needs a "
+            "larger --kv-memory"});
     sessions_.forget(last->client.connection_id);
-    turns_.erase(std::next(last).base());
+    turns_.erase(last);
+    if (was_first) return true;
   }
   return true;
+}
+
+std::deque<PassLoop::Active>::iterator PassLoop::last_to_hold_pages() {
+  auto last = turns_.end();
+  for (auto it = turns_.begin(); it != turns_.end(); ++it) {
+    if (it->session->target.divisible()) continue;
+    if (last == turns_.end() || it->paused() || !last->paused()) last = it;
+  }
+  return last;
 }
 
 void PassLoop::remember(const std::vector<PassShare>& shares) {

@@ -472,15 +472,20 @@ Result<void> serve(const ServerOptions& o) {
       (*host)->name(), (*host)->context_count(), SessionStore::session_bytes(parts) >> 20,
       o.kv_type, (*host)->drafters().size());
 
-  Scheduler scheduler(
-      parts, {.passes = {.sessions = limits,
-                         .pace = std::move(pace->pass),
-                         .row_budget = o.row_budget,
-                         .wait_max = std::chrono::seconds(o.wait_max_s),
-                         .speculation = speculation->get(),
-                         .metrics = metrics},
-              .queue_max = o.queue_max,
-              .prepare = [&](PassLoop& loop) { measure_passes(loop, **host, o.measure_s, *log); }});
+  PassLoopOptions passes;
+  passes.sessions = limits;
+  passes.pace = std::move(pace->pass);
+  passes.row_budget = o.row_budget;
+  passes.wait_max = std::chrono::seconds(o.wait_max_s);
+  passes.speculation = speculation->get();
+  passes.on_session_fault = [&log](const std::string& why) {
+    log->error("a session was dropped for a fault of ours: {}", why);
+  };
+  passes.metrics = metrics;
+  Scheduler scheduler(parts,
+                      {.passes = passes, .queue_max = o.queue_max, .prepare = [&](PassLoop& loop) {
+                         measure_passes(loop, **host, o.measure_s, *log);
+                       }});
   Application application(**host, scheduler,
                           {.token = credentials->token, .agent = kVersion, .metrics = metrics},
                           *log);

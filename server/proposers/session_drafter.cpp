@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-#include "shared/base/check.h"
+#include "server/sessions/session_fault.h"
 
 namespace edgedraft {
 namespace {
@@ -35,7 +35,7 @@ SessionDrafter::~SessionDrafter() {
 DraftTree SessionDrafter::draft(const TargetSession& session, const TreeShape& shape) {
   const auto tokens = session.tokens();
   const auto count = static_cast<std::uint32_t>(tokens.size());
-  EDGEDRAFT_CHECK(count == session.valid_count() + 1);
+  EDGEDRAFT_SESSION_CHECK(count == session.valid_count() + 1);
   const std::uint32_t room =
       network_->position_count_max() - std::min(network_->position_count_max(), count);
   if (room == 0) return {};

@@ -128,6 +128,9 @@ Result<Session*> SessionStore::resume(std::uint64_t connection_id, const wire::R
       token_hash(tokens.first(request.verified_length)) != request.verified_hash) {
     return unknown;
   }
+  if (Session* const before = find(connection_id); before != nullptr && before != &session) {
+    let_go(*before);
+  }
   session.connection_id = connection_id;
   bound_[connection_id] = request.session;
   return &session;
@@ -146,11 +149,13 @@ void SessionStore::forget(std::uint64_t connection_id) {
 }
 
 void SessionStore::release(std::uint64_t connection_id) {
-  if (Session* session = find(connection_id)) {
-    session->connection_id = 0;
-    session->drafter.reset();  // made again from the keys and values, should it come back
-  }
+  if (Session* session = find(connection_id)) let_go(*session);
   bound_.erase(connection_id);
+}
+
+void SessionStore::let_go(Session& session) {
+  session.connection_id = 0;
+  session.drafter.reset();  // made again from the keys and values, should it come back
 }
 
 bool SessionStore::admit(Session& session, Instant waiting_since) {

@@ -49,10 +49,10 @@ struct SessionParts {
 class SessionStore {
  public:
   struct Limits {
-    std::uint32_t sessions_max;
+    std::uint32_t sessions_max = 1;
     // Of all keys and values. 0: what sessions_max whole contexts take, but no more than half of
     // device_bytes, and where even that is not to be had, a half, a quarter, ... of it.
-    std::uint64_t kv_bytes_max;
+    std::uint64_t kv_bytes_max = 0;
     std::uint64_t device_bytes = 0;   // of the device's memory; 0: unknown
     std::uint32_t waiting_max = 256;  // prompts in line for memory
     // A connected session is not evicted for a prompt that waits before it was idle for so long ...
@@ -77,7 +77,8 @@ class SessionStore {
   // Errors    refused  as many sessions as there may be are in use
   Result<Session*> find_or_make(std::uint64_t connection_id, const wire::SessionId& wanted,
                                 const std::string& identity);
-  // The session that a Resume names, now this connection's.
+  // The session that a Resume names, now this connection's; the one that it worked on before may
+  // be resumed or evicted.
   // Errors    session_unknown, also where its tokens are not those that the client holds
   Result<Session*> resume(std::uint64_t connection_id, const wire::Resume& request,
                           const std::string& identity);
@@ -113,6 +114,7 @@ class SessionStore {
   KvCache scratch_cache() { return parts_.decoder.make_cache(*pool_); }
 
  private:
+  void let_go(Session& session);
   Result<void> make_room();
   // Frees pages until there are `count`, at the cost of connected sessions not used since
   // `idle_before`.

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "server/passes/pass.h"
+#include "server/sessions/session_fault.h"
 #include "shared/base/check.h"
 
 namespace edgedraft {
@@ -30,7 +31,7 @@ TargetSession::TargetSession(Decoder& decoder, KvCache cache, std::uint32_t cont
 }
 
 Result<void> TargetSession::begin(const PrefillRequest& request) {
-  EDGEDRAFT_CHECK(!busy());
+  EDGEDRAFT_SESSION_CHECK(!busy());
   if (auto checked = check(request); !checked) return checked.error();
   tokens_.resize(request.base_count);
   tokens_.insert(tokens_.end(), request.tokens.begin(), request.tokens.end());
@@ -45,9 +46,11 @@ Result<void> TargetSession::begin(const PrefillRequest& request) {
 }
 
 Result<void> TargetSession::begin(const DraftTree& tree) {
-  EDGEDRAFT_CHECK(!busy());
+  EDGEDRAFT_SESSION_CHECK(!busy());
   if (tokens_.empty()) return protocol_error("a draft came before any prompt");
-  if (finish_ != Finish::none) return protocol_error("a draft came after the answer's end");
+  if (finish_ != Finish::none || tokens_.size() >= context_count_) {
+    return protocol_error("a draft came after the answer's end");
+  }
   if (cache_.length() + 1 != tokens_.size()) {
     return protocol_error("a draft came after a prompt that was cancelled");
   }
@@ -80,7 +83,7 @@ SequenceRows TargetSession::begin_pass(std::uint32_t rows_max) {
                       .masks = decoder_.causal_masks().first(count)}};
   }
   const DraftTree& tree = std::get<RunningDraft>(request_).tree;
-  EDGEDRAFT_CHECK(tree.row_count() <= rows_max);
+  EDGEDRAFT_SESSION_CHECK(tree.row_count() <= rows_max);
   rows_.assign(1, tokens_.back());
   rows_.insert(rows_.end(), tree.tokens().begin(), tree.tokens().end());
   positions_ = tree.depths();

@@ -57,7 +57,7 @@ struct Connection {
   void after_session_call(const Error& reason) {
     last_work = Clock::now();
     if (!pump) return;
-    if (session.finished()) pump->finish(reason);
+    if (session.finished()) pump->finish(session.failure().value_or(reason));
     pump->wake();
   }
 };

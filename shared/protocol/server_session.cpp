@@ -13,6 +13,11 @@ Error faulty_client(std::string what) {
   return {Errc::protocol, "the client broke the protocol: " + std::move(what)};
 }
 
+// The server's own fault, of which a peer may be the cause: it costs the connection, no more.
+Error at_odds(std::string what) {
+  return {Errc::io, "the server and this connection disagree, connect again: " + std::move(what)};
+}
+
 Error does_not_read() {
   return {Errc::timed_out, "the client does not read what it asked for"};
 }
@@ -196,36 +201,55 @@ Result<void> ServerSession::on_cancel(const wire::Cancel& cancel) {
   return boost::system::in_place_value;
 }
 
+std::optional<std::uint64_t> ServerSession::length_after(const wire::Verdict& verdict) const {
+  const Pending& request = *pending_;
+  const std::uint64_t base = request.base_length;
+  if (request.kind != wire::Kind::draft) {
+    const bool plain =
+        verdict.path.empty() && verdict.activations.empty() && verdict.tokens.empty();
+    if (!plain || verdict.accepted_count > request.provisional_count) return std::nullopt;
+    // Under keep they are context: the application has no count of them.
+    const std::uint32_t accepted = request.policy == wire::ResyncPolicy::keep
+                                       ? request.provisional_count
+                                       : verdict.accepted_count;
+    return base + request.given_count + accepted + 1;
+  }
+  if (request.stream_left > 0) {
+    const std::uint64_t count = verdict.tokens.size() + 1;
+    const bool plain = verdict.path.empty() && verdict.activations.empty();
+    if (!plain || count > request.stream_left) return std::nullopt;
+    return base + count;
+  }
+  if (!verdict.tokens.empty() || !is_path_of(verdict.path, request.parents) ||
+      verdict.activations.size() != (verdict.path.size() + 1) * layout_.row_bytes()) {
+    return std::nullopt;
+  }
+  return base + verdict.path.size() + 1;
+}
+
 bool ServerSession::verdict(wire::Verdict verdict) {
   if (!answers(verdict.round)) return false;
+  const auto length = length_after(verdict);
+  if (!length || *length > context_count_) {
+    fail(at_odds("an answer that does not fit the request"));
+    return false;
+  }
+  length_ = static_cast<std::uint32_t>(*length);
   if (pending_->stream_left > 0) {
-    const auto count = static_cast<std::uint32_t>(verdict.tokens.size()) + 1;
-    EDGEDRAFT_CHECK(verdict.path.empty() && verdict.activations.empty());
-    EDGEDRAFT_CHECK(count <= pending_->stream_left);
-    pending_->stream_left -= count;
-    pending_->base_length += count;
-    length_ = pending_->base_length;
+    pending_->stream_left -= static_cast<std::uint32_t>(verdict.tokens.size()) + 1;
+    pending_->base_length = length_;
   } else if (pending_->kind == wire::Kind::draft) {
-    EDGEDRAFT_CHECK(verdict.tokens.empty());
-    EDGEDRAFT_CHECK(is_path_of(verdict.path, pending_->parents));
-    EDGEDRAFT_CHECK(verdict.activations.size() == (verdict.path.size() + 1) * layout_.row_bytes());
-    length_ = pending_->base_length + static_cast<std::uint32_t>(verdict.path.size()) + 1;
     channel_.count_activations(verdict.activations.size(), verdict.activations.size());
   } else {
-    EDGEDRAFT_CHECK(verdict.path.empty() && verdict.activations.empty() && verdict.tokens.empty());
-    EDGEDRAFT_CHECK(verdict.accepted_count <= pending_->provisional_count);
-    // Under this policy they are context: the application has no count of them.
     if (pending_->policy == wire::ResyncPolicy::keep) {
       verdict.accepted_count = pending_->provisional_count;
     }
-    length_ = pending_->base_length + pending_->given_count + verdict.accepted_count + 1;
     const std::uint32_t valid_end = length_ - 1;
     owed_ = {
         .round = verdict.round,
         .first = layout_.cols() == 0 ? valid_end : std::min(pending_->activations_from, valid_end),
         .end = valid_end};
   }
-  EDGEDRAFT_CHECK(length_ <= context_count_);
   verdict.length = length_;
   has_root_ = true;
   ended_ = verdict.ending != wire::Ending::none;
@@ -237,8 +261,10 @@ bool ServerSession::verdict(wire::Verdict verdict) {
 bool ServerSession::activations(wire::Activations chunk) {
   if (state_ != State::ready || chunk.round != owed_.round || owed_.first == owed_.end)
     return false;
-  EDGEDRAFT_CHECK(chunk.first >= owed_.first);
-  EDGEDRAFT_CHECK(chunk.first + chunk.count == owed_.end);
+  if (chunk.first < owed_.first || std::uint64_t{chunk.first} + chunk.count != owed_.end) {
+    fail(at_odds("activations of other positions than are owed"));
+    return false;
+  }
   owed_.end = chunk.first;
   channel_.send_bulk(chunk, std::uint64_t{chunk.count} * layout_.row_bytes());
   if (channel_.output_bytes() > options_.output_bytes_max) {
@@ -266,6 +292,7 @@ bool ServerSession::answers(std::uint32_t round) const {
 void ServerSession::fail(const Error& error) {
   if (finished()) return;
   state_ = State::finished;
+  failure_ = error;
   pending_.reset();
   channel_.drop_bulk();
   channel_.send(wire::ErrorReport{.code = error.code, .message = error.message});

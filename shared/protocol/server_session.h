@@ -71,13 +71,13 @@ class ServerSession {
 
   // Sends the answer to `verdict.round`. `verdict.length` is filled in here. Returns false, and
   // sends nothing, where that round is no longer waited for (cancelled, or the session is over).
-  //
-  // Requires  a path of the draft's tree, activations of its rows; of a stream neither, and no more
-  //           tokens than are left of it
+  // The answer has a path of the draft's tree and activations of its rows; of a stream neither, and
+  // no more tokens than are left of it. Any other one ends the connection: see failure().
   bool verdict(wire::Verdict verdict);
   // The next older chunk, as compress_activations() made it, of the last answered Prefill's or
   // Resume's positions: the first ends at the last valid position, the last begins at
-  // activations_from. False where that round's are no longer wanted.
+  // activations_from. False where that round's are no longer wanted. Any other chunk ends the
+  // connection.
   bool activations(wire::Activations chunk);
   // The request failed; the connection goes on. False as above.
   bool refuse(std::uint32_t round, const Error& error);
@@ -88,6 +88,8 @@ class ServerSession {
 
   // Nothing but flushing is left to do.
   bool finished() const { return state_ == State::finished; }
+  // Why this side ended the connection; nothing where it did not, or said goodbye.
+  const std::optional<Error>& failure() const { return failure_; }
   bool signed_in() const { return state_ == State::ready; }
   // A request has no answer yet.
   bool busy() const { return pending_.has_value(); }
@@ -119,11 +121,14 @@ class ServerSession {
   Result<void> on_cancel(const wire::Cancel& cancel);
   Result<void> begin(Pending pending);
   bool answers(std::uint32_t round) const;
+  // The session's length behind this answer to the pending request; nothing where it does not fit.
+  std::optional<std::uint64_t> length_after(const wire::Verdict& verdict) const;
   Error faulty(Error error);
 
   ServerSessionOptions options_;
   Channel channel_;
   State state_ = State::hello;
+  std::optional<Error> failure_;
   std::uint32_t context_count_ = 0;
   std::uint32_t nodes_max_ = 0;
   std::uint32_t stream_tokens_max_ = 0;

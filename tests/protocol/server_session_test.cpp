@@ -264,6 +264,40 @@ TEST_F(ServerSessionTest, AStreamBeyondWhatWasOfferedIsAnError) {
             Errc::protocol);
 }
 
+// Whoever brought the server to it: it costs the connection, and the client hears why.
+TEST_F(ServerSessionTest, AnAnswerThatDoesNotFitEndsTheConnection) {
+  const auto ended = [&](const wire::Verdict& answer) {
+    EXPECT_FALSE(session_.verdict(answer));
+    EXPECT_TRUE(session_.finished());
+    EXPECT_EQ(session_.failure().value().code, Errc::io);
+    const auto said = take_messages(session_);
+    ASSERT_EQ(said.size(), 1u);
+    EXPECT_TRUE(std::get<wire::ErrorReport>(said[0]).fatal);
+    session_ = ServerSession({}, now_);
+  };
+  prompt();
+  ASSERT_TRUE(hear(draft(2, 11, 3)));
+  ended(verdict(2, 11, {2}));  // no path of the tree
+  prompt();
+  ASSERT_TRUE(hear(draft(2, 11, 3)));
+  ended({.round = 2, .next = 7});  // rows are missing
+  prompt();
+  ASSERT_TRUE(hear(wire::Draft{.round = 2, .base_length = 11, .stream_tokens = 2}));
+  ended({.round = 2, .next = 7, .tokens = {1, 2}});  // more than was asked for
+  sign_in();
+  wire::Prefill full = prompt_of(99);
+  full.round = 1;
+  ASSERT_TRUE(hear(full));
+  ended({.round = 1, .next = 7, .accepted_count = 1});
+}
+
+TEST_F(ServerSessionTest, ActivationsThatAreNotOwedEndTheConnection) {
+  prompt();
+  EXPECT_FALSE(session_.activations(chunk_of(1, 3, 4)));
+  EXPECT_TRUE(session_.finished());
+  EXPECT_EQ(session_.failure().value().code, Errc::io);
+}
+
 TEST_F(ServerSessionTest, APromptMayAskForNoActivations) {
   prompt();
   wire::Prefill prefill = prompt_of(3);

@@ -5,6 +5,7 @@
 #include "server/metrics/pages.h"
 #include "server/passes/pass_loop.h"
 #include "tests/protocol/support.h"
+#include "tests/server/held_length.h"
 #include "tests/support/failing_backend.h"
 #include "tests/support/metrics_reading.h"
 #include "tests/support/toy_models.h"
@@ -25,10 +26,14 @@ constexpr std::uint32_t kNever = std::numeric_limits<std::uint32_t>::max();
 // The answers to one connection.
 class Heard final : public Replies {
  public:
-  void verdict(wire::Verdict verdict) override { verdicts.push_back(std::move(verdict)); }
+  void verdict(wire::Verdict verdict) override {
+    length.heard(verdict);
+    verdicts.push_back(std::move(verdict));
+  }
   void activations(wire::Activations) override { FAIL() << "there is no tap"; }
   void refuse(std::uint32_t, Error error) override { refusals.push_back(std::move(error)); }
 
+  testing::HeldLength length;
   std::vector<wire::Verdict> verdicts;
   std::vector<Error> refusals;
 };
@@ -54,7 +59,10 @@ class DeviceFailureTest : public ::testing::Test {
             .heard = heard};
   }
 
-  void post(Caller& caller, TargetWork request) { loop_.begin(caller.client, request, now_); }
+  void post(Caller& caller, TargetWork request) {
+    std::visit([&](const auto& r) { caller.heard->length.asked(r); }, request);
+    loop_.begin(caller.client, request, now_);
+  }
   void ask(Caller& caller, const Tokens& prompt = {5, 6, 7}) {
     post(caller, wire::Prefill{.round = ++caller.round, .tokens = prompt});
   }
@@ -63,7 +71,10 @@ class DeviceFailureTest : public ::testing::Test {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       parents.push_back(static_cast<std::uint8_t>(i));
     }
-    post(caller, wire::Draft{.round = ++caller.round, .tokens = tokens, .parents = parents});
+    post(caller, wire::Draft{.round = ++caller.round,
+                             .base_length = caller.heard->length.value(),
+                             .tokens = tokens,
+                             .parents = parents});
   }
   void run() {
     while (!loop_.idle()) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tests/protocol/support.h"
+#include "tests/server/held_length.h"
 #include "tests/server/plain_answer.h"
 #include "tests/support/failing_backend.h"
 #include "tests/support/toy_models.h"
@@ -161,13 +162,14 @@ class SimulatedClient {
       offline.push_back(random_.below(8) == 0 ? 5 : plan().answer[answer_.size() + offline.size()]);
     }
     offline_ = offline;
-    scheduler.post(*client_,
-                   wire::Resume{.round = ++round_,
-                                .session = session_,
-                                .verified_length = static_cast<std::uint32_t>(held.size()),
-                                .verified_hash = token_hash(held),
-                                .tokens = offline,
-                                .sampling = sampling()});
+    const wire::Resume request{.round = ++round_,
+                               .session = session_,
+                               .verified_length = static_cast<std::uint32_t>(held.size()),
+                               .verified_hash = token_hash(held),
+                               .tokens = offline,
+                               .sampling = sampling()};
+    length_.asked(request);
+    scheduler.post(*client_, request);
   }
 
   // Takes in a reply and goes on. Returns false where the connection is given up.
@@ -220,10 +222,10 @@ class SimulatedClient {
     draft_.clear();
     offline_.clear();
     resuming_ = false;
-    scheduler.post(
-        *client_,
-        wire::Prefill{
-            .round = ++round_, .base_length = 0, .tokens = tokens, .sampling = sampling()});
+    const wire::Prefill request{
+        .round = ++round_, .base_length = 0, .tokens = tokens, .sampling = sampling()};
+    length_.asked(request);
+    scheduler.post(*client_, request);
   }
 
   void draft(Scheduler& scheduler) {
@@ -242,10 +244,14 @@ class SimulatedClient {
         parents.push_back(static_cast<std::uint8_t>(random_.below(draft_.size())));
       }
     }
-    scheduler.post(*client_, wire::Draft{.round = ++round_, .tokens = draft_, .parents = parents});
+    scheduler.post(*client_, wire::Draft{.round = ++round_,
+                                         .base_length = length_.value(),
+                                         .tokens = draft_,
+                                         .parents = parents});
   }
 
   void take(const wire::Verdict& verdict) {
+    length_.heard(verdict);
     if (resuming_) {
       answer_.insert(answer_.end(), offline_.begin(), offline_.begin() + verdict.accepted_count);
       resuming_ = false;
@@ -261,6 +267,7 @@ class SimulatedClient {
   std::uint64_t connection_ = 0;
   wire::SessionId session_{};
   std::uint32_t round_ = 0;
+  testing::HeldLength length_;
   std::uint32_t evictions_ = 0;
   bool resuming_ = false;
   Tokens offline_;
@@ -382,10 +389,12 @@ TEST_F(SchedulerTest, NobodyWaitsForMoreThanWhatWasThereBefore) {
   std::map<std::uint64_t, std::uint32_t> rounds;
   std::map<std::uint64_t, std::map<std::uint64_t, int>> overtaken;  // by whom since its last reply
   std::map<std::uint64_t, Tokens> prompts;
+  std::map<std::uint64_t, testing::HeldLength> lengths;
   std::set<std::uint64_t> with_prompt;  // whose request is a prompt
   const auto ask = [&](std::uint64_t id) {
     with_prompt.insert(id);
-    scheduler.post(clients.at(id), prefill(++rounds[id], prompts.at(id)));
+    lengths[id].asked(prefill(++rounds[id], prompts.at(id)));
+    scheduler.post(clients.at(id), prefill(rounds[id], prompts.at(id)));
   };
   for (std::uint64_t id = 1; id <= kDrafting + kPrompting; ++id) {
     clients.emplace(id, client(id));
@@ -400,6 +409,7 @@ TEST_F(SchedulerTest, NobodyWaitsForMoreThanWhatWasThereBefore) {
     ASSERT_NE(verdict, nullptr);
     const std::uint64_t id = reply->connection_id;
     ++verdicts[id];
+    lengths[id].heard(*verdict);
     for (std::uint64_t other = 1; other <= kDrafting + kPrompting; ++other) {
       // Of drafts: one that was there before it, and one in its own pass.
       if (other == id || with_prompt.contains(other) || with_prompt.contains(id)) continue;
@@ -418,8 +428,10 @@ TEST_F(SchedulerTest, NobodyWaitsForMoreThanWhatWasThereBefore) {
       draft.push_back(static_cast<std::uint32_t>(random.below(kToyVocabulary)));
     }
     with_prompt.erase(id);
-    scheduler.post(clients.at(id),
-                   wire::Draft{.round = ++rounds[id], .tokens = draft, .parents = parents});
+    scheduler.post(clients.at(id), wire::Draft{.round = ++rounds[id],
+                                               .base_length = lengths[id].value(),
+                                               .tokens = draft,
+                                               .parents = parents});
   }
   for (std::uint64_t id = 1; id <= kDrafting + kPrompting; ++id) EXPECT_GE(verdicts[id], 20) << id;
 }
@@ -487,7 +499,7 @@ TEST_F(SchedulerTest, AFailingDeviceCostsTheSessionAlone) {
   ASSERT_TRUE(std::holds_alternative<wire::Verdict>(reply->what));
 
   const auto refusal_of = [&](std::uint32_t round) {
-    scheduler.post(unlucky, wire::Draft{.round = round});
+    scheduler.post(unlucky, wire::Draft{.round = round, .base_length = 6});
     reply = inbox_.take();
     return reply ? std::get<Refusal>(reply->what).error.code : Errc::timed_out;
   };

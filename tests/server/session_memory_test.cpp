@@ -5,6 +5,7 @@
 #include "server/passes/pass_loop.h"
 #include "shared/drafting/moa/moa_tap.h"
 #include "tests/protocol/support.h"
+#include "tests/server/held_length.h"
 #include "tests/server/plain_answer.h"
 #include "tests/support/toy_models.h"
 
@@ -31,12 +32,16 @@ struct Refusal {
 
 class Inbox final : public Replies {
  public:
-  void verdict(wire::Verdict verdict) override { news.emplace_back(std::move(verdict)); }
+  void verdict(wire::Verdict verdict) override {
+    length.heard(verdict);
+    news.emplace_back(std::move(verdict));
+  }
   void activations(wire::Activations chunk) override { chunks.push_back(std::move(chunk)); }
   void refuse(std::uint32_t round, Error error) override {
     news.emplace_back(Refusal{round, std::move(error)});
   }
 
+  testing::HeldLength length;
   std::deque<std::variant<wire::Verdict, Refusal>> news;
   std::vector<wire::Activations> chunks;
 };
@@ -86,15 +91,18 @@ class SessionMemoryTest : public ::testing::Test {
 
   void ask(PassLoop& loop, const Client& c, std::uint32_t round, const Tokens& tokens,
            std::uint32_t base = 0) {
-    loop.begin(c,
-               wire::Prefill{.round = round,
-                             .base_length = base,
-                             .tokens = tokens,
-                             .sampling = {.temperature = 0.0f, .seed = 0}},
-               now_);
+    const wire::Prefill request{.round = round,
+                                .base_length = base,
+                                .tokens = tokens,
+                                .sampling = {.temperature = 0.0f, .seed = 0}};
+    inboxes_.at(c.connection_id)->length.asked(request);
+    loop.begin(c, request, now_);
+  }
+  std::uint32_t length(const Client& c) const {
+    return inboxes_.at(c.connection_id)->length.value();
   }
   void draft(PassLoop& loop, const Client& c, std::uint32_t round) {
-    loop.begin(c, wire::Draft{.round = round}, now_);
+    loop.begin(c, wire::Draft{.round = round, .base_length = length(c)}, now_);
   }
   static void run(PassLoop& loop) {
     for (int i = 0; i < 1000 && !loop.idle(); ++i) loop.step();
@@ -151,7 +159,7 @@ class KvTypeTest : public SessionMemoryTest, public ::testing::WithParamInterfac
     Tokens answer = {next(c)};
     for (std::uint32_t round = 2; answer.size() < truth.size(); ++round) {
       Tokens nodes;
-      wire::Draft draft{.round = round};
+      wire::Draft draft{.round = round, .base_length = length(c)};
       for (std::size_t i = answer.size(); i < truth.size() && i < answer.size() + 4; ++i) {
         const auto parent = static_cast<std::uint8_t>(nodes.size());
         for (const std::uint32_t token : {(truth[i] + 1) % kToyVocabulary, truth[i]}) {
@@ -494,7 +502,11 @@ class GrowthTest : public SessionMemoryTest {
       peer.sent.push_back(static_cast<std::uint32_t>(random_.below(kToyVocabulary)));
     }
     server.begin(peer.client,
-                 wire::Draft{.round = ++peer.round, .tokens = peer.sent, .parents = parents}, now_);
+                 wire::Draft{.round = ++peer.round,
+                             .base_length = length(peer.client),
+                             .tokens = peer.sent,
+                             .parents = parents},
+                 now_);
   }
 
   // Everybody asks at once and then drafts as fast as it goes. Returns how often sessions had to be

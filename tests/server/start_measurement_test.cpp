@@ -5,6 +5,7 @@
 #include "server/passes/pass_loop.h"
 #include "shared/drafting/moa/moa_tap.h"
 #include "tests/protocol/support.h"
+#include "tests/server/held_length.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft {
@@ -98,20 +99,27 @@ TEST_F(StartMeasurementTest, ADraftOfARootDoesNotTellHowLongDraftingTakes) {
   const Client client{
       .connection_id = 1, .reply = reader, .session = {}, .identity = "someone", .tap = nullptr};
   std::uint32_t round = 0;
+  testing::HeldLength length;
   const auto ask = [&](const TargetWork& request, Duration absence) {
     now_ += absence;
+    std::visit([&](const auto& r) { length.asked(r); }, request);
     loop_.begin(client, request, now_);
     while (!loop_.idle()) loop_.step();
+    length.heard(reader->verdicts.back());
     return reader->verdicts.back().row_budget;
+  };
+  const auto chain = [&](const std::vector<std::uint32_t>& nodes) {
+    return wire::Draft{.round = ++round,
+                       .base_length = length.value(),
+                       .tokens = nodes,
+                       .parents = std::vector<std::uint8_t>(nodes.size())};
   };
   ask(wire::Prefill{.round = ++round, .tokens = {5, 6, 7}}, 0s);
   std::uint32_t drafting = 0;
-  for (int i = 0; i < 10; ++i) {
-    drafting = ask(wire::Draft{.round = ++round, .tokens = {9}, .parents = {0}}, 200ms);
-  }
+  for (int i = 0; i < 10; ++i) drafting = ask(chain({9}), 200ms);
   EXPECT_GT(drafting, 1u);
   std::uint32_t single = 0;
-  for (int i = 0; i < 60; ++i) single = ask(wire::Draft{.round = ++round}, 0s);
+  for (int i = 0; i < 60; ++i) single = ask(chain({}), 0s);
   EXPECT_EQ(single, drafting);
 }
 

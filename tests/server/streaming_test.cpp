@@ -5,6 +5,7 @@
 #include "shared/drafting/independent/independent_network.h"
 #include "shared/drafting/moa/moa_tap.h"
 #include "tests/protocol/support.h"
+#include "tests/server/held_length.h"
 #include "tests/server/plain_answer.h"
 #include "tests/support/toy_models.h"
 
@@ -25,6 +26,7 @@ class Reader final : public Replies {
  public:
   void verdict(wire::Verdict verdict) override {
     EXPECT_FALSE(full_) << "a client that does not read";
+    length.heard(verdict);
     verdicts.push_back(std::move(verdict));
   }
   void activations(wire::Activations) override { ADD_FAILURE() << "a stream has none"; }
@@ -42,6 +44,7 @@ class Reader final : public Replies {
     return all;
   }
 
+  testing::HeldLength length;
   std::vector<wire::Verdict> verdicts;
   std::vector<Error> refusals;
 
@@ -125,16 +128,21 @@ class StreamTest : public ::testing::Test {
   // Asks, and takes in the verdict on the prompt.
   void prompt(const Client& to, const Tokens& text, std::uint32_t base_length,
               const SamplingParams& sampling, std::uint32_t round = 1) {
-    loop_->begin(
-        to,
-        wire::Prefill{
-            .round = round, .base_length = base_length, .tokens = text, .sampling = sampling},
-        now_);
+    const wire::Prefill request{
+        .round = round, .base_length = base_length, .tokens = text, .sampling = sampling};
+    length(to).asked(request);
+    loop_->begin(to, request, now_);
     while (!loop_->idle()) loop_->step();
   }
 
   void stream(const Client& to, std::uint32_t tokens, std::uint32_t round = 2) {
-    loop_->begin(to, wire::Draft{.round = round, .stream_tokens = tokens}, now_);
+    loop_->begin(
+        to, wire::Draft{.round = round, .base_length = length(to).value(), .stream_tokens = tokens},
+        now_);
+  }
+
+  static testing::HeldLength& length(const Client& of) {
+    return static_cast<Reader&>(*of.reply).length;
   }
 
   Tokens plain_answer(const Tokens& text, const SamplingParams& sampling, std::size_t count) {

@@ -1,0 +1,402 @@
+// What clients that have signed in may ask for, in whichever order: the server lives on, and the
+// others are served.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "server/passes/pass_loop.h"
+#include "tests/protocol/support.h"
+#include "tests/server/plain_answer.h"
+#include "tests/server/raw_client.h"
+#include "tests/support/toy_models.h"
+
+namespace edgedraft {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::kToyVocabulary;
+using testing::RawClient;
+using testing::ToyDecoder;
+using Tokens = std::vector<std::uint32_t>;
+
+constexpr std::uint32_t kContext = 256;
+// Of the smallest pool: a context and a tree behind it.
+constexpr std::uint32_t kLeastPages = (kContext + kMaskRowsMax) / KvPool::kPageSlots;
+
+// One that notices when it is asked for positions that the session does not have.
+class WatchfulTap final : public Tap {
+ public:
+  std::span<const std::uint32_t> scale_groups() const override { return groups_; }
+  void read(const KvCache& cache, std::uint32_t first, std::uint32_t count,
+            std::span<float> rows) override {
+    EXPECT_LE(first + count, cache.length());
+    std::fill(rows.begin(), rows.end(), 1.0f);
+  }
+
+ private:
+  // So wide that a chunk holds few rows.
+  std::array<std::uint32_t, 1> groups_{16384};
+};
+
+class HostileClientsTest : public ::testing::Test {
+ protected:
+  struct Options {
+    std::uint32_t pages = 8 * kLeastPages;
+    std::uint32_t sessions_max = 64;
+    std::uint32_t waiting_max = 64;
+    Duration wait_max{};
+  };
+
+  void open(const Options& options) {
+    clients_.clear();
+    const SessionParts parts{.decoder = decoder_,
+                             .context_count = kContext,
+                             .is_end = [](std::uint32_t) { return false; }};
+    const std::uint64_t page = SessionStore::session_bytes(parts) / kLeastPages;
+    loop_.emplace(parts,
+                  PassLoopOptions{.sessions = {.sessions_max = options.sessions_max,
+                                               .kv_bytes_max = options.pages * page,
+                                               .waiting_max = options.waiting_max},
+                                  .wait_max = options.wait_max,
+                                  .on_session_fault =
+                                      [this](const std::string& why) { faults_.push_back(why); },
+                                  .metrics = metrics_},
+                  [this] { return now_; });
+  }
+
+  RawClient& connect(std::string identity = "someone", Tap* tap = nullptr) {
+    clients_.push_back(
+        std::make_unique<RawClient>(*loop_,
+                                    RawClient::Options{.id = ++last_id_,
+                                                       .context_count = kContext,
+                                                       .tap = tap,
+                                                       .identity = std::move(identity)},
+                                    [this] { return now_; }));
+    return *clients_.back();
+  }
+
+  void run() {
+    for (int i = 0; i < 2000 && !loop_->idle(); ++i) loop_->step();
+  }
+
+  static Tokens some_tokens(std::uint32_t count, std::uint32_t seed = 1) {
+    Random random(seed);
+    Tokens tokens(count);
+    for (auto& t : tokens) t = 3 + static_cast<std::uint32_t>(random.below(kToyVocabulary - 3));
+    return tokens;
+  }
+  static wire::Prefill prompt(const Tokens& tokens, std::uint32_t base = 0) {
+    return {.base_length = base, .tokens = tokens};
+  }
+  static wire::Resume resume(const RawClient& of, const Tokens& held, const Tokens& more = {}) {
+    return {.session = of.client().session,
+            .verified_length = static_cast<std::uint32_t>(held.size()),
+            .tokens = more};
+  }
+  // A draft of as many nodes below the root.
+  static wire::Draft draft(const RawClient& of, std::uint32_t nodes = 0) {
+    return {.base_length = of.session().length(),
+            .tokens = (Tokens(nodes, 5)),
+            .parents = std::vector<std::uint8_t>(nodes)};
+  }
+  static wire::Draft stream(const RawClient& of, std::uint32_t tokens) {
+    return {.base_length = of.session().length(), .stream_tokens = tokens};
+  }
+
+  // The code of the one refusal that has come; nothing where something else has.
+  static std::optional<Errc> refusal(RawClient& client) {
+    const auto heard = std::exchange(client.heard, {});
+    if (heard.size() != 1) return std::nullopt;
+    const auto* report = std::get_if<wire::ErrorReport>(&heard[0]);
+    return report == nullptr ? std::nullopt : std::optional(report->code);
+  }
+  // A client that behaves gets what a client alone gets.
+  void expect_service() {
+    RawClient& honest = connect("honest");
+    const Tokens text = some_tokens(20, 99);
+    const Tokens expected =
+        testing::plain_answer({decoder_, kContext, [](std::uint32_t) { return false; }}, text, 4);
+    ASSERT_TRUE(honest.send(prompt(text)));
+    run();
+    Tokens answer;
+    for (std::size_t i = 0;; ++i) {
+      const auto heard = std::exchange(honest.heard, {});
+      ASSERT_EQ(heard.size(), 1u);
+      const auto* verdict = std::get_if<wire::Verdict>(&heard[0]);
+      ASSERT_NE(verdict, nullptr);
+      answer.push_back(verdict->next);
+      if (answer.size() == expected.size()) break;
+      ASSERT_TRUE(honest.send(draft(honest)));
+      run();
+    }
+    EXPECT_EQ(answer, expected);
+    honest.leave();
+  }
+
+  Instant now_{1h};
+  std::uint64_t last_id_ = 0;
+  ToyDecoder toy_{1};
+  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
+  Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
+  std::shared_ptr<Metrics> metrics_ = std::make_shared<Metrics>();
+  std::vector<std::string> faults_;
+  std::optional<PassLoop> loop_;
+  std::vector<std::unique_ptr<RawClient>> clients_;
+};
+
+// The prompt has dropped what it was to replace, and its client believes that nothing happened.
+TEST_F(HostileClientsTest, ARefusedPromptLeavesNothingToStreamFrom) {
+  open({.wait_max = 500ms});
+  RawClient& client = connect();
+  client.send(prompt(some_tokens(200)));
+  run();
+  client.heard.clear();
+  client.send(prompt({}, 1));
+  now_ += 600ms;
+  run();
+  EXPECT_EQ(refusal(client), Errc::refused);
+  EXPECT_EQ(client.session().length(), 201u) << "L is as it was";
+  client.send(stream(client, 200));
+  run();
+  EXPECT_EQ(refusal(client), Errc::session_unknown);
+  client.send(draft(client, 3));
+  run();
+  EXPECT_EQ(refusal(client), Errc::session_unknown);
+  expect_service();
+  // It may send everything again.
+  client.send(prompt(some_tokens(200)));
+  run();
+  EXPECT_EQ(client.verdict_count, 2u);
+  EXPECT_TRUE(faults_.empty());
+}
+
+TEST_F(HostileClientsTest, ADraftThatHadNoTurnLeavesTheSessionAsItWas) {
+  open({.wait_max = 500ms});
+  RawClient& client = connect();
+  client.send(prompt(some_tokens(20)));
+  run();
+  client.heard.clear();
+  client.send(draft(client, 3));
+  now_ += 600ms;
+  run();
+  EXPECT_EQ(refusal(client), Errc::refused);
+  client.send(draft(client, 3));
+  run();
+  EXPECT_EQ(client.verdict_count, 2u);
+}
+
+// What of the stream was on its way is not the client's: it holds another root.
+TEST_F(HostileClientsTest, ADraftBelowAnOlderRootIsRefused) {
+  open({});
+  RawClient& client = connect();
+  client.send(prompt(some_tokens(20)));
+  run();
+  client.send(draft(client));
+  run();
+  const Counter& unknown = metrics_->refusals[static_cast<std::size_t>(Refusal::session_unknown)];
+  loop_->begin(client.client(), wire::Draft{.round = 3, .base_length = 21}, now_);
+  run();
+  EXPECT_EQ(unknown.value(), 1u);
+  client.send(draft(client));
+  run();
+  EXPECT_EQ(client.verdict_count, 3u) << "at its own length it goes on";
+}
+
+TEST_F(HostileClientsTest, PausedStreamsGiveTheirMemoryToWhoeverReads) {
+  open({.pages = kLeastPages});
+  std::vector<RawClient*> silent;
+  for (std::uint32_t seed = 1; seed <= 2; ++seed) {
+    silent.push_back(&connect("silent"));
+    silent.back()->send(prompt(some_tokens(200, seed)));
+    run();
+    silent.back()->heard.clear();
+    silent.back()->reads(false);
+    silent.back()->send(stream(*silent.back(), 50));
+    run();
+  }
+  RawClient& client = connect();
+  client.send(prompt(some_tokens(20, 3)));
+  run();
+  ASSERT_EQ(client.verdict_count, 1u);
+  client.send(draft(client, kDraftNodesMax));
+  run();
+  EXPECT_EQ(client.verdict_count, 2u);
+  const auto gave_way = std::count_if(silent.begin(), silent.end(), [](RawClient* paused) {
+    return refusal(*paused) == Errc::session_unknown;
+  });
+  EXPECT_GE(gave_way, 1);
+  expect_service();
+}
+
+TEST_F(HostileClientsTest, WhoResumesAnotherSessionLeavesItsOwnToOthers) {
+  open({.sessions_max = 4});
+  RawClient& first = connect();
+  first.send(prompt(some_tokens(20)));
+  run();
+  Tokens held = some_tokens(20);
+  held.push_back(std::get<wire::Verdict>(first.heard.at(0)).next);
+  for (std::uint32_t i = 0; i < 10; ++i) {
+    RawClient& again = connect();
+    again.send(prompt(some_tokens(10, 2 + i)));
+    run();
+    ASSERT_EQ(again.verdict_count, 1u) << i;
+    again.send(resume(first, held), held);
+    run();
+    ASSERT_EQ(again.verdict_count, 2u) << i;
+    again.leave();
+    now_ += 10ms;
+  }
+  expect_service();
+}
+
+TEST_F(HostileClientsTest, OfSeveralResumesAtOnceEachGetsAnAnswer) {
+  open({});
+  RawClient& first = connect();
+  first.send(prompt(some_tokens(20)));
+  run();
+  Tokens held = some_tokens(20);
+  held.push_back(std::get<wire::Verdict>(first.heard.at(0)).next);
+  std::vector<RawClient*> resuming;
+  for (int i = 0; i < 4; ++i) {
+    resuming.push_back(&connect());
+    resuming.back()->send(resume(first, held, {5, 6}), held);
+  }
+  run();
+  for (RawClient* client : resuming) {
+    EXPECT_EQ(client->verdict_count + client->refusal_count, 1u);
+  }
+  EXPECT_EQ(resuming.back()->verdict_count, 1u) << "the last has it";
+  EXPECT_EQ(refusal(*resuming.front()), Errc::session_unknown);
+  // Also one that is in the midst of an answer.
+  resuming.back()->send(stream(*resuming.back(), 20));
+  loop_->step();
+  resuming.back()->heard.clear();
+  RawClient& other = connect();
+  other.send(resume(first, held), held);
+  EXPECT_EQ(refusal(*resuming.back()), Errc::session_unknown);
+}
+
+// Rows of a long prompt are still to come when its client turns to a shorter session.
+TEST_F(HostileClientsTest, RowsOfOneSessionAreNotReadFromAnother) {
+  open({});
+  WatchfulTap tap;
+  RawClient& brief = connect("someone", &tap);
+  brief.send(prompt(some_tokens(4)));
+  run();
+  Tokens held = some_tokens(4);
+  held.push_back(std::get<wire::Verdict>(brief.heard.at(0)).next);
+  RawClient& client = connect("someone", &tap);
+  client.send(prompt(some_tokens(240, 2)));
+  while (client.verdict_count == 0) loop_->step();
+  ASSERT_FALSE(loop_->idle());
+  client.send(resume(brief, held, {kToyVocabulary + 7}), held);
+  EXPECT_EQ(client.refusal_count, 1u);
+  run();
+  expect_service();
+}
+
+TEST_F(HostileClientsTest, NothingBehindAFullContext) {
+  open({});
+  RawClient& client = connect();
+  client.send(prompt(some_tokens(kContext - 1)));
+  run();
+  ASSERT_EQ(client.verdict_count, 1u);
+  client.send(prompt({}, kContext));
+  run();
+  EXPECT_EQ(client.refusal_count, 1u);
+  client.send(prompt({}, kContext - 1));
+  run();
+  EXPECT_EQ(client.verdict_count, 2u);
+  EXPECT_FALSE(client.send(stream(client, 5))) << "the answer has ended";
+  expect_service();
+}
+
+// Anything that the protocol's order lets through, from many connections, with little of
+// everything. The sessions of an identity may be resumed by all of its connections.
+TEST_F(HostileClientsTest, AnyOrderOfRequestsIsSurvived) {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    WatchfulTap tap;
+    open({.pages = kLeastPages + static_cast<std::uint32_t>(random.below(2 * kLeastPages)),
+          .sessions_max = 6,
+          .waiting_max = 3,
+          .wait_max = 400ms});
+    const auto below = [&](std::uint64_t n) { return static_cast<std::uint32_t>(random.below(n)); };
+    const auto tokens = [&](std::uint32_t count) {
+      Tokens all(count);
+      for (auto& t : all) t = below(50) == 0 ? kToyVocabulary + 3 : 3 + below(4);
+      return all;
+    };
+    struct Peer {
+      RawClient* client;
+      Tokens held{};  // of its session, if all went well
+      Tokens asked{};
+      std::uint32_t open_round = 0;
+    };
+    std::vector<Peer> peers;
+    for (int act = 0; act < 1500; ++act) {
+      if (peers.size() < 5 || below(40) == 0) {
+        peers.push_back({.client = &connect("hostile", below(2) == 0 ? &tap : nullptr)});
+      }
+      Peer& peer = peers[below(peers.size())];
+      RawClient& client = *peer.client;
+      const std::uint32_t length = client.session().length();
+      switch (below(12)) {
+        case 0:
+        case 1:
+          peer.asked = tokens(1 + below(below(3) == 0 ? kContext : 20));
+          client.send(prompt(peer.asked, below(2) == 0 ? 0 : below(length + 1)));
+          break;
+        case 2:
+          if (length > 0) client.send(prompt({}, 1 + below(length)));
+          break;
+        case 3: {
+          wire::Prefill request = prompt(tokens(2 + below(30)), below(length + 1));
+          request.provisional_count = 1 + below(request.tokens.size() - 1);
+          request.policy = below(2) == 0 ? wire::ResyncPolicy::keep : wire::ResyncPolicy::check;
+          request.sampling = {.temperature = 1.0f, .top_p = 0.5f, .seed = 1};
+          client.send(request);
+          break;
+        }
+        case 4: {
+          const Peer& other = peers[below(peers.size())];
+          const Tokens& asked = other.asked;
+          const Tokens held(asked.begin(), asked.begin() + std::min<std::ptrdiff_t>(
+                                                               std::ssize(asked), 1 + below(8)));
+          if (!held.empty()) client.send(resume(*other.client, held, tokens(below(20))), held);
+          break;
+        }
+        case 5:
+        case 6:
+          if (client.session().may_go_on()) client.send(draft(client, below(kDraftNodesMax + 1)));
+          break;
+        case 7:
+          if (client.session().may_go_on()) client.send(stream(client, 1 + below(kContext)));
+          break;
+        case 8:
+          if (client.round() > 0) client.send(wire::Cancel());
+          break;
+        case 9:
+          client.reads(below(2) == 0);
+          break;
+        case 10:
+          now_ += std::chrono::milliseconds(below(300));
+          break;
+        case 11:
+          if (below(4) == 0) client.leave();
+          break;
+      }
+      if (below(3) != 0) loop_->step();
+      std::erase_if(peers, [](const Peer& p) { return p.client->gone(); });
+    }
+    for (Peer& peer : peers) peer.client->leave();
+    EXPECT_TRUE(faults_.empty()) << faults_[0];
+    EXPECT_EQ(loop_->active_count(), 0u);
+    EXPECT_EQ(loop_->waiting_count(), 0u);
+    expect_service();
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft

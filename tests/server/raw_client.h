@@ -1,0 +1,159 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "server/passes/pass_loop.h"
+#include "shared/protocol/frame.h"
+#include "shared/protocol/server_session.h"
+#include "tests/support/outgoing.h"
+
+namespace edgedraft::testing {
+
+// A connection as the server has it, a ServerSession whose events go to a PassLoop, and a client
+// behind it that sends whatever messages a test likes: what Listener, Application and Scheduler do,
+// without threads, sockets or time.
+class RawClient {
+ public:
+  struct Options {
+    std::uint64_t id;
+    std::uint32_t context_count;
+    Tap* tap = nullptr;
+    std::string identity = "someone";
+  };
+
+  // Signs in.
+  RawClient(PassLoop& loop, const Options& options, std::function<Instant()> now)
+      : loop_(loop), now_(std::move(now)), session_({}, now_()) {
+    wire::Welcome welcome{.context_count = options.context_count,
+                          .nodes_max = kDraftNodesMax,
+                          .stream_tokens_max = options.context_count};
+    welcome.session[0] = static_cast<std::byte>(options.id);
+    welcome.session[1] = static_cast<std::byte>(options.id >> 8);
+    if (options.tap != nullptr) {
+      const auto groups = options.tap->scale_groups();
+      welcome.scale_groups.assign(groups.begin(), groups.end());
+    }
+    client_ = {.connection_id = options.id,
+               .reply = std::make_shared<Connection>(*this),
+               .session = welcome.session,
+               .identity = options.identity,
+               .tap = options.tap};
+    EXPECT_TRUE(session_.receive(now_(), wire::encode(wire::Hello())));
+    EXPECT_TRUE(session_.next_event());
+    session_.accept(std::move(welcome));
+    hear();
+    heard.clear();
+  }
+  ~RawClient() { leave(); }
+  RawClient(const RawClient&) = delete;
+  RawClient& operator=(const RawClient&) = delete;
+
+  // Requests get the next round, a Cancel the last one's. A Resume carries the hash of `verified`.
+  // False where it cost the connection.
+  bool send(wire::Message message, std::span<const std::uint32_t> verified = {}) {
+    if (gone_) return false;
+    std::visit([&](auto& m) { number(m); }, message);
+    const auto* resume = std::get_if<wire::Resume>(&message);
+    const auto request =
+        resume != nullptr ? wire::OutgoingMessage(outgoing(*resume, verified)) : outgoing(message);
+    const Result<void> received = session_.receive(now_(), wire::encode(request));
+    while (auto event = session_.next_event()) std::visit([&](const auto& e) { on(e); }, *event);
+    if (!received) leave();
+    hear();
+    return !gone_;
+  }
+  void leave() {
+    if (gone_) return;
+    gone_ = true;
+    loop_.end(client_.connection_id);
+  }
+
+  // Whether it reads what the server sends.
+  void reads(bool does) { reads_ = does; }
+  // The connection is over, by either side's doing.
+  bool gone() const { return gone_; }
+  const Client& client() const { return client_; }
+  const ServerSession& session() const { return session_; }
+  std::uint32_t round() const { return round_; }
+
+  // What the server said since it was last cleared, pings and activations excepted.
+  std::vector<wire::Message> heard;
+  std::uint32_t verdict_count = 0;
+  std::uint32_t refusal_count = 0;
+
+ private:
+  class Connection final : public Replies {
+   public:
+    explicit Connection(RawClient& of) : of_(of) {}
+    void verdict(wire::Verdict verdict) override {
+      of_.tell([&] { of_.session_.verdict(std::move(verdict)); });
+    }
+    void activations(wire::Activations chunk) override {
+      of_.tell([&] { of_.session_.activations(std::move(chunk)); });
+    }
+    void refuse(std::uint32_t round, Error error) override {
+      of_.tell([&] { of_.session_.refuse(round, error); });
+    }
+    bool full() const override { return !of_.reads_; }
+
+   private:
+    RawClient& of_;
+  };
+
+  template <class Act>
+  void tell(const Act& act) {
+    if (gone_) return;
+    act();
+    hear();
+  }
+  void hear() {
+    while (session_.has_output()) {
+      FrameReader reader(kFramePayloadBytesMax);
+      reader.append(session_.take_output());
+      for (;;) {
+        const auto frame = reader.next();
+        ASSERT_TRUE(frame);
+        if (!*frame) break;
+        auto message = wire::decode((*frame)->kind, (*frame)->payload);
+        ASSERT_TRUE(message);
+        if (std::holds_alternative<wire::Activations>(*message)) continue;
+        verdict_count += std::holds_alternative<wire::Verdict>(*message);
+        refusal_count += std::holds_alternative<wire::ErrorReport>(*message);
+        heard.push_back(*std::move(message));
+      }
+    }
+  }
+
+  template <class M>
+  void number(M& message) {
+    if constexpr (std::is_same_v<M, wire::Prefill> || std::is_same_v<M, wire::Resume> ||
+                  std::is_same_v<M, wire::Draft>) {
+      message.round = ++round_;
+    }
+    if constexpr (std::is_same_v<M, wire::Cancel>) message.round = round_;
+  }
+  void on(const HelloReceived&) {}
+  void on(const RoundCancelled& e) { loop_.cancel(client_.connection_id, e.round); }
+  void on(const PrefillRequested& e) { loop_.begin(client_, e.request, now_()); }
+  void on(const ResumeRequested& e) { loop_.begin(client_, e.request, now_()); }
+  void on(const DraftRequested& e) { loop_.begin(client_, e.request, now_()); }
+
+  PassLoop& loop_;
+  std::function<Instant()> now_;
+  ServerSession session_;
+  Client client_{};
+  std::uint32_t round_ = 0;
+  bool reads_ = true;
+  bool gone_ = false;
+};
+
+}  // namespace edgedraft::testing
