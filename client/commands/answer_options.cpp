@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "shared/base/bytes.h"
-#include "shared/base/text_file.h"
+#include "shared/program/endpoint.h"
+#include "shared/program/token_file.h"
 #include "shared/protocol/limits.h"
 
 namespace edgedraft {
@@ -33,29 +34,6 @@ Result<void> check_real(const char* option, double value, double min, double max
   return usage(std::string(option) + ": " + remedy);
 }
 
-Result<void> parse_endpoint(const std::string& text, AnswerConfig& config) {
-  const Error wrong =
-      usage("--server: '" + text + "' is not HOST:PORT, e.g. 127.0.0.1:7420 or [::1]:7420");
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0) return wrong;
-  std::string host = text.substr(0, colon);
-  if (host.front() == '[' && host.back() == ']' && host.size() > 2) {
-    host = host.substr(1, host.size() - 2);
-  } else if (host.find(':') != std::string::npos) {
-    return wrong;
-  }
-  const std::string port = text.substr(colon + 1);
-  std::uint16_t number = 0;
-  const auto parsed = std::from_chars(port.data(), port.data() + port.size(), number);
-  if (parsed.ec != std::errc() || parsed.ptr != port.data() + port.size() || number == 0) {
-    return wrong;
-  }
-  config.server = text;
-  config.host = host;
-  config.port = port;
-  return {};
-}
-
 Result<void> check_trust(const AnswerOptions& o, AnswerConfig& config) {
   if (!o.pin.empty()) {
     constexpr std::string_view kPrefix = "sha256:";
@@ -74,12 +52,8 @@ Result<void> check_trust(const AnswerOptions& o, AnswerConfig& config) {
   config.tls = {
       .pin = o.pin, .ca_file = o.ca, .certificate_file = o.tls_cert, .key_file = o.tls_key};
   if (o.token_file.empty()) return {};
-  auto token = read_text(o.token_file, kBearerTokenBytesMax);
-  if (!token) return Error{token.error().code, "--token-file: " + token.error().message};
-  token->resize(std::min(token->size(), token->find_first_of("\r\n")));
-  if (token->empty()) {
-    return usage("--token-file " + o.token_file.string() + ": its first line is empty");
-  }
+  auto token = read_token_file(o.token_file, kBearerTokenBytesMax);
+  if (!token) return Error{token.error().code, "--token-file " + token.error().message};
   config.token = *std::move(token);
   return {};
 }
@@ -227,7 +201,11 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   if (!device) return device.error();
   const auto shape = shape_of(o);
   if (!shape) return shape.error();
-  if (auto right = parse_endpoint(o.server, config); !right) return right.error();
+  const auto server = parse_endpoint(o.server, EndpointUse::connect);
+  if (!server) return usage("--server: " + server.error().message);
+  config.server = o.server;
+  config.host = server->host;
+  config.port = std::to_string(server->port);
   if (auto right = check_trust(o, config); !right) return right.error();
   GenerationOptions& g = config.generation;
   g.tree = *shape;
@@ -260,7 +238,8 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
   add("--pin", o.pin, "sha256:HEX", "The server's public key, as it prints it when it starts");
   add("--ca", o.ca, "FILE",
       "Trust a server whose certificate this CA signed (PEM); without --pin and --ca the system's");
-  add("--token-file", o.token_file, "FILE", "File with the token that signs in, on its first line");
+  add("--token-file", o.token_file, "FILE",
+      "File with the token that signs in: its only line, not readable for everybody");
   add("--tls-cert", o.tls_cert, "FILE", "Our own certificate (PEM), where the server asks for one");
   add("--tls-key", o.tls_key, "FILE", "Its private key (PEM)");
   add("--tree", o.tree, "BREADTH,DEPTH,NODES", "Shape of the drafted trees [8,6,62]");

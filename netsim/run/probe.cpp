@@ -12,7 +12,6 @@
 #include <boost/asio/read.hpp>
 #include <boost/asio/read_until.hpp>
 #include <boost/asio/write.hpp>
-#include <charconv>
 #include <iostream>
 #include <optional>
 #include <span>
@@ -20,6 +19,7 @@
 #include <thread>
 
 #include "shared/base/clock.h"
+#include "shared/program/endpoint.h"
 
 namespace edgedraft::netsim {
 namespace {
@@ -190,17 +190,14 @@ void serve_client(int control, int datagrams) {
   }
 }
 
-Result<tcp::endpoint> parse_endpoint(const std::string& text) {
-  const std::size_t colon = text.rfind(':');
+// The ends of a link are addresses: nothing resolves names in a network namespace.
+Result<tcp::endpoint> address_of(const std::string& text, EndpointUse use) {
+  const auto endpoint = parse_endpoint(text, use);
+  if (!endpoint) return endpoint.error();
   error_code error;
-  const auto address =
-      asio::ip::make_address(text.substr(0, colon == std::string::npos ? 0 : colon), error);
-  std::uint16_t port = 0;
-  const char* end = text.data() + text.size();
-  const bool number =
-      colon != std::string::npos && std::from_chars(text.data() + colon + 1, end, port).ptr == end;
-  if (!error && number) return tcp::endpoint(address, port);
-  return Error{Errc::usage, "'" + text + "' is not ADDRESS:PORT"};
+  const auto address = asio::ip::make_address(endpoint->host, error);
+  if (error) return Error{Errc::usage, "'" + text + "': give an address, not a name"};
+  return tcp::endpoint(address, endpoint->port);
 }
 
 Error broken(const std::string& what) {
@@ -214,7 +211,7 @@ double rate_of(const std::optional<std::string>& line) {
 }  // namespace
 
 Result<void> serve_probe(const std::string& listen) {
-  const auto endpoint = parse_endpoint(listen);
+  const auto endpoint = address_of(listen, EndpointUse::listen);
   if (!endpoint) return endpoint.error();
   asio::io_context io;
   tcp::acceptor acceptor(io, *endpoint);
@@ -229,7 +226,7 @@ Result<void> serve_probe(const std::string& listen) {
 }
 
 Result<ProbeResult> run_probe(const ProbeOptions& options) {
-  const auto endpoint = parse_endpoint(options.server);
+  const auto endpoint = address_of(options.server, EndpointUse::connect);
   if (!endpoint) return endpoint.error();
   asio::io_context io;
   tcp::socket control(io);

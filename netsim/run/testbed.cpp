@@ -88,6 +88,9 @@ Result<std::unique_ptr<Testbed>> Testbed::open(Parts parts) {
 Result<void> Testbed::start_servers() {
   // Beyond loopback a server wants clients to sign in.
   if (auto written = write_text(parts_.work / "token", "experiment\n"); !written) return written;
+  std::error_code error;
+  fs::permissions(parts_.work / "token", fs::perms::owner_read | fs::perms::owner_write, error);
+  if (error) return Error{Errc::io, (parts_.work / "token").string() + ": " + error.message()};
   std::set<std::string> drafters{""};
   for (const Arm& arm : parts_.experiment.arms) {
     if (arm.kind == Arm::Kind::server_speculation) drafters.insert(arm.bundle);

@@ -1,4 +1,3 @@
-#include <fstream>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -17,8 +16,11 @@
 #include "shared/model/gguf_parts.h"
 #include "shared/net/identity.h"
 #include "shared/net/listener.h"
+#include "shared/program/endpoint.h"
 #include "shared/program/options.h"
 #include "shared/program/pace_profile.h"
+#include "shared/program/token_file.h"
+#include "shared/protocol/limits.h"
 
 namespace edgedraft {
 namespace {
@@ -68,7 +70,8 @@ void declare_options(CLI::App& app, ServerOptions& o) {
       ->type_name("DIR")
       ->capture_default_str();
   app.add_option("--token-file", o.token_file,
-                 "File with the token that clients must show; needed beyond loopback")
+                 "File with the token that clients must show: its only line, not readable for "
+                 "everybody; needed beyond loopback")
       ->type_name("FILE");
   app.add_option("--tls-cert", o.tls_cert, "Certificate chain (PEM) instead of a self-signed one")
       ->type_name("FILE");
@@ -182,48 +185,17 @@ void declare_options(CLI::App& app, ServerOptions& o) {
       "CA and token anew.");
 }
 
-struct Endpoint {
-  std::string host;
-  std::uint16_t port;
-};
-
-Result<Endpoint> parse_endpoint(const std::string& option, const std::string& text) {
-  const Error wrong{Errc::usage,
-                    option + ": '" + text + "' is not HOST:PORT, e.g. 127.0.0.1:7420 or [::1]:0"};
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0) return wrong;
-  std::string host = text.substr(0, colon);
-  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  if (host == "localhost") host = "127.0.0.1";
-  const std::string port = text.substr(colon + 1);
-  if (port.empty() || port.size() > 5 ||
-      port.find_first_not_of("0123456789") != std::string::npos) {
-    return wrong;
-  }
-  const unsigned long number = std::stoul(port);
-  if (number > 65535) return wrong;
-  return Endpoint{.host = host, .port = static_cast<std::uint16_t>(number)};
-}
-
-bool is_loopback(const std::string& host) {
-  return host.starts_with("127.") || host == "::1";
-}
-
 Result<std::optional<std::string>> read_token(const ServerOptions& o, const Endpoint& endpoint) {
   if (o.token_file.empty()) {
     if (is_loopback(endpoint.host) || !o.client_ca.empty()) return std::optional<std::string>();
     return Error{Errc::usage, "--listen " + endpoint.host +
                                   ": beyond loopback clients have to sign in. Give --token-file "
-                                  "(for example: openssl rand -hex 32 > token) or --client-ca"};
+                                  "(for example: (umask 077; openssl rand -hex 32 > token)) or "
+                                  "--client-ca"};
   }
-  std::ifstream in(o.token_file);
-  std::string token;
-  std::getline(in, token);
-  if (!in && token.empty()) {
-    return Error{Errc::io,
-                 "--token-file " + o.token_file.string() + ": cannot be read, or is empty"};
-  }
-  return std::optional(token);
+  auto token = read_token_file(o.token_file, kBearerTokenBytesMax);
+  if (!token) return Error{token.error().code, "--token-file " + token.error().message};
+  return std::optional(*std::move(token));
 }
 
 Result<TlsIdentity> identity_of(const ServerOptions& o) {
@@ -306,11 +278,6 @@ Result<std::unique_ptr<Speculation>> speculation_of(const ServerOptions& o, Mode
   return made;
 }
 
-std::string shown(const std::string& host, std::uint16_t port) {
-  return (host.find(':') == std::string::npos ? host : '[' + host + ']') + ':' +
-         std::to_string(port);
-}
-
 // Whom clients may trust, and who may come in: what SIGHUP reads again.
 struct Credentials {
   TlsIdentity identity;
@@ -335,8 +302,8 @@ Result<Credentials> read_credentials(const ServerOptions& o, const Endpoint& end
 Result<std::unique_ptr<HttpEndpoint>> open_metrics(const ServerOptions& o, MonitoredServer server,
                                                    spdlog::logger& log) {
   if (o.metrics.empty()) return std::unique_ptr<HttpEndpoint>();
-  const auto endpoint = parse_endpoint("--metrics", o.metrics);
-  if (!endpoint) return endpoint.error();
+  const auto endpoint = parse_endpoint(o.metrics, EndpointUse::listen);
+  if (!endpoint) return Error{Errc::usage, "--metrics: " + endpoint.error().message};
   if (!is_loopback(endpoint->host)) {
     log.warn(
         "--metrics {}: anybody who reaches that address can read how busy this server is; keep it "
@@ -349,7 +316,7 @@ Result<std::unique_ptr<HttpEndpoint>> open_metrics(const ServerOptions& o, Monit
         [server = std::move(server)](std::string_view path) {
           return monitoring_page(server, path);
         });
-    log.info("metrics at http://{}/metrics", shown(endpoint->host, opened->port()));
+    log.info("metrics at http://{}/metrics", to_string(Endpoint{endpoint->host, opened->port()}));
     return opened;
   } catch (const boost::system::system_error& e) {
     return Error{Errc::io, "--metrics " + o.metrics + ": " + e.code().message()};
@@ -416,8 +383,8 @@ Result<void> serve(const ServerOptions& o) {
   if (o.models.model.empty()) {
     return Error{Errc::usage, "which model? Give --model FILE.gguf (see --help)"};
   }
-  const auto endpoint = parse_endpoint("--listen", o.listen);
-  if (!endpoint) return endpoint.error();
+  const auto endpoint = parse_endpoint(o.listen, EndpointUse::listen);
+  if (!endpoint) return Error{Errc::usage, "--listen: " + endpoint.error().message};
   const auto credentials = read_credentials(o, *endpoint);
   if (!credentials) return credentials.error();
   auto pace = pace_of(o);
@@ -496,7 +463,7 @@ Result<void> serve(const ServerOptions& o) {
                     credentials->tls, application);
   const WatchedListener::Hold hold(watched, listener);
   metrics->health.set_phase(Health::Phase::serving);
-  std::cout << "ready " << shown(endpoint->host, listener.port()) << " pin "
+  std::cout << "ready " << to_string(Endpoint{endpoint->host, listener.port()}) << " pin "
             << credentials->identity.pin << std::endl;
   while (signals.wait() == Signals::Told::reload) {
     reload(o, *endpoint, listener, application, *metrics, *log);

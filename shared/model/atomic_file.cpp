@@ -27,7 +27,11 @@ Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
   }
   std::filesystem::path temporary = path;
   temporary += ".partial-" + std::to_string(getpid());
-  const int descriptor = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  // Somebody may have put a link of that name there, to have another file overwritten, and an
+  // earlier process of our number may have left its file.
+  unlink(temporary.c_str());
+  const int descriptor =
+      open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (descriptor < 0) {
     return Error{Errc::io, "cannot write " + path.string() + ": " + std::strerror(errno)};
   }

@@ -8,6 +8,7 @@
 #include <boost/asio/ssl/context.hpp>
 
 #include "shared/base/check.h"
+#include "shared/base/private_file.h"
 #include "shared/net/certificate.h"
 
 namespace edgedraft {
@@ -56,7 +57,7 @@ Result<void> use_files(ssl::context& context, const std::filesystem::path& certi
   if (error) return bad_pem(certificate_file, error);
   context.use_private_key_file(key_file.string(), ssl::context::pem, error);
   if (error) return bad_pem(key_file, error);
-  return boost::system::in_place_value;
+  return check_private(key_file);
 }
 
 }  // namespace

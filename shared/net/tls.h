@@ -26,6 +26,7 @@ struct TlsServerOptions {
 };
 
 // Errors    bad_file  a file that cannot be read, or a key that is not the certificate's
+//           usage     a key that is not private: check_private()
 Result<std::shared_ptr<TlsContext>> make_server_context(const TlsServerOptions& options);
 
 // How a client decides whom to trust: by the pin where there is one, else by the CA file, else by

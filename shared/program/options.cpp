@@ -1,10 +1,11 @@
 #include "shared/program/options.h"
 
-#include "shared/program/toml_text.h"
-
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
+#include <sstream>
+
+#include "shared/program/toml_text.h"
 
 namespace edgedraft {
 namespace {
@@ -105,9 +106,28 @@ bool OptionLayers::parse(int argc, char** argv) {
     std::cerr << app_.get_name() << ": " << applied.error().message << '\n';
     exit_code_ = 2;
   } catch (const CLI::ParseError& e) {
-    exit_code_ = app_.exit(e) == 0 ? 0 : 2;
+    if (const std::string unknown = unknown_argument(); !unknown.empty()) {
+      std::cerr << app_.get_name() << ": " << unknown << '\n';
+      exit_code_ = 2;
+    } else {
+      exit_code_ = app_.exit(e) == 0 ? 0 : 2;
+    }
   }
   return false;
+}
+
+std::string OptionLayers::unknown_argument() const {
+  const std::vector<std::string> left = app_.remaining(true);
+  if (left.empty()) return {};
+  const std::string& first = left.front();
+  std::string commands;
+  for (const CLI::App* command : app_.get_subcommands([](CLI::App*) { return true; })) {
+    commands += (commands.empty() ? "" : ", ") + command->get_name();
+  }
+  if (first.starts_with('-') || commands.empty() || !app_.get_subcommands().empty()) {
+    return "'" + first + "' is not expected; --help tells what is";
+  }
+  return "'" + first + "' is no command; there are " + commands;
 }
 
 Result<void> OptionLayers::apply_file() {

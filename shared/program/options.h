@@ -27,6 +27,9 @@ class OptionLayers {
 
  private:
   Result<void> apply_file();
+  // What to say about the first argument that nobody takes, --help asked for or not; empty if there
+  // is none.
+  std::string unknown_argument() const;
 
   CLI::App& app_;
   std::string default_file_;

@@ -181,15 +181,17 @@ TEST(AnswerOptionsTest, ABundleIsNeeded) {
   EXPECT_NE(config.error().message.find("--bundle"), std::string::npos);
 }
 
-TEST(AnswerOptionsTest, TheTokenIsTheFilesFirstLine) {
+TEST(AnswerOptionsTest, TheTokenIsTheFilesOnlyLine) {
   const test::TemporaryDirectory directory;
   const auto token_of = [&](const std::string& text) {
-    return parse({"--token-file", directory.write("token", text).string()});
+    const auto file = directory.write("token", text);
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+    return parse({"--token-file", file.string()});
   };
   EXPECT_EQ(token_of("secret")->token, "secret");
-  EXPECT_EQ(token_of("secret\n")->token, "secret");
-  EXPECT_EQ(token_of("secret\r\nmore\n")->token, "secret");
-  for (const std::string& bad : {std::string(), std::string("\nsecret"), std::string(5000, 'x')}) {
+  EXPECT_EQ(token_of("secret\r\n")->token, "secret");
+  for (const std::string& bad : {std::string(), std::string("\nsecret"),
+                                 std::string("secret\nmore"), std::string(5000, 'x')}) {
     const auto config = token_of(bad);
     ASSERT_FALSE(config);
     EXPECT_NE(config.error().message.find("--token-file"), std::string::npos);

@@ -203,7 +203,7 @@ TEST_F(OperationsTest, SighupTakesARenewedCertificateAndToken) {
     std::filesystem::copy_file(identity.key_file, key, kReplace);
   };
   install(first);
-  std::ofstream(token) << "old\n";
+  scratch_.write_secret("token", "old\n");
   Server server(scratch_, {"--tls-cert", certificate, "--tls-key", key, "--token-file", token});
   EXPECT_EQ(server.pin(), first.pin);
   const Options with_token{"--token-file", token};
@@ -215,7 +215,7 @@ TEST_F(OperationsTest, SighupTakesARenewedCertificateAndToken) {
   ASSERT_TRUE(server.process().wait_for_error("read anew")) << server.process().err();
   expect_all(answer_of(*start_with_pin(server, second.pin, with_token)), "verified");
   EXPECT_EQ(start_with_pin(server, first.pin, with_token)->wait(), 4);
-  std::ofstream(scratch_ / "old-token") << "old\n";
+  scratch_.write_secret("old-token", "old\n");
   EXPECT_EQ(start_with_pin(server, second.pin, {"--token-file", scratch_ / "old-token"})->wait(),
             4);
 
@@ -232,6 +232,24 @@ TEST_F(OperationsTest, SighupTakesARenewedCertificateAndToken) {
   expect_all(answer_of(*start_with_pin(server, second.pin, with_token)), "verified");
   server.process().signal(SIGTERM);
   EXPECT_EQ(server.process().wait(), 0);
+}
+
+TEST_F(OperationsTest, SighupWithAnEmptiedTokenFileLeavesTheOldTokenInForce) {
+  const auto token = scratch_.write_secret("token", "old\n");
+  Server server(scratch_, {"--token-file", token});
+  for (const char* text : {"\n", "", "\nold\n", "old\nnew\n"}) {
+    std::ofstream(token) << text;
+    const std::size_t said = server.process().err().size();
+    server.process().signal(SIGHUP);
+    while (server.process().err().find("everything stays", said) == std::string::npos) {
+      ASSERT_TRUE(server.process().running());
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    EXPECT_NE(server.process().err().find("--token-file", said), std::string::npos);
+    EXPECT_EQ(start(server)->wait(), 4) << "nobody comes in without a token";
+  }
+  scratch_.write_secret("token", "old\n");
+  expect_all(answer_of(*start(server, {"--token-file", token})), "verified");
 }
 
 // At its most talkative the server writes down neither what was asked nor what was answered.

@@ -134,6 +134,15 @@ Scratch::~Scratch() {
   std::filesystem::remove_all(path_, ignored);
 }
 
+std::filesystem::path Scratch::write_secret(const std::string& name,
+                                            const std::string& text) const {
+  const std::filesystem::path file = path_ / name;
+  std::ofstream(file) << text;
+  std::filesystem::permissions(
+      file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  return file;
+}
+
 std::string demo_model(const std::string& name) {
   return std::string(EDGEDRAFT_MODELS) + "/" + name + ".gguf";
 }

@@ -49,6 +49,8 @@ class Scratch {
   ~Scratch();
   std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
   const std::filesystem::path& path() const { return path_; }
+  // A file that only its owner may use, as token files have to be.
+  std::filesystem::path write_secret(const std::string& name, const std::string& text) const;
 
  private:
   std::filesystem::path path_;

@@ -58,8 +58,8 @@ TEST_F(RejectionTest, AWrongPinIsNotTrustedAndBothPinsAreShown) {
 }
 
 TEST_F(RejectionTest, AWrongOrMissingTokenIsRefused) {
-  std::ofstream(scratch_ / "token") << "right\n";
-  std::ofstream(scratch_ / "other") << "wrong\n";
+  scratch_.write_secret("token", "right\n");
+  scratch_.write_secret("other", "wrong\n");
   Server server(scratch_, {"--token-file", scratch_ / "token"});
   const Options prompt{"-p", kPrompt, "--bundle", demo_model("moa-tli0")};
   expect_refused(joined(with_server(server), prompt), 4, "--token-file");
@@ -162,12 +162,48 @@ TEST_F(RejectionTest, MistakesOnTheCommandLineExitWithTwoAndNameTheOption) {
   expect_refused(bundle, 2, "-p");
 }
 
+// A name is what a resolver makes of it, even one that begins like an address of loopback.
 TEST_F(RejectionTest, AnythingBeyondLoopbackWantsSignIn) {
-  Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", "0.0.0.0:0",
-                  "--state", scratch_ / "state"},
-                 scratch_ / "server");
-  EXPECT_EQ(server.wait(), 2);
-  EXPECT_NE(server.err().find("--token-file"), std::string::npos) << server.err();
+  for (const char* listen : {"0.0.0.0:0", "127.example.org:0"}) {
+    Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", listen,
+                    "--state", scratch_ / "state"},
+                   scratch_ / "server");
+    EXPECT_EQ(server.wait(), 2) << listen;
+    EXPECT_NE(server.err().find("--token-file"), std::string::npos) << server.err();
+  }
+}
+
+// Sign-in would be off, or weaker than whoever wrote the file believes.
+TEST_F(RejectionTest, NoServerStartsWithATokenFileThatHoldsNoneOrIsEverybodys) {
+  const auto expect_no_start = [&](const std::filesystem::path& token, const std::string& says) {
+    Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", "127.0.0.1:0",
+                    "--state", scratch_ / "state", "--token-file", token},
+                   scratch_ / "server");
+    EXPECT_EQ(server.wait(), 2) << says;
+    EXPECT_EQ(server.out(), "") << says;
+    EXPECT_NE(server.err().find("--token-file"), std::string::npos) << server.err();
+    EXPECT_NE(server.err().find(says), std::string::npos) << server.err();
+  };
+  expect_no_start(scratch_.write_secret("a", "\n"), "first line is empty");
+  expect_no_start(scratch_.write_secret("b", "\nsecret\n"), "first line is empty");
+  expect_no_start(scratch_.write_secret("c", ""), "first line is empty");
+  expect_no_start(scratch_.write_secret("d", " \t\r\n"), "first line is empty");
+  const auto open_to_all = scratch_.write_secret("e", "secret\n");
+  std::filesystem::permissions(open_to_all, std::filesystem::perms::others_read,
+                               std::filesystem::perm_options::add);
+  expect_no_start(open_to_all, "chmod o=");
+}
+
+TEST_F(RejectionTest, NonsenseIsAMistakeWithHelpToo) {
+  for (const Options& command :
+       {Options{EDGEDRAFT_CLIENT, "NONSENSE", "--help"}, Options{EDGEDRAFT_CLIENT, "NONSENSE"},
+        Options{EDGEDRAFT_SERVER, "NONSENSE", "--help"}, Options{EDGEDRAFT_SERVER, "NONSENSE"}}) {
+    Process program(command, scratch_ / "program");
+    EXPECT_EQ(program.wait(), 2) << command[0];
+    EXPECT_NE(program.err().find("'NONSENSE'"), std::string::npos) << program.err();
+    const bool names_commands = program.err().find("run, chat, devices") != std::string::npos;
+    EXPECT_EQ(names_commands, command[0] == EDGEDRAFT_CLIENT) << program.err();
+  }
 }
 
 }  // namespace

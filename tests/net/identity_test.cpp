@@ -42,7 +42,8 @@ TEST(IdentityTest, LostCertificateIsMadeAnewFromItsKey) {
   EXPECT_EQ(load_or_create_identity(directory.path()).value().pin, first.pin);
 }
 
-// A serial number of random octets begins with a zero octet now and then, and such a certificate cannot be read.
+// A serial number of random octets begins with a zero octet now and then, and such a certificate
+// cannot be read.
 TEST(IdentityTest, SerialNumbersHaveNoLeadingZeroOctet) {
   const TemporaryDirectory directory;
   for (int i = 0; i < 50; ++i) {
@@ -86,6 +87,29 @@ TEST(IdentityTest, KeyOfAnotherCertificateIsRefused) {
   EXPECT_EQ(load_identity(a.certificate_file, b.key_file).error().code, Errc::bad_file);
   EXPECT_FALSE(
       make_server_context({.certificate_file = a.certificate_file, .key_file = b.key_file}));
+}
+
+TEST(IdentityTest, AKeyThatEverybodyMayReadIsRefusedOnBothSides) {
+  const TemporaryDirectory directory;
+  const auto identity = make_identity(directory.path(), "a", {});
+  fs::permissions(identity.key_file, fs::perms::group_read, fs::perm_options::add);
+  const auto make_server = [&] {
+    return make_server_context(
+        {.certificate_file = identity.certificate_file, .key_file = identity.key_file});
+  };
+  EXPECT_TRUE(make_server());
+  fs::permissions(identity.key_file, fs::perms::others_read, fs::perm_options::add);
+  const auto server = make_server();
+  const auto client = make_client_context({.pin = identity.pin,
+                                           .certificate_file = identity.certificate_file,
+                                           .key_file = identity.key_file});
+  ASSERT_FALSE(server);
+  ASSERT_FALSE(client);
+  for (const Error& error : {server.error(), client.error()}) {
+    EXPECT_EQ(error.code, Errc::usage);
+    EXPECT_NE(error.message.find("a-key.pem"), std::string::npos) << error.message;
+    EXPECT_NE(error.message.find("chmod o="), std::string::npos) << error.message;
+  }
 }
 
 TEST(IdentityTest, UnwritableDirectoryIsAnError) {

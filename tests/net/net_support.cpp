@@ -70,6 +70,8 @@ TlsIdentity make_identity(const std::filesystem::path& directory, const std::str
   const auto key_file = directory / (name + "-key.pem");
   PEM_write_X509(open(certificate_file, "w").get(), x);
   PEM_write_PrivateKey(open(key_file, "w").get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr);
+  std::filesystem::permissions(
+      key_file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
   return load_identity(certificate_file, key_file).value();
 }
 

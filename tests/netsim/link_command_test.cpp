@@ -53,6 +53,15 @@ TEST(LinkCommandTest, TheScheduleShowsTheScript) {
             "up,4,4000000,delivered,8000000\ndown,4,4000000,delivered,8000000\n");
 }
 
+TEST(LinkCommandTest, NonsenseIsAMistakeWithHelpToo) {
+  const Scratch scratch;
+  Process process({EDGEDRAFT_NETSIM, "NONSENSE", "--help"}, scratch / "netsim");
+  EXPECT_EQ(process.wait(), 2);
+  EXPECT_NE(process.err().find("'NONSENSE' is no command; there are link, run, report, probe"),
+            std::string::npos)
+      << process.err();
+}
+
 TEST(LinkCommandTest, ListsProfilesWithTheirSources) {
   const Outcome listed = run({"--list"});
   EXPECT_EQ(listed.status, 0);

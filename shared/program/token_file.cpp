@@ -1,0 +1,93 @@
+#include "shared/program/token_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string_view>
+#include <system_error>
+
+#include "shared/base/private_file.h"
+
+namespace edgedraft {
+namespace {
+
+constexpr std::size_t kBlanksBytesMax = 4096;  // around the token
+
+class Descriptor {
+ public:
+  explicit Descriptor(const std::filesystem::path& file)
+      : number_(file == "-" ? ::dup(STDIN_FILENO) : ::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  ~Descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  int number() const { return number_; }
+
+ private:
+  int number_;
+};
+
+std::string_view without_blanks(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r";
+  const std::size_t first = text.find_first_not_of(kBlanks);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
+}
+
+// What is wrong with the file's text, and what to do; empty if nothing is.
+std::string complaint(std::string_view text, std::string_view token, std::size_t bytes_max) {
+  if (token.empty()) {
+    return "its first line is empty; write one line, for example of `openssl rand -hex 32`";
+  }
+  const std::string_view rest = text.substr(std::min(text.find('\n'), text.size()));
+  if (rest.find_first_not_of(" \t\r\n") != std::string_view::npos) {
+    return "more than one line; a token is the only line of its file";
+  }
+  if (token.size() > bytes_max) {
+    return "longer than " + std::to_string(bytes_max) + " bytes, which a token may have";
+  }
+  if (!std::ranges::all_of(token, [](char c) { return c >= 0x20 && c < 0x7F; })) {
+    return "holds other characters than a token may have, which is printable ASCII; save it as "
+           "plain text without a byte order mark";
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> read_token_file(const std::filesystem::path& file, std::size_t bytes_max) {
+  const std::string name = file == "-" ? "standard input" : file.string();
+  const auto failure = [&] {
+    return Error{Errc::io, name + ": " + std::generic_category().message(errno)};
+  };
+  const Descriptor opened(file);
+  if (opened.number() < 0) return failure();
+  if (auto kept = check_private(opened.number(), name); !kept) return kept.error();
+
+  const std::size_t text_bytes_max = bytes_max + kBlanksBytesMax;
+  std::string text;
+  char block[4096];
+  for (;;) {
+    const ssize_t count = ::read(opened.number(), block, sizeof block);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return failure();
+    if (count == 0) break;
+    text.append(block, static_cast<std::size_t>(count));
+    if (text.size() > text_bytes_max) {
+      return Error{Errc::usage, name + ": longer than a token, which may have " +
+                                    std::to_string(bytes_max) + " bytes"};
+    }
+  }
+  const std::string_view token =
+      without_blanks(std::string_view(text).substr(0, std::min(text.find('\n'), text.size())));
+  if (const std::string wrong = complaint(text, token, bytes_max); !wrong.empty()) {
+    return Error{Errc::usage, name + ": " + wrong};
+  }
+  return std::string(token);
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,46 @@
+#include "shared/model/atomic_file.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "tests/model/temporary_directory.h"
+
+namespace edgedraft {
+namespace {
+
+std::string text_of(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Somebody who may write into the folder makes a link to a file that is not theirs.
+TEST(AtomicFileTest, APlantedLinkIsNotFollowed) {
+  const test::TemporaryDirectory directory;
+  const auto victim = directory.write("victim", "precious");
+  const auto path = directory / "out.gguf";
+  std::filesystem::create_symlink(victim, path.string() + ".partial-" + std::to_string(getpid()));
+  {
+    auto file = AtomicFile::create(path);
+    ASSERT_TRUE(file) << file.error().message;
+    ASSERT_TRUE(file->append(as_byte_view("model")));
+    ASSERT_TRUE(file->commit());
+  }
+  EXPECT_EQ(text_of(victim), "precious");
+  EXPECT_EQ(text_of(path), "model");
+  EXPECT_FALSE(std::filesystem::is_symlink(path));
+}
+
+TEST(AtomicFileTest, WhatAnEarlierProcessLeftIsReplaced) {
+  const test::TemporaryDirectory directory;
+  const auto path = directory / "out.gguf";
+  directory.write("out.gguf.partial-" + std::to_string(getpid()), "half of an older one, longer");
+  auto file = AtomicFile::create(path);
+  ASSERT_TRUE(file) << file.error().message;
+  ASSERT_TRUE(file->append(as_byte_view("model")));
+  ASSERT_TRUE(file->commit());
+  EXPECT_EQ(text_of(path), "model");
+  EXPECT_EQ(directory.file_count(), 1u);
+}
+
+}  // namespace
+}  // namespace edgedraft
