@@ -41,9 +41,14 @@ __device__ inline void take_turn() {
   wait_for_those_before();
 }
 
-// The attributes of a launch that may be early: `attribute`, or none where the device, its driver
-// or the toolkit cannot do that, also within graphs. Returns their number.
-unsigned early_start(cudaLaunchAttribute& attribute);
+// The attributes of a launch that may be early: `attribute`, or none if the device, its driver or
+// the toolkit cannot do that, also within graphs, or if the kernel was compiled for an older device
+// and so does not wait: a kernel that is translated at load time has the device's version, but the
+// source's instructions. Returns their number.
+unsigned early_start(const void* kernel, cudaLaunchAttribute& attribute);
+
+// The most shared memory that a block of the current device can ask for.
+cudaError_t block_memory_max(std::size_t& bytes_count);
 
 // Memory of a block that every device gives without being asked.
 inline constexpr std::size_t kUsualBlockBytes = 48u << 10;
@@ -66,7 +71,7 @@ cudaError_t launch(void (*kernel)(Args), dim3 grid, std::uint32_t threads, cudaS
   config.stream = stream;
   cudaLaunchAttribute attribute{};
   config.attrs = &attribute;
-  config.numAttrs = early_start(attribute);
+  config.numAttrs = early_start(reinterpret_cast<const void*>(kernel), attribute);
   return cudaLaunchKernelEx(&config, kernel, args);
 }
 

@@ -1,29 +1,54 @@
+#include <map>
+#include <utility>
+
 #include "kernels/cuda/device.cuh"
 
 namespace edgedraft::cuda {
 namespace {
 
-// From which on graphs keep early starts.
+// The first toolkit and driver whose graphs keep early starts.
 constexpr int kVersionMin = 12030;
+// The first that has griddepcontrol, of devices and of compile targets (device.cuh).
+constexpr int kMajorMin = 9;
+constexpr int kPtxMin = 90;
+
+bool may_start_early(const void* kernel, int device) {
+  if (CUDART_VERSION < kVersionMin) return false;
+  int driver = 0;
+  int major = 0;
+  cudaFuncAttributes compiled{};
+  return cudaDriverGetVersion(&driver) == cudaSuccess && driver >= kVersionMin &&
+         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+         major >= kMajorMin && cudaFuncGetAttributes(&compiled, kernel) == cudaSuccess &&
+         compiled.ptxVersion >= kPtxMin;
+}
 
 }  // namespace
 
-unsigned early_start(cudaLaunchAttribute& attribute) {
-  static const int driver_version = [] {
-    int version = 0;
-    return cudaDriverGetVersion(&version) == cudaSuccess ? version : 0;
-  }();
+unsigned early_start(const void* kernel, cudaLaunchAttribute& attribute) {
+  // Asked once for each kernel and device; a thread's own, so that none waits for another.
+  thread_local std::map<std::pair<const void*, int>, bool> known;
   int device = 0;
-  int major = 0;
-  if (CUDART_VERSION < kVersionMin || driver_version < kVersionMin ||
-      cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
-      major < 9) {
-    return 0;
+  if (cudaGetDevice(&device) != cudaSuccess) return 0;
+  auto found = known.find({kernel, device});
+  if (found == known.end()) {
+    found = known.emplace(std::pair(kernel, device), may_start_early(kernel, device)).first;
   }
+  if (!found->second) return 0;
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
   return 1;
+}
+
+cudaError_t block_memory_max(std::size_t& bytes_count) {
+  int device = 0;
+  int limit = 0;
+  cudaError_t status = cudaGetDevice(&device);
+  if (status == cudaSuccess) {
+    status = cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  }
+  bytes_count = static_cast<std::size_t>(limit);
+  return status;
 }
 
 }  // namespace edgedraft::cuda

@@ -242,7 +242,10 @@ struct AttentionArgs {
   std::uint32_t tail_slots;    // slots behind the prefix that masks reach to, at most 256
   Heads heads;
   Rows y;
-  float* scratch;  // attention_scratch_floats(...), 16-byte aligned
+  float* scratch;  // 16-byte aligned
+  // That it has: attention_scratch_floats(...) at least. With fewer nothing is launched, and the
+  // status is cudaErrorInvalidValue.
+  std::size_t scratch_floats;
   // Null, or where the prefix stands on the device, at most `prefix`: for launches that are
   // repeated. Scratch is for `prefix`; no bit of the result depends on that.
   const std::uint32_t* prefix_now = nullptr;
@@ -251,6 +254,13 @@ struct AttentionArgs {
 __host__ __device__ constexpr std::size_t attention_sum_floats(std::uint32_t head_dim) {
   return (head_dim + 3) / 4 * 4 + 4;
 }
+// Queries (rows times the heads of a group) that share a block where there are so many.
+inline constexpr std::uint32_t kBlockQueries = 64;
+// Splits are made one by one where their blocks are so few: eight a multiprocessor of an H100.
+inline constexpr std::uint32_t kFewBlocks = 1056;
+// What their sums take at most, for heads of up to 256 elements.
+inline constexpr std::size_t kAttentionSplitFloatsMax =
+    std::size_t{kFewBlocks} * kBlockQueries * attention_sum_floats(256);
 // The sums in scratch: those of splits where these are few, else those of chunks.
 struct AttentionSums {
   std::uint32_t a_chunk;
@@ -259,20 +269,36 @@ struct AttentionSums {
 __host__ __device__ constexpr AttentionSums attention_sums(std::uint32_t rows, std::uint32_t prefix,
                                                            std::uint32_t tail_slots,
                                                            const Heads& heads) {
-  constexpr std::uint32_t kFewBlocks = 1056;  // eight a multiprocessor of an H100
   constexpr std::uint32_t kChunkSlots = kSplitSlots * kChunkSplits;
   const std::uint32_t splits = (prefix + tail_slots + kSplitSlots - 1) / kSplitSlots;
-  if (splits * heads.kv_heads * ((rows * heads.group + 63) / 64) <= kFewBlocks) {
+  if (splits * heads.kv_heads * ((rows * heads.group + kBlockQueries - 1) / kBlockQueries) <=
+      kFewBlocks) {
     return {kChunkSplits, splits};
   }
   return {1, (prefix + tail_slots + kChunkSlots - 1) / kChunkSlots};
 }
 // For such a call: one with fewer rows may need more.
-constexpr std::size_t attention_scratch_floats(std::uint32_t rows, std::uint32_t prefix,
-                                               std::uint32_t tail_slots, const Heads& heads) {
+__host__ __device__ constexpr std::size_t attention_scratch_floats(std::uint32_t rows,
+                                                                   std::uint32_t prefix,
+                                                                   std::uint32_t tail_slots,
+                                                                   const Heads& heads) {
   return std::size_t{rows} * heads.kv_heads * heads.group *
          attention_sums(rows, prefix, tail_slots, heads).a_head *
          attention_sum_floats(heads.head_dim);
+}
+// How many rows at a time keep a call's scratch within `floats`, as far as one row alone does: with
+// chunks it grows with rows x context. As many as fill whole blocks, where it can be so many. Where
+// a call makes splits, scratch is bounded anyway, by kAttentionSplitFloatsMax.
+constexpr std::uint32_t attention_rows_max(std::uint32_t prefix, std::uint32_t tail_slots,
+                                           const Heads& heads, std::size_t floats) {
+  constexpr std::uint32_t kChunkSlots = kSplitSlots * kChunkSplits;
+  const std::size_t chunks = (std::size_t{prefix} + tail_slots + kChunkSlots - 1) / kChunkSlots;
+  const std::size_t row_floats =
+      chunks * heads.kv_heads * heads.group * attention_sum_floats(heads.head_dim);
+  const std::size_t rows = row_floats == 0 ? floats : floats / row_floats;
+  const std::size_t block_rows = heads.group < kBlockQueries ? kBlockQueries / heads.group : 1;
+  const std::size_t whole = rows >= block_rows ? rows - rows % block_rows : rows;
+  return static_cast<std::uint32_t>(whole < 1 ? 1 : whole > 0xFFFFu ? 0xFFFFu : whole);
 }
 [[nodiscard]] cudaError_t attention(const AttentionArgs& args, cudaStream_t stream);
 

@@ -197,25 +197,19 @@ class CudaBackend final : public Backend {
   void attention(const AttentionOp& op) override {
     check_op(op);
     static_assert(sizeof(AncestorMask) == cuda::kMaskWords * sizeof(std::uint64_t));
-    const cuda::Heads heads = heads_of(op.heads);
     const std::uint32_t tail_slots = reach_of(op.masks);
-    // Before the arguments: growing starts what has been gathered.
-    auto* scratch = attention_scratch_.reserve<float>(
-        cuda::attention_scratch_floats(op.q.rows, rounded_prefix(op.prefix), tail_slots, heads));
-    const auto* masks = op.masks.empty() ? nullptr : arguments_.on_device(op.masks)->bits.data();
-    const std::uint32_t* prefix = arguments_.varying(op.prefix);
-    enqueue(cuda::attention,
-            cuda::AttentionArgs{.q = device_const_rows(op.q),
-                                .keys = cache(op.keys),
-                                .values = cache(op.values),
-                                .rows = op.q.rows,
-                                .prefix = prefix == nullptr ? op.prefix : rounded_prefix(op.prefix),
-                                .masks = masks,
-                                .tail_slots = tail_slots,
-                                .heads = heads,
-                                .y = device_rows(op.y),
-                                .scratch = scratch,
-                                .prefix_now = prefix});
+    // A row has the same bits whichever rows are with it, so as many at a time as scratch allows.
+    const std::uint32_t rows_max =
+        cuda::attention_rows_max(rounded_prefix(op.prefix), tail_slots, heads_of(op.heads),
+                                 options_.attention_scratch_bytes / sizeof(float));
+    for (std::uint32_t first = 0; first < op.q.rows; first += rows_max) {
+      const std::uint32_t count = std::min(rows_max, op.q.rows - first);
+      AttentionOp part = op;
+      part.q = op.q.row_range(first, count);
+      part.y = op.y.row_range(first, count);
+      if (!op.masks.empty()) part.masks = op.masks.subspan(first, count);
+      attend(part, tail_slots);
+    }
   }
 
   void group_attention(const GroupAttentionOp& op) override {
@@ -318,6 +312,35 @@ class CudaBackend final : public Backend {
   void enqueue(cudaError_t (*launcher)(const Args&, cudaStream_t), const Args& args) {
     queue_.enqueue(launcher, args);
     arguments_.make_room();
+  }
+
+  void attend(const AttentionOp& op, std::uint32_t tail_slots) {
+    const cuda::Heads heads = heads_of(op.heads);
+    // Gathered launches have to repeat, so theirs is for a rounded prefix; others are for the exact
+    // one. They may differ in form, so scratch is for the one that will be.
+    const auto launched_prefix = [&] {
+      return queue_.gathers() ? rounded_prefix(op.prefix) : op.prefix;
+    };
+    const auto scratch_floats = [&] {
+      return cuda::attention_scratch_floats(op.q.rows, launched_prefix(), tail_slots, heads);
+    };
+    // Before the arguments: growing starts what has been gathered. That may be the end of graphs.
+    float* scratch = attention_scratch_.reserve<float>(scratch_floats());
+    scratch = attention_scratch_.reserve<float>(scratch_floats());
+    const auto* masks = op.masks.empty() ? nullptr : arguments_.on_device(op.masks)->bits.data();
+    const std::uint32_t* prefix = arguments_.varying(op.prefix);
+    enqueue(cuda::attention, cuda::AttentionArgs{.q = device_const_rows(op.q),
+                                                 .keys = cache(op.keys),
+                                                 .values = cache(op.values),
+                                                 .rows = op.q.rows,
+                                                 .prefix = launched_prefix(),
+                                                 .masks = masks,
+                                                 .tail_slots = tail_slots,
+                                                 .heads = heads,
+                                                 .y = device_rows(op.y),
+                                                 .scratch = scratch,
+                                                 .scratch_floats = scratch_floats(),
+                                                 .prefix_now = prefix});
   }
 
   // Waits. Through pinned memory, in pieces.

@@ -30,6 +30,11 @@ struct CudaBackendOptions {
   bool deterministic = false;
   // Passes that come again start as one CUDA graph. No bit of a result depends on it.
   bool graphs = true;
+  // Memory for attention's partial sums, which grow with rows x context: a call that needs more
+  // runs some rows at a time. It is taken when it is first needed, and kept. One row of a very long
+  // context may still take more (an 8B model's beyond two million tokens), and a call over few
+  // slots up to 68 MiB. No bit of a result depends on it.
+  std::uint64_t attention_scratch_bytes = std::uint64_t{256} << 20;
   // Told in a sentence where graphs turn out not to be possible.
   std::function<void(const std::string&)> on_notice;
   // Called with the bytes of each part of a weight that has been handed to the device.

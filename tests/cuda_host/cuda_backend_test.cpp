@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.h"
 #include "server/sessions/target_session.h"
 #include "shared/protocol/activation_codec.h"
@@ -215,6 +216,136 @@ TEST(CudaMemoryTest, LittleMemoryABlockGivesTheSameBits) {
   const Floats much = attend(cuda_host::kBlockMemoryBytesMax);
   EXPECT_TRUE(same_bytes(attend(std::size_t{64} << 10), much));
   EXPECT_TRUE(same_bytes(attend(std::size_t{48} << 10), much));
+}
+
+// Attention of `rows` rows over a prefix, its rows in a tree.
+Floats attended(Backend& backend, const HeadShape& heads, std::uint32_t rows,
+                std::uint32_t prefix) {
+  const std::uint32_t slots = prefix + rows;
+  const auto random = [&](std::uint64_t seed, std::uint32_t count, std::uint32_t cols) {
+    return matrix_of(backend, count, cols, random_floats(seed, std::size_t{count} * cols));
+  };
+  const OwnedMatrix q = random(1, rows, heads.query_cols());
+  const OwnedMatrix keys = random(2, slots, heads.kv_cols());
+  const OwnedMatrix values = random(3, slots, heads.kv_cols());
+  const std::vector<AncestorMask> masks = random_tree(4, rows);
+  const OwnedMatrix y(backend, rows, heads.query_cols());
+  backend.attention({.q = q.all(),
+                     .keys = keys.all(),
+                     .values = values.all(),
+                     .prefix = prefix,
+                     .masks = masks,
+                     .heads = heads,
+                     .y = y.all()});
+  return values_of(backend, y.all());
+}
+
+// 62 heads of 17 splits are few blocks, of 33 many: rounded up for graphs, the prefix makes chunks,
+// which take a quarter of the memory. A launch that does not fit is refused, not made.
+TEST(CudaScratchTest, IsForTheLaunchThatIsMade) {
+  const HeadShape heads{.query_heads = 62, .kv_heads = 62, .head_dim = 4};
+  const cuda::Heads same{.kv_heads = 62, .group = 1, .head_dim = 4};
+  ASSERT_LT(cuda::attention_scratch_floats(1, 1024, 1, same),
+            cuda::attention_scratch_floats(1, 514, 1, same));
+  const auto with_graphs = make_cuda_backend({});
+  const auto without = make_cuda_backend({.graphs = false});
+  EXPECT_TRUE(same_bytes(attended(*without, heads, 1, 514), attended(*with_graphs, heads, 1, 514)));
+}
+
+TEST(CudaScratchTest, ALaunchIsRefusedThatWouldWriteBehindIt) {
+  const cuda::Heads heads{.kv_heads = 2, .group = 1, .head_dim = 4};
+  Floats numbers(4096, 1.0f);
+  const cuda::Cache cache{.data = reinterpret_cast<std::byte*>(numbers.data()),
+                          .type = cuda::CacheType::f32,
+                          .stride = 8,
+                          .pages = nullptr,
+                          .page_slots = 0};
+  Floats y(8);
+  const std::size_t wanted = cuda::attention_scratch_floats(1, 100, 0, heads);
+  Floats scratch(wanted + 4);
+  auto* aligned =
+      reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(scratch.data()) + 15) / 16 * 16);
+  const auto attend = [&](std::size_t floats) {
+    return cuda::attention({.q = {numbers.data(), 8},
+                            .keys = cache,
+                            .values = cache,
+                            .rows = 1,
+                            .prefix = 100,
+                            .masks = nullptr,
+                            .tail_slots = 0,
+                            .heads = heads,
+                            .y = {y.data(), 8},
+                            .scratch = aligned,
+                            .scratch_floats = floats},
+                           nullptr);
+  };
+  EXPECT_EQ(attend(wanted - 1), cudaErrorInvalidValue);
+  EXPECT_EQ(y[0], 0.0f);
+  EXPECT_EQ(attend(wanted), cudaSuccess);
+  EXPECT_EQ(y[0], 1.0f);
+}
+
+// Of an 8B model, 256 rows behind 32768 slots took 1.1 GB, behind 131072 slots 4.4 GB.
+TEST(CudaScratchTest, StaysWithinItsBoundAtEveryContext) {
+  const cuda::Heads heads{.kv_heads = 8, .group = 4, .head_dim = 128};
+  const std::size_t bound = CudaBackendOptions{}.attention_scratch_bytes / sizeof(float);
+  ASSERT_LT(cuda::kAttentionSplitFloatsMax, bound);
+  for (std::uint32_t prefix = 0; prefix <= 1u << 20; prefix += 1024) {
+    const std::uint32_t most = std::min(256u, cuda::attention_rows_max(prefix, 256, heads, bound));
+    for (std::uint32_t rows = 1; rows <= most; ++rows) {
+      ASSERT_LE(cuda::attention_scratch_floats(rows, prefix, 256, heads), bound)
+          << rows << " rows behind " << prefix;
+    }
+  }
+  EXPECT_EQ(cuda::attention_rows_max(32768, 256, heads, bound), 48u);
+  EXPECT_EQ(cuda::attention_rows_max(131072, 256, heads, bound), 15u);
+}
+
+TEST(CudaScratchTest, SomeRowsAtATimeGiveTheSameBits) {
+  const HeadShape heads{.query_heads = 4, .kv_heads = 2, .head_dim = 8};
+  for (const bool graphs : {false, true}) {
+    const auto much = make_cuda_backend({.graphs = graphs});
+    // One row at a time, and some.
+    const auto least = make_cuda_backend({.graphs = graphs, .attention_scratch_bytes = 1});
+    const auto little = make_cuda_backend({.graphs = graphs, .attention_scratch_bytes = 4096});
+    const Floats expected = attended(*much, heads, 21, 130);
+    EXPECT_TRUE(same_bytes(attended(*least, heads, 21, 130), expected));
+    EXPECT_TRUE(same_bytes(attended(*little, heads, 21, 130), expected));
+  }
+}
+
+// Intermediate code that is older than the device and translated at load time has no instruction to
+// wait with, whatever the device can do.
+TEST(CudaEarlyStartTest, IsForKernelsThatWait) {
+  const int kernels[2] = {};
+  cudaLaunchAttribute attribute{};
+  cuda_host::set_ptx_version(80);
+  EXPECT_EQ(cuda::early_start(&kernels[0], attribute), 0u);
+  cuda_host::set_ptx_version(90);
+  EXPECT_EQ(cuda::early_start(&kernels[1], attribute), 1u);
+  EXPECT_EQ(attribute.id, cudaLaunchAttributeProgrammaticStreamSerialization);
+  EXPECT_EQ(cuda::early_start(&kernels[0], attribute), 0u);
+}
+
+// Where a block has little memory, attention asks for the limit. A launch that fails is not tried
+// again in another form: its error is the caller's.
+TEST(CudaFailureTest, AnInvalidLaunchOfAttentionIsNotHidden) {
+  const HeadShape heads{.query_heads = 4, .kv_heads = 1, .head_dim = 8};
+  const auto backend = make_cuda_backend({.graphs = false});
+  attended(*backend, heads, 20, 40);
+  std::uint32_t failures = 0;
+  const std::uint64_t before = cuda_host::call_count();
+  attended(*backend, heads, 20, 40);
+  const std::uint64_t calls = cuda_host::call_count() - before;
+  for (std::uint64_t call = 0; call < calls; ++call) {
+    cuda_host::fail_after(call, cudaErrorInvalidValue);
+    try {
+      attended(*backend, heads, 20, 40);
+    } catch (const DeviceError&) {
+      ++failures;
+    }
+  }
+  EXPECT_EQ(failures, calls);
 }
 
 TEST(CudaDevicesTest, AreListedOrMissedInWords) {

@@ -15,6 +15,7 @@ std::uint64_t calls = 0;
 std::uint64_t allocations = 0;
 std::uint64_t failing_call = ~std::uint64_t{0};
 cudaError_t failure = cudaSuccess;
+int ptx_version = 90;
 
 }  // namespace
 
@@ -27,6 +28,10 @@ namespace edgedraft::cuda_host {
 void fail_after(std::uint64_t count, cudaError_t error) {
   failing_call = calls + count;
   failure = error;
+}
+
+void set_ptx_version(int version) {
+  ptx_version = version;
 }
 
 std::uint64_t call_count() {
@@ -76,8 +81,15 @@ cudaError_t cudaGetDevice(int* device) {
   return cudaSuccess;
 }
 
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
-  *value = 9;
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  *value = attribute == cudaDevAttrComputeCapabilityMajor
+               ? 9
+               : static_cast<int>(edgedraft::cuda_host::block_memory_bytes());
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  *attributes = {.ptxVersion = ptx_version, .binaryVersion = 90};
   return cudaSuccess;
 }
 

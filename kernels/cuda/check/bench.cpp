@@ -188,7 +188,8 @@ class Bench {
                           rows,
                           heads,
                           out(y, query_cols),
-                          scratch.data()},
+                          scratch.data(),
+                          scratch.count()},
                          timer_.stream());
       });
       line(

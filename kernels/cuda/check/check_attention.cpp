@@ -90,7 +90,8 @@ bool path_matches(CacheType type, const Heads& heads, const std::vector<float>& 
                   0,
                   heads,
                   out_rows(y, query_cols),
-                  scratch.data()},
+                  scratch.data(),
+                  scratch.count()},
                  nullptr),
        "attention");
   return same_bits(y.values().data(), &together[row_at], query_cols);
@@ -142,7 +143,7 @@ void check_attention(Report& report, CacheType type, bool paged, std::uint32_t p
   };
   must(attention({rows_of(q_on_device, query_cols), cache_of(keys_on_device),
                   cache_of(values_on_device), rows, prefix, masks_on_device.data(), rows, heads,
-                  out_rows(y, query_cols), scratch.data()},
+                  out_rows(y, query_cols), scratch.data(), scratch.count()},
                  nullptr),
        "attention");
   const auto together = y.values();
@@ -151,10 +152,11 @@ void check_attention(Report& report, CacheType type, bool paged, std::uint32_t p
   const Array<float> longer_scratch(attention_scratch_floats(rows, prefix_max, rows, heads));
   const Array<std::uint32_t> prefix_on_device(std::vector<std::uint32_t>{prefix});
   const Array<float> repeated(q.size());
-  must(attention({rows_of(q_on_device, query_cols), cache_of(keys_on_device),
-                  cache_of(values_on_device), rows, prefix_max, masks_on_device.data(), rows, heads,
-                  out_rows(repeated, query_cols), longer_scratch.data(), prefix_on_device.data()},
-                 nullptr),
+  must(attention(
+           {rows_of(q_on_device, query_cols), cache_of(keys_on_device), cache_of(values_on_device),
+            rows, prefix_max, masks_on_device.data(), rows, heads, out_rows(repeated, query_cols),
+            longer_scratch.data(), longer_scratch.count(), prefix_on_device.data()},
+           nullptr),
        "attention");
   double error = 0.0;
   for (int sample = 0; sample < 40; ++sample) {

@@ -107,7 +107,8 @@ class Decoder {
                       rows,
                       shape_.heads,
                       {normed_.data(), shape_.dim},
-                      scratch_.data()},
+                      scratch_.data(),
+                      scratch_.count()},
                      stream_),
            "attention");
       products(rows, library, normed_, shape_.dim, {{layer.o, x.data, true}});

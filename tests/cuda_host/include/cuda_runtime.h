@@ -164,11 +164,19 @@ struct cudaLaunchConfig_t {
   cudaLaunchAttribute* attrs;
   unsigned numAttrs;
 };
-enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75 };
+enum cudaDeviceAttr {
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
+};
+struct cudaFuncAttributes {
+  int ptxVersion;
+  int binaryVersion;
+};
 
 #define CUDART_VERSION 13000
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel);
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaSetDevice(int device);
@@ -223,6 +231,9 @@ cudaError_t outside_capture();
 // Graphs that have been launched so far, and those that exist.
 std::uint64_t graph_launch_count();
 std::uint64_t graph_count();
+
+// What kernels say that they were compiled for, 90 at first: 10 * major + minor.
+void set_ptx_version(int version);
 
 // For tests of failures: the call after `count` further ones fails, once, with that error.
 void fail_after(std::uint64_t count, cudaError_t error);

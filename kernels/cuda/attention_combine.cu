@@ -1,0 +1,114 @@
+#include "kernels/cuda/attention.cuh"
+
+namespace edgedraft::cuda {
+
+using namespace attention_detail;
+
+namespace {
+
+constexpr std::uint32_t kCombineThreads = 128;
+constexpr std::uint32_t kCombineWarps = kCombineThreads / kWarp;
+
+struct CombineArgs {
+  AttentionArgs attention;
+  AttentionSums sums;
+};
+
+// Adds `count` sums, at most kMax, that stand `stride` floats apart, to `to`, or makes it of them.
+// All are read at once: what takes time here is waiting for memory.
+template <std::uint32_t kMax, std::uint32_t kParts>
+__device__ void add_sums(const float* from, std::size_t stride, std::uint32_t count,
+                         std::uint32_t head_dim, bool is_empty, Sum<kParts>& to) {
+  Sum<kParts> sums[kMax];
+#pragma unroll
+  for (std::uint32_t i = 0; i < kMax; ++i) {
+    if (i < count) sums[i].load(from + i * stride, head_dim);
+  }
+#pragma unroll
+  for (std::uint32_t i = 0; i < kMax; ++i) {
+    if (i >= count) break;
+    if (i == 0 && is_empty) {
+      to = sums[i];
+    } else {
+      to.add(sums[i]);
+    }
+  }
+}
+
+// A block a query head of a row: its warps take chunks in turn, a lane has dimensions.
+template <std::uint32_t kDims>
+__global__ void __launch_bounds__(kCombineThreads) combine_kernel(CombineArgs args) {
+  take_turn();
+  constexpr std::uint32_t kParts = kDims / (4 * kWarp);
+  __shared__ float4 values[kCombineWarps][kDims / 4];
+  __shared__ float largest[kCombineWarps];
+  __shared__ float weights[kCombineWarps];
+  const AttentionArgs& a = args.attention;
+  const std::uint32_t head = blockIdx.x;
+  const std::uint32_t row = blockIdx.y;
+  const std::uint32_t head_dim = a.heads.head_dim;
+  const std::uint32_t lane = threadIdx.x % kWarp;
+  const std::uint32_t warp = threadIdx.x / kWarp;
+  std::uint32_t visible = prefix_of(a);
+  if (a.masks != nullptr) visible += shown_below(a.masks + row * kMaskWords, kTailMax);
+  const std::uint32_t chunk_count = ceil_div(visible, kChunkSplits * kSplitSlots);
+  const std::size_t floats = attention_sum_floats(head_dim);
+  const float* sums = a.scratch + (std::size_t{row} * a.heads.kv_heads * a.heads.group + head) *
+                                      args.sums.a_head * floats;
+
+  Sum<kParts> mine;
+  if (args.sums.a_chunk == 1) {
+    constexpr std::uint32_t kMax = 8;
+    for (std::uint32_t first = warp; first < chunk_count; first += kCombineWarps * kMax) {
+      const std::uint32_t left = ceil_div(chunk_count - first, kCombineWarps);
+      add_sums<kMax>(sums + first * floats, kCombineWarps * floats, left < kMax ? left : kMax,
+                     head_dim, first == warp, mine);
+    }
+  } else {
+    for (std::uint32_t i = warp; i < chunk_count; i += kCombineWarps) {
+      const std::uint32_t first = i * kChunkSplits;
+      const std::uint32_t left = ceil_div(visible, kSplitSlots) - first;
+      Sum<kParts> chunk;
+      add_sums<kChunkSplits>(sums + first * floats, floats,
+                             left < kChunkSplits ? left : kChunkSplits, head_dim, true, chunk);
+      if (i == warp) {
+        mine = chunk;
+      } else {
+        mine.add(chunk);
+      }
+    }
+  }
+#pragma unroll
+  for (std::uint32_t part = 0; part < kParts; ++part) {
+    values[warp][part * kWarp + lane] = mine.values[part];
+  }
+  if (lane == 0) {
+    largest[warp] = mine.largest;
+    weights[warp] = mine.weights;
+  }
+  __syncthreads();
+  const std::uint32_t warps = chunk_count < kCombineWarps ? chunk_count : kCombineWarps;
+  float of_all = largest[0];
+  for (std::uint32_t w = 1; w < warps; ++w) of_all = fmaxf(of_all, largest[w]);
+  for (std::uint32_t d = threadIdx.x; d < head_dim; d += kCombineThreads) {
+    float sum = 0.0f;
+    float weight = 0.0f;
+    for (std::uint32_t w = 0; w < warps; ++w) {
+      const float factor = expf(largest[w] - of_all);
+      sum = fmaf(number(values[w][d / 4], d % 4), factor, sum);
+      weight = fmaf(weights[w], factor, weight);
+    }
+    a.y.data[row * a.y.stride + head * head_dim + d] = sum / weight;
+  }
+}
+
+}  // namespace
+
+cudaError_t combine_attention(const AttentionArgs& args, cudaStream_t stream) {
+  const AttentionSums sums = attention_sums(args.rows, args.prefix, args.tail_slots, args.heads);
+  return launch(args.heads.head_dim <= 128 ? combine_kernel<128> : combine_kernel<256>,
+                dim3(args.heads.kv_heads * args.heads.group, args.rows), kCombineThreads, stream,
+                CombineArgs{args, sums});
+}
+
+}  // namespace edgedraft::cuda
