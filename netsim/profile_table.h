@@ -1,10 +1,12 @@
 #pragma once
 
 #include <toml++/toml.h>
+#include <cstddef>
 #include <initializer_list>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 

@@ -3,6 +3,7 @@
 #define VK_NO_PROTOTYPES
 #include <vulkan/vulkan.h>
 
+#include <cstdint>
 #include <functional>
 
 #include "shared/base/error.h"

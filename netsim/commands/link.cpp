@@ -9,7 +9,7 @@
 #include "netsim/commands/simulate.h"
 #include "netsim/drivers/command.h"
 #include "netsim/drivers/tc_commands.h"
-#include "netsim/link_driver.h"
+#include "netsim/drivers/link_driver.h"
 
 namespace edgedraft::netsim {
 namespace {

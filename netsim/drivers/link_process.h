@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "netsim/drivers/link_driver.h"
 #include "netsim/drivers/stray_processes.h"
-#include "netsim/link_driver.h"
 
 namespace edgedraft::netsim {
 

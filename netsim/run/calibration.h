@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "netsim/link_driver.h"
+#include "netsim/drivers/link_driver.h"
 #include "netsim/run/experiment.h"
 
 namespace edgedraft::netsim {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "netsim/link_driver.h"
+#include "netsim/drivers/link_driver.h"
 
 namespace edgedraft::netsim {
 

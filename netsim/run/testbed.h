@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "netsim/link_driver.h"
+#include "netsim/drivers/link_driver.h"
 #include "netsim/run/experiment.h"
 #include "netsim/run/plan.h"
 #include "netsim/run/process.h"

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "shared/base/bytes.h"
 #include "shared/base/check.h"

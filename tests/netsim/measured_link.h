@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "netsim/link_driver.h"
+#include "netsim/drivers/link_driver.h"
 #include "tests/e2e/process.h"
 
 namespace edgedraft::netsim {

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <map>
 #include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 namespace edgedraft::testing {
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+
 #include <cuda_runtime.h>
 
 // The one product of cuBLAS that server/cuda uses, as plain loops.

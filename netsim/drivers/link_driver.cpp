@@ -1,4 +1,4 @@
-#include "netsim/link_driver.h"
+#include "netsim/drivers/link_driver.h"
 
 #include <iostream>
 
