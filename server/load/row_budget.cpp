@@ -1,6 +1,7 @@
 #include "server/load/row_budget.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace edgedraft {
@@ -12,6 +13,11 @@ constexpr double kTokensADoubling = 0.75;
 constexpr double kDraftsRemembered = 400.0;
 // What the rule weighs, in drafts.
 constexpr double kRuleWeight = 4.0;
+// Rows of a draft while nothing tells what wider passes cost: a tree that is worth its rows on most
+// devices, and takes no more than a second or so where a row costs as much as a pass.
+constexpr std::uint32_t kFirstRows = 8;
+// Nothing is concluded of passes more than so many times as wide as the widest that was seen.
+constexpr double kGrowth = 4.0;
 
 }  // namespace
 
@@ -78,16 +84,22 @@ RowBudget::Best RowBudget::best_draft(std::uint32_t sessions) const {
 }
 
 std::uint32_t RowBudget::rows_for(std::uint32_t sessions) const {
-  return passes_.known() ? best_draft(sessions).rows : pass_rows_max_;
+  if (!passes_.knows_counts()) return std::min(kFirstRows, pass_rows_max_);
+  const std::uint32_t best = best_draft(sessions).rows;
+  const auto seen = passes_.seen_to();
+  if (!seen) return best;
+  const double most =
+      std::max<double>(kFirstRows, kGrowth * std::bit_floor(static_cast<std::uint32_t>(*seen)));
+  return static_cast<std::uint32_t>(std::min<double>(best, most));
 }
 
 double RowBudget::drafts_by_streams(std::uint32_t sessions) const {
-  if (!passes_.known()) return 1.0;
+  if (!passes_.knows_counts()) return 1.0;
   return best_draft(sessions).tokens_per_second * stream_seconds(sessions);
 }
 
 double RowBudget::stream_seconds(std::uint32_t sessions) const {
-  if (!passes_.known()) return 0.0;
+  if (!passes_.knows_counts()) return 0.0;
   const double n = std::max(sessions, 1u);
   const double passes = std::ceil(n / pass_rows_max_);
   return passes * passes_.seconds(n / passes);
@@ -95,7 +107,7 @@ double RowBudget::stream_seconds(std::uint32_t sessions) const {
 
 std::optional<RowBudget::Outlook> RowBudget::outlook(std::uint32_t sessions,
                                                      std::uint32_t drafter) const {
-  if (!passes_.known()) return std::nullopt;
+  if (!passes_.knows_counts()) return std::nullopt;
   const double n = std::max(sessions, 1u);
   const auto own = yield_by_drafter_.find(drafter);
   const DraftYield none;

@@ -58,8 +58,9 @@ class RowBudget {
   // A session sent its next draft, of more than a root, so long after it had the verdict.
   void observe_absence(Duration time) { absence_.add(seconds(time)); }
 
-  // Rows a draft, root included, while `sessions` sessions draft. At least 1; pass_rows_max until a
-  // pass was seen.
+  // Rows per draft, root included, while `sessions` sessions draft. At least 1. Until it is known
+  // what wider passes cost, a few; without a measurement at the start never many times more than
+  // the widest pass so far.
   std::uint32_t rows_for(std::uint32_t sessions) const;
 
   // What `sessions` sessions are to expect if all of them do the same.
@@ -69,12 +70,12 @@ class RowBudget {
     std::array<double, kDraftSizes> draft_seconds;
     std::array<double, kDraftSizes> tokens;
   };
-  // Nothing until a pass was seen.
+  // Nothing until it is known what wider passes cost.
   std::optional<Outlook> outlook(std::uint32_t sessions, std::uint32_t drafter) const;
-  // The outlook's stream_seconds; 0 until a pass was seen.
+  // The outlook's stream_seconds; 0 until then.
   double stream_seconds(std::uint32_t sessions) const;
   // Drafts of the best size, of all sessions, by what streams would give them: above 1, drafts
-  // serve more tokens a second. 1 until a pass was seen.
+  // serve more tokens a second. 1 until then.
   double drafts_by_streams(std::uint32_t sessions) const;
 
  private:

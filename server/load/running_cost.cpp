@@ -22,6 +22,8 @@ void RunningMean::add(double sample) {
 void CostFit::add(std::uint32_t count, Duration time) {
   const double n = count;
   const double s = seconds(time);
+  smallest_ = known() ? std::min(smallest_, n) : n;
+  largest_ = std::max(largest_, n);
   for (double* sum : {&weight_, &count_, &count_squared_, &seconds_, &count_seconds_}) {
     *sum *= kFitMemory;
   }
@@ -56,6 +58,10 @@ void CostCurve::add(std::uint32_t count, Duration time) {
   } else {
     factor_.add(edgedraft::seconds(time) / anchored(count));
   }
+}
+
+std::optional<double> CostCurve::seen_to() const {
+  return anchors_.empty() ? std::optional(line_.largest()) : std::nullopt;
 }
 
 double CostCurve::seconds(double count) const {

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "shared/base/clock.h"
@@ -52,9 +53,14 @@ class CostFit {
  public:
   void add(std::uint32_t count, Duration time);
   bool known() const { return weight_ > 0.0; }
+  // Whether samples were so far apart that they tell of other counts.
+  bool knows_counts() const { return known() && largest_ >= 2.0 * smallest_; }
+  double largest() const { return largest_; }
   LinearCost cost() const;
 
  private:
+  double smallest_ = 0.0;
+  double largest_ = 0.0;
   double weight_ = 0.0;
   double count_ = 0.0;
   double count_squared_ = 0.0;
@@ -71,6 +77,10 @@ class CostCurve {
   void anchor(std::uint32_t count, Duration time);
   void add(std::uint32_t count, Duration time);
   bool known() const { return !anchors_.empty() || line_.known(); }
+  // Whether it tells of other counts than those that were seen.
+  bool knows_counts() const { return !anchors_.empty() || line_.knows_counts(); }
+  // Up to which count it goes by more than guessing; nothing where the start was measured.
+  std::optional<double> seen_to() const;
   double seconds(double count) const;
 
  private:

@@ -10,8 +10,11 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
+#include <exception>
 #include <thread>
 #include <utility>
+
+#include "shared/base/exceptions.h"
 
 namespace edgedraft {
 namespace {
@@ -72,7 +75,7 @@ class HttpEndpoint::Impl {
     acceptor_.bind(endpoint);
     acceptor_.listen();
     port_ = acceptor_.local_endpoint().port();
-    asio::co_spawn(io_, accept(), [](std::exception_ptr) {});
+    go_on_accepting();
     thread_ = std::thread([this] { io_.run(); });
   }
 
@@ -84,6 +87,14 @@ class HttpEndpoint::Impl {
   std::uint16_t port() const { return port_; }
 
  private:
+  void go_on_accepting() {
+    asio::co_spawn(io_, accept(), [this](const std::exception_ptr& failure) {
+      if (!failure) return;
+      options_.on_failure("accepting: " + what_of(failure));
+      go_on_accepting();
+    });
+  }
+
   asio::awaitable<void> accept() {
     for (;;) {
       auto [error, socket] = co_await acceptor_.async_accept(kToken);
@@ -95,7 +106,10 @@ class HttpEndpoint::Impl {
       if (open_ >= options_.connections_max) continue;  // closes the socket
       ++open_;
       asio::co_spawn(io_, serve(beast::tcp_stream(std::move(socket))),
-                     [this](std::exception_ptr) { --open_; });
+                     [this](const std::exception_ptr& failure) {
+                       --open_;
+                       if (failure) options_.on_failure("a request: " + what_of(failure));
+                     });
     }
   }
 
@@ -110,7 +124,7 @@ class HttpEndpoint::Impl {
     if (silent || read_error == beast::error::timeout) co_return;
 
     const auto response =
-        response_of(read_error ? answer_to_broken(read_error) : answer_to(request, pages_));
+        response_of(read_error ? answer_to_broken(read_error) : page_for(request));
     http::response_serializer<http::string_body> serializer(response);
     stream.expires_after(options_.timeout);
     if (!read_error && request.get().method() == http::verb::head) {
@@ -119,6 +133,16 @@ class HttpEndpoint::Impl {
       co_await http::async_write(stream, serializer, kToken);
     }
     co_await say_goodbye(stream);
+  }
+
+  HttpAnswer page_for(const Request& request) {
+    try {
+      return answer_to(request, pages_);
+    } catch (...) {
+      const std::string path(request.get().target());
+      options_.on_failure(path + ": " + what_of(std::current_exception()));
+      return plain(500, "the server could not make this page\n");
+    }
   }
 
   // Reads away, for a moment, what a peer goes on to send.

@@ -24,6 +24,8 @@ struct HttpEndpointOptions {
   std::uint32_t connections_max = 16;  // further ones are closed at once
   // For a request to come whole, and again for its answer to be taken.
   Duration timeout = std::chrono::seconds(5);
+  // Told what went wrong on this side; the endpoint goes on. Called on its thread.
+  std::function<void(const std::string& what)> on_failure = [](const std::string&) {};
 };
 
 // Serves a few small pages to monitors by HTTP/1.1, without TLS: GET and HEAD, one request a
@@ -32,7 +34,7 @@ struct HttpEndpointOptions {
 class HttpEndpoint {
  public:
   // The page at a path, without its query; nothing where there is none. Called on the endpoint's
-  // thread.
+  // thread. Where it throws, the monitor is answered 500.
   using Pages = std::function<std::optional<HttpAnswer>(std::string_view path)>;
 
   // Listens and answers from here on.

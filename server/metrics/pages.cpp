@@ -156,6 +156,8 @@ void render_connections(Exposition& e, const Metrics& m, const ListenerStats& li
   e.counter("connections_total", "Connections accepted by TCP.", listener.accepted);
   e.counter("connections_over_limit_total", "Of these, closed at once: too many at a time.",
             listener.over_limit);
+  e.counter("connections_failed_total", "Of these, closed at once for a failure of the server's.",
+            listener.failed);
   e.counters("connections_rejected_total", "Of these, ended before their first request.", "reason",
              kRejectionNames, m.rejections);
   e.counters("frames_rejected_total", "Frames that ended their connection.", "reason",

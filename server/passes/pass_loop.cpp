@@ -57,12 +57,13 @@ PassLoop::PassLoop(const SessionParts& parts, const PassLoopOptions& options,
       probe_(parts.decoder.backend()),
       sessions_(parts, options.sessions, now_),
       budget_(options.pass_rows_max),
-      row_budget_(options.row_budget > 0 ? options.row_budget : options.pass_rows_max) {
+      row_budget_(options.row_budget > 0 ? options.row_budget : budget_.rows_for(1)) {
   EDGEDRAFT_CHECK(options.prompt_rows >= 1 && options.prompt_rows < options.pass_rows_max &&
                   options.pass_rows_max <= kMaskRowsMax &&
                   options.row_budget <= options.pass_rows_max);
   metrics_->sessions_max.set(options.sessions.sessions_max);
   metrics_->kv_bytes_max.set(sessions_.memory().bytes);
+  metrics_->row_budget.set(row_budget_);
 }
 
 PassLoop::StartReport PassLoop::measure_costs(Duration time_max, std::span<Tap* const> taps) {
@@ -81,6 +82,7 @@ PassLoop::StartReport PassLoop::measure_costs(Duration time_max, std::span<Tap* 
   for (const StartCosts::Sample& delivery : costs.deliveries) {
     budget_.anchor_delivery(delivery.count, delivery.time);
   }
+  count_busy_sessions(now_());
   return report;
 }
 

@@ -36,6 +36,10 @@ class Scheduler {
   void cancel(std::uint64_t connection_id, std::uint32_t round);
   // The connection is over: its work is dropped, its session may be resumed or evicted.
   void ended(std::uint64_t connection_id);
+  // Rows per draft that newcomers are told, as the last verdict told them.
+  std::uint32_t row_budget() const {
+    return static_cast<std::uint32_t>(options_.passes.metrics->row_budget.value());
+  }
   // A client that was behind in reading may have caught up: its stream goes on.
   void wake();
 

@@ -90,7 +90,7 @@ void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
                         .model = host_.name(),
                         .context_count = host_.context_count(),
                         .nodes_max = kTreeNodesMax,
-                        .row_budget = kMaskRowsMax,
+                        .row_budget = scheduler_.row_budget(),
                         .scale_groups = {},
                         .stream_tokens_max = host_.context_count()};
   if (client->tap) {
@@ -159,6 +159,10 @@ Result<Tap*> Application::find_tap(const wire::Hello& hello) {
 
 void Application::drained(std::uint64_t /*connection_id*/) {
   scheduler_.wake();
+}
+
+void Application::accepting_failed(const std::string& what) {
+  log_.error("a connection could not be accepted: {}", what);
 }
 
 void Application::ended(std::uint64_t connection_id, const PeerInfo& peer, const Error& reason,

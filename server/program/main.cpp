@@ -312,7 +312,10 @@ Result<std::unique_ptr<HttpEndpoint>> open_metrics(const ServerOptions& o, Monit
   }
   try {
     auto opened = std::make_unique<HttpEndpoint>(
-        HttpEndpointOptions{.address = endpoint->host, .port = endpoint->port},
+        HttpEndpointOptions{
+            .address = endpoint->host,
+            .port = endpoint->port,
+            .on_failure = [&log](const std::string& what) { log.error("--metrics: {}", what); }},
         [server = std::move(server)](std::string_view path) {
           return monitoring_page(server, path);
         });

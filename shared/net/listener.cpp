@@ -10,11 +10,13 @@
 #include <boost/asio/strand.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <condition_variable>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "shared/base/exceptions.h"
 #include "shared/net/connection.h"
 
 namespace edgedraft {
@@ -160,11 +162,7 @@ class Listener::Impl {
     acceptor_.bind(endpoint);
     acceptor_.listen();
     port_ = acceptor_.local_endpoint().port();
-    asio::co_spawn(acceptor_.get_executor(), accept(), [this](std::exception_ptr) {
-      const std::scoped_lock lock(mutex_);
-      accepting_ = false;
-      changed_.notify_all();
-    });
+    go_on_accepting();
     for (std::uint32_t i = 0; i < options_.io_thread_count; ++i) {
       threads_.emplace_back([this] { io_.run(); });
     }
@@ -254,6 +252,27 @@ class Listener::Impl {
     }
   }
 
+  void go_on_accepting() {
+    asio::co_spawn(acceptor_.get_executor(), accept(), [this](const std::exception_ptr& failure) {
+      if (failure) {
+        count_failure(failure);
+        go_on_accepting();
+        return;
+      }
+      const std::scoped_lock lock(mutex_);
+      accepting_ = false;
+      changed_.notify_all();
+    });
+  }
+
+  void count_failure(const std::exception_ptr& failure) {
+    {
+      const std::scoped_lock lock(mutex_);
+      ++stats_.failed;
+    }
+    application_.accepting_failed(what_of(failure));
+  }
+
   asio::awaitable<void> accept() {
     while (!stopping_) {
       auto [error, socket] = co_await acceptor_.async_accept(asio::make_strand(io_), kToken);
@@ -263,7 +282,11 @@ class Listener::Impl {
         co_await pause.async_wait(kToken);
         continue;
       }
-      start(std::move(socket));
+      try {
+        start(std::move(socket));
+      } catch (...) {
+        count_failure(std::current_exception());
+      }
     }
   }
 
@@ -280,7 +303,7 @@ class Listener::Impl {
     connection->reply = ReplyHandle(std::make_shared<ReplyHandle::Target>(id, *connection));
     connections_.emplace(id, connection);
     asio::co_spawn(strand, serve(*connection),
-                   [this, connection](std::exception_ptr failure, Error reason) {
+                   [this, connection](const std::exception_ptr& failure, Error reason) {
                      end(*connection, failure, std::move(reason));
                    });
   }
@@ -351,12 +374,8 @@ class Listener::Impl {
   }
 
   // Everything that a connection may throw ends here.
-  void end(Connection& connection, std::exception_ptr failure, Error reason) {
-    try {
-      if (failure) std::rethrow_exception(failure);
-    } catch (const std::exception& e) {
-      reason = {Errc::io, e.what()};
-    }
+  void end(Connection& connection, const std::exception_ptr& failure, Error reason) {
+    if (failure) reason = {Errc::io, what_of(failure)};
     connection.reply->target_->cut_off();
     application_.ended(connection.id, connection.peer, reason, connection.session.traffic());
     count_bytes(connection);

@@ -59,6 +59,8 @@ class ServerApplication {
   virtual void handle(const ReplyHandle& reply, const PeerInfo& peer, ServerEvent event) = 0;
   // A connection whose backlog was full has room again.
   virtual void drained(std::uint64_t /*connection_id*/) {}
+  // What went wrong on this side before there was a connection; the listener goes on accepting.
+  virtual void accepting_failed(const std::string& /*what*/) {}
   // A connection is over. Also for those that never got as far as an event, so that faulty peers
   // can be logged. link_down and "closed by the client" is the ordinary end.
   virtual void ended(std::uint64_t connection_id, const PeerInfo& peer, const Error& reason,
@@ -80,6 +82,7 @@ struct ListenerOptions {
 struct ListenerStats {
   std::uint64_t accepted = 0;
   std::uint64_t over_limit = 0;
+  std::uint64_t failed = 0;  // accepted, and closed again for a failure of ours
   std::uint32_t open = 0;
   std::uint64_t bytes_in = 0;  // at the TCP sockets, as of what each connection read last
   std::uint64_t bytes_out = 0;

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/asio/ssl/context.hpp>
 #include <thread>
+#include <utility>
 
 #include "tests/net/net_support.h"
 #include "tests/net/raw_peer.h"
@@ -81,6 +83,24 @@ TEST(ListenerTest, RenewedCertificateIsShownToTheNext) {
   EXPECT_TRUE(TestServer::first_event(options));
   ASSERT_TRUE(before->send(outgoing(small_prompt())));
   EXPECT_TRUE(before->wait_event(soon())) << "who is in stays in";
+}
+
+// A context that nothing can be made from.
+TEST(ListenerTest, WhatFailsForOneConnectionDoesNotEndAccepting) {
+  TestServer server;
+  const auto context = [&] {
+    return make_server_context({.certificate_file = server.identity.certificate_file,
+                                .key_file = server.identity.key_file})
+        .value();
+  };
+  const auto broken = context();
+  const TlsContext taken(std::move(*broken));
+  server.listener->set_tls(broken);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(RawPeer(server.listener->port()).read_to_end().empty());
+  EXPECT_EQ(server.listener->stats().failed, 3u);
+  EXPECT_EQ(server.application.failures().size(), 3u);
+  server.listener->set_tls(context());
+  server.expect_serves();
 }
 
 TEST(ListenerTest, RepliesAfterTheEndGoNowhere) {

@@ -123,6 +123,16 @@ std::vector<std::optional<std::string>> TestApplication::certificate_names() con
   return names_;
 }
 
+void TestApplication::accepting_failed(const std::string& what) {
+  const std::scoped_lock lock(mutex_);
+  failures_.push_back(what);
+}
+
+std::vector<std::string> TestApplication::failures() const {
+  const std::scoped_lock lock(mutex_);
+  return failures_;
+}
+
 std::vector<ReplyHandle> TestApplication::handles() const {
   const std::scoped_lock lock(mutex_);
   return handles_;

@@ -53,6 +53,7 @@ class TestApplication final : public ServerApplication {
   void handle(const ReplyHandle& reply, const PeerInfo& peer, ServerEvent event) override;
   void ended(std::uint64_t connection_id, const PeerInfo& peer, const Error& reason,
              const TrafficStats& traffic) override;
+  void accepting_failed(const std::string& what) override;
 
   // Set before the first connection.
   std::vector<std::uint32_t> scale_groups{};
@@ -63,6 +64,8 @@ class TestApplication final : public ServerApplication {
   std::vector<Error> wait_ended(std::size_t count);
   std::vector<std::optional<std::string>> certificate_names() const;
   std::vector<ReplyHandle> handles() const;
+  // What kept the listener from taking connections.
+  std::vector<std::string> failures() const;
 
  private:
   mutable std::mutex mutex_;
@@ -70,6 +73,7 @@ class TestApplication final : public ServerApplication {
   std::vector<Error> ended_;
   std::vector<std::optional<std::string>> names_;
   std::vector<ReplyHandle> handles_;
+  std::vector<std::string> failures_;
 };
 
 ListenerOptions on_loopback();

@@ -5,7 +5,10 @@
 
 #include <boost/system/system_error.hpp>
 #include <chrono>
+#include <mutex>
+#include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include "tests/net/raw_peer.h"
 
@@ -42,10 +45,20 @@ class HttpEndpointTest : public ::testing::Test {
   }
 
   static constexpr std::size_t kHugeBytes = 64u << 20;
-  HttpEndpoint endpoint_{{.address = "127.0.0.1", .connections_max = 3, .timeout = 300ms},
+  std::mutex mutex_;
+  std::vector<std::string> failures_;
+  HttpEndpoint endpoint_{{.address = "127.0.0.1",
+                          .connections_max = 3,
+                          .timeout = 300ms,
+                          .on_failure =
+                              [this](const std::string& what) {
+                                const std::lock_guard lock(mutex_);
+                                failures_.push_back(what);
+                              }},
                          [](std::string_view path) -> std::optional<HttpAnswer> {
                            if (path == "/page")
                              return HttpAnswer{.content_type = "text/plain", .body = "a page\n"};
+                           if (path == "/broken") throw std::runtime_error("no such number");
                            if (path == "/huge") {
                              return HttpAnswer{.content_type = "text/plain",
                                                .body = std::string(kHugeBytes, 'x')};
@@ -76,6 +89,15 @@ TEST_F(HttpEndpointTest, OtherPathsAreNotFound) {
   for (const std::string path : {"/", "/pages", "/page/", "//page", "/../page", "/%70age"}) {
     EXPECT_TRUE(get(path).starts_with("HTTP/1.1 404 ")) << path;
   }
+}
+
+TEST_F(HttpEndpointTest, APageThatCannotBeMadeIsSaidAndToldOf) {
+  for (int i = 0; i < 5; ++i) {  // more than it takes connections
+    EXPECT_TRUE(get("/broken").starts_with("HTTP/1.1 500 ")) << i;
+  }
+  const std::lock_guard lock(mutex_);
+  ASSERT_EQ(failures_.size(), 5u);
+  EXPECT_EQ(failures_[0], "/broken: no such number");
 }
 
 TEST_F(HttpEndpointTest, OtherMethodsAreNotAllowed) {

@@ -22,12 +22,51 @@ RowBudget learned(microseconds fixed, microseconds a_row, microseconds absence) 
   return budget;
 }
 
-TEST(RowBudgetTest, KnowsNoReasonAtFirst) {
+TEST(RowBudgetTest, BeginsSmallAndTellsNothingUntilTwoWidthsWereSeen) {
   RowBudget budget(256);
-  EXPECT_EQ(budget.rows_for(100), 256u);
+  EXPECT_EQ(budget.rows_for(1), 8u);
   EXPECT_FALSE(budget.outlook(1, 1));
-  budget.observe_pass(10, microseconds(500));
+  // Prompts of about the same length: were their passes taken for what rows cost, a row would seem
+  // to cost nothing, or everything.
+  for (const std::uint32_t rows : {30u, 31u, 30u}) {
+    budget.observe_pass(rows, std::chrono::milliseconds(100 * rows));
+    EXPECT_EQ(budget.rows_for(1), 8u);
+    EXPECT_FALSE(budget.outlook(1, 1));
+    EXPECT_EQ(budget.stream_seconds(1), 0.0);
+    EXPECT_EQ(budget.drafts_by_streams(4), 1.0);
+  }
+  budget.observe_pass(8, std::chrono::milliseconds(800));
   EXPECT_TRUE(budget.outlook(1, 1));
+  EXPECT_NEAR(budget.stream_seconds(1), 0.1, 0.05);
+}
+
+// A target of 1.1 B on two busy cores, where a tree of 62 takes seconds.
+TEST(RowBudgetTest, WhereRowsCostAsMuchAsPassesItStaysSmall) {
+  RowBudget budget(256);
+  budget.observe_pass(30, std::chrono::milliseconds(3000));
+  for (int i = 0; i < 20; ++i) {
+    const std::uint32_t rows = budget.rows_for(1);
+    EXPECT_LE(rows, 8u) << i;
+    budget.observe_pass(rows, std::chrono::milliseconds(100 * rows));
+    budget.observe_draft(1, rows, 2);
+    budget.observe_absence(std::chrono::milliseconds(50));
+  }
+}
+
+// A device whose passes of any width take the same.
+TEST(RowBudgetTest, WhereRowsAreCheapItGrowsWithinAFewDrafts) {
+  RowBudget budget(256);
+  budget.observe_pass(4, microseconds(10'004));
+  std::vector<std::uint32_t> told;
+  for (int i = 0; i < 4; ++i) {
+    told.push_back(budget.rows_for(1));
+    budget.observe_pass(told.back(), microseconds(10'000 + told.back()));
+    budget.observe_draft(1, told.back(), 2);
+    budget.observe_absence(std::chrono::milliseconds(20));
+  }
+  EXPECT_EQ(told[0], 8u);
+  EXPECT_EQ(told[1], 32u);
+  EXPECT_GE(told[3], 64u);
 }
 
 // As measured at the start of a server whose passes take `fixed` and `a_row` for each row.

@@ -516,11 +516,12 @@ TEST_F(SchedulerTest, VerdictsTellTheRowBudget) {
   Scheduler scheduler(
       parts(), {.passes = {.sessions = {.sessions_max = 64, .kv_bytes_max = 0}}, .queue_max = 100});
   Random random(8);
-  // Nothing is known yet: as many as a pass takes.
+  // Nothing is known yet of what wider passes take.
+  EXPECT_EQ(scheduler.row_budget(), 8u);
   scheduler.post(client(1), prefill(1, random_tokens(random, 5)));
   const auto reply = inbox_.take();
   ASSERT_TRUE(reply);
-  EXPECT_EQ(std::get<wire::Verdict>(reply->what).row_budget, kMaskRowsMax);
+  EXPECT_EQ(std::get<wire::Verdict>(reply->what).row_budget, 8u);
 }
 
 }  // namespace

@@ -76,7 +76,14 @@ TEST_F(StartMeasurementTest, TheFirstVerdictTellsWhatPassesCost) {
 TEST_F(StartMeasurementTest, WithoutItNothingIsToldOfTheFirstPass) {
   EXPECT_EQ(loop_.memory().pages_held, 0u);
   // One pass has been seen by then, and tells nothing of wider ones.
-  EXPECT_GT(prompt(1, {5, 6, 7}).row_budget, 32u);
+  const wire::Verdict first = prompt(1, {5, 6, 7});
+  EXPECT_EQ(first.row_budget, 8u);
+  EXPECT_EQ(first.stream_us, 0u);
+  EXPECT_TRUE(first.outlook_us.empty());
+  // A pass of another width, and everything is.
+  const wire::Verdict second = prompt(2, std::vector<std::uint32_t>(40, 9));
+  EXPECT_NEAR(second.stream_us, 12'000, 100) << "a row of each of two sessions";
+  EXPECT_FALSE(second.outlook_us.empty());
 }
 
 TEST_F(StartMeasurementTest, AFixedBudgetIsToldWhateverPassesCost) {

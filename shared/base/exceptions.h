@@ -1,0 +1,19 @@
+#pragma once
+
+#include <exception>
+#include <string>
+
+namespace edgedraft {
+
+// What a caught exception says, for logs.
+inline std::string what_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an exception of no known type";
+  }
+}
+
+}  // namespace edgedraft
