@@ -1,6 +1,7 @@
 #include "server/program/model_host.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "shared/drafting/moa/moa_tap.h"
@@ -24,7 +25,7 @@ Result<void> add_tap(Backend& backend, HostedDrafter& drafter) {
 Result<std::unique_ptr<ModelHost>> ModelHost::load(Backend& backend,
                                                    const ModelHostOptions& options) {
   std::unique_ptr<ModelHost> host(new ModelHost());
-  if (auto loaded = host->load_target(backend, options); !loaded) {
+  if (auto loaded = host->load_target(options); !loaded) {
     return in_file(options.model, loaded.error());
   }
   for (const std::filesystem::path& path : options.bundles) {
@@ -32,10 +33,13 @@ Result<std::unique_ptr<ModelHost>> ModelHost::load(Backend& backend,
       return in_file(path, loaded.error());
     }
   }
+  if (auto made = host->make_decoder(backend); !made) {
+    return in_file(options.model, made.error());
+  }
   return host;
 }
 
-Result<void> ModelHost::load_target(Backend& backend, const ModelHostOptions& options) {
+Result<void> ModelHost::load_target(const ModelHostOptions& options) {
   auto file = GgufFile::open(options.model);
   if (!file) return file.error();
   file_ = std::move(*file);
@@ -57,7 +61,25 @@ Result<void> ModelHost::load_target(Backend& backend, const ModelHostOptions& op
   if (!name) return name.error();
   name_ = *name;
   context_count_ = options.context_count > 0 ? options.context_count : model->config.context_length;
-  decoder_ = std::make_unique<Decoder>(backend, model->config, model->tensors, context_count_);
+  return boost::system::in_place_value;
+}
+
+// The caches keep what any of the taps reads.
+Result<void> ModelHost::make_decoder(Backend& backend) {
+  const auto model = read_decoder(file_);
+  if (!model) return model.error();
+  std::set<std::uint32_t> states;
+  for (const HostedDrafter& drafter : drafters_) {
+    if (!drafter.tap) continue;
+    const auto wanted = drafter.tap->states();
+    states.insert(wanted.begin(), wanted.end());
+    if (!wanted.empty() && wanted.back() > model->config.layer_count + 1) {
+      return Error{Errc::mismatch, "the drafter '" + drafter.name +
+                                       "' wants the state of a layer that the target lacks"};
+    }
+  }
+  decoder_ = std::make_unique<Decoder>(backend, model->config, model->tensors, context_count_,
+                                       std::vector<std::uint32_t>(states.begin(), states.end()));
   return boost::system::in_place_value;
 }
 

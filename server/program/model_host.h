@@ -57,7 +57,8 @@ class ModelHost {
 
  private:
   ModelHost() = default;
-  Result<void> load_target(Backend& backend, const ModelHostOptions& options);
+  Result<void> load_target(const ModelHostOptions& options);
+  Result<void> make_decoder(Backend& backend);
   Result<void> load_bundle(Backend& backend, const std::filesystem::path& path);
 
   GgufFile file_;

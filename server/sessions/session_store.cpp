@@ -11,12 +11,7 @@ namespace edgedraft {
 namespace {
 
 KvPool::Size pool_size(const SessionParts& parts, std::uint32_t page_count) {
-  const DecoderConfig& config = parts.decoder.config();
-  return {.layers = config.layer_count,
-          .kv_cols = config.layer.heads.kv_cols(),
-          .page_count = page_count,
-          .page_slots = KvPool::kPageSlots,
-          .type = parts.kv_type};
+  return parts.decoder.pool_size(page_count, parts.kv_type);
 }
 
 // Pages of a whole context and a tree behind it.

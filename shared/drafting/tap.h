@@ -12,6 +12,9 @@ class Tap {
  public:
   virtual ~Tap() = default;
 
+  // The hidden states of the target that it reads, increasing; the target's caches then keep them
+  // (StatePlanes).
+  virtual std::span<const std::uint32_t> states() const { return {}; }
   // Values that share a scale when a row is quantised, in order; a row has their sum.
   virtual std::span<const std::uint32_t> scale_groups() const = 0;
   // The rows of positions first..first + count - 1 of a session's cache.

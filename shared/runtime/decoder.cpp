@@ -1,17 +1,20 @@
 #include "shared/runtime/decoder.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <utility>
 
 #include "shared/base/check.h"
 
 namespace edgedraft {
 
 Decoder::Decoder(Backend& backend, const DecoderConfig& config, const DecoderTensors& tensors,
-                 std::uint32_t positions_max)
+                 std::uint32_t positions_max, std::vector<std::uint32_t> states)
     : backend_(backend),
       config_(config),
       positions_max_(positions_max),
+      planes_{.states = std::move(states), .cols = config.layer.dim},
       store_(backend),
       cos_sin_(make_rope_table(backend, config.rope, config.layer.heads.head_dim, positions_max)),
       embedding_(store_.add(tensors.token_embd)),
@@ -20,6 +23,9 @@ Decoder::Decoder(Backend& backend, const DecoderConfig& config, const DecoderTen
       scratch_(backend, config.layer, kMaskRowsMax),
       x_(backend, kMaskRowsMax, config.layer.dim),
       causal_masks_(edgedraft::causal_masks(kMaskRowsMax)) {
+  EDGEDRAFT_CHECK(std::ranges::is_sorted(planes_.states, std::ranges::less_equal()) ||
+                  planes_.count() < 2);
+  EDGEDRAFT_CHECK(planes_.states.empty() || planes_.states.back() <= config.layer_count + 1);
   for (const LayerTensors& layer : tensors.layers) {
     layers_.push_back({.shape = config.layer,
                        .weights = store_.add_layer(layer),
@@ -32,12 +38,24 @@ KvCache Decoder::make_cache(DType type) const {
   return KvCache(backend_, {.layers = config_.layer_count,
                             .kv_cols = config_.layer.heads.kv_cols(),
                             .capacity = slots_max(),
-                            .type = type});
+                            .type = type,
+                            .planes = planes_});
+}
+
+KvPool::Size Decoder::pool_size(std::uint32_t page_count, DType type,
+                                std::uint32_t page_slots) const {
+  return {.layers = config_.layer_count,
+          .kv_cols = config_.layer.heads.kv_cols(),
+          .page_count = page_count,
+          .page_slots = page_slots,
+          .type = type,
+          .planes = planes_};
 }
 
 KvCache Decoder::make_cache(KvPool& pool) const {
   EDGEDRAFT_CHECK(pool.size().layers == config_.layer_count &&
-                  pool.size().kv_cols == config_.layer.heads.kv_cols());
+                  pool.size().kv_cols == config_.layer.heads.kv_cols() &&
+                  pool.size().planes == planes_);
   return KvCache(pool, slots_max());
 }
 
@@ -57,7 +75,8 @@ void Decoder::forward(std::span<const SequenceRows> sequences) {
   EDGEDRAFT_CHECK(!tokens_.empty() && tokens_.size() <= kMaskRowsMax);
   const Matrix x = x_.rows(static_cast<std::uint32_t>(tokens_.size()));
   backend_.embed({.table = embedding_, .tokens = tokens_, .y = x});
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
+  for (std::uint32_t i = 0; i < layers_.size(); ++i) {
+    store_state(i, x, sequences);
     batches_.clear();
     for (const SequenceRows& rows : sequences) {
       batches_.push_back(
@@ -66,6 +85,30 @@ void Decoder::forward(std::span<const SequenceRows> sequences) {
     self_attention(backend_, layers_[i], scratch_, x, batches_);
     feed_forward(backend_, layers_[i], scratch_, x);
   }
+  store_state(config_.layer_count, x, sequences);
+  store_state(config_.layer_count + 1, x, sequences);
+}
+
+void Decoder::store_state(std::uint32_t state, const Matrix& x,
+                          std::span<const SequenceRows> sequences) {
+  if (!std::ranges::binary_search(planes_.states, state)) return;
+  Matrix rows = x;
+  if (state > config_.layer_count) {
+    rows = scratch_.normed.rows(x.rows);
+    norm(x, rows);
+  }
+  std::uint32_t first = 0;
+  for (const SequenceRows& sequence : sequences) {
+    const std::uint32_t count = sequence.batch.count();
+    backend_.store({.x = rows.row_range(first, count),
+                    .cache = sequence.cache->states(state),
+                    .first = sequence.batch.first_slot});
+    first += count;
+  }
+}
+
+void Decoder::norm(const Matrix& x, const Matrix& y) {
+  backend_.rms_norm({.x = x, .weight = output_norm_, .y = y, .epsilon = config_.layer.rms_epsilon});
 }
 
 std::uint32_t Decoder::append(KvCache& cache, std::span<const std::uint32_t> tokens) {
@@ -91,10 +134,7 @@ Matrix Decoder::logits(std::uint32_t first, std::uint32_t count) {
   }
   const Matrix y = logits_->rows(count);
   const Matrix normed = scratch_.normed.rows(count);
-  backend_.rms_norm({.x = x_.all().row_range(first, count),
-                     .weight = output_norm_,
-                     .y = normed,
-                     .epsilon = config_.layer.rms_epsilon});
+  norm(x_.all().row_range(first, count), normed);
   backend_.matmul({.x = normed, .weight = head_, .bias = {}, .y = y});
   return y;
 }

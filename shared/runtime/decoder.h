@@ -27,8 +27,10 @@ struct SequenceRows {
 class Decoder {
  public:
   // `positions_max`: how many positions a sequence may have; rope tables are made for them.
+  // `states`: hidden states that caches keep of every position, increasing (StatePlanes); none cost
+  // neither memory nor time.
   Decoder(Backend& backend, const DecoderConfig& config, const DecoderTensors& tensors,
-          std::uint32_t positions_max);
+          std::uint32_t positions_max, std::vector<std::uint32_t> states = {});
 
   const DecoderConfig& config() const { return config_; }
   std::uint32_t positions_max() const { return positions_max_; }
@@ -39,10 +41,12 @@ class Decoder {
   // A cache for one sequence, of slots_max() slots: with memory of its own, or from a pool made for
   // this decoder, which gives it none at first.
   KvCache make_cache(DType type = DType::f32) const;
+  KvPool::Size pool_size(std::uint32_t page_count, DType type = DType::f32,
+                         std::uint32_t page_slots = KvPool::kPageSlots) const;
   KvCache make_cache(KvPool& pool) const;
 
-  // Runs `tokens` through all layers. Their keys and values are stored in the cache's slots from
-  // batch.first_slot on; its length is the caller's to change. Leaves the rows' features.
+  // Runs `tokens` through all layers. Their keys, values and states are stored in the cache's slots
+  // from batch.first_slot on; its length is the caller's to change. Leaves the rows' features.
   // Requires  1 <= tokens <= kMaskRowsMax; the cache has memory for these slots
   void forward(KvCache& cache, std::span<const std::uint32_t> tokens, const RowBatch& batch);
   // The same for several sequences at once: each weight is read once for all of them, and each row
@@ -64,9 +68,13 @@ class Decoder {
   Matrix logits(std::uint32_t first, std::uint32_t count);
 
  private:
+  void store_state(std::uint32_t state, const Matrix& x, std::span<const SequenceRows> sequences);
+  void norm(const Matrix& x, const Matrix& y);
+
   Backend& backend_;
   DecoderConfig config_;
   std::uint32_t positions_max_;
+  StatePlanes planes_;
   WeightStore store_;
   OwnedMatrix cos_sin_;
   Weight embedding_;

@@ -6,8 +6,17 @@
 
 namespace edgedraft {
 
+template <class Change>
+void KvCache::for_each_view(const Change& change) {
+  for (std::size_t layer = 0; layer < keys_.size(); ++layer) {
+    change(keys_[layer]);
+    change(values_[layer]);
+  }
+  for (CacheView& view : states_) change(view);
+}
+
 KvCache::KvCache(Backend& backend, const Size& size)
-    : backend_(&backend), capacity_(size.capacity) {
+    : backend_(&backend), capacity_(size.capacity), planes_(size.planes) {
   EDGEDRAFT_CHECK(backend.takes_cache_type(size.type));
   const std::uint64_t numbers = std::uint64_t{size.capacity} * size.kv_cols;
   memory_ = backend.allocate((size.bytes() + sizeof(float) - 1) / sizeof(float));
@@ -18,13 +27,21 @@ KvCache::KvCache(Backend& backend, const Size& size)
     keys_.emplace_back(rows(2 * layer));
     values_.emplace_back(rows(2 * layer + 1));
   }
+  const std::uint64_t behind = 2 * size.layers * numbers;
+  for (std::uint64_t plane = 0; plane < planes_.count(); ++plane) {
+    states_.emplace_back(CacheRows(memory_.get(), behind + plane * size.capacity * planes_.cols,
+                                   size.capacity, planes_.cols, size.type));
+  }
 }
 
 KvCache::KvCache(KvPool& pool, std::uint32_t capacity)
-    : backend_(&pool.backend()), pool_(&pool), capacity_(capacity) {
+    : backend_(&pool.backend()), pool_(&pool), capacity_(capacity), planes_(pool.size().planes) {
   for (std::uint32_t layer = 0; layer < pool.size().layers; ++layer) {
     keys_.emplace_back(pool.keys(layer), pages_, pool.size().page_slots);
     values_.emplace_back(pool.values(layer), pages_, pool.size().page_slots);
+  }
+  for (std::uint32_t plane = 0; plane < planes_.count(); ++plane) {
+    states_.emplace_back(pool.states(plane), pages_, pool.size().page_slots);
   }
 }
 
@@ -50,10 +67,9 @@ void KvCache::set_length(std::uint32_t length) {
 }
 
 void KvCache::keep(std::span<const std::uint32_t> slots) {
-  for (std::size_t layer = 0; layer < keys_.size(); ++layer) {
-    backend_->compact({.cache = keys_[layer], .first = length_, .slots = slots});
-    backend_->compact({.cache = values_[layer], .first = length_, .slots = slots});
-  }
+  for_each_view([&](const CacheView& view) {
+    backend_->compact({.cache = view, .first = length_, .slots = slots});
+  });
   set_length(length_ + static_cast<std::uint32_t>(slots.size()));
 }
 
@@ -88,8 +104,13 @@ void KvCache::give_back_from(std::uint32_t page) {
 }
 
 void KvCache::update_views() {
-  for (CacheView& view : keys_) view.pages = pages_;
-  for (CacheView& view : values_) view.pages = pages_;
+  for_each_view([&](CacheView& view) { view.pages = pages_; });
+}
+
+const CacheView& KvCache::states(std::uint32_t state) const {
+  const auto found = std::ranges::find(planes_.states, state);
+  EDGEDRAFT_CHECK(found != planes_.states.end());
+  return states_[static_cast<std::size_t>(found - planes_.states.begin())];
 }
 
 }  // namespace edgedraft

@@ -7,13 +7,17 @@
 
 #include "shared/runtime/backend.h"
 #include "shared/runtime/kv_pool.h"
+#include "shared/runtime/state_planes.h"
 
 namespace edgedraft {
 
-// Keys (rotated) and values of one sequence in every layer. Slots 0..length()-1 are valid and slot
-// = position; rows of a running call stand behind them until keep() or set_length() decides.
+// Keys (rotated) and values of one sequence in every layer, and the hidden states that its decoder
+// keeps (StatePlanes), which go the same ways: a position that is valid has all of them. Slots
+// 0..length()-1 are valid and slot = position; rows of a running call stand behind them until
+// keep() or set_length() decides.
 //
-// Memory is its own, for all slots at once (2 * layers * capacity * kv_cols numbers), or a pool's,
+// Memory is its own, for all slots at once (capacity * (2 * layers * kv_cols + planes * dim)
+// numbers), or a pool's,
 // whose pages it takes with reserve() and gives back when it is cut shorter or destroyed. Pages
 // that others hold as well are never written to.
 class KvCache {
@@ -23,9 +27,12 @@ class KvCache {
     std::uint32_t kv_cols;
     std::uint32_t capacity;  // slots
     DType type = DType::f32;
+    StatePlanes planes = {};
 
     std::uint64_t bytes() const {
-      return cache_bytes(type, std::uint64_t{2} * layers * kv_cols * capacity);
+      return cache_bytes(type, (std::uint64_t{2} * layers * kv_cols +
+                                std::uint64_t{planes.count()} * planes.cols) *
+                                   capacity);
     }
   };
   // Throws DeviceError when the memory is not to be had. Requires backend.takes_cache_type(type)
@@ -45,6 +52,9 @@ class KvCache {
   // A layer each, [slots(), kv_cols]; valid until the memory changes.
   std::span<const CacheView> keys() const { return keys_; }
   std::span<const CacheView> values() const { return values_; }
+  // The planes that it has, and the rows of one of these states, [slots(), planes().cols].
+  const StatePlanes& planes() const { return planes_; }
+  const CacheView& states(std::uint32_t state) const;
 
   // Declares slots 0..length-1 valid. Where that cuts off a part of a page that others hold, the
   // whole page goes: length() is then the page's first slot, and what was valid behind it has to
@@ -68,6 +78,8 @@ class KvCache {
  private:
   void give_back_from(std::uint32_t page);
   void update_views();
+  template <class Change>
+  void for_each_view(const Change& change);
 
   Backend* backend_;
   KvPool* pool_ = nullptr;
@@ -76,6 +88,8 @@ class KvCache {
   std::vector<std::uint32_t> pages_;
   std::vector<CacheView> keys_;
   std::vector<CacheView> values_;
+  StatePlanes planes_;
+  std::vector<CacheView> states_;  // of each plane
   std::uint32_t length_ = 0;
 };
 

@@ -40,4 +40,11 @@ CacheRows KvPool::rows(std::uint32_t index) const {
                    size_.kv_cols, size_.type);
 }
 
+CacheRows KvPool::states(std::uint32_t plane) const {
+  const std::uint32_t slots = size_.page_count * size_.page_slots;
+  const std::uint64_t columns_before =
+      std::uint64_t{2} * size_.layers * size_.kv_cols + std::uint64_t{plane} * size_.planes.cols;
+  return CacheRows(memory_.get(), columns_before * slots, slots, size_.planes.cols, size_.type);
+}
+
 }  // namespace edgedraft

@@ -5,15 +5,17 @@
 #include <vector>
 
 #include "shared/runtime/backend.h"
+#include "shared/runtime/state_planes.h"
 
 namespace edgedraft {
 
-// Memory for the keys and values of many sequences, one allocation, cut into pages. A page holds
-// the keys and values of page_slots positions in every layer; sequences hold pages, several may
-// hold the same.
+// Memory for the keys, values and hidden states of many sequences, one allocation, cut into pages.
+// A page holds the keys and values of page_slots positions in every layer, and the states that the
+// planes name; sequences hold pages, several may hold the same.
 //
-// Layout    layer by layer, keys and values apart: page p is rows p * page_slots.. of each of these
-//           2 * layers matrices, so that a sequence has one page table for all of them
+// Layout    layer by layer, keys and values apart, then plane by plane: page p is rows
+//           p * page_slots.. of each of these matrices, so that a sequence has one page table for
+//           all of them
 // Threads   one at a time
 class KvPool {
  public:
@@ -29,9 +31,12 @@ class KvPool {
     std::uint32_t page_count;
     std::uint32_t page_slots = kPageSlots;  // a power of two
     DType type = DType::f32;
+    StatePlanes planes = {};
 
     std::uint64_t page_bytes() const {
-      return cache_bytes(type, std::uint64_t{2} * layers * kv_cols * page_slots);
+      return cache_bytes(type, (std::uint64_t{2} * layers * kv_cols +
+                                std::uint64_t{planes.count()} * planes.cols) *
+                                   page_slots);
     }
     std::uint64_t bytes() const { return page_count * page_bytes(); }
     std::uint32_t pages_for(std::uint32_t slots) const {
@@ -60,6 +65,8 @@ class KvPool {
   // All pages' rows of a layer. [page_count * page_slots, kv_cols]
   CacheRows keys(std::uint32_t layer) const { return rows(2 * layer); }
   CacheRows values(std::uint32_t layer) const { return rows(2 * layer + 1); }
+  // All pages' rows of the n-th of size().planes. [page_count * page_slots, planes.cols]
+  CacheRows states(std::uint32_t plane) const;
 
  private:
   CacheRows rows(std::uint32_t index) const;

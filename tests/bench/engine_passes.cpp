@@ -14,11 +14,7 @@ namespace {
 // Room for the timed sequence, that of the prompt, and one beside each of them.
 std::unique_ptr<KvPool> make_pool(Decoder& decoder, std::uint32_t page_slots, DType type) {
   if (page_slots == 0) return nullptr;
-  KvPool::Size size{.layers = decoder.config().layer_count,
-                    .kv_cols = decoder.config().layer.heads.kv_cols(),
-                    .page_count = 0,
-                    .page_slots = page_slots,
-                    .type = type};
+  KvPool::Size size = decoder.pool_size(0, type, page_slots);
   size.page_count = 4 * size.pages_for(decoder.slots_max());
   return std::make_unique<KvPool>(decoder.backend(), size);
 }

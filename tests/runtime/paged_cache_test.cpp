@@ -168,10 +168,7 @@ TEST_P(PagedCacheTest, GatherLayersReadsEveryLayerThroughTheTable) {
 TEST_P(PagedCacheTest, ADecoderHasTheBitsOfACacheOfItsOwn) {
   const ToyDecoder toy(3);
   Decoder decoder(backend(), toy.config, toy.tensors, 200);
-  KvPool pool(backend(), {.layers = toy.config.layer_count,
-                          .kv_cols = toy.config.layer.heads.kv_cols(),
-                          .page_count = 40,
-                          .page_slots = 8});
+  KvPool pool(backend(), decoder.pool_size(40, DType::f32, 8));
   KvCache own[] = {decoder.make_cache(), decoder.make_cache()};
   KvCache pooled[] = {decoder.make_cache(pool), decoder.make_cache(pool)};
   Random random(7);

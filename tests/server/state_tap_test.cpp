@@ -1,0 +1,209 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "server/passes/pass_loop.h"
+#include "shared/protocol/activation_codec.h"
+#include "tests/server/plain_answer.h"
+#include "tests/support/state_tap.h"
+#include "tests/support/toy_models.h"
+
+// A tap that wants hidden states gets them for every position, however its session came by it:
+// computed, drafted, shared with another session, evicted and sent again, resumed.
+namespace edgedraft {
+namespace {
+
+using testing::StateTap;
+using testing::ToyDecoder;
+using Tokens = std::vector<std::uint32_t>;
+
+constexpr std::uint32_t kContext = 256;
+const std::vector<std::uint32_t> kStates = {1, 4};
+
+// Puts what a session sends into rows by position.
+class RowsKeeper final : public Replies {
+ public:
+  explicit RowsKeeper(ActivationLayout layout) : layout_(std::move(layout)) {}
+
+  void verdict(wire::Verdict v) override {
+    if (!v.activations.empty()) keep(valid_from_, v.activations);
+    last = std::move(v);
+  }
+  void activations(wire::Activations chunk) override {
+    const auto packed = decompress_activations(layout_, chunk);
+    ASSERT_TRUE(packed);
+    keep(chunk.first, *packed);
+  }
+  void refuse(std::uint32_t, Error error) override { refused = std::move(error); }
+
+  // Of the draft that is asked now, the first position that becomes valid.
+  void expect_from(std::uint32_t position) { valid_from_ = position; }
+
+  std::optional<wire::Verdict> last;
+  std::optional<Error> refused;
+  std::vector<float> rows;  // of positions 0, 1, ...; those that have not come are zero
+
+ private:
+  void keep(std::uint32_t first, ByteView packed) {
+    const auto count = static_cast<std::uint32_t>(packed.size()) / layout_.row_bytes();
+    const auto values = dequantize_rows(layout_, count, packed);
+    ASSERT_TRUE(values);
+    const std::size_t begin = std::size_t{first} * layout_.cols();
+    if (rows.size() < begin + values->size()) rows.resize(begin + values->size());
+    std::ranges::copy(*values, rows.begin() + static_cast<std::ptrdiff_t>(begin));
+  }
+
+  ActivationLayout layout_;
+  std::uint32_t valid_from_ = 0;
+};
+
+class StateTapTest : public ::testing::Test {
+ protected:
+  StateTapTest() {
+    for (std::uint32_t i = 0; i < 90; ++i) prompt_.push_back(3 + (i * i + 7 * i) % 60);
+    answer_ = testing::plain_answer({decoder_, kContext, is_end, DType::f16}, prompt_, 40, {});
+  }
+
+  PassLoop loop(std::uint32_t pages) {
+    return {parts_,
+            {.sessions = {.sessions_max = 8,
+                          .kv_bytes_max = pages * decoder_.pool_size(1, DType::f16).page_bytes()}},
+            [this] { return now_; }};
+  }
+  Client client(std::uint64_t id, std::uint8_t session) {
+    keepers_[id] = std::make_shared<RowsKeeper>(layout());
+    return {.connection_id = id,
+            .reply = keepers_[id],
+            .session = {std::byte{session}},
+            .identity = "someone",
+            .tap = &tap_};
+  }
+  static ActivationLayout layout() {
+    const std::uint32_t dim = ToyDecoder(1).config.layer.dim;
+    return ActivationLayout({dim, dim});
+  }
+  static void run(PassLoop& loop) {
+    for (int i = 0; i < 1000 && !loop.idle(); ++i) loop.step();
+    ASSERT_TRUE(loop.idle());
+  }
+  void prefill(PassLoop& server, const Client& c) {
+    server.begin(c, wire::Prefill{.round = 1, .tokens = prompt_}, now_);
+    run(server);
+    ASSERT_TRUE(keepers_[c.connection_id]->last) << "no verdict";
+    EXPECT_EQ(keepers_[c.connection_id]->last->next, answer_[0]);
+  }
+  // Drafts the answer in threes behind the prompt: each right token beside a wrong one.
+  std::uint32_t draft(PassLoop& server, const Client& c, std::uint32_t cycles) {
+    RowsKeeper& keeper = *keepers_[c.connection_id];
+    std::uint32_t have = 1;
+    for (std::uint32_t round = 2; round < 2 + cycles; ++round) {
+      wire::Draft request{.round = round,
+                          .base_length = static_cast<std::uint32_t>(prompt_.size()) + have};
+      for (std::uint32_t i = 0; i < 3; ++i) {
+        for (const std::uint32_t wrong : {1u, 0u}) {
+          request.parents.push_back(static_cast<std::uint8_t>(request.tokens.size() / 2 * 2));
+          request.tokens.push_back((answer_[have + i] + wrong) % testing::kToyVocabulary);
+        }
+      }
+      keeper.expect_from(request.base_length - 1);
+      server.begin(c, request, now_);
+      run(server);
+      EXPECT_EQ(keeper.last->path.size(), 3u);
+      have += 4;
+    }
+    return static_cast<std::uint32_t>(prompt_.size()) + have;
+  }
+  // What a tap reads of the same tokens, run alone and without any pages.
+  std::vector<float> expected(std::uint32_t count) {
+    Tokens text = prompt_;
+    text.insert(text.end(), answer_.begin(), answer_.end());
+    text.resize(count);
+    KvCache cache = decoder_.make_cache(DType::f16);
+    decoder_.append(cache, text);
+    std::vector<float> values(std::size_t{count} * layout().cols());
+    tap_.read(cache, 0, count, values);
+    return *dequantize_rows(layout(), count, quantize_rows(layout(), values));
+  }
+
+  static bool is_end(std::uint32_t) { return false; }
+
+  Instant now_{std::chrono::hours(1)};
+  ToyDecoder toy_{1};
+  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
+  StateTap tap_{*backend_, kStates, toy_.config.layer.dim};
+  Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext, kStates};
+  SessionParts parts_{
+      .decoder = decoder_, .context_count = kContext, .is_end = is_end, .kv_type = DType::f16};
+  std::map<std::uint64_t, std::shared_ptr<RowsKeeper>> keepers_;
+  Tokens prompt_;
+  Tokens answer_;
+};
+
+TEST_F(StateTapTest, SendsStatesOfPromptsAndOfAcceptedDrafts) {
+  PassLoop server = loop(64);
+  const Client c = client(1, 1);
+  prefill(server, c);
+  const std::uint32_t length = draft(server, c, 5);
+  EXPECT_EQ(keepers_[1]->rows, expected(length - 1));
+}
+
+TEST_F(StateTapTest, SendsStatesOfPagesThatAnotherSessionComputed) {
+  PassLoop server = loop(64);
+  prefill(server, client(1, 1));
+  prefill(server, client(2, 2));
+  EXPECT_GE(server.memory().tokens_reused, 64u);
+  EXPECT_EQ(keepers_[2]->rows, keepers_[1]->rows);
+  EXPECT_EQ(keepers_[2]->rows, expected(static_cast<std::uint32_t>(prompt_.size())));
+}
+
+TEST_F(StateTapTest, SendsStatesAgainToWhoResumes) {
+  PassLoop server = loop(64);
+  prefill(server, client(1, 1));
+  const std::uint32_t length = draft(server, client(1, 1), 3);
+  server.end(1);
+  Tokens verified = prompt_;
+  verified.insert(verified.end(), answer_.begin(), answer_.end());
+  verified.resize(length);
+  const Client again = client(2, 2);
+  server.begin(again,
+               wire::Resume{.round = 1,
+                            .session = {std::byte{1}},
+                            .verified_length = length,
+                            .verified_hash = token_hash(verified)},
+               now_);
+  run(server);
+  ASSERT_FALSE(keepers_[2]->refused) << keepers_[2]->refused->message;
+  EXPECT_EQ(keepers_[2]->rows, expected(length));
+}
+
+TEST_F(StateTapTest, SendsTheSameStatesWhenAnEvictedSessionIsSentAgain) {
+  // Room for one context and a tree: the second client's prompt takes the first one's pages.
+  PassLoop server = loop(decoder_.pool_size(0).pages_for(kContext + kMaskRowsMax));
+  const Client c = client(1, 1);
+  prefill(server, c);
+  draft(server, c, 2);
+  const std::vector<float> before = keepers_[1]->rows;
+  const std::size_t prompt_values = prompt_.size() * layout().cols();
+  now_ += std::chrono::seconds(10);
+  for (std::uint64_t other = 2; other < 8; ++other) {
+    const Client o = client(other, static_cast<std::uint8_t>(other));
+    Tokens text(200, static_cast<std::uint32_t>(other + 3));
+    server.begin(o, wire::Prefill{.round = 1, .tokens = text}, now_);
+    run(server);
+    ASSERT_TRUE(keepers_[other]->last);
+    now_ += std::chrono::seconds(10);
+  }
+  EXPECT_GT(server.memory().evictions, 0u);
+  const Client again = client(1, 9);
+  prefill(server, again);
+  EXPECT_TRUE(std::equal(keepers_[1]->rows.begin(),
+                         keepers_[1]->rows.begin() + static_cast<std::ptrdiff_t>(prompt_values),
+                         before.begin()));
+}
+
+}  // namespace
+}  // namespace edgedraft
