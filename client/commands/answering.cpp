@@ -26,8 +26,7 @@ PlacedDrafter make_on(const BundleFile& bundle, const ComputeDevice& device,
   auto backend = make_backend(device, threads);
   if (!backend) throw DeviceError(backend.error().message);
   auto drafter = bundle.make_drafter(**backend);
-  if (!drafter) throw Failure(drafter.error());
-  return {.backend = std::move(*backend), .drafter = std::move(*drafter)};
+  return {.backend = std::move(*backend), .drafter = std::move(drafter)};
 }
 
 wire::Hello hello_of(const BundleFile& bundle, const AnswerConfig& config) {
@@ -56,23 +55,23 @@ Answering::Answering(BundleFile bundle, const AnswerConfig& config, const Termin
       printer_(bundle_.tokenizer(), config.raw ? LeadingSpace::keep : LeadingSpace::strip,
                display_of(config, terminal), {.text = std::cout, .notes = std::cerr}) {
   const wire::Hello& hello = bundle_.hello();
-  reported_ = {.server = config.server,
-               .drafter = hello.drafter_kind.empty() ? "none" : hello.drafter_kind,
-               .bundle = config.bundle.filename().string(),
-               .cut_point = hello.cut_point,
-               .tli = hello.tli,
-               .device = "none",
-               .device_name = {},
-               .device_reason = {},
-               .generation = config.generation,
-               .pace_profile = config.pace_profile.name(),
-               .synthetic_acceptance = std::nullopt,
-               .target_fingerprint = hello.target,
-               .tokenizer_fingerprint = hello.tokenizer,
-               .drafter_fingerprint = hello.drafter};
+  reported_ = {
+      .server = config.server,
+      .drafter = bundle_.drafter_kind().empty() ? "none" : std::string(bundle_.drafter_kind()),
+      .bundle = config.bundle.filename().string(),
+      .tap = hello.tap,
+      .device = "none",
+      .device_name = {},
+      .device_reason = {},
+      .generation = config.generation,
+      .pace_profile = config.pace_profile.name(),
+      .synthetic_acceptance = std::nullopt,
+      .target_fingerprint = hello.target,
+      .tokenizer_fingerprint = hello.tokenizer,
+      .drafter_fingerprint = hello.drafter};
   reported_.generation.context_count = bundle_.context_count();
-  reported_.generation.step_pace = config.pace_profile.draft_step(
-      paced_drafter_name(hello.drafter_kind, hello.tli), config.pace_place);
+  reported_.generation.step_pace =
+      config.pace_profile.draft_step(bundle_.drafter_facts().pace_name, config.pace_place);
 }
 
 Result<std::unique_ptr<Answering>> Answering::open(const AnswerConfig& config,

@@ -119,7 +119,7 @@ void declare_chat(CLI::App& app, ChatOptions& options) {
       "the\ndrafter answers alone (dim text); once it is back that text is checked and "
       "corrected.\nWith --json an answer that is corrected later is printed again.\n"
       "Example:\n"
-      "  edgedraft chat --pin sha256:... --bundle moa-tli0.gguf --system 'Answer briefly.'");
+      "  edgedraft chat --pin sha256:... --bundle drafter.gguf --system 'Answer briefly.'");
 }
 
 Result<int> run_chat(const ChatOptions& options) {

@@ -5,7 +5,7 @@
 #include <iostream>
 #include <utility>
 
-#include "shared/model/convert/convert.h"
+#include "shared/drafting/bundle_conversion.h"
 #include "shared/model/convert/reduced_head.h"
 #include "shared/model/gguf.h"
 #include "shared/model/tensor_shapes.h"
@@ -109,7 +109,7 @@ Result<void> write_output(const ConvertCommandOptions& o, std::optional<DType> t
     return reduce_bundle(
         {.bundle = o.input, .output = o.output, .draft_tokens = std::move(draft_tokens)});
   }
-  return convert_model({.input = o.input, .output = o.output, .type = type});
+  return convert_model_or_bundle({.input = o.input, .output = o.output, .type = type});
 }
 
 }  // namespace
@@ -141,10 +141,11 @@ void declare_convert(CLI::App& app, ConvertCommandOptions& o) {
       "Examples:\n"
       "  edgedraft convert ~/models/TinyLlama -o tinyllama.gguf --type q8_0\n"
       "  edgedraft convert big-00001-of-00003.gguf -o big.gguf\n"
-      "  edgedraft convert tinyllama.gguf --bundle --drafter ~/models/moa -o moa.gguf\n"
-      "  edgedraft convert tinyllama.gguf --bundle --drafter ~/models/moa --draft-vocab 8192 "
-      "--corpus answers.txt -o moa-8k.gguf\n"
-      "  edgedraft convert moa.gguf --draft-vocab 8192 --corpus answers.txt -o moa-8k.gguf");
+      "  edgedraft convert tinyllama.gguf --bundle --drafter ~/models/drafter -o drafter.gguf\n"
+      "  edgedraft convert tinyllama.gguf --bundle --drafter ~/models/drafter --draft-vocab 8192 "
+      "--corpus answers.txt -o drafter-8k.gguf\n"
+      "  edgedraft convert drafter.gguf --draft-vocab 8192 --corpus answers.txt -o "
+      "drafter-8k.gguf");
 }
 
 Result<int> run_convert(const ConvertCommandOptions& o) {

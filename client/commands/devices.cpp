@@ -72,7 +72,7 @@ void declare_devices(CLI::App& app, DevicesOptions& options) {
       "level of a\ntree of 8,6,62. With --bundle every device is measured anew; `run` and `chat` "
       "measure once for a\ndrafter and remember it. Software rasterisers are measured here but "
       "never taken by themselves.\n"
-      "Example:\n  edgedraft devices --bundle moa-tli0.gguf");
+      "Example:\n  edgedraft devices --bundle drafter.gguf");
 }
 
 DeviceList make_device_list(const std::vector<ComputeDevice>& devices,

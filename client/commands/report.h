@@ -14,8 +14,7 @@ struct ReportedConfig {
   std::string server;
   std::string drafter;  // its kind; "none" for plain decoding
   std::string bundle;
-  std::string cut_point;
-  std::uint32_t tli = 0;
+  std::string tap;            // names what the drafter is sent; empty: nothing
   std::string device;         // what drafts: "cpu", "vulkan:0"; "none" for plain decoding
   std::string device_name;    // its maker's name
   std::string device_reason;  // why that one

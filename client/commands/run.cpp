@@ -57,8 +57,8 @@ void declare_run(CLI::App& app, RunOptions& options) {
   declare_experiment_options(app, options.answer);
   app.footer(
       "Examples:\n"
-      "  edgedraft run --pin sha256:... --bundle moa-tli0.gguf -p 'What is 47 plus 38?'\n"
-      "  edgedraft run --bundle moa-tli0.gguf -f - --json < prompt.txt\n"
+      "  edgedraft run --pin sha256:... --bundle drafter.gguf -p 'What is 47 plus 38?'\n"
+      "  edgedraft run --bundle drafter.gguf -f - --json < prompt.txt\n"
       "  edgedraft run --plain --bundle target.gguf --raw -p 'Once upon a time'\n"
       "Every option can be set in the environment (EDGEDRAFT_MAX_TOKENS for --max-tokens) and in "
       "the\nTOML file of --config (max-tokens = 64).\n"

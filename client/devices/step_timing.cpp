@@ -20,7 +20,6 @@ constexpr Duration kEnough = std::chrono::milliseconds(250);
 Result<StepTiming> time_drafting_step(const BundleFile& bundle, Backend& backend,
                                       const TreeShape& tree) {
   const auto drafter = bundle.make_drafter(backend);
-  if (!drafter) return drafter.error();
   const std::uint32_t depth = std::min(tree.depth, std::max(bundle.context_count() / 2, 1u));
   const std::uint32_t count = std::clamp(bundle.context_count() - depth, 2u, kPromptTokens);
   const std::uint32_t vocabulary_count = bundle.tokenizer().vocabulary_count();
@@ -28,27 +27,28 @@ Result<StepTiming> time_drafting_step(const BundleFile& bundle, Backend& backend
   std::vector<std::uint32_t> tokens(count);
   for (auto& token : tokens) token = static_cast<std::uint32_t>(random.below(vocabulary_count));
   // Of all positions but those of the last cycle, as in a session.
-  std::vector<float> rows(std::size_t{count - 1} * (*drafter)->activation_cols());
+  std::vector<float> rows(std::size_t{count - 1} * drafter->activation_cols());
   for (float& value : rows) value = static_cast<float>(2.0 * random.uniform() - 1.0);
-  (*drafter)->append(tokens);
-  if (!rows.empty()) (*drafter)->add_activations(0, rows);
+  drafter->append(tokens);
+  if (!rows.empty()) drafter->add_activations(0, rows);
 
   const TreeShape shape{.breadth = tree.breadth, .depth = depth, .nodes = tree.nodes};
-  (void)(*drafter)->draft(shape);
+  (void)drafter->draft(shape);
   std::vector<double> tries;
   const Instant start = Clock::now();
   while (tries.size() < kTriesMin || (tries.size() < kTriesMax && Clock::now() - start < kEnough)) {
-    (*drafter)->truncate(count - 1);
-    (*drafter)->append(std::array{tokens.back()});
+    drafter->truncate(count - 1);
+    drafter->append(std::array{tokens.back()});
     const Instant before = Clock::now();
-    (void)(*drafter)->draft(shape);
+    (void)drafter->draft(shape);
     tries.push_back(seconds(Clock::now() - before));
   }
   const auto middle = tries.begin() + static_cast<std::ptrdiff_t>(tries.size() / 2);
   std::nth_element(tries.begin(), middle, tries.end());
   const double step = std::max(*middle, 1e-9) / depth;
-  return StepTiming{.seconds = step,
-                    .bytes_per_second = static_cast<double>(bundle.pass_bytes()) / step};
+  return StepTiming{
+      .seconds = step,
+      .bytes_per_second = static_cast<double>(bundle.drafter_facts().step_bytes) / step};
 }
 
 }  // namespace edgedraft

@@ -15,7 +15,6 @@ struct StepTiming {
 // the first. Takes about a quarter of a second, and the drafter's start-up.
 //
 // Throws DeviceError where the device fails.
-// Errors    of the bundle
 Result<StepTiming> time_drafting_step(const BundleFile& bundle, Backend& backend,
                                       const TreeShape& tree);
 

@@ -3,8 +3,7 @@
 #include <utility>
 
 #include "shared/base/text_file.h"
-#include "shared/drafting/independent/independent_drafter.h"
-#include "shared/drafting/moa/moa_drafter.h"
+#include "shared/drafting/kinds.h"
 #include "shared/model/fingerprint.h"
 
 namespace edgedraft {
@@ -12,32 +11,6 @@ namespace {
 
 std::string special_text(const Tokenizer& tokenizer, std::optional<std::uint32_t> id) {
   return id ? std::string(tokenizer.token_text(*id)) : std::string();
-}
-
-std::uint64_t bytes_of(const LayerTensors& layer) {
-  std::uint64_t bytes = 0;
-  for (const TensorView* matrix : {&layer.attn_q, &layer.attn_k, &layer.attn_v, &layer.attn_output,
-                                   &layer.ffn_gate, &layer.ffn_up, &layer.ffn_down}) {
-    bytes += matrix->bytes.size();
-  }
-  return bytes;
-}
-
-std::uint64_t bytes_of(const std::vector<LayerTensors>& layers) {
-  std::uint64_t bytes = 0;
-  for (const LayerTensors& layer : layers) bytes += bytes_of(layer);
-  return bytes;
-}
-
-// The cross-attention's keys and values are projected when activations arrive.
-std::uint64_t pass_bytes_of(const MoaTensors& t) {
-  return t.output.value_or(t.token_embd).bytes.size() + bytes_of(t.self_attention) +
-         bytes_of(t.cross_attention) - t.cross_attention.attn_k.bytes.size() -
-         t.cross_attention.attn_v.bytes.size() + bytes_of(t.tli);
-}
-
-std::uint64_t pass_bytes_of(const DecoderTensors& t) {
-  return t.output.value_or(t.token_embd).bytes.size() + bytes_of(t.layers);
 }
 
 }  // namespace
@@ -67,47 +40,32 @@ Result<BundleFile> BundleFile::open(const std::filesystem::path& path, BundleUse
 }
 
 Result<void> BundleFile::read_drafter() {
-  const auto kind = drafter_kind(file_);
+  const auto kind = drafter_kind_of(file_);
   if (!kind) return kind.error();
   const auto fingerprint = model_fingerprint(file_);
   if (!fingerprint) return fingerprint.error();
-  std::uint32_t vocabulary_count = 0;
-  if (*kind == DrafterKind::moa) {
-    const auto model = read_moa(file_);
-    if (!model) return model.error();
-    hello_.cut_point = to_string(moa_row_layout(model->config).cut);
-    hello_.tli = model->config.tli;
-    hello_.context_count = model->config.context_length;
-    pass_bytes_ = pass_bytes_of(model->tensors);
-    vocabulary_count = model->config.vocabulary_count;
-  } else {
-    const auto model = read_draft_decoder(file_);
-    if (!model) return model.error();
-    hello_.context_count = model->config.context_length;
-    pass_bytes_ = pass_bytes_of(model->tensors);
-    vocabulary_count = model->config.vocabulary_count;
-  }
-  if (tokenizer_->vocabulary_count() != vocabulary_count) {
+  auto model = (*kind)->read(file_);
+  if (!model) return model.error();
+  const DrafterFacts& facts = (*model)->facts();
+  if (tokenizer_->vocabulary_count() != facts.vocabulary_count) {
     return Error{Errc::bad_file, "the tokenizer and the embedding disagree on the vocabulary"};
   }
-  kind_ = *kind;
+  drafter_ = std::move(*model);
+  drafter_kind_ = (*kind)->name;
   hello_.drafter = *fingerprint;
   hello_.drafter_name = path_.stem().string().substr(0, kTextBytesMax);
-  hello_.drafter_kind = to_string(*kind);
+  hello_.tap = facts.tap;
+  hello_.context_count = facts.context_count;
   return {};
 }
 
-Result<std::unique_ptr<Drafter>> BundleFile::make_drafter(Backend& backend) const {
-  if (!kind_) return std::unique_ptr<Drafter>();
-  if (*kind_ == DrafterKind::moa) {
-    const auto model = read_moa(file_);
-    if (!model) return model.error();
-    return std::make_unique<MoaDrafter>(backend, model->config, model->tensors, context_count());
-  }
-  const auto model = read_draft_decoder(file_);
-  if (!model) return model.error();
-  return std::make_unique<IndependentDrafter>(backend, model->config, model->tensors,
-                                              context_count());
+std::unique_ptr<DrafterWeights> BundleFile::load_drafter(Backend& backend) const {
+  return drafter_ ? drafter_->load(backend, context_count()) : nullptr;
+}
+
+std::unique_ptr<Drafter> BundleFile::make_drafter(Backend& backend) const {
+  const auto weights = load_drafter(backend);
+  return weights ? weights->make_drafter() : nullptr;
 }
 
 Result<ChatTemplate> BundleFile::chat_template(const std::filesystem::path& file) const {

@@ -3,11 +3,14 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "shared/base/error.h"
 #include "shared/drafting/drafter.h"
-#include "shared/model/bundle.h"
+#include "shared/drafting/drafter_kind.h"
 #include "shared/model/chat_template.h"
 #include "shared/model/gguf.h"
 #include "shared/model/tokenizer.h"
@@ -31,10 +34,16 @@ class BundleFile {
   const wire::Hello& hello() const { return hello_; }
   // Tokens that the drafter can hold; 0 where there is none.
   std::uint32_t context_count() const { return hello_.context_count; }
-  // Of the weights that the drafter reads for a level of a tree; 0 where there is none.
-  std::uint64_t pass_bytes() const { return pass_bytes_; }
-  // Null for BundleUse::plain. The file outlives the drafter.
-  Result<std::unique_ptr<Drafter>> make_drafter(Backend& backend) const;
+  // The name of its drafter's kind; empty for BundleUse::plain.
+  std::string_view drafter_kind() const { return drafter_kind_; }
+  // Of its drafter; all zero and empty for BundleUse::plain.
+  DrafterFacts drafter_facts() const { return drafter_ ? drafter_->facts() : DrafterFacts{}; }
+  // The drafter's weights, for any number of conversations; null for BundleUse::plain. Throws
+  // DeviceError if the backend's memory does not suffice. The file and the backend outlive them and
+  // their drafters.
+  std::unique_ptr<DrafterWeights> load_drafter(Backend& backend) const;
+  // A drafter with weights of its own.
+  std::unique_ptr<Drafter> make_drafter(Backend& backend) const;
 
   // The template in `file`, or the bundle's own where that is empty.
   // Errors    io, unsupported
@@ -52,9 +61,9 @@ class BundleFile {
   std::filesystem::path path_;
   GgufFile file_;
   std::optional<Tokenizer> tokenizer_;
-  std::optional<DrafterKind> kind_;
   wire::Hello hello_;
-  std::uint64_t pass_bytes_ = 0;
+  std::unique_ptr<DrafterModel> drafter_;
+  std::string_view drafter_kind_;
 };
 
 }  // namespace edgedraft

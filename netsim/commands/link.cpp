@@ -210,9 +210,10 @@ void declare_link(CLI::App& app, LinkCommandOptions& o) {
       "  edgedraft-netsim link --profile 4g-good          # then enter its ends as it says\n"
       "  edgedraft-netsim link --profile paper-5g -- ping -c 5 198.18.0.1\n"
       "  edgedraft-netsim link --profile train-tunnel \\\n"
-      "    --at-server 'edgedraft-server --model target.gguf --bundle moa.gguf --token-file token' "
+      "    --at-server 'edgedraft-server --model target.gguf --bundle drafter.gguf --token-file "
+      "token' "
       "\\\n"
-      "    -- edgedraft run --bundle moa.gguf --token-file token --pin sha256:HEX -p Hello\n"
+      "    -- edgedraft run --bundle drafter.gguf --token-file token --pin sha256:HEX -p Hello\n"
       "  edgedraft-netsim link --profile leo --seed 7 --simulate 1000 > schedule.csv\n"
       "Programs of any kind may run at the ends. In the namespaces the server is 198.18.0.1, the\n"
       "device 198.18.0.2. When this program ends, however it ends, so does all that it started.");

@@ -273,7 +273,7 @@ void PassLoop::begin_step(Active& stream) {
     const auto streams = std::count_if(turns_.begin(), turns_.end(),
                                        [](const Active& active) { return active.stream_left > 0; });
     stream.drafted = options_.speculation->draft(
-        session.target, session.drafter,
+        session.target, session.proposer,
         {.tokens_left = stream.stream_left,
          .sessions = static_cast<std::uint32_t>(std::max<std::ptrdiff_t>(streams, 1))});
   }

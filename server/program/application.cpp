@@ -102,7 +102,7 @@ void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
     clients_.emplace(reply.connection_id(), *client);
   }
   log_.info("{} signed in with {}", peer.address,
-            event.hello.drafter_kind.empty() ? "no drafter" : event.hello.drafter_name);
+            event.hello.drafter_name.empty() ? "no drafter" : event.hello.drafter_name);
   reply.accept(std::move(welcome));
 }
 
@@ -140,17 +140,16 @@ bool Application::knows_token(const std::string& token) {
 // The tap of the client's drafter; null where it has none or needs none.
 Result<Tap*> Application::find_tap(const wire::Hello& hello) {
   HostedDrafter* drafter = hello.drafter ? host_.find_drafter(*hello.drafter) : nullptr;
-  const bool needs_tap = hello.drafter_kind == to_string(DrafterKind::moa);
   const wire::Fingerprints ours{.target = host_.target_fingerprint(),
                                 .tokenizer = host_.tokenizer_fingerprint(),
                                 .drafter = {}};
   if (auto checked = wire::check_fingerprints(hello, ours); !checked) return checked.error();
-  if (!needs_tap) return static_cast<Tap*>(nullptr);
+  if (hello.tap.empty()) return static_cast<Tap*>(nullptr);
   if (!drafter) {
     return Error{Errc::mismatch, "the server has no bundle of the drafter '" + hello.drafter_name +
                                      "': start it with --bundle and the same file"};
   }
-  if (hello.cut_point != drafter->cut_point || hello.tli != drafter->tli) {
+  if (hello.tap != drafter->model->facts().tap) {
     return Error{Errc::mismatch, "the drafter wants other activations than the server's '" +
                                      drafter->name + "' gives: use programs of one version"};
   }

@@ -178,8 +178,8 @@ void declare_options(CLI::App& app, ServerOptions& o) {
       "Prints one line, `ready HOST:PORT pin sha256:HEX`, when it accepts clients; give the pin to "
       "them.\n"
       "Example:\n"
-      "  edgedraft-server --model target.gguf --bundle moa-tli0.gguf\n"
-      "  edgedraft-server --model target.gguf --bundle moa-tli0.gguf --speculate auto\n"
+      "  edgedraft-server --model target.gguf --bundle drafter.gguf\n"
+      "  edgedraft-server --model target.gguf --bundle drafter.gguf --speculate auto\n"
       "SIGTERM and Ctrl-C let answers end (--drain-timeout) and say goodbye to the clients, who go "
       "on offline or elsewhere; a second one ends at once. SIGHUP reads certificate, key, client "
       "CA and token anew.");
@@ -244,9 +244,8 @@ Result<HostedDrafter*> speculating_drafter(ModelHost& host, const std::string& n
   for (HostedDrafter& drafter : host.drafters()) {
     names += (names.empty() ? "" : ", ") + drafter.name;
     // The one that sees the target's state drafts best.
-    const bool wanted = name == "auto" ? found == nullptr || (found->kind != DrafterKind::moa &&
-                                                              drafter.kind == DrafterKind::moa)
-                                       : drafter.name == name;
+    const bool wanted =
+        name == "auto" ? found == nullptr || (!found->tap && drafter.tap) : drafter.name == name;
     if (wanted) found = &drafter;
   }
   if (found != nullptr) return found;
@@ -263,18 +262,16 @@ Result<std::unique_ptr<Speculation>> speculation_of(const ServerOptions& o, Mode
   if (o.speculate.empty()) return std::unique_ptr<Speculation>();
   const auto drafter = speculating_drafter(host, o.speculate);
   if (!drafter) return drafter.error();
-  const std::string paced =
-      paced_drafter_name(std::string(to_string((*drafter)->kind)), (*drafter)->tli);
   auto made = Speculation::make(
       backend, **drafter,
       {.context_count = host.context_count(),
-       .step_pace = profile.draft_step(paced, PaceProfile::Place::beside_target),
+       .step_pace = profile.draft_step((*drafter)->model->facts().pace_name,
+                                       PaceProfile::Place::beside_target),
        .on_failure = [&log](const std::string& why) {
          log.warn("drafting beside the target: {}; the session streams plainly", why);
        }});
-  if (!made) return made.error();
   log.info("drafts with {} for clients that stream, {} KiB a session", (*drafter)->name,
-           (*made)->drafter_bytes() >> 10);
+           made->session_bytes() >> 10);
   return made;
 }
 
@@ -427,7 +424,7 @@ Result<void> serve(const ServerOptions& o) {
   std::uint64_t kv_memory = o.kv_memory;
   if (*speculation && kv_memory > 0) {
     // As many drafters as sessions, if all are as long as can be.
-    const std::uint64_t drafter = (*speculation)->drafter_bytes();
+    const std::uint64_t drafter = (*speculation)->session_bytes();
     const std::uint64_t for_drafters =
         kv_memory / (SessionStore::session_bytes(parts) + drafter) * drafter;
     (*speculation)->set_bytes_max(for_drafters);

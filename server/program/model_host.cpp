@@ -4,24 +4,10 @@
 #include <set>
 #include <utility>
 
-#include "shared/drafting/moa/moa_tap.h"
+#include "shared/drafting/kinds.h"
 #include "shared/model/fingerprint.h"
 
 namespace edgedraft {
-namespace {
-
-Result<void> add_tap(Backend& backend, HostedDrafter& drafter) {
-  if (drafter.kind != DrafterKind::moa) return boost::system::in_place_value;
-  const auto model = read_moa(drafter.file);
-  if (!model) return model.error();
-  drafter.cut_point = to_string(moa_row_layout(model->config).cut);
-  drafter.tli = model->config.tli;
-  drafter.tap = std::make_unique<MoaTap>(backend, model->config, model->tensors);
-  return boost::system::in_place_value;
-}
-
-}  // namespace
-
 Result<std::unique_ptr<ModelHost>> ModelHost::load(Backend& backend,
                                                    const ModelHostOptions& options) {
   std::unique_ptr<ModelHost> host(new ModelHost());
@@ -86,7 +72,7 @@ Result<void> ModelHost::make_decoder(Backend& backend) {
 Result<void> ModelHost::load_bundle(Backend& backend, const std::filesystem::path& path) {
   auto file = GgufFile::open(path);
   if (!file) return file.error();
-  const auto kind = drafter_kind(*file);
+  const auto kind = drafter_kind_of(*file);
   if (!kind) return kind.error();
   const auto fingerprint = model_fingerprint(*file);
   if (!fingerprint) return fingerprint.error();
@@ -98,14 +84,14 @@ Result<void> ModelHost::load_bundle(Backend& backend, const std::filesystem::pat
                      ", not " + to_hex(target_fingerprint_) +
                      "). Make a bundle for this one with edgedraft convert --bundle"};
   }
-  HostedDrafter drafter{.file = std::move(*file),
-                        .name = path.stem().string(),
-                        .kind = *kind,
-                        .fingerprint = *fingerprint,
-                        .cut_point = {},
-                        .tap = nullptr};
-  if (auto added = add_tap(backend, drafter); !added) return added.error();
-  drafters_.push_back(std::move(drafter));
+  auto model = (*kind)->read(*file);
+  if (!model) return model.error();
+  auto tap = (*model)->make_tap(backend);
+  drafters_.push_back({.file = std::move(*file),
+                       .name = path.stem().string(),
+                       .fingerprint = *fingerprint,
+                       .model = std::move(*model),
+                       .tap = std::move(tap)});
   return boost::system::in_place_value;
 }
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "server/sessions/session_store.h"
+#include "shared/base/error.h"
 #include "shared/base/sha256.h"
-#include "shared/drafting/moa/moa_row.h"
+#include "shared/drafting/drafter_kind.h"
 #include "shared/drafting/tap.h"
-#include "shared/model/bundle.h"
 #include "shared/model/gguf.h"
 #include "shared/model/tokenizer.h"
 #include "shared/runtime/decoder.h"
@@ -21,10 +21,8 @@ namespace edgedraft {
 struct HostedDrafter {
   GgufFile file;
   std::string name;
-  DrafterKind kind;
   Digest fingerprint;
-  std::string cut_point;  // empty where it needs no tap
-  std::uint32_t tli = 0;
+  std::unique_ptr<DrafterModel> model;
   std::unique_ptr<Tap> tap;  // null where tokens are all that the drafter needs
 };
 

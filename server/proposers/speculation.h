@@ -7,9 +7,10 @@
 #include <string>
 #include <thread>
 
-#include "server/proposers/session_drafter.h"
 #include "server/proposers/speculation_budget.h"
-#include "shared/base/error.h"
+#include "server/sessions/session_proposer.h"
+#include "shared/base/clock.h"
+#include "shared/runtime/backend.h"
 
 namespace edgedraft {
 
@@ -33,11 +34,11 @@ struct SpeculationOptions {
   std::function<void(Instant)> wait_until = [](Instant end) { std::this_thread::sleep_until(end); };
 };
 
-// Where sessions' drafters come from.
-struct DrafterSource {
-  // `count` is of all drafters alive. Throws DeviceError.
-  std::function<std::unique_ptr<SessionDrafter>(std::shared_ptr<std::uint32_t> count)> make;
-  std::uint64_t drafter_bytes;  // of one session's; the weights, which all share, are not in it
+// Where sessions' proposers come from.
+struct ProposerSource {
+  // `count` is of all proposers alive. Throws DeviceError.
+  std::function<std::unique_ptr<SessionProposer>(std::shared_ptr<std::uint32_t> count)> make;
+  std::uint64_t session_bytes;  // of one session's; the weights, which all share, are not in it
 };
 
 // Drafts beside the target for sessions that stream: one drafter's weights, a memory for each
@@ -47,21 +48,21 @@ struct DrafterSource {
 class Speculation {
  public:
   // Requires  backend and drafter outlive it
-  // Errors    of the drafter's file. Throws DeviceError where its weights find no memory.
-  static Result<std::unique_ptr<Speculation>> make(Backend& backend, HostedDrafter& drafter,
-                                                   const SpeculationOptions& options);
+  // Throws DeviceError if its weights find no memory.
+  static std::unique_ptr<Speculation> make(Backend& backend, const HostedDrafter& drafter,
+                                           const SpeculationOptions& options);
 
-  Speculation(DrafterSource source, const SpeculationOptions& options);
+  Speculation(ProposerSource source, const SpeculationOptions& options);
 
   struct Step {
     std::uint32_t tokens_left;  // of the stream, 1 at least
     std::uint32_t sessions;     // that stream
   };
   // A tree for the session's next pass, of at most tokens_left - 1 levels; empty where it goes on
-  // plainly. `drafter` is the session's, made here where there is none and memory for one.
+  // plainly. `proposer` is the session's, made here where there is none and memory for one.
   //
   // Requires  a session with a root and no request
-  Drafted draft(const TargetSession& session, std::unique_ptr<SessionDrafter>& drafter,
+  Drafted draft(const TargetSession& session, std::unique_ptr<SessionProposer>& proposer,
                 const Step& step);
 
   void observe_pass(std::uint32_t rows, Duration time) { budget_.observe_pass(rows, time); }
@@ -72,16 +73,16 @@ class Speculation {
 
   // Of all sessions' drafters together, their weights excepted; no limit where none is set.
   void set_bytes_max(std::uint64_t bytes_max) { bytes_max_ = bytes_max; }
-  // Of all sessions' drafters, and of one; the weights are not in it.
-  std::uint64_t bytes() const { return *count_ * source_.drafter_bytes; }
-  std::uint64_t drafter_bytes() const { return source_.drafter_bytes; }
+  // Of all sessions' proposers, and of one; the weights are not in it.
+  std::uint64_t bytes() const { return *count_ * source_.session_bytes; }
+  std::uint64_t session_bytes() const { return source_.session_bytes; }
 
  private:
-  bool may_make_drafter(Instant now) const;
-  DraftTree grow(const TargetSession& session, std::unique_ptr<SessionDrafter>& drafter,
+  bool may_make_proposer(Instant now) const;
+  DraftTree grow(const TargetSession& session, std::unique_ptr<SessionProposer>& proposer,
                  const TreeShape& shape);
 
-  DrafterSource source_;
+  ProposerSource source_;
   SpeculationOptions options_;
   SpeculationBudget budget_;
   std::optional<std::uint64_t> bytes_max_;

@@ -150,7 +150,7 @@ void SessionStore::release(std::uint64_t connection_id) {
 
 void SessionStore::let_go(Session& session) {
   session.connection_id = 0;
-  session.drafter.reset();  // made again from the keys and values, should it come back
+  session.proposer.reset();  // made again from the keys and values, should it come back
 }
 
 bool SessionStore::admit(Session& session, Instant waiting_since) {

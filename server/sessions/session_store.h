@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "server/proposers/session_drafter.h"
 #include "server/sessions/prefix_index.h"
+#include "server/sessions/session_proposer.h"
 #include "server/sessions/target_session.h"
 #include "shared/base/clock.h"
 #include "shared/protocol/message.h"
@@ -25,9 +25,9 @@ struct Session {
   std::string identity;         // who signed in: only they may resume it
   std::uint64_t connection_id;  // 0: nobody's
   Instant used;
-  bool draft_answered = false;                // by its last verdict
-  std::size_t remembered_count = 0;           // of its tokens in the prefix index
-  std::unique_ptr<SessionDrafter> drafter{};  // beside the target, where it streams
+  bool draft_answered = false;                  // by its last verdict
+  std::size_t remembered_count = 0;             // of its tokens in the prefix index
+  std::unique_ptr<SessionProposer> proposer{};  // if it streams
 };
 
 // What every session of a server is made of.

@@ -24,11 +24,12 @@ bool NetworkDrafter::run_pending() {
   EDGEDRAFT_CHECK(!tokens_.empty());
   if (tokens_.size() > network().position_count_max()) return false;
   if (network().committed_count() == tokens_.size()) {
-    if (logits_current_) return true;
+    if (logits_current_ && *latest_ == this) return true;
     network().truncate(token_count() - 1);
   }
   network().commit(std::span(tokens_).subspan(network().committed_count()));
   logits_current_ = true;
+  *latest_ = this;
   return true;
 }
 

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "shared/drafting/drafter.h"
@@ -7,10 +11,28 @@
 
 namespace edgedraft {
 
+class NetworkDrafter;
+
+// Whose logits the scratch memory holds that drafters on the same weights share: the one that
+// computed last.
+using SharedLogits = std::shared_ptr<const NetworkDrafter*>;
+inline SharedLogits make_shared_logits() {
+  return std::make_shared<const NetworkDrafter*>(nullptr);
+}
+
 // A drafter that is a neural network: tokens wait until a tree or logits are wanted, so that each
 // verdict costs one pass.
 class NetworkDrafter : public Drafter {
  public:
+  // `latest`: shared by all drafters on the same weights.
+  explicit NetworkDrafter(SharedLogits latest = make_shared_logits())
+      : latest_(std::move(latest)) {}
+  NetworkDrafter(const NetworkDrafter&) = delete;
+  NetworkDrafter& operator=(const NetworkDrafter&) = delete;
+  ~NetworkDrafter() override {
+    if (*latest_ == this) *latest_ = nullptr;
+  }
+
   std::uint32_t token_count() const override { return static_cast<std::uint32_t>(tokens_.size()); }
   void append(std::span<const std::uint32_t> tokens) override;
   void truncate(std::uint32_t count) override;
@@ -27,6 +49,7 @@ class NetworkDrafter : public Drafter {
   // network has too few positions.
   bool run_pending();
 
+  SharedLogits latest_;
   std::vector<std::uint32_t> tokens_;
   bool logits_current_ = false;
   std::vector<float> columns_;  // the logits of a reduced vocabulary, before they are spread

@@ -261,4 +261,13 @@ Result<DecoderModel> read_draft_decoder(const GgufFile& file) {
   return DecoderModel{std::move(*config), std::move(*tensors)};
 }
 
+std::uint64_t matrix_bytes(const LayerTensors& layer) {
+  std::uint64_t bytes = 0;
+  for (const TensorView* matrix : {&layer.attn_q, &layer.attn_k, &layer.attn_v, &layer.attn_output,
+                                   &layer.ffn_gate, &layer.ffn_up, &layer.ffn_down}) {
+    bytes += matrix->bytes.size();
+  }
+  return bytes;
+}
+
 }  // namespace edgedraft

@@ -40,6 +40,9 @@ struct LayerTensors {
   TensorView ffn_down;     // [dim, ffn_dim]
 };
 
+// Of all its matrices: what a pass over one row reads of the layer.
+std::uint64_t matrix_bytes(const LayerTensors& layer);
+
 struct DecoderTensors {
   TensorView token_embd;             // [vocabulary, dim]
   TensorView output_norm;            // [1, dim]

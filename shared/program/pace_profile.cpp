@@ -129,8 +129,4 @@ Duration PaceProfile::draft_step(const std::string& drafter, Place place) const 
   return {};
 }
 
-std::string paced_drafter_name(const std::string& kind, std::uint32_t tli) {
-  return kind == "moa" ? kind + "-tli" + std::to_string(tli) : kind;
-}
-
 }  // namespace edgedraft

@@ -32,8 +32,8 @@ class PaceProfile {
   Duration target_pass(std::uint32_t rows) const;
   bool paces_target() const { return !pass_points_.empty(); }
 
-  // What one step of that drafter takes ("moa-tli0", "independent"): its own entry, else that of
-  // its kind ("moa"), else "default". Zero where the profile has none of them.
+  // What one step of that drafter takes: its own entry ("kind-variant"), else that of what its name
+  // begins with up to a '-' ("kind"), else "default". Zero if the profile has none of them.
   Duration draft_step(const std::string& drafter, Place place) const;
   bool paces_drafter() const { return !device_steps_.empty() || !beside_target_steps_.empty(); }
 
@@ -50,9 +50,5 @@ class PaceProfile {
   Steps device_steps_;
   Steps beside_target_steps_;
 };
-
-// The name by which a profile knows a drafter: its kind and, where it takes target layers' state,
-// how many of them ("moa-tli1").
-std::string paced_drafter_name(const std::string& kind, std::uint32_t tli);
 
 }  // namespace edgedraft

@@ -119,9 +119,7 @@ Result<Message> read(const flat::Hello& m) {
       .tokenizer = c.optional_digest(m.tokenizer(), "tokenizer fingerprint"),
       .drafter = c.optional_digest(m.drafter(), "drafter fingerprint"),
       .drafter_name = c.text(m.drafter_name(), "drafter name"),
-      .drafter_kind = c.text(m.drafter_kind(), "drafter kind"),
-      .cut_point = c.text(m.cut_point(), "cut point"),
-      .tli = m.tli(),
+      .tap = c.text(m.tap(), "tap"),
       .nodes_max = m.nodes_max(),
       .context_count = m.context_count(),
   });

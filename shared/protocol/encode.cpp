@@ -56,11 +56,9 @@ struct Writer {
     const auto tokenizer = digest(to, m.tokenizer);
     const auto drafter = digest(to, m.drafter);
     const auto name = text(to, m.drafter_name);
-    const auto kind = text(to, m.drafter_kind);
-    const auto cut_point = text(to, m.cut_point);
+    const auto tap = text(to, m.tap);
     to.Finish(flat::CreateHello(to, m.version_min, m.version_max, agent, token, target, tokenizer,
-                                drafter, name, kind, cut_point, m.tli, m.nodes_max,
-                                m.context_count));
+                                drafter, name, tap, m.nodes_max, m.context_count));
   }
 
   void operator()(const Welcome& m) const {

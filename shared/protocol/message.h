@@ -61,9 +61,9 @@ struct Hello {
   std::optional<Digest> tokenizer{};
   std::optional<Digest> drafter{};
   std::string drafter_name{};
-  std::string drafter_kind{};       // "moa", "independent", ...; empty for none
-  std::string cut_point{};          // what crosses the link of its memory, e.g. "lsa_mean"
-  std::uint32_t tli = 0;            // target layers whose keys and values it takes
+  // Names the activations that the drafter is sent; both sides compare it and read nothing into it.
+  // Empty: none are wanted.
+  std::string tap{};
   std::uint32_t nodes_max = 0;      // of its trees
   std::uint32_t context_count = 0;  // tokens that it can hold; 0: any
   bool operator==(const Hello&) const = default;

@@ -157,9 +157,8 @@ Result<bool> measure(const AcceptanceOptions& o) {
         progress.advance(1);
       }
       const auto drafter = bundle->make_drafter(**device);
-      if (!drafter) return drafter.error();
       const auto answer =
-          answer_of(encoded[i], (*host)->drafters()[b].tap.get(), drafter->get(), shape);
+          answer_of(encoded[i], (*host)->drafters()[b].tap.get(), drafter.get(), shape);
       if (!answer) return answer.error();
       progress.advance(1);
       results[b].differing += answer->tokens != plain[i];

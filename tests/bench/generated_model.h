@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "shared/base/error.h"
+#include "shared/drafting/moa/moa_tensors.h"
 #include "shared/model/decoder_tensors.h"
-#include "shared/model/moa_tensors.h"
 
 namespace edgedraft::bench {
 

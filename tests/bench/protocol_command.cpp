@@ -208,7 +208,6 @@ Result<bool> measure(const ProtocolOptions& o) {
   if (!bundle) return bundle.error();
   const auto client_backend = make_cpu_backend({.threads = 0});
   const auto drafter = bundle->make_drafter(*client_backend);
-  if (!drafter) return drafter.error();
   const auto chat = bundle->chat_template({});
   if (!chat) return chat.error();
   const ChatMessage message{.role = "user", .content = o.prompt};
@@ -238,7 +237,7 @@ Result<bool> measure(const ProtocolOptions& o) {
   if (!link) return link.error();
   const auto welcomed = await_event<Welcomed>(**link, [](const auto&) {});
   const Totals totals =
-      Measurement(**link, **drafter, ActivationLayout(welcomed.welcome.scale_groups))
+      Measurement(**link, *drafter, ActivationLayout(welcomed.welcome.scale_groups))
           .run(*prompt, o.max_tokens);
   (*link)->close();
   if (totals.cycles == 0) return Error{Errc::usage, "the answer was over before the first cycle"};

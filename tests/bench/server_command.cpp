@@ -145,7 +145,7 @@ Result<void> measure(const ServerBenchOptions& o) {
     return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s));
   };
   const HostedDrafter& hosted = (*host)->drafters()[0];
-  const std::string drafter = paced_drafter_name(std::string(to_string(hosted.kind)), hosted.tli);
+  const std::string drafter = hosted.model->facts().pace_name;
   std::vector<Line> lines;
   Progress progress("loads", o.clients.size() * o.arms.size());
   for (const std::uint32_t clients : o.clients) {
@@ -156,15 +156,13 @@ Result<void> measure(const ServerBenchOptions& o) {
       const bool drafts = arm == "tree" || arm == "split";
       std::unique_ptr<Speculation> speculation;
       if (arm == "server") {
-        auto made = Speculation::make(
+        speculation = Speculation::make(
             *backend, (*host)->drafters()[0],
             {.tree = shape,
              .context_count = (*host)->context_count(),
              .step_pace = profile.draft_step(drafter, PaceProfile::Place::beside_target),
              .now = [&clock] { return clock.now(); },
              .wait_until = [&clock](Instant end) { clock.skip_to(end); }});
-        if (!made) return made.error();
-        speculation = std::move(*made);
       }
       auto result =
           simulate_serving({.host = **host,

@@ -336,9 +336,7 @@ Result<ServingResult> simulate_serving(const ServingSetup& setup) {
   for (std::uint64_t i = 0; i < setup.clients; ++i) {
     std::unique_ptr<Drafter> drafter;
     if (setup.bundle != nullptr) {
-      auto made = setup.bundle->make_drafter(setup.device_backend);
-      if (!made) return made.error();
-      drafter = std::move(*made);
+      drafter = setup.bundle->make_drafter(setup.device_backend);
     }
     devices.push_back(std::make_unique<Device>(world, i, std::move(drafter)));
   }

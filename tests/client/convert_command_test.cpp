@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "shared/model/bundle.h"
+#include "shared/drafting/kinds.h"
+#include "shared/drafting/moa/moa_tensors.h"
 #include "shared/model/gguf.h"
-#include "shared/model/moa_tensors.h"
 #include "tests/model/temporary_directory.h"
 
 namespace edgedraft {
@@ -49,7 +49,7 @@ TEST_F(ConvertCommandTest, ConvertsADirectoryThenAFileThenABundle) {
   bundle.bundle = true;
   bundle.drafter = kFixtures / "moa/moa-tli1";
   ASSERT_TRUE(run_convert(bundle));
-  EXPECT_EQ(*drafter_kind(*GgufFile::open(bundle.output)), DrafterKind::moa);
+  EXPECT_EQ((*drafter_kind_of(*GgufFile::open(bundle.output)))->name, "moa");
 }
 
 TEST_F(ConvertCommandTest, ReplacesAFileOnlyWhenTold) {

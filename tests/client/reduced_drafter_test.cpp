@@ -28,9 +28,10 @@ class ReducedDrafterTest : public ::testing::Test {
  protected:
   ReducedDrafterTest() { reduce_vocabulary(some_, reduced_tokens()); }
 
-  IndependentDrafter drafter_of(const ToyDecoder& toy) {
-    IndependentDrafter drafter(*backend_, toy.config, toy.tensors, kRigContext);
-    drafter.append(Tokens{5, 6, 7});
+  std::unique_ptr<Drafter> drafter_of(const ToyDecoder& toy) {
+    auto drafter =
+        std::make_unique<IndependentDrafter>(*backend_, toy.config, toy.tensors, kRigContext);
+    drafter->append(Tokens{5, 6, 7});
     return drafter;
   }
 
@@ -40,10 +41,10 @@ class ReducedDrafterTest : public ::testing::Test {
 };
 
 TEST_F(ReducedDrafterTest, LogitsAreTheWholeDraftersWhereItKnowsTheToken) {
-  IndependentDrafter reduced = drafter_of(some_);
-  IndependentDrafter whole = drafter_of(whole_);
-  const auto some = reduced.next_logits();
-  const auto all = whole.next_logits();
+  const auto reduced = drafter_of(some_);
+  const auto whole = drafter_of(whole_);
+  const auto some = reduced->next_logits();
+  const auto all = whole->next_logits();
   ASSERT_EQ(some.size(), all.size());
   for (std::uint32_t token = 0; token < all.size(); ++token) {
     EXPECT_EQ(some[token], is_known(token) ? all[token] : -INFINITY) << token;
@@ -51,13 +52,13 @@ TEST_F(ReducedDrafterTest, LogitsAreTheWholeDraftersWhereItKnowsTheToken) {
 }
 
 TEST_F(ReducedDrafterTest, TreesHoldTargetIds) {
-  IndependentDrafter reduced = drafter_of(some_);
-  const DraftTree tree = reduced.draft({.breadth = 8, .depth = 4, .nodes = 40});
+  const auto reduced = drafter_of(some_);
+  const DraftTree tree = reduced->draft({.breadth = 8, .depth = 4, .nodes = 40});
   EXPECT_EQ(tree.node_count(), 40u);
   EXPECT_TRUE(std::ranges::all_of(tree.tokens(), is_known));
   // The likeliest of the known tokens comes first.
-  IndependentDrafter whole = drafter_of(whole_);
-  const auto logits = whole.next_logits();
+  const auto whole = drafter_of(whole_);
+  const auto logits = whole->next_logits();
   const Tokens known = reduced_tokens();
   EXPECT_EQ(tree.token(1), *std::ranges::max_element(known, {}, [&](auto t) { return logits[t]; }));
 }
@@ -66,8 +67,8 @@ TEST_F(ReducedDrafterTest, TreesHoldTargetIds) {
 TEST_F(ReducedDrafterTest, DraftsFromAHandfulOfTokens) {
   ToyDecoder few(6);
   reduce_vocabulary(few, {testing::kToyEndToken, 9, 30});
-  IndependentDrafter drafter = drafter_of(few);
-  const DraftTree tree = drafter.draft({.breadth = 8, .depth = 3, .nodes = 20});
+  const auto drafter = drafter_of(few);
+  const DraftTree tree = drafter->draft({.breadth = 8, .depth = 3, .nodes = 20});
   EXPECT_EQ(tree.node_count(), 20u);
   for (const std::uint32_t token : tree.tokens()) {
     EXPECT_TRUE(token == testing::kToyEndToken || token == 9 || token == 30) << token;

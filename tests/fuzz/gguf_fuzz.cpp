@@ -1,9 +1,8 @@
-#include "shared/model/bundle.h"
+#include "shared/drafting/kinds.h"
 #include "shared/model/chat_template.h"
 #include "shared/model/decoder_tensors.h"
 #include "shared/model/fingerprint.h"
 #include "shared/model/gguf.h"
-#include "shared/model/moa_tensors.h"
 #include "shared/model/tokenizer.h"
 
 // Everything that is read from a model file: any bytes give a value or an error, and every byte of
@@ -16,12 +15,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (void)model_fingerprint(*file);
   (void)tokenizer_fingerprint(*file);
   (void)target_fingerprint_of(*file);
-  (void)drafter_kind(*file);
+  (void)drafter_kind_of(*file);
+  for (const DrafterKind* kind : drafter_kinds()) (void)kind->read(*file);
   if (const auto config = read_decoder_config(*file)) {
     (void)read_decoder_tensors(*file, *config);
-  }
-  if (const auto config = read_moa_config(*file)) {
-    (void)read_moa_tensors(*file, *config);
   }
   if (const auto tokenizer = Tokenizer::read(*file)) {
     const auto ids = tokenizer->encode("a <s>b</s>\xFF\xE2\x96\x81", Special::parse);

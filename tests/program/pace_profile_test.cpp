@@ -41,8 +41,8 @@ TEST_F(PaceProfileTest, ADrafterIsKnownByItselfItsKindOrNotAtAll) {
       "name = \"p\"\n[draft.step_ms]\n\"moa-tli1\" = 8\nmoa = 4\n[beside_target.step_ms]\n"
       "default = 1\n");
   ASSERT_TRUE(profile) << profile.error().message;
-  EXPECT_EQ(profile->draft_step(paced_drafter_name("moa", 1), Place::device), 8ms);
-  EXPECT_EQ(profile->draft_step(paced_drafter_name("moa", 0), Place::device), 4ms);
+  EXPECT_EQ(profile->draft_step("moa-tli1", Place::device), 8ms);
+  EXPECT_EQ(profile->draft_step("moa-tli0", Place::device), 4ms);
   EXPECT_EQ(profile->draft_step("independent", Place::device), Duration::zero());
   EXPECT_EQ(profile->draft_step("independent", Place::beside_target), 1ms);
   EXPECT_FALSE(profile->paces_target());

@@ -32,9 +32,7 @@ std::vector<Message> one_of_each() {
   hello.target = digest_of(1);
   hello.drafter = digest_of(3);
   hello.drafter_name = "moa-tli1";
-  hello.drafter_kind = "moa";
-  hello.cut_point = "lsa_mean";
-  hello.tli = 1;
+  hello.tap = "keys-and-values-1";
   hello.nodes_max = 62;
   hello.context_count = 2048;
   Welcome welcome{.version = 1, .agent = "server", .model = "demo"};

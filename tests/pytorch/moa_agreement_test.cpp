@@ -2,9 +2,9 @@
 
 #include <numeric>
 
+#include "shared/drafting/bundle_conversion.h"
 #include "shared/drafting/moa/moa_network.h"
 #include "shared/drafting/moa/moa_tap.h"
-#include "shared/model/convert/convert.h"
 #include "shared/model/gguf.h"
 #include "shared/runtime/decoder.h"
 #include "tests/model/temporary_directory.h"

@@ -2,8 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "server/passes/pass_loop.h"
-#include "shared/drafting/independent/independent_network.h"
-#include "shared/drafting/moa/moa_tap.h"
+#include "server/proposers/drafter_proposer.h"
+#include "shared/drafting/independent/independent_kind.h"
+#include "shared/drafting/moa/moa_kind.h"
 #include "tests/protocol/support.h"
 #include "tests/server/held_length.h"
 #include "tests/server/plain_answer.h"
@@ -69,9 +70,9 @@ class StreamTest : public ::testing::Test {
 
   void open(const Options& options) {
     if (options.drafter != Beside::nothing) {
-      DrafterSource source = source_of(options.drafter);
+      ProposerSource source = source_of(options.drafter);
       if (options.fails) {
-        source.make = [](std::shared_ptr<std::uint32_t>) -> std::unique_ptr<SessionDrafter> {
+        source.make = [](std::shared_ptr<std::uint32_t>) -> std::unique_ptr<SessionProposer> {
           throw DeviceError("no memory");
         };
       }
@@ -91,28 +92,30 @@ class StreamTest : public ::testing::Test {
                   [this] { return now_ += std::chrono::microseconds(10); });
   }
 
-  DrafterSource source_of(Beside drafter) {
-    const auto beside_decoder = [&](const ToyDecoder& toy) {
-      auto decoder = std::make_shared<Decoder>(*backend_, toy.config, toy.tensors, kContext);
-      return DrafterSource{.make =
-                               [decoder](std::shared_ptr<std::uint32_t> count) {
-                                 return std::make_unique<SessionDrafter>(
-                                     std::make_unique<IndependentNetwork>(decoder),
-                                     std::move(count));
-                               },
-                           .drafter_bytes = kDrafterBytes};
+  ProposerSource source_of(Beside drafter) {
+    const auto decoder_model = [](const ToyDecoder& toy) {
+      return make_independent_model({.config = toy.config, .tensors = toy.tensors});
     };
-    if (drafter == Beside::twin) return beside_decoder(toy_);
-    if (drafter == Beside::independent) return beside_decoder(other_);
-    moa_.emplace(toy_, 3, drafter == Beside::moa_tli0 ? 0 : 1);
-    tap_ = std::make_unique<MoaTap>(*backend_, moa_->config, moa_->tensors);
-    auto model = std::make_shared<MoaWeights>(*backend_, moa_->config, moa_->tensors, kContext);
+    std::unique_ptr<DrafterModel> model;
+    if (drafter == Beside::twin) {
+      model = decoder_model(toy_);
+    } else if (drafter == Beside::independent) {
+      model = decoder_model(other_);
+    } else {
+      moa_.emplace(toy_, 3, drafter == Beside::moa_tli0 ? 0 : 1);
+      model = make_moa_model({.config = moa_->config, .tensors = moa_->tensors});
+    }
+    tap_ = model->make_tap(*backend_);
+    std::shared_ptr<DrafterWeights> weights = model->load(*backend_, kContext);
     return {.make =
-                [this, model](std::shared_ptr<std::uint32_t> count) {
-                  return std::make_unique<SessionDrafter>(std::make_unique<MoaNetwork>(model),
-                                                          *tap_, std::move(count));
+                [this, weights](std::shared_ptr<std::uint32_t> count) {
+                  return std::make_unique<DrafterProposer>(
+                      DrafterProposer::Parts{.drafter = weights->make_drafter(),
+                                             .tap = tap_.get(),
+                                             .positions_max = kContext,
+                                             .count = std::move(count)});
                 },
-            .drafter_bytes = kDrafterBytes};
+            .session_bytes = kDrafterBytes};
   }
 
   Client client(std::uint64_t id, const std::shared_ptr<Reader>& reader) {
@@ -162,7 +165,7 @@ class StreamTest : public ::testing::Test {
   std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
   Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
   std::optional<ToyMoa> moa_;
-  std::unique_ptr<MoaTap> tap_;
+  std::unique_ptr<Tap> tap_;
   std::optional<Speculation> speculation_;
   std::optional<PassLoop> loop_;
   std::vector<std::string> failures_;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "shared/base/random.h"
-#include "shared/model/moa_tensors.h"
+#include "shared/drafting/moa/moa_tensors.h"
 
 namespace edgedraft::testing {
 

@@ -49,7 +49,7 @@ struct Setting {
     if (device == nullptr) {
       return drafted_answer(*host, {.prompt = prompts[prompt], .tokens_max = kTokensMax}).value();
     }
-    const auto drafter = bundle.make_drafter(*device).value();
+    const auto drafter = bundle.make_drafter(*device);
     return drafted_answer(*host, {.prompt = prompts[prompt],
                                   .tap = host->drafters()[0].tap.get(),
                                   .drafter = drafter.get(),

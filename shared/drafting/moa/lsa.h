@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "shared/model/moa_tensors.h"
+#include "shared/drafting/moa/moa_tensors.h"
 #include "shared/runtime/kv_cache.h"
 #include "shared/runtime/layer.h"
 #include "shared/runtime/weight_store.h"

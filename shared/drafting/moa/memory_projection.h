@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "shared/model/moa_tensors.h"
+#include "shared/drafting/moa/moa_tensors.h"
 #include "shared/runtime/layer.h"
 #include "shared/runtime/weight_store.h"
 

@@ -1,5 +1,10 @@
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
 #include "shared/drafting/moa/moa_network.h"
 #include "shared/drafting/network_drafter.h"
 
@@ -11,6 +16,9 @@ class MoaDrafter final : public NetworkDrafter {
   MoaDrafter(Backend& backend, const MoaConfig& config, const MoaTensors& tensors,
              std::uint32_t positions_max)
       : network_(backend, config, tensors, positions_max) {}
+  // One of several on the same weights, which share `latest`.
+  MoaDrafter(std::shared_ptr<MoaWeights> weights, SharedLogits latest)
+      : NetworkDrafter(std::move(latest)), network_(std::move(weights)) {}
 
   std::uint32_t activation_cols() const override { return network_.row_layout().cols(); }
   void add_activations(std::uint32_t first, std::span<const float> rows) override {

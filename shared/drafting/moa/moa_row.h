@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "shared/model/moa_tensors.h"
+#include "shared/drafting/moa/moa_tensors.h"
 
 namespace edgedraft {
 

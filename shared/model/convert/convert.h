@@ -2,12 +2,16 @@
 
 #include <filesystem>
 #include <optional>
-#include <vector>
+#include <string_view>
 
 #include "shared/base/error.h"
+#include "shared/model/convert/model_plan.h"
 #include "shared/tensor/dtype.h"
 
 namespace edgedraft {
+
+// Which tensors of a GGUF file stay as they are, whatever type is asked for.
+using KeptTensors = bool (*)(std::string_view tensor);
 
 struct ConvertOptions {
   std::filesystem::path input;   // a Hugging Face directory or a GGUF file
@@ -16,7 +20,11 @@ struct ConvertOptions {
   // no whole number of blocks become q8_0 or f16. Nothing: a GGUF file's stay as they are, a
   // directory's become f16.
   std::optional<DType> type = {};
+  KeptTensors is_kept = nullptr;  // null: none; otherwise the head is not raised either
 };
+
+// What a directory's matrices become if no type is given.
+inline constexpr DType kTypeOfDirectories = DType::f16;
 
 // Turns a Llama or Qwen2 model into a GGUF file that llama.cpp reads too, stores a GGUF file's
 // matrices in another type, or makes one file of several (gguf_parts.h). Shows its progress on a
@@ -26,30 +34,8 @@ struct ConvertOptions {
 // is one
 Result<void> convert_model(const ConvertOptions& options);
 
-struct BundleOptions {
-  std::filesystem::path target;  // the target's GGUF file
-  std::filesystem::path
-      drafter;  // a directory: MoA checkpoint or Llama model, or a Llama GGUF file
-  std::filesystem::path output;
-  std::optional<DType> type = {};                // as above, of the drafter's own matrices
-  std::vector<std::uint32_t> draft_tokens = {};  // all that the head may propose; empty: any token
-};
-
-// Packs a drafter with all that a device needs to draft for `target`. The target's embedding, head
-// and last layers are copied bit for bit, whatever `type` says.
-//
-// Errors    as above; mismatch where drafter and target do not belong together
-Result<void> make_bundle(const BundleOptions& options);
-
-struct ReduceOptions {
-  std::filesystem::path bundle;
-  std::filesystem::path output;
-  std::vector<std::uint32_t> draft_tokens;
-};
-
-// Copies a bundle bit for bit but for its head, of which it keeps the rows of `draft_tokens`.
-//
-// Errors    as above; usage for a model that is no drafter
-Result<void> reduce_bundle(const ReduceOptions& options);
+// Plans what convert_model writes. Errors as there.
+Result<ModelPlan> plan_model(const std::filesystem::path& input, std::optional<DType> type,
+                             KeptTensors is_kept = nullptr);
 
 }  // namespace edgedraft

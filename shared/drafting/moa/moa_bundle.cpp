@@ -1,14 +1,14 @@
-#include "shared/model/convert/moa_bundle.h"
+#include "shared/drafting/moa/moa_bundle.h"
 
 #include <string>
 #include <utility>
 
-#include "shared/model/bundle.h"
+#include "shared/drafting/moa/moa_keys.h"
+#include "shared/drafting/moa/moa_tensors.h"
 #include "shared/model/convert/hf_model.h"
 #include "shared/model/decoder_tensors.h"
 #include "shared/model/fingerprint.h"
 #include "shared/model/json_file.h"
-#include "shared/model/moa_keys.h"
 #include "shared/model/tensor_shapes.h"
 
 namespace edgedraft {

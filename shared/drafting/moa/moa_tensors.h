@@ -2,11 +2,17 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
+#include "shared/model/config.h"
 #include "shared/model/decoder_tensors.h"
+#include "shared/model/gguf.h"
 
 namespace edgedraft {
+
+// general.architecture of a bundle.
+inline constexpr std::string_view kMoaArchitecture = "edgedraft-moa";
 
 // A Mixture-of-Attentions drafter as a bundle holds it.
 //

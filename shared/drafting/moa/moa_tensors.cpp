@@ -1,12 +1,11 @@
-#include "shared/model/moa_tensors.h"
+#include "shared/drafting/moa/moa_tensors.h"
 
 #include <string>
 #include <utility>
 
-#include "shared/model/bundle.h"
+#include "shared/drafting/moa/moa_keys.h"
 #include "shared/model/draft_vocabulary.h"
 #include "shared/model/gguf.h"
-#include "shared/model/moa_keys.h"
 #include "shared/model/tensor_shapes.h"
 
 namespace edgedraft {

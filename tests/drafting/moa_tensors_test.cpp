@@ -1,11 +1,11 @@
-#include "shared/model/moa_tensors.h"
+#include "shared/drafting/moa/moa_tensors.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "shared/model/bundle.h"
-#include "shared/model/convert/convert.h"
+#include "shared/drafting/bundle_conversion.h"
+#include "shared/drafting/kinds.h"
 #include "shared/model/fingerprint.h"
 #include "shared/model/gguf.h"
 #include "shared/model/gguf_writer.h"
@@ -54,7 +54,7 @@ void expect_same_bytes(const GgufTensor* a, const GgufTensor* b) {
 
 TEST_F(BundleTest, InfersEverySizeFromTheTensors) {
   const GgufFile file = moa(1, DType::f32);
-  EXPECT_EQ(*drafter_kind(file), DrafterKind::moa);
+  EXPECT_EQ((*drafter_kind_of(file))->name, "moa");
   const auto config = read_moa_config(file);
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->vocabulary_count, 96u);
@@ -258,7 +258,7 @@ TEST_F(BundleTest, PacksAnIndependentDrafter) {
   ASSERT_TRUE(done) << done.error().message;
   const auto file = GgufFile::open(bundle_path());
   ASSERT_TRUE(file);
-  EXPECT_EQ(*drafter_kind(*file), DrafterKind::independent);
+  EXPECT_EQ((*drafter_kind_of(*file))->name, "independent");
   EXPECT_EQ(read_decoder_config(*file)->layer_count, 1u);
   EXPECT_EQ(target_fingerprint_of(*file).value(),
             model_fingerprint(GgufFile::open(target_path()).value()).value());
@@ -279,7 +279,8 @@ TEST_F(BundleTest, RefusesAnIndependentDrafterOfAnotherVocabulary) {
 TEST_F(BundleTest, BundlesCanBeStoredInAnotherType) {
   moa(1, DType::f32);
   const auto path = directory_ / "q8.gguf";
-  ASSERT_TRUE(convert_model({.input = bundle_path(), .output = path, .type = DType::q8_0}));
+  ASSERT_TRUE(
+      convert_model_or_bundle({.input = bundle_path(), .output = path, .type = DType::q8_0}));
   const auto small = GgufFile::open(path);
   ASSERT_TRUE(small);
   EXPECT_EQ(small->find_tensor("lsa.attn_q.weight")->type, DType::q8_0);

@@ -1,11 +1,10 @@
-#include "shared/model/convert/independent_bundle.h"
+#include "shared/drafting/independent/independent_bundle.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "shared/model/bundle.h"
-#include "shared/model/convert/convert.h"
+#include "shared/drafting/bundle_conversion.h"
 #include "shared/model/decoder_tensors.h"
 #include "shared/model/fingerprint.h"
 #include "tests/model/raw_decoder.h"

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 
-#include "shared/model/bundle.h"
-#include "shared/model/convert/convert.h"
+#include "shared/drafting/bundle_conversion.h"
+#include "shared/drafting/moa/moa_tensors.h"
 #include "shared/model/convert/reduced_head.h"
 #include "shared/model/fingerprint.h"
-#include "shared/model/moa_tensors.h"
 #include "tests/model/hf_directory.h"
 #include "tests/model/raw_decoder.h"
 

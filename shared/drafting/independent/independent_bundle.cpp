@@ -1,4 +1,4 @@
-#include "shared/model/convert/independent_bundle.h"
+#include "shared/drafting/independent/independent_bundle.h"
 
 #include <algorithm>
 #include <string>

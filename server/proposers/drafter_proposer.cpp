@@ -1,0 +1,74 @@
+#include "server/proposers/drafter_proposer.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "server/sessions/session_fault.h"
+#include "shared/base/check.h"
+
+namespace edgedraft {
+namespace {
+
+// How many of a long prompt's older positions are read per tree: nobody waits for all of them.
+constexpr std::uint32_t kOlderRows = 64;
+
+}  // namespace
+
+DrafterProposer::DrafterProposer(Parts parts) : parts_(std::move(parts)) {
+  EDGEDRAFT_CHECK(parts_.drafter->activation_cols() == 0 || parts_.tap != nullptr);
+  ++*parts_.count;
+}
+
+DrafterProposer::~DrafterProposer() {
+  --*parts_.count;
+}
+
+DraftTree DrafterProposer::propose(const TargetSession& session, const TreeShape& shape) {
+  const auto tokens = session.tokens();
+  EDGEDRAFT_SESSION_CHECK(tokens.size() == session.valid_count() + 1);
+  if (tokens.size() >= parts_.positions_max) return {};
+  follow(tokens);
+  if (parts_.tap != nullptr) read_activations(session);
+  return parts_.drafter->draft(shape);
+}
+
+// Back to what the drafter and the session have in common, and on from there.
+void DrafterProposer::follow(std::span<const std::uint32_t> tokens) {
+  const auto common = static_cast<std::uint32_t>(
+      std::mismatch(tokens_.begin(), tokens_.end(), tokens.begin(), tokens.end()).first -
+      tokens_.begin());
+  if (common < tokens_.size()) parts_.drafter->truncate(common);
+  if (common < rows_end_) {
+    parts_.drafter->drop_activations(common);
+    rows_end_ = common;
+    rows_first_ = std::min(rows_first_, common);
+  }
+  parts_.drafter->append(tokens.subspan(common));
+  tokens_.assign(tokens.begin(), tokens.end());
+}
+
+void DrafterProposer::read_activations(const TargetSession& session) {
+  const std::uint32_t end = session.valid_count();
+  if (rows_first_ == rows_end_) {
+    rows_first_ = rows_end_ = end - std::min(end, kOlderRows);
+  } else if (rows_first_ > 0) {
+    const std::uint32_t first = rows_first_ - std::min(rows_first_, kOlderRows);
+    read_rows(session, first, rows_first_);
+    rows_first_ = first;
+  }
+  read_rows(session, rows_end_, end);
+  rows_end_ = end;
+}
+
+void DrafterProposer::read_rows(const TargetSession& session, std::uint32_t first,
+                                std::uint32_t end) {
+  if (first == end) return;
+  const auto groups = parts_.tap->scale_groups();
+  const std::size_t cols = std::accumulate(groups.begin(), groups.end(), std::size_t{0});
+  rows_.resize((end - first) * cols);
+  parts_.tap->read(session.cache(), first, end - first, rows_);
+  parts_.drafter->add_activations(first, rows_);
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "server/sessions/session_proposer.h"
+#include "shared/drafting/drafter.h"
+#include "shared/drafting/tap.h"
+
+namespace edgedraft {
+
+// A drafter beside the target, the same that a device would have. Its activations come from the
+// target's own keys and values through its tap, never quantised.
+class DrafterProposer final : public SessionProposer {
+ public:
+  struct Parts {
+    std::unique_ptr<Drafter> drafter;      // has seen no token
+    Tap* tap;                              // null for a drafter that needs tokens alone
+    std::uint32_t positions_max;           // that the drafter can hold
+    std::shared_ptr<std::uint32_t> count;  // of all that are alive; counts this one
+  };
+  // Requires  the tap outlives it
+  explicit DrafterProposer(Parts parts);
+  ~DrafterProposer() override;
+  DrafterProposer(const DrafterProposer&) = delete;
+  DrafterProposer& operator=(const DrafterProposer&) = delete;
+
+  DraftTree propose(const TargetSession& session, const TreeShape& shape) override;
+
+ private:
+  void follow(std::span<const std::uint32_t> tokens);
+  void read_activations(const TargetSession& session);
+  void read_rows(const TargetSession& session, std::uint32_t first, std::uint32_t end);
+
+  Parts parts_;
+  std::vector<std::uint32_t> tokens_;  // the drafter's
+  // Positions whose activations it has: newest first, older ones little by little.
+  std::uint32_t rows_first_ = 0;
+  std::uint32_t rows_end_ = 0;
+  std::vector<float> rows_;
+};
+
+}  // namespace edgedraft

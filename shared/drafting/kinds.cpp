@@ -1,0 +1,57 @@
+#include "shared/drafting/kinds.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "shared/base/check.h"
+#include "shared/drafting/independent/independent_kind.h"
+#include "shared/drafting/moa/moa_kind.h"
+
+namespace edgedraft {
+namespace {
+
+// In the order in which they are asked whether a file or folder is theirs. The last one takes any
+// decoder, and so says what is wrong with what nobody recognises.
+std::vector<const DrafterKind*>& kinds() {
+  static std::vector<const DrafterKind*> all = {
+      &kMoaKind,
+      &kIndependentKind,
+  };
+  return all;
+}
+
+}  // namespace
+
+std::span<const DrafterKind* const> drafter_kinds() {
+  return kinds();
+}
+
+void add_drafter_kind(const DrafterKind& kind) {
+  EDGEDRAFT_CHECK(!kind.name.empty() && find_drafter_kind(kind.name) == nullptr);
+  kinds().insert(kinds().begin(), &kind);
+}
+
+const DrafterKind* find_drafter_kind(std::string_view name) {
+  const auto found = std::ranges::find(kinds(), name, &DrafterKind::name);
+  return found == kinds().end() ? nullptr : *found;
+}
+
+std::string drafter_kind_names() {
+  std::string names;
+  for (const DrafterKind* kind : kinds()) {
+    names += (names.empty() ? "" : ", ") + std::string(kind->name);
+  }
+  return names;
+}
+
+Result<const DrafterKind*> drafter_kind_of(const GgufFile& file) {
+  const auto architecture = file.architecture();
+  if (!architecture) return architecture.error();
+  for (const DrafterKind* kind : kinds()) {
+    if (kind->is_bundle != nullptr && kind->is_bundle(file)) return kind;
+  }
+  return Error{Errc::unsupported,
+               "the architecture '" + std::string(*architecture) + "' is no drafter that we know"};
+}
+
+}  // namespace edgedraft

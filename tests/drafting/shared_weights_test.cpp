@@ -1,0 +1,82 @@
+// Several drafters on the same weights: each drafts as if it were alone, in any order of turns.
+#include <gtest/gtest.h>
+
+#include "shared/drafting/independent/independent_kind.h"
+#include "shared/drafting/moa/moa_kind.h"
+#include "shared/runtime/backend.h"
+#include "tests/support/toy_models.h"
+
+namespace edgedraft {
+namespace {
+
+using testing::ToyDecoder;
+using testing::ToyMoa;
+using Tokens = std::vector<std::uint32_t>;
+
+constexpr std::uint32_t kPositions = 64;
+constexpr TreeShape kShape{.breadth = 3, .depth = 3, .nodes = 9};
+
+class SharedWeightsTest : public ::testing::TestWithParam<bool> {
+ protected:
+  std::unique_ptr<DrafterModel> model() const {
+    if (GetParam()) return make_moa_model({.config = moa_.config, .tensors = moa_.tensors});
+    return make_independent_model({.config = toy_.config, .tensors = toy_.tensors});
+  }
+  // Tokens, and activations of all but the last.
+  static void feed(Drafter& drafter, const Tokens& tokens, float value) {
+    drafter.append(tokens);
+    const std::vector<float> rows((tokens.size() - 1) * drafter.activation_cols(), value);
+    if (!rows.empty()) drafter.add_activations(0, rows);
+  }
+
+  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
+  ToyDecoder toy_{6};
+  ToyMoa moa_{toy_, 3, 1};
+  Tokens first_{5, 6, 7};
+  Tokens second_{9, 30, 12, 4};
+};
+
+TEST_P(SharedWeightsTest, TurnsChangeNothing) {
+  const auto weights = model()->load(*backend_, kPositions);
+  const auto a = weights->make_drafter();
+  const auto b = weights->make_drafter();
+  feed(*a, first_, 0.1f);
+  feed(*b, second_, -0.2f);
+  const auto alone = [&](const Tokens& tokens, float value) {
+    const auto own = model()->load(*backend_, kPositions);
+    auto drafter = own->make_drafter();
+    feed(*drafter, tokens, value);
+    return drafter;
+  };
+  const auto logits_of = [](Drafter& drafter) {
+    const auto logits = drafter.next_logits();
+    return std::vector<float>(logits.begin(), logits.end());
+  };
+  const auto only_a = alone(first_, 0.1f);
+  const auto only_b = alone(second_, -0.2f);
+  // a's logits are in the scratch memory when b computes over them.
+  EXPECT_EQ(logits_of(*a), logits_of(*only_a));
+  EXPECT_EQ(logits_of(*b), logits_of(*only_b));
+  EXPECT_EQ(a->draft(kShape), only_a->draft(kShape));
+  EXPECT_EQ(b->draft(kShape), only_b->draft(kShape));
+  EXPECT_EQ(logits_of(*a), logits_of(*only_a));
+  EXPECT_EQ(b->draft(kShape), only_b->draft(kShape));
+}
+
+// A drafter keeps what it computes with.
+TEST_P(SharedWeightsTest, DraftersOutliveTheirWeightsOwnerAndEachOther) {
+  auto weights = model()->load(*backend_, kPositions);
+  auto a = weights->make_drafter();
+  const auto b = weights->make_drafter();
+  weights.reset();
+  feed(*a, first_, 0.1f);
+  feed(*b, first_, 0.1f);
+  const DraftTree tree = a->draft(kShape);
+  a.reset();
+  EXPECT_EQ(b->draft(kShape), tree);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, SharedWeightsTest, ::testing::Bool());
+
+}  // namespace
+}  // namespace edgedraft
