@@ -1,8 +1,16 @@
 #!/usr/bin/env bash
-# Installs what the tests need, builds everything, and runs every test; then
-# the fuzz targets for a few seconds each. Arguments go to ctest (for example -R Sampler).
+# Installs what the tests need, builds everything and runs every test that is quick. With --full also
+# those labelled slow (netem in a virtual machine) and the fuzz targets for ten seconds each. Further
+# arguments go to ctest (for example -R Sampler). A test skips for want of a package or a device; it
+# fails instead if EDGEDRAFT_TEST_REQUIRE names that (docs/testing.md).
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+full=
+if [ "${1:-}" = --full ]; then
+  full=yes
+  shift
+fi
 
 scripts/install-packages.sh test
 
@@ -12,16 +20,26 @@ cmake --preset release -DBUILD_TESTING=ON -DEDGEDRAFT_WERROR="${CI:-OFF}" >/dev/
 cmake --build --preset release
 
 echo "== tests"
-ctest --preset release --parallel "$(nproc)" "$@"
+labels=(-LE slow)
+[ -z "$full" ] || labels=()
+status=0
+ctest --preset release --parallel "$(nproc)" "${labels[@]}" "$@" || status=$?
+
+echo "== skipped"
+awk '/: Skipped$/ { getline; ++count[$0] }
+     END { for (why in count) printf "%6d  %s\n", count[why], why }' \
+  build/release/Testing/Temporary/LastTest.log | sort -k1,1nr -k2
+[ -n "$full" ] || echo "        slow tests and fuzzing, which --full runs"
+[ "$status" -eq 0 ] || exit "$status"
 
 # A filter asks for single tests; it need not name a fuzz target.
-[ $# -eq 0 ] || exit 0
+[ -n "$full" ] && [ $# -eq 0 ] || exit 0
 
 echo "== fuzz targets"
 if command -v clang++ >/dev/null; then
   cmake --preset fuzz >/dev/null
   cmake --build --preset fuzz
-  ctest --test-dir build/fuzz --output-on-failure
+  ctest --preset fuzz --parallel "$(nproc)"
 else
   echo "skipped: no clang++, so no libFuzzer"
 fi

@@ -4,6 +4,7 @@
 
 #include "client/vulkan/vulkan_backend.h"
 #include "tests/client/generation_rig.h"
+#include "tests/support/skip.h"
 
 namespace edgedraft {
 namespace {
@@ -69,7 +70,7 @@ TEST(VulkanFallbackTest, AnswersAreThoseOfPlainDecodingWhereverTheGpuIsLost) {
     return nullptr;
   };
   if (!make_vulkan()) {
-    GTEST_SKIP() << "no Vulkan device: install mesa-vulkan-drivers for a software one";
+    EDGEDRAFT_SKIP_WITHOUT("vulkan", "install mesa-vulkan-drivers for a software device");
   }
   for (const ToyDrafter drafter : {ToyDrafter::moa_tli1, ToyDrafter::moa_reduced}) {
     for (const auto& [operation, n] :

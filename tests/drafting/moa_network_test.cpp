@@ -6,6 +6,7 @@
 
 #include "tests/runtime/op_test.h"
 #include "tests/support/matrix_reading.h"
+#include "tests/support/skip.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft {
@@ -29,7 +30,7 @@ class MoaNetworkTest : public ::testing::TestWithParam<std::tuple<std::uint32_t,
  protected:
   void SetUp() override {
     backend_ = std::get<1>(GetParam()).open();
-    if (!backend_) GTEST_SKIP() << std::get<1>(GetParam()).name << ": not on this machine";
+    if (!backend_) EDGEDRAFT_SKIP_WITHOUT(std::get<1>(GetParam()).name, "not on this machine");
   }
   MoaNetwork fresh() { return {*backend_, moa_.config, moa_.tensors, 128}; }
   // Made-up activations of a position: the same for every network.

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "tests/e2e/process.h"
+#include "tests/support/skip.h"
 
 // `edgedraft-netsim run` itself, over loopback: what it leaves behind, killed or not.
 namespace edgedraft::testing {
@@ -178,7 +179,7 @@ TEST_F(ExperimentProgramsTest, KilledOverEmulatedLinksItLeavesNoProcessAndNoDevi
   while (lines_so_far() < 2 && process.running() && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(10ms);
   }
-  if (!process.running() && process.wait() == 5) GTEST_SKIP() << process.err();
+  if (!process.running() && process.wait() == 5) EDGEDRAFT_SKIP_WITHOUT("tun", process.err());
   ASSERT_TRUE(process.running()) << process.err();
   EXPECT_GT(processes(), 2u);
   process.signal(SIGKILL);

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "tests/e2e/process.h"
+#include "tests/support/skip.h"
 
 // The report as a browser shows it: Chromium without a screen, at a desktop's and a phone's width.
 namespace edgedraft::testing {
@@ -100,8 +101,9 @@ class ReportBrowserTest : public ::testing::Test {
  protected:
   void SetUp() override {
     browser_ = find_in_path("chromium");
-    if (browser_.empty()) GTEST_SKIP() << "no chromium: apt-get install chromium";
-    if (find_in_path("gnuplot").empty()) GTEST_SKIP() << "no gnuplot: apt-get install gnuplot-nox";
+    if (browser_.empty()) EDGEDRAFT_SKIP_WITHOUT("chromium", "apt-get install chromium");
+    if (find_in_path("gnuplot").empty())
+      EDGEDRAFT_SKIP_WITHOUT("gnuplot", "apt-get install gnuplot-nox");
   }
 
   std::filesystem::path make_report(const std::string& experiment) {

@@ -13,6 +13,7 @@
 #include "shared/model/fingerprint.h"
 #include "shared/model/gguf.h"
 #include "tests/model/temporary_directory.h"
+#include "tests/support/skip.h"
 
 namespace edgedraft {
 namespace {
@@ -197,7 +198,8 @@ int full_disk_status(const std::filesystem::path& folder) {
 TEST(GgufWriterTest, SaysWhatToDoAboutAFullDisk) {
   const TemporaryDirectory directory;
   const int status = full_disk_status(directory.path());
-  if (status == 5) GTEST_SKIP() << "mounting a small file system is not permitted here";
+  if (status == 5)
+    EDGEDRAFT_SKIP_WITHOUT("root", "mounting a small file system is not permitted here");
   EXPECT_EQ(status, 1);
 }
 

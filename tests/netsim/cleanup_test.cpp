@@ -10,6 +10,7 @@
 
 #include "netsim/drivers/command.h"
 #include "tests/netsim/measured_link.h"
+#include "tests/support/skip.h"
 
 namespace edgedraft::netsim {
 namespace {
@@ -141,7 +142,7 @@ class CleanupTest : public ::testing::TestWithParam<const char*> {
     std::string why_not;
     const DriverKind kind = driver_kind_from(GetParam()).value();
     if (!MeasuredLink::make(read_network_profile("lan").value(), kind, 1, why_not)) {
-      GTEST_SKIP() << why_not;
+      EDGEDRAFT_SKIP_WITHOUT(GetParam(), why_not);
     }
     running_ = std::make_unique<RunningLink>(GetParam());
     ASSERT_TRUE(running_->is_up()) << running_->process().err();
@@ -189,7 +190,7 @@ INSTANTIATE_TEST_SUITE_P(Drivers, CleanupTest, ::testing::Values("tun", "proxy")
 TEST(CleanupTest, ADestroyedLinkTakesItsEndsWithIt) {
   std::string why_not;
   auto link = MeasuredLink::make(read_network_profile("lan").value(), DriverKind::tun, 1, why_not);
-  if (!link) GTEST_SKIP() << why_not;
+  if (!link) EDGEDRAFT_SKIP_WITHOUT("tun", why_not);
   const Scratch scratch;
   Process forgotten(link->link().at_device({NETSIM_PROBE, "echo", "7000"}), scratch / "forgotten");
   ASSERT_TRUE(forgotten.wait_for_output("ready")) << forgotten.err();
@@ -210,7 +211,8 @@ TEST(UnprivilegedTest, TunWorksInAUserNamespace) {
       "sh"};
   auto command = as_nobody;
   command.insert(command.end(), {"unshare", "--user", "--net", "cat", EDGEDRAFT_NETSIM});
-  if (const auto able = run_command(command); !able) GTEST_SKIP() << able.error().message;
+  if (const auto able = run_command(command); !able)
+    EDGEDRAFT_SKIP_WITHOUT("tun", able.error().message);
 
   RunningLink running("tun", as_nobody);
   ASSERT_TRUE(running.is_up()) << running.process().err();
@@ -220,14 +222,15 @@ TEST(UnprivilegedTest, TunWorksInAUserNamespace) {
 }
 
 TEST(UnprivilegedTest, ItSaysWhyThereIsNoTun) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can take /dev/net/tun away from a test";
+  if (geteuid() != 0)
+    EDGEDRAFT_SKIP_WITHOUT("root", "only root can take /dev/net/tun away from a test");
   const Scratch scratch;
   Process process(
       {"unshare", "--mount", "sh", "-c", "mount -t tmpfs tmpfs /dev/net && exec \"$@\"", "sh",
        EDGEDRAFT_NETSIM, "link", "--driver", "tun", "--profile", "lan", "--", "true"},
       scratch / "netsim");
   const int status = process.wait();
-  if (process.err().find("unshare") == 0) GTEST_SKIP() << process.err();
+  if (process.err().find("unshare") == 0) EDGEDRAFT_SKIP_WITHOUT("root", process.err());
   EXPECT_NE(status, 0);
   EXPECT_NE(process.err().find("modprobe tun"), std::string::npos) << process.err();
   EXPECT_NE(process.err().find("--driver proxy"), std::string::npos) << process.err();

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tests/netsim/measured_link.h"
+#include "tests/support/skip.h"
 
 namespace edgedraft::netsim {
 namespace {
@@ -33,7 +34,7 @@ class DriverTest : public ::testing::TestWithParam<DriverKind> {
 
 #define MAKE_LINK(name, ...)           \
   const auto name = make(__VA_ARGS__); \
-  if (!name) GTEST_SKIP() << why_not_
+  if (!name) EDGEDRAFT_SKIP_WITHOUT(to_string(GetParam()), why_not_)
 
 TEST_P(DriverTest, RoundTripsFollowTheirLaw) {
   MAKE_LINK(link,

@@ -8,6 +8,7 @@
 #include "netsim/drivers/command.h"
 #include "netsim/drivers/tc_commands.h"
 #include "tests/netsim/measured_link.h"
+#include "tests/support/skip.h"
 
 namespace edgedraft::netsim {
 namespace {
@@ -38,14 +39,15 @@ class NetemTest : public ::testing::Test {
     for (const char* program : {"qemu-system-x86_64", "busybox", "cpio", "ip", "tc"}) {
       if (!run_command(
               {"sh", "-c", std::string("PATH=$PATH:/usr/sbin:/sbin command -v ") + program})) {
-        GTEST_SKIP() << "no " << program << ": scripts/install-packages.sh test";
+        EDGEDRAFT_SKIP_WITHOUT("netem",
+                               std::string("no ") + program + ": scripts/install-packages.sh test");
       }
     }
     const std::string fetch =
         std::string(NETSIM_BOOT).substr(0, std::string(NETSIM_BOOT).rfind('/')) +
         "/fetch_kernel.sh";
     if (const auto fetched = run_command({fetch, NETSIM_KERNEL}); !fetched) {
-      GTEST_SKIP() << fetched.error().message;
+      EDGEDRAFT_SKIP_WITHOUT("netem", fetched.error().message);
     }
   }
 
@@ -117,7 +119,7 @@ class NetemTest : public ::testing::Test {
     std::string why_not;
     const auto link = MeasuredLink::make(parse_network_profile(text, "own.toml").value(),
                                          DriverKind::tun, 1, why_not);
-    if (!link) GTEST_SKIP() << "netem measured; nothing to compare it with: " << why_not;
+    if (!link) EDGEDRAFT_SKIP_WITHOUT("tun", why_not);
     expect_one_law(netem.round_trips, link->round_trips(kRoundTrips));
   }
 };

@@ -7,6 +7,7 @@
 
 #include "shared/runtime/layer.h"
 #include "tests/runtime/op_test.h"
+#include "tests/support/skip.h"
 
 // The same work on two backends of the CPU. Numbers of threads never change a bit, nor does the
 // choice between AVX2 and AVX-512; the baseline rounds each product before it adds, and tiles add
@@ -104,7 +105,7 @@ TEST(InstructionSetTest, NumbersOfThreadsGiveTheSameBytes) {
 
 TEST(InstructionSetTest, AllThatFuseProductsGiveTheSameBytes) {
   const auto* kernels = cpu::available_kernels() + 1;  // behind the baseline
-  if (*kernels == nullptr) GTEST_SKIP() << "the baseline alone on this machine";
+  if (*kernels == nullptr) EDGEDRAFT_SKIP_WITHOUT("avx2", "the baseline is all that this CPU has");
   const Floats first = results_with(**kernels, 1, kAllButBf16);
   for (++kernels; *kernels != nullptr; ++kernels) {
     EXPECT_TRUE(same_bytes(results_with(**kernels, 1, kAllButBf16), first)) << (*kernels)->name;
@@ -115,7 +116,7 @@ TEST(InstructionSetTest, AllThatFuseProductsGiveTheSameBytes) {
 // the test above holds them to it.
 TEST(InstructionSetTest, ThatFusesProductsGivesTheBytesThatItGivesElsewhere) {
   const auto* kernels = cpu::available_kernels() + 1;
-  if (*kernels == nullptr) GTEST_SKIP() << "the baseline alone on this machine";
+  if (*kernels == nullptr) EDGEDRAFT_SKIP_WITHOUT("avx2", "the baseline is all that this CPU has");
   for (; *kernels != nullptr; ++kernels) {
     const Floats results = results_with(**kernels, 1, kAllButBf16);
     const auto* bytes = reinterpret_cast<const Bytef*>(results.data());
@@ -130,7 +131,8 @@ TEST(InstructionSetTest, TheBaselineIsCloseToTheBest) {
 
 TEST(InstructionSetTest, TilesOfBfloat16AreAsExactAsFloat32) {
   const cpu::Kernels& best = cpu::best_kernels();
-  if (best.tile_matmul == nullptr) GTEST_SKIP() << "no tiles of bfloat16 on this machine";
+  if (best.tile_matmul == nullptr)
+    EDGEDRAFT_SKIP_WITHOUT("amx", "this CPU has no tiles of bfloat16");
   for (const auto* kernels = cpu::available_kernels(); *kernels != &best; ++kernels) {
     SCOPED_TRACE((*kernels)->name);
     expect_close(results_with(**kernels, 1), results_with(best, 1));

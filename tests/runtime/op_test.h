@@ -20,6 +20,7 @@
 #include "shared/runtime/backend.h"
 #include "shared/runtime/cpu_backend.h"
 #include "shared/runtime/scratch.h"
+#include "tests/support/skip.h"
 
 namespace edgedraft::testing {
 
@@ -105,7 +106,7 @@ class OpTest : public ::testing::TestWithParam<BackendFactory> {
  protected:
   void SetUp() override {
     backend_ = GetParam().open();
-    if (!backend_) GTEST_SKIP() << GetParam().name << ": not on this machine";
+    if (!backend_) EDGEDRAFT_SKIP_WITHOUT(GetParam().name, "not on this machine");
   }
   Backend& backend() { return *backend_; }
 

@@ -6,6 +6,7 @@
 
 #include "client/vulkan/backend.h"
 #include "tests/runtime/op_test.h"
+#include "tests/support/skip.h"
 
 namespace edgedraft::testing {
 
@@ -33,7 +34,7 @@ class VulkanTest : public ::testing::Test {
     for (const VulkanDevice& device : list_vulkan_devices()) {
       if (device.unusable.empty()) return;
     }
-    GTEST_SKIP() << "no Vulkan device: install mesa-vulkan-drivers for a software one";
+    EDGEDRAFT_SKIP_WITHOUT("vulkan", "install mesa-vulkan-drivers for a software device");
   }
 };
 
