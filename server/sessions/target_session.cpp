@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "server/passes/pass.h"
+#include "server/sessions/pass.h"
 #include "server/sessions/session_fault.h"
 #include "shared/base/check.h"
 

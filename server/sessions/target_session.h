@@ -38,7 +38,7 @@ using Outcome = std::variant<PrefillOutcome, VerifiedPath>;
 // Between requests tokens() holds every verified token and, last, the root: decided but not yet
 // run, so that valid_count() = tokens().size() - 1 positions have keys and values.
 //
-// A request is begun, takes part in passes (server/pass.h) until one of them gives its outcome, and
+// A request is begun, takes part in passes (run_pass) until one of them gives its outcome, and
 // may be abandoned between two.
 class TargetSession {
  public:

@@ -48,7 +48,6 @@ TEST(WallsTest, EveryFolderHasItsLine) {
 constexpr std::pair<const char*, const char*> kStillThere[] = {
     {"client/devices/step_timing.h", "client/engine/bundle_file.h"},
     {"server/proposers/speculation.cpp", "server/program/model_host.h"},
-    {"server/sessions/target_session.cpp", "server/passes/pass.h"},
 };
 
 TEST(WallsTest, FoldersIncludeOnlyWhatTheTableAllows) {

@@ -1,4 +1,4 @@
-#include "server/passes/pass.h"
+#include "server/sessions/pass.h"
 
 #include <vector>
 

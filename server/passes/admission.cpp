@@ -1,0 +1,96 @@
+#include "server/passes/admission.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace edgedraft {
+namespace {
+
+// The one that gives its memory up for the first draft's sake: a paused stream, else the draft that
+// came last.
+std::deque<Request>::iterator last_to_hold_pages(std::deque<Request>& turns) {
+  auto last = turns.end();
+  for (auto it = turns.begin(); it != turns.end(); ++it) {
+    if (it->is_prompt()) continue;
+    if (last == turns.end() || it->paused() || !last->paused()) last = it;
+  }
+  return last;
+}
+
+}  // namespace
+
+bool Admission::enter(Request& prompt) {
+  Session& session = *prompt.session;
+  // Whoever comes later does not overtake the line.
+  if (waiting_count_ == 0 && sessions_.admit(session, prompt.posted)) return true;
+  if (waiting_count_ >= waiting_max_) {
+    turn_away(
+        prompt, Refusal::no_room,
+        {Errc::refused,
+         "the server's memory for keys and values is in use and " + std::to_string(waiting_count_) +
+             " prompts wait for it already: try again later, or start the server with a "
+             "larger --kv-memory"});
+    return false;
+  }
+  session.target.drop_cache();
+  std::get<PromptRequest>(prompt.work).waits = true;
+  ++waiting_count_;
+  return true;
+}
+
+void Admission::leave(const Request& request) {
+  request.session->target.abandon();
+  waiting_count_ -= request.waits() ? 1 : 0;
+}
+
+void Admission::turn_away(const Request& request, Refusal why, Error error) {
+  leave(request);
+  if (request.is_prompt()) sessions_.forget(request.client.connection_id);
+  delivery_.refuse(request.client, request.round, why, std::move(error));
+}
+
+void Admission::admit(std::deque<Request>& turns) {
+  if (secure_first_draft(turns)) admit_waiting(turns);
+}
+
+bool Admission::secure_first_draft(std::deque<Request>& turns) {
+  const auto found = std::find_if(turns.begin(), turns.end(), [](const Request& request) {
+    return !request.is_prompt() && !request.paused();
+  });
+  if (found == turns.end()) return true;
+  Session* const first = found->session;
+  while (!sessions_.grow(*first)) {
+    const bool any_prompt = std::any_of(turns.begin(), turns.end(), [](const Request& request) {
+      return request.is_prompt() && !request.waits();
+    });
+    if (any_prompt) return false;
+    const auto last = last_to_hold_pages(turns);
+    const bool was_first = last->session == first;
+    delivery_.refuse(last->client, last->round, Refusal::session_unknown,
+                     {Errc::session_unknown,
+                      "the server gave this session's keys and values up for lack of memory: it "
+                      "needs a larger --kv-memory"});
+    sessions_.forget(last->client.connection_id);
+    turns.erase(last);
+    if (was_first) return true;
+  }
+  return true;
+}
+
+void Admission::admit_waiting(std::deque<Request>& turns) {
+  while (waiting_count_ > 0) {
+    Request* first = nullptr;
+    for (Request& request : turns) {
+      if (request.waits() && (first == nullptr || request.posted < first->posted)) {
+        first = &request;
+      }
+    }
+    if (first == nullptr || !sessions_.admit(*first->session, first->posted)) return;
+    std::get<PromptRequest>(first->work).waits = false;
+    --waiting_count_;
+  }
+}
+
+}  // namespace edgedraft

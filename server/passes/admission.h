@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+
+#include "server/metrics/metrics.h"
+#include "server/passes/delivery.h"
+#include "server/passes/request.h"
+#include "server/sessions/session_store.h"
+#include "shared/base/error.h"
+
+namespace edgedraft {
+
+// Which requests hold memory for keys and values, which wait for it, and who gives way.
+//
+// Prompts that get no pages wait in line, oldest first, and hold none. A draft that gets none
+// waits, too; the one that came first gets its pages before the line does, when no prompt runs at
+// the cost of paused streams, then of the drafts that came last, which are refused with
+// session_unknown.
+//
+// Nobody waits for ever: prompts in line hold nothing; prompts that run have all their pages and
+// end; so only drafts ask for more while they hold some, and of these the first one gets it, since
+// a whole context fits into the pool and the others give theirs up.
+//
+// Threads   one
+class Admission {
+ public:
+  // Requires  the references outlive it
+  Admission(SessionStore& sessions, Delivery& delivery, std::uint32_t waiting_max)
+      : sessions_(sessions), delivery_(delivery), waiting_max_(waiting_max) {}
+
+  // Prompts in line.
+  std::size_t waiting_count() const { return waiting_count_; }
+
+  // Lets a prompt that has been begun run or wait; false where it was refused.
+  bool enter(Request& prompt);
+  // The request ends without an answer, and is to leave the turns: its session gives it up.
+  void leave(const Request& request);
+  // The same, telling the client why. A prompt has already dropped what it was to replace, and its
+  // client believes that the session is as it was: such a session is forgotten.
+  void turn_away(const Request& request, Refusal why, Error error);
+
+  // Before a pass: pages for the draft that came first, then for the line.
+  void admit(std::deque<Request>& turns);
+
+ private:
+  // False: the first draft has to wait for prompts that run.
+  bool secure_first_draft(std::deque<Request>& turns);
+  void admit_waiting(std::deque<Request>& turns);
+
+  SessionStore& sessions_;
+  Delivery& delivery_;
+  std::uint32_t waiting_max_;
+  std::size_t waiting_count_ = 0;
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "shared/base/error.h"
+#include "shared/drafting/tap.h"
+#include "shared/protocol/message.h"
+
+namespace edgedraft {
+
+// Where a connection's answers go. What is said after its end goes nowhere.
+class Replies {
+ public:
+  virtual ~Replies() = default;
+  virtual void verdict(wire::Verdict verdict) = 0;
+  virtual void activations(wire::Activations chunk) = 0;
+  virtual void refuse(std::uint32_t round, Error error) = 0;
+  // Whether the client is so far behind in reading that a stream has to pause.
+  virtual bool full() const { return false; }
+};
+
+// What a request needs to know of its connection.
+struct Client {
+  std::uint64_t connection_id;
+  std::shared_ptr<Replies> reply;
+  wire::SessionId session;
+  std::string identity;  // who signed in: only they may resume the session
+  Tap* tap;              // null where the drafter needs none
+  // Clients with the same number have the same drafter; 0: one that the server does not know.
+  std::uint32_t drafter = 0;
+};
+
+using TargetWork = std::variant<wire::Prefill, wire::Resume, wire::Draft>;
+
+inline std::uint32_t round_of(const TargetWork& request) {
+  return std::visit([](const auto& r) { return r.round; }, request);
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,165 @@
+#include "server/passes/delivery.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "server/sessions/session_fault.h"
+#include "server/sessions/tap_rows.h"
+#include "shared/protocol/activation_codec.h"
+
+namespace edgedraft {
+namespace {
+
+std::uint32_t microseconds(Duration d) {
+  return static_cast<std::uint32_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(d).count());
+}
+
+wire::Ending to_wire(Finish finish) {
+  switch (finish) {
+    case Finish::none:
+      return wire::Ending::none;
+    case Finish::end_token:
+      return wire::Ending::end_token;
+    case Finish::context:
+      return wire::Ending::context;
+  }
+  return wire::Ending::none;
+}
+
+LoadForecast::Answer kind_of(const Request& request) {
+  if (request.is_prompt()) return LoadForecast::Answer::prompt;
+  return request.is_stream() ? LoadForecast::Answer::stream : LoadForecast::Answer::draft;
+}
+
+std::uint32_t token_count(const VerifiedPath& path) {
+  return static_cast<std::uint32_t>(path.path.size()) + 1;
+}
+
+}  // namespace
+
+bool Delivery::answer(Request& request, const Outcome& outcome, Instant finished) {
+  EDGEDRAFT_SESSION_CHECK(request.is_prompt() == std::holds_alternative<PrefillOutcome>(outcome));
+  Metrics& metrics = *parts_.metrics;
+  const Instant started = *request.started;
+  metrics.answered(started - request.posted, finished - started);
+  wire::Verdict verdict{.round = request.round,
+                        .queue_us = microseconds(started - request.posted),
+                        .verify_us = microseconds(finished - started),
+                        .pace_us = microseconds(request.pace),
+                        .computed_us = microseconds(request.computed)};
+  parts_.forecast.tell(kind_of(request), request.client.drafter, verdict);
+  request.session->draft_answered = std::holds_alternative<DraftRequest>(request.work);
+
+  if (const auto* prompt = std::get_if<PromptRequest>(&request.work)) {
+    metrics.prompt_answered(prompt->is_new, finished - request.posted);
+    request.session->used = finished;
+    answer(request, *prompt, std::get<PrefillOutcome>(outcome), std::move(verdict));
+    return false;
+  }
+  const auto& path = std::get<VerifiedPath>(outcome);
+  if (const auto* draft = std::get_if<DraftRequest>(&request.work)) {
+    count_draft(request, draft->rows, path, finished);
+    answer(request, *draft, path, std::move(verdict));
+    return false;
+  }
+  auto& stream = std::get<StreamRequest>(request.work);
+  EDGEDRAFT_SESSION_CHECK(token_count(path) <= stream.left);
+  count_draft(request, stream.rows, path, finished);
+  answer(request, stream, path, std::move(verdict), finished);
+  return stream.left > 0;
+}
+
+void Delivery::count_draft(const Request& request, std::uint32_t rows, const VerifiedPath& path,
+                           Instant finished) {
+  parts_.metrics->draft_answered(rows - 1, token_count(path) - 1, finished - request.session->used);
+  request.session->used = finished;
+}
+
+void Delivery::answer(const Request& request, const PromptRequest& prompt,
+                      const PrefillOutcome& outcome, wire::Verdict verdict) {
+  verdict.next = outcome.next;
+  verdict.accepted_count = prompt.kept_count > 0 ? prompt.kept_count : outcome.accepted_count;
+  verdict.ending = to_wire(outcome.finish);
+  request.client.reply->verdict(std::move(verdict));
+  const std::uint32_t end = request.session->target.valid_count();
+  if (request.client.tap == nullptr || prompt.rows_from >= end) return;
+  owed_.push_back(
+      {.client = request.client, .round = request.round, .first = prompt.rows_from, .end = end});
+}
+
+void Delivery::answer(const Request& request, const DraftRequest& draft, const VerifiedPath& path,
+                      wire::Verdict verdict) {
+  const std::uint32_t tokens = token_count(path);
+  RowBudget& seen = parts_.forecast.seen();
+  seen.observe_draft(request.client.drafter, draft.rows, tokens);
+  verdict.next = path.next;
+  verdict.ending = to_wire(path.finish);
+  for (const std::uint32_t row : path.path) verdict.path.push_back(static_cast<std::uint8_t>(row));
+  const Instant begun = parts_.now();
+  if (request.client.tap != nullptr) {
+    const TargetSession& target = request.session->target;
+    verdict.activations = quantized_rows(*request.client.tap, target.cache(), draft.valid_from,
+                                         target.valid_count() - draft.valid_from);
+  }
+  seen.observe_delivery(tokens, parts_.now() - begun);
+  request.client.reply->verdict(std::move(verdict));
+}
+
+void Delivery::answer(const Request& request, StreamRequest& stream, const VerifiedPath& path,
+                      wire::Verdict verdict, Instant finished) {
+  const std::uint32_t count = token_count(path);
+  if (parts_.speculation != nullptr) parts_.speculation->observe_draft(stream.rows, count);
+  verdict.next = path.next;
+  verdict.ending = to_wire(path.finish);
+  const auto brought = request.session->target.tokens().last(count);
+  verdict.tokens.assign(brought.begin(), brought.end() - 1);
+  verdict.drafted = stream.rows - 1;
+  verdict.draft_us = microseconds(stream.drafted.time);
+  stream.left -= count;
+  if (stream.streamed_at) {
+    parts_.forecast.observe_streamed(seconds(finished - *stream.streamed_at) / count);
+  }
+  stream.streamed_at = finished;
+  if (path.finish != Finish::none) stream.left = 0;
+  request.client.reply->verdict(std::move(verdict));
+}
+
+void Delivery::refuse(const Client& client, std::uint32_t round, Refusal why, Error error) {
+  parts_.metrics->refused(why);
+  client.reply->refuse(round, std::move(error));
+}
+
+void Delivery::send_owed_rows(SessionStore& sessions) {
+  if (owed_.empty()) return;
+  RowsOwed owed = std::move(owed_.front());
+  owed_.pop_front();
+  const Session* const session = sessions.find(owed.client.connection_id);
+  if (session == nullptr) return;
+  const auto groups = owed.client.tap->scale_groups();
+  const ActivationLayout layout({groups.begin(), groups.end()});
+  const std::uint32_t count = std::min(chunk_rows(layout), owed.end - owed.first);
+  const std::uint32_t first = owed.end - count;
+  owed.client.reply->activations(compress_activations(
+      owed.round, first, count,
+      quantized_rows(*owed.client.tap, session->target.cache(), first, count)));
+  if (first == owed.first) return;
+  owed.end = first;
+  owed_.push_back(std::move(owed));
+}
+
+void Delivery::drop_rows(std::uint64_t connection_id) {
+  std::erase_if(owed_,
+                [=](const RowsOwed& owed) { return owed.client.connection_id == connection_id; });
+}
+
+void Delivery::drop_rows(std::uint64_t connection_id, std::uint32_t round) {
+  std::erase_if(owed_, [=](const RowsOwed& owed) {
+    return owed.client.connection_id == connection_id && owed.round == round;
+  });
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+
+#include "server/load/load_forecast.h"
+#include "server/metrics/metrics.h"
+#include "server/passes/request.h"
+#include "server/proposers/speculation.h"
+#include "server/sessions/session_store.h"
+#include "server/sessions/target_session.h"
+#include "shared/base/clock.h"
+#include "shared/base/error.h"
+#include "shared/protocol/message.h"
+
+namespace edgedraft {
+
+// What clients are answered: verdicts with the rows of a draft, the rows of prompts little by
+// little, refusals. It also learns from answers what drafts bring.
+//
+// Threads   one
+class Delivery {
+ public:
+  struct Parts {
+    LoadForecast& forecast;
+    Speculation* speculation;  // null: the server does not draft
+    std::shared_ptr<Metrics> metrics;
+    std::function<Instant()> now;
+  };
+  // Requires  the references outlive it
+  explicit Delivery(const Parts& parts) : parts_(parts) {}
+
+  // The outcome of a pass that ended at `finished`. Returns whether the request goes on: a stream
+  // that has tokens left. Throws DeviceError; the session has then gone on, its client has not.
+  //
+  // Requires  request.started
+  bool answer(Request& request, const Outcome& outcome, Instant finished);
+  void refuse(const Client& client, std::uint32_t round, Refusal why, Error error);
+
+  // A chunk of the rows that prompts still owe, of one client after another: a long prompt's rows
+  // hold up nobody's verdict. Throws DeviceError; that client's drafter then goes without the rest.
+  void send_owed_rows(SessionStore& sessions);
+  bool owes_rows() const { return !owed_.empty(); }
+  // Rows that are not wanted any more.
+  void drop_rows(std::uint64_t connection_id);
+  void drop_rows(std::uint64_t connection_id, std::uint32_t round);
+
+ private:
+  // Rows that a client still has to get: [first, end), newest chunks first.
+  struct RowsOwed {
+    Client client;
+    std::uint32_t round;
+    std::uint32_t first;
+    std::uint32_t end;
+  };
+
+  void answer(const Request& request, const PromptRequest& prompt, const PrefillOutcome& outcome,
+              wire::Verdict verdict);
+  void answer(const Request& request, const DraftRequest& draft, const VerifiedPath& path,
+              wire::Verdict verdict);
+  void answer(const Request& request, StreamRequest& stream, const VerifiedPath& path,
+              wire::Verdict verdict, Instant finished);
+  void count_draft(const Request& request, std::uint32_t rows, const VerifiedPath& path,
+                   Instant finished);
+
+  Parts parts_;
+  std::deque<RowsOwed> owed_;
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace edgedraft {
+
+// What a request wants of the next pass.
+struct RowClaim {
+  std::uint32_t rows;  // that it has still to run; 0: it takes no part now
+  bool divisible;      // a prompt, which may run in parts
+};
+
+struct RowShare {
+  std::size_t claim;  // its index
+  std::uint32_t rows;
+};
+
+// Who takes part in the next pass, with how many rows. Drafts go first, in the order in which they
+// came; prompts share prompt_rows per pass, or the whole pass where there is no draft, in turns. A
+// draft that does not fit waits and holds up those behind it, and where drafts left nothing for
+// prompts, prompts have their part of the next pass before any draft.
+class PassPlanner {
+ public:
+  struct Limits {
+    std::uint32_t pass_rows_max;
+    std::uint32_t prompt_rows;  // in a pass that has drafts as well
+  };
+  // Requires  1 <= prompt_rows < pass_rows_max
+  explicit PassPlanner(const Limits& limits) : limits_(limits) {}
+
+  // `claims` are in the order in which they came. `finds_memory` is asked for drafts that would fit
+  // into the pass; one without takes no part, and holds up nobody. Returns drafts first.
+  std::vector<RowShare> plan(std::span<const RowClaim> claims,
+                             const std::function<bool(std::size_t claim)>& finds_memory);
+
+ private:
+  Limits limits_;
+  bool prompts_first_ = false;
+};
+
+}  // namespace edgedraft

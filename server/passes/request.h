@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <variant>
+
+#include "server/passes/client.h"
+#include "server/proposers/speculation.h"
+#include "server/sessions/session_store.h"
+#include "shared/base/clock.h"
+
+namespace edgedraft {
+
+// Tokens to put behind a session: of a Prefill or a Resume.
+struct PromptRequest {
+  std::uint32_t kept_count = 0;  // tokens written offline that became context
+  bool is_new = false;           // it brought tokens: it does not go on where a stream ended
+  std::uint32_t rows_from = 0;   // the first position whose rows the client lacks
+  bool waits = false;            // in line for memory, and holds none
+};
+
+// A client's tree, answered in one pass.
+struct DraftRequest {
+  std::uint32_t valid_from;  // the first position that becomes valid
+  std::uint32_t rows;        // of the tree, root included
+};
+
+// The server goes on alone, a step per pass.
+struct StreamRequest {
+  std::uint32_t left;                    // tokens that it has still to bring
+  std::uint32_t rows = 0;                // of its next step, root included
+  Drafted drafted{};                     // what the server drafted for that step
+  std::optional<Instant> streamed_at{};  // its last verdict
+};
+
+// A request that takes part in passes.
+struct Request {
+  Client client;
+  Session* session;
+  std::uint32_t round;
+  Instant posted;
+  std::variant<PromptRequest, DraftRequest, StreamRequest> work;
+  std::optional<Instant> started{};
+  // Of the passes that it took part in: what they were to take, and what they took.
+  Duration pace{};
+  Duration computed{};
+
+  bool is_prompt() const { return std::holds_alternative<PromptRequest>(work); }
+  bool is_stream() const { return std::holds_alternative<StreamRequest>(work); }
+  // A prompt in line for memory.
+  bool waits() const {
+    const auto* prompt = std::get_if<PromptRequest>(&work);
+    return prompt != nullptr && prompt->waits;
+  }
+  // A stream whose client does not read.
+  bool paused() const { return is_stream() && client.reply->full(); }
+  bool ready() const { return !waits() && !paused(); }
+};
+
+}  // namespace edgedraft
