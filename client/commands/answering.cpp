@@ -100,7 +100,8 @@ Result<void> Answering::place_drafter(const AnswerConfig& config) {
       cpu_asked_for ? std::vector{cpu_device(threads)} : list_compute_devices(threads);
   TimingCache cache(TimingCache::default_file());
   const auto choice = choose_device(config.device, devices,
-                                    make_measure({.bundle = bundle_,
+                                    make_measure({.drafter = bundle_.drafter(),
+                                                  .fingerprint = bundle_.hello().drafter.value(),
                                                   .tree = *config.generation.tree,
                                                   .threads = threads,
                                                   .cache = cache,

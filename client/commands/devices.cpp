@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "client/devices/measuring.h"
+#include "client/engine/bundle_file.h"
 #include "shared/base/progress.h"
 
 namespace edgedraft {
@@ -149,7 +150,8 @@ Result<int> run_devices(const DevicesOptions& o) {
     auto opened = BundleFile::open(o.bundle, BundleUse::draft);
     if (!opened) return opened.error();
     bundle.emplace(std::move(*opened));
-    measure = [&, time = make_measure({.bundle = *bundle,
+    measure = [&, time = make_measure({.drafter = bundle->drafter(),
+                                       .fingerprint = bundle->hello().drafter.value(),
                                        .tree = TreeShape{},
                                        .threads = threads,
                                        .cache = cache,

@@ -9,7 +9,7 @@ Result<StepTiming> measure(const MeasuringOptions& o, const ComputeDevice& devic
   try {
     const auto backend = make_backend(device, o.threads);
     if (!backend) return backend.error();
-    return time_drafting_step(o.bundle, **backend, o.tree);
+    return time_drafting_step(o.drafter, **backend, o.tree);
   } catch (const DeviceError& error) {
     return Error{Errc::io, error.what()};
   }
@@ -21,7 +21,7 @@ MeasureDevice make_measure(const MeasuringOptions& options) {
   return [o = options](const ComputeDevice& device) -> Result<StepTiming> {
     const TimingKey key{.device = device.name,
                         .driver = device.driver,
-                        .bundle = to_hex(o.bundle.hello().drafter.value()),
+                        .bundle = to_hex(o.fingerprint),
                         .tree = o.tree};
     if (o.known == MeasuringOptions::Known::take) {
       if (const auto known = o.cache.find(key)) return *known;

@@ -1,12 +1,17 @@
 #pragma once
 
+#include <cstdint>
+
 #include "client/devices/device_choice.h"
 #include "client/devices/timing_cache.h"
+#include "shared/base/sha256.h"
+#include "shared/drafting/drafter_kind.h"
 
 namespace edgedraft {
 
 struct MeasuringOptions {
-  const BundleFile& bundle;
+  const DrafterModel& drafter;
+  Digest fingerprint;  // of its file
   TreeShape tree;
   std::uint32_t threads;  // of the CPU
   TimingCache& cache;
@@ -14,9 +19,9 @@ struct MeasuringOptions {
   enum class Known : std::uint8_t { take, renew } known;
 };
 
-// Times drafting steps of the bundle.
+// Times drafting steps.
 //
-// Requires  bundle and cache outlive the result
+// Requires  drafter and cache outlive the result
 MeasureDevice make_measure(const MeasuringOptions& options);
 
 }  // namespace edgedraft

@@ -17,15 +17,16 @@ constexpr Duration kEnough = std::chrono::milliseconds(250);
 
 }  // namespace
 
-Result<StepTiming> time_drafting_step(const BundleFile& bundle, Backend& backend,
+Result<StepTiming> time_drafting_step(const DrafterModel& model, Backend& backend,
                                       const TreeShape& tree) {
-  const auto drafter = bundle.make_drafter(backend);
-  const std::uint32_t depth = std::min(tree.depth, std::max(bundle.context_count() / 2, 1u));
-  const std::uint32_t count = std::clamp(bundle.context_count() - depth, 2u, kPromptTokens);
-  const std::uint32_t vocabulary_count = bundle.tokenizer().vocabulary_count();
+  const DrafterFacts& facts = model.facts();
+  const auto drafter = model.load(backend, facts.context_count)->make_drafter();
+  const std::uint32_t depth = std::min(tree.depth, std::max(facts.context_count / 2, 1u));
+  const std::uint32_t count = std::clamp(facts.context_count - depth, 2u, kPromptTokens);
   Random random(1);
   std::vector<std::uint32_t> tokens(count);
-  for (auto& token : tokens) token = static_cast<std::uint32_t>(random.below(vocabulary_count));
+  for (auto& token : tokens)
+    token = static_cast<std::uint32_t>(random.below(facts.vocabulary_count));
   // Of all positions but those of the last cycle, as in a session.
   std::vector<float> rows(std::size_t{count - 1} * drafter->activation_cols());
   for (float& value : rows) value = static_cast<float>(2.0 * random.uniform() - 1.0);
@@ -46,9 +47,8 @@ Result<StepTiming> time_drafting_step(const BundleFile& bundle, Backend& backend
   const auto middle = tries.begin() + static_cast<std::ptrdiff_t>(tries.size() / 2);
   std::nth_element(tries.begin(), middle, tries.end());
   const double step = std::max(*middle, 1e-9) / depth;
-  return StepTiming{
-      .seconds = step,
-      .bytes_per_second = static_cast<double>(bundle.drafter_facts().step_bytes) / step};
+  return StepTiming{.seconds = step,
+                    .bytes_per_second = static_cast<double>(facts.step_bytes) / step};
 }
 
 }  // namespace edgedraft

@@ -1,6 +1,8 @@
 #pragma once
 
-#include "client/engine/bundle_file.h"
+#include "shared/base/error.h"
+#include "shared/drafting/drafter_kind.h"
+#include "shared/runtime/backend.h"
 #include "shared/speculative/tree_growth.h"
 
 namespace edgedraft {
@@ -15,7 +17,7 @@ struct StepTiming {
 // the first. Takes about a quarter of a second, and the drafter's start-up.
 //
 // Throws DeviceError where the device fails.
-Result<StepTiming> time_drafting_step(const BundleFile& bundle, Backend& backend,
+Result<StepTiming> time_drafting_step(const DrafterModel& model, Backend& backend,
                                       const TreeShape& tree);
 
 }  // namespace edgedraft

@@ -36,6 +36,8 @@ class BundleFile {
   std::uint32_t context_count() const { return hello_.context_count; }
   // The name of its drafter's kind; empty for BundleUse::plain.
   std::string_view drafter_kind() const { return drafter_kind_; }
+  // Requires BundleUse::draft.
+  const DrafterModel& drafter() const { return *drafter_; }
   // Of its drafter; all zero and empty for BundleUse::plain.
   DrafterFacts drafter_facts() const { return drafter_ ? drafter_->facts() : DrafterFacts{}; }
   // The drafter's weights, for any number of conversations; null for BundleUse::plain. Throws

@@ -263,7 +263,7 @@ Result<std::unique_ptr<Speculation>> speculation_of(const ServerOptions& o, Mode
   const auto drafter = speculating_drafter(host, o.speculate);
   if (!drafter) return drafter.error();
   auto made = Speculation::make(
-      backend, **drafter,
+      backend, *(*drafter)->model, (*drafter)->tap.get(),
       {.context_count = host.context_count(),
        .step_pace = profile.draft_step((*drafter)->model->facts().pace_name,
                                        PaceProfile::Place::beside_target),

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/program/model_host.h"
 #include "server/proposers/drafter_proposer.h"
 #include "shared/base/check.h"
 
@@ -14,22 +13,20 @@ constexpr Duration kMakeAgainAfter = std::chrono::seconds(1);
 
 }  // namespace
 
-std::unique_ptr<Speculation> Speculation::make(Backend& backend, const HostedDrafter& drafter,
-                                               const SpeculationOptions& options) {
-  const std::uint32_t positions =
-      std::min(options.context_count, drafter.model->facts().context_count);
-  const std::shared_ptr<DrafterWeights> weights = drafter.model->load(backend, positions);
+std::unique_ptr<Speculation> Speculation::make(Backend& backend, const DrafterModel& drafter,
+                                               Tap* tap, const SpeculationOptions& options) {
+  const std::uint32_t positions = std::min(options.context_count, drafter.facts().context_count);
+  const std::shared_ptr<DrafterWeights> weights = drafter.load(backend, positions);
   return std::make_unique<Speculation>(
-      ProposerSource{
-          .make =
-              [weights, positions, tap = drafter.tap.get()](std::shared_ptr<std::uint32_t> count) {
-                return std::make_unique<DrafterProposer>(
-                    DrafterProposer::Parts{.drafter = weights->make_drafter(),
-                                           .tap = tap,
-                                           .positions_max = positions,
-                                           .count = std::move(count)});
-              },
-          .session_bytes = weights->drafter_bytes()},
+      ProposerSource{.make =
+                         [weights, positions, tap](std::shared_ptr<std::uint32_t> count) {
+                           return std::make_unique<DrafterProposer>(
+                               DrafterProposer::Parts{.drafter = weights->make_drafter(),
+                                                      .tap = tap,
+                                                      .positions_max = positions,
+                                                      .count = std::move(count)});
+                         },
+                     .session_bytes = weights->drafter_bytes()},
       options);
 }
 

@@ -10,11 +10,11 @@
 #include "server/proposers/speculation_budget.h"
 #include "server/sessions/session_proposer.h"
 #include "shared/base/clock.h"
+#include "shared/drafting/drafter_kind.h"
+#include "shared/drafting/tap.h"
 #include "shared/runtime/backend.h"
 
 namespace edgedraft {
-
-struct HostedDrafter;
 
 // A tree of the server's own, and how long it took to grow.
 struct Drafted {
@@ -47,9 +47,11 @@ struct ProposerSource {
 // Threads   the compute thread alone
 class Speculation {
  public:
-  // Requires  backend and drafter outlive it
+  // With a tap that reads what the drafter is sent; null if tokens are all that it needs.
+  //
+  // Requires  backend, drafter and tap outlive it
   // Throws DeviceError if its weights find no memory.
-  static std::unique_ptr<Speculation> make(Backend& backend, const HostedDrafter& drafter,
+  static std::unique_ptr<Speculation> make(Backend& backend, const DrafterModel& drafter, Tap* tap,
                                            const SpeculationOptions& options);
 
   Speculation(ProposerSource source, const SpeculationOptions& options);

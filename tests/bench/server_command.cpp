@@ -157,7 +157,7 @@ Result<void> measure(const ServerBenchOptions& o) {
       std::unique_ptr<Speculation> speculation;
       if (arm == "server") {
         speculation = Speculation::make(
-            *backend, (*host)->drafters()[0],
+            *backend, *(*host)->drafters()[0].model, (*host)->drafters()[0].tap.get(),
             {.tree = shape,
              .context_count = (*host)->context_count(),
              .step_pace = profile.draft_step(drafter, PaceProfile::Place::beside_target),

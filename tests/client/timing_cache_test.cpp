@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/devices/measuring.h"
+#include "client/engine/bundle_file.h"
 #include "tests/model/temporary_directory.h"
 
 namespace edgedraft {
@@ -124,7 +125,8 @@ TEST_F(TimingCacheTest, ADrafterIsMeasuredOnceUnlessToldOtherwise) {
   const auto bundle = BundleFile::open(EDGEDRAFT_MODELS "/moa-tli1.gguf", BundleUse::draft).value();
   TimingCache cache(file_);
   const auto measure = [&](MeasuringOptions::Known known) {
-    return make_measure({.bundle = bundle,
+    return make_measure({.drafter = bundle.drafter(),
+                         .fingerprint = bundle.hello().drafter.value(),
                          .tree = {.breadth = 2, .depth = 2, .nodes = 4},
                          .threads = 1,
                          .cache = cache,
