@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from model import Llama, LlamaConfig, config_from_dict
-from moa import Moa, MoaConfig
 from optim import is_residual_output
 
 _NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64", torch.int32: "I32"}
@@ -60,20 +59,6 @@ def llama_config_json(config: LlamaConfig, tokenizer=None) -> dict:
     return values
 
 
-def moa_config_json(target: LlamaConfig, config: MoaConfig) -> dict:
-    """Everything that tensor shapes do not tell, and the shapes once more for the reader."""
-    return {"architectures": ["MoASpecForCausalLM"], "model_type": "moa_spec", "torch_dtype": "float32",
-            "tli": config.tli, "target_layers": target.num_hidden_layers, "vocab_size": target.vocab_size,
-            "hidden_size": target.hidden_size, "num_attention_heads": target.num_attention_heads,
-            "num_key_value_heads": target.num_key_value_heads, "head_dim": target.head_dim,
-            "rope_theta": target.rope_theta, "rope_scaling": target.rope_scaling, "rms_norm_eps": target.rms_norm_eps,
-            "max_position_embeddings": target.max_position_embeddings,
-            "sa_num_key_value_heads": config.sa_kv_heads, "sa_intermediate_size": config.sa_ffn,
-            "ca_num_key_value_heads": config.ca_kv_heads, "ca_intermediate_size": config.ca_ffn,
-            "lsa_num_attention_heads": config.lsa_heads, "lsa_num_key_value_heads": config.lsa_kv_heads,
-            "lsa_head_dim": config.lsa_head_dim, "lsa_intermediate_size": config.lsa_ffn}
-
-
 def write_folder(folder: str, config: dict, tensors: Dict[str, Tensor], tokenizer=None, dtype: Optional[torch.dtype] = None) -> None:
     """Writes one model folder; ``tokenizer`` (tokenizer.Tokenizer) adds its files, ``dtype`` converts the weights."""
     os.makedirs(folder, exist_ok=True)
@@ -98,10 +83,6 @@ def write_folder(folder: str, config: dict, tensors: Dict[str, Tensor], tokenize
 
 def write_llama(folder: str, model: Llama, tokenizer=None, dtype: Optional[torch.dtype] = None) -> None:
     write_folder(folder, llama_config_json(model.config, tokenizer), model.state_dict(), tokenizer, dtype)
-
-
-def write_moa(folder: str, drafter: Moa, tokenizer=None, dtype: Optional[torch.dtype] = None) -> None:
-    write_folder(folder, moa_config_json(drafter.target_config, drafter.config), drafter.state_dict(), tokenizer, dtype)
 
 
 @torch.no_grad()

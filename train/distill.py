@@ -3,14 +3,12 @@
 
 Several drafters are trained side by side on the same batches: the target runs once for all of them, and they
 get the same data in the same order and the same number of updates, so that they can be compared.
-    moa-tli0, moa-tli1, ...          Mixture of Attentions with that many target layers on the device
-    independent, independent-2, ...  one or that many ordinary layers over tokens
 All share the target's frozen embedding, LM head and final norm.  Widths of the MLPs are chosen so that the
 trainable part of each has at most --share of the target's parameters.
 
-loss = kl * KL(target || drafter) + feature * SmoothL1 of the features, over the answer's tokens.  With TLI the
-feature term is halved between the residual stream before the target's layers and the final feature.
-MoA sees the memory of a period e in --period; the paper draws 5..15 for long answers, ours are short.
+loss = kl * KL(target || drafter) + feature * SmoothL1 of the features, over the answer's tokens.  A drafter that runs
+layers of the target halves the feature term between the residual stream before them and the final feature.
+A drafter with a memory sees that of a period e in --period; the paper draws 5..15 for long answers, ours are short.
 
 Example:
     python3 distill.py --data text --tokenizer out/tokenizer.model --target out/target.pt \\
@@ -23,7 +21,6 @@ import argparse
 import dataclasses
 import json
 import os
-import re
 import sys
 from typing import Dict, List, Tuple
 
@@ -37,21 +34,21 @@ from torch import Tensor, nn
 import torch.nn.functional as F
 
 import loop
-import moa
 from checkpoint import load_target
 from data import Batches, IGNORE, Source, collate, encode_conversation
-from model import Llama, LlamaConfig, config_from_dict
-from moa import Moa, MoaConfig
+from drafters import DEFAULT_NAMES, described, kind_of
+from model import Llama
 from tasks import Example
 from tokenizer import Tokenizer
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, epilog="drafters:\n" + described(),
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     loop.add_options(parser, minutes=30, muon_lr=0.01, adam_lr=2e-3, residual_lr=0.4, decay=0.4)
     add = parser.add_argument
     add("--target", metavar="FILE", required=True, help="checkpoint of train_target.py")
-    add("--drafters", nargs="+", default=["moa-tli0", "independent"], metavar="NAME", help="see above (default moa-tli0 independent)")
+    add("--drafters", nargs="+", default=DEFAULT_NAMES, metavar="NAME", help=f"see below (default {' '.join(DEFAULT_NAMES)})")
     add("--share", type=float, default=0.15, help="trainable parameters, as a share of the target's (default 0.15)")
     add("--own-answers", metavar="FILE", help="JSON lines of generate.py: answers of the target that replace most references")
     add("--kl", type=float, default=1.0, help="weight of the KL term (default 1; the paper has 0.1)")
@@ -66,57 +63,32 @@ def parse() -> argparse.Namespace:
 
 def make_drafter(name: str, target: Llama, share: float) -> nn.Module:
     """A drafter by name, with MLPs as wide as the parameter limit allows."""
-    t = target.config
-    limit = int(share * target.count_parameters())
-    match = re.fullmatch(r"(?:moa-tli|independent-)(\d+)|independent", name)
-    if not match:
-        sys.exit(f"error: unknown drafter '{name}' (known: moa-tli<N>, independent, independent-<LAYERS>)")
-    number = int(match[1] or 1)
-    if name.startswith("moa"):
-        width = 2 * t.kv_width
-        base = MoaConfig(tli=number, lsa_heads=width // t.head_dim, lsa_head_dim=t.head_dim, sa_ffn=4, ca_ffn=4, lsa_ffn=24)
-        fixed = sum(p.numel() for p in Moa(t, base).parameters())
-        ffn = (4 + (limit - fixed) // (2 * 3 * t.hidden_size)) // 4 * 4
-        config = dataclasses.replace(base, sa_ffn=ffn, ca_ffn=ffn)
-        build = lambda: Moa(t, config)
-    else:
-        attention = 2 * t.hidden_size * t.head_dim * (t.num_attention_heads + t.num_key_value_heads) + 2 * t.hidden_size
-        ffn = (limit // max(1, number) - attention) // (3 * t.hidden_size) // 4 * 4
-        build = lambda: independent(target, dataclasses.replace(t, num_hidden_layers=number, intermediate_size=ffn))
-    if number > t.num_hidden_layers or ffn < 8:
+    try:
+        kind = kind_of(name)
+    except ValueError as error:
+        sys.exit(f"error: {error}")
+    drafter = kind.make(name, target, int(share * target.count_parameters()))
+    if drafter is None:
         sys.exit(f"error: {name} does not fit in {share:.0%} of the target's parameters")
-    return build()
-
-
-def independent(target: Llama, config: LlamaConfig) -> Llama:
-    """A Llama of new layers between the target's embedding and its final norm and head."""
-    drafter = Llama(config)
-    drafter.model.embed_tokens, drafter.model.norm = target.model.embed_tokens, target.model.norm
-    if not config.tie_word_embeddings:
-        drafter.lm_head = target.lm_head
     return drafter
 
 
-def trainable(drafter: nn.Module) -> List[Tuple[str, Tensor]]:
-    return [(name, p) for name, p in drafter.named_parameters()
-            if isinstance(drafter, Moa) or name.startswith("model.layers.")]
+def trainable(name: str, drafter: nn.Module) -> List[Tuple[str, Tensor]]:
+    return kind_of(name).trainable(drafter)
 
 
-def drafter_record(drafter: nn.Module) -> dict:
+def drafter_record(name: str, drafter: nn.Module) -> dict:
     """What load_drafters needs to build it again."""
-    return {"config": dataclasses.asdict(drafter.config), "weights": {name: p.detach() for name, p in trainable(drafter)}}
+    return {"config": dataclasses.asdict(drafter.config), "weights": {key: p.detach() for key, p in trainable(name, drafter)}}
 
 
 def load_drafters(path: str, target: Llama) -> Dict[str, nn.Module]:
     """The drafters of a checkpoint that this program wrote."""
     result: Dict[str, nn.Module] = {}
     for name, record in torch.load(path, map_location="cpu")["drafters"].items():
-        if name.startswith("moa"):
-            drafter: nn.Module = Moa(target.config, MoaConfig(**record["config"]))
-        else:
-            drafter = independent(target, config_from_dict(record["config"]))
+        drafter = kind_of(name).restore(target, record["config"])
         missing = drafter.load_state_dict(record["weights"], strict=False).missing_keys
-        if any(key in dict(trainable(drafter)) for key in missing):
+        if any(key in dict(trainable(name, drafter)) for key in missing):
             sys.exit(f"error: {path} has no complete {name}")
         result[name] = drafter.eval()
     return result
@@ -153,20 +125,16 @@ def losses(drafters: Dict[str, nn.Module], target: Llama, tokens: Tensor, labels
         probability = wanted.softmax(-1)
         entropy = -(probability * wanted.log_softmax(-1)).sum(-1).mean()
         best = wanted.argmax(-1)
-    sync = moa.sync_positions(response, period)
     result = {}
     for name, drafter in drafters.items():
-        if isinstance(drafter, Moa):
-            out, feature = moa.training_forward(drafter, target, tokens, trace, sync, staircase)
-        else:
-            out = feature = drafter(tokens, head=False).feature
+        feature, pair = kind_of(name).training_forward(drafter, target, tokens, trace, response, period, staircase)
         feature = rows(feature)
         logits = target.head(feature).float()
         cross = -(probability * logits.log_softmax(-1)).sum(-1).mean()
         distance = F.smooth_l1_loss(feature.float(), true_feature.float())
-        if isinstance(drafter, Moa) and drafter.config.tli:
-            entering = trace.streams[-drafter.config.tli]
-            distance = 0.5 * distance + 0.5 * F.smooth_l1_loss(rows(out).float(), rows(entering).float())
+        if pair is not None:
+            made, wanted_there = pair
+            distance = 0.5 * distance + 0.5 * F.smooth_l1_loss(rows(made).float(), rows(wanted_there).float())
         result[name] = (kl_weight * cross + feature_weight * distance, float(cross.detach() - entropy),
                         float((logits.argmax(-1) == best).float().mean()))
     return result
@@ -198,9 +166,9 @@ def main() -> None:
         clock = loop.Clock(saved["step"], saved["elapsed"], saved["tokens"])
     for name, drafter in drafters.items():
         drafter.to(options.device)
-        for _, parameter in trainable(drafter):
+        for _, parameter in trainable(name, drafter):
             parameter.requires_grad_(True)
-        size = sum(p.numel() for _, p in trainable(drafter))
+        size = sum(p.numel() for _, p in trainable(name, drafter))
         print(f"{name}: {size} trainable parameters, {100 * size / target.count_parameters():.1f} % of the target's; {drafter.config}")
     print(source.describe(), flush=True)
     generators = {rank: torch.Generator().manual_seed(options.seed + 17 * rank + 31 * clock.step) for rank in range(options.workers)}
@@ -234,12 +202,12 @@ def main() -> None:
         return "  ".join(f"{name} KL {kl:.3f} top-1 {100 * equal:.1f}%" for name, (kl, equal) in sums.items())
 
     def save(clock: loop.Clock) -> None:
-        torch.save({"drafters": {name: drafter_record(drafter) for name, drafter in drafters.items()}, "step": clock.step,
+        torch.save({"drafters": {name: drafter_record(name, drafter) for name, drafter in drafters.items()}, "step": clock.step,
                     "elapsed": clock.elapsed, "tokens": clock.tokens, "seed": options.seed}, options.out + ".new")
         os.replace(options.out + ".new", options.out)
 
     first_step = clock.step
-    loop.fit(options, {name: trainable(drafter) for name, drafter in drafters.items()}, compute,
+    loop.fit(options, {name: trainable(name, drafter) for name, drafter in drafters.items()}, compute,
              lambda rank: Batches(source, tokenizer, options.seed + 1000 * rank + 100000 * first_step, options.tokens, options.longest),
              check, save, clock)
     print(f"wrote {options.out}")

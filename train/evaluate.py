@@ -27,8 +27,8 @@ import torch
 from checkpoint import load_target
 from data import Source
 from generate import answer_all, greedy
-from model import Cache, Llama
-from moa import Moa, MoaState
+from drafters import kind_of
+from model import Llama
 from tasks import Example, final_answer
 from tokenizer import Tokenizer
 
@@ -78,34 +78,13 @@ def score(task: str, items: List[Example], answers: Dict[str, str]) -> str:
     return f"exact {100 * right / len(items):.1f} %"
 
 
-def draft_chain(drafter, target: Llama, sequence: List[int], verified: int, depth: int, state) -> List[int]:
-    """Greedy guesses behind the root ``sequence[verified]``."""
-    path = [sequence[verified]]
-    if isinstance(drafter, Moa):
-        for _ in range(depth):
-            path.append(int(state.draft(sequence[:verified], path).argmax()))
-        return path[1:]
-    cache = Cache()
-    tokens = sequence[:verified + 1]
-    for _ in range(depth):
-        trace = drafter(torch.tensor([tokens]), cache.past)
-        cache.append(trace)
-        tokens = [int(trace.logits[0, -1].argmax())]
-        path += tokens
-    return path[1:]
-
-
-def acceptance(drafter, target: Llama, prompt: List[int], answer: List[int], depth: int):
+def acceptance(name: str, drafter, target: Llama, prompt: List[int], answer: List[int], depth: int):
     """(tokens, target passes) for a greedy ``answer`` of the target that ends with <|end|>."""
-    sequence = prompt + answer
+    kind, sequence = kind_of(name), prompt + answer
     trace = target(torch.tensor([sequence]), head=False)
     position, tokens, passes = len(prompt), 0, 0  # sequence[position] is the root
     while position < len(sequence) - 1:
-        state = None
-        if isinstance(drafter, Moa):
-            state = MoaState(drafter, target)
-            state.extend([k[:, :, :position] for k in trace.keys], [v[:, :, :position] for v in trace.values])
-        guesses = draft_chain(drafter, target, sequence, position, depth, state)
+        guesses = kind.draft_chain(drafter, target, trace, sequence, position, depth)
         accepted = 0
         while accepted < depth and position + 1 + accepted < len(sequence) - 1 and guesses[accepted] == sequence[position + 1 + accepted]:
             accepted += 1
@@ -165,7 +144,7 @@ def main() -> None:
             if len(answer) < options.limit:
                 answer = answer + [tokenizer.end]
             for name, drafter in drafters.items():
-                tokens, passes = acceptance(drafter, target, prompt, answer, options.chain)
+                tokens, passes = acceptance(name, drafter, target, prompt, answer, options.chain)
                 sums[name][0] += tokens
                 sums[name][1] += passes
         for name, (tokens, passes) in sums.items():

@@ -2,8 +2,7 @@
 """Writes the trained models as Hugging Face folders, and the held-out prompts.
 
     OUT/target            LlamaForCausalLM
-    OUT/moa-tli<N>        the 29 tensors of MoA; needs the target for the rest
-    OUT/independent       LlamaForCausalLM with the target's embedding, head and final norm inside
+    OUT/NAME              a drafter, as its kind lays it out (drafters/)
     OUT/heldout.jsonl     one prompt a line: task, prompt, reference, and all references where there are several
 Each folder has config.json, model.safetensors and the tokenizer with its chat template.
 """
@@ -16,10 +15,10 @@ import os
 
 import torch
 
-from checkpoint import load_target, write_llama, write_moa
+from checkpoint import load_target, write_llama
 from data import Source
 from distill import load_drafters
-from moa import Moa
+from drafters import kind_of
 from tokenizer import Tokenizer
 
 
@@ -41,7 +40,7 @@ def main() -> None:
     if options.drafters:
         for name, drafter in load_drafters(options.drafters, target).items():
             folder = os.path.join(options.out, name)
-            (write_moa if isinstance(drafter, Moa) else write_llama)(folder, drafter, tokenizer, dtype)
+            kind_of(name).write(folder, drafter, tokenizer, dtype)
             print(f"{folder}: {sum(p.numel() for p in drafter.parameters())} parameters")
     path = os.path.join(options.out, "heldout.jsonl")
     with open(path, "w", encoding="utf-8") as file:

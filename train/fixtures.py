@@ -27,9 +27,9 @@ from typing import Dict, List
 import torch
 from torch import Tensor
 
-from checkpoint import llama_config_json, moa_config_json, write_folder, write_safetensors
+from checkpoint import llama_config_json, write_folder, write_safetensors
 from model import Llama, LlamaConfig
-from moa import Moa, MoaConfig, MoaState
+from drafters.moa import Moa, MoaConfig, MoaState, moa_config_json
 
 VOCABULARY, WIDTH = 96, 32
 BASE = LlamaConfig(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=4,

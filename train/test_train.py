@@ -19,8 +19,8 @@ except ImportError:
 if torch is not None:
     from checkpoint import read_safetensors, write_safetensors
     from model import Cache, Llama, LlamaConfig
-    import moa
-    from moa import Moa, MoaConfig, MoaState
+    from drafters import moa
+    from drafters.moa import Moa, MoaConfig, MoaState
 
 import tasks
 from data import Source

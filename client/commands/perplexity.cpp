@@ -19,7 +19,7 @@ constexpr std::uint64_t kFileBytesMax = 1u << 30;
 }  // namespace
 
 void declare_perplexity(CLI::App& app, PerplexityOptions& options) {
-  app.add_option("--model", options.model, "A target, or an independent drafter")
+  app.add_option("--model", options.model, "A target, or a drafter that is a model by itself")
       ->type_name("FILE.gguf");
   app.add_option("-f,--file", options.file, "The text; - reads standard input")->type_name("FILE");
   app.add_option("--window", options.window,

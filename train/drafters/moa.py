@@ -13,11 +13,14 @@ Tokens with memory are called verified; a drafted token sees the memory of the v
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 
+from checkpoint import write_folder
+from drafters.kind import Kind
 from model import Layer, Llama, LlamaConfig, Trace, inverse_frequencies, rope_table
 from optim import is_residual_output
 
@@ -213,3 +216,60 @@ class MoaState:
                 self.past = [(torch.zeros(shape), torch.zeros(shape)) for _ in range(tli)]
             out = run_target_layers(self.target, tli, out, own, [(k[:, :, :count], v[:, :, :count]) for k, v in self.past], mask)
         return self.target.head(out)[0, -1]
+
+
+def moa_config_json(target: LlamaConfig, config: MoaConfig) -> dict:
+    """Everything that tensor shapes do not tell, and the shapes once more for the reader."""
+    return {"architectures": ["MoASpecForCausalLM"], "model_type": "moa_spec", "torch_dtype": "float32",
+            "tli": config.tli, "target_layers": target.num_hidden_layers, "vocab_size": target.vocab_size,
+            "hidden_size": target.hidden_size, "num_attention_heads": target.num_attention_heads,
+            "num_key_value_heads": target.num_key_value_heads, "head_dim": target.head_dim,
+            "rope_theta": target.rope_theta, "rope_scaling": target.rope_scaling, "rms_norm_eps": target.rms_norm_eps,
+            "max_position_embeddings": target.max_position_embeddings,
+            "sa_num_key_value_heads": config.sa_kv_heads, "sa_intermediate_size": config.sa_ffn,
+            "ca_num_key_value_heads": config.ca_kv_heads, "ca_intermediate_size": config.ca_ffn,
+            "lsa_num_attention_heads": config.lsa_heads, "lsa_num_key_value_heads": config.lsa_kv_heads,
+            "lsa_head_dim": config.lsa_head_dim, "lsa_intermediate_size": config.lsa_ffn}
+
+
+class MoaKind(Kind):
+    forms = ("moa-tli<N>",)
+    described = (("moa-tli0, moa-tli1, ...", "Mixture of Attentions with that many target layers on the device"),)
+    default_name = "moa-tli0"
+    _name = re.compile(r"moa-tli(\d+)")
+
+    def matches(self, name: str) -> bool:
+        return self._name.fullmatch(name) is not None
+
+    def make(self, name: str, target: Llama, limit: int) -> Optional[nn.Module]:
+        t, tli = target.config, int(self._name.fullmatch(name)[1])
+        width = 2 * t.kv_width
+        if tli > t.num_hidden_layers:
+            return None
+        base = MoaConfig(tli=tli, lsa_heads=width // t.head_dim, lsa_head_dim=t.head_dim, sa_ffn=4, ca_ffn=4, lsa_ffn=24)
+        fixed = sum(p.numel() for p in Moa(t, base).parameters())
+        ffn = (4 + (limit - fixed) // (2 * 3 * t.hidden_size)) // 4 * 4
+        if ffn < 8:
+            return None
+        return Moa(t, dataclasses.replace(base, sa_ffn=ffn, ca_ffn=ffn))
+
+    def restore(self, target: Llama, config: dict) -> nn.Module:
+        return Moa(target.config, MoaConfig(**config))
+
+    def training_forward(self, drafter: nn.Module, target: Llama, tokens: Tensor, trace: Trace, response: Tensor, period: Tensor,
+                         staircase: Tensor) -> Tuple[Tensor, Optional[Tuple[Tensor, Tensor]]]:
+        out, feature = training_forward(drafter, target, tokens, trace, sync_positions(response, period), staircase)
+        if drafter.config.tli == 0:
+            return feature, None
+        return feature, (out, trace.streams[-drafter.config.tli])
+
+    def draft_chain(self, drafter: nn.Module, target: Llama, trace: Trace, sequence: List[int], verified: int, depth: int) -> List[int]:
+        state = MoaState(drafter, target)
+        state.extend([k[:, :, :verified] for k in trace.keys], [v[:, :, :verified] for v in trace.values])
+        path = [sequence[verified]]
+        for _ in range(depth):
+            path.append(int(state.draft(sequence[:verified], path).argmax()))
+        return path[1:]
+
+    def write(self, folder: str, drafter: nn.Module, tokenizer=None, dtype: Optional[torch.dtype] = None) -> None:
+        write_folder(folder, moa_config_json(drafter.target_config, drafter.config), drafter.state_dict(), tokenizer, dtype)

@@ -1,0 +1,173 @@
+// Only its own folder and the table may name a kind of drafter; then a new one is a folder and a
+// line. Names are those of the table, so the test knows each kind that comes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "shared/drafting/kinds.h"
+
+namespace edgedraft {
+namespace {
+
+const std::filesystem::path kRoot = EDGEDRAFT_SOURCE_DIR;
+
+std::string read(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Without comments; lines stay where they are. Comments may use any word.
+std::string code_of(const std::string& text, bool is_python) {
+  std::string code;
+  char quote = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const char next = i + 1 < text.size() ? text[i + 1] : '\0';
+    if (quote != 0) {
+      if (c == '\\')
+        code += text[i++];
+      else if (c == quote || c == '\n')
+        quote = 0;
+    } else if (c == '"' || (c == '\'' && is_python)) {
+      if (is_python && text.compare(i, 3, std::string(3, c)) == 0) {  // a docstring
+        const std::size_t end = text.find(std::string(3, c), i + 3);
+        const std::size_t after = end == std::string::npos ? text.size() : end + 3;
+        code += std::string(static_cast<std::size_t>(std::count(&text[i], &text[0] + after, '\n')),
+                            '\n');
+        i = after - 1;
+        continue;
+      }
+      quote = c;
+    } else if (is_python ? c == '#' : c == '/' && next == '/') {
+      i = std::min(text.find('\n', i), text.size()) - 1;
+      continue;
+    } else if (!is_python && c == '/' && next == '*') {
+      const std::size_t end = std::min(text.find("*/", i + 2), text.size() - 2);
+      code +=
+          std::string(static_cast<std::size_t>(std::count(&text[i], &text[0] + end, '\n')), '\n');
+      i = end + 1;
+      continue;
+    }
+    code += text[i];
+  }
+  return code;
+}
+
+bool is_letter(char c) {
+  return std::isalpha(static_cast<unsigned char>(c)) != 0;
+}
+bool is_lower(char c) {
+  return std::islower(static_cast<unsigned char>(c)) != 0;
+}
+
+// The lines where `name` stands as a word or as a part of an identifier, path or text, such as
+// name_drafter, NameDrafter, "name-tli1" or drafting/name/.
+std::vector<std::size_t> lines_with(const std::string& code, const std::string& name) {
+  std::string capital = name;
+  capital[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(capital[0])));
+  std::vector<std::size_t> lines;
+  const auto look_for = [&](const std::string& form) {
+    for (std::size_t at = code.find(form); at != std::string::npos; at = code.find(form, at + 1)) {
+      const char before = at > 0 ? code[at - 1] : ' ';
+      const char after = at + form.size() < code.size() ? code[at + form.size()] : ' ';
+      const bool is_name =
+          form == name ? !is_letter(before) && !is_letter(after) : !is_lower(after);
+      if (!is_name) continue;
+      lines.push_back(1 + static_cast<std::size_t>(std::count(
+                              code.begin(), code.begin() + static_cast<std::ptrdiff_t>(at), '\n')));
+    }
+  };
+  look_for(name);
+  look_for(capital);
+  return lines;
+}
+
+bool is_source(const std::filesystem::path& path) {
+  constexpr const char* kEndings[] = {".h", ".cpp", ".cu", ".comp", ".glsl", ".fbs", ".py"};
+  return std::ranges::find(kEndings, path.extension()) != std::end(kEndings);
+}
+
+// The folder whose sources define the kind of that name; several kinds may share one.
+std::string home_of(const std::string& kind) {
+  for (const auto& entry : std::filesystem::directory_iterator(kRoot / "shared/drafting")) {
+    if (!entry.is_directory()) continue;
+    for (const auto& file : std::filesystem::directory_iterator(entry)) {
+      if (read(file.path()).find(".name = \"" + kind + '"') != std::string::npos) {
+        return entry.path().lexically_relative(kRoot).generic_string() + '/';
+      }
+    }
+  }
+  return {};
+}
+
+TEST(KindNamesTest, OnlyAKindsOwnFolderAndTheTableNameIt) {
+  std::map<std::string, std::string> homes;
+  for (const DrafterKind* kind : drafter_kinds()) {
+    homes[std::string(kind->name)] = home_of(std::string(kind->name));
+    EXPECT_NE(homes[std::string(kind->name)], "") << kind->name << " has no folder";
+  }
+  std::size_t files = 0;
+  for (const char* folder : {"client", "kernels", "netsim", "server", "shaders", "shared"}) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(kRoot / folder)) {
+      if (!entry.is_regular_file() || !is_source(entry.path())) continue;
+      const std::string path = entry.path().lexically_relative(kRoot).generic_string();
+      if (path == "shared/drafting/kinds.cpp") continue;
+      const std::string code = code_of(read(entry.path()), false);
+      ++files;
+      for (const auto& [name, home] : homes) {
+        if (path.starts_with(home)) continue;
+        for (const std::size_t line : lines_with(code, name)) {
+          ADD_FAILURE() << path << ":" << line << " names the kind '" << name << "'";
+        }
+      }
+    }
+  }
+  EXPECT_GT(files, 300u);
+}
+
+// Training: a file per kind and one table. Fixtures make the C++ tests' vectors of a kind.
+TEST(KindNamesTest, TrainingNamesAKindInItsFileAndTheTableAlone) {
+  std::size_t kinds = 0;
+  for (const DrafterKind* kind : drafter_kinds()) {
+    const std::string name(kind->name);
+    if (!std::filesystem::exists(kRoot / "train/drafters" / (name + ".py"))) continue;
+    ++kinds;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(kRoot / "train")) {
+      const std::string path = entry.path().lexically_relative(kRoot / "train").generic_string();
+      if (entry.path().extension() != ".py" || path == "drafters/" + name + ".py" ||
+          path == "drafters/__init__.py" || path == "fixtures.py" || path.starts_with("test_")) {
+        continue;
+      }
+      for (const std::size_t line : lines_with(code_of(read(entry.path()), true), name)) {
+        ADD_FAILURE() << "train/" << path << ":" << line << " names the kind '" << name << "'";
+      }
+    }
+  }
+  EXPECT_GE(kinds, 2u);
+}
+
+TEST(KindNamesTest, FindsNamesAndPartsOfThem) {
+  using Lines = std::vector<std::size_t>;
+  for (const char* code : {"kind == \"moa\"", "moa-tli1", "#include \"drafting/moa/x.h\"", "Moa",
+                           "MoaTap", "kMoaKind", "make_moa", "moa_tap"}) {
+    EXPECT_EQ(lines_with(code, "moa"), Lines{1}) << code;
+  }
+  for (const char* code : {"samoa", "moas", "Moabit", "mo a"}) {
+    EXPECT_EQ(lines_with(code, "moa"), Lines{}) << code;
+  }
+}
+
+TEST(KindNamesTest, CommentsMayUseAnyWord) {
+  EXPECT_EQ(code_of("a // moa\n\"// Moa\" /* moa\n */ b", false), "a \n\"// Moa\" \n b");
+  EXPECT_EQ(code_of("a # moa\n\"\"\"moa\n\"\"\"\n'# Moa'", true), "a \n\n\n'# Moa'");
+}
+
+}  // namespace
+}  // namespace edgedraft

@@ -1,0 +1,30 @@
+"""The one table of the kinds of drafters that can be trained: a file of this folder each.
+
+A new kind is a file with a subclass of ``Kind`` and a line in ``KINDS``; no other program knows it.
+"""
+
+from __future__ import annotations
+
+from drafters.independent import IndependentKind
+from drafters.kind import Kind
+from drafters.moa import MoaKind
+
+KINDS = (MoaKind(), IndependentKind())
+
+
+def kind_of(name: str) -> Kind:
+    """The kind of the drafter with that name, such as "moa-tli1".  ValueError if there is none."""
+    for kind in KINDS:
+        if kind.matches(name):
+            return kind
+    known = ", ".join(form for kind in KINDS for form in kind.forms)
+    raise ValueError(f"unknown drafter '{name}' (known: {known})")
+
+
+def described() -> str:
+    """What names stand for, a line each."""
+    lines = [line for kind in KINDS for line in kind.described]
+    return "\n".join(f"    {names:<32} {meaning}" for names, meaning in lines)
+
+
+DEFAULT_NAMES = [kind.default_name for kind in KINDS]

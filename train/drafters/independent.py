@@ -1,0 +1,65 @@
+"""An ordinary decoder of a few layers over tokens, between the target's embedding and its final norm and head."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import List, Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from checkpoint import write_llama
+from drafters.kind import Kind
+from model import Cache, Llama, LlamaConfig, Trace, config_from_dict
+
+
+def between(target: Llama, config: LlamaConfig) -> Llama:
+    """A Llama of new layers between the target's embedding and its final norm and head."""
+    drafter = Llama(config)
+    drafter.model.embed_tokens, drafter.model.norm = target.model.embed_tokens, target.model.norm
+    if not config.tie_word_embeddings:
+        drafter.lm_head = target.lm_head
+    return drafter
+
+
+class IndependentKind(Kind):
+    forms = ("independent", "independent-<LAYERS>")
+    described = (("independent, independent-2, ...", "one or that many ordinary layers over tokens"),)
+    default_name = "independent"
+    _name = re.compile(r"independent(?:-(\d+))?")
+
+    def matches(self, name: str) -> bool:
+        return self._name.fullmatch(name) is not None
+
+    def make(self, name: str, target: Llama, limit: int) -> Optional[nn.Module]:
+        t, layers = target.config, int(self._name.fullmatch(name)[1] or 1)
+        attention = 2 * t.hidden_size * t.head_dim * (t.num_attention_heads + t.num_key_value_heads) + 2 * t.hidden_size
+        ffn = (limit // max(1, layers) - attention) // (3 * t.hidden_size) // 4 * 4
+        if layers > t.num_hidden_layers or ffn < 8:
+            return None
+        return between(target, dataclasses.replace(t, num_hidden_layers=layers, intermediate_size=ffn))
+
+    def restore(self, target: Llama, config: dict) -> nn.Module:
+        return between(target, config_from_dict(config))
+
+    def trainable(self, drafter: nn.Module) -> List[Tuple[str, Tensor]]:
+        return [(name, p) for name, p in drafter.named_parameters() if name.startswith("model.layers.")]
+
+    def training_forward(self, drafter: nn.Module, target: Llama, tokens: Tensor, trace: Trace, response: Tensor, period: Tensor,
+                         staircase: Tensor) -> Tuple[Tensor, Optional[Tuple[Tensor, Tensor]]]:
+        return drafter(tokens, head=False).feature, None
+
+    def draft_chain(self, drafter: nn.Module, target: Llama, trace: Trace, sequence: List[int], verified: int, depth: int) -> List[int]:
+        path: List[int] = []
+        cache = Cache()
+        tokens = sequence[:verified + 1]
+        for _ in range(depth):
+            step = drafter(torch.tensor([tokens]), cache.past)
+            cache.append(step)
+            tokens = [int(step.logits[0, -1].argmax())]
+            path += tokens
+        return path
+
+    def write(self, folder: str, drafter: nn.Module, tokenizer=None, dtype: Optional[torch.dtype] = None) -> None:
+        write_llama(folder, drafter, tokenizer, dtype)
