@@ -18,18 +18,6 @@ std::uint32_t microseconds(Duration d) {
       std::chrono::duration_cast<std::chrono::microseconds>(d).count());
 }
 
-wire::Ending to_wire(Finish finish) {
-  switch (finish) {
-    case Finish::none:
-      return wire::Ending::none;
-    case Finish::end_token:
-      return wire::Ending::end_token;
-    case Finish::context:
-      return wire::Ending::context;
-  }
-  return wire::Ending::none;
-}
-
 LoadForecast::Answer kind_of(const Request& request) {
   if (request.is_prompt()) return LoadForecast::Answer::prompt;
   return request.is_stream() ? LoadForecast::Answer::stream : LoadForecast::Answer::draft;
@@ -83,7 +71,7 @@ void Delivery::answer(const Request& request, const PromptRequest& prompt,
                       const PrefillOutcome& outcome, wire::Verdict verdict) {
   verdict.next = outcome.next;
   verdict.accepted_count = prompt.kept_count > 0 ? prompt.kept_count : outcome.accepted_count;
-  verdict.ending = to_wire(outcome.finish);
+  verdict.ending = outcome.finish;
   request.client.reply->verdict(std::move(verdict));
   const std::uint32_t end = request.session->target.valid_count();
   if (request.client.tap == nullptr || prompt.rows_from >= end) return;
@@ -97,7 +85,7 @@ void Delivery::answer(const Request& request, const DraftRequest& draft, const V
   RowBudget& seen = parts_.forecast.seen();
   seen.observe_draft(request.client.drafter, draft.rows, tokens);
   verdict.next = path.next;
-  verdict.ending = to_wire(path.finish);
+  verdict.ending = path.finish;
   for (const std::uint32_t row : path.path) verdict.path.push_back(static_cast<std::uint8_t>(row));
   const Instant begun = parts_.now();
   if (request.client.tap != nullptr) {
@@ -114,7 +102,7 @@ void Delivery::answer(const Request& request, StreamRequest& stream, const Verif
   const std::uint32_t count = token_count(path);
   if (parts_.speculation != nullptr) parts_.speculation->observe_draft(stream.rows, count);
   verdict.next = path.next;
-  verdict.ending = to_wire(path.finish);
+  verdict.ending = path.finish;
   const auto brought = request.session->target.tokens().last(count);
   verdict.tokens.assign(brought.begin(), brought.end() - 1);
   verdict.drafted = stream.rows - 1;

@@ -9,6 +9,7 @@
 
 #include "shared/base/bytes.h"
 #include "shared/base/error.h"
+#include "shared/base/finish.h"
 #include "shared/base/sampling_params.h"
 #include "shared/base/sha256.h"
 #include "shared/protocol/limits.h"
@@ -45,11 +46,7 @@ enum class ResyncPolicy : std::uint8_t {
 };
 
 // Whether the answer ends with the verdict's next token.
-enum class Ending : std::uint8_t {
-  none,
-  end_token,  // the model ended its answer
-  context,    // the context holds no further token
-};
+using Ending = Finish;
 
 struct Hello {
   std::uint16_t version_min = kProtocolVersion;

@@ -62,6 +62,9 @@ std::uint32_t Sampler::choose(std::span<const float> logits, std::uint64_t posit
   EDGEDRAFT_CHECK(!logits.empty());
   if (params_.greedy()) return argmax(logits);
   collect(logits);
+  // Numbers that overflowed on their way, which the text may bring about: still some token, and
+  // nobody's process.
+  if (candidates_.empty()) return argmax(logits);
   keep_top_k();
   keep_top_p();
   keep_min_p();

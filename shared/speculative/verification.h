@@ -4,16 +4,10 @@
 #include <functional>
 #include <vector>
 
+#include "shared/base/finish.h"
 #include "shared/speculative/draft_tree.h"
 
 namespace edgedraft {
-
-// Why generation ends after this token.
-enum class Finish : std::uint8_t {
-  none,       // it goes on
-  end_token,  // the model ended its answer
-  context,    // the context holds no further token
-};
 
 // The outcome of one cycle: path.size() + 1 tokens are new.
 struct VerifiedPath {

@@ -98,5 +98,18 @@ TEST(SamplerTest, SurvivesInfiniteGapsAndHugeLogits) {
   }
 }
 
+// Keys in 16 bits may overflow on some texts: that must not end a server.
+TEST(SamplerTest, LogitsThatAreNoNumbersStillGiveAToken) {
+  const std::array<float, 3> nothing{NAN, NAN, NAN};
+  const std::array<float, 3> infinite{-INFINITY, INFINITY, 0.0f};
+  const std::array<float, 3> none{-INFINITY, -INFINITY, -INFINITY};
+  for (const float temperature : {0.0f, 1.0f}) {
+    Sampler sampler({.temperature = temperature, .top_k = 2, .top_p = 0.9f, .min_p = 0.1f});
+    EXPECT_LT(sampler.choose(nothing, 3), 3u);
+    EXPECT_EQ(sampler.choose(infinite, 3), 1u);
+    EXPECT_LT(sampler.choose(none, 3), 3u);
+  }
+}
+
 }  // namespace
 }  // namespace edgedraft

@@ -10,11 +10,6 @@ namespace {
 
 constexpr Duration kCallTime = std::chrono::milliseconds(1);
 
-wire::Ending to_wire(Finish finish) {
-  if (finish == Finish::end_token) return wire::Ending::end_token;
-  return finish == Finish::context ? wire::Ending::context : wire::Ending::none;
-}
-
 SeenRequest seen(const TargetRequest& request) {
   return std::visit(
       [](const auto& r) -> SeenRequest {
@@ -246,7 +241,7 @@ void LocalLink::answer(TargetSession& session, const PrefillRequest& request, st
                     .next = outcome->next,
                     .accepted_count = outcome->accepted_count,
                     .path = {},
-                    .ending = to_wire(outcome->finish),
+                    .ending = outcome->finish,
                     .row_budget = options_.row_budget_at(++verdict_count_),
                     .activations = {}});
   if (options_.target.parts().tap && rows_from < session.valid_count() &&
@@ -282,7 +277,7 @@ void LocalLink::work(const wire::Draft& request) {
   wire::Verdict verdict{.round = request.round,
                         .next = path->next,
                         .path = {path->path.begin(), path->path.end()},
-                        .ending = to_wire(path->finish),
+                        .ending = path->finish,
                         .row_budget = options_.row_budget_at(++verdict_count_),
                         .activations = rows(*session, first, session->valid_count() - first)};
   server_->verdict(std::move(verdict));
@@ -305,7 +300,7 @@ void LocalLink::work(const Stream& stream) {
     verdict.next = path->next;
     finish = path->finish;
   }
-  verdict.ending = to_wire(finish);
+  verdict.ending = finish;
   server_->verdict(std::move(verdict));
   // So much has arrived, whatever happens now.
   require(client_->receive(options_.now, server_->take_output()));
