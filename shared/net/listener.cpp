@@ -96,7 +96,12 @@ struct ReplyHandle::Target {
                [target, act = std::move(act), reason = std::move(reason)]() mutable {
                  Connection* alive = target->get();
                  if (!alive) return;
-                 act(alive->session);
+                 try {
+                   act(alive->session);
+                 } catch (const std::exception& e) {
+                   // What fails for one connection's answer ends that connection.
+                   alive->session.fail({Errc::io, e.what()});
+                 }
                  alive->after_session_call(reason);
                });
   }
