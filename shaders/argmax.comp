@@ -17,7 +17,7 @@ void main() {
   uint from = p.x_offset + gl_WorkGroupID.x * p.x_stride;
   Candidate best = Candidate(0.0, kNoToken);
   for (uint i = lane; i < p.cols; i += kRowWorkgroup) {
-    Candidate own = Candidate(comparable(x[from + i]), i);
+    Candidate own = Candidate(x[from + i], i);
     if (better(own, best)) best = own;
   }
   bests[lane] = best;

@@ -41,7 +41,7 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
   precise float weight_sums[kPairs];  // of this lane's slots
   precise float sums[kPairs * kNumbers];
   for (uint n = 0; n < kPairs; ++n) {
-    largest[n] = -kInfinity;
+    largest[n] = kLowest;
     weight_sums[n] = 0.0;
   }
   for (uint n = 0; n < kPairs * kNumbers; ++n) sums[n] = 0.0;
@@ -76,7 +76,7 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
     for (uint n = 0; n < kPairs; ++n) {
       precise float score = scores[n] * p.scale;
       bool is_there = first + lane < totals[n / HEADS];
-      weights[n * kAttentionWorkgroup + lane] = is_there ? score : -kInfinity;
+      weights[n * kAttentionWorkgroup + lane] = is_there ? score : kLowest;
     }
     barrier();
     for (uint i = lane; i < kPairs * kAttentionParts; i += kAttentionWorkgroup) {
@@ -94,10 +94,10 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
       for (uint i = 0; i < kAttentionParts; ++i) {
         step_largest = max(step_largest, part_largest[n * kAttentionParts + i]);
       }
-      // 0 behind the last slot. Of the first step, e^-infinity is 0, and so are the sums.
       uint own = n * kAttentionWorkgroup + lane;
-      weights[own] = exact_exp(weights[own] - step_largest);
-      shrink[n] = exact_exp(largest[n] - step_largest);
+      bool is_there = first + lane < totals[n / HEADS];
+      weights[own] = is_there ? exact_exp(weights[own] - step_largest) : 0.0;
+      shrink[n] = first == 0 ? 0.0 : exact_exp(largest[n] - step_largest);
       weight_sums[n] = weight_sums[n] * shrink[n] + weights[own];
       largest[n] = step_largest;
     }

@@ -5,7 +5,9 @@
 
 layout(std430, binding = 0) readonly buffer CallBuffer { uint call[]; };
 
-const float kInfinity = 1.0 / 0.0;
+// The least finite number, where arithmetic would start from -infinity: without
+// SignedZeroInfNanPreserve, which few devices offer, a driver may assume that there is no infinity.
+const float kLowest = -3.40282346638528859812e38;
 
 bool is_nan(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) > 0x7F800000u; }
 

@@ -5,10 +5,18 @@ struct Candidate {
   uint token;  // kNoToken: none
 };
 
-float comparable(float x) { return is_nan(x) ? -kInfinity : x; }
+// Bits that are ordered as their numbers are, infinities included; NaN as -infinity, -0 as 0. Never
+// compared as floats: see kLowest.
+uint ordered(float x) {
+  uint bits = is_nan(x) ? 0xFF800000u : floatBitsToUint(x);
+  if ((bits & 0x7FFFFFFFu) == 0) bits = 0;
+  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
 
 bool better(Candidate a, Candidate b) {
   if (a.token == kNoToken) return false;
   if (b.token == kNoToken) return true;
-  return a.value > b.value || (a.value == b.value && a.token < b.token);
+  uint of_a = ordered(a.value);
+  uint of_b = ordered(b.value);
+  return of_a > of_b || (of_a == of_b && a.token < b.token);
 }

@@ -28,11 +28,18 @@ shared Candidate offers[kTopKWorkgroup];
 shared Candidate part_best[kTopKWorkgroup / kParts];
 shared vec2 lane_sums[kTopKWorkgroup];
 
+// x; -infinity and what is below kLowest's place in order count as kLowest.
+float shown(float x) { return ordered(x) <= ordered(kLowest) ? kLowest : x; }
+// e^(x - largest), which of kLowest is nothing. NaN of NaN.
+float share(float x, float largest) {
+  return is_nan(x) ? x : shown(x) == kLowest ? 0.0 : exact_exp(x - largest);
+}
+
 // (largest, sum of e^(x - largest)) of both.
 vec2 joined(vec2 a, vec2 b) {
   float largest = max(a.x, b.x);
-  if (largest == -kInfinity) return vec2(largest, 0.0);
-  precise float sum = a.y * exact_exp(a.x - largest) + b.y * exact_exp(b.x - largest);
+  if (largest == kLowest) return vec2(largest, 0.0);
+  precise float sum = a.y * share(a.x, largest) + b.y * share(b.x, largest);
   return vec2(largest, sum);
 }
 
@@ -51,11 +58,11 @@ vec2 joined_lanes(vec2 own) {
 void add_up(uint row, uint first, uint count) {
   uint lane = gl_LocalInvocationID.x;
   if (IS_FIRST) {
-    float largest = -kInfinity;
-    for (uint i = lane; i < count; i += kTopKWorkgroup) largest = max(largest, comparable(values[i]));
+    float largest = kLowest;
+    for (uint i = lane; i < count; i += kTopKWorkgroup) largest = max(largest, shown(values[i]));
     precise float sum = 0.0;
     for (uint i = lane; i < count; i += kTopKWorkgroup) {
-      sum = sum + exact_exp(values[i] - largest);
+      sum = sum + share(values[i], largest);
     }
     vec2 stretch = joined_lanes(vec2(largest, sum));
     if (lane != 0) return;
@@ -65,7 +72,7 @@ void add_up(uint row, uint first, uint count) {
       sums[p.sums_offset + row * p.sums_stride + gl_WorkGroupID.x] = stretch;
     }
   } else if (IS_LAST) {
-    vec2 own = vec2(-kInfinity, 0.0);
+    vec2 own = vec2(kLowest, 0.0);
     for (uint i = lane; i < p.sums_stride; i += kTopKWorkgroup) {
       own = joined(own, sums[p.sums_offset + row * p.sums_stride + i]);
     }
@@ -95,7 +102,7 @@ void main() {
       for (uint n = 0; n < kOwn; ++n) {
         uint i = lane + n * kTopKWorkgroup;
         if (i >= count || (taken >> n & 1u) != 0) continue;
-        Candidate own = Candidate(comparable(values[i]), tokens[i]);
+        Candidate own = Candidate(values[i], tokens[i]);
         if (better(own, best)) best = own;
       }
       offers[lane] = best;

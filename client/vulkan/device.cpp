@@ -113,6 +113,12 @@ void Device::start() {
   }
   if (features_.float16) use(arithmetic);
   std::vector<const char*> extensions;
+  // A device that has it is one on top of another interface, and has to be told that we know. What
+  // such a device may lack (VkPhysicalDevicePortabilitySubsetFeaturesKHR) is nothing that compute
+  // shaders use.
+  if (has_extension(functions(), physical_, kPortabilitySubsetExtension)) {
+    extensions.push_back(kPortabilitySubsetExtension);
+  }
   if (features_.integer_dot) {
     use(dot);
     // Part of Vulkan 1.3, whose drivers keep the name; older ones need it.

@@ -14,7 +14,8 @@ namespace edgedraft::vulkan {
 #define EDGEDRAFT_VULKAN_GLOBAL_FUNCTIONS(F) \
   F(CreateInstance)                          \
   F(EnumerateInstanceVersion)                \
-  F(EnumerateInstanceLayerProperties)
+  F(EnumerateInstanceLayerProperties)        \
+  F(EnumerateInstanceExtensionProperties)
 
 #define EDGEDRAFT_VULKAN_INSTANCE_FUNCTIONS(F) \
   F(DestroyInstance)                           \

@@ -36,6 +36,21 @@ bool has_validation_layer(const Functions& functions) {
   });
 }
 
+bool has_name(const std::vector<VkExtensionProperties>& extensions, const char* name) {
+  return std::any_of(extensions.begin(), extensions.end(), [&](const VkExtensionProperties& one) {
+    return std::strcmp(one.extensionName, name) == 0;
+  });
+}
+
+bool has_instance_extension(const Functions& functions, const char* name) {
+  return has_name(list(VkExtensionProperties{}, "list what its loader can do",
+                       [&](std::uint32_t* count, VkExtensionProperties* items) {
+                         return functions.EnumerateInstanceExtensionProperties(nullptr, count,
+                                                                               items);
+                       }),
+                  name);
+}
+
 std::string version_text(std::uint32_t version) {
   return std::to_string(VK_API_VERSION_MAJOR(version)) + "." +
          std::to_string(VK_API_VERSION_MINOR(version)) + "." +
@@ -122,7 +137,12 @@ void Instance::create(bool validate) {
       .messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT,
       .pfnUserCallback = take_message,
       .pUserData = this};
-  const char* extension = VK_EXT_DEBUG_UTILS_EXTENSION_NAME;
+  std::vector<const char*> extensions;
+  // Drivers on top of another interface, such as MoltenVK, are not listed without being asked for.
+  if (has_instance_extension(functions_, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME)) {
+    extensions.push_back(VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME);
+    info.flags |= VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR;
+  }
   validates_ = validate;
   if (validate) {
     if (!has_validation_layer(functions_)) {
@@ -131,10 +151,11 @@ void Instance::create(bool validate) {
     }
     info.enabledLayerCount = 1;
     info.ppEnabledLayerNames = &kValidationLayer;
-    info.enabledExtensionCount = 1;
-    info.ppEnabledExtensionNames = &extension;
+    extensions.push_back(VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
     info.pNext = &messages;  // for messages about this call and the last one
   }
+  info.enabledExtensionCount = static_cast<std::uint32_t>(extensions.size());
+  info.ppEnabledExtensionNames = extensions.data();
   const VkResult created = functions_.CreateInstance(&info, nullptr, &instance_);
   if (created == VK_ERROR_INCOMPATIBLE_DRIVER) {
     throw Failure({Errc::unsupported,
@@ -209,14 +230,12 @@ std::optional<std::uint32_t> compute_family(const Functions& functions, VkPhysic
 }
 
 bool has_extension(const Functions& functions, VkPhysicalDevice device, const char* name) {
-  const auto extensions =
-      list(VkExtensionProperties{}, "list its extensions",
-           [&](std::uint32_t* count, VkExtensionProperties* items) {
-             return functions.EnumerateDeviceExtensionProperties(device, nullptr, count, items);
-           });
-  return std::any_of(extensions.begin(), extensions.end(), [&](const VkExtensionProperties& one) {
-    return std::strcmp(one.extensionName, name) == 0;
-  });
+  return has_name(list(VkExtensionProperties{}, "list its extensions",
+                       [&](std::uint32_t* count, VkExtensionProperties* items) {
+                         return functions.EnumerateDeviceExtensionProperties(device, nullptr, count,
+                                                                             items);
+                       }),
+                  name);
 }
 
 VulkanDevice describe(const Functions& functions, VkPhysicalDevice device, std::uint32_t index) {

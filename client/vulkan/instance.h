@@ -39,6 +39,8 @@ class Instance {
   std::vector<std::string> messages_;
 };
 
+// Of devices on top of another interface, such as MoltenVK's; its header is one of the beta ones.
+inline constexpr const char* kPortabilitySubsetExtension = "VK_KHR_portability_subset";
 // That of four products of int8 and their sum.
 inline constexpr const char* kIntegerDotExtension =
     VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME;

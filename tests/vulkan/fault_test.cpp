@@ -58,10 +58,11 @@ Fault needing_more(Fault fault) {
 const Fault kFaults[] = {
     EDGEDRAFT_FAULT(EnumerateInstanceVersion),
     EDGEDRAFT_FAULT(EnumerateInstanceLayerProperties),
+    EDGEDRAFT_FAULT(EnumerateInstanceExtensionProperties),
     EDGEDRAFT_FAULT(CreateInstance),
     needing_more(EDGEDRAFT_FAULT(CreateDebugUtilsMessengerEXT)),
     EDGEDRAFT_FAULT(EnumeratePhysicalDevices),
-    needing_more(EDGEDRAFT_FAULT(EnumerateDeviceExtensionProperties)),
+    EDGEDRAFT_FAULT(EnumerateDeviceExtensionProperties),
     EDGEDRAFT_FAULT(CreateDevice),
     EDGEDRAFT_FAULT(CreateCommandPool),
     EDGEDRAFT_FAULT(CreateSemaphore),
