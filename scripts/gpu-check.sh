@@ -120,6 +120,17 @@ if [ -z "${EDGEDRAFT_GPU_CHECK_QUICK:-}" ]; then
   fi
 fi
 
+# Intermediate code of an older target, translated when it is loaded: its kernels do not wait for
+# those before them, so they must not start early (early_start.cu).
+say "Kernels compiled for an older device"
+if command -v nvcc >/dev/null && command -v cmake >/dev/null; then
+  older="$work/older"
+  quoted 900 3 sh -c "cmake -S kernels -B '$older' -DCMAKE_BUILD_TYPE=Release -DEDGEDRAFT_CUDA_ARCHITECTURES=80-virtual && cmake --build '$older' --parallel $(nproc)" &&
+    markdown 300 "$older/cuda/edgedraft-cuda-check" --small
+else
+  echo "Skipped: needs CMake and nvcc." >>"$record"
+fi
+
 # The whole project, where what it needs is there.
 targets=(cuda_device_test e2e_test vulkan_test edgedraft edgedraft-server edgedraft-bench)
 project_is_there() {
@@ -157,6 +168,23 @@ if project_is_there; then
         --widths 1,8,64 --prompt 0
     done
   fi
+
+  # Without graphs attention is launched for the exact prefix, with them for a rounded one: behind
+  # 900 slots these are launches of different forms, and scratch has to be for the one that is made.
+  say "Attention's scratch memory"
+  if command -v compute-sanitizer >/dev/null; then
+    for graphs in "" --no-cuda-graphs; do
+      printf '\nmemcheck%s:\n\n' "${graphs:+, $graphs}" >>"$record"
+      # shellcheck disable=SC2086  # no option or one
+      quoted 300 3 compute-sanitizer --tool memcheck --error-exitcode 9 "$bench" engine \
+        --device cuda $graphs --shape tinyllama --context 900 --widths 62 --prompt 0
+    done
+  else
+    echo "memcheck skipped: there is no compute-sanitizer on this machine." >>"$record"
+  fi
+  # More rows than scratch allows at a time.
+  quoted 300 15 "$bench" engine --device cuda --shape tinyllama --type q8_0 --context 31744 \
+    --page 32 --kv-type f16 --widths 64,256 --prompt 0
 
   say "Drafting on the GPU through Vulkan"
   devices="$("$built/client/edgedraft" devices 2>/dev/null)"
