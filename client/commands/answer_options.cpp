@@ -1,50 +1,38 @@
 #include "client/commands/answer_options.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <vector>
 
 #include "shared/base/bytes.h"
 #include "shared/program/endpoint.h"
 #include "shared/program/token_file.h"
+#include "shared/program/validators.h"
 #include "shared/protocol/limits.h"
 
 namespace edgedraft {
 namespace {
 
-constexpr std::int64_t kMillisecondsMax = 24 * 3600 * 1000;
+constexpr std::uint32_t kMillisecondsMax = 24 * 3600 * 1000;
 
 Error usage(std::string message) {
   return {Errc::usage, std::move(message)};
 }
 
-Result<void> check_range(const char* option, std::int64_t value, std::int64_t min,
-                         std::int64_t max) {
-  if (value >= min && value <= max) return {};
-  return usage(std::string(option) + " " + std::to_string(value) + ": give a number from " +
-               std::to_string(min) + " to " + std::to_string(max));
-}
-
-// NaN is in no range.
-Result<void> check_real(const char* option, double value, double min, double max,
-                        const char* remedy) {
-  if (value >= min && value <= max) return {};
-  return usage(std::string(option) + ": " + remedy);
+Result<void> parse_pin(const std::string& text) {
+  constexpr std::string_view kPrefix = "sha256:";
+  if (text.starts_with(kPrefix) && text.size() == kPrefix.size() + 64 &&
+      from_hex(std::string_view(text).substr(kPrefix.size()))) {
+    return {};
+  }
+  return usage("'" + text +
+               "' is no pin; give sha256: and 64 hexadecimal digits, as edgedraft-server prints it "
+               "when it starts");
 }
 
 Result<void> check_trust(const AnswerOptions& o, AnswerConfig& config) {
-  if (!o.pin.empty()) {
-    constexpr std::string_view kPrefix = "sha256:";
-    const bool right = o.pin.starts_with(kPrefix) && o.pin.size() == kPrefix.size() + 64 &&
-                       from_hex(std::string_view(o.pin).substr(kPrefix.size()));
-    if (!right) {
-      return usage("--pin: '" + o.pin +
-                   "' is no pin; give sha256: and 64 hexadecimal digits, as edgedraft-server "
-                   "prints it when it starts");
-    }
-    if (!o.ca.empty()) return usage("--pin and --ca exclude each other: give the one you trust");
+  if (!o.pin.empty() && !o.ca.empty()) {
+    return usage("--pin and --ca exclude each other: give the one you trust");
   }
   if (o.tls_cert.empty() != o.tls_key.empty()) {
     return usage("--tls-cert and --tls-key go together: a certificate and its private key");
@@ -79,7 +67,7 @@ Result<TreeShape> parse_tree(const std::string& text) {
     const TreeShape shape{.breadth = (*numbers)[0], .depth = (*numbers)[1], .nodes = (*numbers)[2]};
     if (valid(shape)) return shape;
   }
-  return usage("--tree " + text + ": give BREADTH,DEPTH,NODES, e.g. 8,6,62: breadth 1 to " +
+  return usage("'" + text + "': give BREADTH,DEPTH,NODES, e.g. 8,6,62: breadth 1 to " +
                std::to_string(kTreeBreadthMax) + ", depth 1 to " + std::to_string(kTreeDepthMax) +
                ", nodes 1 to " + std::to_string(kTreeNodesMax) +
                ", and (depth - 1) * breadth below " + std::to_string(kMaskRowsMax));
@@ -91,49 +79,11 @@ Result<std::optional<TreeShape>> shape_of(const AnswerOptions& o) {
         "--tree and --chain exclude each other; one of them may come from the environment "
         "(EDGEDRAFT_TREE, EDGEDRAFT_CHAIN) or the configuration file");
   }
-  if (o.chain) {
-    if (auto right = check_range("--chain", *o.chain, 1, kTreeDepthMax); !right) {
-      return right.error();
-    }
-  }
-  const auto shape = o.chain ? Result<TreeShape>(chain_shape(static_cast<std::uint32_t>(*o.chain)))
-                             : parse_tree(o.tree.value_or("8,6,62"));
-  if (!shape) return shape.error();
-  return o.plain ? std::optional<TreeShape>() : std::optional(*shape);
-}
-
-Result<void> check_sampling(const AnswerOptions& o, SamplingParams& sampling) {
-  const Result<void> checks[] = {
-      check_real("--temperature", o.temperature, 0, 100,
-                 "give a number from 0 (always the likeliest token) to 100"),
-      check_range("--top-k", o.top_k, 0, kTokenIdEnd),
-      // Smaller ones would be 0 as the float32 that the target is told.
-      check_real("--top-p", o.top_p, 1e-30, 1, "give a number above 0, and at most 1 (no filter)"),
-      check_real("--min-p", o.min_p, 0, 1, "give a number from 0 (no filter) to 1"),
-  };
-  for (const auto& right : checks) {
-    if (!right) return right;
-  }
-  sampling = {.temperature = static_cast<float>(o.temperature),
-              .top_k = static_cast<std::uint32_t>(o.top_k),
-              .top_p = static_cast<float>(o.top_p),
-              .min_p = static_cast<float>(o.min_p),
-              .seed = o.seed};
-  return {};
-}
-
-Result<void> check_numbers(const AnswerOptions& o) {
-  const Result<void> checks[] = {
-      check_range("--max-tokens", o.max_tokens, 1, kContextCountMax),
-      check_range("--deadline-ms", o.deadline_ms, 1, kMillisecondsMax),
-      check_range("--resync-wait-ms", o.resync_wait_ms, 0, kMillisecondsMax),
-      check_range("--pace-ms", o.pace_ms, 0, 60'000),
-      check_range("--threads", o.threads, 0, 1024),
-  };
-  for (const auto& right : checks) {
-    if (!right) return right;
-  }
-  return {};
+  if (o.plain) return std::optional<TreeShape>();
+  if (o.chain) return std::optional(chain_shape(*o.chain));
+  const auto shape = parse_tree(o.tree.value_or("8,6,62"));
+  if (!shape) return usage("--tree: " + shape.error().message);
+  return std::optional(*shape);
 }
 
 Result<void> check_experiment(const AnswerOptions& o, AnswerConfig& config) {
@@ -149,40 +99,15 @@ Result<void> check_experiment(const AnswerOptions& o, AnswerConfig& config) {
       o.pace_beside_target ? PaceProfile::Place::beside_target : PaceProfile::Place::device;
   config.cycles_file = o.cycles;
   if (o.offline_after) {
-    if (auto right = check_range("--offline-after", *o.offline_after, 1, kContextCountMax);
-        !right) {
-      return right;
-    }
     if (o.plain) return usage("--offline-after: with --plain there is no drafter to write on");
-    config.generation.offline_after = static_cast<std::uint32_t>(*o.offline_after);
+    config.generation.offline_after = o.offline_after;
   }
   if (o.oracle.empty()) return {};
   if (o.plain) return usage("--oracle drafts, --plain does not: give one of them");
-  if (auto right = check_real("--oracle-acceptance", o.oracle_acceptance, 0, 1,
-                              "give a probability, from 0 to 1");
-      !right) {
-    return right;
-  }
   auto tokens = read_answer_tokens(o.oracle);
   if (!tokens) return Error{tokens.error().code, "--oracle " + tokens.error().message};
   config.oracle = {
       .answer = *std::move(tokens), .acceptance = o.oracle_acceptance, .seed = o.oracle_seed};
-  return {};
-}
-
-Result<void> check_names(const AnswerOptions& o) {
-  if (o.resync != "check" && o.resync != "keep") {
-    return usage("--resync " + o.resync +
-                 ": give check (the server corrects what was written offline) or keep (it stays)");
-  }
-  if (o.control != "auto" && o.control != "off") {
-    return usage("--control " + o.control +
-                 ": give auto (whichever is faster, drafting or streaming) or off (always draft)");
-  }
-  constexpr std::string_view kLevels[] = {"trace", "debug", "info", "warn", "error", "off"};
-  if (std::ranges::find(kLevels, o.log_level) == std::end(kLevels)) {
-    return usage("--log-level " + o.log_level + ": give trace, debug, info, warn, error or off");
-  }
   return {};
 }
 
@@ -194,11 +119,8 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
         "which drafter? Give --bundle FILE.gguf, the same file as the server's (see --help)");
   }
   AnswerConfig config{};
-  if (auto right = check_names(o); !right) return right.error();
-  if (auto right = check_numbers(o); !right) return right.error();
-  if (auto right = check_sampling(o, config.generation.sampling); !right) return right.error();
   const auto device = parse_device_request(o.device);
-  if (!device) return device.error();
+  if (!device) return usage("--device: " + device.error().message);
   const auto shape = shape_of(o);
   if (!shape) return shape.error();
   const auto server = parse_endpoint(o.server, EndpointUse::connect);
@@ -210,7 +132,12 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   GenerationOptions& g = config.generation;
   g.tree = *shape;
   g.control = o.control == "auto" ? ControlMode::automatic : ControlMode::off;
-  g.tokens_max = static_cast<std::uint32_t>(o.max_tokens);
+  g.tokens_max = o.max_tokens;
+  g.sampling = {.temperature = static_cast<float>(o.temperature),
+                .top_k = o.top_k,
+                .top_p = static_cast<float>(o.top_p),
+                .min_p = static_cast<float>(o.min_p),
+                .seed = o.seed};
   g.deadline = std::chrono::milliseconds(o.deadline_ms);
   g.resync = o.resync == "check" ? wire::ResyncPolicy::check : wire::ResyncPolicy::keep;
   g.resync_wait = std::chrono::milliseconds(o.resync_wait_ms);
@@ -218,7 +145,7 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   if (auto right = check_experiment(o, config); !right) return right.error();
   config.bundle = o.bundle;
   config.device = *device;
-  config.thread_count = static_cast<std::uint32_t>(o.threads);
+  config.thread_count = o.threads;
   config.raw = o.raw;
   config.chat_template = o.chat_template;
   config.json = o.json;
@@ -234,53 +161,75 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       "The drafter; the same file as the server's. With --plain any model with the target's "
       "tokenizer");
   app.add_flag("--plain", o.plain, "No drafting on the device: the server streams the answer");
-  add("--server", o.server, "HOST:PORT", "Where the target is")->capture_default_str();
-  add("--pin", o.pin, "sha256:HEX", "The server's public key, as it prints it when it starts");
+  add("--server", o.server, "HOST:PORT", "Where the target is")
+      ->check(is_endpoint(EndpointUse::connect))
+      ->capture_default_str();
+  add("--pin", o.pin, "sha256:HEX", "The server's public key, as it prints it when it starts")
+      ->check(accepted_by(parse_pin));
   add("--ca", o.ca, "FILE",
       "Trust a server whose certificate this CA signed (PEM); without --pin and --ca the system's");
   add("--token-file", o.token_file, "FILE",
       "File with the token that signs in: its only line, not readable for everybody");
   add("--tls-cert", o.tls_cert, "FILE", "Our own certificate (PEM), where the server asks for one");
   add("--tls-key", o.tls_key, "FILE", "Its private key (PEM)");
-  add("--tree", o.tree, "BREADTH,DEPTH,NODES", "Shape of the drafted trees [8,6,62]");
-  add("--chain", o.chain, "K", "Draft K tokens in a row instead of a tree");
+  add("--tree", o.tree, "BREADTH,DEPTH,NODES", "Shape of the drafted trees [8,6,62]")
+      ->check(accepted_by(parse_tree));
+  add("--chain", o.chain, "K", "Draft K tokens in a row instead of a tree")
+      ->check(in_range(1u, kTreeDepthMax));
   add("--control", o.control, "MODE",
       "auto: drafts or has the server stream, whichever is measured to be faster; off: always "
       "drafts, with --plain a token a round trip")
+      ->check(one_of({"auto", "off"}))
       ->capture_default_str();
-  add("--max-tokens", o.max_tokens, "N", "Longest answer, in tokens")->capture_default_str();
-  add("--temperature", o.temperature, "T", "0: always the likeliest token")->capture_default_str();
+  add("--max-tokens", o.max_tokens, "N", "Longest answer, in tokens")
+      ->check(in_range(1u, kContextCountMax))
+      ->capture_default_str();
+  add("--temperature", o.temperature, "T", "0: always the likeliest token")
+      ->check(in_range(0.0, 100.0))
+      ->capture_default_str();
   add("--top-k", o.top_k, "K", "Draw from the K likeliest tokens; 0: from all")
+      ->check(in_range(0u, kTokenIdEnd))
       ->capture_default_str();
   add("--top-p", o.top_p, "P", "Draw from the likeliest tokens that make up P; 1: from all")
+      // Smaller ones would be 0 as the float32 that the target is told.
+      ->check(in_range(1e-30, 1.0))
       ->capture_default_str();
   add("--min-p", o.min_p, "P", "Draw from tokens of at least P times the best's probability")
+      ->check(in_range(0.0, 1.0))
       ->capture_default_str();
   add("--seed", o.seed, "S", "The same seed gives the same answer, drafted or plain")
       ->capture_default_str();
   add("--deadline-ms", o.deadline_ms, "MS",
       "Silence of the server after which the drafter writes on alone")
+      ->check(in_range(1u, kMillisecondsMax))
       ->capture_default_str();
   add("--resync", o.resync, "POLICY",
       "What becomes of text written offline: check (the server corrects it) or keep")
+      ->check(one_of({"check", "keep"}))
       ->capture_default_str();
   add("--resync-wait-ms", o.resync_wait_ms, "MS",
       "How long an answer that ended offline waits for the server to check it")
+      ->check(in_range(0u, kMillisecondsMax))
       ->capture_default_str();
   add("--pace-ms", o.pace_ms, "MS",
       "Least time of a drafting step: a small drafter at a large one's pace")
+      ->check(in_range(0u, 60'000u))
       ->capture_default_str();
   add("--pace-profile", o.pace_profile, "FILE",
       "The same by a device profile (TOML): time of a step by drafter");
   add("--device", o.device, "DEVICE",
       "Where to draft: cpu, vulkan:N, vulkan (its best device) or auto, the fastest for this "
       "drafter; `edgedraft devices` lists them")
+      ->check(accepted_by(parse_device_request))
       ->capture_default_str();
-  add("--threads", o.threads, "N", "Threads of the drafter; 0: one a core")->capture_default_str();
+  add("--threads", o.threads, "N", "Threads of the drafter; 0: one a core")
+      ->check(in_range(0u, 1024u))
+      ->capture_default_str();
   app.add_flag("--raw", o.raw, "Continue the text as it is: no chat template");
   add("--chat-template", o.chat_template, "FILE", "A Jinja template instead of the bundle's");
   app.add_flag("--json", o.json, "One JSON object an answer on standard output");
   add("--log-level", o.log_level, "LEVEL", "trace, debug, info, warn, error or off")
+      ->check(is_log_level())
       ->capture_default_str();
 }
 
@@ -296,6 +245,7 @@ void declare_experiment_options(CLI::App& app, AnswerOptions& o) {
   app.add_option("--offline-after", o.offline_after,
                  "Behave as if the link were gone for good once the answer has N tokens")
       ->type_name("N")
+      ->check(in_range(1u, kContextCountMax))
       ->group(kGroup);
   app.add_option("--oracle", o.oracle,
                  "Synthetic drafts: propose the answer in FILE (what --json printed for the same "
@@ -305,6 +255,7 @@ void declare_experiment_options(CLI::App& app, AnswerOptions& o) {
   app.add_option("--oracle-acceptance", o.oracle_acceptance,
                  "With --oracle: probability that the token proposed for a position is right")
       ->type_name("A")
+      ->check(in_range(0.0, 1.0))
       ->group(kGroup)
       ->capture_default_str();
   app.add_option("--oracle-seed", o.oracle_seed, "With --oracle: which positions are right")

@@ -17,7 +17,8 @@ class App;
 
 namespace edgedraft {
 
-// What `run` and `chat` are told, as it was written. Defaults are the program's.
+// What `run` and `chat` are told, as it was written, each value within what its option takes.
+// Defaults are the program's.
 struct AnswerOptions {
   std::string server = "127.0.0.1:7420";
   std::string pin;
@@ -28,27 +29,27 @@ struct AnswerOptions {
   std::filesystem::path bundle;
   bool plain = false;
   std::optional<std::string> tree;
-  std::optional<std::int64_t> chain;
+  std::optional<std::uint32_t> chain;
   std::string control = "auto";
-  std::int64_t max_tokens = 256;
+  std::uint32_t max_tokens = 256;
   double temperature = 0.0;
-  std::int64_t top_k = 0;
+  std::uint32_t top_k = 0;
   double top_p = 1.0;
   double min_p = 0.0;
   std::uint64_t seed = 0;
-  std::int64_t deadline_ms = 3000;
+  std::uint32_t deadline_ms = 3000;
   std::string resync = "check";
-  std::int64_t resync_wait_ms = 0;
-  std::int64_t pace_ms = 0;
+  std::uint32_t resync_wait_ms = 0;
+  std::uint32_t pace_ms = 0;
   std::filesystem::path pace_profile;
   bool pace_beside_target = false;
   std::filesystem::path cycles;
-  std::optional<std::int64_t> offline_after;
+  std::optional<std::uint32_t> offline_after;
   std::filesystem::path oracle;
   double oracle_acceptance = 0.8;
   std::uint64_t oracle_seed = 0;
   std::string device = "auto";
-  std::int64_t threads = 0;
+  std::uint32_t threads = 0;
   bool raw = false;
   std::filesystem::path chat_template;
   bool json = false;
@@ -59,7 +60,7 @@ void declare_answer_options(CLI::App& app, AnswerOptions& options);
 // Those of `run` alone, for measurements.
 void declare_experiment_options(CLI::App& app, AnswerOptions& options);
 
-// The same, checked.
+// The same as the program uses it, and checked whether the options go together.
 struct AnswerConfig {
   std::string server;  // as it was written
   std::string host;

@@ -136,6 +136,7 @@ Result<int> run_chat(const ChatOptions& options) {
   const auto chat_template = (*answering)->bundle().chat_template(config->chat_template);
   if (!chat_template) return chat_template.error();
   catch_interrupts();
+  ignore_closed_pipes();
   return Chat(**answering, *chat_template, terminal, options).run();
 }
 

@@ -80,6 +80,7 @@ Result<int> run_once(const RunOptions& options) {
   if (!tokens) return tokens.error();
 
   catch_interrupts();
+  ignore_closed_pipes();
   const auto report = (*answering)->answer(*tokens);
   if (!report) return report.error();
   if (config->json) {

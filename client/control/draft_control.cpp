@@ -1,7 +1,6 @@
 #include "client/control/draft_control.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdio>
 #include <utility>
 
@@ -28,10 +27,6 @@ constexpr std::uint32_t kLookTokens = 32;
 constexpr double kToldWeight = 6;
 constexpr double kToldSamples = 6;
 constexpr double kContradiction = 2;
-
-std::size_t size_of(std::uint32_t rows) {
-  return static_cast<std::size_t>(std::bit_width(std::clamp(rows, 1u, 256u) - 1));
-}
 
 template <class... Values>
 std::string text(const char* format, Values... values) {
@@ -69,7 +64,7 @@ void DraftControl::observe_prompt(std::uint32_t rows, Duration link, Duration se
 
 void DraftControl::observe_cycle(const Cycle& cycle) {
   link_.add(seconds(cycle.link));
-  const std::size_t size = size_of(cycle.rows);
+  const std::size_t size = draft_size(cycle.rows);
   server_[size].add(seconds(cycle.server));
   if (cycle.levels == 0) return;
   ++cycles_;
@@ -78,7 +73,7 @@ void DraftControl::observe_cycle(const Cycle& cycle) {
 }
 
 void DraftControl::expect_drafts(std::span<const Expected> by_size) {
-  for (std::size_t size = 0; size < std::min(by_size.size(), kSizes); ++size) {
+  for (std::size_t size = 0; size < std::min(by_size.size(), kDraftSizes); ++size) {
     server_[size].expect(seconds(by_size[size].server));
     tokens_[size].expect(by_size[size].tokens);
   }
@@ -109,8 +104,8 @@ double DraftControl::streamed_seconds() const {
 
 // What is known of the nearest size; fewer rows bring fewer tokens.
 double DraftControl::drafted_tokens(std::size_t size) const {
-  for (std::size_t distance = 0; distance < kSizes; ++distance) {
-    if (size + distance < kSizes && tokens_[size + distance].known()) {
+  for (std::size_t distance = 0; distance < kDraftSizes; ++distance) {
+    if (size + distance < kDraftSizes && tokens_[size + distance].known()) {
       const double tokens = tokens_[size + distance].value();
       return 1.0 +
              (tokens - 1.0) * static_cast<double>(size) / static_cast<double>(size + distance);
@@ -123,8 +118,8 @@ double DraftControl::drafted_tokens(std::size_t size) const {
 }
 
 double DraftControl::server_seconds(std::size_t size) const {
-  for (std::size_t distance = 0; distance < kSizes; ++distance) {
-    if (size + distance < kSizes && server_[size + distance].known()) {
+  for (std::size_t distance = 0; distance < kDraftSizes; ++distance) {
+    if (size + distance < kDraftSizes && server_[size + distance].known()) {
       return server_[size + distance].value();
     }
     if (distance <= size && server_[size - distance].known()) {
@@ -136,12 +131,12 @@ double DraftControl::server_seconds(std::size_t size) const {
 
 double DraftControl::drafted_rate(const TreeShape& shape, double tokens) const {
   return tokens / std::max(1e-6, step_.value() * shape.depth + link_.value() +
-                                     server_seconds(size_of(shape.nodes + 1)));
+                                     server_seconds(draft_size(shape.nodes + 1)));
 }
 
 DraftControl::Decision DraftControl::decide(const TreeShape& shape) {
   if (shape.nodes == 0) return stream("the server's row budget leaves no room for drafts");
-  const std::size_t size = size_of(shape.nodes + 1);
+  const std::size_t size = draft_size(shape.nodes + 1);
   const double streamed_pass = streamed_seconds();
   const bool informed = outlook_ && streamed_pass > 0;
   if (!informed && cycles_ < kCyclesToLearn) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "shared/base/clock.h"
+#include "shared/protocol/draft_sizes.h"
 #include "shared/speculative/tree_growth.h"
 
 namespace edgedraft {
@@ -99,8 +100,6 @@ class DraftControl {
     Mean measured_;
     double told_ = 0;
   };
-  // Sizes 1, 2, up to 4, up to 8, ..., up to 256 rows.
-  static constexpr std::size_t kSizes = 9;
 
   double drafted_tokens(std::size_t size) const;
   double server_seconds(std::size_t size) const;
@@ -112,8 +111,8 @@ class DraftControl {
   Decision probe(std::string why);
   Decision draft(std::string why);
 
-  std::array<Estimate, kSizes> tokens_{};
-  std::array<Estimate, kSizes> server_{};
+  std::array<Estimate, kDraftSizes> tokens_{};
+  std::array<Estimate, kDraftSizes> server_{};
   Mean prompt_server_;
   Mean link_;
   Mean step_;      // drafting, seconds a level

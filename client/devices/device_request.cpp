@@ -19,8 +19,8 @@ Result<DeviceRequest> parse_device_request(const std::string& text) {
       return DeviceRequest{.kind = Kind::vulkan, .index = index};
     }
   }
-  return Error{Errc::usage, "--device " + text +
-                                ": give auto, cpu, vulkan or vulkan:N; edgedraft devices lists "
+  return Error{Errc::usage, "'" + text +
+                                "': give auto, cpu, vulkan or vulkan:N; edgedraft devices lists "
                                 "what there is"};
 }
 

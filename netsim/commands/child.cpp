@@ -17,27 +17,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kFarewell = 3s;
 
-// A signal handler reaches nothing but globals.
-volatile sig_atomic_t requested = 0;
-
-void on_signal(int) {
-  if (requested != 0) _exit(kInterruptedExitCode);
-  requested = 1;
-}
-
 }  // namespace
-
-void catch_interrupts() {
-  struct sigaction action = {};
-  action.sa_handler = on_signal;
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-}
-
-bool interrupted() {
-  return requested != 0;
-}
 
 Result<Child> Child::start(const std::vector<std::string>& argv,
                            const std::map<std::string, std::string>& variables, bool quiet) {

@@ -35,9 +35,4 @@ class Child {
   std::optional<int> status_;
 };
 
-// Ctrl-C and SIGTERM ask for an end instead of ending the process; a second one ends it at once.
-void catch_interrupts();
-bool interrupted();
-inline constexpr int kInterruptedExitCode = 130;
-
 }  // namespace edgedraft::netsim

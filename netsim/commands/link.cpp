@@ -10,6 +10,8 @@
 #include "netsim/drivers/command.h"
 #include "netsim/drivers/tc_commands.h"
 #include "netsim/drivers/link_driver.h"
+#include "shared/program/interrupt.h"
+#include "shared/program/validators.h"
 
 namespace edgedraft::netsim {
 namespace {
@@ -184,7 +186,7 @@ void declare_link(CLI::App& app, LinkCommandOptions& o) {
                  "tun: two namespaces and our link model, repeatable; tc: the same with the "
                  "kernel's netem; proxy: a TCP relay where there are no namespaces; auto: tun, "
                  "else proxy")
-      ->check(CLI::IsMember({"auto", "tun", "tc", "proxy"}))
+      ->check(one_of({"auto", "tun", "tc", "proxy"}))
       ->capture_default_str();
   app.add_option("--seed", o.seed, "Decides every delay and loss of tun and proxy")
       ->capture_default_str();
@@ -200,7 +202,7 @@ void declare_link(CLI::App& app, LinkCommandOptions& o) {
          "Send N packets of 1,200 bytes each way, one a millisecond, through the link model "
          "without a link; print what becomes of each as CSV")
       ->type_name("N")
-      ->check(CLI::Range(1u, 10'000'000u));
+      ->check(in_range(1u, 10'000'000u));
   app.add_option("COMMAND", o.command,
                  "What runs at the device's end, after `--`; it finds the server in "
                  "$EDGEDRAFT_SERVER. Without it the link stands until Ctrl-C");

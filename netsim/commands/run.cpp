@@ -8,6 +8,8 @@
 #include "netsim/run/installation.h"
 #include "netsim/run/probe.h"
 #include "netsim/run/runner.h"
+#include "shared/program/interrupt.h"
+#include "shared/program/validators.h"
 
 namespace edgedraft::netsim {
 
@@ -20,12 +22,13 @@ void declare_run(CLI::App& app, RunCommandOptions& o) {
   app.add_option("--driver", o.driver,
                  "What makes the link: auto, tc, tun, proxy; or loopback for no link at all")
       ->type_name("DRIVER")
+      ->check(one_of({"auto", "tc", "tun", "proxy", "loopback"}))
       ->capture_default_str();
   app.add_option("--parallel", o.parallel,
                  "Answers at the same time, each over a link and with a server of its own "
                  "[2 a core where devices are paced or time is not measured, else 1]")
       ->type_name("N")
-      ->check(CLI::Range(1, 64));
+      ->check(in_range(1, 64));
   app.add_flag("--dry-run", o.dry_run, "Only say what would be run, and how long it would take");
   app.add_flag("--accept-any-link", o.accept_any_link,
                "Go on where the measured link is not what its profile says");
@@ -69,7 +72,7 @@ Result<int> run_command(const RunCommandOptions& o) {
   if (!ran && ran.error().code == Errc::cancelled) {
     std::cerr << "edgedraft-netsim: interrupted; go on with --resume --out " << out.string()
               << '\n';
-    return 130;
+    return kInterruptedExitCode;
   }
   if (!ran) return ran.error();
   if (o.dry_run) return 0;
@@ -93,8 +96,12 @@ Result<int> report_command(const ReportCommandOptions& o) {
 }
 
 void declare_probe(CLI::App& app, ProbeCommandOptions& o) {
-  app.add_option("--listen", o.listen, "Be the server's end")->type_name("HOST:PORT");
-  app.add_option("--connect", o.server, "Be the device's end")->type_name("HOST:PORT");
+  app.add_option("--listen", o.listen, "Be the server's end")
+      ->type_name("HOST:PORT")
+      ->check(is_endpoint(EndpointUse::listen));
+  app.add_option("--connect", o.server, "Be the device's end")
+      ->type_name("HOST:PORT")
+      ->check(is_endpoint(EndpointUse::connect));
   app.add_option("--pings", o.pings, "Round trips")->type_name("N")->capture_default_str();
   app.add_option("--up", o.up, "Rate that the link is said to have, upwards")->type_name("BIT/S");
   app.add_option("--down", o.down, "The same, downwards")->type_name("BIT/S");

@@ -1,9 +1,6 @@
 #include "netsim/run/runner.h"
 
-#include <signal.h>
-
 #include <algorithm>
-#include <atomic>
 #include <ctime>
 #include <deque>
 #include <fstream>
@@ -20,6 +17,7 @@
 #include "netsim/run/manifest.h"
 #include "netsim/run/results.h"
 #include "shared/base/progress.h"
+#include "shared/program/interrupt.h"
 
 namespace edgedraft::netsim {
 namespace {
@@ -29,18 +27,6 @@ using nlohmann::ordered_json;
 constexpr const char* kNoLink = "loopback";
 constexpr std::uint32_t kFailuresInARowMax = 3;
 constexpr std::uint32_t kCalibrationsMax = 3;
-
-std::atomic<bool> interrupted_flag = false;
-static_assert(std::atomic<bool>::is_always_lock_free);
-
-void catch_signals() {
-  struct sigaction action {};
-  action.sa_handler = [](int) { interrupted_flag = true; };
-  // A second one ends us at once; the system then ends what we started.
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-}
 
 Result<std::unique_ptr<LinkDriver>> open_link(const NetworkProfile& profile,
                                               const std::string& driver, std::uint64_t seed) {
@@ -243,7 +229,7 @@ class Runner {
                                   .programs = options_.programs,
                                   .link = std::move(*link),
                                   .work = work,
-                                  .cancelled = [] { return interrupted_flag.load(); }});
+                                  .cancelled = [] { return interrupted(); }});
     if (!testbed) return testbed.error();
     (*testbed)->set_round_trip(*round_trip_ms);
     return testbed;
@@ -360,7 +346,7 @@ Result<void> run_experiment(const Experiment& experiment, const RunnerOptions& o
     networks.push_back(std::move(*network));
   }
   if (auto checked = check_arms(experiment, options.programs); !checked) return checked;
-  catch_signals();
+  catch_interrupts();
   return Runner(experiment, options, std::move(networks)).run();
 }
 

@@ -8,6 +8,7 @@
 
 #include "server/load/running_cost.h"
 #include "shared/base/clock.h"
+#include "shared/protocol/draft_sizes.h"
 
 namespace edgedraft {
 

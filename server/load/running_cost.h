@@ -1,8 +1,5 @@
 #pragma once
 
-#include <algorithm>
-#include <bit>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -11,16 +8,6 @@
 
 // What RowBudget and SpeculationBudget learn from while serving.
 namespace edgedraft {
-
-// Sizes of drafts, root included: 1 row, 2, up to 4, up to 8, ..., up to 256.
-constexpr std::size_t kDraftSizes = 9;
-inline std::size_t draft_size(std::uint32_t rows) {
-  const auto size = static_cast<std::size_t>(std::bit_width(std::max(rows, 1u) - 1));
-  return std::min(size, kDraftSizes - 1);
-}
-constexpr std::uint32_t rows_of_size(std::size_t size) {
-  return 1u << size;
-}
 
 // A mean of all samples so far; once there are `memory` of them, one in which a sample's weight has
 // halved after 0.7 times as many further ones.

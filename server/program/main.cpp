@@ -19,7 +19,9 @@
 #include "shared/program/endpoint.h"
 #include "shared/program/options.h"
 #include "shared/program/pace_profile.h"
+#include "shared/program/program.h"
 #include "shared/program/token_file.h"
+#include "shared/program/validators.h"
 #include "shared/protocol/limits.h"
 
 namespace edgedraft {
@@ -57,7 +59,6 @@ struct ServerOptions {
 };
 
 void declare_options(CLI::App& app, ServerOptions& o) {
-  app.set_version_flag("--version", kVersion);
   app.add_option("--model", o.models.model, "The target; of a model in several files any of them")
       ->type_name("FILE.gguf");
   app.add_option("--bundle", o.models.bundles,
@@ -65,6 +66,7 @@ void declare_options(CLI::App& app, ServerOptions& o) {
       ->type_name("FILE.gguf");
   app.add_option("--listen", o.listen, "Address and port; port 0 takes a free one")
       ->type_name("HOST:PORT")
+      ->check(is_endpoint(EndpointUse::listen))
       ->capture_default_str();
   app.add_option("--state", o.state, "Where the server keeps its key and certificate")
       ->type_name("DIR")
@@ -95,7 +97,7 @@ void declare_options(CLI::App& app, ServerOptions& o) {
       ->capture_default_str();
   app.add_option("--max-sessions", o.sessions_max, "Sessions held at once, idle ones included")
       ->type_name("N")
-      ->check(CLI::Range(1u, 65536u))
+      ->check(in_range(1u, 65536u))
       ->capture_default_str();
   app.add_option(
          "--kv-memory", o.kv_memory,
@@ -111,22 +113,22 @@ void declare_options(CLI::App& app, ServerOptions& o) {
                  "that twice the tokens fit into --kv-memory, and less time in long contexts. "
                  "Answers may differ a little from those with f32, but drafted output equals plain "
                  "output with each; f16 is the closer one (11 bits of precision against 8)")
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+      ->check(one_of({"f32", "f16", "bf16"}))
       ->capture_default_str();
   app.add_option("--max-connections", o.connections_max,
                  "Connections at once; further ones are closed")
       ->type_name("N")
-      ->check(CLI::Range(1u, 1u << 20))
+      ->check(in_range(1u, 1u << 20))
       ->capture_default_str();
   app.add_option("--max-queue", o.queue_max,
                  "Requests that may wait for a pass; further ones are refused")
       ->type_name("N")
-      ->check(CLI::Range(1u, 1u << 20))
+      ->check(in_range(1u, 1u << 20))
       ->capture_default_str();
   app.add_option("--max-wait", o.wait_max_s,
                  "How long a request may wait for its first pass before it is refused; 0: for ever")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0u, 86400u))
+      ->check(in_range(0u, 86400u))
       ->capture_default_str();
   app.add_option(
          "--row-budget", o.row_budget,
@@ -134,23 +136,24 @@ void declare_options(CLI::App& app, ServerOptions& o) {
          "that compare trees. 0: as many as give all clients together the most tokens a "
          "second, by load and by what passes cost")
       ->type_name("ROWS")
-      ->check(CLI::Range(0u, kMaskRowsMax))
+      ->check(in_range(0u, kMaskRowsMax))
       ->capture_default_str();
   app.add_option("--metrics", o.metrics,
                  "Serve /metrics (Prometheus), /health and /ready there, by plain HTTP to whoever "
                  "asks; off unless given")
-      ->type_name("HOST:PORT");
+      ->type_name("HOST:PORT")
+      ->check(is_endpoint(EndpointUse::listen));
   app.add_option("--drain-timeout", o.drain_timeout_s,
                  "How long answers may go on after SIGTERM before their clients are left alone")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0u, 86400u))
+      ->check(in_range(0u, 86400u))
       ->capture_default_str();
   app.add_option("--measure", o.measure_s,
                  "How long passes may be measured before the first client is served, so that row "
                  "budgets are right from the start; a pass that has begun is not broken off. 0: "
                  "they are learned while serving")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->check(in_range(0.0, 3600.0))
       ->capture_default_str();
   CLI::Option* pace_ms =
       app.add_option("--pace-ms", o.pace_ms,
@@ -169,10 +172,10 @@ void declare_options(CLI::App& app, ServerOptions& o) {
          "is streamed to plainly")
       ->type_name("NAME|auto");
   app.add_option("--log-level", o.log_level, "trace, debug, info, warn, error or off")
-      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
+      ->check(is_log_level())
       ->capture_default_str();
   app.add_option("--log-format", o.log_format, "text, or json: an object a line")
-      ->check(CLI::IsMember({"text", "json"}))
+      ->check(one_of({"text", "json"}))
       ->capture_default_str();
   app.footer(
       "Prints one line, `ready HOST:PORT pin sha256:HEX`, when it accepts clients; give the pin to "
@@ -379,7 +382,7 @@ void measure_passes(PassLoop& loop, ModelHost& host, double seconds_max, spdlog:
   }
 }
 
-Result<void> serve(const ServerOptions& o) {
+Result<int> serve(const ServerOptions& o) {
   if (o.models.model.empty()) {
     return Error{Errc::usage, "which model? Give --model FILE.gguf (see --help)"};
   }
@@ -473,31 +476,17 @@ Result<void> serve(const ServerOptions& o) {
             o.drain_timeout_s);
   listener.drain(std::chrono::seconds(o.drain_timeout_s));
   listener.stop(std::chrono::seconds(5));
-  return boost::system::in_place_value;
+  return 0;
 }
 
 int main_with(int argc, char** argv) {
-  CLI::App app{"The target of a split language model, behind TLS", "edgedraft-server"};
   ServerOptions options;
-  declare_options(app, options);
-  OptionLayers layers(app, "server.toml");
-  if (!layers.parse(argc, argv)) return layers.exit_code();
-  try {
-    const auto served = serve(options);
-    if (served) return 0;
-    std::cerr << "edgedraft-server: " << served.error().message << '\n';
-    return exit_code_of(served.error().code);
-  } catch (const Failure& e) {
-    std::cerr << "edgedraft-server: " << e.what() << '\n';
-    return exit_code_of(e.error().code);
-  } catch (const boost::system::system_error& e) {
-    std::cerr << "edgedraft-server: --listen " << options.listen << ": " << e.code().message()
-              << '\n';
-    return exit_code_of(Errc::io);
-  } catch (const std::exception& e) {
-    std::cerr << "edgedraft-server: " << e.what() << '\n';
-    return 1;
-  }
+  Program program({.name = "edgedraft-server",
+                   .what = "The target of a split language model, behind TLS",
+                   .version = kVersion,
+                   .default_file = "server.toml"});
+  program.only(options, declare_options, serve);
+  return program.main(argc, argv);
 }
 
 }  // namespace

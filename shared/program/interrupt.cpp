@@ -26,7 +26,9 @@ void catch_interrupts() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
-  // A closed pipe is an error of the write.
+}
+
+void ignore_closed_pipes() {
   signal(SIGPIPE, SIG_IGN);
 }
 

@@ -6,6 +6,8 @@ namespace edgedraft {
 // looks at interrupted(). A second one that comes before clear_interrupt() ends the process at once
 // with status 130. Waiting reads return early.
 void catch_interrupts();
+// From here on a closed pipe is an error of the write. Programs that we start inherit it.
+void ignore_closed_pipes();
 bool interrupted();
 void clear_interrupt();
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <iostream>
+#include <functional>
 #include <sstream>
 
 #include "shared/program/toml_text.h"
@@ -79,6 +79,16 @@ CLI::Option* find_option(CLI::App& app, const std::string& key, bool& known) {
   return found;
 }
 
+// Their names; empty for a program that has none.
+std::string commands_of(const CLI::App& app) {
+  const std::function<bool(const CLI::App*)> any = [](const CLI::App*) { return true; };
+  std::string names;
+  for (const CLI::App* command : app.get_subcommands(any)) {
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  }
+  return names;
+}
+
 std::filesystem::path xdg_directory(const char* variable, const char* below_home) {
   if (const char* directory = std::getenv(variable); directory && *directory) {
     return std::filesystem::path(directory) / "edgedraft";
@@ -98,33 +108,33 @@ OptionLayers::OptionLayers(CLI::App& app, std::string default_file)
   declare_environment(app_);
 }
 
-bool OptionLayers::parse(int argc, char** argv) {
+Result<OptionLayers::Parsed> OptionLayers::parse(int argc, const char* const* argv) {
   try {
     app_.parse(argc, argv);
-    const Result<void> applied = apply_file();
-    if (applied) return true;
-    std::cerr << app_.get_name() << ": " << applied.error().message << '\n';
-    exit_code_ = 2;
+    if (auto applied = apply_file(); !applied) return applied.error();
+    return Parsed::go_on;
   } catch (const CLI::ParseError& e) {
-    if (const std::string unknown = unknown_argument(); !unknown.empty()) {
-      std::cerr << app_.get_name() << ": " << unknown << '\n';
-      exit_code_ = 2;
-    } else {
-      exit_code_ = app_.exit(e) == 0 ? 0 : 2;
+    if (std::string unknown = unknown_argument(app_); !unknown.empty()) {
+      return Error{Errc::usage, std::move(unknown)};
     }
+    if (e.get_exit_code() == 0) {
+      app_.exit(e);
+      return Parsed::shown;
+    }
+    const std::string commands = commands_of(app_);
+    if (!commands.empty() && app_.get_subcommands().empty()) {
+      return Error{Errc::usage, "which command? There are " + commands};
+    }
+    return Error{Errc::usage, e.what()};
   }
-  return false;
 }
 
-std::string OptionLayers::unknown_argument() const {
-  const std::vector<std::string> left = app_.remaining(true);
+std::string unknown_argument(const CLI::App& app) {
+  const std::vector<std::string> left = app.remaining(true);
   if (left.empty()) return {};
   const std::string& first = left.front();
-  std::string commands;
-  for (const CLI::App* command : app_.get_subcommands([](CLI::App*) { return true; })) {
-    commands += (commands.empty() ? "" : ", ") + command->get_name();
-  }
-  if (first.starts_with('-') || commands.empty() || !app_.get_subcommands().empty()) {
+  const std::string commands = commands_of(app);
+  if (first.starts_with('-') || commands.empty() || !app.get_subcommands().empty()) {
     return "'" + first + "' is not expected; --help tells what is";
   }
   return "'" + first + "' is no command; there are " + commands;
@@ -154,6 +164,8 @@ Result<void> OptionLayers::apply_file() {
     }
   } catch (const toml::parse_error& e) {
     return Error{Errc::usage, file.string() + ": " + std::string(e.description())};
+  } catch (const CLI::ParseError& e) {
+    return Error{Errc::usage, file.string() + ": " + e.what()};
   }
   return boost::system::in_place_value;
 }

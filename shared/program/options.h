@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -19,23 +20,25 @@ class OptionLayers {
  public:
   OptionLayers(CLI::App& app, std::string default_file);
 
-  // Parses everything. Returns whether the program should go on; if not, exit_code() is what it
-  // ends with: 0 after --help and --version, 2 for a mistake, which has been explained on standard
-  // error.
-  bool parse(int argc, char** argv);
-  int exit_code() const { return exit_code_; }
+  enum class Parsed : std::uint8_t {
+    go_on,
+    shown,  // what --help or --version asks for; the program ends
+  };
+  // Parses everything, a mistake beside --help included.
+  // Errors    usage naming the option, or else the argument, and what it takes
+  Result<Parsed> parse(int argc, const char* const* argv);
 
  private:
   Result<void> apply_file();
-  // What to say about the first argument that nobody takes, --help asked for or not; empty if there
-  // is none.
-  std::string unknown_argument() const;
 
   CLI::App& app_;
   std::string default_file_;
   std::string config_file_;
-  int exit_code_ = 0;
 };
+
+// What to say about the first argument that a parsed application does not take; empty if there is
+// none.
+std::string unknown_argument(const CLI::App& app);
 
 // Directories of the XDG specification, ours below them: configuration, state that a program keeps
 // (keys, pins), and what it can make again. None is created.

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "messages_generated.h"
+#include "shared/protocol/draft_sizes.h"
 #include "shared/protocol/error_code.h"
 #include "shared/protocol/message.h"
 
@@ -271,7 +272,7 @@ Result<Message> read(const flat::Verdict& m) {
   }
   c.in_range(verdict.drafted <= kDraftNodesMax, "drafted");
   const std::uint32_t sizes = m.outlook_us() ? m.outlook_us()->size() : 0;
-  c.in_range(sizes <= kOutlookSizesMax, "number of sizes of an outlook");
+  c.in_range(sizes <= kDraftSizes, "number of sizes of an outlook");
   c.in_range(sizes == (m.outlook_tokens() ? m.outlook_tokens()->size() : 0),
              "tokens of an outlook");
   if (sizes > 0 && !c.failed()) {

@@ -17,7 +17,6 @@ inline constexpr std::uint32_t kBearerTokenBytesMax = 4096;
 inline constexpr std::uint32_t kScaleGroupsMax = 4096;
 // With kScaleGroupsMax, a verdict of 256 rows stays below kFramePayloadBytesMax.
 inline constexpr std::uint32_t kRowValuesMax = 32768;
-inline constexpr std::uint32_t kOutlookSizesMax = 9;  // drafts of 1, 2, 4, ..., 256 rows
 inline constexpr std::uint32_t kInflateRatioMax = 100;
 
 inline constexpr std::uint32_t kFramePayloadBytesMax = 16u << 20;

@@ -1,7 +1,9 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <string>
 
+#include "shared/program/options.h"
 #include "tests/bench/acceptance_command.h"
 #include "tests/bench/agreement_command.h"
 #include "tests/bench/device_command.h"
@@ -23,7 +25,10 @@ int main(int argc, char** argv) {
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return program.exit(error);
+    const std::string unknown = edgedraft::unknown_argument(program);
+    if (unknown.empty()) return program.exit(error);
+    std::fprintf(stderr, "edgedraft-bench: %s\n", unknown.c_str());
+    return 2;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "edgedraft-bench: %s\n", error.what());
     return 1;

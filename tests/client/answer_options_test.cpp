@@ -21,7 +21,11 @@ Result<AnswerConfig> parse(std::vector<std::string> arguments) {
   declare_answer_options(app, options);
   declare_experiment_options(app, options);
   std::reverse(arguments.begin(), arguments.end());
-  app.parse(arguments);
+  try {
+    app.parse(arguments);
+  } catch (const CLI::ParseError& e) {
+    return Error{Errc::usage, e.what()};
+  }
   return check_answer_options(options);
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "messages_generated.h"
+#include "shared/protocol/draft_sizes.h"
 #include "shared/protocol/frame.h"
 #include "tests/protocol/support.h"
 
@@ -368,14 +369,14 @@ TEST(VerdictRangeTest, AnOutlookHasAsManyTimesAsTokens) {
   };
   EXPECT_EQ(code({}, {}), Errc::cancelled);
   EXPECT_EQ(code({0, 0xFFFFFFFF}, {0, 255}), Errc::cancelled);
-  EXPECT_EQ(code(std::vector<std::uint32_t>(kOutlookSizesMax, 1),
-                 std::vector<std::uint8_t>(kOutlookSizesMax, 1)),
-            Errc::cancelled);
+  EXPECT_EQ(
+      code(std::vector<std::uint32_t>(kDraftSizes, 1), std::vector<std::uint8_t>(kDraftSizes, 1)),
+      Errc::cancelled);
   EXPECT_EQ(code({1}, {}), Errc::protocol);
   EXPECT_EQ(code({}, {1}), Errc::protocol);
   EXPECT_EQ(code({1, 2}, {1}), Errc::protocol);
-  EXPECT_EQ(code(std::vector<std::uint32_t>(kOutlookSizesMax + 1, 1),
-                 std::vector<std::uint8_t>(kOutlookSizesMax + 1, 1)),
+  EXPECT_EQ(code(std::vector<std::uint32_t>(kDraftSizes + 1, 1),
+                 std::vector<std::uint8_t>(kDraftSizes + 1, 1)),
             Errc::protocol);
 }
 

@@ -4,6 +4,7 @@
 
 #include "server/passes/pass_loop.h"
 #include "shared/drafting/moa/moa_tap.h"
+#include "shared/protocol/draft_sizes.h"
 #include "tests/protocol/support.h"
 #include "tests/server/held_length.h"
 #include "tests/support/toy_models.h"

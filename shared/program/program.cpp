@@ -1,0 +1,58 @@
+#include "shared/program/program.h"
+
+#include <iostream>
+
+#include "shared/program/options.h"
+
+namespace edgedraft {
+namespace {
+
+// Also where parsing ended early.
+bool asked_for_json(const CLI::App& app) {
+  const CLI::Option* const json = app.get_option_no_throw("--json");
+  if (json != nullptr && json->count() > 0) return json->results().back() != "false";
+  for (const CLI::App* command : app.get_subcommands()) {
+    if (asked_for_json(*command)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Program::Program(Description description)
+    : app_(std::move(description.what), std::move(description.name)),
+      default_file_(std::move(description.default_file)) {
+  app_.set_version_flag("--version", std::move(description.version));
+}
+
+CLI::App* Program::add_command(const char* name, const char* what) {
+  app_.require_subcommand(1);
+  app_.fallthrough();
+  app_.footer(app_.get_name() + " COMMAND --help tells more about each.");
+  CLI::App* const sub = app_.add_subcommand(name, what);
+  sub->fallthrough();
+  return sub;
+}
+
+int Program::fail(const Error& error) const {
+  std::cerr << app_.get_name() << ": " << error.message << '\n';
+  if (to_json_ != nullptr && asked_for_json(app_)) std::cout << to_json_(error) << std::endl;
+  return exit_code_of(error.code);
+}
+
+int Program::main(int argc, const char* const* argv) {
+  try {
+    OptionLayers layers(app_, default_file_);
+    const auto parsed = layers.parse(argc, argv);
+    if (!parsed) return fail(parsed.error());
+    if (*parsed == OptionLayers::Parsed::shown) return 0;
+    const auto status = action_();
+    return status ? *status : fail(status.error());
+  } catch (const Failure& failure) {
+    return fail(failure.error());
+  } catch (const std::exception& failure) {
+    return fail({Errc::io, failure.what()});
+  }
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,157 @@
+#include "shared/program/program.h"
+
+#include <gtest/gtest.h>
+
+#include <cctype>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "shared/program/validators.h"
+#include "tests/model/temporary_directory.h"
+
+namespace edgedraft {
+namespace {
+
+struct Outcome {
+  int status;
+  std::string out;
+  std::string err;
+};
+
+struct Options {
+  int tokens = 7;
+  std::string mode = "slow";
+  std::string server = "127.0.0.1:7420";
+  double share = 0.5;
+  bool json = false;
+};
+
+// A program with two commands, one of which prints its options and one of which fails.
+Outcome run(std::vector<std::string> words, const std::map<std::string, std::string>& env = {}) {
+  Options options;
+  Options of_fail;
+  Program program({"edgedraft-toy", "A toy", "edgedraft-toy 1", "toy.toml"});
+  program.write_errors_as([](const Error& e) { return "{\"error\":\"" + e.message + "\"}"; });
+  const auto declare = [](CLI::App& app, Options& o) {
+    app.add_option("--tokens", o.tokens, "")->check(in_range(1, 64));
+    app.add_option("--mode", o.mode, "")->check(one_of({"slow", "fast", "off"}));
+    app.add_option("--server", o.server, "")->check(is_endpoint(EndpointUse::connect));
+    app.add_option("--share", o.share, "")->check(in_range(0.0, 1.0));
+    app.add_flag("--json", o.json, "");
+  };
+  program.command("show", "Shows", options, declare, [](const Options& o) {
+    std::cout << o.tokens << ' ' << o.mode << ' ' << o.server << ' ' << o.share;
+    return Result<int>(0);
+  });
+  program.command("fail", "Fails", of_fail, declare, [](const Options&) {
+    return Result<int>(Error{Errc::untrusted, "who are you?"});
+  });
+  words.insert(words.begin(), "edgedraft-toy");
+  std::vector<const char*> argv;
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  for (const auto& [name, value] : env) setenv(name.c_str(), value.c_str(), 1);
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  const int status = program.main(static_cast<int>(argv.size()), argv.data());
+  for (const auto& [name, value] : env) unsetenv(name.c_str());
+  return {status, ::testing::internal::GetCapturedStdout(),
+          ::testing::internal::GetCapturedStderr()};
+}
+
+void expect_mistake(const Outcome& outcome, const std::string& says) {
+  EXPECT_EQ(outcome.status, 2) << says;
+  EXPECT_NE(outcome.err.find(says), std::string::npos) << outcome.err;
+}
+
+TEST(ProgramTest, ACommandThatIsNoneIsAMistakeThatNamesThem) {
+  expect_mistake(run({"NONSENSE"}), "'NONSENSE' is no command; there are show, fail");
+  expect_mistake(run({}), "which command? There are show, fail");
+}
+
+TEST(ProgramTest, HelpDoesNotMakeNonsenseRight) {
+  expect_mistake(run({"NONSENSE", "--help"}), "'NONSENSE' is no command; there are show, fail");
+  expect_mistake(run({"--help", "NONSENSE"}), "'NONSENSE' is no command; there are show, fail");
+  expect_mistake(run({"show", "NONSENSE", "--help"}), "'NONSENSE' is not expected");
+}
+
+TEST(ProgramTest, AnOptionThatIsNoneIsNamed) {
+  expect_mistake(run({"--nonsense"}), "'--nonsense' is not expected");
+  expect_mistake(run({"show", "--nonsense"}), "'--nonsense' is not expected");
+}
+
+TEST(ProgramTest, HelpAndVersionAreNoMistake) {
+  EXPECT_EQ(run({"--help"}).status, 0);
+  EXPECT_NE(run({"--help"}).out.find("fail"), std::string::npos);
+  EXPECT_NE(run({"show", "--tokens", "3", "--help"}).out.find("--tokens"), std::string::npos);
+  EXPECT_EQ(run({"--version"}).out, "edgedraft-toy 1\n");
+}
+
+TEST(ProgramTest, CommandLineGoesOverEnvironmentOverFileOverDefault) {
+  const test::TemporaryDirectory directory;
+  const std::string file =
+      directory.write("toy.toml", "tokens = 2\nmode = \"fast\"\nshare = 0.25\n");
+  EXPECT_EQ(run({"show"}).out, "7 slow 127.0.0.1:7420 0.5");
+  EXPECT_EQ(run({"show", "--config", file}).out, "2 fast 127.0.0.1:7420 0.25");
+  const std::map<std::string, std::string> env{{"EDGEDRAFT_TOKENS", "3"},
+                                               {"EDGEDRAFT_MODE", "off"}};
+  EXPECT_EQ(run({"show", "--config", file}, env).out, "3 off 127.0.0.1:7420 0.25");
+  EXPECT_EQ(run({"show", "--config", file, "--tokens", "4"}, env).out, "4 off 127.0.0.1:7420 0.25");
+}
+
+// The same is refused wherever it comes from, and what is right is said.
+TEST(ProgramTest, EveryLayerIsHeldToTheSameValues) {
+  struct Mistake {
+    const char* option;
+    const char* value;
+    const char* says;
+  };
+  for (const auto& [option, value, says] :
+       {Mistake{"tokens", "0", "give a number from 1 to 64"},
+        Mistake{"tokens", "65", "give a number from 1 to 64"},
+        Mistake{"tokens", "x", "give a number from 1 to 64"},
+        Mistake{"mode", "medium", "give slow, fast or off"},
+        Mistake{"server", "::1:7420", "is not HOST:PORT"},
+        Mistake{"server", "host:0", "is not HOST:PORT"},
+        Mistake{"share", "nan", "give a number from 0 to 1"},
+        Mistake{"share", "1.01", "give a number from 0 to 1"}}) {
+    const std::string name = std::string("--") + option;
+    std::string variable = std::string("EDGEDRAFT_") + option;
+    for (char& c : variable) c = static_cast<char>(std::toupper(c));
+    const test::TemporaryDirectory directory;
+    const std::string file =
+        directory.write("wrong.toml", std::string(option) + " = \"" + value + "\"\n");
+    const Outcome by_file = run({"show", "--config", file});
+    for (const Outcome& outcome :
+         {run({"show", name, value}), run({"show"}, {{variable, value}}), by_file}) {
+      expect_mistake(outcome, says);
+      EXPECT_NE(outcome.err.find(name), std::string::npos) << outcome.err;
+      EXPECT_NE(outcome.err.find(value), std::string::npos) << outcome.err;
+    }
+    EXPECT_NE(by_file.err.find("wrong.toml"), std::string::npos) << by_file.err;
+  }
+}
+
+TEST(ProgramTest, AKeyThatNoOptionHasIsNamedWithItsFile) {
+  const test::TemporaryDirectory directory;
+  const std::string file = directory.write("wrong.toml", "tokns = 3\n");
+  const Outcome outcome = run({"show", "--config", file});
+  expect_mistake(outcome, "'tokns'");
+  EXPECT_NE(outcome.err.find("wrong.toml"), std::string::npos) << outcome.err;
+}
+
+TEST(ProgramTest, FailuresAreSaidOnceAndAsJsonWhereThatIsAskedFor) {
+  const Outcome plain = run({"fail"});
+  EXPECT_EQ(plain.status, 4);
+  EXPECT_EQ(plain.err, "edgedraft-toy: who are you?\n");
+  EXPECT_EQ(plain.out, "");
+  EXPECT_EQ(run({"fail", "--json"}).out, "{\"error\":\"who are you?\"}\n");
+  const Outcome mistake = run({"show", "--tokens", "0", "--json"});
+  EXPECT_EQ(mistake.status, 2);
+  EXPECT_NE(mistake.out.find("\"error\":\"--tokens"), std::string::npos) << mistake.out;
+}
+
+}  // namespace
+}  // namespace edgedraft
