@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "shared/protocol/draft_sizes.h"
+
 namespace edgedraft {
 namespace {
 

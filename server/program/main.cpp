@@ -8,206 +8,23 @@
 #include "server/metrics/watched_listener.h"
 #include "server/passes/scheduler.h"
 #include "server/program/application.h"
+#include "server/program/credentials.h"
 #include "server/program/device.h"
 #include "server/program/model_host.h"
+#include "server/program/options.h"
 #include "server/program/signals.h"
 #include "server/proposers/speculation.h"
 #include "shared/base/log.h"
 #include "shared/model/gguf_parts.h"
-#include "shared/net/identity.h"
 #include "shared/net/listener.h"
 #include "shared/program/endpoint.h"
-#include "shared/program/options.h"
 #include "shared/program/pace_profile.h"
 #include "shared/program/program.h"
-#include "shared/program/token_file.h"
-#include "shared/program/validators.h"
-#include "shared/protocol/limits.h"
 
 namespace edgedraft {
 namespace {
 
 constexpr const char* kVersion = "edgedraft-server " EDGEDRAFT_VERSION;
-
-struct ServerOptions {
-  ModelHostOptions models;
-  std::string listen = "127.0.0.1:7420";
-  std::filesystem::path state = state_directory() / "server";
-  std::filesystem::path token_file;
-  std::filesystem::path tls_cert;
-  std::filesystem::path tls_key;
-  std::filesystem::path client_ca;
-  std::string device = "auto";
-  bool deterministic = false;
-  bool no_cuda_graphs = false;
-  std::uint32_t threads = 0;
-  std::uint32_t sessions_max = 16;
-  std::uint64_t kv_memory = 0;
-  std::string kv_type = "f32";
-  std::uint32_t connections_max = 1024;
-  std::uint32_t queue_max = 1024;
-  std::uint32_t wait_max_s = 60;
-  std::uint32_t row_budget = 0;
-  std::string metrics;
-  std::uint32_t drain_timeout_s = 30;
-  double measure_s = 1.0;
-  std::uint32_t pace_ms = 0;
-  std::filesystem::path pace_profile;
-  std::string speculate;
-  std::string log_level = "info";
-  std::string log_format = "text";
-};
-
-void declare_options(CLI::App& app, ServerOptions& o) {
-  app.add_option("--model", o.models.model, "The target; of a model in several files any of them")
-      ->type_name("FILE.gguf");
-  app.add_option("--bundle", o.models.bundles,
-                 "A drafter that clients may use (repeatable); the same file as theirs")
-      ->type_name("FILE.gguf");
-  app.add_option("--listen", o.listen, "Address and port; port 0 takes a free one")
-      ->type_name("HOST:PORT")
-      ->check(is_endpoint(EndpointUse::listen))
-      ->capture_default_str();
-  app.add_option("--state", o.state, "Where the server keeps its key and certificate")
-      ->type_name("DIR")
-      ->capture_default_str();
-  app.add_option("--token-file", o.token_file,
-                 "File with the token that clients must show: its only line, not readable for "
-                 "everybody; needed beyond loopback")
-      ->type_name("FILE");
-  app.add_option("--tls-cert", o.tls_cert, "Certificate chain (PEM) instead of a self-signed one")
-      ->type_name("FILE");
-  app.add_option("--tls-key", o.tls_key, "Its private key (PEM)")->type_name("FILE");
-  app.add_option("--client-ca", o.client_ca, "Clients need a certificate signed by this CA (PEM)")
-      ->type_name("FILE");
-  app.add_option("--device", o.device,
-                 "Where to compute: auto (a GPU where there is one), cpu, cuda or cuda:N")
-      ->type_name("DEVICE")
-      ->capture_default_str();
-  app.add_flag("--deterministic", o.deterministic,
-               "On a GPU: sums in one order whatever shares a pass, so that drafted output equals "
-               "plain output bit for bit; wide passes are slower. The CPU is so always");
-  app.add_flag("--no-cuda-graphs", o.no_cuda_graphs,
-               "On a GPU: start every kernel by itself, not passes that come again in one call. "
-               "Slower for small models; to find out where a fault comes from");
-  app.add_option("--threads", o.threads, "Threads of a pass; 0: one a core")->capture_default_str();
-  app.add_option("--ctx", o.models.context_count,
-                 "Tokens a session can hold; 0: as the model was made")
-      ->type_name("N")
-      ->capture_default_str();
-  app.add_option("--max-sessions", o.sessions_max, "Sessions held at once, idle ones included")
-      ->type_name("N")
-      ->check(in_range(1u, 65536u))
-      ->capture_default_str();
-  app.add_option(
-         "--kv-memory", o.kv_memory,
-         "Memory of all sessions' keys and values, e.g. 2GB, taken at the start. When it is "
-         "full, prompts wait and idle sessions are dropped, whose clients then send them "
-         "again. What is not in use keeps beginnings of prompts that may come again from "
-         "the same identity. 0: enough for --max-sessions of --ctx tokens, at most half of "
-         "the device's memory")
-      ->type_name("BYTES")
-      ->transform(CLI::AsSizeValue(false));
-  app.add_option("--kv-type", o.kv_type,
-                 "Numbers of keys and values: f32, f16 or bf16. 16 bits take half the memory, so "
-                 "that twice the tokens fit into --kv-memory, and less time in long contexts. "
-                 "Answers may differ a little from those with f32, but drafted output equals plain "
-                 "output with each; f16 is the closer one (11 bits of precision against 8)")
-      ->check(one_of({"f32", "f16", "bf16"}))
-      ->capture_default_str();
-  app.add_option("--max-connections", o.connections_max,
-                 "Connections at once; further ones are closed")
-      ->type_name("N")
-      ->check(in_range(1u, 1u << 20))
-      ->capture_default_str();
-  app.add_option("--max-queue", o.queue_max,
-                 "Requests that may wait for a pass; further ones are refused")
-      ->type_name("N")
-      ->check(in_range(1u, 1u << 20))
-      ->capture_default_str();
-  app.add_option("--max-wait", o.wait_max_s,
-                 "How long a request may wait for its first pass before it is refused; 0: for ever")
-      ->type_name("SECONDS")
-      ->check(in_range(0u, 86400u))
-      ->capture_default_str();
-  app.add_option(
-         "--row-budget", o.row_budget,
-         "Rows of a draft, root included, that clients are told to keep to, for experiments "
-         "that compare trees. 0: as many as give all clients together the most tokens a "
-         "second, by load and by what passes cost")
-      ->type_name("ROWS")
-      ->check(in_range(0u, kMaskRowsMax))
-      ->capture_default_str();
-  app.add_option("--metrics", o.metrics,
-                 "Serve /metrics (Prometheus), /health and /ready there, by plain HTTP to whoever "
-                 "asks; off unless given")
-      ->type_name("HOST:PORT")
-      ->check(is_endpoint(EndpointUse::listen));
-  app.add_option("--drain-timeout", o.drain_timeout_s,
-                 "How long answers may go on after SIGTERM before their clients are left alone")
-      ->type_name("SECONDS")
-      ->check(in_range(0u, 86400u))
-      ->capture_default_str();
-  app.add_option("--measure", o.measure_s,
-                 "How long passes may be measured before the first client is served, so that row "
-                 "budgets are right from the start; a pass that has begun is not broken off. 0: "
-                 "they are learned while serving")
-      ->type_name("SECONDS")
-      ->check(in_range(0.0, 3600.0))
-      ->capture_default_str();
-  CLI::Option* pace_ms =
-      app.add_option("--pace-ms", o.pace_ms,
-                     "Least time of a target pass: a small model at a large one's pace")
-          ->type_name("MS")
-          ->capture_default_str();
-  app.add_option("--pace-profile", o.pace_profile,
-                 "The same by a device profile (TOML): time of a pass by its number of rows")
-      ->type_name("FILE")
-      ->excludes(pace_ms);
-  app.add_option(
-         "--speculate", o.speculate,
-         "Draft on the server for clients that stream: the name of a --bundle (its file's, "
-         "without folder and ending) or auto. The answers stay the same; trees are as large "
-         "as pays. Drafters' caches have a part of --kv-memory; without any left a session "
-         "is streamed to plainly")
-      ->type_name("NAME|auto");
-  app.add_option("--log-level", o.log_level, "trace, debug, info, warn, error or off")
-      ->check(is_log_level())
-      ->capture_default_str();
-  app.add_option("--log-format", o.log_format, "text, or json: an object a line")
-      ->check(one_of({"text", "json"}))
-      ->capture_default_str();
-  app.footer(
-      "Prints one line, `ready HOST:PORT pin sha256:HEX`, when it accepts clients; give the pin to "
-      "them.\n"
-      "Example:\n"
-      "  edgedraft-server --model target.gguf --bundle drafter.gguf\n"
-      "  edgedraft-server --model target.gguf --bundle drafter.gguf --speculate auto\n"
-      "SIGTERM and Ctrl-C let answers end (--drain-timeout) and say goodbye to the clients, who go "
-      "on offline or elsewhere; a second one ends at once. SIGHUP reads certificate, key, client "
-      "CA and token anew.");
-}
-
-Result<std::optional<std::string>> read_token(const ServerOptions& o, const Endpoint& endpoint) {
-  if (o.token_file.empty()) {
-    if (is_loopback(endpoint.host) || !o.client_ca.empty()) return std::optional<std::string>();
-    return Error{Errc::usage, "--listen " + endpoint.host +
-                                  ": beyond loopback clients have to sign in. Give --token-file "
-                                  "(for example: (umask 077; openssl rand -hex 32 > token)) or "
-                                  "--client-ca"};
-  }
-  auto token = read_token_file(o.token_file, kBearerTokenBytesMax);
-  if (!token) return Error{token.error().code, "--token-file " + token.error().message};
-  return std::optional(*std::move(token));
-}
-
-Result<TlsIdentity> identity_of(const ServerOptions& o) {
-  if (o.tls_cert.empty() != o.tls_key.empty()) {
-    return Error{Errc::usage, "--tls-cert and --tls-key go together"};
-  }
-  if (!o.tls_cert.empty()) return load_identity(o.tls_cert, o.tls_key);
-  return load_or_create_identity(o.state);
-}
 
 std::uint64_t model_bytes(const std::filesystem::path& path) {
   std::uint64_t total = 0;
@@ -278,26 +95,6 @@ Result<std::unique_ptr<Speculation>> speculation_of(const ServerOptions& o, Mode
   return made;
 }
 
-// Whom clients may trust, and who may come in: what SIGHUP reads again.
-struct Credentials {
-  TlsIdentity identity;
-  std::shared_ptr<TlsContext> tls;
-  std::optional<std::string> token;
-};
-
-Result<Credentials> read_credentials(const ServerOptions& o, const Endpoint& endpoint) {
-  auto token = read_token(o, endpoint);
-  if (!token) return token.error();
-  auto identity = identity_of(o);
-  if (!identity) return identity.error();
-  auto tls = make_server_context({.certificate_file = identity->certificate_file,
-                                  .key_file = identity->key_file,
-                                  .client_ca_file = o.client_ca});
-  if (!tls) return tls.error();
-  return Credentials{
-      .identity = *std::move(identity), .tls = *std::move(tls), .token = *std::move(token)};
-}
-
 // The endpoint for monitors; nothing where none is wanted.
 Result<std::unique_ptr<HttpEndpoint>> open_metrics(const ServerOptions& o, MonitoredServer server,
                                                    spdlog::logger& log) {
@@ -342,9 +139,9 @@ void log_device_changes(Health& health, spdlog::logger& log) {
   });
 }
 
-void reload(const ServerOptions& o, const Endpoint& endpoint, Listener& listener,
-            Application& application, Metrics& metrics, spdlog::logger& log) {
-  auto read = read_credentials(o, endpoint);
+void reload(const CredentialFiles& files, Listener& listener, Application& application,
+            Metrics& metrics, spdlog::logger& log) {
+  auto read = read_credentials(files);
   if (!read) {
     log.error("SIGHUP: everything stays as it was: {}", read.error().message);
     return;
@@ -388,7 +185,13 @@ Result<int> serve(const ServerOptions& o) {
   }
   const auto endpoint = parse_endpoint(o.listen, EndpointUse::listen);
   if (!endpoint) return Error{Errc::usage, "--listen: " + endpoint.error().message};
-  const auto credentials = read_credentials(o, *endpoint);
+  const CredentialFiles files{.listen_host = endpoint->host,
+                              .state = o.state,
+                              .token = o.token_file,
+                              .certificate = o.tls_cert,
+                              .key = o.tls_key,
+                              .client_ca = o.client_ca};
+  const auto credentials = read_credentials(files);
   if (!credentials) return credentials.error();
   auto pace = pace_of(o);
   if (!pace) return pace.error();
@@ -469,7 +272,7 @@ Result<int> serve(const ServerOptions& o) {
   std::cout << "ready " << to_string(Endpoint{endpoint->host, listener.port()}) << " pin "
             << credentials->identity.pin << std::endl;
   while (signals.wait() == Signals::Told::reload) {
-    reload(o, *endpoint, listener, application, *metrics, *log);
+    reload(files, listener, application, *metrics, *log);
   }
   metrics->health.set_phase(Health::Phase::draining);
   log->info("stopping: {} connections, {} s for answers to end", listener.stats().open,
@@ -485,7 +288,7 @@ int main_with(int argc, char** argv) {
                    .what = "The target of a split language model, behind TLS",
                    .version = kVersion,
                    .default_file = "server.toml"});
-  program.only(options, declare_options, serve);
+  program.only(options, declare_server_options, serve);
   return program.main(argc, argv);
 }
 

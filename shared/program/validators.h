@@ -1,9 +1,11 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstddef>
 #include <initializer_list>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "shared/base/error.h"
 #include "shared/program/endpoint.h"

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/protocol/draft_sizes.h"
+
 namespace edgedraft {
 namespace {
 

@@ -1,0 +1,50 @@
+#include "server/program/credentials.h"
+
+#include <utility>
+
+#include "shared/program/endpoint.h"
+#include "shared/program/token_file.h"
+#include "shared/protocol/limits.h"
+
+namespace edgedraft {
+namespace {
+
+Result<std::optional<std::string>> read_token(const CredentialFiles& files) {
+  if (files.token.empty()) {
+    if (is_loopback(files.listen_host) || !files.client_ca.empty()) {
+      return std::optional<std::string>();
+    }
+    return Error{Errc::usage,
+                 "--listen " + files.listen_host +
+                     ": beyond loopback clients have to sign in. Give --token-file (for example: "
+                     "(umask 077; openssl rand -hex 32 > token)) or --client-ca"};
+  }
+  auto token = read_token_file(files.token, kBearerTokenBytesMax);
+  if (!token) return Error{token.error().code, "--token-file " + token.error().message};
+  return std::optional(*std::move(token));
+}
+
+Result<TlsIdentity> read_identity(const CredentialFiles& files) {
+  if (files.certificate.empty() != files.key.empty()) {
+    return Error{Errc::usage, "--tls-cert and --tls-key go together"};
+  }
+  if (!files.certificate.empty()) return load_identity(files.certificate, files.key);
+  return load_or_create_identity(files.state);
+}
+
+}  // namespace
+
+Result<Credentials> read_credentials(const CredentialFiles& files) {
+  auto token = read_token(files);
+  if (!token) return token.error();
+  auto identity = read_identity(files);
+  if (!identity) return identity.error();
+  auto tls = make_server_context({.certificate_file = identity->certificate_file,
+                                  .key_file = identity->key_file,
+                                  .client_ca_file = files.client_ca});
+  if (!tls) return tls.error();
+  return Credentials{
+      .identity = *std::move(identity), .tls = *std::move(tls), .token = *std::move(token)};
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "shared/base/error.h"
+#include "shared/net/identity.h"
+#include "shared/net/tls.h"
+
+namespace edgedraft {
+
+// The files that say whom clients may trust and who may come in. Empty: not given.
+struct CredentialFiles {
+  std::string listen_host;      // beyond loopback clients have to sign in
+  std::filesystem::path state;  // of the server's own identity, if no certificate is given
+  std::filesystem::path token;
+  std::filesystem::path certificate;
+  std::filesystem::path key;
+  std::filesystem::path client_ca;
+};
+
+// What they hold; read at the start and again at every SIGHUP.
+struct Credentials {
+  TlsIdentity identity;
+  std::shared_ptr<TlsContext> tls;
+  std::optional<std::string> token;  // that clients must show; never empty
+};
+
+// Errors    usage where the files do not go together or do not suffice for that host, and for a
+//           token or key that is refused; io, bad_file naming the file
+Result<Credentials> read_credentials(const CredentialFiles& files);
+
+}  // namespace edgedraft

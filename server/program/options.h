@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "server/program/model_host.h"
+#include "shared/program/options.h"
+
+namespace CLI {
+class App;
+}
+
+namespace edgedraft {
+
+// What edgedraft-server is told, as it was written, each value within what its option takes.
+struct ServerOptions {
+  ModelHostOptions models;
+  std::string listen = "127.0.0.1:7420";
+  std::filesystem::path state = state_directory() / "server";
+  std::filesystem::path token_file;
+  std::filesystem::path tls_cert;
+  std::filesystem::path tls_key;
+  std::filesystem::path client_ca;
+  std::string device = "auto";
+  bool deterministic = false;
+  bool no_cuda_graphs = false;
+  std::uint32_t threads = 0;
+  std::uint32_t sessions_max = 16;
+  std::uint64_t kv_memory = 0;
+  std::string kv_type = "f32";
+  std::uint32_t connections_max = 1024;
+  std::uint32_t queue_max = 1024;
+  std::uint32_t wait_max_s = 60;
+  std::uint32_t row_budget = 0;
+  std::string metrics;
+  std::uint32_t drain_timeout_s = 30;
+  double measure_s = 1.0;
+  std::uint32_t pace_ms = 0;
+  std::filesystem::path pace_profile;
+  std::string speculate;
+  std::string log_level = "info";
+  std::string log_format = "text";
+};
+
+void declare_server_options(CLI::App& app, ServerOptions& options);
+
+}  // namespace edgedraft
