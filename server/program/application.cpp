@@ -114,7 +114,7 @@ Result<Client> Application::admit(const ReplyHandle& reply, const PeerInfo& peer
                      ? "this server wants a token: give its file with --token-file"
                      : "the token is not this server's: compare the --token-file of both sides"};
   }
-  const auto tap = find_tap(hello);
+  const auto tap = host_.find_tap(hello);
   if (!tap) return tap.error();
   const HostedDrafter* drafter = hello.drafter ? host_.find_drafter(*hello.drafter) : nullptr;
   return Client{
@@ -135,25 +135,6 @@ bool Application::knows_token(const std::string& token) {
   const std::lock_guard lock(mutex_);
   return !options_.token ||
          equal_in_constant_time(as_byte_view(token), as_byte_view(*options_.token));
-}
-
-// The tap of the client's drafter; null where it has none or needs none.
-Result<Tap*> Application::find_tap(const wire::Hello& hello) {
-  HostedDrafter* drafter = hello.drafter ? host_.find_drafter(*hello.drafter) : nullptr;
-  const wire::Fingerprints ours{.target = host_.target_fingerprint(),
-                                .tokenizer = host_.tokenizer_fingerprint(),
-                                .drafter = {}};
-  if (auto checked = wire::check_fingerprints(hello, ours); !checked) return checked.error();
-  if (hello.tap.empty()) return static_cast<Tap*>(nullptr);
-  if (!drafter) {
-    return Error{Errc::mismatch, "the server has no bundle of the drafter '" + hello.drafter_name +
-                                     "': start it with --bundle and the same file"};
-  }
-  if (hello.tap != drafter->model->facts().tap) {
-    return Error{Errc::mismatch, "the drafter wants other activations than the server's '" +
-                                     drafter->name + "' gives: use programs of one version"};
-  }
-  return drafter->tap.get();
 }
 
 void Application::drained(std::uint64_t /*connection_id*/) {

@@ -41,7 +41,6 @@ class Application final : public ServerApplication {
  private:
   Result<Client> admit(const ReplyHandle& reply, const PeerInfo& peer, const wire::Hello& hello);
   bool knows_token(const std::string& token);
-  Result<Tap*> find_tap(const wire::Hello& hello);
   void on_hello(const ReplyHandle& reply, const PeerInfo& peer, const HelloReceived& event);
 
   ModelHost& host_;

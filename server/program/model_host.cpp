@@ -108,4 +108,21 @@ HostedDrafter* ModelHost::find_drafter(const Digest& fingerprint) {
   return found == drafters_.end() ? nullptr : &*found;
 }
 
+Result<Tap*> ModelHost::find_tap(const wire::Hello& hello) {
+  const wire::Fingerprints ours{
+      .target = target_fingerprint_, .tokenizer = tokenizer_fingerprint_, .drafter = {}};
+  if (auto checked = wire::check_fingerprints(hello, ours); !checked) return checked.error();
+  if (hello.tap.empty()) return static_cast<Tap*>(nullptr);
+  const HostedDrafter* drafter = hello.drafter ? find_drafter(*hello.drafter) : nullptr;
+  if (!drafter) {
+    return Error{Errc::mismatch, "the server has no bundle of the drafter '" + hello.drafter_name +
+                                     "': start it with --bundle and the same file"};
+  }
+  if (hello.tap != drafter->model->facts().tap) {
+    return Error{Errc::mismatch, "the drafter wants other activations than the server's '" +
+                                     drafter->name + "' gives: use programs of one version"};
+  }
+  return drafter->tap.get();
+}
+
 }  // namespace edgedraft

@@ -13,6 +13,7 @@
 #include "shared/drafting/tap.h"
 #include "shared/model/gguf.h"
 #include "shared/model/tokenizer.h"
+#include "shared/protocol/message.h"
 #include "shared/runtime/decoder.h"
 
 namespace edgedraft {
@@ -52,6 +53,9 @@ class ModelHost {
   std::vector<HostedDrafter>& drafters() { return drafters_; }
   // Null where no bundle has that fingerprint.
   HostedDrafter* find_drafter(const Digest& fingerprint);
+  // The tap that a client's drafter wants; null if it wants none.
+  // Errors    mismatch: another target or tokenizer, no such drafter, or one with another tap
+  Result<Tap*> find_tap(const wire::Hello& hello);
 
  private:
   ModelHost() = default;

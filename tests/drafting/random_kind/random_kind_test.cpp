@@ -86,7 +86,7 @@ TEST_P(RandomKindTest, DraftsOnTheDevice) {
   EXPECT_EQ(bundle->drafter_kind(), kRandomKind.name);
   const HostedDrafter* hosted = host_->find_drafter(bundle->hello().drafter.value());
   ASSERT_NE(hosted, nullptr);
-  EXPECT_EQ(bundle->hello().tap, hosted->model->facts().tap);
+  EXPECT_EQ(host_->find_tap(bundle->hello()).value(), hosted->tap.get());
 
   const auto drafter = bundle->make_drafter(*backend_);
   const std::uint32_t rows_before = random_kind_rows();
@@ -100,6 +100,27 @@ TEST_P(RandomKindTest, DraftsOnTheDevice) {
   EXPECT_EQ(answer->tokens, plain());
   EXPECT_GT(answer->stats.drafted, 0u);
   EXPECT_GE(random_kind_rows() - rows_before, prompt_.size());
+}
+
+// Both sides compare a tap's name as a whole.
+TEST_P(RandomKindTest, TheServerGivesTheTapThatTheClientNamesOrRefuses) {
+  const auto bundle = BundleFile::open(bundle_path(), BundleUse::draft);
+  ASSERT_TRUE(bundle) << bundle.error().message;
+  const auto refusal = [&](const wire::Hello& hello) {
+    const auto tap = host_->find_tap(hello);
+    return tap ? std::string() : std::string(to_string(tap.error().code));
+  };
+  wire::Hello hello = bundle->hello();
+  EXPECT_NE(host_->find_tap(hello).value(), nullptr);
+  hello.tap += '2';
+  EXPECT_EQ(refusal(hello), to_string(Errc::mismatch));
+  hello.tap.clear();  // tokens are all that is wanted
+  EXPECT_EQ(host_->find_tap(hello).value(), nullptr);
+  hello = bundle->hello();
+  hello.drafter->front() ^= std::byte{1};
+  EXPECT_EQ(refusal(hello), to_string(Errc::mismatch));
+  hello.drafter.reset();
+  EXPECT_EQ(refusal(hello), to_string(Errc::mismatch));
 }
 
 TEST_P(RandomKindTest, DraftsBesideTheTarget) {
