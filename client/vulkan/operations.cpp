@@ -42,32 +42,20 @@ std::uint32_t rows_a_workgroup(const AttentionOp& op, std::uint32_t heads) {
 
 }  // namespace
 
+// Shaders number the types as DType does.
 std::uint32_t type_constant(DType type) {
-  switch (type) {
-    case DType::f32:
-      return shaders::kTypeF32;
-    case DType::f16:
-      return shaders::kTypeF16;
-    case DType::bf16:
-      return shaders::kTypeBf16;
-    case DType::q8_0:
-      return shaders::kTypeQ8_0;
-    case DType::q4_0:
-      return shaders::kTypeQ4_0;
-    case DType::q4_1:
-      return shaders::kTypeQ4_1;
-    case DType::q5_0:
-      return shaders::kTypeQ5_0;
-    case DType::q5_1:
-      return shaders::kTypeQ5_1;
-    case DType::q4_k:
-      return shaders::kTypeQ4_K;
-    case DType::q5_k:
-      return shaders::kTypeQ5_K;
-    case DType::q6_k:
-      return shaders::kTypeQ6_K;
-  }
-  check_failed("no such element type", BOOST_CURRENT_LOCATION);
+  static_assert(shaders::kTypeF32 == static_cast<std::uint32_t>(DType::f32));
+  static_assert(shaders::kTypeF16 == static_cast<std::uint32_t>(DType::f16));
+  static_assert(shaders::kTypeBf16 == static_cast<std::uint32_t>(DType::bf16));
+  static_assert(shaders::kTypeQ8_0 == static_cast<std::uint32_t>(DType::q8_0));
+  static_assert(shaders::kTypeQ4_0 == static_cast<std::uint32_t>(DType::q4_0));
+  static_assert(shaders::kTypeQ4_1 == static_cast<std::uint32_t>(DType::q4_1));
+  static_assert(shaders::kTypeQ5_0 == static_cast<std::uint32_t>(DType::q5_0));
+  static_assert(shaders::kTypeQ5_1 == static_cast<std::uint32_t>(DType::q5_1));
+  static_assert(shaders::kTypeQ4_K == static_cast<std::uint32_t>(DType::q4_k));
+  static_assert(shaders::kTypeQ5_K == static_cast<std::uint32_t>(DType::q5_k));
+  static_assert(shaders::kTypeQ6_K == static_cast<std::uint32_t>(DType::q6_k));
+  return static_cast<std::uint32_t>(type);
 }
 
 void VulkanBackend::dispatch(const PipelineKey& key, const Groups& groups, ByteView push,

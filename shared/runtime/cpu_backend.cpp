@@ -31,45 +31,27 @@ constexpr std::uint64_t kSplitSteps = 4;
 constexpr std::size_t kRowsAThreadMin = 4;
 constexpr std::size_t kSharedWeightBytesMax = std::size_t{2} << 20;
 
+// Values of DType and of the kernels' types are the same.
+static_assert(static_cast<int>(DType::f32) == static_cast<int>(cpu::WeightType::f32));
+static_assert(static_cast<int>(DType::f16) == static_cast<int>(cpu::WeightType::f16));
+static_assert(static_cast<int>(DType::bf16) == static_cast<int>(cpu::WeightType::bf16));
+static_assert(static_cast<int>(DType::q8_0) == static_cast<int>(cpu::WeightType::q8_0));
+static_assert(static_cast<int>(DType::q4_0) == static_cast<int>(cpu::WeightType::q4_0));
+static_assert(static_cast<int>(DType::q4_1) == static_cast<int>(cpu::WeightType::q4_1));
+static_assert(static_cast<int>(DType::q5_0) == static_cast<int>(cpu::WeightType::q5_0));
+static_assert(static_cast<int>(DType::q5_1) == static_cast<int>(cpu::WeightType::q5_1));
+static_assert(static_cast<int>(DType::q4_k) == static_cast<int>(cpu::WeightType::q4_k));
+static_assert(static_cast<int>(DType::q5_k) == static_cast<int>(cpu::WeightType::q5_k));
+static_assert(static_cast<int>(DType::q6_k) == static_cast<int>(cpu::WeightType::q6_k));
+static_assert(static_cast<int>(DType::f32) == static_cast<int>(cpu::CacheType::f32));
+static_assert(static_cast<int>(DType::f16) == static_cast<int>(cpu::CacheType::f16));
+static_assert(static_cast<int>(DType::bf16) == static_cast<int>(cpu::CacheType::bf16));
 cpu::WeightType weight_type(DType type) {
-  switch (type) {
-    case DType::f32:
-      return cpu::WeightType::f32;
-    case DType::f16:
-      return cpu::WeightType::f16;
-    case DType::bf16:
-      return cpu::WeightType::bf16;
-    case DType::q8_0:
-      return cpu::WeightType::q8_0;
-    case DType::q4_0:
-      return cpu::WeightType::q4_0;
-    case DType::q4_1:
-      return cpu::WeightType::q4_1;
-    case DType::q5_0:
-      return cpu::WeightType::q5_0;
-    case DType::q5_1:
-      return cpu::WeightType::q5_1;
-    case DType::q4_k:
-      return cpu::WeightType::q4_k;
-    case DType::q5_k:
-      return cpu::WeightType::q5_k;
-    case DType::q6_k:
-      return cpu::WeightType::q6_k;
-  }
-  check_failed("no such element type", BOOST_CURRENT_LOCATION);
+  return static_cast<cpu::WeightType>(type);
 }
-
 cpu::CacheType cache_type(DType type) {
-  switch (type) {
-    case DType::f32:
-      return cpu::CacheType::f32;
-    case DType::f16:
-      return cpu::CacheType::f16;
-    case DType::bf16:
-      return cpu::CacheType::bf16;
-    default:
-      check_failed("no element type of caches", BOOST_CURRENT_LOCATION);
-  }
+  EDGEDRAFT_CHECK(is_cache_type(type));
+  return static_cast<cpu::CacheType>(type);
 }
 
 cpu::Heads heads_of(const HeadShape& heads) {
