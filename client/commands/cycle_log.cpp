@@ -67,6 +67,7 @@ void CycleLog::write(const CycleRecord& r) {
   line["bytes_down"] = r.link.bytes_down;
   line["activation_bytes_raw"] = r.link.traffic.activation_bytes_raw;
   line["activation_bytes_sent"] = r.link.traffic.activation_bytes_sent;
+  line["padding_bytes_down"] = r.link.traffic.padding_bytes;
   if (r.tcp) {
     line["tcp"] = {{"retransmits", r.tcp->retransmits},
                    {"round_trip_ms", r.tcp->round_trip_us / 1000.0},

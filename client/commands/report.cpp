@@ -44,6 +44,7 @@ ordered_json stats_json(const AnswerReport& report, std::uint64_t seed) {
       {"bytes_down", link.bytes_down},
       {"activation_bytes_raw", link.traffic.activation_bytes_raw},
       {"activation_bytes_sent", link.traffic.activation_bytes_sent},
+      {"padding_bytes_down", link.traffic.padding_bytes},
       {"offline_tokens", stats.offline_tokens},
       {"reconnects", link.reconnects},
       {"resyncs", stats.resyncs},

@@ -2,6 +2,7 @@
 
 #include <fstream>
 
+#include "netsim/report/acceptance.h"
 #include "netsim/report/figures.h"
 #include "netsim/report/html.h"
 #include "netsim/report/tables.h"
@@ -54,6 +55,12 @@ std::string banners(const RunData& data) {
         "<b class=\"label\">Paced.</b> Small models were slowed to the times of larger ones on "
         "named hardware (the devices marked <i>paced</i> below). Times are emulated, text and "
         "acceptance are the small models' own.");
+    banner(
+        m.value("padded_payloads", false)
+            ? "<b class=\"label\">Padded payloads.</b> Activations were padded with random bytes "
+              "to the size of the larger model's, where its device profile states one."
+            : "<b class=\"label\">Payloads of the small models.</b> Activations were not padded "
+              "to the size of the larger model's: on a slow link it would be slower than shown.");
   }
   if (!m.value("timed", true)) {
     banner(
@@ -139,7 +146,7 @@ Result<std::filesystem::path> write_report(const std::filesystem::path& results)
       title + "</title>\n<style>" + kStyle + plot_style() + "</style></head><body>\n<h1>" + title +
       "</h1>\n" + paragraphs(m.value("description", std::string())) + banners(*data) +
       published_section(*data) + cut_section(*data) + arms_section(*data) +
-      capacity_section(*data) + "<section id=\"plots\"><h2>Plots</h2><div class=\"figures\">\n" +
+      acceptance_section(*data) + capacity_section(*data) + "<section id=\"plots\"><h2>Plots</h2><div class=\"figures\">\n" +
       figures + "</div></section>\n" + calibration_section(*data) + failure_section(*data) +
       summary_section(*data) + "<section id=\"source\"><h2>The experiment's file</h2><pre>" +
       escape(m.value("experiment", std::string())) + "</pre></section>\n</body></html>\n";

@@ -29,6 +29,7 @@ Run to_run(const ordered_json& line) {
   run.setting = run.network + " · " + run.device;
   run.arm = text(line, "arm");
   run.prompt = text(line, "prompt");
+  run.task = text(line, "task");
   run.clients = static_cast<std::uint32_t>(real(line, "clients"));
   run.client = static_cast<std::uint32_t>(real(line, "client"));
   if (const auto cut = line.find("offline_after"); cut != line.end() && cut->is_number()) {

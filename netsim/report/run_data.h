@@ -21,6 +21,7 @@ struct Run {
   std::string device;
   std::string arm;
   std::string prompt;
+  std::string task;
   std::string pair_key;  // equal for runs of other arms under the same circumstances
   std::uint32_t clients;
   std::uint32_t client;

@@ -324,6 +324,7 @@ Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources
   constexpr std::int64_t kRowsMax = kDraftNodesMax + 1;
   if (row_budget > kRowsMax) r.fail("row_budget: give 0 to " + std::to_string(kRowsMax));
   e.row_budget = static_cast<std::uint32_t>(row_budget);
+  e.padded_payloads = r.flag("padded_payloads", true);
   e.baseline = r.text("baseline", "");
   for (const auto seed : r.integers("seeds", 0))
     e.seeds.push_back(static_cast<std::uint64_t>(seed));

@@ -92,6 +92,7 @@ struct Experiment {
   double temperature = 0;
   std::uint32_t deadline_ms = 3000;
   std::uint32_t row_budget = 0;           // of a draft; 0: as the servers see fit
+  bool padded_payloads = true;            // activations of the paced model's size
   std::vector<std::uint32_t> clients{1};  // at the same time
   std::vector<std::optional<std::uint32_t>> offline_after{{}};  // nothing: the link lasts
 

@@ -85,9 +85,11 @@ ordered_json make_manifest(const Experiment& e, const std::vector<NetworkProfile
                            const std::vector<std::string>& command_line, double expected_seconds) {
   ordered_json devices = ordered_json::array();
   bool paced = false;
+  bool padded = false;
   for (const DeviceProfile& device : e.devices) {
     const bool this_paced = device.pace.paces_target() || device.pace.paces_drafter();
     paced = paced || this_paced;
+    padded = padded || (e.padded_payloads && device.pace.pads_activations());
     devices.push_back({{"name", device.name},
                        {"paced", this_paced},
                        {"description", device.pace.description()},
@@ -133,6 +135,7 @@ ordered_json make_manifest(const Experiment& e, const std::vector<NetworkProfile
           {"description", e.description},
           {"quick", e.quick},
           {"paced", paced},
+          {"padded_payloads", padded},
           {"timed", e.timed},
           {"synthetic", synthetic},
           {"started", utc_now()},

@@ -100,6 +100,7 @@ ordered_json run_record(const RunSource& s) {
       {"link_approximate", s.approximate},
       {"device", s.device.name},
       {"paced", paced},
+      {"padded_payloads", at(stats, "padding_bytes_down") > 0},
       {"synthetic_acceptance", arm.acceptance ? ordered_json(*arm.acceptance) : ordered_json()},
       {"seed", s.seed},
       {"repetition", s.trial.repetition},
@@ -121,10 +122,10 @@ ordered_json run_record(const RunSource& s) {
       {"time_to_first_token_s",
        whole ? ordered_json(at(stats, "time_to_first_token_s") + s.added_ms / 1000)
              : ordered_json()}};
-  for (const char* key :
-       {"cycles", "tau", "target_calls", "drafted", "accepted", "streamed_tokens", "bytes_up",
-        "bytes_down", "activation_bytes_raw", "activation_bytes_sent", "offline_tokens",
-        "rewritten_tokens", "reconnects", "resyncs", "late_passes", "late_drafts"}) {
+  for (const char* key : {"cycles", "tau", "target_calls", "drafted", "accepted", "streamed_tokens",
+                          "bytes_up", "bytes_down", "activation_bytes_raw", "activation_bytes_sent",
+                          "padding_bytes_down", "offline_tokens", "rewritten_tokens", "reconnects",
+                          "resyncs", "late_passes", "late_drafts"}) {
     run[key] = stat(key);
   }
   run["draft_ms"] = cycles.draft;

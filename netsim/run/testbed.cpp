@@ -137,6 +137,7 @@ Result<Testbed::Server> Testbed::start_server(const std::string& speculates_with
   if (e.row_budget > 0) argv.insert(argv.end(), {"--row-budget", std::to_string(e.row_budget)});
   if (parts_.device.pace.paces_target()) {
     argv.insert(argv.end(), {"--pace-profile", parts_.device.file.string()});
+    if (!e.padded_payloads) argv.emplace_back("--no-payload-padding");
   }
   const std::string name = speculates_with.empty() ? "server" : "server-" + speculates_with;
   const fs::path output = parts_.work / (name + ".out");

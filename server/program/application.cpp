@@ -3,21 +3,31 @@
 #include <utility>
 
 #include "shared/protocol/constant_time.h"
+#include "shared/protocol/padding.h"
 
 namespace edgedraft {
 namespace {
 
 class ConnectionReplies final : public Replies {
  public:
-  ConnectionReplies(ReplyHandle handle, std::shared_ptr<Metrics> metrics)
-      : handle_(std::move(handle)), metrics_(std::move(metrics)) {}
+  // Activations are padded to `padded_row_bytes` per position.
+  ConnectionReplies(ReplyHandle handle, std::shared_ptr<Metrics> metrics,
+                    std::uint32_t padded_row_bytes)
+      : handle_(std::move(handle)),
+        metrics_(std::move(metrics)),
+        padded_row_bytes_(padded_row_bytes),
+        padding_(handle_.connection_id()) {}
 
   void verdict(wire::Verdict verdict) override {
     metrics_->activation_bytes.add(verdict.activations.size());
+    if (!verdict.activations.empty()) {
+      verdict.padding = padding(verdict.path.size() + 1, verdict.activations.size());
+    }
     handle_.verdict(std::move(verdict));
   }
   void activations(wire::Activations chunk) override {
     metrics_->activation_bytes.add(chunk.data.size());
+    chunk.padding = padding(chunk.count, chunk.data.size());
     handle_.activations(std::move(chunk));
   }
   void refuse(std::uint32_t round, Error error) override {
@@ -26,8 +36,14 @@ class ConnectionReplies final : public Replies {
   bool full() const override { return handle_.backlog() >= ReplyHandle::kBacklogFull; }
 
  private:
+  Bytes padding(std::uint64_t rows, std::uint64_t bytes) {
+    return make_padding(padding_bytes(padded_row_bytes_, rows, bytes), padding_);
+  }
+
   ReplyHandle handle_;
   std::shared_ptr<Metrics> metrics_;
+  std::uint32_t padded_row_bytes_;
+  Random padding_;
 };
 
 // What a connection's end says about its peer; most ends say nothing.
@@ -96,6 +112,7 @@ void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
   if (client->tap) {
     const auto groups = client->tap->scale_groups();
     welcome.scale_groups.assign(groups.begin(), groups.end());
+    welcome.padded_row_bytes = host_.drafters()[client->drafter - 1].padded_row_bytes;
   }
   {
     const std::lock_guard lock(mutex_);
@@ -119,7 +136,8 @@ Result<Client> Application::admit(const ReplyHandle& reply, const PeerInfo& peer
   const HostedDrafter* drafter = hello.drafter ? host_.find_drafter(*hello.drafter) : nullptr;
   return Client{
       .connection_id = reply.connection_id(),
-      .reply = std::make_shared<ConnectionReplies>(reply, options_.metrics),
+      .reply = std::make_shared<ConnectionReplies>(reply, options_.metrics,
+                                                   drafter ? drafter->padded_row_bytes : 0),
       .session = random_session_id(),
       .identity = peer.certificate_name.value_or("") + '\n' + hello.token,
       .tap = *tap,

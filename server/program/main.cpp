@@ -75,6 +75,17 @@ Result<HostedDrafter*> speculating_drafter(ModelHost& host, const std::string& n
                                    names + ", or give auto"};
 }
 
+// So that an experiment at a larger model's pace carries its payloads, too.
+void pad_payloads(ModelHost& host, const PaceProfile& profile, spdlog::logger& log) {
+  for (HostedDrafter& drafter : host.drafters()) {
+    if (!drafter.tap) continue;
+    drafter.padded_row_bytes = profile.activation_bytes(drafter.model->facts().pace_name);
+    if (drafter.padded_row_bytes == 0) continue;
+    log.info("padded payloads: activations of {} take {} bytes per token, as those of '{}'",
+             drafter.name, drafter.padded_row_bytes, profile.name());
+  }
+}
+
 // Null where the server does not draft.
 Result<std::unique_ptr<Speculation>> speculation_of(const ServerOptions& o, ModelHost& host,
                                                     Backend& backend, const PaceProfile& profile,
@@ -223,6 +234,7 @@ Result<int> serve(const ServerOptions& o) {
   if (!host) return host.error();
   device->upload.reset();
   loading.reset();
+  if (!o.no_payload_padding) pad_payloads(**host, pace->profile, *log);
   SessionParts parts = (*host)->session_parts();
   parts.kv_type = dtype_from_name(o.kv_type).value();
   auto speculation = speculation_of(o, **host, *device->backend, pace->profile, *log);

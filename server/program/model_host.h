@@ -25,6 +25,8 @@ struct HostedDrafter {
   Digest fingerprint;
   std::unique_ptr<DrafterModel> model;
   std::unique_ptr<Tap> tap;  // null where tokens are all that the drafter needs
+  // What activations of a position are padded to, at a larger model's pace; 0: nothing is padded.
+  std::uint32_t padded_row_bytes = 0;
 };
 
 struct ModelHostOptions {

@@ -111,9 +111,12 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
           ->type_name("MS")
           ->capture_default_str();
   app.add_option("--pace-profile", o.pace_profile,
-                 "The same by a device profile (TOML): time of a pass by its number of rows")
+                 "The same by a device profile (TOML): time of a pass by its number of rows. "
+                 "Activations are padded to the size of the profile's model, where it states one")
       ->type_name("FILE")
       ->excludes(pace_ms);
+  app.add_flag("--no-payload-padding", o.no_payload_padding,
+               "Keep a profile's pace with the model's own, smaller payloads");
   app.add_option(
          "--speculate", o.speculate,
          "Draft on the server for clients that stream: the name of a --bundle (its file's, "

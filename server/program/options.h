@@ -38,6 +38,7 @@ struct ServerOptions {
   double measure_s = 1.0;
   std::uint32_t pace_ms = 0;
   std::filesystem::path pace_profile;
+  bool no_payload_padding = false;
   std::string speculate;
   std::string log_level = "info";
   std::string log_format = "text";

@@ -10,6 +10,7 @@ namespace {
 
 constexpr double kMillisecondsMax = 600'000;
 constexpr double kRowsMax = 1 << 20;
+constexpr std::int64_t kActivationBytesMax = 32768;
 
 Duration from_milliseconds(double ms) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::milli>(ms));
@@ -20,6 +21,16 @@ std::string unknown_key(const toml::table& table, std::initializer_list<std::str
   for (const auto& [key, node] : table) {
     if (std::find(known.begin(), known.end(), key.str()) == known.end())
       return std::string(key.str());
+  }
+  return {};
+}
+
+// A drafter's own entry, else its kind's, else the default; zero where there is none of them.
+template <class Value>
+Value value_for(const std::string& drafter, const std::map<std::string, Value>& table) {
+  for (const std::string& name :
+       {drafter, drafter.substr(0, drafter.find('-')), std::string("default")}) {
+    if (const auto found = table.find(name); found != table.end()) return found->second;
   }
   return {};
 }
@@ -44,12 +55,12 @@ Result<PaceProfile> PaceProfile::read(const std::filesystem::path& file) {
     return wrong(at.str());
   }
   const auto fail = [&](const std::string& what) { return wrong(file.string() + ": " + what); };
-  if (const auto key =
-          unknown_key(root, {"name", "description", "target", "draft", "beside_target"});
+  if (const auto key = unknown_key(
+          root, {"name", "description", "target", "draft", "beside_target", "activation_bytes"});
       !key.empty()) {
     return fail("a device profile has no key '" + key +
-                "'; it has name, description, [target], [draft.step_ms] and "
-                "[beside_target.step_ms]");
+                "'; it has name, description, [target], [draft.step_ms], "
+                "[beside_target.step_ms] and [activation_bytes]");
   }
 
   PaceProfile profile;
@@ -100,6 +111,18 @@ Result<PaceProfile> PaceProfile::read(const std::filesystem::path& file) {
   if (auto read = read_steps("beside_target", profile.beside_target_steps_); !read) {
     return read.error();
   }
+  if (const toml::node* node = root.get("activation_bytes")) {
+    const toml::table* table = node->as_table();
+    if (!table) return fail("[activation_bytes] lists bytes per token by drafter");
+    for (const auto& [drafter, value] : *table) {
+      const std::int64_t bytes = value.value_or(std::int64_t{0});
+      if (bytes < 1 || bytes > kActivationBytesMax) {
+        return fail("activation_bytes." + std::string(drafter.str()) + ": give 1 to " +
+                    std::to_string(kActivationBytesMax));
+      }
+      profile.activation_bytes_[std::string(drafter.str())] = static_cast<std::uint32_t>(bytes);
+    }
+  }
   return profile;
 }
 
@@ -119,14 +142,12 @@ Duration PaceProfile::target_pass(std::uint32_t rows) const {
 }
 
 Duration PaceProfile::draft_step(const std::string& drafter, Place place) const {
-  const Steps& steps = place == Place::device ? device_steps_ : beside_target_steps_;
-  for (const std::string& name :
-       {drafter, drafter.substr(0, drafter.find('-')), std::string("default")}) {
-    if (const auto found = steps.find(name); found != steps.end()) {
-      return from_milliseconds(found->second);
-    }
-  }
-  return {};
+  return from_milliseconds(
+      value_for(drafter, place == Place::device ? device_steps_ : beside_target_steps_));
+}
+
+std::uint32_t PaceProfile::activation_bytes(const std::string& drafter) const {
+  return value_for(drafter, activation_bytes_);
 }
 
 }  // namespace edgedraft

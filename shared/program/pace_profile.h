@@ -35,6 +35,11 @@ class PaceProfile {
   // What one step of that drafter takes: its own entry ("kind-variant"), else that of what its name
   // begins with up to a '-' ("kind"), else "default". Zero if the profile has none of them.
   Duration draft_step(const std::string& drafter, Place place) const;
+  // Bytes of activations per token that the named model's drafter takes, by the same rule, to which
+  // a server pads those of a smaller one. Zero where the profile has none.
+  std::uint32_t activation_bytes(const std::string& drafter) const;
+  bool pads_activations() const { return !activation_bytes_.empty(); }
+
   bool paces_drafter() const { return !device_steps_.empty() || !beside_target_steps_.empty(); }
 
  private:
@@ -49,6 +54,7 @@ class PaceProfile {
   std::vector<PassPoint> pass_points_;  // by rows, ascending
   Steps device_steps_;
   Steps beside_target_steps_;
+  std::map<std::string, std::uint32_t> activation_bytes_;
 };
 
 }  // namespace edgedraft

@@ -13,6 +13,7 @@ TrafficStats& TrafficStats::operator+=(const TrafficStats& other) {
   payload_bytes_in += other.payload_bytes_in;
   activation_bytes_raw += other.activation_bytes_raw;
   activation_bytes_sent += other.activation_bytes_sent;
+  padding_bytes += other.padding_bytes;
   return *this;
 }
 

@@ -29,6 +29,7 @@ struct TrafficStats {
   std::uint64_t payload_bytes_in = 0;
   std::uint64_t activation_bytes_raw = 0;   // quantised rows and scales before compression
   std::uint64_t activation_bytes_sent = 0;  // the same as they crossed the link
+  std::uint64_t padding_bytes = 0;          // beside them, of a server at a larger model's pace
   TrafficStats& operator+=(const TrafficStats& other);
 };
 
@@ -60,6 +61,7 @@ class Channel {
   std::uint64_t output_bytes() const { return urgent_.size() + bulk_bytes_; }
 
   void count_activations(std::uint64_t raw_bytes, std::uint64_t sent_bytes);
+  void count_padding(std::uint64_t bytes) { traffic_.padding_bytes += bytes; }
   const TrafficStats& traffic() const { return traffic_; }
 
  private:

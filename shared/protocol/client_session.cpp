@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "shared/protocol/padding.h"
 #include "shared/protocol/tree_path.h"
 
 namespace edgedraft {
@@ -76,9 +77,10 @@ Result<void> ClientSession::on_welcome(wire::Welcome welcome) {
   }
   layout_ = ActivationLayout(welcome.scale_groups);
   session_ = welcome.session;
-  channel_.open(static_cast<std::uint32_t>(
-      std::clamp<std::uint64_t>(activation_payload_bytes_max(layout_, kDraftNodesMax + 1),
-                                kHandshakePayloadBytesMax, kFramePayloadBytesMax)));
+  std::uint64_t payload_bytes_max = activation_payload_bytes_max(layout_, kDraftNodesMax + 1);
+  if (welcome.padded_row_bytes > 0) payload_bytes_max += kPaddingBytesMax;
+  channel_.open(static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
+      payload_bytes_max, kHandshakePayloadBytesMax, kFramePayloadBytesMax)));
   welcome_ = welcome;
   events_.push_back(Welcomed{std::move(welcome)});
   return boost::system::in_place_value;
@@ -121,12 +123,25 @@ Result<void> ClientSession::check_stream_verdict(const wire::Verdict& verdict) c
   return boost::system::in_place_value;
 }
 
+// Padding is counted and means nothing else.
+Result<void> ClientSession::drop_padding(Bytes& padding, std::uint64_t rows, std::uint64_t bytes) {
+  if (padding.size() > padding_bytes(welcome_->padded_row_bytes, rows, bytes)) {
+    return faulty_server("more padding than it announced");
+  }
+  channel_.count_padding(padding.size());
+  padding.clear();
+  return boost::system::in_place_value;
+}
+
 Result<void> ClientSession::on_verdict(wire::Verdict verdict) {
   if (verdict.round <= cancelled_round_) return boost::system::in_place_value;
   if (!pending_ || verdict.round != pending_->round) {
     return faulty_server("a verdict that nobody waits for");
   }
   if (auto checked = check_verdict(verdict); !checked) return checked;
+  const std::uint64_t row_count = verdict.activations.empty() ? 0 : verdict.path.size() + 1;
+  auto dropped = drop_padding(verdict.padding, row_count, verdict.activations.size());
+  if (!dropped) return dropped;
 
   VerdictReceived event{.to = pending_->to, .verdict = {}, .rows = {}};
   if (streaming()) {
@@ -158,7 +173,7 @@ Result<void> ClientSession::on_verdict(wire::Verdict verdict) {
   return boost::system::in_place_value;
 }
 
-Result<void> ClientSession::on_activations(const wire::Activations& chunk) {
+Result<void> ClientSession::on_activations(wire::Activations& chunk) {
   if (chunk.round < missing_.round || chunk.round <= cancelled_round_) {
     return boost::system::in_place_value;  // of a prompt that we no longer want
   }
@@ -166,6 +181,8 @@ Result<void> ClientSession::on_activations(const wire::Activations& chunk) {
       chunk.first + chunk.count != missing_.end) {
     return faulty_server("activations out of order");
   }
+  auto dropped = drop_padding(chunk.padding, chunk.count, chunk.data.size());
+  if (!dropped) return dropped;
   const Result<Bytes> packed = decompress_activations(layout_, chunk);
   if (!packed) return packed.error();
   Result<std::vector<float>> rows = dequantize_rows(layout_, chunk.count, *packed);

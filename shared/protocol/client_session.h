@@ -129,7 +129,8 @@ class ClientSession {
   Result<void> handle(wire::Message message);
   Result<void> on_welcome(wire::Welcome welcome);
   Result<void> on_verdict(wire::Verdict verdict);
-  Result<void> on_activations(const wire::Activations& chunk);
+  Result<void> on_activations(wire::Activations& chunk);
+  Result<void> drop_padding(Bytes& padding, std::uint64_t rows, std::uint64_t bytes);
   Result<void> on_error(const wire::ErrorReport& report);
   Result<void> check_verdict(const wire::Verdict& verdict) const;
   Result<void> check_stream_verdict(const wire::Verdict& verdict) const;

@@ -66,6 +66,11 @@ class Checker {
     return Bytes(begin, begin + from->size());
   }
 
+  Bytes padding(const Vector<std::uint8_t>* from) {
+    in_range(!from || from->size() <= kPaddingBytesMax, "bytes of padding");
+    return error_ ? Bytes() : bytes(from);
+  }
+
   std::vector<std::uint32_t> tokens(const Vector<std::uint32_t>* from) {
     if (!from) return {};
     in_range(from->size() <= kContextCountMax, "number of tokens");
@@ -141,7 +146,9 @@ Result<Message> read(const flat::Welcome& m) {
       .row_budget = m.row_budget(),
       .scale_groups = {},
       .stream_tokens_max = m.stream_tokens_max(),
+      .padded_row_bytes = m.padded_row_bytes(),
   };
+  c.in_range(welcome.padded_row_bytes <= kPaddedRowBytesMax, "padded_row_bytes");
   if (const auto* groups = m.scale_groups()) {
     c.in_range(groups->size() <= kScaleGroupsMax, "number of scale groups");
     std::uint64_t values = 0;
@@ -203,6 +210,7 @@ Result<Message> read(const flat::Activations& m) {
       .count = m.count(),
       .codec = c.enumeration(m.codec(), Codec::deflate, "codec"),
       .data = c.bytes(m.data()),
+      .padding = c.padding(m.padding()),
   });
 }
 
@@ -257,6 +265,7 @@ Result<Message> read(const flat::Verdict& m) {
       .outlook_us = {},
       .outlook_tokens = {},
       .prefers_streams = m.prefers_streams(),
+      .padding = c.padding(m.padding()),
   };
   if (const auto* path = m.path()) {
     c.in_range(path->size() <= kDraftNodesMax, "length of the path");

@@ -67,7 +67,8 @@ struct Writer {
     const auto model = text(to, m.model);
     const auto groups = numbers(to, m.scale_groups);
     to.Finish(flat::CreateWelcome(to, m.version, session, agent, model, m.context_count,
-                                  m.nodes_max, m.row_budget, groups, m.stream_tokens_max));
+                                  m.nodes_max, m.row_budget, groups, m.stream_tokens_max,
+                                  m.padded_row_bytes));
   }
 
   void operator()(const OutgoingPrefill& m) const {
@@ -90,8 +91,9 @@ struct Writer {
 
   void operator()(const Activations& m) const {
     const auto data = bytes(to, m.data);
+    const auto padding = bytes(to, m.padding);
     to.Finish(flat::CreateActivations(to, m.round, m.first, m.count,
-                                      static_cast<std::uint8_t>(m.codec), data));
+                                      static_cast<std::uint8_t>(m.codec), data, padding));
   }
 
   void operator()(const OutgoingDraft& m) const {
@@ -110,10 +112,12 @@ struct Writer {
     const auto tokens = numbers(to, m.tokens);
     const auto outlook_us = numbers(to, m.outlook_us);
     const auto outlook_tokens = bytes(to, std::as_bytes(std::span(m.outlook_tokens)));
-    to.Finish(flat::CreateVerdict(
-        to, m.round, m.length, m.next, m.accepted_count, path, static_cast<std::uint8_t>(m.ending),
-        m.row_budget, m.queue_us, m.verify_us, activations, m.pace_us, m.computed_us, tokens,
-        m.drafted, m.draft_us, m.stream_us, outlook_us, outlook_tokens, m.prefers_streams));
+    const auto padding = bytes(to, m.padding);
+    to.Finish(flat::CreateVerdict(to, m.round, m.length, m.next, m.accepted_count, path,
+                                  static_cast<std::uint8_t>(m.ending), m.row_budget, m.queue_us,
+                                  m.verify_us, activations, m.pace_us, m.computed_us, tokens,
+                                  m.drafted, m.draft_us, m.stream_us, outlook_us, outlook_tokens,
+                                  m.prefers_streams, padding));
   }
 
   void operator()(const Ping& m) const { to.Finish(flat::CreatePing(to, m.nonce)); }

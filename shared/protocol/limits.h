@@ -18,6 +18,9 @@ inline constexpr std::uint32_t kScaleGroupsMax = 4096;
 // With kScaleGroupsMax, a verdict of 256 rows stays below kFramePayloadBytesMax.
 inline constexpr std::uint32_t kRowValuesMax = 32768;
 inline constexpr std::uint32_t kInflateRatioMax = 100;
+// Of an experiment's padded activations: of a row, and of a message.
+inline constexpr std::uint32_t kPaddedRowBytesMax = 32768;
+inline constexpr std::uint32_t kPaddingBytesMax = 8u << 20;
 
 inline constexpr std::uint32_t kFramePayloadBytesMax = 16u << 20;
 // Before sign-in a stranger can make the other side hold this much and no more.

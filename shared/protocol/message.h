@@ -78,6 +78,9 @@ struct Welcome {
   std::vector<std::uint32_t> scale_groups{};
   // Largest stream that a Draft may ask for; 0: this server does not stream.
   std::uint32_t stream_tokens_max = 0;
+  // Of an experiment at a larger model's pace: what activations of a position are padded to.
+  // 0: nothing is padded.
+  std::uint32_t padded_row_bytes = 0;
   bool operator==(const Welcome&) const = default;
 };
 
@@ -119,6 +122,7 @@ struct Activations {
   std::uint32_t count = 0;
   Codec codec = Codec::none;
   Bytes data{};
+  Bytes padding{};  // to the size of the paced model's rows; means nothing
   bool operator==(const Activations&) const = default;
 };
 
@@ -167,6 +171,7 @@ struct Verdict {
   std::vector<std::uint8_t> outlook_tokens{};
   // All sessions together would now get more tokens from streams than from drafts.
   bool prefers_streams = false;
+  Bytes padding{};  // to the size of the paced model's rows; means nothing
   bool operator==(const Verdict&) const = default;
 };
 

@@ -34,6 +34,7 @@ struct LinkStats {
         traffic.activation_bytes_raw - before.traffic.activation_bytes_raw;
     stats.traffic.activation_bytes_sent =
         traffic.activation_bytes_sent - before.traffic.activation_bytes_sent;
+    stats.traffic.padding_bytes = traffic.padding_bytes - before.traffic.padding_bytes;
     return stats;
   }
 };

@@ -32,6 +32,7 @@ AnswerReport report() {
   report.link.reconnects = 1;
   report.link.traffic.activation_bytes_raw = 80;
   report.link.traffic.activation_bytes_sent = 60;
+  report.link.traffic.padding_bytes = 2000;
   return report;
 }
 
@@ -72,6 +73,7 @@ TEST(ReportTest, HasEveryStableNameWithItsValue) {
                       {"bytes_down", 70000},
                       {"activation_bytes_raw", 80},
                       {"activation_bytes_sent", 60},
+                      {"padding_bytes_down", 2000},
                       {"offline_tokens", 1},
                       {"reconnects", 1},
                       {"rewritten_tokens", 2},

@@ -273,6 +273,39 @@ TEST_F(ExperimentProgramsTest, PacedAndSyntheticResultsSaySo) {
   EXPECT_EQ(manifest["synthetic"], true);
 }
 
+// At a larger model's pace the link carries activations of its size, and results say so.
+TEST_F(ExperimentProgramsTest, PacedPayloadsArePaddedUnlessAnExperimentSaysOtherwise) {
+  std::ofstream(scratch_ / "slow.toml") << "name = \"slow\"\n[target]\npass_ms = [[1, 5]]\n"
+                                           "[draft.step_ms]\ndefault = 1\n"
+                                           "[activation_bytes]\n\"moa-tli0\" = 2048\n";
+  std::map<std::string, std::string> padded_answers;
+  for (const bool padded : {true, false}) {
+    std::filesystem::remove_all(out());
+    const std::string text = "devices = [\"slow\"]\n" +
+                             std::string(padded ? "" : "padded_payloads = false\n") + experiment();
+    ASSERT_EQ(run(write(text), {"--no-report"}), 0) << error_;
+    for (const json& run : lines("runs.jsonl")) {
+      ASSERT_TRUE(run["failure"].is_null()) << run["failure"];
+      const bool carries = padded && run["arm"] == "split";
+      EXPECT_EQ(run["padded_payloads"], carries);
+      const double rows =
+          run["activation_bytes_sent"].get<double>() + run["padding_bytes_down"].get<double>();
+      if (carries) {
+        // A row for every token but those that nothing was drafted behind.
+        EXPECT_GE(rows, 2048.0 * run["tokens"].get<double>() * 0.5);
+        EXPECT_GE(run["bytes_down"].get<double>(), rows);
+      } else {
+        EXPECT_EQ(run["padding_bytes_down"], 0);
+      }
+      const std::string key = run["arm"].get<std::string>() + run["prompt"].get<std::string>();
+      if (padded) padded_answers[key] = run["answer_sha256"];
+      EXPECT_EQ(padded_answers[key], run["answer_sha256"]);
+    }
+    const json manifest = json::parse(std::ifstream(out() / "manifest.json"));
+    EXPECT_EQ(manifest["padded_payloads"], padded);
+  }
+}
+
 TEST_F(ExperimentProgramsTest, ARowBudgetBindsEveryDraft) {
   ASSERT_EQ(run(write(experiment("row_budget = 3\n")), {"--no-report"}), 0) << error_;
   int largest = 0;

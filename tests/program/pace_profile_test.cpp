@@ -49,6 +49,16 @@ TEST_F(PaceProfileTest, ADrafterIsKnownByItselfItsKindOrNotAtAll) {
   EXPECT_EQ(profile->name(), "p");
 }
 
+TEST_F(PaceProfileTest, ActivationsHaveTheSizeOfTheirDrafter) {
+  const auto profile = read("[activation_bytes]\n\"moa-tli1\" = 4096\nmoa = 2048\n");
+  ASSERT_TRUE(profile) << profile.error().message;
+  EXPECT_TRUE(profile->pads_activations());
+  EXPECT_EQ(profile->activation_bytes("moa-tli1"), 4096u);
+  EXPECT_EQ(profile->activation_bytes("moa-tli0"), 2048u);
+  EXPECT_EQ(profile->activation_bytes("independent"), 0u);
+  EXPECT_FALSE(PaceProfile().pads_activations());
+}
+
 TEST_F(PaceProfileTest, WhatIsNoProfileIsRefusedWithTheKey) {
   for (const auto& [text, says] : std::initializer_list<std::pair<const char*, const char*>>{
            {"[target", "line 1"},
@@ -60,7 +70,11 @@ TEST_F(PaceProfileTest, WhatIsNoProfileIsRefusedWithTheKey) {
            {"[target]\npass_ms = [[1, 2, 3]]", "[rows, milliseconds]"},
            {"[draft]\nstep = 1", "draft.step_ms"},
            {"[draft.step_ms]\nmoa = \"fast\"", "draft.step_ms.moa"},
-           {"[draft.step_ms]\nmoa = -1", "draft.step_ms.moa"}}) {
+           {"[draft.step_ms]\nmoa = -1", "draft.step_ms.moa"},
+           {"activation_bytes = 3", "lists bytes"},
+           {"[activation_bytes]\nmoa = 0", "activation_bytes.moa"},
+           {"[activation_bytes]\nmoa = 40000", "activation_bytes.moa"},
+           {"[activation_bytes]\nmoa = 2.5", "activation_bytes.moa"}}) {
     const auto profile = read(text);
     ASSERT_FALSE(profile) << text;
     EXPECT_EQ(profile.error().code, Errc::usage);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/base/random.h"
+#include "shared/protocol/padding.h"
 #include "tests/protocol/session_support.h"
 
 namespace edgedraft {
@@ -119,6 +121,58 @@ TEST_F(ClientSessionTest, PromptsActivationsComeNewestFirst) {
   }
   EXPECT_TRUE(expect_event<ActivationsReceived>().complete);
   EXPECT_EQ(session_.traffic().activation_bytes_raw, 10u * small_layout().row_bytes());
+}
+
+// Of a server at a larger model's pace: rows of its size, of which the client takes its own part.
+TEST_F(ClientSessionTest, PaddingIsCountedAndDropped) {
+  wire::Welcome welcome = small_welcome();
+  welcome.padded_row_bytes = 2048;
+  ASSERT_TRUE(hear(welcome));
+  expect_event<Welcomed>();
+  ASSERT_TRUE(session_.prefill(outgoing(prompt_of(10))));
+  ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 11, .next = 7}));
+  expect_event<VerdictReceived>();
+
+  Random random(1);
+  wire::Activations chunk = chunk_of(1, 0, 10);
+  const std::uint64_t in_chunk = padding_bytes(2048, 10, chunk.data.size());
+  EXPECT_EQ(in_chunk, 10 * 2048 - chunk.data.size());
+  chunk.padding = make_padding(in_chunk, random);
+  ASSERT_TRUE(hear(chunk));
+  EXPECT_NEAR(expect_event<ActivationsReceived>().rows[0], rows_of(0, 1)[0], 0.06f);
+
+  ASSERT_TRUE(session_.draft(outgoing(chain_of(11, 3))));
+  wire::Verdict drafted = verdict(2, 11, {1});
+  const std::uint64_t in_verdict = padding_bytes(2048, 2, drafted.activations.size());
+  drafted.padding = make_padding(in_verdict, random);
+  ASSERT_TRUE(hear(drafted));
+  const auto received = expect_event<VerdictReceived>();
+  EXPECT_EQ(received.rows.size(), 2 * small_layout().cols());
+  EXPECT_TRUE(received.verdict.padding.empty());
+  EXPECT_EQ(session_.traffic().padding_bytes, in_chunk + in_verdict);
+  EXPECT_EQ(session_.traffic().activation_bytes_raw, 12u * small_layout().row_bytes());
+}
+
+TEST_F(ClientSessionTest, PaddingBeyondWhatWasAnnouncedIsAnError) {
+  for (const std::uint32_t announced : {0u, 100u}) {
+    for (const bool in_chunk : {false, true}) {
+      ClientSession session({.hello = {}, .channel = {}}, kStart);
+      wire::Welcome welcome = small_welcome();
+      welcome.padded_row_bytes = announced;
+      ASSERT_TRUE(session.receive(now_, wire::encode(welcome)));
+      ASSERT_TRUE(session.prefill(outgoing(prompt_of(1))));
+      wire::Verdict answer{.round = 1, .length = 2, .next = 7};
+      if (!in_chunk) answer.padding.resize(1);  // it has no rows
+      const auto heard = session.receive(now_, wire::encode(answer));
+      if (!in_chunk) {
+        EXPECT_EQ(heard.error().code, Errc::protocol);
+        continue;
+      }
+      wire::Activations chunk = chunk_of(1, 0, 1);
+      chunk.padding.resize(padding_bytes(announced, 1, chunk.data.size()) + 1);
+      EXPECT_EQ(session.receive(now_, wire::encode(chunk)).error().code, Errc::protocol);
+    }
+  }
 }
 
 TEST_F(ClientSessionTest, ActivationsOutOfOrderAreAnError) {

@@ -43,6 +43,7 @@ std::vector<Message> one_of_each() {
   welcome.row_budget = 64;
   welcome.scale_groups = {64, 32, 32};
   welcome.stream_tokens_max = 4096;
+  welcome.padded_row_bytes = 2048;
   const SamplingParams sampling{
       .temperature = 0.7f, .top_k = 40, .top_p = 0.9f, .min_p = 0.05f, .seed = ~0ull};
   return {
@@ -59,7 +60,8 @@ std::vector<Message> one_of_each() {
                   .first = 3,
                   .count = 2,
                   .codec = Codec::deflate,
-                  .data = Bytes(5, std::byte{9})},
+                  .data = Bytes(5, std::byte{9}),
+                  .padding = Bytes(7, std::byte{3})},
       Draft{.round = 2,
             .base_length = 13,
             .tokens = {5, 6, 5, (1u << 24) - 1},
@@ -75,7 +77,8 @@ std::vector<Message> one_of_each() {
               .verify_us = 3456,
               .activations = Bytes(33, std::byte{1}),
               .pace_us = 4567,
-              .computed_us = 5678},
+              .computed_us = 5678,
+              .padding = Bytes(9, std::byte{4})},
       Draft{.round = 3, .base_length = 16, .stream_tokens = kContextCountMax},
       Verdict{.round = 3,
               .length = 19,
@@ -335,6 +338,29 @@ TEST(WelcomeRangeTest, RowsAreBounded) {
   EXPECT_EQ(code({1, 0}), Errc::protocol);
   EXPECT_EQ(code({0xFFFFFFFF, 2}), Errc::protocol) << "the sum must not wrap around";
   EXPECT_EQ(code(std::vector<std::uint32_t>(kScaleGroupsMax + 1, 1)), Errc::protocol);
+}
+
+TEST(WelcomeRangeTest, PaddedRowsAreBounded) {
+  const std::vector<std::uint8_t> id(16);
+  const auto code = [&](std::uint32_t padded_row_bytes) {
+    FlatBufferBuilder b;
+    return code_of(
+        Kind::welcome, b,
+        flat::CreateWelcomeDirect(b, 1, &id, "", "", 100, 62, 62, nullptr, 0, padded_row_bytes));
+  };
+  EXPECT_EQ(code(kPaddedRowBytesMax), Errc::cancelled);
+  EXPECT_EQ(code(kPaddedRowBytesMax + 1), Errc::protocol);
+}
+
+TEST(PaddingRangeTest, PaddingIsBounded) {
+  const auto code = [](std::size_t padding) {
+    const std::vector<std::uint8_t> bytes(padding);
+    FlatBufferBuilder b;
+    return code_of(Kind::activations, b,
+                   flat::CreateActivationsDirect(b, 1, 0, 1, 0, nullptr, &bytes));
+  };
+  EXPECT_EQ(code(kPaddingBytesMax), Errc::cancelled);
+  EXPECT_EQ(code(kPaddingBytesMax + 1), Errc::protocol);
 }
 
 TEST(StreamRangeTest, AStreamBeginsWithoutNodes) {

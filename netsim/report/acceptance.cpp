@@ -1,0 +1,173 @@
+#include "netsim/report/acceptance.h"
+
+#include <algorithm>
+#include <set>
+
+#include "netsim/report/aggregate.h"
+#include "netsim/report/html.h"
+#include "shared/base/random.h"
+
+namespace edgedraft::netsim {
+namespace {
+
+constexpr int kResamples = 2000;
+constexpr std::size_t kPromptsMin = 5;  // of a task; fewer give no interval
+constexpr std::uint64_t kSeed = 20251;
+
+// Tokens and cycles of a prompt's answers.
+struct Sums {
+  double tokens = 0;
+  double cycles = 0;
+};
+using ByPrompt = std::map<std::string, Sums>;
+using ByTask = std::map<std::string, ByPrompt>;
+
+ByTask sums_of(const std::vector<const Run*>& runs) {
+  ByTask sums;
+  for (const Run* run : runs) {
+    if (!(run->cycles > 0)) continue;
+    Sums& sum = sums[run->task][run->prompt];
+    sum.tokens += run->tau * run->cycles;
+    sum.cycles += run->cycles;
+  }
+  return sums;
+}
+
+// A task's prompts that both arms answered, or all where there is no second arm.
+struct Task {
+  std::vector<Sums> ours;
+  std::vector<Sums> theirs;
+};
+
+std::map<std::string, Task> tasks_of(const ByTask& ours, const ByTask* theirs) {
+  std::map<std::string, Task> tasks;
+  for (const auto& [name, prompts] : ours) {
+    Task task;
+    for (const auto& [prompt, sums] : prompts) {
+      if (theirs) {
+        const auto other = theirs->find(name);
+        if (other == theirs->end()) continue;
+        const auto same = other->second.find(prompt);
+        if (same == other->second.end()) continue;
+        task.theirs.push_back(same->second);
+      }
+      task.ours.push_back(sums);
+    }
+    if (!task.ours.empty()) tasks.emplace(name, std::move(task));
+  }
+  return tasks;
+}
+
+double length(const Sums& sums) {
+  return sums.tokens / sums.cycles;
+}
+
+// The mean of the tasks, or its difference, with prompts drawn anew where `random` is given.
+double mean_of_tasks(const std::map<std::string, Task>& tasks, Random* random) {
+  double mean = 0;
+  for (const auto& [name, task] : tasks) {
+    Sums ours;
+    Sums theirs;
+    for (std::size_t i = 0; i < task.ours.size(); ++i) {
+      const std::size_t at = random ? random->below(task.ours.size()) : i;
+      ours.tokens += task.ours[at].tokens;
+      ours.cycles += task.ours[at].cycles;
+      if (task.theirs.empty()) continue;
+      theirs.tokens += task.theirs[at].tokens;
+      theirs.cycles += task.theirs[at].cycles;
+    }
+    mean += length(ours) - (task.theirs.empty() ? 0.0 : length(theirs));
+  }
+  return mean / static_cast<double>(tasks.size());
+}
+
+Estimate estimate_of(const std::map<std::string, Task>& tasks) {
+  Estimate estimate;
+  if (tasks.empty()) return estimate;
+  bool enough = true;
+  for (const auto& [name, task] : tasks) {
+    estimate.pairs += task.ours.size();
+    enough = enough && task.ours.size() >= kPromptsMin;
+  }
+  estimate.value = estimate.low = estimate.high = mean_of_tasks(tasks, nullptr);
+  if (!enough) return estimate;
+  Random random(kSeed);
+  std::vector<double> means;
+  for (int i = 0; i < kResamples; ++i) means.push_back(mean_of_tasks(tasks, &random));
+  estimate.low = percentile(means, 0.025);
+  estimate.high = percentile(means, 0.975);
+  estimate.known = true;
+  return estimate;
+}
+
+std::string with_interval(const Estimate& e) {
+  std::string text = number(e.value);
+  if (e.known) text += " [" + number(e.low) + "; " + number(e.high) + "]";
+  return text;
+}
+
+}  // namespace
+
+Acceptance acceptance_of(const std::vector<const Run*>& ours,
+                         const std::vector<const Run*>& theirs) {
+  const ByTask sums = sums_of(ours);
+  Acceptance acceptance;
+  for (const auto& [name, prompts] : sums) {
+    Sums all;
+    for (const auto& [prompt, sum] : prompts) {
+      all.tokens += sum.tokens;
+      all.cycles += sum.cycles;
+    }
+    acceptance.tasks[name] = length(all);
+  }
+  acceptance.mean = estimate_of(tasks_of(sums, nullptr));
+  const ByTask others = sums_of(theirs);
+  if (!others.empty()) acceptance.difference = estimate_of(tasks_of(sums, &others));
+  return acceptance;
+}
+
+std::string acceptance_section(const RunData& data) {
+  std::set<std::string> tasks;
+  for (const Run& run : data.runs) {
+    if (run.cycles > 0 && !run.task.empty()) tasks.insert(run.task);
+  }
+  if (tasks.size() < 2) return {};
+  std::string html;
+  for (const std::string& setting : data.settings) {
+    std::vector<const Run*> first;
+    std::string first_arm;
+    std::vector<std::vector<std::string>> rows;
+    for (const std::string& arm : data.arms) {
+      auto runs = uncut(data.of(setting, arm));
+      std::erase_if(runs, [](const Run* run) { return !(run->cycles > 0); });
+      if (runs.empty()) continue;
+      const Acceptance acceptance = acceptance_of(runs, first);
+      std::vector<std::string> row{escape(arm)};
+      for (const std::string& task : tasks) {
+        const auto found = acceptance.tasks.find(task);
+        row.push_back(found == acceptance.tasks.end() ? "–" : number(found->second));
+      }
+      row.push_back(with_interval(acceptance.mean));
+      row.push_back(first.empty() ? "–" : with_interval(acceptance.difference));
+      rows.push_back(std::move(row));
+      if (first.empty()) {
+        first = runs;
+        first_arm = arm;
+      }
+    }
+    if (rows.empty()) continue;
+    std::vector<std::string> head{"arm"};
+    for (const std::string& task : tasks) head.push_back(escape(task));
+    head.insert(head.end(), {"mean of the tasks", "less " + escape(first_arm)});
+    HtmlTable table(escape(setting), std::move(head));
+    for (auto& row : rows) table.row(std::move(row));
+    html += table.html();
+  }
+  if (html.empty()) return {};
+  return "<section id=\"acceptance\"><h2>Acceptance by task</h2><p>Tokens per cycle, the target's "
+         "own included. In brackets 95 % intervals from resampling prompts within each task, of "
+         "differences in pairs.</p>" +
+         html + "</section>\n";
+}
+
+}  // namespace edgedraft::netsim

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+
+#include "shared/base/bytes.h"
+#include "shared/base/random.h"
+
+namespace edgedraft {
+
+// What brings `count` rows of activations, `bytes` bytes as they cross the link, to
+// `padded_row_bytes` each: 0 where they are as large already, at most kPaddingBytesMax.
+std::uint64_t padding_bytes(std::uint32_t padded_row_bytes, std::uint64_t count,
+                            std::uint64_t bytes);
+
+// Bytes that no link can compress.
+Bytes make_padding(std::uint64_t count, Random& random);
+
+}  // namespace edgedraft
