@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "netsim/report/aggregate.h"
 #include "netsim/report/html.h"
@@ -22,10 +23,15 @@ struct Sums {
 using ByPrompt = std::map<std::string, Sums>;
 using ByTask = std::map<std::string, ByPrompt>;
 
+// Plain decoding has cycles, too, of one token each.
+bool drafted(const Run& run) {
+  return run.cycles > 0 && run.drafted > 0;
+}
+
 ByTask sums_of(const std::vector<const Run*>& runs) {
   ByTask sums;
   for (const Run* run : runs) {
-    if (!(run->cycles > 0)) continue;
+    if (!drafted(*run)) continue;
     Sums& sum = sums[run->task][run->prompt];
     sum.tokens += run->tau * run->cycles;
     sum.cycles += run->cycles;
@@ -129,39 +135,37 @@ Acceptance acceptance_of(const std::vector<const Run*>& ours,
 std::string acceptance_section(const RunData& data) {
   std::set<std::string> tasks;
   for (const Run& run : data.runs) {
-    if (run.cycles > 0 && !run.task.empty()) tasks.insert(run.task);
+    if (drafted(run) && !run.task.empty()) tasks.insert(run.task);
   }
   if (tasks.size() < 2) return {};
   std::string html;
   for (const std::string& setting : data.settings) {
-    std::vector<const Run*> first;
-    std::string first_arm;
-    std::vector<std::vector<std::string>> rows;
+    std::vector<std::string> head{"arm"};
+    for (const std::string& task : tasks) head.push_back(escape(task));
+    head.emplace_back("mean of the tasks");
+    HtmlTable lengths(escape(setting), std::move(head));
+    HtmlTable differences("Differences of the means", {"arm", "less", "difference"});
+    std::vector<std::pair<std::string, std::vector<const Run*>>> before;
     for (const std::string& arm : data.arms) {
       auto runs = uncut(data.of(setting, arm));
-      std::erase_if(runs, [](const Run* run) { return !(run->cycles > 0); });
+      std::erase_if(runs, [](const Run* run) { return !drafted(*run); });
       if (runs.empty()) continue;
-      const Acceptance acceptance = acceptance_of(runs, first);
+      const Acceptance acceptance = acceptance_of(runs, {});
       std::vector<std::string> row{escape(arm)};
       for (const std::string& task : tasks) {
         const auto found = acceptance.tasks.find(task);
         row.push_back(found == acceptance.tasks.end() ? "–" : number(found->second));
       }
       row.push_back(with_interval(acceptance.mean));
-      row.push_back(first.empty() ? "–" : with_interval(acceptance.difference));
-      rows.push_back(std::move(row));
-      if (first.empty()) {
-        first = runs;
-        first_arm = arm;
+      lengths.row(std::move(row));
+      for (const auto& [other, theirs] : before) {
+        differences.row(
+            {escape(arm), escape(other), with_interval(acceptance_of(runs, theirs).difference)});
       }
+      before.emplace_back(arm, std::move(runs));
     }
-    if (rows.empty()) continue;
-    std::vector<std::string> head{"arm"};
-    for (const std::string& task : tasks) head.push_back(escape(task));
-    head.insert(head.end(), {"mean of the tasks", "less " + escape(first_arm)});
-    HtmlTable table(escape(setting), std::move(head));
-    for (auto& row : rows) table.row(std::move(row));
-    html += table.html();
+    if (!lengths.empty()) html += lengths.html();
+    if (!differences.empty()) html += differences.html();
   }
   if (html.empty()) return {};
   return "<section id=\"acceptance\"><h2>Acceptance by task</h2><p>Tokens per cycle, the target's "

@@ -17,7 +17,7 @@ struct Acceptance {
   Estimate difference;
 };
 
-// Of answers with at least one cycle.
+// Of answers that were drafted for.
 //
 // Requires  runs of one setting
 Acceptance acceptance_of(const std::vector<const Run*>& ours,

@@ -47,6 +47,7 @@ Run to_run(const ordered_json& line) {
   run.tau = real(line, "tau");
   run.calls = real(line, "target_calls");
   run.cycles = real(line, "cycles");
+  run.drafted = real(line, "drafted");
   run.bytes_up = real(line, "bytes_up");
   run.bytes_down = real(line, "bytes_down");
   run.activation_raw = real(line, "activation_bytes_raw");

@@ -15,6 +15,7 @@ std::vector<Run> answers(double arith_tau, double arith_cycles, double story_tau
       Run run{};
       run.task = story ? "story" : "arith";
       run.prompt = run.task + "-" + std::to_string(i);
+      run.drafted = 62;
       run.cycles = story ? story_cycles : arith_cycles;
       run.tau = (story ? story_tau : arith_tau) + wobble;
       runs.push_back(run);
@@ -34,7 +35,9 @@ TEST(AcceptanceTest, TasksCountAlikeHoweverLongTheirAnswersAre) {
   netsim::Run streamed{};
   streamed.task = "story";
   streamed.prompt = "story-0";
-  runs.push_back(streamed);  // it drafted nothing
+  streamed.cycles = 40;
+  streamed.tau = 1;
+  runs.push_back(streamed);  // nothing was drafted for it
   const Acceptance a = acceptance_of(pointers(runs), {});
   EXPECT_NEAR(a.tasks.at("arith"), 6, 1e-9);
   EXPECT_NEAR(a.tasks.at("story"), 4, 1e-9);
