@@ -2,9 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <string>
 #include <vector>
 
 #include "shared/base/bytes.h"
+#include "shared/drafting/kinds.h"
 #include "shared/program/endpoint.h"
 #include "shared/program/token_file.h"
 #include "shared/program/validators.h"
@@ -118,6 +120,9 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
     return usage(
         "which drafter? Give --bundle FILE.gguf, the same file as the server's (see --help)");
   }
+  if (o.plain && !(o.drafter.empty() && o.drafter_merge.empty())) {
+    return usage("--plain drafts nothing: leave out --drafter and --drafter-merge");
+  }
   AnswerConfig config{};
   const auto device = parse_device_request(o.device);
   if (!device) return usage("--device: " + device.error().message);
@@ -144,6 +149,7 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   g.pace = std::chrono::milliseconds(o.pace_ms);
   if (auto right = check_experiment(o, config); !right) return right.error();
   config.bundle = o.bundle;
+  config.drafter = {.kind = o.drafter, .merge = o.drafter_merge};
   config.device = *device;
   config.thread_count = o.threads;
   config.raw = o.raw;
@@ -160,6 +166,16 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
   add("--bundle", o.bundle, "FILE.gguf",
       "The drafter; the same file as the server's. With --plain any model with the target's "
       "tokenizer");
+  std::string weightless;
+  for (const DrafterKind* kind : drafter_kinds()) {
+    if (kind->is_bundle != nullptr) continue;
+    weightless += (weightless.empty() ? "" : ", ") + std::string(kind->name);
+  }
+  add("--drafter", o.drafter, "KIND",
+      ("Another drafter than the bundle's own, one that needs no weights: " + weightless).c_str());
+  add("--drafter-merge", o.drafter_merge, "KIND,...",
+      "Such drafters' proposals join the trees of the drafter")
+      ->delimiter(',');
   app.add_flag("--plain", o.plain, "No drafting on the device: the server streams the answer");
   add("--server", o.server, "HOST:PORT", "Where the target is")
       ->check(is_endpoint(EndpointUse::connect))

@@ -4,8 +4,10 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "client/devices/device_request.h"
+#include "client/engine/bundle_file.h"
 #include "client/experiments/oracle_drafter.h"
 #include "client/generation/generation.h"
 #include "shared/net/tls.h"
@@ -27,6 +29,8 @@ struct AnswerOptions {
   std::filesystem::path tls_cert;
   std::filesystem::path tls_key;
   std::filesystem::path bundle;
+  std::string drafter;
+  std::vector<std::string> drafter_merge;
   bool plain = false;
   std::optional<std::string> tree;
   std::optional<std::uint32_t> chain;
@@ -68,6 +72,7 @@ struct AnswerConfig {
   TlsClientOptions tls;
   std::string token;
   std::filesystem::path bundle;
+  DrafterChoice drafter;
   GenerationOptions generation;  // context_count and step_pace are the bundle's to say
   PaceProfile pace_profile;
   PaceProfile::Place pace_place;

@@ -76,8 +76,8 @@ Answering::Answering(BundleFile bundle, const AnswerConfig& config, const Termin
 
 Result<std::unique_ptr<Answering>> Answering::open(const AnswerConfig& config,
                                                    const Terminal& terminal) {
-  auto bundle =
-      BundleFile::open(config.bundle, config.generation.tree ? BundleUse::draft : BundleUse::plain);
+  auto bundle = BundleFile::open(
+      config.bundle, config.generation.tree ? BundleUse::draft : BundleUse::plain, config.drafter);
   if (!bundle) return bundle.error();
   std::unique_ptr<Answering> answering(new Answering(std::move(*bundle), config, terminal));
   if (config.generation.tree) {
@@ -102,6 +102,7 @@ Result<void> Answering::place_drafter(const AnswerConfig& config) {
   const auto choice = choose_device(config.device, devices,
                                     make_measure({.drafter = bundle_.drafter(),
                                                   .fingerprint = bundle_.hello().drafter.value(),
+                                                  .kinds = std::string(bundle_.drafter_kind()),
                                                   .tree = *config.generation.tree,
                                                   .threads = threads,
                                                   .cache = cache,

@@ -152,6 +152,7 @@ Result<int> run_devices(const DevicesOptions& o) {
     bundle.emplace(std::move(*opened));
     measure = [&, time = make_measure({.drafter = bundle->drafter(),
                                        .fingerprint = bundle->hello().drafter.value(),
+                                       .kinds = std::string(bundle->drafter_kind()),
                                        .tree = TreeShape{},
                                        .threads = threads,
                                        .cache = cache,

@@ -106,8 +106,8 @@ void FallbackDrafter::forget_rows(std::uint32_t first) {
   rows_.resize(first * std::size_t{activation_cols()});
 }
 
-DraftTree FallbackDrafter::draft(const TreeShape& shape) {
-  return ask([&](Drafter& drafter) { return drafter.draft(shape); });
+bool FallbackDrafter::grow(TreeGrowth& growth, const GrowthBudget& budget) {
+  return ask([&](Drafter& drafter) { return drafter.grow(growth, budget); });
 }
 
 std::span<const float> FallbackDrafter::next_logits() {

@@ -48,7 +48,8 @@ class FallbackDrafter final : public Drafter {
   std::uint32_t activation_cols() const override { return placed_.drafter->activation_cols(); }
   void add_activations(std::uint32_t first, std::span<const float> rows) override;
   void drop_activations(std::uint32_t first) override;
-  DraftTree draft(const TreeShape& shape) override;
+  // Where the device fails, the second one goes on from what the first one had found.
+  bool grow(TreeGrowth& growth, const GrowthBudget& budget) override;
   std::span<const float> next_logits() override;
 
  private:

@@ -21,7 +21,7 @@ MeasureDevice make_measure(const MeasuringOptions& options) {
   return [o = options](const ComputeDevice& device) -> Result<StepTiming> {
     const TimingKey key{.device = device.name,
                         .driver = device.driver,
-                        .bundle = to_hex(o.fingerprint),
+                        .bundle = to_hex(o.fingerprint) + " " + o.kinds,
                         .tree = o.tree};
     if (o.known == MeasuringOptions::Known::take) {
       if (const auto known = o.cache.find(key)) return *known;

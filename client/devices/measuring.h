@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "client/devices/device_choice.h"
 #include "client/devices/timing_cache.h"
@@ -12,6 +13,7 @@ namespace edgedraft {
 struct MeasuringOptions {
   const DrafterModel& drafter;
   Digest fingerprint;  // of its file
+  std::string kinds;   // of what drafts
   TreeShape tree;
   std::uint32_t threads;  // of the CPU
   TimingCache& cache;

@@ -13,7 +13,7 @@ namespace edgedraft {
 struct TimingKey {
   std::string device;  // its maker's name
   std::string driver;
-  std::string bundle;  // fingerprint of the drafter, in hexadecimal
+  std::string bundle;  // fingerprint in hexadecimal, and the kinds that draft
   TreeShape tree;
 
   bool operator==(const TimingKey&) const = default;

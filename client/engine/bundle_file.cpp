@@ -4,6 +4,7 @@
 
 #include "shared/base/text_file.h"
 #include "shared/drafting/kinds.h"
+#include "shared/drafting/merged_drafter.h"
 #include "shared/model/fingerprint.h"
 
 namespace edgedraft {
@@ -13,9 +14,17 @@ std::string special_text(const Tokenizer& tokenizer, std::optional<std::uint32_t
   return id ? std::string(tokenizer.token_text(*id)) : std::string();
 }
 
+Result<const DrafterKind*> kind_named(const std::string& name) {
+  const DrafterKind* kind = find_drafter_kind(name);
+  if (kind != nullptr) return kind;
+  return Error{Errc::usage,
+               "there is no drafter '" + name + "': it is one of " + drafter_kind_names()};
+}
+
 }  // namespace
 
-Result<BundleFile> BundleFile::open(const std::filesystem::path& path, BundleUse use) {
+Result<BundleFile> BundleFile::open(const std::filesystem::path& path, BundleUse use,
+                                    const DrafterChoice& choice) {
   BundleFile bundle;
   bundle.path_ = path;
   auto file = GgufFile::open(path);
@@ -34,24 +43,39 @@ Result<BundleFile> BundleFile::open(const std::filesystem::path& path, BundleUse
     bundle.hello_.target = *target;
   }
   if (use == BundleUse::draft) {
-    if (auto read = bundle.read_drafter(); !read) return in_file(path, read.error());
+    if (auto read = bundle.read_drafter(choice); !read) return in_file(path, read.error());
   }
   return bundle;
 }
 
-Result<void> BundleFile::read_drafter() {
-  const auto kind = drafter_kind_of(file_);
+Result<void> BundleFile::read_drafter(const DrafterChoice& choice) {
+  const auto kind = choice.kind.empty() ? drafter_kind_of(file_) : kind_named(choice.kind);
   if (!kind) return kind.error();
   const auto fingerprint = model_fingerprint(file_);
   if (!fingerprint) return fingerprint.error();
   auto model = (*kind)->read(file_);
   if (!model) return model.error();
+  drafter_kind_ = (*kind)->name;
+  std::vector<std::unique_ptr<DrafterModel>> others;
+  for (const std::string& name : choice.merge) {
+    const auto other = kind_named(name);
+    if (!other) return other.error();
+    if ((*other)->is_bundle != nullptr) {
+      return Error{Errc::usage, "'" + name +
+                                    "' needs a bundle of its own; only drafters without "
+                                    "weights can be merged"};
+    }
+    auto read = (*other)->read(file_);
+    if (!read) return read.error();
+    others.push_back(std::move(*read));
+    drafter_kind_ += "+" + name;
+  }
+  if (!others.empty()) model = merge_drafters(std::move(*model), std::move(others));
   const DrafterFacts& facts = (*model)->facts();
   if (tokenizer_->vocabulary_count() != facts.vocabulary_count) {
     return Error{Errc::bad_file, "the tokenizer and the embedding disagree on the vocabulary"};
   }
   drafter_ = std::move(*model);
-  drafter_kind_ = (*kind)->name;
   hello_.drafter = *fingerprint;
   hello_.drafter_name = path_.stem().string().substr(0, kTextBytesMax);
   hello_.tap = facts.tap;

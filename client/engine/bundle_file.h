@@ -23,18 +23,26 @@ namespace edgedraft {
 // that has the target's.
 enum class BundleUse : std::uint8_t { draft, plain };
 
+// Which drafters, by the names in the table of kinds.
+struct DrafterChoice {
+  std::string kind;                // empty: the bundle's own
+  std::vector<std::string> merge;  // kinds without weights whose proposals join the drafter's trees
+};
+
 // The file that a device has of a model: tokenizer, chat template, and the drafter.
 class BundleFile {
  public:
-  // Errors    of the file, naming it; unsupported where it holds no drafter of ours
-  static Result<BundleFile> open(const std::filesystem::path& path, BundleUse use);
+  // Errors    of the file, naming it; unsupported where it holds no drafter of ours; usage naming a
+  //           kind that does not exist or needs a bundle
+  static Result<BundleFile> open(const std::filesystem::path& path, BundleUse use,
+                                 const DrafterChoice& choice = {});
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   // Who we are on the link. Version, token and tree size are the caller's to fill in.
   const wire::Hello& hello() const { return hello_; }
   // Tokens that the drafter can hold; 0 where there is none.
   std::uint32_t context_count() const { return hello_.context_count; }
-  // The name of its drafter's kind; empty for BundleUse::plain.
+  // The name of its drafter's kind, "a+b" for several on one tree; empty for BundleUse::plain.
   std::string_view drafter_kind() const { return drafter_kind_; }
   // Requires BundleUse::draft.
   const DrafterModel& drafter() const { return *drafter_; }
@@ -58,14 +66,14 @@ class BundleFile {
 
  private:
   BundleFile() = default;
-  Result<void> read_drafter();
+  Result<void> read_drafter(const DrafterChoice& choice);
 
   std::filesystem::path path_;
   GgufFile file_;
   std::optional<Tokenizer> tokenizer_;
   wire::Hello hello_;
   std::unique_ptr<DrafterModel> drafter_;
-  std::string_view drafter_kind_;
+  std::string drafter_kind_;
 };
 
 }  // namespace edgedraft

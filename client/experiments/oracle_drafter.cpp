@@ -1,6 +1,7 @@
 #include "client/experiments/oracle_drafter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "shared/base/check.h"
@@ -59,22 +60,28 @@ std::uint32_t OracleDrafter::proposal(std::size_t index) const {
                                                                 : (right + 1) % vocabulary_count_;
 }
 
-DraftTree OracleDrafter::draft(const TreeShape& shape) {
+bool OracleDrafter::grow(TreeGrowth& growth, const GrowthBudget&) {
   EDGEDRAFT_CHECK(count_ >= prompt_count_ && prompt_count_ > 0);
+  growth.clear();
+  growth.finish();
+  const TreeShape& shape = growth.shape();
   const std::size_t first = count_ - prompt_count_;
   const std::size_t left =
       first < options_.answer.size() ? options_.answer.size() - first : std::size_t{0};
   const auto levels =
       static_cast<std::uint32_t>(std::min<std::size_t>({shape.depth, shape.nodes, left}));
-  DraftTree tree;
-  for (std::uint32_t level = 0; level < levels; ++level) tree.add(proposal(first + level), level);
+  // Ids are those of the path: it is added first.
+  const auto right = static_cast<float>(std::log(options_.acceptance));
+  for (std::uint32_t level = 0; level < levels; ++level) {
+    growth.add(proposal(first + level), level, right);
+  }
   for (std::uint32_t sibling = 2; sibling <= shape.breadth; ++sibling) {
     for (std::uint32_t level = 0; level < levels; ++level) {
-      if (tree.node_count() == shape.nodes) return tree;
-      tree.add((options_.answer[first + level] + sibling) % vocabulary_count_, level);
+      if (growth.candidate_count() == shape.nodes) return true;
+      growth.add((options_.answer[first + level] + sibling) % vocabulary_count_, level, kUnlikely);
     }
   }
-  return tree;
+  return true;
 }
 
 std::span<const float> OracleDrafter::next_logits() {

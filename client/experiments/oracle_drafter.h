@@ -38,7 +38,7 @@ class OracleDrafter final : public Drafter {
   void truncate(std::uint32_t count) override;
   std::uint32_t activation_cols() const override { return activation_cols_; }
   // Ends with the answer.
-  DraftTree draft(const TreeShape& shape) override;
+  bool grow(TreeGrowth& growth, const GrowthBudget& budget) override;
   std::span<const float> next_logits() override;
 
  private:

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "shared/speculative/draft_network.h"
+#include "shared/drafting/draft_network.h"
 
 namespace edgedraft {
 

@@ -27,8 +27,27 @@ class Drafter {
   // Forgets those of positions from `first` on: they come again.
   virtual void drop_activations(std::uint32_t /*first*/) {}
 
-  // A tree below the last token; fewer levels, or none, where the context ends. Requires a token.
-  virtual DraftTree draft(const TreeShape& shape) = 0;
+  // Goes on growing a tree below the last token: true if it is done, false if the budget was spent
+  // first. It may be called again and goes on where it stopped; steps that were interrupted find
+  // what one step would have found. Fewer levels, or none, are grown where the context ends.
+  //
+  // A network expands the growth's nodes level by level (network_growth.h). A drafter that makes
+  // all levels at once, heads or a block, runs once, answers every level of growth.next() from what
+  // it made, or adds its own candidates and calls growth.finish(). A table adds its candidates and
+  // finishes, too; what costs nothing needs no budget. Those that cannot go on from a growth that
+  // was re-rooted clear it first.
+  //
+  // Tokens and activations may come between two calls; if tokens came, the growth has to be
+  // re-rooted along them. Activations that come change the candidates found from then on.
+  //
+  // Requires a token.
+  virtual bool grow(TreeGrowth& growth, const GrowthBudget& budget) = 0;
+  // A tree in one step.
+  DraftTree draft(const TreeShape& shape) {
+    TreeGrowth growth(shape);
+    grow(growth, {});
+    return growth.tree();
+  }
   // The drafter's own logits behind the last token, for writing on without the server: of the whole
   // vocabulary, -inf for tokens that it cannot propose. Valid until the next call; empty where the
   // context ends. Requires a token.

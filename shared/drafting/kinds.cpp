@@ -6,16 +6,16 @@
 #include "shared/base/check.h"
 #include "shared/drafting/independent/independent_kind.h"
 #include "shared/drafting/moa/moa_kind.h"
+#include "shared/drafting/ngram/ngram_kind.h"
 
 namespace edgedraft {
 namespace {
 
-// In the order in which they are asked whether a file or folder is theirs. The last one takes any
-// decoder, and so says what is wrong with what nobody recognises.
+// In the order in which they are asked whether a file or folder is theirs. The last one that looks
+// at files takes any decoder, and so says what is wrong with what nobody recognises.
 std::vector<const DrafterKind*>& kinds() {
   static std::vector<const DrafterKind*> all = {
-      &kMoaKind,
-      &kIndependentKind,
+      &kMoaKind, &kIndependentKind, &kLookupKind, &kAdaptiveKind, &kNgramKind,
   };
   return all;
 }

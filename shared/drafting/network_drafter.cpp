@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "shared/base/check.h"
+#include "shared/drafting/network_growth.h"
 
 namespace edgedraft {
 
@@ -27,20 +28,28 @@ bool NetworkDrafter::run_pending() {
     if (logits_current_ && *latest_ == this) return true;
     network().truncate(token_count() - 1);
   }
+  rows_owner_.reset();
   network().commit(std::span(tokens_).subspan(network().committed_count()));
   logits_current_ = true;
   *latest_ = this;
   return true;
 }
 
-DraftTree NetworkDrafter::draft(const TreeShape& shape) {
-  const std::uint32_t room =
-      network().position_count_max() - std::min(network().position_count_max(), token_count());
-  if (room == 0 || !run_pending()) return {};
-  TreeShape fitting = shape;
-  fitting.depth = std::min(shape.depth, room);
-  forget_logits();
-  return grow_tree(network(), fitting);
+bool NetworkDrafter::grow(TreeGrowth& growth, const GrowthBudget& budget) {
+  const std::uint32_t positions = network().position_count_max();
+  growth.limit_depth(positions - std::min(positions, token_count()));
+  if (growth.done()) return true;
+  if (budget.rows == 0 || budget.over()) return false;
+  const bool rows_stand =
+      growth.is_bound_to(rows_owner_) && network().committed_count() == token_count();
+  if (!rows_stand) {
+    run_pending();
+    rows_owner_ = std::make_shared<char>();
+    growth.bind_rows(rows_owner_);
+  }
+  logits_current_ = false;
+  *latest_ = this;
+  return edgedraft::grow(network(), growth, budget);
 }
 
 std::span<const float> NetworkDrafter::next_logits() {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "shared/drafting/draft_network.h"
 #include "shared/drafting/drafter.h"
-#include "shared/speculative/draft_network.h"
 
 namespace edgedraft {
 
@@ -36,13 +36,19 @@ class NetworkDrafter : public Drafter {
   std::uint32_t token_count() const override { return static_cast<std::uint32_t>(tokens_.size()); }
   void append(std::span<const std::uint32_t> tokens) override;
   void truncate(std::uint32_t count) override;
-  DraftTree draft(const TreeShape& shape) override;
+  // Draft rows stay usable for as long as neither tokens nor activations come; then those that are
+  // needed run again.
+  bool grow(TreeGrowth& growth, const GrowthBudget& budget) override;
   std::span<const float> next_logits() override;
 
  protected:
   virtual DraftNetwork& network() = 0;
-  // The network's logits are no longer those behind the last token.
-  void forget_logits() { logits_current_ = false; }
+  // The network's logits are no longer those behind the last token, and its draft rows are gone or
+  // stand behind another memory.
+  void forget_logits() {
+    logits_current_ = false;
+    rows_owner_.reset();
+  }
 
  private:
   // Runs the tokens that wait, the last one again where its logits are gone. False where the
@@ -52,6 +58,8 @@ class NetworkDrafter : public Drafter {
   SharedLogits latest_;
   std::vector<std::uint32_t> tokens_;
   bool logits_current_ = false;
+  // Names the draft rows in the network; null if there are none.
+  std::shared_ptr<const void> rows_owner_;
   std::vector<float> columns_;  // the logits of a reduced vocabulary, before they are spread
   std::vector<float> logits_;
 };

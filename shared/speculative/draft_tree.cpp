@@ -1,15 +1,27 @@
 #include "shared/speculative/draft_tree.h"
 
+#include <algorithm>
+
 #include "shared/base/check.h"
 
 namespace edgedraft {
 
-std::uint32_t DraftTree::add(std::uint32_t token, std::uint32_t parent) {
+std::uint32_t DraftTree::add(std::uint32_t token, std::uint32_t parent, Score score) {
   EDGEDRAFT_CHECK(parent <= node_count());
   EDGEDRAFT_CHECK(node_count() < kTreeNodesMax);
   tokens_.push_back(token);
+  // Not std::max, which would keep a NaN.
+  const Score above = this->score(parent);
+  scores_.push_back(score > kScoreMin ? std::min(score, above) : kScoreMin);
   parents_.push_back(static_cast<std::uint8_t>(parent));
   return node_count();
+}
+
+std::uint32_t DraftTree::child(std::uint32_t row, std::uint32_t token) const {
+  for (std::uint32_t below = row + 1; below < row_count(); ++below) {
+    if (parent(below) == row && this->token(below) == token) return below;
+  }
+  return 0;
 }
 
 std::vector<std::uint32_t> DraftTree::depths() const {
@@ -33,7 +45,8 @@ DraftTree DraftTree::pruned(std::uint32_t depth_max) const {
   std::vector<std::uint32_t> new_row(row_count(), 0);
   DraftTree kept;
   for (std::uint32_t row = 1; row < row_count(); ++row) {
-    if (depth[row] <= depth_max) new_row[row] = kept.add(token(row), new_row[parent(row)]);
+    if (depth[row] <= depth_max)
+      new_row[row] = kept.add(token(row), new_row[parent(row)], score(row));
   }
   return kept;
 }

@@ -2,69 +2,19 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "shared/base/check.h"
+#include "shared/speculative/best_nodes.h"
 
 namespace edgedraft {
 namespace {
 
-struct Candidate {
-  std::uint32_t token;
-  std::uint32_t parent;  // candidate index + 1; 0 is the root
-  std::uint32_t depth;
-  float score;              // sum of log-probabilities along the path
-  AncestorMask draft_rows;  // the network rows of the ancestors; self excluded until expanded
-};
-
-// The `count` best by score, ties to the older: a parent is older and never scores less than its
-// child, so the best candidates are closed under ancestors.
-std::vector<std::uint32_t> best(const std::vector<Candidate>& candidates, std::uint32_t first,
-                                std::uint32_t count) {
-  std::vector<std::uint32_t> order(candidates.size() - first);
-  std::iota(order.begin(), order.end(), first);
-  const auto better = [&](std::uint32_t a, std::uint32_t b) {
-    const float sa = candidates[a].score;
-    const float sb = candidates[b].score;
-    return sa != sb ? sa > sb : a < b;
-  };
-  if (count < order.size()) {
-    std::nth_element(order.begin(), order.begin() + count, order.end(), better);
-    order.resize(count);
-  }
-  std::sort(order.begin(), order.end());
-  return order;
-}
-
-// Appends the `children` likeliest tokens behind each of the network's current logits rows. Row i
-// belongs to candidate parents[i] - 1, or to the root.
-void add_children(DraftNetwork& network, std::span<const std::uint32_t> parents,
-                  std::uint32_t children, std::vector<Candidate>& candidates) {
-  const auto rows = static_cast<std::uint32_t>(parents.size());
-  std::vector<std::uint32_t> tokens(rows * children);
-  std::vector<float> log_probs(rows * children);
-  network.backend().top_k(
-      {.logits = network.logits(), .k = children, .tokens = tokens, .log_probs = log_probs});
-  if (const auto draft_tokens = network.draft_tokens(); !draft_tokens.empty()) {
-    for (std::uint32_t& token : tokens) token = draft_tokens[token];
-  }
-  for (std::uint32_t row = 0; row < rows; ++row) {
-    const std::uint32_t parent = parents[row];
-    for (std::uint32_t i = 0; i < children; ++i) {
-      Candidate child{.token = tokens[row * children + i],
-                      .parent = parent,
-                      .depth = 1,
-                      .score = log_probs[row * children + i],
-                      .draft_rows = {}};
-      if (parent > 0) {
-        const Candidate& above = candidates[parent - 1];
-        child.depth = above.depth + 1;
-        child.score += above.score;
-        child.draft_rows = above.draft_rows;
-      }
-      candidates.push_back(child);
-    }
-  }
+// A child never scores more than its parent, whatever a drafter says; NaN is the worst.
+Score score_below(Score parent, float log_prob) {
+  const Score sum = log_prob + parent;
+  return sum > kScoreMin ? std::min(sum, parent) : kScoreMin;
 }
 
 }  // namespace
@@ -75,36 +25,189 @@ bool valid(const TreeShape& shape) {
          (shape.depth - 1) * shape.breadth < kMaskRowsMax;
 }
 
-DraftTree grow_tree(DraftNetwork& network, const TreeShape& shape) {
+TreeGrowth::TreeGrowth(const TreeShape& shape) : shape_(shape) {
   EDGEDRAFT_CHECK(valid(shape));
-  const std::uint32_t children = std::min(shape.breadth, network.logits().cols);
-  std::vector<Candidate> candidates;
-  const std::uint32_t root = 0;
-  add_children(network, std::span(&root, 1), children, candidates);
+}
 
-  std::uint32_t level_first = 0;
-  std::uint32_t draft_rows = 0;
-  for (std::uint32_t depth = 2; depth <= shape.depth; ++depth) {
-    const std::vector<std::uint32_t> frontier = best(candidates, level_first, shape.breadth);
-    level_first = static_cast<std::uint32_t>(candidates.size());
-    std::vector<DraftNode> nodes;
-    std::vector<std::uint32_t> parents;
-    for (const std::uint32_t index : frontier) {
-      Candidate& c = candidates[index];
-      nodes.push_back({.token = c.token, .depth = c.depth, .ancestors = c.draft_rows});
-      parents.push_back(index + 1);
-      c.draft_rows.set(draft_rows++);
-    }
-    network.expand(nodes);
-    add_children(network, parents, children, candidates);
+void TreeGrowth::set_shape(const TreeShape& shape) {
+  EDGEDRAFT_CHECK(valid(shape));
+  shape_ = shape;
+  level_ = 1;
+}
+
+void TreeGrowth::limit_depth(std::uint32_t depth) {
+  depth_limit_ = depth;
+  level_ = 1;
+}
+
+std::uint32_t TreeGrowth::depth_max() const {
+  return std::min(shape_.depth, depth_limit_);
+}
+
+std::vector<std::uint32_t> TreeGrowth::frontier(std::uint32_t depth) const {
+  std::vector<std::uint32_t> level;
+  for (std::uint32_t i = 0; i < candidates_.size(); ++i) {
+    if (candidates_[i].depth == depth) level.push_back(i);
   }
+  keep_best(level, shape_.breadth, [&](std::uint32_t i) { return candidates_[i].score; });
+  return level;
+}
 
+GrowthNode TreeGrowth::node(std::uint32_t index) const {
+  const Candidate& c = candidates_[index];
+  GrowthNode node{.id = index + 1, .token = c.token, .depth = c.depth, .ancestors = {}};
+  for (std::uint32_t above = c.parent; above > 0; above = candidates_[above - 1].parent) {
+    node.ancestors.set(candidates_[above - 1].row);
+  }
+  return node;
+}
+
+std::vector<std::uint32_t> TreeGrowth::without_row(std::span<const std::uint32_t> indices) const {
+  std::vector<std::uint32_t> missing;
+  for (const std::uint32_t index : indices) {
+    for (std::uint32_t above = candidates_[index].parent; above > 0;
+         above = candidates_[above - 1].parent) {
+      if (candidates_[above - 1].row == kNoRow) missing.push_back(above - 1);
+    }
+  }
+  if (missing.empty()) return missing;
+  std::ranges::sort(missing);
+  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+  const std::uint32_t highest =
+      candidates_[*std::ranges::min_element(missing, {}, [&](std::uint32_t i) {
+        return candidates_[i].depth;
+      })].depth;
+  std::erase_if(missing, [&](std::uint32_t i) { return candidates_[i].depth != highest; });
+  return missing;
+}
+
+GrowthLevel TreeGrowth::next(std::uint32_t count_max) const {
+  if (finished_ || depth_max() == 0 || count_max == 0) return {};
+  if (!root_expanded_) {
+    return {.nodes = {{.id = 0, .token = 0, .depth = 0, .ancestors = {}}}, .children = true};
+  }
+  count_max = std::min(count_max, kMaskRowsMax - row_count_);
+  for (std::uint32_t depth = level_; depth < depth_max(); ++depth) {
+    std::vector<std::uint32_t> open = frontier(depth);
+    std::erase_if(open, [&](std::uint32_t i) { return candidates_[i].expanded; });
+    if (open.empty()) continue;
+    GrowthLevel level;
+    if (std::vector<std::uint32_t> missing = without_row(open); !missing.empty()) {
+      open = std::move(missing);
+      level.children = false;
+    }
+    if (open.size() > count_max) open.resize(count_max);
+    for (const std::uint32_t index : open) level.nodes.push_back(node(index));
+    return level;
+  }
+  return {};
+}
+
+void TreeGrowth::answer(const GrowthLevel& level, std::span<const std::uint32_t> tokens,
+                        std::span<const float> log_probs) {
+  EDGEDRAFT_CHECK(!level.empty() && tokens.size() == log_probs.size());
+  EDGEDRAFT_CHECK(tokens.size() % level.nodes.size() == 0);
+  const std::size_t children = tokens.size() / level.nodes.size();
+  EDGEDRAFT_CHECK(level.children || children == 0);
+  for (std::size_t i = 0; i < level.nodes.size(); ++i) {
+    const std::uint32_t id = level.nodes[i].id;
+    if (id == 0) {
+      root_expanded_ = true;
+    } else {
+      Candidate& c = candidates_[id - 1];
+      EDGEDRAFT_CHECK(c.row == kNoRow && row_count_ < kMaskRowsMax);
+      c.row = row_count_++;
+      c.expanded = true;
+    }
+    const std::uint32_t level_before = level_;
+    for (std::size_t child = i * children; child < (i + 1) * children; ++child) {
+      add(tokens[child], id, log_probs[child]);
+    }
+    // Below the level that is being expanded nothing has changed.
+    level_ = std::max(level_before, level.nodes[i].depth);
+  }
+}
+
+std::uint32_t TreeGrowth::add(std::uint32_t token, std::uint32_t parent, float log_prob) {
+  EDGEDRAFT_CHECK(parent <= candidates_.size());
+  const Score above = parent == 0 ? 0.0f : candidates_[parent - 1].score;
+  candidates_.push_back({.token = token,
+                         .parent = parent,
+                         .depth = parent == 0 ? 1 : candidates_[parent - 1].depth + 1,
+                         .log_prob = log_prob,
+                         .score = score_below(above, log_prob)});
+  level_ = 1;
+  return candidate_count();
+}
+
+void TreeGrowth::add(const DraftTree& tree) {
+  std::vector<std::uint32_t> id_of(tree.row_count(), 0);
+  for (std::uint32_t row = 1; row < tree.row_count(); ++row) {
+    const std::uint32_t parent = tree.parent(row);
+    id_of[row] =
+        add(tree.token(row), id_of[parent], relative_score(tree.score(row), tree.score(parent)));
+  }
+}
+
+DraftTree TreeGrowth::tree(std::uint32_t nodes) const {
+  std::vector<std::uint32_t> kept;
+  for (std::uint32_t i = 0; i < candidates_.size(); ++i) {
+    if (candidates_[i].depth <= depth_max()) kept.push_back(i);
+  }
+  keep_best(kept, std::min(nodes, kTreeNodesMax),
+            [&](std::uint32_t i) { return candidates_[i].score; });
   DraftTree tree;
-  std::vector<std::uint32_t> row_of(candidates.size() + 1, 0);
-  for (const std::uint32_t index : best(candidates, 0, shape.nodes)) {
-    row_of[index + 1] = tree.add(candidates[index].token, row_of[candidates[index].parent]);
+  std::vector<std::uint32_t> row_of(candidates_.size() + 1, 0);
+  for (const std::uint32_t index : kept) {
+    const Candidate& c = candidates_[index];
+    row_of[index + 1] = tree.add(c.token, row_of[c.parent], c.score);
   }
   return tree;
+}
+
+void TreeGrowth::reroot(std::span<const std::uint32_t> tokens) {
+  std::uint32_t root = 0;
+  for (const std::uint32_t token : tokens) {
+    const auto found =
+        std::find_if(candidates_.begin() + root, candidates_.end(),
+                     [&](const Candidate& c) { return c.parent == root && c.token == token; });
+    if (found == candidates_.end()) return clear();
+    root = static_cast<std::uint32_t>(found - candidates_.begin()) + 1;
+  }
+  finished_ = false;
+  level_ = 1;
+  bind_rows(nullptr);
+  if (root == 0) return;
+
+  root_expanded_ = candidates_[root - 1].expanded;
+  const std::vector<Candidate> old = std::exchange(candidates_, {});
+  constexpr std::uint32_t kOutside = ~0u;
+  std::vector<std::uint32_t> new_id(old.size() + 1, kOutside);
+  new_id[root] = 0;
+  for (std::uint32_t id = root + 1; id <= old.size(); ++id) {
+    const Candidate& c = old[id - 1];
+    if (new_id[c.parent] == kOutside) continue;
+    new_id[id] = add(c.token, new_id[c.parent], c.log_prob);
+    candidates_.back().expanded = c.expanded;
+  }
+}
+
+void TreeGrowth::clear() {
+  candidates_.clear();
+  root_expanded_ = false;
+  finished_ = false;
+  level_ = 1;
+  bind_rows(nullptr);
+}
+
+void TreeGrowth::bind_rows(std::shared_ptr<const void> owner) {
+  if (!is_bound_to(owner)) forget_rows();
+  rows_owner_ = std::move(owner);
+}
+
+void TreeGrowth::forget_rows() {
+  for (Candidate& c : candidates_) c.row = kNoRow;
+  row_count_ = 0;
 }
 
 }  // namespace edgedraft

@@ -1,15 +1,22 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <span>
+#include <vector>
 
-#include "shared/speculative/draft_network.h"
+#include "shared/base/clock.h"
+#include "shared/runtime/backend.h"
 #include "shared/speculative/draft_tree.h"
+#include "shared/speculative/score.h"
 
 namespace edgedraft {
 
 // The size of an EAGLE-2 tree. The defaults are those of the Mixture of Attentions paper.
 struct TreeShape {
-  std::uint32_t breadth = 8;  // tokens tried a node, and nodes expanded a level
+  std::uint32_t breadth = 8;  // tokens tried per node, and nodes expanded per level
   std::uint32_t depth = 6;    // levels below the root
   std::uint32_t nodes = 62;   // kept of all candidates
 
@@ -23,18 +30,133 @@ inline constexpr TreeShape chain_shape(std::uint32_t length) {
 inline constexpr std::uint32_t kTreeBreadthMax = 32;
 inline constexpr std::uint32_t kTreeDepthMax = 32;
 
-// True for a shape that grow_tree takes: every part at least 1, breadth and depth within the limits
-// above, nodes within kTreeNodesMax, and (depth - 1) * breadth draft rows below kMaskRowsMax.
+// True for a shape that a tree can be grown in: every part at least 1, breadth and depth within the
+// limits above, nodes within kTreeNodesMax, and (depth - 1) * breadth draft rows below
+// kMaskRowsMax.
 bool valid(const TreeShape& shape);
 
-// Grows the tree below the last committed token: each level expands the `breadth` best candidates
-// of the one before, the score of a node being the sum of log-probabilities along its path; of all
-// candidates the `nodes` best are kept, in creation order. The scores are the drafter's raw
-// log-softmax, so the tree is a function of the committed tokens and the network's memory alone.
+// How much one step of growth may cost.
+struct GrowthBudget {
+  std::uint32_t rows = std::numeric_limits<std::uint32_t>::max();  // nodes whose children are made
+  Instant deadline = Instant::max();  // looked at between calls of the network
+  std::function<Instant()> now = [] { return Clock::now(); };
+
+  bool over() const { return deadline != Instant::max() && now() >= deadline; }
+};
+
+// A node whose children are wanted, as a network takes it.
+struct GrowthNode {
+  std::uint32_t id;     // what TreeGrowth::add() takes as a parent; 0 is the root
+  std::uint32_t token;  // 0 for the root, whose token the caller knows
+  std::uint32_t depth;  // 0 for the root
+  // The ancestors' draft rows, numbered in the order in which next() handed them out; the root has
+  // none.
+  AncestorMask ancestors;
+};
+
+// Nodes of one level. With `children` their children are wanted; without, they have them already,
+// and only their draft rows are missing, for the nodes below.
+struct GrowthLevel {
+  std::vector<GrowthNode> nodes;
+  bool children = true;
+
+  bool empty() const { return nodes.empty(); }
+  bool is_root() const { return !nodes.empty() && nodes.front().id == 0; }
+};
+
+// A draft tree while it grows: all candidates that were found so far, with their scores, and which
+// of them have been expanded. Where candidates come from is the drafter's business; this is the
+// structure alone. It may be left and taken up again at any time, cut to a tree at any time, and
+// re-rooted behind a verdict.
+//
+// Two ways to feed it. Level by level, as networks do: ask next() for nodes and give answer() their
+// children. All at once, as heads, block drafters and tables do: add() what is known, then
+// finish().
+//
+// Each level expands its `breadth` best candidates, the score of a candidate being the sum of
+// log-probabilities along its path; of all candidates the `nodes` best are the tree, in the order
+// in which they were found. The scores are the drafter's raw log-softmax, so an undisturbed tree is
+// a function of the committed tokens and the network's memory alone. However growth is interrupted,
+// the candidates are found in the same order.
 //
 // Source    EAGLE-2, as used in Mixture of Attentions, section 4
-// Requires  valid(shape); network.commit() was the last call
-// Cost      shape.depth - 1 calls of network.expand
-DraftTree grow_tree(DraftNetwork& network, const TreeShape& shape);
+class TreeGrowth {
+ public:
+  // Requires  valid(shape)
+  explicit TreeGrowth(const TreeShape& shape);
+
+  const TreeShape& shape() const { return shape_; }
+  // The next steps follow another shape; what was found stays. Requires  valid(shape)
+  void set_shape(const TreeShape& shape);
+  // No level deeper than that is grown or kept: the drafter's context ends there.
+  void limit_depth(std::uint32_t depth);
+
+  // The next nodes to expand, at most `count_max`, all of one level; empty if nothing is left to
+  // do. The first are the root alone. Changes nothing: answer() does.
+  GrowthLevel next(std::uint32_t count_max = kMaskRowsMax) const;
+  // The likeliest continuations of what next() handed out, best first and as many for each node;
+  // none if no children were wanted.
+  //
+  // Shapes    tokens, log_probs [level.nodes.size() * children], a node's side by side
+  void answer(const GrowthLevel& level, std::span<const std::uint32_t> tokens,
+              std::span<const float> log_probs);
+
+  // A candidate below `parent` (an id; 0 is the root); returns its id. Its children may be added in
+  // turn, and next() may hand it out. Log-probabilities above 0 count as 0.
+  std::uint32_t add(std::uint32_t token, std::uint32_t parent, float log_prob);
+  // All nodes of a tree that hangs from the root.
+  void add(const DraftTree& tree);
+  // Nothing is left to do, until it is re-rooted or cleared.
+  void finish() { finished_ = true; }
+  bool done() const { return next(1).empty(); }
+
+  // The best of what was found so far: shape().nodes, or fewer. Closed under ancestors.
+  DraftTree tree() const { return tree(shape_.nodes); }
+  DraftTree tree(std::uint32_t nodes) const;
+  std::uint32_t candidate_count() const { return static_cast<std::uint32_t>(candidates_.size()); }
+
+  // Moves the root along `tokens`, the accepted path and the next token: what lies below is kept,
+  // with its scores relative to the new root, and growth goes on from there, down to the shape's
+  // depth. If the path was no candidate it starts anew. Draft rows are forgotten: they stood behind
+  // another root.
+  void reroot(std::span<const std::uint32_t> tokens);
+  void clear();
+
+  // Whose draft rows the candidates' numbers mean. Taking up growth with other rows forgets the
+  // numbers, and next() hands out again those whose rows are needed.
+  void bind_rows(std::shared_ptr<const void> owner);
+  bool is_bound_to(const std::shared_ptr<const void>& owner) const {
+    return owner != nullptr && rows_owner_ == owner;
+  }
+
+ private:
+  static constexpr std::uint32_t kNoRow = kMaskRowsMax;
+
+  struct Candidate {
+    std::uint32_t token;
+    std::uint32_t parent;  // index + 1; 0 is the root
+    std::uint32_t depth;
+    float log_prob;  // of the token behind its parent
+    Score score;     // of the path
+    std::uint32_t row = kNoRow;
+    bool expanded = false;
+  };
+
+  std::uint32_t depth_max() const;
+  std::vector<std::uint32_t> frontier(std::uint32_t depth) const;
+  GrowthNode node(std::uint32_t index) const;
+  // Of the ancestors of `indices`, those of the highest level that has some without a draft row.
+  std::vector<std::uint32_t> without_row(std::span<const std::uint32_t> indices) const;
+  void forget_rows();
+
+  TreeShape shape_;
+  std::uint32_t depth_limit_ = kTreeDepthMax;
+  std::vector<Candidate> candidates_;  // a parent before its children
+  bool root_expanded_ = false;
+  bool finished_ = false;
+  std::uint32_t level_ = 1;  // levels above are expanded
+  std::uint32_t row_count_ = 0;
+  std::shared_ptr<const void> rows_owner_;
+};
 
 }  // namespace edgedraft

@@ -3,17 +3,6 @@
 #include "shared/base/check.h"
 
 namespace edgedraft {
-namespace {
-
-// The first child of `row` that carries `token`; 0 where there is none.
-std::uint32_t matching_child(const DraftTree& tree, std::uint32_t row, std::uint32_t token) {
-  for (std::uint32_t child = row + 1; child < tree.row_count(); ++child) {
-    if (tree.parent(child) == row && tree.token(child) == token) return child;
-  }
-  return 0;
-}
-
-}  // namespace
 
 VerifiedPath verify(const DraftTree& tree, const VerifyOptions& options) {
   EDGEDRAFT_CHECK(options.root_position + 1 < options.context_count);
@@ -30,7 +19,7 @@ VerifiedPath verify(const DraftTree& tree, const VerifyOptions& options) {
       result.finish = Finish::context;
       return result;
     }
-    row = matching_child(tree, row, result.next);
+    row = tree.child(row, result.next);
     if (row == 0) return result;
     result.path.push_back(row);
     ++position;

@@ -6,6 +6,8 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
 
 #include "client/engine/bundle_file.h"
 #include "server/program/model_host.h"
@@ -18,19 +20,24 @@ namespace edgedraft::bench {
 namespace {
 
 constexpr const char* kHelp =
-    R"(Answers held-out prompts with each drafter and prints the acceptance length (tokens a target pass in
-drafting cycles, the target's own included; plain decoding is 1) a task and as the unweighted mean of the
-tasks, with 95 % intervals over the prompts. Activations go through the link's int8 codec. Every answer is
-compared with plain decoding, token for token; the exit status is 1 where one differs. The target runs on the
-CPU, the drafters on --device.
+    R"(Answers held-out prompts with each drafter and prints the acceptance length (tokens per target pass in
+drafting cycles, the target's own included; plain decoding is 1) per task and as the unweighted mean of the
+tasks, with 95 % intervals over the prompts, and the rows that the target computed per token (plain decoding:
+1). With --merge every bundle is measured with the other drafters' proposals in its trees, too. Activations
+go through the link's int8 codec. Every answer is compared with plain decoding, token for token; the exit
+status is 1 where one differs. The target runs on the CPU, the drafters on --device.
 
 Example:
   edgedraft-bench acceptance --model models/demo/target.gguf --prompts models/demo/heldout.jsonl \
-    --bundle models/demo/moa-tli0.gguf --bundle models/demo/independent.gguf --chain 4)";
+    --bundle models/demo/moa-tli0.gguf --bundle models/demo/independent.gguf --chain 4
+  edgedraft-bench acceptance --model models/demo/target.gguf --prompts models/demo/heldout.jsonl \
+    --kinds pld,anpd,ngram --bundle models/demo/moa-tli0.gguf --merge ngram)";
 
 struct AcceptanceOptions {
   std::filesystem::path model;
   std::vector<std::filesystem::path> bundles;
+  std::vector<std::string> kinds;
+  std::vector<std::string> merge;
   std::filesystem::path prompts;
   std::vector<std::uint32_t> tree = {8, 6, 62};
   std::uint32_t chain = 0;
@@ -45,8 +52,9 @@ struct AcceptanceOptions {
 };
 
 struct TaskCounts {
-  std::vector<double> tokens;  // of cycles, a prompt each
+  std::vector<double> tokens;  // of cycles, one number per prompt
   std::vector<double> cycles;
+  std::vector<double> rows;  // of the cycles' passes: roots and nodes
 };
 
 struct DrafterResult {
@@ -54,6 +62,24 @@ struct DrafterResult {
   std::map<std::string, TaskCounts> tasks;
   std::uint32_t differing = 0;
 };
+
+// A drafter to measure.
+struct Arm {
+  std::string name;
+  Tap* tap;  // null if it needs tokens alone
+  BundleFile file;
+};
+
+double rows_per_token(const TaskCounts& counts) {
+  return std::accumulate(counts.rows.begin(), counts.rows.end(), 0.0) /
+         std::accumulate(counts.tokens.begin(), counts.tokens.end(), 0.0);
+}
+
+double mean_rows_per_token(const std::map<std::string, TaskCounts>& tasks) {
+  double sum = 0.0;
+  for (const auto& [task, counts] : tasks) sum += rows_per_token(counts);
+  return sum / static_cast<double>(tasks.size());
+}
 
 // The unweighted mean of the tasks; its interval from resampling within each task.
 Mean mean_of_tasks(const std::map<std::string, TaskCounts>& tasks) {
@@ -78,31 +104,37 @@ void print(const std::vector<DrafterResult>& results) {
     std::printf("%s\n", r.name.c_str());
     for (const auto& [task, counts] : r.tasks) {
       const Mean m = bootstrap_ratio(counts.tokens, counts.cycles);
-      std::printf("  %-10s %5.2f  [%.2f, %.2f]  %zu prompts\n", task.c_str(), m.value, m.low,
-                  m.high, counts.tokens.size());
+      std::printf("  %-10s %5.2f  [%.2f, %.2f]  %6.2f rows per token  %zu prompts\n", task.c_str(),
+                  m.value, m.low, m.high, rows_per_token(counts), counts.tokens.size());
     }
     const Mean m = mean_of_tasks(r.tasks);
-    std::printf("  %-10s %5.2f  [%.2f, %.2f]  answers that differ from plain decoding: %u\n",
-                "mean", m.value, m.low, m.high, r.differing);
+    std::printf(
+        "  %-10s %5.2f  [%.2f, %.2f]  %6.2f rows per token  answers that differ from plain "
+        "decoding: %u\n",
+        "mean", m.value, m.low, m.high, mean_rows_per_token(r.tasks), r.differing);
   }
 }
 
 void print_json(const std::vector<DrafterResult>& results) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
-  const auto mean_json = [](const Mean& m, std::size_t count) {
-    return nlohmann::ordered_json{
-        {"tau", m.value}, {"low", m.low}, {"high", m.high}, {"prompts", count}};
+  const auto mean_json = [](const Mean& m, double rows, std::size_t count) {
+    return nlohmann::ordered_json{{"tau", m.value},
+                                  {"low", m.low},
+                                  {"high", m.high},
+                                  {"rows_per_token", rows},
+                                  {"prompts", count}};
   };
   for (const DrafterResult& r : results) {
     nlohmann::ordered_json tasks;
     std::size_t total = 0;
     for (const auto& [task, counts] : r.tasks) {
-      tasks[task] = mean_json(bootstrap_ratio(counts.tokens, counts.cycles), counts.tokens.size());
+      tasks[task] = mean_json(bootstrap_ratio(counts.tokens, counts.cycles), rows_per_token(counts),
+                              counts.tokens.size());
       total += counts.tokens.size();
     }
     all.push_back({{"drafter", r.name},
                    {"tasks", tasks},
-                   {"mean", mean_json(mean_of_tasks(r.tasks), total)},
+                   {"mean", mean_json(mean_of_tasks(r.tasks), mean_rows_per_token(r.tasks), total)},
                    {"differing", r.differing}});
   }
   std::printf("%s\n", all.dump(2).c_str());
@@ -135,37 +167,52 @@ Result<bool> measure(const AcceptanceOptions& o) {
                                     .kv_type = dtype_from_name(o.kv_type).value()});
   };
 
-  std::vector<DrafterResult> results;
-  Progress progress("answers", prompts->size() * (o.bundles.size() + 1));
-  std::vector<std::vector<std::uint32_t>> encoded;
-  std::vector<std::vector<std::uint32_t>> plain;
+  const auto target = BundleFile::open(o.model, BundleUse::plain);
+  if (!target) return target.error();
+  std::vector<Arm> arms;
+  for (const std::string& kind : o.kinds) {
+    auto file = BundleFile::open(o.model, BundleUse::draft, {.kind = kind, .merge = {}});
+    if (!file) return file.error();
+    arms.push_back({.name = kind, .tap = nullptr, .file = std::move(*file)});
+  }
   for (std::size_t b = 0; b < o.bundles.size(); ++b) {
-    const auto bundle = BundleFile::open(o.bundles[b], BundleUse::draft);
-    if (!bundle) return bundle.error();
-    const auto chat = bundle->chat_template({});
-    if (!chat) return chat.error();
-    results.push_back({.name = o.bundles[b].stem().string(), .tasks = {}});
-    for (std::size_t i = 0; i < prompts->size(); ++i) {
-      if (b == 0) {
-        const ChatMessage message{.role = "user", .content = (*prompts)[i].text};
-        auto tokens = bundle->encode_chat(*chat, std::span(&message, 1));
-        if (!tokens) return tokens.error();
-        encoded.push_back(*tokens);
-        auto answer = answer_of(encoded[i], nullptr, nullptr, std::nullopt);
-        if (!answer) return answer.error();
-        plain.push_back(answer->tokens);
-        progress.advance(1);
-      }
-      const auto drafter = bundle->make_drafter(**device);
-      const auto answer =
-          answer_of(encoded[i], (*host)->drafters()[b].tap.get(), drafter.get(), shape);
+    for (const auto& merge : {std::vector<std::string>{}, o.merge}) {
+      auto file = BundleFile::open(o.bundles[b], BundleUse::draft, {.kind = {}, .merge = merge});
+      if (!file) return file.error();
+      std::string name = o.bundles[b].stem().string();
+      for (const std::string& kind : merge) name += " + " + kind;
+      arms.push_back({.name = std::move(name),
+                      .tap = (*host)->drafters()[b].tap.get(),
+                      .file = std::move(*file)});
+      if (o.merge.empty()) break;
+    }
+  }
+  if (arms.empty()) return Error{Errc::usage, "give drafters with --bundle or --kinds"};
+
+  const auto chat = (o.bundles.empty() ? *target : arms.back().file).chat_template({});
+  if (!chat) return chat.error();
+  std::vector<DrafterResult> results;
+  results.reserve(arms.size());
+  for (const Arm& arm : arms) results.push_back({.name = arm.name, .tasks = {}});
+  Progress progress("answers", prompts->size() * (arms.size() + 1));
+  for (const Prompt& prompt : *prompts) {
+    const ChatMessage message{.role = "user", .content = prompt.text};
+    const auto tokens = target->encode_chat(*chat, std::span(&message, 1));
+    if (!tokens) return tokens.error();
+    const auto plain = answer_of(*tokens, nullptr, nullptr, std::nullopt);
+    if (!plain) return plain.error();
+    progress.advance(1);
+    for (std::size_t a = 0; a < arms.size(); ++a) {
+      const auto drafter = arms[a].file.make_drafter(**device);
+      const auto answer = answer_of(*tokens, arms[a].tap, drafter.get(), shape);
       if (!answer) return answer.error();
       progress.advance(1);
-      results[b].differing += answer->tokens != plain[i];
+      results[a].differing += answer->tokens != plain->tokens;
       if (answer->stats.cycles == 0) continue;
-      TaskCounts& counts = results[b].tasks[(*prompts)[i].task];
+      TaskCounts& counts = results[a].tasks[prompt.task];
       counts.tokens.push_back(answer->stats.cycle_tokens);
       counts.cycles.push_back(answer->stats.cycles);
+      counts.rows.push_back(answer->stats.cycles + answer->stats.drafted);
     }
   }
   o.json ? print_json(results) : print(results);
@@ -180,9 +227,15 @@ void add_acceptance_command(CLI::App& program) {
   CLI::App* command = program.add_subcommand("acceptance", "Acceptance length on held-out prompts");
   command->footer(kHelp);
   command->add_option("--model", o->model, "The target")->type_name("FILE.gguf")->required();
-  command->add_option("--bundle", o->bundles, "A drafter (repeatable)")
-      ->type_name("FILE.gguf")
-      ->required();
+  command->add_option("--bundle", o->bundles, "A drafter (repeatable)")->type_name("FILE.gguf");
+  command->add_option("--kinds", o->kinds, "Drafters that need no bundle")
+      ->type_name("KIND,...")
+      ->delimiter(',');
+  command
+      ->add_option("--merge", o->merge,
+                   "Drafters whose proposals each bundle's are merged with, in an arm of its own")
+      ->type_name("KIND,...")
+      ->delimiter(',');
   command->add_option("--prompts", o->prompts, "JSON lines with task, prompt")
       ->type_name("FILE")
       ->required();

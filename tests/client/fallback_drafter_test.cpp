@@ -128,11 +128,11 @@ class Recorder final : public Drafter {
     look();
     if (first < state_.rows.size()) state_.rows.resize(first);
   }
-  DraftTree draft(const TreeShape&) override {
+  bool grow(TreeGrowth& growth, const GrowthBudget&) override {
     look();
-    DraftTree tree;
-    tree.add(state_.tokens.back(), 0);
-    return tree;
+    growth.add(state_.tokens.back(), 0, 0.0f);
+    growth.finish();
+    return true;
   }
   std::span<const float> next_logits() override {
     look();

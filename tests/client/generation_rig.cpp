@@ -49,6 +49,10 @@ std::string name_of(ToyDrafter drafter) {
       return "hashed";
     case ToyDrafter::noisy:
       return "noisy";
+    case ToyDrafter::lookup:
+      return "lookup";
+    case ToyDrafter::moa_merged:
+      return "moa_merged";
   }
   return "unknown";
 }
@@ -61,18 +65,19 @@ Tokens reduced_tokens() {
   return tokens;
 }
 
-DraftTree NoisyDrafter::draft(const TreeShape& shape) {
-  const DraftTree right = twin_.draft(shape);
-  DraftTree tree;
+bool NoisyDrafter::grow(TreeGrowth& growth, const GrowthBudget&) {
+  const DraftTree right = twin_.draft(growth.shape());
+  growth.clear();
+  growth.finish();
   std::vector<std::uint32_t> moved{0};
   for (std::uint32_t row = 1; row <= right.node_count(); ++row) {
-    if (tree.node_count() + 3 > shape.nodes) break;
+    if (growth.candidate_count() + 3 > growth.shape().nodes) break;
     const std::uint32_t parent = moved[right.parent(row)];
-    tree.add(static_cast<std::uint32_t>(random_.below(kToyVocabulary)), parent);
-    if (random_.below(2) == 0) tree.add(right.token(row), parent);
-    moved.push_back(tree.add(right.token(row), parent));
+    growth.add(static_cast<std::uint32_t>(random_.below(kToyVocabulary)), parent, 0.0f);
+    if (random_.below(2) == 0) growth.add(right.token(row), parent, 0.0f);
+    moved.push_back(growth.add(right.token(row), parent, 0.0f));
   }
-  return tree;
+  return true;
 }
 
 void Listener::on_token(std::uint32_t token, Provenance from) {
@@ -188,6 +193,14 @@ std::unique_ptr<Drafter> GenerationRig::make_drafter(Backend& backend) {
     case ToyDrafter::noisy:
       twin_ = independent(toy_);
       return std::make_unique<NoisyDrafter>(*twin_, 17);
+    case ToyDrafter::lookup:
+      return std::make_unique<NgramDrafter>(lookup_tree, kRigContext);
+    case ToyDrafter::moa_merged: {
+      std::vector<std::unique_ptr<Drafter>> drafters;
+      drafters.push_back(make_moa(backend, 1, 2));
+      drafters.push_back(std::make_unique<NgramDrafter>(adaptive_tree, kRigContext));
+      return std::make_unique<MergedDrafter>(std::move(drafters));
+    }
   }
   return nullptr;
 }

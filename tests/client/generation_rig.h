@@ -7,8 +7,11 @@
 #include "client/devices/fallback_drafter.h"
 #include "client/generation/generation.h"
 #include "shared/drafting/independent/independent_drafter.h"
+#include "shared/drafting/merged_drafter.h"
 #include "shared/drafting/moa/moa_drafter.h"
 #include "shared/drafting/moa/moa_tap.h"
+#include "shared/drafting/ngram/ngram_drafter.h"
+#include "shared/drafting/ngram/ngram_trees.h"
 #include "tests/support/failing_backend.h"
 #include "tests/support/local_link.h"
 #include "tests/support/table_network.h"
@@ -31,6 +34,8 @@ enum class ToyDrafter : std::uint8_t {
   twin,           // the target itself: greedy, it is always right
   hashed,         // logits without sense
   noisy,          // twin's trees with wrong and doubled siblings in them
+  lookup,         // copies from the conversation
+  moa_merged,     // moa_tli1 and n-grams of the conversation on one tree
 };
 std::string name_of(ToyDrafter drafter);
 
@@ -44,7 +49,7 @@ class NoisyDrafter final : public Drafter {
   std::uint32_t token_count() const override { return twin_.token_count(); }
   void append(std::span<const std::uint32_t> tokens) override { twin_.append(tokens); }
   void truncate(std::uint32_t count) override { twin_.truncate(count); }
-  DraftTree draft(const TreeShape& shape) override;
+  bool grow(TreeGrowth& growth, const GrowthBudget& budget) override;
   std::span<const float> next_logits() override { return twin_.next_logits(); }
 
  private:

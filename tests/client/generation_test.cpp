@@ -81,7 +81,8 @@ INSTANTIATE_TEST_SUITE_P(Drafters, LosslessTest,
                                            ToyDrafter::moa_tli1, ToyDrafter::moa_tli3,
                                            ToyDrafter::moa_projected, ToyDrafter::independent,
                                            ToyDrafter::moa_reduced, ToyDrafter::twin_reduced,
-                                           ToyDrafter::twin, ToyDrafter::hashed, ToyDrafter::noisy),
+                                           ToyDrafter::twin, ToyDrafter::hashed, ToyDrafter::noisy,
+                                           ToyDrafter::lookup, ToyDrafter::moa_merged),
                          [](const auto& drafter) { return name_of(drafter.param); });
 
 // The suite above means something only if answers end in every way, and within trees.
@@ -209,7 +210,8 @@ TEST(GenerationTest, ActivationsThatDoNotComeAreNotWaitedForLongerThanTheVerdict
 
 INSTANTIATE_TEST_SUITE_P(Drafters, ConversationTest,
                          ::testing::Values(ToyDrafter::moa_tli0, ToyDrafter::moa_tli3,
-                                           ToyDrafter::twin, ToyDrafter::hashed),
+                                           ToyDrafter::twin, ToyDrafter::hashed, ToyDrafter::lookup,
+                                           ToyDrafter::moa_merged),
                          [](const auto& drafter) { return name_of(drafter.param); });
 
 }  // namespace

@@ -16,6 +16,11 @@ using Options = std::vector<std::string>;
 constexpr const char* kPrompt = "What is 47 plus 38?";
 constexpr const char* kStory = "Tell me a story about a dog and a ball.";
 
+Options joined(Options a, const Options& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
 class ProgramsTest : public ::testing::Test {
  protected:
   json run(const std::string& bundle, Options options) {
@@ -64,6 +69,22 @@ TEST_F(ProgramsTest, SampledAnswersAreThoseOfPlainDecodingWithTheSameSeed) {
     const json plain = run("moa-tli0", plain_options);
     for (const char* bundle : {"moa-tli0", "moa-tli1", "independent"}) {
       EXPECT_EQ(run(bundle, common)["tokens"], plain["tokens"]) << bundle;
+    }
+  }
+}
+
+// Drafters without weights, alone and beside the bundle's own.
+TEST_F(ProgramsTest, DraftersFromTheConversationsTextChangeNothing) {
+  const Options common{"-p", kStory, "--max-tokens", "60", "--control", "off"};
+  for (const Options& sampling : {Options{}, Options{"--temperature", "0.8", "--seed", "7"}}) {
+    const json plain = run("target", joined(joined(common, sampling), {"--plain"}));
+    for (const Options& drafters :
+         {Options{"--drafter", "pld"}, Options{"--drafter", "anpd"}, Options{"--drafter", "ngram"},
+          Options{"--drafter-merge", "ngram"},
+          Options{"--drafter", "pld", "--drafter-merge", "anpd"}}) {
+      const json drafted = run("moa-tli1", joined(joined(common, sampling), drafters));
+      EXPECT_EQ(drafted["tokens"], plain["tokens"]) << drafters[1];
+      EXPECT_GT(drafted["stats"]["drafted"], 0) << drafters[1];
     }
   }
 }

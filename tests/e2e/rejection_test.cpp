@@ -155,6 +155,9 @@ TEST_F(RejectionTest, APromptLongerThanTheContextIsRefusedAndTheServerGoesOn) {
 TEST_F(RejectionTest, MistakesOnTheCommandLineExitWithTwoAndNameTheOption) {
   const Options bundle{"--bundle", demo_model("moa-tli0")};
   expect_refused(joined(bundle, {"-p", "x", "--tree", "0,6,62"}), 2, "--tree");
+  expect_refused(joined(bundle, {"-p", "x", "--drafter", "guess"}), 2, "pld");
+  expect_refused(joined(bundle, {"-p", "x", "--drafter-merge", "ngram,guess"}), 2, "pld");
+  expect_refused(joined(bundle, {"-p", "x", "--plain", "--drafter", "pld"}), 2, "--drafter");
   expect_refused(joined(bundle, {"-p", "x", "--chain", "4", "--tree", "8,6,62"}), 2, "--");
   expect_refused(joined(bundle, {"-p", "x", "--temperature", "-1"}), 2, "--temperature");
   expect_refused(joined(bundle, {"-p", "x", "--top-p", "nan"}), 2, "--top-p");

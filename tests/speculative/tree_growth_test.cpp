@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
+#include "shared/drafting/network_growth.h"
 #include "tests/support/table_network.h"
 
 namespace edgedraft {
@@ -127,6 +129,240 @@ TEST(TreeGrowthTest, ASmallVocabularyLimitsTheBreadth) {
   network.commit(committed);
   const DraftTree tree = grow_tree(network, {.breadth = 8, .depth = 2, .nodes = 62});
   EXPECT_EQ(tree.node_count(), 6u);
+}
+
+TreeShape random_shape(Random& random) {
+  for (;;) {
+    const TreeShape shape{.breadth = 1 + static_cast<std::uint32_t>(random.below(9)),
+                          .depth = 1 + static_cast<std::uint32_t>(random.below(7)),
+                          .nodes = 1 + static_cast<std::uint32_t>(random.below(70))};
+    if (valid(shape)) return shape;
+  }
+}
+
+std::map<Path, Score> scores_of(const DraftTree& tree) {
+  std::map<Path, Score> scores;
+  const auto paths = paths_of(tree);
+  for (std::uint32_t i = 0; i < paths.size(); ++i) scores[paths[i]] = tree.scores()[i];
+  return scores;
+}
+
+// EAGLE-2 as the paper has it, on paths: no draft rows, no masks, no interruption.
+DraftTree plain_growth(const TableNetwork::Logits& logits, const Path& committed,
+                       const TreeShape& shape) {
+  struct Found {
+    Path path;
+    std::uint32_t parent;  // index + 1
+    float score;
+  };
+  TableNetwork network(static_cast<std::uint32_t>(logits(committed).size()), logits);
+  std::vector<Found> found;
+  std::vector<std::uint32_t> level{0};
+  const auto best_first = [&](std::uint32_t a, std::uint32_t b) {
+    return found[a - 1].score != found[b - 1].score ? found[a - 1].score > found[b - 1].score
+                                                    : a < b;
+  };
+  for (std::uint32_t depth = 1; depth <= shape.depth; ++depth) {
+    std::vector<std::uint32_t> next;
+    for (const std::uint32_t parent : level) {
+      Path tokens = committed;
+      const Path path = parent == 0 ? Path{} : found[parent - 1].path;
+      tokens.insert(tokens.end(), path.begin(), path.end());
+      network.truncate(0);
+      network.commit(tokens);
+      const auto count = std::min(shape.breadth, network.vocabulary_count());
+      std::vector<std::uint32_t> best(count);
+      std::vector<float> log_probs(count);
+      network.backend().top_k(
+          {.logits = network.logits(), .k = count, .tokens = best, .log_probs = log_probs});
+      for (std::uint32_t i = 0; i < count; ++i) {
+        const float above = parent == 0 ? 0.0f : found[parent - 1].score;
+        Path child = path;
+        child.push_back(best[i]);
+        found.push_back({.path = child, .parent = parent, .score = log_probs[i] + above});
+        next.push_back(static_cast<std::uint32_t>(found.size()));
+      }
+    }
+    std::ranges::sort(next, best_first);
+    if (next.size() > shape.breadth) next.resize(shape.breadth);
+    std::ranges::sort(next);
+    level = next;
+  }
+  std::vector<std::uint32_t> kept(found.size());
+  for (std::uint32_t i = 0; i < kept.size(); ++i) kept[i] = i + 1;
+  std::ranges::sort(kept, best_first);
+  if (kept.size() > shape.nodes) kept.resize(shape.nodes);
+  std::ranges::sort(kept);
+  DraftTree tree;
+  std::map<std::uint32_t, std::uint32_t> row_of{{0, 0}};
+  for (const std::uint32_t id : kept) {
+    row_of[id] = tree.add(found[id - 1].path.back(), row_of.at(found[id - 1].parent));
+  }
+  return tree;
+}
+
+TEST(TreeGrowthTest, IsThePlainAlgorithmHoweverOftenItIsInterrupted) {
+  Random random(11);
+  for (int round = 0; round < 1500; ++round) {
+    const auto vocabulary = 2 + static_cast<std::uint32_t>(random.below(12));
+    const auto logits = hashed_logits(vocabulary, random.below(1u << 30));
+    TableNetwork network(vocabulary, logits);
+    const Path committed{1, 0, 1};
+    network.commit(committed);
+    const TreeShape shape = random_shape(random);
+    TreeGrowth growth(shape);
+    std::map<Path, Score> before;
+    while (!grow(network, growth, {.rows = 1 + static_cast<std::uint32_t>(random.below(6))})) {
+      // What was found stays found, and a tree can be had at any time.
+      const auto candidates = scores_of(growth.tree(kTreeNodesMax));
+      if (growth.candidate_count() <= kTreeNodesMax) {
+        for (const auto& [path, score] : before) ASSERT_EQ(candidates.at(path), score);
+        before = candidates;
+      }
+      ASSERT_LE(growth.tree().node_count(), shape.nodes);
+    }
+    ASSERT_EQ(growth.tree(), plain_growth(logits, committed, shape)) << "round " << round;
+    network.truncate(0);
+    network.commit(committed);
+    ASSERT_EQ(growth.tree(), grow_tree(network, shape)) << "round " << round;
+  }
+}
+
+TEST(TreeGrowthTest, StopsAtTheDeadlineAndGoesOnBehindIt) {
+  const auto logits = hashed_logits(20, 4);
+  TableNetwork network(20, logits);
+  const Path committed{1};
+  network.commit(committed);
+  TreeGrowth growth(TreeShape{});
+  Instant now{};
+  // Every look at the clock takes a millisecond.
+  const auto clock = [&] { return now += std::chrono::milliseconds(1); };
+  EXPECT_FALSE(grow(network, growth, {.deadline = Instant{}, .now = clock}));
+  EXPECT_EQ(growth.candidate_count(), 0u);
+  now = {};
+  EXPECT_FALSE(
+      grow(network, growth, {.deadline = Instant{} + std::chrono::milliseconds(4), .now = clock}));
+  EXPECT_EQ(growth.candidate_count(), 8u + 64u + 64u) << "the root and two levels";
+  EXPECT_TRUE(grow(network, growth));
+  EXPECT_EQ(growth.tree(), plain_growth(logits, committed, {}));
+}
+
+// Behind a verdict: nothing of what lies below is lost, every score is what the network gives the
+// path, and growth reaches the shape's depth again, through a network that lost its draft rows.
+TEST(TreeGrowthTest, GoesOnBehindAVerdict) {
+  Random random(12);
+  int kept_something = 0;
+  for (int round = 0; round < 600; ++round) {
+    const auto vocabulary = 2 + static_cast<std::uint32_t>(random.below(6));
+    const auto logits = hashed_logits(vocabulary, random.below(1u << 30));
+    TableNetwork network(vocabulary, logits);
+    Path committed{1, 0};
+    network.commit(committed);
+    TreeGrowth growth(random_shape(random));
+    for (int verdict = 0; verdict < 4; ++verdict) {
+      const TreeShape shape = random_shape(random);
+      growth.set_shape(shape);
+      grow(network, growth, {.rows = static_cast<std::uint32_t>(random.below(40))});
+      growth.limit_depth(kTreeDepthMax);
+      const auto before = scores_of(growth.tree(kTreeNodesMax));
+
+      // A path of the tree, or one that leaves it.
+      Path path;
+      const DraftTree tree = growth.tree();
+      if (!tree.empty()) path = paths_of(tree)[random.below(tree.node_count())];
+      if (path.empty() || random.below(4) == 0) {
+        path.push_back(static_cast<std::uint32_t>(random.below(vocabulary)));
+      }
+      growth.reroot(path);
+      network.truncate(static_cast<std::uint32_t>(committed.size()));
+      network.commit(path);
+      committed.insert(committed.end(), path.begin(), path.end());
+
+      const auto kept = scores_of(growth.tree(kTreeNodesMax));
+      for (const auto& [below, score] : before) {
+        if (below.size() <= path.size() || !std::equal(path.begin(), path.end(), below.begin())) {
+          continue;
+        }
+        const Path rest(below.begin() + static_cast<std::ptrdiff_t>(path.size()), below.end());
+        ASSERT_TRUE(kept.contains(rest)) << "round " << round;
+        ++kept_something;
+      }
+    }
+    while (!grow(network, growth, {.rows = 7})) {
+    }
+    const DraftTree tree = growth.tree();
+    std::map<Path, double> scores;
+    enumerate(logits, committed, {}, 0.0, 2, scores);
+    for (const auto& [path, score] : scores_of(tree)) {
+      if (path.size() > 2) continue;
+      ASSERT_NEAR(score, scores.at(path), 1e-4) << "round " << round;
+    }
+    const auto depths = tree.depths();
+    ASSERT_LE(*std::ranges::max_element(depths), growth.shape().depth);
+    // The best tokens behind the root are there, whatever was kept.
+    const auto first = plain_growth(
+        logits, committed,
+        {.breadth = growth.shape().breadth, .depth = growth.shape().depth, .nodes = 1});
+    ASSERT_NE(tree.child(0, first.token(1)), 0u) << "round " << round;
+  }
+  EXPECT_GT(kept_something, 1000);
+}
+
+// One tree, grown on behind a verdict that follows its best path, is as good as one grown afresh:
+// every candidate that a fresh tree expands has been expanded.
+TEST(TreeGrowthTest, WhatIsKeptIsNotAskedForAgain) {
+  const auto logits = hashed_logits(10, 8);
+  TableNetwork network(10, logits);
+  const Path committed{3};
+  network.commit(committed);
+  TreeGrowth growth({.breadth = 4, .depth = 5, .nodes = 20});
+  grow(network, growth);
+  const std::uint32_t best = growth.tree().token(1);
+  growth.reroot(std::array{best});
+  network.commit(std::array{best});
+  EXPECT_GT(growth.candidate_count(), 4u);
+  const auto kept = growth.candidate_count();
+  // Only the last level is new, but for the draft rows of those above, which run again.
+  grow(network, growth);
+  const std::uint32_t asked = (growth.candidate_count() - kept) / 4;
+  EXPECT_GT(asked, 0u);
+  EXPECT_LT(asked, 17u) << "a fresh tree asks for the root and four levels of four";
+}
+
+TEST(TreeGrowthTest, TakesCandidatesThatComeAllAtOnce) {
+  TreeGrowth growth({.breadth = 2, .depth = 3, .nodes = 3});
+  const std::uint32_t a = growth.add(5, 0, -0.5f);
+  growth.add(6, 0, -3.0f);
+  const std::uint32_t b = growth.add(7, a, 0.25f);
+  growth.add(8, b, -1.0f);
+  growth.finish();
+  EXPECT_TRUE(growth.done());
+  EXPECT_EQ(paths_of(growth.tree()), (std::vector<Path>{{5}, {5, 7}, {5, 7, 8}}));
+  EXPECT_EQ(growth.tree().score(2), -0.5f) << "no child scores more than its parent";
+  growth.reroot(std::array{5u, 7u});
+  EXPECT_EQ(scores_of(growth.tree()), (std::map<Path, Score>{{{8}, -1.0f}}));
+  growth.reroot(std::array{9u});
+  EXPECT_TRUE(growth.tree().empty());
+  EXPECT_FALSE(growth.done());
+}
+
+TEST(TreeGrowthTest, NoMoreRowsAreAskedForThanAMaskHas) {
+  TreeGrowth growth({.breadth = 32, .depth = 2, .nodes = kTreeNodesMax});
+  for (std::uint32_t i = 0; i < 300; ++i) growth.add(i, 0, -1.0f);
+  growth.answer(growth.next(), std::array{1000u}, std::array{-1.0f});
+  std::uint32_t rows = 0;
+  for (std::uint32_t breadth = 32; breadth > 0; --breadth) {
+    growth.set_shape({.breadth = breadth,
+                      .depth = std::min(32 / breadth + 1, kTreeDepthMax),
+                      .nodes = kTreeNodesMax});
+    for (GrowthLevel level = growth.next(); !level.empty(); level = growth.next()) {
+      const std::vector<std::uint32_t> tokens(level.nodes.size() * 40, 7);
+      growth.answer(level, tokens, std::vector<float>(tokens.size(), -1.0f));
+      rows += static_cast<std::uint32_t>(level.nodes.size());
+      ASSERT_LE(rows, kMaskRowsMax);
+    }
+  }
+  EXPECT_EQ(growth.tree().node_count(), kTreeNodesMax);
 }
 
 TEST(TreeGrowthTest, ShapesBeyondTheLimitsAreInvalid) {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "shared/runtime/backend.h"
-#include "shared/speculative/draft_network.h"
+#include "shared/drafting/draft_network.h"
 
 namespace edgedraft::testing {
 

@@ -7,7 +7,7 @@
 
 #include "shared/base/random.h"
 #include "shared/runtime/scratch.h"
-#include "shared/speculative/draft_network.h"
+#include "shared/drafting/draft_network.h"
 
 namespace edgedraft::testing {
 

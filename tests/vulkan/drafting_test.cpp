@@ -1,5 +1,6 @@
 #include "shared/drafting/independent/independent_network.h"
 #include "shared/drafting/moa/moa_network.h"
+#include "shared/drafting/network_growth.h"
 #include "shared/speculative/tree_growth.h"
 #include "tests/support/matrix_reading.h"
 #include "tests/support/toy_models.h"

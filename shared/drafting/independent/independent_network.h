@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "shared/runtime/decoder.h"
-#include "shared/speculative/draft_network.h"
+#include "shared/drafting/draft_network.h"
 
 namespace edgedraft {
 

@@ -8,7 +8,7 @@
 #include "shared/runtime/kv_cache.h"
 #include "shared/runtime/layer.h"
 #include "shared/runtime/weight_store.h"
-#include "shared/speculative/draft_network.h"
+#include "shared/drafting/draft_network.h"
 
 namespace edgedraft {
 

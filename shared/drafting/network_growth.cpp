@@ -1,0 +1,54 @@
+#include "shared/drafting/network_growth.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace edgedraft {
+namespace {
+
+// Answers with the `breadth` likeliest tokens behind each of the network's current logits rows.
+void answer(DraftNetwork& network, TreeGrowth& growth, const GrowthLevel& level) {
+  const std::uint32_t children = std::min(growth.shape().breadth, network.logits().cols);
+  std::vector<std::uint32_t> tokens(level.nodes.size() * children);
+  std::vector<float> log_probs(tokens.size());
+  network.backend().top_k(
+      {.logits = network.logits(), .k = children, .tokens = tokens, .log_probs = log_probs});
+  if (const auto draft_tokens = network.draft_tokens(); !draft_tokens.empty()) {
+    for (std::uint32_t& token : tokens) token = draft_tokens[token];
+  }
+  growth.answer(level, tokens, log_probs);
+}
+
+}  // namespace
+
+bool grow(DraftNetwork& network, TreeGrowth& growth, const GrowthBudget& budget) {
+  std::uint32_t rows_left = budget.rows;
+  while (rows_left > 0 && !budget.over()) {
+    const GrowthLevel level = growth.next(rows_left);
+    if (level.empty()) return true;
+    if (!level.is_root()) {
+      std::vector<DraftNode> nodes;
+      for (const GrowthNode& node : level.nodes) {
+        nodes.push_back({.token = node.token, .depth = node.depth, .ancestors = node.ancestors});
+      }
+      network.expand(nodes);
+    }
+    if (level.children) {
+      answer(network, growth, level);
+      rows_left -= static_cast<std::uint32_t>(level.nodes.size());
+    } else {
+      // Rows that run again are no progress: counted, small budgets would end before any.
+      growth.answer(level, {}, {});
+    }
+  }
+  return growth.done();
+}
+
+DraftTree grow_tree(DraftNetwork& network, const TreeShape& shape) {
+  TreeGrowth growth(shape);
+  grow(network, growth);
+  return growth.tree();
+}
+
+}  // namespace edgedraft

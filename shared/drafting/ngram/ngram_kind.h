@@ -1,0 +1,12 @@
+#pragma once
+
+#include "shared/drafting/drafter_kind.h"
+
+namespace edgedraft {
+
+// Drafters from the conversation's own text: any file with the target's tokenizer will do.
+extern const DrafterKind kLookupKind;    // pld: prompt lookup
+extern const DrafterKind kAdaptiveKind;  // anpd: adaptive n-grams
+extern const DrafterKind kNgramKind;     // ngram: the best of both
+
+}  // namespace edgedraft

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+namespace edgedraft {
+
+// Where every run of 1 to kOrderMax tokens has stood in a text, so that what followed can be
+// proposed again. Appending and truncating take the table through exactly the states that it would
+// have if it were built from scratch.
+//
+// Cost      append and truncate O(kOrderMax) per token; some 200 bytes per token
+class NgramTable {
+ public:
+  static constexpr std::uint32_t kOrderMax = 4;
+
+  std::span<const std::uint32_t> tokens() const { return tokens_; }
+  void append(std::span<const std::uint32_t> tokens);
+  // Requires  count <= tokens().size()
+  void truncate(std::uint32_t count);
+
+  // The positions, ascending, of the tokens that have followed the run `context`; none if it never
+  // stood before the last token. Valid until the next change.
+  //
+  // Requires  1 <= context.size() <= kOrderMax
+  std::span<const std::uint32_t> followers(std::span<const std::uint32_t> context) const;
+
+ private:
+  struct Key {
+    std::array<std::uint32_t, kOrderMax> tokens{};
+    std::uint32_t order = 0;
+
+    bool operator==(const Key&) const = default;
+  };
+  struct Hash {
+    std::size_t operator()(const Key& key) const;
+  };
+  static Key key_of(std::span<const std::uint32_t> context);
+
+  std::vector<std::uint32_t> tokens_;
+  std::unordered_map<Key, std::vector<std::uint32_t>, Hash> followers_;
+};
+
+}  // namespace edgedraft

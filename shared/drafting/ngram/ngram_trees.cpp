@@ -1,0 +1,146 @@
+#include "shared/drafting/ngram/ngram_trees.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <queue>
+#include <tuple>
+#include <vector>
+
+namespace edgedraft {
+namespace {
+
+constexpr std::uint32_t kLookupOrderMax = 3;
+constexpr std::uint32_t kLookupTokens = 10;
+// Of a context that stood everywhere, the newest occurrences are counted.
+constexpr std::size_t kCountedMax = 64;
+// Paths below this are not worth a row to anybody.
+constexpr Score kScoreFloor = -4.6f;  // 1 %
+
+// What has not been seen, in occurrences, by length of the match: between what fits answers that
+// copy little and answers that copy much (docs/drafters.md).
+constexpr std::array<float, NgramTable::kOrderMax + 1> kEscape = {0.0f, 2.0f, 1.2f, 1.0f, 1.0f};
+
+float log_probability(std::size_t count, std::size_t total, std::size_t order) {
+  return std::log(static_cast<float>(count) / (static_cast<float>(total) + kEscape[order]));
+}
+
+struct Follower {
+  std::uint32_t token;
+  float log_prob;
+};
+
+// What follows `context`, or the longest end of it that is known, likeliest first; ties to the
+// newer.
+std::vector<Follower> followers(const NgramTable& table, std::span<const std::uint32_t> context,
+                                std::uint32_t count_max) {
+  for (std::size_t order = std::min<std::size_t>(context.size(), NgramTable::kOrderMax); order > 0;
+       --order) {
+    auto positions = table.followers(context.last(order));
+    if (positions.empty()) continue;
+    if (positions.size() > kCountedMax) positions = positions.last(kCountedMax);
+    struct Seen {
+      std::uint32_t token;
+      std::size_t count;
+      std::uint32_t newest;
+    };
+    std::vector<Seen> seen;
+    for (const std::uint32_t position : positions) {
+      const std::uint32_t token = table.tokens()[position];
+      const auto place = std::ranges::find(seen, token, &Seen::token);
+      if (place == seen.end()) {
+        seen.push_back({.token = token, .count = 1, .newest = position});
+      } else {
+        ++place->count;
+        place->newest = position;
+      }
+    }
+    std::ranges::sort(seen, [](const Seen& a, const Seen& b) {
+      return a.count != b.count ? a.count > b.count : a.newest > b.newest;
+    });
+    if (seen.size() > count_max) seen.resize(count_max);
+    std::vector<Follower> result;
+    for (const Seen& s : seen) {
+      result.push_back(
+          {.token = s.token, .log_prob = log_probability(s.count, positions.size(), order)});
+    }
+    return result;
+  }
+  return {};
+}
+
+}  // namespace
+
+DraftTree lookup_tree(const NgramTable& table, const TreeShape& shape) {
+  const auto tokens = table.tokens();
+  const std::uint32_t length = std::min({kLookupTokens, shape.depth, shape.nodes});
+  DraftTree tree;
+  std::uint32_t copies = 0;
+  for (std::size_t order = std::min<std::size_t>(kLookupOrderMax, tokens.size()); order > 0;
+       --order) {
+    const auto positions = table.followers(tokens.last(order));
+    // Earliest first, which has most behind it.
+    for (const std::uint32_t first : positions) {
+      if (copies == shape.breadth || tree.node_count() == shape.nodes) return tree;
+      if (tree.child(0, tokens[first]) != 0) continue;
+      const auto same = std::ranges::count_if(
+          positions, [&](std::uint32_t p) { return tokens[p] == tokens[first]; });
+      const std::size_t end = std::min<std::size_t>(first + length, tokens.size());
+      std::uint32_t row = 0;
+      Score score = log_probability(static_cast<std::size_t>(same), positions.size(), order);
+      for (std::size_t p = first; p < end && tree.node_count() < shape.nodes; ++p) {
+        row = tree.add(tokens[p], row, score);
+        // The further the copy went, the longer is the run that it stands behind.
+        const std::size_t run = std::min<std::size_t>(order + p + 1 - first, NgramTable::kOrderMax);
+        score += log_probability(1, 1, run);
+      }
+      ++copies;
+    }
+  }
+  return tree;
+}
+
+DraftTree adaptive_tree(const NgramTable& table, const TreeShape& shape) {
+  struct Open {
+    Score score;
+    std::uint32_t parent;  // row
+    std::uint32_t token;
+    std::uint32_t depth;
+    std::uint32_t age;
+  };
+  const auto worse = [](const Open& a, const Open& b) {
+    return a.score != b.score ? a.score < b.score : a.age > b.age;
+  };
+  std::priority_queue<Open, std::vector<Open>, decltype(worse)> open(worse);
+  std::uint32_t age = 0;
+  DraftTree tree;
+  std::vector<std::uint32_t> context;
+  const auto open_below = [&](std::uint32_t row, std::uint32_t depth) {
+    context.clear();
+    for (std::uint32_t r = row; r > 0 && context.size() < NgramTable::kOrderMax;
+         r = tree.parent(r)) {
+      context.push_back(tree.token(r));
+    }
+    const auto tokens = table.tokens();
+    for (std::size_t i = tokens.size(); i > 0 && context.size() < NgramTable::kOrderMax; --i) {
+      context.push_back(tokens[i - 1]);
+    }
+    std::ranges::reverse(context);
+    for (const Follower& f : followers(table, context, shape.breadth)) {
+      const Score score = tree.score(row) + f.log_prob;
+      if (score < kScoreFloor) continue;
+      open.push({.score = score, .parent = row, .token = f.token, .depth = depth, .age = age++});
+    }
+  };
+  open_below(0, 1);
+  while (!open.empty() && tree.node_count() < shape.nodes) {
+    const Open best = open.top();
+    open.pop();
+    const std::uint32_t row = tree.add(best.token, best.parent, best.score);
+    if (best.depth < shape.depth) open_below(row, best.depth + 1);
+  }
+  return tree;
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "shared/speculative/draft_tree.h"
+
+namespace edgedraft {
+
+// The `nodes` best by score, in the order that they had. Ties go to the earlier row. A parent is
+// earlier than its child and scores at least as much, so no node loses its ancestors.
+DraftTree cut(const DraftTree& tree, std::uint32_t nodes);
+
+// The best `nodes` of both: paths that both have are one, with the better of its scores. Ties go to
+// the nodes of `a`, then to the earlier row; nodes stand in the order of a, then of b. Of siblings
+// with the same token one is left.
+//
+// Requires  nodes <= kTreeNodesMax
+DraftTree merge(const DraftTree& a, const DraftTree& b, std::uint32_t nodes);
+
+// What a verdict leaves: the tree below the node that `tokens` lead to from the root, the accepted
+// path and the next token. That node is the root of the result and scores are relative to it; order
+// kept. Empty if the tree does not hold the path.
+DraftTree reroot(const DraftTree& tree, std::span<const std::uint32_t> tokens);
+
+}  // namespace edgedraft

@@ -1,0 +1,203 @@
+// Drafters that grow in steps: networks whose memory changes in between, and several on one tree.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "shared/base/random.h"
+#include "shared/drafting/independent/independent_drafter.h"
+#include "shared/drafting/merged_drafter.h"
+#include "shared/drafting/moa/moa_drafter.h"
+#include "shared/drafting/ngram/ngram_drafter.h"
+#include "shared/drafting/ngram/ngram_trees.h"
+#include "shared/runtime/backend.h"
+#include "shared/speculative/tree_operations.h"
+#include "tests/support/toy_models.h"
+
+namespace edgedraft {
+namespace {
+
+using testing::kToyVocabulary;
+using testing::ToyDecoder;
+using testing::ToyMoa;
+using Tokens = std::vector<std::uint32_t>;
+
+constexpr std::uint32_t kPositions = 64;
+constexpr TreeShape kShape{.breadth = 3, .depth = 4, .nodes = 20};
+
+class GrowthTest : public ::testing::Test {
+ public:
+  std::unique_ptr<Drafter> moa() {
+    return std::make_unique<MoaDrafter>(*backend_, moa_.config, moa_.tensors, kPositions);
+  }
+  std::unique_ptr<Drafter> independent() {
+    return std::make_unique<IndependentDrafter>(*backend_, toy_.config, toy_.tensors, kPositions);
+  }
+  static std::unique_ptr<Drafter> ngram() {
+    return std::make_unique<NgramDrafter>(adaptive_tree, kPositions);
+  }
+  static void feed(Drafter& drafter, const Tokens& tokens) {
+    drafter.append(tokens);
+    add_rows(drafter, 0, static_cast<std::uint32_t>(tokens.size()) - 1);
+  }
+  static void add_rows(Drafter& drafter, std::uint32_t first, std::uint32_t count) {
+    const std::vector<float> rows(std::size_t{count} * drafter.activation_cols(), 0.1f);
+    if (!rows.empty()) drafter.add_activations(first, rows);
+  }
+
+  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
+  ToyDecoder toy_{6};
+  ToyMoa moa_{toy_, 3, 1};
+  Tokens tokens_{5, 6, 7, 30, 5, 6};
+};
+
+TEST_F(GrowthTest, StepsOfAnySizeFindWhatOneStepFinds) {
+  for (const auto& make : {&GrowthTest::moa, &GrowthTest::independent}) {
+    const auto whole = (this->*make)();
+    feed(*whole, tokens_);
+    const DraftTree tree = whole->draft(kShape);
+    for (std::uint32_t rows = 1; rows < 9; ++rows) {
+      const auto drafter = (this->*make)();
+      feed(*drafter, tokens_);
+      TreeGrowth growth(kShape);
+      std::uint32_t steps = 1;
+      while (!drafter->grow(growth, {.rows = rows})) ++steps;
+      EXPECT_EQ(growth.tree(), tree);
+      EXPECT_TRUE(std::ranges::equal(growth.tree().scores(), tree.scores()));
+      EXPECT_EQ(steps > 1, rows < 10);
+    }
+  }
+}
+
+// Logits asked for, or another tree grown, in the midst of it: what is missing runs again.
+TEST_F(GrowthTest, WhatComesInBetweenChangesNothing) {
+  const auto drafter = independent();
+  feed(*drafter, tokens_);
+  const DraftTree tree = drafter->draft(kShape);
+  TreeGrowth growth(kShape);
+  int steps = 0;
+  while (!drafter->grow(growth, {.rows = 2})) {
+    if (++steps % 2 == 0) {
+      drafter->next_logits();
+    } else {
+      EXPECT_EQ(drafter->draft(kShape), tree);
+    }
+  }
+  EXPECT_EQ(growth.tree(), tree);
+  EXPECT_GT(steps, 3);
+}
+
+// Behind verdicts, with activations that come late, growth goes on: the tree holds what was kept,
+// and the best first token of a fresh tree.
+TEST_F(GrowthTest, GoesOnBehindVerdicts) {
+  Random random(5);
+  for (const auto& make : {&GrowthTest::moa, &GrowthTest::independent}) {
+    const auto drafter = (this->*make)();
+    feed(*drafter, tokens_);
+    TreeGrowth growth(kShape);
+    auto known = static_cast<std::uint32_t>(tokens_.size()) - 1;
+    for (int verdict = 0; verdict < 12; ++verdict) {
+      drafter->grow(growth, {.rows = static_cast<std::uint32_t>(random.below(12))});
+      const DraftTree before = growth.tree();
+      Tokens path;
+      if (!before.empty() && random.below(3) > 0) {
+        auto row = 1 + static_cast<std::uint32_t>(random.below(before.node_count()));
+        for (; row > 0; row = before.parent(row)) path.insert(path.begin(), before.token(row));
+      } else {
+        path.push_back(static_cast<std::uint32_t>(random.below(kToyVocabulary)));
+      }
+      growth.reroot(path);
+      drafter->append(path);
+      const DraftTree kept = reroot(before, path);
+      EXPECT_EQ(merge(growth.tree(kTreeNodesMax), kept, kTreeNodesMax).node_count(),
+                growth.tree(kTreeNodesMax).node_count());
+      if (random.below(2) == 0) {
+        add_rows(*drafter, known, drafter->token_count() - 1 - known);
+        known = drafter->token_count() - 1;
+      }
+    }
+    while (!drafter->grow(growth, {.rows = 3})) {
+    }
+    const DraftTree tree = growth.tree();
+    const auto depths = tree.depths();
+    EXPECT_EQ(*std::ranges::max_element(depths), kShape.depth);
+    if (drafter->activation_cols() == 0) {
+      EXPECT_NE(tree.child(0, drafter->draft(chain_shape(1)).token(1)), 0u);
+    }
+  }
+}
+
+TEST_F(GrowthTest, TheDeadlineEndsAStep) {
+  const auto drafter = independent();
+  feed(*drafter, tokens_);
+  TreeGrowth growth(kShape);
+  Instant now{};
+  const auto clock = [&] { return now += std::chrono::milliseconds(1); };
+  EXPECT_FALSE(drafter->grow(growth, {.deadline = Instant{}, .now = clock}));
+  EXPECT_EQ(growth.candidate_count(), 0u);
+  now = {};
+  EXPECT_FALSE(
+      drafter->grow(growth, {.deadline = now + std::chrono::milliseconds(3), .now = clock}));
+  EXPECT_GT(growth.candidate_count(), 0u);
+  EXPECT_TRUE(drafter->grow(growth, {}));
+  EXPECT_EQ(growth.tree(), drafter->draft(kShape));
+}
+
+class MergedDrafterTest : public GrowthTest {
+ protected:
+  std::unique_ptr<Drafter> merged(std::unique_ptr<Drafter> main) {
+    std::vector<std::unique_ptr<Drafter>> drafters;
+    drafters.push_back(std::move(main));
+    drafters.push_back(ngram());
+    return std::make_unique<MergedDrafter>(std::move(drafters));
+  }
+};
+
+TEST_F(MergedDrafterTest, TreesAreTheMergeOfWhatEachWouldGrow) {
+  const auto both = merged(moa());
+  const auto a = moa();
+  const auto b = ngram();
+  Tokens tokens = tokens_;
+  for (Drafter* drafter : {both.get(), a.get(), b.get()}) feed(*drafter, tokens);
+  for (int turn = 0; turn < 6; ++turn) {
+    for (const TreeShape& shape : {kShape, chain_shape(3)}) {
+      const DraftTree expected = merge(a->draft(shape), b->draft(shape), shape.nodes);
+      EXPECT_EQ(both->draft(shape), expected) << turn;
+      TreeGrowth growth(shape);
+      while (!both->grow(growth, {.rows = 2})) {
+      }
+      EXPECT_EQ(growth.tree(), expected) << turn;
+    }
+    const Tokens next{static_cast<std::uint32_t>(5 + turn % 2), 30};
+    for (Drafter* drafter : {both.get(), a.get(), b.get()}) {
+      if (turn == 3) drafter->truncate(4);
+      drafter->append(next);
+    }
+  }
+  const auto expected = a->next_logits();
+  const auto logits = both->next_logits();
+  EXPECT_TRUE(std::ranges::equal(logits, expected)) << "the first writes alone";
+}
+
+TEST_F(MergedDrafterTest, GoesOnBehindAVerdict) {
+  const auto both = merged(independent());
+  feed(*both, tokens_);
+  TreeGrowth growth(kShape);
+  both->grow(growth, {});
+  const std::uint32_t token = growth.tree().token(1);
+  const DraftTree kept = reroot(growth.tree(), std::array{token});
+  growth.reroot(std::array{token});
+  both->append(std::array{token});
+  EXPECT_EQ(growth.tree(), kept);
+  while (!both->grow(growth, {.rows = 2})) {
+  }
+  const auto depths = growth.tree().depths();
+  EXPECT_EQ(*std::ranges::max_element(depths), kShape.depth);
+}
+
+}  // namespace
+}  // namespace edgedraft

@@ -1,0 +1,184 @@
+// Trees held against oracles that are plain about what they do: sets of paths with scores.
+#include "shared/speculative/tree_operations.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include "shared/base/random.h"
+
+namespace edgedraft {
+namespace {
+
+using Path = std::vector<std::uint32_t>;
+
+std::vector<Path> paths_of(const DraftTree& tree) {
+  std::vector<Path> paths(tree.row_count());
+  for (std::uint32_t row = 1; row < tree.row_count(); ++row) {
+    paths[row] = paths[tree.parent(row)];
+    paths[row].push_back(tree.token(row));
+  }
+  paths.erase(paths.begin());
+  return paths;
+}
+
+std::map<Path, Score> scores_of(const DraftTree& tree) {
+  std::map<Path, Score> scores;
+  const auto paths = paths_of(tree);
+  for (std::uint32_t i = 0; i < paths.size(); ++i) scores[paths[i]] = tree.scores()[i];
+  return scores;
+}
+
+// Few tokens and coarse scores, so that paths meet and scores tie; siblings differ.
+DraftTree random_tree(Random& random, std::uint32_t nodes_max) {
+  DraftTree tree;
+  const auto nodes = static_cast<std::uint32_t>(random.below(nodes_max + 1));
+  for (std::uint32_t tries = 0; tries < 3 * nodes && tree.node_count() < nodes; ++tries) {
+    const auto parent = static_cast<std::uint32_t>(random.below(tree.row_count()));
+    const auto token = static_cast<std::uint32_t>(random.below(5));
+    if (tree.child(parent, token) != 0) continue;
+    tree.add(token, parent, tree.score(parent) - static_cast<float>(random.below(4)) / 2);
+  }
+  return tree;
+}
+
+void expect_well_formed(const DraftTree& tree) {
+  for (std::uint32_t row = 1; row < tree.row_count(); ++row) {
+    ASSERT_LT(tree.parent(row), row);
+    ASSERT_LE(tree.score(row), tree.score(tree.parent(row)));
+  }
+  auto paths = paths_of(tree);
+  std::ranges::sort(paths);
+  ASSERT_EQ(std::adjacent_find(paths.begin(), paths.end()), paths.end());
+}
+
+// Takes the best node whose parent is taken, the earliest of equals, one after the other.
+std::vector<std::uint32_t> greedy_rows(const DraftTree& tree, std::uint32_t nodes) {
+  std::vector<bool> taken(tree.row_count(), false);
+  taken[0] = true;
+  std::vector<std::uint32_t> rows;
+  while (rows.size() < std::min(nodes, tree.node_count())) {
+    std::uint32_t best = 0;
+    for (std::uint32_t row = 1; row < tree.row_count(); ++row) {
+      if (taken[row] || !taken[tree.parent(row)]) continue;
+      if (best == 0 || tree.score(row) > tree.score(best)) best = row;
+    }
+    taken[best] = true;
+    rows.push_back(best);
+  }
+  std::ranges::sort(rows);
+  return rows;
+}
+
+TEST(TreeOperationsTest, CuttingKeepsTheBestNodesWithTheirAncestorsAndTheOrder) {
+  Random random(1);
+  for (int round = 0; round < 3000; ++round) {
+    const DraftTree tree = random_tree(random, 40);
+    const auto nodes = static_cast<std::uint32_t>(random.below(45));
+    const DraftTree kept = cut(tree, nodes);
+    expect_well_formed(kept);
+    std::vector<Path> expected;
+    for (const std::uint32_t row : greedy_rows(tree, nodes)) {
+      expected.push_back(paths_of(tree)[row - 1]);
+    }
+    ASSERT_EQ(paths_of(kept), expected) << "round " << round;
+    for (const auto& [path, score] : scores_of(kept)) ASSERT_EQ(score, scores_of(tree)[path]);
+  }
+}
+
+TEST(TreeOperationsTest, MergingIsTheUnionOfPathsWithTheBetterScore) {
+  Random random(2);
+  for (int round = 0; round < 3000; ++round) {
+    const DraftTree a = random_tree(random, 30);
+    const DraftTree b = random_tree(random, 30);
+    std::map<Path, Score> expected = scores_of(a);
+    for (const auto& [path, score] : scores_of(b)) {
+      const auto [place, is_new] = expected.try_emplace(path, score);
+      if (!is_new) place->second = std::max(place->second, score);
+    }
+    const DraftTree whole = merge(a, b, kTreeNodesMax);
+    expect_well_formed(whole);
+    ASSERT_EQ(scores_of(whole), expected) << "round " << round;
+
+    const auto nodes = static_cast<std::uint32_t>(random.below(40));
+    const DraftTree some = merge(a, b, nodes);
+    ASSERT_EQ(some, cut(whole, nodes)) << "round " << round;
+    ASSERT_EQ(some.scores().size(), std::min<std::size_t>(nodes, expected.size()));
+    ASSERT_EQ(merge(a, {}, nodes), cut(a, nodes));
+    ASSERT_EQ(merge({}, a, nodes), cut(a, nodes));
+    ASSERT_EQ(merge(a, a, nodes), cut(a, nodes));
+  }
+}
+
+TEST(TreeOperationsTest, TheLimitHoldsForTwoFullTrees) {
+  DraftTree a;
+  DraftTree b;
+  for (std::uint32_t i = 0; i < kTreeNodesMax; ++i) {
+    a.add(i, 0, -1.0f);
+    b.add(1000 + i, i, 0.0f);
+  }
+  const DraftTree both = merge(a, b, kTreeNodesMax);
+  EXPECT_EQ(both, b) << "the better ones";
+  EXPECT_EQ(both.depths().back(), kTreeNodesMax);
+}
+
+TEST(TreeOperationsTest, ReRootingKeepsWhatLiesBelowTheVerdict) {
+  Random random(3);
+  for (int round = 0; round < 3000; ++round) {
+    const DraftTree tree = random_tree(random, 40);
+    Path tokens;
+    if (const auto row = random.below(tree.row_count()); row > 0) tokens = paths_of(tree)[row - 1];
+    if (random.below(4) == 0) tokens.push_back(static_cast<std::uint32_t>(random.below(6)));
+    const auto all = scores_of(tree);
+    const auto root = all.find(tokens);
+    std::map<Path, Score> expected;
+    for (const auto& [path, score] : all) {
+      if (path.size() <= tokens.size() || !std::equal(tokens.begin(), tokens.end(), path.begin())) {
+        continue;
+      }
+      expected[Path(path.begin() + static_cast<std::ptrdiff_t>(tokens.size()), path.end())] =
+          score - (root == all.end() ? 0.0f : root->second);
+    }
+    const DraftTree below = reroot(tree, tokens);
+    expect_well_formed(below);
+    ASSERT_EQ(scores_of(below), expected) << "round " << round;
+  }
+}
+
+TEST(ScoreTest, BytesKeepTheOrderAndAreAnEighthOfANatApart) {
+  EXPECT_EQ(quantize_score(0.0f), 0);
+  EXPECT_EQ(quantize_score(-1.0f), 8);
+  EXPECT_EQ(quantize_score(kScoreMin), 255);
+  EXPECT_EQ(quantize_score(std::nanf("")), 255);
+  EXPECT_EQ(quantize_score(-INFINITY), 255);
+  EXPECT_EQ(quantize_score(0.5f), 0) << "no score is above certainty";
+  for (int byte = 0; byte < 256; ++byte) {
+    EXPECT_EQ(quantize_score(dequantize_score(static_cast<std::uint8_t>(byte))), byte);
+  }
+  Random random(4);
+  for (int i = 0; i < 10'000; ++i) {
+    const auto a = static_cast<float>(-40.0 * random.uniform());
+    const auto b = static_cast<float>(-40.0 * random.uniform());
+    EXPECT_LE(quantize_score(std::max(a, b)), quantize_score(std::min(a, b)));
+    const float within = std::max(a, -31.8f);
+    EXPECT_LE(std::abs(dequantize_score(quantize_score(within)) - within), 0.0625f + 1e-5f);
+  }
+}
+
+TEST(ScoreTest, ATreeTakesNoScoreThatWouldOrphanANode) {
+  DraftTree tree;
+  tree.add(1, 0, 3.0f);
+  tree.add(2, 1, std::nanf(""));
+  tree.add(3, 2, -1.0f);
+  tree.add(4, 1);
+  EXPECT_EQ(tree.score(1), 0.0f);
+  EXPECT_EQ(tree.score(2), kScoreMin);
+  EXPECT_EQ(tree.score(3), kScoreMin);
+  EXPECT_EQ(tree.score(4), 0.0f);
+}
+
+}  // namespace
+}  // namespace edgedraft
