@@ -5,92 +5,42 @@
 #include "shared/base/check.h"
 
 namespace edgedraft {
-std::string_view to_string(ClientState state) {
-  switch (state) {
-    case ClientState::online:
-      return "online";
-    case ClientState::offline:
-      return "offline";
-    case ClientState::resyncing:
-      return "resyncing";
-  }
-  return "unknown";
-}
-
-std::string_view to_string(CycleRecord::Kind kind) {
-  switch (kind) {
-    case CycleRecord::Kind::prompt:
-      return "prompt";
-    case CycleRecord::Kind::draft:
-      return "draft";
-    case CycleRecord::Kind::resync:
-      return "resync";
-    case CycleRecord::Kind::offline:
-      return "offline";
-    case CycleRecord::Kind::state:
-      return "state";
-  }
-  return "unknown";
-}
-
-GenerationStats& GenerationStats::operator+=(const GenerationStats& other) {
-  prompt_tokens += other.prompt_tokens;
-  tokens += other.tokens;
-  cycles += other.cycles;
-  cycle_tokens += other.cycle_tokens;
-  target_calls += other.target_calls;
-  drafted += other.drafted;
-  accepted += other.accepted;
-  offline_tokens += other.offline_tokens;
-  rewritten_tokens += other.rewritten_tokens;
-  resyncs += other.resyncs;
-  paced_passes += other.paced_passes;
-  late_passes += other.late_passes;
-  late_drafts += other.late_drafts;
-  elapsed += other.elapsed;
-  first_token_elapsed += other.first_token_elapsed;
-  drafting += other.drafting;
-  waiting += other.waiting;
-  streamed_tokens += other.streamed_tokens;
-  if (!other.streamed_because.empty()) streamed_because = other.streamed_because;
-  return *this;
-}
-
 Generation::Generation(const Parts& parts, const GenerationOptions& options)
-    : parts_(parts), options_(options), context_count_(options.context_count) {
+    : parts_(parts),
+      options_(options),
+      conversation_(parts.drafter),
+      server_{.context_count = options.context_count},
+      memory_(parts.drafter) {
   EDGEDRAFT_CHECK(parts.drafter != nullptr || !options.tree);
 }
 
 Result<AnswerEnd> Generation::answer(std::span<const std::uint32_t> prompt) {
   EDGEDRAFT_CHECK(!prompt.empty());
   if (auto drained = drain_events(); !drained) return drained.error();
-  if (in_flight_) (void)parts_.link.send(CancelRequest{});
-  in_flight_ = false;
-  const auto known = ledger_.tokens();
+  if (request_.in_flight) (void)parts_.link.send(CancelRequest{});
+  request_.in_flight = false;
+  const auto known = conversation_.tokens();
   const auto common = static_cast<std::uint32_t>(
       std::mismatch(known.begin(), known.end(), prompt.begin(), prompt.end()).first -
       known.begin());
   drop_from(common);
-  for (const std::uint32_t token : prompt.subspan(common)) {
-    ledger_.append(token, Provenance::given);
-  }
-  if (parts_.drafter) parts_.drafter->append(prompt.subspan(common));
+  conversation_.append(prompt.subspan(common), Provenance::given);
 
   started_ = parts_.now();
   stats_ = {};
   if (parts_.on_cycle) noted_link_ = parts_.link.stats();
   cut_off_ = false;
   stats_.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
-  answer_first_ = settled_count_ = ledger_.count();
+  conversation_.begin_answer();
   end_.reset();
-  link_closed_ = false;
-  wanted_ = Wanted::tokens;
-  wait_deadline_ = started_ + options_.deadline;
+  server_.link_closed = false;
+  request_.kind = RequestInFlight::Kind::tokens;
+  request_.deadline = started_ + options_.deadline;
   state_ = ClientState::online;
-  stream_tokens_ = 0;
+  plan_.tokens = 0;
   // Where the link is known to be down there is nothing to wait for.
-  if (link_error_ && !parts_.drafter) return *link_error_;
-  if (link_error_) go_offline(link_error_->message);
+  if (server_.link_error && !parts_.drafter) return *server_.link_error;
+  if (server_.link_error) go_offline(server_.link_error->message);
   return run();
 }
 
@@ -109,8 +59,8 @@ Result<AnswerEnd> Generation::run() {
   do {
     while (!end_) {
       if (parts_.cancelled()) {
-        if (in_flight_) (void)parts_.link.send(CancelRequest{});
-        in_flight_ = false;
+        if (request_.in_flight) (void)parts_.link.send(CancelRequest{});
+        request_.in_flight = false;
         end_ = AnswerEnd::cancelled;
         break;
       }
@@ -129,10 +79,9 @@ void Generation::write(std::uint32_t token, Provenance provenance) {
   const bool dropped = options_.offline_after && provenance == Provenance::verified &&
                        answer_count() >= *options_.offline_after;
   if (dropped) return;
-  ledger_.append(token, provenance);
-  if (parts_.drafter) parts_.drafter->append(std::span(&token, 1));
+  conversation_.append(std::span(&token, 1), provenance);
   if (answer_count() == 1) stats_.first_token_elapsed = parts_.now() - started_;
-  parts_.observer.on_token(token, ledger_.provenance(ledger_.count() - 1));
+  parts_.observer.on_token(token, ledger().provenance(conversation_.count() - 1));
 }
 
 void Generation::end_where_due(wire::Ending ending) {
@@ -152,12 +101,9 @@ void Generation::enter(ClientState state, const std::string& why) {
 }
 
 void Generation::drop_from(std::uint32_t count) {
-  ledger_.truncate(count);
-  settled_count_ = std::min(settled_count_, count);
-  server_count_ = std::min(server_count_, count);
-  activations_end_ = std::min(activations_end_, count);
-  rows_end_ = std::min(rows_end_, count);
-  if (parts_.drafter) parts_.drafter->truncate(count);
+  conversation_.truncate(count);
+  server_.count = std::min(server_.count, count);
+  memory_.truncated(count);
 }
 
 Duration Generation::keep_pace(Instant started, std::uint32_t steps) {

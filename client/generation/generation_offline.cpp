@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "shared/speculative/sampling.h"
+
 // Without the server: the drafter writes on alone, until the two can talk again.
 namespace edgedraft {
 namespace {
@@ -31,7 +33,7 @@ Result<void> Generation::step_offline() {
     end_ = AnswerEnd::context;
     return boost::system::in_place_value;
   }
-  const std::uint32_t token = Sampler(options_.sampling).choose(logits, ledger_.count());
+  const std::uint32_t token = Sampler(options_.sampling).choose(logits, conversation_.count());
   CycleRecord record{.kind = CycleRecord::Kind::offline};
   record.drafted_in = parts_.now() - before;
   record.drafting_pace = keep_pace(before, 1);
@@ -48,14 +50,15 @@ Result<void> Generation::step_offline() {
 // An answer that ended offline waits for the server to check it. True where there is to go on.
 bool Generation::wait_for_server() {
   if (!has_text_to_check()) return false;
-  wait_deadline_ = parts_.now() + options_.resync_wait;
-  while (parts_.now() < wait_deadline_ && !parts_.cancelled()) {
-    const auto event = parts_.link.wait_event(std::min(wait_deadline_, parts_.now() + kWaitSlice));
+  request_.deadline = parts_.now() + options_.resync_wait;
+  while (parts_.now() < request_.deadline && !parts_.cancelled()) {
+    const auto event =
+        parts_.link.wait_event(std::min(request_.deadline, parts_.now() + kWaitSlice));
     if (event) {
       if (!on_event(*event)) return false;
     } else {
       on_error_offline(event.error());
-      if (link_closed_) return false;
+      if (server_.link_closed) return false;
     }
     if (may_ask_again()) {
       begin_resync();
@@ -66,30 +69,29 @@ bool Generation::wait_for_server() {
 }
 
 void Generation::on_link_down(const Error& error) {
-  signed_in_ = in_flight_ = false;
-  link_error_ = error;
+  request_.in_flight = false;
+  server_.lost(error);
 }
 
 void Generation::on_error_offline(const Error& error) {
   if (error.code == Errc::link_down) on_link_down(error);
-  if (trying_again_may_help(error.code) || link_closed_) return;
+  if (trying_again_may_help(error.code) || server_.link_closed) return;
   // The link will not come back. Told once: it is repeated at every call.
-  link_closed_ = true;
+  server_.link_closed = true;
   enter(ClientState::offline, error.message);
 }
 
 Result<void> Generation::on_refused(const Error& error) {
-  in_flight_ = false;
+  request_.in_flight = false;
   if (error.code == Errc::refused && parts_.drafter) {
     // The connection stands, so nothing tells when there is room again.
-    ask_again_ = parts_.now() + options_.deadline;
+    server_.ask_again = parts_.now() + options_.deadline;
     go_offline(error.message);
     return {};
   }
   if (error.code != Errc::session_unknown) return on_link_error(error);
-  session_.reset();
-  server_count_ = 0;
-  wanted_ = Wanted::tokens;
+  server_.forgot();
+  request_.kind = RequestInFlight::Kind::tokens;
   return boost::system::in_place_value;
 }
 
@@ -97,11 +99,11 @@ Result<void> Generation::on_link_error(const Error& error) {
   if (error.code == Errc::link_down) {
     on_link_down(error);
   } else if (error.code != Errc::timed_out) {  // then the answer may still come
-    in_flight_ = false;
-    signed_in_ = signed_in_ && parts_.link.state() == LinkState::online;
+    request_.in_flight = false;
+    server_.signed_in = server_.signed_in && parts_.link.state() == LinkState::online;
   }
   const bool hopeless = !trying_again_may_help(error.code);
-  link_closed_ = link_closed_ || hopeless;
+  server_.link_closed = server_.link_closed || hopeless;
   if (!parts_.drafter || (hopeless && answer_count() == 0)) return error;
   go_offline(error.message);
   return boost::system::in_place_value;
@@ -112,10 +114,8 @@ void Generation::cut_off_where_due() {
   if (!options_.offline_after || answer_count() < *options_.offline_after || end_) return;
   cut_off_ = true;
   // The prompt's activations came with the first token, had the link lasted until then.
-  if (rows_pending_ && signed_in_ && parts_.now() < wait_deadline_) return;
-  if (parts_.drafter) parts_.drafter->drop_activations(ledger_.count() - 1);
-  rows_end_ = std::min(rows_end_, ledger_.count() - 1);
-  activations_end_ = std::min(activations_end_, rows_end_);
+  if (memory_.pending() && server_.signed_in && parts_.now() < request_.deadline) return;
+  memory_.drop_from(conversation_.count() - 1);
   go_offline("cut off after " + std::to_string(*options_.offline_after) +
              " tokens, as --offline-after asks");
 }
@@ -124,16 +124,15 @@ void Generation::cut_off_where_due() {
 // that it need not be computed a second time.
 void Generation::on_late_verdict(const VerdictReceived& event) {
   if (event.to == VerdictReceived::To::draft) return;
-  if (event.to == VerdictReceived::To::prefill && fresh_session_) session_ = fresh_session_;
-  fresh_session_.reset();
-  server_count_ = settled_count_;
+  server_.took_tokens(event.to == VerdictReceived::To::prefill);
+  server_.count = conversation_.settled_count();
 }
 
 void Generation::end_where_written() {
-  const bool full = context_count_ > 0 && ledger_.count() >= context_count_;
-  end_where_due(parts_.is_end(ledger_.tokens().back()) ? wire::Ending::end_token
-                : full                                 ? wire::Ending::context
-                                                       : wire::Ending::none);
+  const bool full = server_.context_count > 0 && conversation_.count() >= server_.context_count;
+  end_where_due(parts_.is_end(conversation_.tokens().back()) ? wire::Ending::end_token
+                : full                                       ? wire::Ending::context
+                                                             : wire::Ending::none);
 }
 
 void Generation::go_offline(const std::string& why) {

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "shared/base/clock.h"
+#include "shared/base/sampling_params.h"
+#include "shared/protocol/message.h"
+#include "shared/speculative/tree_growth.h"
+
+namespace edgedraft {
+
+// Who decides between drafting and streams (docs/architecture.md, "Drafting or streaming").
+enum class ControlMode : std::uint8_t {
+  off,        // always drafts, within the row budget; plain decoding is a round trip a token
+  automatic,  // DraftControl; plain decoding streams
+};
+
+struct GenerationOptions {
+  std::optional<TreeShape> tree;  // nothing: plain decoding
+  std::uint32_t tokens_max;
+  std::uint32_t context_count;  // tokens that the drafter can hold; 0: any number
+  SamplingParams sampling;
+  Duration deadline;  // silence of the server after which the drafter writes on alone
+  wire::ResyncPolicy resync;
+  // How long an answer that ended offline waits for the server to check it.
+  Duration resync_wait;
+  // Least time of an offline token and of a tree: a small drafter at a larger one's pace.
+  Duration pace;
+  // The same for each drafting step: a tree takes as many as it has levels.
+  Duration step_pace{};
+  // Behaves from so many tokens on as if the link were gone for good: for experiments. What a
+  // verdict brings beyond them is dropped; the prompt's activations are waited for.
+  std::optional<std::uint32_t> offline_after{};
+  ControlMode control = ControlMode::off;
+};
+
+enum class AnswerEnd : std::uint8_t {
+  end_token,   // the model ended it
+  tokens_max,  // as long as was asked for
+  context,     // the context is full
+  cancelled,   // by the user
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "shared/base/clock.h"
+
+namespace edgedraft {
+
+// Counted over one answer.
+struct GenerationStats {
+  std::uint32_t prompt_tokens = 0;
+  std::uint32_t tokens = 0;        // of the answer, its end token included
+  std::uint32_t cycles = 0;        // drafts answered, and verdicts of streams
+  std::uint32_t cycle_tokens = 0;  // tokens that they brought: accepted ones and the target's own
+  std::uint32_t target_calls = 0;  // cycles, prompts and resyncs
+  std::uint32_t drafted = 0;       // by the device or, for its streams, by the server
+  std::uint32_t accepted = 0;
+  std::uint32_t streamed_tokens = 0;
+  std::string streamed_because;  // the last decision to stream; empty where there was none
+  std::uint32_t offline_tokens = 0;
+  std::uint32_t rewritten_tokens = 0;
+  std::uint32_t resyncs = 0;
+  // Passes of the target at a pace that was kept for it, and how many took longer than that; the
+  // same for trees and offline tokens of the drafter. Late ones distort what is measured.
+  std::uint32_t paced_passes = 0;
+  std::uint32_t late_passes = 0;
+  std::uint32_t late_drafts = 0;
+  Duration elapsed{};
+  Duration first_token_elapsed{};
+  Duration drafting{};
+  Duration waiting{};
+
+  // Of several answers together.
+  GenerationStats& operator+=(const GenerationStats& other);
+  // Mean tokens a cycle, the target's own included: plain decoding is 1.
+  double acceptance_length() const {
+    return cycles == 0 ? 1.0 : static_cast<double>(cycle_tokens) / cycles;
+  }
+};
+
+}  // namespace edgedraft

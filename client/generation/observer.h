@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "shared/privacy/taint_ledger.h"
+
+namespace edgedraft {
+
+// How far device and server agree (docs/architecture.md, "States of a session").
+enum class ClientState : std::uint8_t {
+  online,     // every token is verified as it comes
+  offline,    // the drafter writes on alone
+  resyncing,  // the server is told what was written, and answers
+};
+
+std::string_view to_string(ClientState state);
+
+// Told what happens to an answer, as it happens. Indices count the answer's tokens.
+class GenerationObserver {
+ public:
+  virtual ~GenerationObserver() = default;
+  virtual void on_token(std::uint32_t token, Provenance provenance) = 0;
+  // The server chose the first `count` tokens as well: they are verified.
+  virtual void on_confirmed(std::uint32_t count) = 0;
+  // The tokens from `index` on are withdrawn; others follow.
+  virtual void on_rewrite(std::uint32_t index) = 0;
+  virtual void on_state(ClientState state, const std::string& why) = 0;
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+
+#include "client/generation/cycle_record.h"
+#include "shared/base/clock.h"
+#include "shared/speculative/draft_tree.h"
+
+namespace edgedraft {
+
+// The request that the server owes an answer to, or that is to be sent next.
+struct RequestInFlight {
+  enum class Kind : std::uint8_t { tokens, draft } kind = Kind::tokens;
+  bool in_flight = false;
+  Instant sent{};
+  Instant deadline{};       // of the server's silence
+  Instant rows_deadline{};  // until then a draft waits for the prompt's newest activations
+
+  std::uint32_t rows = 0;  // of the target's pass
+  bool checked = false;    // of tokens: the last of them to be checked, not kept
+
+  // Of a draft.
+  DraftTree tree{};
+  std::uint32_t levels = 0;
+  Instant drafted_at{};
+  bool streaming = false;      // it asked for a stream
+  bool stream_begins = false;  // which has brought nothing yet
+  Instant last_received{};
+  CycleRecord record{};  // what is known of the cycle when its draft leaves
+};
+
+// What comes behind an answered request.
+struct StreamPlan {
+  std::uint32_t tokens = 0;  // of a stream; 0: a draft
+  std::uint32_t look_after = 0;
+  std::uint32_t streamed_since_look = 0;
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,41 @@
+#include "client/generation/server_view.h"
+
+#include <algorithm>
+
+namespace edgedraft {
+
+void ServerView::welcomed(const wire::Welcome& welcome, std::uint32_t own_context_count) {
+  signed_in = true;
+  link_error.reset();
+  fresh_session = welcome.session;
+  nodes_max = welcome.nodes_max;
+  row_budget = welcome.row_budget;
+  stream_tokens_max = welcome.stream_tokens_max;
+  context_count = own_context_count == 0 ? welcome.context_count
+                                         : std::min(own_context_count, welcome.context_count);
+  ask_again = {};
+}
+
+void ServerView::lost(const Error& error) {
+  signed_in = false;
+  link_error = error;
+}
+
+void ServerView::took_tokens(bool as_new_session) {
+  if (as_new_session && fresh_session) session = fresh_session;
+  fresh_session.reset();
+}
+
+void ServerView::forgot() {
+  session.reset();
+  count = 0;
+}
+
+TreeShape ServerView::affordable(TreeShape shape) const {
+  shape.nodes = std::min(shape.nodes, nodes_max);
+  if (row_budget > 0) shape.nodes = std::min(shape.nodes, row_budget - 1);
+  shape.depth = std::min(shape.depth, shape.nodes);
+  return shape;
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "shared/base/clock.h"
+#include "shared/base/error.h"
+#include "shared/protocol/message.h"
+#include "shared/speculative/tree_growth.h"
+
+namespace edgedraft {
+
+// What is known of the server and the way to it.
+struct ServerView {
+  // The way.
+  bool signed_in = false;
+  std::optional<Error> link_error{};  // why it is down, since it was told
+  bool link_closed = false;           // for a reason that trying again does not cure
+
+  // What it holds of the conversation.
+  std::uint32_t count = 0;                         // leading tokens
+  std::optional<wire::SessionId> session{};        // its name for the conversation
+  std::optional<wire::SessionId> fresh_session{};  // of a new connection, until tokens are put in
+
+  // What it can do.
+  std::uint32_t nodes_max = 0;
+  std::uint32_t row_budget = 0;
+  std::uint32_t stream_tokens_max = 0;
+  std::uint32_t context_count = 0;  // the smaller of both sides' contexts; 0: not known
+  Instant ask_again{};              // not before: it had no room
+
+  // `own_context_count`: tokens that the drafter can hold; 0: any number.
+  void welcomed(const wire::Welcome& welcome, std::uint32_t own_context_count);
+  void lost(const Error& error);
+  // It took tokens in, under the name that it gave the connection if that was new.
+  void took_tokens(bool as_new_session);
+  // It no longer has the conversation.
+  void forgot();
+  // The wanted tree, as small as it and its row budget ask for.
+  TreeShape affordable(TreeShape shape) const;
+};
+
+}  // namespace edgedraft
