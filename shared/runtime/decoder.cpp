@@ -8,13 +8,21 @@
 #include "shared/base/check.h"
 
 namespace edgedraft {
+namespace {
+
+StatePlanes planes_of(const DecoderConfig& config, std::vector<std::uint32_t> states) {
+  const std::uint32_t cols = states.empty() ? 0 : config.layer.dim;
+  return {.states = std::move(states), .cols = cols};
+}
+
+}  // namespace
 
 Decoder::Decoder(Backend& backend, const DecoderConfig& config, const DecoderTensors& tensors,
                  std::uint32_t positions_max, std::vector<std::uint32_t> states)
     : backend_(backend),
       config_(config),
       positions_max_(positions_max),
-      planes_{.states = std::move(states), .cols = config.layer.dim},
+      planes_(planes_of(config, std::move(states))),
       store_(backend),
       cos_sin_(make_rope_table(backend, config.rope, config.layer.heads.head_dim, positions_max)),
       embedding_(store_.add(tensors.token_embd)),
