@@ -135,12 +135,15 @@ void Answering::report_device(const ComputeDevice& device, const std::string& re
 }
 
 Result<void> Answering::connect(const AnswerConfig& config) {
-  auto link = ClientLink::open({.host = config.host,
-                                .port = config.port,
-                                .tls = config.tls,
-                                .session = {.hello = hello_of(bundle_, config), .channel = {}},
-                                .back_off = {},
-                                .jitter_seed = std::random_device{}()});
+  auto link =
+      ClientLink::open({.host = config.host,
+                        .port = config.port,
+                        .tls = config.tls,
+                        .session = {.hello = hello_of(bundle_, config),
+                                    .channel = {},
+                                    .vocabulary_count = bundle_.tokenizer().vocabulary_count()},
+                        .back_off = {},
+                        .jitter_seed = std::random_device{}()});
   if (!link) return link.error();
   link_ = std::move(*link);
   log_->info("drafter {} ({} tokens of context), server {}", reported_.drafter,

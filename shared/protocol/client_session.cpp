@@ -26,7 +26,7 @@ bool is_fault_of_peer(Errc code) {
 }  // namespace
 
 ClientSession::ClientSession(ClientSessionOptions options, Instant now)
-    : channel_(options.channel, now) {
+    : channel_(options.channel, now), vocabulary_count_(options.vocabulary_count) {
   channel_.send(std::move(options.hello));
 }
 
@@ -87,6 +87,10 @@ Result<void> ClientSession::on_welcome(wire::Welcome welcome) {
 }
 
 Result<void> ClientSession::check_verdict(const wire::Verdict& verdict) const {
+  if (!in_vocabulary(verdict.next) ||
+      !std::ranges::all_of(verdict.tokens, [&](std::uint32_t t) { return in_vocabulary(t); })) {
+    return faulty_server("a token that the vocabulary lacks");
+  }
   if (streaming()) return check_stream_verdict(verdict);
   if (!verdict.tokens.empty()) return faulty_server("tokens where none were asked for");
   std::uint64_t length = 0;

@@ -65,6 +65,8 @@ using ClientEvent = std::variant<Welcomed, VerdictReceived, ActivationsReceived,
 struct ClientSessionOptions {
   wire::Hello hello{};
   ChannelOptions channel{};
+  // Of the tokenizer: a server that brings tokens beyond it is faulty. 0: any number.
+  std::uint32_t vocabulary_count = 0;
 };
 
 // The client's half of a connection: bytes and time in, bytes, events and a next deadline out.
@@ -133,6 +135,9 @@ class ClientSession {
   Result<void> drop_padding(Bytes& padding, std::uint64_t rows, std::uint64_t bytes);
   Result<void> on_error(const wire::ErrorReport& report);
   Result<void> check_verdict(const wire::Verdict& verdict) const;
+  bool in_vocabulary(std::uint32_t token) const {
+    return vocabulary_count_ == 0 || token < vocabulary_count_;
+  }
   Result<void> check_stream_verdict(const wire::Verdict& verdict) const;
   Result<void> may_request() const;
   Result<void> check_context(std::uint64_t token_count) const;
@@ -140,6 +145,7 @@ class ClientSession {
   void start(Pending pending);
 
   Channel channel_;
+  std::uint32_t vocabulary_count_;
   std::optional<wire::Welcome> welcome_;
   ActivationLayout layout_;
   wire::SessionId session_{};

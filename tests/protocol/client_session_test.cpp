@@ -61,6 +61,30 @@ class ClientSessionTest : public testing::Test {
   ClientSession session_{{.hello = {.agent = "test"}, .channel = {}}, kStart};
 };
 
+// Behind it stands a tokenizer, which has no text for such a token.
+TEST_F(ClientSessionTest, AServerThatBringsTokensBeyondTheVocabularyIsFaulty) {
+  const auto heard = [&](std::uint32_t next, std::vector<std::uint32_t> tokens) {
+    ClientSession session({.hello = {}, .channel = {}, .vocabulary_count = 1000}, kStart);
+    EXPECT_TRUE(session.receive(now_, wire::encode(small_welcome())));
+    EXPECT_TRUE(session.prefill(outgoing(prompt_of(10))));
+    if (tokens.empty()) {
+      return session.receive(now_,
+                             wire::encode(wire::Verdict{.round = 1, .length = 11, .next = next}));
+    }
+    EXPECT_TRUE(
+        session.receive(now_, wire::encode(wire::Verdict{.round = 1, .length = 11, .next = 7})));
+    EXPECT_TRUE(session.draft(outgoing(wire::Draft{.base_length = 11, .stream_tokens = 20})));
+    const auto length = static_cast<std::uint32_t>(11 + tokens.size() + 1);
+    return session.receive(
+        now_, wire::encode(wire::Verdict{
+                  .round = 2, .length = length, .next = next, .tokens = std::move(tokens)}));
+  };
+  EXPECT_TRUE(heard(999, {}));
+  EXPECT_TRUE(heard(999, {3, 999}));
+  EXPECT_EQ(heard(1000, {}).error().code, Errc::protocol);
+  EXPECT_EQ(heard(5, {3, 1000}).error().code, Errc::protocol);
+}
+
 TEST_F(ClientSessionTest, SaysHelloFirst) {
   const auto messages = take_messages(session_);
   ASSERT_EQ(messages.size(), 1u);
