@@ -136,7 +136,7 @@ GenerationRig::GenerationRig(const Options& options) : options_(options) {
                         .on_cycle = [this](const CycleRecord& cycle) { cycles_.push_back(cycle); }},
       GenerationOptions{.tree = options.tree,
                         .tokens_max = options.tokens_max,
-                        .context_count = kRigContext,
+                        .context_count = options.drafter_context,
                         .sampling = options.sampling,
                         .deadline = std::chrono::milliseconds(40),
                         .resync = options.resync,
@@ -155,12 +155,14 @@ std::unique_ptr<Drafter> GenerationRig::make_moa(Backend& backend, std::uint32_t
     }
     tap_ = std::make_unique<MoaTap>(*backend_, toy_moa_->config, toy_moa_->tensors);
   }
-  return std::make_unique<MoaDrafter>(backend, toy_moa_->config, toy_moa_->tensors, kRigContext);
+  return std::make_unique<MoaDrafter>(backend, toy_moa_->config, toy_moa_->tensors,
+                                      options_.drafter_context);
 }
 
 std::unique_ptr<Drafter> GenerationRig::make_drafter(Backend& backend) {
   const auto independent = [&](const ToyDecoder& toy) {
-    return std::make_unique<IndependentDrafter>(backend, toy.config, toy.tensors, kRigContext);
+    return std::make_unique<IndependentDrafter>(backend, toy.config, toy.tensors,
+                                                options_.drafter_context);
   };
   switch (options_.drafter) {
     case ToyDrafter::none:
@@ -194,11 +196,11 @@ std::unique_ptr<Drafter> GenerationRig::make_drafter(Backend& backend) {
       twin_ = independent(toy_);
       return std::make_unique<NoisyDrafter>(*twin_, 17);
     case ToyDrafter::lookup:
-      return std::make_unique<NgramDrafter>(lookup_tree, kRigContext);
+      return std::make_unique<NgramDrafter>(lookup_tree, options_.drafter_context);
     case ToyDrafter::moa_merged: {
       std::vector<std::unique_ptr<Drafter>> drafters;
       drafters.push_back(make_moa(backend, 1, 2));
-      drafters.push_back(std::make_unique<NgramDrafter>(adaptive_tree, kRigContext));
+      drafters.push_back(std::make_unique<NgramDrafter>(adaptive_tree, options_.drafter_context));
       return std::make_unique<MergedDrafter>(std::move(drafters));
     }
   }

@@ -108,6 +108,7 @@ class GenerationRig {
     ControlMode control = ControlMode::off;
     std::uint32_t stream_step = 1;
     std::optional<std::uint32_t> offline_after = {};
+    std::uint32_t drafter_context = kRigContext;
     // Drafts on a device of its own with this fault, and then on another.
     std::optional<DeviceFault> device_fault = {};
     // Of that device; the CPU where it is empty.

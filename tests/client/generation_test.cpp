@@ -57,6 +57,11 @@ TEST_P(LosslessTest, AnswersThatMayFillTheContextAreThoseOfPlainDecoding) {
   expect_lossless({.tokens_max = 500});
 }
 
+TEST_P(LosslessTest, AServerMayHaveTheLongerContext) {
+  expect_lossless({.tokens_max = 500, .drafter_context = 24});
+  expect_lossless({.tokens_max = 500, .drafter_context = 4});
+}
+
 TEST_P(LosslessTest, SampledAnswersAreThoseOfPlainDecodingWithTheSameSeed) {
   expect_lossless({.sampling = {.temperature = 0.8f, .top_k = 20, .top_p = 0.95f}});
   expect_lossless({.tokens_max = 500, .sampling = {.temperature = 1.0f, .min_p = 0.01f}});

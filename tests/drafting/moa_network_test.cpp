@@ -101,6 +101,21 @@ TEST_P(MoaNetworkTest, MemoryIsASet) {
   expect_close(read_logits(newest_first), read_logits(in_order), 1e-4);
 }
 
+// A server may have the longer context.
+TEST_P(MoaNetworkTest, ActivationsBehindItsOwnContextChangeNothing) {
+  MoaNetwork network = fresh();
+  network.extend_memory(0, rows(0, 126));
+  network.extend_memory(126, rows(126, 4));
+  network.extend_memory(130, rows(130, 1));
+  EXPECT_EQ(network.memory_count(), network.position_count_max());
+  MoaNetwork within = fresh();
+  within.extend_memory(0, rows(0, 126));
+  within.extend_memory(126, rows(126, 2));
+  network.commit(Tokens{1, 2, 3});
+  within.commit(Tokens{1, 2, 3});
+  EXPECT_EQ(read_logits(network), read_logits(within));
+}
+
 TEST_P(MoaNetworkTest, MemoryMatters) {
   MoaNetwork a = fresh();
   MoaNetwork b = fresh();

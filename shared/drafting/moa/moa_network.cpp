@@ -89,7 +89,9 @@ void MoaNetwork::extend_memory(std::uint32_t first_position, std::span<const flo
   EDGEDRAFT_CHECK(rows.size() % cols == 0);
   draft_rows_ = 0;
   own_rows_ = 0;
-  const std::size_t count = rows.size() / cols;
+  // A server whose context is the longer one goes on where ours ends: nothing is drafted there.
+  const std::size_t room = m_->positions_max_ - std::min(first_position, m_->positions_max_);
+  const std::size_t count = std::min(rows.size() / cols, room);
   for (std::size_t done = 0; done < count; done += kMaskRowsMax) {
     const std::size_t chunk = std::min<std::size_t>(kMaskRowsMax, count - done);
     append_memory(first_position + static_cast<std::uint32_t>(done),

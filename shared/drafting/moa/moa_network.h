@@ -3,12 +3,12 @@
 #include <memory>
 #include <vector>
 
+#include "shared/drafting/draft_network.h"
 #include "shared/drafting/moa/memory_projection.h"
 #include "shared/drafting/moa/moa_row.h"
 #include "shared/runtime/kv_cache.h"
 #include "shared/runtime/layer.h"
 #include "shared/runtime/weight_store.h"
-#include "shared/drafting/draft_network.h"
 
 namespace edgedraft {
 
@@ -71,6 +71,7 @@ class MoaNetwork final : public DraftNetwork {
   // Adds the activations of positions first, first + 1, ... to the memory. What the network
   // computed itself for the TLI layers behind the memory is dropped: the true states replace it.
   // Shapes    rows [n * row_layout().cols()], packed, as a server's tap made them
+  // Rows of positions from position_count_max() on are dropped.
   // Requires  none of the positions is in the memory
   void extend_memory(std::uint32_t first_position, std::span<const float> rows);
   // Drops the memory of positions from `position` on.
