@@ -56,8 +56,10 @@ Result<std::optional<AnswerEnd>> Generation::settle() {
 }
 
 Result<AnswerEnd> Generation::run() {
+  std::optional<Instant> give_up;
   do {
     while (!end_) {
+      if (state_ == ClientState::online) give_up.reset();
       if (parts_.cancelled()) {
         if (request_.in_flight) (void)parts_.link.send(CancelRequest{});
         request_.in_flight = false;
@@ -67,7 +69,8 @@ Result<AnswerEnd> Generation::run() {
       const auto step = state_ == ClientState::offline ? step_offline() : step_online();
       if (!step) return step.error();
     }
-  } while (state_ == ClientState::offline && *end_ != AnswerEnd::cancelled && wait_for_server());
+  } while (state_ == ClientState::offline && *end_ != AnswerEnd::cancelled &&
+           wait_for_server(give_up));
   stats_.tokens = answer_count();
   stats_.elapsed = parts_.now() - started_;
   return *end_;

@@ -68,7 +68,8 @@ class Generation {
   Result<AnswerEnd> run();
   Result<void> step_online();
   Result<void> step_offline();
-  bool wait_for_server();
+  // Until `give_up`, which it sets unless an earlier wait has.
+  bool wait_for_server(std::optional<Instant>& give_up);
   void on_error_offline(const Error& error);
   void on_link_down(const Error& error);
   bool has_text_to_check() const;

@@ -47,10 +47,12 @@ Result<void> Generation::step_offline() {
   return boost::system::in_place_value;
 }
 
-// An answer that ended offline waits for the server to check it. True where there is to go on.
-bool Generation::wait_for_server() {
+// An answer that ended offline waits for the server to check it, in all as long as it may: a server
+// that refuses the check each time is not waited for anew. True where there is to go on.
+bool Generation::wait_for_server(std::optional<Instant>& give_up) {
   if (!has_text_to_check()) return false;
-  request_.deadline = parts_.now() + options_.resync_wait;
+  if (!give_up) give_up = parts_.now() + options_.resync_wait;
+  request_.deadline = *give_up;
   while (parts_.now() < request_.deadline && !parts_.cancelled()) {
     const auto event =
         parts_.link.wait_event(std::min(request_.deadline, parts_.now() + kWaitSlice));
@@ -83,15 +85,20 @@ void Generation::on_error_offline(const Error& error) {
 
 Result<void> Generation::on_refused(const Error& error) {
   request_.in_flight = false;
-  if (error.code == Errc::refused && parts_.drafter) {
-    // The connection stands, so nothing tells when there is room again.
-    server_.ask_again = parts_.now() + options_.deadline;
-    go_offline(error.message);
-    return {};
+  const bool given_everything = server_.count == 0 && !server_.session;
+  if (error.code == Errc::session_unknown && !given_everything) {
+    server_.forgot();
+    request_.kind = RequestInFlight::Kind::tokens;
+    return boost::system::in_place_value;
   }
-  if (error.code != Errc::session_unknown) return on_link_error(error);
-  server_.forgot();
-  request_.kind = RequestInFlight::Kind::tokens;
+  // A server that was given everything and still knows nothing has no room, whatever it says: to
+  // give it everything again at once could go on for ever.
+  const bool no_room = error.code == Errc::refused || error.code == Errc::session_unknown;
+  const Error reason = no_room ? Error{Errc::refused, error.message} : error;
+  if (!no_room || !parts_.drafter) return on_link_error(reason);
+  // The connection stands, so nothing tells when there is room again.
+  server_.ask_again = parts_.now() + options_.deadline;
+  go_offline(reason.message);
   return boost::system::in_place_value;
 }
 

@@ -35,6 +35,8 @@ std::string name_of(LinkFault::Kind kind) {
       return "refused";
     case LinkFault::Kind::replaced:
       return "replaced";
+    case LinkFault::Kind::forgetful:
+      return "forgetful";
   }
   return "unknown";
 }
@@ -231,6 +233,30 @@ TEST(ResyncErrorTest, WithoutADrafterALostLinkIsAnError) {
     ASSERT_FALSE(end);
     EXPECT_EQ(end.error().code,
               kind == LinkFault::Kind::silence ? Errc::timed_out : Errc::link_down);
+  }
+}
+
+// It is not given everything again and again.
+TEST(ResyncErrorTest, AServerThatForgetsWhatItIsGivenHasNoRoom) {
+  for (const std::uint32_t request : {1u, 3u}) {
+    GenerationRig rig(
+        {.tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
+         .tokens_max = 12,
+         .resync_wait = std::chrono::milliseconds(100),
+         .faults = {{.request = request, .kind = LinkFault::Kind::forgetful, .wait_calls = 0}}});
+    const Answer answer = rig.answer(kPrompt);
+    EXPECT_EQ(answer.tokens, rig.plain(kPrompt).tokens);
+    EXPECT_GT(answer.count(Provenance::offline), 0u);
+    EXPECT_LT(rig.link().request_count(), 12u);
+
+    GenerationRig plain(
+        {.drafter = ToyDrafter::none,
+         .tree = std::nullopt,
+         .faults = {{.request = request, .kind = LinkFault::Kind::forgetful, .wait_calls = 0}}});
+    const auto end = plain.generation().answer(kPrompt);
+    ASSERT_FALSE(end);
+    EXPECT_EQ(end.error().code, Errc::refused);
+    EXPECT_LE(plain.link().request_count(), request + 2);
   }
 }
 

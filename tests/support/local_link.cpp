@@ -123,6 +123,10 @@ void LocalLink::apply(const LinkFault& fault) {
     case LinkFault::Kind::refused:
       refusing_ = true;
       break;
+    case LinkFault::Kind::forgetful:
+      forgetful_ = true;
+      options_.target.forget();
+      break;
   }
 }
 
@@ -200,7 +204,7 @@ void LocalLink::work(const wire::Prefill& request) {
     return;
   }
   TargetSession* session = options_.target.find(session_);
-  if (!session && request.base_length > 0) {
+  if (forgetful_ || (!session && request.base_length > 0)) {
     server_->refuse(request.round, {Errc::session_unknown, "forgotten"});
     return;
   }

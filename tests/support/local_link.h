@@ -24,6 +24,7 @@ struct LinkFault {
     forgotten,     // the server has forgotten every session
     refused,       // the server has no room
     replaced,      // as lost_request, and who is there afterwards has another model
+    forgetful,     // the server says of every prompt that it knows nothing of the session
   };
   std::uint32_t request;
   Kind kind;
@@ -137,6 +138,7 @@ class LocalLink final : public TargetLink {
   bool down_ = true;
   bool down_told_ = true;
   bool refusing_ = false;
+  bool forgetful_ = false;
   bool replaced_ = false;
   std::uint32_t outage_calls_ = 0;
   std::uint32_t silent_calls_ = 0;
