@@ -8,8 +8,8 @@
 #include "netsim/commands/child.h"
 #include "netsim/commands/simulate.h"
 #include "netsim/drivers/command.h"
-#include "netsim/drivers/tc_commands.h"
 #include "netsim/drivers/link_driver.h"
+#include "netsim/drivers/tc_commands.h"
 #include "shared/program/interrupt.h"
 #include "shared/program/validators.h"
 

@@ -41,8 +41,8 @@ double expected_seconds(const Experiment& experiment, const NetworkProfile& netw
 // The same for all that has to be done around a stage's trials: servers, calibration.
 double expected_overhead_seconds(const Experiment& experiment, const NetworkProfile& network);
 
-// So many answers can run side by side and none is disturbed: they mostly wait for their pace, or it
-// is not their time that counts. 1 where several clients or an unpaced device make the processor
+// So many answers can run side by side and none is disturbed: they mostly wait for their pace, or
+// it is not their time that counts. 1 where several clients or an unpaced device make the processor
 // part of what is measured.
 std::uint32_t undisturbed_lanes(const Experiment& experiment, std::size_t device);
 

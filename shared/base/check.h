@@ -12,7 +12,6 @@ namespace edgedraft {
 
 // For our own broken invariants, in every build. Never for bytes from a file, a peer or a user:
 // those get a Result (shared/base/error.h).
-#define EDGEDRAFT_CHECK(condition) \
-  (static_cast<bool>(condition)    \
-       ? static_cast<void>(0)      \
-       : ::edgedraft::check_failed(#condition, BOOST_CURRENT_LOCATION))
+#define EDGEDRAFT_CHECK(condition)                     \
+  (static_cast<bool>(condition) ? static_cast<void>(0) \
+                                : ::edgedraft::check_failed(#condition, BOOST_CURRENT_LOCATION))

@@ -1,8 +1,10 @@
 #include "shared/program/options.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <functional>
+#include <optional>
 #include <sstream>
 
 #include "shared/program/toml_text.h"

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "shared/runtime/backend.h"
 #include "shared/drafting/draft_network.h"
+#include "shared/runtime/backend.h"
 
 namespace edgedraft::testing {
 

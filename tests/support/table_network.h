@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "shared/base/random.h"
-#include "shared/runtime/scratch.h"
 #include "shared/drafting/draft_network.h"
+#include "shared/runtime/scratch.h"
 
 namespace edgedraft::testing {
 

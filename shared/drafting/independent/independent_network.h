@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "shared/runtime/decoder.h"
 #include "shared/drafting/draft_network.h"
+#include "shared/runtime/decoder.h"
 
 namespace edgedraft {
 
