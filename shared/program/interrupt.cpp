@@ -3,19 +3,22 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
+
 namespace edgedraft {
 namespace {
 
-// A signal handler reaches nothing but globals.
-volatile sig_atomic_t requested = 0;
+// A signal handler reaches nothing but globals, and several threads look at this one.
+std::atomic<bool> requested = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
 
 void on_signal(int) {
-  if (requested != 0) {
+  if (requested) {
     // Text may be dim at the moment.
     if (isatty(STDOUT_FILENO) == 1 && write(STDOUT_FILENO, "\x1b[0m", 4) < 0) _exit(1);
     _exit(kInterruptedExitCode);
   }
-  requested = 1;
+  requested = true;
 }
 
 }  // namespace
@@ -33,11 +36,11 @@ void ignore_closed_pipes() {
 }
 
 bool interrupted() {
-  return requested != 0;
+  return requested;
 }
 
 void clear_interrupt() {
-  requested = 0;
+  requested = false;
 }
 
 }  // namespace edgedraft
