@@ -68,7 +68,7 @@ TEST_F(GrowthTest, StepsOfAnySizeFindWhatOneStepFinds) {
       while (!drafter->grow(growth, {.rows = rows})) ++steps;
       EXPECT_EQ(growth.tree(), tree);
       EXPECT_TRUE(std::ranges::equal(growth.tree().scores(), tree.scores()));
-      EXPECT_EQ(steps > 1, rows < 10);
+      EXPECT_GT(steps, 1u);
     }
   }
 }

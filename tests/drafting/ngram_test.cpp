@@ -8,10 +8,12 @@
 #include "shared/drafting/ngram/ngram_drafter.h"
 #include "shared/drafting/ngram/ngram_table.h"
 #include "shared/drafting/ngram/ngram_trees.h"
+#include "tests/support/tree_paths.h"
 
 namespace edgedraft {
 namespace {
 
+using testing::paths_of;
 using Tokens = std::vector<std::uint32_t>;
 
 // Where `context` stood with a token behind it, by looking everywhere.
@@ -41,16 +43,6 @@ NgramTable table_of(const Tokens& text) {
   NgramTable table;
   table.append(text);
   return table;
-}
-
-std::vector<Tokens> paths_of(const DraftTree& tree) {
-  std::vector<Tokens> paths(tree.row_count());
-  for (std::uint32_t row = 1; row < tree.row_count(); ++row) {
-    paths[row] = paths[tree.parent(row)];
-    paths[row].push_back(tree.token(row));
-  }
-  paths.erase(paths.begin());
-  return paths;
 }
 
 TEST(NgramTableTest, IsWhatASearchOfTheTextFindsAfterEveryAppendAndTruncate) {

@@ -9,13 +9,16 @@
 
 #include "shared/drafting/network_growth.h"
 #include "tests/support/table_network.h"
+#include "tests/support/tree_paths.h"
 
 namespace edgedraft {
 namespace {
 
 using testing::hashed_logits;
+using testing::Path;
+using testing::paths_of;
+using testing::scores_of;
 using testing::TableNetwork;
-using Path = std::vector<std::uint32_t>;
 
 std::vector<double> log_softmax(const std::vector<float>& logits) {
   double sum = 0.0;
@@ -38,16 +41,6 @@ void enumerate(const TableNetwork::Logits& logits, const Path& committed, const 
     scores[child] = score + log_probs[token];
     enumerate(logits, committed, child, scores[child], depth, scores);
   }
-}
-
-std::vector<Path> paths_of(const DraftTree& tree) {
-  std::vector<Path> paths(tree.row_count());
-  for (std::uint32_t row = 1; row < tree.row_count(); ++row) {
-    paths[row] = paths[tree.parent(row)];
-    paths[row].push_back(tree.token(row));
-  }
-  paths.erase(paths.begin());
-  return paths;
 }
 
 TEST(TreeGrowthTest, KeepsTheBestOfAllPathsWhenEveryCandidateIsTried) {
@@ -138,13 +131,6 @@ TreeShape random_shape(Random& random) {
                           .nodes = 1 + static_cast<std::uint32_t>(random.below(70))};
     if (valid(shape)) return shape;
   }
-}
-
-std::map<Path, Score> scores_of(const DraftTree& tree) {
-  std::map<Path, Score> scores;
-  const auto paths = paths_of(tree);
-  for (std::uint32_t i = 0; i < paths.size(); ++i) scores[paths[i]] = tree.scores()[i];
-  return scores;
 }
 
 // EAGLE-2 as the paper has it, on paths: no draft rows, no masks, no interruption.

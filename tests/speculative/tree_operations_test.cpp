@@ -9,28 +9,14 @@
 #include <vector>
 
 #include "shared/base/random.h"
+#include "tests/support/tree_paths.h"
 
 namespace edgedraft {
 namespace {
 
-using Path = std::vector<std::uint32_t>;
-
-std::vector<Path> paths_of(const DraftTree& tree) {
-  std::vector<Path> paths(tree.row_count());
-  for (std::uint32_t row = 1; row < tree.row_count(); ++row) {
-    paths[row] = paths[tree.parent(row)];
-    paths[row].push_back(tree.token(row));
-  }
-  paths.erase(paths.begin());
-  return paths;
-}
-
-std::map<Path, Score> scores_of(const DraftTree& tree) {
-  std::map<Path, Score> scores;
-  const auto paths = paths_of(tree);
-  for (std::uint32_t i = 0; i < paths.size(); ++i) scores[paths[i]] = tree.scores()[i];
-  return scores;
-}
+using testing::Path;
+using testing::paths_of;
+using testing::scores_of;
 
 // Few tokens and coarse scores, so that paths meet and scores tie; siblings differ.
 DraftTree random_tree(Random& random, std::uint32_t nodes_max) {
