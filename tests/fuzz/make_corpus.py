@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""Writes the seed corpora of the files' fuzz targets, next to this script.
+"""Writes the seed corpora of the fuzz targets, next to this script.
 
-Small valid files, from which the fuzzers start. The same bytes every time.
+Small valid files and messages, from which the fuzzers start. The same bytes every time. Needs flatc.
 """
 
 import json
 import os
 import struct
+import subprocess
+import tempfile
+import zlib
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
+SCHEMA = os.path.join(os.path.dirname(HERE), "..", "..", "shared", "protocol", "messages.fbs")
 
 # Elements and bytes of a block: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K.
 BLOCKS = {
@@ -250,6 +254,88 @@ after_tokens = 25
         write("network_profile", name, content.encode())
 
 
+KINDS = {"Hello": 1, "Welcome": 2, "Prefill": 3, "Activations": 4, "Draft": 5, "Verdict": 6, "Resume": 7,
+         "Ping": 8, "Pong": 9, "Cancel": 10, "Close": 11, "Error": 12}
+
+
+def payload(table: str, fields: dict) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        source = os.path.join(folder, "message.json")
+        with open(source, "w", encoding="utf-8") as file:
+            json.dump(fields, file)
+        subprocess.run(["flatc", "--binary", "--root-type", f"edgedraft.flat.{table}", "-o", folder, SCHEMA, source],
+                       check=True)
+        with open(os.path.join(folder, "message.bin"), "rb") as file:
+            return file.read()
+
+
+def frame(table: str, fields: dict) -> bytes:
+    content = payload(table, fields)
+    return struct.pack("<HHI", 1, KINDS[table], len(content)) + content
+
+
+def make_messages() -> None:
+    """Messages: a byte that is the kind, then the payload. Streams: a byte for the target, then frames."""
+    digest, session = [7] * 32, list(range(16))
+    sampling = {"seed": 9, "temperature": 0.75, "top_k": 40, "top_p": 0.5, "min_p": 0.25}
+    # Eight rows of the fuzz target's layout: 8 int8 values and two float16 scales each.
+    packed = bytes(range(64)) + struct.pack("<16e", *(0.5 for _ in range(16)))
+    messages = {
+        "hello": ("Hello", {
+            "version_min": 1, "version_max": 1, "agent": "edgedraft 0.1", "token": "secret", "target": digest,
+            "tokenizer": digest, "drafter": digest, "drafter_name": "tiny", "tap": "rows-2", "nodes_max": 62,
+            "context_count": 2048}),
+        "welcome": ("Welcome", {
+            "version": 1, "session": session, "agent": "edgedraft-server 0.1", "model": "demo", "context_count": 64,
+            "nodes_max": 8, "row_budget": 9, "scale_groups": [5, 3], "stream_tokens_max": 64,
+            "padded_row_bytes": 2048}),
+        "prefill": ("Prefill", {
+            "round": 1, "base_length": 2, "tokens": [1, 2, 3], "provisional_count": 1, "policy": 1,
+            "activations_from": 2, "sampling": sampling}),
+        "activations": ("Activations", {
+            "round": 1, "first": 0, "count": 8, "codec": 1, "data": list(zlib.compress(packed, 9))}),
+        "padded_activations": ("Activations", {
+            "round": 1, "first": 0, "count": 8, "codec": 0, "data": list(packed), "padding": [1, 2, 3]}),
+        "draft": ("Draft", {
+            "round": 2, "base_length": 4,
+            "nodes": [token | parent << 24 for token, parent in ((5, 0), (6, 0), (7, 1))]}),
+        "stream_draft": ("Draft", {"round": 3, "base_length": 16, "stream_tokens": 64}),
+        "verdict": ("Verdict", {
+            "round": 2, "length": 5, "next": 7, "path": [1], "ending": 1, "row_budget": 3, "queue_us": 20,
+            "verify_us": 300, "activations": [0] * 12, "pace_us": 400, "computed_us": 350, "padding": [1, 2, 3]}),
+        "resync_verdict": ("Verdict", {
+            "round": 1, "length": 5, "next": 7, "accepted_count": 1, "row_budget": 4, "stream_us": 900,
+            "outlook_us": [1000, 1100, 1300], "outlook_tokens": [8, 12, 15], "prefers_streams": True}),
+        "stream_verdict": ("Verdict", {
+            "round": 3, "length": 19, "next": 77, "row_budget": 8, "tokens": [5, 0xFFFFFF], "drafted": 62,
+            "draft_us": 99}),
+        "resume": ("Resume", {
+            "round": 1, "session": session, "verified_length": 3, "verified_hash": digest, "tokens": [4, 5],
+            "policy": 1, "activations_from": 1, "sampling": sampling}),
+        "ping": ("Ping", {"nonce": 1}),
+        "pong": ("Pong", {"nonce": 1}),
+        "cancel": ("Cancel", {"round": 1}),
+        "close": ("Close", {"reason": "bye"}),
+        "error": ("Error", {"round": 4, "code": 9, "fatal": True, "message": "full"}),
+    }
+    for name, (table, fields) in messages.items():
+        write("messages", name, bytes([KINDS[table]]) + payload(table, fields))
+
+    frames = {name: frame(table, fields) for name, (table, fields) in messages.items()}
+    # What a server takes from a client that has just signed in: a session without tokens.
+    first_prompt = frame("Prefill", {"round": 1, "tokens": [1, 2, 3], "sampling": sampling})
+    streams = {
+        "hello": b"\x28" + frames["hello"],
+        "resume": b"\xff" + frames["resume"] + frames["ping"],
+        "to_client": b"\x05" + frames["welcome"] + frames["ping"] + frames["error"],
+        "to_client_verdict": b"\x64" + frames["welcome"] + frames["resync_verdict"],
+        "to_server": b"\x90" + first_prompt + frames["cancel"] + frames["ping"] + frames["close"],
+        "to_server_draft": b"\x80" + first_prompt + frames["draft"],
+    }
+    for name, content in streams.items():
+        write("frame", name, content)
+
+
 if __name__ == "__main__":
     make_gguf()
     make_safetensors()
@@ -258,3 +344,4 @@ if __name__ == "__main__":
     make_templates()
     make_tokenizer_json()
     make_networks()
+    make_messages()

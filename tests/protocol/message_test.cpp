@@ -3,7 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <limits>
+#include <set>
+#include <string>
 
 #include "messages_generated.h"
 #include "shared/protocol/draft_sizes.h"
@@ -128,6 +133,27 @@ TEST(MessageTest, LargestDraftSurvivesTheWire) {
   }
   draft.tokens = ids;
   EXPECT_EQ(*decode_frame(encode(outgoing(draft))), Message(draft));
+}
+
+// A fuzzer gets no further than its seeds if they are messages of an older build.
+TEST(MessageTest, TheFuzzersSeedsAreMessagesOfEveryKind) {
+  const auto folder =
+      std::filesystem::path(EDGEDRAFT_TEST_DATA).parent_path() / "fuzz/corpus/messages";
+  std::set<Kind> kinds;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+    ASSERT_FALSE(bytes.empty()) << entry.path();
+    const auto message =
+        decode(static_cast<std::uint8_t>(bytes[0]), as_byte_view(bytes).subspan(1));
+    ASSERT_TRUE(message) << entry.path() << ": " << message.error().message;
+    kinds.insert(kind_of(*message));
+    if (const auto* hello = std::get_if<Hello>(&*message)) {
+      EXPECT_EQ(hello->tap, "rows-2");
+      EXPECT_EQ(hello->nodes_max, 62u);
+    }
+  }
+  EXPECT_EQ(kinds.size(), std::variant_size_v<Message>);
 }
 
 TEST(MessageTest, PayloadNeedNotBeAligned) {
