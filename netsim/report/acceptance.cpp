@@ -23,7 +23,7 @@ struct Sums {
 using ByPrompt = std::map<std::string, Sums>;
 using ByTask = std::map<std::string, ByPrompt>;
 
-// Plain decoding has cycles, too, of one token each.
+// Plain decoding has cycles too, of one token each.
 bool drafted(const Run& run) {
   return run.cycles > 0 && run.drafted > 0;
 }
@@ -39,7 +39,7 @@ ByTask sums_of(const std::vector<const Run*>& runs) {
   return sums;
 }
 
-// A task's prompts that both arms answered, or all where there is no second arm.
+// A task's prompts that both arms answered, or all if there is no second arm.
 struct Task {
   std::vector<Sums> ours;
   std::vector<Sums> theirs;
@@ -68,7 +68,7 @@ double length(const Sums& sums) {
   return sums.tokens / sums.cycles;
 }
 
-// The mean of the tasks, or its difference, with prompts drawn anew where `random` is given.
+// The mean of the tasks, or its difference, with prompts drawn anew if `random` is given.
 double mean_of_tasks(const std::map<std::string, Task>& tasks, Random* random) {
   double mean = 0;
   for (const auto& [name, task] : tasks) {
@@ -107,6 +107,7 @@ Estimate estimate_of(const std::map<std::string, Task>& tasks) {
 }
 
 std::string with_interval(const Estimate& e) {
+  if (e.pairs == 0) return "–";  // no prompt that both arms answered
   std::string text = number(e.value);
   if (e.known) text += " [" + number(e.low) + "; " + number(e.high) + "]";
   return text;

@@ -58,7 +58,7 @@ std::string banners(const RunData& data) {
     banner(
         m.value("padded_payloads", false)
             ? "<b class=\"label\">Padded payloads.</b> Activations were padded with random bytes "
-              "to the size of the larger model's, where its device profile states one."
+              "to the size of the larger model's, if its device profile states one."
             : "<b class=\"label\">Payloads of the small models.</b> Activations were not padded "
               "to the size of the larger model's: on a slow link it would be slower than shown.");
   }
@@ -146,8 +146,9 @@ Result<std::filesystem::path> write_report(const std::filesystem::path& results)
       title + "</title>\n<style>" + kStyle + plot_style() + "</style></head><body>\n<h1>" + title +
       "</h1>\n" + paragraphs(m.value("description", std::string())) + banners(*data) +
       published_section(*data) + cut_section(*data) + arms_section(*data) +
-      acceptance_section(*data) + capacity_section(*data) + "<section id=\"plots\"><h2>Plots</h2><div class=\"figures\">\n" +
-      figures + "</div></section>\n" + calibration_section(*data) + failure_section(*data) +
+      acceptance_section(*data) + capacity_section(*data) +
+      "<section id=\"plots\"><h2>Plots</h2><div class=\"figures\">\n" + figures +
+      "</div></section>\n" + calibration_section(*data) + failure_section(*data) +
       summary_section(*data) + "<section id=\"source\"><h2>The experiment's file</h2><pre>" +
       escape(m.value("experiment", std::string())) + "</pre></section>\n</body></html>\n";
   const auto file = results / "report.html";

@@ -59,6 +59,21 @@ TEST(AcceptanceTest, DifferencesAreOfTheSamePrompts) {
   EXPECT_TRUE(a.difference.claims(0));
 }
 
+TEST(AcceptanceTest, ArmsWithoutACommonPromptHaveNoDifference) {
+  RunData data;
+  data.settings = {"lan"};
+  data.arms = {"a", "b"};
+  for (const std::string& arm : data.arms) {
+    for (netsim::Run run : answers(6, 2, 4, 50)) {
+      run.setting = "lan";
+      run.arm = arm;
+      run.prompt += arm;
+      data.runs.push_back(run);
+    }
+  }
+  EXPECT_NE(acceptance_section(data).find("<td>–</td>"), std::string::npos);
+}
+
 TEST(AcceptanceTest, FewPromptsGiveNoInterval) {
   auto runs = answers(6, 2, 4, 50);
   std::erase_if(
