@@ -13,7 +13,7 @@ namespace edgedraft {
 // proposed again. Appending and truncating take the table through exactly the states that it would
 // have if it were built from scratch.
 //
-// Cost      append and truncate O(kOrderMax) per token; some 200 bytes per token
+// Cost      append and truncate O(kOrderMax) per token; some 400 bytes per token
 class NgramTable {
  public:
   static constexpr std::uint32_t kOrderMax = 4;
