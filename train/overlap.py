@@ -71,7 +71,7 @@ def main() -> None:
     add("--split", choices=["current", "shipped"], default="current", help="rule that training draws by (default current)")
     add("--draws", type=int, default=500_000, help="training examples per task (default 500000)")
     add("--seed", type=int, default=1)
-    add("--replace", metavar="FILE", help="write the prompts here, those that training has replaced by some that it has not")
+    add("--replace", metavar="FILE", help="write the prompts here, those that training can draw replaced by others that it cannot")
     options = parser.parse_args()
     with open(options.prompts, encoding="utf-8") as file:
         entries = [json.loads(line) for line in file]

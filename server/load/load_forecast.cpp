@@ -8,9 +8,9 @@
 namespace edgedraft {
 namespace {
 
-// By what drafts have to serve more than streams do. The sums leave out that prompts take rows of
-// passes, of which drafts want more: a gain has to show. What was said is taken back for a larger
-// one only, since all go over at once.
+// How many times the tokens of streams drafts have to bring. The estimate leaves out that prompts
+// take rows of passes, of which drafts want more, so a gain has to show. Going back to drafts takes
+// a larger one, since all clients change over at once.
 constexpr double kDraftsWorthIt = 1.02;
 constexpr double kDraftsWorthItAgain = 1.05;
 
@@ -28,7 +28,7 @@ LoadForecast::LoadForecast(const Options& options)
 void LoadForecast::set_sessions(std::uint32_t sessions) {
   sessions_ = std::max(sessions, 1u);
   if (options_.row_budget == 0) row_budget_ = budget_.rows_for(sessions_);
-  // A session alone costs nobody anything.
+  // A lone session takes nothing from others.
   prefers_streams_ = sessions_ > 1 && !options_.drafts_for_streams &&
                      budget_.drafts_by_streams(sessions_) <
                          (prefers_streams_ ? kDraftsWorthItAgain : kDraftsWorthIt);

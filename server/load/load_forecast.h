@@ -9,8 +9,8 @@
 
 namespace edgedraft {
 
-// What clients are told to expect while as many sessions are at work as now: how large drafts may
-// be, what drafts and streams take, and whether all together would get more from streams.
+// What clients are told to expect under the present load: how large drafts may be, what drafts and
+// streams take, and whether all clients together would get more from streams.
 //
 // Threads   one
 class LoadForecast {
@@ -18,7 +18,7 @@ class LoadForecast {
   struct Options {
     std::uint32_t pass_rows_max;
     // Rows per draft, root included, that clients are told; 0: what gives all of them together the
-    // most tokens a second.
+    // most tokens per second.
     std::uint32_t row_budget = 0;
     bool drafts_for_streams = false;  // streams bring more than a token per pass
   };
@@ -29,7 +29,7 @@ class LoadForecast {
   // A stream that the server drafts for took so long for each of its tokens.
   void observe_streamed(double seconds_per_token) { streamed_.add(seconds_per_token); }
 
-  // As many sessions are at work now.
+  // How many sessions are at work now.
   void set_sessions(std::uint32_t sessions);
 
   std::uint32_t row_budget() const { return row_budget_; }

@@ -33,15 +33,15 @@ struct HttpEndpointOptions {
 // drowning or is going away.
 class HttpEndpoint {
  public:
-  // The page at a path, without its query; nothing where there is none. Called on the endpoint's
-  // thread. Where it throws, the monitor is answered 500.
+  // The page at a path, without its query; nothing if there is none. Called on the endpoint's
+  // thread. If it throws, the monitor is answered 500.
   using Pages = std::function<std::optional<HttpAnswer>(std::string_view path)>;
 
   // Listens and answers from here on.
   //
   // Errors    throws boost::system::system_error where the address cannot be bound
   HttpEndpoint(HttpEndpointOptions options, Pages pages);
-  // Cuts off whoever is there.
+  // Cuts off open connections.
   ~HttpEndpoint();
   HttpEndpoint(const HttpEndpoint&) = delete;
   HttpEndpoint& operator=(const HttpEndpoint&) = delete;

@@ -8,8 +8,8 @@
 namespace edgedraft {
 namespace {
 
-// The one that gives its memory up for the first draft's sake: a paused stream, else the draft that
-// came last.
+// The request that gives up its memory for the first draft: the last paused stream, else the newest
+// draft.
 std::deque<Request>::iterator last_to_hold_pages(std::deque<Request>& turns) {
   auto last = turns.end();
   for (auto it = turns.begin(); it != turns.end(); ++it) {
@@ -23,7 +23,7 @@ std::deque<Request>::iterator last_to_hold_pages(std::deque<Request>& turns) {
 
 bool Admission::enter(Request& prompt) {
   Session& session = *prompt.session;
-  // Whoever comes later does not overtake the line.
+  // A prompt does not jump the queue.
   if (waiting_count_ == 0 && sessions_.admit(session, prompt.posted)) return true;
   if (waiting_count_ >= waiting_max_) {
     turn_away(

@@ -12,16 +12,16 @@
 
 namespace edgedraft {
 
-// Which requests hold memory for keys and values, which wait for it, and who gives way.
+// Which requests hold memory for keys and values, which wait for it, and which give it up.
 //
-// Prompts that get no pages wait in line, oldest first, and hold none. A draft that gets none
-// waits, too; the one that came first gets its pages before the line does, when no prompt runs at
-// the cost of paused streams, then of the drafts that came last, which are refused with
+// A prompt that gets no pages waits in line, oldest first, and holds none. A draft that gets none
+// waits too, but the oldest draft is served before the line. If no prompt is running, memory for it
+// is taken from paused streams, then from the newest drafts, which are refused with
 // session_unknown.
 //
-// Nobody waits for ever: prompts in line hold nothing; prompts that run have all their pages and
-// end; so only drafts ask for more while they hold some, and of these the first one gets it, since
-// a whole context fits into the pool and the others give theirs up.
+// No request waits for ever. Prompts in line hold nothing; running prompts have all their pages and
+// end. So only drafts ask for more while they hold some, and the oldest of them gets it: a whole
+// context fits into the pool, and the others give theirs up.
 //
 // Threads   one
 class Admission {
@@ -33,9 +33,9 @@ class Admission {
   // Prompts in line.
   std::size_t waiting_count() const { return waiting_count_; }
 
-  // Lets a prompt that has been begun run or wait; false where it was refused.
+  // Lets a prompt that has been begun run or wait; false if it was refused.
   bool enter(Request& prompt);
-  // The request ends without an answer, and is to leave the turns: its session gives it up.
+  // The request ends without an answer: its session abandons it, the caller takes it off the turns.
   void leave(const Request& request);
   // The same, telling the client why. A prompt has already dropped what it was to replace, and its
   // client believes that the session is as it was: such a session is forgotten.

@@ -11,7 +11,7 @@
 
 namespace edgedraft {
 
-// Where a connection's answers go. What is said after its end goes nowhere.
+// Where a connection's answers go. Answers after its end are dropped.
 class Replies {
  public:
   virtual ~Replies() = default;
@@ -28,7 +28,7 @@ struct Client {
   std::shared_ptr<Replies> reply;
   wire::SessionId session;
   std::string identity;  // who signed in: only they may resume the session
-  Tap* tap;              // null where the drafter needs none
+  Tap* tap;              // null if the drafter needs none
   // Clients with the same number have the same drafter; 0: one that the server does not know.
   std::uint32_t drafter = 0;
 };

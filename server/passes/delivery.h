@@ -17,8 +17,8 @@
 
 namespace edgedraft {
 
-// What clients are answered: verdicts with the rows of a draft, the rows of prompts little by
-// little, refusals. It also learns from answers what drafts bring.
+// Sends clients their answers: verdicts with a draft's rows, prompts' rows in chunks, refusals. It
+// also learns from them how many tokens drafts bring.
 //
 // Threads   one
 class Delivery {
@@ -39,11 +39,11 @@ class Delivery {
   bool answer(Request& request, const Outcome& outcome, Instant finished);
   void refuse(const Client& client, std::uint32_t round, Refusal why, Error error);
 
-  // A chunk of the rows that prompts still owe, of one client after another: a long prompt's rows
-  // hold up nobody's verdict. Throws DeviceError; that client's drafter then goes without the rest.
+  // Sends one chunk of the rows that prompts still owe, clients taking turns, so that a long prompt
+  // delays no verdict. Throws DeviceError; that client's drafter then goes without the rest.
   void send_owed_rows(SessionStore& sessions);
   bool owes_rows() const { return !owed_.empty(); }
-  // Rows that are not wanted any more.
+  // Drops rows that are no longer wanted.
   void drop_rows(std::uint64_t connection_id);
   void drop_rows(std::uint64_t connection_id, std::uint32_t round);
 

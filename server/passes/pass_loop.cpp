@@ -114,7 +114,7 @@ void PassLoop::step() {
     std::vector<PassShare> shares;
     const auto failed = run(planned, shares);
     settle(planned, shares, failed);
-    // Only now that everyone has an answer.
+    // Only after every answer has been given.
     begin_next_steps();
   }
   try {
@@ -128,7 +128,7 @@ void PassLoop::step() {
 // --- what clients ask for ---
 
 void PassLoop::begin(const Job& job, const wire::Prefill& request) {
-  // Rows of an earlier prompt that are still to come do not come any more.
+  // Rows still owed for an earlier prompt are no longer wanted.
   delivery_.drop_rows(job.client.connection_id);
   if (request.base_length > 0 && sessions_.find(job.client.connection_id) == nullptr) {
     delivery_.refuse(job.client, request.round, Refusal::session_unknown, session_unknown());
@@ -160,7 +160,7 @@ void PassLoop::begin(const Job& job, const wire::Resume& request) {
     delivery_.refuse(job.client, request.round, refusal_of(session.error().code), session.error());
     return;
   }
-  // Its earlier connection may not be known to have ended yet; if it is alive, it waits.
+  // The end of its earlier connection may not be known yet; one that is alive waits for an answer.
   std::erase_if(turns_, [&](const Request& earlier) {
     if (earlier.session != *session) return false;
     admission_.leave(earlier);
@@ -201,7 +201,7 @@ void PassLoop::begin_prompt(const Job& job, Session& session, const Prompt& prom
 
 void PassLoop::begin(const Job& job, const wire::Draft& request) {
   Session* const session = sessions_.find(job.client.connection_id);
-  // A session of another length has another root than the one below which the client drafted.
+  // A session of another length has another root than the one that the client drafted from.
   if (session == nullptr || session->target.tokens().size() != request.base_length) {
     delivery_.refuse(job.client, request.round, Refusal::session_unknown, session_unknown());
     return;
@@ -218,11 +218,11 @@ void PassLoop::begin(const Job& job, const wire::Draft& request) {
       .posted = job.posted,
       .work = DraftRequest{.valid_from = target.valid_count(), .rows = target.pending_rows()}};
   if (request.stream_tokens > 0) {
-    target.abandon();  // it was begun to see whether it may be
+    target.abandon();  // begun only to see whether it may be
     asked.work = StreamRequest{.left = request.stream_tokens};
     begin_step(*session, std::get<StreamRequest>(asked.work));
   } else if (session->draft_answered && target.pending_rows() > 1) {
-    // Behind a prompt it waited for activations, too; a root alone took no drafting.
+    // After a prompt the client waited for activations as well; a root alone took no drafting.
     forecast_.seen().observe_absence(job.posted - session->used);
   }
   turns_.push_back(std::move(asked));
@@ -239,7 +239,7 @@ void PassLoop::begin_step(Session& session, StreamRequest& stream) {
          .sessions = static_cast<std::uint32_t>(std::max<std::ptrdiff_t>(streams, 1))});
   }
   if (!session.target.begin(stream.drafted.tree)) {
-    // A drafter's vocabulary may be filled up beyond the target's.
+    // A drafter's vocabulary may be padded beyond the target's.
     stream.drafted = {};
     EDGEDRAFT_SESSION_CHECK(session.target.begin(DraftTree()));
   }
@@ -252,7 +252,7 @@ void PassLoop::refuse_overdue() {
   if (options_.wait_max == Duration::zero()) return;
   const Instant now = now_();
   std::erase_if(turns_, [&](Request& request) {
-    if (request.paused()) {  // it is the client that lets us wait
+    if (request.paused()) {  // it is the client that keeps us waiting
       request.posted = now;
       std::get<StreamRequest>(request.work).streamed_at.reset();
     }
@@ -312,7 +312,7 @@ std::optional<DeviceError> PassLoop::run(std::span<const RowShare> plan,
 }
 
 void PassLoop::remember(std::span<const RowShare> plan) {
-  // In the order of the turns: pages that are found no more go in the order in which they came.
+  // In order of the turns: the index gives pages up in the order in which they were added.
   std::vector<std::size_t> claims;
   for (const RowShare& share : plan) claims.push_back(share.claim);
   std::sort(claims.begin(), claims.end());
@@ -391,7 +391,7 @@ void PassLoop::give_up(const Client& client, std::uint32_t round, const SessionF
 }
 
 void PassLoop::give_up(const Client& client, std::uint32_t round, const DeviceError& failure) {
-  // Its tokens and its cache may disagree now; the client has all that fills a new one.
+  // Its tokens and its cache may disagree now; the client can fill a new one.
   sessions_.forget(client.connection_id);
   delivery_.refuse(client, round, Refusal::device, {Errc::refused, failure.what()});
 }
@@ -402,7 +402,7 @@ void PassLoop::device_failed(const DeviceError& failure) {
 }
 
 void PassLoop::count_busy_sessions(Instant now) {
-  // Whoever had an answer within this time, or asked for the first one.
+  // Sessions that were answered, or made, within this time.
   constexpr Duration kRecently = std::chrono::seconds(1);
   forecast_.set_sessions(sessions_.count_used_since(now - kRecently));
   metrics_->row_budget.set(forecast_.row_budget());

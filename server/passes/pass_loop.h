@@ -18,10 +18,10 @@
 #include "server/passes/client.h"
 #include "server/passes/delivery.h"
 #include "server/passes/device_probe.h"
-#include "server/sessions/pass.h"
 #include "server/passes/pass_planner.h"
 #include "server/passes/request.h"
 #include "server/proposers/speculation.h"
+#include "server/sessions/pass.h"
 #include "server/sessions/session_fault.h"
 #include "server/sessions/session_store.h"
 #include "shared/base/clock.h"
@@ -39,13 +39,13 @@ struct PassLoopOptions {
   std::uint32_t pass_rows_max = kMaskRowsMax;
   // Rows of prompts in a pass that has drafts as well.
   std::uint32_t prompt_rows = 64;
-  // Rows a draft, root included, that clients are told; 0: what gives all of them together the most
-  // tokens a second.
+  // Rows per draft, root included, that clients are told; 0: what gives all of them together the
+  // most tokens per second.
   std::uint32_t row_budget = 0;
-  // Requests that had no pass for so long are refused: their clients went on without them. 0:
+  // Requests that had no pass for this long are refused: their clients went on without them. 0:
   // never.
   Duration wait_max{};
-  // Drafts for sessions that stream; null: they go on a token a pass. Outlives the loop.
+  // Drafts for sessions that stream; null: one token per pass. Outlives the loop.
   Speculation* speculation = nullptr;
   // Told why a session was dropped whose state contradicted itself.
   std::function<void(const std::string& why)> on_session_fault = [](const std::string&) {};
@@ -56,30 +56,30 @@ struct PassLoopOptions {
 // It owns the sessions and knows neither threads nor queues: Scheduler drives it by the clock,
 // benchmarks by a simulated one.
 //
-// PassPlanner says who takes part in a pass, Admission who has memory for it; Delivery answers, and
-// LoadForecast knows what clients are told to expect. Nobody waits for longer than for what was
-// there before them: what took part in a pass and goes on stands behind the others then, and a
-// stream pauses where its client does not read.
+// PassPlanner decides which requests take part in a pass, Admission which get memory for it;
+// Delivery answers, and LoadForecast knows what clients are told to expect. A request waits only
+// for what was there before it: one that took part in a pass and goes on queues up behind the
+// others, and a stream pauses while its client does not read.
 //
-// Peers     What a client asks for, in whichever order, costs its own session at most: what does
-//           not fit what the session holds is refused with session_unknown, and the client sends
-//           everything again.
+// Peers     Whatever a client asks for, in any order, costs its own session at most: a request that
+//           does not fit what the session holds is refused with session_unknown, and the client
+//           sends everything again.
 // Threads   one
 class PassLoop {
  public:
   // Requires  1 <= prompt_rows < pass_rows_max <= kMaskRowsMax
   PassLoop(const SessionParts& parts, const PassLoopOptions& options, std::function<Instant()> now);
 
-  // Measures what passes cost, and activations through these taps, before anybody is served: the
-  // first budgets and outlooks then are right. Ends before `time_max` where the device's first pass
-  // does not take longer than that. Throws DeviceError. Requires  no session yet
+  // Measures what passes cost, and activations through these taps, before any client is served, so
+  // that the first budgets and outlooks are right. Ends before `time_max` unless the device's first
+  // pass alone takes longer. Throws DeviceError. Requires  no session yet
   struct StartReport {
-    std::vector<StartCosts::Sample> passes;  // paces included; none where there was too little time
+    std::vector<StartCosts::Sample> passes;  // paces included; none if there was too little time
     Duration took;
   };
   StartReport measure_costs(Duration time_max, std::span<Tap* const> taps);
 
-  // Takes in a request; the answer goes to client.reply, here where it is refused, else from a
+  // Takes in a request; the answer goes to client.reply, at once if it is refused, else from a
   // step. A connection has one request at a time.
   void begin(const Client& client, const TargetWork& request, Instant posted);
   // Drops the connection's work on that round.
@@ -123,11 +123,11 @@ class PassLoop {
 
   void refuse_overdue();
   std::vector<RowShare> plan();
-  // A pass over these shares of turns_. Where the device fails, why.
+  // Runs a pass over these shares of turns_. Returns why if the device failed.
   std::optional<DeviceError> run(std::span<const RowShare> plan, std::vector<PassShare>& shares);
   // Others may share the full pages of what these sessions have run.
   void remember(std::span<const RowShare> plan);
-  // Each that took part has an answer, an end, or its next turn behind the others.
+  // Each that took part is answered, given up, or queued behind the others for its next turn.
   void settle(std::span<const RowShare> plan, const std::vector<PassShare>& shares,
               const std::optional<DeviceError>& failed);
   void answer(Request request, const PassShare& share, const std::optional<DeviceError>& failed,
@@ -140,7 +140,7 @@ class PassLoop {
   void give_up(const Client& client, std::uint32_t round, const DeviceError& failure);
   void device_failed(const DeviceError& failure);
 
-  // Who is at work.
+  // Tells the forecast how many sessions are at work.
   void count_busy_sessions(Instant now);
   void count_sessions();
 

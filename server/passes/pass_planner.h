@@ -10,7 +10,7 @@ namespace edgedraft {
 
 // What a request wants of the next pass.
 struct RowClaim {
-  std::uint32_t rows;  // that it has still to run; 0: it takes no part now
+  std::uint32_t rows;  // still to run; 0: it takes no part now
   bool divisible;      // a prompt, which may run in parts
 };
 
@@ -19,10 +19,10 @@ struct RowShare {
   std::uint32_t rows;
 };
 
-// Who takes part in the next pass, with how many rows. Drafts go first, in the order in which they
-// came; prompts share prompt_rows per pass, or the whole pass where there is no draft, in turns. A
-// draft that does not fit waits and holds up those behind it, and where drafts left nothing for
-// prompts, prompts have their part of the next pass before any draft.
+// Which requests take part in the next pass, and with how many rows. Drafts go first, in order of
+// arrival; prompts take turns for prompt_rows per pass, or for the whole pass if there is no draft.
+// A draft that does not fit waits and holds up those behind it. If drafts left nothing for prompts,
+// prompts get their share of the next pass before any draft.
 class PassPlanner {
  public:
   struct Limits {
@@ -32,8 +32,8 @@ class PassPlanner {
   // Requires  1 <= prompt_rows < pass_rows_max
   explicit PassPlanner(const Limits& limits) : limits_(limits) {}
 
-  // `claims` are in the order in which they came. `finds_memory` is asked for drafts that would fit
-  // into the pass; one without takes no part, and holds up nobody. Returns drafts first.
+  // `claims` are in order of arrival. `finds_memory` is asked for drafts that would fit into the
+  // pass; a draft without memory takes no part and holds up no other. Returns drafts first.
   std::vector<RowShare> plan(std::span<const RowClaim> claims,
                              const std::function<bool(std::size_t claim)>& finds_memory);
 

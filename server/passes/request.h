@@ -11,10 +11,10 @@
 
 namespace edgedraft {
 
-// Tokens to put behind a session: of a Prefill or a Resume.
+// Tokens to append to a session: a Prefill or a Resume.
 struct PromptRequest {
   std::uint32_t kept_count = 0;  // tokens written offline that became context
-  bool is_new = false;           // it brought tokens: it does not go on where a stream ended
+  bool is_new = false;           // it brought tokens: more than going on after a stream
   std::uint32_t rows_from = 0;   // the first position whose rows the client lacks
   bool waits = false;            // in line for memory, and holds none
 };
@@ -25,9 +25,9 @@ struct DraftRequest {
   std::uint32_t rows;        // of the tree, root included
 };
 
-// The server goes on alone, a step per pass.
+// The server goes on alone, one step per pass.
 struct StreamRequest {
-  std::uint32_t left;                    // tokens that it has still to bring
+  std::uint32_t left;                    // tokens still to bring
   std::uint32_t rows = 0;                // of its next step, root included
   Drafted drafted{};                     // what the server drafted for that step
   std::optional<Instant> streamed_at{};  // its last verdict
@@ -41,7 +41,7 @@ struct Request {
   Instant posted;
   std::variant<PromptRequest, DraftRequest, StreamRequest> work;
   std::optional<Instant> started{};
-  // Of the passes that it took part in: what they were to take, and what they took.
+  // How long the passes it took part in were paced to take, and how long they took to compute.
   Duration pace{};
   Duration computed{};
 

@@ -11,7 +11,7 @@
 
 namespace edgedraft {
 
-// The files that say whom clients may trust and who may come in. Empty: not given.
+// The files that prove who the server is and decide which clients may sign in. Empty: not given.
 struct CredentialFiles {
   std::string listen_host;      // beyond loopback clients have to sign in
   std::filesystem::path state;  // of the server's own identity, if no certificate is given
@@ -28,8 +28,8 @@ struct Credentials {
   std::optional<std::string> token;  // that clients must show; never empty
 };
 
-// Errors    usage where the files do not go together or do not suffice for that host, and for a
-//           token or key that is refused; io, bad_file naming the file
+// Errors    usage if the files do not go together or do not suffice for that host, and for a token
+//           or key that is refused; io, bad_file naming the file
 Result<Credentials> read_credentials(const CredentialFiles& files);
 
 }  // namespace edgedraft

@@ -37,9 +37,9 @@ std::uint64_t model_bytes(const std::filesystem::path& path) {
   return total;
 }
 
-// What passes and drafting steps take at least.
+// The least time that passes and drafting steps take.
 struct Pace {
-  std::function<Duration(std::uint32_t rows)> pass;  // empty where nothing is paced
+  std::function<Duration(std::uint32_t rows)> pass;  // empty if nothing is paced
   PaceProfile profile;
 };
 
@@ -86,7 +86,7 @@ void pad_payloads(ModelHost& host, const PaceProfile& profile, spdlog::logger& l
   }
 }
 
-// Null where the server does not draft.
+// Null if the server does not draft.
 Result<std::unique_ptr<Speculation>> speculation_of(const ServerOptions& o, ModelHost& host,
                                                     Backend& backend, const PaceProfile& profile,
                                                     spdlog::logger& log) {
@@ -106,7 +106,7 @@ Result<std::unique_ptr<Speculation>> speculation_of(const ServerOptions& o, Mode
   return made;
 }
 
-// The endpoint for monitors; nothing where none is wanted.
+// The endpoint for monitors; null if none is wanted.
 Result<std::unique_ptr<HttpEndpoint>> open_metrics(const ServerOptions& o, MonitoredServer server,
                                                    spdlog::logger& log) {
   if (o.metrics.empty()) return std::unique_ptr<HttpEndpoint>();
@@ -144,7 +144,7 @@ void log_device_changes(Health& health, spdlog::logger& log) {
         log.error("the device failed, and the sessions concerned begin anew: {}", reason);
         break;
       case Health::Device::lost:
-        log.error("the device is lost, and nobody can be served until a restart: {}", reason);
+        log.error("the device is lost, and no client can be served until a restart: {}", reason);
         break;
     }
   });

@@ -24,7 +24,7 @@ struct HostedDrafter {
   std::string name;
   Digest fingerprint;
   std::unique_ptr<DrafterModel> model;
-  std::unique_ptr<Tap> tap;  // null where tokens are all that the drafter needs
+  std::unique_ptr<Tap> tap;  // null if tokens are all that the drafter needs
   // What activations of a position are padded to, at a larger model's pace; 0: nothing is padded.
   std::uint32_t padded_row_bytes = 0;
 };
@@ -53,7 +53,7 @@ class ModelHost {
   SessionParts session_parts();
 
   std::vector<HostedDrafter>& drafters() { return drafters_; }
-  // Null where no bundle has that fingerprint.
+  // Null if no bundle has that fingerprint.
   HostedDrafter* find_drafter(const Digest& fingerprint);
   // The tap that a client's drafter wants; null if it wants none.
   // Errors    mismatch: another target or tokenizer, no such drafter, or one with another tap

@@ -22,7 +22,7 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
       ->type_name("DIR")
       ->capture_default_str();
   app.add_option("--token-file", o.token_file,
-                 "File with the token that clients must show: its only line, not readable for "
+                 "File with the token that clients must show: its only line, not readable by "
                  "everybody; needed beyond loopback")
       ->type_name("FILE");
   app.add_option("--tls-cert", o.tls_cert, "Certificate chain (PEM) instead of a self-signed one")
@@ -31,18 +31,19 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
   app.add_option("--client-ca", o.client_ca, "Clients need a certificate signed by this CA (PEM)")
       ->type_name("FILE");
   app.add_option("--device", o.device,
-                 "Where to compute: auto (a GPU where there is one), cpu, cuda or cuda:N")
+                 "Where to compute: auto (a GPU if there is one), cpu, cuda or cuda:N")
       ->type_name("DEVICE")
       ->capture_default_str();
   app.add_flag("--deterministic", o.deterministic,
                "On a GPU: sums in one order whatever shares a pass, so that drafted output equals "
                "plain output bit for bit; wide passes are slower. The CPU is so always");
   app.add_flag("--no-cuda-graphs", o.no_cuda_graphs,
-               "On a GPU: start every kernel by itself, not passes that come again in one call. "
-               "Slower for small models; to find out where a fault comes from");
-  app.add_option("--threads", o.threads, "Threads of a pass; 0: one a core")->capture_default_str();
+               "On a GPU: launch every kernel by itself instead of replaying recorded passes. "
+               "Slower for small models; for tracking down a fault");
+  app.add_option("--threads", o.threads, "Threads per pass; 0: one per core")
+      ->capture_default_str();
   app.add_option("--ctx", o.models.context_count,
-                 "Tokens a session can hold; 0: as the model was made")
+                 "Tokens a session can hold; 0: the model's own limit")
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--max-sessions", o.sessions_max, "Sessions held at once, idle ones included")
@@ -53,13 +54,13 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
          "--kv-memory", o.kv_memory,
          "Memory of all sessions' keys and values, e.g. 2GB, taken at the start. When it is "
          "full, prompts wait and idle sessions are dropped, whose clients then send them "
-         "again. What is not in use keeps beginnings of prompts that may come again from "
-         "the same identity. 0: enough for --max-sessions of --ctx tokens, at most half of "
+         "again. Memory not in use keeps beginnings of prompts that the same identity may "
+         "send again. 0: enough for --max-sessions of --ctx tokens, at most half of "
          "the device's memory")
       ->type_name("BYTES")
       ->transform(CLI::AsSizeValue(false));
   app.add_option("--kv-type", o.kv_type,
-                 "Numbers of keys and values: f32, f16 or bf16. 16 bits take half the memory, so "
+                 "Type of keys and values: f32, f16 or bf16. 16 bits take half the memory, so "
                  "that twice the tokens fit into --kv-memory, and less time in long contexts. "
                  "Answers may differ a little from those with f32, but drafted output equals plain "
                  "output with each; f16 is the closer one (11 bits of precision against 8)")
@@ -83,24 +84,24 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
   app.add_option(
          "--row-budget", o.row_budget,
          "Rows of a draft, root included, that clients are told to keep to, for experiments "
-         "that compare trees. 0: as many as give all clients together the most tokens a "
-         "second, by load and by what passes cost")
+         "that compare trees. 0: as many as give all clients together the most tokens per "
+         "second under the present load")
       ->type_name("ROWS")
       ->check(in_range(0u, kMaskRowsMax))
       ->capture_default_str();
   app.add_option("--metrics", o.metrics,
-                 "Serve /metrics (Prometheus), /health and /ready there, by plain HTTP to whoever "
-                 "asks; off unless given")
+                 "Serve /metrics (Prometheus), /health and /ready there, by plain HTTP and "
+                 "without sign-in; off unless given")
       ->type_name("HOST:PORT")
       ->check(is_endpoint(EndpointUse::listen));
   app.add_option("--drain-timeout", o.drain_timeout_s,
-                 "How long answers may go on after SIGTERM before their clients are left alone")
+                 "How long answers may go on after SIGTERM before their connections are closed")
       ->type_name("SECONDS")
       ->check(in_range(0u, 86400u))
       ->capture_default_str();
   app.add_option("--measure", o.measure_s,
                  "How long passes may be measured before the first client is served, so that row "
-                 "budgets are right from the start; a pass that has begun is not broken off. 0: "
+                 "budgets are right from the start; a pass that has begun is finished. 0: "
                  "they are learned while serving")
       ->type_name("SECONDS")
       ->check(in_range(0.0, 3600.0))
@@ -112,22 +113,22 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
           ->capture_default_str();
   app.add_option("--pace-profile", o.pace_profile,
                  "The same by a device profile (TOML): time of a pass by its number of rows. "
-                 "Activations are padded to the size of the profile's model, where it states one")
+                 "Activations are padded to the size of the profile's model, if it states one")
       ->type_name("FILE")
       ->excludes(pace_ms);
   app.add_flag("--no-payload-padding", o.no_payload_padding,
                "Keep a profile's pace with the model's own, smaller payloads");
   app.add_option(
          "--speculate", o.speculate,
-         "Draft on the server for clients that stream: the name of a --bundle (its file's, "
-         "without folder and ending) or auto. The answers stay the same; trees are as large "
-         "as pays. Drafters' caches have a part of --kv-memory; without any left a session "
-         "is streamed to plainly")
+         "Draft on the server for clients that stream: the name of a --bundle (of its file, "
+         "without folder and extension) or auto. The answers stay the same; trees are as "
+         "large as pays off. Drafters' caches take a part of --kv-memory; a session for "
+         "which none is left is streamed to plainly")
       ->type_name("NAME|auto");
   app.add_option("--log-level", o.log_level, "trace, debug, info, warn, error or off")
       ->check(is_log_level())
       ->capture_default_str();
-  app.add_option("--log-format", o.log_format, "text, or json: an object a line")
+  app.add_option("--log-format", o.log_format, "text, or json: one object per line")
       ->check(one_of({"text", "json"}))
       ->capture_default_str();
   app.footer(
@@ -137,8 +138,8 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
       "  edgedraft-server --model target.gguf --bundle drafter.gguf\n"
       "  edgedraft-server --model target.gguf --bundle drafter.gguf --speculate auto\n"
       "SIGTERM and Ctrl-C let answers end (--drain-timeout) and say goodbye to the clients, who go "
-      "on offline or elsewhere; a second one ends at once. SIGHUP reads certificate, key, client "
-      "CA and token anew.");
+      "on offline or elsewhere; a second one ends at once. SIGHUP reloads certificate, key, "
+      "client CA and token.");
 }
 
 }  // namespace edgedraft

@@ -10,7 +10,7 @@
 namespace edgedraft {
 namespace {
 
-// How many of a long prompt's older positions are read per tree: nobody waits for all of them.
+// How many of a long prompt's older positions are read per tree: no tree waits for all of them.
 constexpr std::uint32_t kOlderRows = 64;
 
 }  // namespace

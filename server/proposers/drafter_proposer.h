@@ -36,7 +36,7 @@ class DrafterProposer final : public SessionProposer {
 
   Parts parts_;
   std::vector<std::uint32_t> tokens_;  // the drafter's
-  // Positions whose activations it has: newest first, older ones little by little.
+  // Positions whose activations it has: the newest first, then some older ones per tree.
   std::uint32_t rows_first_ = 0;
   std::uint32_t rows_end_ = 0;
   std::vector<float> rows_;

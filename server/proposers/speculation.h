@@ -27,10 +27,10 @@ struct SpeculationOptions {
   std::uint32_t context_count;  // tokens that a session can hold
   // Least time of a drafting step: a small drafter at a larger one's pace.
   Duration step_pace{};
-  // Told where a drafter cannot be made or fails; its session streams plainly.
+  // Told why a drafter could not be made or failed; its session streams plainly.
   std::function<void(const std::string& why)> on_failure = [](const std::string&) {};
   std::function<Instant()> now = [] { return Clock::now(); };
-  // Where a pace is kept.
+  // Waits for the end of a paced step.
   std::function<void(Instant)> wait_until = [](Instant end) { std::this_thread::sleep_until(end); };
 };
 
@@ -60,8 +60,8 @@ class Speculation {
     std::uint32_t tokens_left;  // of the stream, 1 at least
     std::uint32_t sessions;     // that stream
   };
-  // A tree for the session's next pass, of at most tokens_left - 1 levels; empty where it goes on
-  // plainly. `proposer` is the session's, made here where there is none and memory for one.
+  // A tree for the session's next pass, of at most tokens_left - 1 levels; empty if it goes on
+  // plainly. `proposer` is the session's, made here if there is none but memory for one.
   //
   // Requires  a session with a root and no request
   Drafted draft(const TargetSession& session, std::unique_ptr<SessionProposer>& proposer,
@@ -73,7 +73,7 @@ class Speculation {
     if (rows > 1) budget_.observe_draft(rows, tokens);
   }
 
-  // Of all sessions' drafters together, their weights excepted; no limit where none is set.
+  // Of all sessions' drafters together, their weights excepted; no limit if none is set.
   void set_bytes_max(std::uint64_t bytes_max) { bytes_max_ = bytes_max; }
   // Of all sessions' proposers, and of one; the weights are not in it.
   std::uint64_t bytes() const { return *count_ * source_.session_bytes; }

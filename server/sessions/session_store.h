@@ -15,7 +15,7 @@
 
 namespace edgedraft {
 
-// Ids are secrets of their clients: whoever knows one may try to resume it. Throws Failure where
+// Ids are secrets of their clients: anyone who knows one may try to resume it. Throws Failure if
 // the system has no randomness.
 wire::SessionId random_session_id();
 

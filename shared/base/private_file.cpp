@@ -12,11 +12,10 @@ Result<void> judge(int failed, const struct stat& status, const std::filesystem:
   if (failed != 0) {
     return Error{Errc::io, file.string() + ": " + std::generic_category().message(errno)};
   }
-  // Who reads a pipe or a device has it from somebody.
+  // A pipe or a device is handed to us on purpose.
   if (!S_ISREG(status.st_mode) || (status.st_mode & S_IRWXO) == 0) return {};
   return Error{Errc::usage, file.string() +
-                                ": everybody on this machine has access to it; `chmod "
-                                "o= " +
+                                ": everybody on this machine has access to it; `chmod o= " +
                                 file.string() + "` takes it away"};
 }
 

@@ -8,8 +8,8 @@
 
 namespace edgedraft {
 
-// The whole of a file, or of standard input where the name is "-".
-// Errors    io naming the file; usage where it has more than `bytes_max`
+// The whole of a file, or of standard input if the name is "-".
+// Errors    io naming the file; usage if it has more than `bytes_max`
 Result<std::string> read_text(const std::filesystem::path& file, std::uint64_t bytes_max);
 
 }  // namespace edgedraft

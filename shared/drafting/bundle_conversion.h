@@ -22,7 +22,7 @@ struct BundleOptions {
 // Packs a drafter with all that a device needs to draft for `target`. What it shares with the
 // target is copied bit for bit, whatever `type` says.
 //
-// Errors    as convert_model; mismatch where drafter and target do not belong together
+// Errors    as convert_model; mismatch if drafter and target do not belong together
 Result<void> make_bundle(const BundleOptions& options);
 
 struct ReduceOptions {
@@ -31,7 +31,7 @@ struct ReduceOptions {
   std::vector<std::uint32_t> draft_tokens;
 };
 
-// Copies a bundle bit for bit but for its head, of which it keeps the rows of `draft_tokens`.
+// Copies a bundle bit for bit, except that its head keeps only the rows of `draft_tokens`.
 //
 // Errors    as above; usage for a model that is no drafter
 Result<void> reduce_bundle(const ReduceOptions& options);

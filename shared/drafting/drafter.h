@@ -19,7 +19,7 @@ class Drafter {
   // Forgets the tokens from `count` on, and the activations of their positions.
   virtual void truncate(std::uint32_t count) = 0;
 
-  // Values a position that the server's tap sends; 0 for a drafter that needs tokens alone.
+  // Values per position that the server's tap sends; 0 for a drafter that needs tokens alone.
   virtual std::uint32_t activation_cols() const { return 0; }
   // Activations of positions first, first + 1, ..., as the tap made them, in any order of calls.
   // Shapes    rows [n * activation_cols()]
@@ -29,7 +29,7 @@ class Drafter {
 
   // Goes on growing a tree below the last token: true if it is done, false if the budget was spent
   // first. It may be called again and goes on where it stopped; steps that were interrupted find
-  // what one step would have found. Fewer levels, or none, are grown where the context ends.
+  // what one step would have found. Fewer levels, or none, are grown if the context ends there.
   //
   // A network expands the growth's nodes level by level (network_growth.h). A drafter that makes
   // all levels at once, heads or a block, runs once, answers every level of growth.next() from what
@@ -49,8 +49,8 @@ class Drafter {
     return growth.tree();
   }
   // The drafter's own logits behind the last token, for writing on without the server: of the whole
-  // vocabulary, -inf for tokens that it cannot propose. Valid until the next call; empty where the
-  // context ends. Requires a token.
+  // vocabulary, -inf for tokens that it cannot propose. Valid until the next call; empty if the
+  // context is full, or for a drafter that has none. Requires a token.
   virtual std::span<const float> next_logits() = 0;
 };
 

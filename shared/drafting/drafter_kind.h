@@ -25,8 +25,8 @@ struct DrafterFacts {
   // Names the activations that it is sent and their layout; both sides compare it and read nothing
   // into it. Empty for a drafter that needs tokens alone.
   std::string tap{};
-  // By which pace profiles list what a step of it takes: its kind's name, and behind a '-' what
-  // makes it slower or faster than its like.
+  // The name by which pace profiles list its step time: its kind's and, after a '-', that of the
+  // variant.
   std::string pace_name{};
 };
 
@@ -72,8 +72,8 @@ struct DrafterKind {
   // In options, statistics and reports.
   std::string_view name;
 
-  // Whether the file is a bundle of this kind; null for a kind without weights, which no bundle is
-  // of and which is only taken if it is asked for by name.
+  // Whether the file is a bundle of this kind; null for a kind without weights, which has none and
+  // is only taken if it is asked for by name.
   bool (*is_bundle)(const GgufFile& file) = nullptr;
   // Reads and checks what the file holds. A kind without weights takes any file with a tokenizer.
   // Errors    bad_file naming the key or tensor; unsupported
@@ -83,8 +83,8 @@ struct DrafterKind {
   bool (*is_source)(const std::filesystem::path& drafter) = nullptr;
   // Errors    io, bad_file, unsupported; mismatch: the drafter was made for another target
   Result<ModelPlan> (*plan_bundle)(const BundleSource& source) = nullptr;
-  // Whether a bundle has that tensor from its target, whose bits it keeps through any conversion;
-  // null if all tensors are the drafter's own.
+  // Whether a bundle's tensor is its target's, and keeps its bits through any conversion; null if
+  // all tensors are the drafter's own.
   bool (*is_from_target)(std::string_view tensor) = nullptr;
 };
 

@@ -12,7 +12,7 @@ namespace edgedraft {
 namespace {
 
 // In the order in which they are asked whether a file or folder is theirs. The last one that looks
-// at files takes any decoder, and so says what is wrong with what nobody recognises.
+// at files takes any decoder, and so reports what is wrong with a file that no kind recognises.
 std::vector<const DrafterKind*>& kinds() {
   static std::vector<const DrafterKind*> all = {
       &kMoaKind, &kIndependentKind, &kLookupKind, &kAdaptiveKind, &kNgramKind,

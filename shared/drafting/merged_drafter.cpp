@@ -86,7 +86,7 @@ void MergedDrafter::truncate(std::uint32_t count) {
 }
 
 bool MergedDrafter::grow(TreeGrowth& growth, const GrowthBudget& budget) {
-  // What has no candidates is a growth of its own and owes nothing to an earlier one.
+  // A growth without candidates begins anew, and the parts with it.
   const bool fresh = growth.candidate_count() == 0;
   bool done = true;
   DraftTree tree;

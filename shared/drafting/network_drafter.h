@@ -13,8 +13,8 @@ namespace edgedraft {
 
 class NetworkDrafter;
 
-// Whose logits the scratch memory holds that drafters on the same weights share: the one that
-// computed last.
+// The drafter whose logits are in the scratch memory that drafters on the same weights share: the
+// one that computed last.
 using SharedLogits = std::shared_ptr<const NetworkDrafter*>;
 inline SharedLogits make_shared_logits() {
   return std::make_shared<const NetworkDrafter*>(nullptr);
@@ -51,8 +51,8 @@ class NetworkDrafter : public Drafter {
   }
 
  private:
-  // Runs the tokens that wait, the last one again where its logits are gone. False where the
-  // network has too few positions.
+  // Runs the tokens that wait, the last one again if its logits are gone. False if the network has
+  // too few positions.
   bool run_pending();
 
   SharedLogits latest_;

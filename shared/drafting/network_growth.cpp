@@ -38,7 +38,7 @@ bool grow(DraftNetwork& network, TreeGrowth& growth, const GrowthBudget& budget)
       answer(network, growth, level);
       rows_left -= static_cast<std::uint32_t>(level.nodes.size());
     } else {
-      // Rows that run again are no progress: counted, small budgets would end before any.
+      // Rows that run again do not count: small budgets would be spent before any progress.
       growth.answer(level, {}, {});
     }
   }

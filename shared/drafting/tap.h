@@ -7,7 +7,7 @@
 
 namespace edgedraft {
 
-// What a kind of drafter is sent of the target's state: a row of values a position.
+// What a kind of drafter is sent of the target's state: one row of values per position.
 class Tap {
  public:
   virtual ~Tap() = default;

@@ -27,8 +27,8 @@ Result<Endpoint> parse_endpoint(std::string_view text, EndpointUse use);
 // As parse_endpoint() reads it.
 std::string to_string(const Endpoint& endpoint);
 
-// Whether nobody but this machine can reach that host, which is so for loopback addresses alone: a
-// name is what a resolver makes of it, whatever it looks like.
+// Whether only this machine can reach that host. That holds for loopback addresses alone: a name
+// may resolve to anything, whatever it looks like.
 bool is_loopback(const std::string& host);
 
 }  // namespace edgedraft

@@ -1,9 +1,9 @@
 #include "shared/program/pace_profile.h"
 
-#include "shared/program/toml_text.h"
-
 #include <algorithm>
 #include <sstream>
+
+#include "shared/program/toml_text.h"
 
 namespace edgedraft {
 namespace {
@@ -16,7 +16,7 @@ Duration from_milliseconds(double ms) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::milli>(ms));
 }
 
-// The first key of `table` that is none of `known`; empty where there is none.
+// The first key of `table` that is none of `known`; empty if there is none.
 std::string unknown_key(const toml::table& table, std::initializer_list<std::string_view> known) {
   for (const auto& [key, node] : table) {
     if (std::find(known.begin(), known.end(), key.str()) == known.end())
@@ -25,7 +25,7 @@ std::string unknown_key(const toml::table& table, std::initializer_list<std::str
   return {};
 }
 
-// A drafter's own entry, else its kind's, else the default; zero where there is none of them.
+// A drafter's own entry, else its kind's, else the default; zero if there is none of them.
 template <class Value>
 Value value_for(const std::string& drafter, const std::map<std::string, Value>& table) {
   for (const std::string& name :

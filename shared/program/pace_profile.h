@@ -28,7 +28,7 @@ class PaceProfile {
   const std::string& description() const { return description_; }
 
   // What a target pass over `rows` rows takes: linear between the profile's points, the first one's
-  // time below them, the last slope beyond them. Zero where the profile has none.
+  // time below them, the last slope beyond them. Zero if the profile has none.
   Duration target_pass(std::uint32_t rows) const;
   bool paces_target() const { return !pass_points_.empty(); }
 
@@ -36,7 +36,7 @@ class PaceProfile {
   // begins with up to a '-' ("kind"), else "default". Zero if the profile has none of them.
   Duration draft_step(const std::string& drafter, Place place) const;
   // Bytes of activations per token that the named model's drafter takes, by the same rule, to which
-  // a server pads those of a smaller one. Zero where the profile has none.
+  // a server pads those of a smaller one. Zero if the profile has none.
   std::uint32_t activation_bytes(const std::string& drafter) const;
   bool pads_activations() const { return !activation_bytes_.empty(); }
 

@@ -9,7 +9,7 @@
 namespace edgedraft {
 
 // The main function of a program of ours: its options in their three layers (OptionLayers), its
-// table of commands, and one manner of saying what went wrong.
+// table of commands, and one way of reporting errors.
 //
 //     Program program({"edgedraft", "What it is", "edgedraft 1.2", "edgedraft.toml"});
 //     program.command("run", "Answer one prompt", options.run, declare_run, run_once);

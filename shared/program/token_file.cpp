@@ -48,7 +48,7 @@ std::string complaint(std::string_view text, std::string_view token, std::size_t
     return "more than one line; a token is the only line of its file";
   }
   if (token.size() > bytes_max) {
-    return "longer than " + std::to_string(bytes_max) + " bytes, which a token may have";
+    return "longer than the " + std::to_string(bytes_max) + " bytes that a token may have";
   }
   if (!std::ranges::all_of(token, [](char c) { return c >= 0x20 && c < 0x7F; })) {
     return "holds other characters than a token may have, which is printable ASCII; save it as "

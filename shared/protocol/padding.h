@@ -8,7 +8,7 @@
 namespace edgedraft {
 
 // What brings `count` rows of activations, `bytes` bytes as they cross the link, to
-// `padded_row_bytes` each: 0 where they are as large already, at most kPaddingBytesMax.
+// `padded_row_bytes` each: 0 if they are as large already, at most kPaddingBytesMax.
 std::uint64_t padding_bytes(std::uint32_t padded_row_bytes, std::uint64_t count,
                             std::uint64_t bytes);
 

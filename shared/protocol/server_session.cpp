@@ -13,7 +13,7 @@ Error faulty_client(std::string what) {
   return {Errc::protocol, "the client broke the protocol: " + std::move(what)};
 }
 
-// The server's own fault, of which a peer may be the cause: it costs the connection, no more.
+// The server's own fault, which a peer may have provoked: it costs the connection and no more.
 Error at_odds(std::string what) {
   return {Errc::io, "the server and this connection disagree, connect again: " + std::move(what)};
 }

@@ -88,7 +88,7 @@ class ServerSession {
 
   // Nothing but flushing is left to do.
   bool finished() const { return state_ == State::finished; }
-  // Why this side ended the connection; nothing where it did not, or said goodbye.
+  // Why this side ended the connection; nothing if it did not, or said goodbye.
   const std::optional<Error>& failure() const { return failure_; }
   bool signed_in() const { return state_ == State::ready; }
   // A request has no answer yet.
@@ -121,7 +121,7 @@ class ServerSession {
   Result<void> on_cancel(const wire::Cancel& cancel);
   Result<void> begin(Pending pending);
   bool answers(std::uint32_t round) const;
-  // The session's length behind this answer to the pending request; nothing where it does not fit.
+  // The session's length behind this answer to the pending request; nothing if it does not fit.
   std::optional<std::uint64_t> length_after(const wire::Verdict& verdict) const;
   Error faulty(Error error);
 

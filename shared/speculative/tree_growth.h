@@ -92,7 +92,7 @@ class TreeGrowth {
   void limit_depth(std::uint32_t depth);
 
   // The next nodes to expand, at most `count_max`, all of one level; empty if nothing is left to
-  // do. The first are the root alone. Changes nothing: answer() does.
+  // do. The first is the root alone. Changes nothing: answer() does.
   GrowthLevel next(std::uint32_t count_max = kMaskRowsMax) const;
   // The likeliest continuations of what next() handed out, best first and as many for each node;
   // none if no children were wanted.

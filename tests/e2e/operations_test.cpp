@@ -12,7 +12,7 @@
 #include "tests/net/raw_peer.h"
 #include "tests/support/metrics_reading.h"
 
-// What whoever runs a server does with it: watch, drain, reload, read its log.
+// What an operator does with a server: watch, drain, reload, read its log.
 namespace edgedraft::testing {
 namespace {
 

@@ -177,7 +177,7 @@ TEST_F(RejectionTest, AnythingBeyondLoopbackWantsSignIn) {
   }
 }
 
-// Sign-in would be off, or weaker than whoever wrote the file believes.
+// Sign-in would be off, or weaker than the file's author believes.
 TEST_F(RejectionTest, NoServerStartsWithATokenFileThatHoldsNoneOrIsEverybodys) {
   const auto expect_no_start = [&](const std::filesystem::path& token, const std::string& says) {
     Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", "127.0.0.1:0",

@@ -264,7 +264,7 @@ TEST_F(ServerSessionTest, AStreamBeyondWhatWasOfferedIsAnError) {
             Errc::protocol);
 }
 
-// Whoever brought the server to it: it costs the connection, and the client hears why.
+// However the server came to it: it costs the connection, and the client hears why.
 TEST_F(ServerSessionTest, AnAnswerThatDoesNotFitEndsTheConnection) {
   const auto ended = [&](const wire::Verdict& answer) {
     EXPECT_FALSE(session_.verdict(answer));

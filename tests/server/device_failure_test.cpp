@@ -141,7 +141,7 @@ TEST_F(DeviceFailureTest, ALostDeviceIsCalledLost) {
   EXPECT_EQ(second.heard->refusals.size(), 1u);
   EXPECT_EQ(health().device, Health::Device::lost);
 
-  // Whoever comes is told, again and again.
+  // Every later request is told so as well.
   ask(second);
   run();
   EXPECT_EQ(second.heard->refusals.size(), 2u);

@@ -1,5 +1,5 @@
-// What clients that have signed in may ask for, in whichever order: the server lives on, and the
-// others are served.
+// What clients that have signed in may ask for, in any order: the server lives on, and the others
+// are served.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -202,7 +202,7 @@ TEST_F(HostileClientsTest, ADraftBelowAnOlderRootIsRefused) {
   EXPECT_EQ(client.verdict_count, 3u) << "at its own length it goes on";
 }
 
-TEST_F(HostileClientsTest, PausedStreamsGiveTheirMemoryToWhoeverReads) {
+TEST_F(HostileClientsTest, PausedStreamsGiveTheirMemoryToClientsThatRead) {
   open({.pages = kLeastPages});
   std::vector<RawClient*> silent;
   for (std::uint32_t seed = 1; seed <= 2; ++seed) {
@@ -228,7 +228,7 @@ TEST_F(HostileClientsTest, PausedStreamsGiveTheirMemoryToWhoeverReads) {
   expect_service();
 }
 
-TEST_F(HostileClientsTest, WhoResumesAnotherSessionLeavesItsOwnToOthers) {
+TEST_F(HostileClientsTest, AClientThatResumesAnotherSessionLeavesItsOwnToOthers) {
   open({.sessions_max = 4});
   RawClient& first = connect();
   first.send(prompt(some_tokens(20)));

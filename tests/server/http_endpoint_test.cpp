@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 class HttpEndpointTest : public ::testing::Test {
  protected:
   ~HttpEndpointTest() override {
-    // Whoever left last may not have been noticed yet.
+    // The end of the last connection may not have been noticed yet.
     std::string answer;
     for (int i = 0; i < 500 && answer.empty(); ++i) {
       answer = get("/page");

@@ -33,7 +33,7 @@ class PassPlannerTest : public ::testing::Test {
   PassPlanner planner_{{.pass_rows_max = 64, .prompt_rows = 16}};
 };
 
-TEST_F(PassPlannerTest, NobodyThereNobodyRuns) {
+TEST_F(PassPlannerTest, WithoutClaimsThereIsNoPass) {
   EXPECT_TRUE(plan({}).empty());
   EXPECT_TRUE(plan({draft(0), prompt(0)}).empty());
 }
@@ -67,7 +67,7 @@ TEST_F(PassPlannerTest, PromptsThatGotNothingComeBeforeDraftsInTheNextPass) {
   EXPECT_EQ(plan({draft(64)}), (Shares{{0, 64}}));
 }
 
-TEST_F(PassPlannerTest, WhoTakesNoPartIsNotAskedForMemory) {
+TEST_F(PassPlannerTest, MemoryIsSoughtOnlyForDraftsThatTakePart) {
   std::set<std::size_t> asked;
   planner_.plan(std::vector{draft(0), draft(60), prompt(3), draft(60), draft(1)},
                 [&](std::size_t i) { return asked.insert(i).second; });

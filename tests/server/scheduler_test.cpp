@@ -360,7 +360,7 @@ TEST_F(ManyClientsTest, ShareLittleMemoryAndNeverMoreThanTheLimit) {
     Scheduler scheduler(parts(),
                         {.passes = {.sessions = {.sessions_max = 200,
                                                  .kv_bytes_max = limit,
-                                                 // Whoever is not at work may lose its session at
+                                                 // A session that is not at work may be evicted at
                                                  // once, however fast this machine is.
                                                  .idle_grace = {},
                                                  .patience = {}},

@@ -563,7 +563,7 @@ class GrowthTest : public SessionMemoryTest {
   }
 };
 
-// Each alone could grow; together neither can. Whoever came first goes on.
+// Each alone could grow; together neither can. The one that came first goes on.
 TEST_F(GrowthTest, TwoThatBothWaitToGrowBothFinish) {
   EXPECT_GT(serve(2, 150, 100), 0u);
 }

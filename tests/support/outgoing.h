@@ -65,8 +65,8 @@ inline wire::OutgoingMessage outgoing(const wire::Message& message) {
       message);
 }
 
-// `message` as it arrives after outgoing(): nobody can state the hash of tokens that he has not, so
-// that of a Resume becomes the hash of zeros.
+// `message` as it arrives after outgoing(): a sender cannot state the hash of tokens that it lacks,
+// so that of a Resume becomes the hash of zeros.
 inline wire::Message arriving(wire::Message message) {
   if (auto* resume = std::get_if<wire::Resume>(&message)) {
     resume->verified_hash = token_hash(std::vector<std::uint32_t>(resume->verified_length));

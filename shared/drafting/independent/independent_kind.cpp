@@ -70,7 +70,7 @@ Result<std::unique_ptr<DrafterModel>> read(const GgufFile& file) {
   return make_independent_model(std::move(*model));
 }
 
-// Anything else is refused where it is read, by name.
+// What is no decoder is refused by name when it is read.
 bool is_source(const std::filesystem::path& /*drafter*/) {
   return true;
 }

@@ -11,8 +11,8 @@ namespace edgedraft {
 // Drafts from the conversation's own text, without a model: what was written once is often written
 // again. It takes no activations and no time worth a budget.
 //
-// It has no law over the vocabulary, so it cannot write on without the server: next_logits() is
-// empty, and an answer whose link breaks ends there.
+// It has no distribution over the vocabulary, so it cannot write on without the server:
+// next_logits() is empty, and an answer whose link breaks ends there.
 //
 // Requires  every tree function is a function of table and shape alone
 class NgramDrafter final : public Drafter {

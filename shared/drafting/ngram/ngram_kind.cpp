@@ -45,7 +45,7 @@ class NgramModel final : public DrafterModel {
   DrafterFacts facts_;
 };
 
-// Longer conversations than any model of today holds.
+// Longer conversations than any current model can hold.
 constexpr std::uint32_t kContextLength = 1u << 20;
 
 Result<std::unique_ptr<DrafterModel>> read(const GgufFile& file, NgramDrafter::Tree tree,
@@ -63,7 +63,7 @@ Result<std::unique_ptr<DrafterModel>> read(const GgufFile& file, NgramDrafter::T
                          .pace_name = std::string(kind.name)});
 }
 
-// What both find; of paths that both have the better score.
+// What either finds; a path that both find has the better of its scores.
 DraftTree ngram_tree(const NgramTable& table, const TreeShape& shape) {
   return merge(adaptive_tree(table, shape), lookup_tree(table, shape), shape.nodes);
 }

@@ -13,13 +13,13 @@ namespace {
 
 constexpr std::uint32_t kLookupOrderMax = 3;
 constexpr std::uint32_t kLookupTokens = 10;
-// Of a context that stood everywhere, the newest occurrences are counted.
+// Of a frequent context only the newest occurrences count.
 constexpr std::size_t kCountedMax = 64;
-// Paths below this are not worth a row to anybody.
+// Less likely paths are not worth a row.
 constexpr Score kScoreFloor = -4.6f;  // 1 %
 
-// What has not been seen, in occurrences, by length of the match: between what fits answers that
-// copy little and answers that copy much (docs/drafters.md).
+// The weight of what has not been seen, in occurrences, by length of the match: a compromise for
+// answers that copy little and answers that copy much (docs/drafters.md).
 constexpr std::array<float, NgramTable::kOrderMax + 1> kEscape = {0.0f, 2.0f, 1.2f, 1.0f, 1.0f};
 
 float log_probability(std::size_t count, std::size_t total, std::size_t order) {
@@ -80,7 +80,7 @@ DraftTree lookup_tree(const NgramTable& table, const TreeShape& shape) {
   for (std::size_t order = std::min<std::size_t>(kLookupOrderMax, tokens.size()); order > 0;
        --order) {
     const auto positions = table.followers(tokens.last(order));
-    // Earliest first, which has most behind it.
+    // Earliest first: it has the most text after it.
     for (const std::uint32_t first : positions) {
       if (copies == shape.breadth || tree.node_count() == shape.nodes) return tree;
       if (tree.child(0, tokens[first]) != 0) continue;
@@ -91,7 +91,7 @@ DraftTree lookup_tree(const NgramTable& table, const TreeShape& shape) {
       Score score = log_probability(static_cast<std::size_t>(same), positions.size(), order);
       for (std::size_t p = first; p < end && tree.node_count() < shape.nodes; ++p) {
         row = tree.add(tokens[p], row, score);
-        // The further the copy went, the longer is the run that it stands behind.
+        // The further a copy goes, the longer the run that it continues.
         const std::size_t run = std::min<std::size_t>(order + p + 1 - first, NgramTable::kOrderMax);
         score += log_probability(1, 1, run);
       }

@@ -13,8 +13,6 @@ namespace edgedraft {
 // probability count / (total + escape(m)). The escape is what has not been seen yet, in units of
 // occurrences, as in PPM; it falls with the length of the match, since longer runs come again more
 // faithfully.
-//
-// Threads   none of its own
 
 // Prompt lookup: finds the longest earlier run of up to three tokens that the text ends with, the
 // earliest one with a whole continuation behind it, and copies up to ten tokens. With a breadth
