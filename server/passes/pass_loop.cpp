@@ -73,8 +73,13 @@ PassLoop::StartReport PassLoop::measure_costs(Duration time_max, std::span<Tap* 
 
 void PassLoop::begin(const Client& client, const TargetWork& request, Instant posted) {
   try {
+    const bool at_work = std::any_of(turns_.begin(), turns_.end(), [&](const Request& earlier) {
+      return earlier.client.connection_id == client.connection_id;
+    });
+    EDGEDRAFT_SESSION_CHECK(!at_work);
     std::visit([&](const auto& r) { begin(Job{.client = client, .posted = posted}, r); }, request);
   } catch (const SessionFault& e) {
+    drop_requests(client.connection_id);  // an earlier one would be left without its session
     give_up(client, round_of(request), e);
   } catch (const DeviceError& e) {
     device_failed(e);
@@ -94,11 +99,7 @@ void PassLoop::cancel(std::uint64_t connection_id, std::uint32_t round) {
 
 void PassLoop::end(std::uint64_t connection_id) {
   delivery_.drop_rows(connection_id);
-  std::erase_if(turns_, [&](const Request& request) {
-    if (request.client.connection_id != connection_id) return false;
-    admission_.leave(request);
-    return true;
-  });
+  drop_requests(connection_id);
   sessions_.release(connection_id);
 }
 
@@ -381,6 +382,14 @@ void PassLoop::begin_next_steps() {
 }
 
 // --- what goes wrong, and what is counted ---
+
+void PassLoop::drop_requests(std::uint64_t connection_id) {
+  std::erase_if(turns_, [&](const Request& request) {
+    if (request.client.connection_id != connection_id) return false;
+    admission_.leave(request);
+    return true;
+  });
+}
 
 void PassLoop::give_up(const Client& client, std::uint32_t round, const SessionFault& fault) {
   options_.on_session_fault(fault.what());

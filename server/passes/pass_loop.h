@@ -134,6 +134,8 @@ class PassLoop {
               Instant finished);
   void begin_next_steps();
 
+  // Takes the connection's requests off turns_, unanswered.
+  void drop_requests(std::uint64_t connection_id);
   // The client's session contradicts itself, or disagrees with the device: its request is refused,
   // and it is forgotten. The request is to leave turns_.
   void give_up(const Client& client, std::uint32_t round, const SessionFault& fault);

@@ -202,6 +202,38 @@ TEST_F(HostileClientsTest, ADraftBelowAnOlderRootIsRefused) {
   EXPECT_EQ(client.verdict_count, 3u) << "at its own length it goes on";
 }
 
+// The protocol lets no second request of a connection through. Should one come all the same, the
+// session contradicts itself: it is given up, with the request that it was at work on.
+TEST_F(HostileClientsTest, ARequestBesideAnotherCostsItsSessionAndNoMore) {
+  const auto refused = [&](Refusal why) {
+    return metrics_->refusals[static_cast<std::size_t>(why)].value();
+  };
+  std::uint32_t count = 0;
+  for (const TargetWork& second :
+       {TargetWork(wire::Prefill{.round = 3, .tokens = some_tokens(5)}),
+        TargetWork(wire::Resume{.round = 3, .verified_length = 1, .tokens = some_tokens(5)}),
+        TargetWork(wire::Draft{.round = 3, .base_length = 21})}) {
+    open({});
+    RawClient& client = connect();
+    client.send(prompt(some_tokens(20)));
+    run();
+    client.send(draft(client, 3));
+    RawClient& other = connect();
+    other.send(prompt(some_tokens(30, 2)));
+    ASSERT_EQ(loop_->active_count(), 2u);
+    loop_->begin(client.client(), second, now_);
+    ++count;
+    EXPECT_EQ(faults_.size(), count);
+    EXPECT_EQ(refused(Refusal::fault), count);
+    EXPECT_EQ(loop_->active_count(), 1u) << "the other's";
+    run();
+    EXPECT_EQ(other.verdict_count, 1u);
+    loop_->begin(client.client(), wire::Draft{.round = 4, .base_length = 21}, now_);
+    EXPECT_EQ(refused(Refusal::session_unknown), count);
+    expect_service();
+  }
+}
+
 TEST_F(HostileClientsTest, PausedStreamsGiveTheirMemoryToClientsThatRead) {
   open({.pages = kLeastPages});
   std::vector<RawClient*> silent;

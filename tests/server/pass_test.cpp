@@ -147,5 +147,36 @@ TEST_F(PassTest, AbandonedPromptLeavesItsBase) {
   EXPECT_EQ(again.next, fresh.prefill({.base_count = 0, .tokens = whole}).value().next);
 }
 
+// A draft runs whole or not at all; a planner that cut one would have made a mistake.
+TEST_F(PassTest, AFaultCostsTheSessionThatHasItAlone) {
+  const Tokens prompt = random_tokens(40);
+  TargetSession first = session();
+  TargetSession faulty = session();
+  TargetSession last = session();
+  TargetSession alone = session();
+  for (TargetSession* s : {&first, &faulty, &last, &alone}) {
+    ASSERT_TRUE(s->prefill({.base_count = 0, .tokens = prompt, .sampling = {}}));
+  }
+  const DraftTree tree = random_tree(5);
+  const VerifiedPath expected = alone.verify(tree).value();
+  std::vector<PassShare> shares;
+  for (TargetSession* s : {&first, &faulty, &last}) {
+    ASSERT_TRUE(s->begin(tree));
+    shares.push_back({.session = s, .rows_max = s == &faulty ? 5u : 6u});
+  }
+  EXPECT_EQ(run_pass(decoder_, shares), 12u);
+  EXPECT_TRUE(shares[1].fault);
+  EXPECT_FALSE(shares[1].outcome);
+  for (const std::size_t i : {0u, 2u}) {
+    EXPECT_FALSE(shares[i].fault);
+    ASSERT_TRUE(shares[i].outcome);
+    const auto& path = std::get<VerifiedPath>(*shares[i].outcome);
+    EXPECT_EQ(path.path, expected.path);
+    EXPECT_EQ(path.next, expected.next);
+  }
+  EXPECT_EQ(run_pass(decoder_, std::span(shares).subspan(1, 1)), 0u) << "none is left to run";
+  EXPECT_TRUE(shares[1].fault);
+}
+
 }  // namespace
 }  // namespace edgedraft
