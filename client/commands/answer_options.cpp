@@ -102,7 +102,7 @@ Result<void> check_experiment(const AnswerOptions& o, AnswerConfig& config) {
   config.cycles_file = o.cycles;
   if (o.offline_after) {
     if (o.plain) return usage("--offline-after: with --plain there is no drafter to write on");
-    config.generation.offline_after = o.offline_after;
+    config.offline_after = o.offline_after;
   }
   if (o.oracle.empty()) return {};
   if (o.plain) return usage("--oracle drafts, --plain does not: give one of them");
@@ -146,7 +146,7 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   g.deadline = std::chrono::milliseconds(o.deadline_ms);
   g.resync = o.resync == "check" ? wire::ResyncPolicy::check : wire::ResyncPolicy::keep;
   g.resync_wait = std::chrono::milliseconds(o.resync_wait_ms);
-  g.pace = std::chrono::milliseconds(o.pace_ms);
+  config.pace.least = std::chrono::milliseconds(o.pace_ms);
   if (auto right = check_experiment(o, config); !right) return right.error();
   config.bundle = o.bundle;
   config.drafter = {.kind = o.drafter, .merge = o.drafter_merge};

@@ -9,6 +9,7 @@
 #include "client/devices/device_request.h"
 #include "client/engine/bundle_file.h"
 #include "client/experiments/oracle_drafter.h"
+#include "client/experiments/paced_drafter.h"
 #include "client/generation/generation.h"
 #include "shared/net/tls.h"
 #include "shared/program/pace_profile.h"
@@ -73,10 +74,12 @@ struct AnswerConfig {
   std::string token;
   std::filesystem::path bundle;
   DrafterChoice drafter;
-  GenerationOptions generation;  // context_count and step_pace are the bundle's to say
+  GenerationOptions generation;  // context_count is the bundle's to say
+  DraftingPace pace;             // step is the profile's to say, by the bundle's drafter
   PaceProfile pace_profile;
   PaceProfile::Place pace_place;
   std::filesystem::path cycles_file;  // empty: no record of cycles
+  std::optional<std::uint32_t> offline_after;
   std::optional<OracleOptions> oracle;
   DeviceRequest device;
   std::uint32_t thread_count;

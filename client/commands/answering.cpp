@@ -2,14 +2,17 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <iostream>
 #include <random>
 #include <utility>
 
-#include "client/devices/measuring.h"
+#include "client/experiments/cut_link.h"
+#include "client/experiments/oracle_drafter.h"
 #include "client/version.h"
 #include "shared/base/log.h"
+#include "shared/net/client_link.h"
 #include "shared/program/interrupt.h"
 
 namespace edgedraft {
@@ -21,13 +24,8 @@ Display display_of(const AnswerConfig& config, const Terminal& terminal) {
   return terminal.styled ? Display::live_styled : Display::live_plain;
 }
 
-PlacedDrafter make_on(const BundleFile& bundle, const ComputeDevice& device,
-                      std::uint32_t threads) {
-  auto backend = make_backend(device, threads);
-  if (!backend) throw DeviceError(backend.error().message);
-  auto drafter = bundle.make_drafter(**backend);
-  return {.backend = std::move(*backend), .drafter = std::move(drafter)};
-}
+// How soon a Ctrl-C is seen.
+constexpr Duration kInterruptDelay = std::chrono::milliseconds(50);
 
 wire::Hello hello_of(const BundleFile& bundle, const AnswerConfig& config) {
   wire::Hello hello = bundle.hello();
@@ -64,14 +62,20 @@ Answering::Answering(BundleFile bundle, const AnswerConfig& config, const Termin
       .device_name = {},
       .device_reason = {},
       .generation = config.generation,
+      .pace = config.pace,
       .pace_profile = config.pace_profile.name(),
+      .offline_after = config.offline_after,
       .synthetic_acceptance = std::nullopt,
       .target_fingerprint = hello.target,
       .tokenizer_fingerprint = hello.tokenizer,
       .drafter_fingerprint = hello.drafter};
   reported_.generation.context_count = bundle_.context_count();
-  reported_.generation.step_pace =
+  reported_.pace.step =
       config.pace_profile.draft_step(bundle_.drafter_facts().pace_name, config.pace_place);
+  if (config.oracle) {
+    reported_.drafter = "oracle";
+    reported_.synthetic_acceptance = config.oracle->acceptance;
+  }
 }
 
 Result<std::unique_ptr<Answering>> Answering::open(const AnswerConfig& config,
@@ -80,61 +84,58 @@ Result<std::unique_ptr<Answering>> Answering::open(const AnswerConfig& config,
       config.bundle, config.generation.tree ? BundleUse::draft : BundleUse::plain, config.drafter);
   if (!bundle) return bundle.error();
   std::unique_ptr<Answering> answering(new Answering(std::move(*bundle), config, terminal));
-  if (config.generation.tree) {
-    if (auto placed = answering->place_drafter(config); !placed) return placed.error();
-    if (config.oracle) answering->put_oracle_in_place(*config.oracle);
-  }
-  if (!config.cycles_file.empty()) {
-    auto log = CycleLog::open(config.cycles_file, answering->reported_);
-    if (!log) return log.error();
-    answering->cycle_log_ = std::move(*log);
-  }
-  if (auto connected = answering->connect(config); !connected) return connected.error();
+  if (auto started = answering->start(config); !started) return started.error();
   return answering;
 }
 
-Result<void> Answering::place_drafter(const AnswerConfig& config) {
-  const std::uint32_t threads = config.thread_count;
-  const bool cpu_asked_for = config.device.kind == DeviceRequest::Kind::cpu;
-  const std::vector<ComputeDevice> devices =
-      cpu_asked_for ? std::vector{cpu_device(threads)} : list_compute_devices(threads);
-  TimingCache cache(TimingCache::default_file());
-  const auto choice = choose_device(config.device, devices,
-                                    make_measure({.drafter = bundle_.drafter(),
-                                                  .fingerprint = bundle_.hello().drafter.value(),
-                                                  .kinds = std::string(bundle_.drafter_kind()),
-                                                  .tree = *config.generation.tree,
-                                                  .threads = threads,
-                                                  .cache = cache,
-                                                  .known = MeasuringOptions::Known::take}));
-  if (!choice) return choice.error();
-  log_->log(choice->is_second_best ? spdlog::level::warn : spdlog::level::info, "drafts on {}: {}",
-            title(choice->device), choice->reason);
-  report_device(choice->device, choice->reason);
-  const ComputeDevice& cpu = devices.front();
-  if (choice->device.id == cpu.id) {
-    placed_ = make_on(bundle_, cpu, threads);
-    return {};
+Result<void> Answering::start(const AnswerConfig& config) {
+  if (config.generation.tree) {
+    auto placement = DrafterPlacement::choose({.bundle = bundle_,
+                                               .device = config.device,
+                                               .tree = *config.generation.tree,
+                                               .threads = config.thread_count,
+                                               .log = log_});
+    if (!placement) return placement.error();
+    placement_ = std::move(*placement);
   }
-  placed_.drafter = std::make_unique<FallbackDrafter>(FallbackDrafter::Options{
-      .first = [this, gpu = choice->device, threads] { return make_on(bundle_, gpu, threads); },
-      .second = [this, cpu, threads] { return make_on(bundle_, cpu, threads); },
-      .on_failure =
-          [this, gpu = choice->device, cpu](const std::string& why) {
-            const std::string reason = title(gpu) + " failed: " + why;
-            log_->warn("{}. Drafting goes on on the CPU; nothing is lost", reason);
-            report_device(cpu, reason);
-          }});
+  if (!config.cycles_file.empty()) {
+    auto log = CycleLog::open(config.cycles_file, reported_);
+    if (!log) return log.error();
+    cycle_log_ = std::move(*log);
+  }
+  log_->info("drafter {} ({} tokens of context), server {}", reported_.drafter,
+             bundle_.context_count(), config.server);
+  engine_.emplace(placement_ ? &placement_->drafters() : nullptr);
+  auto conversation = engine_->open(
+      {.open_link = [&](std::function<void()> wake) { return open_link(config, std::move(wake)); },
+       .decorate =
+           [&](std::unique_ptr<Drafter> drafter) { return decorated(std::move(drafter), config); },
+       .observer = printer_,
+       .is_end = [this](std::uint32_t token) { return bundle_.tokenizer().is_end(token); },
+       .on_cycle = cycle_log_ ? [this](const CycleRecord& cycle) { log_cycle(cycle); }
+                              : std::function<void(const CycleRecord&)>(),
+       .on_decision = [this](const std::string& what) { log_->info("{}", what); },
+       .options = reported_.generation});
+  if (!conversation) return conversation.error();
+  conversation_ = std::move(*conversation);
   return {};
 }
 
-void Answering::report_device(const ComputeDevice& device, const std::string& reason) {
-  reported_.device = device.id;
-  reported_.device_name = device.name;
-  reported_.device_reason = reason;
+std::unique_ptr<Drafter> Answering::decorated(std::unique_ptr<Drafter> drafter,
+                                              const AnswerConfig& config) {
+  if (config.oracle) {
+    // What the link carries stays that of the bundle's drafter; only the proposals are another's.
+    drafter = std::make_unique<OracleDrafter>(
+        *config.oracle, bundle_.tokenizer().vocabulary_count(), drafter->activation_cols());
+  }
+  if (!reported_.pace.is_kept()) return drafter;
+  auto paced = std::make_unique<PacedDrafter>(std::move(drafter), reported_.pace);
+  paced_ = paced.get();
+  return paced;
 }
 
-Result<void> Answering::connect(const AnswerConfig& config) {
+Result<std::unique_ptr<TargetLink>> Answering::open_link(const AnswerConfig& config,
+                                                         std::function<void()> wake) const {
   auto link =
       ClientLink::open({.host = config.host,
                         .port = config.port,
@@ -143,66 +144,60 @@ Result<void> Answering::connect(const AnswerConfig& config) {
                                     .channel = {},
                                     .vocabulary_count = bundle_.tokenizer().vocabulary_count()},
                         .back_off = {},
-                        .jitter_seed = std::random_device{}()});
+                        .jitter_seed = std::random_device{}(),
+                        .on_event = std::move(wake)});
   if (!link) return link.error();
-  link_ = std::move(*link);
-  log_->info("drafter {} ({} tokens of context), server {}", reported_.drafter,
-             bundle_.context_count(), config.server);
-  generation_.emplace(
-      Generation::Parts{
-          .link = *link_,
-          .drafter = placed_.drafter.get(),
-          .observer = printer_,
-          .is_end = [this](std::uint32_t token) { return bundle_.tokenizer().is_end(token); },
-          .now = [] { return Clock::now(); },
-          .cancelled = [] { return interrupted(); },
-          .on_cycle = cycle_log_ ? [this](const CycleRecord& cycle) { cycle_log_->write(cycle); }
-                                 : std::function<void(const CycleRecord&)>(),
-          .on_decision = [this](const std::string& what) { log_->info("{}", what); }},
-      reported_.generation);
-  return {};
+  if (!config.offline_after) return std::move(*link);
+  return std::make_unique<CutLink>(std::move(*link), *config.offline_after,
+                                   "cut off after " + std::to_string(*config.offline_after) +
+                                       " tokens, as --offline-after asks");
 }
 
-// What the link carries stays that of the bundle's drafter; only the proposals are another's.
-void Answering::put_oracle_in_place(const OracleOptions& options) {
-  placed_.drafter = std::make_unique<OracleDrafter>(options, bundle_.tokenizer().vocabulary_count(),
-                                                    placed_.drafter->activation_cols());
-  reported_.drafter = "oracle";
-  reported_.synthetic_acceptance = options.acceptance;
+void Answering::log_cycle(const CycleRecord& cycle) {
+  const bool drafted = cycle.kind == CycleRecord::Kind::offline ||
+                       (cycle.kind == CycleRecord::Kind::draft && !cycle.streamed);
+  cycle_log_->write(cycle, drafted && paced_ != nullptr ? paced_->take_step() : std::nullopt);
+}
+
+const ReportedConfig& Answering::reported_config() {
+  if (placement_) {
+    DrafterPlacement::Place place = placement_->place();
+    reported_.device = std::move(place.id);
+    reported_.device_name = std::move(place.name);
+    reported_.device_reason = std::move(place.reason);
+  }
+  return reported_;
 }
 
 Result<AnswerReport> Answering::answer(std::span<const std::uint32_t> prompt) {
-  const LinkStats before = link_->stats();
   printer_.begin();
-  const auto end = generation_->answer(prompt);
+  conversation_->answer({prompt.begin(), prompt.end()});
+  auto report = finish();
   printer_.finish();
-  if (!end) return end.error();
-  return report(*end, before);
+  if (!report) return report.error();
+  return **std::move(report);
 }
 
 Result<std::optional<AnswerReport>> Answering::settle() {
-  const LinkStats before = link_->stats();
-  const auto end = generation_->settle();
-  if (!end) return end.error();
-  if (!*end) return std::optional<AnswerReport>();
-  printer_.finish();
-  return std::optional(report(**end, before));
+  conversation_->check();
+  auto report = finish();
+  if (report && *report) printer_.finish();
+  return report;
 }
 
-AnswerReport Answering::report(AnswerEnd end, const LinkStats& before) {
-  const TaintLedger& ledger = generation_->ledger();
-  AnswerReport report{.text = printer_.text(),
-                      .tokens = {},
-                      .provenance = {},
-                      .end = end,
-                      .stats = generation_->stats(),
-                      .link = link_->stats().since(before)};
-  for (std::uint32_t i = generation_->answer_first(); i < ledger.count(); ++i) {
-    report.tokens.push_back(ledger.tokens()[i]);
-    report.provenance.push_back(ledger.provenance(i));
+Result<std::optional<AnswerReport>> Answering::finish() {
+  while (!conversation_->wait_until(Clock::now() + kInterruptDelay)) {
+    if (interrupted()) conversation_->cancel();
+  }
+  auto outcome = conversation_->outcome();
+  if (!outcome) return outcome.error();
+  if (!*outcome) return std::optional<AnswerReport>();
+  AnswerReport report{**std::move(outcome), printer_.text()};
+  if (paced_ != nullptr) {
+    report.late_drafts = paced_->late_count() - std::exchange(late_before_, paced_->late_count());
   }
   log_->info("{}", account(report));
-  return report;
+  return std::optional(std::move(report));
 }
 
 }  // namespace edgedraft

@@ -1,16 +1,19 @@
 #pragma once
 
+#include <functional>
 #include <iosfwd>
 #include <memory>
+#include <optional>
+#include <span>
 
 #include "client/commands/answer_options.h"
 #include "client/commands/answer_printer.h"
 #include "client/commands/cycle_log.h"
 #include "client/commands/report.h"
-#include "client/devices/compute_device.h"
-#include "client/devices/fallback_drafter.h"
 #include "client/engine/bundle_file.h"
-#include "shared/net/client_link.h"
+#include "client/engine/drafter_placement.h"
+#include "client/engine/engine.h"
+#include "client/experiments/paced_drafter.h"
 
 namespace spdlog {
 class logger;
@@ -26,8 +29,8 @@ struct Terminal {
 };
 Terminal look_at_terminal();
 
-// Everything that `run` and `chat` need for an answer, wired together: bundle, drafter, link,
-// printer, generation.
+// Everything that `run` and `chat` need for an answer, wired together: bundle, drafter, engine with
+// one conversation, printer.
 class Answering {
  public:
   // Errors    of the bundle and the TLS files. The server is not waited for.
@@ -35,7 +38,7 @@ class Answering {
                                                  const Terminal& terminal);
 
   const BundleFile& bundle() const { return bundle_; }
-  const ReportedConfig& reported_config() const { return reported_; }
+  const ReportedConfig& reported_config();
 
   // Writes the answer to `prompt`, the conversation so far, as it comes. Ends early where the user
   // interrupts.
@@ -43,25 +46,29 @@ class Answering {
   // Has the last answer checked, where it was written offline and the server is back.
   Result<std::optional<AnswerReport>> settle();
   // Of all answers.
-  LinkStats link_stats() const { return link_->stats(); }
+  LinkStats link_stats() const { return conversation_->link_stats(); }
 
  private:
   Answering(BundleFile bundle, const AnswerConfig& config, const Terminal& terminal);
-  void put_oracle_in_place(const OracleOptions& options);
-  // Makes the drafter where it is asked for; where that is a GPU, with the CPU to go on with.
-  Result<void> place_drafter(const AnswerConfig& config);
-  void report_device(const ComputeDevice& device, const std::string& reason);
-  Result<void> connect(const AnswerConfig& config);
-  AnswerReport report(AnswerEnd end, const LinkStats& before);
+  Result<void> start(const AnswerConfig& config);
+  // The drafter as an experiment wants it.
+  std::unique_ptr<Drafter> decorated(std::unique_ptr<Drafter> drafter, const AnswerConfig& config);
+  Result<std::unique_ptr<TargetLink>> open_link(const AnswerConfig& config,
+                                                std::function<void()> wake) const;
+  void log_cycle(const CycleRecord& cycle);
+  // Waits for the engine. Nothing if there was nothing to check.
+  Result<std::optional<AnswerReport>> finish();
 
   BundleFile bundle_;
   ReportedConfig reported_;
   std::shared_ptr<spdlog::logger> log_;
-  PlacedDrafter placed_;
   AnswerPrinter printer_;
-  std::unique_ptr<CycleLog> cycle_log_;  // null where none was asked for
-  std::unique_ptr<ClientLink> link_;
-  std::optional<Generation> generation_;
+  std::unique_ptr<CycleLog> cycle_log_;          // null if none was asked for
+  std::unique_ptr<DrafterPlacement> placement_;  // null for plain decoding
+  PacedDrafter* paced_ = nullptr;                // the conversation's drafter, if a pace is kept
+  std::uint32_t late_before_ = 0;                // of earlier answers
+  std::optional<Engine> engine_;
+  std::unique_ptr<EngineConversation> conversation_;
 };
 
 }  // namespace edgedraft

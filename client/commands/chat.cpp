@@ -115,7 +115,7 @@ void declare_chat(CLI::App& app, ChatOptions& options) {
       ->type_name("TEXT");
   declare_answer_options(app, options.answer);
   app.footer(
-      "Each line of standard input is a turn; /help lists the commands. Where the server is away "
+      "Each line of standard input is a turn; /help lists the commands. If the server is away "
       "the\ndrafter answers alone (dim text); once it is back that text is checked and "
       "corrected.\nWith --json an answer that is corrected later is printed again.\n"
       "Example:\n"

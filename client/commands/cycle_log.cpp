@@ -32,7 +32,7 @@ Result<std::unique_ptr<CycleLog>> CycleLog::open(const std::filesystem::path& fi
   return log;
 }
 
-void CycleLog::write(const CycleRecord& r) {
+void CycleLog::write(const CycleRecord& r, const std::optional<PacedStep>& paced) {
   ordered_json line{{"kind", to_string(r.kind)},
                     {"at_ms", milliseconds(r.at)},
                     {"tokens", r.tokens},
@@ -44,8 +44,8 @@ void CycleLog::write(const CycleRecord& r) {
     return;
   }
   line["draft_ms"] = milliseconds(r.drafting);
-  line["draft_pace_ms"] = milliseconds(r.drafting_pace);
-  line["draft_computed_ms"] = milliseconds(r.drafted_in);
+  line["draft_pace_ms"] = milliseconds(paced ? paced->pace : Duration::zero());
+  line["draft_computed_ms"] = milliseconds(paced ? paced->computed : r.drafting);
   if (r.kind == CycleRecord::Kind::offline) {
     put(out_, line);
     return;

@@ -3,9 +3,11 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 
 #include "client/commands/report.h"
-#include "client/generation/generation.h"
+#include "client/experiments/paced_drafter.h"
+#include "client/generation/cycle_record.h"
 
 namespace edgedraft {
 
@@ -17,7 +19,8 @@ class CycleLog {
   // Errors    io
   static Result<std::unique_ptr<CycleLog>> open(const std::filesystem::path& file,
                                                 const ReportedConfig& config);
-  void write(const CycleRecord& record);
+  // `paced`: the drafting in it, if a pace was kept.
+  void write(const CycleRecord& record, const std::optional<PacedStep>& paced);
 
  private:
   std::ofstream out_;

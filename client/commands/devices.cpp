@@ -151,7 +151,7 @@ Result<int> run_devices(const DevicesOptions& o) {
     if (!opened) return opened.error();
     bundle.emplace(std::move(*opened));
     measure = [&, time = make_measure({.drafter = bundle->drafter(),
-                                       .fingerprint = bundle->hello().drafter.value(),
+                                       .fingerprint = bundle->fingerprint(),
                                        .kinds = std::string(bundle->drafter_kind()),
                                        .tree = TreeShape{},
                                        .threads = threads,

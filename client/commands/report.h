@@ -4,12 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "client/generation/generation.h"
+#include "client/engine/engine.h"
+#include "client/experiments/paced_drafter.h"
 #include "shared/base/sha256.h"
 
 namespace edgedraft {
 
-// How an answer came about, for whoever compares answers.
+// How an answer came about, for comparing answers.
 struct ReportedConfig {
   std::string server;
   std::string drafter;  // its kind; "none" for plain decoding
@@ -19,7 +20,9 @@ struct ReportedConfig {
   std::string device_name;    // its maker's name
   std::string device_reason;  // why that one
   GenerationOptions generation;
-  std::string pace_profile;  // empty: none
+  DraftingPace pace;
+  std::string pace_profile;                    // empty: none
+  std::optional<std::uint32_t> offline_after;  // tokens after which the link was cut
   // Drafts were made from a known answer, right with this probability a position.
   std::optional<double> synthetic_acceptance;
   std::optional<Digest> target_fingerprint;
@@ -28,13 +31,11 @@ struct ReportedConfig {
 };
 
 // One answer and what it cost.
-struct AnswerReport {
+struct AnswerReport : AnswerOutcome {
   std::string text;
-  std::vector<std::uint32_t> tokens;
-  std::vector<Provenance> provenance;  // a token each
-  AnswerEnd end = AnswerEnd::cancelled;
-  GenerationStats stats;
-  LinkStats link;  // of this answer alone
+  // Trees and offline tokens that took longer than the pace that was kept: they distort what is
+  // measured.
+  std::uint32_t late_drafts = 0;
 };
 
 std::string_view to_string(AnswerEnd end);

@@ -7,7 +7,7 @@ namespace edgedraft {
 
 FallbackDrafter::FallbackDrafter(Options options) : options_(std::move(options)) {
   try {
-    placed_ = options_.first();
+    drafter_ = options_.first();
   } catch (const DeviceError& error) {
     fall_back(error.what());
   }
@@ -20,7 +20,7 @@ std::size_t FallbackDrafter::kept_bytes() const {
 template <class Change>
 void FallbackDrafter::change(const Change& change) {
   try {
-    change(*placed_.drafter);
+    change(*drafter_);
   } catch (const DeviceError& error) {
     if (fallen_) throw;
     fall_back(error.what());
@@ -30,19 +30,18 @@ void FallbackDrafter::change(const Change& change) {
 template <class Question>
 auto FallbackDrafter::ask(const Question& question) {
   try {
-    return question(*placed_.drafter);
+    return question(*drafter_);
   } catch (const DeviceError& error) {
     if (fallen_) throw;
     fall_back(error.what());
   }
-  return question(*placed_.drafter);
+  return question(*drafter_);
 }
 
 void FallbackDrafter::fall_back(const std::string& why) {
   fallen_ = true;
-  placed_.drafter.reset();
-  placed_.backend.reset();
-  placed_ = options_.second();
+  drafter_.reset();
+  drafter_ = options_.second();
   replay();
   tokens_ = {};
   rows_ = {};
@@ -51,8 +50,8 @@ void FallbackDrafter::fall_back(const std::string& why) {
 }
 
 void FallbackDrafter::replay() {
-  placed_.drafter->append(tokens_);
-  const std::size_t cols = placed_.drafter->activation_cols();
+  drafter_->append(tokens_);
+  const std::size_t cols = drafter_->activation_cols();
   const auto begin = row_is_there_.begin();
   for (auto first = begin; first != row_is_there_.end();) {
     first = std::find(first, row_is_there_.end(), true);
@@ -60,8 +59,8 @@ void FallbackDrafter::replay() {
     if (first != last) {
       const auto position = static_cast<std::size_t>(first - begin);
       const auto count = static_cast<std::size_t>(last - first);
-      placed_.drafter->add_activations(static_cast<std::uint32_t>(position),
-                                       std::span(rows_).subspan(position * cols, count * cols));
+      drafter_->add_activations(static_cast<std::uint32_t>(position),
+                                std::span(rows_).subspan(position * cols, count * cols));
     }
     first = last;
   }

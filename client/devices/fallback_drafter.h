@@ -6,31 +6,23 @@
 #include <vector>
 
 #include "shared/drafting/drafter.h"
-#include "shared/runtime/backend.h"
 
 namespace edgedraft {
 
-// A drafter and where it computes.
-struct PlacedDrafter {
-  std::unique_ptr<Backend> backend;  // outlives the drafter, whose memory lies in it
-  std::unique_ptr<Drafter> drafter;
-};
-
-// Drafts on one device for as long as that works, and then on another for the rest of the session:
-// it keeps the tokens and the activations, and builds the second drafter from them where the first
-// one's device fails. Nothing is lost but the time that this takes.
+// Drafts on one device for as long as that works, and then on another for the rest of the
+// conversation: it keeps the tokens and the activations, and builds the second drafter from them
+// where the first one's device fails. Nothing is lost but the time that this takes.
 //
 // The second drafter's trees may differ from those that the first would have grown, as devices
 // round differently; verification makes the same answer of them.
 //
 // Errors    DeviceError, from every call, once the second device has failed as well
 // Cost      4 bytes a token and value of activations, for as many positions as the context has,
-// until
-//           the first device has failed
+//           until the first device has failed
 class FallbackDrafter final : public Drafter {
  public:
   // Throws DeviceError where the device cannot hold the drafter.
-  using Maker = std::function<PlacedDrafter()>;
+  using Maker = std::function<std::unique_ptr<Drafter>()>;
 
   struct Options {
     Maker first;
@@ -42,10 +34,10 @@ class FallbackDrafter final : public Drafter {
   // What is kept to build the second drafter from.
   std::size_t kept_bytes() const;
 
-  std::uint32_t token_count() const override { return placed_.drafter->token_count(); }
+  std::uint32_t token_count() const override { return drafter_->token_count(); }
   void append(std::span<const std::uint32_t> tokens) override;
   void truncate(std::uint32_t count) override;
-  std::uint32_t activation_cols() const override { return placed_.drafter->activation_cols(); }
+  std::uint32_t activation_cols() const override { return drafter_->activation_cols(); }
   void add_activations(std::uint32_t first, std::span<const float> rows) override;
   void drop_activations(std::uint32_t first) override;
   // Where the device fails, the second one goes on from what the first one had found.
@@ -64,7 +56,7 @@ class FallbackDrafter final : public Drafter {
   void forget_rows(std::uint32_t first);
 
   Options options_;
-  PlacedDrafter placed_;
+  std::unique_ptr<Drafter> drafter_;
   bool fallen_ = false;
   // Until then.
   std::vector<std::uint32_t> tokens_;

@@ -53,6 +53,7 @@ Result<void> BundleFile::read_drafter(const DrafterChoice& choice) {
   if (!kind) return kind.error();
   const auto fingerprint = model_fingerprint(file_);
   if (!fingerprint) return fingerprint.error();
+  fingerprint_ = *fingerprint;
   auto model = (*kind)->read(file_);
   if (!model) return model.error();
   drafter_kind_ = (*kind)->name;
@@ -76,8 +77,13 @@ Result<void> BundleFile::read_drafter(const DrafterChoice& choice) {
     return Error{Errc::bad_file, "the tokenizer and the embedding disagree on the vocabulary"};
   }
   drafter_ = std::move(*model);
-  hello_.drafter = *fingerprint;
-  hello_.drafter_name = path_.stem().string().substr(0, kTextBytesMax);
+  // The server knows drafters by their bundles, and one that needs no weights is none of these.
+  if ((*kind)->is_bundle != nullptr) {
+    hello_.drafter = fingerprint_;
+    hello_.drafter_name = path_.stem().string().substr(0, kTextBytesMax);
+  } else {
+    hello_.drafter_name = drafter_kind_;
+  }
   hello_.tap = facts.tap;
   hello_.context_count = facts.context_count;
   return {};

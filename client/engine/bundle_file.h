@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "shared/base/error.h"
+#include "shared/base/sha256.h"
 #include "shared/drafting/drafter.h"
 #include "shared/drafting/drafter_kind.h"
 #include "shared/model/chat_template.h"
@@ -32,7 +33,7 @@ struct DrafterChoice {
 // The file that a device has of a model: tokenizer, chat template, and the drafter.
 class BundleFile {
  public:
-  // Errors    of the file, naming it; unsupported where it holds no drafter of ours; usage naming a
+  // Errors    of the file, naming it; unsupported if it holds no drafter of ours; usage naming a
   //           kind that does not exist or needs a bundle
   static Result<BundleFile> open(const std::filesystem::path& path, BundleUse use,
                                  const DrafterChoice& choice = {});
@@ -40,7 +41,9 @@ class BundleFile {
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   // Who we are on the link. Version, token and tree size are the caller's to fill in.
   const wire::Hello& hello() const { return hello_; }
-  // Tokens that the drafter can hold; 0 where there is none.
+  // Of the whole file. Requires BundleUse::draft.
+  const Digest& fingerprint() const { return fingerprint_; }
+  // Tokens that the drafter can hold; 0 if there is none.
   std::uint32_t context_count() const { return hello_.context_count; }
   // The name of its drafter's kind, "a+b" for several on one tree; empty for BundleUse::plain.
   std::string_view drafter_kind() const { return drafter_kind_; }
@@ -55,7 +58,7 @@ class BundleFile {
   // A drafter with weights of its own.
   std::unique_ptr<Drafter> make_drafter(Backend& backend) const;
 
-  // The template in `file`, or the bundle's own where that is empty.
+  // The template in `file`, or the bundle's own if that is empty.
   // Errors    io, unsupported
   Result<ChatTemplate> chat_template(const std::filesystem::path& file) const;
   // The conversation as the model wants it, up to where its answer begins.
@@ -71,6 +74,7 @@ class BundleFile {
   std::filesystem::path path_;
   GgufFile file_;
   std::optional<Tokenizer> tokenizer_;
+  Digest fingerprint_{};
   wire::Hello hello_;
   std::unique_ptr<DrafterModel> drafter_;
   std::string drafter_kind_;

@@ -21,13 +21,11 @@ struct CycleRecord {
   std::uint32_t tokens = 0;         // that became visible
   std::uint32_t answer_tokens = 0;  // of the answer so far
 
-  Duration drafting{};       // growing the tree, a pace kept included
-  Duration drafting_pace{};  // what it was to take at least; 0: no pace is kept
-  Duration drafted_in{};     // what it took before any waiting
-  Duration pack{};           // from the finished tree until the request was with the socket
-  Duration round_trip{};     // from then, or from a stream's verdict before, to the last byte
-  Duration unpack{};         // from then until the rows were in the drafter's memory
-  struct Server {            // on its clock
+  Duration drafting{};    // growing the tree, or choosing a token offline
+  Duration pack{};        // from the finished tree until the request was with the socket
+  Duration round_trip{};  // from then, or from a stream's verdict before, to the last byte
+  Duration unpack{};      // from then until the rows were in the drafter's memory
+  struct Server {         // on its clock
     std::uint32_t queue_us = 0;
     std::uint32_t verify_us = 0;
     std::uint32_t pace_us = 0;

@@ -5,6 +5,7 @@
 #include "shared/base/check.h"
 
 namespace edgedraft {
+
 Generation::Generation(const Parts& parts, const GenerationOptions& options)
     : parts_(parts),
       options_(options),
@@ -14,9 +15,11 @@ Generation::Generation(const Parts& parts, const GenerationOptions& options)
   EDGEDRAFT_CHECK(parts.drafter != nullptr || !options.tree);
 }
 
-Result<AnswerEnd> Generation::answer(std::span<const std::uint32_t> prompt) {
+void Generation::begin(std::span<const std::uint32_t> prompt) {
   EDGEDRAFT_CHECK(!prompt.empty());
-  if (auto drained = drain_events(); !drained) return drained.error();
+  cancel();
+  failure_.reset();
+  if (auto drained = drain_events(); !drained) return fail(drained.error());
   if (request_.in_flight) (void)parts_.link.send(CancelRequest{});
   request_.in_flight = false;
   const auto known = conversation_.tokens();
@@ -29,59 +32,110 @@ Result<AnswerEnd> Generation::answer(std::span<const std::uint32_t> prompt) {
   started_ = parts_.now();
   stats_ = {};
   if (parts_.on_cycle) noted_link_ = parts_.link.stats();
-  cut_off_ = false;
   stats_.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
   conversation_.begin_answer();
   end_.reset();
+  check_deadline_.reset();
   server_.link_closed = false;
   request_.kind = RequestInFlight::Kind::tokens;
   request_.deadline = started_ + options_.deadline;
   state_ = ClientState::online;
   plan_.tokens = 0;
-  // Where the link is known to be down there is nothing to wait for.
-  if (server_.link_error && !parts_.drafter) return *server_.link_error;
+  // A link that is known to be down is not waited for.
+  if (server_.link_error && !parts_.drafter) return fail(*server_.link_error);
+  phase_ = Phase::writing;
   if (server_.link_error) go_offline(server_.link_error->message);
-  return run();
+  work();
 }
 
-Result<std::optional<AnswerEnd>> Generation::settle() {
-  if (!has_text_to_check()) return std::optional<AnswerEnd>();
-  if (auto drained = drain_events(); !drained) return drained.error();
-  if (!may_ask_again()) return std::optional<AnswerEnd>();
+bool Generation::begin_check() {
+  EDGEDRAFT_CHECK(over());
+  if (!has_text_to_check()) return false;
+  if (auto drained = drain_events(); !drained) {
+    fail(drained.error());
+    return true;
+  }
+  if (!may_ask_again()) return false;
   started_ = parts_.now() - stats_.elapsed;
+  failure_.reset();
+  check_deadline_.reset();
+  phase_ = Phase::writing;
   begin_resync();
-  const auto ended = run();
-  if (!ended) return ended.error();
-  return std::optional(*ended);
+  work();
+  return true;
 }
 
-Result<AnswerEnd> Generation::run() {
-  std::optional<Instant> give_up;
-  do {
-    while (!end_) {
-      if (state_ == ClientState::online) give_up.reset();
-      if (parts_.cancelled()) {
-        if (request_.in_flight) (void)parts_.link.send(CancelRequest{});
-        request_.in_flight = false;
-        end_ = AnswerEnd::cancelled;
-        break;
+void Generation::go_on(Result<ClientEvent> told) {
+  EDGEDRAFT_CHECK(!over());
+  if (phase_ == Phase::writing && state_ != ClientState::offline) {
+    stats_.waiting += parts_.now() - wait_begin_;
+  }
+  if (auto taken = take(told); !taken) return fail(taken.error());
+  work();
+}
+
+Result<void> Generation::take(const Result<ClientEvent>& told) {
+  if (phase_ == Phase::awaiting_check) {
+    take_awaiting_check(told);
+    return boost::system::in_place_value;
+  }
+  return state_ == ClientState::offline ? take_offline(told) : take_online(told);
+}
+
+void Generation::work() {
+  while (phase_ == Phase::writing) {
+    if (end_) {
+      const bool awaits = state_ == ClientState::offline && has_text_to_check();
+      if (awaits && !check_deadline_) check_deadline_ = parts_.now() + options_.resync_wait;
+      if (!awaits || parts_.now() >= *check_deadline_) return finish();
+      phase_ = Phase::awaiting_check;
+    } else if (state_ == ClientState::offline) {
+      wait_end_ = parts_.now();  // the link may have something to tell before the next token
+      return;
+    } else if (may_send() && !awaits_rows()) {
+      if (auto sent = send_wanted(); !sent) {
+        if (auto taken = on_link_error(sent.error()); !taken) return fail(taken.error());
       }
-      const auto step = state_ == ClientState::offline ? step_offline() : step_online();
-      if (!step) return step.error();
+    } else {
+      if (state_ == ClientState::online) check_deadline_.reset();
+      wait_begin_ = parts_.now();
+      wait_end_ = may_send() ? request_.rows_deadline : request_.deadline;
+      return;
     }
-  } while (state_ == ClientState::offline && *end_ != AnswerEnd::cancelled &&
-           wait_for_server(give_up));
+  }
+  if (phase_ == Phase::awaiting_check) wait_end_ = *check_deadline_;
+}
+
+void Generation::cancel() {
+  if (over()) return;
+  if (phase_ == Phase::writing) {
+    if (request_.in_flight) (void)parts_.link.send(CancelRequest{});
+    request_.in_flight = false;
+    end_ = AnswerEnd::cancelled;
+  }
+  finish();
+}
+
+void Generation::finish() {
+  phase_ = Phase::over;
   stats_.tokens = answer_count();
   stats_.elapsed = parts_.now() - started_;
+}
+
+void Generation::fail(const Error& error) {
+  phase_ = Phase::over;
+  failure_ = error;
+}
+
+Result<AnswerEnd> Generation::end() const {
+  EDGEDRAFT_CHECK(over() && (failure_ || end_));
+  if (failure_) return *failure_;
   return *end_;
 }
 
 void Generation::write(std::uint32_t token, Provenance provenance) {
   // The target may bring more than was asked for.
   if (answer_count() == options_.tokens_max) return;
-  const bool dropped = options_.offline_after && provenance == Provenance::verified &&
-                       answer_count() >= *options_.offline_after;
-  if (dropped) return;
   conversation_.append(std::span(&token, 1), provenance);
   if (answer_count() == 1) stats_.first_token_elapsed = parts_.now() - started_;
   parts_.observer.on_token(token, ledger().provenance(conversation_.count() - 1));
@@ -107,14 +161,6 @@ void Generation::drop_from(std::uint32_t count) {
   conversation_.truncate(count);
   server_.count = std::min(server_.count, count);
   memory_.truncated(count);
-}
-
-Duration Generation::keep_pace(Instant started, std::uint32_t steps) {
-  const Duration pace = std::max(options_.pace, options_.step_pace * steps);
-  if (pace <= Duration::zero()) return pace;
-  if (parts_.now() > started + pace) ++stats_.late_drafts;
-  parts_.wait_until(started + pace);
-  return pace;
 }
 
 }  // namespace edgedraft

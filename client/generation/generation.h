@@ -5,7 +5,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <thread>
 
 #include "client/control/draft_control.h"
 #include "client/generation/conversation.h"
@@ -27,6 +26,12 @@ namespace edgedraft {
 // with it again when it is back. One object a conversation; each answer builds on the tokens so
 // far.
 //
+// It never waits; whoever drives it does, for the link:
+//
+//   generation.begin(prompt);
+//   while (!generation.over()) generation.go_on(link.wait_event(generation.wait_end()));
+//   const Result<AnswerEnd> end = generation.end();
+//
 // Requires  the references outlive it; a drafter unless options.tree is nothing
 class Generation {
  public:
@@ -36,28 +41,41 @@ class Generation {
     GenerationObserver& observer;
     std::function<bool(std::uint32_t)> is_end;
     std::function<Instant()> now;
-    std::function<bool()> cancelled;
     std::function<void(const CycleRecord&)> on_cycle{};          // may be empty
     std::function<void(const std::string& what)> on_decision{};  // of the draft control; the same
-    // Where a pace is kept.
-    std::function<void(Instant)> wait_until = [](Instant end) {
-      std::this_thread::sleep_until(end);
-    };
   };
 
   Generation(const Parts& parts, const GenerationOptions& options);
 
-  // Answers `prompt`, the whole conversation as tokens; what it shares with the tokens so far is
-  // not sent again.
+  // Begins the answer to `prompt`, the whole conversation as tokens; what it shares with the tokens
+  // so far is not sent again. An answer that is not over is cancelled.
+  void begin(std::span<const std::uint32_t> prompt);
+
+  // Has the server check what the last answer wrote offline, if it is back; the answer may be
+  // corrected and go on. False if there is nothing to check, or nobody to do it.
+  //
+  // Requires  over()
+  bool begin_check();
+
+  // Goes on with what the link told by wait_end(), or with its timed_out: takes it in, and does one
+  // thing that needs nothing else, such as a draft or a token written offline.
+  //
+  // Requires  !over()
+  void go_on(Result<ClientEvent> told);
+  // When to go on at the latest; in the past if there is something to do at once.
+  Instant wait_end() const { return wait_end_; }
+
+  // Ends the answer where it is.
+  void cancel();
+
+  // No answer is being written.
+  bool over() const { return phase_ == Phase::over; }
+  // How the last answer ended. Requires  over(), and one was begun
   //
   // Errors    those of the link that trying again does not cure (untrusted, unauthorized, mismatch,
-  //           ...); context_full for a prompt that is too long; link_down and timed_out only where
+  //           ...); context_full for a prompt that is too long; link_down and timed_out only if
   //           there is no drafter to go on with
-  Result<AnswerEnd> answer(std::span<const std::uint32_t> prompt);
-
-  // Lets the server check what the last answer wrote offline, if it is back; the answer may be
-  // corrected and go on. Nothing where there was nothing to do.
-  Result<std::optional<AnswerEnd>> settle();
+  Result<AnswerEnd> end() const;
 
   const TaintLedger& ledger() const { return conversation_.ledger(); }
   // Index of the answer's first token in the ledger.
@@ -65,11 +83,25 @@ class Generation {
   const GenerationStats& stats() const { return stats_; }
 
  private:
-  Result<AnswerEnd> run();
-  Result<void> step_online();
-  Result<void> step_offline();
-  // Until `give_up`, which it sets unless an earlier wait has.
-  bool wait_for_server(std::optional<Instant>& give_up);
+  enum class Phase : std::uint8_t {
+    writing,
+    awaiting_check,  // written offline to its end: the server may come back and check it
+    over,
+  };
+
+  // Does what can be done now, and says until when to wait for more.
+  void work();
+  Result<void> work_online();
+  void finish();
+  void fail(const Error& error);
+  bool may_send() const;
+  bool awaits_rows() const;
+
+  Result<void> take(const Result<ClientEvent>& told);
+  Result<void> take_online(const Result<ClientEvent>& told);
+  Result<void> take_offline(const Result<ClientEvent>& told);
+  void take_awaiting_check(const Result<ClientEvent>& told);
+  void write_offline();
   void on_error_offline(const Error& error);
   void on_link_down(const Error& error);
   bool has_text_to_check() const;
@@ -84,7 +116,6 @@ class Generation {
   void on_activations(const ActivationsReceived& event);
   void on_verdict(const VerdictReceived& event);
   void on_late_verdict(const VerdictReceived& event);
-  void cut_off_where_due();
   Duration round_trip_of(const VerdictReceived& event, Instant taken);
   void observe(const VerdictReceived& event, Duration round_trip);
   void note_verdict(const VerdictReceived& event, Duration round_trip, std::uint32_t count_before);
@@ -110,8 +141,6 @@ class Generation {
   void enter(ClientState state, const std::string& why);
   void drop_from(std::uint32_t count);
   std::uint32_t answer_count() const { return conversation_.answer_count(); }
-  // Waits until so many drafting steps would have taken their time. Returns that time.
-  Duration keep_pace(Instant started, std::uint32_t steps);
 
   Parts parts_;
   GenerationOptions options_;
@@ -123,9 +152,14 @@ class Generation {
   StreamPlan plan_;
   GenerationStats stats_;
   ClientState state_ = ClientState::online;
+  Phase phase_ = Phase::over;
   std::optional<AnswerEnd> end_;
+  std::optional<Error> failure_;  // instead of an end
   Instant started_{};
-  bool cut_off_ = false;  // by offline_after
+  Instant wait_begin_{};
+  Instant wait_end_{};
+  // For the check of what was written offline, in all its outages; nothing while online.
+  std::optional<Instant> check_deadline_;
   LinkStats noted_link_;  // when the last record was made
 };
 

@@ -8,35 +8,32 @@
 namespace edgedraft {
 namespace {
 
-// How long a wait may last before the user's Ctrl-C is looked at again.
-constexpr Duration kWaitSlice = std::chrono::milliseconds(50);
-
 bool trying_again_may_help(Errc code) {
   return code == Errc::link_down || code == Errc::timed_out || code == Errc::refused;
 }
 
 }  // namespace
 
-Result<void> Generation::step_offline() {
-  const auto event = parts_.link.wait_event(parts_.now());
-  if (event) {
-    if (auto taken = on_event(*event); !taken) return taken;
+Result<void> Generation::take_offline(const Result<ClientEvent>& told) {
+  if (told) {
+    if (auto taken = on_event(*told); !taken) return taken;
   } else {
-    on_error_offline(event.error());
+    on_error_offline(told.error());
   }
   if (may_ask_again()) begin_resync();
-  if (event || state_ != ClientState::offline) return boost::system::in_place_value;
+  if (!told && state_ == ClientState::offline) write_offline();
+  return boost::system::in_place_value;
+}
 
+void Generation::write_offline() {
   const Instant before = parts_.now();
   const std::span<const float> logits = parts_.drafter->next_logits();
   if (logits.empty()) {
     end_ = AnswerEnd::context;
-    return boost::system::in_place_value;
+    return;
   }
   const std::uint32_t token = Sampler(options_.sampling).choose(logits, conversation_.count());
   CycleRecord record{.kind = CycleRecord::Kind::offline};
-  record.drafted_in = parts_.now() - before;
-  record.drafting_pace = keep_pace(before, 1);
   record.drafting = parts_.now() - before;
   stats_.drafting += record.drafting;
   ++stats_.offline_tokens;
@@ -44,30 +41,23 @@ Result<void> Generation::step_offline() {
   record.tokens = 1;
   note(std::move(record));
   end_where_written();
-  return boost::system::in_place_value;
 }
 
 // An answer that ended offline waits for the server to check it, in all as long as it may: a server
-// that refuses the check each time is not waited for anew. True where there is to go on.
-bool Generation::wait_for_server(std::optional<Instant>& give_up) {
-  if (!has_text_to_check()) return false;
-  if (!give_up) give_up = parts_.now() + options_.resync_wait;
-  request_.deadline = *give_up;
-  while (parts_.now() < request_.deadline && !parts_.cancelled()) {
-    const auto event =
-        parts_.link.wait_event(std::min(request_.deadline, parts_.now() + kWaitSlice));
-    if (event) {
-      if (!on_event(*event)) return false;
-    } else {
-      on_error_offline(event.error());
-      if (server_.link_closed) return false;
-    }
-    if (may_ask_again()) {
-      begin_resync();
-      return true;
-    }
+// that refuses the check each time is not waited for anew.
+void Generation::take_awaiting_check(const Result<ClientEvent>& told) {
+  if (told) {
+    if (!on_event(*told)) return finish();
+  } else {
+    on_error_offline(told.error());
+    if (server_.link_closed) return finish();
   }
-  return false;
+  if (may_ask_again()) {
+    phase_ = Phase::writing;
+    begin_resync();
+  } else if (parts_.now() >= *check_deadline_) {
+    finish();
+  }
 }
 
 void Generation::on_link_down(const Error& error) {
@@ -114,17 +104,6 @@ Result<void> Generation::on_link_error(const Error& error) {
   if (!parts_.drafter || (hopeless && answer_count() == 0)) return error;
   go_offline(error.message);
   return boost::system::in_place_value;
-}
-
-// Experiments cut the link at a token, wherever in a verdict that falls.
-void Generation::cut_off_where_due() {
-  if (!options_.offline_after || answer_count() < *options_.offline_after || end_) return;
-  cut_off_ = true;
-  // The prompt's activations came with the first token, had the link lasted until then.
-  if (memory_.pending() && server_.signed_in && parts_.now() < request_.deadline) return;
-  memory_.drop_from(conversation_.count() - 1);
-  go_offline("cut off after " + std::to_string(*options_.offline_after) +
-             " tokens, as --offline-after asks");
 }
 
 // It comes too late to be followed, but it shows that the server is there again and, to a prompt,

@@ -6,34 +6,24 @@
 
 // While the server answers: requests, verdicts, streams.
 namespace edgedraft {
-namespace {
 
-// How long a wait may last before the user's Ctrl-C is looked at again.
-constexpr Duration kWaitSlice = std::chrono::milliseconds(50);
+// Nothing is owed to us, and the way to the server stands. What ended it is told as an event.
+bool Generation::may_send() const {
+  return server_.signed_in && !request_.in_flight && parts_.link.state() == LinkState::online;
+}
 
-}  // namespace
+// A draft is better with the prompt's newest activations, which are on their way.
+bool Generation::awaits_rows() const {
+  return request_.kind == RequestInFlight::Kind::draft && plan_.tokens == 0 &&
+         parts_.now() < request_.rows_deadline;
+}
 
 // Online and resyncing: the server owes us an answer, or the way to it is still being made.
-Result<void> Generation::step_online() {
-  const Instant before = parts_.now();
-  cut_off_where_due();
-  if (state_ == ClientState::offline) return {};
-  const bool ready = server_.signed_in && !request_.in_flight && !cut_off_;
-  const bool held_back = ready && request_.kind == RequestInFlight::Kind::draft &&
-                         plan_.tokens == 0 && before < request_.rows_deadline;
-  if (ready && !held_back) {
-    if (auto sent = send_wanted(); !sent) return on_link_error(sent.error());
-    return boost::system::in_place_value;
-  }
-  const Instant deadline = held_back ? request_.rows_deadline : request_.deadline;
-  const auto event = parts_.link.wait_event(std::min(deadline, before + kWaitSlice));
-  stats_.waiting += parts_.now() - before;
-  if (event) return on_event(*event);
-  if (event.error().code == Errc::timed_out) {
-    if (held_back || parts_.now() < request_.deadline) return boost::system::in_place_value;
-    return on_link_error({Errc::timed_out, "the server did not answer in time"});
-  }
-  return on_link_error(event.error());
+Result<void> Generation::take_online(const Result<ClientEvent>& told) {
+  if (told) return on_event(*told);
+  if (told.error().code != Errc::timed_out) return on_link_error(told.error());
+  if (may_send() || parts_.now() < request_.deadline) return boost::system::in_place_value;
+  return on_link_error({Errc::timed_out, "the server did not answer in time"});
 }
 
 Result<void> Generation::on_event(const ClientEvent& event) {
@@ -119,8 +109,6 @@ Result<void> Generation::send_draft() {
     TreeShape shape = server_.affordable(*options_.tree);
     shape.depth = std::min(shape.depth, depth_max);
     if (shape.nodes > 0) request_.tree = parts_.drafter->draft(shape);
-    request_.record.drafted_in = parts_.now() - before;
-    request_.record.drafting_pace = keep_pace(before, shape.depth);
     request_.record.drafting = parts_.now() - before;
     request_.levels = shape.depth;
     stats_.drafting += request_.record.drafting;
@@ -146,10 +134,7 @@ void Generation::plan_next() {
   plan_.tokens = 0;
   const std::uint32_t left = options_.tokens_max - answer_count();
   if (options_.control == ControlMode::automatic && server_.stream_tokens_max > 0) {
-    std::uint32_t most = std::min(left, server_.stream_tokens_max);
-    if (options_.offline_after && *options_.offline_after > answer_count()) {
-      most = std::min(most, *options_.offline_after - answer_count());
-    }
+    const std::uint32_t most = std::min(left, server_.stream_tokens_max);
     if (!options_.tree) {
       plan_.tokens = most;
     } else if (const auto decision = decide(); decision.stream) {

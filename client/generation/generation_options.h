@@ -25,13 +25,6 @@ struct GenerationOptions {
   wire::ResyncPolicy resync;
   // How long an answer that ended offline waits for the server to check it.
   Duration resync_wait;
-  // Least time of an offline token and of a tree: a small drafter at a larger one's pace.
-  Duration pace;
-  // The same for each drafting step: a tree takes as many as it has levels.
-  Duration step_pace{};
-  // Behaves from so many tokens on as if the link were gone for good: for experiments. What a
-  // verdict brings beyond them is dropped; the prompt's activations are waited for.
-  std::optional<std::uint32_t> offline_after{};
   ControlMode control = ControlMode::off;
 };
 

@@ -7,11 +7,11 @@
 namespace edgedraft {
 
 bool Generation::may_ask_again() const {
-  return server_.signed_in && !request_.in_flight && !cut_off_ && parts_.now() >= server_.ask_again;
+  return may_send() && parts_.now() >= server_.ask_again;
 }
 
 bool Generation::has_text_to_check() const {
-  return !cut_off_ && options_.resync == wire::ResyncPolicy::check &&
+  return options_.resync == wire::ResyncPolicy::check &&
          conversation_.settled_count() < conversation_.count();
 }
 

@@ -15,7 +15,6 @@ GenerationStats& GenerationStats::operator+=(const GenerationStats& other) {
   resyncs += other.resyncs;
   paced_passes += other.paced_passes;
   late_passes += other.late_passes;
-  late_drafts += other.late_drafts;
   elapsed += other.elapsed;
   first_token_elapsed += other.first_token_elapsed;
   drafting += other.drafting;

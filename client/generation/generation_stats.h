@@ -21,11 +21,10 @@ struct GenerationStats {
   std::uint32_t offline_tokens = 0;
   std::uint32_t rewritten_tokens = 0;
   std::uint32_t resyncs = 0;
-  // Passes of the target at a pace that was kept for it, and how many took longer than that; the
-  // same for trees and offline tokens of the drafter. Late ones distort what is measured.
+  // Passes of the target at a pace that was kept for it, and how many took longer than that: these
+  // distort what is measured.
   std::uint32_t paced_passes = 0;
   std::uint32_t late_passes = 0;
-  std::uint32_t late_drafts = 0;
   Duration elapsed{};
   Duration first_token_elapsed{};
   Duration drafting{};

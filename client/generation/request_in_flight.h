@@ -17,9 +17,9 @@ struct RequestInFlight {
   Instant rows_deadline{};  // until then a draft waits for the prompt's newest activations
 
   std::uint32_t rows = 0;  // of the target's pass
-  bool checked = false;    // of tokens: the last of them to be checked, not kept
+  bool checked = false;    // if it is tokens: the last of them are to be checked, not kept
 
-  // Of a draft.
+  // If it is a draft.
   DraftTree tree{};
   std::uint32_t levels = 0;
   Instant drafted_at{};
@@ -31,7 +31,7 @@ struct RequestInFlight {
 
 // What comes behind an answered request.
 struct StreamPlan {
-  std::uint32_t tokens = 0;  // of a stream; 0: a draft
+  std::uint32_t tokens = 0;  // of a stream; 0: a draft is sent
   std::uint32_t look_after = 0;
   std::uint32_t streamed_since_look = 0;
 };

@@ -282,7 +282,13 @@ class ClientLink::Impl {
     // The caller has already cancelled what this answers.
     if (cancels_done_ != cancels_sent_ && is_answer(event)) return;
     events_.push_back(std::move(event));
+    tell();
+  }
+
+  // Requires  the mutex
+  void tell() {
     changed_.notify_all();
+    if (options_.on_event) options_.on_event();
   }
 
   void go_online() {
@@ -300,7 +306,7 @@ class ClientLink::Impl {
     if (state_ == LinkState::closed) return;
     state_ = LinkState::connecting;
     if (error) events_.push_back(*std::move(error));
-    changed_.notify_all();
+    tell();
   }
 
   void close_for_good(Error error) {
@@ -308,7 +314,7 @@ class ClientLink::Impl {
     if (state_ == LinkState::closed) return;
     state_ = LinkState::closed;
     final_error_ = std::move(error);
-    changed_.notify_all();
+    tell();
   }
 
   void end(std::exception_ptr failure) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -18,6 +19,9 @@ struct ClientLinkOptions {
   Duration write_stall_timeout = std::chrono::seconds(30);
   BackOff back_off{};
   std::uint64_t jitter_seed;
+  // Called on the link's thread whenever wait_event has something new to tell; may be empty. It
+  // must not call the link.
+  std::function<void()> on_event{};
 };
 
 // A TargetLink over TLS and TCP with a thread of its own. Connects at once, and again with a

@@ -50,7 +50,7 @@ using TargetRequest =
 // a stream several) or RequestRefused a request, but none to those sent before a CancelRequest. The
 // link reconnects by itself and sends no request twice: after a Welcomed the caller resumes.
 //
-// Threads   safe to call from any one thread beside the link's own
+// Threads   one sends and waits; stats() may be called from any
 class TargetLink {
  public:
   virtual ~TargetLink() = default;

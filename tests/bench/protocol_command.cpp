@@ -6,13 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "client/engine/bundle_file.h"
-#include "server/passes/scheduler.h"
-#include "server/program/application.h"
-#include "shared/base/log.h"
 #include "shared/net/client_link.h"
-#include "shared/net/identity.h"
 #include "shared/privacy/taint_ledger.h"
 #include "shared/protocol/overhead.h"
+#include "tests/support/loopback_server.h"
 
 namespace edgedraft::bench {
 namespace {
@@ -51,23 +48,6 @@ struct Totals {
   std::uint32_t over = 0;  // cycles with a payload above what is allowed
   Bytes up;
   Bytes down;
-};
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "edgedraft-bench-XXXXXX").string();
-    if (!mkdtemp(name.data())) throw Failure({Errc::io, "cannot make a temporary folder"});
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
 };
 
 // The next event of a kind; others on the way are dropped after `see` has seen them.
@@ -200,10 +180,8 @@ void print_json(const Totals& t) {
 }
 
 Result<bool> measure(const ProtocolOptions& o) {
-  const auto server_backend = make_cpu_backend({.threads = 0});
-  auto host = ModelHost::load(*server_backend,
-                              {.model = o.model, .bundles = {o.bundle}, .context_count = 0});
-  if (!host) return host.error();
+  const auto server = testing::LoopbackServer::start({.model = o.model, .bundles = {o.bundle}});
+  if (!server) return server.error();
   const auto bundle = BundleFile::open(o.bundle, BundleUse::draft);
   if (!bundle) return bundle.error();
   const auto client_backend = make_cpu_backend({.threads = 0});
@@ -214,26 +192,7 @@ Result<bool> measure(const ProtocolOptions& o) {
   const auto prompt = bundle->encode_chat(*chat, std::span(&message, 1));
   if (!prompt) return prompt.error();
 
-  const TemporaryFolder folder;
-  const auto identity = load_or_create_identity(folder.path());
-  if (!identity) return identity.error();
-  const auto tls = make_server_context({.certificate_file = identity->certificate_file,
-                                        .key_file = identity->key_file,
-                                        .client_ca_file = {}});
-  if (!tls) return tls.error();
-  const auto log = make_logger("off");
-  Scheduler scheduler(
-      (*host)->session_parts(),
-      {.passes = {.sessions = {.sessions_max = 1, .kv_bytes_max = 0}}, .queue_max = 16});
-  Application application(**host, scheduler, {.token = {}, .agent = "edgedraft-bench"}, *log);
-  Listener listener({.address = "127.0.0.1", .port = 0, .session = {}}, *tls, application);
-  wire::Hello hello = bundle->hello();
-  auto link = ClientLink::open({.host = "127.0.0.1",
-                                .port = std::to_string(listener.port()),
-                                .tls = {.pin = identity->pin},
-                                .session = {.hello = hello, .channel = {}},
-                                .back_off = {},
-                                .jitter_seed = 1});
+  auto link = ClientLink::open((*server)->link_options(*bundle));
   if (!link) return link.error();
   const auto welcomed = await_event<Welcomed>(**link, [](const auto&) {});
   const Totals totals =

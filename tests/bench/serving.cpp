@@ -8,9 +8,11 @@
 #include <semaphore>
 #include <thread>
 
+#include "client/experiments/paced_drafter.h"
 #include "client/generation/generation.h"
 #include "shared/base/check.h"
 #include "shared/protocol/server_session.h"
+#include "tests/support/driven_answer.h"
 
 namespace edgedraft::bench {
 namespace {
@@ -78,7 +80,7 @@ class Device final : public TargetLink, GenerationObserver {
   Device(World& world, std::uint64_t number, std::unique_ptr<Drafter> drafter)
       : world_(world),
         number_(number),
-        drafter_(std::move(drafter)),
+        drafter_(paced(std::move(drafter))),
         client_({.hello = {}, .channel = {}}, Instant{}),
         server_({}, Instant{}),
         thread_([this] {
@@ -150,6 +152,14 @@ class Device final : public TargetLink, GenerationObserver {
     }
   }
 
+  std::unique_ptr<Drafter> paced(std::unique_ptr<Drafter> drafter) {
+    if (!drafter) return nullptr;
+    return std::make_unique<PacedDrafter>(
+        std::move(drafter), DraftingPace{.step = world_.setup.step_pace},
+        PaceClock{.now = [this] { return now(); },
+                  .wait_until = [this](Instant end) { stretch_->wait_until(end); }});
+  }
+
   void live() {
     const ServingSetup& setup = world_.setup;
     pass_up();  // the Hello
@@ -158,9 +168,7 @@ class Device final : public TargetLink, GenerationObserver {
          .drafter = drafter_.get(),
          .observer = *this,
          .is_end = [&](std::uint32_t t) { return setup.host.tokenizer().is_end(t); },
-         .now = [this] { return now(); },
-         .cancelled = [this] { return now() >= world_.end; },
-         .wait_until = [this](Instant end) { stretch_->wait_until(end); }},
+         .now = [this] { return now(); }},
         {.tree = drafter_ ? setup.tree : std::nullopt,
          .tokens_max = setup.tokens_max,
          .context_count = 0,
@@ -168,11 +176,11 @@ class Device final : public TargetLink, GenerationObserver {
          .deadline = std::chrono::hours(24),
          .resync = wire::ResyncPolicy::check,
          .resync_wait = {},
-         .pace = {},
-         .step_pace = setup.step_pace,
          .control = setup.adapts ? ControlMode::automatic : ControlMode::off});
     for (std::size_t i = number_; now() < world_.end; i += setup.clients) {
-      const auto end = generation.answer(setup.prompts[i % setup.prompts.size()]);
+      generation.begin(setup.prompts[i % setup.prompts.size()]);
+      const auto end = testing::drive(
+          generation, *this, [this] { return now(); }, [this] { return now() >= world_.end; });
       if (!end) throw Failure(end.error());
     }
   }

@@ -39,7 +39,7 @@ TEST(AnswerOptionsTest, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(config->generation.deadline, 3000ms);
   EXPECT_EQ(config->generation.resync, wire::ResyncPolicy::check);
   EXPECT_EQ(config->generation.resync_wait, 0ms);
-  EXPECT_EQ(config->generation.pace, 0ms);
+  EXPECT_EQ(config->pace.least, 0ms);
   EXPECT_TRUE(config->generation.sampling.greedy());
   EXPECT_EQ(config->generation.sampling.seed, 0u);
 }
@@ -91,7 +91,7 @@ TEST(AnswerOptionsTest, TakesWhatIsRight) {
   EXPECT_EQ(config->generation.deadline, 500ms);
   EXPECT_EQ(config->generation.resync, wire::ResyncPolicy::keep);
   EXPECT_EQ(config->generation.resync_wait, 9ms);
-  EXPECT_EQ(config->generation.pace, 30ms);
+  EXPECT_EQ(config->pace.least, 30ms);
   EXPECT_EQ(config->thread_count, 2u);
   EXPECT_TRUE(config->raw);
   EXPECT_TRUE(config->json);
@@ -223,7 +223,7 @@ TEST(AnswerOptionsTest, MeasurementsNeedWhatTheyAreAbout) {
   }
   const auto config = parse({"--offline-after", "5"});
   ASSERT_TRUE(config);
-  EXPECT_EQ(config->generation.offline_after, 5u);
+  EXPECT_EQ(config->offline_after, 5u);
 }
 
 }  // namespace

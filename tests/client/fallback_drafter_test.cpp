@@ -151,8 +151,7 @@ class FallbackDrafterTest : public ::testing::Test {
   FallbackDrafter::Maker maker(Recorder::State& state) {
     return [&state] {
       if (state.lost) throw DeviceError("no such device");
-      return PlacedDrafter{.backend = make_reference_backend(),
-                           .drafter = std::make_unique<Recorder>(state)};
+      return std::make_unique<Recorder>(state);
     };
   }
   FallbackDrafter fresh() {

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "client/experiments/cut_link.h"
+#include "tests/support/driven_answer.h"
+
 namespace edgedraft::testing {
 namespace {
 
@@ -112,7 +115,7 @@ GenerationRig::GenerationRig(const Options& options) : options_(options) {
   drafter_ = options.device_fault ? make_fallback_drafter() : make_drafter(*backend_);
   target_.emplace(LocalTarget::Parts{
       .decoder = decoder_, .tap = tap_.get(), .context_count = kRigContext, .is_end = is_end});
-  link_.emplace(LocalLink::Options{
+  auto link = std::make_unique<LocalLink>(LocalLink::Options{
       .target = *target_,
       .now = now_,
       .nodes_max = options.nodes_max,
@@ -126,13 +129,17 @@ GenerationRig::GenerationRig(const Options& options) : options_(options) {
       .stream_step = options.stream_step,
       .faults = options.faults,
       .on_request = [this](const SeenRequest& request) { check_request(request); }});
+  link_ = link.get();
+  way_ = std::move(link);
+  if (options.offline_after) {
+    way_ = std::make_unique<CutLink>(std::move(way_), *options.offline_after, "cut off");
+  }
   generation_.emplace(
-      Generation::Parts{.link = *link_,
+      Generation::Parts{.link = *way_,
                         .drafter = drafter_.get(),
                         .observer = listener_,
                         .is_end = is_end,
                         .now = [this] { return now_; },
-                        .cancelled = [this] { return cancelled(); },
                         .on_cycle = [this](const CycleRecord& cycle) { cycles_.push_back(cycle); }},
       GenerationOptions{.tree = options.tree,
                         .tokens_max = options.tokens_max,
@@ -141,8 +148,6 @@ GenerationRig::GenerationRig(const Options& options) : options_(options) {
                         .deadline = std::chrono::milliseconds(40),
                         .resync = options.resync,
                         .resync_wait = options.resync_wait,
-                        .pace = Duration::zero(),
-                        .offline_after = options.offline_after,
                         .control = options.control});
 }
 
@@ -209,9 +214,8 @@ std::unique_ptr<Drafter> GenerationRig::make_drafter(Backend& backend) {
 
 std::unique_ptr<Drafter> GenerationRig::make_fallback_drafter() {
   const auto place = [this](std::unique_ptr<Backend> backend) {
-    PlacedDrafter placed{.backend = std::move(backend), .drafter = nullptr};
-    placed.drafter = make_drafter(*placed.backend);
-    return placed;
+    devices_.push_back(std::move(backend));
+    return make_drafter(*devices_.back());
   };
   return std::make_unique<FallbackDrafter>(FallbackDrafter::Options{
       .first =
@@ -245,18 +249,28 @@ bool GenerationRig::cancelled() {
   return looks_until_cancel_ > 0 && --looks_until_cancel_ == 0;
 }
 
-Answer GenerationRig::answer(const Tokens& prompt) {
+Result<AnswerEnd> GenerationRig::try_answer(const Tokens& prompt) {
   listener_ = {};
-  const auto end = generation_->answer(prompt);
+  generation_->begin(prompt);
+  return drive_to_end();
+}
+
+Result<AnswerEnd> GenerationRig::drive_to_end() {
+  return drive(
+      *generation_, *way_, [this] { return now_; }, [this] { return cancelled(); });
+}
+
+Answer GenerationRig::answer(const Tokens& prompt) {
+  const auto end = try_answer(prompt);
   if (!end) ADD_FAILURE() << end.error().message;
   return end ? collect(*end) : Answer();
 }
 
 std::optional<Answer> GenerationRig::settle() {
-  const auto end = generation_->settle();
+  if (!generation_->begin_check()) return std::nullopt;
+  const auto end = drive_to_end();
   if (!end) ADD_FAILURE() << end.error().message;
-  if (!end || !*end) return std::nullopt;
-  return collect(**end);
+  return end ? std::optional(collect(*end)) : std::nullopt;
 }
 
 Answer GenerationRig::collect(AnswerEnd end) {

@@ -118,6 +118,7 @@ class GenerationRig {
 
   // The answer to the whole conversation `prompt`; the test fails on an error.
   Answer answer(const Tokens& prompt);
+  Result<AnswerEnd> try_answer(const Tokens& prompt);
   std::optional<Answer> settle();
   // The target's answer by plain decoding.
   Answer plain(const Tokens& prompt);
@@ -143,11 +144,13 @@ class GenerationRig {
   std::unique_ptr<Drafter> make_moa(Backend& backend, std::uint32_t tli, std::uint32_t ca_kv_heads);
   std::unique_ptr<Drafter> make_fallback_drafter();
   void check_request(const SeenRequest& request);
+  Result<AnswerEnd> drive_to_end();
   Answer collect(AnswerEnd end);
   bool cancelled();
 
   Options options_;
   std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
+  std::vector<std::unique_ptr<Backend>> devices_;  // of drafters that may fall back
   ToyDecoder toy_{6};
   Decoder decoder_{*backend_, toy_.config, toy_.tensors, kRigContext};
   std::optional<ToyMoa> toy_moa_;
@@ -156,7 +159,8 @@ class GenerationRig {
   std::unique_ptr<Drafter> drafter_;
   std::optional<LocalTarget> target_;
   Instant now_{};
-  std::optional<LocalLink> link_;
+  LocalLink* link_ = nullptr;
+  std::unique_ptr<TargetLink> way_;  // link_, cut where that is asked for
   Listener listener_;
   std::optional<Generation> generation_;
   std::vector<SeenRequest> requests_;

@@ -139,7 +139,7 @@ TEST(GenerationTest, NeverWritesMoreThanWasAskedFor) {
 
 TEST(GenerationTest, APromptThatFillsTheContextIsAnErrorThatSaysSo) {
   GenerationRig rig({});
-  const auto end = rig.generation().answer(Tokens(kRigContext, 5));
+  const auto end = rig.try_answer(Tokens(kRigContext, 5));
   ASSERT_FALSE(end);
   EXPECT_EQ(end.error().code, Errc::context_full);
 }
@@ -177,13 +177,16 @@ TEST_P(ConversationTest, AnEditedOrRepeatedPromptIsAnsweredAsAFreshOne) {
 }
 
 TEST_P(ConversationTest, ACancelledAnswerLeavesTheNextOneRight) {
-  for (std::uint32_t look = 1; look <= 12; ++look) {
+  for (std::uint32_t look = 1;; ++look) {
     SCOPED_TRACE(look);
     GenerationRig rig({.drafter = GetParam(), .tree = chain_shape(2), .tokens_max = 20});
     rig.cancel_at(look);
     const Tokens prompt{5, 6, 7};
     const Answer cut = rig.answer(prompt);
-    EXPECT_EQ(cut.end, AnswerEnd::cancelled);
+    if (cut.end != AnswerEnd::cancelled) {
+      EXPECT_GT(look, 5u) << "it ended before it was cancelled";
+      break;
+    }
     const Tokens expected = rig.plain(prompt).tokens;
     ASSERT_LE(cut.tokens.size(), expected.size());
     EXPECT_TRUE(std::equal(cut.tokens.begin(), cut.tokens.end(), expected.begin()));

@@ -45,7 +45,7 @@ ReportedConfig config() {
   config.generation.tree = TreeShape{};
   config.generation.tokens_max = 256;
   config.generation.sampling.seed = 18446744073709551615u;
-  config.generation.pace = 30ms;
+  config.pace.least = 30ms;
   config.tokenizer_fingerprint = Digest{};
   return config;
 }
@@ -95,7 +95,7 @@ TEST(ReportTest, HasEveryStableNameWithItsValue) {
 TEST(ReportTest, PlainDecodingHasNoTreeAndATauOfOne) {
   ReportedConfig plain = config();
   plain.generation.tree.reset();
-  plain.generation.pace = 0ms;
+  plain.pace.least = 0ms;
   AnswerReport empty;
   const json answer = json::parse(to_json(empty, plain));
   EXPECT_EQ(answer["config"]["tree"], nullptr);

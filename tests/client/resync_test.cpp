@@ -229,7 +229,7 @@ TEST(ResyncErrorTest, WithoutADrafterALostLinkIsAnError) {
     GenerationRig rig({.drafter = ToyDrafter::none,
                        .tree = std::nullopt,
                        .faults = {{.request = 3, .kind = kind, .wait_calls = kForever}}});
-    const auto end = rig.generation().answer(kPrompt);
+    const auto end = rig.try_answer(kPrompt);
     ASSERT_FALSE(end);
     EXPECT_EQ(end.error().code,
               kind == LinkFault::Kind::silence ? Errc::timed_out : Errc::link_down);
@@ -253,7 +253,7 @@ TEST(ResyncErrorTest, AServerThatForgetsWhatItIsGivenHasNoRoom) {
         {.drafter = ToyDrafter::none,
          .tree = std::nullopt,
          .faults = {{.request = request, .kind = LinkFault::Kind::forgetful, .wait_calls = 0}}});
-    const auto end = plain.generation().answer(kPrompt);
+    const auto end = plain.try_answer(kPrompt);
     ASSERT_FALSE(end);
     EXPECT_EQ(end.error().code, Errc::refused);
     EXPECT_LE(plain.link().request_count(), request + 2);

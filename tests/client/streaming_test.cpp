@@ -88,7 +88,7 @@ TEST(StreamingTest, ALostLinkInMidStreamIsToldWhereThereIsNoDrafter) {
   options.faults = {
       {.request = 2, .kind = LinkFault::Kind::lost_request, .wait_calls = 3, .after_verdicts = 4}};
   GenerationRig rig(options);
-  const auto lost = rig.generation().answer(kPrompt);
+  const auto lost = rig.try_answer(kPrompt);
   ASSERT_FALSE(lost);
   EXPECT_EQ(lost.error().code, Errc::link_down);
 }
@@ -98,7 +98,7 @@ TEST(StreamingTest, SilenceInMidStreamIsNoticed) {
   options.faults = {
       {.request = 2, .kind = LinkFault::Kind::silence, .wait_calls = 1000, .after_verdicts = 4}};
   GenerationRig rig(options);
-  const auto late = rig.generation().answer(kPrompt);
+  const auto late = rig.try_answer(kPrompt);
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().code, Errc::timed_out);
 }

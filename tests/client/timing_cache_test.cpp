@@ -126,7 +126,7 @@ TEST_F(TimingCacheTest, ADrafterIsMeasuredOnceUnlessToldOtherwise) {
   TimingCache cache(file_);
   const auto measure = [&](MeasuringOptions::Known known) {
     return make_measure({.drafter = bundle.drafter(),
-                         .fingerprint = bundle.hello().drafter.value(),
+                         .fingerprint = bundle.fingerprint(),
                          .tree = {.breadth = 2, .depth = 2, .nodes = 4},
                          .threads = 1,
                          .cache = cache,

@@ -1,5 +1,6 @@
 #include "tests/support/drafted_answer.h"
 
+#include "tests/support/driven_answer.h"
 #include "tests/support/local_link.h"
 
 namespace edgedraft::testing {
@@ -29,17 +30,16 @@ Result<DraftedAnswer> drafted_answer(ModelHost& host, const AnswerRequest& reque
                          .drafter = request.drafter,
                          .observer = silent,
                          .is_end = is_end,
-                         .now = [&now] { return now; },
-                         .cancelled = [] { return false; }},
+                         .now = [&now] { return now; }},
                         {.tree = request.tree,
                          .tokens_max = request.tokens_max,
                          .context_count = 0,
                          .sampling = request.sampling,
                          .deadline = std::chrono::hours(1),
                          .resync = wire::ResyncPolicy::check,
-                         .resync_wait = {},
-                         .pace = {}});
-  const auto end = generation.answer(request.prompt);
+                         .resync_wait = {}});
+  generation.begin(request.prompt);
+  const auto end = drive(generation, link, [&now] { return now; });
   if (!end) return end.error();
   const auto tokens = generation.ledger().tokens().subspan(generation.answer_first());
   return DraftedAnswer{.tokens = {tokens.begin(), tokens.end()}, .stats = generation.stats()};

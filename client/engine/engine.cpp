@@ -1,0 +1,232 @@
+#include "client/engine/engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <utility>
+
+#include "shared/base/check.h"
+
+namespace edgedraft {
+namespace {
+
+// A wait for a deadline far away would overflow.
+constexpr Duration kLongestWait = std::chrono::hours(1);
+
+}  // namespace
+
+Engine::Engine(SharedDrafters* drafters) : drafters_(drafters), thread_([this] { run(); }) {}
+
+Engine::~Engine() {
+  {
+    const std::scoped_lock lock(mutex_);
+    EDGEDRAFT_CHECK(slots_.empty());
+    stopping_ = true;
+    wake_.notify_one();
+  }
+  thread_.join();
+}
+
+Result<std::unique_ptr<EngineConversation>> Engine::open(ConversationParts parts) {
+  std::unique_ptr<EngineConversation> conversation(new EngineConversation(*this, std::move(parts)));
+  {
+    const std::scoped_lock lock(mutex_);
+    slots_.push_back(&conversation->slot_);
+  }
+  give(conversation->slot_, Order::open);
+  conversation->wait_until(Instant::max());
+  if (const auto opened = conversation->outcome(); !opened) return opened.error();
+  return conversation;
+}
+
+void Engine::give(Slot& slot, Order order, std::vector<std::uint32_t> prompt) {
+  const std::scoped_lock lock(mutex_);
+  EDGEDRAFT_CHECK(!slot.busy || order == Order::close);
+  slot.order = order;
+  slot.prompt = std::move(prompt);
+  slot.cancelled = false;
+  slot.busy = true;
+  wake_.notify_one();
+}
+
+void Engine::set(bool& flag) {
+  const std::scoped_lock lock(mutex_);
+  flag = true;
+  wake_.notify_one();
+}
+
+bool Engine::wait_until(const Slot& slot, Instant deadline) {
+  std::unique_lock lock(mutex_);
+  while (slot.busy) {
+    const Instant now = Clock::now();
+    if (now >= deadline) return false;
+    changed_.wait_for(lock, std::min<Duration>(deadline - now, kLongestWait));
+  }
+  return true;
+}
+
+void Engine::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    const Instant now = Clock::now();
+    if (Slot* const slot = next_due(now)) {
+      run_turn(*slot, lock);
+    } else if (stopping_) {
+      return;
+    } else {
+      wake_.wait_for(lock, std::min<Duration>(next_wait_end() - now, kLongestWait));
+    }
+  }
+}
+
+Engine::Slot* Engine::next_due(Instant now) {
+  const auto due = std::ranges::find_if(slots_, [now](const Slot* slot) {
+    const bool goes_on = slot->busy && (slot->cancelled || slot->woken || now >= slot->wait_end);
+    return slot->order != Order::none || goes_on;
+  });
+  if (due == slots_.end()) return nullptr;
+  slots_.splice(slots_.end(), slots_, due);
+  return slots_.back();
+}
+
+Instant Engine::next_wait_end() const {
+  Instant end = Clock::now() + kLongestWait;
+  for (const Slot* slot : slots_) {
+    if (slot->busy) end = std::min(end, slot->wait_end);
+  }
+  return end;
+}
+
+void Engine::run_turn(Slot& slot, std::unique_lock<std::mutex>& lock) {
+  const Order order = std::exchange(slot.order, Order::none);
+  const std::vector<std::uint32_t> prompt = std::exchange(slot.prompt, {});
+  const bool cancelled = order == Order::none && std::exchange(slot.cancelled, false);
+  slot.woken = false;
+
+  lock.unlock();
+  std::optional<Outcome> outcome;
+  try {
+    outcome = take_turn(slot, order, prompt, cancelled);
+  } catch (const Failure& failure) {
+    slot.broken = failure.error();
+  } catch (const std::exception& failure) {
+    slot.broken = Error{Errc::io, failure.what()};
+  }
+  if (slot.broken) outcome = *slot.broken;
+  lock.lock();
+
+  if (!outcome) {
+    slot.wait_end = slot.generation->wait_end();
+    return;
+  }
+  if (order == Order::close) slots_.remove(&slot);
+  slot.outcome = *std::move(outcome);
+  slot.busy = slot.order != Order::none;  // it was closed meanwhile
+  changed_.notify_all();
+}
+
+std::optional<Engine::Outcome> Engine::take_turn(Slot& slot, Order order,
+                                                 std::span<const std::uint32_t> prompt,
+                                                 bool cancelled) {
+  std::optional<Generation>& generation = slot.generation;
+  if (order == Order::close) {
+    if (generation && !slot.broken) generation->cancel();
+    generation.reset();
+    slot.drafter.reset();
+    return Outcome(std::nullopt);
+  }
+  if (slot.broken) return Outcome(*slot.broken);
+  switch (order) {
+    case Order::open:
+      if (auto opened = open_now(slot); !opened) return Outcome(opened.error());
+      return Outcome(std::nullopt);
+    case Order::answer:
+      slot.link_before = slot.link->stats();
+      generation->begin(prompt);
+      break;
+    case Order::check:
+      slot.link_before = slot.link->stats();
+      if (!generation->begin_check()) return Outcome(std::nullopt);
+      break;
+    default:
+      if (cancelled) {
+        generation->cancel();
+      } else {
+        auto told = slot.link->wait_event(Instant::min());
+        const bool nothing = !told && told.error().code == Errc::timed_out;
+        if (!nothing) set(slot.woken);  // there may be more
+        if (nothing && Clock::now() < generation->wait_end()) return std::nullopt;
+        generation->go_on(std::move(told));
+      }
+  }
+  if (!generation->over()) return std::nullopt;
+  const auto end = generation->end();
+  if (!end) return Outcome(end.error());
+  return Outcome(outcome_of(slot, *end));
+}
+
+Result<void> Engine::open_now(Slot& slot) {
+  const ConversationParts& parts = slot.parts;
+  if (drafters_ != nullptr && parts.options.tree) {
+    slot.drafter = drafters_->make_drafter();
+    if (parts.decorate) slot.drafter = parts.decorate(std::move(slot.drafter));
+  }
+  auto link = parts.open_link([this, &slot] { set(slot.woken); });
+  if (!link) return link.error();
+  slot.link = std::move(*link);
+  slot.generation.emplace(Generation::Parts{.link = *slot.link,
+                                            .drafter = slot.drafter.get(),
+                                            .observer = parts.observer,
+                                            .is_end = parts.is_end,
+                                            .now = [] { return Clock::now(); },
+                                            .on_cycle = parts.on_cycle,
+                                            .on_decision = parts.on_decision},
+                          parts.options);
+  return boost::system::in_place_value;
+}
+
+AnswerOutcome Engine::outcome_of(const Slot& slot, AnswerEnd end) {
+  const Generation& generation = *slot.generation;
+  const TaintLedger& ledger = generation.ledger();
+  const auto tokens = ledger.tokens().subspan(generation.answer_first());
+  AnswerOutcome outcome{.end = end,
+                        .tokens = {tokens.begin(), tokens.end()},
+                        .provenance = {},
+                        .stats = generation.stats(),
+                        .link = slot.link->stats().since(slot.link_before)};
+  for (std::uint32_t i = generation.answer_first(); i < ledger.count(); ++i) {
+    outcome.provenance.push_back(ledger.provenance(i));
+  }
+  return outcome;
+}
+
+EngineConversation::~EngineConversation() {
+  engine_.give(slot_, Engine::Order::close);
+  engine_.wait_until(slot_, Instant::max());
+  // It may wait for its goodbye to leave, which must not hold up the engine's other conversations.
+  slot_.link.reset();
+}
+
+void EngineConversation::answer(std::vector<std::uint32_t> prompt) {
+  engine_.give(slot_, Engine::Order::answer, std::move(prompt));
+}
+
+void EngineConversation::check() {
+  engine_.give(slot_, Engine::Order::check);
+}
+
+void EngineConversation::cancel() {
+  engine_.set(slot_.cancelled);
+}
+
+bool EngineConversation::wait_until(Instant deadline) {
+  return engine_.wait_until(slot_, deadline);
+}
+
+Result<std::optional<AnswerOutcome>> EngineConversation::outcome() {
+  const std::scoped_lock lock(engine_.mutex_);
+  EDGEDRAFT_CHECK(!slot_.busy);
+  return slot_.outcome;
+}
+
+}  // namespace edgedraft

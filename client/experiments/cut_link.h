@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "shared/protocol/target_link.h"
+
+namespace edgedraft {
+
+// A link that ends for good, without a word to the server, once it has brought so many tokens of
+// the first answer: for experiments, where pulling the plug would hit some token nearby. What a
+// verdict brings beyond them is dropped, with its activations. Those of the prompt still come: they
+// belong to its verdict.
+class CutLink final : public TargetLink {
+ public:
+  // `why` is told as the reason. Requires  tokens > 0
+  CutLink(std::unique_ptr<TargetLink> link, std::uint32_t tokens, std::string why);
+
+  Result<void> send(TargetRequest request) override;
+  Result<ClientEvent> wait_event(Instant deadline) override;
+  LinkState state() const override;
+  LinkStats stats() const override { return link_->stats(); }
+  void close() override { link_->close(); }
+
+ private:
+  Result<void> pass_on(wire::OutgoingDraft draft);
+  void note_request(const SafePrefix& text, std::uint32_t activations_from);
+  void take(VerdictReceived& event);
+  void drop_last(VerdictReceived& event, std::uint32_t count) const;
+
+  std::unique_ptr<TargetLink> link_;
+  std::uint32_t tokens_;
+  std::string why_;
+  std::uint32_t prompt_count_ = 0;  // 0: nothing was asked yet
+  std::uint32_t brought_count_ = 0;
+  std::uint32_t activation_cols_ = 0;
+  std::uint32_t activations_from_ = 0;  // first position whose row the last prompt asked for
+  bool rows_pending_ = false;
+  std::vector<std::uint32_t> draft_;  // tokens of the last one's nodes
+};
+
+}  // namespace edgedraft

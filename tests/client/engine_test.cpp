@@ -1,0 +1,351 @@
+#include "client/engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "client/engine/bundle_file.h"
+#include "client/experiments/cut_link.h"
+#include "tests/client/generation_rig.h"
+#include "tests/support/failing_backend.h"
+#include "tests/support/loopback_server.h"
+
+// Many conversations of one engine with a whole server: each goes as if it were alone.
+namespace edgedraft {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::DeviceFault;
+using testing::FailingBackend;
+using testing::Listener;
+using testing::LoopbackServer;
+using testing::Operation;
+using testing::Tokens;
+
+constexpr std::uint32_t kConversations = 8;
+constexpr std::uint32_t kTokensMax = 40;
+constexpr const char* kPrompts[kConversations] = {
+    "Once upon a time there was a little dog",  "Tom and Lily went to the park. They saw",
+    "Sara and her mom baked a cake. Sara said", "The sun was hot and the",
+    "One day, a girl named Mia found a box.",   "Ben likes to count: one, two, three,",
+    "\"Can I play with you?\" asked",           "In the garden there was a big tree, and"};
+
+Instant soon() {
+  return Clock::now() + 60s;
+}
+
+// What happens to a conversation.
+struct Heard final : GenerationObserver {
+  Listener answer;  // of the answer so far
+  std::atomic<std::uint32_t> tokens = 0;
+
+  void on_token(std::uint32_t token, Provenance provenance) override {
+    answer.on_token(token, provenance);
+    ++tokens;
+  }
+  void on_confirmed(std::uint32_t count) override { answer.on_confirmed(count); }
+  void on_rewrite(std::uint32_t index) override { answer.on_rewrite(index); }
+  void on_state(ClientState state, const std::string& why) override { answer.on_state(state, why); }
+
+  void await_tokens(std::uint32_t count) const {
+    const Instant deadline = soon();
+    while (tokens < count && Clock::now() < deadline) std::this_thread::yield();
+    EXPECT_GE(tokens, count);
+  }
+};
+
+class EngineTest : public ::testing::Test {
+ protected:
+  EngineTest()
+      : bundle_(BundleFile::open(EDGEDRAFT_MODELS "/moa-tli1.gguf", BundleUse::draft).value()),
+        server_(LoopbackServer::start({.model = EDGEDRAFT_MODELS "/target.gguf",
+                                       .bundles = {EDGEDRAFT_MODELS "/moa-tli1.gguf"},
+                                       .sessions_max = kConversations + 1})
+                    .value()) {}
+
+  SharedDrafters::Loader loader() {
+    return [this] {
+      ++loads_;
+      LoadedDrafter loaded{.backend = make_cpu_backend({.threads = 1}), .weights = nullptr};
+      loaded.weights = bundle_.load_drafter(*loaded.backend);
+      return loaded;
+    };
+  }
+
+  SharedDrafters& drafters() {
+    if (!drafters_) drafters_.emplace(SharedDrafters::Options{.first = loader()});
+    return *drafters_;
+  }
+
+  Engine::ConversationParts parts(Heard& heard) {
+    return {.open_link = [this](std::function<void()> wake) -> Result<std::unique_ptr<TargetLink>> {
+              ClientLinkOptions options = server_->link_options(bundle_);
+              options.on_event = std::move(wake);
+              auto link = ClientLink::open(std::move(options));
+              if (!link) return link.error();
+              return std::move(*link);
+            },
+            .observer = heard,
+            .is_end = [this](std::uint32_t token) { return bundle_.tokenizer().is_end(token); },
+            .options = {.tree = TreeShape{.breadth = 3, .depth = 4, .nodes = 12},
+                        .tokens_max = kTokensMax,
+                        .context_count = bundle_.context_count(),
+                        .sampling = {},
+                        .deadline = 30s,
+                        .resync = wire::ResyncPolicy::check,
+                        .resync_wait = {}}};
+  }
+
+  Tokens prompt(std::uint32_t i) const { return bundle_.encode_raw(kPrompts[i]); }
+
+  // The target's own answer.
+  const Tokens& expected(std::uint32_t i) {
+    if (!expected_[i].empty()) return expected_[i];
+    Engine engine(nullptr);
+    Heard heard;
+    Engine::ConversationParts plain = parts(heard);
+    plain.options.tree.reset();
+    const auto conversation = engine.open(std::move(plain)).value();
+    conversation->answer(prompt(i));
+    EXPECT_TRUE(conversation->wait_until(soon()));
+    expected_[i] = conversation->outcome().value()->tokens;
+    return expected_[i];
+  }
+
+  // The answer is over, and is the target's.
+  void expect_right(EngineConversation& conversation, const Heard& heard, std::uint32_t i) {
+    SCOPED_TRACE(kPrompts[i]);
+    ASSERT_TRUE(conversation.wait_until(soon()));
+    const auto outcome = conversation.outcome();
+    ASSERT_TRUE(outcome) << outcome.error().message;
+    EXPECT_EQ((*outcome)->tokens, expected(i));
+    EXPECT_EQ((*outcome)->tokens, heard.answer.tokens);
+    EXPECT_EQ((*outcome)->provenance, heard.answer.provenance);
+    EXPECT_GT((*outcome)->link.bytes_up, 0u);
+  }
+
+  std::uint32_t loads_ = 0;
+  BundleFile bundle_;
+  std::unique_ptr<LoopbackServer> server_;
+  std::optional<SharedDrafters> drafters_;
+  Tokens expected_[kConversations];
+};
+
+// Conversations of one engine; the n-th is about the n-th prompt.
+struct Talks {
+  explicit Talks(SharedDrafters* drafters) : engine(drafters) {}
+
+  Engine engine;
+  Heard heard[kConversations];
+  std::unique_ptr<EngineConversation> talk[kConversations];
+};
+
+TEST_F(EngineTest, ConversationsGoAsIfEachWereAlone) {
+  Talks talks(&drafters());
+  for (std::uint32_t i = 0; i < kConversations; ++i) {
+    talks.talk[i] = talks.engine.open(parts(talks.heard[i])).value();
+  }
+  for (std::uint32_t i = 0; i < kConversations; ++i) talks.talk[i]->answer(prompt(i));
+  for (std::uint32_t i = 0; i < kConversations; ++i) {
+    expect_right(*talks.talk[i], talks.heard[i], i);
+  }
+  EXPECT_EQ(loads_, 1u) << "the weights are there once";
+}
+
+TEST_F(EngineTest, OneThatIsCancelledLeavesTheOthersAlone) {
+  Talks talks(&drafters());
+  for (std::uint32_t i = 0; i < kConversations; ++i) {
+    talks.talk[i] = talks.engine.open(parts(talks.heard[i])).value();
+    talks.talk[i]->answer(prompt(i));
+  }
+  EngineConversation& cut = *talks.talk[1];
+  talks.heard[1].await_tokens(1);
+  cut.cancel();
+  ASSERT_TRUE(cut.wait_until(soon()));
+  const AnswerOutcome outcome = *cut.outcome().value();
+  EXPECT_EQ(outcome.end, AnswerEnd::cancelled);
+  const Tokens& whole = expected(1);
+  ASSERT_LT(outcome.tokens.size(), whole.size());
+  EXPECT_TRUE(std::equal(outcome.tokens.begin(), outcome.tokens.end(), whole.begin()));
+  for (std::uint32_t i = 0; i < kConversations; ++i) {
+    if (i != 1) expect_right(*talks.talk[i], talks.heard[i], i);
+  }
+  talks.heard[1].answer = {};
+  cut.answer(prompt(1));
+  expect_right(cut, talks.heard[1], 1);
+}
+
+TEST_F(EngineTest, OneWhoseLinkEndsWritesOnAlone) {
+  static constexpr std::uint32_t kCut = 5;
+  Talks talks(&drafters());
+  for (std::uint32_t i = 0; i < kConversations; ++i) {
+    Engine::ConversationParts of = parts(talks.heard[i]);
+    if (i == 3) {
+      of.open_link =
+          [open = of.open_link](std::function<void()> wake) -> Result<std::unique_ptr<TargetLink>> {
+        return std::make_unique<CutLink>(open(std::move(wake)).value(), kCut, "cut");
+      };
+    }
+    talks.talk[i] = talks.engine.open(std::move(of)).value();
+    talks.talk[i]->answer(prompt(i));
+  }
+  for (std::uint32_t i = 0; i < kConversations; ++i) {
+    if (i != 3) expect_right(*talks.talk[i], talks.heard[i], i);
+  }
+  ASSERT_TRUE(talks.talk[3]->wait_until(soon()));
+  const AnswerOutcome outcome = *talks.talk[3]->outcome().value();
+  EXPECT_EQ(std::ranges::count(outcome.provenance, Provenance::verified), kCut);
+  EXPECT_GT(std::ranges::count(outcome.provenance, Provenance::offline), 0);
+  EXPECT_TRUE(
+      std::equal(outcome.tokens.begin(), outcome.tokens.begin() + kCut, expected(3).begin()));
+}
+
+TEST_F(EngineTest, OneWithoutAServerAnswersByItself) {
+  Talks talks(&drafters());
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    Engine::ConversationParts of = parts(talks.heard[i]);
+    if (i == 0) {
+      of.open_link = [this](std::function<void()> wake) -> Result<std::unique_ptr<TargetLink>> {
+        ClientLinkOptions options = server_->link_options(bundle_);
+        options.port = "1";  // where nobody listens
+        options.on_event = std::move(wake);
+        return ClientLink::open(std::move(options)).value();
+      };
+    }
+    talks.talk[i] = talks.engine.open(std::move(of)).value();
+    talks.talk[i]->answer(prompt(i));
+  }
+  ASSERT_TRUE(talks.talk[0]->wait_until(soon()));
+  const AnswerOutcome outcome = *talks.talk[0]->outcome().value();
+  EXPECT_FALSE(outcome.tokens.empty());
+  EXPECT_EQ(outcome.stats.offline_tokens, outcome.tokens.size());
+  expect_right(*talks.talk[1], talks.heard[1], 1);
+}
+
+TEST_F(EngineTest, OneThatIsClosedInTheMiddleLeavesTheOthersAlone) {
+  Talks talks(&drafters());
+  for (std::uint32_t i = 0; i < kConversations; ++i) {
+    talks.talk[i] = talks.engine.open(parts(talks.heard[i])).value();
+    talks.talk[i]->answer(prompt(i));
+  }
+  talks.heard[2].await_tokens(1);
+  talks.talk[2].reset();
+  talks.talk[6].reset();
+  for (std::uint32_t i = 0; i < kConversations; ++i) {
+    if (talks.talk[i]) expect_right(*talks.talk[i], talks.heard[i], i);
+  }
+  talks.heard[2].answer = {};
+  talks.talk[2] = talks.engine.open(parts(talks.heard[2])).value();
+  talks.talk[2]->answer(prompt(2));
+  expect_right(*talks.talk[2], talks.heard[2], 2);
+}
+
+// Two turns each, the second with the answer to the first in its prompt.
+TEST_F(EngineTest, TurnsBuildOnEachOther) {
+  Talks talks(&drafters());
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    talks.talk[i] = talks.engine.open(parts(talks.heard[i])).value();
+    talks.talk[i]->answer(prompt(i));
+  }
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    EngineConversation& talk = *talks.talk[i];
+    expect_right(talk, talks.heard[i], i);
+    Tokens next = prompt(i);
+    next.insert(next.end(), expected(i).begin(), expected(i).end());
+    const Tokens more = bundle_.encode_raw(" And then");
+    next.insert(next.end(), more.begin(), more.end());
+    talks.heard[i].answer = {};
+    talk.answer(next);
+    Heard heard;
+    const auto fresh = talks.engine.open(parts(heard)).value();
+    fresh->answer(next);
+    ASSERT_TRUE(talk.wait_until(soon()));
+    ASSERT_TRUE(fresh->wait_until(soon()));
+    EXPECT_EQ(talk.outcome().value()->tokens, fresh->outcome().value()->tokens);
+    talk.check();
+    ASSERT_TRUE(talk.wait_until(soon()));
+    EXPECT_FALSE(talk.outcome().value()) << "there is nothing to check";
+  }
+}
+
+// The device is lost in the middle of an answer: all conversations go over to the other one.
+TEST_F(EngineTest, ALostDeviceIsReplacedForAllAndToldOnce) {
+  DeviceFault fault{.operation = Operation::top_k, .n = 40};
+  std::vector<std::string> failures;
+  SharedDrafters drafters({.first =
+                               [&] {
+                                 LoadedDrafter loaded{.backend = std::make_unique<FailingBackend>(
+                                                          make_cpu_backend({.threads = 1}), fault),
+                                                      .weights = nullptr};
+                                 loaded.weights = bundle_.load_drafter(*loaded.backend);
+                                 return loaded;
+                               },
+                           .second = loader(),
+                           .on_failure = [&](const std::string& why) { failures.push_back(why); }});
+  Talks talks(&drafters);
+  for (std::uint32_t i = 0; i < kConversations; ++i) {
+    talks.talk[i] = talks.engine.open(parts(talks.heard[i])).value();
+    talks.talk[i]->answer(prompt(i));
+  }
+  for (std::uint32_t i = 0; i < kConversations; ++i) {
+    expect_right(*talks.talk[i], talks.heard[i], i);
+  }
+  EXPECT_TRUE(fault.fired);
+  ASSERT_EQ(failures.size(), 1u);
+  EXPECT_NE(failures[0].find("device lost"), std::string::npos);
+  EXPECT_EQ(loads_, 1u) << "the second device's weights are there once as well";
+}
+
+// A drafter with no device left.
+class LostDrafter final : public Drafter {
+ public:
+  explicit LostDrafter(std::unique_ptr<Drafter> drafter) : drafter_(std::move(drafter)) {}
+  std::uint32_t token_count() const override { return drafter_->token_count(); }
+  void append(std::span<const std::uint32_t> tokens) override { drafter_->append(tokens); }
+  void truncate(std::uint32_t count) override { drafter_->truncate(count); }
+  std::uint32_t activation_cols() const override { return drafter_->activation_cols(); }
+  bool grow(TreeGrowth&, const GrowthBudget&) override { throw DeviceError("no device is left"); }
+  std::span<const float> next_logits() override { throw DeviceError("no device is left"); }
+
+ private:
+  std::unique_ptr<Drafter> drafter_;
+};
+
+TEST_F(EngineTest, OneWithoutADeviceFailsAlone) {
+  Talks talks(&drafters());
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    Engine::ConversationParts of = parts(talks.heard[i]);
+    if (i == 1) {
+      of.decorate = [](std::unique_ptr<Drafter> drafter) {
+        return std::make_unique<LostDrafter>(std::move(drafter));
+      };
+    }
+    talks.talk[i] = talks.engine.open(std::move(of)).value();
+    talks.talk[i]->answer(prompt(i));
+  }
+  expect_right(*talks.talk[0], talks.heard[0], 0);
+  expect_right(*talks.talk[2], talks.heard[2], 2);
+  for (int turn = 0; turn < 2; ++turn) {
+    ASSERT_TRUE(talks.talk[1]->wait_until(soon()));
+    const auto outcome = talks.talk[1]->outcome();
+    ASSERT_FALSE(outcome);
+    EXPECT_EQ(outcome.error().code, Errc::io);
+    EXPECT_NE(outcome.error().message.find("no device is left"), std::string::npos);
+    talks.talk[1]->answer(prompt(1));  // it stays so, and ends nothing else
+  }
+}
+
+TEST_F(EngineTest, ALinkThatCannotBeMadeIsAnError) {
+  Engine engine(&drafters());
+  Heard heard;
+  Engine::ConversationParts of = parts(heard);
+  of.open_link = [](std::function<void()>) -> Result<std::unique_ptr<TargetLink>> {
+    return Error{Errc::bad_file, "no certificate"};
+  };
+  const auto opened = engine.open(std::move(of));
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().message, "no certificate");
+}
+
+}  // namespace
+}  // namespace edgedraft

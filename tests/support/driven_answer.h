@@ -1,0 +1,27 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+
+#include "client/generation/generation.h"
+
+namespace edgedraft::testing {
+
+// Drives an answer that was begun to its end, on a link whose waits may be waited out. Waits are
+// cut into slices, between which `cancelled` is asked.
+inline Result<AnswerEnd> drive(
+    Generation& generation, TargetLink& link, const std::function<Instant()>& now,
+    const std::function<bool()>& cancelled = [] { return false; }) {
+  constexpr Duration kSlice = std::chrono::milliseconds(50);
+  while (!generation.over()) {
+    if (cancelled()) {
+      generation.cancel();
+    } else {
+      generation.go_on(link.wait_event(std::min(generation.wait_end(), now() + kSlice)));
+    }
+  }
+  return generation.end();
+}
+
+}  // namespace edgedraft::testing

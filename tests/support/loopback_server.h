@@ -1,0 +1,36 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "client/engine/bundle_file.h"
+#include "shared/base/error.h"
+#include "shared/net/client_link.h"
+
+namespace edgedraft::testing {
+
+struct LoopbackServerOptions {
+  std::filesystem::path model;
+  std::vector<std::filesystem::path> bundles;
+  std::uint32_t sessions_max = 1;
+};
+
+// A whole server within the process: a target behind TLS on a free port of the loopback.
+class LoopbackServer {
+ public:
+  // Errors    of the files
+  static Result<std::unique_ptr<LoopbackServer>> start(const LoopbackServerOptions& options);
+  ~LoopbackServer();
+
+  // A link to it for that bundle's drafter.
+  ClientLinkOptions link_options(const BundleFile& bundle) const;
+
+ private:
+  class Impl;
+  explicit LoopbackServer(std::unique_ptr<Impl> impl);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace edgedraft::testing
