@@ -141,11 +141,9 @@ std::optional<Engine::Outcome> Engine::take_turn(Slot& slot, Order order,
       if (auto opened = open_now(slot); !opened) return Outcome(opened.error());
       return Outcome(std::nullopt);
     case Order::answer:
-      slot.link_before = slot.link->stats();
       generation->begin(prompt);
       break;
     case Order::check:
-      slot.link_before = slot.link->stats();
       if (!generation->begin_check()) return Outcome(std::nullopt);
       break;
     default:
@@ -185,15 +183,16 @@ Result<void> Engine::open_now(Slot& slot) {
   return boost::system::in_place_value;
 }
 
-AnswerOutcome Engine::outcome_of(const Slot& slot, AnswerEnd end) {
+AnswerOutcome Engine::outcome_of(Slot& slot, AnswerEnd end) {
   const Generation& generation = *slot.generation;
   const TaintLedger& ledger = generation.ledger();
+  const LinkStats link = slot.link->stats();
   const auto tokens = ledger.tokens().subspan(generation.answer_first());
   AnswerOutcome outcome{.end = end,
                         .tokens = {tokens.begin(), tokens.end()},
                         .provenance = {},
                         .stats = generation.stats(),
-                        .link = slot.link->stats().since(slot.link_before)};
+                        .link = link.since(std::exchange(slot.link_told, link))};
   for (std::uint32_t i = generation.answer_first(); i < ledger.count(); ++i) {
     outcome.provenance.push_back(ledger.provenance(i));
   }

@@ -23,7 +23,7 @@ struct AnswerOutcome {
   std::vector<std::uint32_t> tokens;
   std::vector<Provenance> provenance;  // a token each
   GenerationStats stats;
-  LinkStats link;  // of this answer alone
+  LinkStats link;  // since the outcome before, or since the link was opened
 };
 
 // Runs any number of conversations, each over a link of its own and with a drafter of its own on
@@ -72,7 +72,7 @@ class Engine {
     // The engine's thread's alone.
     std::unique_ptr<Drafter> drafter;
     std::optional<Generation> generation;
-    LinkStats link_before;
+    LinkStats link_told;          // with the outcomes so far
     std::optional<Error> broken;  // nothing more can be done with it
 
     // Guarded by the engine's mutex.
@@ -99,7 +99,7 @@ class Engine {
   std::optional<Outcome> take_turn(Slot& slot, Order order, std::span<const std::uint32_t> prompt,
                                    bool cancelled);
   Result<void> open_now(Slot& slot);
-  static AnswerOutcome outcome_of(const Slot& slot, AnswerEnd end);
+  static AnswerOutcome outcome_of(Slot& slot, AnswerEnd end);
 
   SharedDrafters* drafters_;
   std::mutex mutex_;
