@@ -186,7 +186,7 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       "Trust a server whose certificate this CA signed (PEM); without --pin and --ca the system's");
   add("--token-file", o.token_file, "FILE",
       "File with the token that signs in: its only line, not readable for everybody");
-  add("--tls-cert", o.tls_cert, "FILE", "Our own certificate (PEM), where the server asks for one");
+  add("--tls-cert", o.tls_cert, "FILE", "Our own certificate (PEM), if the server asks for one");
   add("--tls-key", o.tls_key, "FILE", "Its private key (PEM)");
   add("--tree", o.tree, "BREADTH,DEPTH,NODES", "Shape of the drafted trees [8,6,62]")
       ->check(accepted_by(parse_tree));
@@ -238,7 +238,7 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       "drafter; `edgedraft devices` lists them")
       ->check(accepted_by(parse_device_request))
       ->capture_default_str();
-  add("--threads", o.threads, "N", "Threads of the drafter; 0: one a core")
+  add("--threads", o.threads, "N", "Threads of the drafter; 0: one per core")
       ->check(in_range(0u, 1024u))
       ->capture_default_str();
   app.add_flag("--raw", o.raw, "Continue the text as it is: no chat template");

@@ -33,7 +33,7 @@ class AnswerPrinter final : public GenerationObserver {
 
   // Forgets the last answer.
   void begin();
-  // The answer is over: shows what was held back, and ends the line. More may follow where the
+  // The answer is over: shows what was held back, and ends the line. More may follow if the
   // answer is corrected later.
   void finish();
   // All of the answer.

@@ -40,10 +40,10 @@ class Answering {
   const BundleFile& bundle() const { return bundle_; }
   const ReportedConfig& reported_config();
 
-  // Writes the answer to `prompt`, the conversation so far, as it comes. Ends early where the user
+  // Writes the answer to `prompt`, the conversation so far, as it comes. Ends early if the user
   // interrupts.
   Result<AnswerReport> answer(std::span<const std::uint32_t> prompt);
-  // Has the last answer checked, where it was written offline and the server is back.
+  // Has the last answer checked, if it was written offline and the server is back.
   Result<std::optional<AnswerReport>> settle();
   // Of all answers.
   LinkStats link_stats() const { return conversation_->link_stats(); }

@@ -111,7 +111,7 @@ class Chat {
 }  // namespace
 
 void declare_chat(CLI::App& app, ChatOptions& options) {
-  app.add_option("--system", options.system, "System prompt, where the template knows one")
+  app.add_option("--system", options.system, "System prompt, if the template knows one")
       ->type_name("TEXT");
   declare_answer_options(app, options.answer);
   app.footer(

@@ -136,7 +136,7 @@ void declare_convert(CLI::App& app, ConvertCommandOptions& o) {
   app.add_option("--corpus", o.corpus,
                  "The text whose tokens are counted: like the answers to come")
       ->type_name("FILE");
-  app.add_flag("--force", o.force, "Replace the file where it exists");
+  app.add_flag("--force", o.force, "Replace the file if it exists");
   app.footer(
       "Examples:\n"
       "  edgedraft convert ~/models/TinyLlama -o tinyllama.gguf --type q8_0\n"

@@ -11,7 +11,7 @@
 
 namespace edgedraft {
 
-// The file of --cycles: JSON lines, the first about the answer, then one a record
+// The file of --cycles: JSON lines, the first about the answer, then one per record
 // (docs/experiments.md, "Cycles"). Each line is on its way to the disk when write() returns, so
 // that others can follow and a killed client loses none.
 class CycleLog {

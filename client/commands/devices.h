@@ -30,12 +30,12 @@ Result<int> run_devices(const DevicesOptions& options);
 struct ListedDevice {
   ComputeDevice device;
   std::optional<StepTiming> timing;
-  std::string failure;  // why there is no timing, where it was tried
+  std::string failure;  // why there is no timing, if it was tried
 };
 
 struct DeviceList {
   std::vector<ListedDevice> devices;
-  std::optional<DeviceChoice> automatic;  // absent where it depends on the drafter
+  std::optional<DeviceChoice> automatic;  // absent if it depends on the drafter
 };
 
 // With a bundle every usable device is measured.

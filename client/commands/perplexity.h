@@ -15,7 +15,7 @@ struct PerplexityOptions {
   std::filesystem::path model;
   std::filesystem::path file;  // "-": standard input
   std::int64_t window = 512;   // tokens
-  bool bos = false;  // even where the tokenizer does not ask for it
+  bool bos = false;            // even if the tokenizer does not ask for it
   std::int64_t threads = 0;
 };
 

@@ -64,7 +64,7 @@ void declare_run(CLI::App& app, RunOptions& options) {
       "the\nTOML file of --config (max-tokens = 64).\n"
       "Text goes to standard output, as it is final; the account of it to standard error, or "
       "behind it on a\nterminal.\n"
-      "Exit status: 0, 2 for wrong options, 3 where the server cannot be reached, 4 where it is "
+      "Exit status: 0, 2 for wrong options, 3 if the server cannot be reached, 4 if it is "
       "not trusted\nor does not let us in, 5 for a model file, 130 after Ctrl-C, 1 for the rest.");
 }
 

@@ -27,7 +27,7 @@ class Surprise {
 
 // How badly a model predicts a text, in the way of llama.cpp's tool, so that figures compare: the
 // text is cut into windows of `window` tokens, what remains is left out; each window begins with
-// `bos`, in the place of its own first token, where the model has one; tokens of a window's second
+// `bos`, in the place of its own first token, if the model has one; tokens of a window's second
 // half count, so that every one of them has at least half a window before it. A text shorter than a
 // window is one window.
 //

@@ -17,13 +17,13 @@ namespace edgedraft {
 // budget leaves of the tree; streaming brings a token a pass (or what the server drafts for itself)
 // and pays the link once. Both rates follow from what was measured while doing either: the link is
 // measured by both, so that a change of it shows in the other's rate too. What streams would bring
-// is tried once where it might be better. Which of the two is done changes only for a rate that is
+// is tried once if it might be better. Which of the two is done changes only for a rate that is
 // better by a margin.
 //
 // A server may tell what streams and drafts cost it at present and what drafts bring. Then nothing
 // is tried blindly: the first decision rests on that and on the link, and a tree is drafted to time
-// the drafter only where it could win if drafting took no time. What was measured outweighs what
-// was told, and replaces it where the two are a factor of two apart, so that a server that is wrong
+// the drafter only if it could win if drafting took no time. What was measured outweighs what
+// was told, and replaces it if the two are a factor of two apart, so that a server that is wrong
 // or lies costs a few cycles.
 //
 // It owns no clock and sees no tokens. Other decisions (depth, breadth, drafting ahead) have their
@@ -58,7 +58,7 @@ class DraftControl {
   // What a streamed token would take now.
   void expect_stream(Duration a_token);
   // Whether the server's sessions together would get more from streams: then this one drafts only
-  // where that is much better for itself.
+  // if that is much better for itself.
   void expect_crowd(bool prefers_streams) { crowd_ = prefers_streams; }
   // A stream's first verdict: so much of its time was the link's.
   void observe_stream_begin(Duration link);
@@ -105,7 +105,7 @@ class DraftControl {
   double server_seconds(std::size_t size) const;
   // Seconds a streamed token; 0: not known.
   double streamed_seconds() const;
-  // Tokens a second from trees of this shape; `tokens` a cycle.
+  // Tokens per second from trees of this shape, which bring `tokens` per cycle.
   double drafted_rate(const TreeShape& shape, double tokens) const;
   Decision stream(std::string why);
   Decision probe(std::string why);

@@ -11,7 +11,7 @@ namespace edgedraft {
 
 // Drafts on one device for as long as that works, and then on another for the rest of the
 // conversation: it keeps the tokens and the activations, and builds the second drafter from them
-// where the first one's device fails. Nothing is lost but the time that this takes.
+// if the first one's device fails. Nothing is lost but the time that this takes.
 //
 // The second drafter's trees may differ from those that the first would have grown, as devices
 // round differently; verification makes the same answer of them.
@@ -21,7 +21,7 @@ namespace edgedraft {
 //           until the first device has failed
 class FallbackDrafter final : public Drafter {
  public:
-  // Throws DeviceError where the device cannot hold the drafter.
+  // Throws DeviceError if the device cannot hold the drafter.
   using Maker = std::function<std::unique_ptr<Drafter>()>;
 
   struct Options {
@@ -40,7 +40,7 @@ class FallbackDrafter final : public Drafter {
   std::uint32_t activation_cols() const override { return drafter_->activation_cols(); }
   void add_activations(std::uint32_t first, std::span<const float> rows) override;
   void drop_activations(std::uint32_t first) override;
-  // Where the device fails, the second one goes on from what the first one had found.
+  // If the device fails, the second one goes on from what the first one had found.
   bool grow(TreeGrowth& growth, const GrowthBudget& budget) override;
   std::span<const float> next_logits() override;
 

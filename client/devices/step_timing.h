@@ -16,7 +16,7 @@ struct StepTiming {
 // Grows trees of made-up tokens and activations behind a short prompt: the median of some, after
 // the first. Takes about a quarter of a second, and the drafter's start-up.
 //
-// Throws DeviceError where the device fails.
+// Throws DeviceError if the device fails.
 Result<StepTiming> time_drafting_step(const DrafterModel& model, Backend& backend,
                                       const TreeShape& tree);
 

@@ -21,7 +21,7 @@ class EngineConversation;
 struct AnswerOutcome {
   AnswerEnd end = AnswerEnd::cancelled;
   std::vector<std::uint32_t> tokens;
-  std::vector<Provenance> provenance;  // a token each
+  std::vector<Provenance> provenance;  // one per token
   GenerationStats stats;
   LinkStats link;  // since the outcome before, or since the link was opened
 };
@@ -69,7 +69,7 @@ class Engine {
     ConversationParts parts;
     std::unique_ptr<TargetLink> link;
 
-    // The engine's thread's alone.
+    // For the engine's thread alone.
     std::unique_ptr<Drafter> drafter;
     std::optional<Generation> generation;
     LinkStats link_told;          // with the outcomes so far
@@ -91,7 +91,7 @@ class Engine {
 
   // The rest runs on the engine's thread.
   void run();
-  // The first in line that has something to do; goes to the end of the line. Null: nobody has.
+  // The first in line that has something to do, moved to the end of the line; null if none has.
   Slot* next_due(Instant now);
   Instant next_wait_end() const;
   void run_turn(Slot& slot, std::unique_lock<std::mutex>& lock);

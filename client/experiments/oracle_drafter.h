@@ -16,7 +16,7 @@ struct OracleOptions {
 };
 
 // The "tokens" of an answer as `edgedraft run --json` printed it.
-// Errors    io; usage where the file is something else
+// Errors    io; usage if the file is something else
 Result<std::vector<std::uint32_t>> read_answer_tokens(const std::filesystem::path& file);
 
 // A drafter for experiments that knows the answer and errs on purpose: acceptance a position is

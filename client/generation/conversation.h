@@ -13,8 +13,8 @@
 namespace edgedraft {
 
 // The tokens of a conversation and the drafter that is bound to it: whatever the one holds, the
-// other does, and nobody else feeds that drafter. So a tree that it grew depends on nothing but the
-// ledger's tokens, and may leave the device where these may.
+// other does, and nothing else feeds that drafter. So a tree that it grew depends on nothing but
+// the ledger's tokens, and may leave the device where these may.
 class Conversation {
  public:
   // `drafter` may be null and outlives the conversation.

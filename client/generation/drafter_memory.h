@@ -30,7 +30,7 @@ class DrafterMemory {
     pending_ = wants_rows();
     lacking_ = false;
   }
-  // Nobody is going to draft soon: the rows that were expected are not asked for.
+  // No draft is coming soon: the rows that were expected are not asked for.
   void decline() {
     lacking_ = pending_;
     pending_ = false;

@@ -26,7 +26,7 @@ namespace edgedraft {
 // with it again when it is back. One object a conversation; each answer builds on the tokens so
 // far.
 //
-// It never waits; whoever drives it does, for the link:
+// It never waits; its caller does, for the link:
 //
 //   generation.begin(prompt);
 //   while (!generation.over()) generation.go_on(link.wait_event(generation.wait_end()));
@@ -52,7 +52,7 @@ class Generation {
   void begin(std::span<const std::uint32_t> prompt);
 
   // Has the server check what the last answer wrote offline, if it is back; the answer may be
-  // corrected and go on. False if there is nothing to check, or nobody to do it.
+  // corrected and go on. False if there is nothing to check, or no server to do it.
   //
   // Requires  over()
   bool begin_check();

@@ -17,7 +17,7 @@ struct GenerationStats {
   std::uint32_t drafted = 0;       // by the device or, for its streams, by the server
   std::uint32_t accepted = 0;
   std::uint32_t streamed_tokens = 0;
-  std::string streamed_because;  // the last decision to stream; empty where there was none
+  std::string streamed_because;  // the last decision to stream; empty if there was none
   std::uint32_t offline_tokens = 0;
   std::uint32_t rewritten_tokens = 0;
   std::uint32_t resyncs = 0;

@@ -26,7 +26,7 @@ class DeviceBuffer final : public Buffer {
 
   const Allocation& memory() const { return memory_; }
   std::uint64_t bytes() const { return bytes_; }
-  // Where the scales begin, in bytes; nothing where the bytes are those of a file.
+  // Where the scales begin, in bytes; nothing if the bytes are those of a file.
   std::optional<std::uint64_t> scales_at() const { return scales_at_; }
 
  private:
@@ -109,7 +109,7 @@ class VulkanBackend final : public MeasuredBackend {
     std::uint32_t count;
     Slice slice;
     std::uint32_t offset_bytes;
-    Slice scales;  // as slice where there are none
+    Slice scales;  // as slice if there are none
     std::uint32_t scale_offset;
   };
 

@@ -15,7 +15,7 @@ namespace edgedraft::vulkan {
 // Threads   one at a time
 class Device {
  public:
-  // Throws Failure where the device cannot be used, DeviceError where it refuses to start.
+  // Throws Failure if the device cannot be used, DeviceError if it refuses to start.
   Device(const Hooks& hooks, const VulkanBackendOptions& options);
   ~Device();
   Device(const Device&) = delete;
@@ -35,12 +35,12 @@ class Device {
   std::uint64_t storage_range_max() const { return storage_range_max_; }
   // What a binding's offset must be a multiple of: of the device, and of a vector of four floats.
   std::uint64_t storage_alignment() const { return storage_alignment_; }
-  // Seconds a step of a timestamp; 0 where the queue has none.
+  // Seconds a step of a timestamp; 0 if the queue has none.
   double timestamp_seconds() const { return timestamp_seconds_; }
 
   // Returns   the value of the timeline when it has run
   std::uint64_t submit(VkCommandBuffer commands);
-  // Throws DeviceError where the device is lost or does not answer.
+  // Throws DeviceError if the device is lost or does not answer.
   void wait(std::uint64_t value);
   // What has certainly run.
   std::uint64_t done() const { return done_; }

@@ -104,14 +104,14 @@ struct Hooks {
 
 // Opens the loader, once a process, and finds what needs no instance.
 //
-// Errors    unsupported, where there is no loader for Vulkan 1.1 or newer
+// Errors    unsupported if there is no loader for Vulkan 1.1 or newer
 Result<Functions> load_global_functions(const Hooks& hooks);
 // Finds the others.
 Result<void> load_instance_functions(Functions& functions, VkInstance instance, const Hooks& hooks);
 
-// "VK_ERROR_DEVICE_LOST", or the number where it has no name here.
+// "VK_ERROR_DEVICE_LOST", or the number if it has no name here.
 std::string result_name(VkResult result);
-// Throws DeviceError where a call failed: what was tried, and the result.
+// Throws DeviceError if a call failed: what was tried, and the result.
 void check(VkResult result, const char* tried);
 
 // What a device owns: destroyed with its owner.

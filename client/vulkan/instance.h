@@ -9,7 +9,7 @@
 
 namespace edgedraft::vulkan {
 
-// A connection to Vulkan's loader, through the validation layer where that is asked for.
+// A connection to Vulkan's loader, through the validation layer if that is asked for.
 class Instance {
  public:
   // Throws Failure: no loader, no validation layer; DeviceError: the loader refused.
@@ -45,13 +45,13 @@ inline constexpr const char* kPortabilitySubsetExtension = "VK_KHR_portability_s
 inline constexpr const char* kIntegerDotExtension =
     VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME;
 
-// Throws DeviceError where the device does not tell.
+// Throws DeviceError if the device does not tell.
 bool has_extension(const Functions& functions, VkPhysicalDevice device, const char* name);
 
-// What a device needs and has, and why it cannot be used where it cannot.
+// What a device needs and has, and why it cannot be used, if it cannot.
 VulkanDevice describe(const Functions& functions, VkPhysicalDevice device, std::uint32_t index);
 
-// The family of queues that can compute, those without graphics first; nothing where there is none.
+// The family of queues that can compute, those without graphics first; nothing if there is none.
 std::optional<std::uint32_t> compute_family(const Functions& functions, VkPhysicalDevice device);
 
 }  // namespace edgedraft::vulkan

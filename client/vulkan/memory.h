@@ -13,12 +13,12 @@ namespace edgedraft::vulkan {
 // A piece of device memory with one buffer over all of it, from which allocations are cut.
 class Block {
  public:
-  // Throws DeviceError where there is no memory.
+  // Throws DeviceError if there is no memory.
   Block(Device& device, std::uint64_t bytes, VkMemoryPropertyFlags wanted,
         VkMemoryPropertyFlags preferred);
 
   VkBuffer buffer() const { return buffer_.get(); }
-  // Null where the host does not see the memory.
+  // Null if the host does not see the memory.
   std::byte* mapped() const { return mapped_; }
 
  private:

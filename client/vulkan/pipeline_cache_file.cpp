@@ -52,7 +52,7 @@ void write_pipeline_cache(const std::filesystem::path& file, ByteView data) {
   if (!out) return;
   const Digest digest = sha256(data);
   if (!out->append(digest) || !out->append(data)) return;
-  static_cast<void>(out->commit());  // where the disk is full, the next start compiles again
+  static_cast<void>(out->commit());  // if the disk is full, the next start compiles again
 }
 
 }  // namespace edgedraft::vulkan

@@ -13,10 +13,10 @@ namespace edgedraft::vulkan {
 
 // One file a device and driver version.
 std::string pipeline_cache_name(const VkPhysicalDeviceProperties& device);
-// What the file holds; nothing where it is missing, damaged, too large or of another device.
+// What the file holds; nothing if it is missing, damaged, too large or of another device.
 Bytes read_pipeline_cache(const std::filesystem::path& file,
                           const VkPhysicalDeviceProperties& device);
-// Replaces the file as a whole, or leaves it where it cannot be written.
+// Replaces the file as a whole, or leaves it if it cannot be written.
 void write_pipeline_cache(const std::filesystem::path& file, ByteView data);
 
 }  // namespace edgedraft::vulkan

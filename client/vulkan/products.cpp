@@ -1,4 +1,4 @@
-// Products: of activations as they are, or rounded to int8 where the device multiplies such
+// Products: of activations as they are, or rounded to int8 if the device multiplies such
 // numbers.
 #include <algorithm>
 #include <bit>

@@ -91,7 +91,7 @@ Recording::Recording(Device& device, const Pipelines& pipelines, Arena& host,
 }
 
 Recording::~Recording() {
-  // Only a device that was lost in between has runs that nobody waited for.
+  // Only a device that was lost in between has runs that were not waited for.
   if (last_run_ > device_.done()) device_.wait_idle();
   device_.functions().FreeCommandBuffers(device_.handle(), device_.command_pool(), 1, &buffer_);
 }

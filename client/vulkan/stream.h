@@ -27,7 +27,7 @@ class Stream {
   ~Stream();
 
   // Makes room for a command that is told `call_bytes` and leaves `result_bytes`: runs what has
-  // been gathered where a list would become too long. Call before put() and add_result() of a
+  // been gathered if a list would become too long. Call before put() and add_result() of a
   // command.
   void reserve(std::uint64_t call_bytes, std::uint64_t result_bytes);
   // Appends words, or numbers, to the call buffer. Returns the index of the first.
