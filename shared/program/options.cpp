@@ -12,8 +12,8 @@
 namespace edgedraft {
 namespace {
 
-std::string env_name(const std::string& option) {
-  std::string name = "EDGEDRAFT_" + option;
+std::string env_name(const std::string& prefix, const std::string& option) {
+  std::string name = prefix + option;
   for (char& c : name) c = c == '-' ? '_' : static_cast<char>(std::toupper(c));
   return name;
 }
@@ -24,12 +24,12 @@ bool takes_layers(const CLI::Option& option) {
          names.front() != "config";
 }
 
-void declare_environment(CLI::App& app) {
+void declare_environment(CLI::App& app, const std::string& prefix) {
   for (CLI::Option* option : app.get_options()) {
-    if (takes_layers(*option)) option->envname(env_name(option->get_lnames().front()));
+    if (takes_layers(*option)) option->envname(env_name(prefix, option->get_lnames().front()));
   }
   for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; }))
-    declare_environment(*sub);
+    declare_environment(*sub, prefix);
 }
 
 // Every scalar as the text that the command line would have.
@@ -91,6 +91,19 @@ std::string commands_of(const CLI::App& app) {
   return names;
 }
 
+// What to say about the first argument that a parsed application does not take; empty if there is
+// none.
+std::string unknown_argument(const CLI::App& app) {
+  const std::vector<std::string> left = app.remaining(true);
+  if (left.empty()) return {};
+  const std::string& first = left.front();
+  const std::string commands = commands_of(app);
+  if (first.starts_with('-') || commands.empty() || !app.get_subcommands().empty()) {
+    return "'" + first + "' is not expected; --help tells what is";
+  }
+  return "'" + first + "' is no command; there are " + commands;
+}
+
 std::filesystem::path xdg_directory(const char* variable, const char* below_home) {
   if (const char* directory = std::getenv(variable); directory && *directory) {
     return std::filesystem::path(directory) / "edgedraft";
@@ -101,13 +114,14 @@ std::filesystem::path xdg_directory(const char* variable, const char* below_home
 
 }  // namespace
 
-OptionLayers::OptionLayers(CLI::App& app, std::string default_file)
+OptionLayers::OptionLayers(CLI::App& app, std::string default_file,
+                           const std::string& variable_prefix)
     : app_(app), default_file_(std::move(default_file)) {
   app_.add_option("--config", config_file_,
                   "TOML file with option names as keys [default: " +
                       (config_directory() / default_file_).string() + " where it exists]")
       ->type_name("FILE");
-  declare_environment(app_);
+  declare_environment(app_, variable_prefix);
 }
 
 Result<OptionLayers::Parsed> OptionLayers::parse(int argc, const char* const* argv) {
@@ -129,17 +143,6 @@ Result<OptionLayers::Parsed> OptionLayers::parse(int argc, const char* const* ar
     }
     return Error{Errc::usage, e.what()};
   }
-}
-
-std::string unknown_argument(const CLI::App& app) {
-  const std::vector<std::string> left = app.remaining(true);
-  if (left.empty()) return {};
-  const std::string& first = left.front();
-  const std::string commands = commands_of(app);
-  if (first.starts_with('-') || commands.empty() || !app.get_subcommands().empty()) {
-    return "'" + first + "' is not expected; --help tells what is";
-  }
-  return "'" + first + "' is no command; there are " + commands;
 }
 
 Result<void> OptionLayers::apply_file() {

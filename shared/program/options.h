@@ -18,7 +18,8 @@ namespace edgedraft {
 // there is one. A key that no option has is an error, so that a slip of the pen is seen.
 class OptionLayers {
  public:
-  OptionLayers(CLI::App& app, std::string default_file);
+  // Variables are called `variable_prefix` and the option's name in capitals.
+  OptionLayers(CLI::App& app, std::string default_file, const std::string& variable_prefix);
 
   enum class Parsed : std::uint8_t {
     go_on,
@@ -35,10 +36,6 @@ class OptionLayers {
   std::string default_file_;
   std::string config_file_;
 };
-
-// What to say about the first argument that a parsed application does not take; empty if there is
-// none.
-std::string unknown_argument(const CLI::App& app);
 
 // Directories of the XDG specification, ours below them: configuration, state that a program keeps
 // (keys, pins), and what it can make again. None is created.

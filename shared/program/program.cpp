@@ -21,7 +21,8 @@ bool asked_for_json(const CLI::App& app) {
 
 Program::Program(Description description)
     : app_(std::move(description.what), std::move(description.name)),
-      default_file_(std::move(description.default_file)) {
+      default_file_(std::move(description.default_file)),
+      variable_prefix_(std::move(description.variable_prefix)) {
   app_.set_version_flag("--version", std::move(description.version));
 }
 
@@ -42,7 +43,7 @@ int Program::fail(const Error& error) const {
 
 int Program::main(int argc, const char* const* argv) {
   try {
-    OptionLayers layers(app_, default_file_);
+    OptionLayers layers(app_, default_file_, variable_prefix_);
     const auto parsed = layers.parse(argc, argv);
     if (!parsed) return fail(parsed.error());
     if (*parsed == OptionLayers::Parsed::shown) return 0;

@@ -21,6 +21,8 @@ class Program {
     std::string what;
     std::string version;       // what --version shows
     std::string default_file;  // in the configuration directory
+    // What its options' variables begin with. Programs that share one share their settings, too.
+    std::string variable_prefix = "EDGEDRAFT_";
   };
 
   explicit Program(Description description);
@@ -33,7 +35,10 @@ class Program {
   void command(const char* name, const char* what, Options& options, Declare declare, Run run) {
     CLI::App* const sub = add_command(name, what);
     declare(*sub, options);
-    sub->callback([this, &options, run] { action_ = [&options, run] { return run(options); }; });
+    // As the command is read: CLI11 then holds the environment against its options alone, not
+    // against those of every command, where the same name may take other values.
+    sub->parse_complete_callback(
+        [this, &options, run] { action_ = [&options, run] { return run(options); }; });
   }
 
   // The same of a program that does one thing.
@@ -56,6 +61,7 @@ class Program {
 
   CLI::App app_;
   std::string default_file_;
+  std::string variable_prefix_;
   std::function<Result<int>()> action_;
   std::string (*to_json_)(const Error&) = nullptr;
 };

@@ -1,10 +1,10 @@
 #include "tests/bench/acceptance_command.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
@@ -32,24 +32,6 @@ Example:
     --bundle models/demo/moa-tli0.gguf --bundle models/demo/independent.gguf --chain 4
   edgedraft-bench acceptance --model models/demo/target.gguf --prompts models/demo/heldout.jsonl \
     --kinds pld,anpd,ngram --bundle models/demo/moa-tli0.gguf --merge ngram)";
-
-struct AcceptanceOptions {
-  std::filesystem::path model;
-  std::vector<std::filesystem::path> bundles;
-  std::vector<std::string> kinds;
-  std::vector<std::string> merge;
-  std::filesystem::path prompts;
-  std::vector<std::uint32_t> tree = {8, 6, 62};
-  std::uint32_t chain = 0;
-  std::uint32_t max_tokens = 160;
-  float temperature = 0.0f;
-  std::uint64_t seed = 0;
-  std::uint32_t threads = 0;
-  std::string device = "cpu";
-  std::string features = "auto";
-  std::string kv_type = "f32";
-  bool json = false;
-};
 
 struct TaskCounts {
   std::vector<double> tokens;  // of cycles, one number per prompt
@@ -140,15 +122,64 @@ void print_json(const std::vector<DrafterResult>& results) {
   std::printf("%s\n", all.dump(2).c_str());
 }
 
-Result<bool> measure(const AcceptanceOptions& o) {
+Result<TreeShape> shape_of(const AcceptanceOptions& o) {
+  if (o.chain > 0 && !o.tree.empty()) {
+    return Error{Errc::usage,
+                 "--tree and --chain exclude each other; one of them may come from the environment "
+                 "or the configuration file"};
+  }
+  TreeShape shape;
+  if (o.chain > 0) {
+    shape = chain_shape(o.chain);
+  } else if (!o.tree.empty()) {
+    if (o.tree.size() != 3) {
+      return Error{Errc::usage, "--tree takes three numbers, for example 8,6,62"};
+    }
+    shape = {.breadth = o.tree[0], .depth = o.tree[1], .nodes = o.tree[2]};
+  }
+  if (!valid(shape)) return Error{Errc::usage, "no such tree: see edgedraft run --help"};
+  return shape;
+}
+
+}  // namespace
+
+void declare_acceptance(CLI::App& app, AcceptanceOptions& o) {
+  app.footer(kHelp);
+  app.add_option("--model", o.model, "The target")->type_name("FILE.gguf");
+  app.add_option("--bundle", o.bundles, "A drafter (repeatable)")->type_name("FILE.gguf");
+  app.add_option("--kinds", o.kinds, "Drafters that need no bundle")
+      ->type_name("KIND,...")
+      ->delimiter(',');
+  app.add_option("--merge", o.merge,
+                 "Drafters whose proposals each bundle's are merged with, in an arm of its own")
+      ->type_name("KIND,...")
+      ->delimiter(',');
+  app.add_option("--prompts", o.prompts, "JSON lines with task, prompt")->type_name("FILE");
+  app.add_option("--tree", o.tree, "Breadth, depth, nodes [8,6,62]")->delimiter(',');
+  app.add_option("--chain", o.chain, "Draft K tokens in a row instead");
+  app.add_option("--max-tokens", o.max_tokens, "Longest answer")->capture_default_str();
+  app.add_option("--temperature", o.temperature, "0 takes the likeliest token")
+      ->capture_default_str();
+  app.add_option("--seed", o.seed, "Of the draws")->capture_default_str();
+  app.add_option("--kv-type", o.kv_type, "The target's keys and values: f32, f16 or bf16")
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+      ->capture_default_str();
+  app.add_option("--threads", o.threads, "0: one a core")->capture_default_str();
+  app.add_option("--device", o.device, "Of the drafters: cpu, vulkan or vulkan:N")
+      ->capture_default_str();
+  app.add_option("--features", o.features, kFeaturesHelp)->capture_default_str();
+  app.add_flag("--json", o.json, "JSON instead of a table");
+}
+
+Result<int> run_acceptance(const AcceptanceOptions& o) {
+  if (o.model.empty() || o.prompts.empty()) {
+    return Error{Errc::usage,
+                 "give the target with --model FILE.gguf, prompts with --prompts FILE"};
+  }
+  const auto shape = shape_of(o);
+  if (!shape) return shape.error();
   const auto prompts = read_prompts(o.prompts);
   if (!prompts) return prompts.error();
-  if (o.tree.size() != 3)
-    return Error{Errc::usage, "--tree takes three numbers, for example 8,6,62"};
-  const TreeShape shape =
-      o.chain > 0 ? chain_shape(o.chain)
-                  : TreeShape{.breadth = o.tree[0], .depth = o.tree[1], .nodes = o.tree[2]};
-  if (!valid(shape)) return Error{Errc::usage, "no such tree: see edgedraft run --help"};
   const auto backend = make_cpu_backend({.threads = o.threads});
   const auto device = open_device(o.device, o.features, o.threads);
   if (!device) return device.error();
@@ -204,7 +235,7 @@ Result<bool> measure(const AcceptanceOptions& o) {
     progress.advance(1);
     for (std::size_t a = 0; a < arms.size(); ++a) {
       const auto drafter = arms[a].file.make_drafter(**device);
-      const auto answer = answer_of(*tokens, arms[a].tap, drafter.get(), shape);
+      const auto answer = answer_of(*tokens, arms[a].tap, drafter.get(), *shape);
       if (!answer) return answer.error();
       progress.advance(1);
       results[a].differing += answer->tokens != plain->tokens;
@@ -216,49 +247,9 @@ Result<bool> measure(const AcceptanceOptions& o) {
     }
   }
   o.json ? print_json(results) : print(results);
-  return std::all_of(results.begin(), results.end(),
-                     [](const auto& r) { return r.differing == 0; });
-}
-
-}  // namespace
-
-void add_acceptance_command(CLI::App& program) {
-  const auto o = std::make_shared<AcceptanceOptions>();
-  CLI::App* command = program.add_subcommand("acceptance", "Acceptance length on held-out prompts");
-  command->footer(kHelp);
-  command->add_option("--model", o->model, "The target")->type_name("FILE.gguf")->required();
-  command->add_option("--bundle", o->bundles, "A drafter (repeatable)")->type_name("FILE.gguf");
-  command->add_option("--kinds", o->kinds, "Drafters that need no bundle")
-      ->type_name("KIND,...")
-      ->delimiter(',');
-  command
-      ->add_option("--merge", o->merge,
-                   "Drafters whose proposals each bundle's are merged with, in an arm of its own")
-      ->type_name("KIND,...")
-      ->delimiter(',');
-  command->add_option("--prompts", o->prompts, "JSON lines with task, prompt")
-      ->type_name("FILE")
-      ->required();
-  auto* tree =
-      command->add_option("--tree", o->tree, "Breadth, depth, nodes [8,6,62]")->delimiter(',');
-  command->add_option("--chain", o->chain, "Draft K tokens in a row instead")->excludes(tree);
-  command->add_option("--max-tokens", o->max_tokens, "Longest answer")->capture_default_str();
-  command->add_option("--temperature", o->temperature, "0 takes the likeliest token")
-      ->capture_default_str();
-  command->add_option("--seed", o->seed, "Of the draws")->capture_default_str();
-  command->add_option("--kv-type", o->kv_type, "The target's keys and values: f32, f16 or bf16")
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
-      ->capture_default_str();
-  command->add_option("--threads", o->threads, "0: one a core")->capture_default_str();
-  command->add_option("--device", o->device, "Of the drafters: cpu, vulkan or vulkan:N")
-      ->capture_default_str();
-  command->add_option("--features", o->features, kFeaturesHelp)->capture_default_str();
-  command->add_flag("--json", o->json, "JSON instead of a table");
-  command->callback([o] {
-    const auto measured = measure(*o);
-    if (!measured) throw Failure(measured.error());
-    if (!*measured) throw CLI::RuntimeError(1);
-  });
+  const bool good =
+      std::all_of(results.begin(), results.end(), [](const auto& r) { return r.differing == 0; });
+  return good ? 0 : 1;
 }
 
 }  // namespace edgedraft::bench

@@ -1,10 +1,40 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "shared/base/error.h"
+
+namespace CLI {
+class App;
+}
 
 namespace edgedraft::bench {
 
-// Adds `acceptance`: acceptance length a task, and whether every answer is the plain one.
-void add_acceptance_command(CLI::App& program);
+struct AcceptanceOptions {
+  std::filesystem::path model;
+  std::vector<std::filesystem::path> bundles;
+  std::vector<std::string> kinds;
+  std::vector<std::string> merge;
+  std::filesystem::path prompts;
+  std::vector<std::uint32_t> tree;  // breadth, depth, nodes; empty: 8,6,62
+  std::uint32_t chain = 0;          // 0: a tree
+  std::uint32_t max_tokens = 160;
+  float temperature = 0.0f;
+  std::uint64_t seed = 0;
+  std::uint32_t threads = 0;
+  std::string device = "cpu";
+  std::string features = "auto";
+  std::string kv_type = "f32";
+  bool json = false;
+};
+
+void declare_acceptance(CLI::App& app, AcceptanceOptions& options);
+
+// Prints each drafter's acceptance length a task. Returns the exit status: 1 if an answer is not
+// the plain one.
+Result<int> run_acceptance(const AcceptanceOptions& options);
 
 }  // namespace edgedraft::bench

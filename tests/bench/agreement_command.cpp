@@ -1,8 +1,8 @@
 #include "tests/bench/agreement_command.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fstream>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -33,15 +33,6 @@ Examples:
 constexpr std::uint64_t kFileBytesMax = 1u << 26;
 
 using Ids = std::vector<std::uint32_t>;
-
-struct AgreementOptions {
-  std::filesystem::path model;
-  std::filesystem::path greedy;
-  std::string recorded_as;
-  float margin = 1e-2f;
-  std::filesystem::path texts;
-  std::filesystem::path ids;
-};
 
 struct Record {
   std::string prompt;
@@ -224,7 +215,25 @@ Result<bool> compare_texts(const AgreementOptions& o) {
   return tally.good();
 }
 
-Result<bool> compare(const AgreementOptions& o) {
+}  // namespace
+
+void declare_agreement(CLI::App& app, AgreementOptions& o) {
+  app.footer(kHelp);
+  app.add_option("--model", o.model, "The model")->type_name("FILE.gguf");
+  app.add_option("--greedy", o.greedy, "Recorded greedy decoding")->type_name("FILE.jsonl");
+  app.add_option("--recorded-as", o.recorded_as, "The model's name there [its file's name]")
+      ->type_name("NAME");
+  app.add_option("--margin", o.margin, "Logits closer than that may change places")
+      ->capture_default_str();
+  app.add_option("--texts", o.texts, "Texts to tokenise")->type_name("FILE");
+  app.add_option("--ids", o.ids, "Their ids")->type_name("FILE");
+}
+
+Result<int> run_agreement(const AgreementOptions& o) {
+  if (o.model.empty()) return Error{Errc::usage, "which model? Give --model FILE.gguf"};
+  if (o.texts.empty() != o.ids.empty()) {
+    return Error{Errc::usage, "--texts and --ids belong together: give both"};
+  }
   if (o.greedy.empty() && o.texts.empty()) {
     return Error{Errc::usage, "compare with what? Give --greedy FILE, or --texts FILE --ids FILE"};
   }
@@ -239,31 +248,7 @@ Result<bool> compare(const AgreementOptions& o) {
     if (!texts) return texts.error();
     good = good && *texts;
   }
-  return good;
-}
-
-}  // namespace
-
-void add_agreement_command(CLI::App& program) {
-  const auto o = std::make_shared<AgreementOptions>();
-  CLI::App* command =
-      program.add_subcommand("agreement", "Does a model repeat another implementation's ids?");
-  command->footer(kHelp);
-  command->add_option("--model", o->model, "The model")->type_name("FILE.gguf")->required();
-  command->add_option("--greedy", o->greedy, "Recorded greedy decoding")->type_name("FILE.jsonl");
-  command->add_option("--recorded-as", o->recorded_as, "The model's name there [its file's name]")
-      ->type_name("NAME");
-  command->add_option("--margin", o->margin, "Logits closer than that may change places")
-      ->capture_default_str();
-  auto* texts = command->add_option("--texts", o->texts, "Texts to tokenise")->type_name("FILE");
-  auto* ids = command->add_option("--ids", o->ids, "Their ids")->type_name("FILE");
-  texts->needs(ids);
-  ids->needs(texts);
-  command->callback([o] {
-    const auto agreed = compare(*o);
-    if (!agreed) throw Failure(agreed.error());
-    if (!*agreed) throw CLI::RuntimeError(1);
-  });
+  return good ? 0 : 1;
 }
 
 }  // namespace edgedraft::bench

@@ -1,5 +1,6 @@
 #include "tests/bench/device_command.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
@@ -8,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shared/base/clock.h"
@@ -33,20 +35,6 @@ same on the CPU backend. All figures are the best of many tries.
 Examples:
   edgedraft-bench device --shape demo
   edgedraft-bench device --shape llama3-8b --type q4_0 --widths 1,8 --device vulkan:1 --json)";
-
-struct DeviceOptions {
-  std::string device = "vulkan";
-  std::string features = "auto";
-  std::string shape = "demo";
-  std::string type = "q8_0";
-  std::vector<std::uint32_t> widths = {1, 2, 4, 8, 16, 32, 64};
-  std::uint32_t context = 256;
-  std::uint32_t threads = 0;
-  double seconds = 0.1;
-  bool operations = true;
-  bool cpu = true;
-  bool json = false;
-};
 
 constexpr std::uint64_t kCopyBytes = std::uint64_t{256} << 20;
 constexpr std::uint32_t kChoices = 8;
@@ -140,13 +128,14 @@ double step_bytes(const MoaTensors& t) {
 
 class DeviceBench {
  public:
-  DeviceBench(const DeviceOptions& options, MeasuredBackend& device, DType type)
+  DeviceBench(const DeviceBenchOptions& options, MeasuredBackend& device, DType type,
+              GeneratedDrafter drafter)
       : o_(options),
         device_(device),
         type_(type),
-        drafter_(GeneratedDrafter::make(options.shape, type).value()),
+        drafter_(std::move(drafter)),
         has_clock_(device.device().timestamps) {
-    if (o_.cpu) cpu_ = make_cpu_backend({.threads = o_.threads});
+    if (!o_.no_cpu) cpu_ = make_cpu_backend({.threads = o_.threads});
   }
 
   void run() {
@@ -168,7 +157,7 @@ class DeviceBench {
           d.name.c_str(), d.driver.c_str(), used().c_str(), peak_ * 1e-9, o_.shape.c_str(),
           o_.type.c_str(), o_.context);
     }
-    if (o_.operations) measure_operations();
+    if (!o_.no_operations) measure_operations();
     measure_steps();
     if (o_.json) std::puts(report_.dump(2).c_str());
   }
@@ -305,7 +294,7 @@ class DeviceBench {
     }
   }
 
-  const DeviceOptions& o_;
+  const DeviceBenchOptions& o_;
   MeasuredBackend& device_;
   DType type_;
   GeneratedDrafter drafter_;
@@ -315,39 +304,38 @@ class DeviceBench {
   nlohmann::ordered_json report_;
 };
 
-void run_device(const DeviceOptions& o) {
-  const auto type = dtype_from_name(o.type);
-  if (!type) throw Failure({Errc::usage, "--type " + o.type + ": no such type"});
-  auto device = open_vulkan_device(o.device, o.features);
-  if (!device) throw Failure(device.error());
-  DeviceBench(o, **device, *type).run();
-}
-
 }  // namespace
 
-void add_device_command(CLI::App& program) {
-  const auto o = std::make_shared<DeviceOptions>();
-  CLI::App* command =
-      program.add_subcommand("device", "a drafter's operations and steps on a Vulkan device");
-  command->footer(kHelp);
-  command->add_option("--device", o->device, "vulkan (the first that can be used) or vulkan:N")
+void declare_device(CLI::App& app, DeviceBenchOptions& o) {
+  app.footer(kHelp);
+  app.add_option("--device", o.device, "vulkan (the first that can be used) or vulkan:N")
       ->capture_default_str();
-  command->add_option("--features", o->features, kFeaturesHelp)->capture_default_str();
-  command->add_option("--shape", o->shape, "of the target: demo, tinyllama, llama3-8b, qwen2-0.5b")
+  app.add_option("--features", o.features, kFeaturesHelp)->capture_default_str();
+  app.add_option("--shape", o.shape, "of the target: demo, tinyllama, llama3-8b, qwen2-0.5b")
       ->capture_default_str();
-  command->add_option("--type", o->type, "the type of the weights")->capture_default_str();
-  command->add_option("--widths", o->widths, "numbers of rows, such as 1,8,64")
+  app.add_option("--type", o.type, "the type of the weights")->capture_default_str();
+  app.add_option("--widths", o.widths, "numbers of rows, such as 1,8,64")
       ->delimiter(',')
       ->check(CLI::Range(1u, kMaskRowsMax - 1));
-  command->add_option("--context", o->context, "tokens before those of a step")
+  app.add_option("--context", o.context, "tokens before those of a step")
       ->check(CLI::Range(2u, 8192u - kMaskRowsMax))
       ->capture_default_str();
-  command->add_option("--threads", o->threads, "of the CPU; 0: one a core")->capture_default_str();
-  command->add_option("--seconds", o->seconds, "time spent on each figure")->capture_default_str();
-  command->add_flag("!--no-operations", o->operations, "whole steps alone");
-  command->add_flag("!--no-cpu", o->cpu, "without the CPU's times");
-  command->add_flag("--json", o->json, "one JSON object instead of a table");
-  command->callback([o] { run_device(*o); });
+  app.add_option("--threads", o.threads, "of the CPU; 0: one a core")->capture_default_str();
+  app.add_option("--seconds", o.seconds, "time spent on each figure")->capture_default_str();
+  app.add_flag("--no-operations", o.no_operations, "whole steps alone");
+  app.add_flag("--no-cpu", o.no_cpu, "without the CPU's times");
+  app.add_flag("--json", o.json, "one JSON object instead of a table");
+}
+
+Result<int> run_device(const DeviceBenchOptions& o) {
+  const auto type = dtype_from_name(o.type);
+  if (!type) return Error{Errc::usage, "--type " + o.type + ": no such type"};
+  auto device = open_vulkan_device(o.device, o.features);
+  if (!device) return device.error();
+  auto drafter = GeneratedDrafter::make(o.shape, *type);
+  if (!drafter) return drafter.error();
+  DeviceBench(o, **device, *type, *std::move(drafter)).run();
+  return 0;
 }
 
 }  // namespace edgedraft::bench

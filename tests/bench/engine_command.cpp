@@ -1,11 +1,11 @@
 #include "tests/bench/engine_command.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -61,25 +61,6 @@ Examples:
   edgedraft-bench engine --shape tinyllama --context 7936 --widths 1,8,62 --kv-type f16
   edgedraft-bench engine --device cuda --shape llama3-8b --type bf16 --mismatch 1000)";
 
-struct EngineOptions {
-  std::string model;
-  std::string shape = "tinyllama";
-  std::string type = "q8_0";
-  std::vector<std::uint32_t> widths = {1,  2,  3,  4,  5,  6,  7,  8,  10, 12, 14,
-                                       16, 20, 24, 32, 40, 48, 62, 64, 96, 128};
-  std::uint32_t context = 64;
-  std::uint32_t prompt = 512;
-  std::uint32_t threads = 0;
-  std::string device = "cpu";
-  bool deterministic = false;
-  bool no_cuda_graphs = false;
-  std::uint32_t mismatch = 0;
-  std::uint32_t page = 0;
-  std::string kv_type = "f32";
-  double seconds = 0.5;
-  bool json = false;
-};
-
 // Where the weights come from.
 struct Source {
   std::optional<GgufFile> file;
@@ -88,12 +69,18 @@ struct Source {
   DecoderTensors tensors;
 };
 
-Source open_source(const EngineOptions& o) {
+Result<Source> open_source(const EngineOptions& o) {
   Source source;
   if (!o.model.empty()) {
-    source.file = GgufFile::open(o.model).value();
-    source.config = read_decoder_config(*source.file).value();
-    source.tensors = read_decoder_tensors(*source.file, source.config).value();
+    auto file = GgufFile::open(o.model);
+    if (!file) return file.error();
+    source.file = *std::move(file);
+    auto config = read_decoder_config(*source.file);
+    if (!config) return config.error();
+    source.config = *std::move(config);
+    auto tensors = read_decoder_tensors(*source.file, source.config);
+    if (!tensors) return tensors.error();
+    source.tensors = *std::move(tensors);
     return source;
   }
   const auto type = dtype_from_name(o.type);
@@ -101,9 +88,11 @@ Source open_source(const EngineOptions& o) {
     std::string names;
     for (const DType t : kDTypes)
       names += (names.empty() ? "" : ", ") + std::string(traits(t).name);
-    throw Failure({Errc::usage, "--type " + o.type + " is none of " + names});
+    return Error{Errc::usage, "--type " + o.type + " is none of " + names};
   }
-  source.generated = GeneratedModel::make(o.shape, *type).value();
+  auto generated = GeneratedModel::make(o.shape, *type);
+  if (!generated) return generated.error();
+  source.generated = *std::move(generated);
   source.config = source.generated->config();
   source.tensors = source.generated->tensors();
   return source;
@@ -185,34 +174,80 @@ std::vector<ShareKind> share_kinds(const PassLimits& limits) {
   return kinds;
 }
 
-void run_engine(const EngineOptions& o) {
-  const Source source = open_source(o);
+}  // namespace
+
+void declare_engine(CLI::App& app, EngineOptions& options) {
+  app.footer(kHelp);
+  app.add_option("--model", options.model, "a target, or an independent drafter")
+      ->type_name("FILE.gguf");
+  app.add_option("--shape", options.shape,
+                 "random weights instead: tinyllama, llama3-8b, qwen2-0.5b or demo")
+      ->capture_default_str();
+  app.add_option("--type", options.type, "the type of random weights")->capture_default_str();
+  app.add_option("--widths", options.widths, "numbers of rows, such as 1,2,62")
+      ->delimiter(',')
+      ->check(CLI::Range(1u, kMaskRowsMax));
+  app.add_option("--context", options.context, "tokens before those of a pass")
+      ->check(CLI::Range(1u, 1u << 20))
+      ->capture_default_str();
+  app.add_option("--prompt", options.prompt, "tokens of the prompt; 0: none")
+      ->check(CLI::Range(0u, 1u << 20))
+      ->capture_default_str();
+  app.add_option("--page", options.page,
+                 "positions in a page of keys and values, as a server has them (32); 0: no pages")
+      ->check([](const std::string& text) {
+        const bool power =
+            text == "0" || std::has_single_bit(std::strtoul(text.c_str(), nullptr, 10));
+        return power ? std::string() : std::string("give 0 or a power of two");
+      })
+      ->capture_default_str();
+  app.add_option("--kv-type", options.kv_type, "keys and values: f32, f16 or bf16")
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+      ->capture_default_str();
+  app.add_option("--threads", options.threads, "0: one a core")->capture_default_str();
+  app.add_option("--device", options.device, "cpu, cuda or cuda:N")->capture_default_str();
+  app.add_flag("--deterministic", options.deterministic,
+               "on a GPU: one order of summation for every width");
+  app.add_flag("--no-cuda-graphs", options.no_cuda_graphs,
+               "on a GPU: every kernel is started by itself");
+  app.add_option("--mismatch", options.mismatch,
+                 "greedy tokens to compare between passes of 1 and of 64 rows; 0: none")
+      ->check(CLI::Range(0u, 1u << 20))
+      ->capture_default_str();
+  app.add_option("--seconds", options.seconds,
+                 "time of the passes of each width; on the CPU as much again for the limits")
+      ->capture_default_str();
+  app.add_flag("--json", options.json, "one JSON object instead of a table");
+}
+
+Result<int> run_engine(const EngineOptions& o) {
+  const auto source = open_source(o);
+  if (!source) return source.error();
   const std::uint32_t positions = std::max({o.context + kMaskRowsMax, o.prompt, o.mismatch + 1});
-  if (positions > source.config.context_length) {
-    throw Failure(
-        {Errc::usage, "--context, --prompt and --mismatch do not fit the model's context of " +
-                          std::to_string(source.config.context_length)});
+  if (positions > source->config.context_length) {
+    return Error{Errc::usage,
+                 "--context, --prompt and --mismatch do not fit the model's context of " +
+                     std::to_string(source->config.context_length)};
   }
   LimitMeter meter(o.threads);
   meter.measure();
-  const OpenedDevice device =
-      open_device({.device = o.device,
-                   .threads = o.threads,
-                   .deterministic = o.deterministic,
-                   .cuda_graphs = !o.no_cuda_graphs,
-                   .on_notice =
-                       [](const std::string& what) { std::fprintf(stderr, "%s\n", what.c_str()); }})
-          .value();
-  const bool on_cpu = device.backend->name() == "cpu";
-  Backend* const backend = device.backend.get();
+  const auto device = open_device(
+      {.device = o.device,
+       .threads = o.threads,
+       .deterministic = o.deterministic,
+       .cuda_graphs = !o.no_cuda_graphs,
+       .on_notice = [](const std::string& what) { std::fprintf(stderr, "%s\n", what.c_str()); }});
+  if (!device) return device.error();
+  const bool on_cpu = device->backend->name() == "cpu";
+  Backend* const backend = device->backend.get();
   const Instant start = Clock::now();
-  Decoder decoder(*backend, source.config, source.tensors, positions);
+  Decoder decoder(*backend, source->config, source->tensors, positions);
   const double load_seconds = seconds(Clock::now() - start);
   const DType kv_type = dtype_from_name(o.kv_type).value();
   Passes passes(decoder, o.context, o.page, kv_type);
-  const PassCost cost = cost_of(source.config, source.tensors, o.context, kv_type);
+  const PassCost cost = cost_of(source->config, source->tensors, o.context, kv_type);
 
-  if (!o.json && !on_cpu) std::printf("%s\n", device.reason.c_str());
+  if (!o.json && !on_cpu) std::printf("%s\n", device->reason.c_str());
   if (!o.json) {
     std::printf("%s: %.1f MB a pass, %.2f GOP a row; ready after %.0f ms\n",
                 o.model.empty() ? (o.shape + " in " + o.type).c_str() : o.model.c_str(),
@@ -225,7 +260,7 @@ void run_engine(const EngineOptions& o) {
   const MachineLimits& limits = meter.best();
   nlohmann::json report{
       {"model", o.model.empty() ? o.shape : o.model},
-      {"device", device.reason},
+      {"device", device->reason},
       {"instruction_set", limits.instruction_set},
       {"threads", limits.threads},
       {"limit_read_bytes_per_second", limits.read_bytes_per_second},
@@ -305,59 +340,7 @@ void run_engine(const EngineOptions& o) {
     }
   }
   if (o.json) std::puts(report.dump(2).c_str());
-}
-
-}  // namespace
-
-void add_engine_command(CLI::App& program) {
-  const auto options = std::make_shared<EngineOptions>();
-  CLI::App* command = program.add_subcommand("engine", "passes of a decoder by number of rows");
-  command->footer(kHelp);
-  command->add_option("--model", options->model, "a target, or an independent drafter")
-      ->type_name("FILE.gguf");
-  command
-      ->add_option("--shape", options->shape,
-                   "random weights instead: tinyllama, llama3-8b, qwen2-0.5b or demo")
-      ->capture_default_str();
-  command->add_option("--type", options->type, "the type of random weights")->capture_default_str();
-  command->add_option("--widths", options->widths, "numbers of rows, such as 1,2,62")
-      ->delimiter(',')
-      ->check(CLI::Range(1u, kMaskRowsMax));
-  command->add_option("--context", options->context, "tokens before those of a pass")
-      ->check(CLI::Range(1u, 1u << 20))
-      ->capture_default_str();
-  command->add_option("--prompt", options->prompt, "tokens of the prompt; 0: none")
-      ->check(CLI::Range(0u, 1u << 20))
-      ->capture_default_str();
-  command
-      ->add_option("--page", options->page,
-                   "positions in a page of keys and values, as a server has them (32); 0: no pages")
-      ->check([](const std::string& text) {
-        const bool power =
-            text == "0" || std::has_single_bit(std::strtoul(text.c_str(), nullptr, 10));
-        return power ? std::string() : std::string("give 0 or a power of two");
-      })
-      ->capture_default_str();
-  command->add_option("--kv-type", options->kv_type, "keys and values: f32, f16 or bf16")
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
-      ->capture_default_str();
-  command->add_option("--threads", options->threads, "0: one a core")->capture_default_str();
-  command->add_option("--device", options->device, "cpu, cuda or cuda:N")->capture_default_str();
-  command->add_flag("--deterministic", options->deterministic,
-                    "on a GPU: one order of summation for every width");
-  command->add_flag("--no-cuda-graphs", options->no_cuda_graphs,
-                    "on a GPU: every kernel is started by itself");
-  command
-      ->add_option("--mismatch", options->mismatch,
-                   "greedy tokens to compare between passes of 1 and of 64 rows; 0: none")
-      ->check(CLI::Range(0u, 1u << 20))
-      ->capture_default_str();
-  command
-      ->add_option("--seconds", options->seconds,
-                   "time of the passes of each width; on the CPU as much again for the limits")
-      ->capture_default_str();
-  command->add_flag("--json", options->json, "one JSON object instead of a table");
-  command->callback([options] { run_engine(*options); });
+  return 0;
 }
 
 }  // namespace edgedraft::bench

@@ -1,9 +1,4 @@
-#include <CLI/CLI.hpp>
-#include <cstdio>
-#include <exception>
-#include <string>
-
-#include "shared/program/options.h"
+#include "shared/program/program.h"
 #include "tests/bench/acceptance_command.h"
 #include "tests/bench/agreement_command.h"
 #include "tests/bench/device_command.h"
@@ -12,26 +7,46 @@
 #include "tests/bench/protocol_command.h"
 #include "tests/bench/server_command.h"
 
+namespace edgedraft::bench {
+namespace {
+
+struct Options {
+  AcceptanceOptions acceptance;
+  AgreementOptions agreement;
+  DeviceBenchOptions device;
+  EngineOptions engine;
+  ModelOptions model;
+  ProtocolOptions protocol;
+  ServerBenchOptions server;
+};
+
+int main_with(int argc, char** argv) {
+  Options o;
+  Program program(
+      {.name = "edgedraft-bench",
+       .what = "Measures the parts of Edgedraft, each against its own limit in the same run.",
+       .version = "edgedraft-bench " EDGEDRAFT_VERSION,
+       .default_file = "edgedraft-bench.toml",
+       // EDGEDRAFT_TEMPERATURE, set for the client, must not change what is measured unseen.
+       .variable_prefix = "EDGEDRAFT_BENCH_"});
+  program.command("acceptance", "Acceptance length on held-out prompts", o.acceptance,
+                  declare_acceptance, run_acceptance);
+  program.command("agreement", "Does a model repeat another implementation's ids?", o.agreement,
+                  declare_agreement, run_agreement);
+  program.command("device", "a drafter's operations and steps on a Vulkan device", o.device,
+                  declare_device, run_device);
+  program.command("engine", "passes of a decoder by number of rows", o.engine, declare_engine,
+                  run_engine);
+  program.command("model", "write a model of random weights", o.model, declare_model, run_model);
+  program.command("protocol", "Bytes of a cycle against the formula", o.protocol, declare_protocol,
+                  run_protocol);
+  program.command("server", "One server, many devices", o.server, declare_server, run_server);
+  return program.main(argc, argv);
+}
+
+}  // namespace
+}  // namespace edgedraft::bench
+
 int main(int argc, char** argv) {
-  CLI::App program{"Measures the parts of Edgedraft, each against its own limit in the same run."};
-  program.require_subcommand(1);
-  edgedraft::bench::add_acceptance_command(program);
-  edgedraft::bench::add_agreement_command(program);
-  edgedraft::bench::add_device_command(program);
-  edgedraft::bench::add_engine_command(program);
-  edgedraft::bench::add_model_command(program);
-  edgedraft::bench::add_protocol_command(program);
-  edgedraft::bench::add_server_command(program);
-  try {
-    program.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    const std::string unknown = edgedraft::unknown_argument(program);
-    if (unknown.empty()) return program.exit(error);
-    std::fprintf(stderr, "edgedraft-bench: %s\n", unknown.c_str());
-    return 2;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "edgedraft-bench: %s\n", error.what());
-    return 1;
-  }
-  return 0;
+  return edgedraft::bench::main_with(argc, argv);
 }

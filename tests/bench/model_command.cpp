@@ -1,11 +1,10 @@
 #include "tests/bench/model_command.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -41,12 +40,6 @@ struct Shape {
 constexpr std::array kShapes = {
     Shape{"llama-1.1b", 2048, 22, 32, 4, 5632, 32000, 2048, 1e4f},
     Shape{"llama3-8b", 4096, 32, 32, 8, 14336, 128256, 8192, 5e5f},
-};
-
-struct ModelOptions {
-  std::string shape = "llama-1.1b";
-  std::string type = "q8_0";
-  std::filesystem::path output;
 };
 
 GgufMetadata metadata_of(const Shape& s, DType type) {
@@ -128,48 +121,49 @@ std::vector<Bytes> random_rows(DType type, std::uint64_t cols, Random& random) {
   return rows;
 }
 
-void write_tensor(GgufWriter& writer, const GgufTensorInfo& tensor, Random& random) {
+Result<void> write_tensor(GgufWriter& writer, const GgufTensorInfo& tensor, Random& random) {
   if (tensor.dims.size() == 1) {
     const std::vector<float> ones(tensor.dims[0], 1.0f);
-    writer.write(std::as_bytes(std::span(ones))).value();
-    return;
+    return writer.write(std::as_bytes(std::span(ones)));
   }
   const std::vector<Bytes> rows = random_rows(tensor.type, tensor.dims[0], random);
-  for (std::uint64_t r = 0; r < tensor.dims[1]; ++r) writer.write(rows[r % rows.size()]).value();
+  for (std::uint64_t r = 0; r < tensor.dims[1]; ++r) {
+    if (auto written = writer.write(rows[r % rows.size()]); !written) return written;
+  }
+  return boost::system::in_place_value;
 }
 
-void write_random_model(const ModelOptions& options) {
+}  // namespace
+
+void declare_model(CLI::App& app, ModelOptions& options) {
+  app.footer(kHelp);
+  app.add_option("--shape", options.shape, "llama-1.1b or llama3-8b")->capture_default_str();
+  app.add_option("--type", options.type, "f16, q8_0, q4_k and so on")->capture_default_str();
+  app.add_option("-o,--output", options.output, "the GGUF file to write");
+}
+
+Result<int> run_model(const ModelOptions& options) {
+  if (options.output.empty()) return Error{Errc::usage, "where to? Give -o FILE.gguf"};
   const auto* shape = std::find_if(kShapes.begin(), kShapes.end(),
                                    [&](const Shape& s) { return s.name == options.shape; });
   if (shape == kShapes.end()) {
-    throw Failure({Errc::usage, "--shape " + options.shape + ": give llama-1.1b or llama3-8b"});
+    return Error{Errc::usage, "--shape " + options.shape + ": give llama-1.1b or llama3-8b"};
   }
   const auto type = dtype_from_name(options.type);
-  if (!type) throw Failure({Errc::usage, "--type " + options.type + ": no such type"});
+  if (!type) return Error{Errc::usage, "--type " + options.type + ": no such type"};
   const std::vector<GgufTensorInfo> tensors = tensors_of(*shape, *type);
-  GgufWriter writer =
-      GgufWriter::create(options.output, metadata_of(*shape, *type), tensors).value();
+  auto writer = GgufWriter::create(options.output, metadata_of(*shape, *type), tensors);
+  if (!writer) return writer.error();
   std::uint64_t total = 0;
   for (const GgufTensorInfo& tensor : tensors) total += tensor.byte_count();
   Progress progress("writing " + options.output.filename().string(), total);
   Random random(1);
   for (const GgufTensorInfo& tensor : tensors) {
-    write_tensor(writer, tensor, random);
+    if (auto written = write_tensor(*writer, tensor, random); !written) return written.error();
     progress.advance(tensor.byte_count());
   }
-  writer.finish().value();
-}
-
-}  // namespace
-
-void add_model_command(CLI::App& program) {
-  const auto options = std::make_shared<ModelOptions>();
-  CLI::App* command = program.add_subcommand("model", "write a model of random weights");
-  command->footer(kHelp);
-  command->add_option("--shape", options->shape, "llama-1.1b or llama3-8b")->capture_default_str();
-  command->add_option("--type", options->type, "f16, q8_0, q4_k and so on")->capture_default_str();
-  command->add_option("-o,--output", options->output, "the GGUF file to write")->required();
-  command->callback([options] { write_random_model(*options); });
+  if (auto finished = writer->finish(); !finished) return finished.error();
+  return 0;
 }
 
 }  // namespace edgedraft::bench

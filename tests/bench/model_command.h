@@ -1,10 +1,25 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <string>
+
+#include "shared/base/error.h"
+
+namespace CLI {
+class App;
+}
 
 namespace edgedraft::bench {
 
-// Adds `model`: writes a model of random weights.
-void add_model_command(CLI::App& program);
+struct ModelOptions {
+  std::string shape = "llama-1.1b";
+  std::string type = "q8_0";
+  std::filesystem::path output;
+};
+
+void declare_model(CLI::App& app, ModelOptions& options);
+
+// Writes a model of random weights. Returns the exit status.
+Result<int> run_model(const ModelOptions& options);
 
 }  // namespace edgedraft::bench

@@ -1,8 +1,7 @@
 #include "tests/bench/protocol_command.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
-#include <filesystem>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "client/engine/bundle_file.h"
@@ -23,14 +22,6 @@ a payload exceeds formula, scales and tables.
 
 Example:
   edgedraft-bench protocol --model models/demo/target.gguf --bundle models/demo/moa-tli0.gguf)";
-
-struct ProtocolOptions {
-  std::filesystem::path model;
-  std::filesystem::path bundle;
-  std::string prompt = "Tell me a story about a dog and a ball.";
-  std::uint32_t max_tokens = 100;
-  bool json = false;
-};
 
 // Summed over cycles.
 struct Bytes {
@@ -179,7 +170,22 @@ void print_json(const Totals& t) {
   std::printf("%s\n", json.dump(2).c_str());
 }
 
-Result<bool> measure(const ProtocolOptions& o) {
+}  // namespace
+
+void declare_protocol(CLI::App& app, ProtocolOptions& o) {
+  app.footer(kHelp);
+  app.add_option("--model", o.model, "The target")->type_name("FILE.gguf");
+  app.add_option("--bundle", o.bundle, "The drafter")->type_name("FILE.gguf");
+  app.add_option("-p,--prompt", o.prompt, "What to answer")->capture_default_str();
+  app.add_option("--max-tokens", o.max_tokens, "Longest answer")->capture_default_str();
+  app.add_flag("--json", o.json, "JSON instead of a table");
+}
+
+Result<int> run_protocol(const ProtocolOptions& o) {
+  if (o.model.empty() || o.bundle.empty()) {
+    return Error{Errc::usage,
+                 "give the target with --model FILE.gguf, the drafter with --bundle FILE.gguf"};
+  }
   const auto server = testing::LoopbackServer::start({.model = o.model, .bundles = {o.bundle}});
   if (!server) return server.error();
   const auto bundle = BundleFile::open(o.bundle, BundleUse::draft);
@@ -201,25 +207,7 @@ Result<bool> measure(const ProtocolOptions& o) {
   (*link)->close();
   if (totals.cycles == 0) return Error{Errc::usage, "the answer was over before the first cycle"};
   o.json ? print_json(totals) : print(totals);
-  return totals.over == 0;
-}
-
-}  // namespace
-
-void add_protocol_command(CLI::App& program) {
-  const auto o = std::make_shared<ProtocolOptions>();
-  CLI::App* command = program.add_subcommand("protocol", "Bytes of a cycle against the formula");
-  command->footer(kHelp);
-  command->add_option("--model", o->model, "The target")->type_name("FILE.gguf")->required();
-  command->add_option("--bundle", o->bundle, "The drafter")->type_name("FILE.gguf")->required();
-  command->add_option("-p,--prompt", o->prompt, "What to answer")->capture_default_str();
-  command->add_option("--max-tokens", o->max_tokens, "Longest answer")->capture_default_str();
-  command->add_flag("--json", o->json, "JSON instead of a table");
-  command->callback([o] {
-    const auto measured = measure(*o);
-    if (!measured) throw Failure(measured.error());
-    if (!*measured) throw CLI::RuntimeError(1);
-  });
+  return totals.over == 0 ? 0 : 1;
 }
 
 }  // namespace edgedraft::bench

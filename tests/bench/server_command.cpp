@@ -1,5 +1,6 @@
 #include "tests/bench/server_command.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -34,23 +35,6 @@ so what is accepted, stay the small models' own. The result is the same on every
 Example:
   edgedraft-bench server --model models/demo/target.gguf --bundle models/demo/moa-tli0.gguf \
     --prompts models/demo/heldout.jsonl --clients 1,4,16,64)";
-
-struct ServerBenchOptions {
-  std::filesystem::path model;
-  std::filesystem::path bundle;
-  std::filesystem::path prompts;
-  std::vector<std::uint32_t> clients = {1, 4, 16, 64};
-  std::vector<std::uint32_t> tree = {8, 6, 62};
-  double rtt_ms = 20.0;
-  double seconds = 3.0;
-  std::uint32_t max_tokens = 160;
-  std::uint32_t threads = 0;
-  std::vector<std::string> arms = {"stream", "tree", "split", "server"};
-  std::filesystem::path pace_profile;
-  bool cold = false;
-  bool processor_time = false;
-  bool json = false;
-};
 
 struct Line {
   std::string arm;
@@ -99,7 +83,38 @@ void print(const std::vector<Line>& lines) {
   }
 }
 
-Result<void> measure(const ServerBenchOptions& o) {
+}  // namespace
+
+void declare_server(CLI::App& app, ServerBenchOptions& o) {
+  app.footer(kHelp);
+  app.add_option("--model", o.model, "The target")->type_name("FILE.gguf");
+  app.add_option("--bundle", o.bundle, "The devices' drafter")->type_name("FILE.gguf");
+  app.add_option("--prompts", o.prompts, "JSON lines with task, prompt")->type_name("FILE");
+  app.add_option("--clients", o.clients, "Devices, a run each [1,4,16,64]")->delimiter(',');
+  app.add_option("--tree", o.tree, "Breadth, depth, nodes [8,6,62]")->delimiter(',');
+  app.add_option("--rtt-ms", o.rtt_ms, "Round trip of a device")->capture_default_str();
+  app.add_option("--seconds", o.seconds, "Simulated time of each run")->capture_default_str();
+  app.add_option("--max-tokens", o.max_tokens, "Longest answer")->capture_default_str();
+  app.add_option("--threads", o.threads, "0: one a core")->capture_default_str();
+  app.add_option("--arms", o.arms, "Which of stream,tree,split,server")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"stream", "tree", "split", "server"}));
+  app.add_option("--pace-profile", o.pace_profile,
+                 "Simulated times of named hardware, e.g. netsim/devices/llama3-70b-h100.toml")
+      ->type_name("FILE.toml");
+  app.add_flag("--cold", o.cold, "The server does not measure its passes at the start");
+  app.add_flag("--processor-time", o.processor_time,
+               "Count what the processor spent instead of what passed, for a busy machine; one "
+               "thread");
+  app.add_flag("--json", o.json, "JSON instead of a table");
+}
+
+Result<int> run_server(const ServerBenchOptions& o) {
+  if (o.model.empty() || o.bundle.empty() || o.prompts.empty()) {
+    return Error{Errc::usage,
+                 "give the target with --model FILE.gguf, the drafter with --bundle FILE.gguf, "
+                 "prompts with --prompts FILE"};
+  }
   if (o.tree.size() != 3) {
     return Error{Errc::usage, "--tree takes three numbers, for example 8,6,62"};
   }
@@ -193,49 +208,12 @@ Result<void> measure(const ServerBenchOptions& o) {
                   profile.description().c_str());
     }
     print(lines);
-    return boost::system::in_place_value;
+    return 0;
   }
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const Line& line : lines) all.push_back(to_json(line));
   std::printf("%s\n", all.dump(2).c_str());
-  return boost::system::in_place_value;
-}
-
-}  // namespace
-
-void add_server_command(CLI::App& program) {
-  const auto o = std::make_shared<ServerBenchOptions>();
-  CLI::App* command = program.add_subcommand("server", "One server, many devices");
-  command->footer(kHelp);
-  command->add_option("--model", o->model, "The target")->type_name("FILE.gguf")->required();
-  command->add_option("--bundle", o->bundle, "The devices' drafter")
-      ->type_name("FILE.gguf")
-      ->required();
-  command->add_option("--prompts", o->prompts, "JSON lines with task, prompt")
-      ->type_name("FILE")
-      ->required();
-  command->add_option("--clients", o->clients, "Devices, a run each [1,4,16,64]")->delimiter(',');
-  command->add_option("--tree", o->tree, "Breadth, depth, nodes [8,6,62]")->delimiter(',');
-  command->add_option("--rtt-ms", o->rtt_ms, "Round trip of a device")->capture_default_str();
-  command->add_option("--seconds", o->seconds, "Simulated time of each run")->capture_default_str();
-  command->add_option("--max-tokens", o->max_tokens, "Longest answer")->capture_default_str();
-  command->add_option("--threads", o->threads, "0: one a core")->capture_default_str();
-  command->add_option("--arms", o->arms, "Which of stream,tree,split,server")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"stream", "tree", "split", "server"}));
-  command
-      ->add_option("--pace-profile", o->pace_profile,
-                   "Simulated times of named hardware, e.g. netsim/devices/llama3-70b-h100.toml")
-      ->type_name("FILE.toml");
-  command->add_flag("--cold", o->cold, "The server does not measure its passes at the start");
-  command->add_flag(
-      "--processor-time", o->processor_time,
-      "Count what the processor spent instead of what passed, for a busy machine; one "
-      "thread");
-  command->add_flag("--json", o->json, "JSON instead of a table");
-  command->callback([o] {
-    if (const auto measured = measure(*o); !measured) throw Failure(measured.error());
-  });
+  return 0;
 }
 
 }  // namespace edgedraft::bench

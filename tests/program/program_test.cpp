@@ -26,14 +26,16 @@ struct Options {
   std::string mode = "slow";
   std::string server = "127.0.0.1:7420";
   double share = 0.5;
+  int level = 1;  // of the one that fails
   bool json = false;
 };
 
 // A program with two commands, one of which prints its options and one of which fails.
-Outcome run(std::vector<std::string> words, const std::map<std::string, std::string>& env = {}) {
+Outcome run(std::vector<std::string> words, const std::map<std::string, std::string>& env = {},
+            const std::string& variable_prefix = "EDGEDRAFT_") {
   Options options;
   Options of_fail;
-  Program program({"edgedraft-toy", "A toy", "edgedraft-toy 1", "toy.toml"});
+  Program program({"edgedraft-toy", "A toy", "edgedraft-toy 1", "toy.toml", variable_prefix});
   program.write_errors_as([](const Error& e) { return "{\"error\":\"" + e.message + "\"}"; });
   const auto declare = [](CLI::App& app, Options& o) {
     app.add_option("--tokens", o.tokens, "")->check(in_range(1, 64));
@@ -46,7 +48,11 @@ Outcome run(std::vector<std::string> words, const std::map<std::string, std::str
     std::cout << o.tokens << ' ' << o.mode << ' ' << o.server << ' ' << o.share;
     return Result<int>(0);
   });
-  program.command("fail", "Fails", of_fail, declare, [](const Options&) {
+  const auto declare_fail = [&declare](CLI::App& app, Options& o) {
+    declare(app, o);
+    app.add_option("--level", o.level, "")->check(in_range(1, 3));
+  };
+  program.command("fail", "Fails", of_fail, declare_fail, [](const Options&) {
     return Result<int>(Error{Errc::untrusted, "who are you?"});
   });
   words.insert(words.begin(), "edgedraft-toy");
@@ -99,6 +105,18 @@ TEST(ProgramTest, CommandLineGoesOverEnvironmentOverFileOverDefault) {
                                                {"EDGEDRAFT_MODE", "off"}};
   EXPECT_EQ(run({"show", "--config", file}, env).out, "3 off 127.0.0.1:7420 0.25");
   EXPECT_EQ(run({"show", "--config", file, "--tokens", "4"}, env).out, "4 off 127.0.0.1:7420 0.25");
+}
+
+TEST(ProgramTest, APrefixOfItsOwnKeepsAProgramFromTheOthersVariables) {
+  const std::map<std::string, std::string> env{{"EDGEDRAFT_TOKENS", "3"},
+                                               {"EDGEDRAFT_TOY_MODE", "off"}};
+  EXPECT_EQ(run({"show"}, env, "EDGEDRAFT_TOY_").out, "7 off 127.0.0.1:7420 0.5");
+}
+
+TEST(ProgramTest, AVariableIsHeldToWhatTheCommandTakesThatWasAskedFor) {
+  const std::map<std::string, std::string> env{{"EDGEDRAFT_LEVEL", "high"}};
+  EXPECT_EQ(run({"show"}, env).out, "7 slow 127.0.0.1:7420 0.5");
+  expect_mistake(run({"fail"}, env), "give a number from 1 to 3");
 }
 
 // The same is refused wherever it comes from, and what is right is said.
