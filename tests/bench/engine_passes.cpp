@@ -74,11 +74,12 @@ std::uint32_t Passes::mismatches(std::uint32_t count) {
     decoder_.backend().argmax({.logits = decoder_.logits(0, 1), .tokens = chosen});
     text.push_back(chosen[0]);
   }
-  cache.set_length(0);
+  // Another one, as a cache that is cut gives its pages back.
+  KvCache again = make_cache();
   std::uint32_t different = 0;
   for (std::uint32_t first = 0; first < count; first += kRows) {
     const std::uint32_t rows = std::min(kRows, count - first);
-    decoder_.append(cache, std::span(text).subspan(first, rows));
+    decoder_.append(again, std::span(text).subspan(first, rows));
     chosen.resize(rows);
     decoder_.backend().argmax({.logits = decoder_.logits(0, rows), .tokens = chosen});
     for (std::uint32_t row = 0; row < rows; ++row) {
