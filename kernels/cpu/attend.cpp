@@ -190,15 +190,17 @@ class Tile {
         together_(scratch + t.rows * t.heads.group * (2 * stride_ + 2 + kBlock)) {
     ahead_.bytes = t.heads.head_dim * element_;
     switch (t.keys.type) {
-      case CacheType::f32:
+      case DType::f32:
         decode_ = decode<F32>;
         break;
-      case CacheType::f16:
+      case DType::f16:
         decode_ = decode<F16>;
         break;
-      case CacheType::bf16:
+      case DType::bf16:
         decode_ = decode<BF16>;
         break;
+      default:
+        break;  // no type of a cache
     }
   }
 
@@ -254,7 +256,7 @@ class Tile {
   }
 
   bool can_read_in_place(std::size_t queries) const {
-    return t_.keys.type == CacheType::f32 && stride_ == t_.heads.head_dim && queries < kSharingMin;
+    return t_.keys.type == DType::f32 && stride_ == t_.heads.head_dim && queries < kSharingMin;
   }
 
   const std::byte* head_of(const ConstCache& cache, std::size_t row) const {

@@ -14,27 +14,27 @@ void decode_rows(const EmbedArgs& a, const Work& work) {
 
 void embed(const EmbedArgs& a, const Work& work) {
   switch (a.type) {
-    case WeightType::f32:
+    case DType::f32:
       return decode_rows<F32>(a, work);
-    case WeightType::f16:
+    case DType::f16:
       return decode_rows<F16>(a, work);
-    case WeightType::bf16:
+    case DType::bf16:
       return decode_rows<BF16>(a, work);
-    case WeightType::q8_0:
+    case DType::q8_0:
       return decode_rows<Q8_0>(a, work);
-    case WeightType::q4_0:
+    case DType::q4_0:
       return decode_rows<Q4_0>(a, work);
-    case WeightType::q4_1:
+    case DType::q4_1:
       return decode_rows<Q4_1>(a, work);
-    case WeightType::q5_0:
+    case DType::q5_0:
       return decode_rows<Q5_0>(a, work);
-    case WeightType::q5_1:
+    case DType::q5_1:
       return decode_rows<Q5_1>(a, work);
-    case WeightType::q4_k:
+    case DType::q4_k:
       return decode_rows<Q4_K>(a, work);
-    case WeightType::q5_k:
+    case DType::q5_k:
       return decode_rows<Q5_K>(a, work);
-    case WeightType::q6_k:
+    case DType::q6_k:
       return decode_rows<Q6_K>(a, work);
   }
 }

@@ -48,12 +48,14 @@ void gather(const GatherLayersArgs& a, const Work& work) {
 void gather_layers(const GatherLayersArgs& a, const Work& work) {
   if (a.layers == 0) return;
   switch (a.keys[0].type) {
-    case CacheType::f32:
+    case DType::f32:
       return gather<F32>(a, work);
-    case CacheType::f16:
+    case DType::f16:
       return gather<F16>(a, work);
-    case CacheType::bf16:
+    case DType::bf16:
       return gather<BF16>(a, work);
+    default:
+      break;  // no type of a cache
   }
 }
 

@@ -7,7 +7,7 @@ namespace {
 
 ConstCache floats(const ConstRows& rows, std::size_t first) {
   return {reinterpret_cast<const std::byte*>(rows.data + first * rows.stride), rows.stride,
-          CacheType::f32};
+          DType::f32};
 }
 
 }  // namespace

@@ -245,24 +245,24 @@ void multiply(const Int8MatmulArgs& a, const Work& work) {
 
 void int8_matmul(const Int8MatmulArgs& a, const Work& work) {
   switch (a.type) {
-    case WeightType::q8_0:
+    case DType::q8_0:
       return multiply<PackedQ8_0>(a, work);
-    case WeightType::q4_0:
+    case DType::q4_0:
       return multiply<PackedQ4_0>(a, work);
-    case WeightType::q5_0:
+    case DType::q5_0:
       return multiply<PackedQ5_0>(a, work);
-    case WeightType::q4_1:
-    case WeightType::q5_1:
+    case DType::q4_1:
+    case DType::q5_1:
       return multiply<PackedQ5_1>(a, work);
-    case WeightType::q4_k:
+    case DType::q4_k:
       return multiply<PackedQ4_K>(a, work);
-    case WeightType::q5_k:
+    case DType::q5_k:
       return multiply<PackedQ5_K>(a, work);
-    case WeightType::q6_k:
+    case DType::q6_k:
       return multiply<PackedQ6_K>(a, work);
-    case WeightType::f32:
-    case WeightType::f16:
-    case WeightType::bf16:
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16:
       break;  // not packed
   }
 }

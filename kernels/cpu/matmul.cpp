@@ -232,20 +232,20 @@ void multiply(const MatmulArgs& a, const Work& work) {
 
 void matmul(const MatmulArgs& a, const Work& work) {
   switch (a.type) {
-    case WeightType::f32:
+    case DType::f32:
       return multiply<F32>(a, work);
-    case WeightType::f16:
+    case DType::f16:
       return multiply<F16>(a, work);
-    case WeightType::bf16:
+    case DType::bf16:
       return multiply<BF16>(a, work);
-    case WeightType::q8_0:
-    case WeightType::q4_0:
-    case WeightType::q4_1:
-    case WeightType::q5_0:
-    case WeightType::q5_1:
-    case WeightType::q4_k:
-    case WeightType::q5_k:
-    case WeightType::q6_k:
+    case DType::q8_0:
+    case DType::q4_0:
+    case DType::q4_1:
+    case DType::q5_0:
+    case DType::q5_1:
+    case DType::q4_k:
+    case DType::q5_k:
+    case DType::q6_k:
       break;  // int8_matmul.cpp
   }
 }

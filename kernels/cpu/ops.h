@@ -3,26 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shared/tensor/element_type.h"
+
 // The CPU form of each operation of shared/runtime/backend.h, where the formulas stand: raw
 // pointers in, nothing else. Every kernel computes a part of its output, named by Work, so that
 // threads share a call by splitting it; what it writes does not depend on the split.
 //
 // Each source is compiled once for every instruction set (CMakeLists.txt); `best_kernels` picks.
 namespace edgedraft::cpu {
-
-enum class WeightType : std::uint8_t {
-  f32,
-  f16,
-  bf16,
-  q8_0,
-  q4_0,
-  q4_1,
-  q5_0,
-  q5_1,
-  q4_k,
-  q5_k,
-  q6_k
-};
 
 // Row r starts at data + r * stride floats.
 struct Rows {
@@ -41,21 +29,20 @@ struct Pages {
   unsigned page_shift;
 };
 
-enum class CacheType : std::uint8_t { f32, f16, bf16 };
-constexpr std::size_t cache_element_bytes(CacheType type) {
-  return type == CacheType::f32 ? 4 : 2;
+constexpr std::size_t cache_element_bytes(DType type) {
+  return type == DType::f32 ? 4 : 2;
 }
 
-// Keys or values: row r starts at data + r * stride elements.
+// Keys or values, f32, f16 or bf16: row r starts at data + r * stride elements.
 struct Cache {
   std::byte* data;
   std::size_t stride;
-  CacheType type;
+  DType type;
 };
 struct ConstCache {
   const std::byte* data;
   std::size_t stride;
-  CacheType type;
+  DType type;
 };
 
 // Items begin..end-1 of an operation; what an item is, each Args says.
@@ -67,7 +54,7 @@ struct Work {
 
 // Item: a token.
 struct EmbedArgs {
-  WeightType type;
+  DType type;
   const std::byte* table;  // [vocabulary, cols]
   const std::uint32_t* tokens;
   std::size_t cols;
@@ -87,7 +74,7 @@ struct RmsNormArgs {
 // every number of rows and every instruction set.
 struct MatmulArgs {
   ConstRows x;  // [rows, inputs]
-  WeightType type;
+  DType type;
   const std::byte* weight;  // [outputs, inputs]
   const float* bias;        // null for none
   Rows y;                   // [rows, outputs]
@@ -147,7 +134,7 @@ constexpr std::size_t quantized_row_bytes(std::size_t cols) {
 struct Int8MatmulArgs {
   const std::byte* x;  // of quantize, [rows, inputs]
   std::size_t x_stride;
-  WeightType type;
+  DType type;
   const std::byte* panels;
   const float* bias;  // null for none
   Rows y;             // [rows, outputs]

@@ -38,8 +38,7 @@ struct Place {
 };
 
 struct Q8_0 {
-  static constexpr WeightType kType = WeightType::q8_0;
-  static constexpr std::size_t kFileBytes = 34;
+  static constexpr DType kType = DType::q8_0;
   static void pack(const std::byte* from, std::size_t, const Place& to) {
     to.put_half(to.block, from);
     const std::uint32_t flipped = to.signed_bytes ? 0 : 0x80808080u;
@@ -53,8 +52,7 @@ void put_fours(const std::byte* from, const Place& to) {
 }
 
 struct Q4_0 {
-  static constexpr WeightType kType = WeightType::q4_0;
-  static constexpr std::size_t kFileBytes = 18;
+  static constexpr DType kType = DType::q4_0;
   static void pack(const std::byte* from, std::size_t, const Place& to) {
     to.put_half(to.block, from);
     put_fours(from + 2, to);
@@ -73,8 +71,7 @@ void put_fives(const std::byte* from, const Place& to) {
 }
 
 struct Q5_0 {
-  static constexpr WeightType kType = WeightType::q5_0;
-  static constexpr std::size_t kFileBytes = 22;
+  static constexpr DType kType = DType::q5_0;
   static void pack(const std::byte* from, std::size_t, const Place& to) {
     to.put_half(to.block, from);
     put_fives(from + 2, to);
@@ -89,8 +86,7 @@ void put_scale_and_offset(const std::byte* from, const Place& to) {
 }
 
 struct Q5_1 {
-  static constexpr WeightType kType = WeightType::q5_1;
-  static constexpr std::size_t kFileBytes = 24;
+  static constexpr DType kType = DType::q5_1;
   static void pack(const std::byte* from, std::size_t, const Place& to) {
     put_scale_and_offset(from, to);
     put_fives(from + 4, to);
@@ -98,8 +94,7 @@ struct Q5_1 {
 };
 
 struct Q4_1 {
-  static constexpr WeightType kType = WeightType::q4_1;
-  static constexpr std::size_t kFileBytes = 20;
+  static constexpr DType kType = DType::q4_1;
   static void pack(const std::byte* from, std::size_t, const Place& to) {
     put_scale_and_offset(from, to);
     put_fours(from + 4, to);
@@ -131,8 +126,7 @@ void put_scale_and_minimum(const std::byte* from, std::size_t block, const Place
 }
 
 struct Q4_K {
-  static constexpr WeightType kType = WeightType::q4_k;
-  static constexpr std::size_t kFileBytes = 144;
+  static constexpr DType kType = DType::q4_k;
   static void pack(const std::byte* from, std::size_t block, const Place& to) {
     put_scale_and_minimum(from, block, to);
     put_nibbles(from + 16 + block / 2 * 32, static_cast<unsigned>(block % 2 * 4), to);
@@ -140,8 +134,7 @@ struct Q4_K {
 };
 
 struct Q5_K {
-  static constexpr WeightType kType = WeightType::q5_k;
-  static constexpr std::size_t kFileBytes = 176;
+  static constexpr DType kType = DType::q5_k;
   static void pack(const std::byte* from, std::size_t block, const Place& to) {
     put_scale_and_minimum(from, block, to);
     put_nibbles(from + 48 + block / 2 * 32, static_cast<unsigned>(block % 2 * 4), to);
@@ -154,8 +147,7 @@ struct Q5_K {
 };
 
 struct Q6_K {
-  static constexpr WeightType kType = WeightType::q6_k;
-  static constexpr std::size_t kFileBytes = 210;
+  static constexpr DType kType = DType::q6_k;
   static void pack(const std::byte* from, std::size_t block, const Place& to) {
     const std::size_t half = block / 4;
     const std::size_t run = block % 4;
@@ -177,8 +169,9 @@ struct Q6_K {
 template <class Q>
 void pack_panel(const PackArgs& a, std::size_t panel) {
   constexpr PackedSizes kSizes = packed_sizes(Q::kType);
+  constexpr std::size_t kFileBytes = traits(Q::kType).block_bytes;
   const std::size_t blocks = a.inputs / kPackedBlockInputs;
-  const std::size_t row_bytes = blocks / kSizes.blocks * Q::kFileBytes;
+  const std::size_t row_bytes = blocks / kSizes.blocks * kFileBytes;
   const std::size_t first = panel * kPanelOutputs;
   const std::size_t left = a.outputs - first;
   const std::size_t count = left < kPanelOutputs ? left : kPanelOutputs;
@@ -189,7 +182,7 @@ void pack_panel(const PackArgs& a, std::size_t panel) {
     to += kSizes.header_bytes;
     for (std::size_t i = 0; i < kSizes.blocks; ++i, to += kSizes.block_bytes) {
       for (std::size_t o = 0; o < count; ++o) {
-        Q::pack(a.weight + (first + o) * row_bytes + b / kSizes.blocks * Q::kFileBytes, i,
+        Q::pack(a.weight + (first + o) * row_bytes + b / kSizes.blocks * kFileBytes, i,
                 {header, to, o, a.signed_bytes});
       }
     }
@@ -201,33 +194,33 @@ void pack_panel(const PackArgs& a, std::size_t panel) {
 void pack_panels(const PackArgs& a, std::size_t first, std::size_t last) {
   for (std::size_t panel = first; panel < last; ++panel) {
     switch (a.type) {
-      case WeightType::q8_0:
+      case DType::q8_0:
         pack_panel<Q8_0>(a, panel);
         break;
-      case WeightType::q4_0:
+      case DType::q4_0:
         pack_panel<Q4_0>(a, panel);
         break;
-      case WeightType::q4_1:
+      case DType::q4_1:
         pack_panel<Q4_1>(a, panel);
         break;
-      case WeightType::q5_0:
+      case DType::q5_0:
         pack_panel<Q5_0>(a, panel);
         break;
-      case WeightType::q5_1:
+      case DType::q5_1:
         pack_panel<Q5_1>(a, panel);
         break;
-      case WeightType::q4_k:
+      case DType::q4_k:
         pack_panel<Q4_K>(a, panel);
         break;
-      case WeightType::q5_k:
+      case DType::q5_k:
         pack_panel<Q5_K>(a, panel);
         break;
-      case WeightType::q6_k:
+      case DType::q6_k:
         pack_panel<Q6_K>(a, panel);
         break;
-      case WeightType::f32:
-      case WeightType::f16:
-      case WeightType::bf16:
+      case DType::f32:
+      case DType::f16:
+      case DType::bf16:
         break;  // not packed
     }
   }

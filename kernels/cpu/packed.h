@@ -46,33 +46,33 @@ struct PackedSizes {
     return blocks == 0 ? 0 : block_count / blocks * (header_bytes + blocks * block_bytes);
   }
 };
-constexpr PackedSizes packed_sizes(WeightType type) {
+constexpr PackedSizes packed_sizes(DType type) {
   switch (type) {
-    case WeightType::q8_0:
+    case DType::q8_0:
       return {1, 0, kPanelHalfBytes + 8 * kPanelLineBytes};
-    case WeightType::q4_0:
+    case DType::q4_0:
       return {1, 0, kPanelHalfBytes + 4 * kPanelLineBytes};
-    case WeightType::q4_1:
-    case WeightType::q5_1:
+    case DType::q4_1:
+    case DType::q5_1:
       return {1, 0, 2 * kPanelHalfBytes + 5 * kPanelLineBytes};
-    case WeightType::q5_0:
+    case DType::q5_0:
       return {1, 0, kPanelHalfBytes + 5 * kPanelLineBytes};
-    case WeightType::q4_k:
+    case DType::q4_k:
       return {8, 2 * kPanelHalfBytes, 2 * kPanelOutputs + 4 * kPanelLineBytes};
-    case WeightType::q5_k:
+    case DType::q5_k:
       return {8, 2 * kPanelHalfBytes, 2 * kPanelOutputs + 5 * kPanelLineBytes};
-    case WeightType::q6_k:
+    case DType::q6_k:
       return {8, kPanelHalfBytes, 2 * kPanelOutputs + 6 * kPanelLineBytes};
-    case WeightType::f32:
-    case WeightType::f16:
-    case WeightType::bf16:
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16:
       break;
   }
   return {0, 0, 0};
 }
 
 struct PackArgs {
-  WeightType type;
+  DType type;
   const std::byte* weight;  // [outputs, inputs] as in the file
   std::size_t outputs;
   std::size_t inputs;
@@ -83,7 +83,7 @@ constexpr std::size_t panel_count(std::size_t outputs) {
   return (outputs + kPanelOutputs - 1) / kPanelOutputs;
 }
 // 0 for a type that is not packed.
-constexpr std::size_t packed_bytes(WeightType type, std::size_t outputs, std::size_t inputs) {
+constexpr std::size_t packed_bytes(DType type, std::size_t outputs, std::size_t inputs) {
   return panel_count(outputs) * packed_sizes(type).bytes(inputs / kPackedBlockInputs);
 }
 

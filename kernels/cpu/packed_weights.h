@@ -49,13 +49,13 @@ struct BlockForm {
   static constexpr std::size_t kHalves = kHalvesOfBlock;
   static constexpr bool kHasMinimum = kBlockHasMinimum;
 };
-template <WeightType kType, int kBitsOfWeight, std::size_t kHalvesOfBlock, bool kBlockHasMinimum>
+template <DType kType, int kBitsOfWeight, std::size_t kHalvesOfBlock, bool kBlockHasMinimum>
 struct PackedType : BlockForm<kBitsOfWeight, kHalvesOfBlock, kBlockHasMinimum> {
   static constexpr PackedSizes kSizes = packed_sizes(kType);
   static constexpr bool kIsBytes = kBitsOfWeight == 8;  // nothing to decode
 };
 
-struct PackedQ8_0 : PackedType<WeightType::q8_0, 8, 1, false> {
+struct PackedQ8_0 : PackedType<DType::q8_0, 8, 1, false> {
   static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t) {
     return halves_part(at.block, part);
   }
@@ -76,7 +76,7 @@ EDGEDRAFT_INLINE UintPart nibbles(const BlockPlace& at, std::size_t part) {
 }
 inline constexpr float kNibbleUnit = 1.0f / (1 << kRise<4>);
 
-struct PackedQ4_0 : PackedType<WeightType::q4_0, 4, 1, false> {
+struct PackedQ4_0 : PackedType<DType::q4_0, 4, 1, false> {
   static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t) {
     return halves_part(at.block, part) * all_part(kNibbleUnit);
   }
@@ -94,7 +94,7 @@ EDGEDRAFT_INLINE UintPart fives(const BlockPlace& at, std::size_t part) {
   return (four & 0x0F0F0F0Fu << kUp) | (fifth & 0x10101010u << kUp);
 }
 
-struct PackedQ5_0 : PackedType<WeightType::q5_0, 5, 1, false> {
+struct PackedQ5_0 : PackedType<DType::q5_0, 5, 1, false> {
   static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t) {
     return halves_part(at.block, part) * all_part(1.0f / (1 << kRise<kBits>));
   }
@@ -105,7 +105,7 @@ struct PackedQ5_0 : PackedType<WeightType::q5_0, 5, 1, false> {
 };
 
 // And q4_1.
-struct PackedQ5_1 : PackedType<WeightType::q5_1, 5, 1, true> {
+struct PackedQ5_1 : PackedType<DType::q5_1, 5, 1, true> {
   static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t) {
     return halves_part(at.block, part);
   }
@@ -127,7 +127,7 @@ EDGEDRAFT_INLINE Part group_minimum(const BlockPlace& at, std::size_t part) {
          halves_part(at.header + kPanelHalfBytes, part);
 }
 
-struct PackedQ4_K : PackedType<WeightType::q4_k, 4, 1, true> {
+struct PackedQ4_K : PackedType<DType::q4_k, 4, 1, true> {
   static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t) {
     return group_scale(at, part) * all_part(kNibbleUnit);
   }
@@ -140,7 +140,7 @@ struct PackedQ4_K : PackedType<WeightType::q4_k, 4, 1, true> {
   }
 };
 
-struct PackedQ5_K : PackedType<WeightType::q5_k, 5, 1, true> {
+struct PackedQ5_K : PackedType<DType::q5_k, 5, 1, true> {
   static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t) {
     return group_scale(at, part);
   }
@@ -153,7 +153,7 @@ struct PackedQ5_K : PackedType<WeightType::q5_k, 5, 1, true> {
   }
 };
 
-struct PackedQ6_K : PackedType<WeightType::q6_k, 6, 2, false> {
+struct PackedQ6_K : PackedType<DType::q6_k, 6, 2, false> {
   static EDGEDRAFT_INLINE Part scale(const BlockPlace& at, std::size_t part, std::size_t half) {
     return load_int8s(at.block + half * kPanelOutputs + part * kPartLanes) *
            (halves_part(at.header, part) * all_part(1.0f / (1 << kRise<kBits>)));

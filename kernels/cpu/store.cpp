@@ -44,15 +44,17 @@ void store(const StoreArgs& a, const Work& work) {
     const float* from = a.x.data + r * a.x.stride;
     std::byte* to = a.cache.data + row_of(a.pages, a.first + r) * row_bytes;
     switch (a.cache.type) {
-      case CacheType::f32:
+      case DType::f32:
         std::memcpy(to, from, a.cols * sizeof(float));
         break;
-      case CacheType::f16:
+      case DType::f16:
         store_halves(from, a.cols, to);
         break;
-      case CacheType::bf16:
+      case DType::bf16:
         store_bfloats(from, a.cols, to);
         break;
+      default:
+        break;  // no type of a cache
     }
   }
 }

@@ -48,7 +48,7 @@ struct BF16 {
 // Blocks of a float16 scale and 32 int8. scale * int8 has at most 19 significant bits: exact.
 struct Q8_0 {
   static constexpr std::size_t kStep = 32;
-  static constexpr std::size_t kBlockBytes = 34;
+  static constexpr std::size_t kBlockBytes = traits(DType::q8_0).block_bytes;
   struct Group {
     const std::byte* from;
     Part scale;
@@ -99,7 +99,7 @@ using Q5_1 = SmallBlock<true, true>;
 
 // The blocks of 256 numbers, as shared/tensor/blocks.h describes them; a group is 32 numbers. Every
 // product is exact, so it does not matter whether the difference is fused with it.
-inline constexpr std::size_t kLargeBlock = 256;
+inline constexpr std::size_t kLargeBlock = traits(DType::q4_k).block_count;
 
 // Scale and minimum of a group of q4_k or q5_k.
 struct ScaleAndMinimum {
@@ -124,7 +124,7 @@ EDGEDRAFT_INLINE ScaleAndMinimum scale_and_minimum(const std::byte* block, std::
 
 struct Q4_K {
   static constexpr std::size_t kStep = 32;
-  static constexpr std::size_t kBlockBytes = 144;
+  static constexpr std::size_t kBlockBytes = traits(DType::q4_k).block_bytes;
   struct Group {
     const std::byte* fours;
     unsigned shift;
@@ -147,7 +147,7 @@ struct Q4_K {
 
 struct Q5_K {
   static constexpr std::size_t kStep = 32;
-  static constexpr std::size_t kBlockBytes = 176;
+  static constexpr std::size_t kBlockBytes = traits(DType::q5_k).block_bytes;
   struct Group {
     const std::byte* fours;
     const std::byte* fifths;
@@ -173,7 +173,7 @@ struct Q5_K {
 
 struct Q6_K {
   static constexpr std::size_t kStep = 32;
-  static constexpr std::size_t kBlockBytes = 210;
+  static constexpr std::size_t kBlockBytes = traits(DType::q6_k).block_bytes;
   struct Group {
     const std::byte* fours;
     const std::byte* twos;

@@ -91,7 +91,7 @@ __device__ inline std::uint32_t bits_between(const std::uint64_t* mask, std::uin
 
 // Whether four numbers of a row can be read at once.
 __device__ inline bool in_pieces(const AttentionArgs& a, const Cache& cache) {
-  const std::uint32_t bytes = cache.type == CacheType::f32 ? 4 : 2;
+  const std::uint32_t bytes = cache.type == DType::f32 ? 4 : 2;
   return a.heads.head_dim % 4 == 0 && cache.stride % 4 == 0 &&
          reinterpret_cast<std::uintptr_t>(cache.data) % (4 * bytes) == 0;
 }
@@ -116,11 +116,11 @@ template <class Form>
 __device__ void fetch(const AttentionArgs& a, const Cache& cache, const Place& p,
                       const Stage& stage, typename Form::Pieces& pieces) {
   if (!in_pieces(a, cache)) return;
-  const std::uint32_t bytes = cache.type == CacheType::f32 ? 4 : 2;
+  const std::uint32_t bytes = cache.type == DType::f32 ? 4 : 2;
   const std::size_t offset = std::size_t{p.kv_head} * a.heads.head_dim;
   for_each_piece<Form>(a, stage.count, [&](std::uint32_t i, std::uint32_t slot, std::uint32_t d) {
     const std::byte* from = cache_row(cache, stage.first + slot) + (offset + d) * bytes;
-    if (cache.type == CacheType::f32) {
+    if (cache.type == DType::f32) {
       pieces.bits[i] = *reinterpret_cast<const uint4*>(from);
     } else {
       const uint2 pair = *reinterpret_cast<const uint2*>(from);
@@ -129,14 +129,14 @@ __device__ void fetch(const AttentionArgs& a, const Cache& cache, const Place& p
   });
 }
 
-__device__ inline float4 numbers_of(CacheType type, const uint4& bits) {
-  if (type == CacheType::f32) {
+__device__ inline float4 numbers_of(DType type, const uint4& bits) {
+  if (type == DType::f32) {
     return make_float4(__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z),
                        __uint_as_float(bits.w));
   }
   const auto number = [type](std::uint32_t half) {
     const auto stored = static_cast<std::uint16_t>(half);
-    return type == CacheType::f16 ? half_to_float(stored) : bfloat16_to_float(stored);
+    return type == DType::f16 ? half_to_float(stored) : bfloat16_to_float(stored);
   };
   return make_float4(number(bits.x & 0xFFFFu), number(bits.x >> 16), number(bits.y & 0xFFFFu),
                      number(bits.y >> 16));

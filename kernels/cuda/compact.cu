@@ -13,7 +13,7 @@ __global__ void compact_kernel(CompactArgs a) {
   for (std::uint32_t move = 0; move < a.slot_count; ++move) {
     const std::byte* from = cache_row(a.cache, a.slots[move]);
     std::byte* to = cache_row(a.cache, a.first + move);
-    if (a.cache.type == CacheType::f32) {
+    if (a.cache.type == DType::f32) {
       reinterpret_cast<float*>(to)[i] = reinterpret_cast<const float*>(from)[i];
     } else {
       reinterpret_cast<std::uint16_t*>(to)[i] = reinterpret_cast<const std::uint16_t*>(from)[i];

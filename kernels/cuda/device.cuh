@@ -125,10 +125,10 @@ __device__ inline float to_tf32(float x) {
   return __uint_as_float((bits + 0x1000u) & 0xFFFFE000u);
 }
 
-__device__ inline float cache_number(CacheType type, const std::byte* row, std::size_t i) {
-  if (type == CacheType::f32) return reinterpret_cast<const float*>(row)[i];
+__device__ inline float cache_number(DType type, const std::byte* row, std::size_t i) {
+  if (type == DType::f32) return reinterpret_cast<const float*>(row)[i];
   const std::uint16_t bits = reinterpret_cast<const std::uint16_t*>(row)[i];
-  return type == CacheType::f16 ? half_to_float(bits) : bfloat16_to_float(bits);
+  return type == DType::f16 ? half_to_float(bits) : bfloat16_to_float(bits);
 }
 // Finite numbers stay finite.
 __device__ inline std::uint16_t float_to_limited_half(float x) {
@@ -136,12 +136,12 @@ __device__ inline std::uint16_t float_to_limited_half(float x) {
   const bool finite = fabsf(x) <= 3.4028234e38f;
   return float_to_half(finite ? fminf(fmaxf(x, -kHalfMax), kHalfMax) : x);
 }
-__device__ inline void set_cache_number(CacheType type, std::byte* row, std::size_t i, float x) {
-  if (type == CacheType::f32) {
+__device__ inline void set_cache_number(DType type, std::byte* row, std::size_t i, float x) {
+  if (type == DType::f32) {
     reinterpret_cast<float*>(row)[i] = x;
   } else {
     reinterpret_cast<std::uint16_t*>(row)[i] =
-        type == CacheType::f16 ? float_to_limited_half(x) : float_to_bfloat16(x);
+        type == DType::f16 ? float_to_limited_half(x) : float_to_bfloat16(x);
   }
 }
 __device__ inline std::byte* cache_row(const Cache& cache, std::uint32_t slot) {
@@ -150,7 +150,7 @@ __device__ inline std::byte* cache_row(const Cache& cache, std::uint32_t slot) {
     row = std::size_t{cache.pages[slot / cache.page_slots]} * cache.page_slots +
           slot % cache.page_slots;
   }
-  return cache.data + row * cache.stride * (cache.type == CacheType::f32 ? 4 : 2);
+  return cache.data + row * cache.stride * (cache.type == DType::f32 ? 4 : 2);
 }
 
 // In the order of numbers; NaN counts as the smallest. Never zero.

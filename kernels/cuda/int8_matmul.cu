@@ -278,7 +278,7 @@ cudaError_t run(const Int8MatmulArgs& args, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t int8_matmul(const Int8MatmulArgs& args, cudaStream_t stream) {
-  if (args.type < WeightType::q8_0) return cudaErrorInvalidValue;
+  if (is_float(args.type)) return cudaErrorInvalidValue;
   switch (packed_form(args.type)) {
     case PackedForm::bytes:
       return run<InBytes>(args, stream);

@@ -117,7 +117,7 @@ struct WeightPieces {
 // next are on their way meanwhile, those of the first before other kernels have ended. The order in
 // which inputs meet within an instruction differs from that in memory, alike for weights and
 // activations.
-template <WeightType kType, std::uint32_t kColumnTiles>
+template <DType kType, std::uint32_t kColumnTiles>
 __global__ void __launch_bounds__(kProductThreads) matmul_kernel(MatmulArgs a) {
   let_next_start();
   __shared__ float memory[kProductWarps][2 * kColumnTiles * 4 * kWarp];
@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(kProductThreads) matmul_kernel(MatmulArgs a) {
       for (std::uint32_t n = 0; n < kColumnTiles; ++n) {
         auto& x = some[kFew ? step : 0][kFew ? n : 0];
         if (!kFew) load_x(step, n, x);
-        if (kType == WeightType::bf16) {
+        if (kType == DType::bf16) {
           multiply_bfloat16(x, weights.pieces[step], sums[0][n], sums[1][n]);
         } else {
           multiply_float16(x, weights.pieces[step], sums[0][n], sums[1][n]);
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(kProductThreads) matmul_kernel(MatmulArgs a) {
   write_tile<kColumnTiles>(product, at.first_output, first_row, a.rows, sums, memory);
 }
 
-template <WeightType kType>
+template <DType kType>
 cudaError_t run(const MatmulArgs& args, cudaStream_t stream) {
   const std::uint32_t tiles = product_tile_count(args);
   if (args.rows <= 8) {
@@ -242,11 +242,11 @@ cudaError_t run_plain(const MatmulArgs& args, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t matmul(const MatmulArgs& args, cudaStream_t stream) {
-  if (args.inputs % kPiece == 0 && args.type == WeightType::bf16) {
-    return run<WeightType::bf16>(args, stream);
+  if (args.inputs % kPiece == 0 && args.type == DType::bf16) {
+    return run<DType::bf16>(args, stream);
   }
-  if (args.inputs % kPiece == 0 && args.type == WeightType::f16) {
-    return run<WeightType::f16>(args, stream);
+  if (args.inputs % kPiece == 0 && args.type == DType::f16) {
+    return run<DType::f16>(args, stream);
   }
   return run_plain(args, stream);
 }

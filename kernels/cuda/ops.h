@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shared/tensor/element_type.h"
+
 // The device form of each operation of shared/runtime/backend.h, where the formulas stand: device
 // pointers in, the launch's status out. Everything is enqueued on `stream`; nothing waits, nothing
 // is allocated.
@@ -12,20 +14,6 @@
 // A row's result never depends on the other rows of its call: sums run in one order, splits are by
 // position. Products and sums are fused where the source says fmaf and nowhere else (-fmad=false).
 namespace edgedraft::cuda {
-
-enum class WeightType : std::uint8_t {
-  f32,
-  f16,
-  bf16,
-  q8_0,
-  q4_0,
-  q4_1,
-  q5_0,
-  q5_1,
-  q4_k,
-  q5_k,
-  q6_k
-};
 
 // Row r starts at data + r * stride floats.
 struct Rows {
@@ -37,9 +25,14 @@ struct ConstRows {
   std::size_t stride;
 };
 
+// Bytes of a row of weights as a file has it. Requires  cols a multiple of the type's block
+__host__ __device__ constexpr std::size_t row_bytes(DType type, std::uint32_t cols) {
+  return std::size_t{cols / traits(type).block_count} * traits(type).block_bytes;
+}
+
 // y[r] = table[tokens[r]] as float32.
 struct EmbedArgs {
-  WeightType type;
+  DType type;
   const std::byte* table;  // [vocabulary, cols] as in a file
   const std::uint32_t* tokens;
   std::uint32_t rows;
@@ -78,7 +71,7 @@ struct Product {
 // weights are read once for 32 of them.
 struct MatmulArgs {
   ConstRows x;  // [rows, inputs]
-  WeightType type;
+  DType type;
   std::uint32_t rows;
   std::uint32_t inputs;
   std::uint32_t product_count;
@@ -112,12 +105,12 @@ enum class PackedForm : std::uint8_t {
   with_lines  // a byte a number, a float scale for 16, a float minimum for 32
 };
 // Of q8_0 and all behind it.
-__host__ __device__ constexpr PackedForm packed_form(WeightType type) {
+__host__ __device__ constexpr PackedForm packed_form(DType type) {
   switch (type) {
-    case WeightType::q8_0:
-    case WeightType::q5_0:
+    case DType::q8_0:
+    case DType::q5_0:
       return PackedForm::bytes;
-    case WeightType::q4_0:
+    case DType::q4_0:
       return PackedForm::nibbles;
     default:
       return PackedForm::with_lines;
@@ -128,7 +121,7 @@ struct PackedLayout {
   std::size_t minimums;  // bytes before the minimums of PackedForm::with_lines
   std::size_t total;
 };
-__host__ __device__ constexpr PackedLayout packed_layout(WeightType type, std::uint32_t outputs,
+__host__ __device__ constexpr PackedLayout packed_layout(DType type, std::uint32_t outputs,
                                                          std::uint32_t inputs) {
   const std::size_t blocks = std::size_t{(outputs + 15) / 16} * stretches(inputs) * 4;
   const PackedForm form = packed_form(type);
@@ -138,7 +131,7 @@ __host__ __device__ constexpr PackedLayout packed_layout(WeightType type, std::u
   return {scales, minimums, minimums + blocks * (has_lines ? 64 : 0)};
 }
 struct PackWeightArgs {
-  WeightType type;
+  DType type;
   const std::byte* weight;  // [outputs, inputs] as in a file
   std::uint32_t outputs;
   std::uint32_t inputs;
@@ -152,7 +145,7 @@ struct Int8MatmulArgs {
   const std::byte* values;
   const float* scales;
   const std::int32_t* sums;
-  WeightType type;
+  DType type;
   std::uint32_t rows;
   std::uint32_t inputs;
   std::uint32_t product_count;
@@ -163,7 +156,7 @@ struct Int8MatmulArgs {
 // y = x in 16 bits, packed, for a library's matrix product. float16 stops at its largest number.
 struct RoundRowsArgs {
   ConstRows x;
-  WeightType type;  // f16 or bf16
+  DType type;  // f16 or bf16
   std::uint32_t rows;
   std::uint32_t cols;
   std::uint16_t* y;
@@ -182,14 +175,12 @@ struct BiasArgs {
 
 // --- attention ---
 
-enum class CacheType : std::uint8_t { f32, f16, bf16 };
-
 // Keys or values of one sequence: slot s is row s, or, with pages, row
 // pages[s / page_slots] * page_slots + s % page_slots. What is stored is rounded to nearest; finite
 // numbers stay finite in f16.
 struct Cache {
   std::byte* data;
-  CacheType type;
+  DType type;                  // f32, f16 or bf16
   std::size_t stride;          // elements between rows
   const std::uint32_t* pages;  // null: contiguous
   std::uint32_t page_slots;

@@ -13,7 +13,7 @@ __global__ void round_rows_kernel(RoundRowsArgs a) {
   const std::size_t r = blockIdx.y;
   const float x = a.x.data[r * a.x.stride + i];
   std::uint16_t& y = a.y[r * a.cols + i];
-  if (a.type == WeightType::bf16) {
+  if (a.type == DType::bf16) {
     y = float_to_bfloat16(x);
   } else {
     y = float_to_limited_half(x);

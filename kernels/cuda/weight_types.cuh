@@ -7,50 +7,6 @@
 // number has the bits of the CPU's decoder.
 namespace edgedraft::cuda {
 
-__host__ __device__ constexpr std::uint32_t block_count(WeightType type) {
-  switch (type) {
-    case WeightType::q8_0:
-    case WeightType::q4_0:
-    case WeightType::q4_1:
-    case WeightType::q5_0:
-    case WeightType::q5_1:
-      return 32;
-    case WeightType::q4_k:
-    case WeightType::q5_k:
-    case WeightType::q6_k:
-      return 256;
-    default:
-      return 1;
-  }
-}
-__host__ __device__ constexpr std::uint32_t block_bytes(WeightType type) {
-  switch (type) {
-    case WeightType::f32:
-      return 4;
-    case WeightType::q8_0:
-      return 34;
-    case WeightType::q4_0:
-      return 18;
-    case WeightType::q4_1:
-      return 20;
-    case WeightType::q5_0:
-      return 22;
-    case WeightType::q5_1:
-      return 24;
-    case WeightType::q4_k:
-      return 144;
-    case WeightType::q5_k:
-      return 176;
-    case WeightType::q6_k:
-      return 210;
-    default:
-      return 2;
-  }
-}
-__host__ __device__ constexpr std::size_t row_bytes(WeightType type, std::uint32_t cols) {
-  return std::size_t{cols / block_count(type)} * block_bytes(type);
-}
-
 __device__ inline std::uint32_t byte_at(const std::byte* from) {
   return static_cast<std::uint32_t>(*from);
 }
@@ -65,9 +21,8 @@ struct Element {
   float minimum;
 };
 
-__device__ constexpr bool has_minimum(WeightType type) {
-  return type == WeightType::q4_1 || type == WeightType::q5_1 || type == WeightType::q4_k ||
-         type == WeightType::q5_k;
+__device__ constexpr bool has_minimum(DType type) {
+  return type == DType::q4_1 || type == DType::q5_1 || type == DType::q4_k || type == DType::q5_k;
 }
 
 // Six-bit scale and minimum of group 0..7 of q4_k and q5_k.
@@ -83,9 +38,9 @@ __device__ inline void unpack_group(const std::byte* packed, std::uint32_t group
 }
 
 // Number i of a block of four or five bits and 32 numbers.
-__device__ inline Element small_element(WeightType type, const std::byte* block, std::uint32_t i) {
-  const bool has_offset = type == WeightType::q4_1 || type == WeightType::q5_1;
-  const bool has_fifths = type == WeightType::q5_0 || type == WeightType::q5_1;
+__device__ inline Element small_element(DType type, const std::byte* block, std::uint32_t i) {
+  const bool has_offset = type == DType::q4_1 || type == DType::q5_1;
+  const bool has_fifths = type == DType::q5_0 || type == DType::q5_1;
   const std::byte* fifths = block + (has_offset ? 4 : 2);
   const std::byte* fours = fifths + (has_fifths ? 4 : 0);
   std::uint32_t level = byte_at(fours + i % 16) >> (i / 16 * 4) & 15u;
@@ -95,15 +50,16 @@ __device__ inline Element small_element(WeightType type, const std::byte* block,
 }
 
 // Number k of a row of a quantised type.
-__device__ inline Element element(WeightType type, const std::byte* row, std::uint32_t k) {
-  const std::byte* block = row + std::size_t{k / block_count(type)} * block_bytes(type);
-  const std::uint32_t i = k % block_count(type);
-  if (type == WeightType::q8_0) {
+__device__ inline Element element(DType type, const std::byte* row, std::uint32_t k) {
+  const DTypeTraits t = traits(type);
+  const std::byte* block = row + std::size_t{k / t.block_count} * t.block_bytes;
+  const std::uint32_t i = k % t.block_count;
+  if (type == DType::q8_0) {
     return {static_cast<std::int8_t>(byte_at(block + 2 + i)), half_at(block), 0.0f};
   }
-  if (block_count(type) == 32) return small_element(type, block, i);
+  if (t.block_count == 32) return small_element(type, block, i);
   const std::uint32_t group = i / 32;
-  if (type == WeightType::q6_k) {
+  if (type == DType::q6_k) {
     const std::uint32_t half = i / 128;
     const std::uint32_t part = group % 4;
     const std::uint32_t four = byte_at(block + half * 64 + i % 64) >> (part / 2 * 4) & 15u;
@@ -115,21 +71,21 @@ __device__ inline Element element(WeightType type, const std::byte* row, std::ui
   std::uint32_t scale = 0;
   std::uint32_t minimum = 0;
   unpack_group(block + 4, group, scale, minimum);
-  const std::byte* fours = block + (type == WeightType::q5_k ? 48 : 16);
+  const std::byte* fours = block + (type == DType::q5_k ? 48 : 16);
   std::uint32_t level = byte_at(fours + group / 2 * 32 + i % 32) >> (group % 2 * 4) & 15u;
-  if (type == WeightType::q5_k) level |= (byte_at(block + 16 + i % 32) >> group & 1u) << 4;
+  if (type == DType::q5_k) level |= (byte_at(block + 16 + i % 32) >> group & 1u) << 4;
   return {static_cast<std::int32_t>(level), __fmul_rn(half_at(block), static_cast<float>(scale)),
           __fmul_rn(half_at(block + 2), static_cast<float>(minimum))};
 }
 
 // Number k of a row of any type, with the bits of dequantize_row.
-__device__ inline float decoded(WeightType type, const std::byte* row, std::uint32_t k) {
+__device__ inline float decoded(DType type, const std::byte* row, std::uint32_t k) {
   switch (type) {
-    case WeightType::f32:
+    case DType::f32:
       return reinterpret_cast<const float*>(row)[k];
-    case WeightType::f16:
+    case DType::f16:
       return half_to_float(reinterpret_cast<const std::uint16_t*>(row)[k]);
-    case WeightType::bf16:
+    case DType::bf16:
       return bfloat16_to_float(reinterpret_cast<const std::uint16_t*>(row)[k]);
     default: {
       const Element e = element(type, row, k);

@@ -88,11 +88,10 @@ class CudaBackend final : public Backend {
     EDGEDRAFT_CHECK(matrix.bytes.size() / *row == matrix.rows && matrix.bytes.size() % *row == 0);
     auto file_order = upload(matrix.bytes);
     if (is_float(matrix.type)) return file_order;
-    const cuda::WeightType type = weight_type(matrix.type);
     auto packed = std::make_unique<CudaBuffer>(
-        queue_, cuda::packed_layout(type, matrix.rows, matrix.cols).total);
+        queue_, cuda::packed_layout(matrix.type, matrix.rows, matrix.cols).total);
     packed->packed = true;
-    try_cuda(cuda::pack_weight({.type = type,
+    try_cuda(cuda::pack_weight({.type = matrix.type,
                                 .weight = static_cast<CudaBuffer&>(*file_order).data(),
                                 .outputs = matrix.rows,
                                 .inputs = matrix.cols,
@@ -141,7 +140,7 @@ class CudaBackend final : public Backend {
 
   void embed(const EmbedOp& op) override {
     check_op(op);
-    enqueue(cuda::embed, cuda::EmbedArgs{.type = weight_type(op.table.type),
+    enqueue(cuda::embed, cuda::EmbedArgs{.type = op.table.type,
                                          .table = device_data(op.table),
                                          .tokens = arguments_.on_device(op.tokens),
                                          .rows = op.y.rows,
@@ -361,7 +360,7 @@ class CudaBackend final : public Backend {
 
   cuda::Cache cache(const CacheView& view, const std::uint32_t* pages) {
     return {.data = device_data(view.memory),
-            .type = cache_type(view.memory.type),
+            .type = view.memory.type,
             .stride = view.memory.stride,
             .pages = pages,
             .page_slots = view.page_slots};

@@ -13,11 +13,11 @@ void try_cublas(cublasStatus_t status, const char* what) {
   throw DeviceError(std::string("cuBLAS: ") + what + ": " + cublasGetStatusString(status));
 }
 
-cudaDataType_t data_type(cuda::WeightType type) {
+cudaDataType_t data_type(DType type) {
   switch (type) {
-    case cuda::WeightType::f16:
+    case DType::f16:
       return CUDA_R_16F;
-    case cuda::WeightType::bf16:
+    case DType::bf16:
       return CUDA_R_16BF;
     default:
       return CUDA_R_32F;

@@ -16,9 +16,9 @@ class CudaGemm {
   CudaGemm& operator=(const CudaGemm&) = delete;
 
   struct Product {
-    cuda::WeightType type;  // f32, f16 or bf16, of weight and activations
-    const void* x;          // [rows, inputs]
-    std::size_t x_stride;   // elements
+    DType type;            // f32, f16 or bf16, of weight and activations
+    const void* x;         // [rows, inputs]
+    std::size_t x_stride;  // elements
     const std::byte* weight;
     cuda::Rows y;
     std::uint32_t rows;

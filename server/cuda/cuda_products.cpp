@@ -8,7 +8,7 @@ namespace {
 
 template <class Args>
 void set_products(Args& args, std::span<const MatmulOp> ops) {
-  args.type = weight_type(ops[0].weight.type);
+  args.type = ops[0].weight.type;
   args.rows = ops[0].x.rows;
   args.inputs = ops[0].x.cols;
   args.product_count = static_cast<std::uint32_t>(ops.size());
@@ -101,7 +101,7 @@ void CudaProducts::library_product(const MatmulOp& op, std::optional<DType>& rou
     x = y;
     if (rounded != op.weight.type) {
       queue_.enqueue(cuda::round_rows, cuda::RoundRowsArgs{.x = device_const_rows(op.x),
-                                                           .type = weight_type(op.weight.type),
+                                                           .type = op.weight.type,
                                                            .rows = op.x.rows,
                                                            .cols = op.x.cols,
                                                            .y = y});
@@ -119,7 +119,7 @@ void CudaProducts::library_product(const MatmulOp& op, std::optional<DType>& rou
   }
   queue_.enqueue(multiply_by_library,
                  LibraryProduct{.gemm = gemm_.get(),
-                                .product = {.type = weight_type(op.weight.type),
+                                .product = {.type = op.weight.type,
                                             .x = x,
                                             .x_stride = is_16_bits ? op.x.cols : op.x.stride,
                                             .weight = device_matrix(op.weight),

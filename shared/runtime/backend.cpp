@@ -35,7 +35,7 @@ Matrix CacheRows::floats() const {
 }
 
 bool is_cache_type(DType type) {
-  return type == DType::f32 || type == DType::f16 || type == DType::bf16;
+  return is_float(type);
 }
 
 std::uint64_t cache_bytes(DType type, std::uint64_t count) {

@@ -31,29 +31,6 @@ constexpr std::uint64_t kSplitSteps = 4;
 constexpr std::size_t kRowsAThreadMin = 4;
 constexpr std::size_t kSharedWeightBytesMax = std::size_t{2} << 20;
 
-// Values of DType and of the kernels' types are the same.
-static_assert(static_cast<int>(DType::f32) == static_cast<int>(cpu::WeightType::f32));
-static_assert(static_cast<int>(DType::f16) == static_cast<int>(cpu::WeightType::f16));
-static_assert(static_cast<int>(DType::bf16) == static_cast<int>(cpu::WeightType::bf16));
-static_assert(static_cast<int>(DType::q8_0) == static_cast<int>(cpu::WeightType::q8_0));
-static_assert(static_cast<int>(DType::q4_0) == static_cast<int>(cpu::WeightType::q4_0));
-static_assert(static_cast<int>(DType::q4_1) == static_cast<int>(cpu::WeightType::q4_1));
-static_assert(static_cast<int>(DType::q5_0) == static_cast<int>(cpu::WeightType::q5_0));
-static_assert(static_cast<int>(DType::q5_1) == static_cast<int>(cpu::WeightType::q5_1));
-static_assert(static_cast<int>(DType::q4_k) == static_cast<int>(cpu::WeightType::q4_k));
-static_assert(static_cast<int>(DType::q5_k) == static_cast<int>(cpu::WeightType::q5_k));
-static_assert(static_cast<int>(DType::q6_k) == static_cast<int>(cpu::WeightType::q6_k));
-static_assert(static_cast<int>(DType::f32) == static_cast<int>(cpu::CacheType::f32));
-static_assert(static_cast<int>(DType::f16) == static_cast<int>(cpu::CacheType::f16));
-static_assert(static_cast<int>(DType::bf16) == static_cast<int>(cpu::CacheType::bf16));
-cpu::WeightType weight_type(DType type) {
-  return static_cast<cpu::WeightType>(type);
-}
-cpu::CacheType cache_type(DType type) {
-  EDGEDRAFT_CHECK(is_cache_type(type));
-  return static_cast<cpu::CacheType>(type);
-}
-
 cpu::Heads heads_of(const HeadShape& heads) {
   return {.kv_heads = heads.kv_heads,
           .group = heads.query_heads / heads.kv_heads,
@@ -78,7 +55,7 @@ class CpuBackend final : public HostBackend {
 
   void embed(const EmbedOp& op) override {
     check_op(op);
-    const cpu::EmbedArgs args{.type = weight_type(op.table.type),
+    const cpu::EmbedArgs args{.type = op.table.type,
                               .table = data(op.table),
                               .tokens = op.tokens.data(),
                               .cols = op.y.cols,
@@ -97,14 +74,13 @@ class CpuBackend final : public HostBackend {
   }
 
   std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) override {
-    const cpu::WeightType type = weight_type(matrix.type);
-    const std::size_t bytes = cpu::packed_bytes(type, matrix.rows, matrix.cols);
+    const std::size_t bytes = cpu::packed_bytes(matrix.type, matrix.rows, matrix.cols);
     if (bytes == 0) return upload(matrix.bytes);
     const auto row = row_bytes(matrix.type, matrix.cols);
     EDGEDRAFT_CHECK(row.has_value());
     EDGEDRAFT_CHECK(matrix.bytes.size() / *row == matrix.rows && matrix.bytes.size() % *row == 0);
     auto buffer = HostBuffer::for_packed(bytes);
-    const cpu::PackArgs args{.type = type,
+    const cpu::PackArgs args{.type = matrix.type,
                              .weight = matrix.bytes.data(),
                              .outputs = matrix.rows,
                              .inputs = matrix.cols,
@@ -281,10 +257,10 @@ class CpuBackend final : public HostBackend {
   static cpu::Rows rows(const Matrix& m) { return {data(m), m.stride}; }
   static cpu::ConstRows const_rows(const Matrix& m) { return {data(m), m.stride}; }
   static cpu::Cache cache(const CacheView& view) {
-    return {data(view.memory), view.memory.stride, cache_type(view.memory.type)};
+    return {data(view.memory), view.memory.stride, view.memory.type};
   }
   static cpu::ConstCache const_cache(const CacheView& view) {
-    return {data(view.memory), view.memory.stride, cache_type(view.memory.type)};
+    return {data(view.memory), view.memory.stride, view.memory.type};
   }
   static cpu::Pages pages(const CacheView& cache) {
     if (!cache.paged()) return {};
@@ -323,13 +299,12 @@ class CpuBackend final : public HostBackend {
 
   static cpu::Int8MatmulArgs int8_args(const MatmulOp& op) {
     const auto& weight = static_cast<const HostBuffer&>(*op.weight.buffer);
-    const cpu::WeightType type = weight_type(op.weight.type);
     EDGEDRAFT_CHECK(op.weight.offset_bytes == 0);
     EDGEDRAFT_CHECK(weight.bytes().size() ==
-                    cpu::packed_bytes(type, op.weight.rows, op.weight.cols));
+                    cpu::packed_bytes(op.weight.type, op.weight.rows, op.weight.cols));
     return {.x = nullptr,
             .x_stride = cpu::quantized_row_bytes(op.x.cols),
-            .type = type,
+            .type = op.weight.type,
             .panels = weight.bytes().data(),
             .bias = f32_data(op.bias),
             .y = rows(op.y),
@@ -422,7 +397,7 @@ class CpuBackend final : public HostBackend {
   void float_matmul(const MatmulOp& op) {
     EDGEDRAFT_CHECK(traits(op.weight.type).block_count == 1);  // others come from upload_matrix
     const cpu::MatmulArgs args{.x = const_rows(op.x),
-                               .type = weight_type(op.weight.type),
+                               .type = op.weight.type,
                                .weight = data(op.weight),
                                .bias = f32_data(op.bias),
                                .y = rows(op.y),

@@ -3,8 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shared/tensor/element_type.h"
+
 // The quantised element types, a block at a time: GGUF's layouts, little-endian. Small blocks have
-// 32 numbers, large ones 256; the sizes in bytes stand in the traits of dtype.h.
+// 32 numbers, large ones 256; the sizes in bytes stand in the traits of element_type.h.
 //
 //   q8_0   scale f16 | 32 x i8                                           x = scale q
 //   q4_0   scale f16 | 16 bytes: numbers 0..15 low, 16..31 high halves   x = scale (q - 8)
@@ -26,8 +28,8 @@
 // Source    the ggml project's reference implementation
 namespace edgedraft::blocks {
 
-inline constexpr std::uint32_t kSmallCount = 32;
-inline constexpr std::uint32_t kLargeCount = 256;
+inline constexpr std::uint32_t kSmallCount = traits(DType::q4_0).block_count;
+inline constexpr std::uint32_t kLargeCount = traits(DType::q4_k).block_count;
 
 void decode_q8_0(const std::byte* from, float* to);
 void decode_q4_0(const std::byte* from, float* to);

@@ -1,6 +1,5 @@
 #include "shared/tensor/dtype.h"
 
-#include <array>
 #include <bit>
 
 #include "shared/base/check.h"
@@ -9,65 +8,49 @@
 namespace edgedraft {
 namespace {
 
-struct TypeRow {
-  DTypeTraits traits;
-  // Null where a block is a number.
-  void (*decode)(const std::byte* from, float* to) = nullptr;
-  void (*encode)(const float* from, std::byte* to) = nullptr;
+// How a block becomes numbers, and numbers a block.
+struct BlockCodec {
+  void (*decode)(const std::byte* from, float* to);
+  void (*encode)(const float* from, std::byte* to);
 };
 
-// Indexed by DType.
-constexpr std::array<TypeRow, 11> kTypes = {{
-    {{.name = "f32", .block_count = 1, .block_bytes = 4}},
-    {{.name = "f16", .block_count = 1, .block_bytes = 2}},
-    {{.name = "bf16", .block_count = 1, .block_bytes = 2}},
-    {{.name = "q8_0", .block_count = blocks::kSmallCount, .block_bytes = 34},
-     blocks::decode_q8_0,
-     blocks::encode_q8_0},
-    {{.name = "q4_0", .block_count = blocks::kSmallCount, .block_bytes = 18},
-     blocks::decode_q4_0,
-     blocks::encode_q4_0},
-    {{.name = "q4_1", .block_count = blocks::kSmallCount, .block_bytes = 20},
-     blocks::decode_q4_1,
-     blocks::encode_q4_1},
-    {{.name = "q5_0", .block_count = blocks::kSmallCount, .block_bytes = 22},
-     blocks::decode_q5_0,
-     blocks::encode_q5_0},
-    {{.name = "q5_1", .block_count = blocks::kSmallCount, .block_bytes = 24},
-     blocks::decode_q5_1,
-     blocks::encode_q5_1},
-    {{.name = "q4_k", .block_count = blocks::kLargeCount, .block_bytes = 144},
-     blocks::decode_q4_k,
-     blocks::encode_q4_k},
-    {{.name = "q5_k", .block_count = blocks::kLargeCount, .block_bytes = 176},
-     blocks::decode_q5_k,
-     blocks::encode_q5_k},
-    {{.name = "q6_k", .block_count = blocks::kLargeCount, .block_bytes = 210},
-     blocks::decode_q6_k,
-     blocks::encode_q6_k},
-}};
-
-const TypeRow& row_of(DType type) {
-  const auto index = static_cast<std::size_t>(type);
-  EDGEDRAFT_CHECK(index < kTypes.size());
-  return kTypes[index];
+BlockCodec codec_of(DType type) {
+  switch (type) {
+    case DType::q8_0:
+      return {blocks::decode_q8_0, blocks::encode_q8_0};
+    case DType::q4_0:
+      return {blocks::decode_q4_0, blocks::encode_q4_0};
+    case DType::q4_1:
+      return {blocks::decode_q4_1, blocks::encode_q4_1};
+    case DType::q5_0:
+      return {blocks::decode_q5_0, blocks::encode_q5_0};
+    case DType::q5_1:
+      return {blocks::decode_q5_1, blocks::encode_q5_1};
+    case DType::q4_k:
+      return {blocks::decode_q4_k, blocks::encode_q4_k};
+    case DType::q5_k:
+      return {blocks::decode_q5_k, blocks::encode_q5_k};
+    case DType::q6_k:
+      return {blocks::decode_q6_k, blocks::encode_q6_k};
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16:
+      break;
+  }
+  check_failed("a type without blocks", BOOST_CURRENT_LOCATION);
 }
 
 }  // namespace
 
-const DTypeTraits& traits(DType type) {
-  return row_of(type).traits;
-}
-
 std::optional<DType> dtype_from_name(std::string_view name) {
-  for (std::size_t i = 0; i < kTypes.size(); ++i) {
-    if (kTypes[i].traits.name == name) return static_cast<DType>(i);
+  for (const DType type : kDTypes) {
+    if (traits(type).name == name) return type;
   }
   return std::nullopt;
 }
 
 std::optional<std::uint64_t> row_bytes(DType type, std::uint64_t count) {
-  const DTypeTraits& t = traits(type);
+  const DTypeTraits t = traits(type);
   if (count % t.block_count != 0) return std::nullopt;
   return checked_mul(count / t.block_count, t.block_bytes);
 }
@@ -127,10 +110,10 @@ void dequantize_row(DType type, ByteView from, std::span<float> to) {
       }
       break;
     default: {
-      const TypeRow& row = row_of(type);
-      const DTypeTraits& t = row.traits;
+      const BlockCodec codec = codec_of(type);
+      const DTypeTraits t = traits(type);
       for (std::size_t b = 0; b < to.size() / t.block_count; ++b) {
-        row.decode(&from[b * t.block_bytes], &to[b * t.block_count]);
+        codec.decode(&from[b * t.block_bytes], &to[b * t.block_count]);
       }
     }
   }
@@ -150,10 +133,10 @@ void quantize_row(DType type, std::span<const float> from, std::span<std::byte> 
         store_le(&to[2 * i], float_to_bfloat16(from[i]));
       break;
     default: {
-      const TypeRow& row = row_of(type);
-      const DTypeTraits& t = row.traits;
+      const BlockCodec codec = codec_of(type);
+      const DTypeTraits t = traits(type);
       for (std::size_t b = 0; b < from.size() / t.block_count; ++b) {
-        row.encode(&from[b * t.block_count], &to[b * t.block_bytes]);
+        codec.encode(&from[b * t.block_count], &to[b * t.block_bytes]);
       }
     }
   }

@@ -7,36 +7,9 @@
 #include <string_view>
 
 #include "shared/base/bytes.h"
+#include "shared/tensor/element_type.h"
 
 namespace edgedraft {
-
-// Element types of stored weights. Activations are always float32.
-enum class DType : std::uint8_t {
-  f32,
-  f16,
-  bf16,
-  // Blocks (blocks.h): of 32, and the "K" types of 256.
-  q8_0,
-  q4_0,
-  q4_1,
-  q5_0,
-  q5_1,
-  q4_k,
-  q5_k,
-  q6_k,
-};
-
-struct DTypeTraits {
-  std::string_view name;      // as in --type and in reports
-  std::uint32_t block_count;  // elements a block
-  std::uint32_t block_bytes;
-};
-
-inline constexpr DType kDTypes[] = {DType::f32,  DType::f16,  DType::bf16, DType::q8_0,
-                                    DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1,
-                                    DType::q4_k, DType::q5_k, DType::q6_k};
-
-const DTypeTraits& traits(DType type);
 
 std::optional<DType> dtype_from_name(std::string_view name);
 

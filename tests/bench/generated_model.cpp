@@ -28,7 +28,7 @@ constexpr std::uint16_t kMinimum = 0x0C00;  // 2^-12
 
 // Makes the numbers of random bytes finite and small.
 void tame(DType type, std::span<std::byte> bytes) {
-  const DTypeTraits& t = traits(type);
+  const DTypeTraits t = traits(type);
   switch (type) {
     case DType::f32:  // of magnitude 2^-7
       for (std::size_t i = 3; i < bytes.size(); i += 4) {

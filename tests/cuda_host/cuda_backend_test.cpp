@@ -256,7 +256,7 @@ TEST(CudaScratchTest, ALaunchIsRefusedThatWouldWriteBehindIt) {
   const cuda::Heads heads{.kv_heads = 2, .group = 1, .head_dim = 4};
   Floats numbers(4096, 1.0f);
   const cuda::Cache cache{.data = reinterpret_cast<std::byte*>(numbers.data()),
-                          .type = cuda::CacheType::f32,
+                          .type = DType::f32,
                           .stride = 8,
                           .pages = nullptr,
                           .page_slots = 0};

@@ -105,7 +105,7 @@ TEST_P(MatmulTest, AddsUpTheLargestNumbers) {
       expect_right(TestWeight(backend(), type, s.outputs, s.inputs, ones(s.outputs)), x, s);
     }
     // A file may have -128, which quantising does not give.
-    const DTypeTraits& q8_0 = traits(DType::q8_0);
+    const DTypeTraits q8_0 = traits(DType::q8_0);
     Bytes least(std::size_t{s.outputs} * s.inputs / q8_0.block_count * q8_0.block_bytes,
                 std::byte{0x80});
     for (std::size_t i = 0; i < least.size(); i += q8_0.block_bytes) {

@@ -17,7 +17,8 @@ class FolderTable {
   static Result<FolderTable> parse(const std::string& page);
 
   // The folder with the longest name that holds the file; empty where none does. A line may name a
-  // file as well (a program's main.cpp, which stands above what lies beside it).
+  // file as well: a program's main.cpp, which stands above what lies beside it, or a header that
+  // may be included where the rest of its folder may not.
   std::string folder_of(const std::string& path) const;
   // A folder may include itself, what its line names, and what these may.
   bool allows(const std::string& from, const std::string& to) const;

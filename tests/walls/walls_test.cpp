@@ -144,6 +144,14 @@ TEST(FolderTableTest, ReadsItsBlock) {
   EXPECT_FALSE(folders->allows("c", "c/main.cpp"));
 }
 
+TEST(FolderTableTest, AFileMayBeIncludedWithoutItsFolder) {
+  const auto folders = FolderTable::parse("```folders\na/list.h:\na: a/list.h\nb: a/list.h\n```");
+  ASSERT_TRUE(folders) << folders.error().message;
+  EXPECT_TRUE(folders->allows(folders->folder_of("b/x.cpp"), folders->folder_of("a/list.h")));
+  EXPECT_FALSE(folders->allows(folders->folder_of("b/x.cpp"), folders->folder_of("a/x.h")));
+  EXPECT_FALSE(folders->allows(folders->folder_of("a/list.h"), folders->folder_of("a/x.h")));
+}
+
 TEST(FolderTableTest, RefusesCirclesAndUnknownFolders) {
   const auto error_of = [](const std::string& lines) {
     const auto folders = FolderTable::parse("```folders\n" + lines + "\n```");

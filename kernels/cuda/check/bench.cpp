@@ -91,8 +91,8 @@ class Bench {
     std::printf("Device-to-device copy, bytes read and written: %.0f GB/s.\n\n", copy_rate_ * 1e-9);
   }
 
-  void products(WeightType type, std::uint32_t inputs, std::uint32_t outputs) {
-    const std::string name = std::string("matmul ") + sizes_of(type).name + ", " +
+  void products(DType type, std::uint32_t inputs, std::uint32_t outputs) {
+    const std::string name = std::string("matmul ") + traits(type).name + ", " +
                              std::to_string(inputs) + " to " + std::to_string(outputs);
     if (!wants(name)) return;
     const auto weight = random_weight(type, outputs, inputs, 1);
@@ -154,14 +154,14 @@ class Bench {
     }
   }
 
-  void attending(CacheType type, std::uint32_t prefix) {
-    const std::string name = std::string("attention ") + (type == CacheType::f32 ? "f32" : "f16") +
-                             ", prefix " + std::to_string(prefix);
+  void attending(DType type, std::uint32_t prefix) {
+    const std::string name =
+        std::string("attention ") + traits(type).name + ", prefix " + std::to_string(prefix);
     if (!wants(name)) return;
     const Heads heads{8, 4, 128};
     const std::uint32_t kv_cols = heads.kv_heads * heads.head_dim;
     const std::uint32_t query_cols = kv_cols * heads.group;
-    const std::size_t element = type == CacheType::f32 ? 4 : 2;
+    const std::size_t element = type == DType::f32 ? 4 : 2;
     const std::size_t cache_bytes = std::size_t{prefix + 128} * kv_cols * element;
     const int copies =
         static_cast<int>(small_ ? 1 : std::max<std::size_t>(1, kCacheBytes / cache_bytes));
@@ -290,13 +290,12 @@ void run_bench(bool small, const std::string& only) {
   const std::vector<Shape> shapes =
       small ? std::vector<Shape>{{256, 64}}
             : std::vector<Shape>{{4096, 1024}, {4096, 4096}, {4096, 14336}, {14336, 4096}};
-  for (const WeightType type :
-       {WeightType::bf16, WeightType::f16, WeightType::q8_0, WeightType::q4_0, WeightType::q6_k}) {
+  for (const DType type : {DType::bf16, DType::f16, DType::q8_0, DType::q4_0, DType::q6_k}) {
     for (const Shape s : shapes) bench.products(type, s.inputs, s.outputs);
   }
-  if (!small) bench.products(WeightType::bf16, 4096, 128256);
+  if (!small) bench.products(DType::bf16, 4096, 128256);
   bench.quantizing(small ? 256 : 4096);
-  for (const CacheType type : {CacheType::f32, CacheType::f16}) {
+  for (const DType type : {DType::f32, DType::f16}) {
     for (const std::uint32_t prefix : {256u, 2048u, 8192u}) {
       if (!small || prefix == 256) bench.attending(type, prefix);
     }

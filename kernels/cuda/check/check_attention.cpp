@@ -30,9 +30,9 @@ std::vector<double> exact_attention(const float* q, const std::vector<float>& ke
 }
 
 // Multiples of 1/64 up to 1 in a cache's type: exact.
-std::vector<std::byte> stored(CacheType type, const std::vector<float>& values) {
-  std::vector<std::byte> bytes(values.size() * (type == CacheType::f32 ? 4 : 2));
-  if (type == CacheType::f32) {
+std::vector<std::byte> stored(DType type, const std::vector<float>& values) {
+  std::vector<std::byte> bytes(values.size() * (type == DType::f32 ? 4 : 2));
+  if (type == DType::f32) {
     std::memcpy(bytes.data(), values.data(), bytes.size());
     return bytes;
   }
@@ -41,7 +41,7 @@ std::vector<std::byte> stored(CacheType type, const std::vector<float>& values) 
     const float fraction = std::frexp(std::fabs(values[i]), &exponent);  // in [1/2, 1)
     std::uint32_t bits = std::signbit(values[i]) ? 0x8000u : 0u;
     if (fraction != 0.0f) {
-      const bool half = type == CacheType::f16;
+      const bool half = type == DType::f16;
       const auto point = static_cast<std::uint32_t>((2.0f * fraction - 1.0f) * (half ? 1024 : 128));
       bits |= half ? static_cast<std::uint32_t>(exponent + 14) << 10 | point
                    : static_cast<std::uint32_t>(exponent + 126) << 7 | point;
@@ -54,7 +54,7 @@ std::vector<std::byte> stored(CacheType type, const std::vector<float>& values) 
 
 // The last row's path, moved together behind the prefix and run as one plain row.
 template <class Place>
-bool path_matches(CacheType type, const Heads& heads, const std::vector<float>& keys,
+bool path_matches(DType type, const Heads& heads, const std::vector<float>& keys,
                   const std::vector<float>& values, const std::vector<float>& q,
                   const std::vector<std::uint64_t>& masks, std::uint32_t rows, const Place& place,
                   const std::vector<float>& together, std::uint32_t prefix) {
@@ -99,7 +99,7 @@ bool path_matches(CacheType type, const Heads& heads, const std::vector<float>& 
 
 }  // namespace
 
-void check_attention(Report& report, CacheType type, bool paged, std::uint32_t prefix) {
+void check_attention(Report& report, DType type, bool paged, std::uint32_t prefix) {
   const Sizes& sizes = report.sizes();
   const bool real = sizes.kv_cols >= 1024;
   const Heads heads{real ? 8u : 2u, 4, real ? 128u : 32u};
@@ -174,7 +174,7 @@ void check_attention(Report& report, CacheType type, bool paged, std::uint32_t p
       error = larger(error, std::fabs(double{together[at + d]} - exact[d]));
     }
   }
-  const std::string what = std::string(name_of(type)) + (paged ? ", pages" : ", contiguous") +
+  const std::string what = std::string(traits(type).name) + (paged ? ", pages" : ", contiguous") +
                            ", 62 rows of a tree behind " + std::to_string(prefix);
   report.row("attention", what, error, 4e-6);
   report.claim("attention", what + ": the same bits, its prefix read from the device",

@@ -31,7 +31,7 @@ void check_rope(Report& report) {
                sizes.dim,
                head_dim,
                pairs,
-               {reinterpret_cast<std::byte*>(stored.data()), CacheType::f16, sizes.dim,
+               {reinterpret_cast<std::byte*>(stored.data()), DType::f16, sizes.dim,
                 pages_on_device.data(), 16},
                0},
               nullptr),
@@ -62,9 +62,9 @@ void check_rope(Report& report) {
   }
 }
 
-void check_cache_moves(Report& report, CacheType type) {
+void check_cache_moves(Report& report, DType type) {
   const std::uint32_t cols = report.sizes().kv_cols;
-  const std::size_t element = type == CacheType::f32 ? 4 : 2;
+  const std::size_t element = type == DType::f32 ? 4 : 2;
   const std::size_t row_bytes = cols * element;
   std::vector<std::byte> memory(128 * row_bytes);
   Random random(1);
@@ -84,7 +84,7 @@ void check_cache_moves(Report& report, CacheType type) {
   for (std::uint32_t i = 0; i < slots.size(); ++i) {
     good = good && same_bits(&result[at(40 + i)], &memory[at(slots[i])], row_bytes);
   }
-  report.claim("compact", std::string(name_of(type)) + ", 5 slots in pages", good);
+  report.claim("compact", std::string(traits(type).name) + ", 5 slots in pages", good);
 
   auto x = numbers(2, 8 * std::size_t{cols});
   x[1] = 70000.0f;
@@ -98,22 +98,22 @@ void check_cache_moves(Report& report, CacheType type) {
         &result[at(12 + static_cast<std::uint32_t>(i / cols))] + i % cols * element;
     float held = 0.0f;
     std::uint16_t word = 0;
-    if (type == CacheType::f32) {
+    if (type == DType::f32) {
       std::memcpy(&held, from, sizeof held);
     } else {
       std::memcpy(&word, from, sizeof word);
-      held = type == CacheType::f16 ? half_value(word) : bfloat16_value(word);
+      held = type == DType::f16 ? half_value(word) : bfloat16_value(word);
     }
-    const double largest = type == CacheType::f16 ? 65504.0 : 1e30;
+    const double largest = type == DType::f16 ? 65504.0 : 1e30;
     const double expected = std::max(-largest, std::min(largest, double{x[i]}));
     // Below float16's normal numbers steps are even.
-    const double size = std::max(std::fabs(expected), type == CacheType::f16 ? 0x1p-14 : 1e-30);
+    const double size = std::max(std::fabs(expected), type == DType::f16 ? 0x1p-14 : 1e-30);
     error = larger(error, std::fabs(double{held} - expected) / size);
   }
-  report.row("store", std::string(name_of(type)) + ", 8 rows across two pages", error,
-             type == CacheType::f32   ? 0.0
-             : type == CacheType::f16 ? 0x1p-11
-                                      : 0x1p-8);
+  report.row("store", std::string(traits(type).name) + ", 8 rows across two pages", error,
+             type == DType::f32   ? 0.0
+             : type == DType::f16 ? 0x1p-11
+                                  : 0x1p-8);
 
   const Array<std::byte> again(memory);
   const Array<std::uint32_t> first(std::vector<std::uint32_t>{12});
@@ -132,7 +132,7 @@ void check_cache_moves(Report& report, CacheType type) {
               first.data()},
              nullptr),
        "store");
-  report.claim("store", std::string(name_of(type)) + ", its slot read from the device",
+  report.claim("store", std::string(traits(type).name) + ", its slot read from the device",
                again.values() == result);
 }
 
@@ -143,8 +143,8 @@ void check_gather_and_mean(Report& report) {
   const Array<float> on_device(memory);
   std::vector<Cache> caches(2 * layers);
   for (std::uint32_t i = 0; i < caches.size(); ++i) {
-    caches[i] = {reinterpret_cast<std::byte*>(on_device.data() + i * 640), CacheType::f32, 64,
-                 nullptr, 0};
+    caches[i] = {reinterpret_cast<std::byte*>(on_device.data() + i * 640), DType::f32, 64, nullptr,
+                 0};
   }
   const std::vector<std::uint32_t> slots = {3, 9};
   const Array<Cache> caches_on_device(caches);

@@ -11,7 +11,7 @@ struct Exact {
 // Launches the product of a weight in any type.
 class Multiplier {
  public:
-  Multiplier(WeightType type, const Array<std::byte>& weight, std::uint32_t inputs,
+  Multiplier(DType type, const Array<std::byte>& weight, std::uint32_t inputs,
              std::uint32_t outputs, std::uint32_t rows_max)
       : type_(type),
         inputs_(inputs),
@@ -47,7 +47,7 @@ class Multiplier {
   }
 
  private:
-  WeightType type_;
+  DType type_;
   std::uint32_t inputs_;
   std::uint32_t outputs_;
   const Array<std::byte>& weight_;
@@ -57,7 +57,7 @@ class Multiplier {
   Array<std::int32_t> sums_;
 };
 
-Exact exact_product(WeightType type, const float* x, const std::byte* row, std::uint32_t inputs) {
+Exact exact_product(DType type, const float* x, const std::byte* row, std::uint32_t inputs) {
   Exact exact;
   for (std::uint32_t first = 0; first < inputs; first += kStretch) {
     const std::uint32_t end = std::min(first + kStretch, inputs);
@@ -78,7 +78,7 @@ Exact exact_product(WeightType type, const float* x, const std::byte* row, std::
 
 }  // namespace
 
-void check_products(Report& report, WeightType type, std::uint32_t inputs, std::uint32_t outputs) {
+void check_products(Report& report, DType type, std::uint32_t inputs, std::uint32_t outputs) {
   const Sizes& sizes = report.sizes();
   const auto weight = random_weight(type, outputs, inputs, 3);
   const std::uint32_t rows_max = *std::max_element(sizes.widths.begin(), sizes.widths.end());
@@ -102,12 +102,12 @@ void check_products(Report& report, WeightType type, std::uint32_t inputs, std::
       const std::uint32_t r = sample < 2 ? width - 1 : random.below(width);
       const std::uint32_t o = sample == 0 ? outputs - 1 : sample == 1 ? 0 : random.below(outputs);
       const Exact exact = exact_product(type, &x[std::size_t{r} * inputs],
-                                        weight.data() + o * row_bytes_of(type, inputs), inputs);
+                                        weight.data() + o * row_bytes(type, inputs), inputs);
       const double value{values[std::size_t{r} * outputs + o]};
       error = larger(error, std::fabs(value - exact.sum - double{bias[o]}));
       allowed = std::max(allowed, (inputs + 8.0) * 0x1p-24 * (exact.magnitude + 1.0));
     }
-    const std::string what = std::string(sizes_of(type).name) + ", " + std::to_string(inputs) +
+    const std::string what = std::string(traits(type).name) + ", " + std::to_string(inputs) +
                              " to " + std::to_string(outputs) + ", " + std::to_string(width) +
                              " rows";
     report.row("matmul", what, error, allowed);
@@ -115,7 +115,7 @@ void check_products(Report& report, WeightType type, std::uint32_t inputs, std::
     invariant = invariant && same_bits(alone.data(), values.data(), alone.size());
   }
   report.claim("matmul",
-               std::string(sizes_of(type).name) + ", " + std::to_string(inputs) + " to " +
+               std::string(traits(type).name) + ", " + std::to_string(inputs) + " to " +
                    std::to_string(outputs) + ": a row has the same bits at every width",
                invariant);
 }

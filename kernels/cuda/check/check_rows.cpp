@@ -5,7 +5,7 @@
 
 namespace edgedraft::cuda::check {
 
-void check_embed(Report& report, WeightType type) {
+void check_embed(Report& report, DType type) {
   const Sizes& sizes = report.sizes();
   const std::uint32_t vocabulary = 1000;
   const auto table = random_weight(type, vocabulary, sizes.dim, 1);
@@ -22,13 +22,13 @@ void check_embed(Report& report, WeightType type) {
   const auto values = y.values();
   double error = 0.0;
   for (std::size_t r = 0; r < tokens.size(); ++r) {
-    const std::byte* row = table.data() + tokens[r] * row_bytes_of(type, sizes.dim);
+    const std::byte* row = table.data() + tokens[r] * row_bytes(type, sizes.dim);
     for (std::uint32_t i = 0; i < sizes.dim; ++i) {
       error =
           larger(error, std::fabs(double{values[r * sizes.dim + i]} - weight_number(type, row, i)));
     }
   }
-  report.row("embed", sizes_of(type).name, error, 1e-6);
+  report.row("embed", traits(type).name, error, 1e-6);
 }
 
 void check_rms_norm(Report& report) {

@@ -14,29 +14,25 @@ Sizes small_sizes() {
 
 int run_checks(bool small) {
   const Sizes s = small ? small_sizes() : real_sizes();
-  constexpr WeightType kTypes[] = {WeightType::f32,  WeightType::f16,  WeightType::bf16,
-                                   WeightType::q8_0, WeightType::q4_0, WeightType::q4_1,
-                                   WeightType::q5_0, WeightType::q5_1, WeightType::q4_k,
-                                   WeightType::q5_k, WeightType::q6_k};
   Report report(s);
-  for (const WeightType type : kTypes) check_embed(report, type);
+  for (const DType type : kDTypes) check_embed(report, type);
   check_rms_norm(report);
   check_swiglu(report);
-  for (const WeightType type : kTypes) {
+  for (const DType type : kDTypes) {
     check_products(report, type, s.dim, s.kv_cols);
     if (!small) {
       check_products(report, type, s.dim, s.ffn);
       check_products(report, type, s.ffn, s.dim);
     }
   }
-  check_products(report, WeightType::bf16, 333, 100);
+  check_products(report, DType::bf16, 333, 100);
   check_rope(report);
-  for (const CacheType type : {CacheType::f32, CacheType::f16, CacheType::bf16}) {
+  for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
     for (const bool paged : {false, true}) check_attention(report, type, paged, s.prefix);
   }
-  check_attention(report, CacheType::f32, true, s.long_prefix);
+  check_attention(report, DType::f32, true, s.long_prefix);
   check_group_attention(report);
-  for (const CacheType type : {CacheType::f32, CacheType::f16, CacheType::bf16}) {
+  for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
     check_cache_moves(report, type);
   }
   check_gather_and_mean(report);

@@ -46,19 +46,19 @@ class Report {
   int failures_ = 0;
 };
 
-void check_embed(Report& report, WeightType type);
+void check_embed(Report& report, DType type);
 void check_rms_norm(Report& report);
 void check_swiglu(Report& report);
 void check_link_rows(Report& report);
 void check_choices(Report& report);
 
-void check_products(Report& report, WeightType type, std::uint32_t inputs, std::uint32_t outputs);
+void check_products(Report& report, DType type, std::uint32_t inputs, std::uint32_t outputs);
 
-void check_attention(Report& report, CacheType type, bool paged, std::uint32_t prefix);
+void check_attention(Report& report, DType type, bool paged, std::uint32_t prefix);
 void check_group_attention(Report& report);
 
 void check_rope(Report& report);
-void check_cache_moves(Report& report, CacheType type);
+void check_cache_moves(Report& report, DType type);
 void check_gather_and_mean(Report& report);
 
 // --- what they share ---
@@ -76,9 +76,6 @@ bool same_bits(const T* a, const T* b, std::size_t count) {
 // NaN stays.
 inline double larger(double a, double b) {
   return a > b ? a : b > a || b == a ? b : NAN;
-}
-inline const char* name_of(CacheType type) {
-  return type == CacheType::f32 ? "f32" : type == CacheType::f16 ? "f16" : "bf16";
 }
 
 }  // namespace edgedraft::cuda::check

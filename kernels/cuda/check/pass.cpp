@@ -157,7 +157,7 @@ class Decoder {
 
   // Random weights, small so that activations stay finite: one stretch many times over, shifted.
   void fill() {
-    auto stretch = random_weight(WeightType::bf16, 4099, 4096, 3);
+    auto stretch = random_weight(DType::bf16, 4099, 4096, 3);
     for (std::size_t i = 1; i < stretch.size(); i += 2) {
       // Exponents lowered by 8: the exponent's upper seven bits less 4.
       stretch[i] = static_cast<std::byte>(static_cast<unsigned>(stretch[i]) - 4);
@@ -182,7 +182,7 @@ class Decoder {
   Cache cache(std::size_t index) {
     return {reinterpret_cast<std::byte*>(caches_.data() +
                                          index * (kPrefix + kRowsMax) * shape_.kv_cols()),
-            CacheType::f32, shape_.kv_cols(), nullptr, 0};
+            DType::f32, shape_.kv_cols(), nullptr, 0};
   }
   Layer next_layer(std::uint32_t i) {
     Layer layer{};
@@ -229,8 +229,7 @@ class Decoder {
   void products(std::uint32_t rows, bool library, const Array<float>& x, std::uint32_t inputs,
                 const std::vector<Output>& outputs) {
     if (library && rows > kOwnRowsMax) {
-      must(round_rows({{x.data(), inputs}, WeightType::bf16, rows, inputs, rounded_.data()},
-                      stream_),
+      must(round_rows({{x.data(), inputs}, DType::bf16, rows, inputs, rounded_.data()}, stream_),
            "round_rows");
       for (const Output& output : outputs) {
         const float one = 1.0f;
@@ -247,7 +246,7 @@ class Decoder {
     }
     MatmulArgs args{};
     args.x = {x.data(), inputs};
-    args.type = WeightType::bf16;
+    args.type = DType::bf16;
     args.rows = rows;
     args.inputs = inputs;
     for (const Output& output : outputs) {

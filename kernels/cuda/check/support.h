@@ -102,51 +102,11 @@ inline float bfloat16_value(std::uint16_t bits) {
   return value;
 }
 
-struct TypeSizes {
-  const char* name;
-  std::uint32_t block_count;
-  std::uint32_t block_bytes;
-};
-inline TypeSizes sizes_of(WeightType type) {
-  switch (type) {
-    case WeightType::f32:
-      return {"f32", 1, 4};
-    case WeightType::f16:
-      return {"f16", 1, 2};
-    case WeightType::bf16:
-      return {"bf16", 1, 2};
-    case WeightType::q8_0:
-      return {"q8_0", 32, 34};
-    case WeightType::q4_0:
-      return {"q4_0", 32, 18};
-    case WeightType::q4_1:
-      return {"q4_1", 32, 20};
-    case WeightType::q5_0:
-      return {"q5_0", 32, 22};
-    case WeightType::q5_1:
-      return {"q5_1", 32, 24};
-    case WeightType::q4_k:
-      return {"q4_k", 256, 144};
-    case WeightType::q5_k:
-      return {"q5_k", 256, 176};
-    case WeightType::q6_k:
-      return {"q6_k", 256, 210};
-  }
-  return {};
-}
-inline bool is_float(WeightType type) {
-  return type <= WeightType::bf16;
-}
-inline std::size_t row_bytes_of(WeightType type, std::uint32_t cols) {
-  const TypeSizes sizes = sizes_of(type);
-  return std::size_t{cols} / sizes.block_count * sizes.block_bytes;
-}
-
 // Random weights as a file has them; numbers of quantised types are of order 1.
-std::vector<std::byte> random_weight(WeightType type, std::uint32_t rows, std::uint32_t cols,
+std::vector<std::byte> random_weight(DType type, std::uint32_t rows, std::uint32_t cols,
                                      std::uint64_t seed);
 // Number i of a row, by the definition of its type.
-double weight_number(WeightType type, const std::byte* row, std::uint32_t i);
+double weight_number(DType type, const std::byte* row, std::uint32_t i);
 
 // Scratch for attention of 1 to `rows` rows, each with a tail of as many slots.
 std::size_t attention_scratch_for(std::uint32_t rows, std::uint32_t prefix, const Heads& heads);

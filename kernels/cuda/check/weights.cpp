@@ -16,18 +16,18 @@ struct ScalePlaces {
   int first;
   int second;
 };
-ScalePlaces scale_places(WeightType type) {
+ScalePlaces scale_places(DType type) {
   switch (type) {
-    case WeightType::q8_0:
-    case WeightType::q4_0:
-    case WeightType::q5_0:
+    case DType::q8_0:
+    case DType::q4_0:
+    case DType::q5_0:
       return {0, -1};
-    case WeightType::q4_1:
-    case WeightType::q5_1:
-    case WeightType::q4_k:
-    case WeightType::q5_k:
+    case DType::q4_1:
+    case DType::q5_1:
+    case DType::q4_k:
+    case DType::q5_k:
       return {0, 2};
-    case WeightType::q6_k:
+    case DType::q6_k:
       return {208, -1};
     default:
       return {-1, -1};
@@ -54,9 +54,9 @@ Group group_of(const std::byte* block, std::uint32_t group) {
           double{half_value(word_of(block + 2))} * minimum};
 }
 
-double small_block_number(WeightType type, const std::byte* block, std::uint32_t i) {
-  const bool five = type == WeightType::q5_0 || type == WeightType::q5_1;
-  const bool has_offset = type == WeightType::q4_1 || type == WeightType::q5_1;
+double small_block_number(DType type, const std::byte* block, std::uint32_t i) {
+  const bool five = type == DType::q5_0 || type == DType::q5_1;
+  const bool has_offset = type == DType::q4_1 || type == DType::q5_1;
   const std::uint32_t head = has_offset ? 4 : 2;
   std::uint32_t level = byte_of(block + head + (five ? 4 : 0) + i % 16) >> (i / 16 * 4) & 15;
   if (five) level += 16 * (byte_of(block + head + i / 8) >> (i % 8) & 1);
@@ -65,9 +65,9 @@ double small_block_number(WeightType type, const std::byte* block, std::uint32_t
   return scale * (static_cast<double>(level) - (five ? 16.0 : 8.0));
 }
 
-double large_block_number(WeightType type, const std::byte* block, std::uint32_t i) {
+double large_block_number(DType type, const std::byte* block, std::uint32_t i) {
   const std::uint32_t group = i / 32;
-  if (type == WeightType::q6_k) {
+  if (type == DType::q6_k) {
     const std::uint32_t low = byte_of(block + i / 128 * 64 + i % 64) >> (group % 4 / 2 * 4) & 15;
     const std::uint32_t high = byte_of(block + 128 + i / 128 * 32 + i % 32) >> (group % 4 * 2) & 3;
     const auto scale = static_cast<std::int8_t>(byte_of(block + 192 + i / 16));
@@ -75,7 +75,7 @@ double large_block_number(WeightType type, const std::byte* block, std::uint32_t
            (static_cast<double>(low + 16 * high) - 32.0);
   }
   const Group g = group_of(block, group);
-  const bool five = type == WeightType::q5_k;
+  const bool five = type == DType::q5_k;
   std::uint32_t level =
       byte_of(block + (five ? 48 : 16) + group / 2 * 32 + i % 32) >> (group % 2 * 4) & 15;
   if (five) level += 16 * (byte_of(block + 16 + i % 32) >> group & 1);
@@ -84,12 +84,11 @@ double large_block_number(WeightType type, const std::byte* block, std::uint32_t
 
 }  // namespace
 
-std::vector<std::byte> random_weight(WeightType type, std::uint32_t rows, std::uint32_t cols,
+std::vector<std::byte> random_weight(DType type, std::uint32_t rows, std::uint32_t cols,
                                      std::uint64_t seed) {
   Random random(seed);
-  std::vector<std::byte> bytes(rows * row_bytes_of(type, cols));
-  const TypeSizes sizes = sizes_of(type);
-  if (type == WeightType::f32) {
+  std::vector<std::byte> bytes(rows * row_bytes(type, cols));
+  if (type == DType::f32) {
     auto* values = reinterpret_cast<float*>(bytes.data());
     for (std::size_t i = 0; i < bytes.size() / 4; ++i) values[i] = random.number();
     return bytes;
@@ -98,9 +97,9 @@ std::vector<std::byte> random_weight(WeightType type, std::uint32_t rows, std::u
   for (std::size_t i = 0; i < bytes.size() / 2; ++i) {
     const auto bits = static_cast<std::uint16_t>(random.next());
     // Exponents of magnitudes from 1/256 to 1.
-    if (type == WeightType::f16) {
+    if (type == DType::f16) {
       words[i] = static_cast<std::uint16_t>((bits & 0x83FF) | (7 + bits % 8) << 10);
-    } else if (type == WeightType::bf16) {
+    } else if (type == DType::bf16) {
       words[i] = static_cast<std::uint16_t>((bits & 0x807F) | (119 + bits % 8) << 7);
     } else {
       words[i] = bits;
@@ -108,7 +107,7 @@ std::vector<std::byte> random_weight(WeightType type, std::uint32_t rows, std::u
   }
   const ScalePlaces places = scale_places(type);
   if (places.first < 0) return bytes;
-  for (std::size_t block = 0; block < bytes.size(); block += sizes.block_bytes) {
+  for (std::size_t block = 0; block < bytes.size(); block += traits(type).block_bytes) {
     for (const int place : {places.first, places.second}) {
       if (place < 0) continue;
       // 2^-9 to 2^-7.
@@ -120,22 +119,22 @@ std::vector<std::byte> random_weight(WeightType type, std::uint32_t rows, std::u
   return bytes;
 }
 
-double weight_number(WeightType type, const std::byte* row, std::uint32_t i) {
-  const TypeSizes sizes = sizes_of(type);
-  const std::byte* block = row + std::size_t{i / sizes.block_count} * sizes.block_bytes;
-  const std::uint32_t k = i % sizes.block_count;
+double weight_number(DType type, const std::byte* row, std::uint32_t i) {
+  const DTypeTraits t = traits(type);
+  const std::byte* block = row + std::size_t{i / t.block_count} * t.block_bytes;
+  const std::uint32_t k = i % t.block_count;
   switch (type) {
-    case WeightType::f32:
+    case DType::f32:
       return double{reinterpret_cast<const float*>(row)[i]};
-    case WeightType::f16:
+    case DType::f16:
       return double{half_value(word_of(block))};
-    case WeightType::bf16:
+    case DType::bf16:
       return double{bfloat16_value(word_of(block))};
-    case WeightType::q8_0:
+    case DType::q8_0:
       return double{half_value(word_of(block))} * static_cast<std::int8_t>(byte_of(block + 2 + k));
     default:
-      return sizes.block_count == 32 ? small_block_number(type, block, k)
-                                     : large_block_number(type, block, k);
+      return t.block_count == 32 ? small_block_number(type, block, k)
+                                 : large_block_number(type, block, k);
   }
 }
 
