@@ -204,7 +204,7 @@ void declare_engine(CLI::App& app, EngineOptions& options) {
   app.add_option("--kv-type", options.kv_type, "keys and values: f32, f16 or bf16")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}))
       ->capture_default_str();
-  app.add_option("--threads", options.threads, "0: one a core")->capture_default_str();
+  app.add_option("--threads", options.threads, "0: one per core")->capture_default_str();
   app.add_option("--device", options.device, "cpu, cuda or cuda:N")->capture_default_str();
   app.add_flag("--deterministic", options.deterministic,
                "on a GPU: one order of summation for every width");

@@ -29,7 +29,7 @@ struct MachineLimits {
 // what it gives now are two things.
 class LimitMeter {
  public:
-  // 0 threads: one a core. Holds half a gigabyte to read.
+  // 0 threads: one per core. Holds half a gigabyte to read.
   explicit LimitMeter(std::uint32_t threads);
   // The best of many short tries: what the machine reaches undisturbed. Takes about a second.
   void measure();
