@@ -204,15 +204,16 @@ INSTANTIATE_TEST_SUITE_P(Drivers, TunTest, ::testing::Values(DriverKind::tun),
 TEST(ProxyTest, ALostSegmentComesARoundTripLater) {
   std::string why_not;
   const auto link =
-      MeasuredLink::make(profile_of("[both]\nrate_mbit = 50\npath_ms = 10\nloss = 0.1\n"),
+      MeasuredLink::make(profile_of("[both]\nrate_mbit = 50\npath_ms = 20\nloss = 0.1\n"),
                          DriverKind::proxy, 3, why_not);
   ASSERT_TRUE(link) << why_not;
-  const auto measured = link->round_trips(300);
-  ASSERT_EQ(measured.size(), 300u);
+  const auto measured = link->round_trips(200);
+  ASSERT_EQ(measured.size(), 200u);
+  // 40 ms, or 80 with a loss: a busy machine makes few of the former as late as that.
   const auto on_time = static_cast<double>(
-      std::count_if(measured.begin(), measured.end(), [](double ms) { return ms < 35; }));
+      std::count_if(measured.begin(), measured.end(), [](double ms) { return ms < 75; }));
   // Both ways must succeed; five standard deviations.
-  EXPECT_NEAR(on_time / 300, 0.81, 5 * std::sqrt(0.81 * 0.19 / 300));
+  EXPECT_NEAR(on_time / 200, 0.81, 5 * std::sqrt(0.81 * 0.19 / 200));
   EXPECT_GT(link->link().statistics()->up.lost, 0u);
   EXPECT_TRUE(link->link().approximate());
 }
