@@ -3,6 +3,7 @@
 #include "tests/bench/agreement_command.h"
 #include "tests/bench/device_command.h"
 #include "tests/bench/engine_command.h"
+#include "tests/bench/lag_command.h"
 #include "tests/bench/model_command.h"
 #include "tests/bench/protocol_command.h"
 #include "tests/bench/server_command.h"
@@ -15,6 +16,7 @@ struct Options {
   AgreementOptions agreement;
   DeviceBenchOptions device;
   EngineOptions engine;
+  LagOptions lag;
   ModelOptions model;
   ProtocolOptions protocol;
   ServerBenchOptions server;
@@ -37,6 +39,7 @@ int main_with(int argc, char** argv) {
                   declare_device, run_device);
   program.command("engine", "passes of a decoder by number of rows", o.engine, declare_engine,
                   run_engine);
+  program.command("lag", "How right drafts are that run ahead", o.lag, declare_lag, run_lag);
   program.command("model", "write a model of random weights", o.model, declare_model, run_model);
   program.command("protocol", "Bytes of a cycle against the formula", o.protocol, declare_protocol,
                   run_protocol);
