@@ -59,6 +59,13 @@ class RowBudget {
   // A session sent its next draft, of more than a root, so long after it had the verdict.
   void observe_absence(Duration time) { absence_.add(seconds(time)); }
 
+  // Whether it is known what wider passes cost than those that were seen.
+  bool knows_passes() const { return passes_.knows_counts(); }
+  // What a pass of so many rows takes; 1 until anything is known.
+  double pass_seconds(std::uint32_t rows) const {
+    return passes_.known() ? passes_.seconds(rows) : 1.0;
+  }
+
   // Rows per draft, root included, while `sessions` sessions draft. At least 1. Until it is known
   // what wider passes cost, a few; without a measurement at the start never many times more than
   // the widest pass so far.

@@ -88,6 +88,16 @@ inline Refusal refusal_of(Errc code) {
   return Refusal::invalid;
 }
 
+// What became of a hint.
+enum class HintFate : std::uint8_t {
+  taken,         // into its session's tree
+  passed,        // the server had chosen that token by itself
+  contradicted,  // it had chosen another one
+  unknown,       // below nothing that is known, sent again, or no token of the target
+  evicted,       // for better ones
+};
+inline constexpr std::size_t kHintFates = 5;
+
 // Why a connection came to nothing.
 enum class Rejection : std::uint8_t {
   tls,           // the handshake broke, or was none
@@ -114,6 +124,7 @@ struct Metrics {
   Counter draft_tokens;
   Counter accepted_tokens;
   std::array<Counter, kPositions> accepted_at{};
+  std::array<Counter, kHintFates> hints{};  // by node
   std::array<Counter, kRefusals> refusals{};
   Histogram time_to_first_token{kSecondsBounds};
   Histogram inter_token_latency{kSecondsBounds};

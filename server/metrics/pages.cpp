@@ -11,6 +11,8 @@ namespace {
 constexpr std::array<std::string_view, kRefusals> kRefusalNames = {
     "queue_full", "no_room", "context_full", "session_unknown",
     "invalid",    "device",  "deadline",     "fault"};
+constexpr std::array<std::string_view, kHintFates> kHintFateNames = {
+    "taken", "passed", "contradicted", "unknown", "evicted"};
 constexpr std::array<std::string_view, kRejections> kRejectionNames = {"tls", "tls_timeout",
                                                                        "unauthorized", "mismatch"};
 constexpr std::array<std::string_view, kBadFrames> kBadFrameNames = {"too_large", "malformed",
@@ -108,6 +110,8 @@ void render_requests(Exposition& e, const Metrics& m) {
     e.sample(per_position, Exposition::label_of("position", text_of(i)),
              text_of(m.accepted_at[i].value()));
   }
+  e.counters("hints_total", "Hints for tokens to come, by what became of them.", "fate",
+             kHintFateNames, m.hints);
   e.histogram("time_to_first_token_seconds", "From a prompt's arrival to its first token.",
               m.time_to_first_token);
   e.histogram("inter_token_latency_seconds",

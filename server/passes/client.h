@@ -31,6 +31,7 @@ struct Client {
   Tap* tap;              // null if the drafter needs none
   // Clients with the same number have the same drafter; 0: one that the server does not know.
   std::uint32_t drafter = 0;
+  wire::Codec codec = wire::Codec::gzip;  // of a prompt's activations
 };
 
 using TargetWork = std::variant<wire::Prefill, wire::Resume, wire::Draft>;

@@ -20,7 +20,8 @@ std::uint32_t microseconds(Duration d) {
 
 LoadForecast::Answer kind_of(const Request& request) {
   if (request.is_prompt()) return LoadForecast::Answer::prompt;
-  return request.is_stream() ? LoadForecast::Answer::stream : LoadForecast::Answer::draft;
+  const bool alone = request.is_stream() || request.run() != nullptr;
+  return alone ? LoadForecast::Answer::stream : LoadForecast::Answer::draft;
 }
 
 std::uint32_t token_count(const VerifiedPath& path) {
@@ -42,17 +43,27 @@ bool Delivery::answer(Request& request, const Outcome& outcome, Instant finished
   parts_.forecast.tell(kind_of(request), request.client.drafter, verdict);
   request.session->draft_answered = std::holds_alternative<DraftRequest>(request.work);
 
-  if (const auto* prompt = std::get_if<PromptRequest>(&request.work)) {
+  if (auto* prompt = std::get_if<PromptRequest>(&request.work)) {
     metrics.prompt_answered(prompt->is_new, finished - request.posted);
     request.session->used = finished;
-    answer(request, *prompt, std::get<PrefillOutcome>(outcome), std::move(verdict));
-    return false;
+    const auto& answered = std::get<PrefillOutcome>(outcome);
+    answer(request, *prompt, answered, std::move(verdict));
+    if (!prompt->run || answered.finish != Finish::none) return false;
+    std::unique_ptr<Run> run = std::move(prompt->run);
+    run->advance(request.session->target.tokens().last(answered.accepted_count + 1), finished);
+    request.work = RunRequest{.run = std::move(run)};
+    return true;
   }
   const auto& path = std::get<VerifiedPath>(outcome);
   if (const auto* draft = std::get_if<DraftRequest>(&request.work)) {
     count_draft(request, draft->rows, path, finished);
     answer(request, *draft, path, std::move(verdict));
     return false;
+  }
+  if (RunRequest* const of = request.run()) {
+    count_draft(request, of->run->chosen().row_count(), path, finished);
+    answer(request, *of->run, path, std::move(verdict), finished);
+    return path.finish == Finish::none;
   }
   auto& stream = std::get<StreamRequest>(request.work);
   EDGEDRAFT_SESSION_CHECK(token_count(path) <= stream.left);
@@ -97,6 +108,27 @@ void Delivery::answer(const Request& request, const DraftRequest& draft, const V
   request.client.reply->verdict(std::move(verdict));
 }
 
+void Delivery::answer(const Request& request, Run& run, const VerifiedPath& path,
+                      wire::Verdict verdict, Instant finished) {
+  const TargetSession& target = request.session->target;
+  const std::uint32_t count = token_count(path);
+  const auto brought = target.tokens().last(count);
+  run.observe(path.path);
+  run.advance(brought, finished);
+  verdict.next = path.next;
+  verdict.ending = path.finish;
+  verdict.tokens.assign(brought.begin(), brought.end() - 1);
+  verdict.hinted = run.chosen().node_count();
+  verdict.hints_seen = run.hints_seen();
+  const Instant begun = parts_.now();
+  if (run.brings_rows() && request.client.tap != nullptr) {
+    verdict.activations =
+        quantized_rows(*request.client.tap, target.cache(), target.valid_count() - count, count);
+    parts_.forecast.seen().observe_delivery(count, parts_.now() - begun);
+  }
+  request.client.reply->verdict(std::move(verdict));
+}
+
 void Delivery::answer(const Request& request, StreamRequest& stream, const VerifiedPath& path,
                       wire::Verdict verdict, Instant finished) {
   const std::uint32_t count = token_count(path);
@@ -133,7 +165,7 @@ void Delivery::send_owed_rows(SessionStore& sessions) {
   const std::uint32_t first = owed.end - count;
   owed.client.reply->activations(compress_activations(
       owed.round, first, count,
-      quantized_rows(*owed.client.tap, session->target.cache(), first, count)));
+      quantized_rows(*owed.client.tap, session->target.cache(), first, count), owed.client.codec));
   if (first == owed.first) return;
   owed.end = first;
   owed_.push_back(std::move(owed));

@@ -33,7 +33,8 @@ class Delivery {
   explicit Delivery(const Parts& parts) : parts_(parts) {}
 
   // The outcome of a pass that ended at `finished`. Returns whether the request goes on: a stream
-  // that has tokens left. Throws DeviceError; the session has then gone on, its client has not.
+  // that has tokens left, a run that the answer does not end. Throws DeviceError; the session has
+  // then gone on, its client has not.
   //
   // Requires  request.started
   bool answer(Request& request, const Outcome& outcome, Instant finished);
@@ -58,6 +59,8 @@ class Delivery {
 
   void answer(const Request& request, const PromptRequest& prompt, const PrefillOutcome& outcome,
               wire::Verdict verdict);
+  void answer(const Request& request, Run& run, const VerifiedPath& path, wire::Verdict verdict,
+              Instant finished);
   void answer(const Request& request, const DraftRequest& draft, const VerifiedPath& path,
               wire::Verdict verdict);
   void answer(const Request& request, StreamRequest& stream, const VerifiedPath& path,

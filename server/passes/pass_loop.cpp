@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "server/hints/row_filling.h"
 #include "shared/base/check.h"
 
 namespace edgedraft {
@@ -14,6 +15,9 @@ namespace {
 Error session_unknown() {
   return {Errc::session_unknown, "the server no longer has this session"};
 }
+
+// Rows of hints in a pass while nothing tells what wider passes cost.
+constexpr std::uint32_t kFirstHintRows = 7;
 
 // Requires  what decode() has checked: parents that are there, and no more nodes than a tree takes
 DraftTree tree_of(const wire::Draft& draft) {
@@ -88,6 +92,20 @@ void PassLoop::begin(const Client& client, const TargetWork& request, Instant po
   count_sessions();
 }
 
+void PassLoop::hints(std::uint64_t connection_id, const wire::Hints& hints) {
+  for (Request& request : turns_) {
+    if (request.client.connection_id != connection_id || request.round != hints.round) continue;
+    Run* run = nullptr;
+    if (auto* prompt = std::get_if<PromptRequest>(&request.work)) run = prompt->run.get();
+    if (RunRequest* of = request.run()) run = of->run.get();
+    if (run == nullptr) return;
+    const HintCounts before = run->counts();
+    run->take(hints, now_());
+    count_hints(before, run->counts());
+    return;
+  }
+}
+
 void PassLoop::cancel(std::uint64_t connection_id, std::uint32_t round) {
   delivery_.drop_rows(connection_id, round);
   std::erase_if(turns_, [&](const Request& request) {
@@ -108,8 +126,19 @@ bool PassLoop::idle() const {
          std::none_of(turns_.begin(), turns_.end(), [](const Request& r) { return r.ready(); });
 }
 
+std::optional<Instant> PassLoop::due() const {
+  std::optional<Instant> due;
+  for (const Request& request : turns_) {
+    const RunRequest* const of = request.run();
+    if (of == nullptr || !of->held || request.paused()) continue;
+    due = due ? std::min(*due, of->run->hold_until) : of->run->hold_until;
+  }
+  return due;
+}
+
 void PassLoop::step() {
   refuse_overdue();
+  choose_hints();
   admission_.admit(turns_);
   if (const std::vector<RowShare> planned = plan(); !planned.empty()) {
     std::vector<PassShare> shares;
@@ -142,7 +171,7 @@ void PassLoop::begin(const Job& job, const wire::Prefill& request) {
     return;
   }
   const bool keep = request.policy == wire::ResyncPolicy::keep;
-  begin_prompt(job, **session,
+  begin_prompt(job, **session, request.run,
                {.tokens = {.base_count = request.base_length,
                            .tokens = request.tokens,
                            .provisional_count = keep ? 0 : request.provisional_count,
@@ -171,7 +200,7 @@ void PassLoop::begin(const Job& job, const wire::Resume& request) {
   });
   const bool keep = request.policy == wire::ResyncPolicy::keep;
   const auto count = static_cast<std::uint32_t>(request.tokens.size());
-  begin_prompt(job, **session,
+  begin_prompt(job, **session, request.run,
                {.tokens = {.base_count = request.verified_length,
                            .tokens = request.tokens,
                            .provisional_count = keep ? 0 : count,
@@ -182,7 +211,14 @@ void PassLoop::begin(const Job& job, const wire::Resume& request) {
                        .rows_from = request.activations_from}});
 }
 
-void PassLoop::begin_prompt(const Job& job, Session& session, const Prompt& prompt) {
+void PassLoop::begin_prompt(const Job& job, Session& session, const wire::RunTerms& terms,
+                            Prompt prompt) {
+  if (terms.reserved) {
+    delivery_.refuse(
+        job.client, prompt.round, Refusal::invalid,
+        {Errc::unsupported, "this server knows no constraints and no other rule of verification"});
+    return;
+  }
   if (prompt.tokens.base_count > session.target.tokens().size()) {
     delivery_.refuse(job.client, prompt.round, Refusal::session_unknown, session_unknown());
     return;
@@ -192,11 +228,17 @@ void PassLoop::begin_prompt(const Job& job, Session& session, const Prompt& prom
     return;
   }
   metrics_->prompt_tokens.add(prompt.tokens.tokens.size());
+  if (terms.credit > 0) {
+    const auto tokens = session.target.tokens();
+    prompt.as.run =
+        std::make_unique<Run>(terms, tokens.first(tokens.size() - prompt.tokens.provisional_count),
+                              decoder_.config().vocabulary_count);
+  }
   Request request{.client = job.client,
                   .session = &session,
                   .round = prompt.round,
                   .posted = job.posted,
-                  .work = prompt.as};
+                  .work = std::move(prompt.as)};
   if (admission_.enter(request)) turns_.push_back(std::move(request));
 }
 
@@ -247,6 +289,76 @@ void PassLoop::begin_step(Session& session, StreamRequest& stream) {
   stream.rows = session.target.pending_rows();
 }
 
+void PassLoop::begin_step(Session& session, Run& run) {
+  EDGEDRAFT_SESSION_CHECK(session.target.begin(DraftTree()));
+  run.hold_until = run.has_hints() ? Instant{} : now_() + hold_of(run);
+}
+
+Duration PassLoop::hold_of(const Run& run) const {
+  using namespace std::chrono_literals;
+  constexpr Duration kUnknownDelay = 300ms;
+  constexpr Duration kLongestWait = 1s;
+  // Waiting pays if it is short beside the pass that it saves.
+  constexpr double kShareOfPass = 0.3;
+  const auto delay = run.hint_delay();
+  const bool economy =
+      options_.economy == Economy::on || (options_.economy == Economy::as_asked && run.economy());
+  if (economy && !run.hintless()) {
+    return std::min(delay ? *delay * 3 / 2 + 10ms : kUnknownDelay, kLongestWait);
+  }
+  const bool short_wait =
+      delay && seconds(*delay) < kShareOfPass * forecast_.seen().pass_seconds(1);
+  return short_wait ? *delay * 5 / 4 : Duration::zero();
+}
+
+void PassLoop::choose_hints() {
+  const Instant now = now_();
+  PassSoFar pass{.rows = 0, .tokens = 0.0, .rows_left = 0, .hold_short = false};
+  bool any_prompt = false;
+  std::vector<Request*> runs;
+  std::vector<std::vector<double>> probabilities;
+  for (Request& request : turns_) {
+    RunRequest* const of = request.run();
+    if (of != nullptr) of->held = !of->run->has_hints() && now < of->run->hold_until;
+    any_prompt |= request.is_prompt() && request.ready();
+    if (!request.ready() || request.is_prompt()) continue;
+    pass.rows += of != nullptr ? 1 : request.session->target.pending_rows();
+    pass.tokens += 1.0;
+    pass.hold_short |= of == nullptr ? request.is_stream() : of->run->hintless();
+    if (of == nullptr) continue;
+    runs.push_back(&request);
+    probabilities.push_back(of->run->probabilities());
+  }
+  if (runs.empty()) return;
+  const std::uint32_t most = options_.pass_rows_max - (any_prompt ? options_.prompt_rows : 0);
+  pass.rows_left = most - std::min(most, pass.rows);
+  if (!forecast_.seen().knows_passes()) pass.rows_left = std::min(pass.rows_left, kFirstHintRows);
+  const std::vector<HintOffer> offers(probabilities.begin(), probabilities.end());
+  const auto taken = fill_rows(
+      pass, offers, [&](std::uint32_t rows) { return forecast_.seen().pass_seconds(rows); });
+  std::vector<const Session*> given_up;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const Session* const session = runs[i]->session;
+    if (!choose_hints(*runs[i], taken[i])) given_up.push_back(session);
+  }
+  std::erase_if(turns_, [&](const Request& request) {
+    return std::ranges::find(given_up, request.session) != given_up.end();
+  });
+}
+
+bool PassLoop::choose_hints(const Request& request, std::uint32_t count) {
+  TargetSession& target = request.session->target;
+  try {
+    target.abandon();
+    const auto length = static_cast<std::uint32_t>(target.tokens().size());
+    EDGEDRAFT_SESSION_CHECK(target.begin(request.run()->run->choose(count, length)));
+    return true;
+  } catch (const SessionFault& e) {
+    give_up(request.client, request.round, e);
+    return false;
+  }
+}
+
 // --- passes ---
 
 void PassLoop::refuse_overdue() {
@@ -255,7 +367,7 @@ void PassLoop::refuse_overdue() {
   std::erase_if(turns_, [&](Request& request) {
     if (request.paused()) {  // it is the client that keeps us waiting
       request.posted = now;
-      std::get<StreamRequest>(request.work).streamed_at.reset();
+      if (auto* stream = std::get_if<StreamRequest>(&request.work)) stream->streamed_at.reset();
     }
     if (request.started || now - request.posted < options_.wait_max) return false;
     admission_.turn_away(
@@ -367,9 +479,14 @@ void PassLoop::answer(Request request, const PassShare& share,
 void PassLoop::begin_next_steps() {
   std::erase_if(turns_, [&](Request& request) {
     auto* stream = std::get_if<StreamRequest>(&request.work);
-    if (stream == nullptr || request.session->target.busy()) return false;
+    RunRequest* const run = request.run();
+    if ((stream == nullptr && run == nullptr) || request.session->target.busy()) return false;
     try {
-      begin_step(*request.session, *stream);
+      if (stream != nullptr) {
+        begin_step(*request.session, *stream);
+      } else {
+        begin_step(*request.session, *run->run);
+      }
     } catch (const SessionFault& e) {
       give_up(request.client, request.round, e);
       return true;
@@ -415,6 +532,17 @@ void PassLoop::count_busy_sessions(Instant now) {
   constexpr Duration kRecently = std::chrono::seconds(1);
   forecast_.set_sessions(sessions_.count_used_since(now - kRecently));
   metrics_->row_budget.set(forecast_.row_budget());
+}
+
+void PassLoop::count_hints(const HintCounts& before, const HintCounts& now) {
+  const auto count = [&](HintFate fate, std::uint64_t nodes) {
+    metrics_->hints[static_cast<std::size_t>(fate)].add(nodes);
+  };
+  count(HintFate::taken, now.taken - before.taken);
+  count(HintFate::passed, now.passed - before.passed);
+  count(HintFate::contradicted, now.contradicted - before.contradicted);
+  count(HintFate::unknown, now.unknown - before.unknown);
+  count(HintFate::evicted, now.evicted - before.evicted);
 }
 
 void PassLoop::count_sessions() {

@@ -29,6 +29,14 @@
 
 namespace edgedraft {
 
+// Whether runs wait for hints that are on their way instead of making passes for their roots alone:
+// fewer passes, and slower answers.
+enum class Economy : std::uint8_t {
+  as_asked,  // by the client
+  on,
+  off,
+};
+
 struct PassLoopOptions {
   SessionStore::Limits sessions{};
   // Least time of a pass over so many rows: a small model at a larger one's pace. Empty, or zero:
@@ -47,6 +55,7 @@ struct PassLoopOptions {
   Duration wait_max{};
   // Drafts for sessions that stream; null: one token per pass. Outlives the loop.
   Speculation* speculation = nullptr;
+  Economy economy = Economy::as_asked;
   // Told why a session was dropped whose state contradicted itself.
   std::function<void(const std::string& why)> on_session_fault = [](const std::string&) {};
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
@@ -82,6 +91,8 @@ class PassLoop {
   // Takes in a request; the answer goes to client.reply, at once if it is refused, else from a
   // step. A connection has one request at a time.
   void begin(const Client& client, const TargetWork& request, Instant posted);
+  // Hints for the connection's run of that round, and its credit; nothing if that is over.
+  void hints(std::uint64_t connection_id, const wire::Hints& hints);
   // Drops the connection's work on that round.
   void cancel(std::uint64_t connection_id, std::uint32_t round);
   // The connection is over: its work is dropped, its session may be resumed or evicted.
@@ -95,8 +106,10 @@ class PassLoop {
   // Requests that have no answer yet.
   std::size_t active_count() const { return turns_.size(); }
   // Whether a step would do nothing, unless memory becomes free with time (waiting_count() > 0) or
-  // a stream's client reads.
+  // a stream's client reads, or hints are no longer waited for (due()).
   bool idle() const;
+  // When a run that waits for hints goes on without; nothing if none does.
+  std::optional<Instant> due() const;
   // Prompts in line for memory.
   std::size_t waiting_count() const { return admission_.waiting_count(); }
   SessionStore::Memory memory() const { return sessions_.memory(); }
@@ -117,9 +130,16 @@ class PassLoop {
   void begin(const Job& job, const wire::Prefill& request);
   void begin(const Job& job, const wire::Resume& request);
   void begin(const Job& job, const wire::Draft& request);
-  void begin_prompt(const Job& job, Session& session, const Prompt& prompt);
+  void begin_prompt(const Job& job, Session& session, const wire::RunTerms& terms, Prompt prompt);
   // The next pass of a stream; its session has no request.
   void begin_step(Session& session, StreamRequest& stream);
+  // The same of a run. It holds on to its memory from then on, and waits for its hints.
+  void begin_step(Session& session, Run& run);
+  Duration hold_of(const Run& run) const;
+  // Gives the runs that take part in the next pass the hints that are worth their rows.
+  void choose_hints();
+  // The run's tree for the next pass; false if its session contradicts itself and was given up.
+  bool choose_hints(const Request& request, std::uint32_t count);
 
   void refuse_overdue();
   std::vector<RowShare> plan();
@@ -144,6 +164,7 @@ class PassLoop {
 
   // Tells the forecast how many sessions are at work.
   void count_busy_sessions(Instant now);
+  void count_hints(const HintCounts& before, const HintCounts& now);
   void count_sessions();
 
   Decoder& decoder_;

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <variant>
 
 #include "server/passes/client.h"
+#include "server/passes/run.h"
 #include "server/proposers/speculation.h"
 #include "server/sessions/session_store.h"
 #include "shared/base/clock.h"
@@ -17,6 +19,7 @@ struct PromptRequest {
   bool is_new = false;           // it brought tokens: more than going on after a stream
   std::uint32_t rows_from = 0;   // the first position whose rows the client lacks
   bool waits = false;            // in line for memory, and holds none
+  std::unique_ptr<Run> run{};    // that begins with its answer; null: none
 };
 
 // A client's tree, answered in one pass.
@@ -33,13 +36,19 @@ struct StreamRequest {
   std::optional<Instant> streamed_at{};  // its last verdict
 };
 
+// The server goes on alone as far as a client's credit reaches, one step per pass.
+struct RunRequest {
+  std::unique_ptr<Run> run;
+  bool held = false;  // for hints that are on their way
+};
+
 // A request that takes part in passes.
 struct Request {
   Client client;
   Session* session;
   std::uint32_t round;
   Instant posted;
-  std::variant<PromptRequest, DraftRequest, StreamRequest> work;
+  std::variant<PromptRequest, DraftRequest, StreamRequest, RunRequest> work;
   std::optional<Instant> started{};
   // How long the passes it took part in were paced to take, and how long they took to compute.
   Duration pace{};
@@ -52,9 +61,16 @@ struct Request {
     const auto* prompt = std::get_if<PromptRequest>(&work);
     return prompt != nullptr && prompt->waits;
   }
-  // A stream whose client does not read.
-  bool paused() const { return is_stream() && client.reply->full(); }
-  bool ready() const { return !waits() && !paused(); }
+  const RunRequest* run() const { return std::get_if<RunRequest>(&work); }
+  RunRequest* run() { return std::get_if<RunRequest>(&work); }
+  // A stream or run whose client does not read, or gives no more credit.
+  bool paused() const {
+    if (const RunRequest* of = run()) {
+      return client.reply->full() || session->target.tokens().size() >= of->run->credit();
+    }
+    return is_stream() && client.reply->full();
+  }
+  bool ready() const { return !waits() && !paused() && !(run() && run()->held); }
 };
 
 }  // namespace edgedraft

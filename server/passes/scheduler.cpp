@@ -1,5 +1,8 @@
 #include "server/passes/scheduler.h"
 
+#include <algorithm>
+#include <optional>
+
 namespace edgedraft {
 namespace {
 
@@ -39,6 +42,10 @@ void Scheduler::post(const Client& client, TargetWork request) {
   client.reply->refuse(round, {Errc::refused, "the server is overloaded: try again later"});
 }
 
+void Scheduler::hints(std::uint64_t connection_id, wire::Hints hints) {
+  tell(HintArrival{connection_id, std::move(hints)});
+}
+
 void Scheduler::cancel(std::uint64_t connection_id, std::uint32_t round) {
   tell(Cancellation{connection_id, round});
 }
@@ -64,6 +71,8 @@ void Scheduler::run() {
     for (const News& n : news) {
       if (const auto* arrival = std::get_if<Arrival>(&n)) {
         loop_.begin(arrival->client, arrival->request, arrival->posted);
+      } else if (const auto* hints = std::get_if<HintArrival>(&n)) {
+        loop_.hints(hints->connection_id, hints->hints);
       } else if (const auto* cancellation = std::get_if<Cancellation>(&n)) {
         loop_.cancel(cancellation->connection_id, cancellation->round);
       } else {
@@ -81,11 +90,16 @@ bool Scheduler::take(std::deque<News>& news) {
   for (const News& n : news_) request_count_ += std::holds_alternative<Arrival>(n);
   metrics().requests_open.set(request_count_);
   const auto is_due = [&] { return stopping_ || !news_.empty() || !loop_.idle(); };
-  if (loop_.waiting_count() == 0) {
-    wake_.wait(lock, is_due);
+  std::optional<Instant> until = loop_.due();
+  // Sessions become idle enough to give their memory to a prompt that waits, with time alone.
+  if (loop_.waiting_count() > 0) {
+    const Instant check = Clock::now() + kMemoryCheckEvery;
+    until = until ? std::min(*until, check) : check;
+  }
+  if (until) {
+    wake_.wait_until(lock, *until, is_due);
   } else {
-    // Sessions become idle enough to give their memory to a prompt that waits, with time alone.
-    wake_.wait_for(lock, kMemoryCheckEvery, is_due);
+    wake_.wait(lock, is_due);
   }
   news.swap(news_);
   return !stopping_;

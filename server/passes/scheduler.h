@@ -20,7 +20,7 @@ struct SchedulerOptions {
 
 // Drives a PassLoop on a thread of its own, which owns the decoder, the taps and every session.
 //
-// Threads   post(), cancel(), ended() and wake() from any
+// Threads   post(), hints(), cancel(), ended() and wake() from any
 class Scheduler {
  public:
   Scheduler(const SessionParts& parts, const SchedulerOptions& options);
@@ -32,6 +32,8 @@ class Scheduler {
   // The answer goes to client.reply, from the scheduler's thread. Never waits. A connection has one
   // request at a time.
   void post(const Client& client, TargetWork request);
+  // Hints for the connection's run of that round; nothing if it is over. Never waits.
+  void hints(std::uint64_t connection_id, wire::Hints hints);
   // Drops the connection's work on that round.
   void cancel(std::uint64_t connection_id, std::uint32_t round);
   // The connection is over: its work is dropped, its session may be resumed or evicted.
@@ -49,6 +51,10 @@ class Scheduler {
     TargetWork request;
     Instant posted;
   };
+  struct HintArrival {
+    std::uint64_t connection_id;
+    wire::Hints hints;
+  };
   struct Cancellation {
     std::uint64_t connection_id;
     std::uint32_t round;
@@ -56,7 +62,7 @@ class Scheduler {
   struct Ending {
     std::uint64_t connection_id;
   };
-  using News = std::variant<Arrival, Cancellation, Ending>;
+  using News = std::variant<Arrival, HintArrival, Cancellation, Ending>;
 
   void run();
   // What other threads said, in order; waits where there is nothing else to do. False: stop.

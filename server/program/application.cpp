@@ -21,7 +21,9 @@ class ConnectionReplies final : public Replies {
   void verdict(wire::Verdict verdict) override {
     metrics_->activation_bytes.add(verdict.activations.size());
     if (!verdict.activations.empty()) {
-      verdict.padding = padding(verdict.path.size() + 1, verdict.activations.size());
+      // Of a draft the path tells the tokens, of a run they are there.
+      verdict.padding =
+          padding(verdict.path.size() + verdict.tokens.size() + 1, verdict.activations.size());
     }
     handle_.verdict(std::move(verdict));
   }
@@ -73,6 +75,10 @@ void Application::handle(const ReplyHandle& reply, const PeerInfo& peer, ServerE
     scheduler_.cancel(reply.connection_id(), cancelled->round);
     return;
   }
+  if (auto* received = std::get_if<HintsReceived>(&event)) {
+    scheduler_.hints(reply.connection_id(), std::move(received->hints));
+    return;
+  }
   std::optional<Client> client;
   {
     const std::lock_guard lock(mutex_);
@@ -108,7 +114,8 @@ void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
                         .nodes_max = kTreeNodesMax,
                         .row_budget = scheduler_.row_budget(),
                         .scale_groups = {},
-                        .stream_tokens_max = host_.context_count()};
+                        .stream_tokens_max = host_.context_count(),
+                        .hint_nodes_max = kHintNodesMax};
   if (client->tap) {
     const auto groups = client->tap->scale_groups();
     welcome.scale_groups.assign(groups.begin(), groups.end());

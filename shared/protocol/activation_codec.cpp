@@ -37,6 +37,34 @@ std::int8_t quantize(float x, float inverse_scale) {
   return static_cast<std::int8_t>(std::lrint(std::clamp(x * inverse_scale, -kLevels, kLevels)));
 }
 
+// What tells zlib which container to write, and to accept alone.
+int window_bits(wire::Codec codec) {
+  constexpr int kGzip = 16;
+  return MAX_WBITS + (codec == wire::Codec::gzip ? kGzip : 0);
+}
+
+void set_buffers(z_stream& stream, ByteView from, Bytes& to) {
+  // zlib reads what next_in points to, and no more.
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(from.data()));
+  stream.avail_in = static_cast<uInt>(from.size());
+  stream.next_out = reinterpret_cast<Bytef*>(to.data());
+  stream.avail_out = static_cast<uInt>(to.size());
+}
+
+Bytes deflated(ByteView packed, wire::Codec codec) {
+  z_stream stream{};
+  constexpr int kMemoryLevel = 8;  // zlib's default
+  EDGEDRAFT_CHECK(deflateInit2(&stream, kDeflateLevel, Z_DEFLATED, window_bits(codec), kMemoryLevel,
+                               Z_DEFAULT_STRATEGY) == Z_OK);
+  Bytes to(deflateBound(&stream, static_cast<uLong>(packed.size())));
+  set_buffers(stream, packed, to);
+  const int status = deflate(&stream, Z_FINISH);
+  to.resize(stream.total_out);
+  deflateEnd(&stream);
+  EDGEDRAFT_CHECK(status == Z_STREAM_END);
+  return to;
+}
+
 }  // namespace
 
 ActivationLayout::ActivationLayout(std::vector<std::uint32_t> scale_groups)
@@ -92,21 +120,18 @@ Result<std::vector<float>> dequantize_rows(const ActivationLayout& layout, std::
 }
 
 wire::Activations compress_activations(std::uint32_t round, std::uint32_t first,
-                                       std::uint32_t count, ByteView packed) {
+                                       std::uint32_t count, ByteView packed, wire::Codec codec) {
   wire::Activations chunk{.round = round, .first = first, .count = count, .data = {}};
-  uLongf bytes = compressBound(static_cast<uLong>(packed.size()));
-  Bytes deflated(bytes);
-  const int status = compress2(reinterpret_cast<Bytef*>(deflated.data()), &bytes,
-                               reinterpret_cast<const Bytef*>(packed.data()),
-                               static_cast<uLong>(packed.size()), kDeflateLevel);
-  EDGEDRAFT_CHECK(status == Z_OK);
-  if (bytes < packed.size() && packed.size() <= bytes * kInflateRatioMax) {
-    deflated.resize(bytes);
-    chunk.codec = wire::Codec::deflate;
-    chunk.data = std::move(deflated);
-  } else {
-    chunk.data.assign(packed.begin(), packed.end());
+  if (codec != wire::Codec::none) {
+    Bytes compressed = deflated(packed, codec);
+    if (compressed.size() < packed.size() &&
+        packed.size() <= compressed.size() * kInflateRatioMax) {
+      chunk.codec = codec;
+      chunk.data = std::move(compressed);
+      return chunk;
+    }
   }
+  chunk.data.assign(packed.begin(), packed.end());
   return chunk;
 }
 
@@ -123,15 +148,18 @@ Result<Bytes> decompress_activations(const ActivationLayout& layout,
                      " times its size");
   }
   Bytes packed(bytes);
-  uLongf inflated = static_cast<uLongf>(bytes);
-  uLong consumed = static_cast<uLong>(chunk.data.size());
-  const int status = uncompress2(reinterpret_cast<Bytef*>(packed.data()), &inflated,
-                                 reinterpret_cast<const Bytef*>(chunk.data.data()), &consumed);
-  if (status == Z_BUF_ERROR)
+  z_stream stream{};
+  EDGEDRAFT_CHECK(inflateInit2(&stream, window_bits(chunk.codec)) == Z_OK);
+  set_buffers(stream, chunk.data, packed);
+  const int status = inflate(&stream, Z_FINISH);
+  const auto bytes_left = stream.avail_in;
+  const auto bytes_missing = stream.avail_out;
+  inflateEnd(&stream);
+  if (status == Z_BUF_ERROR || status == Z_OK)
     return bad_chunk("the stream is cut short, or holds more than its rows");
-  if (status != Z_OK) return bad_chunk("the stream is damaged");
-  if (inflated != bytes) return bad_chunk("the stream holds less than its rows");
-  if (consumed != chunk.data.size()) return bad_chunk("something follows the stream");
+  if (status != Z_STREAM_END) return bad_chunk("the stream is damaged");
+  if (bytes_missing != 0) return bad_chunk("the stream holds less than its rows");
+  if (bytes_left != 0) return bad_chunk("something follows the stream");
   return packed;
 }
 

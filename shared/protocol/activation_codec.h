@@ -40,14 +40,15 @@ Bytes quantize_rows(const ActivationLayout& layout, std::span<const float> rows)
 Result<std::vector<float>> dequantize_rows(const ActivationLayout& layout, std::uint32_t count,
                                            ByteView packed);
 
-// A chunk for Activations: quantised rows, deflated where that makes them smaller and the ratio is
-// one that the other side accepts.
+// A chunk for Activations: quantised rows, compressed by `codec` if that makes them smaller and the
+// ratio is one that the other side accepts, as they are otherwise.
 wire::Activations compress_activations(std::uint32_t round, std::uint32_t first,
-                                       std::uint32_t count, ByteView packed);
+                                       std::uint32_t count, ByteView packed, wire::Codec codec);
 
 // The quantised rows of a chunk.
-// Errors    bad_message  a stream that is damaged, truncated, trailed by other bytes, inflates to
-//                        another size than count rows have, or by more than kInflateRatioMax
+// Errors    bad_message  a stream that is damaged, fails its checksum, is truncated, trailed by
+//                        other bytes, inflates to another size than count rows have, or by more
+//                        than kInflateRatioMax
 Result<Bytes> decompress_activations(const ActivationLayout& layout,
                                      const wire::Activations& chunk);
 

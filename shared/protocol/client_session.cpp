@@ -70,9 +70,10 @@ Result<void> ClientSession::handle(wire::Message message) {
 
 Result<void> ClientSession::on_welcome(wire::Welcome welcome) {
   if (welcome_) return faulty_server("a second welcome");
-  if (welcome.version != kProtocolVersion) {
+  if (welcome.version < kProtocolVersionMin || welcome.version > kProtocolVersion) {
     return Error{Errc::version, "the server chose protocol version " +
                                     std::to_string(welcome.version) + ", this program speaks " +
+                                    std::to_string(kProtocolVersionMin) + " to " +
                                     std::to_string(kProtocolVersion)};
   }
   layout_ = ActivationLayout(welcome.scale_groups);
@@ -92,6 +93,7 @@ Result<void> ClientSession::check_verdict(const wire::Verdict& verdict) const {
     return faulty_server("a token that the vocabulary lacks");
   }
   if (streaming()) return check_stream_verdict(verdict);
+  if (running()) return check_run_verdict(verdict);
   if (!verdict.tokens.empty()) return faulty_server("tokens where none were asked for");
   std::uint64_t length = 0;
   if (pending_->to == VerdictReceived::To::draft) {
@@ -121,9 +123,25 @@ Result<void> ClientSession::check_stream_verdict(const wire::Verdict& verdict) c
   }
   const std::uint64_t count = verdict.tokens.size() + 1;
   if (count > pending_->stream_left) return faulty_server("more tokens than were asked for");
-  const std::uint64_t length = pending_->base_length + count;
-  if (verdict.length != length) return faulty_server("a length that does not add up");
-  if (length > welcome_->context_count) return faulty_server("more tokens than its context holds");
+  return check_added(verdict, count);
+}
+
+Result<void> ClientSession::check_run_verdict(const wire::Verdict& verdict) const {
+  if (!verdict.path.empty() || verdict.accepted_count != 0 ||
+      (!pending_->run.rows && !verdict.activations.empty())) {
+    return faulty_server("a run's verdict with something else in it");
+  }
+  if (verdict.length > pending_->run.credit) return faulty_server("more tokens than it has credit");
+  return check_added(verdict, verdict.tokens.size() + 1);
+}
+
+Result<void> ClientSession::check_added(const wire::Verdict& verdict, std::uint64_t count) const {
+  if (verdict.length != pending_->base_length + count) {
+    return faulty_server("a length that does not add up");
+  }
+  if (verdict.length > welcome_->context_count) {
+    return faulty_server("more tokens than its context holds");
+  }
   return boost::system::in_place_value;
 }
 
@@ -143,23 +161,30 @@ Result<void> ClientSession::on_verdict(wire::Verdict verdict) {
     return faulty_server("a verdict that nobody waits for");
   }
   if (auto checked = check_verdict(verdict); !checked) return checked;
-  const std::uint64_t row_count = verdict.activations.empty() ? 0 : verdict.path.size() + 1;
+  // Of a draft the path tells the tokens, of a run they are there.
+  const auto new_count =
+      static_cast<std::uint32_t>(verdict.path.size() + verdict.tokens.size() + 1);
+  const std::uint64_t row_count = verdict.activations.empty() ? 0 : new_count;
   auto dropped = drop_padding(verdict.padding, row_count, verdict.activations.size());
   if (!dropped) return dropped;
 
   VerdictReceived event{.to = pending_->to, .verdict = {}, .rows = {}};
   if (streaming()) {
-    pending_->stream_left -= static_cast<std::uint32_t>(verdict.tokens.size()) + 1;
+    pending_->stream_left -= new_count;
     pending_->base_length = verdict.length;
     event.more = pending_->stream_left > 0 && verdict.ending == wire::Ending::none;
-  } else if (pending_->to == VerdictReceived::To::draft) {
-    const auto count = static_cast<std::uint32_t>(verdict.path.size() + 1);
-    Result<std::vector<float>> rows = dequantize_rows(layout_, count, verdict.activations);
+  } else if (running() && !pending_->run.rows) {
+    pending_->base_length = verdict.length;
+    event.more = verdict.ending == wire::Ending::none;
+  } else if (running() || pending_->to == VerdictReceived::To::draft) {
+    Result<std::vector<float>> rows = dequantize_rows(layout_, new_count, verdict.activations);
     if (!rows) return rows.error();
     channel_.count_activations(verdict.activations.size(), verdict.activations.size());
     verdict.activations.clear();
     event.rows_first = pending_->base_length - 1;
     event.rows = *std::move(rows);
+    pending_->base_length = verdict.length;
+    event.more = running() && verdict.ending == wire::Ending::none;
   } else {
     const std::uint32_t valid_end = verdict.length - 1;
     missing_ = {
@@ -167,6 +192,9 @@ Result<void> ClientSession::on_verdict(wire::Verdict verdict) {
         .first = layout_.cols() == 0 ? valid_end : std::min(pending_->activations_from, valid_end),
         .end = valid_end};
     if (pending_->to == VerdictReceived::To::resume) session_ = pending_->session;
+    event.more = pending_->run.credit > 0 && verdict.ending == wire::Ending::none;
+    pending_->to = VerdictReceived::To::run;
+    pending_->base_length = verdict.length;
   }
   length_ = verdict.length;
   has_root_ = true;
@@ -234,8 +262,14 @@ Result<void> ClientSession::check_context(std::uint64_t token_count) const {
                    " tokens: shorten the text, or start the server with a larger --ctx"};
 }
 
+Result<void> ClientSession::check_run(const wire::RunTerms& run) const {
+  if (run.credit == 0 || welcome_->version >= kHintsVersion) return boost::system::in_place_value;
+  return not_now("the server is of a version that takes no credit");
+}
+
 Result<void> ClientSession::prefill(wire::OutgoingPrefill request) {
-  if (auto allowed = may_request(); !allowed && !streaming()) return allowed;
+  if (auto allowed = may_request(); !allowed && !streaming() && !running()) return allowed;
+  if (auto known = check_run(request.run); !known) return known;
   const std::uint64_t count = std::uint64_t{request.text.base_count()} + request.text.count();
   if (request.text.base_count() > length_) {
     return not_now("the prompt builds on more tokens than the session holds");
@@ -254,13 +288,15 @@ Result<void> ClientSession::prefill(wire::OutgoingPrefill request) {
          .all_accepted = request.policy == wire::ResyncPolicy::keep,
          .activations_from = request.activations_from,
          .parents = {},
-         .session = {}});
+         .session = {},
+         .run = request.run});
   channel_.send(std::move(request));
   return boost::system::in_place_value;
 }
 
 Result<void> ClientSession::resume(wire::OutgoingResume request) {
-  if (auto allowed = may_request(); !allowed && !streaming()) return allowed;
+  if (auto allowed = may_request(); !allowed && !streaming() && !running()) return allowed;
+  if (auto known = check_run(request.run); !known) return known;
   if (request.text.base_count() == 0 || request.activations_from > request.text.base_count()) {
     return not_now("the lengths to resume by contradict each other");
   }
@@ -275,7 +311,8 @@ Result<void> ClientSession::resume(wire::OutgoingResume request) {
          .all_accepted = request.policy == wire::ResyncPolicy::keep,
          .activations_from = request.activations_from,
          .parents = {},
-         .session = request.session});
+         .session = request.session,
+         .run = request.run});
   channel_.send(std::move(request));
   return boost::system::in_place_value;
 }
@@ -310,9 +347,21 @@ Result<void> ClientSession::draft(wire::OutgoingDraft request) {
   return boost::system::in_place_value;
 }
 
+Result<void> ClientSession::hints(wire::OutgoingHints hints) {
+  if (!welcome_) return Error{Errc::link_down, "not signed in to the server yet"};
+  if (welcome_->version < kHintsVersion) return not_now("the server takes no hints");
+  if (hints.hints.nodes().size() > kHintsMax) return not_now("too many hints for a message");
+  if (!pending_) return boost::system::in_place_value;
+  if (pending_->run.credit == 0) return not_now("no run was begun");
+  pending_->run.credit = std::max(pending_->run.credit, hints.credit);
+  hints.round = last_round_;
+  channel_.send(std::move(hints));
+  return boost::system::in_place_value;
+}
+
 void ClientSession::start(Pending pending) {
-  // What is still on its way of a stream is not wanted any more.
-  if (streaming()) cancelled_round_ = last_round_;
+  // What is still on its way of a stream or run is not wanted any more.
+  if (streaming() || running()) cancelled_round_ = last_round_;
   last_round_ = pending.round;
   // A new prompt ends the activations of the one before.
   if (pending.to != VerdictReceived::To::draft) missing_ = {.round = pending.round};

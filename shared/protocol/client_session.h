@@ -31,17 +31,17 @@ struct LinkTimes {
   std::optional<Tcp> tcp{};
 };
 
-// The answer to a Prefill, Draft or Resume; of a Draft that asks for a stream one of several.
+// The answer to a Prefill, Draft or Resume; of a Draft that asks for a stream, and of a run, one of
+// several.
 struct VerdictReceived {
-  enum class To : std::uint8_t { prefill, draft, resume };
+  enum class To : std::uint8_t { prefill, draft, resume, run };
   To to;
   // Its `activations` are moved into `rows`, decoded: those of positions rows_first, rows_first +
-  // 1,
-  // ...; empty for Prefill and Resume, whose rows come as ActivationsReceived.
+  // 1, ...; empty for Prefill and Resume, whose rows come as ActivationsReceived.
   wire::Verdict verdict{};
   std::uint32_t rows_first = 0;
   std::vector<float> rows{};
-  bool more = false;                 // of a stream: further verdicts on this round follow
+  bool more = false;                 // of a stream or run: further verdicts on this round follow
   std::optional<LinkTimes> times{};  // filled in by a link that measures
 };
 
@@ -72,7 +72,8 @@ struct ClientSessionOptions {
 // The client's half of a connection: bytes and time in, bytes, events and a next deadline out.
 //
 // Requests are answered one at a time: each is refused with `protocol` while another is in flight,
-// but for a Prefill or Resume in mid-stream, which ends the stream.
+// but for a Prefill or Resume in the middle of a stream or run, which ends it. A run is in flight
+// until its answer has come to an end.
 // Any error of receive() or tick() ends the session: flush take_output() and close.
 class ClientSession {
  public:
@@ -92,14 +93,21 @@ class ClientSession {
   std::optional<ClientEvent> next_event();
 
   // `round` is filled in here.
-  // Errors    link_down before Welcomed; protocol while a request is in flight, or for lengths that
-  //           the server would refuse; context_full. Nothing was sent then.
+  // Errors    link_down before Welcomed; protocol while a request is in flight, for lengths that
+  // the
+  //           server would refuse, or for credit that it does not know; context_full. Nothing was
+  //           sent then.
   Result<void> prefill(wire::OutgoingPrefill request);
   Result<void> resume(wire::OutgoingResume request);
   // Errors    also protocol: no root to draft from (before the first answer, after cancel(), after
   //           the end), a base_length that is not length(), more nodes than nodes_max, a longer
   //           stream than stream_tokens_max
   Result<void> draft(wire::OutgoingDraft request);
+  // `round` is filled in here. Does nothing behind the end of the run, which the caller may not
+  // have seen yet. Errors    link_down before Welcomed; protocol if the server takes none, no run
+  // was begun, or
+  //           there are more nodes than a message takes
+  Result<void> hints(wire::OutgoingHints hints);
   // Gives up the request in flight and the rest of the activations. The next request has to be a
   // Prefill or Resume. Does nothing before Welcomed.
   void cancel();
@@ -126,6 +134,7 @@ class ClientSession {
     std::vector<std::uint8_t> parents;  // Draft
     std::uint32_t stream_left = 0;      // of a stream: tokens that are still to come
     wire::SessionId session;            // Resume
+    wire::RunTerms run{};
   };
 
   Result<void> handle(wire::Message message);
@@ -139,9 +148,13 @@ class ClientSession {
     return vocabulary_count_ == 0 || token < vocabulary_count_;
   }
   Result<void> check_stream_verdict(const wire::Verdict& verdict) const;
+  Result<void> check_run_verdict(const wire::Verdict& verdict) const;
+  Result<void> check_added(const wire::Verdict& verdict, std::uint64_t count) const;
+  Result<void> check_run(const wire::RunTerms& run) const;
   Result<void> may_request() const;
   Result<void> check_context(std::uint64_t token_count) const;
   bool streaming() const { return pending_ && pending_->stream_left > 0; }
+  bool running() const { return pending_ && pending_->to == VerdictReceived::To::run; }
   void start(Pending pending);
 
   Channel channel_;

@@ -1,6 +1,7 @@
 #include <flatbuffers/flatbuffers.h>
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "messages_generated.h"
 #include "shared/protocol/draft_sizes.h"
@@ -147,6 +148,7 @@ Result<Message> read(const flat::Welcome& m) {
       .scale_groups = {},
       .stream_tokens_max = m.stream_tokens_max(),
       .padded_row_bytes = m.padded_row_bytes(),
+      .hint_nodes_max = m.hint_nodes_max(),
   };
   c.in_range(welcome.padded_row_bytes <= kPaddedRowBytesMax, "padded_row_bytes");
   if (const auto* groups = m.scale_groups()) {
@@ -162,6 +164,18 @@ Result<Message> read(const flat::Welcome& m) {
   return c.result(std::move(welcome));
 }
 
+// Of a Prefill or Resume.
+template <class Table>
+RunTerms run_terms(Checker& c, const Table& m) {
+  c.in_range(m.credit() <= kContextCountMax, "credit");
+  const bool constrained =
+      (m.stop() && m.stop()->size() > 0) || (m.grammar() && m.grammar()->size() > 0);
+  return {.credit = m.credit(),
+          .rows = m.verdict_rows(),
+          .economy = m.economy(),
+          .reserved = constrained || m.rule() != 0 || m.node_law() != 0};
+}
+
 Result<Message> read(const flat::Prefill& m) {
   Checker c;
   Prefill prefill{
@@ -172,6 +186,7 @@ Result<Message> read(const flat::Prefill& m) {
       .policy = c.enumeration(m.policy(), ResyncPolicy::keep, "policy"),
       .activations_from = m.activations_from(),
       .sampling = c.sampling(m.sampling()),
+      .run = run_terms(c, m),
   };
   c.in_range(prefill.base_length <= kContextCountMax, "base_length");
   c.in_range(prefill.provisional_count <= prefill.tokens.size(), "provisional_count");
@@ -197,6 +212,7 @@ Result<Message> read(const flat::Resume& m) {
       .policy = c.enumeration(m.policy(), ResyncPolicy::keep, "policy"),
       .activations_from = m.activations_from(),
       .sampling = c.sampling(m.sampling()),
+      .run = run_terms(c, m),
   });
 }
 
@@ -208,7 +224,7 @@ Result<Message> read(const flat::Activations& m) {
       .round = m.round(),
       .first = m.first(),
       .count = m.count(),
-      .codec = c.enumeration(m.codec(), Codec::deflate, "codec"),
+      .codec = c.enumeration(m.codec(), Codec::gzip, "codec"),
       .data = c.bytes(m.data()),
       .padding = c.padding(m.padding()),
   });
@@ -240,6 +256,33 @@ Result<Message> read(const flat::Draft& m) {
   return c.result(std::move(draft));
 }
 
+Result<Message> read(const flat::Hints& m) {
+  Checker c;
+  c.in_range(m.credit() <= kContextCountMax, "credit");
+  c.in_range(m.position() >= 1 && m.position() <= kContextCountMax, "position");
+  const std::uint32_t count = m.nodes() ? m.nodes()->size() : 0;
+  c.in_range(count <= kHintsMax, "number of hints");
+  c.in_range(count == (m.parents() ? m.parents()->size() : 0), "parents of hints");
+  c.in_range(count == 0 || m.first() >= 1, "id of a hint");
+  c.in_range(std::uint64_t{m.first()} + count <= std::numeric_limits<std::uint32_t>::max(),
+             "id of a hint");
+  Hints hints{.round = m.round(),
+              .credit = m.credit(),
+              .first = m.first(),
+              .position = m.position(),
+              .prefix_hash = m.prefix_hash()};
+  if (c.failed()) return c.result(std::move(hints));
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::uint32_t node = m.nodes()->Get(i);
+    hints.tokens.push_back(node % kTokenIdEnd);
+    hints.scores.push_back(static_cast<std::uint8_t>(node >> 24));
+    hints.parents.push_back(m.parents()->Get(i));
+    // Below an older one: neither cycles nor forward references are left.
+    c.in_range(hints.parents[i] < m.first() + i, "parent of a hint");
+  }
+  return c.result(std::move(hints));
+}
+
 Result<Message> read(const flat::Verdict& m) {
   Checker c;
   c.in_range(m.length() >= 1 && m.length() <= kContextCountMax, "length");
@@ -266,6 +309,8 @@ Result<Message> read(const flat::Verdict& m) {
       .outlook_tokens = {},
       .prefers_streams = m.prefers_streams(),
       .padding = c.padding(m.padding()),
+      .hinted = m.hinted(),
+      .hints_seen = m.hints_seen(),
   };
   if (const auto* path = m.path()) {
     c.in_range(path->size() <= kDraftNodesMax, "length of the path");
@@ -280,6 +325,7 @@ Result<Message> read(const flat::Verdict& m) {
     for (const std::uint32_t token : verdict.tokens) c.in_range(token < kTokenIdEnd, "token id");
   }
   c.in_range(verdict.drafted <= kDraftNodesMax, "drafted");
+  c.in_range(verdict.hinted <= kDraftNodesMax, "hinted");
   const std::uint32_t sizes = m.outlook_us() ? m.outlook_us()->size() : 0;
   c.in_range(sizes <= kDraftSizes, "number of sizes of an outlook");
   c.in_range(sizes == (m.outlook_tokens() ? m.outlook_tokens()->size() : 0),
@@ -355,6 +401,8 @@ Result<Message> decode_aligned(std::uint16_t kind, ByteView payload) {
       return verify_and_read<flat::Close>(payload);
     case Kind::error:
       return verify_and_read<flat::Error>(payload);
+    case Kind::hints:
+      return verify_and_read<flat::Hints>(payload);
   }
   return bad_message("unknown kind " + std::to_string(kind));
 }

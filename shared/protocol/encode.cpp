@@ -68,7 +68,7 @@ struct Writer {
     const auto groups = numbers(to, m.scale_groups);
     to.Finish(flat::CreateWelcome(to, m.version, session, agent, model, m.context_count,
                                   m.nodes_max, m.row_budget, groups, m.stream_tokens_max,
-                                  m.padded_row_bytes));
+                                  m.padded_row_bytes, m.hint_nodes_max));
   }
 
   void operator()(const OutgoingPrefill& m) const {
@@ -76,7 +76,7 @@ struct Writer {
     const flat::Sampling sampling = sampling_of(m.parameters.sampling());
     to.Finish(flat::CreatePrefill(to, m.round, m.text.base_count(), tokens, m.provisional_count,
                                   static_cast<std::uint8_t>(m.policy), m.activations_from,
-                                  &sampling));
+                                  &sampling, m.run.credit, m.run.rows, m.run.economy));
   }
 
   void operator()(const OutgoingResume& m) const {
@@ -85,8 +85,8 @@ struct Writer {
     const auto tokens = numbers(to, m.text.tokens());
     const flat::Sampling sampling = sampling_of(m.parameters.sampling());
     to.Finish(flat::CreateResume(to, m.round, session, m.text.base_count(), hash, tokens,
-                                 static_cast<std::uint8_t>(m.policy), m.activations_from,
-                                 &sampling));
+                                 static_cast<std::uint8_t>(m.policy), m.activations_from, &sampling,
+                                 m.run.credit, m.run.rows, m.run.economy));
   }
 
   void operator()(const Activations& m) const {
@@ -106,6 +106,21 @@ struct Writer {
     to.Finish(flat::CreateDraft(to, m.round, m.tree.base_count(), vector, m.stream_tokens));
   }
 
+  void operator()(const OutgoingHints& m) const {
+    const auto parts = m.hints.nodes();
+    std::vector<std::uint32_t> nodes(parts.size());
+    std::vector<std::uint16_t> parents(parts.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      EDGEDRAFT_CHECK(parts[i].token < kTokenIdEnd);
+      nodes[i] = parts[i].token | std::uint32_t{parts[i].score} << 24;
+      parents[i] = parts[i].distance;
+    }
+    const auto vector = numbers(to, nodes);
+    const auto distances = parents.empty() ? 0 : to.CreateVector(parents);
+    to.Finish(flat::CreateHints(to, m.round, m.credit, m.first, m.hints.position(),
+                                m.hints.prefix_hash(), vector, distances));
+  }
+
   void operator()(const Verdict& m) const {
     const auto path = bytes(to, std::as_bytes(std::span(m.path)));
     const auto activations = bytes(to, m.activations);
@@ -117,7 +132,7 @@ struct Writer {
                                   static_cast<std::uint8_t>(m.ending), m.row_budget, m.queue_us,
                                   m.verify_us, activations, m.pace_us, m.computed_us, tokens,
                                   m.drafted, m.draft_us, m.stream_us, outlook_us, outlook_tokens,
-                                  m.prefers_streams, padding));
+                                  m.prefers_streams, padding, m.hinted, m.hints_seen));
   }
 
   void operator()(const Ping& m) const { to.Finish(flat::CreatePing(to, m.nonce)); }
@@ -146,7 +161,8 @@ Prefill as_read(const OutgoingPrefill& m) {
           .provisional_count = m.provisional_count,
           .policy = m.policy,
           .activations_from = m.activations_from,
-          .sampling = m.parameters.sampling()};
+          .sampling = m.parameters.sampling(),
+          .run = m.run};
 }
 
 Resume as_read(const OutgoingResume& m) {
@@ -157,7 +173,22 @@ Resume as_read(const OutgoingResume& m) {
           .tokens = copy(m.text.tokens()),
           .policy = m.policy,
           .activations_from = m.activations_from,
-          .sampling = m.parameters.sampling()};
+          .sampling = m.parameters.sampling(),
+          .run = m.run};
+}
+
+Hints as_read(const OutgoingHints& m) {
+  Hints hints{.round = m.round,
+              .credit = m.credit,
+              .first = m.first,
+              .position = m.hints.position(),
+              .prefix_hash = m.hints.prefix_hash()};
+  for (const HintNode& node : m.hints.nodes()) {
+    hints.tokens.push_back(node.token);
+    hints.parents.push_back(node.distance);
+    hints.scores.push_back(node.score);
+  }
+  return hints;
 }
 
 Draft as_read(const OutgoingDraft& m) {

@@ -19,10 +19,10 @@ Result<FrameHeader> decode_frame_header(ByteView bytes, std::uint32_t payload_by
       .kind = load_le<std::uint16_t>(bytes.data() + 2),
       .payload_bytes = load_le<std::uint32_t>(bytes.data() + 4),
   };
-  if (header.version != kProtocolVersion) {
+  if (header.version != kFrameVersion) {
     return Error{Errc::version, "the peer sent a frame of version " +
                                     std::to_string(header.version) + ", this program speaks " +
-                                    std::to_string(kProtocolVersion)};
+                                    std::to_string(kFrameVersion)};
   }
   if (header.payload_bytes > payload_bytes_max) {
     return Error{Errc::frame_too_large,

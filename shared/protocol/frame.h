@@ -12,7 +12,7 @@ namespace edgedraft {
 inline constexpr std::size_t kFrameHeaderBytes = 8;
 
 struct FrameHeader {
-  std::uint16_t version = kProtocolVersion;
+  std::uint16_t version = kFrameVersion;
   std::uint16_t kind = 0;
   std::uint32_t payload_bytes = 0;
 };

@@ -7,17 +7,30 @@
 namespace edgedraft {
 
 // What either side accepts of the other. Larger is refused before anything is allocated for it.
-inline constexpr std::uint16_t kProtocolVersion = 1;
+inline constexpr std::uint16_t kFrameVersion = 1;
+inline constexpr std::uint16_t kProtocolVersionMin = 1;
+inline constexpr std::uint16_t kProtocolVersion = 2;
+// The first one with credit and hints.
+inline constexpr std::uint16_t kHintsVersion = 2;
 inline constexpr std::uint32_t kTokenIdEnd = 1u << 24;  // ids take three bytes on the wire
 inline constexpr std::uint32_t kDraftNodesMax = 255;    // a parent takes one
 inline constexpr std::uint32_t kContextCountMax = 1u << 20;
-inline constexpr std::uint32_t kRequestsInFlightMax = 1;  // drafting ahead would raise it
-inline constexpr std::uint32_t kTextBytesMax = 1024;      // names, reasons, messages
+inline constexpr std::uint32_t kTextBytesMax = 1024;  // names, reasons, messages
 inline constexpr std::uint32_t kBearerTokenBytesMax = 4096;
 inline constexpr std::uint32_t kScaleGroupsMax = 4096;
 // With kScaleGroupsMax, a verdict of 256 rows stays below kFramePayloadBytesMax.
 inline constexpr std::uint32_t kRowValuesMax = 32768;
 inline constexpr std::uint32_t kInflateRatioMax = 100;
+// Nodes of one message of hints; a parent is at most kHintDistanceMax ids before its child.
+inline constexpr std::uint32_t kHintsMax = 1024;
+inline constexpr std::uint32_t kHintDistanceMax = 65535;
+// Hints that a server takes of a session: a message counts as so many nodes, and what comes faster
+// is dropped.
+inline constexpr std::uint32_t kHintMessageCost = 8;
+inline constexpr double kHintsPerSecond = 8192.0;
+inline constexpr double kHintsBurst = 4096.0;
+// Nodes that a server keeps for a session: more than are in flight on the longest of links.
+inline constexpr std::uint32_t kHintNodesMax = 1024;
 // Of an experiment's padded activations: of a row, and of a message.
 inline constexpr std::uint32_t kPaddedRowBytesMax = 32768;
 inline constexpr std::uint32_t kPaddingBytesMax = 8u << 20;

@@ -42,6 +42,8 @@ std::string_view to_string(Kind kind) {
       return "close";
     case Kind::error:
       return "error";
+    case Kind::hints:
+      return "hints";
   }
   return "unknown";
 }
@@ -56,6 +58,8 @@ struct KindOf {
   Kind operator()(const Activations&) const { return Kind::activations; }
   Kind operator()(const Draft&) const { return Kind::draft; }
   Kind operator()(const OutgoingDraft&) const { return Kind::draft; }
+  Kind operator()(const Hints&) const { return Kind::hints; }
+  Kind operator()(const OutgoingHints&) const { return Kind::hints; }
   Kind operator()(const Verdict&) const { return Kind::verdict; }
   Kind operator()(const Resume&) const { return Kind::resume; }
   Kind operator()(const OutgoingResume&) const { return Kind::resume; }

@@ -30,6 +30,7 @@ enum class Kind : std::uint16_t {
   cancel = 10,
   close = 11,
   error = 12,
+  hints = 13,
 };
 
 // As in logs, e.g. "prefill".
@@ -49,7 +50,7 @@ enum class ResyncPolicy : std::uint8_t {
 using Ending = Finish;
 
 struct Hello {
-  std::uint16_t version_min = kProtocolVersion;
+  std::uint16_t version_min = kProtocolVersionMin;
   std::uint16_t version_max = kProtocolVersion;
   std::string agent{};  // program and version, for logs
   std::string token{};  // bearer token; empty where the certificate or nothing signs in
@@ -81,7 +82,21 @@ struct Welcome {
   // Of an experiment at a larger model's pace: what activations of a position are padded to.
   // 0: nothing is padded.
   std::uint32_t padded_row_bytes = 0;
+  // Nodes of hints that it keeps for a session; 0: it takes none.
+  std::uint32_t hint_nodes_max = 0;
   bool operator==(const Welcome&) const = default;
+};
+
+// What a Prefill or Resume lets the server do beyond its answer (version 2).
+struct RunTerms {
+  // The length up to which it may choose tokens without being asked again; 0: it answers and waits.
+  std::uint32_t credit = 0;
+  bool rows = false;  // its verdicts bring the activations of positions that become valid
+  // No pass for the root alone while hints may be on their way.
+  bool economy = false;
+  // Something that is reserved, and that this build does not know: the request is refused.
+  bool reserved = false;
+  bool operator==(const RunTerms&) const = default;
 };
 
 // Prefill, Resume and Draft as a server reads them. What a client sends is made of types that hold
@@ -95,6 +110,7 @@ struct Prefill {
   ResyncPolicy policy = ResyncPolicy::check;
   std::uint32_t activations_from = 0;  // first position whose activations the client lacks
   SamplingParams sampling{};
+  RunTerms run{};
   bool operator==(const Prefill&) const = default;
 };
 
@@ -107,12 +123,14 @@ struct Resume {
   ResyncPolicy policy = ResyncPolicy::check;
   std::uint32_t activations_from = 0;
   SamplingParams sampling{};
+  RunTerms run{};
   bool operator==(const Resume&) const = default;
 };
 
 enum class Codec : std::uint8_t {
   none,
-  deflate,  // a zlib stream
+  zlib,  // version 1
+  gzip,
 };
 
 // Rows of positions first..first + count - 1 (activation_codec.h has their layout).
@@ -138,6 +156,23 @@ struct Draft {
   bool operator==(const Draft&) const = default;
 };
 
+// Nodes that may follow what the server has chosen, or will have: proposals that it may take into a
+// pass, or leave. They never change an answer.
+struct Hints {
+  std::uint32_t round = 0;   // of the Prefill or Resume that the run began with
+  std::uint32_t credit = 0;  // as in RunTerms, if larger than before
+  // Node i has the id first + i; ids count up from 1 in a run.
+  std::uint32_t first = 0;
+  // A node hangs from the node whose id is `parents[i]` smaller, or, if that is 0, from the token
+  // at position - 1 of a text whose first `position` tokens have this prefix_hash().
+  std::uint32_t position = 0;
+  std::uint64_t prefix_hash = 0;
+  std::vector<std::uint32_t> tokens{};
+  std::vector<std::uint16_t> parents{};
+  std::vector<std::uint8_t> scores{};  // below the parent's, in parts of a nat (score.h)
+  bool operator==(const Hints&) const = default;
+};
+
 inline constexpr std::uint32_t kOutlookTokenParts = 8;
 
 struct Verdict {
@@ -150,15 +185,16 @@ struct Verdict {
   std::uint32_t row_budget = 0;
   std::uint32_t queue_us = 0;   // waited for the device
   std::uint32_t verify_us = 0;  // from then until the answer stood, a pace kept included
-  // To Draft: uncompressed rows of the path.size() + 1 positions that became valid, the old root's
-  // first. Prefill and Resume get theirs in Activations.
+  // To Draft, and of a run that brings rows: uncompressed rows of the positions that became valid,
+  // as many as there are new tokens, the old root's first. Prefill and Resume get theirs in
+  // Activations.
   Bytes activations{};
   // Of a server that keeps a larger model's pace: what the pass was to take, and what it took
   // before any waiting. 0: no pace is kept.
   std::uint32_t pace_us = 0;
   std::uint32_t computed_us = 0;
-  // Of a stream: what stands before `next` and the client does not know, the server's own accepted
-  // drafts. Of the pass: nodes that the server drafted for it, and how long that took.
+  // Of a stream or run: the new tokens before `next`. Of the pass: nodes that the server drafted
+  // for it, and how long that took.
   std::vector<std::uint32_t> tokens{};
   std::uint32_t drafted = 0;
   std::uint32_t draft_us = 0;
@@ -172,6 +208,9 @@ struct Verdict {
   // All sessions together would now get more tokens from streams than from drafts.
   bool prefers_streams = false;
   Bytes padding{};  // to the size of the paced model's rows; means nothing
+  // Of a run: hints that the pass took in, and the last id of those that had come when it began.
+  std::uint32_t hinted = 0;
+  std::uint32_t hints_seen = 0;
   bool operator==(const Verdict&) const = default;
 };
 
@@ -206,7 +245,7 @@ struct ErrorReport {
 };
 
 using Message = std::variant<Hello, Welcome, Prefill, Activations, Draft, Verdict, Resume, Ping,
-                             Pong, Cancel, Close, ErrorReport>;
+                             Pong, Cancel, Close, ErrorReport, Hints>;
 
 Kind kind_of(const Message& message);
 

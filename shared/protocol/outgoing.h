@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "shared/base/bytes.h"
+#include "shared/privacy/safe_hints.h"
 #include "shared/privacy/safe_parameters.h"
 #include "shared/privacy/safe_prefix.h"
 #include "shared/privacy/safe_tree.h"
@@ -13,8 +14,8 @@
 // shared/privacy makes: the compiler refuses tokens that nobody vouched for.
 namespace edgedraft::wire {
 
-// `round` is set by ClientSession in all three. The server reads these as Prefill, Resume and Draft
-// (message.h), which explains the fields.
+// `round` is set by ClientSession in all of them. The server reads these as Prefill, Resume, Draft
+// and Hints (message.h), which explains the fields.
 
 struct OutgoingPrefill {
   std::uint32_t round = 0;
@@ -23,6 +24,7 @@ struct OutgoingPrefill {
   ResyncPolicy policy = ResyncPolicy::check;
   std::uint32_t activations_from = 0;
   SafeParameters parameters{};
+  RunTerms run{};
 };
 
 struct OutgoingResume {
@@ -32,6 +34,7 @@ struct OutgoingResume {
   ResyncPolicy policy = ResyncPolicy::check;
   std::uint32_t activations_from = 0;
   SafeParameters parameters{};
+  RunTerms run{};
 };
 
 struct OutgoingDraft {
@@ -40,14 +43,22 @@ struct OutgoingDraft {
   std::uint32_t stream_tokens = 0;
 };
 
+struct OutgoingHints {
+  std::uint32_t round = 0;
+  std::uint32_t credit = 0;
+  std::uint32_t first = 0;
+  SafeHints hints{};
+};
+
 using OutgoingMessage =
     std::variant<Hello, Welcome, OutgoingPrefill, Activations, OutgoingDraft, Verdict,
-                 OutgoingResume, Ping, Pong, Cancel, Close, ErrorReport>;
+                 OutgoingResume, Ping, Pong, Cancel, Close, ErrorReport, OutgoingHints>;
 
 // What the server reads of them.
 Prefill as_read(const OutgoingPrefill& message);
 Resume as_read(const OutgoingResume& message);
 Draft as_read(const OutgoingDraft& message);
+Hints as_read(const OutgoingHints& message);
 
 Kind kind_of(const OutgoingMessage& message);
 

@@ -25,10 +25,11 @@ Error does_not_read() {
 }  // namespace
 
 ServerSession::ServerSession(ServerSessionOptions options, Instant now)
-    : options_(options), channel_(options.channel, now) {}
+    : options_(options), channel_(options.channel, now), hints_counted_(now), now_(now) {}
 
 Result<void> ServerSession::receive(Instant now, ByteView bytes) {
   if (finished()) return Error{Errc::link_down, "the connection is closing"};
+  now_ = now;
   channel_.receive(now, bytes);
   for (;;) {
     Result<std::optional<wire::Message>> message = channel_.next_message();
@@ -72,20 +73,24 @@ Result<void> ServerSession::handle(wire::Message message) {
   if (auto* prefill = std::get_if<wire::Prefill>(&message)) return on_prefill(std::move(*prefill));
   if (auto* resume = std::get_if<wire::Resume>(&message)) return on_resume(std::move(*resume));
   if (auto* draft = std::get_if<wire::Draft>(&message)) return on_draft(std::move(*draft));
+  if (auto* hints = std::get_if<wire::Hints>(&message)) return on_hints(std::move(*hints));
   if (auto* cancel = std::get_if<wire::Cancel>(&message)) return on_cancel(*cancel);
   return faulty(faulty_client("it sent a " + std::string(to_string(wire::kind_of(message)))));
 }
 
 Result<void> ServerSession::on_hello(wire::Hello hello) {
   if (state_ != State::hello) return faulty(faulty_client("a second hello"));
-  if (kProtocolVersion < hello.version_min || kProtocolVersion > hello.version_max) {
+  const std::uint16_t version = std::min(kProtocolVersion, hello.version_max);
+  if (version < std::max(kProtocolVersionMin, hello.version_min)) {
     return faulty({Errc::version, "the client speaks protocol versions " +
                                       std::to_string(hello.version_min) + " to " +
                                       std::to_string(hello.version_max) + ", the server " +
+                                      std::to_string(kProtocolVersionMin) + " to " +
                                       std::to_string(kProtocolVersion)});
   }
+  version_ = version;
   state_ = State::deciding;
-  events_.push_back(HelloReceived{std::move(hello), kProtocolVersion});
+  events_.push_back(HelloReceived{std::move(hello), version});
   return boost::system::in_place_value;
 }
 
@@ -98,6 +103,7 @@ void ServerSession::accept(wire::Welcome welcome) {
   context_count_ = welcome.context_count;
   nodes_max_ = welcome.nodes_max;
   stream_tokens_max_ = welcome.stream_tokens_max;
+  welcome.version = version_;
   layout_ = ActivationLayout(welcome.scale_groups);
   state_ = State::ready;
   channel_.open(std::max(kHandshakePayloadBytesMax, context_count_ * 4 + kMessageOverheadBytesMax));
@@ -109,16 +115,16 @@ void ServerSession::reject(const Error& error) {
 }
 
 Result<void> ServerSession::begin(Pending pending) {
-  const bool ends_stream =
-      pending_ && pending_->stream_left > 0 && pending.kind != wire::Kind::draft;
-  if (pending_ && !ends_stream) {
+  const bool goes_on = pending_ && (pending_->stream_left > 0 || pending_->running);
+  const bool ends_it = goes_on && pending.kind != wire::Kind::draft;
+  if (pending_ && !ends_it) {
     return faulty(faulty_client("a request while another is in flight"));
   }
   if (pending.round != last_round_ + 1) {
     return faulty(faulty_client("round " + std::to_string(pending.round) + " after round " +
                                 std::to_string(last_round_)));
   }
-  if (ends_stream) events_.push_back(RoundCancelled{last_round_});
+  if (ends_it) events_.push_back(RoundCancelled{last_round_});
   last_round_ = pending.round;
   if (pending.kind != wire::Kind::draft) {
     // A new prompt ends the activations of the one before.
@@ -130,6 +136,7 @@ Result<void> ServerSession::begin(Pending pending) {
 }
 
 Result<void> ServerSession::on_prefill(wire::Prefill request) {
+  if (version_ < kHintsVersion) request.run = {};
   if (request.base_length > length_) {
     return faulty(faulty_client("a prompt that builds on more tokens than the session holds"));
   }
@@ -141,13 +148,15 @@ Result<void> ServerSession::on_prefill(wire::Prefill request) {
        .provisional_count = request.provisional_count,
        .policy = request.policy,
        .activations_from = request.activations_from,
-       .parents = {}});
+       .parents = {},
+       .run = request.run});
   if (!begun) return begun;
   events_.push_back(PrefillRequested{std::move(request)});
   return boost::system::in_place_value;
 }
 
 Result<void> ServerSession::on_resume(wire::Resume request) {
+  if (version_ < kHintsVersion) request.run = {};
   auto begun = begin({.kind = wire::Kind::resume,
                       .round = request.round,
                       .base_length = request.verified_length,
@@ -155,7 +164,8 @@ Result<void> ServerSession::on_resume(wire::Resume request) {
                       .provisional_count = static_cast<std::uint32_t>(request.tokens.size()),
                       .policy = request.policy,
                       .activations_from = request.activations_from,
-                      .parents = {}});
+                      .parents = {},
+                      .run = request.run});
   if (!begun) return begun;
   events_.push_back(ResumeRequested{std::move(request)});
   return boost::system::in_place_value;
@@ -185,6 +195,36 @@ Result<void> ServerSession::on_draft(wire::Draft request) {
   return boost::system::in_place_value;
 }
 
+Result<void> ServerSession::on_hints(wire::Hints hints) {
+  if (version_ < kHintsVersion) return faulty(faulty_client("hints in a version without"));
+  if (hints.round == 0 || hints.round > last_round_) {
+    return faulty(faulty_client("hints for a round that has not begun"));
+  }
+  // They crossed what ended their run.
+  if (!pending_ || pending_->round != hints.round) return boost::system::in_place_value;
+  if (pending_->run.credit == 0) return faulty(faulty_client("hints for what is no run"));
+  const bool raises = hints.credit > pending_->run.credit;
+  if (!affords(hints)) {
+    hints.tokens.clear();
+    hints.parents.clear();
+    hints.scores.clear();
+    if (!raises) return boost::system::in_place_value;
+  }
+  pending_->run.credit = std::max(pending_->run.credit, hints.credit);
+  events_.push_back(HintsReceived{std::move(hints)});
+  return boost::system::in_place_value;
+}
+
+bool ServerSession::affords(const wire::Hints& hints) {
+  const double seconds = std::chrono::duration<double>(now_ - hints_counted_).count();
+  hints_counted_ = now_;
+  hints_left_ = std::min(kHintsBurst, hints_left_ + seconds * kHintsPerSecond);
+  const double cost = kHintMessageCost + static_cast<double>(hints.tokens.size());
+  if (cost > hints_left_) return false;
+  hints_left_ -= cost;
+  return true;
+}
+
 Result<void> ServerSession::on_cancel(const wire::Cancel& cancel) {
   if (cancel.round == 0 || cancel.round != last_round_) {
     return faulty(faulty_client("it cancelled a round that is not its last"));
@@ -193,8 +233,10 @@ Result<void> ServerSession::on_cancel(const wire::Cancel& cancel) {
   owed_ = {};
   channel_.drop_bulk();
   if (pending_) {
-    if (pending_->kind == wire::Kind::prefill) length_ = pending_->base_length;
-    if (pending_->kind == wire::Kind::resume) length_ = 0;
+    if (!pending_->running) {
+      if (pending_->kind == wire::Kind::prefill) length_ = pending_->base_length;
+      if (pending_->kind == wire::Kind::resume) length_ = 0;
+    }
     pending_.reset();
   }
   events_.push_back(RoundCancelled{cancel.round});
@@ -204,6 +246,15 @@ Result<void> ServerSession::on_cancel(const wire::Cancel& cancel) {
 std::optional<std::uint64_t> ServerSession::length_after(const wire::Verdict& verdict) const {
   const Pending& request = *pending_;
   const std::uint64_t base = request.base_length;
+  if (request.running) {
+    const std::uint64_t count = verdict.tokens.size() + 1;
+    const std::uint64_t row_bytes = request.run.rows ? count * layout_.row_bytes() : 0;
+    if (!verdict.path.empty() || verdict.activations.size() != row_bytes ||
+        base + count > request.run.credit) {
+      return std::nullopt;
+    }
+    return base + count;
+  }
   if (request.kind != wire::Kind::draft) {
     const bool plain =
         verdict.path.empty() && verdict.activations.empty() && verdict.tokens.empty();
@@ -235,7 +286,10 @@ bool ServerSession::verdict(wire::Verdict verdict) {
     return false;
   }
   length_ = static_cast<std::uint32_t>(*length);
-  if (pending_->stream_left > 0) {
+  if (pending_->running) {
+    pending_->base_length = length_;
+    channel_.count_activations(verdict.activations.size(), verdict.activations.size());
+  } else if (pending_->stream_left > 0) {
     pending_->stream_left -= static_cast<std::uint32_t>(verdict.tokens.size()) + 1;
     pending_->base_length = length_;
   } else if (pending_->kind == wire::Kind::draft) {
@@ -249,11 +303,13 @@ bool ServerSession::verdict(wire::Verdict verdict) {
         .round = verdict.round,
         .first = layout_.cols() == 0 ? valid_end : std::min(pending_->activations_from, valid_end),
         .end = valid_end};
+    pending_->base_length = length_;
+    pending_->running = pending_->run.credit > 0;
   }
   verdict.length = length_;
   has_root_ = true;
   ended_ = verdict.ending != wire::Ending::none;
-  if (pending_->stream_left == 0 || ended_) pending_.reset();
+  if (ended_ || (pending_->stream_left == 0 && !pending_->running)) pending_.reset();
   channel_.send(std::move(verdict));
   return true;
 }
@@ -275,7 +331,7 @@ bool ServerSession::activations(wire::Activations chunk) {
 
 bool ServerSession::refuse(std::uint32_t round, const Error& error) {
   if (!answers(round)) return false;
-  if (pending_->kind == wire::Kind::resume) {
+  if (pending_->kind == wire::Kind::resume && !pending_->running) {
     length_ = 0;
     has_root_ = false;
   }

@@ -18,6 +18,8 @@ struct HelloReceived {
   std::uint16_t version;
 };
 // To be answered with verdict() or refuse(), and verdict() with activations() where there are any.
+// Where it gives credit a run begins: further verdicts on the round as far as the credit reaches,
+// until one ends the answer, or refuse() instead of one.
 struct PrefillRequested {
   wire::Prefill request;
 };
@@ -29,13 +31,17 @@ struct ResumeRequested {
 struct DraftRequested {
   wire::Draft request;
 };
+// Of a run that goes on: nodes, and how far it may go. Nothing is to be answered.
+struct HintsReceived {
+  wire::Hints hints;
+};
 // The work on that round is not wanted any more; nothing is to be answered.
 struct RoundCancelled {
   std::uint32_t round;
 };
 
-using ServerEvent =
-    std::variant<HelloReceived, PrefillRequested, ResumeRequested, DraftRequested, RoundCancelled>;
+using ServerEvent = std::variant<HelloReceived, PrefillRequested, ResumeRequested, DraftRequested,
+                                 HintsReceived, RoundCancelled>;
 
 struct ServerSessionOptions {
   ChannelOptions channel{};
@@ -72,7 +78,8 @@ class ServerSession {
   // Sends the answer to `verdict.round`. `verdict.length` is filled in here. Returns false, and
   // sends nothing, where that round is no longer waited for (cancelled, or the session is over).
   // The answer has a path of the draft's tree and activations of its rows; of a stream neither, and
-  // no more tokens than are left of it. Any other one ends the connection: see failure().
+  // no more tokens than are left of it; of a run no path, activations if it brings them, and no
+  // more tokens than there is credit for. Any other one ends the connection: see failure().
   bool verdict(wire::Verdict verdict);
   // The next older chunk, as compress_activations() made it, of the last answered Prefill's or
   // Resume's positions: the first ends at the last valid position, the last begins at
@@ -91,7 +98,7 @@ class ServerSession {
   // Why this side ended the connection; nothing if it did not, or said goodbye.
   const std::optional<Error>& failure() const { return failure_; }
   bool signed_in() const { return state_ == State::ready; }
-  // A request has no answer yet.
+  // A request has no answer yet, or its run goes on.
   bool busy() const { return pending_.has_value(); }
   // The client may draft on: its answer has not come to an end that the server knows of.
   bool may_go_on() const { return has_root_ && !ended_; }
@@ -111,6 +118,8 @@ class ServerSession {
     std::uint32_t activations_from;
     std::vector<std::uint8_t> parents;  // Draft
     std::uint32_t stream_left = 0;      // of a stream: tokens that are still to be brought
+    wire::RunTerms run{};
+    bool running = false;  // a Prefill or Resume that was answered, and whose run goes on
   };
 
   Result<void> handle(wire::Message message);
@@ -118,8 +127,10 @@ class ServerSession {
   Result<void> on_prefill(wire::Prefill request);
   Result<void> on_resume(wire::Resume request);
   Result<void> on_draft(wire::Draft request);
+  Result<void> on_hints(wire::Hints hints);
   Result<void> on_cancel(const wire::Cancel& cancel);
   Result<void> begin(Pending pending);
+  bool affords(const wire::Hints& hints);
   bool answers(std::uint32_t round) const;
   // The session's length behind this answer to the pending request; nothing if it does not fit.
   std::optional<std::uint64_t> length_after(const wire::Verdict& verdict) const;
@@ -128,12 +139,18 @@ class ServerSession {
   ServerSessionOptions options_;
   Channel channel_;
   State state_ = State::hello;
+  std::uint16_t version_ = 0;
   std::optional<Error> failure_;
   std::uint32_t context_count_ = 0;
   std::uint32_t nodes_max_ = 0;
   std::uint32_t stream_tokens_max_ = 0;
   ActivationLayout layout_;
   std::deque<ServerEvent> events_;
+
+  // What hints may still come, and as of when.
+  double hints_left_ = kHintsBurst;
+  Instant hints_counted_;
+  Instant now_;
 
   std::uint32_t last_round_ = 0;
   std::optional<Pending> pending_;

@@ -4,6 +4,7 @@
 Small valid files and messages, from which the fuzzers start. The same bytes every time. Needs flatc.
 """
 
+import gzip
 import json
 import os
 import struct
@@ -255,7 +256,7 @@ after_tokens = 25
 
 
 KINDS = {"Hello": 1, "Welcome": 2, "Prefill": 3, "Activations": 4, "Draft": 5, "Verdict": 6, "Resume": 7,
-         "Ping": 8, "Pong": 9, "Cancel": 10, "Close": 11, "Error": 12}
+         "Ping": 8, "Pong": 9, "Cancel": 10, "Close": 11, "Error": 12, "Hints": 13}
 
 
 def payload(table: str, fields: dict) -> bytes:
@@ -282,18 +283,25 @@ def make_messages() -> None:
     packed = bytes(range(64)) + struct.pack("<16e", *(0.5 for _ in range(16)))
     messages = {
         "hello": ("Hello", {
-            "version_min": 1, "version_max": 1, "agent": "edgedraft 0.1", "token": "secret", "target": digest,
+            "version_min": 1, "version_max": 2, "agent": "edgedraft 0.1", "token": "secret", "target": digest,
             "tokenizer": digest, "drafter": digest, "drafter_name": "tiny", "tap": "rows-2", "nodes_max": 62,
             "context_count": 2048}),
         "welcome": ("Welcome", {
-            "version": 1, "session": session, "agent": "edgedraft-server 0.1", "model": "demo", "context_count": 64,
+            "version": 2, "session": session, "agent": "edgedraft-server 0.1", "model": "demo", "context_count": 64,
             "nodes_max": 8, "row_budget": 9, "scale_groups": [5, 3], "stream_tokens_max": 64,
-            "padded_row_bytes": 2048}),
+            "padded_row_bytes": 2048, "hint_nodes_max": 1024}),
         "prefill": ("Prefill", {
             "round": 1, "base_length": 2, "tokens": [1, 2, 3], "provisional_count": 1, "policy": 1,
             "activations_from": 2, "sampling": sampling}),
+        "run_prefill": ("Prefill", {
+            "round": 1, "tokens": [1, 2, 3], "sampling": sampling, "credit": 40, "verdict_rows": True, "economy": True}),
+        "reserved_prefill": ("Prefill", {
+            "round": 1, "tokens": [1, 2, 3], "sampling": sampling, "rule": 1, "node_law": 1, "stop": ["END"],
+            "grammar": "root ::= [0-9]"}),
         "activations": ("Activations", {
             "round": 1, "first": 0, "count": 8, "codec": 1, "data": list(zlib.compress(packed, 9))}),
+        "gzip_activations": ("Activations", {
+            "round": 1, "first": 0, "count": 8, "codec": 2, "data": list(gzip.compress(packed, 9, mtime=0))}),
         "padded_activations": ("Activations", {
             "round": 1, "first": 0, "count": 8, "codec": 0, "data": list(packed), "padding": [1, 2, 3]}),
         "draft": ("Draft", {
@@ -309,6 +317,11 @@ def make_messages() -> None:
         "stream_verdict": ("Verdict", {
             "round": 3, "length": 19, "next": 77, "row_budget": 8, "tokens": [5, 0xFFFFFF], "drafted": 62,
             "draft_us": 99}),
+        "run_verdict": ("Verdict", {
+            "round": 1, "length": 6, "next": 77, "tokens": [5], "activations": [0] * 24, "hinted": 3, "hints_seen": 4}),
+        "hints": ("Hints", {
+            "round": 1, "credit": 50, "first": 2, "position": 4, "prefix_hash": 12345,
+            "nodes": [token | score << 24 for token, score in ((5, 0), (6, 9), (7, 255))], "parents": [0, 1, 3]}),
         "resume": ("Resume", {
             "round": 1, "session": session, "verified_length": 3, "verified_hash": digest, "tokens": [4, 5],
             "policy": 1, "activations_from": 1, "sampling": sampling}),
@@ -324,6 +337,7 @@ def make_messages() -> None:
     frames = {name: frame(table, fields) for name, (table, fields) in messages.items()}
     # What a server takes from a client that has just signed in: a session without tokens.
     first_prompt = frame("Prefill", {"round": 1, "tokens": [1, 2, 3], "sampling": sampling})
+    run = frame("Prefill", {"round": 1, "tokens": [1, 2, 3], "sampling": sampling, "credit": 40, "verdict_rows": True})
     streams = {
         "hello": b"\x28" + frames["hello"],
         "resume": b"\xff" + frames["resume"] + frames["ping"],
@@ -331,6 +345,7 @@ def make_messages() -> None:
         "to_client_verdict": b"\x64" + frames["welcome"] + frames["resync_verdict"],
         "to_server": b"\x90" + first_prompt + frames["cancel"] + frames["ping"] + frames["close"],
         "to_server_draft": b"\x80" + first_prompt + frames["draft"],
+        "to_server_hints": b"\x80" + run + frames["hints"],
     }
     for name, content in streams.items():
         write("frame", name, content)

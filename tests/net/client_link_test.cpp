@@ -182,7 +182,7 @@ TEST(ClientLinkTest, PromptsActivationsArrive) {
   expect_event<VerdictReceived>(*link);
   const std::vector<float> rows(3 * 64, 2.0f);
   server.application.handles().at(0).activations(
-      compress_activations(1, 0, 3, quantize_rows(layout, rows)));
+      compress_activations(1, 0, 3, quantize_rows(layout, rows), wire::Codec::gzip));
   const auto event = expect_event<ActivationsReceived>(*link);
   EXPECT_TRUE(event.complete);
   ASSERT_EQ(event.rows.size(), rows.size());

@@ -49,6 +49,7 @@ std::vector<Message> one_of_each() {
   welcome.scale_groups = {64, 32, 32};
   welcome.stream_tokens_max = 4096;
   welcome.padded_row_bytes = 2048;
+  welcome.hint_nodes_max = 1000;
   const SamplingParams sampling{
       .temperature = 0.7f, .top_k = 40, .top_p = 0.9f, .min_p = 0.05f, .seed = ~0ull};
   return {
@@ -60,11 +61,12 @@ std::vector<Message> one_of_each() {
               .provisional_count = 2,
               .policy = ResyncPolicy::keep,
               .activations_from = 9,
-              .sampling = sampling},
+              .sampling = sampling,
+              .run = {.credit = kContextCountMax, .rows = true, .economy = true}},
       Activations{.round = 1,
                   .first = 3,
                   .count = 2,
-                  .codec = Codec::deflate,
+                  .codec = Codec::gzip,
                   .data = Bytes(5, std::byte{9}),
                   .padding = Bytes(7, std::byte{3})},
       Draft{.round = 2,
@@ -94,7 +96,9 @@ std::vector<Message> one_of_each() {
               .stream_us = 30'300,
               .outlook_us = {30'000, 31'000, 4'000'000'000},
               .outlook_tokens = {8, 14, 255},
-              .prefers_streams = true},
+              .prefers_streams = true,
+              .hinted = 3,
+              .hints_seen = ~0u},
       Resume{.round = 1,
              .session = welcome.session,
              .verified_length = 16,
@@ -102,7 +106,15 @@ std::vector<Message> one_of_each() {
              .tokens = {1, 2, 3},
              .policy = ResyncPolicy::check,
              .activations_from = 12,
-             .sampling = sampling},
+             .sampling = sampling,
+             .run = {.credit = 40}},
+      Hints{.round = 4,
+            .credit = 99,
+            .first = 70'000,
+            .position = 19,
+            .tokens = {5, (1u << 24) - 1, 0},
+            .parents = {0, 1, kHintDistanceMax},
+            .scores = {0, 17, 255}},
       Ping{1},
       Pong{~0ull},
       Cancel{5},
@@ -204,7 +216,7 @@ TEST(MessageTest, FlippedBitsDecodeOrAreRefused) {
 
 TEST(MessageTest, UnknownKindsAreRefused) {
   const Bytes frame = encode(Ping{1});
-  for (const int kind : {0, 13, 255, 65535}) {
+  for (const int kind : {0, 14, 255, 65535}) {
     EXPECT_EQ(decode(static_cast<std::uint16_t>(kind), ByteView(frame).subspan(kFrameHeaderBytes))
                   .error()
                   .code,
@@ -321,7 +333,7 @@ TEST(EnumRangeTest, UnknownValuesAreRefused) {
   EXPECT_EQ(prefill_code({.policy = 2}), Errc::bad_message);
   FlatBufferBuilder activations;
   EXPECT_EQ(
-      code_of(Kind::activations, activations, flat::CreateActivations(activations, 1, 0, 1, 2)),
+      code_of(Kind::activations, activations, flat::CreateActivations(activations, 1, 0, 1, 3)),
       Errc::bad_message);
   FlatBufferBuilder verdict;
   EXPECT_EQ(
@@ -387,6 +399,69 @@ TEST(PaddingRangeTest, PaddingIsBounded) {
   };
   EXPECT_EQ(code(kPaddingBytesMax), Errc::cancelled);
   EXPECT_EQ(code(kPaddingBytesMax + 1), Errc::protocol);
+}
+
+struct HintFields {
+  std::vector<std::uint32_t> nodes = {7};
+  std::vector<std::uint16_t> parents = {0};
+  std::uint32_t first = 1;
+  std::uint32_t position = 5;
+  std::uint32_t credit = 0;
+};
+
+Errc hints_code(const HintFields& f) {
+  FlatBufferBuilder b;
+  return code_of(
+      Kind::hints, b,
+      flat::CreateHintsDirect(b, 1, f.credit, f.first, f.position, 0, &f.nodes, &f.parents));
+}
+
+TEST(HintRangeTest, AParentIsAnOlderNode) {
+  EXPECT_EQ(hints_code({.nodes = {7, 8}, .parents = {0, 1}}), Errc::cancelled);
+  EXPECT_EQ(hints_code({.nodes = {7, 8}, .parents = {0, 2}}), Errc::protocol) << "id 0 is no node";
+  EXPECT_EQ(hints_code({.nodes = {7, 8}, .parents = {0, 2}, .first = 2}), Errc::cancelled);
+  EXPECT_EQ(hints_code({.parents = {kHintDistanceMax}}), Errc::protocol);
+}
+
+TEST(HintRangeTest, IdsCountFromOneAndDoNotWrapAround) {
+  EXPECT_EQ(hints_code({.first = 0}), Errc::protocol);
+  EXPECT_EQ(hints_code({.first = 0xFFFFFFFE}), Errc::cancelled);
+  EXPECT_EQ(hints_code({.first = 0xFFFFFFFF}), Errc::protocol);
+  EXPECT_EQ(hints_code({.nodes = {}, .parents = {}, .first = 0}), Errc::cancelled)
+      << "credit alone";
+}
+
+TEST(HintRangeTest, NumbersAreBounded) {
+  const auto many = [](std::size_t count) {
+    return HintFields{.nodes = std::vector<std::uint32_t>(count, 1),
+                      .parents = std::vector<std::uint16_t>(count, 0)};
+  };
+  EXPECT_EQ(hints_code(many(kHintsMax)), Errc::cancelled);
+  EXPECT_EQ(hints_code(many(kHintsMax + 1)), Errc::protocol);
+  EXPECT_EQ(hints_code({.nodes = {7, 8}, .parents = {0}}), Errc::protocol);
+  EXPECT_EQ(hints_code({.position = 0}), Errc::protocol);
+  EXPECT_EQ(hints_code({.position = kContextCountMax + 1}), Errc::protocol);
+  EXPECT_EQ(hints_code({.credit = kContextCountMax + 1}), Errc::protocol);
+}
+
+TEST(RunTermsTest, WhatIsReservedIsNotTakenForNothing) {
+  const auto reserved = [](std::uint8_t rule, std::uint8_t node_law, bool stop,
+                           const char* grammar) {
+    const std::vector<std::uint32_t> ids = {1};
+    const flat::Sampling sampling(1, 0, 0, 1, 0);
+    FlatBufferBuilder b;
+    const std::vector<flatbuffers::Offset<flatbuffers::String>> stops{b.CreateString("END")};
+    b.Finish(flat::CreatePrefillDirect(b, 1, 0, &ids, 0, 0, 0, &sampling, 9, false, false, rule,
+                                       node_law, stop ? &stops : nullptr, grammar));
+    const auto decoded = decode(static_cast<std::uint16_t>(Kind::prefill),
+                                std::as_bytes(std::span(b.GetBufferPointer(), b.GetSize())));
+    return std::get<Prefill>(*decoded).run.reserved;
+  };
+  EXPECT_FALSE(reserved(0, 0, false, nullptr));
+  EXPECT_TRUE(reserved(1, 0, false, nullptr));
+  EXPECT_TRUE(reserved(0, 1, false, nullptr));
+  EXPECT_TRUE(reserved(0, 0, true, nullptr));
+  EXPECT_TRUE(reserved(0, 0, false, "root ::= [0-9]"));
 }
 
 TEST(StreamRangeTest, AStreamBeginsWithoutNodes) {

@@ -72,7 +72,7 @@ inline Bytes packed_rows(std::uint32_t first, std::uint32_t count) {
 }
 
 inline wire::Activations chunk_of(std::uint32_t round, std::uint32_t first, std::uint32_t count) {
-  return compress_activations(round, first, count, packed_rows(first, count));
+  return compress_activations(round, first, count, packed_rows(first, count), wire::Codec::gzip);
 }
 
 inline wire::Prefill prompt_of(std::uint32_t count) {

@@ -28,6 +28,7 @@ class RawClient {
     std::uint32_t context_count;
     Tap* tap = nullptr;
     std::string identity = "someone";
+    std::uint16_t version = 1;
   };
 
   // Signs in.
@@ -47,7 +48,8 @@ class RawClient {
                .session = welcome.session,
                .identity = options.identity,
                .tap = options.tap};
-    EXPECT_TRUE(session_.receive(now_(), wire::encode(wire::Hello())));
+    EXPECT_TRUE(
+        session_.receive(now_(), wire::encode(wire::Hello{.version_max = options.version})));
     EXPECT_TRUE(session_.next_event());
     session_.accept(std::move(welcome));
     hear();
@@ -57,14 +59,16 @@ class RawClient {
   RawClient(const RawClient&) = delete;
   RawClient& operator=(const RawClient&) = delete;
 
-  // Requests get the next round, a Cancel the last one's. A Resume carries the hash of `verified`.
-  // False where it cost the connection.
+  // Requests get the next round, a Cancel the last one's. A Resume and hints carry the hash of
+  // `verified`. False where it cost the connection.
   bool send(wire::Message message, std::span<const std::uint32_t> verified = {}) {
     if (gone_) return false;
     std::visit([&](auto& m) { number(m); }, message);
     const auto* resume = std::get_if<wire::Resume>(&message);
-    const auto request =
-        resume != nullptr ? wire::OutgoingMessage(outgoing(*resume, verified)) : outgoing(message);
+    const auto* hints = std::get_if<wire::Hints>(&message);
+    const auto request = resume != nullptr  ? wire::OutgoingMessage(outgoing(*resume, verified))
+                         : hints != nullptr ? outgoing(*hints, verified)
+                                            : outgoing(message);
     const Result<void> received = session_.receive(now_(), wire::encode(request));
     while (auto event = session_.next_event()) std::visit([&](const auto& e) { on(e); }, *event);
     if (!received) leave();
@@ -142,6 +146,7 @@ class RawClient {
     if constexpr (std::is_same_v<M, wire::Cancel>) message.round = round_;
   }
   void on(const HelloReceived&) {}
+  void on(const HintsReceived& event) { loop_.hints(client_.connection_id, event.hints); }
   void on(const RoundCancelled& e) { loop_.cancel(client_.connection_id, e.round); }
   void on(const PrefillRequested& e) { loop_.begin(client_, e.request, now_()); }
   void on(const ResumeRequested& e) { loop_.begin(client_, e.request, now_()); }

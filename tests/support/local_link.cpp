@@ -327,8 +327,8 @@ void LocalLink::work(const RowsOwed& owed) {
   if (!session) return;
   const std::uint32_t count = std::min(options_.rows_a_chunk, owed.end - owed.first);
   const std::uint32_t first = owed.end - count;
-  server_->activations(
-      compress_activations(owed.round, first, count, rows(*session, first, count)));
+  server_->activations(compress_activations(owed.round, first, count, rows(*session, first, count),
+                                            wire::Codec::gzip));
   // Behind whatever else waits, as a server does it.
   if (first > owed.first) {
     jobs_.emplace_back(RowsOwed{.round = owed.round, .first = owed.first, .end = first});

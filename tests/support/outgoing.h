@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "shared/base/prefix_hash.h"
 #include "shared/protocol/outgoing.h"
 
 namespace edgedraft {
@@ -31,7 +32,8 @@ inline wire::OutgoingPrefill outgoing(const wire::Prefill& message) {
           .provisional_count = message.provisional_count,
           .policy = message.policy,
           .activations_from = message.activations_from,
-          .parameters = SafeParameters(message.sampling)};
+          .parameters = SafeParameters(message.sampling),
+          .run = message.run};
 }
 
 // The hash is that of the tokens `verified`.
@@ -44,13 +46,28 @@ inline wire::OutgoingResume outgoing(const wire::Resume& message,
           .text = SafePrefix(ledger, count, ledger.count() - count),
           .policy = message.policy,
           .activations_from = message.activations_from,
-          .parameters = SafeParameters(message.sampling)};
+          .parameters = SafeParameters(message.sampling),
+          .run = message.run};
 }
 
 inline wire::OutgoingDraft outgoing(const wire::Draft& message) {
   return {.round = message.round,
           .tree = SafeTree(ledger_of({}, message.base_length, {}), message.tokens, message.parents),
           .stream_tokens = message.stream_tokens};
+}
+
+// The hash is that of the tokens `behind`.
+inline wire::OutgoingHints outgoing(const wire::Hints& message,
+                                    std::span<const std::uint32_t> behind = {}) {
+  std::vector<HintNode> nodes;
+  for (std::size_t i = 0; i < message.tokens.size(); ++i) {
+    nodes.push_back(
+        {.token = message.tokens[i], .distance = message.parents[i], .score = message.scores[i]});
+  }
+  return {.round = message.round,
+          .credit = message.credit,
+          .first = message.first,
+          .hints = SafeHints(ledger_of(behind, message.position, {}), nodes)};
 }
 
 inline wire::OutgoingMessage outgoing(const wire::Message& message) {
@@ -65,11 +82,17 @@ inline wire::OutgoingMessage outgoing(const wire::Message& message) {
       message);
 }
 
-// `message` as it arrives after outgoing(): a sender cannot state the hash of tokens that it lacks,
-// so that of a Resume becomes the hash of zeros.
+// `message` as it arrives after outgoing(): a sender has no words for what is reserved, and cannot
+// state the hash of tokens that it lacks,
+// so those of a Resume and of hints become the hash of zeros.
 inline wire::Message arriving(wire::Message message) {
+  if (auto* prefill = std::get_if<wire::Prefill>(&message)) prefill->run.reserved = false;
   if (auto* resume = std::get_if<wire::Resume>(&message)) {
+    resume->run.reserved = false;
     resume->verified_hash = token_hash(std::vector<std::uint32_t>(resume->verified_length));
+  }
+  if (auto* hints = std::get_if<wire::Hints>(&message)) {
+    hints->prefix_hash = prefix_hash(std::vector<std::uint32_t>(hints->position));
   }
   return message;
 }

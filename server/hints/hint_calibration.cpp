@@ -1,0 +1,38 @@
+#include "server/hints/hint_calibration.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "shared/speculative/score.h"
+
+namespace edgedraft {
+namespace {
+
+// What a score says of itself weighs as much as so many hints that were seen.
+constexpr double kPriorWeight = 8.0;
+// Older hints count less: text changes.
+constexpr double kRemembered = 200.0;
+
+}  // namespace
+
+std::uint32_t HintCalibration::bin_of(std::uint32_t score) {
+  return std::min(score / kScoresPerBin, kBins - 1);
+}
+
+double HintCalibration::probability(std::uint32_t score) const {
+  const double said = std::exp(-static_cast<double>(score) / kScoreStepsPerNat);
+  const Bin& bin = bins_[bin_of(score)];
+  return (kPriorWeight * said + bin.accepted) / (kPriorWeight + bin.count);
+}
+
+void HintCalibration::observe(std::uint32_t score, bool accepted) {
+  Bin& bin = bins_[bin_of(score)];
+  if (bin.count >= kRemembered) {
+    bin.accepted *= (kRemembered - 1.0) / bin.count;
+    bin.count = kRemembered - 1.0;
+  }
+  bin.accepted += accepted ? 1.0 : 0.0;
+  bin.count += 1.0;
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,178 @@
+#include "server/hints/hint_tree.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+#include "shared/base/check.h"
+#include "shared/base/prefix_hash.h"
+#include "shared/speculative/score.h"
+
+namespace edgedraft {
+namespace {
+
+constexpr std::uint32_t kDropped = ~0u;
+// Ids that are remembered, in nodes of the largest tree: a device hangs nothing from older ones.
+constexpr std::size_t kIdsPerNode = 4;
+
+}  // namespace
+
+HintTree::HintTree(std::span<const std::uint32_t> tokens, const Limits& limits)
+    : limits_(limits),
+      base_(static_cast<std::uint32_t>(tokens.size())),
+      hashes_{prefix_hash(tokens)},
+      nodes_(1) {
+  EDGEDRAFT_CHECK(!tokens.empty());
+}
+
+void HintTree::add(const wire::Hints& hints) {
+  for (std::size_t i = 0; i < hints.tokens.size(); ++i) add(hints, i);
+  if (node_count() > limits_.nodes_max) evict();
+  forget_old_ids();
+}
+
+void HintTree::add(const wire::Hints& hints, std::size_t index) {
+  const std::uint32_t id = hints.first + static_cast<std::uint32_t>(index);
+  const std::uint32_t token = hints.tokens[index];
+  const std::uint16_t distance = hints.parents[index];
+  last_id_ = std::max(last_id_, id);
+  if (places_.contains(id) || token >= limits_.vocabulary_count) {
+    ++counts_.unknown;
+    return;
+  }
+  Place parent{.decided = true, .at = hints.position - 1};
+  if (distance > 0) {
+    const auto found = places_.find(id - distance);
+    if (found == places_.end()) {
+      ++counts_.unknown;
+      return;
+    }
+    parent = found->second;
+  } else if (!knows_prefix(hints.position, hints.prefix_hash)) {
+    ++counts_.unknown;
+    return;
+  }
+  if (parent.decided && parent.at + 1 < length()) {
+    if (decided_[parent.at + 1 - base_] != token) {
+      ++counts_.contradicted;
+      return;
+    }
+    places_[id] = {.decided = true, .at = parent.at + 1};
+    ++counts_.passed;
+    return;
+  }
+  const std::uint32_t above = parent.decided ? 0 : parent.at;
+  std::uint32_t node = child(above, token);
+  if (node == kNone) {
+    node = append(
+        {.token = token, .parent = above, .score = nodes_[above].score + hints.scores[index]});
+  }
+  places_[id] = {.decided = false, .at = node};
+  ++counts_.taken;
+}
+
+bool HintTree::knows_prefix(std::uint32_t position, std::uint64_t hash) const {
+  return position >= base_ && position <= length() && hashes_[position - base_] == hash;
+}
+
+std::uint32_t HintTree::child(std::uint32_t parent, std::uint32_t token) const {
+  std::uint32_t node = nodes_[parent].first_child;
+  while (node != kNone && nodes_[node].token != token) node = nodes_[node].next_sibling;
+  return node;
+}
+
+std::uint32_t HintTree::append(const Node& node) {
+  const auto index = static_cast<std::uint32_t>(nodes_.size());
+  nodes_.push_back(node);
+  nodes_[index].first_child = kNone;
+  nodes_[index].next_sibling = nodes_[node.parent].first_child;
+  nodes_[node.parent].first_child = index;
+  return index;
+}
+
+void HintTree::advance(std::span<const std::uint32_t> tokens) {
+  std::uint32_t root = 0;
+  bool on_tree = true;
+  std::vector<std::uint32_t> position_of(nodes_.size(), kDropped);
+  for (const std::uint32_t token : tokens) {
+    if (on_tree) {
+      root = child(root, token);
+      on_tree = root != kNone;
+      if (on_tree) position_of[root] = length();
+    }
+    decided_.push_back(token);
+    hashes_.push_back(prefix_hash(std::span(&token, 1), hashes_.back()));
+  }
+  for (auto& [id, place] : places_) {
+    if (!place.decided && position_of[place.at] != kDropped) {
+      place = {.decided = true, .at = position_of[place.at]};
+    }
+  }
+  std::vector<std::uint32_t> kept;
+  std::vector<bool> below(nodes_.size(), false);
+  if (on_tree) below[root] = true;
+  for (std::uint32_t i = 1; i < nodes_.size(); ++i) {
+    if (!on_tree || i == root || !below[nodes_[i].parent]) continue;
+    below[i] = true;
+    kept.push_back(i);
+  }
+  rebuild(kept, root);
+}
+
+void HintTree::evict() {
+  std::vector<std::uint32_t> kept(node_count());
+  std::iota(kept.begin(), kept.end(), 1u);
+  // A parent is older than its children and scores no less: what is kept is closed under ancestors.
+  std::ranges::stable_sort(kept, {}, [&](std::uint32_t i) { return nodes_[i].score; });
+  counts_.evicted += kept.size() - limits_.nodes_max;
+  kept.resize(limits_.nodes_max);
+  std::ranges::sort(kept);
+  rebuild(kept, 0);
+}
+
+void HintTree::rebuild(std::span<const std::uint32_t> kept, std::uint32_t root) {
+  const std::vector<Node> old = std::exchange(nodes_, std::vector<Node>(1));
+  std::vector<std::uint32_t> new_index(old.size(), kDropped);
+  new_index[root] = 0;
+  for (const std::uint32_t i : kept) {
+    new_index[i] = append({.token = old[i].token,
+                           .parent = new_index[old[i].parent],
+                           .score = old[i].score - old[root].score});
+  }
+  for (auto entry = places_.begin(); entry != places_.end();) {
+    Place& place = entry->second;
+    if (!place.decided) place.at = new_index[place.at];
+    entry = place.at == kDropped ? places_.erase(entry) : std::next(entry);
+  }
+}
+
+void HintTree::forget_old_ids() {
+  const std::size_t most = kIdsPerNode * limits_.nodes_max;
+  if (places_.size() <= most) return;
+  places_.erase(places_.begin(),
+                std::next(places_.begin(), static_cast<std::ptrdiff_t>(places_.size() - most)));
+}
+
+std::vector<std::uint32_t> HintTree::scores() const {
+  std::vector<std::uint32_t> scores;
+  for (std::uint32_t i = 1; i < nodes_.size(); ++i) scores.push_back(nodes_[i].score);
+  std::ranges::sort(scores);
+  return scores;
+}
+
+DraftTree HintTree::best(std::uint32_t count, std::uint32_t depth_max) const {
+  std::vector<std::uint32_t> ranked(node_count());
+  std::iota(ranked.begin(), ranked.end(), 1u);
+  std::ranges::stable_sort(ranked, {}, [&](std::uint32_t i) { return nodes_[i].score; });
+  ranked.resize(std::min<std::size_t>(count, ranked.size()));
+  DraftTree tree;
+  std::vector<std::uint32_t> row_of(nodes_.size(), 0);
+  for (const std::uint32_t i : ranked) {
+    row_of[i] = tree.add(nodes_[i].token, row_of[nodes_[i].parent],
+                         -static_cast<Score>(nodes_[i].score) / kScoreStepsPerNat);
+  }
+  return tree.pruned(depth_max);
+}
+
+}  // namespace edgedraft

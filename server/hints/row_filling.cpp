@@ -1,0 +1,57 @@
+#include "server/hints/row_filling.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace edgedraft {
+namespace {
+
+constexpr double kLongestForTheHintless = 1.1;
+
+struct Candidate {
+  double probability;
+  std::size_t offer;
+};
+
+// The likeliest first. A session's own order is kept: what is taken of it is a prefix, so a
+// parent is never left behind.
+std::vector<Candidate> ranked(std::span<const HintOffer> offers) {
+  std::vector<Candidate> candidates;
+  for (std::size_t i = 0; i < offers.size(); ++i) {
+    double least = 1.0;
+    for (const double probability : offers[i].probabilities) {
+      least = std::min(least, probability);
+      candidates.push_back({.probability = least, .offer = i});
+    }
+  }
+  std::ranges::stable_sort(candidates, std::greater<>(), &Candidate::probability);
+  return candidates;
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> fill_rows(const PassSoFar& pass, std::span<const HintOffer> offers,
+                                     const std::function<double(std::uint32_t rows)>& seconds) {
+  std::vector<std::uint32_t> taken(offers.size(), 0);
+  const std::vector<Candidate> candidates = ranked(offers);
+  const double seconds_without = seconds(pass.rows);
+  const double longest = seconds_without * kLongestForTheHintless;
+  double best_rate = pass.tokens / seconds_without;
+  std::size_t best_count = 0;
+  double tokens = pass.tokens;
+  const std::size_t most = std::min<std::size_t>(candidates.size(), pass.rows_left);
+  // The cost goes in steps: what the next row does not bring, those behind it may.
+  for (std::size_t count = 1; count <= most; ++count) {
+    const double time = seconds(pass.rows + static_cast<std::uint32_t>(count));
+    if (pass.hold_short && time > longest) break;
+    tokens += candidates[count - 1].probability;
+    if (tokens / time > best_rate) {
+      best_rate = tokens / time;
+      best_count = count;
+    }
+  }
+  for (std::size_t i = 0; i < best_count; ++i) ++taken[candidates[i].offer];
+  return taken;
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "server/hints/hint_calibration.h"
+#include "server/hints/hint_tree.h"
+#include "shared/base/clock.h"
+#include "shared/protocol/message.h"
+#include "shared/speculative/draft_tree.h"
+
+namespace edgedraft {
+
+// The server goes on by itself, as far as its client's credit reaches: over hints where it has
+// some, with its own token alone where it has none.
+class Run {
+ public:
+  // Behind `tokens`, of which the last is the root or, before a prompt is answered, the last one
+  // that is given.
+  Run(const wire::RunTerms& terms, std::span<const std::uint32_t> tokens,
+      std::uint32_t vocabulary_count);
+
+  bool brings_rows() const { return terms_.rows; }
+  bool economy() const { return terms_.economy; }
+  // The length up to which it may go.
+  std::uint32_t credit() const { return terms_.credit; }
+
+  void take(const wire::Hints& hints, Instant now);
+  // The session has chosen these tokens; `now` is when its client is told.
+  void advance(std::span<const std::uint32_t> tokens, Instant now);
+
+  // Of the nodes that it holds, best first, how likely each is to be accepted.
+  std::vector<double> probabilities() const;
+  // The tree for the next pass: the best `count` nodes as far as the credit reaches from `length`
+  // tokens on.
+  const DraftTree& choose(std::uint32_t count, std::uint32_t length);
+  const DraftTree& chosen() const { return chosen_; }
+  // The last id that had come when it was chosen.
+  std::uint32_t hints_seen() const { return hints_seen_; }
+  // What the pass accepted of the tree.
+  void observe(std::span<const std::uint32_t> path);
+
+  const HintCounts& counts() const { return hints_.counts(); }
+  bool has_hints() const { return hints_.node_count() > 0; }
+  // Its client sends none, or has stopped: nobody's pass is made longer on its account.
+  bool hintless() const { return passes_without_hints_ >= kHintlessPasses; }
+  // From a verdict that left it without hints until the first one behind it came; nothing until it
+  // is known.
+  std::optional<Duration> hint_delay() const { return hint_delay_; }
+  // While it is without, no pass is made for its root before this time.
+  Instant hold_until{};
+
+ private:
+  static constexpr std::uint32_t kHintlessPasses = 8;
+
+  wire::RunTerms terms_;
+  HintTree hints_;
+  HintCalibration calibration_;
+  DraftTree chosen_;
+  std::uint32_t hints_seen_ = 0;
+  std::uint32_t passes_without_hints_ = 0;
+  std::optional<Instant> emptied_;
+  std::optional<Duration> hint_delay_;
+};
+
+}  // namespace edgedraft

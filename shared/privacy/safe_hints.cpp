@@ -1,0 +1,15 @@
+#include "shared/privacy/safe_hints.h"
+
+#include "shared/base/check.h"
+#include "shared/base/prefix_hash.h"
+
+namespace edgedraft {
+
+SafeHints::SafeHints(const TaintLedger& behind, std::span<const HintNode> nodes)
+    : position_(behind.count()),
+      prefix_hash_(edgedraft::prefix_hash(behind.tokens())),
+      nodes_(nodes.begin(), nodes.end()) {
+  EDGEDRAFT_CHECK(behind.untainted(behind.count()));
+}
+
+}  // namespace edgedraft
