@@ -137,6 +137,9 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   GenerationOptions& g = config.generation;
   g.tree = *shape;
   g.control = o.control == "auto" ? ControlMode::automatic : ControlMode::off;
+  g.overlap = o.overlap == "on"        ? Overlap::on
+              : o.overlap == "economy" ? Overlap::economy
+                                       : Overlap::off;
   g.tokens_max = o.max_tokens;
   g.sampling = {.temperature = static_cast<float>(o.temperature),
                 .top_k = o.top_k,
@@ -196,6 +199,12 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       "auto: drafts or has the server stream, whichever is measured to be faster; off: always "
       "drafts, with --plain a token a round trip")
       ->check(one_of({"auto", "off"}))
+      ->capture_default_str();
+  add("--overlap", o.overlap, "MODE",
+      "off: a draft waits for the verdict on the one before; on: the server goes on by itself, and "
+      "drafts are hints that it takes whenever they come; economy: the same with fewer passes of "
+      "the target, and slower on long links. --control is of no account then")
+      ->check(one_of({"off", "on", "economy"}))
       ->capture_default_str();
   add("--max-tokens", o.max_tokens, "N", "Longest answer, in tokens")
       ->check(in_range(1u, kContextCountMax))

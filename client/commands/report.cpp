@@ -87,6 +87,9 @@ ordered_json config_json(const ReportedConfig& config) {
       {"synthetic_acceptance",
        config.synthetic_acceptance ? ordered_json(*config.synthetic_acceptance) : ordered_json()},
       {"control", g.control == ControlMode::automatic ? "auto" : "off"},
+      {"overlap", g.overlap == Overlap::on        ? "on"
+                  : g.overlap == Overlap::economy ? "economy"
+                                                  : "off"},
       {"offline_after",
        config.offline_after ? ordered_json(*config.offline_after) : ordered_json()},
       {"fingerprints",

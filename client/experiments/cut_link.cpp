@@ -20,10 +20,18 @@ LinkState CutLink::state() const {
 Result<void> CutLink::send(TargetRequest request) {
   if (state() == LinkState::closed) return Error{Errc::link_down, why_};
   if (auto* draft = std::get_if<wire::OutgoingDraft>(&request)) return pass_on(std::move(*draft));
-  if (const auto* prefill = std::get_if<wire::OutgoingPrefill>(&request)) {
+  // A run brings no more than it has credit for, as a stream no more than it was asked for.
+  const auto cut_credit = [&](std::uint32_t& credit) {
+    credit = std::min(credit, prompt_count_ + tokens_);
+  };
+  if (auto* prefill = std::get_if<wire::OutgoingPrefill>(&request)) {
     note_request(prefill->text, prefill->activations_from);
-  } else if (const auto* resume = std::get_if<wire::OutgoingResume>(&request)) {
+    cut_credit(prefill->run.credit);
+  } else if (auto* resume = std::get_if<wire::OutgoingResume>(&request)) {
     note_request(resume->text, resume->activations_from);
+    cut_credit(resume->run.credit);
+  } else if (auto* hints = std::get_if<wire::OutgoingHints>(&request)) {
+    cut_credit(hints->credit);
   }
   return link_->send(std::move(request));
 }
@@ -57,6 +65,7 @@ Result<ClientEvent> CutLink::wait_event(Instant deadline) {
 void CutLink::take(VerdictReceived& event) {
   wire::Verdict& verdict = event.verdict;
   brought_count_ = verdict.length - std::min(verdict.length, prompt_count_);
+  if (event.to == VerdictReceived::To::run) return;
   if (event.to != VerdictReceived::To::draft) {
     rows_pending_ = activation_cols_ > 0 && activations_from_ + 1 < verdict.length;
   } else if (brought_count_ > tokens_) {
@@ -64,8 +73,8 @@ void CutLink::take(VerdictReceived& event) {
   }
 }
 
-// As if the target had chosen the last token that stays by itself. Streams never bring too many:
-// they were asked for no more.
+// As if the target had chosen the last token that stays by itself. Streams and runs never bring too
+// many: they were asked for no more.
 void CutLink::drop_last(VerdictReceived& event, std::uint32_t count) const {
   wire::Verdict& verdict = event.verdict;
   const std::size_t left = verdict.path.size() + 1 - count;

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "shared/drafting/drafter.h"
+#include "shared/privacy/safe_hints.h"
 #include "shared/privacy/safe_prefix.h"
 #include "shared/privacy/safe_tree.h"
 #include "shared/privacy/taint_ledger.h"
@@ -57,6 +58,8 @@ class Conversation {
   SafeTree draft(const DraftTree& tree) const {
     return SafeTree(ledger_, tree.tokens(), tree.parents());
   }
+  // `nodes` are of a tree that the bound drafter has grown. Requires  no private token
+  SafeHints hints(std::span<const HintNode> nodes) const { return SafeHints(ledger_, nodes); }
 
  private:
   TaintLedger ledger_;

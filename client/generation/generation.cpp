@@ -21,7 +21,7 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   failure_.reset();
   if (auto drained = drain_events(); !drained) return fail(drained.error());
   if (request_.in_flight) (void)parts_.link.send(CancelRequest{});
-  request_.in_flight = false;
+  request_.in_flight = request_.running = false;
   const auto known = conversation_.tokens();
   const auto common = static_cast<std::uint32_t>(
       std::mismatch(known.begin(), known.end(), prompt.begin(), prompt.end()).first -
@@ -98,8 +98,12 @@ void Generation::work() {
       }
     } else {
       if (state_ == ClientState::online) check_deadline_.reset();
+      if (drafts_ahead()) draft_ahead();
       wait_begin_ = parts_.now();
-      wait_end_ = may_send() ? request_.rows_deadline : request_.deadline;
+      // The link may have something to tell between two steps.
+      wait_end_ = drafts_ahead()  ? wait_begin_
+                  : awaits_rows() ? request_.rows_deadline
+                                  : request_.deadline;
       return;
     }
   }
@@ -110,13 +114,14 @@ void Generation::cancel() {
   if (over()) return;
   if (phase_ == Phase::writing) {
     if (request_.in_flight) (void)parts_.link.send(CancelRequest{});
-    request_.in_flight = false;
+    request_.in_flight = request_.running = false;
     end_ = AnswerEnd::cancelled;
   }
   finish();
 }
 
 void Generation::finish() {
+  end_run();
   phase_ = Phase::over;
   stats_.tokens = answer_count();
   stats_.elapsed = parts_.now() - started_;

@@ -9,6 +9,7 @@
 #include "client/control/draft_control.h"
 #include "client/generation/conversation.h"
 #include "client/generation/cycle_record.h"
+#include "client/generation/draft_ahead.h"
 #include "client/generation/drafter_memory.h"
 #include "client/generation/generation_options.h"
 #include "client/generation/generation_stats.h"
@@ -109,6 +110,7 @@ class Generation {
 
   // Takes in what the link tells; a verdict that is still wanted goes on to on_verdict().
   Result<void> on_event(const ClientEvent& event);
+  bool awaits(VerdictReceived::To to) const;
   Result<void> on_link_error(const Error& error);
   Result<void> on_refused(const Error& error);
   bool may_ask_again() const;
@@ -126,6 +128,16 @@ class Generation {
   Result<void> send_tokens();
   Result<void> send_draft();
   Result<void> send_stream();
+  bool may_run() const;
+  std::uint32_t credit() const;
+  wire::RunTerms run_terms();
+  void begin_run();
+  std::uint32_t depth_left() const;
+  bool drafts_ahead() const;
+  void draft_ahead();
+  void send_hints(const SentHints::News& news);
+  void take_run(const VerdictReceived& event);
+  void end_run();
   DraftControl::Decision decide();
   void plan_next();
   void look_again();
@@ -148,6 +160,7 @@ class Generation {
   ServerView server_;
   DrafterMemory memory_;
   RequestInFlight request_;
+  std::optional<DraftAhead> ahead_;  // once a run has begun that is drafted for
   DraftControl control_;
   StreamPlan plan_;
   GenerationStats stats_;

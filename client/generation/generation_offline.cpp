@@ -61,7 +61,7 @@ void Generation::take_awaiting_check(const Result<ClientEvent>& told) {
 }
 
 void Generation::on_link_down(const Error& error) {
-  request_.in_flight = false;
+  request_.in_flight = request_.running = false;
   server_.lost(error);
 }
 
@@ -74,7 +74,7 @@ void Generation::on_error_offline(const Error& error) {
 }
 
 Result<void> Generation::on_refused(const Error& error) {
-  request_.in_flight = false;
+  request_.in_flight = request_.running = false;
   const bool given_everything = server_.count == 0 && !server_.session;
   if (error.code == Errc::session_unknown && !given_everything) {
     server_.forgot();
@@ -96,7 +96,7 @@ Result<void> Generation::on_link_error(const Error& error) {
   if (error.code == Errc::link_down) {
     on_link_down(error);
   } else if (error.code != Errc::timed_out) {  // then the answer may still come
-    request_.in_flight = false;
+    request_.in_flight = request_.running = false;
     server_.signed_in = server_.signed_in && parts_.link.state() == LinkState::online;
   }
   const bool hopeless = !trying_again_may_help(error.code);
@@ -109,7 +109,7 @@ Result<void> Generation::on_link_error(const Error& error) {
 // It comes too late to be followed, but it shows that the server is there again and, to a prompt,
 // that it need not be computed a second time.
 void Generation::on_late_verdict(const VerdictReceived& event) {
-  if (event.to == VerdictReceived::To::draft) return;
+  if (event.to == VerdictReceived::To::draft || event.to == VerdictReceived::To::run) return;
   server_.took_tokens(event.to == VerdictReceived::To::prefill);
   server_.count = conversation_.settled_count();
 }

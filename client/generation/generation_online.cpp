@@ -14,8 +14,10 @@ bool Generation::may_send() const {
 
 // A draft is better with the prompt's newest activations, which are on their way.
 bool Generation::awaits_rows() const {
-  return request_.kind == RequestInFlight::Kind::draft && plan_.tokens == 0 &&
-         parts_.now() < request_.rows_deadline;
+  const bool drafts = request_.running
+                          ? ahead_ && memory_.pending()
+                          : request_.kind == RequestInFlight::Kind::draft && plan_.tokens == 0;
+  return drafts && parts_.now() < request_.rows_deadline;
 }
 
 // Online and resyncing: the server owes us an answer, or the way to it is still being made.
@@ -31,10 +33,7 @@ Result<void> Generation::on_event(const ClientEvent& event) {
   if (const auto* rows = std::get_if<ActivationsReceived>(&event)) on_activations(*rows);
   if (const auto* refused = std::get_if<RequestRefused>(&event)) return on_refused(refused->error);
   if (const auto* verdict = std::get_if<VerdictReceived>(&event)) {
-    const bool to_draft = verdict->to == VerdictReceived::To::draft;
-    // Nothing that is still asked.
-    if (!request_.in_flight || to_draft != (request_.kind == RequestInFlight::Kind::draft))
-      return {};
+    if (!awaits(verdict->to)) return {};
     request_.in_flight = verdict->more;
     if (state_ == ClientState::offline) {
       end_stream();
@@ -44,6 +43,14 @@ Result<void> Generation::on_event(const ClientEvent& event) {
     }
   }
   return boost::system::in_place_value;
+}
+
+bool Generation::awaits(VerdictReceived::To to) const {
+  if (!request_.in_flight) return false;
+  if (request_.running || to == VerdictReceived::To::run) {
+    return request_.running && to == VerdictReceived::To::run;
+  }
+  return (to == VerdictReceived::To::draft) == (request_.kind == RequestInFlight::Kind::draft);
 }
 
 Result<void> Generation::on_welcome(const wire::Welcome& welcome) {
@@ -56,7 +63,7 @@ Result<void> Generation::on_welcome(const wire::Welcome& welcome) {
                                      ": give both sides the same bundle"};
   }
   server_.welcomed(welcome, options_.context_count);
-  request_.in_flight = false;
+  request_.in_flight = request_.running = false;
   request_.kind = RequestInFlight::Kind::tokens;
   return {};
 }
@@ -185,6 +192,9 @@ void Generation::on_verdict(const VerdictReceived& event) {
   if (streamed) {
     request_.deadline = taken + options_.deadline;
     take_streamed(event.verdict);
+  } else if (event.to == VerdictReceived::To::run) {
+    request_.deadline = taken + options_.deadline;
+    take_run(event);
   } else if (event.to == VerdictReceived::To::draft) {
     take_cycle(event);
   } else {
@@ -194,6 +204,10 @@ void Generation::on_verdict(const VerdictReceived& event) {
     // one for it costs no more than a poor draft's cycle.
     if (memory_.pending()) request_.rows_deadline = parts_.now() + (parts_.now() - request_.sent);
     take_check(event.verdict);
+    if (event.more) {
+      request_.deadline = taken + options_.deadline;
+      begin_run();
+    }
   }
   conversation_.settle();
   // A token beyond tokens_max was not written, and ends nothing.
@@ -202,6 +216,7 @@ void Generation::on_verdict(const VerdictReceived& event) {
   note_verdict(event, round_trip, count_before);
   request_.stream_begins = false;
   if (end_) return;
+  if (request_.running) return;
   if (event.more) {
     look_again();
   } else {
@@ -214,11 +229,13 @@ Duration Generation::round_trip_of(const VerdictReceived& event, Instant taken) 
   const Instant received = event.times ? event.times->received : taken;
   const Instant before = std::exchange(request_.last_received, received);
   const bool draft = event.to == VerdictReceived::To::draft;
-  if (draft && request_.streaming && !request_.stream_begins) return received - before;
+  const bool goes_on = draft && request_.streaming && !request_.stream_begins;
+  if (goes_on || event.to == VerdictReceived::To::run) return received - before;
   return received - (event.times ? event.times->sent : draft ? request_.drafted_at : request_.sent);
 }
 
 void Generation::observe(const VerdictReceived& event, Duration round_trip) {
+  if (event.to == VerdictReceived::To::run) return;
   const wire::Verdict& v = event.verdict;
   const Duration server = std::chrono::microseconds(std::uint64_t{v.queue_us} + v.verify_us);
   const Duration link =
@@ -280,16 +297,17 @@ void Generation::note_verdict(const VerdictReceived& event, Duration round_trip,
                               std::uint32_t count_before) {
   if (!parts_.on_cycle) return;
   CycleRecord record = std::exchange(request_.record, {});
-  record.kind = event.to == VerdictReceived::To::draft ? CycleRecord::Kind::draft
-                : request_.checked                     ? CycleRecord::Kind::resync
-                                                       : CycleRecord::Kind::prompt;
+  const bool runs = event.to == VerdictReceived::To::run;
+  record.kind = runs || event.to == VerdictReceived::To::draft ? CycleRecord::Kind::draft
+                : request_.checked                             ? CycleRecord::Kind::resync
+                                                               : CycleRecord::Kind::prompt;
   record.server = {.queue_us = event.verdict.queue_us,
                    .verify_us = event.verdict.verify_us,
                    .pace_us = event.verdict.pace_us,
                    .computed_us = event.verdict.computed_us,
                    .draft_us = event.verdict.draft_us};
-  record.streamed = record.kind == CycleRecord::Kind::draft && request_.streaming;
-  record.rows = record.streamed ? event.verdict.drafted + 1 : request_.rows;
+  record.streamed = runs || (record.kind == CycleRecord::Kind::draft && request_.streaming);
+  record.rows = record.streamed ? event.verdict.drafted + event.verdict.hinted + 1 : request_.rows;
   record.accepted =
       static_cast<std::uint32_t>(event.verdict.path.size() + event.verdict.tokens.size());
   record.tokens = answer_count() - std::min(count_before, answer_count());
@@ -297,7 +315,7 @@ void Generation::note_verdict(const VerdictReceived& event, Duration round_trip,
   if (event.times) {
     const Instant before_request =
         record.kind == CycleRecord::Kind::draft ? request_.drafted_at : request_.sent;
-    const bool goes_on = record.streamed && !request_.stream_begins;
+    const bool goes_on = runs || (record.streamed && !request_.stream_begins);
     if (!goes_on) record.pack = event.times->sent - before_request;
     record.unpack = parts_.now() - event.times->received;
     record.tcp = event.times->tcp;

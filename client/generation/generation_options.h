@@ -16,6 +16,13 @@ enum class ControlMode : std::uint8_t {
   automatic,  // DraftControl; plain decoding streams
 };
 
+// Whether a draft waits for the verdict on the one before.
+enum class Overlap : std::uint8_t {
+  off,      // draft, send, verify, answer: a round trip per cycle
+  on,       // the server goes on by itself, and the device drafts ahead and sends hints
+  economy,  // the same, but for passes that would be for the root alone
+};
+
 struct GenerationOptions {
   std::optional<TreeShape> tree;  // nothing: plain decoding
   std::uint32_t tokens_max;
@@ -26,6 +33,7 @@ struct GenerationOptions {
   // How long an answer that ended offline waits for the server to check it.
   Duration resync_wait;
   ControlMode control = ControlMode::off;
+  Overlap overlap = Overlap::off;
 };
 
 enum class AnswerEnd : std::uint8_t {

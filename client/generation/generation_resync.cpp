@@ -46,19 +46,22 @@ Result<void> Generation::send_tokens() {
   request_.rows = std::max(count - base, 1u);  // the last token runs in any case
   const SafePrefix text = conversation_.prefix(base, count - base);
   const SafeParameters parameters(options_.sampling);
+  const wire::RunTerms run = run_terms();
   if (resumes) {
     return parts_.link.send(wire::OutgoingResume{.session = *server_.session,
                                                  .text = text,
                                                  .policy = policy,
                                                  .activations_from = memory_.complete_end(),
-                                                 .parameters = parameters});
+                                                 .parameters = parameters,
+                                                 .run = run});
   }
   return parts_.link.send(
       wire::OutgoingPrefill{.text = text,
                             .provisional_count = to_check ? written : 0,
                             .policy = policy,
                             .activations_from = unwanted ? count : memory_.complete_end(),
-                            .parameters = parameters});
+                            .parameters = parameters,
+                            .run = run});
 }
 
 void Generation::take_check(const wire::Verdict& verdict) {

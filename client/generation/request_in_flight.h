@@ -16,6 +16,10 @@ struct RequestInFlight {
   Instant deadline{};       // of the server's silence
   Instant rows_deadline{};  // until then a draft waits for the prompt's newest activations
 
+  // If it is tokens with credit: the length up to which the server may go on, 0 without.
+  std::uint32_t credit = 0;
+  bool running = false;  // they were answered, and the server goes on
+
   std::uint32_t rows = 0;  // of the target's pass
   bool checked = false;    // if it is tokens: the last of them are to be checked, not kept
 

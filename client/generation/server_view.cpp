@@ -11,6 +11,7 @@ void ServerView::welcomed(const wire::Welcome& welcome, std::uint32_t own_contex
   nodes_max = welcome.nodes_max;
   row_budget = welcome.row_budget;
   stream_tokens_max = welcome.stream_tokens_max;
+  runs = welcome.version >= kHintsVersion && welcome.hint_nodes_max > 0;
   context_count = own_context_count == 0 ? welcome.context_count
                                          : std::min(own_context_count, welcome.context_count);
   ask_again = {};

@@ -6,7 +6,6 @@
 #include <utility>
 #include <variant>
 
-#include "server/hints/row_filling.h"
 #include "shared/base/check.h"
 
 namespace edgedraft {
@@ -92,7 +91,7 @@ void PassLoop::begin(const Client& client, const TargetWork& request, Instant po
   count_sessions();
 }
 
-void PassLoop::hints(std::uint64_t connection_id, const wire::Hints& hints) {
+void PassLoop::hints(std::uint64_t connection_id, const wire::Hints& hints, Instant posted) {
   for (Request& request : turns_) {
     if (request.client.connection_id != connection_id || request.round != hints.round) continue;
     Run* run = nullptr;
@@ -100,7 +99,7 @@ void PassLoop::hints(std::uint64_t connection_id, const wire::Hints& hints) {
     if (RunRequest* of = request.run()) run = of->run.get();
     if (run == nullptr) return;
     const HintCounts before = run->counts();
-    run->take(hints, now_());
+    run->take(hints, posted);
     count_hints(before, run->counts());
     return;
   }
@@ -130,8 +129,8 @@ std::optional<Instant> PassLoop::due() const {
   std::optional<Instant> due;
   for (const Request& request : turns_) {
     const RunRequest* const of = request.run();
-    if (of == nullptr || !of->held || request.paused()) continue;
-    due = due ? std::min(*due, of->run->hold_until) : of->run->hold_until;
+    if (of == nullptr || !of->held_until || request.paused()) continue;
+    due = due ? std::min(*due, *of->held_until) : of->held_until;
   }
   return due;
 }
@@ -289,26 +288,42 @@ void PassLoop::begin_step(Session& session, StreamRequest& stream) {
   stream.rows = session.target.pending_rows();
 }
 
-void PassLoop::begin_step(Session& session, Run& run) {
+void PassLoop::begin_step(Session& session, RunRequest& request) {
   EDGEDRAFT_SESSION_CHECK(session.target.begin(DraftTree()));
-  run.hold_until = run.has_hints() ? Instant{} : now_() + hold_of(run);
+  request.economy_until = now_() + economy_wait(*request.run);
 }
 
-Duration PassLoop::hold_of(const Run& run) const {
+// As long as an exchange takes.
+Duration PassLoop::economy_wait(const Run& run) const {
   using namespace std::chrono_literals;
   constexpr Duration kUnknownDelay = 300ms;
   constexpr Duration kLongestWait = 1s;
-  // Waiting pays if it is short beside the pass that it saves.
-  constexpr double kShareOfPass = 0.3;
-  const auto delay = run.hint_delay();
   const bool economy =
       options_.economy == Economy::on || (options_.economy == Economy::as_asked && run.economy());
-  if (economy && !run.hintless()) {
-    return std::min(delay ? *delay * 3 / 2 + 10ms : kUnknownDelay, kLongestWait);
+  if (!economy || run.hintless()) return Duration::zero();
+  const auto delay = run.hint_delay();
+  return std::min(delay ? *delay * 3 / 2 + 10ms : kUnknownDelay, kLongestWait);
+}
+
+std::optional<Instant> PassLoop::worth_waiting(std::span<Request* const> runs,
+                                               const PassSoFar& pass, Instant now) const {
+  double tokens = pass.tokens;
+  for (const Request* request : runs) {
+    for (const double probability : request->run()->run->probabilities()) tokens += probability;
   }
-  const bool short_wait =
-      delay && seconds(*delay) < kShareOfPass * forecast_.seen().pass_seconds(1);
-  return short_wait ? *delay * 5 / 4 : Duration::zero();
+  const double pass_time = forecast_.seen().pass_seconds(pass.rows);
+  std::optional<Instant> until;
+  for (const Request* request : runs) {
+    const auto next = request->run()->run->next_hints(now);
+    if (!next) continue;
+    // Hints that come during the pass serve the one behind it: two passes bring what one brings
+    // that waits, and a token more.
+    const double longest = pass_time * next->a_pass / (2.0 + next->a_pass);
+    if (seconds(next->at - request->posted) > longest) continue;
+    if (next->tokens / tokens < seconds(next->at - now) / pass_time) continue;
+    until = until ? std::min(*until, next->at) : next->at;
+  }
+  return until;
 }
 
 void PassLoop::choose_hints() {
@@ -319,7 +334,10 @@ void PassLoop::choose_hints() {
   std::vector<std::vector<double>> probabilities;
   for (Request& request : turns_) {
     RunRequest* const of = request.run();
-    if (of != nullptr) of->held = !of->run->has_hints() && now < of->run->hold_until;
+    if (of != nullptr) {
+      of->held_until.reset();
+      if (!of->run->has_hints() && now < of->economy_until) of->held_until = of->economy_until;
+    }
     any_prompt |= request.is_prompt() && request.ready();
     if (!request.ready() || request.is_prompt()) continue;
     pass.rows += of != nullptr ? 1 : request.session->target.pending_rows();
@@ -330,6 +348,11 @@ void PassLoop::choose_hints() {
     probabilities.push_back(of->run->probabilities());
   }
   if (runs.empty()) return;
+  const bool runs_alone = pass.rows == runs.size() && !any_prompt;
+  if (const auto until = runs_alone ? worth_waiting(runs, pass, now) : std::nullopt) {
+    for (Request* request : runs) request->run()->held_until = until;
+    return;
+  }
   const std::uint32_t most = options_.pass_rows_max - (any_prompt ? options_.prompt_rows : 0);
   pass.rows_left = most - std::min(most, pass.rows);
   if (!forecast_.seen().knows_passes()) pass.rows_left = std::min(pass.rows_left, kFirstHintRows);
@@ -485,7 +508,7 @@ void PassLoop::begin_next_steps() {
       if (stream != nullptr) {
         begin_step(*request.session, *stream);
       } else {
-        begin_step(*request.session, *run->run);
+        begin_step(*request.session, *run);
       }
     } catch (const SessionFault& e) {
       give_up(request.client, request.round, e);

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "server/hints/row_filling.h"
 #include "server/load/load_forecast.h"
 #include "server/load/start_measurement.h"
 #include "server/metrics/metrics.h"
@@ -92,7 +93,7 @@ class PassLoop {
   // step. A connection has one request at a time.
   void begin(const Client& client, const TargetWork& request, Instant posted);
   // Hints for the connection's run of that round, and its credit; nothing if that is over.
-  void hints(std::uint64_t connection_id, const wire::Hints& hints);
+  void hints(std::uint64_t connection_id, const wire::Hints& hints, Instant posted);
   // Drops the connection's work on that round.
   void cancel(std::uint64_t connection_id, std::uint32_t round);
   // The connection is over: its work is dropped, its session may be resumed or evicted.
@@ -133,9 +134,13 @@ class PassLoop {
   void begin_prompt(const Job& job, Session& session, const wire::RunTerms& terms, Prompt prompt);
   // The next pass of a stream; its session has no request.
   void begin_step(Session& session, StreamRequest& stream);
-  // The same of a run. It holds on to its memory from then on, and waits for its hints.
-  void begin_step(Session& session, Run& run);
-  Duration hold_of(const Run& run) const;
+  // The same of a run, for its root alone until hints are chosen.
+  void begin_step(Session& session, RunRequest& request);
+  // How long a run without hints waits for some rather than make a pass for its root.
+  Duration economy_wait(const Run& run) const;
+  // Until when to wait for hints that are worth more than the time; nothing if none are.
+  std::optional<Instant> worth_waiting(std::span<Request* const> runs, const PassSoFar& pass,
+                                       Instant now) const;
   // Gives the runs that take part in the next pass the hints that are worth their rows.
   void choose_hints();
   // The run's tree for the next pass; false if its session contradicts itself and was given up.

@@ -39,7 +39,9 @@ struct StreamRequest {
 // The server goes on alone as far as a client's credit reaches, one step per pass.
 struct RunRequest {
   std::unique_ptr<Run> run;
-  bool held = false;  // for hints that are on their way
+  Instant economy_until{};  // while it has no hints, it waits for some
+  // No pass before then: hints are on their way that are worth more than the time.
+  std::optional<Instant> held_until{};
 };
 
 // A request that takes part in passes.
@@ -70,7 +72,7 @@ struct Request {
     }
     return is_stream() && client.reply->full();
   }
-  bool ready() const { return !waits() && !paused() && !(run() && run()->held); }
+  bool ready() const { return !waits() && !paused() && !(run() && run()->held_until); }
 };
 
 }  // namespace edgedraft

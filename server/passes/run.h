@@ -6,6 +6,7 @@
 
 #include "server/hints/hint_calibration.h"
 #include "server/hints/hint_tree.h"
+#include "server/load/running_cost.h"
 #include "shared/base/clock.h"
 #include "shared/protocol/message.h"
 #include "shared/speculative/draft_tree.h"
@@ -26,7 +27,8 @@ class Run {
   // The length up to which it may go.
   std::uint32_t credit() const { return terms_.credit; }
 
-  void take(const wire::Hints& hints, Instant now);
+  // They came at `posted`, which may have been in the middle of a pass.
+  void take(const wire::Hints& hints, Instant posted);
   // The session has chosen these tokens; `now` is when its client is told.
   void advance(std::span<const std::uint32_t> tokens, Instant now);
 
@@ -48,11 +50,20 @@ class Run {
   // From a verdict that left it without hints until the first one behind it came; nothing until it
   // is known.
   std::optional<Duration> hint_delay() const { return hint_delay_; }
-  // While it is without, no pass is made for its root before this time.
-  Instant hold_until{};
+
+  // The hints that are to come next, if its device goes on as it did.
+  struct Expected {
+    Instant at;     // behind `now`: when they should be here at the latest
+    double tokens;  // that they bring
+    double a_pass;  // that a pass with hints brings beside the target's own
+  };
+  std::optional<Expected> next_hints(Instant now) const;
 
  private:
   static constexpr std::uint32_t kHintlessPasses = 8;
+  static constexpr double kMessagesRemembered = 20.0;
+
+  double worth() const;
 
   wire::RunTerms terms_;
   HintTree hints_;
@@ -60,8 +71,16 @@ class Run {
   DraftTree chosen_;
   std::uint32_t hints_seen_ = 0;
   std::uint32_t passes_without_hints_ = 0;
+  Instant told_;  // the last verdict left
   std::optional<Instant> emptied_;
   std::optional<Duration> hint_delay_;
+  // The newest message that added to the tree, what its nodes are worth together, and how long
+  // after the one before, or after the verdict, such messages come.
+  Instant last_message_;
+  double last_worth_ = 0.0;
+  std::optional<Duration> message_gap_;
+  RunningMean first_worth_{kMessagesRemembered};
+  RunningMean accepted_{kMessagesRemembered};  // of passes with hints
 };
 
 }  // namespace edgedraft

@@ -43,7 +43,7 @@ void Scheduler::post(const Client& client, TargetWork request) {
 }
 
 void Scheduler::hints(std::uint64_t connection_id, wire::Hints hints) {
-  tell(HintArrival{connection_id, std::move(hints)});
+  tell(HintArrival{connection_id, std::move(hints), Clock::now()});
 }
 
 void Scheduler::cancel(std::uint64_t connection_id, std::uint32_t round) {
@@ -72,7 +72,7 @@ void Scheduler::run() {
       if (const auto* arrival = std::get_if<Arrival>(&n)) {
         loop_.begin(arrival->client, arrival->request, arrival->posted);
       } else if (const auto* hints = std::get_if<HintArrival>(&n)) {
-        loop_.hints(hints->connection_id, hints->hints);
+        loop_.hints(hints->connection_id, hints->hints, hints->posted);
       } else if (const auto* cancellation = std::get_if<Cancellation>(&n)) {
         loop_.cancel(cancellation->connection_id, cancellation->round);
       } else {

@@ -54,6 +54,7 @@ class Scheduler {
   struct HintArrival {
     std::uint64_t connection_id;
     wire::Hints hints;
+    Instant posted;
   };
   struct Cancellation {
     std::uint64_t connection_id;

@@ -98,7 +98,7 @@ void Application::handle(const ReplyHandle& reply, const PeerInfo& peer, ServerE
 
 void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
                            const HelloReceived& event) {
-  const auto client = admit(reply, peer, event.hello);
+  const auto client = admit(reply, peer, event);
   if (!client) {
     options_.metrics->rejected(client.error().code == Errc::unauthorized ? Rejection::unauthorized
                                                                          : Rejection::mismatch);
@@ -131,7 +131,8 @@ void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
 }
 
 Result<Client> Application::admit(const ReplyHandle& reply, const PeerInfo& peer,
-                                  const wire::Hello& hello) {
+                                  const HelloReceived& event) {
+  const wire::Hello& hello = event.hello;
   if (!knows_token(hello.token)) {
     return Error{Errc::unauthorized,
                  hello.token.empty()
@@ -148,7 +149,10 @@ Result<Client> Application::admit(const ReplyHandle& reply, const PeerInfo& peer
       .session = random_session_id(),
       .identity = peer.certificate_name.value_or("") + '\n' + hello.token,
       .tap = *tap,
-      .drafter = drafter ? static_cast<std::uint32_t>(drafter - host_.drafters().data() + 1) : 0};
+      .drafter = drafter ? static_cast<std::uint32_t>(drafter - host_.drafters().data() + 1) : 0,
+      .codec = !options_.compresses             ? wire::Codec::none
+               : event.version >= kHintsVersion ? wire::Codec::gzip
+                                                : wire::Codec::zlib};
 }
 
 void Application::set_token(std::optional<std::string> token) {

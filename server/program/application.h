@@ -19,6 +19,7 @@ namespace edgedraft {
 struct ApplicationOptions {
   std::optional<std::string> token;  // bearer token that clients must show
   std::string agent;                 // program and version
+  bool compresses = true;            // prompts' activations
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
 };
 
@@ -39,7 +40,7 @@ class Application final : public ServerApplication {
              const TrafficStats& traffic) override;
 
  private:
-  Result<Client> admit(const ReplyHandle& reply, const PeerInfo& peer, const wire::Hello& hello);
+  Result<Client> admit(const ReplyHandle& reply, const PeerInfo& peer, const HelloReceived& event);
   bool knows_token(const std::string& token);
   void on_hello(const ReplyHandle& reply, const PeerInfo& peer, const HelloReceived& event);
 

@@ -261,6 +261,9 @@ Result<int> serve(const ServerOptions& o) {
   passes.sessions = limits;
   passes.pace = std::move(pace->pass);
   passes.row_budget = o.row_budget;
+  passes.economy = o.economy == "on"    ? Economy::on
+                   : o.economy == "off" ? Economy::off
+                                        : Economy::as_asked;
   passes.wait_max = std::chrono::seconds(o.wait_max_s);
   passes.speculation = speculation->get();
   passes.on_session_fault = [&log](const std::string& why) {
@@ -272,7 +275,10 @@ Result<int> serve(const ServerOptions& o) {
                          measure_passes(loop, **host, o.measure_s, *log);
                        }});
   Application application(**host, scheduler,
-                          {.token = credentials->token, .agent = kVersion, .metrics = metrics},
+                          {.token = credentials->token,
+                           .agent = kVersion,
+                           .compresses = o.compress == "gzip",
+                           .metrics = metrics},
                           *log);
   Listener listener({.address = endpoint->host,
                      .port = endpoint->port,

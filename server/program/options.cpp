@@ -89,6 +89,17 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
       ->type_name("ROWS")
       ->check(in_range(0u, kMaskRowsMax))
       ->capture_default_str();
+  app.add_option("--economy", o.economy,
+                 "Whether an answer waits for hints that are on their way instead of having passes "
+                 "of its own made: fewer passes per token, and slower answers on long links. auto: "
+                 "as each client asks; on; off")
+      ->check(one_of({"auto", "on", "off"}))
+      ->capture_default_str();
+  app.add_option("--compress", o.compress,
+                 "How a prompt's activations are compressed: gzip, or none, which saves the server "
+                 "time where links are fast")
+      ->check(one_of({"gzip", "none"}))
+      ->capture_default_str();
   app.add_option("--metrics", o.metrics,
                  "Serve /metrics (Prometheus), /health and /ready there, by plain HTTP and "
                  "without sign-in; off unless given")

@@ -33,6 +33,8 @@ struct ServerOptions {
   std::uint32_t queue_max = 1024;
   std::uint32_t wait_max_s = 60;
   std::uint32_t row_budget = 0;
+  std::string economy = "auto";
+  std::string compress = "gzip";
   std::string metrics;
   std::uint32_t drain_timeout_s = 30;
   double measure_s = 1.0;

@@ -249,13 +249,15 @@ class ClientLink::Impl {
       Result<void> operator()(wire::OutgoingPrefill& r) { return session.prefill(std::move(r)); }
       Result<void> operator()(wire::OutgoingDraft& r) { return session.draft(std::move(r)); }
       Result<void> operator()(wire::OutgoingResume& r) { return session.resume(std::move(r)); }
+      Result<void> operator()(wire::OutgoingHints& r) { return session.hints(std::move(r)); }
       Result<void> operator()(CancelRequest&) {
         session.cancel();
         return boost::system::in_place_value;
       }
     };
+    // Hints are answered by nothing of their own.
+    if (!std::holds_alternative<wire::OutgoingHints>(request)) sent_known_ = false;
     const Result<void> sent = std::visit(Visitor{*session_}, request);
-    sent_known_ = false;
     if (!sent) push(ClientEvent(RequestRefused{sent.error()}));
     if (pump_) pump_->wake();
   }

@@ -39,16 +39,17 @@ struct LinkStats {
   }
 };
 
-// A request to the target. The link fills in `round`.
+// A request to the target, or hints for the one in flight. The link fills in `round`.
 struct CancelRequest {};
-using TargetRequest =
-    std::variant<wire::OutgoingPrefill, wire::OutgoingDraft, wire::OutgoingResume, CancelRequest>;
+using TargetRequest = std::variant<wire::OutgoingPrefill, wire::OutgoingDraft, wire::OutgoingResume,
+                                   wire::OutgoingHints, CancelRequest>;
 
 // A generation's way to its target, over a network or within the process.
 //
 // Events come in order: Welcomed first, and again after every reconnect; then a VerdictReceived (of
-// a stream several) or RequestRefused a request, but none to those sent before a CancelRequest. The
-// link reconnects by itself and sends no request twice: after a Welcomed the caller resumes.
+// a stream or run several) or RequestRefused a request, but none to those sent before a
+// CancelRequest. The link reconnects by itself and sends no request twice: after a Welcomed the
+// caller resumes.
 //
 // Threads   one sends and waits; stats() may be called from any
 class TargetLink {

@@ -25,7 +25,7 @@ bool valid(const TreeShape& shape) {
          (shape.depth - 1) * shape.breadth < kMaskRowsMax;
 }
 
-TreeGrowth::TreeGrowth(const TreeShape& shape) : shape_(shape) {
+TreeGrowth::TreeGrowth(const TreeShape& shape, GrowthOrder order) : shape_(shape), order_(order) {
   EDGEDRAFT_CHECK(valid(shape));
 }
 
@@ -53,13 +53,42 @@ std::vector<std::uint32_t> TreeGrowth::frontier(std::uint32_t depth) const {
   return level;
 }
 
-GrowthNode TreeGrowth::node(std::uint32_t index) const {
-  const Candidate& c = candidates_[index];
-  GrowthNode node{.id = index + 1, .token = c.token, .depth = c.depth, .ancestors = {}};
-  for (std::uint32_t above = c.parent; above > 0; above = candidates_[above - 1].parent) {
-    node.ancestors.set(candidates_[above - 1].row);
+std::vector<std::uint32_t> TreeGrowth::open() const {
+  if (order_ == GrowthOrder::best_first) return best_open();
+  for (std::uint32_t depth = level_; depth < depth_max(); ++depth) {
+    std::vector<std::uint32_t> level = frontier(depth);
+    std::erase_if(level, [&](std::uint32_t i) { return candidates_[i].expanded; });
+    if (!level.empty()) return level;
   }
-  return node;
+  return {};
+}
+
+std::vector<std::uint32_t> TreeGrowth::best_open() const {
+  std::vector<std::uint32_t> open;
+  for (std::uint32_t i = 0; i < candidates_.size(); ++i) {
+    const Candidate& c = candidates_[i];
+    if (!c.expanded && c.depth < depth_max() && c.score >= floor_) open.push_back(i);
+  }
+  keep_best(open, shape_.breadth, [&](std::uint32_t i) { return candidates_[i].score; });
+  return open;
+}
+
+std::vector<GrowthNode> TreeGrowth::nodes(std::span<const std::uint32_t> indices) const {
+  const auto row_of = [&](std::uint32_t index) {
+    if (candidates_[index].row != kNoRow) return candidates_[index].row;
+    const auto among = std::ranges::find(indices, index) - indices.begin();
+    return row_count_ + static_cast<std::uint32_t>(among);
+  };
+  std::vector<GrowthNode> nodes;
+  for (const std::uint32_t index : indices) {
+    const Candidate& c = candidates_[index];
+    GrowthNode node{.id = index + 1, .token = c.token, .depth = c.depth, .ancestors = {}};
+    for (std::uint32_t above = c.parent; above > 0; above = candidates_[above - 1].parent) {
+      node.ancestors.set(row_of(above - 1));
+    }
+    nodes.push_back(node);
+  }
+  return nodes;
 }
 
 std::vector<std::uint32_t> TreeGrowth::without_row(std::span<const std::uint32_t> indices) const {
@@ -70,14 +99,9 @@ std::vector<std::uint32_t> TreeGrowth::without_row(std::span<const std::uint32_t
       if (candidates_[above - 1].row == kNoRow) missing.push_back(above - 1);
     }
   }
-  if (missing.empty()) return missing;
+  // A parent is older than its children.
   std::ranges::sort(missing);
   missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
-  const std::uint32_t highest =
-      candidates_[*std::ranges::min_element(missing, {}, [&](std::uint32_t i) {
-        return candidates_[i].depth;
-      })].depth;
-  std::erase_if(missing, [&](std::uint32_t i) { return candidates_[i].depth != highest; });
   return missing;
 }
 
@@ -86,21 +110,15 @@ GrowthLevel TreeGrowth::next(std::uint32_t count_max) const {
   if (!root_expanded_) {
     return {.nodes = {{.id = 0, .token = 0, .depth = 0, .ancestors = {}}}, .children = true};
   }
-  count_max = std::min(count_max, kMaskRowsMax - row_count_);
-  for (std::uint32_t depth = level_; depth < depth_max(); ++depth) {
-    std::vector<std::uint32_t> open = frontier(depth);
-    std::erase_if(open, [&](std::uint32_t i) { return candidates_[i].expanded; });
-    if (open.empty()) continue;
-    GrowthLevel level;
-    if (std::vector<std::uint32_t> missing = without_row(open); !missing.empty()) {
-      open = std::move(missing);
-      level.children = false;
-    }
-    if (open.size() > count_max) open.resize(count_max);
-    for (const std::uint32_t index : open) level.nodes.push_back(node(index));
-    return level;
-  }
-  return {};
+  std::vector<std::uint32_t> next = open();
+  std::vector<std::uint32_t> missing = without_row(next);
+  const bool children = missing.empty();
+  if (!children) next = std::move(missing);
+  // Rows that run again cost little beside a step that brings something: none of them waits.
+  const std::uint32_t rows_left = kMaskRowsMax - row_count_;
+  next.resize(
+      std::min<std::size_t>(next.size(), children ? std::min(count_max, rows_left) : rows_left));
+  return {.nodes = nodes(next), .children = children};
 }
 
 void TreeGrowth::answer(const GrowthLevel& level, std::span<const std::uint32_t> tokens,

@@ -54,14 +54,20 @@ struct GrowthNode {
   AncestorMask ancestors;
 };
 
-// Nodes of one level. With `children` their children are wanted; without, they have them already,
-// and only their draft rows are missing, for the nodes below.
+// Nodes of one level or, where they are grown best first, of several. With `children` their
+// children are wanted; without, they have them already, and only their draft rows are missing, for
+// the nodes below; a parent then comes before its children.
 struct GrowthLevel {
   std::vector<GrowthNode> nodes;
   bool children = true;
 
   bool empty() const { return nodes.empty(); }
   bool is_root() const { return !nodes.empty() && nodes.front().id == 0; }
+};
+
+enum class GrowthOrder : std::uint8_t {
+  by_level,    // the best of a level, then those of the next
+  best_first,  // the best of all, however deep
 };
 
 // A draft tree while it grows: all candidates that were found so far, with their scores, and which
@@ -74,16 +80,18 @@ struct GrowthLevel {
 // finish().
 //
 // Each level expands its `breadth` best candidates, the score of a candidate being the sum of
-// log-probabilities along its path; of all candidates the `nodes` best are the tree, in the order
-// in which they were found. The scores are the drafter's raw log-softmax, so an undisturbed tree is
-// a function of the committed tokens and the network's memory alone. However growth is interrupted,
-// the candidates are found in the same order.
+// log-probabilities along its path. Best first, each step expands the `breadth` best of all that
+// are open, so that a device that never waits goes deep where it is sure and wide where it is not.
+// Of all candidates the `nodes` best are the tree, in the order in which they were found. The
+// scores are the drafter's raw log-softmax, so an undisturbed tree is a function of the committed
+// tokens and the network's memory alone. However growth is interrupted, the candidates are found in
+// the same order.
 //
 // Source    EAGLE-2, as used in Mixture of Attentions, section 4
 class TreeGrowth {
  public:
   // Requires  valid(shape)
-  explicit TreeGrowth(const TreeShape& shape);
+  explicit TreeGrowth(const TreeShape& shape, GrowthOrder order = GrowthOrder::by_level);
 
   const TreeShape& shape() const { return shape_; }
   // The next steps follow another shape; what was found stays. Requires  valid(shape)
@@ -91,8 +99,11 @@ class TreeGrowth {
   // No level deeper than that is grown or kept: the drafter's context ends there.
   void limit_depth(std::uint32_t depth);
 
-  // The next nodes to expand, at most `count_max`, all of one level; empty if nothing is left to
-  // do. The first is the root alone. Changes nothing: answer() does.
+  // No candidate below that score is expanded. Requires  best first
+  void set_floor(Score floor) { floor_ = floor; }
+
+  // The next nodes to expand, at most `count_max`; empty if nothing is left to do. The first is the
+  // root alone. Changes nothing: answer() does.
   GrowthLevel next(std::uint32_t count_max = kMaskRowsMax) const;
   // The likeliest continuations of what next() handed out, best first and as many for each node;
   // none if no children were wanted.
@@ -144,12 +155,18 @@ class TreeGrowth {
 
   std::uint32_t depth_max() const;
   std::vector<std::uint32_t> frontier(std::uint32_t depth) const;
-  GrowthNode node(std::uint32_t index) const;
-  // Of the ancestors of `indices`, those of the highest level that has some without a draft row.
+  // The candidates that the order expands next, without regard to rows.
+  std::vector<std::uint32_t> open() const;
+  std::vector<std::uint32_t> best_open() const;
+  // These get the next draft rows, in this order.
+  std::vector<GrowthNode> nodes(std::span<const std::uint32_t> indices) const;
+  // The ancestors of `indices` that have no draft row, parents first.
   std::vector<std::uint32_t> without_row(std::span<const std::uint32_t> indices) const;
   void forget_rows();
 
   TreeShape shape_;
+  GrowthOrder order_;
+  Score floor_ = kScoreMin;
   std::uint32_t depth_limit_ = kTreeDepthMax;
   std::vector<Candidate> candidates_;  // a parent before its children
   bool root_expanded_ = false;

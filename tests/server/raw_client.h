@@ -146,7 +146,7 @@ class RawClient {
     if constexpr (std::is_same_v<M, wire::Cancel>) message.round = round_;
   }
   void on(const HelloReceived&) {}
-  void on(const HintsReceived& event) { loop_.hints(client_.connection_id, event.hints); }
+  void on(const HintsReceived& event) { loop_.hints(client_.connection_id, event.hints, now_()); }
   void on(const RoundCancelled& e) { loop_.cancel(client_.connection_id, e.round); }
   void on(const PrefillRequested& e) { loop_.begin(client_, e.request, now_()); }
   void on(const ResumeRequested& e) { loop_.begin(client_, e.request, now_()); }

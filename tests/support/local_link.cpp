@@ -92,6 +92,8 @@ Result<void> LocalLink::send(TargetRequest request) {
     sent = client_->prefill(std::move(*prefill));
   } else if (auto* resume = std::get_if<wire::OutgoingResume>(&request)) {
     sent = client_->resume(std::move(*resume));
+  } else if (auto* hints = std::get_if<wire::OutgoingHints>(&request)) {
+    sent = client_->hints(std::move(*hints));
   } else {
     sent = client_->draft(std::move(std::get<wire::OutgoingDraft>(request)));
   }

@@ -60,7 +60,8 @@ class LocalTarget {
 };
 
 // A request as the server reads it.
-using SeenRequest = std::variant<wire::Prefill, wire::Draft, wire::Resume, CancelRequest>;
+using SeenRequest =
+    std::variant<wire::Prefill, wire::Draft, wire::Resume, wire::Hints, CancelRequest>;
 
 // A TargetLink without network: both protocol sessions and a target in one thread, their bytes
 // passed on at once. Time and faults follow the calls of wait_event, so that a run repeats exactly:

@@ -1,0 +1,118 @@
+#include "client/generation/draft_ahead.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "shared/protocol/limits.h"
+
+namespace edgedraft {
+namespace {
+
+constexpr std::uint32_t kDepthMax = kTreeDepthMax;
+
+// In parts of a nat below certainty, without the end that a byte has.
+std::uint32_t score_steps(Score score) {
+  constexpr float kMost = 1e6f;
+  return static_cast<std::uint32_t>(std::lround(std::min(-score * kScoreStepsPerNat, kMost)));
+}
+
+TreeShape shape_of(std::uint32_t breadth, std::uint32_t depth) {
+  return {.breadth = breadth, .depth = std::clamp(depth, 1u, kDepthMax), .nodes = kTreeNodesMax};
+}
+
+}  // namespace
+
+void SentHints::begin() {
+  nodes_.assign(1, {});
+  next_id_ = 1;
+}
+
+std::uint32_t SentHints::child(std::uint32_t parent, std::uint32_t token) const {
+  for (auto i = parent + 1; i < nodes_.size(); ++i) {
+    if (nodes_[i].parent == parent && nodes_[i].token == token) return i;
+  }
+  return kNone;
+}
+
+void SentHints::reroot(std::span<const std::uint32_t> tokens) {
+  std::uint32_t root = 0;
+  for (const std::uint32_t token : tokens) {
+    root = child(root, token);
+    if (root == kNone) {
+      nodes_.assign(1, {});
+      return;
+    }
+  }
+  const std::vector<Node> old = std::exchange(nodes_, std::vector<Node>(1));
+  std::vector<std::uint32_t> new_index(old.size(), kNone);
+  for (auto i = root + 1; i < old.size(); ++i) {
+    const bool below = old[i].parent == root || new_index[old[i].parent] != kNone;
+    if (!below) continue;
+    new_index[i] = static_cast<std::uint32_t>(nodes_.size());
+    nodes_.push_back({.token = old[i].token,
+                      .parent = old[i].parent == root ? 0 : new_index[old[i].parent],
+                      .id = old[i].id});
+  }
+}
+
+SentHints::News SentHints::take(const DraftTree& tree, Score floor) {
+  News news{.first = next_id_};
+  std::vector<std::uint32_t> sent(tree.row_count(), kNone);
+  for (std::uint32_t row = 1; row <= tree.node_count(); ++row) {
+    // No child scores more than its parent: what is sent has everything above it.
+    if (tree.score(row) < floor) continue;
+    const std::uint32_t parent = sent[tree.parent(row)];
+    if (parent == kNone && tree.parent(row) != 0) continue;
+    sent[row] = child(parent, tree.token(row));
+    if (sent[row] != kNone) continue;
+    const std::uint32_t distance = parent == kNone ? 0 : next_id_ - nodes_[parent].id;
+    if (distance > kHintDistanceMax) continue;
+    sent[row] = static_cast<std::uint32_t>(nodes_.size());
+    nodes_.push_back({.token = tree.token(row), .parent = parent, .id = next_id_++});
+    const std::uint32_t below =
+        score_steps(tree.score(row)) - score_steps(tree.score(tree.parent(row)));
+    news.nodes.push_back({.token = tree.token(row),
+                          .distance = static_cast<std::uint16_t>(distance),
+                          .score = static_cast<std::uint8_t>(std::min(below, 255u))});
+  }
+  return news;
+}
+
+DraftAhead::DraftAhead(Drafter& drafter, const Options& options)
+    : drafter_(drafter),
+      options_(options),
+      growth_(shape_of(options.breadth, kDepthMax), GrowthOrder::best_first) {
+  growth_.set_floor(options.floor);
+}
+
+void DraftAhead::begin() {
+  growth_.clear();
+  sent_.begin();
+  done_ = false;
+  steps_ = 0;
+  server_waits_ = true;
+}
+
+void DraftAhead::advance(std::span<const std::uint32_t> tokens, std::uint32_t depth_max) {
+  growth_.reroot(tokens);
+  sent_.reroot(tokens);
+  server_waits_ = growth_.candidate_count() == 0;
+  done_ = depth_max == 0;
+  if (!done_) growth_.set_shape(shape_of(options_.breadth, depth_max));
+}
+
+void DraftAhead::step() {
+  done_ = drafter_.grow(growth_, {.rows = options_.breadth});
+  ++steps_;
+}
+
+SentHints::News DraftAhead::news() {
+  if (steps_ == 0 || (steps_ < options_.steps && !server_waits_ && !done_)) return {};
+  steps_ = 0;
+  SentHints::News news = sent_.take(growth_.tree(), options_.floor);
+  server_waits_ = server_waits_ && news.nodes.empty();
+  return news;
+}
+
+}  // namespace edgedraft
