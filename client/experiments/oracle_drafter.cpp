@@ -1,6 +1,7 @@
 #include "client/experiments/oracle_drafter.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -15,6 +16,9 @@ namespace {
 constexpr std::uint64_t kAnswerBytesMax = 64u << 20;
 // All but impossible, and finite.
 constexpr float kUnlikely = -1e9f;
+// Where the likeliest proposal is wrong, how often each of the next ones is right: as the demo's
+// drafters (docs/drafters.md).
+constexpr std::array<double, 7> kMissesByRank{0.49, 0.15, 0.10, 0.05, 0.04, 0.03, 0.03};
 
 }  // namespace
 
@@ -53,42 +57,62 @@ void OracleDrafter::truncate(std::uint32_t count) {
   count_ = count;
 }
 
-std::uint32_t OracleDrafter::proposal(std::size_t index) const {
-  // An answer of another model could hold any id.
-  const std::uint32_t right = options_.answer[index] % vocabulary_count_;
-  return uniform_at(options_.seed, index) < options_.acceptance ? right
-                                                                : (right + 1) % vocabulary_count_;
+std::size_t OracleDrafter::right_rank(std::size_t index) const {
+  double left = uniform_at(options_.seed, index) - options_.acceptance;
+  for (std::size_t rank = 0; rank <= kMissesByRank.size(); ++rank) {
+    if (left < 0.0) return rank;
+    if (rank < kMissesByRank.size()) left -= kMissesByRank[rank] * (1.0 - options_.acceptance);
+  }
+  return kTreeBreadthMax;
 }
 
-bool OracleDrafter::grow(TreeGrowth& growth, const GrowthBudget&) {
+std::uint32_t OracleDrafter::proposal(std::size_t index, std::size_t rank) const {
+  // An answer of another model could hold any id.
+  const std::uint32_t right = options_.answer[index] % vocabulary_count_;
+  if (rank == right_rank(index)) return right;
+  return (right + 1 + static_cast<std::uint32_t>(rank)) % vocabulary_count_;
+}
+
+float OracleDrafter::log_probability(std::size_t rank) const {
+  const double probability = rank == 0 ? options_.acceptance
+                             : rank <= kMissesByRank.size()
+                                 ? kMissesByRank[rank - 1] * (1.0 - options_.acceptance)
+                                 : 0.0;
+  return probability > 0.0 ? static_cast<float>(std::log(probability)) : kUnlikely;
+}
+
+bool OracleDrafter::grow(TreeGrowth& growth, const GrowthBudget& budget) {
   EDGEDRAFT_CHECK(count_ >= prompt_count_ && prompt_count_ > 0);
-  growth.clear();
-  growth.finish();
-  const TreeShape& shape = growth.shape();
   const std::size_t first = count_ - prompt_count_;
   const std::size_t left =
       first < options_.answer.size() ? options_.answer.size() - first : std::size_t{0};
-  const auto levels =
-      static_cast<std::uint32_t>(std::min<std::size_t>({shape.depth, shape.nodes, left}));
-  // Ids are those of the path: it is added first.
-  const auto right = static_cast<float>(std::log(options_.acceptance));
-  for (std::uint32_t level = 0; level < levels; ++level) {
-    growth.add(proposal(first + level), level, right);
-  }
-  for (std::uint32_t sibling = 2; sibling <= shape.breadth; ++sibling) {
-    for (std::uint32_t level = 0; level < levels; ++level) {
-      if (growth.candidate_count() == shape.nodes) return true;
-      growth.add((options_.answer[first + level] + sibling) % vocabulary_count_, level, kUnlikely);
+  growth.limit_depth(static_cast<std::uint32_t>(std::min<std::size_t>(left, kTreeDepthMax)));
+  std::uint32_t rows_left = budget.rows;
+  while (rows_left > 0 && !budget.over()) {
+    const GrowthLevel level = growth.next(rows_left);
+    if (level.empty()) return true;
+    std::vector<std::uint32_t> tokens;
+    std::vector<float> log_probs;
+    if (level.children) {
+      for (const GrowthNode& node : level.nodes) {
+        for (std::size_t rank = 0; rank < growth.shape().breadth; ++rank) {
+          // Below a wrong path whatever it proposes is wrong, at the same price.
+          tokens.push_back(proposal(first + node.depth, rank));
+          log_probs.push_back(log_probability(rank));
+        }
+      }
+      rows_left -= static_cast<std::uint32_t>(level.nodes.size());
     }
+    growth.answer(level, tokens, log_probs);
   }
-  return true;
+  return growth.done();
 }
 
 std::span<const float> OracleDrafter::next_logits() {
   const std::size_t index = count_ - prompt_count_;
   if (index >= options_.answer.size()) return {};
   logits_.assign(vocabulary_count_, kUnlikely);
-  logits_[proposal(index)] = 0.0f;
+  logits_[proposal(index, 0)] = 0.0f;
   return logits_;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <utility>
 #include <vector>
 
 #include "shared/base/error.h"
@@ -11,7 +12,7 @@ namespace edgedraft {
 
 struct OracleOptions {
   std::vector<std::uint32_t> answer;  // what the target will say, its end token included
-  double acceptance;                  // probability that a position's proposal is right
+  double acceptance;                  // probability that a position's likeliest proposal is right
   std::uint64_t seed;
 };
 
@@ -20,10 +21,10 @@ struct OracleOptions {
 Result<std::vector<std::uint32_t>> read_answer_tokens(const std::filesystem::path& file);
 
 // A drafter for experiments that knows the answer and errs on purpose: acceptance a position is
-// given, not found, so that a link can be studied apart from models. Whether it is right about a
-// position depends on seed and position alone; each position is put to the target at most once, so
-// that the outcomes are independent. Trees hold the answer's path and, up to their size, wrong
-// siblings: they never raise the acceptance.
+// given, not found, so that a link can be studied apart from models. Which of its proposals for a
+// position is right, the likeliest, another or none, depends on seed and position alone. Scores
+// tell how often each rank is right, so a tree is worth what a tree of a drafter is worth that
+// knows itself. It grows as networks do, a level or a step at a time.
 //
 // What comes of the target's activations is taken and forgotten.
 class OracleDrafter final : public Drafter {
@@ -31,6 +32,12 @@ class OracleDrafter final : public Drafter {
   // Requires  vocabulary_count > breadth of any tree
   OracleDrafter(OracleOptions options, std::uint32_t vocabulary_count,
                 std::uint32_t activation_cols);
+
+  // Another answer, to the prompt that is appended next.
+  void expect(std::vector<std::uint32_t> answer) {
+    options_.answer = std::move(answer);
+    prompt_count_ = 0;
+  }
 
   std::uint32_t token_count() const override { return count_; }
   // The first tokens are the prompt.
@@ -42,8 +49,13 @@ class OracleDrafter final : public Drafter {
   std::span<const float> next_logits() override;
 
  private:
-  // What it proposes for that token of the answer.
-  std::uint32_t proposal(std::size_t index) const;
+  // The rank of the right one among its proposals for that token of the answer; beyond all of them
+  // if it has none.
+  std::size_t right_rank(std::size_t index) const;
+  // What it proposes there at that rank.
+  std::uint32_t proposal(std::size_t index, std::size_t rank) const;
+  // How likely that rank is right, as a logarithm.
+  float log_probability(std::size_t rank) const;
 
   OracleOptions options_;
   std::uint32_t vocabulary_count_;

@@ -16,7 +16,8 @@ std::optional<PacedStep> PacedDrafter::take_step() {
 bool PacedDrafter::grow(TreeGrowth& growth, const GrowthBudget& budget) {
   const Instant started = clock_.now();
   const bool done = drafter_->grow(growth, budget);
-  keep(started, growth.shape().depth);
+  const bool whole = budget.rows == GrowthBudget{}.rows;
+  keep(started, whole ? growth.shape().depth : 1);
   return done;
 }
 

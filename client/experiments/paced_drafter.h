@@ -30,8 +30,8 @@ struct PaceClock {
   std::function<void(Instant)> wait_until = [](Instant end) { std::this_thread::sleep_until(end); };
 };
 
-// A drafter whose trees and offline tokens take as long as a pace says. Each step of growth counts
-// as a whole tree of its shape.
+// A drafter whose trees and offline tokens take as long as a pace says. Growth with a budget of
+// rows counts as one step, without as a whole tree of its shape.
 class PacedDrafter final : public Drafter {
  public:
   PacedDrafter(std::unique_ptr<Drafter> drafter, const DraftingPace& pace, PaceClock clock = {});

@@ -12,7 +12,6 @@ namespace {
 constexpr std::uint32_t kCreditAhead = 256;
 // Paths that the drafter holds to be less likely are neither expanded nor sent.
 const Score kFloor = std::log(0.02f);
-constexpr std::uint32_t kBreadth = 8;
 
 }  // namespace
 
@@ -37,7 +36,7 @@ wire::RunTerms Generation::run_terms() {
 void Generation::begin_run() {
   request_.running = true;
   if (!options_.tree) return;
-  if (!ahead_) ahead_.emplace(*parts_.drafter, DraftAhead::Options{kBreadth, kFloor});
+  if (!ahead_) ahead_.emplace(*parts_.drafter, DraftAhead::Options{options_.tree->breadth, kFloor});
   ahead_->begin();
   ahead_->advance({}, depth_left());
 }

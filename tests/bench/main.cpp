@@ -5,6 +5,7 @@
 #include "tests/bench/engine_command.h"
 #include "tests/bench/lag_command.h"
 #include "tests/bench/model_command.h"
+#include "tests/bench/overlap_command.h"
 #include "tests/bench/protocol_command.h"
 #include "tests/bench/server_command.h"
 
@@ -18,6 +19,7 @@ struct Options {
   EngineOptions engine;
   LagOptions lag;
   ModelOptions model;
+  OverlapOptions overlap;
   ProtocolOptions protocol;
   ServerBenchOptions server;
 };
@@ -41,6 +43,8 @@ int main_with(int argc, char** argv) {
                   run_engine);
   program.command("lag", "How right drafts are that run ahead", o.lag, declare_lag, run_lag);
   program.command("model", "write a model of random weights", o.model, declare_model, run_model);
+  program.command("overlap", "Answers without waiting for verdicts, over networks", o.overlap,
+                  declare_overlap, run_overlap);
   program.command("protocol", "Bytes of a cycle against the formula", o.protocol, declare_protocol,
                   run_protocol);
   program.command("server", "One server, many devices", o.server, declare_server, run_server);

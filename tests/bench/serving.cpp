@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <queue>
 #include <semaphore>
 #include <thread>
 
+#include "client/experiments/oracle_drafter.h"
 #include "client/experiments/paced_drafter.h"
 #include "client/generation/generation.h"
+#include "netsim/link/link.h"
 #include "shared/base/check.h"
 #include "shared/protocol/server_session.h"
 #include "tests/support/driven_answer.h"
@@ -74,13 +77,56 @@ void require(const Result<void>& result) {
   if (!result) throw Failure(result.error());
 }
 
+// One direction between a device and its server: bytes arrive in order, and what is lost comes when
+// TCP has sent it again.
+class Way {
+ public:
+  Way(const ServingSetup& setup, const netsim::LinkOptions* options, std::uint64_t seed)
+      : half_(setup.round_trip / 2), round_trip_(mean_of(setup)) {
+    if (options != nullptr) link_.emplace(*options, seed, Instant{});
+  }
+
+  Instant arrival(Instant now, std::size_t bytes) {
+    now = last_sent_ = std::max(now, last_sent_);
+    Instant arrives = now + half_;
+    if (link_) {
+      const auto fate = link_->send(now, netsim::Link::Packet(bytes), &arrives);
+      while (link_->receive(arrives)) {
+      }
+      if (fate != netsim::Fate::delivered) {
+        // Noticed by what follows it, or by a timer.
+        arrives = std::max(arrives, now) +
+                  std::max<Duration>(2 * round_trip_, round_trip_ + std::chrono::milliseconds(12));
+      }
+    }
+    return last_arrives_ = std::max(arrives, last_arrives_);
+  }
+
+ private:
+  static Duration mean_of(const ServingSetup& setup) {
+    const auto mean = [](const netsim::LinkOptions* options) {
+      return options == nullptr ? Duration{} : options->delay.path + options->delay.centre;
+    };
+    return setup.up == nullptr ? setup.round_trip : mean(setup.up) + mean(setup.down);
+  }
+
+  Duration half_;
+  Duration round_trip_;
+  std::optional<netsim::Link> link_;
+  Instant last_sent_{};
+  Instant last_arrives_{};
+};
+
 // A device: a generation on a thread that runs only while the simulation waits for it.
 class Device final : public TargetLink, GenerationObserver {
  public:
   Device(World& world, std::uint64_t number, std::unique_ptr<Drafter> drafter)
       : world_(world),
         number_(number),
+        oracle_(dynamic_cast<OracleDrafter*>(drafter.get())),
         drafter_(paced(std::move(drafter))),
+        up_(world.setup, world.setup.up, 2 * number + world.setup.seed * 1000),
+        down_(world.setup, world.setup.down, 2 * number + 1 + world.setup.seed * 1000),
         client_({.hello = {}, .channel = {}}, Instant{}),
         server_({}, Instant{}),
         thread_([this] {
@@ -97,6 +143,10 @@ class Device final : public TargetLink, GenerationObserver {
   // Lets the device run from now until it waits.
   void run(Instant now) {
     if (done_) return;
+    if (now < busy_until_) {
+      world_.events.at(busy_until_, [this, then = busy_until_] { run(then); });
+      return;
+    }
     stretch_.emplace(now, world_.setup.clock);
     turn_.release();
     back_.acquire();
@@ -111,6 +161,9 @@ class Device final : public TargetLink, GenerationObserver {
       first_ = true;
     } else if (auto* resume = std::get_if<wire::OutgoingResume>(&request)) {
       require(client_.resume(std::move(*resume)));
+    } else if (auto* hints = std::get_if<wire::OutgoingHints>(&request)) {
+      if (world_.measured(now())) world_.result.hints += hints->hints.nodes().size();
+      require(client_.hints(std::move(*hints)));
     } else {
       auto& draft = std::get<wire::OutgoingDraft>(request);
       streaming_ = draft.stream_tokens > 0;
@@ -121,16 +174,19 @@ class Device final : public TargetLink, GenerationObserver {
   }
 
   Result<ClientEvent> wait_event(Instant deadline) override {
-    for (;;) {
+    // Even who only looks lets the others come to its time first.
+    for (bool waited = false;; waited = true) {
       if (auto event = client_.next_event()) {
         if (auto* verdict = std::get_if<VerdictReceived>(&*event)) take(*verdict);
         return *std::move(event);
       }
-      if (now() >= deadline) return Error{Errc::timed_out, "nothing came"};
+      if (waited && now() >= deadline) return Error{Errc::timed_out, "nothing came"};
       const std::uint64_t ticket = ++ticket_;
-      world_.events.at(std::max(deadline, now()), [this, ticket, deadline] {
-        if (ticket == ticket_) run(deadline);
+      const Instant until = std::max(deadline, now());
+      world_.events.at(until, [this, ticket, until] {
+        if (ticket == ticket_) run(until);
       });
+      busy_until_ = now();
       back_.release();
       turn_.acquire();
     }
@@ -176,12 +232,19 @@ class Device final : public TargetLink, GenerationObserver {
          .deadline = std::chrono::hours(24),
          .resync = wire::ResyncPolicy::check,
          .resync_wait = {},
-         .control = setup.adapts ? ControlMode::automatic : ControlMode::off});
+         .control = setup.adapts ? ControlMode::automatic : ControlMode::off,
+         .overlap = setup.overlap});
     for (std::size_t i = number_; now() < world_.end; i += setup.clients) {
-      generation.begin(setup.prompts[i % setup.prompts.size()]);
+      const std::size_t index = i % setup.prompts.size();
+      const Instant asked = now();
+      if (oracle_ != nullptr) oracle_->expect(setup.answers[index]);
+      generation.begin(setup.prompts[index]);
       const auto end = testing::drive(
           generation, *this, [this] { return now(); }, [this] { return now() >= world_.end; });
       if (!end) throw Failure(end.error());
+      if (!world_.measured(now())) continue;
+      world_.result.answer_seconds.push_back(seconds_since(asked, now()));
+      world_.result.answer_tokens.push_back(generation.stats().tokens);
     }
   }
 
@@ -189,7 +252,7 @@ class Device final : public TargetLink, GenerationObserver {
   void pass_up() {
     Bytes bytes = client_.take_output();
     if (bytes.empty()) return;
-    const Instant there = now() + world_.setup.round_trip / 2;
+    const Instant there = up_.arrival(now(), bytes.size());
     world_.events.at(there, [this, there, bytes = std::move(bytes)] {
       require(server_.receive(there, bytes));
       while (auto event = server_.next_event()) take(*std::move(event), there);
@@ -200,7 +263,7 @@ class Device final : public TargetLink, GenerationObserver {
   void pass_down(Instant from) {
     Bytes bytes = server_.take_output();
     if (bytes.empty()) return;
-    const Instant there = from + world_.setup.round_trip / 2;
+    const Instant there = down_.arrival(from, bytes.size());
     world_.events.at(there, [this, there, bytes = std::move(bytes)] {
       require(client_.receive(there, bytes));
       run(there);
@@ -216,12 +279,17 @@ class Device final : public TargetLink, GenerationObserver {
                             .nodes_max = kTreeNodesMax,
                             .row_budget = kMaskRowsMax,
                             .scale_groups = {},
-                            .stream_tokens_max = setup.host.context_count()};
+                            .stream_tokens_max = setup.host.context_count(),
+                            .hint_nodes_max = kHintNodesMax};
       if (setup.tap != nullptr) {
         const auto groups = setup.tap->scale_groups();
         welcome.scale_groups.assign(groups.begin(), groups.end());
       }
       server_.accept(std::move(welcome));
+      return;
+    }
+    if (const auto* received = std::get_if<HintsReceived>(&event)) {
+      world_.loop->hints(number_ + 1, received->hints, when);
       return;
     }
     if (const auto* cancelled = std::get_if<RoundCancelled>(&event)) {
@@ -290,11 +358,15 @@ class Device final : public TargetLink, GenerationObserver {
 
   World& world_;
   std::uint64_t number_;
+  OracleDrafter* oracle_;  // within drafter_; null if that is a real one
   std::unique_ptr<Drafter> drafter_;
+  Way up_;
+  Way down_;
   ClientSession client_;
   ServerSession server_;
   std::optional<Stretch> stretch_;
   std::uint64_t ticket_ = 0;
+  Instant busy_until_{};  // it has computed as far as that
   Instant asked_{};
   Instant got_{};
   bool first_ = true;
@@ -304,6 +376,12 @@ class Device final : public TargetLink, GenerationObserver {
   std::binary_semaphore back_{0};
   std::thread thread_;
 };
+
+std::uint32_t activation_cols(const ServingSetup& setup) {
+  if (setup.tap == nullptr) return 0;
+  const auto groups = setup.tap->scale_groups();
+  return std::accumulate(groups.begin(), groups.end(), 0u);
+}
 
 }  // namespace
 
@@ -343,7 +421,11 @@ Result<ServingResult> simulate_serving(const ServingSetup& setup) {
   std::vector<std::unique_ptr<Device>> devices;
   for (std::uint64_t i = 0; i < setup.clients; ++i) {
     std::unique_ptr<Drafter> drafter;
-    if (setup.bundle != nullptr) {
+    if (setup.bundle != nullptr && setup.acceptance) {
+      drafter = std::make_unique<OracleDrafter>(
+          OracleOptions{.answer = {}, .acceptance = *setup.acceptance, .seed = setup.seed + i},
+          setup.host.tokenizer().vocabulary_count(), activation_cols(setup));
+    } else if (setup.bundle != nullptr) {
       drafter = setup.bundle->make_drafter(setup.device_backend);
     }
     devices.push_back(std::make_unique<Device>(world, i, std::move(drafter)));
@@ -356,8 +438,12 @@ Result<ServingResult> simulate_serving(const ServingSetup& setup) {
     return std::all_of(devices.begin(), devices.end(), [](const auto& d) { return d->done(); });
   };
   while (!all_done()) {
-    const Instant start = std::max(free, clock);
-    if (loop.idle() || (!world.events.empty() && world.events.next_time() <= start)) {
+    Instant start = std::max(free, clock);
+    if (const auto due = loop.idle() ? loop.due() : std::nullopt) {
+      if (world.events.empty() || *due < world.events.next_time()) start = std::max(start, *due);
+    }
+    const bool event_first = !world.events.empty() && world.events.next_time() <= start;
+    if (event_first || (loop.idle() && !(loop.due() && *loop.due() <= start))) {
       EDGEDRAFT_CHECK(!world.events.empty());
       clock = std::max(clock, world.events.next_time());
       world.events.run_next();

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "client/engine/bundle_file.h"
+#include "client/generation/generation_options.h"
+#include "netsim/link/options.h"
 #include "server/passes/pass_loop.h"
 #include "server/program/model_host.h"
 #include "server/proposers/speculation.h"
@@ -55,6 +57,14 @@ struct ServingSetup {
   Speculation* speculation = nullptr;
   std::uint32_t clients;
   Duration round_trip;
+  // A network instead of that round trip; both or none. What it loses comes as TCP brings it.
+  const netsim::LinkOptions* up = nullptr;
+  const netsim::LinkOptions* down = nullptr;
+  std::uint64_t seed = 1;
+  Overlap overlap = Overlap::off;
+  // Devices that know the answers, as many as prompts, and err on purpose; else the bundle drafts.
+  std::optional<double> acceptance{};
+  std::span<const std::vector<std::uint32_t>> answers{};
   Duration warm_up;
   Duration measured;
   std::uint32_t tokens_max;  // of an answer
@@ -68,9 +78,12 @@ struct ServingResult {
   std::uint64_t passes = 0;
   std::uint64_t rows = 0;
   double seconds = 0.0;
-  double busy_seconds = 0.0;                // of the server
-  std::vector<double> first_token_seconds;  // of each answer that began in the measured time
-  std::vector<double> gap_seconds;          // between what a device got and what it got before it
+  double busy_seconds = 0.0;                 // of the server
+  std::vector<double> first_token_seconds;   // of each answer that began in the measured time
+  std::vector<double> gap_seconds;           // between what a device got and what it got before it
+  std::vector<double> answer_seconds;        // of each answer that ended in the measured time
+  std::vector<std::uint32_t> answer_tokens;  // and their lengths
+  std::uint64_t hints = 0;                   // nodes that devices sent
 };
 
 // Every device asks one prompt after another until the time is over.

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -54,8 +56,27 @@ TEST(OracleDrafterTest, IsRightAsOftenAsItIsTold) {
   for (const double wanted : {0.0, 0.3, 0.8, 1.0}) {
     // 20 000 positions: a standard deviation is below 0.004.
     EXPECT_NEAR(acceptance(chain_shape(4), wanted), wanted, 0.02);
-    EXPECT_NEAR(acceptance({.breadth = 4, .depth = 5, .nodes = 18}, wanted), wanted, 0.02);
   }
+}
+
+// What the scores of the root's children promise is what comes true.
+TEST(OracleDrafterTest, ItsScoresTellHowOftenEachRankIsRight) {
+  const auto answer = long_answer(20'000);
+  OracleDrafter drafter({.answer = answer, .acceptance = 0.7, .seed = 3}, kVocabulary, 0);
+  drafter.append(std::vector<std::uint32_t>{1, 2, 3});
+  std::array<double, 8> right{};
+  std::array<double, 8> promised{};
+  for (std::size_t known = 0; known < answer.size(); ++known) {
+    const DraftTree level = drafter.draft({.breadth = 8, .depth = 1, .nodes = 8});
+    ASSERT_EQ(level.node_count(), 8u);
+    for (std::uint32_t row = 1; row <= 8; ++row) {
+      right[row - 1] += level.token(row) == answer[known] ? 1.0 : 0.0;
+      promised[row - 1] += std::exp(static_cast<double>(level.score(row)));
+    }
+    drafter.append(std::span(answer).subspan(known, 1));
+  }
+  for (std::size_t rank = 0; rank < 8; ++rank) EXPECT_NEAR(right[rank], promised[rank], 200.0);
+  EXPECT_NEAR(right[0] / static_cast<double>(answer.size()), 0.7, 0.02);
 }
 
 TEST(OracleDrafterTest, ATreeHasItsSizeAndNoSiblingTwice) {
