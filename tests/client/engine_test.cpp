@@ -54,7 +54,7 @@ struct Heard final : GenerationObserver {
   }
 };
 
-class EngineTest : public ::testing::Test {
+class EngineTest : public ::testing::TestWithParam<Overlap> {
  protected:
   EngineTest()
       : bundle_(BundleFile::open(EDGEDRAFT_MODELS "/moa-tli1.gguf", BundleUse::draft).value()),
@@ -93,7 +93,8 @@ class EngineTest : public ::testing::Test {
                         .sampling = {},
                         .deadline = 30s,
                         .resync = wire::ResyncPolicy::check,
-                        .resync_wait = {}}};
+                        .resync_wait = {},
+                        .overlap = GetParam()}};
   }
 
   Tokens prompt(std::uint32_t i) const { return bundle_.encode_raw(kPrompts[i]); }
@@ -105,6 +106,7 @@ class EngineTest : public ::testing::Test {
     Heard heard;
     Engine::ConversationParts plain = parts(heard);
     plain.options.tree.reset();
+    plain.options.overlap = Overlap::off;
     const auto conversation = engine.open(std::move(plain)).value();
     conversation->answer(prompt(i));
     EXPECT_TRUE(conversation->wait_until(soon()));
@@ -140,7 +142,7 @@ struct Talks {
   std::unique_ptr<EngineConversation> talk[kConversations];
 };
 
-TEST_F(EngineTest, ConversationsGoAsIfEachWereAlone) {
+TEST_P(EngineTest, ConversationsGoAsIfEachWereAlone) {
   Talks talks(&drafters());
   for (std::uint32_t i = 0; i < kConversations; ++i) {
     talks.talk[i] = talks.engine.open(parts(talks.heard[i])).value();
@@ -152,7 +154,7 @@ TEST_F(EngineTest, ConversationsGoAsIfEachWereAlone) {
   EXPECT_EQ(loads_, 1u) << "the weights are there once";
 }
 
-TEST_F(EngineTest, OneThatIsCancelledLeavesTheOthersAlone) {
+TEST_P(EngineTest, OneThatIsCancelledLeavesTheOthersAlone) {
   Talks talks(&drafters());
   for (std::uint32_t i = 0; i < kConversations; ++i) {
     talks.talk[i] = talks.engine.open(parts(talks.heard[i])).value();
@@ -175,7 +177,7 @@ TEST_F(EngineTest, OneThatIsCancelledLeavesTheOthersAlone) {
   expect_right(cut, talks.heard[1], 1);
 }
 
-TEST_F(EngineTest, OneWhoseLinkEndsWritesOnAlone) {
+TEST_P(EngineTest, OneWhoseLinkEndsWritesOnAlone) {
   static constexpr std::uint32_t kCut = 5;
   Talks talks(&drafters());
   for (std::uint32_t i = 0; i < kConversations; ++i) {
@@ -200,7 +202,7 @@ TEST_F(EngineTest, OneWhoseLinkEndsWritesOnAlone) {
       std::equal(outcome.tokens.begin(), outcome.tokens.begin() + kCut, expected(3).begin()));
 }
 
-TEST_F(EngineTest, OneWithoutAServerAnswersByItself) {
+TEST_P(EngineTest, OneWithoutAServerAnswersByItself) {
   Talks talks(&drafters());
   for (std::uint32_t i = 0; i < 2; ++i) {
     Engine::ConversationParts of = parts(talks.heard[i]);
@@ -222,7 +224,7 @@ TEST_F(EngineTest, OneWithoutAServerAnswersByItself) {
   expect_right(*talks.talk[1], talks.heard[1], 1);
 }
 
-TEST_F(EngineTest, OneThatIsClosedInTheMiddleLeavesTheOthersAlone) {
+TEST_P(EngineTest, OneThatIsClosedInTheMiddleLeavesTheOthersAlone) {
   Talks talks(&drafters());
   for (std::uint32_t i = 0; i < kConversations; ++i) {
     talks.talk[i] = talks.engine.open(parts(talks.heard[i])).value();
@@ -241,7 +243,7 @@ TEST_F(EngineTest, OneThatIsClosedInTheMiddleLeavesTheOthersAlone) {
 }
 
 // Two turns each, the second with the answer to the first in its prompt.
-TEST_F(EngineTest, TurnsBuildOnEachOther) {
+TEST_P(EngineTest, TurnsBuildOnEachOther) {
   Talks talks(&drafters());
   for (std::uint32_t i = 0; i < 2; ++i) {
     talks.talk[i] = talks.engine.open(parts(talks.heard[i])).value();
@@ -269,7 +271,7 @@ TEST_F(EngineTest, TurnsBuildOnEachOther) {
 }
 
 // The device is lost in the middle of an answer: all conversations go over to the other one.
-TEST_F(EngineTest, ALostDeviceIsReplacedForAllAndToldOnce) {
+TEST_P(EngineTest, ALostDeviceIsReplacedForAllAndToldOnce) {
   DeviceFault fault{.operation = Operation::top_k, .n = 40};
   std::vector<std::string> failures;
   SharedDrafters drafters({.first =
@@ -311,7 +313,7 @@ class LostDrafter final : public Drafter {
   std::unique_ptr<Drafter> drafter_;
 };
 
-TEST_F(EngineTest, OneWithoutADeviceFailsAlone) {
+TEST_P(EngineTest, OneWithoutADeviceFailsAlone) {
   Talks talks(&drafters());
   for (std::uint32_t i = 0; i < 3; ++i) {
     Engine::ConversationParts of = parts(talks.heard[i]);
@@ -335,7 +337,7 @@ TEST_F(EngineTest, OneWithoutADeviceFailsAlone) {
   }
 }
 
-TEST_F(EngineTest, ALinkThatCannotBeMadeIsAnError) {
+TEST_P(EngineTest, ALinkThatCannotBeMadeIsAnError) {
   Engine engine(&drafters());
   Heard heard;
   Engine::ConversationParts of = parts(heard);
@@ -346,6 +348,14 @@ TEST_F(EngineTest, ALinkThatCannotBeMadeIsAnError) {
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().message, "no certificate");
 }
+
+INSTANTIATE_TEST_SUITE_P(Links, EngineTest,
+                         ::testing::Values(Overlap::off, Overlap::on, Overlap::economy),
+                         [](const auto& test) {
+                           return std::string(test.param == Overlap::off  ? "off"
+                                              : test.param == Overlap::on ? "on"
+                                                                          : "economy");
+                         });
 
 }  // namespace
 }  // namespace edgedraft
