@@ -101,6 +101,10 @@ void PassLoop::hints(std::uint64_t connection_id, const wire::Hints& hints, Inst
     const HintCounts before = run->counts();
     run->take(hints, posted);
     count_hints(before, run->counts());
+    // What waited for some looks again.
+    for (Request& waiting : turns_) {
+      if (RunRequest* of = waiting.run()) of->held_until.reset();
+    }
     return;
   }
 }
