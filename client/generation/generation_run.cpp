@@ -81,6 +81,7 @@ void Generation::take_run(const VerdictReceived& event) {
   const auto accepted = static_cast<std::uint32_t>(verdict.tokens.size());
   ++stats_.cycles;
   stats_.cycle_tokens += accepted + 1;
+  stats_.drafted += verdict.drafted;
   stats_.accepted += accepted;
   if (const std::uint32_t now = credit(); now > request_.credit) {
     // In portions: half of it may be used before more is given.

@@ -61,8 +61,9 @@ bool Delivery::answer(Request& request, const Outcome& outcome, Instant finished
     return false;
   }
   if (RunRequest* const of = request.run()) {
-    count_draft(request, of->run->chosen().row_count(), path, finished);
-    answer(request, *of->run, path, std::move(verdict), finished);
+    count_draft(request, of->run->chosen().row_count() + of->drafted.tree.node_count(), path,
+                finished);
+    answer(request, *of, path, std::move(verdict), finished);
     return path.finish == Finish::none;
   }
   auto& stream = std::get<StreamRequest>(request.work);
@@ -108,18 +109,27 @@ void Delivery::answer(const Request& request, const DraftRequest& draft, const V
   request.client.reply->verdict(std::move(verdict));
 }
 
-void Delivery::answer(const Request& request, Run& run, const VerifiedPath& path,
+void Delivery::answer(const Request& request, RunRequest& of, const VerifiedPath& path,
                       wire::Verdict verdict, Instant finished) {
+  Run& run = *of.run;
   const TargetSession& target = request.session->target;
   const std::uint32_t count = token_count(path);
   const auto brought = target.tokens().last(count);
-  run.observe(path.path);
+  if (run.chosen().empty()) {
+    if (parts_.speculation != nullptr) {
+      parts_.speculation->observe_draft(of.drafted.tree.row_count(), count);
+    }
+  } else {
+    run.observe(path.path);
+  }
   run.advance(brought, finished);
   verdict.next = path.next;
   verdict.ending = path.finish;
   verdict.tokens.assign(brought.begin(), brought.end() - 1);
   verdict.hinted = run.chosen().node_count();
   verdict.hints_seen = run.hints_seen();
+  verdict.drafted = of.drafted.tree.node_count();
+  verdict.draft_us = microseconds(of.drafted.time);
   const Instant begun = parts_.now();
   if (run.brings_rows() && request.client.tap != nullptr) {
     verdict.activations =

@@ -59,8 +59,8 @@ class Delivery {
 
   void answer(const Request& request, const PromptRequest& prompt, const PrefillOutcome& outcome,
               wire::Verdict verdict);
-  void answer(const Request& request, Run& run, const VerifiedPath& path, wire::Verdict verdict,
-              Instant finished);
+  void answer(const Request& request, RunRequest& of, const VerifiedPath& path,
+              wire::Verdict verdict, Instant finished);
   void answer(const Request& request, const DraftRequest& draft, const VerifiedPath& path,
               wire::Verdict verdict);
   void answer(const Request& request, StreamRequest& stream, const VerifiedPath& path,

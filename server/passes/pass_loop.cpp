@@ -274,16 +274,19 @@ void PassLoop::begin(const Job& job, const wire::Draft& request) {
   turns_.push_back(std::move(asked));
 }
 
+Drafted PassLoop::own_draft(Session& session, std::uint32_t tokens_left) {
+  if (options_.speculation == nullptr) return {};
+  const auto alone = std::count_if(turns_.begin(), turns_.end(), [](const Request& request) {
+    return request.is_stream() || request.run() != nullptr;
+  });
+  return options_.speculation->draft(
+      session.target, session.proposer,
+      {.tokens_left = tokens_left,
+       .sessions = static_cast<std::uint32_t>(std::max<std::ptrdiff_t>(alone, 1))});
+}
+
 void PassLoop::begin_step(Session& session, StreamRequest& stream) {
-  stream.drafted = {};
-  if (options_.speculation != nullptr) {
-    const auto streams = std::count_if(turns_.begin(), turns_.end(),
-                                       [](const Request& request) { return request.is_stream(); });
-    stream.drafted = options_.speculation->draft(
-        session.target, session.proposer,
-        {.tokens_left = stream.left,
-         .sessions = static_cast<std::uint32_t>(std::max<std::ptrdiff_t>(streams, 1))});
-  }
+  stream.drafted = own_draft(session, stream.left);
   if (!session.target.begin(stream.drafted.tree)) {
     // A drafter's vocabulary may be padded beyond the target's.
     stream.drafted = {};
@@ -373,12 +376,20 @@ void PassLoop::choose_hints() {
   });
 }
 
-bool PassLoop::choose_hints(const Request& request, std::uint32_t count) {
+bool PassLoop::choose_hints(Request& request, std::uint32_t count) {
   TargetSession& target = request.session->target;
   try {
     target.abandon();
     const auto length = static_cast<std::uint32_t>(target.tokens().size());
-    EDGEDRAFT_SESSION_CHECK(target.begin(request.run()->run->choose(count, length)));
+    RunRequest& of = *request.run();
+    const DraftTree& hints = of.run->choose(count, length);
+    of.drafted = {};
+    if (hints.empty()) of.drafted = own_draft(*request.session, of.run->credit() - length);
+    if (!target.begin(hints.empty() ? of.drafted.tree : hints)) {
+      // A drafter's vocabulary may be padded beyond the target's.
+      of.drafted = {};
+      EDGEDRAFT_SESSION_CHECK(target.begin(DraftTree()));
+    }
     return true;
   } catch (const SessionFault& e) {
     give_up(request.client, request.round, e);

@@ -132,6 +132,8 @@ class PassLoop {
   void begin(const Job& job, const wire::Resume& request);
   void begin(const Job& job, const wire::Draft& request);
   void begin_prompt(const Job& job, Session& session, const wire::RunTerms& terms, Prompt prompt);
+  // The server's own tree for the session's next pass; none if it does not draft.
+  Drafted own_draft(Session& session, std::uint32_t tokens_left);
   // The next pass of a stream; its session has no request.
   void begin_step(Session& session, StreamRequest& stream);
   // The same of a run, for its root alone until hints are chosen.
@@ -144,7 +146,7 @@ class PassLoop {
   // Gives the runs that take part in the next pass the hints that are worth their rows.
   void choose_hints();
   // The run's tree for the next pass; false if its session contradicts itself and was given up.
-  bool choose_hints(const Request& request, std::uint32_t count);
+  bool choose_hints(Request& request, std::uint32_t count);
 
   void refuse_overdue();
   std::vector<RowShare> plan();

@@ -39,6 +39,7 @@ struct StreamRequest {
 // The server goes on alone as far as a client's credit reaches, one step per pass.
 struct RunRequest {
   std::unique_ptr<Run> run;
+  Drafted drafted{};        // what the server drafted for its next pass, having no hints
   Instant economy_until{};  // while it has no hints, it waits for some
   // No pass before then: hints are on their way that are worth more than the time.
   std::optional<Instant> held_until{};

@@ -53,6 +53,12 @@ class ModelHost {
   SessionParts session_parts();
 
   std::vector<HostedDrafter>& drafters() { return drafters_; }
+  // A drafter without weights, which takes any file with the target's tokenizer: the target's own.
+  // Errors    of the kind
+  // Requires  the host outlives it
+  Result<std::unique_ptr<DrafterModel>> read_drafter(const DrafterKind& kind) const {
+    return kind.read(file_);
+  }
   // Null if no bundle has that fingerprint.
   HostedDrafter* find_drafter(const Digest& fingerprint);
   // The tap that a client's drafter wants; null if it wants none.

@@ -131,9 +131,10 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
                "Keep a profile's pace with the model's own, smaller payloads");
   app.add_option(
          "--speculate", o.speculate,
-         "Draft on the server for clients that stream: the name of a --bundle (of its file, "
-         "without folder and extension) or auto. The answers stay the same; trees are as "
-         "large as pays off. Drafters' caches take a part of --kv-memory; a session for "
+         "Draft on the server where clients' drafts are missing, in streams and between hints: the "
+         "name of a --bundle (of its file, without folder and extension), auto, or a drafter "
+         "without weights such as ngram. The answers stay the same; trees are as large as pays "
+         "off. Drafters' caches take a part of --kv-memory; a session for "
          "which none is left is streamed to plainly")
       ->type_name("NAME|auto");
   app.add_option("--log-level", o.log_level, "trace, debug, info, warn, error or off")

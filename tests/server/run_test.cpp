@@ -9,6 +9,7 @@
 #include <string>
 
 #include "server/passes/pass_loop.h"
+#include "server/proposers/speculation.h"
 #include "shared/base/prefix_hash.h"
 #include "tests/protocol/support.h"
 #include "tests/server/plain_answer.h"
@@ -352,6 +353,59 @@ TEST_F(RunTest, EconomyMakesNoPassForARootWhileHintsAreUnderWay) {
       EXPECT_GT(client.verdicts.size(), expected.size() / 3);
     }
   }
+}
+
+// The server's own guesses, from the answer that it is going to give.
+class Foresight final : public SessionProposer {
+ public:
+  Foresight(Tokens text, std::uint32_t& asked) : text_(std::move(text)), asked_(asked) {}
+  DraftTree propose(const TargetSession& session, const TreeShape& shape) override {
+    ++asked_;
+    DraftTree tree;
+    for (std::size_t at = session.tokens().size(); at < text_.size(); ++at) {
+      if (tree.node_count() == shape.depth) break;
+      tree.add(text_[at], tree.node_count(), -0.1f);
+    }
+    return tree;
+  }
+
+ private:
+  Tokens text_;
+  std::uint32_t& asked_;
+};
+
+TEST_F(RunTest, TheServersOwnGuessesFillTheGapsBetweenHints) {
+  const Tokens prompt = prompt_of(1);
+  const Tokens expected = plain(prompt);
+  Tokens text = prompt;
+  text.insert(text.end(), expected.begin(), expected.end());
+  std::uint32_t asked = 0;
+  Speculation speculation(
+      {.make =
+           [&](std::shared_ptr<std::uint32_t>) { return std::make_unique<Foresight>(text, asked); },
+       .session_bytes = 0},
+      {.tree = {.breadth = 1, .depth = 4, .nodes = 4}, .context_count = kContext});
+  open({.speculation = &speculation, .metrics = metrics_});
+  HintingClient& alone = connect();
+  ASSERT_TRUE(alone.begin(prompt, {}, {.credit = kContext}));
+  run_until_idle();
+  EXPECT_FALSE(alone.listen());
+  EXPECT_EQ(alone.answer(), expected);
+  EXPECT_LT(alone.verdicts.size(), expected.size() / 2);
+  EXPECT_GT(alone.verdicts[1].drafted, 0u);
+  EXPECT_EQ(alone.verdicts[1].hinted, 0u);
+
+  HintingClient& hinting = connect();
+  ASSERT_TRUE(hinting.begin(prompt, {}, {.credit = kContext}));
+  loop_->step();
+  ASSERT_TRUE(hinting.listen());
+  ASSERT_TRUE(hinting.send(hinting.chain(right(hinting, expected, 3))));
+  const std::uint32_t asked_before = asked;
+  loop_->step();
+  hinting.listen();
+  EXPECT_EQ(asked, asked_before) << "a device's hints need no guesses";
+  EXPECT_EQ(hinting.verdicts.at(1).hinted, 3u);
+  EXPECT_EQ(hinting.verdicts.at(1).drafted, 0u);
 }
 
 // Nobody pays for a device that promised hints and fell silent.
