@@ -72,6 +72,17 @@ void HintTree::add(const wire::Hints& hints, std::size_t index) {
   ++counts_.taken;
 }
 
+void HintTree::add_path(std::span<const std::uint32_t> tokens) {
+  std::uint32_t above = 0;
+  for (const std::uint32_t token : tokens) {
+    const std::uint32_t found = child(above, token);
+    above = found != kNone
+                ? found
+                : append({.token = token, .parent = above, .score = nodes_[above].score});
+  }
+  if (node_count() > limits_.nodes_max) evict();
+}
+
 bool HintTree::knows_prefix(std::uint32_t position, std::uint64_t hash) const {
   return position >= base_ && position <= length() && hashes_[position - base_] == hash;
 }

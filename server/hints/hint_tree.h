@@ -39,6 +39,8 @@ class HintTree {
   HintTree(std::span<const std::uint32_t> tokens, const Limits& limits);
 
   void add(const wire::Hints& hints);
+  // A path below the root that is all but certain, of nobody's ids.
+  void add_path(std::span<const std::uint32_t> tokens);
   // The server has chosen these behind the root: the last of them is the new one.
   void advance(std::span<const std::uint32_t> tokens);
 

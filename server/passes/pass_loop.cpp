@@ -226,23 +226,48 @@ void PassLoop::begin_prompt(const Job& job, Session& session, const wire::RunTer
     delivery_.refuse(job.client, prompt.round, Refusal::session_unknown, session_unknown());
     return;
   }
+  if (answer_decided(job, session, terms, prompt)) return;
   if (auto begun = session.target.begin(prompt.tokens); !begun) {
     delivery_.refuse(job.client, prompt.round, refusal_of(begun.error().code), begun.error());
     return;
   }
   metrics_->prompt_tokens.add(prompt.tokens.tokens.size());
-  if (terms.credit > 0) {
-    const auto tokens = session.target.tokens();
-    prompt.as.run =
-        std::make_unique<Run>(terms, tokens.first(tokens.size() - prompt.tokens.provisional_count),
-                              decoder_.config().vocabulary_count);
-  }
+  const auto tokens = session.target.tokens();
+  prompt.as.run = run_behind(tokens.first(tokens.size() - prompt.tokens.provisional_count), terms);
   Request request{.client = job.client,
                   .session = &session,
                   .round = prompt.round,
                   .posted = job.posted,
                   .work = std::move(prompt.as)};
   if (admission_.enter(request)) turns_.push_back(std::move(request));
+}
+
+std::unique_ptr<Run> PassLoop::run_behind(std::span<const std::uint32_t> tokens,
+                                          const wire::RunTerms& terms) const {
+  if (terms.credit == 0) return nullptr;
+  return std::make_unique<Run>(terms, tokens, decoder_.config().vocabulary_count);
+}
+
+bool PassLoop::answer_decided(const Job& job, Session& session, const wire::RunTerms& terms,
+                              Prompt& prompt) {
+  std::vector<std::uint32_t> rest;
+  const auto outcome = session.target.decided(prompt.tokens, rest);
+  if (!outcome) return false;
+  const Instant now = now_();
+  prompt.as.run = run_behind(session.target.tokens().first(prompt.tokens.base_count), terms);
+  Request request{.client = job.client,
+                  .session = &session,
+                  .round = prompt.round,
+                  .posted = job.posted,
+                  .work = std::move(prompt.as),
+                  .started = now};
+  if (!delivery_.answer(request, *outcome, now)) return true;
+  request.run()->run->expect(rest);
+  begin_step(session, *request.run());
+  request.posted = now;
+  request.started.reset();
+  turns_.push_back(std::move(request));
+  return true;
 }
 
 void PassLoop::begin(const Job& job, const wire::Draft& request) {

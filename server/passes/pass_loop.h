@@ -132,6 +132,13 @@ class PassLoop {
   void begin(const Job& job, const wire::Resume& request);
   void begin(const Job& job, const wire::Draft& request);
   void begin_prompt(const Job& job, Session& session, const wire::RunTerms& terms, Prompt prompt);
+  // Answers a prompt of provisional tokens that the session has decided about already, on credit
+  // that was given before the connection broke. False: a pass has to.
+  bool answer_decided(const Job& job, Session& session, const wire::RunTerms& terms,
+                      Prompt& prompt);
+  // The run that follows a prompt's answer; null if the client gives no credit.
+  std::unique_ptr<Run> run_behind(std::span<const std::uint32_t> tokens,
+                                  const wire::RunTerms& terms) const;
   // The server's own tree for the session's next pass; none if it does not draft.
   Drafted own_draft(Session& session, std::uint32_t tokens_left);
   // The next pass of a stream; its session has no request.

@@ -29,6 +29,8 @@ class Run {
 
   // They came at `posted`, which may have been in the middle of a pass.
   void take(const wire::Hints& hints, Instant posted);
+  // What the session had chosen before, and will choose again.
+  void expect(std::span<const std::uint32_t> tokens) { hints_.add_path(tokens); }
   // The session has chosen these tokens; `now` is when its client is told.
   void advance(std::span<const std::uint32_t> tokens, Instant now);
 

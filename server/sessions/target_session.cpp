@@ -61,6 +61,29 @@ Result<void> TargetSession::begin(const DraftTree& tree) {
   return boost::system::in_place_value;
 }
 
+std::optional<PrefillOutcome> TargetSession::decided(const PrefillRequest& request,
+                                                     std::vector<std::uint32_t>& rest) {
+  const std::uint32_t base = request.base_count;
+  const bool comparable = request.provisional_count == request.tokens.size() &&
+                          base >= given_count_ && base < tokens_.size() &&
+                          cache_.length() + 1 == tokens_.size() &&
+                          request.sampling == sampler_.params();
+  if (!comparable) return std::nullopt;
+  const auto chosen = std::span<const std::uint32_t>(tokens_).subspan(base);
+  const auto common = static_cast<std::uint32_t>(std::ranges::mismatch(request.tokens, chosen).in1 -
+                                                 request.tokens.begin());
+  // The target has to have its say about the first one that it has not chosen yet.
+  if (common == chosen.size()) return std::nullopt;
+  PrefillOutcome outcome{.accepted_count = common, .next = chosen[common]};
+  rest.assign(chosen.begin() + common + 1, chosen.end());
+  if (rest.empty()) outcome.finish = finish_;
+  tokens_.resize(base + common + 1);
+  cache_.set_length(base + common);
+  cache_.trim();
+  finish_ = outcome.finish;
+  return outcome;
+}
+
 std::uint32_t TargetSession::pending_rows() const {
   if (const auto* draft = std::get_if<RunningDraft>(&request_)) return draft->tree.row_count();
   return static_cast<std::uint32_t>(tokens_.size()) - cache_.length();
@@ -137,6 +160,7 @@ PrefillOutcome TargetSession::close(const RunningPrefill& prefill) {
   tokens_.resize(count);
   cache_.set_length(count);
   cache_.trim();
+  given_count_ = prefill.given_count;
   tokens_.push_back(prefill.outcome.next);
   finish_ = prefill.outcome.finish;
   return prefill.outcome;
@@ -167,6 +191,7 @@ VerifiedPath TargetSession::close(const RunningDraft& draft, const Matrix& logit
 void TargetSession::abandon() {
   if (const auto* prefill = std::get_if<RunningPrefill>(&request_)) {
     tokens_.resize(prefill->base_count);
+    given_count_ = prefill->base_count;
     cache_.set_length(std::min(cache_.length(), prefill->base_count));
   }
   cache_.trim();

@@ -67,6 +67,13 @@ class TargetSession {
   // Requires  !busy()
   Result<void> begin(const DraftTree& tree);
 
+  // The outcome of a request whose tokens are all provisional, if the session has chosen what they
+  // are to be held against already: it then ends behind the first difference, and no pass is made.
+  // Nothing if it has not, or by another law. What it had chosen beyond that goes into `rest`.
+  // Requires  !busy()
+  std::optional<PrefillOutcome> decided(const PrefillRequest& request,
+                                        std::vector<std::uint32_t>& rest);
+
   // Whether a request has been begun that has no outcome yet.
   bool busy() const { return !std::holds_alternative<std::monostate>(request_); }
   // A prompt may be run in parts, a draft only whole.
@@ -137,6 +144,7 @@ class TargetSession {
   std::function<bool(std::uint32_t)> is_end_;
   KvCache cache_;
   std::vector<std::uint32_t> tokens_;
+  std::uint32_t given_count_ = 0;  // of them, before those that the target has chosen
   Sampler sampler_{SamplingParams{}};
   Finish finish_ = Finish::none;
   std::variant<std::monostate, RunningPrefill, RunningDraft> request_;

@@ -27,6 +27,7 @@ using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
 
 constexpr std::uint32_t kContext = 160;
+constexpr std::size_t kPromptCount = 6;
 constexpr Duration kPassTime = 10ms;
 constexpr Duration kRowTime = 100us;
 
@@ -63,6 +64,19 @@ class HintingClient {
         wire::Prefill{.base_length = raw_.session().length(), .sampling = sampling, .run = run});
   }
 
+  // On a new connection: `known` of an earlier one's session, `offline` written since.
+  bool resume(const wire::SessionId& session, const Tokens& known, const Tokens& offline,
+              std::uint32_t credit) {
+    text_ = known;
+    offline_ = offline;
+    prompt_count_ = kPromptCount;
+    return raw_.send(wire::Resume{.session = session,
+                                  .verified_length = static_cast<std::uint32_t>(known.size()),
+                                  .tokens = offline,
+                                  .run = {.credit = credit}},
+                     known);
+  }
+
   // Takes in what was heard. False if the answer has ended.
   bool listen() {
     for (const wire::Message& message : std::exchange(raw_.heard, {})) {
@@ -72,6 +86,7 @@ class HintingClient {
         return false;
       }
       verdicts.push_back(*verdict);
+      text_.insert(text_.end(), offline_.begin(), offline_.begin() + verdict->accepted_count);
       text_.insert(text_.end(), verdict->tokens.begin(), verdict->tokens.end());
       text_.push_back(verdict->next);
       EXPECT_EQ(text_.size(), verdict->length);
@@ -115,6 +130,7 @@ class HintingClient {
  private:
   RawClient raw_;
   Tokens text_;
+  Tokens offline_;  // that awaits the server's word
   std::size_t prompt_count_ = 0;
   std::uint32_t next_id_ = 1;
   bool ended_ = false;
@@ -154,7 +170,7 @@ class RunTest : public ::testing::Test {
     static std::vector<Tokens> prompts;
     for (std::uint64_t seed = prompts.size(); prompts.size() <= index; ++seed) {
       Random random(seed);
-      Tokens tokens(6);
+      Tokens tokens(kPromptCount);
       for (auto& t : tokens) t = 3 + static_cast<std::uint32_t>(random.below(kToyVocabulary - 3));
       if (plain(tokens).size() >= 30) prompts.push_back(tokens);
     }
@@ -292,6 +308,37 @@ TEST_F(RunTest, ACancelledRunStopsAndTheNextOneBuildsOnWhatIsKnown) {
   run_until_idle();
   EXPECT_FALSE(client.listen());
   EXPECT_EQ(client.answer(), plain(prompt));
+}
+
+// The connection broke, the server had gone on, and so had the device.
+TEST_F(RunTest, WhatWasWrittenOfflineIsHeldAgainstWhatWasDecidedOnCredit) {
+  const Tokens prompt = prompt_of(1);
+  const Tokens expected = plain(prompt);
+  for (const std::size_t right_count : {0, 2, 5}) {
+    open({.metrics = metrics_});
+    HintingClient& before = connect();
+    ASSERT_TRUE(
+        before.begin(prompt, {}, {.credit = static_cast<std::uint32_t>(prompt.size()) + 10}));
+    for (int i = 0; i < 3; ++i) loop_->step();
+    ASSERT_TRUE(before.listen());
+    const Tokens known = before.text();
+    Tokens offline = right(before, expected, right_count);
+    for (std::size_t i = right_count; i < 5; ++i) offline.push_back(4);
+    run_until_idle();
+    before.raw().leave();
+
+    HintingClient& after = connect();
+    const std::uint64_t passes = loop_->count().passes;
+    ASSERT_TRUE(after.resume(before.raw().client().session, known, offline, kContext));
+    ASSERT_TRUE(after.listen()) << "answered at once";
+    EXPECT_EQ(loop_->count().passes, passes);
+    EXPECT_EQ(after.verdicts.at(0).accepted_count, right_count);
+    run_until_idle();
+    EXPECT_FALSE(after.listen());
+    EXPECT_EQ(after.answer(), expected);
+    EXPECT_LT(after.verdicts.size(), prompt.size() + expected.size() - known.size() - right_count)
+        << "what was decided is not decided anew, one pass a token";
+  }
 }
 
 TEST_F(RunTest, WhatIsReservedIsRefused) {

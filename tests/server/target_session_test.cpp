@@ -169,6 +169,59 @@ TEST_F(TargetSessionTest, ProvisionalTokensAreCorrectedFromTheFirstDifference) {
   }
 }
 
+// Whatever the session has chosen already need not be chosen again, unless it was by another law,
+// or it was never the target's choice, or its keys and values are gone.
+TEST_F(TargetSessionTest, WhatIsDecidedIsToldWithoutAPass) {
+  const Tokens prompt{5, 9, 12};
+  const Tokens answer = plain(prompt, {}).tokens;
+  ASSERT_GT(answer.size(), 6u);
+  const auto gone_on = [&] {
+    TargetSession target = session();
+    EXPECT_TRUE(target.prefill({.base_count = 0, .tokens = prompt, .sampling = {}}));
+    for (int i = 0; i < 5; ++i) EXPECT_TRUE(target.verify(DraftTree()));
+    return target;
+  };
+  // One token of the answer is known, two more were written offline, of which the second is wrong.
+  const Tokens offline{answer[1], answer[2] == 4 ? 5u : 4u};
+  const PrefillRequest request{
+      .base_count = 4, .tokens = offline, .provisional_count = 2, .sampling = {}};
+  Tokens rest;
+  {
+    TargetSession target = gone_on();
+    const auto outcome = target.decided(request, rest);
+    ASSERT_TRUE(outcome);
+    EXPECT_EQ(outcome->accepted_count, 1u);
+    EXPECT_EQ(outcome->next, answer[2]);
+    EXPECT_EQ(rest, Tokens(answer.begin() + 3, answer.begin() + 6));
+    EXPECT_EQ(target.verify(DraftTree())->next, answer[3]) << "and it goes on from there";
+  }
+  {
+    TargetSession target = gone_on();
+    PrefillRequest sampled = request;
+    sampled.sampling = {.temperature = 1.0f, .seed = 3};
+    EXPECT_FALSE(target.decided(sampled, rest)) << "another law";
+    const Tokens all(answer.begin() + 1, answer.begin() + 6);
+    EXPECT_FALSE(target.decided(
+        {.base_count = 4, .tokens = all, .provisional_count = 5, .sampling = {}}, rest))
+        << "the target has not chosen what follows";
+    EXPECT_FALSE(target.decided(
+        {.base_count = 2, .tokens = offline, .provisional_count = 2, .sampling = {}}, rest))
+        << "that was given";
+    PrefillRequest given = request;
+    given.provisional_count = 1;
+    EXPECT_FALSE(target.decided(given, rest)) << "a given token is no question";
+    EXPECT_TRUE(target.decided(request, rest));
+  }
+  {
+    TargetSession target = gone_on();
+    const Tokens more{6, 7};
+    ASSERT_TRUE(target.begin({.base_count = 9, .tokens = more, .sampling = {}}));
+    target.drop_cache();
+    target.abandon();
+    EXPECT_FALSE(target.decided(request, rest)) << "keys and values are gone";
+  }
+}
+
 TEST_F(TargetSessionTest, ALongProvisionalTextIsCheckedAcrossChunks) {
   ToyDecoder toy(6);
   Decoder decoder(*backend_, toy.config, toy.tensors, 700);
