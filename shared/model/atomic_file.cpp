@@ -65,6 +65,7 @@ Error AtomicFile::failure(int code) const {
 }
 
 Result<void> AtomicFile::append(ByteView bytes) {
+  if (bytes.empty()) return {};  // fwrite takes no null pointer, not even for nothing
   if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) return failure(errno);
   return {};
 }

@@ -606,7 +606,7 @@ TEST_F(ServerSessionTest, RandomBytesAfterSignInEndIt) {
     ServerSession session({}, kStart);
     ASSERT_TRUE(session.receive(now_, wire::encode(wire::Hello())));
     session.accept(small_welcome());
-    Bytes garbage(1 + random.below(400));
+    Bytes garbage(kFrameHeaderBytes + random.below(400));
     for (std::byte& b : garbage) b = static_cast<std::byte>(random.below(256));
     if (random.below(2) == 0) {
       // Past the header's checks, so that the decoder is reached.
