@@ -272,7 +272,7 @@ TEST_P(EngineTest, TurnsBuildOnEachOther) {
 
 // The device is lost in the middle of an answer: all conversations go over to the other one.
 TEST_P(EngineTest, ALostDeviceIsReplacedForAllAndToldOnce) {
-  DeviceFault fault{.operation = Operation::top_k, .n = 40};
+  DeviceFault fault{.operation = Operation::top_k, .n = 10};
   std::vector<std::string> failures;
   SharedDrafters drafters({.first =
                                [&] {
