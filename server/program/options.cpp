@@ -133,8 +133,9 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
          "--speculate", o.speculate,
          "Draft on the server where clients' drafts are missing, in streams and between hints: the "
          "name of a --bundle (of its file, without folder and extension), auto, or a drafter "
-         "without weights such as ngram. The answers stay the same; trees are as large as pays "
-         "off. Drafters' caches take a part of --kv-memory; a session for "
+         "without weights (edgedraft run --help, --drafter). The answers stay the same; trees are "
+         "as "
+         "large as pays off. Drafters' caches take a part of --kv-memory; a session for "
          "which none is left is streamed to plainly")
       ->type_name("NAME|auto");
   app.add_option("--log-level", o.log_level, "trace, debug, info, warn, error or off")
