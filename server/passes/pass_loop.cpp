@@ -15,9 +15,6 @@ Error session_unknown() {
   return {Errc::session_unknown, "the server no longer has this session"};
 }
 
-// Rows of hints in a pass while nothing tells what wider passes cost.
-constexpr std::uint32_t kFirstHintRows = 7;
-
 // Requires  what decode() has checked: parents that are there, and no more nodes than a tree takes
 DraftTree tree_of(const wire::Draft& draft) {
   DraftTree tree;
@@ -91,24 +88,6 @@ void PassLoop::begin(const Client& client, const TargetWork& request, Instant po
   count_sessions();
 }
 
-void PassLoop::hints(std::uint64_t connection_id, const wire::Hints& hints, Instant posted) {
-  for (Request& request : turns_) {
-    if (request.client.connection_id != connection_id || request.round != hints.round) continue;
-    Run* run = nullptr;
-    if (auto* prompt = std::get_if<PromptRequest>(&request.work)) run = prompt->run.get();
-    if (RunRequest* of = request.run()) run = of->run.get();
-    if (run == nullptr) return;
-    const HintCounts before = run->counts();
-    run->take(hints, posted);
-    count_hints(before, run->counts());
-    // What waited for some looks again.
-    for (Request& waiting : turns_) {
-      if (RunRequest* of = waiting.run()) of->held_until.reset();
-    }
-    return;
-  }
-}
-
 void PassLoop::cancel(std::uint64_t connection_id, std::uint32_t round) {
   delivery_.drop_rows(connection_id, round);
   std::erase_if(turns_, [&](const Request& request) {
@@ -127,16 +106,6 @@ void PassLoop::end(std::uint64_t connection_id) {
 bool PassLoop::idle() const {
   return !delivery_.owes_rows() &&
          std::none_of(turns_.begin(), turns_.end(), [](const Request& r) { return r.ready(); });
-}
-
-std::optional<Instant> PassLoop::due() const {
-  std::optional<Instant> due;
-  for (const Request& request : turns_) {
-    const RunRequest* const of = request.run();
-    if (of == nullptr || !of->held_until || request.paused()) continue;
-    due = due ? std::min(*due, *of->held_until) : of->held_until;
-  }
-  return due;
 }
 
 void PassLoop::step() {
@@ -242,34 +211,6 @@ void PassLoop::begin_prompt(const Job& job, Session& session, const wire::RunTer
   if (admission_.enter(request)) turns_.push_back(std::move(request));
 }
 
-std::unique_ptr<Run> PassLoop::run_behind(std::span<const std::uint32_t> tokens,
-                                          const wire::RunTerms& terms) const {
-  if (terms.credit == 0) return nullptr;
-  return std::make_unique<Run>(terms, tokens, decoder_.config().vocabulary_count);
-}
-
-bool PassLoop::answer_decided(const Job& job, Session& session, const wire::RunTerms& terms,
-                              Prompt& prompt) {
-  std::vector<std::uint32_t> rest;
-  const auto outcome = session.target.decided(prompt.tokens, rest);
-  if (!outcome) return false;
-  const Instant now = now_();
-  prompt.as.run = run_behind(session.target.tokens().first(prompt.tokens.base_count), terms);
-  Request request{.client = job.client,
-                  .session = &session,
-                  .round = prompt.round,
-                  .posted = job.posted,
-                  .work = std::move(prompt.as),
-                  .started = now};
-  if (!delivery_.answer(request, *outcome, now)) return true;
-  request.run()->run->expect(rest);
-  begin_step(session, *request.run());
-  request.posted = now;
-  request.started.reset();
-  turns_.push_back(std::move(request));
-  return true;
-}
-
 void PassLoop::begin(const Job& job, const wire::Draft& request) {
   Session* const session = sessions_.find(job.client.connection_id);
   // A session of another length has another root than the one that the client drafted from.
@@ -318,108 +259,6 @@ void PassLoop::begin_step(Session& session, StreamRequest& stream) {
     EDGEDRAFT_SESSION_CHECK(session.target.begin(DraftTree()));
   }
   stream.rows = session.target.pending_rows();
-}
-
-void PassLoop::begin_step(Session& session, RunRequest& request) {
-  EDGEDRAFT_SESSION_CHECK(session.target.begin(DraftTree()));
-  request.economy_until = now_() + economy_wait(*request.run);
-}
-
-// As long as an exchange takes.
-Duration PassLoop::economy_wait(const Run& run) const {
-  using namespace std::chrono_literals;
-  constexpr Duration kUnknownDelay = 300ms;
-  constexpr Duration kLongestWait = 1s;
-  const bool economy =
-      options_.economy == Economy::on || (options_.economy == Economy::as_asked && run.economy());
-  if (!economy || run.hintless()) return Duration::zero();
-  const auto delay = run.hint_delay();
-  return std::min(delay ? *delay * 3 / 2 + 10ms : kUnknownDelay, kLongestWait);
-}
-
-std::optional<Instant> PassLoop::worth_waiting(std::span<Request* const> runs,
-                                               const PassSoFar& pass, Instant now) const {
-  double tokens = pass.tokens;
-  for (const Request* request : runs) {
-    for (const double probability : request->run()->run->probabilities()) tokens += probability;
-  }
-  const double pass_time = forecast_.seen().pass_seconds(pass.rows);
-  std::optional<Instant> until;
-  for (const Request* request : runs) {
-    const auto next = request->run()->run->next_hints(now);
-    if (!next) continue;
-    // Hints that come during the pass serve the one behind it: two passes bring what one brings
-    // that waits, and a token more.
-    const double longest = pass_time * next->a_pass / (2.0 + next->a_pass);
-    if (seconds(next->at - request->posted) > longest) continue;
-    if (next->tokens / tokens < seconds(next->at - now) / pass_time) continue;
-    until = until ? std::min(*until, next->at) : next->at;
-  }
-  return until;
-}
-
-void PassLoop::choose_hints() {
-  const Instant now = now_();
-  PassSoFar pass{.rows = 0, .tokens = 0.0, .rows_left = 0, .hold_short = false};
-  bool any_prompt = false;
-  std::vector<Request*> runs;
-  std::vector<std::vector<double>> probabilities;
-  for (Request& request : turns_) {
-    RunRequest* const of = request.run();
-    if (of != nullptr) {
-      of->held_until.reset();
-      if (!of->run->has_hints() && now < of->economy_until) of->held_until = of->economy_until;
-    }
-    any_prompt |= request.is_prompt() && request.ready();
-    if (!request.ready() || request.is_prompt()) continue;
-    pass.rows += of != nullptr ? 1 : request.session->target.pending_rows();
-    pass.tokens += 1.0;
-    pass.hold_short |= of == nullptr ? request.is_stream() : of->run->hintless();
-    if (of == nullptr) continue;
-    runs.push_back(&request);
-    probabilities.push_back(of->run->probabilities());
-  }
-  if (runs.empty()) return;
-  const bool runs_alone = pass.rows == runs.size() && !any_prompt;
-  if (const auto until = runs_alone ? worth_waiting(runs, pass, now) : std::nullopt) {
-    for (Request* request : runs) request->run()->held_until = until;
-    return;
-  }
-  const std::uint32_t most = options_.pass_rows_max - (any_prompt ? options_.prompt_rows : 0);
-  pass.rows_left = most - std::min(most, pass.rows);
-  if (!forecast_.seen().knows_passes()) pass.rows_left = std::min(pass.rows_left, kFirstHintRows);
-  const std::vector<HintOffer> offers(probabilities.begin(), probabilities.end());
-  const auto taken = fill_rows(
-      pass, offers, [&](std::uint32_t rows) { return forecast_.seen().pass_seconds(rows); });
-  std::vector<const Session*> given_up;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    const Session* const session = runs[i]->session;
-    if (!choose_hints(*runs[i], taken[i])) given_up.push_back(session);
-  }
-  std::erase_if(turns_, [&](const Request& request) {
-    return std::ranges::find(given_up, request.session) != given_up.end();
-  });
-}
-
-bool PassLoop::choose_hints(Request& request, std::uint32_t count) {
-  TargetSession& target = request.session->target;
-  try {
-    target.abandon();
-    const auto length = static_cast<std::uint32_t>(target.tokens().size());
-    RunRequest& of = *request.run();
-    const DraftTree& hints = of.run->choose(count, length);
-    of.drafted = {};
-    if (hints.empty()) of.drafted = own_draft(*request.session, of.run->credit() - length);
-    if (!target.begin(hints.empty() ? of.drafted.tree : hints)) {
-      // A drafter's vocabulary may be padded beyond the target's.
-      of.drafted = {};
-      EDGEDRAFT_SESSION_CHECK(target.begin(DraftTree()));
-    }
-    return true;
-  } catch (const SessionFault& e) {
-    give_up(request.client, request.round, e);
-    return false;
-  }
 }
 
 // --- passes ---
@@ -595,17 +434,6 @@ void PassLoop::count_busy_sessions(Instant now) {
   constexpr Duration kRecently = std::chrono::seconds(1);
   forecast_.set_sessions(sessions_.count_used_since(now - kRecently));
   metrics_->row_budget.set(forecast_.row_budget());
-}
-
-void PassLoop::count_hints(const HintCounts& before, const HintCounts& now) {
-  const auto count = [&](HintFate fate, std::uint64_t nodes) {
-    metrics_->hints[static_cast<std::size_t>(fate)].add(nodes);
-  };
-  count(HintFate::taken, now.taken - before.taken);
-  count(HintFate::passed, now.passed - before.passed);
-  count(HintFate::contradicted, now.contradicted - before.contradicted);
-  count(HintFate::unknown, now.unknown - before.unknown);
-  count(HintFate::evicted, now.evicted - before.evicted);
 }
 
 void PassLoop::count_sessions() {
