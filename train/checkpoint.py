@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import struct
+import sys
 from typing import Dict, Optional
 
 import torch
@@ -100,8 +101,55 @@ def balance(model: Llama) -> None:
             parameter *= scale
 
 
+def hf_config(values: dict) -> LlamaConfig:
+    """The sizes in a Llama's config.json.  ValueError for what this decoder does not compute."""
+    if values.get("model_type") != "llama":
+        raise ValueError(f"model_type is '{values.get('model_type')}'; only 'llama' is read")
+    if values.get("hidden_act", "silu") != "silu":
+        raise ValueError(f"hidden_act is '{values['hidden_act']}'; only 'silu' is computed")
+    for name in ("attention_bias", "mlp_bias"):
+        if values.get(name):
+            raise ValueError(f"{name} is set; a Llama's layers have no bias here")
+    given = {key: value for key, value in values.items() if value is not None}
+    given.setdefault("num_key_value_heads", given["num_attention_heads"])
+    given.setdefault("head_dim", given["hidden_size"] // given["num_attention_heads"])
+    given.setdefault("tie_word_embeddings", False)
+    given.setdefault("rms_norm_eps", 1e-6)  # where Hugging Face's defaults are not LlamaConfig's
+    # transformers 5 has moved both rope_theta and the scaling into rope_parameters.
+    rope = given.get("rope_parameters", {})
+    given.setdefault("rope_theta", rope.get("rope_theta", 10000.0))
+    if rope.get("rope_type", "default") != "default":
+        given.setdefault("rope_scaling", rope)
+    return config_from_dict(given)
+
+
+def load_hf_target(folder: str) -> Llama:
+    """The model of a Hugging Face Llama folder, in 32 bits.
+
+    A head that is stored wins over tie_word_embeddings: some files keep one of their own although config.json calls it tied.
+    """
+    try:
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+            config = hf_config(json.load(file))
+        tensors = read_safetensors(os.path.join(folder, "model.safetensors"))
+        tensors = {name: tensor.float() for name, tensor in tensors.items() if not name.endswith("rotary_emb.inv_freq")}
+        config.tie_word_embeddings = "lm_head.weight" not in tensors
+        model = Llama(config)
+        model.load_state_dict(tensors)  # its error lists missing and foreign tensors
+    except FileNotFoundError as error:
+        sharded = os.path.exists(os.path.join(folder, "model.safetensors.index.json"))
+        sys.exit(f"error: {folder}: " + ("the weights are in several files; one model.safetensors is read" if sharded else str(error)))
+    except KeyError as error:
+        sys.exit(f"error: {folder}: config.json has no {error}, or a tensor is of type {error}, which is not read")
+    except (ValueError, RuntimeError) as error:
+        sys.exit(f"error: {folder}: {error}")
+    return model.eval()
+
+
 def load_target(path: str) -> Llama:
-    """The model of a checkpoint that train_target.py wrote, balanced."""
+    """The model of a Hugging Face folder, or of a checkpoint that train_target.py wrote, balanced."""
+    if os.path.isdir(path):
+        return load_hf_target(path)
     saved = torch.load(path, map_location="cpu")
     model = Llama(config_from_dict(saved["config"]))
     model.load_state_dict(saved["model"])

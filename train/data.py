@@ -274,9 +274,9 @@ def encode_conversation(tokenizer, turns: List[Example]) -> Row:
     return Row(ids, response)
 
 
-def random_conversation(source: Source, tokenizer, rng: random.Random, longest: int, long_rows: bool = True) -> Row:
+def random_conversation(source: Source, tokenizer, rng: random.Random, longest: int) -> Row:
     """Mostly one turn; one in seven has two or three, one in forty goes on to about ``longest`` ids."""
-    kind = rng.random() if long_rows else 1.0
+    kind = rng.random()
     turns = [source.mixed(rng)]
     if kind < 0.14:
         turns += [source.mixed(rng) for _ in range(rng.choice([1, 1, 2]))]
@@ -293,14 +293,14 @@ class Batches:
     """Endless batches of exactly ``tokens`` ids with padding, rows of similar length together.
 
     A batch is as wide as the smallest divisor of ``tokens`` that holds its longest row, so that matrix products have
-    one shape throughout (bfloat16 kernels are compiled a shape); a number with many divisors pads least.  The stream
-    depends on ``seed`` alone, so two runs with one seed see the same batches in the same order.
+    one shape throughout (bfloat16 kernels are compiled a shape); a number with many divisors pads least.  ``draw`` gives
+    the next row, of at most ``longest`` ids.  The stream depends on ``seed`` alone, so two runs with one seed see the
+    same batches in the same order.
     """
 
-    def __init__(self, source: Source, tokenizer, seed: int, tokens: int = 1920, longest: int = 600, pool: int = 1536,
-                 long_rows: bool = True):
-        self.source, self.tokenizer, self.tokens, self.longest, self.pool = source, tokenizer, tokens, longest, pool
-        self.long_rows, self.rng = long_rows, random.Random(seed)
+    def __init__(self, draw: Callable[[random.Random], Row], seed: int, tokens: int = 1920, longest: int = 600, pool: int = 1536):
+        self.draw, self.tokens, self.pool = draw, tokens, pool
+        self.rng = random.Random(seed)
         self.widths = [width for width in range(1, tokens + 1) if tokens % width == 0]
         if tokens < longest:
             sys.exit(f"error: --tokens {tokens} is less than the longest conversation, --longest {longest}")
@@ -309,8 +309,7 @@ class Batches:
         """Yields what :func:`collate` returns."""
         rows: List[Row] = []
         while True:
-            rows += [random_conversation(self.source, self.tokenizer, self.rng, self.longest, self.long_rows)
-                     for _ in range(self.pool)]
+            rows += [self.draw(self.rng) for _ in range(self.pool)]
             rows.sort(key=lambda row: len(row.ids))
             batches = []
             while rows:

@@ -21,8 +21,9 @@ import argparse
 import dataclasses
 import json
 import os
+import random
 import sys
-from typing import Dict, List, Tuple
+from typing import Callable, Dict, List, Tuple
 
 import parallel
 
@@ -35,7 +36,7 @@ import torch.nn.functional as F
 
 import loop
 from checkpoint import load_target
-from data import Batches, IGNORE, Source, collate, encode_conversation
+from data import Batches, IGNORE, Row, Source, collate, encode_conversation, random_conversation
 from drafters import DEFAULT_NAMES, described, kind_of
 from model import Llama
 from tasks import Example
@@ -45,20 +46,27 @@ from tokenizer import Tokenizer
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, epilog="drafters:\n" + described(),
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    loop.add_options(parser, minutes=30, muon_lr=0.01, adam_lr=2e-3, residual_lr=0.4, decay=0.4)
+    loop.add_data_options(parser)
+    add_options(parser)
     add = parser.add_argument
     add("--target", metavar="FILE", required=True, help="checkpoint of train_target.py")
+    add("--own-answers", metavar="FILE", help="JSON lines of generate.py: answers of the target that replace most references")
+    options = parser.parse_args()
+    loop.check_options(options)
+    return options
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of every program that distils, but for where the target and its conversations come from."""
+    loop.add_options(parser, minutes=30, muon_lr=0.01, adam_lr=2e-3, residual_lr=0.4, decay=0.4)
+    add = parser.add_argument
     add("--drafters", nargs="+", default=DEFAULT_NAMES, metavar="NAME", help=f"see below (default {' '.join(DEFAULT_NAMES)})")
     add("--share", type=float, default=0.15, help="trainable parameters, as a share of the target's (default 0.15)")
-    add("--own-answers", metavar="FILE", help="JSON lines of generate.py: answers of the target that replace most references")
     add("--kl", type=float, default=1.0, help="weight of the KL term (default 1; the paper has 0.1)")
     add("--feature", type=float, default=0.1, help="weight of the feature term (default 0.1; the paper has 1)")
     add("--period", type=int, nargs=2, default=(2, 8), metavar=("LOW", "HIGH"), help="e is drawn from LOW..HIGH (default 2 8)")
     add("--staircase", type=float, default=0.0, metavar="P",
         help="chance at the start that a row's SA sees only its drafted block; falls to 0 at half time (default 0)")
-    options = parser.parse_args()
-    loop.check_options(options)
-    return options
 
 
 def make_drafter(name: str, target: Llama, share: float) -> nn.Module:
@@ -146,12 +154,13 @@ def read_own_answers(path: str) -> List[Example]:
     return [Example(entry["task"], entry["prompt"], entry["answer"]) for entry in entries]
 
 
-def main() -> None:
-    options = parse()
-    tokenizer, source, target = Tokenizer(options.tokenizer), Source(options.data), load_target(options.target)
-    examples = source.held_out_set(20)
-    if options.own_answers:
-        source.use_own_answers(read_own_answers(options.own_answers))
+def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.Random], Row],
+            held: List[Tuple[Tensor, Tensor]], content: str) -> None:
+    """Trains the drafters of ``options`` (add_options) for the target on the conversations that ``draw`` gives.
+
+    held       batches of held-out conversations, each of which counts the same in the checks
+    content    a line on what is trained on
+    """
     target.requires_grad_(False).to(options.device)
     drafters: Dict[str, nn.Module] = {}
     for name in options.drafters:
@@ -170,7 +179,7 @@ def main() -> None:
             parameter.requires_grad_(True)
         size = sum(p.numel() for _, p in trainable(name, drafter))
         print(f"{name}: {size} trainable parameters, {100 * size / target.count_parameters():.1f} % of the target's; {drafter.config}")
-    print(source.describe(), flush=True)
+    print(content, flush=True)
     generators = {rank: torch.Generator().manual_seed(options.seed + 17 * rank + 31 * clock.step) for rank in range(options.workers)}
     low, high = options.period
 
@@ -186,10 +195,8 @@ def main() -> None:
                            options.kl, options.feature, multiple=128)
         return {name: values[0] for name, values in found.items()}
 
-    held = [collate([encode_conversation(tokenizer, [item]) for item in items]) for items in examples.values()]
-
     def check() -> str:
-        """Mean over the tasks of KL and equal argmax at a period of 4."""
+        """Mean over the held-out batches of KL and equal argmax at a period of 4."""
         sums = {name: [0.0, 0.0] for name in drafters}
         with torch.no_grad():
             for tokens, labels in held:
@@ -208,9 +215,18 @@ def main() -> None:
 
     first_step = clock.step
     loop.fit(options, {name: trainable(name, drafter) for name, drafter in drafters.items()}, compute,
-             lambda rank: Batches(source, tokenizer, options.seed + 1000 * rank + 100000 * first_step, options.tokens, options.longest),
+             lambda rank: Batches(draw, options.seed + 1000 * rank + 100000 * first_step, options.tokens, options.longest),
              check, save, clock)
     print(f"wrote {options.out}")
+
+
+def main() -> None:
+    options = parse()
+    tokenizer, source, target = Tokenizer(options.tokenizer), Source(options.data), load_target(options.target)
+    held = [collate([encode_conversation(tokenizer, [item]) for item in items]) for items in source.held_out_set(20).values()]
+    if options.own_answers:
+        source.use_own_answers(read_own_answers(options.own_answers))
+    distill(options, target, lambda rng: random_conversation(source, tokenizer, rng, options.longest), held, source.describe())
 
 
 if __name__ == "__main__":

@@ -138,7 +138,7 @@ def main() -> None:
         sums = {name: [0, 0] for name in drafters}
         for item in items[:options.acceptance_count]:
             prompt = tokenizer.prompt(item.prompt)
-            answer = greedy(target, tokenizer, [prompt], options.limit)[0]
+            answer = greedy(target, tokenizer.end, [prompt], options.limit)[0]
             if len(answer) < 2:
                 continue
             if len(answer) < options.limit:

@@ -5,6 +5,9 @@
     OUT/NAME              a drafter, as its kind lays it out (drafters/)
     OUT/heldout.jsonl     one prompt a line: task, prompt, reference, and all references where there are several
 Each folder has config.json, model.safetensors and the tokenizer with its chat template.
+
+Where the target is a Hugging Face folder itself, only the drafters are written, without the tokenizer, which
+edgedraft convert --bundle takes from the target.
 """
 
 from __future__ import annotations
@@ -25,23 +28,29 @@ from tokenizer import Tokenizer
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--target", metavar="FILE", required=True, help="checkpoint of train_target.py")
-    add("--drafters", metavar="FILE", help="checkpoint of distill.py")
-    add("--tokenizer", metavar="FILE", required=True)
+    add("--target", metavar="FILE", required=True, help="checkpoint of train_target.py, or a Hugging Face folder")
+    add("--drafters", metavar="FILE", help="checkpoint of distill.py or distill_answers.py")
+    add("--tokenizer", metavar="FILE", help="tokenizer.model of a target that train_target.py made")
     add("--out", metavar="DIR", required=True)
     add("--dtype", choices=["f32", "f16"], default="f32", help="of the weights (default f32)")
     add("--data", metavar="DIR", help="text data sets; needed for the held-out prompts of their tasks")
     add("--per-task", type=int, default=20, help="held-out prompts a task (default 20)")
     options = parser.parse_args()
     dtype = {"f32": torch.float32, "f16": torch.float16}[options.dtype]
-    tokenizer, target = Tokenizer(options.tokenizer), load_target(options.target)
-    write_llama(os.path.join(options.out, "target"), target, tokenizer, dtype)
-    print(f"{options.out}/target: {target.count_parameters()} parameters")
+    own = not os.path.isdir(options.target)
+    if own and not options.tokenizer:
+        parser.error("--tokenizer is missing")
+    tokenizer, target = Tokenizer(options.tokenizer) if own else None, load_target(options.target)
+    if own:
+        write_llama(os.path.join(options.out, "target"), target, tokenizer, dtype)
+        print(f"{options.out}/target: {target.count_parameters()} parameters")
     if options.drafters:
         for name, drafter in load_drafters(options.drafters, target).items():
             folder = os.path.join(options.out, name)
             kind_of(name).write(folder, drafter, tokenizer, dtype)
             print(f"{folder}: {sum(p.numel() for p in drafter.parameters())} parameters")
+    if not own:
+        return
     path = os.path.join(options.out, "heldout.jsonl")
     with open(path, "w", encoding="utf-8") as file:
         for items in Source(options.data).held_out_set(options.per_task).values():

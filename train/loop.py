@@ -23,11 +23,16 @@ Batch = Tuple[Tensor, Tensor]  # tokens and labels of data.collate
 Named = List[Tuple[str, Tensor]]
 
 
-def add_options(parser: argparse.ArgumentParser, minutes: float, muon_lr: float, adam_lr: float, residual_lr: float, decay: float) -> None:
-    """The options of every training program."""
+def add_data_options(parser: argparse.ArgumentParser) -> None:
+    """The options of the programs that draw their conversations from data.py."""
     add = parser.add_argument
     add("--data", metavar="DIR", help="folder of the text data sets (data.py names them); generated tasks only without it")
     add("--tokenizer", metavar="FILE", required=True, help="tokenizer.model from tokenizer.py")
+
+
+def add_options(parser: argparse.ArgumentParser, minutes: float, muon_lr: float, adam_lr: float, residual_lr: float, decay: float) -> None:
+    """The options of every training program."""
+    add = parser.add_argument
     add("--out", metavar="FILE", required=True, help="checkpoint; an existing one is continued")
     add("--minutes", type=float, default=minutes, help=f"training time (default {minutes:g})")
     add("--workers", type=int, default=1, help="data-parallel processes on the CPU, one thread each if more than 1 (default 1)")

@@ -2,6 +2,7 @@
 """Checks of the training code: python3 -m unittest test_train (in this folder), a few seconds."""
 
 import dataclasses
+import gzip
 import json
 import os
 import random
@@ -17,11 +18,15 @@ except ImportError:
     torch = None
 
 if torch is not None:
-    from checkpoint import read_safetensors, write_safetensors
+    import distill
+    from checkpoint import load_target, read_safetensors, write_llama, write_safetensors
+    from data import collate
+    from distill_answers import read_answers
     from model import Cache, Llama, LlamaConfig
     from drafters import moa
     from drafters.moa import Moa, MoaConfig, MoaState
 
+import copy_prompts
 import tasks
 from data import Source
 from split import SHIPPED, Split, normal_form
@@ -208,6 +213,108 @@ class NetworkTest(unittest.TestCase):
     def test_qwen_bias_has_names(self):
         model = Llama(dataclasses.replace(self.config, attention_bias=True))
         self.assertIn("model.layers.0.self_attn.q_proj.bias", model.state_dict())
+
+
+@unittest.skipIf(torch is None, "PyTorch is missing")
+class HuggingFaceTest(unittest.TestCase):
+    """A target and its drafters by way of a Hugging Face folder."""
+
+    def setUp(self):
+        torch.manual_seed(6)
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = os.path.join(folder.name, "target")
+        self.target = Llama(LlamaConfig(vocab_size=60, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+                                        head_dim=8, intermediate_size=40, tie_word_embeddings=False)).eval()
+        write_llama(self.folder, self.target)
+        self.tokens = torch.randint(0, 60, (2, 11))
+
+    def set_config(self, **values):
+        path = os.path.join(self.folder, "config.json")
+        with open(path, encoding="utf-8") as file:
+            config = {**json.load(file), **values}
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({key: value for key, value in config.items() if value is not None}, file)
+
+    def test_stored_head_wins(self):
+        self.set_config(tie_word_embeddings=True, head_dim=None)
+        loaded = load_target(self.folder)
+        self.assertFalse(loaded.config.tie_word_embeddings)
+        self.assertTrue(torch.equal(loaded(self.tokens).logits, self.target(self.tokens).logits))
+
+    def test_tied_head_is_the_embedding(self):
+        tied = Llama(dataclasses.replace(self.target.config, tie_word_embeddings=True)).eval()
+        write_llama(self.folder, tied, dtype=torch.float16)
+        loaded = load_target(self.folder)
+        self.assertIs(loaded.head_weight, loaded.model.embed_tokens.weight)
+        self.assertTrue(torch.allclose(loaded(self.tokens).logits, tied(self.tokens).logits, atol=0.05))
+
+    def test_rope_of_newer_files(self):
+        self.set_config(rope_theta=None, rope_parameters={"rope_type": "default", "rope_theta": 500.0})
+        self.assertEqual(load_target(self.folder).config.rope_theta, 500.0)
+
+    def test_what_is_not_computed_is_refused(self):
+        for values, named in (({"model_type": "mamba"}, "mamba"), ({"hidden_act": "gelu"}, "gelu"), ({"mlp_bias": True}, "mlp_bias"),
+                              ({"num_hidden_layers": 4}, "layers.3"), ({"hidden_size": None}, "hidden_size"),
+                              ({"rope_scaling": {"rope_type": "yarn"}}, "yarn")):
+            write_llama(self.folder, self.target)
+            self.set_config(**values)
+            with self.assertRaises(SystemExit, msg=named) as caught:
+                load_target(self.folder)
+            self.assertIn(named, str(caught.exception))
+
+    def test_drafter_of_a_folders_target(self):
+        """A drafter made for it learns from answers given as ids, and its folder has the target's head."""
+        path = os.path.join(self.folder, "answers.jsonl")
+        with open(path, "w", encoding="utf-8") as file:
+            for _ in range(80):
+                file.write(json.dumps({"task": "chat", "prompt": self.tokens[0, :5].tolist(), "answer": self.tokens[1].tolist()}) + "\n")
+        training, held = read_answers(path, 600)
+        self.assertEqual((len(training), len(held["chat"])), (78, 2))
+        self.assertEqual(read_answers(path, 16)[0], training)
+        target = load_target(self.folder).requires_grad_(False)
+        drafter = distill.make_drafter("independent", target, 0.3)
+        tokens, labels = collate(training[:2])
+        found = distill.losses({"independent": drafter}, target, tokens, labels, torch.tensor([4, 4]), torch.tensor([False, False]), 1, 0.1)
+        found["independent"][0].backward()
+        self.assertIsNotNone(drafter.model.layers[0].mlp.up_proj.weight.grad)
+        folder = os.path.join(self.folder, "drafter")
+        distill.kind_of("independent").write(folder, drafter)
+        self.assertTrue(torch.equal(load_target(folder).lm_head.weight, self.target.lm_head.weight))
+
+
+class CopyPromptsTest(unittest.TestCase):
+    """Made-up data sets in which the two sides could meet."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        for part in ("dev", "test"):
+            self.write(f"dialogsum/dialogsum.{part}.jsonl", [{"dialogue": f"#Person1#: {i}?"} for i in range(30)] + [{"dialogue": "x" * 900}])
+        self.write("humaneval/HumanEval.jsonl.gz", [{"task_id": f"HumanEval/{i}", "prompt": f"def f{i}(x):\n", "canonical_solution": "    return x\n",
+                                                      "entry_point": f"f{i}"} for i in range(60)])
+        questions = [{"turns": [f"Question {i}", "Go on."]} for i in range(40)]
+        self.write("mt_bench/question.jsonl", questions[:20])
+        self.write("spec_bench/question.jsonl", questions)
+        for part in ("seed_tasks", "user_oriented_instructions"):
+            self.write(f"self_instruct/{part}.jsonl", [{"instruction": f"Question {i}", "instances": [{"input": ""}]} for i in range(30)])
+        self.write("gsm8k/train.jsonl", [{"question": "How many?"}])
+
+    def write(self, name, entries):
+        path = os.path.join(self.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with (gzip.open if name.endswith(".gz") else open)(path, "wt", encoding="utf-8") as file:
+            file.writelines(json.dumps(entry) + "\n" for entry in entries)
+
+    def test_sides_share_no_item(self):
+        measured, training = copy_prompts.measured(self.folder), copy_prompts.to_train_on(self.folder)
+        self.assertEqual(set(measured), {"summary", "code", "chat"})
+        self.assertEqual((len(measured["summary"]), len(measured["chat"])), (30, 20))
+        self.assertFalse({p for prompts in measured.values() for p in prompts} & {p for prompts in training.values() for p in prompts})
+        functions = [{p.split("\n\n", 1)[1] for p in side["code"]} for side in (measured, training)]
+        self.assertTrue(functions[0] and functions[1])
+        self.assertFalse(functions[0] & functions[1])
 
 
 if __name__ == "__main__":

@@ -25,13 +25,14 @@ import torch
 import torch.nn.functional as F
 
 import loop
-from data import Batches, IGNORE, Source, collate, encode_conversation
+from data import Batches, IGNORE, Source, collate, encode_conversation, random_conversation
 from model import Llama, LlamaConfig, config_from_dict
 from tokenizer import Tokenizer
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    loop.add_data_options(parser)
     loop.add_options(parser, minutes=60, muon_lr=0.006, adam_lr=1e-3, residual_lr=1 / 16, decay=0.35)
     add = parser.add_argument
     add("--hidden", type=int, default=256, help="E, residual width (default 256)")
@@ -117,7 +118,8 @@ def main() -> None:
 
     first_step = clock.step
     loop.fit(options, {"target": list(model.named_parameters())}, compute,
-             lambda rank: Batches(source, tokenizer, options.seed + 1000 * rank + 100000 * first_step, options.tokens, options.longest),
+             lambda rank: Batches(lambda rng: random_conversation(source, tokenizer, rng, options.longest),
+                                  options.seed + 1000 * rank + 100000 * first_step, options.tokens, options.longest),
              lambda: held_out_line(model, tokenizer, examples, options.device), save, clock)
     print(f"wrote {options.out}")
 

@@ -2,6 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "client/engine/bundle_file.h"
 #include "shared/base/text_file.h"
@@ -11,17 +14,33 @@ namespace {
 
 constexpr std::uint64_t kFileBytesMax = 1u << 30;
 
+Result<std::vector<std::uint32_t>> encode(const BundleFile& bundle, const TokenizeOptions& options,
+                                          const std::string& text) {
+  if (!options.chat) {
+    return bundle.tokenizer().encode(text, options.parse_special ? Special::parse : Special::plain);
+  }
+  const auto chat = bundle.chat_template({});
+  if (!chat) return chat.error();
+  const ChatMessage message{.role = "user", .content = text};
+  return bundle.encode_chat(*chat, std::span(&message, 1));
+}
+
 }  // namespace
 
 void declare_tokenize(CLI::App& app, TokenizeOptions& options) {
   app.add_option("--model", options.model, "Any model or bundle")->type_name("FILE.gguf");
   app.add_option("-f,--file", options.file, "The text; - reads standard input")->type_name("FILE");
-  app.add_flag("--parse-special,!--no-parse-special", options.parse_special,
-               "Read the texts of control tokens as the tokens, as a chat template's are");
+  auto* special =
+      app.add_flag("--parse-special,!--no-parse-special", options.parse_special,
+                   "Read the texts of control tokens as the tokens, as a chat template's are");
+  app.add_flag("--chat", options.chat,
+               "The text is a user's message: the ids of the model's chat template with it, up to "
+               "where the answer begins")
+      ->excludes(special);
   app.footer(
-      "Prints the ids on one line, without the beginning-of-text token. The texts of control "
-      "tokens "
-      "are\nread as text, as they are in a user's message (--no-parse-special, the default).\n"
+      "Prints the ids on one line, without the beginning-of-text token; --chat has it where the "
+      "chat\ntemplate does. The texts of control tokens are read as text, as they are in a user's "
+      "message\n(--no-parse-special, the default).\n"
       "Example:\n"
       "  echo -n 'What is 47 plus 38?' | edgedraft tokenize --model target.gguf -f -");
 }
@@ -35,9 +54,10 @@ Result<int> run_tokenize(const TokenizeOptions& options) {
   if (!bundle) return bundle.error();
   const auto text = read_text(options.file, kFileBytesMax);
   if (!text) return text.error();
+  const auto ids = encode(*bundle, options, *text);
+  if (!ids) return ids.error();
   const char* separator = "";
-  const Special special = options.parse_special ? Special::parse : Special::plain;
-  for (const std::uint32_t id : bundle->tokenizer().encode(*text, special)) {
+  for (const std::uint32_t id : *ids) {
     std::cout << separator << id;
     separator = " ";
   }

@@ -26,5 +26,23 @@ TEST(TokenizeTest, ReadsControlTokensOnlyWhereAsked) {
   EXPECT_EQ(ids_of(false).find(end), std::string::npos);
 }
 
+TEST(TokenizeTest, AMessageStandsInTheChatTemplate) {
+  const test::TinyByteBpe vocabulary;
+  test::RawGguf raw;
+  vocabulary.add_to(raw, "gpt-2");
+  raw.add_string("tokenizer.chat_template", "{{ messages[0].content }}<|eot_id|>");
+  const test::TemporaryDirectory directory;
+  testing::internal::CaptureStdout();
+  const auto status = run_tokenize({.model = directory.write("m.gguf", raw.bytes()),
+                                    .file = directory.write("text", "the<|eot_id|>"),
+                                    .chat = true});
+  const std::string ids = testing::internal::GetCapturedStdout();
+  ASSERT_TRUE(status) << status.error().message;
+  // The message's own text is no control token; the template's is.
+  const std::string end = std::to_string(vocabulary.id("<|eot_id|>"));
+  EXPECT_TRUE(ids.starts_with(std::to_string(vocabulary.id("the")) + " ")) << ids;
+  EXPECT_EQ(ids.find(end), ids.size() - end.size() - 1) << ids;
+}
+
 }  // namespace
 }  // namespace edgedraft
