@@ -1,21 +1,15 @@
 #include "client/generation/draft_ahead.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "shared/protocol/limits.h"
+#include "shared/speculative/best_nodes.h"
 
 namespace edgedraft {
 namespace {
 
 constexpr std::uint32_t kDepthMax = kTreeDepthMax;
-
-// In parts of a nat below certainty, without the end that a byte has.
-std::uint32_t score_steps(Score score) {
-  constexpr float kMost = 1e6f;
-  return static_cast<std::uint32_t>(std::lround(std::min(-score * kScoreStepsPerNat, kMost)));
-}
 
 TreeShape shape_of(std::uint32_t breadth, std::uint32_t depth) {
   return {.breadth = breadth, .depth = std::clamp(depth, 1u, kDepthMax), .nodes = kTreeNodesMax};
@@ -45,14 +39,11 @@ void SentHints::reroot(std::span<const std::uint32_t> tokens) {
     }
   }
   const std::vector<Node> old = std::exchange(nodes_, std::vector<Node>(1));
-  std::vector<std::uint32_t> new_index(old.size(), kNone);
+  const std::vector<std::uint32_t> new_index =
+      indices_below(root, old, [](const Node& node) { return node.parent; });
   for (auto i = root + 1; i < old.size(); ++i) {
-    const bool below = old[i].parent == root || new_index[old[i].parent] != kNone;
-    if (!below) continue;
-    new_index[i] = static_cast<std::uint32_t>(nodes_.size());
-    nodes_.push_back({.token = old[i].token,
-                      .parent = old[i].parent == root ? 0 : new_index[old[i].parent],
-                      .id = old[i].id});
+    if (new_index[i] == kOutside) continue;
+    nodes_.push_back({.token = old[i].token, .parent = new_index[old[i].parent], .id = old[i].id});
   }
 }
 
@@ -70,11 +61,11 @@ SentHints::News SentHints::take(const DraftTree& tree, Score floor) {
     if (distance > kHintDistanceMax) continue;
     sent[row] = static_cast<std::uint32_t>(nodes_.size());
     nodes_.push_back({.token = tree.token(row), .parent = parent, .id = next_id_++});
-    const std::uint32_t below =
-        score_steps(tree.score(row)) - score_steps(tree.score(tree.parent(row)));
+    // Of rounded sums, so that errors do not add up along a path.
+    const ScoreSteps below = to_steps(tree.score(row)) - to_steps(tree.score(tree.parent(row)));
     news.nodes.push_back({.token = tree.token(row),
                           .distance = static_cast<std::uint16_t>(distance),
-                          .score = static_cast<std::uint8_t>(std::min(below, 255u))});
+                          .score = byte_of(below)});
   }
   return news;
 }

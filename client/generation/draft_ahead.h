@@ -14,7 +14,7 @@ namespace edgedraft {
 // What the server of a run has been told of a tree, and what it has not.
 class SentHints {
  public:
-  // Of a new run: nothing was sent, and ids count from 1.
+  // A run begins: nothing was sent, and ids count from 1.
   void begin();
   // The root moves along these tokens.
   void reroot(std::span<const std::uint32_t> tokens);
@@ -47,8 +47,8 @@ class DraftAhead {
  public:
   struct Options {
     std::uint32_t breadth;    // nodes expanded per step, and tokens tried of each
-    Score floor;              // of what is expanded and sent, as seen from the root
-    std::uint32_t steps = 2;  // that a message waits for
+    Score floor;              // paths that score less are neither expanded nor sent
+    std::uint32_t steps = 2;  // of growth per message, unless the server has run out of hints
   };
   // Requires  the drafter outlives it
   DraftAhead(Drafter& drafter, const Options& options);

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "shared/speculative/score.h"
-
 namespace edgedraft {
 namespace {
 
@@ -15,17 +13,17 @@ constexpr double kRemembered = 200.0;
 
 }  // namespace
 
-std::uint32_t HintCalibration::bin_of(std::uint32_t score) {
-  return std::min(score / kScoresPerBin, kBins - 1);
+std::uint32_t HintCalibration::bin_of(ScoreSteps score) {
+  return std::min(score / kStepsPerBin, kBins - 1);
 }
 
-double HintCalibration::probability(std::uint32_t score) const {
-  const double said = std::exp(-static_cast<double>(score) / kScoreStepsPerNat);
+double HintCalibration::probability(ScoreSteps score) const {
+  const double said = std::exp(static_cast<double>(from_steps(score)));
   const Bin& bin = bins_[bin_of(score)];
   return (kPriorWeight * said + bin.accepted) / (kPriorWeight + bin.count);
 }
 
-void HintCalibration::observe(std::uint32_t score, bool accepted) {
+void HintCalibration::observe(ScoreSteps score, bool accepted) {
   Bin& bin = bins_[bin_of(score)];
   if (bin.count >= kRemembered) {
     bin.accepted *= (kRemembered - 1.0) / bin.count;

@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdint>
 
+#include "shared/speculative/score.h"
+
 namespace edgedraft {
 
 // How often hints of a score turn out to be what the target chooses, as a session's passes have
@@ -10,21 +12,21 @@ namespace edgedraft {
 // given by what was seen of its scores.
 class HintCalibration {
  public:
-  // Of a hint whose path has this score, in parts of a nat below certainty (score.h).
-  double probability(std::uint32_t score) const;
+  // How likely a hint is to be accepted whose path has this score.
+  double probability(ScoreSteps score) const;
   // A hint of that score took part in a pass.
-  void observe(std::uint32_t score, bool accepted);
+  void observe(ScoreSteps score, bool accepted);
 
  private:
-  // Two parts a bin; the last one has all that is less likely.
-  static constexpr std::uint32_t kScoresPerBin = 2;
+  // The last bin has all that is less likely.
+  static constexpr ScoreSteps kStepsPerBin = 2;
   static constexpr std::uint32_t kBins = 24;
 
   struct Bin {
     double accepted = 0.0;
     double count = 0.0;
   };
-  static std::uint32_t bin_of(std::uint32_t score);
+  static std::uint32_t bin_of(ScoreSteps score);
 
   std::array<Bin, kBins> bins_{};
 };

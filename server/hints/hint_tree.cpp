@@ -7,12 +7,11 @@
 
 #include "shared/base/check.h"
 #include "shared/base/prefix_hash.h"
-#include "shared/speculative/score.h"
+#include "shared/speculative/best_nodes.h"
 
 namespace edgedraft {
 namespace {
 
-constexpr std::uint32_t kDropped = ~0u;
 // Ids that are remembered, in nodes of the largest tree: a device hangs nothing from older ones.
 constexpr std::size_t kIdsPerNode = 4;
 
@@ -105,7 +104,7 @@ std::uint32_t HintTree::append(const Node& node) {
 void HintTree::advance(std::span<const std::uint32_t> tokens) {
   std::uint32_t root = 0;
   bool on_tree = true;
-  std::vector<std::uint32_t> position_of(nodes_.size(), kDropped);
+  std::vector<std::uint32_t> position_of(nodes_.size(), kOutside);
   for (const std::uint32_t token : tokens) {
     if (on_tree) {
       root = child(root, token);
@@ -116,17 +115,16 @@ void HintTree::advance(std::span<const std::uint32_t> tokens) {
     hashes_.push_back(prefix_hash(std::span(&token, 1), hashes_.back()));
   }
   for (auto& [id, place] : places_) {
-    if (!place.decided && position_of[place.at] != kDropped) {
+    if (!place.decided && position_of[place.at] != kOutside) {
       place = {.decided = true, .at = position_of[place.at]};
     }
   }
   std::vector<std::uint32_t> kept;
-  std::vector<bool> below(nodes_.size(), false);
-  if (on_tree) below[root] = true;
-  for (std::uint32_t i = 1; i < nodes_.size(); ++i) {
-    if (!on_tree || i == root || !below[nodes_[i].parent]) continue;
-    below[i] = true;
-    kept.push_back(i);
+  if (on_tree) {
+    const auto index = indices_below(root, nodes_, [](const Node& node) { return node.parent; });
+    for (std::uint32_t i = root + 1; i < nodes_.size(); ++i) {
+      if (index[i] != kOutside) kept.push_back(i);
+    }
   }
   rebuild(kept, root);
 }
@@ -134,17 +132,14 @@ void HintTree::advance(std::span<const std::uint32_t> tokens) {
 void HintTree::evict() {
   std::vector<std::uint32_t> kept(node_count());
   std::iota(kept.begin(), kept.end(), 1u);
-  // A parent is older than its children and scores no less: what is kept is closed under ancestors.
-  std::ranges::stable_sort(kept, {}, [&](std::uint32_t i) { return nodes_[i].score; });
   counts_.evicted += kept.size() - limits_.nodes_max;
-  kept.resize(limits_.nodes_max);
-  std::ranges::sort(kept);
+  keep_best(kept, limits_.nodes_max, [&](std::uint32_t i) { return from_steps(nodes_[i].score); });
   rebuild(kept, 0);
 }
 
 void HintTree::rebuild(std::span<const std::uint32_t> kept, std::uint32_t root) {
   const std::vector<Node> old = std::exchange(nodes_, std::vector<Node>(1));
-  std::vector<std::uint32_t> new_index(old.size(), kDropped);
+  std::vector<std::uint32_t> new_index(old.size(), kOutside);
   new_index[root] = 0;
   for (const std::uint32_t i : kept) {
     new_index[i] = append({.token = old[i].token,
@@ -154,7 +149,7 @@ void HintTree::rebuild(std::span<const std::uint32_t> kept, std::uint32_t root) 
   for (auto entry = places_.begin(); entry != places_.end();) {
     Place& place = entry->second;
     if (!place.decided) place.at = new_index[place.at];
-    entry = place.at == kDropped ? places_.erase(entry) : std::next(entry);
+    entry = place.at == kOutside ? places_.erase(entry) : std::next(entry);
   }
 }
 
@@ -165,8 +160,8 @@ void HintTree::forget_old_ids() {
                 std::next(places_.begin(), static_cast<std::ptrdiff_t>(places_.size() - most)));
 }
 
-std::vector<std::uint32_t> HintTree::scores() const {
-  std::vector<std::uint32_t> scores;
+std::vector<ScoreSteps> HintTree::scores() const {
+  std::vector<ScoreSteps> scores;
   for (std::uint32_t i = 1; i < nodes_.size(); ++i) scores.push_back(nodes_[i].score);
   std::ranges::sort(scores);
   return scores;
@@ -180,8 +175,7 @@ DraftTree HintTree::best(std::uint32_t count, std::uint32_t depth_max) const {
   DraftTree tree;
   std::vector<std::uint32_t> row_of(nodes_.size(), 0);
   for (const std::uint32_t i : ranked) {
-    row_of[i] = tree.add(nodes_[i].token, row_of[nodes_[i].parent],
-                         -static_cast<Score>(nodes_[i].score) / kScoreStepsPerNat);
+    row_of[i] = tree.add(nodes_[i].token, row_of[nodes_[i].parent], from_steps(nodes_[i].score));
   }
   return tree.pruned(depth_max);
 }

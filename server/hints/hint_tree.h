@@ -8,6 +8,7 @@
 
 #include "shared/protocol/message.h"
 #include "shared/speculative/draft_tree.h"
+#include "shared/speculative/score.h"
 
 namespace edgedraft {
 
@@ -34,19 +35,20 @@ class HintTree {
     std::uint32_t nodes_max;
     std::uint32_t vocabulary_count;
   };
-  // Behind `tokens`, of which the last is the root.
+  // The run stands behind `tokens`, of which the last is the root.
   // Requires  tokens not empty
   HintTree(std::span<const std::uint32_t> tokens, const Limits& limits);
 
   void add(const wire::Hints& hints);
-  // A path below the root that is all but certain, of nobody's ids.
+  // A path below the root that the server itself holds for certain. Its nodes have no ids: no hint
+  // can name them, and one with the same tokens finds them.
   void add_path(std::span<const std::uint32_t> tokens);
   // The server has chosen these behind the root: the last of them is the new one.
   void advance(std::span<const std::uint32_t> tokens);
 
   std::uint32_t node_count() const { return static_cast<std::uint32_t>(nodes_.size() - 1); }
-  // Scores of the nodes, best first, in parts of a nat below certainty as seen from the root.
-  std::vector<std::uint32_t> scores() const;
+  // The scores of the nodes as seen from the root, best first.
+  std::vector<ScoreSteps> scores() const;
   // The `count` best nodes, down to `depth_max` levels below the root.
   // Requires  count <= kTreeNodesMax
   DraftTree best(std::uint32_t count, std::uint32_t depth_max) const;
@@ -61,7 +63,7 @@ class HintTree {
   struct Node {
     std::uint32_t token = 0;
     std::uint32_t parent = kNone;  // index; the root is node 0
-    std::uint32_t score = 0;
+    ScoreSteps score = 0;          // of the path from the root
     std::uint32_t first_child = kNone;
     std::uint32_t next_sibling = kNone;
   };

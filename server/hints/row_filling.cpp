@@ -19,7 +19,7 @@ std::vector<Candidate> ranked(std::span<const HintOffer> offers) {
   std::vector<Candidate> candidates;
   for (std::size_t i = 0; i < offers.size(); ++i) {
     double least = 1.0;
-    for (const double probability : offers[i].probabilities) {
+    for (const double probability : offers[i]) {
       least = std::min(least, probability);
       candidates.push_back({.probability = least, .offer = i});
     }

@@ -7,11 +7,9 @@
 
 namespace edgedraft {
 
-// The hints that a session offers for a pass.
-struct HintOffer {
-  // How likely each is to be accepted, in the order in which they may be taken: a parent first.
-  std::span<const double> probabilities;
-};
+// How likely the hints that a session offers for a pass are to be accepted, in the order in which
+// they may be taken: a parent first.
+using HintOffer = std::span<const double>;
 
 struct PassSoFar {
   std::uint32_t rows;       // that take part in any case, 1 at least

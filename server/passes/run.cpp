@@ -81,7 +81,7 @@ std::optional<Run::Expected> Run::next_hints(Instant now) const {
 
 std::vector<double> Run::probabilities() const {
   std::vector<double> probabilities;
-  for (const std::uint32_t score : hints_.scores()) {
+  for (const ScoreSteps score : hints_.scores()) {
     probabilities.push_back(calibration_.probability(score));
   }
   return probabilities;
@@ -98,8 +98,7 @@ const DraftTree& Run::choose(std::uint32_t count, std::uint32_t length) {
 void Run::observe(std::span<const std::uint32_t> path) {
   for (std::uint32_t row = 1; row <= chosen_.node_count(); ++row) {
     const bool accepted = std::ranges::find(path, row) != path.end();
-    calibration_.observe(static_cast<std::uint32_t>(-chosen_.score(row) * kScoreStepsPerNat + 0.5f),
-                         accepted);
+    calibration_.observe(to_steps(chosen_.score(row)), accepted);
   }
 }
 

@@ -17,8 +17,8 @@ namespace edgedraft {
 // some, with its own token alone where it has none.
 class Run {
  public:
-  // Behind `tokens`, of which the last is the root or, before a prompt is answered, the last one
-  // that is given.
+  // The run stands behind `tokens`. The last of them is the root; before a prompt is answered it is
+  // the prompt's last.
   Run(const wire::RunTerms& terms, std::span<const std::uint32_t> tokens,
       std::uint32_t vocabulary_count);
 
@@ -27,20 +27,20 @@ class Run {
   // The length up to which it may go.
   std::uint32_t credit() const { return terms_.credit; }
 
-  // They came at `posted`, which may have been in the middle of a pass.
+  // `posted` is when they came, which may have been in the middle of a pass.
   void take(const wire::Hints& hints, Instant posted);
   // What the session had chosen before, and will choose again.
   void expect(std::span<const std::uint32_t> tokens) { hints_.add_path(tokens); }
   // The session has chosen these tokens; `now` is when its client is told.
   void advance(std::span<const std::uint32_t> tokens, Instant now);
 
-  // Of the nodes that it holds, best first, how likely each is to be accepted.
+  // How likely the hints that it holds are to be accepted, best first.
   std::vector<double> probabilities() const;
   // The tree for the next pass: the best `count` nodes as far as the credit reaches from `length`
   // tokens on.
   const DraftTree& choose(std::uint32_t count, std::uint32_t length);
   const DraftTree& chosen() const { return chosen_; }
-  // The last id that had come when it was chosen.
+  // The last id that had come when that tree was chosen.
   std::uint32_t hints_seen() const { return hints_seen_; }
   // What the pass accepted of the tree.
   void observe(std::span<const std::uint32_t> path);
@@ -49,8 +49,8 @@ class Run {
   bool has_hints() const { return hints_.node_count() > 0; }
   // Its client sends none, or has stopped: nobody's pass is made longer on its account.
   bool hintless() const { return passes_without_hints_ >= kHintlessPasses; }
-  // From a verdict that left it without hints until the first one behind it came; nothing until it
-  // is known.
+  // The time from a verdict that left it without hints to the first one that came behind; nothing
+  // until it is known.
   std::optional<Duration> hint_delay() const { return hint_delay_; }
 
   // The hints that are to come next, if its device goes on as it did.

@@ -13,19 +13,29 @@ using Score = float;
 
 inline constexpr Score kScoreMin = std::numeric_limits<Score>::lowest();
 
-// A score in a byte, for a wire: eighths of a nat below certainty, rounded to the nearest; 255
-// stands for -31.875 and everything below. The order of scores is kept, ties may arise.
-inline constexpr float kScoreStepsPerNat = 8.0f;
+// Where scores are sent or counted they are whole steps below certainty, eighths of a nat. The
+// order of scores is kept, ties may arise.
+using ScoreSteps = std::uint32_t;
 
-inline constexpr std::uint8_t quantize_score(Score score) {
+inline constexpr float kScoreStepsPerNat = 8.0f;
+inline constexpr ScoreSteps kScoreStepsMax = 1'000'000;
+
+// Rounded to the nearest; kScoreStepsMax for NaN and everything lower than that.
+inline constexpr ScoreSteps to_steps(Score score) {
   // Written so that NaN becomes the lowest score.
   const float steps = -score * kScoreStepsPerNat;
-  if (!(steps < 254.5f)) return 255;
-  return static_cast<std::uint8_t>(std::max(steps, 0.0f) + 0.5f);
+  if (!(steps < static_cast<float>(kScoreStepsMax))) return kScoreStepsMax;
+  return static_cast<ScoreSteps>(std::max(steps, 0.0f) + 0.5f);
 }
 
-inline constexpr Score dequantize_score(std::uint8_t steps) {
+inline constexpr Score from_steps(ScoreSteps steps) {
   return -static_cast<float>(steps) / kScoreStepsPerNat;
+}
+
+// In a byte, as a message carries a node's score below its parent's: 255 stands for 31.875 nats and
+// everything below.
+inline constexpr std::uint8_t byte_of(ScoreSteps steps) {
+  return static_cast<std::uint8_t>(std::min(steps, ScoreSteps{255}));
 }
 
 // The score of a path within a subtree, seen from the subtree's root.

@@ -199,7 +199,6 @@ void TreeGrowth::reroot(std::span<const std::uint32_t> tokens) {
 
   root_expanded_ = candidates_[root - 1].expanded;
   const std::vector<Candidate> old = std::exchange(candidates_, {});
-  constexpr std::uint32_t kOutside = ~0u;
   std::vector<std::uint32_t> new_id(old.size() + 1, kOutside);
   new_id[root] = 0;
   for (std::uint32_t id = root + 1; id <= old.size(); ++id) {

@@ -71,7 +71,6 @@ DraftTree reroot(const DraftTree& tree, std::span<const std::uint32_t> tokens) {
     if (root == 0) return {};
   }
   DraftTree below;
-  constexpr std::uint32_t kOutside = kMaskRowsMax;
   std::vector<std::uint32_t> new_row(tree.row_count(), kOutside);
   new_row[root] = 0;
   for (std::uint32_t row = root + 1; row < tree.row_count(); ++row) {

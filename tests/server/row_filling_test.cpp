@@ -26,7 +26,7 @@ std::vector<double> chain(double acceptance, std::size_t count) {
 
 TEST(RowFillingTest, AHintIsTakenWhileItBringsMoreThanItCosts) {
   const std::vector<double> probabilities = chain(0.8, 40);
-  const HintOffer offer{.probabilities = probabilities};
+  const HintOffer offer(probabilities);
   const auto taken = fill_rows({.rows = 1, .tokens = 1.0, .rows_left = 100, .hold_short = false},
                                std::span(&offer, 1), paced);
   // The best prefix, by trying each.
@@ -48,7 +48,7 @@ TEST(RowFillingTest, AHintIsTakenWhileItBringsMoreThanItCosts) {
 TEST(RowFillingTest, RowsGoToWhoeverMakesMostOfThem) {
   const std::vector<double> good = chain(0.95, 10);
   const std::vector<double> bad = chain(0.3, 10);
-  const std::vector<HintOffer> offers{{good}, {bad}, {{}}};
+  const std::vector<HintOffer> offers{good, bad, {}};
   const auto taken =
       fill_rows({.rows = 3, .tokens = 3.0, .rows_left = 8, .hold_short = false}, offers, paced);
   EXPECT_EQ(taken[0] + taken[1] + taken[2], 8u);
@@ -58,7 +58,7 @@ TEST(RowFillingTest, RowsGoToWhoeverMakesMostOfThem) {
 
 TEST(RowFillingTest, ASessionWithoutHintsIsNotMadeToWait) {
   const std::vector<double> certain(100, 1.0);
-  const std::vector<HintOffer> offers{{certain}};
+  const std::vector<HintOffer> offers{certain};
   const auto taken = [&](bool hold_short) {
     return fill_rows({.rows = 2, .tokens = 2.0, .rows_left = 100, .hold_short = hold_short}, offers,
                      paced)[0];
@@ -71,7 +71,7 @@ TEST(RowFillingTest, AStepOfTheCostIsCrossedIfWhatLiesBehindItPays) {
   // Rows come in tiles of 8.
   const auto tiles = [](std::uint32_t rows) { return 0.010 * ((rows + 7) / 8); };
   const std::vector<double> certain(15, 1.0);
-  const std::vector<HintOffer> offers{{certain}};
+  const std::vector<HintOffer> offers{certain};
   const auto taken = [&](std::uint32_t rows_left) {
     return fill_rows({.rows = 1, .tokens = 1.0, .rows_left = rows_left, .hold_short = false},
                      offers, tiles)[0];
@@ -79,14 +79,14 @@ TEST(RowFillingTest, AStepOfTheCostIsCrossedIfWhatLiesBehindItPays) {
   EXPECT_EQ(taken(15), 7u) << "both tiles full are no better than one: the fewer rows";
   const std::vector<double> mixed{1, 1, 1, .1, .1, .1, .1, 1, 1, 1, 1, 1, 1, 1, 1};
   EXPECT_EQ(fill_rows({.rows = 1, .tokens = 1.0, .rows_left = 15, .hold_short = false},
-                      std::vector<HintOffer>{{mixed}}, tiles)[0],
+                      std::vector<HintOffer>{mixed}, tiles)[0],
             7u)
       << "a hint is worth no more than the one above it";
 }
 
 TEST(RowFillingTest, NothingIsTakenIfARowCostsAsMuchAsAPass) {
   const std::vector<double> probabilities = chain(0.9, 10);
-  const std::vector<HintOffer> offers{{probabilities}};
+  const std::vector<HintOffer> offers{probabilities};
   EXPECT_EQ(fill_rows({.rows = 1, .tokens = 1.0, .rows_left = 100, .hold_short = false}, offers,
                       [](std::uint32_t rows) { return 1.0 * rows; })[0],
             0u);

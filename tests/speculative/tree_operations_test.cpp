@@ -135,22 +135,22 @@ TEST(TreeOperationsTest, ReRootingKeepsWhatLiesBelowTheVerdict) {
 }
 
 TEST(ScoreTest, BytesKeepTheOrderAndAreAnEighthOfANatApart) {
-  EXPECT_EQ(quantize_score(0.0f), 0);
-  EXPECT_EQ(quantize_score(-1.0f), 8);
-  EXPECT_EQ(quantize_score(kScoreMin), 255);
-  EXPECT_EQ(quantize_score(std::nanf("")), 255);
-  EXPECT_EQ(quantize_score(-INFINITY), 255);
-  EXPECT_EQ(quantize_score(0.5f), 0) << "no score is above certainty";
-  for (int byte = 0; byte < 256; ++byte) {
-    EXPECT_EQ(quantize_score(dequantize_score(static_cast<std::uint8_t>(byte))), byte);
-  }
+  const auto byte_of_score = [](Score score) { return byte_of(to_steps(score)); };
+  EXPECT_EQ(byte_of_score(0.0f), 0);
+  EXPECT_EQ(byte_of_score(-1.0f), 8);
+  EXPECT_EQ(byte_of_score(kScoreMin), 255);
+  EXPECT_EQ(byte_of_score(std::nanf("")), 255);
+  EXPECT_EQ(byte_of_score(-INFINITY), 255);
+  EXPECT_EQ(byte_of_score(0.5f), 0) << "no score is above certainty";
+  for (std::uint32_t steps = 0; steps < 1000; ++steps)
+    EXPECT_EQ(to_steps(from_steps(steps)), steps);
+  EXPECT_EQ(byte_of(256), 255);
   Random random(4);
   for (int i = 0; i < 10'000; ++i) {
     const auto a = static_cast<float>(-40.0 * random.uniform());
     const auto b = static_cast<float>(-40.0 * random.uniform());
-    EXPECT_LE(quantize_score(std::max(a, b)), quantize_score(std::min(a, b)));
-    const float within = std::max(a, -31.8f);
-    EXPECT_LE(std::abs(dequantize_score(quantize_score(within)) - within), 0.0625f + 1e-5f);
+    EXPECT_LE(byte_of_score(std::max(a, b)), byte_of_score(std::min(a, b)));
+    EXPECT_LE(std::abs(from_steps(to_steps(a)) - a), 0.0625f + 1e-5f);
   }
 }
 
