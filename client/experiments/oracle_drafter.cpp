@@ -1,13 +1,13 @@
 #include "client/experiments/oracle_drafter.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "shared/base/check.h"
 #include "shared/base/random.h"
 #include "shared/base/text_file.h"
+#include "shared/forecast/rank_law.h"
 #include "shared/protocol/limits.h"
 
 namespace edgedraft {
@@ -16,9 +16,6 @@ namespace {
 constexpr std::uint64_t kAnswerBytesMax = 64u << 20;
 // All but impossible, and finite.
 constexpr float kUnlikely = -1e9f;
-// Where the likeliest proposal is wrong, how often each of the next ones is right: as the demo's
-// drafters (docs/drafters.md).
-constexpr std::array<double, 7> kMissesByRank{0.49, 0.15, 0.10, 0.05, 0.04, 0.03, 0.03};
 
 }  // namespace
 
@@ -42,6 +39,7 @@ Result<std::vector<std::uint32_t>> read_answer_tokens(const std::filesystem::pat
 OracleDrafter::OracleDrafter(OracleOptions options, std::uint32_t vocabulary_count,
                              std::uint32_t activation_cols)
     : options_(std::move(options)),
+      ranks_(rank_law(options_.acceptance)),
       vocabulary_count_(vocabulary_count),
       activation_cols_(activation_cols) {
   EDGEDRAFT_CHECK(vocabulary_count > kTreeBreadthMax);
@@ -58,10 +56,10 @@ void OracleDrafter::truncate(std::uint32_t count) {
 }
 
 std::size_t OracleDrafter::right_rank(std::size_t index) const {
-  double left = uniform_at(options_.seed, index) - options_.acceptance;
-  for (std::size_t rank = 0; rank <= kMissesByRank.size(); ++rank) {
+  double left = uniform_at(options_.seed, index);
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    left -= ranks_[rank];
     if (left < 0.0) return rank;
-    if (rank < kMissesByRank.size()) left -= kMissesByRank[rank] * (1.0 - options_.acceptance);
   }
   return kTreeBreadthMax;
 }
@@ -74,10 +72,7 @@ std::uint32_t OracleDrafter::proposal(std::size_t index, std::size_t rank) const
 }
 
 float OracleDrafter::log_probability(std::size_t rank) const {
-  const double probability = rank == 0 ? options_.acceptance
-                             : rank <= kMissesByRank.size()
-                                 ? kMissesByRank[rank - 1] * (1.0 - options_.acceptance)
-                                 : 0.0;
+  const double probability = rank < ranks_.size() ? ranks_[rank] : 0.0;
   return probability > 0.0 ? static_cast<float>(std::log(probability)) : kUnlikely;
 }
 

@@ -34,8 +34,9 @@ class OracleDrafter final : public Drafter {
                 std::uint32_t activation_cols);
 
   // Another answer, to the prompt that is appended next.
-  void expect(std::vector<std::uint32_t> answer) {
+  void expect(std::vector<std::uint32_t> answer, std::uint64_t seed) {
     options_.answer = std::move(answer);
+    options_.seed = seed;
     prompt_count_ = 0;
   }
 
@@ -58,6 +59,7 @@ class OracleDrafter final : public Drafter {
   float log_probability(std::size_t rank) const;
 
   OracleOptions options_;
+  std::vector<double> ranks_;  // how often each is right
   std::uint32_t vocabulary_count_;
   std::uint32_t activation_cols_;
   std::uint32_t prompt_count_ = 0;

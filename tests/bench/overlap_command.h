@@ -23,7 +23,8 @@ struct OverlapOptions {
   std::vector<double> acceptances{0.5, 0.6, 0.7, 0.8, 0.9};
   std::uint32_t clients = 1;
   std::uint32_t tokens = 96;
-  double seconds = 60.0;
+  double seconds = 20.0;
+  std::uint32_t seeds = 8;
   bool no_setup = false;
   bool json = false;
 };

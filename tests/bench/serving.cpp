@@ -12,8 +12,10 @@
 #include "client/experiments/oracle_drafter.h"
 #include "client/experiments/paced_drafter.h"
 #include "client/generation/generation.h"
-#include "netsim/link/link.h"
+#include "netsim/link/delay_law.h"
+#include "netsim/link/stream_link.h"
 #include "shared/base/check.h"
+#include "shared/base/random.h"
 #include "shared/protocol/server_session.h"
 #include "tests/support/driven_answer.h"
 
@@ -77,44 +79,24 @@ void require(const Result<void>& result) {
   if (!result) throw Failure(result.error());
 }
 
-// One direction between a device and its server: bytes arrive in order, and what is lost comes when
-// TCP has sent it again.
+// One direction between a device and its server: a network's, or half of a round trip.
 class Way {
  public:
   Way(const ServingSetup& setup, const netsim::LinkOptions* options, std::uint64_t seed)
-      : half_(setup.round_trip / 2), round_trip_(mean_of(setup)) {
-    if (options != nullptr) link_.emplace(*options, seed, Instant{});
+      : half_(setup.round_trip / 2) {
+    if (options == nullptr) return;
+    stream_.emplace(*options,
+                    netsim::mean_delay(setup.up->delay) + netsim::mean_delay(setup.down->delay),
+                    seed);
   }
 
   Instant arrival(Instant now, std::size_t bytes) {
-    now = last_sent_ = std::max(now, last_sent_);
-    Instant arrives = now + half_;
-    if (link_) {
-      const auto fate = link_->send(now, netsim::Link::Packet(bytes), &arrives);
-      while (link_->receive(arrives)) {
-      }
-      if (fate != netsim::Fate::delivered) {
-        // Noticed by what follows it, or by a timer.
-        arrives = std::max(arrives, now) +
-                  std::max<Duration>(2 * round_trip_, round_trip_ + std::chrono::milliseconds(12));
-      }
-    }
-    return last_arrives_ = std::max(arrives, last_arrives_);
+    return stream_ ? stream_->arrival(now, bytes) : now + half_;
   }
 
  private:
-  static Duration mean_of(const ServingSetup& setup) {
-    const auto mean = [](const netsim::LinkOptions* options) {
-      return options == nullptr ? Duration{} : options->delay.path + options->delay.centre;
-    };
-    return setup.up == nullptr ? setup.round_trip : mean(setup.up) + mean(setup.down);
-  }
-
   Duration half_;
-  Duration round_trip_;
-  std::optional<netsim::Link> link_;
-  Instant last_sent_{};
-  Instant last_arrives_{};
+  std::optional<netsim::StreamLink> stream_;
 };
 
 // A device: a generation on a thread that runs only while the simulation waits for it.
@@ -237,7 +219,9 @@ class Device final : public TargetLink, GenerationObserver {
     for (std::size_t i = number_; now() < world_.end; i += setup.clients) {
       const std::size_t index = i % setup.prompts.size();
       const Instant asked = now();
-      if (oracle_ != nullptr) oracle_->expect(setup.answers[index]);
+      if (oracle_ != nullptr) {
+        oracle_->expect(setup.answers[index], mix64(mix64(setup.seed) + number_) + answers_++);
+      }
       generation.begin(setup.prompts[index]);
       const auto end = testing::drive(
           generation, *this, [this] { return now(); }, [this] { return now() >= world_.end; });
@@ -358,6 +342,7 @@ class Device final : public TargetLink, GenerationObserver {
 
   World& world_;
   std::uint64_t number_;
+  std::uint64_t answers_ = 0;
   OracleDrafter* oracle_;  // within drafter_; null if that is a real one
   std::unique_ptr<Drafter> drafter_;
   Way up_;
@@ -423,7 +408,7 @@ Result<ServingResult> simulate_serving(const ServingSetup& setup) {
     std::unique_ptr<Drafter> drafter;
     if (setup.bundle != nullptr && setup.acceptance) {
       drafter = std::make_unique<OracleDrafter>(
-          OracleOptions{.answer = {}, .acceptance = *setup.acceptance, .seed = setup.seed + i},
+          OracleOptions{.answer = {}, .acceptance = *setup.acceptance, .seed = 0},
           setup.host.tokenizer().vocabulary_count(), activation_cols(setup));
     } else if (setup.bundle != nullptr) {
       drafter = setup.bundle->make_drafter(setup.device_backend);

@@ -1,0 +1,63 @@
+#include "netsim/prediction.h"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+
+#include "netsim/link/delay_law.h"
+#include "netsim/link/stream_link.h"
+#include "shared/forecast/rank_law.h"
+
+namespace edgedraft::netsim {
+namespace {
+
+// TCP, TLS and Hello are a round trip each, and what processors take of them.
+constexpr int kSetupRoundTrips = 3;
+constexpr double kSetupSeconds = 0.040;
+// A verdict, or a message of hints; what links of these rates take of larger ones is little.
+constexpr std::size_t kMessageBytes = 300;
+// Activations of the newest tokens come first and are what drafting waits for.
+constexpr std::uint32_t kFirstRows = 64;
+
+Instant at(double seconds) {
+  return Instant{} + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+std::function<double(double)> way(const LinkOptions& options, Duration round_trip,
+                                  std::uint64_t seed) {
+  // Shared, as std::function copies.
+  auto link = std::make_shared<StreamLink>(options, round_trip, seed);
+  return [link](double now) { return seconds(link->arrival(at(now), kMessageBytes) - at(now)); };
+}
+
+Duration mean_round_trip(const NetworkProfile& network) {
+  return mean_delay(network.up.delay) + mean_delay(network.down.delay);
+}
+
+}  // namespace
+
+double setup_seconds(const NetworkProfile& network) {
+  return kSetupSeconds + kSetupRoundTrips * seconds(mean_round_trip(network));
+}
+
+RunForecast predict(const PredictedRun& run, std::uint32_t answers, std::uint64_t seed) {
+  const LinkOptions& up = run.network.up;
+  const LinkOptions& down = run.network.down;
+  const Duration round_trip = mean_round_trip(run.network);
+  RunModel model{.up = way(up, round_trip, 2 * seed),
+                 .down = way(down, round_trip, 2 * seed + 1),
+                 .pass = [&](std::uint32_t rows) { return seconds(run.pace.target_pass(rows)); },
+                 .step = seconds(run.pace.draft_step(run.drafter, PaceProfile::Place::device)),
+                 .ranks = rank_law(run.acceptance),
+                 .shape = run.shape,
+                 .prompt_rows = run.prompt_rows,
+                 .setup = run.setup ? setup_seconds(run.network) : 0.0};
+  if (down.bits_per_second > 0) {
+    const double bytes = static_cast<double>(run.pace.activation_bytes(run.drafter)) *
+                         std::min(run.prompt_rows, kFirstRows);
+    model.rows_delay = 8.0 * bytes / static_cast<double>(down.bits_per_second);
+  }
+  return forecast(model, run.kind, run.tokens, answers, seed);
+}
+
+}  // namespace edgedraft::netsim

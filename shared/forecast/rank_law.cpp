@@ -1,0 +1,18 @@
+#include "shared/forecast/rank_law.h"
+
+#include <array>
+
+namespace edgedraft {
+namespace {
+
+constexpr std::array<double, 7> kMissesByRank{0.49, 0.15, 0.10, 0.05, 0.04, 0.03, 0.03};
+
+}  // namespace
+
+std::vector<double> rank_law(double acceptance) {
+  std::vector<double> ranks{acceptance};
+  for (const double share : kMissesByRank) ranks.push_back(share * (1.0 - acceptance));
+  return ranks;
+}
+
+}  // namespace edgedraft
