@@ -137,9 +137,10 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   GenerationOptions& g = config.generation;
   g.tree = *shape;
   g.control = o.control == "auto" ? ControlMode::automatic : ControlMode::off;
-  g.overlap = o.overlap == "on"        ? Overlap::on
-              : o.overlap == "economy" ? Overlap::economy
-                                       : Overlap::off;
+  g.overlap = o.overlap == "on"                            ? Overlap::on
+              : o.overlap == "economy"                     ? Overlap::economy
+              : o.overlap == "auto" && o.control == "auto" ? Overlap::automatic
+                                                           : Overlap::off;
   g.tokens_max = o.max_tokens;
   g.sampling = {.temperature = static_cast<float>(o.temperature),
                 .top_k = o.top_k,
@@ -197,14 +198,15 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       ->check(in_range(1u, kTreeDepthMax));
   add("--control", o.control, "MODE",
       "auto: drafts or has the server stream, whichever is measured to be faster; off: always "
-      "drafts, with --plain a token a round trip")
+      "drafts, with --plain a token per round trip")
       ->check(one_of({"auto", "off"}))
       ->capture_default_str();
   add("--overlap", o.overlap, "MODE",
-      "off: a draft waits for the verdict on the one before; on: the server goes on by itself, and "
-      "drafts are hints that it takes whenever they come; economy: the same with fewer passes of "
-      "the target, and slower on long links. --control is of no account then")
-      ->check(one_of({"off", "on", "economy"}))
+      "on: the server goes on by itself, and drafts are hints that it takes whenever they come; "
+      "economy: the same with fewer passes of the target, and slower on long links; off: a draft "
+      "waits for the verdict on the one before; auto: by what is measured on, economy or a stream, "
+      "and off with --control off or a server that cannot do it")
+      ->check(one_of({"auto", "on", "economy", "off"}))
       ->capture_default_str();
   add("--max-tokens", o.max_tokens, "N", "Longest answer, in tokens")
       ->check(in_range(1u, kContextCountMax))

@@ -36,7 +36,7 @@ struct AnswerOptions {
   std::optional<std::string> tree;
   std::optional<std::uint32_t> chain;
   std::string control = "auto";
-  std::string overlap = "off";
+  std::string overlap = "auto";
   std::uint32_t max_tokens = 256;
   double temperature = 0.0;
   std::uint32_t top_k = 0;

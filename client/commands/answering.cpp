@@ -11,6 +11,7 @@
 #include "client/experiments/cut_link.h"
 #include "client/experiments/oracle_drafter.h"
 #include "client/version.h"
+#include "shared/base/bytes.h"
 #include "shared/base/log.h"
 #include "shared/net/client_link.h"
 #include "shared/program/interrupt.h"
@@ -105,6 +106,14 @@ Result<void> Answering::start(const AnswerConfig& config) {
   }
   log_->info("drafter {} ({} tokens of context), server {}", reported_.drafter,
              bundle_.context_count(), config.server);
+  const bool real = !reported_.pace.is_kept() && !config.oracle && !config.offline_after;
+  if (real && reported_.generation.overlap == Overlap::automatic) {
+    const auto& drafter = bundle_.hello().drafter;
+    memory_key_ = {.server = config.server,
+                   .drafter = reported_.drafter + (drafter ? ' ' + to_hex(*drafter) : "")};
+    memory_ = std::make_unique<RunMemory>(RunMemory::default_file());
+    reported_.generation.known = memory_->find(memory_key_).value_or(RunKnowledge{});
+  }
   engine_.emplace(placement_ ? &placement_->drafters() : nullptr);
   auto conversation = engine_->open(
       {.open_link = [&](std::function<void()> wake) { return open_link(config, std::move(wake)); },
@@ -115,6 +124,7 @@ Result<void> Answering::start(const AnswerConfig& config) {
        .on_cycle = cycle_log_ ? [this](const CycleRecord& cycle) { log_cycle(cycle); }
                               : std::function<void(const CycleRecord&)>(),
        .on_decision = [this](const std::string& what) { log_->info("{}", what); },
+       .on_battery = [this] { return power_.on_battery(); },
        .options = reported_.generation});
   if (!conversation) return conversation.error();
   conversation_ = std::move(*conversation);
@@ -171,6 +181,7 @@ const ReportedConfig& Answering::reported_config() {
 
 Result<AnswerReport> Answering::answer(std::span<const std::uint32_t> prompt) {
   printer_.begin();
+  energy_.begin();
   conversation_->answer({prompt.begin(), prompt.end()});
   auto report = finish();
   printer_.finish();
@@ -195,6 +206,12 @@ Result<std::optional<AnswerReport>> Answering::finish() {
   AnswerReport report{**std::move(outcome), printer_.text()};
   if (paced_ != nullptr) {
     report.late_drafts = paced_->late_count() - std::exchange(late_before_, paced_->late_count());
+  }
+  report.energy_joules = energy_.joules();
+  if (memory_) {
+    if (auto kept = memory_->put(memory_key_, report.known); !kept) {
+      log_->info("what was learned of the server is forgotten: {}", kept.error().message);
+    }
   }
   log_->info("{}", account(report));
   return std::optional(std::move(report));

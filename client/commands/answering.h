@@ -10,9 +10,11 @@
 #include "client/commands/answer_printer.h"
 #include "client/commands/cycle_log.h"
 #include "client/commands/report.h"
+#include "client/devices/power_supply.h"
 #include "client/engine/bundle_file.h"
 #include "client/engine/drafter_placement.h"
 #include "client/engine/engine.h"
+#include "client/engine/run_memory.h"
 #include "client/experiments/paced_drafter.h"
 
 namespace spdlog {
@@ -67,6 +69,11 @@ class Answering {
   std::unique_ptr<DrafterPlacement> placement_;  // null for plain decoding
   PacedDrafter* paced_ = nullptr;                // the conversation's drafter, if a pace is kept
   std::uint32_t late_before_ = 0;                // of earlier answers
+  PowerSupply power_;
+  EnergyMeter energy_{power_};
+  // What former runs taught; null where nothing is to be learned, as in experiments.
+  std::unique_ptr<RunMemory> memory_;
+  RunMemory::Key memory_key_;
   std::optional<Engine> engine_;
   std::unique_ptr<EngineConversation> conversation_;
 };

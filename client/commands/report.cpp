@@ -35,10 +35,17 @@ ordered_json stats_json(const AnswerReport& report, std::uint64_t seed) {
       {"accepted", stats.accepted},
       {"streamed_tokens", stats.streamed_tokens},
       {"streamed_because", stats.streamed_because},
+      {"overlap", stats.overlap.empty() ? ordered_json() : ordered_json(stats.overlap)},
+      {"overlap_because", stats.overlap_because},
+      {"predicted_tokens_per_second", stats.predicted_tokens_per_second > 0.0
+                                          ? ordered_json(stats.predicted_tokens_per_second)
+                                          : ordered_json()},
       {"seconds", seconds(stats.elapsed)},
       {"tokens_per_second", per_second(stats)},
       {"time_to_first_token_s", seconds(stats.first_token_elapsed)},
       {"drafting_seconds", seconds(stats.drafting)},
+      {"energy_joules",
+       report.energy_joules ? ordered_json(*report.energy_joules) : ordered_json()},
       {"waiting_seconds", seconds(stats.waiting)},
       {"bytes_up", link.bytes_up},
       {"bytes_down", link.bytes_down},
@@ -87,9 +94,7 @@ ordered_json config_json(const ReportedConfig& config) {
       {"synthetic_acceptance",
        config.synthetic_acceptance ? ordered_json(*config.synthetic_acceptance) : ordered_json()},
       {"control", g.control == ControlMode::automatic ? "auto" : "off"},
-      {"overlap", g.overlap == Overlap::on        ? "on"
-                  : g.overlap == Overlap::economy ? "economy"
-                                                  : "off"},
+      {"overlap", to_string(g.overlap)},
       {"offline_after",
        config.offline_after ? ordered_json(*config.offline_after) : ordered_json()},
       {"fingerprints",

@@ -36,6 +36,9 @@ struct AnswerReport : AnswerOutcome {
   // Trees and offline tokens that took longer than the pace that was kept: they distort what is
   // measured.
   std::uint32_t late_drafts = 0;
+  // That the machine's processors took meanwhile, for this and everything else; nothing if the
+  // system does not tell.
+  std::optional<double> energy_joules{};
 };
 
 std::string_view to_string(AnswerEnd end);

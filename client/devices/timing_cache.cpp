@@ -1,21 +1,16 @@
 #include "client/devices/timing_cache.h"
 
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
-#include "client/version.h"
-#include "shared/model/atomic_file.h"
+#include "client/devices/cache_file.h"
 #include "shared/program/options.h"
 
 namespace edgedraft {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::uintmax_t kFileBytesMax = 1u << 20;
 
 json to_json(const TimingKey& key, const StepTiming& timing) {
   return {{"device", key.device},      {"driver", key.driver},
@@ -38,14 +33,11 @@ std::filesystem::path TimingCache::default_file() {
 }
 
 void TimingCache::read() {
-  std::error_code error;
-  if (std::filesystem::file_size(file_, error) > kFileBytesMax || error) return;
-  std::ifstream in(file_, std::ios::binary);
+  const auto stored = read_cache_file(file_);
+  if (!stored) return;
   try {
-    const json stored = json::parse(in);
-    if (stored.at("version") != kVersion) return;
     std::vector<Entry> entries;
-    for (const json& item : stored.at("measured")) {
+    for (const json& item : stored->at("measured")) {
       const auto tree = item.at("tree").get<std::array<std::uint32_t, 3>>();
       const Entry entry{.key = {.device = item.at("device"),
                                 .driver = item.at("driver"),
@@ -79,16 +71,7 @@ Result<void> TimingCache::put(const TimingKey& key, const StepTiming& timing) {
 Result<void> TimingCache::write() const {
   json measured = json::array();
   for (const Entry& entry : entries_) measured.push_back(to_json(entry.key, entry.timing));
-  const std::string text = json{{"version", kVersion}, {"measured", measured}}.dump(
-                               1, ' ', false, json::error_handler_t::replace) +
-                           "\n";
-  std::error_code error;
-  std::filesystem::create_directories(file_.parent_path(), error);
-  if (error) return Error{Errc::io, file_.parent_path().string() + ": " + error.message()};
-  auto out = AtomicFile::create(file_);
-  if (!out) return out.error();
-  if (auto written = out->append(as_byte_view(text)); !written) return written;
-  return out->commit();
+  return write_cache_file(file_, {{"measured", measured}});
 }
 
 }  // namespace edgedraft

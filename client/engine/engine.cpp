@@ -178,7 +178,8 @@ Result<void> Engine::open_now(Slot& slot) {
                                             .is_end = parts.is_end,
                                             .now = [] { return Clock::now(); },
                                             .on_cycle = parts.on_cycle,
-                                            .on_decision = parts.on_decision},
+                                            .on_decision = parts.on_decision,
+                                            .on_battery = parts.on_battery},
                           parts.options);
   return boost::system::in_place_value;
 }
@@ -192,7 +193,8 @@ AnswerOutcome Engine::outcome_of(Slot& slot, AnswerEnd end) {
                         .tokens = {tokens.begin(), tokens.end()},
                         .provenance = {},
                         .stats = generation.stats(),
-                        .link = link.since(std::exchange(slot.link_told, link))};
+                        .link = link.since(std::exchange(slot.link_told, link)),
+                        .known = generation.known()};
   for (std::uint32_t i = generation.answer_first(); i < ledger.count(); ++i) {
     outcome.provenance.push_back(ledger.provenance(i));
   }

@@ -23,7 +23,8 @@ struct AnswerOutcome {
   std::vector<std::uint32_t> tokens;
   std::vector<Provenance> provenance;  // one per token
   GenerationStats stats;
-  LinkStats link;  // since the outcome before, or since the link was opened
+  LinkStats link;      // since the outcome before, or since the link was opened
+  RunKnowledge known;  // what was learned so far, former answers included
 };
 
 // Runs any number of conversations, each over a link of its own and with a drafter of its own on
@@ -48,6 +49,7 @@ class Engine {
     std::function<bool(std::uint32_t)> is_end;
     std::function<void(const CycleRecord&)> on_cycle{};          // may be empty
     std::function<void(const std::string& what)> on_decision{};  // the same
+    std::function<bool()> on_battery{};                          // the same
     GenerationOptions options;
   };
   // A conversation without any token. What `parts` refers to outlives it.

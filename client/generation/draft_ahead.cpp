@@ -77,6 +77,12 @@ DraftAhead::DraftAhead(Drafter& drafter, const Options& options)
   growth_.set_floor(options.floor);
 }
 
+void DraftAhead::set(const Options& options) {
+  options_ = options;
+  growth_.set_floor(options.floor);
+  growth_.set_shape(shape_of(options.breadth, growth_.shape().depth));
+}
+
 void DraftAhead::begin() {
   growth_.clear();
   sent_.begin();
@@ -93,9 +99,11 @@ void DraftAhead::advance(std::span<const std::uint32_t> tokens, std::uint32_t de
   if (!done_) growth_.set_shape(shape_of(options_.breadth, depth_max));
 }
 
-void DraftAhead::step() {
+std::uint32_t DraftAhead::step() {
+  const std::uint32_t before = growth_.candidate_count();
   done_ = drafter_.grow(growth_, {.rows = options_.breadth});
   ++steps_;
+  return std::max(1u, (growth_.candidate_count() - before) / options_.breadth);
 }
 
 SentHints::News DraftAhead::news() {

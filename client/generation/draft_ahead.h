@@ -53,14 +53,22 @@ class DraftAhead {
   // Requires  the drafter outlives it
   DraftAhead(Drafter& drafter, const Options& options);
 
+  // From now on.
+  void set(const Options& options);
+
   // A run begins below the drafter's last token.
   void begin();
+  // How likely the drafter took the tokens to be that the server has chosen, as far as it has
+  // proposed any (TreeGrowth::ranks_along). To be asked before advance().
+  std::vector<std::uint32_t> ranks_of(std::span<const std::uint32_t> tokens) const {
+    return growth_.ranks_along(tokens);
+  }
   // The server has chosen these tokens; the drafter has them already. At most `depth_max` levels
   // are of use below the last of them.
   void advance(std::span<const std::uint32_t> tokens, std::uint32_t depth_max);
   bool done() const { return done_; }
-  // A step of growth. Requires  !done()
-  void step();
+  // A step of growth; returns how many nodes it has expanded, 1 at least. Requires  !done()
+  std::uint32_t step();
   // What to send now; no nodes if there is nothing, or if more steps are waited for.
   SentHints::News news();
 

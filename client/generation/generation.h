@@ -43,7 +43,8 @@ class Generation {
     std::function<bool(std::uint32_t)> is_end;
     std::function<Instant()> now;
     std::function<void(const CycleRecord&)> on_cycle{};          // may be empty
-    std::function<void(const std::string& what)> on_decision{};  // of the draft control; the same
+    std::function<void(const std::string& what)> on_decision{};  // of the controls; the same
+    std::function<bool()> on_battery{};                          // the same: it is not
   };
 
   Generation(const Parts& parts, const GenerationOptions& options);
@@ -82,6 +83,8 @@ class Generation {
   // Index of the answer's first token in the ledger.
   std::uint32_t answer_first() const { return conversation_.answer_first(); }
   const GenerationStats& stats() const { return stats_; }
+  // What was learned of the server, the link and the drafter so far.
+  const RunKnowledge& known() const { return run_control_.known(); }
 
  private:
   enum class Phase : std::uint8_t {
@@ -129,6 +132,9 @@ class Generation {
   Result<void> send_draft();
   Result<void> send_stream();
   bool may_run() const;
+  RunControl::Decision plan_run();
+  void apply(const RunControl::Decision& decision);
+  void look_at_run(bool ends);
   std::uint32_t credit() const;
   wire::RunTerms run_terms();
   void begin_run();
@@ -162,6 +168,8 @@ class Generation {
   RequestInFlight request_;
   std::optional<DraftAhead> ahead_;  // once a run has begun that is drafted for
   DraftControl control_;
+  RunControl run_control_;
+  RunPlan run_plan_;
   StreamPlan plan_;
   GenerationStats stats_;
   ClientState state_ = ClientState::online;

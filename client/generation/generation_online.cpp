@@ -244,6 +244,7 @@ void Generation::observe(const VerdictReceived& event, Duration round_trip) {
   if (v.stream_us > 0) control_.expect_stream(std::chrono::microseconds(v.stream_us));
   if (event.to != VerdictReceived::To::draft) {
     control_.observe_prompt(request_.rows, link, server);
+    run_control_.observe_link(link);
     std::vector<DraftControl::Expected> expected;
     for (std::size_t size = 0; size < v.outlook_us.size(); ++size) {
       expected.push_back({.server = std::chrono::microseconds(v.outlook_us[size]),

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
+#include "client/control/run_control.h"
 #include "shared/base/clock.h"
 #include "shared/base/sampling_params.h"
 #include "shared/protocol/message.h"
@@ -18,10 +20,25 @@ enum class ControlMode : std::uint8_t {
 
 // Whether a draft waits for the verdict on the one before.
 enum class Overlap : std::uint8_t {
-  off,      // draft, send, verify, answer: a round trip per cycle
-  on,       // the server goes on by itself, and the device drafts ahead and sends hints
-  economy,  // the same, but for passes that would be for the root alone
+  off,        // draft, send, verify, answer: a round trip per cycle
+  on,         // the server goes on by itself, and the device drafts ahead and sends hints
+  economy,    // the same, but for passes that would be for the root alone
+  automatic,  // RunControl decides, where the server can do it; else as if off
 };
+
+constexpr std::string_view to_string(Overlap overlap) {
+  switch (overlap) {
+    case Overlap::off:
+      return "off";
+    case Overlap::on:
+      return "on";
+    case Overlap::economy:
+      return "economy";
+    case Overlap::automatic:
+      return "auto";
+  }
+  return "";
+}
 
 struct GenerationOptions {
   std::optional<TreeShape> tree;  // nothing: plain decoding
@@ -34,6 +51,7 @@ struct GenerationOptions {
   Duration resync_wait;
   ControlMode control = ControlMode::off;
   Overlap overlap = Overlap::off;
+  RunKnowledge known{};  // of former answers from that server
 };
 
 enum class AnswerEnd : std::uint8_t {

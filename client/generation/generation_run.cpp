@@ -1,7 +1,10 @@
 #include "client/generation/generation.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <string_view>
+#include <utility>
 
 // A server that goes on by itself, and a device that drafts ahead of what it knows.
 namespace edgedraft {
@@ -10,8 +13,29 @@ namespace {
 // How far beyond what is known the server may go: what it does behind a stop that only the device
 // knows is wasted.
 constexpr std::uint32_t kCreditAhead = 256;
-// Paths that the drafter holds to be less likely are neither expanded nor sent.
-const Score kFloor = std::log(0.02f);
+// After so many tokens it is decided anew what to do.
+constexpr std::uint32_t kLookTokens = 32;
+// Of so many answers that are streamed the next one is drafted for, to see whether that has become
+// better.
+constexpr std::uint32_t kStreamedAnswers = 8;
+
+DraftAhead::Options ahead_options(const RunControl::Decision& decision) {
+  return {.breadth = decision.breadth, .floor = static_cast<Score>(std::log(decision.floor))};
+}
+
+std::string_view to_string(RunKind kind) {
+  switch (kind) {
+    case RunKind::stream:
+      return "stream";
+    case RunKind::sequential:
+      return "sequential";
+    case RunKind::overlap:
+      return "overlap";
+    case RunKind::economy:
+      return "economy";
+  }
+  return "";
+}
 
 }  // namespace
 
@@ -25,20 +49,71 @@ std::uint32_t Generation::credit() const {
   return server_.context_count == 0 ? most : std::min(most, server_.context_count);
 }
 
+RunControl::Decision Generation::plan_run() {
+  if (!options_.tree) return {.kind = RunKind::stream};
+  const std::uint32_t breadth = options_.tree->breadth;
+  const RunControl::Decision overlap{.kind = RunKind::overlap, .breadth = breadth};
+  if (options_.overlap == Overlap::on) return overlap;
+  if (options_.overlap == Overlap::economy) return {.kind = RunKind::economy, .breadth = breadth};
+  const bool on_battery = parts_.on_battery && parts_.on_battery();
+  const RunControl::Decision decision =
+      run_control_.decide(breadth, options_.tokens_max - answer_count(), on_battery);
+  if (decision.drafts() || run_plan_.streamed_answers < kStreamedAnswers) return decision;
+  return overlap;
+}
+
 wire::RunTerms Generation::run_terms() {
   request_.running = false;
   request_.credit = may_run() ? credit() : 0;
+  if (request_.credit == 0) return {};
+  run_plan_.doing = plan_run();
   return {.credit = request_.credit,
-          .rows = request_.credit > 0 && options_.tree && memory_.wants_rows(),
-          .economy = options_.overlap == Overlap::economy};
+          .rows = run_plan_.doing.drafts() && memory_.wants_rows(),
+          .economy = run_plan_.doing.kind == RunKind::economy};
 }
 
 void Generation::begin_run() {
   request_.running = true;
-  if (!options_.tree) return;
-  if (!ahead_) ahead_.emplace(*parts_.drafter, DraftAhead::Options{options_.tree->breadth, kFloor});
+  const bool drafts = run_plan_.doing.drafts();
+  run_plan_.streamed_answers = drafts ? 0 : run_plan_.streamed_answers + 1;
+  run_plan_.step_is_cold = true;
+  if (drafts && !ahead_) ahead_.emplace(*parts_.drafter, ahead_options(run_plan_.doing));
+  apply(run_plan_.doing);
+  if (!drafts) {
+    ahead_.reset();
+    return;
+  }
   ahead_->begin();
   ahead_->advance({}, depth_left());
+}
+
+// From now on, until it is looked at again.
+void Generation::apply(const RunControl::Decision& decision) {
+  run_plan_.doing = decision;
+  run_plan_.since = parts_.now();
+  run_plan_.tokens = 0;
+  if (ahead_ && decision.drafts()) ahead_->set(ahead_options(decision));
+  stats_.overlap = to_string(decision.kind);
+  stats_.predicted_tokens_per_second = decision.tokens_per_second;
+  if (options_.overlap != Overlap::automatic) return;
+  stats_.overlap_because = run_control_.why();
+  if (!decision.drafts()) stats_.streamed_because = run_control_.why();
+  if (parts_.on_decision) parts_.on_decision(stats_.overlap + ": " + run_control_.why());
+}
+
+// Holds what came against what was predicted, and decides anew.
+void Generation::look_at_run(bool ends) {
+  if (options_.overlap != Overlap::automatic || !options_.tree) return;
+  if (run_plan_.tokens < kLookTokens) return;
+  run_control_.observe_run(run_plan_.doing, run_plan_.tokens, parts_.now() - run_plan_.since);
+  if (ends) return;
+  const RunControl::Decision decision = plan_run();
+  // Without activations there is nothing to draft from.
+  if (decision.drafts() && !ahead_) return;
+  const bool told =
+      (decision.kind == RunKind::economy) == (run_plan_.doing.kind == RunKind::economy);
+  apply(decision);
+  if (!told) send_hints({});
 }
 
 // Levels of a tree that are of use: the target adds a token of its own behind it.
@@ -47,14 +122,16 @@ std::uint32_t Generation::depth_left() const {
 }
 
 bool Generation::drafts_ahead() const {
-  return request_.running && ahead_ && !ahead_->done() &&
+  return request_.running && ahead_ && run_plan_.doing.drafts() && !ahead_->done() &&
          !(memory_.pending() && parts_.now() < request_.rows_deadline);
 }
 
 void Generation::draft_ahead() {
   const Instant before = parts_.now();
-  ahead_->step();
-  stats_.drafting += parts_.now() - before;
+  const std::uint32_t nodes = ahead_->step();
+  const Duration taken = parts_.now() - before;
+  stats_.drafting += taken;
+  if (!std::exchange(run_plan_.step_is_cold, false)) run_control_.observe_step(nodes, taken);
   const SentHints::News news = ahead_->news();
   if (news.nodes.empty()) return;
   stats_.drafted += static_cast<std::uint32_t>(news.nodes.size());
@@ -63,8 +140,10 @@ void Generation::draft_ahead() {
 
 void Generation::send_hints(const SentHints::News& news) {
   // What comes of a link that has gone down is told as an event.
-  (void)parts_.link.send(wire::OutgoingHints{
-      .credit = request_.credit, .first = news.first, .hints = conversation_.hints(news.nodes)});
+  (void)parts_.link.send(wire::OutgoingHints{.credit = request_.credit,
+                                             .economy = run_plan_.doing.kind == RunKind::economy,
+                                             .first = news.first,
+                                             .hints = conversation_.hints(news.nodes)});
 }
 
 void Generation::take_run(const VerdictReceived& event) {
@@ -77,8 +156,17 @@ void Generation::take_run(const VerdictReceived& event) {
   for (const std::uint32_t token : verdict.tokens) write(token, Provenance::verified);
   write(verdict.next, Provenance::verified);
   server_.count = conversation_.count();
-  if (ahead_) ahead_->advance(conversation_.tokens().subspan(before), depth_left());
   const auto accepted = static_cast<std::uint32_t>(verdict.tokens.size());
+  run_control_.observe_pass(verdict.hinted + verdict.drafted + 1,
+                            std::chrono::microseconds(verdict.verify_us));
+  if (ahead_) {
+    const auto chosen = conversation_.tokens().subspan(before);
+    for (const std::uint32_t rank : ahead_->ranks_of(chosen)) run_control_.observe_rank(rank);
+    ahead_->advance(chosen, depth_left());
+  }
+  run_plan_.tokens += accepted + 1;
+  if (!run_plan_.doing.drafts()) stats_.streamed_tokens += accepted + 1;
+  look_at_run(false);
   ++stats_.cycles;
   stats_.cycle_tokens += accepted + 1;
   stats_.drafted += verdict.drafted;
@@ -94,6 +182,7 @@ void Generation::take_run(const VerdictReceived& event) {
 
 // The answer has ended for us, and may not have for the server.
 void Generation::end_run() {
+  if (request_.running) look_at_run(true);
   if (request_.running && request_.in_flight) {
     (void)parts_.link.send(CancelRequest{});
     request_.in_flight = false;

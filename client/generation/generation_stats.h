@@ -18,6 +18,10 @@ struct GenerationStats {
   std::uint32_t accepted = 0;
   std::uint32_t streamed_tokens = 0;
   std::string streamed_because;  // the last decision to stream; empty if there was none
+  // Of a run: what the device does in it, what that was to bring, and why.
+  std::string overlap;
+  double predicted_tokens_per_second = 0.0;  // 0: not predicted
+  std::string overlap_because;
   std::uint32_t offline_tokens = 0;
   std::uint32_t rewritten_tokens = 0;
   std::uint32_t resyncs = 0;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "client/control/run_control.h"
 #include "client/generation/cycle_record.h"
 #include "shared/base/clock.h"
 #include "shared/speculative/draft_tree.h"
@@ -31,6 +32,17 @@ struct RequestInFlight {
   bool stream_begins = false;  // which has brought nothing yet
   Instant last_received{};
   CycleRecord record{};  // what is known of the cycle when its draft leaves
+};
+
+// What the device does in a run.
+struct RunPlan {
+  RunControl::Decision doing{};
+  // Since it began to do so.
+  Instant since{};
+  std::uint32_t tokens = 0;
+  bool step_is_cold = false;  // the next one takes in a prompt, too
+  // Answers in a row without drafting: now and then it has to be tried again.
+  std::uint32_t streamed_answers = 0;
 };
 
 // What comes behind an answered request.

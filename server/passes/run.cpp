@@ -24,6 +24,7 @@ Run::Run(const wire::RunTerms& terms, std::span<const std::uint32_t> tokens,
 
 void Run::take(const wire::Hints& hints, Instant posted) {
   terms_.credit = std::max(terms_.credit, hints.credit);
+  terms_.economy = hints.economy;
   const bool had_hints = has_hints();
   const std::uint64_t taken_before = hints_.counts().taken;
   const double worth_before = worth();

@@ -268,6 +268,7 @@ Result<Message> read(const flat::Hints& m) {
              "id of a hint");
   Hints hints{.round = m.round(),
               .credit = m.credit(),
+              .economy = m.economy(),
               .first = m.first(),
               .position = m.position(),
               .prefix_hash = m.prefix_hash()};

@@ -118,7 +118,7 @@ struct Writer {
     const auto vector = numbers(to, nodes);
     const auto distances = parents.empty() ? 0 : to.CreateVector(parents);
     to.Finish(flat::CreateHints(to, m.round, m.credit, m.first, m.hints.position(),
-                                m.hints.prefix_hash(), vector, distances));
+                                m.hints.prefix_hash(), vector, distances, m.economy));
   }
 
   void operator()(const Verdict& m) const {
@@ -180,6 +180,7 @@ Resume as_read(const OutgoingResume& m) {
 Hints as_read(const OutgoingHints& m) {
   Hints hints{.round = m.round,
               .credit = m.credit,
+              .economy = m.economy,
               .first = m.first,
               .position = m.hints.position(),
               .prefix_hash = m.hints.prefix_hash()};

@@ -161,6 +161,7 @@ struct Draft {
 struct Hints {
   std::uint32_t round = 0;   // of the Prefill or Resume that the run began with
   std::uint32_t credit = 0;  // as in RunTerms, if larger than before
+  bool economy = false;      // as in RunTerms, from now on
   // Node i has the id first + i; ids count up from 1 in a run.
   std::uint32_t first = 0;
   // A node hangs from the node whose id is `parents[i]` smaller, or, if that is 0, from the token

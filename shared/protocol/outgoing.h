@@ -46,6 +46,7 @@ struct OutgoingDraft {
 struct OutgoingHints {
   std::uint32_t round = 0;
   std::uint32_t credit = 0;
+  bool economy = false;
   std::uint32_t first = 0;
   SafeHints hints{};
 };

@@ -126,6 +126,12 @@ class TreeGrowth {
   DraftTree tree(std::uint32_t nodes) const;
   std::uint32_t candidate_count() const { return static_cast<std::uint32_t>(candidates_.size()); }
 
+  // How likely the tree took each of `tokens` to be, as long as they follow it from the root: the
+  // token's rank among its siblings, from 0, or kNoRank for one that is not among them, which ends
+  // the list.
+  static constexpr std::uint32_t kNoRank = kTreeBreadthMax;
+  std::vector<std::uint32_t> ranks_along(std::span<const std::uint32_t> tokens) const;
+
   // Moves the root along `tokens`, the accepted path and the next token: what lies below is kept,
   // with its scores relative to the new root, and growth goes on from there, down to the shape's
   // depth. If the path was no candidate it starts anew. Draft rows are forgotten: they stood behind

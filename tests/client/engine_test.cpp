@@ -350,12 +350,9 @@ TEST_P(EngineTest, ALinkThatCannotBeMadeIsAnError) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Links, EngineTest,
-                         ::testing::Values(Overlap::off, Overlap::on, Overlap::economy),
-                         [](const auto& test) {
-                           return std::string(test.param == Overlap::off  ? "off"
-                                              : test.param == Overlap::on ? "on"
-                                                                          : "economy");
-                         });
+                         ::testing::Values(Overlap::off, Overlap::on, Overlap::economy,
+                                           Overlap::automatic),
+                         [](const auto& test) { return std::string(to_string(test.param)); });
 
 }  // namespace
 }  // namespace edgedraft

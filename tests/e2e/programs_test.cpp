@@ -181,17 +181,25 @@ TEST_F(ProgramsTest, APlainAnswerIsStreamed) {
   EXPECT_LT(streamed["stats"]["bytes_up"], asked["stats"]["bytes_up"].get<int>() / 2);
 }
 
-TEST_F(ProgramsTest, DraftControlChangesNoAnswerAndSaysWhatItDid) {
+TEST_F(ProgramsTest, ControlChangesNoAnswerAndSaysWhatItDid) {
   const Options common{"-p", kStory, "--max-tokens", "120", "--temperature", "0.7", "--seed", "2"};
   Options plain = common;
   plain.push_back("--plain");
   const json expected = run("target", plain);
   for (const char* bundle : {"moa-tli0", "moa-tli1", "independent"}) {
-    const json answer = run(bundle, common);
-    EXPECT_EQ(answer["tokens"], expected["tokens"]) << bundle;
-    EXPECT_EQ(answer["config"]["control"], "auto");
-    EXPECT_EQ(answer["stats"]["streamed_tokens"] > 0,
-              !answer["stats"]["streamed_because"].get<std::string>().empty());
+    for (const char* overlap : {"auto", "off"}) {
+      Options options = common;
+      options.insert(options.end(), {"--overlap", overlap});
+      const json answer = run(bundle, options);
+      EXPECT_EQ(answer["tokens"], expected["tokens"]) << bundle;
+      EXPECT_EQ(answer["config"]["control"], "auto");
+      EXPECT_EQ(answer["config"]["overlap"], overlap);
+      const json& stats = answer["stats"];
+      EXPECT_EQ(stats["streamed_tokens"] > 0,
+                !stats["streamed_because"].get<std::string>().empty());
+      EXPECT_EQ(stats["overlap"].is_null(), overlap == std::string("off"));
+      EXPECT_EQ(stats["overlap_because"].get<std::string>().empty(), stats["overlap"].is_null());
+    }
   }
 }
 

@@ -110,6 +110,7 @@ std::vector<Message> one_of_each() {
              .run = {.credit = 40}},
       Hints{.round = 4,
             .credit = 99,
+            .economy = true,
             .first = 70'000,
             .position = 19,
             .tokens = {5, (1u << 24) - 1, 0},

@@ -381,7 +381,8 @@ TEST_F(RunTest, EconomyMakesNoPassForARootWhileHintsAreUnderWay) {
     // A link on which three passes would fit into the time until a hint comes.
     while (!client.ended()) {
       const Instant arrival = now_ + 35ms;
-      const wire::Hints hints = client.chain(right(client, expected, 4));
+      wire::Hints hints = client.chain(right(client, expected, 4));
+      hints.economy = economy;
       const Tokens behind = client.text();
       while (now_ < arrival) {
         if (loop_->idle()) {

@@ -332,6 +332,21 @@ TEST(TreeGrowthTest, TakesCandidatesThatComeAllAtOnce) {
   EXPECT_FALSE(growth.done());
 }
 
+TEST(TreeGrowthTest, TellsHowLikelyItTookTokensToBe) {
+  TreeGrowth growth({.breadth = 4, .depth = 3, .nodes = 9});
+  growth.add(5, 0, -0.5f);
+  const std::uint32_t second = growth.add(6, 0, -1.0f);
+  growth.add(7, 0, -2.0f);
+  growth.add(8, second, -3.0f);
+  growth.add(9, second, -0.1f);
+  using Ranks = std::vector<std::uint32_t>;
+  EXPECT_EQ(growth.ranks_along(std::array{5u, 9u}), (Ranks{0})) << "nothing was proposed behind it";
+  EXPECT_EQ(growth.ranks_along(std::array{6u, 8u, 1u}), (Ranks{1, 1}));
+  EXPECT_EQ(growth.ranks_along(std::array{6u, 9u}), (Ranks{1, 0}));
+  EXPECT_EQ(growth.ranks_along(std::array{1u, 6u}), (Ranks{TreeGrowth::kNoRank}));
+  EXPECT_EQ(growth.ranks_along({}), Ranks{});
+}
+
 TEST(TreeGrowthTest, NoMoreRowsAreAskedForThanAMaskHas) {
   TreeGrowth growth({.breadth = 32, .depth = 2, .nodes = kTreeNodesMax});
   for (std::uint32_t i = 0; i < 300; ++i) growth.add(i, 0, -1.0f);

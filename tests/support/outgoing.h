@@ -66,6 +66,7 @@ inline wire::OutgoingHints outgoing(const wire::Hints& message,
   }
   return {.round = message.round,
           .credit = message.credit,
+          .economy = message.economy,
           .first = message.first,
           .hints = SafeHints(ledger_of(behind, message.position, {}), nodes)};
 }

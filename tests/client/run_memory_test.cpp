@@ -1,0 +1,104 @@
+#include "client/engine/run_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "tests/model/temporary_directory.h"
+
+namespace edgedraft {
+namespace {
+
+const RunMemory::Key kKey{.server = "cloud:7420", .drafter = "kind abcd"};
+
+RunKnowledge some_knowledge() {
+  RunKnowledge known;
+  known.pass.add(1, 0.030);
+  known.pass.add(8, 0.034);
+  known.step.add(8, 0.004);
+  known.right = {70, 10, 3, 0, 0, 0, 0, 0};
+  known.tried = 100;
+  known.round_trip = 0.031;
+  known.came_by_predicted = {1.0, 0.0, 0.9, 0.0};
+  return known;
+}
+
+class RunMemoryTest : public ::testing::Test {
+ protected:
+  nlohmann::json stored() const {
+    std::ifstream in(file_);
+    return nlohmann::json::parse(in);
+  }
+  void store(const nlohmann::json& json) const { std::ofstream(file_) << json.dump(); }
+
+  test::TemporaryDirectory directory_;
+  const std::filesystem::path file_ = directory_ / "below/servers.json";
+};
+
+TEST_F(RunMemoryTest, TheNextProgramKnowsWhatThisOneHasLearned) {
+  RunMemory memory(file_);
+  EXPECT_FALSE(memory.find(kKey));
+  ASSERT_TRUE(memory.put(kKey, some_knowledge()));
+  const auto found = RunMemory(file_).find(kKey);
+  ASSERT_TRUE(found);
+  EXPECT_DOUBLE_EQ(found->pass.at(4), some_knowledge().pass.at(4));
+  EXPECT_DOUBLE_EQ(found->step.at(8), 0.004);
+  EXPECT_EQ(found->right, some_knowledge().right);
+  EXPECT_EQ(found->tried, 100);
+  EXPECT_EQ(found->round_trip, 0.031);
+  EXPECT_EQ(found->came_by_predicted, some_knowledge().came_by_predicted);
+  EXPECT_FALSE(RunMemory(file_).find({.server = "cloud:7421", .drafter = kKey.drafter}));
+  EXPECT_FALSE(RunMemory(file_).find({.server = kKey.server, .drafter = "another"}));
+}
+
+TEST_F(RunMemoryTest, TheOldestGoFirst) {
+  RunMemory memory(file_);
+  for (std::size_t i = 0; i <= RunMemory::kEntriesMax; ++i) {
+    ASSERT_TRUE(memory.put({.server = std::to_string(i), .drafter = "d"}, some_knowledge()));
+  }
+  EXPECT_FALSE(memory.find({.server = "0", .drafter = "d"}));
+  EXPECT_TRUE(memory.find({.server = "1", .drafter = "d"}));
+  EXPECT_EQ(stored()["runs"].size(), RunMemory::kEntriesMax);
+}
+
+TEST_F(RunMemoryTest, WhatNoRunCanHaveTaughtIsLeftOut) {
+  ASSERT_TRUE(RunMemory(file_).put(kKey, some_knowledge()));
+  nlohmann::json json = stored();
+  auto& run = json["runs"][0];
+  run["right"][0] = 101;  // of 100
+  run["round_trip"] = -1;
+  run["pass"][2] = -5;
+  run["came_by_predicted"][2] = 1e30;
+  store(json);
+  const auto found = RunMemory(file_).find(kKey);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->tried, 0);
+  EXPECT_EQ(found->round_trip, 0);
+  EXPECT_FALSE(found->pass.known());
+  EXPECT_TRUE(found->step.known());
+  EXPECT_EQ(found->came_by_predicted, RunKnowledge{}.came_by_predicted);
+}
+
+TEST_F(RunMemoryTest, ADamagedFileCountsAsEmptyAndIsWrittenAnew) {
+  ASSERT_TRUE(RunMemory(file_).put(kKey, some_knowledge()));
+  const nlohmann::json whole = stored();
+  nlohmann::json other = whole;
+  other["version"] = "another";
+  nlohmann::json short_list = whole;
+  short_list["runs"][0]["pass"] = {1, 2};
+  nlohmann::json text = whole;
+  text["runs"][0]["tried"] = "many";
+  for (const auto& damaged :
+       {other.dump(), short_list.dump(), text.dump(), std::string("{"), std::string("[1]")}) {
+    std::ofstream(file_) << damaged;
+    RunMemory memory(file_);
+    EXPECT_FALSE(memory.find(kKey)) << damaged;
+    ASSERT_TRUE(memory.put(kKey, some_knowledge()));
+    EXPECT_TRUE(RunMemory(file_).find(kKey));
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft
