@@ -146,7 +146,7 @@ Result<std::filesystem::path> write_report(const std::filesystem::path& results)
       title + "</title>\n<style>" + kStyle + plot_style() + "</style></head><body>\n<h1>" + title +
       "</h1>\n" + paragraphs(m.value("description", std::string())) + banners(*data) +
       published_section(*data) + cut_section(*data) + arms_section(*data) +
-      acceptance_section(*data) + capacity_section(*data) +
+      acceptance_section(*data) + capacity_section(*data) + prediction_section(*data) +
       "<section id=\"plots\"><h2>Plots</h2><div class=\"figures\">\n" + figures +
       "</div></section>\n" + calibration_section(*data) + failure_section(*data) +
       summary_section(*data) + "<section id=\"source\"><h2>The experiment's file</h2><pre>" +

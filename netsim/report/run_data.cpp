@@ -43,6 +43,7 @@ Run to_run(const ordered_json& line) {
   run.tokens = real(line, "tokens");
   run.seconds = real(line, "seconds");
   run.rate = real(line, "tokens_per_second");
+  run.predicted_rate = real(line, "predicted_tokens_per_second");
   run.first_token_s = real(line, "time_to_first_token_s");
   run.tau = real(line, "tau");
   run.calls = real(line, "target_calls");

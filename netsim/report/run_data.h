@@ -28,7 +28,7 @@ struct Run {
   std::optional<std::uint32_t> offline_after;
   bool local;           // without a server: its text need not be the target's
   std::string failure;  // empty: none
-  double tokens, seconds, rate, first_token_s, tau, calls, cycles, drafted;
+  double tokens, seconds, rate, predicted_rate, first_token_s, tau, calls, cycles, drafted;
   double bytes_up, bytes_down, activation_raw, activation_sent, offline_tokens;
   double phases[6];  // ms: draft, pack, network, queue, verify, unpack
   double gap_p50, gap_p95, gap_p99, stalls, retransmits, late;

@@ -353,6 +353,34 @@ std::string capacity_section(const RunData& data) {
   return html + "</section>\n";
 }
 
+std::string prediction_section(const RunData& data) {
+  constexpr double kNear = 0.1;
+  std::size_t cells = 0;
+  std::size_t near = 0;
+  HtmlTable table(
+      "Tokens a second, measured and foreseen",
+      {"link and device", "arm", "answers", "measured", "foreseen", "measured / foreseen"});
+  for (const std::string& setting : data.settings) {
+    for (const std::string& arm : data.arms) {
+      std::vector<const Run*> runs = uncut(data.of(setting, arm));
+      std::erase_if(runs, [](const Run* run) { return run->predicted_rate <= 0; });
+      if (runs.empty()) continue;
+      const double measured = mean_of(runs, &Run::rate);
+      const double foreseen = mean_of(runs, &Run::predicted_rate);
+      ++cells;
+      near += std::abs(measured / foreseen - 1) <= kNear ? 1 : 0;
+      table.row({escape(setting), escape(arm), std::to_string(runs.size()), number(measured),
+                 number(foreseen), "×" + number(measured / foreseen)});
+    }
+  }
+  if (cells == 0) return {};
+  return "<section id=\"prediction\"><h2>Foreseen</h2><p>By a model of both ends in simulated time "
+         "that knows the link's laws, the device's times and how often drafts are right, and "
+         "nothing of these runs. " +
+         std::to_string(near) + " of " + std::to_string(cells) + " are within 10 % of it.</p>" +
+         table.html() + "</section>\n";
+}
+
 std::string calibration_section(const RunData& data) {
   HtmlTable table("Links as measured before and after their answers",
                   {"link", "when", "driver", "round trip, median", "expected", "p5 to p95",

@@ -162,15 +162,26 @@ Arm read_arm(Reader& from) {
     arm.chain = static_cast<std::uint32_t>(chain);
     if (!arm.tree.empty()) from.fail("tree and chain exclude each other");
   }
-  arm.draft_ahead = from.flag("draft_ahead", false);
+  arm.overlap = from.text("overlap", "");
+  const std::set<std::string> overlaps{"", "on", "economy", "auto"};
+  if (!overlaps.contains(arm.overlap)) from.fail("overlap: give on, economy or auto");
   arm.control = from.flag("control", false);
   arm.acceptance = from.optional_real("acceptance");
   if (arm.acceptance && *arm.acceptance > 1) from.fail("acceptance: give a probability");
+  arm.server_drafter = from.text("server_drafter", "");
   arm.options = from.texts("options");
   const bool drafts = arm.kind == Arm::Kind::split || arm.kind == Arm::Kind::local;
-  const bool needs_bundle = drafts || arm.kind == Arm::Kind::server_speculation;
-  if (needs_bundle && arm.bundle.empty()) {
-    from.fail("arm '" + arm.name + "': which bundle drafts?");
+  const bool server_drafts = arm.kind == Arm::Kind::server_speculation;
+  if ((drafts && arm.bundle.empty()) ||
+      (server_drafts && arm.bundle.empty() == arm.server_drafter.empty())) {
+    from.fail("arm '" + arm.name + "': which bundle" +
+              (server_drafts ? ", or which server_drafter," : "") + " drafts?");
+  }
+  if (!arm.server_drafter.empty() && !server_drafts && arm.kind != Arm::Kind::split) {
+    from.fail("arm '" + arm.name + "': no server drafts for this kind of arm");
+  }
+  if (!arm.overlap.empty() && arm.kind != Arm::Kind::split) {
+    from.fail("arm '" + arm.name + "': overlap is a way of working of split arms");
   }
   if (arm.control && arm.kind != Arm::Kind::split) {
     from.fail("arm '" + arm.name + "': control chooses between drafts and streams of a split arm");

@@ -31,8 +31,9 @@ struct Arm {
   std::string bundle;  // below the experiment's models
   std::string tree;    // empty: the client's own default
   std::optional<std::uint32_t> chain;
-  bool draft_ahead = false;
+  std::string overlap;               // of a split arm: on, economy or auto; empty: it waits
   bool control = false;              // of a split arm: it may stream where that is faster
+  std::string server_drafter;        // a kind of drafter without weights that the server runs
   std::optional<double> acceptance;  // synthetic
   std::vector<std::string> options;  // further ones of `edgedraft run`
 };

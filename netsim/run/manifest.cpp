@@ -113,7 +113,8 @@ ordered_json make_manifest(const Experiment& e, const std::vector<NetworkProfile
          {"bundle", text_or_null(arm.bundle)},
          {"tree", text_or_null(arm.tree)},
          {"chain", arm.chain ? ordered_json(*arm.chain) : ordered_json()},
-         {"draft_ahead", arm.draft_ahead},
+         {"overlap", text_or_null(arm.overlap)},
+         {"server_drafter", text_or_null(arm.server_drafter)},
          {"synthetic_acceptance", arm.acceptance ? ordered_json(*arm.acceptance) : ordered_json()},
          {"options", arm.options}});
   }

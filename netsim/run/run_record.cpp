@@ -4,6 +4,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "netsim/prediction.h"
 #include "shared/base/bytes.h"
 #include "shared/base/sha256.h"
 
@@ -74,6 +75,33 @@ CycleSums sum(const std::vector<ordered_json>& cycles) {
   return sums;
 }
 
+// What the model says that an answer of that length takes, where it can: what the drafter does is
+// given, and times are profiles'.
+ordered_json predicted(const RunSource& s, const ordered_json& stats) {
+  const Arm& arm = s.experiment.arms[s.trial.arm];
+  const bool streams = arm.kind == Arm::Kind::plain && arm.options.empty();
+  const bool splits = arm.kind == Arm::Kind::split && arm.acceptance && arm.overlap != "auto" &&
+                      arm.server_drafter.empty() && s.device.pace.paces_drafter();
+  const auto tokens = static_cast<std::uint32_t>(at(stats, "tokens"));
+  const bool alone = s.trial.clients == 1 && !s.trial.offline_after &&
+                     arm.place == Arm::Place::device && arm.options.empty();
+  if (!alone || !(streams || splits) || tokens < 2 || !s.device.pace.paces_target()) return {};
+  PredictedRun run{.network = s.network,
+                   .pace = s.device.pace,
+                   .drafter = arm.bundle,
+                   .acceptance = arm.acceptance.value_or(0.0),
+                   .prompt_rows = static_cast<std::uint32_t>(at(stats, "prompt_tokens")),
+                   .tokens = tokens};
+  if (splits) {
+    run.kind = arm.overlap.empty()        ? RunKind::sequential
+               : arm.overlap == "economy" ? RunKind::economy
+                                          : RunKind::overlap;
+  }
+  if (arm.chain) run.shape = {.breadth = 1, .depth = *arm.chain, .nodes = *arm.chain};
+  constexpr std::uint32_t kAnswers = 50;
+  return 1.0 / predict(run, kAnswers, 1).seconds;
+}
+
 }  // namespace
 
 bool matches(const std::string& answer, const std::string& reference) {
@@ -95,7 +123,7 @@ ordered_json run_record(const RunSource& s) {
 
   ordered_json run{
       {"trial", s.trial.id},
-      {"network", s.network},
+      {"network", s.network.name},
       {"driver", s.driver},
       {"link_approximate", s.approximate},
       {"device", s.device.name},
@@ -119,13 +147,15 @@ ordered_json run_record(const RunSource& s) {
       {"added_round_trip_ms", s.added_ms},
       {"tokens_per_second",
        whole && elapsed > 0 ? ordered_json(at(stats, "tokens") / elapsed) : ordered_json()},
+      {"predicted_tokens_per_second", predicted(s, stats)},
       {"time_to_first_token_s",
        whole ? ordered_json(at(stats, "time_to_first_token_s") + s.added_ms / 1000)
              : ordered_json()}};
-  for (const char* key : {"cycles", "tau", "target_calls", "drafted", "accepted", "streamed_tokens",
-                          "bytes_up", "bytes_down", "activation_bytes_raw", "activation_bytes_sent",
-                          "padding_bytes_down", "offline_tokens", "rewritten_tokens", "reconnects",
-                          "resyncs", "late_passes", "late_drafts"}) {
+  for (const char* key :
+       {"cycles", "overlap", "tau", "target_calls", "drafted", "accepted", "streamed_tokens",
+        "bytes_up", "bytes_down", "activation_bytes_raw", "activation_bytes_sent",
+        "padding_bytes_down", "offline_tokens", "rewritten_tokens", "reconnects", "resyncs",
+        "late_passes", "late_drafts"}) {
     run[key] = stat(key);
   }
   run["draft_ms"] = cycles.draft;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "netsim/profile.h"
 #include "netsim/run/experiment.h"
 #include "netsim/run/plan.h"
 
@@ -12,7 +13,7 @@ namespace edgedraft::netsim {
 // What is known of one client's answer when it is there.
 struct RunSource {
   const Experiment& experiment;
-  std::string network;
+  const NetworkProfile& network;
   const DeviceProfile& device;
   std::string driver;
   bool approximate;

@@ -46,8 +46,8 @@ Result<void> check_arms(const Experiment& e, const Programs& programs) {
     if (arm.kind == Arm::Kind::server_speculation && !offers(programs.server, "", "--speculate")) {
       return lacking("a server that speculates by itself (edgedraft-server --speculate)");
     }
-    if (arm.draft_ahead && !offers(programs.client, "run", "--draft-ahead")) {
-      return lacking("drafting ahead (edgedraft run --draft-ahead)");
+    if (!arm.overlap.empty() && !offers(programs.client, "run", "--overlap")) {
+      return lacking("a run that does not wait (edgedraft run --overlap)");
     }
     const std::string bundle = arm.bundle.empty() ? e.target : arm.bundle + ".gguf";
     std::error_code ignored;

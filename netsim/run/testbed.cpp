@@ -68,6 +68,13 @@ const char* kind_name(LinkEvent::Kind kind) {
   return "unknown";
 }
 
+// What the arm's server drafts with: a bundle, or a kind without weights; empty: it does not draft.
+const std::string& server_drafter(const Arm& arm) {
+  return arm.kind == Arm::Kind::server_speculation && arm.server_drafter.empty()
+             ? arm.bundle
+             : arm.server_drafter;
+}
+
 }  // namespace
 
 struct Testbed::Client {
@@ -92,9 +99,7 @@ Result<void> Testbed::start_servers() {
   fs::permissions(parts_.work / "token", fs::perms::owner_read | fs::perms::owner_write, error);
   if (error) return Error{Errc::io, (parts_.work / "token").string() + ": " + error.message()};
   std::set<std::string> drafters{""};
-  for (const Arm& arm : parts_.experiment.arms) {
-    if (arm.kind == Arm::Kind::server_speculation) drafters.insert(arm.bundle);
-  }
+  for (const Arm& arm : parts_.experiment.arms) drafters.insert(server_drafter(arm));
   for (const std::string& drafter : drafters) {
     auto server = start_server(drafter);
     if (!server) return server.error();
@@ -104,7 +109,7 @@ Result<void> Testbed::start_servers() {
 }
 
 const Testbed::Server& Testbed::server_of(const Arm& arm) const {
-  return servers_.at(arm.kind == Arm::Kind::server_speculation ? arm.bundle : "");
+  return servers_.at(server_drafter(arm));
 }
 
 Result<Testbed::Server> Testbed::start_server(const std::string& speculates_with) {
@@ -123,14 +128,10 @@ Result<Testbed::Server> Testbed::start_server(const std::string& speculates_with
                                 "--log-level",
                                 "warn"};
   std::set<std::string> bundles;
-  if (speculates_with.empty()) {
-    for (const Arm& arm : e.arms) {
-      if (arm.kind == Arm::Kind::split) bundles.insert(arm.bundle);
-    }
-  } else {
-    bundles.insert(speculates_with);
-    argv.insert(argv.end(), {"--speculate", speculates_with});
+  for (const Arm& arm : e.arms) {
+    if (server_drafter(arm) == speculates_with && !arm.bundle.empty()) bundles.insert(arm.bundle);
   }
+  if (!speculates_with.empty()) argv.insert(argv.end(), {"--speculate", speculates_with});
   for (const std::string& bundle : bundles) {
     argv.insert(argv.end(), {"--bundle", (e.models / (bundle + ".gguf")).string()});
   }
@@ -240,10 +241,12 @@ Result<std::vector<std::string>> Testbed::client_command(const Arm& arm, const T
   };
   if (e.temperature > 0) add({"--temperature", std::to_string(e.temperature)});
   if (!drafts) add({"--plain"});
-  if (arm.kind == Arm::Kind::split && !arm.control) add({"--control", "off"});
+  const bool waits = arm.kind == Arm::Kind::split && arm.overlap.empty();
+  if (waits && !arm.control) add({"--control", "off"});
+  if (waits) add({"--overlap", "off"});
+  if (!arm.overlap.empty()) add({"--overlap", arm.overlap});
   if (!arm.tree.empty()) add({"--tree", arm.tree});
   if (arm.chain) add({"--chain", std::to_string(*arm.chain)});
-  if (arm.draft_ahead) add({"--draft-ahead"});
   if (drafts && parts_.device.pace.paces_drafter()) {
     add({"--pace-profile", parts_.device.file.string()});
     if (arm.place == Arm::Place::server) add({"--pace-beside-target"});
@@ -300,7 +303,7 @@ Result<TrialOutcome> Testbed::run(const Trial& trial) {
   TrialOutcome outcome;
   for (std::uint32_t i = 0; i < clients.size(); ++i) {
     RunSource source{.experiment = e,
-                     .network = parts_.network.name,
+                     .network = parts_.network,
                      .device = parts_.device,
                      .driver = std::string(parts_.link->name()),
                      .approximate = parts_.link->approximate(),

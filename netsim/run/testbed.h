@@ -76,7 +76,7 @@ class Testbed {
                       nlohmann::ordered_json& events);
 
   Parts parts_;
-  std::map<std::string, Server> servers_;  // by the bundle that they draft with; "" for none
+  std::map<std::string, Server> servers_;  // by what they draft with; "" for nothing
   double round_trip_ms_ = 0;
 };
 

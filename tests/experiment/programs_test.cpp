@@ -351,11 +351,57 @@ TEST_F(ExperimentProgramsTest, AServerThatDraftsForItselfIsAnArm) {
   EXPECT_NE(error_.find("which bundle"), std::string::npos) << error_;
 }
 
+// Arms that do not wait, alone and with a server that fills their gaps; answers stay the same, and
+// a model has foreseen what took its profile's time.
+TEST_F(ExperimentProgramsTest, AServerThatNeverWaitsIsAnArm) {
+  const std::string split = "kind = \"split\"\nbundle = \"moa-tli0\"\nacceptance = 0.8\n";
+  const std::string more = "[[arm]]\nname = \"on\"\n" + split +
+                           "overlap = \"on\"\n"
+                           "[[arm]]\nname = \"economy\"\n" +
+                           split +
+                           "overlap = \"economy\"\n"
+                           "[[arm]]\nname = \"auto\"\n" +
+                           split +
+                           "overlap = \"auto\"\n"
+                           "[[arm]]\nname = \"filled\"\n" +
+                           split +
+                           "overlap = \"on\"\nserver_drafter = \"ngram\"\n"
+                           "[[arm]]\nname = \"cloud\"\nkind = \"server-speculation\"\n"
+                           "server_drafter = \"ngram\"\n";
+  ASSERT_EQ(run(write(experiment("devices = [\"paper-llama3-8b\"]\n") + more)), 0) << error_;
+  std::map<std::string, std::string> answers;
+  std::set<std::string> foreseen;
+  for (const json& run : lines("runs.jsonl")) {
+    EXPECT_TRUE(run["failure"].is_null()) << run["failure"];
+    const auto known = answers.try_emplace(run["prompt"], run["answer_sha256"]).first;
+    EXPECT_EQ(known->second, run["answer_sha256"]) << run["arm"];
+    const std::string arm = run["arm"];
+    static const std::map<std::string, json> kinds{
+        {"on", "overlap"}, {"filled", "overlap"}, {"economy", "economy"}, {"split", nullptr}};
+    if (kinds.contains(arm)) {
+      EXPECT_EQ(run["overlap"], kinds.at(arm)) << arm;
+    }
+    if (run["predicted_tokens_per_second"].is_number()) foreseen.insert(arm);
+  }
+  EXPECT_EQ(foreseen, (std::set<std::string>{"economy", "on"})) << "what is known of its drafts";
+  std::ifstream report(out() / "report.html");
+  const std::string page(std::istreambuf_iterator<char>(report), {});
+  EXPECT_NE(page.find("id=\"prediction\""), std::string::npos);
+}
+
 TEST_F(ExperimentProgramsTest, WhatThisBuildLacksIsRefusedBeforeAnythingRuns) {
   const std::string more =
-      "[[arm]]\nname = \"ahead\"\nkind = \"split\"\nbundle = \"moa-tli0\"\ndraft_ahead = true\n";
-  EXPECT_EQ(run(write(experiment() + more)), 5);
+      "[[arm]]\nname = \"ahead\"\nkind = \"split\"\nbundle = \"moa-tli0\"\noverlap = \"on\"\n";
+  // A client of before there were runs.
+  const auto old = scratch_ / "old-client";
+  std::ofstream(old) << "#!/bin/sh\necho 'Options: --control'\n";
+  std::filesystem::permissions(old, std::filesystem::perms::owner_all);
+  EXPECT_EQ(run(write(experiment() + more), {"--client-program", old.string()}), 5);
   EXPECT_NE(error_.find("not available in this build"), std::string::npos) << error_;
+  EXPECT_EQ(run(write(experiment() + more + "overlap = \"sometimes\"\n")), 2);
+  EXPECT_EQ(
+      run(write(experiment() + "[[arm]]\nname = \"a\"\nkind = \"plain\"\noverlap = \"on\"\n")), 2);
+  EXPECT_NE(error_.find("split arms"), std::string::npos) << error_;
   EXPECT_FALSE(std::filesystem::exists(out()));
   EXPECT_EQ(run(write("networks = 3\n")), 2);
   EXPECT_NE(error_.find("networks"), std::string::npos) << error_;

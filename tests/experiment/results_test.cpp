@@ -98,8 +98,9 @@ TEST(RunRecordTest, SumsPhasesAndFindsGapsBetweenVisibleUpdates) {
   const DeviceProfile device{.name = "native"};
   const Trial trial{.arm = 0, .prompt = 0, .id = "t"};
   const Prompt prompt{.id = "p", .reference = " yes "};
+  const NetworkProfile network{.name = "lan"};
   RunSource source{.experiment = e,
-                   .network = "lan",
+                   .network = network,
                    .device = device,
                    .driver = "tun",
                    .approximate = false,
