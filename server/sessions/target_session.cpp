@@ -74,6 +74,8 @@ std::optional<PrefillOutcome> TargetSession::decided(const PrefillRequest& reque
                                                  request.tokens.begin());
   // The target has to have its say about the first one that it has not chosen yet.
   if (common == chosen.size()) return std::nullopt;
+  // What others hold, too, cannot be cut off in its middle.
+  if (!cache_.can_keep(base + common)) return std::nullopt;
   PrefillOutcome outcome{.accepted_count = common, .next = chosen[common]};
   rest.assign(chosen.begin() + common + 1, chosen.end());
   if (rest.empty()) outcome.finish = finish_;

@@ -57,13 +57,17 @@ std::uint32_t KvCache::slots() const {
 void KvCache::set_length(std::uint32_t length) {
   EDGEDRAFT_CHECK(length <= slots());
   const bool shorter = length < length_;
+  const bool keeps_all = can_keep(length);
   length_ = length;
   if (pool_ == nullptr || !shorter) return;
-  const std::uint32_t page_slots = pool_->size().page_slots;
-  if (length % page_slots != 0 && pool_->holders(pages_[length / page_slots]) > 1) {
-    length_ -= length % page_slots;
-  }
+  if (!keeps_all) length_ -= length % pool_->size().page_slots;
   trim();
+}
+
+bool KvCache::can_keep(std::uint32_t length) const {
+  if (pool_ == nullptr || length >= length_) return length <= slots();
+  const std::uint32_t page_slots = pool_->size().page_slots;
+  return length % page_slots == 0 || pool_->holders(pages_[length / page_slots]) == 1;
 }
 
 void KvCache::keep(std::span<const std::uint32_t> slots) {

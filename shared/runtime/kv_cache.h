@@ -60,6 +60,8 @@ class KvCache {
   // whole page goes: length() is then the page's first slot, and what was valid behind it has to
   // run again. Requires length <= slots().
   void set_length(std::uint32_t length);
+  // Whether set_length() would keep exactly so many.
+  bool can_keep(std::uint32_t length) const;
   // Appends the given slots, which stand behind length() and increase, in order: the accepted path
   // of a tree becomes contiguous.
   void keep(std::span<const std::uint32_t> slots);

@@ -32,7 +32,8 @@ named hardware, in simulated time through the client's and the server's own code
   economy     the same without passes for the root alone
 
 Drafters know the answer and err on purpose: --acceptances says how often their likeliest token is right, and
-others are as often as the demo's drafters' (docs/drafters.md). p: passes per token, r: rows per token.
+others are as often as the demo's drafters' (docs/drafters.md); with --own-drafts the bundle drafts, and prompts
+whose answers are shorter count, too. p: passes per token, r: rows per token.
 In parentheses: by how much the model of netsim/prediction.h says too much of the speed.
 Behind the last column: the interval that holds 95 % of it, by seeds (five and more).
 Answers are those of prompts that take at least --tokens; each pays a connection's set-up as well, three round
@@ -86,6 +87,12 @@ struct Arm {
   std::optional<TreeShape> tree{};  // none: a stream
 };
 
+std::string fixed(double number) {
+  char text[16];
+  std::snprintf(text, sizeof text, "%.2f", number);
+  return text;
+}
+
 std::vector<Arm> sequential_arms() {
   std::vector<Arm> arms;
   for (const std::uint32_t length : {1u, 2u, 4u, 8u, 16u}) {
@@ -112,7 +119,7 @@ Result<Texts> texts_of(const OverlapOptions& o, ModelHost& host, const BundleFil
         testing::plain_answer({host.decoder(), host.context_count(),
                                [&](std::uint32_t t) { return host.tokenizer().is_end(t); }},
                               *tokens, o.tokens);
-    if (answer.size() < o.tokens) continue;
+    if (answer.size() < o.tokens && !o.own_drafts) continue;
     texts.prompts.push_back(*std::move(tokens));
     texts.answers.push_back(std::move(answer));
   }
@@ -126,7 +133,10 @@ class Grid {
        const PaceProfile& pace, const Texts& texts)
       : o_(o), host_(host), bundle_(bundle), backend_(backend), pace_(pace), texts_(texts) {}
 
-  Result<Figures> run(const netsim::NetworkProfile& link, double acceptance, const Arm& arm,
+  // An acceptance of drafters that know the answers, or none: the bundle drafts.
+  using Acceptance = std::optional<double>;
+
+  Result<Figures> run(const netsim::NetworkProfile& link, Acceptance acceptance, const Arm& arm,
                       std::uint64_t seed) {
     WorkClock clock(WorkClock::Counts::paces);
     const HostedDrafter& hosted = host_.drafters()[0];
@@ -151,7 +161,7 @@ class Grid {
                           .down = &link.down,
                           .seed = seed,
                           .overlap = arm.overlap,
-                          .acceptance = drafts ? std::optional(acceptance) : std::nullopt,
+                          .acceptance = drafts ? acceptance : std::nullopt,
                           .answers = texts_.answers,
                           .warm_up = {},
                           .measured = seconds(o_.seconds),
@@ -172,7 +182,7 @@ class Grid {
   }
 
   // Runs it with the seeds up to `to` that are not there yet.
-  Result<void> add_runs(const netsim::NetworkProfile& link, double acceptance, const Arm& arm,
+  Result<void> add_runs(const netsim::NetworkProfile& link, Acceptance acceptance, const Arm& arm,
                         std::uint32_t to, Runs& runs) {
     while (runs.size() < to) {
       auto figures = run(link, acceptance, arm, runs.size() + 1);
@@ -184,7 +194,7 @@ class Grid {
 
   // The arm that is fastest over the first seeds, with the runs of all.
   Result<std::pair<Arm, Runs>> best_sequential(const netsim::NetworkProfile& link,
-                                               double acceptance) {
+                                               Acceptance acceptance) {
     const std::uint32_t tried = std::min(2u, o_.seeds);
     std::optional<std::pair<Arm, Runs>> best;
     for (const Arm& arm : sequential_arms()) {
@@ -243,39 +253,48 @@ Result<int> tell_grid(const OverlapOptions& o, Grid& grid,
     for (const Arm& arm : arms) std::printf(" %-27s", arm.name.c_str());
     std::printf(" %s\n", "tree by the better");
   }
+  std::vector<Grid::Acceptance> acceptances(o.acceptances.begin(), o.acceptances.end());
+  if (o.own_drafts) acceptances = {std::nullopt};
   std::uint32_t cells = 0;
   std::uint32_t foreseen = 0;
   for (const auto& link : links) {
     Runs stream;
-    if (auto made = grid.add_runs(link, 0.0, {.name = "stream"}, o.seeds, stream); !made) {
+    if (auto made = grid.add_runs(link, {}, {.name = "stream"}, o.seeds, stream); !made) {
       return made.error();
     }
-    for (const double acceptance : o.acceptances) {
+    for (const Grid::Acceptance acceptance : acceptances) {
       nlohmann::ordered_json line{{"link", link.name},
-                                  {"acceptance", acceptance},
+                                  {"acceptance", acceptance ? nlohmann::ordered_json(*acceptance)
+                                                            : nlohmann::ordered_json()},
                                   {"stream_tokens_per_second", 1.0 / mean(stream).seconds}};
       if (!o.json) {
-        std::printf("%-8s %4.2f %4.1f t/s", link.name.c_str(), acceptance,
-                    1.0 / mean(stream).seconds);
+        std::printf("%-8s %4s %4.1f t/s", link.name.c_str(),
+                    acceptance ? fixed(*acceptance).c_str() : "own", 1.0 / mean(stream).seconds);
       }
       const auto tell = [&](const std::string& name, const Arm& arm, const Runs& runs) {
         const Figures f = mean(runs);
         const netsim::Estimate speed = speed_ratio(runs, stream);
-        const double off = f.seconds / grid.predicted_seconds(link, acceptance, arm) - 1.0;
-        ++cells;
-        if (std::abs(off) <= 0.1) ++foreseen;
         line[name] = {{"speed", speed.value},
                       {"speed_interval", {speed.low, speed.high}},
-                      {"predicted_speed", speed.value * (1.0 + off)},
                       {"passes_per_token", f.passes},
                       {"rows_per_token", f.rows},
                       {"hints_per_token", f.hints}};
+        std::string deviation;
+        if (acceptance) {
+          const double off = f.seconds / grid.predicted_seconds(link, *acceptance, arm) - 1.0;
+          ++cells;
+          if (std::abs(off) <= 0.1) ++foreseen;
+          line[name]["predicted_speed"] = speed.value * (1.0 + off);
+          char percent[16];
+          std::snprintf(percent, sizeof percent, "(%+.0f%%)", 100.0 * off);
+          deviation = percent;
+        }
         if (arm.overlap == Overlap::off) line[name]["arm"] = arm.name;
         if (o.json) return;
         char text[80];
-        std::snprintf(text, sizeof text, " %.2fx %.2fp %.1fr %s(%+.0f%%)", speed.value, f.passes,
-                      f.rows, arm.overlap == Overlap::off ? (arm.name + " ").c_str() : "",
-                      100.0 * off);
+        std::snprintf(text, sizeof text, " %.2fx %.2fp %.1fr %s%s", speed.value, f.passes, f.rows,
+                      arm.overlap == Overlap::off ? (arm.name + " ").c_str() : "",
+                      deviation.c_str());
         std::printf(" %-27s", text);
         std::fflush(stdout);
       };
@@ -302,7 +321,8 @@ Result<int> tell_grid(const OverlapOptions& o, Grid& grid,
       std::fflush(stdout);
     }
   }
-  if (!o.json) std::printf("predicted within 10 %%: %u of %u cells\n", foreseen, cells);
+  if (!o.json && cells > 0)
+    std::printf("predicted within 10 %%: %u of %u cells\n", foreseen, cells);
   return 0;
 }
 
@@ -320,6 +340,8 @@ void declare_overlap(CLI::App& app, OverlapOptions& o) {
   app.add_option("--acceptances", o.acceptances, "Of the drafters")
       ->delimiter(',')
       ->capture_default_str();
+  app.add_flag("--own-drafts", o.own_drafts,
+               "The bundle drafts, instead of drafters that know the answers");
   app.add_option("--clients", o.clients, "Devices at a time")->capture_default_str();
   app.add_option("--tokens", o.tokens, "Of an answer")->capture_default_str();
   app.add_option("--seconds", o.seconds, "Simulated time per cell and seed")->capture_default_str();

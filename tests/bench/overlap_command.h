@@ -21,6 +21,7 @@ struct OverlapOptions {
   std::vector<std::string> links{"lan", "5g-near",  "paper-5g", "4g-good",
                                  "leo", "paper-4g", "4g-busy",  "5g-far"};
   std::vector<double> acceptances{0.5, 0.6, 0.7, 0.8, 0.9};
+  bool own_drafts = false;
   std::uint32_t clients = 1;
   std::uint32_t tokens = 96;
   double seconds = 20.0;

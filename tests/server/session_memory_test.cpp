@@ -204,6 +204,30 @@ TEST_P(KvTypeTest, APoolHoldsAsManyTokensAsFitAndSaysWhatItTakes) {
 INSTANTIATE_TEST_SUITE_P(Types, KvTypeTest, ::testing::Values(DType::f32, DType::f16, DType::bf16),
                          [](const auto& of) { return std::string(traits(of.param).name); });
 
+// What was said to the same text before is still known, but other sequences may hold its pages,
+// too.
+TEST_F(SessionMemoryTest, TheSameTextIsAnsweredAgainAndGoesOn) {
+  PassLoop server = loop(4 * kLeastPages);
+  const Client c = client(1);
+  for (const std::uint32_t prompt_length : {20u, 32u, 100u}) {
+    const Tokens prompt = random_tokens(prompt_length);
+    const Tokens expected = alone(prompt, 70);
+    std::uint32_t round = 1;
+    for (int time = 0; time < 3; ++time) {
+      if (time == 0) ask(server, c, round++, prompt);
+      if (time > 0) ask(server, c, round++, {}, prompt_length);
+      run(server);
+      Tokens answer{next(c)};
+      while (answer.size() < expected.size()) {
+        draft(server, c, round++);
+        run(server);
+        answer.push_back(next(c));
+      }
+      EXPECT_EQ(answer, expected) << "time " << time << " of a prompt of " << prompt_length;
+    }
+  }
+}
+
 TEST_F(SessionMemoryTest, ABeginningThatIsThereIsNotRunAgain) {
   PassLoop server = loop(4 * kLeastPages);
   const Tokens prompt = random_tokens(100);
