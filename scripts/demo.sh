@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The whole path on one machine: installs what building needs, builds, starts a server with the shipped
-# target behind TLS, talks to it through the shipped drafter, compares with plain decoding, kills the
-# server in mid-answer and brings it back. Safe to run again; the second time takes seconds.
+# target behind TLS, talks to it through the shipped drafter, compares with plain decoding and, over an
+# emulated 4G link at a large model's pace, with a stream; kills the server in mid-answer and brings it
+# back. Safe to run again; the second time takes seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,7 +20,7 @@ say() { printf '\n%s== %s%s\n' "$bold" "$*" "$plain"; }
 say "Installing packages and building"
 scripts/install-packages.sh build
 cmake --preset release -DBUILD_TESTING=OFF >/dev/null
-cmake --build --preset release --target edgedraft edgedraft-server
+cmake --build --preset release --target edgedraft edgedraft-server edgedraft-netsim
 bin=build/release
 
 work=$(mktemp -d)
@@ -96,9 +97,12 @@ done
 echo "Answers identical: $same"
 stop_server
 
+say "A large model over 4G: a stream, drafts that wait for verdicts, and a server that never waits"
+scripts/side-by-side.sh --drafter "$drafter"
+
 say "The server is killed in mid-answer and comes back (slowed to a large model's pace)"
 start_server --pace-ms 150
-client -p "${prompts[3]}" --max-tokens 120 $(manner "${prompts[3]}") "${drafting[@]}" --pace-ms 40 --resync-wait-ms 20000 --deadline-ms 2000 &
+client -p "${prompts[3]}" --max-tokens 120 $(manner "${prompts[3]}") --overlap on --pace-ms 40 --resync-wait-ms 20000 --deadline-ms 2000 &
 client_pid=$!
 sleep 1
 echo "[demo: kill -9 server]"

@@ -1,0 +1,144 @@
+#!/usr/bin/env bash
+# One prompt over an emulated network at a large model's pace, answered in three ways at once: the
+# server streams, drafts that wait for their verdicts, and a server that never waits for drafts. Shows
+# the texts as they appear (on a terminal, as they came elsewhere), and what they took.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+usage() {
+  cat <<EOF
+usage: $0 [--network NAME] [--pace FILE] [--drafter NAME] [PROMPT]
+
+  --network NAME   an emulated network (edgedraft-netsim link --list) [paper-4g]
+  --pace FILE      how long a large model and its drafter take [netsim/devices/paper-llama3-8b.toml]
+  --drafter NAME   a bundle in models/demo [moa-tli0]
+
+Needs what scripts/demo.sh has built: edgedraft, edgedraft-server, edgedraft-netsim.
+EOF
+}
+network=paper-4g pace=netsim/devices/paper-llama3-8b.toml drafter=moa-tli0
+prompt="Tell me a story about a dog and a ball."
+while [ $# -gt 0 ]; do
+  case $1 in
+    --network | --pace | --drafter) [ $# -gt 1 ] || { usage >&2; exit 2; } ;;&
+    --network) network=$2; shift 2 ;;
+    --pace) pace=$2; shift 2 ;;
+    --drafter) drafter=$2; shift 2 ;;
+    -h | --help) usage; exit 0 ;;
+    -*) usage >&2; exit 2 ;;
+    *) prompt=$1; shift ;;
+  esac
+done
+
+models=models/demo
+bundle=$models/$drafter.gguf
+bin=build/release
+for file in "$bundle" "$pace" $bin/client/edgedraft $bin/server/edgedraft-server $bin/netsim/edgedraft-netsim; do
+  [ -e "$file" ] || { echo "$0: $file: there is no such file" >&2; exit 2; }
+done
+ways=(stream wait overlap)
+declare -A title=(
+  [stream]="the server streams"
+  [wait]="drafts wait for verdicts"
+  [overlap]="nobody waits"
+)
+declare -A options=(
+  [stream]="--plain"
+  [wait]="--control off --tree 4,4,12"
+  [overlap]="--overlap on"
+)
+
+work=$(mktemp -d)
+pids=()
+trap 'kill "${pids[@]}" 2>/dev/null || true; wait; rm -rf "$work"' EXIT
+(umask 077; head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$work/token")
+
+# A server, a link and a client of their own for each, so that none disturbs another.
+port=$((20000 + RANDOM % 10000))
+for way in "${ways[@]}"; do
+  : >"$work/$way.text"
+  port=$((port + 1))
+  # shellcheck disable=SC2016,SC2086  # the inner shell expands; options are words
+  $bin/netsim/edgedraft-netsim link --profile "$network" --port $port \
+    --at-server "exec $bin/server/edgedraft-server --model $models/target.gguf --bundle $bundle \
+      --state $work/$way --pace-profile $pace --token-file $work/token --log-level error >$work/$way.ready" \
+    -- bash -c '
+      read -r _ _ _ pin <"$0.ready"
+      touch "$0.up"
+      until [ -e "$1/go" ]; do sleep 0.02; done
+      exec "${@:2}" --pin "$pin" >"$0.text" 2>"$0.told"' "$work/$way" "$work" \
+    $bin/client/edgedraft run --bundle "$bundle" --token-file "$work/token" --pace-profile "$pace" \
+    -p "$prompt" --max-tokens 128 --log-level info ${options[$way]} \
+    >"$work/$way.link" 2>&1 &
+  pids+=($!)
+done
+
+running() { kill -0 "${pids[@]}" 2>/dev/null; }
+for _ in $(seq 300); do
+  up=("$work"/*.up)
+  [ ${#up[@]} -eq ${#ways[@]} ] && break
+  running || break
+  sleep 0.1
+done
+touch "$work/go"
+
+columns=$(($( (tput cols 2>/dev/null) || echo 100) / ${#ways[@]} - 2))
+rows=18
+# The texts beside each other, each in a column.
+frame() {
+  local files=()
+  for way in "${ways[@]}"; do
+    { echo "${title[$way]}"; echo; fold -s -w "$columns" "$work/$way.text"; } >"$work/$way.column"
+    files+=("$work/$way.column")
+  done
+  awk -v width="$columns" -v rows=$rows '
+    FNR == 1 { ++column }
+    { text[column, FNR] = $0 }
+    END {
+      form = "%-" width "s  "
+      for (row = 1; row <= rows; ++row) {
+        line = ""
+        for (i = 1; i <= column; ++i) line = line sprintf(form, substr(text[i, row], 1, width))
+        print line
+      }
+    }' "${files[@]}"
+}
+
+printf '> %s\n  (%s, at the pace of %s)\n\n' "$prompt" "$network" "$(basename "$pace" .toml)"
+if [ -t 1 ]; then
+  frame
+  while running; do
+    sleep 0.08
+    printf '\e[%dA' $rows
+    frame
+  done
+fi
+failed=no
+for i in "${!ways[@]}"; do
+  wait "${pids[$i]}" || { failed=yes; cat "$work/${ways[$i]}".{link,told} >&2 2>/dev/null || true; }
+done
+pids=()
+[ $failed = no ] || exit 1
+[ -t 1 ] && printf '\e[%dA' $rows
+frame
+
+# The client's account, in words, as a row of numbers.
+printf '%-28s %8s %9s %14s %10s %10s\n' '' tokens/s tokens 'target passes' up down
+for way in "${ways[@]}"; do
+  awk -v title="${title[$way]}" '
+    match($0, /[0-9]+ tokens in .*/) {
+      split(substr($0, RSTART), part, "; ")
+      split(part[1], word, /[ ,]+/)
+      for (i = 1; i in word; ++i) if (word[i] == "target") passes = word[i - 1]
+      split(part[2], bytes, ", ")
+      sub(/ up/, "", bytes[1]); sub(/ down/, "", bytes[2])
+      tokens = word[1]
+      milliseconds = part[3] + 0
+    }
+    END { printf "%-28s %8.1f %9d %14d %10s %10s\n", title, 1000 / milliseconds, tokens, passes, bytes[1], bytes[2] }
+  ' "$work/$way.told"
+done
+for way in "${ways[@]}"; do
+  cmp -s "$work/stream.text" "$work/$way.text" || { echo "$0: the answers differ" >&2; exit 1; }
+done
+echo "Answers identical: yes"
