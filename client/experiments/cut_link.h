@@ -21,6 +21,7 @@ class CutLink final : public TargetLink {
   Result<ClientEvent> wait_event(Instant deadline) override;
   LinkState state() const override;
   LinkStats stats() const override { return link_->stats(); }
+  bool backed_up() const override { return link_->backed_up(); }
   void close() override { link_->close(); }
 
  private:

@@ -71,6 +71,8 @@ class DraftAhead {
   std::uint32_t step();
   // What to send now; no nodes if there is nothing, or if more steps are waited for.
   SentHints::News news();
+  // Nothing more is going to be drafted, and news() was not asked since the last step.
+  bool holds_news() const { return done_ && steps_ > 0; }
 
  private:
   Drafter& drafter_;

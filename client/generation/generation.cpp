@@ -1,10 +1,17 @@
 #include "client/generation/generation.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "shared/base/check.h"
 
 namespace edgedraft {
+namespace {
+
+// How often a link that takes nothing is asked whether it takes hints again.
+constexpr Duration kBackedUpLook = std::chrono::milliseconds(5);
+
+}  // namespace
 
 Generation::Generation(const Parts& parts, const GenerationOptions& options)
     : parts_(parts),
@@ -99,12 +106,17 @@ void Generation::work() {
       }
     } else {
       if (state_ == ClientState::online) check_deadline_.reset();
-      if (drafts_ahead()) draft_ahead();
+      if (drafts_ahead()) {
+        draft_ahead();
+      } else if (holds_news()) {
+        send_news();
+      }
       wait_begin_ = parts_.now();
       // The link may have something to tell between two steps.
       wait_end_ = drafts_ahead()  ? wait_begin_
                   : awaits_rows() ? request_.rows_deadline
                                   : request_.deadline;
+      if (holds_news()) wait_end_ = std::min(wait_end_, wait_begin_ + kBackedUpLook);
       return;
     }
   }

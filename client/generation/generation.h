@@ -140,6 +140,8 @@ class Generation {
   void begin_run();
   std::uint32_t depth_left() const;
   bool drafts_ahead() const;
+  bool holds_news() const;
+  void send_news();
   void draft_ahead();
   void send_hints(const SentHints::News& news);
   void take_run(const VerdictReceived& event);

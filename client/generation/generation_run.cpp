@@ -132,6 +132,16 @@ void Generation::draft_ahead() {
   const Duration taken = parts_.now() - before;
   stats_.drafting += taken;
   if (!std::exchange(run_plan_.step_is_cold, false)) run_control_.observe_step(nodes, taken);
+  send_news();
+}
+
+bool Generation::holds_news() const {
+  return request_.running && ahead_ && run_plan_.doing.drafts() && ahead_->holds_news();
+}
+
+void Generation::send_news() {
+  // In the tree they move along with verdicts; behind others of their kind they would grow old.
+  if (parts_.link.backed_up()) return;
   const SentHints::News news = ahead_->news();
   if (news.nodes.empty()) return;
   stats_.drafted += static_cast<std::uint32_t>(news.nodes.size());

@@ -38,6 +38,7 @@ class ClientLink final : public TargetLink {
   Result<ClientEvent> wait_event(Instant deadline) override;
   LinkState state() const override;
   LinkStats stats() const override;
+  bool backed_up() const override;
   void close() override;
 
  private:

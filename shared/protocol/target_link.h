@@ -72,6 +72,9 @@ class TargetLink {
 
   virtual LinkState state() const = 0;
   virtual LinkStats stats() const = 0;
+  // The network takes no more for now: what is sent waits here, and grows old. For what may as well
+  // be sent later, or never.
+  virtual bool backed_up() const = 0;
   // Says goodbye, drops what is in flight and does not reconnect.
   virtual void close() = 0;
 };

@@ -36,12 +36,16 @@ others are as often as the demo's drafters' (docs/drafters.md); with --own-draft
 whose answers are shorter count, too. p: passes per token, r: rows per token.
 In parentheses: by how much the model of netsim/prediction.h says too much of the speed.
 Behind the last column: the interval that holds 95 % of it, by seeds (five and more).
+With --clients speeds are those of all devices' tokens, once all have begun, and nothing is predicted.
 Answers are those of prompts that take at least --tokens; each pays a connection's set-up as well, three round
 trips and 40 ms, without --no-setup.
 
 Example:
   edgedraft-bench overlap --model models/demo/target.gguf --bundle models/demo/moa-tli0.gguf \
     --prompts models/demo/heldout.jsonl --pace-profile netsim/devices/paper-llama3-8b.toml)";
+
+// Simulated seconds before those that count, where many devices begin at once.
+constexpr double kCrowdWarmUp = 4.0;
 
 struct Texts {
   std::vector<std::vector<std::uint32_t>> prompts;
@@ -145,6 +149,7 @@ class Grid {
       return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s));
     };
     const bool drafts = arm.tree.has_value();
+    const bool crowd = o_.clients > 1;
     const auto result =
         simulate_serving({.host = host_,
                           .bundle = drafts ? &bundle_ : nullptr,
@@ -163,22 +168,26 @@ class Grid {
                           .overlap = arm.overlap,
                           .acceptance = drafts ? acceptance : std::nullopt,
                           .answers = texts_.answers,
-                          .warm_up = {},
+                          .warm_up = crowd ? seconds(kCrowdWarmUp) : Duration::zero(),
                           .measured = seconds(o_.seconds),
                           .tokens_max = o_.tokens,
                           .prompts = texts_.prompts});
     if (!result) return result.error();
-    const double tokens =
-        std::accumulate(result->answer_tokens.begin(), result->answer_tokens.end(), 0.0);
-    const auto answers = static_cast<double>(result->answer_seconds.size());
-    double taken =
-        std::accumulate(result->answer_seconds.begin(), result->answer_seconds.end(), 0.0);
-    if (!o_.no_setup) taken += answers * netsim::setup_seconds(link);
     const auto all = static_cast<double>(std::max<std::uint64_t>(result->tokens, 1));
-    return Figures{.seconds = taken / std::max(tokens, 1.0),
+    return Figures{.seconds = crowd ? result->seconds / all : seconds_per_token(link, *result),
                    .passes = static_cast<double>(result->verdicts) / all,
                    .rows = static_cast<double>(result->rows) / all,
                    .hints = static_cast<double>(result->hints) / all};
+  }
+
+  // Of answers that ended, with their connections.
+  double seconds_per_token(const netsim::NetworkProfile& link, const ServingResult& result) const {
+    const double tokens =
+        std::accumulate(result.answer_tokens.begin(), result.answer_tokens.end(), 0.0);
+    double taken = std::accumulate(result.answer_seconds.begin(), result.answer_seconds.end(), 0.0);
+    const auto answers = static_cast<double>(result.answer_seconds.size());
+    if (!o_.no_setup) taken += answers * netsim::setup_seconds(link);
+    return taken / std::max(tokens, 1.0);
   }
 
   // Runs it with the seeds up to `to` that are not there yet.
@@ -280,7 +289,7 @@ Result<int> tell_grid(const OverlapOptions& o, Grid& grid,
                       {"rows_per_token", f.rows},
                       {"hints_per_token", f.hints}};
         std::string deviation;
-        if (acceptance) {
+        if (acceptance && o.clients == 1) {
           const double off = f.seconds / grid.predicted_seconds(link, *acceptance, arm) - 1.0;
           ++cells;
           if (std::abs(off) <= 0.1) ++foreseen;

@@ -176,6 +176,7 @@ class Device final : public TargetLink, GenerationObserver {
 
   LinkState state() const override { return LinkState::online; }
   LinkStats stats() const override { return {}; }
+  bool backed_up() const override { return false; }
   void close() override {}
 
  private:

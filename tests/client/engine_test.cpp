@@ -133,6 +133,36 @@ class EngineTest : public ::testing::TestWithParam<Overlap> {
   Tokens expected_[kConversations];
 };
 
+// A link that says to be backed up until somebody frees it, and counts the hints that it is given.
+class BackedUpLink final : public TargetLink {
+ public:
+  struct Seen {
+    std::atomic<bool> backed_up = true;
+    std::atomic<std::uint32_t> hint_messages = 0;
+    std::atomic<std::uint32_t> while_backed_up = 0;
+  };
+  BackedUpLink(std::unique_ptr<TargetLink> link, Seen& seen)
+      : link_(std::move(link)), seen_(seen) {}
+
+  Result<void> send(TargetRequest request) override {
+    const auto* hints = std::get_if<wire::OutgoingHints>(&request);
+    if (hints != nullptr && !hints->hints.nodes().empty()) {
+      ++seen_.hint_messages;
+      if (seen_.backed_up) ++seen_.while_backed_up;
+    }
+    return link_->send(std::move(request));
+  }
+  Result<ClientEvent> wait_event(Instant deadline) override { return link_->wait_event(deadline); }
+  LinkState state() const override { return link_->state(); }
+  LinkStats stats() const override { return link_->stats(); }
+  bool backed_up() const override { return seen_.backed_up; }
+  void close() override { link_->close(); }
+
+ private:
+  std::unique_ptr<TargetLink> link_;
+  Seen& seen_;
+};
+
 // Conversations of one engine; the n-th is about the n-th prompt.
 struct Talks {
   explicit Talks(SharedDrafters* drafters) : engine(drafters) {}
@@ -200,6 +230,34 @@ TEST_P(EngineTest, OneWhoseLinkEndsWritesOnAlone) {
   EXPECT_GT(std::ranges::count(outcome.provenance, Provenance::offline), 0);
   EXPECT_TRUE(
       std::equal(outcome.tokens.begin(), outcome.tokens.begin() + kCut, expected(3).begin()));
+}
+
+TEST_P(EngineTest, HintsStayOnTheDeviceWhileTheLinkTakesNone) {
+  if (GetParam() == Overlap::off) GTEST_SKIP() << "there are no hints";
+  // Each token takes a while, so that there is time for hints in either half.
+  server_ = LoopbackServer::start({.model = EDGEDRAFT_MODELS "/target.gguf",
+                                   .bundles = {EDGEDRAFT_MODELS "/moa-tli1.gguf"},
+                                   .sessions_max = 2,
+                                   .pass_pace = 10ms})
+                .value();
+  BackedUpLink::Seen seen;
+  Heard heard;
+  Engine engine(&drafters());
+  Engine::ConversationParts held = parts(heard);
+  held.open_link = [&seen, open = held.open_link](
+                       std::function<void()> wake) -> Result<std::unique_ptr<TargetLink>> {
+    auto link = open(std::move(wake));
+    if (!link) return link.error();
+    return std::make_unique<BackedUpLink>(std::move(*link), seen);
+  };
+  const auto conversation = engine.open(std::move(held)).value();
+  conversation->answer(prompt(0));
+  heard.await_tokens(10);
+  EXPECT_EQ(seen.hint_messages, 0u);
+  seen.backed_up = false;
+  expect_right(*conversation, heard, 0);
+  EXPECT_GT(seen.hint_messages, 0u);
+  EXPECT_EQ(seen.while_backed_up, 0u);
 }
 
 TEST_P(EngineTest, OneWithoutAServerAnswersByItself) {

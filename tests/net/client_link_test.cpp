@@ -2,10 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <latch>
+#include <thread>
+
 #include "tests/net/net_support.h"
 
 namespace edgedraft {
 namespace {
+
+using Tokens = std::vector<std::uint32_t>;
 
 template <class Event>
 Event expect_event(ClientLink& link) {
@@ -187,6 +192,58 @@ TEST(ClientLinkTest, PromptsActivationsArrive) {
   EXPECT_TRUE(event.complete);
   ASSERT_EQ(event.rows.size(), rows.size());
   EXPECT_NEAR(event.rows[0], 2.0f, 0.01f);
+}
+
+// Signs clients in and is then too busy to read.
+class BusyApplication final : public ServerApplication {
+ public:
+  void handle(const ReplyHandle& reply, const PeerInfo&, ServerEvent event) override {
+    if (std::holds_alternative<HelloReceived>(event)) {
+      reply.accept({.model = "toy", .context_count = kContextCountMax});
+    } else {
+      free_.wait();
+    }
+  }
+  void ended(std::uint64_t, const PeerInfo&, const Error&, const TrafficStats&) override {}
+  void read_again() { free_.count_down(); }
+
+ private:
+  std::latch free_{1};
+};
+
+TEST(ClientLinkTest, ALinkThatTakesNoMoreIsBackedUpUntilItDoes) {
+  TemporaryDirectory directory;
+  const TlsIdentity identity = make_identity(directory.path(), "server", {});
+  BusyApplication application;
+  Listener listener(on_loopback(),
+                    make_server_context({.certificate_file = identity.certificate_file,
+                                         .key_file = identity.key_file})
+                        .value(),
+                    application);
+  const auto link = ClientLink::open({.host = "127.0.0.1",
+                                      .port = std::to_string(listener.port()),
+                                      .tls = {.pin = identity.pin},
+                                      .jitter_seed = 1})
+                        .value();
+  expect_event<Welcomed>(*link);
+  EXPECT_FALSE(link->backed_up());
+  // The system's buffers take some megabytes before anybody notices.
+  const wire::OutgoingPrefill text = outgoing(wire::Prefill{.tokens = Tokens(4000, 1)});
+  const auto is_backed_up = [&] {
+    const Instant end = Clock::now() + 100ms;
+    while (link->backed_up() && Clock::now() < end) std::this_thread::sleep_for(1ms);
+    return link->backed_up();
+  };
+  int sent = 0;
+  for (; sent < 4000 && !is_backed_up(); ++sent) {
+    ASSERT_TRUE(link->send(text));
+    ASSERT_TRUE(link->send(CancelRequest{}));
+  }
+  EXPECT_TRUE(link->backed_up()) << "after " << sent << " prompts";
+  application.read_again();
+  const Instant end = soon();
+  while (link->backed_up() && Clock::now() < end) std::this_thread::sleep_for(1ms);
+  EXPECT_FALSE(link->backed_up());
 }
 
 }  // namespace

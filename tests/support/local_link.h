@@ -91,6 +91,7 @@ class LocalLink final : public TargetLink {
   Result<ClientEvent> wait_event(Instant deadline) override;
   LinkState state() const override { return down_ ? LinkState::connecting : LinkState::online; }
   LinkStats stats() const override;
+  bool backed_up() const override { return false; }
   void close() override { cut(~0u); }
 
   // A connection that is cut comes back at the next call of wait_event.

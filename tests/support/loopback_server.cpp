@@ -16,13 +16,15 @@ namespace edgedraft::testing {
 class LoopbackServer::Impl {
  public:
   Impl(std::unique_ptr<Backend> backend, std::unique_ptr<ModelHost> host,
-       std::uint32_t sessions_max)
+       const LoopbackServerOptions& options)
       : backend_(std::move(backend)),
         host_(std::move(host)),
         identity_(load_or_create_identity(directory_.path()).value()),
-        scheduler_(host_->session_parts(),
-                   {.passes = {.sessions = {.sessions_max = sessions_max, .kv_bytes_max = 0}},
-                    .queue_max = 16 * sessions_max}),
+        scheduler_(
+            host_->session_parts(),
+            {.passes = {.sessions = {.sessions_max = options.sessions_max, .kv_bytes_max = 0},
+                        .pace = [pace = options.pass_pace](std::uint32_t) { return pace; }},
+             .queue_max = 16 * options.sessions_max}),
         application_(*host_, scheduler_, {.token = {}, .agent = "loopback"}, *log_),
         listener_({.address = "127.0.0.1", .port = 0, .session = {}},
                   make_server_context({.certificate_file = identity_.certificate_file,
@@ -57,7 +59,7 @@ Result<std::unique_ptr<LoopbackServer>> LoopbackServer::start(
   auto host = ModelHost::load(
       *backend, {.model = options.model, .bundles = options.bundles, .context_count = 0});
   if (!host) return host.error();
-  auto impl = std::make_unique<Impl>(std::move(backend), std::move(*host), options.sessions_max);
+  auto impl = std::make_unique<Impl>(std::move(backend), std::move(*host), options);
   return std::unique_ptr<LoopbackServer>(new LoopbackServer(std::move(impl)));
 }
 

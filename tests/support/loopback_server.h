@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "client/engine/bundle_file.h"
+#include "shared/base/clock.h"
 #include "shared/base/error.h"
 #include "shared/net/client_link.h"
 
@@ -14,6 +15,7 @@ struct LoopbackServerOptions {
   std::filesystem::path model;
   std::vector<std::filesystem::path> bundles;
   std::uint32_t sessions_max = 1;
+  Duration pass_pace{};  // least time of a pass
 };
 
 // A whole server within the process: a target behind TLS on a free port of the loopback.
