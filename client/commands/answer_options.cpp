@@ -130,6 +130,7 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   if (!shape) return shape.error();
   const auto server = parse_endpoint(o.server, EndpointUse::connect);
   if (!server) return usage("--server: " + server.error().message);
+  config.pads = o.pad;
   config.server = o.server;
   config.host = server->host;
   config.port = std::to_string(server->port);
@@ -238,6 +239,11 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       "How long an answer that ended offline waits for the server to check it")
       ->check(in_range(0u, kMillisecondsMax))
       ->capture_default_str();
+  app.add_flag(
+      "--pad", o.pad,
+      "Sizes and times tell an observer of the network nothing but when an answer begins "
+      "and ends: both sides send blocks of constant size at a constant pace, one in 20 ms. "
+      "Costs bytes, and some milliseconds a token");
   add("--pace-ms", o.pace_ms, "MS",
       "Least time of a drafting step: a small drafter at a large one's pace")
       ->check(in_range(0u, 60'000u))

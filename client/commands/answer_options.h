@@ -33,6 +33,7 @@ struct AnswerOptions {
   std::string drafter;
   std::vector<std::string> drafter_merge;
   bool plain = false;
+  bool pad = false;
   std::optional<std::string> tree;
   std::optional<std::uint32_t> chain;
   std::string control = "auto";
@@ -73,6 +74,7 @@ struct AnswerConfig {
   std::string port;
   TlsClientOptions tls;
   std::string token;
+  bool pads;
   std::filesystem::path bundle;
   DrafterChoice drafter;
   GenerationOptions generation;  // context_count is the bundle's to say

@@ -28,11 +28,14 @@ Display display_of(const AnswerConfig& config, const Terminal& terminal) {
 // How soon a Ctrl-C is seen.
 constexpr Duration kInterruptDelay = std::chrono::milliseconds(50);
 
+constexpr std::uint16_t kPadTickMs = 20;
+
 wire::Hello hello_of(const BundleFile& bundle, const AnswerConfig& config) {
   wire::Hello hello = bundle.hello();
   hello.agent = kVersion;
   hello.token = config.token;
   hello.nodes_max = config.generation.tree ? config.generation.tree->nodes : 0;
+  if (config.pads) hello.pad_tick_ms = kPadTickMs;
   return hello;
 }
 
@@ -65,6 +68,7 @@ Answering::Answering(BundleFile bundle, const AnswerConfig& config, const Termin
       .generation = config.generation,
       .pace = config.pace,
       .pace_profile = config.pace_profile.name(),
+      .pads = config.pads,
       .offline_after = config.offline_after,
       .synthetic_acceptance = std::nullopt,
       .target_fingerprint = hello.target,

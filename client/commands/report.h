@@ -22,6 +22,7 @@ struct ReportedConfig {
   GenerationOptions generation;
   DraftingPace pace;
   std::string pace_profile;                    // empty: none
+  bool pads = false;                           // blocks of constant size at a constant pace
   std::optional<std::uint32_t> offline_after;  // tokens after which the link was cut
   // Drafts were made from a known answer, right with this probability a position.
   std::optional<double> synthetic_acceptance;

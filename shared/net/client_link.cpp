@@ -246,7 +246,11 @@ class ClientLink::Impl {
             .tick = [this](Instant now) { return session_->tick(now); },
             .next_deadline = [this] { return session_->next_deadline(); },
             // Asked again when the socket has taken what there was.
-            .has_output = [this] { return backed_up_ = session_->has_output(); },
+            .has_output =
+                [this] {
+                  backed_up_ = session_->holds_output();
+                  return session_->has_output();
+                },
             .take_output =
                 [this, &stream] {
                   Bytes output = session_->take_output();
@@ -256,7 +260,8 @@ class ClientLink::Impl {
                   }
                   count(stream);
                   return output;
-                }};
+                },
+            .paces_output = [this] { return session_->paces_output(); }};
   }
 
   void request_now(TargetRequest request) {
@@ -275,7 +280,7 @@ class ClientLink::Impl {
     if (!std::holds_alternative<wire::OutgoingHints>(request)) sent_known_ = false;
     const Result<void> sent = std::visit(Visitor{*session_}, request);
     if (!sent) push(ClientEvent(RequestRefused{sent.error()}));
-    backed_up_ = session_->has_output();
+    backed_up_ = session_->holds_output();
     if (pump_) pump_->wake();
   }
 

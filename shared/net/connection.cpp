@@ -104,7 +104,7 @@ asio::awaitable<Error> Pump::write() {
       }
       if (!ending_) write_deadline_.reset();
     }
-    if (ending_) co_return *ending_;
+    if (ending_ && !port_.paces_output()) co_return *ending_;
     co_await output_.wait_until(Instant::max());
   }
 }
@@ -116,12 +116,14 @@ asio::awaitable<Error> Pump::keep_time() {
       if (ending_) co_return *ending_;
       co_return Error{Errc::timed_out, peer_ + " takes no data"};
     }
-    if (!ending_ && now >= port_.next_deadline()) {
+    const bool keeps_time = !ending_ || port_.paces_output();
+    if (keeps_time && now >= port_.next_deadline()) {
       const auto ticked = port_.tick(now);
+      if (!ticked && ending_) co_return *ending_;
       if (!ticked) finish({ticked.error().code, peer_ + ": " + ticked.error().message});
       output_.notify();
     }
-    Instant deadline = ending_ ? Instant::max() : port_.next_deadline();
+    Instant deadline = keeps_time ? port_.next_deadline() : Instant::max();
     if (write_deadline_) deadline = std::min(deadline, *write_deadline_);
     co_await time_.wait_until(deadline);
   }

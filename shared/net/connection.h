@@ -40,6 +40,8 @@ struct SessionPort {
   std::function<Instant()> next_deadline;
   std::function<bool()> has_output;
   std::function<Bytes()> take_output;
+  // More is to leave, at its time: of a padded connection.
+  std::function<bool()> paces_output;
 };
 
 // Pumps one session over one stream until either ends.

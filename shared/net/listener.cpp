@@ -364,7 +364,8 @@ class Listener::Impl {
                 [this, &connection, &session] {
                   note_drained(connection);
                   return session.take_output();
-                }};
+                },
+            .paces_output = [&session] { return session.paces_output(); }};
   }
 
   // All that is queued goes to the socket now.

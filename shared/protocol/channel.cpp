@@ -14,19 +14,22 @@ TrafficStats& TrafficStats::operator+=(const TrafficStats& other) {
   activation_bytes_raw += other.activation_bytes_raw;
   activation_bytes_sent += other.activation_bytes_sent;
   padding_bytes += other.padding_bytes;
+  pad_bytes_out += other.pad_bytes_out;
+  pad_bytes_in += other.pad_bytes_in;
   return *this;
 }
 
 Channel::Channel(const ChannelOptions& options, Instant now)
     : options_(options),
       reader_(kHandshakePayloadBytesMax),
+      now_(now),
       last_receive_(now),
       handshake_deadline_(now + options.handshake_timeout),
       next_ping_(now + options.ping_interval) {}
 
 void Channel::receive(Instant now, ByteView bytes) {
   reader_.append(bytes);
-  last_receive_ = now;
+  last_receive_ = now_ = now;
   next_ping_ = now + options_.ping_interval;
   unanswered_pings_ = 0;
 }
@@ -41,6 +44,12 @@ Result<std::optional<wire::Message>> Channel::next_message() {
     ++traffic_.frames_in;
     traffic_.framed_bytes_in += kFrameHeaderBytes + payload.size();
     traffic_.payload_bytes_in += payload.size();
+    if ((*frame)->kind == static_cast<std::uint16_t>(wire::Kind::pad)) {
+      if (!rate_)
+        return Error{Errc::protocol, "the peer pads a connection that is not to be padded"};
+      traffic_.pad_bytes_in += kFrameHeaderBytes + payload.size();
+      continue;
+    }
 
     Result<wire::Message> message = wire::decode((*frame)->kind, payload);
     if (!message) return message.error();
@@ -59,7 +68,9 @@ Result<std::optional<wire::Message>> Channel::next_message() {
   return std::optional<wire::Message>();
 }
 
-Result<void> Channel::tick(Instant now) {
+Result<void> Channel::tick(Instant now, bool awaits) {
+  now_ = now;
+  if (rate_) rate_->tick(now, has_more(awaits));
   if (!open_ && now >= handshake_deadline_) {
     return Error{Errc::timed_out, "the peer did not finish the sign-in in time"};
   }
@@ -77,8 +88,9 @@ Result<void> Channel::tick(Instant now) {
   return boost::system::in_place_value;
 }
 
-Instant Channel::next_deadline() const {
-  const Instant deadline = open_ ? next_ping_ : handshake_deadline_;
+Instant Channel::next_deadline(bool awaits) const {
+  Instant deadline = open_ ? next_ping_ : handshake_deadline_;
+  if (rate_) deadline = std::min(deadline, rate_->next_deadline(has_more(awaits)));
   return frame_deadline_ ? std::min(deadline, *frame_deadline_) : deadline;
 }
 
@@ -87,13 +99,27 @@ void Channel::open(std::uint32_t payload_bytes_max) {
   reader_.set_payload_bytes_max(payload_bytes_max);
 }
 
+void Channel::pad(const BlockRate& rate, Duration follow) {
+  rate_.emplace(rate);
+  follow_ = follow;
+}
+
+bool Channel::has_more(bool awaits) const {
+  return awaits || content_ || now_ < last_receive_ + follow_;
+}
+
 void Channel::send(const wire::OutgoingMessage& message) {
+  const bool idle_talk = std::holds_alternative<wire::Ping>(message) ||
+                         std::holds_alternative<wire::Pong>(message) ||
+                         std::holds_alternative<wire::Close>(message);
+  content_ = rate_ && (content_ || !idle_talk);
   append(wire::encode(message), urgent_);
 }
 
 void Channel::send_bulk(const wire::Activations& chunk, std::uint64_t raw_bytes) {
   bulk_.push_back({wire::encode(chunk), raw_bytes, chunk.data.size()});
   bulk_bytes_ += bulk_.back().frame.size();
+  content_ = rate_.has_value();
 }
 
 void Channel::drop_bulk() {
@@ -101,16 +127,47 @@ void Channel::drop_bulk() {
   bulk_bytes_ = 0;
 }
 
+bool Channel::has_output() const {
+  if (!rate_) return holds_output();
+  return rate_->running() ? rate_->due() : !urgent_.empty() && !content_;
+}
+
 Bytes Channel::take_output() {
+  if (rate_ && rate_->running()) return take_block();
   Bytes output = std::exchange(urgent_, {});
-  if (!bulk_.empty()) {
-    const Bulk& bulk = bulk_.front();
-    bulk_bytes_ -= bulk.frame.size();
-    append(bulk.frame, output);
-    count_activations(bulk.raw_bytes, bulk.sent_bytes);
-    bulk_.pop_front();
-  }
+  if (!bulk_.empty()) append_bulk(output);
   return output;
+}
+
+void Channel::append_bulk(Bytes& to) {
+  const Bulk& bulk = bulk_.front();
+  bulk_bytes_ -= bulk.frame.size();
+  append(bulk.frame, to);
+  count_activations(bulk.raw_bytes, bulk.sent_bytes);
+  bulk_.pop_front();
+}
+
+Bytes Channel::take_block() {
+  rate_->append(std::exchange(urgent_, {}));
+  while (rate_->room() > 0 && !bulk_.empty()) {
+    Bytes frame;
+    append_bulk(frame);
+    rate_->append(frame);
+  }
+  content_ = !bulk_.empty();
+  if (const std::uint32_t room = rate_->room(); room > 0) {
+    // One that is too small for a frame's header is begun with, and the next block ends it.
+    Bytes frame(std::max<std::size_t>(room, kFrameHeaderBytes));
+    const auto payload_bytes = static_cast<std::uint32_t>(frame.size() - kFrameHeaderBytes);
+    encode_frame_header(
+        {.kind = static_cast<std::uint16_t>(wire::Kind::pad), .payload_bytes = payload_bytes},
+        std::span(frame).first<kFrameHeaderBytes>());
+    traffic_.pad_bytes_out += frame.size();
+    Bytes counted;
+    append(frame, counted);
+    rate_->append(counted);
+  }
+  return rate_->take_block();
 }
 
 void Channel::count_activations(std::uint64_t raw_bytes, std::uint64_t sent_bytes) {

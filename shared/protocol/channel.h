@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "shared/base/clock.h"
+#include "shared/protocol/constant_rate.h"
 #include "shared/protocol/frame.h"
 #include "shared/protocol/message.h"
 #include "shared/protocol/outgoing.h"
@@ -30,6 +31,8 @@ struct TrafficStats {
   std::uint64_t activation_bytes_raw = 0;   // quantised rows and scales before compression
   std::uint64_t activation_bytes_sent = 0;  // the same as they crossed the link
   std::uint64_t padding_bytes = 0;          // beside them, of a server at a larger model's pace
+  std::uint64_t pad_bytes_out = 0;          // of a padded connection, to fill its blocks
+  std::uint64_t pad_bytes_in = 0;
   TrafficStats& operator+=(const TrafficStats& other);
 };
 
@@ -43,20 +46,30 @@ class Channel {
   // The next whole message that is not a Ping or Pong. Call until there is none.
   // Errors    of FrameReader and wire::decode; protocol for a Ping too early. All are final.
   Result<std::optional<wire::Message>> next_message();
+  // `awaits`: an answer is being waited for, so that a padded connection keeps its pace.
   // Errors    timed_out
-  Result<void> tick(Instant now);
-  Instant next_deadline() const;
+  Result<void> tick(Instant now, bool awaits);
+  Instant next_deadline(bool awaits) const;
 
   // Ends the handshake: its limits, its deadline, and the silence about Pings.
   void open(std::uint32_t payload_bytes_max);
+
+  // From now on what is said leaves in blocks, and so it goes on as long as the other side's blocks
+  // come and for `follow` longer. Pings of a connection at rest leave as they are.
+  void pad(const BlockRate& rate, Duration follow);
 
   void send(const wire::OutgoingMessage& message);
   // Activations of `raw_bytes` before compression. They wait behind everything that send() gets.
   void send_bulk(const wire::Activations& chunk, std::uint64_t raw_bytes);
   void drop_bulk();
 
-  bool has_output() const { return !urgent_.empty() || !bulk_.empty(); }
-  // All urgent frames and one bulk frame.
+  // Something may leave now.
+  bool has_output() const;
+  // Something waits, and may have to wait for its block.
+  bool holds_output() const { return !urgent_.empty() || !bulk_.empty(); }
+  // More blocks are to come.
+  bool paces_output() const { return rate_ && (rate_->running() || content_); }
+  // All urgent frames and one bulk frame; or a block.
   Bytes take_output();
   std::uint64_t output_bytes() const { return urgent_.size() + bulk_bytes_; }
 
@@ -72,6 +85,9 @@ class Channel {
   };
 
   void append(ByteView frame, Bytes& to);
+  void append_bulk(Bytes& to);
+  bool has_more(bool awaits) const;
+  Bytes take_block();
 
   ChannelOptions options_;
   FrameReader reader_;
@@ -79,6 +95,11 @@ class Channel {
   std::deque<Bulk> bulk_;
   std::uint64_t bulk_bytes_ = 0;
   TrafficStats traffic_;
+
+  std::optional<ConstantRate> rate_;
+  Duration follow_{};
+  bool content_ = false;  // more than Pings waits
+  Instant now_;
 
   bool open_ = false;
   Instant last_receive_;

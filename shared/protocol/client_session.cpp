@@ -9,6 +9,9 @@
 namespace edgedraft {
 namespace {
 
+// Of blocks up: an answer's length is told to half a second at the usual pace.
+constexpr std::uint32_t kPadTogether = 25;
+
 Error faulty_server(std::string what) {
   return {Errc::protocol, "the server broke the protocol: " + std::move(what)};
 }
@@ -26,7 +29,9 @@ bool is_fault_of_peer(Errc code) {
 }  // namespace
 
 ClientSession::ClientSession(ClientSessionOptions options, Instant now)
-    : channel_(options.channel, now), vocabulary_count_(options.vocabulary_count) {
+    : channel_(options.channel, now),
+      vocabulary_count_(options.vocabulary_count),
+      pad_tick_ms_(options.hello.pad_tick_ms) {
   channel_.send(std::move(options.hello));
 }
 
@@ -46,7 +51,7 @@ Result<void> ClientSession::receive(Instant now, ByteView bytes) {
 }
 
 Result<void> ClientSession::tick(Instant now) {
-  return channel_.tick(now);
+  return channel_.tick(now, awaits());
 }
 
 std::optional<ClientEvent> ClientSession::next_event() {
@@ -82,6 +87,16 @@ Result<void> ClientSession::on_welcome(wire::Welcome welcome) {
   if (welcome.padded_row_bytes > 0) payload_bytes_max += kPaddingBytesMax;
   channel_.open(static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
       payload_bytes_max, kHandshakePayloadBytesMax, kFramePayloadBytesMax)));
+  if (pad_tick_ms_ > 0) {
+    if (welcome.pad_bytes_up == 0) {
+      return Error{Errc::mismatch,
+                   "the server cannot pad: it is of an earlier version. Ask it without --pad"};
+    }
+    channel_.pad({.tick = std::chrono::milliseconds(pad_tick_ms_),
+                  .bytes = welcome.pad_bytes_up,
+                  .together = kPadTogether},
+                 Duration::zero());
+  }
   welcome_ = welcome;
   events_.push_back(Welcomed{std::move(welcome)});
   return boost::system::in_place_value;

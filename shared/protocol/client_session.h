@@ -86,9 +86,11 @@ class ClientSession {
   Result<void> receive(Instant now, ByteView bytes);
   // Errors    timed_out after the handshake's, a frame's or the liveness deadline
   Result<void> tick(Instant now);
-  Instant next_deadline() const { return channel_.next_deadline(); }
+  Instant next_deadline() const { return channel_.next_deadline(awaits()); }
 
   bool has_output() const { return channel_.has_output(); }
+  bool holds_output() const { return channel_.holds_output(); }
+  bool paces_output() const { return channel_.paces_output(); }
   Bytes take_output() { return channel_.take_output(); }
   std::optional<ClientEvent> next_event();
 
@@ -155,10 +157,12 @@ class ClientSession {
   Result<void> check_context(std::uint64_t token_count) const;
   bool streaming() const { return pending_ && pending_->stream_left > 0; }
   bool running() const { return pending_ && pending_->to == VerdictReceived::To::run; }
+  bool awaits() const { return pending_ || missing_.first != missing_.end; }
   void start(Pending pending);
 
   Channel channel_;
   std::uint32_t vocabulary_count_;
+  std::uint16_t pad_tick_ms_;
   std::optional<wire::Welcome> welcome_;
   ActivationLayout layout_;
   wire::SessionId session_{};

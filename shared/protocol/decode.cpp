@@ -117,6 +117,9 @@ Result<Message> read(const flat::Hello& m) {
   c.in_range(m.version_min() <= m.version_max(), "versions");
   c.in_range(m.nodes_max() <= kDraftNodesMax, "nodes_max");
   c.in_range(m.context_count() <= kContextCountMax, "context_count");
+  c.in_range(m.pad_tick_ms() == 0 ||
+                 (m.pad_tick_ms() >= kPadTickMsMin && m.pad_tick_ms() <= kPadTickMsMax),
+             "pad_tick_ms");
   return c.result(Hello{
       .version_min = m.version_min(),
       .version_max = m.version_max(),
@@ -129,6 +132,7 @@ Result<Message> read(const flat::Hello& m) {
       .tap = c.text(m.tap(), "tap"),
       .nodes_max = m.nodes_max(),
       .context_count = m.context_count(),
+      .pad_tick_ms = m.pad_tick_ms(),
   });
 }
 
@@ -149,7 +153,15 @@ Result<Message> read(const flat::Welcome& m) {
       .stream_tokens_max = m.stream_tokens_max(),
       .padded_row_bytes = m.padded_row_bytes(),
       .hint_nodes_max = m.hint_nodes_max(),
+      .pad_bytes_up = m.pad_bytes_up(),
+      .pad_bytes_down = m.pad_bytes_down(),
   };
+  const auto is_block = [](std::uint32_t bytes) {
+    return bytes >= kPadBlockBytesMin && bytes <= kPadBlockBytesMax;
+  };
+  c.in_range((welcome.pad_bytes_up == 0 && welcome.pad_bytes_down == 0) ||
+                 (is_block(welcome.pad_bytes_up) && is_block(welcome.pad_bytes_down)),
+             "size of padded blocks");
   c.in_range(welcome.padded_row_bytes <= kPaddedRowBytesMax, "padded_row_bytes");
   if (const auto* groups = m.scale_groups()) {
     c.in_range(groups->size() <= kScaleGroupsMax, "number of scale groups");
@@ -404,6 +416,8 @@ Result<Message> decode_aligned(std::uint16_t kind, ByteView payload) {
       return verify_and_read<flat::Error>(payload);
     case Kind::hints:
       return verify_and_read<flat::Hints>(payload);
+    case Kind::pad:  // no message: what pads a connection never gets here
+      break;
   }
   return bad_message("unknown kind " + std::to_string(kind));
 }

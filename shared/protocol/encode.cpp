@@ -58,7 +58,7 @@ struct Writer {
     const auto name = text(to, m.drafter_name);
     const auto tap = text(to, m.tap);
     to.Finish(flat::CreateHello(to, m.version_min, m.version_max, agent, token, target, tokenizer,
-                                drafter, name, tap, m.nodes_max, m.context_count));
+                                drafter, name, tap, m.nodes_max, m.context_count, m.pad_tick_ms));
   }
 
   void operator()(const Welcome& m) const {
@@ -68,7 +68,8 @@ struct Writer {
     const auto groups = numbers(to, m.scale_groups);
     to.Finish(flat::CreateWelcome(to, m.version, session, agent, model, m.context_count,
                                   m.nodes_max, m.row_budget, groups, m.stream_tokens_max,
-                                  m.padded_row_bytes, m.hint_nodes_max));
+                                  m.padded_row_bytes, m.hint_nodes_max, m.pad_bytes_up,
+                                  m.pad_bytes_down));
   }
 
   void operator()(const OutgoingPrefill& m) const {

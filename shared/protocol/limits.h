@@ -35,6 +35,12 @@ inline constexpr std::uint32_t kHintNodesMax = 1024;
 inline constexpr std::uint32_t kPaddedRowBytesMax = 32768;
 inline constexpr std::uint32_t kPaddingBytesMax = 8u << 20;
 
+// Of a padded connection: from block to block, and a block. 0: it is not padded.
+inline constexpr std::uint32_t kPadTickMsMin = 5;
+inline constexpr std::uint32_t kPadTickMsMax = 1000;
+inline constexpr std::uint32_t kPadBlockBytesMin = 256;
+inline constexpr std::uint32_t kPadBlockBytesMax = 128u << 10;
+
 inline constexpr std::uint32_t kFramePayloadBytesMax = 16u << 20;
 // Before sign-in a stranger can make the other side hold this much and no more.
 inline constexpr std::uint32_t kHandshakePayloadBytesMax = 16u << 10;

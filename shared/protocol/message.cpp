@@ -44,6 +44,8 @@ std::string_view to_string(Kind kind) {
       return "error";
     case Kind::hints:
       return "hints";
+    case Kind::pad:
+      return "pad";
   }
   return "unknown";
 }

@@ -31,6 +31,7 @@ enum class Kind : std::uint16_t {
   close = 11,
   error = 12,
   hints = 13,
+  pad = 14,  // of a padded connection: bytes that mean nothing, and no message
 };
 
 // As in logs, e.g. "prefill".
@@ -64,6 +65,8 @@ struct Hello {
   std::string tap{};
   std::uint32_t nodes_max = 0;      // of its trees
   std::uint32_t context_count = 0;  // tokens that it can hold; 0: any
+  // Both sides are to send blocks of constant size, one in so many milliseconds; 0: as it comes.
+  std::uint16_t pad_tick_ms = 0;
   bool operator==(const Hello&) const = default;
 };
 
@@ -84,6 +87,9 @@ struct Welcome {
   std::uint32_t padded_row_bytes = 0;
   // Nodes of hints that it keeps for a session; 0: it takes none.
   std::uint32_t hint_nodes_max = 0;
+  // Of a padded connection: the size of blocks each way; 0: it is not padded.
+  std::uint32_t pad_bytes_up = 0;
+  std::uint32_t pad_bytes_down = 0;
   bool operator==(const Welcome&) const = default;
 };
 

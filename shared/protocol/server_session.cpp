@@ -9,6 +9,14 @@
 namespace edgedraft {
 namespace {
 
+// Blocks of a padded connection: hints of some steps go up, a verdict and the rows of two positions
+// come down.
+constexpr std::uint32_t kPadBytesUp = 384;
+constexpr std::uint32_t kPadBytesDown = 512;
+constexpr std::uint32_t kPadRows = 2;
+// The server's blocks outlast the client's by so many, that a late one makes no gap.
+constexpr int kPadFollow = 10;
+
 Error faulty_client(std::string what) {
   return {Errc::protocol, "the client broke the protocol: " + std::move(what)};
 }
@@ -43,7 +51,7 @@ Result<void> ServerSession::receive(Instant now, ByteView bytes) {
 }
 
 Result<void> ServerSession::tick(Instant now) {
-  if (auto ticked = channel_.tick(now); !ticked) return faulty(ticked.error());
+  if (auto ticked = channel_.tick(now, awaited()); !ticked) return faulty(ticked.error());
   return boost::system::in_place_value;
 }
 
@@ -89,6 +97,7 @@ Result<void> ServerSession::on_hello(wire::Hello hello) {
                                       std::to_string(kProtocolVersion)});
   }
   version_ = version;
+  pad_tick_ms_ = hello.pad_tick_ms;
   state_ = State::deciding;
   events_.push_back(HelloReceived{std::move(hello), version});
   return boost::system::in_place_value;
@@ -107,7 +116,18 @@ void ServerSession::accept(wire::Welcome welcome) {
   layout_ = ActivationLayout(welcome.scale_groups);
   state_ = State::ready;
   channel_.open(std::max(kHandshakePayloadBytesMax, context_count_ * 4 + kMessageOverheadBytesMax));
+  const std::uint32_t row_bytes =
+      std::max(static_cast<std::uint32_t>(layout_.row_bytes()), welcome.padded_row_bytes);
+  if (pad_tick_ms_ > 0) {
+    welcome.pad_bytes_up = kPadBytesUp;
+    welcome.pad_bytes_down = std::min(kPadBytesDown + kPadRows * row_bytes, kPadBlockBytesMax);
+  }
+  const std::uint32_t pad_bytes = welcome.pad_bytes_down;
   channel_.send(std::move(welcome));
+  if (pad_tick_ms_ > 0) {
+    const Duration tick = std::chrono::milliseconds(pad_tick_ms_);
+    channel_.pad({.tick = tick, .bytes = pad_bytes}, kPadFollow * tick);
+  }
 }
 
 void ServerSession::reject(const Error& error) {

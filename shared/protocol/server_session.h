@@ -64,9 +64,10 @@ class ServerSession {
   Result<void> receive(Instant now, ByteView bytes);
   // Errors    timed_out after the handshake's, a frame's or the liveness deadline
   Result<void> tick(Instant now);
-  Instant next_deadline() const { return channel_.next_deadline(); }
+  Instant next_deadline() const { return channel_.next_deadline(awaited()); }
 
   bool has_output() const { return channel_.has_output(); }
+  bool paces_output() const { return channel_.paces_output(); }
   // Verdicts overtake activations that wait.
   Bytes take_output() { return channel_.take_output(); }
   std::optional<ServerEvent> next_event();
@@ -131,6 +132,7 @@ class ServerSession {
   Result<void> on_cancel(const wire::Cancel& cancel);
   Result<void> begin(Pending pending);
   bool affords(const wire::Hints& hints);
+  bool awaited() const { return busy() || owed_.first != owed_.end; }
   bool answers(std::uint32_t round) const;
   // The session's length behind this answer to the pending request; nothing if it does not fit.
   std::optional<std::uint64_t> length_after(const wire::Verdict& verdict) const;
@@ -140,6 +142,7 @@ class ServerSession {
   Channel channel_;
   State state_ = State::hello;
   std::uint16_t version_ = 0;
+  std::uint16_t pad_tick_ms_ = 0;
   std::optional<Error> failure_;
   std::uint32_t context_count_ = 0;
   std::uint32_t nodes_max_ = 0;

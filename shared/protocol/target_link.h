@@ -35,6 +35,8 @@ struct LinkStats {
     stats.traffic.activation_bytes_sent =
         traffic.activation_bytes_sent - before.traffic.activation_bytes_sent;
     stats.traffic.padding_bytes = traffic.padding_bytes - before.traffic.padding_bytes;
+    stats.traffic.pad_bytes_out = traffic.pad_bytes_out - before.traffic.pad_bytes_out;
+    stats.traffic.pad_bytes_in = traffic.pad_bytes_in - before.traffic.pad_bytes_in;
     return stats;
   }
 };

@@ -3,6 +3,7 @@
 #include "tests/bench/agreement_command.h"
 #include "tests/bench/device_command.h"
 #include "tests/bench/engine_command.h"
+#include "tests/bench/fingerprint_command.h"
 #include "tests/bench/lag_command.h"
 #include "tests/bench/model_command.h"
 #include "tests/bench/overlap_command.h"
@@ -17,6 +18,7 @@ struct Options {
   AgreementOptions agreement;
   DeviceBenchOptions device;
   EngineOptions engine;
+  FingerprintOptions fingerprint;
   LagOptions lag;
   ModelOptions model;
   OverlapOptions overlap;
@@ -41,6 +43,8 @@ int main_with(int argc, char** argv) {
                   declare_device, run_device);
   program.command("engine", "passes of a decoder by number of rows", o.engine, declare_engine,
                   run_engine);
+  program.command("fingerprint", "Can an observer of the network tell prompts apart?",
+                  o.fingerprint, declare_fingerprint, run_fingerprint);
   program.command("lag", "How right drafts are that run ahead", o.lag, declare_lag, run_lag);
   program.command("model", "write a model of random weights", o.model, declare_model, run_model);
   program.command("overlap", "Answers without waiting for verdicts, over networks", o.overlap,

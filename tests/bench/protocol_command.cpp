@@ -1,7 +1,9 @@
 #include "tests/bench/protocol_command.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "client/engine/bundle_file.h"
@@ -19,6 +21,9 @@ payloads, with frame headers, and at the TCP socket. Beside them stands the pape
 M nodes and 3 A + 2 A E_kv (TLI + 1) down for A new tokens (Mixture of Attentions, Table 7), and what the
 protocol declares on top: scales, frame headers, FlatBuffers tables, TLS records. The exit status is 1 where
 a payload exceeds formula, scales and tables.
+
+Below that, what gzip does to the activations of the prompt (-p): their size with it, the time that both sides take
+for it, and the rate of a link on which it gains nothing any more.
 
 Example:
   edgedraft-bench protocol --model models/demo/target.gguf --bundle models/demo/moa-tli0.gguf)";
@@ -40,6 +45,53 @@ struct Totals {
   Bytes up;
   Bytes down;
 };
+
+// Of a prompt's activations, in the chunks that a server sends.
+struct Compression {
+  std::uint32_t positions = 0;
+  std::uint64_t raw_bytes = 0;
+  std::uint64_t gzip_bytes = 0;
+  double pack_seconds = 0.0;
+  double unpack_seconds = 0.0;
+
+  // The rate at which the bytes that are saved take as long as saving them does.
+  double break_even_bits_per_second() const {
+    return 8.0 * static_cast<double>(raw_bytes - gzip_bytes) / (pack_seconds + unpack_seconds);
+  }
+};
+
+template <class Work>
+double seconds_of(const Work& work) {
+  constexpr int kTries = 5;
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kTries; ++i) {
+    const Instant begin = Clock::now();
+    work();
+    best = std::min(best, seconds(Clock::now() - begin));
+  }
+  return best;
+}
+
+// Rows are a prompt's, in order of their positions.
+Compression compression_of(const ActivationLayout& layout, std::span<const float> rows) {
+  const auto positions = static_cast<std::uint32_t>(rows.size() / layout.cols());
+  Compression c{.positions = positions};
+  for (std::uint32_t end = positions; end > 0;) {
+    const std::uint32_t count = std::min(chunk_rows(layout), end);
+    end -= count;
+    const edgedraft::Bytes packed = quantize_rows(
+        layout, rows.subspan(std::size_t{end} * layout.cols(), std::size_t{count} * layout.cols()));
+    wire::Activations chunk;
+    c.pack_seconds +=
+        seconds_of([&] { chunk = compress_activations(1, end, count, packed, wire::Codec::gzip); });
+    c.unpack_seconds += seconds_of([&] {
+      if (auto back = decompress_activations(layout, chunk); !back) throw Failure(back.error());
+    });
+    c.raw_bytes += packed.size();
+    c.gzip_bytes += chunk.data.size();
+  }
+  return c;
+}
 
 // The next event of a kind; others on the way are dropped after `see` has seen them.
 template <class Event, class See>
@@ -67,6 +119,8 @@ class Measurement {
     const auto see = [&](const ClientEvent& event) {
       if (const auto* rows = std::get_if<ActivationsReceived>(&event)) {
         drafter_.add_activations(rows->first, rows->rows);
+        // Newest first.
+        prompt_rows_.insert(prompt_rows_.begin(), rows->rows.begin(), rows->rows.end());
         rows_complete |= rows->complete;
       }
     };
@@ -80,6 +134,11 @@ class Measurement {
       ending = verdict.verdict.ending;
     }
     return totals_;
+  }
+
+  // Behind run(): of its prompt.
+  Compression compression() const {
+    return layout_.cols() == 0 ? Compression{} : compression_of(layout_, prompt_rows_);
   }
 
  private:
@@ -137,10 +196,11 @@ class Measurement {
   Drafter& drafter_;
   ActivationLayout layout_;
   TaintLedger ledger_;
+  std::vector<float> prompt_rows_;
   Totals totals_;
 };
 
-void print(const Totals& t) {
+void print(const Totals& t, const Compression& c) {
   std::printf("%u cycles, %u nodes drafted, %u tokens; bytes a cycle:\n", t.cycles, t.nodes,
               t.tokens);
   std::printf("%-6s %10s %10s %10s %10s %10s %14s\n", "", "formula", "allowed", "payload", "framed",
@@ -154,9 +214,18 @@ void print(const Totals& t) {
   row("up", t.up);
   row("down", t.down);
   std::printf("cycles above what is allowed: %u\n", t.over);
+  if (c.positions == 0) return;
+  std::printf(
+      "the prompt's activations, %u positions: %llu bytes, with gzip %llu (%.1f %%), packed in "
+      "%.2f "
+      "ms and unpacked in %.2f: it pays on links below %.0f Mbit/s\n",
+      c.positions, static_cast<unsigned long long>(c.raw_bytes),
+      static_cast<unsigned long long>(c.gzip_bytes),
+      100.0 * static_cast<double>(c.gzip_bytes) / static_cast<double>(c.raw_bytes),
+      1e3 * c.pack_seconds, 1e3 * c.unpack_seconds, c.break_even_bits_per_second() / 1e6);
 }
 
-void print_json(const Totals& t) {
+void print_json(const Totals& t, const Compression& c) {
   const auto direction = [](const Bytes& b) {
     return nlohmann::ordered_json{{"formula", b.formula},
                                   {"allowed_payload", b.allowed_payload},
@@ -164,9 +233,18 @@ void print_json(const Totals& t) {
                                   {"framed", b.framed},
                                   {"socket", b.socket}};
   };
-  const nlohmann::ordered_json json{{"cycles", t.cycles},    {"nodes", t.nodes},
-                                    {"tokens", t.tokens},    {"over", t.over},
-                                    {"up", direction(t.up)}, {"down", direction(t.down)}};
+  const nlohmann::ordered_json json{{"cycles", t.cycles},
+                                    {"nodes", t.nodes},
+                                    {"tokens", t.tokens},
+                                    {"over", t.over},
+                                    {"up", direction(t.up)},
+                                    {"down", direction(t.down)},
+                                    {"prompt_activations",
+                                     {{"positions", c.positions},
+                                      {"raw_bytes", c.raw_bytes},
+                                      {"gzip_bytes", c.gzip_bytes},
+                                      {"pack_seconds", c.pack_seconds},
+                                      {"unpack_seconds", c.unpack_seconds}}}};
   std::printf("%s\n", json.dump(2).c_str());
 }
 
@@ -201,12 +279,12 @@ Result<int> run_protocol(const ProtocolOptions& o) {
   auto link = ClientLink::open((*server)->link_options(*bundle));
   if (!link) return link.error();
   const auto welcomed = await_event<Welcomed>(**link, [](const auto&) {});
-  const Totals totals =
-      Measurement(**link, *drafter, ActivationLayout(welcomed.welcome.scale_groups))
-          .run(*prompt, o.max_tokens);
+  Measurement measurement(**link, *drafter, ActivationLayout(welcomed.welcome.scale_groups));
+  const Totals totals = measurement.run(*prompt, o.max_tokens);
+  const Compression compression = measurement.compression();
   (*link)->close();
   if (totals.cycles == 0) return Error{Errc::usage, "the answer was over before the first cycle"};
-  o.json ? print_json(totals) : print(totals);
+  o.json ? print_json(totals, compression) : print(totals, compression);
   return totals.over == 0 ? 0 : 1;
 }
 

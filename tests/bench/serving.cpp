@@ -109,7 +109,7 @@ class Device final : public TargetLink, GenerationObserver {
         drafter_(paced(std::move(drafter))),
         up_(world.setup, world.setup.up, 2 * number + world.setup.seed * 1000),
         down_(world.setup, world.setup.down, 2 * number + 1 + world.setup.seed * 1000),
-        client_({.hello = {}, .channel = {}}, Instant{}),
+        client_({.hello = {.pad_tick_ms = world.setup.pad_tick_ms}, .channel = {}}, Instant{}),
         server_({}, Instant{}),
         thread_([this] {
           turn_.acquire();
@@ -121,6 +121,17 @@ class Device final : public TargetLink, GenerationObserver {
   ~Device() override { thread_.join(); }
 
   bool done() const { return done_; }
+
+  // Lets both ends of a padded connection keep its pace, from now on.
+  void keep_pace(Instant t) {
+    if (done_) return;
+    if (t >= client_.next_deadline()) require(client_.tick(t));
+    if (t >= server_.next_deadline()) require(server_.tick(t));
+    pass_up(t);
+    pass_down(t);
+    const Instant next = t + std::chrono::milliseconds(1);
+    world_.events.at(next, [this, next] { keep_pace(next); });
+  }
 
   // Lets the device run from now until it waits.
   void run(Instant now) {
@@ -135,23 +146,14 @@ class Device final : public TargetLink, GenerationObserver {
   }
 
   Result<void> send(TargetRequest request) override {
-    if (std::holds_alternative<CancelRequest>(request)) {
-      client_.cancel();
-    } else if (auto* prefill = std::get_if<wire::OutgoingPrefill>(&request)) {
-      require(client_.prefill(std::move(*prefill)));
-      asked_ = now();
-      first_ = true;
-    } else if (auto* resume = std::get_if<wire::OutgoingResume>(&request)) {
-      require(client_.resume(std::move(*resume)));
-    } else if (auto* hints = std::get_if<wire::OutgoingHints>(&request)) {
-      if (world_.measured(now())) world_.result.hints += hints->hints.nodes().size();
-      require(client_.hints(std::move(*hints)));
+    note(request);
+    if (world_.setup.pad_tick_ms == 0) {
+      hand_over(std::move(request));
+      pass_up(now());
     } else {
-      auto& draft = std::get<wire::OutgoingDraft>(request);
-      streaming_ = draft.stream_tokens > 0;
-      require(client_.draft(std::move(draft)));
+      // Blocks leave while the device drafts: they must not hold what it has not drafted yet.
+      world_.events.at(now(), [this, request] { hand_over(request); });
     }
-    pass_up();
     return boost::system::in_place_value;
   }
 
@@ -182,6 +184,31 @@ class Device final : public TargetLink, GenerationObserver {
  private:
   Instant now() const { return stretch_->now(); }
 
+  void note(const TargetRequest& request) {
+    if (std::holds_alternative<wire::OutgoingPrefill>(request)) {
+      asked_ = now();
+      first_ = true;
+    } else if (const auto* hints = std::get_if<wire::OutgoingHints>(&request)) {
+      if (world_.measured(now())) world_.result.hints += hints->hints.nodes().size();
+    } else if (const auto* draft = std::get_if<wire::OutgoingDraft>(&request)) {
+      streaming_ = draft->stream_tokens > 0;
+    }
+  }
+
+  void hand_over(TargetRequest request) {
+    if (std::holds_alternative<CancelRequest>(request)) {
+      client_.cancel();
+    } else if (auto* prefill = std::get_if<wire::OutgoingPrefill>(&request)) {
+      require(client_.prefill(std::move(*prefill)));
+    } else if (auto* resume = std::get_if<wire::OutgoingResume>(&request)) {
+      require(client_.resume(std::move(*resume)));
+    } else if (auto* hints = std::get_if<wire::OutgoingHints>(&request)) {
+      require(client_.hints(std::move(*hints)));
+    } else {
+      require(client_.draft(std::move(std::get<wire::OutgoingDraft>(request))));
+    }
+  }
+
   void take(VerdictReceived& event) {
     if (!world_.setup.adapts) event.verdict.row_budget = 0;
     if (!world_.measured(now())) return;
@@ -201,7 +228,7 @@ class Device final : public TargetLink, GenerationObserver {
 
   void live() {
     const ServingSetup& setup = world_.setup;
-    pass_up();  // the Hello
+    pass_up(now());  // the Hello
     Generation generation(
         {.link = *this,
          .drafter = drafter_.get(),
@@ -211,15 +238,20 @@ class Device final : public TargetLink, GenerationObserver {
         {.tree = drafter_ ? setup.tree : std::nullopt,
          .tokens_max = setup.tokens_max,
          .context_count = 0,
-         .sampling = {},
+         .sampling = setup.sampling,
          .deadline = std::chrono::hours(24),
          .resync = wire::ResyncPolicy::check,
          .resync_wait = {},
          .control = setup.adapts ? ControlMode::automatic : ControlMode::off,
          .overlap = setup.overlap});
-    for (std::size_t i = number_; now() < world_.end; i += setup.clients) {
+    const auto asks = [&](std::uint32_t answered) {
+      return now() < world_.end && (setup.answer_count == 0 || answered < setup.answer_count);
+    };
+    std::uint32_t answered = 0;
+    for (std::size_t i = number_; asks(answered); i += setup.clients, ++answered) {
       const std::size_t index = i % setup.prompts.size();
       const Instant asked = now();
+      trace_ = {.prompt = index, .seconds = 0.0, .packets = {}};
       if (oracle_ != nullptr) {
         oracle_->expect(setup.answers[index], mix64(mix64(setup.seed) + number_) + answers_++);
       }
@@ -227,18 +259,32 @@ class Device final : public TargetLink, GenerationObserver {
       const auto end = testing::drive(
           generation, *this, [this] { return now(); }, [this] { return now() >= world_.end; });
       if (!end) throw Failure(end.error());
+      trace_.seconds = seconds_since(asked, now());
+      pause_until(now() + setup.pause);
       if (!world_.measured(now())) continue;
-      world_.result.answer_seconds.push_back(seconds_since(asked, now()));
+      for (Packet& packet : trace_.packets) packet.seconds -= seconds_since(Instant{}, asked);
+      world_.result.answer_seconds.push_back(trace_.seconds);
+      world_.result.traces.push_back(std::exchange(trace_, {}));
       world_.result.answer_tokens.push_back(generation.stats().tokens);
     }
   }
 
+  void pause_until(Instant end) {
+    while (now() < end) (void)wait_event(end);
+  }
+
+  void observe(Instant when, bool up, std::size_t bytes) {
+    trace_.packets.push_back(
+        {seconds_since(Instant{}, when), up, static_cast<std::uint32_t>(bytes)});
+  }
+
   // Bytes to the server, half a round trip later.
-  void pass_up() {
-    Bytes bytes = client_.take_output();
-    if (bytes.empty()) return;
-    const Instant there = up_.arrival(now(), bytes.size());
-    world_.events.at(there, [this, there, bytes = std::move(bytes)] {
+  void pass_up(Instant from) {
+    if (!client_.has_output()) return;
+    const Bytes bytes = client_.take_output();
+    const Instant there = up_.arrival(from, bytes.size());
+    observe(from, true, bytes.size());
+    world_.events.at(there, [this, there, bytes] {
       require(server_.receive(there, bytes));
       while (auto event = server_.next_event()) take(*std::move(event), there);
       pass_down(there);
@@ -246,10 +292,11 @@ class Device final : public TargetLink, GenerationObserver {
   }
 
   void pass_down(Instant from) {
-    Bytes bytes = server_.take_output();
-    if (bytes.empty()) return;
+    if (!server_.has_output()) return;
+    const Bytes bytes = server_.take_output();
     const Instant there = down_.arrival(from, bytes.size());
-    world_.events.at(there, [this, there, bytes = std::move(bytes)] {
+    observe(there, false, bytes.size());
+    world_.events.at(there, [this, there, bytes] {
       require(client_.receive(there, bytes));
       run(there);
     });
@@ -303,12 +350,10 @@ class Device final : public TargetLink, GenerationObserver {
    public:
     explicit Answers(Device& device) : device_(device) {}
     void verdict(wire::Verdict verdict) override {
-      device_.server_.verdict(std::move(verdict));
-      go();
+      say([&session = device_.server_, verdict] { session.verdict(verdict); });
     }
     void activations(wire::Activations chunk) override {
-      device_.server_.activations(std::move(chunk));
-      go();
+      say([&session = device_.server_, chunk] { session.activations(chunk); });
     }
     void refuse(std::uint32_t round, Error error) override {
       device_.server_.refuse(round, error);
@@ -317,6 +362,17 @@ class Device final : public TargetLink, GenerationObserver {
     }
 
    private:
+    // Blocks leave during a pass: they must not hold what it has not brought yet.
+    template <class Say>
+    void say(const Say& say) {
+      World& world = device_.world_;
+      if (world.setup.pad_tick_ms > 0) {
+        world.events.at(world.pass->now(), say);
+      } else {
+        say();
+        go();
+      }
+    }
     void go() { device_.pass_down(device_.world_.pass->now()); }
     Device& device_;
   };
@@ -358,6 +414,7 @@ class Device final : public TargetLink, GenerationObserver {
   bool first_ = true;
   bool streaming_ = false;  // the last draft asked for a stream
   bool done_ = false;
+  Trace trace_{};  // of the answer so far
   std::binary_semaphore turn_{0};
   std::binary_semaphore back_{0};
   std::thread thread_;
@@ -418,6 +475,8 @@ Result<ServingResult> simulate_serving(const ServingSetup& setup) {
   }
   for (const auto& device : devices) {
     world.events.at(clock, [&device, &clock] { device->run(clock); });
+    if (setup.pad_tick_ms > 0)
+      world.events.at(clock, [&device, &clock] { device->keep_pace(clock); });
   }
   Instant free{};  // when the server has done its last pass
   const auto all_done = [&] {

@@ -13,6 +13,7 @@
 #include "server/passes/pass_loop.h"
 #include "server/program/model_host.h"
 #include "server/proposers/speculation.h"
+#include "shared/base/sampling_params.h"
 #include "shared/speculative/tree_growth.h"
 
 namespace edgedraft::bench {
@@ -62,13 +63,33 @@ struct ServingSetup {
   const netsim::LinkOptions* down = nullptr;
   std::uint64_t seed = 1;
   Overlap overlap = Overlap::off;
+  SamplingParams sampling{};
+  // Blocks of constant size at that pace; 0: as it comes.
+  std::uint16_t pad_tick_ms = 0;
+  // What a device does between two answers.
+  Duration pause{};
   // Devices that know the answers, as many as prompts, and err on purpose; else the bundle drafts.
   std::optional<double> acceptance{};
   std::span<const std::vector<std::uint32_t>> answers{};
   Duration warm_up;
   Duration measured;
+  // Of each device at most; 0: as many as it asks for in the measured time.
+  std::uint32_t answer_count = 0;
   std::uint32_t tokens_max;  // of an answer
   std::span<const std::vector<std::uint32_t>> prompts;
+};
+
+// What an observer at a device's end of the link sees of an answer, from its request on and until
+// the next: when something passed, which way, and its size without TLS.
+struct Packet {
+  double seconds;
+  bool up;
+  std::uint32_t bytes;
+};
+struct Trace {
+  std::size_t prompt;  // its index
+  double seconds;      // until the answer's last token
+  std::vector<Packet> packets;
 };
 
 struct ServingResult {
@@ -84,6 +105,7 @@ struct ServingResult {
   std::vector<double> answer_seconds;        // of each answer that ended in the measured time
   std::vector<std::uint32_t> answer_tokens;  // and their lengths
   std::uint64_t hints = 0;                   // nodes that devices sent
+  std::vector<Trace> traces;                 // of answers that ended in the measured time
 };
 
 // Every device asks one prompt after another until the time is over.

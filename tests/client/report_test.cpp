@@ -33,6 +33,8 @@ AnswerReport report() {
   report.link.traffic.activation_bytes_raw = 80;
   report.link.traffic.activation_bytes_sent = 60;
   report.link.traffic.padding_bytes = 2000;
+  report.link.traffic.pad_bytes_out = 300;
+  report.link.traffic.pad_bytes_in = 400;
   return report;
 }
 
@@ -74,6 +76,8 @@ TEST(ReportTest, HasEveryStableNameWithItsValue) {
                       {"activation_bytes_raw", 80},
                       {"activation_bytes_sent", 60},
                       {"padding_bytes_down", 2000},
+                      {"pad_bytes_up", 300},
+                      {"pad_bytes_down", 400},
                       {"offline_tokens", 1},
                       {"reconnects", 1},
                       {"rewritten_tokens", 2},

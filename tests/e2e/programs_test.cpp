@@ -131,6 +131,23 @@ TEST(ReducedVocabularyTest, ABundleMadeByConvertGivesThePlainAnswer) {
   }
 }
 
+TEST_F(ProgramsTest, APaddedAnswerIsTheSame) {
+  const Options common{"-p", kStory, "--max-tokens", "60"};
+  for (const char* mode : {"on", "off"}) {
+    Options options = common;
+    options.insert(options.end(), {"--overlap", mode, "--control", "off"});
+    const json bare = run("moa-tli0", options);
+    options.push_back("--pad");
+    const json padded = run("moa-tli0", options);
+    EXPECT_EQ(padded["tokens"], bare["tokens"]) << mode;
+    EXPECT_EQ(padded["config"]["pad"], true);
+    EXPECT_EQ(bare["stats"]["pad_bytes_up"], 0);
+    EXPECT_EQ(bare["stats"]["pad_bytes_down"], 0);
+    EXPECT_GT(padded["stats"]["pad_bytes_up"], 0);
+    EXPECT_GT(padded["stats"]["pad_bytes_down"], 0);
+  }
+}
+
 TEST_F(ProgramsTest, SaysWhereItDraftsAndWhy) {
   const json asked = run("moa-tli0", {"-p", kPrompt, "--max-tokens", "3", "--device", "cpu"});
   EXPECT_EQ(asked["config"]["device"], "cpu");

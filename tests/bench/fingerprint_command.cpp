@@ -1,0 +1,191 @@
+#include "tests/bench/fingerprint_command.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+#include "netsim/profile.h"
+#include "shared/base/progress.h"
+#include "shared/program/pace_profile.h"
+#include "tests/bench/fingerprint.h"
+#include "tests/bench/prompts.h"
+#include "tests/bench/serving.h"
+
+namespace edgedraft::bench {
+namespace {
+
+constexpr const char* kHelp =
+    R"(Can an observer of the network tell prompts apart, by sizes, gaps and counts alone, with and without --pad?
+Every prompt is answered many times, sampled with a seed each and over a link that draws its delays anew, in
+simulated time through the client's and the server's own code. A classifier learns from the first --known answers
+to each prompt and guesses the prompts of the rest. Then what padding costs: bytes and time of the same answers.
+
+  plain       a stream of the server's
+  sequential  drafts that wait for their verdicts
+  overlap     a server that never waits
+
+Example:
+  edgedraft-bench fingerprint --model models/demo/target.gguf --bundle models/demo/moa-tli0.gguf \
+    --prompts models/demo/heldout.jsonl --pace-profile netsim/devices/paper-llama3-8b.toml)";
+
+constexpr std::uint16_t kTickMs = 20;
+// Longer than what a padded connection goes on after an answer.
+constexpr Duration kPause = std::chrono::seconds(2);
+
+struct Arm {
+  const char* name;
+  bool drafts;
+  Overlap overlap;
+};
+constexpr Arm kArms[]{{"plain", false, Overlap::off},
+                      {"sequential", true, Overlap::off},
+                      {"overlap", true, Overlap::on}};
+
+// What was seen of an arm, and what it cost.
+struct Figures {
+  double right = 0.0;  // share of the prompts that were guessed
+  std::size_t guesses = 0;
+  double kilobytes_up = 0.0;  // per answer
+  double kilobytes_down = 0.0;
+  double seconds = 0.0;
+};
+
+Figures figures_of(const std::vector<std::vector<Trace>>& repetitions, std::size_t known_count) {
+  std::vector<Trace> known;
+  Figures f;
+  double answers = 0.0;
+  for (std::size_t r = 0; r < repetitions.size(); ++r) {
+    if (r < known_count) known.insert(known.end(), repetitions[r].begin(), repetitions[r].end());
+    for (const Trace& trace : repetitions[r]) {
+      answers += 1.0;
+      f.seconds += trace.seconds;
+      for (const Packet& packet : trace.packets) {
+        (packet.up ? f.kilobytes_up : f.kilobytes_down) += packet.bytes / 1000.0;
+      }
+    }
+  }
+  f.seconds /= answers;
+  f.kilobytes_up /= answers;
+  f.kilobytes_down /= answers;
+  const Fingerprinter fingerprinter(known);
+  for (std::size_t r = known_count; r < repetitions.size(); ++r) {
+    for (const Trace& trace : repetitions[r]) {
+      ++f.guesses;
+      if (fingerprinter.guess(trace) == trace.prompt) f.right += 1.0;
+    }
+  }
+  f.right /= static_cast<double>(f.guesses);
+  return f;
+}
+
+}  // namespace
+
+void declare_fingerprint(CLI::App& app, FingerprintOptions& o) {
+  app.footer(kHelp);
+  app.add_option("--model", o.model, "The target")->type_name("FILE.gguf");
+  app.add_option("--bundle", o.bundle, "The drafter")->type_name("FILE.gguf");
+  app.add_option("--prompts", o.prompts, "JSON lines with task, prompt")->type_name("FILE");
+  app.add_option("--pace-profile", o.pace_profile, "Times of named hardware")
+      ->type_name("FILE.toml");
+  app.add_option("--link", o.link, "The network")->capture_default_str();
+  app.add_option("--prompt-count", o.prompt_count, "Prompts to tell apart, spread over the file")
+      ->check(CLI::Range(2, 1000))
+      ->capture_default_str();
+  app.add_option("--known", o.known, "Answers to each that the observer learns from")
+      ->check(CLI::Range(2, 1000))
+      ->capture_default_str();
+  app.add_option("--guessed", o.guessed, "Further answers to each, whose prompts it guesses")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--tokens", o.tokens, "Longest answer")->capture_default_str();
+  app.add_option("--temperature", o.temperature, "Of the target")->capture_default_str();
+}
+
+Result<int> run_fingerprint(const FingerprintOptions& o) {
+  if (o.model.empty() || o.bundle.empty() || o.prompts.empty() || o.pace_profile.empty()) {
+    return Error{Errc::usage,
+                 "give --model FILE.gguf, --bundle FILE.gguf, --prompts FILE and --pace-profile "
+                 "FILE.toml"};
+  }
+  const auto pace = PaceProfile::read(o.pace_profile);
+  if (!pace) return pace.error();
+  const auto link = netsim::read_network_profile(o.link);
+  if (!link) return link.error();
+  const auto backend = make_cpu_backend({.threads = 1});
+  const auto host = ModelHost::load(*backend, {.model = o.model, .bundles = {o.bundle}});
+  if (!host) return host.error();
+  const auto bundle = BundleFile::open(o.bundle, BundleUse::draft);
+  if (!bundle) return bundle.error();
+  const auto chat = bundle->chat_template({});
+  if (!chat) return chat.error();
+  const auto all = read_prompts(o.prompts);
+  if (!all) return all.error();
+  if (all->size() < o.prompt_count) {
+    return Error{Errc::usage, "--prompts has " + std::to_string(all->size()) + ", --prompt-count " +
+                                  std::to_string(o.prompt_count)};
+  }
+  std::vector<std::vector<std::uint32_t>> prompts;
+  for (std::size_t i = 0; i < o.prompt_count; ++i) {
+    const ChatMessage message{.role = "user",
+                              .content = (*all)[i * all->size() / o.prompt_count].text};
+    auto tokens = bundle->encode_chat(*chat, std::span(&message, 1));
+    if (!tokens) return tokens.error();
+    prompts.push_back(*std::move(tokens));
+  }
+  const HostedDrafter& hosted = (*host)->drafters()[0];
+  const std::uint32_t repetitions = o.known + o.guessed;
+  std::printf("%u prompts over %s, at the pace of %s, temperature %.1f; chance: %.1f %%\n",
+              o.prompt_count, link->name.c_str(), pace->name().c_str(), o.temperature,
+              100.0 / o.prompt_count);
+  std::printf("%-11s %-4s %18s %10s %10s %10s\n", "", "", "prompts guessed", "kB up", "kB down",
+              "s/answer");
+  for (const Arm& arm : kArms) {
+    for (const std::uint16_t tick : {std::uint16_t{0}, kTickMs}) {
+      std::vector<std::vector<Trace>> seen;
+      Progress progress(arm.name, repetitions);
+      for (std::uint32_t r = 0; r < repetitions; ++r) {
+        progress.advance(1);
+        WorkClock clock(WorkClock::Counts::paces);
+        auto result = simulate_serving(
+            {.host = **host,
+             .bundle = arm.drafts ? &*bundle : nullptr,
+             .tap = arm.drafts ? hosted.tap.get() : nullptr,
+             .device_backend = *backend,
+             .tree = arm.drafts ? std::optional(TreeShape{}) : std::nullopt,
+             .adapts = !arm.drafts,
+             .clock = clock,
+             .pass_pace = [&](std::uint32_t rows) { return pace->target_pass(rows); },
+             .step_pace =
+                 pace->draft_step(hosted.model->facts().pace_name, PaceProfile::Place::device),
+             .clients = 1,
+             .round_trip = {},
+             .up = &link->up,
+             .down = &link->down,
+             .seed = r + 1,
+             .overlap = arm.overlap,
+             .sampling = {.temperature = static_cast<float>(o.temperature), .seed = r + 1},
+             .pad_tick_ms = tick,
+             .pause = kPause,
+             .warm_up = {},
+             .measured = std::chrono::hours(24),
+             .answer_count = o.prompt_count,
+             .tokens_max = o.tokens,
+             .prompts = prompts});
+        if (!result) return result.error();
+        seen.push_back(std::move(result->traces));
+      }
+      const Figures f = figures_of(seen, o.known);
+      const double spread =
+          1.96 * std::sqrt(f.right * (1.0 - f.right) / static_cast<double>(f.guesses));
+      std::printf("%-11s %-4s %9.1f +- %3.1f %% %10.1f %10.1f %10.2f\n", arm.name,
+                  tick > 0 ? "pad" : "", 100.0 * f.right, 100.0 * spread, f.kilobytes_up,
+                  f.kilobytes_down, f.seconds);
+      std::fflush(stdout);
+    }
+  }
+  return 0;
+}
+
+}  // namespace edgedraft::bench

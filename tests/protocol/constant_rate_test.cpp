@@ -1,0 +1,290 @@
+#include "shared/protocol/constant_rate.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <utility>
+
+#include "tests/protocol/session_support.h"
+
+// What an observer of a padded connection sees, and what arrives all the same.
+namespace edgedraft {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint16_t kTickMs = 20;
+constexpr Duration kDelay = 7ms;
+constexpr std::uint32_t kContext = 4000;
+
+// A pass of the server: when, since the request came, and how many tokens it brings.
+struct Pass {
+  Duration at;
+  std::uint32_t tokens;
+};
+
+// What is said in an answer.
+struct Talk {
+  std::uint32_t prompt_tokens;
+  std::vector<Pass> passes;
+  // When the device sends hints, and how many.
+  std::vector<std::pair<Duration, std::uint32_t>> hints;
+};
+
+// Of one direction: when something left, and its size.
+using Seen = std::vector<std::pair<Duration, std::size_t>>;
+
+// A client and a server session, a link of constant delay, and an observer.
+class Connection {
+ public:
+  explicit Connection(bool pads)
+      : client_({.hello = {.pad_tick_ms = pads ? kTickMs : std::uint16_t{0}}, .channel = {}}, now_),
+        server_({}, now_) {
+    step();
+    while (!client_.ready()) step();
+  }
+
+  // Runs the answer until two seconds after it began.
+  void answer(const Talk& talk) {
+    begin_ = now_;
+    up_.clear();
+    down_.clear();
+    ASSERT_TRUE(client_.prefill(
+        outgoing(wire::Prefill{.tokens = std::vector<std::uint32_t>(talk.prompt_tokens, 3),
+                               .run = {.credit = kContext, .rows = true}})));
+    std::size_t hints_sent = 0;
+    std::uint32_t id = 1;
+    talk_ = &talk;
+    passes_done_ = 0;
+    asked_.reset();
+    while (now_ < begin_ + 2s) {
+      if (hints_sent < talk.hints.size() && now_ - begin_ >= talk.hints[hints_sent].first) {
+        const std::uint32_t count = talk.hints[hints_sent++].second;
+        wire::Hints hints{.credit = kContext, .first = id, .position = 1};
+        hints.tokens.assign(count, 5);
+        hints.parents.assign(count, 0);
+        hints.scores.assign(count, 1);
+        id += count;
+        ASSERT_TRUE(client_.hints(outgoing(hints)));
+      }
+      step();
+    }
+  }
+
+  const Seen& up() const { return up_; }
+  const Seen& down() const { return down_; }
+  std::uint32_t verdicts() const { return verdicts_; }
+  std::uint32_t hints_seen() const { return hints_seen_; }
+  const ClientSession& client() const { return client_; }
+  const ServerSession& server() const { return server_; }
+  ClientSession& client() { return client_; }
+  bool over() const { return !client_.in_flight(); }
+  void rest(Duration time) {
+    up_.clear();
+    down_.clear();
+    begin_ = now_;
+    while (now_ < begin_ + time) step();
+  }
+
+ private:
+  // A millisecond of everything.
+  void step() {
+    for (auto [due, bytes] : std::exchange(to_server_, {})) {
+      if (due > now_) {
+        to_server_.emplace(due, bytes);
+      } else {
+        ASSERT_TRUE(server_.receive(now_, bytes));
+        while (auto event = server_.next_event()) on(*std::move(event));
+      }
+    }
+    for (auto [due, bytes] : std::exchange(to_client_, {})) {
+      if (due > now_) {
+        to_client_.emplace(due, bytes);
+      } else {
+        ASSERT_TRUE(client_.receive(now_, bytes));
+        while (auto event = client_.next_event()) {
+          if (std::holds_alternative<VerdictReceived>(*event)) ++verdicts_;
+        }
+      }
+    }
+    while (asked_ && passes_done_ < talk_->passes.size() &&
+           now_ - *asked_ >= talk_->passes[passes_done_].at) {
+      say(talk_->passes[passes_done_++]);
+    }
+    if (now_ >= client_.next_deadline()) {
+      ASSERT_TRUE(client_.tick(now_));
+    }
+    if (now_ >= server_.next_deadline()) {
+      ASSERT_TRUE(server_.tick(now_));
+    }
+    if (client_.has_output()) send(client_.take_output(), to_server_, up_);
+    if (server_.has_output()) send(server_.take_output(), to_client_, down_);
+    now_ += 1ms;
+  }
+
+  void on(ServerEvent event) {
+    if (std::holds_alternative<HelloReceived>(event)) {
+      wire::Welcome welcome = small_welcome();
+      welcome.context_count = kContext;
+      welcome.hint_nodes_max = 100;
+      server_.accept(welcome);
+    } else if (const auto* prefill = std::get_if<PrefillRequested>(&event)) {
+      asked_ = now_;
+      round_ = prefill->request.round;
+    } else if (const auto* hints = std::get_if<HintsReceived>(&event)) {
+      hints_seen_ += static_cast<std::uint32_t>(hints->hints.tokens.size());
+    }
+  }
+
+  void say(const Pass& pass) {
+    const bool first = passes_done_ == 1;
+    const bool last = passes_done_ == talk_->passes.size();
+    wire::Verdict verdict{
+        .round = round_, .next = 4, .ending = last ? wire::Ending::end_token : wire::Ending::none};
+    if (!first) {
+      verdict.tokens.assign(pass.tokens - 1, 4);
+      verdict.activations = quantize_rows(layout_, rows(pass.tokens));
+    }
+    ASSERT_TRUE(server_.verdict(verdict));
+    if (!first) return;
+    const std::uint32_t count = talk_->prompt_tokens;
+    ASSERT_TRUE(server_.activations(compress_activations(
+        round_, 0, count, quantize_rows(layout_, rows(count)), wire::Codec::none)));
+  }
+
+  std::vector<float> rows(std::uint32_t count) {
+    return random_rows(random_, std::size_t{count} * layout_.cols());
+  }
+
+  void send(Bytes bytes, std::multimap<Instant, Bytes>& to, Seen& seen) {
+    seen.emplace_back(now_ - begin_, bytes.size());
+    to.emplace(now_ + kDelay, std::move(bytes));
+  }
+
+  Instant now_{1h};
+  Instant begin_ = now_;
+  Random random_{5};
+  const ActivationLayout layout_{small_welcome().scale_groups};
+  ClientSession client_;
+  ServerSession server_;
+  std::multimap<Instant, Bytes> to_server_;
+  std::multimap<Instant, Bytes> to_client_;
+  Seen up_;
+  Seen down_;
+  const Talk* talk_ = nullptr;
+  std::optional<Instant> asked_;
+  std::uint32_t round_ = 0;
+  std::size_t passes_done_ = 0;
+  std::uint32_t verdicts_ = 0;
+  std::uint32_t hints_seen_ = 0;
+};
+
+// An answer whose drafts are accepted, and one of another length whose drafts are not and begin
+// anew.
+const Talk kEasy{.prompt_tokens = 20,
+                 .passes = {{5ms, 1}, {40ms, 8}, {80ms, 9}, {120ms, 8}, {160ms, 7}},
+                 .hints = {{60ms, 8}, {100ms, 8}, {140ms, 8}}};
+const Talk kHard{.prompt_tokens = 90,
+                 .passes = {{9ms, 1}, {33ms, 1}, {71ms, 2}, {95ms, 1}, {180ms, 1}, {260ms, 1}},
+                 .hints = {{50ms, 30}, {72ms, 30}, {90ms, 30}, {111ms, 25}, {130ms, 30}}};
+
+TEST(ConstantRateTest, AnObserverSeesTheSameWhateverIsSaid) {
+  Connection easy(true);
+  easy.answer(kEasy);
+  Connection hard(true);
+  hard.answer(kHard);
+  EXPECT_EQ(easy.up(), hard.up());
+  EXPECT_EQ(easy.down(), hard.down());
+  // Half a second of blocks, and then silence.
+  EXPECT_EQ(easy.up().size(), 25u);
+  EXPECT_EQ(easy.up().back().first - easy.up().front().first, 480ms);
+  EXPECT_TRUE(easy.over());
+
+  Connection bare(false);
+  bare.answer(kEasy);
+  Connection other(false);
+  other.answer(kHard);
+  EXPECT_NE(bare.up(), other.up());
+  EXPECT_NE(bare.down(), other.down());
+}
+
+TEST(ConstantRateTest, EverythingArrives) {
+  for (const Talk& talk : {kEasy, kHard}) {
+    Connection padded(true);
+    padded.answer(talk);
+    EXPECT_TRUE(padded.over());
+    EXPECT_EQ(padded.verdicts(), talk.passes.size());
+    std::uint32_t hints = 0;
+    for (const auto& [at, count] : talk.hints) hints += count;
+    EXPECT_EQ(padded.hints_seen(), hints);
+    EXPECT_GT(padded.client().traffic().pad_bytes_out, 0u);
+    EXPECT_EQ(padded.client().traffic().pad_bytes_out, padded.server().traffic().pad_bytes_in);
+  }
+}
+
+TEST(ConstantRateTest, ALongAnswerTakesMoreHalfSecondsAndTheNextBeginsAnew) {
+  Talk talk = kEasy;
+  for (Duration at = 200ms; at < 700ms; at += 40ms) talk.passes.push_back({at, 3});
+  Connection padded(true);
+  padded.answer(talk);
+  EXPECT_EQ(padded.up().size(), 50u);
+  const Seen first = padded.down();
+  padded.rest(1s);
+  EXPECT_TRUE(padded.up().empty());
+  EXPECT_TRUE(padded.down().empty());
+}
+
+TEST(ConstantRateTest, WhatIsSaidLastLeavesInABlockToo) {
+  Connection padded(true);
+  padded.answer(kEasy);
+  ASSERT_TRUE(padded.client().prefill(outgoing(wire::Prefill{.tokens = {1, 2}})));
+  padded.rest(100ms);
+  EXPECT_TRUE(padded.client().paces_output());
+  padded.client().cancel();
+  padded.rest(1s);
+  for (const auto& [at, bytes] : padded.up()) EXPECT_EQ(bytes, padded.up().front().second);
+  EXPECT_FALSE(padded.client().paces_output());
+}
+
+TEST(ConstantRateTest, AServerThatCannotPadIsLeft) {
+  ClientSession client({.hello = {.pad_tick_ms = kTickMs}, .channel = {}}, Instant{});
+  const Result<void> received = client.receive(Instant{}, wire::encode(small_welcome()));
+  ASSERT_FALSE(received);
+  EXPECT_EQ(received.error().code, Errc::mismatch);
+  EXPECT_NE(received.error().message.find("--pad"), std::string::npos);
+}
+
+TEST(ConstantRateTest, PadsOfAConnectionThatIsNotPaddedAreAFault) {
+  Bytes pad(kFrameHeaderBytes);
+  encode_frame_header({.kind = static_cast<std::uint16_t>(wire::Kind::pad)},
+                      std::span(pad).first<kFrameHeaderBytes>());
+  ServerSession server({}, Instant{});
+  const Result<void> received = server.receive(Instant{}, pad);
+  ASSERT_FALSE(received);
+  EXPECT_EQ(received.error().code, Errc::protocol);
+}
+
+// A socket that stood still is not made up for: that would be a burst.
+TEST(ConstantRateTest, BlocksThatWereLateAreNotMadeUpFor) {
+  ConstantRate rate({.tick = 20ms, .bytes = 300, .together = 1});
+  Instant now{};
+  const auto block = [&] {
+    rate.tick(now, true);
+    if (!rate.due()) return false;
+    rate.append(Bytes(rate.room()));
+    EXPECT_EQ(rate.take_block().size(), 300u);
+    return true;
+  };
+  EXPECT_EQ(rate.next_deadline(true), Instant::min());
+  EXPECT_EQ(rate.next_deadline(false), Instant::max());
+  EXPECT_TRUE(block());
+  EXPECT_FALSE(block());
+  EXPECT_EQ(rate.next_deadline(true), now + 20ms);
+  now += 500ms;
+  EXPECT_TRUE(block());
+  EXPECT_TRUE(block()) << "the next is due now";
+  EXPECT_FALSE(block());
+}
+
+}  // namespace
+}  // namespace edgedraft
