@@ -31,7 +31,7 @@ std::function<double(double)> way(const LinkOptions& options, Duration round_tri
 }
 
 Duration mean_round_trip(const NetworkProfile& network) {
-  return mean_delay(network.up.delay) + mean_delay(network.down.delay);
+  return mean_delay(network.up) + mean_delay(network.down);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ constexpr std::size_t kProfileBytesMax = 1u << 20;
 constexpr std::size_t kTraceBytesMax = 64u << 20;
 constexpr std::size_t kTablePointsMax = 65536;
 constexpr std::size_t kEventsMax = 10000;
+constexpr std::size_t kRestLawsMax = 8;
 constexpr double kMsMax = 60'000;
 constexpr double kSecondsMax = 1'000'000;
 
@@ -126,6 +127,40 @@ Result<void> read_burst_loss(ProfileTable table, std::optional<GilbertElliott>& 
   return table.nothing_else();
 }
 
+Result<void> read_rest(ProfileTable& table, std::vector<RestLaw>& out) {
+  auto laws = table.tables("rest", kRestLawsMax);
+  if (!laws) return laws.error();
+  out.clear();
+  for (ProfileTable& entry : *laws) {
+    RestLaw law;
+    if (auto r = entry.required_ms("after_ms", law.after); !r) return r;
+    if (auto r = entry.required_ms("least_ms", law.least); !r) return r;
+    if (auto r = entry.required_ms("most_ms", law.most); !r) return r;
+    if (law.most < law.least) return entry.wrong("most_ms", "is no less than least_ms");
+    if (!out.empty() && law.after <= out.back().after) {
+      return entry.wrong("after_ms", "rises from law to law");
+    }
+    if (auto r = entry.nothing_else(); !r) return r;
+    out.push_back(law);
+  }
+  return boost::system::in_place_value;
+}
+
+Result<void> read_competing(ProfileTable table, std::optional<CompetingFlow>& out) {
+  const auto queue = table.number("queue_kb", 1, 1'000'000);
+  if (!queue) return queue.error();
+  const auto period = table.number("period_s", 0.01, kSecondsMax);
+  if (!period) return period.error();
+  const auto share = table.number("share", 0, 1);
+  if (!share) return share.error();
+  if (!*queue) return table.wrong("queue_kb", "is missing; give what the flow has in the queue");
+  if (!*period) return table.wrong("period_s", "is missing; give the seconds from loss to loss");
+  out = CompetingFlow{.queue_bytes = static_cast<std::uint64_t>(**queue * 1000),
+                      .period = seconds_of(**period),
+                      .share = share->value_or(1.0)};
+  return table.nothing_else();
+}
+
 Result<void> read_direction(ProfileTable table, const std::filesystem::path& folder,
                             LinkOptions& link) {
   if (table.has("rate_mbit") && table.has("trace")) {
@@ -170,6 +205,15 @@ Result<void> read_direction(ProfileTable table, const std::filesystem::path& fol
     auto burst = table.table("burst_loss");
     if (!burst) return burst.error();
     if (auto r = read_burst_loss(std::move(*burst), link.burst_loss); !r) return r;
+  }
+  if (table.has("rest")) {
+    if (auto r = read_rest(table, link.rest); !r) return r;
+  }
+  if (table.has("competing")) {
+    auto competing = table.table("competing");
+    if (!competing) return competing.error();
+    if (link.trace) return competing->wrong("queue_kb", "goes with rate_mbit, not with a trace");
+    if (auto r = read_competing(std::move(*competing), link.competing); !r) return r;
   }
   const auto queue = table.number("queue_packets", 1, 1'000'000);
   if (!queue) return queue.error();

@@ -47,7 +47,7 @@ Result<std::unique_ptr<LinkDriver>> make_proxy_link(const NetworkProfile& profil
                                                     std::uint64_t seed) {
   auto process = LinkProcess::start([&](LinkChannel& channel) -> Result<void> {
     DuplexLink link(profile.up, profile.down, seed, Clock::now());
-    ProxyRelay relay(link, mean_delay(profile.up.delay) + mean_delay(profile.down.delay));
+    ProxyRelay relay(link, mean_delay(profile.up) + mean_delay(profile.down));
     channel.reply(LinkReply{});
     relay.run(channel);
     return boost::system::in_place_value;

@@ -178,6 +178,12 @@ Result<TcPlan> plan_tc_link(const NetworkProfile& profile) {
     return Error{Errc::unsupported,
                  profile.name + ": netem plays no traces; take --driver tun or proxy"};
   }
+  for (const LinkOptions* link : {&profile.up, &profile.down}) {
+    if (link->rest.empty() && !link->competing) continue;
+    return Error{Errc::unsupported, profile.name +
+                                        ": netem knows neither rest nor competing flows; take "
+                                        "--driver tun or proxy"};
+  }
   TcPlan plan;
   // One packet at a time on the link, never a burst that the kernel would split at the other end.
   const Words end{"name", kInterface, "gso_max_segs", "1"};

@@ -60,4 +60,18 @@ Duration mean_delay(const DelayLaw& law, int steps) {
   return std::chrono::duration_cast<Duration>(Nanoseconds(sum / steps));
 }
 
+Duration mean_delay(const LinkOptions& options, int steps) {
+  Duration mean = mean_delay(options.delay, steps);
+  for (const RestLaw& law : options.rest) {
+    if (law.after > std::chrono::seconds(1)) break;
+    mean = mean_delay(options.delay, steps) + (law.least + law.most) / 2;
+  }
+  if (const auto& flow = options.competing) {
+    const double bits = 8.0 * 0.75 * flow->share * static_cast<double>(flow->queue_bytes);
+    mean += std::chrono::duration_cast<Duration>(
+        std::chrono::duration<double>(bits / static_cast<double>(options.bits_per_second)));
+  }
+  return mean;
+}
+
 }  // namespace edgedraft::netsim

@@ -16,4 +16,7 @@ Duration delay_quantile(const DelayLaw& law, double p);
 // The mean over `steps` equally likely quantiles: what a measurement should find.
 Duration mean_delay(const DelayLaw& law, int steps = 4096);
 
+// What a small packet takes on average that comes after a second's rest, sending aside.
+Duration mean_delay(const LinkOptions& options, int steps = 4096);
+
 }  // namespace edgedraft::netsim

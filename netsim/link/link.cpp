@@ -1,6 +1,7 @@
 #include "netsim/link/link.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "netsim/link/delay_law.h"
@@ -10,7 +11,13 @@
 namespace edgedraft::netsim {
 namespace {
 
+Duration of_seconds(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
 enum Draw : unsigned { kDelay, kLoss, kBurstLoss, kBurstStep, kDrawCount };
+// Of another sequence, so that links without them draw as they always have.
+enum RadioDraw : unsigned { kRest, kFlowPhase, kFlowSpell, kRadioDrawCount };
 
 }  // namespace
 
@@ -26,6 +33,37 @@ Link::Link(LinkOptions options, std::uint64_t seed, Instant start)
 
 double Link::uniform(std::uint64_t number, unsigned which) const {
   return uniform_at(seed_, number * kDrawCount + which);
+}
+
+double Link::radio_uniform(std::uint64_t number, unsigned which) const {
+  return uniform_at(mix64(~seed_), number * kRadioDrawCount + which);
+}
+
+Instant Link::admitted(Instant now, std::uint64_t number) const {
+  Instant begin = now;
+  const RestLaw* applies = nullptr;
+  for (const RestLaw& law : options_.rest) {
+    if (now - free_at_ >= law.after) applies = &law;
+  }
+  if (applies != nullptr) {
+    const double wait = radio_uniform(number, kRest) * seconds(applies->most - applies->least);
+    begin += applies->least + of_seconds(wait);
+  }
+  if (options_.competing) begin += backlog(*options_.competing, now);
+  return begin;
+}
+
+// What the other flow has in the queue, as the time that it takes to be sent.
+Duration Link::backlog(const CompetingFlow& flow, Instant now) const {
+  constexpr double kPeriodsASpell = 10.0;
+  // Where in its periods it is when the link begins.
+  const double periods =
+      seconds(now - start_) / seconds(flow.period) + radio_uniform(0, kFlowPhase);
+  const auto spell = static_cast<std::uint64_t>(periods / kPeriodsASpell);
+  if (radio_uniform(spell, kFlowSpell) >= flow.share) return Duration::zero();
+  const double filled = 0.5 + 0.5 * (periods - std::floor(periods));
+  return of_seconds(8.0 * filled * static_cast<double>(flow.queue_bytes) /
+                    static_cast<double>(options_.bits_per_second));
 }
 
 Instant Link::serialise(Instant now, std::size_t bytes) {
@@ -61,7 +99,7 @@ Fate Link::send(Instant now, Packet packet, Instant* arrives) {
   if (down_) return Fate::link_down;
   if (waiting(now) >= options_.queue_packets) return Fate::queue_full;
 
-  free_at_ = serialise(now, packet.size());
+  free_at_ = serialise(admitted(now, number), packet.size());
   departures_.push_back(free_at_);
   // A lost packet was on the wire like any other.
   if (lose(number)) return Fate::lost;

@@ -57,8 +57,12 @@ class Link {
   };
 
   Instant serialise(Instant now, std::size_t bytes);
+  // When a packet that comes now may begin to be sent, as far as others and the radio allow.
+  Instant admitted(Instant now, std::uint64_t number) const;
+  Duration backlog(const CompetingFlow& flow, Instant now) const;
   bool lose(std::uint64_t number);
   double uniform(std::uint64_t number, unsigned which) const;
+  double radio_uniform(std::uint64_t number, unsigned which) const;
 
   LinkOptions options_;
   std::uint64_t seed_;

@@ -36,6 +36,22 @@ struct GilbertElliott {
   double loss_outside = 0;
 };
 
+// A radio at rest: who has sent nothing for a while has to ask for a grant, or to wait until the
+// other side listens again, before a packet leaves. Those behind it wait for it.
+struct RestLaw {
+  Duration after{0};  // without a packet
+  Duration least{0};  // the wait, drawn evenly
+  Duration most{0};
+};
+
+// Somebody else's download or upload through the same queue: TCP fills it, loses a packet, halves
+// its window and fills it again. Ours wait behind what is there.
+struct CompetingFlow {
+  std::uint64_t queue_bytes = 0;  // when it is full; half as many after a loss
+  Duration period{0};             // from loss to loss
+  double share = 1;               // of the time that the flow is there, in spells of ten periods
+};
+
 // Opportunities to send 1,500 bytes each, as mahimahi's traces list them.
 struct DeliveryTrace {
   std::vector<std::uint32_t> at_ms;  // never falling; the last is the period after which it repeats
@@ -50,6 +66,9 @@ struct LinkOptions {
   DelayLaw delay;
   // Whether a packet with a shorter delay overtakes: netem's way, but no radio link's.
   bool reorder = false;
+  // By how long the link has been at rest: the last one that it has been for.
+  std::vector<RestLaw> rest;
+  std::optional<CompetingFlow> competing;
   double loss = 0;  // independent, in [0, 1]
   std::optional<GilbertElliott> burst_loss;
   // Packets that wait or are being sent; one more is dropped.

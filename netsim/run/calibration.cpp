@@ -6,17 +6,18 @@
 #include <sstream>
 #include <thread>
 
-#include "netsim/link/delay_law.h"
+#include "netsim/link/link.h"
 #include "netsim/run/installation.h"
 #include "netsim/run/process.h"
-#include "shared/base/random.h"
 
 namespace edgedraft::netsim {
 namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int kSimulations = 400;
+constexpr std::uint64_t kSimulations = 400;
+// Of IP.
+constexpr std::size_t kPingBytes = 60;
 // Scheduling and TCP on an otherwise idle machine.
 constexpr double kRoundTripFloorMs = 3;
 // Beyond that a user-space link measures the machine and not the profile.
@@ -27,11 +28,6 @@ double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
-}
-
-double serialisation_ms(const LinkOptions& direction) {
-  // A ping is some 60 bytes of IP.
-  return direction.bits_per_second > 0 ? 480e3 / static_cast<double>(direction.bits_per_second) : 0;
 }
 
 double quantile(std::vector<double> values, double q) {
@@ -58,17 +54,25 @@ Expectation expect(const NetworkProfile& profile, std::uint32_t pings) {
     e.measurable = false;
     return e;
   }
-  Random random(1);
   std::vector<double> medians;
   std::vector<double> all;
-  for (int i = 0; i < kSimulations; ++i) {
+  for (std::uint64_t seed = 1; seed <= kSimulations; ++seed) {
+    Link up(profile.up, 2 * seed, Instant{});
+    Link down(profile.down, 2 * seed + 1, Instant{});
     std::vector<double> pinged;
-    for (std::uint32_t ping = 0; ping < pings; ++ping) {
-      const double there = 1000 * seconds(delay_quantile(profile.up.delay, random.uniform()));
-      const double back = 1000 * seconds(delay_quantile(profile.down.delay, random.uniform()));
-      pinged.push_back(there + back + serialisation_ms(profile.up) +
-                       serialisation_ms(profile.down));
+    Instant now{};
+    // Each begins when the one before has come back; one that is lost is another one's.
+    for (std::uint32_t tries = 0; pinged.size() < pings && tries < 100 * pings; ++tries) {
+      Instant there = now;
+      Instant back = now;
+      const bool came = up.send(now, Link::Packet(kPingBytes), &there) == Fate::delivered &&
+                        down.send(there, Link::Packet(kPingBytes), &back) == Fate::delivered;
+      while (up.receive(there) || down.receive(back)) {
+      }
+      if (came) pinged.push_back(1000 * seconds(back - now));
+      now = std::max(now, back);
     }
+    if (pinged.empty()) pinged.push_back(0.0);
     medians.push_back(median(pinged));
     all.insert(all.end(), pinged.begin(), pinged.end());
   }

@@ -85,8 +85,7 @@ class Way {
   Way(const ServingSetup& setup, const netsim::LinkOptions* options, std::uint64_t seed)
       : half_(setup.round_trip / 2) {
     if (options == nullptr) return;
-    stream_.emplace(*options,
-                    netsim::mean_delay(setup.up->delay) + netsim::mean_delay(setup.down->delay),
+    stream_.emplace(*options, netsim::mean_delay(*setup.up) + netsim::mean_delay(*setup.down),
                     seed);
   }
 

@@ -162,6 +162,65 @@ TEST(LinkTest, ADelayHoldsForAsLongAsItIsTold) {
   }
 }
 
+TEST(LinkTest, WhoWasAtRestWaitsForAGrantAndThoseBehindWaitToo) {
+  LinkOptions options = fast();
+  options.rest = {{.after = 10ms, .least = 5ms, .most = 15ms},
+                  {.after = 1s, .least = 100ms, .most = 100ms}};
+  Link link(options, 3, kStart);
+  const auto delay_at = [&](Duration at) {
+    Instant arrives{};
+    EXPECT_EQ(link.send(kStart + at, packet_of(1), &arrives), Fate::delivered);
+    return arrives - kStart - at;
+  };
+  std::vector<double> waits;
+  for (int i = 1; i < 2000; ++i) {
+    const Duration wait = delay_at(i * 50ms);
+    EXPECT_GE(wait, 5ms);
+    EXPECT_LE(wait, 15ms + 1us);
+    waits.push_back(1e3 * seconds(wait));
+    EXPECT_NEAR(1e3 * seconds(delay_at(i * 50ms + 1ms)), waits.back() - 1.0, 0.01) << "in order";
+    EXPECT_LT(delay_at(i * 50ms + wait + 5ms), 1us) << "it was sending";
+  }
+  EXPECT_NEAR(mean_of(waits), 10.0, 5 * 10 / std::sqrt(12.0 * 2000));
+  EXPECT_GE(delay_at(200s), 100ms) << "the longest rest that it had";
+}
+
+TEST(LinkTest, AnotherFlowFillsTheQueueAndHalvesIt) {
+  LinkOptions options{.bits_per_second = 8'000'000};
+  options.competing = CompetingFlow{.queue_bytes = 50'000, .period = 2s};
+  Link link(options, 3, kStart);
+  double least = 1e9;
+  double most = 0;
+  double before = 0;
+  int drops = 0;
+  bool falling = false;
+  for (int i = 0; i < 2000; ++i) {
+    Instant arrives{};
+    ASSERT_EQ(link.send(kStart + i * 10ms, packet_of(1), &arrives), Fate::delivered);
+    const double ms = 1e3 * seconds(arrives - kStart - i * 10ms);
+    least = std::min(least, ms);
+    most = std::max(most, ms);
+    // In order: the queue empties over some packets.
+    if (ms < before - 5 && !falling) ++drops;
+    falling = ms < before - 5;
+    before = ms;
+  }
+  EXPECT_NEAR(least, 25, 1);
+  EXPECT_NEAR(most, 50, 1);
+  EXPECT_NEAR(drops, 10, 1) << "a loss in two seconds";
+
+  options.competing->share = 0.3;
+  Link shared(options, 3, kStart);
+  int there = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    Instant arrives{};
+    shared.send(kStart + i * 1s, packet_of(1), &arrives);
+    there += arrives - kStart - i * 1s > 20ms;
+  }
+  // 1,000 spells of ten periods.
+  EXPECT_NEAR(there / 20'000.0, 0.3, tolerance(0.3, 1000));
+}
+
 TEST(LinkTest, LosesItsShareIndependently) {
   LinkOptions options = fast();
   options.loss = 0.05;

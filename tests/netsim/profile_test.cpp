@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 TEST(ProfileTest, EveryShippedOneIsReadAndSaysWhereItsFiguresComeFrom) {
   const auto names = shipped_network_profiles();
-  EXPECT_EQ(names.size(), 11u);
+  EXPECT_EQ(names.size(), 13u);
   for (const std::string& name : names) {
     const auto profile = read_network_profile(name);
     ASSERT_TRUE(profile) << profile.error().message;
@@ -51,6 +51,8 @@ burst_loss = { enter = 0.1, leave = 0.5, loss_in_burst = 0.7 }
 [down]
 delay = { law = "table", samples_ms = [30, 10, 20] }
 queue_packets = 7
+rest = [{ after_ms = 10, least_ms = 5, most_ms = 15 }, { after_ms = 200, least_ms = 6, most_ms = 6 }]
+competing = { queue_kb = 64, period_s = 1.5, share = 0.25 }
 )",
                                                        "x/own.toml")
                                      .value();
@@ -63,6 +65,15 @@ queue_packets = 7
   EXPECT_DOUBLE_EQ(profile.up.burst_loss->loss_in_burst, 0.7);
   EXPECT_FALSE(profile.down.burst_loss);
   EXPECT_EQ(profile.down.queue_packets, 7u);
+  EXPECT_TRUE(profile.up.rest.empty());
+  ASSERT_EQ(profile.down.rest.size(), 2u);
+  EXPECT_EQ(profile.down.rest[0].after, 10ms);
+  EXPECT_EQ(profile.down.rest[0].most, 15ms);
+  EXPECT_EQ(profile.down.rest[1].least, 6ms);
+  ASSERT_TRUE(profile.down.competing);
+  EXPECT_EQ(profile.down.competing->queue_bytes, 64'000u);
+  EXPECT_EQ(profile.down.competing->period, 1500ms);
+  EXPECT_DOUBLE_EQ(profile.down.competing->share, 0.25);
   ASSERT_EQ(profile.down.delay.points.size(), 3u);
   EXPECT_EQ(profile.down.delay.points[1], (std::pair{0.5, Duration(20ms)}));
 }
@@ -108,6 +119,13 @@ TEST(ProfileTest, ErrorsNameFileLineKeyAndWhatIsAllowed) {
        "p.toml:2: both.rate_mbit: 0 is out of range; give a number from"},
       {"[both]\nrate_mbit = \"5\"\n", "p.toml:2: both.rate_mbit: not a number"},
       {"[both]\nrate_mbit = nan\n", "p.toml:2: both.rate_mbit"},
+      {"[both]\nrate_mbit = 1\nrest = [{ after_ms = 1, least_ms = 3, most_ms = 2 }]\n",
+       "both.rest.most_ms: is no less than least_ms"},
+      {"[both]\nrate_mbit = 1\nrest = [{ after_ms = 9, least_ms = 1, most_ms = 2 }, { after_ms = "
+       "8, least_ms = 1, most_ms = 2 }]\n",
+       "both.rest.after_ms: rises from law to law"},
+      {"[both]\nrate_mbit = 1\ncompeting = { queue_kb = 10 }\n",
+       "both.competing.period_s: is missing"},
       {"[both]\nrate_mbit = 5\nlos = 0.1\n",
        "p.toml:3: both.los: unknown key; allowed here: burst"},
       {"[both]\nrate_mbit = 5\nloss = 1.5\n", "p.toml:3: both.loss: 1.5 is out of range"},

@@ -110,13 +110,16 @@ TEST(TcCommandsTest, ANewAddressReplacesTheOldOne) {
                                              "ip address add 198.18.0.4/15 dev edgedraft0"}));
 }
 
-TEST(TcCommandsTest, TracesAreNotForNetem) {
-  NetworkProfile profile = read_network_profile("lan").value();
-  profile.up.trace = parse_delivery_trace("1\n", "t").value();
-  const auto plan = plan_tc_link(profile);
-  ASSERT_FALSE(plan);
-  EXPECT_EQ(plan.error().code, Errc::unsupported);
-  EXPECT_NE(plan.error().message.find("--driver tun"), std::string::npos);
+TEST(TcCommandsTest, TracesRestAndCompetingFlowsAreNotForNetem) {
+  NetworkProfile traced = read_network_profile("lan").value();
+  traced.up.trace = parse_delivery_trace("1\n", "t").value();
+  for (const NetworkProfile& profile : {traced, read_network_profile("5g-grants").value(),
+                                        read_network_profile("4g-download").value()}) {
+    const auto plan = plan_tc_link(profile);
+    ASSERT_FALSE(plan) << profile.name;
+    EXPECT_EQ(plan.error().code, Errc::unsupported);
+    EXPECT_NE(plan.error().message.find("--driver tun"), std::string::npos);
+  }
 }
 
 }  // namespace
