@@ -1,6 +1,7 @@
 #include "server/passes/admission.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <variant>
@@ -68,15 +69,19 @@ bool Admission::secure_first_draft(std::deque<Request>& turns) {
     if (any_prompt) return false;
     const auto last = last_to_hold_pages(turns);
     const bool was_first = last->session == first;
-    delivery_.refuse(last->client, last->round, Refusal::session_unknown,
-                     {Errc::session_unknown,
-                      "the server gave this session's keys and values up for lack of memory: it "
-                      "needs a larger --kv-memory"});
-    sessions_.forget(last->client.connection_id);
-    turns.erase(last);
+    give_up(turns, last);
     if (was_first) return true;
   }
   return true;
+}
+
+void Admission::give_up(std::deque<Request>& turns, std::deque<Request>::iterator request) {
+  delivery_.refuse(request->client, request->round, Refusal::session_unknown,
+                   {Errc::session_unknown,
+                    "the server gave this session's keys and values up for lack of memory: it "
+                    "needs a larger --kv-memory"});
+  sessions_.forget(request->client.connection_id);
+  turns.erase(request);
 }
 
 void Admission::admit_waiting(std::deque<Request>& turns) {
@@ -87,9 +92,17 @@ void Admission::admit_waiting(std::deque<Request>& turns) {
         first = &request;
       }
     }
-    if (first == nullptr || !sessions_.admit(*first->session, first->posted)) return;
-    std::get<PromptRequest>(first->work).waits = false;
-    --waiting_count_;
+    if (first == nullptr) return;
+    if (sessions_.admit(*first->session, first->posted)) {
+      std::get<PromptRequest>(first->work).waits = false;
+      --waiting_count_;
+      continue;
+    }
+    if (sessions_.is_patient(first->posted)) return;
+    const auto paused =
+        std::find_if(turns.rbegin(), turns.rend(), [](const Request& r) { return r.paused(); });
+    if (paused == turns.rend()) return;
+    give_up(turns, std::prev(paused.base()));
   }
 }
 

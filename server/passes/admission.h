@@ -16,12 +16,13 @@ namespace edgedraft {
 //
 // A prompt that gets no pages waits in line, oldest first, and holds none. A draft that gets none
 // waits too, but the oldest draft is served before the line. If no prompt is running, memory for it
-// is taken from paused streams, then from the newest drafts, which are refused with
-// session_unknown.
+// is taken from paused streams and runs, then from the newest drafts, which are refused with
+// session_unknown. A prompt that has waited long enough takes it from paused ones, too.
 //
 // No request waits for ever. Prompts in line hold nothing; running prompts have all their pages and
 // end. So only drafts ask for more while they hold some, and the oldest of them gets it: a whole
-// context fits into the pool, and the others give theirs up.
+// context fits into the pool, and the others give theirs up. Who pauses because its client does not
+// read or gives no credit holds nobody up.
 //
 // Threads   one
 class Admission {
@@ -48,6 +49,8 @@ class Admission {
   // False: the first draft has to wait for prompts that run.
   bool secure_first_draft(std::deque<Request>& turns);
   void admit_waiting(std::deque<Request>& turns);
+  // Its memory goes to others, and its client is told.
+  void give_up(std::deque<Request>& turns, std::deque<Request>::iterator request);
 
   SessionStore& sessions_;
   Delivery& delivery_;

@@ -161,9 +161,8 @@ bool SessionStore::admit(Session& session, Instant waiting_since) {
   if (known_count > own_count) target.adopt(known);
   session.remembered_count = 0;
   const Instant now = now_();
-  const bool patient = now - waiting_since < limits_.patience;
-  if (find_pages(pages_missing(session), session, patient ? now - limits_.idle_grace : now) &&
-      target.reserve()) {
+  const Instant idle_before = is_patient(waiting_since) ? now - limits_.idle_grace : now;
+  if (find_pages(pages_missing(session), session, idle_before) && target.reserve()) {
     tokens_reused_ += target.valid_count() - own_count;
     return true;
   }

@@ -94,6 +94,8 @@ class SessionStore {
   // knows them. False: others hold the memory. The session then holds nothing, so that two that
   // wait never wait for each other.
   bool admit(Session& session, Instant waiting_since);
+  // Who has waited since then may still wait for what others have in use (Limits::patience).
+  bool is_patient(Instant waiting_since) const { return now_() - waiting_since < limits_.patience; }
   // Pages for the next pass of a draft. False: all that is left belongs to sessions at work.
   bool grow(Session& session);
   // A device failed: what was computed on it is not given to other sessions.

@@ -64,6 +64,12 @@ class HintingClient {
         wire::Prefill{.base_length = raw_.session().length(), .sampling = sampling, .run = run});
   }
 
+  // The server has forgotten the session: from all of its text.
+  bool begin_anew(const wire::RunTerms& run) {
+    next_id_ = 1;
+    return raw_.send(wire::Prefill{.tokens = text_, .run = run});
+  }
+
   // On a new connection: `known` of an earlier one's session, `offline` written since.
   bool resume(const wire::SessionId& session, const Tokens& known, const Tokens& offline,
               std::uint32_t credit) {
@@ -143,17 +149,20 @@ class RunTest : public ::testing::Test {
     loop_->measure_costs(1s, {});
   }
 
+  SessionParts parts() {
+    return {.decoder = decoder_, .context_count = kContext, .is_end = [](std::uint32_t t) {
+              return t == kToyEndToken;
+            }};
+  }
+
   void open(PassLoopOptions options) {
     clients_.clear();
-    options.sessions = {.sessions_max = 64};
+    options.sessions.sessions_max = 64;
     // Time goes on with the passes.
     options.pace = [](std::uint32_t rows) { return kPassTime + rows * kRowTime; };
     options.wait_until = [this](Instant end) { now_ = std::max(now_, end); };
     options.on_session_fault = [](const std::string& why) { ADD_FAILURE() << why; };
-    loop_.emplace(SessionParts{.decoder = decoder_,
-                               .context_count = kContext,
-                               .is_end = [](std::uint32_t t) { return t == kToyEndToken; }},
-                  options, [this] { return now_; });
+    loop_.emplace(parts(), options, [this] { return now_; });
   }
 
   HintingClient& connect(Tap* tap = nullptr) {
@@ -476,6 +485,73 @@ TEST_F(RunTest, ASilentDeviceHoldsNobodyUp) {
     loop_->step();
   }
   EXPECT_EQ(silent.answer(), expected) << "and goes on without them";
+}
+
+// Runs that wait for credit hold memory that others want. Who loses it is told, and gets the same
+// answer from all of its text.
+TEST_F(RunTest, ARunThatWaitsForCreditGivesItsMemoryUp) {
+  open({.sessions = {.kv_bytes_max = SessionStore::session_bytes(parts())}, .metrics = metrics_});
+  std::vector<Tokens> prompts;
+  std::vector<HintingClient*> waiting;
+  for (std::size_t i = 0; waiting.size() < 10; ++i) {
+    const Tokens prompt = prompt_of(i);
+    if (plain(prompt).size() < 40) continue;
+    prompts.push_back(prompt);
+    waiting.push_back(&connect());
+    ASSERT_TRUE(waiting.back()->begin(prompt, {}, {.credit = 40}));
+    run_until_idle();
+    now_ += 1min;
+  }
+  std::size_t gave_way = 0;
+  for (std::size_t i = 0; i < waiting.size(); ++i) {
+    SCOPED_TRACE(i);
+    HintingClient& client = *waiting[i];
+    const bool lost = !client.raw().heard.empty() &&
+                      std::holds_alternative<wire::ErrorReport>(client.raw().heard.back());
+    if (lost) client.raw().heard.pop_back();
+    ASSERT_TRUE(client.listen());
+    if (lost) {
+      ++gave_way;
+      ASSERT_TRUE(client.begin_anew({.credit = kContext}));
+    } else {
+      ASSERT_TRUE(client.send(client.credit(kContext)));
+    }
+    run_until_idle();
+    // For memory that nobody works with.
+    for (const Instant end = now_ + 10s; now_ < end && loop_->waiting_count() > 0; now_ += 100ms) {
+      loop_->step();
+    }
+    run_until_idle();
+    EXPECT_FALSE(client.listen());
+    EXPECT_EQ(client.answer(), plain(prompts[i]));
+  }
+  EXPECT_GT(gave_way, 0u);
+  EXPECT_LT(gave_way, waiting.size());
+}
+
+// Devices that fell silent hold all the memory: a prompt waits for a while, and no longer.
+TEST_F(RunTest, APromptDoesNotWaitForRunsThatWaitForCredit) {
+  open({.sessions = {.kv_bytes_max = SessionStore::session_bytes(parts())}, .metrics = metrics_});
+  for (std::size_t i = 0; i < 20 && loop_->waiting_count() == 0; ++i) {
+    HintingClient& silent = connect();
+    Tokens prompt = prompt_of(i);
+    prompt.resize(40, 7);
+    ASSERT_TRUE(silent.begin(prompt, {}, {.credit = 41}));
+    run_until_idle();
+  }
+  HintingClient& asking = connect();
+  const Tokens prompt = prompt_of(0);
+  ASSERT_TRUE(asking.begin(prompt, {}, {.credit = kContext}));
+  const Instant begun = now_;
+  while (asking.verdicts.empty() && now_ < begun + 10s) {
+    loop_->step();
+    now_ += 100ms;
+    asking.listen();
+  }
+  EXPECT_LT(now_, begun + 6s);
+  run_until_idle();
+  EXPECT_FALSE(asking.listen());
+  EXPECT_EQ(asking.answer(), plain(prompt));
 }
 
 // Several clients, hints that are right, wrong, late, repeated, lost or hostile, credit that comes
