@@ -6,7 +6,7 @@
 namespace edgedraft {
 namespace {
 
-constexpr double kLongestForTheHintless = 1.1;
+constexpr double kLongestForTheHintless = 1.03;
 
 struct Candidate {
   double probability;

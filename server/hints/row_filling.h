@@ -15,7 +15,7 @@ struct PassSoFar {
   std::uint32_t rows;       // that take part in any case, 1 at least
   double tokens;            // that they bring
   std::uint32_t rows_left;  // that fit beside them
-  // A session without hints takes part: the pass may take no longer than 1.1 times what it would
+  // A session without hints takes part: the pass may take no longer than 1.03 times what it would
   // without any.
   bool hold_short;
 };

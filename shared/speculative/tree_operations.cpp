@@ -64,22 +64,4 @@ DraftTree merge(const DraftTree& a, const DraftTree& b, std::uint32_t nodes) {
   return best_of(all, nodes);
 }
 
-DraftTree reroot(const DraftTree& tree, std::span<const std::uint32_t> tokens) {
-  std::uint32_t root = 0;
-  for (const std::uint32_t token : tokens) {
-    root = tree.child(root, token);
-    if (root == 0) return {};
-  }
-  DraftTree below;
-  std::vector<std::uint32_t> new_row(tree.row_count(), kOutside);
-  new_row[root] = 0;
-  for (std::uint32_t row = root + 1; row < tree.row_count(); ++row) {
-    const std::uint32_t parent = new_row[tree.parent(row)];
-    if (parent == kOutside) continue;
-    new_row[row] =
-        below.add(tree.token(row), parent, relative_score(tree.score(row), tree.score(root)));
-  }
-  return below;
-}
-
 }  // namespace edgedraft

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "shared/speculative/draft_tree.h"
 
@@ -17,10 +16,5 @@ DraftTree cut(const DraftTree& tree, std::uint32_t nodes);
 //
 // Requires  nodes <= kTreeNodesMax
 DraftTree merge(const DraftTree& a, const DraftTree& b, std::uint32_t nodes);
-
-// What a verdict leaves: the tree below the node that `tokens` lead to from the root, the accepted
-// path and the next token. That node is the root of the result and scores are relative to it; order
-// kept. Empty if the tree does not hold the path.
-DraftTree reroot(const DraftTree& tree, std::span<const std::uint32_t> tokens);
 
 }  // namespace edgedraft

@@ -58,6 +58,7 @@ struct Figures {
   double passes = 0.0;
   double rows = 0.0;
   double hints = 0.0;
+  double listener_speed = 0.0;  // of one that drafts nothing, tokens per second
 };
 
 using Runs = std::vector<Figures>;  // by seed
@@ -70,6 +71,7 @@ Figures mean(const Runs& runs) {
     sum.passes += run.passes / n;
     sum.rows += run.rows / n;
     sum.hints += run.hints / n;
+    sum.listener_speed += run.listener_speed / n;
   }
   return sum;
 }
@@ -161,6 +163,7 @@ class Grid {
                           .pass_pace = [&](std::uint32_t rows) { return pace_.target_pass(rows); },
                           .step_pace = pace_.draft_step(drafter, PaceProfile::Place::device),
                           .clients = o_.clients,
+                          .listeners = o_.listeners,
                           .round_trip = {},
                           .up = &link.up,
                           .down = &link.down,
@@ -177,7 +180,9 @@ class Grid {
     return Figures{.seconds = crowd ? result->seconds / all : seconds_per_token(link, *result),
                    .passes = static_cast<double>(result->verdicts) / all,
                    .rows = static_cast<double>(result->rows) / all,
-                   .hints = static_cast<double>(result->hints) / all};
+                   .hints = static_cast<double>(result->hints) / all,
+                   .listener_speed = static_cast<double>(result->listened) / result->seconds /
+                                     (drafts ? o_.listeners : o_.clients)};
   }
 
   // Of answers that ended, with their connections.
@@ -299,11 +304,17 @@ Result<int> tell_grid(const OverlapOptions& o, Grid& grid,
           deviation = percent;
         }
         if (arm.overlap == Overlap::off) line[name]["arm"] = arm.name;
+        std::string listeners;
+        if (o.listeners > 0) {
+          const double listened = f.listener_speed / mean(stream).listener_speed;
+          line[name]["listeners_speed"] = listened;
+          listeners = "listeners " + fixed(listened) + "x ";
+        }
         if (o.json) return;
         char text[80];
-        std::snprintf(text, sizeof text, " %.2fx %.2fp %.1fr %s%s", speed.value, f.passes, f.rows,
+        std::snprintf(text, sizeof text, " %.2fx %.2fp %.1fr %s%s%s", speed.value, f.passes, f.rows,
                       arm.overlap == Overlap::off ? (arm.name + " ").c_str() : "",
-                      deviation.c_str());
+                      listeners.c_str(), deviation.c_str());
         std::printf(" %-27s", text);
         std::fflush(stdout);
       };
@@ -352,6 +363,10 @@ void declare_overlap(CLI::App& app, OverlapOptions& o) {
   app.add_flag("--own-drafts", o.own_drafts,
                "The bundle drafts, instead of drafters that know the answers");
   app.add_option("--clients", o.clients, "Devices at a time")->capture_default_str();
+  app.add_option("--listeners", o.listeners,
+                 "Of these, devices that draft nothing; told is how fast they are by what they are "
+                 "among their like")
+      ->capture_default_str();
   app.add_option("--tokens", o.tokens, "Of an answer")->capture_default_str();
   app.add_option("--seconds", o.seconds, "Simulated time per cell and seed")->capture_default_str();
   app.add_option("--seeds", o.seeds, "Of links and of the drafters' errors: 1 to so many")
@@ -366,6 +381,9 @@ Result<int> run_overlap(const OverlapOptions& o) {
     return Error{Errc::usage,
                  "give --model FILE.gguf, --bundle FILE.gguf, --prompts FILE and --pace-profile "
                  "FILE.toml"};
+  }
+  if (o.listeners > 0 && o.listeners >= o.clients) {
+    return Error{Errc::usage, "--listeners are some of --clients"};
   }
   const auto pace = PaceProfile::read(o.pace_profile);
   if (!pace) return pace.error();

@@ -23,6 +23,7 @@ struct OverlapOptions {
   std::vector<double> acceptances{0.5, 0.6, 0.7, 0.8, 0.9};
   bool own_drafts = false;
   std::uint32_t clients = 1;
+  std::uint32_t listeners = 0;
   std::uint32_t tokens = 96;
   double seconds = 20.0;
   std::uint32_t seeds = 8;

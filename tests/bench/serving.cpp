@@ -182,6 +182,7 @@ class Device final : public TargetLink, GenerationObserver {
 
  private:
   Instant now() const { return stretch_->now(); }
+  Tap* tap() const { return drafter_ ? world_.setup.tap : nullptr; }
 
   void note(const TargetRequest& request) {
     if (std::holds_alternative<wire::OutgoingPrefill>(request)) {
@@ -241,7 +242,7 @@ class Device final : public TargetLink, GenerationObserver {
          .deadline = std::chrono::hours(24),
          .resync = wire::ResyncPolicy::check,
          .resync_wait = {},
-         .control = setup.adapts ? ControlMode::automatic : ControlMode::off,
+         .control = setup.adapts || !drafter_ ? ControlMode::automatic : ControlMode::off,
          .overlap = setup.overlap});
     const auto asks = [&](std::uint32_t answered) {
       return now() < world_.end && (setup.answer_count == 0 || answered < setup.answer_count);
@@ -312,7 +313,7 @@ class Device final : public TargetLink, GenerationObserver {
                             .scale_groups = {},
                             .stream_tokens_max = setup.host.context_count(),
                             .hint_nodes_max = kHintNodesMax};
-      if (setup.tap != nullptr) {
+      if (tap() != nullptr) {
         const auto groups = setup.tap->scale_groups();
         welcome.scale_groups.assign(groups.begin(), groups.end());
       }
@@ -334,8 +335,8 @@ class Device final : public TargetLink, GenerationObserver {
                         .reply = std::make_shared<Answers>(*this),
                         .session = session,
                         .identity = "",
-                        .tap = setup.tap,
-                        .drafter = setup.bundle != nullptr ? 1u : 0u};
+                        .tap = tap(),
+                        .drafter = drafter_ ? 1u : 0u};
     std::visit(
         [&](auto& requested) {
           if constexpr (requires { requested.request; }) {
@@ -380,6 +381,7 @@ class Device final : public TargetLink, GenerationObserver {
     const Instant t = now();
     if (!world_.measured(t)) return;
     ++world_.result.tokens;
+    if (!drafter_) ++world_.result.listened;
     if (first_) {
       world_.result.first_token_seconds.push_back(seconds_since(asked_, t));
     } else if (t - got_ > std::chrono::microseconds(50)) {  // not of the same verdict
@@ -463,7 +465,9 @@ Result<ServingResult> simulate_serving(const ServingSetup& setup) {
   std::vector<std::unique_ptr<Device>> devices;
   for (std::uint64_t i = 0; i < setup.clients; ++i) {
     std::unique_ptr<Drafter> drafter;
-    if (setup.bundle != nullptr && setup.acceptance) {
+    if (i < setup.listeners) {
+      // Drafts nothing.
+    } else if (setup.bundle != nullptr && setup.acceptance) {
       drafter = std::make_unique<OracleDrafter>(
           OracleOptions{.answer = {}, .acceptance = *setup.acceptance, .seed = 0},
           setup.host.tokenizer().vocabulary_count(), activation_cols(setup));

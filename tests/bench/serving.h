@@ -57,6 +57,7 @@ struct ServingSetup {
   // Drafts on the server for devices that stream; may be null.
   Speculation* speculation = nullptr;
   std::uint32_t clients;
+  std::uint32_t listeners = 0;  // of these, devices that draft nothing, whatever the others do
   Duration round_trip;
   // A network instead of that round trip; both or none. What it loses comes as TCP brings it.
   const netsim::LinkOptions* up = nullptr;
@@ -95,6 +96,7 @@ struct Trace {
 struct ServingResult {
   std::uint64_t tokens = 0;    // that devices got in the measured time
   std::uint64_t streamed = 0;  // of these, in streams
+  std::uint64_t listened = 0;  // of these, that listeners got
   std::uint64_t verdicts = 0;  // that devices got, prompts' included
   std::uint64_t passes = 0;
   std::uint64_t rows = 0;

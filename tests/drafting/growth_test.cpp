@@ -15,6 +15,7 @@
 #include "shared/drafting/ngram/ngram_drafter.h"
 #include "shared/drafting/ngram/ngram_trees.h"
 #include "shared/runtime/backend.h"
+#include "shared/speculative/tree_growth.h"
 #include "shared/speculative/tree_operations.h"
 #include "tests/support/toy_models.h"
 
@@ -28,6 +29,26 @@ using Tokens = std::vector<std::uint32_t>;
 
 constexpr std::uint32_t kPositions = 64;
 constexpr TreeShape kShape{.breadth = 3, .depth = 4, .nodes = 20};
+
+// The tree below the node that `tokens` lead to; empty if it does not hold the path.
+DraftTree below(const DraftTree& tree, std::span<const std::uint32_t> tokens) {
+  constexpr std::uint32_t kElsewhere = ~0u;
+  std::uint32_t root = 0;
+  for (const std::uint32_t token : tokens) {
+    root = tree.child(root, token);
+    if (root == 0) return {};
+  }
+  DraftTree kept;
+  std::vector<std::uint32_t> new_row(tree.row_count(), kElsewhere);
+  new_row[root] = 0;
+  for (std::uint32_t row = root + 1; row < tree.row_count(); ++row) {
+    const std::uint32_t parent = new_row[tree.parent(row)];
+    if (parent == kElsewhere) continue;
+    new_row[row] =
+        kept.add(tree.token(row), parent, relative_score(tree.score(row), tree.score(root)));
+  }
+  return kept;
+}
 
 class GrowthTest : public ::testing::Test {
  public:
@@ -112,7 +133,7 @@ TEST_F(GrowthTest, GoesOnBehindVerdicts) {
       }
       growth.reroot(path);
       drafter->append(path);
-      const DraftTree kept = reroot(before, path);
+      const DraftTree kept = below(before, path);
       EXPECT_EQ(merge(growth.tree(kTreeNodesMax), kept, kTreeNodesMax).node_count(),
                 growth.tree(kTreeNodesMax).node_count());
       if (random.below(2) == 0) {
@@ -189,7 +210,7 @@ TEST_F(MergedDrafterTest, GoesOnBehindAVerdict) {
   TreeGrowth growth(kShape);
   both->grow(growth, {});
   const std::uint32_t token = growth.tree().token(1);
-  const DraftTree kept = reroot(growth.tree(), std::array{token});
+  const DraftTree kept = below(growth.tree(), std::array{token});
   growth.reroot(std::array{token});
   both->append(std::array{token});
   EXPECT_EQ(growth.tree(), kept);

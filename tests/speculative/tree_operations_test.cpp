@@ -111,29 +111,6 @@ TEST(TreeOperationsTest, TheLimitHoldsForTwoFullTrees) {
   EXPECT_EQ(both.depths().back(), kTreeNodesMax);
 }
 
-TEST(TreeOperationsTest, ReRootingKeepsWhatLiesBelowTheVerdict) {
-  Random random(3);
-  for (int round = 0; round < 3000; ++round) {
-    const DraftTree tree = random_tree(random, 40);
-    Path tokens;
-    if (const auto row = random.below(tree.row_count()); row > 0) tokens = paths_of(tree)[row - 1];
-    if (random.below(4) == 0) tokens.push_back(static_cast<std::uint32_t>(random.below(6)));
-    const auto all = scores_of(tree);
-    const auto root = all.find(tokens);
-    std::map<Path, Score> expected;
-    for (const auto& [path, score] : all) {
-      if (path.size() <= tokens.size() || !std::equal(tokens.begin(), tokens.end(), path.begin())) {
-        continue;
-      }
-      expected[Path(path.begin() + static_cast<std::ptrdiff_t>(tokens.size()), path.end())] =
-          score - (root == all.end() ? 0.0f : root->second);
-    }
-    const DraftTree below = reroot(tree, tokens);
-    expect_well_formed(below);
-    ASSERT_EQ(scores_of(below), expected) << "round " << round;
-  }
-}
-
 TEST(ScoreTest, BytesKeepTheOrderAndAreAnEighthOfANatApart) {
   const auto byte_of_score = [](Score score) { return byte_of(to_steps(score)); };
   EXPECT_EQ(byte_of_score(0.0f), 0);

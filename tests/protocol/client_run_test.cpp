@@ -1,0 +1,152 @@
+// Runs and hints: what a client's half of a connection makes of them.
+#include <gtest/gtest.h>
+
+#include "tests/protocol/client_session_rig.h"
+
+namespace edgedraft {
+namespace {
+
+class ClientRunTest : public ClientSessionTest {
+ protected:
+  // A prompt of ten tokens, answered, with a run behind it.
+  void begin_run(const wire::RunTerms& run) {
+    sign_in();
+    wire::Prefill request = prompt_of(10);
+    request.run = run;
+    ASSERT_TRUE(session_.prefill(outgoing(request)));
+    ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 11, .next = 7}));
+    expect_event<VerdictReceived>();
+    take_messages(session_);
+  }
+
+  static wire::Hints hint(std::uint32_t position) {
+    return {.first = 1, .position = position, .tokens = {5}, .parents = {0}, .scores = {2}};
+  }
+};
+
+TEST_F(ClientRunTest, ARunBringsVerdictsUntilTheAnswerEnds) {
+  sign_in();
+  wire::Prefill request = prompt_of(10);
+  request.run = {.credit = 16, .rows = true};
+  ASSERT_TRUE(session_.prefill(outgoing(request)));
+  ASSERT_TRUE(session_.hints(outgoing(hint(10)))) << "before the first verdict";
+  ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 11, .next = 7}));
+  auto event = expect_event<VerdictReceived>();
+  EXPECT_EQ(event.to, VerdictReceived::To::prefill);
+  EXPECT_TRUE(event.more);
+
+  ASSERT_TRUE(session_.hints(outgoing(hint(11))));
+  ASSERT_TRUE(hear(wire::Verdict{.round = 1,
+                                 .length = 14,
+                                 .next = 7,
+                                 .activations = packed_rows(10, 3),
+                                 .tokens = {5, 6},
+                                 .hinted = 2}));
+  event = expect_event<VerdictReceived>();
+  EXPECT_EQ(event.to, VerdictReceived::To::run);
+  EXPECT_TRUE(event.more);
+  EXPECT_EQ(event.rows_first, 10u);
+  EXPECT_EQ(event.rows.size(), 3 * small_layout().cols());
+  EXPECT_EQ(session_.length(), 14u);
+
+  ASSERT_TRUE(hear(wire::Verdict{.round = 1,
+                                 .length = 15,
+                                 .next = 8,
+                                 .ending = wire::Ending::end_token,
+                                 .activations = packed_rows(13, 1)}));
+  EXPECT_FALSE(expect_event<VerdictReceived>().more);
+  EXPECT_FALSE(session_.in_flight());
+  take_messages(session_);
+  EXPECT_TRUE(session_.hints(outgoing(hint(15)))) << "who has not seen the end may go on";
+  EXPECT_FALSE(session_.has_output());
+}
+
+TEST_F(ClientRunTest, HintsRaiseTheCreditOfTheirRun) {
+  begin_run({.credit = 12});
+  ASSERT_TRUE(session_.hints(outgoing({.credit = 13, .position = 11})));
+  const auto sent = take_messages(session_);
+  EXPECT_EQ(std::get<wire::Hints>(sent.at(0)).round, 1u);
+  EXPECT_EQ(std::get<wire::Hints>(sent.at(0)).credit, 13u);
+  EXPECT_TRUE(hear(wire::Verdict{.round = 1, .length = 13, .next = 7, .tokens = {5}}));
+}
+
+TEST_F(ClientRunTest, ARunsVerdictThatDoesNotFitIsAnError) {
+  const wire::Verdict good{
+      .round = 1, .length = 13, .next = 7, .activations = packed_rows(10, 2), .tokens = {5}};
+  const auto code = [&](const wire::Verdict& bad) {
+    session_ = ClientSession({.hello = {}, .channel = {}}, kStart);
+    begin_run({.credit = 14, .rows = true});
+    return code_after(bad);
+  };
+  EXPECT_EQ(code(good), Errc::cancelled);
+  wire::Verdict bad = good;
+  bad.length = 12;
+  EXPECT_EQ(code(bad), Errc::protocol) << "a length that does not add up";
+  bad = good;
+  bad.tokens = {5, 5, 5};
+  bad.length = 15;
+  bad.activations = packed_rows(10, 4);
+  EXPECT_EQ(code(bad), Errc::protocol) << "more than there is credit for";
+  bad = good;
+  bad.path = {1};
+  EXPECT_EQ(code(bad), Errc::protocol) << "a path without a tree";
+  bad = good;
+  bad.accepted_count = 1;
+  EXPECT_EQ(code(bad), Errc::protocol) << "an accepted count";
+  bad = good;
+  bad.activations.clear();
+  EXPECT_EQ(code(bad), Errc::bad_message) << "no rows";
+  session_ = ClientSession({.hello = {}, .channel = {}}, kStart);
+  begin_run({.credit = 14});
+  EXPECT_EQ(code_after(good), Errc::protocol) << "rows that nobody wants";
+}
+
+TEST_F(ClientRunTest, HintsThatTheServerWouldRefuseAreRefusedHere) {
+  EXPECT_EQ(session_.hints(outgoing(hint(10))).error().code, Errc::link_down);
+  sign_in();
+  EXPECT_TRUE(session_.hints(outgoing(hint(10)))) << "of a run that is over";
+  ASSERT_TRUE(session_.prefill(outgoing(prompt_of(10))));
+  EXPECT_EQ(session_.hints(outgoing(hint(10))).error().code, Errc::protocol) << "no run";
+
+  session_ = ClientSession({.hello = {}, .channel = {}}, kStart);
+  begin_run({.credit = 50});
+  const wire::Hints many{.round = 1,
+                         .first = 1,
+                         .position = 11,
+                         .tokens = std::vector<std::uint32_t>(kHintsMax + 1, 5),
+                         .parents = std::vector<std::uint16_t>(kHintsMax + 1, 0),
+                         .scores = std::vector<std::uint8_t>(kHintsMax + 1, 0)};
+  EXPECT_EQ(session_.hints(outgoing(many)).error().code, Errc::protocol);
+}
+
+TEST_F(ClientRunTest, AServerOfAnOlderVersionGetsNoCredit) {
+  wire::Welcome welcome = small_welcome();
+  welcome.version = 1;
+  ASSERT_TRUE(hear(welcome));
+  wire::Prefill request = prompt_of(10);
+  request.run.credit = 50;
+  EXPECT_EQ(session_.prefill(outgoing(request)).error().code, Errc::protocol);
+  EXPECT_EQ(session_.hints(outgoing(hint(10))).error().code, Errc::protocol);
+}
+
+// By a Cancel or by the next prompt; what is on its way is not heard of.
+TEST_F(ClientRunTest, ARunIsGivenUp) {
+  for (const bool cancels : {true, false}) {
+    session_ = ClientSession({.hello = {}, .channel = {}}, kStart);
+    begin_run({.credit = 50});
+    ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 12, .next = 7}));
+    if (cancels) session_.cancel();
+    EXPECT_EQ(session_.length(), 12u);
+    ASSERT_TRUE(session_.prefill(outgoing(wire::Prefill{.base_length = 12})))
+        << "builds on what has come of the run";
+    while (session_.next_event()) {
+    }
+    ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 13, .next = 7}));
+    EXPECT_FALSE(session_.next_event());
+    ASSERT_TRUE(hear(wire::Verdict{.round = 2, .length = 13, .next = 7}));
+    EXPECT_TRUE(session_.next_event());
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft

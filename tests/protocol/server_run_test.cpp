@@ -1,0 +1,162 @@
+// Runs and hints: what a server's half of a connection makes of them.
+#include <gtest/gtest.h>
+
+#include "tests/protocol/server_session_rig.h"
+
+namespace edgedraft {
+namespace {
+
+class ServerRunTest : public ServerSessionTest {
+ protected:
+  static wire::Hints hint(std::uint32_t round, std::uint32_t position) {
+    return {.round = round,
+            .first = 1,
+            .position = position,
+            .tokens = {5},
+            .parents = {0},
+            .scores = {2}};
+  }
+
+  wire::Hints next_hints() {
+    const auto event = session_.next_event();
+    if (!event || !std::holds_alternative<HintsReceived>(*event)) {
+      ADD_FAILURE() << "no hints";
+      return {};
+    }
+    return std::get<HintsReceived>(*event).hints;
+  }
+};
+
+TEST_F(ServerRunTest, ARunGoesOnAsFarAsItsCreditReaches) {
+  begin_run({.credit = 15, .rows = true});
+  ASSERT_TRUE(session_.verdict(
+      {.round = 1, .next = 7, .activations = packed_rows(10, 3), .tokens = {5, 6}}));
+  EXPECT_EQ(session_.length(), 14u);
+  ASSERT_TRUE(session_.verdict({.round = 1, .next = 8, .activations = packed_rows(13, 1)}));
+  EXPECT_TRUE(session_.busy()) << "it pauses: more credit may come";
+  ASSERT_TRUE(hear(wire::Hints{.round = 1, .credit = 16, .position = 15}));
+  EXPECT_EQ(next_hints().credit, 16u);
+  ASSERT_TRUE(session_.verdict({.round = 1,
+                                .next = 9,
+                                .ending = wire::Ending::end_token,
+                                .activations = packed_rows(14, 1)}));
+  EXPECT_FALSE(session_.busy());
+  const auto messages = take_messages(session_);
+  ASSERT_EQ(messages.size(), 3u);
+  EXPECT_EQ(std::get<wire::Verdict>(messages[0]).length, 14u);
+  EXPECT_EQ(std::get<wire::Verdict>(messages[2]).length, 16u);
+}
+
+TEST_F(ServerRunTest, CreditNeverShrinks) {
+  begin_run({.credit = 15});
+  ASSERT_TRUE(hear(wire::Hints{.round = 1, .credit = 3, .position = 11}));
+  EXPECT_TRUE(session_.verdict({.round = 1, .next = 7, .tokens = {5, 6, 7}}));
+}
+
+TEST_F(ServerRunTest, HintsComeAtAnyTimeOfARun) {
+  sign_in();
+  wire::Prefill prefill = prompt_of(10);
+  prefill.round = 1;
+  prefill.run.credit = 50;
+  ASSERT_TRUE(hear(prefill));
+  expect_event<PrefillRequested>();
+  ASSERT_TRUE(hear(hint(1, 10))) << "before the first verdict";
+  EXPECT_EQ(next_hints().first, 1u);
+  ASSERT_TRUE(session_.verdict({.round = 1, .next = 7}));
+  ASSERT_TRUE(hear(hint(1, 11)));
+  EXPECT_EQ(next_hints().position, 11u);
+  ASSERT_TRUE(session_.verdict({.round = 1, .next = 7, .ending = wire::Ending::end_token}));
+  EXPECT_TRUE(hear(hint(1, 11))) << "it crossed the end";
+  EXPECT_FALSE(session_.next_event());
+}
+
+// A flood costs the flooding client: what is too much is dropped, until time has passed.
+TEST_F(ServerRunTest, MoreHintsThanASessionMaySendAreDropped) {
+  begin_run({.credit = 50});
+  wire::Hints many = hint(1, 11);
+  many.tokens.assign(kHintsMax, 5);
+  many.parents.assign(kHintsMax, 0);
+  many.scores.assign(kHintsMax, 0);
+  const auto nodes_taken = [&] {
+    std::size_t nodes = 0;
+    for (int i = 0; i < 20; ++i) {
+      EXPECT_TRUE(hear(many));
+      many.first += kHintsMax;
+    }
+    while (const auto event = session_.next_event()) {
+      nodes += std::get<HintsReceived>(*event).hints.tokens.size();
+    }
+    return nodes;
+  };
+  EXPECT_EQ(nodes_taken(), 3 * kHintsMax);
+  EXPECT_EQ(nodes_taken(), 0u);
+  many.credit = 60;
+  EXPECT_EQ(nodes_taken(), 0u);
+  EXPECT_TRUE(
+      session_.verdict({.round = 1, .next = 7, .tokens = std::vector<std::uint32_t>(45, 5)}))
+      << "what there is credit for was heard";
+  now_ += 1s;
+  EXPECT_EQ(nodes_taken(), 3 * kHintsMax);
+}
+
+TEST_F(ServerRunTest, HintsOfARunThatAPromptEndedMeanNothing) {
+  begin_run({.credit = 50});
+  wire::Prefill next{.round = 2, .base_length = 11};
+  next.run.credit = 50;
+  ASSERT_TRUE(hear(next));
+  expect_event<RoundCancelled>();
+  expect_event<PrefillRequested>();
+  ASSERT_TRUE(hear(hint(1, 11)));
+  EXPECT_FALSE(session_.next_event());
+  EXPECT_FALSE(session_.verdict({.round = 1, .next = 7})) << "nobody waits for it";
+}
+
+TEST_F(ServerRunTest, HintsWithoutARunAreAnError) {
+  prompt();
+  EXPECT_EQ(code_after(hint(2, 11)), Errc::protocol) << "of a round to come";
+  prompt_again();
+  ASSERT_TRUE(hear(draft(2, 11, 1)));
+  EXPECT_EQ(code_after(hint(2, 11)), Errc::protocol) << "of a draft";
+}
+
+TEST_F(ServerRunTest, NoDraftInMidRun) {
+  begin_run({.credit = 50});
+  EXPECT_EQ(code_after(draft(2, 11, 1)), Errc::protocol);
+}
+
+TEST_F(ServerRunTest, ACancelledRunLeavesWhatItHasBrought) {
+  begin_run({.credit = 50});
+  ASSERT_TRUE(session_.verdict({.round = 1, .next = 7}));
+  ASSERT_TRUE(hear(wire::Cancel{1}));
+  expect_event<RoundCancelled>();
+  EXPECT_EQ(session_.length(), 12u);
+  EXPECT_FALSE(session_.verdict({.round = 1, .next = 7}));
+}
+
+TEST_F(ServerRunTest, ARefusalInMidRunLeavesTheSession) {
+  sign_in();
+  wire::Resume resume{.round = 1, .verified_length = 20, .tokens = {1}};
+  resume.run.credit = 50;
+  ASSERT_TRUE(hear(resume));
+  ASSERT_TRUE(session_.verdict({.round = 1, .next = 7, .accepted_count = 1}));
+  ASSERT_TRUE(session_.refuse(1, {Errc::refused, "no memory"}));
+  EXPECT_EQ(session_.length(), 22u);
+}
+
+// Version 1 has no such fields: whatever stands there means nothing.
+TEST_F(ServerRunTest, AnOlderVersionHasNoRuns) {
+  wire::Hello hello;
+  hello.version_max = 1;
+  ASSERT_TRUE(hear(hello));
+  session_.accept(small_welcome());
+  wire::Prefill prefill = prompt_of(10);
+  prefill.round = 1;
+  prefill.run.credit = 50;
+  ASSERT_TRUE(hear(prefill));
+  ASSERT_TRUE(session_.verdict({.round = 1, .next = 7}));
+  EXPECT_FALSE(session_.verdict({.round = 1, .next = 7}));
+  EXPECT_EQ(code_after(hint(1, 11)), Errc::protocol);
+}
+
+}  // namespace
+}  // namespace edgedraft

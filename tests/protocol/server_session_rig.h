@@ -1,0 +1,91 @@
+#pragma once
+
+#include "shared/protocol/server_session.h"
+#include "tests/protocol/session_support.h"
+
+namespace edgedraft {
+
+class ServerSessionTest : public testing::Test {
+ protected:
+  Result<void> hear(const wire::Message& message) {
+    return session_.receive(now_, wire::encode(outgoing(message)));
+  }
+
+  Errc code_after(const wire::Message& message) {
+    const Result<void> heard = hear(message);
+    return heard ? Errc::cancelled : heard.error().code;
+  }
+
+  template <class Event>
+  void expect_event() {
+    const auto event = session_.next_event();
+    ASSERT_TRUE(event && std::holds_alternative<Event>(*event));
+  }
+
+  void sign_in() {
+    ASSERT_TRUE(hear(wire::Hello()));
+    expect_event<HelloReceived>();
+    session_.accept(small_welcome());
+    take_messages(session_);
+  }
+
+  // A prompt of ten tokens, answered: the session's length is 11.
+  void prompt() {
+    sign_in();
+    wire::Prefill prefill = prompt_of(10);
+    prefill.round = 1;
+    ASSERT_TRUE(hear(prefill));
+    expect_event<PrefillRequested>();
+    ASSERT_TRUE(session_.verdict({.round = 1, .next = 7}));
+    ASSERT_EQ(session_.length(), 11u);
+    take_messages(session_);
+  }
+
+  // As prompt(), with a run behind it.
+  void begin_run(const wire::RunTerms& run) {
+    sign_in();
+    wire::Prefill prefill = prompt_of(10);
+    prefill.round = 1;
+    prefill.run = run;
+    ASSERT_TRUE(hear(prefill));
+    expect_event<PrefillRequested>();
+    ASSERT_TRUE(session_.verdict({.round = 1, .next = 7}));
+    take_messages(session_);
+  }
+
+  void prompt_again() {
+    session_ = ServerSession({}, now_);
+    prompt();
+  }
+
+  static wire::Draft draft(std::uint32_t round, std::uint32_t base_length, std::uint32_t count) {
+    wire::Draft d = chain_of(base_length, count);
+    d.round = round;
+    return d;
+  }
+
+  static wire::Verdict verdict(std::uint32_t round, std::uint32_t base_length,
+                               std::vector<std::uint8_t> path) {
+    const auto count = static_cast<std::uint32_t>(path.size() + 1);
+    return {.round = round,
+            .next = 7,
+            .path = std::move(path),
+            .activations = packed_rows(base_length - 1, count)};
+  }
+
+  // The session is over, and its last message says why.
+  void expect_farewell(Errc code) {
+    EXPECT_TRUE(session_.finished());
+    const auto messages = take_messages(session_);
+    ASSERT_FALSE(messages.empty());
+    const auto* report = std::get_if<wire::ErrorReport>(&messages.back());
+    ASSERT_NE(report, nullptr);
+    EXPECT_TRUE(report->fatal);
+    EXPECT_EQ(report->code, code);
+  }
+
+  Instant now_ = kStart;
+  ServerSession session_{{}, kStart};
+};
+
+}  // namespace edgedraft
