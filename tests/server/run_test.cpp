@@ -1,5 +1,6 @@
 // Runs: the server goes on by itself over hints that come whenever they like.
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -552,6 +553,46 @@ TEST_F(RunTest, APromptDoesNotWaitForRunsThatWaitForCredit) {
   run_until_idle();
   EXPECT_FALSE(asking.listen());
   EXPECT_EQ(asking.answer(), plain(prompt));
+}
+
+// Devices come and go for a day, some of them in the middle of an answer.
+TEST_F(RunTest, ADayOfAnswersLeavesNothingBehind) {
+  open({.sessions = {.kv_bytes_max = 4 * SessionStore::session_bytes(parts())},
+        .metrics = metrics_});
+  std::vector<Tokens> prompts;
+  std::vector<Tokens> answers;
+  for (std::size_t i = 0; i < 4; ++i) {
+    prompts.push_back(prompt_of(i));
+    answers.push_back(plain(prompts.back()));
+  }
+  Random random(1);
+  std::vector<std::size_t> heap;  // at the end of each hour
+  for (int hour = 0; hour < 24; ++hour) {
+    for (int visit = 0; visit < 40; ++visit) {
+      now_ += 90s;
+      clients_.clear();
+      HintingClient& client = connect();
+      const std::size_t about = random.below(prompts.size());
+      ASSERT_TRUE(client.begin(prompts[about], {}, {.credit = kContext}));
+      const bool stays = random.below(4) > 0;
+      for (int step = 0; client.listen() && (stays || step < 5); ++step) {
+        loop_->step();
+        if (random.below(2) == 0 || !client.listen()) continue;
+        Tokens follows = right(client, answers[about], 4);
+        if (random.below(3) == 0) follows.assign(4, 5);
+        ASSERT_TRUE(client.send(client.chain(follows)));
+      }
+      if (stays) {
+        ASSERT_EQ(client.answer(), answers[about]);
+      }
+    }
+    clients_.clear();
+    run_until_idle();
+    heap.push_back(mallinfo2().uordblks);
+  }
+  // What is kept for the next ones, sessions to be resumed and beginnings of prompts, is there
+  // after an hour. A sanitizer's allocator tells nothing.
+  EXPECT_LE(heap.back(), heap[4] + heap[4] / 100);
 }
 
 // Several clients, hints that are right, wrong, late, repeated, lost or hostile, credit that comes
