@@ -148,26 +148,24 @@ void Channel::append_bulk(Bytes& to) {
 }
 
 Bytes Channel::take_block() {
-  rate_->append(std::exchange(urgent_, {}));
-  while (rate_->room() > 0 && !bulk_.empty()) {
-    Bytes frame;
-    append_bulk(frame);
-    rate_->append(frame);
-  }
+  Bytes next = std::exchange(urgent_, {});
+  const std::size_t room = rate_->room();
+  while (next.size() < room && !bulk_.empty()) append_bulk(next);
   content_ = !bulk_.empty();
-  if (const std::uint32_t room = rate_->room(); room > 0) {
-    // One that is too small for a frame's header is begun with, and the next block ends it.
-    Bytes frame(std::max<std::size_t>(room, kFrameHeaderBytes));
-    const auto payload_bytes = static_cast<std::uint32_t>(frame.size() - kFrameHeaderBytes);
-    encode_frame_header(
-        {.kind = static_cast<std::uint16_t>(wire::Kind::pad), .payload_bytes = payload_bytes},
-        std::span(frame).first<kFrameHeaderBytes>());
-    traffic_.pad_bytes_out += frame.size();
-    Bytes counted;
-    append(frame, counted);
-    rate_->append(counted);
-  }
+  if (next.size() < room) append_pad(room - next.size(), next);
+  rate_->append(next);
   return rate_->take_block();
+}
+
+// At least so many bytes: where a frame's header does not fit, the next block has its end.
+void Channel::append_pad(std::size_t bytes, Bytes& to) {
+  Bytes frame(std::max(bytes, kFrameHeaderBytes));
+  encode_frame_header(
+      {.kind = static_cast<std::uint16_t>(wire::Kind::pad),
+       .payload_bytes = static_cast<std::uint32_t>(frame.size() - kFrameHeaderBytes)},
+      std::span(frame).first<kFrameHeaderBytes>());
+  traffic_.pad_bytes_out += frame.size();
+  append(frame, to);
 }
 
 void Channel::count_activations(std::uint64_t raw_bytes, std::uint64_t sent_bytes) {

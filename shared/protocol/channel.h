@@ -88,6 +88,7 @@ class Channel {
   void append_bulk(Bytes& to);
   bool has_more(bool awaits) const;
   Bytes take_block();
+  void append_pad(std::size_t bytes, Bytes& to);
 
   ChannelOptions options_;
   FrameReader reader_;

@@ -246,6 +246,37 @@ TEST(ConstantRateTest, WhatIsSaidLastLeavesInABlockToo) {
   EXPECT_FALSE(padded.client().paces_output());
 }
 
+// Whatever room a message leaves in its block, even less than a frame's header takes.
+TEST(ConstantRateTest, MessagesOfEverySizeFit) {
+  Instant now = kStart;
+  Channel from({}, now);
+  Channel to({}, now);
+  for (Channel* channel : {&from, &to}) {
+    channel->open(kFramePayloadBytesMax);
+    channel->pad({.tick = 20ms, .bytes = 256}, 0ms);
+  }
+  for (std::size_t length = 0; length < 600; ++length) {
+    const wire::ErrorReport said{
+        .round = 1, .code = Errc::refused, .message = std::string(length, 'x')};
+    from.send(said);
+    while (from.paces_output()) {
+      now += 20ms;
+      from.receive(now, {});  // the other side is there, so that nothing is pinged
+      ASSERT_TRUE(from.tick(now, false));
+      if (!from.has_output()) continue;
+      const Bytes block = from.take_output();
+      ASSERT_EQ(block.size(), 256u);
+      to.receive(now, block);
+    }
+    const auto heard = to.next_message();
+    ASSERT_TRUE(heard && *heard) << length;
+    EXPECT_EQ(std::get<wire::ErrorReport>(**heard), said);
+    const auto rest = to.next_message();
+    ASSERT_TRUE(rest);
+    EXPECT_FALSE(*rest);
+  }
+}
+
 TEST(ConstantRateTest, AServerThatCannotPadIsLeft) {
   ClientSession client({.hello = {.pad_tick_ms = kTickMs}, .channel = {}}, Instant{});
   const Result<void> received = client.receive(Instant{}, wire::encode(small_welcome()));
