@@ -14,7 +14,7 @@ namespace {
 // TCP, TLS and Hello are a round trip each, and what processors take of them.
 constexpr int kSetupRoundTrips = 3;
 constexpr double kSetupSeconds = 0.040;
-// A verdict, or a message of hints; what links of these rates take of larger ones is little.
+// A verdict without its activations, or a message of hints.
 constexpr std::size_t kMessageBytes = 300;
 // Activations of the newest tokens come first and are what drafting waits for.
 constexpr std::uint32_t kFirstRows = 64;
@@ -23,11 +23,15 @@ Instant at(double seconds) {
   return Instant{} + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-std::function<double(double)> way(const LinkOptions& options, Duration round_trip,
-                                  std::uint64_t seed) {
+// What verdicts that bring so many tokens take, with their rows.
+std::function<double(double, std::uint32_t)> way(const LinkOptions& options, Duration round_trip,
+                                                 std::uint32_t row_bytes, std::uint64_t seed) {
   // Shared, as std::function copies.
   auto link = std::make_shared<StreamLink>(options, round_trip, seed);
-  return [link](double now) { return seconds(link->arrival(at(now), kMessageBytes) - at(now)); };
+  return [link, row_bytes](double now, std::uint32_t tokens) {
+    const std::size_t bytes = kMessageBytes + std::size_t{row_bytes} * tokens;
+    return seconds(link->arrival(at(now), bytes) - at(now));
+  };
 }
 
 Duration mean_round_trip(const NetworkProfile& network) {
@@ -44,8 +48,10 @@ RunForecast predict(const PredictedRun& run, std::uint32_t answers, std::uint64_
   const LinkOptions& up = run.network.up;
   const LinkOptions& down = run.network.down;
   const Duration round_trip = mean_round_trip(run.network);
-  RunModel model{.up = way(up, round_trip, 2 * seed),
-                 .down = way(down, round_trip, 2 * seed + 1),
+  const std::uint32_t row_bytes = run.kind == RunKind::stream ? 0 : run.row_bytes;
+  const auto hints = way(up, round_trip, 0, 2 * seed);
+  RunModel model{.up = [&](double now) { return hints(now, 0); },
+                 .down = way(down, round_trip, row_bytes, 2 * seed + 1),
                  .pass = [&](std::uint32_t rows) { return seconds(run.pace.target_pass(rows)); },
                  .step = seconds(run.pace.draft_step(run.drafter, PaceProfile::Place::device)),
                  .ranks = rank_law(run.acceptance),
@@ -53,8 +59,7 @@ RunForecast predict(const PredictedRun& run, std::uint32_t answers, std::uint64_
                  .prompt_rows = run.prompt_rows,
                  .setup = run.setup ? setup_seconds(run.network) : 0.0};
   if (down.bits_per_second > 0) {
-    const double bytes = static_cast<double>(run.pace.activation_bytes(run.drafter)) *
-                         std::min(run.prompt_rows, kFirstRows);
+    const double bytes = static_cast<double>(row_bytes) * std::min(run.prompt_rows, kFirstRows);
     model.rows_delay = 8.0 * bytes / static_cast<double>(down.bits_per_second);
   }
   return forecast(model, run.kind, run.tokens, answers, seed);

@@ -16,8 +16,9 @@ struct PredictedRun {
   const PaceProfile& pace;
   std::string drafter{};  // as the pace profile names it
   RunKind kind = RunKind::stream;
-  RunModel::Shape shape{};  // of which overlap takes the breadth alone
-  double acceptance = 0.0;  // of the drafter's likeliest token
+  RunModel::Shape shape{};      // of which overlap takes the breadth alone
+  double acceptance = 0.0;      // of the drafter's likeliest token
+  std::uint32_t row_bytes = 0;  // of a position's activations, as they cross the link
   std::uint32_t prompt_rows = 64;
   std::uint32_t tokens = 96;
   bool setup = true;  // the connection is made first

@@ -91,7 +91,7 @@ double RunControl::correction(RunKind kind) const {
 
 double RunControl::predict(RunKind kind, std::uint32_t breadth, double floor,
                            std::uint32_t tokens) const {
-  const auto half = [&](double) { return known_.round_trip / 2.0; };
+  const auto half = [&](double, std::uint32_t = 0) { return known_.round_trip / 2.0; };
   const RunModel model{.up = half,
                        .down = half,
                        .pass = [&](std::uint32_t rows) { return known_.pass.at(rows); },

@@ -3,22 +3,32 @@
 #include <algorithm>
 
 namespace edgedraft::netsim {
+namespace {
+
+// Of a message, in a packet of 1,500 bytes.
+constexpr std::size_t kSegmentBytes = 1448;
+
+}  // namespace
 
 StreamLink::StreamLink(const LinkOptions& options, Duration round_trip, std::uint64_t seed)
     : link_(options, seed, Instant{}), round_trip_(round_trip) {}
 
 Instant StreamLink::arrival(Instant now, std::size_t bytes) {
   now = last_sent_ = std::max(now, last_sent_);
-  Instant arrives = now;
-  const Fate fate = link_.send(now, Link::Packet(bytes), &arrives);
-  while (link_.receive(arrives)) {
+  for (std::size_t sent = 0; sent == 0 || sent < bytes; sent += kSegmentBytes) {
+    Instant arrives = now;
+    const Fate fate =
+        link_.send(now, Link::Packet(std::min(bytes - sent, kSegmentBytes)), &arrives);
+    while (link_.receive(arrives)) {
+    }
+    if (fate != Fate::delivered) {
+      // Noticed by what follows it, or by a timer.
+      arrives = std::max(arrives, now) +
+                std::max<Duration>(2 * round_trip_, round_trip_ + std::chrono::milliseconds(12));
+    }
+    last_arrives_ = std::max(arrives, last_arrives_);
   }
-  if (fate != Fate::delivered) {
-    // Noticed by what follows it, or by a timer.
-    arrives = std::max(arrives, now) +
-              std::max<Duration>(2 * round_trip_, round_trip_ + std::chrono::milliseconds(12));
-  }
-  return last_arrives_ = std::max(arrives, last_arrives_);
+  return last_arrives_;
 }
 
 }  // namespace edgedraft::netsim

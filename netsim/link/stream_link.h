@@ -14,7 +14,8 @@ class StreamLink {
   // `round_trip` is the link's mean, after which a loss is noticed.
   StreamLink(const LinkOptions& options, Duration round_trip, std::uint64_t seed);
 
-  // When a message of `bytes` bytes has arrived that is written at `now`; times never fall.
+  // When all segments of a message of `bytes` bytes have arrived that is written at `now`; times
+  // never fall.
   Instant arrival(Instant now, std::size_t bytes);
 
  private:

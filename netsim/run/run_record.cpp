@@ -86,12 +86,14 @@ ordered_json predicted(const RunSource& s, const ordered_json& stats) {
   const bool alone = s.trial.clients == 1 && !s.trial.offline_after &&
                      arm.place == Arm::Place::device && arm.options.empty();
   if (!alone || !(streams || splits) || tokens < 2 || !s.device.pace.paces_target()) return {};
-  PredictedRun run{.network = s.network,
-                   .pace = s.device.pace,
-                   .drafter = arm.bundle,
-                   .acceptance = arm.acceptance.value_or(0.0),
-                   .prompt_rows = static_cast<std::uint32_t>(at(stats, "prompt_tokens")),
-                   .tokens = tokens};
+  PredictedRun run{
+      .network = s.network,
+      .pace = s.device.pace,
+      .drafter = arm.bundle,
+      .acceptance = arm.acceptance.value_or(0.0),
+      .row_bytes = s.experiment.padded_payloads ? s.device.pace.activation_bytes(arm.bundle) : 0,
+      .prompt_rows = static_cast<std::uint32_t>(at(stats, "prompt_tokens")),
+      .tokens = tokens};
   if (splits) {
     run.kind = arm.overlap.empty()        ? RunKind::sequential
                : arm.overlap == "economy" ? RunKind::economy

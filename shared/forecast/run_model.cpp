@@ -374,7 +374,8 @@ class Answer {
 
   void pass_ended() {
     passing_ = false;
-    decided_ = std::min(decided_ + accepts_ + 1, tokens_);
+    const std::uint32_t brought = accepts_ + 1;
+    decided_ = std::min(decided_ + brought, tokens_);
     accepts_ = 0;
     told_ = now_;
     const bool has_hints = hints() && !candidates().empty();
@@ -382,7 +383,7 @@ class Answer {
       if (had_hints_) emptied_ = now_;
       ++passes_without_hints_;
     }
-    down_came_ = std::max(down_came_, now_ + model_.down(start_ + now_));
+    down_came_ = std::max(down_came_, now_ + model_.down(start_ + now_, brought));
     at(down_came_, Event::verdict_came, decided_);
     held_until_ = 0.0;
     look();

@@ -23,10 +23,10 @@ enum class RunKind : std::uint8_t {
 };
 
 struct RunModel {
-  // Seconds that a message sent at `now` takes each way; messages of a way keep their order. They
-  // may be asked for times that never fall.
+  // Seconds that a message sent at `now` takes each way, down a verdict that brings so many tokens;
+  // messages of a way keep their order. They may be asked for times that never fall.
   std::function<double(double now)> up;
-  std::function<double(double now)> down;
+  std::function<double(double now, std::uint32_t tokens)> down;
   // Seconds of the target's pass over so many rows, and of a step of drafting.
   std::function<double(std::uint32_t rows)> pass;
   double step = 0.0;

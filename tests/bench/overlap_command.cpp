@@ -13,6 +13,7 @@
 #include "netsim/report/statistics.h"
 #include "shared/base/progress.h"
 #include "shared/program/pace_profile.h"
+#include "shared/protocol/activation_codec.h"
 #include "tests/bench/prompts.h"
 #include "tests/bench/serving.h"
 #include "tests/server/plain_answer.h"
@@ -231,6 +232,7 @@ class Grid {
                          : arm.overlap == Overlap::economy ? RunKind::economy
                                                            : RunKind::overlap;
     const TreeShape shape = arm.tree.value_or(TreeShape{});
+    const auto groups = host_.drafters()[0].tap->scale_groups();
     constexpr std::uint32_t kAnswers = 200;
     return netsim::predict(
                {.network = link,
@@ -239,6 +241,9 @@ class Grid {
                 .kind = kind,
                 .shape = {.breadth = shape.breadth, .depth = shape.depth, .nodes = shape.nodes},
                 .acceptance = acceptance,
+                .row_bytes =
+                    ActivationLayout(std::vector<std::uint32_t>(groups.begin(), groups.end()))
+                        .row_bytes(),
                 .prompt_rows = static_cast<std::uint32_t>(prompt_tokens / texts_.prompts.size()),
                 .tokens = o_.tokens,
                 .setup = !o_.no_setup},

@@ -12,7 +12,7 @@ constexpr double kRow = 0.0006;
 constexpr double kStep = 0.004;
 
 RunModel model(double acceptance, double round_trip) {
-  const auto half = [round_trip](double) { return round_trip / 2; };
+  const auto half = [round_trip](double, std::uint32_t = 0) { return round_trip / 2; };
   return {.up = half,
           .down = half,
           .pass = [](std::uint32_t rows) { return kPass + kRow * (rows - 1); },
