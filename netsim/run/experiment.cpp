@@ -158,6 +158,17 @@ Arm read_arm(Reader& from) {
   arm.place = place == "server" ? Arm::Place::server : Arm::Place::device;
   arm.bundle = from.text("bundle", "");
   arm.tree = from.text("tree", "");
+  if (!arm.tree.empty()) {
+    std::istringstream words(arm.tree);
+    RunModel::Shape shape;
+    char comma[2]{};
+    words >> shape.breadth >> comma[0] >> shape.depth >> comma[1] >> shape.nodes;
+    const bool read = words && words.eof() && comma[0] == ',' && comma[1] == ',';
+    if (!read || shape.breadth == 0 || shape.depth == 0 || shape.nodes == 0) {
+      from.fail("tree: give breadth, depth and nodes, like \"8,6,62\"");
+    }
+    arm.shape = shape;
+  }
   if (const auto chain = from.integer("chain", 0, 1); chain > 0) {
     arm.chain = static_cast<std::uint32_t>(chain);
     if (!arm.tree.empty()) from.fail("tree and chain exclude each other");

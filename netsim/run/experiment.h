@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shared/base/error.h"
+#include "shared/forecast/run_model.h"
 #include "shared/program/pace_profile.h"
 
 namespace edgedraft::netsim {
@@ -28,8 +29,9 @@ struct Arm {
   std::string name;
   Kind kind{};
   Place place{};
-  std::string bundle;  // below the experiment's models
-  std::string tree;    // empty: the client's own default
+  std::string bundle;                    // below the experiment's models
+  std::string tree;                      // empty: the client's own default
+  std::optional<RunModel::Shape> shape;  // that it says
   std::optional<std::uint32_t> chain;
   std::string overlap;               // of a split arm: on, economy or auto; empty: it waits
   bool control = false;              // of a split arm: it may stream where that is faster

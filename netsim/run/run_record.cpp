@@ -100,6 +100,7 @@ ordered_json predicted(const RunSource& s, const ordered_json& stats) {
                                           : RunKind::overlap;
   }
   if (arm.chain) run.shape = {.breadth = 1, .depth = *arm.chain, .nodes = *arm.chain};
+  if (arm.shape) run.shape = *arm.shape;
   constexpr std::uint32_t kAnswers = 50;
   return 1.0 / predict(run, kAnswers, 1).seconds;
 }

@@ -65,6 +65,11 @@ TEST_F(ExperimentTest, NamesWhatIsWrongAndWhatIsRight) {
   EXPECT_NE(refusal(good + good.substr(good.find("[[arm]]"))).find("two arms"), std::string::npos);
   EXPECT_NE(refusal(good + "[[arm]]\nname = \"s\"\nkind = \"split\"\n").find("which bundle"),
             std::string::npos);
+  const std::string split = "[[arm]]\nname = \"s\"\nkind = \"split\"\nbundle = \"moa-tli0\"\n";
+  for (const char* tree : {"8", "8,6", "8,6,", "8,6,62,1", "8;6;62", "0,6,62", "wide"}) {
+    EXPECT_NE(refusal(good + split + "tree = \"" + tree + "\"\n").find("8,6,62"), std::string::npos)
+        << tree;
+  }
   EXPECT_NE(refusal("baseline = \"none\"\n" + good).find("no arm is called"), std::string::npos);
   EXPECT_NE(
       refusal("devices = [\"slow\"]\nnetworks = [\"lan\"]\n" + good.substr(good.find("[[arm]]")))
