@@ -20,16 +20,12 @@ class ConnectionReplies final : public Replies {
 
   void verdict(wire::Verdict verdict) override {
     metrics_->activation_bytes.add(verdict.activations.size());
-    if (!verdict.activations.empty()) {
-      // Of a draft the path tells the tokens, of a run they are there.
-      verdict.padding =
-          padding(verdict.path.size() + verdict.tokens.size() + 1, verdict.activations.size());
-    }
+    pad(verdict, padded_row_bytes_, padding_);
     handle_.verdict(std::move(verdict));
   }
   void activations(wire::Activations chunk) override {
     metrics_->activation_bytes.add(chunk.data.size());
-    chunk.padding = padding(chunk.count, chunk.data.size());
+    pad(chunk, padded_row_bytes_, padding_);
     handle_.activations(std::move(chunk));
   }
   void refuse(std::uint32_t round, Error error) override {
@@ -38,10 +34,6 @@ class ConnectionReplies final : public Replies {
   bool full() const override { return handle_.backlog() >= ReplyHandle::kBacklogFull; }
 
  private:
-  Bytes padding(std::uint64_t rows, std::uint64_t bytes) {
-    return make_padding(padding_bytes(padded_row_bytes_, rows, bytes), padding_);
-  }
-
   ReplyHandle handle_;
   std::shared_ptr<Metrics> metrics_;
   std::uint32_t padded_row_bytes_;

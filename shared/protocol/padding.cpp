@@ -22,4 +22,17 @@ Bytes make_padding(std::uint64_t count, Random& random) {
   return padding;
 }
 
+void pad(wire::Verdict& verdict, std::uint32_t padded_row_bytes, Random& random) {
+  if (verdict.activations.empty()) return;
+  // Of a draft the path tells the tokens, of a run they are there.
+  const std::uint64_t rows = verdict.path.size() + verdict.tokens.size() + 1;
+  verdict.padding =
+      make_padding(padding_bytes(padded_row_bytes, rows, verdict.activations.size()), random);
+}
+
+void pad(wire::Activations& chunk, std::uint32_t padded_row_bytes, Random& random) {
+  chunk.padding =
+      make_padding(padding_bytes(padded_row_bytes, chunk.count, chunk.data.size()), random);
+}
+
 }  // namespace edgedraft

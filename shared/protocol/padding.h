@@ -4,6 +4,7 @@
 
 #include "shared/base/bytes.h"
 #include "shared/base/random.h"
+#include "shared/protocol/message.h"
 
 namespace edgedraft {
 
@@ -14,5 +15,9 @@ std::uint64_t padding_bytes(std::uint32_t padded_row_bytes, std::uint64_t count,
 
 // Bytes that no link can compress.
 Bytes make_padding(std::uint64_t count, Random& random);
+
+// Brings the rows of a message to that size. A verdict without activations stays as it is.
+void pad(wire::Verdict& verdict, std::uint32_t padded_row_bytes, Random& random);
+void pad(wire::Activations& chunk, std::uint32_t padded_row_bytes, Random& random);
 
 }  // namespace edgedraft

@@ -170,6 +170,7 @@ class Grid {
                           .down = &link.down,
                           .seed = seed,
                           .overlap = arm.overlap,
+                          .padded_row_bytes = padded_row_bytes(),
                           .acceptance = drafts ? acceptance : std::nullopt,
                           .answers = texts_.answers,
                           .warm_up = crowd ? seconds(kCrowdWarmUp) : Duration::zero(),
@@ -184,6 +185,11 @@ class Grid {
                    .hints = static_cast<double>(result->hints) / all,
                    .listener_speed = static_cast<double>(result->listened) / result->seconds /
                                      (drafts ? o_.listeners : o_.clients)};
+  }
+
+  std::uint32_t padded_row_bytes() const {
+    const std::string& drafter = host_.drafters()[0].model->facts().pace_name;
+    return o_.padded_payloads ? pace_.activation_bytes(drafter) : 0;
   }
 
   // Of answers that ended, with their connections.
@@ -233,6 +239,7 @@ class Grid {
                                                            : RunKind::overlap;
     const TreeShape shape = arm.tree.value_or(TreeShape{});
     const auto groups = host_.drafters()[0].tap->scale_groups();
+    const ActivationLayout own(std::vector<std::uint32_t>(groups.begin(), groups.end()));
     constexpr std::uint32_t kAnswers = 200;
     return netsim::predict(
                {.network = link,
@@ -241,9 +248,7 @@ class Grid {
                 .kind = kind,
                 .shape = {.breadth = shape.breadth, .depth = shape.depth, .nodes = shape.nodes},
                 .acceptance = acceptance,
-                .row_bytes =
-                    ActivationLayout(std::vector<std::uint32_t>(groups.begin(), groups.end()))
-                        .row_bytes(),
+                .row_bytes = std::max(own.row_bytes(), padded_row_bytes()),
                 .prompt_rows = static_cast<std::uint32_t>(prompt_tokens / texts_.prompts.size()),
                 .tokens = o_.tokens,
                 .setup = !o_.no_setup},
@@ -367,6 +372,8 @@ void declare_overlap(CLI::App& app, OverlapOptions& o) {
       ->capture_default_str();
   app.add_flag("--own-drafts", o.own_drafts,
                "The bundle drafts, instead of drafters that know the answers");
+  app.add_flag("--padded-payloads", o.padded_payloads,
+               "Activations are as large as the paced model's, instead of the small one's");
   app.add_option("--clients", o.clients, "Devices at a time")->capture_default_str();
   app.add_option("--listeners", o.listeners,
                  "Of these, devices that draft nothing; told is how fast they are by what they are "

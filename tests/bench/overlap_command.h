@@ -22,6 +22,7 @@ struct OverlapOptions {
                                  "leo", "paper-4g", "4g-busy",  "5g-far"};
   std::vector<double> acceptances{0.5, 0.6, 0.7, 0.8, 0.9};
   bool own_drafts = false;
+  bool padded_payloads = false;
   std::uint32_t clients = 1;
   std::uint32_t listeners = 0;
   std::uint32_t tokens = 96;

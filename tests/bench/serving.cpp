@@ -16,6 +16,7 @@
 #include "netsim/link/stream_link.h"
 #include "shared/base/check.h"
 #include "shared/base/random.h"
+#include "shared/protocol/padding.h"
 #include "shared/protocol/server_session.h"
 #include "tests/support/driven_answer.h"
 
@@ -316,6 +317,7 @@ class Device final : public TargetLink, GenerationObserver {
       if (tap() != nullptr) {
         const auto groups = setup.tap->scale_groups();
         welcome.scale_groups.assign(groups.begin(), groups.end());
+        welcome.padded_row_bytes = setup.padded_row_bytes;
       }
       server_.accept(std::move(welcome));
       return;
@@ -350,9 +352,11 @@ class Device final : public TargetLink, GenerationObserver {
    public:
     explicit Answers(Device& device) : device_(device) {}
     void verdict(wire::Verdict verdict) override {
+      pad(verdict, device_.world_.setup.padded_row_bytes, padding_);
       say([&session = device_.server_, verdict] { session.verdict(verdict); });
     }
     void activations(wire::Activations chunk) override {
+      pad(chunk, device_.world_.setup.padded_row_bytes, padding_);
       say([&session = device_.server_, chunk] { session.activations(chunk); });
     }
     void refuse(std::uint32_t round, Error error) override {
@@ -375,6 +379,7 @@ class Device final : public TargetLink, GenerationObserver {
     }
     void go() { device_.pass_down(device_.world_.pass->now()); }
     Device& device_;
+    Random padding_{1};
   };
 
   void on_token(std::uint32_t, Provenance) override {

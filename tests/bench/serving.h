@@ -65,6 +65,8 @@ struct ServingSetup {
   std::uint64_t seed = 1;
   Overlap overlap = Overlap::off;
   SamplingParams sampling{};
+  // Activations of a position are padded to so many bytes; 0: they are as they are.
+  std::uint32_t padded_row_bytes = 0;
   // Blocks of constant size at that pace; 0: as it comes.
   std::uint16_t pad_tick_ms = 0;
   // What a device does between two answers.

@@ -233,7 +233,7 @@ TEST_P(EngineTest, OneWhoseLinkEndsWritesOnAlone) {
 }
 
 TEST_P(EngineTest, HintsStayOnTheDeviceWhileTheLinkTakesNone) {
-  if (GetParam() == Overlap::off) GTEST_SKIP() << "there are no hints";
+  if (GetParam() == Overlap::off) return;  // there are no hints
   // Each token takes a while, so that there is time for hints in either half.
   server_ = LoopbackServer::start({.model = EDGEDRAFT_MODELS "/target.gguf",
                                    .bundles = {EDGEDRAFT_MODELS "/moa-tli1.gguf"},
