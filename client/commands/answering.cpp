@@ -28,14 +28,12 @@ Display display_of(const AnswerConfig& config, const Terminal& terminal) {
 // How soon a Ctrl-C is seen.
 constexpr Duration kInterruptDelay = std::chrono::milliseconds(50);
 
-constexpr std::uint16_t kPadTickMs = 20;
-
 wire::Hello hello_of(const BundleFile& bundle, const AnswerConfig& config) {
   wire::Hello hello = bundle.hello();
   hello.agent = kVersion;
   hello.token = config.token;
   hello.nodes_max = config.generation.tree ? config.generation.tree->nodes : 0;
-  if (config.pads) hello.pad_tick_ms = kPadTickMs;
+  if (config.pads) hello.pad_tick_ms = kPadTickMsUsual;
   return hello;
 }
 

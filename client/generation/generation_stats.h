@@ -18,7 +18,7 @@ struct GenerationStats {
   std::uint32_t accepted = 0;
   std::uint32_t streamed_tokens = 0;
   std::string streamed_because;  // the last decision to stream; empty if there was none
-  // Of a run: what the device does in it, what that was to bring, and why.
+  // What the device last did in a run, what that was predicted to bring, and why.
   std::string overlap;
   double predicted_tokens_per_second = 0.0;  // 0: not predicted
   std::string overlap_because;

@@ -5,7 +5,7 @@
 namespace edgedraft::netsim {
 namespace {
 
-// Of a message, in a packet of 1,500 bytes.
+// What a packet of 1,500 bytes carries of a message.
 constexpr std::size_t kSegmentBytes = 1448;
 
 }  // namespace

@@ -35,9 +35,10 @@ inline constexpr std::uint32_t kHintNodesMax = 1024;
 inline constexpr std::uint32_t kPaddedRowBytesMax = 32768;
 inline constexpr std::uint32_t kPaddingBytesMax = 8u << 20;
 
-// Of a padded connection: from block to block, and a block. 0: it is not padded.
+// A padded connection sends a block per tick; 0 stands for no padding.
 inline constexpr std::uint32_t kPadTickMsMin = 5;
 inline constexpr std::uint32_t kPadTickMsMax = 1000;
+inline constexpr std::uint16_t kPadTickMsUsual = 20;
 inline constexpr std::uint32_t kPadBlockBytesMin = 256;
 inline constexpr std::uint32_t kPadBlockBytesMax = 128u << 10;
 

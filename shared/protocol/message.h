@@ -87,7 +87,7 @@ struct Welcome {
   std::uint32_t padded_row_bytes = 0;
   // Nodes of hints that it keeps for a session; 0: it takes none.
   std::uint32_t hint_nodes_max = 0;
-  // Of a padded connection: the size of blocks each way; 0: it is not padded.
+  // The size of a padded connection's blocks each way; 0: it is not padded.
   std::uint32_t pad_bytes_up = 0;
   std::uint32_t pad_bytes_down = 0;
   bool operator==(const Welcome&) const = default;

@@ -30,7 +30,6 @@ Example:
   edgedraft-bench fingerprint --model models/demo/target.gguf --bundle models/demo/moa-tli0.gguf \
     --prompts models/demo/heldout.jsonl --pace-profile netsim/devices/paper-llama3-8b.toml)";
 
-constexpr std::uint16_t kTickMs = 20;
 // Longer than what a padded connection goes on after an answer.
 constexpr Duration kPause = std::chrono::seconds(2);
 
@@ -142,7 +141,7 @@ Result<int> run_fingerprint(const FingerprintOptions& o) {
   std::printf("%-11s %-4s %18s %10s %10s %10s\n", "", "", "prompts guessed", "kB up", "kB down",
               "s/answer");
   for (const Arm& arm : kArms) {
-    for (const std::uint16_t tick : {std::uint16_t{0}, kTickMs}) {
+    for (const std::uint16_t tick : {std::uint16_t{0}, kPadTickMsUsual}) {
       std::vector<std::vector<Trace>> seen;
       Progress progress(arm.name, repetitions);
       for (std::uint32_t r = 0; r < repetitions; ++r) {

@@ -1,0 +1,202 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/passes/pass_loop.h"
+#include "shared/base/prefix_hash.h"
+#include "tests/server/plain_answer.h"
+#include "tests/server/raw_client.h"
+#include "tests/support/toy_models.h"
+
+// A server's pass loop on a simulated clock, and devices that begin runs and send hints.
+namespace edgedraft {
+
+using namespace std::chrono_literals;
+using testing::kToyEndToken;
+using testing::kToyVocabulary;
+using testing::RawClient;
+using testing::ToyDecoder;
+using Tokens = std::vector<std::uint32_t>;
+
+inline constexpr std::uint32_t kContext = 160;
+inline constexpr std::size_t kPromptCount = 6;
+inline constexpr Duration kPassTime = 10ms;
+inline constexpr Duration kRowTime = 100us;
+
+// A device that knows what it has been told, and draws hints from a text of its own choice.
+class HintingClient {
+ public:
+  HintingClient(PassLoop& loop, const RawClient::Options& options, std::function<Instant()> now)
+      : raw_(loop, options, std::move(now)) {}
+
+  bool begin(const Tokens& prompt, const SamplingParams& sampling, const wire::RunTerms& run) {
+    text_ = prompt;
+    prompt_count_ = prompt.size();
+    next_id_ = 1;
+    return raw_.send(wire::Prefill{.tokens = prompt, .sampling = sampling, .run = run});
+  }
+  // Goes on behind what it knows, in a run of its own.
+  bool go_on(const SamplingParams& sampling, const wire::RunTerms& run) {
+    next_id_ = 1;
+    return raw_.send(
+        wire::Prefill{.base_length = raw_.session().length(), .sampling = sampling, .run = run});
+  }
+
+  // The server has forgotten the session: from all of its text.
+  bool begin_anew(const wire::RunTerms& run) {
+    next_id_ = 1;
+    return raw_.send(wire::Prefill{.tokens = text_, .run = run});
+  }
+
+  // On a new connection: `known` of an earlier one's session, `offline` written since.
+  bool resume(const wire::SessionId& session, const Tokens& known, const Tokens& offline,
+              std::uint32_t credit) {
+    text_ = known;
+    offline_ = offline;
+    prompt_count_ = kPromptCount;
+    return raw_.send(wire::Resume{.session = session,
+                                  .verified_length = static_cast<std::uint32_t>(known.size()),
+                                  .tokens = offline,
+                                  .run = {.credit = credit}},
+                     known);
+  }
+
+  // Takes in what was heard. False if the answer has ended.
+  bool listen() {
+    for (const wire::Message& message : std::exchange(raw_.heard, {})) {
+      const auto* verdict = std::get_if<wire::Verdict>(&message);
+      if (verdict == nullptr) {
+        ADD_FAILURE() << "no verdict";
+        return false;
+      }
+      verdicts.push_back(*verdict);
+      text_.insert(text_.end(), offline_.begin(), offline_.begin() + verdict->accepted_count);
+      text_.insert(text_.end(), verdict->tokens.begin(), verdict->tokens.end());
+      text_.push_back(verdict->next);
+      EXPECT_EQ(text_.size(), verdict->length);
+      if (verdict->ending != wire::Ending::none) ended_ = true;
+    }
+    return !ended_;
+  }
+
+  // A chain of hints for what may follow its text.
+  wire::Hints chain(const Tokens& follows, std::uint8_t score = 1) {
+    wire::Hints hints = credit(0);
+    hints.first = next_id_;
+    for (std::size_t i = 0; i < follows.size(); ++i) {
+      hints.tokens.push_back(follows[i]);
+      hints.parents.push_back(i == 0 ? 0 : 1);
+      hints.scores.push_back(score);
+    }
+    next_id_ += static_cast<std::uint32_t>(follows.size());
+    return hints;
+  }
+  wire::Hints credit(std::uint32_t credit) const {
+    return {.round = raw_.round(),
+            .credit = credit,
+            .position = static_cast<std::uint32_t>(text_.size()),
+            .prefix_hash = prefix_hash(text_)};
+  }
+  // `behind` is the text as it was when the hints were made.
+  bool send(const wire::Hints& hints, const Tokens& behind) { return raw_.send(hints, behind); }
+  bool send(const wire::Hints& hints) { return send(hints, text_); }
+
+  Tokens answer() const {
+    return Tokens(text_.begin() + static_cast<std::ptrdiff_t>(prompt_count_), text_.end());
+  }
+  const Tokens& text() const { return text_; }
+  bool ended() const { return ended_; }
+  std::uint32_t next_id() const { return next_id_; }
+  RawClient& raw() { return raw_; }
+
+  std::vector<wire::Verdict> verdicts;
+
+ private:
+  RawClient raw_;
+  Tokens text_;
+  Tokens offline_;  // that awaits the server's word
+  std::size_t prompt_count_ = 0;
+  std::uint32_t next_id_ = 1;
+  bool ended_ = false;
+};
+
+class RunTest : public ::testing::Test {
+ protected:
+  RunTest() {
+    open({.metrics = metrics_});
+    loop_->measure_costs(1s, {});
+  }
+
+  SessionParts parts() {
+    return {.decoder = decoder_, .context_count = kContext, .is_end = [](std::uint32_t t) {
+              return t == kToyEndToken;
+            }};
+  }
+
+  void open(PassLoopOptions options) {
+    clients_.clear();
+    options.sessions.sessions_max = 64;
+    // Time goes on with the passes.
+    options.pace = [](std::uint32_t rows) { return kPassTime + rows * kRowTime; };
+    options.wait_until = [this](Instant end) { now_ = std::max(now_, end); };
+    options.on_session_fault = [](const std::string& why) { ADD_FAILURE() << why; };
+    loop_.emplace(parts(), options, [this] { return now_; });
+  }
+
+  HintingClient& connect(Tap* tap = nullptr) {
+    clients_.push_back(std::make_unique<HintingClient>(
+        *loop_,
+        RawClient::Options{
+            .id = clients_.size() + 1, .context_count = kContext, .tap = tap, .version = 2},
+        [this] { return now_; }));
+    return *clients_.back();
+  }
+
+  // One of several whose plain answers have 30 tokens at least.
+  Tokens prompt_of(std::size_t index) {
+    static std::vector<Tokens> prompts;
+    for (std::uint64_t seed = prompts.size(); prompts.size() <= index; ++seed) {
+      Random random(seed);
+      Tokens tokens(kPromptCount);
+      for (auto& t : tokens) t = 3 + static_cast<std::uint32_t>(random.below(kToyVocabulary - 3));
+      if (plain(tokens).size() >= 30) prompts.push_back(tokens);
+    }
+    return prompts[index];
+  }
+  Tokens plain(const Tokens& prompt, const SamplingParams& sampling = {}) {
+    return testing::plain_answer(
+        {decoder_, kContext, [](std::uint32_t t) { return t == kToyEndToken; }}, prompt, kContext,
+        sampling);
+  }
+  // The `count` tokens of the plain answer behind what the client knows.
+  Tokens right(const HintingClient& client, const Tokens& answer, std::size_t count) {
+    const std::size_t known = std::min(client.answer().size(), answer.size());
+    return Tokens(
+        answer.begin() + static_cast<std::ptrdiff_t>(known),
+        answer.begin() + static_cast<std::ptrdiff_t>(std::min(known + count, answer.size())));
+  }
+
+  void run_until_idle() {
+    for (int i = 0; i < 2000 && !loop_->idle(); ++i) loop_->step();
+  }
+  std::uint64_t hints(HintFate fate) const {
+    return metrics_->hints[static_cast<std::size_t>(fate)].value();
+  }
+
+  Instant now_{1h};
+  ToyDecoder toy_{1};
+  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
+  Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
+  std::shared_ptr<Metrics> metrics_ = std::make_shared<Metrics>();
+  std::optional<PassLoop> loop_;
+  std::vector<std::unique_ptr<HintingClient>> clients_;
+};
+
+}  // namespace edgedraft
