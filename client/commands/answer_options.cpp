@@ -88,6 +88,25 @@ Result<std::optional<TreeShape>> shape_of(const AnswerOptions& o) {
   return std::optional(*shape);
 }
 
+Result<DrafterWishes> check_drafter(const AnswerOptions& o) {
+  if (o.bundles.empty()) {
+    return usage(
+        "which drafter? Give --bundle FILE.gguf, the same file as the server's (see --help)");
+  }
+  DrafterWishes wishes{.bundles = o.bundles, .kind = o.drafter, .merge = o.drafter_merge};
+  const bool one_word = wishes.merge.size() == 1;
+  wishes.merges_if_faster = one_word && wishes.merge.front() == "auto";
+  if (wishes.merges_if_faster || (one_word && wishes.merge.front() == "none")) wishes.merge.clear();
+  if (o.plain && !(wishes.kind.empty() && wishes.merge.empty())) {
+    return usage("--plain drafts nothing: leave out --drafter and --drafter-merge");
+  }
+  if (o.bundles.size() > 1 && (o.plain || !o.drafter.empty())) {
+    return usage(std::string(o.plain ? "--plain" : "--drafter") +
+                 " takes nothing but the tokenizer of a --bundle: give one");
+  }
+  return wishes;
+}
+
 Result<void> check_experiment(const AnswerOptions& o, AnswerConfig& config) {
   if (!o.pace_profile.empty()) {
     if (o.pace_ms > 0) return usage("--pace-ms and --pace-profile exclude each other: give one");
@@ -116,14 +135,10 @@ Result<void> check_experiment(const AnswerOptions& o, AnswerConfig& config) {
 }  // namespace
 
 Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
-  if (o.bundle.empty()) {
-    return usage(
-        "which drafter? Give --bundle FILE.gguf, the same file as the server's (see --help)");
-  }
-  if (o.plain && !(o.drafter.empty() && o.drafter_merge.empty())) {
-    return usage("--plain drafts nothing: leave out --drafter and --drafter-merge");
-  }
   AnswerConfig config{};
+  auto drafter = check_drafter(o);
+  if (!drafter) return drafter.error();
+  config.drafter = *std::move(drafter);
   const auto device = parse_device_request(o.device);
   if (!device) return usage("--device: " + device.error().message);
   const auto shape = shape_of(o);
@@ -153,8 +168,6 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   g.resync_wait = std::chrono::milliseconds(o.resync_wait_ms);
   config.pace.least = std::chrono::milliseconds(o.pace_ms);
   if (auto right = check_experiment(o, config); !right) return right.error();
-  config.bundle = o.bundle;
-  config.drafter = {.kind = o.drafter, .merge = o.drafter_merge};
   config.device = *device;
   config.thread_count = o.threads;
   config.raw = o.raw;
@@ -168,9 +181,12 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
   const auto add = [&](const char* name, auto& value, const char* type, const char* what) {
     return app.add_option(name, value, what)->type_name(type);
   };
-  add("--bundle", o.bundle, "FILE.gguf",
-      "The drafter; the same file as the server's. With --plain any model with the target's "
-      "tokenizer");
+  add("--bundle", o.bundles, "FILE.gguf",
+      "The drafter; the same file as the server's. Repeatable: of several the one that answers "
+      "come "
+      "fastest with, once each was tried. With --plain any model with the target's tokenizer")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   std::string weightless;
   for (const DrafterKind* kind : drafter_kinds()) {
     if (kind->is_bundle != nullptr) continue;
@@ -179,8 +195,10 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
   add("--drafter", o.drafter, "KIND",
       ("Another drafter than the bundle's own, one that needs no weights: " + weightless).c_str());
   add("--drafter-merge", o.drafter_merge, "KIND,...",
-      "Such drafters' proposals join the trees of the drafter")
-      ->delimiter(',');
+      "Such drafters' proposals join the trees of the drafter; auto: if answers come faster so, "
+      "as measured; none")
+      ->delimiter(',')
+      ->default_str("auto");
   app.add_flag("--plain", o.plain, "No drafting on the device: the server streams the answer");
   add("--server", o.server, "HOST:PORT", "Where the target is")
       ->check(is_endpoint(EndpointUse::connect))

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "client/devices/device_request.h"
-#include "client/engine/bundle_file.h"
+#include "client/engine/drafter_selection.h"
 #include "client/experiments/oracle_drafter.h"
 #include "client/experiments/paced_drafter.h"
 #include "client/generation/generation.h"
@@ -29,9 +29,9 @@ struct AnswerOptions {
   std::filesystem::path token_file;
   std::filesystem::path tls_cert;
   std::filesystem::path tls_key;
-  std::filesystem::path bundle;
+  std::vector<std::filesystem::path> bundles;
   std::string drafter;
-  std::vector<std::string> drafter_merge;
+  std::vector<std::string> drafter_merge{"auto"};
   bool plain = false;
   bool pad = false;
   std::optional<std::string> tree;
@@ -75,8 +75,7 @@ struct AnswerConfig {
   TlsClientOptions tls;
   std::string token;
   bool pads;
-  std::filesystem::path bundle;
-  DrafterChoice drafter;
+  DrafterWishes drafter;
   GenerationOptions generation;  // context_count is the bundle's to say
   DraftingPace pace;             // step is the profile's to say, by the bundle's drafter
   PaceProfile pace_profile;

@@ -49,16 +49,18 @@ Terminal look_at_terminal() {
           .styled = !unwanted && !dumb};
 }
 
-Answering::Answering(BundleFile bundle, const AnswerConfig& config, const Terminal& terminal)
-    : bundle_(std::move(bundle)),
+Answering::Answering(SelectedDrafter drafter, const AnswerConfig& config, const Terminal& terminal)
+    : bundle_(std::move(drafter.bundle)),
       log_(make_logger(config.log_level)),
       printer_(bundle_.tokenizer(), config.raw ? LeadingSpace::keep : LeadingSpace::strip,
-               display_of(config, terminal), {.text = std::cout, .notes = std::cerr}) {
+               display_of(config, terminal), {.text = std::cout, .notes = std::cerr}),
+      memory_key_(std::move(drafter.memory_key)) {
   const wire::Hello& hello = bundle_.hello();
   reported_ = {
       .server = config.server,
       .drafter = bundle_.drafter_kind().empty() ? "none" : std::string(bundle_.drafter_kind()),
-      .bundle = config.bundle.filename().string(),
+      .bundle = bundle_.path().filename().string(),
+      .drafter_reason = std::move(drafter.why),
       .tap = hello.tap,
       .device = "none",
       .device_name = {},
@@ -83,10 +85,21 @@ Answering::Answering(BundleFile bundle, const AnswerConfig& config, const Termin
 
 Result<std::unique_ptr<Answering>> Answering::open(const AnswerConfig& config,
                                                    const Terminal& terminal) {
-  auto bundle = BundleFile::open(
-      config.bundle, config.generation.tree ? BundleUse::draft : BundleUse::plain, config.drafter);
-  if (!bundle) return bundle.error();
-  std::unique_ptr<Answering> answering(new Answering(std::move(*bundle), config, terminal));
+  // Experiments are to find what they ask for, and teach nothing.
+  const bool learns = !config.pace.is_kept() && config.pace_profile.name().empty() &&
+                      !config.oracle && !config.offline_after && config.generation.tree &&
+                      config.generation.overlap == Overlap::automatic;
+  std::unique_ptr<RunMemory> memory;
+  if (learns) memory = std::make_unique<RunMemory>(RunMemory::default_file());
+  auto drafter = select_drafter(
+      config.drafter, config.generation.tree ? BundleUse::draft : BundleUse::plain, memory.get(),
+      {.server = config.server,
+       .breadth = config.generation.tree ? config.generation.tree->breadth : 1,
+       .tokens = config.generation.tokens_max,
+       .on_battery = PowerSupply().on_battery()});
+  if (!drafter) return drafter.error();
+  std::unique_ptr<Answering> answering(new Answering(*std::move(drafter), config, terminal));
+  answering->memory_ = std::move(memory);
   if (auto started = answering->start(config); !started) return started.error();
   return answering;
 }
@@ -108,14 +121,8 @@ Result<void> Answering::start(const AnswerConfig& config) {
   }
   log_->info("drafter {} ({} tokens of context), server {}", reported_.drafter,
              bundle_.context_count(), config.server);
-  const bool real = !reported_.pace.is_kept() && !config.oracle && !config.offline_after;
-  if (real && reported_.generation.overlap == Overlap::automatic) {
-    const auto& drafter = bundle_.hello().drafter;
-    memory_key_ = {.server = config.server,
-                   .drafter = reported_.drafter + (drafter ? ' ' + to_hex(*drafter) : "")};
-    memory_ = std::make_unique<RunMemory>(RunMemory::default_file());
-    reported_.generation.known = memory_->find(memory_key_).value_or(RunKnowledge{});
-  }
+  if (!reported_.drafter_reason.empty()) log_->info("{}", reported_.drafter_reason);
+  if (memory_) reported_.generation.known = memory_->find(memory_key_).value_or(RunKnowledge{});
   engine_.emplace(placement_ ? &placement_->drafters() : nullptr);
   auto conversation = engine_->open(
       {.open_link = [&](std::function<void()> wake) { return open_link(config, std::move(wake)); },

@@ -51,7 +51,7 @@ class Answering {
   LinkStats link_stats() const { return conversation_->link_stats(); }
 
  private:
-  Answering(BundleFile bundle, const AnswerConfig& config, const Terminal& terminal);
+  Answering(SelectedDrafter drafter, const AnswerConfig& config, const Terminal& terminal);
   Result<void> start(const AnswerConfig& config);
   // The drafter as an experiment wants it.
   std::unique_ptr<Drafter> decorated(std::unique_ptr<Drafter> drafter, const AnswerConfig& config);

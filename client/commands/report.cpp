@@ -75,6 +75,7 @@ ordered_json config_json(const ReportedConfig& config) {
       {"server", config.server},
       {"drafter", config.drafter},
       {"bundle", config.bundle},
+      {"drafter_reason", config.drafter_reason},
       {"tap", config.tap},
       {"tree", tree},
       {"device", config.device},

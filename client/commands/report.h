@@ -15,10 +15,11 @@ struct ReportedConfig {
   std::string server;
   std::string drafter;  // its kind; "none" for plain decoding
   std::string bundle;
-  std::string tap;            // names what the drafter is sent; empty: nothing
-  std::string device;         // what drafts: "cpu", "vulkan:0"; "none" for plain decoding
-  std::string device_name;    // its maker's name
-  std::string device_reason;  // why that one
+  std::string drafter_reason;  // why this one of several; empty: there was no choice
+  std::string tap;             // names what the drafter is sent; empty: nothing
+  std::string device;          // what drafts: "cpu", "vulkan:0"; "none" for plain decoding
+  std::string device_name;     // its maker's name
+  std::string device_reason;   // why that one
   GenerationOptions generation;
   DraftingPace pace;
   std::string pace_profile;                    // empty: none

@@ -8,8 +8,6 @@
 namespace edgedraft {
 namespace {
 
-// What is as fast but for this is no slower.
-constexpr double kAsFast = 0.97;
 constexpr double kBatteryGain = 1.15;
 constexpr double kFloor = 0.02;
 constexpr double kBatteryFloor = 0.2;

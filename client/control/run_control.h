@@ -40,6 +40,9 @@ struct RunKnowledge {
 // It owns no clock and sees no tokens.
 class RunControl {
  public:
+  // What is as fast but for this is no slower.
+  static constexpr double kAsFast = 0.97;
+
   struct Decision {
     RunKind kind = RunKind::overlap;  // or economy, or stream
     std::uint32_t breadth = 1;
@@ -62,13 +65,14 @@ class RunControl {
   // So many tokens came in that time, behind the first, while this was done.
   void observe_run(const Decision& done, std::uint32_t tokens, Duration taken);
 
+  // Whether decisions rest on measurements.
+  bool knows_enough() const;
   // What to do next, for an answer of about `tokens` tokens, with trees of at most that breadth.
   Decision decide(std::uint32_t breadth_max, std::uint32_t tokens, bool on_battery);
   const std::string& why() const { return why_; }
   const RunKnowledge& known() const { return known_; }
 
  private:
-  bool knows_enough() const;
   std::vector<double> ranks() const;
   // Tokens a second.
   double predict(RunKind kind, std::uint32_t breadth, double floor, std::uint32_t tokens) const;

@@ -24,7 +24,7 @@ Result<const DrafterKind*> kind_named(const std::string& name) {
 }  // namespace
 
 Result<BundleFile> BundleFile::open(const std::filesystem::path& path, BundleUse use,
-                                    const DrafterChoice& choice) {
+                                    const std::string& drafter_kind) {
   BundleFile bundle;
   bundle.path_ = path;
   auto file = GgufFile::open(path);
@@ -43,13 +43,13 @@ Result<BundleFile> BundleFile::open(const std::filesystem::path& path, BundleUse
     bundle.hello_.target = *target;
   }
   if (use == BundleUse::draft) {
-    if (auto read = bundle.read_drafter(choice); !read) return in_file(path, read.error());
+    if (auto read = bundle.read_drafter(drafter_kind); !read) return in_file(path, read.error());
   }
   return bundle;
 }
 
-Result<void> BundleFile::read_drafter(const DrafterChoice& choice) {
-  const auto kind = choice.kind.empty() ? drafter_kind_of(file_) : kind_named(choice.kind);
+Result<void> BundleFile::read_drafter(const std::string& drafter_kind) {
+  const auto kind = drafter_kind.empty() ? drafter_kind_of(file_) : kind_named(drafter_kind);
   if (!kind) return kind.error();
   const auto fingerprint = model_fingerprint(file_);
   if (!fingerprint) return fingerprint.error();
@@ -57,21 +57,6 @@ Result<void> BundleFile::read_drafter(const DrafterChoice& choice) {
   auto model = (*kind)->read(file_);
   if (!model) return model.error();
   drafter_kind_ = (*kind)->name;
-  std::vector<std::unique_ptr<DrafterModel>> others;
-  for (const std::string& name : choice.merge) {
-    const auto other = kind_named(name);
-    if (!other) return other.error();
-    if ((*other)->is_bundle != nullptr) {
-      return Error{Errc::usage, "'" + name +
-                                    "' needs a bundle of its own; only drafters without "
-                                    "weights can be merged"};
-    }
-    auto read = (*other)->read(file_);
-    if (!read) return read.error();
-    others.push_back(std::move(*read));
-    drafter_kind_ += "+" + name;
-  }
-  if (!others.empty()) model = merge_drafters(std::move(*model), std::move(others));
   const DrafterFacts& facts = (*model)->facts();
   if (tokenizer_->vocabulary_count() != facts.vocabulary_count) {
     return Error{Errc::bad_file, "the tokenizer and the embedding disagree on the vocabulary"};
@@ -86,6 +71,29 @@ Result<void> BundleFile::read_drafter(const DrafterChoice& choice) {
   }
   hello_.tap = facts.tap;
   hello_.context_count = facts.context_count;
+  return {};
+}
+
+Result<void> BundleFile::merge(std::span<const std::string> kinds) {
+  std::vector<std::unique_ptr<DrafterModel>> others;
+  std::string names;
+  for (const std::string& name : kinds) {
+    const auto other = kind_named(name);
+    if (!other) return other.error();
+    if ((*other)->is_bundle != nullptr) {
+      return Error{Errc::usage, "'" + name +
+                                    "' needs a bundle of its own; only drafters without "
+                                    "weights can be merged"};
+    }
+    auto read = (*other)->read(file_);
+    if (!read) return in_file(path_, read.error());
+    others.push_back(std::move(*read));
+    names += "+" + name;
+  }
+  if (others.empty()) return {};
+  drafter_ = merge_drafters(std::move(drafter_), std::move(others));
+  drafter_kind_ += names;
+  if (!hello_.drafter) hello_.drafter_name = drafter_kind_;
   return {};
 }
 

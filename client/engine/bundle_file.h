@@ -24,19 +24,18 @@ namespace edgedraft {
 // that has the target's.
 enum class BundleUse : std::uint8_t { draft, plain };
 
-// Which drafters, by the names in the table of kinds.
-struct DrafterChoice {
-  std::string kind;                // empty: the bundle's own
-  std::vector<std::string> merge;  // kinds without weights whose proposals join the drafter's trees
-};
-
 // The file that a device has of a model: tokenizer, chat template, and the drafter.
 class BundleFile {
  public:
+  // Opens it for the drafter of that kind, one that needs no weights, or for the bundle's own.
   // Errors    of the file, naming it; unsupported if it holds no drafter of ours; usage naming a
-  //           kind that does not exist or needs a bundle
+  //           kind that does not exist
   static Result<BundleFile> open(const std::filesystem::path& path, BundleUse use,
-                                 const DrafterChoice& choice = {});
+                                 const std::string& drafter_kind = {});
+  // From now on drafters of these kinds, which need no weights, add to the drafter's trees.
+  // Errors    usage naming a kind that does not exist or needs a bundle
+  // Requires  BundleUse::draft
+  Result<void> merge(std::span<const std::string> kinds);
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   // Who we are on the link. Version, token and tree size are the caller's to fill in.
@@ -45,6 +44,7 @@ class BundleFile {
   const Digest& fingerprint() const { return fingerprint_; }
   // Tokens that the drafter can hold; 0 if there is none.
   std::uint32_t context_count() const { return hello_.context_count; }
+  const std::filesystem::path& path() const { return path_; }
   // The name of its drafter's kind, "a+b" for several on one tree; empty for BundleUse::plain.
   std::string_view drafter_kind() const { return drafter_kind_; }
   // Requires BundleUse::draft.
@@ -69,7 +69,7 @@ class BundleFile {
 
  private:
   BundleFile() = default;
-  Result<void> read_drafter(const DrafterChoice& choice);
+  Result<void> read_drafter(const std::string& drafter_kind);
 
   std::filesystem::path path_;
   GgufFile file_;

@@ -12,6 +12,9 @@ namespace {
 
 using nlohmann::json;
 
+// Of what is known of drafters that another answer was not drafted by.
+constexpr double kKept = 0.9;
+
 json to_json(const CostLine& line) {
   const CostLine::Sums s = line.sums();
   return {s.weight, s.rows, s.seconds, s.rows_squared, s.product};
@@ -82,11 +85,24 @@ std::filesystem::path RunMemory::default_file() {
 std::optional<RunKnowledge> RunMemory::find(const Key& key) const {
   const auto found = std::ranges::find(entries_, key, &std::pair<Key, RunKnowledge>::first);
   if (found == entries_.end()) return std::nullopt;
-  return found->second;
+  const auto of_server = [&](const auto& entry) { return entry.first.server == key.server; };
+  const auto newest = std::find_if(entries_.rbegin(), entries_.rend(), of_server);
+  RunKnowledge known = found->second;
+  known.pass = newest->second.pass;
+  known.round_trip = newest->second.round_trip;
+  // How streams come true has nothing to do with a drafter either.
+  constexpr auto kStream = static_cast<std::size_t>(RunKind::stream);
+  known.came_by_predicted[kStream] = newest->second.came_by_predicted[kStream];
+  return known;
 }
 
 Result<void> RunMemory::put(const Key& key, const RunKnowledge& knowledge) {
   std::erase_if(entries_, [&](const auto& entry) { return entry.first == key; });
+  for (auto& [entry, known] : entries_) {
+    if (entry.server != key.server) continue;
+    known.tried *= kKept;
+    for (double& right : known.right) right *= kKept;
+  }
   if (entries_.size() == kEntriesMax) entries_.erase(entries_.begin());
   entries_.emplace_back(key, knowledge);
   json runs = json::array();

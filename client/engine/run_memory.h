@@ -33,8 +33,10 @@ class RunMemory {
   // Where it belongs: servers.json in cache_directory().
   static std::filesystem::path default_file();
 
+  // What the server and the way to it are like is what was seen last, whatever drafted then.
   std::optional<RunKnowledge> find(const Key& key) const;
-  // Keeps it, here and in the file.
+  // Keeps it, here and in the file. Of the server's other drafters each time a tenth of what is
+  // known is forgotten: how good they are depends on texts that nobody remembers.
   // Errors    io: only here
   Result<void> put(const Key& key, const RunKnowledge& knowledge);
 

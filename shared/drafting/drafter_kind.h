@@ -71,6 +71,9 @@ struct BundleSource {
 struct DrafterKind {
   // In options, statistics and reports.
   std::string_view name;
+  // Its proposals cost a device next to nothing, so that whoever measures what they bring may add
+  // them to another drafter's trees without being asked to.
+  bool joins_others = false;
 
   // Whether the file is a bundle of this kind; null for a kind without weights, which has none and
   // is only taken if it is asked for by name.

@@ -202,14 +202,15 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
   if (!target) return target.error();
   std::vector<Arm> arms;
   for (const std::string& kind : o.kinds) {
-    auto file = BundleFile::open(o.model, BundleUse::draft, {.kind = kind, .merge = {}});
+    auto file = BundleFile::open(o.model, BundleUse::draft, kind);
     if (!file) return file.error();
     arms.push_back({.name = kind, .tap = nullptr, .file = std::move(*file)});
   }
   for (std::size_t b = 0; b < o.bundles.size(); ++b) {
     for (const auto& merge : {std::vector<std::string>{}, o.merge}) {
-      auto file = BundleFile::open(o.bundles[b], BundleUse::draft, {.kind = {}, .merge = merge});
+      auto file = BundleFile::open(o.bundles[b], BundleUse::draft);
       if (!file) return file.error();
+      if (auto merged = file->merge(merge); !merged) return merged.error();
       std::string name = o.bundles[b].stem().string();
       for (const std::string& kind : merge) name += " + " + kind;
       arms.push_back({.name = std::move(name),

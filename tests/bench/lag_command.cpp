@@ -281,7 +281,7 @@ Result<std::vector<Arm>> open_arms(const LagOptions& o, ModelHost& host) {
   std::vector<Arm> arms;
   const auto open = [&](const std::filesystem::path& path, const std::string& kind, Tap* tap,
                         const std::string& name) -> Result<void> {
-    auto file = BundleFile::open(path, BundleUse::draft, {.kind = kind, .merge = {}});
+    auto file = BundleFile::open(path, BundleUse::draft, kind);
     if (!file) return file.error();
     arms.push_back({.name = name, .tap = tap, .file = std::move(*file), .counts = {}});
     return {};

@@ -17,7 +17,7 @@ const std::string kPin = "sha256:" + std::string(64, 'a');
 Result<AnswerConfig> parse(std::vector<std::string> arguments) {
   CLI::App app;
   AnswerOptions options;
-  options.bundle = "moa.gguf";
+  options.bundles = {"moa.gguf"};
   declare_answer_options(app, options);
   declare_experiment_options(app, options);
   std::reverse(arguments.begin(), arguments.end());
@@ -183,6 +183,30 @@ TEST(AnswerOptionsTest, ABundleIsNeeded) {
   ASSERT_FALSE(config);
   EXPECT_EQ(config.error().code, Errc::usage);
   EXPECT_NE(config.error().message.find("--bundle"), std::string::npos);
+}
+
+TEST(AnswerOptionsTest, TablesJoinIfThatIsFasterUnlessTheUserSays) {
+  const auto merge = [](std::vector<std::string> arguments) { return parse(arguments)->drafter; };
+  EXPECT_TRUE(merge({}).merges_if_faster);
+  EXPECT_TRUE(merge({}).merge.empty());
+  EXPECT_FALSE(merge({"--drafter-merge", "none"}).merges_if_faster);
+  EXPECT_TRUE(merge({"--drafter-merge", "none"}).merge.empty());
+  EXPECT_FALSE(merge({"--drafter-merge", "pld,anpd"}).merges_if_faster);
+  EXPECT_EQ(merge({"--drafter-merge", "pld,anpd"}).merge,
+            (std::vector<std::string>{"pld", "anpd"}));
+}
+
+TEST(AnswerOptionsTest, ThereMayBeSeveralBundlesToDraftWith) {
+  const auto config = parse({"--bundle", "a.gguf", "--bundle", "b.gguf"});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->drafter.bundles.size(), 2u);
+  for (const auto& alone : {std::vector<std::string>{"--plain"}, {"--drafter", "pld"}}) {
+    std::vector<std::string> arguments{"--bundle", "a.gguf", "--bundle", "b.gguf"};
+    arguments.insert(arguments.end(), alone.begin(), alone.end());
+    const auto wrong = parse(arguments);
+    ASSERT_FALSE(wrong);
+    EXPECT_NE(wrong.error().message.find("give one"), std::string::npos);
+  }
 }
 
 TEST(AnswerOptionsTest, TheTokenIsTheFilesOnlyLine) {

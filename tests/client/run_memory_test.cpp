@@ -53,6 +53,24 @@ TEST_F(RunMemoryTest, TheNextProgramKnowsWhatThisOneHasLearned) {
   EXPECT_FALSE(RunMemory(file_).find({.server = kKey.server, .drafter = "another"}));
 }
 
+TEST_F(RunMemoryTest, TheServerIsAsTheLastDrafterSawItAndOthersAreForgottenInTime) {
+  RunMemory memory(file_);
+  ASSERT_TRUE(memory.put(kKey, some_knowledge()));
+  RunKnowledge newer = some_knowledge();
+  newer.pass.add(1, 1.0);
+  newer.round_trip = 0.5;
+  newer.right = {};
+  ASSERT_TRUE(memory.put({.server = kKey.server, .drafter = "another"}, newer));
+  ASSERT_TRUE(memory.put({.server = "elsewhere:1", .drafter = "another"}, some_knowledge()));
+  const auto found = memory.find(kKey);
+  ASSERT_TRUE(found);
+  EXPECT_DOUBLE_EQ(found->pass.at(4), newer.pass.at(4));
+  EXPECT_EQ(found->round_trip, 0.5);
+  EXPECT_DOUBLE_EQ(found->step.at(8), 0.004) << "steps are a drafter's own";
+  EXPECT_DOUBLE_EQ(found->tried, 90);
+  EXPECT_DOUBLE_EQ(found->right[0], 63) << "and so are its ranks, as far as they are remembered";
+}
+
 TEST_F(RunMemoryTest, TheOldestGoFirst) {
   RunMemory memory(file_);
   for (std::size_t i = 0; i <= RunMemory::kEntriesMax; ++i) {

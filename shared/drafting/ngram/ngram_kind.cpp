@@ -76,8 +76,9 @@ const DrafterKind kLookupKind = {.name = "pld", .read = [](const GgufFile& file)
 const DrafterKind kAdaptiveKind = {.name = "anpd", .read = [](const GgufFile& file) {
                                      return read(file, adaptive_tree, kAdaptiveKind);
                                    }};
-const DrafterKind kNgramKind = {.name = "ngram", .read = [](const GgufFile& file) {
-                                  return read(file, ngram_tree, kNgramKind);
-                                }};
+const DrafterKind kNgramKind = {
+    .name = "ngram", .joins_others = true, .read = [](const GgufFile& file) {
+      return read(file, ngram_tree, kNgramKind);
+    }};
 
 }  // namespace edgedraft

@@ -1,0 +1,86 @@
+#include "client/engine/drafter_selection.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+
+#include "tests/model/temporary_directory.h"
+
+namespace edgedraft {
+namespace {
+
+using std::chrono::milliseconds;
+
+const std::filesystem::path kModels = EDGEDRAFT_MODELS;
+const AnswersExpected kAnswers{.server = "cloud:7420", .breadth = 8, .tokens = 96};
+
+class DrafterSelectionTest : public ::testing::Test {
+ protected:
+  // What is taken for the next answer, which is then as good as it says.
+  std::string next(double acceptance) {
+    auto selected = select_drafter(wishes_, BundleUse::draft, &memory_, kAnswers);
+    if (!selected) return selected.error().message;
+    RunControl control({});
+    control.observe_link(milliseconds(31));
+    for (std::uint32_t i = 0; i < 100; ++i) {
+      control.observe_pass(1 + i % 8, milliseconds(30));
+      control.observe_step(1 + i % 8, milliseconds(4));
+      control.observe_rank(i < 100 * acceptance ? 0 : 100);
+    }
+    EXPECT_TRUE(memory_.put(selected->memory_key, control.known()));
+    return selected->bundle.path().stem().string() + " " +
+           std::string(selected->bundle.drafter_kind());
+  }
+
+  test::TemporaryDirectory directory_;
+  RunMemory memory_{directory_ / "servers.json"};
+  DrafterWishes wishes_{.bundles = {kModels / "moa-tli0.gguf", kModels / "moa-tli1.gguf"},
+                        .kind = {},
+                        .merge = {},
+                        .merges_if_faster = true};
+};
+
+TEST_F(DrafterSelectionTest, TriesBundlesWithAndWithoutTablesAndStaysWithTheBest) {
+  EXPECT_EQ(next(0.6), "moa-tli0 moa");
+  EXPECT_EQ(next(0.7), "moa-tli0 moa+ngram");
+  EXPECT_EQ(next(0.9), "moa-tli1 moa");
+  EXPECT_EQ(next(0.5), "moa-tli1 moa+ngram");
+  EXPECT_EQ(next(0.9), "moa-tli1 moa");
+  EXPECT_EQ(next(0.9), "moa-tli1 moa");
+}
+
+TEST_F(DrafterSelectionTest, WhatLostIsTriedAgainBehindSomeAnswers) {
+  wishes_.bundles.resize(1);
+  EXPECT_EQ(next(0.9), "moa-tli0 moa");
+  EXPECT_EQ(next(0.6), "moa-tli0 moa+ngram");
+  std::uint32_t answers = 0;
+  while (next(0.9) == "moa-tli0 moa" && answers < 100) ++answers;
+  EXPECT_GE(answers, 10u);
+  EXPECT_LE(answers, 30u);
+}
+
+TEST_F(DrafterSelectionTest, WithoutAMemoryOrAChoiceTheFirstIsTaken) {
+  const auto first = select_drafter(wishes_, BundleUse::draft, nullptr, kAnswers);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->bundle.drafter_kind(), "moa");
+  EXPECT_EQ(first->why, "");
+  wishes_.bundles.resize(1);
+  wishes_.merges_if_faster = false;
+  wishes_.merge = {"pld"};
+  EXPECT_EQ(next(0.5), "moa-tli0 moa+pld");
+  EXPECT_EQ(next(0.5), "moa-tli0 moa+pld");
+}
+
+TEST_F(DrafterSelectionTest, RefusesBundlesOfDifferentTargets) {
+  wishes_.bundles.push_back(kModels / "no-such.gguf");
+  EXPECT_FALSE(select_drafter(wishes_, BundleUse::draft, &memory_, kAnswers));
+  // A target's own file was made for no target.
+  wishes_ = {.bundles = {kModels / "moa-tli0.gguf", kModels / "target.gguf"}, .kind = {}};
+  const auto selected = select_drafter(wishes_, BundleUse::plain, nullptr, kAnswers);
+  ASSERT_FALSE(selected);
+  EXPECT_EQ(selected.error().code, Errc::mismatch) << selected.error().message;
+}
+
+}  // namespace
+}  // namespace edgedraft
