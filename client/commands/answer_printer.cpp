@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <ostream>
 
+#include "shared/base/printable.h"
+
 namespace edgedraft {
 namespace {
 
@@ -75,7 +77,8 @@ void AnswerPrinter::on_state(ClientState state, const std::string& why) {
   if (state == ClientState::online) mark("online again: " + why);
 }
 
-void AnswerPrinter::mark(const std::string& note) {
+void AnswerPrinter::mark(const std::string& what) {
+  const std::string note = printable(what, Lines::one);
   if (!live()) {
     streams_.notes << "edgedraft: " << note << '\n' << std::flush;
     return;
@@ -89,7 +92,7 @@ void AnswerPrinter::mark(const std::string& note) {
     const std::string right = text();
     const std::size_t line_begin = right.rfind('\n');
     line_ = line_begin == std::string::npos ? right : right.substr(line_begin + 1);
-    streams_.text << line_;
+    streams_.text << printable(line_, Lines::many);
     repeat_line_ = false;
   }
   streams_.text << std::flush;
@@ -104,7 +107,9 @@ void AnswerPrinter::show_to(std::uint32_t count) {
 void AnswerPrinter::show(const std::string& text, Provenance provenance) {
   if (text.empty() || display_ == Display::silent) return;
   const bool dim = display_ == Display::live_styled && provenance == Provenance::offline;
-  streams_.text << (dim ? kDimItalic : "") << text << (dim ? kReset : "") << std::flush;
+  // A file or pipe gets what the target wrote, to the byte.
+  streams_.text << (dim ? kDimItalic : "") << (live() ? printable(text, Lines::many) : text)
+                << (dim ? kReset : "") << std::flush;
   const std::size_t line_end = text.rfind('\n');
   line_ = line_end == std::string::npos ? line_ + text : text.substr(line_end + 1);
 }

@@ -49,7 +49,7 @@ class AnswerPrinter final : public GenerationObserver {
   // Writes the tokens below `count` that are not shown yet.
   void show_to(std::uint32_t count);
   void show(const std::string& text, Provenance provenance);
-  void mark(const std::string& note);
+  void mark(const std::string& what);
   void restart_at(std::uint32_t count);
 
   const Tokenizer& tokenizer_;

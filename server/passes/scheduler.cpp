@@ -43,11 +43,43 @@ void Scheduler::post(const Client& client, TargetWork request) {
 }
 
 void Scheduler::hints(std::uint64_t connection_id, wire::Hints hints) {
+  if (hints.tokens.empty()) {
+    // Credit is an absolute position: of several that wait the newest says all.
+    const std::lock_guard lock(mutex_);
+    for (News& n : news_) {
+      auto* const waiting = std::get_if<HintArrival>(&n);
+      const bool same = waiting != nullptr && waiting->connection_id == connection_id &&
+                        waiting->hints.round == hints.round && waiting->hints.tokens.empty();
+      if (!same) continue;
+      waiting->hints = std::move(hints);
+      return;
+    }
+  }
   tell(HintArrival{connection_id, std::move(hints), Clock::now()});
 }
 
 void Scheduler::cancel(std::uint64_t connection_id, std::uint32_t round) {
-  tell(Cancellation{connection_id, round});
+  const std::lock_guard lock(mutex_);
+  if (drop_waiting(connection_id, round)) return;
+  news_.push_back(Cancellation{connection_id, round});
+  wake_.notify_one();
+}
+
+bool Scheduler::drop_waiting(std::uint64_t connection_id, std::uint32_t round) {
+  std::erase_if(news_, [&](const News& n) {
+    const auto* hints = std::get_if<HintArrival>(&n);
+    return hints != nullptr && hints->connection_id == connection_id && hints->hints.round == round;
+  });
+  const auto waiting = std::ranges::find_if(news_, [&](const News& n) {
+    const auto* arrival = std::get_if<Arrival>(&n);
+    return arrival != nullptr && arrival->client.connection_id == connection_id &&
+           round_of(arrival->request) == round;
+  });
+  if (waiting == news_.end()) return false;
+  news_.erase(waiting);
+  --request_count_;
+  metrics().requests_open.set(request_count_);
+  return true;
 }
 
 void Scheduler::ended(std::uint64_t connection_id) {

@@ -35,6 +35,7 @@ class Scheduler {
   // Hints for the connection's run of that round; nothing if it is over. Never waits.
   void hints(std::uint64_t connection_id, wire::Hints hints);
   // Drops the connection's work on that round.
+  // What has not been looked at yet is as if never sent.
   void cancel(std::uint64_t connection_id, std::uint32_t round);
   // The connection is over: its work is dropped, its session may be resumed or evicted.
   void ended(std::uint64_t connection_id);
@@ -69,6 +70,9 @@ class Scheduler {
   // What other threads said, in order; waits where there is nothing else to do. False: stop.
   bool take(std::deque<News>& news);
   void tell(News news);
+  // Forgets the round's request and hints as far as they wait; whether its request did, so that
+  // nobody has heard of it. Requires  mutex_ held
+  bool drop_waiting(std::uint64_t connection_id, std::uint32_t round);
   Metrics& metrics() { return *options_.passes.metrics; }
 
   SchedulerOptions options_;

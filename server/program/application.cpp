@@ -139,7 +139,8 @@ Result<Client> Application::admit(const ReplyHandle& reply, const PeerInfo& peer
       .reply = std::make_shared<ConnectionReplies>(reply, options_.metrics,
                                                    drafter ? drafter->padded_row_bytes : 0),
       .session = random_session_id(),
-      .identity = peer.certificate_name.value_or("") + '\n' + hello.token,
+      // Names in certificates may be missing, or the same.
+      .identity = peer.certificate_key.value_or("") + '\n' + hello.token,
       .tap = *tap,
       .drafter = drafter ? static_cast<std::uint32_t>(drafter - host_.drafters().data() + 1) : 0,
       .codec = !options_.compresses             ? wire::Codec::none

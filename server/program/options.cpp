@@ -67,7 +67,7 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
       ->check(one_of({"f32", "f16", "bf16"}))
       ->capture_default_str();
   app.add_option("--max-connections", o.connections_max,
-                 "Connections at once; further ones are closed")
+                 "Connections at once; further ones push out whoever has not signed in, or are closed")
       ->type_name("N")
       ->check(in_range(1u, 1u << 20))
       ->capture_default_str();

@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "shared/base/printable.h"
+
 namespace edgedraft {
 namespace {
 
@@ -13,16 +15,9 @@ class EscapedText final : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&,
               spdlog::memory_buf_t& to) override {
-    constexpr std::string_view kHex = "0123456789abcdef";
-    for (const char c : message.payload) {
-      const auto byte = static_cast<unsigned char>(c);
-      if (byte >= 0x20 && byte != 0x7F) {
-        to.push_back(c);
-        continue;
-      }
-      for (const char escaped : {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]})
-        to.push_back(escaped);
-    }
+    const std::string text =
+        printable({message.payload.data(), message.payload.size()}, Lines::one);
+    to.append(text.data(), text.data() + text.size());
   }
   std::unique_ptr<custom_flag_formatter> clone() const override {
     return std::make_unique<EscapedText>();

@@ -61,17 +61,4 @@ Result<void> check_dates(const x509_st* certificate) {
   return boost::system::in_place_value;
 }
 
-std::string common_name(const x509_st* certificate) {
-  const X509_NAME* subject = X509_get_subject_name(certificate);
-  const int index = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
-  if (index < 0) return {};
-  unsigned char* utf8 = nullptr;
-  const int length =
-      ASN1_STRING_to_UTF8(&utf8, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, index)));
-  if (length < 0) return {};
-  std::string name(reinterpret_cast<const char*>(utf8), static_cast<std::size_t>(length));
-  OPENSSL_free(utf8);
-  return name;
-}
-
 }  // namespace edgedraft

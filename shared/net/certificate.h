@@ -19,7 +19,4 @@ Result<std::string> parse_pin(const std::string& text);
 // Errors    untrusted  expired, or not valid yet, by the system's clock
 Result<void> check_dates(const x509_st* certificate);
 
-// Of the subject; empty where it has none.
-std::string common_name(const x509_st* certificate);
-
 }  // namespace edgedraft

@@ -5,6 +5,8 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/network_v6.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/strand.hpp>
@@ -13,6 +15,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -37,15 +40,26 @@ std::string text_of(const tcp::endpoint& endpoint) {
   return host + ":" + std::to_string(endpoint.port());
 }
 
+// Whose connection it is, as far as a stranger can be told from another: many addresses of a /64
+// cost nothing.
+std::string origin_of(const asio::ip::address& address) {
+  if (address.is_v4()) return address.to_string();
+  return asio::ip::network_v6(address.to_v6(), 64).canonical().to_string();
+}
+
 // One client, from accept to close. Lives on its strand.
 struct Connection {
-  Connection(std::uint64_t connection_id, tcp::socket socket, TlsContext& context,
-             const ListenerOptions& options)
+  Connection(std::uint64_t connection_id, std::string where, tcp::socket socket,
+             TlsContext& context, const ListenerOptions& options)
       : id(connection_id),
+        origin(std::move(where)),
         stream(std::move(socket), context),
         session(options.session, Clock::now()) {}
 
   std::uint64_t id;
+  std::string origin;
+  std::atomic<bool> stranger = true;  // until it has signed in
+  bool pushed_out = false;            // guarded by the listener's mutex
   TlsStream stream;
   ServerSession session;
   PeerInfo peer;
@@ -58,6 +72,7 @@ struct Connection {
   // What the session wants to say goes out, and where it is over, so is the connection.
   void after_session_call(const Error& reason) {
     last_work = Clock::now();
+    if (session.signed_in()) stranger = false;
     if (!pump) return;
     if (session.finished()) pump->finish(session.failure().value_or(reason));
     pump->wake();
@@ -298,19 +313,56 @@ class Listener::Impl {
   void start(tcp::socket socket) {
     const std::scoped_lock lock(mutex_);
     ++stats_.accepted;
-    if (connections_.size() >= options_.connections_max) {
+    boost::system::error_code error;
+    const std::string origin = origin_of(socket.remote_endpoint(error).address());
+    if (!make_room(origin)) {
       ++stats_.over_limit;
       return;  // closes the socket
     }
     const std::uint64_t id = next_id_++;
     const auto strand = socket.get_executor();
-    auto connection = std::make_shared<Connection>(id, std::move(socket), *tls_, options_);
+    auto connection = std::make_shared<Connection>(id, origin, std::move(socket), *tls_, options_);
     connection->reply = ReplyHandle(std::make_shared<ReplyHandle::Target>(id, *connection));
     connections_.emplace(id, connection);
     asio::co_spawn(strand, serve(*connection),
                    [this, connection](const std::exception_ptr& failure, Error reason) {
                      end(*connection, failure, std::move(reason));
                    });
+  }
+
+  // For one more from there: false if all who are here have signed in. Requires  mutex_ held
+  bool make_room(const std::string& origin) {
+    std::size_t here = 0;
+    std::size_t strangers_from_there = 0;
+    Connection* oldest = nullptr;
+    Connection* oldest_from_there = nullptr;
+    for (const auto& [id, connection] : connections_) {
+      if (connection->pushed_out) continue;
+      ++here;
+      if (!connection->stranger) continue;
+      if (oldest == nullptr) oldest = connection.get();
+      if (connection->origin != origin) continue;
+      ++strangers_from_there;
+      if (oldest_from_there == nullptr) oldest_from_there = connection.get();
+    }
+    if (strangers_from_there >= options_.strangers_per_address_max) {
+      push_out(*oldest_from_there);
+      return true;
+    }
+    if (here < options_.connections_max) return true;
+    if (oldest == nullptr) return false;
+    push_out(*oldest);
+    return true;
+  }
+
+  // Requires  mutex_ held
+  void push_out(Connection& connection) {
+    connection.pushed_out = true;
+    ++stats_.over_limit;
+    asio::post(connection.stream.get_executor(), [alive = connections_.at(connection.id)] {
+      boost::system::error_code ignored;
+      alive->stream.next_layer().close(ignored);
+    });
   }
 
   // From accept to close; returns why it ended.
@@ -331,7 +383,7 @@ class Listener::Impl {
       co_return checked.error();
     }
     connection.peer.secured = true;
-    connection.peer.certificate_name = client_name(tls);
+    connection.peer.certificate_key = client_key(tls);
 
     connection.pump.emplace(connection.stream, port(connection), options_.write_stall_timeout,
                             connection.peer.address);

@@ -41,10 +41,9 @@ class ReplyHandle {
 
 // Who is at the other end, before it signs in.
 struct PeerInfo {
-  std::string address;   // "192.0.2.1:50000"
-  bool secured = false;  // the TLS handshake is over
-  std::optional<std::string>
-      certificate_name;  // common name of a client certificate that our CA signed
+  std::string address;                         // "192.0.2.1:50000"
+  bool secured = false;                        // the TLS handshake is over
+  std::optional<std::string> certificate_key;  // pin of a client certificate that our CA signed
 };
 
 // What a server does with its connections.
@@ -71,7 +70,12 @@ struct ListenerOptions {
   std::string address;     // numeric, e.g. "127.0.0.1" or "::1"
   std::uint16_t port = 0;  // 0 takes a free one
   ServerSessionOptions session{};
-  std::uint32_t connections_max = 1024;  // further ones are closed at once
+  // Who comes when all are taken pushes out the oldest connection that has not signed in; where
+  // all have, it is closed at once.
+  std::uint32_t connections_max = 1024;
+  // Connections of one address (of IPv6: of one /64) that have not signed in; one more pushes out
+  // the oldest of them.
+  std::uint32_t strangers_per_address_max = 256;
   std::uint32_t io_thread_count = 2;
   Duration tls_timeout = std::chrono::seconds(10);
   Duration write_stall_timeout = std::chrono::seconds(30);
@@ -81,8 +85,8 @@ struct ListenerOptions {
 
 struct ListenerStats {
   std::uint64_t accepted = 0;
-  std::uint64_t over_limit = 0;
-  std::uint64_t failed = 0;  // accepted, and closed again for a failure of ours
+  std::uint64_t over_limit = 0;  // closed at once, or pushed out
+  std::uint64_t failed = 0;      // accepted, and closed again for a failure of ours
   std::uint32_t open = 0;
   std::uint64_t bytes_in = 0;  // at the TCP sockets, as of what each connection read last
   std::uint64_t bytes_out = 0;

@@ -151,10 +151,10 @@ Result<void> check_client(NativeTls* tls) {
   return Error{Errc::protocol, "the client speaks TLS, but not the protocol edgedraft/1"};
 }
 
-std::optional<std::string> client_name(NativeTls* tls) {
+std::optional<std::string> client_key(NativeTls* tls) {
   const X509* certificate = SSL_get0_peer_certificate(tls);
   if (!certificate) return std::nullopt;
-  return common_name(certificate);
+  return pin_of(certificate);
 }
 
 TlsTicket take_ticket(NativeTls* tls) {

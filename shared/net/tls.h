@@ -57,8 +57,8 @@ Result<void> check_server(NativeTls* tls, const TlsClientOptions& options);
 // Errors    protocol where the client did not ask for ALPN edgedraft/1
 Result<void> check_client(NativeTls* tls);
 
-// The common name in the client's certificate; nothing where it has none.
-std::optional<std::string> client_name(NativeTls* tls);
+// The pin of the client's certificate, which outlives a renewal; nothing where it showed none.
+std::optional<std::string> client_key(NativeTls* tls);
 
 // Turns the error of a handshake, a read or a write into a sentence for the user: an untrusted
 // certificate, a peer that does not speak TLS or another version of it, a broken connection.

@@ -2,6 +2,7 @@
 
 #include <iostream>
 
+#include "shared/base/printable.h"
 #include "shared/program/options.h"
 
 namespace edgedraft {
@@ -36,7 +37,7 @@ CLI::App* Program::add_command(const char* name, const char* what) {
 }
 
 int Program::fail(const Error& error) const {
-  std::cerr << app_.get_name() << ": " << error.message << '\n';
+  std::cerr << app_.get_name() << ": " << printable(error.message, Lines::one) << '\n';
   if (to_json_ != nullptr && asked_for_json(app_)) std::cout << to_json_(error) << std::endl;
   return exit_code_of(error.code);
 }

@@ -58,7 +58,7 @@ Result<std::optional<wire::Message>> Channel::next_message() {
       return std::optional<wire::Message>(std::move(*message));
     }
     if (!open_) return Error{Errc::protocol, "the peer sent a ping before the sign-in was over"};
-    if (ping) send(wire::Pong{ping->nonce});
+    if (ping) pong_ = wire::Pong{ping->nonce};
   }
   if (!reader_.within_frame()) {
     frame_deadline_.reset();
@@ -109,9 +109,8 @@ bool Channel::has_more(bool awaits) const {
 }
 
 void Channel::send(const wire::OutgoingMessage& message) {
-  const bool idle_talk = std::holds_alternative<wire::Ping>(message) ||
-                         std::holds_alternative<wire::Pong>(message) ||
-                         std::holds_alternative<wire::Close>(message);
+  const bool idle_talk =
+      std::holds_alternative<wire::Ping>(message) || std::holds_alternative<wire::Close>(message);
   content_ = rate_ && (content_ || !idle_talk);
   append(wire::encode(message), urgent_);
 }
@@ -129,14 +128,20 @@ void Channel::drop_bulk() {
 
 bool Channel::has_output() const {
   if (!rate_) return holds_output();
-  return rate_->running() ? rate_->due() : !urgent_.empty() && !content_;
+  return rate_->running() ? rate_->due() : (pong_ || !urgent_.empty()) && !content_;
 }
 
 Bytes Channel::take_output() {
   if (rate_ && rate_->running()) return take_block();
-  Bytes output = std::exchange(urgent_, {});
+  Bytes output = take_urgent();
   if (!bulk_.empty()) append_bulk(output);
   return output;
+}
+
+Bytes Channel::take_urgent() {
+  Bytes frames = std::exchange(urgent_, {});
+  if (pong_) append(wire::encode(*std::exchange(pong_, std::nullopt)), frames);
+  return frames;
 }
 
 void Channel::append_bulk(Bytes& to) {
@@ -148,7 +153,7 @@ void Channel::append_bulk(Bytes& to) {
 }
 
 Bytes Channel::take_block() {
-  Bytes next = std::exchange(urgent_, {});
+  Bytes next = take_urgent();
   const std::size_t room = rate_->room();
   while (next.size() < room && !bulk_.empty()) append_bulk(next);
   content_ = !bulk_.empty();

@@ -66,11 +66,12 @@ class Channel {
   // Something may leave now.
   bool has_output() const;
   // Something waits, and may have to wait for its block.
-  bool holds_output() const { return !urgent_.empty() || !bulk_.empty(); }
+  bool holds_output() const { return pong_ || !urgent_.empty() || !bulk_.empty(); }
   // More blocks are to come.
   bool paces_output() const { return rate_ && (rate_->running() || content_); }
   // All urgent frames and one bulk frame; or a block.
   Bytes take_output();
+  std::uint64_t urgent_bytes() const { return urgent_.size(); }
   std::uint64_t output_bytes() const { return urgent_.size() + bulk_bytes_; }
 
   void count_activations(std::uint64_t raw_bytes, std::uint64_t sent_bytes);
@@ -85,6 +86,7 @@ class Channel {
   };
 
   void append(ByteView frame, Bytes& to);
+  Bytes take_urgent();
   void append_bulk(Bytes& to);
   bool has_more(bool awaits) const;
   Bytes take_block();
@@ -93,6 +95,8 @@ class Channel {
   ChannelOptions options_;
   FrameReader reader_;
   Bytes urgent_;
+  // To the newest Ping: a peer that pings and does not read piles up nothing.
+  std::optional<wire::Pong> pong_;
   std::deque<Bulk> bulk_;
   std::uint64_t bulk_bytes_ = 0;
   TrafficStats traffic_;

@@ -45,8 +45,8 @@ Result<void> ServerSession::receive(Instant now, ByteView bytes) {
     if (!*message) break;
     if (auto handled = handle(*std::move(*message)); !handled) return handled;
   }
-  // Pongs, above all: nobody asked for the rest without reading.
-  if (channel_.output_bytes() > options_.output_bytes_max) return faulty(does_not_read());
+  // Refusals, above all: who asks for more has read what came before.
+  if (channel_.urgent_bytes() > options_.urgent_bytes_max) return faulty(does_not_read());
   return boost::system::in_place_value;
 }
 
@@ -249,6 +249,8 @@ Result<void> ServerSession::on_cancel(const wire::Cancel& cancel) {
   if (cancel.round == 0 || cancel.round != last_round_) {
     return faulty(faulty_client("it cancelled a round that is not its last"));
   }
+  if (cancel.round == cancelled_round_) return boost::system::in_place_value;
+  cancelled_round_ = cancel.round;
   has_root_ = false;
   owed_ = {};
   channel_.drop_bulk();

@@ -45,8 +45,10 @@ using ServerEvent = std::variant<HelloReceived, PrefillRequested, ResumeRequeste
 
 struct ServerSessionOptions {
   ChannelOptions channel{};
-  // Queued bytes at which a client that does not read is dropped.
+  // Queued bytes at which a client that does not read is dropped: in all, and of what is no
+  // activations of a prompt.
   std::uint64_t output_bytes_max = 256u << 20;
+  std::uint64_t urgent_bytes_max = 16u << 20;
 };
 
 // The server's half of a connection: bytes and time in, bytes, events and a next deadline out. It
@@ -156,6 +158,7 @@ class ServerSession {
   Instant now_;
 
   std::uint32_t last_round_ = 0;
+  std::uint32_t cancelled_round_ = 0;  // the last that was; 0: none
   std::optional<Pending> pending_;
   std::uint32_t length_ = 0;
   bool has_root_ = false;

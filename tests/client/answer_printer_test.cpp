@@ -64,6 +64,22 @@ TEST_F(AnswerPrinterTest, HalfACharacterIsNeverShown) {
   EXPECT_EQ(text_.str(), "the\xC3\xA9\xEF\xBF\xBD\n");
 }
 
+TEST_F(AnswerPrinterTest, ATerminalObeysNeitherTheTargetNorTheServer) {
+  for (const Display display : {Display::live_styled, Display::live_plain}) {
+    text_.str("");
+    AnswerPrinter p = printer(display);
+    // The beginning of "set the title", once in ASCII and once as U+009D.
+    write(p, {"<0x1B>", "<0xC2>", "<0x9D>"}, Provenance::verified);
+    EXPECT_EQ(text_.str(), "\\x1b\\x9d");
+    p.on_state(ClientState::offline, "gone\n\x1b[2Jdone");
+    EXPECT_NE(text_.str().find("gone\\x0a\\x1b[2Jdone"), std::string::npos) << text_.str();
+  }
+  AnswerPrinter pipe = printer(Display::final_text);
+  text_.str("");
+  write(pipe, {"<0x1B>"}, Provenance::verified);
+  EXPECT_EQ(text_.str(), "\x1b") << "a pipe gets what was written";
+}
+
 TEST_F(AnswerPrinterTest, APipeGetsOfflineTextOnlyOnceItIsConfirmed) {
   AnswerPrinter p = printer(Display::final_text);
   write(p, {kThe}, Provenance::verified);

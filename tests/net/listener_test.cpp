@@ -61,6 +61,30 @@ TEST(ListenerTest, StopCutsOffWhoDoesNotLeave) {
   EXPECT_EQ(server.listener->stats().open, 0u);
 }
 
+TEST(ListenerTest, TheSilentMakeRoomForWhoeverComes) {
+  TestServer server({.listener = {.address = "127.0.0.1", .connections_max = 4}});
+  const auto inside = server.connect();
+  std::vector<std::unique_ptr<RawPeer>> silent;
+  for (int i = 0; i < 10; ++i) {
+    silent.push_back(std::make_unique<RawPeer>(server.listener->port()));
+  }
+  EXPECT_TRUE(silent[0]->read_to_end().empty()) << "the oldest goes first";
+  server.expect_serves();
+  ASSERT_TRUE(inside->send(outgoing(small_prompt())));
+  EXPECT_TRUE(inside->wait_event(soon())) << "who has signed in stays";
+}
+
+TEST(ListenerTest, AnAddressHasItsShareOfStrangers) {
+  TestServer server({.listener = {.address = "127.0.0.1", .strangers_per_address_max = 2}});
+  const auto inside = server.connect();
+  RawPeer first(server.listener->port());
+  const RawPeer second(server.listener->port());
+  const RawPeer third(server.listener->port());
+  EXPECT_TRUE(first.read_to_end().empty());
+  server.expect_serves();
+  EXPECT_EQ(server.listener->stats().over_limit, 2u);
+}
+
 TEST(ListenerTest, AboveTheLimitConnectionsAreClosed) {
   TestServer server({.listener = {.address = "127.0.0.1", .connections_max = 1}});
   const auto first = server.connect();

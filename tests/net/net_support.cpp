@@ -79,7 +79,7 @@ void TestApplication::handle(const ReplyHandle& reply, const PeerInfo& peer, Ser
   if (std::holds_alternative<HelloReceived>(event)) {
     {
       const std::scoped_lock lock(mutex_);
-      names_.push_back(peer.certificate_name);
+      keys_.push_back(peer.certificate_key);
       handles_.push_back(reply);
     }
     if (rejection) {
@@ -118,9 +118,9 @@ std::vector<Error> TestApplication::wait_ended(std::size_t count) {
   return ended_;
 }
 
-std::vector<std::optional<std::string>> TestApplication::certificate_names() const {
+std::vector<std::optional<std::string>> TestApplication::certificate_keys() const {
   const std::scoped_lock lock(mutex_);
-  return names_;
+  return keys_;
 }
 
 void TestApplication::accepting_failed(const std::string& what) {

@@ -62,7 +62,7 @@ class TestApplication final : public ServerApplication {
 
   // Waits for the connections that have ended to be `count`, and returns why each did.
   std::vector<Error> wait_ended(std::size_t count);
-  std::vector<std::optional<std::string>> certificate_names() const;
+  std::vector<std::optional<std::string>> certificate_keys() const;
   std::vector<ReplyHandle> handles() const;
   // What kept the listener from taking connections.
   std::vector<std::string> failures() const;
@@ -71,7 +71,7 @@ class TestApplication final : public ServerApplication {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Error> ended_;
-  std::vector<std::optional<std::string>> names_;
+  std::vector<std::optional<std::string>> keys_;
   std::vector<ReplyHandle> handles_;
   std::vector<std::string> failures_;
 };

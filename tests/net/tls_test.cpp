@@ -137,15 +137,22 @@ TEST_F(TlsCaTest, SystemRootsDoNotKnowOurCa) {
   EXPECT_EQ(code_of(TestServer::first_event(options)), Errc::untrusted);
 }
 
-TEST_F(TlsCaTest, ClientCertificateNamesTheClient) {
+TEST_F(TlsCaTest, AClientIsTheKeyOfItsCertificateAndNotItsName) {
   TestServer server({.client_ca_file = directory_ / "ca-cert.pem"});
-  const auto client = signed_by("ca", {.common_name = "alice"});
-  ClientLinkOptions options = server.client_options();
-  options.tls.certificate_file = client.certificate_file;
-  options.tls.key_file = client.key_file;
-  EXPECT_TRUE(TestServer::first_event(options));
-  ASSERT_EQ(server.application.certificate_names().size(), 1u);
-  EXPECT_EQ(server.application.certificate_names()[0], "alice");
+  std::vector<std::string> pins;
+  for (int i = 0; i < 2; ++i) {
+    const auto client = signed_by("ca", {.common_name = "alice"});
+    pins.push_back(client.pin);
+    ClientLinkOptions options = server.client_options();
+    options.tls.certificate_file = client.certificate_file;
+    options.tls.key_file = client.key_file;
+    EXPECT_TRUE(TestServer::first_event(options));
+  }
+  const auto keys = server.application.certificate_keys();
+  ASSERT_EQ(keys.size(), 2u);
+  EXPECT_EQ(keys[0], pins[0]);
+  EXPECT_EQ(keys[1], pins[1]);
+  EXPECT_NE(pins[0], pins[1]);
 }
 
 TEST_F(TlsCaTest, MissingOrForeignClientCertificateIsRefused) {

@@ -345,14 +345,36 @@ TEST_F(ServerSessionTest, ResumedSessionHasItsLength) {
 }
 
 TEST_F(ServerSessionTest, ClientThatNeverReadsIsDropped) {
-  ServerSession session({.channel = {}, .output_bytes_max = 1000}, kStart);
+  ServerSession session({.channel = {}, .urgent_bytes_max = 5000}, kStart);
   ASSERT_TRUE(session.receive(now_, wire::encode(wire::Hello())));
   session.accept(small_welcome());
   Result<void> heard = boost::system::in_place_value;
-  for (int i = 0; i < 1000 && heard; ++i)
-    heard = session.receive(now_, wire::encode(wire::Ping{1}));
+  for (std::uint32_t round = 1; round < 1000 && heard; ++round) {
+    heard = session.receive(
+        now_, wire::encode(outgoing(wire::Prefill{.round = round, .tokens = {1, 2, 3}})));
+    session.refuse(round, {Errc::refused, "there is no room"});
+  }
   EXPECT_FALSE(heard);
   EXPECT_TRUE(session.finished());
+}
+
+TEST_F(ServerSessionTest, PingsOfAClientThatNeverReadsPileUpNothing) {
+  sign_in();
+  (void)session_.take_output();
+  for (std::uint64_t nonce = 1; nonce <= 1000; ++nonce) ASSERT_TRUE(hear(wire::Ping{nonce}));
+  const auto answers = take_messages(session_);
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(std::get<wire::Pong>(answers[0]).nonce, 1000u) << "to the newest";
+  EXPECT_FALSE(session_.has_output());
+}
+
+TEST_F(ServerSessionTest, ARoundIsCancelledOnce) {
+  prompt();
+  while (session_.next_event()) {
+  }
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(hear(wire::Cancel{1}));
+  ASSERT_TRUE(session_.next_event());
+  EXPECT_FALSE(session_.next_event());
 }
 
 TEST_F(ServerSessionTest, FinishedSessionHearsNothingMore) {

@@ -27,60 +27,97 @@ class Answer final : public Replies {
 };
 
 // A pass that takes as long as the test wants.
-TEST(QueueMetricsTest, TellWhoRunsWhoWaitsAndWhoIsTurnedAway) {
-  const testing::ToyDecoder toy(1);
-  const auto backend = make_cpu_backend({.threads = 1});
-  Decoder decoder(*backend, toy.config, toy.tensors, 64);
-  const auto metrics = std::make_shared<Metrics>();
-  std::latch in_a_pass(1);
-  std::latch go_on(1);
-  std::once_flag first;
-  const auto hold = [&](std::uint32_t) {
-    std::call_once(first, [&] {
-      in_a_pass.count_down();
-      go_on.wait();
-    });
-    return Duration::zero();
-  };
-  Scheduler scheduler(
-      {.decoder = decoder, .context_count = 64, .is_end = [](std::uint32_t) { return false; }},
-      {.passes = {.sessions = {.sessions_max = 8, .kv_bytes_max = 0},
-                  .pace = hold,
-                  .metrics = metrics},
-       .queue_max = 3});
-  const auto samples = [&] { return testing::read_metrics(render_metrics(*metrics, {}, "1")); };
-  std::vector<std::shared_ptr<Answer>> answers;
-  const auto ask = [&] {
-    answers.push_back(std::make_shared<Answer>());
-    wire::SessionId session{};
-    session[0] = static_cast<decltype(session)::value_type>(answers.size());
-    scheduler.post({.connection_id = answers.size(),
-                    .reply = answers.back(),
-                    .session = session,
-                    .identity = "someone",
-                    .tap = nullptr},
-                   wire::Prefill{.round = 1, .tokens = {5, 6}});
-  };
+class HeldPass {
+ public:
+  std::function<Duration(std::uint32_t)> pace() {
+    return [this](std::uint32_t) {
+      std::call_once(first_, [&] {
+        begun_.count_down();
+        end_.wait();
+      });
+      return Duration::zero();
+    };
+  }
+  void wait_begun() { begun_.wait(); }
+  void end() { end_.count_down(); }
 
+ private:
+  std::latch begun_{1};
+  std::latch end_{1};
+  std::once_flag first_;
+};
+
+class QueueMetricsTest : public ::testing::Test {
+ protected:
+  auto samples() { return testing::read_metrics(render_metrics(*metrics_, {}, "1")); }
+  Client client(std::uint64_t connection_id) {
+    answers_.push_back(std::make_shared<Answer>());
+    wire::SessionId session{};
+    session[0] = static_cast<decltype(session)::value_type>(connection_id);
+    return {.connection_id = connection_id,
+            .reply = answers_.back(),
+            .session = session,
+            .identity = "someone",
+            .tap = nullptr};
+  }
+  // By a connection of its own.
+  void ask() {
+    scheduler_.post(client(answers_.size() + 1), wire::Prefill{.round = 1, .tokens = {5, 6}});
+  }
+
+  const testing::ToyDecoder toy_{1};
+  const std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
+  Decoder decoder_{*backend_, toy_.config, toy_.tensors, 64};
+  const std::shared_ptr<Metrics> metrics_ = std::make_shared<Metrics>();
+  HeldPass pass_;
+  std::vector<std::shared_ptr<Answer>> answers_;
+  Scheduler scheduler_{
+      {.decoder = decoder_, .context_count = 64, .is_end = [](std::uint32_t) { return false; }},
+      {.passes = {.sessions = {.sessions_max = 8, .kv_bytes_max = 0},
+                  .pace = pass_.pace(),
+                  .metrics = metrics_},
+       .queue_max = 3}};
+};
+
+TEST_F(QueueMetricsTest, TellWhoRunsWhoWaitsAndWhoIsTurnedAway) {
   ask();
-  in_a_pass.wait();
+  pass_.wait_begun();
   ask();
   ask();
   auto s = samples();
   EXPECT_EQ(s["num_requests_running"], 1);
   EXPECT_EQ(s["num_requests_waiting"], 2);
   ask();
-  EXPECT_NE(answers[3]->wait().value().message.find("overloaded"), std::string::npos);
+  EXPECT_NE(answers_[3]->wait().value().message.find("overloaded"), std::string::npos);
   EXPECT_EQ(samples()["requests_refused_total{reason=\"queue_full\"}"], 1);
 
-  go_on.count_down();
-  for (std::size_t i = 0; i < 3; ++i) EXPECT_FALSE(answers[i]->wait());
+  pass_.end();
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_FALSE(answers_[i]->wait());
   // The last answer is given a moment before the thread looks what is left.
-  while (metrics->requests_open.value() > 0) std::this_thread::yield();
+  while (metrics_->requests_open.value() > 0) std::this_thread::yield();
   s = samples();
   EXPECT_EQ(s["num_requests_running"], 0);
   EXPECT_EQ(s["num_requests_waiting"], 0);
   EXPECT_EQ(s["round_seconds_count{phase=\"queue\"}"], 3);
+}
+
+// Asking and taking it back, as fast as it can, while a pass takes its time.
+TEST_F(QueueMetricsTest, WhoChangesItsMindHoldsNoPlaceInTheQueue) {
+  ask();
+  pass_.wait_begun();
+  const Client fickle = client(100);
+  for (std::uint32_t round = 1; round <= 1000; ++round) {
+    scheduler_.post(fickle, wire::Prefill{.round = round, .tokens = {5, 6}});
+    scheduler_.hints(100, {.round = round, .credit = 10});
+    scheduler_.cancel(100, round);
+  }
+  EXPECT_EQ(samples()["num_requests_waiting"], 0);
+  ask();
+  ask();
+  EXPECT_EQ(samples()["requests_refused_total{reason=\"queue_full\"}"], 0);
+  pass_.end();
+  EXPECT_FALSE(answers_[2]->wait());
+  EXPECT_FALSE(answers_[3]->wait());
 }
 
 }  // namespace

@@ -1,0 +1,33 @@
+#include "shared/base/printable.h"
+
+#include <gtest/gtest.h>
+
+namespace edgedraft {
+namespace {
+
+using std::string_view_literals::operator""sv;
+
+TEST(PrintableTest, LeavesWhatCanBeRead) {
+  for (const auto text : {""sv, "plain"sv, "Grüße, 你好, \xC2\xA0 \xC3\x9B"sv}) {
+    EXPECT_EQ(printable(text, Lines::one), text);
+    EXPECT_EQ(printable(text, Lines::many), text);
+  }
+}
+
+TEST(PrintableTest, WritesOutWhatATerminalWouldObey) {
+  EXPECT_EQ(printable("\x1b]0;owned\x07", Lines::many), "\\x1b]0;owned\\x07");
+  EXPECT_EQ(printable("a\rb\x7f\0"sv, Lines::many), "a\\x0db\\x7f\\x00");
+  // U+009B is another way to write ESC [.
+  EXPECT_EQ(printable("\xC2\x9B"
+                      "2J",
+                      Lines::many),
+            "\\x9b2J");
+}
+
+TEST(PrintableTest, AMessageIsALine) {
+  EXPECT_EQ(printable("a\n\tb", Lines::many), "a\n\tb");
+  EXPECT_EQ(printable("a\n\tb", Lines::one), "a\\x0a\\x09b");
+}
+
+}  // namespace
+}  // namespace edgedraft
