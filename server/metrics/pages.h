@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "server/metrics/http_endpoint.h"
 #include "server/metrics/metrics.h"
+#include "shared/net/http/http_message.h"
 #include "shared/net/listener.h"
 
 namespace edgedraft {

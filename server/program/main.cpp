@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "server/metrics/http_endpoint.h"
+#include "server/metrics/page_handler.h"
 #include "server/metrics/pages.h"
 #include "server/metrics/watched_listener.h"
 #include "server/passes/scheduler.h"
@@ -129,9 +129,9 @@ Result<std::unique_ptr<Speculation>> speculation_of(const ServerOptions& o, Mode
 }
 
 // The endpoint for monitors; null if none is wanted.
-Result<std::unique_ptr<HttpEndpoint>> open_metrics(const ServerOptions& o, MonitoredServer server,
-                                                   spdlog::logger& log) {
-  if (o.metrics.empty()) return std::unique_ptr<HttpEndpoint>();
+Result<std::unique_ptr<HttpServer>> open_metrics(const ServerOptions& o, MonitoredServer server,
+                                                 spdlog::logger& log) {
+  if (o.metrics.empty()) return std::unique_ptr<HttpServer>();
   const auto endpoint = parse_endpoint(o.metrics, EndpointUse::listen);
   if (!endpoint) return Error{Errc::usage, "--metrics: " + endpoint.error().message};
   if (!is_loopback(endpoint->host)) {
@@ -141,14 +141,14 @@ Result<std::unique_ptr<HttpEndpoint>> open_metrics(const ServerOptions& o, Monit
         o.metrics);
   }
   try {
-    auto opened = std::make_unique<HttpEndpoint>(
-        HttpEndpointOptions{
+    auto opened = std::make_unique<HttpServer>(
+        HttpServerOptions{
             .address = endpoint->host,
             .port = endpoint->port,
             .on_failure = [&log](const std::string& what) { log.error("--metrics: {}", what); }},
-        [server = std::move(server)](std::string_view path) {
+        page_handler([server = std::move(server)](std::string_view path) {
           return monitoring_page(server, path);
-        });
+        }));
     log.info("metrics at http://{}/metrics", to_string(Endpoint{endpoint->host, opened->port()}));
     return opened;
   } catch (const boost::system::system_error& e) {

@@ -1,4 +1,4 @@
-#include "server/metrics/http_endpoint.h"
+#include "server/metrics/page_handler.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -18,9 +18,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class HttpEndpointTest : public ::testing::Test {
+class PageHandlerTest : public ::testing::Test {
  protected:
-  ~HttpEndpointTest() override {
+  ~PageHandlerTest() override {
     // The end of the last connection may not have been noticed yet.
     std::string answer;
     for (int i = 0; i < 500 && answer.empty(); ++i) {
@@ -47,51 +47,51 @@ class HttpEndpointTest : public ::testing::Test {
   static constexpr std::size_t kHugeBytes = 64u << 20;
   std::mutex mutex_;
   std::vector<std::string> failures_;
-  HttpEndpoint endpoint_{{.address = "127.0.0.1",
-                          .connections_max = 3,
-                          .timeout = 300ms,
-                          .on_failure =
-                              [this](const std::string& what) {
-                                const std::lock_guard lock(mutex_);
-                                failures_.push_back(what);
-                              }},
-                         [](std::string_view path) -> std::optional<HttpAnswer> {
-                           if (path == "/page")
-                             return HttpAnswer{.content_type = "text/plain", .body = "a page\n"};
-                           if (path == "/broken") throw std::runtime_error("no such number");
-                           if (path == "/huge") {
-                             return HttpAnswer{.content_type = "text/plain",
-                                               .body = std::string(kHugeBytes, 'x')};
-                           }
-                           return std::nullopt;
-                         }};
+  HttpServer endpoint_{{.address = "127.0.0.1",
+                        .connections_max = 3,
+                        .timeout = 300ms,
+                        .on_failure =
+                            [this](const std::string& what) {
+                              const std::lock_guard lock(mutex_);
+                              failures_.push_back(what);
+                            }},
+                       page_handler([](std::string_view path) -> std::optional<HttpAnswer> {
+                         if (path == "/page")
+                           return HttpAnswer{.content_type = "text/plain", .body = "a page\n"};
+                         if (path == "/broken") throw std::runtime_error("no such number");
+                         if (path == "/huge") {
+                           return HttpAnswer{.content_type = "text/plain",
+                                             .body = std::string(kHugeBytes, 'x')};
+                         }
+                         return std::nullopt;
+                       })};
 };
 
-TEST_F(HttpEndpointTest, GivesAPageWithItsLengthAndCloses) {
+TEST_F(PageHandlerTest, GivesAPageWithItsLengthAndCloses) {
   const std::string answer = get("/page");
   EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 OK\r\n")) << answer;
   EXPECT_NE(answer.find("Content-Length: 7\r\n"), std::string::npos) << answer;
   EXPECT_TRUE(answer.ends_with("\r\n\r\na page\n")) << answer;
 }
 
-TEST_F(HttpEndpointTest, AQueryIsNoPartOfThePath) {
+TEST_F(PageHandlerTest, AQueryIsNoPartOfThePath) {
   EXPECT_TRUE(get("/page?name[]=up").ends_with("a page\n"));
 }
 
-TEST_F(HttpEndpointTest, HeadGivesTheHeaderAlone) {
+TEST_F(PageHandlerTest, HeadGivesTheHeaderAlone) {
   const std::string answer = ask("HEAD /page HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 OK\r\n")) << answer;
   EXPECT_NE(answer.find("Content-Length: 7\r\n"), std::string::npos) << answer;
   EXPECT_TRUE(answer.ends_with("\r\n\r\n")) << answer;
 }
 
-TEST_F(HttpEndpointTest, OtherPathsAreNotFound) {
+TEST_F(PageHandlerTest, OtherPathsAreNotFound) {
   for (const std::string path : {"/", "/pages", "/page/", "//page", "/../page", "/%70age"}) {
     EXPECT_TRUE(get(path).starts_with("HTTP/1.1 404 ")) << path;
   }
 }
 
-TEST_F(HttpEndpointTest, APageThatCannotBeMadeIsSaidAndToldOf) {
+TEST_F(PageHandlerTest, APageThatCannotBeMadeIsSaidAndToldOf) {
   for (int i = 0; i < 5; ++i) {  // more than it takes connections
     EXPECT_TRUE(get("/broken").starts_with("HTTP/1.1 500 ")) << i;
   }
@@ -100,7 +100,7 @@ TEST_F(HttpEndpointTest, APageThatCannotBeMadeIsSaidAndToldOf) {
   EXPECT_EQ(failures_[0], "/broken: no such number");
 }
 
-TEST_F(HttpEndpointTest, OtherMethodsAreNotAllowed) {
+TEST_F(PageHandlerTest, OtherMethodsAreNotAllowed) {
   for (const std::string method : {"POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "BREW"}) {
     const std::string answer =
         ask(method + " /page HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
@@ -109,7 +109,7 @@ TEST_F(HttpEndpointTest, OtherMethodsAreNotAllowed) {
   }
 }
 
-TEST_F(HttpEndpointTest, AHeaderBeyondTheLimitIsRefused) {
+TEST_F(PageHandlerTest, AHeaderBeyondTheLimitIsRefused) {
   EXPECT_TRUE(ask("GET /page HTTP/1.1\r\nX: " + std::string(100'000, 'a') + "\r\n\r\n")
                   .starts_with("HTTP/1.1 431 "));
   std::string many = "GET /page HTTP/1.1\r\n";
@@ -118,7 +118,7 @@ TEST_F(HttpEndpointTest, AHeaderBeyondTheLimitIsRefused) {
   EXPECT_TRUE(get("/" + std::string(100'000, 'a')).starts_with("HTTP/1.1 4"));
 }
 
-TEST_F(HttpEndpointTest, WhatIsNoHttpIsRefused) {
+TEST_F(PageHandlerTest, WhatIsNoHttpIsRefused) {
   for (const std::string& bytes :
        {std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 15),
         std::string("hello\r\n\r\n"), std::string("GET /page HTTP/9.9\r\n\r\n"),
@@ -128,7 +128,7 @@ TEST_F(HttpEndpointTest, WhatIsNoHttpIsRefused) {
   }
 }
 
-TEST_F(HttpEndpointTest, WhoLeavesInMidRequestIsForgotten) {
+TEST_F(PageHandlerTest, WhoLeavesInMidRequestIsForgotten) {
   for (int i = 0; i < 50; ++i) {
     RawPeer peer(endpoint_.port());
     peer.write("GET /pa");
@@ -136,7 +136,7 @@ TEST_F(HttpEndpointTest, WhoLeavesInMidRequestIsForgotten) {
   }
 }
 
-TEST_F(HttpEndpointTest, ARequestThatNeverEndsIsCutOff) {
+TEST_F(PageHandlerTest, ARequestThatNeverEndsIsCutOff) {
   RawPeer silent(endpoint_.port());
   RawPeer slow(endpoint_.port());
   slow.write("GET /page HTTP/1.1\r\nX: ");
@@ -144,7 +144,7 @@ TEST_F(HttpEndpointTest, ARequestThatNeverEndsIsCutOff) {
   EXPECT_TRUE(slow.read_to_end().empty());
 }
 
-TEST_F(HttpEndpointTest, WhoDripsBytesIsCutOffToo) {
+TEST_F(PageHandlerTest, WhoDripsBytesIsCutOffToo) {
   RawPeer peer(endpoint_.port());
   peer.write("GET /page HTTP/1.1\r\nX: ");
   // Each byte comes in good time, the whole never.
@@ -154,7 +154,7 @@ TEST_F(HttpEndpointTest, WhoDripsBytesIsCutOffToo) {
   EXPECT_LT(send(peer.socket(), "a", 1, MSG_NOSIGNAL), 0);
 }
 
-TEST_F(HttpEndpointTest, WhoDoesNotReadIsCutOff) {
+TEST_F(PageHandlerTest, WhoDoesNotReadIsCutOff) {
   RawPeer peer(endpoint_.port());
   peer.write("GET /huge HTTP/1.1\r\nHost: x\r\n\r\n");
   RawPeer after(endpoint_.port());
@@ -164,7 +164,7 @@ TEST_F(HttpEndpointTest, WhoDoesNotReadIsCutOff) {
   EXPECT_LT(received, kHugeBytes);
 }
 
-TEST_F(HttpEndpointTest, BeyondTheLimitConnectionsAreClosedAtOnce) {
+TEST_F(PageHandlerTest, BeyondTheLimitConnectionsAreClosedAtOnce) {
   {
     RawPeer first(endpoint_.port());
     RawPeer second(endpoint_.port());
@@ -180,9 +180,9 @@ TEST_F(HttpEndpointTest, BeyondTheLimitConnectionsAreClosedAtOnce) {
   }
 }
 
-TEST_F(HttpEndpointTest, ATakenPortIsAnException) {
-  EXPECT_THROW(HttpEndpoint({.address = "127.0.0.1", .port = endpoint_.port()},
-                            [](std::string_view) { return std::nullopt; }),
+TEST_F(PageHandlerTest, ATakenPortIsAnException) {
+  EXPECT_THROW(HttpServer({.address = "127.0.0.1", .port = endpoint_.port()},
+                          page_handler([](std::string_view) { return std::nullopt; })),
                boost::system::system_error);
 }
 

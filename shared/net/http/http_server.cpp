@@ -1,0 +1,535 @@
+#include "shared/net/http/http_server.h"
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/experimental/awaitable_operators.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http.hpp>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "shared/base/check.h"
+#include "shared/base/exceptions.h"
+
+namespace edgedraft {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using asio::ip::tcp;
+
+constexpr auto kToken = asio::as_tuple(asio::use_awaitable);
+// When accepting fails for want of file descriptors, trying again at once would only spin.
+constexpr Duration kAcceptPause = std::chrono::milliseconds(50);
+// For the last words to arrive: closing at once would make the kernel drop what is not read yet.
+constexpr Duration kFarewellTimeout = std::chrono::seconds(1);
+// Of a body, read at a time.
+constexpr std::size_t kBodyPartBytes = 64u << 10;
+
+using Parser = http::request_parser<http::string_body>;
+
+std::string text_of(boost::core::string_view text) {
+  return {text.data(), text.size()};
+}
+
+HttpRequest request_of(const http::request<http::string_body>& message) {
+  const std::string target = text_of(message.target());
+  const std::size_t query = target.find('?');
+  HttpRequest request{.method = text_of(message.method_string()),
+                      .path = target.substr(0, query),
+                      .query = query == std::string::npos ? "" : target.substr(query + 1),
+                      .headers = {},
+                      .body = message.body()};
+  for (const auto& field : message) {
+    request.headers.emplace_back(text_of(field.name_string()), text_of(field.value()));
+  }
+  return request;
+}
+
+struct BrokenRequest {
+  unsigned status;
+  const char* what;
+};
+
+BrokenRequest what_is_broken(const boost::system::error_code& error) {
+  if (error == http::error::header_limit) return {431, "the header is too large"};
+  if (error == http::error::body_limit) return {413, "the body is too large"};
+  return {400, "this is no HTTP request"};
+}
+
+}  // namespace
+
+std::optional<std::string_view> HttpRequest::header(std::string_view name) const {
+  for (const auto& [field, value] : headers) {
+    if (beast::iequals({field.data(), field.size()}, {name.data(), name.size()})) return value;
+  }
+  return std::nullopt;
+}
+
+HttpAnswer HttpServerOptions::plain_error(unsigned status, const std::string& what) {
+  return {.status = status, .content_type = "text/plain; charset=utf-8", .body = what + "\n"};
+}
+
+// Outlives the connection and the server: neither is touched once it is cut off.
+struct HttpReply::State {
+  struct Part {
+    std::optional<HttpAnswer> head;  // of the first
+    std::string body;
+    bool whole = false;
+    bool last = false;
+  };
+
+  std::mutex mutex;
+  std::deque<Part> parts;
+  std::size_t backlog = 0;
+  bool begun = false;
+  bool ended = false;
+  bool gone = false;
+  Duration quiet_max = Duration::max();
+  std::string filler;
+  std::function<void()> on_gone;
+  std::function<void()> wake;  // the connection's coroutine; empty once it is cut off
+  std::function<HttpAnswer(unsigned status, const std::string& what)> error_page;
+
+  void put(Part part) {
+    const std::scoped_lock lock(mutex);
+    put_locked(std::move(part));
+  }
+  void put_locked(Part part) {
+    EDGEDRAFT_CHECK(!ended && begun != part.head.has_value());
+    begun = true;
+    ended = part.last;
+    if (!wake) return;
+    backlog += part.body.size();
+    parts.push_back(std::move(part));
+    wake();
+  }
+  void put_whole(HttpAnswer answer) {
+    std::string body = std::exchange(answer.body, {});
+    put({.head = std::move(answer), .body = std::move(body), .whole = true, .last = true});
+  }
+  // Nobody is left who could say anything.
+  void abandoned() {
+    const std::scoped_lock lock(mutex);
+    if (ended || !wake) return;
+    if (begun) {
+      put_locked({.head = std::nullopt, .body = {}, .last = true});
+      return;
+    }
+    HttpAnswer answer = error_page(500, "the server gave no answer");
+    std::string body = std::exchange(answer.body, {});
+    put_locked({.head = std::move(answer), .body = std::move(body), .whole = true, .last = true});
+  }
+  std::optional<Part> take() {
+    const std::scoped_lock lock(mutex);
+    if (parts.empty()) return std::nullopt;
+    Part part = std::move(parts.front());
+    parts.pop_front();
+    return part;
+  }
+  void taken(std::size_t bytes) {
+    const std::scoped_lock lock(mutex);
+    backlog -= bytes;
+  }
+  bool is_cut_off() {
+    const std::scoped_lock lock(mutex);
+    return !wake;
+  }
+  // The client has left, or has its answer.
+  void cut_off() {
+    std::function<void()> tell;
+    {
+      const std::scoped_lock lock(mutex);
+      wake = nullptr;
+      parts.clear();
+      if (ended || gone) return;
+      gone = true;
+      tell = std::exchange(on_gone, nullptr);
+    }
+    if (tell) tell();
+  }
+};
+
+struct HttpReply::Owner {
+  explicit Owner(std::shared_ptr<State> s) : state(std::move(s)) {}
+  ~Owner() { state->abandoned(); }
+  Owner(const Owner&) = delete;
+  Owner& operator=(const Owner&) = delete;
+
+  std::shared_ptr<State> state;
+};
+
+HttpReply::HttpReply(std::shared_ptr<State> state)
+    : owner_(std::make_shared<Owner>(std::move(state))) {}
+
+HttpReply::State& HttpReply::state() const {
+  return *owner_->state;
+}
+
+void HttpReply::send(HttpAnswer answer) {
+  state().put_whole(std::move(answer));
+}
+
+void HttpReply::begin(HttpAnswer head, Duration quiet_max, std::string filler) {
+  {
+    const std::scoped_lock lock(state().mutex);
+    state().quiet_max = quiet_max;
+    state().filler = std::move(filler);
+  }
+  std::string body = std::exchange(head.body, {});
+  state().put({.head = std::move(head), .body = std::move(body)});
+}
+
+void HttpReply::write(std::string part) {
+  state().put({.head = std::nullopt, .body = std::move(part)});
+}
+
+void HttpReply::end() {
+  state().put({.head = std::nullopt, .body = {}, .last = true});
+}
+
+std::size_t HttpReply::backlog_bytes() const {
+  const std::scoped_lock lock(state().mutex);
+  return state().backlog;
+}
+
+bool HttpReply::gone() const {
+  const std::scoped_lock lock(state().mutex);
+  return state().gone;
+}
+
+void HttpReply::on_gone(std::function<void()> act) {
+  {
+    const std::scoped_lock lock(state().mutex);
+    if (!state().gone) {
+      state().on_gone = std::move(act);
+      return;
+    }
+  }
+  act();
+}
+
+// Everything but the constructor and port() runs on the one thread.
+class HttpServer::Impl {
+ public:
+  Impl(HttpServerOptions options, Handler handler)
+      : options_(std::move(options)), handler_(std::move(handler)), acceptor_(io_) {
+    const tcp::endpoint endpoint(asio::ip::make_address(options_.address), options_.port);
+    acceptor_.open(endpoint.protocol());
+    acceptor_.set_option(tcp::acceptor::reuse_address(true));
+    acceptor_.bind(endpoint);
+    acceptor_.listen();
+    port_ = acceptor_.local_endpoint().port();
+    go_on_accepting();
+    thread_ = std::thread([this] { io_.run(); });
+  }
+
+  ~Impl() {
+    io_.stop();
+    thread_.join();
+    for (const auto& reply : replies_) reply->cut_off();
+  }
+
+  std::uint16_t port() const { return port_; }
+
+ private:
+  using Reply = std::shared_ptr<HttpReply::State>;
+
+  struct Connection {
+    Connection(tcp::socket socket, std::size_t buffer_bytes_max)
+        : stream(std::move(socket)), signal(stream.get_executor()), buffer(buffer_bytes_max) {}
+
+    beast::tcp_stream stream;
+    asio::steady_timer signal;  // cancelled when a reply has something to say
+    beast::flat_buffer buffer;
+  };
+
+  void go_on_accepting() {
+    asio::co_spawn(io_, accept(), [this](const std::exception_ptr& failure) {
+      if (!failure) return;
+      options_.on_failure("accepting: " + what_of(failure));
+      go_on_accepting();
+    });
+  }
+
+  asio::awaitable<void> accept() {
+    for (;;) {
+      auto [error, socket] = co_await acceptor_.async_accept(kToken);
+      if (error) {
+        asio::steady_timer pause(io_, kAcceptPause);
+        co_await pause.async_wait(kToken);
+        continue;
+      }
+      if (open_ >= options_.connections_max) continue;  // closes the socket
+      ++open_;
+      boost::system::error_code ignored;
+      socket.set_option(tcp::no_delay(true), ignored);
+      asio::co_spawn(io_,
+                     serve(std::make_shared<Connection>(
+                         std::move(socket), options_.header_bytes_max + kBodyPartBytes)),
+                     [this](const std::exception_ptr& failure) {
+                       --open_;
+                       if (failure) options_.on_failure("a request: " + what_of(failure));
+                     });
+    }
+  }
+
+  asio::awaitable<void> serve(std::shared_ptr<Connection> connection) {
+    for (bool first = true; co_await serve_one(connection, first); first = false) {
+    }
+    co_await say_goodbye(connection->stream);
+  }
+
+  // One request and its answer; whether another may follow. A connection that has nobody at its
+  // other end is closed here.
+  asio::awaitable<bool> serve_one(std::shared_ptr<Connection> kept, bool first) {
+    Connection& connection = *kept;
+    Parser parser;
+    parser.header_limit(options_.header_bytes_max);
+    // A page that takes no body does not look at its length.
+    if (options_.body_bytes_max > 0) {
+      parser.body_limit(options_.body_bytes_max);
+    } else {
+      parser.body_limit(boost::none);
+    }
+    boost::system::error_code error = co_await read(connection, parser, first);
+    const bool silent = error == http::error::end_of_stream;
+    if (silent || error == beast::error::timeout) {
+      connection.stream.close();
+      co_return false;
+    }
+    const auto reply = std::make_shared<HttpReply::State>();
+    reply->error_page = options_.error_page;
+    reply->wake = [this, kept] { asio::post(io_, [kept] { kept->signal.cancel(); }); };
+    replies_.push_back(reply);
+    if (error) {
+      const BrokenRequest broken = what_is_broken(error);
+      reply->put_whole(options_.error_page(broken.status, broken.what));
+    } else {
+      call_handler(request_of(parser.get()), reply);
+    }
+    const bool goes_on =
+        !error && options_.keeps_alive && parser.is_done() && parser.get().keep_alive();
+    const bool told =
+        co_await answer(connection, reply,
+                        {.version = error ? 11 : parser.get().version(),
+                         .head_only = !error && parser.get().method() == http::verb::head,
+                         .keeps_alive = goes_on});
+    reply->cut_off();
+    std::erase(replies_, reply);
+    co_return goes_on&& told;
+  }
+
+  asio::awaitable<boost::system::error_code> read(Connection& connection, Parser& parser,
+                                                  bool first) {
+    if (!first && connection.buffer.size() == 0) {
+      connection.stream.expires_after(options_.idle_timeout);
+      const auto [error, count] =
+          co_await connection.stream.async_read_some(connection.buffer.prepare(4096), kToken);
+      if (error == asio::error::eof) co_return http::error::end_of_stream;
+      if (error) co_return error;
+      connection.buffer.commit(count);
+    }
+    connection.stream.expires_after(options_.timeout);
+    const auto [header_error, header_count] =
+        co_await http::async_read_header(connection.stream, connection.buffer, parser, kToken);
+    if (header_error) co_return header_error;
+    if (options_.body_bytes_max == 0) co_return boost::system::error_code();
+    if (beast::iequals(parser.get()[http::field::expect], "100-continue")) {
+      const http::response<http::empty_body> go_on(http::status::continue_, 11);
+      co_await http::async_write(connection.stream, go_on, kToken);
+    }
+    connection.stream.expires_after(options_.timeout);
+    const auto [error, count] =
+        co_await http::async_read(connection.stream, connection.buffer, parser, kToken);
+    co_return error;
+  }
+
+  void call_handler(const HttpRequest& request, const Reply& reply) {
+    try {
+      handler_(request, HttpReply(reply));
+    } catch (...) {
+      // What it has let go of is answered by now.
+      options_.on_failure(request.path + ": " + what_of(std::current_exception()));
+    }
+  }
+
+  struct Manner {
+    unsigned version;
+    bool head_only;
+    bool keeps_alive;
+  };
+
+  // Whether the whole answer has gone to the socket.
+  asio::awaitable<bool> answer(Connection& connection, const Reply& reply, Manner manner) {
+    using namespace asio::experimental::awaitable_operators;  // NOLINT: for one ||
+    const auto done = co_await (write_all(connection, reply, manner) || watch(connection, reply));
+    co_return done.index() == 0 && std::get<0>(done);
+  }
+
+  asio::awaitable<bool> write_all(Connection& connection, const Reply& reply, Manner manner) {
+    try {
+      co_return co_await write_parts(connection, reply, manner);
+    } catch (...) {
+      options_.on_failure("an answer: " + what_of(std::current_exception()));
+      co_return false;
+    }
+  }
+
+  asio::awaitable<bool> write_parts(Connection& connection, const Reply& reply, Manner manner) {
+    bool begun = false;
+    bool chunked = false;
+    for (;;) {
+      bool filler = false;
+      std::optional<HttpReply::State::Part> part = reply->take();
+      if (!part) {
+        if (reply->is_cut_off()) co_return false;
+        if (!co_await something_to_say(connection, *reply, begun)) {
+          filler = true;
+          part.emplace(HttpReply::State::Part{.head = std::nullopt, .body = reply->filler});
+        } else {
+          continue;
+        }
+      }
+      boost::system::error_code error;
+      connection.stream.expires_after(options_.timeout);
+      if (part->head) {
+        begun = true;
+        chunked = !part->whole && manner.version >= 11;
+        error = co_await write_head(connection, *part, manner, chunked);
+      }
+      const bool body = !part->body.empty() && !manner.head_only && !(part->whole && part->head);
+      if (!error && body) error = co_await write_body(connection, part->body, chunked);
+      if (!filler) reply->taken(part->body.size());
+      if (!error && part->last && chunked && !manner.head_only) {
+        std::tie(error, std::ignore) =
+            co_await asio::async_write(connection.stream, http::make_chunk_last(), kToken);
+      }
+      if (error) co_return false;
+      // A stream to a client of old ends with its connection.
+      if (part->last) co_return part->whole || chunked;
+    }
+  }
+
+  // Waits for it; false if it has been quiet for too long.
+  asio::awaitable<bool> something_to_say(Connection& connection, HttpReply::State& reply,
+                                         bool begun) {
+    const bool endless = !begun || reply.quiet_max == Duration::max();
+    if (endless) {
+      connection.signal.expires_at(Instant::max());
+    } else {
+      connection.signal.expires_after(reply.quiet_max);
+    }
+    const auto [error] = co_await connection.signal.async_wait(kToken);
+    co_return error == asio::error::operation_aborted;
+  }
+
+  asio::awaitable<boost::system::error_code> write_head(Connection& connection,
+                                                        HttpReply::State::Part& part, Manner manner,
+                                                        bool chunked) {
+    http::response<http::string_body> response(static_cast<http::status>(part.head->status),
+                                               manner.version);
+    response.set(http::field::content_type, part.head->content_type);
+    response.set(http::field::cache_control, "no-store");
+    for (const auto& [name, value] : part.head->headers) response.set(name, value);
+    response.keep_alive(manner.keeps_alive && (part.whole || chunked));
+    if (!manner.keeps_alive) response.set(http::field::connection, "close");
+    boost::system::error_code error;
+    if (part.whole) {
+      const std::size_t bytes = part.body.size();
+      if (!manner.head_only) response.body() = part.body;
+      response.content_length(bytes);
+      http::response_serializer<http::string_body> serializer(response);
+      if (manner.head_only) {
+        std::tie(error, std::ignore) =
+            co_await http::async_write_header(connection.stream, serializer, kToken);
+      } else {
+        std::tie(error, std::ignore) =
+            co_await http::async_write(connection.stream, serializer, kToken);
+      }
+      co_return error;
+    }
+    response.chunked(chunked);
+    http::response_serializer<http::string_body> serializer(response);
+    std::tie(error, std::ignore) =
+        co_await http::async_write_header(connection.stream, serializer, kToken);
+    co_return error;
+  }
+
+  asio::awaitable<boost::system::error_code> write_body(Connection& connection,
+                                                        const std::string& body, bool chunked) {
+    boost::system::error_code error;
+    const auto bytes = asio::buffer(body);
+    if (chunked) {
+      std::tie(error, std::ignore) =
+          co_await asio::async_write(connection.stream, http::make_chunk(bytes), kToken);
+    } else {
+      std::tie(error, std::ignore) = co_await asio::async_write(connection.stream, bytes, kToken);
+    }
+    co_return error;
+  }
+
+  // Notices that the client has left while its answer is being made. Never returns by itself.
+  asio::awaitable<void> watch(Connection& connection, const Reply& reply) {
+    tcp::socket& socket = connection.stream.socket();
+    const auto [error] = co_await socket.async_wait(tcp::socket::wait_read, kToken);
+    if (error != asio::error::operation_aborted) {
+      char next = 0;
+      boost::system::error_code ignored;
+      socket.non_blocking(true, ignored);
+      boost::system::error_code peeked;
+      socket.receive(asio::buffer(&next, 1), tcp::socket::message_peek, peeked);
+      // What is there may be the next request, too early.
+      if (peeked && peeked != asio::error::would_block) {
+        reply->cut_off();
+        connection.signal.cancel();
+      }
+    }
+    asio::steady_timer never(io_, Instant::max());
+    co_await never.async_wait(kToken);
+  }
+
+  // Reads away, for a moment, what a peer goes on to send.
+  asio::awaitable<void> say_goodbye(beast::tcp_stream& stream) {
+    boost::system::error_code ignored;
+    stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    stream.expires_after(kFarewellTimeout);
+    std::array<char, 4096> rest;
+    for (;;) {
+      const auto [error, count] = co_await stream.async_read_some(asio::buffer(rest), kToken);
+      if (error) co_return;
+    }
+  }
+
+  HttpServerOptions options_;
+  Handler handler_;
+  std::uint32_t open_ = 0;
+  asio::io_context io_{1};
+  std::vector<Reply> replies_;  // that are being given
+  tcp::acceptor acceptor_;
+  std::uint16_t port_ = 0;
+  std::thread thread_;
+};
+
+HttpServer::HttpServer(HttpServerOptions options, Handler handler)
+    : impl_(std::make_unique<Impl>(std::move(options), std::move(handler))) {}
+HttpServer::~HttpServer() = default;
+
+std::uint16_t HttpServer::port() const {
+  return impl_->port();
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,256 @@
+#include "shared/net/http/http_server.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/net/raw_peer.h"
+
+namespace edgedraft {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string text_of(const Bytes& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Until `mark` has come, or the end.
+std::string read_until(RawPeer& peer, const std::string& mark) {
+  std::string text;
+  while (text.find(mark) == std::string::npos) {
+    const Bytes part = peer.read_some();
+    if (part.empty()) break;
+    text += text_of(part);
+  }
+  return text;
+}
+
+class HttpServerTest : public ::testing::Test {
+ protected:
+  std::string post(const std::string& path, const std::string& body,
+                   const std::string& headers = "Connection: close\r\n") {
+    RawPeer peer(server_.port());
+    peer.write("POST " + path + " HTTP/1.1\r\nHost: x\r\n" + headers +
+               "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+    return text_of(peer.read_to_end());
+  }
+  HttpReply held() { return held_.get_future().get(); }
+
+  std::promise<HttpReply> held_;
+  HttpServer server_{{.address = "127.0.0.1",
+                      .body_bytes_max = 1u << 20,
+                      .connections_max = 40,
+                      .keeps_alive = true,
+                      .timeout = 1000ms,
+                      .idle_timeout = 500ms},
+                     [this](const HttpRequest& request, HttpReply reply) {
+                       if (request.path == "/echo") {
+                         reply.send({.content_type = "text/plain", .body = request.body});
+                       } else if (request.path == "/held") {
+                         held_.set_value(std::move(reply));
+                       } else if (request.path == "/throws") {
+                         throw std::runtime_error("no");
+                       } else if (request.path == "/header") {
+                         reply.send({.content_type = "text/plain",
+                                     .body = std::string(request.header("x-some").value_or("-"))});
+                       }
+                     }};
+};
+
+TEST_F(HttpServerTest, AConnectionBringsSeveralRequests) {
+  RawPeer peer(server_.port());
+  for (const std::string body : {"one", "two", "three"}) {
+    peer.write("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) +
+               "\r\n\r\n" + body);
+    EXPECT_TRUE(read_until(peer, "\r\n\r\n" + body).starts_with("HTTP/1.1 200 OK\r\n"));
+  }
+  // Two at once are answered one after another.
+  peer.write(
+      "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\na"
+      "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nb");
+  const std::string both = read_until(peer, "\r\n\r\nb");
+  EXPECT_NE(both.find("\r\n\r\na"), std::string::npos);
+  EXPECT_TRUE(peer.read_to_end().empty()) << "who stays silent is let go";
+}
+
+TEST_F(HttpServerTest, BodiesComeWholeInAnyParts) {
+  const std::string body(300'000, 'y');
+  EXPECT_TRUE(post("/echo", body).ends_with("\r\n\r\n" + body));
+  RawPeer peer(server_.port());
+  peer.write("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+  for (const std::string part : {"3\r\nabc\r\n", "2\r", "\nde\r\n0\r\n\r\n"}) {
+    peer.write(part);
+    std::this_thread::sleep_for(5ms);
+  }
+  EXPECT_NE(read_until(peer, "abcde").find("\r\n\r\nabcde"), std::string::npos);
+}
+
+TEST_F(HttpServerTest, WhoAsksWhetherToGoOnIsTold) {
+  RawPeer peer(server_.port());
+  peer.write("POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n");
+  EXPECT_TRUE(read_until(peer, "\r\n\r\n").starts_with("HTTP/1.1 100 "));
+  peer.write("body");
+  EXPECT_NE(read_until(peer, "body").find("\r\n\r\nbody"), std::string::npos);
+}
+
+TEST_F(HttpServerTest, ABodyBeyondTheLimitIsRefusedBeforeItComes) {
+  RawPeer peer(server_.port());
+  peer.write("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n");
+  EXPECT_TRUE(text_of(peer.read_to_end()).starts_with("HTTP/1.1 413 "));
+  RawPeer endless(server_.port());
+  endless.write("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+  const std::string chunk = "10000\r\n" + std::string(0x10000, 'z') + "\r\n";
+  for (int i = 0; i < 40; ++i) endless.write(chunk);
+  EXPECT_TRUE(text_of(endless.read_to_end()).starts_with("HTTP/1.1 413 "));
+}
+
+// Two ends that do not agree where a request ends can be made to see different ones.
+TEST_F(HttpServerTest, ARequestOfTwoLengthsIsRefused) {
+  const std::string start = "POST /echo HTTP/1.1\r\nHost: x\r\n";
+  for (const std::string headers : {"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
+                                    "Transfer-Encoding: chunked\r\nContent-Length: 4\r\n",
+                                    "Content-Length: 4\r\nContent-Length: 5\r\n",
+                                    "Content-Length: +4\r\n", "Content-Length: 0x4\r\n"}) {
+    RawPeer peer(server_.port());
+    peer.write(start + headers + "\r\n0\r\n\r\n");
+    EXPECT_TRUE(text_of(peer.read_to_end()).starts_with("HTTP/1.1 400 ")) << headers;
+  }
+}
+
+TEST_F(HttpServerTest, HeadersAreFoundInAnySpelling) {
+  EXPECT_TRUE(post("/header", "", "X-SOME: value\r\nConnection: close\r\n").ends_with("value"));
+  EXPECT_TRUE(post("/header", "").ends_with("-"));
+}
+
+TEST_F(HttpServerTest, AStreamComesAsItIsWritten) {
+  RawPeer peer(server_.port());
+  peer.write("GET /held HTTP/1.1\r\nHost: x\r\n\r\n");
+  HttpReply reply = held();
+  reply.begin({.content_type = "text/event-stream", .body = "one"});
+  const std::string head = read_until(peer, "3\r\none\r\n");
+  EXPECT_NE(head.find("Transfer-Encoding: chunked\r\n"), std::string::npos) << head;
+  reply.write("three");
+  EXPECT_EQ(read_until(peer, "\r\nthree\r\n"), "5\r\nthree\r\n");
+  reply.end();
+  EXPECT_EQ(read_until(peer, "0\r\n\r\n"), "0\r\n\r\n");
+  peer.write("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nnext");
+  EXPECT_NE(read_until(peer, "next").find("200 OK"), std::string::npos) << "and goes on";
+}
+
+TEST_F(HttpServerTest, AStreamToAClientOfOldEndsWithItsConnection) {
+  RawPeer peer(server_.port());
+  peer.write("GET /held HTTP/1.0\r\n\r\n");
+  HttpReply reply = held();
+  reply.begin({.content_type = "text/plain", .body = "one"});
+  reply.write(" two");
+  reply.end();
+  const std::string all = text_of(peer.read_to_end());
+  EXPECT_TRUE(all.ends_with("\r\n\r\none two")) << all;
+  EXPECT_EQ(all.find("chunked"), std::string::npos);
+}
+
+TEST_F(HttpServerTest, AQuietStreamIsFilled) {
+  RawPeer peer(server_.port());
+  peer.write("GET /held HTTP/1.1\r\nHost: x\r\n\r\n");
+  HttpReply reply = held();
+  reply.begin({.content_type = "text/event-stream", .body = "a"}, 20ms, ":\n\n");
+  EXPECT_NE(read_until(peer, "3\r\n:\n\n\r\n3\r\n:\n\n\r\n").find("3\r\n:\n\n\r\n"),
+            std::string::npos);
+  EXPECT_EQ(reply.backlog_bytes(), 0u);
+}
+
+TEST_F(HttpServerTest, WhoLeavesIsMissedAtOnce) {
+  for (const bool streaming : {false, true}) {
+    held_ = {};
+    RawPeer peer(server_.port());
+    peer.write("GET /held HTTP/1.1\r\nHost: x\r\n\r\n");
+    HttpReply reply = held();
+    std::promise<void> gone;
+    reply.on_gone([&] { gone.set_value(); });
+    if (streaming) {
+      reply.begin({.content_type = "text/plain", .body = "a"});
+      (void)read_until(peer, "a");
+    }
+    EXPECT_FALSE(reply.gone());
+    peer.finish_writing();
+    EXPECT_EQ(gone.get_future().wait_for(10s), std::future_status::ready);
+    EXPECT_TRUE(reply.gone());
+    reply.on_gone([] {});
+    if (streaming) reply.write("nobody hears it");
+  }
+}
+
+TEST_F(HttpServerTest, TheNextRequestComingEarlyIsNoLeaving) {
+  RawPeer peer(server_.port());
+  peer.write("GET /held HTTP/1.1\r\nHost: x\r\n\r\n");
+  HttpReply reply = held();
+  peer.write("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nnext");
+  std::this_thread::sleep_for(30ms);
+  EXPECT_FALSE(reply.gone());
+  reply.send({.content_type = "text/plain", .body = "first"});
+  const std::string both = read_until(peer, "next");
+  EXPECT_LT(both.find("first"), both.find("next"));
+}
+
+TEST_F(HttpServerTest, WhoDoesNotReadIsBehindAndThenCutOff) {
+  RawPeer peer(server_.port());
+  peer.write("GET /held HTTP/1.1\r\nHost: x\r\n\r\n");
+  HttpReply reply = held();
+  std::promise<void> gone;
+  reply.on_gone([&] { gone.set_value(); });
+  reply.begin({.content_type = "text/plain", .body = {}});
+  for (int i = 0; i < 64; ++i) reply.write(std::string(1u << 20, 'x'));
+  EXPECT_GT(reply.backlog_bytes(), 32u << 20);
+  EXPECT_EQ(gone.get_future().wait_for(10s), std::future_status::ready);
+}
+
+TEST_F(HttpServerTest, WhatNobodyAnswersIsAFailure) {
+  for (const std::string path : {"/dropped", "/throws"}) {
+    EXPECT_TRUE(post(path, "").starts_with("HTTP/1.1 500 ")) << path;
+  }
+}
+
+TEST_F(HttpServerTest, RepliesOutliveTheServer) {
+  std::promise<HttpReply> kept;
+  auto server = std::make_unique<HttpServer>(
+      HttpServerOptions{.address = "127.0.0.1"},
+      [&](const HttpRequest&, HttpReply reply) { kept.set_value(std::move(reply)); });
+  RawPeer peer(server->port());
+  peer.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  HttpReply reply = kept.get_future().get();
+  server.reset();
+  EXPECT_TRUE(reply.gone());
+  reply.send({.content_type = "text/plain", .body = "too late"});
+}
+
+// From many threads at once, with clients that come and go.
+TEST_F(HttpServerTest, ManyAreServedAtOnce) {
+  std::vector<std::thread> clients;
+  std::atomic<int> right = 0;
+  for (int c = 0; c < 16; ++c) {
+    clients.emplace_back([&, c] {
+      for (int i = 0; i < 20; ++i) {
+        const std::string body = std::to_string(c) + "-" + std::to_string(i);
+        if (i % 5 == 4) {
+          RawPeer(server_.port()).write("POST /echo HTTP/1.1\r\nContent-Le");
+        } else if (post("/echo", body).ends_with("\r\n\r\n" + body)) {
+          ++right;
+        }
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(right, 16 * 16);
+}
+
+}  // namespace
+}  // namespace edgedraft
