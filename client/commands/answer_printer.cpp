@@ -58,6 +58,11 @@ void AnswerPrinter::on_confirmed(std::uint32_t count) {
   if (!live()) show_to(final_count_);
 }
 
+void AnswerPrinter::on_kept(std::uint32_t count) {
+  final_count_ = std::max(final_count_, count);
+  if (!live()) show_to(final_count_);
+}
+
 void AnswerPrinter::on_rewrite(std::uint32_t index) {
   tokens_.resize(index);
   provenance_.resize(index);

@@ -41,6 +41,7 @@ class AnswerPrinter final : public GenerationObserver {
 
   void on_token(std::uint32_t token, Provenance provenance) override;
   void on_confirmed(std::uint32_t count) override;
+  void on_kept(std::uint32_t count) override;
   void on_rewrite(std::uint32_t index) override;
   void on_state(ClientState state, const std::string& why) override;
 

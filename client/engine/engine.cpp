@@ -39,11 +39,13 @@ Result<std::unique_ptr<EngineConversation>> Engine::open(ConversationParts parts
   return conversation;
 }
 
-void Engine::give(Slot& slot, Order order, std::vector<std::uint32_t> prompt) {
+void Engine::give(Slot& slot, Order order, std::vector<std::uint32_t> prompt,
+                  std::optional<AnswerTerms> terms) {
   const std::scoped_lock lock(mutex_);
   EDGEDRAFT_CHECK(!slot.busy || order == Order::close);
   slot.order = order;
   slot.prompt = std::move(prompt);
+  slot.terms = std::move(terms);
   slot.cancelled = false;
   slot.busy = true;
   wake_.notify_one();
@@ -100,13 +102,14 @@ Instant Engine::next_wait_end() const {
 void Engine::run_turn(Slot& slot, std::unique_lock<std::mutex>& lock) {
   const Order order = std::exchange(slot.order, Order::none);
   const std::vector<std::uint32_t> prompt = std::exchange(slot.prompt, {});
+  const std::optional<AnswerTerms> terms = std::exchange(slot.terms, std::nullopt);
   const bool cancelled = order == Order::none && std::exchange(slot.cancelled, false);
   slot.woken = false;
 
   lock.unlock();
   std::optional<Outcome> outcome;
   try {
-    outcome = take_turn(slot, order, prompt, cancelled);
+    outcome = take_turn(slot, order, prompt, terms, cancelled);
   } catch (const Failure& failure) {
     slot.broken = failure.error();
   } catch (const std::exception& failure) {
@@ -122,11 +125,19 @@ void Engine::run_turn(Slot& slot, std::unique_lock<std::mutex>& lock) {
   if (order == Order::close) slots_.remove(&slot);
   slot.outcome = *std::move(outcome);
   slot.busy = slot.order != Order::none;  // it was closed meanwhile
+  const bool tells = !slot.busy && order != Order::open && order != Order::close;
+  // From here on the conversation may go.
+  const std::function<void()> on_over = tells ? slot.parts.on_over : nullptr;
   changed_.notify_all();
+  if (!on_over) return;
+  lock.unlock();
+  on_over();
+  lock.lock();
 }
 
 std::optional<Engine::Outcome> Engine::take_turn(Slot& slot, Order order,
                                                  std::span<const std::uint32_t> prompt,
+                                                 const std::optional<AnswerTerms>& terms,
                                                  bool cancelled) {
   std::optional<Generation>& generation = slot.generation;
   if (order == Order::close) {
@@ -141,6 +152,7 @@ std::optional<Engine::Outcome> Engine::take_turn(Slot& slot, Order order,
       if (auto opened = open_now(slot); !opened) return Outcome(opened.error());
       return Outcome(std::nullopt);
     case Order::answer:
+      if (terms) generation->set(*terms);
       generation->begin(prompt);
       break;
     case Order::check:
@@ -208,8 +220,9 @@ EngineConversation::~EngineConversation() {
   slot_.link.reset();
 }
 
-void EngineConversation::answer(std::vector<std::uint32_t> prompt) {
-  engine_.give(slot_, Engine::Order::answer, std::move(prompt));
+void EngineConversation::answer(std::vector<std::uint32_t> prompt,
+                                std::optional<AnswerTerms> terms) {
+  engine_.give(slot_, Engine::Order::answer, std::move(prompt), std::move(terms));
 }
 
 void EngineConversation::check() {

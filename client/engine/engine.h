@@ -50,6 +50,8 @@ class Engine {
     std::function<void(const CycleRecord&)> on_cycle{};          // may be empty
     std::function<void(const std::string& what)> on_decision{};  // the same
     std::function<bool()> on_battery{};                          // the same
+    // An answer or check is over, and its outcome there. It must not call the conversation.
+    std::function<void()> on_over{};  // the same
     GenerationOptions options;
   };
   // A conversation without any token. What `parts` refers to outlives it.
@@ -80,6 +82,7 @@ class Engine {
     // Guarded by the engine's mutex.
     Order order = Order::none;
     std::vector<std::uint32_t> prompt;  // to answer
+    std::optional<AnswerTerms> terms;   // the same; nothing: those before
     bool cancelled = false;
     bool woken = false;  // its link has something to tell
     bool busy = false;   // with an order; wait_end says when to go on at the latest
@@ -87,7 +90,8 @@ class Engine {
     Outcome outcome{std::nullopt};  // of the last order
   };
 
-  void give(Slot& slot, Order order, std::vector<std::uint32_t> prompt = {});
+  void give(Slot& slot, Order order, std::vector<std::uint32_t> prompt = {},
+            std::optional<AnswerTerms> terms = {});
   void set(bool& flag);
   bool wait_until(const Slot& slot, Instant deadline);
 
@@ -99,7 +103,7 @@ class Engine {
   void run_turn(Slot& slot, std::unique_lock<std::mutex>& lock);
   // Nothing while the order is not done.
   std::optional<Outcome> take_turn(Slot& slot, Order order, std::span<const std::uint32_t> prompt,
-                                   bool cancelled);
+                                   const std::optional<AnswerTerms>& terms, bool cancelled);
   Result<void> open_now(Slot& slot);
   static AnswerOutcome outcome_of(Slot& slot, AnswerEnd end);
 
@@ -123,7 +127,8 @@ class EngineConversation {
   EngineConversation& operator=(const EngineConversation&) = delete;
 
   // Begins the answer to `prompt`, the whole conversation as tokens. Requires  over()
-  void answer(std::vector<std::uint32_t> prompt);
+  // `terms` hold from now on; nothing: those of the answer before, or of the options.
+  void answer(std::vector<std::uint32_t> prompt, std::optional<AnswerTerms> terms = {});
   // Has the last answer checked if it was written offline and the server is back; it may be
   // corrected and go on. Requires  over()
   void check();

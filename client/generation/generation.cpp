@@ -23,6 +23,14 @@ Generation::Generation(const Parts& parts, const GenerationOptions& options)
   EDGEDRAFT_CHECK(parts.drafter != nullptr || !options.tree);
 }
 
+void Generation::set(const AnswerTerms& terms) {
+  EDGEDRAFT_CHECK(over());
+  options_.tokens_max = terms.tokens_max;
+  options_.sampling = terms.sampling;
+  writes_offline_ = terms.writes_offline;
+  keep_after_ = terms.keep_after;
+}
+
 void Generation::begin(std::span<const std::uint32_t> prompt) {
   EDGEDRAFT_CHECK(!prompt.empty());
   cancel();
@@ -41,16 +49,18 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   stats_ = {};
   if (parts_.on_cycle) noted_link_ = parts_.link.stats();
   stats_.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
+  stats_.reused_tokens = common;
   conversation_.begin_answer();
   end_.reset();
   check_deadline_.reset();
+  outage_began_.reset();
   server_.link_closed = false;
   request_.kind = RequestInFlight::Kind::tokens;
   request_.deadline = started_ + options_.deadline;
   state_ = ClientState::online;
   plan_.tokens = 0;
   // A link that is known to be down is not waited for.
-  if (server_.link_error && !parts_.drafter) return fail(*server_.link_error);
+  if (server_.link_error && !bears_outages()) return fail(*server_.link_error);
   phase_ = Phase::writing;
   if (server_.link_error) go_offline(server_.link_error->message);
   work();
@@ -93,19 +103,24 @@ Result<void> Generation::take(const Result<ClientEvent>& told) {
 void Generation::work() {
   while (phase_ == Phase::writing) {
     if (end_) {
+      keep_if_due();
       const bool awaits = state_ == ClientState::offline && has_text_to_check();
       if (awaits && !check_deadline_) check_deadline_ = parts_.now() + options_.resync_wait;
       if (!awaits || parts_.now() >= *check_deadline_) return finish();
       phase_ = Phase::awaiting_check;
     } else if (state_ == ClientState::offline) {
-      wait_end_ = parts_.now();  // the link may have something to tell before the next token
+      // The link may have something to tell before the next token.
+      wait_end_ = writes_offline_ ? parts_.now() : next_look();
       return;
     } else if (may_send() && !awaits_rows()) {
       if (auto sent = send_wanted(); !sent) {
         if (auto taken = on_link_error(sent.error()); !taken) return fail(taken.error());
       }
     } else {
-      if (state_ == ClientState::online) check_deadline_.reset();
+      if (state_ == ClientState::online) {
+        check_deadline_.reset();
+        outage_began_.reset();
+      }
       if (drafts_ahead()) {
         draft_ahead();
       } else if (holds_news()) {
@@ -120,7 +135,11 @@ void Generation::work() {
       return;
     }
   }
-  if (phase_ == Phase::awaiting_check) wait_end_ = *check_deadline_;
+  if (phase_ != Phase::awaiting_check) return;
+  wait_end_ = *check_deadline_;
+  if (outage_began_ && keep_after_ != Duration::max()) {
+    wait_end_ = std::min(wait_end_, *outage_began_ + keep_after_);
+  }
 }
 
 void Generation::cancel() {

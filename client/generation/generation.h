@@ -49,6 +49,9 @@ class Generation {
 
   Generation(const Parts& parts, const GenerationOptions& options);
 
+  // From the next answer on; until then options' terms hold. Requires  over()
+  void set(const AnswerTerms& terms);
+
   // Begins the answer to `prompt`, the whole conversation as tokens; what it shares with the tokens
   // so far is not sent again. An answer that is not over is cancelled.
   void begin(std::span<const std::uint32_t> prompt);
@@ -76,7 +79,7 @@ class Generation {
   //
   // Errors    those of the link that trying again does not cure (untrusted, unauthorized, mismatch,
   //           ...); context_full for a prompt that is too long; link_down and timed_out only if
-  //           there is no drafter to go on with
+  //           there is no drafter to go on with and the terms let it write
   Result<AnswerEnd> end() const;
 
   const TaintLedger& ledger() const { return conversation_.ledger(); }
@@ -106,6 +109,10 @@ class Generation {
   Result<void> take_offline(const Result<ClientEvent>& told);
   void take_awaiting_check(const Result<ClientEvent>& told);
   void write_offline();
+  // Whether an answer can go on, or wait, without the server.
+  bool bears_outages() const;
+  // Makes what was written offline part of the text if the outage has lasted for long enough.
+  void keep_if_due();
   void on_error_offline(const Error& error);
   void on_link_down(const Error& error);
   bool has_text_to_check() const;
@@ -117,6 +124,8 @@ class Generation {
   Result<void> on_link_error(const Error& error);
   Result<void> on_refused(const Error& error);
   bool may_ask_again() const;
+  // While nothing is written offline: when to look for the server without having been told.
+  Instant next_look() const;
   Result<void> on_welcome(const wire::Welcome& welcome);
   void on_activations(const ActivationsReceived& event);
   void on_verdict(const VerdictReceived& event);
@@ -164,6 +173,8 @@ class Generation {
 
   Parts parts_;
   GenerationOptions options_;
+  bool writes_offline_ = true;
+  Duration keep_after_ = Duration::max();
   Conversation conversation_;
   ServerView server_;
   DrafterMemory memory_;
@@ -181,6 +192,7 @@ class Generation {
   Instant started_{};
   Instant wait_begin_{};
   Instant wait_end_{};
+  std::optional<Instant> outage_began_;  // until the server has agreed again
   // For the check of what was written offline, in all its outages; nothing while online.
   std::optional<Instant> check_deadline_;
   LinkStats noted_link_;  // when the last record was made

@@ -19,9 +19,12 @@ Result<void> Generation::take_offline(const Result<ClientEvent>& told) {
     if (auto taken = on_event(*told); !taken) return taken;
   } else {
     on_error_offline(told.error());
+    // Without the text that the drafter could write there is nothing to show for the answer.
+    if (server_.link_closed && !writes_offline_) return told.error();
   }
   if (may_ask_again()) begin_resync();
-  if (!told && state_ == ClientState::offline) write_offline();
+  if (!told && state_ == ClientState::offline && writes_offline_) write_offline();
+  keep_if_due();
   return boost::system::in_place_value;
 }
 
@@ -43,6 +46,23 @@ void Generation::write_offline() {
   end_where_written();
 }
 
+bool Generation::bears_outages() const {
+  return parts_.drafter != nullptr || !writes_offline_;
+}
+
+void Generation::keep_if_due() {
+  const bool doubtful = conversation_.settled_count() < conversation_.count();
+  if (!doubtful || state_ != ClientState::offline || keep_after_ == Duration::max()) return;
+  if (parts_.now() < *outage_began_ + keep_after_) return;
+  conversation_.settle();
+  parts_.observer.on_kept(answer_count());
+}
+
+Instant Generation::next_look() const {
+  if (may_send()) return std::max(parts_.now(), server_.ask_again);
+  return parts_.now() + options_.deadline;
+}
+
 // An answer that ended offline waits for the server to check it, in all as long as it may: a server
 // that refuses the check each time is not waited for anew.
 void Generation::take_awaiting_check(const Result<ClientEvent>& told) {
@@ -55,9 +75,10 @@ void Generation::take_awaiting_check(const Result<ClientEvent>& told) {
   if (may_ask_again()) {
     phase_ = Phase::writing;
     begin_resync();
-  } else if (parts_.now() >= *check_deadline_) {
-    finish();
+    return;
   }
+  keep_if_due();
+  if (!has_text_to_check() || parts_.now() >= *check_deadline_) finish();
 }
 
 void Generation::on_link_down(const Error& error) {
@@ -85,7 +106,7 @@ Result<void> Generation::on_refused(const Error& error) {
   // give it everything again at once could go on for ever.
   const bool no_room = error.code == Errc::refused || error.code == Errc::session_unknown;
   const Error reason = no_room ? Error{Errc::refused, error.message} : error;
-  if (!no_room || !parts_.drafter) return on_link_error(reason);
+  if (!no_room || !bears_outages()) return on_link_error(reason);
   // The connection stands, so nothing tells when there is room again.
   server_.ask_again = parts_.now() + options_.deadline;
   go_offline(reason.message);
@@ -101,7 +122,8 @@ Result<void> Generation::on_link_error(const Error& error) {
   }
   const bool hopeless = !trying_again_may_help(error.code);
   server_.link_closed = server_.link_closed || hopeless;
-  if (!parts_.drafter || (hopeless && answer_count() == 0)) return error;
+  const bool nothing_to_show = answer_count() == 0 || !writes_offline_;
+  if (!bears_outages() || (hopeless && nothing_to_show)) return error;
   go_offline(error.message);
   return boost::system::in_place_value;
 }
@@ -111,7 +133,8 @@ Result<void> Generation::on_link_error(const Error& error) {
 void Generation::on_late_verdict(const VerdictReceived& event) {
   if (event.to == VerdictReceived::To::draft || event.to == VerdictReceived::To::run) return;
   server_.took_tokens(event.to == VerdictReceived::To::prefill);
-  server_.count = conversation_.settled_count();
+  // It took what was beyond doubt then.
+  server_.count = std::min(request_.settled_count, conversation_.settled_count());
 }
 
 void Generation::end_where_written() {
@@ -123,6 +146,7 @@ void Generation::end_where_written() {
 
 void Generation::go_offline(const std::string& why) {
   if (state_ == ClientState::offline) return;
+  if (!outage_began_) outage_began_ = parts_.now();
   enter(ClientState::offline, why);
   // The text may have been whole already, and only its check was lost.
   if (answer_count() > 0) end_where_written();

@@ -54,6 +54,18 @@ struct GenerationOptions {
   RunKnowledge known{};  // of former answers from that server
 };
 
+// What one answer of a conversation is to be like.
+struct AnswerTerms {
+  std::uint32_t tokens_max;
+  SamplingParams sampling{};
+  // Whether the drafter writes on alone while the server is away. Otherwise the answer waits for
+  // it, as long as nobody cancels.
+  bool writes_offline = true;
+  // What was written offline becomes part of the text, whatever the server would have said, once it
+  // has been away for so long.
+  Duration keep_after = Duration::max();
+};
+
 enum class AnswerEnd : std::uint8_t {
   end_token,   // the model ended it
   tokens_max,  // as long as was asked for

@@ -43,6 +43,7 @@ Result<void> Generation::send_tokens() {
   const bool unwanted = !resumes && memory_.pending() && control_.streams();
   if (unwanted) memory_.decline();
   request_.checked = to_check;
+  request_.settled_count = settled;
   request_.rows = std::max(count - base, 1u);  // the last token runs in any case
   const SafePrefix text = conversation_.prefix(base, count - base);
   const SafeParameters parameters(options_.sampling);
@@ -83,10 +84,10 @@ void Generation::take_check(const wire::Verdict& verdict) {
     parts_.observer.on_rewrite(answer_count());
   }
   if (state_ == ClientState::resyncing) {
-    enter(ClientState::online, request_.checked
-                                   ? std::to_string(standing) + " offline tokens confirmed, " +
-                                         std::to_string(rewritten) + " rewritten"
-                                   : std::to_string(standing) + " offline tokens kept");
+    enter(ClientState::online,
+          request_.checked ? std::to_string(standing) + " offline tokens confirmed, " +
+                                 std::to_string(rewritten) + " rewritten"
+                           : std::to_string(stats_.offline_tokens) + " offline tokens kept");
   }
   if (!repeats) write(verdict.next, Provenance::verified);
   server_.count = conversation_.count();

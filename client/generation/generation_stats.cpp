@@ -4,6 +4,7 @@ namespace edgedraft {
 
 GenerationStats& GenerationStats::operator+=(const GenerationStats& other) {
   prompt_tokens += other.prompt_tokens;
+  reused_tokens += other.reused_tokens;
   tokens += other.tokens;
   cycles += other.cycles;
   cycle_tokens += other.cycle_tokens;

@@ -10,11 +10,12 @@ namespace edgedraft {
 // Counted over one answer.
 struct GenerationStats {
   std::uint32_t prompt_tokens = 0;
-  std::uint32_t tokens = 0;        // of the answer, its end token included
-  std::uint32_t cycles = 0;        // drafts answered, and verdicts of streams
-  std::uint32_t cycle_tokens = 0;  // tokens that they brought: accepted ones and the target's own
-  std::uint32_t target_calls = 0;  // cycles, prompts and resyncs
-  std::uint32_t drafted = 0;       // by the device or, for its streams, by the server
+  std::uint32_t reused_tokens = 0;  // of them: those that the conversation held already
+  std::uint32_t tokens = 0;         // of the answer, its end token included
+  std::uint32_t cycles = 0;         // drafts answered, and verdicts of streams
+  std::uint32_t cycle_tokens = 0;   // tokens that they brought: accepted ones and the target's own
+  std::uint32_t target_calls = 0;   // cycles, prompts and resyncs
+  std::uint32_t drafted = 0;        // by the device or, for its streams, by the server
   std::uint32_t accepted = 0;
   std::uint32_t streamed_tokens = 0;
   std::string streamed_because;  // the last decision to stream; empty if there was none

@@ -24,6 +24,8 @@ class GenerationObserver {
   virtual void on_token(std::uint32_t token, Provenance provenance) = 0;
   // The server chose the first `count` tokens as well: they are verified.
   virtual void on_confirmed(std::uint32_t count) = 0;
+  // The first `count` tokens stay, whoever chose them.
+  virtual void on_kept(std::uint32_t count) = 0;
   // The tokens from `index` on are withdrawn; others follow.
   virtual void on_rewrite(std::uint32_t index) = 0;
   virtual void on_state(ClientState state, const std::string& why) = 0;

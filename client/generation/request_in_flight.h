@@ -21,8 +21,9 @@ struct RequestInFlight {
   std::uint32_t credit = 0;
   bool running = false;  // they were answered, and the server goes on
 
-  std::uint32_t rows = 0;  // of the target's pass
-  bool checked = false;    // if it is tokens: the last of them are to be checked, not kept
+  std::uint32_t rows = 0;           // of the target's pass
+  bool checked = false;             // if it is tokens: the last of them are to be checked, not kept
+  std::uint32_t settled_count = 0;  // the same: of them, those beyond doubt
 
   // If it is a draft.
   DraftTree tree{};

@@ -95,8 +95,14 @@ void Listener::on_confirmed(std::uint32_t count) {
   }
 }
 
+void Listener::on_kept(std::uint32_t count) {
+  ASSERT_LE(count, tokens.size());
+  kept = count;
+}
+
 void Listener::on_rewrite(std::uint32_t index) {
   ASSERT_LE(index, tokens.size());
+  ASSERT_GE(index, kept);
   tokens.resize(index);
   provenance.resize(index);
 }

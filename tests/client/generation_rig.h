@@ -68,13 +68,15 @@ class Listener final : public GenerationObserver {
  public:
   void on_token(std::uint32_t token, Provenance provenance) override;
   void on_confirmed(std::uint32_t count) override;
+  void on_kept(std::uint32_t count) override;
   void on_rewrite(std::uint32_t index) override;
   void on_state(ClientState state, const std::string& reason) override;
 
   Tokens tokens;
   std::vector<Provenance> provenance;
   std::vector<ClientState> states;
-  std::string why;  // of the last one
+  std::string why;         // of the last one
+  std::uint32_t kept = 0;  // leading tokens that were promised to stay
 };
 
 // What an answer came to.

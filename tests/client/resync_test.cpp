@@ -15,6 +15,8 @@ using testing::name_of;
 using testing::Tokens;
 using testing::ToyDrafter;
 
+using namespace std::chrono_literals;
+
 constexpr std::uint32_t kForever = 1'000'000;
 const Tokens kPrompt{5, 6, 7, 8, 9};
 constexpr LinkFault::Kind kFaults[] = {LinkFault::Kind::lost_request, LinkFault::Kind::lost_answer,
@@ -112,6 +114,68 @@ TEST_P(ResyncTest, KeptTextStaysAndTheTargetGoesOnBehindIt) {
     if (answer.provenance.back() == Provenance::verified) kept += answer.stats.offline_tokens;
   });
   EXPECT_GT(kept, 0u) << "no outage ended in time to go on behind kept text";
+}
+
+TEST_P(ResyncTest, AnAnswerThatMustNotBeWrittenOfflineWaitsForTheServer) {
+  for_each_fault(options(), [&](const GenerationRig::Options& o) {
+    GenerationRig rig(o);
+    rig.generation().set({.tokens_max = o.tokens_max, .writes_offline = false});
+    const Answer answer = rig.answer(kPrompt);
+    EXPECT_EQ(answer.tokens, rig.plain(kPrompt).tokens);
+    EXPECT_EQ(answer.stats.offline_tokens, 0u);
+    EXPECT_EQ(answer.count(Provenance::verified), answer.tokens.size());
+  });
+}
+
+// What an outage brought stays once it has lasted for long enough; in a shorter one it is checked.
+TEST_P(ResyncTest, TextOfALongOutageIsKeptAndThatOfAShortOneChecked) {
+  std::uint32_t kept = 0;
+  std::uint32_t checked = 0;
+  for (const Duration keep_after : {0ms, 5ms, 1000ms}) {
+    for_each_fault(options(), [&](const GenerationRig::Options& o) {
+      GenerationRig rig(o);
+      rig.generation().set({.tokens_max = o.tokens_max, .keep_after = keep_after});
+      const Answer answer = rig.answer(kPrompt);
+      EXPECT_TRUE(answer.tokens.size() == o.tokens_max || answer.end == AnswerEnd::end_token);
+      if (rig.listener().kept == 0) {
+        EXPECT_EQ(answer.tokens, rig.plain(kPrompt).tokens);
+        EXPECT_EQ(answer.count(Provenance::verified), answer.tokens.size());
+        checked += answer.stats.offline_tokens;
+        return;
+      }
+      kept += answer.count(Provenance::offline);
+      Tokens text = kPrompt;
+      for (std::size_t i = 0; i < answer.tokens.size(); ++i) {
+        if (answer.provenance[i] == Provenance::verified) {
+          EXPECT_EQ(answer.tokens[i], rig.choice(text, static_cast<std::uint32_t>(text.size())));
+        } else {
+          EXPECT_LT(i, rig.listener().kept);
+        }
+        text.push_back(answer.tokens[i]);
+      }
+    });
+  }
+  EXPECT_GT(kept, 0u);
+  EXPECT_GT(checked, 0u);
+}
+
+// What the server took of a prompt is what was beyond doubt when it was sent, even if more is now.
+TEST_P(ResyncTest, AnAnswerThatComesAfterTheTextWasKeptMisleadsNobody) {
+  for (const std::uint32_t calls : {8u, 12u, 20u}) {
+    GenerationRig::Options with = options();
+    with.tokens_max = 30;
+    with.faults = {{.request = 1, .kind = LinkFault::Kind::silence, .wait_calls = calls}};
+    GenerationRig rig(with);
+    rig.generation().set({.tokens_max = 30, .keep_after = Duration::zero()});
+    const Answer answer = rig.answer(kPrompt);
+    Tokens text = kPrompt;
+    for (std::size_t i = 0; i < answer.tokens.size(); ++i) {
+      if (answer.provenance[i] == Provenance::verified) {
+        EXPECT_EQ(answer.tokens[i], rig.choice(text, static_cast<std::uint32_t>(text.size())));
+      }
+      text.push_back(answer.tokens[i]);
+    }
+  }
 }
 
 TEST_P(ResyncTest, AnswersEndOfflineWhereTheServerStaysAway) {
