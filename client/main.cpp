@@ -4,6 +4,7 @@
 #include "client/commands/perplexity.h"
 #include "client/commands/report.h"
 #include "client/commands/run.h"
+#include "client/commands/serve.h"
 #include "client/commands/tokenize.h"
 #include "client/version.h"
 #include "shared/program/program.h"
@@ -14,6 +15,7 @@ namespace {
 struct Options {
   RunOptions run;
   ChatOptions chat;
+  ServeOptions serve;
   DevicesOptions devices;
   ConvertCommandOptions convert;
   TokenizeOptions tokenize;
@@ -30,6 +32,7 @@ int main_with(int argc, char** argv) {
   program.write_errors_as(to_json);
   program.command("run", "Answer one prompt", o.run, declare_run, run_once);
   program.command("chat", "Hold a conversation", o.chat, declare_chat, run_chat);
+  program.command("serve", "Answer OpenAI's API on this device", o.serve, declare_serve, run_serve);
   program.command("devices", "List where drafts can be made", o.devices, declare_devices,
                   run_devices);
   program.command("convert", "Make GGUF files and bundles", o.convert, declare_convert,

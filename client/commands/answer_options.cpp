@@ -162,7 +162,7 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
                 .top_k = o.top_k,
                 .top_p = static_cast<float>(o.top_p),
                 .min_p = static_cast<float>(o.min_p),
-                .seed = o.seed};
+                .seed = o.seed.value_or(0)};
   g.deadline = std::chrono::milliseconds(o.deadline_ms);
   g.resync = o.resync == "check" ? wire::ResyncPolicy::check : wire::ResyncPolicy::keep;
   g.resync_wait = std::chrono::milliseconds(o.resync_wait_ms);
@@ -243,31 +243,16 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
   add("--min-p", o.min_p, "P", "Draw from tokens of at least P times the best's probability")
       ->check(in_range(0.0, 1.0))
       ->capture_default_str();
-  add("--seed", o.seed, "S", "The same seed gives the same answer, drafted or plain")
-      ->capture_default_str();
+  add("--seed", o.seed, "S", "The same seed gives the same answer, drafted or plain");
   add("--deadline-ms", o.deadline_ms, "MS",
       "Silence of the server after which the drafter writes on alone")
       ->check(in_range(1u, kMillisecondsMax))
-      ->capture_default_str();
-  add("--resync", o.resync, "POLICY",
-      "What becomes of text written offline: check (the server corrects it) or keep")
-      ->check(one_of({"check", "keep"}))
-      ->capture_default_str();
-  add("--resync-wait-ms", o.resync_wait_ms, "MS",
-      "How long an answer that ended offline waits for the server to check it")
-      ->check(in_range(0u, kMillisecondsMax))
       ->capture_default_str();
   app.add_flag(
       "--pad", o.pad,
       "Sizes and times tell an observer of the network nothing but when an answer begins "
       "and ends: both sides send blocks of constant size at a constant pace, one in 20 ms. "
       "Costs bytes, and some milliseconds a token");
-  add("--pace-ms", o.pace_ms, "MS",
-      "Least time of a drafting step: a small drafter at a large one's pace")
-      ->check(in_range(0u, 60'000u))
-      ->capture_default_str();
-  add("--pace-profile", o.pace_profile, "FILE",
-      "The same by a device profile (TOML): time of a step by drafter");
   add("--device", o.device, "DEVICE",
       "Where to draft: cpu, vulkan:N, vulkan (its best device) or auto, the fastest for this "
       "drafter; `edgedraft devices` lists them")
@@ -276,12 +261,32 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
   add("--threads", o.threads, "N", "Threads of the drafter; 0: one per core")
       ->check(in_range(0u, 1024u))
       ->capture_default_str();
-  app.add_flag("--raw", o.raw, "Continue the text as it is: no chat template");
   add("--chat-template", o.chat_template, "FILE", "A Jinja template instead of the bundle's");
-  app.add_flag("--json", o.json, "One JSON object an answer on standard output");
   add("--log-level", o.log_level, "LEVEL", "trace, debug, info, warn, error or off")
       ->check(is_log_level())
       ->capture_default_str();
+}
+
+void declare_shown_answer_options(CLI::App& app, AnswerOptions& o) {
+  const auto add = [&](const char* name, auto& value, const char* type, const char* what) {
+    return app.add_option(name, value, what)->type_name(type);
+  };
+  add("--resync", o.resync, "POLICY",
+      "What becomes of text written offline: check (the server corrects it) or keep")
+      ->check(one_of({"check", "keep"}))
+      ->capture_default_str();
+  add("--resync-wait-ms", o.resync_wait_ms, "MS",
+      "How long an answer that ended offline waits for the server to check it")
+      ->check(in_range(0u, kMillisecondsMax))
+      ->capture_default_str();
+  add("--pace-ms", o.pace_ms, "MS",
+      "Least time of a drafting step: a small drafter at a large one's pace")
+      ->check(in_range(0u, 60'000u))
+      ->capture_default_str();
+  add("--pace-profile", o.pace_profile, "FILE",
+      "The same by a device profile (TOML): time of a step by drafter");
+  app.add_flag("--raw", o.raw, "Continue the text as it is: no chat template");
+  app.add_flag("--json", o.json, "One JSON object an answer on standard output");
 }
 
 void declare_experiment_options(CLI::App& app, AnswerOptions& o) {

@@ -20,8 +20,8 @@ class App;
 
 namespace edgedraft {
 
-// What `run` and `chat` are told, as it was written, each value within what its option takes.
-// Defaults are the program's.
+// What `run`, `chat` and `serve` are told, as it was written, each value within what its option
+// takes. Defaults are the program's.
 struct AnswerOptions {
   std::string server = "127.0.0.1:7420";
   std::string pin;
@@ -43,7 +43,7 @@ struct AnswerOptions {
   std::uint32_t top_k = 0;
   double top_p = 1.0;
   double min_p = 0.0;
-  std::uint64_t seed = 0;
+  std::optional<std::uint64_t> seed;
   std::uint32_t deadline_ms = 3000;
   std::string resync = "check";
   std::uint32_t resync_wait_ms = 0;
@@ -64,6 +64,8 @@ struct AnswerOptions {
 };
 
 void declare_answer_options(CLI::App& app, AnswerOptions& options);
+// Those of `run` and `chat`, which show their answers themselves.
+void declare_shown_answer_options(CLI::App& app, AnswerOptions& options);
 // Those of `run` alone, for measurements.
 void declare_experiment_options(CLI::App& app, AnswerOptions& options);
 

@@ -5,15 +5,10 @@
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
-#include <random>
 #include <utility>
 
-#include "client/experiments/cut_link.h"
 #include "client/experiments/oracle_drafter.h"
-#include "client/version.h"
-#include "shared/base/bytes.h"
 #include "shared/base/log.h"
-#include "shared/net/client_link.h"
 #include "shared/program/interrupt.h"
 
 namespace edgedraft {
@@ -28,15 +23,6 @@ Display display_of(const AnswerConfig& config, const Terminal& terminal) {
 // How soon a Ctrl-C is seen.
 constexpr Duration kInterruptDelay = std::chrono::milliseconds(50);
 
-wire::Hello hello_of(const BundleFile& bundle, const AnswerConfig& config) {
-  wire::Hello hello = bundle.hello();
-  hello.agent = kVersion;
-  hello.token = config.token;
-  hello.nodes_max = config.generation.tree ? config.generation.tree->nodes : 0;
-  if (config.pads) hello.pad_tick_ms = kPadTickMsUsual;
-  return hello;
-}
-
 }  // namespace
 
 Terminal look_at_terminal() {
@@ -49,18 +35,18 @@ Terminal look_at_terminal() {
           .styled = !unwanted && !dumb};
 }
 
-Answering::Answering(SelectedDrafter drafter, const AnswerConfig& config, const Terminal& terminal)
-    : bundle_(std::move(drafter.bundle)),
-      log_(make_logger(config.log_level)),
-      printer_(bundle_.tokenizer(), config.raw ? LeadingSpace::keep : LeadingSpace::strip,
+Answering::Answering(std::unique_ptr<AnswerParts> parts, const AnswerConfig& config,
+                     const Terminal& terminal)
+    : parts_(std::move(parts)),
+      printer_(bundle().tokenizer(), config.raw ? LeadingSpace::keep : LeadingSpace::strip,
                display_of(config, terminal), {.text = std::cout, .notes = std::cerr}),
-      memory_key_(std::move(drafter.memory_key)) {
-  const wire::Hello& hello = bundle_.hello();
+      energy_(parts_->power()) {
+  const wire::Hello& hello = bundle().hello();
   reported_ = {
       .server = config.server,
-      .drafter = bundle_.drafter_kind().empty() ? "none" : std::string(bundle_.drafter_kind()),
-      .bundle = bundle_.path().filename().string(),
-      .drafter_reason = std::move(drafter.why),
+      .drafter = bundle().drafter_kind().empty() ? "none" : std::string(bundle().drafter_kind()),
+      .bundle = bundle().path().filename().string(),
+      .drafter_reason = parts_->drafter_reason(),
       .tap = hello.tap,
       .device = "none",
       .device_name = {},
@@ -74,9 +60,9 @@ Answering::Answering(SelectedDrafter drafter, const AnswerConfig& config, const 
       .target_fingerprint = hello.target,
       .tokenizer_fingerprint = hello.tokenizer,
       .drafter_fingerprint = hello.drafter};
-  reported_.generation.context_count = bundle_.context_count();
+  reported_.generation.context_count = bundle().context_count();
   reported_.pace.step =
-      config.pace_profile.draft_step(bundle_.drafter_facts().pace_name, config.pace_place);
+      config.pace_profile.draft_step(bundle().drafter_facts().pace_name, config.pace_place);
   if (config.oracle) {
     reported_.drafter = "oracle";
     reported_.synthetic_acceptance = config.oracle->acceptance;
@@ -85,55 +71,36 @@ Answering::Answering(SelectedDrafter drafter, const AnswerConfig& config, const 
 
 Result<std::unique_ptr<Answering>> Answering::open(const AnswerConfig& config,
                                                    const Terminal& terminal) {
-  // Experiments are to find what they ask for, and teach nothing.
-  const bool learns = !config.pace.is_kept() && config.pace_profile.name().empty() &&
-                      !config.oracle && !config.offline_after && config.generation.tree &&
-                      config.generation.overlap == Overlap::automatic;
-  std::unique_ptr<RunMemory> memory;
-  if (learns) memory = std::make_unique<RunMemory>(RunMemory::default_file());
-  auto drafter = select_drafter(
-      config.drafter, config.generation.tree ? BundleUse::draft : BundleUse::plain, memory.get(),
-      {.server = config.server,
-       .breadth = config.generation.tree ? config.generation.tree->breadth : 1,
-       .tokens = config.generation.tokens_max,
-       .on_battery = PowerSupply().on_battery()});
-  if (!drafter) return drafter.error();
-  std::unique_ptr<Answering> answering(new Answering(*std::move(drafter), config, terminal));
-  answering->memory_ = std::move(memory);
+  auto parts = AnswerParts::open(config);
+  if (!parts) return parts.error();
+  std::unique_ptr<Answering> answering(new Answering(*std::move(parts), config, terminal));
   if (auto started = answering->start(config); !started) return started.error();
   return answering;
 }
 
 Result<void> Answering::start(const AnswerConfig& config) {
-  if (config.generation.tree) {
-    auto placement = DrafterPlacement::choose({.bundle = bundle_,
-                                               .device = config.device,
-                                               .tree = *config.generation.tree,
-                                               .threads = config.thread_count,
-                                               .log = log_});
-    if (!placement) return placement.error();
-    placement_ = std::move(*placement);
-  }
+  if (auto placed = parts_->place_drafter(); !placed) return placed.error();
   if (!config.cycles_file.empty()) {
     auto log = CycleLog::open(config.cycles_file, reported_);
     if (!log) return log.error();
     cycle_log_ = std::move(*log);
   }
-  log_->info("drafter {} ({} tokens of context), server {}", reported_.drafter,
-             bundle_.context_count(), config.server);
-  if (!reported_.drafter_reason.empty()) log_->info("{}", reported_.drafter_reason);
-  if (memory_) reported_.generation.known = memory_->find(memory_key_).value_or(RunKnowledge{});
-  engine_.emplace(placement_ ? &placement_->drafters() : nullptr);
+  parts_->log()->info("drafter {} ({} tokens of context), server {}", reported_.drafter,
+                      bundle().context_count(), config.server);
+  if (!reported_.drafter_reason.empty()) parts_->log()->info("{}", reported_.drafter_reason);
+  reported_.generation.known = parts_->known();
+  engine_.emplace(parts_->drafters());
   auto conversation = engine_->open(
-      {.open_link = [&](std::function<void()> wake) { return open_link(config, std::move(wake)); },
+      {.open_link =
+           [this](std::function<void()> wake) { return parts_->open_link(std::move(wake)); },
        .decorate =
            [&](std::unique_ptr<Drafter> drafter) { return decorated(std::move(drafter), config); },
        .observer = printer_,
-       .is_end = [this](std::uint32_t token) { return bundle_.tokenizer().is_end(token); },
+       .is_end = [this](std::uint32_t token) { return bundle().tokenizer().is_end(token); },
        .on_cycle = cycle_log_ ? [this](const CycleRecord& cycle) { log_cycle(cycle); }
                               : std::function<void(const CycleRecord&)>(),
-       .on_decision = [this](const std::string& what) { log_->info("{}", what); },
-       .on_battery = [this] { return power_.on_battery(); },
+       .on_decision = [this](const std::string& what) { parts_->log()->info("{}", what); },
+       .on_battery = [this] { return parts_->power().on_battery(); },
        .options = reported_.generation});
   if (!conversation) return conversation.error();
   conversation_ = std::move(*conversation);
@@ -145,31 +112,12 @@ std::unique_ptr<Drafter> Answering::decorated(std::unique_ptr<Drafter> drafter,
   if (config.oracle) {
     // What the link carries stays that of the bundle's drafter; only the proposals are another's.
     drafter = std::make_unique<OracleDrafter>(
-        *config.oracle, bundle_.tokenizer().vocabulary_count(), drafter->activation_cols());
+        *config.oracle, bundle().tokenizer().vocabulary_count(), drafter->activation_cols());
   }
   if (!reported_.pace.is_kept()) return drafter;
   auto paced = std::make_unique<PacedDrafter>(std::move(drafter), reported_.pace);
   paced_ = paced.get();
   return paced;
-}
-
-Result<std::unique_ptr<TargetLink>> Answering::open_link(const AnswerConfig& config,
-                                                         std::function<void()> wake) const {
-  auto link =
-      ClientLink::open({.host = config.host,
-                        .port = config.port,
-                        .tls = config.tls,
-                        .session = {.hello = hello_of(bundle_, config),
-                                    .channel = {},
-                                    .vocabulary_count = bundle_.tokenizer().vocabulary_count()},
-                        .back_off = {},
-                        .jitter_seed = std::random_device{}(),
-                        .on_event = std::move(wake)});
-  if (!link) return link.error();
-  if (!config.offline_after) return std::move(*link);
-  return std::make_unique<CutLink>(std::move(*link), *config.offline_after,
-                                   "cut off after " + std::to_string(*config.offline_after) +
-                                       " tokens, as --offline-after asks");
 }
 
 void Answering::log_cycle(const CycleRecord& cycle) {
@@ -179,8 +127,8 @@ void Answering::log_cycle(const CycleRecord& cycle) {
 }
 
 const ReportedConfig& Answering::reported_config() {
-  if (placement_) {
-    DrafterPlacement::Place place = placement_->place();
+  if (const DrafterPlacement* placement = parts_->placement()) {
+    DrafterPlacement::Place place = placement->place();
     reported_.device = std::move(place.id);
     reported_.device_name = std::move(place.name);
     reported_.device_reason = std::move(place.reason);
@@ -217,12 +165,8 @@ Result<std::optional<AnswerReport>> Answering::finish() {
     report.late_drafts = paced_->late_count() - std::exchange(late_before_, paced_->late_count());
   }
   report.energy_joules = energy_.joules();
-  if (memory_) {
-    if (auto kept = memory_->put(memory_key_, report.known); !kept) {
-      log_->info("what was learned of the server is forgotten: {}", kept.error().message);
-    }
-  }
-  log_->info("{}", account(report));
+  parts_->keep(report.known);
+  parts_->log()->info("{}", account(report));
   return std::optional(std::move(report));
 }
 

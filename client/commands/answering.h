@@ -7,19 +7,14 @@
 #include <span>
 
 #include "client/commands/answer_options.h"
+#include "client/commands/answer_parts.h"
 #include "client/commands/answer_printer.h"
 #include "client/commands/cycle_log.h"
 #include "client/commands/report.h"
 #include "client/devices/power_supply.h"
 #include "client/engine/bundle_file.h"
-#include "client/engine/drafter_placement.h"
 #include "client/engine/engine.h"
-#include "client/engine/run_memory.h"
 #include "client/experiments/paced_drafter.h"
-
-namespace spdlog {
-class logger;
-}
 
 namespace edgedraft {
 
@@ -35,11 +30,13 @@ Terminal look_at_terminal();
 // one conversation, printer.
 class Answering {
  public:
+  // The config outlives it.
+  //
   // Errors    of the bundle and the TLS files. The server is not waited for.
   static Result<std::unique_ptr<Answering>> open(const AnswerConfig& config,
                                                  const Terminal& terminal);
 
-  const BundleFile& bundle() const { return bundle_; }
+  const BundleFile& bundle() const { return parts_->bundle(); }
   const ReportedConfig& reported_config();
 
   // Writes the answer to `prompt`, the conversation so far, as it comes. Ends early if the user
@@ -51,29 +48,22 @@ class Answering {
   LinkStats link_stats() const { return conversation_->link_stats(); }
 
  private:
-  Answering(SelectedDrafter drafter, const AnswerConfig& config, const Terminal& terminal);
+  Answering(std::unique_ptr<AnswerParts> parts, const AnswerConfig& config,
+            const Terminal& terminal);
   Result<void> start(const AnswerConfig& config);
   // The drafter as an experiment wants it.
   std::unique_ptr<Drafter> decorated(std::unique_ptr<Drafter> drafter, const AnswerConfig& config);
-  Result<std::unique_ptr<TargetLink>> open_link(const AnswerConfig& config,
-                                                std::function<void()> wake) const;
   void log_cycle(const CycleRecord& cycle);
   // Waits for the engine. Nothing if there was nothing to check.
   Result<std::optional<AnswerReport>> finish();
 
-  BundleFile bundle_;
+  std::unique_ptr<AnswerParts> parts_;
   ReportedConfig reported_;
-  std::shared_ptr<spdlog::logger> log_;
   AnswerPrinter printer_;
-  std::unique_ptr<CycleLog> cycle_log_;          // null if none was asked for
-  std::unique_ptr<DrafterPlacement> placement_;  // null for plain decoding
-  PacedDrafter* paced_ = nullptr;                // the conversation's drafter, if a pace is kept
-  std::uint32_t late_before_ = 0;                // of earlier answers
-  PowerSupply power_;
-  EnergyMeter energy_{power_};
-  // What former runs taught; null where nothing is to be learned, as in experiments.
-  std::unique_ptr<RunMemory> memory_;
-  RunMemory::Key memory_key_;
+  std::unique_ptr<CycleLog> cycle_log_;  // null if none was asked for
+  PacedDrafter* paced_ = nullptr;        // the conversation's drafter, if a pace is kept
+  std::uint32_t late_before_ = 0;        // of earlier answers
+  EnergyMeter energy_;
   std::optional<Engine> engine_;
   std::unique_ptr<EngineConversation> conversation_;
 };

@@ -114,6 +114,7 @@ void declare_chat(CLI::App& app, ChatOptions& options) {
   app.add_option("--system", options.system, "System prompt, if the template knows one")
       ->type_name("TEXT");
   declare_answer_options(app, options.answer);
+  declare_shown_answer_options(app, options.answer);
   app.footer(
       "Each line of standard input is a turn; /help lists the commands. If the server is away "
       "the\ndrafter answers alone (dim text); once it is back that text is checked and "

@@ -54,6 +54,7 @@ void declare_run(CLI::App& app, RunOptions& options) {
   app.add_option("-f,--file", options.file, "File with the prompt; - reads standard input")
       ->type_name("FILE");
   declare_answer_options(app, options.answer);
+  declare_shown_answer_options(app, options.answer);
   declare_experiment_options(app, options.answer);
   app.footer(
       "Examples:\n"

@@ -121,12 +121,17 @@ Result<ChatTemplate> BundleFile::chat_template(const std::filesystem::path& file
   return parsed;
 }
 
+Result<MarkedText> BundleFile::render_chat(const ChatTemplate& chat,
+                                           std::span<const ChatMessage> messages) const {
+  return chat.render({.messages = messages,
+                      .bos_token = special_text(*tokenizer_, tokenizer_->bos_id()),
+                      .eos_token = special_text(*tokenizer_, tokenizer_->eos_id()),
+                      .add_generation_prompt = true});
+}
+
 Result<std::vector<std::uint32_t>> BundleFile::encode_chat(
     const ChatTemplate& chat, std::span<const ChatMessage> messages) const {
-  const auto text = chat.render({.messages = messages,
-                                 .bos_token = special_text(*tokenizer_, tokenizer_->bos_id()),
-                                 .eos_token = special_text(*tokenizer_, tokenizer_->eos_id()),
-                                 .add_generation_prompt = true});
+  const auto text = render_chat(chat, messages);
   if (!text) return text.error();
   // What messages say becomes no control token.
   return tokenizer_->encode(*text);

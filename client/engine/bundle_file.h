@@ -14,6 +14,7 @@
 #include "shared/drafting/drafter_kind.h"
 #include "shared/model/chat_template.h"
 #include "shared/model/gguf.h"
+#include "shared/model/marked_text.h"
 #include "shared/model/tokenizer.h"
 #include "shared/protocol/message.h"
 #include "shared/runtime/backend.h"
@@ -61,7 +62,10 @@ class BundleFile {
   // The template in `file`, or the bundle's own if that is empty.
   // Errors    io, unsupported
   Result<ChatTemplate> chat_template(const std::filesystem::path& file) const;
-  // The conversation as the model wants it, up to where its answer begins.
+  // The conversation as the template writes it, up to where the model's answer begins.
+  Result<MarkedText> render_chat(const ChatTemplate& chat,
+                                 std::span<const ChatMessage> messages) const;
+  // The same as tokens.
   Result<std::vector<std::uint32_t>> encode_chat(const ChatTemplate& chat,
                                                  std::span<const ChatMessage> messages) const;
   // A text without any template.

@@ -1,0 +1,91 @@
+#include "client/commands/answer_parts.h"
+
+#include <random>
+#include <utility>
+
+#include "client/experiments/cut_link.h"
+#include "client/version.h"
+#include "shared/base/log.h"
+#include "shared/net/client_link.h"
+
+namespace edgedraft {
+namespace {
+
+wire::Hello hello_of(const BundleFile& bundle, const AnswerConfig& config) {
+  wire::Hello hello = bundle.hello();
+  hello.agent = kVersion;
+  hello.token = config.token;
+  hello.nodes_max = config.generation.tree ? config.generation.tree->nodes : 0;
+  if (config.pads) hello.pad_tick_ms = kPadTickMsUsual;
+  return hello;
+}
+
+}  // namespace
+
+AnswerParts::AnswerParts(const AnswerConfig& config, SelectedDrafter drafter,
+                         std::unique_ptr<RunMemory> memory)
+    : config_(config),
+      drafter_(std::move(drafter)),
+      log_(make_logger(config.log_level)),
+      memory_(std::move(memory)) {}
+
+Result<std::unique_ptr<AnswerParts>> AnswerParts::open(const AnswerConfig& config) {
+  // Experiments are to find what they ask for, and teach nothing.
+  const bool learns = !config.pace.is_kept() && config.pace_profile.name().empty() &&
+                      !config.oracle && !config.offline_after && config.generation.tree &&
+                      config.generation.overlap == Overlap::automatic;
+  std::unique_ptr<RunMemory> memory;
+  if (learns) memory = std::make_unique<RunMemory>(RunMemory::default_file());
+  auto drafter = select_drafter(
+      config.drafter, config.generation.tree ? BundleUse::draft : BundleUse::plain, memory.get(),
+      {.server = config.server,
+       .breadth = config.generation.tree ? config.generation.tree->breadth : 1,
+       .tokens = config.generation.tokens_max,
+       .on_battery = PowerSupply().on_battery()});
+  if (!drafter) return drafter.error();
+  return std::unique_ptr<AnswerParts>(
+      new AnswerParts(config, *std::move(drafter), std::move(memory)));
+}
+
+Result<void> AnswerParts::place_drafter() {
+  if (!config_.generation.tree) return {};
+  auto placement = DrafterPlacement::choose({.bundle = bundle(),
+                                             .device = config_.device,
+                                             .tree = *config_.generation.tree,
+                                             .threads = config_.thread_count,
+                                             .log = log_});
+  if (!placement) return placement.error();
+  placement_ = *std::move(placement);
+  return {};
+}
+
+Result<std::unique_ptr<TargetLink>> AnswerParts::open_link(std::function<void()> wake) const {
+  auto link =
+      ClientLink::open({.host = config_.host,
+                        .port = config_.port,
+                        .tls = config_.tls,
+                        .session = {.hello = hello_of(bundle(), config_),
+                                    .channel = {},
+                                    .vocabulary_count = bundle().tokenizer().vocabulary_count()},
+                        .back_off = {},
+                        .jitter_seed = std::random_device{}(),
+                        .on_event = std::move(wake)});
+  if (!link) return link.error();
+  if (!config_.offline_after) return std::move(*link);
+  return std::make_unique<CutLink>(std::move(*link), *config_.offline_after,
+                                   "cut off after " + std::to_string(*config_.offline_after) +
+                                       " tokens, as --offline-after asks");
+}
+
+RunKnowledge AnswerParts::known() const {
+  return memory_ ? memory_->find(drafter_.memory_key).value_or(RunKnowledge{}) : RunKnowledge{};
+}
+
+void AnswerParts::keep(const RunKnowledge& known) {
+  if (!memory_) return;
+  if (auto kept = memory_->put(drafter_.memory_key, known); !kept) {
+    log_->info("what was learned of the server is forgotten: {}", kept.error().message);
+  }
+}
+
+}  // namespace edgedraft

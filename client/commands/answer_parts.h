@@ -1,0 +1,66 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "client/commands/answer_options.h"
+#include "client/control/run_control.h"
+#include "client/devices/power_supply.h"
+#include "client/engine/bundle_file.h"
+#include "client/engine/drafter_placement.h"
+#include "client/engine/drafter_selection.h"
+#include "client/engine/run_memory.h"
+#include "shared/protocol/target_link.h"
+
+namespace spdlog {
+class logger;
+}
+
+namespace edgedraft {
+
+// What any command answers with: the bundle and where its drafter computes, the way to the server,
+// and what former runs taught of it.
+class AnswerParts {
+ public:
+  // The config outlives it.
+  //
+  // Errors    of the bundle
+  static Result<std::unique_ptr<AnswerParts>> open(const AnswerConfig& config);
+  // Finds the drafter a device, unless decoding is plain.
+  //
+  // Errors    of DrafterPlacement::choose
+  Result<void> place_drafter();
+
+  const AnswerConfig& config() const { return config_; }
+  const BundleFile& bundle() const { return drafter_.bundle; }
+  // Why this drafter of several; empty: there was no choice.
+  const std::string& drafter_reason() const { return drafter_.why; }
+  const std::shared_ptr<spdlog::logger>& log() const { return log_; }
+  // Null for plain decoding.
+  DrafterPlacement* placement() const { return placement_.get(); }
+  SharedDrafters* drafters() const { return placement_ ? &placement_->drafters() : nullptr; }
+  const PowerSupply& power() const { return power_; }
+
+  // A connection of its own to the server.
+  //
+  // Errors    of ClientLink::open
+  Result<std::unique_ptr<TargetLink>> open_link(std::function<void()> wake) const;
+  RunKnowledge known() const;
+  // Keeps it for the next run. Threads   one
+  void keep(const RunKnowledge& known);
+
+ private:
+  AnswerParts(const AnswerConfig& config, SelectedDrafter drafter,
+              std::unique_ptr<RunMemory> memory);
+
+  const AnswerConfig& config_;
+  SelectedDrafter drafter_;
+  std::shared_ptr<spdlog::logger> log_;
+  // Null where nothing is to be learned, as in experiments.
+  std::unique_ptr<RunMemory> memory_;
+  std::unique_ptr<DrafterPlacement> placement_;
+  PowerSupply power_;
+};
+
+}  // namespace edgedraft

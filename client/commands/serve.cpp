@@ -1,0 +1,169 @@
+#include "client/commands/serve.h"
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "client/commands/answer_parts.h"
+#include "client/engine/engine.h"
+#include "client/serve/local_server.h"
+#include "shared/base/log.h"
+#include "shared/program/endpoint.h"
+#include "shared/program/interrupt.h"
+#include "shared/program/token_file.h"
+#include "shared/program/validators.h"
+
+namespace edgedraft {
+namespace {
+
+constexpr std::size_t kKeyBytesMax = 4096;
+// How soon a Ctrl-C is seen.
+constexpr Duration kInterruptDelay = std::chrono::milliseconds(50);
+// Prompts that wait while every conversation is busy.
+constexpr std::uint32_t kLineMax = 256;
+// What an answer that ended offline waits for where its text is not given out for good by then.
+constexpr Duration kCheckWait = std::chrono::hours(24);
+
+Result<std::string> read_key(const ServeOptions& o, const std::string& host) {
+  if (!o.api_key_file.empty()) {
+    auto key = read_token_file(o.api_key_file, kKeyBytesMax);
+    if (!key) return Error{key.error().code, "--api-key-file " + key.error().message};
+    return key;
+  }
+  if (is_loopback(host)) return std::string();
+  return Error{Errc::usage,
+               "--listen " + host +
+                   ": beyond loopback clients need a key. Give --api-key-file (for example: (umask "
+                   "077; openssl rand -hex 32 > key))"};
+}
+
+OfflinePolicy policy_of(const std::string& word) {
+  if (word == "wait") return OfflinePolicy::wait;
+  return word == "revise" ? OfflinePolicy::revise : OfflinePolicy::keep;
+}
+
+}  // namespace
+
+void declare_serve(CLI::App& app, ServeOptions& o) {
+  app.add_option("--listen", o.listen, "Where programs find the API; port 0 takes a free one")
+      ->type_name("HOST:PORT")
+      ->check(is_endpoint(EndpointUse::listen))
+      ->capture_default_str();
+  app.add_option("--api-key-file", o.api_key_file,
+                 "File with the key that programs have to send: its only line, not readable for "
+                 "everybody. Without it none is asked for, which only loopback allows")
+      ->type_name("FILE");
+  const auto repeatable = [&](const char* name, std::vector<std::string>& value, const char* type,
+                              const char* what) {
+    app.add_option(name, value, what)
+        ->type_name(type)
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  };
+  repeatable("--allow-origin", o.allow_origins, "URL",
+             "Pages of that origin may use the API, e.g. https://chat.example; '*': all pages. "
+             "Repeatable");
+  repeatable("--allow-host", o.allow_hosts, "NAME",
+             "A name that programs call this machine by, besides localhost and addresses. "
+             "Repeatable");
+  app.add_option("--alias", o.alias, "The model's name in the API [the bundle's file name]")
+      ->type_name("NAME");
+  app.add_option("--offline", o.offline,
+                 "What an answer does while the server is away, if its request does not say: wait; "
+                 "keep: the drafter's text is held back for --hold-ms, then given out for good; "
+                 "revise: it is given out at once, and corrected when the server is back")
+      ->type_name("POLICY")
+      ->check(one_of({"wait", "keep", "revise"}))
+      ->capture_default_str();
+  app.add_option("--hold-ms", o.hold_ms, "See --offline keep")
+      ->type_name("MS")
+      ->check(in_range(0u, 600'000u))
+      ->capture_default_str();
+  app.add_option("--conversations", o.conversations,
+                 "Most conversations that are kept in memory, and answers written at once")
+      ->type_name("N")
+      ->check(in_range(1u, 1024u))
+      ->capture_default_str();
+  declare_answer_options(app, o.answer);
+  app.footer(
+      "Any program that speaks OpenAI's API can use it (docs/assistant.md):\n"
+      "  edgedraft serve --server HOST:7420 --pin sha256:... --bundle drafter.gguf\n"
+      "  curl http://127.0.0.1:7430/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", "
+      "\"content\": \"Hi\"}]}'\n"
+      "The sampling options are the defaults of requests that do not say; without --seed each of "
+      "these\ndraws anew. The server need not be there yet.\n"
+      "Prints `ready URL model NAME` when it answers. Ctrl-C or SIGTERM end it.");
+}
+
+Result<int> run_serve(const ServeOptions& o) {
+  const auto endpoint = parse_endpoint(o.listen, EndpointUse::listen);
+  if (!endpoint) return Error{Errc::usage, "--listen: " + endpoint.error().message};
+  auto key = read_key(o, endpoint->host);
+  if (!key) return key.error();
+  auto config = check_answer_options(o.answer);
+  if (!config) return config.error();
+  config->generation.resync_wait = kCheckWait;
+  auto opened = AnswerParts::open(*config);
+  if (!opened) return opened.error();
+  AnswerParts& parts = **opened;
+  // A model without a template still completes texts.
+  const auto chat = parts.bundle().chat_template(config->chat_template);
+  if (!chat && !config->chat_template.empty()) return chat.error();
+  if (auto placed = parts.place_drafter(); !placed) return placed.error();
+
+  catch_interrupts();
+  ignore_closed_pipes();
+  Engine engine(parts.drafters());
+  const std::string model = o.alias.empty() ? parts.bundle().path().stem().string() : o.alias;
+  const auto server = LocalServer::start(
+      {.address = endpoint->host,
+       .port = endpoint->port,
+       .guard = {.key = *std::move(key),
+                 .allow_origins = o.allow_origins,
+                 .allow_hosts = o.allow_hosts},
+       .bundle = parts.bundle(),
+       .engine = engine,
+       .chat = chat ? &*chat : nullptr,
+       .no_chat = chat ? "" : chat.error().message,
+       .model = model,
+       .defaults = {.tokens_max = config->generation.tokens_max,
+                    .sampling = config->generation.sampling,
+                    .offline = policy_of(o.offline)},
+       .keep_after = std::chrono::milliseconds(o.hold_ms),
+       .seeds_are_random = !o.answer.seed,
+       .conversations_max = o.conversations,
+       .line_max = kLineMax,
+       .parts =
+           [&](GenerationObserver& observer) {
+             GenerationOptions options = config->generation;
+             options.context_count = parts.bundle().context_count();
+             options.known = parts.known();
+             return Engine::ConversationParts{
+                 .open_link =
+                     [&](std::function<void()> wake) { return parts.open_link(std::move(wake)); },
+                 .observer = observer,
+                 .is_end =
+                     [&](std::uint32_t token) { return parts.bundle().tokenizer().is_end(token); },
+                 .on_decision = [&](const std::string& what) { parts.log()->debug("{}", what); },
+                 .on_battery = [&] { return parts.power().on_battery(); },
+                 .options = std::move(options)};
+           },
+       .on_outcome =
+           [&](const AnswerOutcome& outcome) {
+             parts.keep(outcome.known);
+             parts.log()->info("{} tokens in {:.2f} s, {} of them offline, {} passes",
+                               outcome.stats.tokens, seconds(outcome.stats.elapsed),
+                               outcome.stats.offline_tokens, outcome.stats.target_calls);
+           },
+       .on_failure = [&](const std::string& what) { parts.log()->warn("{}", what); }});
+  if (!server) return server.error();
+  std::cout << "ready http://" << to_string(Endpoint{endpoint->host, (*server)->port()})
+            << "/v1 model " << model << std::endl;
+  while (!interrupted()) std::this_thread::sleep_for(kInterruptDelay);
+  return 0;
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "client/commands/answer_options.h"
+
+namespace CLI {
+class App;
+}
+
+namespace edgedraft {
+
+struct ServeOptions {
+  ServeOptions() { answer.max_tokens = 4096; }
+
+  AnswerOptions answer;
+  std::string listen = "127.0.0.1:7430";
+  std::filesystem::path api_key_file;
+  std::vector<std::string> allow_origins;
+  std::vector<std::string> allow_hosts;
+  std::string alias;  // empty: the bundle's file name
+  std::string offline = "keep";
+  std::uint32_t hold_ms = 3000;
+  std::uint32_t conversations = 64;
+};
+
+void declare_serve(CLI::App& app, ServeOptions& options);
+
+// Answers the local API until it is interrupted. Returns the exit status.
+Result<int> run_serve(const ServeOptions& options);
+
+}  // namespace edgedraft

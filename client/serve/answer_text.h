@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shared/model/tokenizer.h"
+#include "shared/privacy/taint_ledger.h"
+
+namespace edgedraft {
+
+// An answer's tokens as the text that a client is to see of them: up to the first stop string, no
+// half characters, and what is not final held back or not, as the client wants it.
+class AnswerText {
+ public:
+  struct Options {
+    const Tokenizer& tokenizer;  // outlives it
+    LeadingSpace leading_space = LeadingSpace::strip;
+    std::vector<std::string> stops{};
+    bool shows_drafts = false;  // what may yet be corrected is shown as well
+  };
+  explicit AnswerText(Options options);
+
+  // Of the answer's tokens, as GenerationObserver is told.
+  void add(std::uint32_t token, Provenance provenance);
+  void confirm(std::uint32_t count);
+  void keep(std::uint32_t count);
+  void rewrite(std::uint32_t index);
+  // No token follows: what was held back is let go.
+  void finish();
+
+  // A part of the text, all of one provenance.
+  struct Piece {
+    std::string text;
+    Provenance provenance = Provenance::verified;
+    // Before it: of what was given out, only so many characters (code points) stay.
+    std::optional<std::size_t> revise_from{};
+  };
+  // What is to be shown that was not given out before.
+  std::vector<Piece> take();
+
+  // A stop string was found in what is shown; nothing follows it.
+  bool stopped() const { return stopped_; }
+  // All that is shown, without its stop string.
+  const std::string& text() const { return text_; }
+  std::uint32_t token_count() const { return static_cast<std::uint32_t>(tokens_.size()); }
+
+ private:
+  void show();
+  void push(const std::string& text);
+  std::size_t held_back() const;
+
+  Options options_;
+  std::vector<std::uint32_t> tokens_;
+  std::vector<Provenance> provenance_;
+  std::uint32_t final_count_ = 0;
+  std::optional<Detokenizer> detokenizer_;  // has seen the shown tokens
+  std::string text_;                        // of the tokens that are shown
+  std::vector<std::size_t> text_ends_;      // where it ended behind each of them
+  std::size_t given_ = 0;                   // bytes of it that were given out
+  bool revises_ = false;                    // of what was given out, some has gone
+  bool stopped_ = false;
+  bool finished_ = false;
+};
+
+}  // namespace edgedraft

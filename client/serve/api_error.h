@@ -1,0 +1,33 @@
+#pragma once
+
+#include <boost/system/result.hpp>
+#include <string>
+
+#include "shared/base/error.h"
+#include "shared/net/http/http_message.h"
+
+namespace edgedraft {
+
+// What a client of the local API is told instead of an answer, in OpenAI's shape.
+struct ApiError {
+  unsigned status = 400;
+  std::string message;
+  std::string param{};  // the field at fault; empty: none
+  std::string code{};   // for programs; empty: none
+
+  bool operator==(const ApiError&) const = default;
+};
+
+template <class T>
+using ApiResult = boost::system::result<T, ApiError>;
+
+// Called by ApiResult::value() on an error.
+[[noreturn]] void throw_exception_from_error(const ApiError& error, const boost::source_location&);
+
+// {"error": {"message", "type", "param", "code"}}
+std::string to_json(const ApiError& error);
+HttpAnswer answer_of(const ApiError& error);
+// Why an answer failed.
+ApiError api_error_of(const Error& error);
+
+}  // namespace edgedraft

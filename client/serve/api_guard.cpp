@@ -1,0 +1,108 @@
+#include "client/serve/api_guard.h"
+
+#include <algorithm>
+#include <boost/asio/ip/address.hpp>
+#include <cctype>
+
+#include "shared/base/bytes.h"
+#include "shared/protocol/constant_time.h"
+
+namespace edgedraft {
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::ranges::transform(result, result.begin(), [](unsigned char c) { return std::tolower(c); });
+  return result;
+}
+
+// "name:7430", "[::1]:7430" or "name" without its port and brackets.
+std::string host_name(std::string_view host) {
+  if (host.starts_with('[')) return lower(host.substr(1, host.find(']') - 1));
+  return lower(host.substr(0, host.find(':')));
+}
+
+bool is_address(const std::string& name) {
+  boost::system::error_code error;
+  (void)boost::asio::ip::make_address(name, error);
+  return !error;
+}
+
+}  // namespace
+
+// Rebinding needs a name that its owner can point anywhere. An address is none.
+bool ApiGuard::allows_host(std::string_view host) const {
+  const std::string name = host_name(host);
+  if (is_address(name) || name == "localhost" || name.ends_with(".localhost")) return true;
+  return std::ranges::any_of(options_.allow_hosts,
+                             [&](const std::string& allowed) { return lower(allowed) == name; });
+}
+
+bool ApiGuard::allows_origin(std::string_view origin, std::string_view host) const {
+  const std::string asked = lower(origin);
+  // A page of ours.
+  if (asked == "http://" + lower(host)) return true;
+  return std::ranges::any_of(options_.allow_origins, [&](const std::string& allowed) {
+    return allowed == "*" || lower(allowed) == asked;
+  });
+}
+
+bool ApiGuard::has_key(const HttpRequest& request) const {
+  if (options_.key.empty()) return true;
+  std::string_view sent;
+  if (const auto header = request.header("Authorization")) {
+    constexpr std::string_view kScheme = "bearer ";
+    if (lower(header->substr(0, kScheme.size())) == kScheme) sent = header->substr(kScheme.size());
+  } else if (const auto key = request.header("X-Api-Key")) {
+    sent = *key;
+  }
+  return equal_in_constant_time(as_byte_view(sent), as_byte_view(options_.key));
+}
+
+std::optional<ApiError> ApiGuard::refusal(const HttpRequest& request, bool needs_key) const {
+  const std::string_view host = request.header("Host").value_or("");
+  if (!allows_host(host)) {
+    return ApiError{.status = 403,
+                    .message = "this endpoint is not called '" + std::string(host) +
+                               "'; if it is, start it with --allow-host",
+                    .code = "host_not_allowed"};
+  }
+  const auto origin = request.header("Origin");
+  if (origin && !allows_origin(*origin, host)) {
+    return ApiError{.status = 403,
+                    .message = "pages of '" + std::string(*origin) +
+                               "' may not use this endpoint; to let them, start it with "
+                               "--allow-origin",
+                    .code = "origin_not_allowed"};
+  }
+  // A browser asks without the key whether it may send it.
+  if (!needs_key || (origin && request.method == "OPTIONS") || has_key(request)) {
+    return std::nullopt;
+  }
+  return ApiError{.status = 401,
+                  .message =
+                      "this endpoint wants its API key: send it as 'Authorization: Bearer "
+                      "KEY'",
+                  .code = "invalid_api_key"};
+}
+
+std::vector<std::pair<std::string, std::string>> ApiGuard::headers(
+    const HttpRequest& request) const {
+  const auto origin = request.header("Origin");
+  if (!origin || !allows_origin(*origin, request.header("Host").value_or(""))) return {};
+  return {{"Access-Control-Allow-Origin", std::string(*origin)},
+          {"Access-Control-Expose-Headers", "X-Conversation-Id"},
+          {"Vary", "Origin"}};
+}
+
+HttpAnswer ApiGuard::preflight(const HttpRequest& request) const {
+  const auto wanted = request.header("Access-Control-Request-Headers");
+  return {.status = 204,
+          .content_type = "text/plain",
+          .body = {},
+          .headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
+                      {"Access-Control-Allow-Headers", std::string(wanted.value_or("*"))},
+                      {"Access-Control-Max-Age", "600"}}};
+}
+
+}  // namespace edgedraft

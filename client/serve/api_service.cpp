@@ -1,0 +1,409 @@
+#include "client/serve/api_service.h"
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <charconv>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "client/serve/direct_outlet.h"
+#include "client/serve/json_fields.h"
+#include "client/version.h"
+
+namespace edgedraft {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kConversationHeader = "X-Conversation-Id";
+// As many as anybody asks about at once.
+constexpr std::size_t kLookedUpMax = 256;
+
+HttpAnswer json_answer(const Json& json) {
+  return {.content_type = "application/json",
+          .body = json.dump(-1, ' ', false, Json::error_handler_t::replace)};
+}
+
+std::uint64_t random_number() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32) | device();
+}
+
+// A field of a query whose names and values need no escapes.
+std::optional<std::string> query_field(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const std::size_t end = std::min(query.find('&'), query.size());
+    const std::string_view field = query.substr(0, end);
+    query.remove_prefix(std::min(end + 1, query.size()));
+    const std::size_t equals = std::min(field.find('='), field.size());
+    if (field.substr(0, equals) != name) continue;
+    return std::string(field.substr(std::min(equals + 1, field.size())));
+  }
+  return std::nullopt;
+}
+
+std::string names_of(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+}  // namespace
+
+ApiService::ApiService(Options options)
+    : options_(std::move(options)), guard_(options_.guard), conversations_([this] {
+        Conversations::Options with = options_.conversations;
+        with.on_outcome = [this, tell = std::move(with.on_outcome)](const AnswerOutcome& outcome) {
+          count(outcome);
+          if (tell) tell(outcome);
+        };
+        return with;
+      }()) {}
+
+ApiService::~ApiService() = default;
+
+const std::vector<ApiService::Route>& ApiService::routes() {
+  using S = ApiService;
+  static const std::vector<Route> routes = {
+      {"POST", "/v1/chat/completions", &S::chat},
+      {"POST", "/v1/completions", &S::completion},
+      {"GET", "/v1/models", &S::models},
+      {"GET", "/health", &S::health, /*needs_key=*/false},
+      {"GET", "/metrics", &S::metrics},
+      {"GET", "/props", &S::props},
+      {"POST", "/tokenize", &S::tokenize},
+      {"POST", "/detokenize", &S::detokenize},
+      {"POST", "/apply-template", &S::apply_template},
+      {"GET", "/v1/stream", &S::read_stream},
+      {"DELETE", "/v1/stream", &S::remove_stream},
+      {"POST", "/v1/streams/lookup", &S::look_up_streams},
+  };
+  return routes;
+}
+
+void ApiService::Call::answer(HttpAnswer answer) {
+  answer.headers.insert(answer.headers.end(), headers.begin(), headers.end());
+  reply.send(std::move(answer));
+}
+
+void ApiService::handle(const HttpRequest& request, const HttpReply& reply) {
+  boost::asio::post(options_.io, [this, request, reply] {
+    serve({.request = request, .reply = reply, .headers = guard_.headers(request)});
+  });
+}
+
+void ApiService::serve(Call call) {
+  ++counters_.requests;
+  const HttpRequest& request = call.request;
+  const auto of_path = [&](const Route& route) { return route.path == request.path; };
+  const std::string method = request.method == "HEAD" ? "GET" : request.method;
+  const auto page = std::ranges::find_if(
+      routes(), [&](const Route& route) { return of_path(route) && route.method == method; });
+  const bool found = page != routes().end();
+  if (const auto refusal = guard_.refusal(request, !found || page->needs_key)) {
+    ++counters_.refused;
+    return call.fail(*refusal);
+  }
+  if (found) return (this->*page->page)(std::move(call));
+  if (method == "OPTIONS" && request.header("Origin")) {
+    return call.answer(guard_.preflight(request));
+  }
+  std::vector<std::string> methods;
+  for (const Route& route : routes()) {
+    if (of_path(route)) methods.emplace_back(route.method);
+  }
+  ++counters_.refused;
+  if (methods.empty()) {
+    return call.fail({.status = 404,
+                      .message = "there is no page '" + request.path + "'",
+                      .code = "unknown_url"});
+  }
+  HttpAnswer refusal =
+      answer_of(ApiError{.status = 405,
+                         .message = "'" + request.path + "' takes " + names_of(methods),
+                         .code = "method_not_allowed"});
+  refusal.headers.emplace_back("Allow", names_of(methods));
+  call.answer(std::move(refusal));
+}
+
+void ApiService::complete(Call call, CompletionKind kind) {
+  const std::uint64_t seed =
+      options_.seeds_are_random ? random_number() : options_.defaults.sampling.seed;
+  auto request = parse_completion(call.request.body, kind, options_.defaults, seed);
+  auto prompt = request ? prompt_of(*request) : ApiResult<Prompt>(request.error());
+  if (!prompt) {
+    ++counters_.refused;
+    return call.fail(prompt.error());
+  }
+  start(std::move(call), *std::move(request), *std::move(prompt));
+}
+
+void ApiService::start(Call call, CompletionRequest request, Prompt prompt) {
+  const std::uint64_t number = ++last_completion_;
+  Completion::Parts parts{.io = options_.io,
+                          .conversations = conversations_,
+                          .tokenizer = options_.bundle.tokenizer(),
+                          .model = options_.model,
+                          .keep_after = options_.keep_after,
+                          .salt = random_number(),
+                          .outlet = nullptr,
+                          .on_done = {}};
+  // Stops it when nobody is left who wants it.
+  const auto stop = [this, number] {
+    const auto found = completions_.find(number);
+    if (found != completions_.end()) found->second->stop();
+  };
+  std::shared_ptr<KeptStream> kept;
+  const auto name = call.request.header(kConversationHeader);
+  if (name && request.streams) {
+    if (!KeptStreams::is_name(*name)) {
+      return call.fail({.message = std::string(kConversationHeader) +
+                                   ": give a name that nobody guesses, 22 to 128 letters, digits, "
+                                   "'-' and '_', such as a UUID",
+                        .param = kConversationHeader,
+                        .code = "invalid_value"});
+    }
+    call.headers.emplace_back(kConversationHeader, *name);
+    kept = std::make_shared<KeptStream>(call.reply, call.headers);
+    if (!kept_.put(std::string(*name), kept, stop, Clock::now())) {
+      return kept->answer(answer_of(ApiError{.status = 503,
+                                             .message = "too many streams are kept; try again when "
+                                                        "one has ended",
+                                             .code = "refused"}));
+    }
+    parts.outlet = kept;
+  } else {
+    parts.outlet = std::make_shared<DirectOutlet>(call.reply, call.headers);
+  }
+  parts.on_done = [this, number, kept] {
+    if (kept) kept_.ended(*kept, Clock::now());
+    boost::asio::post(options_.io, [this, number] { completions_.erase(number); });
+  };
+  const auto completion =
+      std::make_shared<Completion>(std::move(parts), std::move(request), std::move(prompt));
+  completions_.emplace(number, completion);
+  if (!kept) {
+    call.reply.on_gone([&io = options_.io, stop] { boost::asio::post(io, stop); });
+  }
+  completion->start();
+}
+
+ApiResult<MarkedText> ApiService::render(const std::vector<ChatMessage>& messages) const {
+  if (options_.chat == nullptr) {
+    return ApiError{.message = options_.no_chat, .code = "no_chat_template"};
+  }
+  auto text = options_.bundle.render_chat(*options_.chat, messages);
+  if (text) return *std::move(text);
+  return ApiError{.message = text.error().message, .param = "messages", .code = "invalid_value"};
+}
+
+ApiResult<Prompt> ApiService::prompt_of(const CompletionRequest& request) const {
+  Prompt prompt;
+  if (request.kind == CompletionKind::chat) {
+    auto text = render(request.messages);
+    if (!text) return text.error();
+    prompt.tokens = conversations_.encode(*text);
+    prompt.chat = *std::move(text);
+  } else if (request.prompt_tokens.empty()) {
+    prompt.tokens = options_.bundle.encode_raw(request.prompt);
+  } else {
+    prompt.tokens = request.prompt_tokens;
+    const std::uint32_t count = options_.bundle.tokenizer().vocabulary_count();
+    if (std::ranges::any_of(prompt.tokens, [count](std::uint32_t id) { return id >= count; })) {
+      return ApiError{.message = "'prompt' holds ids beyond the vocabulary of " +
+                                 std::to_string(count) + " tokens",
+                      .param = "prompt",
+                      .code = "invalid_value"};
+    }
+  }
+  if (!prompt.tokens.empty()) return prompt;
+  return ApiError{.message = "the prompt has no token: give some text", .code = "invalid_value"};
+}
+
+void ApiService::count(const AnswerOutcome& outcome) {
+  const GenerationStats& stats = outcome.stats;
+  ++counters_.answers;
+  counters_.prompt_tokens += stats.prompt_tokens;
+  counters_.reused_tokens += stats.reused_tokens;
+  counters_.tokens += stats.tokens;
+  counters_.offline_tokens += stats.offline_tokens;
+  counters_.rewritten_tokens += stats.rewritten_tokens;
+  counters_.drafted += stats.drafted;
+  counters_.accepted += stats.accepted;
+  counters_.target_passes += stats.target_calls;
+}
+
+void ApiService::models(Call call) {
+  call.answer(json_answer({{"object", "list"},
+                           {"data", Json::array({{{"id", options_.model},
+                                                  {"object", "model"},
+                                                  {"created", 0},
+                                                  {"owned_by", "edgedraft"}}})}}));
+}
+
+void ApiService::health(Call call) {
+  call.answer(json_answer({{"status", "ok"}}));
+}
+
+void ApiService::metrics(Call call) {
+  std::string text;
+  const auto add = [&text](const char* name, const char* type, const char* help,
+                           std::uint64_t value) {
+    const std::string full = std::string("edgedraft_client:") + name;
+    text += "# HELP " + full + ' ' + help + "\n# TYPE " + full + ' ' + type + '\n' + full + ' ' +
+            std::to_string(value) + '\n';
+  };
+  add("requests_total", "counter", "HTTP requests", counters_.requests);
+  add("requests_refused_total", "counter", "of them: refused", counters_.refused);
+  add("answers_total", "counter", "Answers that ended", counters_.answers);
+  add("prompt_tokens_total", "counter", "Tokens of prompts", counters_.prompt_tokens);
+  add("prompt_tokens_cached_total", "counter", "of them: known from the conversation",
+      counters_.reused_tokens);
+  add("generation_tokens_total", "counter", "Tokens of answers", counters_.tokens);
+  add("offline_tokens_total", "counter", "Tokens written without the server",
+      counters_.offline_tokens);
+  add("rewritten_tokens_total", "counter", "of them: corrected", counters_.rewritten_tokens);
+  add("spec_decode_num_draft_tokens_total", "counter", "Tokens drafted", counters_.drafted);
+  add("spec_decode_num_accepted_tokens_total", "counter", "of them: accepted", counters_.accepted);
+  add("target_passes_total", "counter", "Answers of the target", counters_.target_passes);
+  add("conversations_open", "gauge", "Conversations with memory", conversations_.open_count());
+  add("requests_processing", "gauge", "Answers being written", conversations_.busy_count());
+  add("requests_deferred", "gauge", "Prompts in line", conversations_.waiting_count());
+  call.answer({.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = text});
+}
+
+void ApiService::props(Call call) {
+  const CompletionDefaults& d = options_.defaults;
+  const char* const offline = d.offline == OfflinePolicy::wait   ? "wait"
+                              : d.offline == OfflinePolicy::keep ? "keep"
+                                                                 : "revise";
+  call.answer(json_answer({{"build_info", kVersion},
+                           {"model_alias", options_.model},
+                           {"model_path", options_.bundle.path().filename().string()},
+                           {"total_slots", options_.conversations.count_max},
+                           {"drafter", options_.bundle.drafter_kind()},
+                           {"default_generation_settings",
+                            {{"max_tokens", d.tokens_max},
+                             {"temperature", d.sampling.temperature},
+                             {"top_k", d.sampling.top_k},
+                             {"top_p", d.sampling.top_p},
+                             {"min_p", d.sampling.min_p},
+                             {"offline", offline}}}}));
+}
+
+void ApiService::tokenize(Call call) {
+  nlohmann::json body;
+  if (const auto wrong = parse_object(call.request.body, body)) return call.fail(*wrong);
+  JsonFields fields(body);
+  std::string content;
+  bool add_special = false;
+  bool parse_special = false;
+  bool with_pieces = false;
+  fields.read("content", content);
+  fields.read("add_special", add_special);
+  fields.read("parse_special", parse_special);
+  fields.read("with_pieces", with_pieces);
+  if (fields.error()) return call.fail(*fields.error());
+  const Tokenizer& tokenizer = options_.bundle.tokenizer();
+  auto ids = tokenizer.encode(content, parse_special ? Special::parse : Special::plain);
+  if (add_special && tokenizer.add_bos() && tokenizer.bos_id()) {
+    ids.insert(ids.begin(), *tokenizer.bos_id());
+  }
+  Json tokens = Json::array();
+  for (const std::uint32_t id : ids) {
+    if (with_pieces) {
+      tokens.push_back({{"id", id}, {"piece", tokenizer.token_bytes(id)}});
+    } else {
+      tokens.push_back(id);
+    }
+  }
+  call.answer(json_answer({{"tokens", std::move(tokens)}}));
+}
+
+void ApiService::detokenize(Call call) {
+  nlohmann::json body;
+  if (const auto wrong = parse_object(call.request.body, body)) return call.fail(*wrong);
+  JsonFields fields(body);
+  const Tokenizer& tokenizer = options_.bundle.tokenizer();
+  const nlohmann::json* const list = fields.find("tokens");
+  std::vector<std::uint32_t> ids;
+  const bool right = list != nullptr && list->is_array() &&
+                     std::ranges::all_of(*list, [&](const nlohmann::json& id) {
+                       if (!id.is_number_unsigned() || id >= tokenizer.vocabulary_count())
+                         return false;
+                       ids.push_back(id.get<std::uint32_t>());
+                       return true;
+                     });
+  if (!right) fields.refuse("tokens", "an array of ids of the vocabulary");
+  if (fields.error()) return call.fail(*fields.error());
+  call.answer(json_answer({{"content", decode(tokenizer, ids, LeadingSpace::strip)}}));
+}
+
+void ApiService::apply_template(Call call) {
+  const auto messages = parse_messages(call.request.body);
+  if (!messages) return call.fail(messages.error());
+  const auto text = render(*messages);
+  if (!text) return call.fail(text.error());
+  call.answer(json_answer({{"prompt", text->text()}}));
+}
+
+void ApiService::read_stream(Call call) {
+  const auto name = query_field(call.request.query, "conv_id");
+  const auto from_text = query_field(call.request.query, "from").value_or("0");
+  const auto stream = name ? kept_.find(*name, Clock::now()) : nullptr;
+  if (!stream) {
+    return call.fail(
+        {.status = 404, .message = "no such stream is kept", .code = "unknown_stream"});
+  }
+  std::size_t from = 0;
+  const auto parsed = std::from_chars(from_text.data(), from_text.data() + from_text.size(), from);
+  if (parsed.ec != std::errc() || parsed.ptr != from_text.data() + from_text.size() ||
+      from > stream->size()) {
+    return call.fail({.message = "'from' is '" + from_text +
+                                 "'; give a number of bytes from 0 to " +
+                                 std::to_string(stream->size()),
+                      .param = "from",
+                      .code = "invalid_value"});
+  }
+  call.headers.emplace_back(kConversationHeader, *name);
+  stream->attach(std::move(call.reply), call.headers, from);
+}
+
+void ApiService::remove_stream(Call call) {
+  const auto name = query_field(call.request.query, "conv_id");
+  if (!name || !kept_.remove(*name)) {
+    return call.fail(
+        {.status = 404, .message = "no such stream is kept", .code = "unknown_stream"});
+  }
+  call.answer({.status = 204, .content_type = "text/plain", .body = {}});
+}
+
+void ApiService::look_up_streams(Call call) {
+  nlohmann::json body;
+  if (const auto wrong = parse_object(call.request.body, body)) return call.fail(*wrong);
+  JsonFields fields(body);
+  const nlohmann::json* const names = fields.find("conversation_ids");
+  if (names == nullptr || !names->is_array() || names->size() > kLookedUpMax) {
+    fields.refuse("conversation_ids",
+                  "an array of at most " + std::to_string(kLookedUpMax) + " names");
+    return call.fail(*fields.error());
+  }
+  Json streams = Json::array();
+  for (const nlohmann::json& name : *names) {
+    if (!name.is_string()) continue;
+    const auto stream = kept_.find(name.get<std::string>(), Clock::now());
+    if (!stream) continue;
+    streams.push_back({{"conversation_id", name},
+                       {"is_done", stream->ended()},
+                       {"total_bytes", stream->size()},
+                       {"started_at", stream->started_ms()},
+                       {"completed_at", stream->ended_ms()}});
+  }
+  call.answer(json_answer(streams));
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "client/engine/bundle_file.h"
+#include "client/serve/api_guard.h"
+#include "client/serve/completion.h"
+#include "client/serve/completion_request.h"
+#include "client/serve/conversations.h"
+#include "client/serve/kept_stream.h"
+#include "shared/base/clock.h"
+#include "shared/model/chat_template.h"
+#include "shared/net/http/http_message.h"
+#include "shared/net/http/http_reply.h"
+
+namespace edgedraft {
+
+// The pages of the local API (docs/assistant.md), without the network around them.
+//
+// Threads   the io_context's, but for handle()
+class ApiService {
+ public:
+  struct Options {
+    ApiGuard::Options guard;
+    const BundleFile& bundle;            // outlives it
+    const ChatTemplate* chat = nullptr;  // null: the model has none, and chats are refused
+    std::string no_chat;                 // why
+    std::string model;                   // the name that clients see
+    CompletionDefaults defaults;
+    Duration keep_after{};
+    bool seeds_are_random = true;  // where a request names none; else defaults.sampling's
+    boost::asio::io_context& io;
+    Conversations::Options conversations;
+  };
+  explicit ApiService(Options options);
+  ~ApiService();
+
+  // From any thread.
+  void handle(const HttpRequest& request, const HttpReply& reply);
+
+  // Totals since the start.
+  struct Counters {
+    std::uint64_t requests = 0;
+    std::uint64_t refused = 0;
+    std::uint64_t answers = 0;
+    std::uint64_t prompt_tokens = 0;
+    std::uint64_t reused_tokens = 0;
+    std::uint64_t tokens = 0;
+    std::uint64_t offline_tokens = 0;
+    std::uint64_t rewritten_tokens = 0;
+    std::uint64_t drafted = 0;
+    std::uint64_t accepted = 0;
+    std::uint64_t target_passes = 0;
+  };
+
+ private:
+  using Headers = std::vector<std::pair<std::string, std::string>>;
+  struct Call {
+    const HttpRequest& request;
+    HttpReply reply;
+    Headers headers;  // of its answer, whatever that is
+
+    void answer(HttpAnswer answer);
+    void fail(const ApiError& error) { answer(answer_of(error)); }
+  };
+  using Page = void (ApiService::*)(Call call);
+  struct Route {
+    std::string_view method;
+    std::string_view path;
+    Page page;
+    bool needs_key = true;
+  };
+  static const std::vector<Route>& routes();
+
+  void serve(Call call);
+  void chat(Call call) { complete(std::move(call), CompletionKind::chat); }
+  void completion(Call call) { complete(std::move(call), CompletionKind::text); }
+  void models(Call call);
+  void health(Call call);
+  void metrics(Call call);
+  void props(Call call);
+  void tokenize(Call call);
+  void detokenize(Call call);
+  void apply_template(Call call);
+  void read_stream(Call call);
+  void remove_stream(Call call);
+  void look_up_streams(Call call);
+
+  void complete(Call call, CompletionKind kind);
+  void start(Call call, CompletionRequest request, Prompt prompt);
+  ApiResult<Prompt> prompt_of(const CompletionRequest& request) const;
+  ApiResult<MarkedText> render(const std::vector<ChatMessage>& messages) const;
+  void count(const AnswerOutcome& outcome);
+
+  Options options_;
+  ApiGuard guard_;
+  Counters counters_;
+  KeptStreams kept_{{}};
+  Conversations conversations_;
+  std::uint64_t last_completion_ = 0;
+  std::map<std::uint64_t, std::shared_ptr<Completion>> completions_;
+};
+
+}  // namespace edgedraft

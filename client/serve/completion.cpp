@@ -1,0 +1,182 @@
+#include "client/serve/completion.h"
+
+#include <chrono>
+#include <utility>
+
+namespace edgedraft {
+namespace {
+
+// Until then a failure is still told by a status of its own.
+constexpr Duration kStreamBeginsAfter = std::chrono::seconds(1);
+
+}  // namespace
+
+Completion::Choice::Choice(Completion& completion, std::uint32_t index)
+    : text({.tokenizer = completion.parts_.tokenizer,
+            .leading_space = completion.request_.kind == CompletionKind::chat ? LeadingSpace::strip
+                                                                              : LeadingSpace::keep,
+            .stops = completion.request_.stops,
+            .shows_drafts = completion.request_.offline == OfflinePolicy::revise}),
+      completion_(completion),
+      index_(index) {}
+
+void Completion::Choice::on_token(std::uint32_t token, Provenance provenance) {
+  text.add(token, provenance);
+  show();
+}
+
+void Completion::Choice::on_confirmed(std::uint32_t count) {
+  text.confirm(count);
+  show();
+}
+
+void Completion::Choice::on_kept(std::uint32_t count) {
+  text.keep(count);
+  show();
+}
+
+void Completion::Choice::on_rewrite(std::uint32_t index) {
+  text.rewrite(index);
+  show();
+}
+
+void Completion::Choice::on_state(ClientState now, const std::string&) {
+  state = now;
+}
+
+void Completion::Choice::show() {
+  if (text.stopped() && !std::exchange(stopping_, true))
+    completion_.parts_.conversations.stop(*ticket);
+  if (!completion_.request_.streams) return;
+  for (const AnswerText::Piece& piece : text.take()) {
+    completion_.write(completion_.format_.text_event(index_, piece, state));
+  }
+}
+
+void Completion::Choice::on_over(Result<AnswerOutcome> over) {
+  ticket.reset();
+  if (!over) return completion_.fail(api_error_of(over.error()));
+  outcome = *std::move(over);
+  text.finish();
+  stopping_ = true;
+  show();
+  if (completion_.request_.streams) {
+    completion_.write(completion_.format_.end_event(
+        index_, {.text = {}, .stopped = text.stopped(), .outcome = *outcome}));
+  }
+  completion_.end_if_complete();
+}
+
+Completion::Completion(Parts parts, CompletionRequest request, Prompt prompt)
+    : parts_(std::move(parts)),
+      request_(std::move(request)),
+      prompt_(std::move(prompt)),
+      format_({.kind = request_.kind,
+               .model = parts_.model,
+               .includes_usage = request_.includes_usage,
+               .obfuscates = request_.obfuscates},
+              parts_.salt),
+      late_(parts_.io) {}
+
+Completion::~Completion() {
+  abandon_choices();
+}
+
+void Completion::start() {
+  for (std::uint32_t i = 0; i < request_.choices; ++i) {
+    choices_.push_back(std::make_unique<Choice>(*this, i));
+    const auto ticket = parts_.conversations.begin(prompt_, terms_of(i), *choices_.back());
+    if (!ticket) return fail(api_error_of(ticket.error()));
+    choices_.back()->ticket = *ticket;
+  }
+  if (!request_.streams) return;
+  late_.expires_after(kStreamBeginsAfter);
+  late_.async_wait([weak = weak_from_this()](const boost::system::error_code& error) {
+    const auto still = weak.lock();
+    if (!error && still && !still->done_) still->begin_stream();
+  });
+}
+
+AnswerTerms Completion::terms_of(std::uint32_t choice) const {
+  AnswerTerms terms{.tokens_max = request_.tokens_max,
+                    .sampling = request_.sampling,
+                    .writes_offline = request_.offline != OfflinePolicy::wait};
+  terms.sampling.seed = request_.seed_of(choice);
+  if (request_.offline == OfflinePolicy::keep) terms.keep_after = parts_.keep_after;
+  return terms;
+}
+
+void Completion::begin_stream() {
+  if (std::exchange(begun_, true)) return;
+  parts_.outlet->begin();
+  std::string events;
+  for (std::uint32_t i = 0; i < request_.choices; ++i) {
+    if (request_.kind == CompletionKind::chat) events += format_.begin_event(i);
+    if (request_.echo) {
+      events += format_.text_event(i, {.text = request_.prompt}, ClientState::online);
+    }
+  }
+  if (!events.empty()) parts_.outlet->write(std::move(events));
+}
+
+void Completion::write(std::string events) {
+  if (done_) return;
+  begin_stream();
+  parts_.outlet->write(std::move(events));
+  if (parts_.outlet->is_stuck()) stop();
+}
+
+void Completion::fail(const ApiError& error) {
+  if (done_) return;
+  if (begun_) {
+    parts_.outlet->write(CompletionFormat::error_event(error));
+    parts_.outlet->end();
+  } else {
+    parts_.outlet->answer(answer_of(error));
+  }
+  done();
+}
+
+void Completion::end_if_complete() {
+  if (done_) return;
+  for (const auto& choice : choices_) {
+    if (!choice->outcome) return;
+  }
+  if (request_.streams) {
+    begin_stream();
+    parts_.outlet->write(format_.last_events(finished()));
+    parts_.outlet->end();
+  } else {
+    parts_.outlet->answer({.content_type = "application/json", .body = format_.whole(finished())});
+  }
+  done();
+}
+
+std::vector<FinishedChoice> Completion::finished() const {
+  std::vector<FinishedChoice> finished;
+  for (const auto& choice : choices_) {
+    finished.push_back({.text = (request_.echo ? request_.prompt : "") + choice->text.text(),
+                        .stopped = choice->text.stopped(),
+                        .outcome = *choice->outcome});
+  }
+  return finished;
+}
+
+void Completion::stop() {
+  if (!done_) done();
+}
+
+void Completion::done() {
+  done_ = true;
+  abandon_choices();
+  late_.cancel();
+  parts_.on_done();
+}
+
+void Completion::abandon_choices() {
+  for (const auto& choice : choices_) {
+    if (choice->ticket) parts_.conversations.abandon(*std::exchange(choice->ticket, std::nullopt));
+  }
+}
+
+}  // namespace edgedraft

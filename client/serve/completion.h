@@ -1,0 +1,89 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/serve/answer_text.h"
+#include "client/serve/completion_format.h"
+#include "client/serve/completion_request.h"
+#include "client/serve/conversations.h"
+#include "client/serve/outlet.h"
+#include "shared/base/clock.h"
+
+namespace edgedraft {
+
+// A request for an answer while it is worked on: its choices, each in a conversation of its own,
+// and what the client is told of them.
+//
+// Threads   the io_context's
+class Completion final : public std::enable_shared_from_this<Completion> {
+ public:
+  struct Parts {
+    boost::asio::io_context& io;
+    Conversations& conversations;
+    const Tokenizer& tokenizer;
+    std::string model;
+    Duration keep_after{};  // that an outage lasts before its text is given out for good
+    std::uint64_t salt = 0;
+    std::shared_ptr<Outlet> outlet;
+    std::function<void()> on_done;  // told once, when it is over or was stopped; not to destroy it
+  };
+  Completion(Parts parts, CompletionRequest request, Prompt prompt);
+  ~Completion();
+
+  void start();
+  // Nobody wants it any more.
+  void stop();
+
+ private:
+  // One of the answers.
+  class Choice final : public AnswerListener {
+   public:
+    Choice(Completion& completion, std::uint32_t index);
+
+    void on_token(std::uint32_t token, Provenance provenance) override;
+    void on_confirmed(std::uint32_t count) override;
+    void on_kept(std::uint32_t count) override;
+    void on_rewrite(std::uint32_t index) override;
+    void on_state(ClientState state, const std::string& why) override;
+    void on_over(Result<AnswerOutcome> outcome) override;
+
+    std::optional<Conversations::Ticket> ticket;  // while it is being written
+    std::optional<AnswerOutcome> outcome;
+    AnswerText text;
+    ClientState state = ClientState::online;
+
+   private:
+    void show();
+
+    Completion& completion_;
+    std::uint32_t index_;
+    bool stopping_ = false;
+  };
+
+  AnswerTerms terms_of(std::uint32_t choice) const;
+  void begin_stream();
+  void write(std::string events);
+  void fail(const ApiError& error);
+  void end_if_complete();
+  void abandon_choices();
+  void done();
+  std::vector<FinishedChoice> finished() const;
+
+  Parts parts_;
+  CompletionRequest request_;
+  Prompt prompt_;
+  CompletionFormat format_;
+  std::vector<std::unique_ptr<Choice>> choices_;
+  boost::asio::steady_timer late_;  // then a stream begins, whatever there is to say
+  bool begun_ = false;
+  bool done_ = false;
+};
+
+}  // namespace edgedraft

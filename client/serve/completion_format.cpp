@@ -1,0 +1,202 @@
+#include "client/serve/completion_format.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "client/version.h"
+
+namespace edgedraft {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Texts of events are brought to a multiple of so many bytes, if that is asked for.
+constexpr std::size_t kObfuscationBytes = 32;
+constexpr std::size_t kIdCharacters = 24;
+
+std::string dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string random_characters(Random& random, std::size_t count) {
+  constexpr std::string_view kAlphabet =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+  std::string text;
+  while (text.size() < count) text += kAlphabet[random.below(kAlphabet.size())];
+  return text;
+}
+
+double milliseconds(Duration duration) {
+  return seconds(duration) * 1e3;
+}
+
+Json usage_of(const std::vector<FinishedChoice>& choices) {
+  std::uint64_t completion = 0;
+  std::uint64_t accepted = 0;
+  std::uint64_t drafted = 0;
+  for (const FinishedChoice& choice : choices) {
+    completion += choice.outcome.stats.tokens;
+    accepted += choice.outcome.stats.accepted;
+    drafted += choice.outcome.stats.drafted;
+  }
+  const GenerationStats& first = choices.front().outcome.stats;
+  return {{"prompt_tokens", first.prompt_tokens},
+          {"completion_tokens", completion},
+          {"total_tokens", first.prompt_tokens + completion},
+          {"prompt_tokens_details", {{"cached_tokens", first.reused_tokens}}},
+          {"completion_tokens_details",
+           {{"accepted_prediction_tokens", accepted},
+            {"rejected_prediction_tokens", drafted - std::min(drafted, accepted)}}}};
+}
+
+// llama-server's names.
+Json timings_of(const GenerationStats& stats) {
+  const double prompt_ms = milliseconds(stats.first_token_elapsed);
+  const double predicted_ms = milliseconds(stats.elapsed - stats.first_token_elapsed);
+  const std::uint32_t prompt_n = stats.prompt_tokens - stats.reused_tokens;
+  const auto per_second = [](double count, double ms) { return ms > 0.0 ? count * 1e3 / ms : 0.0; };
+  const auto per_token = [](double ms, double count) { return count > 0.0 ? ms / count : 0.0; };
+  return {{"cache_n", stats.reused_tokens},
+          {"prompt_n", prompt_n},
+          {"prompt_ms", prompt_ms},
+          {"prompt_per_token_ms", per_token(prompt_ms, prompt_n)},
+          {"prompt_per_second", per_second(prompt_n, prompt_ms)},
+          {"predicted_n", stats.tokens},
+          {"predicted_ms", predicted_ms},
+          {"predicted_per_token_ms", per_token(predicted_ms, stats.tokens)},
+          {"predicted_per_second", per_second(stats.tokens, predicted_ms)},
+          {"draft_n", stats.drafted},
+          {"draft_n_accepted", stats.accepted}};
+}
+
+std::string_view provenance_name(Provenance provenance) {
+  return provenance == Provenance::offline ? "offline" : "verified";
+}
+
+Json counters_of(const AnswerOutcome& outcome) {
+  std::uint32_t offline = 0;
+  for (const Provenance provenance : outcome.provenance) {
+    offline += provenance == Provenance::offline ? 1 : 0;
+  }
+  return {{"tokens", outcome.stats.tokens},
+          {"offline_tokens", offline},
+          {"rewritten_tokens", outcome.stats.rewritten_tokens},
+          {"resyncs", outcome.stats.resyncs},
+          {"target_passes", outcome.stats.target_calls},
+          {"acceptance_length", outcome.stats.acceptance_length()},
+          {"bytes_up", outcome.link.bytes_up},
+          {"bytes_down", outcome.link.bytes_down}};
+}
+
+}  // namespace
+
+std::string FinishedChoice::finish_reason() const {
+  return stopped || outcome.end == AnswerEnd::end_token ? "stop" : "length";
+}
+
+CompletionFormat::CompletionFormat(Options options, std::uint64_t salt)
+    : options_(std::move(options)),
+      padding_(salt),
+      id_((options_.kind == CompletionKind::chat ? "chatcmpl-" : "cmpl-") +
+          random_characters(padding_, kIdCharacters)),
+      created_(std::chrono::duration_cast<std::chrono::seconds>(
+                   std::chrono::system_clock::now().time_since_epoch())
+                   .count()) {}
+
+CompletionFormat::Json CompletionFormat::frame(bool chunk) const {
+  const bool chat = options_.kind == CompletionKind::chat;
+  return {{"id", id_},
+          {"object", !chat   ? "text_completion"
+                     : chunk ? "chat.completion.chunk"
+                             : "chat.completion"},
+          {"created", created_},
+          {"model", options_.model},
+          {"system_fingerprint", kVersion},
+          {"choices", Json::array()}};
+}
+
+// A chunk with `text` of a choice; null: with nothing of it.
+CompletionFormat::Json CompletionFormat::chunk_of(std::uint32_t choice,
+                                                  const std::string* text) const {
+  Json chunk = frame(true);
+  Json one = {{"index", choice}};
+  if (options_.kind == CompletionKind::chat) {
+    one["delta"] = Json::object();
+    if (text != nullptr) one["delta"]["content"] = *text;
+  } else {
+    one["text"] = text != nullptr ? *text : "";
+  }
+  one["logprobs"] = nullptr;
+  one["finish_reason"] = nullptr;
+  chunk["choices"].push_back(std::move(one));
+  if (options_.includes_usage) chunk["usage"] = nullptr;
+  return chunk;
+}
+
+std::string CompletionFormat::event_of(Json chunk, std::size_t text_bytes) {
+  if (options_.obfuscates) {
+    const std::size_t rest = text_bytes % kObfuscationBytes;
+    chunk["obfuscation"] = random_characters(padding_, kObfuscationBytes - rest);
+  }
+  return "data: " + dump(chunk) + "\n\n";
+}
+
+std::string CompletionFormat::begin_event(std::uint32_t choice) {
+  const std::string nothing;
+  Json chunk = chunk_of(choice, &nothing);
+  chunk["choices"][0]["delta"]["role"] = "assistant";
+  return event_of(std::move(chunk), 0);
+}
+
+std::string CompletionFormat::text_event(std::uint32_t choice, const AnswerText::Piece& piece,
+                                         ClientState state) {
+  Json chunk = chunk_of(choice, &piece.text);
+  chunk["x_edgedraft"] = {{"state", to_string(state)},
+                          {"provenance", provenance_name(piece.provenance)}};
+  if (piece.revise_from) chunk["x_edgedraft"]["revise_from"] = *piece.revise_from;
+  return event_of(std::move(chunk), piece.text.size());
+}
+
+std::string CompletionFormat::end_event(std::uint32_t choice, const FinishedChoice& finished) {
+  Json chunk = chunk_of(choice, nullptr);
+  chunk["choices"][0]["finish_reason"] = finished.finish_reason();
+  chunk["timings"] = timings_of(finished.outcome.stats);
+  chunk["x_edgedraft"] = counters_of(finished.outcome);
+  return event_of(std::move(chunk), 0);
+}
+
+std::string CompletionFormat::last_events(const std::vector<FinishedChoice>& choices) {
+  std::string events;
+  if (options_.includes_usage) {
+    Json chunk = frame(true);
+    chunk["usage"] = usage_of(choices);
+    events = event_of(std::move(chunk), 0);
+  }
+  return events + "data: [DONE]\n\n";
+}
+
+std::string CompletionFormat::error_event(const ApiError& error) {
+  return "data: " + to_json(error) + "\n\n";
+}
+
+std::string CompletionFormat::whole(const std::vector<FinishedChoice>& choices) const {
+  Json answer = frame(false);
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    Json one = {{"index", i}};
+    if (options_.kind == CompletionKind::chat) {
+      one["message"] = {{"role", "assistant"}, {"content", choices[i].text}, {"refusal", nullptr}};
+    } else {
+      one["text"] = choices[i].text;
+    }
+    one["logprobs"] = nullptr;
+    one["finish_reason"] = choices[i].finish_reason();
+    one["x_edgedraft"] = counters_of(choices[i].outcome);
+    answer["choices"].push_back(std::move(one));
+  }
+  answer["usage"] = usage_of(choices);
+  answer["timings"] = timings_of(choices.front().outcome.stats);
+  return dump(answer);
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "client/engine/engine.h"
+#include "client/serve/answer_text.h"
+#include "client/serve/api_error.h"
+#include "client/serve/completion_request.h"
+#include "shared/base/random.h"
+
+namespace edgedraft {
+
+// One choice of an answer, when it is over.
+struct FinishedChoice {
+  std::string text;
+  bool stopped = false;  // by a stop string
+  AnswerOutcome outcome;
+
+  // As OpenAI names it: "stop", or "length".
+  std::string finish_reason() const;
+};
+
+// An answer in OpenAI's shapes: events of a stream, or one object. What is ours alone stands in
+// "x_edgedraft", and llama-server's times in "timings".
+class CompletionFormat {
+ public:
+  struct Options {
+    CompletionKind kind;
+    std::string model;  // its name
+    bool includes_usage = false;
+    bool obfuscates = false;
+  };
+  // `salt` makes the id, and what pads events.
+  CompletionFormat(Options options, std::uint64_t salt);
+
+  // Events, ready to be sent. A chat's choice begins with begin_event.
+  std::string begin_event(std::uint32_t choice);
+  std::string text_event(std::uint32_t choice, const AnswerText::Piece& piece, ClientState state);
+  std::string end_event(std::uint32_t choice, const FinishedChoice& finished);
+  // Behind the last choice: the usage, if it was asked for, and the end.
+  std::string last_events(const std::vector<FinishedChoice>& choices);
+  static std::string error_event(const ApiError& error);
+
+  // The answer as a whole.
+  std::string whole(const std::vector<FinishedChoice>& choices) const;
+
+ private:
+  using Json = nlohmann::ordered_json;
+  Json frame(bool chunk) const;
+  Json chunk_of(std::uint32_t choice, const std::string* text) const;
+  std::string event_of(Json chunk, std::size_t text_bytes);
+
+  Options options_;
+  Random padding_;
+  std::string id_;
+  std::int64_t created_;
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,252 @@
+#include "client/serve/completion_request.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "client/serve/json_fields.h"
+#include "shared/base/random.h"
+#include "shared/protocol/limits.h"
+
+namespace edgedraft {
+namespace {
+
+using nlohmann::json;
+
+// A text, or parts of one.
+std::optional<std::string> content_of(const json& message, JsonFields& fields) {
+  const json* const content = fields.find("content");
+  if (content == nullptr) {
+    // An assistant that called a tool said nothing.
+    if (message.value("role", json()) == "assistant") return std::string();
+    fields.refuse("content", "a string or an array of text parts");
+    return std::nullopt;
+  }
+  if (content->is_string()) return content->get<std::string>();
+  if (!content->is_array()) {
+    fields.refuse("content", "a string or an array of text parts");
+    return std::nullopt;
+  }
+  std::string text;
+  for (std::size_t i = 0; i < content->size(); ++i) {
+    const json& part = (*content)[i];
+    const std::string name = "content[" + std::to_string(i) + "]";
+    if (!part.is_object() || part.value("type", json()) != "text" ||
+        !part.value("text", json()).is_string()) {
+      fields.refuse_unsupported(name, "only parts of type 'text' are understood");
+      return std::nullopt;
+    }
+    text += part["text"].get<std::string>();
+  }
+  return text;
+}
+
+std::vector<ChatMessage> read_messages(JsonFields& fields) {
+  std::vector<ChatMessage> messages;
+  const json* const list = fields.find("messages");
+  if (list == nullptr || !list->is_array() || list->empty()) {
+    fields.refuse("messages", "an array of at least one message");
+    return {};
+  }
+  for (std::size_t i = 0; i < list->size() && !fields.error(); ++i) {
+    const std::string path = "messages[" + std::to_string(i) + "]";
+    const json& message = (*list)[i];
+    if (!message.is_object()) {
+      fields.take(ApiError{.message = "'" + path + "' is " + kind_of(message) + "; give an object",
+                           .param = path,
+                           .code = "invalid_value"});
+      return {};
+    }
+    JsonFields inner(message, path + ".");
+    auto role = inner.word("role", {"system", "developer", "user", "assistant", "tool"});
+    if (!role) inner.refuse("role", "'system', 'user', 'assistant' or 'tool'");
+    if (const json* calls = inner.find("tool_calls"); calls != nullptr && !calls->empty()) {
+      inner.refuse_unsupported("tool_calls", "tools are not supported by this endpoint yet");
+    }
+    auto content = content_of(message, inner);
+    fields.take(inner.error());
+    if (fields.error()) return {};
+    // What OpenAI's newer models call it.
+    if (*role == "developer") role = "system";
+    messages.push_back({.role = *std::move(role), .content = *std::move(content)});
+  }
+  return messages;
+}
+
+void read_prompt(JsonFields& fields, CompletionRequest& request) {
+  const json* prompt = fields.find("prompt");
+  // A list of one prompt, too.
+  if (prompt != nullptr && prompt->is_array() && prompt->size() == 1 &&
+      !prompt->front().is_number()) {
+    prompt = &prompt->front();
+  }
+  if (prompt != nullptr && prompt->is_string()) {
+    request.prompt = prompt->get<std::string>();
+    if (request.prompt.empty()) fields.refuse("prompt", "some text");
+    return;
+  }
+  if (prompt == nullptr || !prompt->is_array() || prompt->empty()) {
+    return fields.refuse("prompt", "one text, or one array of token ids");
+  }
+  for (const json& token : *prompt) {
+    if (!token.is_number_unsigned() || token.get<std::uint64_t>() >= kTokenIdEnd) {
+      return fields.refuse("prompt", "one text, or one array of token ids");
+    }
+    request.prompt_tokens.push_back(token.get<std::uint32_t>());
+  }
+}
+
+void read_stops(JsonFields& fields, CompletionRequest& request) {
+  const json* const stop = fields.find("stop");
+  if (stop == nullptr) return;
+  const std::string what = "a string, or an array of at most " + std::to_string(kStopsMax) +
+                           ", each of 1 to " + std::to_string(kStopBytesMax) + " bytes";
+  const json list = stop->is_string() ? json::array({*stop}) : *stop;
+  if (!list.is_array() || list.size() > kStopsMax) return fields.refuse("stop", what);
+  for (const json& one : list) {
+    if (!one.is_string()) return fields.refuse("stop", what);
+    auto text = one.get<std::string>();
+    if (text.empty() || text.size() > kStopBytesMax) return fields.refuse("stop", what);
+    request.stops.push_back(std::move(text));
+  }
+}
+
+void read_sampling(JsonFields& fields, SamplingParams& sampling) {
+  double temperature = sampling.temperature;
+  double top_p = sampling.top_p;
+  double min_p = sampling.min_p;
+  std::int64_t top_k = sampling.top_k;
+  fields.read("temperature", temperature, 0.0, 100.0);
+  // Smaller ones would be 0 as the float32 that the target is told.
+  fields.read("top_p", top_p, 1e-30, 1.0);
+  fields.read("min_p", min_p, 0.0, 1.0);
+  fields.read("top_k", top_k, -1, kTokenIdEnd);
+  sampling.temperature = static_cast<float>(temperature);
+  sampling.top_p = static_cast<float>(top_p);
+  sampling.min_p = static_cast<float>(min_p);
+  sampling.top_k = static_cast<std::uint32_t>(std::max<std::int64_t>(top_k, 0));
+  if (const json* const seed = fields.find("seed"); seed != nullptr) {
+    if (seed->is_number_unsigned()) {
+      sampling.seed = seed->get<std::uint64_t>();
+    } else if (seed->is_number_integer()) {
+      sampling.seed = static_cast<std::uint64_t>(seed->get<std::int64_t>());
+    } else {
+      fields.refuse("seed", "an integer");
+    }
+  }
+}
+
+void read_length(JsonFields& fields, CompletionRequest& request) {
+  std::int64_t most = request.tokens_max;
+  // The newer name wins.
+  for (const char* const name : {"max_tokens", "max_completion_tokens"}) {
+    if (const json* field = fields.find(name); field != nullptr && *field == -1) continue;
+    fields.read(name, most, 1, std::numeric_limits<std::uint32_t>::max());
+  }
+  request.tokens_max = static_cast<std::uint32_t>(std::min<std::int64_t>(most, kContextCountMax));
+}
+
+void read_stream_options(JsonFields& fields, CompletionRequest& request) {
+  fields.read("stream", request.streams);
+  const json* const options = fields.find("stream_options");
+  if (options == nullptr) return;
+  if (!options->is_object()) return fields.refuse("stream_options", "an object");
+  JsonFields inner(*options, "stream_options.");
+  inner.read("include_usage", request.includes_usage);
+  inner.read("include_obfuscation", request.obfuscates);
+  fields.take(inner.error());
+}
+
+// Fields that change an answer, and that nobody would want to be ignored.
+void refuse_unknown_laws(JsonFields& fields, CompletionKind kind) {
+  for (const char* const name : {"presence_penalty", "frequency_penalty"}) {
+    double penalty = 0.0;
+    fields.read(name, penalty, -2.0, 2.0);
+    if (penalty != 0.0) fields.refuse_unsupported(name, "penalties are not supported; leave it 0");
+  }
+  if (const json* bias = fields.find("logit_bias"); bias != nullptr && !bias->empty()) {
+    fields.refuse_unsupported("logit_bias", "biases are not supported; leave it out");
+  }
+  const json* const logprobs = fields.find("logprobs");
+  const bool wants_logprobs = kind == CompletionKind::chat
+                                  ? logprobs != nullptr && *logprobs != false
+                                  : logprobs != nullptr;
+  if (wants_logprobs) {
+    fields.refuse_unsupported("logprobs", "log probabilities are not supported; leave it out");
+  }
+  if (kind == CompletionKind::text) {
+    std::string suffix;
+    fields.read("suffix", suffix);
+    if (!suffix.empty()) fields.refuse_unsupported("suffix", "infilling is not supported");
+    return;
+  }
+  if (const json* format = fields.find("response_format"); format != nullptr) {
+    if (!format->is_object() || format->value("type", json()) != "text") {
+      fields.refuse_unsupported("response_format", "only {\"type\": \"text\"} is supported");
+    }
+  }
+  const json* const tools = fields.find("tools");
+  const json* const choice = fields.find("tool_choice");
+  if (tools != nullptr && !tools->empty() && (choice == nullptr || *choice != "none")) {
+    fields.refuse_unsupported("tools",
+                              "tools are not supported; leave them out, or set "
+                              "'tool_choice' to 'none'");
+  }
+}
+
+OfflinePolicy policy_of(const std::string& word) {
+  if (word == "wait") return OfflinePolicy::wait;
+  if (word == "revise") return OfflinePolicy::revise;
+  return OfflinePolicy::keep;
+}
+
+}  // namespace
+
+std::uint64_t CompletionRequest::seed_of(std::uint32_t choice) const {
+  if (choice == 0) return sampling.seed;
+  return mix64(mix64(sampling.seed + 0x9E3779B97F4A7C15u) + choice);
+}
+
+ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionKind kind,
+                                              const CompletionDefaults& defaults,
+                                              std::uint64_t random_seed) {
+  json object;
+  if (const auto wrong = parse_object(body, object)) return *wrong;
+  JsonFields fields(object);
+  CompletionRequest request{.kind = kind,
+                            .tokens_max = defaults.tokens_max,
+                            .sampling = defaults.sampling,
+                            .offline = defaults.offline};
+  request.sampling.seed = random_seed;
+  if (kind == CompletionKind::chat) {
+    request.messages = read_messages(fields);
+  } else {
+    read_prompt(fields, request);
+    fields.read("echo", request.echo);
+  }
+  read_length(fields, request);
+  read_sampling(fields, request.sampling);
+  read_stops(fields, request);
+  std::int64_t choices = 1;
+  fields.read("n", choices, 1, kChoicesMax);
+  request.choices = static_cast<std::uint32_t>(choices);
+  read_stream_options(fields, request);
+  refuse_unknown_laws(fields, kind);
+  if (const auto word = fields.word("offline", {"wait", "keep", "revise"})) {
+    request.offline = policy_of(*word);
+  }
+  if (fields.error()) return *fields.error();
+  return request;
+}
+
+ApiResult<std::vector<ChatMessage>> parse_messages(std::string_view body) {
+  json object;
+  if (const auto wrong = parse_object(body, object)) return *wrong;
+  JsonFields fields(object);
+  auto messages = read_messages(fields);
+  if (fields.error()) return *fields.error();
+  return messages;
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client/serve/api_error.h"
+#include "shared/base/sampling_params.h"
+#include "shared/model/chat_template.h"
+
+namespace edgedraft {
+
+// What an answer does while the server is away.
+enum class OfflinePolicy : std::uint8_t {
+  wait,    // nothing: every token is the target's
+  keep,    // text that the drafter writes is held back, then given out for good
+  revise,  // it is given out at once, and corrected when the server is back
+};
+
+inline constexpr std::uint32_t kChoicesMax = 16;
+inline constexpr std::size_t kStopsMax = 16;
+inline constexpr std::size_t kStopBytesMax = 256;
+
+// What a request gets where it says nothing.
+struct CompletionDefaults {
+  std::uint32_t tokens_max = 0;
+  SamplingParams sampling{};
+  OfflinePolicy offline = OfflinePolicy::keep;
+};
+
+enum class CompletionKind : std::uint8_t { chat, text };
+
+// A request to /v1/chat/completions or /v1/completions.
+struct CompletionRequest {
+  CompletionKind kind = CompletionKind::chat;
+  std::vector<ChatMessage> messages{};         // of a chat
+  std::string prompt{};                        // else, as a text
+  std::vector<std::uint32_t> prompt_tokens{};  // or as tokens, if not empty
+  std::uint32_t tokens_max = 0;
+  SamplingParams sampling{};
+  std::uint32_t choices = 1;
+  std::vector<std::string> stops{};
+  OfflinePolicy offline = OfflinePolicy::keep;
+  bool echo = false;
+  bool streams = false;
+  bool includes_usage = false;
+  bool obfuscates = false;
+
+  // Choice 0 draws by the request's seed, the others by hashes of it and their number.
+  std::uint64_t seed_of(std::uint32_t choice) const;
+};
+
+// Reads a request's body. Fields that it does not know are ignored. Where the request names no
+// seed `random_seed` is it.
+//
+// Errors    naming the field and what it takes
+ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionKind kind,
+                                              const CompletionDefaults& defaults,
+                                              std::uint64_t random_seed);
+
+// Messages as /v1/chat/completions takes them.
+ApiResult<std::vector<ChatMessage>> parse_messages(std::string_view body);
+
+}  // namespace edgedraft

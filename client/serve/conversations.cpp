@@ -1,0 +1,220 @@
+#include "client/serve/conversations.h"
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <utility>
+
+#include "shared/base/check.h"
+
+namespace edgedraft {
+namespace {
+
+std::size_t common_count(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b) {
+  return static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
+}  // namespace
+
+// A conversation of the engine. What the engine's thread tells goes to the io_context's, in order.
+class Conversations::Place final : public GenerationObserver,
+                                   public std::enable_shared_from_this<Place> {
+ public:
+  explicit Place(boost::asio::io_context& io) : io_(io) {}
+
+  void on_token(std::uint32_t token, Provenance provenance) override {
+    tell([=](AnswerListener& to) { to.on_token(token, provenance); });
+  }
+  void on_confirmed(std::uint32_t count) override {
+    tell([=](AnswerListener& to) { to.on_confirmed(count); });
+  }
+  void on_kept(std::uint32_t count) override {
+    tell([=](AnswerListener& to) { to.on_kept(count); });
+  }
+  void on_rewrite(std::uint32_t index) override {
+    tell([=](AnswerListener& to) { to.on_rewrite(index); });
+  }
+  void on_state(ClientState state, const std::string& why) override {
+    tell([=](AnswerListener& to) { to.on_state(state, why); });
+  }
+
+  // On the io_context's thread.
+  std::unique_ptr<EngineConversation> conversation;
+  Ticket ticket = 0;  // of its answer; 0: it is idle
+  AnswerListener* listener = nullptr;
+  Prompt prompt;                      // of its answer
+  std::vector<std::uint32_t> tokens;  // that it holds, when idle
+  std::optional<PastAnswer> past;
+
+ private:
+  template <class Act>
+  void tell(Act act) {
+    boost::asio::post(io_, [place = weak_from_this(), act] {
+      const auto still = place.lock();
+      if (still && still->listener != nullptr) act(*still->listener);
+    });
+  }
+
+  boost::asio::io_context& io_;
+};
+
+Conversations::Conversations(Options options) : options_(std::move(options)) {}
+
+Conversations::~Conversations() {
+  for (const auto& place : places_) {
+    place->listener = nullptr;
+    place->conversation.reset();
+  }
+  closing_.join();
+}
+
+std::vector<std::uint32_t> Conversations::encode(const MarkedText& chat) const {
+  std::optional<std::vector<std::uint32_t>> best;
+  std::size_t most = 0;
+  for (const auto& place : places_) {
+    // The one that reaches furthest into the text.
+    if (!place->past || place->past->prompt.size() < most) continue;
+    if (auto tokens = encode_behind(*place->past, chat, options_.tokenizer)) {
+      best = std::move(tokens);
+      most = place->past->prompt.size();
+    }
+  }
+  return best ? *std::move(best) : options_.tokenizer.encode(chat);
+}
+
+Result<Conversations::Ticket> Conversations::begin(Prompt prompt, const AnswerTerms& terms,
+                                                   AnswerListener& listener) {
+  if (line_.size() >= options_.line_max && busy_count() >= options_.count_max) {
+    return Error{Errc::refused,
+                 "all " + std::to_string(options_.count_max) + " conversations are busy and " +
+                     std::to_string(options_.line_max) + " prompts wait: try again later"};
+  }
+  line_.push_back({.ticket = ++last_ticket_,
+                   .prompt = std::move(prompt),
+                   .terms = terms,
+                   .listener = &listener});
+  boost::asio::post(options_.io, [this] { serve_line(); });
+  return last_ticket_;
+}
+
+void Conversations::stop(Ticket ticket) {
+  if (Place* const place = find(ticket)) {
+    place->conversation->cancel();
+    return;
+  }
+  const auto found = std::ranges::find(line_, ticket, &Waiting::ticket);
+  if (found == line_.end()) return;
+  AnswerListener* const listener = found->listener;
+  line_.erase(found);
+  listener->on_over(AnswerOutcome{});
+}
+
+void Conversations::abandon(Ticket ticket) {
+  if (Place* const place = find(ticket)) {
+    place->listener = nullptr;
+    place->conversation->cancel();
+    return;
+  }
+  std::erase_if(line_, [ticket](const Waiting& waiting) { return waiting.ticket == ticket; });
+}
+
+std::uint32_t Conversations::busy_count() const {
+  return static_cast<std::uint32_t>(
+      std::ranges::count_if(places_, [](const auto& place) { return place->ticket != 0; }));
+}
+
+Conversations::Place* Conversations::find(Ticket ticket) const {
+  const auto found = std::ranges::find_if(
+      places_, [ticket](const auto& place) { return place->ticket == ticket; });
+  return found == places_.end() ? nullptr : found->get();
+}
+
+void Conversations::serve_line() {
+  while (!line_.empty() && busy_count() < options_.count_max) {
+    Waiting next = std::move(line_.front());
+    line_.pop_front();
+    start(std::move(next));
+  }
+}
+
+void Conversations::start(Waiting waiting) {
+  const auto place = take_place(waiting.prompt.tokens);
+  if (!place) return waiting.listener->on_over(place.error());
+  Place& taken = **place;
+  taken.ticket = waiting.ticket;
+  taken.listener = waiting.listener;
+  taken.prompt = std::move(waiting.prompt);
+  taken.conversation->answer(taken.prompt.tokens, waiting.terms);
+}
+
+Result<Conversations::Place*> Conversations::take_place(const std::vector<std::uint32_t>& prompt) {
+  const auto idle = [](const auto& place) { return place->ticket == 0; };
+  auto best = places_.end();
+  std::size_t most = 0;
+  for (auto it = places_.begin(); it != places_.end(); ++it) {
+    if (!idle(*it)) continue;
+    const std::size_t common = common_count((*it)->tokens, prompt);
+    if (common > most) best = it, most = common;
+  }
+  // A beginning that many prompts share is no reason to forget another's conversation; the server
+  // finds such beginnings again by itself.
+  const bool continues = best != places_.end() && 2 * most >= (*best)->tokens.size();
+  if (!continues) {
+    if (places_.size() < options_.count_max) return open_place();
+    best = std::ranges::find_if(places_, idle);  // unused longest
+  }
+  EDGEDRAFT_CHECK(best != places_.end());
+  places_.splice(places_.end(), places_, best);
+  return places_.back().get();
+}
+
+Result<Conversations::Place*> Conversations::open_place() {
+  const auto place = std::make_shared<Place>(options_.io);
+  Engine::ConversationParts parts = options_.parts(*place);
+  parts.on_over = [this, weak = std::weak_ptr(place)] {
+    boost::asio::post(options_.io, [this, weak] {
+      if (const auto still = weak.lock(); still && still->conversation) on_over(*still);
+    });
+  };
+  auto conversation = options_.engine.open(std::move(parts));
+  if (!conversation) return conversation.error();
+  place->conversation = *std::move(conversation);
+  places_.push_back(place);
+  return place.get();
+}
+
+void Conversations::close(Place& place) {
+  boost::asio::post(closing_, [closed = place.shared_from_this()]() mutable {
+    closed->conversation.reset();
+    closed.reset();
+  });
+  place.listener = nullptr;
+  std::erase_if(places_, [&](const auto& other) { return other.get() == &place; });
+}
+
+void Conversations::on_over(Place& place) {
+  AnswerListener* const listener = std::exchange(place.listener, nullptr);
+  auto outcome = place.conversation->outcome();
+  place.ticket = 0;
+  if (!outcome || !*outcome) {
+    // What it holds is not known now; the next prompt gets another.
+    const Error error = outcome ? Error{Errc::cancelled, "cancelled"} : outcome.error();
+    close(place);
+    serve_line();
+    if (listener != nullptr) listener->on_over(error);
+    return;
+  }
+  options_.on_outcome(**outcome);
+  place.tokens = place.prompt.tokens;
+  place.tokens.insert(place.tokens.end(), (*outcome)->tokens.begin(), (*outcome)->tokens.end());
+  place.past.reset();
+  if (place.prompt.chat) {
+    place.past = PastAnswer{.prompt = *std::move(place.prompt.chat),
+                            .prompt_tokens = std::move(place.prompt.tokens),
+                            .answer_tokens = (*outcome)->tokens};
+  }
+  place.prompt = {};
+  serve_line();
+  if (listener != nullptr) listener->on_over(**std::move(outcome));
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/engine/engine.h"
+#include "client/serve/past_answer.h"
+#include "shared/model/marked_text.h"
+#include "shared/model/tokenizer.h"
+
+namespace edgedraft {
+
+// A prompt, and where it came from if a later one may begin with it.
+struct Prompt {
+  std::vector<std::uint32_t> tokens;
+  std::optional<MarkedText> chat{};  // as the chat template rendered it
+};
+
+// Who awaits an answer. Told on the io_context's thread.
+class AnswerListener : public GenerationObserver {
+ public:
+  // The last that is told. The conversation is free for the next prompt by then.
+  virtual void on_over(Result<AnswerOutcome> outcome) = 0;
+};
+
+// The engine's conversations, of which each prompt gets the one that knows most of it. Where all
+// are busy prompts wait in line.
+//
+// Threads   all calls on the io_context's thread
+class Conversations {
+ public:
+  struct Options {
+    Engine& engine;
+    const Tokenizer& tokenizer;
+    boost::asio::io_context& io;
+    // What a conversation is made of, but for its observer and on_over.
+    std::function<Engine::ConversationParts(GenerationObserver& observer)> parts;
+    std::function<void(const AnswerOutcome& outcome)> on_outcome;  // each, for the record
+    std::uint32_t count_max = 1;
+    std::uint32_t line_max = 0;  // of prompts that wait
+  };
+  explicit Conversations(Options options);
+  // Cancels what is in flight; listeners are not told.
+  ~Conversations();
+  Conversations(const Conversations&) = delete;
+  Conversations& operator=(const Conversations&) = delete;
+
+  // Tokens of a rendered chat, with those of our own answers in it as they were chosen.
+  std::vector<std::uint32_t> encode(const MarkedText& chat) const;
+
+  using Ticket = std::uint64_t;
+  // Begins the answer, now or when a conversation is free. The listener is told until on_over() or
+  // cancel().
+  //
+  // Errors    refused: too many wait already
+  Result<Ticket> begin(Prompt prompt, const AnswerTerms& terms, AnswerListener& listener);
+  // Ends the answer where it is, which on_over() tells in time; a prompt that still waits in line
+  // is over at once.
+  void stop(Ticket ticket);
+  // The same without a listener, who is told no more. Nothing if the answer is over.
+  void abandon(Ticket ticket);
+
+  std::uint32_t busy_count() const;
+  std::uint32_t waiting_count() const { return static_cast<std::uint32_t>(line_.size()); }
+  std::uint32_t open_count() const { return static_cast<std::uint32_t>(places_.size()); }
+
+ private:
+  class Place;
+  struct Waiting {
+    Ticket ticket;
+    Prompt prompt;
+    AnswerTerms terms;
+    AnswerListener* listener;
+  };
+
+  void serve_line();
+  void start(Waiting waiting);
+  // The one that suits the prompt best; null if it cannot be had.
+  Result<Place*> take_place(const std::vector<std::uint32_t>& prompt);
+  Result<Place*> open_place();
+  void close(Place& place);
+  void on_over(Place& place);
+  Place* find(Ticket ticket) const;
+
+  Options options_;
+  std::list<std::shared_ptr<Place>> places_;  // used last comes last
+  std::list<Waiting> line_;
+  Ticket last_ticket_ = 0;
+  // Closing one waits for a draft that is being made, and for its goodbye to the server.
+  boost::asio::thread_pool closing_{1};
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,115 @@
+#include "client/serve/kept_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "shared/base/check.h"
+
+namespace edgedraft {
+namespace {
+
+std::int64_t wall_clock_ms() {
+  using namespace std::chrono;
+  return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
+}
+
+HttpAnswer head_with(const KeptStream::Headers& headers) {
+  HttpAnswer head = event_stream_head();
+  head.headers.insert(head.headers.end(), headers.begin(), headers.end());
+  return head;
+}
+
+}  // namespace
+
+KeptStream::KeptStream(HttpReply reply, Headers headers)
+    : asking_(std::move(reply)), headers_(std::move(headers)), started_ms_(wall_clock_ms()) {}
+
+void KeptStream::answer(HttpAnswer answer) {
+  answer.headers.insert(answer.headers.end(), headers_.begin(), headers_.end());
+  asking_->send(std::move(answer));
+  asking_.reset();
+  end();
+}
+
+void KeptStream::begin() {
+  asking_->begin(head_with(headers_), kKeepAlive, kKeepAliveComment);
+  readers_.push_back(*std::exchange(asking_, std::nullopt));
+}
+
+void KeptStream::write(std::string events) {
+  bytes_ += events;
+  // A reader who does not read is let go; it may come again.
+  std::erase_if(readers_, [](const HttpReply& reader) {
+    return reader.gone() || reader.backlog_bytes() > kStreamBacklogMax;
+  });
+  for (HttpReply& reader : readers_) reader.write(events);
+}
+
+void KeptStream::end() {
+  ended_ = wall_clock_ms();
+  for (HttpReply& reader : readers_) reader.end();
+  readers_.clear();
+}
+
+void KeptStream::attach(HttpReply reply, const Headers& headers, std::size_t from) {
+  EDGEDRAFT_CHECK(from <= bytes_.size());
+  HttpAnswer head = head_with(headers);
+  head.body = bytes_.substr(from);
+  reply.begin(std::move(head), kKeepAlive, kKeepAliveComment);
+  if (ended_) {
+    reply.end();
+  } else {
+    readers_.push_back(std::move(reply));
+  }
+}
+
+bool KeptStreams::is_name(std::string_view name) {
+  return name.size() >= kNameMin && name.size() <= kNameMax &&
+         std::ranges::all_of(name, [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '-' || c == '_';
+         });
+}
+
+bool KeptStreams::put(const std::string& name, std::shared_ptr<KeptStream> stream,
+                      std::function<void()> stop, Instant now) {
+  remove(name);
+  sweep(now);
+  if (entries_.size() >= options_.count_max) {
+    const auto oldest = std::ranges::min_element(
+        entries_, {}, [](const auto& entry) { return entry.second.ended; });
+    if (!oldest->second.stream->ended()) return false;
+    entries_.erase(oldest);
+  }
+  entries_.emplace(name, Entry{.stream = std::move(stream), .stop = std::move(stop)});
+  return true;
+}
+
+std::shared_ptr<KeptStream> KeptStreams::find(const std::string& name, Instant now) {
+  sweep(now);
+  const auto found = entries_.find(name);
+  return found == entries_.end() ? nullptr : found->second.stream;
+}
+
+void KeptStreams::ended(const KeptStream& stream, Instant now) {
+  for (auto& [name, entry] : entries_) {
+    if (entry.stream.get() == &stream) entry.ended = now;
+  }
+}
+
+bool KeptStreams::remove(const std::string& name) {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return false;
+  const Entry entry = std::move(found->second);
+  entries_.erase(found);
+  if (!entry.stream->ended()) entry.stop();
+  return true;
+}
+
+void KeptStreams::sweep(Instant now) {
+  std::erase_if(entries_, [&](const auto& entry) {
+    return entry.second.ended != Instant::max() && now - entry.second.ended > options_.kept_for;
+  });
+}
+
+}  // namespace edgedraft

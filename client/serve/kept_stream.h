@@ -1,0 +1,94 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/serve/direct_outlet.h"
+#include "client/serve/outlet.h"
+#include "shared/base/clock.h"
+#include "shared/net/http/http_reply.h"
+
+namespace edgedraft {
+
+// A stream that outlives the connection that asked for it: what was said is kept, and anybody who
+// knows its name reads it from any byte on, while it goes on and for a while after.
+class KeptStream final : public Outlet {
+ public:
+  // An answer of this size has gone astray.
+  static constexpr std::size_t kBytesMax = 16u << 20;
+
+  using Headers = std::vector<std::pair<std::string, std::string>>;
+
+  // The asking client is its first reader; `headers` are those of that answer.
+  KeptStream(HttpReply reply, Headers headers);
+
+  void answer(HttpAnswer answer) override;
+  void begin() override;
+  void write(std::string events) override;
+  void end() override;
+  bool is_stuck() const override { return bytes_.size() > kBytesMax; }
+
+  // Another reader, from that byte on. Requires  from <= size()
+  void attach(HttpReply reply, const Headers& headers, std::size_t from);
+
+  std::size_t size() const { return bytes_.size(); }
+  bool ended() const { return ended_.has_value(); }
+  // By the wall clock, in milliseconds since 1970.
+  std::int64_t started_ms() const { return started_ms_; }
+  std::int64_t ended_ms() const { return ended_.value_or(0); }
+
+ private:
+  std::optional<HttpReply> asking_;  // until the stream begins
+  Headers headers_;
+  std::string bytes_;
+  std::vector<HttpReply> readers_;
+  std::int64_t started_ms_;
+  std::optional<std::int64_t> ended_;
+};
+
+// The kept streams by their names, which the clients choose.
+class KeptStreams {
+ public:
+  // A name that nobody guesses: 128 random bits are 22 characters of base64url, 32 of hex or a
+  // UUID.
+  static constexpr std::size_t kNameMin = 22;
+  static constexpr std::size_t kNameMax = 128;
+  static bool is_name(std::string_view name);
+
+  struct Options {
+    std::size_t count_max = 64;
+    Duration kept_for = std::chrono::minutes(10);  // after the end
+  };
+  explicit KeptStreams(Options options) : options_(options) {}
+
+  // `stop` ends what writes the stream; it is called at most once, before the end.
+  // A stream of that name that there is already is stopped and forgotten.
+  // Errors    none: where there are too many, those that ended longest ago go; nothing is kept,
+  //           and false given, if none has ended
+  bool put(const std::string& name, std::shared_ptr<KeptStream> stream, std::function<void()> stop,
+           Instant now);
+  std::shared_ptr<KeptStream> find(const std::string& name, Instant now);
+  // It has ended.
+  void ended(const KeptStream& stream, Instant now);
+  // Stops and forgets it; false if there is none.
+  bool remove(const std::string& name);
+
+ private:
+  struct Entry {
+    std::shared_ptr<KeptStream> stream;
+    std::function<void()> stop;
+    Instant ended = Instant::max();
+  };
+  void sweep(Instant now);
+
+  Options options_;
+  std::map<std::string, Entry, std::less<>> entries_;
+};
+
+}  // namespace edgedraft

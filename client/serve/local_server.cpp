@@ -1,0 +1,75 @@
+#include "client/serve/local_server.h"
+
+#include <boost/system/system_error.hpp>
+#include <chrono>
+#include <utility>
+
+#include "client/serve/api_error.h"
+
+namespace edgedraft {
+namespace {
+
+// A long conversation with pasted files.
+constexpr std::uint32_t kBodyBytesMax = 16u << 20;
+constexpr std::uint32_t kConnectionsMax = 512;
+// For a part of an answer to be taken: clients on a phone may sleep.
+constexpr Duration kStallTimeout = std::chrono::seconds(30);
+
+}  // namespace
+
+LocalServer::LocalServer(Options options) : work_(io_.get_executor()) {
+  const HttpServerOptions http{.address = options.address,
+                               .port = options.port,
+                               .header_bytes_max = 16u << 10,
+                               .body_bytes_max = kBodyBytesMax,
+                               .connections_max = kConnectionsMax,
+                               .keeps_alive = true,
+                               .timeout = kStallTimeout,
+                               .error_page =
+                                   [](unsigned status, const std::string& what) {
+                                     return answer_of(ApiError{.status = status, .message = what});
+                                   },
+                               .on_failure = options.on_failure};
+  service_.emplace(
+      ApiService::Options{.guard = std::move(options.guard),
+                          .bundle = options.bundle,
+                          .chat = options.chat,
+                          .no_chat = std::move(options.no_chat),
+                          .model = std::move(options.model),
+                          .defaults = options.defaults,
+                          .keep_after = options.keep_after,
+                          .seeds_are_random = options.seeds_are_random,
+                          .io = io_,
+                          .conversations = {.engine = options.engine,
+                                            .tokenizer = options.bundle.tokenizer(),
+                                            .io = io_,
+                                            .parts = std::move(options.parts),
+                                            .on_outcome = std::move(options.on_outcome),
+                                            .count_max = options.conversations_max,
+                                            .line_max = options.line_max}});
+  http_.emplace(http, [this](const HttpRequest& request, const HttpReply& reply) {
+    service_->handle(request, reply);
+  });
+  thread_ = std::thread([this] { io_.run(); });
+}
+
+LocalServer::~LocalServer() {
+  // First nobody asks any more, then nobody answers.
+  http_.reset();
+  io_.stop();
+  if (thread_.joinable()) thread_.join();
+  service_.reset();
+}
+
+Result<std::unique_ptr<LocalServer>> LocalServer::start(Options options) {
+  const std::string address = options.address;
+  const std::uint16_t port = options.port;
+  try {
+    return std::unique_ptr<LocalServer>(new LocalServer(std::move(options)));
+  } catch (const boost::system::system_error& failure) {
+    return Error{Errc::io, "cannot listen on " + address + " port " + std::to_string(port) + ": " +
+                               failure.code().message()};
+  }
+}
+
+}  // namespace edgedraft

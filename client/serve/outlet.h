@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+
+#include "shared/net/http/http_message.h"
+
+namespace edgedraft {
+
+// Where an answer's events go: to the client that asked, or to whoever reads a kept stream.
+//
+// Threads   the io_context's, as everything of the local API but its guard
+class Outlet {
+ public:
+  virtual ~Outlet() = default;
+  // Instead of events. Requires  nothing was said
+  virtual void answer(HttpAnswer answer) = 0;
+  // Events follow. Requires  nothing was said
+  virtual void begin() = 0;
+  virtual void write(std::string events) = 0;
+  virtual void end() = 0;
+  // Nobody takes what is given, so that it piles up.
+  virtual bool is_stuck() const = 0;
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,70 @@
+#include "client/serve/past_answer.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+namespace edgedraft {
+namespace {
+
+// What the message says that begins at `begin`; empty if none does.
+std::string_view content_at(const MarkedText& chat, std::size_t begin) {
+  const auto span = std::ranges::find_if(chat.spans(), [begin](const MarkedText::Span& s) {
+    return s.begin <= begin && begin < s.end;
+  });
+  if (span == chat.spans().end()) return {};
+  return std::string_view(chat.text()).substr(begin, span->end - begin);
+}
+
+struct Match {
+  std::size_t tokens = 0;
+  std::size_t bytes = 0;
+};
+
+// The answer's tokens that `content` is made of, but for one that it may end within.
+std::optional<Match> match(const PastAnswer& past, std::string_view content,
+                           const Tokenizer& tokenizer) {
+  Match match;
+  while (match.bytes < content.size()) {
+    if (match.tokens == past.answer_tokens.size()) return std::nullopt;
+    std::string bytes = tokenizer.token_bytes(past.answer_tokens[match.tokens]);
+    if (match.tokens == 0 && tokenizer.adds_space_prefix() && bytes.starts_with(' ')) {
+      bytes.erase(0, 1);
+    }
+    const std::string_view rest = content.substr(match.bytes);
+    if (bytes.empty()) return std::nullopt;
+    if (bytes.size() > rest.size()) {
+      if (!bytes.starts_with(rest)) return std::nullopt;
+      break;
+    }
+    if (!rest.starts_with(bytes)) return std::nullopt;
+    match.bytes += bytes.size();
+    ++match.tokens;
+  }
+  return match;
+}
+
+}  // namespace
+
+std::optional<std::vector<std::uint32_t>> encode_behind(const PastAnswer& past,
+                                                        const MarkedText& chat,
+                                                        const Tokenizer& tokenizer) {
+  const std::size_t prompt_end = past.prompt.size();
+  if (!chat.text().starts_with(past.prompt.text())) return std::nullopt;
+  // The same bytes in other hands may be other tokens.
+  if (chat.slice(0, prompt_end).spans() != past.prompt.spans()) return std::nullopt;
+  const std::string_view content = content_at(chat, prompt_end);
+  const auto matched = match(past, content, tokenizer);
+  if (!matched || matched->tokens == 0) return std::nullopt;
+  const auto rest = tokenizer.encode(chat.slice(prompt_end + matched->bytes, chat.size()));
+  const bool goes_on_with_text =
+      rest.empty() || tokenizer.token_type(rest.front()) != TokenType::control;
+  if (goes_on_with_text && tokenizer.adds_space_prefix()) return std::nullopt;
+  std::vector<std::uint32_t> tokens = past.prompt_tokens;
+  const auto answer = past.answer_tokens.begin();
+  tokens.insert(tokens.end(), answer, answer + static_cast<std::ptrdiff_t>(matched->tokens));
+  tokens.insert(tokens.end(), rest.begin(), rest.end());
+  return tokens;
+}
+
+}  // namespace edgedraft
