@@ -24,8 +24,6 @@ constexpr std::size_t kKeyBytesMax = 4096;
 constexpr Duration kInterruptDelay = std::chrono::milliseconds(50);
 // Prompts that wait while every conversation is busy.
 constexpr std::uint32_t kLineMax = 256;
-// What an answer that ended offline waits for where its text is not given out for good by then.
-constexpr Duration kCheckWait = std::chrono::hours(24);
 
 Result<std::string> read_key(const ServeOptions& o, const std::string& host) {
   if (!o.api_key_file.empty()) {
@@ -105,7 +103,8 @@ Result<int> run_serve(const ServeOptions& o) {
   if (!key) return key.error();
   auto config = check_answer_options(o.answer);
   if (!config) return config.error();
-  config->generation.resync_wait = kCheckWait;
+  // An answer that ended offline and may be corrected waits as long for that.
+  config->generation.resync_wait = std::chrono::milliseconds(o.hold_ms);
   auto opened = AnswerParts::open(*config);
   if (!opened) return opened.error();
   AnswerParts& parts = **opened;

@@ -18,7 +18,10 @@ std::string lower(std::string_view text) {
 
 // "name:7430", "[::1]:7430" or "name" without its port and brackets.
 std::string host_name(std::string_view host) {
-  if (host.starts_with('[')) return lower(host.substr(1, host.find(']') - 1));
+  if (host.starts_with('[')) {
+    const std::size_t end = host.find(']');
+    return end == std::string_view::npos ? "" : lower(host.substr(1, end - 1));
+  }
   return lower(host.substr(0, host.find(':')));
 }
 

@@ -141,7 +141,9 @@ void read_length(JsonFields& fields, CompletionRequest& request) {
   std::int64_t most = request.tokens_max;
   // The newer name wins.
   for (const char* const name : {"max_tokens", "max_completion_tokens"}) {
-    if (const json* field = fields.find(name); field != nullptr && *field == -1) continue;
+    // Some clients say so that there is no limit.
+    const json* const field = fields.find(name);
+    if (field != nullptr && !field->is_number_unsigned() && *field == -1) continue;
     fields.read(name, most, 1, std::numeric_limits<std::uint32_t>::max());
   }
   request.tokens_max = static_cast<std::uint32_t>(std::min<std::int64_t>(most, kContextCountMax));

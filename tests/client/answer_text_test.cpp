@@ -1,0 +1,210 @@
+#include "client/serve/answer_text.h"
+
+#include <gtest/gtest.h>
+
+#include "client/engine/bundle_file.h"
+#include "client/serve/past_answer.h"
+#include "shared/base/random.h"
+
+namespace edgedraft {
+namespace {
+
+using Tokens = std::vector<std::uint32_t>;
+
+class AnswerTextTest : public ::testing::Test {
+ protected:
+  const Tokenizer& tokenizer() const { return bundle_.tokenizer(); }
+  Tokens tokens(const std::string& text) const { return tokenizer().encode(text, Special::plain); }
+  AnswerText text(std::vector<std::string> stops = {}, bool shows_drafts = false) const {
+    return AnswerText({.tokenizer = tokenizer(),
+                       .leading_space = LeadingSpace::keep,
+                       .stops = std::move(stops),
+                       .shows_drafts = shows_drafts});
+  }
+
+  BundleFile bundle_ =
+      BundleFile::open(EDGEDRAFT_MODELS "/moa-tli1.gguf", BundleUse::draft).value();
+};
+
+// What a client puts together from the pieces, as docs/assistant.md says.
+void follow(std::string& shown, const std::vector<AnswerText::Piece>& pieces) {
+  for (const auto& piece : pieces) {
+    if (piece.revise_from) {
+      std::size_t bytes = 0;
+      for (std::size_t left = *piece.revise_from; bytes < shown.size(); ++bytes) {
+        const bool begins = (static_cast<unsigned char>(shown[bytes]) & 0xC0u) != 0x80u;
+        if (begins && left-- == 0) break;
+      }
+      shown.resize(bytes);
+    }
+    shown += piece.text;
+  }
+}
+
+TEST_F(AnswerTextTest, PiecesMakeUpTheTextWhateverTheTokensAre) {
+  const std::string all = "A naïve café – 日本語 🙂 and the end.";
+  AnswerText answer = text();
+  std::string shown;
+  for (const std::uint32_t token : tokens(all)) {
+    answer.add(token, Provenance::verified);
+    for (const auto& piece : answer.take()) {
+      EXPECT_EQ(piece.text.find("\xEF\xBF\xBD"), std::string::npos) << "half a character";
+      shown += piece.text;
+    }
+  }
+  answer.finish();
+  follow(shown, answer.take());
+  EXPECT_EQ(shown, all);
+  EXPECT_EQ(answer.text(), all);
+}
+
+TEST_F(AnswerTextTest, StopsAreFoundAcrossTokensAndNothingOfThemIsShown) {
+  for (const std::string stop : {"dog ran", "og", "ran away", "a", "Lily", "."}) {
+    SCOPED_TRACE(stop);
+    const std::string all = "One day a little dog ran away. Lily";
+    const std::string before = all.substr(0, all.find(stop));
+    AnswerText answer = text({"never", stop});
+    std::string shown;
+    for (const std::uint32_t token : tokens(all)) {
+      answer.add(token, Provenance::verified);
+      follow(shown, answer.take());
+      EXPECT_TRUE(before.starts_with(shown)) << shown;
+    }
+    EXPECT_TRUE(answer.stopped());
+    answer.finish();
+    follow(shown, answer.take());
+    EXPECT_EQ(shown, before);
+    EXPECT_EQ(answer.text(), before);
+  }
+}
+
+TEST_F(AnswerTextTest, WhatOnlyBeganLikeAStopIsShownAtTheEnd) {
+  AnswerText answer = text({"dog ran home"});
+  std::string shown;
+  for (const std::uint32_t token : tokens("a dog ran")) answer.add(token, Provenance::verified);
+  follow(shown, answer.take());
+  EXPECT_EQ(shown, "a ");
+  answer.finish();
+  follow(shown, answer.take());
+  EXPECT_EQ(shown, "a dog ran");
+  EXPECT_FALSE(answer.stopped());
+}
+
+TEST_F(AnswerTextTest, OfflineTextIsHeldBackUntilItIsCheckedOrKept) {
+  const Tokens words = tokens(" one two three");
+  AnswerText answer = text();
+  for (const std::uint32_t token : words) answer.add(token, Provenance::offline);
+  EXPECT_TRUE(answer.take().empty());
+  answer.confirm(1);
+  auto pieces = answer.take();
+  ASSERT_EQ(pieces.size(), 1u);
+  EXPECT_EQ(pieces[0].text, " one");
+  EXPECT_EQ(pieces[0].provenance, Provenance::verified);
+  answer.keep(2);
+  pieces = answer.take();
+  ASSERT_EQ(pieces.size(), 1u);
+  EXPECT_EQ(pieces[0].text, " two");
+  EXPECT_EQ(pieces[0].provenance, Provenance::offline);
+  // The third is withdrawn, and nobody has seen it.
+  answer.rewrite(2);
+  answer.add(words[0], Provenance::verified);
+  pieces = answer.take();
+  ASSERT_EQ(pieces.size(), 1u);
+  EXPECT_EQ(pieces[0].text, " one");
+  EXPECT_FALSE(pieces[0].revise_from);
+}
+
+// Whatever is written and withdrawn, a client that follows the pieces has the text.
+TEST_F(AnswerTextTest, RevisionsLeadToTheText) {
+  Random random(5);
+  const Tokens some = tokens("über 日本 dog 🙂 cat – naïve ran away");
+  for (int run = 0; run < 300; ++run) {
+    AnswerText answer = text({}, true);
+    std::string shown;
+    std::uint32_t settled = 0;
+    Tokens now;
+    for (int step = 0; step < 30; ++step) {
+      const std::uint64_t what = random.below(8);
+      if (what == 0 && now.size() > settled) {
+        const auto index = static_cast<std::uint32_t>(settled + random.below(now.size() - settled));
+        answer.rewrite(index);
+        now.resize(index);
+      } else {
+        const bool verified = what < 4;
+        now.push_back(some[random.below(some.size())]);
+        answer.add(now.back(), verified ? Provenance::verified : Provenance::offline);
+        if (verified) settled = static_cast<std::uint32_t>(now.size());
+      }
+      if (random.below(2) == 0) follow(shown, answer.take());
+    }
+    answer.finish();
+    follow(shown, answer.take());
+    ASSERT_EQ(shown, decode(tokenizer(), now, LeadingSpace::keep)) << "run " << run;
+  }
+}
+
+class PastAnswerTest : public AnswerTextTest {
+ protected:
+  MarkedText render(const std::vector<ChatMessage>& messages) const {
+    return bundle_.render_chat(chat_, messages).value();
+  }
+  PastAnswer past(const Tokens& answer) const {
+    const MarkedText prompt = render({{"user", "Hi"}});
+    return {.prompt = prompt, .prompt_tokens = tokenizer().encode(prompt), .answer_tokens = answer};
+  }
+  Tokens pieces(const std::string& text) const {
+    Tokens single;
+    for (const char c : text) {
+      const Tokens one = tokens(std::string(1, c));
+      single.insert(single.end(), one.begin(), one.end());
+    }
+    return single;
+  }
+
+  ChatTemplate chat_ = bundle_.chat_template({}).value();
+};
+
+TEST_F(PastAnswerTest, OurOwnAnswerIsTheTokensThatItWas) {
+  const std::string answer = "a little dog";
+  // Not how the tokenizer would have written it.
+  Tokens own = pieces(answer);
+  ASSERT_NE(own, tokens(answer));
+  const Tokens said = own;
+  own.push_back(*tokenizer().eos_id());
+  const MarkedText later = render({{"user", "Hi"}, {"assistant", answer}, {"user", "And?"}});
+  const auto encoded = encode_behind(past(own), later, tokenizer());
+  ASSERT_TRUE(encoded);
+  const Tokens canonical = tokenizer().encode(later);
+  EXPECT_EQ(decode(tokenizer(), *encoded, LeadingSpace::keep),
+            decode(tokenizer(), canonical, LeadingSpace::keep));
+  Tokens beginning = past(own).prompt_tokens;
+  beginning.insert(beginning.end(), said.begin(), said.end());
+  ASSERT_GT(encoded->size(), beginning.size());
+  EXPECT_TRUE(std::equal(beginning.begin(), beginning.end(), encoded->begin()));
+}
+
+TEST_F(PastAnswerTest, AnAnswerThatWasCutCountsAsFarAsItWent) {
+  const MarkedText later = render({{"user", "Hi"}, {"assistant", "a lit"}, {"user", "And?"}});
+  const auto encoded = encode_behind(past(tokens("a little dog")), later, tokenizer());
+  ASSERT_TRUE(encoded);
+  EXPECT_EQ(decode(tokenizer(), *encoded, LeadingSpace::keep),
+            decode(tokenizer(), tokenizer().encode(later), LeadingSpace::keep));
+}
+
+TEST_F(PastAnswerTest, OtherHistoriesAreNone) {
+  const PastAnswer own = past(tokens("a dog"));
+  for (const auto& messages : std::vector<std::vector<ChatMessage>>{
+           {{"user", "Ho"}, {"assistant", "a dog"}, {"user", "And?"}},
+           {{"user", "Hi"}, {"assistant", "a cat"}, {"user", "And?"}},
+           {{"user", "Hi"}, {"assistant", "a dog!"}, {"user", "And?"}},
+           {{"user", "Hi"}, {"user", "And?"}},
+           {{"user", "Hi"}}}) {
+    EXPECT_FALSE(encode_behind(own, render(messages), tokenizer()));
+  }
+  // A user's message that spells out the prompt is not the prompt.
+  const MarkedText fake = MarkedText::foreign(own.prompt.text() + "a dog");
+  EXPECT_FALSE(encode_behind(own, fake, tokenizer()));
+}
+
+}  // namespace
+}  // namespace edgedraft

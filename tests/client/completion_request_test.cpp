@@ -1,0 +1,181 @@
+#include "client/serve/completion_request.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace edgedraft {
+namespace {
+
+constexpr CompletionDefaults kDefaults{.tokens_max = 100,
+                                       .sampling = {.temperature = 0.5f, .seed = 9},
+                                       .offline = OfflinePolicy::keep};
+constexpr std::uint64_t kRandomSeed = 77;
+
+ApiResult<CompletionRequest> chat(const std::string& fields = "") {
+  return parse_completion(R"({"messages": [{"role": "user", "content": "Hi"}])" + fields + "}",
+                          CompletionKind::chat, kDefaults, kRandomSeed);
+}
+
+ApiResult<CompletionRequest> text(const std::string& body) {
+  return parse_completion(body, CompletionKind::text, kDefaults, kRandomSeed);
+}
+
+TEST(CompletionRequestTest, WhatIsNotSaidIsTheDefault) {
+  const auto request = chat();
+  ASSERT_TRUE(request);
+  ASSERT_EQ(request->messages.size(), 1u);
+  EXPECT_EQ(request->messages[0].content, "Hi");
+  EXPECT_EQ(request->tokens_max, 100u);
+  EXPECT_EQ(request->sampling.temperature, 0.5f);
+  EXPECT_EQ(request->sampling.seed, kRandomSeed);
+  EXPECT_EQ(request->choices, 1u);
+  EXPECT_EQ(request->offline, OfflinePolicy::keep);
+  EXPECT_FALSE(request->streams);
+}
+
+TEST(CompletionRequestTest, FieldsAreRead) {
+  const auto request = chat(
+      R"(, "max_tokens": 7, "temperature": 1.5, "top_p": 0.9, "top_k": 40, "min_p": 0.05,
+         "seed": -1, "n": 3, "stop": ["a", "b"], "stream": true, "offline": "wait",
+         "stream_options": {"include_usage": true, "include_obfuscation": true}, "user": "me",
+         "unheard_of": {"x": 1})");
+  ASSERT_TRUE(request);
+  EXPECT_EQ(request->tokens_max, 7u);
+  EXPECT_EQ(request->sampling, (SamplingParams{.temperature = 1.5f,
+                                               .top_k = 40,
+                                               .top_p = 0.9f,
+                                               .min_p = 0.05f,
+                                               .seed = 0xFFFFFFFFFFFFFFFFu}));
+  EXPECT_EQ(request->choices, 3u);
+  EXPECT_EQ(request->stops, (std::vector<std::string>{"a", "b"}));
+  EXPECT_TRUE(request->streams && request->includes_usage && request->obfuscates);
+  EXPECT_EQ(request->offline, OfflinePolicy::wait);
+}
+
+TEST(CompletionRequestTest, NullIsAsGoodAsNothing) {
+  const auto request = chat(
+      R"(, "max_tokens": null, "temperature": null, "stop": null, "n": null, "stream": null,
+         "stream_options": null, "tools": null, "response_format": null, "logprobs": null,
+         "logit_bias": null, "presence_penalty": 0, "tools": [], "logprobs": false,
+         "response_format": {"type": "text"}, "max_completion_tokens": -1)");
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->tokens_max, 100u);
+}
+
+TEST(CompletionRequestTest, ContentMayComeInParts) {
+  const auto request = parse_completion(
+      R"({"messages": [{"role": "developer", "content": [{"type": "text", "text": "a"},
+          {"type": "text", "text": "b"}]}, {"role": "assistant", "content": null}]})",
+      CompletionKind::chat, kDefaults, 0);
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->messages[0].role, "system");
+  EXPECT_EQ(request->messages[0].content, "ab");
+  EXPECT_EQ(request->messages[1].content, "");
+}
+
+struct Wrong {
+  const char* fields;
+  const char* param;
+};
+
+TEST(CompletionRequestTest, EachWrongFieldIsNamed) {
+  for (const Wrong& wrong : {
+           Wrong{R"("temperature": "hot")", "temperature"},
+           Wrong{R"("temperature": -0.1)", "temperature"},
+           Wrong{R"("temperature": 1e300)", "temperature"},
+           Wrong{R"("top_p": 0)", "top_p"},
+           Wrong{R"("top_k": 1.5)", "top_k"},
+           Wrong{R"("seed": 1.5)", "seed"},
+           Wrong{R"("n": 0)", "n"},
+           Wrong{R"("n": 17)", "n"},
+           Wrong{R"("max_tokens": 0)", "max_tokens"},
+           Wrong{R"("max_tokens": 18446744073709551615)", "max_tokens"},
+           Wrong{R"("stop": [])", ""},
+           Wrong{R"("stop": [""])", "stop"},
+           Wrong{R"("stop": [1])", "stop"},
+           Wrong{R"("stop": {})", "stop"},
+           Wrong{R"("stream": "yes")", "stream"},
+           Wrong{R"("stream_options": 3)", "stream_options"},
+           Wrong{R"("stream_options": {"include_usage": 1})", "stream_options.include_usage"},
+           Wrong{R"("offline": "never")", "offline"},
+           Wrong{R"("logprobs": true)", "logprobs"},
+           Wrong{R"("presence_penalty": 0.5)", "presence_penalty"},
+           Wrong{R"("frequency_penalty": 3)", "frequency_penalty"},
+           Wrong{R"("logit_bias": {"5": 1})", "logit_bias"},
+           Wrong{R"("response_format": {"type": "json_object"})", "response_format"},
+           Wrong{R"("tools": [{"type": "function"}])", "tools"},
+       }) {
+    SCOPED_TRACE(wrong.fields);
+    const auto request = chat(std::string(", ") + wrong.fields);
+    if (*wrong.param == '\0') {
+      EXPECT_TRUE(request);
+      continue;
+    }
+    ASSERT_FALSE(request);
+    EXPECT_EQ(request.error().param, wrong.param);
+    EXPECT_EQ(request.error().status, 400u);
+    EXPECT_NE(request.error().message.find(wrong.param), std::string::npos);
+  }
+}
+
+TEST(CompletionRequestTest, WrongMessagesAreNamed) {
+  for (const Wrong& wrong : {
+           Wrong{R"({})", "messages"},
+           Wrong{R"({"messages": []})", "messages"},
+           Wrong{R"({"messages": "Hi"})", "messages"},
+           Wrong{R"({"messages": ["Hi"]})", "messages[0]"},
+           Wrong{R"({"messages": [{"content": "Hi"}]})", "messages[0].role"},
+           Wrong{R"({"messages": [{"role": "root", "content": "Hi"}]})", "messages[0].role"},
+           Wrong{R"({"messages": [{"role": "user"}]})", "messages[0].content"},
+           Wrong{R"({"messages": [{"role": "user", "content": 5}]})", "messages[0].content"},
+           Wrong{R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})",
+                 "messages[0].content[0]"},
+           Wrong{R"({"messages": [{"role": "user", "content": [7]}]})", "messages[0].content[0]"},
+           Wrong{R"({"messages": [{"role": "user", "content": "a"},
+                                  {"role": "assistant", "tool_calls": [{}]}]})",
+                 "messages[1].tool_calls"},
+       }) {
+    SCOPED_TRACE(wrong.fields);
+    const auto request = parse_completion(wrong.fields, CompletionKind::chat, kDefaults, 0);
+    ASSERT_FALSE(request);
+    EXPECT_EQ(request.error().param, wrong.param);
+  }
+}
+
+TEST(CompletionRequestTest, WhatIsNoObjectIsRefused) {
+  for (const char* body : {"", "{", "[]", "5", "\"x\"", "{\"a\": \xff}"}) {
+    const auto request = parse_completion(body, CompletionKind::chat, kDefaults, 0);
+    ASSERT_FALSE(request) << body;
+    EXPECT_EQ(request.error().code, "invalid_json");
+  }
+  const std::string deep = std::string(200'000, '[');
+  EXPECT_FALSE(parse_completion(deep, CompletionKind::chat, kDefaults, 0));
+  EXPECT_TRUE(chat(R"(, "x": )" + std::string(100'000, '[') + std::string(100'000, ']')));
+}
+
+TEST(CompletionRequestTest, PromptsAreTextsOrTokens) {
+  EXPECT_EQ(text(R"({"prompt": "a"})")->prompt, "a");
+  EXPECT_EQ(text(R"({"prompt": ["a"]})")->prompt, "a");
+  EXPECT_EQ(text(R"({"prompt": [1, 2]})")->prompt_tokens, (std::vector<std::uint32_t>{1, 2}));
+  EXPECT_EQ(text(R"({"prompt": [[1, 2]]})")->prompt_tokens, (std::vector<std::uint32_t>{1, 2}));
+  for (const char* body :
+       {R"({})", R"({"prompt": ""})", R"({"prompt": []})", R"({"prompt": ["a", "b"]})",
+        R"({"prompt": [-1]})", R"({"prompt": [4294967296]})", R"({"prompt": {"a": 1}})"}) {
+    const auto request = text(body);
+    ASSERT_FALSE(request) << body;
+    EXPECT_EQ(request.error().param, "prompt");
+  }
+}
+
+TEST(CompletionRequestTest, ChoicesHaveSeedsOfTheirOwnAndTheFirstTheRequests) {
+  const auto request = chat(R"(, "seed": 5, "n": 16)");
+  std::set<std::uint64_t> seeds;
+  for (std::uint32_t i = 0; i < 16; ++i) seeds.insert(request->seed_of(i));
+  EXPECT_EQ(seeds.size(), 16u);
+  EXPECT_EQ(request->seed_of(0), 5u);
+  EXPECT_EQ(chat(R"(, "seed": 5)")->seed_of(3), request->seed_of(3));
+}
+
+}  // namespace
+}  // namespace edgedraft

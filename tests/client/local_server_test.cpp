@@ -1,0 +1,426 @@
+#include "client/serve/local_server.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "shared/net/client_link.h"
+#include "tests/net/raw_peer.h"
+#include "tests/support/http_client.h"
+#include "tests/support/loopback_server.h"
+
+// The local API in front of a whole server.
+namespace edgedraft {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+using testing::ask;
+using testing::event_data;
+using testing::HttpResult;
+using testing::LoopbackServer;
+
+constexpr const char* kStory = "Tell me a story about a dog and a ball.";
+
+json chat_of(const std::string& text, json fields = json::object()) {
+  fields["messages"] = {{{"role", "user"}, {"content", text}}};
+  return fields;
+}
+
+class LocalServerTest : public ::testing::Test {
+ protected:
+  struct Setting {
+    std::uint32_t conversations = 8;
+    std::uint32_t line = 16;
+    bool plain = false;
+    Duration pass_pace{};
+    std::string key;
+  };
+
+  void start(const Setting& setting) {
+    server_ = LoopbackServer::start({.model = EDGEDRAFT_MODELS "/target.gguf",
+                                     .bundles = {EDGEDRAFT_MODELS "/moa-tli1.gguf"},
+                                     .sessions_max = 80,
+                                     .pass_pace = setting.pass_pace})
+                  .value();
+    drafters_.emplace(SharedDrafters::Options{.first = [this] {
+      LoadedDrafter loaded{.backend = make_cpu_backend({.threads = 1}), .weights = nullptr};
+      loaded.weights = bundle_.load_drafter(*loaded.backend);
+      return loaded;
+    }});
+    engine_.emplace(&*drafters_);
+    LocalServer::Options options{
+        .address = "127.0.0.1",
+        .guard = {.key = setting.key, .allow_origins = {}, .allow_hosts = {}},
+        .bundle = bundle_,
+        .engine = *engine_,
+        .chat = &chat_,
+        .model = "test",
+        .defaults = {.tokens_max = 64, .sampling = {}, .offline = OfflinePolicy::keep},
+        .keep_after = 3s,
+        .conversations_max = setting.conversations,
+        .line_max = setting.line,
+        .parts = [this, plain = setting.plain](
+                     GenerationObserver& observer) { return parts(observer, plain); },
+        .on_outcome =
+            [this](const AnswerOutcome& outcome) { passes_ += outcome.stats.target_calls; },
+        .on_failure = [](const std::string& what) { ADD_FAILURE() << what; }};
+    api_ = LocalServer::start(std::move(options)).value();
+  }
+
+  Engine::ConversationParts parts(GenerationObserver& observer, bool plain) {
+    GenerationOptions options{.tree = TreeShape{.breadth = 3, .depth = 4, .nodes = 12},
+                              .tokens_max = 64,
+                              .context_count = bundle_.context_count(),
+                              .sampling = {},
+                              .deadline = 30s,
+                              .resync = wire::ResyncPolicy::check,
+                              .resync_wait = 1h,
+                              .overlap = Overlap::automatic};
+    if (plain) options.tree.reset();
+    return {.open_link = [this](std::function<void()> wake) -> Result<std::unique_ptr<TargetLink>> {
+              ClientLinkOptions link_options = server_->link_options(bundle_);
+              link_options.on_event = std::move(wake);
+              auto link = ClientLink::open(std::move(link_options));
+              if (!link) return link.error();
+              return std::move(*link);
+            },
+            .observer = observer,
+            .is_end = [this](std::uint32_t token) { return bundle_.tokenizer().is_end(token); },
+            .options = options};
+  }
+
+  void SetUp() override { start({}); }
+
+  HttpResult post(const std::string& path, const json& body,
+                  std::vector<std::pair<std::string, std::string>> headers = {}) {
+    return ask(
+        api_->port(),
+        {.method = "POST", .path = path, .headers = std::move(headers), .body = body.dump()});
+  }
+  json chat(const json& body) {
+    const HttpResult result = post("/v1/chat/completions", body);
+    EXPECT_EQ(result.status, 200u) << result.body;
+    return json::parse(result.body);
+  }
+  std::string text(const json& body) { return chat(body)["choices"][0]["message"]["content"]; }
+  double metric(const std::string& name) {
+    const std::string page = ask(api_->port(), {.path = "/metrics"}).body;
+    const std::size_t at = page.find("\nedgedraft_client:" + name + ' ');
+    EXPECT_NE(at, std::string::npos) << name;
+    return std::stod(page.substr(page.find(' ', at) + 1));
+  }
+
+  BundleFile bundle_ =
+      BundleFile::open(EDGEDRAFT_MODELS "/moa-tli1.gguf", BundleUse::draft).value();
+  ChatTemplate chat_ = bundle_.chat_template({}).value();
+  std::unique_ptr<LoopbackServer> server_;
+  std::optional<SharedDrafters> drafters_;
+  std::optional<Engine> engine_;
+  std::atomic<std::uint32_t> passes_ = 0;
+  std::unique_ptr<LocalServer> api_;
+};
+
+TEST_F(LocalServerTest, AStreamAndAWholeAnswerSayTheSame) {
+  const json whole = chat(chat_of(kStory));
+  const HttpResult stream =
+      post("/v1/chat/completions",
+           chat_of(kStory, {{"stream", true}, {"stream_options", {{"include_usage", true}}}}));
+  EXPECT_EQ(stream.status, 200u);
+  EXPECT_EQ(stream.header("content-type"), "text/event-stream");
+  std::string content;
+  std::string reason;
+  const auto data = event_data(stream.body);
+  ASSERT_GE(data.size(), 4u);
+  for (std::size_t i = 0; i + 1 < data.size(); ++i) {
+    const json chunk = json::parse(data[i]);
+    EXPECT_EQ(chunk["object"], "chat.completion.chunk");
+    EXPECT_EQ(chunk["id"], json::parse(data[0])["id"]);
+    if (i + 2 == data.size()) {
+      EXPECT_TRUE(chunk["choices"].empty());
+      EXPECT_EQ(chunk["usage"]["completion_tokens"], whole["usage"]["completion_tokens"]);
+      continue;
+    }
+    EXPECT_TRUE(chunk["usage"].is_null());
+    const json& choice = chunk["choices"][0];
+    EXPECT_EQ(choice["index"], 0);
+    ASSERT_TRUE(choice.contains("finish_reason")) << "clients look for the key in every chunk";
+    EXPECT_EQ(choice["delta"].value("role", "-"), i == 0 ? "assistant" : "-");
+    if (choice["delta"].contains("content")) content += choice["delta"]["content"];
+    if (!choice["finish_reason"].is_null()) reason = choice["finish_reason"];
+  }
+  EXPECT_EQ(data.back(), "[DONE]");
+  EXPECT_EQ(content, whole["choices"][0]["message"]["content"]);
+  EXPECT_EQ(reason, whole["choices"][0]["finish_reason"]);
+  EXPECT_GT(content.size(), 40u);
+}
+
+TEST_F(LocalServerTest, DraftedAnswersAreThoseOfPlainDecoding) {
+  const std::vector<json> bodies = {
+      chat_of(kStory), chat_of(kStory, {{"temperature", 0.9}, {"seed", 11}}),
+      chat_of("What is 47 plus 38?", {{"n", 3}, {"temperature", 1.2}, {"seed", 3}})};
+  std::vector<json> drafted;
+  for (const json& body : bodies) drafted.push_back(chat(body)["choices"]);
+  api_.reset();
+  start({.plain = true});
+  for (std::size_t i = 0; i < bodies.size(); ++i) {
+    const json plain = chat(bodies[i])["choices"];
+    ASSERT_EQ(plain.size(), drafted[i].size());
+    for (std::size_t c = 0; c < plain.size(); ++c) {
+      EXPECT_EQ(plain[c]["message"], drafted[i][c]["message"]);
+    }
+  }
+  EXPECT_NE(drafted[2][0]["message"], drafted[2][1]["message"]);
+}
+
+TEST_F(LocalServerTest, ChoicesAreDrawnApartAndRepeatably) {
+  const json three = chat_of(kStory, {{"n", 3}, {"temperature", 1.0}, {"seed", 42}});
+  const json first = chat(three)["choices"];
+  EXPECT_EQ(first[0]["message"],
+            chat(chat_of(kStory, {{"temperature", 1.0}, {"seed", 42}}))["choices"][0]["message"]);
+  EXPECT_EQ(first.dump().find("\"index\":3"), std::string::npos);
+  const json again = chat(three)["choices"];
+  for (int c = 0; c < 3; ++c) EXPECT_EQ(first[c]["message"], again[c]["message"]);
+  // Without a seed each request draws anew.
+  EXPECT_NE(text(chat_of(kStory, {{"temperature", 1.0}})),
+            text(chat_of(kStory, {{"temperature", 1.0}})));
+}
+
+TEST_F(LocalServerTest, StopStringsEndAnAnswerInEveryForm) {
+  const std::string whole = text(chat_of(kStory));
+  const std::string stop = whole.substr(whole.size() / 2, 7);
+  const std::string before = whole.substr(0, whole.find(stop));
+  const json cut = chat(chat_of(kStory, {{"stop", stop}}))["choices"][0];
+  EXPECT_EQ(cut["message"]["content"], before);
+  EXPECT_EQ(cut["finish_reason"], "stop");
+  const HttpResult stream =
+      post("/v1/chat/completions", chat_of(kStory, {{"stop", {"qqq", stop}}, {"stream", true}}));
+  std::string content;
+  for (const std::string& data : event_data(stream.body)) {
+    if (data == "[DONE]") break;
+    const json delta = json::parse(data)["choices"][0]["delta"];
+    if (delta.contains("content")) content += delta["content"];
+  }
+  EXPECT_EQ(content, before);
+}
+
+// Clients send the whole history; nothing of it is computed or sent again.
+TEST_F(LocalServerTest, AHistoryContinuesItsConversation) {
+  json body = chat_of(kStory);
+  json first = chat(body);
+  const std::uint32_t known = first["usage"]["total_tokens"];
+  for (int i = 0; i < 3; ++i) chat(chat_of("What is " + std::to_string(i) + " plus 5?"));
+  body["messages"].push_back(first["choices"][0]["message"]);
+  body["messages"].push_back({{"role", "user"}, {"content", "What is 3 plus 4?"}});
+  const json second = chat(body);
+  const std::uint32_t cached = second["usage"]["prompt_tokens_details"]["cached_tokens"];
+  EXPECT_GE(cached + 1, known) << "but for the end token, perhaps";
+  EXPECT_EQ(second["timings"]["cache_n"], cached);
+  // What stands there is answered as if it had been sent whole.
+  api_.reset();
+  start({.plain = true});
+  EXPECT_EQ(chat(body)["choices"][0]["message"], second["choices"][0]["message"]);
+}
+
+TEST_F(LocalServerTest, TextsAreContinuedFromTextsOrTokens) {
+  const json answer = json::parse(
+      post("/v1/completions", {{"prompt", "Once upon a time"}, {"max_tokens", 6}, {"echo", true}})
+          .body);
+  EXPECT_EQ(answer["object"], "text_completion");
+  const std::string text = answer["choices"][0]["text"];
+  EXPECT_TRUE(text.starts_with("Once upon a time"));
+  EXPECT_EQ(answer["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(answer["usage"]["completion_tokens"], 6);
+  const json tokens = bundle_.encode_raw("Once upon a time");
+  const json same =
+      json::parse(post("/v1/completions", {{"prompt", tokens}, {"max_tokens", 6}}).body);
+  EXPECT_EQ("Once upon a time" + same["choices"][0]["text"].get<std::string>(), text);
+  EXPECT_EQ(post("/v1/completions", {{"prompt", {1 << 20}}}).status, 400u);
+}
+
+TEST_F(LocalServerTest, PagesBesideTheAnswers) {
+  EXPECT_EQ(json::parse(ask(api_->port(), {.path = "/v1/models"}).body)["data"][0]["id"], "test");
+  EXPECT_EQ(json::parse(ask(api_->port(), {.path = "/health"}).body)["status"], "ok");
+  EXPECT_EQ(json::parse(ask(api_->port(), {.path = "/props"}).body)["total_slots"], 8);
+  const json tokens = json::parse(post("/tokenize", {{"content", "A dog."}}).body)["tokens"];
+  EXPECT_EQ(tokens, json(bundle_.tokenizer().encode("A dog.", Special::plain)));
+  EXPECT_EQ(json::parse(post("/detokenize", {{"tokens", tokens}}).body)["content"], "A dog.");
+  EXPECT_EQ(post("/detokenize", {{"tokens", {1u << 30}}}).status, 400u);
+  const json prompt = json::parse(post("/apply-template", chat_of("Hi")).body);
+  EXPECT_NE(prompt["prompt"].get<std::string>().find("Hi"), std::string::npos);
+  EXPECT_EQ(ask(api_->port(), {.path = "/nothing"}).status, 404u);
+  const HttpResult wrong = ask(api_->port(), {.method = "PUT", .path = "/v1/stream"});
+  EXPECT_EQ(wrong.status, 405u);
+  EXPECT_EQ(wrong.header("Allow"), "GET, DELETE");
+  EXPECT_EQ(json::parse(wrong.body)["error"]["code"], "method_not_allowed");
+}
+
+TEST_F(LocalServerTest, WrongRequestsAreRefusedInOpenAIsShape) {
+  const HttpResult wrong = post("/v1/chat/completions", chat_of("Hi", {{"temperature", "x"}}));
+  EXPECT_EQ(wrong.status, 400u);
+  const json error = json::parse(wrong.body)["error"];
+  EXPECT_EQ(error["param"], "temperature");
+  EXPECT_EQ(error["type"], "invalid_request_error");
+  // A prompt that no context holds.
+  std::string many;
+  for (int i = 0; i < 9000; ++i) many += "dog ";
+  const HttpResult large = post("/v1/chat/completions", chat_of(many));
+  EXPECT_EQ(large.status, 400u) << large.body;
+  EXPECT_EQ(json::parse(large.body)["error"]["code"], "context_length_exceeded");
+  const HttpResult huge = post("/v1/chat/completions", {{"x", std::string(17u << 20, 'y')}});
+  EXPECT_EQ(huge.status, 413u);
+  EXPECT_TRUE(json::parse(huge.body).contains("error"));
+  EXPECT_FALSE(text(chat_of("Hi")).empty()) << "the rest goes on";
+}
+
+TEST_F(LocalServerTest, EveryPageButHealthWantsTheKey) {
+  api_.reset();
+  start({.key = "secret"});
+  for (const char* path :
+       {"/v1/models", "/metrics", "/props", "/v1/stream?conv_id=x", "/nothing"}) {
+    EXPECT_EQ(ask(api_->port(), {.path = path}).status, 401u) << path;
+  }
+  for (const char* path : {"/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize",
+                           "/apply-template", "/v1/streams/lookup"}) {
+    EXPECT_EQ(post(path, json::object()).status, 401u) << path;
+  }
+  EXPECT_EQ(ask(api_->port(), {.path = "/health"}).status, 200u);
+  EXPECT_EQ(
+      ask(api_->port(), {.path = "/v1/models", .headers = {{"Authorization", "Bearer secret"}}})
+          .status,
+      200u);
+}
+
+// Each of 64 at once says what it says alone.
+TEST_F(LocalServerTest, ManyConversationsAtOnceAreEachAsIfAlone) {
+  api_.reset();
+  start({.conversations = 64, .line = 64});
+  constexpr int kCount = 64;
+  const auto body = [](int i) {
+    return chat_of("What is " + std::to_string(i) + " plus " + std::to_string(7 * i) + "?",
+                   {{"temperature", 0.7}, {"seed", i}, {"max_tokens", 24}});
+  };
+  std::vector<std::string> alone;
+  for (int i = 0; i < kCount; ++i) alone.push_back(text(body(i)));
+  std::vector<std::string> together(kCount);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kCount; ++i) {
+    threads.emplace_back([&, i] { together[static_cast<std::size_t>(i)] = text(body(i)); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(together, alone);
+  EXPECT_LE(metric("conversations_open"), 64.0);
+}
+
+TEST_F(LocalServerTest, PromptsWaitInLineAndTooManyAreRefused) {
+  api_.reset();
+  start({.conversations = 1, .line = 1, .pass_pace = 5ms});
+  std::vector<std::thread> threads;
+  std::atomic<int> answered = 0;
+  std::atomic<int> refused = 0;
+  for (int i = 0; i < 6; ++i) {
+    threads.emplace_back([&] {
+      const HttpResult result = post("/v1/chat/completions", chat_of(kStory));
+      if (result.status == 200) ++answered;
+      if (result.status == 503 && !result.header("Retry-After").empty()) ++refused;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GE(answered, 2);
+  EXPECT_EQ(answered + refused, 6);
+}
+
+// Who closes the connection ends the passes.
+TEST_F(LocalServerTest, AnAnswerThatNobodyReadsEnds) {
+  api_.reset();
+  start({.pass_pace = 20ms});
+  const std::string body = chat_of(kStory, {{"stream", true}, {"max_tokens", 2000}}).dump();
+  {
+    RawPeer peer(api_->port());
+    peer.write("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
+               std::to_string(body.size()) + "\r\n\r\n" + body);
+    std::string read;
+    while (read.find("content") == std::string::npos) {
+      const Bytes some = peer.read_some();
+      ASSERT_FALSE(some.empty());
+      read.append(reinterpret_cast<const char*>(some.data()), some.size());
+    }
+    EXPECT_EQ(metric("requests_processing"), 1.0);
+  }
+  const Instant deadline = Clock::now() + 10s;
+  while (metric("requests_processing") > 0.0 && Clock::now() < deadline) {
+    std::this_thread::sleep_for(5ms);
+  }
+  EXPECT_EQ(metric("requests_processing"), 0.0);
+  EXPECT_EQ(metric("answers_total"), 1.0);
+  EXPECT_LT(metric("generation_tokens_total"), 60.0);
+}
+
+TEST_F(LocalServerTest, AStreamOutlivesItsConnectionAndIsReadAgain) {
+  const std::string id = "123e4567-e89b-42d3-a456-426614174000";
+  const json body = chat_of(kStory, {{"stream", true}});
+  const std::string text = body.dump();
+  {
+    RawPeer peer(api_->port());
+    peer.write("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-Conversation-Id: " + id +
+               "\r\nContent-Length: " + std::to_string(text.size()) + "\r\n\r\n" + text);
+    ASSERT_FALSE(peer.read_some().empty());
+  }
+  const HttpResult stream = ask(api_->port(), {.path = "/v1/stream?conv_id=" + id + "&from=0"});
+  EXPECT_EQ(stream.status, 200u);
+  const auto data = event_data(stream.body);
+  ASSERT_FALSE(data.empty());
+  EXPECT_EQ(data.back(), "[DONE]");
+  std::string content;
+  for (const std::string& event : data) {
+    if (event == "[DONE]") break;
+    const json delta = json::parse(event)["choices"][0]["delta"];
+    if (delta.contains("content")) content += delta["content"];
+  }
+  EXPECT_EQ(content, this->text(chat_of(kStory)));
+
+  const json found =
+      json::parse(post("/v1/streams/lookup", {{"conversation_ids", {id, "unknown"}}}).body);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0]["conversation_id"], id);
+  EXPECT_TRUE(found[0]["is_done"]);
+  const std::size_t bytes = found[0]["total_bytes"];
+  // Comments that keep a connection alive are no part of it.
+  EXPECT_EQ(bytes, stream.body.size());
+  const HttpResult tail = ask(api_->port(), {.path = "/v1/stream?conv_id=" + id + "&from=100"});
+  EXPECT_EQ(tail.body, stream.body.substr(100));
+  for (const std::string& from :
+       std::vector<std::string>{"-1", "x", "", std::to_string(bytes + 1)}) {
+    EXPECT_EQ(ask(api_->port(), {.path = "/v1/stream?from=" + from + "&conv_id=" + id}).status,
+              400u);
+  }
+  EXPECT_EQ(ask(api_->port(), {.method = "DELETE", .path = "/v1/stream?conv_id=" + id}).status,
+            204u);
+  EXPECT_EQ(ask(api_->port(), {.path = "/v1/stream?conv_id=" + id}).status, 404u);
+  EXPECT_EQ(post("/v1/chat/completions", body, {{"X-Conversation-Id", "short"}}).status, 400u);
+}
+
+TEST_F(LocalServerTest, AKeptStreamIsStoppedByItsNameAlone) {
+  api_.reset();
+  start({.pass_pace = 20ms});
+  const std::string id(32, 'k');
+  const std::string body = chat_of(kStory, {{"stream", true}, {"max_tokens", 2000}}).dump();
+  RawPeer peer(api_->port());
+  peer.write("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-Conversation-Id: " + id +
+             "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  ASSERT_FALSE(peer.read_some().empty());
+  EXPECT_EQ(ask(api_->port(), {.method = "DELETE", .path = "/v1/stream?conv_id=" + id}).status,
+            204u);
+  peer.read_to_end();
+  const Instant deadline = Clock::now() + 10s;
+  while (metric("requests_processing") > 0.0 && Clock::now() < deadline) {
+    std::this_thread::sleep_for(5ms);
+  }
+  EXPECT_LT(metric("generation_tokens_total"), 60.0);
+}
+
+}  // namespace
+}  // namespace edgedraft

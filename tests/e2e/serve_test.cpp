@@ -1,0 +1,217 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tests/e2e/process.h"
+#include "tests/support/http_client.h"
+
+// `edgedraft serve` between programs and a server that comes and goes.
+namespace edgedraft::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+using Options = std::vector<std::string>;
+
+constexpr const char* kStory = "Tell me a story about a dog and a ball.";
+// Slow enough a target that a kill comes in mid-answer.
+const Options kPaced{"--pace-ms", "100"};
+
+// The endpoint, once it answers.
+class Endpoint {
+ public:
+  Endpoint(const Scratch& scratch, const std::string& server, const std::string& pin,
+           const Options& options = {})
+      : process_(command(server, pin, options), scratch / "serve") {
+    if (!process_.wait_for_output("\n")) throw std::runtime_error(process_.err());
+    // "ready http://127.0.0.1:PORT/v1 model NAME"
+    const std::string ready = process_.out();
+    port_ = static_cast<std::uint16_t>(std::stoi(ready.substr(ready.find(":", 12) + 1)));
+  }
+
+  std::uint16_t port() const { return port_; }
+  Process& process() { return process_; }
+  HttpResult post(json fields) const {
+    fields["messages"] = {{{"role", "user"}, {"content", kStory}}};
+    return ask(port_, {.method = "POST", .path = "/v1/chat/completions", .body = fields.dump()});
+  }
+  json answer(const json& fields) const {
+    const HttpResult result = post(fields);
+    EXPECT_EQ(result.status, 200u) << result.body;
+    return json::parse(result.body)["choices"][0];
+  }
+
+ private:
+  static Options command(const std::string& server, const std::string& pin,
+                         const Options& options) {
+    Options all{EDGEDRAFT_CLIENT, "serve", "--listen", "127.0.0.1:0", "--server",
+                server,           "--pin", pin,        "--bundle",    demo_model("moa-tli0")};
+    all.insert(all.end(), options.begin(), options.end());
+    return all;
+  }
+
+  Process process_;
+  std::uint16_t port_ = 0;
+};
+
+// A stream as a client puts it together, corrections and all.
+struct Read {
+  std::string content;
+  std::uint32_t revisions = 0;
+  std::uint32_t offline_events = 0;
+  json last;  // event that has a choice
+  bool done = false;
+};
+
+Read read(const std::string& stream) {
+  Read read;
+  for (const std::string& data : event_data(stream)) {
+    if (data == "[DONE]") {
+      read.done = true;
+      break;
+    }
+    const json event = json::parse(data);
+    if (event.contains("error") || event["choices"].empty()) continue;
+    read.last = event;
+    const json ours = event.value("x_edgedraft", json::object());
+    if (ours.contains("revise_from")) {
+      ++read.revisions;
+      read.content.resize(ours["revise_from"]);  // the demo writes ASCII
+    }
+    if (ours.value("provenance", "") == "offline") ++read.offline_events;
+    const json& delta = event["choices"][0]["delta"];
+    if (delta.contains("content")) read.content += delta["content"];
+  }
+  return read;
+}
+
+class ServeTest : public ::testing::Test {
+ protected:
+  // What the target says, undisturbed.
+  std::string plain_answer() {
+    Server server(scratch_);
+    Options options{"-p",           kStory,
+                    "--max-tokens", "80",
+                    "--server",     server.address(),
+                    "--pin",        server.pin(),
+                    "--bundle",     demo_model("moa-tli0"),
+                    "--plain"};
+    const auto client = start_client(scratch_, "plain", options);
+    EXPECT_EQ(client->wait(), 0) << client->err();
+    return json::parse(client->out())["text"];
+  }
+
+  // A stream during which the server is killed, and back after `away`.
+  Read stream_through_an_outage(const json& policy, std::chrono::milliseconds away,
+                                const Options& options = {}) {
+    auto server = std::make_unique<Server>(scratch_, kPaced);
+    const std::string address = server->address();
+    const Endpoint endpoint(scratch_, address, server->pin(), options);
+    HttpResult result;
+    std::thread asking([&] {
+      result = endpoint.post({{"stream", true}, {"max_tokens", 80}, {"offline", policy}});
+    });
+    std::this_thread::sleep_for(1200ms);
+    server->process().signal(SIGKILL);
+    server->process().wait();
+    std::this_thread::sleep_for(away);
+    server = std::make_unique<Server>(scratch_, Options{}, address);
+    asking.join();
+    EXPECT_EQ(result.status, 200u) << result.body;
+    return read(result.body);
+  }
+
+  Scratch scratch_;
+};
+
+TEST_F(ServeTest, AShortOutageChangesNothingThatAPlainClientSees) {
+  const Read seen = stream_through_an_outage("keep", 300ms, {"--hold-ms", "60000"});
+  EXPECT_TRUE(seen.done);
+  EXPECT_EQ(seen.content, plain_answer());
+  EXPECT_EQ(seen.revisions, 0u);
+  EXPECT_EQ(seen.offline_events, 0u);
+  EXPECT_EQ(seen.last["x_edgedraft"]["offline_tokens"], 0);
+  EXPECT_GT(seen.last["x_edgedraft"]["resyncs"], 0);
+}
+
+TEST_F(ServeTest, WhoWaitsHasTheTargetsWordsAlone) {
+  const Read seen = stream_through_an_outage("wait", 1500ms, {"--hold-ms", "0"});
+  EXPECT_TRUE(seen.done);
+  EXPECT_EQ(seen.content, plain_answer());
+  EXPECT_EQ(seen.offline_events, 0u);
+}
+
+TEST_F(ServeTest, WhoAsksForItSeesTextAtOnceAndThenItsCorrection) {
+  const Read seen = stream_through_an_outage("revise", 1500ms, {"--hold-ms", "60000"});
+  EXPECT_TRUE(seen.done);
+  EXPECT_EQ(seen.content, plain_answer());
+  EXPECT_GT(seen.offline_events, 0u);
+  EXPECT_EQ(seen.revisions, 1u);
+}
+
+TEST_F(ServeTest, WhatALongOutageBroughtStaysAndIsLabelled) {
+  const Read seen = stream_through_an_outage("keep", 1500ms, {"--hold-ms", "200"});
+  EXPECT_TRUE(seen.done);
+  EXPECT_EQ(seen.revisions, 0u);
+  EXPECT_GT(seen.offline_events, 0u);
+  EXPECT_GT(seen.last["x_edgedraft"]["offline_tokens"], 0);
+  EXPECT_NE(seen.content, plain_answer());
+}
+
+TEST_F(ServeTest, StartsWithoutANetworkAndMeetsItsServerLater) {
+  std::string address;
+  std::string pin;
+  {
+    const Server server(scratch_);
+    address = server.address();
+    pin = server.pin();
+  }
+  Endpoint endpoint(scratch_, address, pin, {"--hold-ms", "100"});
+  const json alone = endpoint.answer({{"max_tokens", 20}});
+  EXPECT_GT(alone["x_edgedraft"]["offline_tokens"], 0);
+  json waited;
+  std::thread asking([&] { waited = endpoint.answer({{"max_tokens", 20}, {"offline", "wait"}}); });
+  std::this_thread::sleep_for(500ms);
+  const Server server(scratch_, {}, address);
+  asking.join();
+  EXPECT_EQ(waited["x_edgedraft"]["offline_tokens"], 0);
+  EXPECT_EQ(waited["x_edgedraft"]["tokens"], 20);
+  EXPECT_TRUE(plain_answer().starts_with(waited["message"]["content"].get<std::string>()));
+  endpoint.process().signal(SIGTERM);
+  EXPECT_EQ(endpoint.process().wait(10s), 0) << endpoint.process().err();
+}
+
+TEST_F(ServeTest, AServerThatIsNotTrustedIsAnError) {
+  const Server server(scratch_);
+  const std::string wrong = "sha256:" + std::string(64, '0');
+  const Endpoint endpoint(scratch_, server.address(), wrong);
+  const HttpResult result = endpoint.post({{"offline", "wait"}});
+  EXPECT_EQ(result.status, 502u) << result.body;
+  EXPECT_EQ(json::parse(result.body)["error"]["code"], "untrusted");
+}
+
+TEST_F(ServeTest, WrongOptionsAreExplained) {
+  const auto said = [&](Options options, int status) {
+    Options command{EDGEDRAFT_CLIENT, "serve", "--bundle", demo_model("moa-tli0")};
+    command.insert(command.end(), options.begin(), options.end());
+    Process process(command, scratch_ / "wrong");
+    EXPECT_EQ(process.wait(), status);
+    return process.err();
+  };
+  EXPECT_NE(said({"--listen", "0.0.0.0:0"}, 2).find("--api-key-file"), std::string::npos);
+  EXPECT_NE(said({"--listen", "nowhere"}, 2).find("--listen"), std::string::npos);
+  EXPECT_NE(
+      said({"--listen", "192.0.2.1:0", "--api-key-file", scratch_.write_secret("key", "secret\n")},
+           1)
+          .find("cannot listen on 192.0.2.1"),
+      std::string::npos);
+  EXPECT_NE(said({"--offline", "maybe"}, 2).find("wait, keep or revise"), std::string::npos);
+  EXPECT_NE(said({"--api-key-file", "/nowhere"}, 1).find("--api-key-file"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace edgedraft::testing

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace edgedraft::testing {
+
+struct HttpResult {
+  unsigned status = 0;
+  std::vector<std::pair<std::string, std::string>> headers;
+  std::string body;  // without its chunks
+
+  // Empty if there is none of that name.
+  std::string header(const std::string& name) const;
+};
+
+struct HttpQuestion {
+  std::string method = "GET";
+  std::string path = "/";
+  std::vector<std::pair<std::string, std::string>> headers{};
+  std::string body{};
+};
+
+// Asks a server on this machine, on a connection of its own. Throws boost::system::system_error
+// where the connection breaks.
+HttpResult ask(std::uint16_t port, const HttpQuestion& question);
+
+// The JSON texts of a stream of server-sent events, "[DONE]" among them.
+std::vector<std::string> event_data(const std::string& stream);
+
+}  // namespace edgedraft::testing
