@@ -191,6 +191,13 @@ void Conversations::close(Place& place) {
   std::erase_if(places_, [&](const auto& other) { return other.get() == &place; });
 }
 
+void Conversations::close_surplus() {
+  while (open_count() - busy_count() > options_.idle_max) {
+    // Unused longest.
+    close(**std::ranges::find_if(places_, [](const auto& place) { return place->ticket == 0; }));
+  }
+}
+
 void Conversations::on_over(Place& place) {
   AnswerListener* const listener = std::exchange(place.listener, nullptr);
   auto outcome = place.conversation->outcome();
@@ -214,6 +221,7 @@ void Conversations::on_over(Place& place) {
   }
   place.prompt = {};
   serve_line();
+  close_surplus();
   if (listener != nullptr) listener->on_over(**std::move(outcome));
 }
 

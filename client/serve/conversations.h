@@ -44,6 +44,8 @@ class Conversations {
     std::function<Engine::ConversationParts(GenerationObserver& observer)> parts;
     std::function<void(const AnswerOutcome& outcome)> on_outcome;  // each, for the record
     std::uint32_t count_max = 1;
+    // Of them, idle ones that are kept: each is a connection, and a session of the server.
+    std::uint32_t idle_max = 8;
     std::uint32_t line_max = 0;  // of prompts that wait
   };
   explicit Conversations(Options options);
@@ -86,6 +88,7 @@ class Conversations {
   Result<Place*> take_place(const std::vector<std::uint32_t>& prompt);
   Result<Place*> open_place();
   void close(Place& place);
+  void close_surplus();
   void on_over(Place& place);
   Place* find(Ticket ticket) const;
 

@@ -100,7 +100,7 @@ Result<Session*> SessionStore::find_or_make(std::uint64_t connection_id,
                                             const wire::SessionId& wanted,
                                             const std::string& identity) {
   if (Session* session = find(connection_id)) return session;
-  if (auto room = make_room(); !room) return room.error();
+  if (auto room = make_room(identity); !room) return room.error();
   TargetSession target(parts_.decoder, parts_.decoder.make_cache(*pool_), parts_.context_count,
                        parts_.is_end);
   const wire::SessionId id = sessions_.contains(wanted) ? random_session_id() : wanted;
@@ -226,17 +226,24 @@ std::uint32_t SessionStore::pages_missing(const Session& session) const {
   return wanted - std::min(wanted, pool_->size().pages_for(session.target.cache().slots()));
 }
 
-Result<void> SessionStore::make_room() {
+Result<void> SessionStore::make_room(const std::string& identity) {
+  // Connected, and of others: what had rather stay.
+  const auto rank = [&](const Session& session) {
+    return session.connection_id == 0 ? 0 : session.identity == identity ? 1 : 2;
+  };
   while (sessions_.size() >= limits_.sessions_max) {
-    auto oldest = sessions_.end();
+    auto chosen = sessions_.end();
     for (auto it = sessions_.begin(); it != sessions_.end(); ++it) {
-      if (it->second.connection_id != 0) continue;
-      if (oldest == sessions_.end() || it->second.used < oldest->second.used) oldest = it;
+      const Session& session = it->second;
+      const bool idle = !session.target.busy() && now_() - session.used >= limits_.idle_grace;
+      if (session.connection_id != 0 && !idle) continue;
+      const auto order = [&](const Session& s) { return std::pair(rank(s), s.used); };
+      if (chosen == sessions_.end() || order(session) < order(chosen->second)) chosen = it;
     }
-    if (oldest == sessions_.end()) {
+    if (chosen == sessions_.end()) {
       return Error{Errc::refused, "all of the server's sessions are in use: try again later"};
     }
-    sessions_.erase(oldest);
+    sessions_.erase(chosen);
     ++evictions_;
   }
   return boost::system::in_place_value;

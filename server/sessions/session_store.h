@@ -71,9 +71,10 @@ class SessionStore {
   // The session that the connection works on; null before its first prompt, or when another
   // connection of the same client has taken it over. A session stays where it is while it lives.
   Session* find(std::uint64_t connection_id);
-  // The same, made under `wanted` where there is none; the longest unused session that no
-  // connection holds gives way to it. A client that has lost that id to itself gets another one,
-  // which it cannot resume.
+  // The same, made under `wanted` where there is none. Where there are as many as there may be, the
+  // longest unused session that no connection holds gives way to it, or else a connected one that
+  // was idle for idle_grace, of the same identity if there is any. A client that has lost that id
+  // to itself gets another one, which it cannot resume.
   // Errors    refused  as many sessions as there may be are in use
   Result<Session*> find_or_make(std::uint64_t connection_id, const wire::SessionId& wanted,
                                 const std::string& identity);
@@ -117,7 +118,7 @@ class SessionStore {
 
  private:
   void let_go(Session& session);
-  Result<void> make_room();
+  Result<void> make_room(const std::string& identity);
   // Frees pages until there are `count`, at the cost of connected sessions not used since
   // `idle_before`.
   bool find_pages(std::uint32_t count, const Session& wanting, Instant idle_before);

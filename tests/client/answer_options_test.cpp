@@ -19,6 +19,7 @@ Result<AnswerConfig> parse(std::vector<std::string> arguments) {
   AnswerOptions options;
   options.bundles = {"moa.gguf"};
   declare_answer_options(app, options);
+  declare_shown_answer_options(app, options);
   declare_experiment_options(app, options);
   std::reverse(arguments.begin(), arguments.end());
   try {

@@ -204,6 +204,31 @@ TEST_P(KvTypeTest, APoolHoldsAsManyTokensAsFitAndSaysWhatItTakes) {
 INSTANTIATE_TEST_SUITE_P(Types, KvTypeTest, ::testing::Values(DType::f32, DType::f16, DType::bf16),
                          [](const auto& of) { return std::string(traits(of.param).name); });
 
+// A device keeps connections for conversations that may go on; they do not lock others out.
+TEST_F(SessionMemoryTest, WhereThereAreAsManyAsMayBeAConnectedSessionThatIdlesGivesWay) {
+  SessionStore store(parts(), {.sessions_max = 3}, [this] { return now_; });
+  const auto make = [&](std::uint8_t id, const std::string& identity) {
+    return store.find_or_make(id, wire::SessionId{std::byte{id}}, identity);
+  };
+  now_ += std::chrono::seconds(10);
+  ASSERT_TRUE(make(1, "a"));
+  now_ += std::chrono::milliseconds(10);
+  ASSERT_TRUE(make(2, "b"));
+  now_ += std::chrono::milliseconds(10);
+  ASSERT_TRUE(make(3, "b"));
+  const auto refused = make(4, "b");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::refused);
+  now_ += std::chrono::seconds(1);
+  ASSERT_TRUE(make(4, "b"));
+  EXPECT_EQ(store.find(2), nullptr) << "its own go before another's that idles longer";
+  EXPECT_NE(store.find(1), nullptr);
+  EXPECT_NE(store.find(3), nullptr);
+  ASSERT_TRUE(make(5, "c"));
+  EXPECT_EQ(store.find(1), nullptr);
+  EXPECT_EQ(store.count(), 3u);
+}
+
 // What was said to the same text before is still known, but other sequences may hold its pages,
 // too.
 TEST_F(SessionMemoryTest, TheSameTextIsAnsweredAgainAndGoesOn) {

@@ -1,0 +1,50 @@
+// Vercel's AI SDK with its provider for compatible endpoints.
+import assert from "node:assert/strict";
+import test from "node:test";
+import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+import { generateText, streamText } from "ai";
+
+const provider = createOpenAICompatible({
+  name: "edgedraft",
+  baseURL: process.env.EDGEDRAFT_API,
+  includeUsage: true,
+});
+const model = provider("edgedraft");
+const prompt = "Tell me a story about a dog and a ball.";
+
+test("text, whole and streamed", async () => {
+  const whole = await generateText({ model, prompt, temperature: 0 });
+  assert.equal(whole.finishReason, "stop");
+  assert.ok(whole.usage.outputTokens > 0);
+  const streamed = streamText({ model, prompt, temperature: 0 });
+  let text = "";
+  for await (const part of streamed.textStream) text += part;
+  assert.equal(text, whole.text);
+  assert.equal((await streamed.usage).outputTokens, whole.usage.outputTokens);
+  assert.equal(await streamed.finishReason, "stop");
+});
+
+test("a conversation goes on", async () => {
+  const first = await generateText({ model, prompt: "What is 47 plus 38?", temperature: 0 });
+  const second = await generateText({
+    model,
+    temperature: 0,
+    messages: [
+      { role: "user", content: "What is 47 plus 38?" },
+      { role: "assistant", content: first.text },
+      { role: "user", content: "What is 3 plus 4?" },
+    ],
+  });
+  assert.ok(second.usage.cachedInputTokens >= first.usage.inputTokens);
+});
+
+test("a stream that is aborted ends", async () => {
+  const abort = new AbortController();
+  const streamed = streamText({ model, prompt, abortSignal: abort.signal });
+  let parts = 0;
+  for await (const part of streamed.fullStream) {
+    if (part.type === "text-delta" && (parts += 1) === 3) abort.abort();
+    if (part.type === "abort") return;
+  }
+  assert.fail("the stream went on");
+});

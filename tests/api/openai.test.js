@@ -1,0 +1,102 @@
+// OpenAI's own library against the endpoint.
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import test from "node:test";
+import OpenAI from "openai";
+
+const client = new OpenAI({ baseURL: process.env.EDGEDRAFT_API, apiKey: "none", maxRetries: 0 });
+const model = (await client.models.list()).data[0].id;
+const messages = [{ role: "user", content: "What is 47 plus 38?" }];
+const story = [{ role: "user", content: "Tell me a story about a dog and a ball." }];
+
+test("an answer", async () => {
+  const answer = await client.chat.completions.create({ model, messages });
+  assert.equal(answer.object, "chat.completion");
+  assert.match(answer.choices[0].message.content, /85/);
+  assert.equal(answer.choices[0].finish_reason, "stop");
+  assert.equal(
+    answer.usage.total_tokens,
+    answer.usage.prompt_tokens + answer.usage.completion_tokens,
+  );
+});
+
+test("a stream says what the answer says", async () => {
+  const whole = await client.chat.completions.create({ model, messages: story });
+  const stream = await client.chat.completions.create({
+    model,
+    messages: story,
+    stream: true,
+    stream_options: { include_usage: true },
+  });
+  let content = "";
+  let usage = null;
+  let reasons = 0;
+  for await (const chunk of stream) {
+    usage = chunk.usage ?? usage;
+    if (chunk.choices.length === 0) continue;
+    content += chunk.choices[0].delta.content ?? "";
+    if (chunk.choices[0].finish_reason) reasons += 1;
+  }
+  assert.equal(content, whole.choices[0].message.content);
+  assert.equal(usage.completion_tokens, whole.usage.completion_tokens);
+  assert.equal(reasons, 1);
+});
+
+test("the streaming helper puts the answer together", async () => {
+  const events = [];
+  const runner = client.chat.completions
+    .stream({ model, messages })
+    .on("content", (delta) => events.push(delta));
+  const final = await runner.finalChatCompletion();
+  assert.equal(events.join(""), final.choices[0].message.content);
+  assert.equal(final.choices[0].finish_reason, "stop");
+});
+
+test("several choices by a seed", async () => {
+  const ask = () =>
+    client.chat.completions.create({ model, messages: story, n: 3, temperature: 1, seed: 5 });
+  const [first, second] = [await ask(), await ask()];
+  const texts = (answer) => answer.choices.map((choice) => choice.message.content);
+  assert.deepEqual(texts(first), texts(second));
+  assert.equal(new Set(texts(first)).size, 3);
+});
+
+test("an abort ends the stream", async () => {
+  const stream = await client.chat.completions.create({ model, messages: story, stream: true });
+  let chunks = 0;
+  for await (const chunk of stream) {
+    assert.ok(chunk.id);
+    chunks += 1;
+    if (chunks === 3) break;
+  }
+  assert.ok(stream.controller.signal.aborted);
+});
+
+test("refusals are errors of their kind", async () => {
+  await assert.rejects(
+    client.chat.completions.create({ model, messages, temperature: -1 }),
+    (error) => error instanceof OpenAI.BadRequestError && error.param === "temperature",
+  );
+  await assert.rejects(
+    client.chat.completions.create({ model, messages: [] }),
+    OpenAI.BadRequestError,
+  );
+  await assert.rejects(client.get("/nothing"), OpenAI.NotFoundError);
+});
+
+test("texts are completed", async () => {
+  const answer = await client.completions.create({ model, prompt: "Once upon a time", max_tokens: 8 });
+  assert.equal(answer.choices[0].finish_reason, "length");
+  assert.equal(answer.usage.completion_tokens, 8);
+});
+
+test("a stream outlives its connection", async () => {
+  const id = randomUUID();
+  const { data: stream } = await client.chat.completions
+    .create({ model, messages: story, stream: true }, { headers: { "X-Conversation-Id": id } })
+    .withResponse();
+  for await (const _ of stream) break;
+  const url = new URL(`stream?conv_id=${id}&from=0`, `${process.env.EDGEDRAFT_API}/`);
+  const events = await (await fetch(url)).text();
+  assert.ok(events.trimEnd().endsWith("data: [DONE]"));
+});

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Has clients of OpenAI's API from npm use `edgedraft serve`: run.sh SERVER CLIENT MODELS WORK, with
+# the two programs, the folder of the demo models, and one to install packages to. Exits with 77
+# where there is no npm, or none of its packages can be had.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+server=$1 client=$2 models=$3 work=$4
+
+skip() {
+  echo "skipped: $1"
+  # As tests/support/skip.h does.
+  case ",${EDGEDRAFT_TEST_REQUIRE:-}," in *,npm,*) exit 1 ;; esac
+  exit 77
+}
+command -v npm >/dev/null || skip "no npm"
+node -e 'process.exit(Number(process.versions.node.split(".")[0]) < 20 ? 1 : 0)' || skip "Node.js before 20"
+
+mkdir -p "$work"
+cp "$here"/package.json "$here"/package-lock.json "$here"/*.test.js "$work"
+cd "$work"
+if ! cmp -s package-lock.json installed.json; then
+  npm ci --no-audit --no-fund >npm.log 2>&1 || { cat npm.log; skip "npm could not install"; }
+  cp package-lock.json installed.json
+fi
+
+processes=()
+stop() {
+  kill "${processes[@]}" 2>/dev/null || true
+  wait
+}
+trap stop EXIT
+# Waits for a program's first line, "ready ...".
+ready() {
+  for _ in $(seq 300); do
+    if grep -q '^ready' "$1.out" 2>/dev/null; then return; fi
+    sleep 0.1
+  done
+  echo "$1 did not start:"
+  cat "$1.err"
+  exit 1
+}
+"$server" --model "$models/target.gguf" --bundle "$models/moa-tli1.gguf" --listen 127.0.0.1:0 \
+  --state state >server.out 2>server.err &
+processes+=($!)
+ready server
+read -r _ address _ pin <server.out
+"$client" serve --listen 127.0.0.1:0 --server "$address" --pin "$pin" \
+  --bundle "$models/moa-tli1.gguf" >serve.out 2>serve.err &
+processes+=($!)
+ready serve
+read -r _ url _ <serve.out
+
+export EDGEDRAFT_API=$url
+npm test --silent
