@@ -135,6 +135,8 @@ std::string_view to_string(AnswerEnd end) {
       return "tokens_max";
     case AnswerEnd::context:
       return "context";
+    case AnswerEnd::stop:
+      return "stop";
     case AnswerEnd::cancelled:
       return "cancelled";
   }

@@ -29,6 +29,7 @@ void Generation::set(const AnswerTerms& terms) {
   options_.sampling = terms.sampling;
   writes_offline_ = terms.writes_offline;
   keep_after_ = terms.keep_after;
+  law_ = terms.law;
 }
 
 void Generation::begin(std::span<const std::uint32_t> prompt) {
@@ -181,6 +182,8 @@ void Generation::write(std::uint32_t token, Provenance provenance) {
 void Generation::end_where_due(wire::Ending ending) {
   if (ending == wire::Ending::end_token) {
     end_ = AnswerEnd::end_token;
+  } else if (ending == wire::Ending::stop) {
+    end_ = AnswerEnd::stop;
   } else if (answer_count() >= options_.tokens_max) {
     end_ = AnswerEnd::tokens_max;
   } else if (ending == wire::Ending::context) {

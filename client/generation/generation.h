@@ -169,12 +169,20 @@ class Generation {
   void go_offline(const std::string& why);
   void enter(ClientState state, const std::string& why);
   void drop_from(std::uint32_t count);
+  // What the server is to know of law_.
+  //
+  // Errors    unsupported: it cannot keep to it
+  Result<Constraints> constraints() const;
+  std::span<const std::uint32_t> answer() const {
+    return conversation_.tokens().subspan(conversation_.answer_first());
+  }
   std::uint32_t answer_count() const { return conversation_.answer_count(); }
 
   Parts parts_;
   GenerationOptions options_;
   bool writes_offline_ = true;
   Duration keep_after_ = Duration::max();
+  std::shared_ptr<AnswerLaw> law_;  // null: none
   Conversation conversation_;
   ServerView server_;
   DrafterMemory memory_;

@@ -1,6 +1,7 @@
 #include "client/generation/generation.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "shared/speculative/sampling.h"
 
@@ -35,7 +36,13 @@ void Generation::write_offline() {
     end_ = AnswerEnd::context;
     return;
   }
-  const std::uint32_t token = Sampler(options_.sampling).choose(logits, conversation_.count());
+  std::vector<float> lawful;
+  if (law_ && law_->changes_logits()) {
+    lawful.assign(logits.begin(), logits.end());
+    law_->apply(answer(), lawful);
+  }
+  const std::uint32_t token =
+      Sampler(options_.sampling).choose(lawful.empty() ? logits : lawful, conversation_.count());
   CycleRecord record{.kind = CycleRecord::Kind::offline};
   record.drafting = parts_.now() - before;
   stats_.drafting += record.drafting;
@@ -140,6 +147,7 @@ void Generation::on_late_verdict(const VerdictReceived& event) {
 void Generation::end_where_written() {
   const bool full = server_.context_count > 0 && conversation_.count() >= server_.context_count;
   end_where_due(parts_.is_end(conversation_.tokens().back()) ? wire::Ending::end_token
+                : law_ && law_->stops(answer())              ? wire::Ending::stop
                 : full                                       ? wire::Ending::context
                                                              : wire::Ending::none);
 }

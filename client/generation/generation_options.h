@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 
 #include "client/control/run_control.h"
 #include "shared/base/clock.h"
 #include "shared/base/sampling_params.h"
+#include "shared/constraints/answer_law.h"
 #include "shared/protocol/message.h"
 #include "shared/speculative/tree_growth.h"
 
@@ -64,12 +66,15 @@ struct AnswerTerms {
   // What was written offline becomes part of the text, whatever the server would have said, once it
   // has been away for so long.
   Duration keep_after = Duration::max();
+  // What the answer keeps to; null: nothing. For the engine's thread from here on.
+  std::shared_ptr<AnswerLaw> law{};
 };
 
 enum class AnswerEnd : std::uint8_t {
   end_token,   // the model ended it
   tokens_max,  // as long as was asked for
   context,     // the context is full
+  stop,        // one of the texts is complete that end it
   cancelled,   // by the user
 };
 

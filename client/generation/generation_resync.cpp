@@ -46,7 +46,9 @@ Result<void> Generation::send_tokens() {
   request_.settled_count = settled;
   request_.rows = std::max(count - base, 1u);  // the last token runs in any case
   const SafePrefix text = conversation_.prefix(base, count - base);
-  const SafeParameters parameters(options_.sampling);
+  const auto kept_to = constraints();
+  if (!kept_to) return kept_to.error();
+  const SafeParameters parameters(options_.sampling, *kept_to);
   const wire::RunTerms run = run_terms();
   if (resumes) {
     return parts_.link.send(wire::OutgoingResume{.session = *server_.session,
@@ -63,6 +65,19 @@ Result<void> Generation::send_tokens() {
                             .activations_from = unwanted ? count : memory_.complete_end(),
                             .parameters = parameters,
                             .run = run});
+}
+
+Result<Constraints> Generation::constraints() const {
+  if (!law_) return Constraints{};
+  if (!server_.takes_constraints) {
+    // The stops that it would look for are found here, too.
+    if (!law_->changes_logits()) return Constraints{};
+    return Error{Errc::unsupported,
+                 "the server is too old for biases, penalties and grammars: update it"};
+  }
+  Constraints constraints = law_->constraints();
+  constraints.answer_begin = conversation_.answer_first();
+  return constraints;
 }
 
 void Generation::take_check(const wire::Verdict& verdict) {

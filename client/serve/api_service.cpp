@@ -139,15 +139,30 @@ void ApiService::complete(Call call, CompletionKind kind) {
     ++counters_.refused;
     return call.fail(prompt.error());
   }
-  start(std::move(call), *std::move(request), *std::move(prompt));
+  auto law = law_of(*request);
+  if (!law) {
+    ++counters_.refused;
+    return call.fail(law.error());
+  }
+  start(std::move(call), *std::move(request), *std::move(prompt), *std::move(law));
 }
 
-void ApiService::start(Call call, CompletionRequest request, Prompt prompt) {
+ApiResult<std::shared_ptr<AnswerLaw>> ApiService::law_of(const CompletionRequest& request) {
+  if (request.constraints.empty()) return std::shared_ptr<AnswerLaw>();
+  if (!texts_) texts_ = std::make_shared<const TokenTexts>(options_.bundle.tokenizer());
+  auto law = AnswerLaw::make(request.constraints, texts_);
+  if (!law) return ApiError{.message = law.error().message, .code = "invalid_value"};
+  return std::make_shared<AnswerLaw>(*std::move(law));
+}
+
+void ApiService::start(Call call, CompletionRequest request, Prompt prompt,
+                       std::shared_ptr<AnswerLaw> law) {
   const std::uint64_t number = ++last_completion_;
   Completion::Parts parts{.io = options_.io,
                           .conversations = conversations_,
                           .tokenizer = options_.bundle.tokenizer(),
                           .model = options_.model,
+                          .law = std::move(law),
                           .keep_after = options_.keep_after,
                           .salt = random_number(),
                           .outlet = nullptr,

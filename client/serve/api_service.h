@@ -15,6 +15,8 @@
 #include "client/serve/conversations.h"
 #include "client/serve/kept_stream.h"
 #include "shared/base/clock.h"
+#include "shared/constraints/answer_law.h"
+#include "shared/constraints/token_texts.h"
 #include "shared/model/chat_template.h"
 #include "shared/net/http/http_message.h"
 #include "shared/net/http/http_reply.h"
@@ -93,7 +95,8 @@ class ApiService {
   void look_up_streams(Call call);
 
   void complete(Call call, CompletionKind kind);
-  void start(Call call, CompletionRequest request, Prompt prompt);
+  void start(Call call, CompletionRequest request, Prompt prompt, std::shared_ptr<AnswerLaw> law);
+  ApiResult<std::shared_ptr<AnswerLaw>> law_of(const CompletionRequest& request);
   ApiResult<Prompt> prompt_of(const CompletionRequest& request) const;
   ApiResult<MarkedText> render(const std::vector<ChatMessage>& messages) const;
   void count(const AnswerOutcome& outcome);
@@ -101,6 +104,7 @@ class ApiService {
   Options options_;
   ApiGuard guard_;
   Counters counters_;
+  std::shared_ptr<const TokenTexts> texts_;  // once a request has constraints
   KeptStreams kept_{{}};
   Conversations conversations_;
   std::uint64_t last_completion_ = 0;

@@ -15,7 +15,7 @@ Completion::Choice::Choice(Completion& completion, std::uint32_t index)
     : text({.tokenizer = completion.parts_.tokenizer,
             .leading_space = completion.request_.kind == CompletionKind::chat ? LeadingSpace::strip
                                                                               : LeadingSpace::keep,
-            .stops = completion.request_.stops,
+            .stops = completion.request_.constraints.stops,
             .shows_drafts = completion.request_.offline == OfflinePolicy::revise}),
       completion_(completion),
       index_(index) {}
@@ -102,6 +102,7 @@ AnswerTerms Completion::terms_of(std::uint32_t choice) const {
                     .sampling = request_.sampling,
                     .writes_offline = request_.offline != OfflinePolicy::wait};
   terms.sampling.seed = request_.seed_of(choice);
+  terms.law = parts_.law;
   if (request_.offline == OfflinePolicy::keep) terms.keep_after = parts_.keep_after;
   return terms;
 }

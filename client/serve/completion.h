@@ -29,7 +29,8 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     Conversations& conversations;
     const Tokenizer& tokenizer;
     std::string model;
-    Duration keep_after{};  // that an outage lasts before its text is given out for good
+    std::shared_ptr<AnswerLaw> law{};  // of the request's constraints; null: none
+    Duration keep_after{};             // that an outage lasts before its text is given out for good
     std::uint64_t salt = 0;
     std::shared_ptr<Outlet> outlet;
     std::function<void()> on_done;  // told once, when it is over or was stopped; not to destroy it

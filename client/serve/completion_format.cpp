@@ -92,7 +92,8 @@ Json counters_of(const AnswerOutcome& outcome) {
 }  // namespace
 
 std::string FinishedChoice::finish_reason() const {
-  return stopped || outcome.end == AnswerEnd::end_token ? "stop" : "length";
+  const bool ended = outcome.end == AnswerEnd::end_token || outcome.end == AnswerEnd::stop;
+  return stopped || ended ? "stop" : "length";
 }
 
 CompletionFormat::CompletionFormat(Options options, std::uint64_t salt)

@@ -1,6 +1,7 @@
 #include "client/serve/completion_request.h"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -108,7 +109,7 @@ void read_stops(JsonFields& fields, CompletionRequest& request) {
     if (!one.is_string()) return fields.refuse("stop", what);
     auto text = one.get<std::string>();
     if (text.empty() || text.size() > kStopBytesMax) return fields.refuse("stop", what);
-    request.stops.push_back(std::move(text));
+    request.constraints.stops.push_back(std::move(text));
   }
 }
 
@@ -160,16 +161,37 @@ void read_stream_options(JsonFields& fields, CompletionRequest& request) {
   fields.take(inner.error());
 }
 
+void read_penalties(JsonFields& fields, Constraints& constraints) {
+  double presence = 0.0;
+  double frequency = 0.0;
+  fields.read("presence_penalty", presence, -2.0, 2.0);
+  fields.read("frequency_penalty", frequency, -2.0, 2.0);
+  constraints.presence_penalty = static_cast<float>(presence);
+  constraints.frequency_penalty = static_cast<float>(frequency);
+}
+
+// {"TOKEN": bias, ...}
+void read_biases(JsonFields& fields, Constraints& constraints) {
+  const json* const biases = fields.find("logit_bias");
+  if (biases == nullptr) return;
+  const std::string what = "an object of at most " + std::to_string(kBiasesMax) +
+                           " token ids with a bias from -100 to 100 each";
+  if (!biases->is_object() || biases->size() > kBiasesMax) return fields.refuse("logit_bias", what);
+  for (const auto& [name, value] : biases->items()) {
+    std::uint32_t token = 0;
+    const char* const end = name.data() + name.size();
+    const auto parsed = std::from_chars(name.data(), end, token);
+    const double bias = value.is_number() ? value.get<double>() : 101.0;
+    if (parsed.ec != std::errc() || parsed.ptr != end || token >= kTokenIdEnd ||
+        !(bias >= -100.0 && bias <= 100.0)) {
+      return fields.refuse("logit_bias", what);
+    }
+    constraints.biases.push_back({.token = token, .bias = static_cast<float>(bias)});
+  }
+}
+
 // Fields that change an answer, and that nobody would want to be ignored.
 void refuse_unknown_laws(JsonFields& fields, CompletionKind kind) {
-  for (const char* const name : {"presence_penalty", "frequency_penalty"}) {
-    double penalty = 0.0;
-    fields.read(name, penalty, -2.0, 2.0);
-    if (penalty != 0.0) fields.refuse_unsupported(name, "penalties are not supported; leave it 0");
-  }
-  if (const json* bias = fields.find("logit_bias"); bias != nullptr && !bias->empty()) {
-    fields.refuse_unsupported("logit_bias", "biases are not supported; leave it out");
-  }
   const json* const logprobs = fields.find("logprobs");
   const bool wants_logprobs = kind == CompletionKind::chat
                                   ? logprobs != nullptr && *logprobs != false
@@ -230,6 +252,9 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
   read_length(fields, request);
   read_sampling(fields, request.sampling);
   read_stops(fields, request);
+  read_penalties(fields, request.constraints);
+  read_biases(fields, request.constraints);
+  fields.read("grammar", request.constraints.grammar);
   std::int64_t choices = 1;
   fields.read("n", choices, 1, kChoicesMax);
   request.choices = static_cast<std::uint32_t>(choices);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "client/serve/api_error.h"
+#include "shared/base/constraints.h"
 #include "shared/base/sampling_params.h"
 #include "shared/model/chat_template.h"
 
@@ -19,8 +20,6 @@ enum class OfflinePolicy : std::uint8_t {
 };
 
 inline constexpr std::uint32_t kChoicesMax = 16;
-inline constexpr std::size_t kStopsMax = 16;
-inline constexpr std::size_t kStopBytesMax = 256;
 
 // What a request gets where it says nothing.
 struct CompletionDefaults {
@@ -40,7 +39,7 @@ struct CompletionRequest {
   std::uint32_t tokens_max = 0;
   SamplingParams sampling{};
   std::uint32_t choices = 1;
-  std::vector<std::string> stops{};
+  Constraints constraints{};
   OfflinePolicy offline = OfflinePolicy::keep;
   bool echo = false;
   bool streams = false;

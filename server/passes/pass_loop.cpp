@@ -143,7 +143,7 @@ void PassLoop::begin(const Job& job, const wire::Prefill& request) {
     return;
   }
   const bool keep = request.policy == wire::ResyncPolicy::keep;
-  begin_prompt(job, **session, request.run,
+  begin_prompt(job, **session, request.run, request.constraints,
                {.tokens = {.base_count = request.base_length,
                            .tokens = request.tokens,
                            .provisional_count = keep ? 0 : request.provisional_count,
@@ -172,7 +172,7 @@ void PassLoop::begin(const Job& job, const wire::Resume& request) {
   });
   const bool keep = request.policy == wire::ResyncPolicy::keep;
   const auto count = static_cast<std::uint32_t>(request.tokens.size());
-  begin_prompt(job, **session, request.run,
+  begin_prompt(job, **session, request.run, request.constraints,
                {.tokens = {.base_count = request.verified_length,
                            .tokens = request.tokens,
                            .provisional_count = keep ? 0 : count,
@@ -184,13 +184,18 @@ void PassLoop::begin(const Job& job, const wire::Resume& request) {
 }
 
 void PassLoop::begin_prompt(const Job& job, Session& session, const wire::RunTerms& terms,
-                            Prompt prompt) {
+                            const Constraints& constraints, Prompt prompt) {
   if (terms.reserved) {
-    delivery_.refuse(
-        job.client, prompt.round, Refusal::invalid,
-        {Errc::unsupported, "this server knows no constraints and no other rule of verification"});
+    delivery_.refuse(job.client, prompt.round, Refusal::invalid,
+                     {Errc::unsupported, "this server knows no other rule of verification"});
     return;
   }
+  auto law = sessions_.law_of(session, constraints);
+  if (!law) {
+    delivery_.refuse(job.client, prompt.round, Refusal::invalid, law.error());
+    return;
+  }
+  prompt.tokens.law = *std::move(law);
   if (prompt.tokens.base_count > session.target.tokens().size()) {
     delivery_.refuse(job.client, prompt.round, Refusal::session_unknown, session_unknown());
     return;

@@ -131,7 +131,8 @@ class PassLoop {
   void begin(const Job& job, const wire::Prefill& request);
   void begin(const Job& job, const wire::Resume& request);
   void begin(const Job& job, const wire::Draft& request);
-  void begin_prompt(const Job& job, Session& session, const wire::RunTerms& terms, Prompt prompt);
+  void begin_prompt(const Job& job, Session& session, const wire::RunTerms& terms,
+                    const Constraints& constraints, Prompt prompt);
   // Answers a prompt of provisional tokens that the session has decided about already, on credit
   // that was given before the connection broke. False: a pass has to.
   bool answer_decided(const Job& job, Session& session, const wire::RunTerms& terms,

@@ -107,7 +107,8 @@ void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
                         .row_budget = scheduler_.row_budget(),
                         .scale_groups = {},
                         .stream_tokens_max = host_.context_count(),
-                        .hint_nodes_max = kHintNodesMax};
+                        .hint_nodes_max = kHintNodesMax,
+                        .takes_constraints = true};
   if (client->tap) {
     const auto groups = client->tap->scale_groups();
     welcome.scale_groups.assign(groups.begin(), groups.end());

@@ -37,6 +37,7 @@ Result<void> ModelHost::load_target(const ModelHostOptions& options) {
     return Error{Errc::bad_file, "the tokenizer and the embedding disagree on the vocabulary"};
   }
   tokenizer_.emplace(std::move(*tokenizer));
+  texts_ = std::make_shared<const TokenTexts>(*tokenizer_);
   const auto target = model_fingerprint(file_);
   if (!target) return target.error();
   const auto tokens = edgedraft::tokenizer_fingerprint(file_);
@@ -98,7 +99,8 @@ Result<void> ModelHost::load_bundle(Backend& backend, const std::filesystem::pat
 SessionParts ModelHost::session_parts() {
   return {.decoder = *decoder_,
           .context_count = context_count_,
-          .is_end = [this](std::uint32_t token) { return tokenizer_->is_end(token); }};
+          .is_end = [this](std::uint32_t token) { return tokenizer_->is_end(token); },
+          .texts = texts_};
 }
 
 HostedDrafter* ModelHost::find_drafter(const Digest& fingerprint) {

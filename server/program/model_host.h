@@ -9,6 +9,7 @@
 #include "server/sessions/session_store.h"
 #include "shared/base/error.h"
 #include "shared/base/sha256.h"
+#include "shared/constraints/token_texts.h"
 #include "shared/drafting/drafter_kind.h"
 #include "shared/drafting/tap.h"
 #include "shared/model/gguf.h"
@@ -77,6 +78,7 @@ class ModelHost {
   Digest target_fingerprint_{};
   Digest tokenizer_fingerprint_{};
   std::optional<Tokenizer> tokenizer_;
+  std::shared_ptr<const TokenTexts> texts_;
   std::unique_ptr<Decoder> decoder_;
   std::vector<HostedDrafter> drafters_;
 };

@@ -138,6 +138,19 @@ std::uint32_t SessionStore::count_used_since(Instant time) const {
       }));
 }
 
+Result<std::shared_ptr<AnswerLaw>> SessionStore::law_of(const Session& session,
+                                                        const Constraints& constraints) {
+  if (constraints.empty()) return std::shared_ptr<AnswerLaw>();
+  if (!parts_.texts) {
+    return Error{Errc::unsupported, "this server takes no constraints on answers"};
+  }
+  const auto& known = session.target.law();
+  if (known && known->constraints() == constraints) return known;
+  auto law = AnswerLaw::make(constraints, parts_.texts);
+  if (!law) return law.error();
+  return std::make_shared<AnswerLaw>(*std::move(law));
+}
+
 void SessionStore::forget(std::uint64_t connection_id) {
   if (find(connection_id) != nullptr) sessions_.erase(bound_.at(connection_id));
   bound_.erase(connection_id);

@@ -11,6 +11,7 @@
 #include "server/sessions/session_proposer.h"
 #include "server/sessions/target_session.h"
 #include "shared/base/clock.h"
+#include "shared/constraints/token_texts.h"
 #include "shared/protocol/message.h"
 
 namespace edgedraft {
@@ -36,6 +37,8 @@ struct SessionParts {
   std::uint32_t context_count;
   std::function<bool(std::uint32_t)> is_end;
   DType kv_type = DType::f32;  // of keys and values
+  // What constraints on answers are held against; null: none are taken.
+  std::shared_ptr<const TokenTexts> texts{};
 };
 
 // Every session, which connection works on it, and the pool that all their keys and values lie in.
@@ -88,6 +91,9 @@ class SessionStore {
   std::size_t count() const { return sessions_.size(); }
   // Drops the session that the connection works on: its client has to send everything again.
   void forget(std::uint64_t connection_id);
+  // The law of those constraints; null for none. The session's own is used again.
+  // Errors    unsupported: this server takes none; usage: of AnswerLaw::make
+  Result<std::shared_ptr<AnswerLaw>> law_of(const Session& session, const Constraints& constraints);
   // The connection is over: its session may be resumed or evicted.
   void release(std::uint64_t connection_id);
 

@@ -39,6 +39,7 @@ Result<void> TargetSession::begin(const PrefillRequest& request) {
   const auto given_count = static_cast<std::uint32_t>(tokens_.size()) - request.provisional_count;
   cache_.set_length(std::min({cache_.length(), request.base_count, given_count - 1}));
   sampler_ = Sampler(request.sampling);
+  law_ = request.law;
   finish_ = Finish::none;
   request_ =
       RunningPrefill{.base_count = request.base_count, .given_count = given_count, .outcome = {}};
@@ -67,7 +68,7 @@ std::optional<PrefillOutcome> TargetSession::decided(const PrefillRequest& reque
   const bool comparable = request.provisional_count == request.tokens.size() &&
                           base >= given_count_ && base < tokens_.size() &&
                           cache_.length() + 1 == tokens_.size() &&
-                          request.sampling == sampler_.params();
+                          request.sampling == sampler_.params() && request.law == law_;
   if (!comparable) return std::nullopt;
   const auto chosen = std::span<const std::uint32_t>(tokens_).subspan(base);
   const auto common = static_cast<std::uint32_t>(std::ranges::mismatch(request.tokens, chosen).in1 -
@@ -142,9 +143,14 @@ bool TargetSession::decide(RunningPrefill& prefill, std::uint32_t first, const M
   PrefillOutcome& outcome = prefill.outcome;
   for (auto row = first_deciding_; row < positions_.size(); ++row) {
     const std::uint32_t position = first + row + 1;
+    set_answer(position, nullptr, 0);
     outcome.next = choose(logits, greedy, row - first_deciding_, position);
     if (is_end_(outcome.next)) {
       outcome.finish = Finish::end_token;
+      return true;
+    }
+    if (stops_with(outcome.next)) {
+      outcome.finish = Finish::stop;
       return true;
     }
     if (position + 1 >= context_count_) {
@@ -171,13 +177,18 @@ PrefillOutcome TargetSession::close(const RunningPrefill& prefill) {
 VerifiedPath TargetSession::close(const RunningDraft& draft, const Matrix& logits,
                                   std::span<const std::uint32_t> greedy) {
   const std::uint32_t root_position = cache_.length();
-  const VerifiedPath result = edgedraft::verify(
+  VerifiedPath result = edgedraft::verify(
       draft.tree,
       {.root_position = root_position,
        .context_count = context_count_,
-       .choose = [&](std::uint32_t row,
-                     std::uint32_t position) { return choose(logits, greedy, row, position); },
-       .is_end = is_end_});
+       .choose =
+           [&](std::uint32_t row, std::uint32_t position) {
+             set_answer(root_position + 1, &draft.tree, row);
+             return choose(logits, greedy, row, position);
+           },
+       // Asked of each token when it has been chosen.
+       .is_end = [&](std::uint32_t token) { return is_end_(token) || stops_with(token); }});
+  if (result.finish == Finish::end_token && !is_end_(result.next)) result.finish = Finish::stop;
   std::vector<std::uint32_t> slots{root_position};
   for (const std::uint32_t row : result.path) {
     slots.push_back(root_position + row);
@@ -261,9 +272,28 @@ Result<void> TargetSession::check(const PrefillRequest& request) const {
 
 std::uint32_t TargetSession::choose(const Matrix& logits, std::span<const std::uint32_t> greedy,
                                     std::uint32_t row, std::uint32_t position) {
-  if (sampler_.params().greedy()) return greedy[row];
+  if (this->greedy()) return greedy[row];
   decoder_.backend().read(logits.row_range(row, 1), logits_row_);
+  if (law_) law_->apply(answer_, logits_row_);
   return sampler_.choose(logits_row_, position);
+}
+
+void TargetSession::set_answer(std::uint32_t end, const DraftTree* tree, std::uint32_t row) {
+  if (!law_) return;
+  const std::uint32_t begin = std::min(law_->constraints().answer_begin, end);
+  answer_.assign(tokens_.begin() + begin, tokens_.begin() + end);
+  const auto root = static_cast<std::ptrdiff_t>(answer_.size());
+  for (; row != 0; row = tree->parent(row)) {
+    answer_.insert(answer_.begin() + root, tree->token(row));
+  }
+}
+
+bool TargetSession::stops_with(std::uint32_t next) {
+  if (!law_) return false;
+  answer_.push_back(next);
+  const bool stops = law_->stops(answer_);
+  answer_.pop_back();
+  return stops;
 }
 
 bool TargetSession::in_vocabulary(std::span<const std::uint32_t> tokens) const {

@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <variant>
 #include <vector>
 
 #include "shared/base/error.h"
+#include "shared/constraints/answer_law.h"
 #include "shared/runtime/decoder.h"
 #include "shared/speculative/draft_tree.h"
 #include "shared/speculative/sampling.h"
@@ -23,6 +25,7 @@ struct PrefillRequest {
   // like a draft; what follows the first difference is dropped. 0 where everything is given.
   std::uint32_t provisional_count = 0;
   SamplingParams sampling;
+  std::shared_ptr<AnswerLaw> law{};  // that the answer keeps to; null: any
 };
 
 struct PrefillOutcome {
@@ -54,6 +57,7 @@ class TargetSession {
   std::uint32_t valid_count() const { return cache_.length(); }
   const KvCache& cache() const { return cache_; }
   std::uint32_t context_count() const { return context_count_; }
+  const std::shared_ptr<AnswerLaw>& law() const { return law_; }
 
   // Errors    protocol      base_count beyond the session, no token at all, a token the vocabulary
   //                         lacks, more provisional tokens than tokens, or no given token before
@@ -80,7 +84,8 @@ class TargetSession {
   bool divisible() const { return std::holds_alternative<RunningPrefill>(request_); }
   // Rows that the request still has to run.
   std::uint32_t pending_rows() const;
-  bool greedy() const { return sampler_.params().greedy(); }
+  // Its choices are the likeliest tokens, whatever else the logits say.
+  bool greedy() const { return sampler_.params().greedy() && !(law_ && law_->changes_logits()); }
 
   // The rows for the next pass, `rows_max` of them at most; they stay valid until finish_pass().
   // Requires  busy(), rows_max > 0 and, for a draft, rows_max >= pending_rows()
@@ -135,8 +140,15 @@ class TargetSession {
   PrefillOutcome close(const RunningPrefill& prefill);
   VerifiedPath close(const RunningDraft& draft, const Matrix& logits,
                      std::span<const std::uint32_t> greedy);
+  // The token at `position`, by the logits of that row.
+  // Requires  answer_ if the law wants it
   std::uint32_t choose(const Matrix& logits, std::span<const std::uint32_t> greedy,
                        std::uint32_t row, std::uint32_t position);
+  // Whether `next` completes a stop behind answer_.
+  bool stops_with(std::uint32_t next);
+  // answer_ becomes what stands between the answer's begin and `end`, and behind it the way to that
+  // row of the tree.
+  void set_answer(std::uint32_t end, const DraftTree* tree, std::uint32_t row);
   bool in_vocabulary(std::span<const std::uint32_t> tokens) const;
 
   Decoder& decoder_;
@@ -146,6 +158,8 @@ class TargetSession {
   std::vector<std::uint32_t> tokens_;
   std::uint32_t given_count_ = 0;  // of them, before those that the target has chosen
   Sampler sampler_{SamplingParams{}};
+  std::shared_ptr<AnswerLaw> law_;
+  std::vector<std::uint32_t> answer_;  // before the token that is being chosen
   Finish finish_ = Finish::none;
   std::variant<std::monostate, RunningPrefill, RunningDraft> request_;
 

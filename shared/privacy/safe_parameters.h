@@ -1,21 +1,27 @@
 #pragma once
 
+#include <utility>
+
+#include "shared/base/constraints.h"
 #include "shared/base/sampling_params.h"
 
 namespace edgedraft {
 
-// What a request says beside its tokens. Numbers that a user sets tell nothing of the text. What
-// has text in it (stop strings, schemas, tools) may enter only with its provenance, as tokens do;
-// the protocol carries none yet.
+// What a request says beside its tokens. Numbers that a user sets tell nothing of the text.
+// Constraints hold text of the user's own (stops, a grammar's literals): no conversation holds
+// private text yet; once one does, they enter only with their provenance, as tokens do.
 class SafeParameters {
  public:
   SafeParameters() = default;
-  explicit SafeParameters(const SamplingParams& sampling) : sampling_(sampling) {}
+  explicit SafeParameters(const SamplingParams& sampling, Constraints constraints = {})
+      : sampling_(sampling), constraints_(std::move(constraints)) {}
 
   const SamplingParams& sampling() const { return sampling_; }
+  const Constraints& constraints() const { return constraints_; }
 
  private:
   SamplingParams sampling_;
+  Constraints constraints_;
 };
 
 }  // namespace edgedraft

@@ -155,6 +155,7 @@ Result<Message> read(const flat::Welcome& m) {
       .hint_nodes_max = m.hint_nodes_max(),
       .pad_bytes_up = m.pad_bytes_up(),
       .pad_bytes_down = m.pad_bytes_down(),
+      .takes_constraints = m.takes_constraints(),
   };
   const auto is_block = [](std::uint32_t bytes) {
     return bytes >= kPadBlockBytesMin && bytes <= kPadBlockBytesMax;
@@ -178,14 +179,41 @@ Result<Message> read(const flat::Welcome& m) {
 
 // Of a Prefill or Resume.
 template <class Table>
+Constraints constraints(Checker& c, const Table& m) {
+  Constraints constraints{.answer_begin = m.answer_begin(),
+                          .presence_penalty = m.presence_penalty(),
+                          .frequency_penalty = m.frequency_penalty()};
+  c.in_range(constraints.answer_begin <= kContextCountMax, "answer_begin");
+  // Comparisons are false for NaN.
+  c.in_range(std::abs(m.presence_penalty()) <= kBiasMax, "presence_penalty");
+  c.in_range(std::abs(m.frequency_penalty()) <= kBiasMax, "frequency_penalty");
+  if (const auto* stops = m.stop()) {
+    c.in_range(stops->size() <= kStopsMax, "number of stops");
+    for (std::uint32_t i = 0; i < stops->size() && !c.failed(); ++i) {
+      constraints.stops.push_back(c.text(stops->Get(i), kStopBytesMax, "bytes of a stop"));
+      c.in_range(!constraints.stops.back().empty(), "an empty stop");
+    }
+  }
+  constraints.grammar = c.text(m.grammar(), kGrammarBytesMax, "bytes of the grammar");
+  const std::size_t biases = m.biases() ? m.biases()->size() : 0;
+  c.in_range(biases <= kBiasesMax, "number of biases");
+  const std::vector<std::uint32_t> tokens = c.tokens(m.bias_tokens());
+  c.in_range(tokens.size() == biases, "number of biased tokens");
+  for (std::uint32_t i = 0; i < biases && !c.failed(); ++i) {
+    const float bias = m.biases()->Get(i);
+    c.in_range(std::abs(bias) <= kBiasMax, "bias");
+    constraints.biases.push_back({.token = tokens[i], .bias = bias});
+  }
+  return constraints;
+}
+
+template <class Table>
 RunTerms run_terms(Checker& c, const Table& m) {
   c.in_range(m.credit() <= kContextCountMax, "credit");
-  const bool constrained =
-      (m.stop() && m.stop()->size() > 0) || (m.grammar() && m.grammar()->size() > 0);
   return {.credit = m.credit(),
           .rows = m.verdict_rows(),
           .economy = m.economy(),
-          .reserved = constrained || m.rule() != 0 || m.node_law() != 0};
+          .reserved = m.rule() != 0 || m.node_law() != 0};
 }
 
 Result<Message> read(const flat::Prefill& m) {
@@ -198,6 +226,7 @@ Result<Message> read(const flat::Prefill& m) {
       .policy = c.enumeration(m.policy(), ResyncPolicy::keep, "policy"),
       .activations_from = m.activations_from(),
       .sampling = c.sampling(m.sampling()),
+      .constraints = constraints(c, m),
       .run = run_terms(c, m),
   };
   c.in_range(prefill.base_length <= kContextCountMax, "base_length");
@@ -224,6 +253,7 @@ Result<Message> read(const flat::Resume& m) {
       .policy = c.enumeration(m.policy(), ResyncPolicy::keep, "policy"),
       .activations_from = m.activations_from(),
       .sampling = c.sampling(m.sampling()),
+      .constraints = constraints(c, m),
       .run = run_terms(c, m),
   });
 }
@@ -307,7 +337,7 @@ Result<Message> read(const flat::Verdict& m) {
       .next = m.next(),
       .accepted_count = m.accepted_count(),
       .path = {},
-      .ending = c.enumeration(m.ending(), Ending::context, "ending"),
+      .ending = c.enumeration(m.ending(), Ending::stop, "ending"),
       .row_budget = m.row_budget(),
       .queue_us = m.queue_us(),
       .verify_us = m.verify_us(),

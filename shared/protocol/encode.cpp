@@ -40,6 +40,38 @@ flat::Sampling sampling_of(const SamplingParams& s) {
   return flat::Sampling(s.seed, s.temperature, s.top_k, s.top_p, s.min_p);
 }
 
+struct WrittenConstraints {
+  Offset<flatbuffers::Vector<Offset<flatbuffers::String>>> stops;
+  Offset<flatbuffers::String> grammar;
+  std::uint32_t answer_begin;
+  Offset<flatbuffers::Vector<std::uint32_t>> bias_tokens;
+  Offset<flatbuffers::Vector<float>> biases;
+  float presence_penalty;
+  float frequency_penalty;
+};
+
+WrittenConstraints write_constraints(FlatBufferBuilder& to, const Constraints& c) {
+  WrittenConstraints written{.stops = 0,
+                             .grammar = 0,
+                             .answer_begin = c.answer_begin,
+                             .bias_tokens = 0,
+                             .biases = 0,
+                             .presence_penalty = c.presence_penalty,
+                             .frequency_penalty = c.frequency_penalty};
+  if (!c.stops.empty()) written.stops = to.CreateVectorOfStrings(c.stops);
+  if (!c.grammar.empty()) written.grammar = to.CreateString(c.grammar);
+  if (c.biases.empty()) return written;
+  std::vector<std::uint32_t> tokens;
+  std::vector<float> biases;
+  for (const Constraints::Bias& bias : c.biases) {
+    tokens.push_back(bias.token);
+    biases.push_back(bias.bias);
+  }
+  written.bias_tokens = to.CreateVector(tokens);
+  written.biases = to.CreateVector(biases);
+  return written;
+}
+
 std::uint16_t code_of(Errc code) {
   const auto* found = std::find_if(kErrorCodes.begin(), kErrorCodes.end(),
                                    [&](const auto& entry) { return entry.second == code; });
@@ -69,15 +101,19 @@ struct Writer {
     to.Finish(flat::CreateWelcome(to, m.version, session, agent, model, m.context_count,
                                   m.nodes_max, m.row_budget, groups, m.stream_tokens_max,
                                   m.padded_row_bytes, m.hint_nodes_max, m.pad_bytes_up,
-                                  m.pad_bytes_down));
+                                  m.pad_bytes_down, m.takes_constraints));
   }
 
   void operator()(const OutgoingPrefill& m) const {
     const auto tokens = numbers(to, m.text.tokens());
     const flat::Sampling sampling = sampling_of(m.parameters.sampling());
+    const WrittenConstraints c = write_constraints(to, m.parameters.constraints());
     to.Finish(flat::CreatePrefill(to, m.round, m.text.base_count(), tokens, m.provisional_count,
                                   static_cast<std::uint8_t>(m.policy), m.activations_from,
-                                  &sampling, m.run.credit, m.run.rows, m.run.economy));
+                                  &sampling, m.run.credit, m.run.rows, m.run.economy,
+                                  /*rule=*/0, /*node_law=*/0, c.stops, c.grammar, c.answer_begin,
+                                  c.bias_tokens, c.biases, c.presence_penalty,
+                                  c.frequency_penalty));
   }
 
   void operator()(const OutgoingResume& m) const {
@@ -85,9 +121,12 @@ struct Writer {
     const auto hash = bytes(to, m.text.base_hash());
     const auto tokens = numbers(to, m.text.tokens());
     const flat::Sampling sampling = sampling_of(m.parameters.sampling());
+    const WrittenConstraints c = write_constraints(to, m.parameters.constraints());
     to.Finish(flat::CreateResume(to, m.round, session, m.text.base_count(), hash, tokens,
                                  static_cast<std::uint8_t>(m.policy), m.activations_from, &sampling,
-                                 m.run.credit, m.run.rows, m.run.economy));
+                                 m.run.credit, m.run.rows, m.run.economy, /*rule=*/0,
+                                 /*node_law=*/0, c.stops, c.grammar, c.answer_begin, c.bias_tokens,
+                                 c.biases, c.presence_penalty, c.frequency_penalty));
   }
 
   void operator()(const Activations& m) const {
@@ -163,6 +202,7 @@ Prefill as_read(const OutgoingPrefill& m) {
           .policy = m.policy,
           .activations_from = m.activations_from,
           .sampling = m.parameters.sampling(),
+          .constraints = m.parameters.constraints(),
           .run = m.run};
 }
 
@@ -175,6 +215,7 @@ Resume as_read(const OutgoingResume& m) {
           .policy = m.policy,
           .activations_from = m.activations_from,
           .sampling = m.parameters.sampling(),
+          .constraints = m.parameters.constraints(),
           .run = m.run};
 }
 

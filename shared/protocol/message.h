@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shared/base/bytes.h"
+#include "shared/base/constraints.h"
 #include "shared/base/error.h"
 #include "shared/base/finish.h"
 #include "shared/base/sampling_params.h"
@@ -90,6 +91,8 @@ struct Welcome {
   // The size of a padded connection's blocks each way; 0: it is not padded.
   std::uint32_t pad_bytes_up = 0;
   std::uint32_t pad_bytes_down = 0;
+  // It ends answers at stops, and knows biases, penalties and grammars.
+  bool takes_constraints = false;
   bool operator==(const Welcome&) const = default;
 };
 
@@ -116,6 +119,7 @@ struct Prefill {
   ResyncPolicy policy = ResyncPolicy::check;
   std::uint32_t activations_from = 0;  // first position whose activations the client lacks
   SamplingParams sampling{};
+  Constraints constraints{};
   RunTerms run{};
   bool operator==(const Prefill&) const = default;
 };
@@ -129,6 +133,7 @@ struct Resume {
   ResyncPolicy policy = ResyncPolicy::check;
   std::uint32_t activations_from = 0;
   SamplingParams sampling{};
+  Constraints constraints{};
   RunTerms run{};
   bool operator==(const Resume&) const = default;
 };

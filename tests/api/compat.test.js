@@ -7,9 +7,10 @@ import { scanEndpoint } from "compatcanary";
 const missing = ["chat.tool_call", "chat.structured_output"];
 
 test("compatcanary's chat profile", async () => {
+  const models = await (await fetch(`${process.env.EDGEDRAFT_API}/models`)).json();
   const report = await scanEndpoint({
     baseUrl: process.env.EDGEDRAFT_API,
-    model: "edgedraft",
+    model: models.data[0].id,
     profile: "chat",
   });
   assert.ok(report.results.length >= 5);

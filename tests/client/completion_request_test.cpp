@@ -48,7 +48,7 @@ TEST(CompletionRequestTest, FieldsAreRead) {
                                                .min_p = 0.05f,
                                                .seed = 0xFFFFFFFFFFFFFFFFu}));
   EXPECT_EQ(request->choices, 3u);
-  EXPECT_EQ(request->stops, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(request->constraints.stops, (std::vector<std::string>{"a", "b"}));
   EXPECT_TRUE(request->streams && request->includes_usage && request->obfuscates);
   EXPECT_EQ(request->offline, OfflinePolicy::wait);
 }
@@ -100,9 +100,12 @@ TEST(CompletionRequestTest, EachWrongFieldIsNamed) {
            Wrong{R"("stream_options": {"include_usage": 1})", "stream_options.include_usage"},
            Wrong{R"("offline": "never")", "offline"},
            Wrong{R"("logprobs": true)", "logprobs"},
-           Wrong{R"("presence_penalty": 0.5)", "presence_penalty"},
+           Wrong{R"("presence_penalty": 2.5)", "presence_penalty"},
            Wrong{R"("frequency_penalty": 3)", "frequency_penalty"},
-           Wrong{R"("logit_bias": {"5": 1})", "logit_bias"},
+           Wrong{R"("logit_bias": {"5": 101})", "logit_bias"},
+           Wrong{R"("logit_bias": {"-5": 1})", "logit_bias"},
+           Wrong{R"("logit_bias": [1])", "logit_bias"},
+           Wrong{R"("grammar": {})", "grammar"},
            Wrong{R"("response_format": {"type": "json_object"})", "response_format"},
            Wrong{R"("tools": [{"type": "function"}])", "tools"},
        }) {

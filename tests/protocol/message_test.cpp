@@ -446,23 +446,71 @@ TEST(HintRangeTest, NumbersAreBounded) {
 }
 
 TEST(RunTermsTest, WhatIsReservedIsNotTakenForNothing) {
-  const auto reserved = [](std::uint8_t rule, std::uint8_t node_law, bool stop,
-                           const char* grammar) {
+  const auto reserved = [](std::uint8_t rule, std::uint8_t node_law) {
     const std::vector<std::uint32_t> ids = {1};
     const flat::Sampling sampling(1, 0, 0, 1, 0);
     FlatBufferBuilder b;
-    const std::vector<flatbuffers::Offset<flatbuffers::String>> stops{b.CreateString("END")};
     b.Finish(flat::CreatePrefillDirect(b, 1, 0, &ids, 0, 0, 0, &sampling, 9, false, false, rule,
-                                       node_law, stop ? &stops : nullptr, grammar));
+                                       node_law));
     const auto decoded = decode(static_cast<std::uint16_t>(Kind::prefill),
                                 std::as_bytes(std::span(b.GetBufferPointer(), b.GetSize())));
     return std::get<Prefill>(*decoded).run.reserved;
   };
-  EXPECT_FALSE(reserved(0, 0, false, nullptr));
-  EXPECT_TRUE(reserved(1, 0, false, nullptr));
-  EXPECT_TRUE(reserved(0, 1, false, nullptr));
-  EXPECT_TRUE(reserved(0, 0, true, nullptr));
-  EXPECT_TRUE(reserved(0, 0, false, "root ::= [0-9]"));
+  EXPECT_FALSE(reserved(0, 0));
+  EXPECT_TRUE(reserved(1, 0));
+  EXPECT_TRUE(reserved(0, 1));
+}
+
+struct ConstraintFields {
+  std::vector<std::string> stops{};
+  std::string grammar{};
+  std::uint32_t answer_begin = 0;
+  std::vector<std::uint32_t> bias_tokens{};
+  std::vector<float> biases{};
+  float presence = 0.0f;
+  float frequency = 0.0f;
+};
+
+// What becomes of a prompt with these; Errc::cancelled if it is taken.
+Errc constraints_code(const ConstraintFields& f) {
+  const std::vector<std::uint32_t> ids = {1};
+  const flat::Sampling sampling(1, 0, 0, 1, 0);
+  FlatBufferBuilder b;
+  const auto stops = b.CreateVectorOfStrings(f.stops);
+  const auto grammar = b.CreateString(f.grammar);
+  const auto tokens = b.CreateVector(ids);
+  const auto bias_tokens = b.CreateVector(f.bias_tokens);
+  const auto biases = b.CreateVector(f.biases);
+  return code_of(
+      Kind::prefill, b,
+      flat::CreatePrefill(b, 1, 0, tokens, 0, 0, 0, &sampling, 9, false, false, 0, 0, stops,
+                          grammar, f.answer_begin, bias_tokens, biases, f.presence, f.frequency));
+}
+
+TEST(ConstraintsRangeTest, EverythingIsBounded) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::string stop(kStopBytesMax, 'x');
+  EXPECT_EQ(constraints_code({.stops = std::vector<std::string>(kStopsMax, stop)}),
+            Errc::cancelled);
+  EXPECT_EQ(constraints_code({.stops = std::vector<std::string>(kStopsMax + 1, "x")}),
+            Errc::protocol);
+  EXPECT_EQ(constraints_code({.stops = {stop + "x"}}), Errc::protocol);
+  EXPECT_EQ(constraints_code({.stops = {""}}), Errc::protocol);
+  EXPECT_EQ(constraints_code({.grammar = std::string(kGrammarBytesMax, 'x')}), Errc::cancelled);
+  EXPECT_EQ(constraints_code({.grammar = std::string(kGrammarBytesMax + 1, 'x')}), Errc::protocol);
+  EXPECT_EQ(constraints_code({.answer_begin = kContextCountMax + 1}), Errc::protocol);
+  EXPECT_EQ(constraints_code({.bias_tokens = {1}, .biases = {-100.0f}}), Errc::cancelled);
+  EXPECT_EQ(constraints_code({.bias_tokens = {1}, .biases = {nan}}), Errc::protocol);
+  EXPECT_EQ(constraints_code({.bias_tokens = {1}, .biases = {1e30f}}), Errc::protocol);
+  EXPECT_EQ(constraints_code({.bias_tokens = {1, 2}, .biases = {1.0f}}), Errc::protocol);
+  EXPECT_EQ(constraints_code({.bias_tokens = {1}, .biases = {}}), Errc::protocol);
+  EXPECT_EQ(constraints_code({.bias_tokens = {kTokenIdEnd}, .biases = {1.0f}}), Errc::protocol);
+  const std::vector<std::uint32_t> many(kBiasesMax + 1);
+  EXPECT_EQ(constraints_code({.bias_tokens = many, .biases = std::vector<float>(many.size())}),
+            Errc::protocol);
+  EXPECT_EQ(constraints_code({.presence = nan}), Errc::protocol);
+  EXPECT_EQ(constraints_code({.frequency = -1e9f}), Errc::protocol);
+  EXPECT_EQ(constraints_code({.presence = -2.0f, .frequency = 2.0f}), Errc::cancelled);
 }
 
 TEST(StreamRangeTest, AStreamBeginsWithoutNodes) {

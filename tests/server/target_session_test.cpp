@@ -33,10 +33,15 @@ class TargetSessionTest : public ::testing::Test {
     return {decoder_, kContext, [](std::uint32_t token) { return token == kToyEndToken; }};
   }
 
-  Answer generate(const Tokens& prompt, const SamplingParams& sampling, const Proposer& propose) {
+  Answer generate(const Tokens& prompt, const SamplingParams& sampling, const Proposer& propose,
+                  const Constraints& constraints = {}) {
     TargetSession target = session();
-    const auto first =
-        target.prefill({.base_count = 0, .tokens = prompt, .sampling = sampling}).value();
+    const auto first = target
+                           .prefill({.base_count = 0,
+                                     .tokens = prompt,
+                                     .sampling = sampling,
+                                     .law = law_of(constraints)})
+                           .value();
     Answer answer{.tokens = {first.next}, .finish = first.finish};
     while (answer.finish == Finish::none) {
       const DraftTree tree = propose(target.tokens());
@@ -49,8 +54,31 @@ class TargetSessionTest : public ::testing::Test {
     return answer;
   }
 
-  Answer plain(const Tokens& prompt, const SamplingParams& sampling) {
-    return generate(prompt, sampling, [](auto) { return DraftTree(); });
+  Answer plain(const Tokens& prompt, const SamplingParams& sampling,
+               const Constraints& constraints = {}) {
+    return generate(
+        prompt, sampling, [](auto) { return DraftTree(); }, constraints);
+  }
+
+  // Tokens are letters: "a" is 3, "b" 4, and so on in turns.
+  static std::string letter(std::uint32_t token) {
+    return std::string(1, static_cast<char>('a' + (token - 3) % 26));
+  }
+  static std::shared_ptr<AnswerLaw> law_of(const Constraints& constraints) {
+    if (constraints.empty()) return nullptr;
+    std::vector<std::string> texts(kToyVocabulary);
+    for (std::uint32_t t = 3; t < kToyVocabulary; ++t) texts[t] = letter(t);
+    return std::make_shared<AnswerLaw>(
+        AnswerLaw::make(constraints, std::make_shared<const TokenTexts>(
+                                         std::move(texts), Tokens{kToyEndToken}, false))
+            .value());
+  }
+  static std::string text(const Tokens& tokens) {
+    std::string text;
+    for (const std::uint32_t token : tokens) {
+      if (token >= 3) text += letter(token);
+    }
+    return text;
   }
 
   // Trees of `nodes` random nodes. With `truth`, the right continuation, at a random depth and
@@ -105,6 +133,74 @@ TEST_F(TargetSessionTest, AnyTreeLeavesTheSampledAnswerUnchanged) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     expect_lossless(seed, {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .seed = seed});
     expect_lossless(seed, {.temperature = 1.0f, .min_p = 0.02f, .seed = seed});
+  }
+}
+
+// What holds for plain decoding under constraints holds for any tree.
+TEST_F(TargetSessionTest, AnyTreeLeavesAConstrainedAnswerUnchanged) {
+  const Tokens prompt{5, 6, 7, 8};
+  const std::uint32_t begin = 4;
+  const std::vector<Constraints> all = {
+      {.answer_begin = begin, .grammar = "root ::= ([a-m] [n-z]){5,20}"},
+      {.answer_begin = begin, .grammar = "root ::= \"x\" root \"y\" | [a-f]{3}"},
+      {.answer_begin = begin, .presence_penalty = 1.5f, .frequency_penalty = 0.7f},
+      {.answer_begin = begin, .biases = {{.token = 9, .bias = 4.0f}, {.token = 2, .bias = -50.0f}}},
+      {.answer_begin = begin, .stops = {"ab", "q", "mn"}},
+      {.answer_begin = begin,
+       .stops = {"zz"},
+       .frequency_penalty = 0.5f,
+       .grammar = "root ::= [m-z]{1,30}"}};
+  int changed = 0;
+  for (const float temperature : {0.0f, 0.9f, 1.3f}) {
+    for (const Constraints& constraints : all) {
+      const SamplingParams sampling{.temperature = temperature, .seed = 12};
+      const Answer expected = plain(prompt, sampling, constraints);
+      changed += expected.tokens != plain(prompt, sampling).tokens ? 1 : 0;
+      Tokens truth = prompt;
+      truth.insert(truth.end(), expected.tokens.begin(), expected.tokens.end());
+      for (std::uint64_t seed = 0; seed < 6; ++seed) {
+        const Answer drafted =
+            generate(prompt, sampling, random_trees(seed, 24, truth), constraints);
+        EXPECT_EQ(drafted, expected);
+      }
+    }
+  }
+  EXPECT_GT(changed, 12) << "of 18";
+}
+
+TEST_F(TargetSessionTest, ConstrainedAnswersAreInTheirLanguageAndStopAtTheirStops) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const SamplingParams sampling{.temperature = 1.0f, .seed = seed};
+    const Answer in_grammar =
+        plain({5, 6}, sampling, {.answer_begin = 2, .grammar = "root ::= ([a-c] [x-z]){2,4}"});
+    EXPECT_EQ(in_grammar.finish, Finish::end_token);
+    const std::string text_in_grammar = text(in_grammar.tokens);
+    EXPECT_TRUE(text_in_grammar.size() >= 4 && text_in_grammar.size() <= 8) << text_in_grammar;
+    for (std::size_t i = 0; i < text_in_grammar.size(); ++i) {
+      EXPECT_TRUE(i % 2 == 0 ? text_in_grammar[i] <= 'c' : text_in_grammar[i] >= 'x');
+    }
+    // A stop ends the answer with the token that completes it; up to there it is the same answer.
+    const Answer whole = plain({5, 6}, sampling);
+    const std::string all = text(whole.tokens);
+    const std::string stop = all.substr(all.size() / 2, 2);
+    const Answer stopped = plain({5, 6}, sampling, {.answer_begin = 2, .stops = {"??", stop}});
+    EXPECT_EQ(text(stopped.tokens), all.substr(0, all.find(stop) + stop.size()));
+    EXPECT_EQ(stopped.finish, Finish::stop);
+  }
+}
+
+// A request in the middle of an answer, as after an outage, knows where that began.
+TEST_F(TargetSessionTest, ConstraintsCountFromTheAnswersBeginWhoeverSendsIt) {
+  const SamplingParams sampling{.temperature = 1.0f, .seed = 4};
+  const Constraints constraints{
+      .answer_begin = 2, .frequency_penalty = 1.0f, .grammar = "root ::= ([a-m] [n-z]){6}"};
+  const Answer whole = plain({5, 6}, sampling, constraints);
+  ASSERT_GE(whole.tokens.size(), 8u);
+  for (std::size_t given = 1; given < 8; ++given) {
+    Tokens prompt{5, 6};
+    prompt.insert(prompt.end(), whole.tokens.begin(), whole.tokens.begin() + given);
+    const Answer rest = plain(prompt, sampling, constraints);
+    EXPECT_EQ(rest.tokens, Tokens(whole.tokens.begin() + given, whole.tokens.end()));
   }
 }
 

@@ -32,7 +32,7 @@ inline wire::OutgoingPrefill outgoing(const wire::Prefill& message) {
           .provisional_count = message.provisional_count,
           .policy = message.policy,
           .activations_from = message.activations_from,
-          .parameters = SafeParameters(message.sampling),
+          .parameters = SafeParameters(message.sampling, message.constraints),
           .run = message.run};
 }
 
@@ -46,7 +46,7 @@ inline wire::OutgoingResume outgoing(const wire::Resume& message,
           .text = SafePrefix(ledger, count, ledger.count() - count),
           .policy = message.policy,
           .activations_from = message.activations_from,
-          .parameters = SafeParameters(message.sampling),
+          .parameters = SafeParameters(message.sampling, message.constraints),
           .run = message.run};
 }
 

@@ -1,0 +1,503 @@
+#include "shared/constraints/grammar.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace edgedraft {
+namespace {
+
+constexpr std::uint32_t kCodePointMax = 0x10FFFF;
+constexpr std::uint32_t kRepeatsMax = 1024;
+constexpr std::uint32_t kByteSetsMax = 4096;
+
+struct Range {
+  std::uint32_t first;
+  std::uint32_t last;
+};
+
+using Utf8 = std::array<std::uint8_t, 4>;
+
+std::size_t encode(std::uint32_t c, Utf8& bytes) {
+  if (c < 0x80) {
+    bytes[0] = static_cast<std::uint8_t>(c);
+    return 1;
+  }
+  const std::size_t size = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+  for (std::size_t i = size - 1; i > 0; --i, c >>= 6) {
+    bytes[i] = static_cast<std::uint8_t>(0x80u | (c & 0x3Fu));
+  }
+  constexpr std::array<std::uint8_t, 5> kLead = {0, 0, 0xC0, 0xE0, 0xF0};
+  bytes[0] = static_cast<std::uint8_t>(kLead[size] | c);
+  return size;
+}
+
+// Code points of one length in UTF-8 as byte ranges, one after another: the range is cut until
+// every byte behind the first that differs takes all values.
+void split(Range range, const std::function<void(const std::vector<Range>&)>& take) {
+  constexpr std::array<std::uint32_t, 4> kLastOfLength = {0x7F, 0x7FF, 0xFFFF, kCodePointMax};
+  for (const std::uint32_t last : kLastOfLength) {
+    if (range.first <= last && last < range.last) {
+      split({range.first, last}, take);
+      return split({last + 1, range.last}, take);
+    }
+  }
+  for (std::uint32_t shift = 6; shift <= 18; shift += 6) {
+    const std::uint32_t mask = (1u << shift) - 1;
+    if ((range.first & ~mask) == (range.last & ~mask)) break;
+    if ((range.first & mask) != 0) {
+      split({range.first, range.first | mask}, take);
+      return split({(range.first | mask) + 1, range.last}, take);
+    }
+    if ((range.last & mask) != mask) {
+      split({range.first, (range.last & ~mask) - 1}, take);
+      return split({range.last & ~mask, range.last}, take);
+    }
+  }
+  Utf8 first{};
+  Utf8 last{};
+  const std::size_t size = encode(range.first, first);
+  encode(range.last, last);
+  std::vector<Range> bytes;
+  for (std::size_t i = 0; i < size; ++i) bytes.push_back({first[i], last[i]});
+  take(bytes);
+}
+
+}  // namespace
+
+class GrammarParser {
+ public:
+  explicit GrammarParser(std::string_view text) : text_(text) {}
+
+  Result<Grammar> parse() {
+    if (text_.size() > kGrammarBytesMax) {
+      return Error{Errc::usage,
+                   "the grammar is larger than " + std::to_string(kGrammarBytesMax) + " bytes"};
+    }
+    skip_space(true);
+    while (!failed() && at_ < text_.size()) {
+      parse_rule();
+      skip_space(true);
+    }
+    for (const auto& [name, index] : names_) {
+      if (grammar_.rules_[index].empty()) fail("the rule '" + name + "' is used, and not there");
+    }
+    if (!names_.contains("root")) fail("there is no rule 'root'");
+    if (!failed()) {
+      grammar_.root_ = names_.at("root");
+      refuse_left_recursion();
+    }
+    if (error_) return *error_;
+    return std::move(grammar_);
+  }
+
+ private:
+  using Element = Grammar::Element;
+  using Sequence = Grammar::Sequence;
+
+  bool failed() const { return error_.has_value(); }
+  void fail(const std::string& what) {
+    if (error_) return;
+    const auto line =
+        1 + std::count(text_.begin(),
+                       text_.begin() + static_cast<std::ptrdiff_t>(std::min(at_, text_.size())),
+                       '\n');
+    error_ = Error{Errc::usage, "grammar, line " + std::to_string(line) + ": " + what};
+  }
+
+  char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
+  bool take(std::string_view what) {
+    if (!text_.substr(at_).starts_with(what)) return false;
+    at_ += what.size();
+    return true;
+  }
+  // Line ends end a rule, but for those within parentheses and before alternatives.
+  void skip_space(bool lines) {
+    for (;;) {
+      if (peek() == '#') {
+        while (at_ < text_.size() && peek() != '\n') ++at_;
+      } else if (at_ < text_.size() && (peek() == ' ' || peek() == '\t' ||
+                                        (lines && (peek() == '\n' || peek() == '\r')))) {
+        ++at_;
+      } else {
+        return;
+      }
+    }
+  }
+
+  std::string name() {
+    const std::size_t begin = at_;
+    const auto belongs = [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             c == '-' || c == '_';
+    };
+    while (belongs(peek())) ++at_;
+    return std::string(text_.substr(begin, at_ - begin));
+  }
+
+  std::uint32_t new_rule() {
+    grammar_.rules_.emplace_back();
+    return static_cast<std::uint32_t>(grammar_.rules_.size() - 1);
+  }
+  std::uint32_t rule_named(const std::string& name) {
+    const auto found = names_.find(name);
+    if (found != names_.end()) return found->second;
+    return names_[name] = new_rule();
+  }
+  void add(std::uint32_t rule, Sequence sequence) {
+    elements_ += sequence.size() + 1;
+    if (elements_ > kGrammarElementsMax) return fail("it is too large");
+    grammar_.rules_[rule].push_back(static_cast<std::uint32_t>(grammar_.sequences_.size()));
+    grammar_.sequences_.push_back(std::move(sequence));
+  }
+  Element bytes(const ByteSet& set) {
+    const auto found = std::ranges::find(grammar_.byte_sets_, set);
+    const auto index = static_cast<std::uint32_t>(found - grammar_.byte_sets_.begin());
+    if (found == grammar_.byte_sets_.end()) grammar_.byte_sets_.push_back(set);
+    if (index >= kByteSetsMax) fail("it has too many character classes");
+    return {.is_rule = false, .index = index};
+  }
+
+  void parse_rule() {
+    const std::string rule = name();
+    if (rule.empty()) return fail("a rule's name was expected");
+    skip_space(false);
+    if (!take("::=")) return fail("'::=' was expected behind '" + rule + "'");
+    skip_space(true);
+    const std::uint32_t index = rule_named(rule);
+    if (!grammar_.rules_[index].empty()) return fail("the rule '" + rule + "' is there twice");
+    parse_alternatives(index, 0);
+    if (failed()) return;
+    if (at_ < text_.size() && peek() != '\n' && peek() != '\r') {
+      fail(std::string("'") + peek() + "' was not expected");
+    }
+  }
+
+  void parse_alternatives(std::uint32_t rule, std::size_t depth) {
+    if (depth > kGrammarDepthMax) return fail("parentheses are nested too deeply");
+    do {
+      skip_space(true);
+      add(rule, parse_sequence(depth));
+      if (failed()) return;
+      // An alternative may stand on a line of its own.
+      const std::size_t end = at_;
+      skip_space(true);
+      if (peek() != '|' && depth == 0) at_ = end;
+    } while (take("|"));
+  }
+
+  Sequence parse_sequence(std::size_t depth) {
+    Sequence sequence;
+    for (;;) {
+      const std::size_t begin = sequence.size();
+      if (peek() == '"') {
+        parse_literal(sequence);
+      } else if (peek() == '[') {
+        sequence.push_back(parse_class());
+      } else if (take(".")) {
+        sequence.push_back(characters({{0, 0xD7FF}, {0xE000, kCodePointMax}}));
+      } else if (take("(")) {
+        const std::uint32_t group = new_rule();
+        parse_alternatives(group, depth + 1);
+        if (!failed() && !take(")")) fail("')' was expected");
+        sequence.push_back({.is_rule = true, .index = group});
+      } else if (const std::string rule = name(); !rule.empty()) {
+        sequence.push_back({.is_rule = true, .index = rule_named(rule)});
+      } else {
+        return sequence;
+      }
+      parse_repetition(sequence, begin);
+      skip_space(depth > 0);
+      if (failed()) return sequence;
+    }
+  }
+
+  void parse_repetition(Sequence& sequence, std::size_t begin) {
+    std::uint32_t least = 0;
+    std::optional<std::uint32_t> most;
+    if (take("*")) {
+    } else if (take("+")) {
+      least = 1;
+    } else if (take("?")) {
+      most = 1;
+    } else if (take("{")) {
+      least = number();
+      most = least;
+      if (take(",")) most = peek() == '}' ? std::nullopt : std::optional(number());
+      if (!take("}")) return fail("'}' was expected");
+      if (most && *most < least) return fail("a repetition ends before it begins");
+    } else {
+      return;
+    }
+    // What is repeated, as one element.
+    Sequence once(sequence.begin() + static_cast<std::ptrdiff_t>(begin), sequence.end());
+    sequence.resize(begin);
+    if (once.empty()) return;
+    if (once.size() > 1) {
+      const std::uint32_t rule = new_rule();
+      add(rule, std::move(once));
+      once = {{.is_rule = true, .index = rule}};
+    }
+    elements_ += least;
+    for (std::uint32_t i = 0; i < least && !failed(); ++i) sequence.push_back(once[0]);
+    if (!most) {
+      const std::uint32_t rest = new_rule();
+      add(rest, {once[0], {.is_rule = true, .index = rest}});
+      add(rest, {});
+      sequence.push_back({.is_rule = true, .index = rest});
+      return;
+    }
+    // Each of the others only behind the one before it.
+    std::optional<std::uint32_t> inner;
+    for (std::uint32_t i = least; i < *most && !failed(); ++i) {
+      const std::uint32_t rest = new_rule();
+      Sequence some = once;
+      if (inner) some.push_back({.is_rule = true, .index = *inner});
+      add(rest, std::move(some));
+      add(rest, {});
+      inner = rest;
+    }
+    if (inner) sequence.push_back({.is_rule = true, .index = *inner});
+  }
+
+  std::uint32_t number() {
+    std::uint32_t value = 0;
+    const std::size_t begin = at_;
+    while (peek() >= '0' && peek() <= '9' && value <= kRepeatsMax) {
+      value = 10 * value + static_cast<std::uint32_t>(text_[at_++] - '0');
+    }
+    if (at_ == begin || value > kRepeatsMax) {
+      fail("a number from 0 to " + std::to_string(kRepeatsMax) + " was expected");
+    }
+    return std::min(value, kRepeatsMax);
+  }
+
+  // A character of a literal or class; its escapes are those of JSON and \xHH, \UHHHHHHHH.
+  std::uint32_t character() {
+    if (at_ >= text_.size()) {
+      fail("the text ends too early");
+      return 0;
+    }
+    if (take("\\")) {
+      const char escape = peek();
+      if (at_ < text_.size()) ++at_;
+      switch (escape) {
+        case 'n':
+          return '\n';
+        case 'r':
+          return '\r';
+        case 't':
+          return '\t';
+        case 'x':
+          return hexadecimal(2);
+        case 'u':
+          return hexadecimal(4);
+        case 'U':
+          return hexadecimal(8);
+        case '"':
+        case '\\':
+        case '[':
+        case ']':
+        case '-':
+        case '^':
+        case '/':
+          return static_cast<std::uint32_t>(escape);
+        default:
+          fail("an unknown escape");
+          return 0;
+      }
+    }
+    const auto lead = static_cast<std::uint8_t>(text_[at_++]);
+    if (lead < 0x80) return lead;
+    const std::size_t more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : 1;
+    std::uint32_t c = lead & (0x3Fu >> more);
+    for (std::size_t i = 0; i < more; ++i) {
+      const auto byte = static_cast<std::uint8_t>(peek());
+      if ((byte & 0xC0u) != 0x80u) {
+        fail("it is no UTF-8");
+        return 0;
+      }
+      c = (c << 6) | (byte & 0x3Fu);
+      ++at_;
+    }
+    return checked(c);
+  }
+  std::uint32_t hexadecimal(std::size_t digits) {
+    std::uint32_t value = 0;
+    for (std::size_t i = 0; i < digits; ++i) {
+      const char c = peek();
+      const int digit = c >= '0' && c <= '9'   ? c - '0'
+                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                               : -1;
+      if (digit < 0) {
+        fail("a hexadecimal digit was expected");
+        return 0;
+      }
+      value = 16 * value + static_cast<std::uint32_t>(digit);
+      ++at_;
+    }
+    return checked(value);
+  }
+  std::uint32_t checked(std::uint32_t c) {
+    if (c <= kCodePointMax && (c < 0xD800 || c > 0xDFFF)) return c;
+    fail("there is no such character");
+    return 0;
+  }
+
+  void parse_literal(Sequence& sequence) {
+    ++at_;
+    while (!failed() && !take("\"")) {
+      Utf8 utf8{};
+      const std::size_t size = encode(character(), utf8);
+      for (std::size_t i = 0; i < size; ++i) sequence.push_back(bytes(ByteSet().set(utf8[i])));
+      if (sequence.size() > kGrammarElementsMax) fail("it is too large");
+    }
+  }
+
+  Element parse_class() {
+    ++at_;
+    const bool inverted = take("^");
+    std::vector<Range> ranges;
+    while (!failed() && !take("]")) {
+      Range range{};
+      range.first = range.last = character();
+      if (text_.substr(at_).starts_with("-") && !text_.substr(at_).starts_with("-]")) {
+        ++at_;
+        range.last = character();
+      }
+      if (range.last < range.first) fail("a range ends before it begins");
+      ranges.push_back(range);
+    }
+    std::ranges::sort(ranges, {}, &Range::first);
+    std::vector<Range> taken;
+    std::uint32_t next = 0;  // not covered yet
+    const auto keep = [&](std::uint32_t first, std::uint32_t last) {
+      // Surrogates are no characters.
+      if (first <= last && first < 0xD800) taken.push_back({first, std::min(last, 0xD7FFu)});
+      if (first <= last && last > 0xDFFF) taken.push_back({std::max(first, 0xE000u), last});
+    };
+    for (const Range& range : ranges) {
+      if (inverted && range.first > next) keep(next, range.first - 1);
+      if (!inverted) keep(std::max(range.first, next), range.last);
+      next = std::max(next, range.last + 1);
+    }
+    if (inverted) keep(next, kCodePointMax);
+    return characters(taken);
+  }
+
+  // One of these characters.
+  Element characters(const std::vector<Range>& ranges) {
+    ByteSet ascii;
+    std::vector<std::vector<Range>> longer;
+    for (const Range& range : ranges) {
+      split(range, [&](const std::vector<Range>& bytes) {
+        if (bytes.size() > 1) {
+          longer.push_back(bytes);
+        } else {
+          for (std::uint32_t b = bytes[0].first; b <= bytes[0].last; ++b) ascii.set(b);
+        }
+      });
+    }
+    if (longer.empty()) return bytes(ascii);
+    const std::uint32_t rule = new_rule();
+    if (ascii.any()) add(rule, {bytes(ascii)});
+    for (const auto& ranges_of_bytes : longer) {
+      Sequence sequence;
+      for (const Range& range : ranges_of_bytes) {
+        ByteSet set;
+        for (std::uint32_t b = range.first; b <= range.last; ++b) set.set(b);
+        sequence.push_back(bytes(set));
+      }
+      add(rule, std::move(sequence));
+    }
+    return {.is_rule = true, .index = rule};
+  }
+
+  // Rules that may stand for nothing.
+  std::vector<bool> find_nullable() const {
+    const auto& sequences = grammar_.sequences_;
+    std::vector<std::uint32_t> owners(sequences.size());
+    std::vector<std::vector<std::uint32_t>> users(grammar_.rules_.size());  // sequences, by rule
+    std::vector<std::size_t> left(sequences.size());  // elements that may not stand for nothing
+    std::vector<std::uint32_t> empty;                 // sequences to go through
+    for (std::uint32_t r = 0; r < grammar_.rules_.size(); ++r) {
+      for (const std::uint32_t s : grammar_.rules_[r]) owners[s] = r;
+    }
+    for (std::uint32_t s = 0; s < sequences.size(); ++s) {
+      left[s] = sequences[s].size();
+      for (const Element& e : sequences[s]) {
+        if (e.is_rule) users[e.index].push_back(s);
+      }
+      if (left[s] == 0) empty.push_back(s);
+    }
+    std::vector<bool> nullable(grammar_.rules_.size());
+    while (!empty.empty()) {
+      const std::uint32_t rule = owners[empty.back()];
+      empty.pop_back();
+      if (nullable[rule]) continue;
+      nullable[rule] = true;
+      for (const std::uint32_t s : users[rule]) {
+        if (--left[s] == 0) empty.push_back(s);
+      }
+    }
+    return nullable;
+  }
+
+  // A rule that can begin with itself before any byte would never be done.
+  void refuse_left_recursion() {
+    const auto& rules = grammar_.rules_;
+    const std::vector<bool> nullable = find_nullable();
+    std::vector<std::vector<std::uint32_t>> begins(rules.size());
+    for (std::size_t r = 0; r < rules.size(); ++r) {
+      for (const std::uint32_t s : rules[r]) {
+        for (const Element& e : grammar_.sequences_[s]) {
+          if (!e.is_rule) break;
+          begins[r].push_back(e.index);
+          if (!nullable[e.index]) break;
+        }
+      }
+    }
+    enum class Seen : std::uint8_t { no, open, done };
+    std::vector<Seen> seen(rules.size(), Seen::no);
+    // Depth first, without the processor's stack: the grammar is a stranger's.
+    for (std::uint32_t start = 0; start < rules.size(); ++start) {
+      if (seen[start] != Seen::no) continue;
+      std::vector<std::pair<std::uint32_t, std::size_t>> path{{start, 0}};
+      seen[start] = Seen::open;
+      while (!path.empty()) {
+        auto& [rule, next] = path.back();
+        if (next == begins[rule].size()) {
+          seen[rule] = Seen::done;
+          path.pop_back();
+          continue;
+        }
+        const std::uint32_t to = begins[rule][next++];
+        if (seen[to] == Seen::open) {
+          return fail("a rule begins with itself, or repeats what may be empty");
+        }
+        if (seen[to] == Seen::no) {
+          seen[to] = Seen::open;
+          path.emplace_back(to, 0);
+        }
+      }
+    }
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+  std::size_t elements_ = 0;
+  std::map<std::string, std::uint32_t> names_;
+  Grammar grammar_;
+  std::optional<Error> error_;
+};
+
+Result<Grammar> Grammar::parse(std::string_view text) {
+  return GrammarParser(text).parse();
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,163 @@
+#include "shared/constraints/answer_law.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "shared/base/random.h"
+
+namespace edgedraft {
+namespace {
+
+using Tokens = std::vector<std::uint32_t>;
+constexpr std::uint32_t kEnd = 0;
+constexpr std::uint32_t kControl = 1;
+
+std::shared_ptr<const TokenTexts> texts(bool adds_space_prefix = false) {
+  return std::make_shared<const TokenTexts>(
+      std::vector<std::string>{"", "", "a", "b", "ab", "aba", " a", " ", "{", "}", "\xC3", "\xA9",
+                               "\xC3\xA9", "b", "ba b"},
+      std::vector<std::uint32_t>{kEnd}, adds_space_prefix);
+}
+
+AnswerLaw law(Constraints constraints, bool adds_space_prefix = false) {
+  return AnswerLaw::make(std::move(constraints), texts(adds_space_prefix)).value();
+}
+
+Tokens allowed(AnswerLaw& law, const Tokens& answer) {
+  std::vector<float> logits(texts()->count(), 1.0f);
+  law.apply(answer, logits);
+  Tokens allowed;
+  for (std::uint32_t t = 0; t < logits.size(); ++t) {
+    if (std::isfinite(logits[t])) allowed.push_back(t);
+  }
+  return allowed;
+}
+
+// What a grammar allows, token by token, without any tree or memory.
+Tokens allowed_by_hand(const std::string& grammar, const Tokens& answer) {
+  GrammarAutomaton automaton(std::make_shared<const Grammar>(Grammar::parse(grammar).value()));
+  const auto behind = [&](const Tokens& tokens) {
+    auto state = automaton.start();
+    for (const std::uint32_t t : tokens) {
+      for (const char byte : texts()->text(t)) {
+        state = automaton.next(state, static_cast<std::uint8_t>(byte));
+      }
+    }
+    return state;
+  };
+  Tokens allowed;
+  for (std::uint32_t t = 2; t < texts()->count(); ++t) {
+    Tokens next = answer;
+    next.push_back(t);
+    if (behind(next) != GrammarAutomaton::kDead) allowed.push_back(t);
+  }
+  if (automaton.accepts(behind(answer)) || allowed.empty()) allowed.insert(allowed.begin(), kEnd);
+  return allowed;
+}
+
+TEST(AnswerLawTest, AGrammarLeavesTheTokensThatItsTextsGoOnWith) {
+  for (const std::string grammar :
+       {"root ::= \"ab\"* \"{\"", "root ::= [^b]+", "root ::= \"{\" root \"}\" | \"a\"",
+        "root ::= (\"a\" | \"b\" | \" \"){3}", "root ::= \"é\"", "root ::= \"aba b\" | \"ab\""}) {
+    SCOPED_TRACE(grammar);
+    Random random(7);
+    AnswerLaw kept = law({.grammar = grammar});
+    for (int run = 0; run < 50; ++run) {
+      Tokens answer;
+      for (int step = 0; step < 8; ++step) {
+        const Tokens right = allowed(kept, answer);
+        ASSERT_EQ(right, allowed_by_hand(grammar, answer));
+        const std::uint32_t next = right[random.below(right.size())];
+        if (next == kEnd) break;
+        answer.push_back(next);
+        // Another answer in between, as a tree's other branches are.
+        allowed(kept, {2, 3});
+      }
+    }
+  }
+}
+
+TEST(AnswerLawTest, ATextThatHasLeftTheGrammarCanOnlyEnd) {
+  AnswerLaw kept = law({.grammar = "root ::= \"a\"+"});
+  EXPECT_EQ(allowed(kept, {3}), Tokens{kEnd});
+}
+
+TEST(AnswerLawTest, TheSpaceThatAnswersBeginWithIsNoneOfTheGrammars) {
+  AnswerLaw kept = law({.grammar = "root ::= \"a\" \" a\""}, /*adds_space_prefix=*/true);
+  EXPECT_EQ(allowed(kept, {}), (Tokens{2, 6}));
+  EXPECT_EQ(allowed(kept, {6}), (Tokens{6, 7}));
+  EXPECT_EQ(allowed(kept, {6, 6}), Tokens{kEnd});
+}
+
+TEST(AnswerLawTest, ADrafterThatKnowsNoneOfTheTokensStillSaysOne) {
+  AnswerLaw kept = law({.grammar = "root ::= \"}\""});
+  std::vector<float> logits(texts()->count(), -std::numeric_limits<float>::infinity());
+  logits[2] = 1.0f;
+  kept.apply({}, logits);
+  EXPECT_EQ(logits[9], 0.0f);
+  EXPECT_FALSE(std::isfinite(logits[2]));
+}
+
+TEST(AnswerLawTest, PenaltiesCountTheAnswersTokensAndBiasesAreAdded) {
+  AnswerLaw kept = law({.biases = {{.token = 5, .bias = -3.0f}, {.token = 3, .bias = 1.0f}},
+                        .presence_penalty = 0.5f,
+                        .frequency_penalty = 0.25f});
+  EXPECT_TRUE(kept.changes_logits());
+  std::vector<float> logits(texts()->count(), 0.0f);
+  kept.apply(Tokens{3, 4, 3, 3}, logits);
+  EXPECT_FLOAT_EQ(logits[3], 1.0f - 0.5f - 0.75f);
+  EXPECT_FLOAT_EQ(logits[4], -0.75f);
+  EXPECT_FLOAT_EQ(logits[5], -3.0f);
+  EXPECT_FLOAT_EQ(logits[2], 0.0f);
+}
+
+TEST(AnswerLawTest, AStopIsFoundWhereItIsComplete) {
+  const AnswerLaw kept = law({.stops = {"bab", "a a"}});
+  EXPECT_FALSE(kept.changes_logits());
+  EXPECT_FALSE(kept.stops({}));
+  EXPECT_FALSE(kept.stops(Tokens{2, 3}));            // ab
+  EXPECT_TRUE(kept.stops(Tokens{3, 4}));             // b ab
+  EXPECT_TRUE(kept.stops(Tokens{4, 2, 3}));          // ab a b
+  EXPECT_FALSE(kept.stops(Tokens{3, 4, 2}));         // it was complete before
+  EXPECT_TRUE(kept.stops(Tokens{2, 6}));             // a " a"
+  EXPECT_TRUE(kept.stops(Tokens{2, 7, 5}));          // a " " aba: in the last token's middle
+  EXPECT_FALSE(kept.stops(Tokens{3, 4, kControl}));  // adds nothing
+}
+
+// Stops found token by token, against the text as a whole.
+TEST(AnswerLawTest, StopsAreThoseOfTheText) {
+  Random random(9);
+  for (int run = 0; run < 2000; ++run) {
+    std::vector<std::string> stops;
+    for (std::uint64_t i = 0; i <= random.below(3); ++i) {
+      std::string stop;
+      for (std::uint64_t c = 0; c <= random.below(4); ++c) stop += "ab "[random.below(3)];
+      stops.push_back(stop);
+    }
+    const AnswerLaw kept = law({.stops = stops});
+    Tokens answer;
+    std::string text;
+    const auto holds = [&] {
+      for (const std::string& stop : stops) {
+        if (text.find(stop) != std::string::npos) return true;
+      }
+      return false;
+    };
+    for (int step = 0; step < 12; ++step) {
+      answer.push_back(static_cast<std::uint32_t>(2 + random.below(6)));
+      text += texts()->text(answer.back());
+      ASSERT_EQ(kept.stops(answer), holds()) << text;
+      if (holds()) break;
+    }
+  }
+}
+
+TEST(AnswerLawTest, WrongConstraintsAreRefused) {
+  EXPECT_FALSE(AnswerLaw::make({.grammar = "root ::= ("}, texts()));
+  EXPECT_FALSE(AnswerLaw::make({.biases = {{.token = 15, .bias = 1.0f}}}, texts()));
+}
+
+}  // namespace
+}  // namespace edgedraft
