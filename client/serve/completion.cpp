@@ -47,10 +47,16 @@ void Completion::Choice::on_state(ClientState now, const std::string&) {
 void Completion::Choice::show() {
   if (text.stopped() && !std::exchange(stopping_, true))
     completion_.parts_.conversations.stop(*ticket);
-  if (!completion_.request_.streams) return;
+  if (!completion_.request_.streams || may_be_calls()) return;
   for (const AnswerText::Piece& piece : text.take()) {
     completion_.write(completion_.format_.text_event(index_, piece, state));
   }
+}
+
+// A text that begins like a call is told when it is whole.
+bool Completion::Choice::may_be_calls() const {
+  const bool could = completion_.request_.tools.use != ToolUse::none && !outcome;
+  return could && (text.text().empty() || text.text().starts_with('{'));
 }
 
 void Completion::Choice::on_over(Result<AnswerOutcome> over) {
@@ -59,10 +65,14 @@ void Completion::Choice::on_over(Result<AnswerOutcome> over) {
   outcome = *std::move(over);
   text.finish();
   stopping_ = true;
-  show();
   if (completion_.request_.streams) {
-    completion_.write(completion_.format_.end_event(
-        index_, {.text = {}, .stopped = text.stopped(), .outcome = *outcome}));
+    const FinishedChoice choice = completion_.finished(*this);
+    if (choice.calls.empty()) {
+      show();
+    } else {
+      completion_.write(completion_.format_.calls_event(index_, choice.calls));
+    }
+    completion_.write(completion_.format_.end_event(index_, choice));
   }
   completion_.end_if_complete();
 }
@@ -155,10 +165,18 @@ void Completion::end_if_complete() {
 
 std::vector<FinishedChoice> Completion::finished() const {
   std::vector<FinishedChoice> finished;
-  for (const auto& choice : choices_) {
-    finished.push_back({.text = (request_.echo ? request_.prompt : "") + choice->text.text(),
-                        .stopped = choice->text.stopped(),
-                        .outcome = *choice->outcome});
+  for (const auto& choice : choices_) finished.push_back(this->finished(*choice));
+  return finished;
+}
+
+FinishedChoice Completion::finished(const Choice& choice) const {
+  FinishedChoice finished{.text = (request_.echo ? request_.prompt : "") + choice.text.text(),
+                          .stopped = choice.text.stopped(),
+                          .outcome = *choice.outcome};
+  // One that was cut is text.
+  const bool whole = choice.outcome->end == AnswerEnd::end_token;
+  if (request_.tools.use != ToolUse::none && whole) {
+    finished.calls = parse_calls(finished.text).value_or(std::vector<ToolCall>());
   }
   return finished;
 }

@@ -62,6 +62,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
 
    private:
     void show();
+    bool may_be_calls() const;
 
     Completion& completion_;
     std::uint32_t index_;
@@ -76,6 +77,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   void abandon_choices();
   void done();
   std::vector<FinishedChoice> finished() const;
+  FinishedChoice finished(const Choice& choice) const;
 
   Parts parts_;
   CompletionRequest request_;

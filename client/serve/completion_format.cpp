@@ -92,6 +92,7 @@ Json counters_of(const AnswerOutcome& outcome) {
 }  // namespace
 
 std::string FinishedChoice::finish_reason() const {
+  if (!calls.empty()) return "tool_calls";
   const bool ended = outcome.end == AnswerEnd::end_token || outcome.end == AnswerEnd::stop;
   return stopped || ended ? "stop" : "length";
 }
@@ -159,6 +160,28 @@ std::string CompletionFormat::text_event(std::uint32_t choice, const AnswerText:
   return event_of(std::move(chunk), piece.text.size());
 }
 
+CompletionFormat::Json CompletionFormat::calls_json(const std::vector<ToolCall>& calls,
+                                                    bool indexed) {
+  Json list = Json::array();
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    Json call = {{"id", "call_" + random_characters(padding_, kIdCharacters)},
+                 {"type", "function"},
+                 {"function", {{"name", calls[i].name}, {"arguments", calls[i].arguments}}}};
+    if (indexed) call["index"] = i;
+    list.push_back(std::move(call));
+  }
+  return list;
+}
+
+std::string CompletionFormat::calls_event(std::uint32_t choice,
+                                          const std::vector<ToolCall>& calls) {
+  Json chunk = chunk_of(choice, nullptr);
+  chunk["choices"][0]["delta"]["tool_calls"] = calls_json(calls, /*indexed=*/true);
+  chunk["x_edgedraft"] = {{"state", to_string(ClientState::online)},
+                          {"provenance", provenance_name(Provenance::verified)}};
+  return event_of(std::move(chunk), 0);
+}
+
 std::string CompletionFormat::end_event(std::uint32_t choice, const FinishedChoice& finished) {
   Json chunk = chunk_of(choice, nullptr);
   chunk["choices"][0]["finish_reason"] = finished.finish_reason();
@@ -181,12 +204,16 @@ std::string CompletionFormat::error_event(const ApiError& error) {
   return "data: " + to_json(error) + "\n\n";
 }
 
-std::string CompletionFormat::whole(const std::vector<FinishedChoice>& choices) const {
+std::string CompletionFormat::whole(const std::vector<FinishedChoice>& choices) {
   Json answer = frame(false);
   for (std::size_t i = 0; i < choices.size(); ++i) {
     Json one = {{"index", i}};
     if (options_.kind == CompletionKind::chat) {
       one["message"] = {{"role", "assistant"}, {"content", choices[i].text}, {"refusal", nullptr}};
+      if (!choices[i].calls.empty()) {
+        one["message"]["content"] = nullptr;
+        one["message"]["tool_calls"] = calls_json(choices[i].calls, /*indexed=*/false);
+      }
     } else {
       one["text"] = choices[i].text;
     }

@@ -9,6 +9,7 @@
 #include "client/serve/answer_text.h"
 #include "client/serve/api_error.h"
 #include "client/serve/completion_request.h"
+#include "client/serve/tools.h"
 #include "shared/base/random.h"
 
 namespace edgedraft {
@@ -16,10 +17,11 @@ namespace edgedraft {
 // One choice of an answer, when it is over.
 struct FinishedChoice {
   std::string text;
-  bool stopped = false;  // by a stop string
+  bool stopped = false;           // by a stop string
+  std::vector<ToolCall> calls{};  // that the text is made of
   AnswerOutcome outcome;
 
-  // As OpenAI names it: "stop", or "length".
+  // As OpenAI names it: "stop", "length" or "tool_calls".
   std::string finish_reason() const;
 };
 
@@ -39,18 +41,20 @@ class CompletionFormat {
   // Events, ready to be sent. A chat's choice begins with begin_event.
   std::string begin_event(std::uint32_t choice);
   std::string text_event(std::uint32_t choice, const AnswerText::Piece& piece, ClientState state);
+  std::string calls_event(std::uint32_t choice, const std::vector<ToolCall>& calls);
   std::string end_event(std::uint32_t choice, const FinishedChoice& finished);
   // Behind the last choice: the usage, if it was asked for, and the end.
   std::string last_events(const std::vector<FinishedChoice>& choices);
   static std::string error_event(const ApiError& error);
 
   // The answer as a whole.
-  std::string whole(const std::vector<FinishedChoice>& choices) const;
+  std::string whole(const std::vector<FinishedChoice>& choices);
 
  private:
   using Json = nlohmann::ordered_json;
   Json frame(bool chunk) const;
   Json chunk_of(std::uint32_t choice, const std::string* text) const;
+  Json calls_json(const std::vector<ToolCall>& calls, bool indexed);
   std::string event_of(Json chunk, std::size_t text_bytes);
 
   Options options_;

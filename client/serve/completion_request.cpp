@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <map>
 #include <optional>
 #include <utility>
 
 #include "client/serve/json_fields.h"
+#include "client/serve/schema_grammar.h"
 #include "shared/base/random.h"
 #include "shared/protocol/limits.h"
 
@@ -14,6 +16,7 @@ namespace edgedraft {
 namespace {
 
 using nlohmann::json;
+using nlohmann::ordered_json;
 
 // A text, or parts of one.
 std::optional<std::string> content_of(const json& message, JsonFields& fields) {
@@ -43,8 +46,51 @@ std::optional<std::string> content_of(const json& message, JsonFields& fields) {
   return text;
 }
 
+// The calls of an assistant's message, as it wrote them.
+std::string calls_of(JsonFields& message, std::map<std::string, std::string>& functions) {
+  const json* const calls = message.find("tool_calls");
+  if (calls == nullptr) return {};
+  std::string lines;
+  const char* const what =
+      "an array of calls: {\"id\", \"type\": \"function\", \"function\": "
+      "{\"name\", \"arguments\"}}";
+  if (!calls->is_array()) {
+    message.refuse("tool_calls", what);
+    return {};
+  }
+  for (const json& call : *calls) {
+    const json function = call.is_object() ? call.value("function", json()) : json();
+    const bool right = function.is_object() && function.value("name", json()).is_string() &&
+                       function.value("arguments", json()).is_string();
+    if (!right) {
+      message.refuse("tool_calls", what);
+      return {};
+    }
+    const ToolCall one{.name = function["name"].get<std::string>(),
+                       .arguments = function["arguments"].get<std::string>()};
+    if (call.value("id", json()).is_string()) functions[call["id"].get<std::string>()] = one.name;
+    lines += (lines.empty() ? "" : "\n") + line_of(one);
+  }
+  return lines;
+}
+
+// What a function gave is told as the user would tell it: few templates know tools' messages.
+void add_result(std::vector<ChatMessage>& messages, const std::string& function,
+                const std::string& content) {
+  const std::string text =
+      "Result of " + (function.empty() ? "the function" : function) + ": " + content;
+  const bool goes_on = messages.size() > 1 && messages.back().role == "user" &&
+                       messages.back().content.starts_with("Result of ");
+  if (goes_on) {
+    messages.back().content += '\n' + text;
+  } else {
+    messages.push_back({.role = "user", .content = text});
+  }
+}
+
 std::vector<ChatMessage> read_messages(JsonFields& fields) {
   std::vector<ChatMessage> messages;
+  std::map<std::string, std::string> functions;  // that were called, by the calls' ids
   const json* const list = fields.find("messages");
   if (list == nullptr || !list->is_array() || list->empty()) {
     fields.refuse("messages", "an array of at least one message");
@@ -62,14 +108,16 @@ std::vector<ChatMessage> read_messages(JsonFields& fields) {
     JsonFields inner(message, path + ".");
     auto role = inner.word("role", {"system", "developer", "user", "assistant", "tool"});
     if (!role) inner.refuse("role", "'system', 'user', 'assistant' or 'tool'");
-    if (const json* calls = inner.find("tool_calls"); calls != nullptr && !calls->empty()) {
-      inner.refuse_unsupported("tool_calls", "tools are not supported by this endpoint yet");
-    }
     auto content = content_of(message, inner);
+    if (content) *content += calls_of(inner, functions);
     fields.take(inner.error());
     if (fields.error()) return {};
     // What OpenAI's newer models call it.
     if (*role == "developer") role = "system";
+    if (*role == "tool") {
+      add_result(messages, functions[message.value("tool_call_id", std::string())], *content);
+      continue;
+    }
     messages.push_back({.role = *std::move(role), .content = *std::move(content)});
   }
   return messages;
@@ -205,18 +253,101 @@ void refuse_unknown_laws(JsonFields& fields, CompletionKind kind) {
     if (!suffix.empty()) fields.refuse_unsupported("suffix", "infilling is not supported");
     return;
   }
-  if (const json* format = fields.find("response_format"); format != nullptr) {
-    if (!format->is_object() || format->value("type", json()) != "text") {
-      fields.refuse_unsupported("response_format", "only {\"type\": \"text\"} is supported");
+}
+
+std::vector<Tool> read_functions(JsonFields& fields, const ordered_json& body) {
+  std::vector<Tool> tools;
+  const auto list = body.find("tools");
+  if (list == body.end() || list->is_null()) return tools;
+  if (!list->is_array()) fields.refuse("tools", "an array of functions");
+  for (std::size_t i = 0; i < list->size() && !fields.error(); ++i) {
+    const std::string path = "tools[" + std::to_string(i) + "]";
+    const ordered_json& tool = (*list)[i];
+    const bool right = tool.is_object() && tool.value("type", ordered_json()) == "function" &&
+                       tool.value("function", ordered_json()).is_object() &&
+                       tool["function"].value("name", ordered_json()).is_string();
+    if (!right) {
+      fields.refuse_unsupported(
+          path, "only {\"type\": \"function\", \"function\": {\"name\", ...}} is understood");
+      return tools;
     }
+    const ordered_json& function = tool["function"];
+    const ordered_json described = function.value("description", ordered_json());
+    tools.push_back(
+        {.name = function["name"].get<std::string>(),
+         .description = described.is_string() ? described.get<std::string>() : "",
+         .parameters = function.value("parameters", ordered_json({{"type", "object"}}))});
   }
-  const json* const tools = fields.find("tools");
+  return tools;
+}
+
+// tools, tool_choice, parallel_tool_calls.
+void read_tools(JsonFields& fields, const ordered_json& body, CompletionRequest& request) {
+  Tools tools{.list = read_functions(fields, body)};
+  fields.read("parallel_tool_calls", tools.parallel);
   const json* const choice = fields.find("tool_choice");
-  if (tools != nullptr && !tools->empty() && (choice == nullptr || *choice != "none")) {
-    fields.refuse_unsupported("tools",
-                              "tools are not supported; leave them out, or set "
-                              "'tool_choice' to 'none'");
+  const char* const what =
+      "'none', 'auto', 'required', or {\"type\": \"function\", "
+      "\"function\": {\"name\": one of the tools}}";
+  if (!tools.list.empty()) tools.use = ToolUse::free;
+  if (choice != nullptr && choice->is_string()) {
+    if (*choice == "none") {
+      tools.use = ToolUse::none;
+    } else if (*choice == "required") {
+      tools.use = ToolUse::forced;
+    } else if (*choice != "auto") {
+      fields.refuse("tool_choice", what);
+    }
+  } else if (choice != nullptr) {
+    const json function = choice->is_object() ? choice->value("function", json()) : json();
+    const json name = function.is_object() ? function.value("name", json()) : json();
+    std::erase_if(tools.list, [&](const Tool& tool) { return name != tool.name; });
+    tools.use = ToolUse::forced;
   }
+  if (tools.use == ToolUse::forced && tools.list.empty()) fields.refuse("tool_choice", what);
+  if (fields.error() || tools.use == ToolUse::none) return;
+  auto grammar = tools.grammar();
+  if (!grammar) return fields.take(grammar.error());
+  if (!request.constraints.grammar.empty()) {
+    return fields.refuse_unsupported("tools", "a grammar or response_format goes without tools");
+  }
+  request.constraints.grammar = *std::move(grammar);
+  // A call that the target would not have made must not be acted on.
+  request.offline = OfflinePolicy::wait;
+  if (request.messages.empty() || request.messages.front().role != "system") {
+    request.messages.insert(request.messages.begin(), {.role = "system", .content = {}});
+  }
+  std::string& told = request.messages.front().content;
+  told += (told.empty() ? "" : "\n\n") + tools.instructions();
+  request.tools = std::move(tools);
+}
+
+void read_format(JsonFields& fields, const ordered_json& body, CompletionRequest& request) {
+  const auto found = body.find("response_format");
+  if (found == body.end() || found->is_null()) return;
+  const ordered_json type =
+      found->is_object() ? found->value("type", ordered_json()) : ordered_json();
+  if (type == "text") return;
+  if (type != "json_object" && type != "json_schema") {
+    return fields.refuse("response_format",
+                         "{\"type\": \"text\"}, {\"type\": \"json_object\"} or {\"type\": "
+                         "\"json_schema\", \"json_schema\": {\"schema\": {...}}}");
+  }
+  if (!request.constraints.grammar.empty()) {
+    return fields.refuse_unsupported("response_format", "it goes without a grammar");
+  }
+  SchemaGrammar rules("response_format");
+  if (type == "json_object") {
+    request.constraints.grammar = rules.grammar(rules.any_object());
+    return;
+  }
+  const ordered_json inner = found->value("json_schema", ordered_json());
+  if (!inner.is_object() || !inner.contains("schema")) {
+    return fields.refuse("response_format", "a 'json_schema' with a 'schema'");
+  }
+  const std::string rule = rules.rule_of(inner["schema"]);
+  fields.take(rules.error());
+  request.constraints.grammar = rules.grammar(rule);
 }
 
 OfflinePolicy policy_of(const std::string& word) {
@@ -262,6 +393,16 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
   refuse_unknown_laws(fields, kind);
   if (const auto word = fields.word("offline", {"wait", "keep", "revise"})) {
     request.offline = policy_of(*word);
+  }
+  if (kind == CompletionKind::chat && !fields.error()) {
+    // A schema's properties come in the order that the client gave them.
+    const auto ordered = ordered_json::parse(body, nullptr, /*allow_exceptions=*/false);
+    read_format(fields, ordered, request);
+    read_tools(fields, ordered, request);
+  }
+  if (request.constraints.grammar.size() > kGrammarBytesMax) {
+    fields.refuse_unsupported(
+        "grammar", "it is larger than the " + std::to_string(kGrammarBytesMax) + " bytes allowed");
   }
   if (fields.error()) return *fields.error();
   return request;

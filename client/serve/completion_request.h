@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "client/serve/api_error.h"
+#include "client/serve/tools.h"
 #include "shared/base/constraints.h"
 #include "shared/base/sampling_params.h"
 #include "shared/model/chat_template.h"
@@ -41,6 +42,7 @@ struct CompletionRequest {
   std::uint32_t choices = 1;
   Constraints constraints{};
   OfflinePolicy offline = OfflinePolicy::keep;
+  Tools tools{};
   bool echo = false;
   bool streams = false;
   bool includes_usage = false;

@@ -2,12 +2,14 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import { generateText, streamText } from "ai";
+import { generateObject, generateText, stepCountIs, streamText, tool } from "ai";
+import { z } from "zod";
 
 const provider = createOpenAICompatible({
   name: "edgedraft",
   baseURL: process.env.EDGEDRAFT_API,
   includeUsage: true,
+  supportsStructuredOutputs: true,
 });
 const model = provider("edgedraft");
 const prompt = "Tell me a story about a dog and a ball.";
@@ -47,4 +49,38 @@ test("a stream that is aborted ends", async () => {
     if (part.type === "abort") return;
   }
   assert.fail("the stream went on");
+});
+
+test("an object of a schema", async () => {
+  const { object } = await generateObject({
+    model,
+    prompt: "Describe Tom.",
+    temperature: 0,
+    schema: z.object({ name: z.string().max(20), color: z.enum(["red", "blue"]) }),
+  });
+  assert.ok(["red", "blue"].includes(object.color));
+});
+
+test("a function is run, and the answer goes on with its result", async () => {
+  const calls = [];
+  const { steps } = await generateText({
+    model,
+    prompt: "I need an alarm at 12:40 am on Saturday.",
+    temperature: 0,
+    maxOutputTokens: 100,
+    stopWhen: stepCountIs(2),
+    tools: {
+      set_alarm: tool({
+        description: "Sets an alarm.",
+        inputSchema: z.object({ time: z.string(), day: z.string() }),
+        execute: async (input) => {
+          calls.push(input);
+          return "alarm is set";
+        },
+      }),
+    },
+  });
+  assert.deepEqual(calls[0], { time: "00:40", day: "Saturday" });
+  assert.equal(steps[0].finishReason, "tool-calls");
+  assert.equal(steps.length, 2);
 });

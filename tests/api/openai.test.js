@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import test from "node:test";
+import Ajv from "ajv";
 import OpenAI from "openai";
 
 const client = new OpenAI({ baseURL: process.env.EDGEDRAFT_API, apiKey: "none", maxRetries: 0 });
@@ -99,4 +100,87 @@ test("a stream outlives its connection", async () => {
   const url = new URL(`stream?conv_id=${id}&from=0`, `${process.env.EDGEDRAFT_API}/`);
   const events = await (await fetch(url)).text();
   assert.ok(events.trimEnd().endsWith("data: [DONE]"));
+});
+
+const alarm = {
+  type: "function",
+  function: {
+    name: "set_alarm",
+    parameters: {
+      type: "object",
+      properties: { time: { type: "string" }, day: { type: "string" } },
+      required: ["time", "day"],
+      additionalProperties: false,
+    },
+  },
+};
+
+test("functions are called, streamed and run by the helper", async () => {
+  const question = [{ role: "user", content: "I need an alarm at 12:40 am on Saturday." }];
+  const stream = client.chat.completions.stream({ model, messages: question, tools: [alarm] });
+  const final = await stream.finalChatCompletion();
+  assert.equal(final.choices[0].finish_reason, "tool_calls");
+  const call = final.choices[0].message.tool_calls[0];
+  assert.deepEqual(JSON.parse(call.function.arguments), { time: "00:40", day: "Saturday" });
+
+  const seen = [];
+  const runner = client.chat.completions.runTools(
+    {
+      model,
+      messages: question,
+      max_tokens: 100,
+      tools: [
+        {
+          type: "function",
+          function: { ...alarm.function, parse: JSON.parse, function: (input) => seen.push(input) },
+        },
+      ],
+    },
+    { maxChatCompletions: 2 },
+  );
+  await runner.done().catch(() => {});
+  assert.deepEqual(seen[0], { time: "00:40", day: "Saturday" });
+});
+
+test("a thousand sampled answers keep to a schema", async () => {
+  const schema = {
+    type: "object",
+    properties: {
+      name: { type: "string", minLength: 1, maxLength: 16 },
+      size: { enum: ["small", "large", null] },
+      weight: { type: "number" },
+      toys: { type: "array", items: { $ref: "#/$defs/toy" }, minItems: 1, maxItems: 3 },
+      owner: { anyOf: [{ type: "string", maxLength: 10 }, { type: "null" }] },
+    },
+    required: ["name", "size", "weight", "toys"],
+    additionalProperties: false,
+    $defs: {
+      toy: {
+        type: "object",
+        properties: { kind: { const: "ball" }, count: { type: "integer" } },
+        required: ["kind", "count"],
+        additionalProperties: false,
+      },
+    },
+  };
+  const validate = new Ajv({ strict: false }).compile(schema);
+  let whole = 0;
+  const ask = async (seed) => {
+    const answer = await client.chat.completions.create({
+      model,
+      messages: story,
+      n: 8,
+      temperature: 1,
+      seed,
+      max_tokens: 300,
+      response_format: { type: "json_schema", json_schema: { name: "dog", strict: true, schema } },
+    });
+    for (const choice of answer.choices) {
+      if (choice.finish_reason === "length") continue;
+      whole += 1;
+      assert.ok(validate(JSON.parse(choice.message.content)), choice.message.content);
+    }
+  };
+  for (let seed = 0; seed < 125; ++seed) await ask(seed);
+  assert.ok(whole >= 990, `${whole} were whole`);
 });

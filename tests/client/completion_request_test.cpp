@@ -106,8 +106,23 @@ TEST(CompletionRequestTest, EachWrongFieldIsNamed) {
            Wrong{R"("logit_bias": {"-5": 1})", "logit_bias"},
            Wrong{R"("logit_bias": [1])", "logit_bias"},
            Wrong{R"("grammar": {})", "grammar"},
-           Wrong{R"("response_format": {"type": "json_object"})", "response_format"},
-           Wrong{R"("tools": [{"type": "function"}])", "tools"},
+           Wrong{R"("response_format": {"type": "xml"})", "response_format"},
+           Wrong{R"("response_format": {"type": "json_schema"})", "response_format"},
+           Wrong{R"("response_format": {"type": "json_schema", "json_schema":
+                    {"schema": {"type": "string", "pattern": "a"}}})",
+                 "response_format"},
+           Wrong{R"("response_format": {"type": "json_object"}, "grammar": "root ::= [a]")",
+                 "response_format"},
+           Wrong{R"("tools": {})", "tools"},
+           Wrong{R"("tools": [{"type": "function"}])", "tools[0]"},
+           Wrong{
+               R"("tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "x")",
+               "tool_choice"},
+           Wrong{R"("tool_choice": {"type": "function", "function": {"name": "f"}})",
+                 "tool_choice"},
+           Wrong{R"("tools": [{"type": "function", "function": {"name": "f", "parameters":
+                    {"type": "object", "properties": {"x": {"minimum": 1}}}}}])",
+                 "tools"},
        }) {
     SCOPED_TRACE(wrong.fields);
     const auto request = chat(std::string(", ") + wrong.fields);
@@ -169,6 +184,32 @@ TEST(CompletionRequestTest, PromptsAreTextsOrTokens) {
     ASSERT_FALSE(request) << body;
     EXPECT_EQ(request.error().param, "prompt");
   }
+}
+
+TEST(CompletionRequestTest, CallsAndTheirResultsAreToldInTheConversation) {
+  const auto request = parse_completion(
+      R"({"messages": [{"role": "user", "content": "Weather?"},
+          {"role": "assistant", "content": null, "tool_calls": [
+             {"id": "c1", "type": "function", "function": {"name": "get", "arguments": "{\"a\": 1}"}},
+             {"id": "c2", "type": "function", "function": {"name": "put", "arguments": "{}"}}]},
+          {"role": "tool", "tool_call_id": "c2", "content": "done"},
+          {"role": "tool", "tool_call_id": "c1", "content": "rain"}],
+          "tools": [{"type": "function", "function": {"name": "get", "description": "Gets."}}]})",
+      CompletionKind::chat, kDefaults, 0);
+  ASSERT_TRUE(request) << request.error().message;
+  ASSERT_EQ(request->messages.size(), 4u);
+  EXPECT_EQ(request->messages[0].role, "system");
+  EXPECT_NE(request->messages[0].content.find("\"description\":\"Gets.\""), std::string::npos);
+  EXPECT_EQ(request->messages[2].content,
+            "{\"name\": \"get\", \"arguments\": {\"a\": 1}}\n"
+            "{\"name\": \"put\", \"arguments\": {}}");
+  EXPECT_EQ(request->messages[3].role, "user");
+  EXPECT_EQ(request->messages[3].content, "Result of put: done\nResult of get: rain");
+  EXPECT_EQ(request->offline, OfflinePolicy::wait) << "nobody acts on what the drafter made up";
+  const auto none = chat(R"(, "tool_choice": "none", "tools": [{"type": "function", "function":
+                            {"name": "f", "parameters": {"pattern": "x"}}}])");
+  ASSERT_TRUE(none);
+  EXPECT_TRUE(none->constraints.empty());
 }
 
 TEST(CompletionRequestTest, ChoicesHaveSeedsOfTheirOwnAndTheFirstTheRequests) {

@@ -225,6 +225,91 @@ TEST_F(LocalServerTest, AHistoryContinuesItsConversation) {
   EXPECT_EQ(chat(body)["choices"][0]["message"], second["choices"][0]["message"]);
 }
 
+// What constrains an answer leaves drafted and plain ones equal.
+TEST_F(LocalServerTest, ConstrainedAnswersAreThoseOfPlainDecoding) {
+  const json schema = json::parse(
+      R"({"type": "object", "properties": {"day": {"enum": ["Monday", "Friday"]},
+          "guests": {"type": "array", "items": {"type": "string", "maxLength": 12}, "maxItems": 3},
+          "count": {"type": "integer"}}, "required": ["day", "guests", "count"],
+          "additionalProperties": false})");
+  const json format = {{"type", "json_schema"},
+                       {"json_schema", {{"name", "x"}, {"schema", schema}}}};
+  std::vector<json> bodies;
+  for (int seed = 0; seed < 20; ++seed) {
+    bodies.push_back(chat_of(
+        "Who comes?",
+        {{"response_format", format}, {"temperature", 1.0}, {"max_tokens", 200}, {"seed", seed}}));
+  }
+  bodies.push_back(chat_of(kStory, {{"frequency_penalty", 1.5}, {"presence_penalty", 0.5}}));
+  bodies.push_back(chat_of(kStory, {{"logit_bias", {{"300", 3}, {"301", -100}}}}));
+  bodies.push_back(chat_of(kStory, {{"grammar", "root ::= [A-Z] [^.!?]{20,60} [.!?]"}}));
+  bodies.push_back(chat_of(kStory, {{"response_format", {{"type", "json_object"}}}}));
+  std::vector<json> drafted;
+  for (const json& body : bodies) drafted.push_back(chat(body)["choices"][0]);
+  api_.reset();
+  start({.plain = true});
+  for (std::size_t i = 0; i < bodies.size(); ++i) {
+    const json plain = chat(bodies[i])["choices"][0];
+    EXPECT_EQ(plain["message"], drafted[i]["message"]) << i;
+    if (plain["finish_reason"] == "length") continue;
+    const std::string content = plain["message"]["content"];
+    if (i < 20) {
+      const json value = json::parse(content);
+      EXPECT_TRUE(value["day"] == "Monday" || value["day"] == "Friday");
+      EXPECT_LE(value["guests"].size(), 3u);
+      EXPECT_TRUE(value["count"].is_number_integer());
+      EXPECT_EQ(value.size(), 3u);
+    }
+  }
+}
+
+TEST_F(LocalServerTest, FunctionsAreCalledAndTheirResultsTakenIn) {
+  const json tools = json::parse(
+      R"([{"type": "function", "function": {"name": "set_alarm", "parameters": {"type": "object",
+           "properties": {"time": {"type": "string"}, "day": {"type": "string"}},
+           "required": ["time", "day"], "additionalProperties": false}}}])");
+  json body = chat_of("I need an alarm at 12:40 am on Saturday.", {{"tools", tools}});
+  const json first = chat(body);
+  const json& choice = first["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+  EXPECT_TRUE(choice["message"]["content"].is_null());
+  const json& call = choice["message"]["tool_calls"][0];
+  EXPECT_EQ(call["function"]["name"], "set_alarm");
+  EXPECT_EQ(json::parse(call["function"]["arguments"].get<std::string>()),
+            json::parse(R"({"time": "00:40", "day": "Saturday"})"));
+
+  json streamed = body;
+  streamed["stream"] = true;
+  json deltas = json::array();
+  std::string reason;
+  for (const std::string& data : event_data(post("/v1/chat/completions", streamed).body)) {
+    if (data == "[DONE]") break;
+    const json one = json::parse(data)["choices"][0];
+    if (one["delta"].contains("tool_calls")) deltas.push_back(one["delta"]["tool_calls"]);
+    EXPECT_EQ(one["delta"].value("content", ""), "");
+    if (!one["finish_reason"].is_null()) reason = one["finish_reason"];
+  }
+  ASSERT_EQ(deltas.size(), 1u);
+  EXPECT_EQ(deltas[0][0]["index"], 0);
+  EXPECT_EQ(deltas[0][0]["function"], call["function"]);
+  EXPECT_EQ(reason, "tool_calls");
+
+  body["messages"].push_back(choice["message"]);
+  body["messages"].push_back(
+      {{"role", "tool"}, {"tool_call_id", call["id"]}, {"content", "alarm is set"}});
+  const json second = chat(body);
+  EXPECT_GE(second["usage"]["prompt_tokens_details"]["cached_tokens"].get<int>() + 1,
+            first["usage"]["total_tokens"].get<int>());
+  // What is forced is a call, whatever was asked.
+  body = chat_of(kStory, {{"tools", tools}, {"tool_choice", "required"}});
+  EXPECT_EQ(chat(body)["choices"][0]["finish_reason"], "tool_calls");
+  // A call that was cut is text.
+  body["max_tokens"] = 6;
+  const json cut = chat(body)["choices"][0];
+  EXPECT_EQ(cut["finish_reason"], "length");
+  EXPECT_FALSE(cut["message"].contains("tool_calls"));
+}
+
 TEST_F(LocalServerTest, TextsAreContinuedFromTextsOrTokens) {
   const json answer = json::parse(
       post("/v1/completions", {{"prompt", "Once upon a time"}, {"max_tokens", 6}, {"echo", true}})

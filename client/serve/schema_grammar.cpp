@@ -1,0 +1,326 @@
+#include "client/serve/schema_grammar.h"
+
+#include <algorithm>
+#include <array>
+
+#include "shared/base/constraints.h"
+
+namespace edgedraft {
+namespace {
+
+constexpr std::size_t kDepthMax = 64;
+constexpr std::uint32_t kRepeatsMax = 1024;
+
+struct CommonRule {
+  std::string_view name;
+  std::string_view body;
+  std::string_view uses;  // another one
+};
+
+// Surrogates are left out: half of a pair is no text.
+constexpr CommonRule kCommon[] = {
+    {"ws", R"(" "?)", ""},
+    {"hex", "[0-9a-fA-F]", ""},
+    {"char", R"([^"\\\x00-\x1f\x7f] | "\\" (["\\/bfnrt] | "u" [0-9a-cA-CefEF] hex hex hex))",
+     "hex"},
+    {"string", R"("\"" char* "\"")", "char"},
+    {"integer", R"("-"? ("0" | [1-9] [0-9]{0,15}))", ""},
+    {"number", R"(integer ("." [0-9]{1,15})? ([eE] [+\-]? [0-9]{1,2})?)", "integer"},
+    {"boolean", R"("true" | "false")", ""},
+    {"null", R"("null")", ""},
+    {"pair", R"(string ":" ws value)", "value"},
+    {"object", R"("{" (pair ("," ws pair)*)? "}")", "pair"},
+    {"array", R"("[" (value ("," ws value)*)? "]")", "value"},
+    {"value", "object | array | string | number | boolean | null", ""},
+};
+
+// Words that restrict what is valid, and that no grammar of ours follows.
+constexpr std::string_view kRestricting[] = {"pattern",
+                                             "minimum",
+                                             "maximum",
+                                             "exclusiveMinimum",
+                                             "exclusiveMaximum",
+                                             "multipleOf",
+                                             "uniqueItems",
+                                             "not",
+                                             "if",
+                                             "patternProperties",
+                                             "propertyNames",
+                                             "minProperties",
+                                             "maxProperties",
+                                             "dependentRequired",
+                                             "contains",
+                                             "dependentSchemas",
+                                             "unevaluatedItems",
+                                             "dependencies",
+                                             "$dynamicRef",
+                                             "unevaluatedProperties"};
+
+bool is_true(const SchemaGrammar::Schema& schema) {
+  return schema.is_boolean() && schema.get<bool>();
+}
+
+}  // namespace
+
+std::string SchemaGrammar::literal(std::string_view text) {
+  std::string literal = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      literal += '\\';
+      literal += c;
+    } else if (c == '\n') {
+      literal += "\\n";
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      constexpr std::string_view kDigits = "0123456789abcdef";
+      literal += "\\x";
+      literal += kDigits[static_cast<unsigned char>(c) >> 4];
+      literal += kDigits[static_cast<unsigned char>(c) & 15u];
+    } else {
+      literal += c;
+    }
+  }
+  return literal + '"';
+}
+
+std::string SchemaGrammar::add(const std::string& hint, const std::string& body) {
+  if (rules_.size() > kGrammarBytesMax) {
+    refuse("the schema is too large");
+    return hint;
+  }
+  const std::string name = hint + '-' + std::to_string(count_++);
+  rules_ += name + " ::= " + body + '\n';
+  return name;
+}
+
+std::string SchemaGrammar::common(const std::string& name) {
+  if (std::exchange(common_[name], true)) return name;
+  const auto* rule = std::ranges::find(kCommon, name, &CommonRule::name);
+  rules_ += name + " ::= " + std::string(rule->body) + '\n';
+  if (name == "value") {
+    for (const char* part : {"object", "array", "string", "number", "boolean", "null"})
+      common(part);
+  }
+  if (name == "pair" || name == "object" || name == "array") common("ws");
+  if (name == "pair") common("string");
+  if (!rule->uses.empty()) common(std::string(rule->uses));
+  return name;
+}
+
+std::string SchemaGrammar::any_value() {
+  return common("value");
+}
+
+std::string SchemaGrammar::any_object() {
+  return common("object");
+}
+
+std::string SchemaGrammar::rule_of(const Schema& schema) {
+  return value(schema, schema, 0);
+}
+
+void SchemaGrammar::refuse(const std::string& what) {
+  if (error_) return;
+  error_ =
+      ApiError{.message = "'" + param_ + "': " + what, .param = param_, .code = "invalid_value"};
+}
+
+std::uint32_t SchemaGrammar::bound(const Schema& schema, const char* name,
+                                   std::uint32_t otherwise) {
+  const auto found = schema.find(name);
+  if (found == schema.end()) return otherwise;
+  if (!found->is_number_unsigned() || found->get<std::uint64_t>() > kRepeatsMax) {
+    refuse(std::string(name) + " has to be a number from 0 to " + std::to_string(kRepeatsMax));
+    return otherwise;
+  }
+  return found->get<std::uint32_t>();
+}
+
+// `what` as often as the schema says, one after another.
+std::string SchemaGrammar::repeated(const Schema& schema, const char* least, const char* most,
+                                    const std::string& what) {
+  const std::uint32_t from = bound(schema, least, 0);
+  if (!schema.contains(most)) return what + "{" + std::to_string(from) + ",}";
+  const std::uint32_t to = bound(schema, most, 0);
+  if (to < from) refuse(std::string(most) + " is below " + least);
+  return what + "{" + std::to_string(from) + "," + std::to_string(std::max(from, to)) + "}";
+}
+
+std::string SchemaGrammar::value(const Schema& schema, const Schema& root, std::size_t depth) {
+  if (depth > kDepthMax) {
+    refuse("the schema is nested too deeply");
+    return "null";
+  }
+  if (is_true(schema)) return common("value");
+  if (!schema.is_object()) {
+    refuse("a schema has to be an object");
+    return "null";
+  }
+  for (const std::string_view word : kRestricting) {
+    if (schema.contains(word) && schema[std::string(word)] != false) {
+      refuse("the word '" + std::string(word) + "' of JSON Schema is not supported");
+    }
+  }
+  if (const auto to = schema.find("$ref"); to != schema.end()) {
+    if (to->is_string()) return reference(to->get<std::string>(), root, depth);
+    refuse("$ref has to be a text");
+  }
+  if (const auto one = schema.find("const"); one != schema.end()) {
+    return add("const", literal(one->dump()));
+  }
+  if (const auto list = schema.find("enum"); list != schema.end()) {
+    if (!list->is_array() || list->empty()) refuse("enum has to be an array of values");
+    std::string body;
+    for (const Schema& one : *list) body += (body.empty() ? "" : " | ") + literal(one.dump());
+    return add("enum", body);
+  }
+  for (const char* const name : {"anyOf", "oneOf", "allOf"}) {
+    const auto list = schema.find(name);
+    if (list == schema.end()) continue;
+    if (!list->is_array() || list->empty()) refuse(std::string(name) + " has to be an array");
+    if (std::string_view(name) == "allOf" && list->size() > 1) {
+      refuse("allOf of several schemas is not supported");
+    }
+    if (schema.contains("properties")) {
+      refuse(std::string(name) + " beside properties is not supported");
+    }
+    return error_ ? "null" : choice(*list, root, depth);
+  }
+  const auto type = schema.find("type");
+  if (type == schema.end()) {
+    if (schema.contains("properties")) return object(schema, root, depth);
+    if (schema.contains("items") || schema.contains("prefixItems"))
+      return array(schema, root, depth);
+    return common("value");
+  }
+  if (type->is_string()) return typed(type->get<std::string>(), schema, root, depth);
+  if (!type->is_array() || type->empty()) refuse("type has to be a text or an array of them");
+  std::string body;
+  for (const Schema& one : *type) {
+    if (!one.is_string()) refuse("type has to be a text or an array of them");
+    if (error_) return "null";
+    body += (body.empty() ? "" : " | ") + typed(one.get<std::string>(), schema, root, depth);
+  }
+  return add("types", body);
+}
+
+std::string SchemaGrammar::typed(const std::string& type, const Schema& schema, const Schema& root,
+                                 std::size_t depth) {
+  if (type == "object") return object(schema, root, depth);
+  if (type == "array") return array(schema, root, depth);
+  if (type == "string") return text(schema);
+  if (type == "integer" || type == "number" || type == "boolean" || type == "null") {
+    return common(type);
+  }
+  refuse("there is no type '" + type + "'");
+  return "null";
+}
+
+std::string SchemaGrammar::text(const Schema& schema) {
+  if (!schema.contains("minLength") && !schema.contains("maxLength")) return common("string");
+  common("char");
+  return add("text", R"("\"" )" + repeated(schema, "minLength", "maxLength", "char") + R"( "\"")");
+}
+
+std::string SchemaGrammar::choice(const Schema& list, const Schema& root, std::size_t depth) {
+  std::string body;
+  for (const Schema& one : list) {
+    body += (body.empty() ? "" : " | ") + value(one, root, depth + 1);
+    if (error_) return "null";
+  }
+  return add("any", body);
+}
+
+std::string SchemaGrammar::reference(const std::string& to, const Schema& root, std::size_t depth) {
+  const std::pair key(&root, to);
+  if (const auto known = references_.find(key); known != references_.end()) return known->second;
+  if (!to.starts_with('#')) {
+    refuse("$ref '" + to + "' leads out of the schema");
+    return "null";
+  }
+  const Schema* found = nullptr;
+  try {
+    const Schema::json_pointer pointer(to.substr(1));
+    if (root.contains(pointer)) found = &root.at(pointer);
+  } catch (const Schema::exception&) {
+    // It is no pointer.
+  }
+  if (found == nullptr) {
+    refuse("$ref '" + to + "' leads nowhere");
+    return "null";
+  }
+  // It may lead to itself, so its name comes first.
+  const std::string name = "ref-" + std::to_string(count_++);
+  references_[key] = name;
+  const std::string body = value(*found, root, depth + 1);
+  rules_ += name + " ::= " + body + '\n';
+  return name;
+}
+
+std::string SchemaGrammar::object(const Schema& schema, const Schema& root, std::size_t depth) {
+  const Schema properties = schema.value("properties", Schema::object());
+  const Schema required = schema.value("required", Schema::array());
+  if (!properties.is_object() || !required.is_array()) {
+    refuse("properties has to be an object, and required an array");
+    return "null";
+  }
+  for (const Schema& name : required) {
+    if (!name.is_string() || !properties.contains(name.get<std::string>())) {
+      refuse("required names " + name.dump() + ", which is none of the properties");
+      return "null";
+    }
+  }
+  common("ws");
+  if (properties.empty()) {
+    const Schema others = schema.value("additionalProperties", Schema(true));
+    if (others == false) return add("object", "\"{}\"");
+    common("string");
+    const std::string pair = add("pair", R"(string ":" ws )" + value(others, root, depth + 1));
+    return add("object", R"("{" ()" + pair + R"( ("," ws )" + pair + R"()*)? "}")");
+  }
+  // From the last property to the first: what may follow where none has come yet, and where one
+  // has.
+  std::string none = "\"\"";
+  std::string some = "\"\"";
+  std::vector<std::pair<std::string, bool>> pairs;
+  for (const auto& [name, property] : properties.items()) {
+    const std::string inner = value(property, root, depth + 1);
+    if (error_) return "null";
+    const bool needed = std::ranges::find(required, Schema(name)) != required.end();
+    pairs.emplace_back(literal(Schema(name).dump()) + R"( ":" ws )" + inner, needed);
+  }
+  for (auto pair = pairs.rbegin(); pair != pairs.rend(); ++pair) {
+    const std::string rule = add("pair", pair->first);
+    const std::string with = R"("," ws )" + rule + ' ' + some;
+    const std::string first = rule + ' ' + some;
+    none = add("members", pair->second ? first : first + " | " + none);
+    some = add("more", pair->second ? with : with + " | " + some);
+  }
+  return add("object", R"("{" )" + none + R"( "}")");
+}
+
+std::string SchemaGrammar::array(const Schema& schema, const Schema& root, std::size_t depth) {
+  common("ws");
+  if (const auto prefix = schema.find("prefixItems"); prefix != schema.end()) {
+    // A tuple.
+    if (!prefix->is_array() || prefix->empty()) refuse("prefixItems has to be an array");
+    std::string body;
+    for (const Schema& item : *prefix) {
+      body += (body.empty() ? "" : R"( "," ws )") + value(item, root, depth + 1);
+      if (error_) return "null";
+    }
+    return add("tuple", R"("[" )" + body + R"( "]")");
+  }
+  const std::string item = value(schema.value("items", Schema(true)), root, depth + 1);
+  const std::uint32_t least = bound(schema, "minItems", 0);
+  const std::uint32_t most = bound(schema, "maxItems", kRepeatsMax);
+  if (most < least) refuse("maxItems is below minItems");
+  if (error_) return "null";
+  if (most == 0) return add("array", R"("[]")");
+  std::string rest = R"(("," ws )" + item + "){" + std::to_string(std::max(least, 1u) - 1) + ",";
+  if (schema.contains("maxItems")) rest += std::to_string(most - 1);
+  rest += "}";
+  const std::string items = item + ' ' + rest;
+  return add("array", R"("[" )" + (least == 0 ? "(" + items + ")?" : items) + R"( "]")");
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,184 @@
+#include "client/serve/schema_grammar.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "client/serve/tools.h"
+#include "shared/base/random.h"
+#include "shared/constraints/grammar_automaton.h"
+
+namespace edgedraft {
+namespace {
+
+using Schema = SchemaGrammar::Schema;
+
+GrammarAutomaton automaton_of(const std::string& grammar) {
+  auto parsed = Grammar::parse(grammar);
+  EXPECT_TRUE(parsed) << parsed.error().message << "\n" << grammar;
+  return GrammarAutomaton(std::make_shared<const Grammar>(*std::move(parsed)));
+}
+
+GrammarAutomaton automaton(const std::string& schema) {
+  SchemaGrammar rules("schema");
+  const std::string rule = rules.rule_of(Schema::parse(schema));
+  EXPECT_FALSE(rules.error()) << rules.error()->message;
+  return automaton_of(rules.grammar(rule));
+}
+
+bool accepts(GrammarAutomaton& a, const std::string& text) {
+  auto state = a.start();
+  for (const char byte : text) state = a.next(state, static_cast<std::uint8_t>(byte));
+  return a.accepts(state);
+}
+
+void expect(const std::string& schema, const std::vector<std::string>& right,
+            const std::vector<std::string>& wrong) {
+  SCOPED_TRACE(schema);
+  GrammarAutomaton a = automaton(schema);
+  for (const std::string& text : right) EXPECT_TRUE(accepts(a, text)) << text;
+  for (const std::string& text : wrong) EXPECT_FALSE(accepts(a, text)) << text;
+}
+
+TEST(SchemaGrammarTest, TypesAreTheirTexts) {
+  expect(R"({"type": "string"})", {R"("")", R"("a\"\\\né\u00e9")", "\"日本\""},
+         {"", "a", "\"", R"("\x")", R"("\ud800")", "\"\n\"", "\"\xC3\""});
+  expect(R"({"type": "integer"})", {"0", "-1", "120"}, {"01", "1.0", "+1", "-", "1e3"});
+  expect(R"({"type": "number"})", {"0", "-1.5", "1e10", "2.5E-3"}, {"01", "1.", ".5", "1e999"});
+  expect(R"({"type": "boolean"})", {"true", "false"}, {"True", "null"});
+  expect(R"({"type": ["integer", "null"]})", {"3", "null"}, {"true"});
+  expect(R"({"enum": ["a b", 3, null, "\""]})", {R"("a b")", "3", "null", R"("\"")"}, {"a b", "4"});
+  expect(R"({"const": {"a": [1, "x"]}})", {R"({"a":[1,"x"]})"}, {R"({"a":[1]})"});
+  expect(R"({"type": "string", "minLength": 2, "maxLength": 3})", {R"("ab")", R"("日本語")"},
+         {R"("a")", R"("abcd")"});
+  expect(R"({"anyOf": [{"type": "integer"}, {"const": "x"}]})", {"1", R"("x")"}, {R"("y")"});
+  expect("{}", {"1", R"({"a": [1, {"b": null}]})", "[]", R"("x")"}, {"", "{", "[1,]"});
+  expect("true", {"1", "{}"}, {"x"});
+}
+
+TEST(SchemaGrammarTest, ObjectsHaveWhatIsRequiredInOrder) {
+  expect(R"({"type": "object", "properties": {"b": {"type": "integer"}, "a": {"type": "boolean"},
+             "c": {"const": 1}}, "required": ["a"]})",
+         {R"({"a":true})", R"({"b": 1, "a": false})", R"({"b":1,"a":true,"c":1})",
+          R"({"a":true,"c":1})"},
+         {"{}", R"({"b":1})", R"({"a":true,"b":1})", R"({"a":true,})", R"({,"a":true})",
+          R"({"a":true "c":1})", R"({"a":true,"x":1})"});
+  expect(R"({"type": "object", "properties": {"a": {"const": 1}, "b": {"const": 2}}})",
+         {"{}", R"({"a":1})", R"({"b":2})", R"({"a":1,"b":2})"}, {R"({"b":2,"a":1})"});
+  expect(R"({"type": "object", "additionalProperties": {"type": "integer"}})",
+         {"{}", R"({"x": 1,"y":2})"}, {R"({"x": "1"})"});
+  expect(R"({"type": "object", "additionalProperties": false})", {"{}"}, {R"({"x":1})"});
+}
+
+TEST(SchemaGrammarTest, ArraysAreAsLongAsTheyMayBe) {
+  expect(R"({"type": "array", "items": {"const": 1}})", {"[]", "[1]", "[1,1, 1]"}, {"[,]", "[1,]"});
+  expect(R"({"type": "array", "items": {"const": 1}, "minItems": 2, "maxItems": 3})",
+         {"[1,1]", "[1,1,1]"}, {"[]", "[1]", "[1,1,1,1]"});
+  expect(R"({"type": "array", "maxItems": 0})", {"[]"}, {"[1]"});
+  expect(R"({"type": "array", "items": {"const": 1}, "maxItems": 1})", {"[]", "[1]"}, {"[1,1]"});
+  expect(R"({"type": "array", "prefixItems": [{"const": 1}, {"const": 2}]})", {"[1, 2]"},
+         {"[1]", "[2,1]"});
+}
+
+TEST(SchemaGrammarTest, ReferencesMayLeadBack) {
+  expect(R"({"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "object", "properties": {
+             "v": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#/$defs/tree"},
+             {"type": "null"}]}}, "required": ["v", "next"]}}})",
+         {R"({"v":1,"next":null})", R"({"v":1,"next":{"v":2,"next":null}})"}, {R"({"v":1})"});
+}
+
+TEST(SchemaGrammarTest, WhatItCannotKeepToIsRefused) {
+  for (const char* schema :
+       {R"({"type": "string", "pattern": "a"})", R"({"type": "integer", "minimum": 3})",
+        R"({"type": "array", "uniqueItems": true})", R"({"type": "thing"})", R"({"type": 3})",
+        R"({"type": "object", "properties": {"a": {"not": {}}}})", R"({"enum": []})", "3",
+        R"({"type": "object", "properties": {"a": {}}, "required": ["b"]})",
+        R"({"allOf": [{"type": "string"}, {"type": "integer"}]})", R"({"$ref": "http://x/y"})",
+        R"({"$ref": "#/$defs/none"})", R"({"$ref": "#nonsense~"})",
+        R"({"type": "array", "minItems": 3, "maxItems": 2})",
+        R"({"type": "string", "maxLength": 5000})", R"({"properties": 3})"}) {
+    SchemaGrammar rules("schema");
+    rules.rule_of(Schema::parse(schema));
+    ASSERT_TRUE(rules.error()) << schema;
+    EXPECT_EQ(rules.error()->param, "schema");
+  }
+  std::string deep;
+  for (int i = 0; i < 100; ++i) deep += R"({"items": )";
+  SchemaGrammar rules("schema");
+  rules.rule_of(Schema::parse(deep + "{}" + std::string(100, '}')));
+  EXPECT_TRUE(rules.error());
+}
+
+// Walks through a grammar's texts at random, until one ends.
+std::string random_text(GrammarAutomaton& a, Random& random) {
+  std::string text;
+  for (auto state = a.start();;) {
+    std::vector<std::uint8_t> bytes;
+    for (int b = 0; b < 256; ++b) {
+      // Mostly plain letters, so that texts end some time.
+      const bool rare = b >= 0x80 || b == '\\';
+      if (rare && random.below(50) != 0) continue;
+      if (a.next(state, static_cast<std::uint8_t>(b)) != GrammarAutomaton::kDead) {
+        bytes.push_back(static_cast<std::uint8_t>(b));
+      }
+    }
+    if (a.accepts(state) && (bytes.empty() || random.below(2) == 0)) return text;
+    if (bytes.empty()) continue;
+    std::uint8_t byte = bytes[random.below(bytes.size())];
+    for (const std::uint8_t closing : {'"', ']', '}'}) {
+      const bool there = std::find(bytes.begin(), bytes.end(), closing) != bytes.end();
+      if (there && random.below(3) == 0) byte = closing;
+    }
+    text += static_cast<char>(byte);
+    state = a.next(state, byte);
+  }
+}
+
+TEST(SchemaGrammarTest, EveryTextOfAGrammarIsJson) {
+  Random random(4);
+  for (const char* schema : {"{}", R"({"type": "array", "items": {"type": "object", "properties": {
+                  "a": {"type": "number"}, "b": {"type": "string"}}}})"}) {
+    GrammarAutomaton a = automaton(schema);
+    for (int run = 0; run < 300; ++run) {
+      const std::string text = random_text(a, random);
+      EXPECT_TRUE(nlohmann::json::accept(text)) << text;
+    }
+  }
+}
+
+TEST(ToolsTest, CallsAreLinesOfTheGrammarAndComeBackAsTheyWere) {
+  Tools tools{.list = {{.name = "get", .parameters = Schema::parse(R"({"type": "object",
+                       "properties": {"x": {"type": "integer"}}, "required": ["x"]})")},
+                       {.name = "a\"b", .parameters = Schema::parse(R"({"type": "object",
+                       "additionalProperties": false})")}},
+              .use = ToolUse::free};
+  GrammarAutomaton free = automaton_of(tools.grammar().value());
+  const std::string get = R"({"name": "get", "arguments": {"x": 1}})";
+  const std::string other = R"({"name": "a\"b", "arguments": {}})";
+  for (const std::string& text :
+       {get, other, get + "\n" + other, std::string("No { braces at first."), std::string()}) {
+    EXPECT_TRUE(accepts(free, text)) << text;
+  }
+  EXPECT_FALSE(accepts(free, R"({"name": "put", "arguments": {}})"));
+  EXPECT_FALSE(accepts(free, get + " and more"));
+  tools.use = ToolUse::forced;
+  tools.parallel = false;
+  GrammarAutomaton forced = automaton_of(tools.grammar().value());
+  EXPECT_TRUE(accepts(forced, get));
+  EXPECT_FALSE(accepts(forced, get + "\n" + other));
+  EXPECT_FALSE(accepts(forced, "No."));
+
+  const auto calls = parse_calls(get + "\n" + other);
+  ASSERT_TRUE(calls);
+  ASSERT_EQ(calls->size(), 2u);
+  EXPECT_EQ((*calls)[0].name, "get");
+  EXPECT_EQ((*calls)[0].arguments, R"({"x": 1})");
+  EXPECT_EQ(line_of((*calls)[0]) + "\n" + line_of((*calls)[1]), get + "\n" + other);
+  for (const char* text : {"", "text", "{", R"({"name": "get"})", R"({"name": 1, "arguments": {}})",
+                           R"({"name": "get", "arguments": "{}"})"}) {
+    EXPECT_FALSE(parse_calls(text)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft
