@@ -10,6 +10,9 @@
 namespace edgedraft {
 namespace {
 
+// Kept beyond the answers that use them; each may take some megabytes.
+constexpr std::size_t kGrammarsMax = 16;
+
 KvPool::Size pool_size(const SessionParts& parts, std::uint32_t page_count) {
   return parts.decoder.pool_size(page_count, parts.kv_type);
 }
@@ -146,8 +149,18 @@ Result<std::shared_ptr<AnswerLaw>> SessionStore::law_of(const Session& session,
   }
   const auto& known = session.target.law();
   if (known && known->constraints() == constraints) return known;
-  auto law = AnswerLaw::make(constraints, parts_.texts);
+  const auto grammar = std::ranges::find_if(grammars_, [&](const KnownGrammar& one) {
+    return one.identity == session.identity && one.text == constraints.grammar;
+  });
+  auto law = AnswerLaw::make(constraints, parts_.texts,
+                             grammar == grammars_.end() ? nullptr : grammar->tokens);
   if (!law) return law.error();
+  if (grammar != grammars_.end()) {
+    grammars_.splice(grammars_.begin(), grammars_, grammar);
+  } else if (law->grammar()) {
+    grammars_.push_front({session.identity, constraints.grammar, law->grammar()});
+    if (grammars_.size() > kGrammarsMax) grammars_.pop_back();
+  }
   return std::make_shared<AnswerLaw>(*std::move(law));
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include "server/sessions/session_proposer.h"
 #include "server/sessions/target_session.h"
 #include "shared/base/clock.h"
+#include "shared/constraints/grammar_tokens.h"
 #include "shared/constraints/token_texts.h"
 #include "shared/protocol/message.h"
 
@@ -91,7 +93,8 @@ class SessionStore {
   std::size_t count() const { return sessions_.size(); }
   // Drops the session that the connection works on: its client has to send everything again.
   void forget(std::uint64_t connection_id);
-  // The law of those constraints; null for none. The session's own is used again.
+  // The law of those constraints; null for none. What the identity's other sessions found of their
+  // grammar is used again.
   // Errors    unsupported: this server takes none; usage: of AnswerLaw::make
   Result<std::shared_ptr<AnswerLaw>> law_of(const Session& session, const Constraints& constraints);
   // The connection is over: its session may be resumed or evicted.
@@ -138,6 +141,13 @@ class SessionStore {
   PrefixIndex index_;
   std::uint64_t tokens_reused_ = 0;
   std::uint64_t evictions_ = 0;
+  // Grammars used last, by identity: what one has asked for must not show in what others wait for.
+  struct KnownGrammar {
+    std::string identity;
+    std::string text;
+    std::shared_ptr<GrammarTokens> tokens;
+  };
+  std::list<KnownGrammar> grammars_;  // the last comes first
   std::map<wire::SessionId, Session> sessions_;
   std::map<std::uint64_t, wire::SessionId> bound_;  // connections to what they work on
 };

@@ -9,13 +9,11 @@ namespace edgedraft {
 namespace {
 
 constexpr float kForbidden = -std::numeric_limits<float>::infinity();
-// Sets of allowed tokens that are kept, of one bit a token.
-constexpr std::size_t kAllowedSetsMax = 64;
 
 }  // namespace
 
-Result<AnswerLaw> AnswerLaw::make(Constraints constraints,
-                                  std::shared_ptr<const TokenTexts> texts) {
+Result<AnswerLaw> AnswerLaw::make(Constraints constraints, std::shared_ptr<const TokenTexts> texts,
+                                  std::shared_ptr<GrammarTokens> grammar) {
   for (const Constraints::Bias& bias : constraints.biases) {
     if (bias.token >= texts->count()) {
       return Error{Errc::usage, "a bias is for token " + std::to_string(bias.token) +
@@ -24,14 +22,16 @@ Result<AnswerLaw> AnswerLaw::make(Constraints constraints,
   }
   AnswerLaw law(std::move(constraints), std::move(texts));
   if (law.constraints_.grammar.empty()) return law;
-  auto grammar = Grammar::parse(law.constraints_.grammar);
-  if (!grammar) return grammar.error();
-  law.automaton_.emplace(std::make_shared<const Grammar>(*std::move(grammar)));
+  law.grammar_ = std::move(grammar);
+  if (law.grammar_) return law;
+  auto parsed = Grammar::parse(law.constraints_.grammar);
+  if (!parsed) return parsed.error();
+  law.grammar_ = std::make_shared<GrammarTokens>(*std::move(parsed), law.texts_);
   return law;
 }
 
 bool AnswerLaw::changes_logits() const {
-  return automaton_ || !constraints_.biases.empty() || constraints_.presence_penalty != 0.0f ||
+  return grammar_ || !constraints_.biases.empty() || constraints_.presence_penalty != 0.0f ||
          constraints_.frequency_penalty != 0.0f;
 }
 
@@ -49,15 +49,16 @@ void AnswerLaw::apply(std::span<const std::uint32_t> answer, std::span<float> lo
   for (const Constraints::Bias& bias : constraints_.biases) {
     if (bias.token < logits.size()) logits[bias.token] += bias.bias;
   }
-  if (automaton_) apply_grammar(answer, logits);
+  if (grammar_) apply_grammar(answer, logits);
 }
 
 void AnswerLaw::apply_grammar(std::span<const std::uint32_t> answer, std::span<float> logits) {
   const GrammarAutomaton::State state = state_behind(answer);
-  const std::vector<bool>& allowed = allowed_in(state, answer.empty());
+  const bool skips_space = answer.empty() && texts_->adds_space_prefix();
+  const std::vector<bool>& allowed = grammar_->allowed_in(state, skips_space);
   // An answer that has left the grammar, as text that was given may, can only end.
   const bool may_end =
-      automaton_->accepts(state) || std::ranges::find(allowed, true) == allowed.end();
+      grammar_->automaton().accepts(state) || std::ranges::find(allowed, true) == allowed.end();
   // A head may have more rows than the vocabulary has tokens.
   for (std::size_t token = 0; token < logits.size(); ++token) {
     if (token < allowed.size() && allowed[token]) continue;
@@ -83,50 +84,20 @@ std::string_view AnswerLaw::text_at(std::span<const std::uint32_t> answer,
 }
 
 GrammarAutomaton::State AnswerLaw::state_behind(std::span<const std::uint32_t> answer) {
+  GrammarAutomaton& automaton = grammar_->automaton();
   const auto common =
       static_cast<std::size_t>(std::ranges::mismatch(read_, answer).in1 - read_.begin());
   read_.resize(common);
   states_.resize(common);
   for (std::size_t i = common; i < answer.size(); ++i) {
-    GrammarAutomaton::State state = i == 0 ? automaton_->start() : states_[i - 1];
+    GrammarAutomaton::State state = i == 0 ? automaton.start() : states_[i - 1];
     for (const char byte : text_at(answer, i)) {
-      state = automaton_->next(state, static_cast<std::uint8_t>(byte));
+      state = automaton.next(state, static_cast<std::uint8_t>(byte));
     }
     read_.push_back(answer[i]);
     states_.push_back(state);
   }
-  return states_.empty() ? automaton_->start() : states_.back();
-}
-
-// Goes through the tree of all tokens' bytes, and around what no text begins with.
-const std::vector<bool>& AnswerLaw::allowed_in(GrammarAutomaton::State state, bool at_start) {
-  const bool skips_space = at_start && texts_->adds_space_prefix();
-  const std::pair key(state, skips_space);
-  if (const auto known = allowed_.find(key); known != allowed_.end()) return known->second;
-  if (allowed_.size() >= kAllowedSetsMax) allowed_.clear();
-  std::vector<bool> allowed(texts_->count());
-  const auto nodes = texts_->nodes();
-  std::vector<GrammarAutomaton::State> path{state};  // behind each byte so far
-  for (std::size_t i = 0; i < nodes.size();) {
-    const TokenTexts::Node& node = nodes[i];
-    path.resize(node.depth);
-    const bool skipped = skips_space && node.depth == 1 && node.byte == ' ';
-    const GrammarAutomaton::State next =
-        skipped ? path.back() : automaton_->next(path.back(), node.byte);
-    if (next == GrammarAutomaton::kDead) {
-      i += node.size;
-      continue;
-    }
-    path.push_back(next);
-    // A space alone would be no text at all, again and again.
-    if (!skipped) {
-      for (std::uint32_t t = 0; t < node.token_count; ++t) {
-        allowed[texts_->tokens()[node.first_token + t]] = true;
-      }
-    }
-    ++i;
-  }
-  return allowed_.emplace(key, std::move(allowed)).first->second;
+  return states_.empty() ? automaton.start() : states_.back();
 }
 
 bool AnswerLaw::stops(std::span<const std::uint32_t> answer) const {
