@@ -201,6 +201,7 @@ class Generation {
   Instant wait_begin_{};
   Instant wait_end_{};
   std::optional<Instant> outage_began_;  // until the server has agreed again
+  std::uint32_t outage_tokens_ = 0;      // written since then
   // For the check of what was written offline, in all its outages; nothing while online.
   std::optional<Instant> check_deadline_;
   LinkStats noted_link_;  // when the last record was made

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "client/generation/lasting_outage.h"
 #include "shared/speculative/sampling.h"
 
 // Without the server: the drafter writes on alone, until the two can talk again.
@@ -36,11 +37,13 @@ void Generation::write_offline() {
     end_ = AnswerEnd::context;
     return;
   }
+  const bool constrained = law_ && law_->changes_logits();
+  const bool lasts = outage_tokens_++ >= kLastingOutageTokens;
   std::vector<float> lawful;
-  if (law_ && law_->changes_logits()) {
-    lawful.assign(logits.begin(), logits.end());
-    law_->apply(answer(), lawful);
-  }
+  if (constrained || lasts) lawful.assign(logits.begin(), logits.end());
+  if (constrained) law_->apply(answer(), lawful);
+  // A grammar's texts may have to say things again.
+  if (lasts && !(constrained && law_->grammar())) avoid_circles(answer(), lawful);
   const std::uint32_t token =
       Sampler(options_.sampling).choose(lawful.empty() ? logits : lawful, conversation_.count());
   CycleRecord record{.kind = CycleRecord::Kind::offline};
@@ -154,7 +157,10 @@ void Generation::end_where_written() {
 
 void Generation::go_offline(const std::string& why) {
   if (state_ == ClientState::offline) return;
-  if (!outage_began_) outage_began_ = parts_.now();
+  if (!outage_began_) {
+    outage_began_ = parts_.now();
+    outage_tokens_ = 0;
+  }
   enter(ClientState::offline, why);
   // The text may have been whole already, and only its check was lost.
   if (answer_count() > 0) end_where_written();

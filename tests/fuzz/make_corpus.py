@@ -23,6 +23,38 @@ BLOCKS = {
 U32, F32, BOOL, STRING, ARRAY, I32 = 4, 6, 7, 8, 9, 5
 
 
+REQUESTS = {
+    "chat": {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
+             "temperature": 0.5, "n": 2, "seed": -3, "stop": ["a", "b"], "stream": True, "logit_bias": {"5": -1.5},
+             "stream_options": {"include_usage": True}, "max_tokens": 5, "offline": "keep"},
+    "text": {"prompt": [1, 2, 3], "top_p": 0.5, "top_k": 3, "min_p": 0.1, "echo": True, "frequency_penalty": 0.5},
+    "schema": {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}], "response_format": {
+        "type": "json_schema", "json_schema": {"schema": {
+            "type": "object", "required": ["a"], "additionalProperties": False, "properties": {
+                "a": {"type": ["string", "null"], "maxLength": 3}, "b": {"$ref": "#/$defs/b"},
+                "c": {"anyOf": [{"enum": [1, "x"]}, {"const": True}]}},
+            "$defs": {"b": {"type": "array", "items": {"type": "number"}, "minItems": 1}}}}}},
+    "tools": {"messages": [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": None, "tool_calls": [
+            {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "c", "content": "ok"}],
+        "tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": {
+            "type": "object", "properties": {"x": {"type": "integer"}}}}}], "tool_choice": "required"},
+}
+# The first line is read by the grammar behind it.
+GRAMMARS = {
+    "json": r'''{"a": [1, 2]}
+root ::= "{" pair ("," pair)* "}"
+pair ::= "\"" [a-z]+ "\": " value
+value ::= [0-9]+ | "[" value (", " value)* "]"
+''',
+    "repeats": r'''aab
+root ::= [^\n]{2,3} ("a" | "b")? # end
+''',
+}
+
+
 def write(target: str, name: str, content: bytes) -> None:
     folder = os.path.join(HERE, target)
     os.makedirs(folder, exist_ok=True)
@@ -295,6 +327,10 @@ def make_messages() -> None:
             "activations_from": 2, "sampling": sampling}),
         "run_prefill": ("Prefill", {
             "round": 1, "tokens": [1, 2, 3], "sampling": sampling, "credit": 40, "verdict_rows": True, "economy": True}),
+        "constrained_prefill": ("Prefill", {
+            "round": 1, "tokens": [1, 2, 3], "sampling": sampling, "stop": ["\n", "END"], "grammar": 'root ::= "a"+',
+            "answer_begin": 3, "bias_tokens": [7], "biases": [-2.5], "presence_penalty": 0.5,
+            "frequency_penalty": -0.5}),
         "reserved_prefill": ("Prefill", {
             "round": 1, "tokens": [1, 2, 3], "sampling": sampling, "rule": 1, "node_law": 1, "stop": ["END"],
             "grammar": "root ::= [0-9]"}),
@@ -351,6 +387,13 @@ def make_messages() -> None:
         write("frame", name, content)
 
 
+def make_requests() -> None:
+    for name, request in REQUESTS.items():
+        write("completion_request", name, json.dumps(request).encode())
+    for name, grammar in GRAMMARS.items():
+        write("grammar", name, grammar.encode())
+
+
 if __name__ == "__main__":
     make_gguf()
     make_safetensors()
@@ -360,3 +403,4 @@ if __name__ == "__main__":
     make_tokenizer_json()
     make_networks()
     make_messages()
+    make_requests()

@@ -338,7 +338,7 @@ TEST(EnumRangeTest, UnknownValuesAreRefused) {
       Errc::bad_message);
   FlatBufferBuilder verdict;
   EXPECT_EQ(
-      code_of(Kind::verdict, verdict, flat::CreateVerdict(verdict, 1, 1, 1, 0, 0, /*ending=*/3)),
+      code_of(Kind::verdict, verdict, flat::CreateVerdict(verdict, 1, 1, 1, 0, 0, /*ending=*/4)),
       Errc::bad_message);
   for (const int code : {0, 14, 65535}) {
     FlatBufferBuilder error;

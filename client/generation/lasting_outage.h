@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace edgedraft {
+
+// An outage of so many tokens lasts: the server's own text has most likely left the drafter's by
+// then, and what is written is for a reader.
+inline constexpr std::uint32_t kLastingOutageTokens = 32;
+
+// Forbids the tokens that would say four tokens of `answer` again: a small drafter's likeliest text
+// soon runs in a circle. Changes nothing where that would leave no token.
+//
+// Shapes    logits [vocabulary]
+// Source    no-repeat n-grams: Paulus and others, A Deep Reinforced Model for Abstractive
+//           Summarization (2018), section 2.5
+void avoid_circles(std::span<const std::uint32_t> answer, std::span<float> logits);
+
+}  // namespace edgedraft
