@@ -51,11 +51,10 @@ void AnswerPrinter::on_token(std::uint32_t token, Provenance provenance) {
   show_to(live() ? count : final_count_);
 }
 
-void AnswerPrinter::on_confirmed(std::uint32_t count) {
-  std::replace(provenance_.begin(), provenance_.begin() + count, Provenance::offline,
+void AnswerPrinter::on_confirmed(std::uint32_t first, std::uint32_t end) {
+  std::replace(provenance_.begin() + first, provenance_.begin() + end, Provenance::offline,
                Provenance::verified);
-  final_count_ = std::max(final_count_, count);
-  if (!live()) show_to(final_count_);
+  on_kept(end);
 }
 
 void AnswerPrinter::on_kept(std::uint32_t count) {

@@ -40,7 +40,7 @@ class AnswerPrinter final : public GenerationObserver {
   std::string text() const;
 
   void on_token(std::uint32_t token, Provenance provenance) override;
-  void on_confirmed(std::uint32_t count) override;
+  void on_confirmed(std::uint32_t first, std::uint32_t end) override;
   void on_kept(std::uint32_t count) override;
   void on_rewrite(std::uint32_t index) override;
   void on_state(ClientState state, const std::string& why) override;

@@ -80,6 +80,19 @@ void declare_serve(CLI::App& app, ServeOptions& o) {
       ->type_name("MS")
       ->check(in_range(0u, 600'000u))
       ->capture_default_str();
+  app.add_option("--route", o.route,
+                 "Who answers, if a request does not say: server; device: the drafter alone, and "
+                 "nothing is sent; auto: the drafter, until it is unsure of its words, then the "
+                 "server goes on")
+      ->type_name("ROUTE")
+      ->check(one_of({"server", "device", "auto"}))
+      ->capture_default_str();
+  app.add_option("--handover-below", o.handover_below,
+                 "With --route auto: the drafter is unsure where its last 8 tokens were less "
+                 "likely to it than this, in the geometric mean")
+      ->type_name("P")
+      ->check(in_range(0.0, 1.0))
+      ->capture_default_str();
   app.add_option("--conversations", o.conversations,
                  "Most conversations that are kept in memory, and answers written at once")
       ->type_name("N")
@@ -111,6 +124,10 @@ Result<int> run_serve(const ServeOptions& o) {
   // A model without a template still completes texts.
   const auto chat = parts.bundle().chat_template(config->chat_template);
   if (!chat && !config->chat_template.empty()) return chat.error();
+  if (o.answer.plain && o.route != "server") {
+    return Error{Errc::usage,
+                 "--route " + o.route + ": with --plain there is no drafter to answer"};
+  }
   if (auto placed = parts.place_drafter(); !placed) return placed.error();
 
   catch_interrupts();
@@ -130,8 +147,10 @@ Result<int> run_serve(const ServeOptions& o) {
        .model = model,
        .defaults = {.tokens_max = config->generation.tokens_max,
                     .sampling = config->generation.sampling,
-                    .offline = policy_of(o.offline)},
+                    .offline = policy_of(o.offline),
+                    .route = route_of(o.route)},
        .keep_after = std::chrono::milliseconds(o.hold_ms),
+       .handover_below = o.handover_below,
        .seeds_are_random = !o.answer.seed,
        .conversations_max = o.conversations,
        .line_max = kLineMax,

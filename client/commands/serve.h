@@ -24,6 +24,8 @@ struct ServeOptions {
   std::string alias;  // empty: the bundle's file name
   std::string offline = "keep";
   std::uint32_t hold_ms = 3000;
+  std::string route = "server";
+  double handover_below = 0.5;
   std::uint32_t conversations = 64;
 };
 

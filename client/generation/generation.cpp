@@ -30,6 +30,8 @@ void Generation::set(const AnswerTerms& terms) {
   writes_offline_ = terms.writes_offline;
   keep_after_ = terms.keep_after;
   law_ = terms.law;
+  route_ = terms.route;
+  handover_below_ = terms.handover_below;
 }
 
 void Generation::begin(std::span<const std::uint32_t> prompt) {
@@ -63,7 +65,13 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   // A link that is known to be down is not waited for.
   if (server_.link_error && !bears_outages()) return fail(*server_.link_error);
   phase_ = Phase::writing;
-  if (server_.link_error) go_offline(server_.link_error->message);
+  device_writes_ = parts_.drafter != nullptr && route_ != AnswerRoute::server;
+  confidence_ = DrafterConfidence(handover_below_);
+  if (device_writes_) {
+    go_offline("the device answers first");
+  } else if (server_.link_error) {
+    go_offline(server_.link_error->message);
+  }
   work();
 }
 
@@ -105,7 +113,7 @@ void Generation::work() {
   while (phase_ == Phase::writing) {
     if (end_) {
       keep_if_due();
-      const bool awaits = state_ == ClientState::offline && has_text_to_check();
+      const bool awaits = state_ == ClientState::offline && !device_writes_ && has_text_to_check();
       if (awaits && !check_deadline_) check_deadline_ = parts_.now() + options_.resync_wait;
       if (!awaits || parts_.now() >= *check_deadline_) return finish();
       phase_ = Phase::awaiting_check;

@@ -10,6 +10,7 @@
 #include "client/generation/conversation.h"
 #include "client/generation/cycle_record.h"
 #include "client/generation/draft_ahead.h"
+#include "client/generation/drafter_confidence.h"
 #include "client/generation/drafter_memory.h"
 #include "client/generation/generation_options.h"
 #include "client/generation/generation_stats.h"
@@ -183,6 +184,10 @@ class Generation {
   bool writes_offline_ = true;
   Duration keep_after_ = Duration::max();
   std::shared_ptr<AnswerLaw> law_;  // null: none
+  AnswerRoute route_ = AnswerRoute::server;
+  double handover_below_ = 0.0;
+  DrafterConfidence confidence_;
+  bool device_writes_ = false;  // first, and has not handed over
   Conversation conversation_;
   ServerView server_;
   DrafterMemory memory_;

@@ -46,6 +46,10 @@ void Generation::write_offline() {
   if (lasts && !(constrained && law_->grammar())) avoid_circles(answer(), lawful);
   const std::uint32_t token =
       Sampler(options_.sampling).choose(lawful.empty() ? logits : lawful, conversation_.count());
+  if (device_writes_ && route_ == AnswerRoute::automatic) {
+    confidence_.observe(lawful.empty() ? logits : lawful, token);
+    device_writes_ = !confidence_.unsure();
+  }
   CycleRecord record{.kind = CycleRecord::Kind::offline};
   record.drafting = parts_.now() - before;
   stats_.drafting += record.drafting;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "client/control/run_control.h"
+#include "client/generation/answer_route.h"
 #include "shared/base/clock.h"
 #include "shared/base/sampling_params.h"
 #include "shared/constraints/answer_law.h"
@@ -66,6 +67,10 @@ struct AnswerTerms {
   // What was written offline becomes part of the text, whatever the server would have said, once it
   // has been away for so long.
   Duration keep_after = Duration::max();
+  AnswerRoute route = AnswerRoute::server;
+  // Of AnswerRoute::automatic: the drafter is unsure where its last tokens were less likely to it
+  // than this, in the geometric mean.
+  double handover_below = 0.5;
   // What the answer keeps to; null: nothing. For the engine's thread from here on.
   std::shared_ptr<AnswerLaw> law{};
 };

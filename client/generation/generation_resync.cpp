@@ -7,7 +7,7 @@
 namespace edgedraft {
 
 bool Generation::may_ask_again() const {
-  return may_send() && parts_.now() >= server_.ask_again;
+  return !device_writes_ && may_send() && parts_.now() >= server_.ask_again;
 }
 
 bool Generation::has_text_to_check() const {
@@ -90,7 +90,7 @@ void Generation::take_check(const wire::Verdict& verdict) {
   if (repeats) ++standing;
   if (request_.checked) {
     conversation_.confirm(standing);
-    parts_.observer.on_confirmed(settled + standing - answer_first());
+    parts_.observer.on_confirmed(settled - answer_first(), settled + standing - answer_first());
   }
   const std::uint32_t rewritten = written - standing;
   stats_.rewritten_tokens += rewritten;

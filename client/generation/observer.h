@@ -22,8 +22,9 @@ class GenerationObserver {
  public:
   virtual ~GenerationObserver() = default;
   virtual void on_token(std::uint32_t token, Provenance provenance) = 0;
-  // The server chose the first `count` tokens as well: they are verified.
-  virtual void on_confirmed(std::uint32_t count) = 0;
+  // The server chose the tokens [first, end) as well: they are verified. Those before stay what
+  // they are.
+  virtual void on_confirmed(std::uint32_t first, std::uint32_t end) = 0;
   // The first `count` tokens stay, whoever chose them.
   virtual void on_kept(std::uint32_t count) = 0;
   // The tokens from `index` on are withdrawn; others follow.

@@ -25,10 +25,10 @@ void AnswerText::add(std::uint32_t token, Provenance provenance) {
   show();
 }
 
-void AnswerText::confirm(std::uint32_t count) {
-  std::replace(provenance_.begin(), provenance_.begin() + count, Provenance::offline,
+void AnswerText::confirm(std::uint32_t first, std::uint32_t end) {
+  std::replace(provenance_.begin() + first, provenance_.begin() + end, Provenance::offline,
                Provenance::verified);
-  keep(count);
+  keep(end);
 }
 
 void AnswerText::keep(std::uint32_t count) {

@@ -25,7 +25,7 @@ class AnswerText {
 
   // Of the answer's tokens, as GenerationObserver is told.
   void add(std::uint32_t token, Provenance provenance);
-  void confirm(std::uint32_t count);
+  void confirm(std::uint32_t first, std::uint32_t end);
   void keep(std::uint32_t count);
   void rewrite(std::uint32_t index);
   // No token follows: what was held back is let go.

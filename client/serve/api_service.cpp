@@ -139,6 +139,13 @@ void ApiService::complete(Call call, CompletionKind kind) {
     ++counters_.refused;
     return call.fail(prompt.error());
   }
+  if (request->route != AnswerRoute::server && options_.bundle.drafter_kind().empty()) {
+    ++counters_.refused;
+    return call.fail({.message = "'route': this endpoint has no drafter that could answer; only "
+                                 "'server' is there",
+                      .param = "route",
+                      .code = "unsupported_value"});
+  }
   auto law = law_of(*request);
   if (!law) {
     ++counters_.refused;
@@ -164,6 +171,7 @@ void ApiService::start(Call call, CompletionRequest request, Prompt prompt,
                           .model = options_.model,
                           .law = std::move(law),
                           .keep_after = options_.keep_after,
+                          .handover_below = options_.handover_below,
                           .salt = random_number(),
                           .outlet = nullptr,
                           .on_done = {}};

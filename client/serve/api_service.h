@@ -36,6 +36,7 @@ class ApiService {
     std::string model;                   // the name that clients see
     CompletionDefaults defaults;
     Duration keep_after{};
+    double handover_below = 0.0;   // see AnswerTerms
     bool seeds_are_random = true;  // where a request names none; else defaults.sampling's
     boost::asio::io_context& io;
     Conversations::Options conversations;

@@ -25,8 +25,8 @@ void Completion::Choice::on_token(std::uint32_t token, Provenance provenance) {
   show();
 }
 
-void Completion::Choice::on_confirmed(std::uint32_t count) {
-  text.confirm(count);
+void Completion::Choice::on_confirmed(std::uint32_t first, std::uint32_t end) {
+  text.confirm(first, end);
   show();
 }
 
@@ -113,7 +113,13 @@ AnswerTerms Completion::terms_of(std::uint32_t choice) const {
                     .writes_offline = request_.offline != OfflinePolicy::wait};
   terms.sampling.seed = request_.seed_of(choice);
   terms.law = parts_.law;
+  terms.route = request_.route;
   if (request_.offline == OfflinePolicy::keep) terms.keep_after = parts_.keep_after;
+  if (request_.route == AnswerRoute::server) return terms;
+  // What the device is to write by itself is shown as it comes.
+  terms.writes_offline = true;
+  terms.handover_below = parts_.handover_below;
+  terms.keep_after = request_.offline == OfflinePolicy::revise ? Duration::max() : Duration::zero();
   return terms;
 }
 

@@ -31,6 +31,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     std::string model;
     std::shared_ptr<AnswerLaw> law{};  // of the request's constraints; null: none
     Duration keep_after{};             // that an outage lasts before its text is given out for good
+    double handover_below = 0.0;       // see AnswerTerms
     std::uint64_t salt = 0;
     std::shared_ptr<Outlet> outlet;
     std::function<void()> on_done;  // told once, when it is over or was stopped; not to destroy it
@@ -49,7 +50,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     Choice(Completion& completion, std::uint32_t index);
 
     void on_token(std::uint32_t token, Provenance provenance) override;
-    void on_confirmed(std::uint32_t count) override;
+    void on_confirmed(std::uint32_t first, std::uint32_t end) override;
     void on_kept(std::uint32_t count) override;
     void on_rewrite(std::uint32_t index) override;
     void on_state(ClientState state, const std::string& why) override;

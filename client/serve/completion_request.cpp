@@ -314,6 +314,7 @@ void read_tools(JsonFields& fields, const ordered_json& body, CompletionRequest&
   request.constraints.grammar = *std::move(grammar);
   // A call that the target would not have made must not be acted on.
   request.offline = OfflinePolicy::wait;
+  request.route = AnswerRoute::server;
   if (request.messages.empty() || request.messages.front().role != "system") {
     request.messages.insert(request.messages.begin(), {.role = "system", .content = {}});
   }
@@ -358,6 +359,11 @@ OfflinePolicy policy_of(const std::string& word) {
 
 }  // namespace
 
+AnswerRoute route_of(std::string_view word) {
+  if (word == "device") return AnswerRoute::device;
+  return word == "auto" ? AnswerRoute::automatic : AnswerRoute::server;
+}
+
 std::uint64_t CompletionRequest::seed_of(std::uint32_t choice) const {
   if (choice == 0) return sampling.seed;
   return mix64(mix64(sampling.seed + 0x9E3779B97F4A7C15u) + choice);
@@ -372,7 +378,8 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
   CompletionRequest request{.kind = kind,
                             .tokens_max = defaults.tokens_max,
                             .sampling = defaults.sampling,
-                            .offline = defaults.offline};
+                            .offline = defaults.offline,
+                            .route = defaults.route};
   request.sampling.seed = random_seed;
   if (kind == CompletionKind::chat) {
     request.messages = read_messages(fields);
@@ -393,6 +400,9 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
   refuse_unknown_laws(fields, kind);
   if (const auto word = fields.word("offline", {"wait", "keep", "revise"})) {
     request.offline = policy_of(*word);
+  }
+  if (const auto word = fields.word("route", {"server", "device", "auto"})) {
+    request.route = route_of(*word);
   }
   if (kind == CompletionKind::chat && !fields.error()) {
     // A schema's properties come in the order that the client gave them.

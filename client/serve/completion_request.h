@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "client/generation/answer_route.h"
 #include "client/serve/api_error.h"
 #include "client/serve/tools.h"
 #include "shared/base/constraints.h"
@@ -27,6 +28,7 @@ struct CompletionDefaults {
   std::uint32_t tokens_max = 0;
   SamplingParams sampling{};
   OfflinePolicy offline = OfflinePolicy::keep;
+  AnswerRoute route = AnswerRoute::server;
 };
 
 enum class CompletionKind : std::uint8_t { chat, text };
@@ -42,6 +44,7 @@ struct CompletionRequest {
   std::uint32_t choices = 1;
   Constraints constraints{};
   OfflinePolicy offline = OfflinePolicy::keep;
+  AnswerRoute route = AnswerRoute::server;
   Tools tools{};
   bool echo = false;
   bool streams = false;
@@ -51,6 +54,9 @@ struct CompletionRequest {
   // Choice 0 draws by the request's seed, the others by hashes of it and their number.
   std::uint64_t seed_of(std::uint32_t choice) const;
 };
+
+// "server", "device" or "auto".
+AnswerRoute route_of(std::string_view word);
 
 // Reads a request's body. Fields that it does not know are ignored. Where the request names no
 // seed `random_seed` is it.

@@ -24,8 +24,8 @@ class Conversations::Place final : public GenerationObserver,
   void on_token(std::uint32_t token, Provenance provenance) override {
     tell([=](AnswerListener& to) { to.on_token(token, provenance); });
   }
-  void on_confirmed(std::uint32_t count) override {
-    tell([=](AnswerListener& to) { to.on_confirmed(count); });
+  void on_confirmed(std::uint32_t first, std::uint32_t end) override {
+    tell([=](AnswerListener& to) { to.on_confirmed(first, end); });
   }
   void on_kept(std::uint32_t count) override {
     tell([=](AnswerListener& to) { to.on_kept(count); });

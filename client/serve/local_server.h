@@ -34,6 +34,7 @@ class LocalServer {
     std::string model;                   // the name that clients see
     CompletionDefaults defaults;
     Duration keep_after{};
+    double handover_below = 0.5;  // see AnswerTerms
     bool seeds_are_random = true;
     std::uint32_t conversations_max = 1;
     std::uint32_t line_max = 0;

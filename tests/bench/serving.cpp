@@ -395,7 +395,7 @@ class Device final : public TargetLink, GenerationObserver {
     first_ = false;
     got_ = t;
   }
-  void on_confirmed(std::uint32_t) override {}
+  void on_confirmed(std::uint32_t, std::uint32_t) override {}
   void on_kept(std::uint32_t) override {}
   void on_rewrite(std::uint32_t) override {}
   void on_state(ClientState, const std::string&) override {}

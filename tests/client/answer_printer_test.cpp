@@ -87,7 +87,7 @@ TEST_F(AnswerPrinterTest, APipeGetsOfflineTextOnlyOnceItIsConfirmed) {
   write(p, {kCat, kCat, kCat}, Provenance::offline);
   EXPECT_EQ(text_.str(), "the");
   EXPECT_EQ(notes_.str(), "edgedraft: offline: the connection broke\n");
-  p.on_confirmed(2);
+  p.on_confirmed(0, 2);
   EXPECT_EQ(text_.str(), "the cat");
   p.on_rewrite(2);
   p.on_state(ClientState::online, "1 confirmed, 2 rewritten");
@@ -118,7 +118,7 @@ TEST_F(AnswerPrinterTest, AnAnswerThatIsCorrectedAfterItsEndIsWrittenAnew) {
   AnswerPrinter p = printer(Display::final_text);
   write(p, {kThe, kCat, kCat}, Provenance::offline);
   p.finish();
-  p.on_confirmed(2);
+  p.on_confirmed(0, 2);
   p.on_rewrite(2);
   write(p, {kThe}, Provenance::verified);
   p.finish();
@@ -139,7 +139,7 @@ TEST_F(AnswerPrinterTest, ATerminalShowsACorrectedLineFromItsBeginning) {
   write(p, {kThe, "<0x0A>", kThe}, Provenance::verified);
   p.on_state(ClientState::offline, "no answer");
   write(p, {kCat, kCat}, Provenance::offline);
-  p.on_confirmed(4);
+  p.on_confirmed(0, 4);
   p.on_rewrite(4);
   p.on_state(ClientState::online, "1 confirmed, 1 rewritten");
   write(p, {kThe}, Provenance::verified);

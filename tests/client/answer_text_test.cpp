@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "client/engine/bundle_file.h"
 #include "client/serve/past_answer.h"
 #include "shared/base/random.h"
+#include "tests/client/generation_rig.h"
 
 namespace edgedraft {
 namespace {
@@ -95,7 +98,7 @@ TEST_F(AnswerTextTest, OfflineTextIsHeldBackUntilItIsCheckedOrKept) {
   AnswerText answer = text();
   for (const std::uint32_t token : words) answer.add(token, Provenance::offline);
   EXPECT_TRUE(answer.take().empty());
-  answer.confirm(1);
+  answer.confirm(0, 1);
   auto pieces = answer.take();
   ASSERT_EQ(pieces.size(), 1u);
   EXPECT_EQ(pieces[0].text, " one");
@@ -141,6 +144,87 @@ TEST_F(AnswerTextTest, RevisionsLeadToTheText) {
     follow(shown, answer.take());
     ASSERT_EQ(shown, decode(tokenizer(), now, LeadingSpace::keep)) << "run " << run;
   }
+}
+
+// A client at the end of an answer's text.
+struct Reader final : GenerationObserver {
+  Reader(AnswerText from) : answer(std::move(from)) {}
+
+  void on_token(std::uint32_t token, Provenance provenance) override {
+    answer.add(token, provenance);
+    take();
+  }
+  void on_confirmed(std::uint32_t first, std::uint32_t end) override {
+    answer.confirm(first, end);
+    take();
+  }
+  void on_kept(std::uint32_t count) override {
+    answer.keep(count);
+    take();
+  }
+  void on_rewrite(std::uint32_t index) override {
+    answer.rewrite(index);
+    take();
+  }
+  void on_state(ClientState, const std::string&) override {}
+  void take() {
+    const auto pieces = answer.take();
+    for (const auto& piece : pieces) revisions += piece.revise_from ? 1 : 0;
+    follow(shown, pieces);
+  }
+
+  AnswerText answer;
+  std::string shown;
+  int revisions = 0;
+};
+
+// Links that break, fall silent and forget at random: whatever a client asked for, it has the text
+// in the end, and who did not ask for revisions sees none.
+TEST_F(AnswerTextTest, AThousandRunsOverBrokenLinksLoseRepeatAndSwapNothing) {
+  using Kind = testing::LinkFault::Kind;
+  int outages = 0;
+  int revised = 0;
+  int kept = 0;
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    Random random(seed);
+    testing::GenerationRig::Options options{.drafter = random.below(2) == 0
+                                                           ? testing::ToyDrafter::moa_tli1
+                                                           : testing::ToyDrafter::independent,
+                                            .tree = TreeShape{.breadth = 2, .depth = 3, .nodes = 6},
+                                            .tokens_max = 30};
+    constexpr Kind kKinds[] = {Kind::lost_request, Kind::lost_answer, Kind::silence,
+                               Kind::forgotten, Kind::refused};
+    std::uint32_t request = static_cast<std::uint32_t>(random.below(3));
+    for (int fault = 0; fault < 4; ++fault) {
+      const Kind kind = request == 0 ? Kind::lost_request : kKinds[random.below(5)];
+      options.faults.push_back({.request = request,
+                                .kind = kind,
+                                .wait_calls = static_cast<std::uint32_t>(2 + random.below(20))});
+      request += 1 + static_cast<std::uint32_t>(random.below(4));
+    }
+    const std::uint64_t policy = random.below(3);  // wait, keep, revise
+    AnswerTerms terms{.tokens_max = 30, .writes_offline = policy != 0};
+    if (policy == 1) terms.keep_after = std::chrono::milliseconds(random.below(30));
+    testing::GenerationRig rig(options);
+    rig.generation().set(terms);
+    Reader reader(text({}, policy == 2));
+    rig.listener().also = &reader;
+    const Tokens prompt{5, 6, static_cast<std::uint32_t>(7 + random.below(50))};
+    const testing::Answer answer = rig.answer(prompt);
+    reader.answer.finish();
+    reader.take();
+    ASSERT_EQ(reader.shown, decode(tokenizer(), answer.tokens, LeadingSpace::keep)) << seed;
+    ASSERT_TRUE(policy == 2 || reader.revisions == 0) << seed;
+    if (rig.listener().kept == 0) {
+      ASSERT_EQ(answer.tokens, rig.plain(prompt).tokens) << seed;
+    }
+    outages += answer.stats.offline_tokens > 0 ? 1 : 0;
+    revised += reader.revisions > 0 ? 1 : 0;
+    kept += rig.listener().kept > 0 ? 1 : 0;
+  }
+  EXPECT_GT(outages, 200);
+  EXPECT_GT(revised, 50);
+  EXPECT_GT(kept, 50);
 }
 
 class PastAnswerTest : public AnswerTextTest {

@@ -43,7 +43,9 @@ struct Heard final : GenerationObserver {
     answer.on_token(token, provenance);
     ++tokens;
   }
-  void on_confirmed(std::uint32_t count) override { answer.on_confirmed(count); }
+  void on_confirmed(std::uint32_t first, std::uint32_t end) override {
+    answer.on_confirmed(first, end);
+  }
   void on_kept(std::uint32_t count) override { answer.on_kept(count); }
   void on_rewrite(std::uint32_t index) override { answer.on_rewrite(index); }
   void on_state(ClientState state, const std::string& why) override { answer.on_state(state, why); }

@@ -86,18 +86,22 @@ bool NoisyDrafter::grow(TreeGrowth& growth, const GrowthBudget&) {
 void Listener::on_token(std::uint32_t token, Provenance from) {
   tokens.push_back(token);
   provenance.push_back(from);
+  if (also) also->on_token(token, from);
 }
 
-void Listener::on_confirmed(std::uint32_t count) {
-  ASSERT_LE(count, tokens.size());
-  for (std::uint32_t i = 0; i < count; ++i) {
+void Listener::on_confirmed(std::uint32_t first, std::uint32_t end) {
+  ASSERT_LE(first, end);
+  ASSERT_LE(end, tokens.size());
+  for (std::uint32_t i = first; i < end; ++i) {
     if (provenance[i] == Provenance::offline) provenance[i] = Provenance::verified;
   }
+  if (also) also->on_confirmed(first, end);
 }
 
 void Listener::on_kept(std::uint32_t count) {
   ASSERT_LE(count, tokens.size());
   kept = count;
+  if (also) also->on_kept(count);
 }
 
 void Listener::on_rewrite(std::uint32_t index) {
@@ -105,12 +109,14 @@ void Listener::on_rewrite(std::uint32_t index) {
   ASSERT_GE(index, kept);
   tokens.resize(index);
   provenance.resize(index);
+  if (also) also->on_rewrite(index);
 }
 
 void Listener::on_state(ClientState state, const std::string& reason) {
   EXPECT_FALSE(reason.empty());
   states.push_back(state);
   why = reason;
+  if (also) also->on_state(state, reason);
 }
 
 std::uint32_t Answer::count(Provenance wanted) const {
@@ -256,7 +262,7 @@ bool GenerationRig::cancelled() {
 }
 
 Result<AnswerEnd> GenerationRig::try_answer(const Tokens& prompt) {
-  listener_ = {};
+  listener_ = Listener(listener_.also);
   generation_->begin(prompt);
   return drive_to_end();
 }

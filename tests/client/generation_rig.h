@@ -66,8 +66,12 @@ class HashedDrafter final : public NetworkDrafter {
 // Follows what an observer is told; at any time it has to know the answer.
 class Listener final : public GenerationObserver {
  public:
+  Listener() = default;
+  // `also_told` is told the same; may be null.
+  explicit Listener(GenerationObserver* also_told) : also(also_told) {}
+
   void on_token(std::uint32_t token, Provenance provenance) override;
-  void on_confirmed(std::uint32_t count) override;
+  void on_confirmed(std::uint32_t first, std::uint32_t end) override;
   void on_kept(std::uint32_t count) override;
   void on_rewrite(std::uint32_t index) override;
   void on_state(ClientState state, const std::string& reason) override;
@@ -77,6 +81,7 @@ class Listener final : public GenerationObserver {
   std::vector<ClientState> states;
   std::string why;         // of the last one
   std::uint32_t kept = 0;  // leading tokens that were promised to stay
+  GenerationObserver* also = nullptr;
 };
 
 // What an answer came to.

@@ -310,6 +310,19 @@ TEST_F(LocalServerTest, FunctionsAreCalledAndTheirResultsTakenIn) {
   EXPECT_FALSE(cut["message"].contains("tool_calls"));
 }
 
+TEST_F(LocalServerTest, TheDeviceAnswersByItselfIfItIsAskedTo) {
+  const json alone = chat(chat_of(kStory, {{"route", "device"}, {"max_tokens", 30}}))["choices"][0];
+  EXPECT_EQ(alone["x_edgedraft"]["offline_tokens"], alone["x_edgedraft"]["tokens"]);
+  EXPECT_EQ(alone["x_edgedraft"]["target_passes"], 0);
+  // A drafter of a toy is soon unsure of a story.
+  const json both = chat(chat_of(kStory, {{"route", "auto"}, {"max_tokens", 60}}))["choices"][0];
+  EXPECT_GT(both["x_edgedraft"]["offline_tokens"], 0);
+  EXPECT_GT(both["x_edgedraft"]["target_passes"], 0);
+  const std::string begun = alone["message"]["content"];
+  EXPECT_TRUE(both["message"]["content"].get<std::string>().starts_with(begun.substr(0, 8)));
+  EXPECT_EQ(post("/v1/chat/completions", chat_of("Hi", {{"route", "nowhere"}})).status, 400u);
+}
+
 TEST_F(LocalServerTest, TextsAreContinuedFromTextsOrTokens) {
   const json answer = json::parse(
       post("/v1/completions", {{"prompt", "Once upon a time"}, {"max_tokens", 6}, {"echo", true}})

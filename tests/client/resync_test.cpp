@@ -178,6 +178,49 @@ TEST_P(ResyncTest, AnAnswerThatComesAfterTheTextWasKeptMisleadsNobody) {
   }
 }
 
+TEST_P(ResyncTest, WhatTheDeviceAnswersByItselfIsNotSentAnywhere) {
+  GenerationRig rig(options());
+  rig.generation().set(
+      {.tokens_max = 12, .keep_after = Duration::zero(), .route = AnswerRoute::device});
+  const Answer answer = rig.answer(kPrompt);
+  EXPECT_EQ(rig.link().request_count(), 0u);
+  EXPECT_EQ(answer.count(Provenance::offline), answer.tokens.size());
+  EXPECT_TRUE(answer.tokens.size() == 12 || answer.end == AnswerEnd::end_token);
+  EXPECT_FALSE(rig.settle()) << "there is nothing to check";
+  // The next turn may be the server's.
+  Tokens next = kPrompt;
+  next.insert(next.end(), answer.tokens.begin(), answer.tokens.end());
+  next.push_back(33);
+  rig.generation().set({.tokens_max = 12});
+  EXPECT_EQ(rig.answer(next).tokens, rig.plain(next).tokens);
+}
+
+TEST_P(ResyncTest, ADeviceThatIsUnsureHandsOverAndItsTextIsCheckedOrKept) {
+  for (const Duration keep_after : {Duration::max(), Duration::zero()}) {
+    GenerationRig rig(options());
+    rig.generation().set({.tokens_max = 30,
+                          .keep_after = keep_after,
+                          .route = AnswerRoute::automatic,
+                          .handover_below = 1.1});  // nobody is as sure
+    const Answer answer = rig.answer(kPrompt);
+    EXPECT_EQ(answer.stats.offline_tokens, DrafterConfidence::kTokens);
+    if (keep_after == Duration::max()) {
+      EXPECT_EQ(answer.count(Provenance::verified), answer.tokens.size());
+    } else {
+      EXPECT_EQ(answer.count(Provenance::offline), DrafterConfidence::kTokens);
+      EXPECT_GT(answer.count(Provenance::verified), 0u);
+    }
+    EXPECT_GT(rig.link().request_count(), 0u);
+    // One that is sure has no reason to.
+    GenerationRig sure(options());
+    sure.generation().set({.tokens_max = 12,
+                           .keep_after = keep_after,
+                           .route = AnswerRoute::automatic,
+                           .handover_below = 0.0});
+    EXPECT_EQ(sure.answer(kPrompt).stats.offline_tokens, sure.generation().stats().tokens);
+  }
+}
+
 TEST_P(ResyncTest, AnswersEndOfflineWhereTheServerStaysAway) {
   for (std::uint32_t request = 0; request <= 4; ++request) {
     SCOPED_TRACE(request);

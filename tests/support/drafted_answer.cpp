@@ -9,7 +9,7 @@ namespace {
 class Silent final : public GenerationObserver {
  public:
   void on_token(std::uint32_t, Provenance) override {}
-  void on_confirmed(std::uint32_t) override {}
+  void on_confirmed(std::uint32_t, std::uint32_t) override {}
   void on_kept(std::uint32_t) override {}
   void on_rewrite(std::uint32_t) override {}
   void on_state(ClientState, const std::string&) override {}
