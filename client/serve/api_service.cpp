@@ -90,6 +90,18 @@ void ApiService::Call::answer(HttpAnswer answer) {
   reply.send(std::move(answer));
 }
 
+std::optional<HttpAnswer> ApiService::refuse(const HttpRequest& head) {
+  const bool open = std::ranges::any_of(
+      routes(), [&](const Route& route) { return route.path == head.path && !route.needs_key; });
+  const auto refusal = guard_.refusal(head, !open);
+  if (!refusal) return std::nullopt;
+  ++counters_.refused;
+  HttpAnswer answer = answer_of(*refusal);
+  const Headers headers = guard_.headers(head);
+  answer.headers.insert(answer.headers.end(), headers.begin(), headers.end());
+  return answer;
+}
+
 void ApiService::handle(const HttpRequest& request, const HttpReply& reply) {
   boost::asio::post(options_.io, [this, request, reply] {
     serve({.request = request, .reply = reply, .headers = guard_.headers(request)});
@@ -104,10 +116,6 @@ void ApiService::serve(Call call) {
   const auto page = std::ranges::find_if(
       routes(), [&](const Route& route) { return of_path(route) && route.method == method; });
   const bool found = page != routes().end();
-  if (const auto refusal = guard_.refusal(request, !found || page->needs_key)) {
-    ++counters_.refused;
-    return call.fail(*refusal);
-  }
   if (found) return (this->*page->page)(std::move(call));
   if (method == "OPTIONS" && request.header("Origin")) {
     return call.answer(guard_.preflight(request));

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -44,13 +46,14 @@ class ApiService {
   explicit ApiService(Options options);
   ~ApiService();
 
-  // From any thread.
+  // Both from any thread. What is refused by its header alone, and the answer to all else.
+  std::optional<HttpAnswer> refuse(const HttpRequest& head);
   void handle(const HttpRequest& request, const HttpReply& reply);
 
   // Totals since the start.
   struct Counters {
     std::uint64_t requests = 0;
-    std::uint64_t refused = 0;
+    std::atomic<std::uint64_t> refused = 0;  // some by their headers, on another thread
     std::uint64_t answers = 0;
     std::uint64_t prompt_tokens = 0;
     std::uint64_t reused_tokens = 0;

@@ -157,7 +157,8 @@ Result<Conversations::Place*> Conversations::take_place(const std::vector<std::u
   }
   // A beginning that many prompts share is no reason to forget another's conversation; the server
   // finds such beginnings again by itself.
-  const bool continues = best != places_.end() && 2 * most >= (*best)->tokens.size();
+  const bool continues =
+      best != places_.end() && (2 * most >= (*best)->tokens.size() || most == prompt.size());
   if (!continues) {
     if (places_.size() < options_.count_max) return open_place();
     best = std::ranges::find_if(places_, idle);  // unused longest

@@ -11,25 +11,27 @@ namespace {
 
 // A long conversation with pasted files.
 constexpr std::uint32_t kBodyBytesMax = 16u << 20;
-constexpr std::uint32_t kConnectionsMax = 512;
+constexpr std::uint32_t kConnectionsMax = 256;
 // For a part of an answer to be taken: clients on a phone may sleep.
 constexpr Duration kStallTimeout = std::chrono::seconds(30);
 
 }  // namespace
 
 LocalServer::LocalServer(Options options) : work_(io_.get_executor()) {
-  const HttpServerOptions http{.address = options.address,
-                               .port = options.port,
-                               .header_bytes_max = 16u << 10,
-                               .body_bytes_max = kBodyBytesMax,
-                               .connections_max = kConnectionsMax,
-                               .keeps_alive = true,
-                               .timeout = kStallTimeout,
-                               .error_page =
-                                   [](unsigned status, const std::string& what) {
-                                     return answer_of(ApiError{.status = status, .message = what});
-                                   },
-                               .on_failure = options.on_failure};
+  const HttpServerOptions http{
+      .address = options.address,
+      .port = options.port,
+      .header_bytes_max = 16u << 10,
+      .body_bytes_max = kBodyBytesMax,
+      .connections_max = kConnectionsMax,
+      .keeps_alive = true,
+      .timeout = kStallTimeout,
+      .refuse = [this](const HttpRequest& head) { return service_->refuse(head); },
+      .error_page =
+          [](unsigned status, const std::string& what) {
+            return answer_of(ApiError{.status = status, .message = what});
+          },
+      .on_failure = options.on_failure};
   service_.emplace(
       ApiService::Options{.guard = std::move(options.guard),
                           .bundle = options.bundle,

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -111,6 +112,35 @@ TEST_F(HttpServerTest, ABodyBeyondTheLimitIsRefusedBeforeItComes) {
   const std::string chunk = "10000\r\n" + std::string(0x10000, 'z') + "\r\n";
   for (int i = 0; i < 40; ++i) endless.write(chunk);
   EXPECT_TRUE(text_of(endless.read_to_end()).starts_with("HTTP/1.1 413 "));
+}
+
+// Who is not let in need not be listened to.
+TEST(HttpRefusalTest, WhatIsRefusedByItsHeaderSendsNoBody) {
+  std::atomic<int> handled = 0;
+  const HttpServer server({.address = "127.0.0.1",
+                           .body_bytes_max = 1u << 30,
+                           .keeps_alive = true,
+                           .refuse = [](const HttpRequest& head) -> std::optional<HttpAnswer> {
+                             if (head.header("Key") == "right") return std::nullopt;
+                             return HttpAnswer{
+                                 .status = 401, .content_type = "text/plain", .body = "no"};
+                           }},
+                          [&](const HttpRequest&, HttpReply reply) {
+                            ++handled;
+                            reply.send({.content_type = "text/plain", .body = "yes"});
+                          });
+  RawPeer stranger(server.port());
+  stranger.write("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n");
+  const std::string refused = text_of(stranger.read_to_end());
+  EXPECT_TRUE(refused.starts_with("HTTP/1.1 401 ")) << refused;
+  EXPECT_NE(refused.find("Connection: close"), std::string::npos);
+  EXPECT_EQ(handled, 0);
+  RawPeer friendly(server.port());
+  friendly.write(
+      "POST / HTTP/1.1\r\nHost: x\r\nKey: right\r\nConnection: close\r\nContent-Length: "
+      "2\r\n\r\nhi");
+  EXPECT_TRUE(text_of(friendly.read_to_end()).ends_with("yes"));
+  EXPECT_EQ(handled, 1);
 }
 
 // Two ends that do not agree where a request ends can be made to see different ones.

@@ -305,7 +305,8 @@ class HttpServer::Impl {
     } else {
       parser.body_limit(boost::none);
     }
-    boost::system::error_code error = co_await read(connection, parser, first);
+    std::optional<HttpAnswer> refusal;
+    boost::system::error_code error = co_await read(connection, parser, first, refusal);
     const bool silent = error == http::error::end_of_stream;
     if (silent || error == beast::error::timeout) {
       connection.stream.close();
@@ -315,14 +316,16 @@ class HttpServer::Impl {
     reply->error_page = options_.error_page;
     reply->wake = [this, kept] { asio::post(io_, [kept] { kept->signal.cancel(); }); };
     replies_.push_back(reply);
-    if (error) {
+    if (refusal) {
+      reply->put_whole(*std::move(refusal));
+    } else if (error) {
       const BrokenRequest broken = what_is_broken(error);
       reply->put_whole(options_.error_page(broken.status, broken.what));
     } else {
       call_handler(request_of(parser.get()), reply);
     }
     const bool goes_on =
-        !error && options_.keeps_alive && parser.is_done() && parser.get().keep_alive();
+        !error && !refusal && options_.keeps_alive && parser.is_done() && parser.get().keep_alive();
     const bool told =
         co_await answer(connection, reply,
                         {.version = error ? 11 : parser.get().version(),
@@ -334,7 +337,7 @@ class HttpServer::Impl {
   }
 
   asio::awaitable<boost::system::error_code> read(Connection& connection, Parser& parser,
-                                                  bool first) {
+                                                  bool first, std::optional<HttpAnswer>& refusal) {
     if (!first && connection.buffer.size() == 0) {
       connection.stream.expires_after(options_.idle_timeout);
       const auto [error, count] =
@@ -347,7 +350,8 @@ class HttpServer::Impl {
     const auto [header_error, header_count] =
         co_await http::async_read_header(connection.stream, connection.buffer, parser, kToken);
     if (header_error) co_return header_error;
-    if (options_.body_bytes_max == 0) co_return boost::system::error_code();
+    refusal = options_.refuse(request_of(parser.get()));
+    if (refusal || options_.body_bytes_max == 0) co_return boost::system::error_code();
     if (beast::iequals(parser.get()[http::field::expect], "100-continue")) {
       const http::response<http::empty_body> go_on(http::status::continue_, 11);
       co_await http::async_write(connection.stream, go_on, kToken);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "shared/base/clock.h"
@@ -23,6 +24,10 @@ struct HttpServerOptions {
   // taken.
   Duration timeout = std::chrono::seconds(5);
   Duration idle_timeout = std::chrono::seconds(60);  // until the next request begins
+  // Why a request, of which the header alone is there, is not wanted: its body is not read then,
+  // and the connection ends. Called on the server's thread.
+  std::function<std::optional<HttpAnswer>(const HttpRequest& head)> refuse =
+      [](const HttpRequest&) { return std::nullopt; };
   // What is said where a request never comes to the handler, or the handler fails.
   std::function<HttpAnswer(unsigned status, const std::string& what)> error_page = plain_error;
   // Told what went wrong on this side; the server goes on. Called on its thread.
