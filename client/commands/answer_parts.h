@@ -32,7 +32,6 @@ class AnswerParts {
   // Errors    of DrafterPlacement::choose
   Result<void> place_drafter();
 
-  const AnswerConfig& config() const { return config_; }
   const BundleFile& bundle() const { return drafter_.bundle; }
   // Why this drafter of several; empty: there was no choice.
   const std::string& drafter_reason() const { return drafter_.why; }

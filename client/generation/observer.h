@@ -25,7 +25,7 @@ class GenerationObserver {
   // The server chose the tokens [first, end) as well: they are verified. Those before stay what
   // they are.
   virtual void on_confirmed(std::uint32_t first, std::uint32_t end) = 0;
-  // The first `count` tokens stay, whoever chose them.
+  // The first `count` tokens are final, no matter who chose them.
   virtual void on_kept(std::uint32_t count) = 0;
   // The tokens from `index` on are withdrawn; others follow.
   virtual void on_rewrite(std::uint32_t index) = 0;

@@ -23,7 +23,7 @@ class AnswerText {
   };
   explicit AnswerText(Options options);
 
-  // Of the answer's tokens, as GenerationObserver is told.
+  // What a GenerationObserver is told about the answer's tokens.
   void add(std::uint32_t token, Provenance provenance);
   void confirm(std::uint32_t first, std::uint32_t end);
   void keep(std::uint32_t count);

@@ -89,8 +89,7 @@ std::optional<ApiError> ApiGuard::refusal(const HttpRequest& request, bool needs
                   .code = "invalid_api_key"};
 }
 
-std::vector<std::pair<std::string, std::string>> ApiGuard::headers(
-    const HttpRequest& request) const {
+HttpHeaders ApiGuard::headers(const HttpRequest& request) const {
   const auto origin = request.header("Origin");
   if (!origin || !allows_origin(*origin, request.header("Host").value_or(""))) return {};
   return {{"Access-Control-Allow-Origin", std::string(*origin)},

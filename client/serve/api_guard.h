@@ -25,7 +25,7 @@ class ApiGuard {
   // Why the request is refused; nothing if it may go on. A page for monitors needs no key.
   std::optional<ApiError> refusal(const HttpRequest& request, bool needs_key) const;
   // What a browser wants to see in every answer to that request, a refusal too.
-  std::vector<std::pair<std::string, std::string>> headers(const HttpRequest& request) const;
+  HttpHeaders headers(const HttpRequest& request) const;
   // The answer to a browser that asks first whether it may. Requires  an origin that is allowed
   HttpAnswer preflight(const HttpRequest& request) const;
 

@@ -86,7 +86,7 @@ const std::vector<ApiService::Route>& ApiService::routes() {
 }
 
 void ApiService::Call::answer(HttpAnswer answer) {
-  answer.headers.insert(answer.headers.end(), headers.begin(), headers.end());
+  answer.add(headers);
   reply.send(std::move(answer));
 }
 
@@ -97,8 +97,7 @@ std::optional<HttpAnswer> ApiService::refuse(const HttpRequest& head) {
   if (!refusal) return std::nullopt;
   ++counters_.refused;
   HttpAnswer answer = answer_of(*refusal);
-  const Headers headers = guard_.headers(head);
-  answer.headers.insert(answer.headers.end(), headers.begin(), headers.end());
+  answer.add(guard_.headers(head));
   return answer;
 }
 

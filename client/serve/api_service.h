@@ -66,11 +66,10 @@ class ApiService {
   };
 
  private:
-  using Headers = std::vector<std::pair<std::string, std::string>>;
   struct Call {
     const HttpRequest& request;
     HttpReply reply;
-    Headers headers;  // of its answer, whatever that is
+    HttpHeaders headers;  // of its answer, whatever that is
 
     void answer(HttpAnswer answer);
     void fail(const ApiError& error) { answer(answer_of(error)); }

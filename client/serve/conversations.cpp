@@ -97,15 +97,7 @@ Result<Conversations::Ticket> Conversations::begin(Prompt prompt, const AnswerTe
 }
 
 void Conversations::stop(Ticket ticket) {
-  if (Place* const place = find(ticket)) {
-    place->conversation->cancel();
-    return;
-  }
-  const auto found = std::ranges::find(line_, ticket, &Waiting::ticket);
-  if (found == line_.end()) return;
-  AnswerListener* const listener = found->listener;
-  line_.erase(found);
-  listener->on_over(AnswerOutcome{});
+  if (Place* const place = find(ticket)) place->conversation->cancel();
 }
 
 void Conversations::abandon(Ticket ticket) {

@@ -63,10 +63,10 @@ class Conversations {
   //
   // Errors    refused: too many wait already
   Result<Ticket> begin(Prompt prompt, const AnswerTerms& terms, AnswerListener& listener);
-  // Ends the answer where it is, which on_over() tells in time; a prompt that still waits in line
-  // is over at once.
+  // Ends an answer that has begun where it is; on_over() is told when it has ended.
   void stop(Ticket ticket);
-  // The same without a listener, who is told no more. Nothing if the answer is over.
+  // Ends it, or takes its prompt out of the line. The listener is told no more. Nothing if it is
+  // over.
   void abandon(Ticket ticket);
 
   std::uint32_t busy_count() const;

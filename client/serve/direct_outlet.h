@@ -5,6 +5,7 @@
 
 #include "client/serve/outlet.h"
 #include "shared/base/clock.h"
+#include "shared/net/http/http_message.h"
 #include "shared/net/http/http_reply.h"
 
 namespace edgedraft {
@@ -12,11 +13,13 @@ namespace edgedraft {
 // How many bytes of events a client may be behind before it is let go.
 inline constexpr std::size_t kStreamBacklogMax = 4u << 20;
 
-// The head of a stream of server-sent events.
-inline HttpAnswer event_stream_head() {
+// The head of a stream of server-sent events, with `headers` besides its own.
+inline HttpAnswer event_stream_head(const HttpHeaders& headers) {
   // Proxies that gather an answer before they pass it on are asked not to.
-  return {
+  HttpAnswer head{
       .content_type = "text/event-stream", .body = {}, .headers = {{"X-Accel-Buffering", "no"}}};
+  head.add(headers);
+  return head;
 }
 
 // Comments in a stream that is silent, so that nobody between the two takes it for dead.
@@ -27,17 +30,15 @@ inline constexpr const char* kKeepAliveComment = ": keep-alive\n\n";
 class DirectOutlet final : public Outlet {
  public:
   // `headers` are those of every answer.
-  DirectOutlet(HttpReply reply, std::vector<std::pair<std::string, std::string>> headers)
+  DirectOutlet(HttpReply reply, HttpHeaders headers)
       : reply_(std::move(reply)), headers_(std::move(headers)) {}
 
   void answer(HttpAnswer answer) override {
-    answer.headers.insert(answer.headers.end(), headers_.begin(), headers_.end());
+    answer.add(headers_);
     reply_.send(std::move(answer));
   }
   void begin() override {
-    HttpAnswer head = event_stream_head();
-    head.headers.insert(head.headers.end(), headers_.begin(), headers_.end());
-    reply_.begin(std::move(head), kKeepAlive, kKeepAliveComment);
+    reply_.begin(event_stream_head(headers_), kKeepAlive, kKeepAliveComment);
   }
   void write(std::string events) override { reply_.write(std::move(events)); }
   void end() override { reply_.end(); }
@@ -45,7 +46,7 @@ class DirectOutlet final : public Outlet {
 
  private:
   HttpReply reply_;
-  std::vector<std::pair<std::string, std::string>> headers_;
+  HttpHeaders headers_;
 };
 
 }  // namespace edgedraft

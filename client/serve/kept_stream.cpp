@@ -13,26 +13,20 @@ std::int64_t wall_clock_ms() {
   return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
 }
 
-HttpAnswer head_with(const KeptStream::Headers& headers) {
-  HttpAnswer head = event_stream_head();
-  head.headers.insert(head.headers.end(), headers.begin(), headers.end());
-  return head;
-}
-
 }  // namespace
 
-KeptStream::KeptStream(HttpReply reply, Headers headers)
+KeptStream::KeptStream(HttpReply reply, HttpHeaders headers)
     : asking_(std::move(reply)), headers_(std::move(headers)), started_ms_(wall_clock_ms()) {}
 
 void KeptStream::answer(HttpAnswer answer) {
-  answer.headers.insert(answer.headers.end(), headers_.begin(), headers_.end());
+  answer.add(headers_);
   asking_->send(std::move(answer));
   asking_.reset();
   end();
 }
 
 void KeptStream::begin() {
-  asking_->begin(head_with(headers_), kKeepAlive, kKeepAliveComment);
+  asking_->begin(event_stream_head(headers_), kKeepAlive, kKeepAliveComment);
   readers_.push_back(*std::exchange(asking_, std::nullopt));
 }
 
@@ -51,9 +45,9 @@ void KeptStream::end() {
   readers_.clear();
 }
 
-void KeptStream::attach(HttpReply reply, const Headers& headers, std::size_t from) {
+void KeptStream::attach(HttpReply reply, const HttpHeaders& headers, std::size_t from) {
   EDGEDRAFT_CHECK(from <= bytes_.size());
-  HttpAnswer head = head_with(headers);
+  HttpAnswer head = event_stream_head(headers);
   head.body = bytes_.substr(from);
   reply.begin(std::move(head), kKeepAlive, kKeepAliveComment);
   if (ended_) {

@@ -12,6 +12,7 @@
 #include "client/serve/direct_outlet.h"
 #include "client/serve/outlet.h"
 #include "shared/base/clock.h"
+#include "shared/net/http/http_message.h"
 #include "shared/net/http/http_reply.h"
 
 namespace edgedraft {
@@ -23,10 +24,8 @@ class KeptStream final : public Outlet {
   // An answer of this size has gone astray.
   static constexpr std::size_t kBytesMax = 16u << 20;
 
-  using Headers = std::vector<std::pair<std::string, std::string>>;
-
   // The asking client is its first reader; `headers` are those of that answer.
-  KeptStream(HttpReply reply, Headers headers);
+  KeptStream(HttpReply reply, HttpHeaders headers);
 
   void answer(HttpAnswer answer) override;
   void begin() override;
@@ -35,7 +34,7 @@ class KeptStream final : public Outlet {
   bool is_stuck() const override { return bytes_.size() > kBytesMax; }
 
   // Another reader, from that byte on. Requires  from <= size()
-  void attach(HttpReply reply, const Headers& headers, std::size_t from);
+  void attach(HttpReply reply, const HttpHeaders& headers, std::size_t from);
 
   std::size_t size() const { return bytes_.size(); }
   bool ended() const { return ended_.has_value(); }
@@ -45,7 +44,7 @@ class KeptStream final : public Outlet {
 
  private:
   std::optional<HttpReply> asking_;  // until the stream begins
-  Headers headers_;
+  HttpHeaders headers_;
   std::string bytes_;
   std::vector<HttpReply> readers_;
   std::int64_t started_ms_;

@@ -11,7 +11,7 @@ namespace {
 
 // A long conversation with pasted files.
 constexpr std::uint32_t kBodyBytesMax = 16u << 20;
-constexpr std::uint32_t kConnectionsMax = 256;
+constexpr std::uint32_t kConnectionsMax = 512;
 // For a part of an answer to be taken: clients on a phone may sleep.
 constexpr Duration kStallTimeout = std::chrono::seconds(30);
 

@@ -38,7 +38,7 @@ class LocalServer {
     bool seeds_are_random = true;
     std::uint32_t conversations_max = 1;
     std::uint32_t line_max = 0;
-    // Of a conversation, but for observer and on_over.
+    // Everything that a conversation needs except for its observer and on_over.
     std::function<Engine::ConversationParts(GenerationObserver& observer)> parts;
     // Both are called on threads of the server.
     std::function<void(const AnswerOutcome& outcome)> on_outcome;

@@ -6,7 +6,7 @@
 
 namespace edgedraft {
 
-// Where an answer's events go: to the client that asked, or to whoever reads a kept stream.
+// Takes an answer's events to the client that asked, or to the readers of a kept stream.
 //
 // Threads   the io_context's, as everything of the local API but its guard
 class Outlet {

@@ -106,10 +106,6 @@ std::string SchemaGrammar::common(const std::string& name) {
   return name;
 }
 
-std::string SchemaGrammar::any_value() {
-  return common("value");
-}
-
 std::string SchemaGrammar::any_object() {
   return common("object");
 }
@@ -133,16 +129,6 @@ std::uint32_t SchemaGrammar::bound(const Schema& schema, const char* name,
     return otherwise;
   }
   return found->get<std::uint32_t>();
-}
-
-// `what` as often as the schema says, one after another.
-std::string SchemaGrammar::repeated(const Schema& schema, const char* least, const char* most,
-                                    const std::string& what) {
-  const std::uint32_t from = bound(schema, least, 0);
-  if (!schema.contains(most)) return what + "{" + std::to_string(from) + ",}";
-  const std::uint32_t to = bound(schema, most, 0);
-  if (to < from) refuse(std::string(most) + " is below " + least);
-  return what + "{" + std::to_string(from) + "," + std::to_string(std::max(from, to)) + "}";
 }
 
 std::string SchemaGrammar::value(const Schema& schema, const Schema& root, std::size_t depth) {
@@ -217,8 +203,13 @@ std::string SchemaGrammar::typed(const std::string& type, const Schema& schema, 
 
 std::string SchemaGrammar::text(const Schema& schema) {
   if (!schema.contains("minLength") && !schema.contains("maxLength")) return common("string");
+  const std::uint32_t least = bound(schema, "minLength", 0);
+  const std::uint32_t most = bound(schema, "maxLength", kRepeatsMax);
+  if (most < least) refuse("maxLength is below minLength");
+  if (error_) return "null";
+  const std::string end = schema.contains("maxLength") ? std::to_string(most) : "";
   common("char");
-  return add("text", R"("\"" )" + repeated(schema, "minLength", "maxLength", "char") + R"( "\"")");
+  return add("text", R"("\"" char{)" + std::to_string(least) + "," + end + R"(} "\"")");
 }
 
 std::string SchemaGrammar::choice(const Schema& list, const Schema& root, std::size_t depth) {

@@ -16,9 +16,10 @@ namespace edgedraft {
 // Grammars (shared/constraints) of JSON texts that a schema allows. They are compact, with at most
 // one space behind ':' and ','; properties come in the schema's order.
 //
-// Of a schema it knows: type, properties, required, additionalProperties, items, prefixItems,
-// minItems, maxItems, minLength, maxLength, enum, const, anyOf, oneOf (as anyOf), allOf of one,
-// $ref within the schema. Words that would restrict texts further are refused, not ignored.
+// It knows these words of JSON Schema: type, properties, required, additionalProperties, items,
+// prefixItems, minItems, maxItems, minLength, maxLength, enum, const, anyOf, oneOf (as anyOf),
+// allOf of one, $ref within the schema. Words that would restrict texts further are refused, not
+// ignored.
 class SchemaGrammar {
  public:
   using Schema = nlohmann::ordered_json;
@@ -30,8 +31,7 @@ class SchemaGrammar {
   //
   // Errors    in error()
   std::string rule_of(const Schema& schema);
-  // One for any JSON value, or object.
-  std::string any_value();
+  // One for any JSON object.
   std::string any_object();
   // A rule by itself. Returns its name.
   std::string add(const std::string& hint, const std::string& body);
@@ -53,8 +53,6 @@ class SchemaGrammar {
   std::string choice(const Schema& list, const Schema& root, std::size_t depth);
   // Rules that all schemas share, added when they are first used.
   std::string common(const std::string& name);
-  std::string repeated(const Schema& schema, const char* least, const char* most,
-                       const std::string& what);
   std::uint32_t bound(const Schema& schema, const char* name, std::uint32_t otherwise);
   void refuse(const std::string& what);
 

@@ -8,11 +8,13 @@
 
 namespace edgedraft {
 
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
 struct HttpRequest {
   std::string method;  // "GET"
   std::string path;    // of the target, as it was sent
   std::string query;   // behind its '?', as it was sent
-  std::vector<std::pair<std::string, std::string>> headers;
+  HttpHeaders headers;
   std::string body;
 
   // The first header of that name, in any spelling of upper and lower case.
@@ -23,7 +25,9 @@ struct HttpAnswer {
   unsigned status = 200;
   std::string content_type;
   std::string body;
-  std::vector<std::pair<std::string, std::string>> headers{};  // besides type and length
+  HttpHeaders headers{};  // besides type and length
+
+  void add(const HttpHeaders& more) { headers.insert(headers.end(), more.begin(), more.end()); }
 };
 
 }  // namespace edgedraft
