@@ -116,11 +116,16 @@ Result<void> check_experiment(const AnswerOptions& o, AnswerConfig& config) {
   } else if (o.pace_beside_target) {
     return usage("--pace-beside-target chooses a part of --pace-profile: give that, too");
   }
+  if (!o.offline_bundle.empty() && (o.pace_ms > 0 || !o.pace_profile.empty())) {
+    return usage("--offline-bundle writes at its own pace: leave out --pace-ms and --pace-profile");
+  }
   config.pace_place =
       o.pace_beside_target ? PaceProfile::Place::beside_target : PaceProfile::Place::device;
   config.cycles_file = o.cycles;
   if (o.offline_after) {
-    if (o.plain) return usage("--offline-after: with --plain there is no drafter to write on");
+    if (o.plain && o.offline_bundle.empty()) {
+      return usage("--offline-after: with --plain there is no drafter to write on");
+    }
     config.offline_after = o.offline_after;
   }
   if (o.oracle.empty()) return {};
@@ -139,6 +144,7 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   auto drafter = check_drafter(o);
   if (!drafter) return drafter.error();
   config.drafter = *std::move(drafter);
+  config.offline_bundle = o.offline_bundle;
   const auto device = parse_device_request(o.device);
   if (!device) return usage("--device: " + device.error().message);
   const auto shape = shape_of(o);
@@ -187,6 +193,9 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       "fastest with, once each was tried. With --plain any model with the target's tokenizer")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add("--offline-bundle", o.offline_bundle, "FILE.gguf",
+      "Who writes while the server is away: a drafter of kind independent with the same tokenizer, "
+      "which may be larger than the one that drafts [the drafter]");
   std::string weightless;
   for (const DrafterKind* kind : drafter_kinds()) {
     if (kind->is_bundle != nullptr) continue;

@@ -32,6 +32,7 @@ struct AnswerOptions {
   std::vector<std::filesystem::path> bundles;
   std::string drafter;
   std::vector<std::string> drafter_merge{"auto"};
+  std::filesystem::path offline_bundle;
   bool plain = false;
   bool pad = false;
   std::optional<std::string> tree;
@@ -78,8 +79,9 @@ struct AnswerConfig {
   std::string token;
   bool pads;
   DrafterWishes drafter;
-  GenerationOptions generation;  // context_count is the bundle's to say
-  DraftingPace pace;             // step is the profile's to say, by the bundle's drafter
+  std::filesystem::path offline_bundle;  // who writes without the server; empty: the drafter
+  GenerationOptions generation;          // context_count is the bundle's to say
+  DraftingPace pace;                     // step is the profile's to say, by the bundle's drafter
   PaceProfile pace_profile;
   PaceProfile::Place pace_place;
   std::filesystem::path cycles_file;  // empty: no record of cycles

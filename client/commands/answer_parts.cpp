@@ -47,15 +47,43 @@ Result<std::unique_ptr<AnswerParts>> AnswerParts::open(const AnswerConfig& confi
       new AnswerParts(config, *std::move(drafter), std::move(memory)));
 }
 
+Result<std::unique_ptr<DrafterPlacement>> AnswerParts::place(const BundleFile& bundle) const {
+  return DrafterPlacement::choose({.bundle = bundle,
+                                   .device = config_.device,
+                                   .tree = config_.generation.tree.value_or(chain_shape(1)),
+                                   .threads = config_.thread_count,
+                                   .log = log_});
+}
+
 Result<void> AnswerParts::place_drafter() {
-  if (!config_.generation.tree) return {};
-  auto placement = DrafterPlacement::choose({.bundle = bundle(),
-                                             .device = config_.device,
-                                             .tree = *config_.generation.tree,
-                                             .threads = config_.thread_count,
-                                             .log = log_});
+  if (config_.generation.tree) {
+    auto placement = place(bundle());
+    if (!placement) return placement.error();
+    placement_ = *std::move(placement);
+  }
+  return config_.offline_bundle.empty() ? Result<void>() : place_writer();
+}
+
+Result<void> AnswerParts::place_writer() {
+  auto opened = BundleFile::open(config_.offline_bundle, BundleUse::draft);
+  if (!opened) return Error{opened.error().code, "--offline-bundle: " + opened.error().message};
+  if (opened->hello().tokenizer != bundle().hello().tokenizer) {
+    return Error{
+        Errc::mismatch,
+        "--offline-bundle: its tokenizer is another than --bundle's: give a drafter of the "
+        "same target"};
+  }
+  if (!opened->hello().tap.empty()) {
+    return Error{
+        Errc::usage,
+        "--offline-bundle: a drafter of kind " + std::string(opened->drafter_kind()) +
+            " lives from what the target sends, and nobody sends it that: give one of kind "
+            "independent"};
+  }
+  writer_.emplace(*std::move(opened));
+  auto placement = place(*writer_);
   if (!placement) return placement.error();
-  placement_ = *std::move(placement);
+  writer_placement_ = *std::move(placement);
   return {};
 }
 

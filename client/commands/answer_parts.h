@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "client/commands/answer_options.h"
@@ -27,9 +28,10 @@ class AnswerParts {
   //
   // Errors    of the bundle
   static Result<std::unique_ptr<AnswerParts>> open(const AnswerConfig& config);
-  // Finds the drafter a device, unless decoding is plain.
+  // Finds the drafter a device, unless decoding is plain, and opens who writes without the server
+  // and finds it one.
   //
-  // Errors    of DrafterPlacement::choose
+  // Errors    of DrafterPlacement::choose, and of that bundle
   Result<void> place_drafter();
 
   const BundleFile& bundle() const { return drafter_.bundle; }
@@ -39,6 +41,10 @@ class AnswerParts {
   // Null for plain decoding.
   DrafterPlacement* placement() const { return placement_.get(); }
   SharedDrafters* drafters() const { return placement_ ? &placement_->drafters() : nullptr; }
+  // Null where the drafter writes.
+  SharedDrafters* writers() const {
+    return writer_placement_ ? &writer_placement_->drafters() : nullptr;
+  }
   const PowerSupply& power() const { return power_; }
 
   // A connection of its own to the server.
@@ -50,6 +56,9 @@ class AnswerParts {
   void keep(const RunKnowledge& known);
 
  private:
+  Result<std::unique_ptr<DrafterPlacement>> place(const BundleFile& bundle) const;
+  Result<void> place_writer();
+
   AnswerParts(const AnswerConfig& config, SelectedDrafter drafter,
               std::unique_ptr<RunMemory> memory);
 
@@ -59,6 +68,8 @@ class AnswerParts {
   // Null where nothing is to be learned, as in experiments.
   std::unique_ptr<RunMemory> memory_;
   std::unique_ptr<DrafterPlacement> placement_;
+  std::optional<BundleFile> writer_;
+  std::unique_ptr<DrafterPlacement> writer_placement_;
   PowerSupply power_;
 };
 

@@ -89,7 +89,7 @@ Result<void> Answering::start(const AnswerConfig& config) {
                       bundle().context_count(), config.server);
   if (!reported_.drafter_reason.empty()) parts_->log()->info("{}", reported_.drafter_reason);
   reported_.generation.known = parts_->known();
-  engine_.emplace(parts_->drafters());
+  engine_.emplace(parts_->drafters(), parts_->writers());
   auto conversation = engine_->open(
       {.open_link =
            [this](std::function<void()> wake) { return parts_->open_link(std::move(wake)); },

@@ -124,7 +124,7 @@ Result<int> run_serve(const ServeOptions& o) {
   // A model without a template still completes texts.
   const auto chat = parts.bundle().chat_template(config->chat_template);
   if (!chat && !config->chat_template.empty()) return chat.error();
-  if (o.answer.plain && o.route != "server") {
+  if (o.answer.plain && o.answer.offline_bundle.empty() && o.route != "server") {
     return Error{Errc::usage,
                  "--route " + o.route + ": with --plain there is no drafter to answer"};
   }
@@ -132,7 +132,7 @@ Result<int> run_serve(const ServeOptions& o) {
 
   catch_interrupts();
   ignore_closed_pipes();
-  Engine engine(parts.drafters());
+  Engine engine(parts.drafters(), parts.writers());
   const std::string model = o.alias.empty() ? parts.bundle().path().stem().string() : o.alias;
   const auto server = LocalServer::start(
       {.address = endpoint->host,
@@ -150,6 +150,7 @@ Result<int> run_serve(const ServeOptions& o) {
                     .offline = policy_of(o.offline),
                     .route = route_of(o.route)},
        .keep_after = std::chrono::milliseconds(o.hold_ms),
+       .device_answers = parts.drafters() != nullptr || parts.writers() != nullptr,
        .handover_below = o.handover_below,
        .seeds_are_random = !o.answer.seed,
        .conversations_max = o.conversations,

@@ -15,7 +15,8 @@ constexpr Duration kLongestWait = std::chrono::hours(1);
 
 }  // namespace
 
-Engine::Engine(SharedDrafters* drafters) : drafters_(drafters), thread_([this] { run(); }) {}
+Engine::Engine(SharedDrafters* drafters, SharedDrafters* writers)
+    : drafters_(drafters), writers_(writers), thread_([this] { run(); }) {}
 
 Engine::~Engine() {
   {
@@ -143,6 +144,7 @@ std::optional<Engine::Outcome> Engine::take_turn(Slot& slot, Order order,
   if (order == Order::close) {
     if (generation && !slot.broken) generation->cancel();
     generation.reset();
+    slot.writer.reset();
     slot.drafter.reset();
     return Outcome(std::nullopt);
   }
@@ -181,11 +183,13 @@ Result<void> Engine::open_now(Slot& slot) {
     slot.drafter = drafters_->make_drafter();
     if (parts.decorate) slot.drafter = parts.decorate(std::move(slot.drafter));
   }
+  if (writers_ != nullptr) slot.writer.emplace([this] { return writers_->make_drafter(); });
   auto link = parts.open_link([this, &slot] { set(slot.woken); });
   if (!link) return link.error();
   slot.link = std::move(*link);
   slot.generation.emplace(Generation::Parts{.link = *slot.link,
                                             .drafter = slot.drafter.get(),
+                                            .writer = slot.writer ? &*slot.writer : nullptr,
                                             .observer = parts.observer,
                                             .is_end = parts.is_end,
                                             .now = [] { return Clock::now(); },

@@ -32,8 +32,9 @@ struct AnswerOutcome {
 // offline, or an event of the link each, so that none waits for another's whole answer.
 class Engine {
  public:
-  // `drafters` outlives the engine; null: conversations are plain decoding.
-  explicit Engine(SharedDrafters* drafters);
+  // `drafters` outlives the engine; null: conversations are plain decoding. So does `writers`, who
+  // write without the server; null: the drafters do.
+  explicit Engine(SharedDrafters* drafters, SharedDrafters* writers = nullptr);
   // Requires  every conversation is closed
   ~Engine();
   Engine(const Engine&) = delete;
@@ -75,6 +76,7 @@ class Engine {
 
     // For the engine's thread alone.
     std::unique_ptr<Drafter> drafter;
+    std::optional<OfflineWriter> writer;
     std::optional<Generation> generation;
     LinkStats link_told;          // with the outcomes so far
     std::optional<Error> broken;  // nothing more can be done with it
@@ -108,6 +110,7 @@ class Engine {
   static AnswerOutcome outcome_of(Slot& slot, AnswerEnd end);
 
   SharedDrafters* drafters_;
+  SharedDrafters* writers_;
   std::mutex mutex_;
   std::condition_variable wake_;     // the engine's thread
   std::condition_variable changed_;  // who waits for an order to be done

@@ -30,6 +30,7 @@ void Generation::set(const AnswerTerms& terms) {
   writes_offline_ = terms.writes_offline;
   keep_after_ = terms.keep_after;
   law_ = terms.law;
+  logprobs_ = terms.logprobs;
   route_ = terms.route;
   handover_below_ = terms.handover_below;
 }
@@ -65,7 +66,7 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   // A link that is known to be down is not waited for.
   if (server_.link_error && !bears_outages()) return fail(*server_.link_error);
   phase_ = Phase::writing;
-  device_writes_ = parts_.drafter != nullptr && route_ != AnswerRoute::server;
+  device_writes_ = has_writer() && route_ != AnswerRoute::server;
   confidence_ = DrafterConfidence(handover_below_);
   if (device_writes_) {
     go_offline("the device answers first");

@@ -15,6 +15,7 @@
 #include "client/generation/generation_options.h"
 #include "client/generation/generation_stats.h"
 #include "client/generation/observer.h"
+#include "client/generation/offline_writer.h"
 #include "client/generation/request_in_flight.h"
 #include "client/generation/server_view.h"
 #include "shared/base/clock.h"
@@ -39,7 +40,8 @@ class Generation {
  public:
   struct Parts {
     TargetLink& link;
-    Drafter* drafter;  // may be null for plain decoding
+    Drafter* drafter;                 // may be null for plain decoding
+    OfflineWriter* writer = nullptr;  // who writes without the server; null: the drafter
     GenerationObserver& observer;
     std::function<bool(std::uint32_t)> is_end;
     std::function<Instant()> now;
@@ -110,6 +112,8 @@ class Generation {
   Result<void> take_offline(const Result<ClientEvent>& told);
   void take_awaiting_check(const Result<ClientEvent>& told);
   void write_offline();
+  // Somebody can write without the server.
+  bool has_writer() const { return parts_.writer != nullptr || parts_.drafter != nullptr; }
   // Whether an answer can go on, or wait, without the server.
   bool bears_outages() const;
   // Makes what was written offline part of the text if the outage has lasted for long enough.
@@ -163,6 +167,7 @@ class Generation {
   void take_cycle(const VerdictReceived& event);
   void take_streamed(const wire::Verdict& verdict);
   void take_check(const wire::Verdict& verdict);
+  void tell_logprobs(const wire::Verdict& verdict);
   void write(std::uint32_t token, Provenance provenance);
   void end_where_due(wire::Ending ending);
   // The same for what the drafter wrote alone.
@@ -184,6 +189,7 @@ class Generation {
   bool writes_offline_ = true;
   Duration keep_after_ = Duration::max();
   std::shared_ptr<AnswerLaw> law_;  // null: none
+  std::uint8_t logprobs_ = 0;
   AnswerRoute route_ = AnswerRoute::server;
   double handover_below_ = 0.0;
   DrafterConfidence confidence_;

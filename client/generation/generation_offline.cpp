@@ -32,7 +32,9 @@ Result<void> Generation::take_offline(const Result<ClientEvent>& told) {
 
 void Generation::write_offline() {
   const Instant before = parts_.now();
-  const std::span<const float> logits = parts_.drafter->next_logits();
+  const std::span<const float> logits = parts_.writer != nullptr
+                                            ? parts_.writer->next_logits(conversation_.tokens())
+                                            : parts_.drafter->next_logits();
   if (logits.empty()) {
     end_ = AnswerEnd::context;
     return;
@@ -61,7 +63,7 @@ void Generation::write_offline() {
 }
 
 bool Generation::bears_outages() const {
-  return parts_.drafter != nullptr || !writes_offline_;
+  return has_writer() || !writes_offline_;
 }
 
 void Generation::keep_if_due() {

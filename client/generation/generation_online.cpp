@@ -189,6 +189,7 @@ void Generation::on_verdict(const VerdictReceived& event) {
   request_.kind = RequestInFlight::Kind::draft;
   const Duration round_trip = round_trip_of(event, taken);
   observe(event, round_trip);
+  tell_logprobs(event.verdict);
   if (streamed) {
     request_.deadline = taken + options_.deadline;
     take_streamed(event.verdict);
@@ -263,6 +264,13 @@ void Generation::observe(const VerdictReceived& event, Duration round_trip) {
   } else {
     control_.observe_streamed(static_cast<std::uint32_t>(v.tokens.size()) + 1, round_trip);
   }
+}
+
+// Those of tokens that the answer has, or is about to be given.
+void Generation::tell_logprobs(const wire::Verdict& verdict) {
+  if (logprobs_ == 0 || verdict.logprobs.empty()) return;
+  const auto count = static_cast<std::uint32_t>(verdict.logprobs.size() / logprobs_);
+  parts_.observer.on_logprobs(verdict.length - count - answer_first(), verdict.logprobs, logprobs_);
 }
 
 void Generation::take_streamed(const wire::Verdict& verdict) {

@@ -73,6 +73,8 @@ struct AnswerTerms {
   double handover_below = 0.5;
   // What the answer keeps to; null: nothing. For the engine's thread from here on.
   std::shared_ptr<AnswerLaw> law{};
+  // That the observer is told of each token of the target's: its own, and those of the likeliest.
+  std::uint8_t logprobs = 0;
 };
 
 enum class AnswerEnd : std::uint8_t {

@@ -49,7 +49,11 @@ Result<void> Generation::send_tokens() {
   const auto kept_to = constraints();
   if (!kept_to) return kept_to.error();
   const SafeParameters parameters(options_.sampling, *kept_to);
-  const wire::RunTerms run = run_terms();
+  if (logprobs_ > server_.logprobs_max) {
+    return Error{Errc::unsupported, "the server is too old for log probabilities: update it"};
+  }
+  wire::RunTerms run = run_terms();
+  run.logprobs = logprobs_;
   if (resumes) {
     return parts_.link.send(wire::OutgoingResume{.session = *server_.session,
                                                  .text = text,

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "shared/base/logprob.h"
 #include "shared/privacy/taint_ledger.h"
 
 namespace edgedraft {
@@ -22,6 +24,12 @@ class GenerationObserver {
  public:
   virtual ~GenerationObserver() = default;
   virtual void on_token(std::uint32_t token, Provenance provenance) = 0;
+  // What the target says of the answer's tokens from `first` on, before they are told: `per_token`
+  // of each, its own and then the likeliest's. Only if the terms ask for it.
+  virtual void on_logprobs(std::uint32_t first, std::span<const Logprob> told,
+                           std::uint32_t per_token) {
+    (void)first, (void)told, (void)per_token;
+  }
   // The server chose the tokens [first, end) as well: they are verified. Those before stay what
   // they are.
   virtual void on_confirmed(std::uint32_t first, std::uint32_t end) = 0;

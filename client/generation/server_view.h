@@ -28,6 +28,7 @@ struct ServerView {
   std::uint32_t stream_tokens_max = 0;
   bool runs = false;  // it takes credit and hints
   bool takes_constraints = false;
+  std::uint32_t logprobs_max = 0;
   std::uint32_t context_count = 0;  // the smaller of both sides' contexts; 0: not known
   Instant ask_again{};              // not before: it had no room
 

@@ -3,15 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "shared/model/utf8.h"
+
 namespace edgedraft {
-namespace {
-
-std::size_t characters(std::string_view text) {
-  return static_cast<std::size_t>(std::ranges::count_if(
-      text, [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0u) != 0x80u; }));
-}
-
-}  // namespace
 
 AnswerText::AnswerText(Options options) : options_(std::move(options)) {
   detokenizer_.emplace(options_.tokenizer, options_.leading_space);
@@ -92,31 +86,78 @@ std::size_t AnswerText::held_back() const {
   return most;
 }
 
+std::uint32_t AnswerText::given_count() const {
+  // Those of a stop string are cut off with it.
+  const auto cut = stopped_ ? std::ranges::lower_bound(text_ends_, text_.size()) : text_ends_.end();
+  const auto end = stopped_ && cut != text_ends_.end() && !text_.empty() ? cut + 1 : cut;
+  const auto given = std::upper_bound(text_ends_.begin(), end, given_);
+  return static_cast<std::uint32_t>(given - text_ends_.begin());
+}
+
+SplitText AnswerText::split(std::size_t end) const {
+  if (options_.thoughts == Thoughts::none) return {.decided_end = end};
+  const std::string_view shown = std::string_view(text_).substr(0, end);
+  return split_thoughts(shown, options_.thoughts, finished_ || stopped_);
+}
+
+std::string AnswerText::text() const {
+  return text_.substr(split(text_.size()).answer_begin);
+}
+
+std::string AnswerText::thought() const {
+  const SplitText parts = split(text_.size());
+  return text_.substr(parts.thought_begin, parts.thought_end - parts.thought_begin);
+}
+
+// What of the parts that were given out stays.
+void AnswerText::take_revision(std::vector<Piece>& pieces, const SplitText& split) {
+  if (!std::exchange(revises_, false)) return;
+  const auto stays = [&](std::size_t begin, std::size_t end) {
+    end = std::min(end, given_);
+    return utf8_count(
+        std::string_view(text_).substr(std::min(begin, end), end - std::min(begin, end)));
+  };
+  if (given_ < split.answer_begin) {
+    pieces.push_back({.text = {},
+                      .is_thought = true,
+                      .revise_from = stays(split.thought_begin, split.thought_end)});
+  }
+  pieces.push_back({.text = {}, .revise_from = stays(split.answer_begin, text_.size())});
+}
+
 std::vector<AnswerText::Piece> AnswerText::take() {
   std::vector<Piece> pieces;
   std::size_t end = text_.size() - held_back();
   // No half characters.
   while (end > 0 && end < text_.size() && (static_cast<unsigned char>(text_[end]) & 0xC0u) == 0x80u)
     --end;
-  if (revises_) {
-    pieces.push_back({.text = {},
-                      .provenance = Provenance::verified,
-                      .revise_from = characters(std::string_view(text_).substr(0, given_))});
-    revises_ = false;
-  }
-  for (std::size_t i = static_cast<std::size_t>(std::ranges::upper_bound(text_ends_, given_) -
-                                                text_ends_.begin());
-       given_ < end; ++i) {
-    // What the last token left unfinished is its own.
-    const bool last = i >= text_ends_.size();
-    const std::size_t piece_end = last ? end : std::min(text_ends_[i], end);
-    const Provenance provenance = provenance_[std::min(i, provenance_.size() - 1)];
-    const bool joins =
-        !pieces.empty() && (pieces.back().provenance == provenance || pieces.back().text.empty());
+  const SplitText parts = split(end);
+  take_revision(pieces, parts);
+  const auto show = [&](std::size_t to, Provenance provenance, bool is_thought) {
+    const bool joins = !pieces.empty() && pieces.back().is_thought == is_thought &&
+                       (pieces.back().provenance == provenance || pieces.back().text.empty());
     if (!joins) pieces.push_back({});
     pieces.back().provenance = provenance;
-    pieces.back().text += text_.substr(given_, piece_end - given_);
-    given_ = piece_end;
+    pieces.back().is_thought = is_thought;
+    pieces.back().text += text_.substr(given_, to - given_);
+  };
+  for (std::size_t i = static_cast<std::size_t>(std::ranges::upper_bound(text_ends_, given_) -
+                                                text_ends_.begin());
+       given_ < parts.decided_end;) {
+    // What the last token left unfinished is its own.
+    const bool last = i >= text_ends_.size();
+    const std::size_t token_end =
+        last ? parts.decided_end : std::min(text_ends_[i], parts.decided_end);
+    const Provenance provenance = provenance_[std::min(i, provenance_.size() - 1)];
+    // Marks, and the blanks around them, belong to neither part.
+    std::size_t to = token_end;
+    for (const std::size_t bound : {parts.thought_begin, parts.thought_end, parts.answer_begin}) {
+      if (given_ < bound) to = std::min(to, bound);
+    }
+    const bool is_thought = given_ >= parts.thought_begin && given_ < parts.thought_end;
+    if (is_thought || given_ >= parts.answer_begin) show(to, provenance, is_thought);
+    given_ = to;
+    if (given_ == token_end) ++i;
   }
   return pieces;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "client/serve/thoughts.h"
 #include "shared/model/tokenizer.h"
 #include "shared/privacy/taint_ledger.h"
 
@@ -20,6 +21,7 @@ class AnswerText {
     LeadingSpace leading_space = LeadingSpace::strip;
     std::vector<std::string> stops{};
     bool shows_drafts = false;  // what may yet be corrected is shown as well
+    Thoughts thoughts = Thoughts::none;
   };
   explicit AnswerText(Options options);
 
@@ -35,7 +37,9 @@ class AnswerText {
   struct Piece {
     std::string text;
     Provenance provenance = Provenance::verified;
-    // Before it: of what was given out, only so many characters (code points) stay.
+    bool is_thought = false;
+    // Before it: of what was given out of the thought, or of the rest, only so many characters
+    // (code points) stay.
     std::optional<std::size_t> revise_from{};
   };
   // What is to be shown that was not given out before.
@@ -43,13 +47,18 @@ class AnswerText {
 
   // A stop string was found in what is shown; nothing follows it.
   bool stopped() const { return stopped_; }
-  // All that is shown, without its stop string.
-  const std::string& text() const { return text_; }
+  // All that is shown, without its stop string and the thought.
+  std::string text() const;
+  std::string thought() const;
+  // Leading tokens whose text was given out, or had none.
+  std::uint32_t given_count() const;
   std::uint32_t token_count() const { return static_cast<std::uint32_t>(tokens_.size()); }
 
  private:
   void show();
   void push(const std::string& text);
+  SplitText split(std::size_t end) const;
+  void take_revision(std::vector<Piece>& pieces, const SplitText& split);
   std::size_t held_back() const;
 
   Options options_;

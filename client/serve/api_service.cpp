@@ -146,7 +146,7 @@ void ApiService::complete(Call call, CompletionKind kind) {
     ++counters_.refused;
     return call.fail(prompt.error());
   }
-  if (request->route != AnswerRoute::server && options_.bundle.drafter_kind().empty()) {
+  if (request->route != AnswerRoute::server && !options_.device_answers) {
     ++counters_.refused;
     return call.fail({.message = "'route': this endpoint has no drafter that could answer; only "
                                  "'server' is there",
@@ -161,10 +161,14 @@ void ApiService::complete(Call call, CompletionKind kind) {
   start(std::move(call), *std::move(request), *std::move(prompt), *std::move(law));
 }
 
+const std::shared_ptr<const TokenTexts>& ApiService::texts() {
+  if (!texts_) texts_ = std::make_shared<const TokenTexts>(options_.bundle.tokenizer());
+  return texts_;
+}
+
 ApiResult<std::shared_ptr<AnswerLaw>> ApiService::law_of(const CompletionRequest& request) {
   if (request.constraints.empty()) return std::shared_ptr<AnswerLaw>();
-  if (!texts_) texts_ = std::make_shared<const TokenTexts>(options_.bundle.tokenizer());
-  auto law = AnswerLaw::make(request.constraints, texts_);
+  auto law = AnswerLaw::make(request.constraints, texts());
   if (!law) return ApiError{.message = law.error().message, .code = "invalid_value"};
   return std::make_shared<AnswerLaw>(*std::move(law));
 }
@@ -177,6 +181,7 @@ void ApiService::start(Call call, CompletionRequest request, Prompt prompt,
                           .tokenizer = options_.bundle.tokenizer(),
                           .model = options_.model,
                           .law = std::move(law),
+                          .texts = request.logprobs > 0 ? texts() : nullptr,
                           .keep_after = options_.keep_after,
                           .handover_below = options_.handover_below,
                           .salt = random_number(),

@@ -38,6 +38,7 @@ class ApiService {
     std::string model;                   // the name that clients see
     CompletionDefaults defaults;
     Duration keep_after{};
+    bool device_answers = true;    // somebody is there who can, without the server
     double handover_below = 0.0;   // see AnswerTerms
     bool seeds_are_random = true;  // where a request names none; else defaults.sampling's
     boost::asio::io_context& io;
@@ -99,6 +100,7 @@ class ApiService {
 
   void complete(Call call, CompletionKind kind);
   void start(Call call, CompletionRequest request, Prompt prompt, std::shared_ptr<AnswerLaw> law);
+  const std::shared_ptr<const TokenTexts>& texts();
   ApiResult<std::shared_ptr<AnswerLaw>> law_of(const CompletionRequest& request);
   ApiResult<Prompt> prompt_of(const CompletionRequest& request) const;
   ApiResult<MarkedText> render(const std::vector<ChatMessage>& messages) const;
@@ -107,7 +109,7 @@ class ApiService {
   Options options_;
   ApiGuard guard_;
   Counters counters_;
-  std::shared_ptr<const TokenTexts> texts_;  // once a request has constraints
+  std::shared_ptr<const TokenTexts> texts_;  // once a request needs them
   KeptStreams kept_{{}};
   Conversations conversations_;
   std::uint64_t last_completion_ = 0;

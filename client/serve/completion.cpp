@@ -1,7 +1,10 @@
 #include "client/serve/completion.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
+
+#include "shared/model/utf8.h"
 
 namespace edgedraft {
 namespace {
@@ -16,13 +19,37 @@ Completion::Choice::Choice(Completion& completion, std::uint32_t index)
             .leading_space = completion.request_.kind == CompletionKind::chat ? LeadingSpace::strip
                                                                               : LeadingSpace::keep,
             .stops = completion.request_.constraints.stops,
-            .shows_drafts = completion.request_.offline == OfflinePolicy::revise}),
+            .shows_drafts = completion.request_.offline == OfflinePolicy::revise,
+            .thoughts = completion.thoughts()}),
       completion_(completion),
       index_(index) {}
 
 void Completion::Choice::on_token(std::uint32_t token, Provenance provenance) {
   text.add(token, provenance);
   show();
+}
+
+void Completion::Choice::on_logprobs(std::uint32_t first, std::span<const Logprob> told,
+                                     std::uint32_t per_token) {
+  if (logprobs_.size() < first + told.size() / per_token) {
+    logprobs_.resize(first + told.size() / per_token);
+  }
+  for (; !told.empty(); told = told.subspan(per_token)) {
+    logprobs_[first++].assign(told.begin(), told.begin() + per_token);
+  }
+}
+
+// Those of what was given out since.
+void Completion::Choice::tell_logprobs() {
+  const TokenTexts& texts = *completion_.parts_.texts;
+  const auto end = std::min<std::size_t>(text.given_count(), logprobs_.size());
+  for (; told_count_ < end; ++told_count_) {
+    auto& own = logprobs_[told_count_];
+    if (own.empty() || texts.text(own.front().token).empty()) continue;
+    const std::string_view added = texts.text(own.front().token);
+    told_tokens.push_back({.told = std::move(own), .text_offset = told_characters_});
+    told_characters_ += utf8_count(added);
+  }
 }
 
 void Completion::Choice::on_confirmed(std::uint32_t first, std::uint32_t end) {
@@ -49,14 +76,19 @@ void Completion::Choice::show() {
     completion_.parts_.conversations.stop(*ticket);
   if (!completion_.request_.streams || may_be_calls()) return;
   for (const AnswerText::Piece& piece : text.take()) {
-    completion_.write(completion_.format_.text_event(index_, piece, state));
+    const std::size_t told_before = told_tokens.size();
+    if (completion_.parts_.texts) tell_logprobs();
+    completion_.write(completion_.format_.text_event(index_, piece, state,
+                                                     std::span(told_tokens).subspan(told_before)));
   }
 }
 
 // A text that begins like a call is told when it is whole.
 bool Completion::Choice::may_be_calls() const {
   const bool could = completion_.request_.tools.use != ToolUse::none && !outcome;
-  return could && (text.text().empty() || text.text().starts_with('{'));
+  if (!could) return false;
+  const std::string answer = text.text();
+  return answer.empty() ? text.thought().empty() : answer.starts_with('{');
 }
 
 void Completion::Choice::on_over(Result<AnswerOutcome> over) {
@@ -65,6 +97,10 @@ void Completion::Choice::on_over(Result<AnswerOutcome> over) {
   outcome = *std::move(over);
   text.finish();
   stopping_ = true;
+  if (!completion_.request_.streams) {
+    text.take();
+    if (completion_.parts_.texts) tell_logprobs();
+  }
   if (completion_.request_.streams) {
     const FinishedChoice choice = completion_.finished(*this);
     if (choice.calls.empty()) {
@@ -84,7 +120,8 @@ Completion::Completion(Parts parts, CompletionRequest request, Prompt prompt)
       format_({.kind = request_.kind,
                .model = parts_.model,
                .includes_usage = request_.includes_usage,
-               .obfuscates = request_.obfuscates},
+               .obfuscates = request_.obfuscates,
+               .texts = parts_.texts},
               parts_.salt),
       late_(parts_.io) {}
 
@@ -113,6 +150,7 @@ AnswerTerms Completion::terms_of(std::uint32_t choice) const {
                     .writes_offline = request_.offline != OfflinePolicy::wait};
   terms.sampling.seed = request_.seed_of(choice);
   terms.law = parts_.law;
+  terms.logprobs = request_.logprobs;
   terms.route = request_.route;
   if (request_.offline == OfflinePolicy::keep) terms.keep_after = parts_.keep_after;
   if (request_.route == AnswerRoute::server) return terms;
@@ -123,6 +161,16 @@ AnswerTerms Completion::terms_of(std::uint32_t choice) const {
   return terms;
 }
 
+Thoughts Completion::thoughts() const {
+  if (request_.kind != CompletionKind::chat || !request_.splits_thoughts) return Thoughts::none;
+  constexpr std::string_view kBegin = "<think>";
+  const std::string& prompt = prompt_.chat->text();
+  const std::size_t end = prompt.find_last_not_of(" \n") + 1;
+  const bool begun = std::string_view(prompt).substr(0, end).ends_with(kBegin) &&
+                     !prompt_.chat->is_foreign(end - kBegin.size(), end);
+  return begun ? Thoughts::begun : Thoughts::maybe;
+}
+
 void Completion::begin_stream() {
   if (std::exchange(begun_, true)) return;
   parts_.outlet->begin();
@@ -130,7 +178,7 @@ void Completion::begin_stream() {
   for (std::uint32_t i = 0; i < request_.choices; ++i) {
     if (request_.kind == CompletionKind::chat) events += format_.begin_event(i);
     if (request_.echo) {
-      events += format_.text_event(i, {.text = request_.prompt}, ClientState::online);
+      events += format_.text_event(i, {.text = request_.prompt}, ClientState::online, {});
     }
   }
   if (!events.empty()) parts_.outlet->write(std::move(events));
@@ -177,8 +225,10 @@ std::vector<FinishedChoice> Completion::finished() const {
 
 FinishedChoice Completion::finished(const Choice& choice) const {
   FinishedChoice finished{.text = (request_.echo ? request_.prompt : "") + choice.text.text(),
+                          .thought = choice.text.thought(),
                           .stopped = choice.text.stopped(),
-                          .outcome = *choice.outcome};
+                          .outcome = *choice.outcome,
+                          .logprobs = choice.told_tokens};
   // One that was cut is text.
   const bool whole = choice.outcome->end == AnswerEnd::end_token;
   if (request_.tools.use != ToolUse::none && whole) {

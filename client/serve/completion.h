@@ -13,6 +13,7 @@
 #include "client/serve/completion_format.h"
 #include "client/serve/completion_request.h"
 #include "client/serve/conversations.h"
+#include "client/serve/logprobs_format.h"
 #include "client/serve/outlet.h"
 #include "shared/base/clock.h"
 
@@ -29,9 +30,10 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     Conversations& conversations;
     const Tokenizer& tokenizer;
     std::string model;
-    std::shared_ptr<AnswerLaw> law{};  // of the request's constraints; null: none
-    Duration keep_after{};             // that an outage lasts before its text is given out for good
-    double handover_below = 0.0;       // see AnswerTerms
+    std::shared_ptr<AnswerLaw> law{};           // of the request's constraints; null: none
+    std::shared_ptr<const TokenTexts> texts{};  // for log probabilities; null: none are told
+    Duration keep_after{};        // that an outage lasts before its text is given out for good
+    double handover_below = 0.0;  // see AnswerTerms
     std::uint64_t salt = 0;
     std::shared_ptr<Outlet> outlet;
     std::function<void()> on_done;  // told once, when it is over or was stopped; not to destroy it
@@ -50,6 +52,8 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     Choice(Completion& completion, std::uint32_t index);
 
     void on_token(std::uint32_t token, Provenance provenance) override;
+    void on_logprobs(std::uint32_t first, std::span<const Logprob> told,
+                     std::uint32_t per_token) override;
     void on_confirmed(std::uint32_t first, std::uint32_t end) override;
     void on_kept(std::uint32_t count) override;
     void on_rewrite(std::uint32_t index) override;
@@ -59,18 +63,25 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     std::optional<Conversations::Ticket> ticket;  // while it is being written
     std::optional<AnswerOutcome> outcome;
     AnswerText text;
+    // Of the tokens that have a text, up to those given out.
+    std::vector<ToldToken> told_tokens;
     ClientState state = ClientState::online;
 
    private:
     void show();
+    void tell_logprobs();
     bool may_be_calls() const;
 
     Completion& completion_;
     std::uint32_t index_;
     bool stopping_ = false;
+    std::vector<std::vector<Logprob>> logprobs_;  // of the answer's tokens
+    std::uint32_t told_count_ = 0;                // that `told_tokens` is of
+    std::size_t told_characters_ = 0;
   };
 
   AnswerTerms terms_of(std::uint32_t choice) const;
+  Thoughts thoughts() const;
   void begin_stream();
   void write(std::string events);
   void fail(const ApiError& error);

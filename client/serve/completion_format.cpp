@@ -152,12 +152,21 @@ std::string CompletionFormat::begin_event(std::uint32_t choice) {
 }
 
 std::string CompletionFormat::text_event(std::uint32_t choice, const AnswerText::Piece& piece,
-                                         ClientState state) {
-  Json chunk = chunk_of(choice, &piece.text);
+                                         ClientState state, std::span<const ToldToken> logprobs) {
+  Json chunk = chunk_of(choice, piece.is_thought ? nullptr : &piece.text);
+  if (piece.is_thought) chunk["choices"][0]["delta"]["reasoning_content"] = piece.text;
+  if (!logprobs.empty()) chunk["choices"][0]["logprobs"] = logprobs_json(logprobs);
   chunk["x_edgedraft"] = {{"state", to_string(state)},
                           {"provenance", provenance_name(piece.provenance)}};
   if (piece.revise_from) chunk["x_edgedraft"]["revise_from"] = *piece.revise_from;
   return event_of(std::move(chunk), piece.text.size());
+}
+
+// Null where none are told.
+CompletionFormat::Json CompletionFormat::logprobs_json(std::span<const ToldToken> tokens) const {
+  if (!options_.texts) return nullptr;
+  return options_.kind == CompletionKind::chat ? chat_logprobs(tokens, *options_.texts)
+                                               : text_logprobs(tokens, *options_.texts);
 }
 
 CompletionFormat::Json CompletionFormat::calls_json(const std::vector<ToolCall>& calls,
@@ -210,6 +219,9 @@ std::string CompletionFormat::whole(const std::vector<FinishedChoice>& choices) 
     Json one = {{"index", i}};
     if (options_.kind == CompletionKind::chat) {
       one["message"] = {{"role", "assistant"}, {"content", choices[i].text}, {"refusal", nullptr}};
+      if (!choices[i].thought.empty()) {
+        one["message"]["reasoning_content"] = choices[i].thought;
+      }
       if (!choices[i].calls.empty()) {
         one["message"]["content"] = nullptr;
         one["message"]["tool_calls"] = calls_json(choices[i].calls, /*indexed=*/false);
@@ -217,7 +229,8 @@ std::string CompletionFormat::whole(const std::vector<FinishedChoice>& choices) 
     } else {
       one["text"] = choices[i].text;
     }
-    one["logprobs"] = nullptr;
+    // Those of a call would be of a text that nobody sees.
+    one["logprobs"] = choices[i].calls.empty() ? logprobs_json(choices[i].logprobs) : Json();
     one["finish_reason"] = choices[i].finish_reason();
     one["x_edgedraft"] = counters_of(choices[i].outcome);
     answer["choices"].push_back(std::move(one));

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,6 +11,7 @@
 #include "client/serve/answer_text.h"
 #include "client/serve/api_error.h"
 #include "client/serve/completion_request.h"
+#include "client/serve/logprobs_format.h"
 #include "client/serve/tools.h"
 #include "shared/base/random.h"
 
@@ -17,9 +20,11 @@ namespace edgedraft {
 // One choice of an answer, when it is over.
 struct FinishedChoice {
   std::string text;
+  std::string thought{};          // before it
   bool stopped = false;           // by a stop string
   std::vector<ToolCall> calls{};  // that the text is made of
   AnswerOutcome outcome;
+  std::vector<ToldToken> logprobs{};
 
   // As OpenAI names it: "stop", "length" or "tool_calls".
   std::string finish_reason() const;
@@ -34,13 +39,15 @@ class CompletionFormat {
     std::string model;  // its name
     bool includes_usage = false;
     bool obfuscates = false;
+    std::shared_ptr<const TokenTexts> texts{};  // for log probabilities; null: none are told
   };
   // `salt` makes the id, and what pads events.
   CompletionFormat(Options options, std::uint64_t salt);
 
   // Events, ready to be sent. A chat's choice begins with begin_event.
   std::string begin_event(std::uint32_t choice);
-  std::string text_event(std::uint32_t choice, const AnswerText::Piece& piece, ClientState state);
+  std::string text_event(std::uint32_t choice, const AnswerText::Piece& piece, ClientState state,
+                         std::span<const ToldToken> logprobs);
   std::string calls_event(std::uint32_t choice, const std::vector<ToolCall>& calls);
   std::string end_event(std::uint32_t choice, const FinishedChoice& finished);
   // Behind the last choice: the usage, if it was asked for, and the end.
@@ -54,6 +61,7 @@ class CompletionFormat {
   using Json = nlohmann::ordered_json;
   Json frame(bool chunk) const;
   Json chunk_of(std::uint32_t choice, const std::string* text) const;
+  Json logprobs_json(std::span<const ToldToken> tokens) const;
   Json calls_json(const std::vector<ToolCall>& calls, bool indexed);
   std::string event_of(Json chunk, std::size_t text_bytes);
 

@@ -9,6 +9,7 @@
 
 #include "client/serve/json_fields.h"
 #include "client/serve/schema_grammar.h"
+#include "shared/base/logprob.h"
 #include "shared/base/random.h"
 #include "shared/protocol/limits.h"
 
@@ -238,21 +239,27 @@ void read_biases(JsonFields& fields, Constraints& constraints) {
   }
 }
 
+// Of a chat true and a number of alternatives, else the number alone.
+void read_logprobs(JsonFields& fields, CompletionRequest& request) {
+  const bool chat = request.kind == CompletionKind::chat;
+  bool wanted = !chat && fields.find("logprobs") != nullptr;
+  if (chat) fields.read("logprobs", wanted);
+  std::int64_t alternatives = 0;
+  fields.read(chat ? "top_logprobs" : "logprobs", alternatives, 0, kLogprobsMax - 1);
+  if (alternatives > 0 && !wanted) fields.refuse("top_logprobs", "it goes with 'logprobs': true");
+  if (!wanted || fields.error()) return;
+  if (request.echo) {
+    return fields.refuse_unsupported("logprobs", "a prompt's are not told; leave 'echo' out");
+  }
+  request.logprobs = static_cast<std::uint8_t>(alternatives + 1);
+}
+
 // Fields that change an answer, and that nobody would want to be ignored.
 void refuse_unknown_laws(JsonFields& fields, CompletionKind kind) {
-  const json* const logprobs = fields.find("logprobs");
-  const bool wants_logprobs = kind == CompletionKind::chat
-                                  ? logprobs != nullptr && *logprobs != false
-                                  : logprobs != nullptr;
-  if (wants_logprobs) {
-    fields.refuse_unsupported("logprobs", "log probabilities are not supported; leave it out");
-  }
-  if (kind == CompletionKind::text) {
-    std::string suffix;
-    fields.read("suffix", suffix);
-    if (!suffix.empty()) fields.refuse_unsupported("suffix", "infilling is not supported");
-    return;
-  }
+  if (kind != CompletionKind::text) return;
+  std::string suffix;
+  fields.read("suffix", suffix);
+  if (!suffix.empty()) fields.refuse_unsupported("suffix", "infilling is not supported");
 }
 
 std::vector<Tool> read_functions(JsonFields& fields, const ordered_json& body) {
@@ -312,9 +319,6 @@ void read_tools(JsonFields& fields, const ordered_json& body, CompletionRequest&
     return fields.refuse_unsupported("tools", "a grammar or response_format goes without tools");
   }
   request.constraints.grammar = *std::move(grammar);
-  // A call that the target would not have made must not be acted on.
-  request.offline = OfflinePolicy::wait;
-  request.route = AnswerRoute::server;
   if (request.messages.empty() || request.messages.front().role != "system") {
     request.messages.insert(request.messages.begin(), {.role = "system", .content = {}});
   }
@@ -397,9 +401,14 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
   fields.read("n", choices, 1, kChoicesMax);
   request.choices = static_cast<std::uint32_t>(choices);
   read_stream_options(fields, request);
+  read_logprobs(fields, request);
   refuse_unknown_laws(fields, kind);
   if (const auto word = fields.word("offline", {"wait", "keep", "revise"})) {
     request.offline = policy_of(*word);
+  }
+  // llama-server's words for it.
+  if (const auto word = fields.word("reasoning_format", {"none", "auto", "deepseek"})) {
+    request.splits_thoughts = *word != "none";
   }
   if (const auto word = fields.word("route", {"server", "device", "auto"})) {
     request.route = route_of(*word);
@@ -409,6 +418,12 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
     const auto ordered = ordered_json::parse(body, nullptr, /*allow_exceptions=*/false);
     read_format(fields, ordered, request);
     read_tools(fields, ordered, request);
+  }
+  // A call that the target would not have made must not be acted on, and only the target's tokens
+  // have its probabilities.
+  if (request.tools.use != ToolUse::none || request.logprobs > 0) {
+    request.offline = OfflinePolicy::wait;
+    request.route = AnswerRoute::server;
   }
   if (request.constraints.grammar.size() > kGrammarBytesMax) {
     fields.refuse_unsupported(

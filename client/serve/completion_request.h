@@ -43,9 +43,11 @@ struct CompletionRequest {
   SamplingParams sampling{};
   std::uint32_t choices = 1;
   Constraints constraints{};
+  std::uint8_t logprobs = 0;  // told of each token: its own, then the likeliest's
   OfflinePolicy offline = OfflinePolicy::keep;
   AnswerRoute route = AnswerRoute::server;
   Tools tools{};
+  bool splits_thoughts = true;
   bool echo = false;
   bool streams = false;
   bool includes_usage = false;

@@ -24,6 +24,12 @@ class Conversations::Place final : public GenerationObserver,
   void on_token(std::uint32_t token, Provenance provenance) override {
     tell([=](AnswerListener& to) { to.on_token(token, provenance); });
   }
+  void on_logprobs(std::uint32_t first, std::span<const Logprob> told,
+                   std::uint32_t per_token) override {
+    tell([=, told = std::vector<Logprob>(told.begin(), told.end())](AnswerListener& to) {
+      to.on_logprobs(first, told, per_token);
+    });
+  }
   void on_confirmed(std::uint32_t first, std::uint32_t end) override {
     tell([=](AnswerListener& to) { to.on_confirmed(first, end); });
   }

@@ -40,6 +40,7 @@ LocalServer::LocalServer(Options options) : work_(io_.get_executor()) {
                           .model = std::move(options.model),
                           .defaults = options.defaults,
                           .keep_after = options.keep_after,
+                          .device_answers = options.device_answers,
                           .handover_below = options.handover_below,
                           .seeds_are_random = options.seeds_are_random,
                           .io = io_,

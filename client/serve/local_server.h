@@ -34,6 +34,7 @@ class LocalServer {
     std::string model;                   // the name that clients see
     CompletionDefaults defaults;
     Duration keep_after{};
+    bool device_answers = true;   // see ApiService
     double handover_below = 0.5;  // see AnswerTerms
     bool seeds_are_random = true;
     std::uint32_t conversations_max = 1;

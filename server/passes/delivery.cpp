@@ -39,7 +39,8 @@ bool Delivery::answer(Request& request, const Outcome& outcome, Instant finished
                         .queue_us = microseconds(started - request.posted),
                         .verify_us = microseconds(finished - started),
                         .pace_us = microseconds(request.pace),
-                        .computed_us = microseconds(request.computed)};
+                        .computed_us = microseconds(request.computed),
+                        .logprobs = request.session->target.take_logprobs()};
   parts_.forecast.tell(kind_of(request), request.client.drafter, verdict);
   request.session->draft_answered = std::holds_alternative<DraftRequest>(request.work);
 

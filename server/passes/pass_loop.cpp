@@ -196,6 +196,7 @@ void PassLoop::begin_prompt(const Job& job, Session& session, const wire::RunTer
     return;
   }
   prompt.tokens.law = *std::move(law);
+  prompt.tokens.logprobs_per_token = terms.logprobs;
   if (prompt.tokens.base_count > session.target.tokens().size()) {
     delivery_.refuse(job.client, prompt.round, Refusal::session_unknown, session_unknown());
     return;

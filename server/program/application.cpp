@@ -108,7 +108,8 @@ void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
                         .scale_groups = {},
                         .stream_tokens_max = host_.context_count(),
                         .hint_nodes_max = kHintNodesMax,
-                        .takes_constraints = true};
+                        .takes_constraints = true,
+                        .logprobs_max = kLogprobsMax};
   if (client->tap) {
     const auto groups = client->tap->scale_groups();
     welcome.scale_groups.assign(groups.begin(), groups.end());

@@ -6,6 +6,7 @@
 #include "server/sessions/pass.h"
 #include "server/sessions/session_fault.h"
 #include "shared/base/check.h"
+#include "shared/speculative/logprobs.h"
 
 namespace edgedraft {
 namespace {
@@ -40,6 +41,8 @@ Result<void> TargetSession::begin(const PrefillRequest& request) {
   cache_.set_length(std::min({cache_.length(), request.base_count, given_count - 1}));
   sampler_ = Sampler(request.sampling);
   law_ = request.law;
+  logprobs_per_token_ = request.logprobs_per_token;
+  logprobs_.clear();
   finish_ = Finish::none;
   request_ =
       RunningPrefill{.base_count = request.base_count, .given_count = given_count, .outcome = {}};
@@ -58,6 +61,7 @@ Result<void> TargetSession::begin(const DraftTree& tree) {
   if (!in_vocabulary(tree.tokens())) {
     return protocol_error("a drafted token is outside the model's vocabulary");
   }
+  logprobs_.clear();
   request_ = RunningDraft{tree};
   return boost::system::in_place_value;
 }
@@ -68,7 +72,9 @@ std::optional<PrefillOutcome> TargetSession::decided(const PrefillRequest& reque
   const bool comparable = request.provisional_count == request.tokens.size() &&
                           base >= given_count_ && base < tokens_.size() &&
                           cache_.length() + 1 == tokens_.size() &&
-                          request.sampling == sampler_.params() && request.law == law_;
+                          request.sampling == sampler_.params() && request.law == law_ &&
+                          // They are not kept.
+                          request.logprobs_per_token == 0;
   if (!comparable) return std::nullopt;
   const auto chosen = std::span<const std::uint32_t>(tokens_).subspan(base);
   const auto common = static_cast<std::uint32_t>(std::ranges::mismatch(request.tokens, chosen).in1 -
@@ -272,10 +278,26 @@ Result<void> TargetSession::check(const PrefillRequest& request) const {
 
 std::uint32_t TargetSession::choose(const Matrix& logits, std::span<const std::uint32_t> greedy,
                                     std::uint32_t row, std::uint32_t position) {
-  if (this->greedy()) return greedy[row];
+  if (logprobs_per_token_ == 0) {
+    if (this->greedy()) return greedy[row];
+    decoder_.backend().read(logits.row_range(row, 1), logits_row_);
+    if (law_) law_->apply(answer_, logits_row_);
+    return sampler_.choose(logits_row_, position);
+  }
   decoder_.backend().read(logits.row_range(row, 1), logits_row_);
-  if (law_) law_->apply(answer_, logits_row_);
-  return sampler_.choose(logits_row_, position);
+  std::uint32_t chosen = 0;
+  if (this->greedy()) {
+    chosen = greedy[row];
+  } else {
+    std::vector<float> lawful = logits_row_;
+    if (law_) law_->apply(answer_, lawful);
+    chosen = sampler_.choose(lawful, position);
+  }
+  append_logprobs(logits_row_, chosen, logprobs_per_token_, logprobs_);
+  if (logprobs_.size() > kToldTokensMax * logprobs_per_token_) {
+    logprobs_.erase(logprobs_.begin(), logprobs_.begin() + logprobs_per_token_);
+  }
+  return chosen;
 }
 
 void TargetSession::set_answer(std::uint32_t end, const DraftTree* tree, std::uint32_t row) {

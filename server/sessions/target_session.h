@@ -5,10 +5,12 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "shared/base/error.h"
+#include "shared/base/logprob.h"
 #include "shared/constraints/answer_law.h"
 #include "shared/runtime/decoder.h"
 #include "shared/speculative/draft_tree.h"
@@ -26,6 +28,8 @@ struct PrefillRequest {
   std::uint32_t provisional_count = 0;
   SamplingParams sampling;
   std::shared_ptr<AnswerLaw> law{};  // that the answer keeps to; null: any
+  // To be told of each token that is chosen: its own, then the likeliest's.
+  std::uint32_t logprobs_per_token = 0;
 };
 
 struct PrefillOutcome {
@@ -45,6 +49,8 @@ using Outcome = std::variant<PrefillOutcome, VerifiedPath>;
 // may be abandoned between two.
 class TargetSession {
  public:
+  static constexpr std::size_t kToldTokensMax = 256;
+
   // With memory of its own. Requires  decoder outlives the session; context_count <=
   // decoder.positions_max()
   TargetSession(Decoder& decoder, std::uint32_t context_count,
@@ -96,6 +102,8 @@ class TargetSession {
   // Takes in a pass: the logits of the deciding rows and, for a greedy session, their likeliest
   // tokens. Nothing where the prompt goes on.
   std::optional<Outcome> finish_pass(const Matrix& logits, std::span<const std::uint32_t> greedy);
+  // Of the tokens that the last outcome chose, in order: of its last kToldTokensMax.
+  std::vector<Logprob> take_logprobs() { return std::exchange(logprobs_, {}); }
   // Gives up the request. The session is then as after a prefill of what it holds: a draft leaves
   // no trace, of a prompt the part that was run and the root are dropped.
   void abandon();
@@ -169,6 +177,8 @@ class TargetSession {
   std::vector<AncestorMask> masks_;
   std::uint32_t first_deciding_ = 0;
   std::vector<float> logits_row_;
+  std::uint32_t logprobs_per_token_ = 0;
+  std::vector<Logprob> logprobs_;
 };
 
 }  // namespace edgedraft

@@ -1,5 +1,7 @@
 #include "shared/model/utf8.h"
 
+#include <algorithm>
+
 namespace edgedraft {
 
 Utf8Front utf8_front(std::string_view text) {
@@ -19,6 +21,11 @@ Utf8Front utf8_front(std::string_view text) {
     high = 0xBF;
   }
   return {Kind::character, total};
+}
+
+std::size_t utf8_count(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      text, [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0u) != 0x80u; }));
 }
 
 bool is_valid_utf8(std::string_view text) {

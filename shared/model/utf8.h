@@ -24,6 +24,8 @@ struct Utf8Front {
 Utf8Front utf8_front(std::string_view text);
 
 bool is_valid_utf8(std::string_view text);
+// Code points of a text that is UTF-8.
+std::size_t utf8_count(std::string_view text);
 
 // How many bytes of the text's front are whole characters.
 std::size_t valid_utf8_prefix(std::string_view text);

@@ -83,7 +83,8 @@ Result<void> ClientSession::on_welcome(wire::Welcome welcome) {
   }
   layout_ = ActivationLayout(welcome.scale_groups);
   session_ = welcome.session;
-  std::uint64_t payload_bytes_max = activation_payload_bytes_max(layout_, kDraftNodesMax + 1);
+  std::uint64_t payload_bytes_max =
+      activation_payload_bytes_max(layout_, kDraftNodesMax + 1) + kLogprobsBytesMax;
   if (welcome.padded_row_bytes > 0) payload_bytes_max += kPaddingBytesMax;
   channel_.open(static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
       payload_bytes_max, kHandshakePayloadBytesMax, kFramePayloadBytesMax)));
@@ -107,6 +108,7 @@ Result<void> ClientSession::check_verdict(const wire::Verdict& verdict) const {
       !std::ranges::all_of(verdict.tokens, [&](std::uint32_t t) { return in_vocabulary(t); })) {
     return faulty_server("a token that the vocabulary lacks");
   }
+  if (auto checked = check_logprobs(verdict); !checked) return checked;
   if (streaming()) return check_stream_verdict(verdict);
   if (running()) return check_run_verdict(verdict);
   if (!verdict.tokens.empty()) return faulty_server("tokens where none were asked for");
@@ -129,6 +131,21 @@ Result<void> ClientSession::check_verdict(const wire::Verdict& verdict) const {
   }
   if (verdict.length != length) return faulty_server("a length that does not add up");
   if (length > welcome_->context_count) return faulty_server("more tokens than its context holds");
+  return boost::system::in_place_value;
+}
+
+Result<void> ClientSession::check_logprobs(const wire::Verdict& verdict) const {
+  if (verdict.logprobs.empty()) return boost::system::in_place_value;
+  const std::size_t new_count =
+      verdict.accepted_count + verdict.path.size() + verdict.tokens.size() + 1;
+  if (logprobs_ == 0 || verdict.logprobs.size() % logprobs_ != 0 ||
+      verdict.logprobs.size() / logprobs_ > new_count) {
+    return faulty_server("log probabilities that nobody asked for");
+  }
+  if (!std::ranges::all_of(verdict.logprobs,
+                           [&](const Logprob& told) { return in_vocabulary(told.token); })) {
+    return faulty_server("log probabilities of a token that the vocabulary lacks");
+  }
   return boost::system::in_place_value;
 }
 
@@ -278,6 +295,10 @@ Result<void> ClientSession::check_context(std::uint64_t token_count) const {
 }
 
 Result<void> ClientSession::check_run(const wire::RunTerms& run) const {
+  if (run.logprobs > welcome_->logprobs_max) {
+    return not_now("the server tells " + std::to_string(welcome_->logprobs_max) +
+                   " log probabilities of a token at most");
+  }
   if (run.credit == 0 || welcome_->version >= kHintsVersion) return boost::system::in_place_value;
   return not_now("the server is of a version that takes no credit");
 }
@@ -379,7 +400,10 @@ void ClientSession::start(Pending pending) {
   if (streaming() || running()) cancelled_round_ = last_round_;
   last_round_ = pending.round;
   // A new prompt ends the activations of the one before.
-  if (pending.to != VerdictReceived::To::draft) missing_ = {.round = pending.round};
+  if (pending.to != VerdictReceived::To::draft) {
+    missing_ = {.round = pending.round};
+    logprobs_ = pending.run.logprobs;
+  }
   pending_ = std::move(pending);
 }
 

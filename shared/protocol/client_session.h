@@ -149,6 +149,7 @@ class ClientSession {
   bool in_vocabulary(std::uint32_t token) const {
     return vocabulary_count_ == 0 || token < vocabulary_count_;
   }
+  Result<void> check_logprobs(const wire::Verdict& verdict) const;
   Result<void> check_stream_verdict(const wire::Verdict& verdict) const;
   Result<void> check_run_verdict(const wire::Verdict& verdict) const;
   Result<void> check_added(const wire::Verdict& verdict, std::uint64_t count) const;
@@ -175,6 +176,7 @@ class ClientSession {
   std::uint32_t length_ = 0;
   bool has_root_ = false;
   bool ended_ = false;
+  std::uint32_t logprobs_ = 0;  // that the session's verdicts may tell of a token
   // The activations still to come: rows of [first, end) for the request `round`.
   struct Missing {
     std::uint32_t round = 0;

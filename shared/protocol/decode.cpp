@@ -156,6 +156,7 @@ Result<Message> read(const flat::Welcome& m) {
       .pad_bytes_up = m.pad_bytes_up(),
       .pad_bytes_down = m.pad_bytes_down(),
       .takes_constraints = m.takes_constraints(),
+      .logprobs_max = m.logprobs_max(),
   };
   const auto is_block = [](std::uint32_t bytes) {
     return bytes >= kPadBlockBytesMin && bytes <= kPadBlockBytesMax;
@@ -164,6 +165,7 @@ Result<Message> read(const flat::Welcome& m) {
                  (is_block(welcome.pad_bytes_up) && is_block(welcome.pad_bytes_down)),
              "size of padded blocks");
   c.in_range(welcome.padded_row_bytes <= kPaddedRowBytesMax, "padded_row_bytes");
+  c.in_range(welcome.logprobs_max <= kLogprobsMax, "logprobs_max");
   if (const auto* groups = m.scale_groups()) {
     c.in_range(groups->size() <= kScaleGroupsMax, "number of scale groups");
     std::uint64_t values = 0;
@@ -210,9 +212,11 @@ Constraints constraints(Checker& c, const Table& m) {
 template <class Table>
 RunTerms run_terms(Checker& c, const Table& m) {
   c.in_range(m.credit() <= kContextCountMax, "credit");
+  c.in_range(m.logprobs() <= kLogprobsMax, "logprobs");
   return {.credit = m.credit(),
           .rows = m.verdict_rows(),
           .economy = m.economy(),
+          .logprobs = m.logprobs(),
           .reserved = m.rule() != 0 || m.node_law() != 0};
 }
 
@@ -326,6 +330,23 @@ Result<Message> read(const flat::Hints& m) {
   return c.result(std::move(hints));
 }
 
+std::vector<Logprob> logprobs(Checker& c, const flat::Verdict& m) {
+  const std::uint32_t count = m.logprobs() ? m.logprobs()->size() : 0;
+  c.in_range(count <= (kDraftNodesMax + 1) * kLogprobsMax, "number of log probabilities");
+  c.in_range(count == (m.logprob_tokens() ? m.logprob_tokens()->size() : 0),
+             "tokens of log probabilities");
+  std::vector<Logprob> logprobs;
+  for (std::uint32_t i = 0; i < count && !c.failed(); ++i) {
+    logprobs.push_back({.token = m.logprob_tokens()->Get(i), .value = m.logprobs()->Get(i)});
+    c.in_range(logprobs[i].token < kTokenIdEnd, "token of a log probability");
+    // False for NaN.
+    c.in_range(
+        logprobs[i].value <= 0.0f && logprobs[i].value >= std::numeric_limits<float>::lowest(),
+        "log probability");
+  }
+  return logprobs;
+}
+
 Result<Message> read(const flat::Verdict& m) {
   Checker c;
   c.in_range(m.length() >= 1 && m.length() <= kContextCountMax, "length");
@@ -377,6 +398,7 @@ Result<Message> read(const flat::Verdict& m) {
     verdict.outlook_us.assign(m.outlook_us()->begin(), m.outlook_us()->end());
     verdict.outlook_tokens.assign(m.outlook_tokens()->begin(), m.outlook_tokens()->end());
   }
+  verdict.logprobs = logprobs(c, m);
   return c.result(std::move(verdict));
 }
 

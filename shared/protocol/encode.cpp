@@ -101,7 +101,7 @@ struct Writer {
     to.Finish(flat::CreateWelcome(to, m.version, session, agent, model, m.context_count,
                                   m.nodes_max, m.row_budget, groups, m.stream_tokens_max,
                                   m.padded_row_bytes, m.hint_nodes_max, m.pad_bytes_up,
-                                  m.pad_bytes_down, m.takes_constraints));
+                                  m.pad_bytes_down, m.takes_constraints, m.logprobs_max));
   }
 
   void operator()(const OutgoingPrefill& m) const {
@@ -112,8 +112,8 @@ struct Writer {
                                   static_cast<std::uint8_t>(m.policy), m.activations_from,
                                   &sampling, m.run.credit, m.run.rows, m.run.economy,
                                   /*rule=*/0, /*node_law=*/0, c.stops, c.grammar, c.answer_begin,
-                                  c.bias_tokens, c.biases, c.presence_penalty,
-                                  c.frequency_penalty));
+                                  c.bias_tokens, c.biases, c.presence_penalty, c.frequency_penalty,
+                                  m.run.logprobs));
   }
 
   void operator()(const OutgoingResume& m) const {
@@ -126,7 +126,8 @@ struct Writer {
                                  static_cast<std::uint8_t>(m.policy), m.activations_from, &sampling,
                                  m.run.credit, m.run.rows, m.run.economy, /*rule=*/0,
                                  /*node_law=*/0, c.stops, c.grammar, c.answer_begin, c.bias_tokens,
-                                 c.biases, c.presence_penalty, c.frequency_penalty));
+                                 c.biases, c.presence_penalty, c.frequency_penalty,
+                                 m.run.logprobs));
   }
 
   void operator()(const Activations& m) const {
@@ -168,11 +169,19 @@ struct Writer {
     const auto outlook_us = numbers(to, m.outlook_us);
     const auto outlook_tokens = bytes(to, std::as_bytes(std::span(m.outlook_tokens)));
     const auto padding = bytes(to, m.padding);
-    to.Finish(flat::CreateVerdict(to, m.round, m.length, m.next, m.accepted_count, path,
-                                  static_cast<std::uint8_t>(m.ending), m.row_budget, m.queue_us,
-                                  m.verify_us, activations, m.pace_us, m.computed_us, tokens,
-                                  m.drafted, m.draft_us, m.stream_us, outlook_us, outlook_tokens,
-                                  m.prefers_streams, padding, m.hinted, m.hints_seen));
+    std::vector<std::uint32_t> told_tokens;
+    std::vector<float> told;
+    for (const Logprob& logprob : m.logprobs) {
+      told_tokens.push_back(logprob.token);
+      told.push_back(logprob.value);
+    }
+    const auto logprob_tokens = numbers(to, told_tokens);
+    const auto logprobs = told.empty() ? 0 : to.CreateVector(told);
+    to.Finish(flat::CreateVerdict(
+        to, m.round, m.length, m.next, m.accepted_count, path, static_cast<std::uint8_t>(m.ending),
+        m.row_budget, m.queue_us, m.verify_us, activations, m.pace_us, m.computed_us, tokens,
+        m.drafted, m.draft_us, m.stream_us, outlook_us, outlook_tokens, m.prefers_streams, padding,
+        m.hinted, m.hints_seen, logprob_tokens, logprobs));
   }
 
   void operator()(const Ping& m) const { to.Finish(flat::CreatePing(to, m.nonce)); }

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "shared/base/clock.h"
+#include "shared/base/logprob.h"
 
 namespace edgedraft {
 
@@ -41,6 +42,10 @@ inline constexpr std::uint32_t kPadTickMsMax = 1000;
 inline constexpr std::uint16_t kPadTickMsUsual = 20;
 inline constexpr std::uint32_t kPadBlockBytesMin = 256;
 inline constexpr std::uint32_t kPadBlockBytesMax = 128u << 10;
+
+// Of a verdict's log probabilities.
+inline constexpr std::uint32_t kLogprobsBytesMax =
+    (kDraftNodesMax + 1) * kLogprobsMax * (sizeof(std::uint32_t) + sizeof(float));
 
 inline constexpr std::uint32_t kFramePayloadBytesMax = 16u << 20;
 // Before sign-in a stranger can make the other side hold this much and no more.

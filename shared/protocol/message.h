@@ -11,6 +11,7 @@
 #include "shared/base/constraints.h"
 #include "shared/base/error.h"
 #include "shared/base/finish.h"
+#include "shared/base/logprob.h"
 #include "shared/base/sampling_params.h"
 #include "shared/base/sha256.h"
 #include "shared/protocol/limits.h"
@@ -93,16 +94,21 @@ struct Welcome {
   std::uint32_t pad_bytes_down = 0;
   // It ends answers at stops, and knows biases, penalties and grammars.
   bool takes_constraints = false;
+  // As in RunTerms, at most; 0: its verdicts tell none.
+  std::uint8_t logprobs_max = 0;
   bool operator==(const Welcome&) const = default;
 };
 
-// What a Prefill or Resume lets the server do beyond its answer (version 2).
+// What a Prefill or Resume lets the server do beyond its answer, and what verdicts are to bring
+// (version 2).
 struct RunTerms {
   // The length up to which it may choose tokens without being asked again; 0: it answers and waits.
   std::uint32_t credit = 0;
   bool rows = false;  // its verdicts bring the activations of positions that become valid
   // No pass for the root alone while hints may be on their way.
   bool economy = false;
+  // Verdicts tell so many log probabilities a token: the chosen one's, then the likeliest. 0: none.
+  std::uint8_t logprobs = 0;
   // Something that is reserved, and that this build does not know: the request is refused.
   bool reserved = false;
   bool operator==(const RunTerms&) const = default;
@@ -223,6 +229,9 @@ struct Verdict {
   // Of a run: hints that the pass took in, and the last id of those that had come when it began.
   std::uint32_t hinted = 0;
   std::uint32_t hints_seen = 0;
+  // Of the last of the new tokens, `next` among them: as many of each as were asked for. A token
+  // that was taken as it came has none.
+  std::vector<Logprob> logprobs{};
   bool operator==(const Verdict&) const = default;
 };
 

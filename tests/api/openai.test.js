@@ -62,6 +62,17 @@ test("several choices by a seed", async () => {
   assert.equal(new Set(texts(first)).size, 3);
 });
 
+test("log probabilities", async () => {
+  const ask = { model, messages: story, logprobs: true, top_logprobs: 3 };
+  const whole = await client.chat.completions.create(ask);
+  const tokens = whole.choices[0].logprobs.content;
+  const bytes = Buffer.from(tokens.flatMap((token) => token.bytes));
+  assert.equal(bytes.toString().trim(), whole.choices[0].message.content.trim());
+  assert.ok(tokens.every((token) => token.logprob === token.top_logprobs[0].logprob));
+  const final = await client.chat.completions.stream(ask).finalChatCompletion();
+  assert.deepEqual(final.choices[0].logprobs.content, tokens);
+});
+
 test("an abort ends the stream", async () => {
   const stream = await client.chat.completions.create({ model, messages: story, stream: true });
   let chunks = 0;

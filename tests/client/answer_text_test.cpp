@@ -290,5 +290,85 @@ TEST_F(PastAnswerTest, OtherHistoriesAreNone) {
   EXPECT_FALSE(encode_behind(own, fake, tokenizer()));
 }
 
+class ThoughtsTest : public AnswerTextTest {
+ protected:
+  AnswerText thinker(Thoughts thoughts, bool shows_drafts = false) const {
+    return AnswerText({.tokenizer = tokenizer(),
+                       .leading_space = LeadingSpace::keep,
+                       .stops = {},
+                       .shows_drafts = shows_drafts,
+                       .thoughts = thoughts});
+  }
+  // What a client puts together of both parts.
+  struct Shown {
+    std::string thought;
+    std::string text;
+    void take(AnswerText& answer) {
+      for (const auto& piece : answer.take()) follow(piece.is_thought ? thought : text, {piece});
+    }
+  };
+  Shown show(AnswerText answer, const std::string& all) const {
+    Shown shown;
+    for (const std::uint32_t token : tokens(all)) {
+      answer.add(token, Provenance::verified);
+      shown.take(answer);
+    }
+    answer.finish();
+    shown.take(answer);
+    EXPECT_EQ(shown.thought, answer.thought());
+    EXPECT_EQ(shown.text, answer.text());
+    return shown;
+  }
+};
+
+TEST_F(ThoughtsTest, AThoughtIsTakenOffTheAnswersFront) {
+  struct Case {
+    const char* all;
+    Thoughts thoughts;
+    const char* thought;
+    const char* text;
+  };
+  for (const Case& c : {
+           Case{"<think>\nTwo and two. \n\n</think>\n\nIt is 4.", Thoughts::maybe, "Two and two.",
+                "It is 4."},
+           Case{"Two </th> two.\n</think>It is 4.", Thoughts::begun, "Two </th> two.", "It is 4."},
+           Case{"<think></think>4", Thoughts::maybe, "", "4"},
+           Case{"<think>and on and on </thi", Thoughts::maybe, "and on and on </thi", ""},
+           Case{"<thin ice> is no thought", Thoughts::maybe, "", "<thin ice> is no thought"},
+           Case{"<thin", Thoughts::maybe, "", "<thin"},
+           Case{"It is 4. <think>no</think>", Thoughts::maybe, "", "It is 4. <think>no</think>"},
+           Case{"<think>a</think>b", Thoughts::none, "", "<think>a</think>b"},
+       }) {
+    const Shown shown = show(thinker(c.thoughts), c.all);
+    EXPECT_EQ(shown.thought, c.thought) << c.all;
+    EXPECT_EQ(shown.text, c.text) << c.all;
+  }
+}
+
+TEST_F(ThoughtsTest, BothPartsAreCorrected) {
+  const Tokens offline = tokens("<think>a dog</think>It was a cat.");
+  const Tokens right = tokens("<think>a dog ran</think>It was a dog.");
+  const auto common =
+      static_cast<std::uint32_t>(std::ranges::mismatch(offline, right).in1 - offline.begin());
+  AnswerText answer = thinker(Thoughts::maybe, /*shows_drafts=*/true);
+  Shown shown;
+  for (const std::uint32_t token : offline) {
+    answer.add(token, Provenance::offline);
+    shown.take(answer);
+  }
+  EXPECT_EQ(shown.thought, "a dog");
+  EXPECT_TRUE(shown.text.starts_with("It was a c")) << shown.text;
+  answer.confirm(0, common);
+  answer.rewrite(common);
+  for (std::size_t i = common; i < right.size(); ++i) {
+    answer.add(right[i], Provenance::verified);
+    shown.take(answer);
+  }
+  answer.finish();
+  shown.take(answer);
+  EXPECT_EQ(shown.thought, "a dog ran");
+  EXPECT_EQ(shown.text, "It was a dog.");
+}
+
 }  // namespace
 }  // namespace edgedraft

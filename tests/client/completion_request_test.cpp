@@ -74,6 +74,21 @@ TEST(CompletionRequestTest, ContentMayComeInParts) {
   EXPECT_EQ(request->messages[1].content, "");
 }
 
+// Only the target's tokens have its probabilities.
+TEST(CompletionRequestTest, LogProbabilitiesAreOfTheTargetAlone) {
+  const auto wanted = chat(R"(, "logprobs": true, "top_logprobs": 3, "route": "device")");
+  ASSERT_TRUE(wanted) << wanted.error().message;
+  EXPECT_EQ(wanted->logprobs, 4u);
+  EXPECT_EQ(wanted->offline, OfflinePolicy::wait);
+  EXPECT_EQ(wanted->route, AnswerRoute::server);
+  EXPECT_EQ(chat(R"(, "logprobs": true)")->logprobs, 1u);
+  EXPECT_EQ(chat(R"(, "logprobs": false)")->logprobs, 0u);
+  EXPECT_EQ(text(R"({"prompt": "a", "logprobs": 0})")->logprobs, 1u);
+  const auto with_echo = text(R"({"prompt": "a", "logprobs": 2, "echo": true})");
+  ASSERT_FALSE(with_echo);
+  EXPECT_EQ(with_echo.error().param, "logprobs");
+}
+
 struct Wrong {
   const char* fields;
   const char* param;
@@ -99,7 +114,10 @@ TEST(CompletionRequestTest, EachWrongFieldIsNamed) {
            Wrong{R"("stream_options": 3)", "stream_options"},
            Wrong{R"("stream_options": {"include_usage": 1})", "stream_options.include_usage"},
            Wrong{R"("offline": "never")", "offline"},
-           Wrong{R"("logprobs": true)", "logprobs"},
+           Wrong{R"("logprobs": 3)", "logprobs"},
+           Wrong{R"("reasoning_format": "loud")", "reasoning_format"},
+           Wrong{R"("top_logprobs": 3)", "top_logprobs"},
+           Wrong{R"("logprobs": true, "top_logprobs": 21)", "top_logprobs"},
            Wrong{R"("presence_penalty": 2.5)", "presence_penalty"},
            Wrong{R"("frequency_penalty": 3)", "frequency_penalty"},
            Wrong{R"("logit_bias": {"5": 101})", "logit_bias"},

@@ -149,6 +149,7 @@ GenerationRig::GenerationRig(const Options& options) : options_(options) {
   generation_.emplace(
       Generation::Parts{.link = *way_,
                         .drafter = drafter_.get(),
+                        .writer = options.twin_writes ? &writer_ : nullptr,
                         .observer = listener_,
                         .is_end = is_end,
                         .now = [this] { return now_; },

@@ -106,6 +106,7 @@ class GenerationRig {
     SamplingParams sampling = {};
     wire::ResyncPolicy resync = wire::ResyncPolicy::check;
     Duration resync_wait = std::chrono::minutes(10);
+    bool twin_writes = false;  // the target itself writes without the server, whoever drafts
     std::vector<LinkFault> faults = {};
     std::uint32_t nodes_max = kDraftNodesMax;
     std::uint32_t row_budget = 0;
@@ -163,6 +164,9 @@ class GenerationRig {
   std::optional<ToyMoa> toy_moa_;
   std::unique_ptr<MoaTap> tap_;
   std::unique_ptr<Drafter> twin_;
+  OfflineWriter writer_{[this] {
+    return std::make_unique<IndependentDrafter>(*backend_, toy_.config, toy_.tensors, kRigContext);
+  }};
   std::unique_ptr<Drafter> drafter_;
   std::optional<LocalTarget> target_;
   Instant now_{};

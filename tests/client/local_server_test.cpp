@@ -325,6 +325,49 @@ TEST_F(LocalServerTest, TheDeviceAnswersByItselfIfItIsAskedTo) {
   EXPECT_EQ(post("/v1/chat/completions", chat_of("Hi", {{"route", "nowhere"}})).status, 400u);
 }
 
+// A stream tells the same of each token, drafted or not, and the tokens' bytes are the text.
+TEST_F(LocalServerTest, LogProbabilitiesComeWithTheTokensTheyAreOf) {
+  json body = chat_of(
+      kStory,
+      {{"logprobs", true}, {"top_logprobs", 2}, {"temperature", 0.8}, {"seed", 4}, {"stop", "."}});
+  const json whole = chat(body)["choices"][0];
+  const json& content = whole["logprobs"]["content"];
+  std::string bytes;
+  for (const json& token : content) {
+    for (const int byte : token["bytes"]) bytes += static_cast<char>(byte);
+    EXPECT_LE(token["logprob"], token["top_logprobs"][0]["logprob"]);
+    EXPECT_EQ(token["top_logprobs"].size(), 2u);
+  }
+  const std::string text = whole["message"]["content"];
+  ASSERT_GT(text.size(), 10u);
+  EXPECT_TRUE(bytes == text || bytes == " " + text) << bytes;
+
+  body["stream"] = true;
+  json streamed = json::array();
+  std::size_t with = 0;
+  for (const std::string& data : event_data(post("/v1/chat/completions", body).body)) {
+    if (data == "[DONE]") break;
+    const json one = json::parse(data)["choices"][0];
+    if (one["logprobs"].is_null()) continue;
+    ++with;
+    for (const json& token : one["logprobs"]["content"]) streamed.push_back(token);
+  }
+  EXPECT_EQ(streamed, content);
+  EXPECT_GT(with, 1u);
+
+  const json completion = {{"prompt", "Once upon a time"}, {"max_tokens", 6}, {"logprobs", 3}};
+  const json text_choice = json::parse(post("/v1/completions", completion).body)["choices"][0];
+  EXPECT_EQ(text_choice["logprobs"]["tokens"].size(), 6u);
+  EXPECT_EQ(text_choice["logprobs"]["top_logprobs"][5].size(), 3u);
+  EXPECT_EQ(text_choice["logprobs"]["text_offset"][1],
+            text_choice["logprobs"]["tokens"][0].get<std::string>().size());
+
+  api_.reset();
+  start({.plain = true});
+  body["stream"] = false;
+  EXPECT_EQ(chat(body)["choices"][0]["logprobs"], whole["logprobs"]);
+}
+
 TEST_F(LocalServerTest, TextsAreContinuedFromTextsOrTokens) {
   const json answer = json::parse(
       post("/v1/completions", {{"prompt", "Once upon a time"}, {"max_tokens", 6}, {"echo", true}})

@@ -127,6 +127,20 @@ TEST_P(ResyncTest, AnAnswerThatMustNotBeWrittenOfflineWaitsForTheServer) {
   });
 }
 
+// What somebody else wrote is checked like the drafter's own, whoever drafts.
+TEST_P(ResyncTest, AnotherMayWriteWhileTheServerIsAway) {
+  std::uint32_t offline = 0;
+  for_each_fault(options(), [&](GenerationRig::Options o) {
+    o.twin_writes = true;
+    GenerationRig rig(o);
+    const Answer answer = rig.answer(kPrompt);
+    EXPECT_EQ(answer.tokens, rig.plain(kPrompt).tokens);
+    EXPECT_EQ(answer.stats.rewritten_tokens, 0u) << "it is the target itself";
+    offline += answer.stats.offline_tokens;
+  });
+  EXPECT_GT(offline, 0u);
+}
+
 // What an outage brought stays once it has lasted for long enough; in a shorter one it is checked.
 TEST_P(ResyncTest, TextOfALongOutageIsKeptAndThatOfAShortOneChecked) {
   std::uint32_t kept = 0;

@@ -50,6 +50,7 @@ std::vector<Message> one_of_each() {
   welcome.stream_tokens_max = 4096;
   welcome.padded_row_bytes = 2048;
   welcome.hint_nodes_max = 1000;
+  welcome.logprobs_max = 21;
   const SamplingParams sampling{
       .temperature = 0.7f, .top_k = 40, .top_p = 0.9f, .min_p = 0.05f, .seed = ~0ull};
   return {
@@ -62,7 +63,7 @@ std::vector<Message> one_of_each() {
               .policy = ResyncPolicy::keep,
               .activations_from = 9,
               .sampling = sampling,
-              .run = {.credit = kContextCountMax, .rows = true, .economy = true}},
+              .run = {.credit = kContextCountMax, .rows = true, .economy = true, .logprobs = 21}},
       Activations{.round = 1,
                   .first = 3,
                   .count = 2,
@@ -98,7 +99,8 @@ std::vector<Message> one_of_each() {
               .outlook_tokens = {8, 14, 255},
               .prefers_streams = true,
               .hinted = 3,
-              .hints_seen = ~0u},
+              .hints_seen = ~0u,
+              .logprobs = {{.token = 5, .value = -0.25f}, {.token = 6, .value = 0.0f}}},
       Resume{.round = 1,
              .session = welcome.session,
              .verified_length = 16,
@@ -553,6 +555,27 @@ TEST(VerdictRangeTest, AnOutlookHasAsManyTimesAsTokens) {
   EXPECT_EQ(code({1, 2}, {1}), Errc::protocol);
   EXPECT_EQ(code(std::vector<std::uint32_t>(kDraftSizes + 1, 1),
                  std::vector<std::uint8_t>(kDraftSizes + 1, 1)),
+            Errc::protocol);
+}
+
+TEST(VerdictRangeTest, LogProbabilitiesAreNumbersUpToZero) {
+  const auto code = [](std::vector<std::uint32_t> tokens, std::vector<float> values) {
+    flatbuffers::FlatBufferBuilder b;
+    const auto some = b.CreateVector(tokens);
+    const auto told = b.CreateVector(values);
+    flat::VerdictBuilder verdict(b);
+    verdict.add_length(9);
+    verdict.add_logprob_tokens(some);
+    verdict.add_logprobs(told);
+    return code_of(Kind::verdict, b, verdict.Finish());
+  };
+  EXPECT_EQ(code({1, 2}, {-0.5f, -9999.0f}), Errc::cancelled);
+  EXPECT_EQ(code({1}, {-0.5f, -1.0f}), Errc::protocol);
+  EXPECT_EQ(code({1u << 24}, {-0.5f}), Errc::protocol);
+  EXPECT_EQ(code({1}, {0.5f}), Errc::protocol);
+  EXPECT_EQ(code({1}, {std::numeric_limits<float>::quiet_NaN()}), Errc::protocol);
+  EXPECT_EQ(code({1}, {-std::numeric_limits<float>::infinity()}), Errc::protocol);
+  EXPECT_EQ(code(std::vector<std::uint32_t>(256 * 21 + 1), std::vector<float>(256 * 21 + 1)),
             Errc::protocol);
 }
 

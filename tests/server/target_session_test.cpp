@@ -168,6 +168,52 @@ TEST_F(TargetSessionTest, AnyTreeLeavesAConstrainedAnswerUnchanged) {
   EXPECT_GT(changed, 12) << "of 18";
 }
 
+// They are those of the target's own logits, whatever tree the token was verified in, and whatever
+// constrains it.
+TEST_F(TargetSessionTest, LogProbabilitiesAreThoseOfPlainDecoding) {
+  constexpr std::uint32_t kPerToken = 4;
+  const Tokens prompt{5, 6, 7, 8};
+  for (const float temperature : {0.0f, 1.1f}) {
+    for (const Constraints& constraints :
+         {Constraints{}, Constraints{.answer_begin = 4, .presence_penalty = 1.5f}}) {
+      const SamplingParams sampling{.temperature = temperature, .seed = 5};
+      const Answer expected = plain(prompt, sampling, constraints);
+      Tokens truth = prompt;
+      truth.insert(truth.end(), expected.tokens.begin(), expected.tokens.end());
+      const auto told_by = [&](const Proposer& propose) {
+        TargetSession target = session();
+        Finish finish = target
+                            .prefill({.base_count = 0,
+                                      .tokens = prompt,
+                                      .sampling = sampling,
+                                      .law = law_of(constraints),
+                                      .logprobs_per_token = kPerToken})
+                            .value()
+                            .finish;
+        std::vector<Logprob> told = target.take_logprobs();
+        while (finish == Finish::none) {
+          finish = target.verify(propose(target.tokens())).value().finish;
+          const auto more = target.take_logprobs();
+          told.insert(told.end(), more.begin(), more.end());
+        }
+        return told;
+      };
+      const auto told = told_by([](auto) { return DraftTree(); });
+      ASSERT_EQ(told.size(), expected.tokens.size() * kPerToken);
+      for (std::size_t i = 0; i < expected.tokens.size(); ++i) {
+        const auto own = std::span(told).subspan(i * kPerToken, kPerToken);
+        EXPECT_EQ(own[0].token, expected.tokens[i]);
+        EXPECT_GE(own[1].value, own[0].value);
+        EXPECT_GE(own[1].value, own[2].value);
+        if (temperature == 0.0f && constraints.empty()) {
+          EXPECT_EQ(own[0], own[1]);
+        }
+      }
+      EXPECT_EQ(told_by(random_trees(3, 24, truth)), told);
+    }
+  }
+}
+
 TEST_F(TargetSessionTest, ConstrainedAnswersAreInTheirLanguageAndStopAtTheirStops) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const SamplingParams sampling{.temperature = 1.0f, .seed = seed};

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "shared/drafting/drafter.h"
+
+namespace edgedraft {
+
+// Writes a conversation's text while the server is away, if that is another drafter's work than to
+// draft. It costs nothing before it is needed, and reads what has been said since it was last.
+class OfflineWriter {
+ public:
+  // `make` is called once, and may throw DeviceError.
+  explicit OfflineWriter(std::function<std::unique_ptr<Drafter>()> make) : make_(std::move(make)) {}
+
+  // Its logits behind `tokens`; as Drafter::next_logits().
+  std::span<const float> next_logits(std::span<const std::uint32_t> tokens);
+
+ private:
+  std::function<std::unique_ptr<Drafter>()> make_;
+  std::unique_ptr<Drafter> drafter_;
+  std::vector<std::uint32_t> read_;
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <vector>
+
+#include "shared/base/logprob.h"
+#include "shared/constraints/token_texts.h"
+
+namespace edgedraft {
+
+// What the target says of one token of an answer.
+struct ToldToken {
+  std::vector<Logprob> told;    // its own, then the likeliest's; never empty
+  std::size_t text_offset = 0;  // characters of the answer before it
+};
+
+// Log probabilities in the shape of /v1/chat/completions, and of /v1/completions.
+nlohmann::ordered_json chat_logprobs(std::span<const ToldToken> tokens, const TokenTexts& texts);
+nlohmann::ordered_json text_logprobs(std::span<const ToldToken> tokens, const TokenTexts& texts);
+
+}  // namespace edgedraft

@@ -1,0 +1,56 @@
+#include "client/serve/thoughts.h"
+
+#include <algorithm>
+
+namespace edgedraft {
+namespace {
+
+constexpr std::string_view kBegin = "<think>";
+constexpr std::string_view kEnd = "</think>";
+constexpr std::string_view kBlanks = " \t\r\n";
+
+std::size_t skip_blanks(std::string_view text, std::size_t at) {
+  return std::min(text.find_first_not_of(kBlanks, at), text.size());
+}
+
+std::size_t trimmed_end(std::string_view text, std::size_t begin, std::size_t end) {
+  const std::size_t last = text.substr(begin, end - begin).find_last_not_of(kBlanks);
+  return last == std::string_view::npos ? begin : begin + last + 1;
+}
+
+// Bytes at the text's end that may be the beginning of `mark`.
+std::size_t begun_mark(std::string_view text, std::string_view mark) {
+  std::size_t size = std::min(mark.size() - 1, text.size());
+  while (!text.ends_with(mark.substr(0, size))) --size;
+  return size;
+}
+
+}  // namespace
+
+SplitText split_thoughts(std::string_view text, Thoughts thoughts, bool whole) {
+  std::size_t begin = skip_blanks(text, 0);
+  const std::string_view front = text.substr(begin);
+  if (front.starts_with(kBegin)) {
+    begin = skip_blanks(text, begin + kBegin.size());
+  } else if (thoughts == Thoughts::maybe) {
+    const bool undecided = !whole && kBegin.starts_with(front);
+    return {.decided_end = undecided ? 0 : text.size()};
+  }
+  const std::size_t mark = text.find(kEnd, begin);
+  if (mark == std::string_view::npos) {
+    const std::string_view thought = text.substr(begin);
+    const std::size_t end = text.size() - (whole ? 0 : begun_mark(thought, kEnd));
+    const std::size_t shown = trimmed_end(text, begin, end);
+    return {.thought_begin = begin,
+            .thought_end = shown,
+            .answer_begin = text.size(),
+            .decided_end = whole ? text.size() : shown};
+  }
+  const std::size_t answer = skip_blanks(text, mark + kEnd.size());
+  return {.thought_begin = begin,
+          .thought_end = trimmed_end(text, begin, mark),
+          .answer_begin = answer,
+          .decided_end = text.size()};
+}
+
+}  // namespace edgedraft
