@@ -194,8 +194,9 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add("--offline-bundle", o.offline_bundle, "FILE.gguf",
-      "Who writes while the server is away: a drafter of kind independent with the same tokenizer, "
-      "which may be larger than the one that drafts [the drafter]");
+      "Who writes while the server is away: a drafter that needs tokens alone, or any model, with "
+      "the "
+      "same tokenizer; it may be larger than the one that drafts [the drafter]");
   std::string weightless;
   for (const DrafterKind* kind : drafter_kinds()) {
     if (kind->is_bundle != nullptr) continue;

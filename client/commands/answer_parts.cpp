@@ -74,11 +74,10 @@ Result<void> AnswerParts::place_writer() {
         "same target"};
   }
   if (!opened->hello().tap.empty()) {
-    return Error{
-        Errc::usage,
-        "--offline-bundle: a drafter of kind " + std::string(opened->drafter_kind()) +
-            " lives from what the target sends, and nobody sends it that: give one of kind "
-            "independent"};
+    return Error{Errc::usage,
+                 "--offline-bundle: a drafter of kind " + std::string(opened->drafter_kind()) +
+                     " lives from what the target sends, and nobody sends it that: give one that "
+                     "needs tokens alone"};
   }
   writer_.emplace(*std::move(opened));
   auto placement = place(*writer_);

@@ -1,9 +1,12 @@
 #include "client/serve/local_server.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
+#include <boost/system/system_error.hpp>
 #include <chrono>
+#include <list>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -481,6 +484,37 @@ TEST_F(LocalServerTest, PromptsWaitInLineAndTooManyAreRefused) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_GE(answered, 2);
   EXPECT_EQ(answered + refused, 6);
+}
+
+// Beyond those that it takes it closes them at once; who was there before is answered.
+TEST_F(LocalServerTest, TenThousandConnectionsLeaveTheOthersAlone) {
+  const std::string alone = text(chat_of(kStory));
+  api_.reset();
+  start({.pass_pace = 20ms});
+  rlimit files{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  files.rlim_cur = files.rlim_max;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  constexpr std::size_t kConnections = 10'000;
+  constexpr std::size_t kOwnFiles = 2'000;
+  if (files.rlim_cur < kConnections + kOwnFiles) GTEST_SKIP() << "too few files may be open here";
+  std::string answered;
+  std::thread asks([&] { answered = text(chat_of(kStory)); });
+  while (metric("requests_processing") < 1.0) std::this_thread::sleep_for(1ms);
+  std::list<RawPeer> flood;
+  while (flood.size() < kConnections) flood.emplace_back(api_->port());
+  asks.join();
+  EXPECT_EQ(answered, alone);
+  flood.clear();
+  unsigned status = 0;
+  for (const Instant deadline = Clock::now() + 10s; status != 200 && Clock::now() < deadline;) {
+    try {
+      status = ask(api_->port(), {.path = "/health"}).status;
+    } catch (const boost::system::system_error&) {
+      std::this_thread::sleep_for(10ms);  // it has not seen all of them go yet
+    }
+  }
+  EXPECT_EQ(status, 200u);
 }
 
 // Who closes the connection ends the passes.
