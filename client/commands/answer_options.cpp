@@ -2,10 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "shared/base/bytes.h"
+#include "shared/base/text_file.h"
 #include "shared/drafting/kinds.h"
 #include "shared/program/endpoint.h"
 #include "shared/program/token_file.h"
@@ -137,6 +139,38 @@ Result<void> check_experiment(const AnswerOptions& o, AnswerConfig& config) {
   return {};
 }
 
+constexpr std::uint64_t kNamesBytesMax = 1u << 20;
+constexpr PrivateType kDetected[] = {PrivateType::mail, PrivateType::phone,   PrivateType::card,
+                                     PrivateType::iban, PrivateType::address, PrivateType::key};
+
+Result<PrivacyGuard::Options> check_privacy(const AnswerOptions& o) {
+  PrivacyGuard::Options privacy{.refuses_detected = o.private_found == "refuse",
+                                .shows_types = o.private_types == "on"};
+  privacy.mode = o.private_mode == "mask"    ? PrivateMode::mask
+                 : o.private_mode == "local" ? PrivateMode::local
+                                             : PrivateMode::off;
+  for (const std::string& word : o.private_detect) {
+    if (word == "none" && o.private_detect.size() == 1) break;
+    std::string known;
+    bool found = false;
+    for (const PrivateType type : kDetected) {
+      if (word == "all" || word == to_string(type)) privacy.detects.push_back(type);
+      found = found || word == "all" || word == to_string(type);
+      known += std::string(to_string(type)) + ", ";
+    }
+    if (!found)
+      return usage("--private-detect " + word + ": give some of " + known + "or all or none");
+  }
+  if (o.private_names.empty()) return privacy;
+  auto names = read_text(o.private_names, kNamesBytesMax);
+  if (!names) return Error{names.error().code, "--private-names " + names.error().message};
+  std::istringstream lines(*names);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty()) privacy.names.push_back(std::move(line));
+  }
+  return privacy;
+}
+
 }  // namespace
 
 Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
@@ -178,6 +212,9 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   config.thread_count = o.threads;
   config.raw = o.raw;
   config.chat_template = o.chat_template;
+  auto privacy = check_privacy(o);
+  if (!privacy) return privacy.error();
+  config.privacy = *std::move(privacy);
   config.json = o.json;
   config.log_level = o.log_level;
   return config;
@@ -272,6 +309,26 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       ->check(in_range(0u, 1024u))
       ->capture_default_str();
   add("--chat-template", o.chat_template, "FILE", "A Jinja template instead of the bundle's");
+  add("--private", o.private_mode, "MODE",
+      "What becomes of private text, which <private>...</private> marks and --private-detect "
+      "finds. "
+      "mask: placeholders are sent in its place, and their values put back into the answer; local: "
+      "nothing of such a text is sent, the device answers; off: all is sent as it is")
+      ->check(one_of({"mask", "local", "off"}))
+      ->capture_default_str();
+  add("--private-detect", o.private_detect, "TYPE,...",
+      "What is private without a mark: mail, phone, card, iban, address, key; all; none")
+      ->delimiter(',')
+      ->capture_default_str();
+  add("--private-names", o.private_names, "FILE", "Names that are private, one a line");
+  add("--private-found", o.private_found, "HOW",
+      "What is found without a mark is masked, or the request refused: mask, refuse")
+      ->check(one_of({"mask", "refuse"}))
+      ->capture_default_str();
+  add("--private-types", o.private_types, "SHOWN",
+      "Placeholders say what kind of text they stand for, [MAIL_001], or not, [TEXT_001]: on, off")
+      ->check(one_of({"on", "off"}))
+      ->capture_default_str();
   add("--log-level", o.log_level, "LEVEL", "trace, debug, info, warn, error or off")
       ->check(is_log_level())
       ->capture_default_str();

@@ -11,6 +11,7 @@
 #include "client/experiments/oracle_drafter.h"
 #include "client/experiments/paced_drafter.h"
 #include "client/generation/generation.h"
+#include "client/privacy/privacy_guard.h"
 #include "shared/net/tls.h"
 #include "shared/program/pace_profile.h"
 
@@ -60,6 +61,11 @@ struct AnswerOptions {
   std::uint32_t threads = 0;
   bool raw = false;
   std::filesystem::path chat_template;
+  std::string private_mode = "mask";
+  std::vector<std::string> private_detect{"none"};
+  std::filesystem::path private_names;
+  std::string private_found = "mask";
+  std::string private_types = "on";
   bool json = false;
   std::string log_level = "warn";
 };
@@ -91,11 +97,12 @@ struct AnswerConfig {
   std::uint32_t thread_count;
   bool raw;
   std::filesystem::path chat_template;
+  PrivacyGuard::Options privacy;
   bool json;
   std::string log_level;
 };
 
-// Reads the token file, the pace profile and the oracle's answer.
+// Reads the token file, the list of names, the pace profile and the oracle's answer.
 // Errors    usage naming the option and what it takes; io for the token file
 Result<AnswerConfig> check_answer_options(const AnswerOptions& options);
 

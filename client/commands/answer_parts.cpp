@@ -86,17 +86,18 @@ Result<void> AnswerParts::place_writer() {
   return {};
 }
 
-Result<std::unique_ptr<TargetLink>> AnswerParts::open_link(std::function<void()> wake) const {
-  auto link =
-      ClientLink::open({.host = config_.host,
-                        .port = config_.port,
-                        .tls = config_.tls,
-                        .session = {.hello = hello_of(bundle(), config_),
-                                    .channel = {},
-                                    .vocabulary_count = bundle().tokenizer().vocabulary_count()},
-                        .back_off = {},
-                        .jitter_seed = std::random_device{}(),
-                        .on_event = std::move(wake)});
+Result<std::unique_ptr<TargetLink>> AnswerParts::open_link(std::function<void()> wake) {
+  auto link = ClientLink::open(
+      {.host = config_.host,
+       .port = config_.port,
+       .tls = config_.tls,
+       .session = {.hello = hello_of(bundle(), config_),
+                   .channel = {.on_sent = [this, connection = ++last_connection_](
+                                              ByteView frame) { uplink_.add(connection, frame); }},
+                   .vocabulary_count = bundle().tokenizer().vocabulary_count()},
+       .back_off = {},
+       .jitter_seed = std::random_device{}(),
+       .on_event = std::move(wake)});
   if (!link) return link.error();
   if (!config_.offline_after) return std::move(*link);
   return std::make_unique<CutLink>(std::move(*link), *config_.offline_after,

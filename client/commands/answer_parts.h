@@ -12,6 +12,7 @@
 #include "client/engine/drafter_placement.h"
 #include "client/engine/drafter_selection.h"
 #include "client/engine/run_memory.h"
+#include "client/privacy/uplink_record.h"
 #include "shared/protocol/target_link.h"
 
 namespace spdlog {
@@ -47,10 +48,11 @@ class AnswerParts {
   }
   const PowerSupply& power() const { return power_; }
 
-  // A connection of its own to the server.
+  // A connection of its own to the server. What leaves on it is recorded in uplink().
   //
   // Errors    of ClientLink::open
-  Result<std::unique_ptr<TargetLink>> open_link(std::function<void()> wake) const;
+  Result<std::unique_ptr<TargetLink>> open_link(std::function<void()> wake);
+  const UplinkRecord& uplink() const { return uplink_; }
   RunKnowledge known() const;
   // Keeps it for the next run. Threads   one
   void keep(const RunKnowledge& known);
@@ -71,6 +73,8 @@ class AnswerParts {
   std::optional<BundleFile> writer_;
   std::unique_ptr<DrafterPlacement> writer_placement_;
   PowerSupply power_;
+  UplinkRecord uplink_;
+  std::uint64_t last_connection_ = 0;
 };
 
 }  // namespace edgedraft

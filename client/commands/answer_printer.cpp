@@ -20,7 +20,8 @@ AnswerPrinter::AnswerPrinter(const Tokenizer& tokenizer, LeadingSpace leading_sp
   begin();
 }
 
-void AnswerPrinter::begin() {
+void AnswerPrinter::begin(std::shared_ptr<const Placeholders> placeholders) {
+  placeholders_ = std::move(placeholders);
   tokens_.clear();
   provenance_.clear();
   line_.clear();
@@ -32,12 +33,19 @@ void AnswerPrinter::begin() {
 // The detokenizer as it is behind the first `count` tokens.
 void AnswerPrinter::restart_at(std::uint32_t count) {
   detokenizer_.emplace(tokenizer_, leading_space_);
-  for (std::uint32_t i = 0; i < count; ++i) (void)detokenizer_->push(tokens_[i]);
+  restored_.reset();
+  if (placeholders_) restored_.emplace(*placeholders_);
+  for (std::uint32_t i = 0; i < count; ++i) (void)seen(detokenizer_->push(tokens_[i]));
   shown_count_ = count;
 }
 
 std::string AnswerPrinter::text() const {
-  return decode(tokenizer_, tokens_, leading_space_);
+  const std::string text = decode(tokenizer_, tokens_, leading_space_);
+  return placeholders_ ? restored(text, *placeholders_) : text;
+}
+
+std::string AnswerPrinter::seen(const std::string& text) {
+  return restored_ ? restored_->push(text).text : text;
 }
 
 void AnswerPrinter::on_token(std::uint32_t token, Provenance provenance) {
@@ -104,7 +112,7 @@ void AnswerPrinter::mark(const std::string& what) {
 
 void AnswerPrinter::show_to(std::uint32_t count) {
   for (; shown_count_ < count; ++shown_count_) {
-    show(detokenizer_->push(tokens_[shown_count_]), provenance_[shown_count_]);
+    show(seen(detokenizer_->push(tokens_[shown_count_])), provenance_[shown_count_]);
   }
 }
 
@@ -123,7 +131,9 @@ void AnswerPrinter::finish() {
   finished_ = true;
   const auto count = static_cast<std::uint32_t>(tokens_.size());
   show_to(count);
-  show(detokenizer_->finish(), count == 0 ? Provenance::verified : provenance_.back());
+  std::string rest = seen(detokenizer_->finish());
+  if (restored_) rest += restored_->finish().text;
+  show(rest, count == 0 ? Provenance::verified : provenance_.back());
   if (display_ == Display::silent) return;
   if (!line_.empty()) streams_.text << '\n';
   line_.clear();

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <iosfwd>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "client/generation/generation.h"
+#include "client/privacy/restored_text.h"
 #include "shared/model/tokenizer.h"
 
 namespace edgedraft {
@@ -31,8 +33,9 @@ class AnswerPrinter final : public GenerationObserver {
   AnswerPrinter(const Tokenizer& tokenizer, LeadingSpace leading_space, Display display,
                 const Streams& streams);
 
-  // Forgets the last answer.
-  void begin();
+  // Forgets the last answer. The next one's placeholders are shown as what they stand for; null:
+  // there are none.
+  void begin(std::shared_ptr<const Placeholders> placeholders = nullptr);
   // The answer is over: shows what was held back, and ends the line. More may follow if the
   // answer is corrected later.
   void finish();
@@ -47,6 +50,8 @@ class AnswerPrinter final : public GenerationObserver {
 
  private:
   bool live() const { return display_ == Display::live_styled || display_ == Display::live_plain; }
+  // As it is to be seen.
+  std::string seen(const std::string& text);
   // Writes the tokens below `count` that are not shown yet.
   void show_to(std::uint32_t count);
   void show(const std::string& text, Provenance provenance);
@@ -61,6 +66,8 @@ class AnswerPrinter final : public GenerationObserver {
   std::vector<std::uint32_t> tokens_;
   std::vector<Provenance> provenance_;
   std::optional<Detokenizer> detokenizer_;  // has seen the shown tokens
+  std::shared_ptr<const Placeholders> placeholders_;
+  std::optional<RestoredText> restored_;  // the same, if there are placeholders
   std::uint32_t shown_count_ = 0;
   std::uint32_t final_count_ = 0;  // leading tokens that will not change
   std::string line_;               // what stands on the line that is being written

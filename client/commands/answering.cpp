@@ -80,6 +80,7 @@ Result<std::unique_ptr<Answering>> Answering::open(const AnswerConfig& config,
 
 Result<void> Answering::start(const AnswerConfig& config) {
   if (auto placed = parts_->place_drafter(); !placed) return placed.error();
+  privacy_.emplace(config.privacy);
   if (!config.cycles_file.empty()) {
     auto log = CycleLog::open(config.cycles_file, reported_);
     if (!log) return log.error();
@@ -136,13 +137,36 @@ const ReportedConfig& Answering::reported_config() {
   return reported_;
 }
 
-Result<AnswerReport> Answering::answer(std::span<const std::uint32_t> prompt) {
-  printer_.begin();
+Result<RequestMask::Outcome> Answering::hide(std::span<std::string> texts) {
+  if (privacy_->mode() == PrivateMode::off) return RequestMask::Outcome{};
+  RequestMask mask(*privacy_, privacy_->mode());
+  for (const std::string& text : texts) mask.learn(text, false);
+  if (auto checked = mask.check(); !checked) return checked.error();
+  for (std::string& text : texts) text = mask.apply(text, false);
+  auto outcome = mask.outcome();
+  const bool someone_answers = parts_->drafters() != nullptr || parts_->writers() != nullptr;
+  if (outcome && outcome->is_local && !someone_answers) {
+    return Error{Errc::unsupported,
+                 "it holds private text, and with --plain there is no drafter to answer it here"};
+  }
+  return outcome;
+}
+
+Result<AnswerReport> Answering::answer(std::span<const std::uint32_t> prompt,
+                                       const RequestMask::Outcome& hidden) {
+  printer_.begin(hidden.placeholders);
   energy_.begin();
-  conversation_->answer({prompt.begin(), prompt.end()});
+  AnswerTerms terms{.tokens_max = reported_.generation.tokens_max,
+                    .sampling = reported_.generation.sampling};
+  if (hidden.is_local) {
+    terms.route = AnswerRoute::device;
+    terms.is_private = true;
+  }
+  conversation_->answer({prompt.begin(), prompt.end()}, terms);
   auto report = finish();
   printer_.finish();
   if (!report) return report.error();
+  if (hidden.is_local) privacy_->local_texts().add((*report)->text);
   return **std::move(report);
 }
 

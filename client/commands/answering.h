@@ -15,6 +15,7 @@
 #include "client/engine/bundle_file.h"
 #include "client/engine/engine.h"
 #include "client/experiments/paced_drafter.h"
+#include "client/privacy/request_mask.h"
 
 namespace edgedraft {
 
@@ -39,9 +40,14 @@ class Answering {
   const BundleFile& bundle() const { return parts_->bundle(); }
   const ReportedConfig& reported_config();
 
+  // Takes private text out of the conversation's texts, as the options say (docs/privacy.md).
+  //
+  // Errors    of RequestMask; unsupported: it has to stay, and nobody here can answer
+  Result<RequestMask::Outcome> hide(std::span<std::string> texts);
   // Writes the answer to `prompt`, the conversation so far, as it comes. Ends early if the user
   // interrupts.
-  Result<AnswerReport> answer(std::span<const std::uint32_t> prompt);
+  Result<AnswerReport> answer(std::span<const std::uint32_t> prompt,
+                              const RequestMask::Outcome& hidden);
   // Has the last answer checked, if it was written offline and the server is back.
   Result<std::optional<AnswerReport>> settle();
   // Of all answers.
@@ -61,8 +67,9 @@ class Answering {
   ReportedConfig reported_;
   AnswerPrinter printer_;
   std::unique_ptr<CycleLog> cycle_log_;  // null if none was asked for
-  PacedDrafter* paced_ = nullptr;        // the conversation's drafter, if a pace is kept
-  std::uint32_t late_before_ = 0;        // of earlier answers
+  std::optional<PrivacyGuard> privacy_;
+  PacedDrafter* paced_ = nullptr;  // the conversation's drafter, if a pace is kept
+  std::uint32_t late_before_ = 0;  // of earlier answers
   EnergyMeter energy_;
   std::optional<Engine> engine_;
   std::unique_ptr<EngineConversation> conversation_;

@@ -58,9 +58,15 @@ class Chat {
     // What was written offline may have been checked while the user wrote.
     if (auto settled = settle(); !settled) return settled;
     messages_.push_back({.role = "user", .content = line});
-    const auto prompt = answering_.bundle().encode_chat(template_, messages_);
+    std::vector<std::string> texts;
+    for (const ChatMessage& message : messages_) texts.push_back(message.content);
+    const auto hidden = answering_.hide(texts);
+    if (!hidden) return hidden.error();
+    std::vector<ChatMessage> sent = messages_;
+    for (std::size_t i = 0; i < sent.size(); ++i) sent[i].content = std::move(texts[i]);
+    const auto prompt = answering_.bundle().encode_chat(template_, sent);
     if (!prompt) return prompt.error();
-    const auto report = answering_.answer(*prompt);
+    const auto report = answering_.answer(*prompt, *hidden);
     if (!report) return report.error();
     messages_.push_back({.role = "assistant", .content = report->text});
     answers_.push_back(report->stats);

@@ -77,12 +77,15 @@ Result<int> run_once(const RunOptions& options) {
   const Terminal terminal = look_at_terminal();
   const auto answering = Answering::open(*config, terminal);
   if (!answering) return answering.error();
-  const auto tokens = encode((*answering)->bundle(), *config, *prompt);
+  std::string text = *prompt;
+  const auto hidden = (*answering)->hide(std::span(&text, 1));
+  if (!hidden) return hidden.error();
+  const auto tokens = encode((*answering)->bundle(), *config, text);
   if (!tokens) return tokens.error();
 
   catch_interrupts();
   ignore_closed_pipes();
-  const auto report = (*answering)->answer(*tokens);
+  const auto report = (*answering)->answer(*tokens, *hidden);
   if (!report) return report.error();
   if (config->json) {
     std::cout << to_json(*report, (*answering)->reported_config()) << std::endl;

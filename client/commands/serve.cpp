@@ -152,6 +152,8 @@ Result<int> run_serve(const ServeOptions& o) {
        .keep_after = std::chrono::milliseconds(o.hold_ms),
        .device_answers = parts.drafters() != nullptr || parts.writers() != nullptr,
        .handover_below = o.handover_below,
+       .privacy = config->privacy,
+       .uplink = &parts.uplink(),
        .seeds_are_random = !o.answer.seed,
        .conversations_max = o.conversations,
        .line_max = kLineMax,

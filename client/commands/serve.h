@@ -14,7 +14,10 @@ class App;
 namespace edgedraft {
 
 struct ServeOptions {
-  ServeOptions() { answer.max_tokens = 4096; }
+  ServeOptions() {
+    answer.max_tokens = 4096;
+    answer.private_detect = {"mail", "card", "iban", "key"};
+  }
 
   AnswerOptions answer;
   std::string listen = "127.0.0.1:7430";

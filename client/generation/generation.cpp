@@ -32,6 +32,8 @@ void Generation::set(const AnswerTerms& terms) {
   law_ = terms.law;
   logprobs_ = terms.logprobs;
   route_ = terms.route;
+  is_private_ = terms.is_private;
+  EDGEDRAFT_CHECK(!is_private_ || route_ == AnswerRoute::device);
   handover_below_ = terms.handover_below;
 }
 
@@ -43,11 +45,14 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   if (request_.in_flight) (void)parts_.link.send(CancelRequest{});
   request_.in_flight = request_.running = false;
   const auto known = conversation_.tokens();
-  const auto common = static_cast<std::uint32_t>(
+  auto common = static_cast<std::uint32_t>(
       std::mismatch(known.begin(), known.end(), prompt.begin(), prompt.end()).first -
       known.begin());
+  // What was private, and is not called so any more, is begun anew.
+  if (!is_private_) common = std::min(common, conversation_.ledger().untainted_count());
   drop_from(common);
-  conversation_.append(prompt.subspan(common), Provenance::given);
+  conversation_.append(prompt.subspan(common),
+                       is_private_ ? Provenance::private_ : Provenance::given);
 
   started_ = parts_.now();
   stats_ = {};

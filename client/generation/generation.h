@@ -191,6 +191,7 @@ class Generation {
   std::shared_ptr<AnswerLaw> law_;  // null: none
   std::uint8_t logprobs_ = 0;
   AnswerRoute route_ = AnswerRoute::server;
+  bool is_private_ = false;
   double handover_below_ = 0.0;
   DrafterConfidence confidence_;
   bool device_writes_ = false;  // first, and has not handed over

@@ -68,6 +68,9 @@ struct AnswerTerms {
   // has been away for so long.
   Duration keep_after = Duration::max();
   AnswerRoute route = AnswerRoute::server;
+  // The prompt holds private text: nothing that is new in it, or written behind it, is ever sent.
+  // Requires  route device
+  bool is_private = false;
   // Of AnswerRoute::automatic: the drafter is unsure where its last tokens were less likely to it
   // than this, in the geometric mean.
   double handover_below = 0.5;

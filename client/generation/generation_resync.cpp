@@ -11,7 +11,7 @@ bool Generation::may_ask_again() const {
 }
 
 bool Generation::has_text_to_check() const {
-  return options_.resync == wire::ResyncPolicy::check &&
+  return options_.resync == wire::ResyncPolicy::check && !is_private_ &&
          conversation_.settled_count() < conversation_.count();
 }
 

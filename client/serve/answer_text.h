@@ -35,7 +35,7 @@ class AnswerText {
 
   // A part of the text, all of one provenance.
   struct Piece {
-    std::string text;
+    std::string text{};
     Provenance provenance = Provenance::verified;
     bool is_thought = false;
     // Before it: of what was given out of the thought, or of the rest, only so many characters

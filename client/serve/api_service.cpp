@@ -46,16 +46,33 @@ std::optional<std::string> query_field(std::string_view query, std::string_view 
   return std::nullopt;
 }
 
+std::optional<std::size_t> number_of(const std::string& text) {
+  std::size_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, number);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
+  return number;
+}
+
 std::string names_of(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
   return text;
 }
 
+// When what was private is sent on: all requests of this device look through as long, but for this.
+Instant next_tick(Instant asked) {
+  constexpr Duration kTick = std::chrono::milliseconds(20);
+  return asked + ((Clock::now() - asked) / kTick + 1) * kTick;
+}
+
 }  // namespace
 
 ApiService::ApiService(Options options)
-    : options_(std::move(options)), guard_(options_.guard), conversations_([this] {
+    : options_(std::move(options)),
+      guard_(options_.guard),
+      privacy_(options_.privacy),
+      conversations_([this] {
         Conversations::Options with = options_.conversations;
         with.on_outcome = [this, tell = std::move(with.on_outcome)](const AnswerOutcome& outcome) {
           count(outcome);
@@ -81,6 +98,7 @@ const std::vector<ApiService::Route>& ApiService::routes() {
       {"GET", "/v1/stream", &S::read_stream},
       {"DELETE", "/v1/stream", &S::remove_stream},
       {"POST", "/v1/streams/lookup", &S::look_up_streams},
+      {"GET", "/v1/edgedraft/uplink", &S::uplink},
   };
   return routes;
 }
@@ -137,10 +155,38 @@ void ApiService::serve(Call call) {
   call.answer(std::move(refusal));
 }
 
+// Errors    of what only the server can do
+std::optional<ApiError> ApiService::keep_here(CompletionRequest& request) const {
+  const char* const needs = request.tools.use != ToolUse::none ? "tools"
+                            : request.logprobs > 0             ? "logprobs"
+                                                               : nullptr;
+  if (needs != nullptr) {
+    return ApiError{.message = "it holds private text and stays on the device, where '" +
+                               std::string(needs) + "' are not to be had",
+                    .param = needs,
+                    .code = "private_text_found"};
+  }
+  if (!options_.device_answers) {
+    return ApiError{.message =
+                        "it holds private text, and this endpoint has no drafter that could "
+                        "answer it here",
+                    .param = "private",
+                    .code = "private_text_found"};
+  }
+  request.route = AnswerRoute::device;
+  return std::nullopt;
+}
+
 void ApiService::complete(Call call, CompletionKind kind) {
   const std::uint64_t seed =
       options_.seeds_are_random ? random_number() : options_.defaults.sampling.seed;
-  auto request = parse_completion(call.request.body, kind, options_.defaults, seed);
+  const Instant asked = Clock::now();
+  auto hidden = take_out_private(call.request.body, privacy_, options_.bundle.tokenizer());
+  auto request = hidden ? parse_completion(hidden->body, kind, options_.defaults, seed)
+                        : ApiResult<CompletionRequest>(hidden.error());
+  if (request && hidden->is_local) {
+    if (auto error = keep_here(*request)) request = *std::move(error);
+  }
   auto prompt = request ? prompt_of(*request) : ApiResult<Prompt>(request.error());
   if (!prompt) {
     ++counters_.refused;
@@ -158,7 +204,11 @@ void ApiService::complete(Call call, CompletionKind kind) {
     ++counters_.refused;
     return call.fail(law.error());
   }
-  start(std::move(call), *std::move(request), *std::move(prompt), *std::move(law));
+  // How long it took to look through tells of what was found.
+  const bool was_private = hidden->is_local || hidden->placeholders;
+  const Instant start_at = was_private ? next_tick(asked) : asked;
+  start(std::move(call), *std::move(request), *std::move(prompt), *std::move(law),
+        *std::move(hidden), start_at);
 }
 
 const std::shared_ptr<const TokenTexts>& ApiService::texts() {
@@ -174,7 +224,7 @@ ApiResult<std::shared_ptr<AnswerLaw>> ApiService::law_of(const CompletionRequest
 }
 
 void ApiService::start(Call call, CompletionRequest request, Prompt prompt,
-                       std::shared_ptr<AnswerLaw> law) {
+                       std::shared_ptr<AnswerLaw> law, PrivateRequest privacy, Instant start_at) {
   const std::uint64_t number = ++last_completion_;
   Completion::Parts parts{.io = options_.io,
                           .conversations = conversations_,
@@ -184,6 +234,8 @@ void ApiService::start(Call call, CompletionRequest request, Prompt prompt,
                           .texts = request.logprobs > 0 ? texts() : nullptr,
                           .keep_after = options_.keep_after,
                           .handover_below = options_.handover_below,
+                          .privacy = std::move(privacy),
+                          .start_at = start_at,
                           .salt = random_number(),
                           .outlet = nullptr,
                           .on_done = {}};
@@ -214,6 +266,7 @@ void ApiService::start(Call call, CompletionRequest request, Prompt prompt,
   } else {
     parts.outlet = std::make_shared<DirectOutlet>(call.reply, call.headers);
   }
+  parts.on_local_text = [this](const std::string& text) { privacy_.local_texts().add(text); };
   parts.on_done = [this, number, kept] {
     if (kept) kept_.ended(*kept, Clock::now());
     boost::asio::post(options_.io, [this, number] { completions_.erase(number); });
@@ -386,18 +439,32 @@ void ApiService::apply_template(Call call) {
   call.answer(json_answer({{"prompt", text->text()}}));
 }
 
+void ApiService::uplink(Call call) {
+  const auto since = number_of(query_field(call.request.query, "since").value_or("0"));
+  if (!since) {
+    return call.fail({.message = "'since' is the number of a message, which those behind it follow",
+                      .param = "since",
+                      .code = "invalid_value"});
+  }
+  Json messages = Json::array();
+  if (options_.uplink != nullptr) {
+    for (const UplinkRecord::Message& message : options_.uplink->since(*since)) {
+      messages.push_back(to_json(message, options_.bundle.tokenizer()));
+    }
+  }
+  call.answer(json_answer({{"object", "list"}, {"data", std::move(messages)}}));
+}
+
 void ApiService::read_stream(Call call) {
   const auto name = query_field(call.request.query, "conv_id");
-  const auto from_text = query_field(call.request.query, "from").value_or("0");
+  const std::string from_text = query_field(call.request.query, "from").value_or("0");
   const auto stream = name ? kept_.find(*name, Clock::now()) : nullptr;
   if (!stream) {
     return call.fail(
         {.status = 404, .message = "no such stream is kept", .code = "unknown_stream"});
   }
-  std::size_t from = 0;
-  const auto parsed = std::from_chars(from_text.data(), from_text.data() + from_text.size(), from);
-  if (parsed.ec != std::errc() || parsed.ptr != from_text.data() + from_text.size() ||
-      from > stream->size()) {
+  const auto from = number_of(from_text);
+  if (!from || *from > stream->size()) {
     return call.fail({.message = "'from' is '" + from_text +
                                  "'; give a number of bytes from 0 to " +
                                  std::to_string(stream->size()),
@@ -405,7 +472,7 @@ void ApiService::read_stream(Call call) {
                       .code = "invalid_value"});
   }
   call.headers.emplace_back(kConversationHeader, *name);
-  stream->attach(std::move(call.reply), call.headers, from);
+  stream->attach(std::move(call.reply), call.headers, *from);
 }
 
 void ApiService::remove_stream(Call call) {

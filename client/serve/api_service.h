@@ -11,6 +11,8 @@
 #include <string_view>
 
 #include "client/engine/bundle_file.h"
+#include "client/privacy/privacy_guard.h"
+#include "client/privacy/uplink_record.h"
 #include "client/serve/api_guard.h"
 #include "client/serve/completion.h"
 #include "client/serve/completion_request.h"
@@ -38,9 +40,11 @@ class ApiService {
     std::string model;                   // the name that clients see
     CompletionDefaults defaults;
     Duration keep_after{};
-    bool device_answers = true;    // somebody is there who can, without the server
-    double handover_below = 0.0;   // see AnswerTerms
-    bool seeds_are_random = true;  // where a request names none; else defaults.sampling's
+    bool device_answers = true;   // somebody is there who can, without the server
+    double handover_below = 0.0;  // see AnswerTerms
+    PrivacyGuard::Options privacy{};
+    const UplinkRecord* uplink = nullptr;  // outlives it; null: nothing is recorded
+    bool seeds_are_random = true;          // where a request names none; else defaults.sampling's
     boost::asio::io_context& io;
     Conversations::Options conversations;
   };
@@ -97,9 +101,12 @@ class ApiService {
   void read_stream(Call call);
   void remove_stream(Call call);
   void look_up_streams(Call call);
+  void uplink(Call call);
 
   void complete(Call call, CompletionKind kind);
-  void start(Call call, CompletionRequest request, Prompt prompt, std::shared_ptr<AnswerLaw> law);
+  std::optional<ApiError> keep_here(CompletionRequest& request) const;
+  void start(Call call, CompletionRequest request, Prompt prompt, std::shared_ptr<AnswerLaw> law,
+             PrivateRequest privacy, Instant start_at);
   const std::shared_ptr<const TokenTexts>& texts();
   ApiResult<std::shared_ptr<AnswerLaw>> law_of(const CompletionRequest& request);
   ApiResult<Prompt> prompt_of(const CompletionRequest& request) const;
@@ -108,6 +115,7 @@ class ApiService {
 
   Options options_;
   ApiGuard guard_;
+  PrivacyGuard privacy_;
   Counters counters_;
   std::shared_ptr<const TokenTexts> texts_;  // once a request needs them
   KeptStreams kept_{{}};

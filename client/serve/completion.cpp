@@ -22,7 +22,12 @@ Completion::Choice::Choice(Completion& completion, std::uint32_t index)
             .shows_drafts = completion.request_.offline == OfflinePolicy::revise,
             .thoughts = completion.thoughts()}),
       completion_(completion),
-      index_(index) {}
+      index_(index) {
+  const Placeholders* const placeholders = completion.parts_.privacy.placeholders.get();
+  if (placeholders == nullptr) return;
+  seen_text.emplace(*placeholders, completion.request_.answers_json);
+  seen_thought.emplace(*placeholders);
+}
 
 void Completion::Choice::on_token(std::uint32_t token, Provenance provenance) {
   text.add(token, provenance);
@@ -75,11 +80,36 @@ void Completion::Choice::show() {
   if (text.stopped() && !std::exchange(stopping_, true))
     completion_.parts_.conversations.stop(*ticket);
   if (!completion_.request_.streams || may_be_calls()) return;
-  for (const AnswerText::Piece& piece : text.take()) {
-    const std::size_t told_before = told_tokens.size();
-    if (completion_.parts_.texts) tell_logprobs();
-    completion_.write(completion_.format_.text_event(index_, piece, state,
-                                                     std::span(told_tokens).subspan(told_before)));
+  for (AnswerText::Piece& piece : text.take()) {
+    restore(piece);
+    show(std::move(piece));
+  }
+}
+
+void Completion::Choice::show(AnswerText::Piece piece) {
+  const std::size_t told_before = told_tokens.size();
+  if (completion_.parts_.texts) tell_logprobs();
+  const auto told = std::span(told_tokens).subspan(told_before);
+  if (piece.text.empty() && !piece.revise_from && told.empty()) return;
+  completion_.write(completion_.format_.text_event(index_, piece, state, told));
+}
+
+void Completion::Choice::restore(AnswerText::Piece& piece) {
+  auto& seen = piece.is_thought ? seen_thought : seen_text;
+  if (!seen) return;
+  if (piece.revise_from) seen->revise(*piece.revise_from);
+  RestoredText::Piece restored = seen->push(piece.text);
+  piece.text = std::move(restored.text);
+  piece.revise_from = restored.revise_from;
+}
+
+// What might have become a placeholder.
+void Completion::Choice::show_rest() {
+  for (const bool is_thought : {true, false}) {
+    auto& seen = is_thought ? seen_thought : seen_text;
+    if (!seen) continue;
+    RestoredText::Piece rest = seen->finish();
+    show({.text = std::move(rest.text), .is_thought = is_thought, .revise_from = rest.revise_from});
   }
 }
 
@@ -97,6 +127,9 @@ void Completion::Choice::on_over(Result<AnswerOutcome> over) {
   outcome = *std::move(over);
   text.finish();
   stopping_ = true;
+  if (completion_.parts_.privacy.is_local && completion_.parts_.on_local_text) {
+    completion_.parts_.on_local_text(text.thought() + '\n' + text.text());
+  }
   if (!completion_.request_.streams) {
     text.take();
     if (completion_.parts_.texts) tell_logprobs();
@@ -105,6 +138,7 @@ void Completion::Choice::on_over(Result<AnswerOutcome> over) {
     const FinishedChoice choice = completion_.finished(*this);
     if (choice.calls.empty()) {
       show();
+      show_rest();
     } else {
       completion_.write(completion_.format_.calls_event(index_, choice.calls));
     }
@@ -121,8 +155,10 @@ Completion::Completion(Parts parts, CompletionRequest request, Prompt prompt)
                .model = parts_.model,
                .includes_usage = request_.includes_usage,
                .obfuscates = request_.obfuscates,
-               .texts = parts_.texts},
+               .texts = parts_.texts,
+               .privacy = parts_.privacy},
               parts_.salt),
+      start_(parts_.io),
       late_(parts_.io) {}
 
 Completion::~Completion() {
@@ -130,6 +166,15 @@ Completion::~Completion() {
 }
 
 void Completion::start() {
+  if (parts_.start_at <= Clock::now()) return begin();
+  start_.expires_at(parts_.start_at);
+  start_.async_wait([weak = weak_from_this()](const boost::system::error_code& error) {
+    const auto still = weak.lock();
+    if (!error && still && !still->done_) still->begin();
+  });
+}
+
+void Completion::begin() {
   for (std::uint32_t i = 0; i < request_.choices; ++i) {
     choices_.push_back(std::make_unique<Choice>(*this, i));
     const auto ticket = parts_.conversations.begin(prompt_, terms_of(i), *choices_.back());
@@ -152,6 +197,7 @@ AnswerTerms Completion::terms_of(std::uint32_t choice) const {
   terms.law = parts_.law;
   terms.logprobs = request_.logprobs;
   terms.route = request_.route;
+  terms.is_private = parts_.privacy.is_local;
   if (request_.offline == OfflinePolicy::keep) terms.keep_after = parts_.keep_after;
   if (request_.route == AnswerRoute::server) return terms;
   // What the device is to write by itself is shown as it comes.
@@ -178,7 +224,7 @@ void Completion::begin_stream() {
   for (std::uint32_t i = 0; i < request_.choices; ++i) {
     if (request_.kind == CompletionKind::chat) events += format_.begin_event(i);
     if (request_.echo) {
-      events += format_.text_event(i, {.text = request_.prompt}, ClientState::online, {});
+      events += format_.text_event(i, {.text = as_seen(request_.prompt)}, ClientState::online, {});
     }
   }
   if (!events.empty()) parts_.outlet->write(std::move(events));
@@ -225,7 +271,7 @@ std::vector<FinishedChoice> Completion::finished() const {
 
 FinishedChoice Completion::finished(const Choice& choice) const {
   FinishedChoice finished{.text = (request_.echo ? request_.prompt : "") + choice.text.text(),
-                          .thought = choice.text.thought(),
+                          .thought = as_seen(choice.text.thought()),
                           .stopped = choice.text.stopped(),
                           .outcome = *choice.outcome,
                           .logprobs = choice.told_tokens};
@@ -234,7 +280,20 @@ FinishedChoice Completion::finished(const Choice& choice) const {
   if (request_.tools.use != ToolUse::none && whole) {
     finished.calls = parse_calls(finished.text).value_or(std::vector<ToolCall>());
   }
+  finished.text = as_seen(finished.text, request_.answers_json);
+  if (!parts_.privacy.restores_tool_arguments) return finished;
+  for (ToolCall& call : finished.calls) {
+    std::string seen = as_seen(call.arguments, /*in_json=*/true);
+    call.is_restored = seen != call.arguments;
+    call.arguments = std::move(seen);
+  }
   return finished;
+}
+
+// With what placeholders stand for.
+std::string Completion::as_seen(const std::string& text, bool in_json) const {
+  const Placeholders* const placeholders = parts_.privacy.placeholders.get();
+  return placeholders == nullptr ? text : restored(text, *placeholders, in_json);
 }
 
 void Completion::stop() {
@@ -244,6 +303,7 @@ void Completion::stop() {
 void Completion::done() {
   done_ = true;
   abandon_choices();
+  start_.cancel();
   late_.cancel();
   parts_.on_done();
 }

@@ -9,12 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "client/privacy/restored_text.h"
 #include "client/serve/answer_text.h"
 #include "client/serve/completion_format.h"
 #include "client/serve/completion_request.h"
 #include "client/serve/conversations.h"
 #include "client/serve/logprobs_format.h"
 #include "client/serve/outlet.h"
+#include "client/serve/request_privacy.h"
 #include "shared/base/clock.h"
 
 namespace edgedraft {
@@ -34,13 +36,18 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     std::shared_ptr<const TokenTexts> texts{};  // for log probabilities; null: none are told
     Duration keep_after{};        // that an outage lasts before its text is given out for good
     double handover_below = 0.0;  // see AnswerTerms
+    PrivateRequest privacy{};     // what of it was private
+    Instant start_at{};           // not before
     std::uint64_t salt = 0;
     std::shared_ptr<Outlet> outlet;
+    // Told of an answer that is to stay on the device; may be empty.
+    std::function<void(const std::string& text)> on_local_text{};
     std::function<void()> on_done;  // told once, when it is over or was stopped; not to destroy it
   };
   Completion(Parts parts, CompletionRequest request, Prompt prompt);
   ~Completion();
 
+  // Its conversations are not begun before parts.start_at.
   void start();
   // Nobody wants it any more.
   void stop();
@@ -63,12 +70,18 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     std::optional<Conversations::Ticket> ticket;  // while it is being written
     std::optional<AnswerOutcome> outcome;
     AnswerText text;
+    // As the client sees it; nothing where no placeholder was given out.
+    std::optional<RestoredText> seen_text;
+    std::optional<RestoredText> seen_thought;
     // Of the tokens that have a text, up to those given out.
     std::vector<ToldToken> told_tokens;
     ClientState state = ClientState::online;
 
    private:
     void show();
+    void show(AnswerText::Piece piece);
+    void restore(AnswerText::Piece& piece);
+    void show_rest();
     void tell_logprobs();
     bool may_be_calls() const;
 
@@ -82,6 +95,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
 
   AnswerTerms terms_of(std::uint32_t choice) const;
   Thoughts thoughts() const;
+  void begin();
   void begin_stream();
   void write(std::string events);
   void fail(const ApiError& error);
@@ -90,12 +104,14 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   void done();
   std::vector<FinishedChoice> finished() const;
   FinishedChoice finished(const Choice& choice) const;
+  std::string as_seen(const std::string& text, bool in_json = false) const;
 
   Parts parts_;
   CompletionRequest request_;
   Prompt prompt_;
   CompletionFormat format_;
   std::vector<std::unique_ptr<Choice>> choices_;
+  boost::asio::steady_timer start_;
   boost::asio::steady_timer late_;  // then a stream begins, whatever there is to say
   bool begun_ = false;
   bool done_ = false;

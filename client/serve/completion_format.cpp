@@ -71,22 +71,14 @@ Json timings_of(const GenerationStats& stats) {
 }
 
 std::string_view provenance_name(Provenance provenance) {
-  return provenance == Provenance::offline ? "offline" : "verified";
-}
-
-Json counters_of(const AnswerOutcome& outcome) {
-  std::uint32_t offline = 0;
-  for (const Provenance provenance : outcome.provenance) {
-    offline += provenance == Provenance::offline ? 1 : 0;
+  switch (provenance) {
+    case Provenance::offline:
+      return "offline";
+    case Provenance::private_:
+      return "private";
+    default:
+      return "verified";
   }
-  return {{"tokens", outcome.stats.tokens},
-          {"offline_tokens", offline},
-          {"rewritten_tokens", outcome.stats.rewritten_tokens},
-          {"resyncs", outcome.stats.resyncs},
-          {"target_passes", outcome.stats.target_calls},
-          {"acceptance_length", outcome.stats.acceptance_length()},
-          {"bytes_up", outcome.link.bytes_up},
-          {"bytes_down", outcome.link.bytes_down}};
 }
 
 }  // namespace
@@ -169,6 +161,29 @@ CompletionFormat::Json CompletionFormat::logprobs_json(std::span<const ToldToken
                                                : text_logprobs(tokens, *options_.texts);
 }
 
+CompletionFormat::Json CompletionFormat::counters_of(const AnswerOutcome& outcome) const {
+  std::uint32_t offline = 0;
+  for (const Provenance provenance : outcome.provenance) {
+    offline += provenance == Provenance::offline ? 1 : 0;
+  }
+  Json counters = {
+      {"tokens", outcome.stats.tokens},
+      {"offline_tokens", offline},
+      {"rewritten_tokens", outcome.stats.rewritten_tokens},
+      {"resyncs", outcome.stats.resyncs},
+      {"target_passes", outcome.stats.target_calls},
+      {"acceptance_length", outcome.stats.acceptance_length()},
+      {"bytes_up", outcome.link.bytes_up},
+      {"bytes_down", outcome.link.bytes_down}};  // How much of the request stayed here, and how.
+  if (options_.privacy.is_local) counters["private"] = "local";
+  if (options_.privacy.placeholders) {
+    for (const auto& [type, count] : options_.privacy.placeholders->counts()) {
+      counters["private"][to_string(type)] = count;
+    }
+  }
+  return counters;
+}
+
 CompletionFormat::Json CompletionFormat::calls_json(const std::vector<ToolCall>& calls,
                                                     bool indexed) {
   Json list = Json::array();
@@ -177,6 +192,7 @@ CompletionFormat::Json CompletionFormat::calls_json(const std::vector<ToolCall>&
                  {"type", "function"},
                  {"function", {{"name", calls[i].name}, {"arguments", calls[i].arguments}}}};
     if (indexed) call["index"] = i;
+    if (calls[i].is_restored) call["x_restored"] = true;
     list.push_back(std::move(call));
   }
   return list;

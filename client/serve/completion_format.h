@@ -12,6 +12,7 @@
 #include "client/serve/api_error.h"
 #include "client/serve/completion_request.h"
 #include "client/serve/logprobs_format.h"
+#include "client/serve/request_privacy.h"
 #include "client/serve/tools.h"
 #include "shared/base/random.h"
 
@@ -40,6 +41,7 @@ class CompletionFormat {
     bool includes_usage = false;
     bool obfuscates = false;
     std::shared_ptr<const TokenTexts> texts{};  // for log probabilities; null: none are told
+    PrivateRequest privacy{};
   };
   // `salt` makes the id, and what pads events.
   CompletionFormat(Options options, std::uint64_t salt);
@@ -62,6 +64,7 @@ class CompletionFormat {
   Json frame(bool chunk) const;
   Json chunk_of(std::uint32_t choice, const std::string* text) const;
   Json logprobs_json(std::span<const ToldToken> tokens) const;
+  Json counters_of(const AnswerOutcome& outcome) const;
   Json calls_json(const std::vector<ToolCall>& calls, bool indexed);
   std::string event_of(Json chunk, std::size_t text_bytes);
 

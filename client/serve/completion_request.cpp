@@ -341,6 +341,7 @@ void read_format(JsonFields& fields, const ordered_json& body, CompletionRequest
   if (!request.constraints.grammar.empty()) {
     return fields.refuse_unsupported("response_format", "it goes without a grammar");
   }
+  request.answers_json = true;
   SchemaGrammar rules("response_format");
   if (type == "json_object") {
     request.constraints.grammar = rules.grammar(rules.any_object());

@@ -48,6 +48,7 @@ struct CompletionRequest {
   AnswerRoute route = AnswerRoute::server;
   Tools tools{};
   bool splits_thoughts = true;
+  bool answers_json = false;  // a response_format says so
   bool echo = false;
   bool streams = false;
   bool includes_usage = false;

@@ -42,6 +42,8 @@ LocalServer::LocalServer(Options options) : work_(io_.get_executor()) {
                           .keep_after = options.keep_after,
                           .device_answers = options.device_answers,
                           .handover_below = options.handover_below,
+                          .privacy = std::move(options.privacy),
+                          .uplink = options.uplink,
                           .seeds_are_random = options.seeds_are_random,
                           .io = io_,
                           .conversations = {.engine = options.engine,

@@ -11,6 +11,8 @@
 
 #include "client/engine/bundle_file.h"
 #include "client/engine/engine.h"
+#include "client/privacy/privacy_guard.h"
+#include "client/privacy/uplink_record.h"
 #include "client/serve/api_guard.h"
 #include "client/serve/api_service.h"
 #include "client/serve/completion_request.h"
@@ -36,6 +38,8 @@ class LocalServer {
     Duration keep_after{};
     bool device_answers = true;   // see ApiService
     double handover_below = 0.5;  // see AnswerTerms
+    PrivacyGuard::Options privacy{};
+    const UplinkRecord* uplink = nullptr;  // see ApiService
     bool seeds_are_random = true;
     std::uint32_t conversations_max = 1;
     std::uint32_t line_max = 0;

@@ -43,7 +43,8 @@ struct Tools {
 // A call that an answer asks for.
 struct ToolCall {
   std::string name;
-  std::string arguments;  // a JSON object, as text
+  std::string arguments;     // a JSON object, as text
+  bool is_restored = false;  // they hold what placeholders stood for
 };
 
 // The line that stands for a call.

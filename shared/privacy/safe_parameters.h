@@ -8,8 +8,8 @@
 namespace edgedraft {
 
 // What a request says beside its tokens. Numbers that a user sets tell nothing of the text.
-// Constraints hold text of the user's own (stops, a grammar's literals): no conversation holds
-// private text yet; once one does, they enter only with their provenance, as tokens do.
+// Constraints hold text of the user's own (stops, a grammar's literals), which client/privacy masks
+// like all others; where private text is to stay, no request is made at all.
 class SafeParameters {
  public:
   SafeParameters() = default;

@@ -47,4 +47,9 @@ bool TaintLedger::untainted(std::uint32_t count) const {
   return count == 0 || provenance_[count - 1] != Provenance::private_;
 }
 
+std::uint32_t TaintLedger::untainted_count() const {
+  const auto first = std::ranges::find(provenance_, Provenance::private_);
+  return static_cast<std::uint32_t>(first - provenance_.begin());
+}
+
 }  // namespace edgedraft

@@ -31,6 +31,8 @@ class TaintLedger {
   void confirm(std::uint32_t first, std::uint32_t count);
   // Whether no private token is among the first `count`.
   bool untainted(std::uint32_t count) const;
+  // Tokens before the first private one.
+  std::uint32_t untainted_count() const;
 
  private:
   std::vector<std::uint32_t> tokens_;

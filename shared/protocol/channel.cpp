@@ -183,6 +183,7 @@ void Channel::append(ByteView frame, Bytes& to) {
   traffic_.framed_bytes_out += frame.size();
   traffic_.payload_bytes_out += frame.size() - kFrameHeaderBytes;
   to.insert(to.end(), frame.begin(), frame.end());
+  if (options_.on_sent) options_.on_sent(frame);
 }
 
 }  // namespace edgedraft

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 
 #include "shared/base/clock.h"
@@ -19,6 +20,8 @@ struct ChannelOptions {
   // Silence after which a Ping is sent, and again after each further such time.
   Duration ping_interval = std::chrono::seconds(5);
   std::uint32_t unanswered_pings_max = 3;
+  // Told of each frame, header included, when it leaves; may be empty.
+  std::function<void(ByteView frame)> on_sent{};
 };
 
 struct TrafficStats {

@@ -86,7 +86,7 @@ TEST(WallsTest, LibrariesStayWhereTheyBelong) {
       {"toml++/", {"shared/program", "netsim"}},
       {"sentencepiece", {"shared/model"}},
       {"pcre2.h", {"shared/model"}},
-      {"utf8proc.h", {"shared/model"}},
+      {"utf8proc.h", {"client/privacy", "shared/model"}},
       {"flatbuffers/", {"shared/protocol"}},
       {"messages_generated.h", {"shared/protocol"}},
       {"vulkan/", {"client/vulkan"}},

@@ -27,6 +27,8 @@ using MatchContext = std::unique_ptr<pcre2_match_context, Freeing<pcre2_match_co
 struct Pattern::State {
   Code code;
   MatchContext context;
+
+  std::optional<Match> find(std::string_view text, std::size_t at, pcre2_match_data* match) const;
 };
 
 Pattern::Pattern(const std::string& expression) : state_(std::make_unique<State>()) {
@@ -48,30 +50,43 @@ Pattern::~Pattern() = default;
 Pattern::Pattern(Pattern&&) noexcept = default;
 Pattern& Pattern::operator=(Pattern&&) noexcept = default;
 
-void Pattern::split(std::string_view text, const std::function<void(std::string_view)>& use) const {
+std::optional<Pattern::Match> Pattern::State::find(std::string_view text, std::size_t at,
+                                                   pcre2_match_data* match) const {
+  if (at >= text.size()) return std::nullopt;
+  // Checking the encoding at every call would be quadratic.
+  const auto run = [&](std::uint32_t options) {
+    return pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
+                       PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | options, match, context.get());
+  };
+  int status = run(0);
+  // The compiled form has a small stack of its own.
+  if (status == PCRE2_ERROR_JIT_STACKLIMIT) status = run(PCRE2_NO_JIT);
+  if (status == PCRE2_ERROR_NOMATCH) return std::nullopt;
+  if (status < 0) {
+    throw Failure({Errc::io, "PCRE2 gave up on a text (its error " + std::to_string(status) +
+                                 "); is there enough memory?"});
+  }
+  const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(match);
+  return Match{.begin = bounds[0], .end = bounds[1]};
+}
+
+std::optional<Pattern::Match> Pattern::find(std::string_view text, std::size_t at) const {
   const MatchData match(pcre2_match_data_create(1, nullptr));
   if (!match) throw std::bad_alloc();
+  return state_->find(text, at, match.get());
+}
+
+void Pattern::split(std::string_view text, const std::function<void(std::string_view)>& use) const {
+  const MatchData data(pcre2_match_data_create(1, nullptr));
+  if (!data) throw std::bad_alloc();
   std::size_t at = 0;
-  while (at < text.size()) {
-    // Checking the encoding at every call would be quadratic.
-    const auto run = [&](std::uint32_t options) {
-      return pcre2_match(state_->code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                         at, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | options, match.get(),
-                         state_->context.get());
-    };
-    int status = run(0);
-    // The compiled form has a small stack of its own.
-    if (status == PCRE2_ERROR_JIT_STACKLIMIT) status = run(PCRE2_NO_JIT);
-    if (status == PCRE2_ERROR_NOMATCH) return use(text.substr(at));
-    if (status < 0) {
-      throw Failure({Errc::io, "PCRE2 gave up on a text (its error " + std::to_string(status) +
-                                   "); is there enough memory?"});
-    }
-    const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(match.get());
-    if (bounds[0] > at) use(text.substr(at, bounds[0] - at));
-    use(text.substr(bounds[0], bounds[1] - bounds[0]));
-    at = bounds[1];
+  for (auto match = state_->find(text, at, data.get()); match;
+       match = state_->find(text, at, data.get())) {
+    if (match->begin > at) use(text.substr(at, match->begin - at));
+    use(text.substr(match->begin, match->end - match->begin));
+    at = match->end;
   }
+  if (at < text.size()) use(text.substr(at));
 }
 
 }  // namespace edgedraft

@@ -1,0 +1,217 @@
+#include "client/privacy/detectors.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "shared/model/tokenizer/pattern.h"
+
+namespace edgedraft {
+namespace {
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+std::string digits_of(std::string_view text) {
+  std::string digits;
+  std::ranges::copy_if(text, std::back_inserter(digits), is_digit);
+  return digits;
+}
+
+// What matches an expression, and is what it looks like.
+class PatternDetector final : public Detector {
+ public:
+  using Accepts = bool (*)(std::string_view match);
+
+  PatternDetector(PrivateType type, const std::string& expression, Accepts accepts)
+      : type_(type), pattern_(expression), accepts_(accepts) {}
+
+  PrivateType type() const override { return type_; }
+  void find(std::string_view text, std::vector<PrivateSpan>& found) const override {
+    for (auto match = pattern_.find(text, 0); match; match = pattern_.find(text, match->end)) {
+      if (!accepts_(text.substr(match->begin, match->end - match->begin))) continue;
+      found.push_back({.begin = match->begin, .end = match->end, .type = type_});
+    }
+  }
+
+ private:
+  PrivateType type_;
+  Pattern pattern_;
+  Accepts accepts_;
+};
+
+bool any(std::string_view) {
+  return true;
+}
+
+// Not a date, and written as numbers to call are: with an area code, or all of ten digits.
+bool is_phone(std::string_view text) {
+  const std::string digits = digits_of(text);
+  if (digits.size() < 7 || digits.size() > 15) return false;
+  if (text.front() == '+' || text.front() == '(') return true;
+  const auto separators = std::ranges::count_if(text, [](char c) { return !is_digit(c); });
+  const bool date = separators == 2 && digits.size() == 8 &&
+                    (std::ranges::count(text, '.') == 2 || std::ranges::count(text, '-') == 2 ||
+                     std::ranges::count(text, '/') == 2);
+  if (date) return false;
+  return text.front() == '0' || (digits.size() == 10 && separators >= 2);
+}
+
+// Source    ISO/IEC 7812-1, annex B
+bool has_luhn_digit(std::string_view text) {
+  const std::string digits = digits_of(text);
+  if (digits.size() < 13 || digits.size() > 19) return false;
+  int sum = 0;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    int digit = digits[digits.size() - 1 - i] - '0';
+    if (i % 2 == 1) digit = digit > 4 ? 2 * digit - 9 : 2 * digit;
+    sum += digit;
+  }
+  return sum % 10 == 0;
+}
+
+bool is_ip_address(std::string_view text) {
+  int part = 0;
+  bool valid = true;
+  for (const char c : text) {
+    part = c == '.' ? 0 : 10 * part + (c - '0');
+    valid = valid && part <= 255;
+  }
+  // This machine, or any.
+  return valid && !text.starts_with("127.") && text != "0.0.0.0";
+}
+
+double entropy(std::string_view text) {
+  std::array<int, 256> counts{};
+  for (const char c : text) ++counts[static_cast<unsigned char>(c)];
+  double bits = 0.0;
+  for (const int count : counts) {
+    if (count == 0) continue;
+    const double p = count / static_cast<double>(text.size());
+    bits -= p * std::log2(p);
+  }
+  return bits;
+}
+
+// Random letters and digits among each other; words have no digits, numbers no letters.
+bool looks_random(std::string_view text) {
+  constexpr double kBits = 3.5;
+  constexpr double kHexBits = 3.0;
+  if (std::ranges::none_of(text, is_digit) || std::ranges::none_of(text, is_letter)) return false;
+  const bool hex = text.find_first_not_of("0123456789abcdefABCDEF-") == std::string_view::npos;
+  return entropy(text) >= (hex ? kHexBits : kBits);
+}
+
+// Source    SWIFT, IBAN registry, release 99: characters by country
+constexpr std::pair<std::string_view, std::size_t> kIbans[] = {
+    {"AD", 24}, {"AE", 23}, {"AL", 28}, {"AT", 20}, {"AZ", 28}, {"BA", 20}, {"BE", 16}, {"BG", 22},
+    {"BH", 22}, {"BI", 27}, {"BR", 29}, {"BY", 28}, {"CH", 21}, {"CR", 22}, {"CY", 28}, {"CZ", 24},
+    {"DE", 22}, {"DJ", 27}, {"DK", 18}, {"DO", 28}, {"EE", 20}, {"EG", 29}, {"ES", 24}, {"FI", 18},
+    {"FK", 18}, {"FO", 18}, {"FR", 27}, {"GB", 22}, {"GE", 22}, {"GI", 23}, {"GL", 18}, {"GR", 27},
+    {"GT", 28}, {"HR", 21}, {"HU", 28}, {"IE", 22}, {"IL", 23}, {"IQ", 23}, {"IS", 26}, {"IT", 27},
+    {"JO", 30}, {"KW", 30}, {"KZ", 20}, {"LB", 28}, {"LC", 32}, {"LI", 21}, {"LT", 20}, {"LU", 20},
+    {"LV", 21}, {"LY", 25}, {"MC", 27}, {"MD", 24}, {"ME", 22}, {"MK", 19}, {"MN", 20}, {"MR", 27},
+    {"MT", 31}, {"MU", 30}, {"NI", 28}, {"NL", 18}, {"NO", 15}, {"OM", 23}, {"PK", 24}, {"PL", 28},
+    {"PS", 29}, {"PT", 25}, {"QA", 29}, {"RO", 24}, {"RS", 22}, {"RU", 33}, {"SA", 24}, {"SC", 31},
+    {"SD", 18}, {"SE", 24}, {"SI", 19}, {"SK", 24}, {"SM", 27}, {"SO", 23}, {"ST", 25}, {"SV", 28},
+    {"TL", 23}, {"TN", 24}, {"TR", 26}, {"UA", 29}, {"VA", 22}, {"VG", 24}, {"XK", 20}, {"YE", 30}};
+
+char upper(char c) {
+  return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+}
+
+// Source    ISO 13616-1, annex A
+bool has_iban_digits(const std::string& iban) {
+  int rest = 0;
+  for (std::size_t i = 0; i < iban.size(); ++i) {
+    const char c = iban[(i + 4) % iban.size()];
+    rest = is_digit(c) ? (10 * rest + (c - '0')) % 97 : (100 * rest + (c - 'A' + 10)) % 97;
+  }
+  return rest == 1;
+}
+
+// Its country says how long it is, so that it ends before the next word.
+class IbanDetector final : public Detector {
+ public:
+  PrivateType type() const override { return PrivateType::iban; }
+  void find(std::string_view text, std::vector<PrivateSpan>& found) const override {
+    for (auto match = begin_.find(text, 0); match; match = begin_.find(text, match->end)) {
+      const std::size_t end = end_of(text, match->begin);
+      if (end > 0) found.push_back({.begin = match->begin, .end = end, .type = type()});
+    }
+  }
+
+ private:
+  static std::size_t end_of(std::string_view text, std::size_t begin) {
+    const std::string country{upper(text[begin]), upper(text[begin + 1])};
+    const auto* const known = std::ranges::find(
+        kIbans, country, [](const auto& entry) { return std::string(entry.first); });
+    if (known == std::end(kIbans)) return 0;
+    std::string iban;
+    std::size_t at = begin;
+    for (; at < text.size() && iban.size() < known->second; ++at) {
+      const char c = text[at];
+      if (is_digit(c) || is_letter(c)) {
+        iban += upper(c);
+      } else if ((c != ' ' && c != '-') || at + 1 == text.size() || text[at + 1] == c) {
+        return 0;
+      }
+    }
+    const bool goes_on = at < text.size() && (is_digit(text[at]) || is_letter(text[at]));
+    return iban.size() == known->second && !goes_on && has_iban_digits(iban) ? at : 0;
+  }
+
+  Pattern begin_{R"((?<![\p{L}\p{N}])[A-Za-z]{2}[0-9]{2})"};
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Detector>> make_detectors(std::span<const PrivateType> types) {
+  std::vector<std::unique_ptr<Detector>> detectors;
+  const auto wanted = [types](PrivateType type) {
+    return std::ranges::find(types, type) != types.end();
+  };
+  const auto add = [&](PrivateType type, const std::string& expression,
+                       PatternDetector::Accepts accepts) {
+    if (!wanted(type)) return;
+    detectors.push_back(std::make_unique<PatternDetector>(type, expression, accepts));
+  };
+  add(PrivateType::mail, R"([\p{L}\p{N}._%+\-]{1,64}@(?:[\p{L}\p{N}\-]{1,63}\.){1,8}\p{L}{2,24})",
+      any);
+  add(PrivateType::phone,
+      R"((?<![\p{L}\p{N}.,])(?:\+|\()?[0-9][0-9 ()/.\-]{5,22}[0-9](?![\p{L}\p{N}]|[.,][0-9]))",
+      is_phone);
+  add(PrivateType::card, R"((?<![\p{L}\p{N}])[2-6](?:[ \-]?[0-9]){12,18}(?![\p{L}\p{N}]))",
+      has_luhn_digit);
+  if (wanted(PrivateType::iban)) detectors.push_back(std::make_unique<IbanDetector>());
+  add(PrivateType::address, R"((?<![0-9.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9]|\.[0-9]))",
+      is_ip_address);
+  add(PrivateType::address,
+      R"((?<![\p{L}\p{N}])[0-9]{1,5}[a-zA-Z]? (?:\p{Lu}[\p{L}'.\-]{1,24} ){1,3})"
+      R"((?:Street|St|Avenue|Ave|Road|Rd|Lane|Ln|Drive|Dr|Boulevard|Blvd|Way|Court|Ct|Square|Sq|)"
+      R"(Place|Pl|Terrace|Close)(?!\p{L})\.?)",
+      any);
+  add(PrivateType::address,
+      R"(\p{Lu}[\p{L}\-]{0,30}(?:straße|strasse|str\.|weg|platz|allee|gasse|damm|ufer) )"
+      R"([0-9]{1,4}[a-z]?(?![\p{L}\p{N}]))",
+      any);
+  add(PrivateType::key,
+      R"((?<![\p{L}\p{N}])(?:sk-|sk_|pk_|rk_|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abeprs]-|AKIA|ASIA|)"
+      R"(AIza|ya29\.|hf_|npm_|pypi-|eyJ)[A-Za-z0-9_\-.+/=]{14,4096})",
+      any);
+  add(PrivateType::key,
+      R"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[A-Za-z0-9+/=\s]{0,16384}(?:-----END [A-Z ]{0,30}-----)?)",
+      any);
+  add(PrivateType::key, R"((?<![\p{L}\p{N}/])[A-Za-z0-9+_\-]{20,512}={0,2}(?![\p{L}\p{N}/]))",
+      looks_random);
+  return detectors;
+}
+
+}  // namespace edgedraft

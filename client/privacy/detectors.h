@@ -1,0 +1,29 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "client/privacy/private_span.h"
+
+namespace edgedraft {
+
+// Finds what of a text is private by its form. What it finds is a guess, and what it misses goes
+// out: docs/privacy.md says how much that is.
+//
+// Threads   constant
+class Detector {
+ public:
+  virtual ~Detector() = default;
+  virtual PrivateType type() const = 0;
+  // Appends what it finds. Requires  valid UTF-8
+  virtual void find(std::string_view text, std::vector<PrivateSpan>& found) const = 0;
+};
+
+// What looks for mail addresses, telephone numbers, payment cards (by their check digit), IBANs (by
+// theirs), postal and IP addresses, or keys of programs (by prefix, or by entropy). Other types
+// have no form.
+std::vector<std::unique_ptr<Detector>> make_detectors(std::span<const PrivateType> types);
+
+}  // namespace edgedraft

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace edgedraft {
+
+// A text as all its spellings have it in common: without case, accents, compatibility forms and
+// invisible characters, and each run of blanks, with the marks of a quotation in it, one space.
+struct FoldedText {
+  std::u32string text;
+  // The bytes that each character stands for.
+  std::vector<std::uint32_t> begins;
+  std::vector<std::uint32_t> ends;
+};
+
+// Bytes that are no UTF-8 stand for themselves.
+FoldedText fold(std::string_view text);
+
+// Letters and digits alone, for what is written in groups: "DE89 3704-0044".
+FoldedText compact(const FoldedText& folded);
+
+bool is_letter_or_digit(char32_t character);
+
+}  // namespace edgedraft

@@ -1,0 +1,57 @@
+#include "client/privacy/local_texts.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "client/privacy/folded_text.h"
+#include "shared/base/random.h"
+
+namespace edgedraft {
+namespace {
+
+// Of letters and digits alone.
+std::vector<std::uint64_t> words_of(std::string_view text) {
+  std::vector<std::uint64_t> words;
+  bool within = false;
+  for (const char32_t character : fold(text).text) {
+    if (!is_letter_or_digit(character)) {
+      within = false;
+      continue;
+    }
+    if (!within) words.push_back(0);
+    within = true;
+    words.back() = mix64(words.back() + character + 1);
+  }
+  return words;
+}
+
+// Of each few words in a row.
+std::vector<std::uint64_t> runs_of(std::string_view text) {
+  const auto words = words_of(text);
+  std::vector<std::uint64_t> runs;
+  for (std::size_t begin = 0; begin + LocalTexts::kWords <= words.size(); ++begin) {
+    runs.push_back(0);
+    for (std::size_t i = 0; i < LocalTexts::kWords; ++i) {
+      runs.back() = mix64(runs.back() + words[begin + i]);
+    }
+  }
+  return runs;
+}
+
+}  // namespace
+
+bool LocalTexts::add(std::string_view text) {
+  for (const std::uint64_t run : runs_of(text)) {
+    if (fingerprints_.size() == kFingerprintsMax && !fingerprints_.contains(run)) return false;
+    fingerprints_.insert(run);
+  }
+  return true;
+}
+
+bool LocalTexts::recognises(std::string_view text) const {
+  if (fingerprints_.empty()) return false;
+  return std::ranges::any_of(runs_of(text),
+                             [&](std::uint64_t run) { return fingerprints_.contains(run); });
+}
+
+}  // namespace edgedraft

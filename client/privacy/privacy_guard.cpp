@@ -1,0 +1,13 @@
+#include "client/privacy/privacy_guard.h"
+
+namespace edgedraft {
+
+PrivacyGuard::PrivacyGuard(const Options& options)
+    : mode_(options.mode),
+      refuses_detected_(options.refuses_detected),
+      shows_types_(options.shows_types),
+      detectors_(make_detectors(options.detects)) {
+  for (const std::string& name : options.names) vault_.add(name, PrivateType::name);
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client/privacy/detectors.h"
+#include "client/privacy/local_texts.h"
+#include "client/privacy/private_vault.h"
+
+namespace edgedraft {
+
+// What becomes of private text (docs/privacy.md).
+enum class PrivateMode : std::uint8_t {
+  mask,   // placeholders go up in its place
+  local,  // nothing of a text that holds some goes up: the device answers alone
+  off,    // everything goes up as it is
+};
+
+// What the device knows to be private, for all conversations of one user.
+//
+// Threads   one at a time
+class PrivacyGuard {
+ public:
+  struct Options {
+    PrivateMode mode = PrivateMode::mask;  // where a request does not say
+    std::vector<PrivateType> detects{};    // what is looked for without a mark
+    std::vector<std::string> names{};      // private from the start
+    bool refuses_detected = false;         // rather than masking what nobody marked
+    bool shows_types = true;               // "[MAIL_001]", else "[TEXT_001]"
+  };
+  explicit PrivacyGuard(const Options& options);
+
+  PrivateMode mode() const { return mode_; }
+  bool refuses_detected() const { return refuses_detected_; }
+  bool shows_types() const { return shows_types_; }
+  std::span<const std::unique_ptr<Detector>> detectors() const { return detectors_; }
+  PrivateVault& vault() { return vault_; }
+  LocalTexts& local_texts() { return local_texts_; }
+
+ private:
+  PrivateMode mode_;
+  bool refuses_detected_;
+  bool shows_types_;
+  std::vector<std::unique_ptr<Detector>> detectors_;
+  PrivateVault vault_;
+  LocalTexts local_texts_;
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,180 @@
+#include "client/privacy/request_mask.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include "client/privacy/private_marks.h"
+#include "shared/model/utf8.h"
+
+namespace edgedraft {
+namespace {
+
+// Patterns want UTF-8: of the same length, bytes that are none replaced.
+std::string as_utf8(std::string_view text) {
+  std::string valid(text);
+  for (std::size_t at = 0; at < valid.size();) {
+    const Utf8Front front = utf8_front(std::string_view(valid).substr(at));
+    if (front.kind != Utf8Front::Kind::character) {
+      std::fill_n(valid.begin() + static_cast<std::ptrdiff_t>(at), front.byte_count, '?');
+    }
+    at += front.byte_count;
+  }
+  return valid;
+}
+
+std::string upper_case(std::string_view text) {
+  std::string upper(text);
+  for (char& c : upper) {
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  }
+  return upper;
+}
+
+Error too_much() {
+  return {Errc::unsupported, "it holds more private values than there are placeholders for (" +
+                                 std::to_string(Placeholders::kCountMax) +
+                                 " of a kind), or more are known than fit (" +
+                                 std::to_string(PrivateVault::kValuesMax) +
+                                 "): keep it on the device"};
+}
+
+}  // namespace
+
+bool is_placeholder(std::string_view text) {
+  const auto within = [&](std::size_t begin, std::size_t count, char low, char high) {
+    return std::ranges::all_of(text.substr(begin, count),
+                               [&](char c) { return c >= low && c <= high; });
+  };
+  if (text.size() != kPlaceholderBytes) return false;
+  const std::string upper = upper_case(text);
+  text = upper;
+  return text.front() == '[' && within(1, 4, 'A', 'Z') && text[5] == '_' &&
+         within(6, 3, '0', '9') && text.back() == ']';
+}
+
+void Placeholders::reserve(std::string_view text) {
+  for (std::size_t at = text.find('['); at != std::string_view::npos; at = text.find('[', at + 1)) {
+    const std::string_view candidate = text.substr(at, kPlaceholderBytes);
+    if (is_placeholder(candidate)) reserved_.insert(upper_case(candidate));
+  }
+}
+
+std::string Placeholders::of(std::string_view value, PrivateType type) {
+  const auto key = std::pair(type, canonical_value(value, type));
+  if (const auto known = given_.find(key); known != given_.end()) return known->second;
+  const std::string label(label_of(shows_types_ ? type : PrivateType::text));
+  std::uint32_t& number = numbers_[shows_types_ ? type : PrivateType::text];
+  while (number < kCountMax) {
+    char digits[4];
+    std::snprintf(digits, sizeof digits, "%03u", ++number % 1000);
+    std::string placeholder = "[" + label + "_" + digits + "]";
+    if (reserved_.contains(placeholder)) continue;
+    given_.emplace(key, placeholder);
+    values_.emplace(placeholder, value);
+    ++counts_[type];
+    return placeholder;
+  }
+  return {};
+}
+
+const std::string* Placeholders::value_of(const std::string& placeholder) const {
+  const auto found = values_.find(upper_case(placeholder));
+  return found == values_.end() ? nullptr : &found->second;
+}
+
+RequestMask::RequestMask(PrivacyGuard& guard, PrivateMode mode)
+    : guard_(guard),
+      mode_(mode),
+      placeholders_(std::make_shared<Placeholders>(guard.shows_types())) {}
+
+void RequestMask::learn(std::string_view text, bool is_private) {
+  const auto add = [&](std::string_view value, PrivateType type) {
+    full_ = !guard_.vault().add(value, type) || full_;
+  };
+  if (is_private) return add(text, PrivateType::text);
+  for (const MarkedPart& part : split_marks(text)) {
+    if (part.is_private) {
+      add(part.text, PrivateType::text);
+      continue;
+    }
+    placeholders_->reserve(part.text);
+    const std::string safe = as_utf8(part.text);
+    std::vector<PrivateSpan> found;
+    for (const auto& detector : guard_.detectors()) detector->find(safe, found);
+    join_overlapping(found);
+    for (const PrivateSpan& span : found) {
+      ++detected_[span.type];
+      add(std::string_view(part.text).substr(span.begin, span.end - span.begin), span.type);
+    }
+  }
+}
+
+Result<void> RequestMask::check() const {
+  if (full_) return too_much();
+  if (!guard_.refuses_detected() || detected_.empty()) return boost::system::in_place_value;
+  std::string list;
+  for (const auto& [type, count] : detected_) {
+    list += (list.empty() ? "" : ", ") + std::to_string(count) + " " + std::string(to_string(type));
+  }
+  return Error{Errc::usage, "it holds what looks private and is not marked: " + list +
+                                ". Mark it with <private>...</private>, or take it out"};
+}
+
+std::string RequestMask::apply(std::string_view text, bool is_private) {
+  std::vector<MarkedPart> parts;
+  if (is_private) {
+    parts.push_back({.text = std::string(text), .is_private = true});
+  } else {
+    parts = split_marks(text);
+  }
+  std::string applied;
+  for (const MarkedPart& part : parts) {
+    if (mode_ == PrivateMode::local) {
+      found_ = found_ || part.is_private;
+      holds(part.text);
+      applied += part.text;
+    } else if (part.is_private) {
+      // The same value may be known by what it is.
+      const auto known = guard_.vault().find(part.text);
+      const bool whole =
+          known.size() == 1 && known[0].begin == 0 && known[0].end == part.text.size();
+      append_placeholder(applied, part.text, whole ? known[0].type : PrivateType::text);
+    } else {
+      append_safe(applied, part.text);
+    }
+  }
+  return applied;
+}
+
+bool RequestMask::holds(std::string_view text) {
+  bool holds = !guard_.vault().find(text).empty();
+  if (mode_ == PrivateMode::local) holds = holds || guard_.local_texts().recognises(text);
+  found_ = found_ || holds;
+  return holds;
+}
+
+Result<RequestMask::Outcome> RequestMask::outcome() const {
+  if (mode_ == PrivateMode::local) return Outcome{.is_local = found_};
+  if (full_) return too_much();
+  if (placeholders_->empty()) return Outcome{};
+  return Outcome{.placeholders = placeholders_};
+}
+
+void RequestMask::append_safe(std::string& to, std::string_view text) {
+  std::size_t at = 0;
+  for (const PrivateSpan& span : guard_.vault().find(text)) {
+    to += text.substr(at, span.begin - at);
+    append_placeholder(to, text.substr(span.begin, span.end - span.begin), span.type);
+    at = span.end;
+  }
+  to += text.substr(at);
+}
+
+void RequestMask::append_placeholder(std::string& to, std::string_view value, PrivateType type) {
+  const std::string placeholder = placeholders_->of(value, type);
+  full_ = full_ || placeholder.empty();
+  to += placeholder;
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,164 @@
+#include "client/serve/request_privacy.h"
+
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "client/serve/json_fields.h"
+#include "shared/model/utf8.h"
+
+namespace edgedraft {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A text of a request; what it returns takes its place.
+using Visit = std::function<std::string(const std::string& text, bool is_private)>;
+// A name that cannot be changed: of a function, of a property.
+using VisitName = std::function<void(const std::string& name)>;
+
+struct Visitor {
+  Visit text;
+  VisitName name;
+
+  // All texts within, and the names of an object's members.
+  void all(Json& value) const {
+    if (value.is_string()) {
+      value = text(value.get<std::string>(), false);
+    } else if (value.is_array()) {
+      for (Json& element : value) all(element);
+    } else if (value.is_object()) {
+      for (auto& [key, member] : value.items()) {
+        name(key);
+        // What refers to names.
+        const bool names = key == "required" || key == "$ref" || key == "type";
+        const bool is_function_name = key == "name" && member.is_string();
+        if (is_function_name) {
+          name(member.get<std::string>());
+        } else if (!names) {
+          all(member);
+        }
+      }
+    }
+  }
+
+  // JSON within a text.
+  void arguments(Json& value) const {
+    Json inner = Json::parse(value.get<std::string>(), nullptr, /*allow_exceptions=*/false);
+    if (inner.is_discarded()) return all(value);
+    const std::string before = inner.dump();
+    all(inner);
+    // As it was written, if nothing has changed.
+    if (inner.dump() != before) value = inner.dump();
+  }
+
+  void content(Json& value) const {
+    if (value.is_string()) {
+      value = text(value.get<std::string>(), false);
+      return;
+    }
+    if (!value.is_array()) return;
+    for (Json& part : value) {
+      if (!part.is_object() || !part.contains("text") || !part["text"].is_string()) continue;
+      const bool is_private = part.value("x_private", Json()) == true;
+      part["text"] = text(part["text"].get<std::string>(), is_private);
+    }
+  }
+
+  void message(Json& value) const {
+    if (!value.is_object()) return;
+    if (value.contains("content")) content(value["content"]);
+    const auto calls = value.find("tool_calls");
+    if (calls == value.end() || !calls->is_array()) return;
+    for (Json& call : *calls) {
+      if (!call.is_object() || !call.contains("function") || !call["function"].is_object())
+        continue;
+      Json& function = call["function"];
+      if (function.contains("arguments") && function["arguments"].is_string()) {
+        arguments(function["arguments"]);
+      }
+    }
+  }
+
+  // In the order of the conversation first, so that one that grows keeps its placeholders.
+  void request(Json& body) const {
+    if (body.contains("messages") && body["messages"].is_array()) {
+      for (Json& one : body["messages"]) message(one);
+    }
+    for (const char* const field : {"prompt", "suffix", "stop", "tools", "response_format"}) {
+      if (body.contains(field)) all(body[field]);
+    }
+    if (body.contains("grammar") && body["grammar"].is_string()) all(body["grammar"]);
+  }
+};
+
+ApiError api_error(const Error& error) {
+  return {.message = error.message,
+          .param = "messages",
+          .code = error.code == Errc::usage ? "private_text_found" : "too_much_private_text"};
+}
+
+// A prompt of tokens as a text, if it is one that could be looked through.
+void spell_out_tokens(Json& body, const Tokenizer& tokenizer) {
+  const auto prompt = body.find("prompt");
+  if (prompt == body.end() || !prompt->is_array()) return;
+  std::vector<std::uint32_t> tokens;
+  for (const Json& token : *prompt) {
+    if (!token.is_number_unsigned() || token >= tokenizer.vocabulary_count()) return;
+    tokens.push_back(token.get<std::uint32_t>());
+  }
+  if (!tokens.empty()) *prompt = decode(tokenizer, tokens, LeadingSpace::strip);
+}
+
+}  // namespace
+
+ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& guard,
+                                           const Tokenizer& tokenizer) {
+  PrivateRequest request{.body = std::string(body)};
+  Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
+  // The reader of requests says what is wrong with it.
+  if (!json.is_object()) return request;
+  const nlohmann::json plain = json;
+  JsonFields fields(plain);
+  PrivateMode mode = guard.mode();
+  if (const auto word = fields.word("private", {"mask", "local", "off"})) {
+    mode = *word == "mask"    ? PrivateMode::mask
+           : *word == "local" ? PrivateMode::local
+                              : PrivateMode::off;
+  }
+  fields.read("restore_tool_arguments", request.restores_tool_arguments);
+  if (fields.error()) return *fields.error();
+  if (mode == PrivateMode::off) return request;
+
+  spell_out_tokens(json, tokenizer);
+  RequestMask mask(guard, mode);
+  Visitor{.text =
+              [&](const std::string& text, bool is_private) {
+                mask.learn(text, is_private);
+                return text;
+              },
+          .name = [](const std::string&) {}}
+      .request(json);
+  if (const auto checked = mask.check(); !checked) return api_error(checked.error());
+  bool in_name = false;
+  Visitor{.text = [&](const std::string& text,
+                      bool is_private) { return mask.apply(text, is_private); },
+          .name = [&](const std::string& name) { in_name = mask.holds(name) || in_name; }}
+      .request(json);
+  auto outcome = mask.outcome();
+  if (!outcome) return api_error(outcome.error());
+  request.is_local = outcome->is_local;
+  request.placeholders = std::move(outcome->placeholders);
+  if (in_name && !request.is_local) {
+    return ApiError{.message =
+                        "the name of a function or property holds private text, and cannot be "
+                        "masked: ask with \"private\": \"local\" or \"off\"",
+                    .param = "tools",
+                    .code = "private_name"};
+  }
+  if (request.is_local || request.placeholders) request.body = json.dump();
+  return request;
+}
+
+}  // namespace edgedraft

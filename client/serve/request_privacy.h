@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "client/privacy/privacy_guard.h"
+#include "client/privacy/request_mask.h"
+#include "client/serve/api_error.h"
+#include "shared/model/tokenizer.h"
+
+namespace edgedraft {
+
+// A request's body as it may be answered.
+struct PrivateRequest {
+  std::string body;
+  // What stands in it for private text; null where none does.
+  std::shared_ptr<const Placeholders> placeholders{};
+  // It holds private text, and stays here with everything that is made of it.
+  bool is_local = false;
+  // Arguments of functions are to be told with what placeholders stand for.
+  bool restores_tool_arguments = false;
+};
+
+// Takes private text out of every field of a request that goes up, or finds that it has to stay,
+// and learns what is private from now on. `private` and `restore_tool_arguments` of the request say
+// what is wanted.
+//
+// Errors    of these fields; private text that nobody marked, where that is refused; more of it
+// than
+//           there are placeholders for; in a place that cannot be masked, such as a function's name
+ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& guard,
+                                           const Tokenizer& tokenizer);
+
+}  // namespace edgedraft

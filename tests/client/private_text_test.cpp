@@ -1,0 +1,247 @@
+#include <gtest/gtest.h>
+
+#include "client/privacy/detectors.h"
+#include "client/privacy/local_texts.h"
+#include "client/privacy/private_marks.h"
+#include "client/privacy/private_vault.h"
+#include "client/privacy/request_mask.h"
+#include "shared/base/random.h"
+
+// What is private in a text, and what takes its place.
+namespace edgedraft {
+namespace {
+
+constexpr PrivateType kDetected[] = {PrivateType::mail, PrivateType::phone,   PrivateType::card,
+                                     PrivateType::iban, PrivateType::address, PrivateType::key};
+
+std::vector<MarkedPart> parts(std::initializer_list<std::pair<const char*, bool>> list) {
+  std::vector<MarkedPart> all;
+  for (const auto& [text, is_private] : list)
+    all.push_back({.text = text, .is_private = is_private});
+  return all;
+}
+
+TEST(PrivateMarksTest, WhatIsDoubtfulIsPrivate) {
+  EXPECT_EQ(split_marks("no marks"), parts({{"no marks", false}}));
+  EXPECT_EQ(split_marks("I am <private>Ann</private>."),
+            parts({{"I am ", false}, {"Ann", true}, {".", false}}));
+  EXPECT_EQ(split_marks("<private></private>"), parts({{"", true}}));
+  EXPECT_EQ(split_marks("a <private>b"), parts({{"a ", false}, {"b", true}})) << "never closed";
+  EXPECT_EQ(split_marks("<private>a</private>b</private>c"),
+            parts({{"a</private>b", true}, {"c", false}}));
+  EXPECT_EQ(split_marks("<private>a<private>b</private>c</private>d"),
+            parts({{"a<private>b</private>c", true}, {"d", false}}));
+  EXPECT_EQ(split_marks("<private>a<private>b</private>c"),
+            parts({{"a<private>b</private>c", true}}));
+  EXPECT_EQ(split_marks("<private>a</private><private>b</private>"),
+            parts({{"a", true}, {"b", true}}));
+}
+
+std::string found(const PrivateVault& vault, const std::string& text) {
+  std::string all;
+  for (const PrivateSpan& span : vault.find(text)) {
+    all += "{" + text.substr(span.begin, span.end - span.begin) + "}";
+  }
+  return all;
+}
+
+TEST(PrivateVaultTest, AValueIsFoundHoweverItIsWritten) {
+  PrivateVault vault;
+  vault.add("Zoë Müller-Lüdenscheidt", PrivateType::name);
+  EXPECT_EQ(found(vault, "ask ZOE  MULLER-LÜDENSCHEIDT now"), "{ZOE  MULLER-LÜDENSCHEIDT}");
+  EXPECT_EQ(found(vault, "> wrote Zoë\n> Müller-Lüdenscheidt:"), "{Zoë\n> Müller-Lüdenscheidt}");
+  EXPECT_EQ(found(vault, "Zo\u00ADe\u0308 Müller-Lüdenscheidts"),
+            "{Zo\u00ADe\u0308 Müller-Lüdenscheidt}");
+  EXPECT_EQ(found(vault, "Zoë Meier"), "");
+}
+
+TEST(PrivateVaultTest, NumbersAreFoundHoweverTheyAreGrouped) {
+  PrivateVault vault;
+  vault.add("DE89 3704 0044 0532 0130 00", PrivateType::iban);
+  EXPECT_EQ(found(vault, "to de89-3704-0044-0532-0130-00."), "{de89-3704-0044-0532-0130-00}");
+  EXPECT_EQ(found(vault, "DE89370400440532013000"), "{DE89370400440532013000}");
+  EXPECT_EQ(found(vault, "1DE89370400440532013000"), "") << "another number";
+}
+
+TEST(PrivateVaultTest, AShortValueIsAWordAndALongOneAnything) {
+  PrivateVault vault;
+  vault.add("Al", PrivateType::text);
+  vault.add("Alexander", PrivateType::text);
+  EXPECT_EQ(found(vault, "Al also saw Alexanders al."), "{Al}{Alexander}{al}");
+}
+
+TEST(PrivateVaultTest, WhatAnyOfSeveralCoversIsCovered) {
+  PrivateVault vault;
+  vault.add("Ann Lee", PrivateType::name);
+  vault.add("Lee Smith", PrivateType::name);
+  EXPECT_EQ(found(vault, "Ann Lee Smith, Lee Smith"), "{Ann Lee Smith}{Lee Smith}");
+}
+
+TEST(PrivateVaultTest, ItSaysWhenItIsFull) {
+  PrivateVault vault;
+  for (std::size_t i = 0; i < PrivateVault::kValuesMax; ++i) {
+    ASSERT_TRUE(vault.add("value " + std::to_string(i), PrivateType::text));
+  }
+  EXPECT_TRUE(vault.add("value 7", PrivateType::text)) << "it is known";
+  EXPECT_TRUE(vault.add(" \n", PrivateType::text)) << "it says nothing";
+  EXPECT_FALSE(vault.add("one more", PrivateType::text));
+}
+
+std::string detected(const std::string& text) {
+  std::vector<PrivateSpan> spans;
+  for (const auto& detector : make_detectors(kDetected)) detector->find(text, spans);
+  join_overlapping(spans);
+  std::string all;
+  for (const PrivateSpan& span : spans) {
+    all += std::string(to_string(span.type)) + ":" +
+           text.substr(span.begin, span.end - span.begin) + ";";
+  }
+  return all;
+}
+
+TEST(DetectorsTest, WhatHasAFormIsFound) {
+  EXPECT_EQ(detected("write to ann.lee+x@mail.example.co.uk."),
+            "mail:ann.lee+x@mail.example.co.uk;");
+  EXPECT_EQ(detected("call +49 (170) 123-4567 or 030 1234567, please"),
+            "phone:+49 (170) 123-4567;phone:030 1234567;");
+  EXPECT_EQ(detected("call 555-867-5309"), "phone:555-867-5309;");
+  EXPECT_EQ(detected("card 4111 1111 1111 1111"), "card:4111 1111 1111 1111;");
+  EXPECT_EQ(detected("IBAN GB82 WEST 1234 5698 7654 32 today"),
+            "iban:GB82 WEST 1234 5698 7654 32;");
+  EXPECT_EQ(detected("from 192.168.17.4 to"), "address:192.168.17.4;");
+  EXPECT_EQ(detected("at 12 Main Street, Springfield"), "address:12 Main Street;");
+  EXPECT_EQ(detected("in der Lange Hauptstraße 12b."), "address:Hauptstraße 12b;");
+  EXPECT_EQ(detected("key sk-abcdefghijklmnopqrst"), "key:sk-abcdefghijklmnopqrst;");
+  EXPECT_EQ(detected("t=9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"),
+            "key:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b;");
+  EXPECT_EQ(detected("-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----"),
+            "key:-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----;");
+}
+
+TEST(DetectorsTest, WhatOnlyLooksAlikeIsLeft) {
+  EXPECT_EQ(detected("On 2026-11-23 at 12:40, 1,234,567.89 of 3.14159265 (99999 of them)."), "");
+  EXPECT_EQ(detected("card 4111 1111 1111 1112 has no such check digit"), "");
+  EXPECT_EQ(detected("GB82 WEST 1234 5698 7654 33 neither"), "");
+  EXPECT_EQ(detected("127.0.0.1, 0.0.0.0, 999.1.1.1 and version 1.2.3.4.5"), "");
+  EXPECT_EQ(detected("Donaudampfschifffahrtsgesellschaft and internationalization-of-things"), "");
+  EXPECT_EQ(detected("What is 47 plus 38? a@b, x @ y.de, 12 monkeys"), "");
+}
+
+TEST(DetectorsTest, LongTextsTakeNoLonger) {
+  for (const char* const piece :
+       {"a", "1", "a.", "1 ", "a@", "Ab ", "[", "é", "GB82", "-----BEGIN "}) {
+    std::string text;
+    while (text.size() < 300'000) text += piece;
+    detected(text);
+  }
+}
+
+PrivacyGuard make_guard() {
+  return PrivacyGuard({.detects = {std::begin(kDetected), std::end(kDetected)}});
+}
+
+struct Masked {
+  std::vector<std::string> texts;
+  RequestMask::Outcome outcome;
+};
+
+Masked mask(PrivacyGuard& guard, const std::vector<std::pair<std::string, bool>>& texts) {
+  RequestMask mask(guard, PrivateMode::mask);
+  Masked masked;
+  for (const auto& [text, is_private] : texts) mask.learn(text, is_private);
+  for (const auto& [text, is_private] : texts) masked.texts.push_back(mask.apply(text, is_private));
+  masked.outcome = mask.outcome().value();
+  return masked;
+}
+
+std::vector<std::string> masked_texts(PrivacyGuard& guard, const std::vector<std::string>& texts) {
+  std::vector<std::pair<std::string, bool>> unmarked;
+  for (const std::string& text : texts) unmarked.emplace_back(text, false);
+  return mask(guard, unmarked).texts;
+}
+
+TEST(RequestMaskTest, AConversationThatGrowsKeepsItsPlaceholders) {
+  PrivacyGuard guard = make_guard();
+  const std::string first = "I am <private>Ann</private>, ann@lee.org.";
+  const std::string second = "Tell Bob that ann called. <private>Bob</private>?";
+  EXPECT_EQ(masked_texts(guard, {first}),
+            (std::vector<std::string>{"I am [TEXT_001], [MAIL_001]."}));
+  EXPECT_EQ(masked_texts(guard, {first, "Hi, Ann!", second}),
+            (std::vector<std::string>{"I am [TEXT_001], [MAIL_001].", "Hi, [TEXT_001]!",
+                                      "Tell [TEXT_002] that [TEXT_001] called. [TEXT_002]?"}));
+  // A request for a title has no marks any more.
+  EXPECT_EQ(masked_texts(guard, {"Title of: I am Ann, Bob's friend"})[0],
+            "Title of: I am [TEXT_001], [TEXT_002]'s friend");
+}
+
+TEST(RequestMaskTest, ThePlaceholdersOfAUserAreHisOwn) {
+  PrivacyGuard guard = make_guard();
+  const Masked masked =
+      mask(guard, {{"[TEXT_001] is <private>Ann</private>, not [text_002].", false}});
+  EXPECT_EQ(masked.texts[0], "[TEXT_001] is [TEXT_003], not [text_002].");
+  EXPECT_EQ(masked.outcome.placeholders->value_of("[TEXT_001]"), nullptr);
+  EXPECT_EQ(*masked.outcome.placeholders->value_of("[text_003]"), "Ann");
+}
+
+// Nothing but its being there, and which others it equals, tells of a private text.
+TEST(RequestMaskTest, PrivateTextsOfAllKindsGiveTheSameRequest) {
+  std::string long_text;
+  while (long_text.size() < 100'000) long_text += "A long one, with 12 Main Street in it. ";
+  Random random(3);
+  std::vector<std::string> values = {"",
+                                     "x",
+                                     "7",
+                                     long_text,
+                                     "</private>",
+                                     "<private>",
+                                     "a</private>b",
+                                     "<|im_start|>system",
+                                     "{{ bos_token }}",
+                                     "e\u0301\u0301\u0301",
+                                     "\u202Egnp.exe",
+                                     "[TEXT_009]",
+                                     "[INST] \n\n",
+                                     "zoe@lee.org",
+                                     "\"}],\"x\":[{"};
+  while (values.size() < 10'000) {
+    std::string value;
+    const std::size_t size = random.below(40);
+    for (std::size_t i = 0; i < size; ++i) value += static_cast<char>(0x20 + random.below(0x5F));
+    values.push_back(value);
+  }
+  for (const std::string& value : values) {
+    PrivacyGuard guard = make_guard();
+    const Masked masked =
+        mask(guard, {{"Qqqq wwww: ", false}, {value, true}, {" eeee, tttt rrrr.", false}});
+    ASSERT_EQ(masked.texts,
+              (std::vector<std::string>{"Qqqq wwww: ", "[TEXT_001]", " eeee, tttt rrrr."}))
+        << value;
+    ASSERT_EQ(*masked.outcome.placeholders->value_of("[TEXT_001]"), value);
+  }
+}
+
+TEST(RequestMaskTest, MoreThanThereArePlaceholdersForIsRefused) {
+  PrivacyGuard guard = make_guard();
+  RequestMask mask(guard, PrivateMode::mask);
+  std::string text;
+  for (std::uint32_t i = 0; i <= Placeholders::kCountMax; ++i) {
+    text += "<private>value" + std::to_string(i) + "</private> ";
+  }
+  mask.learn(text, false);
+  EXPECT_TRUE(mask.check());
+  mask.apply(text, false);
+  EXPECT_EQ(mask.outcome().error().code, Errc::unsupported);
+}
+
+TEST(LocalTextsTest, WhatRepeatsFiveWordsInARowIsRecognised) {
+  LocalTexts texts;
+  EXPECT_TRUE(texts.add("Once there was a little girl named Ann, who had a red ball."));
+  EXPECT_TRUE(texts.add("Yes, she did."));
+  EXPECT_TRUE(texts.recognises("> there was A LITTLE\n> girl"));
+  EXPECT_TRUE(texts.recognises("You said: \"named Ann -- who had a...\""));
+  EXPECT_FALSE(texts.recognises("Once there was a boy, who had a red car."));
+  EXPECT_FALSE(texts.recognises("Yes, she did."));
+}
+
+}  // namespace
+}  // namespace edgedraft
