@@ -2,14 +2,16 @@
 # The whole path on one machine: installs what building needs, builds, starts a server with the shipped
 # target behind TLS, talks to it through the shipped drafter, compares with plain decoding and, over an
 # emulated 4G link at a large model's pace, with a stream; kills the server in mid-answer and brings it
-# back. Safe to run again; the second time takes seconds.
+# back. Safe to run again; the second time takes seconds. With --serve it leaves the page running instead.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+serves=no
+if [ "${1:-}" = --serve ]; then serves=yes && shift; fi
 drafter=${1:-moa-tli0}
 models=models/demo
 if [ ! -f "$models/$drafter.gguf" ]; then
-  echo "usage: $0 [moa-tli0|moa-tli1|independent]" >&2
+  echo "usage: $0 [--serve] [moa-tli0|moa-tli1|independent]" >&2
   exit 2
 fi
 
@@ -68,6 +70,12 @@ manner() { case $1 in Tell*) echo --temperature 0.5 --seed 3 ;; esac; }
 say "A server on loopback, TLS 1.3, and its pin"
 start_server
 echo "$address  $pin"
+
+if [ $serves = yes ]; then
+  say "The page: http://127.0.0.1:7430/ (Ctrl-C ends it)"
+  "$bin/client/edgedraft" serve --server "$address" --pin "$pin" --bundle "$models/$drafter.gguf"
+  exit
+fi
 
 say "A conversation through the drafter $drafter"
 for prompt in "${prompts[@]}"; do

@@ -30,7 +30,7 @@ grep -qs '^ID=debian' /etc/os-release && browser=(chromium)
 packages=(
   g++ cmake ninja-build pkg-config git ca-certificates
   "$boost" libssl-dev zlib1g-dev libflatbuffers-dev flatbuffers-compiler "${protobuf[@]}" libsentencepiece-dev
-  libpcre2-dev libutf8proc-dev libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
+  libpcre2-dev libutf8proc-dev libsqlite3-dev libjs-markdown-it node-dompurify libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
   libvulkan-dev glslc spirv-tools
 )
 case $1 in

@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -9,6 +11,7 @@
 
 #include "client/commands/answer_parts.h"
 #include "client/engine/engine.h"
+#include "client/serve/conversation_store.h"
 #include "client/serve/local_server.h"
 #include "shared/base/log.h"
 #include "shared/program/endpoint.h"
@@ -41,6 +44,24 @@ Result<std::string> read_key(const ServeOptions& o, const std::string& host) {
 OfflinePolicy policy_of(const std::string& word) {
   if (word == "wait") return OfflinePolicy::wait;
   return word == "revise" ? OfflinePolicy::revise : OfflinePolicy::keep;
+}
+
+// Null where there is to be no page.
+Result<std::unique_ptr<ConversationStore>> open_store(const std::optional<std::string>& page) {
+  if (page == "off") return std::unique_ptr<ConversationStore>();
+  if (page == "memory") return ConversationStore::open({});
+  if (page) return ConversationStore::open(*page);
+  const char* const data = std::getenv("XDG_DATA_HOME");
+  const char* const home = std::getenv("HOME");
+  std::filesystem::path folder;
+  if (data != nullptr && *data == '/') {
+    folder = data;
+  } else if (home != nullptr && *home == '/') {
+    folder = std::filesystem::path(home) / ".local" / "share";
+  } else {
+    return ConversationStore::open({});
+  }
+  return ConversationStore::open(folder / "edgedraft" / "conversations.db");
 }
 
 }  // namespace
@@ -98,6 +119,11 @@ void declare_serve(CLI::App& app, ServeOptions& o) {
       ->type_name("N")
       ->check(in_range(1u, 1024u))
       ->capture_default_str();
+  app.add_option(
+         "--page", o.page,
+         "The page at the endpoint's address keeps its conversations in FILE; memory: nowhere; "
+         "off: there is no page [conversations.db in ~/.local/share/edgedraft]")
+      ->type_name("FILE");
   declare_answer_options(app, o.answer);
   app.footer(
       "Any program that speaks OpenAI's API can use it (docs/assistant.md):\n"
@@ -130,6 +156,8 @@ Result<int> run_serve(const ServeOptions& o) {
   }
   if (auto placed = parts.place_drafter(); !placed) return placed.error();
 
+  auto store = open_store(o.page);
+  if (!store) return store.error();
   catch_interrupts();
   ignore_closed_pipes();
   Engine engine(parts.drafters(), parts.writers());
@@ -154,6 +182,7 @@ Result<int> run_serve(const ServeOptions& o) {
        .handover_below = o.handover_below,
        .privacy = config->privacy,
        .uplink = &parts.uplink(),
+       .store = store->get(),
        .seeds_are_random = !o.answer.seed,
        .conversations_max = o.conversations,
        .line_max = kLineMax,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct ServeOptions {
   std::string route = "server";
   double handover_below = 0.5;
   std::uint32_t conversations = 64;
+  std::optional<std::string> page;  // the file of its conversations, "memory" or "off"
 };
 
 void declare_serve(CLI::App& app, ServeOptions& options);

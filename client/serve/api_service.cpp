@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/page/page_files.h"
 #include "client/serve/direct_outlet.h"
 #include "client/serve/json_fields.h"
 #include "client/version.h"
@@ -72,6 +73,7 @@ ApiService::ApiService(Options options)
     : options_(std::move(options)),
       guard_(options_.guard),
       privacy_(options_.privacy),
+      page_(options_.store, privacy_, options_.bundle.tokenizer()),
       conversations_([this] {
         Conversations::Options with = options_.conversations;
         with.on_outcome = [this, tell = std::move(with.on_outcome)](const AnswerOutcome& outcome) {
@@ -99,8 +101,20 @@ const std::vector<ApiService::Route>& ApiService::routes() {
       {"DELETE", "/v1/stream", &S::remove_stream},
       {"POST", "/v1/streams/lookup", &S::look_up_streams},
       {"GET", "/v1/edgedraft/uplink", &S::uplink},
+      {"GET", "/v1/edgedraft/conversations", &S::list_conversations},
+      {"GET", "/v1/edgedraft/conversation", &S::read_conversation},
+      {"PUT", "/v1/edgedraft/conversation", &S::keep_conversation},
+      {"DELETE", "/v1/edgedraft/conversation", &S::remove_conversation},
+      {"POST", "/v1/edgedraft/preview", &S::preview},
   };
-  return routes;
+  static const std::vector<Route> with_page = [] {
+    std::vector<Route> all = routes;
+    for (const PageFile& file : page_files()) {
+      all.push_back({"GET", file.path, &S::page_file, /*needs_key=*/false});
+    }
+    return all;
+  }();
+  return with_page;
 }
 
 void ApiService::Call::answer(HttpAnswer answer) {
@@ -133,7 +147,14 @@ void ApiService::serve(Call call) {
   const auto page = std::ranges::find_if(
       routes(), [&](const Route& route) { return of_path(route) && route.method == method; });
   const bool found = page != routes().end();
-  if (found) return (this->*page->page)(std::move(call));
+  if (found) {
+    HttpReply reply = call.reply;
+    try {
+      return (this->*page->page)(std::move(call));
+    } catch (const Failure& failure) {
+      return reply.send(answer_of(ApiError{.status = 500, .message = failure.error().message}));
+    }
+  }
   if (method == "OPTIONS" && request.header("Origin")) {
     return call.answer(guard_.preflight(request));
   }
@@ -437,6 +458,42 @@ void ApiService::apply_template(Call call) {
   const auto text = render(*messages);
   if (!text) return call.fail(text.error());
   call.answer(json_answer({{"prompt", text->text()}}));
+}
+
+void ApiService::answer(Call call, ApiResult<HttpAnswer> result) {
+  if (!result) return call.fail(result.error());
+  call.answer(*std::move(result));
+}
+
+void ApiService::page_file(Call call) {
+  if (options_.store == nullptr) {
+    return call.fail({.status = 404, .message = "this endpoint was started without its page"});
+  }
+  call.answer(PageApi::file(call.request.path));
+}
+
+void ApiService::list_conversations(Call call) {
+  answer(std::move(call), page_.list());
+}
+
+void ApiService::read_conversation(Call call) {
+  auto result = page_.read(query_field(call.request.query, "id").value_or(""));
+  answer(std::move(call), std::move(result));
+}
+
+void ApiService::keep_conversation(Call call) {
+  auto result = page_.keep(query_field(call.request.query, "id").value_or(""), call.request.body);
+  answer(std::move(call), std::move(result));
+}
+
+void ApiService::remove_conversation(Call call) {
+  auto result = page_.remove(query_field(call.request.query, "id").value_or(""));
+  answer(std::move(call), std::move(result));
+}
+
+void ApiService::preview(Call call) {
+  auto result = page_.preview(call.request.body);
+  answer(std::move(call), std::move(result));
 }
 
 void ApiService::uplink(Call call) {

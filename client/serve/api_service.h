@@ -18,6 +18,7 @@
 #include "client/serve/completion_request.h"
 #include "client/serve/conversations.h"
 #include "client/serve/kept_stream.h"
+#include "client/serve/page_api.h"
 #include "shared/base/clock.h"
 #include "shared/constraints/answer_law.h"
 #include "shared/constraints/token_texts.h"
@@ -44,6 +45,7 @@ class ApiService {
     double handover_below = 0.0;  // see AnswerTerms
     PrivacyGuard::Options privacy{};
     const UplinkRecord* uplink = nullptr;  // outlives it; null: nothing is recorded
+    ConversationStore* store = nullptr;    // the same; null: there is no page
     bool seeds_are_random = true;          // where a request names none; else defaults.sampling's
     boost::asio::io_context& io;
     Conversations::Options conversations;
@@ -102,6 +104,13 @@ class ApiService {
   void remove_stream(Call call);
   void look_up_streams(Call call);
   void uplink(Call call);
+  void page_file(Call call);
+  void list_conversations(Call call);
+  void read_conversation(Call call);
+  void keep_conversation(Call call);
+  void remove_conversation(Call call);
+  void preview(Call call);
+  void answer(Call call, ApiResult<HttpAnswer> result);
 
   void complete(Call call, CompletionKind kind);
   std::optional<ApiError> keep_here(CompletionRequest& request) const;
@@ -116,6 +125,7 @@ class ApiService {
   Options options_;
   ApiGuard guard_;
   PrivacyGuard privacy_;
+  PageApi page_;
   Counters counters_;
   std::shared_ptr<const TokenTexts> texts_;  // once a request needs them
   KeptStreams kept_{{}};

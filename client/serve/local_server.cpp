@@ -44,6 +44,7 @@ LocalServer::LocalServer(Options options) : work_(io_.get_executor()) {
                           .handover_below = options.handover_below,
                           .privacy = std::move(options.privacy),
                           .uplink = options.uplink,
+                          .store = options.store,
                           .seeds_are_random = options.seeds_are_random,
                           .io = io_,
                           .conversations = {.engine = options.engine,

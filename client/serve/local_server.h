@@ -40,6 +40,7 @@ class LocalServer {
     double handover_below = 0.5;  // see AnswerTerms
     PrivacyGuard::Options privacy{};
     const UplinkRecord* uplink = nullptr;  // see ApiService
+    ConversationStore* store = nullptr;    // the same
     bool seeds_are_random = true;
     std::uint32_t conversations_max = 1;
     std::uint32_t line_max = 0;

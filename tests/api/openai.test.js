@@ -73,6 +73,28 @@ test("log probabilities", async () => {
   assert.deepEqual(final.choices[0].logprobs.content, tokens);
 });
 
+// What was marked once stays, however the history comes back.
+test("private text stays, resent, trimmed, quoted and titled", async () => {
+  const uplink = async () =>
+    JSON.stringify(await (await fetch(`${process.env.EDGEDRAFT_API}/edgedraft/uplink`)).json());
+  const say = (...contents) =>
+    client.chat.completions.create({
+      model,
+      max_tokens: 12,
+      messages: contents.map((content, i) => ({ role: i % 2 ? "assistant" : "user", content })),
+    });
+  const first = await say("I am <private>Zebulon Quixote</private>, card 4111 1111 1111 1111.");
+  const history = ["I am Zebulon Quixote, card 4111 1111 1111 1111.", first.choices[0].message.content];
+  await say(...history, "> I am zebulon\n> quixote\nGo on.");
+  await say("Quixote, as I said: ZEBULON QUIXOTE, 4111-1111-1111-1111.");
+  await say(`Write a title for: ${history.join("\n")}`);
+  const left = await uplink();
+  assert.match(left, /TEXT_001/);
+  assert.match(left, /CARD_001/);
+  assert.doesNotMatch(left, /zebulon/i);
+  assert.doesNotMatch(left, /4111/);
+});
+
 test("an abort ends the stream", async () => {
   const stream = await client.chat.completions.create({ model, messages: story, stream: true });
   let chunks = 0;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Has clients of OpenAI's API from npm use `edgedraft serve`: run.sh SERVER CLIENT MODELS WORK, with
+# Has clients of OpenAI's API from npm, and a browser, use `edgedraft serve`: run.sh SERVER CLIENT MODELS WORK, with
 # the two programs, the folder of the demo models, and one to install packages to. Exits with 77
 # where there is no npm, or none of its packages can be had.
 set -euo pipefail
@@ -50,5 +50,22 @@ processes+=($!)
 ready serve
 read -r _ url _ <serve.out
 
-export EDGEDRAFT_API=$url
+# For the page: a server that takes its time, and can be stopped.
+"$server" --model "$models/target.gguf" --bundle "$models/moa-tli1.gguf" --listen 127.0.0.1:0 \
+  --state page-state --pace-ms 60 >page-server.out 2>page-server.err &
+processes+=($!)
+export EDGEDRAFT_PAGE_SERVER=$!
+ready page-server
+read -r _ address _ pin <page-server.out
+rm -rf page-data
+mkdir page-data
+"$client" serve --listen 127.0.0.1:0 --server "$address" --pin "$pin" --deadline-ms 1000 \
+  --bundle "$models/moa-tli1.gguf" --page page-data/conversations.db >page.out 2>page.err &
+processes+=($!)
+ready page
+read -r _ page _ <page.out
+
+export EDGEDRAFT_API=$url EDGEDRAFT_PAGE=${page%/v1} EDGEDRAFT_PAGE_DATA=$PWD/page-data
+EDGEDRAFT_CHROMIUM=$(command -v chromium || command -v chromium-browser || true)
+export EDGEDRAFT_CHROMIUM
 npm test --silent

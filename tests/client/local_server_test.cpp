@@ -42,6 +42,7 @@ class LocalServerTest : public ::testing::Test {
     Duration pass_pace{};
     std::string key;
     PrivacyGuard::Options privacy{};
+    bool page = true;
   };
 
   void start(const Setting& setting) {
@@ -68,6 +69,7 @@ class LocalServerTest : public ::testing::Test {
         .handover_below = 1.1,
         .privacy = setting.privacy,
         .uplink = &uplink_,
+        .store = setting.page ? store_.get() : nullptr,
         .conversations_max = setting.conversations,
         .line_max = setting.line,
         .parts = [this, plain = setting.plain](
@@ -132,6 +134,7 @@ class LocalServerTest : public ::testing::Test {
   std::optional<Engine> engine_;
   std::atomic<std::uint32_t> passes_ = 0;
   UplinkRecord uplink_;
+  std::unique_ptr<ConversationStore> store_ = ConversationStore::open({}).value();
   std::unique_ptr<LocalServer> api_;
 };
 
@@ -475,7 +478,8 @@ TEST_F(PrivacyTest, UnderLocalAnAnswerStaysWithItsQuestion) {
   for (const UplinkRecord::Message& message : uplink_.since(before)) {
     EXPECT_EQ(to_json(message, bundle_.tokenizer())["kind"], "hello");
   }
-  const json free = chat(chat_of("What is 47 plus 38?", {{"private", "local"}, {"max_tokens", 10}}))["choices"][0];
+  const json free = chat(
+      chat_of("What is 47 plus 38?", {{"private", "local"}, {"max_tokens", 10}}))["choices"][0];
   EXPECT_GT(free["x_edgedraft"]["target_passes"], 0);
   for (const json& fields :
        {json{{"logprobs", true}},
@@ -552,6 +556,47 @@ TEST_F(LocalServerTest, PagesBesideTheAnswers) {
   EXPECT_EQ(wrong.status, 405u);
   EXPECT_EQ(wrong.header("Allow"), "GET, DELETE");
   EXPECT_EQ(json::parse(wrong.body)["error"]["code"], "method_not_allowed");
+}
+
+TEST_F(LocalServerTest, ThePageIsBoundToItsOriginAndKeepsItsConversations) {
+  const HttpResult page = ask(api_->port(), {.path = "/"});
+  EXPECT_EQ(page.status, 200u);
+  EXPECT_EQ(page.header("Content-Type"), "text/html; charset=utf-8");
+  const std::string policy = page.header("Content-Security-Policy");
+  EXPECT_NE(policy.find("default-src 'none'; script-src 'self';"), std::string::npos);
+  EXPECT_EQ(policy.find("unsafe"), std::string::npos);
+  EXPECT_EQ(page.body.find("http"), std::string::npos) << "it loads nothing from elsewhere";
+  EXPECT_EQ(ask(api_->port(), {.path = "/page/main.js"}).header("Content-Type"),
+            "text/javascript; charset=utf-8");
+
+  const std::string path = "/v1/edgedraft/conversation?id=5f0c2f7e-8a64-4b61-9d3e-0d9a4f2d9b11";
+  const auto put = [&](const json& body) {
+    return ask(api_->port(), {.method = "PUT", .path = path, .body = body.dump()}).status;
+  };
+  EXPECT_EQ(ask(api_->port(), {.path = path}).status, 404u);
+  EXPECT_EQ(put({{"title", "A dog"}, {"document", {{"turns", {1, 2}}}}}), 200u);
+  EXPECT_EQ(json::parse(ask(api_->port(), {.path = path}).body), json({{"turns", {1, 2}}}));
+  const json list =
+      json::parse(ask(api_->port(), {.path = "/v1/edgedraft/conversations"}).body)["data"];
+  EXPECT_EQ(list[0]["title"], "A dog");
+  EXPECT_EQ(put({{"title", "A dog"}}), 400u) << "no document";
+  EXPECT_EQ(put({{"title", std::string(2000, 'x')}, {"document", json::object()}}), 400u);
+  EXPECT_EQ(ask(api_->port(), {.method = "DELETE", .path = path}).status, 200u);
+  EXPECT_EQ(ask(api_->port(), {.method = "DELETE", .path = path}).status, 404u);
+  EXPECT_EQ(ask(api_->port(), {.path = "/v1/edgedraft/conversation?id=x"}).status, 400u);
+
+  const json shown =
+      json::parse(post("/v1/edgedraft/preview", chat_of("I am <private>Ann</private>.")).body);
+  EXPECT_EQ(shown["messages"][0]["content"], "I am [TEXT_001].");
+  EXPECT_EQ(shown["private"]["text"], 1);
+  const json kept =
+      json::parse(post("/v1/edgedraft/preview", chat_of("I am Ann.", {{"private", "local"}})).body);
+  EXPECT_EQ(kept, json({{"is_local", true}}));
+
+  api_.reset();
+  start({.page = false});
+  EXPECT_EQ(ask(api_->port(), {.path = "/"}).status, 404u);
+  EXPECT_EQ(ask(api_->port(), {.path = "/v1/edgedraft/conversations"}).status, 404u);
 }
 
 TEST_F(LocalServerTest, WrongRequestsAreRefusedInOpenAIsShape) {

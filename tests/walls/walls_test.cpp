@@ -87,6 +87,7 @@ TEST(WallsTest, LibrariesStayWhereTheyBelong) {
       {"sentencepiece", {"shared/model"}},
       {"pcre2.h", {"shared/model"}},
       {"utf8proc.h", {"client/privacy", "shared/model"}},
+      {"sqlite3.h", {"client/serve"}},
       {"flatbuffers/", {"shared/protocol"}},
       {"messages_generated.h", {"shared/protocol"}},
       {"vulkan/", {"client/vulkan"}},

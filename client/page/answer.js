@@ -1,0 +1,51 @@
+// An answer while it comes: its text, how much of that is confirmed, and what was counted.
+
+const cut = (text, characters) => Array.from(text).slice(0, characters).join("");
+
+export class Answer {
+  text = "";
+  thought = "";
+  confirmed = 0; // UTF-16 units of `text` that the target has said, or that stay in any case
+  state = "online";
+  counts = null;
+  finished = false;
+
+  take(event) {
+    const choice = event.choices?.[0];
+    if (!choice) return;
+    const told = event.x_edgedraft ?? {};
+    if (told.state) this.state = told.state;
+    const { content, reasoning_content: thought } = choice.delta ?? {};
+    if (thought !== undefined) {
+      if (told.revise_from !== undefined) this.thought = cut(this.thought, told.revise_from);
+      this.thought += thought;
+    } else if (content !== undefined && content !== null) {
+      if (told.revise_from !== undefined) this.text = cut(this.text, told.revise_from);
+      this.text += content;
+      // What the target goes on behind is confirmed, or stays.
+      if (told.provenance !== "offline") this.confirmed = this.text.length;
+      this.confirmed = Math.min(this.confirmed, this.text.length);
+    }
+    if (choice.finish_reason) {
+      this.finished = true;
+      this.confirmed = this.text.length;
+      this.counts = told;
+    }
+  }
+
+  // One line about it.
+  note() {
+    const c = this.counts;
+    if (!c) return "";
+    const parts = [`${c.tokens} tokens`];
+    if (c.target_passes > 0) parts.push(`${(c.tokens / c.target_passes).toFixed(1)} per pass`);
+    if (c.offline_tokens > 0) parts.push(`${c.offline_tokens} by this device, unchecked`);
+    if (c.rewritten_tokens > 0) parts.push(`${c.rewritten_tokens} corrected`);
+    if (c.private === "local") parts.push("nothing of it was sent");
+    if (c.private && c.private !== "local") {
+      const kinds = Object.entries(c.private).map(([kind, count]) => `${count} ${kind}`);
+      parts.push(`kept back: ${kinds.join(", ")}`);
+    }
+    return parts.join(", ");
+  }
+}

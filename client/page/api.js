@@ -1,0 +1,97 @@
+// The endpoint, as this page uses it.
+
+let key = sessionStorage.getItem("key");
+let askForKey = async () => null;
+
+export function onKeyWanted(ask) {
+  askForKey = ask;
+}
+
+async function request(path, options = {}) {
+  for (;;) {
+    const headers = { ...options.headers };
+    if (key) headers.Authorization = `Bearer ${key}`;
+    const answer = await fetch(path, { ...options, headers });
+    if (answer.status !== 401) return answer;
+    key = await askForKey();
+    if (!key) return answer;
+    sessionStorage.setItem("key", key);
+  }
+}
+
+async function parsed(answer) {
+  const body = await answer.json().catch(() => null);
+  if (!answer.ok) throw new Error(body?.error?.message ?? `the endpoint answered ${answer.status}`);
+  return body;
+}
+
+export const listConversations = async () =>
+  (await parsed(await request("/v1/edgedraft/conversations"))).data;
+
+export async function readConversation(id) {
+  const answer = await request(`/v1/edgedraft/conversation?id=${id}`);
+  return answer.status === 404 ? null : parsed(answer);
+}
+
+export const keepConversation = async (id, conversation) =>
+  parsed(
+    await request(`/v1/edgedraft/conversation?id=${id}`, {
+      method: "PUT",
+      body: JSON.stringify(conversation),
+    }),
+  );
+
+export const removeConversation = (id) =>
+  request(`/v1/edgedraft/conversation?id=${id}`, { method: "DELETE" });
+
+// What would be sent of these messages.
+export const preview = async (messages, mode) =>
+  parsed(
+    await request("/v1/edgedraft/preview", {
+      method: "POST",
+      body: JSON.stringify({ messages, private: mode }),
+    }),
+  );
+
+export const uplink = async (since) =>
+  (await parsed(await request(`/v1/edgedraft/uplink?since=${since}`))).data;
+
+// The JSON events of a stream, which others may have begun.
+async function* events(answer) {
+  if (!answer.ok) await parsed(answer);
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    text += value;
+    const lines = text.split("\n");
+    text = lines.pop();
+    for (const line of lines) {
+      if (!line.startsWith("data: ") || line === "data: [DONE]") continue;
+      const event = JSON.parse(line.slice(6));
+      if (event.error) throw new Error(event.error.message);
+      yield event;
+    }
+  }
+}
+
+// An answer, written on and kept under `name` whatever becomes of this page.
+export async function* ask(name, messages, mode, signal) {
+  yield* events(
+    await request("/v1/chat/completions", {
+      method: "POST",
+      signal,
+      headers: { "X-Conversation-Id": name },
+      body: JSON.stringify({ messages, private: mode, stream: true, offline: "revise" }),
+    }),
+  );
+}
+
+// The same from its beginning; nothing if it is not kept any more.
+export async function* resume(name, signal) {
+  const answer = await request(`/v1/stream?conv_id=${name}&from=0`, { signal });
+  if (answer.status !== 404) yield* events(answer);
+}
+
+export const forget = (name) => request(`/v1/stream?conv_id=${name}`, { method: "DELETE" });

@@ -1,0 +1,223 @@
+// Wires the page: which conversation is open, what is being said, what is kept of it.
+
+import * as api from "./api.js";
+import { Answer } from "./answer.js";
+import { AnswerView, listItem, sentItem, userMessage } from "./view.js";
+
+const byId = (id) => document.getElementById(id);
+const [list, messages, text, mode, state] = ["list", "messages", "text", "mode", "state"].map(byId);
+
+// Of the open conversation. An answer that is still coming has a stream's name and no content.
+let id = crypto.randomUUID();
+let turns = [];
+let running = null; // AbortController
+
+const TITLE_CHARACTERS = 60;
+const SHOWN_MESSAGES = 50;
+
+api.onKeyWanted(
+  () =>
+    new Promise((resolve) => {
+      const dialog = byId("ask");
+      dialog.addEventListener("close", () => resolve(byId("key").value || null), { once: true });
+      dialog.showModal();
+    }),
+);
+
+function titleOf() {
+  const first = turns.find((turn) => turn.role === "user")?.content ?? "";
+  const line = first.replace(/<\/?private>/g, "").trim().split("\n")[0];
+  return Array.from(line).slice(0, TITLE_CHARACTERS).join("") || "New conversation";
+}
+
+const isPrivate = () => turns.some((turn) => turn.private);
+
+async function keep() {
+  if (turns.length > 0) {
+    await api.keepConversation(id, { title: titleOf(), private: isPrivate(), document: { turns } });
+  }
+  await showList();
+}
+
+async function showList() {
+  const entries = await api.listConversations();
+  list.replaceChildren(
+    ...entries.map((entry) =>
+      listItem(entry, entry.id === id, {
+        open: () => open(entry.id),
+        remove: async () => {
+          await api.removeConversation(entry.id);
+          if (entry.id === id) begin();
+          await showList();
+        },
+      }),
+    ),
+  );
+}
+
+function begin() {
+  running?.abort();
+  id = crypto.randomUUID();
+  turns = [];
+  show();
+  text.focus();
+}
+
+async function open(wanted) {
+  const conversation = await api.readConversation(wanted);
+  if (!conversation) return;
+  running?.abort();
+  id = wanted;
+  turns = conversation.turns;
+  byId("side").classList.remove("open");
+  show();
+  await showList();
+  const last = turns.at(-1);
+  if (last?.stream) await follow(api.resume, last);
+}
+
+function show() {
+  byId("title").textContent = turns.length > 0 ? titleOf() : "New conversation";
+  location.hash = turns.length > 0 ? id : "";
+  messages.replaceChildren();
+  turns.forEach((turn, index) => {
+    if (turn.role === "user") {
+      messages.append(
+        userMessage(turn.content, {
+          edit: () => {
+            if (running) return;
+            text.value = turn.content;
+            turns = turns.slice(0, index);
+            show();
+            text.focus();
+          },
+        }),
+      );
+    } else if (!turn.stream) {
+      const view = new AnswerView({ again: () => again(index) });
+      view.show(Object.assign(new Answer(), turn.answer));
+      messages.append(view.article);
+    }
+  });
+  messages.scrollTop = messages.scrollHeight;
+}
+
+function again(index) {
+  if (running) return;
+  turns = turns.slice(0, index);
+  show();
+  void answer();
+}
+
+const sent = () =>
+  turns
+    .filter((turn) => !turn.stream)
+    .map((turn) => ({ role: turn.role, content: turn.role === "user" ? turn.content : turn.answer.text }));
+
+async function answer() {
+  const history = sent();
+  const turn = { role: "assistant", stream: crypto.randomUUID(), private: false };
+  turns.push(turn);
+  const asked = mode.value;
+  await follow((name, signal) => api.ask(name, history, asked, signal), turn);
+}
+
+// Shows a stream while it comes, and keeps what it came to.
+async function follow(source, turn) {
+  const controller = new AbortController();
+  running = controller;
+  const conversation = turns;
+  byId("stop").hidden = false;
+  byId("send").disabled = true;
+  const index = turns.indexOf(turn);
+  const view = new AnswerView({ again: () => again(index) });
+  messages.append(view.article);
+  const answer = new Answer();
+  try {
+    await api.keepConversation(id, { title: titleOf(), private: isPrivate(), document: { turns } });
+    for await (const event of source(turn.stream, controller.signal)) {
+      answer.take(event);
+      const low = messages.scrollHeight - messages.scrollTop - messages.clientHeight < 80;
+      view.show(answer);
+      if (low) messages.scrollTop = messages.scrollHeight;
+      state.textContent = answer.state === "online" ? "online" : `${answer.state}: underlined text is not confirmed`;
+    }
+    if (!answer.finished) throw new Error("the answer was broken off");
+  } catch (error) {
+    if (!controller.signal.aborted) view.fail(error.message);
+  }
+  if (running !== controller) return; // another conversation is open
+  running = null;
+  byId("stop").hidden = true;
+  byId("send").disabled = false;
+  if (conversation !== turns) return;
+  void api.forget(turn.stream);
+  if (answer.text || answer.finished) {
+    turn.private = Boolean(answer.counts?.private) || turn.private;
+    turn.answer = { ...answer, confirmed: answer.text.length };
+    delete turn.stream;
+    state.textContent = answer.note();
+  } else {
+    turns.splice(index, 1);
+  }
+  await keep();
+}
+
+byId("composer").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const content = text.value.trim();
+  if (!content || running) return;
+  turns.push({ role: "user", content, private: content.includes("<private>") || mode.value === "local" });
+  text.value = "";
+  show();
+  void answer();
+});
+
+text.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+    event.preventDefault();
+    byId("composer").requestSubmit();
+  }
+});
+
+byId("stop").addEventListener("click", () => running?.abort());
+byId("new").addEventListener("click", begin);
+byId("menu").addEventListener("click", () => {
+  const isOpen = byId("side").classList.toggle("open");
+  byId("menu").setAttribute("aria-expanded", String(isOpen));
+});
+byId("mark").addEventListener("click", () => {
+  const { selectionStart: from, selectionEnd: to } = text;
+  text.setRangeText(`<private>${text.value.slice(from, to)}</private>`, from, to, "end");
+  text.focus();
+  void look();
+});
+
+async function look() {
+  if (byId("leaves").hidden) return;
+  const content = text.value.trim();
+  const history = content ? [...sent(), { role: "user", content }] : sent();
+  if (history.length > 0) {
+    const shown = await api.preview(history, mode.value).catch((error) => ({ message: error.message }));
+    byId("preview").textContent = shown.is_local
+      ? "Nothing: it holds private text."
+      : (shown.messages?.at(-1)?.content ?? shown.message);
+  }
+  const left = await api.uplink(0);
+  byId("uplink").replaceChildren(...left.slice(-SHOWN_MESSAGES).reverse().map(sentItem));
+}
+byId("look").addEventListener("click", () => {
+  const leaves = byId("leaves");
+  leaves.hidden = !leaves.hidden;
+  byId("look").setAttribute("aria-expanded", String(!leaves.hidden));
+  void look();
+});
+let waiting = null;
+text.addEventListener("input", () => {
+  clearTimeout(waiting);
+  waiting = setTimeout(look, 300);
+});
+mode.addEventListener("change", look);
+
+await showList();
+if (location.hash.length > 1) await open(location.hash.slice(1));

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace edgedraft {
+
+// The page of `edgedraft serve`, as it stands in this folder, with the libraries that it uses.
+struct PageFile {
+  std::string_view path;  // "/page/main.js"
+  std::string_view type;
+  std::string_view content;
+};
+std::span<const PageFile> page_files();
+
+}  // namespace edgedraft

@@ -1,0 +1,185 @@
+#include "client/serve/conversation_store.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+namespace edgedraft {
+namespace {
+
+// "edge", and the version of the table below.
+constexpr std::int64_t kApplication = 0x65646765;
+constexpr std::int64_t kVersion = 1;
+
+Error failure_of(sqlite3* database, const std::string& what) {
+  return {Errc::io, what + ": " + sqlite3_errmsg(database)};
+}
+
+// A statement and its parameters, numbered from 1.
+class Statement {
+ public:
+  Statement(sqlite3* database, const char* sql) : database_(database) {
+    if (sqlite3_prepare_v2(database, sql, -1, &statement_, nullptr) != SQLITE_OK) fail();
+  }
+  ~Statement() { sqlite3_finalize(statement_); }
+  Statement(const Statement&) = delete;
+  Statement& operator=(const Statement&) = delete;
+
+  Statement& bind(int index, const std::string& text) {
+    if (sqlite3_bind_text64(statement_, index, text.data(), text.size(), SQLITE_STATIC,
+                            SQLITE_UTF8) != SQLITE_OK) {
+      fail();
+    }
+    return *this;
+  }
+  Statement& bind(int index, std::int64_t number) {
+    if (sqlite3_bind_int64(statement_, index, number) != SQLITE_OK) fail();
+    return *this;
+  }
+  // Whether there is a row.
+  bool step() {
+    const int status = sqlite3_step(statement_);
+    if (status != SQLITE_ROW && status != SQLITE_DONE) fail();
+    return status == SQLITE_ROW;
+  }
+  std::string text(int column) const {
+    const auto* const bytes =
+        reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
+    return bytes == nullptr
+               ? std::string()
+               : std::string(bytes,
+                             static_cast<std::size_t>(sqlite3_column_bytes(statement_, column)));
+  }
+  std::int64_t number(int column) const { return sqlite3_column_int64(statement_, column); }
+
+ private:
+  [[noreturn]] void fail() const {
+    throw Failure(failure_of(database_, "the conversations' file"));
+  }
+
+  sqlite3* database_;
+  sqlite3_stmt* statement_ = nullptr;
+};
+
+std::int64_t pragma(sqlite3* database, const char* sql) {
+  Statement statement(database, sql);
+  return statement.step() ? statement.number(0) : 0;
+}
+
+void run(sqlite3* database, const char* sql) {
+  Statement(database, sql).step();
+}
+
+bool erase(sqlite3* database, const std::string& id) {
+  Statement(database, "DELETE FROM conversations WHERE id = ?1").bind(1, id).step();
+  return sqlite3_changes(database) > 0;
+}
+
+}  // namespace
+
+Result<ConversationStore::Database> ConversationStore::open_database(const std::string& name) {
+  sqlite3* opened = nullptr;
+  const int status = sqlite3_open(name.c_str(), &opened);
+  Database database(opened);
+  if (status != SQLITE_OK) return failure_of(opened, name);
+  sqlite3_busy_timeout(opened, 2000);
+  try {
+    // Nothing deleted stays behind, neither in the file nor beside it.
+    run(opened, "PRAGMA secure_delete = ON");
+    run(opened, "PRAGMA journal_mode = DELETE");
+    const std::int64_t application = pragma(opened, "PRAGMA application_id");
+    const std::int64_t version = pragma(opened, "PRAGMA user_version");
+    const bool is_new = application == 0 && version == 0 &&
+                        pragma(opened, "SELECT count(*) FROM sqlite_master") == 0;
+    if (!is_new && (application != kApplication || version != kVersion)) {
+      return Error{Errc::io, name +
+                                 ": these are no conversations of this version; move it away, or "
+                                 "name another file"};
+    }
+    if (is_new) {
+      run(opened,
+          "CREATE TABLE conversations (id TEXT PRIMARY KEY, title TEXT NOT NULL, "
+          "updated INTEGER NOT NULL, document TEXT NOT NULL) WITHOUT ROWID");
+      run(opened, ("PRAGMA application_id = " + std::to_string(kApplication)).c_str());
+      run(opened, ("PRAGMA user_version = " + std::to_string(kVersion)).c_str());
+    }
+  } catch (const Failure& failure) {
+    return Error{Errc::io, name + ": " + failure.error().message};
+  }
+  return database;
+}
+
+Result<std::unique_ptr<ConversationStore>> ConversationStore::open(
+    const std::filesystem::path& file) {
+  auto passing = open_database(":memory:");
+  if (!passing) return passing.error();
+  if (!file.empty()) {
+    std::error_code ignored;
+    if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), ignored);
+    // For its owner alone; SQLite gives its journals the file's permissions.
+    const int made = ::open(file.c_str(), O_CREAT | O_CLOEXEC | O_RDWR, S_IRUSR | S_IWUSR);
+    if (made < 0) return Error{Errc::io, file.string() + ": " + std::strerror(errno)};
+    ::close(made);
+  }
+  auto kept = open_database(file.empty() ? ":memory:" : file.string());
+  if (!kept) return kept.error();
+  return std::unique_ptr<ConversationStore>(
+      new ConversationStore(*std::move(kept), *std::move(passing)));
+}
+
+std::vector<ConversationStore::Entry> ConversationStore::list() const {
+  std::vector<Entry> entries;
+  for (const Database* database : {&kept_, &passing_}) {
+    Statement rows(database->get(), "SELECT id, title, updated FROM conversations");
+    while (rows.step()) {
+      entries.push_back({.id = rows.text(0),
+                         .title = rows.text(1),
+                         .updated_unix_ms = rows.number(2),
+                         .is_private = database == &passing_});
+    }
+  }
+  std::ranges::stable_sort(entries, std::greater(), &Entry::updated_unix_ms);
+  return entries;
+}
+
+std::optional<std::string> ConversationStore::find(const std::string& id) const {
+  for (const Database* database : {&kept_, &passing_}) {
+    Statement row(database->get(), "SELECT document FROM conversations WHERE id = ?1");
+    row.bind(1, id);
+    if (row.step()) return row.text(0);
+  }
+  return std::nullopt;
+}
+
+void ConversationStore::put(const Conversation& conversation) {
+  const Entry& entry = conversation.entry;
+  // One that has become private leaves the disk.
+  erase((entry.is_private ? kept_ : passing_).get(), entry.id);
+  Statement((entry.is_private ? passing_ : kept_).get(),
+            "INSERT OR REPLACE INTO conversations VALUES (?1, ?2, ?3, ?4)")
+      .bind(1, entry.id)
+      .bind(2, entry.title)
+      .bind(3, entry.updated_unix_ms)
+      .bind(4, conversation.document)
+      .step();
+}
+
+bool ConversationStore::remove(const std::string& id) {
+  const bool kept = erase(kept_.get(), id);
+  return erase(passing_.get(), id) || kept;
+}
+
+bool ConversationStore::is_id(std::string_view text) {
+  const auto is_allowed = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-';
+  };
+  return text.size() >= 16 && text.size() <= 64 && std::ranges::all_of(text, is_allowed);
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,122 @@
+#include "client/serve/page_api.h"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "client/page/page_files.h"
+#include "client/serve/json_fields.h"
+
+namespace edgedraft {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kTitleBytesMax = 1024;
+// Nothing of it comes from elsewhere, or goes there.
+constexpr const char* kPolicy =
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+HttpAnswer json_answer(const Json& json) {
+  return {.content_type = "application/json",
+          .body = json.dump(-1, ' ', false, Json::error_handler_t::replace)};
+}
+
+ApiError no_page() {
+  return {
+      .status = 404, .message = "this endpoint was started without its page", .code = "no_page"};
+}
+
+ApiError unknown() {
+  return {
+      .status = 404, .message = "there is no such conversation", .code = "unknown_conversation"};
+}
+
+ApiError no_id() {
+  return {.message = "'id' is 16 to 64 letters, digits and '-'",
+          .param = "id",
+          .code = "invalid_value"};
+}
+
+}  // namespace
+
+HttpAnswer PageApi::file(std::string_view path) {
+  const auto files = page_files();
+  const auto found = std::ranges::find(files, path, &PageFile::path);
+  if (found == files.end()) return answer_of(ApiError{.status = 404, .message = "no such page"});
+  return {.content_type = std::string(found->type),
+          .body = std::string(found->content),
+          .headers = {{"Content-Security-Policy", kPolicy},
+                      {"X-Content-Type-Options", "nosniff"},
+                      {"Referrer-Policy", "no-referrer"},
+                      {"Cache-Control", "no-cache"}}};
+}
+
+ApiResult<HttpAnswer> PageApi::list() const {
+  if (store_ == nullptr) return no_page();
+  Json list = Json::array();
+  for (const ConversationStore::Entry& entry : store_->list()) {
+    list.push_back({{"id", entry.id},
+                    {"title", entry.title},
+                    {"updated_unix_ms", entry.updated_unix_ms},
+                    {"private", entry.is_private}});
+  }
+  return json_answer({{"object", "list"}, {"data", std::move(list)}});
+}
+
+ApiResult<HttpAnswer> PageApi::read(const std::string& id) const {
+  if (store_ == nullptr) return no_page();
+  if (!ConversationStore::is_id(id)) return no_id();
+  auto document = store_->find(id);
+  if (!document) return unknown();
+  return HttpAnswer{.content_type = "application/json", .body = *std::move(document)};
+}
+
+ApiResult<HttpAnswer> PageApi::keep(const std::string& id, std::string_view body) {
+  if (store_ == nullptr) return no_page();
+  if (!ConversationStore::is_id(id)) return no_id();
+  nlohmann::json object;
+  if (const auto wrong = parse_object(body, object)) return *wrong;
+  JsonFields fields(object);
+  ConversationStore::Conversation conversation{.entry = {.id = id}};
+  fields.read("title", conversation.entry.title);
+  fields.read("private", conversation.entry.is_private);
+  const nlohmann::json* const document = fields.find("document");
+  if (document == nullptr || !document->is_object()) fields.refuse("document", "an object");
+  if (conversation.entry.title.size() > kTitleBytesMax) {
+    fields.refuse("title", "at most " + std::to_string(kTitleBytesMax) + " bytes");
+  }
+  if (fields.error()) return *fields.error();
+  conversation.document = document->dump();
+  conversation.entry.updated_unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
+                                           std::chrono::system_clock::now().time_since_epoch())
+                                           .count();
+  store_->put(conversation);
+  return json_answer({{"id", id}});
+}
+
+ApiResult<HttpAnswer> PageApi::remove(const std::string& id) {
+  if (store_ == nullptr) return no_page();
+  if (!ConversationStore::is_id(id)) return no_id();
+  if (!store_->remove(id)) return unknown();
+  return json_answer({{"id", id}, {"deleted", true}});
+}
+
+ApiResult<HttpAnswer> PageApi::preview(std::string_view body) {
+  auto hidden = take_out_private(body, privacy_, tokenizer_);
+  if (!hidden) return hidden.error();
+  nlohmann::json object;
+  if (const auto wrong = parse_object(hidden->body, object)) return *wrong;
+  Json shown = {{"is_local", hidden->is_local},
+                {"messages", object.value("messages", nlohmann::json::array())}};
+  if (hidden->is_local) shown.erase("messages");
+  if (hidden->placeholders) {
+    for (const auto& [type, count] : hidden->placeholders->counts()) {
+      shown["private"][to_string(type)] = count;
+    }
+  }
+  return json_answer(shown);
+}
+
+}  // namespace edgedraft

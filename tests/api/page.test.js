@@ -1,0 +1,234 @@
+// The page as a browser shows it: Chromium without a screen, at a desktop's and a phone's width.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { after, before, beforeEach, test } from "node:test";
+import puppeteer from "puppeteer-core";
+
+const url = process.env.EDGEDRAFT_PAGE;
+const server = Number(process.env.EDGEDRAFT_PAGE_SERVER);
+const chromium = process.env.EDGEDRAFT_CHROMIUM;
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const skip = chromium ? false : "no chromium";
+
+const sizes = { desktop: { width: 1280, height: 800 }, phone: { width: 375, height: 700 } };
+const story = "Tell me a story about a dog and a ball.";
+let browser;
+let page;
+let faults;
+
+before(async () => {
+  if (skip) return;
+  browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox"] });
+});
+after(() => browser?.close());
+
+async function show(size = sizes.desktop, path = "/") {
+  page = await browser.newPage();
+  await page.setViewport(size);
+  page.on("console", (message) => {
+    if (["error", "warn"].includes(message.type())) faults.push(message.text());
+  });
+  page.on("pageerror", (error) => faults.push(String(error)));
+  page.on("request", (request) => {
+    const to = request.url();
+    if (!to.startsWith(url) && !to.startsWith("data:")) faults.push(`asked for ${to}`);
+  });
+  await page.goto(url + path);
+  await page.waitForSelector("#send");
+}
+
+async function say(text) {
+  await page.type("#text", text);
+  await page.click("#send");
+}
+
+const lastAnswer = () =>
+  page.$$eval("article.assistant > .body", (bodies) => bodies.at(-1)?.innerText ?? "");
+const answered = () =>
+  page.waitForFunction(() => document.getElementById("stop").hidden, { timeout: 60_000 });
+const shows = (text) =>
+  page.waitForFunction((t) => document.body.innerText.includes(t), { timeout: 30_000 }, text);
+const hasText = () =>
+  page.waitForFunction(
+    () => (document.querySelector("article.assistant:last-child > .body")?.innerText ?? "").length > 20,
+    { timeout: 30_000 },
+  );
+
+async function ask(messages) {
+  const answer = await fetch(`${url}/v1/chat/completions`, {
+    method: "POST",
+    body: JSON.stringify({ messages }),
+  });
+  return (await answer.json()).choices[0].message.content;
+}
+
+async function seriousFaults() {
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => window.axe.run());
+  return violations
+    .filter(({ impact }) => ["serious", "critical"].includes(impact))
+    .map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(" ")}`);
+}
+
+const conversations = async () =>
+  (await (await fetch(`${url}/v1/edgedraft/conversations`)).json()).data;
+
+beforeEach(async () => {
+  faults = [];
+  if (skip) return;
+  for (const { id } of await conversations()) {
+    await fetch(`${url}/v1/edgedraft/conversation?id=${id}`, { method: "DELETE" });
+  }
+});
+
+test("a conversation, kept and taken up again", { skip }, async () => {
+  await show();
+  await say("What is 47 plus 38?");
+  await answered();
+  assert.match(await lastAnswer(), /85/);
+  await say("What is 3 plus 4?");
+  await answered();
+  assert.match(await lastAnswer(), /7/);
+  await page.reload();
+  await shows("What is 47 plus 38?");
+  assert.match(await lastAnswer(), /7/);
+  assert.equal((await page.$$("article")).length, 4);
+  await page.click("#list li button[aria-label^=Delete]");
+  await page.waitForFunction(() => document.querySelectorAll("article").length === 0);
+  assert.deepEqual(await conversations(), []);
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
+test("an outage in mid-answer, and its correction", { skip }, async () => {
+  const right = await ask([{ role: "user", content: story }]);
+  await show();
+  await say(story);
+  await hasText();
+  process.kill(server, "SIGSTOP");
+  try {
+    await page.waitForSelector(".unconfirmed", { timeout: 30_000 });
+    assert.match(await page.$eval("#state", (state) => state.textContent), /not confirmed/);
+  } finally {
+    process.kill(server, "SIGCONT");
+  }
+  await answered();
+  assert.equal(await page.$(".unconfirmed"), null);
+  assert.equal((await lastAnswer()).trim(), right.trim());
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
+test("an answer goes on while the page is loaded anew", { skip }, async () => {
+  const right = await ask([{ role: "user", content: story }]);
+  await show();
+  await say(story);
+  await hasText();
+  await page.reload();
+  await page.waitForSelector("article.assistant .body");
+  await answered();
+  assert.equal((await lastAnswer()).trim(), right.trim());
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
+test("an answer is stopped, and asked for again", { skip }, async () => {
+  await show();
+  await say(story);
+  await hasText();
+  await page.click("#stop");
+  await answered();
+  const stopped = await lastAnswer();
+  await page.evaluate(() => [...document.querySelectorAll("button")].find((b) => b.textContent === "Edit").click());
+  assert.equal(await page.$eval("#text", (text) => text.value), story);
+  await page.click("#send");
+  await answered();
+  assert.ok((await lastAnswer()).length > stopped.length);
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
+test("private text is marked, seen to stay, and put back", { skip }, async () => {
+  await show();
+  await page.type("#text", "Who is Annabel Quist?");
+  await page.$eval("#text", (text) => text.setSelectionRange(7, 20));
+  await page.click("#mark");
+  assert.equal(await page.$eval("#text", (text) => text.value), "Who is <private>Annabel Quist</private>?");
+  await page.click("#look");
+  await page.waitForFunction(() => document.getElementById("preview").textContent === "Who is [TEXT_001]?");
+  await page.click("#send");
+  await answered();
+  await shows("kept back: 1 text");
+  await page.waitForFunction(() => document.querySelectorAll("#list li").length === 1);
+  assert.match(await page.$eval("#list", (list) => list.textContent), /🔒/);
+  const left = JSON.stringify((await (await fetch(`${url}/v1/edgedraft/uplink`)).json()).data);
+  assert.match(left, /TEXT_001/);
+  assert.doesNotMatch(left, /Annabel|Quist/);
+  const { stdout } = spawnSync("grep", ["-rl", "Quist", process.env.EDGEDRAFT_PAGE_DATA]);
+  assert.equal(stdout.toString(), "", "a file that holds it");
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
+// A server may say anything.
+test("hostile answers do nothing", { skip }, async () => {
+  const pieces = [
+    "<script>window.hit = 1</script>", "<img src=x onerror=window.hit=1>", "![a](https://evil.example/p.png)",
+    "[x](javascript:window.hit=1)", "<svg onload=window.hit=1>", "[x](data:text/html,<script>window.hit=1</script>)",
+    "<iframe src=//evil.example></iframe>", "<style>body{display:none}</style>", "\u202Etxt.exe\u2066", "<a href=//evil.example>x</a>",
+    "```html\n<script>window.hit=1</script>\n```", "<math><mtext><img src=x onerror=window.hit=1>", "\u001b]8;;https://evil.example\u0007x",
+    "| a |\n|---|\n| <img src=x onerror=window.hit=1> |", "&lt;script&gt;", "<form action=//evil.example><button>x</button></form>",
+    "<base href=//evil.example/>", "[a]: https://evil.example\n\n![b][a]", "<link rel=stylesheet href=//evil.example>", "#".repeat(5000),
+  ];
+  await show();
+  let text = "";
+  await page.setRequestInterception(true);
+  page.on("request", (request) => {
+    if (request.url().includes("/v1/stream?")) return request.respond({ status: 204 });
+    if (!request.url().endsWith("/v1/chat/completions")) return request.continue();
+    const event = (delta, more) => `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: null, ...more }], x_edgedraft: { tokens: 1, state: "online", provenance: "verified" } })}\n\n`;
+    request.respond({
+      contentType: "text/event-stream",
+      body: event({ content: text }) + event({}, { finish_reason: "stop" }) + "data: [DONE]\n\n",
+    });
+  });
+  for (let i = 0; i < 200; ++i) {
+    text = `${i}\n\n${pieces[i % pieces.length]} ${pieces[(i * 7 + 3) % pieces.length]}`;
+    await page.click("#new");
+    await say("Hi");
+    await answered();
+    const seen = await page.evaluate(() => ({
+      hit: window.hit,
+      bad: document.querySelectorAll("main article :is(script, img, svg, iframe, style, form, base, link, math, [onerror], [onload])").length,
+      shown: document.querySelector("article.assistant > .body").textContent,
+      links: [...document.querySelectorAll("article a")].map((a) => a.protocol),
+    }));
+    assert.deepEqual([seen.hit, seen.bad], [undefined, 0], text);
+    assert.ok(seen.shown.includes(String(i)), text);
+    assert.ok(seen.links.every((protocol) => ["https:", "http:", "mailto:"].includes(protocol)), text);
+  }
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
+for (const [name, size] of Object.entries(sizes)) {
+  for (const scheme of ["light", "dark"]) {
+    test(`axe finds nothing serious at a ${name}'s width, ${scheme}`, { skip }, async () => {
+      await show(size);
+      await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
+      await say("What is 47 plus 38?");
+      await answered();
+      await page.click("#look");
+      assert.deepEqual(await seriousFaults(), []);
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+      assert.ok(wide <= 0, `${wide} pixels wider than the screen`);
+      if (process.env.EDGEDRAFT_TEST_SCREENSHOTS) {
+        await page.screenshot({ path: `${process.env.EDGEDRAFT_TEST_SCREENSHOTS}/page-${name}-${scheme}.png` });
+      }
+      assert.deepEqual(faults, []);
+      await page.close();
+    });
+  }
+}

@@ -1,0 +1,94 @@
+#include "client/serve/conversation_store.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/model/temporary_directory.h"
+
+namespace edgedraft {
+namespace {
+
+constexpr const char* kId = "0123456789abcdef";
+
+ConversationStore::Conversation conversation(const std::string& id, const std::string& text,
+                                             std::int64_t updated, bool is_private = false) {
+  return {.entry = {.id = id,
+                    .title = "title of " + text,
+                    .updated_unix_ms = updated,
+                    .is_private = is_private},
+          .document = "{\"text\":\"" + text + "\"}"};
+}
+
+class ConversationStoreTest : public ::testing::Test {
+ protected:
+  std::string bytes() const {
+    std::ifstream in(file_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+  test::TemporaryDirectory folder_;
+  std::filesystem::path file_ = folder_.path() / "deeper" / "conversations.db";
+};
+
+TEST_F(ConversationStoreTest, WhatIsKeptIsThereInTheNextRun) {
+  {
+    const auto store = ConversationStore::open(file_).value();
+    store->put(conversation(kId, "one", 5));
+    store->put(conversation("fedcba9876543210", "two", 9));
+    store->put(conversation(kId, "one again", 7));
+    EXPECT_EQ(store->list()[0].id, "fedcba9876543210") << "the newest first";
+  }
+  const auto store = ConversationStore::open(file_).value();
+  ASSERT_EQ(store->list().size(), 2u);
+  EXPECT_EQ(store->list()[1].title, "title of one again");
+  EXPECT_EQ(store->find(kId), "{\"text\":\"one again\"}");
+  EXPECT_EQ(store->find("0000000000000000"), std::nullopt);
+  const auto permissions = std::filesystem::status(file_).permissions();
+  EXPECT_EQ(permissions & (std::filesystem::perms::group_all | std::filesystem::perms::others_all),
+            std::filesystem::perms::none);
+}
+
+TEST_F(ConversationStoreTest, WhatIsDeletedOrPrivateIsNotInTheFile) {
+  const auto store = ConversationStore::open(file_).value();
+  store->put(conversation(kId, "canary-one", 1));
+  EXPECT_NE(bytes().find("canary-one"), std::string::npos);
+  EXPECT_TRUE(store->remove(kId));
+  EXPECT_FALSE(store->remove(kId));
+  EXPECT_EQ(bytes().find("canary-one"), std::string::npos);
+
+  store->put(conversation(kId, "canary-two", 1));
+  // It has become private: it leaves the disk.
+  store->put(conversation(kId, "canary-two and more", 2, /*is_private=*/true));
+  EXPECT_EQ(bytes().find("canary-two"), std::string::npos);
+  EXPECT_EQ(store->find(kId), "{\"text\":\"canary-two and more\"}");
+  ASSERT_EQ(store->list().size(), 1u);
+  EXPECT_TRUE(store->list()[0].is_private);
+}
+
+TEST_F(ConversationStoreTest, AnotherFileIsRefusedAndLeft) {
+  std::filesystem::create_directories(file_.parent_path());
+  std::ofstream(file_) << "no database at all, and long enough to look like one to nobody";
+  const std::string before = bytes();
+  const auto opened = ConversationStore::open(file_);
+  ASSERT_FALSE(opened);
+  EXPECT_NE(opened.error().message.find(file_.string()), std::string::npos);
+  EXPECT_EQ(bytes(), before);
+  EXPECT_FALSE(ConversationStore::open(folder_.path()));
+}
+
+TEST_F(ConversationStoreTest, WithoutAFileThingsStayInMemory) {
+  const auto store = ConversationStore::open({}).value();
+  store->put(conversation(kId, "one", 5));
+  EXPECT_EQ(store->list().size(), 1u);
+}
+
+TEST_F(ConversationStoreTest, IdsAreLettersDigitsAndHyphens) {
+  EXPECT_TRUE(ConversationStore::is_id("5f0c2f7e-8a64-4b61-9d3e-0d9a4f2d9b11"));
+  for (const char* const text : {"", "short", "0123456789abcde;", "0123456789abcde/../../etc"}) {
+    EXPECT_FALSE(ConversationStore::is_id(text)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft
