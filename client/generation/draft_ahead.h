@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "shared/drafting/drafter.h"
@@ -55,6 +56,7 @@ class DraftAhead {
 
   // From now on.
   void set(const Options& options);
+  void set_filter(TreeGrowth::Filter filter) { growth_.set_filter(std::move(filter)); }
 
   // A run begins below the drafter's last token.
   void begin();

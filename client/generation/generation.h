@@ -152,6 +152,8 @@ class Generation {
   std::uint32_t credit() const;
   wire::RunTerms run_terms();
   void begin_run();
+  // What drafts are left out by, as no verdict could take them; empty: none.
+  TreeGrowth::Filter draft_filter();
   std::uint32_t depth_left() const;
   bool drafts_ahead() const;
   bool holds_news() const;

@@ -83,6 +83,7 @@ void Generation::begin_run() {
     ahead_.reset();
     return;
   }
+  ahead_->set_filter(draft_filter());
   ahead_->begin();
   ahead_->advance({}, depth_left());
 }
@@ -119,6 +120,16 @@ void Generation::look_at_run(bool ends) {
 // Levels of a tree that are of use: the target adds a token of its own behind it.
 std::uint32_t Generation::depth_left() const {
   return options_.tokens_max - std::min(options_.tokens_max, answer_count() + 1);
+}
+
+TreeGrowth::Filter Generation::draft_filter() {
+  if (!law_ || !law_->grammar()) return {};
+  return [this](std::span<const std::uint32_t> path, std::span<const std::uint32_t> tokens) {
+    const auto so_far = answer();
+    std::vector<std::uint32_t> text(so_far.begin(), so_far.end());
+    text.insert(text.end(), path.begin(), path.end());
+    return law_->allowed(text, tokens);
+  };
 }
 
 bool Generation::drafts_ahead() const {

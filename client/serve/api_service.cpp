@@ -4,6 +4,7 @@
 #include <boost/asio/post.hpp>
 #include <charconv>
 #include <chrono>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
@@ -151,8 +152,8 @@ void ApiService::serve(Call call) {
     HttpReply reply = call.reply;
     try {
       return (this->*page->page)(std::move(call));
-    } catch (const Failure& failure) {
-      return reply.send(answer_of(ApiError{.status = 500, .message = failure.error().message}));
+    } catch (const std::exception& failure) {
+      return reply.send(answer_of(ApiError{.status = 500, .message = failure.what()}));
     }
   }
   if (method == "OPTIONS" && request.header("Origin")) {
@@ -205,7 +206,7 @@ void ApiService::complete(Call call, CompletionKind kind) {
   auto hidden = take_out_private(call.request.body, privacy_, options_.bundle.tokenizer());
   auto request = hidden ? parse_completion(hidden->body, kind, options_.defaults, seed)
                         : ApiResult<CompletionRequest>(hidden.error());
-  if (request && hidden->is_local) {
+  if (request && hidden->privacy.is_local) {
     if (auto error = keep_here(*request)) request = *std::move(error);
   }
   auto prompt = request ? prompt_of(*request) : ApiResult<Prompt>(request.error());
@@ -226,10 +227,9 @@ void ApiService::complete(Call call, CompletionKind kind) {
     return call.fail(law.error());
   }
   // How long it took to look through tells of what was found.
-  const bool was_private = hidden->is_local || hidden->placeholders;
-  const Instant start_at = was_private ? next_tick(asked) : asked;
+  const Instant start_at = hidden->privacy.found() ? next_tick(asked) : asked;
   start(std::move(call), *std::move(request), *std::move(prompt), *std::move(law),
-        *std::move(hidden), start_at);
+        std::move(hidden->privacy), start_at);
 }
 
 const std::shared_ptr<const TokenTexts>& ApiService::texts() {
@@ -245,7 +245,7 @@ ApiResult<std::shared_ptr<AnswerLaw>> ApiService::law_of(const CompletionRequest
 }
 
 void ApiService::start(Call call, CompletionRequest request, Prompt prompt,
-                       std::shared_ptr<AnswerLaw> law, PrivateRequest privacy, Instant start_at) {
+                       std::shared_ptr<AnswerLaw> law, RequestPrivacy privacy, Instant start_at) {
   const std::uint64_t number = ++last_completion_;
   Completion::Parts parts{.io = options_.io,
                           .conversations = conversations_,

@@ -115,7 +115,7 @@ class ApiService {
   void complete(Call call, CompletionKind kind);
   std::optional<ApiError> keep_here(CompletionRequest& request) const;
   void start(Call call, CompletionRequest request, Prompt prompt, std::shared_ptr<AnswerLaw> law,
-             PrivateRequest privacy, Instant start_at);
+             RequestPrivacy privacy, Instant start_at);
   const std::shared_ptr<const TokenTexts>& texts();
   ApiResult<std::shared_ptr<AnswerLaw>> law_of(const CompletionRequest& request);
   ApiResult<Prompt> prompt_of(const CompletionRequest& request) const;

@@ -36,7 +36,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     std::shared_ptr<const TokenTexts> texts{};  // for log probabilities; null: none are told
     Duration keep_after{};        // that an outage lasts before its text is given out for good
     double handover_below = 0.0;  // see AnswerTerms
-    PrivateRequest privacy{};     // what of it was private
+    RequestPrivacy privacy{};     // what of it was private
     Instant start_at{};           // not before
     std::uint64_t salt = 0;
     std::shared_ptr<Outlet> outlet;

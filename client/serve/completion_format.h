@@ -41,7 +41,7 @@ class CompletionFormat {
     bool includes_usage = false;
     bool obfuscates = false;
     std::shared_ptr<const TokenTexts> texts{};  // for log probabilities; null: none are told
-    PrivateRequest privacy{};
+    RequestPrivacy privacy{};
   };
   // `salt` makes the id, and what pads events.
   CompletionFormat(Options options, std::uint64_t salt);

@@ -108,11 +108,11 @@ ApiResult<HttpAnswer> PageApi::preview(std::string_view body) {
   if (!hidden) return hidden.error();
   nlohmann::json object;
   if (const auto wrong = parse_object(hidden->body, object)) return *wrong;
-  Json shown = {{"is_local", hidden->is_local},
+  Json shown = {{"is_local", hidden->privacy.is_local},
                 {"messages", object.value("messages", nlohmann::json::array())}};
-  if (hidden->is_local) shown.erase("messages");
-  if (hidden->placeholders) {
-    for (const auto& [type, count] : hidden->placeholders->counts()) {
+  if (hidden->privacy.is_local) shown.erase("messages");
+  if (hidden->privacy.placeholders) {
+    for (const auto& [type, count] : hidden->privacy.placeholders->counts()) {
       shown["private"][to_string(type)] = count;
     }
   }

@@ -127,7 +127,7 @@ ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& 
            : *word == "local" ? PrivateMode::local
                               : PrivateMode::off;
   }
-  fields.read("restore_tool_arguments", request.restores_tool_arguments);
+  fields.read("restore_tool_arguments", request.privacy.restores_tool_arguments);
   if (fields.error()) return *fields.error();
   if (mode == PrivateMode::off) return request;
 
@@ -148,16 +148,16 @@ ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& 
       .request(json);
   auto outcome = mask.outcome();
   if (!outcome) return api_error(outcome.error());
-  request.is_local = outcome->is_local;
-  request.placeholders = std::move(outcome->placeholders);
-  if (in_name && !request.is_local) {
+  request.privacy.is_local = outcome->is_local;
+  request.privacy.placeholders = std::move(outcome->placeholders);
+  if (in_name && !request.privacy.is_local) {
     return ApiError{.message =
                         "the name of a function or property holds private text, and cannot be "
                         "masked: ask with \"private\": \"local\" or \"off\"",
                     .param = "tools",
                     .code = "private_name"};
   }
-  if (request.is_local || request.placeholders) request.body = json.dump();
+  if (request.privacy.found()) request.body = json.dump();
   return request;
 }
 

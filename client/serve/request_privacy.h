@@ -12,15 +12,22 @@
 
 namespace edgedraft {
 
-// A request's body as it may be answered.
-struct PrivateRequest {
-  std::string body;
+// What became of a request's private text.
+struct RequestPrivacy {
   // What stands in it for private text; null where none does.
   std::shared_ptr<const Placeholders> placeholders{};
   // It holds private text, and stays here with everything that is made of it.
   bool is_local = false;
   // Arguments of functions are to be told with what placeholders stand for.
   bool restores_tool_arguments = false;
+
+  bool found() const { return is_local || placeholders != nullptr; }
+};
+
+// A request's body as it may be answered.
+struct PrivateRequest {
+  std::string body;
+  RequestPrivacy privacy{};
 };
 
 // Takes private text out of every field of a request that goes up, or finds that it has to stay,

@@ -52,18 +52,39 @@ void AnswerLaw::apply(std::span<const std::uint32_t> answer, std::span<float> lo
   if (grammar_) apply_grammar(answer, logits);
 }
 
-void AnswerLaw::apply_grammar(std::span<const std::uint32_t> answer, std::span<float> logits) {
+AnswerLaw::Allowed AnswerLaw::allowed_behind(std::span<const std::uint32_t> answer) {
   const GrammarAutomaton::State state = state_behind(answer);
   const bool skips_space = answer.empty() && texts_->adds_space_prefix();
   const std::vector<bool>& allowed = grammar_->allowed_in(state, skips_space);
   // An answer that has left the grammar, as text that was given may, can only end.
   const bool may_end =
       grammar_->automaton().accepts(state) || std::ranges::find(allowed, true) == allowed.end();
+  return {.tokens = allowed, .may_end = may_end};
+}
+
+bool AnswerLaw::ends(std::size_t token) const {
+  return std::ranges::find(texts_->ends(), token) != texts_->ends().end();
+}
+
+std::vector<bool> AnswerLaw::allowed(std::span<const std::uint32_t> answer,
+                                     std::span<const std::uint32_t> tokens) {
+  std::vector<bool> may(tokens.size(), true);
+  if (!grammar_) return may;
+  const Allowed allowed = allowed_behind(answer);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::uint32_t token = tokens[i];
+    may[i] = (token < allowed.tokens.size() && allowed.tokens[token]) ||
+             (allowed.may_end && ends(token));
+  }
+  return may;
+}
+
+void AnswerLaw::apply_grammar(std::span<const std::uint32_t> answer, std::span<float> logits) {
+  const auto [allowed, may_end] = allowed_behind(answer);
   // A head may have more rows than the vocabulary has tokens.
   for (std::size_t token = 0; token < logits.size(); ++token) {
     if (token < allowed.size() && allowed[token]) continue;
-    const bool ends = may_end && std::ranges::find(texts_->ends(), token) != texts_->ends().end();
-    if (!ends) logits[token] = kForbidden;
+    if (!may_end || !ends(token)) logits[token] = kForbidden;
   }
   if (std::ranges::any_of(logits, [](float l) { return std::isfinite(l); })) return;
   // A drafter that knows a part of the vocabulary may know none of what is allowed.

@@ -33,6 +33,9 @@ class AnswerLaw {
   // Leaves of `logits` what may follow `answer`. At least one stays finite.
   // Shapes    logits [vocabulary]
   void apply(std::span<const std::uint32_t> answer, std::span<float> logits);
+  // Which of `tokens` the grammar lets follow `answer`, by place; all without one.
+  std::vector<bool> allowed(std::span<const std::uint32_t> answer,
+                            std::span<const std::uint32_t> tokens);
   // Whether the last token completes a stop.
   bool stops(std::span<const std::uint32_t> answer) const;
 
@@ -44,6 +47,12 @@ class AnswerLaw {
   std::string_view text_at(std::span<const std::uint32_t> answer, std::size_t index) const;
   GrammarAutomaton::State state_behind(std::span<const std::uint32_t> answer);
   void apply_grammar(std::span<const std::uint32_t> answer, std::span<float> logits);
+  struct Allowed {
+    const std::vector<bool>& tokens;  // by token, but for those that end
+    bool may_end;
+  };
+  Allowed allowed_behind(std::span<const std::uint32_t> answer);
+  bool ends(std::size_t token) const;
 
   Constraints constraints_;
   std::shared_ptr<const TokenTexts> texts_;

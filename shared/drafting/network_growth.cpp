@@ -7,9 +7,9 @@
 namespace edgedraft {
 namespace {
 
-// Answers with the `breadth` likeliest tokens behind each of the network's current logits rows.
+// Answers with the likeliest tokens behind each of the network's current logits rows.
 void answer(DraftNetwork& network, TreeGrowth& growth, const GrowthLevel& level) {
-  const std::uint32_t children = std::min(growth.shape().breadth, network.logits().cols);
+  const std::uint32_t children = std::min(growth.children_wanted(), network.logits().cols);
   std::vector<std::uint32_t> tokens(level.nodes.size() * children);
   std::vector<float> log_probs(tokens.size());
   network.backend().top_k(

@@ -1,6 +1,7 @@
 #include "shared/speculative/tree_growth.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -138,12 +139,38 @@ void TreeGrowth::answer(const GrowthLevel& level, std::span<const std::uint32_t>
       c.expanded = true;
     }
     const std::uint32_t level_before = level_;
-    for (std::size_t child = i * children; child < (i + 1) * children; ++child) {
-      add(tokens[child], id, log_probs[child]);
+    const auto found = tokens.subspan(i * children, children);
+    const auto found_log_probs = log_probs.subspan(i * children, children);
+    if (filter_ && children > 0) {
+      add_allowed(id, found, found_log_probs);
+    } else {
+      for (std::size_t child = 0; child < children; ++child) {
+        add(found[child], id, found_log_probs[child]);
+      }
     }
     // Below the level that is being expanded nothing has changed.
     level_ = std::max(level_before, level.nodes[i].depth);
   }
+}
+
+void TreeGrowth::add_allowed(std::uint32_t parent, std::span<const std::uint32_t> tokens,
+                             std::span<const float> log_probs) {
+  const std::vector<bool> may = filter_(path_to(parent), tokens);
+  double allowed = 0.0;
+  for (std::size_t i = 0; i < tokens.size(); ++i) allowed += may[i] ? std::exp(log_probs[i]) : 0.0;
+  std::uint32_t left = shape_.breadth;
+  for (std::size_t i = 0; i < tokens.size() && left > 0; ++i) {
+    if (!may[i]) continue;
+    add(tokens[i], parent, log_probs[i] - static_cast<float>(std::log(allowed)));
+    --left;
+  }
+}
+
+std::vector<std::uint32_t> TreeGrowth::path_to(std::uint32_t id) const {
+  std::vector<std::uint32_t> path;
+  for (; id != 0; id = candidates_[id - 1].parent) path.push_back(candidates_[id - 1].token);
+  std::ranges::reverse(path);
+  return path;
 }
 
 std::uint32_t TreeGrowth::add(std::uint32_t token, std::uint32_t parent, float log_prob) {

