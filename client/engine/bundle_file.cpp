@@ -121,17 +121,16 @@ Result<ChatTemplate> BundleFile::chat_template(const std::filesystem::path& file
   return parsed;
 }
 
-Result<MarkedText> BundleFile::render_chat(const ChatTemplate& chat,
-                                           std::span<const ChatMessage> messages) const {
-  return chat.render({.messages = messages,
-                      .bos_token = special_text(*tokenizer_, tokenizer_->bos_id()),
-                      .eos_token = special_text(*tokenizer_, tokenizer_->eos_id()),
-                      .add_generation_prompt = true});
+Result<MarkedText> BundleFile::render_chat(const ChatTemplate& chat, ChatInput input) const {
+  input.bos_token = special_text(*tokenizer_, tokenizer_->bos_id());
+  input.eos_token = special_text(*tokenizer_, tokenizer_->eos_id());
+  input.add_generation_prompt = true;
+  return chat.render(input);
 }
 
 Result<std::vector<std::uint32_t>> BundleFile::encode_chat(
     const ChatTemplate& chat, std::span<const ChatMessage> messages) const {
-  const auto text = render_chat(chat, messages);
+  const auto text = render_chat(chat, {.messages = messages});
   if (!text) return text.error();
   // What messages say becomes no control token.
   return tokenizer_->encode(*text);

@@ -62,10 +62,10 @@ class BundleFile {
   // The template in `file`, or the bundle's own if that is empty.
   // Errors    io, unsupported
   Result<ChatTemplate> chat_template(const std::filesystem::path& file) const;
-  // The conversation as the template writes it, up to where the model's answer begins.
-  Result<MarkedText> render_chat(const ChatTemplate& chat,
-                                 std::span<const ChatMessage> messages) const;
-  // The same as tokens.
+  // The conversation as the template writes it with the model's own tokens, up to where the model's
+  // answer begins.
+  Result<MarkedText> render_chat(const ChatTemplate& chat, ChatInput input) const;
+  // Messages alone, as tokens.
   Result<std::vector<std::uint32_t>> encode_chat(const ChatTemplate& chat,
                                                  std::span<const ChatMessage> messages) const;
   // A text without any template.

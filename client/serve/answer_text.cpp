@@ -69,15 +69,30 @@ void AnswerText::push(const std::string& text) {
     end = std::min(end, text_.find(stop, before - std::min(before, stop.size() - 1)));
   }
   if (end == std::string::npos) return;
-  text_.resize(end);
-  for (std::size_t& text_end : text_ends_) text_end = std::min(text_end, end);
+  cut(end);
   stopped_ = true;
 }
 
-// Bytes at the text's end that may be the beginning of a stop string.
+void AnswerText::cut(std::size_t end) {
+  text_.resize(end);
+  for (std::size_t& text_end : text_ends_) text_end = std::min(text_end, end);
+}
+
+void AnswerText::drop_calls() {
+  cut(text_.size() - calls_size());
+}
+
+// Bytes at the text's end that are calls, or may become them.
+std::size_t AnswerText::calls_size() const {
+  if (options_.calls == nullptr) return 0;
+  const std::string_view answer = std::string_view(text_).substr(split(text_.size()).answer_begin);
+  return answer.size() - options_.calls->calls_at(answer);
+}
+
+// Bytes at the text's end that may be the beginning of a stop string, or of calls.
 std::size_t AnswerText::held_back() const {
   if (stopped_ || finished_) return 0;
-  std::size_t most = 0;
+  std::size_t most = calls_size();
   for (const std::string& stop : options_.stops) {
     for (std::size_t size = std::min(stop.size() - 1, text_.size()); size > most; --size) {
       if (text_.ends_with(std::string_view(stop).substr(0, size))) most = size;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "client/serve/call_form.h"
 #include "client/serve/thoughts.h"
 #include "shared/model/tokenizer.h"
 #include "shared/privacy/taint_ledger.h"
@@ -22,6 +23,8 @@ class AnswerText {
     std::vector<std::string> stops{};
     bool shows_drafts = false;  // what may yet be corrected is shown as well
     Thoughts thoughts = Thoughts::none;
+    // How calls are written, that are told when they are whole; null: none are. Outlives it.
+    const CallForm* calls = nullptr;
   };
   explicit AnswerText(Options options);
 
@@ -32,6 +35,8 @@ class AnswerText {
   void rewrite(std::uint32_t index);
   // No token follows: what was held back is let go.
   void finish();
+  // Its calls are told in another way, and are no text.
+  void drop_calls();
 
   // A part of the text, all of one provenance.
   struct Piece {
@@ -58,8 +63,10 @@ class AnswerText {
   void show();
   void push(const std::string& text);
   SplitText split(std::size_t end) const;
+  void cut(std::size_t end);
   void take_revision(std::vector<Piece>& pieces, const SplitText& split);
   std::size_t held_back() const;
+  std::size_t calls_size() const;
 
   Options options_;
   std::vector<std::uint32_t> tokens_;

@@ -82,7 +82,12 @@ ApiService::ApiService(Options options)
           if (tell) tell(outcome);
         };
         return with;
-      }()) {}
+      }()) {
+  if (options_.chat == nullptr) return;
+  options_.defaults.calls = call_form_of(
+      [this](const ChatInput& input) { return options_.bundle.render_chat(*options_.chat, input); },
+      options_.bundle.tokenizer());
+}
 
 ApiService::~ApiService() = default;
 
@@ -301,11 +306,16 @@ void ApiService::start(Call call, CompletionRequest request, Prompt prompt,
   completion->start();
 }
 
-ApiResult<MarkedText> ApiService::render(const std::vector<ChatMessage>& messages) const {
+ApiResult<MarkedText> ApiService::render(const CompletionRequest& request) const {
   if (options_.chat == nullptr) {
     return ApiError{.message = options_.no_chat, .code = "no_chat_template"};
   }
-  auto text = options_.bundle.render_chat(*options_.chat, messages);
+  const CallForm& form = options_.defaults.calls;
+  const bool tells_tools = request.tools.use != ToolUse::none && form.is_templates;
+  const std::string tools = tells_tools ? request.tools.as_json() : "";
+  auto text = options_.bundle.render_chat(
+      *options_.chat,
+      {.messages = request.messages, .tools = tools, .call_arguments = form.arguments});
   if (text) return *std::move(text);
   return ApiError{.message = text.error().message, .param = "messages", .code = "invalid_value"};
 }
@@ -313,7 +323,7 @@ ApiResult<MarkedText> ApiService::render(const std::vector<ChatMessage>& message
 ApiResult<Prompt> ApiService::prompt_of(const CompletionRequest& request) const {
   Prompt prompt;
   if (request.kind == CompletionKind::chat) {
-    auto text = render(request.messages);
+    auto text = render(request);
     if (!text) return text.error();
     prompt.tokens = conversations_.encode(*text);
     prompt.chat = *std::move(text);
@@ -453,9 +463,10 @@ void ApiService::detokenize(Call call) {
 }
 
 void ApiService::apply_template(Call call) {
-  const auto messages = parse_messages(call.request.body);
-  if (!messages) return call.fail(messages.error());
-  const auto text = render(*messages);
+  const auto request = parse_completion(call.request.body, CompletionKind::chat, options_.defaults,
+                                        options_.defaults.sampling.seed);
+  if (!request) return call.fail(request.error());
+  const auto text = render(*request);
   if (!text) return call.fail(text.error());
   call.answer(json_answer({{"prompt", text->text()}}));
 }

@@ -119,7 +119,7 @@ class ApiService {
   const std::shared_ptr<const TokenTexts>& texts();
   ApiResult<std::shared_ptr<AnswerLaw>> law_of(const CompletionRequest& request);
   ApiResult<Prompt> prompt_of(const CompletionRequest& request) const;
-  ApiResult<MarkedText> render(const std::vector<ChatMessage>& messages) const;
+  ApiResult<MarkedText> render(const CompletionRequest& request) const;
   void count(const AnswerOutcome& outcome);
 
   Options options_;

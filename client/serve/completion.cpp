@@ -20,7 +20,10 @@ Completion::Choice::Choice(Completion& completion, std::uint32_t index)
                                                                               : LeadingSpace::keep,
             .stops = completion.request_.constraints.stops,
             .shows_drafts = completion.request_.offline == OfflinePolicy::revise,
-            .thoughts = completion.thoughts()}),
+            .thoughts = completion.thoughts(),
+            .calls = completion.request_.tools.use == ToolUse::none
+                         ? nullptr
+                         : &completion.request_.tools.form}),
       completion_(completion),
       index_(index) {
   const Placeholders* const placeholders = completion.parts_.privacy.placeholders.get();
@@ -79,7 +82,7 @@ void Completion::Choice::on_state(ClientState now, const std::string&) {
 void Completion::Choice::show() {
   if (text.stopped() && !std::exchange(stopping_, true))
     completion_.parts_.conversations.stop(*ticket);
-  if (!completion_.request_.streams || may_be_calls()) return;
+  if (!completion_.request_.streams) return;
   for (AnswerText::Piece& piece : text.take()) {
     restore(piece);
     show(std::move(piece));
@@ -113,14 +116,6 @@ void Completion::Choice::show_rest() {
   }
 }
 
-// A text that begins like a call is told when it is whole.
-bool Completion::Choice::may_be_calls() const {
-  const bool could = completion_.request_.tools.use != ToolUse::none && !outcome;
-  if (!could) return false;
-  const std::string answer = text.text();
-  return answer.empty() ? text.thought().empty() : answer.starts_with('{');
-}
-
 void Completion::Choice::on_over(Result<AnswerOutcome> over) {
   ticket.reset();
   if (!over) return completion_.fail(api_error_of(over.error()));
@@ -136,10 +131,10 @@ void Completion::Choice::on_over(Result<AnswerOutcome> over) {
   }
   if (completion_.request_.streams) {
     const FinishedChoice choice = completion_.finished(*this);
-    if (choice.calls.empty()) {
-      show();
-      show_rest();
-    } else {
+    if (!choice.calls.empty()) text.drop_calls();
+    show();
+    show_rest();
+    if (!choice.calls.empty()) {
       completion_.write(completion_.format_.calls_event(index_, choice.calls));
     }
     completion_.write(completion_.format_.end_event(index_, choice));
@@ -275,19 +270,29 @@ FinishedChoice Completion::finished(const Choice& choice) const {
                           .stopped = choice.text.stopped(),
                           .outcome = *choice.outcome,
                           .logprobs = choice.told_tokens};
+  finished.calls = calls_of(choice);
+  if (!finished.calls.empty()) finished.text.resize(request_.tools.form.calls_at(finished.text));
+  finished.text = as_seen(finished.text, request_.answers_json);
+  return finished;
+}
+
+std::vector<ToolCall> Completion::calls_of(const Choice& choice) const {
+  std::vector<ToolCall> told;
   // One that was cut is text.
   const bool whole = choice.outcome->end == AnswerEnd::end_token;
-  if (request_.tools.use != ToolUse::none && whole) {
-    finished.calls = parse_calls(finished.text).value_or(std::vector<ToolCall>());
+  if (request_.tools.use == ToolUse::none || !whole) return told;
+  const CallForm& form = request_.tools.form;
+  const std::string text = choice.text.text();
+  auto calls = form.parse(std::string_view(text).substr(form.calls_at(text)));
+  if (!calls) return told;
+  for (ChatCall& call : *calls) {
+    ToolCall& one = told.emplace_back(std::move(call));
+    if (!parts_.privacy.restores_tool_arguments) continue;
+    std::string seen = as_seen(one.call.arguments, /*in_json=*/true);
+    one.is_restored = seen != one.call.arguments;
+    one.call.arguments = std::move(seen);
   }
-  finished.text = as_seen(finished.text, request_.answers_json);
-  if (!parts_.privacy.restores_tool_arguments) return finished;
-  for (ToolCall& call : finished.calls) {
-    std::string seen = as_seen(call.arguments, /*in_json=*/true);
-    call.is_restored = seen != call.arguments;
-    call.arguments = std::move(seen);
-  }
-  return finished;
+  return told;
 }
 
 // With what placeholders stand for.

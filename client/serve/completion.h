@@ -83,7 +83,6 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     void restore(AnswerText::Piece& piece);
     void show_rest();
     void tell_logprobs();
-    bool may_be_calls() const;
 
     Completion& completion_;
     std::uint32_t index_;
@@ -104,6 +103,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   void done();
   std::vector<FinishedChoice> finished() const;
   FinishedChoice finished(const Choice& choice) const;
+  std::vector<ToolCall> calls_of(const Choice& choice) const;
   std::string as_seen(const std::string& text, bool in_json = false) const;
 
   Parts parts_;

@@ -188,9 +188,10 @@ CompletionFormat::Json CompletionFormat::calls_json(const std::vector<ToolCall>&
                                                     bool indexed) {
   Json list = Json::array();
   for (std::size_t i = 0; i < calls.size(); ++i) {
-    Json call = {{"id", "call_" + random_characters(padding_, kIdCharacters)},
-                 {"type", "function"},
-                 {"function", {{"name", calls[i].name}, {"arguments", calls[i].arguments}}}};
+    Json call = {
+        {"id", "call_" + random_characters(padding_, kIdCharacters)},
+        {"type", "function"},
+        {"function", {{"name", calls[i].call.name}, {"arguments", calls[i].call.arguments}}}};
     if (indexed) call["index"] = i;
     if (calls[i].is_restored) call["x_restored"] = true;
     list.push_back(std::move(call));
@@ -239,7 +240,7 @@ std::string CompletionFormat::whole(const std::vector<FinishedChoice>& choices) 
         one["message"]["reasoning_content"] = choices[i].thought;
       }
       if (!choices[i].calls.empty()) {
-        one["message"]["content"] = nullptr;
+        if (choices[i].text.empty()) one["message"]["content"] = nullptr;
         one["message"]["tool_calls"] = calls_json(choices[i].calls, /*indexed=*/false);
       }
     } else {

@@ -18,12 +18,18 @@
 
 namespace edgedraft {
 
+// A call as a client is told of it.
+struct ToolCall {
+  ChatCall call;
+  bool is_restored = false;  // its arguments hold what placeholders stood for
+};
+
 // One choice of an answer, when it is over.
 struct FinishedChoice {
   std::string text;
   std::string thought{};          // before it
   bool stopped = false;           // by a stop string
-  std::vector<ToolCall> calls{};  // that the text is made of
+  std::vector<ToolCall> calls{};  // behind it
   AnswerOutcome outcome;
   std::vector<ToldToken> logprobs{};
 

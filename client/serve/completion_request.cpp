@@ -47,39 +47,38 @@ std::optional<std::string> content_of(const json& message, JsonFields& fields) {
   return text;
 }
 
-// The calls of an assistant's message, as it wrote them.
-std::string calls_of(JsonFields& message, std::map<std::string, std::string>& functions) {
-  const json* const calls = message.find("tool_calls");
-  if (calls == nullptr) return {};
-  std::string lines;
+// The calls of an assistant's message.
+std::vector<ChatCall> calls_of(JsonFields& message) {
+  std::vector<ChatCall> calls;
+  const json* const list = message.find("tool_calls");
+  if (list == nullptr) return calls;
   const char* const what =
       "an array of calls: {\"id\", \"type\": \"function\", \"function\": "
       "{\"name\", \"arguments\"}}";
-  if (!calls->is_array()) {
+  if (!list->is_array()) {
     message.refuse("tool_calls", what);
-    return {};
+    return calls;
   }
-  for (const json& call : *calls) {
+  for (const json& call : *list) {
     const json function = call.is_object() ? call.value("function", json()) : json();
     const bool right = function.is_object() && function.value("name", json()).is_string() &&
                        function.value("arguments", json()).is_string();
     if (!right) {
       message.refuse("tool_calls", what);
-      return {};
+      return calls;
     }
-    const ToolCall one{.name = function["name"].get<std::string>(),
-                       .arguments = function["arguments"].get<std::string>()};
-    if (call.value("id", json()).is_string()) functions[call["id"].get<std::string>()] = one.name;
-    lines += (lines.empty() ? "" : "\n") + line_of(one);
+    const json id = call.value("id", json());
+    calls.push_back({.name = function["name"].get<std::string>(),
+                     .arguments = function["arguments"].get<std::string>(),
+                     .id = id.is_string() ? id.get<std::string>() : ""});
   }
-  return lines;
+  return calls;
 }
 
-// What a function gave is told as the user would tell it: few templates know tools' messages.
-void add_result(std::vector<ChatMessage>& messages, const std::string& function,
-                const std::string& content) {
+// What a function gave, as the user would tell it: for templates that know no such message.
+void tell_result(std::vector<ChatMessage>& messages, const ChatMessage& result) {
   const std::string text =
-      "Result of " + (function.empty() ? "the function" : function) + ": " + content;
+      "Result of " + (result.name.empty() ? "the function" : result.name) + ": " + result.content;
   const bool goes_on = messages.size() > 1 && messages.back().role == "user" &&
                        messages.back().content.starts_with("Result of ");
   if (goes_on) {
@@ -89,7 +88,22 @@ void add_result(std::vector<ChatMessage>& messages, const std::string& function,
   }
 }
 
-std::vector<ChatMessage> read_messages(JsonFields& fields) {
+std::optional<ChatMessage> read_message(JsonFields& fields, const json& message) {
+  auto role = fields.word("role", {"system", "developer", "user", "assistant", "tool"});
+  if (!role) fields.refuse("role", "'system', 'user', 'assistant' or 'tool'");
+  auto content = content_of(message, fields);
+  std::vector<ChatCall> calls = calls_of(fields);
+  if (fields.error()) return std::nullopt;
+  // What OpenAI's newer models call it.
+  if (*role == "developer") role = "system";
+  ChatMessage read{.role = *std::move(role), .content = *std::move(content)};
+  if (read.role == "assistant") read.calls = std::move(calls);
+  const json id = message.value("tool_call_id", json());
+  if (read.role == "tool" && id.is_string()) read.call_id = id.get<std::string>();
+  return read;
+}
+
+std::vector<ChatMessage> read_messages(JsonFields& fields, const CallForm& form) {
   std::vector<ChatMessage> messages;
   std::map<std::string, std::string> functions;  // that were called, by the calls' ids
   const json* const list = fields.find("messages");
@@ -99,27 +113,28 @@ std::vector<ChatMessage> read_messages(JsonFields& fields) {
   }
   for (std::size_t i = 0; i < list->size() && !fields.error(); ++i) {
     const std::string path = "messages[" + std::to_string(i) + "]";
-    const json& message = (*list)[i];
-    if (!message.is_object()) {
-      fields.take(ApiError{.message = "'" + path + "' is " + kind_of(message) + "; give an object",
-                           .param = path,
-                           .code = "invalid_value"});
+    if (!(*list)[i].is_object()) {
+      fields.take(
+          ApiError{.message = "'" + path + "' is " + kind_of((*list)[i]) + "; give an object",
+                   .param = path,
+                   .code = "invalid_value"});
       return {};
     }
-    JsonFields inner(message, path + ".");
-    auto role = inner.word("role", {"system", "developer", "user", "assistant", "tool"});
-    if (!role) inner.refuse("role", "'system', 'user', 'assistant' or 'tool'");
-    auto content = content_of(message, inner);
-    if (content) *content += calls_of(inner, functions);
+    JsonFields inner((*list)[i], path + ".");
+    auto message = read_message(inner, (*list)[i]);
     fields.take(inner.error());
     if (fields.error()) return {};
-    // What OpenAI's newer models call it.
-    if (*role == "developer") role = "system";
-    if (*role == "tool") {
-      add_result(messages, functions[message.value("tool_call_id", std::string())], *content);
-      continue;
+    for (const ChatCall& call : message->calls) functions[call.id] = call.name;
+    if (message->role == "tool") message->name = functions[message->call_id];
+    if (form.is_templates) {
+      messages.push_back(*std::move(message));
+    } else if (message->role == "tool") {
+      tell_result(messages, *message);
+    } else {
+      if (!message->calls.empty()) message->content += form.written(message->calls);
+      message->calls.clear();
+      messages.push_back(*std::move(message));
     }
-    messages.push_back({.role = *std::move(role), .content = *std::move(content)});
   }
   return messages;
 }
@@ -262,6 +277,14 @@ void refuse_unknown_laws(JsonFields& fields, CompletionKind kind) {
   if (!suffix.empty()) fields.refuse_unsupported("suffix", "infilling is not supported");
 }
 
+// OpenAI's names, and what others put between parts of them.
+bool is_function_name(std::string_view name) {
+  return !name.empty() && name.size() <= 64 && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("_-.:/").find(c) != std::string_view::npos;
+  });
+}
+
 std::vector<Tool> read_functions(JsonFields& fields, const ordered_json& body) {
   std::vector<Tool> tools;
   const auto list = body.find("tools");
@@ -279,6 +302,11 @@ std::vector<Tool> read_functions(JsonFields& fields, const ordered_json& body) {
       return tools;
     }
     const ordered_json& function = tool["function"];
+    if (!is_function_name(function["name"].get_ref<const std::string&>())) {
+      fields.refuse_unsupported(path + ".function.name",
+                                "1 to 64 letters, digits and any of '_', '-', '.', ':' and '/'");
+      return tools;
+    }
     const ordered_json described = function.value("description", ordered_json());
     tools.push_back(
         {.name = function["name"].get<std::string>(),
@@ -289,8 +317,9 @@ std::vector<Tool> read_functions(JsonFields& fields, const ordered_json& body) {
 }
 
 // tools, tool_choice, parallel_tool_calls.
-void read_tools(JsonFields& fields, const ordered_json& body, CompletionRequest& request) {
-  Tools tools{.list = read_functions(fields, body)};
+void read_tools(JsonFields& fields, const ordered_json& body, const CallForm& form,
+                CompletionRequest& request) {
+  Tools tools{.list = read_functions(fields, body), .form = form};
   fields.read("parallel_tool_calls", tools.parallel);
   const json* const choice = fields.find("tool_choice");
   const char* const what =
@@ -319,12 +348,13 @@ void read_tools(JsonFields& fields, const ordered_json& body, CompletionRequest&
     return fields.refuse_unsupported("tools", "a grammar or response_format goes without tools");
   }
   request.constraints.grammar = *std::move(grammar);
+  request.tools = std::move(tools);
+  if (form.is_templates) return;
   if (request.messages.empty() || request.messages.front().role != "system") {
     request.messages.insert(request.messages.begin(), {.role = "system", .content = {}});
   }
   std::string& told = request.messages.front().content;
-  told += (told.empty() ? "" : "\n\n") + tools.instructions();
-  request.tools = std::move(tools);
+  told += (told.empty() ? "" : "\n\n") + request.tools.instructions();
 }
 
 void read_format(JsonFields& fields, const ordered_json& body, CompletionRequest& request) {
@@ -387,7 +417,7 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
                             .route = defaults.route};
   request.sampling.seed = random_seed;
   if (kind == CompletionKind::chat) {
-    request.messages = read_messages(fields);
+    request.messages = read_messages(fields, defaults.calls);
   } else {
     read_prompt(fields, request);
     fields.read("echo", request.echo);
@@ -418,7 +448,7 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
     // A schema's properties come in the order that the client gave them.
     const auto ordered = ordered_json::parse(body, nullptr, /*allow_exceptions=*/false);
     read_format(fields, ordered, request);
-    read_tools(fields, ordered, request);
+    read_tools(fields, ordered, defaults.calls, request);
   }
   // A call that the target would not have made must not be acted on, and only the target's tokens
   // have its probabilities.
@@ -432,15 +462,6 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
   }
   if (fields.error()) return *fields.error();
   return request;
-}
-
-ApiResult<std::vector<ChatMessage>> parse_messages(std::string_view body) {
-  json object;
-  if (const auto wrong = parse_object(body, object)) return *wrong;
-  JsonFields fields(object);
-  auto messages = read_messages(fields);
-  if (fields.error()) return *fields.error();
-  return messages;
 }
 
 }  // namespace edgedraft

@@ -7,6 +7,7 @@
 
 #include "client/generation/answer_route.h"
 #include "client/serve/api_error.h"
+#include "client/serve/call_form.h"
 #include "client/serve/tools.h"
 #include "shared/base/constraints.h"
 #include "shared/base/sampling_params.h"
@@ -29,6 +30,7 @@ struct CompletionDefaults {
   SamplingParams sampling{};
   OfflinePolicy offline = OfflinePolicy::keep;
   AnswerRoute route = AnswerRoute::server;
+  CallForm calls{};  // as the model writes them
 };
 
 enum class CompletionKind : std::uint8_t { chat, text };
@@ -68,8 +70,5 @@ AnswerRoute route_of(std::string_view word);
 ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionKind kind,
                                               const CompletionDefaults& defaults,
                                               std::uint64_t random_seed);
-
-// Messages as /v1/chat/completions takes them.
-ApiResult<std::vector<ChatMessage>> parse_messages(std::string_view body);
 
 }  // namespace edgedraft

@@ -19,22 +19,24 @@ std::string_view content_at(const MarkedText& chat, std::size_t begin) {
 struct Match {
   std::size_t tokens = 0;
   std::size_t bytes = 0;
+  bool ends_within = false;  // the next token
 };
 
-// The answer's tokens that `content` is made of, but for one that it may end within.
+// The answer's tokens that `content` begins with, up to one that it may end within.
 std::optional<Match> match(const PastAnswer& past, std::string_view content,
                            const Tokenizer& tokenizer) {
   Match match;
-  while (match.bytes < content.size()) {
-    if (match.tokens == past.answer_tokens.size()) return std::nullopt;
-    std::string bytes = tokenizer.token_bytes(past.answer_tokens[match.tokens]);
+  while (match.bytes < content.size() && match.tokens < past.answer_tokens.size()) {
+    const std::uint32_t token = past.answer_tokens[match.tokens];
+    std::string bytes = tokenizer.token_bytes(token);
     if (match.tokens == 0 && tokenizer.adds_space_prefix() && bytes.starts_with(' ')) {
       bytes.erase(0, 1);
     }
     const std::string_view rest = content.substr(match.bytes);
-    if (bytes.empty()) return std::nullopt;
+    if (bytes.empty() || tokenizer.is_end(token)) break;
     if (bytes.size() > rest.size()) {
       if (!bytes.starts_with(rest)) return std::nullopt;
+      match.ends_within = true;
       break;
     }
     if (!rest.starts_with(bytes)) return std::nullopt;
@@ -53,13 +55,18 @@ std::optional<std::vector<std::uint32_t>> encode_behind(const PastAnswer& past,
   if (!chat.text().starts_with(past.prompt.text())) return std::nullopt;
   // The same bytes in other hands may be other tokens.
   if (chat.slice(0, prompt_end).spans() != past.prompt.spans()) return std::nullopt;
-  const std::string_view content = content_at(chat, prompt_end);
+  // What a message says, or what a template makes of its calls.
+  const std::string_view said = content_at(chat, prompt_end);
+  const std::string_view content =
+      said.empty() ? std::string_view(chat.text()).substr(prompt_end) : said;
   const auto matched = match(past, content, tokenizer);
   if (!matched || matched->tokens == 0) return std::nullopt;
+  if (matched->bytes < said.size() && !matched->ends_within) return std::nullopt;
   const auto rest = tokenizer.encode(chat.slice(prompt_end + matched->bytes, chat.size()));
   const bool goes_on_with_text =
-      rest.empty() || tokenizer.token_type(rest.front()) != TokenType::control;
-  if (goes_on_with_text && tokenizer.adds_space_prefix()) return std::nullopt;
+      rest.empty() ||
+      (tokenizer.token_type(rest.front()) != TokenType::control && !tokenizer.is_end(rest.front()));
+  if (goes_on_with_text && (tokenizer.adds_space_prefix() || said.empty())) return std::nullopt;
   std::vector<std::uint32_t> tokens = past.prompt_tokens;
   const auto answer = past.answer_tokens.begin();
   tokens.insert(tokens.end(), answer, answer + static_cast<std::ptrdiff_t>(matched->tokens));

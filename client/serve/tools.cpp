@@ -1,6 +1,8 @@
 #include "client/serve/tools.h"
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 
 #include "client/serve/schema_grammar.h"
 
@@ -9,19 +11,63 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+std::string dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json described(const Tool& tool) {
+  Json described = {{"name", tool.name}};
+  if (!tool.description.empty()) described["description"] = tool.description;
+  described["parameters"] = tool.parameters;
+  return described;
+}
+
+// How much of `mark` stands at the end of its first `matched` characters and one more.
+std::size_t matched_behind(std::string_view mark, std::size_t matched, char next) {
+  const std::string read = std::string(mark.substr(0, matched)) + next;
+  std::size_t size = std::min(mark.size(), read.size());
+  while (!read.ends_with(mark.substr(0, size))) --size;
+  return size;
+}
+
+// Rules for a text without `mark`, or one that ends with the first of it and goes on with `then`:
+// free-N is what may follow the first N characters of the mark.
+std::string rules_of_text(std::string_view mark, const std::string& then) {
+  std::string known;  // the mark's characters, as a class has them
+  for (const char c : mark) {
+    if (std::string_view("]^-\\").find(c) != std::string_view::npos) known += '\\';
+    known += c;
+  }
+  std::string rules;
+  for (std::size_t matched = 0; matched < mark.size(); ++matched) {
+    std::map<char, std::size_t> next;
+    for (const char c : mark) next[c] = matched_behind(mark, matched, c);
+    rules += "free-" + std::to_string(matched) + " ::= ([^" + known + "] free-0";
+    for (const auto& [c, to] : next) {
+      rules += " | " + SchemaGrammar::literal(std::string(1, c)) + ' ';
+      rules += to == mark.size() ? then : "free-" + std::to_string(to);
+    }
+    rules += ")?\n";
+  }
+  return rules;
+}
+
 }  // namespace
 
 std::string Tools::instructions() const {
   std::string text =
       "You can call functions. To call one, answer with nothing but a line of JSON such as "
       "{\"name\": \"FUNCTION\", \"arguments\": {...}}. The functions are:";
-  for (const Tool& tool : list) {
-    Json described = {{"name", tool.name}};
-    if (!tool.description.empty()) described["description"] = tool.description;
-    described["parameters"] = tool.parameters;
-    text += '\n' + described.dump(-1, ' ', false, Json::error_handler_t::replace);
-  }
+  for (const Tool& tool : list) text += '\n' + dump(described(tool));
   return text;
+}
+
+std::string Tools::as_json() const {
+  Json tools = Json::array();
+  for (const Tool& tool : list) {
+    tools.push_back({{"type", "function"}, {"function", described(tool)}});
+  }
+  return dump(tools);
 }
 
 ApiResult<std::string> Tools::grammar() const {
@@ -34,45 +80,24 @@ ApiResult<std::string> Tools::grammar() const {
       error.message = "function '" + tool.name + "': " + error.message;
       return error;
     }
-    const std::string call =
-        rules.add("call", R"("{\"name\": " )" +
-                              SchemaGrammar::literal(Json(tool.name).dump() + ", \"arguments\": ") +
-                              ' ' + arguments + R"( "}")");
-    any += (any.empty() ? "" : " | ") + call;
+    any += (any.empty() ? "" : " | ") + SchemaGrammar::literal(tool.name + form.middle) + ' ' +
+           arguments;
   }
   const std::string one = rules.add("function", any);
-  const std::string calls = parallel ? one + R"( ("\n" )" + one + ")*" : one;
-  return rules.grammar(use == ToolUse::forced ? calls : calls + R"( | ([^{] .*)?)");
-}
-
-std::string line_of(const ToolCall& call) {
-  return "{\"name\": " + Json(call.name).dump(-1, ' ', false, Json::error_handler_t::replace) +
-         ", \"arguments\": " + call.arguments + "}";
-}
-
-std::optional<std::vector<ToolCall>> parse_calls(const std::string& text) {
-  std::vector<ToolCall> calls;
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    // Line ends within texts are escaped in JSON.
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string line = text.substr(begin, end - begin);
-    const Json call = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!call.is_object() || !call.contains("name") || !call["name"].is_string() ||
-        !call.contains("arguments") || !call["arguments"].is_object()) {
-      return std::nullopt;
-    }
-    ToolCall one{.name = call["name"].get<std::string>(), .arguments = {}};
-    // As they were written, so that the line is the same when the client sends it back.
-    const std::string before = line_of(one).substr(0, line_of(one).size() - 1);
-    one.arguments = line.starts_with(before)
-                        ? line.substr(before.size(), line.size() - before.size() - 1)
-                        : call["arguments"].dump();
-    calls.push_back(std::move(one));
-    begin = end + 1;
+  std::string more = one;
+  if (parallel && form.between) {
+    more += " (" + SchemaGrammar::literal(*form.between) + ' ' + one + ")*";
   }
-  if (calls.empty()) return std::nullopt;
-  return calls;
+  if (!form.end.empty()) more += ' ' + SchemaGrammar::literal(form.end);
+  const std::string calls = SchemaGrammar::literal(form.begin) + ' ' + more;
+  if (use == ToolUse::forced) return rules.grammar(calls);
+  const std::string_view mark = form.mark();
+  if (mark.empty()) {
+    return rules.grammar(calls + " | ([^" + form.begin.front() + "] .*)?");
+  }
+  const std::string then =
+      rules.add("calls", SchemaGrammar::literal(form.begin.substr(mark.size())) + ' ' + more);
+  return rules.grammar("free-0") + rules_of_text(mark, then);
 }
 
 }  // namespace edgedraft

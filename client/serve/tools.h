@@ -2,11 +2,11 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "client/serve/api_error.h"
+#include "client/serve/call_form.h"
 
 namespace edgedraft {
 
@@ -20,36 +20,23 @@ struct Tool {
 enum class ToolUse : std::uint8_t {
   none,
   free,    // the answer is text, or calls
-  forced,  // it is a call
+  forced,  // it is calls
 };
 
-// The functions of a request, and how it may use them. Whatever the model was trained to write, it
-// is told of them in the system's message, and calls are lines of
-//
-//   {"name": "get_weather", "arguments": {"city": "Paris"}}
-//
-// which a grammar holds it to. A text that does not begin with '{' is no call.
+// The functions of a request, and how it may use them. A grammar holds calls to the form that the
+// model writes them in, and to the functions' schemas.
 struct Tools {
   std::vector<Tool> list;
   ToolUse use = ToolUse::none;
   bool parallel = true;  // several calls, one behind another
+  CallForm form{};
 
-  // What the model is told.
+  // What the model is told of them where its chat template does not tell it.
   std::string instructions() const;
+  // What its chat template is told: a JSON array as OpenAI's.
+  std::string as_json() const;
   // Errors    of the functions' schemas
   ApiResult<std::string> grammar() const;
 };
-
-// A call that an answer asks for.
-struct ToolCall {
-  std::string name;
-  std::string arguments;     // a JSON object, as text
-  bool is_restored = false;  // they hold what placeholders stood for
-};
-
-// The line that stands for a call.
-std::string line_of(const ToolCall& call);
-// The calls of an answer's text; nothing if it is no list of whole calls.
-std::optional<std::vector<ToolCall>> parse_calls(const std::string& text);
 
 }  // namespace edgedraft

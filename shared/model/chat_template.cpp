@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "shared/model/chat_template/evaluator.h"
+#include "shared/model/chat_template/json_value.h"
 #include "shared/model/chat_template/parser.h"
 
 namespace edgedraft {
@@ -31,29 +33,69 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view source) {
 
 namespace {
 
+using chat::Value;
+
 // Templates build control tokens from roles: '<|' + message.role + '|>'.
-chat::Value role_value(const std::string& role) {
+Value role_value(const std::string& role) {
   constexpr std::string_view kRoles[] = {"system", "user", "assistant", "tool"};
   const bool known = std::ranges::find(kRoles, role) != std::end(kRoles);
-  return chat::Value::marked(known ? MarkedText::own(role) : MarkedText::foreign(role));
+  return Value::marked(known ? MarkedText::own(role) : MarkedText::foreign(role));
+}
+
+Value foreign(const std::string& text) {
+  return Value::marked(MarkedText::foreign(text));
+}
+
+Result<Value> calls_value(const std::vector<ChatCall>& calls, CallArguments as) {
+  std::vector<Value> list;
+  for (const ChatCall& call : calls) {
+    Value arguments = foreign(call.arguments);
+    if (as == CallArguments::object) {
+      auto object = chat::json_value(call.arguments, "the arguments of a call");
+      if (!object) return object.error();
+      arguments = *std::move(object);
+    }
+    const Value function =
+        Value::map({{"name", foreign(call.name)}, {"arguments", std::move(arguments)}});
+    list.push_back(Value::map(
+        {{"id", foreign(call.id)}, {"type", Value::text("function")}, {"function", function}}));
+  }
+  return Value::list(std::move(list));
+}
+
+Result<Value> message_value(const ChatMessage& message, CallArguments as) {
+  chat::Map map = {{"role", role_value(message.role)}, {"content", foreign(message.content)}};
+  if (!message.calls.empty()) {
+    auto calls = calls_value(message.calls, as);
+    if (!calls) return calls.error();
+    map.set("tool_calls", *std::move(calls));
+  }
+  if (!message.call_id.empty()) map.set("tool_call_id", foreign(message.call_id));
+  if (!message.name.empty()) map.set("name", foreign(message.name));
+  return Value::map(std::move(map));
 }
 
 }  // namespace
 
 Result<MarkedText> ChatTemplate::render(const ChatInput& input) const {
-  using chat::Value;
   std::vector<Value> messages;
   for (const ChatMessage& message : input.messages) {
-    messages.push_back(
-        Value::map({{"role", role_value(message.role)},
-                    {"content", Value::marked(MarkedText::foreign(message.content))}}));
+    auto value = message_value(message, input.call_arguments);
+    if (!value) return value.error();
+    messages.push_back(*std::move(value));
   }
-  // Tools and documents are none, as Hugging Face passes them where there are not any.
+  // What there is not is none, as Hugging Face passes it.
+  Value tools{chat::None{}};
+  if (!input.tools.empty()) {
+    auto list = chat::json_value(input.tools, "the tools");
+    if (!list) return list.error();
+    tools = *std::move(list);
+  }
   chat::Map globals = {{"messages", Value::list(std::move(messages))},
                        {"bos_token", Value::text(input.bos_token)},
                        {"eos_token", Value::text(input.eos_token)},
                        {"add_generation_prompt", {input.add_generation_prompt}},
-                       {"tools", {chat::None{}}},
+                       {"tools", std::move(tools)},
                        {"documents", {chat::None{}}}};
   return chat::Evaluator(std::move(globals)).run(state_->body);
 }

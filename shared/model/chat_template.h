@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "shared/base/error.h"
 #include "shared/model/gguf.h"
@@ -17,16 +19,36 @@ inline constexpr std::size_t kTemplateStepsMax = 1u << 20;  // about a second
 inline constexpr std::size_t kTemplateOutputBytesMax = 16u << 20;
 inline constexpr std::size_t kTemplateDepthMax = 64;  // nesting of expressions and blocks
 
+// A function that an assistant's message calls.
+struct ChatCall {
+  std::string name;
+  std::string arguments;  // a JSON object, as text
+  std::string id{};       // that its result names
+
+  bool operator==(const ChatCall&) const = default;
+};
+
 struct ChatMessage {
   std::string role;  // "system", "user", "assistant" or "tool"; any other is foreign text
   std::string content;
+  std::vector<ChatCall> calls{};  // of an assistant
+  // Of a tool, whose result `content` is: the call's, and its function's name.
+  std::string call_id{};
+  std::string name{};
+
+  bool operator==(const ChatMessage&) const = default;
 };
+
+// Templates disagree about what a call's arguments are.
+enum class CallArguments : std::uint8_t { text, object };
 
 struct ChatInput {
   std::span<const ChatMessage> messages;
   std::string bos_token;
   std::string eos_token;
   bool add_generation_prompt = false;  // end where the assistant's answer begins
+  std::string_view tools{};            // that it may call: a JSON array as OpenAI's; empty: none
+  CallArguments call_arguments = CallArguments::text;
 };
 
 // A model's chat template: the part of Jinja that real templates use, with Hugging Face's settings
@@ -42,7 +64,7 @@ class ChatTemplate {
 
   // The text, in which all that comes from a message is marked as foreign.
   // Errors    unsupported: the template refuses the conversation, or uses what is not there
-  //           usage: a limit is exceeded
+  //           usage: a limit is exceeded; tools or arguments are no JSON
   Result<MarkedText> render(const ChatInput& input) const;
 
  private:

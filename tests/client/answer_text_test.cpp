@@ -230,7 +230,7 @@ TEST_F(AnswerTextTest, AThousandRunsOverBrokenLinksLoseRepeatAndSwapNothing) {
 class PastAnswerTest : public AnswerTextTest {
  protected:
   MarkedText render(const std::vector<ChatMessage>& messages) const {
-    return bundle_.render_chat(chat_, messages).value();
+    return bundle_.render_chat(chat_, {.messages = messages}).value();
   }
   PastAnswer past(const Tokens& answer) const {
     const MarkedText prompt = render({{"user", "Hi"}});

@@ -7,7 +7,7 @@
 namespace edgedraft {
 namespace {
 
-constexpr CompletionDefaults kDefaults{.tokens_max = 100,
+const CompletionDefaults kDefaults{.tokens_max = 100,
                                        .sampling = {.temperature = 0.5f, .seed = 9},
                                        .offline = OfflinePolicy::keep};
 constexpr std::uint64_t kRandomSeed = 77;

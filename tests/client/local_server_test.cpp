@@ -324,6 +324,43 @@ TEST_F(LocalServerTest, FunctionsAreCalledAndTheirResultsTakenIn) {
   EXPECT_FALSE(cut["message"].contains("tool_calls"));
 }
 
+// A template with a form of its own for calls has the model write them in it.
+TEST_F(LocalServerTest, FunctionsAreCalledAsTheTemplateHasIt) {
+  chat_ =
+      ChatTemplate::parse(
+          "{{ bos_token }}{% if tools %}{{ '<|user|>\\n' + (tools | tojson) + '<|end|>\\n' }}"
+          "{% endif %}{% for m in messages %}{% if m.role == 'assistant' %}{{ '<|assistant|>\\n' "
+          "+ m.content }}{% for call in m.tool_calls %}{{ '\\n' if m.content or not loop.first "
+          "else '' }}{{ '<call>' + call.function.name + ' ' + call.function.arguments + "
+          "'</call>' }}{% endfor %}{{ '<|end|>\\n' }}{% else %}{{ '<|user|>\\n' + m.content + "
+          "'<|end|>\\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %}"
+          "{{ '<|assistant|>\\n' }}{% endif %}")
+          .value();
+  start({});
+  json body = chat_of("I need an alarm at 12:40 am on Saturday.",
+                      {{"tool_choice", "required"}, {"tools", json::parse(R"([{"type": "function",
+          "function": {"name": "set_alarm", "parameters": {"type": "object",
+            "properties": {"loud": {"type": "boolean"}, "factor": {"const": 1.5}},
+            "required": ["loud", "factor"], "additionalProperties": false}}}])")}});
+  const std::string prompt =
+      json::parse(post("/apply-template", body).body)["prompt"].get<std::string>();
+  EXPECT_NE(prompt.find("\"factor\": {\"const\": 1.5}"), std::string::npos) << prompt;
+  const json first = chat(body);
+  const json& choice = first["choices"][0];
+  ASSERT_EQ(choice["finish_reason"], "tool_calls") << choice;
+  const json& call = choice["message"]["tool_calls"][0];
+  EXPECT_EQ(call["function"]["name"], "set_alarm");
+  EXPECT_TRUE(json::accept(call["function"]["arguments"].get<std::string>()));
+  body["messages"].push_back(choice["message"]);
+  body["messages"].push_back(
+      {{"role", "tool"}, {"tool_call_id", call["id"]}, {"content", "alarm is set"}});
+  body["tool_choice"] = "auto";
+  const json second = chat(body);
+  EXPECT_GE(second["usage"]["prompt_tokens_details"]["cached_tokens"].get<int>() + 1,
+            first["usage"]["total_tokens"].get<int>())
+      << "the call is the tokens that it was";
+}
+
 TEST_F(LocalServerTest, TheDeviceAnswersByItselfIfItIsAskedTo) {
   const json alone = chat(chat_of(kStory, {{"route", "device"}, {"max_tokens", 30}}))["choices"][0];
   EXPECT_EQ(alone["x_edgedraft"]["offline_tokens"], alone["x_edgedraft"]["tokens"]);

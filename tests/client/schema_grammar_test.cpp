@@ -2,34 +2,25 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
+#include <string>
+#include <vector>
 
-#include "client/serve/tools.h"
 #include "shared/base/random.h"
-#include "shared/constraints/grammar_automaton.h"
+#include "tests/client/grammar_text.h"
 
 namespace edgedraft {
 namespace {
 
 using Schema = SchemaGrammar::Schema;
 
-GrammarAutomaton automaton_of(const std::string& grammar) {
-  auto parsed = Grammar::parse(grammar);
-  EXPECT_TRUE(parsed) << parsed.error().message << "\n" << grammar;
-  return GrammarAutomaton(std::make_shared<const Grammar>(*std::move(parsed)));
-}
+using test::accepts;
+using test::automaton_of;
 
 GrammarAutomaton automaton(const std::string& schema) {
   SchemaGrammar rules("schema");
   const std::string rule = rules.rule_of(Schema::parse(schema));
   EXPECT_FALSE(rules.error()) << rules.error()->message;
   return automaton_of(rules.grammar(rule));
-}
-
-bool accepts(GrammarAutomaton& a, const std::string& text) {
-  auto state = a.start();
-  for (const char byte : text) state = a.next(state, static_cast<std::uint8_t>(byte));
-  return a.accepts(state);
 }
 
 void expect(const std::string& schema, const std::vector<std::string>& right,
@@ -143,40 +134,6 @@ TEST(SchemaGrammarTest, EveryTextOfAGrammarIsJson) {
       const std::string text = random_text(a, random);
       EXPECT_TRUE(nlohmann::json::accept(text)) << text;
     }
-  }
-}
-
-TEST(ToolsTest, CallsAreLinesOfTheGrammarAndComeBackAsTheyWere) {
-  Tools tools{.list = {{.name = "get", .parameters = Schema::parse(R"({"type": "object",
-                       "properties": {"x": {"type": "integer"}}, "required": ["x"]})")},
-                       {.name = "a\"b", .parameters = Schema::parse(R"({"type": "object",
-                       "additionalProperties": false})")}},
-              .use = ToolUse::free};
-  GrammarAutomaton free = automaton_of(tools.grammar().value());
-  const std::string get = R"({"name": "get", "arguments": {"x": 1}})";
-  const std::string other = R"({"name": "a\"b", "arguments": {}})";
-  for (const std::string& text :
-       {get, other, get + "\n" + other, std::string("No { braces at first."), std::string()}) {
-    EXPECT_TRUE(accepts(free, text)) << text;
-  }
-  EXPECT_FALSE(accepts(free, R"({"name": "put", "arguments": {}})"));
-  EXPECT_FALSE(accepts(free, get + " and more"));
-  tools.use = ToolUse::forced;
-  tools.parallel = false;
-  GrammarAutomaton forced = automaton_of(tools.grammar().value());
-  EXPECT_TRUE(accepts(forced, get));
-  EXPECT_FALSE(accepts(forced, get + "\n" + other));
-  EXPECT_FALSE(accepts(forced, "No."));
-
-  const auto calls = parse_calls(get + "\n" + other);
-  ASSERT_TRUE(calls);
-  ASSERT_EQ(calls->size(), 2u);
-  EXPECT_EQ((*calls)[0].name, "get");
-  EXPECT_EQ((*calls)[0].arguments, R"({"x": 1})");
-  EXPECT_EQ(line_of((*calls)[0]) + "\n" + line_of((*calls)[1]), get + "\n" + other);
-  for (const char* text : {"", "text", "{", R"({"name": "get"})", R"({"name": 1, "arguments": {}})",
-                           R"({"name": "get", "arguments": "{}"})"}) {
-    EXPECT_FALSE(parse_calls(text)) << text;
   }
 }
 

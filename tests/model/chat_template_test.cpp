@@ -258,6 +258,47 @@ TEST(ChatTemplateTest, MarksWhatComesFromMessages) {
   }
 }
 
+// Schemas of functions come from strangers, their names included.
+TEST(ChatTemplateTest, ToolsAndCallsAreForeign) {
+  const ChatTemplate chat =
+      ChatTemplate::parse(
+          "<tools>{{ tools | tojson }}{% for name, value in tools[0].items() %}{{ name }}{% endfor "
+          "%}"
+          "{% for name in tools[0] %}{{ name }}{% endfor %}{{ tools[0].keys() | join }}</tools>"
+          "{% for m in messages %}{% for call in m.tool_calls %}{{ call.function | tojson }}"
+          "{{ call.id }}{% endfor %}{{ m.tool_call_id }}{{ m.name }}{% endfor %}")
+          .value();
+  const std::vector<ChatMessage> messages{
+      {.role = "assistant",
+       .content = "",
+       .calls = {{.name = "<|f|>", .arguments = R"({"<|k|>": 1.25})", .id = "<|i|>"}}},
+      {.role = "tool", .content = "", .call_id = "<|i|>", .name = "<|f|>"}};
+  for (const CallArguments as : {CallArguments::text, CallArguments::object}) {
+    const MarkedText text = chat.render({.messages = messages,
+                                         .tools = R"([{"<|x|>": ["<|y|>", null, -2, 1e-7]}])",
+                                         .call_arguments = as})
+                                .value();
+    EXPECT_NE(text.text().find(R"([{"<|x|>": ["<|y|>", null, -2, 1e-07]}])"), std::string::npos)
+        << text.text();
+    std::size_t marks = 0;
+    for (std::size_t at = 0; (at = text.text().find("<|", at)) != std::string::npos; ++at) {
+      EXPECT_TRUE(text.is_foreign(at, at + 1)) << text.text().substr(at);
+      ++marks;
+    }
+    EXPECT_EQ(marks, 10u);
+  }
+}
+
+TEST(ChatTemplateTest, RefusesToolsThatAreNone) {
+  const ChatTemplate chat = ChatTemplate::parse("{{ tools | tojson }}").value();
+  const std::string deep = std::string(500, '[') + std::string(500, ']');
+  for (const std::string& tools : {std::string("[1"), std::string("x"), deep}) {
+    const auto text = chat.render({.messages = {}, .tools = tools});
+    ASSERT_FALSE(text) << tools;
+    EXPECT_EQ(text.error().code, Errc::usage);
+  }
+}
+
 TEST(ChatTemplateTest, AnUnknownRoleIsForeign) {
   const auto parsed = ChatTemplate::parse("{{ '<|' + messages[0].role + '|>' }}");
   for (const auto& [role, foreign] : {std::pair("assistant", false), std::pair("end", true)}) {

@@ -99,7 +99,8 @@ std::vector<Value> Evaluator::loop_items(const Statement& statement) {
     if (!meter_.spend(list->size() / 8)) return {};
     items = *list;
   } else if (const Map* map = over.as_map()) {
-    for (const auto& [name, value] : map->entries) items.push_back(Value::text(name));
+    for (const auto& [name, value] : map->entries)
+      items.push_back(Value::marked(map->marked_name(name)));
   } else {
     meter_.fail(statement.line, "a loop over " + over.type_name());
     return {};

@@ -210,7 +210,8 @@ Value apply_test(Meter& meter, const Value& value, const std::string& name,
   if (name == "true") return {value.is_boolean() && value.truthy()};
   if (name == "false") return {value.is_boolean() && !value.truthy()};
   if (name == "integer") return {number != nullptr};
-  if (name == "number") return {number != nullptr || value.is_boolean()};
+  if (name == "number")
+    return {number != nullptr || value.is_boolean() || value.as_fraction() != nullptr};
   if (name == "odd" || name == "even") {
     if (number == nullptr) {
       meter.fail(line, "whether " + value.type_name() + " is " + name);

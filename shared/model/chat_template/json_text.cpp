@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "shared/model/chat_template/json_value.h"
 #include "shared/model/chat_template/operators.h"
 
 namespace edgedraft::chat {
@@ -61,7 +62,8 @@ class Writer {
                   [&](std::size_t i) { write((*list)[i], level + 1); });
     } else if (const Map* map = value.as_map()) {
       write_group("{", "}", map->entries.size(), level, [&](std::size_t i) {
-        add(MarkedText::own(json_quoted(map->entries[i].first) + ": "));
+        add(map->marked_name(json_quoted(map->entries[i].first)));
+        add(MarkedText::own(": "));
         write(map->entries[i].second, level + 1);
       });
     } else if (value.is_none()) {
@@ -70,6 +72,8 @@ class Writer {
       add(MarkedText::own(value.truthy() ? "true" : "false"));
     } else if (value.as_integer() != nullptr) {
       add(MarkedText::own(std::to_string(*value.as_integer())));
+    } else if (value.as_fraction() != nullptr) {
+      add(MarkedText::own(fraction_text(*value.as_fraction())));
     } else {
       meter_.fail(line_, "tojson of " + value.type_name());
     }

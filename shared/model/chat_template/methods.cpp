@@ -99,7 +99,7 @@ Value call_map_method(Meter& meter, const Map& map, const std::string& name,
   if (name == "keys" || name == "values") {
     std::vector<Value> list;
     for (const auto& [key, value] : map.entries) {
-      list.push_back(name == "keys" ? Value::text(key) : value);
+      list.push_back(name == "keys" ? Value::marked(map.marked_name(key)) : value);
     }
     return list_value(meter, line, std::move(list));
   }
@@ -167,7 +167,7 @@ Value replace_text(Meter& meter, const MarkedText& text, const Value& from, cons
 Value items_of(Meter& meter, const Map& map, int line) {
   std::vector<Value> pairs;
   for (const auto& [name, value] : map.entries) {
-    pairs.push_back(list_value(meter, line, {Value::text(name), value}));
+    pairs.push_back(list_value(meter, line, {Value::marked(map.marked_name(name)), value}));
   }
   return list_value(meter, line, std::move(pairs));
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "shared/model/chat_template.h"
+#include "shared/model/chat_template/json_value.h"
 
 namespace edgedraft::chat {
 namespace {
@@ -69,6 +70,9 @@ std::optional<MarkedText> printed(Meter& meter, const Value& value, int line) {
     return MarkedText::own(*flag ? "True" : "False");
   }
   if (const auto* number = value.as_integer()) return MarkedText::own(std::to_string(*number));
+  if (const double* fraction = value.as_fraction()) {
+    return MarkedText::own(fraction_text(*fraction));
+  }
   meter.unsupported(line, "writing " + value.type_name());
   return std::nullopt;
 }

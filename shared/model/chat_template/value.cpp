@@ -37,6 +37,7 @@ const std::vector<Value>* Value::as_list() const {
 
 bool Value::truthy() const {
   if (const auto number = number_of(*this)) return *number != 0;
+  if (const double* fraction = as_fraction()) return *fraction != 0.0;
   if (const std::string* text = as_text()) return !text->empty();
   if (const auto* list = as_list()) return !list->empty();
   if (const Map* map = as_map()) return !map->entries.empty();
@@ -44,9 +45,9 @@ bool Value::truthy() const {
 }
 
 std::string Value::type_name() const {
-  static constexpr const char* kNames[] = {"an undefined value", "none",       "a boolean",
-                                           "a number",           "a string",   "a list",
-                                           "a mapping",          "a namespace"};
+  static constexpr const char* kNames[] = {
+      "an undefined value", "none",   "a boolean", "a number",   "a fraction",
+      "a string",           "a list", "a mapping", "a namespace"};
   return kNames[held.index()];
 }
 

@@ -27,7 +27,8 @@ struct Namespace {
 struct Value {
   using Text = std::shared_ptr<const MarkedText>;
 
-  std::variant<Undefined, None, bool, std::int64_t, Text, std::shared_ptr<const List>,
+  // Fractions come from JSON; nothing is computed with them.
+  std::variant<Undefined, None, bool, std::int64_t, double, Text, std::shared_ptr<const List>,
                std::shared_ptr<const Map>, Namespace>
       held;
 
@@ -48,6 +49,7 @@ struct Value {
   const std::vector<Value>* as_list() const;
   const Map* as_map() const { return shared<std::shared_ptr<const Map>>(); }
   const std::int64_t* as_integer() const { return std::get_if<std::int64_t>(&held); }
+  const double* as_fraction() const { return std::get_if<double>(&held); }
   const Namespace* as_namespace() const { return std::get_if<Namespace>(&held); }
 
   bool truthy() const;
@@ -72,9 +74,14 @@ struct List {
 struct Map {
   std::vector<std::pair<std::string, Value>> entries;
   std::size_t depth = 1;
+  bool is_foreign = false;  // the names, too, are a stranger's
 
   Map() = default;
   Map(std::initializer_list<std::pair<std::string, Value>> list);
+  // An entry's name as a text, or any text made of it.
+  MarkedText marked_name(std::string name) const {
+    return is_foreign ? MarkedText::foreign(std::move(name)) : MarkedText::own(std::move(name));
+  }
   // Null where there is none. Looks at every entry.
   const Value* find(std::string_view name) const;
   void set(std::string_view name, Value value);

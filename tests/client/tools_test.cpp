@@ -1,0 +1,200 @@
+#include "client/serve/tools.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/engine/bundle_file.h"
+#include "client/serve/answer_text.h"
+#include "tests/client/grammar_text.h"
+
+namespace edgedraft {
+namespace {
+
+using Schema = nlohmann::ordered_json;
+using test::accepts;
+using test::automaton_of;
+
+// Templates as published ones are built: what stands around messages, and then each its own way to
+// write calls and results.
+const std::string kToolsTold =
+    "{%- if tools %}{{- 'TOOLS ' }}{%- for tool in tools %}{{- tool | tojson }}{%- endfor %}"
+    "{{- '\n' }}{%- endif %}";
+std::string chat_with(const std::string& message) {
+  return kToolsTold + "{%- for message in messages %}{{- '<|im_start|>' }}" + message +
+         "{{- '<|im_end|>\n' }}{%- endfor %}"
+         "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}";
+}
+// Calls between marks of their own, arguments as a text or an object.
+const std::string kMarked = chat_with(
+    "{%- if message.role == 'tool' %}{{- 'user\n<tool_response>\n' + message.content +"
+    " '\n</tool_response>' }}{%- else %}{{- message.role + '\n' + message.content }}"
+    "{%- for call in message.tool_calls %}{%- set call = call.function %}"
+    "{%- if message.content or not loop.first %}{{- '\n' }}{%- endif %}"
+    "{{- '<tool_call>\n{\"name\": \"' + call.name + '\", \"arguments\": ' }}"
+    "{%- if call.arguments is string %}{{- call.arguments }}{%- else %}"
+    "{{- call.arguments | tojson }}{%- endif %}{{- '}\n</tool_call>' }}{%- endfor %}{%- endif %}");
+// One call, an object with the field "parameters".
+const std::string kParameters = chat_with(
+    "{%- if message.tool_calls %}{%- if message.tool_calls | length > 1 %}"
+    "{{- raise_exception('one call at a time') }}{%- endif %}"
+    "{%- set call = message.tool_calls[0].function %}"
+    "{{- 'assistant\n{\"name\": \"' + call.name + '\", \"parameters\": ' }}"
+    "{{- call.arguments | tojson }}{{- '}' }}"
+    "{%- else %}{{- message.role + '\n' + message.content }}{%- endif %}");
+// Calls have numbers.
+const std::string kNumbered = chat_with(
+    "{{- message.role + '\n' + message.content }}{%- if message.tool_calls %}{{- '[CALLS] [' }}"
+    "{%- for call in message.tool_calls %}{{- call.function | tojson }}{{- call.id }}"
+    "{%- endfor %}{{- ']' }}{%- endif %}");
+
+class CallFormTest : public ::testing::Test {
+ protected:
+  CallForm form_of(const std::string& source) const {
+    const ChatTemplate chat = ChatTemplate::parse(source).value();
+    return call_form_of([&](const ChatInput& input) { return bundle_.render_chat(chat, input); },
+                        bundle_.tokenizer());
+  }
+
+  BundleFile bundle_ = BundleFile::open(EDGEDRAFT_MODELS "/target.gguf", BundleUse::plain).value();
+};
+
+TEST_F(CallFormTest, IsWhatTheTemplateWrites) {
+  const CallForm marked = form_of(kMarked);
+  EXPECT_TRUE(marked.is_templates);
+  EXPECT_EQ(marked.begin, "<tool_call>\n{\"name\": \"");
+  EXPECT_EQ(marked.middle, "\", \"arguments\": ");
+  EXPECT_EQ(marked.between, "}\n</tool_call>\n<tool_call>\n{\"name\": \"");
+  EXPECT_EQ(marked.end, "}\n</tool_call>");
+  EXPECT_EQ(marked.arguments, CallArguments::text);
+  EXPECT_EQ(marked.mark(), "<tool_call>");
+
+  const CallForm parameters = form_of(kParameters);
+  EXPECT_TRUE(parameters.is_templates);
+  EXPECT_EQ(parameters.middle, "\", \"parameters\": ");
+  EXPECT_FALSE(parameters.between) << "it refuses two calls";
+  EXPECT_EQ(parameters.arguments, CallArguments::object);
+  EXPECT_EQ(parameters.mark(), "");
+}
+
+TEST_F(CallFormTest, IsOursWhereTheTemplateHasNone) {
+  EXPECT_EQ(form_of(kNumbered), CallForm());
+  // No functions, no calls, no results, or calls made with control tokens.
+  const std::string marked = kMarked;
+  std::string no_tools = marked;
+  no_tools.replace(no_tools.find("{{- tool | tojson }}"), 20, "");
+  std::string no_results = marked;
+  no_results.replace(no_results.find("+ message.content +"), 19, "+");
+  std::string control = marked;
+  control.replace(control.find("<tool_call>"), 11, "<s>");
+  for (const std::string& source :
+       {no_tools, no_results, control, chat_with("{{- message.role + message.content }}")}) {
+    EXPECT_EQ(form_of(source), CallForm()) << source;
+  }
+}
+
+TEST_F(CallFormTest, TextMayStandBeforeMarkedCalls) {
+  Tools tools{.list = {{.name = "get", .parameters = Schema::parse(R"({"type": "object",
+                       "properties": {"x": {"type": "integer"}}, "required": ["x"]})")}},
+              .use = ToolUse::free,
+              .form = form_of(kMarked)};
+  const ChatCall one{.name = "get", .arguments = R"({"x": 1})"};
+  const ChatCall both[] = {one, {.name = "get", .arguments = R"({"x": 22})"}};
+  const std::string calls = tools.form.written(both);
+  GrammarAutomaton free = automaton_of(tools.grammar().value());
+  for (const std::string& text :
+       {calls, "I'll look.\n" + calls, std::string(), std::string("<tool"),
+        std::string("{\"name\": \"Bob\"} <<tool_cal <b>"), "<<tool_" + calls}) {
+    EXPECT_TRUE(accepts(free, text)) << text;
+  }
+  for (const std::string& text : {calls + "x", std::string("<tool_call>"),
+                                  std::string("a <tool_call> b"), calls.substr(0, 40)}) {
+    EXPECT_FALSE(accepts(free, text)) << text;
+  }
+  tools.use = ToolUse::forced;
+  GrammarAutomaton forced = automaton_of(tools.grammar().value());
+  EXPECT_TRUE(accepts(forced, calls));
+  EXPECT_FALSE(accepts(forced, "I'll look.\n" + calls));
+
+  const std::string answer = "I'll <look.\n" + calls;
+  const std::size_t at = tools.form.calls_at(answer);
+  EXPECT_EQ(answer.substr(at), calls);
+  EXPECT_EQ(tools.form.parse(calls), std::vector<ChatCall>(both, both + 2));
+  EXPECT_EQ(tools.form.calls_at("I'll <"), 5u);
+  EXPECT_EQ(tools.form.calls_at("<tool_cat"), 9u);
+}
+
+// Whatever pieces an answer comes in, its text is given out as it comes and its calls are not.
+TEST_F(CallFormTest, AStreamHoldsBackCallsAlone) {
+  const CallForm form = form_of(kMarked);
+  const ChatCall call{.name = "get", .arguments = "{}"};
+  const std::string said = "A <b> of <tool";
+  const std::string answer = said + form.written(std::span(&call, 1));
+  for (const bool is_call : {true, false}) {
+    AnswerText text({.tokenizer = bundle_.tokenizer(),
+                     .leading_space = LeadingSpace::keep,
+                     .stops = {},
+                     .thoughts = Thoughts::none,
+                     .calls = &form});
+    std::string given;
+    const auto take = [&] {
+      for (const AnswerText::Piece& piece : text.take()) given += piece.text;
+    };
+    for (const char c : is_call ? answer : said) {
+      for (const std::uint32_t id :
+           bundle_.tokenizer().encode(std::string_view(&c, 1), Special::plain)) {
+        text.add(id, Provenance::verified);
+      }
+      take();
+      EXPECT_TRUE(said.starts_with(given)) << given;
+    }
+    EXPECT_EQ(given, is_call ? said : "A <b> of ");
+    text.finish();
+    if (is_call) {
+      EXPECT_EQ(text.text(), answer);
+      text.drop_calls();
+    }
+    take();
+    EXPECT_EQ(given, said);
+  }
+}
+
+TEST(ToolsTest, CallsAreLinesWhereTheTemplateKnowsNone) {
+  Tools tools{.list = {{.name = "get", .parameters = Schema::parse(R"({"type": "object",
+                       "properties": {"x": {"type": "integer"}}, "required": ["x"]})")},
+                       {.name = "a.b", .parameters = Schema::parse(R"({"type": "object",
+                       "additionalProperties": false})")}},
+              .use = ToolUse::free};
+  GrammarAutomaton free = automaton_of(tools.grammar().value());
+  const std::string get = R"({"name": "get", "arguments": {"x": 1}})";
+  const std::string other = R"({"name": "a.b", "arguments": {}})";
+  for (const std::string& text :
+       {get, other, get + "\n" + other, std::string("No { braces at first."), std::string()}) {
+    EXPECT_TRUE(accepts(free, text)) << text;
+  }
+  EXPECT_FALSE(accepts(free, R"({"name": "put", "arguments": {}})"));
+  EXPECT_FALSE(accepts(free, get + " and more"));
+  tools.use = ToolUse::forced;
+  tools.parallel = false;
+  GrammarAutomaton forced = automaton_of(tools.grammar().value());
+  EXPECT_TRUE(accepts(forced, get));
+  EXPECT_FALSE(accepts(forced, get + "\n" + other));
+  EXPECT_FALSE(accepts(forced, "No."));
+
+  const CallForm& form = tools.form;
+  const auto calls = form.parse(get + "\n" + other);
+  ASSERT_TRUE(calls);
+  ASSERT_EQ(calls->size(), 2u);
+  EXPECT_EQ((*calls)[0].name, "get");
+  EXPECT_EQ((*calls)[0].arguments, R"({"x": 1})");
+  EXPECT_EQ(form.written(*calls), get + "\n" + other);
+  for (const char* text : {"", "text", "{", R"({"name": "get"})", R"({"name": 1, "arguments": {}})",
+                           R"({"name": "get", "arguments": "{}"})"}) {
+    EXPECT_FALSE(form.parse(text)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft
