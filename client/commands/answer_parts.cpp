@@ -97,7 +97,9 @@ Result<std::unique_ptr<TargetLink>> AnswerParts::open_link(std::function<void()>
                    .vocabulary_count = bundle().tokenizer().vocabulary_count()},
        .back_off = {},
        .jitter_seed = std::random_device{}(),
-       .on_event = std::move(wake)});
+       .on_event = std::move(wake),
+       .plug = &plug_,
+       .grid = &grid_});
   if (!link) return link.error();
   if (!config_.offline_after) return std::move(*link);
   return std::make_unique<CutLink>(std::move(*link), *config_.offline_after,

@@ -13,6 +13,8 @@
 #include "client/engine/drafter_selection.h"
 #include "client/engine/run_memory.h"
 #include "client/privacy/uplink_record.h"
+#include "shared/net/link_plug.h"
+#include "shared/net/send_grid.h"
 #include "shared/protocol/target_link.h"
 
 namespace spdlog {
@@ -53,6 +55,10 @@ class AnswerParts {
   // Errors    of ClientLink::open
   Result<std::unique_ptr<TargetLink>> open_link(std::function<void()> wake);
   const UplinkRecord& uplink() const { return uplink_; }
+  // What all of them hang on.
+  LinkPlug& plug() { return plug_; }
+  // What says when they may send.
+  SendGrid& grid() { return grid_; }
   RunKnowledge known() const;
   // Keeps it for the next run. Threads   one
   void keep(const RunKnowledge& known);
@@ -74,6 +80,8 @@ class AnswerParts {
   std::unique_ptr<DrafterPlacement> writer_placement_;
   PowerSupply power_;
   UplinkRecord uplink_;
+  LinkPlug plug_;
+  SendGrid grid_;
   std::uint64_t last_connection_ = 0;
 };
 

@@ -182,6 +182,8 @@ Result<int> run_serve(const ServeOptions& o) {
        .handover_below = o.handover_below,
        .privacy = config->privacy,
        .uplink = &parts.uplink(),
+       .plug = &parts.plug(),
+       .grid = &parts.grid(),
        .store = store->get(),
        .seeds_are_random = !o.answer.seed,
        .conversations_max = o.conversations,

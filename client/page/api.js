@@ -56,6 +56,17 @@ export const preview = async (messages, mode) =>
 export const uplink = async (since) =>
   (await parsed(await request(`/v1/edgedraft/uplink?since=${since}`))).data;
 
+// Whether the endpoint has its network; with an argument, whether it is to have it.
+export const plugged = async (wanted) =>
+  (
+    await parsed(
+      await request(
+        "/v1/edgedraft/link",
+        wanted === undefined ? {} : { method: "PUT", body: JSON.stringify({ plugged: wanted }) },
+      ),
+    )
+  ).plugged;
+
 // The JSON events of a stream, which others may have begun.
 async function* events(answer) {
   if (!answer.ok) await parsed(answer);

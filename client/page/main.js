@@ -219,5 +219,14 @@ text.addEventListener("input", () => {
 });
 mode.addEventListener("change", look);
 
+function showPlug(isIn) {
+  byId("plug").setAttribute("aria-pressed", String(!isIn));
+  byId("plug").textContent = isIn ? "Pull the plug" : "Plug in";
+}
+byId("plug").addEventListener("click", async () => {
+  showPlug(await api.plugged(byId("plug").getAttribute("aria-pressed") === "true"));
+});
+
+showPlug(await api.plugged());
 await showList();
 if (location.hash.length > 1) await open(location.hash.slice(1));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "shared/model/utf8.h"
 
@@ -97,7 +98,8 @@ void RestoredText::read(bool whole) {
       ++read_;
       continue;
     }
-    const bool stays = place_.may_be_sent_on();
+    const bool stays = place_.may_be_sent_on() || value->size() > kValueBytesMax - value_bytes_;
+    if (!stays) value_bytes_ += value->size();
     restored_ += stays ? candidate : in_json_ ? escaped(*value) : *value;
     for (const char c : candidate) place_.take(c);
     read_ += kPlaceholderBytes;
@@ -106,7 +108,7 @@ void RestoredText::read(bool whole) {
 
 RestoredText::Piece RestoredText::take_piece() {
   Piece piece;
-  if (!restored_.starts_with(shown_)) {
+  if (std::exchange(revised_, false) && !restored_.starts_with(shown_)) {
     auto common =
         static_cast<std::size_t>(std::ranges::mismatch(restored_, shown_).in1 - restored_.begin());
     // Whole characters alone.
@@ -115,7 +117,7 @@ RestoredText::Piece RestoredText::take_piece() {
     piece.revise_from = utf8_count(shown_);
   }
   piece.text = restored_.substr(shown_.size());
-  shown_ = restored_;
+  shown_ += piece.text;
   return piece;
 }
 
@@ -128,6 +130,8 @@ RestoredText::Piece RestoredText::push(std::string_view masked) {
 void RestoredText::revise(std::size_t characters) {
   masked_.resize(bytes_of(masked_, characters));
   restored_.clear();
+  revised_ = true;
+  value_bytes_ = 0;
   read_ = 0;
   place_ = {};
   read(/*whole=*/false);

@@ -15,6 +15,9 @@ namespace edgedraft {
 // placeholders stay as they are, and so do those that were never given out.
 class RestoredText {
  public:
+  // Values of more bytes together stay placeholders: a hostile target repeats the longest.
+  static constexpr std::size_t kValueBytesMax = 4u << 20;
+
   // `placeholders` outlives it. `in_json`: they stand within strings of JSON.
   explicit RestoredText(const Placeholders& placeholders, bool in_json = false)
       : placeholders_(placeholders), in_json_(in_json) {}
@@ -62,6 +65,8 @@ class RestoredText {
   std::string masked_;    // all that came
   std::size_t read_ = 0;  // bytes of it
   std::string restored_;  // what they became
+  std::size_t value_bytes_ = 0;
+  bool revised_ = false;  // since something was given out
   std::string shown_;     // of it, what was given out
   Place place_;
 };

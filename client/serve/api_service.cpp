@@ -107,6 +107,8 @@ const std::vector<ApiService::Route>& ApiService::routes() {
       {"DELETE", "/v1/stream", &S::remove_stream},
       {"POST", "/v1/streams/lookup", &S::look_up_streams},
       {"GET", "/v1/edgedraft/uplink", &S::uplink},
+      {"GET", "/v1/edgedraft/link", &S::read_link},
+      {"PUT", "/v1/edgedraft/link", &S::set_link},
       {"GET", "/v1/edgedraft/conversations", &S::list_conversations},
       {"GET", "/v1/edgedraft/conversation", &S::read_conversation},
       {"PUT", "/v1/edgedraft/conversation", &S::keep_conversation},
@@ -262,6 +264,7 @@ void ApiService::start(Call call, CompletionRequest request, Prompt prompt,
                           .handover_below = options_.handover_below,
                           .privacy = std::move(privacy),
                           .start_at = start_at,
+                          .grid = options_.grid,
                           .salt = random_number(),
                           .outlet = nullptr,
                           .on_done = {}};
@@ -521,6 +524,22 @@ void ApiService::uplink(Call call) {
     }
   }
   call.answer(json_answer({{"object", "list"}, {"data", std::move(messages)}}));
+}
+
+void ApiService::read_link(Call call) {
+  call.answer(json_answer({{"plugged", options_.plug == nullptr || options_.plug->is_in()}}));
+}
+
+void ApiService::set_link(Call call) {
+  nlohmann::json object;
+  if (const auto wrong = parse_object(call.request.body, object)) return call.fail(*wrong);
+  JsonFields fields(object);
+  bool plugged = true;
+  if (fields.find("plugged") == nullptr) fields.refuse("plugged", "true or false");
+  fields.read("plugged", plugged);
+  if (fields.error()) return call.fail(*fields.error());
+  if (options_.plug != nullptr) options_.plug->put(plugged);
+  read_link(std::move(call));
 }
 
 void ApiService::read_stream(Call call) {

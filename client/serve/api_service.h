@@ -25,6 +25,8 @@
 #include "shared/model/chat_template.h"
 #include "shared/net/http/http_message.h"
 #include "shared/net/http/http_reply.h"
+#include "shared/net/link_plug.h"
+#include "shared/net/send_grid.h"
 
 namespace edgedraft {
 
@@ -45,6 +47,8 @@ class ApiService {
     double handover_below = 0.0;  // see AnswerTerms
     PrivacyGuard::Options privacy{};
     const UplinkRecord* uplink = nullptr;  // outlives it; null: nothing is recorded
+    LinkPlug* plug = nullptr;              // that links hang on, outlives it; null: none
+    SendGrid* grid = nullptr;              // of the links; the same
     ConversationStore* store = nullptr;    // the same; null: there is no page
     bool seeds_are_random = true;          // where a request names none; else defaults.sampling's
     boost::asio::io_context& io;
@@ -104,6 +108,8 @@ class ApiService {
   void remove_stream(Call call);
   void look_up_streams(Call call);
   void uplink(Call call);
+  void read_link(Call call);
+  void set_link(Call call);
   void page_file(Call call);
   void list_conversations(Call call);
   void read_conversation(Call call);

@@ -170,6 +170,7 @@ void Completion::start() {
 }
 
 void Completion::begin() {
+  if (parts_.privacy.is_local && parts_.grid != nullptr) hold_.emplace(*parts_.grid);
   for (std::uint32_t i = 0; i < request_.choices; ++i) {
     choices_.push_back(std::make_unique<Choice>(*this, i));
     const auto ticket = parts_.conversations.begin(prompt_, terms_of(i), *choices_.back());
@@ -226,10 +227,17 @@ void Completion::begin_stream() {
 }
 
 void Completion::write(std::string events) {
-  if (done_) return;
+  if (done_ || deaf_) return;
   begin_stream();
   parts_.outlet->write(std::move(events));
-  if (parts_.outlet->is_stuck()) stop();
+  if (!parts_.outlet->is_stuck()) return;
+  // How much a reader is behind depends on what placeholders became, and where an answer that was
+  // asked for is stopped the server learns when.
+  if (parts_.privacy.placeholders) {
+    deaf_ = true;
+  } else {
+    stop();
+  }
 }
 
 void Completion::fail(const ApiError& error) {
@@ -250,7 +258,11 @@ void Completion::end_if_complete() {
   }
   if (request_.streams) {
     begin_stream();
-    parts_.outlet->write(format_.last_events(finished()));
+    parts_.outlet->write(deaf_ ? CompletionFormat::error_event(
+                                     {.message = "the reader was too slow: the answer went on "
+                                                 "without it",
+                                      .code = "stream_lost"})
+                               : format_.last_events(finished()));
     parts_.outlet->end();
   } else {
     parts_.outlet->answer({.content_type = "application/json", .body = format_.whole(finished())});
@@ -308,6 +320,7 @@ void Completion::stop() {
 void Completion::done() {
   done_ = true;
   abandon_choices();
+  hold_.reset();
   start_.cancel();
   late_.cancel();
   parts_.on_done();

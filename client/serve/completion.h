@@ -18,6 +18,7 @@
 #include "client/serve/outlet.h"
 #include "client/serve/request_privacy.h"
 #include "shared/base/clock.h"
+#include "shared/net/send_grid.h"
 
 namespace edgedraft {
 
@@ -38,6 +39,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     double handover_below = 0.0;  // see AnswerTerms
     RequestPrivacy privacy{};     // what of it was private
     Instant start_at{};           // not before
+    SendGrid* grid = nullptr;     // held while what is private is computed; null: there is none
     std::uint64_t salt = 0;
     std::shared_ptr<Outlet> outlet;
     // Told of an answer that is to stay on the device; may be empty.
@@ -113,7 +115,9 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   std::vector<std::unique_ptr<Choice>> choices_;
   boost::asio::steady_timer start_;
   boost::asio::steady_timer late_;  // then a stream begins, whatever there is to say
+  std::optional<SendGrid::Hold> hold_;
   bool begun_ = false;
+  bool deaf_ = false;  // nobody takes what is said, and none must learn of it
   bool done_ = false;
 };
 

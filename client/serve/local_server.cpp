@@ -44,6 +44,8 @@ LocalServer::LocalServer(Options options) : work_(io_.get_executor()) {
                           .handover_below = options.handover_below,
                           .privacy = std::move(options.privacy),
                           .uplink = options.uplink,
+                          .plug = options.plug,
+                          .grid = options.grid,
                           .store = options.store,
                           .seeds_are_random = options.seeds_are_random,
                           .io = io_,

@@ -19,6 +19,8 @@
 #include "shared/base/clock.h"
 #include "shared/model/chat_template.h"
 #include "shared/net/http/http_server.h"
+#include "shared/net/link_plug.h"
+#include "shared/net/send_grid.h"
 
 namespace edgedraft {
 
@@ -40,6 +42,8 @@ class LocalServer {
     double handover_below = 0.5;  // see AnswerTerms
     PrivacyGuard::Options privacy{};
     const UplinkRecord* uplink = nullptr;  // see ApiService
+    LinkPlug* plug = nullptr;              // the same
+    SendGrid* grid = nullptr;              // the same
     ConversationStore* store = nullptr;    // the same
     bool seeds_are_random = true;
     std::uint32_t conversations_max = 1;

@@ -14,11 +14,14 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/ssl/context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "shared/net/connection.h"
 
@@ -74,8 +77,12 @@ class ClientLink::Impl {
         peer_(options_.host + ":" + options_.port),
         context_(std::move(context)),
         jitter_(options_.jitter_seed),
-        stop_(io_.get_executor()) {
+        wake_(io_.get_executor()),
+        release_(io_) {
     asio::co_spawn(io_, run(), [this](std::exception_ptr failure) { end(failure); });
+    if (options_.plug != nullptr) {
+      watch_.emplace(*options_.plug, [this] { asio::post(io_, [this] { on_plug(); }); });
+    }
     thread_ = std::thread([this] { io_.run(); });
   }
 
@@ -91,11 +98,8 @@ class ClientLink::Impl {
       ++cancels_sent_;
       std::erase_if(events_, is_answer);
     }
-    asio::post(io_, [this, connection = connection_, request = std::move(request)]() mutable {
-      const bool cancels = std::holds_alternative<CancelRequest>(request);
-      // Whoever asked on an earlier connection has been told that it broke.
-      if (session_ && connection == connection_) request_now(std::move(request));
-      if (cancels) note_cancel();
+    asio::post(io_, [this, request = Asked{connection_, std::move(request)}]() mutable {
+      take(std::move(request));
     });
     return boost::system::in_place_value;
   }
@@ -139,7 +143,7 @@ class ClientLink::Impl {
     asio::post(io_, [this] {
       if (stopping_) return;
       stopping_ = true;
-      stop_.notify();
+      wake_.notify();
       if (!session_ || !pump_) return;
       session_->close("done");
       pump_->finish({Errc::cancelled, "the link is closed"});
@@ -154,7 +158,10 @@ class ClientLink::Impl {
     bool told = false;  // of the outage that lasts
     while (!stopping_) {
       const std::uint32_t welcomes_before = welcome_count_;
-      Error error = co_await connect_and_pump();
+      const bool plugged = is_plugged();
+      // In an expression with a condition gcc 12 destroys what co_await gives twice.
+      Error error = unplugged();
+      if (plugged) error = co_await connect_and_pump();
       if (stopping_) co_return;
       if (welcome_count_ > welcomes_before) {
         attempt = 0;
@@ -169,15 +176,25 @@ class ClientLink::Impl {
       go_offline(told ? std::nullopt : std::optional(std::move(error)));
       told = true;
       if (stopping_) co_return;
-      co_await stop_.wait_until(Clock::now() +
-                                back_off_delay(options_.back_off, attempt++, jitter_));
+      if (!plugged) attempt = 0;
+      const Duration delay = back_off_delay(options_.back_off, attempt++, jitter_);
+      co_await wake_.wait_until(plugged ? Clock::now() + delay : Instant::max());
     }
+  }
+
+  bool is_plugged() const { return options_.plug == nullptr || options_.plug->is_in(); }
+  static Error unplugged() { return {Errc::link_down, "the plug is pulled"}; }
+
+  void on_plug() {
+    if (pump_ && !is_plugged()) pump_->finish(unplugged());
+    wake_.notify();
   }
 
   asio::awaitable<Error> connect_and_pump() {
     TlsStream stream(io_, *context_);
-    const auto connected = co_await (connect(stream) || stop_.wait_until(Instant::max()));
+    const auto connected = co_await (connect(stream) || wake_.wait_until(Instant::max()));
     if (stopping_) co_return Error{Errc::cancelled, "the link is closed"};
+    if (connected.index() == 1 || !is_plugged()) co_return unplugged();
     const Result<void>& result = std::get<0>(connected);
     if (!result) {
       count(stream);
@@ -262,6 +279,31 @@ class ClientLink::Impl {
                   return output;
                 },
             .paces_output = [this] { return session_->paces_output(); }};
+  }
+
+  // On that connection.
+  struct Asked {
+    std::uint64_t connection;
+    TargetRequest request;
+  };
+
+  void take(Asked asked) {
+    const Instant now = Clock::now();
+    const Instant at = options_.grid != nullptr ? options_.grid->release(now) : now;
+    if (held_.empty() && at <= now) return send_now(std::move(asked));
+    held_.push_back(std::move(asked));
+    if (held_.size() > 1) return;
+    release_.expires_at(at);
+    release_.async_wait([this](const boost::system::error_code&) {
+      for (Asked& request : std::exchange(held_, {})) send_now(std::move(request));
+    });
+  }
+
+  void send_now(Asked asked) {
+    const bool cancels = std::holds_alternative<CancelRequest>(asked.request);
+    // Whoever asked on an earlier connection has been told that it broke.
+    if (session_ && asked.connection == connection_) request_now(std::move(asked.request));
+    if (cancels) note_cancel();
   }
 
   void request_now(TargetRequest request) {
@@ -364,8 +406,10 @@ class ClientLink::Impl {
   std::shared_ptr<TlsContext> context_;
   Random jitter_;
   asio::io_context io_{1};
-  Signal stop_;
+  Signal wake_;  // what is waited for, or done, is over
   bool stopping_ = false;
+  std::vector<Asked> held_;  // until then, in order
+  asio::steady_timer release_;
   std::optional<ClientSession> session_;
   std::optional<Pump> pump_;
   TlsTicket ticket_;
@@ -387,6 +431,7 @@ class ClientLink::Impl {
   std::optional<Error> final_error_;
   LinkStats stats_;
 
+  std::optional<LinkPlug::Watch> watch_;
   std::thread thread_;
 };
 

@@ -5,6 +5,8 @@
 #include <string>
 
 #include "shared/net/back_off.h"
+#include "shared/net/link_plug.h"
+#include "shared/net/send_grid.h"
 #include "shared/net/tls.h"
 #include "shared/protocol/target_link.h"
 
@@ -22,6 +24,9 @@ struct ClientLinkOptions {
   // Called on the link's thread whenever wait_event has something new to tell; may be empty. It
   // must not call the link.
   std::function<void()> on_event{};
+  // What it hangs on, and what says when it may send. Both outlive it; null: nothing.
+  LinkPlug* plug = nullptr;
+  const SendGrid* grid = nullptr;
 };
 
 // A TargetLink over TLS and TCP with a thread of its own. Connects at once, and again with a

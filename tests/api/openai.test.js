@@ -75,8 +75,11 @@ test("log probabilities", async () => {
 
 // What was marked once stays, however the history comes back.
 test("private text stays, resent, trimmed, quoted and titled", async () => {
-  const uplink = async () =>
-    JSON.stringify(await (await fetch(`${process.env.EDGEDRAFT_API}/edgedraft/uplink`)).json());
+  const uplink = async () => {
+    const { data } = await (await fetch(`${process.env.EDGEDRAFT_API}/edgedraft/uplink`)).json();
+    const bytes = ({ hex }) => Buffer.from(hex ?? "", "hex").toString("latin1");
+    return data.map((message) => `${message.text} ${bytes(message)}`).join("\n");
+  };
   const say = (...contents) =>
     client.chat.completions.create({
       model,

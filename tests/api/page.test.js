@@ -121,6 +121,23 @@ test("an outage in mid-answer, and its correction", { skip }, async () => {
   await page.close();
 });
 
+test("a pulled plug, and what was written without the network", { skip }, async () => {
+  const right = await ask([{ role: "user", content: story }]);
+  await show();
+  assert.equal(await page.$eval("#plug", (plug) => plug.ariaPressed), "false");
+  await page.click("#plug");
+  await page.waitForSelector("#plug[aria-pressed=true]");
+  await say(story);
+  await page.waitForSelector(".unconfirmed", { timeout: 30_000 });
+  await page.click("#plug");
+  await page.waitForSelector("#plug[aria-pressed=false]");
+  await answered();
+  assert.equal(await page.$(".unconfirmed"), null);
+  assert.equal((await lastAnswer()).trim(), right.trim());
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
 test("an answer goes on while the page is loaded anew", { skip }, async () => {
   const right = await ask([{ role: "user", content: story }]);
   await show();

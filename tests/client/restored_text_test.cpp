@@ -68,6 +68,15 @@ TEST_F(RestoredTextTest, NothingIsPutWhereItMightBeSentOn) {
   }
 }
 
+TEST_F(RestoredTextTest, AHostileTargetFillsNoMemory) {
+  const std::string value(1u << 20, 'v');
+  const std::string placeholder = placeholders_.of(value, PrivateType::text);
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += placeholder;
+  EXPECT_LT(seen(text).size(), RestoredText::kValueBytesMax + text.size());
+  EXPECT_TRUE(seen(text).starts_with(value));
+}
+
 TEST_F(RestoredTextTest, InJsonValuesAreEscaped) {
   EXPECT_EQ(restored(R"({"to": "[NAME_002]"})", placeholders_, /*in_json=*/true),
             R"({"to": "Zoë \"Z\" 日本"})");

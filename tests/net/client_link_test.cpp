@@ -4,6 +4,7 @@
 
 #include <latch>
 #include <thread>
+#include <utility>
 
 #include "tests/net/net_support.h"
 
@@ -102,6 +103,77 @@ TEST(ClientLinkTest, ComesBackWhenTheServerDoes) {
   EXPECT_EQ(expect_event<RequestRefused>(*link).error.code, Errc::session_unknown);
   ASSERT_TRUE(link->send(outgoing(small_prompt())));
   expect_event<VerdictReceived>(*link);
+}
+
+TEST(ClientLinkTest, HasNoNetworkWhileItsPlugIsPulled) {
+  TestServer server;
+  LinkPlug plug;
+  auto options = server.client_options();
+  options.plug = &plug;
+  const auto link = ClientLink::open(std::move(options)).value();
+  expect_event<Welcomed>(*link);
+  plug.put(false);
+  EXPECT_EQ(link->wait_event(soon()).error().code, Errc::link_down);
+  EXPECT_EQ(link->state(), LinkState::connecting);
+  EXPECT_EQ(link->wait_event(Clock::now() + 300ms).error().code, Errc::timed_out);
+  plug.put(true);
+  expect_event<Welcomed>(*link);
+  EXPECT_EQ(link->stats().reconnects, 1u);
+  // Again and again, in the middle of a handshake or not.
+  for (int i = 0; i < 50; ++i) {
+    plug.put(i % 2 == 1);
+    std::this_thread::sleep_for(std::chrono::microseconds(i * 100));
+  }
+  plug.put(true);
+  const Instant until = soon();
+  while (link->state() != LinkState::online && Clock::now() < until) {
+    (void)link->wait_event(Clock::now() + 10ms);
+  }
+  EXPECT_EQ(link->state(), LinkState::online);
+}
+
+// Nobody waits for a network that was taken away.
+TEST(ClientLinkTest, ALinkWithoutItsPlugEndsAtOnce) {
+  TestServer server;
+  LinkPlug plug;
+  plug.put(false);
+  auto options = server.client_options();
+  options.plug = &plug;
+  auto link = ClientLink::open(std::move(options)).value();
+  EXPECT_EQ(link->wait_event(soon()).error().code, Errc::link_down);
+  const Instant before = Clock::now();
+  link.reset();
+  EXPECT_LT(Clock::now() - before, 5s);
+  plug.put(true);
+}
+
+// What it may not tell by when it sends leaves at steps of time, in order.
+TEST(ClientLinkTest, SendsAtStepsWhileItsGridIsHeld) {
+  const TestServer server;
+  SendGrid grid;
+  auto options = server.client_options();
+  options.grid = &grid;
+  const auto link = ClientLink::open(std::move(options)).value();
+  expect_event<Welcomed>(*link);
+  const auto answered = [&](TargetRequest request) {
+    const Instant asked = Clock::now();
+    EXPECT_TRUE(link->send(std::move(request)));
+    return std::pair(asked, expect_event<VerdictReceived>(*link).times.value().sent);
+  };
+  answered(outgoing(small_prompt()));
+  {
+    const SendGrid::Hold hold(grid);
+    for (std::uint32_t length = 4; length < 12; ++length) {
+      const auto [asked, sent] = answered(outgoing(wire::Draft{.base_length = length}));
+      EXPECT_GE(sent.time_since_epoch() / SendGrid::kStep,
+                asked.time_since_epoch() / SendGrid::kStep + 1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(length));
+    }
+  }
+  // Nor does it tell when that was over.
+  const Instant now = Clock::now();
+  EXPECT_GT(grid.release(now), now);
+  EXPECT_EQ(grid.release(now + SendGrid::kEndStep), now + SendGrid::kEndStep);
 }
 
 TEST(ClientLinkTest, SecondHandshakeResumesTheFirst) {

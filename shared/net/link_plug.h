@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+
+namespace edgedraft {
+
+// A plug that any number of links hang on. While it is pulled they have no network: connections end
+// without a word, and none is made.
+//
+// Threads   any
+class LinkPlug {
+ public:
+  void put(bool in);
+  bool is_in() const;
+
+  // Calls `on_change` whenever the plug is pulled or put in, on the thread that does it, until it
+  // is destroyed. The plug outlives it; `on_change` must not call the plug back.
+  class Watch {
+   public:
+    Watch(LinkPlug& plug, std::function<void()> on_change);
+    ~Watch();
+    Watch(const Watch&) = delete;
+    Watch& operator=(const Watch&) = delete;
+
+   private:
+    LinkPlug& plug_;
+    std::uint64_t id_;
+  };
+
+ private:
+  mutable std::mutex mutex_;
+  bool is_in_ = true;
+  std::uint64_t last_id_ = 0;
+  std::map<std::uint64_t, std::function<void()>> watches_;
+};
+
+}  // namespace edgedraft
