@@ -202,7 +202,8 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
                 .top_k = o.top_k,
                 .top_p = static_cast<float>(o.top_p),
                 .min_p = static_cast<float>(o.min_p),
-                .seed = o.seed.value_or(0)};
+                .seed = o.seed.value_or(0),
+                .draw = o.draw == "inverse" ? Draw::inverse : Draw::gumbel};
   g.deadline = std::chrono::milliseconds(o.deadline_ms);
   g.resync = o.resync == "check" ? wire::ResyncPolicy::check : wire::ResyncPolicy::keep;
   g.resync_wait = std::chrono::milliseconds(o.resync_wait_ms);
@@ -291,6 +292,11 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       ->check(in_range(0.0, 1.0))
       ->capture_default_str();
   add("--seed", o.seed, "S", "The same seed gives the same answer, drafted or plain");
+  add("--draw", o.draw, "HOW",
+      "What makes a token of a seed: gumbel, which drafts can follow, or inverse, which gives the "
+      "texts that seeds gave before there was the other")
+      ->check(one_of({"gumbel", "inverse"}))
+      ->capture_default_str();
   add("--deadline-ms", o.deadline_ms, "MS",
       "Silence of the server after which the drafter writes on alone")
       ->check(in_range(1u, kMillisecondsMax))

@@ -56,7 +56,7 @@ class DraftAhead {
 
   // From now on.
   void set(const Options& options);
-  void set_filter(TreeGrowth::Filter filter) { growth_.set_filter(std::move(filter)); }
+  void set_choice(TreeGrowth::Choice choice) { growth_.set_choice(std::move(choice)); }
 
   // A run begins below the drafter's last token.
   void begin();

@@ -152,8 +152,10 @@ class Generation {
   std::uint32_t credit() const;
   wire::RunTerms run_terms();
   void begin_run();
-  // What drafts are left out by, as no verdict could take them; empty: none.
-  TreeGrowth::Filter draft_filter();
+  // As the server draws, if it knows how.
+  SamplingParams sampling() const;
+  // What is known of the target's choices: a grammar, and the noise of the draw. Empty: nothing.
+  TreeGrowth::Choice draft_choice();
   std::uint32_t depth_left() const;
   bool drafts_ahead() const;
   bool holds_news() const;

@@ -47,7 +47,7 @@ void Generation::write_offline() {
   // A grammar's texts may have to say things again.
   if (lasts && !(constrained && law_->grammar())) avoid_circles(answer(), lawful);
   const std::uint32_t token =
-      Sampler(options_.sampling).choose(lawful.empty() ? logits : lawful, conversation_.count());
+      Sampler(sampling()).choose(lawful.empty() ? logits : lawful, conversation_.count());
   if (device_writes_ && route_ == AnswerRoute::automatic) {
     confidence_.observe(lawful.empty() ? logits : lawful, token);
     device_writes_ = !confidence_.unsure();

@@ -117,7 +117,7 @@ Result<void> Generation::send_draft() {
     shape.depth = std::min(shape.depth, depth_max);
     if (shape.nodes > 0) {
       TreeGrowth growth(shape);
-      growth.set_filter(draft_filter());
+      growth.set_choice(draft_choice());
       parts_.drafter->grow(growth, {});
       request_.tree = growth.tree();
     }

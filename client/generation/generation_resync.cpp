@@ -48,7 +48,7 @@ Result<void> Generation::send_tokens() {
   const SafePrefix text = conversation_.prefix(base, count - base);
   const auto kept_to = constraints();
   if (!kept_to) return kept_to.error();
-  const SafeParameters parameters(options_.sampling, *kept_to);
+  const SafeParameters parameters(sampling(), *kept_to);
   if (logprobs_ > server_.logprobs_max) {
     return Error{Errc::unsupported, "the server is too old for log probabilities: update it"};
   }

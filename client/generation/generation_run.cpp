@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "shared/speculative/draw_ranking.h"
+
 // A server that goes on by itself, and a device that drafts ahead of what it knows.
 namespace edgedraft {
 namespace {
@@ -83,7 +85,7 @@ void Generation::begin_run() {
     ahead_.reset();
     return;
   }
-  ahead_->set_filter(draft_filter());
+  ahead_->set_choice(draft_choice());
   ahead_->begin();
   ahead_->advance({}, depth_left());
 }
@@ -122,13 +124,27 @@ std::uint32_t Generation::depth_left() const {
   return options_.tokens_max - std::min(options_.tokens_max, answer_count() + 1);
 }
 
-TreeGrowth::Filter Generation::draft_filter() {
-  if (!law_ || !law_->grammar()) return {};
-  return [this](std::span<const std::uint32_t> path, std::span<const std::uint32_t> tokens) {
-    const auto so_far = answer();
-    std::vector<std::uint32_t> text(so_far.begin(), so_far.end());
-    text.insert(text.end(), path.begin(), path.end());
-    return law_->allowed(text, tokens);
+SamplingParams Generation::sampling() const {
+  SamplingParams sampling = options_.sampling;
+  sampling.draw = std::min(sampling.draw, server_.newest_draw);
+  return sampling;
+}
+
+TreeGrowth::Choice Generation::draft_choice() {
+  const bool has_grammar = law_ && law_->grammar();
+  const SamplingParams sampling = this->sampling();
+  const bool has_noise = !sampling.greedy() && sampling.draw == Draw::gumbel;
+  if (!has_grammar && !has_noise) return {};
+  return [=, this](std::span<const std::uint32_t> path, std::vector<DraftGuess>& guesses) {
+    if (has_grammar) {
+      const auto so_far = answer();
+      std::vector<std::uint32_t> text(so_far.begin(), so_far.end());
+      text.insert(text.end(), path.begin(), path.end());
+      std::vector<std::uint32_t> tokens;
+      for (const DraftGuess& guess : guesses) tokens.push_back(guess.token);
+      keep_allowed(law_->allowed(text, tokens), guesses);
+    }
+    if (has_noise) rank_by_draw(sampling, conversation_.count() + path.size(), guesses);
   };
 }
 

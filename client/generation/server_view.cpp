@@ -14,6 +14,7 @@ void ServerView::welcomed(const wire::Welcome& welcome, std::uint32_t own_contex
   runs = welcome.version >= kHintsVersion && welcome.hint_nodes_max > 0;
   takes_constraints = welcome.takes_constraints;
   logprobs_max = welcome.logprobs_max;
+  newest_draw = welcome.newest_draw;
   context_count = own_context_count == 0 ? welcome.context_count
                                          : std::min(own_context_count, welcome.context_count);
   ask_again = {};

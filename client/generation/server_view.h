@@ -29,6 +29,7 @@ struct ServerView {
   bool runs = false;  // it takes credit and hints
   bool takes_constraints = false;
   std::uint32_t logprobs_max = 0;
+  Draw newest_draw = Draw::gumbel;
   std::uint32_t context_count = 0;  // the smaller of both sides' contexts; 0: not known
   Instant ask_again{};              // not before: it had no room
 

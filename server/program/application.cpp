@@ -109,7 +109,8 @@ void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
                         .stream_tokens_max = host_.context_count(),
                         .hint_nodes_max = kHintNodesMax,
                         .takes_constraints = true,
-                        .logprobs_max = kLogprobsMax};
+                        .logprobs_max = kLogprobsMax,
+                        .newest_draw = Draw::gumbel};
   if (client->tap) {
     const auto groups = client->tap->scale_groups();
     welcome.scale_groups.assign(groups.begin(), groups.end());

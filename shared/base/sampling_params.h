@@ -4,6 +4,19 @@
 
 namespace edgedraft {
 
+// What makes a token of a law and a seed. Both are exact, and functions of (law, seed, position).
+enum class Draw : std::uint8_t {
+  // Inverts the cumulative law, in the tokens' order, at one number a position. A small change of
+  // the law may make it any other token.
+  inverse,
+  // The token with the largest log probability plus Gumbel noise of (seed, position, token):
+  // whoever
+  // knows the seed and a law that is like the target's finds the same token with a probability of
+  // at
+  // least (1 - TV) / (1 + TV), TV being their total variation (Daliri and others, 2024).
+  gumbel,
+};
+
 // How the next token is drawn from the target's logits.
 struct SamplingParams {
   float temperature = 0.0f;  // 0: the most likely token; else > 0
@@ -11,8 +24,10 @@ struct SamplingParams {
   float top_p = 1.0f;        // keep the likeliest whose probabilities reach p; 1 keeps all
   float min_p = 0.0f;        // keep those with at least min_p times the best's probability
   std::uint64_t seed = 0;
+  Draw draw = Draw::gumbel;
 
   bool greedy() const { return temperature == 0.0f; }
+  bool keeps_all() const { return top_k == 0 && top_p >= 1.0f && min_p <= 0.0f; }
   bool operator==(const SamplingParams&) const = default;
 };
 

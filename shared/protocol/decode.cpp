@@ -88,14 +88,17 @@ class Checker {
     return error_ ? Enum{} : static_cast<Enum>(value);
   }
 
-  SamplingParams sampling(const flat::Sampling* from) {
+  template <class Request>
+  SamplingParams sampling(const Request& request) {
+    const flat::Sampling* const from = request.sampling();
     require(from != nullptr, Errc::bad_message, "sampling is missing");
     if (error_) return {};
     const SamplingParams s{.temperature = from->temperature(),
                            .top_k = from->top_k(),
                            .top_p = from->top_p(),
                            .min_p = from->min_p(),
-                           .seed = from->seed()};
+                           .seed = from->seed(),
+                           .draw = enumeration(request.draw(), Draw::gumbel, "draw")};
     // Comparisons are false for NaN.
     in_range(s.temperature >= 0 && s.temperature <= kTemperatureMax, "temperature");
     in_range(s.top_p > 0 && s.top_p <= 1, "top_p");
@@ -157,6 +160,9 @@ Result<Message> read(const flat::Welcome& m) {
       .pad_bytes_down = m.pad_bytes_down(),
       .takes_constraints = m.takes_constraints(),
       .logprobs_max = m.logprobs_max(),
+      // Of a newer server more than we know.
+      .newest_draw =
+          static_cast<Draw>(std::min(m.newest_draw(), static_cast<std::uint8_t>(Draw::gumbel))),
   };
   const auto is_block = [](std::uint32_t bytes) {
     return bytes >= kPadBlockBytesMin && bytes <= kPadBlockBytesMax;
@@ -229,7 +235,7 @@ Result<Message> read(const flat::Prefill& m) {
       .provisional_count = m.provisional_count(),
       .policy = c.enumeration(m.policy(), ResyncPolicy::keep, "policy"),
       .activations_from = m.activations_from(),
-      .sampling = c.sampling(m.sampling()),
+      .sampling = c.sampling(m),
       .constraints = constraints(c, m),
       .run = run_terms(c, m),
   };
@@ -256,7 +262,7 @@ Result<Message> read(const flat::Resume& m) {
       .tokens = c.tokens(m.tokens()),
       .policy = c.enumeration(m.policy(), ResyncPolicy::keep, "policy"),
       .activations_from = m.activations_from(),
-      .sampling = c.sampling(m.sampling()),
+      .sampling = c.sampling(m),
       .constraints = constraints(c, m),
       .run = run_terms(c, m),
   });

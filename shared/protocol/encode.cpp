@@ -40,6 +40,11 @@ flat::Sampling sampling_of(const SamplingParams& s) {
   return flat::Sampling(s.seed, s.temperature, s.top_k, s.top_p, s.min_p);
 }
 
+template <class Request>
+std::uint8_t draw_of(const Request& request) {
+  return static_cast<std::uint8_t>(request.parameters.sampling().draw);
+}
+
 struct WrittenConstraints {
   Offset<flatbuffers::Vector<Offset<flatbuffers::String>>> stops;
   Offset<flatbuffers::String> grammar;
@@ -98,10 +103,10 @@ struct Writer {
     const auto agent = text(to, m.agent);
     const auto model = text(to, m.model);
     const auto groups = numbers(to, m.scale_groups);
-    to.Finish(flat::CreateWelcome(to, m.version, session, agent, model, m.context_count,
-                                  m.nodes_max, m.row_budget, groups, m.stream_tokens_max,
-                                  m.padded_row_bytes, m.hint_nodes_max, m.pad_bytes_up,
-                                  m.pad_bytes_down, m.takes_constraints, m.logprobs_max));
+    to.Finish(flat::CreateWelcome(
+        to, m.version, session, agent, model, m.context_count, m.nodes_max, m.row_budget, groups,
+        m.stream_tokens_max, m.padded_row_bytes, m.hint_nodes_max, m.pad_bytes_up, m.pad_bytes_down,
+        m.takes_constraints, m.logprobs_max, static_cast<std::uint8_t>(m.newest_draw)));
   }
 
   void operator()(const OutgoingPrefill& m) const {
@@ -113,7 +118,7 @@ struct Writer {
                                   &sampling, m.run.credit, m.run.rows, m.run.economy,
                                   /*rule=*/0, /*node_law=*/0, c.stops, c.grammar, c.answer_begin,
                                   c.bias_tokens, c.biases, c.presence_penalty, c.frequency_penalty,
-                                  m.run.logprobs));
+                                  m.run.logprobs, draw_of(m)));
   }
 
   void operator()(const OutgoingResume& m) const {
@@ -126,8 +131,8 @@ struct Writer {
                                  static_cast<std::uint8_t>(m.policy), m.activations_from, &sampling,
                                  m.run.credit, m.run.rows, m.run.economy, /*rule=*/0,
                                  /*node_law=*/0, c.stops, c.grammar, c.answer_begin, c.bias_tokens,
-                                 c.biases, c.presence_penalty, c.frequency_penalty,
-                                 m.run.logprobs));
+                                 c.biases, c.presence_penalty, c.frequency_penalty, m.run.logprobs,
+                                 draw_of(m)));
   }
 
   void operator()(const Activations& m) const {

@@ -96,6 +96,8 @@ struct Welcome {
   bool takes_constraints = false;
   // As in RunTerms, at most; 0: its verdicts tell none.
   std::uint8_t logprobs_max = 0;
+  // The last of the draws that it knows.
+  Draw newest_draw = Draw::inverse;
   bool operator==(const Welcome&) const = default;
 };
 

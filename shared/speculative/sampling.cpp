@@ -1,11 +1,16 @@
 #include "shared/speculative/sampling.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <iterator>
+#include <limits>
+#include <numbers>
 
 #include "shared/base/check.h"
 #include "shared/base/random.h"
+#include "shared/speculative/draw_noise.h"
 
 namespace edgedraft {
 namespace {
@@ -14,6 +19,51 @@ namespace {
 constexpr auto kLikelier = [](const auto& a, const auto& b) {
   return a.weight != b.weight ? a.weight > b.weight : a.token < b.token;
 };
+
+// The least exponential noise there is, as a logarithm, rounded down.
+constexpr double kLeastLogNoise = -37.0;
+
+// At least exp(x), at most twice that, without computing it. Requires  -1000 < x <= 0
+double exp_above(double x) {
+  const auto power = static_cast<std::int64_t>(std::floor(x * std::numbers::log2e)) + 1;
+  return std::bit_cast<double>(static_cast<std::uint64_t>(power + 1023) << 52);
+}
+
+// The token with the least noise for its weight exp((logit - best) / temperature).
+std::uint32_t race(std::span<const float> logits, std::uint32_t likeliest, double temperature,
+                   const DrawNoise& noise) {
+  const double best = logits[likeliest];
+  std::uint32_t winner = likeliest;
+  double least = noise.exponential(likeliest);
+  double floor = kLeastLogNoise - std::log(least);
+  for (std::uint32_t token = 0; token < logits.size(); ++token) {
+    const double x = (logits[token] - best) / temperature;
+    // What has a weight so small wins under no noise; nor does what is no number.
+    if (!(x > floor)) continue;
+    const double complement = noise.complement(token);
+    if (complement >= least * exp_above(x)) continue;
+    const double key = noise.exponential(token) / std::exp(x);
+    if (key >= least) continue;
+    least = key;
+    winner = token;
+    floor = kLeastLogNoise - std::log(least);
+  }
+  return winner;
+}
+
+// The same of candidates with weights.
+template <class Candidates>
+std::uint32_t race(const Candidates& candidates, const DrawNoise& noise) {
+  std::uint32_t winner = candidates.front().token;
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& c : candidates) {
+    const double key = noise.exponential(c.token) / c.weight;
+    if (key > least || (key == least && c.token > winner)) continue;
+    least = key;
+    winner = c.token;
+  }
+  return winner;
+}
 
 }  // namespace
 
@@ -58,18 +108,31 @@ void Sampler::keep_min_p() {
   std::erase_if(candidates_, [&](const Candidate& c) { return c.weight < params_.min_p; });
 }
 
-std::uint32_t Sampler::choose(std::span<const float> logits, std::uint64_t position) {
-  EDGEDRAFT_CHECK(!logits.empty());
-  if (params_.greedy()) return argmax(logits);
+void Sampler::filter(std::span<const float> logits) {
   collect(logits);
-  // Numbers that overflowed on their way, which the text may bring about: still some token, and
-  // nobody's process.
-  if (candidates_.empty()) return argmax(logits);
+  if (candidates_.empty()) return;
   keep_top_k();
   keep_top_p();
   keep_min_p();
   EDGEDRAFT_CHECK(!candidates_.empty());
+}
 
+std::uint32_t Sampler::choose(std::span<const float> logits, std::uint64_t position) {
+  EDGEDRAFT_CHECK(!logits.empty());
+  // Numbers that overflowed on their way, which the text may bring about, leave no law: still some
+  // token, and nobody's process.
+  const std::uint32_t likeliest = argmax(logits);
+  if (params_.greedy() || !std::isfinite(logits[likeliest])) return likeliest;
+  if (params_.draw == Draw::gumbel && params_.keeps_all()) {
+    return race(logits, likeliest, params_.temperature, DrawNoise(params_.seed, position));
+  }
+  filter(logits);
+  if (candidates_.empty()) return likeliest;
+  if (params_.draw == Draw::inverse) return invert(position);
+  return race(candidates_, DrawNoise(params_.seed, position));
+}
+
+std::uint32_t Sampler::invert(std::uint64_t position) {
   // One order for the inverse law, whatever the filters left behind.
   std::sort(candidates_.begin(), candidates_.end(),
             [](const Candidate& a, const Candidate& b) { return a.token < b.token; });

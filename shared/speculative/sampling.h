@@ -12,6 +12,9 @@ namespace edgedraft {
 // plain decoding, verification and offline drafting alike, which is what makes speculation
 // lossless.
 //
+// Cost of Draw::gumbel: a hash a token, an exponential and a logarithm only for tokens that a bound
+// does not rule out.
+//
 // The filters apply in the order temperature, top-k, top-p, min-p, each on the renormalised rest of
 // the one before, as vLLM and Hugging Face do. The best token always survives.
 class Sampler {
@@ -30,6 +33,8 @@ class Sampler {
     double weight;  // exp((logit - best) / temperature)
   };
 
+  void filter(std::span<const float> logits);
+  std::uint32_t invert(std::uint64_t position);
   void collect(std::span<const float> logits);
   void keep_top_k();
   void keep_top_p();

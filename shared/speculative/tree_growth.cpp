@@ -1,7 +1,6 @@
 #include "shared/speculative/tree_growth.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -141,29 +140,22 @@ void TreeGrowth::answer(const GrowthLevel& level, std::span<const std::uint32_t>
     const std::uint32_t level_before = level_;
     const auto found = tokens.subspan(i * children, children);
     const auto found_log_probs = log_probs.subspan(i * children, children);
-    if (filter_ && children > 0) {
-      add_allowed(id, found, found_log_probs);
-    } else {
-      for (std::size_t child = 0; child < children; ++child) {
-        add(found[child], id, found_log_probs[child]);
-      }
+    std::vector<DraftGuess> guesses;
+    for (std::size_t child = 0; child < children; ++child) {
+      guesses.push_back({.token = found[child], .log_prob = found_log_probs[child]});
     }
+    add_chosen(id, std::move(guesses));
     // Below the level that is being expanded nothing has changed.
     level_ = std::max(level_before, level.nodes[i].depth);
   }
 }
 
-void TreeGrowth::add_allowed(std::uint32_t parent, std::span<const std::uint32_t> tokens,
-                             std::span<const float> log_probs) {
-  const std::vector<bool> may = filter_(path_to(parent), tokens);
-  double allowed = 0.0;
-  for (std::size_t i = 0; i < tokens.size(); ++i) allowed += may[i] ? std::exp(log_probs[i]) : 0.0;
-  std::uint32_t left = shape_.breadth;
-  for (std::size_t i = 0; i < tokens.size() && left > 0; ++i) {
-    if (!may[i]) continue;
-    add(tokens[i], parent, log_probs[i] - static_cast<float>(std::log(allowed)));
-    --left;
+void TreeGrowth::add_chosen(std::uint32_t parent, std::vector<DraftGuess> guesses) {
+  if (choice_) {
+    choice_(path_to(parent), guesses);
+    if (guesses.size() > shape_.breadth) guesses.resize(shape_.breadth);
   }
+  for (const DraftGuess& guess : guesses) add(guess.token, parent, guess.log_prob);
 }
 
 std::vector<std::uint32_t> TreeGrowth::path_to(std::uint32_t id) const {

@@ -29,6 +29,8 @@ inline constexpr TreeShape chain_shape(std::uint32_t length) {
 }
 
 inline constexpr std::uint32_t kTreeBreadthMax = 32;
+// Of what a drafter finds behind a node, where the tree's breadth is chosen from them.
+inline constexpr std::uint32_t kGuessesMax = 64;
 inline constexpr std::uint32_t kTreeDepthMax = 32;
 
 // True for a shape that a tree can be grown in: every part at least 1, breadth and depth within the
@@ -71,6 +73,12 @@ enum class GrowthOrder : std::uint8_t {
   best_first,  // the best of all, however deep
 };
 
+// A token that may follow, and how likely it is to.
+struct DraftGuess {
+  std::uint32_t token;
+  float log_prob;
+};
+
 // A draft tree while it grows: all candidates that were found so far, with their scores, and which
 // of them have been expanded. Where candidates come from is the drafter's business; this is the
 // structure alone. It may be left and taken up again at any time, cut to a tree at any time, and
@@ -100,16 +108,16 @@ class TreeGrowth {
   // No level deeper than that is grown or kept: the drafter's context ends there.
   void limit_depth(std::uint32_t depth);
 
-  // What may follow the tokens from the root down to a node, as a grammar says: of these tokens, by
-  // place. Candidates of answer() that may not are left out, and the others share their
-  // probability, as the target's do.
-  using Filter = std::function<std::vector<bool>(std::span<const std::uint32_t> path,
-                                                 std::span<const std::uint32_t> tokens)>;
-  // From now on; empty: everything may.
-  void set_filter(Filter filter) { filter_ = std::move(filter); }
+  // What is known of the target's choice behind `path`, the tokens from the root down to a node. It
+  // is given the drafter's guesses, likeliest first, and leaves those that may be chosen, with the
+  // log probability of it, likeliest first.
+  using Choice =
+      std::function<void(std::span<const std::uint32_t> path, std::vector<DraftGuess>& guesses)>;
+  // From now on; empty: the drafter's guesses stay as they are.
+  void set_choice(Choice choice) { choice_ = std::move(choice); }
   // How many continuations of a node answer() is to be given: more than the shape's breadth, if
-  // some may be left out.
-  std::uint32_t children_wanted() const { return filter_ ? kTreeBreadthMax : shape_.breadth; }
+  // others than the likeliest may be chosen.
+  std::uint32_t children_wanted() const { return choice_ ? kGuessesMax : shape_.breadth; }
 
   // No candidate below that score is expanded. Requires  best first
   void set_floor(Score floor) { floor_ = floor; }
@@ -171,8 +179,7 @@ class TreeGrowth {
     bool expanded = false;
   };
 
-  void add_allowed(std::uint32_t parent, std::span<const std::uint32_t> tokens,
-                   std::span<const float> log_probs);
+  void add_chosen(std::uint32_t parent, std::vector<DraftGuess> guesses);
   // Tokens from the root down to the candidate.
   std::vector<std::uint32_t> path_to(std::uint32_t id) const;
   std::uint32_t depth_max() const;
@@ -188,7 +195,7 @@ class TreeGrowth {
 
   TreeShape shape_;
   GrowthOrder order_;
-  Filter filter_;
+  Choice choice_;
   Score floor_ = kScoreMin;
   std::uint32_t depth_limit_ = kTreeDepthMax;
   std::vector<Candidate> candidates_;  // a parent before its children

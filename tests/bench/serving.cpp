@@ -313,7 +313,8 @@ class Device final : public TargetLink, GenerationObserver {
                             .row_budget = kMaskRowsMax,
                             .scale_groups = {},
                             .stream_tokens_max = setup.host.context_count(),
-                            .hint_nodes_max = kHintNodesMax};
+                            .hint_nodes_max = kHintNodesMax,
+                            .newest_draw = Draw::gumbel};
       if (tap() != nullptr) {
         const auto groups = setup.tap->scale_groups();
         welcome.scale_groups.assign(groups.begin(), groups.end());

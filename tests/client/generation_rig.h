@@ -104,6 +104,7 @@ class GenerationRig {
     std::optional<TreeShape> tree = TreeShape{};
     std::uint32_t tokens_max = 40;
     SamplingParams sampling = {};
+    Draw newest_draw = Draw::gumbel;  // of the server
     wire::ResyncPolicy resync = wire::ResyncPolicy::check;
     Duration resync_wait = std::chrono::minutes(10);
     bool twin_writes = false;  // the target itself writes without the server, whoever drafts

@@ -51,8 +51,13 @@ std::vector<Message> one_of_each() {
   welcome.padded_row_bytes = 2048;
   welcome.hint_nodes_max = 1000;
   welcome.logprobs_max = 21;
-  const SamplingParams sampling{
-      .temperature = 0.7f, .top_k = 40, .top_p = 0.9f, .min_p = 0.05f, .seed = ~0ull};
+  welcome.newest_draw = Draw::gumbel;
+  const SamplingParams sampling{.temperature = 0.7f,
+                                .top_k = 40,
+                                .top_p = 0.9f,
+                                .min_p = 0.05f,
+                                .seed = ~0ull,
+                                .draw = Draw::gumbel};
   return {
       hello,
       welcome,

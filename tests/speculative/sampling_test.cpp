@@ -2,10 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
+#include <vector>
 
 #include "shared/base/random.h"
+#include "shared/speculative/draw_noise.h"
+#include "shared/speculative/draw_ranking.h"
 
 namespace edgedraft {
 namespace {
@@ -33,16 +38,22 @@ std::vector<double> softmax(double temperature) {
 constexpr std::uint64_t kDraws = 40'000;
 constexpr double kTolerance = 0.0125;
 
-TEST(SamplerTest, ZeroTemperatureTakesTheLowestOfTheBest) {
-  Sampler sampler({});
+class SamplerTest : public ::testing::TestWithParam<Draw> {};
+INSTANTIATE_TEST_SUITE_P(Draws, SamplerTest, ::testing::Values(Draw::inverse, Draw::gumbel),
+                         [](const auto& draw) {
+                           return draw.param == Draw::inverse ? "inverse" : "gumbel";
+                         });
+
+TEST_P(SamplerTest, ZeroTemperatureTakesTheLowestOfTheBest) {
+  Sampler sampler({.draw = GetParam()});
   for (std::uint64_t position = 0; position < 10; ++position) {
     EXPECT_EQ(sampler.choose(kLogits, position), 1u);
   }
 }
 
-TEST(SamplerTest, DrawsFollowTheSoftmaxOfTheTemperature) {
+TEST_P(SamplerTest, DrawsFollowTheSoftmaxOfTheTemperature) {
   for (const float temperature : {0.5f, 1.0f, 2.0f}) {
-    const auto measured = law({.temperature = temperature, .seed = 7}, kDraws);
+    const auto measured = law({.temperature = temperature, .seed = 7, .draw = GetParam()}, kDraws);
     const auto expected = softmax(temperature);
     for (std::size_t i = 0; i < expected.size(); ++i) {
       EXPECT_NEAR(measured[i], expected[i], kTolerance) << "T " << temperature << " token " << i;
@@ -50,65 +61,162 @@ TEST(SamplerTest, DrawsFollowTheSoftmaxOfTheTemperature) {
   }
 }
 
-TEST(SamplerTest, TopKKeepsTheBestAndBreaksTiesByTheLowestToken) {
-  EXPECT_NEAR(law({.temperature = 1.0f, .top_k = 1, .seed = 1}, 100)[1], 1.0, 1e-9);
-  const auto two = law({.temperature = 1.0f, .top_k = 2, .seed = 1}, kDraws);
+TEST_P(SamplerTest, TopKKeepsTheBestAndBreaksTiesByTheLowestToken) {
+  EXPECT_NEAR(law({.temperature = 1.0f, .top_k = 1, .seed = 1, .draw = GetParam()}, 100)[1], 1.0,
+              1e-9);
+  const auto two = law({.temperature = 1.0f, .top_k = 2, .seed = 1, .draw = GetParam()}, kDraws);
   EXPECT_NEAR(two[1], 0.5, kTolerance);
   EXPECT_NEAR(two[3], 0.5, kTolerance);
-  const auto three = law({.temperature = 1.0f, .top_k = 3, .seed = 1}, kDraws);
+  const auto three = law({.temperature = 1.0f, .top_k = 3, .seed = 1, .draw = GetParam()}, kDraws);
   EXPECT_EQ(three[0] + three[4], 0.0);
   EXPECT_GT(three[2], 0.0);
 }
 
-TEST(SamplerTest, TopPStopsWhereTheMassIsReached) {
+TEST_P(SamplerTest, TopPStopsWhereTheMassIsReached) {
   // softmax = .054 .400 .147 .400 ...: two tokens reach 0.7, three reach 0.9.
-  const auto narrow = law({.temperature = 1.0f, .top_p = 0.7f, .seed = 3}, kDraws);
+  const auto narrow =
+      law({.temperature = 1.0f, .top_p = 0.7f, .seed = 3, .draw = GetParam()}, kDraws);
   EXPECT_EQ(narrow[0] + narrow[2] + narrow[4], 0.0);
-  const auto wide = law({.temperature = 1.0f, .top_p = 0.9f, .seed = 3}, kDraws);
+  const auto wide =
+      law({.temperature = 1.0f, .top_p = 0.9f, .seed = 3, .draw = GetParam()}, kDraws);
   EXPECT_EQ(wide[0] + wide[4], 0.0);
   EXPECT_GT(wide[2], 0.0);
 }
 
-TEST(SamplerTest, MinPDropsWhatIsFarBelowTheBest) {
+TEST_P(SamplerTest, MinPDropsWhatIsFarBelowTheBest) {
   // Weights relative to the best: e^-2 = .135, 1, e^-1 = .368, 1, e^-4.
-  const auto kept = law({.temperature = 1.0f, .min_p = 0.2f, .seed = 3}, kDraws);
+  const auto kept =
+      law({.temperature = 1.0f, .min_p = 0.2f, .seed = 3, .draw = GetParam()}, kDraws);
   EXPECT_EQ(kept[0] + kept[4], 0.0);
   EXPECT_GT(kept[2], 0.0);
 }
 
-TEST(SamplerTest, ADrawIsAFunctionOfSeedAndPosition) {
-  Sampler forwards({.temperature = 1.0f, .seed = 11});
-  Sampler backwards({.temperature = 1.0f, .seed = 11});
+TEST_P(SamplerTest, ADrawIsAFunctionOfSeedAndPosition) {
+  Sampler forwards({.temperature = 1.0f, .seed = 11, .draw = GetParam()});
+  Sampler backwards({.temperature = 1.0f, .seed = 11, .draw = GetParam()});
   std::vector<std::uint32_t> a(200);
   std::vector<std::uint32_t> b(200);
   for (std::size_t i = 0; i < 200; ++i) a[i] = forwards.choose(kLogits, i);
   for (std::size_t i = 200; i-- > 0;) b[i] = backwards.choose(kLogits, i);
   EXPECT_EQ(a, b);
-  Sampler other({.temperature = 1.0f, .seed = 12});
+  Sampler other({.temperature = 1.0f, .seed = 12, .draw = GetParam()});
   std::vector<std::uint32_t> c(200);
   for (std::size_t i = 0; i < 200; ++i) c[i] = other.choose(kLogits, i);
   EXPECT_NE(a, c);
 }
 
-TEST(SamplerTest, SurvivesInfiniteGapsAndHugeLogits) {
+TEST_P(SamplerTest, SurvivesInfiniteGapsAndHugeLogits) {
   const std::array<float, 3> logits{-INFINITY, 1e30f, -1e30f};
   for (const float temperature : {0.0f, 0.01f, 100.0f}) {
-    Sampler sampler({.temperature = temperature, .top_p = 0.5f, .min_p = 0.5f});
+    Sampler sampler({.temperature = temperature, .top_p = 0.5f, .min_p = 0.5f, .draw = GetParam()});
     EXPECT_EQ(sampler.choose(logits, 0), 1u);
   }
 }
 
 // Keys in 16 bits may overflow on some texts: that must not end a server.
-TEST(SamplerTest, LogitsThatAreNoNumbersStillGiveAToken) {
+TEST_P(SamplerTest, LogitsThatAreNoNumbersStillGiveAToken) {
   const std::array<float, 3> nothing{NAN, NAN, NAN};
   const std::array<float, 3> infinite{-INFINITY, INFINITY, 0.0f};
   const std::array<float, 3> none{-INFINITY, -INFINITY, -INFINITY};
   for (const float temperature : {0.0f, 1.0f}) {
-    Sampler sampler({.temperature = temperature, .top_k = 2, .top_p = 0.9f, .min_p = 0.1f});
+    Sampler sampler(
+        {.temperature = temperature, .top_k = 2, .top_p = 0.9f, .min_p = 0.1f, .draw = GetParam()});
     EXPECT_LT(sampler.choose(nothing, 3), 3u);
     EXPECT_EQ(sampler.choose(infinite, 3), 1u);
     EXPECT_LT(sampler.choose(none, 3), 3u);
   }
+}
+
+// The noise that wins is found as if every token's had been looked at.
+TEST(GumbelDrawTest, TheBoundLeavesNobodyOutWhoWouldWin) {
+  Random random(5);
+  for (std::uint64_t position = 0; position < 300; ++position) {
+    std::vector<float> logits(2000);
+    for (float& logit : logits) logit = static_cast<float>(random.uniform() * 12.0);
+    for (const float temperature : {0.3f, 1.0f, 3.0f}) {
+      Sampler sampler({.temperature = temperature, .seed = 9});
+      const DrawNoise noise(9, position);
+      std::uint32_t best = 0;
+      double most = -INFINITY;
+      for (std::uint32_t t = 0; t < logits.size(); ++t) {
+        const double score = double{logits[t]} / temperature + noise.gumbel(t);
+        if (score > most) {
+          most = score;
+          best = t;
+        }
+      }
+      EXPECT_EQ(sampler.choose(logits, position), best);
+    }
+  }
+}
+
+// Whose law is near the target's finds its token often, and ranks it high otherwise.
+TEST(GumbelDrawTest, ALawLikeTheTargetsFindsTheSameToken) {
+  Random random(3);
+  constexpr std::uint32_t kTokens = 64;
+  constexpr int kPositions = 4000;
+  double distance = 0.0;
+  int same_gumbel = 0;
+  int same_inverse = 0;
+  int ranked_first = 0;
+  int ranked_in_four = 0;
+  for (int position = 0; position < kPositions; ++position) {
+    std::vector<float> target(kTokens);
+    std::vector<float> drafter(kTokens);
+    for (std::uint32_t t = 0; t < kTokens; ++t) {
+      target[t] = static_cast<float>(4.0 * random.uniform());
+      // As drafters do, it underrates what is likely.
+      drafter[t] = (target[t] + static_cast<float>(random.uniform() - 0.5)) / 1.5f;
+    }
+    const auto law = [](const std::vector<float>& logits) {
+      std::vector<double> p;
+      double sum = 0.0;
+      for (const float logit : logits) sum += p.emplace_back(std::exp(logit));
+      for (double& x : p) x /= sum;
+      return p;
+    };
+    const auto p = law(target);
+    const auto q = law(drafter);
+    for (std::uint32_t t = 0; t < kTokens; ++t) distance += std::abs(p[t] - q[t]) / 2 / kPositions;
+    const SamplingParams params{.temperature = 1.0f, .seed = 77};
+    const SamplingParams inverse{.temperature = 1.0f, .seed = 77, .draw = Draw::inverse};
+    const auto at = static_cast<std::uint64_t>(position);
+    const std::uint32_t chosen = Sampler(params).choose(target, at);
+    same_gumbel += Sampler(params).choose(drafter, at) == chosen;
+    same_inverse += Sampler(inverse).choose(drafter, at) == Sampler(inverse).choose(target, at);
+    std::vector<DraftGuess> guesses;
+    for (std::uint32_t t = 0; t < kTokens; ++t) {
+      guesses.push_back({.token = t, .log_prob = static_cast<float>(std::log(q[t]))});
+    }
+    std::ranges::sort(guesses, std::ranges::greater{}, &DraftGuess::log_prob);
+    rank_by_draw(params, at, guesses);
+    ranked_first += guesses.front().token == chosen;
+    guesses.resize(4);
+    ranked_in_four += std::ranges::find(guesses, chosen, &DraftGuess::token) != guesses.end();
+  }
+  const double bound = (1.0 - distance) / (1.0 + distance);
+  EXPECT_GT(same_gumbel, bound * kPositions);
+  EXPECT_GT(ranked_first, same_gumbel);
+  EXPECT_GT(ranked_in_four, 0.97 * kPositions);
+  EXPECT_LT(same_inverse, 0.8 * same_gumbel);
+}
+
+TEST(DrawRankingTest, FiltersCutWhatTheDrawCannotTake) {
+  const std::vector<DraftGuess> all{{5, std::log(0.5f)}, {2, std::log(0.3f)}, {9, std::log(0.2f)}};
+  const auto ranked = [&](const SamplingParams& params) {
+    std::vector<DraftGuess> guesses = all;
+    rank_by_draw(params, 3, guesses);
+    double sum = 0.0;
+    for (const DraftGuess& guess : guesses) sum += std::exp(guess.log_prob);
+    EXPECT_NEAR(sum, 1.0, 1e-5);
+    return guesses;
+  };
+  EXPECT_EQ(ranked({.temperature = 1.0f}).size(), 3u);
+  EXPECT_EQ(ranked({.temperature = 1.0f, .top_k = 2}).size(), 2u);
+  EXPECT_EQ(ranked({.temperature = 1.0f, .top_p = 0.7f}).size(), 2u);
+  EXPECT_EQ(ranked({.temperature = 1.0f, .top_p = 0.4f}).size(), 1u);
+  EXPECT_EQ(ranked({.temperature = 1.0f, .min_p = 0.4f}).size(), 2u);
+  EXPECT_EQ(ranked({.temperature = 0.1f, .min_p = 0.5f}).size(), 1u);
 }
 
 }  // namespace

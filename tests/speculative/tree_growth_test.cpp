@@ -67,7 +67,7 @@ TEST(TreeGrowthTest, KeepsTheBestOfAllPathsWhenEveryCandidateIsTried) {
 }
 
 // What may not follow is in no tree, and takes nobody's place among those that are expanded.
-TEST(TreeGrowthTest, WhatAFilterRefusesIsNotGrown) {
+TEST(TreeGrowthTest, WhatMayNotBeChosenIsNotGrown) {
   const auto logits = hashed_logits(40, 3);
   TableNetwork network(40, logits);
   const Path committed{1, 2, 3};
@@ -78,12 +78,9 @@ TEST(TreeGrowthTest, WhatAFilterRefusesIsNotGrown) {
     const std::uint32_t last = path.empty() ? 0 : path.back();
     return token >= last && token <= last + 10;
   };
-  growth.set_filter(
-      [&](std::span<const std::uint32_t> path, std::span<const std::uint32_t> tokens) {
-        std::vector<bool> kept;
-        for (const std::uint32_t token : tokens) kept.push_back(may(path, token));
-        return kept;
-      });
+  growth.set_choice([&](std::span<const std::uint32_t> path, std::vector<DraftGuess>& guesses) {
+    std::erase_if(guesses, [&](const DraftGuess& guess) { return !may(path, guess.token); });
+  });
   grow(network, growth);
   const auto paths = paths_of(growth.tree());
   ASSERT_GT(paths.size(), 3u);

@@ -182,7 +182,8 @@ void LocalLink::take(ServerEvent event) {
                      .nodes_max = options_.nodes_max,
                      .row_budget = options_.row_budget_at(0),
                      .scale_groups = {groups.begin(), groups.end()},
-                     .stream_tokens_max = options_.stream_tokens_max});
+                     .stream_tokens_max = options_.stream_tokens_max,
+                     .newest_draw = options_.newest_draw});
   } else if (auto* prefill = std::get_if<PrefillRequested>(&event)) {
     jobs_.emplace_back(std::move(prefill->request));
   } else if (auto* resume = std::get_if<ResumeRequested>(&event)) {

@@ -80,6 +80,7 @@ class LocalLink final : public TargetLink {
     std::uint32_t rows_a_chunk = 7;
     bool holds_rows_back = false;  // a prompt's activations never come
     std::uint32_t stream_tokens_max = 0;
+    Draw newest_draw = Draw::gumbel;
     std::uint32_t stream_step = 1;  // tokens a verdict of a stream, as if the server drafted
     std::vector<LinkFault> faults = {};
     // Sees every request before it is sent.
