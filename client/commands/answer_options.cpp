@@ -203,7 +203,7 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
                 .top_p = static_cast<float>(o.top_p),
                 .min_p = static_cast<float>(o.min_p),
                 .seed = o.seed.value_or(0),
-                .draw = o.draw == "inverse" ? Draw::inverse : Draw::gumbel};
+                .draw = draw_of(o.draw)};
   g.deadline = std::chrono::milliseconds(o.deadline_ms);
   g.resync = o.resync == "check" ? wire::ResyncPolicy::check : wire::ResyncPolicy::keep;
   g.resync_wait = std::chrono::milliseconds(o.resync_wait_ms);

@@ -115,12 +115,7 @@ Result<void> Generation::send_draft() {
     const Instant before = parts_.now();
     TreeShape shape = server_.affordable(*options_.tree);
     shape.depth = std::min(shape.depth, depth_max);
-    if (shape.nodes > 0) {
-      TreeGrowth growth(shape);
-      growth.set_choice(draft_choice());
-      parts_.drafter->grow(growth, {});
-      request_.tree = growth.tree();
-    }
+    if (shape.nodes > 0) request_.tree = parts_.drafter->draft(shape, draft_choice());
     request_.record.drafting = parts_.now() - before;
     request_.levels = shape.depth;
     stats_.drafting += request_.record.drafting;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/serve/begun_mark.h"
 #include "shared/model/utf8.h"
 
 namespace edgedraft {
@@ -94,9 +95,7 @@ std::size_t AnswerText::held_back() const {
   if (stopped_ || finished_) return 0;
   std::size_t most = calls_size();
   for (const std::string& stop : options_.stops) {
-    for (std::size_t size = std::min(stop.size() - 1, text_.size()); size > most; --size) {
-      if (text_.ends_with(std::string_view(stop).substr(0, size))) most = size;
-    }
+    most = std::max(most, begun_mark(text_, stop));
   }
   return most;
 }

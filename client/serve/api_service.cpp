@@ -13,6 +13,7 @@
 
 #include "client/page/page_files.h"
 #include "client/serve/direct_outlet.h"
+#include "client/serve/json_answer.h"
 #include "client/serve/json_fields.h"
 #include "client/version.h"
 
@@ -24,11 +25,6 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kConversationHeader = "X-Conversation-Id";
 // As many as anybody asks about at once.
 constexpr std::size_t kLookedUpMax = 256;
-
-HttpAnswer json_answer(const Json& json) {
-  return {.content_type = "application/json",
-          .body = json.dump(-1, ' ', false, Json::error_handler_t::replace)};
-}
 
 std::uint64_t random_number() {
   std::random_device device;

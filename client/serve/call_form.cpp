@@ -5,6 +5,8 @@
 #include <sstream>
 #include <utility>
 
+#include "client/serve/begun_mark.h"
+
 namespace edgedraft {
 namespace {
 
@@ -117,9 +119,7 @@ std::size_t CallForm::calls_at(std::string_view text) const {
   const std::string_view mark = this->mark();
   if (mark.empty()) return text.empty() || text.front() == begin.front() ? 0 : text.size();
   if (const std::size_t at = text.find(mark); at != text.npos) return at;
-  std::size_t size = std::min(mark.size() - 1, text.size());
-  while (!text.ends_with(mark.substr(0, size))) --size;
-  return text.size() - size;
+  return text.size() - begun_mark(text, mark);
 }
 
 std::string CallForm::written(std::span<const ChatCall> calls) const {

@@ -192,7 +192,7 @@ void read_sampling(JsonFields& fields, SamplingParams& sampling) {
   sampling.min_p = static_cast<float>(min_p);
   sampling.top_k = static_cast<std::uint32_t>(std::max<std::int64_t>(top_k, 0));
   if (const auto word = fields.word("draw", {"gumbel", "inverse"})) {
-    sampling.draw = *word == "inverse" ? Draw::inverse : Draw::gumbel;
+    sampling.draw = draw_of(*word);
   }
   if (const json* const seed = fields.find("seed"); seed != nullptr) {
     if (seed->is_number_unsigned()) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/page/page_files.h"
+#include "client/serve/json_answer.h"
 #include "client/serve/json_fields.h"
 
 namespace edgedraft {
@@ -17,11 +18,6 @@ constexpr std::size_t kTitleBytesMax = 1024;
 constexpr const char* kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-HttpAnswer json_answer(const Json& json) {
-  return {.content_type = "application/json",
-          .body = json.dump(-1, ' ', false, Json::error_handler_t::replace)};
-}
 
 ApiError no_page() {
   return {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "client/serve/begun_mark.h"
+
 namespace edgedraft {
 namespace {
 
@@ -16,13 +18,6 @@ std::size_t skip_blanks(std::string_view text, std::size_t at) {
 std::size_t trimmed_end(std::string_view text, std::size_t begin, std::size_t end) {
   const std::size_t last = text.substr(begin, end - begin).find_last_not_of(kBlanks);
   return last == std::string_view::npos ? begin : begin + last + 1;
-}
-
-// Bytes at the text's end that may be the beginning of `mark`.
-std::size_t begun_mark(std::string_view text, std::string_view mark) {
-  std::size_t size = std::min(mark.size() - 1, text.size());
-  while (!text.ends_with(mark.substr(0, size))) --size;
-  return size;
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 #include "client/serve/tools.h"
 
-#include <algorithm>
 #include <map>
 #include <string_view>
 
+#include "client/serve/begun_mark.h"
 #include "client/serve/schema_grammar.h"
 
 namespace edgedraft {
@@ -25,9 +25,7 @@ Json described(const Tool& tool) {
 // How much of `mark` stands at the end of its first `matched` characters and one more.
 std::size_t matched_behind(std::string_view mark, std::size_t matched, char next) {
   const std::string read = std::string(mark.substr(0, matched)) + next;
-  std::size_t size = std::min(mark.size(), read.size());
-  while (!read.ends_with(mark.substr(0, size))) --size;
-  return size;
+  return read == mark ? mark.size() : begun_mark(read, mark);
 }
 
 // Rules for a text without `mark`, or one that ends with the first of it and goes on with `then`:

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace edgedraft {
 
@@ -9,13 +10,16 @@ enum class Draw : std::uint8_t {
   // Inverts the cumulative law, in the tokens' order, at one number a position. A small change of
   // the law may make it any other token.
   inverse,
-  // The token with the largest log probability plus Gumbel noise of (seed, position, token):
-  // whoever
-  // knows the seed and a law that is like the target's finds the same token with a probability of
-  // at
+  // The token with the largest log probability plus Gumbel noise of (seed, position, token). With
+  // the seed and a law like the target's, a drafter finds the same token with a probability of at
   // least (1 - TV) / (1 + TV), TV being their total variation (Daliri and others, 2024).
   gumbel,
 };
+
+// "inverse" or "gumbel".
+inline Draw draw_of(std::string_view name) {
+  return name == "inverse" ? Draw::inverse : Draw::gumbel;
+}
 
 // How the next token is drawn from the target's logits.
 struct SamplingParams {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "shared/speculative/draft_tree.h"
 #include "shared/speculative/tree_growth.h"
@@ -43,8 +44,9 @@ class Drafter {
   // Requires a token.
   virtual bool grow(TreeGrowth& growth, const GrowthBudget& budget) = 0;
   // A tree in one step.
-  DraftTree draft(const TreeShape& shape) {
+  DraftTree draft(const TreeShape& shape, TreeGrowth::Choice choice = {}) {
     TreeGrowth growth(shape);
+    growth.set_choice(std::move(choice));
     grow(growth, {});
     return growth.tree();
   }

@@ -301,7 +301,7 @@ class ClientLink::Impl {
 
   void send_now(Asked asked) {
     const bool cancels = std::holds_alternative<CancelRequest>(asked.request);
-    // Whoever asked on an earlier connection has been told that it broke.
+    // A request of an earlier connection is lost; its sender has been told that it broke.
     if (session_ && asked.connection == connection_) request_now(std::move(asked.request));
     if (cancels) note_cancel();
   }

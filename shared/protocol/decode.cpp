@@ -160,7 +160,7 @@ Result<Message> read(const flat::Welcome& m) {
       .pad_bytes_down = m.pad_bytes_down(),
       .takes_constraints = m.takes_constraints(),
       .logprobs_max = m.logprobs_max(),
-      // Of a newer server more than we know.
+      // A newer server may know more than this build.
       .newest_draw =
           static_cast<Draw>(std::min(m.newest_draw(), static_cast<std::uint8_t>(Draw::gumbel))),
   };

@@ -119,8 +119,8 @@ void Sampler::filter(std::span<const float> logits) {
 
 std::uint32_t Sampler::choose(std::span<const float> logits, std::uint64_t position) {
   EDGEDRAFT_CHECK(!logits.empty());
-  // Numbers that overflowed on their way, which the text may bring about, leave no law: still some
-  // token, and nobody's process.
+  // A text may make logits overflow. There is no law then, but still a token, and the process goes
+  // on.
   const std::uint32_t likeliest = argmax(logits);
   if (params_.greedy() || !std::isfinite(logits[likeliest])) return likeliest;
   if (params_.draw == Draw::gumbel && params_.keeps_all()) {

@@ -140,21 +140,26 @@ void TreeGrowth::answer(const GrowthLevel& level, std::span<const std::uint32_t>
     const std::uint32_t level_before = level_;
     const auto found = tokens.subspan(i * children, children);
     const auto found_log_probs = log_probs.subspan(i * children, children);
-    std::vector<DraftGuess> guesses;
-    for (std::size_t child = 0; child < children; ++child) {
-      guesses.push_back({.token = found[child], .log_prob = found_log_probs[child]});
+    if (choice_) {
+      add_chosen(id, found, found_log_probs);
+    } else {
+      for (std::size_t child = 0; child < children; ++child) {
+        add(found[child], id, found_log_probs[child]);
+      }
     }
-    add_chosen(id, std::move(guesses));
     // Below the level that is being expanded nothing has changed.
     level_ = std::max(level_before, level.nodes[i].depth);
   }
 }
 
-void TreeGrowth::add_chosen(std::uint32_t parent, std::vector<DraftGuess> guesses) {
-  if (choice_) {
-    choice_(path_to(parent), guesses);
-    if (guesses.size() > shape_.breadth) guesses.resize(shape_.breadth);
+void TreeGrowth::add_chosen(std::uint32_t parent, std::span<const std::uint32_t> tokens,
+                            std::span<const float> log_probs) {
+  std::vector<DraftGuess> guesses;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    guesses.push_back({.token = tokens[i], .log_prob = log_probs[i]});
   }
+  choice_(path_to(parent), guesses);
+  if (guesses.size() > shape_.breadth) guesses.resize(shape_.breadth);
   for (const DraftGuess& guess : guesses) add(guess.token, parent, guess.log_prob);
 }
 

@@ -179,7 +179,8 @@ class TreeGrowth {
     bool expanded = false;
   };
 
-  void add_chosen(std::uint32_t parent, std::vector<DraftGuess> guesses);
+  void add_chosen(std::uint32_t parent, std::span<const std::uint32_t> tokens,
+                  std::span<const float> log_probs);
   // Tokens from the root down to the candidate.
   std::vector<std::uint32_t> path_to(std::uint32_t id) const;
   std::uint32_t depth_max() const;

@@ -161,6 +161,9 @@ void declare_acceptance(CLI::App& app, AcceptanceOptions& o) {
   app.add_option("--temperature", o.temperature, "0 takes the likeliest token")
       ->capture_default_str();
   app.add_option("--seed", o.seed, "Of the draws")->capture_default_str();
+  app.add_option("--draw", o.draw, "What makes a token of a seed: gumbel or inverse")
+      ->check(CLI::IsMember({"gumbel", "inverse"}))
+      ->capture_default_str();
   app.add_option("--kv-type", o.kv_type, "The target's keys and values: f32, f16 or bf16")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}))
       ->capture_default_str();
@@ -188,14 +191,15 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
   if (!host) return host.error();
   const auto answer_of = [&](std::span<const std::uint32_t> prompt, Tap* tap, Drafter* drafter,
                              std::optional<TreeShape> tree) {
-    return testing::drafted_answer(**host,
-                                   {.prompt = prompt,
-                                    .tap = tap,
-                                    .drafter = drafter,
-                                    .tree = tree,
-                                    .tokens_max = o.max_tokens,
-                                    .sampling = {.temperature = o.temperature, .seed = o.seed},
-                                    .kv_type = dtype_from_name(o.kv_type).value()});
+    return testing::drafted_answer(
+        **host,
+        {.prompt = prompt,
+         .tap = tap,
+         .drafter = drafter,
+         .tree = tree,
+         .tokens_max = o.max_tokens,
+         .sampling = {.temperature = o.temperature, .seed = o.seed, .draw = draw_of(o.draw)},
+         .kv_type = dtype_from_name(o.kv_type).value()});
   };
 
   const auto target = BundleFile::open(o.model, BundleUse::plain);

@@ -1,0 +1,209 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "client/privacy/uplink_record.h"
+#include "tests/client/local_server_rig.h"
+#include "tests/net/raw_peer.h"
+
+namespace edgedraft {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+using testing::ask;
+using testing::chat_of;
+using testing::HttpResult;
+using testing::LocalServerTest;
+
+class PrivacyTest : public LocalServerTest {
+ protected:
+  // Everything that was sent for it by a program that has just started, but for Hellos.
+  Bytes sent_for(const json& body, bool drafts = true) {
+    return sent_by([&] { answer_ = chat(body)["choices"][0]; }, drafts);
+  }
+  Bytes sent_by(const std::function<void()>& ask, bool drafts) {
+    api_.reset();
+    const auto before = uplink_.since(0);
+    const std::uint64_t last = before.empty() ? 0 : before.back().number;
+    // A drafter's trees depend on how soon activations come, and a run's credit on verdicts.
+    start({.plain = !drafts, .privacy = {.detects = {PrivateType::mail}}});
+    ask();
+    std::map<std::uint64_t, Bytes> by_connection;
+    for (const UplinkRecord::Message& message : uplink_.since(last)) {
+      if (to_json(message, bundle_.tokenizer())["kind"] == "hello") continue;
+      Bytes& sent = by_connection[message.connection];
+      sent.insert(sent.end(), message.frame.begin(), message.frame.end());
+    }
+    // The order among connections is left to chance.
+    std::multiset<Bytes> sorted;
+    for (auto& [connection, sent] : by_connection) sorted.insert(std::move(sent));
+    Bytes sent;
+    for (const Bytes& one : sorted) sent.insert(sent.end(), one.begin(), one.end());
+    return sent;
+  }
+  json answer_;
+};
+
+// Byte for byte what any other text would send, and nothing at all of what stays here.
+TEST_F(PrivacyTest, WhatIsSentTellsNothingOfPrivateText) {
+  const std::string values[] = {"Ann",
+                                "",
+                                "</private>",
+                                "zoe@lee.org",
+                                "日本 \"quoted\"",
+                                "[INST] <|im_start|>",
+                                std::string(50'000, 'y'),
+                                "e\u0301\u0301"};
+  for (const char* const mode : {"mask", "local"}) {
+    std::optional<Bytes> expected;
+    for (const std::string& value : values) {
+      const json parts = {{{"type", "text"}, {"text", "Tell me a story about "}},
+                          {{"type", "text"}, {"text", value}, {"x_private", true}},
+                          {{"type", "text"}, {"text", " and a ball."}}};
+      const json body = {{"messages", {{{"role", "user"}, {"content", parts}}}},
+                         {"private", mode},
+                         {"seed", 1},
+                         {"max_tokens", 30}};
+      const Bytes sent = sent_for(body, /*drafts=*/std::string_view(mode) == "local");
+      if (!expected) expected = sent;
+      EXPECT_EQ(sent, *expected) << mode << ", " << value.substr(0, 20);
+    }
+    EXPECT_EQ(expected->empty(), std::string_view(mode) == "local");
+    EXPECT_TRUE(answer_["x_edgedraft"].contains("private"));
+  }
+}
+
+// How far a reader is behind depends on how much placeholders became; the server is not to learn.
+TEST_F(PrivacyTest, AReaderThatTakesNothingStopsNothing) {
+  std::optional<Bytes> expected;
+  for (const std::size_t size : {5u, 200'000u}) {
+    const std::string value(size, 'v');
+    const json body = {
+        {"messages", {{{"role", "user"}, {"content", "<private>" + value + "</private>"}}}},
+        {"response_format",
+         {{"type", "json_schema"},
+          {"json_schema", {{"schema", {{"const", json::array_t(15, value)}}}}}}},
+        {"n", 8},
+        {"max_tokens", 100},
+        {"seed", 1},
+        {"stream", true}};
+    const std::string text = body.dump();
+    const Bytes sent = sent_by(
+        [&] {
+          RawPeer peer(api_->port());
+          peer.write("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
+                     std::to_string(text.size()) + "\r\n\r\n" + text);
+          const Instant deadline = Clock::now() + 30s;
+          const auto is_over = [&] { return metric("answers_total") >= 8.0; };
+          while (!is_over() && Clock::now() < deadline) std::this_thread::sleep_for(5ms);
+          EXPECT_TRUE(is_over()) << size;
+        },
+        /*drafts=*/false);
+    if (!expected) expected = sent;
+    EXPECT_EQ(sent, *expected) << size;
+  }
+}
+
+// Clients send what was said again, without marks, cut, quoted, and to be given a title.
+TEST_F(PrivacyTest, WhatWasPrivateOnceIsPrivateInEveryLaterRequest) {
+  sent_for(chat_of("I am <private>Annabel Quist</private>, aq@quist.org. Tell me a story."));
+  const std::uint64_t before = uplink_.since(0).back().number;
+  const json requests[] = {
+      {{"messages",
+        {{{"role", "user"}, {"content", "I am Annabel Quist, aq@quist.org. Tell me a story."}},
+         {{"role", "assistant"}, {"content", "Once ANNABEL\n> quist ..."}},
+         {{"role", "tool"}, {"tool_call_id", "x"}, {"content", "{\"to\": \"aq@quist.org\"}"}},
+         {{"role", "user"}, {"content", "Go on."}}}},
+       {"max_tokens", 5}},
+      {{"messages", {{{"role", "user"}, {"content", "A title for: I am annabel quist"}}}},
+       {"stop", {"Annabel Quist"}},
+       {"max_tokens", 5}},
+      chat_of("Who?", {{"max_tokens", 40},
+                       {"response_format",
+                        {{"type", "json_schema"},
+                         {"json_schema", {{"schema", {{"enum", {"Annabel Quist"}}}}}}}}}),
+  };
+  for (const json& request : requests) chat(request);
+  EXPECT_EQ(text(requests[2]), "\"Annabel Quist\"") << "what it stood for is in its place";
+  std::size_t looked_at = 0;
+  for (const UplinkRecord::Message& message : uplink_.since(before)) {
+    const std::string shown = to_json(message, bundle_.tokenizer()).dump();
+    for (const char* const word : {"nnabel", "NNABEL", "uist"}) {
+      EXPECT_EQ(shown.find(word), std::string::npos) << shown;
+    }
+    looked_at += shown.find("TEXT_001") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_GE(looked_at, 3u);
+}
+
+TEST_F(PrivacyTest, UnderLocalAnAnswerStaysWithItsQuestion) {
+  sent_for(chat_of("Tell me a story about a dog and a <private>ball</private>.",
+                   {{"private", "local"}, {"max_tokens", 40}}));
+  const std::string told = answer_["message"]["content"];
+  ASSERT_GT(told.size(), 60u);
+  EXPECT_EQ(answer_["x_edgedraft"]["target_passes"], 0);
+  const std::uint64_t before = uplink_.since(0).back().number;
+  // A part of it, quoted, without a word that was marked.
+  const json quoted = chat(chat_of("What does this mean: \"" + told.substr(told.size() / 3) + "\"?",
+                                   {{"private", "local"}, {"max_tokens", 10}}))["choices"][0];
+  EXPECT_EQ(quoted["x_edgedraft"]["private"], "local");
+  for (const UplinkRecord::Message& message : uplink_.since(before)) {
+    EXPECT_EQ(to_json(message, bundle_.tokenizer())["kind"], "hello");
+  }
+  const json free = chat(
+      chat_of("What is 47 plus 38?", {{"private", "local"}, {"max_tokens", 10}}))["choices"][0];
+  EXPECT_GT(free["x_edgedraft"]["target_passes"], 0);
+  for (const json& fields :
+       {json{{"logprobs", true}},
+        json{{"tools", {{{"type", "function"}, {"function", {{"name", "f"}}}}}}}}) {
+    json body = chat_of("I am <private>Bob</private>.", fields);
+    body["private"] = "local";
+    EXPECT_EQ(post("/v1/chat/completions", body).status, 400u);
+  }
+}
+
+TEST_F(PrivacyTest, WhatNobodyMarkedMayBeRefused) {
+  api_.reset();
+  start({.privacy = {.detects = {PrivateType::mail}, .refuses_detected = true}});
+  const HttpResult refused = post("/v1/chat/completions", chat_of("Write to zoe@lee.org."));
+  EXPECT_EQ(refused.status, 400u);
+  EXPECT_EQ(json::parse(refused.body)["error"]["code"], "private_text_found");
+  EXPECT_EQ(refused.body.find("zoe"), std::string::npos);
+  EXPECT_EQ(
+      post("/v1/chat/completions", chat_of("Write to <private>zoe@lee.org</private>.")).status,
+      200u);
+  const json tools = json::parse(
+      R"([{"type": "function", "function": {"name": "f", "parameters": {"type": "object",
+           "properties": {"zoe@lee.org": {"type": "string"}}}}}])");
+  const HttpResult named =
+      post("/v1/chat/completions",
+           chat_of("Write to <private>zoe@lee.org</private>.", {{"tools", tools}}));
+  EXPECT_EQ(json::parse(named.body)["error"]["code"], "private_name");
+}
+
+TEST_F(PrivacyTest, TheUserSeesWhatLeft) {
+  sent_for(chat_of("I am <private>Annabel</private>.", {{"max_tokens", 5}}));
+  const json seen = json::parse(ask(api_->port(), {.path = "/v1/edgedraft/uplink"}).body)["data"];
+  ASSERT_GE(seen.size(), 2u);
+  EXPECT_EQ(seen[0]["kind"], "hello");
+  EXPECT_FALSE(seen[0].contains("hex"));
+  EXPECT_EQ(seen[1]["kind"], "prefill");
+  EXPECT_NE(seen[1]["text"].get<std::string>().find("I am [TEXT_001]."), std::string::npos);
+  EXPECT_EQ(seen[1]["hex"].get<std::string>().size(), 2 * seen[1]["bytes"].get<std::size_t>());
+  const std::string last = std::to_string(seen.back()["number"].get<std::uint64_t>());
+  EXPECT_TRUE(
+      json::parse(ask(api_->port(), {.path = "/v1/edgedraft/uplink?since=" + last}).body)["data"]
+          .empty());
+  EXPECT_EQ(ask(api_->port(), {.path = "/v1/edgedraft/uplink?since=x"}).status, 400u);
+}
+
+}  // namespace
+}  // namespace edgedraft

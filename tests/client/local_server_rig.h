@@ -1,0 +1,147 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/serve/local_server.h"
+#include "shared/net/client_link.h"
+#include "tests/support/http_client.h"
+#include "tests/support/loopback_server.h"
+
+// The local API in front of a whole server.
+namespace edgedraft::testing {
+
+using nlohmann::json;
+
+inline constexpr const char* kStory = "Tell me a story about a dog and a ball.";
+
+inline json chat_of(const std::string& text, json fields = json::object()) {
+  fields["messages"] = {{{"role", "user"}, {"content", text}}};
+  return fields;
+}
+
+class LocalServerTest : public ::testing::Test {
+ protected:
+  struct Setting {
+    std::uint32_t conversations = 8;
+    std::uint32_t line = 16;
+    bool plain = false;
+    Duration pass_pace{};
+    std::string key;
+    PrivacyGuard::Options privacy{};
+    bool page = true;
+  };
+
+  void start(const Setting& setting) {
+    server_ = LoopbackServer::start({.model = EDGEDRAFT_MODELS "/target.gguf",
+                                     .bundles = {EDGEDRAFT_MODELS "/moa-tli1.gguf"},
+                                     .sessions_max = 80,
+                                     .pass_pace = setting.pass_pace})
+                  .value();
+    drafters_.emplace(SharedDrafters::Options{.first = [this] {
+      LoadedDrafter loaded{.backend = make_cpu_backend({.threads = 1}), .weights = nullptr};
+      loaded.weights = bundle_.load_drafter(*loaded.backend);
+      return loaded;
+    }});
+    engine_.emplace(&*drafters_);
+    LocalServer::Options options{
+        .address = "127.0.0.1",
+        .guard = {.key = setting.key, .allow_origins = {}, .allow_hosts = {}},
+        .bundle = bundle_,
+        .engine = *engine_,
+        .chat = &chat_,
+        .model = "test",
+        .defaults = {.tokens_max = 64, .sampling = {}, .offline = OfflinePolicy::keep},
+        .keep_after = std::chrono::seconds(3),
+        .handover_below = 1.1,
+        .privacy = setting.privacy,
+        .uplink = &uplink_,
+        .plug = &plug_,
+        .grid = &grid_,
+        .store = setting.page ? store_.get() : nullptr,
+        .conversations_max = setting.conversations,
+        .line_max = setting.line,
+        .parts = [this, plain = setting.plain](
+                     GenerationObserver& observer) { return parts(observer, plain); },
+        .on_outcome =
+            [this](const AnswerOutcome& outcome) { passes_ += outcome.stats.target_calls; },
+        .on_failure = [](const std::string& what) { ADD_FAILURE() << what; }};
+    api_ = LocalServer::start(std::move(options)).value();
+  }
+
+  Engine::ConversationParts parts(GenerationObserver& observer, bool plain) {
+    GenerationOptions options{.tree = TreeShape{.breadth = 3, .depth = 4, .nodes = 12},
+                              .tokens_max = 64,
+                              .context_count = bundle_.context_count(),
+                              .sampling = {},
+                              .deadline = std::chrono::seconds(30),
+                              .resync = wire::ResyncPolicy::check,
+                              .resync_wait = std::chrono::hours(1),
+                              .overlap = Overlap::automatic};
+    if (plain) {
+      options.tree.reset();
+      options.overlap = Overlap::off;
+    }
+    return {.open_link = [this](std::function<void()> wake) -> Result<std::unique_ptr<TargetLink>> {
+              ClientLinkOptions link_options = server_->link_options(bundle_);
+              link_options.on_event = std::move(wake);
+              link_options.session.channel.on_sent = [this,
+                                                      connection = ++connections_](ByteView frame) {
+                uplink_.add(connection, frame);
+              };
+              link_options.plug = &plug_;
+              link_options.grid = &grid_;
+              auto link = ClientLink::open(std::move(link_options));
+              if (!link) return link.error();
+              return std::move(*link);
+            },
+            .observer = observer,
+            .is_end = [this](std::uint32_t token) { return bundle_.tokenizer().is_end(token); },
+            .options = options};
+  }
+
+  void SetUp() override { start({}); }
+
+  HttpResult post(const std::string& path, const json& body,
+                  std::vector<std::pair<std::string, std::string>> headers = {}) {
+    return ask(
+        api_->port(),
+        {.method = "POST", .path = path, .headers = std::move(headers), .body = body.dump()});
+  }
+  json chat(const json& body) {
+    const HttpResult result = post("/v1/chat/completions", body);
+    EXPECT_EQ(result.status, 200u) << result.body;
+    return json::parse(result.body);
+  }
+  std::string text(const json& body) { return chat(body)["choices"][0]["message"]["content"]; }
+  double metric(const std::string& name) {
+    const std::string page = ask(api_->port(), {.path = "/metrics"}).body;
+    const std::size_t at = page.find("\nedgedraft_client:" + name + ' ');
+    EXPECT_NE(at, std::string::npos) << name;
+    return std::stod(page.substr(page.find(' ', at) + 1));
+  }
+
+  BundleFile bundle_ =
+      BundleFile::open(EDGEDRAFT_MODELS "/moa-tli1.gguf", BundleUse::draft).value();
+  ChatTemplate chat_ = bundle_.chat_template({}).value();
+  std::unique_ptr<LoopbackServer> server_;
+  std::optional<SharedDrafters> drafters_;
+  std::optional<Engine> engine_;
+  std::atomic<std::uint32_t> passes_ = 0;
+  UplinkRecord uplink_;
+  LinkPlug plug_;
+  SendGrid grid_;
+  std::atomic<std::uint64_t> connections_ = 0;
+  std::unique_ptr<ConversationStore> store_ = ConversationStore::open({}).value();
+  std::unique_ptr<LocalServer> api_;
+};
+
+}  // namespace edgedraft::testing
