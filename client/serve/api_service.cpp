@@ -31,7 +31,20 @@ std::uint64_t random_number() {
   return (std::uint64_t{device()} << 32) | device();
 }
 
-// A field of a query whose names and values need no escapes.
+// "%3A" as ":". What is no escape stands for itself.
+std::string unescaped(std::string_view text) {
+  std::string plain;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    unsigned char byte = 0;
+    const char* const end = text.data() + std::min(i + 3, text.size());
+    const bool is_escape = text[i] == '%' && i + 2 < text.size() &&
+                           std::from_chars(text.data() + i + 1, end, byte, 16).ptr == end;
+    plain += is_escape ? static_cast<char>(byte) : text[i];
+    if (is_escape) i += 2;
+  }
+  return plain;
+}
+
 std::optional<std::string> query_field(std::string_view query, std::string_view name) {
   while (!query.empty()) {
     const std::size_t end = std::min(query.find('&'), query.size());
@@ -39,7 +52,7 @@ std::optional<std::string> query_field(std::string_view query, std::string_view 
     query.remove_prefix(std::min(end + 1, query.size()));
     const std::size_t equals = std::min(field.find('='), field.size());
     if (field.substr(0, equals) != name) continue;
-    return std::string(field.substr(std::min(equals + 1, field.size())));
+    return unescaped(field.substr(std::min(equals + 1, field.size())));
   }
   return std::nullopt;
 }
@@ -93,6 +106,9 @@ const std::vector<ApiService::Route>& ApiService::routes() {
       {"POST", "/v1/chat/completions", &S::chat},
       {"POST", "/v1/completions", &S::completion},
       {"GET", "/v1/models", &S::models},
+      // llama-server's names of the two, for base URLs without "/v1".
+      {"POST", "/chat/completions", &S::chat},
+      {"GET", "/models", &S::models},
       {"GET", "/health", &S::health, /*needs_key=*/false},
       {"GET", "/metrics", &S::metrics},
       {"GET", "/props", &S::props},
@@ -212,10 +228,10 @@ void ApiService::complete(Call call, CompletionKind kind) {
   if (request && hidden->privacy.is_local) {
     if (auto error = keep_here(*request)) request = *std::move(error);
   }
-  auto prompt = request ? prompt_of(*request) : ApiResult<Prompt>(request.error());
-  if (!prompt) {
+  auto prompts = request ? prompts_of(*request) : ApiResult<std::vector<Prompt>>(request.error());
+  if (!prompts) {
     ++counters_.refused;
-    return call.fail(prompt.error());
+    return call.fail(prompts.error());
   }
   if (request->route != AnswerRoute::server && !options_.device_answers) {
     ++counters_.refused;
@@ -231,7 +247,7 @@ void ApiService::complete(Call call, CompletionKind kind) {
   }
   // How long it took to look through tells of what was found.
   const Instant start_at = hidden->privacy.found() ? next_tick(asked) : asked;
-  start(std::move(call), *std::move(request), *std::move(prompt), *std::move(law),
+  start(std::move(call), *std::move(request), *std::move(prompts), *std::move(law),
         std::move(hidden->privacy), start_at);
 }
 
@@ -247,7 +263,7 @@ ApiResult<std::shared_ptr<AnswerLaw>> ApiService::law_of(const CompletionRequest
   return std::make_shared<AnswerLaw>(*std::move(law));
 }
 
-void ApiService::start(Call call, CompletionRequest request, Prompt prompt,
+void ApiService::start(Call call, CompletionRequest request, std::vector<Prompt> prompts,
                        std::shared_ptr<AnswerLaw> law, RequestPrivacy privacy, Instant start_at) {
   const std::uint64_t number = ++last_completion_;
   Completion::Parts parts{.io = options_.io,
@@ -274,8 +290,8 @@ void ApiService::start(Call call, CompletionRequest request, Prompt prompt,
   if (name && request.streams) {
     if (!KeptStreams::is_name(*name)) {
       return call.fail({.message = std::string(kConversationHeader) +
-                                   ": give a name that nobody guesses, 22 to 128 letters, digits, "
-                                   "'-' and '_', such as a UUID",
+                                   ": give a name that nobody guesses, 22 to 128 letters, digits "
+                                   "and any of '-_.:/', such as a UUID",
                         .param = kConversationHeader,
                         .code = "invalid_value"});
     }
@@ -297,7 +313,7 @@ void ApiService::start(Call call, CompletionRequest request, Prompt prompt,
     boost::asio::post(options_.io, [this, number] { completions_.erase(number); });
   };
   const auto completion =
-      std::make_shared<Completion>(std::move(parts), std::move(request), std::move(prompt));
+      std::make_shared<Completion>(std::move(parts), std::move(request), std::move(prompts));
   completions_.emplace(number, completion);
   if (!kept) {
     call.reply.on_gone([&io = options_.io, stop] { boost::asio::post(io, stop); });
@@ -315,21 +331,34 @@ ApiResult<MarkedText> ApiService::render(const CompletionRequest& request) const
   auto text = options_.bundle.render_chat(
       *options_.chat,
       {.messages = request.messages, .tools = tools, .call_arguments = form.arguments});
-  if (text) return *std::move(text);
-  return ApiError{.message = text.error().message, .param = "messages", .code = "invalid_value"};
+  if (!text) {
+    return ApiError{.message = text.error().message, .param = "messages", .code = "invalid_value"};
+  }
+  text->append(MarkedText::foreign(request.begun));
+  return *std::move(text);
 }
 
-ApiResult<Prompt> ApiService::prompt_of(const CompletionRequest& request) const {
+ApiResult<std::vector<Prompt>> ApiService::prompts_of(const CompletionRequest& request) const {
+  std::vector<Prompt> prompts;
+  for (const TextPrompt& text : request.prompts) {
+    auto prompt = prompt_of(text);
+    if (!prompt) return prompt.error();
+    prompts.push_back(*std::move(prompt));
+  }
+  if (request.kind == CompletionKind::text) return prompts;
+  auto chat = render(request);
+  if (!chat) return chat.error();
+  auto tokens = conversations_.encode(*chat);
+  prompts.push_back({.tokens = std::move(tokens), .chat = *std::move(chat)});
+  return prompts;
+}
+
+ApiResult<Prompt> ApiService::prompt_of(const TextPrompt& text) const {
   Prompt prompt;
-  if (request.kind == CompletionKind::chat) {
-    auto text = render(request);
-    if (!text) return text.error();
-    prompt.tokens = conversations_.encode(*text);
-    prompt.chat = *std::move(text);
-  } else if (request.prompt_tokens.empty()) {
-    prompt.tokens = options_.bundle.encode_raw(request.prompt);
+  if (text.tokens.empty()) {
+    prompt.tokens = options_.bundle.encode_raw(text.text);
   } else {
-    prompt.tokens = request.prompt_tokens;
+    prompt.tokens = text.tokens;
     const std::uint32_t count = options_.bundle.tokenizer().vocabulary_count();
     if (std::ranges::any_of(prompt.tokens, [count](std::uint32_t id) { return id >= count; })) {
       return ApiError{.message = "'prompt' holds ids beyond the vocabulary of " +

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "client/engine/bundle_file.h"
 #include "client/privacy/privacy_guard.h"
@@ -120,11 +121,12 @@ class ApiService {
 
   void complete(Call call, CompletionKind kind);
   std::optional<ApiError> keep_here(CompletionRequest& request) const;
-  void start(Call call, CompletionRequest request, Prompt prompt, std::shared_ptr<AnswerLaw> law,
-             RequestPrivacy privacy, Instant start_at);
+  void start(Call call, CompletionRequest request, std::vector<Prompt> prompts,
+             std::shared_ptr<AnswerLaw> law, RequestPrivacy privacy, Instant start_at);
   const std::shared_ptr<const TokenTexts>& texts();
   ApiResult<std::shared_ptr<AnswerLaw>> law_of(const CompletionRequest& request);
-  ApiResult<Prompt> prompt_of(const CompletionRequest& request) const;
+  ApiResult<std::vector<Prompt>> prompts_of(const CompletionRequest& request) const;
+  ApiResult<Prompt> prompt_of(const TextPrompt& text) const;
   ApiResult<MarkedText> render(const CompletionRequest& request) const;
   void count(const AnswerOutcome& outcome);
 

@@ -16,8 +16,8 @@ constexpr Duration kStreamBeginsAfter = std::chrono::seconds(1);
 
 Completion::Choice::Choice(Completion& completion, std::uint32_t index)
     : text({.tokenizer = completion.parts_.tokenizer,
-            .leading_space = completion.request_.kind == CompletionKind::chat ? LeadingSpace::strip
-                                                                              : LeadingSpace::keep,
+            .leading_space =
+                completion.goes_on_with_text() ? LeadingSpace::keep : LeadingSpace::strip,
             .stops = completion.request_.constraints.stops,
             .shows_drafts = completion.request_.offline == OfflinePolicy::revise,
             .thoughts = completion.thoughts(),
@@ -130,7 +130,7 @@ void Completion::Choice::on_over(Result<AnswerOutcome> over) {
     if (completion_.parts_.texts) tell_logprobs();
   }
   if (completion_.request_.streams) {
-    const FinishedChoice choice = completion_.finished(*this);
+    const FinishedChoice choice = completion_.finished(index_);
     if (!choice.calls.empty()) text.drop_calls();
     show();
     show_rest();
@@ -142,12 +142,13 @@ void Completion::Choice::on_over(Result<AnswerOutcome> over) {
   completion_.end_if_complete();
 }
 
-Completion::Completion(Parts parts, CompletionRequest request, Prompt prompt)
+Completion::Completion(Parts parts, CompletionRequest request, std::vector<Prompt> prompts)
     : parts_(std::move(parts)),
       request_(std::move(request)),
-      prompt_(std::move(prompt)),
+      prompts_(std::move(prompts)),
       format_({.kind = request_.kind,
                .model = parts_.model,
+               .choices_per_prompt = request_.choices,
                .includes_usage = request_.includes_usage,
                .obfuscates = request_.obfuscates,
                .texts = parts_.texts,
@@ -171,9 +172,10 @@ void Completion::start() {
 
 void Completion::begin() {
   if (parts_.privacy.is_local && parts_.grid != nullptr) hold_.emplace(*parts_.grid);
-  for (std::uint32_t i = 0; i < request_.choices; ++i) {
+  for (std::uint32_t i = 0; i < answers_count(); ++i) {
     choices_.push_back(std::make_unique<Choice>(*this, i));
-    const auto ticket = parts_.conversations.begin(prompt_, terms_of(i), *choices_.back());
+    const auto ticket =
+        parts_.conversations.begin(prompts_[i / request_.choices], terms_of(i), *choices_.back());
     if (!ticket) return fail(api_error_of(ticket.error()));
     choices_.back()->ticket = *ticket;
   }
@@ -206,10 +208,11 @@ AnswerTerms Completion::terms_of(std::uint32_t choice) const {
 Thoughts Completion::thoughts() const {
   if (request_.kind != CompletionKind::chat || !request_.splits_thoughts) return Thoughts::none;
   constexpr std::string_view kBegin = "<think>";
-  const std::string& prompt = prompt_.chat->text();
+  const MarkedText& chat = *prompts_.front().chat;
+  const std::string& prompt = chat.text();
   const std::size_t end = prompt.find_last_not_of(" \n") + 1;
   const bool begun = std::string_view(prompt).substr(0, end).ends_with(kBegin) &&
-                     !prompt_.chat->is_foreign(end - kBegin.size(), end);
+                     !chat.is_foreign(end - kBegin.size(), end);
   return begun ? Thoughts::begun : Thoughts::maybe;
 }
 
@@ -217,10 +220,10 @@ void Completion::begin_stream() {
   if (std::exchange(begun_, true)) return;
   parts_.outlet->begin();
   std::string events;
-  for (std::uint32_t i = 0; i < request_.choices; ++i) {
+  for (std::uint32_t i = 0; i < answers_count(); ++i) {
     if (request_.kind == CompletionKind::chat) events += format_.begin_event(i);
     if (request_.echo) {
-      events += format_.text_event(i, {.text = as_seen(request_.prompt)}, ClientState::online, {});
+      events += format_.text_event(i, {.text = as_seen(echo_of(i))}, ClientState::online, {});
     }
   }
   if (!events.empty()) parts_.outlet->write(std::move(events));
@@ -272,12 +275,13 @@ void Completion::end_if_complete() {
 
 std::vector<FinishedChoice> Completion::finished() const {
   std::vector<FinishedChoice> finished;
-  for (const auto& choice : choices_) finished.push_back(this->finished(*choice));
+  for (std::uint32_t i = 0; i < choices_.size(); ++i) finished.push_back(this->finished(i));
   return finished;
 }
 
-FinishedChoice Completion::finished(const Choice& choice) const {
-  FinishedChoice finished{.text = (request_.echo ? request_.prompt : "") + choice.text.text(),
+FinishedChoice Completion::finished(std::uint32_t index) const {
+  const Choice& choice = *choices_[index];
+  FinishedChoice finished{.text = echo_of(index) + choice.text.text(),
                           .thought = as_seen(choice.text.thought()),
                           .stopped = choice.text.stopped(),
                           .outcome = *choice.outcome,
@@ -305,6 +309,20 @@ std::vector<ToolCall> Completion::calls_of(const Choice& choice) const {
     one.call.arguments = std::move(seen);
   }
   return told;
+}
+
+std::uint32_t Completion::answers_count() const {
+  return static_cast<std::uint32_t>(prompts_.size()) * request_.choices;
+}
+
+// The prompt, where it is to be said again.
+std::string Completion::echo_of(std::uint32_t choice) const {
+  return request_.echo ? request_.prompts[choice / request_.choices].text : "";
+}
+
+// Behind text, not behind the template's.
+bool Completion::goes_on_with_text() const {
+  return request_.kind == CompletionKind::text || !request_.begun.empty();
 }
 
 // With what placeholders stand for.

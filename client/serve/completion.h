@@ -46,7 +46,8 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     std::function<void(const std::string& text)> on_local_text{};
     std::function<void()> on_done;  // told once, when it is over or was stopped; not to destroy it
   };
-  Completion(Parts parts, CompletionRequest request, Prompt prompt);
+  // One prompt, or of texts as many as the request has.
+  Completion(Parts parts, CompletionRequest request, std::vector<Prompt> prompts);
   ~Completion();
 
   // Its conversations are not begun before parts.start_at.
@@ -104,13 +105,16 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   void abandon_choices();
   void done();
   std::vector<FinishedChoice> finished() const;
-  FinishedChoice finished(const Choice& choice) const;
+  FinishedChoice finished(std::uint32_t choice) const;
   std::vector<ToolCall> calls_of(const Choice& choice) const;
+  std::uint32_t answers_count() const;
+  bool goes_on_with_text() const;
+  std::string echo_of(std::uint32_t choice) const;
   std::string as_seen(const std::string& text, bool in_json = false) const;
 
   Parts parts_;
   CompletionRequest request_;
-  Prompt prompt_;
+  std::vector<Prompt> prompts_;
   CompletionFormat format_;
   std::vector<std::unique_ptr<Choice>> choices_;
   boost::asio::steady_timer start_;

@@ -31,7 +31,10 @@ double milliseconds(Duration duration) {
   return seconds(duration) * 1e3;
 }
 
-Json usage_of(const std::vector<FinishedChoice>& choices) {
+// `per_prompt` choices stand together.
+Json usage_of(const std::vector<FinishedChoice>& choices, std::uint32_t per_prompt) {
+  std::uint64_t prompt = 0;
+  std::uint64_t cached = 0;
   std::uint64_t completion = 0;
   std::uint64_t accepted = 0;
   std::uint64_t drafted = 0;
@@ -40,11 +43,14 @@ Json usage_of(const std::vector<FinishedChoice>& choices) {
     accepted += choice.outcome.stats.accepted;
     drafted += choice.outcome.stats.drafted;
   }
-  const GenerationStats& first = choices.front().outcome.stats;
-  return {{"prompt_tokens", first.prompt_tokens},
+  for (std::size_t i = 0; i < choices.size(); i += per_prompt) {
+    prompt += choices[i].outcome.stats.prompt_tokens;
+    cached += choices[i].outcome.stats.reused_tokens;
+  }
+  return {{"prompt_tokens", prompt},
           {"completion_tokens", completion},
-          {"total_tokens", first.prompt_tokens + completion},
-          {"prompt_tokens_details", {{"cached_tokens", first.reused_tokens}}},
+          {"total_tokens", prompt + completion},
+          {"prompt_tokens_details", {{"cached_tokens", cached}}},
           {"completion_tokens_details",
            {{"accepted_prediction_tokens", accepted},
             {"rejected_prediction_tokens", drafted - std::min(drafted, accepted)}}}};
@@ -166,15 +172,15 @@ CompletionFormat::Json CompletionFormat::counters_of(const AnswerOutcome& outcom
   for (const Provenance provenance : outcome.provenance) {
     offline += provenance == Provenance::offline ? 1 : 0;
   }
-  Json counters = {
-      {"tokens", outcome.stats.tokens},
-      {"offline_tokens", offline},
-      {"rewritten_tokens", outcome.stats.rewritten_tokens},
-      {"resyncs", outcome.stats.resyncs},
-      {"target_passes", outcome.stats.target_calls},
-      {"acceptance_length", outcome.stats.acceptance_length()},
-      {"bytes_up", outcome.link.bytes_up},
-      {"bytes_down", outcome.link.bytes_down}};  // How much of the request stayed here, and how.
+  Json counters = {{"tokens", outcome.stats.tokens},
+                   {"offline_tokens", offline},
+                   {"rewritten_tokens", outcome.stats.rewritten_tokens},
+                   {"resyncs", outcome.stats.resyncs},
+                   {"target_passes", outcome.stats.target_calls},
+                   {"acceptance_length", outcome.stats.acceptance_length()},
+                   {"bytes_up", outcome.link.bytes_up},
+                   {"bytes_down", outcome.link.bytes_down}};
+  // How much of the request stayed here, and how.
   if (options_.privacy.is_local) counters["private"] = "local";
   if (options_.privacy.placeholders) {
     for (const auto& [type, count] : options_.privacy.placeholders->counts()) {
@@ -220,7 +226,8 @@ std::string CompletionFormat::last_events(const std::vector<FinishedChoice>& cho
   std::string events;
   if (options_.includes_usage) {
     Json chunk = frame(true);
-    chunk["usage"] = usage_of(choices);
+    chunk["usage"] = usage_of(choices, options_.choices_per_prompt);
+    chunk["timings"] = timings_of(choices.front().outcome.stats);
     events = event_of(std::move(chunk), 0);
   }
   return events + "data: [DONE]\n\n";
@@ -252,7 +259,7 @@ std::string CompletionFormat::whole(const std::vector<FinishedChoice>& choices) 
     one["x_edgedraft"] = counters_of(choices[i].outcome);
     answer["choices"].push_back(std::move(one));
   }
-  answer["usage"] = usage_of(choices);
+  answer["usage"] = usage_of(choices, options_.choices_per_prompt);
   answer["timings"] = timings_of(choices.front().outcome.stats);
   return dump(answer);
 }

@@ -44,6 +44,7 @@ class CompletionFormat {
   struct Options {
     CompletionKind kind;
     std::string model;  // its name
+    std::uint32_t choices_per_prompt = 1;
     bool includes_usage = false;
     bool obfuscates = false;
     std::shared_ptr<const TokenTexts> texts{};  // for log probabilities; null: none are told

@@ -139,26 +139,53 @@ std::vector<ChatMessage> read_messages(JsonFields& fields, const CallForm& form)
   return messages;
 }
 
-void read_prompt(JsonFields& fields, CompletionRequest& request) {
-  const json* prompt = fields.find("prompt");
-  // A list of one prompt, too.
-  if (prompt != nullptr && prompt->is_array() && prompt->size() == 1 &&
-      !prompt->front().is_number()) {
-    prompt = &prompt->front();
+// An assistant's message that comes last is how the answer begins, as llama-server has it.
+void take_begun(JsonFields& fields, CompletionRequest& request) {
+  const json* const list = fields.find("messages");
+  if (fields.error() || request.messages.back().role != "assistant") return;
+  const auto calls = [](const json& message) {
+    return !message.value("tool_calls", json()).empty();
+  };
+  if (calls(list->back())) return;
+  request.begun = std::move(request.messages.back().content);
+  request.messages.pop_back();
+  const bool again = !request.messages.empty() && request.messages.back().role == "assistant" &&
+                     !calls((*list)[list->size() - 2]);
+  if (request.messages.empty() || again) {
+    fields.refuse_unsupported("messages",
+                              "the assistant's last message is continued, so one of another role "
+                              "stands before it");
   }
-  if (prompt != nullptr && prompt->is_string()) {
-    request.prompt = prompt->get<std::string>();
-    if (request.prompt.empty()) fields.refuse("prompt", "some text");
-    return;
+}
+
+// Errors    null if it is none
+std::optional<TextPrompt> prompt_of(const json& value) {
+  if (value.is_string() && !value.empty() && value != "") {
+    return TextPrompt{.text = value.get<std::string>()};
   }
-  if (prompt == nullptr || !prompt->is_array() || prompt->empty()) {
-    return fields.refuse("prompt", "one text, or one array of token ids");
-  }
-  for (const json& token : *prompt) {
+  if (!value.is_array() || value.empty()) return std::nullopt;
+  TextPrompt prompt;
+  for (const json& token : value) {
     if (!token.is_number_unsigned() || token.get<std::uint64_t>() >= kTokenIdEnd) {
-      return fields.refuse("prompt", "one text, or one array of token ids");
+      return std::nullopt;
     }
-    request.prompt_tokens.push_back(token.get<std::uint32_t>());
+    prompt.tokens.push_back(token.get<std::uint32_t>());
+  }
+  return prompt;
+}
+
+void read_prompts(JsonFields& fields, CompletionRequest& request) {
+  const std::string what = "a text, an array of token ids, or an array of up to " +
+                           std::to_string(kChoicesMax) + " of either, none of them empty";
+  const json* const field = fields.find("prompt");
+  if (field == nullptr) return fields.refuse("prompt", what);
+  const bool is_list = field->is_array() && !field->empty() && !field->front().is_number();
+  const json list = is_list ? *field : json::array({*field});
+  if (list.size() > kChoicesMax) return fields.refuse("prompt", what);
+  for (const json& one : list) {
+    auto prompt = prompt_of(one);
+    if (!prompt) return fields.refuse("prompt", what);
+    request.prompts.push_back(*std::move(prompt));
   }
 }
 
@@ -361,6 +388,19 @@ void read_tools(JsonFields& fields, const ordered_json& body, const CallForm& fo
 }
 
 void read_format(JsonFields& fields, const ordered_json& body, CompletionRequest& request) {
+  const auto keep_to = [&](const ordered_json& schema, const char* field) {
+    if (!request.constraints.grammar.empty()) {
+      return fields.refuse_unsupported(field, "it goes without a grammar and another format");
+    }
+    SchemaGrammar rules(field);
+    const std::string rule = rules.rule_of(schema);
+    fields.take(rules.error());
+    request.constraints.grammar = rules.grammar(rule);
+    request.answers_json = true;
+  };
+  // llama-server's short form.
+  const auto schema = body.find("json_schema");
+  if (schema != body.end() && !schema->is_null()) keep_to(*schema, "json_schema");
   const auto found = body.find("response_format");
   if (found == body.end() || found->is_null()) return;
   const ordered_json type =
@@ -371,22 +411,15 @@ void read_format(JsonFields& fields, const ordered_json& body, CompletionRequest
                          "{\"type\": \"text\"}, {\"type\": \"json_object\"} or {\"type\": "
                          "\"json_schema\", \"json_schema\": {\"schema\": {...}}}");
   }
-  if (!request.constraints.grammar.empty()) {
-    return fields.refuse_unsupported("response_format", "it goes without a grammar");
-  }
-  request.answers_json = true;
-  SchemaGrammar rules("response_format");
+  // As llama-server has it, with a schema or without.
   if (type == "json_object") {
-    request.constraints.grammar = rules.grammar(rules.any_object());
-    return;
+    return keep_to(found->value("schema", ordered_json({{"type", "object"}})), "response_format");
   }
   const ordered_json inner = found->value("json_schema", ordered_json());
   if (!inner.is_object() || !inner.contains("schema")) {
     return fields.refuse("response_format", "a 'json_schema' with a 'schema'");
   }
-  const std::string rule = rules.rule_of(inner["schema"]);
-  fields.take(rules.error());
-  request.constraints.grammar = rules.grammar(rule);
+  keep_to(inner["schema"], "response_format");
 }
 
 OfflinePolicy policy_of(const std::string& word) {
@@ -403,8 +436,9 @@ AnswerRoute route_of(std::string_view word) {
 }
 
 std::uint64_t CompletionRequest::seed_of(std::uint32_t choice) const {
-  if (choice == 0) return sampling.seed;
-  return mix64(mix64(sampling.seed + 0x9E3779B97F4A7C15u) + choice);
+  const std::uint32_t of_prompt = choice % choices;
+  if (of_prompt == 0) return sampling.seed;
+  return mix64(mix64(sampling.seed + 0x9E3779B97F4A7C15u) + of_prompt);
 }
 
 ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionKind kind,
@@ -421,8 +455,9 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
   request.sampling.seed = random_seed;
   if (kind == CompletionKind::chat) {
     request.messages = read_messages(fields, defaults.calls);
+    take_begun(fields, request);
   } else {
-    read_prompt(fields, request);
+    read_prompts(fields, request);
     fields.read("echo", request.echo);
   }
   read_length(fields, request);
@@ -434,6 +469,10 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
   std::int64_t choices = 1;
   fields.read("n", choices, 1, kChoicesMax);
   request.choices = static_cast<std::uint32_t>(choices);
+  if (request.prompts.size() * request.choices > kChoicesMax) {
+    fields.refuse_unsupported(
+        "n", "with so many prompts it makes more than " + std::to_string(kChoicesMax) + " answers");
+  }
   read_stream_options(fields, request);
   read_logprobs(fields, request);
   refuse_unknown_laws(fields, kind);

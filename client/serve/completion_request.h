@@ -35,15 +35,21 @@ struct CompletionDefaults {
 
 enum class CompletionKind : std::uint8_t { chat, text };
 
+// What a text completion goes on with.
+struct TextPrompt {
+  std::string text{};
+  std::vector<std::uint32_t> tokens{};  // if not empty, the prompt
+};
+
 // A request to /v1/chat/completions or /v1/completions.
 struct CompletionRequest {
   CompletionKind kind = CompletionKind::chat;
-  std::vector<ChatMessage> messages{};         // of a chat
-  std::string prompt{};                        // else, as a text
-  std::vector<std::uint32_t> prompt_tokens{};  // or as tokens, if not empty
+  std::vector<ChatMessage> messages{};  // of a chat
+  std::string begun{};                  // how its answer begins, which is not said again
+  std::vector<TextPrompt> prompts{};    // else
   std::uint32_t tokens_max = 0;
   SamplingParams sampling{};
-  std::uint32_t choices = 1;
+  std::uint32_t choices = 1;  // of each prompt
   Constraints constraints{};
   std::uint8_t logprobs = 0;  // told of each token: its own, then the likeliest's
   OfflinePolicy offline = OfflinePolicy::keep;
@@ -56,7 +62,7 @@ struct CompletionRequest {
   bool includes_usage = false;
   bool obfuscates = false;
 
-  // Choice 0 draws by the request's seed, the others by hashes of it and their number.
+  // A prompt's choice 0 draws by the request's seed, the others by hashes of it and their number.
   std::uint64_t seed_of(std::uint32_t choice) const;
 };
 

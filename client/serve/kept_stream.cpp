@@ -1,6 +1,7 @@
 #include "client/serve/kept_stream.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "shared/base/check.h"
@@ -61,7 +62,7 @@ bool KeptStreams::is_name(std::string_view name) {
   return name.size() >= kNameMin && name.size() <= kNameMax &&
          std::ranges::all_of(name, [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                  c == '-' || c == '_';
+                  std::string_view("-_.:/").find(c) != std::string_view::npos;
          });
 }
 

@@ -86,7 +86,8 @@ struct Visitor {
     if (body.contains("messages") && body["messages"].is_array()) {
       for (Json& one : body["messages"]) message(one);
     }
-    for (const char* const field : {"prompt", "suffix", "stop", "tools", "response_format"}) {
+    for (const char* const field :
+         {"prompt", "suffix", "stop", "tools", "response_format", "json_schema"}) {
       if (body.contains(field)) all(body[field]);
     }
     if (body.contains("grammar") && body["grammar"].is_string()) all(body["grammar"]);
@@ -99,16 +100,18 @@ ApiError api_error(const Error& error) {
           .code = error.code == Errc::usage ? "private_text_found" : "too_much_private_text"};
 }
 
-// A prompt of tokens as a text, if it is one that could be looked through.
-void spell_out_tokens(Json& body, const Tokenizer& tokenizer) {
-  const auto prompt = body.find("prompt");
-  if (prompt == body.end() || !prompt->is_array()) return;
+// A prompt of tokens, or each of several, as a text, if it is one that could be looked through.
+void spell_out_tokens(Json& prompt, const Tokenizer& tokenizer) {
+  if (!prompt.is_array()) return;
   std::vector<std::uint32_t> tokens;
-  for (const Json& token : *prompt) {
-    if (!token.is_number_unsigned() || token >= tokenizer.vocabulary_count()) return;
+  for (Json& token : prompt) {
+    if (token.is_array()) spell_out_tokens(token, tokenizer);
+    if (!token.is_number_unsigned() || token >= tokenizer.vocabulary_count()) continue;
     tokens.push_back(token.get<std::uint32_t>());
   }
-  if (!tokens.empty()) *prompt = decode(tokenizer, tokens, LeadingSpace::strip);
+  if (!tokens.empty() && tokens.size() == prompt.size()) {
+    prompt = decode(tokenizer, tokens, LeadingSpace::strip);
+  }
 }
 
 }  // namespace
@@ -131,7 +134,7 @@ ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& 
   if (fields.error()) return *fields.error();
   if (mode == PrivateMode::off) return request;
 
-  spell_out_tokens(json, tokenizer);
+  if (json.contains("prompt")) spell_out_tokens(json["prompt"], tokenizer);
   RequestMask mask(guard, mode);
   Visitor{.text =
               [&](const std::string& text, bool is_private) {

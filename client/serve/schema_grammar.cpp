@@ -106,10 +106,6 @@ std::string SchemaGrammar::common(const std::string& name) {
   return name;
 }
 
-std::string SchemaGrammar::any_object() {
-  return common("object");
-}
-
 std::string SchemaGrammar::rule_of(const Schema& schema) {
   return value(schema, schema, 0);
 }
@@ -291,8 +287,12 @@ std::string SchemaGrammar::object(const Schema& schema, const Schema& root, std:
 
 std::string SchemaGrammar::array(const Schema& schema, const Schema& root, std::size_t depth) {
   common("ws");
-  if (const auto prefix = schema.find("prefixItems"); prefix != schema.end()) {
-    // A tuple.
+  // A tuple, by its name of today and by that of earlier drafts of JSON Schema.
+  auto prefix = schema.find("prefixItems");
+  if (prefix == schema.end()) prefix = schema.find("items");
+  const bool is_tuple =
+      prefix != schema.end() && (prefix->is_array() || prefix.key() == "prefixItems");
+  if (is_tuple) {
     if (!prefix->is_array() || prefix->empty()) refuse("prefixItems has to be an array");
     std::string body;
     for (const Schema& item : *prefix) {

@@ -31,8 +31,6 @@ class SchemaGrammar {
   //
   // Errors    in error()
   std::string rule_of(const Schema& schema);
-  // One for any JSON object.
-  std::string any_object();
   // A rule by itself. Returns its name.
   std::string add(const std::string& hint, const std::string& body);
   // A text as a literal of the grammar.

@@ -65,6 +65,17 @@ processes+=($!)
 ready page
 read -r _ page _ <page.out
 
+# One that wants a key, of a server that is not there.
+rm -f key
+export EDGEDRAFT_KEY=a-key-of-this-test
+(umask 077 && printf '%s' "$EDGEDRAFT_KEY" >key)
+"$client" serve --listen 127.0.0.1:0 --server 127.0.0.1:9 --bundle "$models/moa-tli1.gguf" \
+  --api-key-file key --allow-origin https://app.example.org --page memory >keyed.out 2>keyed.err &
+processes+=($!)
+ready keyed
+read -r _ keyed _ <keyed.out
+
+export EDGEDRAFT_KEYED=${keyed%/v1}
 export EDGEDRAFT_API=$url EDGEDRAFT_PAGE=${page%/v1} EDGEDRAFT_PAGE_DATA=$PWD/page-data
 EDGEDRAFT_CHROMIUM=$(command -v chromium || command -v chromium-browser || true)
 export EDGEDRAFT_CHROMIUM

@@ -81,7 +81,9 @@ TEST(KeptStreamsTest, NamesAreSuchAsNobodyGuesses) {
   EXPECT_FALSE(KeptStreams::is_name("0123456789abcdefABCDE"));
   EXPECT_FALSE(KeptStreams::is_name(std::string(129, 'a')));
   EXPECT_FALSE(KeptStreams::is_name("0123456789abcdef ABCDEF"));
-  EXPECT_FALSE(KeptStreams::is_name("../../../../../../../etc/passwd"));
+  // As llama-server's page does: with the name of a model behind.
+  EXPECT_TRUE(KeptStreams::is_name("123e4567-e89b-42d3-a456-426614174000::org/model-1.5B:Q8_0"));
+  EXPECT_FALSE(KeptStreams::is_name("0123456789abcdefABCDEF\r\nSet-Cookie: a"));
 }
 
 }  // namespace

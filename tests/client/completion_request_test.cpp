@@ -8,8 +8,8 @@ namespace edgedraft {
 namespace {
 
 const CompletionDefaults kDefaults{.tokens_max = 100,
-                                       .sampling = {.temperature = 0.5f, .seed = 9},
-                                       .offline = OfflinePolicy::keep};
+                                   .sampling = {.temperature = 0.5f, .seed = 9},
+                                   .offline = OfflinePolicy::keep};
 constexpr std::uint64_t kRandomSeed = 77;
 
 ApiResult<CompletionRequest> chat(const std::string& fields = "") {
@@ -191,17 +191,55 @@ TEST(CompletionRequestTest, WhatIsNoObjectIsRefused) {
 }
 
 TEST(CompletionRequestTest, PromptsAreTextsOrTokens) {
-  EXPECT_EQ(text(R"({"prompt": "a"})")->prompt, "a");
-  EXPECT_EQ(text(R"({"prompt": ["a"]})")->prompt, "a");
-  EXPECT_EQ(text(R"({"prompt": [1, 2]})")->prompt_tokens, (std::vector<std::uint32_t>{1, 2}));
-  EXPECT_EQ(text(R"({"prompt": [[1, 2]]})")->prompt_tokens, (std::vector<std::uint32_t>{1, 2}));
+  const auto only = [](const std::string& body) {
+    const auto request = text(body);
+    EXPECT_EQ(request->prompts.size(), 1u);
+    return request->prompts.front();
+  };
+  const std::vector<std::uint32_t> ids{1, 2};
+  EXPECT_EQ(only(R"({"prompt": "a"})").text, "a");
+  EXPECT_EQ(only(R"({"prompt": ["a"]})").text, "a");
+  EXPECT_EQ(only(R"({"prompt": [1, 2]})").tokens, ids);
+  EXPECT_EQ(only(R"({"prompt": [[1, 2]]})").tokens, ids);
+  const auto several = text(R"({"prompt": ["a", [1, 2]], "n": 8, "seed": 5})");
+  ASSERT_EQ(several->prompts.size(), 2u);
+  EXPECT_EQ(several->prompts[1].tokens, ids);
+  EXPECT_EQ(several->seed_of(8), 5u);
+  EXPECT_EQ(several->seed_of(9), several->seed_of(1));
+  EXPECT_EQ(text(R"({"prompt": ["a", "b"], "n": 9})").error().param, "n");
   for (const char* body :
-       {R"({})", R"({"prompt": ""})", R"({"prompt": []})", R"({"prompt": ["a", "b"]})",
+       {R"({})", R"({"prompt": ""})", R"({"prompt": []})", R"({"prompt": ["a", ""]})",
+        R"({"prompt": ["a", 5]})", R"({"prompt": [5, "a"]})", R"({"prompt": [[]]})",
         R"({"prompt": [-1]})", R"({"prompt": [4294967296]})", R"({"prompt": {"a": 1}})"}) {
     const auto request = text(body);
     ASSERT_FALSE(request) << body;
     EXPECT_EQ(request.error().param, "prompt");
   }
+}
+
+TEST(CompletionRequestTest, TheAssistantsLastMessageBeginsTheAnswer) {
+  const auto of = [](const std::string& messages) {
+    return parse_completion(R"({"messages": [)" + messages + "]}", CompletionKind::chat, kDefaults,
+                            kRandomSeed);
+  };
+  const std::string user = R"({"role": "user", "content": "Hi"})";
+  const std::string begun = R"(, {"role": "assistant", "content": "Well, "})";
+  const auto request = of(user + begun);
+  ASSERT_TRUE(request);
+  EXPECT_EQ(request->begun, "Well, ");
+  ASSERT_EQ(request->messages.size(), 1u);
+  EXPECT_EQ(of(user + begun + "," + user)->begun, "");
+  EXPECT_EQ(of(user + begun + "," + user)->messages.size(), 3u);
+  for (const std::string& wrong : {user + begun + begun, begun.substr(2)}) {
+    const auto refused = of(wrong);
+    ASSERT_FALSE(refused) << wrong;
+    EXPECT_EQ(refused.error().param, "messages");
+  }
+  // One that calls has said what it had to say.
+  EXPECT_EQ(of(user + R"(, {"role": "assistant", "content": "a", "tool_calls": [{"id": "1",
+               "type": "function", "function": {"name": "f", "arguments": "{}"}}]})")
+                ->begun,
+            "");
 }
 
 TEST(CompletionRequestTest, CallsAndTheirResultsAreToldInTheConversation) {
@@ -236,7 +274,7 @@ TEST(CompletionRequestTest, ChoicesHaveSeedsOfTheirOwnAndTheFirstTheRequests) {
   for (std::uint32_t i = 0; i < 16; ++i) seeds.insert(request->seed_of(i));
   EXPECT_EQ(seeds.size(), 16u);
   EXPECT_EQ(request->seed_of(0), 5u);
-  EXPECT_EQ(chat(R"(, "seed": 5)")->seed_of(3), request->seed_of(3));
+  EXPECT_EQ(chat(R"(, "seed": 5, "n": 4)")->seed_of(3), request->seed_of(3));
 }
 
 }  // namespace

@@ -67,6 +67,7 @@ TEST(SchemaGrammarTest, ArraysAreAsLongAsTheyMayBe) {
          {"[1,1]", "[1,1,1]"}, {"[]", "[1]", "[1,1,1,1]"});
   expect(R"({"type": "array", "maxItems": 0})", {"[]"}, {"[1]"});
   expect(R"({"type": "array", "items": {"const": 1}, "maxItems": 1})", {"[]", "[1]"}, {"[1,1]"});
+  expect(R"({"items": [{"const": 1}, {"const": 2}]})", {"[1, 2]"}, {"[1]", "[1, 2, 2]"});
   expect(R"({"type": "array", "prefixItems": [{"const": 1}, {"const": 2}]})", {"[1, 2]"},
          {"[1]", "[2,1]"});
 }
