@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shared/base/check.h"
+#include "shared/base/free_memory.h"
 
 namespace edgedraft {
 namespace {
@@ -182,9 +183,11 @@ Result<Conversations::Place*> Conversations::open_place() {
 }
 
 void Conversations::close(Place& place) {
-  boost::asio::post(closing_, [closed = place.shared_from_this()]() mutable {
+  ++closing_count_;
+  boost::asio::post(closing_, [this, closed = place.shared_from_this()]() mutable {
     closed->conversation.reset();
     closed.reset();
+    if (--closing_count_ == 0) give_back_free_memory();
   });
   place.listener = nullptr;
   std::erase_if(places_, [&](const auto& other) { return other.get() == &place; });

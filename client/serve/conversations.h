@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <cstdint>
@@ -96,6 +97,7 @@ class Conversations {
   std::list<std::shared_ptr<Place>> places_;  // used last comes last
   std::list<Waiting> line_;
   Ticket last_ticket_ = 0;
+  std::atomic<std::uint32_t> closing_count_ = 0;
   // Closing one waits for a draft that is being made, and for its goodbye to the server.
   boost::asio::thread_pool closing_{1};
 };
