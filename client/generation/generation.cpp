@@ -33,6 +33,7 @@ void Generation::set(const AnswerTerms& terms) {
   logprobs_ = terms.logprobs;
   route_ = terms.route;
   is_private_ = terms.is_private;
+  open_count_ = terms.open_count;
   EDGEDRAFT_CHECK(!is_private_ || route_ == AnswerRoute::device);
   handover_below_ = terms.handover_below;
 }
@@ -50,9 +51,18 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
       known.begin());
   // What was private, and is not called so any more, is begun anew.
   if (!is_private_) common = std::min(common, conversation_.ledger().untainted_count());
+  const auto open = std::min(open_count_, static_cast<std::uint32_t>(prompt.size()));
+  const bool opens = wants_opening(open);
+  if (opens) common = std::min(common, open);
   drop_from(common);
-  conversation_.append(prompt.subspan(common),
-                       is_private_ ? Provenance::private_ : Provenance::given);
+  private_rest_.clear();
+  if (opens) {
+    conversation_.append(prompt.subspan(common, open - common), Provenance::given);
+    private_rest_.assign(prompt.begin() + open, prompt.end());
+  } else {
+    conversation_.append(prompt.subspan(common),
+                         is_private_ ? Provenance::private_ : Provenance::given);
+  }
 
   started_ = parts_.now();
   stats_ = {};
@@ -70,15 +80,23 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   plan_.tokens = 0;
   // A link that is known to be down is not waited for.
   if (server_.link_error && !bears_outages()) return fail(*server_.link_error);
-  phase_ = Phase::writing;
   device_writes_ = has_writer() && route_ != AnswerRoute::server;
   confidence_ = DrafterConfidence(handover_below_);
+  if (opens) {
+    phase_ = Phase::opening;
+  } else {
+    begin_writing();
+  }
+  work();
+}
+
+void Generation::begin_writing() {
+  phase_ = Phase::writing;
   if (device_writes_) {
     go_offline("the device answers first");
   } else if (server_.link_error) {
     go_offline(server_.link_error->message);
   }
-  work();
 }
 
 bool Generation::begin_check() {
@@ -100,7 +118,7 @@ bool Generation::begin_check() {
 
 void Generation::go_on(Result<ClientEvent> told) {
   EDGEDRAFT_CHECK(!over());
-  if (phase_ == Phase::writing && state_ != ClientState::offline) {
+  if (phase_ != Phase::awaiting_check && state_ != ClientState::offline) {
     stats_.waiting += parts_.now() - wait_begin_;
   }
   if (auto taken = take(told); !taken) return fail(taken.error());
@@ -108,6 +126,10 @@ void Generation::go_on(Result<ClientEvent> told) {
 }
 
 Result<void> Generation::take(const Result<ClientEvent>& told) {
+  if (phase_ == Phase::opening) {
+    take_opening(told);
+    return boost::system::in_place_value;
+  }
   if (phase_ == Phase::awaiting_check) {
     take_awaiting_check(told);
     return boost::system::in_place_value;
@@ -116,6 +138,8 @@ Result<void> Generation::take(const Result<ClientEvent>& told) {
 }
 
 void Generation::work() {
+  if (phase_ == Phase::opening) work_opening();
+  if (phase_ == Phase::opening) return;
   while (phase_ == Phase::writing) {
     if (end_) {
       keep_if_due();
@@ -159,7 +183,7 @@ void Generation::work() {
 
 void Generation::cancel() {
   if (over()) return;
-  if (phase_ == Phase::writing) {
+  if (phase_ != Phase::awaiting_check) {
     if (request_.in_flight) (void)parts_.link.send(CancelRequest{});
     request_.in_flight = request_.running = false;
     end_ = AnswerEnd::cancelled;

@@ -94,6 +94,7 @@ class Generation {
 
  private:
   enum class Phase : std::uint8_t {
+    opening,  // the server reads what stands before private text, for its activations
     writing,
     awaiting_check,  // written offline to its end: the server may come back and check it
     over,
@@ -101,7 +102,10 @@ class Generation {
 
   // Does what can be done now, and says until when to wait for more.
   void work();
-  Result<void> work_online();
+  bool wants_opening(std::uint32_t open_count) const;
+  void work_opening();
+  void end_opening();
+  void begin_writing();
   void finish();
   void fail(const Error& error);
   bool may_send() const;
@@ -110,6 +114,7 @@ class Generation {
   Result<void> take(const Result<ClientEvent>& told);
   Result<void> take_online(const Result<ClientEvent>& told);
   Result<void> take_offline(const Result<ClientEvent>& told);
+  void take_opening(const Result<ClientEvent>& told);
   void take_awaiting_check(const Result<ClientEvent>& told);
   void write_offline();
   // Somebody can write without the server.
@@ -196,6 +201,8 @@ class Generation {
   std::uint8_t logprobs_ = 0;
   AnswerRoute route_ = AnswerRoute::server;
   bool is_private_ = false;
+  std::uint32_t open_count_ = 0;
+  std::vector<std::uint32_t> private_rest_;  // of the prompt, while the rest is opening
   double handover_below_ = 0.0;
   DrafterConfidence confidence_;
   bool device_writes_ = false;  // first, and has not handed over

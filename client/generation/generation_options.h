@@ -68,9 +68,11 @@ struct AnswerTerms {
   // has been away for so long.
   Duration keep_after = Duration::max();
   AnswerRoute route = AnswerRoute::server;
-  // The prompt holds private text: nothing that is new in it, or written behind it, is ever sent.
+  // The prompt holds private text: nothing of it, or written behind it, is ever sent, but for the
+  // first `open_count` tokens, from which the drafter gets the target's activations.
   // Requires  route device
   bool is_private = false;
+  std::uint32_t open_count = 0;
   // Of AnswerRoute::automatic: the drafter is unsure where its last tokens were less likely to it
   // than this, in the geometric mean.
   double handover_below = 0.5;

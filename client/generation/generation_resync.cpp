@@ -23,7 +23,8 @@ void Generation::begin_resync() {
 }
 
 // Puts to the server what it lacks of the conversation; the tokens that are not settled to be
-// checked or kept, as the policy says.
+// checked or kept, as the policy says. Where no answer of the server's is wanted it is told nothing
+// of what answers are to be like.
 Result<void> Generation::send_tokens() {
   std::uint32_t count = conversation_.count();
   const std::uint32_t settled = conversation_.settled_count();
@@ -39,21 +40,26 @@ Result<void> Generation::send_tokens() {
   const std::uint32_t base = new_connection && !resumes ? 0 : std::min(server_.count, settled);
 
   memory_.expect_from(base);
+  const bool opens = phase_ == Phase::opening;
   // Who is not going to draft asks for none; should that change, they come with a catch-up.
-  const bool unwanted = !resumes && memory_.pending() && control_.streams();
+  const bool unwanted = !resumes && memory_.pending() && control_.streams() && !opens;
   if (unwanted) memory_.decline();
   request_.checked = to_check;
   request_.settled_count = settled;
   request_.rows = std::max(count - base, 1u);  // the last token runs in any case
   const SafePrefix text = conversation_.prefix(base, count - base);
-  const auto kept_to = constraints();
+  const auto kept_to = opens ? Result<Constraints>(Constraints{}) : constraints();
   if (!kept_to) return kept_to.error();
-  const SafeParameters parameters(sampling(), *kept_to);
+  const SafeParameters parameters(opens ? SamplingParams{} : sampling(), *kept_to);
   if (logprobs_ > server_.logprobs_max) {
     return Error{Errc::unsupported, "the server is too old for log probabilities: update it"};
   }
-  wire::RunTerms run = run_terms();
-  run.logprobs = logprobs_;
+  wire::RunTerms run;
+  request_.running = false;
+  if (!opens) {
+    run = run_terms();
+    run.logprobs = logprobs_;
+  }
   if (resumes) {
     return parts_.link.send(wire::OutgoingResume{.session = *server_.session,
                                                  .text = text,

@@ -1,0 +1,109 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <variant>
+#include <vector>
+
+#include "shared/base/random.h"
+#include "tests/client/generation_rig.h"
+
+// Answers to prompts with private text, of which the server may read what stands before that.
+namespace edgedraft {
+namespace {
+
+using testing::Answer;
+using testing::GenerationRig;
+using testing::LinkFault;
+using testing::Tokens;
+using testing::ToyDrafter;
+
+constexpr std::uint32_t kLength = 24;
+const Tokens kOpen{7, 11, 13, 17, 19, 23, 29, 31, 5, 9, 15};
+constexpr std::uint32_t kOpenCount = 11;
+
+GenerationRig::Options options_of(std::vector<LinkFault> faults = {}) {
+  GenerationRig::Options options{.drafter = ToyDrafter::moa_tli1, .tokens_max = kLength};
+  options.faults = std::move(faults);
+  return options;
+}
+
+Answer answer(GenerationRig& rig, const Tokens& secret, std::uint32_t open_count) {
+  rig.generation().set({.tokens_max = kLength,
+                        .route = AnswerRoute::device,
+                        .is_private = true,
+                        .open_count = open_count});
+  Tokens prompt = kOpen;
+  prompt.insert(prompt.end(), secret.begin(), secret.end());
+  return rig.answer(prompt);
+}
+
+Tokens sent_tokens(const GenerationRig& rig) {
+  Tokens all;
+  for (const auto& request : rig.requests()) {
+    if (const auto* prefill = std::get_if<wire::Prefill>(&request)) {
+      all.insert(all.end(), prefill->tokens.begin(), prefill->tokens.end());
+    } else if (const auto* resume = std::get_if<wire::Resume>(&request)) {
+      all.insert(all.end(), resume->tokens.begin(), resume->tokens.end());
+    } else {
+      ADD_FAILURE() << "a draft was sent";
+    }
+  }
+  return all;
+}
+
+TEST(PrivateAnswerTest, TheDrafterHasTheTargetsActivationsOfWhatMayBeSent) {
+  const Tokens secret{40, 41, 42};
+  GenerationRig rig(options_of());
+  const Answer opened = answer(rig, secret, kOpenCount);
+  EXPECT_GT(opened.tokens.size(), 0u);
+  EXPECT_EQ(opened.count(Provenance::private_), opened.tokens.size());
+  EXPECT_EQ(sent_tokens(rig), kOpen);
+
+  // As if the open part had been a conversation of its own before.
+  GenerationRig before(options_of());
+  before.generation().set({.tokens_max = 1});
+  before.answer(kOpen);
+  EXPECT_EQ(answer(before, secret, 0).tokens, opened.tokens);
+  EXPECT_EQ(before.requests().size(), 1u);
+
+  GenerationRig alone(options_of());
+  EXPECT_NE(answer(alone, secret, 0).tokens, opened.tokens);
+  EXPECT_TRUE(alone.requests().empty());
+}
+
+TEST(PrivateAnswerTest, WhatTheServerHasReadIsNotSentAgain) {
+  GenerationRig rig(options_of());
+  const Answer first = answer(rig, {40, 41}, kOpenCount);
+  EXPECT_EQ(answer(rig, {40, 41}, kOpenCount).tokens, first.tokens);
+  answer(rig, {60}, kOpenCount);
+  answer(rig, {}, kOpenCount);
+  EXPECT_EQ(rig.requests().size(), 1u);
+  // A public one goes on from there.
+  rig.generation().set({.tokens_max = kLength});
+  EXPECT_EQ(rig.answer(kOpen).tokens, rig.plain(kOpen).tokens);
+}
+
+TEST(PrivateAnswerTest, FaultsOfTheLinkTellNothingAndHoldNothingUp) {
+  using Kind = LinkFault::Kind;
+  for (const Kind kind :
+       {Kind::lost_request, Kind::lost_answer, Kind::silence, Kind::forgotten, Kind::refused}) {
+    std::vector<Tokens> sent;
+    for (const Tokens& secret : {Tokens{40}, Tokens(30, 41), Tokens{1, 2, 3}}) {
+      GenerationRig rig(options_of({{.request = 1, .kind = kind, .wait_calls = 3}}));
+      for (int turn = 0; turn < 3; ++turn) {
+        const Answer told = answer(rig, secret, kOpenCount);
+        EXPECT_GT(told.tokens.size(), 0u);
+        EXPECT_EQ(told.count(Provenance::private_), told.tokens.size());
+      }
+      sent.push_back(sent_tokens(rig));
+    }
+    EXPECT_EQ(sent[1], sent[0]);
+    EXPECT_EQ(sent[2], sent[0]);
+    for (std::size_t i = 0; i < sent[0].size(); ++i) {
+      EXPECT_EQ(sent[0][i], kOpen[i % kOpen.size()]) << "beyond what may be sent";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft
