@@ -146,9 +146,7 @@ constexpr PrivateType kDetected[] = {PrivateType::mail, PrivateType::phone,   Pr
 Result<PrivacyGuard::Options> check_privacy(const AnswerOptions& o) {
   PrivacyGuard::Options privacy{.refuses_detected = o.private_found == "refuse",
                                 .shows_types = o.private_types == "on"};
-  privacy.mode = o.private_mode == "mask"    ? PrivateMode::mask
-                 : o.private_mode == "local" ? PrivateMode::local
-                                             : PrivateMode::off;
+  privacy.mode = private_mode_of(o.private_mode);
   for (const std::string& word : o.private_detect) {
     if (word == "none" && o.private_detect.size() == 1) break;
     std::string known;
@@ -319,8 +317,10 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       "What becomes of private text, which <private>...</private> marks and --private-detect "
       "finds. "
       "mask: placeholders are sent in its place, and their values put back into the answer; local: "
-      "nothing of such a text is sent, the device answers; off: all is sent as it is")
-      ->check(one_of({"mask", "local", "off"}))
+      "nothing of such a text is sent, the device answers; prefix: the same, but what stands "
+      "before the\nfirst private text is sent, for the target's activations of it; off: all is "
+      "sent as it is")
+      ->check(one_of({"mask", "local", "prefix", "off"}))
       ->capture_default_str();
   add("--private-detect", o.private_detect, "TYPE,...",
       "What is private without a mark: mail, phone, card, iban, address, key; all; none")

@@ -152,17 +152,25 @@ Result<RequestMask::Outcome> Answering::hide(std::span<std::string> texts) {
   return outcome;
 }
 
-Result<AnswerReport> Answering::answer(std::span<const std::uint32_t> prompt,
+OpenTokens Answering::encode(const MarkedText& text, const RequestMask::Outcome& hidden) const {
+  if (hidden.is_local && hidden.placeholders) {
+    return encode_apart(put_back(text, *hidden.placeholders), bundle().tokenizer());
+  }
+  return {.tokens = bundle().tokenizer().encode(text)};
+}
+
+Result<AnswerReport> Answering::answer(const OpenTokens& prompt,
                                        const RequestMask::Outcome& hidden) {
-  printer_.begin(hidden.placeholders);
+  printer_.begin(hidden.is_local ? nullptr : hidden.placeholders);
   energy_.begin();
   AnswerTerms terms{.tokens_max = reported_.generation.tokens_max,
                     .sampling = reported_.generation.sampling};
   if (hidden.is_local) {
     terms.route = AnswerRoute::device;
     terms.is_private = true;
+    terms.open_count = prompt.open_count;
   }
-  conversation_->answer({prompt.begin(), prompt.end()}, terms);
+  conversation_->answer(prompt.tokens, terms);
   auto report = finish();
   printer_.finish();
   if (!report) return report.error();

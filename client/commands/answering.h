@@ -15,6 +15,7 @@
 #include "client/engine/bundle_file.h"
 #include "client/engine/engine.h"
 #include "client/experiments/paced_drafter.h"
+#include "client/privacy/open_text.h"
 #include "client/privacy/request_mask.h"
 
 namespace edgedraft {
@@ -44,10 +45,11 @@ class Answering {
   //
   // Errors    of RequestMask; unsupported: it has to stay, and nobody here can answer
   Result<RequestMask::Outcome> hide(std::span<std::string> texts);
+  // Tokens of a text that hide() has been over.
+  OpenTokens encode(const MarkedText& text, const RequestMask::Outcome& hidden) const;
   // Writes the answer to `prompt`, the conversation so far, as it comes. Ends early if the user
   // interrupts.
-  Result<AnswerReport> answer(std::span<const std::uint32_t> prompt,
-                              const RequestMask::Outcome& hidden);
+  Result<AnswerReport> answer(const OpenTokens& prompt, const RequestMask::Outcome& hidden);
   // Has the last answer checked, if it was written offline and the server is back.
   Result<std::optional<AnswerReport>> settle();
   // Of all answers.

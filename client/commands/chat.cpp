@@ -64,9 +64,9 @@ class Chat {
     if (!hidden) return hidden.error();
     std::vector<ChatMessage> sent = messages_;
     for (std::size_t i = 0; i < sent.size(); ++i) sent[i].content = std::move(texts[i]);
-    const auto prompt = answering_.bundle().encode_chat(template_, sent);
-    if (!prompt) return prompt.error();
-    const auto report = answering_.answer(*prompt, *hidden);
+    const auto text = answering_.bundle().render_chat(template_, {.messages = sent});
+    if (!text) return text.error();
+    const auto report = answering_.answer(answering_.encode(*text, *hidden), *hidden);
     if (!report) return report.error();
     messages_.push_back({.role = "assistant", .content = report->text});
     answers_.push_back(report->stats);

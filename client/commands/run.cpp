@@ -28,23 +28,13 @@ Result<std::string> read_prompt(const RunOptions& options) {
   return text;
 }
 
-Result<std::vector<std::uint32_t>> encode(const BundleFile& bundle, const AnswerConfig& config,
-                                          const std::string& prompt) {
-  std::vector<std::uint32_t> tokens;
-  if (config.raw) {
-    tokens = bundle.encode_raw(prompt);
-  } else {
-    const auto chat = bundle.chat_template(config.chat_template);
-    if (!chat) return chat.error();
-    const ChatMessage message{.role = "user", .content = prompt};
-    auto encoded = bundle.encode_chat(*chat, std::span(&message, 1));
-    if (!encoded) return encoded.error();
-    tokens = std::move(*encoded);
-  }
-  if (tokens.empty()) {
-    return Error{Errc::usage, "the prompt is empty: give some text with -p or -f"};
-  }
-  return tokens;
+Result<MarkedText> render(const BundleFile& bundle, const AnswerConfig& config,
+                          const std::string& prompt) {
+  if (config.raw) return MarkedText::foreign(prompt);
+  const auto chat = bundle.chat_template(config.chat_template);
+  if (!chat) return chat.error();
+  const ChatMessage message{.role = "user", .content = prompt};
+  return bundle.render_chat(*chat, {.messages = std::span(&message, 1)});
 }
 
 }  // namespace
@@ -80,12 +70,22 @@ Result<int> run_once(const RunOptions& options) {
   std::string text = *prompt;
   const auto hidden = (*answering)->hide(std::span(&text, 1));
   if (!hidden) return hidden.error();
-  const auto tokens = encode((*answering)->bundle(), *config, text);
-  if (!tokens) return tokens.error();
+  const auto rendered = render((*answering)->bundle(), *config, text);
+  if (!rendered) return rendered.error();
+  OpenTokens tokens = (*answering)->encode(*rendered, *hidden);
+  if (config->raw) {
+    // What begins every text.
+    const auto begin = (*answering)->bundle().encode_raw("");
+    tokens.tokens.insert(tokens.tokens.begin(), begin.begin(), begin.end());
+    tokens.open_count += static_cast<std::uint32_t>(begin.size());
+  }
+  if (tokens.tokens.empty()) {
+    return Error{Errc::usage, "the prompt is empty: give some text with -p or -f"};
+  }
 
   catch_interrupts();
   ignore_closed_pipes();
-  const auto report = (*answering)->answer(*tokens, *hidden);
+  const auto report = (*answering)->answer(tokens, *hidden);
   if (!report) return report.error();
   if (config->json) {
     std::cout << to_json(*report, (*answering)->reported_config()) << std::endl;

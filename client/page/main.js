@@ -199,9 +199,10 @@ async function look() {
   const history = content ? [...sent(), { role: "user", content }] : sent();
   if (history.length > 0) {
     const shown = await api.preview(history, mode.value).catch((error) => ({ message: error.message }));
-    byId("preview").textContent = shown.is_local
-      ? "Nothing: it holds private text."
-      : (shown.messages?.at(-1)?.content ?? shown.message);
+    byId("preview").textContent =
+      shown.is_local && !shown.messages?.length
+        ? "Nothing: it holds private text."
+        : (shown.messages?.at(-1)?.content ?? shown.message);
   }
   const left = await api.uplink(0);
   byId("uplink").replaceChildren(...left.slice(-SHOWN_MESSAGES).reverse().map(sentItem));

@@ -2,6 +2,12 @@
 
 namespace edgedraft {
 
+PrivateMode private_mode_of(std::string_view word) {
+  if (word == "local") return PrivateMode::local;
+  if (word == "prefix") return PrivateMode::prefix;
+  return word == "off" ? PrivateMode::off : PrivateMode::mask;
+}
+
 PrivacyGuard::PrivacyGuard(const Options& options)
     : mode_(options.mode),
       refuses_detected_(options.refuses_detected),

@@ -15,10 +15,13 @@ namespace edgedraft {
 
 // What becomes of private text (docs/privacy.md).
 enum class PrivateMode : std::uint8_t {
-  mask,   // placeholders go up in its place
-  local,  // nothing of a text that holds some goes up: the device answers alone
-  off,    // everything goes up as it is
+  mask,    // placeholders go up in its place
+  local,   // nothing of a text that holds some goes up: the device answers alone
+  prefix,  // the same, but what stands before the first of it goes up
+  off,     // everything goes up as it is
 };
+// "mask", "local", "prefix" or "off".
+PrivateMode private_mode_of(std::string_view word);
 
 // What the device knows to be private, for all conversations of one user.
 //

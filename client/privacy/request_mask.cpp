@@ -123,7 +123,10 @@ Result<void> RequestMask::check() const {
 
 std::string RequestMask::apply(std::string_view text, bool is_private) {
   std::vector<MarkedPart> parts;
-  if (is_private) {
+  // Nothing of what the device wrote privately goes up, and it has no value that could be found.
+  const bool repeats =
+      mode_ == PrivateMode::prefix && !is_private && guard_.local_texts().recognises(text);
+  if (is_private || repeats) {
     parts.push_back({.text = std::string(text), .is_private = true});
   } else {
     parts = split_marks(text);
@@ -149,7 +152,7 @@ std::string RequestMask::apply(std::string_view text, bool is_private) {
 
 bool RequestMask::holds(std::string_view text) {
   bool holds = !guard_.vault().find(text).empty();
-  if (mode_ == PrivateMode::local) holds = holds || guard_.local_texts().recognises(text);
+  if (mode_ != PrivateMode::mask) holds = holds || guard_.local_texts().recognises(text);
   found_ = found_ || holds;
   return holds;
 }
@@ -157,8 +160,8 @@ bool RequestMask::holds(std::string_view text) {
 Result<RequestMask::Outcome> RequestMask::outcome() const {
   if (mode_ == PrivateMode::local) return Outcome{.is_local = found_};
   if (full_) return too_much();
-  if (placeholders_->empty()) return Outcome{};
-  return Outcome{.placeholders = placeholders_};
+  if (placeholders_->empty()) return Outcome{.is_local = found_};
+  return Outcome{.placeholders = placeholders_, .is_local = mode_ == PrivateMode::prefix};
 }
 
 void RequestMask::append_safe(std::string& to, std::string_view text) {

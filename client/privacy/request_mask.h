@@ -66,10 +66,10 @@ class RequestMask {
   // Errors    usage: private text that nobody marked is refused; unsupported: there is more than
   //           the guard has room for
   Result<void> check() const;
-  // mask: the text with placeholders; local: the text without its marks.
+  // mask, prefix: the text with placeholders; local: the text without its marks.
   std::string apply(std::string_view text, bool is_private);
-  // Of a text that has to stay as it is, and goes up: it holds private text. Under local it is
-  // counted like the others.
+  // Of a text that has to stay as it is, and goes up: it holds private text. Where such requests
+  // stay on the device it is counted like the others.
   bool holds(std::string_view text);
 
   struct Outcome {
@@ -90,7 +90,7 @@ class RequestMask {
   std::shared_ptr<Placeholders> placeholders_;
   std::map<PrivateType, std::uint32_t> detected_;
   bool full_ = false;
-  bool found_ = false;  // under local
+  bool found_ = false;  // under local and prefix
 };
 
 }  // namespace edgedraft

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "client/page/page_files.h"
+#include "client/privacy/open_text.h"
 #include "client/serve/direct_outlet.h"
 #include "client/serve/json_answer.h"
 #include "client/serve/json_fields.h"
@@ -228,7 +229,8 @@ void ApiService::complete(Call call, CompletionKind kind) {
   if (request && hidden->privacy.is_local) {
     if (auto error = keep_here(*request)) request = *std::move(error);
   }
-  auto prompts = request ? prompts_of(*request) : ApiResult<std::vector<Prompt>>(request.error());
+  auto prompts =
+      request ? prompts_of(*request, *hidden) : ApiResult<std::vector<Prompt>>(request.error());
   if (!prompts) {
     ++counters_.refused;
     return call.fail(prompts.error());
@@ -338,7 +340,9 @@ ApiResult<MarkedText> ApiService::render(const CompletionRequest& request) const
   return *std::move(text);
 }
 
-ApiResult<std::vector<Prompt>> ApiService::prompts_of(const CompletionRequest& request) const {
+ApiResult<std::vector<Prompt>> ApiService::prompts_of(const CompletionRequest& request,
+                                                      const PrivateRequest& hidden) const {
+  if (hidden.masked) return masked_prompts_of(request.kind, *hidden.masked);
   std::vector<Prompt> prompts;
   for (const TextPrompt& text : request.prompts) {
     auto prompt = prompt_of(text);
@@ -350,6 +354,36 @@ ApiResult<std::vector<Prompt>> ApiService::prompts_of(const CompletionRequest& r
   if (!chat) return chat.error();
   auto tokens = conversations_.encode(*chat);
   prompts.push_back({.tokens = std::move(tokens), .chat = *std::move(chat)});
+  return prompts;
+}
+
+// Prompts of a request that stays here, but for what stands before its private text.
+ApiResult<std::vector<Prompt>> ApiService::masked_prompts_of(
+    CompletionKind kind, const PrivateRequest::Masked& masked) const {
+  const auto request = parse_completion(masked.body, kind, options_.defaults, 0);
+  if (!request) return request.error();
+  const Tokenizer& tokenizer = options_.bundle.tokenizer();
+  std::vector<Prompt> prompts;
+  for (const TextPrompt& prompt : request->prompts) {
+    const OpenText open = put_back(MarkedText::foreign(prompt.text), *masked.placeholders);
+    const OpenTokens apart = encode_apart(open, tokenizer);
+    Prompt whole{.tokens = options_.bundle.encode_raw("")};
+    whole.open_count = static_cast<std::uint32_t>(whole.tokens.size()) + apart.open_count;
+    whole.tokens.insert(whole.tokens.end(), apart.tokens.begin(), apart.tokens.end());
+    prompts.push_back(std::move(whole));
+  }
+  if (kind == CompletionKind::text) return prompts;
+  const auto chat = render(*request);
+  if (!chat) return chat.error();
+  OpenText open = put_back(*chat, *masked.placeholders);
+  auto [apart, open_count] = encode_apart(open, tokenizer);
+  // With our own answers as they were, if that leaves the beginning as it is.
+  auto tokens = conversations_.encode(open.text);
+  const bool same = tokens.size() >= open_count &&
+                    std::equal(apart.begin(), apart.begin() + open_count, tokens.begin());
+  prompts.push_back({.tokens = same ? std::move(tokens) : std::move(apart),
+                     .chat = std::move(open.text),
+                     .open_count = open_count});
   return prompts;
 }
 

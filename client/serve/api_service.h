@@ -20,6 +20,7 @@
 #include "client/serve/conversations.h"
 #include "client/serve/kept_stream.h"
 #include "client/serve/page_api.h"
+#include "client/serve/request_privacy.h"
 #include "shared/base/clock.h"
 #include "shared/constraints/answer_law.h"
 #include "shared/constraints/token_texts.h"
@@ -125,7 +126,10 @@ class ApiService {
              std::shared_ptr<AnswerLaw> law, RequestPrivacy privacy, Instant start_at);
   const std::shared_ptr<const TokenTexts>& texts();
   ApiResult<std::shared_ptr<AnswerLaw>> law_of(const CompletionRequest& request);
-  ApiResult<std::vector<Prompt>> prompts_of(const CompletionRequest& request) const;
+  ApiResult<std::vector<Prompt>> prompts_of(const CompletionRequest& request,
+                                            const PrivateRequest& hidden) const;
+  ApiResult<std::vector<Prompt>> masked_prompts_of(CompletionKind kind,
+                                                   const PrivateRequest::Masked& masked) const;
   ApiResult<Prompt> prompt_of(const TextPrompt& text) const;
   ApiResult<MarkedText> render(const CompletionRequest& request) const;
   void count(const AnswerOutcome& outcome);

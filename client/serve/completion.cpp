@@ -196,6 +196,7 @@ AnswerTerms Completion::terms_of(std::uint32_t choice) const {
   terms.logprobs = request_.logprobs;
   terms.route = request_.route;
   terms.is_private = parts_.privacy.is_local;
+  terms.open_count = prompts_[choice / request_.choices].open_count;
   if (request_.offline == OfflinePolicy::keep) terms.keep_after = parts_.keep_after;
   if (request_.route == AnswerRoute::server) return terms;
   // What the device is to write by itself is shown as it comes.

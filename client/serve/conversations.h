@@ -22,6 +22,7 @@ namespace edgedraft {
 struct Prompt {
   std::vector<std::uint32_t> tokens;
   std::optional<MarkedText> chat{};  // as the chat template rendered it
+  std::uint32_t open_count = 0;      // of a private one: leading tokens that may be sent
 };
 
 // Who awaits an answer. Told on the io_context's thread.

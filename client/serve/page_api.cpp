@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/page/page_files.h"
+#include "client/privacy/open_text.h"
 #include "client/serve/json_answer.h"
 #include "client/serve/json_fields.h"
 
@@ -33,6 +34,32 @@ ApiError no_id() {
   return {.message = "'id' is 16 to 64 letters, digits and '-'",
           .param = "id",
           .code = "invalid_value"};
+}
+
+// Of masked messages what stands before the first placeholder.
+Json open_messages(const PrivateRequest::Masked& masked) {
+  Json open = Json::array();
+  const auto cut = [&masked](Json& text) {
+    const auto whole = MarkedText::foreign(text.get<std::string>());
+    const OpenText back = put_back(whole, *masked.placeholders);
+    const bool is_cut = back.text.text() != whole.text();
+    if (is_cut) text = whole.text().substr(0, back.open_bytes);
+    return is_cut;
+  };
+  for (Json message : Json::parse(masked.body).value("messages", Json::array())) {
+    if (!message.is_object() || !message.contains("content")) return open;
+    Json& content = message["content"];
+    bool is_cut = content.is_string() && cut(content);
+    for (std::size_t i = 0; content.is_array() && i < content.size() && !is_cut; ++i) {
+      Json& part = content[i];
+      is_cut = part.is_object() && part.value("text", Json()).is_string() && cut(part["text"]);
+      if (is_cut)
+        content.erase(content.begin() + static_cast<std::ptrdiff_t>(i) + 1, content.end());
+    }
+    open.push_back(std::move(message));
+    if (is_cut) return open;
+  }
+  return open;
 }
 
 }  // namespace
@@ -107,6 +134,7 @@ ApiResult<HttpAnswer> PageApi::preview(std::string_view body) {
   Json shown = {{"is_local", hidden->privacy.is_local},
                 {"messages", object.value("messages", nlohmann::json::array())}};
   if (hidden->privacy.is_local) shown.erase("messages");
+  if (hidden->masked) shown["messages"] = open_messages(*hidden->masked);
   if (hidden->privacy.placeholders) {
     for (const auto& [type, count] : hidden->privacy.placeholders->counts()) {
       shown["private"][to_string(type)] = count;

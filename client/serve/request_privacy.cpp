@@ -125,10 +125,8 @@ ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& 
   const nlohmann::json plain = json;
   JsonFields fields(plain);
   PrivateMode mode = guard.mode();
-  if (const auto word = fields.word("private", {"mask", "local", "off"})) {
-    mode = *word == "mask"    ? PrivateMode::mask
-           : *word == "local" ? PrivateMode::local
-                              : PrivateMode::off;
+  if (const auto word = fields.word("private", {"mask", "local", "prefix", "off"})) {
+    mode = private_mode_of(*word);
   }
   fields.read("restore_tool_arguments", request.privacy.restores_tool_arguments);
   if (fields.error()) return *fields.error();
@@ -144,12 +142,27 @@ ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& 
           .name = [](const std::string&) {}}
       .request(json);
   if (const auto checked = mask.check(); !checked) return api_error(checked.error());
+  if (mode == PrivateMode::prefix) {
+    Json masked = json;
+    Visitor{.text = [&](const std::string& text,
+                        bool is_private) { return mask.apply(text, is_private); },
+            .name = [](const std::string&) {}}
+        .request(masked);
+    auto outcome = mask.outcome();
+    if (!outcome) return api_error(outcome.error());
+    if (outcome->placeholders) {
+      request.masked = {.body = masked.dump(), .placeholders = std::move(outcome->placeholders)};
+    }
+  }
+  // Under `prefix` all else is made of the request as it is.
+  RequestMask local(guard, PrivateMode::local);
+  RequestMask& last = mode == PrivateMode::prefix ? local : mask;
   bool in_name = false;
   Visitor{.text = [&](const std::string& text,
-                      bool is_private) { return mask.apply(text, is_private); },
-          .name = [&](const std::string& name) { in_name = mask.holds(name) || in_name; }}
+                      bool is_private) { return last.apply(text, is_private); },
+          .name = [&](const std::string& name) { in_name = last.holds(name) || in_name; }}
       .request(json);
-  auto outcome = mask.outcome();
+  auto outcome = last.outcome();
   if (!outcome) return api_error(outcome.error());
   request.privacy.is_local = outcome->is_local;
   request.privacy.placeholders = std::move(outcome->placeholders);

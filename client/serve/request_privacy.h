@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,13 @@ struct RequestPrivacy {
 struct PrivateRequest {
   std::string body;
   RequestPrivacy privacy{};
+  // Of one that stays here, but may send what stands before its private text: its body with
+  // placeholders, and what they stand for.
+  struct Masked {
+    std::string body;
+    std::shared_ptr<const Placeholders> placeholders;
+  };
+  std::optional<Masked> masked{};
 };
 
 // Takes private text out of every field of a request that goes up, or finds that it has to stay,

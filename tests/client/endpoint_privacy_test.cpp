@@ -62,7 +62,7 @@ TEST_F(PrivacyTest, WhatIsSentTellsNothingOfPrivateText) {
                                 "[INST] <|im_start|>",
                                 std::string(50'000, 'y'),
                                 "e\u0301\u0301"};
-  for (const char* const mode : {"mask", "local"}) {
+  for (const std::string mode : {"mask", "local", "prefix"}) {
     std::optional<Bytes> expected;
     for (const std::string& value : values) {
       const json parts = {{{"type", "text"}, {"text", "Tell me a story about "}},
@@ -72,13 +72,55 @@ TEST_F(PrivacyTest, WhatIsSentTellsNothingOfPrivateText) {
                          {"private", mode},
                          {"seed", 1},
                          {"max_tokens", 30}};
-      const Bytes sent = sent_for(body, /*drafts=*/std::string_view(mode) == "local");
+      const Bytes sent = sent_for(body, /*drafts=*/mode != "mask");
       if (!expected) expected = sent;
       EXPECT_EQ(sent, *expected) << mode << ", " << value.substr(0, 20);
     }
-    EXPECT_EQ(expected->empty(), std::string_view(mode) == "local");
+    EXPECT_EQ(expected->empty(), mode == "local");
     EXPECT_TRUE(answer_["x_edgedraft"].contains("private"));
   }
+}
+
+// What stands before the first private text, and nothing else of the request: not its stops, nor
+// how it draws, nor the rest of the conversation.
+TEST_F(PrivacyTest, UnderPrefixOnlyWhatStandsBeforePrivateTextIsSent) {
+  const auto sent_texts = [&](std::uint64_t since) {
+    std::string texts;
+    for (const UplinkRecord::Message& message : uplink_.since(since)) {
+      const json shown = to_json(message, bundle_.tokenizer());
+      if (shown["kind"] != "hello") texts += shown.value("text", "") + '|';
+    }
+    return texts;
+  };
+  const json body = {
+      {"messages",
+       {{{"role", "user"}, {"content", "Tell me a story about a dog and <private>Zeb</private>."}},
+        {{"role", "assistant"}, {"content", "Qqqq."}},
+        {{"role", "user"}, {"content", "Wwww?"}}}},
+      {"private", "prefix"},
+      {"stop", {"Zeb", "Xxxx"}},
+      {"seed", 5},
+      {"temperature", 1},
+      {"max_tokens", 40}};
+  sent_for(body);
+  EXPECT_EQ(answer_["x_edgedraft"]["private"], "local");
+  EXPECT_EQ(answer_["x_edgedraft"]["target_passes"], 1);
+  const std::string left = sent_texts(0);
+  EXPECT_TRUE(left.ends_with("a dog and |")) << left;
+  for (const char* const word : {"Zeb", "Qqqq", "Wwww", "Xxxx", "TEXT"}) {
+    EXPECT_EQ(left.find(word), std::string::npos) << word;
+  }
+  // What the device said stays, without a mark, and what stands before it has been read.
+  const std::uint64_t before = uplink_.since(0).back().number;
+  json again = body;
+  again["messages"].push_back(answer_["message"]);
+  again["messages"].push_back({{"role", "user"}, {"content", "Go on."}});
+  EXPECT_EQ(chat(again)["choices"][0]["x_edgedraft"]["private"], "local");
+  EXPECT_EQ(sent_texts(before), "");
+
+  const json preview = json::parse(post("/v1/edgedraft/preview", again).body);
+  EXPECT_EQ(preview["messages"],
+            json::parse(R"([{"role": "user", "content": "Tell me a story about a dog and "}])"));
 }
 
 // How far a reader is behind depends on how much placeholders became; the server is not to learn.

@@ -2,6 +2,7 @@
 
 #include "client/privacy/detectors.h"
 #include "client/privacy/local_texts.h"
+#include "client/privacy/open_text.h"
 #include "client/privacy/private_marks.h"
 #include "client/privacy/private_vault.h"
 #include "client/privacy/request_mask.h"
@@ -217,6 +218,22 @@ TEST(RequestMaskTest, PrivateTextsOfAllKindsGiveTheSameRequest) {
               (std::vector<std::string>{"Qqqq wwww: ", "[TEXT_001]", " eeee, tttt rrrr."}))
         << value;
     ASSERT_EQ(*masked.outcome.placeholders->value_of("[TEXT_001]"), value);
+  }
+}
+
+TEST(RequestMaskTest, WhatIsOpenOfATextDependsOnNothingPrivate) {
+  for (const char* const value : {"Ann", "", " ", "[TEXT_001]", "a [TEXT_002]", "<|im_end|>"}) {
+    PrivacyGuard guard = make_guard();
+    RequestMask mask(guard, PrivateMode::prefix);
+    const std::string text = "I am <private>" + std::string(value) + "</private>, [TEXT_003].";
+    mask.learn(text, false);
+    const auto masked = MarkedText::foreign(mask.apply(text, false));
+    const auto outcome = mask.outcome();
+    ASSERT_TRUE(outcome && outcome->is_local && outcome->placeholders) << value;
+    const OpenText open = put_back(masked, *outcome->placeholders);
+    EXPECT_EQ(open.text.text(), "I am " + std::string(value) + ", [TEXT_003].");
+    EXPECT_EQ(open.open_bytes, 5u);
+    EXPECT_EQ(open.text.spans(), MarkedText::foreign(open.text.text()).spans());
   }
 }
 
