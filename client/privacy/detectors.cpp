@@ -1,5 +1,7 @@
 #include "client/privacy/detectors.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -61,7 +63,8 @@ bool is_phone(std::string_view text) {
                     (std::ranges::count(text, '.') == 2 || std::ranges::count(text, '-') == 2 ||
                      std::ranges::count(text, '/') == 2);
   if (date) return false;
-  return text.front() == '0' || (digits.size() == 10 && separators >= 2);
+  const bool american = digits.size() == 10 || (digits.size() == 11 && digits.front() == '1');
+  return text.front() == '0' || (american && separators >= 2);
 }
 
 // Source    ISO/IEC 7812-1, annex B
@@ -86,6 +89,14 @@ bool is_ip_address(std::string_view text) {
   }
   // This machine, or any.
   return valid && !text.starts_with("127.") && text != "0.0.0.0";
+}
+
+// Without a digit it is a name of a program's, such as "abc::def".
+// Source    RFC 4291, section 2.2
+bool is_ip6_address(std::string_view text) {
+  in6_addr address{};
+  const bool valid = inet_pton(AF_INET6, std::string(text).c_str(), &address) == 1;
+  return valid && text != "::1" && std::ranges::any_of(text, is_digit);
 }
 
 double entropy(std::string_view text) {
@@ -194,21 +205,36 @@ std::vector<std::unique_ptr<Detector>> make_detectors(std::span<const PrivateTyp
   add(PrivateType::address, R"((?<![0-9.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9]|\.[0-9]))",
       is_ip_address);
   add(PrivateType::address,
+      R"((?<![\p{L}\p{N}:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\p{L}\p{N}:]))",
+      is_ip6_address);
+  add(PrivateType::address,
       R"((?<![\p{L}\p{N}])[0-9]{1,5}[a-zA-Z]? (?:\p{Lu}[\p{L}'.\-]{1,24} ){1,3})"
       R"((?:Street|St|Avenue|Ave|Road|Rd|Lane|Ln|Drive|Dr|Boulevard|Blvd|Way|Court|Ct|Square|Sq|)"
-      R"(Place|Pl|Terrace|Close)(?!\p{L})\.?)",
+      R"(Place|Pl|Terrace|Close)(?!\p{L})\.?(?: (?:N|S|[NS]?[EW])(?!\p{L}))?)",
       any);
   add(PrivateType::address,
-      R"(\p{Lu}[\p{L}\-]{0,30}(?:straße|strasse|str\.|weg|platz|allee|gasse|damm|ufer) )"
+      R"(\p{Lu}[\p{L}\-]{0,30}(?:[sS]tra(?:ß|ss)e|[sS]tr\.|[wW]eg|[pP]latz|[aA]llee|gasse|damm|ufer) )"
+      R"((?:(?:der|des|am|an der) \p{Lu}[\p{L}\-]{1,24} )?[0-9]{1,4}[a-z]?(?![\p{L}\p{N}]))",
+      any);
+  add(PrivateType::address,
+      R"((?<![\p{L}\p{N}])(?:Straße|Platz|Allee) (?:der|des) (?:\p{L}[\p{L}.\-]{1,24} ){1,3})"
       R"([0-9]{1,4}[a-z]?(?![\p{L}\p{N}]))",
       any);
+  add(PrivateType::address,
+      R"((?<![\p{L}\p{N}])[0-9]{1,4}(?: bis| ter)?,? )"
+      R"((?:[rR]ue|[aA]venue|[bB]oulevard|[pP]lace|[qQ]uai|[cC]hemin|[aA]llée|[iI]mpasse))"
+      R"((?: (?:des?|du|la|les?))*(?: [ld]['’]| )(?:\p{Lu}[\p{L}'’\-]{1,24} ?){1,3}(?<! ))",
+      any);
   add(PrivateType::key,
-      R"((?<![\p{L}\p{N}])(?:sk-|sk_|pk_|rk_|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abeprs]-|AKIA|ASIA|)"
+      R"((?<![\p{L}\p{N}])(?:SG\.|sk-|sk_|pk_|rk_|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abeprs]-|AKIA|ASIA|)"
       R"(AIza|ya29\.|hf_|npm_|pypi-|eyJ)[A-Za-z0-9_\-.+/=]{14,4096})",
       any);
   add(PrivateType::key,
       R"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[A-Za-z0-9+/=\s]{0,16384}(?:-----END [A-Z ]{0,30}-----)?)",
       any);
+  // Those of AWS have no prefix, and may hold slashes.
+  add(PrivateType::key, R"((?<![\p{L}\p{N}/+=])[A-Za-z0-9/+]{40}(?![\p{L}\p{N}/+=]))",
+      looks_random);
   add(PrivateType::key, R"((?<![\p{L}\p{N}/])[A-Za-z0-9+_\-]{20,512}={0,2}(?![\p{L}\p{N}/]))",
       looks_random);
   return detectors;

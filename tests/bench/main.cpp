@@ -1,6 +1,7 @@
 #include "shared/program/program.h"
 #include "tests/bench/acceptance_command.h"
 #include "tests/bench/agreement_command.h"
+#include "tests/bench/detectors_command.h"
 #include "tests/bench/device_command.h"
 #include "tests/bench/engine_command.h"
 #include "tests/bench/fingerprint_command.h"
@@ -16,6 +17,7 @@ namespace {
 struct Options {
   AcceptanceOptions acceptance;
   AgreementOptions agreement;
+  DetectorsOptions detectors;
   DeviceBenchOptions device;
   EngineOptions engine;
   FingerprintOptions fingerprint;
@@ -39,6 +41,8 @@ int main_with(int argc, char** argv) {
                   declare_acceptance, run_acceptance);
   program.command("agreement", "Does a model repeat another implementation's ids?", o.agreement,
                   declare_agreement, run_agreement);
+  program.command("detectors", "How much of private text is found without a mark", o.detectors,
+                  declare_detectors, run_detectors);
   program.command("device", "a drafter's operations and steps on a Vulkan device", o.device,
                   declare_device, run_device);
   program.command("engine", "passes of a decoder by number of rows", o.engine, declare_engine,

@@ -110,8 +110,19 @@ TEST(DetectorsTest, WhatHasAFormIsFound) {
   EXPECT_EQ(detected("IBAN GB82 WEST 1234 5698 7654 32 today"),
             "iban:GB82 WEST 1234 5698 7654 32;");
   EXPECT_EQ(detected("from 192.168.17.4 to"), "address:192.168.17.4;");
+  EXPECT_EQ(detected("via 2001:db8::8a2e:370:7334, or fe80::1."),
+            "address:2001:db8::8a2e:370:7334;address:fe80::1;");
   EXPECT_EQ(detected("at 12 Main Street, Springfield"), "address:12 Main Street;");
   EXPECT_EQ(detected("in der Lange Hauptstraße 12b."), "address:Hauptstraße 12b;");
+  EXPECT_EQ(detected("1600 Pennsylvania Avenue NW, Washington"),
+            "address:1600 Pennsylvania Avenue NW;");
+  EXPECT_EQ(detected("Willy-Brandt-Straße 1, Platz der Republik 1"),
+            "address:Willy-Brandt-Straße 1;address:Platz der Republik 1;");
+  EXPECT_EQ(detected("au 55 rue du Faubourg Saint-Honoré, ou 3 bis avenue de l'Opéra."),
+            "address:55 rue du Faubourg Saint-Honoré;address:3 bis avenue de l'Opéra;");
+  EXPECT_EQ(detected("call 1-800-555-0199"), "phone:1-800-555-0199;");
+  EXPECT_EQ(detected("secret wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY."),
+            "key:wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY;");
   EXPECT_EQ(detected("key sk-abcdefghijklmnopqrst"), "key:sk-abcdefghijklmnopqrst;");
   EXPECT_EQ(detected("t=9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"),
             "key:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b;");
@@ -123,14 +134,15 @@ TEST(DetectorsTest, WhatOnlyLooksAlikeIsLeft) {
   EXPECT_EQ(detected("On 2026-11-23 at 12:40, 1,234,567.89 of 3.14159265 (99999 of them)."), "");
   EXPECT_EQ(detected("card 4111 1111 1111 1112 has no such check digit"), "");
   EXPECT_EQ(detected("GB82 WEST 1234 5698 7654 33 neither"), "");
+  EXPECT_EQ(detected("std::string at 12:40:33, ::1, a::b, abc::def, 1:2:3:4:5:6:7:8:9"), "");
   EXPECT_EQ(detected("127.0.0.1, 0.0.0.0, 999.1.1.1 and version 1.2.3.4.5"), "");
   EXPECT_EQ(detected("Donaudampfschifffahrtsgesellschaft and internationalization-of-things"), "");
   EXPECT_EQ(detected("What is 47 plus 38? a@b, x @ y.de, 12 monkeys"), "");
 }
 
 TEST(DetectorsTest, LongTextsTakeNoLonger) {
-  for (const char* const piece :
-       {"a", "1", "a.", "1 ", "a@", "Ab ", "[", "é", "GB82", "-----BEGIN "}) {
+  for (const char* const piece : {"a", "1", "a.", "1 ", "a@", "Ab ", "[", "é", "GB82",
+                                  "-----BEGIN ", "f:", "1 rue de ", "Platz der ", "aB3/"}) {
     std::string text;
     while (text.size() < 300'000) text += piece;
     detected(text);
