@@ -7,6 +7,7 @@
 #include "client/version.h"
 #include "shared/base/log.h"
 #include "shared/net/client_link.h"
+#include "shared/program/core_dumps.h"
 
 namespace edgedraft {
 namespace {
@@ -30,6 +31,7 @@ AnswerParts::AnswerParts(const AnswerConfig& config, SelectedDrafter drafter,
       memory_(std::move(memory)) {}
 
 Result<std::unique_ptr<AnswerParts>> AnswerParts::open(const AnswerConfig& config) {
+  if (config.privacy.mode != PrivateMode::off) forbid_core_dumps();
   // Experiments are to find what they ask for, and teach nothing.
   const bool learns = !config.pace.is_kept() && config.pace_profile.name().empty() &&
                       !config.oracle && !config.offline_after && config.generation.tree &&

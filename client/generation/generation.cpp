@@ -49,20 +49,17 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   auto common = static_cast<std::uint32_t>(
       std::mismatch(known.begin(), known.end(), prompt.begin(), prompt.end()).first -
       known.begin());
-  // What was private, and is not called so any more, is begun anew.
-  if (!is_private_) common = std::min(common, conversation_.ledger().untainted_count());
-  const auto open = std::min(open_count_, static_cast<std::uint32_t>(prompt.size()));
+  const auto size = static_cast<std::uint32_t>(prompt.size());
+  const std::uint32_t open = is_private_ ? std::min(open_count_, size) : size;
   const bool opens = wants_opening(open);
-  if (opens) common = std::min(common, open);
+  // What was private, and is not called so any more, is begun anew.
+  const bool all_may_go = !is_private_ || opens;
+  if (all_may_go) common = std::min({common, open, conversation_.ledger().untainted_count()});
   drop_from(common);
-  private_rest_.clear();
-  if (opens) {
-    conversation_.append(prompt.subspan(common, open - common), Provenance::given);
-    private_rest_.assign(prompt.begin() + open, prompt.end());
-  } else {
-    conversation_.append(prompt.subspan(common),
-                         is_private_ ? Provenance::private_ : Provenance::given);
-  }
+  const std::uint32_t given = std::max(common, open);
+  conversation_.append(prompt.subspan(common, given - common), Provenance::given);
+  private_rest_.assign(prompt.begin() + given, prompt.end());
+  if (!opens) append_private_rest();
 
   started_ = parts_.now();
   stats_ = {};
@@ -88,6 +85,11 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
     begin_writing();
   }
   work();
+}
+
+void Generation::append_private_rest() {
+  conversation_.append(private_rest_, Provenance::private_);
+  private_rest_.clear();
 }
 
 void Generation::begin_writing() {

@@ -105,6 +105,7 @@ class Generation {
   bool wants_opening(std::uint32_t open_count) const;
   void work_opening();
   void end_opening();
+  void append_private_rest();
   void begin_writing();
   void finish();
   void fail(const Error& error);

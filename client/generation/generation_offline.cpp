@@ -56,7 +56,7 @@ void Generation::write_offline() {
   record.drafting = parts_.now() - before;
   stats_.drafting += record.drafting;
   ++stats_.offline_tokens;
-  write(token, Provenance::offline);
+  write(token, is_private_ ? Provenance::private_ : Provenance::offline);
   record.tokens = 1;
   note(std::move(record));
   end_where_written();

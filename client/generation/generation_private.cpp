@@ -53,8 +53,7 @@ void Generation::take_opening(const Result<ClientEvent>& told) {
 
 // Goes on with whatever activations there are.
 void Generation::end_opening() {
-  conversation_.append(private_rest_, Provenance::private_);
-  private_rest_.clear();
+  append_private_rest();
   conversation_.begin_answer();
   begin_writing();
 }

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -27,25 +29,33 @@ GenerationRig::Options options_of(std::vector<LinkFault> faults = {}) {
   return options;
 }
 
-Answer answer(GenerationRig& rig, const Tokens& secret, std::uint32_t open_count) {
+Answer answer(GenerationRig& rig, const Tokens& secret, std::uint32_t open_count,
+              Tokens prompt = kOpen) {
   rig.generation().set({.tokens_max = kLength,
                         .route = AnswerRoute::device,
                         .is_private = true,
                         .open_count = open_count});
-  Tokens prompt = kOpen;
   prompt.insert(prompt.end(), secret.begin(), secret.end());
   return rig.answer(prompt);
 }
 
+Tokens some_tokens(Random& random) {
+  Tokens tokens(random.below(12));
+  for (std::uint32_t& token : tokens) token = 1 + static_cast<std::uint32_t>(random.below(40));
+  return tokens;
+}
+
+// Of all requests.
 Tokens sent_tokens(const GenerationRig& rig) {
   Tokens all;
   for (const auto& request : rig.requests()) {
     if (const auto* prefill = std::get_if<wire::Prefill>(&request)) {
+      EXPECT_EQ(prefill->sampling, SamplingParams{});
       all.insert(all.end(), prefill->tokens.begin(), prefill->tokens.end());
     } else if (const auto* resume = std::get_if<wire::Resume>(&request)) {
       all.insert(all.end(), resume->tokens.begin(), resume->tokens.end());
-    } else {
-      ADD_FAILURE() << "a draft was sent";
+    } else if (!std::holds_alternative<CancelRequest>(request)) {
+      ADD_FAILURE() << "neither a prompt nor its cancel";
     }
   }
   return all;
@@ -81,6 +91,41 @@ TEST(PrivateAnswerTest, WhatTheServerHasReadIsNotSentAgain) {
   // A public one goes on from there.
   rig.generation().set({.tokens_max = kLength});
   EXPECT_EQ(rig.answer(kOpen).tokens, rig.plain(kOpen).tokens);
+}
+
+// Whatever happens on the way. It is over soon or never: how long an answer takes, and so when the
+// next one is asked for, is the user's to tell.
+TEST(PrivateAnswerTest, UplinksAreTheSameForTenThousandPrivateTexts) {
+  Random random(17);
+  constexpr LinkFault::Kind kKinds[] = {LinkFault::Kind::lost_request, LinkFault::Kind::lost_answer,
+                                        LinkFault::Kind::silence,      LinkFault::Kind::forgotten,
+                                        LinkFault::Kind::refused,      LinkFault::Kind::forgetful};
+  constexpr std::uint32_t kWaits[] = {0, 1, 1'000'000};
+  constexpr std::uint32_t kTurns = 20;
+  for (int schedule = 0; schedule < 50; ++schedule) {
+    std::vector<LinkFault> faults;
+    for (std::uint32_t request = 0; request < kTurns; ++request) {
+      if (random.below(3) > 0) continue;
+      faults.push_back({.request = request,
+                        .kind = kKinds[random.below(std::size(kKinds))],
+                        .wait_calls = kWaits[random.below(std::size(kWaits))]});
+    }
+    const std::uint64_t seed = random.below(1u << 30);
+    std::optional<Tokens> expected;
+    for (int device = 0; device < 10; ++device) {
+      GenerationRig rig(options_of(faults));
+      Random open_random(seed);
+      for (std::uint32_t turn = 0; turn < kTurns; ++turn) {
+        // One conversation, or another.
+        Tokens open = kOpen;
+        if (open_random.below(2) == 0) open[open_random.below(open.size())] = 50;
+        answer(rig, some_tokens(random), kOpenCount, open);
+      }
+      const Tokens sent = sent_tokens(rig);
+      if (!expected) expected = sent;
+      ASSERT_EQ(sent, *expected) << schedule;
+    }
+  }
 }
 
 TEST(PrivateAnswerTest, FaultsOfTheLinkTellNothingAndHoldNothingUp) {

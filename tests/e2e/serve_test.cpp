@@ -1,8 +1,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -183,6 +187,61 @@ TEST_F(ServeTest, StartsWithoutANetworkAndMeetsItsServerLater) {
   EXPECT_TRUE(plain_answer().starts_with(waited["message"]["content"].get<std::string>()));
   endpoint.process().signal(SIGTERM);
   EXPECT_EQ(endpoint.process().wait(10s), 0) << endpoint.process().err();
+}
+
+// Logs of both sides at their most talkative, the page's file, counters, settings, what was sent.
+TEST_F(ServeTest, NothingThatIsKeptOrToldHoldsPrivateText) {
+  const Server server(scratch_, {"--log-level", "trace"});
+  Endpoint endpoint(scratch_, server.address(), server.pin(),
+                    {"--log-level", "trace", "--page", (scratch_ / "page.db").string()});
+  const auto send = [&](const std::string& method, const std::string& path, const json& body) {
+    return ask(endpoint.port(), {.method = method, .path = path, .body = body.dump()});
+  };
+  const std::string marked = "My word is <private>canaryseven</private>, c@canaryseven.org.";
+  const json asked = {{"role", "user"}, {"content", marked}};
+  for (const char* const mode : {"mask", "local", "prefix"}) {
+    for (const bool streams : {false, true}) {
+      const json body = {{"messages", {asked}},
+                         {"private", mode},
+                         {"stream", streams},
+                         {"stop", {"canaryseven!"}},
+                         {"max_tokens", 20}};
+      EXPECT_EQ(send("POST", "/v1/chat/completions", body).status, 200u);
+    }
+  }
+  const json again = {{"messages", {{{"role", "user"}, {"content", "A title: CanarySeven"}}}}};
+  EXPECT_EQ(send("POST", "/v1/chat/completions", again).status, 200u);
+  for (const json& wrong : {json{{"messages", {asked}}, {"top_k", marked}},
+                            json{{"messages", {asked}}, {"grammar", marked}},
+                            json{{"messages", {{{"role", marked}}}}}}) {
+    EXPECT_EQ(send("POST", "/v1/chat/completions", wrong).status, 400u);
+  }
+  const std::string page = "/v1/edgedraft/conversation?id=0123456789abcdef";
+  const json kept = {
+      {"title", "canaryseven"}, {"private", true}, {"document", {{"turns", {asked}}}}};
+  EXPECT_EQ(send("PUT", page, kept).status, 200u);
+
+  std::string told;
+  for (const char* const path : {"/metrics", "/props", "/v1/models", "/v1/edgedraft/uplink"}) {
+    told += ask(endpoint.port(), {.path = path}).body;
+  }
+  std::ifstream limits("/proc/" + std::to_string(endpoint.process().id()) + "/limits");
+  const std::string all_limits(std::istreambuf_iterator<char>(limits), {});
+  EXPECT_NE(all_limits.find("Max core file size        0                    0"), std::string::npos);
+  endpoint.process().signal(SIGTERM);
+  EXPECT_EQ(endpoint.process().wait(10s), 0) << endpoint.process().err();
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(scratch_.path())) {
+    if (!entry.is_regular_file()) continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    told.append(std::istreambuf_iterator<char>(file), {});
+    ++files;
+  }
+  EXPECT_GE(files, 5u);
+  std::ranges::transform(told, told.begin(), [](unsigned char c) { return std::tolower(c); });
+  EXPECT_NE(told.find("text_001"), std::string::npos) << "nothing was looked at";
+  EXPECT_EQ(told.find("canaryseven"), std::string::npos)
+      << told.substr(told.find("canaryseven") - 200, 300);
 }
 
 TEST_F(ServeTest, AServerThatIsNotTrustedIsAnError) {
