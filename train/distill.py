@@ -7,7 +7,8 @@ All share the target's frozen embedding, LM head and final norm.  Widths of the 
 trainable part of each has at most --share of the target's parameters.
 
 loss = kl * KL(target || drafter) + feature * SmoothL1 of the features, over the answer's tokens.  A drafter that runs
-layers of the target halves the feature term between the residual stream before them and the final feature.
+layers of the target halves the feature term between the residual stream before them and the final feature.  HASS adds
+up its passes, each with top-k * (cross entropy over the target's likeliest tokens); MEDUSA its heads, without a feature term.
 A drafter with a memory sees that of a period e in --period; the paper draws 5..15 for long answers, ours are short.
 
 Example:
@@ -64,6 +65,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--share", type=float, default=0.15, help="trainable parameters, as a share of the target's (default 0.15)")
     add("--kl", type=float, default=1.0, help="weight of the KL term (default 1; the paper has 0.1)")
     add("--feature", type=float, default=0.1, help="weight of the feature term (default 0.1; the paper has 1)")
+    add("--published-weights", nargs="+", default=[], metavar="NAME",
+        help="drafters with --kl 0.1 --feature 1 whatever the others have, as EAGLE, HASS and MoA were published")
+    add("--top-k-loss", type=float, default=1.0, metavar="W", help="weight of the likeliest tokens' term of HASS (default 1)")
     add("--period", type=int, nargs=2, default=(2, 8), metavar=("LOW", "HIGH"), help="e is drawn from LOW..HIGH (default 2 8)")
     add("--staircase", type=float, default=0.0, metavar="P",
         help="chance at the start that a row's SA sees only its drafted block; falls to 0 at half time (default 0)")
@@ -113,9 +117,24 @@ def answer_rows(labels: Tensor) -> Tuple[Tensor, Tensor]:
     return response, response & predicts
 
 
+@dataclasses.dataclass
+class Weights:
+    """Of the terms of a drafter's loss."""
+
+    kl: float
+    feature: float
+    top_k: float
+
+
+def loss_weights(options: argparse.Namespace) -> Dict[str, Weights]:
+    """By drafter, what the options of add_options say."""
+    return {name: Weights(0.1, 1, options.top_k_loss) if name in options.published_weights else
+            Weights(options.kl, options.feature, options.top_k_loss) for name in options.drafters}
+
+
 def losses(drafters: Dict[str, nn.Module], target: Llama, tokens: Tensor, labels: Tensor, period: Tensor, staircase: Tensor,
-           kl_weight: float, feature_weight: float, multiple: int = 1):
-    """Per drafter (loss, KL, share of equal argmax) on tokens [B, T].
+           weights: Dict[str, Weights], multiple: int = 1):
+    """Per drafter (loss, KL, share of equal argmax) on tokens [B, T]; KL and share are those of its first guess.
 
     The first rows count twice where that fills up the number of rows to a ``multiple``.
     """
@@ -128,23 +147,29 @@ def losses(drafters: Dict[str, nn.Module], target: Llama, tokens: Tensor, labels
 
     with torch.no_grad():
         trace = target(tokens, head=False)
-        true_feature = rows(trace.feature)
-        wanted = target.head(true_feature).float()
+        wanted = target.head(rows(trace.feature)).float()
         probability = wanted.softmax(-1)
         entropy = -(probability * wanted.log_softmax(-1)).sum(-1).mean()
         best = wanted.argmax(-1)
     result = {}
     for name, drafter in drafters.items():
-        feature, pair = kind_of(name).training_forward(drafter, target, tokens, trace, response, period, staircase)
-        feature = rows(feature)
-        logits = target.head(feature).float()
-        cross = -(probability * logits.log_softmax(-1)).sum(-1).mean()
-        distance = F.smooth_l1_loss(feature.float(), true_feature.float())
-        if pair is not None:
-            made, wanted_there = pair
-            distance = 0.5 * distance + 0.5 * F.smooth_l1_loss(rows(made).float(), rows(wanted_there).float())
-        result[name] = (kl_weight * cross + feature_weight * distance, float(cross.detach() - entropy),
-                        float((logits.argmax(-1) == best).float().mean()))
+        total, told = torch.zeros((), device=tokens.device), None
+        for guess in kind_of(name).training_forward(drafter, target, tokens, trace, response, period, staircase):
+            logits = (guess.head or target.head)(rows(guess.feature)).float()
+            log_probability = logits.log_softmax(-1)
+            cross = -(probability * log_probability).sum(-1).mean()
+            loss = weights[name].kl * cross
+            if guess.compared:
+                distances = [F.smooth_l1_loss(rows(made).float(), rows(there).float()) for made, there in guess.compared]
+                loss = loss + weights[name].feature * sum(distances) / len(distances)
+            if guess.top_k:
+                # The target's probabilities of these tokens are not renormalised, the drafter's are of the full softmax.
+                likeliest = probability.topk(guess.top_k, -1)
+                loss = loss - weights[name].top_k * (likeliest.values * log_probability.gather(-1, likeliest.indices)).sum(-1).mean()
+            total = total + guess.weight * loss
+            if told is None:
+                told = float(cross.detach() - entropy), float((logits.argmax(-1) == best).float().mean())
+        result[name] = (total, *told)
     return result
 
 
@@ -174,7 +199,7 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
         drafters = load_drafters(options.out, target)
         clock = loop.Clock(saved["step"], saved["elapsed"], saved["tokens"])
     for name, drafter in drafters.items():
-        drafter.to(options.device)
+        drafter.to(options.device).train()
         for _, parameter in trainable(name, drafter):
             parameter.requires_grad_(True)
         size = sum(p.numel() for _, p in trainable(name, drafter))
@@ -182,6 +207,7 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
     print(content, flush=True)
     generators = {rank: torch.Generator().manual_seed(options.seed + 17 * rank + 31 * clock.step) for rank in range(options.workers)}
     low, high = options.period
+    weights = loss_weights(options)
 
     def compute(batch, rank):
         tokens, labels = batch
@@ -192,20 +218,24 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
         staircase = (torch.rand(len(tokens), generator=generators[rank]) < chance).to(options.device)
         with loop.precision(options):
             found = losses(drafters, target, tokens.to(options.device), labels.to(options.device), period, staircase,
-                           options.kl, options.feature, multiple=128)
+                           weights, multiple=128)
         return {name: values[0] for name, values in found.items()}
 
     def check() -> str:
         """Mean over the held-out batches of KL and equal argmax at a period of 4."""
         sums = {name: [0.0, 0.0] for name in drafters}
+        for drafter in drafters.values():
+            drafter.eval()
         with torch.no_grad():
             for tokens, labels in held:
                 rows = tokens.shape[0]
-                found = losses(drafters, target, tokens.to(options.device), labels.to(options.device),
-                               torch.full((rows,), 4, device=options.device), torch.zeros(rows, dtype=torch.bool, device=options.device), 1, 0)
+                found = losses(drafters, target, tokens.to(options.device), labels.to(options.device), torch.full((rows,), 4, device=options.device),
+                               torch.zeros(rows, dtype=torch.bool, device=options.device), weights)
                 for name, (_, kl, equal) in found.items():
                     sums[name][0] += kl / len(held)
                     sums[name][1] += equal / len(held)
+        for drafter in drafters.values():
+            drafter.train()
         return "  ".join(f"{name} KL {kl:.3f} top-1 {100 * equal:.1f}%" for name, (kl, equal) in sums.items())
 
     def save(clock: loop.Clock) -> None:

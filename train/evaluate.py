@@ -86,9 +86,9 @@ def acceptance(name: str, drafter, target: Llama, prompt: List[int], answer: Lis
     while position < len(sequence) - 1:
         guesses = kind.draft_chain(drafter, target, trace, sequence, position, depth)
         accepted = 0
-        while accepted < depth and position + 1 + accepted < len(sequence) - 1 and guesses[accepted] == sequence[position + 1 + accepted]:
+        while accepted < len(guesses) and position + 1 + accepted < len(sequence) - 1 and guesses[accepted] == sequence[position + 1 + accepted]:
             accepted += 1
-        if position + 1 + accepted == len(sequence) - 1 and accepted < depth and guesses[accepted] == sequence[-1]:
+        if position + 1 + accepted == len(sequence) - 1 and accepted < len(guesses) and guesses[accepted] == sequence[-1]:
             accepted += 1  # the end itself was guessed; nothing follows it
             gained = accepted
         else:

@@ -14,6 +14,11 @@ MoA fixtures (moa/target, moa/moa-tli0, -tli1, -tli3), expected.safetensors of a
     round<r>.tokens [n + 1] int32              n verified tokens, then the root
     round<r>.nodes [k], round<r>.parents [k] int32 (-1: child of the root)
     round<r>.root_logits [V], round<r>.logits [k, V]
+EAGLE fixtures (eagle/eagle, and eagle/eagle-bias whose fc has one; the target is moa/target):
+    round<r>.*                                 as MoA's
+    feature [n, E]                             the target's after the final norm, of the last round
+MEDUSA fixtures (medusa/medusa-1 with heads of its own, medusa/medusa-2 without; the target is moa/target):
+    round<r>.tokens [n + 1] int32, round<r>.head_logits [K, V]   behind the feature of token n - 1
 The verified tokens of a round begin with those of the round before, as after accepting a part of its tree.
 """
 
@@ -22,13 +27,16 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-from typing import Dict, List
+from typing import Callable, Dict, Iterator, List, Tuple
 
 import torch
 from torch import Tensor
 
 from checkpoint import llama_config_json, write_folder, write_safetensors
-from model import Llama, LlamaConfig
+from model import Llama, LlamaConfig, Trace, causal_mask
+from drafters import eagle
+from drafters.eagle import Eagle, EagleConfig, eagle_config_json
+from drafters.medusa import Medusa, MedusaConfig, medusa_config_json
 from drafters.moa import Moa, MoaConfig, MoaState, moa_config_json
 
 VOCABULARY, WIDTH = 96, 32
@@ -46,6 +54,7 @@ DECODERS: Dict[str, LlamaConfig] = {
     "qwen2-untied": dataclasses.replace(BASE, num_key_value_heads=1, head_dim=16, attention_bias=True, tie_word_embeddings=False),
 }
 TREE_PARENTS = [-1, -1, -1, 0, 0, 1, 3, 3, 5, 6, 8, 8]  # three children of the root, five levels
+MEDUSA_CHOICES = [[0], [0, 0], [1], [0, 1], [1, 0], [0, 0, 0], [2], [1, 0, 0]]  # ranks of the guesses on a node's path, best first
 
 
 def randomise(module: torch.nn.Module, generator: torch.Generator) -> None:
@@ -92,36 +101,85 @@ def write_decoder(folder: str, config: LlamaConfig, seed: int) -> None:
         "tree.prefix": ints(prefix), "tree.tokens": ints(nodes), "tree.parents": ints(TREE_PARENTS), "tree.logits": torch.stack(by_path)})
 
 
-def write_moa_set(folder: str, seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    target_config = dataclasses.replace(BASE, num_hidden_layers=4, num_key_value_heads=2)
-    target = Llama(target_config)
+def make_target(generator: torch.Generator) -> Llama:
+    """The target of all drafters here."""
+    target = Llama(dataclasses.replace(BASE, num_hidden_layers=4, num_key_value_heads=2))
     randomise(target, generator)
-    write_folder(os.path.join(folder, "target"), llama_config_json(target_config), target.state_dict())
+    return target
+
+
+def growing_sequences(generator: torch.Generator) -> Iterator[List[int]]:
+    """Verified tokens and the root of each round; one round accepts nothing."""
+    sequence = random_tokens(8, generator)  # the prompt and the first root
+    for grown in (0, 1, 4, 2, 3):
+        sequence = sequence + random_tokens(grown, generator)
+        yield sequence
+
+
+def tree_rounds(target: Llama, draft: Callable[[Trace, List[int], List[int]], Tensor],
+                generator: torch.Generator) -> Tuple[Dict[str, Tensor], Trace]:
+    """(expected values of all rounds, the target's trace of the last one's verified tokens).
+
+    draft gives the logits behind a path that begins with the root, from that trace and the verified tokens.
+    """
+    expected: Dict[str, Tensor] = {}
+    for index, sequence in enumerate(growing_sequences(generator)):
+        verified, root = sequence[:-1], sequence[-1]
+        size = 4 + 2 * index
+        nodes, parents = random_tokens(size, generator), TREE_PARENTS[:size]
+        trace = target(torch.tensor([verified]))
+        expected[f"round{index}.tokens"] = ints(sequence)
+        expected[f"round{index}.nodes"], expected[f"round{index}.parents"] = ints(nodes), ints(parents)
+        expected[f"round{index}.root_logits"] = draft(trace, verified, [root])
+        expected[f"round{index}.logits"] = torch.stack(
+            [draft(trace, verified, [root] + path_to(i, nodes, parents)) for i in range(size)])
+    return expected, trace
+
+
+def write_moa_set(folder: str, target: Llama, generator: torch.Generator) -> None:
+    write_folder(os.path.join(folder, "target"), llama_config_json(target.config), target.state_dict())
     for tli in (0, 1, 3):
         config = MoaConfig(tli=tli, sa_kv_heads=2, sa_ffn=40, ca_kv_heads=2, ca_ffn=56, lsa_heads=4, lsa_kv_heads=2, lsa_head_dim=8,
                            lsa_ffn=24)
-        drafter = Moa(target_config, config)
+        drafter = Moa(target.config, config)
         randomise(drafter, generator)
         name = os.path.join(folder, f"moa-tli{tli}")
-        write_folder(name, moa_config_json(target_config, config), drafter.state_dict())
+        write_folder(name, moa_config_json(target.config, config), drafter.state_dict())
 
+        def draft(trace: Trace, verified: List[int], path: List[int]) -> Tensor:
+            state = MoaState(drafter, target)  # from nothing, every time
+            state.extend(trace)
+            return state.draft(verified, path)
+
+        expected, trace = tree_rounds(target, draft, generator)
+        expected["m"], expected["c"] = drafter.layer_mean(trace.keys, trace.values)[0], drafter.memory(trace)[0]
+        write_safetensors(os.path.join(name, "expected.safetensors"), expected)
+
+
+def write_eagle_set(folder: str, target: Llama, generator: torch.Generator) -> None:
+    for bias in (False, True):
+        config = EagleConfig(ffn=40, bias=bias)
+        drafter = Eagle(target.config, config)
+        randomise(drafter, generator)
+        name = os.path.join(folder, "eagle-bias" if bias else "eagle")
+        write_folder(name, eagle_config_json(target.config, config), drafter.state_dict())
+
+        expected, trace = tree_rounds(target, lambda *given: eagle.draft(drafter, target, *given), generator)
+        expected["feature"] = trace.feature[0]
+        write_safetensors(os.path.join(name, "expected.safetensors"), expected)
+
+
+def write_medusa_set(folder: str, target: Llama, generator: torch.Generator) -> None:
+    for version in (1, 2):
+        config = MedusaConfig(heads=3, own_heads=version == 1)
+        drafter = Medusa(target.config, config)
+        randomise(drafter, generator)
+        name = os.path.join(folder, f"medusa-{version}")
+        write_folder(name, {**medusa_config_json(target.config, config), "medusa_choices": MEDUSA_CHOICES}, drafter.state_dict())
         expected: Dict[str, Tensor] = {}
-        sequence = random_tokens(8, generator)  # the prompt and the first root
-        for index, grown in enumerate((0, 1, 4, 2, 3)):
-            sequence = sequence + random_tokens(grown, generator)
-            verified, root = sequence[:-1], sequence[-1]
-            size = 4 + 2 * index
-            nodes, parents = random_tokens(size, generator), TREE_PARENTS[:size]
-            state = MoaState(drafter, target)  # from nothing, every round
-            trace = target(torch.tensor([verified]))
-            state.extend(trace.keys, trace.values)
-            expected[f"round{index}.tokens"] = ints(sequence)
-            expected[f"round{index}.nodes"], expected[f"round{index}.parents"] = ints(nodes), ints(parents)
-            expected[f"round{index}.root_logits"] = state.draft(verified, [root])
-            expected[f"round{index}.logits"] = torch.stack(
-                [state.draft(verified, [root] + path_to(i, nodes, parents)) for i in range(size)])
-            expected["m"], expected["c"] = drafter.layer_mean(trace.keys, trace.values)[0], state.memory[0]
+        for index, sequence in enumerate(growing_sequences(generator)):
+            feature = target(torch.tensor([sequence[:-1]])).feature[0, -1]
+            expected[f"round{index}.tokens"], expected[f"round{index}.head_logits"] = ints(sequence), drafter.logits(target, feature)
         write_safetensors(os.path.join(name, "expected.safetensors"), expected)
 
 
@@ -134,7 +192,11 @@ def main() -> None:
     with torch.no_grad():
         for index, (name, config) in enumerate(DECODERS.items()):
             write_decoder(os.path.join(options.out, name), config, options.seed + index)
-        write_moa_set(os.path.join(options.out, "moa"), options.seed + 100)
+        generator = torch.Generator().manual_seed(options.seed + 100)
+        target = make_target(generator)
+        write_moa_set(os.path.join(options.out, "moa"), target, generator)
+        write_eagle_set(os.path.join(options.out, "eagle"), target, torch.Generator().manual_seed(options.seed + 200))
+        write_medusa_set(os.path.join(options.out, "medusa"), target, torch.Generator().manual_seed(options.seed + 300))
     total = sum(os.path.getsize(os.path.join(root, file)) for root, _, files in os.walk(options.out) for file in files)
     print(f"{options.out}: {total / 1e6:.2f} MB")
 

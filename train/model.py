@@ -170,14 +170,14 @@ class Mlp(nn.Module):
 
 
 class Layer(nn.Module):
-    """One pre-norm decoder layer."""
+    """One pre-norm decoder layer; without ``norm_input`` its attention reads the input as it is."""
 
     def __init__(self, width: int, heads: int, kv_heads: int, head_dim: int, hidden: int, eps: float,
-                 bias: bool = False):
+                 bias: bool = False, norm_input: bool = True):
         super().__init__()
         self.self_attn = Attention(width, heads, kv_heads, head_dim, bias)
         self.mlp = Mlp(width, hidden)
-        self.input_layernorm = RmsNorm(width, eps)
+        self.input_layernorm = RmsNorm(width, eps) if norm_input else nn.Identity()
         self.post_attention_layernorm = RmsNorm(width, eps)
 
     def forward(self, x: Tensor, rope, mask: Optional[Tensor], past: Optional[Tuple[Tensor, Tensor]] = None):
@@ -197,6 +197,11 @@ def causal_mask(rows: int, cols: Optional[int] = None, device=None) -> Tensor:
     return torch.full((rows, cols), float("-inf"), device=device).triu(1 + cols - rows)
 
 
+def additive(visible: Tensor) -> Tensor:
+    """0 where visible, -inf elsewhere."""
+    return torch.zeros(visible.shape, device=visible.device).masked_fill_(~visible, float("-inf"))
+
+
 @dataclasses.dataclass
 class Trace:
     """Everything a drafter may read from the target."""
@@ -206,6 +211,11 @@ class Trace:
     streams: List[Tensor]  # L tensors [B, T, E]: the residual stream entering each layer
     keys: List[Tensor]  # L tensors [B, K, T, D], after RoPE
     values: List[Tensor]  # L tensors [B, K, T, D]
+
+    def part(self, begin: int, end: int) -> Trace:
+        """What is known of the positions begin..end - 1, without logits."""
+        return Trace(None, self.feature[:, begin:end], [x[:, begin:end] for x in self.streams],
+                     [k[:, :, begin:end] for k in self.keys], [v[:, :, begin:end] for v in self.values])
 
 
 class Llama(nn.Module):

@@ -10,6 +10,7 @@ import re
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 try:
     import torch
@@ -23,7 +24,7 @@ if torch is not None:
     from data import collate
     from distill_answers import read_answers
     from model import Cache, Llama, LlamaConfig
-    from drafters import moa
+    from drafters import eagle, moa
     from drafters.moa import Moa, MoaConfig, MoaState
 
 import copy_prompts
@@ -140,8 +141,8 @@ class NetworkTest(unittest.TestCase):
         self.target = Llama(self.config).requires_grad_(False)
         self.tokens = torch.randint(0, 50, (2, 13))
 
-    def drafter(self, tli):
-        return Moa(self.config, MoaConfig(tli=tli, lsa_heads=4, lsa_head_dim=8, lsa_ffn=16)).requires_grad_(False)
+    def drafter(self, tli, memory="lsa"):
+        return Moa(self.config, MoaConfig(tli=tli, memory=memory, lsa_heads=4, lsa_head_dim=8, lsa_ffn=16)).requires_grad_(False)
 
     def test_steps_equal_one_pass(self):
         whole = self.target(self.tokens).logits
@@ -158,17 +159,17 @@ class NetworkTest(unittest.TestCase):
         sync = moa.sync_positions(response, torch.tensor([4]))
         visible = moa.memory_visible(sync)[0]
         tokens = self.tokens[:1]
-        for tli in (0, 1, 2):
-            drafter = self.drafter(tli)
+        for memory, tli in (("lsa", 0), ("lsa", 1), ("lsa", 2), ("o", 0), ("o", 1)):
+            drafter = self.drafter(tli, memory)
             trace = self.target(tokens)
             logits = self.target.head(moa.training_forward(drafter, self.target, tokens, trace, sync)[1])[0]
             for i in range(1, tokens.shape[1]):
                 count = int(visible[i].sum())
                 state = MoaState(drafter, self.target)
-                state.extend([k[:, :, :count] for k in trace.keys], [v[:, :, :count] for v in trace.values])
+                state.extend(trace.part(0, count))
                 sequence = tokens[0].tolist()
                 expected = state.draft(sequence[:count], sequence[count:i + 1])
-                self.assertTrue(torch.allclose(logits[i], expected, atol=1e-4), (tli, i))
+                self.assertTrue(torch.allclose(logits[i], expected, atol=1e-4), (memory, tli, i))
 
     def test_no_memory_at_position_zero(self):
         drafter = self.drafter(0)
@@ -213,6 +214,87 @@ class NetworkTest(unittest.TestCase):
     def test_qwen_bias_has_names(self):
         model = Llama(dataclasses.replace(self.config, attention_bias=True))
         self.assertIn("model.layers.0.self_attn.q_proj.bias", model.state_dict())
+
+
+@unittest.skipIf(torch is None, "PyTorch is missing")
+class FeatureDraftersTest(unittest.TestCase):
+    """EAGLE, HASS and MEDUSA: training sees what drafting sees."""
+
+    def setUp(self):
+        torch.manual_seed(7)
+        self.target = Llama(LlamaConfig(vocab_size=50, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+                                        head_dim=8, intermediate_size=40, tie_word_embeddings=False)).requires_grad_(False).eval()
+        self.tokens = torch.randint(0, 50, (1, 12))
+        self.trace = self.target(self.tokens)
+
+    def make(self, name):
+        drafter = distill.make_drafter(name, self.target, 0.5).eval().requires_grad_(False)
+        for parameter in drafter.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+        return drafter
+
+    def test_pass_of_training_equals_as_many_steps_of_drafting(self):
+        sequence = self.tokens[0].tolist()
+        for name, passes in (("eagle", 1), ("hass", 3), ("hass-5", 5)):
+            drafter = self.make(name)
+            made = eagle.training_forward(drafter, self.target, self.tokens, self.trace)
+            self.assertEqual(len(made), passes)
+            for number, feature in enumerate(made, 1):
+                for last in range(number, 12):
+                    count = last + 1 - number
+                    expected = eagle.draft(drafter, self.target, self.trace.part(0, count), sequence[:count], sequence[count:last + 1])
+                    self.assertTrue(torch.allclose(self.target.head(feature)[0, last], expected, atol=1e-4), (name, number, last))
+
+    def test_greedy_chain_is_that_of_single_steps(self):
+        drafter, sequence = self.make("eagle"), self.tokens[0].tolist()
+        path = [sequence[5]]
+        for _ in range(4):
+            path.append(int(eagle.draft(drafter, self.target, self.trace.part(0, 5), sequence[:5], path).argmax()))
+        self.assertEqual(distill.kind_of("eagle").draft_chain(drafter, self.target, self.trace, sequence, 5, 4), path[1:])
+
+    def test_noise_of_training_leaves_what_is_wanted_alone(self):
+        drafter, before = self.make("eagle"), self.trace.feature.clone()
+        exact = eagle.training_forward(drafter, self.target, self.tokens, self.trace)[0]
+        noisy = eagle.training_forward(drafter.train(), self.target, self.tokens, self.trace)[0]
+        self.assertFalse(torch.allclose(exact, noisy, atol=1e-3))
+        self.assertTrue(torch.equal(self.trace.feature, before))
+
+    def test_published_names(self):
+        layer = [f"layers.0.{part}.weight" for part in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+                                                         "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", "post_attention_layernorm")]
+        self.assertEqual(set(self.make("hass").state_dict()), {"fc.weight", *layer})
+        self.assertEqual(set(self.make("medusa").state_dict()), {f"{k}.0.linear.{part}" for k in range(5) for part in ("weight", "bias")})
+        self.assertIn("1.1.weight", self.make("medusa-1").state_dict())
+
+    def test_likeliest_tokens_term_over_all_tokens_is_cross_entropy(self):
+        labels = self.tokens.roll(-1, 1)
+        nothing, period = torch.tensor([False]), torch.tensor([4])
+        hass = {"hass-2": self.make("hass-2")}
+
+        def loss(*weights):
+            with unittest.mock.patch.object(eagle, "TOP_K", 50):
+                return distill.losses(hass, self.target, self.tokens, labels, period, nothing, {"hass-2": distill.Weights(*weights)})["hass-2"][0]
+
+        self.assertAlmostEqual(float(loss(0, 0, 1)), float(loss(1, 0, 0)), places=4)
+        self.assertAlmostEqual(float(loss(0.1, 1, 0.5)), float(loss(0.6, 1, 0)), places=4)
+
+    def test_medusa_starts_as_the_lm_head(self):
+        for name in ("medusa", "medusa-1"):
+            logits = distill.make_drafter(name, self.target, 0.5).logits(self.target, self.trace.feature)
+            for head in range(logits.shape[-2]):
+                self.assertTrue(torch.equal(logits[..., head, :], self.trace.logits), (name, head))
+
+    def test_medusa_heads_learn_what_they_draft(self):
+        for name in ("medusa", "medusa-1"):
+            drafter = self.make(name)
+            guesses = distill.kind_of(name).training_forward(drafter, self.target, self.tokens, self.trace, None, None, None)
+            logits = drafter.logits(self.target, self.trace.feature)[0]
+            for k, guess in enumerate(guesses, 1):
+                trained = (guess.head or self.target.head)(guess.feature)[0]
+                self.assertTrue(torch.allclose(trained[k:], logits[:-k, k - 1], atol=1e-5), (name, k))
+                self.assertAlmostEqual(guess.weight, 0.8**k)
+            chain = distill.kind_of(name).draft_chain(drafter, self.target, self.trace, self.tokens[0].tolist(), 6, 4)
+            self.assertEqual(chain, logits[5].argmax(-1)[:4].tolist())
 
 
 @unittest.skipIf(torch is None, "PyTorch is missing")
@@ -275,7 +357,8 @@ class HuggingFaceTest(unittest.TestCase):
         target = load_target(self.folder).requires_grad_(False)
         drafter = distill.make_drafter("independent", target, 0.3)
         tokens, labels = collate(training[:2])
-        found = distill.losses({"independent": drafter}, target, tokens, labels, torch.tensor([4, 4]), torch.tensor([False, False]), 1, 0.1)
+        found = distill.losses({"independent": drafter}, target, tokens, labels, torch.tensor([4, 4]), torch.tensor([False, False]),
+                               {"independent": distill.Weights(1, 0.1, 0)})
         found["independent"][0].backward()
         self.assertIsNotNone(drafter.model.layers[0].mlp.up_proj.weight.grad)
         folder = os.path.join(self.folder, "drafter")

@@ -5,11 +5,13 @@ A new kind is a file with a subclass of ``Kind`` and a line in ``KINDS``; no oth
 
 from __future__ import annotations
 
+from drafters.eagle import EagleKind
 from drafters.independent import IndependentKind
 from drafters.kind import Kind
+from drafters.medusa import MedusaKind
 from drafters.moa import MoaKind
 
-KINDS = (MoaKind(), IndependentKind())
+KINDS = (MoaKind(), EagleKind(), MedusaKind(), IndependentKind())
 
 
 def kind_of(name: str) -> Kind:

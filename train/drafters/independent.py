@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from checkpoint import write_llama
-from drafters.kind import Kind
+from drafters.kind import Guess, Kind
 from model import Cache, Llama, LlamaConfig, Trace, config_from_dict
 
 
@@ -47,8 +47,9 @@ class IndependentKind(Kind):
         return [(name, p) for name, p in drafter.named_parameters() if name.startswith("model.layers.")]
 
     def training_forward(self, drafter: nn.Module, target: Llama, tokens: Tensor, trace: Trace, response: Tensor, period: Tensor,
-                         staircase: Tensor) -> Tuple[Tensor, Optional[Tuple[Tensor, Tensor]]]:
-        return drafter(tokens, head=False).feature, None
+                         staircase: Tensor) -> List[Guess]:
+        feature = drafter(tokens, head=False).feature
+        return [Guess(feature, [(feature, trace.feature)])]
 
     def draft_chain(self, drafter: nn.Module, target: Llama, trace: Trace, sequence: List[int], verified: int, depth: int) -> List[int]:
         path: List[int] = []

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from typing import List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 
 from model import Llama, Trace
+
+
+@dataclasses.dataclass
+class Guess:
+    """What a drafter says at every position of tokens [B, T] in one way; the loss compares it with the target there."""
+
+    feature: Tensor  # [B, T, E]: what the head is fed
+    compared: List[Tuple[Tensor, Tensor]]  # pairs (made, the target's) of [B, T, E]; their mean distance is the feature term
+    head: Optional[nn.Module] = None  # None: the target's LM head
+    weight: float = 1.0  # of this guess in the drafter's loss
+    top_k: int = 0  # this many of the target's likeliest tokens make a term of their own; 0: no such term
 
 
 class Kind(abc.ABC):
@@ -35,17 +47,16 @@ class Kind(abc.ABC):
 
     @abc.abstractmethod
     def training_forward(self, drafter: nn.Module, target: Llama, tokens: Tensor, trace: Trace, response: Tensor, period: Tensor,
-                         staircase: Tensor) -> Tuple[Tensor, Optional[Tuple[Tensor, Tensor]]]:
-        """(feature [B, T, E], pair) for every position of tokens [B, T], each seeing what it would see while drafting.
+                         staircase: Tensor) -> List[Guess]:
+        """What the drafter says for every position of tokens [B, T], each seeing what it would see while drafting.
 
-        feature is what the LM head is fed.  pair, if there is one, are a second output of the drafter and what the
-        target has in its place; its distance takes half of the feature term.  response [B, T] marks the
-        answers' tokens, period [B] is how many tokens the target is asked after, staircase [B] see --staircase.
+        The first guess is the one that checks tell about.  response [B, T] marks the answers' tokens, period [B] is
+        how many tokens the target is asked after, staircase [B] see --staircase.
         """
 
     @abc.abstractmethod
     def draft_chain(self, drafter: nn.Module, target: Llama, trace: Trace, sequence: List[int], verified: int, depth: int) -> List[int]:
-        """Greedy guesses behind the root ``sequence[verified]``; ``trace`` is the target's of the whole sequence."""
+        """At most ``depth`` greedy guesses behind the root ``sequence[verified]``; ``trace`` is the target's of the whole sequence."""
 
     @abc.abstractmethod
     def write(self, folder: str, drafter: nn.Module, tokenizer=None, dtype: Optional[torch.dtype] = None) -> None:

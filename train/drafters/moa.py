@@ -7,6 +7,7 @@ Four parts, named as in the published checkpoint:
     self_attention (SA)         a decoder layer over the target's token embeddings
     cross_attention (CA)        a decoder layer whose keys and values come from the memory
 The embedding, the LM head, the final norm and, with TLI = t, the last t layers are the target's, frozen.
+An arm of Table 5 ("-LSA, o inputs") has neither LSA nor Ekv2E: its memory is the target's feature after the final norm.
 Tokens with memory are called verified; a drafted token sees the memory of the verified ones alone.
 """
 
@@ -20,8 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from checkpoint import write_folder
-from drafters.kind import Kind
-from model import Layer, Llama, LlamaConfig, Trace, inverse_frequencies, rope_table
+from drafters.kind import Guess, Kind
+from model import Layer, Llama, LlamaConfig, Trace, additive, inverse_frequencies, rope_table
 from optim import is_residual_output
 
 NEGATIVE = float("-inf")
@@ -32,6 +33,7 @@ class MoaConfig:
     """Sizes of a drafter for one target.  SA and CA have the target's number and size of query heads."""
 
     tli: int = 0
+    memory: str = "lsa"  # or "o": the target's features
     sa_kv_heads: int = 1
     sa_ffn: int = 64
     ca_kv_heads: int = 1
@@ -50,7 +52,7 @@ def layer_rows(keys: List[Tensor], values: List[Tensor]) -> Tensor:
 
 
 class Moa(nn.Module):
-    """The trainable part.  ``state_dict()`` has exactly the 29 tensors of the published layout."""
+    """The trainable part.  With an LSA, ``state_dict()`` has exactly the 29 tensors of the published layout."""
 
     def __init__(self, target: LlamaConfig, config: MoaConfig):
         super().__init__()
@@ -63,16 +65,16 @@ class Moa(nn.Module):
         self.target_config, self.config = target, config
         self.self_attention = Layer(t.hidden_size, t.num_attention_heads, c.sa_kv_heads, t.head_dim, c.sa_ffn, t.rms_norm_eps)
         self.cross_attention = Layer(t.hidden_size, t.num_attention_heads, c.ca_kv_heads, t.head_dim, c.ca_ffn, t.rms_norm_eps)
-        self.layer_self_attention = Layer(width, c.lsa_heads, c.lsa_kv_heads, c.lsa_head_dim, c.lsa_ffn, t.rms_norm_eps)
-        self.Ekv2E = nn.Linear(width, t.hidden_size)
+        if c.memory == "lsa":
+            self.layer_self_attention = Layer(width, c.lsa_heads, c.lsa_kv_heads, c.lsa_head_dim, c.lsa_ffn, t.rms_norm_eps)
+            self.Ekv2E = nn.Linear(width, t.hidden_size)
         plain = dataclasses.replace(target, rope_scaling=None)  # only the SA keeps the target's RoPE scaling
         self.register_buffer("sa_frequencies", inverse_frequencies(target), persistent=False)
         self.register_buffer("ca_frequencies", inverse_frequencies(plain), persistent=False)
         self.register_buffer("lsa_frequencies", inverse_frequencies(plain, c.lsa_head_dim), persistent=False)
-        for layer in (self.self_attention, self.cross_attention, self.layer_self_attention):
-            for name, weight in layer.named_parameters():
-                if weight.dim() == 2:
-                    nn.init.normal_(weight, std=weight.shape[1] ** -0.5 * (0.1 if is_residual_output(name) else 1))
+        for name, weight in self.named_parameters():
+            if weight.dim() == 2 and not name.startswith("Ekv2E"):
+                nn.init.normal_(weight, std=weight.shape[1] ** -0.5 * (0.1 if is_residual_output(name) else 1))
 
     def layer_mean(self, keys: List[Tensor], values: List[Tensor]) -> Tensor:
         """m [B, T, 2 * E_kv]: the LSA's output, averaged over the layers of each token."""
@@ -82,9 +84,9 @@ class Moa(nn.Module):
         out, _, _ = self.layer_self_attention(x.reshape(batch * rows, layers, width), rope, None)
         return out.mean(1).view(batch, rows, width)
 
-    def memory(self, keys: List[Tensor], values: List[Tensor]) -> Tensor:
+    def memory(self, trace: Trace) -> Tensor:
         """c [B, T, E]"""
-        return self.Ekv2E(self.layer_mean(keys, values))
+        return trace.feature if self.config.memory == "o" else self.Ekv2E(self.layer_mean(trace.keys, trace.values))
 
     def run_self_attention(self, embeddings: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
         """SA over embeddings [B, T, E]."""
@@ -134,11 +136,6 @@ def self_visible(sync: Tensor, staircase: Tensor) -> Tensor:
     return causal & (block | ~staircase[:, None, None])
 
 
-def additive(visible: Tensor) -> Tensor:
-    """0 where visible, -inf elsewhere."""
-    return torch.zeros(visible.shape, device=visible.device).masked_fill_(~visible, NEGATIVE)
-
-
 def run_target_layers(target: Llama, tli: int, states: Tensor, positions: Tensor, past: List[Tuple[Tensor, Tensor]],
                       mask: Tensor) -> Tensor:
     """The target's last ``tli`` layers and its final norm on states [B, T, E].
@@ -165,7 +162,7 @@ def training_forward(drafter: Moa, target: Llama, tokens: Tensor, trace: Trace, 
     embeddings = target.model.embed_tokens(tokens)
     states = drafter.run_self_attention(embeddings, positions, additive(self_visible(sync, staircase)))
     visible = memory_visible(sync)
-    out = drafter.run_cross_attention(states, positions, drafter.memory(trace.keys, trace.values), positions, visible)
+    out = drafter.run_cross_attention(states, positions, drafter.memory(trace), positions, visible)
     tli = drafter.config.tli
     if tli == 0:
         return out, out
@@ -178,7 +175,7 @@ def training_forward(drafter: Moa, target: Llama, tokens: Tensor, trace: Trace, 
 class MoaState:
     """Drafting for one sequence: caches as a device would keep them, everything else recomputed.
 
-    ``extend`` receives the target's K and V of newly verified positions, ``draft`` returns logits of a
+    ``extend`` receives the target's state of newly verified positions, ``draft`` returns logits of a
     tree behind them.  It favours clearness over speed and is what the checks compare with.
     """
 
@@ -187,12 +184,12 @@ class MoaState:
         self.memory: Optional[Tensor] = None  # [1, n, E]
         self.past: List[Tuple[Tensor, Tensor]] = []  # true K and V of the last TLI layers
 
-    def extend(self, keys: List[Tensor], values: List[Tensor]) -> None:
-        """K and V [1, K, A, D] of A newly verified positions, one entry a layer."""
-        new = self.drafter.memory(keys, values)
+    def extend(self, new_positions: Trace) -> None:
+        """The target's trace, batch 1, of the A newly verified positions."""
+        new = self.drafter.memory(new_positions)
         self.memory = new if self.memory is None else torch.cat((self.memory, new), dim=1)
         tli = self.drafter.config.tli
-        fresh = list(zip(keys[-tli:], values[-tli:])) if tli else []
+        fresh = list(zip(new_positions.keys[-tli:], new_positions.values[-tli:])) if tli else []
         self.past = fresh if not self.past else [(torch.cat((a, c), 2), torch.cat((b, d), 2))
                                                  for (a, b), (c, d) in zip(self.past, fresh)]
 
@@ -220,7 +217,8 @@ class MoaState:
 
 def moa_config_json(target: LlamaConfig, config: MoaConfig) -> dict:
     """Everything that tensor shapes do not tell, and the shapes once more for the reader."""
-    return {"architectures": ["MoASpecForCausalLM"], "model_type": "moa_spec", "torch_dtype": "float32",
+    arm = {} if config.memory == "lsa" else {"memory": config.memory}
+    return {**arm, "architectures": ["MoASpecForCausalLM"], "model_type": "moa_spec", "torch_dtype": "float32",
             "tli": config.tli, "target_layers": target.num_hidden_layers, "vocab_size": target.vocab_size,
             "hidden_size": target.hidden_size, "num_attention_heads": target.num_attention_heads,
             "num_key_value_heads": target.num_key_value_heads, "head_dim": target.head_dim,
@@ -233,20 +231,21 @@ def moa_config_json(target: LlamaConfig, config: MoaConfig) -> dict:
 
 
 class MoaKind(Kind):
-    forms = ("moa-tli<N>",)
-    described = (("moa-tli0, moa-tli1, ...", "Mixture of Attentions with that many target layers on the device"),)
+    forms = ("moa-tli<N>", "moa-o-tli<N>")
+    described = (("moa-tli0, moa-tli1, ...", "Mixture of Attentions with that many target layers on the device"),
+                 ("moa-o-tli0, ...", "its arm without LSA, whose memory is the target's features"))
     default_name = "moa-tli0"
-    _name = re.compile(r"moa-tli(\d+)")
+    _name = re.compile(r"moa(-o)?-tli(\d+)")
 
     def matches(self, name: str) -> bool:
         return self._name.fullmatch(name) is not None
 
     def make(self, name: str, target: Llama, limit: int) -> Optional[nn.Module]:
-        t, tli = target.config, int(self._name.fullmatch(name)[1])
+        t, (features, tli) = target.config, self._name.fullmatch(name).groups()
         width = 2 * t.kv_width
-        if tli > t.num_hidden_layers:
+        if int(tli) >= t.num_hidden_layers:
             return None
-        base = MoaConfig(tli=tli, lsa_heads=width // t.head_dim, lsa_head_dim=t.head_dim, sa_ffn=4, ca_ffn=4, lsa_ffn=24)
+        base = MoaConfig(tli=int(tli), memory="o" if features else "lsa", lsa_heads=width // t.head_dim, lsa_head_dim=t.head_dim, sa_ffn=4, ca_ffn=4, lsa_ffn=24)
         fixed = sum(p.numel() for p in Moa(t, base).parameters())
         ffn = (4 + (limit - fixed) // (2 * 3 * t.hidden_size)) // 4 * 4
         if ffn < 8:
@@ -257,15 +256,16 @@ class MoaKind(Kind):
         return Moa(target.config, MoaConfig(**config))
 
     def training_forward(self, drafter: nn.Module, target: Llama, tokens: Tensor, trace: Trace, response: Tensor, period: Tensor,
-                         staircase: Tensor) -> Tuple[Tensor, Optional[Tuple[Tensor, Tensor]]]:
+                         staircase: Tensor) -> List[Guess]:
         out, feature = training_forward(drafter, target, tokens, trace, sync_positions(response, period), staircase)
-        if drafter.config.tli == 0:
-            return feature, None
-        return feature, (out, trace.streams[-drafter.config.tli])
+        compared = [(feature, trace.feature)]
+        if drafter.config.tli > 0:
+            compared.append((out, trace.streams[-drafter.config.tli]))
+        return [Guess(feature, compared)]
 
     def draft_chain(self, drafter: nn.Module, target: Llama, trace: Trace, sequence: List[int], verified: int, depth: int) -> List[int]:
         state = MoaState(drafter, target)
-        state.extend([k[:, :, :verified] for k in trace.keys], [v[:, :, :verified] for v in trace.values])
+        state.extend(trace.part(0, verified))
         path = [sequence[verified]]
         for _ in range(depth):
             path.append(int(state.draft(sequence[:verified], path).argmax()))

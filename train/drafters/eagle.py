@@ -1,0 +1,162 @@
+"""EAGLE: one decoder layer that continues the target's features, each paired with the token one step ahead.
+
+Source: "EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty" (Li et al., 2024); EAGLE-2 drafts dynamic trees with
+the same network.  "Learning Harmonized Representations for Speculative Sampling" (HASS; Zhang et al., 2024) trains it on
+features that it made itself, in the places where it meets them while drafting, with a term for the likeliest tokens.
+
+Input i is fc[embedding of token i + 1; feature i] at RoPE position i; output i is a guess at feature i + 1, which the target's
+LM head reads without a further norm.  Of verified positions the features are the target's, behind them its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import List, Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+import torch.nn.functional as F
+
+from checkpoint import write_folder
+from drafters.kind import Guess, Kind
+from model import Layer, Llama, LlamaConfig, Trace, additive, causal_mask, inverse_frequencies, rope_table
+from optim import is_residual_output
+
+NOISE = 0.2 * 512  # width of the uniform noise on the features of a row, times the row's length (EAGLE's training)
+PASSES, TOP_K = 3, 10  # of HASS
+
+Past = Optional[Tuple[Tensor, Tensor]]  # K and V [B, K, S, D]
+
+
+@dataclasses.dataclass
+class EagleConfig:
+    """Sizes of a network for one target, whose heads it has; ``passes`` is how it is trained, 1 as EAGLE, more as HASS."""
+
+    ffn: int = 64
+    bias: bool = False  # of fc
+    passes: int = 1
+
+
+class Eagle(nn.Module):
+    """The trainable part, named as in the published checkpoints."""
+
+    def __init__(self, target: LlamaConfig, config: EagleConfig):
+        super().__init__()
+        t = target
+        self.target_config, self.config = target, config
+        self.fc = nn.Linear(2 * t.hidden_size, t.hidden_size, bias=config.bias)
+        self.layers = nn.ModuleList([Layer(t.hidden_size, t.num_attention_heads, t.num_key_value_heads, t.head_dim, config.ffn,
+                                           t.rms_norm_eps, norm_input=False)])
+        self.register_buffer("frequencies", inverse_frequencies(t), persistent=False)
+        for name, weight in self.named_parameters():
+            if weight.dim() == 2:
+                nn.init.normal_(weight, std=weight.shape[1] ** -0.5 * (0.1 if is_residual_output(name) else 1))
+
+    def forward(self, features: Tensor, embeddings: Tensor, positions: Tensor, mask: Tensor, past: Past = None) -> Tuple[Tensor, Tensor, Tensor]:
+        """(guesses at the next features [B, T, E], K, V) for features and embeddings [B, T, E] of inputs at positions [T]."""
+        states = self.fc(torch.cat((embeddings, features), dim=-1))
+        return self.layers[0](states, rope_table(self.frequencies, positions), mask, past)
+
+
+def behind(past: Past, keys: Tensor, values: Tensor) -> Past:
+    return (keys, values) if past is None else (torch.cat((past[0], keys), 2), torch.cat((past[1], values), 2))
+
+
+def aligned_mask(rows: int, number: int, device=None) -> Tensor:
+    """[T, number * T]: what the queries of HASS's pass ``number`` see of the keys of passes 1 .. number.
+
+    While the number-th token is drafted, the last number - 1 inputs have features that the network made one step earlier
+    each: the query itself those of the pass before its own, the input before it those of the pass before that, and
+    so on; whatever is older has the target's.  So of pass 1 it sees keys that lie number - 1 or more behind it, and of each
+    later pass one key.  Not visible is -inf, so that a row's weights are those of drafting.
+    """
+    index = torch.arange(rows, device=device)
+    lag = index[:, None] - index
+    return additive(torch.cat([lag >= number - 1] + [lag == number - source for source in range(2, number + 1)], dim=-1))
+
+
+def training_forward(drafter: Eagle, target: Llama, tokens: Tensor, trace: Trace) -> List[Tensor]:
+    """Features [B, T, E] of each pass for tokens [B, T]: at position t what is drafted behind token t, 0 at position 0.
+
+    Pass 1 has the target's features (while training with noise, in tensors of its own: what is wanted stays exact), pass m those of
+    pass m - 1, which are not trained again.
+    """
+    features, embeddings = trace.feature[:, :-1], target.model.embed_tokens(tokens[:, 1:])
+    if drafter.training:
+        features = features + (torch.rand_like(features) - 0.5) * (NOISE / tokens.shape[1])
+    rows = features.shape[1]
+    positions = torch.arange(rows, device=tokens.device)
+    past: Past = None
+    made: List[Tensor] = []
+    for number in range(1, drafter.config.passes + 1):
+        out, keys, values = drafter(features, embeddings, positions, aligned_mask(rows, number, tokens.device), past)
+        past = behind(past, keys, values)
+        made.append(F.pad(out, (0, 0, 1, 0)))
+        features = torch.cat((features[:, :1], out[:, :-1].to(features)), dim=1).detach()
+    return made
+
+
+def draft(drafter: Eagle, target: Llama, trace: Trace, verified: List[int], path: List[int]) -> Tensor:
+    """Logits [V] behind ``path``, whose first token is the root; ``trace`` is the target's of the verified tokens.
+
+    Computes all inputs anew for every token of the path; it favours clearness over speed and is what the checks compare with.
+    """
+    embeddings = target.model.embed_tokens(torch.tensor([(verified + path)[1:]]))
+    features = trace.feature
+    for rows in range(len(verified), len(verified) + len(path)):
+        out = drafter(features, embeddings[:, :rows], torch.arange(rows), causal_mask(rows))[0]
+        features = torch.cat((features, out[:, -1:]), 1)
+    return target.head(features[0, -1])
+
+
+def eagle_config_json(target: LlamaConfig, config: EagleConfig) -> dict:
+    """Everything that tensor shapes do not tell, and the shapes once more for the reader."""
+    return {"architectures": ["EagleForCausalLM"], "model_type": "eagle", "hidden_act": "silu", "torch_dtype": "float32",
+            "bias": config.bias, "vocab_size": target.vocab_size, "hidden_size": target.hidden_size, "num_hidden_layers": 1,
+            "num_attention_heads": target.num_attention_heads, "num_key_value_heads": target.num_key_value_heads,
+            "head_dim": target.head_dim, "intermediate_size": config.ffn, "rope_theta": target.rope_theta,
+            "rope_scaling": target.rope_scaling, "rms_norm_eps": target.rms_norm_eps,
+            "max_position_embeddings": target.max_position_embeddings}
+
+
+class EagleKind(Kind):
+    forms = ("eagle", "hass", "hass-<PASSES>")
+    described = (("eagle", "EAGLE and EAGLE-2: one layer that continues the target's features"),
+                 ("hass, hass-2, ...", f"the same network trained as HASS, in {PASSES} passes or that many"))
+    default_name = "eagle"
+    _name = re.compile(r"eagle|hass(?:-([1-9]))?")
+
+    def matches(self, name: str) -> bool:
+        return self._name.fullmatch(name) is not None
+
+    def make(self, name: str, target: Llama, limit: int) -> Optional[nn.Module]:
+        t = target.config
+        config = EagleConfig(ffn=4, passes=1 if name == "eagle" else int(self._name.fullmatch(name)[1] or PASSES))
+        fixed = sum(p.numel() for p in Eagle(t, config).parameters())
+        ffn = (4 + (limit - fixed) // (3 * t.hidden_size)) // 4 * 4
+        return Eagle(t, dataclasses.replace(config, ffn=ffn)) if ffn >= 8 else None
+
+    def restore(self, target: Llama, config: dict) -> nn.Module:
+        return Eagle(target.config, EagleConfig(**config))
+
+    def training_forward(self, drafter: nn.Module, target: Llama, tokens: Tensor, trace: Trace, response: Tensor, period: Tensor,
+                         staircase: Tensor) -> List[Guess]:
+        top_k = TOP_K if drafter.config.passes > 1 else 0
+        return [Guess(feature, [(feature, trace.feature)], top_k=top_k)
+                for feature in training_forward(drafter, target, tokens, trace)]
+
+    def draft_chain(self, drafter: nn.Module, target: Llama, trace: Trace, sequence: List[int], verified: int, depth: int) -> List[int]:
+        embed = target.model.embed_tokens
+        features, tokens, past, path = trace.feature[:, :verified], sequence[1:verified + 1], None, []
+        for begin in range(verified - 1, verified - 1 + depth):
+            rows = features.shape[1]
+            positions = torch.arange(begin + 1 - rows, begin + 1)
+            out, keys, values = drafter(features, embed(torch.tensor([tokens])), positions, causal_mask(rows, begin + 1), past)
+            past, features = behind(past, keys, values), out[:, -1:]
+            tokens = [int(target.head(out[0, -1]).argmax())]
+            path += tokens
+        return path
+
+    def write(self, folder: str, drafter: nn.Module, tokenizer=None, dtype: Optional[torch.dtype] = None) -> None:
+        write_folder(folder, eagle_config_json(drafter.target_config, drafter.config), drafter.state_dict(), tokenizer, dtype)
