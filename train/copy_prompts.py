@@ -8,6 +8,7 @@
     DIR/spec_bench/question.jsonl                              Spec-Bench (Apache-2.0)
     DIR/self_instruct/{seed_tasks,user_oriented_instructions}.jsonl   Self-Instruct (Apache-2.0)
     DIR/gsm8k/train.jsonl                                      GSM8K (MIT)
+    DIR/wikisql/test.jsonl                                     WikiSQL (BSD-3), for --split open alone
 
 --split measure has three tasks, of which --split train has other items:
     summary    dialogues of DialogSum's test set under 900 characters (train: of its dev set)
@@ -16,6 +17,12 @@
 and for --split train alone
     instruct   Self-Instruct's tasks
     maths      GSM8K's questions
+--split open has what a drafter may train on that is measured with MT-bench, Spec-Bench, HumanEval or DialogSum's test set:
+    summary    dialogues of DialogSum's dev set
+    instruct, maths    as above
+    question   WikiSQL's questions, without their tables
+No prompt of it shares ten words in a row with one of those.
+
 Of each task the --per-task prompts with the lowest MD5 are taken, in that order.
 
 DialogSum is not for commercial use and the benchmarks are for measuring: do not publish weights trained on these prompts.
@@ -28,8 +35,9 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import sys
-from typing import Dict, Iterator, List
+from typing import Dict, Iterator, List, Set, Tuple
 
 from split import hashed_out
 
@@ -90,15 +98,33 @@ def to_train_on(folder: str) -> Dict[str, List[str]]:
             for task, prompts in found.items()}
 
 
+def runs_of_ten(text: str) -> Set[Tuple[str, ...]]:
+    """All runs of ten words, without case and marks; of a shorter text all its words."""
+    words = re.findall(r"\w+", text.lower())
+    return {tuple(words[i:i + 10]) for i in range(max(1, len(words) - 9))}
+
+
+def apart_from_benchmarks(folder: str) -> Dict[str, List[str]]:
+    benchmarks = summaries(folder, "test") + [entry["prompt"] for entry in read(folder, "humaneval/HumanEval.jsonl.gz")]
+    for name in ("mt_bench", "spec_bench"):
+        benchmarks += [turn for entry in read(folder, f"{name}/question.jsonl") for turn in entry["turns"]]
+    known = {run for prompt in benchmarks for run in runs_of_ten(prompt)}
+    found = {"summary": summaries(folder, "dev"), "instruct": instructions(folder),
+             "maths": [entry["question"] for entry in read(folder, "gsm8k/train.jsonl")],
+             "question": [entry["question"].strip() for entry in read(folder, "wikisql/test.jsonl")]}
+    return {task: [prompt for prompt in prompts if len(prompt) < LONGEST + 100 and not known & runs_of_ten(prompt)]
+            for task, prompts in found.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--data", metavar="DIR", required=True, help="the data sets above")
     add("--out", metavar="FILE", required=True, help="JSON lines: task, prompt")
-    add("--split", choices=["measure", "train"], default="measure", help="see above (default measure)")
+    add("--split", choices=["measure", "train", "open"], default="measure", help="see above (default measure)")
     add("--per-task", type=int, default=12, help="prompts of each task at most (default 12)")
     options = parser.parse_args()
-    tasks = (measured if options.split == "measure" else to_train_on)(options.data)
+    tasks = {"measure": measured, "train": to_train_on, "open": apart_from_benchmarks}[options.split](options.data)
     with open(options.out, "w", encoding="utf-8") as file:
         for task, prompts in tasks.items():
             chosen = sorted(set(prompts), key=lambda prompt: hashlib.md5(prompt.encode()).digest())[:options.per_task]

@@ -258,6 +258,11 @@ class Row:
     ids: List[int]
     response: List[bool]
 
+    def parts(self) -> Tuple[List[int], List[int]]:
+        """(prompt, answer) of a conversation of one turn."""
+        first = self.response.index(True)
+        return self.ids[:first], self.ids[first:]
+
 
 def encode_conversation(tokenizer, turns: List[Example]) -> Row:
     """<s> and then, a turn at a time, the user's and the assistant's message; the answer's <|end|> counts as response."""

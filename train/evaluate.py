@@ -5,6 +5,9 @@ Exact match compares the graded part of a greedily generated answer (behind "Ans
 E2E gets BLEU-4 against all references, lower-cased; stories the share of repeated four-word sequences.
 tau is the mean number of tokens per target pass when a chain of --chain tokens is drafted greedily: accepted
 ones plus the target's own.  The first token, from the prompt's pass, does not count.
+
+Of the target of a Hugging Face folder, with --answers, drafters' acceptance alone is measured: on the answers that
+distill_answers.py holds out.
 """
 
 from __future__ import annotations
@@ -14,8 +17,7 @@ import collections
 import json
 import math
 import re
-import sys
-from typing import Dict, List
+from typing import Dict, List, Tuple
 
 import parallel
 
@@ -23,9 +25,12 @@ if __name__ == "__main__":
     parallel.environment()  # before PyTorch is imported
 
 import torch
+from torch import nn
 
 from checkpoint import load_target
 from data import Source
+from distill import load_drafters
+from distill_answers import read_answers
 from generate import answer_all, greedy
 from drafters import kind_of
 from model import Llama
@@ -99,23 +104,45 @@ def acceptance(name: str, drafter, target: Llama, prompt: List[int], answer: Lis
     return tokens, passes
 
 
+def print_acceptance(drafters: Dict[str, nn.Module], target: Llama, answers: Dict[str, List[Tuple[List[int], List[int]]]], depth: int) -> None:
+    """Table of tau by drafter and task; answers are pairs of a prompt's and an answer's ids."""
+    print(f"\ntau, chain of {depth}, greedy\n\n| drafter | {' | '.join(answers)} | mean | pooled |\n|{'---|' * (len(answers) + 3)}")
+    for name, drafter in drafters.items():
+        sums = [[sum(both) for both in zip(*(acceptance(name, drafter, target, prompt, answer, depth) for prompt, answer in pairs))]
+                for pairs in answers.values()]
+        taus = [tokens / max(1, passes) for tokens, passes in sums]
+        pooled = sum(tokens for tokens, _ in sums) / max(1, sum(passes for _, passes in sums))
+        print(f"| {name} | {' | '.join(f'{tau:.2f}' for tau in taus)} | {sum(taus) / len(taus):.2f} | {pooled:.2f} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--target", metavar="FILE", required=True, help="checkpoint of train_target.py")
-    add("--tokenizer", metavar="FILE", required=True)
+    add("--target", metavar="FILE", required=True, help="checkpoint of train_target.py, or a Hugging Face folder")
+    add("--answers", metavar="FILE", help="JSON lines of answer_prompts.py; neither --tokenizer nor --data is needed then")
+    add("--tokenizer", metavar="FILE", help="tokenizer.model of a target that train_target.py made")
     add("--data", metavar="DIR", help="text data sets (data.py names them)")
     add("--drafters", metavar="FILE", help="checkpoint of distill.py: measure acceptance too")
     add("--count", type=int, default=100, help="held-out prompts a task (default 100)")
     add("--acceptance-count", type=int, default=10, help="of them for the acceptance (default 10)")
     add("--chain", type=int, default=4, help="drafted tokens a pass (default 4)")
+    add("--longest", type=int, default=600, help="longest conversation of --answers in token ids (default 600)")
     add("--limit", type=int, default=200, help="longest answer in token ids (default 200)")
     add("--samples", metavar="FILE", help="write prompts and answers here as JSON lines")
     add("--threads", type=int, default=2)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.set_grad_enabled(False)
-    tokenizer, target, source = Tokenizer(options.tokenizer), load_target(options.target), Source(options.data)
+    target = load_target(options.target)
+    drafters = load_drafters(options.drafters, target) if options.drafters else {}
+    if options.answers:
+        held = read_answers(options.answers, options.longest)[1]
+        print_acceptance(drafters, target, {task: [row.parts() for row in rows[:options.acceptance_count]] for task, rows in held.items()},
+                         options.chain)
+        return
+    if not options.tokenizer:
+        parser.error("--tokenizer is missing")
+    tokenizer, source = Tokenizer(options.tokenizer), Source(options.data)
     examples = source.held_out_set(options.count)
     print("| task | prompts | score |\n|---|---|---|")
     samples = open(options.samples, "w", encoding="utf-8") if options.samples else None
@@ -125,36 +152,16 @@ def main() -> None:
         for item in items if samples else []:
             samples.write(json.dumps({"task": task, "prompt": item.prompt, "answer": answers[item.prompt], "reference": item.answer},
                                      ensure_ascii=False) + "\n")
-    if not options.drafters:
-        return
-    from distill import load_drafters
-
-    drafters = load_drafters(options.drafters, target)
     if not drafters:
-        sys.exit("error: no drafters in the checkpoint")
-    table: Dict[str, Dict[str, float]] = {name: {} for name in drafters}
-    pooled = {name: [0, 0] for name in drafters}
+        return
+    pairs: Dict[str, List[Tuple[List[int], List[int]]]] = {task: [] for task in examples}
     for task, items in examples.items():
-        sums = {name: [0, 0] for name in drafters}
         for item in items[:options.acceptance_count]:
             prompt = tokenizer.prompt(item.prompt)
             answer = greedy(target, tokenizer.end, [prompt], options.limit)[0]
-            if len(answer) < 2:
-                continue
-            if len(answer) < options.limit:
-                answer = answer + [tokenizer.end]
-            for name, drafter in drafters.items():
-                tokens, passes = acceptance(name, drafter, target, prompt, answer, options.chain)
-                sums[name][0] += tokens
-                sums[name][1] += passes
-        for name, (tokens, passes) in sums.items():
-            table[name][task] = tokens / max(1, passes)
-            pooled[name][0] += tokens
-            pooled[name][1] += passes
-    print(f"\ntau, chain of {options.chain}, greedy\n\n| drafter | {' | '.join(examples)} | mean | pooled |\n|{'---|' * (len(examples) + 3)}")
-    for name, row in table.items():
-        cells = " | ".join(f"{value:.2f}" for value in row.values())
-        print(f"| {name} | {cells} | {sum(row.values()) / len(row):.2f} | {pooled[name][0] / max(1, pooled[name][1]):.2f} |")
+            if len(answer) > 1:
+                pairs[task].append((prompt, answer + [tokenizer.end] * (len(answer) < options.limit)))
+    print_acceptance(drafters, target, pairs, options.chain)
 
 
 if __name__ == "__main__":

@@ -19,9 +19,11 @@ except ImportError:
     torch = None
 
 if torch is not None:
+    import calibrate
     import distill
+    import evaluate
     from checkpoint import load_target, read_safetensors, write_llama, write_safetensors
-    from data import collate
+    from data import Row, collate
     from distill_answers import read_answers
     from model import Cache, Llama, LlamaConfig
     from drafters import eagle, moa
@@ -295,6 +297,63 @@ class FeatureDraftersTest(unittest.TestCase):
                 self.assertAlmostEqual(guess.weight, 0.8**k)
             chain = distill.kind_of(name).draft_chain(drafter, self.target, self.trace, self.tokens[0].tolist(), 6, 4)
             self.assertEqual(chain, logits[5].argmax(-1)[:4].tolist())
+
+
+@unittest.skipIf(torch is None, "PyTorch is missing")
+class CalibrationTest(unittest.TestCase):
+    """The tree of a MEDUSA drafter whose heads are right now and then."""
+
+    def setUp(self):
+        torch.manual_seed(9)
+        self.target = Llama(LlamaConfig(vocab_size=12, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                                        head_dim=8, intermediate_size=40)).requires_grad_(False).eval()
+        self.drafter = distill.make_drafter("medusa", self.target, 0.9).requires_grad_(False)
+        for parameter in self.drafter.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+        self.rows = []
+        for _ in range(8):
+            ids = torch.randint(0, 12, (1, 5))
+            while ids.shape[1] < 40:
+                ids = torch.cat((ids, self.target(ids).logits[:, -1:].argmax(-1)), 1)
+            self.rows.append(Row(ids[0].tolist(), [False] * 5 + [True] * 35))
+        self.answers = [calibrate.ranks(self.drafter, self.target, row) for row in self.rows]
+
+    def test_tree_is_the_best_of_its_size(self):
+        acc = torch.rand(2, calibrate.GUESSES)
+        nodes = [(i,) for i in range(10)] + [(i, j) for i in range(10) for j in range(10)]
+        values = sorted((float(acc[0, node[0]] * (acc[1, node[1]] if len(node) > 1 else 1)) for node in nodes), reverse=True)
+        for size in (1, 7, 40, 110):
+            tree = calibrate.best_tree(acc, size)
+            self.assertEqual(len(set(tree)), size)
+            self.assertTrue(all(node[:-1] in tree[:i] for i, node in enumerate(tree) if len(node) > 1))
+            self.assertAlmostEqual(calibrate.product_tau(acc, tree), 1 + sum(values[:size]), places=4)
+
+    def test_predicted_tau_is_what_verification_measures(self):
+        tree = calibrate.best_tree(calibrate.accuracies(self.answers), 25)
+        tokens = passes = 0
+        for row in self.rows:
+            trace, root = self.target(torch.tensor([row.ids])), 5
+            while root < len(row.ids) - 1:
+                best = self.drafter.logits(self.target, trace.feature[0, root - 1]).topk(10).indices
+                path, at = (), root
+                while True:
+                    said = int(trace.logits[0, at].argmax())  # the target's own token behind the accepted ones
+                    down = [node for node in tree if node[:-1] == path and len(node) == len(path) + 1 and int(best[len(path), node[-1]]) == said]
+                    if not down or at + 1 > len(row.ids) - 1:
+                        break
+                    path, at = down[0], at + 1
+                root = at + 1
+                passes += 1
+            tokens += len(row.ids) - 6
+        self.assertGreater(tokens / passes, 1.2)
+        self.assertAlmostEqual(calibrate.walked_tau(tree, self.answers), tokens / passes, places=9)
+
+    def test_chain_of_best_guesses_is_a_tree(self):
+        tokens, passes = 0, 0
+        for row in self.rows:
+            gained, asked = evaluate.acceptance("medusa", self.drafter, self.target, *row.parts(), 4)
+            tokens, passes = tokens + gained, passes + asked
+        self.assertAlmostEqual(calibrate.walked_tau([(0,) * depth for depth in range(1, 5)], self.answers), tokens / passes, places=9)
 
 
 @unittest.skipIf(torch is None, "PyTorch is missing")

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Finds the tree of a MEDUSA drafter and writes it into the config.json of its folder.
+
+The tree says which combinations of the heads' guesses are drafted.  On answers that the target wrote, acc_k(i) is the share of
+positions where the i-th best guess of head k is right; a node is worth the product of these along its path, as if heads erred
+independently of each other, and the most valuable nodes are added until there are --nodes ("Medusa", section 2.3: sparse tree).
+
+Heads do not err independently, and a pass does not begin at any position alike.  So the tau that is told and written
+(medusa_predicted_tau) is that of the tree walked over the same answers; the product formula's stands beside it.
+
+Example, on the answers that the heads were trained with:
+    python3 calibrate.py --target MiniMind2-Small --answers answers.jsonl --drafter hf/medusa
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import json
+import os
+import sys
+from typing import List, Tuple
+
+import parallel
+
+if __name__ == "__main__":
+    parallel.environment()  # before PyTorch is imported
+
+import torch
+from torch import Tensor
+
+from checkpoint import load_target, read_safetensors
+from data import Row
+from distill_answers import read_answers
+from drafters.medusa import Medusa, MedusaConfig
+from model import Llama
+from progress import Progress
+
+GUESSES = 10  # of a head that may become nodes
+Node = Tuple[int, ...]  # ranks of the guesses on its path
+
+
+def ranks(drafter: Medusa, target: Llama, row: Row) -> List[Node]:
+    """By root of an answer, the rank of the right token among each head's guesses; GUESSES for a worse one and behind the end."""
+    ids, first = torch.tensor(row.ids), len(row.parts()[0])
+    feature = target(ids[None], head=False).feature[0, first - 1:-2]  # of the token before each root
+    wanted = torch.stack([torch.cat((ids[first + k:], ids.new_full((k - 1,), -1))) for k in range(1, len(drafter) + 1)], -1)
+    logits = drafter.logits(target, feature)
+    right = logits.gather(-1, wanted.clamp(min=0)[..., None])
+    better = (logits > right) | ((logits == right) & (torch.arange(logits.shape[-1]) < wanted[..., None]))
+    return [tuple(found) for found in better.sum(-1).clamp(max=GUESSES).masked_fill(wanted < 0, GUESSES).tolist()]
+
+
+def accuracies(answers: List[List[Node]]) -> Tensor:
+    """acc [K, GUESSES]"""
+    found = torch.tensor([node for answer in answers for node in answer])
+    return torch.stack([(found == rank).float().mean(0) for rank in range(GUESSES)], -1)
+
+
+def best_tree(acc: Tensor, nodes: int) -> List[Node]:
+    """The ``nodes`` most valuable nodes, best first, a parent before its children.  The first n are the best tree of n."""
+    tree: List[Node] = []
+    waiting: List[Tuple[float, Node]] = [(-1.0, ())]
+    while waiting and len(tree) <= nodes:
+        value, node = heapq.heappop(waiting)
+        tree.append(node)
+        if len(node) < len(acc):
+            for rank, accuracy in enumerate(acc[len(node)].tolist()):
+                heapq.heappush(waiting, (value * accuracy, node + (rank,)))
+    return tree[1:]  # without the root
+
+
+def product_tau(acc: Tensor, tree: List[Node]) -> float:
+    """Tokens per pass if heads erred independently and passes began anywhere: 1 + the nodes' values."""
+    return 1 + sum(float(torch.stack([acc[depth, rank] for depth, rank in enumerate(node)]).prod()) for node in tree)
+
+
+def walked_tau(tree: List[Node], answers: List[List[Node]]) -> float:
+    """Tokens per pass while the answers are written with the tree, greedily."""
+    known, tokens, passes = set(tree), 0, 0
+    for answer in answers:
+        root = 0
+        while root < len(answer):
+            accepted = 0
+            while accepted < len(answer[root]) and answer[root][:accepted + 1] in known:
+                accepted += 1
+            root += accepted + 1
+            passes += 1
+        tokens += len(answer)
+    return tokens / passes
+
+
+def load_medusa(folder: str, target: Llama) -> Medusa:
+    with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    if config.get("model_type") != "medusa":
+        sys.exit(f"error: --drafter {folder} is not a MEDUSA drafter")
+    drafter = Medusa(target.config, MedusaConfig(config["medusa_num_heads"], config["version"] == 1))
+    drafter.load_state_dict({name: tensor.float() for name, tensor in read_safetensors(os.path.join(folder, "model.safetensors")).items()})
+    return drafter.eval()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--target", metavar="FOLDER", required=True, help="Hugging Face folder of a Llama, or checkpoint of train_target.py")
+    add("--answers", metavar="FILE", required=True, help="JSON lines of answer_prompts.py; those that distill_answers.py holds out are not used")
+    add("--drafter", metavar="DIR", required=True, help="folder of export.py, whose config.json gets the tree")
+    add("--nodes", type=int, default=62, help="of the tree, its root apart (default 62)")
+    add("--count", type=int, default=400, help="answers (default 400)")
+    add("--longest", type=int, default=600, help="longest conversation in token ids (default 600)")
+    add("--threads", type=int, default=2)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    torch.set_grad_enabled(False)
+    target = load_target(options.target)
+    drafter = load_medusa(options.drafter, target)
+    training = read_answers(options.answers, options.longest)[0]
+    training = training[::max(1, len(training) // options.count)][:options.count]
+    bar, answers = Progress(len(training)), []
+    for row in training:
+        answers.append(ranks(drafter, target, row))
+        bar.update(len(answers))
+    acc = accuracies(answers)
+    tree = best_tree(acc, options.nodes)
+    for head, shares in enumerate(acc.tolist(), 1):
+        bar.line(f"head {head}: " + "  ".join(f"{100 * share:.1f}" for share in shares) + " % by rank")
+    for size in sorted({16, len(tree)}):
+        bar.line(f"{size} nodes: tau {walked_tau(tree[:size], answers):.3f}, {product_tau(acc, tree[:size]):.3f} by the product formula")
+    path = os.path.join(options.drafter, "config.json")
+    with open(path, encoding="utf-8") as file:
+        config = json.load(file)
+    config["medusa_choices"], config["medusa_predicted_tau"] = tree, round(walked_tau(tree, answers), 3)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(config, file, indent=2)
+        file.write("\n")
+    print(f"{path}: tree of {len(tree)} nodes")
+
+
+if __name__ == "__main__":
+    main()
