@@ -12,7 +12,7 @@ import os
 import shutil
 import struct
 import sys
-from typing import Dict, Optional
+from typing import Dict, List, Optional
 
 import torch
 from torch import Tensor
@@ -102,15 +102,17 @@ def balance(model: Llama) -> None:
 
 
 def hf_config(values: dict) -> LlamaConfig:
-    """The sizes in a Llama's config.json.  ValueError for what this decoder does not compute."""
-    if values.get("model_type") != "llama":
-        raise ValueError(f"model_type is '{values.get('model_type')}'; only 'llama' is read")
+    """The sizes in the config.json of a Llama or Qwen2.  ValueError for what this decoder does not compute."""
+    if values.get("model_type") not in ("llama", "qwen2"):
+        raise ValueError(f"model_type is '{values.get('model_type')}'; only 'llama' and 'qwen2' are read")
     if values.get("hidden_act", "silu") != "silu":
         raise ValueError(f"hidden_act is '{values['hidden_act']}'; only 'silu' is computed")
-    for name in ("attention_bias", "mlp_bias"):
-        if values.get(name):
-            raise ValueError(f"{name} is set; a Llama's layers have no bias here")
+    qwen = values["model_type"] == "qwen2"
+    for name in ("attention_bias", "mlp_bias", "use_sliding_window"):
+        if values.get(name) and not (qwen and name == "attention_bias"):
+            raise ValueError(f"{name} is set, which is not computed")
     given = {key: value for key, value in values.items() if value is not None}
+    given["attention_bias"] = qwen  # on q, k and v, which its config.json does not say
     given.setdefault("num_key_value_heads", given["num_attention_heads"])
     given.setdefault("head_dim", given["hidden_size"] // given["num_attention_heads"])
     given.setdefault("tie_word_embeddings", False)
@@ -123,22 +125,31 @@ def hf_config(values: dict) -> LlamaConfig:
     return config_from_dict(given)
 
 
+def weight_files(folder: str) -> List[str]:
+    """model.safetensors, or the files that model.safetensors.index.json names."""
+    names = ["model.safetensors"]
+    index = os.path.join(folder, names[0] + ".index.json")
+    if os.path.exists(index):
+        with open(index, encoding="utf-8") as file:
+            names = sorted(set(json.load(file)["weight_map"].values()))
+    return [os.path.join(folder, name) for name in names]
+
+
 def load_hf_target(folder: str) -> Llama:
-    """The model of a Hugging Face Llama folder, in 32 bits.
+    """The model of a Hugging Face folder of a Llama or Qwen2, in 32 bits.
 
     A head that is stored wins over tie_word_embeddings: some files keep one of their own although config.json calls it tied.
     """
     try:
         with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
             config = hf_config(json.load(file))
-        tensors = read_safetensors(os.path.join(folder, "model.safetensors"))
-        tensors = {name: tensor.float() for name, tensor in tensors.items() if not name.endswith("rotary_emb.inv_freq")}
+        tensors = {name: tensor.float() for file in weight_files(folder) for name, tensor in read_safetensors(file).items()
+                   if not name.endswith("rotary_emb.inv_freq")}
         config.tie_word_embeddings = "lm_head.weight" not in tensors
         model = Llama(config)
         model.load_state_dict(tensors)  # its error lists missing and foreign tensors
     except FileNotFoundError as error:
-        sharded = os.path.exists(os.path.join(folder, "model.safetensors.index.json"))
-        sys.exit(f"error: {folder}: " + ("the weights are in several files; one model.safetensors is read" if sharded else str(error)))
+        sys.exit(f"error: {folder}: {error}")
     except KeyError as error:
         sys.exit(f"error: {folder}: config.json has no {error}, or a tensor is of type {error}, which is not read")
     except (ValueError, RuntimeError) as error:

@@ -28,8 +28,8 @@ from tokenizer import Tokenizer
 
 
 @torch.no_grad()
-def greedy(model: Llama, tokenizer: Tokenizer, prompts: List[List[int]], limit: int) -> List[List[int]]:
-    """Answers of prompts of one common length, each up to <|end|> (left out) or ``limit`` ids."""
+def greedy(model: Llama, end: int, prompts: List[List[int]], limit: int) -> List[List[int]]:
+    """Answers of prompts of one common length, each up to the id ``end`` (left out) or of ``limit`` ids."""
     tokens, cache = torch.tensor(prompts), Cache()
     answers: List[List[int]] = [[] for _ in prompts]
     open_rows = list(range(len(prompts)))
@@ -37,7 +37,7 @@ def greedy(model: Llama, tokenizer: Tokenizer, prompts: List[List[int]], limit: 
         trace = model(tokens, cache.past, head=False)
         cache.append(trace)
         best = model.head(trace.feature[:, -1]).argmax(-1)
-        keep = [i for i, token in enumerate(best.tolist()) if token != tokenizer.end]
+        keep = [i for i, token in enumerate(best.tolist()) if token != end]
         for i in keep:
             answers[open_rows[i]].append(int(best[i]))
         if not keep:
@@ -64,7 +64,7 @@ def answer_all(model: Llama, tokenizer: Tokenizer, prompts: List[str], limit: in
     for chunk in chunks:
         if time.time() > until:
             break
-        for ids, answer in zip(chunk, greedy(model, tokenizer, chunk, limit)):
+        for ids, answer in zip(chunk, greedy(model, tokenizer.end, chunk, limit)):
             answers[text[tuple(ids)]] = tokenizer.decode(answer)
         tell(len(answers))
     return answers

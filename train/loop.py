@@ -56,12 +56,14 @@ def add_options(parser: argparse.ArgumentParser, minutes: float, muon_lr: float,
 
 
 def check_options(options: argparse.Namespace) -> None:
-    if options.device != "cpu" and options.workers > 1:
-        sys.exit("error: --workers is for the CPU; on a GPU use one worker and more --tokens")
+    if options.workers > 1 and (options.device != "cpu" or parallel.launched()):
+        sys.exit("error: --workers is for the CPU without torchrun; on a GPU use more --tokens, on several torchrun")
     if options.minutes <= 0:
         sys.exit("error: --minutes must be above 0")
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         sys.exit("error: this PyTorch sees no CUDA device")
+    if parallel.launched():
+        options.device, options.workers = parallel.join(options.device)
 
 
 def precision(options: argparse.Namespace) -> torch.autocast:
@@ -89,16 +91,17 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
     parameters = [p for named in groups.values() for _, p in named]
     names = [name for named in groups.values() for name, _ in named]
     group_of = [index for index, named in enumerate(groups.values()) for _ in named]
-    shared = parallel.Group(options.workers, parameters, len(groups))
+    shared = parallel.LaunchedGroup(parameters, len(groups)) if parallel.launched() else parallel.Group(options.workers, parameters, len(groups))
     start = time.time() - clock.elapsed
     resumed = clock.step > 0
 
     def worker(rank: int) -> None:
-        torch.set_num_threads(1 if options.workers > 1 else options.threads)
+        torch.set_num_threads(1 if options.workers > 1 and not parallel.launched() else options.threads)
         owned = shared.owned(rank)
         optimiser = Optimiser([(names[i], parameters[i]) for i in owned], options.muon_lr, options.adam_lr,
                               options.embedding_lr, options.residual_lr, options.bf16)
-        state_path = f"{options.out}.optimiser{rank}"
+        keeper = 0 if parallel.launched() else rank  # of the state of what this process owns
+        state_path = f"{options.out}.optimiser{keeper}"
         if resumed and os.path.exists(state_path):
             optimiser.load_state_dict(torch.load(state_path, map_location=options.device))
         bar = Progress(options.minutes * 60, rank == 0)
@@ -144,7 +147,8 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
                     bar.line("held out  " + check())
                     last_check = time.time()
             if save_now or progress >= 1:
-                torch.save(optimiser.state_dict(), state_path)
+                if rank == keeper:
+                    torch.save(optimiser.state_dict(), state_path)
                 if rank == 0:
                     save(clock)
                 last_save = time.time()

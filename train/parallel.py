@@ -1,21 +1,23 @@
-"""Data-parallel training on one machine, without a launcher.
+"""Data-parallel training: on the CPUs of one machine without a launcher, on several GPUs or machines under torchrun.
 
-Every worker process has its own batches; parameters and gradients lie in shared memory.  A step is
+Without a launcher every worker process has its own batches; parameters and gradients lie in shared memory.  A step is
     all workers:  forward, backward, copy the gradient to the own shared buffer
     barrier
     each worker:  add up the gradients of the parameters it owns, update those parameters in place
     barrier
-so the optimiser's work is divided too.  With one worker (always the case on a GPU) it is plain training.
+so the optimiser's work is divided too.  With one worker it is plain training.  Under torchrun every process has the
+parameters of its own, gradients are averaged over the network and each process does all updates, which come out alike.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Callable, List
+from typing import Callable, List, Tuple
 
 import torch
 from torch import Tensor
+import torch.distributed as distributed
 import torch.multiprocessing as multiprocessing
 
 
@@ -71,10 +73,62 @@ class Group:
         return [float(total) ** 0.5 for total in self.squares.sum(0)]
 
 
+class LaunchedGroup:
+    """What the processes of torchrun have in common; takes the place of a Group."""
+
+    def __init__(self, parameters: List[Tensor], groups: int = 1):
+        self.groups, self.parameters = groups, parameters
+        self.numbers = torch.zeros(distributed.get_world_size(), 4 + groups, dtype=torch.float64, device=parameters[0].device)
+        for parameter in parameters:
+            distributed.broadcast(parameter.data, 0)
+
+    def owned(self, rank: int) -> List[int]:
+        return list(range(len(self.parameters)))
+
+    def wait(self) -> None:
+        distributed.barrier()
+
+    def average_gradients(self, rank: int, owned: List[int], group_of: List[int]) -> List[float]:
+        """As that of Group; it also tells every process the numbers of the others."""
+        distributed.all_gather(list(self.numbers), self.numbers[rank].clone())
+        squares = [0.0] * self.groups
+        for index, parameter in enumerate(self.parameters):
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            distributed.all_reduce(parameter.grad)
+            parameter.grad.div_(len(self.numbers))
+            squares[group_of[index]] += float(parameter.grad.pow(2).sum())
+        return [total ** 0.5 for total in squares]
+
+
+def launched() -> bool:
+    """Whether torchrun has started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def rank() -> int:
+    return int(os.environ["RANK"]) if launched() else 0
+
+
+def join(device: str) -> Tuple[str, int]:
+    """Under torchrun: meets the other processes; returns this one's device, such as "cuda:1", and how many there are.
+
+    Only the first goes on to print.
+    """
+    cuda = device.startswith("cuda")
+    distributed.init_process_group("nccl" if cuda else "gloo")
+    if rank() > 0:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")
+    if cuda:
+        device = f"cuda:{os.environ['LOCAL_RANK']}"
+        torch.cuda.set_device(device)
+    return device, distributed.get_world_size()
+
+
 def run(worker: Callable[[int], None], world: int) -> None:
-    """Calls ``worker(rank)`` in ``world`` processes and waits; rank 0 is this process."""
-    if world == 1:
-        worker(0)
+    """Calls ``worker(rank)`` in ``world`` processes and waits; without torchrun rank 0 is this process."""
+    if world == 1 or launched():
+        worker(rank())
         return
     context = multiprocessing.get_context("fork")
     children = [context.Process(target=worker, args=(rank,), daemon=True) for rank in range(1, world)]

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import socket
 import sys
 import tempfile
 import unittest
@@ -22,6 +23,7 @@ if torch is not None:
     import calibrate
     import distill
     import evaluate
+    import parallel
     from checkpoint import load_target, read_safetensors, write_llama, write_safetensors
     from data import Row, collate
     from distill_answers import read_answers
@@ -394,6 +396,25 @@ class HuggingFaceTest(unittest.TestCase):
         self.set_config(rope_theta=None, rope_parameters={"rope_type": "default", "rope_theta": 500.0})
         self.assertEqual(load_target(self.folder).config.rope_theta, 500.0)
 
+    def test_qwen2_in_several_files(self):
+        """Biases on q, k and v, and an index of weight files."""
+        qwen = Llama(dataclasses.replace(self.target.config, attention_bias=True)).eval()
+        write_llama(self.folder, qwen)
+        self.assertTrue(torch.equal(load_target(self.folder)(self.tokens).logits, qwen(self.tokens).logits))
+        self.set_config(attention_bias=None)  # as published ones have it
+        whole = os.path.join(self.folder, "model.safetensors")
+        tensors = sorted(read_safetensors(whole).items())
+        os.remove(whole)
+        for file, part in (("a.safetensors", tensors[::2]), ("b.safetensors", tensors[1::2])):
+            write_safetensors(os.path.join(self.folder, file), dict(part))
+        with open(whole + ".index.json", "w", encoding="utf-8") as file:
+            json.dump({"weight_map": {name: "ab"[i % 2] + ".safetensors" for i, (name, _) in enumerate(tensors)}}, file)
+        target = load_target(self.folder)
+        self.assertTrue(torch.equal(target(self.tokens).logits, qwen(self.tokens).logits))
+        for name in ("moa-tli1", "eagle", "medusa", "independent"):
+            size = sum(p.numel() for _, p in distill.trainable(name, distill.make_drafter(name, target, 0.6)))
+            self.assertLessEqual(size, 0.6 * target.count_parameters(), name)
+
     def test_what_is_not_computed_is_refused(self):
         for values, named in (({"model_type": "mamba"}, "mamba"), ({"hidden_act": "gelu"}, "gelu"), ({"mlp_bias": True}, "mlp_bias"),
                               ({"num_hidden_layers": 4}, "layers.3"), ({"hidden_size": None}, "hidden_size"),
@@ -423,6 +444,43 @@ class HuggingFaceTest(unittest.TestCase):
         folder = os.path.join(self.folder, "drafter")
         distill.kind_of("independent").write(folder, drafter)
         self.assertTrue(torch.equal(load_target(folder).lm_head.weight, self.target.lm_head.weight))
+
+
+def average_with_another(rank, found):
+    """A process of LaunchedGroupTest: puts what it has after averaging with the other one into ``found``."""
+    os.environ.update({"TORCHELASTIC_RUN_ID": "test", "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"})
+    device, world = parallel.join("cpu")
+    parameters = [torch.full((2,), 10.0 + rank), torch.full((3,), 20.0 + rank)]
+    group = parallel.LaunchedGroup(parameters, 2)
+    parameters[0].grad = torch.full((2,), 1.0 + 2 * rank)
+    if rank == 1:
+        parameters[1].grad = torch.full((3,), 4.0)
+    group.numbers[rank, 0] = 100 + rank
+    norms = group.average_gradients(rank, group.owned(rank), [0, 1])
+    found.put((rank, device, world, [p.tolist() for p in parameters], [p.grad.tolist() for p in parameters], norms, group.numbers[:, 0].tolist()))
+    group.wait()
+
+
+@unittest.skipIf(torch is None, "PyTorch is missing")
+class LaunchedGroupTest(unittest.TestCase):
+    def test_two_processes_become_one(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        context = torch.multiprocessing.get_context("fork")
+        found = context.Queue()
+        with unittest.mock.patch.dict(os.environ, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}):
+            processes = [context.Process(target=average_with_another, args=(rank, found), daemon=True) for rank in (0, 1)]
+            for process in processes:
+                process.start()
+        results = sorted(found.get(timeout=60) for _ in processes)
+        for process in processes:
+            process.join(60)
+        for rank, result in enumerate(results):
+            self.assertEqual(result[:5], (rank, "cpu", 2, [[10.0] * 2, [20.0] * 3], [[2.0] * 2, [2.0] * 3]))
+            self.assertAlmostEqual(result[5][0], 8**0.5)
+            self.assertAlmostEqual(result[5][1], 12**0.5)
+            self.assertEqual(result[6], [100, 101])
 
 
 class CopyPromptsTest(unittest.TestCase):

@@ -35,6 +35,8 @@ class IndependentKind(Kind):
     def make(self, name: str, target: Llama, limit: int) -> Optional[nn.Module]:
         t, layers = target.config, int(self._name.fullmatch(name)[1] or 1)
         attention = 2 * t.hidden_size * t.head_dim * (t.num_attention_heads + t.num_key_value_heads) + 2 * t.hidden_size
+        if t.attention_bias:
+            attention += t.head_dim * t.num_attention_heads + 2 * t.kv_width
         ffn = (limit // max(1, layers) - attention) // (3 * t.hidden_size) // 4 * 4
         if layers > t.num_hidden_layers or ffn < 8:
             return None
