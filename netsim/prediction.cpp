@@ -23,14 +23,17 @@ Instant at(double seconds) {
   return Instant{} + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-// What verdicts that bring so many tokens take, with their rows.
+// What verdicts that bring so many tokens take. Their rows come with them, or in their wake.
 std::function<double(double, std::uint32_t)> way(const LinkOptions& options, Duration round_trip,
-                                                 std::uint32_t row_bytes, std::uint64_t seed) {
+                                                 std::uint32_t row_bytes, bool rows_follow,
+                                                 std::uint64_t seed) {
   // Shared, as std::function copies.
   auto link = std::make_shared<StreamLink>(options, round_trip, seed);
-  return [link, row_bytes](double now, std::uint32_t tokens) {
-    const std::size_t bytes = kMessageBytes + std::size_t{row_bytes} * tokens;
-    return seconds(link->arrival(at(now), bytes) - at(now));
+  return [=](double now, std::uint32_t tokens) {
+    const std::size_t rows = std::size_t{row_bytes} * tokens;
+    const Instant arrival = link->arrival(at(now), kMessageBytes + (rows_follow ? 0 : rows));
+    if (rows_follow && rows > 0) (void)link->arrival(at(now), rows);
+    return seconds(arrival - at(now));
   };
 }
 
@@ -49,9 +52,10 @@ RunForecast predict(const PredictedRun& run, std::uint32_t answers, std::uint64_
   const LinkOptions& down = run.network.down;
   const Duration round_trip = mean_round_trip(run.network);
   const std::uint32_t row_bytes = run.kind == RunKind::stream ? 0 : run.row_bytes;
-  const auto hints = way(up, round_trip, 0, 2 * seed);
+  const bool rows_follow = run.kind != RunKind::sequential;
+  const auto hints = way(up, round_trip, 0, rows_follow, 2 * seed);
   RunModel model{.up = [&](double now) { return hints(now, 0); },
-                 .down = way(down, round_trip, row_bytes, 2 * seed + 1),
+                 .down = way(down, round_trip, row_bytes, rows_follow, 2 * seed + 1),
                  .pass = [&](std::uint32_t rows) { return seconds(run.pace.target_pass(rows)); },
                  .step = seconds(run.pace.draft_step(run.drafter, PaceProfile::Place::device)),
                  .ranks = rank_law(run.acceptance),

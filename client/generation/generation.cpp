@@ -56,6 +56,7 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   const bool all_may_go = !is_private_ || opens;
   if (all_may_go) common = std::min({common, open, conversation_.ledger().untainted_count()});
   drop_from(common);
+  unchanged_count_ = std::min(unchanged_count_, common);
   const std::uint32_t given = std::max(common, open);
   conversation_.append(prompt.subspan(common, given - common), Provenance::given);
   private_rest_.assign(prompt.begin() + given, prompt.end());

@@ -201,6 +201,8 @@ class Generation {
   std::shared_ptr<AnswerLaw> law_;  // null: none
   std::uint8_t logprobs_ = 0;
   AnswerRoute route_ = AnswerRoute::server;
+  // Tokens that stand as the last run left them.
+  std::uint32_t unchanged_count_ = 0;
   bool is_private_ = false;
   std::uint32_t open_count_ = 0;
   std::vector<std::uint32_t> private_rest_;  // of the prompt, while the rest is opening

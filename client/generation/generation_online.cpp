@@ -70,6 +70,12 @@ Result<void> Generation::on_welcome(const wire::Welcome& welcome) {
 
 void Generation::on_activations(const ActivationsReceived& event) {
   if (!parts_.drafter) return;
+  if (event.of_run) {
+    // What has taken their tokens' place since has others.
+    const bool still_there = request_.running || event.first + event.count <= unchanged_count_;
+    if (still_there) memory_.add_cycle(event.first, event.count, event.rows);
+    return;
+  }
   // Those of the prompt that is in flight come behind its verdict: these are an older one's.
   if (request_.in_flight && request_.kind == RequestInFlight::Kind::tokens) return;
   request_.rows_deadline = {};

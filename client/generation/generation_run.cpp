@@ -186,10 +186,6 @@ void Generation::send_hints(const SentHints::News& news) {
 void Generation::take_run(const VerdictReceived& event) {
   const wire::Verdict& verdict = event.verdict;
   const std::uint32_t before = conversation_.count();
-  if (!event.rows.empty() && parts_.drafter) {
-    memory_.add_cycle(event.rows_first, static_cast<std::uint32_t>(verdict.tokens.size()) + 1,
-                      event.rows);
-  }
   for (const std::uint32_t token : verdict.tokens) write(token, Provenance::verified);
   write(verdict.next, Provenance::verified);
   server_.count = conversation_.count();
@@ -224,6 +220,7 @@ void Generation::end_run() {
     (void)parts_.link.send(CancelRequest{});
     request_.in_flight = false;
   }
+  if (request_.running) unchanged_count_ = conversation_.count();
   request_.running = false;
 }
 

@@ -131,13 +131,15 @@ void Delivery::answer(const Request& request, RunRequest& of, const VerifiedPath
   verdict.hints_seen = run.hints_seen();
   verdict.drafted = of.drafted.tree.node_count();
   verdict.draft_us = microseconds(of.drafted.time);
-  const Instant begun = parts_.now();
-  if (run.brings_rows() && request.client.tap != nullptr) {
-    verdict.activations =
-        quantized_rows(*request.client.tap, target.cache(), target.valid_count() - count, count);
-    parts_.forecast.seen().observe_delivery(count, parts_.now() - begun);
-  }
   request.client.reply->verdict(std::move(verdict));
+  if (!run.brings_rows() || request.client.tap == nullptr) return;
+  // Tokens wait neither for the tap nor for the last packet of its rows.
+  const std::uint32_t first = target.valid_count() - count;
+  const Instant begun = parts_.now();
+  Bytes rows = quantized_rows(*request.client.tap, target.cache(), first, count);
+  parts_.forecast.seen().observe_delivery(count, parts_.now() - begun);
+  request.client.reply->activations(
+      {.round = request.round, .first = first, .count = count, .data = std::move(rows)});
 }
 
 void Delivery::answer(const Request& request, StreamRequest& stream, const VerifiedPath& path,

@@ -159,8 +159,7 @@ Result<void> ClientSession::check_stream_verdict(const wire::Verdict& verdict) c
 }
 
 Result<void> ClientSession::check_run_verdict(const wire::Verdict& verdict) const {
-  if (!verdict.path.empty() || verdict.accepted_count != 0 ||
-      (!pending_->run.rows && !verdict.activations.empty())) {
+  if (!verdict.path.empty() || !verdict.activations.empty() || verdict.accepted_count != 0) {
     return faulty_server("a run's verdict with something else in it");
   }
   if (verdict.length > pending_->run.credit) return faulty_server("more tokens than it has credit");
@@ -193,7 +192,7 @@ Result<void> ClientSession::on_verdict(wire::Verdict verdict) {
     return faulty_server("a verdict that nobody waits for");
   }
   if (auto checked = check_verdict(verdict); !checked) return checked;
-  // Of a draft the path tells the tokens, of a run they are there.
+  // Of a draft the path tells the tokens, of a stream or run they are there.
   const auto new_count =
       static_cast<std::uint32_t>(verdict.path.size() + verdict.tokens.size() + 1);
   const std::uint64_t row_count = verdict.activations.empty() ? 0 : new_count;
@@ -205,18 +204,16 @@ Result<void> ClientSession::on_verdict(wire::Verdict verdict) {
     pending_->stream_left -= new_count;
     pending_->base_length = verdict.length;
     event.more = pending_->stream_left > 0 && verdict.ending == wire::Ending::none;
-  } else if (running() && !pending_->run.rows) {
+  } else if (running()) {
     pending_->base_length = verdict.length;
     event.more = verdict.ending == wire::Ending::none;
-  } else if (running() || pending_->to == VerdictReceived::To::draft) {
+  } else if (pending_->to == VerdictReceived::To::draft) {
     Result<std::vector<float>> rows = dequantize_rows(layout_, new_count, verdict.activations);
     if (!rows) return rows.error();
     channel_.count_activations(verdict.activations.size(), verdict.activations.size());
     verdict.activations.clear();
     event.rows_first = pending_->base_length - 1;
     event.rows = *std::move(rows);
-    pending_->base_length = verdict.length;
-    event.more = running() && verdict.ending == wire::Ending::none;
   } else {
     const std::uint32_t valid_end = verdict.length - 1;
     missing_ = {
@@ -225,6 +222,7 @@ Result<void> ClientSession::on_verdict(wire::Verdict verdict) {
         .end = valid_end};
     if (pending_->to == VerdictReceived::To::resume) session_ = pending_->session;
     event.more = pending_->run.credit > 0 && verdict.ending == wire::Ending::none;
+    if (pending_->run.rows) run_rows_ = {.round = verdict.round, .next = valid_end};
     pending_->to = VerdictReceived::To::run;
     pending_->base_length = verdict.length;
   }
@@ -241,10 +239,8 @@ Result<void> ClientSession::on_activations(wire::Activations& chunk) {
   if (chunk.round < missing_.round || chunk.round <= cancelled_round_) {
     return boost::system::in_place_value;  // of a prompt that we no longer want
   }
-  if (chunk.round != missing_.round || chunk.first < missing_.first ||
-      chunk.first + chunk.count != missing_.end) {
-    return faulty_server("activations out of order");
-  }
+  const auto of_run = is_of_run(chunk);
+  if (!of_run) return of_run.error();
   auto dropped = drop_padding(chunk.padding, chunk.count, chunk.data.size());
   if (!dropped) return dropped;
   const Result<Bytes> packed = decompress_activations(layout_, chunk);
@@ -252,12 +248,28 @@ Result<void> ClientSession::on_activations(wire::Activations& chunk) {
   Result<std::vector<float>> rows = dequantize_rows(layout_, chunk.count, *packed);
   if (!rows) return rows.error();
   channel_.count_activations(packed->size(), chunk.data.size());
-  missing_.end = chunk.first;
+  if (*of_run) {
+    run_rows_.next += chunk.count;
+  } else {
+    missing_.end = chunk.first;
+  }
   events_.push_back(ActivationsReceived{.first = chunk.first,
                                         .count = chunk.count,
                                         .complete = missing_.end == missing_.first,
+                                        .of_run = *of_run,
                                         .rows = *std::move(rows)});
   return boost::system::in_place_value;
+}
+
+Result<bool> ClientSession::is_of_run(const wire::Activations& chunk) const {
+  const std::uint64_t end = std::uint64_t{chunk.first} + chunk.count;
+  // The last token's row is not computed yet.
+  const bool is_next_of_run = chunk.round == run_rows_.round && chunk.first == run_rows_.next;
+  if (is_next_of_run && end < length_) return true;
+  if (chunk.round == missing_.round && chunk.first >= missing_.first && end == missing_.end) {
+    return false;
+  }
+  return faulty_server("activations out of order");
 }
 
 Result<void> ClientSession::on_error(const wire::ErrorReport& report) {
@@ -402,6 +414,7 @@ void ClientSession::start(Pending pending) {
   // A new prompt ends the activations of the one before.
   if (pending.to != VerdictReceived::To::draft) {
     missing_ = {.round = pending.round};
+    run_rows_ = {};
     logprobs_ = pending.run.logprobs;
   }
   pending_ = std::move(pending);
@@ -413,6 +426,7 @@ void ClientSession::cancel() {
   cancelled_round_ = last_round_;
   has_root_ = false;
   missing_ = {};
+  run_rows_ = {};
   if (!pending_) return;
   if (pending_->to == VerdictReceived::To::prefill) length_ = pending_->base_length;
   if (pending_->to == VerdictReceived::To::resume) length_ = 0;

@@ -36,8 +36,8 @@ struct LinkTimes {
 struct VerdictReceived {
   enum class To : std::uint8_t { prefill, draft, resume, run };
   To to;
-  // Its `activations` are moved into `rows`, decoded: those of positions rows_first, rows_first +
-  // 1, ...; empty for Prefill and Resume, whose rows come as ActivationsReceived.
+  // Of the verdict on a draft, its `activations` decoded: those of positions rows_first,
+  // rows_first + 1, ... Those of all other requests come as ActivationsReceived.
   wire::Verdict verdict{};
   std::uint32_t rows_first = 0;
   std::vector<float> rows{};
@@ -46,11 +46,12 @@ struct VerdictReceived {
 };
 
 // Rows of positions first, first + 1, ... of the tokens given by the last Prefill or Resume; newest
-// positions first. `complete` with the last of them.
+// positions first. `complete` with the last of them. Or, in order, of tokens that its run has told.
 struct ActivationsReceived {
   std::uint32_t first = 0;
   std::uint32_t count = 0;
   bool complete = false;
+  bool of_run = false;
   std::vector<float> rows{};
 };
 
@@ -143,6 +144,8 @@ class ClientSession {
   Result<void> on_welcome(wire::Welcome welcome);
   Result<void> on_verdict(wire::Verdict verdict);
   Result<void> on_activations(wire::Activations& chunk);
+  // Whether it is the next of a run's, or of a prompt's.
+  Result<bool> is_of_run(const wire::Activations& chunk) const;
   Result<void> drop_padding(Bytes& padding, std::uint64_t rows, std::uint64_t bytes);
   Result<void> on_error(const wire::ErrorReport& report);
   Result<void> check_verdict(const wire::Verdict& verdict) const;
@@ -183,6 +186,11 @@ class ClientSession {
     std::uint32_t first = 0;
     std::uint32_t end = 0;
   } missing_;
+  // Of a run that brings its rows apart: the position whose row comes next.
+  struct RunRows {
+    std::uint32_t round = 0;
+    std::uint32_t next = 0;
+  } run_rows_;
 };
 
 }  // namespace edgedraft

@@ -106,7 +106,8 @@ struct Welcome {
 struct RunTerms {
   // The length up to which it may choose tokens without being asked again; 0: it answers and waits.
   std::uint32_t credit = 0;
-  bool rows = false;  // its verdicts bring the activations of positions that become valid
+  // The activations of positions that become valid follow the verdicts, as Activations.
+  bool rows = false;
   // No pass for the root alone while hints may be on their way.
   bool economy = false;
   // Verdicts tell so many log probabilities a token: the chosen one's, then the likeliest. 0: none.
@@ -154,7 +155,7 @@ enum class Codec : std::uint8_t {
 
 // Rows of positions first..first + count - 1 (activation_codec.h has their layout).
 struct Activations {
-  std::uint32_t round = 0;  // of the Prefill or Resume that they belong to
+  std::uint32_t round = 0;  // of the Prefill or Resume that they belong to, or whose run
   std::uint32_t first = 0;
   std::uint32_t count = 0;
   Codec codec = Codec::none;

@@ -24,8 +24,7 @@ Bytes make_padding(std::uint64_t count, Random& random) {
 
 void pad(wire::Verdict& verdict, std::uint32_t padded_row_bytes, Random& random) {
   if (verdict.activations.empty()) return;
-  // The verdict on a draft names its tokens by the path, a run's lists them.
-  const std::uint64_t rows = verdict.path.size() + verdict.tokens.size() + 1;
+  const std::uint64_t rows = verdict.path.size() + 1;
   verdict.padding =
       make_padding(padding_bytes(padded_row_bytes, rows, verdict.activations.size()), random);
 }

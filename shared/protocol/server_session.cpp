@@ -149,6 +149,7 @@ Result<void> ServerSession::begin(Pending pending) {
   if (pending.kind != wire::Kind::draft) {
     // A new prompt ends the activations of the one before.
     owed_ = {};
+    run_rows_ = {};
     channel_.drop_bulk();
   }
   pending_ = std::move(pending);
@@ -253,6 +254,7 @@ Result<void> ServerSession::on_cancel(const wire::Cancel& cancel) {
   cancelled_round_ = cancel.round;
   has_root_ = false;
   owed_ = {};
+  run_rows_ = {};
   channel_.drop_bulk();
   if (pending_) {
     if (!pending_->running) {
@@ -270,11 +272,8 @@ std::optional<std::uint64_t> ServerSession::length_after(const wire::Verdict& ve
   const std::uint64_t base = request.base_length;
   if (request.running) {
     const std::uint64_t count = verdict.tokens.size() + 1;
-    const std::uint64_t row_bytes = request.run.rows ? count * layout_.row_bytes() : 0;
-    if (!verdict.path.empty() || verdict.activations.size() != row_bytes ||
-        base + count > request.run.credit) {
-      return std::nullopt;
-    }
+    const bool plain = verdict.path.empty() && verdict.activations.empty();
+    if (!plain || base + count > request.run.credit) return std::nullopt;
     return base + count;
   }
   if (request.kind != wire::Kind::draft) {
@@ -310,7 +309,6 @@ bool ServerSession::verdict(wire::Verdict verdict) {
   length_ = static_cast<std::uint32_t>(*length);
   if (pending_->running) {
     pending_->base_length = length_;
-    channel_.count_activations(verdict.activations.size(), verdict.activations.size());
   } else if (pending_->stream_left > 0) {
     pending_->stream_left -= static_cast<std::uint32_t>(verdict.tokens.size()) + 1;
     pending_->base_length = length_;
@@ -327,6 +325,7 @@ bool ServerSession::verdict(wire::Verdict verdict) {
         .end = valid_end};
     pending_->base_length = length_;
     pending_->running = pending_->run.credit > 0;
+    if (pending_->run.rows) run_rows_ = {.round = verdict.round, .next = valid_end};
   }
   verdict.length = length_;
   has_root_ = true;
@@ -337,9 +336,17 @@ bool ServerSession::verdict(wire::Verdict verdict) {
 }
 
 bool ServerSession::activations(wire::Activations chunk) {
-  if (state_ != State::ready || chunk.round != owed_.round || owed_.first == owed_.end)
-    return false;
-  if (chunk.first < owed_.first || std::uint64_t{chunk.first} + chunk.count != owed_.end) {
+  if (state_ != State::ready) return false;
+  const std::uint64_t end = std::uint64_t{chunk.first} + chunk.count;
+  if (chunk.round == run_rows_.round && chunk.first == run_rows_.next && end < length_) {
+    run_rows_.next = chunk.first + chunk.count;
+    // In their verdict's wake. Behind a prompt's they would come too late.
+    channel_.count_activations(std::uint64_t{chunk.count} * layout_.row_bytes(), chunk.data.size());
+    channel_.send(std::move(chunk));
+    return true;
+  }
+  if (chunk.round != owed_.round || owed_.first == owed_.end) return false;
+  if (chunk.first < owed_.first || end != owed_.end) {
     fail(at_odds("activations of other positions than are owed"));
     return false;
   }

@@ -169,6 +169,11 @@ class ServerSession {
     std::uint32_t first = 0;
     std::uint32_t end = 0;
   } owed_;
+  // Of a run that brings its rows apart: the position whose row is sent next.
+  struct RunRows {
+    std::uint32_t round = 0;
+    std::uint32_t next = 0;
+  } run_rows_;
 };
 
 }  // namespace edgedraft

@@ -36,29 +36,60 @@ TEST_F(ClientRunTest, ARunBringsVerdictsUntilTheAnswerEnds) {
   EXPECT_TRUE(event.more);
 
   ASSERT_TRUE(session_.hints(outgoing(hint(11))));
-  ASSERT_TRUE(hear(wire::Verdict{.round = 1,
-                                 .length = 14,
-                                 .next = 7,
-                                 .activations = packed_rows(10, 3),
-                                 .tokens = {5, 6},
-                                 .hinted = 2}));
+  ASSERT_TRUE(
+      hear(wire::Verdict{.round = 1, .length = 14, .next = 7, .tokens = {5, 6}, .hinted = 2}));
   event = expect_event<VerdictReceived>();
   EXPECT_EQ(event.to, VerdictReceived::To::run);
   EXPECT_TRUE(event.more);
-  EXPECT_EQ(event.rows_first, 10u);
-  EXPECT_EQ(event.rows.size(), 3 * small_layout().cols());
   EXPECT_EQ(session_.length(), 14u);
 
-  ASSERT_TRUE(hear(wire::Verdict{.round = 1,
-                                 .length = 15,
-                                 .next = 8,
-                                 .ending = wire::Ending::end_token,
-                                 .activations = packed_rows(13, 1)}));
+  ASSERT_TRUE(
+      hear(wire::Verdict{.round = 1, .length = 15, .next = 8, .ending = wire::Ending::end_token}));
   EXPECT_FALSE(expect_event<VerdictReceived>().more);
   EXPECT_FALSE(session_.in_flight());
   take_messages(session_);
   EXPECT_TRUE(session_.hints(outgoing(hint(15)))) << "who has not seen the end may go on";
   EXPECT_FALSE(session_.has_output());
+}
+
+TEST_F(ClientRunTest, RowsFollowTheirVerdicts) {
+  begin_run({.credit = 20, .rows = true});
+  const auto rows = [](std::uint32_t first, std::uint32_t count) {
+    return wire::Activations{
+        .round = 1, .first = first, .count = count, .data = packed_rows(first, count)};
+  };
+  ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 13, .next = 7, .tokens = {5}}));
+  EXPECT_TRUE(expect_event<VerdictReceived>().rows.empty());
+  ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 14, .next = 7})) << "before the rows";
+  expect_event<VerdictReceived>();
+  // Those of the prompt may come between.
+  ASSERT_TRUE(hear(rows(10, 2)));
+  const auto event = expect_event<ActivationsReceived>();
+  EXPECT_TRUE(event.of_run);
+  EXPECT_EQ(event.first, 10u);
+  EXPECT_EQ(event.count, 2u);
+  ASSERT_TRUE(hear(rows(0, 10)));
+  EXPECT_TRUE(expect_event<ActivationsReceived>().complete);
+  ASSERT_TRUE(hear(rows(12, 1)));
+  EXPECT_TRUE(expect_event<ActivationsReceived>().of_run);
+  ASSERT_TRUE(
+      hear(wire::Verdict{.round = 1, .length = 15, .next = 8, .ending = wire::Ending::end_token}));
+  expect_event<VerdictReceived>();
+  ASSERT_TRUE(hear(rows(13, 1))) << "behind the answer";
+  EXPECT_TRUE(expect_event<ActivationsReceived>().of_run);
+
+  for (const auto& [first, count] : {std::pair(13u, 1u), {14u, 1u}, {15u, 1u}, {8u, 1u}}) {
+    session_ = ClientSession({.hello = {}, .channel = {}}, kStart);
+    begin_run({.credit = 20, .rows = true});
+    ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 15, .next = 7, .tokens = {5, 6, 7}}));
+    ASSERT_TRUE(hear(rows(10, 3)));
+    const bool fits = first == 13;
+    EXPECT_EQ(code_after(rows(first, count)), fits ? Errc::cancelled : Errc::protocol) << first;
+  }
+  session_ = ClientSession({.hello = {}, .channel = {}}, kStart);
+  begin_run({.credit = 20});
+  ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 13, .next = 7, .tokens = {5}}));
+  EXPECT_EQ(code_after(rows(10, 2)), Errc::protocol) << "rows that nobody wants";
 }
 
 TEST_F(ClientRunTest, HintsRaiseTheCreditOfTheirRun) {
@@ -71,8 +102,7 @@ TEST_F(ClientRunTest, HintsRaiseTheCreditOfTheirRun) {
 }
 
 TEST_F(ClientRunTest, ARunsVerdictThatDoesNotFitIsAnError) {
-  const wire::Verdict good{
-      .round = 1, .length = 13, .next = 7, .activations = packed_rows(10, 2), .tokens = {5}};
+  const wire::Verdict good{.round = 1, .length = 13, .next = 7, .tokens = {5}};
   const auto code = [&](const wire::Verdict& bad) {
     session_ = ClientSession({.hello = {}, .channel = {}}, kStart);
     begin_run({.credit = 14, .rows = true});
@@ -85,7 +115,6 @@ TEST_F(ClientRunTest, ARunsVerdictThatDoesNotFitIsAnError) {
   bad = good;
   bad.tokens = {5, 5, 5};
   bad.length = 15;
-  bad.activations = packed_rows(10, 4);
   EXPECT_EQ(code(bad), Errc::protocol) << "more than there is credit for";
   bad = good;
   bad.path = {1};
@@ -94,11 +123,8 @@ TEST_F(ClientRunTest, ARunsVerdictThatDoesNotFitIsAnError) {
   bad.accepted_count = 1;
   EXPECT_EQ(code(bad), Errc::protocol) << "an accepted count";
   bad = good;
-  bad.activations.clear();
-  EXPECT_EQ(code(bad), Errc::bad_message) << "no rows";
-  session_ = ClientSession({.hello = {}, .channel = {}}, kStart);
-  begin_run({.credit = 14});
-  EXPECT_EQ(code_after(good), Errc::protocol) << "rows that nobody wants";
+  bad.activations = packed_rows(10, 2);
+  EXPECT_EQ(code(bad), Errc::protocol) << "rows, which follow by themselves";
 }
 
 TEST_F(ClientRunTest, HintsThatTheServerWouldRefuseAreRefusedHere) {

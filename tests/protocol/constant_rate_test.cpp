@@ -141,15 +141,12 @@ class Connection {
     const bool last = passes_done_ == talk_->passes.size();
     wire::Verdict verdict{
         .round = round_, .next = 4, .ending = last ? wire::Ending::end_token : wire::Ending::none};
-    if (!first) {
-      verdict.tokens.assign(pass.tokens - 1, 4);
-      verdict.activations = quantize_rows(layout_, rows(pass.tokens));
-    }
+    if (!first) verdict.tokens.assign(pass.tokens - 1, 4);
     ASSERT_TRUE(server_.verdict(verdict));
-    if (!first) return;
-    const std::uint32_t count = talk_->prompt_tokens;
-    ASSERT_TRUE(server_.activations(compress_activations(
-        round_, 0, count, quantize_rows(layout_, rows(count)), wire::Codec::none)));
+    const std::uint32_t count = first ? talk_->prompt_tokens : pass.tokens;
+    ASSERT_TRUE(server_.activations(compress_activations(round_, server_.length() - 1 - count,
+                                                         count, quantize_rows(layout_, rows(count)),
+                                                         wire::Codec::none)));
   }
 
   std::vector<float> rows(std::uint32_t count) {

@@ -29,22 +29,36 @@ class ServerRunTest : public ServerSessionTest {
 
 TEST_F(ServerRunTest, ARunGoesOnAsFarAsItsCreditReaches) {
   begin_run({.credit = 15, .rows = true});
-  ASSERT_TRUE(session_.verdict(
-      {.round = 1, .next = 7, .activations = packed_rows(10, 3), .tokens = {5, 6}}));
+  ASSERT_TRUE(session_.verdict({.round = 1, .next = 7, .tokens = {5, 6}}));
   EXPECT_EQ(session_.length(), 14u);
-  ASSERT_TRUE(session_.verdict({.round = 1, .next = 8, .activations = packed_rows(13, 1)}));
+  ASSERT_TRUE(session_.verdict({.round = 1, .next = 8}));
   EXPECT_TRUE(session_.busy()) << "it pauses: more credit may come";
   ASSERT_TRUE(hear(wire::Hints{.round = 1, .credit = 16, .position = 15}));
   EXPECT_EQ(next_hints().credit, 16u);
-  ASSERT_TRUE(session_.verdict({.round = 1,
-                                .next = 9,
-                                .ending = wire::Ending::end_token,
-                                .activations = packed_rows(14, 1)}));
+  ASSERT_TRUE(session_.verdict({.round = 1, .next = 9, .ending = wire::Ending::end_token}));
   EXPECT_FALSE(session_.busy());
   const auto messages = take_messages(session_);
   ASSERT_EQ(messages.size(), 3u);
   EXPECT_EQ(std::get<wire::Verdict>(messages[0]).length, 14u);
   EXPECT_EQ(std::get<wire::Verdict>(messages[2]).length, 16u);
+}
+
+TEST_F(ServerRunTest, RowsFollowTheirVerdicts) {
+  begin_run({.credit = 20, .rows = true});
+  const auto rows = [](std::uint32_t first, std::uint32_t count) {
+    return wire::Activations{
+        .round = 1, .first = first, .count = count, .data = packed_rows(first, count)};
+  };
+  ASSERT_TRUE(session_.verdict({.round = 1, .next = 7, .tokens = {5, 6}}));
+  EXPECT_TRUE(session_.activations(rows(10, 3)));
+  ASSERT_TRUE(session_.verdict({.round = 1, .next = 8, .ending = wire::Ending::end_token}));
+  EXPECT_TRUE(session_.activations(rows(13, 1))) << "behind the answer";
+  const auto messages = take_messages(session_);
+  ASSERT_EQ(messages.size(), 4u);
+  EXPECT_EQ(std::get<wire::Activations>(messages[1]).first, 10u);
+  EXPECT_EQ(std::get<wire::Activations>(messages[3]).first, 13u);
+  ASSERT_TRUE(hear(wire::Cancel{1}));
+  EXPECT_FALSE(session_.activations(rows(14, 1)));
 }
 
 TEST_F(ServerRunTest, CreditNeverShrinks) {

@@ -235,9 +235,7 @@ TEST_F(ServerSessionTest, AnAnswerThatDoesNotFitEndsTheConnection) {
   begin_run({.credit = 13});
   ended({.round = 1, .next = 7, .tokens = {1, 2}});  // more than there is credit for
   begin_run({.credit = 13, .rows = true});
-  ended({.round = 1, .next = 7});  // rows are missing
-  begin_run({.credit = 13});
-  ended({.round = 1, .next = 7, .activations = packed_rows(10, 1)});  // nobody wants rows
+  ended({.round = 1, .next = 7, .activations = packed_rows(10, 1)});  // rows follow by themselves
   sign_in();
   wire::Prefill full = prompt_of(99);
   full.round = 1;

@@ -93,7 +93,7 @@ TEST_F(RunTest, ItPausesWhereTheCreditEnds) {
   EXPECT_EQ(client.answer(), expected);
 }
 
-TEST_F(RunTest, VerdictsBringTheRowsThatBecameValidIfTheyAreWanted) {
+TEST_F(RunTest, RowsThatBecameValidFollowTheirVerdictIfTheyAreWanted) {
   PositionTap tap;
   HintingClient& client = connect(&tap);
   const Tokens prompt = prompt_of(1);
@@ -107,10 +107,15 @@ TEST_F(RunTest, VerdictsBringTheRowsThatBecameValidIfTheyAreWanted) {
   const wire::Verdict& verdict = client.verdicts.at(1);
   const std::uint32_t count = static_cast<std::uint32_t>(verdict.tokens.size()) + 1;
   EXPECT_EQ(count, 4u);
-  const auto rows = dequantize_rows(ActivationLayout({1}), count, verdict.activations);
+  EXPECT_TRUE(verdict.activations.empty());
+  const wire::Activations& chunk = client.activations.back();
+  EXPECT_EQ(chunk.round, verdict.round);
+  EXPECT_EQ(chunk.first, verdict.length - count - 1);
+  ASSERT_EQ(chunk.count, count);
+  const auto rows = dequantize_rows(ActivationLayout({1}), count, chunk.data);
   ASSERT_TRUE(rows);
   for (std::uint32_t i = 0; i < count; ++i) {
-    EXPECT_NEAR((*rows)[i], static_cast<float>(verdict.length - count - 1 + i), 0.1);
+    EXPECT_NEAR((*rows)[i], static_cast<float>(chunk.first + i), 0.1);
   }
 }
 
