@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Greedy answers of a server's target to given prompts, as token ids: JSON lines for distill_answers.py.
+"""Greedy answers of a target to given prompts, as token ids: JSON lines for distill_answers.py.
 
-The server is edgedraft-server with the model; with --max-sessions it answers several prompts at a time.  The ids of a
-prompt come from edgedraft tokenize --chat, so they are those that the target gets.
+The ids of a prompt come from edgedraft tokenize --chat, so they are those that the target gets.  The answers come from
+edgedraft-server with the model; with --max-sessions it answers several prompts at a time.  Or, with --target, they are computed
+here with PyTorch, prompts of equal length together; --seconds then ends early, with what there is.
 
-Example:
+Examples:
     edgedraft-server --model minimind2-small.gguf        # says ADDRESS and PIN
     python3 answer_prompts.py --model minimind2-small.gguf --server ADDRESS --pin PIN --prompts train.jsonl --out answers.jsonl
+    python3 answer_prompts.py --model minimind2-small.gguf --target MiniMind2-Small --prompts train.jsonl --out answers.jsonl
 """
 
 from __future__ import annotations
@@ -14,9 +16,12 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import json
+import os
+import random
 import subprocess
 import sys
-from typing import List, Tuple
+import time
+from typing import Dict, Iterator, List, Tuple
 
 from progress import Progress
 
@@ -31,39 +36,79 @@ def run(command: List[str], text: str) -> str:
     return done.stdout.decode()
 
 
+def written_here(options: argparse.Namespace, prompts: List[List[int]]) -> Iterator[Tuple[int, List[int]]]:
+    """(index of a prompt, answer) as they come."""
+    import torch
+
+    from checkpoint import load_target
+    from generate import greedy
+
+    if options.device == "cpu":
+        torch.set_num_threads(options.jobs)
+    target = load_target(options.target).to(options.device)
+    with open(os.path.join(options.target, "config.json"), encoding="utf-8") as file:
+        end = json.load(file)["eos_token_id"]
+    groups: Dict[int, List[int]] = {}
+    for index, prompt in enumerate(prompts):
+        groups.setdefault(len(prompt), []).append(index)
+    chunks = [group[i:i + options.batch] for group in groups.values() for i in range(0, len(group), options.batch)]
+    random.Random(1).shuffle(chunks)
+    for chunk in chunks:
+        answers = greedy(target, end if isinstance(end, list) else [end], [prompts[index] for index in chunk], options.limit)
+        yield from zip(chunk, answers)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--model", metavar="FILE.gguf", required=True, help="the server's model, for its tokenizer and chat template")
-    add("--server", metavar="HOST:PORT", required=True, help="where it listens")
-    add("--pin", metavar="sha256:HEX", required=True, help="its pin, as it said")
+    add("--server", metavar="HOST:PORT", help="where it listens")
+    add("--pin", metavar="sha256:HEX", help="its pin, as it said")
+    add("--target", metavar="FOLDER", help="the model's Hugging Face folder, instead of a server")
+    add("--device", default="cpu", help="of --target: cpu or cuda (default cpu)")
+    add("--batch", type=int, default=48, help="of --target: prompts of equal length at a time (default 48)")
+    add("--seconds", type=float, default=float("inf"), help="stop asking after this time")
     add("--edgedraft", metavar="PROGRAM", default="edgedraft", help="default: edgedraft of the PATH")
     add("--prompts", metavar="FILE", required=True, help="JSON lines: task, prompt")
     add("--out", metavar="FILE", required=True, help="JSON lines: task, ids of the prompt and of the answer")
     add("--limit", type=int, default=96, help="longest answer in token ids (default 96)")
-    add("--jobs", type=int, default=4, help="prompts answered at a time (default 4)")
+    add("--jobs", type=int, default=4, help="prompts answered at a time by a server, or threads of --target (default 4)")
     options = parser.parse_args()
+    if (options.target is None) == (options.server is None) or (options.server is None) != (options.pin is None):
+        parser.error("give --server and --pin, or --target")
+    if options.target:
+        import parallel  # a server's answers need no PyTorch
 
-    def answer(prompt: str) -> Tuple[List[int], List[int]]:
-        ids = run([options.edgedraft, "tokenize", "--model", options.model, "--chat", "-f", "-"], prompt)
+        parallel.environment()
+
+    def ids_of(prompt: str) -> List[int]:
+        return [int(number) for number in run([options.edgedraft, "tokenize", "--model", options.model, "--chat", "-f", "-"], prompt).split()]
+
+    def answer(prompt: str) -> List[int]:
         said = run([options.edgedraft, "run", "--plain", "--json", "-f", "-", "--bundle", options.model, "--server", options.server,
                     "--pin", options.pin, "--max-tokens", str(options.limit)], prompt)
-        return [int(number) for number in ids.split()], json.loads(said)["tokens"]
+        return json.loads(said)["tokens"]
 
     with open(options.prompts, encoding="utf-8") as file:
         entries = [json.loads(line) for line in file]
-    bar = Progress(len(entries))
-    count = 0
+    texts = [entry["prompt"] for entry in entries]
+    bar, until = Progress(len(entries)), time.time() + options.seconds
+    answers, count = 0, 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool, open(options.out, "w", encoding="utf-8") as file:
         try:
-            for done, (entry, (prompt, ids)) in enumerate(zip(entries, pool.map(answer, (entry["prompt"] for entry in entries)))):
-                file.write(json.dumps({"task": entry["task"], "prompt": prompt, "answer": ids}) + "\n")
-                count += len(ids)
-                bar.update(done + 1)
+            prompts = list(pool.map(ids_of, texts))
+            found = written_here(options, prompts) if options.target else enumerate(pool.map(answer, texts))
+            for index, ids in found:
+                file.write(json.dumps({"task": entries[index]["task"], "prompt": prompts[index], "answer": ids}) + "\n")
+                answers, count = answers + 1, count + len(ids)
+                bar.update(answers)
+                if time.time() > until:
+                    break
+            pool.shutdown(cancel_futures=True)
         except RuntimeError as error:
             pool.shutdown(cancel_futures=True)
             sys.exit(f"error: {error}")
-    bar.line(f"{options.out}: {len(entries)} answers, {count} ids")
+    bar.line(f"{options.out}: {answers} answers, {count} ids")
 
 
 if __name__ == "__main__":

@@ -158,7 +158,7 @@ def main() -> None:
     for task, items in examples.items():
         for item in items[:options.acceptance_count]:
             prompt = tokenizer.prompt(item.prompt)
-            answer = greedy(target, tokenizer.end, [prompt], options.limit)[0]
+            answer = greedy(target, [tokenizer.end], [prompt], options.limit)[0]
             if len(answer) > 1:
                 pairs[task].append((prompt, answer + [tokenizer.end] * (len(answer) < options.limit)))
     print_acceptance(drafters, target, pairs, options.chain)

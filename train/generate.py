@@ -11,7 +11,7 @@ import argparse
 import json
 import random
 import time
-from typing import Dict, List
+from typing import Collection, Dict, List
 
 import parallel
 
@@ -28,16 +28,16 @@ from tokenizer import Tokenizer
 
 
 @torch.no_grad()
-def greedy(model: Llama, end: int, prompts: List[List[int]], limit: int) -> List[List[int]]:
-    """Answers of prompts of one common length, each up to the id ``end`` (left out) or of ``limit`` ids."""
-    tokens, cache = torch.tensor(prompts), Cache()
+def greedy(model: Llama, ends: Collection[int], prompts: List[List[int]], limit: int) -> List[List[int]]:
+    """Answers of prompts of one common length, each up to one of the ids ``ends`` (left out) or of ``limit`` ids."""
+    tokens, cache = torch.tensor(prompts, device=model.head_weight.device), Cache()
     answers: List[List[int]] = [[] for _ in prompts]
     open_rows = list(range(len(prompts)))
     for _ in range(limit):
         trace = model(tokens, cache.past, head=False)
         cache.append(trace)
         best = model.head(trace.feature[:, -1]).argmax(-1)
-        keep = [i for i, token in enumerate(best.tolist()) if token != end]
+        keep = [i for i, token in enumerate(best.tolist()) if token not in ends]
         for i in keep:
             answers[open_rows[i]].append(int(best[i]))
         if not keep:
@@ -64,7 +64,7 @@ def answer_all(model: Llama, tokenizer: Tokenizer, prompts: List[str], limit: in
     for chunk in chunks:
         if time.time() > until:
             break
-        for ids, answer in zip(chunk, greedy(model, tokenizer.end, chunk, limit)):
+        for ids, answer in zip(chunk, greedy(model, [tokenizer.end], chunk, limit)):
             answers[text[tuple(ids)]] = tokenizer.decode(answer)
         tell(len(answers))
     return answers

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks of the training code: python3 -m unittest test_train (in this folder), a few seconds."""
 
+import argparse
 import dataclasses
 import gzip
 import json
@@ -31,6 +32,7 @@ if torch is not None:
     from drafters import eagle, moa
     from drafters.moa import Moa, MoaConfig, MoaState
 
+import answer_prompts
 import copy_prompts
 import tasks
 from data import Source
@@ -425,6 +427,24 @@ class HuggingFaceTest(unittest.TestCase):
                 load_target(self.folder)
             self.assertIn(named, str(caught.exception))
 
+    def test_answers_written_here(self):
+        """Prompts of equal length share passes; each answer is that of its own prompt, up to the end."""
+        prompts = [self.tokens[0, :5].tolist(), self.tokens[1, :3].tolist(), self.tokens[1, :5].tolist(), self.tokens[0, 6:].tolist()]
+        likeliest = int(self.target(torch.tensor(prompts[:1])).logits[0, -1].argmax())
+        for ends in (2, [likeliest, 59]):
+            self.set_config(eos_token_id=ends)
+            options = argparse.Namespace(target=self.folder, device="cpu", batch=2, jobs=1, limit=9)
+            answers = dict(answer_prompts.written_here(options, prompts))
+            for index, prompt in enumerate(prompts):
+                expected = []
+                while len(expected) < 9:
+                    token = int(self.target(torch.tensor([prompt + expected])).logits[0, -1].argmax())
+                    if token in ([ends] if ends == 2 else ends):
+                        break
+                    expected.append(token)
+                self.assertEqual(answers[index], expected)
+        self.assertEqual(answers[0], [])
+
     def test_drafter_of_a_folders_target(self):
         """A drafter made for it learns from answers given as ids, and its folder has the target's head."""
         path = os.path.join(self.folder, "answers.jsonl")
@@ -500,12 +520,22 @@ class CopyPromptsTest(unittest.TestCase):
         for part in ("seed_tasks", "user_oriented_instructions"):
             self.write(f"self_instruct/{part}.jsonl", [{"instruction": f"Question {i}", "instances": [{"input": ""}]} for i in range(30)])
         self.write("gsm8k/train.jsonl", [{"question": "How many?"}])
+        shared = "Compose an engaging travel blog post about a recent trip to Hawaii, please."
+        self.write("spec_bench/question.jsonl", questions + [{"turns": ["Hello.", "Now " + shared]}])
+        self.write("wikisql/test.jsonl", [{"question": f"Which club was number {i}?"} for i in range(9)] + [{"question": shared.upper()}])
 
     def write(self, name, entries):
         path = os.path.join(self.folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with (gzip.open if name.endswith(".gz") else open)(path, "wt", encoding="utf-8") as file:
             file.writelines(json.dumps(entry) + "\n" for entry in entries)
+
+    def test_open_prompts_share_no_ten_words_with_a_benchmark(self):
+        found = copy_prompts.apart_from_benchmarks(self.folder)
+        self.assertEqual(found["question"], [f"Which club was number {i}?" for i in range(9)])
+        self.assertEqual(found["summary"], [])  # the made-up dialogues are those of the test set
+        self.assertEqual(set(found["instruct"]), {f"Question {i}" for i in range(30)} - {f"Question {i}" for i in range(40)})
+        self.assertEqual(found["maths"], ["How many?"])
 
     def test_sides_share_no_item(self):
         measured, training = copy_prompts.measured(self.folder), copy_prompts.to_train_on(self.folder)

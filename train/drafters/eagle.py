@@ -135,7 +135,13 @@ class EagleKind(Kind):
         config = EagleConfig(ffn=4, passes=1 if name == "eagle" else int(self._name.fullmatch(name)[1] or PASSES))
         fixed = sum(p.numel() for p in Eagle(t, config).parameters())
         ffn = (4 + (limit - fixed) // (3 * t.hidden_size)) // 4 * 4
-        return Eagle(t, dataclasses.replace(config, ffn=ffn)) if ffn >= 8 else None
+        if ffn < 8:
+            return None
+        drafter = Eagle(t, dataclasses.replace(config, ffn=ffn))
+        # Features are some 30 times as large as embeddings, and fc would see the token last: at first both weigh the same.
+        norm, embedding = target.model.norm.weight, target.model.embed_tokens.weight
+        drafter.fc.weight.data[:, :t.hidden_size] *= float(norm.pow(2).mean().sqrt() / embedding.pow(2).mean().sqrt())
+        return drafter
 
     def restore(self, target: Llama, config: dict) -> nn.Module:
         return Eagle(target.config, EagleConfig(**config))
