@@ -156,8 +156,8 @@ def losses(drafters: Dict[str, nn.Module], target: Llama, tokens: Tensor, labels
         total, told = torch.zeros((), device=tokens.device), None
         for guess in kind_of(name).training_forward(drafter, target, tokens, trace, response, period, staircase):
             logits = (guess.head or target.head)(rows(guess.feature)).float()
-            log_probability = logits.log_softmax(-1)
-            cross = -(probability * log_probability).sum(-1).mean()
+            normaliser = logits.logsumexp(-1)
+            cross = (normaliser - (probability * logits).sum(-1)).mean()
             loss = weights[name].kl * cross
             if guess.compared:
                 distances = [F.smooth_l1_loss(rows(made).float(), rows(there).float()) for made, there in guess.compared]
@@ -165,7 +165,8 @@ def losses(drafters: Dict[str, nn.Module], target: Llama, tokens: Tensor, labels
             if guess.top_k:
                 # The target's probabilities of these tokens are not renormalised, the drafter's are of the full softmax.
                 likeliest = probability.topk(guess.top_k, -1)
-                loss = loss - weights[name].top_k * (likeliest.values * log_probability.gather(-1, likeliest.indices)).sum(-1).mean()
+                surprise = normaliser[:, None] - logits.gather(-1, likeliest.indices)
+                loss = loss + weights[name].top_k * (likeliest.values * surprise).sum(-1).mean()
             total = total + guess.weight * loss
             if told is None:
                 told = float(cross.detach() - entropy), float((logits.argmax(-1) == best).float().mean())

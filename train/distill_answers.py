@@ -36,20 +36,24 @@ def parse() -> argparse.Namespace:
     add = parser.add_argument
     add("--target", metavar="FOLDER", required=True, help="Hugging Face folder of a Llama")
     add("--answers", metavar="FILE", required=True, help="JSON lines of answer_prompts.py")
+    add("--shortest", type=int, default=2, help="answers of fewer token ids are left out (default 2)")
     distill.add_options(parser)
     options = parser.parse_args()
     loop.check_options(options)
     return options
 
 
-def read_answers(path: str, longest: int) -> Tuple[List[Row], Dict[str, List[Row]]]:
-    """(rows to train on, held-out rows by task); conversations of more than ``longest`` ids are left out."""
+def read_answers(path: str, longest: int, shortest: int = 2) -> Tuple[List[Row], Dict[str, List[Row]]]:
+    """(rows to train on, held-out rows by task).
+
+    Conversations of more than ``longest`` ids are left out, and those whose answer has fewer than ``shortest``.
+    """
     training: List[Row] = []
     held: Dict[str, List[Row]] = {}
     with open(path, encoding="utf-8") as file:
         for index, entry in enumerate(map(json.loads, file)):
             prompt, answer = entry["prompt"], entry["answer"]
-            if len(prompt) + len(answer) > longest or len(answer) < 2:
+            if len(prompt) + len(answer) > longest or len(answer) < shortest:
                 continue
             row = Row(prompt + answer, [False] * len(prompt) + [True] * len(answer))
             (held.setdefault(entry["task"], []) if index % HELD_OUT_ONE_IN == 0 else training).append(row)
@@ -61,7 +65,7 @@ def read_answers(path: str, longest: int) -> Tuple[List[Row], Dict[str, List[Row
 def main() -> None:
     options = parse()
     target = load_target(options.target)
-    training, held = read_answers(options.answers, options.longest)
+    training, held = read_answers(options.answers, options.longest, options.shortest)
     distill.distill(options, target, lambda rng: pick(rng, training), [collate(rows) for rows in held.values()],
                     f"{len(training)}+{sum(map(len, held.values()))} answers (training+held out)")
 

@@ -272,6 +272,17 @@ class FeatureDraftersTest(unittest.TestCase):
         self.assertEqual(set(self.make("medusa").state_dict()), {f"{k}.0.linear.{part}" for k in range(5) for part in ("weight", "bias")})
         self.assertIn("1.1.weight", self.make("medusa-1").state_dict())
 
+    def test_written_folder_computes_what_was_trained(self):
+        """The scale of the embeddings, which only training knows, is in the written fc."""
+        drafter = self.make("eagle")
+        drafter.config.embedding_scale = 3.0
+        with tempfile.TemporaryDirectory() as folder:
+            distill.kind_of("eagle").write(folder, drafter)
+            plain = eagle.Eagle(self.target.config, dataclasses.replace(drafter.config, embedding_scale=1.0)).eval()
+            plain.load_state_dict(read_safetensors(os.path.join(folder, "model.safetensors")))
+            made = [eagle.training_forward(d, self.target, self.tokens, self.trace)[0] for d in (drafter, plain)]
+        self.assertTrue(torch.allclose(*made, atol=1e-4))
+
     def test_likeliest_tokens_term_over_all_tokens_is_cross_entropy(self):
         labels = self.tokens.roll(-1, 1)
         nothing, period = torch.tensor([False]), torch.tensor([4])

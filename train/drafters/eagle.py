@@ -36,6 +36,7 @@ class EagleConfig:
     ffn: int = 64
     bias: bool = False  # of fc
     passes: int = 1
+    embedding_scale: float = 1.0  # of the embeddings that fc reads here; what is written has it in fc
 
 
 class Eagle(nn.Module):
@@ -51,11 +52,12 @@ class Eagle(nn.Module):
         self.register_buffer("frequencies", inverse_frequencies(t), persistent=False)
         for name, weight in self.named_parameters():
             if weight.dim() == 2:
-                nn.init.normal_(weight, std=weight.shape[1] ** -0.5 * (0.1 if is_residual_output(name) else 1))
+                small = is_residual_output(name) or name == "fc.weight"
+                nn.init.normal_(weight, std=weight.shape[1] ** -0.5 * (0.1 if small else 1))
 
     def forward(self, features: Tensor, embeddings: Tensor, positions: Tensor, mask: Tensor, past: Past = None) -> Tuple[Tensor, Tensor, Tensor]:
         """(guesses at the next features [B, T, E], K, V) for features and embeddings [B, T, E] of inputs at positions [T]."""
-        states = self.fc(torch.cat((embeddings, features), dim=-1))
+        states = self.fc(torch.cat((embeddings * self.config.embedding_scale, features), dim=-1))
         return self.layers[0](states, rope_table(self.frequencies, positions), mask, past)
 
 
@@ -133,15 +135,12 @@ class EagleKind(Kind):
     def make(self, name: str, target: Llama, limit: int) -> Optional[nn.Module]:
         t = target.config
         config = EagleConfig(ffn=4, passes=1 if name == "eagle" else int(self._name.fullmatch(name)[1] or PASSES))
-        fixed = sum(p.numel() for p in Eagle(t, config).parameters())
-        ffn = (4 + (limit - fixed) // (3 * t.hidden_size)) // 4 * 4
-        if ffn < 8:
-            return None
-        drafter = Eagle(t, dataclasses.replace(config, ffn=ffn))
-        # Features are some 30 times as large as embeddings, and fc would see the token last: at first both weigh the same.
+        # Features are some 30 times as large as embeddings, but the optimiser's steps are as large for the columns of both.
         norm, embedding = target.model.norm.weight, target.model.embed_tokens.weight
-        drafter.fc.weight.data[:, :t.hidden_size] *= float(norm.pow(2).mean().sqrt() / embedding.pow(2).mean().sqrt())
-        return drafter
+        config.embedding_scale = float(norm.pow(2).mean().sqrt() / embedding.pow(2).mean().sqrt())
+        fixed = sum(p.numel() for p in Eagle(t, config).parameters())
+        config.ffn += (limit - fixed) // (3 * t.hidden_size) // 4 * 4
+        return Eagle(t, config) if config.ffn >= 8 else None
 
     def restore(self, target: Llama, config: dict) -> nn.Module:
         return Eagle(target.config, EagleConfig(**config))
@@ -165,4 +164,7 @@ class EagleKind(Kind):
         return path
 
     def write(self, folder: str, drafter: nn.Module, tokenizer=None, dtype: Optional[torch.dtype] = None) -> None:
-        write_folder(folder, eagle_config_json(drafter.target_config, drafter.config), drafter.state_dict(), tokenizer, dtype)
+        weights, width = drafter.state_dict(), drafter.target_config.hidden_size
+        weights["fc.weight"] = weights["fc.weight"].clone()
+        weights["fc.weight"][:, :width] *= drafter.config.embedding_scale
+        write_folder(folder, eagle_config_json(drafter.target_config, drafter.config), weights, tokenizer, dtype)
