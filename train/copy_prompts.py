@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prompts whose answers repeat much of them, as JSON lines: task, prompt.  The same for everybody who has the data sets.
+"""Prompts to measure drafters with or to learn from, as JSON lines: task, prompt.  The same for everybody who has the data sets.
 
 --data DIR is a folder with these public data sets:
     DIR/dialogsum/dialogsum.{dev,test}.jsonl                   DialogSum (CC BY-NC-SA 4.0)
@@ -10,7 +10,7 @@
     DIR/gsm8k/train.jsonl                                      GSM8K (MIT)
     DIR/wikisql/test.jsonl                                     WikiSQL (BSD-3), for --split open alone
 
---split measure has three tasks, of which --split train has other items:
+--split measure has three tasks whose answers repeat much of the prompt, of which --split train has other items:
     summary    dialogues of DialogSum's test set under 900 characters (train: of its dev set)
     code       the same function under another name: HumanEval's under 700 characters, one in four of them (train: the rest)
     chat       first turns of MT-bench (train: Spec-Bench's other questions under 900 characters)
