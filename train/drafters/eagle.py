@@ -114,7 +114,8 @@ def draft(drafter: Eagle, target: Llama, trace: Trace, verified: List[int], path
 
 def eagle_config_json(target: LlamaConfig, config: EagleConfig) -> dict:
     """Everything that tensor shapes do not tell, and the shapes once more for the reader."""
-    return {"architectures": ["EagleForCausalLM"], "model_type": "eagle", "hidden_act": "silu", "torch_dtype": "float32",
+    variant = {"variant": "hass"} if config.passes > 1 else {}
+    return {**variant, "architectures": ["EagleForCausalLM"], "model_type": "eagle", "hidden_act": "silu", "torch_dtype": "float32",
             "bias": config.bias, "vocab_size": target.vocab_size, "hidden_size": target.hidden_size, "num_hidden_layers": 1,
             "num_attention_heads": target.num_attention_heads, "num_key_value_heads": target.num_key_value_heads,
             "head_dim": target.head_dim, "intermediate_size": config.ffn, "rope_theta": target.rope_theta,
