@@ -26,7 +26,9 @@ std::string proc(pid_t pid, const char* file) {
 // such process or only its exit status is left.
 std::optional<std::string> start_time(pid_t pid) {
   std::ifstream file(proc(pid, "stat"));
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  // Of a process that ends meanwhile the read fails, which an iterator would throw.
+  std::string text;
+  std::getline(file, text, '\0');
   // The name, in parentheses, may hold anything.
   const std::size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return std::nullopt;
