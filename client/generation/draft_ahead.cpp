@@ -103,7 +103,9 @@ std::uint32_t DraftAhead::step() {
   const std::uint32_t before = growth_.candidate_count();
   done_ = drafter_.grow(growth_, {.rows = options_.breadth});
   ++steps_;
-  return std::max(1u, (growth_.candidate_count() - before) / options_.breadth);
+  // A drafter that cannot go on from a tree whose root has moved begins anew.
+  const std::uint32_t after = growth_.candidate_count();
+  return std::max(1u, (after - std::min(before, after)) / options_.breadth);
 }
 
 SentHints::News DraftAhead::news() {

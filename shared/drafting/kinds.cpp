@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "shared/base/check.h"
+#include "shared/drafting/eagle/eagle_kind.h"
 #include "shared/drafting/independent/independent_kind.h"
+#include "shared/drafting/medusa/medusa_kind.h"
 #include "shared/drafting/moa/moa_kind.h"
 #include "shared/drafting/ngram/ngram_kind.h"
 
@@ -15,7 +17,8 @@ namespace {
 // at files takes any decoder, and so reports what is wrong with a file that no kind recognises.
 std::vector<const DrafterKind*>& kinds() {
   static std::vector<const DrafterKind*> all = {
-      &kMoaKind, &kIndependentKind, &kLookupKind, &kAdaptiveKind, &kNgramKind,
+      &kMoaKind,    &kEagleKind,    &kMedusaKind, &kIndependentKind,
+      &kLookupKind, &kAdaptiveKind, &kNgramKind,
   };
   return all;
 }

@@ -205,7 +205,7 @@ Result<LayerTensors> read_layer_tensors(const GgufFile& file, const std::string&
   const std::uint32_t kv_cols = shape.heads.kv_cols();
   LayerTensors layer;
   TensorReader reader(file, prefix);
-  reader.vector("attn_norm.weight", shape.dim, layer.attn_norm);
+  reader.optional_vector("attn_norm.weight", shape.dim, layer.attn_norm);
   reader.matrix("attn_q.weight", query_cols, shape.dim, layer.attn_q);
   reader.matrix("attn_k.weight", kv_cols, shape.dim, layer.attn_k);
   reader.matrix("attn_v.weight", kv_cols, shape.dim, layer.attn_v);
@@ -232,8 +232,10 @@ Result<DecoderTensors> read_decoder_tensors(const GgufFile& file, const DecoderC
   }
   if (reader.error()) return *reader.error();
   for (std::uint32_t i = 0; i < config.layer_count; ++i) {
-    auto layer = read_layer_tensors(file, "blk." + std::to_string(i) + ".", config.layer);
+    const std::string prefix = "blk." + std::to_string(i) + ".";
+    auto layer = read_layer_tensors(file, prefix, config.layer);
     if (!layer) return layer.error();
+    if (!layer->attn_norm.present()) return missing_tensor(prefix + "attn_norm.weight");
     tensors.layers.push_back(*layer);
   }
   if (file.find_tensor("blk." + std::to_string(config.layer_count) + ".attn_norm.weight") !=

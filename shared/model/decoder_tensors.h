@@ -26,7 +26,7 @@ struct TensorView {
 
 // One decoder layer. Norms and biases are no blocks; absent biases are empty views.
 struct LayerTensors {
-  TensorView attn_norm;    // [1, dim]
+  TensorView attn_norm;    // [1, dim]; empty in a drafter's layer that has none
   TensorView attn_q;       // [query_cols, dim]
   TensorView attn_k;       // [kv_cols, dim]
   TensorView attn_v;       // [kv_cols, dim]
@@ -65,7 +65,7 @@ struct DecoderModel {
 Result<DecoderModel> read_decoder(const GgufFile& file);
 Result<DecoderModel> read_draft_decoder(const GgufFile& file);
 
-// The tensors of one layer under a name prefix such as "blk.3." or "sa.".
+// The tensors of one layer under a prefix such as "blk.3."; it may lack its attn_norm.
 Result<LayerTensors> read_layer_tensors(const GgufFile& file, const std::string& prefix,
                                         const LayerShape& shape);
 

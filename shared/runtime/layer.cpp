@@ -37,17 +37,19 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
                     std::span<const SequenceBatch> sequences) {
   const LayerWeights& w = layer.weights;
   const std::uint32_t head_dim = layer.shape.heads.head_dim;
-  const Matrix normed = scratch.normed.rows(x.rows);
+  const Matrix input = w.attn_norm ? scratch.normed.rows(x.rows) : x;
   const Matrix q = scratch.q.rows(x.rows);
   const Matrix k = scratch.k.rows(x.rows);
   const Matrix v = scratch.v.rows(x.rows);
   const Matrix attended = scratch.attended.rows(x.rows);
 
-  backend.rms_norm(
-      {.x = x, .weight = w.attn_norm, .y = normed, .epsilon = layer.shape.rms_epsilon});
-  backend.matmuls(std::array{MatmulOp{.x = normed, .weight = w.wq, .bias = w.bq, .y = q},
-                             MatmulOp{.x = normed, .weight = w.wk, .bias = w.bk, .y = k},
-                             MatmulOp{.x = normed, .weight = w.wv, .bias = w.bv, .y = v}});
+  if (w.attn_norm) {
+    backend.rms_norm(
+        {.x = x, .weight = w.attn_norm, .y = input, .epsilon = layer.shape.rms_epsilon});
+  }
+  backend.matmuls(std::array{MatmulOp{.x = input, .weight = w.wq, .bias = w.bq, .y = q},
+                             MatmulOp{.x = input, .weight = w.wk, .bias = w.bk, .y = k},
+                             MatmulOp{.x = input, .weight = w.wv, .bias = w.bv, .y = v}});
   std::uint32_t first = 0;
   for (const SequenceBatch& sequence : sequences) {
     const RowBatch& batch = sequence.batch;

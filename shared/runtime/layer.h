@@ -12,7 +12,7 @@ namespace edgedraft {
 
 // One pre-norm decoder layer's weights on a backend; biases are absent where the model has none.
 struct LayerWeights {
-  Weight attn_norm;  // [1, dim]
+  Weight attn_norm;  // [1, dim] or absent: attention reads x itself
   Weight wq;         // [query_cols, dim]
   Weight wk;         // [kv_cols, dim]
   Weight wv;         // [kv_cols, dim]

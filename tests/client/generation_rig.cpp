@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "client/experiments/cut_link.h"
+#include "shared/drafting/eagle/eagle_kind.h"
+#include "shared/drafting/medusa/medusa_kind.h"
 #include "tests/support/driven_answer.h"
 
 namespace edgedraft::testing {
@@ -40,6 +42,12 @@ std::string name_of(ToyDrafter drafter) {
       return "moa_tli3";
     case ToyDrafter::moa_projected:
       return "moa_projected";
+    case ToyDrafter::eagle:
+      return "eagle";
+    case ToyDrafter::medusa:
+      return "medusa";
+    case ToyDrafter::medusa_tree:
+      return "medusa_tree";
     case ToyDrafter::independent:
       return "independent";
     case ToyDrafter::moa_reduced:
@@ -125,8 +133,11 @@ std::uint32_t Answer::count(Provenance wanted) const {
 
 GenerationRig::GenerationRig(const Options& options) : options_(options) {
   drafter_ = options.device_fault ? make_fallback_drafter() : make_drafter(*backend_);
+  const auto states = tap_ ? tap_->states() : std::span<const std::uint32_t>();
+  decoder_ = std::make_unique<Decoder>(*backend_, toy_.config, toy_.tensors, kRigContext,
+                                       std::vector<std::uint32_t>(states.begin(), states.end()));
   target_.emplace(LocalTarget::Parts{
-      .decoder = decoder_, .tap = tap_.get(), .context_count = kRigContext, .is_end = is_end});
+      .decoder = *decoder_, .tap = tap_.get(), .context_count = kRigContext, .is_end = is_end});
   auto link = std::make_unique<LocalLink>(LocalLink::Options{
       .target = *target_,
       .now = now_,
@@ -178,6 +189,11 @@ std::unique_ptr<Drafter> GenerationRig::make_moa(Backend& backend, std::uint32_t
                                       options_.drafter_context);
 }
 
+std::unique_ptr<Drafter> GenerationRig::make_fed(Backend& backend, const DrafterModel& model) {
+  if (!tap_) tap_ = model.make_tap(*backend_);
+  return model.load(backend, options_.drafter_context)->make_drafter();
+}
+
 std::unique_ptr<Drafter> GenerationRig::make_drafter(Backend& backend) {
   const auto independent = [&](const ToyDecoder& toy) {
     return std::make_unique<IndependentDrafter>(backend, toy.config, toy.tensors,
@@ -195,6 +211,21 @@ std::unique_ptr<Drafter> GenerationRig::make_drafter(Backend& backend) {
       return make_moa(backend, 3, 2);
     case ToyDrafter::moa_projected:
       return make_moa(backend, 1, 1);
+    case ToyDrafter::eagle: {
+      static const ToyDecoder target(6);
+      static const ToyEagle fed(target, 3);
+      return make_fed(backend, *make_eagle_model({.config = fed.config, .tensors = fed.tensors}));
+    }
+    case ToyDrafter::medusa:
+    case ToyDrafter::medusa_tree: {
+      static const ToyDecoder target(6);
+      static const ToyMedusa heads(target, 3, HeadOutputs::shared);
+      MedusaModel model{.config = heads.config, .tensors = heads.tensors};
+      if (options_.drafter == ToyDrafter::medusa_tree) {
+        model.config.tree = {{0, 0}, {0, 1}, {1, 0}, {1, 1}, {3, 0}, {5, 0}};
+      }
+      return make_fed(backend, *make_medusa_model(std::move(model)));
+    }
     case ToyDrafter::independent: {
       static const ToyDecoder other(11, 1);
       return independent(other);
@@ -301,7 +332,7 @@ Answer GenerationRig::collect(AnswerEnd end) {
 }
 
 Answer GenerationRig::plain(const Tokens& prompt) {
-  TargetSession session(decoder_, kRigContext, is_end);
+  TargetSession session(*decoder_, kRigContext, is_end);
   const auto first =
       session.prefill({.base_count = 0, .tokens = prompt, .sampling = options_.sampling}).value();
   Answer answer;
@@ -318,7 +349,7 @@ Answer GenerationRig::plain(const Tokens& prompt) {
 }
 
 std::uint32_t GenerationRig::choice(const Tokens& tokens, std::uint32_t count) {
-  TargetSession session(decoder_, kRigContext, is_end);
+  TargetSession session(*decoder_, kRigContext, is_end);
   return session
       .prefill({.base_count = 0,
                 .tokens = std::span(tokens).first(count),

@@ -6,6 +6,7 @@
 
 #include "client/devices/fallback_drafter.h"
 #include "client/generation/generation.h"
+#include "shared/drafting/drafter_kind.h"
 #include "shared/drafting/independent/independent_drafter.h"
 #include "shared/drafting/merged_drafter.h"
 #include "shared/drafting/moa/moa_drafter.h"
@@ -15,6 +16,7 @@
 #include "tests/support/failing_backend.h"
 #include "tests/support/local_link.h"
 #include "tests/support/table_network.h"
+#include "tests/support/toy_feature_drafters.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft::testing {
@@ -28,14 +30,17 @@ enum class ToyDrafter : std::uint8_t {
   moa_tli1,
   moa_tli3,
   moa_projected,  // with the projection on the server
-  independent,    // another model than the target
-  moa_reduced,    // with a few of the tokens: those of reduced_tokens()
-  twin_reduced,   // the target's own network, with these tokens alone
-  twin,           // the target itself: greedy, it is always right
-  hashed,         // logits without sense
-  noisy,          // twin's trees with wrong and doubled siblings in them
-  lookup,         // copies from the conversation
-  moa_merged,     // moa_tli1 and n-grams of the conversation on one tree
+  eagle,
+  medusa,        // with a tree that its probabilities make
+  medusa_tree,   // with a tree of its bundle's
+  independent,   // another model than the target
+  moa_reduced,   // with a few of the tokens: those of reduced_tokens()
+  twin_reduced,  // the target's own network, with these tokens alone
+  twin,          // the target itself: greedy, it is always right
+  hashed,        // logits without sense
+  noisy,         // twin's trees with wrong and doubled siblings in them
+  lookup,        // copies from the conversation
+  moa_merged,    // moa_tli1 and n-grams of the conversation on one tree
 };
 std::string name_of(ToyDrafter drafter);
 
@@ -151,6 +156,8 @@ class GenerationRig {
  private:
   std::unique_ptr<Drafter> make_drafter(Backend& backend);
   std::unique_ptr<Drafter> make_moa(Backend& backend, std::uint32_t tli, std::uint32_t ca_kv_heads);
+  // A drafter that is sent the target's features.
+  std::unique_ptr<Drafter> make_fed(Backend& backend, const DrafterModel& model);
   std::unique_ptr<Drafter> make_fallback_drafter();
   void check_request(const SeenRequest& request);
   Result<AnswerEnd> drive_to_end();
@@ -161,9 +168,9 @@ class GenerationRig {
   std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
   std::vector<std::unique_ptr<Backend>> devices_;  // of drafters that may fall back
   ToyDecoder toy_{6};
-  Decoder decoder_{*backend_, toy_.config, toy_.tensors, kRigContext};
+  std::unique_ptr<Decoder> decoder_;
   std::optional<ToyMoa> toy_moa_;
-  std::unique_ptr<MoaTap> tap_;
+  std::unique_ptr<Tap> tap_;
   std::unique_ptr<Drafter> twin_;
   OfflineWriter writer_{[this] {
     return std::make_unique<IndependentDrafter>(*backend_, toy_.config, toy_.tensors, kRigContext);

@@ -99,9 +99,11 @@ TEST_P(LosslessTest, AServerThatTakesSmallTreesGetsSmallTrees) {
 INSTANTIATE_TEST_SUITE_P(Drafters, LosslessTest,
                          ::testing::Values(ToyDrafter::none, ToyDrafter::moa_tli0,
                                            ToyDrafter::moa_tli1, ToyDrafter::moa_tli3,
-                                           ToyDrafter::moa_projected, ToyDrafter::independent,
-                                           ToyDrafter::moa_reduced, ToyDrafter::twin_reduced,
-                                           ToyDrafter::twin, ToyDrafter::hashed, ToyDrafter::noisy,
+                                           ToyDrafter::moa_projected, ToyDrafter::eagle,
+                                           ToyDrafter::medusa, ToyDrafter::medusa_tree,
+                                           ToyDrafter::independent, ToyDrafter::moa_reduced,
+                                           ToyDrafter::twin_reduced, ToyDrafter::twin,
+                                           ToyDrafter::hashed, ToyDrafter::noisy,
                                            ToyDrafter::lookup, ToyDrafter::moa_merged),
                          [](const auto& drafter) { return name_of(drafter.param); });
 
@@ -233,6 +235,7 @@ TEST(GenerationTest, ActivationsThatDoNotComeAreNotWaitedForLongerThanTheVerdict
 
 INSTANTIATE_TEST_SUITE_P(Drafters, ConversationTest,
                          ::testing::Values(ToyDrafter::moa_tli0, ToyDrafter::moa_tli3,
+                                           ToyDrafter::eagle, ToyDrafter::medusa_tree,
                                            ToyDrafter::twin, ToyDrafter::hashed, ToyDrafter::lookup,
                                            ToyDrafter::moa_merged),
                          [](const auto& drafter) { return name_of(drafter.param); });

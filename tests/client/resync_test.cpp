@@ -342,7 +342,7 @@ TEST_P(ResyncTest, OfflineAndBackIsToldInOrder) {
 INSTANTIATE_TEST_SUITE_P(Drafters, ResyncTest,
                          ::testing::Values(ToyDrafter::moa_tli0, ToyDrafter::moa_tli1,
                                            ToyDrafter::independent, ToyDrafter::twin,
-                                           ToyDrafter::moa_reduced),
+                                           ToyDrafter::moa_reduced, ToyDrafter::eagle),
                          [](const auto& drafter) { return testing::name_of(drafter.param); });
 
 TEST(ResyncErrorTest, WithoutADrafterALostLinkIsAnError) {

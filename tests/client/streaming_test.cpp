@@ -156,7 +156,7 @@ TEST_P(DraftOrStreamTest, DraftsAgainWhereRoomIsMade) {
   ASSERT_NE(catch_up, rig.requests().end());
   const auto& prefill = std::get<wire::Prefill>(*catch_up);
   EXPECT_EQ(prefill.tokens.size(), 0u);
-  const bool has_memory = GetParam() == ToyDrafter::moa_tli0 || GetParam() == ToyDrafter::moa_tli1;
+  const bool has_memory = GetParam() != ToyDrafter::independent && GetParam() != ToyDrafter::twin;
   // Behind the prompt nothing had come.
   EXPECT_EQ(prefill.activations_from, has_memory ? prompt.size() : 0);
 }
@@ -204,7 +204,8 @@ TEST_P(DraftOrStreamTest, AnswersAreThoseOfPlainDecoding) {
 
 INSTANTIATE_TEST_SUITE_P(Drafters, DraftOrStreamTest,
                          ::testing::Values(ToyDrafter::moa_tli0, ToyDrafter::moa_tli1,
-                                           ToyDrafter::independent, ToyDrafter::twin),
+                                           ToyDrafter::eagle, ToyDrafter::independent,
+                                           ToyDrafter::twin),
                          [](const auto& drafter) { return name_of(drafter.param); });
 
 }  // namespace

@@ -10,17 +10,19 @@
 #include "shared/model/gguf.h"
 #include "shared/model/gguf_writer.h"
 #include "shared/model/safetensors.h"
+#include "tests/drafting/damaged_bundle.h"
 #include "tests/model/hf_directory.h"
 
 namespace edgedraft {
 namespace {
 
 using test::TemporaryDirectory;
+using testing::write_damaged;
 
 const std::filesystem::path kFixtures = EDGEDRAFT_TEST_DATA "/fixtures";
 
 // The random target and drafters of the fixtures: 4 layers, width 32, 4 query heads over 2 of 8.
-class BundleTest : public testing::Test {
+class BundleTest : public ::testing::Test {
  protected:
   BundleTest() {
     const auto done = convert_model(
@@ -114,32 +116,6 @@ TEST_F(BundleTest, LeavesTheDraftersRowsInTheCheckpointsOrder) {
 TEST_F(BundleTest, NamesItsTarget) {
   const auto target = GgufFile::open(target_path());
   EXPECT_EQ(target_fingerprint_of(moa(0, DType::f16)).value(), model_fingerprint(*target).value());
-}
-
-// The bundle with some keys and tensors left out, and shapes cut by one row.
-struct Damage {
-  std::string key = {};
-  std::string tensor = {};
-  std::string cut_tensor = {};
-};
-
-void write_damaged(const GgufFile& file, const std::filesystem::path& path, const Damage& damage) {
-  GgufMetadata metadata;
-  for (const auto& [key, value] : file.metadata()) metadata.set(std::string(key), value);
-  metadata.erase(damage.key);
-  std::vector<GgufTensorInfo> infos;
-  std::vector<ByteView> contents;
-  for (const GgufTensor& tensor : file.tensors()) {
-    if (tensor.name == damage.tensor) continue;
-    GgufTensorInfo info{std::string(tensor.name), tensor.type, tensor.dims};
-    if (tensor.name == damage.cut_tensor) info.dims.back() -= 1;
-    contents.push_back(tensor.bytes.first(info.byte_count()));
-    infos.push_back(std::move(info));
-  }
-  auto writer = GgufWriter::create(path, metadata, std::move(infos));
-  ASSERT_TRUE(writer);
-  for (const ByteView content : contents) ASSERT_TRUE(writer->write(content));
-  ASSERT_TRUE(writer->finish());
 }
 
 void expect_error(const std::filesystem::path& path, const std::string& named) {

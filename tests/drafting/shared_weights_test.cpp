@@ -1,25 +1,42 @@
 // Several drafters on the same weights: each drafts as if it were alone, in any order of turns.
 #include <gtest/gtest.h>
 
+#include "shared/drafting/eagle/eagle_kind.h"
 #include "shared/drafting/independent/independent_kind.h"
+#include "shared/drafting/medusa/medusa_kind.h"
 #include "shared/drafting/moa/moa_kind.h"
 #include "shared/runtime/backend.h"
+#include "tests/support/toy_feature_drafters.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft {
 namespace {
 
+using testing::HeadOutputs;
 using testing::ToyDecoder;
+using testing::ToyEagle;
+using testing::ToyMedusa;
 using testing::ToyMoa;
 using Tokens = std::vector<std::uint32_t>;
 
 constexpr std::uint32_t kPositions = 64;
 constexpr TreeShape kShape{.breadth = 3, .depth = 3, .nodes = 9};
 
-class SharedWeightsTest : public ::testing::TestWithParam<bool> {
+enum class Kind : std::uint8_t { independent, moa, eagle, medusa };
+
+class SharedWeightsTest : public ::testing::TestWithParam<Kind> {
  protected:
   std::unique_ptr<DrafterModel> model() const {
-    if (GetParam()) return make_moa_model({.config = moa_.config, .tensors = moa_.tensors});
+    switch (GetParam()) {
+      case Kind::moa:
+        return make_moa_model({.config = moa_.config, .tensors = moa_.tensors});
+      case Kind::eagle:
+        return make_eagle_model({.config = toy_eagle_.config, .tensors = toy_eagle_.tensors});
+      case Kind::medusa:
+        return make_medusa_model({.config = toy_medusa_.config, .tensors = toy_medusa_.tensors});
+      case Kind::independent:
+        break;
+    }
     return make_independent_model({.config = toy_.config, .tensors = toy_.tensors});
   }
   // Tokens, and activations of all but the last.
@@ -32,6 +49,8 @@ class SharedWeightsTest : public ::testing::TestWithParam<bool> {
   std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
   ToyDecoder toy_{6};
   ToyMoa moa_{toy_, 3, 1};
+  ToyEagle toy_eagle_{toy_, 3};
+  ToyMedusa toy_medusa_{toy_, 3, HeadOutputs::shared};
   Tokens first_{5, 6, 7};
   Tokens second_{9, 30, 12, 4};
 };
@@ -76,7 +95,9 @@ TEST_P(SharedWeightsTest, DraftersOutliveTheirWeightsOwnerAndEachOther) {
   EXPECT_EQ(b->draft(kShape), tree);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, SharedWeightsTest, ::testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Kinds, SharedWeightsTest,
+                         ::testing::Values(Kind::independent, Kind::moa, Kind::eagle,
+                                           Kind::medusa));
 
 }  // namespace
 }  // namespace edgedraft

@@ -2,7 +2,7 @@
 
 #include "shared/runtime/decoder.h"
 #include "tests/runtime/op_test.h"
-#include "tests/support/state_tap.h"
+#include "tests/support/state_reading.h"
 #include "tests/support/toy_models.h"
 
 // Hidden states go the ways of keys and values: one definition, the same bits whoever shares a

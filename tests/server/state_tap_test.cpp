@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "server/passes/pass_loop.h"
+#include "shared/drafting/state_tap.h"
 #include "shared/protocol/activation_codec.h"
 #include "tests/server/plain_answer.h"
-#include "tests/support/state_tap.h"
 #include "tests/support/toy_models.h"
 
 // A tap that wants hidden states gets them for every position, however its session came by it:
@@ -17,7 +17,6 @@
 namespace edgedraft {
 namespace {
 
-using testing::StateTap;
 using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
 

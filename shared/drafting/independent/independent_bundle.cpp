@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "shared/model/fingerprint.h"
+#include "shared/drafting/bundle_parts.h"
 #include "shared/model/tokenizer.h"
 
 namespace edgedraft {
@@ -99,13 +99,7 @@ Result<void> bind_to_target(const GgufFile& target, const DecoderConfig& config,
     plan.metadata.set_u32(key, config.vocabulary_count);
     break;
   }
-  for (const auto& [key, value] : target.metadata()) {
-    if (key.starts_with("tokenizer.")) plan.metadata.set(std::string(key), value);
-  }
-  const auto fingerprint = model_fingerprint(target);
-  if (!fingerprint) return fingerprint.error();
-  plan.metadata.set_string(std::string(kTargetFingerprintKey), to_hex(*fingerprint));
-  return {};
+  return copy_identity(target, plan.metadata);
 }
 
 }  // namespace edgedraft

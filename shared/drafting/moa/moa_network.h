@@ -67,6 +67,7 @@ class MoaNetwork final : public DraftNetwork {
   explicit MoaNetwork(std::shared_ptr<MoaWeights> weights);
 
   const MoaRowLayout& row_layout() const { return m_->layout_; }
+  std::uint32_t activation_cols() const { return m_->layout_.cols(); }
 
   // Adds the activations of positions first, first + 1, ... to the memory. What the network
   // computed itself for the TLI layers behind the memory is dropped: the true states replace it.

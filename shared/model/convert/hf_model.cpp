@@ -89,14 +89,18 @@ void CheckpointReader::add_if_there(const std::string& from, std::string to,
 }
 
 void CheckpointReader::add_layer(const std::string& from, const std::string& to,
-                                 const LayerShape& shape, RopeStyle style) {
+                                 const LayerShape& shape, RopeStyle style, InputNorm input_norm) {
   const HeadShape& heads = shape.heads;
   const bool pairs = style == RopeStyle::pairs;
   const std::uint32_t query_pairs = pairs ? heads.query_heads : 0;
   const std::uint32_t kv_pairs = pairs ? heads.kv_heads : 0;
   const std::string attention = from + "self_attn.";
   const std::string mlp = from + "mlp.";
-  add(from + "input_layernorm.weight", to + "attn_norm.weight", {shape.dim}, 0);
+  if (input_norm == InputNorm::required) {
+    add(from + "input_layernorm.weight", to + "attn_norm.weight", {shape.dim}, 0);
+  } else {
+    add_if_there(from + "input_layernorm.weight", to + "attn_norm.weight", {shape.dim}, 0);
+  }
   add(attention + "q_proj.weight", to + "attn_q.weight", {heads.query_cols(), shape.dim},
       query_pairs);
   add(attention + "k_proj.weight", to + "attn_k.weight", {heads.kv_cols(), shape.dim}, kv_pairs);
@@ -111,6 +115,17 @@ void CheckpointReader::add_layer(const std::string& from, const std::string& to,
   add(mlp + "gate_proj.weight", to + "ffn_gate.weight", {shape.ffn_dim, shape.dim}, 0);
   add(mlp + "up_proj.weight", to + "ffn_up.weight", {shape.ffn_dim, shape.dim}, 0);
   add(mlp + "down_proj.weight", to + "ffn_down.weight", {shape.dim, shape.ffn_dim}, 0);
+}
+
+void CheckpointReader::leave_out(const std::string& from, const std::vector<std::uint64_t>& shape) {
+  const SafetensorsTensor* tensor = checkpoint_.find(from);
+  if (error_ || tensor == nullptr) return;
+  if (tensor->shape != shape) {
+    error_ = Error{Errc::mismatch, "tensor " + from + " is " + shape_text(tensor->shape) +
+                                       "; the target's is " + shape_text(shape)};
+    return;
+  }
+  taken_.push_back(from);
 }
 
 void CheckpointReader::refuse_others() {

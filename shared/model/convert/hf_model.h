@@ -17,6 +17,10 @@ namespace edgedraft {
 // Errors    io, bad_file, unsupported, mismatch: naming the file, key or tensor
 Result<ModelPlan> plan_hf_model(const std::filesystem::path& directory, DType type);
 
+// Whether a layer has to have a norm before its attention; a drafter's may read what a projection
+// of its own made for it.
+enum class InputNorm : std::uint8_t { required, optional };
+
 // Takes tensors out of a checkpoint into a plan, their shapes checked. After the first error it
 // does nothing more.
 class CheckpointReader {
@@ -33,7 +37,10 @@ class CheckpointReader {
   // A decoder layer: Hugging Face's names behind `from`, GGUF's behind `to`. With RopeStyle::pairs
   // the rows of q and k are permuted.
   void add_layer(const std::string& from, const std::string& to, const LayerShape& shape,
-                 RopeStyle style);
+                 RopeStyle style, InputNorm input_norm = InputNorm::required);
+  // A tensor that is left out if the checkpoint has it: another file has the same. Its shape has to
+  // be right.
+  void leave_out(const std::string& from, const std::vector<std::uint64_t>& shape);
   // Errors    unsupported: the checkpoint has tensors that nobody asked for
   void refuse_others();
 

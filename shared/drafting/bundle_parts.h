@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "shared/base/error.h"
+#include "shared/model/config.h"
+#include "shared/model/convert/model_plan.h"
+#include "shared/model/gguf.h"
+#include "shared/model/gguf_writer.h"
+#include "shared/model/safetensors.h"
+#include "shared/tensor/dtype.h"
+
+// What bundles of several kinds hold in the same way: how it is planned, and how it is read.
+namespace edgedraft {
+
+inline constexpr std::string_view kBundleContextLengthKey = "edgedraft.context_length";
+// No layer is wider, so that products of two sizes stay far from overflow.
+inline constexpr std::uint32_t kBundleWidthMax = 1u << 20;
+
+// --- planning ---
+
+// The config.json of a checkpoint's folder; an empty object where there is none.
+Result<nlohmann::json> read_drafter_config(const std::filesystem::path& directory);
+
+// Values of config.json that repeat what the target says must agree with it.
+// Errors    mismatch naming the key
+Result<void> check_made_for(
+    const nlohmann::json& config,
+    std::initializer_list<std::pair<const char*, std::uint32_t>> of_the_target);
+
+// The rows of a matrix of the checkpoint. Errors    bad_file naming the tensor
+Result<std::uint32_t> rows_of(const SafetensorsModel& checkpoint, const std::string& name);
+
+struct LayerInference {
+  std::string prefix;  // of the layer's tensors
+  std::uint32_t dim;
+  std::uint32_t head_dim;
+  float rms_epsilon;
+};
+// A layer's sizes from its tensors; CheckpointReader then checks every shape against them.
+Result<LayerShape> infer_layer(const SafetensorsModel& checkpoint, const LayerInference& layer);
+
+// The keys of a layer behind `prefix`.
+void set_layer(GgufMetadata& metadata, std::string_view prefix, const LayerShape& shape,
+               float theta, RopeStyle style);
+// The divisors of a layer's frequencies, where it has any: the tensor "rope_freqs.weight" behind
+// `tensor_prefix`.
+void add_divisors(const RopeConfig& rope, std::string_view tensor_prefix, ModelPlan& plan);
+
+// The target's tokenizer and fingerprint.
+Result<void> copy_identity(const GgufFile& target, GgufMetadata& metadata);
+// The target's embedding and head, bit for bit.
+void copy_vocabulary(const GgufFile& target, ModelPlan& plan);
+
+// --- reading ---
+
+// A number from 1 to `max`. Errors    bad_file naming the key
+Result<std::uint32_t> read_bundle_count(const GgufFile& file, std::string_view key,
+                                        std::uint32_t max);
+Result<std::uint32_t> read_bundle_context(const GgufFile& file);
+// A norm's epsilon. Errors    bad_file naming the key
+Result<float> read_bundle_epsilon(const GgufFile& file, std::string_view key);
+
+struct BundleLayer {
+  LayerShape shape;
+  RopeConfig rope;
+};
+// What set_layer() and add_divisors() wrote.
+Result<BundleLayer> read_bundle_layer(const GgufFile& file, std::string_view prefix,
+                                      std::string_view tensor_prefix);
+
+// Which of the target's tokens the head knows.
+struct BundleVocabulary {
+  std::uint32_t count = 0;
+  std::vector<std::uint32_t> draft_tokens{};  // as in DecoderConfig
+};
+// From the embedding, whose rows are `dim` wide.
+Result<BundleVocabulary> read_bundle_vocabulary(const GgufFile& file, std::uint32_t dim);
+
+}  // namespace edgedraft

@@ -1,0 +1,148 @@
+#include "shared/drafting/eagle/eagle_bundle.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "shared/base/check.h"
+#include "shared/drafting/bundle_parts.h"
+#include "shared/drafting/eagle/eagle_tensors.h"
+#include "shared/model/convert/hf_model.h"
+#include "shared/model/decoder_tensors.h"
+#include "shared/model/json_file.h"
+
+namespace edgedraft {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kLayer = "layers.0.";
+
+// The published checkpoints name the number of heads; what says nothing has heads of the target's
+// size.
+Result<std::uint32_t> head_dim_of(const json& config, const SafetensorsModel& checkpoint,
+                                  const DecoderConfig& target) {
+  const auto head_dim = json_u32(config, "head_dim");
+  if (!head_dim) return head_dim.error();
+  if (*head_dim) return **head_dim;
+  const auto heads = json_u32(config, "num_attention_heads");
+  if (!heads) return heads.error();
+  if (!*heads) return target.layer.heads.head_dim;
+  const auto query_cols = rows_of(checkpoint, std::string(kLayer) + "self_attn.q_proj.weight");
+  if (!query_cols) return query_cols.error();
+  if (**heads == 0 || *query_cols % **heads != 0) {
+    return Error{Errc::mismatch, "the drafter's " + std::to_string(*query_cols) +
+                                     " query columns are not of " + std::to_string(**heads) +
+                                     " heads, as its config.json says"};
+  }
+  return *query_cols / **heads;
+}
+
+Result<LayerShape> read_shape(const json& config, const SafetensorsModel& checkpoint,
+                              const DecoderConfig& target) {
+  const auto head_dim = head_dim_of(config, checkpoint, target);
+  if (!head_dim) return head_dim.error();
+  const auto epsilon = json_number(config, "rms_norm_eps");
+  if (!epsilon) return epsilon.error();
+  return infer_layer(
+      checkpoint, {.prefix = kLayer,
+                   .dim = target.layer.dim,
+                   .head_dim = *head_dim,
+                   .rms_epsilon = static_cast<float>(epsilon->value_or(target.layer.rms_epsilon))});
+}
+
+// The columns of a planned matrix from `first` on, as many as it has rows, as one of its own.
+PlannedTensor square_of(const PlannedTensor& whole, std::uint64_t first, std::string name,
+                        DType type, ModelPlan& plan) {
+  const std::uint64_t dim = whole.info.dims[1];
+  const auto part_bytes = row_bytes(whole.source_type, dim);
+  EDGEDRAFT_CHECK(part_bytes.has_value());
+  const std::size_t row = whole.source.size() / dim;
+  const std::size_t begin = first / dim * *part_bytes;
+  Bytes& bytes = plan.made.emplace_back();
+  bytes.reserve(dim * *part_bytes);
+  for (std::uint64_t r = 0; r < dim; ++r) {
+    const ByteView part = whole.source.subspan(r * row + begin, *part_bytes);
+    bytes.insert(bytes.end(), part.begin(), part.end());
+  }
+  const std::vector<std::uint64_t> dims{dim, dim};
+  return {.info = {.name = std::move(name), .type = stored_type(type, dims), .dims = dims},
+          .source_type = whole.source_type,
+          .source = bytes};
+}
+
+// fc.weight multiplies [embedding; feature]. Each half is a matrix of its own here, so that both
+// products go into one sum and nothing has to be put side by side.
+void split_fc(DType type, ModelPlan& plan) {
+  const PlannedTensor whole = std::move(plan.tensors.back());
+  plan.tensors.pop_back();
+  plan.tensors.push_back(square_of(whole, 0, "fc_embd.weight", type, plan));
+  plan.tensors.push_back(square_of(whole, whole.info.dims[1], "fc_feature.weight", type, plan));
+}
+
+// A configuration without `bias` means that there is one if the tensor is there: those of Llama 2
+// have it and say nothing, those of Llama 3 do not.
+Result<bool> wants_bias(const json& config, const SafetensorsModel& checkpoint) {
+  const auto bias = json_bool(config, "bias");
+  if (!bias) return bias.error();
+  return bias->value_or(checkpoint.find("fc.bias") != nullptr);
+}
+
+Result<void> add_metadata(const GgufFile& file, const DecoderConfig& target,
+                          const LayerShape& shape, const json& config, GgufMetadata& metadata) {
+  metadata.set_string("general.architecture", kEagleArchitecture);
+  metadata.set_u32(std::string(kBundleContextLengthKey), target.context_length);
+  metadata.set_u32(std::string(kEagleTargetLayerCount), target.layer_count);
+  const auto theta = json_number(config, "rope_theta");
+  if (!theta) return theta.error();
+  set_layer(metadata, kEagleLayerPrefix, shape,
+            static_cast<float>(theta->value_or(target.rope.theta)), RopeStyle::halves);
+  const auto variant = json_string(config, "variant");
+  if (!variant) return variant.error();
+  if (*variant) metadata.set_string(std::string(kEagleVariant), **variant);
+  return copy_identity(file, metadata);
+}
+
+}  // namespace
+
+bool is_eagle_checkpoint(const SafetensorsModel& checkpoint) {
+  return checkpoint.find("fc.weight") != nullptr &&
+         checkpoint.find(std::string(kLayer) + "self_attn.q_proj.weight") != nullptr;
+}
+
+Result<ModelPlan> plan_eagle_bundle(EagleBundleInput input) {
+  const auto target = read_decoder_config(input.target);
+  if (!target) return target.error();
+  const auto config = read_drafter_config(input.directory);
+  if (!config) return config.error();
+  const auto made_for = check_made_for(
+      *config, {{"hidden_size", target->layer.dim}, {"vocab_size", target->vocabulary_count}});
+  if (!made_for) return made_for.error();
+  const auto shape = read_shape(*config, input.checkpoint, *target);
+  if (!shape) return shape.error();
+  const auto with_bias = wants_bias(*config, input.checkpoint);
+  if (!with_bias) return with_bias.error();
+
+  ModelPlan plan;
+  if (auto added = add_metadata(input.target, *target, *shape, *config, plan.metadata); !added) {
+    return added.error();
+  }
+  set_file_type(plan.metadata, input.type);
+  add_divisors(target->rope, "layer.", plan);
+  copy_vocabulary(input.target, plan);
+  const std::uint64_t dim = target->layer.dim;
+  CheckpointReader reader(input.checkpoint, input.type, plan);
+  reader.leave_out("embed_tokens.weight", {target->vocabulary_count, dim});
+  reader.add("fc.weight", "fc.weight", {dim, 2 * dim}, 0);
+  if (reader.error()) return *reader.error();
+  split_fc(input.type, plan);
+  if (*with_bias) reader.add("fc.bias", "fc.bias", {dim}, 0);
+  reader.add_layer(kLayer, "layer.", *shape, RopeStyle::halves, InputNorm::optional);
+  reader.refuse_others();
+  if (reader.error()) return *reader.error();
+  plan.checkpoints.push_back(std::move(input.checkpoint));
+  return plan;
+}
+
+}  // namespace edgedraft

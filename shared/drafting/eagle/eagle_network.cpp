@@ -1,0 +1,295 @@
+#include "shared/drafting/eagle/eagle_network.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <numeric>
+#include <utility>
+
+#include "shared/base/check.h"
+#include "shared/drafting/draft_rows.h"
+
+namespace edgedraft {
+namespace {
+
+KvCache::Size cache_size(const EagleConfig& config, std::uint32_t positions_max) {
+  return {.layers = 1,
+          .kv_cols = config.layer.heads.kv_cols(),
+          .capacity = positions_max + kMaskRowsMax};
+}
+
+// Of the root and of each draft row.
+constexpr std::uint32_t kTreeFeatures = kMaskRowsMax + 1;
+
+// Any heads will do that a row of so many numbers is made of.
+HeadShape heads_of(std::uint32_t dim) {
+  std::uint32_t head_dim = 256;
+  while (dim % head_dim != 0) head_dim -= 2;
+  return {.query_heads = dim / head_dim, .kv_heads = dim / head_dim, .head_dim = head_dim};
+}
+
+// Of a node's ancestors the youngest is its parent.
+std::uint32_t parent_row(const AncestorMask& ancestors) {
+  for (std::uint32_t word = static_cast<std::uint32_t>(ancestors.bits.size()); word-- > 0;) {
+    if (ancestors.bits[word] == 0) continue;
+    return word * 64 + 63 - static_cast<std::uint32_t>(std::countl_zero(ancestors.bits[word]));
+  }
+  EDGEDRAFT_CHECK(false);  // only the root's children have none
+}
+
+AncestorMask mask_of(std::uint32_t row) {
+  AncestorMask mask;
+  mask.set(row);
+  return mask;
+}
+
+}  // namespace
+
+EagleWeights::EagleWeights(Backend& backend, const EagleConfig& config, const EagleTensors& tensors,
+                           std::uint32_t positions_max)
+    : backend_(backend),
+      config_(config),
+      positions_max_(positions_max),
+      store_(backend),
+      cos_sin_(make_rope_table(backend, config.rope, config.layer.heads.head_dim,
+                               positions_max + kMaskRowsMax)),
+      embedding_(store_.add(tensors.token_embd)),
+      head_(store_.add_matrix(tensors.output.value_or(tensors.token_embd))),
+      fc_embedding_(store_.add_matrix(tensors.fc_embedding)),
+      fc_feature_(store_.add_matrix(tensors.fc_feature)),
+      fc_bias_(store_.add(tensors.fc_bias)),
+      layer_{.shape = config.layer,
+             .weights = store_.add_layer(tensors.layer),
+             .rope_style = config.rope.style,
+             .cos_sin = cos_sin_.all()},
+      scratch_(backend, config.layer, kMaskRowsMax),
+      gather_heads_(heads_of(config.layer.dim)),
+      x_(backend, kMaskRowsMax, config.layer.dim),
+      embedded_(backend, kMaskRowsMax, config.layer.dim),
+      parents_(backend, kMaskRowsMax, config.layer.dim),
+      zeros_(backend, kMaskRowsMax, config.layer.dim) {}
+
+std::uint64_t EagleWeights::sequence_bytes() const {
+  return cache_size(config_, positions_max_).bytes() +
+         sizeof(float) * (std::uint64_t{positions_max_} + kTreeFeatures) * config_.layer.dim;
+}
+
+EagleNetwork::EagleNetwork(Backend& backend, const EagleConfig& config, const EagleTensors& tensors,
+                           std::uint32_t positions_max)
+    : EagleNetwork(std::make_shared<EagleWeights>(backend, config, tensors, positions_max)) {}
+
+EagleNetwork::EagleNetwork(std::shared_ptr<EagleWeights> weights)
+    : m_(std::move(weights)),
+      backend_(m_->backend_),
+      features_(backend_, m_->positions_max_, m_->config_.layer.dim),
+      is_true_(m_->positions_max_, false),
+      has_input_(m_->positions_max_, false),
+      cache_(backend_, cache_size(m_->config_, m_->positions_max_)),
+      tree_features_(backend_, kTreeFeatures, m_->config_.layer.dim) {}
+
+void EagleNetwork::extend_memory(std::uint32_t first_position, std::span<const float> rows) {
+  const std::size_t cols = activation_cols();
+  EDGEDRAFT_CHECK(rows.size() % cols == 0);
+  draft_rows_ = 0;
+  // A server whose context is the longer one goes on where ours ends: nothing is drafted there.
+  const std::size_t room = m_->positions_max_ - std::min(first_position, m_->positions_max_);
+  const auto count = static_cast<std::uint32_t>(std::min(rows.size() / cols, room));
+  if (count == 0) return;
+  backend_.write(features_.all().row_range(first_position, count), rows.first(count * cols));
+  for (std::uint32_t i = 0; i < count; ++i) is_true_[first_position + i] = true;
+  own_end_ = std::min(own_end_, std::max(first_position, own_first_));
+}
+
+void EagleNetwork::truncate_memory(std::uint32_t position) {
+  draft_rows_ = 0;
+  for (std::uint32_t p = position; p < m_->positions_max_; ++p) is_true_[p] = false;
+  drop_inputs(position);
+}
+
+void EagleNetwork::drop_inputs(std::uint32_t position) {
+  const auto is_dropped = [&](std::uint32_t p) { return p >= position; };
+  const auto first = std::ranges::find_if(input_positions_, is_dropped);
+  if (first == input_positions_.end()) return;
+  const auto unchanged = static_cast<std::uint32_t>(first - input_positions_.begin());
+  std::vector<std::uint32_t> kept;
+  for (std::uint32_t slot = unchanged; slot < memory_count(); ++slot) {
+    const bool dropped = is_dropped(input_positions_[slot]);
+    if (dropped) has_input_[input_positions_[slot]] = false;
+    if (!dropped) kept.push_back(slot);
+  }
+  std::erase_if(input_positions_, is_dropped);
+  cache_.set_length(unchanged);
+  if (!kept.empty()) cache_.keep(kept);
+  own_end_ = own_first_;  // they stand behind the memory
+}
+
+void EagleNetwork::truncate(std::uint32_t count) {
+  EDGEDRAFT_CHECK(count <= tokens_.size());
+  draft_rows_ = 0;
+  tokens_.resize(count);
+  // An input needs the token behind its feature.
+  drop_inputs(count == 0 ? 0 : count - 1);
+  own_end_ = std::min(own_end_, std::max(count, own_first_));
+}
+
+void EagleNetwork::commit(std::span<const std::uint32_t> tokens) {
+  EDGEDRAFT_CHECK(!tokens.empty() && tokens_.size() + tokens.size() <= m_->positions_max_);
+  draft_rows_ = 0;
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  add_inputs();
+  predict_features();
+  const Matrix last = features_.all().row_range(committed_count() - 1, 1);
+  backend_.store({.x = last, .cache = tree_features_.all(), .first = 0});
+  leave_logits(last);
+}
+
+std::uint32_t EagleNetwork::true_end() const {
+  std::uint32_t end = committed_count();
+  while (end > 0 && !is_true_[end - 1]) --end;
+  return end;
+}
+
+void EagleNetwork::add_inputs() {
+  const std::uint32_t end = committed_count() - 1;
+  const auto is_wanted = [&](std::uint32_t p) { return is_true_[p] && !has_input_[p]; };
+  for (std::uint32_t first = 0; first < end; ++first) {
+    if (!is_wanted(first)) continue;
+    std::uint32_t count = 1;
+    while (count < kMaskRowsMax && first + count < end && is_wanted(first + count)) ++count;
+    add_inputs(first, count);
+    first += count - 1;
+  }
+}
+
+// Their outputs are of no use but the newest's, which predict_feature() makes.
+void EagleNetwork::add_inputs(std::uint32_t first_position, std::uint32_t count) {
+  const Matrix x = fuse(std::span(tokens_).subspan(first_position + 1, count),
+                        features_.all().row_range(first_position, count));
+  const LayerWeights& w = m_->layer_.weights;
+  Matrix input = x;
+  if (w.attn_norm) {
+    input = m_->scratch_.normed.rows(count);
+    backend_.rms_norm(
+        {.x = x, .weight = w.attn_norm, .y = input, .epsilon = m_->layer_.shape.rms_epsilon});
+  }
+  const Matrix keys = m_->scratch_.k.rows(count);
+  const Matrix values = m_->scratch_.v.rows(count);
+  backend_.matmuls(std::array{MatmulOp{.x = input, .weight = w.wk, .bias = w.bk, .y = keys},
+                              MatmulOp{.x = input, .weight = w.wv, .bias = w.bv, .y = values}});
+  std::vector<std::uint32_t> positions(count);
+  std::iota(positions.begin(), positions.end(), first_position);
+  backend_.rope({.x = keys,
+                 .positions = positions,
+                 .cos_sin = m_->layer_.cos_sin,
+                 .head_dim = m_->layer_.shape.heads.head_dim,
+                 .style = m_->layer_.rope_style});
+  backend_.store({.x = keys, .cache = cache_.keys()[0], .first = memory_count()});
+  backend_.store({.x = values, .cache = cache_.values()[0], .first = memory_count()});
+  input_positions_.insert(input_positions_.end(), positions.begin(), positions.end());
+  for (const std::uint32_t p : positions) has_input_[p] = true;
+  cache_.set_length(memory_count() + count);
+  own_end_ = own_first_;
+}
+
+void EagleNetwork::predict_features() {
+  std::uint32_t first = true_end();
+  if (first == 0) {
+    const std::uint32_t stretch = (committed_count() - 1) / kOwnStretch;
+    first = (stretch - std::min(stretch, 1u)) * kOwnStretch;
+  }
+  if (first != own_first_ || own_end_ < first) {
+    own_first_ = first;
+    own_end_ = first;
+  }
+  while (own_end_ < committed_count()) {
+    predict_feature(own_end_);
+    ++own_end_;
+  }
+}
+
+void EagleNetwork::predict_feature(std::uint32_t position) {
+  const std::uint32_t memory = memory_count();
+  const std::uint32_t token = tokens_[position];
+  const AncestorMask itself = mask_of(0);
+  // The input before it; the first one's stand for themselves alone and leave nothing behind.
+  std::uint32_t input = position - 1;
+  Matrix feature = m_->zeros_.rows(1);
+  RowBatch batch{.positions = std::span(&input, 1),
+                 .prefix = memory,
+                 .first_slot = memory,
+                 .masks = std::span(&itself, 1)};
+  if (position > own_first_) {
+    feature = features_.all().row_range(input, 1);
+    batch.prefix += input - own_first_;
+    batch.first_slot = batch.prefix;
+  } else if (memory > 0) {
+    // Its keys and values are in the memory; those that are made again lie behind it for a moment.
+    feature = features_.all().row_range(input, 1);
+    batch.masks = {};
+  } else {
+    input = position;
+  }
+  const Matrix x = fuse(std::span(&token, 1), feature);
+  run_layer(x, batch);
+  backend_.store({.x = x, .cache = features_.all(), .first = position});
+}
+
+void EagleNetwork::expand(std::span<const DraftNode> nodes) {
+  const auto count = static_cast<std::uint32_t>(nodes.size());
+  // Positions of features: one less than those of the nodes' tokens.
+  DraftRows rows = make_draft_rows(nodes, committed_count(), draft_rows_);
+  for (std::uint32_t& position : rows.positions) --position;
+  // Each node takes its parent's feature: attention that sees one row alone copies it.
+  std::vector<AncestorMask> parents;
+  for (const DraftNode& node : nodes) {
+    parents.push_back(mask_of(node.depth == 1 ? 0 : 1 + parent_row(node.ancestors)));
+  }
+  const Matrix features = m_->parents_.rows(count);
+  backend_.attention({.q = m_->zeros_.rows(count),
+                      .keys = tree_features_.all(),
+                      .values = tree_features_.all(),
+                      .prefix = 0,
+                      .masks = parents,
+                      .heads = m_->gather_heads_,
+                      .y = features});
+  const Matrix x = fuse(rows.tokens, features);
+  const std::uint32_t prefix = memory_count() + own_inputs();
+  run_layer(x, {.positions = rows.positions,
+                .prefix = prefix,
+                .first_slot = prefix + draft_rows_,
+                .masks = rows.masks});
+  backend_.store({.x = x, .cache = tree_features_.all(), .first = 1 + draft_rows_});
+  draft_rows_ += count;
+  leave_logits(x);
+}
+
+Matrix EagleNetwork::fuse(std::span<const std::uint32_t> tokens, const Matrix& features) {
+  const auto count = static_cast<std::uint32_t>(tokens.size());
+  const Matrix embedded = m_->embedded_.rows(count);
+  const Matrix x = m_->x_.rows(count);
+  backend_.embed({.table = m_->embedding_, .tokens = tokens, .y = embedded});
+  backend_.matmul({.x = embedded, .weight = m_->fc_embedding_, .bias = m_->fc_bias_, .y = x});
+  backend_.matmul({.x = features,
+                   .weight = m_->fc_feature_,
+                   .bias = {},
+                   .y = x,
+                   .into = MatmulOp::Into::accumulate});
+  return x;
+}
+
+void EagleNetwork::run_layer(const Matrix& x, const RowBatch& batch) {
+  self_attention(backend_, m_->layer_, m_->scratch_, x, batch, cache_.keys()[0],
+                 cache_.values()[0]);
+  feed_forward(backend_, m_->layer_, m_->scratch_, x);
+}
+
+// The features are behind the target's final norm: none comes before the head.
+void EagleNetwork::leave_logits(const Matrix& features) {
+  if (!m_->logits_memory_ || m_->logits_memory_->all().rows < features.rows) {
+    m_->logits_memory_ = std::make_unique<OwnedMatrix>(backend_, features.rows, m_->head_.rows);
+  }
+  logits_ = m_->logits_memory_->rows(features.rows);
+  backend_.matmul({.x = features, .weight = m_->head_, .bias = {}, .y = logits_});
+}
+
+}  // namespace edgedraft

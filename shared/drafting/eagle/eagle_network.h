@@ -1,0 +1,135 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "shared/drafting/draft_network.h"
+#include "shared/drafting/eagle/eagle_tensors.h"
+#include "shared/runtime/kv_cache.h"
+#include "shared/runtime/layer.h"
+#include "shared/runtime/weight_store.h"
+
+namespace edgedraft {
+
+// What all sequences of one drafter share: weights, tables and scratch. One sequence computes at a
+// time.
+class EagleWeights {
+ public:
+  // Requires  the bytes behind `tensors` outlive the object
+  EagleWeights(Backend& backend, const EagleConfig& config, const EagleTensors& tensors,
+               std::uint32_t positions_max);
+
+  // Of what a sequence has of its own: keys and values, and features.
+  std::uint64_t sequence_bytes() const;
+
+ private:
+  friend class EagleNetwork;
+
+  Backend& backend_;
+  EagleConfig config_;
+  std::uint32_t positions_max_;
+  WeightStore store_;
+  OwnedMatrix cos_sin_;
+  Weight embedding_;
+  Weight head_;
+  Weight fc_embedding_;
+  Weight fc_feature_;
+  Weight fc_bias_;
+  Layer layer_;
+  LayerScratch scratch_;
+  HeadShape gather_heads_;  // a feature's numbers, as heads
+  OwnedMatrix x_;
+  OwnedMatrix embedded_;
+  OwnedMatrix parents_;
+  OwnedMatrix zeros_;
+  std::unique_ptr<OwnedMatrix> logits_memory_;
+};
+
+// EAGLE's network. Input i is the feature of position i and the token behind it,
+// z_i = fc [emb(x_{i+1}); f_i], at RoPE position i; one layer makes of it the next feature, and the
+// target's head makes logits of that.
+//
+// A feature is the target's own if it has come, and else one of the network's. Those of positions
+// behind the newest of the target's are predicted one after the other, each from the one before, as
+// drafts are; a feature that comes replaces what was predicted, and all that was made of it. Older
+// positions whose feature is missing have no input: a long prompt's features come newest first.
+// The layer is the only one, so keys and values of an input with a true feature depend on nothing
+// else, and the inputs are a set, in whatever order they came.
+//
+// Where no feature at all has come, prediction starts from a feature of zeros, some hundred tokens
+// back (kOwnStretch): each costs a pass.
+//
+// Source    EAGLE, section 4.1, and EAGLE-2; no norm before attention unless the weights have one
+class EagleNetwork final : public DraftNetwork {
+ public:
+  // Requires  the bytes behind `tensors` outlive the network
+  EagleNetwork(Backend& backend, const EagleConfig& config, const EagleTensors& tensors,
+               std::uint32_t positions_max);
+  // One of several sequences; its logits are valid until any of them computes again.
+  explicit EagleNetwork(std::shared_ptr<EagleWeights> weights);
+
+  // Numbers of a feature.
+  std::uint32_t activation_cols() const { return m_->config_.layer.dim; }
+  // Takes in the target's features of positions first, first + 1, ..., which may run ahead of the
+  // tokens. Those of positions from position_count_max() on are dropped.
+  // Shapes    rows [n * activation_cols()]
+  void extend_memory(std::uint32_t first_position, std::span<const float> rows);
+  // Forgets the target's features from `position` on.
+  void truncate_memory(std::uint32_t position);
+
+  std::uint32_t vocabulary_count() const override { return m_->config_.vocabulary_count; }
+  std::span<const std::uint32_t> draft_tokens() const override { return m_->config_.draft_tokens; }
+  std::uint32_t committed_count() const override {
+    return static_cast<std::uint32_t>(tokens_.size());
+  }
+  std::uint32_t position_count_max() const override { return m_->positions_max_; }
+  void commit(std::span<const std::uint32_t> tokens) override;
+  void truncate(std::uint32_t count) override;
+  void expand(std::span<const DraftNode> nodes) override;
+  Matrix logits() const override { return logits_; }
+  Backend& backend() override { return backend_; }
+
+ private:
+  static constexpr std::uint32_t kOwnStretch = 128;
+
+  std::uint32_t memory_count() const { return cache_.length(); }
+  // First position behind the newest of the target's features that the tokens reach; 0 without any.
+  std::uint32_t true_end() const;
+  // Drops the inputs of positions from `position` on.
+  void drop_inputs(std::uint32_t position);
+  // Makes inputs of the features that have a token behind them by now.
+  void add_inputs();
+  void add_inputs(std::uint32_t first_position, std::uint32_t count);
+  // Predicts the features of the positions up to the last token.
+  void predict_features();
+  void predict_feature(std::uint32_t position);
+  // Slots behind the memory that hold inputs with predicted features.
+  std::uint32_t own_inputs() const { return own_end_ > own_first_ ? own_end_ - own_first_ - 1 : 0; }
+  // x = fc [emb(tokens); features]. Shapes    features, result [tokens, dim]
+  Matrix fuse(std::span<const std::uint32_t> tokens, const Matrix& features);
+  void run_layer(const Matrix& x, const RowBatch& batch);
+  void leave_logits(const Matrix& features);
+
+  std::shared_ptr<EagleWeights> m_;
+  Backend& backend_;
+
+  std::vector<std::uint32_t> tokens_;
+  // By position: the target's where `is_true_`, else a predicted one up to own_end_.
+  OwnedMatrix features_;
+  std::vector<bool> is_true_;
+  std::vector<bool> has_input_;  // its keys and values are in the memory
+  // Slots: inputs with true features in order of arrival, its length; inputs with predicted ones;
+  // draft rows.
+  KvCache cache_;
+  std::vector<std::uint32_t> input_positions_;  // of the memory's slots
+  // Positions own_first_..own_end_ - 1 have predicted features.
+  std::uint32_t own_first_ = 0;
+  std::uint32_t own_end_ = 0;
+  OwnedMatrix tree_features_;  // of the last token, then of each draft row
+  std::uint32_t draft_rows_ = 0;
+  Matrix logits_;
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,83 @@
+#include "shared/drafting/eagle/eagle_tensors.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "shared/drafting/bundle_parts.h"
+#include "shared/model/tensor_shapes.h"
+
+namespace edgedraft {
+namespace {
+
+constexpr std::uint32_t kLayerCountMax = 1024;
+constexpr std::size_t kVariantBytesMax = 32;
+
+Error bad(std::string message) {
+  return {Errc::bad_file, std::move(message)};
+}
+
+Result<EagleConfig> read_config(const GgufFile& file) {
+  const auto architecture = file.architecture();
+  if (!architecture) return architecture.error();
+  if (*architecture != kEagleArchitecture) {
+    return bad("the architecture is '" + std::string(*architecture) + "', not " +
+               std::string(kEagleArchitecture));
+  }
+  EagleConfig config;
+  auto layer = read_bundle_layer(file, kEagleLayerPrefix, "layer.");
+  if (!layer) return layer.error();
+  config.layer = layer->shape;
+  config.rope = std::move(layer->rope);
+  if (config.layer.dim % 2 != 0) {
+    return Error{Errc::unsupported,
+                 "a width of " + std::to_string(config.layer.dim) + "; it must be even"};
+  }
+  const auto context = read_bundle_context(file);
+  if (!context) return context.error();
+  config.context_length = *context;
+  const auto layer_count = read_bundle_count(file, kEagleTargetLayerCount, kLayerCountMax);
+  if (!layer_count) return layer_count.error();
+  config.target_layer_count = *layer_count;
+  const auto variant = file.get_string_or(kEagleVariant, "");
+  if (!variant) return variant.error();
+  const auto is_plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  if (variant->size() > kVariantBytesMax || !std::ranges::all_of(*variant, is_plain)) {
+    return bad(std::string(kEagleVariant) + " is no name of lower-case letters and digits");
+  }
+  config.variant = *variant;
+  auto vocabulary = read_bundle_vocabulary(file, config.layer.dim);
+  if (!vocabulary) return vocabulary.error();
+  config.vocabulary_count = vocabulary->count;
+  config.draft_tokens = std::move(vocabulary->draft_tokens);
+  return config;
+}
+
+Result<EagleTensors> read_tensors(const GgufFile& file, const EagleConfig& config) {
+  const std::uint32_t dim = config.layer.dim;
+  EagleTensors tensors;
+  TensorReader reader(file, "");
+  reader.matrix("token_embd.weight", config.vocabulary_count, dim, tensors.token_embd);
+  if (file.find_tensor("output.weight") != nullptr || !config.draft_tokens.empty()) {
+    reader.matrix("output.weight", config.head_rows(), dim, tensors.output.emplace());
+  }
+  reader.matrix("fc_embd.weight", dim, dim, tensors.fc_embedding);
+  reader.matrix("fc_feature.weight", dim, dim, tensors.fc_feature);
+  reader.optional_vector("fc.bias", dim, tensors.fc_bias);
+  if (reader.error()) return *reader.error();
+  auto layer = read_layer_tensors(file, "layer.", config.layer);
+  if (!layer) return layer.error();
+  tensors.layer = std::move(*layer);
+  return tensors;
+}
+
+}  // namespace
+
+Result<EagleModel> read_eagle(const GgufFile& file) {
+  auto config = read_config(file);
+  if (!config) return config.error();
+  auto tensors = read_tensors(file, *config);
+  if (!tensors) return tensors.error();
+  return EagleModel{std::move(*config), std::move(*tensors)};
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,106 @@
+#include "shared/drafting/medusa/medusa_tensors.h"
+
+#include <string>
+#include <utility>
+
+#include "shared/drafting/bundle_parts.h"
+#include "shared/model/draft_vocabulary.h"
+#include "shared/model/tensor_shapes.h"
+#include "shared/speculative/tree_growth.h"
+
+namespace edgedraft {
+namespace {
+
+constexpr std::uint32_t kLayerCountMax = 1024;
+
+Error bad(std::string message) {
+  return {Errc::bad_file, std::move(message)};
+}
+
+Result<std::vector<MedusaChoice>> read_tree(const GgufFile& file, std::uint32_t head_count) {
+  if (file.find_value(kMedusaTreeParents) == nullptr &&
+      file.find_value(kMedusaTreeRanks) == nullptr) {
+    return std::vector<MedusaChoice>();
+  }
+  const auto parents = file.get_i32s(kMedusaTreeParents);
+  if (!parents) return parents.error();
+  const auto ranks = file.get_i32s(kMedusaTreeRanks);
+  if (!ranks) return ranks.error();
+  return tree_of_arrays(*parents, *ranks, head_count);
+}
+
+Result<MedusaConfig> read_config(const GgufFile& file) {
+  const auto architecture = file.architecture();
+  if (!architecture) return architecture.error();
+  if (*architecture != kMedusaArchitecture) {
+    return bad("the architecture is '" + std::string(*architecture) + "', not " +
+               std::string(kMedusaArchitecture));
+  }
+  MedusaConfig config;
+  const struct {
+    std::string_view key;
+    std::uint32_t max;
+    std::uint32_t& out;
+  } counts[] = {
+      {kMedusaVocabularyCount, kVocabularyCountMax, config.vocabulary_count},
+      {kMedusaDim, kBundleWidthMax, config.dim},
+      {kMedusaTargetLayerCount, kLayerCountMax, config.target_layer_count},
+      {kMedusaHeadCount, kTreeDepthMax, config.head_count},
+  };
+  for (const auto& count : counts) {
+    const auto value = read_bundle_count(file, count.key, count.max);
+    if (!value) return value.error();
+    count.out = *value;
+  }
+  const auto context = read_bundle_context(file);
+  if (!context) return context.error();
+  config.context_length = *context;
+  auto tree = read_tree(file, config.head_count);
+  if (!tree) return tree.error();
+  config.tree = std::move(*tree);
+  auto draft_tokens = read_draft_tokens(file, config.vocabulary_count);
+  if (!draft_tokens) return draft_tokens.error();
+  config.draft_tokens = std::move(*draft_tokens);
+  return config;
+}
+
+Result<MedusaTensors> read_tensors(const GgufFile& file, const MedusaConfig& config) {
+  MedusaTensors tensors;
+  TensorReader reader(file, "");
+  const bool is_shared = file.find_tensor("head.0.output.weight") == nullptr;
+  if (is_shared) {
+    // A tied head is the embedding, which nothing else here reads.
+    const bool is_tied =
+        file.find_tensor("output.weight") == nullptr && config.draft_tokens.empty();
+    reader.matrix(is_tied ? "token_embd.weight" : "output.weight", config.head_rows(), config.dim,
+                  tensors.output.emplace());
+  } else if (!config.draft_tokens.empty()) {
+    return Error{Errc::unsupported,
+                 "heads with outputs of their own cannot have a reduced vocabulary"};
+  }
+  for (std::uint32_t k = 0; k < config.head_count; ++k) {
+    const std::string prefix = "head." + std::to_string(k) + ".";
+    MedusaTensors::Head& head = tensors.heads.emplace_back();
+    reader.matrix(prefix + "weight", config.dim, config.dim, head.weight);
+    reader.vector(prefix + "bias", config.dim, head.bias);
+    if (is_shared) {
+      reader.refuse(prefix + "output.weight");
+    } else {
+      reader.matrix(prefix + "output.weight", config.vocabulary_count, config.dim, head.output);
+    }
+  }
+  if (reader.error()) return *reader.error();
+  return tensors;
+}
+
+}  // namespace
+
+Result<MedusaModel> read_medusa(const GgufFile& file) {
+  auto config = read_config(file);
+  if (!config) return config.error();
+  auto tensors = read_tensors(file, *config);
+  if (!tensors) return tensors.error();
+  return MedusaModel{std::move(*config), std::move(*tensors)};
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "shared/drafting/tap.h"
+#include "shared/runtime/backend.h"
+
+namespace edgedraft {
+
+// The tap of drafters that read hidden states of the target as they are: a row is one state behind
+// the other, each with a scale of its own.
+class StateTap final : public Tap {
+ public:
+  // `states` as StatePlanes numbers them, increasing; `dim`: the target's width.
+  StateTap(Backend& backend, std::vector<std::uint32_t> states, std::uint32_t dim);
+
+  std::span<const std::uint32_t> states() const override { return states_; }
+  std::span<const std::uint32_t> scale_groups() const override { return groups_; }
+  void read(const KvCache& cache, std::uint32_t first, std::uint32_t count,
+            std::span<float> rows) override;
+
+ private:
+  Backend& backend_;
+  std::vector<std::uint32_t> states_;
+  std::uint32_t dim_;
+  std::vector<std::uint32_t> groups_;
+  std::vector<float> block_;
+};
+
+// What a drafter's facts say of a tap that sends the features behind the final norm and nothing
+// else.
+inline constexpr const char* kFeatureTap = "features";
+
+}  // namespace edgedraft

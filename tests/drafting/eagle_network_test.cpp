@@ -1,0 +1,311 @@
+#include "shared/drafting/eagle/eagle_network.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "shared/drafting/eagle/eagle_kind.h"
+#include "shared/protocol/activation_codec.h"
+#include "shared/runtime/decoder.h"
+#include "tests/runtime/op_test.h"
+#include "tests/support/matrix_reading.h"
+#include "tests/support/toy_feature_drafters.h"
+
+namespace edgedraft {
+namespace {
+
+using testing::expand_chain;
+using testing::read_logits;
+using testing::ToyDecoder;
+using testing::ToyEagle;
+using Tokens = std::vector<std::uint32_t>;
+
+constexpr std::uint32_t kPositions = 300;
+
+void expect_close(const std::vector<float>& a, const std::vector<float>& b, double tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << i;
+}
+
+class EagleNetworkTest : public testing::OpTest {
+ protected:
+  EagleNetwork fresh() { return {backend(), toy_eagle_.config, toy_eagle_.tensors, kPositions}; }
+  // Made-up features of a position: the same for every network.
+  static std::vector<float> rows(std::uint32_t first, std::uint32_t count) {
+    std::vector<float> values;
+    for (std::uint32_t p = first; p < first + count; ++p) {
+      const auto row = testing::random_floats(1000 + p, 32);
+      values.insert(values.end(), row.begin(), row.end());
+    }
+    return values;
+  }
+  static void extend(EagleNetwork& network, std::uint32_t first, std::uint32_t count) {
+    network.extend_memory(first, rows(first, count));
+  }
+  static Tokens some_tokens(std::uint32_t count) {
+    Tokens tokens;
+    for (std::uint32_t i = 0; i < count; ++i) tokens.push_back(3 + (i * i + 5 * i) % 60);
+    return tokens;
+  }
+
+  ToyDecoder toy_{4};
+  ToyEagle toy_eagle_{toy_, 40};
+};
+
+TEST_P(EagleNetworkTest, ADraftedPathGivesTheBitsOfCommittingIt) {
+  EagleNetwork drafted = fresh();
+  extend(drafted, 0, 3);
+  drafted.commit(Tokens{5, 6, 7, 8});
+  const auto along_tree = expand_chain(drafted, Tokens{9, 10, 11});
+
+  EagleNetwork committed = fresh();
+  extend(committed, 0, 3);
+  committed.commit(Tokens{5, 6, 7, 8, 9, 10, 11});
+  EXPECT_EQ(along_tree, read_logits(committed));
+}
+
+TEST_P(EagleNetworkTest, ATokenATimeGivesTheBitsOfAllAtOnce) {
+  EagleNetwork stepwise = fresh();
+  extend(stepwise, 0, 2);
+  for (const std::uint32_t token : {5u, 6u, 7u, 8u, 9u}) stepwise.commit(Tokens{token});
+
+  EagleNetwork at_once = fresh();
+  extend(at_once, 0, 2);
+  at_once.commit(Tokens{5, 6, 7, 8, 9});
+  EXPECT_EQ(read_logits(stepwise), read_logits(at_once));
+}
+
+// Rows of a level share a call; none of them depends on the others.
+TEST_P(EagleNetworkTest, ALevelInOneCallGivesTheBitsOfANodeACall) {
+  const auto nodes = [] {
+    std::vector<DraftNode> level;
+    for (std::uint32_t i = 0; i < 5; ++i) {
+      level.push_back({.token = 20 + i, .depth = 1, .ancestors = {}});
+    }
+    return level;
+  }();
+  const auto below = [](std::uint32_t parent, std::uint32_t token) {
+    DraftNode node{.token = token, .depth = 2, .ancestors = {}};
+    node.ancestors.set(parent);
+    return node;
+  };
+  const std::vector<DraftNode> second{below(3, 40), below(0, 41), below(3, 42)};
+  EagleNetwork together = fresh();
+  EagleNetwork apart = fresh();
+  for (EagleNetwork* network : {&together, &apart}) {
+    extend(*network, 0, 3);
+    network->commit(Tokens{5, 6, 7, 8});
+  }
+  together.expand(nodes);
+  together.expand(second);
+  const auto all = read_logits(together);
+  for (const DraftNode& node : nodes) apart.expand(std::span(&node, 1));
+  for (std::size_t i = 0; i < second.size(); ++i) {
+    apart.expand(std::span(&second[i], 1));
+    const auto one = read_logits(apart);
+    EXPECT_TRUE(std::ranges::equal(one, std::span(all).subspan(i * one.size(), one.size()))) << i;
+  }
+}
+
+TEST_P(EagleNetworkTest, ANodeContinuesItsParentsFeatureAndNoOther) {
+  EagleNetwork network = fresh();
+  extend(network, 0, 1);
+  network.commit(Tokens{5, 6});
+  const std::vector<DraftNode> level{{.token = 11, .depth = 1, .ancestors = {}},
+                                     {.token = 12, .depth = 1, .ancestors = {}}};
+  network.expand(level);
+  DraftNode below_second{.token = 13, .depth = 2, .ancestors = {}};
+  below_second.ancestors.set(1);
+  network.expand(std::span(&below_second, 1));
+
+  EagleNetwork alone = fresh();
+  extend(alone, 0, 1);
+  alone.commit(Tokens{5, 6, 12, 13});
+  EXPECT_EQ(read_logits(network), read_logits(alone));
+}
+
+TEST_P(EagleNetworkTest, TheTargetsFeaturesReplaceItsOwnAndAllThatWasMadeOfThem) {
+  const Tokens tokens = some_tokens(10);
+  EagleNetwork late = fresh();
+  extend(late, 0, 4);
+  late.commit(tokens);  // features of 4 to 8 are its own
+  expand_chain(late, Tokens{6, 9});
+  const auto before = read_logits(late);
+  extend(late, 4, 5);
+  late.truncate(9);
+  late.commit(std::span(tokens).last(1));
+
+  EagleNetwork in_time = fresh();
+  extend(in_time, 0, 9);
+  in_time.commit(tokens);
+  EXPECT_EQ(read_logits(late), read_logits(in_time));
+  EXPECT_NE(before, read_logits(in_time));
+}
+
+// Features may come before the tokens that they are paired with.
+TEST_P(EagleNetworkTest, FeaturesAheadOfTheTokensWait) {
+  const Tokens tokens = some_tokens(10);
+  EagleNetwork ahead = fresh();
+  extend(ahead, 0, 9);
+  ahead.commit(some_tokens(4));
+  ahead.commit(std::span(tokens).subspan(4));
+  EagleNetwork in_time = fresh();
+  extend(in_time, 0, 3);
+  in_time.commit(some_tokens(4));
+  extend(in_time, 3, 6);
+  in_time.commit(std::span(tokens).subspan(4));
+  EXPECT_EQ(read_logits(ahead), read_logits(in_time));
+}
+
+// The newest part of a long prompt's features comes first; older positions have no input till then.
+TEST_P(EagleNetworkTest, InputsAreASet) {
+  const Tokens tokens = some_tokens(10);
+  EagleNetwork newest_first = fresh();
+  extend(newest_first, 6, 3);
+  newest_first.commit(tokens);
+  const auto with_a_hole = read_logits(newest_first);
+  extend(newest_first, 0, 6);
+  newest_first.truncate(9);
+  newest_first.commit(std::span(tokens).last(1));
+  EagleNetwork in_order = fresh();
+  extend(in_order, 0, 9);
+  in_order.commit(tokens);
+  expect_close(read_logits(newest_first), read_logits(in_order), 1e-4);
+  EXPECT_NE(with_a_hole, read_logits(in_order));
+}
+
+// With the root's own feature behind it, the logits are those that the target's head makes of it.
+TEST_P(EagleNetworkTest, ATrueFeatureOfTheLastTokenNeedsNoPrediction) {
+  EagleNetwork network = fresh();
+  extend(network, 0, 4);
+  network.commit(some_tokens(4));
+  EagleNetwork other = fresh();
+  other.extend_memory(0, rows(50, 3));  // what lies before it does not matter then
+  extend(other, 3, 1);
+  other.commit(some_tokens(4));
+  EXPECT_EQ(read_logits(network), read_logits(other));
+}
+
+// A server may have the longer context.
+TEST_P(EagleNetworkTest, FeaturesBehindItsOwnContextChangeNothing) {
+  EagleNetwork network = fresh();
+  extend(network, 0, kPositions - 2);
+  extend(network, kPositions - 2, 4);
+  extend(network, kPositions + 2, 1);
+  EagleNetwork within = fresh();
+  extend(within, 0, kPositions);
+  network.commit(some_tokens(kPositions));
+  within.commit(some_tokens(kPositions));
+  EXPECT_EQ(read_logits(network), read_logits(within));
+}
+
+// Written on alone for a while, then corrected: nothing of the detour stays.
+TEST_P(EagleNetworkTest, TruncatedTokensAndFeaturesLeaveNoTrace) {
+  EagleNetwork network = fresh();
+  extend(network, 0, 5);
+  network.commit(Tokens{1, 2, 3, 4, 5, 6});
+  for (const std::uint32_t token : {40u, 41u, 42u}) network.commit(Tokens{token});
+  network.truncate(5);
+  network.truncate_memory(3);
+  extend(network, 3, 4);
+  network.commit(Tokens{6, 7, 8});
+
+  EagleNetwork straight = fresh();
+  extend(straight, 0, 7);
+  straight.commit(Tokens{1, 2, 3, 4, 5, 6, 7, 8});
+  EXPECT_EQ(read_logits(network), read_logits(straight));
+}
+
+// Tokens, features, drafts and corrections in any order: what counts is what is there at last.
+TEST_P(EagleNetworkTest, AfterAnyHistoryTheLogitsAreThoseOfTokensAndFeaturesAlone) {
+  EagleNetwork network = fresh();
+  Random random(17);
+  const auto below = [&](std::uint64_t count) {
+    return static_cast<std::uint32_t>(random.below(count));
+  };
+  Tokens tokens;
+  std::uint32_t known = 0;  // features of the first so many positions
+  for (int step = 0; step < 60; ++step) {
+    if (tokens.size() > 40 || (tokens.size() > 1 && below(3) == 0)) {
+      tokens.resize(1 + below(tokens.size() - 1));
+      const auto count = static_cast<std::uint32_t>(tokens.size());
+      network.truncate(count);
+      known = std::min(known, count - below(2));
+      network.truncate_memory(known);
+    }
+    Tokens more(1 + below(4));
+    for (auto& token : more) token = below(testing::kToyVocabulary);
+    tokens.insert(tokens.end(), more.begin(), more.end());
+    const auto count = static_cast<std::uint32_t>(tokens.size());
+    const std::uint32_t lag = below(4);
+    if (const std::uint32_t end = count - 1 - std::min(count - 1, lag); end > known) {
+      extend(network, known, end - known);
+      known = end;
+    }
+    network.commit(more);
+    const auto logits = read_logits(network);
+    if (below(2) == 0) expand_chain(network, Tokens{below(60), below(60)});
+
+    EagleNetwork other = fresh();
+    if (known > 0) extend(other, 0, known);
+    other.commit(tokens);
+    ASSERT_EQ(logits, read_logits(other)) << "step " << step;
+  }
+}
+
+TEST_P(EagleNetworkTest, DraftsWithoutAnyFeature) {
+  EagleNetwork one_token = fresh();
+  one_token.commit(Tokens{1});
+  for (const float x : expand_chain(one_token, Tokens{3, 4})) ASSERT_TRUE(std::isfinite(x));
+  // However long the text, and the same whether it came in pieces.
+  EagleNetwork pieces = fresh();
+  const Tokens tokens = some_tokens(290);
+  for (std::size_t i = 0; i < tokens.size(); i += 58) {
+    pieces.commit(std::span(tokens).subspan(i, 58));
+  }
+  EagleNetwork at_once = fresh();
+  at_once.commit(tokens);
+  EXPECT_EQ(read_logits(pieces), read_logits(at_once));
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, EagleNetworkTest,
+                         ::testing::ValuesIn(testing::drafting_backends()), testing::backend_name);
+
+// Its tap: E numbers a position, one byte each and a scale; a cycle's tokens are three bytes each.
+TEST(EagleTapTest, APositionIsTheTargetsFeatureInOneByteANumber) {
+  const auto backend = make_cpu_backend({.threads = 1});
+  const ToyDecoder toy(4);
+  const ToyEagle toy_eagle(toy, 3);
+  const auto model = make_eagle_model({.config = toy_eagle.config, .tensors = toy_eagle.tensors});
+  const auto tap = model->make_tap(*backend);
+  const std::uint32_t dim = toy.config.layer.dim;
+  const auto groups = tap->scale_groups();
+  const ActivationLayout layout({groups.begin(), groups.end()});
+  constexpr std::uint32_t kScaleBytes = 2;
+  EXPECT_EQ(layout.cols(), dim);
+  EXPECT_EQ(layout.row_bytes(), dim + kScaleBytes);
+  EXPECT_EQ(model->load(*backend, 64)->make_drafter()->activation_cols(), dim);
+
+  const auto states = tap->states();
+  Decoder decoder(*backend, toy.config, toy.tensors, 64, {states.begin(), states.end()});
+  KvCache cache = decoder.make_cache();
+  const Tokens tokens{5, 6, 7};
+  const std::uint32_t last = decoder.append(cache, tokens) - 1;
+  std::vector<float> rows(3 * dim);
+  tap->read(cache, 0, 3, rows);
+  // The target's head makes its logits of the feature.
+  OwnedMatrix feature(*backend, 1, dim);
+  backend->write(feature.all(), std::span(rows).last(dim));
+  WeightStore store(*backend);
+  OwnedMatrix logits(*backend, 1, testing::kToyVocabulary);
+  backend->matmul({.x = feature.all(),
+                   .weight = store.add_matrix(*toy.tensors.output),
+                   .bias = {},
+                   .y = logits.all()});
+  EXPECT_EQ(testing::read_matrix(*backend, logits.all()),
+            testing::read_matrix(*backend, decoder.logits(last, 1)));
+}
+
+}  // namespace
+}  // namespace edgedraft

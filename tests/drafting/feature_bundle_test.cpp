@@ -1,0 +1,335 @@
+// Bundles of drafters that read the target's features: what is converted, and what is refused.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "shared/drafting/bundle_conversion.h"
+#include "shared/drafting/eagle/eagle_tensors.h"
+#include "shared/drafting/kinds.h"
+#include "shared/drafting/medusa/medusa_tensors.h"
+#include "shared/model/fingerprint.h"
+#include "tests/drafting/damaged_bundle.h"
+#include "tests/model/hf_directory.h"
+
+namespace edgedraft {
+namespace {
+
+using test::HfDirectory;
+using test::TemporaryDirectory;
+using testing::Damage;
+using testing::write_damaged;
+
+const std::filesystem::path kFixtures = EDGEDRAFT_TEST_DATA "/fixtures";
+
+// A checkpoint in the public layout for the fixtures' target: 96 tokens, width 32, 4 layers.
+HfDirectory eagle_checkpoint() {
+  HfDirectory checkpoint;
+  checkpoint.config = {{"hidden_size", 32},
+                       {"vocab_size", 96},
+                       {"num_attention_heads", 4},
+                       {"rope_theta", 5000.0},
+                       {"rms_norm_eps", 1e-6}};
+  checkpoint.tensors = {{"embed_tokens.weight", {96, 32}},
+                        {"fc.weight", {32, 64}},
+                        {"layers.0.self_attn.q_proj.weight", {32, 32}},
+                        {"layers.0.self_attn.k_proj.weight", {16, 32}},
+                        {"layers.0.self_attn.v_proj.weight", {16, 32}},
+                        {"layers.0.self_attn.o_proj.weight", {32, 32}},
+                        {"layers.0.mlp.gate_proj.weight", {40, 32}},
+                        {"layers.0.mlp.up_proj.weight", {40, 32}},
+                        {"layers.0.mlp.down_proj.weight", {32, 40}},
+                        {"layers.0.post_attention_layernorm.weight", {32}}};
+  return checkpoint;
+}
+
+HfDirectory medusa_checkpoint(bool own_outputs, const std::string& prefix = "") {
+  HfDirectory checkpoint;
+  checkpoint.config = {{"medusa_num_heads", 2}, {"medusa_num_layers", 1}};
+  checkpoint.tensors = {};
+  for (const std::string head : {"0", "1", "2"}) {
+    checkpoint.tensors[prefix + head + ".0.linear.weight"] = {32, 32};
+    checkpoint.tensors[prefix + head + ".0.linear.bias"] = {32};
+    if (own_outputs) checkpoint.tensors[prefix + head + ".1.weight"] = {96, 32};
+  }
+  return checkpoint;
+}
+
+class FeatureBundleTest : public ::testing::Test {
+ protected:
+  FeatureBundleTest() {
+    const auto done = convert_model(
+        {.input = kFixtures / "moa/target", .output = target_path(), .type = DType::f16});
+    EXPECT_TRUE(done) << done.error().message;
+  }
+
+  std::filesystem::path target_path() const { return directory_ / "target.gguf"; }
+  std::filesystem::path bundle_path() const { return directory_ / "bundle.gguf"; }
+  Result<GgufFile> convert(const HfDirectory& checkpoint, DType type = DType::f32) const {
+    const TemporaryDirectory folder;
+    checkpoint.write(folder);
+    const auto made = make_bundle(
+        {.target = target_path(), .drafter = folder.path(), .output = bundle_path(), .type = type});
+    if (!made) return made.error();
+    return GgufFile::open(bundle_path());
+  }
+  void expect_refused(const HfDirectory& checkpoint, Errc code, const std::string& named) const {
+    const auto made = convert(checkpoint);
+    ASSERT_FALSE(made) << named;
+    EXPECT_EQ(made.error().code, code) << made.error().message;
+    EXPECT_NE(made.error().message.find(named), std::string::npos) << made.error().message;
+  }
+  // Every key and tensor of the drafter's own is needed, in its shape.
+  void expect_all_is_needed(const GgufFile& file, const std::vector<std::string>& optional) const {
+    const auto kind = drafter_kind_of(file).value();
+    const auto is_optional = [&](const std::string& name) {
+      return std::ranges::find(optional, name) != optional.end();
+    };
+    const auto expect_error = [&](const Damage& damage, const std::string& named) {
+      write_damaged(file, directory_ / "damaged.gguf", damage);
+      const auto damaged = GgufFile::open(directory_ / "damaged.gguf");
+      ASSERT_TRUE(damaged) << damaged.error().message;
+      const auto read = kind->read(*damaged);
+      ASSERT_FALSE(read) << named;
+      EXPECT_NE(read.error().message.find(named), std::string::npos) << read.error().message;
+    };
+    for (const auto& [key, value] : file.metadata()) {
+      const std::string name(key);
+      if (!name.starts_with("edgedraft.") || name.find("fingerprint") != name.npos) continue;
+      if (!is_optional(name)) expect_error({.key = name}, name);
+    }
+    for (const GgufTensor& tensor : file.tensors()) {
+      const std::string name(tensor.name);
+      if (!is_optional(name)) expect_error({.tensor = name}, name);
+      if (name != "token_embd.weight") expect_error({.cut_tensor = name}, name);
+    }
+  }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(FeatureBundleTest, AnEagleFolderInThePublicLayoutConverts) {
+  const auto file = convert(eagle_checkpoint());
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EQ((*drafter_kind_of(*file))->name, "eagle");
+  const auto model = read_eagle(*file);
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->config.vocabulary_count, 96u);
+  EXPECT_EQ(model->config.target_layer_count, 4u);
+  EXPECT_EQ(model->config.layer.heads, (HeadShape{4, 2, 8}));
+  EXPECT_EQ(model->config.layer.ffn_dim, 40u);
+  EXPECT_EQ(model->config.layer.rms_epsilon, 1e-6f);
+  EXPECT_EQ(model->config.rope.theta, 5000.0f);
+  EXPECT_EQ(model->config.rope.style, RopeStyle::halves);
+  EXPECT_FALSE(model->tensors.fc_bias.present());
+  EXPECT_FALSE(model->tensors.layer.attn_norm.present());
+  // fc's halves: the embedding's columns come first.
+  for (std::uint32_t r = 0; r < 32; ++r) {
+    const auto at = [&](const TensorView& tensor, std::uint32_t col) {
+      return load_le<float>(&tensor.bytes[(r * 32 + col) * sizeof(float)]);
+    };
+    EXPECT_EQ(at(model->tensors.fc_embedding, 5), HfDirectory::value_at("fc.weight", r * 64 + 5));
+    EXPECT_EQ(at(model->tensors.fc_feature, 5), HfDirectory::value_at("fc.weight", r * 64 + 37));
+  }
+  EXPECT_EQ(target_fingerprint_of(*file).value(),
+            model_fingerprint(GgufFile::open(target_path()).value()).value());
+  EXPECT_EQ((*drafter_kind_of(*file))->read(*file).value()->facts().pace_name, "eagle");
+}
+
+TEST_F(FeatureBundleTest, AnEagleFolderMayLackItsEmbeddingAndConfigurationAndHaveANorm) {
+  HfDirectory checkpoint = eagle_checkpoint();
+  checkpoint.config = nlohmann::json::object();
+  checkpoint.tensors.erase("embed_tokens.weight");
+  checkpoint.tensors["layers.0.input_layernorm.weight"] = {32};
+  const auto model = read_eagle(convert(checkpoint).value());
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->config.layer.heads, (HeadShape{4, 2, 8}));  // of the target's size
+  EXPECT_TRUE(model->tensors.layer.attn_norm.present());
+}
+
+// A configuration that says nothing of a bias means that there is one if the tensor is.
+TEST_F(FeatureBundleTest, TheBiasOfFcIsWhatTheConfigurationAndTheTensorsSay) {
+  HfDirectory checkpoint = eagle_checkpoint();
+  checkpoint.tensors["fc.bias"] = {32};
+  EXPECT_TRUE(read_eagle(convert(checkpoint).value())->tensors.fc_bias.present());
+  checkpoint.config["bias"] = true;
+  EXPECT_TRUE(read_eagle(convert(checkpoint).value())->tensors.fc_bias.present());
+  checkpoint.config["bias"] = false;
+  expect_refused(checkpoint, Errc::unsupported, "fc.bias");
+  checkpoint.tensors.erase("fc.bias");
+  EXPECT_FALSE(read_eagle(convert(checkpoint).value())->tensors.fc_bias.present());
+  checkpoint.config["bias"] = true;
+  expect_refused(checkpoint, Errc::bad_file, "fc.bias");
+}
+
+TEST_F(FeatureBundleTest, AVariantIsANameAndNothingElse) {
+  HfDirectory checkpoint = eagle_checkpoint();
+  checkpoint.config["variant"] = "hass";
+  const auto file = convert(checkpoint);
+  ASSERT_TRUE(file) << file.error().message;
+  const auto kind = drafter_kind_of(*file).value();
+  EXPECT_EQ(kind->name, "eagle");
+  EXPECT_EQ(kind->read(*file).value()->facts().pace_name, "eagle-hass");
+  checkpoint.config["variant"] = "../x";
+  const auto hostile = convert(checkpoint);
+  ASSERT_TRUE(hostile);
+  EXPECT_FALSE(kind->read(*hostile));
+}
+
+TEST_F(FeatureBundleTest, RefusesAnEagleCheckpointThatDoesNotFit) {
+  HfDirectory narrow = eagle_checkpoint();
+  narrow.tensors["fc.weight"] = {32, 96};
+  expect_refused(narrow, Errc::bad_file, "fc.weight");
+  HfDirectory other_vocabulary = eagle_checkpoint();
+  other_vocabulary.tensors["embed_tokens.weight"] = {97, 32};
+  expect_refused(other_vocabulary, Errc::mismatch, "embed_tokens.weight");
+  HfDirectory other_width = eagle_checkpoint();
+  other_width.config["hidden_size"] = 64;
+  expect_refused(other_width, Errc::mismatch, "hidden_size");
+  HfDirectory heads = eagle_checkpoint();
+  heads.config["num_attention_heads"] = 5;
+  expect_refused(heads, Errc::mismatch, "5 heads");
+  HfDirectory two_layers = eagle_checkpoint();
+  two_layers.tensors["layers.1.self_attn.q_proj.weight"] = {32, 32};
+  expect_refused(two_layers, Errc::unsupported, "layers.1.");
+  HfDirectory missing = eagle_checkpoint();
+  missing.tensors.erase("layers.0.mlp.down_proj.weight");
+  expect_refused(missing, Errc::bad_file, "down_proj");
+}
+
+TEST_F(FeatureBundleTest, EverythingInAnEagleBundleIsNeededInItsShape) {
+  const auto file = convert(eagle_checkpoint());
+  ASSERT_TRUE(file) << file.error().message;
+  expect_all_is_needed(*file, {"output.weight"});  // absent means tied
+}
+
+TEST_F(FeatureBundleTest, MedusasHeadsInEitherPublicLayoutConvert) {
+  for (const bool own_outputs : {false, true}) {
+    for (const std::string prefix : {"", "medusa_head."}) {
+      const auto file = convert(medusa_checkpoint(own_outputs, prefix));
+      ASSERT_TRUE(file) << file.error().message;
+      EXPECT_EQ((*drafter_kind_of(*file))->name, "medusa");
+      const auto model = read_medusa(*file);
+      ASSERT_TRUE(model) << model.error().message;
+      EXPECT_EQ(model->config.head_count, 3u);  // whatever config.json says
+      EXPECT_EQ(model->config.dim, 32u);
+      EXPECT_EQ(model->config.target_layer_count, 4u);
+      EXPECT_TRUE(model->config.tree.empty());
+      EXPECT_EQ(model->tensors.output.has_value(), !own_outputs);
+      EXPECT_EQ(model->tensors.heads[2].output.present(), own_outputs);
+    }
+  }
+}
+
+TEST_F(FeatureBundleTest, EverythingInAMedusaBundleIsNeededInItsShape) {
+  for (const bool own_outputs : {false, true}) {
+    const auto file = convert(medusa_checkpoint(own_outputs));
+    ASSERT_TRUE(file) << file.error().message;
+    // Where there is no head the embedding is taken to be it, or each has its own.
+    expect_all_is_needed(*file, own_outputs ? std::vector<std::string>{"head.0.output.weight"}
+                                            : std::vector<std::string>{"output.weight"});
+  }
+}
+
+TEST_F(FeatureBundleTest, ATreeOfRanksIsPutIntoTheBundle) {
+  HfDirectory checkpoint = medusa_checkpoint(false);
+  checkpoint.config["medusa_choices"] = {{0, 1, 0}, {0}, {2}, {0, 1}, {0, 0}};
+  const auto model = read_medusa(convert(checkpoint).value());
+  ASSERT_TRUE(model) << model.error().message;
+  const std::vector<MedusaChoice> expected = {{0, 0}, {0, 2}, {1, 0}, {1, 1}, {4, 0}};
+  EXPECT_EQ(model->config.tree, expected);
+}
+
+TEST_F(FeatureBundleTest, RefusesMedusaHeadsThatDoNotFit) {
+  HfDirectory width = medusa_checkpoint(false);
+  width.tensors["1.0.linear.weight"] = {32, 48};
+  expect_refused(width, Errc::bad_file, "1.0.linear.weight");
+  HfDirectory missing = medusa_checkpoint(true);
+  missing.tensors.erase("2.1.weight");
+  expect_refused(missing, Errc::bad_file, "2.1.weight");
+  HfDirectory blocks = medusa_checkpoint(false);
+  blocks.tensors["0.1.linear.weight"] = {32, 32};
+  expect_refused(blocks, Errc::unsupported, "0.1.linear.weight");
+  HfDirectory vocabulary = medusa_checkpoint(false);
+  vocabulary.config["vocab_size"] = 97;
+  expect_refused(vocabulary, Errc::mismatch, "vocab_size");
+  using nlohmann::json;
+  const std::pair<json, const char*> trees[] = {
+      {json("0"), "medusa_choices"},    // no list
+      {json{{"a"}}, "medusa_choices"},  // no number
+      {json{{-1}}, "medusa_choices"},   // a negative rank
+      {json{{64}}, "medusa_choices"},   // beyond what heads are asked for
+      {json{{0}, {0}}, "twice"},        //
+      {json{{0}, {1, 0}}, "parent"},    // its beginning lacks
+      {json{{0}, {0, 0}, {0, 0, 0}, {0, 0, 0, 0}}, "deeper"},
+      {json(std::vector<std::vector<int>>{{}}), "without a rank"},
+  };
+  for (const auto& [choices, named] : trees) {
+    HfDirectory tree = medusa_checkpoint(false);
+    tree.config["medusa_choices"] = choices;
+    expect_refused(tree, Errc::bad_file, named);
+  }
+}
+
+// What only a file that was made to do harm has.
+TEST_F(FeatureBundleTest, RefusesHostileTrees) {
+  HfDirectory checkpoint = medusa_checkpoint(false);
+  checkpoint.config["medusa_choices"] = {{0}, {1}};
+  const auto file = convert(checkpoint);
+  ASSERT_TRUE(file) << file.error().message;
+  struct Tree {
+    std::vector<std::int32_t> parents;
+    std::vector<std::int32_t> ranks;
+  };
+  const std::vector<std::int32_t> many(256, 0);
+  for (const Tree& tree : {Tree{{0, 2}, {0, 0}},              // a node below itself
+                           Tree{{3, 0}, {0, 0}},              // a parent that does not exist
+                           Tree{{-1, 0}, {0, 0}},             //
+                           Tree{{0, 0}, {0, 64}},             // ranks out of range
+                           Tree{{0, 0}, {0, -1}},             //
+                           Tree{{0, 0}, {1, 1}},              // twice
+                           Tree{{0, 0}, {1}},                 // of two lengths
+                           Tree{{0, 1, 2, 3}, {0, 0, 0, 0}},  // deeper than there are heads
+                           Tree{many, many}}) {
+    Damage damage;
+    damage.i32s = {{std::string(kMedusaTreeParents), tree.parents},
+                   {std::string(kMedusaTreeRanks), tree.ranks}};
+    write_damaged(*file, directory_ / "damaged.gguf", damage);
+    const auto read = read_medusa(GgufFile::open(directory_ / "damaged.gguf").value());
+    ASSERT_FALSE(read);
+    EXPECT_EQ(read.error().code, Errc::bad_file);
+  }
+}
+
+// The head that both share with the target may know fewer tokens.
+TEST_F(FeatureBundleTest, DraftVocabulariesCanBeReduced) {
+  const std::vector<std::uint32_t> tokens{1, 5, 7, 90};
+  for (const HfDirectory& checkpoint : {eagle_checkpoint(), medusa_checkpoint(false)}) {
+    ASSERT_TRUE(convert(checkpoint));
+    const auto reduced = reduce_bundle(
+        {.bundle = bundle_path(), .output = directory_ / "r.gguf", .draft_tokens = tokens});
+    ASSERT_TRUE(reduced) << reduced.error().message;
+    const auto file = GgufFile::open(directory_ / "r.gguf").value();
+    EXPECT_TRUE(drafter_kind_of(file).value()->read(file));
+  }
+  ASSERT_TRUE(convert(medusa_checkpoint(true)));
+  EXPECT_FALSE(reduce_bundle(
+      {.bundle = bundle_path(), .output = directory_ / "r.gguf", .draft_tokens = tokens}));
+}
+
+TEST_F(FeatureBundleTest, TheTargetsPartsKeepTheirBitsInAnotherType) {
+  for (const HfDirectory& checkpoint : {eagle_checkpoint(), medusa_checkpoint(false)}) {
+    ASSERT_TRUE(convert(checkpoint));
+    ASSERT_TRUE(convert_model_or_bundle(
+        {.input = bundle_path(), .output = directory_ / "q8.gguf", .type = DType::q8_0}));
+    const auto file = GgufFile::open(directory_ / "q8.gguf").value();
+    EXPECT_EQ(file.find_tensor("token_embd.weight")->type, DType::f16);
+    EXPECT_TRUE(std::ranges::any_of(file.tensors(),
+                                    [](const GgufTensor& t) { return t.type == DType::q8_0; }));
+    EXPECT_TRUE(drafter_kind_of(file).value()->read(file));
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft

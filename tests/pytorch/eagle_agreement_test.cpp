@@ -1,0 +1,43 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "shared/drafting/eagle/eagle_kind.h"
+#include "shared/drafting/eagle/eagle_network.h"
+#include "tests/pytorch/split_models.h"
+
+namespace edgedraft {
+namespace {
+
+using testing::SplitModels;
+
+class EagleAgreementTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  SplitModels models_{std::string("eagle/") + GetParam()};
+  EagleModel model_ = read_eagle(models_.bundle()).value();
+  std::unique_ptr<Tap> tap_ = make_eagle_model(model_)->make_tap(models_.backend());
+  std::unique_ptr<Decoder> target_ = models_.decoder(*tap_);
+};
+
+TEST_P(EagleAgreementTest, LogitsMatchPyTorchThroughRoundsOfAcceptingAndRejecting) {
+  EagleNetwork network(models_.backend(), model_.config, model_.tensors, SplitModels::kPositions);
+  testing::expect_same_rounds(models_.expected(), *target_, *tap_, network);
+}
+
+TEST_P(EagleAgreementTest, FeaturesMatchPyTorch) {
+  const auto expected = models_.expected();
+  const auto features = expected.floats("feature");
+  std::uint32_t last_round = 0;
+  while (expected.has("round" + std::to_string(last_round + 1) + ".tokens")) ++last_round;
+  KvCache cache = target_->make_cache();
+  const auto tokens = expected.tokens("round" + std::to_string(last_round) + ".tokens");
+  testing::expect_agreement(testing::new_rows(*target_, cache, *tap_, tokens), features, "feature");
+}
+
+INSTANTIATE_TEST_SUITE_P(Bias, EagleAgreementTest, ::testing::Values("eagle", "eagle-bias"),
+                         [](const auto& one) {
+                           return std::string(one.param) == "eagle" ? "none" : "of_fc";
+                         });
+
+}  // namespace
+}  // namespace edgedraft

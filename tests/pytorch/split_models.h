@@ -1,0 +1,118 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shared/drafting/bundle_conversion.h"
+#include "shared/drafting/draft_network.h"
+#include "shared/drafting/tap.h"
+#include "shared/model/gguf.h"
+#include "shared/runtime/decoder.h"
+#include "tests/model/temporary_directory.h"
+#include "tests/pytorch/expected.h"
+#include "tests/support/matrix_reading.h"
+
+namespace edgedraft::testing {
+
+// The fixtures' target, and a bundle of a drafter's checkpoint in its public layout, as a user
+// would convert them; the drafter's own matrices stay float32.
+class SplitModels {
+ public:
+  static constexpr std::uint32_t kPositions = 128;
+
+  explicit SplitModels(const std::filesystem::path& drafter) : drafter_(drafter) {
+    const auto target = convert_model({.input = fixtures() / "moa/target",
+                                       .output = directory_ / "target.gguf",
+                                       .type = DType::f32});
+    EXPECT_TRUE(target) << target.error().message;
+    const auto made = make_bundle({.target = directory_ / "target.gguf",
+                                   .drafter = fixtures() / drafter,
+                                   .output = directory_ / "bundle.gguf",
+                                   .type = DType::f32});
+    EXPECT_TRUE(made) << made.error().message;
+    target_ = GgufFile::open(directory_ / "target.gguf").value();
+    bundle_ = GgufFile::open(directory_ / "bundle.gguf").value();
+  }
+
+  const GgufFile& bundle() const { return bundle_; }
+  Backend& backend() { return *backend_; }
+  Expected expected() const { return Expected(fixtures() / drafter_); }
+  // The target, keeping the states that a tap wants.
+  std::unique_ptr<Decoder> decoder(const Tap& tap) {
+    const auto states = tap.states();
+    const DecoderConfig config = read_decoder_config(target_).value();
+    return std::make_unique<Decoder>(*backend_, config,
+                                     read_decoder_tensors(target_, config).value(), kPositions,
+                                     std::vector<std::uint32_t>(states.begin(), states.end()));
+  }
+
+ private:
+  static std::filesystem::path fixtures() { return EDGEDRAFT_TEST_DATA "/fixtures"; }
+
+  std::filesystem::path drafter_;
+  test::TemporaryDirectory directory_;
+  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 2});
+  GgufFile target_;
+  GgufFile bundle_;
+};
+
+// The target's rows of the tokens' positions that a cache does not have yet, which it has
+// afterwards; the last token is a root that was not run.
+inline std::vector<float> new_rows(Decoder& target, KvCache& cache, Tap& tap,
+                                   std::span<const std::uint32_t> tokens) {
+  const std::uint32_t known = cache.length();
+  const auto count = static_cast<std::uint32_t>(tokens.size()) - 1 - known;
+  if (count == 0) return {};
+  target.append(cache, tokens.subspan(known, count));
+  std::size_t cols = 0;
+  for (const std::uint32_t group : tap.scale_groups()) cols += group;
+  std::vector<float> rows(count * cols);
+  tap.read(cache, known, count, rows);
+  return rows;
+}
+
+// Logits behind the root and each node of a tree, in every round, from a network that keeps what it
+// has and is sent what is new. The network has extend_memory(first, rows).
+template <class Network>
+void expect_same_rounds(const Expected& expected, Decoder& target, Tap& tap, Network& network) {
+  KvCache cache = target.make_cache();
+  std::uint32_t rounds = 0;
+  for (std::string r = "round0"; expected.has(r + ".tokens");
+       r = "round" + std::to_string(++rounds)) {
+    const auto tokens = expected.tokens(r + ".tokens");
+    const std::uint32_t known = cache.length();
+    const std::vector<float> rows = new_rows(target, cache, tap, tokens);
+    if (!rows.empty()) network.extend_memory(known, rows);
+    // A round without progress only drafts again, behind the same root.
+    if (network.committed_count() == tokens.size()) network.truncate(network.committed_count() - 1);
+    network.commit(std::span(tokens).subspan(network.committed_count()));
+    expect_agreement(read_logits(network), expected.floats(r + ".root_logits"), r + " root");
+
+    const auto nodes = expected.tokens(r + ".nodes");
+    const auto parents = expected.ints(r + ".parents");
+    const auto logits = expected.floats(r + ".logits");
+    std::vector<DraftNode> drafted;
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      DraftNode node{.token = nodes[i], .depth = 1, .ancestors = {}};
+      if (parents[i] >= 0) {
+        const DraftNode& parent = drafted[static_cast<std::size_t>(parents[i])];
+        node.depth = parent.depth + 1;
+        node.ancestors = parent.ancestors;
+        node.ancestors.set(static_cast<std::uint32_t>(parents[i]));
+      }
+      drafted.push_back(node);
+      network.expand(std::span(&drafted.back(), 1));
+      const std::size_t vocabulary = network.vocabulary_count();
+      expect_agreement(read_logits(network), std::span(logits).subspan(i * vocabulary, vocabulary),
+                       r + " node " + std::to_string(i));
+    }
+  }
+  EXPECT_GE(rounds, 3u);
+}
+
+}  // namespace edgedraft::testing

@@ -1,0 +1,44 @@
+#include "tests/support/toy_feature_drafters.h"
+
+namespace edgedraft::testing {
+
+ToyEagle::ToyEagle(const ToyDecoder& target, std::uint64_t seed)
+    : pool(std::make_shared<TensorPool>(seed)) {
+  const std::uint32_t dim = target.config.layer.dim;
+  config.vocabulary_count = target.config.vocabulary_count;
+  config.context_length = target.config.context_length;
+  config.layer = {.dim = dim,
+                  .heads = {.query_heads = 4, .kv_heads = 2, .head_dim = 8},
+                  .ffn_dim = 24,
+                  .rms_epsilon = 1e-5f};
+  config.target_layer_count = target.config.layer_count;
+  tensors.token_embd = target.tensors.token_embd;
+  tensors.output = target.tensors.output;
+  tensors.fc_embedding = pool->normal(dim, dim, 0.2);
+  // Small enough that features which are continued for long stay finite.
+  tensors.fc_feature = pool->normal(dim, dim, 0.08);
+  tensors.fc_bias = pool->normal(1, dim, 0.1);
+  tensors.layer = pool->layer(config.layer);
+  tensors.layer.attn_norm = {};
+  tensors.layer.attn_output = pool->normal(dim, config.layer.heads.query_cols(), 0.05);
+}
+
+ToyMedusa::ToyMedusa(const ToyDecoder& target, std::uint64_t seed, HeadOutputs outputs,
+                     std::uint32_t heads)
+    : pool(std::make_shared<TensorPool>(seed)) {
+  const std::uint32_t dim = target.config.layer.dim;
+  config.vocabulary_count = target.config.vocabulary_count;
+  config.context_length = target.config.context_length;
+  config.dim = dim;
+  config.target_layer_count = target.config.layer_count;
+  config.head_count = heads;
+  for (std::uint32_t k = 0; k < heads; ++k) {
+    MedusaTensors::Head& head = tensors.heads.emplace_back();
+    head.weight = pool->normal(dim, dim, 0.3);
+    head.bias = pool->normal(1, dim, 0.1);
+    if (outputs == HeadOutputs::own) head.output = pool->normal(kToyVocabulary, dim, 0.5);
+  }
+  if (outputs == HeadOutputs::shared) tensors.output = target.tensors.output;
+}
+
+}  // namespace edgedraft::testing
