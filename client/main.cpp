@@ -1,6 +1,7 @@
 #include "client/commands/chat.h"
 #include "client/commands/convert.h"
 #include "client/commands/devices.h"
+#include "client/commands/index.h"
 #include "client/commands/perplexity.h"
 #include "client/commands/report.h"
 #include "client/commands/run.h"
@@ -20,6 +21,7 @@ struct Options {
   ConvertCommandOptions convert;
   TokenizeOptions tokenize;
   PerplexityOptions perplexity;
+  IndexCommandOptions index;
 };
 
 int main_with(int argc, char** argv) {
@@ -40,6 +42,8 @@ int main_with(int argc, char** argv) {
   program.command("tokenize", "Show a text's tokens", o.tokenize, declare_tokenize, run_tokenize);
   program.command("perplexity", "Measure a model on a text", o.perplexity, declare_perplexity,
                   run_perplexity);
+  program.command("index", "Make public texts a file to copy drafts from", o.index, declare_index,
+                  run_index);
   return program.main(argc, argv);
 }
 

@@ -1,6 +1,7 @@
 #include "client/commands/answer_options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <sstream>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "shared/base/bytes.h"
 #include "shared/base/text_file.h"
+#include "shared/drafting/index/corpus_index.h"
 #include "shared/drafting/kinds.h"
 #include "shared/program/endpoint.h"
 #include "shared/program/token_file.h"
@@ -90,22 +92,48 @@ Result<std::optional<TreeShape>> shape_of(const AnswerOptions& o) {
   return std::optional(*shape);
 }
 
+bool drafts_from_indexes(const std::string& name) {
+  const DrafterKind* const kind = find_drafter_kind(name);
+  return kind != nullptr && kind->read_with_indexes != nullptr;
+}
+
+// What is drafted goes to the server, so an index may hold nothing that the server must not know.
+Result<void> check_indexes(const DrafterWishes& wishes) {
+  if (wishes.indexes.empty()) return {};
+  if (!(wishes.merges_if_faster && wishes.kind.empty()) && !drafts_from_indexes(wishes.kind) &&
+      std::ranges::none_of(wishes.merge, drafts_from_indexes)) {
+    return usage("--index: no drafter looks anything up in it; leave it out, or ask for one");
+  }
+  for (const std::filesystem::path& path : wishes.indexes) {
+    const auto index = CorpusIndex::open(path);
+    if (!index) return Error{index.error().code, "--index " + index.error().message};
+    if (!index->facts().is_public) {
+      return usage("--index " + path.string() +
+                   ": drafts from it would show the server what is in it, and it was not declared "
+                   "public; if it is, make it with `edgedraft index --public`");
+    }
+  }
+  return {};
+}
+
 Result<DrafterWishes> check_drafter(const AnswerOptions& o) {
   if (o.bundles.empty()) {
     return usage(
         "which drafter? Give --bundle FILE.gguf, the same file as the server's (see --help)");
   }
-  DrafterWishes wishes{.bundles = o.bundles, .kind = o.drafter, .merge = o.drafter_merge};
+  DrafterWishes wishes{
+      .bundles = o.bundles, .kind = o.drafter, .merge = o.drafter_merge, .indexes = o.indexes};
   const bool one_word = wishes.merge.size() == 1;
   wishes.merges_if_faster = one_word && wishes.merge.front() == "auto";
   if (wishes.merges_if_faster || (one_word && wishes.merge.front() == "none")) wishes.merge.clear();
-  if (o.plain && !(wishes.kind.empty() && wishes.merge.empty())) {
-    return usage("--plain drafts nothing: leave out --drafter and --drafter-merge");
+  if (o.plain && !(wishes.kind.empty() && wishes.merge.empty() && wishes.indexes.empty())) {
+    return usage("--plain drafts nothing: leave out --drafter, --drafter-merge and --index");
   }
   if (o.bundles.size() > 1 && (o.plain || !o.drafter.empty())) {
     return usage(std::string(o.plain ? "--plain" : "--drafter") +
                  " takes nothing but the tokenizer of a --bundle: give one");
   }
+  if (auto right = check_indexes(wishes); !right) return right.error();
   return wishes;
 }
 
@@ -245,6 +273,10 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       "as measured; none")
       ->delimiter(',')
       ->default_str("auto");
+  add("--index", o.indexes, "FILE",
+      "Public texts to copy from, as `edgedraft index --public` made it of them. Repeatable")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_flag("--plain", o.plain, "No drafting on the device: the server streams the answer");
   add("--server", o.server, "HOST:PORT", "Where the target is")
       ->check(is_endpoint(EndpointUse::connect))

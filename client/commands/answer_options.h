@@ -33,6 +33,7 @@ struct AnswerOptions {
   std::vector<std::filesystem::path> bundles;
   std::string drafter;
   std::vector<std::string> drafter_merge{"auto"};
+  std::vector<std::filesystem::path> indexes;
   std::filesystem::path offline_bundle;
   bool plain = false;
   bool pad = false;

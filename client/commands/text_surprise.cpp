@@ -20,7 +20,7 @@ double negative_log_probability(std::span<const float> logits, std::uint32_t tok
 void measure_window(Decoder& decoder, std::span<const std::uint32_t> window, std::size_t first,
                     Surprise& surprise) {
   KvCache cache = decoder.make_cache();
-  decoder.append(cache, window.first(first));
+  if (first > 0) decoder.append(cache, window.first(first));
   std::vector<float> row(decoder.config().vocabulary_count);
   for (std::size_t at = first; at + 1 < window.size(); at += kMaskRowsMax) {
     const auto count =
@@ -68,6 +68,20 @@ Surprise measure_surprise(Decoder& decoder, std::span<const std::uint32_t> token
     measure_window(decoder, std::span(text).subspan(first, count), count / 2, surprise);
     advance(count);
   }
+  return surprise;
+}
+
+Surprise measure_document(Decoder& decoder, std::span<const std::uint32_t> tokens,
+                          std::optional<std::uint32_t> bos) {
+  EDGEDRAFT_CHECK(decoder.positions_max() >= 2);
+  std::vector<std::uint32_t> text;
+  if (bos) text.push_back(*bos);
+  text.insert(text.end(), tokens.begin(), tokens.end());
+  Surprise surprise;
+  if (text.size() < 2) return surprise;
+  measure_window(decoder,
+                 std::span(text).first(std::min<std::size_t>(text.size(), decoder.positions_max())),
+                 0, surprise);
   return surprise;
 }
 

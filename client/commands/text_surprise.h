@@ -36,4 +36,11 @@ Surprise measure_surprise(Decoder& decoder, std::span<const std::uint32_t> token
                           std::optional<std::uint32_t> bos, std::uint32_t window,
                           const std::function<void(std::uint64_t)>& advance);
 
+// How badly it predicts a document, of which all tokens count but the first, or all behind `bos`;
+// of one longer than the decoder's positions only these.
+//
+// Source    SPECTRA, section 3.2
+Surprise measure_document(Decoder& decoder, std::span<const std::uint32_t> tokens,
+                          std::optional<std::uint32_t> bos);
+
 }  // namespace edgedraft

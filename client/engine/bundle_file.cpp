@@ -24,9 +24,11 @@ Result<const DrafterKind*> kind_named(const std::string& name) {
 }  // namespace
 
 Result<BundleFile> BundleFile::open(const std::filesystem::path& path, BundleUse use,
-                                    const std::string& drafter_kind) {
+                                    const std::string& drafter_kind,
+                                    std::span<const std::filesystem::path> indexes) {
   BundleFile bundle;
   bundle.path_ = path;
+  bundle.indexes_.assign(indexes.begin(), indexes.end());
   auto file = GgufFile::open(path);
   if (!file) return in_file(path, file.error());
   bundle.file_ = std::move(*file);
@@ -48,13 +50,18 @@ Result<BundleFile> BundleFile::open(const std::filesystem::path& path, BundleUse
   return bundle;
 }
 
+Result<std::unique_ptr<DrafterModel>> BundleFile::read_as(const DrafterKind& kind) const {
+  return kind.read_with_indexes != nullptr ? kind.read_with_indexes(file_, indexes_)
+                                           : kind.read(file_);
+}
+
 Result<void> BundleFile::read_drafter(const std::string& drafter_kind) {
   const auto kind = drafter_kind.empty() ? drafter_kind_of(file_) : kind_named(drafter_kind);
   if (!kind) return kind.error();
   const auto fingerprint = model_fingerprint(file_);
   if (!fingerprint) return fingerprint.error();
   fingerprint_ = *fingerprint;
-  auto model = (*kind)->read(file_);
+  auto model = read_as(**kind);
   if (!model) return model.error();
   drafter_kind_ = (*kind)->name;
   const DrafterFacts& facts = (*model)->facts();
@@ -85,7 +92,7 @@ Result<void> BundleFile::merge(std::span<const std::string> kinds) {
                                     "' needs a bundle of its own; only drafters without "
                                     "weights can be merged"};
     }
-    auto read = (*other)->read(file_);
+    auto read = read_as(**other);
     if (!read) return in_file(path_, read.error());
     others.push_back(std::move(*read));
     names += "+" + name;

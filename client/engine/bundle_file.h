@@ -29,12 +29,15 @@ enum class BundleUse : std::uint8_t { draft, plain };
 class BundleFile {
  public:
   // Opens it for the drafter of that kind, one that needs no weights, or for the bundle's own.
+  // Kinds that draft from indexes, here or merged, have these.
   // Errors    of the file, naming it; unsupported if it holds no drafter of ours; usage naming a
-  //           kind that does not exist
+  //           kind that does not exist, or that wants an index; those of the indexes
   static Result<BundleFile> open(const std::filesystem::path& path, BundleUse use,
-                                 const std::string& drafter_kind = {});
+                                 const std::string& drafter_kind = {},
+                                 std::span<const std::filesystem::path> indexes = {});
   // From now on drafters of these kinds, which need no weights, add to the drafter's trees.
-  // Errors    usage naming a kind that does not exist or needs a bundle
+  // Errors    usage naming a kind that does not exist, needs a bundle or wants an index; those of
+  //           the indexes
   // Requires  BundleUse::draft
   Result<void> merge(std::span<const std::string> kinds);
 
@@ -74,8 +77,10 @@ class BundleFile {
  private:
   BundleFile() = default;
   Result<void> read_drafter(const std::string& drafter_kind);
+  Result<std::unique_ptr<DrafterModel>> read_as(const DrafterKind& kind) const;
 
   std::filesystem::path path_;
+  std::vector<std::filesystem::path> indexes_;
   GgufFile file_;
   std::optional<Tokenizer> tokenizer_;
   Digest fingerprint_{};

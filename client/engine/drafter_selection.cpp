@@ -18,10 +18,12 @@ struct Candidate {
   Names joining;  // beside what the user wants merged
 };
 
-Names joining_kinds() {
+Names joining_kinds(const DrafterWishes& wishes) {
   Names names;
+  if (!wishes.merges_if_faster || !wishes.kind.empty()) return names;
   for (const DrafterKind* kind : drafter_kinds()) {
-    if (kind->joins_others) names.emplace_back(kind->name);
+    const bool has_what_it_needs = kind->read_with_indexes == nullptr || !wishes.indexes.empty();
+    if (kind->joins_others && has_what_it_needs) names.emplace_back(kind->name);
   }
   return names;
 }
@@ -42,7 +44,7 @@ RunMemory::Key key_of(const std::string& server, const BundleFile& bundle, const
 Result<std::vector<BundleFile>> open_all(const DrafterWishes& wishes, BundleUse use) {
   std::vector<BundleFile> bundles;
   for (const std::filesystem::path& path : wishes.bundles) {
-    auto bundle = BundleFile::open(path, use, wishes.kind);
+    auto bundle = BundleFile::open(path, use, wishes.kind, wishes.indexes);
     if (!bundle) return bundle.error();
     if (auto merged = bundle->merge(wishes.merge); !merged) return merged.error();
     bundles.push_back(std::move(*bundle));
@@ -65,7 +67,7 @@ Result<SelectedDrafter> select_drafter(const DrafterWishes& wishes, BundleUse us
   if (!bundles) return bundles.error();
   std::vector<Candidate> candidates;
   std::vector<KnownDrafter> drafters;
-  const Names joining = wishes.merges_if_faster && wishes.kind.empty() ? joining_kinds() : Names{};
+  const Names joining = joining_kinds(wishes);
   for (std::size_t i = 0; memory != nullptr && i < bundles->size(); ++i) {
     const BundleFile& bundle = (*bundles)[i];
     for (const Names& names : {Names{}, joining}) {

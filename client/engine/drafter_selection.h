@@ -17,6 +17,7 @@ struct DrafterWishes {
   std::string kind;                            // empty: a bundle's own
   std::vector<std::string> merge;  // kinds without weights whose proposals join the drafter's trees
   bool merges_if_faster = false;   // those of kinds that join others join them if that helps
+  std::vector<std::filesystem::path> indexes{};  // for kinds that draft from some
 };
 
 // What the drafter is for.

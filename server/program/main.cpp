@@ -82,7 +82,7 @@ Result<SpeculatingDrafter> speculating_drafter(ModelHost& host, const std::strin
   }
   std::string kinds;
   for (const DrafterKind* kind : drafter_kinds()) {
-    if (kind->is_bundle != nullptr) continue;
+    if (kind->is_bundle != nullptr || kind->read_with_indexes != nullptr) continue;
     kinds += (kinds.empty() ? "" : ", ") + std::string(kind->name);
     if (kind->name != name) continue;
     auto model = host.read_drafter(*kind);

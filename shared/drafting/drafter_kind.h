@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -81,6 +82,11 @@ struct DrafterKind {
   // Reads and checks what the file holds. A kind without weights takes any file with a tokenizer.
   // Errors    bad_file naming the key or tensor; unsupported
   Result<std::unique_ptr<DrafterModel>> (*read)(const GgufFile& file);
+  // The same for a kind that drafts from indexes of texts (index/corpus_index.h), which needs one
+  // at least; null for all others.
+  // Errors    those of CorpusIndex::open; mismatch naming an index of another tokenizer's tokens
+  Result<std::unique_ptr<DrafterModel>> (*read_with_indexes)(
+      const GgufFile& file, std::span<const std::filesystem::path> indexes) = nullptr;
 
   // Whether `drafter` is what plan_bundle makes a bundle of; null if there is nothing to convert.
   bool (*is_source)(const std::filesystem::path& drafter) = nullptr;

@@ -6,6 +6,7 @@
 #include "shared/base/check.h"
 #include "shared/drafting/eagle/eagle_kind.h"
 #include "shared/drafting/independent/independent_kind.h"
+#include "shared/drafting/index/retrieval_kind.h"
 #include "shared/drafting/medusa/medusa_kind.h"
 #include "shared/drafting/moa/moa_kind.h"
 #include "shared/drafting/ngram/ngram_kind.h"
@@ -18,7 +19,7 @@ namespace {
 std::vector<const DrafterKind*>& kinds() {
   static std::vector<const DrafterKind*> all = {
       &kMoaKind,    &kEagleKind,    &kMedusaKind, &kIndependentKind,
-      &kLookupKind, &kAdaptiveKind, &kNgramKind,
+      &kLookupKind, &kAdaptiveKind, &kNgramKind,  &kRetrievalKind,
   };
   return all;
 }

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <boost/algorithm/string/split.hpp>
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -12,6 +13,7 @@
 #include "client/engine/bundle_file.h"
 #include "server/program/model_host.h"
 #include "shared/base/progress.h"
+#include "shared/drafting/index/corpus_index.h"
 #include "tests/bench/bench_device.h"
 #include "tests/bench/prompts.h"
 #include "tests/support/drafted_answer.h"
@@ -25,7 +27,8 @@ drafting cycles, the target's own included; plain decoding is 1) per task and as
 tasks, with 95 % intervals over the prompts, and the rows that the target computed per token (plain decoding:
 1). With --merge every bundle is measured with the other drafters' proposals in its trees, too. Activations
 go through the link's int8 codec. Every answer is compared with plain decoding, token for token; the exit
-status is 1 where one differs. The target runs on the CPU, the drafters on --device.
+status is 1 where one differs. The target runs on the CPU, the drafters on --device. An --index that holds 32
+tokens in a row of a prompt's "reference" answer is refused.
 
 Example:
   edgedraft-bench acceptance --model models/demo/target.gguf --prompts models/demo/heldout.jsonl \
@@ -61,6 +64,33 @@ double mean_rows_per_token(const std::map<std::string, TaskCounts>& tasks) {
   double sum = 0.0;
   for (const auto& [task, counts] : tasks) sum += rows_per_token(counts);
   return sum / static_cast<double>(tasks.size());
+}
+
+// How many tokens of an answer stand in a row in an index, at most kIndexOrder.
+std::uint32_t longest_run_in(const CorpusIndex& index, std::span<const std::uint32_t> answer) {
+  std::uint32_t longest = 0;
+  for (std::size_t end = 1; end <= answer.size(); ++end) {
+    longest = std::max(longest, index.longest_match(answer.first(end), kIndexOrder).length);
+  }
+  return longest;
+}
+
+// A drafter may not be told what it is asked.
+Result<void> check_held_out(const std::vector<std::filesystem::path>& paths,
+                            const Tokenizer& tokenizer, const std::vector<Prompt>& prompts) {
+  for (const std::filesystem::path& path : paths) {
+    const auto index = CorpusIndex::open(path);
+    if (!index) return index.error();
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      const auto answer = tokenizer.encode(prompts[i].reference, Special::plain);
+      if (longest_run_in(*index, answer) < kIndexOrder) continue;
+      return Error{Errc::usage, path.string() + ": holds " + std::to_string(kIndexOrder) +
+                                    " tokens in a row of the reference answer to prompt " +
+                                    std::to_string(i + 1) +
+                                    ": leave what is measured on out of the index"};
+    }
+  }
+  return {};
 }
 
 // The unweighted mean of the tasks; its interval from resampling within each task.
@@ -147,13 +177,15 @@ void declare_acceptance(CLI::App& app, AcceptanceOptions& o) {
   app.footer(kHelp);
   app.add_option("--model", o.model, "The target")->type_name("FILE.gguf");
   app.add_option("--bundle", o.bundles, "A drafter (repeatable)")->type_name("FILE.gguf");
-  app.add_option("--kinds", o.kinds, "Drafters that need no bundle")
+  app.add_option("--kinds", o.kinds, "Drafters that need no bundle; a+b: both on one tree")
       ->type_name("KIND,...")
       ->delimiter(',');
   app.add_option("--merge", o.merge,
                  "Drafters whose proposals each bundle's are merged with, in an arm of its own")
       ->type_name("KIND,...")
       ->delimiter(',');
+  app.add_option("--index", o.indexes, "For the drafters that look things up (repeatable)")
+      ->type_name("FILE");
   app.add_option("--prompts", o.prompts, "JSON lines with task, prompt")->type_name("FILE");
   app.add_option("--tree", o.tree, "Breadth, depth, nodes [8,6,62]")->delimiter(',');
   app.add_option("--chain", o.chain, "Draft K tokens in a row instead");
@@ -204,15 +236,21 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
 
   const auto target = BundleFile::open(o.model, BundleUse::plain);
   if (!target) return target.error();
+  if (auto good = check_held_out(o.indexes, target->tokenizer(), *prompts); !good) {
+    return good.error();
+  }
   std::vector<Arm> arms;
   for (const std::string& kind : o.kinds) {
-    auto file = BundleFile::open(o.model, BundleUse::draft, kind);
+    std::vector<std::string> names;
+    boost::split(names, kind, [](char c) { return c == '+'; });
+    auto file = BundleFile::open(o.model, BundleUse::draft, names.front(), o.indexes);
     if (!file) return file.error();
+    if (auto merged = file->merge(std::span(names).subspan(1)); !merged) return merged.error();
     arms.push_back({.name = kind, .tap = nullptr, .file = std::move(*file)});
   }
   for (std::size_t b = 0; b < o.bundles.size(); ++b) {
     for (const auto& merge : {std::vector<std::string>{}, o.merge}) {
-      auto file = BundleFile::open(o.bundles[b], BundleUse::draft);
+      auto file = BundleFile::open(o.bundles[b], BundleUse::draft, {}, o.indexes);
       if (!file) return file.error();
       if (auto merged = file->merge(merge); !merged) return merged.error();
       std::string name = o.bundles[b].stem().string();

@@ -18,6 +18,7 @@ struct AcceptanceOptions {
   std::vector<std::filesystem::path> bundles;
   std::vector<std::string> kinds;
   std::vector<std::string> merge;
+  std::vector<std::filesystem::path> indexes;
   std::filesystem::path prompts;
   std::vector<std::uint32_t> tree;  // breadth, depth, nodes; empty: 8,6,62
   std::uint32_t chain = 0;          // 0: a tree

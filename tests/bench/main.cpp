@@ -10,6 +10,7 @@
 #include "tests/bench/overlap_command.h"
 #include "tests/bench/protocol_command.h"
 #include "tests/bench/server_command.h"
+#include "tests/bench/tables_command.h"
 
 namespace edgedraft::bench {
 namespace {
@@ -26,6 +27,7 @@ struct Options {
   OverlapOptions overlap;
   ProtocolOptions protocol;
   ServerBenchOptions server;
+  TablesOptions tables;
 };
 
 int main_with(int argc, char** argv) {
@@ -56,6 +58,8 @@ int main_with(int argc, char** argv) {
   program.command("protocol", "Bytes of a cycle against the formula", o.protocol, declare_protocol,
                   run_protocol);
   program.command("server", "One server, many devices", o.server, declare_server, run_server);
+  program.command("tables", "Time of drafters that need no weights", o.tables, declare_tables,
+                  run_tables);
   return program.main(argc, argv);
 }
 

@@ -74,14 +74,24 @@ TEST_F(ProgramsTest, SampledAnswersAreThoseOfPlainDecodingWithTheSameSeed) {
 }
 
 // Drafters without weights, alone and beside the bundle's own.
-TEST_F(ProgramsTest, DraftersFromTheConversationsTextChangeNothing) {
+TEST_F(ProgramsTest, DraftersFromTheConversationsTextAndFromAnIndexChangeNothing) {
+  const auto index = scratch_ / "stories.index";
+  const auto corpus = scratch_ / "stories.txt";
+  { std::ofstream(corpus) << "One day the little dog saw a ball. The dog was happy. The end.\n"; }
+  Process make({EDGEDRAFT_CLIENT, "index", "--model", demo_model("target"), "--public", corpus,
+                "-o", index},
+               scratch_ / "index");
+  ASSERT_EQ(make.wait(), 0) << make.err();
+  EXPECT_NE(make.err().find("declared public"), std::string::npos) << make.err();
   const Options common{"-p", kStory, "--max-tokens", "60", "--control", "off"};
   for (const Options& sampling : {Options{}, Options{"--temperature", "0.8", "--seed", "7"}}) {
     const json plain = run("target", joined(joined(common, sampling), {"--plain"}));
     for (const Options& drafters :
          {Options{"--drafter", "pld"}, Options{"--drafter", "anpd"}, Options{"--drafter", "ngram"},
           Options{"--drafter-merge", "ngram"},
-          Options{"--drafter", "pld", "--drafter-merge", "anpd"}}) {
+          Options{"--drafter", "pld", "--drafter-merge", "anpd"},
+          Options{"--drafter", "retrieval", "--index", index},
+          Options{"--drafter-merge", "ngram,retrieval", "--index", index}}) {
       const json drafted = run("moa-tli1", joined(joined(common, sampling), drafters));
       EXPECT_EQ(drafted["tokens"], plain["tokens"]) << drafters[1];
       EXPECT_GT(drafted["stats"]["drafted"], 0) << drafters[1];

@@ -5,6 +5,7 @@ Small valid files and messages, from which the fuzzers start. The same bytes eve
 """
 
 import gzip
+import hashlib
 import json
 import os
 import struct
@@ -175,6 +176,21 @@ def make_safetensors() -> None:
         {"__metadata__": {"format": "pt"}, "a": {"dtype": "F32", "shape": [1, 2], "data_offsets": [0, 8]},
          "b": {"dtype": "BF16", "shape": [3], "data_offsets": [8, 14]}}, bytes(14)))
     write("safetensors", "empty", safetensors({}, b""))
+
+
+def make_index() -> None:
+    """A corpus of two documents, and the positions of its suffixes in order."""
+    end = 0xFFFFFFFF
+    tokens = [0, 1, 2, 0, 1, end, 2, 0, 1, 2, end]
+
+    def suffix(at: int) -> list:
+        return tokens[at:tokens.index(end, at)]
+
+    order = sorted((at for at, token in enumerate(tokens) if token != end), key=lambda at: (suffix(at), at))
+    content = struct.pack(f"<{len(tokens) + len(order)}I", *tokens, *order)
+    header = b"EDGEIDX\n" + struct.pack("<6I", 1, 1, 4, len(tokens), len(order), 0)
+    header += bytes(32) + hashlib.sha256(content).digest()
+    write("index", "two_documents", header + hashlib.sha256(header).digest() + content)
 
 
 def make_sentencepiece() -> None:
@@ -409,6 +425,7 @@ def make_requests() -> None:
 if __name__ == "__main__":
     make_gguf()
     make_safetensors()
+    make_index()
     make_sentencepiece()
     make_texts()
     make_templates()

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <map>
-#include <queue>
-#include <tuple>
 #include <vector>
+
+#include "shared/drafting/best_first_tree.h"
 
 namespace edgedraft {
 namespace {
@@ -15,21 +13,14 @@ constexpr std::uint32_t kLookupOrderMax = 3;
 constexpr std::uint32_t kLookupTokens = 10;
 // Of a frequent context only the newest occurrences count.
 constexpr std::size_t kCountedMax = 64;
-// Less likely paths are not worth a row.
-constexpr Score kScoreFloor = -4.6f;  // 1 %
 
 // The weight of what has not been seen, in occurrences, by length of the match: a compromise for
 // answers that copy little and answers that copy much (docs/drafters.md).
 constexpr std::array<float, NgramTable::kOrderMax + 1> kEscape = {0.0f, 2.0f, 1.2f, 1.0f, 1.0f};
 
 float log_probability(std::size_t count, std::size_t total, std::size_t order) {
-  return std::log(static_cast<float>(count) / (static_cast<float>(total) + kEscape[order]));
+  return table_log_probability(count, total, kEscape[order]);
 }
-
-struct Follower {
-  std::uint32_t token;
-  float log_prob;
-};
 
 // What follows `context`, or the longest end of it that is known, likeliest first; ties to the
 // newer.
@@ -102,21 +93,8 @@ DraftTree lookup_tree(const NgramTable& table, const TreeShape& shape) {
 }
 
 DraftTree adaptive_tree(const NgramTable& table, const TreeShape& shape) {
-  struct Open {
-    Score score;
-    std::uint32_t parent;  // row
-    std::uint32_t token;
-    std::uint32_t depth;
-    std::uint32_t age;
-  };
-  const auto worse = [](const Open& a, const Open& b) {
-    return a.score != b.score ? a.score < b.score : a.age > b.age;
-  };
-  std::priority_queue<Open, std::vector<Open>, decltype(worse)> open(worse);
-  std::uint32_t age = 0;
-  DraftTree tree;
   std::vector<std::uint32_t> context;
-  const auto open_below = [&](std::uint32_t row, std::uint32_t depth) {
+  return best_first_tree(shape, [&](const DraftTree& tree, std::uint32_t row, std::uint32_t) {
     context.clear();
     for (std::uint32_t r = row; r > 0 && context.size() < NgramTable::kOrderMax;
          r = tree.parent(r)) {
@@ -127,20 +105,8 @@ DraftTree adaptive_tree(const NgramTable& table, const TreeShape& shape) {
       context.push_back(tokens[i - 1]);
     }
     std::ranges::reverse(context);
-    for (const Follower& f : followers(table, context, shape.breadth)) {
-      const Score score = tree.score(row) + f.log_prob;
-      if (score < kScoreFloor) continue;
-      open.push({.score = score, .parent = row, .token = f.token, .depth = depth, .age = age++});
-    }
-  };
-  open_below(0, 1);
-  while (!open.empty() && tree.node_count() < shape.nodes) {
-    const Open best = open.top();
-    open.pop();
-    const std::uint32_t row = tree.add(best.token, best.parent, best.score);
-    if (best.depth < shape.depth) open_below(row, best.depth + 1);
-  }
-  return tree;
+    return followers(table, context, shape.breadth);
+  });
 }
 
 }  // namespace edgedraft

@@ -1,0 +1,254 @@
+#include "client/commands/index.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <numeric>
+#include <utility>
+
+#include "client/commands/corpus_text.h"
+#include "client/commands/text_surprise.h"
+#include "shared/base/progress.h"
+#include "shared/base/random.h"
+#include "shared/drafting/index/index_builder.h"
+#include "shared/model/fingerprint.h"
+#include "shared/model/tokenizer.h"
+#include "shared/program/validators.h"
+#include "shared/runtime/decoder.h"
+
+namespace edgedraft {
+namespace {
+
+constexpr std::uint64_t kBytesPerMib = 1u << 20;
+
+Error usage(std::string message) {
+  return {Errc::usage, std::move(message)};
+}
+
+Result<void> check(const IndexCommandOptions& o) {
+  if (o.corpus.empty()) return usage("which texts? Give files of them");
+  if (o.model.empty()) {
+    return usage("--model: give FILE.gguf, the target or any file with its tokenizer");
+  }
+  if (o.output.empty()) return usage("-o: give the name of the file to write");
+  if (std::filesystem::exists(o.output) && !o.force) {
+    return usage("-o " + o.output.string() + ": it exists; --force replaces it");
+  }
+  return {};
+}
+
+// A document of those that may be kept, in the file that holds them all.
+struct Candidate {
+  std::uint64_t first;
+  std::uint32_t count;
+  float rank;  // the lowest are kept
+};
+
+// The best that fit, as they stood in the corpus.
+std::vector<Candidate> best_of(std::vector<Candidate> candidates, std::uint64_t tokens_max) {
+  std::ranges::stable_sort(candidates, {}, &Candidate::rank);
+  std::uint64_t tokens = 0;
+  std::size_t count = 0;
+  while (count < candidates.size() && tokens + candidates[count].count <= tokens_max) {
+    tokens += candidates[count++].count;
+  }
+  candidates.resize(count);
+  std::ranges::sort(candidates, {}, &Candidate::first);
+  return candidates;
+}
+
+// Reads all texts as tokens.
+Result<void> tokenize(const IndexCommandOptions& o, const Tokenizer& tokenizer,
+                      const std::function<Result<void>(std::span<const std::uint32_t>)>& give) {
+  std::uint64_t bytes = 0;
+  for (const std::filesystem::path& file : o.corpus) {
+    std::error_code ignored;  // whoever reads it says what is wrong
+    const auto size = std::filesystem::file_size(file, ignored);
+    if (!ignored) bytes += size;
+  }
+  Progress progress("reading", bytes);
+  const CorpusReader reader{.split = o.split == "lines"        ? CorpusSplit::lines
+                                     : o.split == "paragraphs" ? CorpusSplit::paragraphs
+                                                               : CorpusSplit::file,
+                            .field = o.field,
+                            .advance = [&](std::uint64_t n) { progress.advance(n); }};
+  for (const std::filesystem::path& file : o.corpus) {
+    const auto read = read_documents(file, reader, [&](std::string_view text) {
+      return give(tokenizer.encode(text, Special::plain));
+    });
+    if (!read) return read.error();
+  }
+  return {};
+}
+
+// How surprising a model finds each document, or a number that chance makes of it.
+Result<void> rank(const IndexCommandOptions& o, const GgufFile& file,
+                  std::span<const std::uint32_t> tokens, std::vector<Candidate>& candidates) {
+  if (o.keep == "random") {
+    Random random(o.seed);
+    for (Candidate& candidate : candidates) candidate.rank = static_cast<float>(random.uniform());
+    return {};
+  }
+  const auto model = read_decoder(file);
+  if (!model) return in_file(o.model, model.error());
+  const auto tokenizer = Tokenizer::read(file);
+  if (!tokenizer) return in_file(o.model, tokenizer.error());
+  const auto bos = tokenizer->add_bos() || o.bos ? tokenizer->bos_id() : std::nullopt;
+  if (o.bos && !bos) return usage("--bos: the tokenizer has no such token");
+  const auto window = static_cast<std::uint32_t>(o.window);
+  if (window > model->config.context_length) {
+    return usage("--window: the model's context has " +
+                 std::to_string(model->config.context_length) + " tokens");
+  }
+  const auto backend = make_cpu_backend({.threads = static_cast<std::uint32_t>(o.threads)});
+  Decoder decoder(*backend, model->config, model->tensors, window);
+  Progress progress("measuring", tokens.size());
+  for (Candidate& candidate : candidates) {
+    const Surprise surprise =
+        measure_document(decoder, tokens.subspan(candidate.first, candidate.count), bos);
+    candidate.rank = static_cast<float>(surprise.perplexity());
+    progress.advance(candidate.count);
+  }
+  return {};
+}
+
+// Adds the documents that are kept of all, and says how many these are.
+Result<void> add_refined(const IndexCommandOptions& o, const GgufFile& file,
+                         const Tokenizer& tokenizer, IndexBuilder& builder) {
+  auto corpus = ScratchFile::create(o.output);
+  if (!corpus) return corpus.error();
+  std::vector<Candidate> candidates;
+  const auto read = tokenize(o, tokenizer, [&](std::span<const std::uint32_t> document) {
+    // One token has nothing that could be surprising, and nothing to copy.
+    if (document.size() < 2) return Result<void>();
+    candidates.push_back({.first = corpus->count(),
+                          .count = static_cast<std::uint32_t>(document.size()),
+                          .rank = 0.0f});
+    return corpus->append(document);
+  });
+  if (!read) return read.error();
+  const auto tokens = corpus->numbers();
+  if (!tokens) return tokens.error();
+  if (auto ranked = rank(o, file, *tokens, candidates); !ranked) return ranked.error();
+  const std::size_t all = candidates.size();
+  const auto kept = best_of(std::move(candidates), static_cast<std::uint64_t>(*o.keep_tokens));
+  if (kept.empty()) return usage("--keep-tokens: no document is so short");
+  for (const Candidate& document : kept) {
+    if (auto added = builder.add(tokens->subspan(document.first, document.count)); !added) {
+      return added.error();
+    }
+  }
+  std::cerr << "kept " << kept.size() << " of " << all << " documents";
+  if (o.keep == "likeliest") {
+    const float highest = std::ranges::max_element(kept, {}, &Candidate::rank)->rank;
+    char text[32];
+    std::snprintf(text, sizeof text, "%.2f", static_cast<double>(highest));
+    std::cerr << ", with a perplexity of at most " << text;
+  }
+  std::cerr << '\n';
+  return {};
+}
+
+void print(const std::filesystem::path& path, const IndexFacts& facts) {
+  std::cerr << path.string() << ": " << facts.suffix_count << " tokens in "
+            << facts.token_count - facts.suffix_count << " documents, "
+            << (facts.is_public ? "declared public, " : "not declared public, ")
+            << std::filesystem::file_size(path) << " bytes\n";
+}
+
+Result<int> check_index(const IndexCommandOptions& o) {
+  if (!o.corpus.empty() || !o.output.empty()) {
+    return usage("--check reads an index and makes none: leave out texts and -o");
+  }
+  const auto index = CorpusIndex::open(o.check);
+  if (!index) return index.error();
+  if (auto whole = index->check_content(); !whole) return in_file(o.check, whole.error());
+  print(o.check, index->facts());
+  return 0;
+}
+
+}  // namespace
+
+void declare_index(CLI::App& app, IndexCommandOptions& o) {
+  const auto add = [&](const char* name, auto& value, const char* type, const char* what) {
+    return app.add_option(name, value, what)->type_name(type);
+  };
+  add("texts", o.corpus, "FILE...", "Plain texts, or JSON lines (*.jsonl) with a document a line");
+  add("--model", o.model, "FILE.gguf",
+      "Whose tokens they become: the target, or any file with its tokenizer");
+  add("-o,--output", o.output, "FILE", "The index to write");
+  app.add_flag("--public", o.is_public,
+               "Declare that anybody may know what is in it: `run`, `chat` and `serve` take no "
+               "other, since drafts are sent to the server");
+  add("--split", o.split, "HOW",
+      "What is a document of a plain text, behind whose end nothing is copied: file, lines, "
+      "paragraphs (up to an empty line). Of more than 64 KiB it becomes several")
+      ->check(one_of({"file", "lines", "paragraphs"}))
+      ->capture_default_str();
+  add("--field", o.field, "NAME", "Where a JSON object has its text")->capture_default_str();
+  add("--keep-tokens", o.keep_tokens, "N", "Keep some documents only, of N tokens together at most")
+      ->check(in_range(std::int64_t{1}, std::int64_t{1} << 32));
+  add("--keep", o.keep, "WHICH",
+      "likeliest: those of the lowest perplexity under --model, which is then the target "
+      "(SPECTRA's refinement); random: as many by chance, to compare with")
+      ->check(one_of({"likeliest", "random"}))
+      ->capture_default_str();
+  add("--seed", o.seed, "S", "Of the chance")->capture_default_str();
+  add("--window", o.window, "N", "Tokens of a document, its first, by which it is measured")
+      ->check(in_range(std::int64_t{2}, std::int64_t{1} << 20))
+      ->capture_default_str();
+  app.add_flag("--bos", o.bos,
+               "Measure behind the beginning-of-text token even if the model's tokenizer does not "
+               "ask for it");
+  add("--threads", o.threads, "N", "That measure; 0: one per core")
+      ->check(in_range(std::int64_t{0}, std::int64_t{1024}))
+      ->capture_default_str();
+  add("--memory", o.memory_mib, "MIB",
+      "Memory for sorting, 65,536 suffixes per MiB; more makes it a little faster. Beside it there "
+      "are 4 MiB, with --keep-tokens 16 bytes per document and the model")
+      ->check(in_range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->capture_default_str();
+  app.add_flag("--force", o.force, "Replace the file if it exists");
+  add("--check", o.check, "FILE", "Make nothing: read this index whole, and say what it is");
+  app.footer(
+      "An index has 8 bytes per token of the texts, and while it is made needs as many again "
+      "beside "
+      "it on the disk. The system may keep all that in memory that nobody else wants.\n"
+      "Examples:\n"
+      "  edgedraft index --model target.gguf --public manual.txt -o manual.index\n"
+      "  edgedraft index --model target.gguf --public answers.jsonl --field answer "
+      "--keep-tokens 5000000 -o refined.index\n"
+      "  edgedraft run -p TEXT --bundle drafter.gguf --index manual.index ...");
+}
+
+Result<int> run_index(const IndexCommandOptions& o) {
+  if (!o.check.empty()) return check_index(o);
+  if (auto right = check(o); !right) return right.error();
+  const auto file = GgufFile::open(o.model);
+  if (!file) return file.error();
+  const auto tokenizer = Tokenizer::read(*file);
+  if (!tokenizer) return in_file(o.model, tokenizer.error());
+  const auto fingerprint = tokenizer_fingerprint(*file);
+  if (!fingerprint) return in_file(o.model, fingerprint.error());
+  auto builder = IndexBuilder::create(
+      {.output = o.output,
+       .vocabulary_count = tokenizer->vocabulary_count(),
+       .tokenizer = *fingerprint,
+       .is_public = o.is_public,
+       .memory_bytes = static_cast<std::uint64_t>(o.memory_mib) * kBytesPerMib});
+  if (!builder) return builder.error();
+  const auto read = o.keep_tokens
+                        ? add_refined(o, *file, *tokenizer, *builder)
+                        : tokenize(o, *tokenizer, [&](std::span<const std::uint32_t> document) {
+                            return builder->add(document);
+                          });
+  if (!read) return read.error();
+  Progress progress("sorting", 2 * builder->token_count());
+  const auto facts = builder->finish([&](std::uint64_t n) { progress.advance(n); });
+  if (!facts) return facts.error();
+  print(o.output, *facts);
+  return 0;
+}
+
+}  // namespace edgedraft

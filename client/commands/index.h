@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shared/base/error.h"
+
+namespace CLI {
+class App;
+}
+
+namespace edgedraft {
+
+struct IndexCommandOptions {
+  std::vector<std::filesystem::path> corpus;
+  std::filesystem::path model;
+  std::filesystem::path output;
+  std::filesystem::path check;  // read this index instead of making one
+  std::string split = "file";
+  std::string field = "text";
+  bool is_public = false;
+  std::int64_t memory_mib = 512;
+  std::optional<std::int64_t> keep_tokens;
+  std::string keep = "likeliest";
+  std::uint64_t seed = 0;
+  std::int64_t window = 512;
+  bool bos = false;
+  std::int64_t threads = 0;
+  bool force = false;
+};
+
+void declare_index(CLI::App& app, IndexCommandOptions& options);
+
+// Makes an index of texts for drafters that copy from it. Returns the exit status.
+Result<int> run_index(const IndexCommandOptions& options);
+
+}  // namespace edgedraft

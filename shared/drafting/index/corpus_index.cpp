@@ -1,0 +1,167 @@
+#include "shared/drafting/index/corpus_index.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "shared/base/check.h"
+
+namespace edgedraft {
+namespace {
+
+constexpr std::string_view kMagic = "EDGEIDX\n";
+constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kPublic = 1;  // in the flags
+
+// Where the header has what.
+constexpr std::size_t kVersionAt = 8;
+constexpr std::size_t kFlagsAt = 12;
+constexpr std::size_t kVocabularyAt = 16;
+constexpr std::size_t kTokensAt = 20;
+constexpr std::size_t kSuffixesAt = 24;
+constexpr std::size_t kTokenizerAt = 32;
+constexpr std::size_t kContentAt = 64;
+constexpr std::size_t kHeaderDigestAt = 96;
+
+Error bad(std::string message) {
+  return {Errc::bad_file, std::move(message)};
+}
+
+}  // namespace
+
+Bytes to_header(const IndexFacts& facts) {
+  Bytes header(kIndexHeaderBytes);
+  std::byte* const start = header.data();
+  std::ranges::copy(as_byte_view(kMagic), start);
+  store_le(start + kVersionAt, kVersion);
+  store_le(start + kFlagsAt, facts.is_public ? kPublic : 0u);
+  store_le(start + kVocabularyAt, facts.vocabulary_count);
+  store_le(start + kTokensAt, facts.token_count);
+  store_le(start + kSuffixesAt, facts.suffix_count);
+  std::ranges::copy(facts.tokenizer, start + kTokenizerAt);
+  std::ranges::copy(facts.content, start + kContentAt);
+  std::ranges::copy(sha256(ByteView(header).first(kHeaderDigestAt)), start + kHeaderDigestAt);
+  return header;
+}
+
+Result<CorpusIndex> CorpusIndex::open(const std::filesystem::path& path) {
+  auto file = MappedFile::open(path);
+  if (!file) return file.error();
+  auto index = parse(file->bytes());
+  if (!index) return in_file(path, index.error());
+  index->file_ = std::move(*file);
+  return index;
+}
+
+Result<CorpusIndex> CorpusIndex::parse(ByteView bytes) {
+  if (bytes.size() < kIndexHeaderBytes ||
+      !std::ranges::equal(bytes.first(kMagic.size()), as_byte_view(kMagic))) {
+    return bad("no index; `edgedraft index` makes one of a corpus");
+  }
+  const std::byte* const header = bytes.data();
+  EDGEDRAFT_CHECK(reinterpret_cast<std::uintptr_t>(header) % alignof(std::uint32_t) == 0);
+  const auto version = load_le<std::uint32_t>(header + kVersionAt);
+  if (version != kVersion) {
+    return bad("an index of version " + std::to_string(version) + ", this program reads " +
+               std::to_string(kVersion) + "; make it again with `edgedraft index`");
+  }
+  if (!std::ranges::equal(sha256(bytes.first(kHeaderDigestAt)),
+                          bytes.subspan(kHeaderDigestAt, sizeof(Digest)))) {
+    return bad("its header is damaged; make it again with `edgedraft index`");
+  }
+  CorpusIndex index;
+  IndexFacts& facts = index.facts_;
+  const auto flags = load_le<std::uint32_t>(header + kFlagsAt);
+  facts.is_public = (flags & kPublic) != 0;
+  facts.vocabulary_count = load_le<std::uint32_t>(header + kVocabularyAt);
+  facts.token_count = load_le<std::uint32_t>(header + kTokensAt);
+  facts.suffix_count = load_le<std::uint32_t>(header + kSuffixesAt);
+  std::ranges::copy(bytes.subspan(kTokenizerAt, sizeof(Digest)), facts.tokenizer.begin());
+  std::ranges::copy(bytes.subspan(kContentAt, sizeof(Digest)), facts.content.begin());
+  if ((flags & ~kPublic) != 0 || facts.token_count > kIndexTokensMax ||
+      facts.suffix_count > facts.token_count || facts.vocabulary_count == kDocumentEnd) {
+    return bad("its header says what no index says");
+  }
+  const std::uint64_t size =
+      kIndexHeaderBytes + 4 * (std::uint64_t{facts.token_count} + facts.suffix_count);
+  if (bytes.size() != size) {
+    return bad("has " + std::to_string(bytes.size()) + " bytes where its header says " +
+               std::to_string(size) + ": it was cut off or added to");
+  }
+  index.content_ = bytes.subspan(kIndexHeaderBytes);
+  const auto* const numbers = reinterpret_cast<const std::uint32_t*>(index.content_.data());
+  index.tokens_ = {numbers, facts.token_count};
+  index.suffixes_ = {numbers + facts.token_count, facts.suffix_count};
+  return index;
+}
+
+Result<void> CorpusIndex::check_content() const {
+  if (sha256(content_) == facts_.content) return {};
+  return bad("its content is not what was written; make it again with `edgedraft index`");
+}
+
+int CorpusIndex::compare(std::uint32_t suffix, std::span<const std::uint32_t> run) const {
+  const auto text = tokens(suffix, 0, static_cast<std::uint32_t>(run.size()));
+  for (std::size_t i = 0; i < run.size(); ++i) {
+    if (i == text.size()) return -1;  // what ends comes before what goes on
+    if (text[i] != run[i]) return text[i] < run[i] ? -1 : 1;
+  }
+  return 0;
+}
+
+CorpusIndex::Range CorpusIndex::find(std::span<const std::uint32_t> run) const {
+  EDGEDRAFT_CHECK(!run.empty() && run.size() <= kIndexOrder);
+  // The first suffix in low..high for which `is_behind` holds.
+  const auto search = [&](std::uint32_t low, std::uint32_t high, auto is_behind) {
+    while (low < high) {
+      const std::uint32_t middle = low + (high - low) / 2;
+      is_behind(compare(middle, run)) ? high = middle : low = middle + 1;
+    }
+    return low;
+  };
+  const std::uint32_t begin = search(0, facts_.suffix_count, [](int order) { return order >= 0; });
+  // Most runs stand in few places: the end is looked for near the beginning.
+  std::uint32_t low = begin;
+  std::uint32_t step = 1;
+  while (step < facts_.suffix_count - low && compare(low + step, run) == 0) {
+    low += step;
+    step *= 2;
+  }
+  const std::uint32_t high = low + std::min(step, facts_.suffix_count - low);
+  return {.begin = begin, .end = search(low, high, [](int order) { return order > 0; })};
+}
+
+CorpusIndex::Match CorpusIndex::longest_match(std::span<const std::uint32_t> context,
+                                              std::uint32_t length_max) const {
+  EDGEDRAFT_CHECK(length_max <= kIndexOrder);
+  // Where a run stands, its shorter ends stand, too.
+  Match match;
+  std::uint32_t missing = std::min(length_max, static_cast<std::uint32_t>(context.size())) + 1;
+  while (match.length + 1 < missing) {
+    const std::uint32_t length = match.length + (missing - match.length) / 2;
+    const Range range = find(context.last(length));
+    if (range.empty()) {
+      missing = length;
+    } else {
+      match = {.length = length, .suffixes = range};
+    }
+  }
+  return match;
+}
+
+std::span<const std::uint32_t> CorpusIndex::tokens(std::uint32_t suffix, std::uint32_t offset,
+                                                   std::uint32_t count_max) const {
+  EDGEDRAFT_CHECK(suffix < suffixes_.size());
+  const std::uint64_t first = std::uint64_t{suffixes_[suffix]} + offset;
+  if (first >= tokens_.size()) return {};
+  const auto text =
+      tokens_.subspan(first, std::min<std::uint64_t>(count_max, tokens_.size() - first));
+  // A document's end is no token, and what a damaged file says may be none.
+  const auto end = std::ranges::find_if(
+      text, [&](std::uint32_t token) { return token >= facts_.vocabulary_count; });
+  return text.first(static_cast<std::size_t>(end - text.begin()));
+}
+
+}  // namespace edgedraft

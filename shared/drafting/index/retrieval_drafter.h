@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "shared/drafting/drafter.h"
+#include "shared/drafting/index/corpus_index.h"
+
+namespace edgedraft {
+
+using SharedIndexes = std::shared_ptr<const std::vector<CorpusIndex>>;
+
+// Drafts what followed the conversation's end in public texts. It takes no activations and no time
+// worth a budget; like other tables it cannot write on without the server.
+class RetrievalDrafter final : public Drafter {
+ public:
+  // Holds conversations of at most `positions_max` tokens.
+  RetrievalDrafter(SharedIndexes indexes, std::uint32_t positions_max)
+      : indexes_(std::move(indexes)), positions_max_(positions_max) {}
+
+  std::uint32_t token_count() const override { return static_cast<std::uint32_t>(tokens_.size()); }
+  void append(std::span<const std::uint32_t> tokens) override;
+  void truncate(std::uint32_t count) override;
+  bool grow(TreeGrowth& growth, const GrowthBudget& budget) override;
+  std::span<const float> next_logits() override { return {}; }
+
+ private:
+  SharedIndexes indexes_;
+  std::uint32_t positions_max_;
+  std::vector<std::uint32_t> tokens_;
+};
+
+}  // namespace edgedraft

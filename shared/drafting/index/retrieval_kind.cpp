@@ -1,0 +1,50 @@
+#include "shared/drafting/index/retrieval_kind.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "shared/drafting/index/retrieval_drafter.h"
+#include "shared/drafting/weightless_model.h"
+#include "shared/model/fingerprint.h"
+
+namespace edgedraft {
+namespace {
+
+Result<std::unique_ptr<DrafterModel>> read_with_indexes(
+    const GgufFile& file, std::span<const std::filesystem::path> paths) {
+  if (paths.empty()) {
+    return Error{Errc::usage,
+                 "'retrieval' copies from indexes of public texts: give --index FILE, which "
+                 "`edgedraft index` makes"};
+  }
+  const auto tokenizer = tokenizer_fingerprint(file);
+  if (!tokenizer) return tokenizer.error();
+  std::vector<CorpusIndex> indexes;
+  for (const std::filesystem::path& path : paths) {
+    auto index = CorpusIndex::open(path);
+    if (!index) return index.error();
+    if (index->facts().tokenizer != *tokenizer) {
+      return Error{Errc::mismatch, path.string() +
+                                       ": made with another tokenizer; make it with --model and a "
+                                       "file that has the target's"};
+    }
+    indexes.push_back(std::move(*index));
+  }
+  auto shared = std::make_shared<const std::vector<CorpusIndex>>(std::move(indexes));
+  return make_weightless_model(
+      file, kRetrievalKind.name,
+      [shared = std::move(shared)](std::uint32_t positions_max) -> std::unique_ptr<Drafter> {
+        return std::make_unique<RetrievalDrafter>(shared, positions_max);
+      });
+}
+
+}  // namespace
+
+const DrafterKind kRetrievalKind = {
+    .name = "retrieval",
+    .joins_others = true,
+    .read = [](const GgufFile& file) { return read_with_indexes(file, {}); },
+    .read_with_indexes = read_with_indexes};
+
+}  // namespace edgedraft

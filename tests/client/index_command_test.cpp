@@ -1,0 +1,244 @@
+#include "client/commands/index.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "client/commands/answer_options.h"
+#include "client/commands/corpus_text.h"
+#include "client/engine/drafter_selection.h"
+#include "shared/drafting/index/corpus_index.h"
+#include "shared/model/gguf.h"
+#include "shared/model/tokenizer.h"
+#include "tests/model/temporary_directory.h"
+
+namespace edgedraft {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+class CorpusTextTest : public ::testing::Test {
+ protected:
+  Texts read(const std::string& name, const std::string& content, const CorpusReader& reader = {}) {
+    Texts texts;
+    const auto done = read_documents(directory_.write(name, content), reader,
+                                     [&](std::string_view text) -> Result<void> {
+                                       texts.emplace_back(text);
+                                       return {};
+                                     });
+    if (!done) return {std::string(to_string(done.error().code)), done.error().message};
+    return texts;
+  }
+
+  test::TemporaryDirectory directory_;
+};
+
+TEST_F(CorpusTextTest, CutsAPlainTextAsItIsTold) {
+  const std::string text = "one\ntwo\n\nthree\n\n\n\nfour";
+  EXPECT_EQ(read("a.txt", text), Texts{text});
+  EXPECT_EQ(read("a.txt", text, {.split = CorpusSplit::lines}),
+            (Texts{"one", "two", "three", "four"}));
+  EXPECT_EQ(read("a.txt", text, {.split = CorpusSplit::paragraphs}),
+            (Texts{"one\ntwo", "three", "four"}));
+  EXPECT_EQ(read("a.txt", ""), Texts{});
+}
+
+TEST_F(CorpusTextTest, CutsWhatIsTooLongBehindALineAWordOrACharacterAndLosesNothing) {
+  const std::string lines = [] {
+    std::string text;
+    while (text.size() < 5 * kDocumentBytesMax) text += "a line of words\n";
+    return text;
+  }();
+  std::string words = lines;
+  std::ranges::replace(words, '\n', ' ');
+  std::string letters;
+  while (letters.size() < 3 * kDocumentBytesMax) letters += "ü";
+  letters.insert(0, "a");
+  for (const auto& [text, end] :
+       {std::pair(lines, "\n"), std::pair(words, " "), std::pair(letters, "ü")}) {
+    for (const CorpusSplit split : {CorpusSplit::file, CorpusSplit::paragraphs}) {
+      std::string all;
+      for (const std::string& document : read("long.txt", text, {.split = split})) {
+        EXPECT_LE(document.size(), kDocumentBytesMax);
+        EXPECT_TRUE(document.ends_with(end));
+        all += document;
+      }
+      EXPECT_EQ(all, text);
+    }
+  }
+}
+
+TEST_F(CorpusTextTest, ReadsAFieldOfJsonLinesAndNamesTheLineThatIsWrong) {
+  const std::string lines =
+      "{\"text\": \"one\\ntwo\"}\n\n{\"text\": \"\"}\n{\"text\": \"ü\", \"x\": 1}";
+  EXPECT_EQ(read("a.jsonl", lines), (Texts{"one\ntwo", "ü"}));
+  for (const char* bad : {"{\"other\": \"a\"}", "{\"text\": 1}", "[]", "{\"text\": \"a", "\xff"}) {
+    const Texts refused = read("a.jsonl", "{\"text\": \"a\"}\n" + std::string(bad) + "\n");
+    ASSERT_EQ(refused.size(), 2u) << bad;
+    EXPECT_EQ(refused[0], "bad_file");
+    EXPECT_NE(refused[1].find("a.jsonl"), std::string::npos) << refused[1];
+    EXPECT_NE(refused[1].find("line 2"), std::string::npos) << refused[1];
+  }
+  EXPECT_EQ(read("a.jsonl", "{\"other\": \"a\"}", {.field = "other"}), Texts{"a"});
+}
+
+class IndexCommandTest : public ::testing::Test {
+ protected:
+  IndexCommandTest() {
+    options_.corpus = {directory_.write("dog.txt", "The dog has a red ball. The dog is glad.\n")};
+    options_.model = EDGEDRAFT_MODELS "/target.gguf";
+    options_.output = directory_ / "made.index";
+    options_.is_public = true;
+    options_.threads = 1;
+  }
+
+  void expect_error(const IndexCommandOptions& options, Errc code, const std::string& named) {
+    const auto done = run_index(options);
+    ASSERT_FALSE(done) << named;
+    EXPECT_EQ(done.error().code, code) << done.error().message;
+    EXPECT_NE(done.error().message.find(named), std::string::npos) << done.error().message;
+  }
+
+  // Its documents, as texts in their order.
+  Texts documents() {
+    const CorpusIndex index = CorpusIndex::open(options_.output).value();
+    const auto tokenizer = Tokenizer::read(GgufFile::open(options_.model).value()).value();
+    Texts texts;
+    for (std::uint32_t suffix = 0; suffix < index.facts().suffix_count; ++suffix) {
+      texts.push_back(decode(tokenizer, index.tokens(suffix, 0, 1000), LeadingSpace::strip));
+    }
+    return texts;
+  }
+  bool holds(const std::string& text) {
+    const Texts texts = documents();
+    return std::ranges::find(texts, text) != texts.end();
+  }
+
+  test::TemporaryDirectory directory_;
+  IndexCommandOptions options_;
+};
+
+TEST_F(IndexCommandTest, MakesAnIndexThatHoldsTheTextAndChecksIt) {
+  ASSERT_TRUE(run_index(options_));
+  EXPECT_TRUE(holds("The dog has a red ball. The dog is glad.\n"));
+  EXPECT_TRUE(CorpusIndex::open(options_.output)->facts().is_public);
+  IndexCommandOptions check;
+  check.check = options_.output;
+  EXPECT_TRUE(run_index(check));
+  std::fstream file(options_.output, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(200);
+  file.put('\x77');
+  file.close();
+  expect_error(check, Errc::bad_file, "made.index");
+}
+
+TEST_F(IndexCommandTest, ReplacesAFileOnlyWhenToldAndLeavesNothingBehindAnError) {
+  directory_.write("made.index", "precious");
+  expect_error(options_, Errc::usage, "--force");
+  options_.force = true;
+  ASSERT_TRUE(run_index(options_));
+  options_.corpus.push_back(directory_.write("bad.jsonl", "{}\n"));
+  expect_error(options_, Errc::bad_file, "bad.jsonl");
+  EXPECT_TRUE(CorpusIndex::open(options_.output)) << "the old one is whole";
+  EXPECT_EQ(directory_.file_count(), 3u);
+}
+
+TEST_F(IndexCommandTest, NamesTheOptionThatIsWrong) {
+  expect_error({}, Errc::usage, "texts");
+  auto o = options_;
+  o.model.clear();
+  expect_error(o, Errc::usage, "--model");
+  o = options_;
+  o.output.clear();
+  expect_error(o, Errc::usage, "-o");
+  o = options_;
+  o.corpus = {"/nowhere.txt"};
+  expect_error(o, Errc::io, "/nowhere.txt");
+  o = options_;
+  o.corpus = {directory_.write("empty.txt", "")};
+  expect_error(o, Errc::usage, "empty");
+  o = options_;
+  o.keep_tokens = 1;
+  expect_error(o, Errc::usage, "--keep-tokens");
+  o.keep_tokens = 100;
+  o.window = 1 << 20;
+  expect_error(o, Errc::usage, "--window");
+  o = options_;
+  o.check = "x.index";
+  expect_error(o, Errc::usage, "--check");
+  EXPECT_FALSE(std::filesystem::exists(options_.output));
+}
+
+TEST_F(IndexCommandTest, KeepsTheDocumentsThatTheTargetFindsLikeliest) {
+  std::string lines;
+  const std::string likely = "Once upon a time there was a little dog. The dog had a red ball.";
+  for (int i = 0; i < 30; ++i) {
+    std::string noise;
+    for (int k = 0; k < 40; ++k) noise += static_cast<char>('a' + (i * 7 + k * k * (i + 3)) % 26);
+    lines += noise + "\n";
+    if (i == 17) lines += likely + "\n";
+  }
+  options_.corpus = {directory_.write("lines.txt", lines)};
+  options_.split = "lines";
+  options_.keep_tokens = 200;
+  ASSERT_TRUE(run_index(options_));
+  EXPECT_TRUE(holds(likely));
+  EXPECT_LE(CorpusIndex::open(options_.output)->facts().suffix_count, 200u);
+
+  // By chance it is somewhere in one of many seeds, and each seed is what it was.
+  options_.keep = "random";
+  options_.force = true;
+  std::uint32_t kept = 0;
+  for (options_.seed = 0; options_.seed < 12; ++options_.seed) {
+    ASSERT_TRUE(run_index(options_));
+    const Texts once = documents();
+    ASSERT_TRUE(run_index(options_));
+    EXPECT_EQ(documents(), once);
+    kept += holds(likely);
+  }
+  EXPECT_LT(kept, 6u);
+}
+
+TEST_F(IndexCommandTest, WhatWasNotDeclaredPublicIsNotDraftedFromOnline) {
+  const auto refusal = [&](AnswerOptions o) {
+    o.bundles = {EDGEDRAFT_MODELS "/moa-tli0.gguf"};
+    o.indexes = {options_.output};
+    const auto config = check_answer_options(o);
+    if (config) return std::string();
+    EXPECT_EQ(config.error().code, Errc::usage);
+    return config.error().message;
+  };
+  ASSERT_TRUE(run_index(options_));
+  EXPECT_EQ(refusal({}), "");
+  EXPECT_EQ(refusal({.drafter = "retrieval"}), "");
+  EXPECT_EQ(refusal({.drafter = "pld", .drafter_merge = {"retrieval"}}), "");
+  EXPECT_NE(refusal({.drafter = "pld"}).find("--index"), std::string::npos);
+  EXPECT_NE(refusal({.drafter_merge = {"none"}}).find("--index"), std::string::npos);
+  EXPECT_NE(refusal({.plain = true}).find("--index"), std::string::npos);
+  options_.is_public = false;
+  options_.force = true;
+  ASSERT_TRUE(run_index(options_));
+  EXPECT_NE(refusal({}).find("public"), std::string::npos);
+}
+
+TEST_F(IndexCommandTest, ADrafterIsTriedWithItsTablesWhichHaveTheIndex) {
+  ASSERT_TRUE(run_index(options_));
+  const AnswersExpected answers{.server = "cloud:7420", .breadth = 8, .tokens = 96};
+  DrafterWishes wishes{.bundles = {EDGEDRAFT_MODELS "/moa-tli0.gguf"},
+                       .kind = {},
+                       .merge = {"ngram", "retrieval"},
+                       .indexes = {options_.output}};
+  const auto both = select_drafter(wishes, BundleUse::draft, nullptr, answers);
+  ASSERT_TRUE(both);
+  EXPECT_EQ(both->bundle.drafter_kind(), "moa+ngram+retrieval");
+  wishes.indexes.clear();
+  const auto none = select_drafter(wishes, BundleUse::draft, nullptr, answers);
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("--index"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace edgedraft
