@@ -160,7 +160,7 @@ Result<int> run_serve(const ServeOptions& o) {
   if (!store) return store.error();
   catch_interrupts();
   ignore_closed_pipes();
-  Engine engine(parts.drafters(), parts.writers());
+  Engine engine(parts.drafters(), parts.writers(), &parts.grid());
   const std::string model = o.alias.empty() ? parts.bundle().path().stem().string() : o.alias;
   const auto server = LocalServer::start(
       {.address = endpoint->host,

@@ -15,8 +15,8 @@ constexpr Duration kLongestWait = std::chrono::hours(1);
 
 }  // namespace
 
-Engine::Engine(SharedDrafters* drafters, SharedDrafters* writers)
-    : drafters_(drafters), writers_(writers), thread_([this] { run(); }) {}
+Engine::Engine(SharedDrafters* drafters, SharedDrafters* writers, const SendGrid* grid)
+    : drafters_(drafters), writers_(writers), grid_(grid), thread_([this] { run(); }) {}
 
 Engine::~Engine() {
   {
@@ -43,24 +43,34 @@ Result<std::unique_ptr<EngineConversation>> Engine::open(ConversationParts parts
 void Engine::give(Slot& slot, Order order, std::vector<std::uint32_t> prompt,
                   std::optional<AnswerTerms> terms) {
   const std::scoped_lock lock(mutex_);
-  EDGEDRAFT_CHECK(!slot.busy || order == Order::close);
+  EDGEDRAFT_CHECK(!slot.turn.busy || order == Order::close);
   slot.order = order;
   slot.prompt = std::move(prompt);
   slot.terms = std::move(terms);
-  slot.cancelled = false;
-  slot.busy = true;
+  slot.turn.is_private = slot.terms && stays_here(*slot.terms);
+  slot.turn.cancelled = false;
+  slot.turn.busy = slot.turn.ordered = true;
+  slot.turn.asked = Clock::now();
   wake_.notify_one();
 }
 
-void Engine::set(bool& flag) {
+void Engine::wake(Slot& slot) {
   const std::scoped_lock lock(mutex_);
-  flag = true;
+  slot.turn.woken_at = slot.turn.woken ? slot.turn.woken_at : Clock::now();
+  slot.turn.woken = true;
+  wake_.notify_one();
+}
+
+void Engine::cancel(Slot& slot) {
+  const std::scoped_lock lock(mutex_);
+  slot.turn.cancelled = true;
+  slot.turn.asked = Clock::now();
   wake_.notify_one();
 }
 
 bool Engine::wait_until(const Slot& slot, Instant deadline) {
   std::unique_lock lock(mutex_);
-  while (slot.busy) {
+  while (slot.turn.busy) {
     const Instant now = Clock::now();
     if (now >= deadline) return false;
     changed_.wait_for(lock, std::min<Duration>(deadline - now, kLongestWait));
@@ -77,35 +87,45 @@ void Engine::run() {
     } else if (stopping_) {
       return;
     } else {
-      wake_.wait_for(lock, std::min<Duration>(next_wait_end() - now, kLongestWait));
+      wake_.wait_for(lock, std::min<Duration>(next_turn(now) - now, kLongestWait));
     }
   }
 }
 
-Engine::Slot* Engine::next_due(Instant now) {
-  const auto due = std::ranges::find_if(slots_, [now](const Slot* slot) {
-    const bool goes_on = slot->busy && (slot->cancelled || slot->woken || now >= slot->wait_end);
-    return slot->order != Order::none || goes_on;
-  });
-  if (due == slots_.end()) return nullptr;
-  slots_.splice(slots_.end(), slots_, due);
-  return slots_.back();
+std::optional<Instant> Engine::last_step(Instant now) const {
+  return grid_ == nullptr ? std::nullopt : grid_->last_turn(now);
 }
 
-Instant Engine::next_wait_end() const {
-  Instant end = Clock::now() + kLongestWait;
-  for (const Slot* slot : slots_) {
-    if (slot->busy) end = std::min(end, slot->wait_end);
-  }
-  return end;
+Engine::Slot* Engine::next_due(Instant now) {
+  const std::optional<Instant> step = last_step(now);
+  const auto is_due = [&](const Slot* slot) { return slot->turn.is_due(now, step); };
+  // Those whose moments others see go first.
+  auto due = std::ranges::find_if(
+      slots_, [&](const Slot* slot) { return !slot->turn.is_private && is_due(slot); });
+  if (due == slots_.end() || !step) due = std::ranges::find_if(slots_, is_due);
+  if (due == slots_.end()) return nullptr;
+  slots_.splice(slots_.end(), slots_, due);
+  Slot& slot = *slots_.back();
+  slot.now = step && !slot.turn.is_private ? step : std::nullopt;
+  return &slot;
+}
+
+Instant Engine::next_turn(Instant now) const {
+  const std::optional<Instant> step = last_step(now);
+  Instant next = now + kLongestWait;
+  for (const Slot* slot : slots_) next = std::min(next, slot->turn.next(now, step));
+  return next;
 }
 
 void Engine::run_turn(Slot& slot, std::unique_lock<std::mutex>& lock) {
   const Order order = std::exchange(slot.order, Order::none);
   const std::vector<std::uint32_t> prompt = std::exchange(slot.prompt, {});
   const std::optional<AnswerTerms> terms = std::exchange(slot.terms, std::nullopt);
-  const bool cancelled = order == Order::none && std::exchange(slot.cancelled, false);
-  slot.woken = false;
+  const bool cancelled = order == Order::none && std::exchange(slot.turn.cancelled, false);
+  slot.turn.ordered = false;
+  slot.turn.woken = false;
+  // Steps that begin meanwhile never go back behind that.
+  if (!slot.now) slot.turn.last = Clock::now();
 
   lock.unlock();
   std::optional<Outcome> outcome;
@@ -120,13 +140,13 @@ void Engine::run_turn(Slot& slot, std::unique_lock<std::mutex>& lock) {
   lock.lock();
 
   if (!outcome) {
-    slot.wait_end = slot.generation->wait_end();
+    slot.turn.wait_end = slot.generation->wait_end();
     return;
   }
   if (order == Order::close) slots_.remove(&slot);
   slot.outcome = *std::move(outcome);
-  slot.busy = slot.order != Order::none;  // it was closed meanwhile
-  const bool tells = !slot.busy && order != Order::open && order != Order::close;
+  slot.turn.busy = slot.order != Order::none;  // it was closed meanwhile
+  const bool tells = !slot.turn.busy && order != Order::open && order != Order::close;
   // From here on the conversation may go.
   const std::function<void()> on_over = tells ? slot.parts.on_over : nullptr;
   changed_.notify_all();
@@ -166,8 +186,15 @@ std::optional<Engine::Outcome> Engine::take_turn(Slot& slot, Order order,
       } else {
         auto told = slot.link->wait_event(Instant::min());
         const bool nothing = !told && told.error().code == Errc::timed_out;
-        if (!nothing) set(slot.woken);  // there may be more
-        if (nothing && Clock::now() < generation->wait_end()) return std::nullopt;
+        if (!nothing) {
+          const std::scoped_lock lock(mutex_);
+          slot.turn.woken = true;  // there may be more
+        } else if (slot.now) {
+          slot.turn.last = *slot.now;
+        }
+        if (nothing && slot.now.value_or(Clock::now()) < generation->wait_end()) {
+          return std::nullopt;
+        }
         generation->go_on(std::move(told));
       }
   }
@@ -184,19 +211,20 @@ Result<void> Engine::open_now(Slot& slot) {
     if (parts.decorate) slot.drafter = parts.decorate(std::move(slot.drafter));
   }
   if (writers_ != nullptr) slot.writer.emplace([this] { return writers_->make_drafter(); });
-  auto link = parts.open_link([this, &slot] { set(slot.woken); });
+  auto link = parts.open_link([this, &slot] { wake(slot); });
   if (!link) return link.error();
   slot.link = std::move(*link);
-  slot.generation.emplace(Generation::Parts{.link = *slot.link,
-                                            .drafter = slot.drafter.get(),
-                                            .writer = slot.writer ? &*slot.writer : nullptr,
-                                            .observer = parts.observer,
-                                            .is_end = parts.is_end,
-                                            .now = [] { return Clock::now(); },
-                                            .on_cycle = parts.on_cycle,
-                                            .on_decision = parts.on_decision,
-                                            .on_battery = parts.on_battery},
-                          parts.options);
+  slot.generation.emplace(
+      Generation::Parts{.link = *slot.link,
+                        .drafter = slot.drafter.get(),
+                        .writer = slot.writer ? &*slot.writer : nullptr,
+                        .observer = parts.observer,
+                        .is_end = parts.is_end,
+                        .now = [&slot] { return slot.now.value_or(Clock::now()); },
+                        .on_cycle = parts.on_cycle,
+                        .on_decision = parts.on_decision,
+                        .on_battery = parts.on_battery},
+      parts.options);
   return boost::system::in_place_value;
 }
 
@@ -234,7 +262,7 @@ void EngineConversation::check() {
 }
 
 void EngineConversation::cancel() {
-  engine_.set(slot_.cancelled);
+  engine_.cancel(slot_);
 }
 
 bool EngineConversation::wait_until(Instant deadline) {
@@ -243,7 +271,7 @@ bool EngineConversation::wait_until(Instant deadline) {
 
 Result<std::optional<AnswerOutcome>> EngineConversation::outcome() {
   const std::scoped_lock lock(engine_.mutex_);
-  EDGEDRAFT_CHECK(!slot_.busy);
+  EDGEDRAFT_CHECK(!slot_.turn.busy);
   return slot_.outcome;
 }
 

@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "client/devices/shared_drafters.h"
+#include "client/engine/turn.h"
 #include "client/generation/generation.h"
+#include "shared/net/send_grid.h"
 
 namespace edgedraft {
 
@@ -33,8 +35,10 @@ struct AnswerOutcome {
 class Engine {
  public:
   // `drafters` outlives the engine; null: conversations are plain decoding. So does `writers`, who
-  // write without the server; null: the drafters do.
-  explicit Engine(SharedDrafters* drafters, SharedDrafters* writers = nullptr);
+  // write without the server; null: the drafters do. And `grid`, which says when conversations go
+  // on whose links send; null: whenever they can.
+  explicit Engine(SharedDrafters* drafters, SharedDrafters* writers = nullptr,
+                  const SendGrid* grid = nullptr);
   // Requires  every conversation is closed
   ~Engine();
   Engine(const Engine&) = delete;
@@ -80,28 +84,28 @@ class Engine {
     std::optional<Generation> generation;
     LinkStats link_told;          // with the outcomes so far
     std::optional<Error> broken;  // nothing more can be done with it
+    std::optional<Instant> now;   // that its turn goes by; nothing: the clock's
 
     // Guarded by the engine's mutex.
+    Turn turn;
     Order order = Order::none;
     std::vector<std::uint32_t> prompt;  // to answer
     std::optional<AnswerTerms> terms;   // the same; nothing: those before
-    bool cancelled = false;
-    bool woken = false;  // its link has something to tell
-    bool busy = false;   // with an order; wait_end says when to go on at the latest
-    Instant wait_end{};
-    Outcome outcome{std::nullopt};  // of the last order
+    Outcome outcome{std::nullopt};      // of the last order
   };
 
   void give(Slot& slot, Order order, std::vector<std::uint32_t> prompt = {},
             std::optional<AnswerTerms> terms = {});
-  void set(bool& flag);
+  void wake(Slot& slot);
+  void cancel(Slot& slot);
   bool wait_until(const Slot& slot, Instant deadline);
 
   // The rest runs on the engine's thread.
   void run();
   // The first in line that has something to do, moved to the end of the line; null if none has.
   Slot* next_due(Instant now);
-  Instant next_wait_end() const;
+  Instant next_turn(Instant now) const;
+  std::optional<Instant> last_step(Instant now) const;
   void run_turn(Slot& slot, std::unique_lock<std::mutex>& lock);
   // Nothing while the order is not done.
   std::optional<Outcome> take_turn(Slot& slot, Order order, std::span<const std::uint32_t> prompt,
@@ -111,6 +115,7 @@ class Engine {
 
   SharedDrafters* drafters_;
   SharedDrafters* writers_;
+  const SendGrid* grid_;
   std::mutex mutex_;
   std::condition_variable wake_;     // the engine's thread
   std::condition_variable changed_;  // who waits for an order to be done

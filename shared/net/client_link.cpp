@@ -78,7 +78,9 @@ class ClientLink::Impl {
         context_(std::move(context)),
         jitter_(options_.jitter_seed),
         wake_(io_.get_executor()),
-        release_(io_) {
+        release_(io_),
+        telling_(io_),
+        closing_(io_) {
     asio::co_spawn(io_, run(), [this](std::exception_ptr failure) { end(failure); });
     if (options_.plug != nullptr) {
       watch_.emplace(*options_.plug, [this] { asio::post(io_, [this] { on_plug(); }); });
@@ -129,7 +131,11 @@ class ClientLink::Impl {
     return stats_;
   }
 
-  bool backed_up() const { return backed_up_; }
+  // Of a link with steps nobody is told: how much waits depends on when in a step that is asked.
+  bool backed_up() const {
+    const bool steps = options_.grid != nullptr && options_.grid->last_turn(Clock::now());
+    return backed_up_ && !steps;
+  }
 
   void close() {
     {
@@ -141,17 +147,23 @@ class ClientLink::Impl {
       }
     }
     asio::post(io_, [this] {
-      if (stopping_) return;
-      stopping_ = true;
-      wake_.notify();
-      if (!session_ || !pump_) return;
-      session_->close("done");
-      pump_->finish({Errc::cancelled, "the link is closed"});
+      if (std::exchange(is_closing_, true)) return;
+      closing_.expires_at(release_time());
+      closing_.async_wait([this](const boost::system::error_code&) { stop(); });
     });
   }
 
  private:
   // The rest runs on the link's own thread.
+
+  void stop() {
+    if (stopping_) return;
+    stopping_ = true;
+    wake_.notify();
+    if (!session_ || !pump_) return;
+    session_->close("done");
+    pump_->finish({Errc::cancelled, "the link is closed"});
+  }
 
   asio::awaitable<void> run() {
     std::uint32_t attempt = 0;
@@ -191,6 +203,10 @@ class ClientLink::Impl {
   }
 
   asio::awaitable<Error> connect_and_pump() {
+    const Instant at = release_time();
+    while (Clock::now() < at && !stopping_) co_await wake_.wait_until(at);
+    if (stopping_) co_return Error{Errc::cancelled, "the link is closed"};
+    if (!is_plugged()) co_return unplugged();
     TlsStream stream(io_, *context_);
     const auto connected = co_await (connect(stream) || wake_.wait_until(Instant::max()));
     if (stopping_) co_return Error{Errc::cancelled, "the link is closed"};
@@ -283,14 +299,19 @@ class ClientLink::Impl {
 
   // On that connection.
   struct Asked {
-    std::uint64_t connection;
+    std::uint32_t connection;
     TargetRequest request;
   };
 
-  void take(Asked asked) {
+  // When what is there now may be sent, or told.
+  Instant release_time() const {
     const Instant now = Clock::now();
-    const Instant at = options_.grid != nullptr ? options_.grid->release(now) : now;
-    if (held_.empty() && at <= now) return send_now(std::move(asked));
+    return options_.grid != nullptr ? options_.grid->release(now) : now;
+  }
+
+  void take(Asked asked) {
+    const Instant at = release_time();
+    if (held_.empty() && at <= Clock::now()) return send_now(std::move(asked));
     held_.push_back(std::move(asked));
     if (held_.size() > 1) return;
     release_.expires_at(at);
@@ -302,7 +323,7 @@ class ClientLink::Impl {
   void send_now(Asked asked) {
     const bool cancels = std::holds_alternative<CancelRequest>(asked.request);
     // A request of an earlier connection is lost; its sender has been told that it broke.
-    if (session_ && asked.connection == connection_) request_now(std::move(asked.request));
+    if (session_ && asked.connection == welcome_count_) request_now(std::move(asked.request));
     if (cancels) note_cancel();
   }
 
@@ -333,54 +354,68 @@ class ClientLink::Impl {
                           .received = received,
                           .tcp = tcp_state(stream.next_layer().native_handle())};
       }
-      if (std::holds_alternative<Welcomed>(*event)) go_online();
+      if (std::holds_alternative<Welcomed>(*event)) ++welcome_count_;
       push(*std::move(event));
     }
   }
 
   void note_cancel() {
+    std::erase_if(untold_, [](const News& news) { return news.event && is_answer(*news.event); });
     const std::scoped_lock lock(mutex_);
     ++cancels_done_;
   }
 
-  void push(Result<ClientEvent> event) {
-    const std::scoped_lock lock(mutex_);
-    // The caller has already cancelled what this answers.
-    if (cancels_done_ != cancels_sent_ && is_answer(event)) return;
-    events_.push_back(std::move(event));
-    tell();
-  }
+  // What whoever waits is to know, in order.
+  struct News {
+    std::optional<Result<ClientEvent>> event{};
+    std::optional<LinkState> state{};  // if it has changed
+    std::optional<Error> final_error{};
+  };
 
-  // Requires  the mutex
-  void tell() {
-    changed_.notify_all();
-    if (options_.on_event) options_.on_event();
-  }
-
-  void go_online() {
-    ++welcome_count_;
-    const std::scoped_lock lock(mutex_);
-    if (state_ == LinkState::closed) return;
-    state_ = LinkState::online;
-    ++connection_;
-    stats_.reconnects = welcome_count_ - 1;
-    stats_.resumed_handshakes = resumed_count_;
+  void push(ClientEvent event) {
+    News news;
+    if (std::holds_alternative<Welcomed>(event)) news.state = LinkState::online;
+    news.event = std::move(event);
+    tell(std::move(news));
   }
 
   void go_offline(std::optional<Error> error) {
-    const std::scoped_lock lock(mutex_);
-    if (state_ == LinkState::closed) return;
-    state_ = LinkState::connecting;
-    if (error) events_.push_back(*std::move(error));
-    tell();
+    News news{.state = LinkState::connecting};
+    if (error) news.event = *std::move(error);
+    tell(std::move(news));
   }
 
   void close_for_good(Error error) {
+    tell({.state = LinkState::closed, .final_error = std::move(error)});
+  }
+
+  void tell(News news) {
+    const Instant at = release_time();
+    if (untold_.empty() && at <= Clock::now()) return tell_now(std::move(news));
+    untold_.push_back(std::move(news));
+    if (untold_.size() > 1) return;
+    telling_.expires_at(at);
+    telling_.async_wait([this](const boost::system::error_code&) {
+      for (News& one : std::exchange(untold_, {})) tell_now(std::move(one));
+    });
+  }
+
+  void tell_now(News news) {
     const std::scoped_lock lock(mutex_);
     if (state_ == LinkState::closed) return;
-    state_ = LinkState::closed;
-    final_error_ = std::move(error);
-    tell();
+    // The caller has already cancelled what this answers.
+    const bool is_late = cancels_done_ != cancels_sent_ && news.event && is_answer(*news.event);
+    if (is_late) return;
+    state_ = news.state.value_or(state_);
+    if (news.state == LinkState::online) {
+      ++connection_;
+      stats_.reconnects = connection_ - 1;
+      stats_.resumed_handshakes = resumed_count_;
+    }
+    if (news.event) events_.push_back(*std::move(news.event));
+    if (news.final_error) final_error_ = std::move(news.final_error);
+    changed_.notify_all();
+    if (options_.on_event) options_.on_event();
   }
 
   void end(std::exception_ptr failure) {
@@ -410,6 +445,10 @@ class ClientLink::Impl {
   bool stopping_ = false;
   std::vector<Asked> held_;  // until then, in order
   asio::steady_timer release_;
+  std::vector<News> untold_;  // until then, in order
+  asio::steady_timer telling_;
+  bool is_closing_ = false;
+  asio::steady_timer closing_;
   std::optional<ClientSession> session_;
   std::optional<Pump> pump_;
   TlsTicket ticket_;
@@ -420,10 +459,10 @@ class ClientLink::Impl {
   LinkStats past_;  // of the connections before this one
   std::atomic<bool> backed_up_ = false;
 
-  mutable std::mutex mutex_;  // guards what follows; connection_ is also read without by the link
+  mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   LinkState state_ = LinkState::connecting;
-  std::uint64_t connection_ = 0;
+  std::uint32_t connection_ = 0;
   // Bounded by the protocol: one answer a request, and each position's activations once a prompt.
   std::deque<Result<ClientEvent>> events_;
   std::uint64_t cancels_sent_ = 0;  // by the caller

@@ -187,6 +187,34 @@ TEST_P(EngineTest, ConversationsGoAsIfEachWereAlone) {
   EXPECT_EQ(loads_, 1u) << "the weights are there once";
 }
 
+TEST_P(EngineTest, ConversationsGoBySteps) {
+  SendGrid grid;
+  Engine engine(&drafters(), nullptr, &grid);
+  Heard heard[3];
+  std::unique_ptr<EngineConversation> talk[3];
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    Engine::ConversationParts of = parts(heard[i]);
+    of.open_link = [&](std::function<void()> wake) -> Result<std::unique_ptr<TargetLink>> {
+      ClientLinkOptions options = server_->link_options(bundle_);
+      options.on_event = std::move(wake);
+      options.grid = &grid;
+      return ClientLink::open(std::move(options)).value();
+    };
+    talk[i] = engine.open(std::move(of)).value();
+    talk[i]->answer(prompt(i));
+  }
+  heard[0].await_tokens(1);
+  {
+    const SendGrid::Hold hold(grid);
+    for (std::uint32_t i = 0; i < 2; ++i) expect_right(*talk[i], heard[i], i);
+    // From one step to the other.
+    heard[0].answer = {};
+    talk[0]->answer(prompt(2));
+    expect_right(*talk[0], heard[0], 2);
+  }
+  expect_right(*talk[2], heard[2], 2);
+}
+
 TEST_P(EngineTest, OneThatIsCancelledLeavesTheOthersAlone) {
   Talks talks(&drafters());
   for (std::uint32_t i = 0; i < kConversations; ++i) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <latch>
 #include <thread>
 #include <utility>
@@ -147,8 +148,9 @@ TEST(ClientLinkTest, ALinkWithoutItsPlugEndsAtOnce) {
   plug.put(true);
 }
 
-// What it may not tell by when it sends leaves at steps of time, in order.
-TEST(ClientLinkTest, SendsAtStepsWhileItsGridIsHeld) {
+// What it may not tell by when it sends leaves at steps of time, in order, and what it is sent on
+// is told at such.
+TEST(ClientLinkTest, SendsAndTellsAtStepsWhileItsGridIsHeld) {
   const TestServer server;
   SendGrid grid;
   auto options = server.client_options();
@@ -158,15 +160,18 @@ TEST(ClientLinkTest, SendsAtStepsWhileItsGridIsHeld) {
   const auto answered = [&](TargetRequest request) {
     const Instant asked = Clock::now();
     EXPECT_TRUE(link->send(std::move(request)));
-    return std::pair(asked, expect_event<VerdictReceived>(*link).times.value().sent);
+    const LinkTimes times = expect_event<VerdictReceived>(*link).times.value();
+    return std::array{asked, times.sent, times.received, Clock::now()};
   };
+  const auto step_of = [](Instant t) { return t.time_since_epoch() / SendGrid::kStep; };
   answered(outgoing(small_prompt()));
   {
     const SendGrid::Hold hold(grid);
     for (std::uint32_t length = 4; length < 12; ++length) {
-      const auto [asked, sent] = answered(outgoing(wire::Draft{.base_length = length}));
-      EXPECT_GE(sent.time_since_epoch() / SendGrid::kStep,
-                asked.time_since_epoch() / SendGrid::kStep + 1);
+      const auto [asked, sent, received, told] =
+          answered(outgoing(wire::Draft{.base_length = length}));
+      EXPECT_GE(step_of(sent), step_of(asked) + 1);
+      EXPECT_GE(step_of(told), step_of(received) + 1);
       std::this_thread::sleep_for(std::chrono::milliseconds(length));
     }
   }
@@ -174,6 +179,12 @@ TEST(ClientLinkTest, SendsAtStepsWhileItsGridIsHeld) {
   const Instant now = Clock::now();
   EXPECT_GT(grid.release(now), now);
   EXPECT_EQ(grid.release(now + SendGrid::kEndStep), now + SendGrid::kEndStep);
+  // An answer that was not told yet is none any more once it is cancelled.
+  ASSERT_TRUE(link->send(outgoing(wire::Draft{.base_length = 12})));
+  std::this_thread::sleep_for(SendGrid::kStep + 5ms);
+  ASSERT_TRUE(link->send(CancelRequest{}));
+  ASSERT_TRUE(link->send(outgoing(wire::Prefill{.tokens = {1, 2}})));
+  EXPECT_EQ(expect_event<VerdictReceived>(*link).verdict.length, 3u);
 }
 
 TEST(ClientLinkTest, SecondHandshakeResumesTheFirst) {

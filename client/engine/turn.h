@@ -1,0 +1,50 @@
+#pragma once
+
+#include <algorithm>
+#include <optional>
+
+#include "client/generation/generation_options.h"
+#include "shared/base/clock.h"
+#include "shared/net/send_grid.h"
+
+namespace edgedraft {
+
+// Whether nothing of such an answer is sent.
+inline bool stays_here(const AnswerTerms& terms) {
+  return terms.is_private && terms.open_count == 0;
+}
+
+// When a conversation of an engine has its turn.
+struct Turn {
+  bool busy = false;       // with an order
+  bool ordered = false;    // there is one that it has not begun
+  bool cancelled = false;  // it is to end
+  Instant asked{};         // when either was asked for
+  bool woken = false;      // its link has something to tell
+  Instant woken_at{};      // since then
+  Instant wait_end{};      // when to go on at the latest
+  // It computes what nobody is to learn of, and sends nothing: it goes on whenever it can.
+  bool is_private = false;
+  Instant last{};  // turn in which there was nothing left to do
+
+  // At a time at which conversations with steps are at `step`, their last turn; nothing: there are
+  // none.
+  bool is_due(Instant now, std::optional<Instant> step) const {
+    if (step && !is_private && last >= *step) return false;
+    const Instant seen = seen_at(now, step);
+    const bool is_asked = (ordered || (busy && cancelled)) && asked <= seen;
+    return is_asked || (busy && ((woken && woken_at <= seen) || seen >= wait_end));
+  }
+  // The time that it goes by.
+  Instant seen_at(Instant now, std::optional<Instant> step) const {
+    return step && !is_private ? *step : now;
+  }
+  // When it may be due next, if nothing happens to it.
+  Instant next(Instant now, std::optional<Instant> step) const {
+    if (!busy && !ordered) return Instant::max();
+    if (step && !is_private) return *step + SendGrid::kStep;
+    return std::max(now, wait_end);
+  }
+};
+
+}  // namespace edgedraft
