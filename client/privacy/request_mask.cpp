@@ -160,7 +160,8 @@ bool RequestMask::holds(std::string_view text) {
 Result<RequestMask::Outcome> RequestMask::outcome() const {
   if (mode_ == PrivateMode::local) return Outcome{.is_local = found_};
   if (full_) return too_much();
-  if (placeholders_->empty()) return Outcome{.is_local = found_};
+  // What is found in a name alone has no placeholder, and is refused.
+  if (placeholders_->empty()) return Outcome{.is_local = found_ && mode_ == PrivateMode::prefix};
   return Outcome{.placeholders = placeholders_, .is_local = mode_ == PrivateMode::prefix};
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <charconv>
-#include <chrono>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -70,12 +69,6 @@ std::string names_of(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
   return text;
-}
-
-// When what was private is sent on: all requests of this device look through as long, but for this.
-Instant next_tick(Instant asked) {
-  constexpr Duration kTick = std::chrono::milliseconds(20);
-  return asked + ((Clock::now() - asked) / kTick + 1) * kTick;
 }
 
 }  // namespace
@@ -247,8 +240,7 @@ void ApiService::complete(Call call, CompletionKind kind) {
     ++counters_.refused;
     return call.fail(law.error());
   }
-  // How long it took to look through tells of what was found.
-  const Instant start_at = hidden->privacy.found() ? next_tick(asked) : asked;
+  const Instant start_at = hidden->privacy.found() ? begin_of_private(asked, Clock::now()) : asked;
   start(std::move(call), *std::move(request), *std::move(prompts), *std::move(law),
         std::move(hidden->privacy), start_at);
 }
@@ -318,7 +310,13 @@ void ApiService::start(Call call, CompletionRequest request, std::vector<Prompt>
       std::make_shared<Completion>(std::move(parts), std::move(request), std::move(prompts));
   completions_.emplace(number, completion);
   if (!kept) {
-    call.reply.on_gone([&io = options_.io, stop] { boost::asio::post(io, stop); });
+    const auto lose_reader = [this, number](HttpGone how) {
+      const auto found = completions_.find(number);
+      if (found != completions_.end()) found->second->lose_reader(how);
+    };
+    call.reply.on_gone([&io = options_.io, lose_reader](HttpGone how) {
+      boost::asio::post(io, [lose_reader, how] { lose_reader(how); });
+    });
   }
   completion->start();
 }
@@ -343,6 +341,15 @@ ApiResult<MarkedText> ApiService::render(const CompletionRequest& request) const
 ApiResult<std::vector<Prompt>> ApiService::prompts_of(const CompletionRequest& request,
                                                       const PrivateRequest& hidden) const {
   if (hidden.masked) return masked_prompts_of(request.kind, *hidden.masked);
+  auto prompts = whole_prompts_of(request);
+  if (prompts) {
+    for (Prompt& prompt : *prompts) prompt.is_private = hidden.privacy.is_local;
+  }
+  return prompts;
+}
+
+ApiResult<std::vector<Prompt>> ApiService::whole_prompts_of(
+    const CompletionRequest& request) const {
   std::vector<Prompt> prompts;
   for (const TextPrompt& text : request.prompts) {
     auto prompt = prompt_of(text);
@@ -357,7 +364,7 @@ ApiResult<std::vector<Prompt>> ApiService::prompts_of(const CompletionRequest& r
   return prompts;
 }
 
-// Prompts of a request that stays here, but for what stands before its private text.
+// Prompts of a request that stays here, with what stands before its private text apart.
 ApiResult<std::vector<Prompt>> ApiService::masked_prompts_of(
     CompletionKind kind, const PrivateRequest::Masked& masked) const {
   const auto request = parse_completion(masked.body, kind, options_.defaults, 0);
@@ -367,7 +374,7 @@ ApiResult<std::vector<Prompt>> ApiService::masked_prompts_of(
   for (const TextPrompt& prompt : request->prompts) {
     const OpenText open = put_back(MarkedText::foreign(prompt.text), *masked.placeholders);
     const OpenTokens apart = encode_apart(open, tokenizer);
-    Prompt whole{.tokens = options_.bundle.encode_raw("")};
+    Prompt whole{.tokens = options_.bundle.encode_raw(""), .is_private = true};
     whole.open_count = static_cast<std::uint32_t>(whole.tokens.size()) + apart.open_count;
     whole.tokens.insert(whole.tokens.end(), apart.tokens.begin(), apart.tokens.end());
     prompts.push_back(std::move(whole));
@@ -383,6 +390,7 @@ ApiResult<std::vector<Prompt>> ApiService::masked_prompts_of(
                     std::equal(apart.begin(), apart.begin() + open_count, tokens.begin());
   prompts.push_back({.tokens = same ? std::move(tokens) : std::move(apart),
                      .chat = std::move(open.text),
+                     .is_private = true,
                      .open_count = open_count});
   return prompts;
 }

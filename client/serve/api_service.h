@@ -128,6 +128,7 @@ class ApiService {
   ApiResult<std::shared_ptr<AnswerLaw>> law_of(const CompletionRequest& request);
   ApiResult<std::vector<Prompt>> prompts_of(const CompletionRequest& request,
                                             const PrivateRequest& hidden) const;
+  ApiResult<std::vector<Prompt>> whole_prompts_of(const CompletionRequest& request) const;
   ApiResult<std::vector<Prompt>> masked_prompts_of(CompletionKind kind,
                                                    const PrivateRequest::Masked& masked) const;
   ApiResult<Prompt> prompt_of(const TextPrompt& text) const;

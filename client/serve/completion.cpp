@@ -196,7 +196,7 @@ AnswerTerms Completion::terms_of(std::uint32_t choice) const {
   terms.logprobs = request_.logprobs;
   terms.route = request_.route;
   terms.is_private = parts_.privacy.is_local;
-  terms.open_count = prompts_[choice / request_.choices].open_count;
+  if (parts_.privacy.sends_open) terms.open_count = prompts_[choice / request_.choices].open_count;
   if (request_.offline == OfflinePolicy::keep) terms.keep_after = parts_.keep_after;
   if (request_.route == AnswerRoute::server) return terms;
   // What the device is to write by itself is shown as it comes.
@@ -234,14 +234,7 @@ void Completion::write(std::string events) {
   if (done_ || deaf_) return;
   begin_stream();
   parts_.outlet->write(std::move(events));
-  if (!parts_.outlet->is_stuck()) return;
-  // How much a reader is behind depends on what placeholders became, and where an answer that was
-  // asked for is stopped the server learns when.
-  if (parts_.privacy.placeholders) {
-    deaf_ = true;
-  } else {
-    stop();
-  }
+  if (parts_.outlet->is_stuck()) lose_reader(HttpGone::stalled);
 }
 
 void Completion::fail(const ApiError& error) {
@@ -334,6 +327,14 @@ std::string Completion::as_seen(const std::string& text, bool in_json) const {
 
 void Completion::stop() {
   if (!done_) done();
+}
+
+void Completion::lose_reader(HttpGone how) {
+  if (how == HttpGone::stalled && !parts_.privacy.slow_readers_stop()) {
+    deaf_ = true;
+  } else {
+    stop();
+  }
 }
 
 void Completion::done() {

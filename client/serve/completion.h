@@ -18,6 +18,7 @@
 #include "client/serve/outlet.h"
 #include "client/serve/request_privacy.h"
 #include "shared/base/clock.h"
+#include "shared/net/http/http_reply.h"
 #include "shared/net/send_grid.h"
 
 namespace edgedraft {
@@ -54,6 +55,8 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   void start();
   // Nobody wants it any more.
   void stop();
+  // Nobody takes it any more, or for now.
+  void lose_reader(HttpGone how);
 
  private:
   // One of the answers.

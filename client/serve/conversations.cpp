@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
+#include <span>
 #include <utility>
 
 #include "shared/base/check.h"
@@ -10,8 +11,14 @@
 namespace edgedraft {
 namespace {
 
-std::size_t common_count(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b) {
+std::size_t common_count(std::span<const std::uint32_t> a, std::span<const std::uint32_t> b) {
   return static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
+// All that may decide about what others see: who asks with another private text gets the same.
+std::span<const std::uint32_t> open_tokens(const Prompt& prompt) {
+  return std::span(prompt.tokens)
+      .first(prompt.is_private ? prompt.open_count : prompt.tokens.size());
 }
 
 }  // namespace
@@ -49,7 +56,8 @@ class Conversations::Place final : public GenerationObserver,
   Ticket ticket = 0;  // of its answer; 0: it is idle
   AnswerListener* listener = nullptr;
   Prompt prompt;                      // of its answer
-  std::vector<std::uint32_t> tokens;  // that it holds, when idle
+  std::vector<std::uint32_t> tokens;  // that it holds, when idle: up to the first private one
+  bool was_private = false;           // its last prompt
   std::optional<PastAnswer> past;
 
  private:
@@ -136,7 +144,7 @@ void Conversations::serve_line() {
 }
 
 void Conversations::start(Waiting waiting) {
-  const auto place = take_place(waiting.prompt.tokens);
+  const auto place = take_place(waiting.prompt);
   if (!place) return waiting.listener->on_over(place.error());
   Place& taken = **place;
   taken.ticket = waiting.ticket;
@@ -145,19 +153,22 @@ void Conversations::start(Waiting waiting) {
   taken.conversation->answer(taken.prompt.tokens, waiting.terms);
 }
 
-Result<Conversations::Place*> Conversations::take_place(const std::vector<std::uint32_t>& prompt) {
+Result<Conversations::Place*> Conversations::take_place(const Prompt& asked) {
+  const auto prompt = open_tokens(asked);
   const auto idle = [](const auto& place) { return place->ticket == 0; };
   auto best = places_.end();
   std::size_t most = 0;
   for (auto it = places_.begin(); it != places_.end(); ++it) {
     if (!idle(*it)) continue;
     const std::size_t common = common_count((*it)->tokens, prompt);
-    if (common > most) best = it, most = common;
+    // Of several that know as much the one that was used last.
+    const bool knows_some = common > 0 || (asked.is_private && (*it)->was_private);
+    if (knows_some && common >= most) best = it, most = common;
   }
   // A beginning that many prompts share is no reason to forget another's conversation; the server
   // finds such beginnings again by itself.
-  const bool continues =
-      best != places_.end() && (2 * most >= (*best)->tokens.size() || most == prompt.size());
+  const bool continues = best != places_.end() && (2 * most >= (*best)->tokens.size() ||
+                                                   (most == prompt.size() && !asked.is_private));
   if (!continues) {
     if (places_.size() < options_.count_max) return open_place();
     best = std::ranges::find_if(places_, idle);  // unused longest
@@ -213,8 +224,12 @@ void Conversations::on_over(Place& place) {
     return;
   }
   options_.on_outcome(**outcome);
-  place.tokens = place.prompt.tokens;
-  place.tokens.insert(place.tokens.end(), (*outcome)->tokens.begin(), (*outcome)->tokens.end());
+  const auto open = open_tokens(place.prompt);
+  place.tokens.assign(open.begin(), open.end());
+  const bool was_private = place.was_private = place.prompt.is_private;
+  if (!was_private) {
+    place.tokens.insert(place.tokens.end(), (*outcome)->tokens.begin(), (*outcome)->tokens.end());
+  }
   place.past.reset();
   if (place.prompt.chat) {
     place.past = PastAnswer{.prompt = *std::move(place.prompt.chat),
@@ -223,7 +238,8 @@ void Conversations::on_over(Place& place) {
   }
   place.prompt = {};
   serve_line();
-  close_surplus();
+  // When a private one is over nobody is to learn.
+  if (!was_private) close_surplus();
   if (listener != nullptr) listener->on_over(**std::move(outcome));
 }
 

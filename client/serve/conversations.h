@@ -22,7 +22,8 @@ namespace edgedraft {
 struct Prompt {
   std::vector<std::uint32_t> tokens;
   std::optional<MarkedText> chat{};  // as the chat template rendered it
-  std::uint32_t open_count = 0;      // of a private one: leading tokens that may be sent
+  bool is_private = false;
+  std::uint32_t open_count = 0;  // of a private one: leading tokens that depend on nothing private
 };
 
 // Who awaits an answer. Told on the io_context's thread.
@@ -86,8 +87,8 @@ class Conversations {
 
   void serve_line();
   void start(Waiting waiting);
-  // The one that suits the prompt best; null if it cannot be had.
-  Result<Place*> take_place(const std::vector<std::uint32_t>& prompt);
+  // The one that suits what of the prompt others may know best.
+  Result<Place*> take_place(const Prompt& prompt);
   Result<Place*> open_place();
   void close(Place& place);
   void close_surplus();

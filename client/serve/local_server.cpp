@@ -12,8 +12,6 @@ namespace {
 // A long conversation with pasted files.
 constexpr std::uint32_t kBodyBytesMax = 16u << 20;
 constexpr std::uint32_t kConnectionsMax = 512;
-// For a part of an answer to be taken: clients on a phone may sleep.
-constexpr Duration kStallTimeout = std::chrono::seconds(30);
 
 }  // namespace
 
@@ -25,7 +23,7 @@ LocalServer::LocalServer(Options options) : work_(io_.get_executor()) {
       .body_bytes_max = kBodyBytesMax,
       .connections_max = kConnectionsMax,
       .keeps_alive = true,
-      .timeout = kStallTimeout,
+      .timeout = options.stall_timeout,
       .refuse = [this](const HttpRequest& head) { return service_->refuse(head); },
       .error_page =
           [](unsigned status, const std::string& what) {

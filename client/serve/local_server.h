@@ -48,6 +48,8 @@ class LocalServer {
     bool seeds_are_random = true;
     std::uint32_t conversations_max = 1;
     std::uint32_t line_max = 0;
+    // For a part of an answer to be taken: clients on a phone may sleep.
+    Duration stall_timeout = std::chrono::seconds(30);
     // Everything that a conversation needs except for its observer and on_over.
     std::function<Engine::ConversationParts(GenerationObserver& observer)> parts;
     // Both are called on threads of the server.

@@ -134,7 +134,7 @@ ApiResult<HttpAnswer> PageApi::preview(std::string_view body) {
   Json shown = {{"is_local", hidden->privacy.is_local},
                 {"messages", object.value("messages", nlohmann::json::array())}};
   if (hidden->privacy.is_local) shown.erase("messages");
-  if (hidden->masked) shown["messages"] = open_messages(*hidden->masked);
+  if (hidden->masked && hidden->privacy.sends_open) shown["messages"] = open_messages(*hidden->masked);
   if (hidden->privacy.placeholders) {
     for (const auto& [type, count] : hidden->privacy.placeholders->counts()) {
       shown["private"][to_string(type)] = count;

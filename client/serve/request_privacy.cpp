@@ -1,5 +1,6 @@
 #include "client/serve/request_privacy.h"
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -31,15 +32,24 @@ struct Visitor {
     } else if (value.is_object()) {
       for (auto& [key, member] : value.items()) {
         name(key);
-        // What refers to names.
-        const bool names = key == "required" || key == "$ref" || key == "type";
-        const bool is_function_name = key == "name" && member.is_string();
-        if (is_function_name) {
-          name(member.get<std::string>());
-        } else if (!names) {
+        const bool refers = key == "required" || key == "$ref" || key == "type";
+        if (refers || (key == "name" && member.is_string())) {
+          names(member);
+        } else {
           all(member);
         }
       }
+    }
+  }
+
+  // What refers to names, if it is that: a property may be called so.
+  void names(Json& value) const {
+    if (value.is_string()) {
+      name(value.get<std::string>());
+    } else if (value.is_array()) {
+      for (Json& element : value) names(element);
+    } else {
+      all(value);
     }
   }
 
@@ -59,22 +69,48 @@ struct Visitor {
       return;
     }
     if (!value.is_array()) return;
+    join_open_parts(value);
     for (Json& part : value) {
-      if (!part.is_object() || !part.contains("text") || !part["text"].is_string()) continue;
-      const bool is_private = part.value("x_private", Json()) == true;
-      part["text"] = text(part["text"].get<std::string>(), is_private);
+      if (!is_text(part)) continue;
+      part["text"] = text(part["text"].get<std::string>(), is_marked(part));
     }
+  }
+
+  static bool is_text(const Json& part) {
+    return part.is_object() && part.contains("text") && part["text"].is_string();
+  }
+  static bool is_marked(const Json& part) { return part.value("x_private", Json()) == true; }
+
+  // The model reads parts as one text, and so may a value stand in two of them.
+  static void join_open_parts(Json& parts) {
+    Json joined = Json::array();
+    bool goes_on = false;
+    for (const Json& part : parts) {
+      const bool is_open =
+          is_text(part) && !is_marked(part) && part.value("type", Json()) == "text";
+      if (is_open && goes_on) {
+        Json& whole = joined.back()["text"];
+        whole = whole.get<std::string>() + part["text"].get<std::string>();
+      } else {
+        joined.push_back(part);
+      }
+      goes_on = is_open;
+    }
+    parts = std::move(joined);
   }
 
   void message(Json& value) const {
     if (!value.is_object()) return;
     if (value.contains("content")) content(value["content"]);
+    if (value.contains("tool_call_id")) names(value["tool_call_id"]);
     const auto calls = value.find("tool_calls");
     if (calls == value.end() || !calls->is_array()) return;
     for (Json& call : *calls) {
       if (!call.is_object() || !call.contains("function") || !call["function"].is_object())
         continue;
       Json& function = call["function"];
+      if (call.contains("id")) names(call["id"]);
+      if (function.contains("name")) names(function["name"]);
       if (function.contains("arguments") && function["arguments"].is_string()) {
         arguments(function["arguments"]);
       }
@@ -116,6 +152,11 @@ void spell_out_tokens(Json& prompt, const Tokenizer& tokenizer) {
 
 }  // namespace
 
+Instant begin_of_private(Instant asked, Instant now) {
+  constexpr Duration kStep = std::chrono::milliseconds(20);
+  return asked + ((now - asked) / kStep + 1) * kStep;
+}
+
 ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& guard,
                                            const Tokenizer& tokenizer) {
   PrivateRequest request{.body = std::string(body)};
@@ -142,21 +183,22 @@ ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& 
           .name = [](const std::string&) {}}
       .request(json);
   if (const auto checked = mask.check(); !checked) return api_error(checked.error());
-  if (mode == PrivateMode::prefix) {
+  if (mode != PrivateMode::mask) {
+    RequestMask prefix(guard, PrivateMode::prefix);
     Json masked = json;
     Visitor{.text = [&](const std::string& text,
-                        bool is_private) { return mask.apply(text, is_private); },
+                        bool is_private) { return prefix.apply(text, is_private); },
             .name = [](const std::string&) {}}
         .request(masked);
-    auto outcome = mask.outcome();
-    if (!outcome) return api_error(outcome.error());
-    if (outcome->placeholders) {
+    auto outcome = prefix.outcome();
+    if (!outcome && mode == PrivateMode::prefix) return api_error(outcome.error());
+    if (outcome && outcome->placeholders) {
       request.masked = {.body = masked.dump(), .placeholders = std::move(outcome->placeholders)};
     }
   }
-  // Under `prefix` all else is made of the request as it is.
+  // Of one that stays here all else is made as it is.
   RequestMask local(guard, PrivateMode::local);
-  RequestMask& last = mode == PrivateMode::prefix ? local : mask;
+  RequestMask& last = mode == PrivateMode::mask ? mask : local;
   bool in_name = false;
   Visitor{.text = [&](const std::string& text,
                       bool is_private) { return last.apply(text, is_private); },
@@ -165,6 +207,7 @@ ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& 
   auto outcome = last.outcome();
   if (!outcome) return api_error(outcome.error());
   request.privacy.is_local = outcome->is_local;
+  request.privacy.sends_open = outcome->is_local && mode == PrivateMode::prefix;
   request.privacy.placeholders = std::move(outcome->placeholders);
   if (in_name && !request.privacy.is_local) {
     return ApiError{.message =

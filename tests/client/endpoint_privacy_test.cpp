@@ -21,6 +21,7 @@ using nlohmann::json;
 using testing::ask;
 using testing::chat_of;
 using testing::HttpResult;
+using testing::kStory;
 using testing::LocalServerTest;
 
 class PrivacyTest : public LocalServerTest {
@@ -29,12 +30,13 @@ class PrivacyTest : public LocalServerTest {
   Bytes sent_for(const json& body, bool drafts = true) {
     return sent_by([&] { answer_ = chat(body)["choices"][0]; }, drafts);
   }
-  Bytes sent_by(const std::function<void()>& ask, bool drafts) {
+  Bytes sent_by(const std::function<void()>& ask, bool drafts, Setting setting = {}) {
     api_.reset();
-    const auto before = uplink_.since(0);
-    const std::uint64_t last = before.empty() ? 0 : before.back().number;
+    const std::uint64_t last = last_sent();
     // A drafter's trees depend on how soon activations come, and a run's credit on verdicts.
-    start({.plain = !drafts, .privacy = {.detects = {PrivateType::mail}}});
+    setting.plain = !drafts;
+    setting.privacy = {.detects = {PrivateType::mail}};
+    start(setting);
     ask();
     std::map<std::uint64_t, Bytes> by_connection;
     for (const UplinkRecord::Message& message : uplink_.since(last)) {
@@ -48,6 +50,11 @@ class PrivacyTest : public LocalServerTest {
     Bytes sent;
     for (const Bytes& one : sorted) sent.insert(sent.end(), one.begin(), one.end());
     return sent;
+  }
+  // Its number; 0: nothing was sent yet.
+  std::uint64_t last_sent() const {
+    const auto sent = uplink_.since(0);
+    return sent.empty() ? 0 : sent.back().number;
   }
   json answer_;
 };
@@ -111,7 +118,7 @@ TEST_F(PrivacyTest, UnderPrefixOnlyWhatStandsBeforePrivateTextIsSent) {
     EXPECT_EQ(left.find(word), std::string::npos) << word;
   }
   // What the device said stays, without a mark, and what stands before it has been read.
-  const std::uint64_t before = uplink_.since(0).back().number;
+  const std::uint64_t before = last_sent();
   json again = body;
   again["messages"].push_back(answer_["message"]);
   again["messages"].push_back({{"role", "user"}, {"content", "Go on."}});
@@ -123,7 +130,8 @@ TEST_F(PrivacyTest, UnderPrefixOnlyWhatStandsBeforePrivateTextIsSent) {
             json::parse(R"([{"role": "user", "content": "Tell me a story about a dog and "}])"));
 }
 
-// How far a reader is behind depends on how much placeholders became; the server is not to learn.
+// How far a reader is behind depends on how much placeholders became; the server is not to learn,
+// neither by an answer that is cut for it nor by a connection that is given up.
 TEST_F(PrivacyTest, AReaderThatTakesNothingStopsNothing) {
   std::optional<Bytes> expected;
   for (const std::size_t size : {5u, 200'000u}) {
@@ -148,7 +156,7 @@ TEST_F(PrivacyTest, AReaderThatTakesNothingStopsNothing) {
           while (!is_over() && Clock::now() < deadline) std::this_thread::sleep_for(5ms);
           EXPECT_TRUE(is_over()) << size;
         },
-        /*drafts=*/false);
+        /*drafts=*/false, {.pass_pace = 5ms, .stall_timeout = 100ms});
     if (!expected) expected = sent;
     EXPECT_EQ(sent, *expected) << size;
   }
@@ -157,7 +165,7 @@ TEST_F(PrivacyTest, AReaderThatTakesNothingStopsNothing) {
 // Clients send what was said again, without marks, cut, quoted, and to be given a title.
 TEST_F(PrivacyTest, WhatWasPrivateOnceIsPrivateInEveryLaterRequest) {
   sent_for(chat_of("I am <private>Annabel Quist</private>, aq@quist.org. Tell me a story."));
-  const std::uint64_t before = uplink_.since(0).back().number;
+  const std::uint64_t before = last_sent();
   const json requests[] = {
       {{"messages",
         {{{"role", "user"}, {"content", "I am Annabel Quist, aq@quist.org. Tell me a story."}},
@@ -186,13 +194,121 @@ TEST_F(PrivacyTest, WhatWasPrivateOnceIsPrivateInEveryLaterRequest) {
   EXPECT_GE(looked_at, 3u);
 }
 
+// Wherever a client may put what it was told before.
+TEST_F(PrivacyTest, NoFieldIsForgotten) {
+  sent_for(chat_of("I am <private>Annabel Quist</private>.", {{"max_tokens", 5}}));
+  const std::uint64_t before = last_sent();
+  const auto schema_of = [](const json& schema) {
+    return json{
+        {"response_format", {{"type", "json_schema"}, {"json_schema", {{"schema", schema}}}}},
+        {"max_tokens", 40}};
+  };
+  const json part = {{"type", "text"}, {"text", "I am Annabel "}};
+  const json rest = {{"type", "text"}, {"text", "Quist."}};
+  const json masked[] = {
+      {{"messages", {{{"role", "user"}, {"content", {part, rest}}}}}, {"max_tokens", 5}},
+      chat_of("Who?", schema_of({{"type", "object"},
+                                 {"properties", {{"type", {{"const", "Annabel Quist"}}}}},
+                                 {"required", {"type"}}})),
+      chat_of("Who?", schema_of({{"const", {{"a", "Annabel Quist"}}}})),
+      chat_of("Who?", {{"grammar", "root ::= \"Annabel Quist\""}, {"max_tokens", 40}}),
+  };
+  for (const json& request : masked) chat(request);
+  const json call = {
+      {"id", "a"}, {"type", "function"}, {"function", {{"name", "f"}, {"arguments", "{}"}}}};
+  const auto history_of = [&](json with) {
+    json history = chat_of("Go on.");
+    json result = {{"role", "tool"}, {"tool_call_id", with["id"]}, {"content", "done"}};
+    history["messages"].push_back({{"role", "assistant"}, {"tool_calls", {std::move(with)}}});
+    history["messages"].push_back(std::move(result));
+    return history;
+  };
+  json named = call;
+  named["function"]["name"] = "Annabel Quist";
+  json numbered = call;
+  numbered["id"] = "annabel quist";
+  const json refused[] = {
+      history_of(named), history_of(numbered),
+      chat_of("Who?", schema_of({{"const", {{"type", "Annabel Quist"}}}})),
+      chat_of("Who?", schema_of({{"type", "object"}, {"required", {"Annabel Quist"}}}))};
+  for (const json& request : refused) {
+    const HttpResult result = post("/v1/chat/completions", request);
+    EXPECT_EQ(result.status, 400u) << request;
+    EXPECT_EQ(json::parse(result.body)["error"]["code"], "private_name") << result.body;
+  }
+  for (const UplinkRecord::Message& message : uplink_.since(before)) {
+    const std::string shown = to_json(message, bundle_.tokenizer()).dump();
+    EXPECT_EQ(shown.find("nnabel"), std::string::npos) << shown;
+    EXPECT_EQ(shown.find("uist"), std::string::npos) << shown;
+  }
+}
+
+// What a program acts on by itself holds placeholders, unless the request wants it otherwise.
+TEST_F(PrivacyTest, ArgumentsOfFunctionsAreRestoredIfTheRequestAllowsIt) {
+  const std::string value = "Ann \"Q\" Lee";
+  json body = chat_of("Write to <private>" + value + "</private>.",
+                      {{"tool_choice", "required"}, {"max_tokens", 60}});
+  body["tools"] = {{{"type", "function"},
+                    {"function",
+                     {{"name", "write"},
+                      {"parameters",
+                       {{"type", "object"},
+                        {"properties", {{"to", {{"const", value}}}}},
+                        {"required", {"to"}}}}}}}};
+  const auto call_of = [&] {
+    json whole = chat(body)["choices"][0]["message"]["tool_calls"][0];
+    json streamed = body;
+    streamed["stream"] = true;
+    for (const std::string& data :
+         testing::event_data(post("/v1/chat/completions", streamed).body)) {
+      if (data == "[DONE]") break;
+      const json delta = json::parse(data)["choices"][0]["delta"];
+      if (!delta.contains("tool_calls")) continue;
+      EXPECT_EQ(delta["tool_calls"][0]["function"], whole["function"]);
+      EXPECT_EQ(delta["tool_calls"][0].value("x_restored", false),
+                whole.value("x_restored", false));
+    }
+    return whole;
+  };
+  const json masked = call_of();
+  EXPECT_EQ(json::parse(masked["function"]["arguments"].get<std::string>()),
+            json({{"to", "[TEXT_001]"}}));
+  EXPECT_FALSE(masked.contains("x_restored"));
+  body["restore_tool_arguments"] = true;
+  const json restored = call_of();
+  EXPECT_EQ(json::parse(restored["function"]["arguments"].get<std::string>()),
+            json({{"to", value}}));
+  EXPECT_EQ(restored["x_restored"], true);
+}
+
+// Which of its connections a conversation gets is decided by nothing private, or the server could
+// tell whether that repeats what was said on another.
+TEST_F(PrivacyTest, PrivateTextTakesNoOtherConversationsPlace) {
+  json history = chat_of(kStory, {{"max_tokens", 8}});
+  history["messages"].push_back(chat(history)["choices"][0]["message"]);
+  for (const char* const mode : {"local", "prefix"}) {
+    for (const std::string& value : {std::string(kStory), std::string("Qqqq wwww.")}) {
+      json whole = history;
+      whole["private"] = mode;
+      whole["messages"][0]["content"] = {{{"type", "text"}, {"text", value}, {"x_private", true}}};
+      EXPECT_EQ(chat(whole)["choices"][0]["x_edgedraft"]["private"], "local");
+      json next = history;
+      next["messages"].push_back({{"role", "user"}, {"content", "Qqqq?"}});
+      next["private"] = "off";
+      const json answer = chat(next);
+      EXPECT_GT(answer["usage"]["prompt_tokens_details"]["cached_tokens"].get<int>(), 20)
+          << mode << ", " << value;
+    }
+  }
+}
+
 TEST_F(PrivacyTest, UnderLocalAnAnswerStaysWithItsQuestion) {
   sent_for(chat_of("Tell me a story about a dog and a <private>ball</private>.",
                    {{"private", "local"}, {"max_tokens", 40}}));
   const std::string told = answer_["message"]["content"];
   ASSERT_GT(told.size(), 60u);
   EXPECT_EQ(answer_["x_edgedraft"]["target_passes"], 0);
-  const std::uint64_t before = uplink_.since(0).back().number;
+  const std::uint64_t before = last_sent();
   // A part of it, quoted, without a word that was marked.
   const json quoted = chat(chat_of("What does this mean: \"" + told.substr(told.size() / 3) + "\"?",
                                    {{"private", "local"}, {"max_tokens", 10}}))["choices"][0];

@@ -38,6 +38,7 @@ class LocalServerTest : public ::testing::Test {
     std::string key;
     PrivacyGuard::Options privacy{};
     bool page = true;
+    Duration stall_timeout = std::chrono::seconds(30);
   };
 
   void start(const Setting& setting) {
@@ -51,7 +52,7 @@ class LocalServerTest : public ::testing::Test {
       loaded.weights = bundle_.load_drafter(*loaded.backend);
       return loaded;
     }});
-    engine_.emplace(&*drafters_);
+    engine_.emplace(&*drafters_, nullptr, &grid_);
     LocalServer::Options options{
         .address = "127.0.0.1",
         .guard = {.key = setting.key, .allow_origins = {}, .allow_hosts = {}},
@@ -69,6 +70,7 @@ class LocalServerTest : public ::testing::Test {
         .store = setting.page ? store_.get() : nullptr,
         .conversations_max = setting.conversations,
         .line_max = setting.line,
+        .stall_timeout = setting.stall_timeout,
         .parts = [this, plain = setting.plain](
                      GenerationObserver& observer) { return parts(observer, plain); },
         .on_outcome =
@@ -133,12 +135,12 @@ class LocalServerTest : public ::testing::Test {
       BundleFile::open(EDGEDRAFT_MODELS "/moa-tli1.gguf", BundleUse::draft).value();
   ChatTemplate chat_ = bundle_.chat_template({}).value();
   std::unique_ptr<LoopbackServer> server_;
+  SendGrid grid_;
   std::optional<SharedDrafters> drafters_;
   std::optional<Engine> engine_;
   std::atomic<std::uint32_t> passes_ = 0;
   UplinkRecord uplink_;
   LinkPlug plug_;
-  SendGrid grid_;
   std::atomic<std::uint64_t> connections_ = 0;
   std::unique_ptr<ConversationStore> store_ = ConversationStore::open({}).value();
   std::unique_ptr<LocalServer> api_;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
@@ -156,6 +157,50 @@ TEST_F(HttpServerTest, ARequestOfTwoLengthsIsRefused) {
   }
 }
 
+// The other end may be a proxy that looked at the first of two, or at neither.
+TEST_F(HttpServerTest, WhatMayBeReadAsAnotherRequestIsRefused) {
+  const std::string body = "0\r\n\r\nPOST /echo HTTP/1.1\r\nHost: x\r\n\r\n";
+  for (const std::string headers :
+       {"Host: x\r\nHost: y\r\n", "Host: x\r\nTransfer-Encoding: xchunked\r\n",
+        "Host: x\r\nTransfer-Encoding: identity\r\n", "Host: x\r\nTransfer-Encoding : chunked\r\n",
+        "Host: x\r\nTransfer-Encoding: chunked, gzip\r\n", "Host: x\r\nContent-Length: 4, 5\r\n",
+        "Host: x\r\nContent-Length: -1\r\n", "Host: x\r\nContent-Length: 4 4\r\n",
+        "Host: x\r\nContent-Length: 99999999999999999999\r\n", "Host: x\r\nA\x01: y\r\n",
+        "Host: x\r\nNo colon\r\n", "Host: x\nA: y\n"}) {
+    RawPeer peer(server_.port());
+    peer.write("POST /echo HTTP/1.1\r\n" + headers + "\r\n" + body);
+    const std::string said = text_of(peer.read_to_end());
+    EXPECT_TRUE(said.starts_with("HTTP/1.1 4")) << headers << said;
+    EXPECT_EQ(said.find("HTTP/1.1", 1), std::string::npos) << "a second answer: " << headers;
+  }
+  for (const std::string chunk :
+       {"-1\r\n", "g\r\nx\r\n", "ffffffffffffffffff\r\n", "1\r\nxx\r\n", "1;\x01\r\nx\r\n"}) {
+    RawPeer peer(server_.port());
+    peer.write("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk +
+               body);
+    const std::string said = text_of(peer.read_to_end());
+    EXPECT_TRUE(said.starts_with("HTTP/1.1 4")) << chunk << said;
+  }
+}
+
+// Half requests and silence hold no place that somebody wants who asks.
+TEST_F(HttpServerTest, WhoOwesARequestMakesRoom) {
+  std::list<RawPeer> idle;
+  for (int i = 0; i < 100; ++i) {
+    idle.emplace_back(server_.port());
+    if (i % 2 == 0) idle.back().write("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n");
+  }
+  EXPECT_TRUE(post("/echo", "hello").ends_with("hello"));
+  // Who has asked keeps its place.
+  RawPeer asked(server_.port());
+  asked.write("GET /held HTTP/1.1\r\nHost: x\r\n\r\n");
+  HttpReply reply = held();
+  for (int i = 0; i < 100; ++i) idle.emplace_back(server_.port());
+  EXPECT_TRUE(post("/echo", "again").ends_with("again"));
+  reply.send({.content_type = "text/plain", .body = "answered"});
+  EXPECT_NE(read_until(asked, "answered").find("answered"), std::string::npos);
+}
+
 TEST_F(HttpServerTest, HeadersAreFoundInAnySpelling) {
   EXPECT_TRUE(post("/header", "", "X-SOME: value\r\nConnection: close\r\n").ends_with("value"));
   EXPECT_TRUE(post("/header", "").ends_with("-"));
@@ -204,17 +249,19 @@ TEST_F(HttpServerTest, WhoLeavesIsMissedAtOnce) {
     RawPeer peer(server_.port());
     peer.write("GET /held HTTP/1.1\r\nHost: x\r\n\r\n");
     HttpReply reply = held();
-    std::promise<void> gone;
-    reply.on_gone([&] { gone.set_value(); });
+    std::promise<HttpGone> gone;
+    reply.on_gone([&](HttpGone how) { gone.set_value(how); });
     if (streaming) {
       reply.begin({.content_type = "text/plain", .body = "a"});
       (void)read_until(peer, "a");
     }
     EXPECT_FALSE(reply.gone());
     peer.finish_writing();
-    EXPECT_EQ(gone.get_future().wait_for(10s), std::future_status::ready);
+    auto told = gone.get_future();
+    ASSERT_EQ(told.wait_for(10s), std::future_status::ready);
+    EXPECT_EQ(told.get(), HttpGone::left);
     EXPECT_TRUE(reply.gone());
-    reply.on_gone([] {});
+    reply.on_gone([](HttpGone) {});
     if (streaming) reply.write("nobody hears it");
   }
 }
@@ -235,12 +282,14 @@ TEST_F(HttpServerTest, WhoDoesNotReadIsBehindAndThenCutOff) {
   RawPeer peer(server_.port());
   peer.write("GET /held HTTP/1.1\r\nHost: x\r\n\r\n");
   HttpReply reply = held();
-  std::promise<void> gone;
-  reply.on_gone([&] { gone.set_value(); });
+  std::promise<HttpGone> gone;
+  reply.on_gone([&](HttpGone how) { gone.set_value(how); });
   reply.begin({.content_type = "text/plain", .body = {}});
   for (int i = 0; i < 64; ++i) reply.write(std::string(1u << 20, 'x'));
   EXPECT_GT(reply.backlog_bytes(), 32u << 20);
-  EXPECT_EQ(gone.get_future().wait_for(10s), std::future_status::ready);
+  auto told = gone.get_future();
+  ASSERT_EQ(told.wait_for(10s), std::future_status::ready);
+  EXPECT_EQ(told.get(), HttpGone::stalled);
 }
 
 TEST_F(HttpServerTest, WhatNobodyAnswersIsAFailure) {

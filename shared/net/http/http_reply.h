@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -9,6 +10,12 @@
 #include "shared/net/http/http_message.h"
 
 namespace edgedraft {
+
+// Why nobody takes an answer any more.
+enum class HttpGone : std::uint8_t {
+  left,     // the client closed its connection
+  stalled,  // it took nothing for too long, and its connection was closed for that
+};
 
 // The answer to one request: whole by send(), or in parts by begin(), write() and end(). What is
 // said to a client that has gone goes nowhere. Cheap to copy; where the last copy goes before the
@@ -27,9 +34,9 @@ class HttpReply {
   // Given and not taken by the socket yet: how far the client is behind in reading.
   std::size_t backlog_bytes() const;
   bool gone() const;
-  // Called once, on the server's thread or by its destructor, when the client leaves before its
-  // answer has ended; at once if it has left. It must not wait, and holds no copy of this reply.
-  void on_gone(std::function<void()> act);
+  // Called once, on the server's thread or by its destructor, when the client is gone before its
+  // answer has ended; at once if it is. It must not wait, and holds no copy of this reply.
+  void on_gone(std::function<void(HttpGone)> act);
 
  private:
   friend class HttpServer;

@@ -15,6 +15,7 @@
 #include <boost/beast/http.hpp>
 #include <deque>
 #include <exception>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -59,6 +60,13 @@ HttpRequest request_of(const http::request<http::string_body>& message) {
   return request;
 }
 
+// Another reader may take it for another request, or for one to another host.
+bool is_ambiguous(const Parser& parser) {
+  const auto& header = parser.get();
+  const bool unknown_coding = header.count(http::field::transfer_encoding) > 0 && !parser.chunked();
+  return unknown_coding || header.count(http::field::host) > 1;
+}
+
 struct BrokenRequest {
   unsigned status;
   const char* what;
@@ -98,9 +106,10 @@ struct HttpReply::State {
   bool begun = false;
   bool ended = false;
   bool gone = false;
+  bool stalled = false;  // that is why
   Duration quiet_max = Duration::max();
   std::string filler;
-  std::function<void()> on_gone;
+  std::function<void(HttpGone)> on_gone;
   std::function<void()> wake;  // the connection's coroutine; empty once it is cut off
   std::function<HttpAnswer(unsigned status, const std::string& what)> error_page;
 
@@ -150,7 +159,7 @@ struct HttpReply::State {
   }
   // The client has left, or has its answer.
   void cut_off() {
-    std::function<void()> tell;
+    std::function<void(HttpGone)> tell;
     {
       const std::scoped_lock lock(mutex);
       wake = nullptr;
@@ -159,8 +168,9 @@ struct HttpReply::State {
       gone = true;
       tell = std::exchange(on_gone, nullptr);
     }
-    if (tell) tell();
+    if (tell) tell(how_gone());
   }
+  HttpGone how_gone() const { return stalled ? HttpGone::stalled : HttpGone::left; }
 };
 
 struct HttpReply::Owner {
@@ -211,7 +221,7 @@ bool HttpReply::gone() const {
   return state().gone;
 }
 
-void HttpReply::on_gone(std::function<void()> act) {
+void HttpReply::on_gone(std::function<void(HttpGone)> act) {
   {
     const std::scoped_lock lock(state().mutex);
     if (!state().gone) {
@@ -219,7 +229,7 @@ void HttpReply::on_gone(std::function<void()> act) {
       return;
     }
   }
-  act();
+  act(state().how_gone());
 }
 
 // Everything but the constructor and port() runs on the one thread.
@@ -273,7 +283,9 @@ class HttpServer::Impl {
         co_await pause.async_wait(kToken);
         continue;
       }
-      if (open_ >= options_.connections_max) continue;  // closes the socket
+      if (open_ >= options_.connections_max && !drop_longest_silent()) {
+        continue;  // closes the socket
+      }
       ++open_;
       boost::system::error_code ignored;
       socket.set_option(tcp::no_delay(true), ignored);
@@ -285,6 +297,14 @@ class HttpServer::Impl {
                        if (failure) options_.on_failure("a request: " + what_of(failure));
                      });
     }
+  }
+
+  // Makes room by the connection that has owed its request for longest; false if none does.
+  bool drop_longest_silent() {
+    if (silent_.empty()) return false;
+    silent_.front()->stream.close();
+    silent_.pop_front();
+    return true;
   }
 
   asio::awaitable<void> serve(std::shared_ptr<Connection> connection) {
@@ -306,8 +326,11 @@ class HttpServer::Impl {
       parser.body_limit(boost::none);
     }
     std::optional<HttpAnswer> refusal;
+    silent_.push_back(&connection);
     boost::system::error_code error = co_await read(connection, parser, first, refusal);
-    const bool silent = error == http::error::end_of_stream;
+    std::erase(silent_, &connection);
+    const bool silent =
+        error == http::error::end_of_stream || error == asio::error::operation_aborted;
     if (silent || error == beast::error::timeout) {
       connection.stream.close();
       co_return false;
@@ -350,6 +373,7 @@ class HttpServer::Impl {
     const auto [header_error, header_count] =
         co_await http::async_read_header(connection.stream, connection.buffer, parser, kToken);
     if (header_error) co_return header_error;
+    if (is_ambiguous(parser)) co_return http::error::bad_value;
     refusal = options_.refuse(request_of(parser.get()));
     if (refusal || options_.body_bytes_max == 0) co_return boost::system::error_code();
     if (beast::iequals(parser.get()[http::field::expect], "100-continue")) {
@@ -422,6 +446,7 @@ class HttpServer::Impl {
         std::tie(error, std::ignore) =
             co_await asio::async_write(connection.stream, http::make_chunk_last(), kToken);
       }
+      reply->stalled = error == beast::error::timeout;
       if (error) co_return false;
       // A stream to a client of old ends with its connection.
       if (part->last) co_return part->whole || chunked;
@@ -522,7 +547,8 @@ class HttpServer::Impl {
   Handler handler_;
   std::uint32_t open_ = 0;
   asio::io_context io_{1};
-  std::vector<Reply> replies_;  // that are being given
+  std::list<Connection*> silent_;  // whose request is not there yet, the longest first
+  std::vector<Reply> replies_;     // that are being given
   tcp::acceptor acceptor_;
   std::uint16_t port_ = 0;
   std::thread thread_;

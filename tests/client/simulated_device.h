@@ -1,0 +1,128 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "client/engine/turn.h"
+#include "client/experiments/paced_drafter.h"
+#include "client/generation/generation.h"
+#include "server/passes/pass_loop.h"
+#include "shared/drafting/moa/moa_drafter.h"
+#include "shared/drafting/moa/moa_tap.h"
+#include "shared/net/send_grid.h"
+#include "shared/protocol/server_session.h"
+#include "tests/support/toy_models.h"
+
+// A device with several conversations on one compute thread, its links and their server, all on toy
+// models and one simulated clock, on which what is computed takes as long as it is said to.
+namespace edgedraft::testing {
+
+// What left on a connection: when, and every byte that goes into TLS.
+struct SentBytes {
+  std::uint64_t connection;
+  Instant at;
+  Bytes bytes;
+  bool operator==(const SentBytes&) const = default;
+};
+
+// Events in simulated time; those of one moment in the order in which they were made.
+class SimulatedTime {
+ public:
+  Instant now() const { return now_; }
+  void at(Instant when, std::function<void()> what) {
+    events_.emplace(std::pair(std::max(when, now_), next_++), std::move(what));
+  }
+  Instant next() const { return events_.empty() ? Instant::max() : events_.begin()->first.first; }
+  void run_next() {
+    auto event = events_.extract(events_.begin());
+    now_ = event.key().first;
+    event.mapped()();
+  }
+  void pass_to(Instant when) { now_ = std::max(now_, when); }
+
+ private:
+  std::map<std::pair<Instant, std::uint64_t>, std::function<void()>> events_;
+  std::uint64_t next_ = 0;
+  Instant now_{std::chrono::hours(1)};
+};
+
+class SimulatedDevice {
+ public:
+  struct Outage {
+    Duration begin;  // since the start
+    Duration end;
+  };
+  struct Options {
+    std::vector<Outage> outages{};  // of all links
+    std::uint16_t pad_tick_ms = 0;  // 0: links are not padded
+    Overlap overlap = Overlap::on;
+    Duration one_way = std::chrono::milliseconds(15);
+    std::uint32_t conversations = 1;
+  };
+  explicit SimulatedDevice(const Options& options);
+  ~SimulatedDevice();
+
+  Instant now() const { return time_.now(); }
+  SimulatedTime& time() { return time_; }
+  SendGrid& grid() { return grid_; }
+
+  // From then on, like Engine's.
+  struct Ask {
+    std::uint32_t conversation = 0;
+    std::vector<std::uint32_t> prompt;
+    AnswerTerms terms;
+    GenerationObserver* observer = nullptr;  // may be null
+    Duration extra{};                        // that its first turn takes besides drafting
+    std::function<void()> on_over{};         // may be empty
+  };
+  void ask(Instant when, Ask ask);
+  void cancel(std::uint32_t conversation);
+
+  // For so long, by when every answer is over.
+  void run(Duration length);
+  const std::vector<SentBytes>& sent() const { return sent_; }
+  std::uint64_t hint_count() const { return hint_count_; }
+  std::uint64_t resync_count() const { return resync_count_; }
+
+ private:
+  class Link;
+  struct Talk;
+
+  Instant compute_now() const { return computing_.value_or(time_.now()); }
+  void compute_until(Instant end);
+  bool run_server(Instant until);
+  Talk* next_due(Instant now);
+  Instant next_turn(Instant now) const;
+  void take_turn(Talk& talk);
+
+  Options options_;
+  SimulatedTime time_;
+  Instant start_ = time_.now();
+  SendGrid grid_{[this] { return compute_now(); }};
+  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
+  ToyDecoder toy_{6};
+  ToyMoa moa_{toy_, 3, 1};
+  MoaTap tap_{*backend_, moa_.config, moa_.tensors};
+  Decoder decoder_;
+  std::optional<PassLoop> loop_;
+  std::optional<Instant> passing_;  // the server's time while it makes a pass
+  Instant server_free_ = start_;
+  std::optional<Instant> computing_;  // the device's while it computes
+  Instant device_free_ = start_;
+  std::list<std::unique_ptr<Talk>> talks_;
+  std::vector<Talk*> order_;  // by number
+  std::uint32_t asked_count_ = 0;
+  std::uint32_t over_count_ = 0;
+  std::vector<SentBytes> sent_;
+  std::uint64_t connection_count_ = 0;
+  std::uint64_t hint_count_ = 0;
+  std::uint64_t resync_count_ = 0;
+};
+
+}  // namespace edgedraft::testing
