@@ -3,28 +3,11 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import test from "node:test";
+import { api, ask, events, root, story, user } from "./support.js";
 
-const api = process.env.EDGEDRAFT_API;
-const root = api.replace(/\/v1$/, "");
 const keyed = process.env.EDGEDRAFT_KEYED;
 const key = process.env.EDGEDRAFT_KEY;
 
-const ask = async (path, body, headers = {}, base = root) => {
-  const answer = await fetch(base + path, {
-    method: body === undefined ? "GET" : "POST",
-    headers: { "Content-Type": "application/json", ...headers },
-    body: body === undefined ? undefined : JSON.stringify(body),
-  });
-  const text = await answer.text();
-  return { status: answer.status, headers: answer.headers, text, json: () => JSON.parse(text) };
-};
-const events = (text) =>
-  text
-    .split("\n\n")
-    .filter((event) => event.startsWith("data: {"))
-    .map((event) => JSON.parse(event.slice(6)));
-const user = (content) => [{ role: "user", content }];
-const story = user("Tell me a story about a dog and a ball.");
 const chat = (fields) => ask("/v1/chat/completions", { messages: story, ...fields });
 const content = (answer) => answer.json().choices[0].message.content;
 

@@ -16,7 +16,7 @@ command -v npm >/dev/null || skip "no npm"
 node -e 'process.exit(Number(process.versions.node.split(".")[0]) < 20 ? 1 : 0)' || skip "Node.js before 20"
 
 mkdir -p "$work"
-cp "$here"/package.json "$here"/package-lock.json "$here"/*.test.js "$work"
+cp "$here"/package.json "$here"/package-lock.json "$here"/*.js "$work"
 cd "$work"
 if ! cmp -s package-lock.json installed.json; then
   npm ci --no-audit --no-fund >npm.log 2>&1 || { cat npm.log; skip "npm could not install"; }
@@ -49,6 +49,12 @@ read -r _ address _ pin <server.out
 processes+=($!)
 ready serve
 read -r _ url _ <serve.out
+# The same without drafts.
+"$client" serve --listen 127.0.0.1:0 --server "$address" --pin "$pin" --plain --page off \
+  --bundle "$models/moa-tli1.gguf" >plain.out 2>plain.err &
+processes+=($!)
+ready plain
+read -r _ plain _ <plain.out
 
 # For the page: a server that takes its time, and can be stopped.
 "$server" --model "$models/target.gguf" --bundle "$models/moa-tli1.gguf" --listen 127.0.0.1:0 \
@@ -76,7 +82,8 @@ ready keyed
 read -r _ keyed _ <keyed.out
 
 export EDGEDRAFT_KEYED=${keyed%/v1}
-export EDGEDRAFT_API=$url EDGEDRAFT_PAGE=${page%/v1} EDGEDRAFT_PAGE_DATA=$PWD/page-data
+export EDGEDRAFT_DOCS=$here/../../docs
+export EDGEDRAFT_API=$url EDGEDRAFT_PLAIN=$plain EDGEDRAFT_PAGE=${page%/v1} EDGEDRAFT_PAGE_DATA=$PWD/page-data
 EDGEDRAFT_CHROMIUM=$(command -v chromium || command -v chromium-browser || true)
 export EDGEDRAFT_CHROMIUM
 npm test --silent

@@ -1,0 +1,164 @@
+// What has broken clients of other endpoints, one test each (the project and the number of its
+// issue), read from the stream itself: libraries mend some of it silently.
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import test from "node:test";
+import { api, ask, events, root, story, user } from "./support.js";
+
+const page = process.env.EDGEDRAFT_PAGE;
+
+const alarm = {
+  type: "function",
+  function: {
+    name: "set_alarm",
+    parameters: {
+      type: "object",
+      properties: { time: { type: "string" }, day: { type: "string" } },
+      required: ["time", "day"],
+      additionalProperties: false,
+    },
+  },
+};
+const calling = {
+  messages: user("I need an alarm at 12:40 am on Saturday."),
+  tools: [alarm],
+  tool_choice: "required",
+  max_tokens: 100,
+};
+const stream = async (fields) =>
+  events((await ask("/v1/chat/completions", { messages: story, stream: true, ...fields })).text);
+const callDeltas = (chunks) =>
+  chunks.flatMap(({ choices }) => choices).flatMap(({ delta }) => delta.tool_calls ?? []);
+
+test("deltas of calls have an integer index (ollama 7881, mistral.rs 1507)", async () => {
+  const deltas = callDeltas(await stream(calling));
+  assert.ok(deltas.length > 0);
+  for (const { index } of deltas) assert.ok(Number.isInteger(index), `${index}`);
+});
+
+test("the id of a call comes with its name, and no delta of a call lacks it (codex 7517)", async () => {
+  for (const delta of callDeltas(await stream(calling))) {
+    assert.match(delta.id, /^call_.+/);
+    assert.equal(delta.type, "function");
+    assert.equal(delta.function.name, "set_alarm");
+  }
+});
+
+test("a call keeps its index, and an index its call (LibreChat 13987, LocalAI 9722)", async () => {
+  const deltas = callDeltas(await stream({ ...calling, n: 3, temperature: 1, seed: 2 }));
+  assert.equal(deltas.length, 3, "one of each choice");
+  const chunks = await stream(calling);
+  const ids = new Map();
+  for (const { id, index } of callDeltas(chunks)) {
+    assert.equal(ids.get(id) ?? index, index);
+    ids.set(id, index);
+  }
+  assert.deepEqual([...ids.values()], [...new Set(ids.values())]);
+});
+
+test("a stream of calls ends with tool_calls (python-genai 2868)", async () => {
+  const chunks = await stream(calling);
+  const reasons = chunks.map(({ choices }) => choices[0].finish_reason).filter(Boolean);
+  assert.deepEqual(reasons, ["tool_calls"]);
+  const whole = (await ask("/v1/chat/completions", calling)).json().choices[0];
+  assert.equal(whole.finish_reason, "tool_calls");
+  assert.equal(whole.message.content, null);
+});
+
+test("every chunk has the key finish_reason, null before the last (LocalAI 1744)", async () => {
+  for (const fields of [{ max_tokens: 12 }, calling, { max_tokens: 12, n: 2 }]) {
+    const chunks = await stream(fields);
+    for (const { choices } of chunks) assert.ok("finish_reason" in choices[0]);
+    const reasons = chunks.map(({ choices }) => choices[0].finish_reason).filter(Boolean);
+    assert.equal(reasons.length, fields.n ?? 1);
+  }
+  const texts = events(
+    (await ask("/v1/completions", { prompt: "Once", stream: true, max_tokens: 8 })).text,
+  );
+  for (const { choices } of texts) assert.ok("finish_reason" in choices[0]);
+});
+
+test("a stream is taken up again while its prompt is still read (llama.cpp 25158)", async () => {
+  const name = randomUUID();
+  const abort = new AbortController();
+  const asked = fetch(`${page}/v1/chat/completions`, {
+    method: "POST",
+    headers: { "X-Conversation-Id": name },
+    body: JSON.stringify({
+      messages: user(`${"Say it again. ".repeat(150)}What is 3 plus 4?`),
+      stream: true,
+      max_tokens: 4,
+    }),
+    signal: abort.signal,
+  });
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  abort.abort();
+  await asked.catch(() => {});
+  const resumed = await ask(`/v1/stream?conv_id=${name}&from=0`, undefined, {}, page);
+  assert.equal(resumed.status, 200);
+  assert.ok(resumed.text.trimEnd().endsWith("data: [DONE]"));
+  assert.equal(events(resumed.text).at(-1).choices[0].finish_reason, "length");
+});
+
+test("nothing is written for who has left (continue 764)", async () => {
+  const counter = async (name) => {
+    const { text } = await ask("/metrics", undefined, {}, page);
+    return Number(text.match(new RegExp(`^edgedraft_client:${name} (\\d+)$`, "m"))[1]);
+  };
+  const before = await counter("generation_tokens_total");
+  const abort = new AbortController();
+  const answer = await fetch(`${page}/v1/chat/completions`, {
+    method: "POST",
+    body: JSON.stringify({ messages: story, stream: true, max_tokens: 800 }),
+    signal: abort.signal,
+  });
+  await answer.body.getReader().read();
+  abort.abort();
+  for (let tries = 0; (await counter("requests_processing")) > 0; ++tries) {
+    assert.ok(tries < 50, "it is still being written");
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  assert.ok((await counter("generation_tokens_total")) - before < 60);
+});
+
+test("an answer goes on while its laptop is closed (open-webui 452)", async () => {
+  const name = randomUUID();
+  const right = (await ask("/v1/chat/completions", { messages: story }, {}, page)).json();
+  const plug = (plugged) =>
+    fetch(`${page}/v1/edgedraft/link`, { method: "PUT", body: JSON.stringify({ plugged }) });
+  const abort = new AbortController();
+  const answer = await fetch(`${page}/v1/chat/completions`, {
+    method: "POST",
+    headers: { "X-Conversation-Id": name },
+    body: JSON.stringify({ messages: story, stream: true, offline: "wait" }),
+    signal: abort.signal,
+  });
+  await answer.body.getReader().read();
+  await plug(false);
+  abort.abort();
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  await plug(true);
+  const resumed = await ask(`/v1/stream?conv_id=${name}&from=0`, undefined, {}, page);
+  const said = events(resumed.text).map(({ choices }) => choices[0].delta.content ?? "").join("");
+  assert.equal(said, right.choices[0].message.content);
+});
+
+test("chunks are padded for who asks, and for nobody else", async () => {
+  const pads = async (stream_options) =>
+    (await stream({ max_tokens: 12, stream_options })).filter((chunk) => "obfuscation" in chunk);
+  assert.equal((await pads({})).length, 0);
+  const texts = (await pads({ include_obfuscation: true })).filter(
+    ({ choices }) => choices[0].delta.content,
+  );
+  assert.ok(texts.length > 0);
+  for (const { choices, obfuscation } of texts) {
+    assert.equal((choices[0].delta.content.length + obfuscation.length) % 32, 0);
+  }
+});
+
+test("no page answers without its name, nor for another one (DNS rebinding)", async () => {
+  assert.equal((await ask("/health", undefined)).status, 200);
+  const other = await fetch(`${root}/v1/models`, { headers: { Origin: "https://evil.example" } });
+  assert.equal(other.status, 403);
+  assert.equal((await fetch(`${api}/models`)).status, 200);
+});
