@@ -28,6 +28,12 @@ std::uint32_t token_count(const VerifiedPath& path) {
   return static_cast<std::uint32_t>(path.path.size()) + 1;
 }
 
+// Of those that were wanted; there may have been no memory for them.
+std::uint32_t probes_run(const TargetSession& target, const Drafted& drafted) {
+  const bool ran = target.probe_answer().id == drafted.probes.id;
+  return ran ? drafted.probes.rows.node_count() : 0;
+}
+
 }  // namespace
 
 bool Delivery::answer(Request& request, const Outcome& outcome, Instant finished) {
@@ -62,8 +68,7 @@ bool Delivery::answer(Request& request, const Outcome& outcome, Instant finished
     return false;
   }
   if (RunRequest* const of = request.run()) {
-    count_draft(request, of->run->chosen().row_count() + of->drafted.tree.node_count(), path,
-                finished);
+    count_draft(request, of->run->chosen().row_count(), path, finished);
     answer(request, *of, path, std::move(verdict), finished);
     return path.finish == Finish::none;
   }
@@ -116,20 +121,23 @@ void Delivery::answer(const Request& request, RunRequest& of, const VerifiedPath
   const TargetSession& target = request.session->target;
   const std::uint32_t count = token_count(path);
   const auto brought = target.tokens().last(count);
-  if (run.chosen().empty()) {
-    if (parts_.speculation != nullptr) {
-      parts_.speculation->observe_draft(of.drafted.tree.row_count(), count);
-    }
-  } else {
-    run.observe(path.path);
+  const std::uint32_t hinted = run.hinted_count();
+  const std::uint32_t guessed = run.guessed_count();
+  if (parts_.speculation != nullptr) {
+    if (hinted == 0) parts_.speculation->observe_draft(run.chosen().row_count(), count);
+    parts_.speculation->observe_outcome({.rows = run.chosen().row_count(),
+                                         .probe_rows = probes_run(target, of.drafted),
+                                         .tokens = count,
+                                         .guessed = run.guessed_count(path.path)});
   }
+  run.observe(path.path);
   run.advance(brought, finished);
   verdict.next = path.next;
   verdict.ending = path.finish;
   verdict.tokens.assign(brought.begin(), brought.end() - 1);
-  verdict.hinted = run.chosen().node_count();
+  verdict.hinted = hinted;
   verdict.hints_seen = run.hints_seen();
-  verdict.drafted = of.drafted.tree.node_count();
+  verdict.drafted = guessed;
   verdict.draft_us = microseconds(of.drafted.time);
   request.client.reply->verdict(std::move(verdict));
   if (!run.brings_rows() || request.client.tap == nullptr) return;
@@ -145,7 +153,14 @@ void Delivery::answer(const Request& request, RunRequest& of, const VerifiedPath
 void Delivery::answer(const Request& request, StreamRequest& stream, const VerifiedPath& path,
                       wire::Verdict verdict, Instant finished) {
   const std::uint32_t count = token_count(path);
-  if (parts_.speculation != nullptr) parts_.speculation->observe_draft(stream.rows, count);
+  if (parts_.speculation != nullptr) {
+    parts_.speculation->observe_draft(stream.rows, count);
+    parts_.speculation->observe_outcome(
+        {.rows = stream.rows,
+         .probe_rows = probes_run(request.session->target, stream.drafted),
+         .tokens = count,
+         .guessed = count - 1});
+  }
   verdict.next = path.next;
   verdict.ending = path.finish;
   const auto brought = request.session->target.tokens().last(count);

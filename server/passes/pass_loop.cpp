@@ -246,7 +246,7 @@ void PassLoop::begin(const Job& job, const wire::Draft& request) {
   turns_.push_back(std::move(asked));
 }
 
-Drafted PassLoop::own_draft(Session& session, std::uint32_t tokens_left) {
+Drafted PassLoop::own_draft(Session& session, std::uint32_t tokens_left, bool weighed_by_caller) {
   if (options_.speculation == nullptr) return {};
   const auto alone = std::count_if(turns_.begin(), turns_.end(), [](const Request& request) {
     return request.is_stream() || request.run() != nullptr;
@@ -254,17 +254,20 @@ Drafted PassLoop::own_draft(Session& session, std::uint32_t tokens_left) {
   return options_.speculation->draft(
       session.target, session.proposer,
       {.tokens_left = tokens_left,
-       .sessions = static_cast<std::uint32_t>(std::max<std::ptrdiff_t>(alone, 1))});
+       .sessions = static_cast<std::uint32_t>(std::max<std::ptrdiff_t>(alone, 1)),
+       .costs = forecast_.seen(),
+       .rows_max = options_.pass_rows_max - options_.prompt_rows,
+       .weighed_by_caller = weighed_by_caller});
 }
 
 void PassLoop::begin_step(Session& session, StreamRequest& stream) {
-  stream.drafted = own_draft(session, stream.left);
-  if (!session.target.begin(stream.drafted.tree)) {
+  stream.drafted = own_draft(session, stream.left, false);
+  if (!session.target.begin(stream.drafted.tree, stream.drafted.probes)) {
     // A drafter's vocabulary may be padded beyond the target's.
     stream.drafted = {};
     EDGEDRAFT_SESSION_CHECK(session.target.begin(DraftTree()));
   }
-  stream.rows = session.target.pending_rows();
+  stream.rows = stream.drafted.tree.row_count();
 }
 
 // --- passes ---

@@ -140,8 +140,8 @@ class PassLoop {
   // The run that follows a prompt's answer; null if the client gives no credit.
   std::unique_ptr<Run> run_behind(std::span<const std::uint32_t> tokens,
                                   const wire::RunTerms& terms) const;
-  // The server's own tree for the session's next pass; none if it does not draft.
-  Drafted own_draft(Session& session, std::uint32_t tokens_left);
+  // What the server itself has for the session's next pass; nothing if it does not draft.
+  Drafted own_draft(Session& session, std::uint32_t tokens_left, bool weighed_by_caller);
   // The next pass of a stream; its session has no request.
   void begin_step(Session& session, StreamRequest& stream);
   // The same of a run, for its root alone until hints are chosen.
@@ -151,10 +151,18 @@ class PassLoop {
   // Until when to wait for hints that are worth more than the time; nothing if none are.
   std::optional<Instant> worth_waiting(std::span<Request* const> runs, const PassSoFar& pass,
                                        Instant now) const;
-  // Gives the runs that take part in the next pass the hints that are worth their rows.
+  // Gives the runs that take part in the next pass the hints, and guesses beside them, that are
+  // worth their rows.
   void choose_hints();
-  // The run's tree for the next pass; false if its session contradicts itself and was given up.
+  // What stands beside the run's hints; the same of its tree for the next pass. False if its
+  // session contradicts itself and was given up.
+  bool guess_beside_hints(Request& request);
   bool choose_hints(Request& request, std::uint32_t count);
+  // Does this with the run's session, which has no request meanwhile.
+  bool with_session(Request& request, const std::function<void(TargetSession&)>& work);
+  bool joins_hints() const {
+    return options_.speculation != nullptr && options_.speculation->joins_hints();
+  }
 
   void refuse_overdue();
   std::vector<RowShare> plan();

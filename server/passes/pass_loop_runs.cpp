@@ -124,16 +124,31 @@ void PassLoop::choose_hints() {
     if (!request.ready() || request.is_prompt()) continue;
     pass.rows += of != nullptr ? 1 : request.session->target.pending_rows();
     pass.tokens += 1.0;
-    pass.hold_short |= of == nullptr ? request.is_stream() : of->run->hintless();
-    if (of == nullptr) continue;
-    runs.push_back(&request);
-    probabilities.push_back(of->run->probabilities());
+    // Where the server guesses for all, nobody has nothing to gain from a wider pass.
+    pass.hold_short |=
+        !joins_hints() && (of == nullptr ? request.is_stream() : of->run->hintless());
+    if (of != nullptr) runs.push_back(&request);
   }
   if (runs.empty()) return;
   const bool runs_alone = pass.rows == runs.size() && !any_prompt;
+  std::vector<const Session*> given_up;
+  const auto drop_given_up = [&] {
+    std::erase_if(turns_, [&](const Request& request) {
+      return std::ranges::find(given_up, request.session) != given_up.end();
+    });
+  };
+  std::erase_if(runs, [&](Request* request) {
+    if (guess_beside_hints(*request)) return false;
+    given_up.push_back(request->session);
+    return true;
+  });
   if (const auto until = runs_alone ? worth_waiting(runs, pass, now) : std::nullopt) {
     for (Request* request : runs) request->run()->held_until = until;
-    return;
+    return drop_given_up();
+  }
+  for (const Request* request : runs) {
+    pass.rows += request->run()->drafted.probes.rows.node_count();
+    probabilities.push_back(request->run()->run->probabilities());
   }
   const std::uint32_t most = options_.pass_rows_max - (any_prompt ? options_.prompt_rows : 0);
   pass.rows_left = most - std::min(most, pass.rows);
@@ -141,30 +156,53 @@ void PassLoop::choose_hints() {
   const std::vector<HintOffer> offers(probabilities.begin(), probabilities.end());
   const auto taken = fill_rows(
       pass, offers, [&](std::uint32_t rows) { return forecast_.seen().pass_seconds(rows); });
-  std::vector<const Session*> given_up;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const Session* const session = runs[i]->session;
     if (!choose_hints(*runs[i], taken[i])) given_up.push_back(session);
   }
-  std::erase_if(turns_, [&](const Request& request) {
-    return std::ranges::find(given_up, request.session) != given_up.end();
+  drop_given_up();
+}
+
+bool PassLoop::guess_beside_hints(Request& request) {
+  RunRequest& of = *request.run();
+  const std::size_t behind = request.session->target.tokens().size();
+  if (!joins_hints() || of.drafted_behind == behind) return true;
+  return with_session(request, [&](TargetSession& target) {
+    of.drafted =
+        own_draft(*request.session, of.run->credit() - static_cast<std::uint32_t>(behind), true);
+    of.drafted_behind = behind;
+    of.run->propose(of.drafted.tree);
+    EDGEDRAFT_SESSION_CHECK(target.begin(DraftTree()));
   });
 }
 
 bool PassLoop::choose_hints(Request& request, std::uint32_t count) {
+  RunRequest& of = *request.run();
+  Run& run = *of.run;
+  return with_session(request, [&](TargetSession& target) {
+    const auto length = static_cast<std::uint32_t>(target.tokens().size());
+    run.choose(count, length);
+    if (!joins_hints()) {
+      of.drafted = {};
+      if (run.chosen().empty()) {
+        of.drafted = own_draft(*request.session, run.credit() - length, false);
+        run.propose(of.drafted.tree);
+        run.choose(of.drafted.tree.node_count(), length);
+      }
+    }
+    if (target.begin(run.chosen(), of.drafted.probes)) return;
+    // A drafter's vocabulary may be padded beyond the target's.
+    run.propose({});
+    run.choose(0, length);
+    EDGEDRAFT_SESSION_CHECK(target.begin(DraftTree()));
+  });
+}
+
+bool PassLoop::with_session(Request& request, const std::function<void(TargetSession&)>& work) {
   TargetSession& target = request.session->target;
   try {
     target.abandon();
-    const auto length = static_cast<std::uint32_t>(target.tokens().size());
-    RunRequest& of = *request.run();
-    const DraftTree& hints = of.run->choose(count, length);
-    of.drafted = {};
-    if (hints.empty()) of.drafted = own_draft(*request.session, of.run->credit() - length);
-    if (!target.begin(hints.empty() ? of.drafted.tree : hints)) {
-      // A drafter's vocabulary may be padded beyond the target's.
-      of.drafted = {};
-      EDGEDRAFT_SESSION_CHECK(target.begin(DraftTree()));
-    }
+    work(target);
     return true;
   } catch (const SessionFault& e) {
     give_up(request.client, request.round, e);

@@ -31,7 +31,7 @@ struct DraftRequest {
 // The server goes on alone, one step per pass.
 struct StreamRequest {
   std::uint32_t left;                    // tokens still to bring
-  std::uint32_t rows = 0;                // of its next step, root included
+  std::uint32_t rows = 0;                // of its next step, root included and probes not
   Drafted drafted{};                     // what the server drafted for that step
   std::optional<Instant> streamed_at{};  // its last verdict
 };
@@ -39,7 +39,9 @@ struct StreamRequest {
 // The server goes on alone as far as a client's credit reaches, one step per pass.
 struct RunRequest {
   std::unique_ptr<Run> run;
-  Drafted drafted{};        // what the server drafted for its next pass, having no hints
+  Drafted drafted{};  // what the server has for its next pass
+  // Tokens that the session had then, where it stands beside the hints; 0: nothing was made yet.
+  std::size_t drafted_behind = 0;
   Instant economy_until{};  // while it has no hints, it waits for some
   // No pass before then: hints are on their way that are worth more than the time.
   std::optional<Instant> held_until{};

@@ -1,6 +1,11 @@
 #include "server/passes/run.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <utility>
 
 #include "shared/speculative/score.h"
 
@@ -45,7 +50,8 @@ void Run::take(const wire::Hints& hints, Instant posted) {
 void Run::advance(std::span<const std::uint32_t> tokens, Instant now) {
   const bool had_hints = has_hints();
   told_ = now;
-  if (chosen_.node_count() > 0) accepted_.add(static_cast<double>(tokens.size()) - 1.0);
+  if (hinted_count() > 0) accepted_.add(static_cast<double>(tokens.size()) - 1.0);
+  guesses_ = {};
   hints_.advance(tokens);
   if (has_hints()) return;
   if (had_hints) emptied_ = now;
@@ -54,7 +60,7 @@ void Run::advance(std::span<const std::uint32_t> tokens, Instant now) {
 
 double Run::worth() const {
   double worth = 0.0;
-  for (const double probability : probabilities()) worth += probability;
+  for (const ScoreSteps score : hints_.scores()) worth += calibration_.probability(score);
   return worth;
 }
 
@@ -80,18 +86,69 @@ std::optional<Run::Expected> Run::next_hints(Instant now) const {
                 has_hints() ? kNextStep * last_worth_ : first_worth_.value());
 }
 
+std::vector<Run::Node> Run::nodes() const {
+  std::vector<Node> nodes;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> known;  // (parent, token)
+  // Nodes of both become one where they stand for the same path.
+  const auto add = [&](const DraftTree& tree, const HintCalibration& calibration,
+                       std::optional<ScoreSteps> Node::*score) {
+    std::vector<std::uint32_t> index_of(tree.row_count(), 0);  // + 1
+    for (std::uint32_t row = 1; row < tree.row_count(); ++row) {
+      const std::uint32_t parent = index_of[tree.parent(row)];
+      const auto next = static_cast<std::uint32_t>(nodes.size() + 1);
+      const auto [place, is_new] = known.try_emplace({parent, tree.token(row)}, next);
+      index_of[row] = place->second;
+      if (is_new) {
+        nodes.push_back({.token = tree.token(row), .parent = parent, .probability = 0.0});
+      }
+      Node& node = nodes[place->second - 1];
+      node.*score = to_steps(tree.score(row));
+      const double above = parent == 0 ? 1.0 : nodes[parent - 1].probability;
+      node.probability =
+          std::max(node.probability, std::min(above, calibration.probability(*(node.*score))));
+    }
+  };
+  add(hints_.best(std::min(hints_.node_count(), kTreeNodesMax), kTreeNodesMax), calibration_,
+      &Node::hint);
+  add(guesses_, guess_calibration_, &Node::guess);
+
+  std::vector<std::uint32_t> order(nodes.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::ranges::stable_sort(order, std::greater<>(),
+                           [&](std::uint32_t i) { return nodes[i].probability; });
+  std::vector<std::uint32_t> index_of(nodes.size() + 1, 0);
+  std::vector<Node> ranked;
+  for (const std::uint32_t i : order) {
+    ranked.push_back(nodes[i]);
+    ranked.back().parent = index_of[nodes[i].parent];
+    index_of[i + 1] = static_cast<std::uint32_t>(ranked.size());
+  }
+  return ranked;
+}
+
 std::vector<double> Run::probabilities() const {
   std::vector<double> probabilities;
-  for (const ScoreSteps score : hints_.scores()) {
-    probabilities.push_back(calibration_.probability(score));
-  }
+  for (const Node& node : nodes()) probabilities.push_back(node.probability);
   return probabilities;
 }
 
 const DraftTree& Run::choose(std::uint32_t count, std::uint32_t length) {
   // The pass brings a token of the target's own behind the deepest node.
   const std::uint32_t depth_max = terms_.credit > length ? terms_.credit - length - 1 : 0;
-  chosen_ = hints_.best(std::min(count, kTreeNodesMax), depth_max);
+  std::vector<Node> ranked = nodes();
+  ranked.resize(std::min<std::size_t>({count, ranked.size(), kTreeNodesMax}));
+  chosen_ = {};
+  chosen_nodes_.clear();
+  std::vector<std::uint32_t> row_of(ranked.size() + 1, 0);
+  std::vector<std::uint32_t> depth_of(ranked.size() + 1, 0);
+  for (std::size_t i = 0; i < ranked.size(); ++i) {
+    const Node& node = ranked[i];
+    depth_of[i + 1] = depth_of[node.parent] + 1;
+    if (depth_of[i + 1] > depth_max) continue;
+    row_of[i + 1] = chosen_.add(node.token, row_of[node.parent],
+                                static_cast<Score>(std::log(node.probability)));
+    chosen_nodes_.push_back(node);
+  }
   hints_seen_ = hints_.last_id();
   return chosen_;
 }
@@ -99,8 +156,20 @@ const DraftTree& Run::choose(std::uint32_t count, std::uint32_t length) {
 void Run::observe(std::span<const std::uint32_t> path) {
   for (std::uint32_t row = 1; row <= chosen_.node_count(); ++row) {
     const bool accepted = std::ranges::find(path, row) != path.end();
-    calibration_.observe(to_steps(chosen_.score(row)), accepted);
+    const Node& node = chosen_nodes_[row - 1];
+    if (node.hint) calibration_.observe(*node.hint, accepted);
+    if (node.guess) guess_calibration_.observe(*node.guess, accepted);
   }
+}
+
+std::uint32_t Run::hinted_count() const {
+  return static_cast<std::uint32_t>(
+      std::ranges::count_if(chosen_nodes_, [](const Node& node) { return node.hint.has_value(); }));
+}
+
+std::uint32_t Run::guessed_count(std::span<const std::uint32_t> path) const {
+  return static_cast<std::uint32_t>(
+      std::ranges::count_if(path, [&](std::uint32_t row) { return !chosen_nodes_[row - 1].hint; }));
 }
 
 }  // namespace edgedraft

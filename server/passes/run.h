@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "server/hints/hint_calibration.h"
 #include "server/hints/hint_tree.h"
@@ -13,8 +15,8 @@
 
 namespace edgedraft {
 
-// The server goes on by itself, as far as its client's credit reaches: over hints where it has
-// some, with its own token alone where it has none.
+// The server goes on by itself, as far as its client's credit reaches: over hints and its own
+// guesses where it has some, with its own token alone where it has none.
 class Run {
  public:
   // The run stands behind `tokens`. The last of them is the root; before a prompt is answered it is
@@ -34,12 +36,20 @@ class Run {
   // The session has chosen these tokens; `now` is when its client is told.
   void advance(std::span<const std::uint32_t> tokens, Instant now);
 
-  // How likely the hints that it holds are to be accepted, best first.
+  // The server's own guesses below the root, in the place of those before: they stand in one tree
+  // with the hints, until tokens are chosen.
+  void propose(DraftTree guesses) { guesses_ = std::move(guesses); }
+  // How likely hints and guesses are to be accepted, best first.
   std::vector<double> probabilities() const;
   // The tree for the next pass: the best `count` nodes as far as the credit reaches from `length`
   // tokens on.
   const DraftTree& choose(std::uint32_t count, std::uint32_t length);
   const DraftTree& chosen() const { return chosen_; }
+  // Of the chosen nodes those that were hinted, and those that the server alone proposed.
+  std::uint32_t hinted_count() const;
+  std::uint32_t guessed_count() const { return chosen_.node_count() - hinted_count(); }
+  // How many tokens of a path only the server proposed.
+  std::uint32_t guessed_count(std::span<const std::uint32_t> path) const;
   // The last id that had come when that tree was chosen.
   std::uint32_t hints_seen() const { return hints_seen_; }
   // What the pass accepted of the tree.
@@ -65,12 +75,28 @@ class Run {
   static constexpr std::uint32_t kHintlessPasses = 8;
   static constexpr double kMessagesRemembered = 20.0;
 
+  // A node of hints and guesses, each with what its source makes of it.
+  struct Node {
+    std::uint32_t token;
+    std::uint32_t parent;  // index + 1; 0 is the root
+    std::optional<ScoreSteps> hint{};
+    std::optional<ScoreSteps> guess{};
+    // At most its parent's.
+    double probability;
+  };
+  // Both as one tree, likeliest first, a parent before its children.
+  std::vector<Node> nodes() const;
+  // Of the hints alone, what they are worth together.
   double worth() const;
 
   wire::RunTerms terms_;
   HintTree hints_;
+  DraftTree guesses_;
+  // What scores are worth differs between a device's drafter and the server's.
   HintCalibration calibration_;
+  HintCalibration guess_calibration_;
   DraftTree chosen_;
+  std::vector<Node> chosen_nodes_;  // of rows 1..
   std::uint32_t hints_seen_ = 0;
   std::uint32_t passes_without_hints_ = 0;
   Instant told_;  // the last verdict left

@@ -13,9 +13,9 @@
 #include "server/program/model_host.h"
 #include "server/program/options.h"
 #include "server/program/signals.h"
+#include "server/program/speculator.h"
 #include "server/proposers/speculation.h"
 #include "shared/base/log.h"
-#include "shared/drafting/kinds.h"
 #include "shared/model/gguf_parts.h"
 #include "shared/net/listener.h"
 #include "shared/program/endpoint.h"
@@ -58,45 +58,6 @@ Result<Pace> pace_of(const ServerOptions& o) {
   return Pace{.pass = std::move(pace), .profile = *profile};
 }
 
-// The drafter that --speculate names.
-struct SpeculatingDrafter {
-  std::string name;
-  const DrafterModel* model;
-  Tap* tap;                             // null if it needs none
-  std::unique_ptr<DrafterModel> own{};  // unless it is a bundle's
-};
-
-Result<SpeculatingDrafter> speculating_drafter(ModelHost& host, const std::string& name) {
-  std::string names;
-  HostedDrafter* found = nullptr;
-  for (HostedDrafter& drafter : host.drafters()) {
-    names += drafter.name + ", ";
-    // The one that sees the target's state drafts best.
-    const bool wanted =
-        name == "auto" ? found == nullptr || (!found->tap && drafter.tap) : drafter.name == name;
-    if (wanted) found = &drafter;
-  }
-  if (found != nullptr) {
-    return SpeculatingDrafter{
-        .name = found->name, .model = found->model.get(), .tap = found->tap.get()};
-  }
-  std::string kinds;
-  for (const DrafterKind* kind : drafter_kinds()) {
-    if (kind->is_bundle != nullptr || kind->read_with_indexes != nullptr) continue;
-    kinds += (kinds.empty() ? "" : ", ") + std::string(kind->name);
-    if (kind->name != name) continue;
-    auto model = host.read_drafter(*kind);
-    if (!model) return model.error();
-    const DrafterModel* const read = model->get();
-    return SpeculatingDrafter{
-        .name = name, .model = read, .tap = nullptr, .own = *std::move(model)};
-  }
-  return Error{Errc::usage, "--speculate " + name +
-                                ": there is no such drafter; give auto, which "
-                                "takes a --bundle's, or one of " +
-                                names + kinds};
-}
-
 // So that an experiment at a larger model's pace carries its payloads, too.
 void pad_payloads(ModelHost& host, const PaceProfile& profile, spdlog::logger& log) {
   for (HostedDrafter& drafter : host.drafters()) {
@@ -113,16 +74,22 @@ Result<std::unique_ptr<Speculation>> speculation_of(const ServerOptions& o, Mode
                                                     Backend& backend, const PaceProfile& profile,
                                                     spdlog::logger& log) {
   if (o.speculate.empty()) return std::unique_ptr<Speculation>();
+  SpeculationOptions options{
+      .context_count = host.context_count(), .on_failure = [&log](const std::string& why) {
+        log.warn("drafting beside the target: {}; the session streams plainly", why);
+      }};
+  auto probing = probing_source_of(o.speculate, host, backend);
+  if (!probing) return probing.error();
+  if (*probing) {
+    log.info("speculates by {} where a row of a pass costs less than it brings", o.speculate);
+    return std::make_unique<Speculation>(**std::move(probing), options);
+  }
   const auto drafter = speculating_drafter(host, o.speculate);
   if (!drafter) return drafter.error();
-  auto made = Speculation::make(
-      backend, *drafter->model, drafter->tap,
-      {.context_count = host.context_count(),
-       .step_pace =
-           profile.draft_step(drafter->model->facts().pace_name, PaceProfile::Place::beside_target),
-       .on_failure = [&log](const std::string& why) {
-         log.warn("drafting beside the target: {}; the session streams plainly", why);
-       }});
+  options.joins_hints = drafter->joins_hints;
+  options.step_pace =
+      profile.draft_step(drafter->model->facts().pace_name, PaceProfile::Place::beside_target);
+  auto made = Speculation::make(backend, *drafter->model, drafter->tap, options);
   log.info("drafts with {} where clients' drafts are missing, {} KiB per session", drafter->name,
            made->session_bytes() >> 10);
   return made;

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "server/proposers/probing_methods.h"
 #include "shared/program/endpoint.h"
 #include "shared/program/validators.h"
 #include "shared/runtime/backend.h"
@@ -66,8 +67,9 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
                  "output with each; f16 is the closer one (11 bits of precision against 8)")
       ->check(one_of({"f32", "f16", "bf16"}))
       ->capture_default_str();
-  app.add_option("--max-connections", o.connections_max,
-                 "Connections at once; further ones push out whoever has not signed in, or are closed")
+  app.add_option(
+         "--max-connections", o.connections_max,
+         "Connections at once; further ones push out whoever has not signed in, or are closed")
       ->type_name("N")
       ->check(in_range(1u, 1u << 20))
       ->capture_default_str();
@@ -132,11 +134,15 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
   app.add_option(
          "--speculate", o.speculate,
          "Draft on the server where clients' drafts are missing, in streams and between hints: the "
-         "name of a --bundle (of its file, without folder and extension), auto, or a drafter "
-         "without weights (edgedraft run --help, --drafter). The answers stay the same; trees are "
-         "as "
-         "large as pays off. Drafters' caches take a part of --kv-memory; a session for "
-         "which none is left is streamed to plainly")
+         "name of a --bundle (of its file, without folder and extension), auto, a drafter "
+         "without weights (edgedraft run --help, --drafter), or a method that asks the target "
+         "itself (" +
+             probing_method_names() +
+             "), also with a drafter without weights for the "
+             "room that its guesses leave: METHOD+KIND. The answers stay the same; trees are as "
+             "large "
+             "as pays off, and the target is asked if that does. Drafters' caches take a part of "
+             "--kv-memory; a session for which none is left is streamed to plainly")
       ->type_name("NAME|auto");
   app.add_option("--log-level", o.log_level, "trace, debug, info, warn, error or off")
       ->check(is_log_level())

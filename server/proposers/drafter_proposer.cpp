@@ -17,20 +17,20 @@ constexpr std::uint32_t kOlderRows = 64;
 
 DrafterProposer::DrafterProposer(Parts parts) : parts_(std::move(parts)) {
   EDGEDRAFT_CHECK(parts_.drafter->activation_cols() == 0 || parts_.tap != nullptr);
-  ++*parts_.count;
+  if (parts_.count) ++*parts_.count;
 }
 
 DrafterProposer::~DrafterProposer() {
-  --*parts_.count;
+  if (parts_.count) --*parts_.count;
 }
 
-DraftTree DrafterProposer::propose(const TargetSession& session, const TreeShape& shape) {
+Proposal DrafterProposer::propose(const TargetSession& session, const ProposalLimits& limits) {
   const auto tokens = session.tokens();
   EDGEDRAFT_SESSION_CHECK(tokens.size() == session.valid_count() + 1);
-  if (tokens.size() >= parts_.positions_max) return {};
+  if (tokens.size() >= parts_.positions_max || limits.tree.nodes == 0) return {};
   follow(tokens);
   if (parts_.tap != nullptr) read_activations(session);
-  return parts_.drafter->draft(shape);
+  return {.tree = parts_.drafter->draft(limits.tree)};
 }
 
 // Back to what the drafter and the session have in common, and on from there.

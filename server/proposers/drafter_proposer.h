@@ -19,7 +19,7 @@ class DrafterProposer final : public SessionProposer {
     std::unique_ptr<Drafter> drafter;      // has seen no token
     Tap* tap;                              // null for a drafter that needs tokens alone
     std::uint32_t positions_max;           // that the drafter can hold
-    std::shared_ptr<std::uint32_t> count;  // of all that are alive; counts this one
+    std::shared_ptr<std::uint32_t> count;  // of all that are alive; counts this one. May be null
   };
   // Requires  the tap outlives it
   explicit DrafterProposer(Parts parts);
@@ -27,7 +27,7 @@ class DrafterProposer final : public SessionProposer {
   DrafterProposer(const DrafterProposer&) = delete;
   DrafterProposer& operator=(const DrafterProposer&) = delete;
 
-  DraftTree propose(const TargetSession& session, const TreeShape& shape) override;
+  Proposal propose(const TargetSession& session, const ProposalLimits& limits) override;
 
  private:
   void follow(std::span<const std::uint32_t> tokens);

@@ -26,25 +26,39 @@ std::unique_ptr<Speculation> Speculation::make(Backend& backend, const DrafterMo
                                                       .positions_max = positions,
                                                       .count = std::move(count)});
                          },
-                     .session_bytes = weights->drafter_bytes()},
+                     .session_bytes = weights->drafter_bytes(),
+                     .joins_hints = options.joins_hints},
       options);
 }
 
 Speculation::Speculation(ProposerSource source, const SpeculationOptions& options)
-    : source_(std::move(source)), options_(options), budget_(options.tree.nodes + 1) {
+    : source_(std::move(source)),
+      options_(options),
+      budget_(options.tree.nodes + 1),
+      probe_budget_(source_.probe_rows) {
   EDGEDRAFT_CHECK(valid(options.tree));
 }
 
 Drafted Speculation::draft(const TargetSession& session, std::unique_ptr<SessionProposer>& proposer,
                            const Step& step) {
-  const std::uint32_t rows = budget_.next_rows(step.sessions);
-  TreeShape shape = options_.tree;
-  shape.nodes = std::min(shape.nodes, rows - 1);
+  // The last token is the target's own, and nothing comes behind it that probes could help with.
+  if (step.tokens_left <= 1) return {};
+  ProposalLimits limits{.tree = options_.tree};
+  TreeShape& shape = limits.tree;
+  if (!step.weighed_by_caller) {
+    shape.nodes = std::min(shape.nodes, budget_.next_rows(step.sessions) - 1);
+  }
   shape.depth = std::min({shape.depth, shape.nodes, step.tokens_left - 1});
-  if (shape.depth == 0) return {};
+  const std::uint32_t probe_rows = probe_budget_.next_rows(
+      {.sessions = step.sessions, .pass_rows_max = step.rows_max, .costs = step.costs});
+  // Beside the largest tree.
+  limits.probe_rows =
+      std::min(probe_rows, step.rows_max - std::min(step.rows_max, options_.tree.nodes + 1));
+  if (shape.depth == 0 && limits.probe_rows == 0) return {};
   const Instant started = options_.now();
   if (!proposer && !may_make_proposer(started)) return {};
-  Drafted drafted{.tree = grow(session, proposer, shape)};
+  Proposal proposal = propose(session, proposer, limits);
+  Drafted drafted{.tree = std::move(proposal.tree), .probes = std::move(proposal.probes)};
   if (!drafted.tree.empty() && options_.step_pace > Duration::zero()) {
     options_.wait_until(started + options_.step_pace * shape.depth);
   }
@@ -58,11 +72,12 @@ bool Speculation::may_make_proposer(Instant now) const {
   return room && now >= make_again_;
 }
 
-DraftTree Speculation::grow(const TargetSession& session,
-                            std::unique_ptr<SessionProposer>& proposer, const TreeShape& shape) {
+Proposal Speculation::propose(const TargetSession& session,
+                              std::unique_ptr<SessionProposer>& proposer,
+                              const ProposalLimits& limits) {
   try {
     if (!proposer) proposer = source_.make(count_);
-    return proposer->propose(session, shape);
+    return proposer->propose(session, limits);
   } catch (const DeviceError& error) {
     proposer.reset();
     make_again_ = options_.now() + kMakeAgainAfter;

@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "server/proposers/probe_budget.h"
 #include "server/proposers/speculation_budget.h"
 #include "server/sessions/session_proposer.h"
 #include "shared/base/clock.h"
@@ -16,15 +17,18 @@
 
 namespace edgedraft {
 
-// A tree of the server's own, and how long it took to grow.
+// What the server itself has for a pass, and how long that took to make.
 struct Drafted {
   DraftTree tree{};
+  Probes probes{};
   Duration time{};
 };
 
 struct SpeculationOptions {
   TreeShape tree{};             // the largest
   std::uint32_t context_count;  // tokens that a session can hold
+  // ProposerSource::joins_hints of a drafter's proposers.
+  bool joins_hints = false;
   // Least time of a drafting step: a small drafter at a larger one's pace.
   Duration step_pace{};
   // Told why a drafter could not be made or failed; its session streams plainly.
@@ -39,10 +43,16 @@ struct ProposerSource {
   // `count` is of all proposers alive. Throws DeviceError.
   std::function<std::unique_ptr<SessionProposer>(std::shared_ptr<std::uint32_t> count)> make;
   std::uint64_t session_bytes;  // of one session's; the weights, which all share, are not in it
+  // Probes that a session's pass has use for.
+  std::uint32_t probe_rows = 0;
+  // Its guesses cost next to nothing to make, so that they stand beside a device's hints; others
+  // are made where there are no hints.
+  bool joins_hints = false;
 };
 
 // Drafts beside the target for sessions that stream: one drafter's weights, a memory for each
-// session. Trees are as large as pays (SpeculationBudget).
+// session. Trees are as large as pays (SpeculationBudget), and probes are made if they do
+// (ProbeBudget).
 //
 // Threads   the compute thread alone
 class Speculation {
@@ -59,9 +69,15 @@ class Speculation {
   struct Step {
     std::uint32_t tokens_left;  // of the stream, 1 at least
     std::uint32_t sessions;     // that stream
+    // What passes cost, and rows of them that one session may have.
+    const RowBudget& costs;
+    std::uint32_t rows_max;
+    // The caller weighs the tree's nodes by itself, beside others: it is as large as it gets.
+    bool weighed_by_caller = false;
   };
-  // A tree for the session's next pass, of at most tokens_left - 1 levels; empty if it goes on
-  // plainly. `proposer` is the session's, made here if there is none but memory for one.
+  // What there is for the session's next pass: a tree of at most tokens_left - 1 levels, empty if
+  // it goes on plainly, and probes. `proposer` is the session's, made here if there is none but
+  // memory for one.
   //
   // Requires  a session with a root and no request
   Drafted draft(const TargetSession& session, std::unique_ptr<SessionProposer>& proposer,
@@ -72,6 +88,9 @@ class Speculation {
   void observe_draft(std::uint32_t rows, std::uint32_t tokens) {
     if (rows > 1) budget_.observe_draft(rows, tokens);
   }
+  // What a session's part in a pass brought, whoever drafted for it.
+  void observe_outcome(const ProbeBudget::Outcome& outcome) { probe_budget_.observe(outcome); }
+  bool joins_hints() const { return source_.joins_hints; }
 
   // Of all sessions' drafters together, their weights excepted; no limit if none is set.
   void set_bytes_max(std::uint64_t bytes_max) { bytes_max_ = bytes_max; }
@@ -81,12 +100,13 @@ class Speculation {
 
  private:
   bool may_make_proposer(Instant now) const;
-  DraftTree grow(const TargetSession& session, std::unique_ptr<SessionProposer>& proposer,
-                 const TreeShape& shape);
+  Proposal propose(const TargetSession& session, std::unique_ptr<SessionProposer>& proposer,
+                   const ProposalLimits& limits);
 
   ProposerSource source_;
   SpeculationOptions options_;
   SpeculationBudget budget_;
+  ProbeBudget probe_budget_;
   std::optional<std::uint64_t> bytes_max_;
   std::shared_ptr<std::uint32_t> count_ = std::make_shared<std::uint32_t>(0);
   Instant make_again_{};  // not before: there was no memory

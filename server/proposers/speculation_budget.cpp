@@ -27,6 +27,7 @@ void SpeculationBudget::observe_drafting(std::uint32_t rows, Duration time) {
 }
 
 void SpeculationBudget::observe_draft(std::uint32_t rows, std::uint32_t tokens) {
+  ++trees_;
   tokens_[draft_size(rows)].add(tokens);
 }
 
@@ -57,7 +58,7 @@ std::uint32_t SpeculationBudget::best_rows(std::uint32_t sessions) const {
 std::uint32_t SpeculationBudget::next_rows(std::uint32_t sessions) {
   ++step_;
   trying_ = false;
-  if (step_ <= kFirstTrees) return rows_max_;
+  if (trees_ < kFirstTrees) return rows_max_;
   const std::uint32_t best = best_rows(sessions);
   if (step_ % kTryEvery != 0) return best;
   // In turns something smaller and something larger.

@@ -37,6 +37,7 @@ class SpeculationBudget {
   std::array<RunningMean, kDraftSizes> tokens_{};
   std::array<RunningMean, kDraftSizes> drafting_{};
   std::uint32_t step_ = 0;
+  std::uint32_t trees_ = 0;  // that brought something or nothing
   CostFit passes_;
   // Seconds of passes and drafting, and of those trees that were no more than tried.
   double spent_ = 0.0;

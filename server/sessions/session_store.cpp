@@ -197,6 +197,9 @@ bool SessionStore::admit(Session& session, Instant waiting_since) {
 }
 
 bool SessionStore::grow(Session& session) {
+  if (session.target.probe_rows() > 0 && !find_spare_pages(pages_missing(session))) {
+    session.target.drop_probes();
+  }
   return find_pages(pages_missing(session), session, now_()) && session.target.reserve();
 }
 
@@ -219,9 +222,16 @@ SessionStore::Memory SessionStore::memory() const {
           .evictions = evictions_};
 }
 
-bool SessionStore::find_pages(std::uint32_t count, const Session& wanting, Instant idle_before) {
+bool SessionStore::find_spare_pages(std::uint32_t count) {
   while (pool_->free_count() < count) {
-    if (!index_.reclaim() && !evict(wanting, idle_before)) return false;
+    if (!index_.reclaim()) return false;
+  }
+  return true;
+}
+
+bool SessionStore::find_pages(std::uint32_t count, const Session& wanting, Instant idle_before) {
+  while (!find_spare_pages(count)) {
+    if (!evict(wanting, idle_before)) return false;
   }
   return true;
 }

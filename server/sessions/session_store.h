@@ -106,7 +106,8 @@ class SessionStore {
   bool admit(Session& session, Instant waiting_since);
   // Who has waited since then may still wait for what others have in use (Limits::patience).
   bool is_patient(Instant waiting_since) const { return now_() - waiting_since < limits_.patience; }
-  // Pages for the next pass of a draft. False: all that is left belongs to sessions at work.
+  // Pages for the next pass of a draft. False: all that is left belongs to sessions at work. For
+  // probes no session gives way: where pages are that short, the draft goes without them.
   bool grow(Session& session);
   // A device failed: what was computed on it is not given to other sessions.
   void distrust() { index_.clear(); }
@@ -128,6 +129,8 @@ class SessionStore {
  private:
   void let_go(Session& session);
   Result<void> make_room(const std::string& identity);
+  // Frees pages that only the index holds until there are `count`; false if there are too few.
+  bool find_spare_pages(std::uint32_t count);
   // Frees pages until there are `count`, at the cost of connected sessions not used since
   // `idle_before`.
   bool find_pages(std::uint32_t count, const Session& wanting, Instant idle_before);

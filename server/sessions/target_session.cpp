@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "server/sessions/pass.h"
 #include "server/sessions/session_fault.h"
@@ -44,13 +45,17 @@ Result<void> TargetSession::begin(const PrefillRequest& request) {
   logprobs_per_token_ = request.logprobs_per_token;
   logprobs_.clear();
   finish_ = Finish::none;
+  probe_answer_ = {};
   request_ =
       RunningPrefill{.base_count = request.base_count, .given_count = given_count, .outcome = {}};
   return boost::system::in_place_value;
 }
 
-Result<void> TargetSession::begin(const DraftTree& tree) {
+Result<void> TargetSession::begin(const DraftTree& tree, Probes probes) {
   EDGEDRAFT_SESSION_CHECK(!busy());
+  EDGEDRAFT_SESSION_CHECK(tree.node_count() + probes.rows.node_count() <= kTreeNodesMax &&
+                          probes.asked_count <= probes.rows.node_count() &&
+                          probes.empty() == (probes.asked_count == 0));
   if (tokens_.empty()) return protocol_error("a draft came before any prompt");
   if (finish_ != Finish::none || tokens_.size() >= context_count_) {
     return protocol_error("a draft came after the answer's end");
@@ -58,11 +63,12 @@ Result<void> TargetSession::begin(const DraftTree& tree) {
   if (cache_.length() + 1 != tokens_.size()) {
     return protocol_error("a draft came after a prompt that was cancelled");
   }
-  if (!in_vocabulary(tree.tokens())) {
+  if (!in_vocabulary(tree.tokens()) || !in_vocabulary(probes.rows.tokens())) {
     return protocol_error("a drafted token is outside the model's vocabulary");
   }
   logprobs_.clear();
-  request_ = RunningDraft{tree};
+  if (!probes.empty()) probe_answer_ = {};
+  request_ = RunningDraft{.tree = tree, .probes = std::move(probes)};
   return boost::system::in_place_value;
 }
 
@@ -84,6 +90,7 @@ std::optional<PrefillOutcome> TargetSession::decided(const PrefillRequest& reque
   // What others hold, too, cannot be cut off in its middle.
   if (!cache_.can_keep(base + common)) return std::nullopt;
   PrefillOutcome outcome{.accepted_count = common, .next = chosen[common]};
+  probe_answer_ = {};
   rest.assign(chosen.begin() + common + 1, chosen.end());
   if (rest.empty()) outcome.finish = finish_;
   tokens_.resize(base + common + 1);
@@ -94,8 +101,19 @@ std::optional<PrefillOutcome> TargetSession::decided(const PrefillRequest& reque
 }
 
 std::uint32_t TargetSession::pending_rows() const {
-  if (const auto* draft = std::get_if<RunningDraft>(&request_)) return draft->tree.row_count();
+  if (const auto* draft = std::get_if<RunningDraft>(&request_)) {
+    return draft->tree.row_count() + draft->probes.rows.node_count();
+  }
   return static_cast<std::uint32_t>(tokens_.size()) - cache_.length();
+}
+
+std::uint32_t TargetSession::probe_rows() const {
+  const auto* draft = std::get_if<RunningDraft>(&request_);
+  return draft != nullptr ? draft->probes.rows.node_count() : 0;
+}
+
+void TargetSession::drop_probes() {
+  if (auto* draft = std::get_if<RunningDraft>(&request_)) draft->probes = {};
 }
 
 SequenceRows TargetSession::begin_pass(std::uint32_t rows_max) {
@@ -114,15 +132,40 @@ SequenceRows TargetSession::begin_pass(std::uint32_t rows_max) {
                       .first_slot = first,
                       .masks = decoder_.causal_masks().first(count)}};
   }
-  const DraftTree& tree = std::get<RunningDraft>(request_).tree;
-  EDGEDRAFT_SESSION_CHECK(tree.row_count() <= rows_max);
-  rows_.assign(1, tokens_.back());
-  rows_.insert(rows_.end(), tree.tokens().begin(), tree.tokens().end());
-  positions_ = tree.depths();
-  // Nodes beyond the last position run at it: the walk ends before it gets there.
-  for (std::uint32_t& p : positions_) p = std::min(first + p, context_count_ - 1);
-  masks_ = tree.masks();
-  first_deciding_ = 0;
+  EDGEDRAFT_SESSION_CHECK(pending_rows() <= rows_max);
+  return rows_of(std::get<RunningDraft>(request_));
+}
+
+SequenceRows TargetSession::rows_of(const RunningDraft& draft) {
+  const std::uint32_t root = draft.root_row();
+  rows_.clear();
+  positions_.clear();
+  masks_.clear();
+  // A node and its ancestors are where `row_of` says.
+  const auto add = [&](const DraftTree& tree, std::uint32_t begin, std::uint32_t end,
+                       const auto& row_of) {
+    const std::vector<std::uint32_t> depths = tree.depths();
+    for (std::uint32_t node = begin; node < end; ++node) {
+      rows_.push_back(node == 0 ? tokens_.back() : tree.token(node));
+      // Nodes beyond the last position run at it: the walk ends before it gets there.
+      positions_.push_back(std::min(cache_.length() + depths[node], context_count_ - 1));
+      AncestorMask& mask = masks_.emplace_back();
+      for (std::uint32_t above = node; above != 0; above = tree.parent(above)) {
+        mask.set(row_of(above));
+      }
+      mask.set(root);
+    }
+  };
+  const auto draft_row = [&](std::uint32_t node) { return root + node; };
+  const auto probe_row = [&](std::uint32_t node) {
+    return node <= root ? node - 1 : draft.tree.node_count() + node;
+  };
+  const DraftTree& probes = draft.probes.rows;
+  add(probes, 1, root + 1, probe_row);
+  add(draft.tree, 0, draft.tree.row_count(), draft_row);
+  add(probes, root + 1, probes.row_count(), probe_row);
+  first_deciding_ = root;
+  const std::uint32_t first = cache_.length();
   return {
       .cache = &cache_,
       .tokens = rows_,
@@ -139,7 +182,11 @@ std::optional<Outcome> TargetSession::finish_pass(const Matrix& logits,
     request_ = std::monostate();
     return outcome;
   }
-  const VerifiedPath path = close(std::get<RunningDraft>(request_), logits, greedy);
+  const auto& draft = std::get<RunningDraft>(request_);
+  if (!draft.probes.empty()) {
+    answer(draft.probes, logits.row_range(draft.tree.row_count(), draft.probes.asked_count));
+  }
+  const VerifiedPath path = close(draft, logits, greedy);
   request_ = std::monostate();
   return path;
 }
@@ -169,6 +216,15 @@ bool TargetSession::decide(RunningPrefill& prefill, std::uint32_t first, const M
   return false;
 }
 
+void TargetSession::answer(const Probes& probes, const Matrix& asked) {
+  const std::uint32_t count = std::min(probes.likeliest_count, asked.cols);
+  probe_answer_ = {.id = probes.id,
+                   .tokens = std::vector<std::uint32_t>(std::size_t{asked.rows} * count)};
+  std::vector<float> log_probs(probe_answer_.tokens.size());
+  decoder_.backend().top_k(
+      {.logits = asked, .k = count, .tokens = probe_answer_.tokens, .log_probs = log_probs});
+}
+
 PrefillOutcome TargetSession::close(const RunningPrefill& prefill) {
   const std::uint32_t count = prefill.given_count + prefill.outcome.accepted_count;
   tokens_.resize(count);
@@ -195,9 +251,10 @@ VerifiedPath TargetSession::close(const RunningDraft& draft, const Matrix& logit
        // Asked of each token when it has been chosen.
        .is_end = [&](std::uint32_t token) { return is_end_(token) || stops_with(token); }});
   if (result.finish == Finish::end_token && !is_end_(result.next)) result.finish = Finish::stop;
-  std::vector<std::uint32_t> slots{root_position};
+  const std::uint32_t root_slot = root_position + draft.root_row();
+  std::vector<std::uint32_t> slots{root_slot};
   for (const std::uint32_t row : result.path) {
-    slots.push_back(root_position + row);
+    slots.push_back(root_slot + row);
     tokens_.push_back(draft.tree.token(row));
   }
   cache_.keep(slots);

@@ -40,6 +40,26 @@ struct PrefillOutcome {
 
 using Outcome = std::variant<PrefillOutcome, VerifiedPath>;
 
+// Rows of a pass that ask the target instead of proposing to it: what would follow these tokens?
+// They stand below the session's root as a draft does, see their own ancestors alone, and none of
+// them is ever accepted.
+struct Probes {
+  DraftTree rows;
+  // The last so many rows are those that are asked, and what is told of each are so many of its
+  // likeliest tokens.
+  std::uint32_t asked_count = 0;
+  std::uint32_t likeliest_count = 1;
+  std::uint64_t id = 0;  // comes back with the answer
+
+  bool empty() const { return rows.empty(); }
+};
+
+struct ProbeAnswer {
+  std::uint64_t id = 0;
+  // Shape [asked_count, likeliest_count]; those of a row likeliest first.
+  std::vector<std::uint32_t> tokens{};
+};
+
 // One sequence on the target: its tokens, their cache, and the law by which the next one is drawn.
 //
 // Between requests tokens() holds every verified token and, last, the root: decided but not yet
@@ -72,10 +92,11 @@ class TargetSession {
   // A refused request leaves the session as it was. Requires  !busy()
   Result<void> begin(const PrefillRequest& request);
   // Checks a tree below the root in one pass. A tree without nodes is a step of plain decoding.
+  // Probes take part in it and change nothing.
   // Errors    protocol  before the first prefill, after the end, or for a token the vocabulary
   // lacks
-  // Requires  !busy()
-  Result<void> begin(const DraftTree& tree);
+  // Requires  !busy(); of tree and probes together at most kTreeNodesMax nodes
+  Result<void> begin(const DraftTree& tree, Probes probes = {});
 
   // The outcome of a request whose tokens are all provisional, if the session has chosen what they
   // are to be held against already: it then ends behind the first difference, and no pass is made.
@@ -88,8 +109,16 @@ class TargetSession {
   bool busy() const { return !std::holds_alternative<std::monostate>(request_); }
   // A prompt may be run in parts, a draft only whole.
   bool divisible() const { return std::holds_alternative<RunningPrefill>(request_); }
-  // Rows that the request still has to run.
+  // Rows that the request still has to run, probes included.
   std::uint32_t pending_rows() const;
+  // Of these the probes, which the request can do without.
+  std::uint32_t probe_rows() const;
+  void drop_probes();
+  // What the last pass with probes told, until others are begun or a prompt is.
+  const ProbeAnswer& probe_answer() const { return probe_answer_; }
+  std::uint32_t vocabulary_count() const { return decoder_.config().vocabulary_count; }
+  // Whether the token ends an answer.
+  bool is_end(std::uint32_t token) const { return is_end_(token); }
   // Its choices are the likeliest tokens, whatever else the logits say.
   bool greedy() const { return sampler_.params().greedy() && !(law_ && law_->changes_logits()); }
 
@@ -138,10 +167,17 @@ class TargetSession {
   };
   struct RunningDraft {
     DraftTree tree;
+    Probes probes;
+
+    // The pass begins with the probes that are not asked: what they would be followed by nobody
+    // wants to know. Behind them come root and tree, then the probes that are.
+    std::uint32_t root_row() const { return probes.rows.node_count() - probes.asked_count; }
   };
 
   Result<void> check(const PrefillRequest& request) const;
   Outcome run();
+  SequenceRows rows_of(const RunningDraft& draft);
+  void answer(const Probes& probes, const Matrix& asked);
   // Whether the outcome is known with the rows of this pass.
   bool decide(RunningPrefill& prefill, std::uint32_t first, const Matrix& logits,
               std::span<const std::uint32_t> greedy);
@@ -179,6 +215,7 @@ class TargetSession {
   std::vector<float> logits_row_;
   std::uint32_t logprobs_per_token_ = 0;
   std::vector<Logprob> logprobs_;
+  ProbeAnswer probe_answer_;
 };
 
 }  // namespace edgedraft

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "server/passes/pass_loop.h"
+#include "server/proposers/probing_methods.h"
 #include "tests/protocol/support.h"
 #include "tests/server/plain_answer.h"
 #include "tests/server/raw_client.h"
@@ -45,6 +46,7 @@ class HostileClientsTest : public ::testing::Test {
     std::uint32_t sessions_max = 64;
     std::uint32_t waiting_max = 64;
     Duration wait_max{};
+    const ProbingMethodKind* method = nullptr;  // that streams are speculated for by
   };
 
   void open(const Options& options) {
@@ -53,11 +55,17 @@ class HostileClientsTest : public ::testing::Test {
                              .context_count = kContext,
                              .is_end = [](std::uint32_t) { return false; }};
     const std::uint64_t page = SessionStore::session_bytes(parts) / kLeastPages;
+    speculation_.reset();
+    if (options.method != nullptr) {
+      speculation_.emplace(probing_source(*options.method, parts.is_end),
+                           SpeculationOptions{.context_count = kContext});
+    }
     loop_.emplace(parts,
                   PassLoopOptions{.sessions = {.sessions_max = options.sessions_max,
                                                .kv_bytes_max = options.pages * page,
                                                .waiting_max = options.waiting_max},
                                   .wait_max = options.wait_max,
+                                  .speculation = speculation_ ? &*speculation_ : nullptr,
                                   .on_session_fault =
                                       [this](const std::string& why) { faults_.push_back(why); },
                                   .metrics = metrics_},
@@ -140,6 +148,7 @@ class HostileClientsTest : public ::testing::Test {
   Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
   std::shared_ptr<Metrics> metrics_ = std::make_shared<Metrics>();
   std::vector<std::string> faults_;
+  std::optional<Speculation> speculation_;
   std::optional<PassLoop> loop_;
   std::vector<std::unique_ptr<RawClient>> clients_;
 };
@@ -353,7 +362,9 @@ TEST_F(HostileClientsTest, AnyOrderOfRequestsIsSurvived) {
     open({.pages = kLeastPages + static_cast<std::uint32_t>(random.below(2 * kLeastPages)),
           .sessions_max = 6,
           .waiting_max = 3,
-          .wait_max = 400ms});
+          .wait_max = 400ms,
+          .method =
+              seed % 2 == 0 ? &probing_methods()[seed / 2 % probing_methods().size()] : nullptr});
     const auto below = [&](std::uint64_t n) { return static_cast<std::uint32_t>(random.below(n)); };
     const auto tokens = [&](std::uint32_t count) {
       Tokens all(count);

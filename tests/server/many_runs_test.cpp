@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "server/proposers/probing_methods.h"
 #include "tests/server/run_rig.h"
 
 namespace edgedraft {
@@ -122,14 +123,24 @@ TEST_F(ManyRunsTest, ADayOfAnswersLeavesNothingBehind) {
 }
 
 // Several clients, hints that are right, wrong, late, repeated, lost or hostile, credit that comes
-// in portions, runs that are cancelled and begun again: everybody gets the plain answer.
+// in portions, runs that are cancelled and begun again, a server that asks its target for guesses
+// of its own or does not: everybody gets the plain answer.
 TEST_F(ManyRunsTest, AnyScheduleGivesThePlainAnswer) {
   std::map<std::pair<std::uint64_t, bool>, Tokens> plain_answers;
   const char* const wanted = std::getenv("EDGEDRAFT_TEST_SCHEDULES");
   const std::uint64_t schedules = wanted != nullptr ? std::stoull(wanted) : 1500;
   for (std::uint64_t seed = 0; seed < schedules; ++seed) {
     Random random(seed);
-    open({.economy = static_cast<Economy>(random.below(3)), .metrics = metrics_});
+    std::optional<Speculation> speculation;
+    const std::size_t method = random.below(2 * probing_methods().size());
+    if (method < probing_methods().size()) {
+      speculation.emplace(probing_source(probing_methods()[method], parts().is_end),
+                          SpeculationOptions{.context_count = kContext});
+    }
+    open({.speculation = speculation ? &*speculation : nullptr,
+          .economy = static_cast<Economy>(random.below(3)),
+          .metrics = metrics_});
+    if (random.below(16) == 0) loop_->measure_costs(1s, {});
     struct Peer {
       HintingClient* client;
       SamplingParams sampling;

@@ -232,14 +232,14 @@ TEST_F(RunTest, EconomyMakesNoPassForARootWhileHintsAreUnderWay) {
 class Foresight final : public SessionProposer {
  public:
   Foresight(Tokens text, std::uint32_t& asked) : text_(std::move(text)), asked_(asked) {}
-  DraftTree propose(const TargetSession& session, const TreeShape& shape) override {
+  Proposal propose(const TargetSession& session, const ProposalLimits& limits) override {
     ++asked_;
     DraftTree tree;
     for (std::size_t at = session.tokens().size(); at < text_.size(); ++at) {
-      if (tree.node_count() == shape.depth) break;
+      if (tree.node_count() == limits.tree.depth) break;
       tree.add(text_[at], tree.node_count(), -0.1f);
     }
-    return tree;
+    return {.tree = tree};
   }
 
  private:

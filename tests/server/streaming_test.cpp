@@ -3,6 +3,7 @@
 
 #include "server/passes/pass_loop.h"
 #include "server/proposers/drafter_proposer.h"
+#include "server/proposers/probing_methods.h"
 #include "shared/drafting/independent/independent_kind.h"
 #include "shared/drafting/moa/moa_kind.h"
 #include "tests/protocol/support.h"
@@ -53,10 +54,11 @@ class Reader final : public Replies {
   bool full_ = false;
 };
 
-enum class Beside { nothing, moa_tli0, moa_tli1, independent, twin };
+enum class Beside { nothing, moa_tli0, moa_tli1, independent, twin, lookahead, core };
 
 std::string name_of(Beside drafter) {
-  constexpr const char* kNames[] = {"nothing", "moa_tli0", "moa_tli1", "independent", "twin"};
+  constexpr const char* kNames[] = {"nothing", "moa_tli0",  "moa_tli1", "independent",
+                                    "twin",    "lookahead", "core"};
   return kNames[static_cast<std::size_t>(drafter)];
 }
 
@@ -93,6 +95,10 @@ class StreamTest : public ::testing::Test {
   }
 
   ProposerSource source_of(Beside drafter) {
+    if (drafter == Beside::lookahead || drafter == Beside::core) {
+      return probing_source(*find_probing_method(name_of(drafter)),
+                            [](std::uint32_t token) { return token == kToyEndToken; });
+    }
     const auto decoder_model = [](const ToyDecoder& toy) {
       return make_independent_model({.config = toy.config, .tensors = toy.tensors});
     };
@@ -232,7 +238,8 @@ TEST_P(LosslessStreamTest, StreamsAreThePlainAnswers) {
 
 INSTANTIATE_TEST_SUITE_P(Drafters, LosslessStreamTest,
                          ::testing::Values(Beside::nothing, Beside::moa_tli0, Beside::moa_tli1,
-                                           Beside::independent, Beside::twin),
+                                           Beside::independent, Beside::twin, Beside::lookahead,
+                                           Beside::core),
                          [](const auto& beside) { return name_of(beside.param); });
 
 TEST_F(StreamTest, AStreamHasAsManyTokensAsWereAskedFor) {

@@ -1,0 +1,81 @@
+#include "server/program/speculator.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "server/proposers/drafter_proposer.h"
+#include "server/proposers/probing_methods.h"
+#include "shared/drafting/kinds.h"
+
+namespace edgedraft {
+namespace {
+
+// What makes a drafter's proposers by itself, for the room that a method's guesses leave.
+std::function<std::unique_ptr<SessionProposer>()> retrieval_of(SpeculatingDrafter drafter,
+                                                               Backend& backend,
+                                                               std::uint32_t context_count) {
+  const std::uint32_t positions = std::min(context_count, drafter.model->facts().context_count);
+  const std::shared_ptr<DrafterWeights> weights = drafter.model->load(backend, positions);
+  return [weights, positions] {
+    return std::make_unique<DrafterProposer>(DrafterProposer::Parts{
+        .drafter = weights->make_drafter(), .tap = nullptr, .positions_max = positions});
+  };
+}
+
+}  // namespace
+
+Result<SpeculatingDrafter> speculating_drafter(ModelHost& host, const std::string& name) {
+  std::string names;
+  HostedDrafter* found = nullptr;
+  for (HostedDrafter& drafter : host.drafters()) {
+    names += drafter.name + ", ";
+    // The one that sees the target's state drafts best.
+    const bool wanted =
+        name == "auto" ? found == nullptr || (!found->tap && drafter.tap) : drafter.name == name;
+    if (wanted) found = &drafter;
+  }
+  if (found != nullptr) {
+    return SpeculatingDrafter{
+        .name = found->name, .model = found->model.get(), .tap = found->tap.get()};
+  }
+  std::string kinds;
+  for (const DrafterKind* kind : drafter_kinds()) {
+    if (kind->is_bundle != nullptr || kind->read_with_indexes != nullptr) continue;
+    kinds += (kinds.empty() ? "" : ", ") + std::string(kind->name);
+    if (kind->name != name) continue;
+    auto model = host.read_drafter(*kind);
+    if (!model) return model.error();
+    const DrafterModel* const read = model->get();
+    return SpeculatingDrafter{.name = name,
+                              .model = read,
+                              .tap = nullptr,
+                              .joins_hints = kind->joins_others,
+                              .own = *std::move(model)};
+  }
+  return Error{Errc::usage, "--speculate " + name +
+                                ": there is no such drafter; give auto, which "
+                                "takes a --bundle's, or one of " +
+                                names + kinds + ", " + probing_method_names()};
+}
+
+Result<std::optional<ProposerSource>> probing_source_of(const std::string& name, ModelHost& host,
+                                                        Backend& backend) {
+  const std::size_t plus = name.find('+');
+  const ProbingMethodKind* const method = find_probing_method(name.substr(0, plus));
+  if (method == nullptr) return std::optional<ProposerSource>();
+  std::function<std::unique_ptr<SessionProposer>()> retrieval;
+  if (plus != std::string::npos) {
+    auto drafter = speculating_drafter(host, name.substr(plus + 1));
+    if (!drafter) return drafter.error();
+    if (!drafter->own) {
+      return Error{Errc::usage, "--speculate " + name + ": " + drafter->name +
+                                    " costs time of its own; what joins a method is a drafter "
+                                    "without weights"};
+    }
+    retrieval = retrieval_of(*std::move(drafter), backend, host.context_count());
+  }
+  return std::optional(probing_source(*method, host.session_parts().is_end, std::move(retrieval)));
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,67 @@
+#include "server/proposers/lookahead_window.h"
+
+#include <utility>
+
+#include "shared/base/check.h"
+
+namespace edgedraft {
+
+LookaheadWindow::LookaheadWindow(const Shape& shape, std::function<std::uint32_t()> token,
+                                 std::function<bool(std::uint32_t)> is_end)
+    : shape_(shape), token_(std::move(token)), is_end_(std::move(is_end)), levels_(1) {
+  EDGEDRAFT_CHECK(shape.n >= 3 && shape.width + 2 >= shape.n && shape.width >= 2 &&
+                  rows_max(shape) <= kTreeNodesMax);
+  // Each pass that fills the window takes one from it.
+  for (std::uint32_t i = 0; i < shape.width + shape.n - 3; ++i) levels_[0].push_back(token_());
+}
+
+DraftTree LookaheadWindow::rows() const {
+  DraftTree tree;
+  std::vector<std::vector<std::uint32_t>> row_of(levels_.size());
+  for (std::size_t level = 0; level < levels_.size(); ++level) {
+    for (std::size_t i = 0; i < levels_[level].size(); ++i) {
+      std::uint32_t parent = 0;
+      if (level > 1) {
+        parent = row_of[level - 1][i];
+      } else if (i > 0) {
+        parent = row_of[0][i - 1];
+      }
+      row_of[level].push_back(tree.add(levels_[level][i], parent));
+    }
+  }
+  return tree;
+}
+
+std::vector<LookaheadWindow::Ngram> LookaheadWindow::advance(
+    std::uint32_t root, std::span<const std::uint32_t> likeliest) {
+  EDGEDRAFT_CHECK(likeliest.size() == asked_count());
+  std::vector<Ngram> found;
+  if (filled()) {
+    for (std::size_t i = 0; i < likeliest.size(); ++i) {
+      Ngram ngram{.key = i == 0 ? root : levels_[0][i - 1], .sequence = {}};
+      for (std::size_t level = 1; level < levels_.size(); ++level) {
+        ngram.sequence.push_back(levels_[level][i]);
+      }
+      ngram.sequence.push_back(likeliest[i]);
+      found.push_back(std::move(ngram));
+    }
+  }
+  std::vector<std::uint32_t> last(likeliest.begin(), likeliest.end());
+  for (std::uint32_t& token : last) {
+    if (is_end_(token)) token = token_();
+  }
+  // One position on, what stood in column i + 1 stands in column i. A level that becomes another
+  // one stands a position further on already.
+  const auto next_column = [](std::vector<std::uint32_t>& level) { level.erase(level.begin()); };
+  if (filled()) {
+    levels_.erase(levels_.begin());
+    next_column(levels_[0]);
+  } else {
+    for (auto& level : levels_) next_column(level);
+    if (levels_.size() > 1) next_column(last);
+  }
+  levels_.push_back(std::move(last));
+  return found;
+}
+
+}  // namespace edgedraft

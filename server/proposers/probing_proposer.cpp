@@ -1,0 +1,55 @@
+#include "server/proposers/probing_proposer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/sessions/session_fault.h"
+
+namespace edgedraft {
+
+ProbingProposer::ProbingProposer(std::unique_ptr<ProbingMethod> method,
+                                 std::unique_ptr<SessionProposer> retrieval)
+    : method_(std::move(method)), retrieval_(std::move(retrieval)) {}
+
+Proposal ProbingProposer::propose(const TargetSession& session, const ProposalLimits& limits) {
+  take_answer(session);
+  Proposal proposal;
+  if (limits.tree.nodes > 0) proposal.tree = guesses(session, limits.tree);
+  if (limits.probe_rows > 0) proposal.probes = probes(session, limits.probe_rows);
+  return proposal;
+}
+
+// A pass may not have come to be, or a prompt may have taken the place of what was asked about.
+void ProbingProposer::take_answer(const TargetSession& session) {
+  const ProbeAnswer& answer = session.probe_answer();
+  if (!asked_ || answer.id != asked_->id) return;
+  EDGEDRAFT_SESSION_CHECK(answer.tokens.size() == asked_->count);
+  method_->learn(asked_->root, answer.tokens);
+  asked_.reset();
+}
+
+DraftTree ProbingProposer::guesses(const TargetSession& session, const TreeShape& shape) {
+  GuessList guesses(method_->guesses_max(),
+                    std::min<std::size_t>(method_->guess_length_max(), shape.depth));
+  method_->guess(session.tokens(), guesses);
+  if (retrieval_ && !guesses.full()) {
+    guesses.add(retrieval_->propose(session, {.tree = shape}).tree);
+  }
+  return guesses.tree(shape.nodes);
+}
+
+Probes ProbingProposer::probes(const TargetSession& session, std::uint32_t rows_max) {
+  const auto tokens = session.tokens();
+  const auto depth_max =
+      session.context_count() - std::min<std::size_t>(tokens.size(), session.context_count());
+  Probes probes = method_->ask(tokens, rows_max, static_cast<std::uint32_t>(depth_max));
+  if (probes.empty()) return {};
+  probes.id = ++last_id_;
+  probes.likeliest_count = std::min(probes.likeliest_count, session.vocabulary_count());
+  asked_ = {.id = last_id_,
+            .root = tokens.back(),
+            .count = std::size_t{probes.asked_count} * probes.likeliest_count};
+  return probes;
+}
+
+}  // namespace edgedraft

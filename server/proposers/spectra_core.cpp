@@ -1,0 +1,116 @@
+#include "server/proposers/spectra_core.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "server/proposers/guess_scores.h"
+#include "shared/base/check.h"
+
+namespace edgedraft {
+namespace {
+
+constexpr std::size_t kForwardKeysMax = 8192;
+constexpr std::size_t kBackwardKeysMax = 16384;
+// Of these, likeliest first, the first one that the forward dictionary lacks is taken.
+constexpr std::uint32_t kLikeliest = 64;
+
+}  // namespace
+
+SpectraCore::SpectraCore(const SpectraCoreOptions& options)
+    : options_(options),
+      forward_({.keys_max = kForwardKeysMax, .sequences_max = options.guesses}),
+      backward_(kBackwardKeysMax) {
+  EDGEDRAFT_CHECK(options.n >= 2 && options.n <= BackwardDictionary::kKeyMax + 1 &&
+                  options.width >= 1 && rows_max() <= kTreeNodesMax);
+}
+
+Guess SpectraCore::backward_guess(std::span<const std::uint32_t> tokens) const {
+  const std::size_t context_max = options_.n - 1;
+  std::vector<std::uint32_t> text(
+      tokens.end() - static_cast<std::ptrdiff_t>(std::min(context_max, tokens.size())),
+      tokens.end());
+  Guess guess;
+  while (guess.tokens.size() < options_.n - 1) {
+    std::optional<std::uint32_t> next;
+    std::size_t context = std::min(context_max, text.size());
+    for (; context > 0; --context) {
+      const auto* const found = backward_.find(std::span(text).last(context));
+      if (found == nullptr) continue;
+      next = *found;
+      break;
+    }
+    if (!next) break;
+    text.push_back(*next);
+    guess.tokens.push_back(*next);
+    guess.log_probs.push_back(backward_log_prob(context));
+  }
+  return guess;
+}
+
+void SpectraCore::guess(std::span<const std::uint32_t> tokens, GuessList& guesses) const {
+  guesses.add(backward_guess(tokens));
+  std::size_t rank = 0;
+  for (const auto& sequence : forward_.find(tokens.back())) {
+    guesses.add(forward_guess(sequence, rank++));
+  }
+}
+
+Probes SpectraCore::ask(std::span<const std::uint32_t> tokens, std::uint32_t rows_max,
+                        std::uint32_t depth_max) {
+  const std::uint32_t length = options_.n - 1;
+  const std::size_t count = std::min(options_.width, rows_max / length);
+  if (count == 0 || depth_max < length) return {};
+  while (pool_.size() < options_.width) {
+    auto& sequence = pool_.emplace_back();
+    while (sequence.size() < length) sequence.push_back(tokens[random_.below(tokens.size())]);
+  }
+  Probes probes{.likeliest_count = kLikeliest};
+  asked_.clear();
+  for (std::size_t i = 0; i < count; ++i) asked_.emplace_back((next_ + i) % pool_.size(), 0);
+  // A token of all sequences, then the next of all, so that the last rows are the last tokens.
+  std::uint32_t first_asked = 1;
+  for (std::uint32_t j = 0; j < length; ++j) {
+    first_asked = probes.rows.row_count();
+    for (auto& [sequence, row] : asked_) {
+      const std::uint32_t token = pool_[sequence][j];
+      const std::uint32_t known = probes.rows.child(row, token);
+      row = known != 0 ? known : probes.rows.add(token, row);
+    }
+  }
+  for (auto& [sequence, row] : asked_) row -= first_asked;
+  probes.asked_count = probes.rows.row_count() - first_asked;
+  asked_rows_ = probes.asked_count;
+  return probes;
+}
+
+std::uint32_t SpectraCore::choose(std::span<const std::uint32_t> likeliest) {
+  if (random_.uniform() <= options_.threshold) return likeliest.front();
+  const auto unknown =
+      std::ranges::find_if(likeliest, [&](std::uint32_t token) { return !forward_.knows(token); });
+  return unknown != likeliest.end() ? *unknown : likeliest.front();
+}
+
+void SpectraCore::learn(std::uint32_t /*root*/, std::span<const std::uint32_t> likeliest) {
+  const std::size_t each = likeliest.size() / asked_rows_;
+  // All are chosen before any is added: what is unknown is so by the passes before.
+  for (const auto& [sequence, row] : asked_) {
+    pool_[sequence].push_back(choose(likeliest.subspan(row * each, each)));
+  }
+  for (const auto& [sequence, row] : asked_) {
+    add(pool_[sequence]);
+    pool_[sequence].erase(pool_[sequence].begin());
+  }
+  next_ = (next_ + asked_.size()) % pool_.size();
+}
+
+void SpectraCore::add(std::span<const std::uint32_t> sequence) {
+  const std::size_t keys = options_.sub_ngrams ? sequence.size() - 1 : 1;
+  for (std::size_t j = 0; j < keys; ++j) {
+    if (options_.forward) forward_.add(sequence[j], sequence.subspan(j + 1));
+    if (!options_.backward) continue;
+    const std::size_t end = options_.sub_ngrams ? j + 1 : sequence.size() - 1;
+    backward_.set(sequence.first(end), sequence[end]);
+  }
+}
+
+}  // namespace edgedraft

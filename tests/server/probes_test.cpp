@@ -1,0 +1,251 @@
+// Rows of a pass that only ask: what they are told, and that they leave no trace.
+#include <gtest/gtest.h>
+
+#include "server/proposers/lookahead.h"
+#include "server/proposers/probing_methods.h"
+#include "server/sessions/pass.h"
+#include "tests/server/plain_answer.h"
+#include "tests/support/toy_models.h"
+
+namespace edgedraft {
+namespace {
+
+using testing::kToyEndToken;
+using testing::kToyVocabulary;
+using testing::ToyDecoder;
+using Tokens = std::vector<std::uint32_t>;
+
+constexpr std::uint32_t kContext = 160;
+
+class ProbesTest : public ::testing::Test {
+ protected:
+  TargetSession session(DType kv_type = DType::f32) {
+    return {decoder_, decoder_.make_cache(kv_type), kContext, is_end_};
+  }
+  Tokens random_tokens(std::uint64_t count) {
+    Tokens tokens(count);
+    for (auto& t : tokens) t = 3 + static_cast<std::uint32_t>(random_.below(kToyVocabulary - 3));
+    return tokens;
+  }
+  DraftTree random_tree(std::uint64_t nodes) {
+    DraftTree tree;
+    while (tree.node_count() < nodes) {
+      tree.add(random_tokens(1)[0], static_cast<std::uint32_t>(random_.below(tree.row_count())));
+    }
+    return tree;
+  }
+  Probes random_probes(std::uint64_t id) {
+    const std::uint64_t nodes = 1 + random_.below(80);
+    return {.rows = random_tree(nodes),
+            .asked_count = 1 + static_cast<std::uint32_t>(random_.below(nodes)),
+            .likeliest_count = 1 + static_cast<std::uint32_t>(random_.below(5)),
+            .id = id};
+  }
+  // The likeliest tokens behind a text that is fed as a prompt.
+  Tokens likeliest_behind(const Tokens& text, std::uint32_t count) {
+    KvCache cache = decoder_.make_cache();
+    const std::uint32_t rows = decoder_.append(cache, text);
+    Tokens tokens(count);
+    std::vector<float> log_probs(count);
+    backend_->top_k({.logits = decoder_.logits(rows - 1, 1),
+                     .k = count,
+                     .tokens = tokens,
+                     .log_probs = log_probs});
+    return tokens;
+  }
+  static VerifiedPath pass(Decoder& decoder, TargetSession& target) {
+    PassShare share{.session = &target, .rows_max = kMaskRowsMax};
+    run_pass(decoder, std::span(&share, 1));
+    return std::get<VerifiedPath>(share.outcome.value());
+  }
+
+  Random random_{3};
+  ToyDecoder toy_{4};
+  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
+  Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
+  std::function<bool(std::uint32_t)> is_end_ = [](std::uint32_t t) { return t == kToyEndToken; };
+};
+
+TEST_F(ProbesTest, EachIsToldWhatWouldFollowItsOwnPath) {
+  for (int repetition = 0; repetition < 20; ++repetition) {
+    TargetSession target = session();
+    const Tokens prompt = random_tokens(2 + random_.below(20));
+    ASSERT_TRUE(target.prefill({.base_count = 0, .tokens = prompt}));
+    const Tokens text(target.tokens().begin(), target.tokens().end());
+    const Probes probes = random_probes(7);
+    if (!target.begin(random_tree(random_.below(20)), probes)) continue;  // its answer has ended
+    pass(decoder_, target);
+    const ProbeAnswer& answer = target.probe_answer();
+    ASSERT_EQ(answer.id, 7u);
+    ASSERT_EQ(answer.tokens.size(), probes.asked_count * probes.likeliest_count);
+    for (std::uint32_t i = 0; i < probes.asked_count; ++i) {
+      Tokens path;
+      std::uint32_t row = probes.rows.row_count() - probes.asked_count + i;
+      for (; row != 0; row = probes.rows.parent(row)) path.push_back(probes.rows.token(row));
+      Tokens asked = text;
+      asked.insert(asked.end(), path.rbegin(), path.rend());
+      const auto told = answer.tokens.begin() + i * probes.likeliest_count;
+      EXPECT_EQ(Tokens(told, told + probes.likeliest_count),
+                likeliest_behind(asked, probes.likeliest_count));
+    }
+  }
+}
+
+// Chains at the positions behind the root are prolonged by the target's own greedy continuation.
+TEST_F(ProbesTest, AChainOfWhatTheTargetWritesIsProlongedByWhatItWritesNext) {
+  const Tokens prompt{9, 8, 7};
+  const Tokens expected = testing::plain_answer({decoder_, kContext, is_end_}, prompt, 24);
+  ASSERT_GT(expected.size(), 20u);
+  TargetSession target = session();
+  ASSERT_TRUE(target.prefill({.base_count = 0, .tokens = prompt}));
+  for (std::size_t at = 0; at + 10 < expected.size(); ++at) {
+    Probes probes{.asked_count = 9, .id = at + 1};
+    std::uint32_t row = 0;
+    for (std::size_t j = 1; j < 10; ++j) row = probes.rows.add(expected[at + j], row);
+    ASSERT_TRUE(target.begin(DraftTree(), probes));
+    pass(decoder_, target);
+    EXPECT_EQ(target.probe_answer().tokens,
+              Tokens(expected.begin() + static_cast<std::ptrdiff_t>(at) + 2,
+                     expected.begin() + static_cast<std::ptrdiff_t>(at) + 11));
+  }
+}
+
+// Beside others in one pass, with keys and values of any type: outcomes, tokens and the bits of
+// what is kept are those of a session that asks nothing.
+TEST_F(ProbesTest, TheyLeaveNoTrace) {
+  for (const DType kv_type : {DType::f32, DType::f16}) {
+    for (int repetition = 0; repetition < 12; ++repetition) {
+      constexpr std::size_t kSessions = 2;
+      std::vector<TargetSession> asking;
+      std::vector<TargetSession> silent;
+      for (std::size_t i = 0; i < kSessions; ++i) {
+        const Tokens prompt = random_tokens(1 + random_.below(30));
+        const SamplingParams sampling{.temperature = repetition % 2 == 0 ? 0.0f : 0.9f,
+                                      .seed = i,
+                                      .draw = i == 0 ? Draw::gumbel : Draw::inverse};
+        for (auto* sessions : {&asking, &silent}) {
+          sessions->push_back(session(kv_type));
+          const PrefillRequest request{.base_count = 0, .tokens = prompt, .sampling = sampling};
+          ASSERT_TRUE(sessions->back().prefill(request));
+        }
+      }
+      for (std::uint64_t cycle = 1; cycle < 8; ++cycle) {
+        std::vector<PassShare> shares;
+        std::vector<VerifiedPath> expected;
+        for (std::size_t i = 0; i < kSessions; ++i) {
+          const DraftTree tree = random_tree(random_.below(12));
+          if (!asking[i].begin(tree, random_probes(cycle))) continue;
+          if (random_.below(8) == 0) asking[i].drop_probes();
+          expected.push_back(silent[i].verify(tree).value());
+          shares.push_back({.session = &asking[i], .rows_max = kMaskRowsMax});
+        }
+        run_pass(decoder_, shares);
+        for (std::size_t s = 0; s < shares.size(); ++s) {
+          ASSERT_TRUE(shares[s].outcome);
+          const auto& path = std::get<VerifiedPath>(*shares[s].outcome);
+          EXPECT_EQ(path.path, expected[s].path);
+          EXPECT_EQ(path.next, expected[s].next);
+        }
+        for (std::size_t i = 0; i < kSessions; ++i) {
+          ASSERT_EQ(asking[i].valid_count(), silent[i].valid_count());
+          ASSERT_TRUE(std::ranges::equal(asking[i].tokens(), silent[i].tokens()));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(ProbesTest, OnesThatNeverRanTellNothing) {
+  TargetSession target = session();
+  ASSERT_TRUE(target.prefill({.base_count = 0, .tokens = Tokens{9, 8, 7}}));
+  ASSERT_TRUE(target.begin(DraftTree(), random_probes(1)));
+  pass(decoder_, target);
+  EXPECT_EQ(target.probe_answer().id, 1u);
+  const std::uint32_t valid = target.valid_count();
+  ASSERT_TRUE(target.begin(DraftTree(), random_probes(2)));
+  target.abandon();
+  EXPECT_EQ(target.valid_count(), valid);
+  EXPECT_NE(target.probe_answer().id, 2u);
+  ASSERT_TRUE(target.begin(DraftTree(), random_probes(3)));
+  target.drop_probes();
+  EXPECT_EQ(target.pending_rows(), 1u);
+  pass(decoder_, target);
+  EXPECT_NE(target.probe_answer().id, 3u);
+}
+
+class ProbingMethodTest : public ProbesTest,
+                          public ::testing::WithParamInterface<std::string_view> {
+ protected:
+  std::unique_ptr<SessionProposer> proposer() {
+    return probing_source(*find_probing_method(GetParam()), is_end_).make(nullptr);
+  }
+};
+
+// To the last position of the context, with as many rows as there may be, or fewer.
+TEST_P(ProbingMethodTest, AnswersArePlainToTheContextsEnd) {
+  std::uint32_t accepted = 0;
+  for (const std::uint32_t rows_max : {255u, 60u, 17u}) {
+    for (std::uint64_t seed = 0; seed < 6; ++seed) {
+      const Tokens prompt = random_tokens(4);
+      const SamplingParams sampling{.temperature = seed % 3 == 0 ? 0.0f : 0.8f,
+                                    .seed = seed,
+                                    .draw = seed % 2 == 0 ? Draw::gumbel : Draw::inverse};
+      const Tokens expected =
+          testing::plain_answer({decoder_, kContext, is_end_}, prompt, kContext, sampling);
+      TargetSession target = session();
+      const auto first =
+          target.prefill({.base_count = 0, .tokens = prompt, .sampling = sampling}).value();
+      const auto own = proposer();
+      Finish finish = first.finish;
+      while (finish == Finish::none) {
+        const Proposal proposal = own->propose(
+            target, {.tree = {.breadth = 8, .depth = 6, .nodes = 62}, .probe_rows = rows_max});
+        ASSERT_LE(proposal.probes.rows.node_count(), rows_max);
+        ASSERT_TRUE(target.begin(proposal.tree, proposal.probes));
+        const VerifiedPath path = pass(decoder_, target);
+        accepted += static_cast<std::uint32_t>(path.path.size());
+        finish = path.finish;
+      }
+      EXPECT_TRUE(std::ranges::equal(target.tokens().subspan(prompt.size()), expected));
+    }
+  }
+  EXPECT_GT(accepted, 0u);
+}
+
+// A client takes its answer back to an earlier token, or asks something else.
+TEST_P(ProbingMethodTest, ItFollowsItsSessionAnywhere) {
+  TargetSession target = session();
+  const auto own = proposer();
+  const ProposalLimits limits{.tree = {.breadth = 8, .depth = 4, .nodes = 30}, .probe_rows = 70};
+  Tokens text = random_tokens(20);
+  for (int turn = 0; turn < 30; ++turn) {
+    const std::size_t kept = random_.below(text.size());
+    text.resize(kept);
+    const Tokens more = random_tokens(1 + random_.below(5));
+    text.insert(text.end(), more.begin(), more.end());
+    const auto base = turn == 0 ? 0u : static_cast<std::uint32_t>(kept);
+    const auto first =
+        target.prefill({.base_count = base, .tokens = std::span(text).subspan(base)}).value();
+    TargetSession same = session();
+    ASSERT_EQ(same.prefill({.base_count = 0, .tokens = text}).value().next, first.next);
+    Finish finish = first.finish;
+    for (int step = 0; step < 4 && finish == Finish::none; ++step) {
+      const Proposal proposal = own->propose(target, limits);
+      ASSERT_TRUE(target.begin(proposal.tree, proposal.probes));
+      if (random_.below(4) == 0) {
+        target.abandon();
+        ASSERT_TRUE(target.begin(DraftTree()));
+      }
+      finish = pass(decoder_, target).finish;
+    }
+    text.assign(target.tokens().begin(), target.tokens().end());
+    while (same.tokens().size() < text.size()) ASSERT_TRUE(same.verify(DraftTree()));
+    ASSERT_TRUE(std::ranges::equal(same.tokens().first(text.size()), text));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Methods, ProbingMethodTest, ::testing::Values("lookahead", "core"),
+                         [](const auto& method) { return std::string(method.param); });
+
+}  // namespace
+}  // namespace edgedraft
