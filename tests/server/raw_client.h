@@ -91,6 +91,7 @@ class RawClient {
 
   // What the server said since it was last cleared, pings and activations excepted.
   std::vector<wire::Message> heard;
+  std::vector<wire::Activations> activations;
   std::uint32_t verdict_count = 0;
   std::uint32_t refusal_count = 0;
 
@@ -129,7 +130,10 @@ class RawClient {
         if (!*frame) break;
         auto message = wire::decode((*frame)->kind, (*frame)->payload);
         ASSERT_TRUE(message);
-        if (std::holds_alternative<wire::Activations>(*message)) continue;
+        if (auto* chunk = std::get_if<wire::Activations>(&*message)) {
+          activations.push_back(std::move(*chunk));
+          continue;
+        }
         verdict_count += std::holds_alternative<wire::Verdict>(*message);
         refusal_count += std::holds_alternative<wire::ErrorReport>(*message);
         heard.push_back(*std::move(message));

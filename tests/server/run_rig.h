@@ -71,10 +71,6 @@ class HintingClient {
   // Takes in what was heard. False if the answer has ended.
   bool listen() {
     for (const wire::Message& message : std::exchange(raw_.heard, {})) {
-      if (const auto* chunk = std::get_if<wire::Activations>(&message)) {
-        activations.push_back(*chunk);
-        continue;
-      }
       const auto* verdict = std::get_if<wire::Verdict>(&message);
       if (verdict == nullptr) {
         ADD_FAILURE() << "no verdict";
@@ -121,7 +117,6 @@ class HintingClient {
   RawClient& raw() { return raw_; }
 
   std::vector<wire::Verdict> verdicts;
-  std::vector<wire::Activations> activations;
 
  private:
   RawClient raw_;

@@ -108,7 +108,7 @@ TEST_F(RunTest, RowsThatBecameValidFollowTheirVerdictIfTheyAreWanted) {
   const std::uint32_t count = static_cast<std::uint32_t>(verdict.tokens.size()) + 1;
   EXPECT_EQ(count, 4u);
   EXPECT_TRUE(verdict.activations.empty());
-  const wire::Activations& chunk = client.activations.back();
+  const wire::Activations& chunk = client.raw().activations.back();
   EXPECT_EQ(chunk.round, verdict.round);
   EXPECT_EQ(chunk.first, verdict.length - count - 1);
   ASSERT_EQ(chunk.count, count);
