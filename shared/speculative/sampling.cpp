@@ -132,6 +132,22 @@ std::uint32_t Sampler::choose(std::span<const float> logits, std::uint64_t posit
   return race(candidates_, DrawNoise(params_.seed, position));
 }
 
+std::vector<double> Sampler::law(std::span<const float> logits) {
+  EDGEDRAFT_CHECK(!logits.empty());
+  std::vector<double> law(logits.size(), 0.0);
+  const std::uint32_t likeliest = argmax(logits);
+  candidates_.clear();
+  if (!params_.greedy() && std::isfinite(logits[likeliest])) filter(logits);
+  if (candidates_.empty()) {
+    law[likeliest] = 1.0;
+    return law;
+  }
+  double total = 0.0;
+  for (const Candidate& c : candidates_) total += c.weight;
+  for (const Candidate& c : candidates_) law[c.token] = c.weight / total;
+  return law;
+}
+
 std::uint32_t Sampler::invert(std::uint64_t position) {
   // One order for the inverse law, whatever the filters left behind.
   std::sort(candidates_.begin(), candidates_.end(),

@@ -26,6 +26,8 @@ class Sampler {
   // Shapes    logits [vocabulary], finite or -inf
   // Cost      O(vocabulary); sorts only what top-k or top-p need
   std::uint32_t choose(std::span<const float> logits, std::uint64_t position);
+  // The law that it draws from, at any position: the probabilities of all tokens.
+  std::vector<double> law(std::span<const float> logits);
 
  private:
   struct Candidate {

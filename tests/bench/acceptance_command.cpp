@@ -5,16 +5,24 @@
 #include <boost/algorithm/string/split.hpp>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
+#include <variant>
 
 #include "client/engine/bundle_file.h"
 #include "server/program/model_host.h"
+#include "server/program/speculator.h"
+#include "server/proposers/probing_methods.h"
+#include "server/proposers/spectra_core.h"
+#include "server/sessions/pass.h"
 #include "shared/base/progress.h"
 #include "shared/drafting/index/corpus_index.h"
 #include "tests/bench/bench_device.h"
+#include "tests/bench/drawn_answer.h"
 #include "tests/bench/prompts.h"
 #include "tests/support/drafted_answer.h"
 
@@ -26,15 +34,21 @@ constexpr const char* kHelp =
 drafting cycles, the target's own included; plain decoding is 1) per task and as the unweighted mean of the
 tasks, with 95 % intervals over the prompts, and the rows that the target computed per token (plain decoding:
 1). With --merge every bundle is measured with the other drafters' proposals in its trees, too. Activations
-go through the link's int8 codec. Every answer is compared with plain decoding, token for token; the exit
-status is 1 where one differs. The target runs on the CPU, the drafters on --device. An --index that holds 32
-tokens in a row of a prompt's "reference" answer is refused.
+go through the link's int8 codec. --methods are a server's that ask the target itself, METHOD or METHOD+KIND;
+their probes count as rows and are made in every pass, whatever they cost. Every answer is compared with plain
+decoding, token for token; the exit status is 1 where one differs. With --drawn each drafter is measured by the
+literature's rule as well (speculative sampling): what it proposes is drawn from its own law and accepted such
+that the answer has the target's law, so that answers differ from plain ones and are not compared. The target runs
+on the CPU, the drafters on --device. An --index that holds 32 tokens in a row of a prompt's "reference"
+answer is refused.
 
 Example:
   edgedraft-bench acceptance --model models/demo/target.gguf --prompts models/demo/heldout.jsonl \
     --bundle models/demo/moa-tli0.gguf --bundle models/demo/independent.gguf --chain 4
   edgedraft-bench acceptance --model models/demo/target.gguf --prompts models/demo/heldout.jsonl \
-    --kinds pld,anpd,ngram --bundle models/demo/moa-tli0.gguf --merge ngram)";
+    --kinds pld,anpd,ngram --bundle models/demo/moa-tli0.gguf --merge ngram
+  edgedraft-bench acceptance --model models/demo/target.gguf --prompts models/demo/heldout.jsonl \
+    --methods lookahead,core,lookahead+ngram,core+ngram --ablations)";
 
 struct TaskCounts {
   std::vector<double> tokens;  // of cycles, one number per prompt
@@ -48,12 +62,59 @@ struct DrafterResult {
   std::uint32_t differing = 0;
 };
 
-// A drafter to measure.
+struct ArmAnswer {
+  std::vector<std::uint32_t> tokens;
+  // Of cycles: tokens that they brought, how many there were, and rows of their passes.
+  double cycle_tokens = 0.0;
+  double cycles = 0.0;
+  double rows = 0.0;
+};
+
+// A drafter or a method to measure.
 struct Arm {
   std::string name;
-  Tap* tap;  // null if it needs tokens alone
-  BundleFile file;
+  bool is_compared;  // with plain decoding
+  std::function<Result<ArmAnswer>(std::span<const std::uint32_t> prompt)> answer;
 };
+
+SamplingParams sampling_of(const AcceptanceOptions& o) {
+  return {.temperature = o.temperature, .seed = o.seed, .draw = draw_of(o.draw)};
+}
+
+// A proposer at work for an answer, with as many probes as it has use for in every pass.
+Result<ArmAnswer> proposed_answer(ModelHost& host, const AcceptanceOptions& o,
+                                  const TreeShape& shape, const ProposerSource& source,
+                                  std::span<const std::uint32_t> prompt) {
+  const auto is_end = [&host](std::uint32_t t) { return host.tokenizer().is_end(t); };
+  TargetSession target(host.decoder(),
+                       host.decoder().make_cache(dtype_from_name(o.kv_type).value()),
+                       host.context_count(), is_end);
+  const auto first =
+      target.prefill({.base_count = 0, .tokens = prompt, .sampling = sampling_of(o)});
+  if (!first) return first.error();
+  const auto proposer = source.make(std::make_shared<std::uint32_t>(0));
+  ArmAnswer answer{.tokens = {first->next}};
+  Finish finish = first->finish;
+  while (finish == Finish::none && answer.tokens.size() < o.max_tokens) {
+    ProposalLimits limits{.tree = shape, .probe_rows = source.probe_rows};
+    // The last token is the target's own.
+    limits.tree.depth = std::min<std::uint32_t>(
+        shape.depth, o.max_tokens - 1 - static_cast<std::uint32_t>(answer.tokens.size()));
+    if (limits.tree.depth == 0) limits.tree.nodes = 0;
+    const Proposal proposal = proposer->propose(target, limits);
+    if (auto begun = target.begin(proposal.tree, proposal.probes); !begun) return begun.error();
+    answer.rows += target.pending_rows();
+    PassShare share{.session = &target, .rows_max = kMaskRowsMax};
+    run_pass(host.decoder(), std::span(&share, 1));
+    const auto& path = std::get<VerifiedPath>(*share.outcome);
+    const auto brought = target.tokens().last(path.path.size() + 1);
+    answer.tokens.insert(answer.tokens.end(), brought.begin(), brought.end());
+    answer.cycle_tokens += static_cast<double>(brought.size());
+    answer.cycles += 1;
+    finish = path.finish;
+  }
+  return answer;
+}
 
 double rows_per_token(const TaskCounts& counts) {
   return std::accumulate(counts.rows.begin(), counts.rows.end(), 0.0) /
@@ -186,6 +247,12 @@ void declare_acceptance(CLI::App& app, AcceptanceOptions& o) {
       ->delimiter(',');
   app.add_option("--index", o.indexes, "For the drafters that look things up (repeatable)")
       ->type_name("FILE");
+  app.add_option("--methods", o.methods, "What a server asks its target for guesses by, see above")
+      ->type_name("METHOD[+KIND],...")
+      ->delimiter(',');
+  app.add_flag("--drawn", o.drawn, "Each drafter's proposals drawn from its law, too, see above");
+  app.add_flag("--ablations", o.ablations,
+               "SPECTRA-CORE without each of its parts and with other thresholds, too");
   app.add_option("--prompts", o.prompts, "JSON lines with task, prompt")->type_name("FILE");
   app.add_option("--tree", o.tree, "Breadth, depth, nodes [8,6,62]")->delimiter(',');
   app.add_option("--chain", o.chain, "Draft K tokens in a row instead");
@@ -213,6 +280,9 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
   }
   const auto shape = shape_of(o);
   if (!shape) return shape.error();
+  if (o.drawn && sampling_of(o).greedy()) {
+    return Error{Errc::usage, "--drawn needs a --temperature above 0"};
+  }
   const auto prompts = read_prompts(o.prompts);
   if (!prompts) return prompts.error();
   const auto backend = make_cpu_backend({.threads = o.threads});
@@ -223,15 +293,13 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
   if (!host) return host.error();
   const auto answer_of = [&](std::span<const std::uint32_t> prompt, Tap* tap, Drafter* drafter,
                              std::optional<TreeShape> tree) {
-    return testing::drafted_answer(
-        **host,
-        {.prompt = prompt,
-         .tap = tap,
-         .drafter = drafter,
-         .tree = tree,
-         .tokens_max = o.max_tokens,
-         .sampling = {.temperature = o.temperature, .seed = o.seed, .draw = draw_of(o.draw)},
-         .kv_type = dtype_from_name(o.kv_type).value()});
+    return testing::drafted_answer(**host, {.prompt = prompt,
+                                            .tap = tap,
+                                            .drafter = drafter,
+                                            .tree = tree,
+                                            .tokens_max = o.max_tokens,
+                                            .sampling = sampling_of(o),
+                                            .kv_type = dtype_from_name(o.kv_type).value()});
   };
 
   const auto target = BundleFile::open(o.model, BundleUse::plain);
@@ -239,14 +307,51 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
   if (auto good = check_held_out(o.indexes, target->tokenizer(), *prompts); !good) {
     return good.error();
   }
+  std::vector<BundleFile> files;
+  files.reserve(o.kinds.size() + 2 * o.bundles.size());
   std::vector<Arm> arms;
+  const auto add_drafter = [&](std::string name, Tap* tap, BundleFile opened) {
+    const BundleFile* const file = &files.emplace_back(std::move(opened));
+    arms.push_back(
+        {.name = name,
+         .is_compared = true,
+         .answer = [&, file, tap](std::span<const std::uint32_t> prompt) -> Result<ArmAnswer> {
+           const auto drafter = file->make_drafter(**device);
+           const auto answer = answer_of(prompt, tap, drafter.get(), *shape);
+           if (!answer) return answer.error();
+           return ArmAnswer{.tokens = answer->tokens,
+                            .cycle_tokens = static_cast<double>(answer->stats.cycle_tokens),
+                            .cycles = static_cast<double>(answer->stats.cycles),
+                            .rows = static_cast<double>(answer->stats.cycles) +
+                                    static_cast<double>(answer->stats.drafted)};
+         }});
+    if (!o.drawn) return;
+    arms.push_back(
+        {.name = name + ", drawn",
+         .is_compared = false,
+         .answer = [&, file, tap](std::span<const std::uint32_t> prompt) -> Result<ArmAnswer> {
+           const auto drafter = file->make_drafter(**device);
+           DrawnAnswer answer =
+               drawn_answer(**host, {.prompt = prompt,
+                                     .tap = tap,
+                                     .drafter = *drafter,
+                                     .tree = *shape,
+                                     .tokens_max = o.max_tokens,
+                                     .sampling = sampling_of(o),
+                                     .kv_type = dtype_from_name(o.kv_type).value()});
+           return ArmAnswer{.tokens = std::move(answer.tokens),
+                            .cycle_tokens = static_cast<double>(answer.cycle_tokens),
+                            .cycles = static_cast<double>(answer.cycles),
+                            .rows = static_cast<double>(answer.rows)};
+         }});
+  };
   for (const std::string& kind : o.kinds) {
     std::vector<std::string> names;
     boost::split(names, kind, [](char c) { return c == '+'; });
     auto file = BundleFile::open(o.model, BundleUse::draft, names.front(), o.indexes);
     if (!file) return file.error();
     if (auto merged = file->merge(std::span(names).subspan(1)); !merged) return merged.error();
-    arms.push_back({.name = kind, .tap = nullptr, .file = std::move(*file)});
+    add_drafter(kind, nullptr, std::move(*file));
   }
   for (std::size_t b = 0; b < o.bundles.size(); ++b) {
     for (const auto& merge : {std::vector<std::string>{}, o.merge}) {
@@ -255,15 +360,51 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
       if (auto merged = file->merge(merge); !merged) return merged.error();
       std::string name = o.bundles[b].stem().string();
       for (const std::string& kind : merge) name += " + " + kind;
-      arms.push_back({.name = std::move(name),
-                      .tap = (*host)->drafters()[b].tap.get(),
-                      .file = std::move(*file)});
+      add_drafter(std::move(name), (*host)->drafters()[b].tap.get(), std::move(*file));
       if (o.merge.empty()) break;
     }
   }
-  if (arms.empty()) return Error{Errc::usage, "give drafters with --bundle or --kinds"};
+  const auto add_method = [&](std::string name, ProposerSource source) {
+    arms.push_back(
+        {.name = std::move(name),
+         .is_compared = true,
+         .answer = [&, source = std::move(source)](std::span<const std::uint32_t> prompt) {
+           return proposed_answer(**host, o, *shape, source, prompt);
+         }});
+  };
+  for (const std::string& method : o.methods) {
+    auto source = probing_source_of(method, **host, *backend);
+    if (!source) return source.error();
+    if (!*source) {
+      return Error{Errc::usage, "--methods " + method + ": there is no such method; there are " +
+                                    probing_method_names()};
+    }
+    add_method(method, **std::move(source));
+  }
+  if (o.ablations) {
+    const auto arm = [](const std::string& what, const SpectraCoreOptions& options) {
+      return std::pair("core " + what, options);
+    };
+    for (const auto& [name, options] :
+         {arm("without forward", {.forward = false}), arm("without backward", {.backward = false}),
+          arm("without sub-n-grams", {.sub_ngrams = false}),
+          arm("with threshold 0.1", {.threshold = 0.1}),
+          arm("with threshold 0.5", {.threshold = 0.5}),
+          arm("with threshold 1", {.threshold = 1.0})}) {
+      add_method(name, {.make =
+                            [options](std::shared_ptr<std::uint32_t>) {
+                              return std::make_unique<ProbingProposer>(
+                                  std::make_unique<SpectraCore>(options));
+                            },
+                        .session_bytes = 0,
+                        .probe_rows = SpectraCore(options).rows_max()});
+    }
+  }
+  if (arms.empty()) {
+    return Error{Errc::usage, "give drafters with --bundle or --kinds, or --methods"};
+  }
 
-  const auto chat = (o.bundles.empty() ? *target : arms.back().file).chat_template({});
+  const auto chat = (o.bundles.empty() ? *target : files.back()).chat_template({});
   if (!chat) return chat.error();
   std::vector<DrafterResult> results;
   results.reserve(arms.size());
@@ -277,16 +418,15 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
     if (!plain) return plain.error();
     progress.advance(1);
     for (std::size_t a = 0; a < arms.size(); ++a) {
-      const auto drafter = arms[a].file.make_drafter(**device);
-      const auto answer = answer_of(*tokens, arms[a].tap, drafter.get(), *shape);
+      const auto answer = arms[a].answer(*tokens);
       if (!answer) return answer.error();
       progress.advance(1);
-      results[a].differing += answer->tokens != plain->tokens;
-      if (answer->stats.cycles == 0) continue;
+      results[a].differing += arms[a].is_compared && answer->tokens != plain->tokens;
+      if (answer->cycles == 0) continue;
       TaskCounts& counts = results[a].tasks[prompt.task];
-      counts.tokens.push_back(answer->stats.cycle_tokens);
-      counts.cycles.push_back(answer->stats.cycles);
-      counts.rows.push_back(answer->stats.cycles + answer->stats.drafted);
+      counts.tokens.push_back(answer->cycle_tokens);
+      counts.cycles.push_back(answer->cycles);
+      counts.rows.push_back(answer->rows);
     }
   }
   o.json ? print_json(results) : print(results);

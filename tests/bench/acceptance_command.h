@@ -19,6 +19,9 @@ struct AcceptanceOptions {
   std::vector<std::string> kinds;
   std::vector<std::string> merge;
   std::vector<std::filesystem::path> indexes;
+  std::vector<std::string> methods;
+  bool ablations = false;
+  bool drawn = false;
   std::filesystem::path prompts;
   std::vector<std::uint32_t> tree;  // breadth, depth, nodes; empty: 8,6,62
   std::uint32_t chain = 0;          // 0: a tree

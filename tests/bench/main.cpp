@@ -8,6 +8,7 @@
 #include "tests/bench/lag_command.h"
 #include "tests/bench/model_command.h"
 #include "tests/bench/overlap_command.h"
+#include "tests/bench/plan_command.h"
 #include "tests/bench/protocol_command.h"
 #include "tests/bench/server_command.h"
 #include "tests/bench/tables_command.h"
@@ -25,6 +26,7 @@ struct Options {
   LagOptions lag;
   ModelOptions model;
   OverlapOptions overlap;
+  PlanOptions plan;
   ProtocolOptions protocol;
   ServerBenchOptions server;
   TablesOptions tables;
@@ -55,6 +57,8 @@ int main_with(int argc, char** argv) {
   program.command("model", "write a model of random weights", o.model, declare_model, run_model);
   program.command("overlap", "Answers without waiting for verdicts, over networks", o.overlap,
                   declare_overlap, run_overlap);
+  program.command("plan", "What chains of drafts are worth, by formula and measured", o.plan,
+                  declare_plan, run_plan);
   program.command("protocol", "Bytes of a cycle against the formula", o.protocol, declare_protocol,
                   run_protocol);
   program.command("server", "One server, many devices", o.server, declare_server, run_server);

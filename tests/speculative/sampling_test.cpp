@@ -51,6 +51,22 @@ TEST_P(SamplerTest, ZeroTemperatureTakesTheLowestOfTheBest) {
   }
 }
 
+TEST_P(SamplerTest, ItTellsTheLawThatItDrawsFrom) {
+  for (const SamplingParams& params :
+       {SamplingParams{.temperature = 0.7f, .seed = 3, .draw = GetParam()},
+        SamplingParams{.temperature = 2.0f, .top_k = 3, .seed = 3, .draw = GetParam()},
+        SamplingParams{.temperature = 2.0f, .top_p = 0.6f, .seed = 3, .draw = GetParam()},
+        SamplingParams{.draw = GetParam()}}) {
+    const auto measured = law(params, kDraws);
+    const auto told = Sampler(params).law(kLogits);
+    ASSERT_EQ(told.size(), measured.size());
+    for (std::size_t i = 0; i < told.size(); ++i) {
+      EXPECT_NEAR(measured[i], told[i], kTolerance);
+      EXPECT_EQ(measured[i] == 0.0, told[i] == 0.0);
+    }
+  }
+}
+
 TEST_P(SamplerTest, DrawsFollowTheSoftmaxOfTheTemperature) {
   for (const float temperature : {0.5f, 1.0f, 2.0f}) {
     const auto measured = law({.temperature = temperature, .seed = 7, .draw = GetParam()}, kDraws);

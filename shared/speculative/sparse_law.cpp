@@ -1,0 +1,59 @@
+#include "shared/speculative/sparse_law.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "shared/base/check.h"
+
+namespace edgedraft {
+
+SparseLaw::SparseLaw(std::vector<Entry> entries) : entries_(std::move(entries)) {
+  for (const Entry& entry : entries_) {
+    EDGEDRAFT_CHECK(entry.weight > 0);
+    total_ += entry.weight;
+  }
+}
+
+SparseLaw::SparseLaw(std::span<const DraftGuess> guesses, double temperature) {
+  constexpr double kLargest = 65535.0;
+  if (guesses.empty()) return;
+  const double best = std::ranges::max(guesses, {}, &DraftGuess::log_prob).log_prob;
+  for (const DraftGuess& guess : guesses) {
+    const double weight = std::round(kLargest * std::exp((guess.log_prob - best) / temperature));
+    if (!(weight >= 1.0)) continue;
+    entries_.push_back({.token = guess.token, .weight = static_cast<std::uint16_t>(weight)});
+    total_ += entries_.back().weight;
+  }
+}
+
+double SparseLaw::probability(std::uint32_t token) const {
+  const auto found = std::ranges::find(entries_, token, &Entry::token);
+  return found == entries_.end() ? 0.0
+                                 : static_cast<double>(found->weight) / static_cast<double>(total_);
+}
+
+SparseLaw SparseLaw::without(std::uint32_t token) const {
+  std::vector<Entry> rest = entries_;
+  EDGEDRAFT_CHECK(std::erase_if(rest, [=](const Entry& e) { return e.token == token; }) == 1);
+  return SparseLaw(std::move(rest));
+}
+
+std::vector<std::uint32_t> SparseLaw::draw(std::size_t count,
+                                           const std::function<double()>& uniform) const {
+  std::vector<std::uint32_t> drawn;
+  SparseLaw law = *this;
+  while (drawn.size() < count && !law.entries_.empty()) {
+    double left = uniform() * static_cast<double>(law.total_);
+    std::size_t i = 0;
+    for (; i + 1 < law.entries_.size(); ++i) {
+      left -= law.entries_[i].weight;
+      if (left < 0.0) break;
+    }
+    drawn.push_back(law.entries_[i].token);
+    law = law.without(drawn.back());
+  }
+  return drawn;
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,113 @@
+#include "tests/bench/drawn_answer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "shared/base/random.h"
+#include "shared/forecast/rank_law.h"
+#include "shared/speculative/candidate_rule.h"
+#include "shared/speculative/sampling.h"
+
+namespace edgedraft::bench {
+namespace {
+
+// How often a drafter's likeliest token is right, for the shape of trees.
+constexpr double kAcceptance = 0.6;
+
+using Path = std::vector<std::uint32_t>;
+
+}  // namespace
+
+DrawnAnswer drawn_answer(ModelHost& host, const DrawnAnswerRequest& request) {
+  Decoder& decoder = host.decoder();
+  Drafter& drafter = request.drafter;
+  KvCache cache = decoder.make_cache(request.kv_type);
+  Sampler sampler(request.sampling);
+  Random random(request.sampling.seed);
+  const auto uniform = [&] { return random.uniform(); };
+  const auto is_end = [&host](std::uint32_t t) { return host.tokenizer().is_end(t); };
+  const std::vector<double> ranks = rank_law(kAcceptance);
+  std::vector<float> logits(decoder.config().vocabulary_count);
+
+  const std::uint32_t prompt_rows = decoder.append(cache, request.prompt);
+  decoder.backend().read(decoder.logits(prompt_rows - 1, 1), logits);
+  std::uint32_t root = sampler.choose(logits, request.prompt.size());
+  drafter.append(request.prompt);
+  drafter.append(std::span(&root, 1));
+  std::uint32_t activations_end = 0;
+  DrawnAnswer answer{.tokens = {root}};
+  Finish finish = is_end(root) ? Finish::end_token : Finish::none;
+  while (finish == Finish::none && answer.tokens.size() < request.tokens_max) {
+    const std::uint32_t length = cache.length();
+    if (request.tap != nullptr) {
+      std::vector<float> values((length - activations_end) * drafter.activation_cols());
+      request.tap->read(cache, activations_end, length - activations_end, values);
+      drafter.add_activations(activations_end, values);
+      activations_end = length;
+    }
+    std::map<Path, SparseLaw> laws;  // by the path to a node
+    const auto draw_children = [&](std::span<const std::uint32_t> path,
+                                   std::vector<DraftGuess>& guesses) {
+      const SparseLaw law(guesses, request.sampling.temperature);
+      guesses.clear();
+      const std::size_t count = std::min<std::size_t>(request.tree.breadth, ranks.size());
+      for (const std::uint32_t token : law.draw(count, uniform)) {
+        const double rank = ranks[guesses.size()];
+        guesses.push_back({.token = token, .log_prob = static_cast<float>(std::log(rank))});
+      }
+      laws[{path.begin(), path.end()}] = law;
+    };
+    TreeShape shape = request.tree;
+    shape.depth = std::min<std::uint32_t>(
+        shape.depth, request.tokens_max - static_cast<std::uint32_t>(answer.tokens.size()) - 1);
+    const DraftTree tree = shape.depth > 0 ? drafter.draft(shape, draw_children) : DraftTree();
+
+    Path fed{root};
+    fed.insert(fed.end(), tree.tokens().begin(), tree.tokens().end());
+    std::vector<std::uint32_t> positions = tree.depths();
+    for (std::uint32_t& position : positions) {
+      position = std::min(length + position, host.context_count() - 1);
+    }
+    const auto masks = tree.masks();
+    decoder.forward(
+        cache, fed,
+        {.positions = positions, .prefix = length, .first_slot = length, .masks = masks});
+    const Matrix found = decoder.logits(0, tree.row_count());
+    const auto law_behind = [&](std::uint32_t row) -> const SparseLaw& {
+      Path path;
+      for (; row != 0; row = tree.parent(row)) path.push_back(tree.token(row));
+      std::ranges::reverse(path);
+      return laws.at(path);
+    };
+    const VerifiedPath verified =
+        verify_candidates(tree, {.root_position = length,
+                                 .context_count = host.context_count(),
+                                 .target =
+                                     [&](std::uint32_t row) {
+                                       decoder.backend().read(found.row_range(row, 1), logits);
+                                       return sampler.law(logits);
+                                     },
+                                 .draft = law_behind,
+                                 .uniform = uniform,
+                                 .is_end = is_end});
+    std::vector<std::uint32_t> slots{length};
+    Path brought;
+    for (const std::uint32_t row : verified.path) {
+      slots.push_back(length + row);
+      brought.push_back(tree.token(row));
+    }
+    root = verified.next;
+    brought.push_back(root);
+    cache.keep(slots);
+    drafter.append(brought);
+    answer.tokens.insert(answer.tokens.end(), brought.begin(), brought.end());
+    answer.cycle_tokens += static_cast<std::uint32_t>(brought.size());
+    answer.rows += tree.row_count();
+    ++answer.cycles;
+    finish = verified.finish;
+  }
+  return answer;
+}
+
+}  // namespace edgedraft::bench
