@@ -110,7 +110,8 @@ test("an outage in mid-answer, and its correction", { skip }, async () => {
   process.kill(server, "SIGSTOP");
   try {
     await page.waitForSelector(".unconfirmed", { timeout: 30_000 });
-    assert.match(await page.$eval("#state", (state) => state.textContent), /not confirmed/);
+    // A quick device may have written all of it by now.
+    assert.match(await page.$eval("#state", (state) => state.textContent), /not confirmed|unchecked/);
   } finally {
     process.kill(server, "SIGCONT");
   }

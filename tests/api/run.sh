@@ -40,7 +40,7 @@ ready() {
   exit 1
 }
 "$server" --model "$models/target.gguf" --bundle "$models/moa-tli1.gguf" --listen 127.0.0.1:0 \
-  --state state >server.out 2>server.err &
+  --max-sessions 32 --state state >server.out 2>server.err &
 processes+=($!)
 ready server
 read -r _ address _ pin <server.out

@@ -142,6 +142,31 @@ TEST_F(ServeTest, AShortOutageChangesNothingThatAPlainClientSees) {
   EXPECT_GT(seen.last["x_edgedraft"]["resyncs"], 0);
 }
 
+// As where the device gets another address: its connection ends without a word, and the server
+// still has the session when the next one comes.
+TEST_F(ServeTest, AChangedAddressLosesAndRepeatsNothing) {
+  const Server server(scratch_, kPaced);
+  const Endpoint endpoint(scratch_, server.address(), server.pin(), {"--hold-ms", "60000"});
+  HttpResult result;
+  std::thread asking([&] {
+    result = endpoint.post({{"stream", true}, {"max_tokens", 80}, {"offline", "keep"}});
+  });
+  for (const auto after : {1000ms, 400ms}) {
+    std::this_thread::sleep_for(after);
+    for (const char* const plug : {R"({"plugged": false})", R"({"plugged": true})"}) {
+      EXPECT_EQ(ask(endpoint.port(), {.method = "PUT", .path = "/v1/edgedraft/link", .body = plug})
+                    .status,
+                200u);
+    }
+  }
+  asking.join();
+  const Read seen = read(result.body);
+  EXPECT_TRUE(seen.done);
+  EXPECT_EQ(seen.content, plain_answer());
+  EXPECT_EQ(seen.revisions, 0u);
+  EXPECT_GT(seen.last["x_edgedraft"]["resyncs"], 0);
+}
+
 TEST_F(ServeTest, WhoWaitsHasTheTargetsWordsAlone) {
   const Read seen = stream_through_an_outage("wait", 1500ms, {"--hold-ms", "0"});
   EXPECT_TRUE(seen.done);
