@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "shared/base/error.h"
+#include "tests/bench/drafter_arms.h"
 
 namespace CLI {
 class App;
@@ -14,17 +14,12 @@ class App;
 namespace edgedraft::bench {
 
 struct AcceptanceOptions {
-  std::filesystem::path model;
-  std::vector<std::filesystem::path> bundles;
-  std::vector<std::string> kinds;
+  ArmOptions arms;
   std::vector<std::string> merge;
-  std::vector<std::filesystem::path> indexes;
   std::vector<std::string> methods;
   bool ablations = false;
   bool drawn = false;
-  std::filesystem::path prompts;
-  std::vector<std::uint32_t> tree;  // breadth, depth, nodes; empty: 8,6,62
-  std::uint32_t chain = 0;          // 0: a tree
+  std::uint32_t chain = 0;  // 0: a tree
   std::uint32_t max_tokens = 160;
   float temperature = 0.0f;
   std::string draw = "gumbel";

@@ -3,6 +3,7 @@
 #include "tests/bench/agreement_command.h"
 #include "tests/bench/detectors_command.h"
 #include "tests/bench/device_command.h"
+#include "tests/bench/drafters_command.h"
 #include "tests/bench/engine_command.h"
 #include "tests/bench/fingerprint_command.h"
 #include "tests/bench/lag_command.h"
@@ -21,6 +22,7 @@ struct Options {
   AgreementOptions agreement;
   DetectorsOptions detectors;
   DeviceBenchOptions device;
+  DraftersOptions drafters;
   EngineOptions engine;
   FingerprintOptions fingerprint;
   LagOptions lag;
@@ -49,6 +51,8 @@ int main_with(int argc, char** argv) {
                   declare_detectors, run_detectors);
   program.command("device", "a drafter's operations and steps on a Vulkan device", o.device,
                   declare_device, run_device);
+  program.command("drafters", "Drafters of one target beside each other", o.drafters,
+                  declare_drafters, run_drafters);
   program.command("engine", "passes of a decoder by number of rows", o.engine, declare_engine,
                   run_engine);
   program.command("fingerprint", "Can an observer of the network tell prompts apart?",

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "client/generation/generation_stats.h"
+#include "tests/bench/prompts.h"
+
+namespace edgedraft::bench {
+
+// What cycles of drafting brought: tokens (the target's own included), passes and rows of the
+// target, a number per prompt.
+struct TaskCounts {
+  std::vector<double> tokens;
+  std::vector<double> cycles;
+  std::vector<double> rows;  // roots and nodes
+
+  // Of a prompt's answer. Requires  cycles in it
+  void add(double brought, double made, double computed);
+  void add(const GenerationStats& stats);
+  Mean acceptance_length() const { return bootstrap_ratio(tokens, cycles); }
+  double rows_per_token() const;
+};
+
+using CountsByTask = std::map<std::string, TaskCounts>;
+
+// The unweighted mean of the tasks; its interval from resampling within each task.
+Mean mean_acceptance_length(const CountsByTask& tasks);
+double mean_rows_per_token(const CountsByTask& tasks);
+
+}  // namespace edgedraft::bench

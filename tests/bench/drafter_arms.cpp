@@ -1,0 +1,129 @@
+#include "tests/bench/drafter_arms.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <boost/algorithm/string/split.hpp>
+#include <map>
+#include <span>
+#include <utility>
+
+#include "shared/drafting/index/corpus_index.h"
+
+namespace edgedraft::bench {
+namespace {
+
+// How many tokens of an answer stand in a row in an index, at most kIndexOrder.
+std::uint32_t longest_run_in(const CorpusIndex& index, std::span<const std::uint32_t> answer) {
+  std::uint32_t longest = 0;
+  for (std::size_t end = 1; end <= answer.size(); ++end) {
+    longest = std::max(longest, index.longest_match(answer.first(end), kIndexOrder).length);
+  }
+  return longest;
+}
+
+// A drafter may not be told what it is asked.
+Result<void> check_held_out(const std::vector<std::filesystem::path>& paths,
+                            const Tokenizer& tokenizer, const std::vector<Prompt>& prompts) {
+  for (const std::filesystem::path& path : paths) {
+    const auto index = CorpusIndex::open(path);
+    if (!index) return index.error();
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      const auto answer = tokenizer.encode(prompts[i].reference, Special::plain);
+      if (longest_run_in(*index, answer) < kIndexOrder) continue;
+      return Error{Errc::usage, path.string() + ": holds " + std::to_string(kIndexOrder) +
+                                    " tokens in a row of the reference answer to prompt " +
+                                    std::to_string(i + 1) +
+                                    ": leave what is measured on out of the index"};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+void declare_arms(CLI::App& app, ArmOptions& o) {
+  app.add_option("--model", o.model, "The target")->type_name("FILE.gguf");
+  app.add_option("--bundle", o.bundles, "A drafter (repeatable)")->type_name("FILE.gguf");
+  app.add_option("--kinds", o.kinds, "Drafters that need no bundle; a+b: both on one tree")
+      ->type_name("KIND,...")
+      ->delimiter(',');
+  app.add_option("--index", o.indexes, "For the drafters that look things up (repeatable)")
+      ->type_name("FILE");
+  app.add_option("--prompts", o.prompts, "JSON lines with task, prompt")->type_name("FILE");
+  app.add_option("--tree", o.tree, "Breadth, depth, nodes [8,6,62]")->delimiter(',');
+}
+
+Result<void> check_arms(const ArmOptions& o, Drafters drafters) {
+  if (o.model.empty() || o.prompts.empty()) {
+    return Error{Errc::usage,
+                 "give the target with --model FILE.gguf, prompts with --prompts FILE"};
+  }
+  if (drafters == Drafters::required && o.bundles.empty() && o.kinds.empty()) {
+    return Error{Errc::usage, "give drafters with --bundle or --kinds"};
+  }
+  return {};
+}
+
+Result<TreeShape> tree_of(const std::vector<std::uint32_t>& numbers) {
+  TreeShape shape;
+  if (!numbers.empty()) {
+    if (numbers.size() != 3) {
+      return Error{Errc::usage, "--tree takes three numbers, for example 8,6,62"};
+    }
+    shape = {.breadth = numbers[0], .depth = numbers[1], .nodes = numbers[2]};
+  }
+  if (!valid(shape)) return Error{Errc::usage, "no such tree: see edgedraft run --help"};
+  return shape;
+}
+
+Result<std::vector<DrafterArm>> open_arms(const ArmOptions& o, ModelHost& host,
+                                          const std::vector<std::string>& merge) {
+  std::vector<DrafterArm> arms;
+  for (std::size_t b = 0; b < o.bundles.size(); ++b) {
+    for (const auto& merged : {std::vector<std::string>{}, merge}) {
+      auto file = BundleFile::open(o.bundles[b], BundleUse::draft, {}, o.indexes);
+      if (!file) return file.error();
+      if (auto done = file->merge(merged); !done) return done.error();
+      std::string name = o.bundles[b].stem().string();
+      for (const std::string& kind : merged) name += " + " + kind;
+      arms.push_back(
+          {.name = std::move(name), .tap = host.drafters()[b].tap.get(), .file = std::move(*file)});
+      if (merge.empty()) break;
+    }
+  }
+  for (const std::string& kind : o.kinds) {
+    std::vector<std::string> names;
+    boost::split(names, kind, [](char c) { return c == '+'; });
+    auto file = BundleFile::open(o.model, BundleUse::draft, names.front(), o.indexes);
+    if (!file) return file.error();
+    if (auto merged = file->merge(std::span(names).subspan(1)); !merged) return merged.error();
+    arms.push_back({.name = kind, .tap = nullptr, .file = std::move(*file)});
+  }
+  return arms;
+}
+
+Result<ChatPrompts> ChatPrompts::read(const ArmOptions& o, std::uint32_t per_task) {
+  auto prompts = read_prompts(o.prompts);
+  if (!prompts) return prompts.error();
+  if (per_task > 0) {
+    std::map<std::string, std::uint32_t> seen;
+    std::erase_if(*prompts, [&](const Prompt& prompt) { return seen[prompt.task]++ >= per_task; });
+  }
+  // Files of a vocabulary alone have no template; a bundle has its target's.
+  auto target = BundleFile::open(o.bundles.empty() ? o.model : o.bundles.front(),
+                                 o.bundles.empty() ? BundleUse::plain : BundleUse::draft);
+  if (!target) return target.error();
+  if (auto good = check_held_out(o.indexes, target->tokenizer(), *prompts); !good) {
+    return good.error();
+  }
+  auto chat = target->chat_template({});
+  if (!chat) return chat.error();
+  return ChatPrompts(*std::move(prompts), *std::move(target), *std::move(chat));
+}
+
+Result<std::vector<std::uint32_t>> ChatPrompts::tokens_of(const Prompt& prompt) const {
+  const ChatMessage message{.role = "user", .content = prompt.text};
+  return target_.encode_chat(chat_, std::span(&message, 1));
+}
+
+}  // namespace edgedraft::bench

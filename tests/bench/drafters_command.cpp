@@ -1,0 +1,481 @@
+#include "tests/bench/drafters_command.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "netsim/profile.h"
+#include "server/program/model_host.h"
+#include "shared/base/progress.h"
+#include "shared/drafting/kinds.h"
+#include "shared/model/gguf.h"
+#include "shared/program/pace_profile.h"
+#include "shared/protocol/activation_codec.h"
+#include "tests/bench/acceptance_counts.h"
+#include "tests/bench/answer_walk.h"
+#include "tests/bench/bench_device.h"
+#include "tests/bench/serving.h"
+#include "tests/support/drafted_answer.h"
+
+namespace edgedraft::bench {
+namespace {
+
+constexpr const char* kHelp =
+    R"(One row per drafter of a target, on held-out prompts, so that they can be compared:
+
+  tau       tokens per target pass in cycles that wait for their verdicts, the target's own included (plain
+            decoding: 1), with chains and with trees: the unweighted mean of the tasks and its 95 % interval
+  passes, rows  of the target per token, with trees
+  device    milliseconds of drafting per cycle, with trees, on --device
+  up, down  bytes per token between device and server, with trees, without TLS: the prompt and all of its
+            activations included, divided by the answer's tokens
+  row       bytes of a position's activations
+  likeliest how often the likeliest proposal is the target's token; and so many tokens behind the newest
+            activations, against the same roots without that lag
+  alone     what it writes without a server behind the first half of an answer: the share of tokens that
+            are the target's, and how many come before the first that is not
+  t/s       tokens per second over each link, in simulated time: waiting for verdicts / not waiting; passes
+            and drafting take what they take here (with --threads 1 and the CPU: in processor time), or what
+            --pace-profile says
+  trained   numbers in the bundle that are not its target's
+
+Activations go through the link's int8 codec. Every answer is compared with plain decoding, token for token;
+the exit status is 1 where one differs. The first row is plain decoding, which the server streams.
+
+Example:
+  edgedraft-bench drafters --model models/demo/target.gguf --prompts models/demo/heldout.jsonl \
+    --bundle models/demo/moa-tli0.gguf --bundle models/demo/independent.gguf --kinds ngram)";
+
+// Forwards to a drafter and counts the time that it takes.
+class TimedDrafter final : public Drafter {
+ public:
+  TimedDrafter(Drafter& drafter, const WorkClock& clock) : drafter_(drafter), clock_(clock) {}
+
+  Duration taken() const { return taken_; }
+
+  std::uint32_t token_count() const override { return drafter_.token_count(); }
+  void append(std::span<const std::uint32_t> tokens) override {
+    timed([&] { drafter_.append(tokens); });
+  }
+  void truncate(std::uint32_t count) override {
+    timed([&] { drafter_.truncate(count); });
+  }
+  std::uint32_t activation_cols() const override { return drafter_.activation_cols(); }
+  void add_activations(std::uint32_t first, std::span<const float> rows) override {
+    timed([&] { drafter_.add_activations(first, rows); });
+  }
+  void drop_activations(std::uint32_t first) override {
+    timed([&] { drafter_.drop_activations(first); });
+  }
+  bool grow(TreeGrowth& growth, const GrowthBudget& budget) override {
+    bool done = false;
+    timed([&] { done = drafter_.grow(growth, budget); });
+    return done;
+  }
+  std::span<const float> next_logits() override { return drafter_.next_logits(); }
+
+ private:
+  template <class Work>
+  void timed(const Work& work) {
+    const Instant began = clock_.now();
+    work();
+    taken_ += clock_.now() - began;
+  }
+
+  Drafter& drafter_;
+  const WorkClock& clock_;
+  Duration taken_{};
+};
+
+struct Speed {
+  std::string link;
+  double sequential = 0.0;
+  std::optional<double> overlap{};  // a stream has none
+};
+
+struct Row {
+  std::string drafter;
+  CountsByTask chain;
+  CountsByTask tree;
+  Duration drafting{};
+  LagCounts lags;
+  WrittenAlone alone;
+  std::vector<Speed> speeds;
+  std::optional<double> bytes_up;
+  std::optional<double> bytes_down;
+  std::uint32_t row_bytes = 0;
+  std::uint64_t trained = 0;
+  std::uint32_t differing = 0;
+};
+
+struct Texts {
+  std::vector<std::vector<std::uint32_t>> prompts;
+  std::vector<std::string> tasks;
+};
+
+double total(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+double total_of(const CountsByTask& tasks, std::vector<double> TaskCounts::*part) {
+  double sum = 0.0;
+  for (const auto& [task, counts] : tasks) sum += total(counts.*part);
+  return sum;
+}
+
+// Numbers of a bundle whose bits are no tensor's of the target.
+Result<std::uint64_t> count_trained(const std::filesystem::path& bundle,
+                                    const std::filesystem::path& model) {
+  const auto own = GgufFile::open(bundle);
+  if (!own) return own.error();
+  const auto target = GgufFile::open(model);
+  if (!target) return target.error();
+  const auto kind = drafter_kind_of(*own);
+  if (!kind) return kind.error();
+  const auto is_the_targets = [&](const GgufTensor& tensor) {
+    if ((*kind)->is_from_target != nullptr && (*kind)->is_from_target(tensor.name)) return true;
+    return std::ranges::any_of(target->tensors(), [&](const GgufTensor& other) {
+      return other.type == tensor.type && other.dims == tensor.dims &&
+             std::ranges::equal(other.bytes, tensor.bytes);
+    });
+  };
+  std::uint64_t count = 0;
+  for (const GgufTensor& tensor : own->tensors()) {
+    if (!is_the_targets(tensor)) count += tensor.rows() * tensor.cols();
+  }
+  return count;
+}
+
+class Comparison {
+ public:
+  Comparison(const DraftersOptions& o, ModelHost& host, Backend& device, const TreeShape& tree,
+             const Texts& texts, std::optional<PaceProfile> pace)
+      : o_(o),
+        host_(host),
+        device_(device),
+        tree_(tree),
+        texts_(texts),
+        pace_(std::move(pace)),
+        counts_(o.threads == 1 && o.device == "cpu" ? WorkClock::Counts::processor
+                                                    : WorkClock::Counts::wall) {}
+
+  // Plain decoding: what the others are compared with.
+  Result<Row> stream(std::span<const netsim::NetworkProfile> links) {
+    Row row{.drafter = "plain"};
+    for (const auto& link : links) {
+      auto result = serve(link, nullptr, Overlap::off);
+      if (!result) return result.error();
+      if (row.speeds.empty()) count_bytes(*result, row);
+      row.speeds.push_back({.link = link.name, .sequential = speed_of(*result)});
+    }
+    return row;
+  }
+
+  Result<Row> measure(const DrafterArm& arm, std::span<const netsim::NetworkProfile> links) {
+    Row row{.drafter = arm.name};
+    if (auto done = count_answers(arm, row); !done) return done.error();
+    for (const auto& link : links) {
+      auto waiting = serve(link, &arm, Overlap::off);
+      if (!waiting) return waiting.error();
+      if (row.speeds.empty()) count_bytes(*waiting, row);
+      auto ahead = serve(link, &arm, Overlap::on);
+      if (!ahead) return ahead.error();
+      row.speeds.push_back(
+          {.link = link.name, .sequential = speed_of(*waiting), .overlap = speed_of(*ahead)});
+    }
+    if (arm.tap != nullptr) row.row_bytes = layout_of(*arm.tap).row_bytes();
+    return row;
+  }
+
+ private:
+  static ActivationLayout layout_of(const Tap& tap) {
+    const auto groups = tap.scale_groups();
+    return ActivationLayout({groups.begin(), groups.end()});
+  }
+  SamplingParams sampling() const { return {.temperature = o_.temperature, .seed = o_.seed}; }
+
+  Result<void> count_answers(const DrafterArm& arm, Row& row) {
+    Progress progress(arm.name, texts_.prompts.size());
+    for (std::size_t i = 0; i < texts_.prompts.size(); ++i) {
+      const auto& prompt = texts_.prompts[i];
+      const auto session = answer_plainly(host_, prompt, sampling(), o_.max_tokens);
+      if (!session) return session.error();
+      const auto plain = session->tokens().subspan(prompt.size());
+      for (const TreeShape& shape : {chain_shape(o_.chain), tree_}) {
+        const bool is_tree = shape == tree_;
+        const WorkClock clock(counts_);
+        const auto drafter = arm.file.make_drafter(device_);
+        TimedDrafter timed(*drafter, clock);
+        const auto answer = testing::drafted_answer(host_, {.prompt = prompt,
+                                                            .tap = arm.tap,
+                                                            .drafter = &timed,
+                                                            .tree = shape,
+                                                            .tokens_max = o_.max_tokens,
+                                                            .sampling = sampling()});
+        if (!answer) return answer.error();
+        row.differing += !std::ranges::equal(answer->tokens, plain);
+        if (answer->stats.cycles == 0) continue;
+        (is_tree ? row.tree : row.chain)[texts_.tasks[i]].add(answer->stats);
+        if (is_tree) row.drafting += timed.taken();
+      }
+      const auto walked =
+          walked_answer(*session, static_cast<std::uint32_t>(prompt.size()), arm.tap);
+      if (!walked) return walked.error();
+      count_lags([&] { return arm.file.make_drafter(device_); }, *walked, o_.lags, tree_, row.lags);
+      count_written_alone(*arm.file.make_drafter(device_), *walked, row.alone);
+      progress.advance(1);
+    }
+    return {};
+  }
+
+  Result<ServingResult> serve(const netsim::NetworkProfile& link, const DrafterArm* arm,
+                              Overlap overlap) {
+    WorkClock clock(pace_ ? WorkClock::Counts::paces : counts_);
+    std::function<Duration(std::uint32_t)> pass_pace;
+    if (pace_) pass_pace = [this](std::uint32_t rows) { return pace_->target_pass(rows); };
+    Duration step_pace{};
+    if (pace_ && arm != nullptr) {
+      step_pace =
+          pace_->draft_step(arm->file.drafter_facts().pace_name, PaceProfile::Place::device);
+    }
+    return simulate_serving({.host = host_,
+                             .bundle = arm == nullptr ? nullptr : &arm->file,
+                             .tap = arm == nullptr ? nullptr : arm->tap,
+                             .device_backend = device_,
+                             .tree = arm == nullptr ? std::nullopt : std::optional(tree_),
+                             .adapts = arm == nullptr,
+                             .clock = clock,
+                             .measures_costs = true,
+                             .pass_pace = pass_pace,
+                             .step_pace = step_pace,
+                             .clients = 1,
+                             .round_trip = {},
+                             .up = &link.up,
+                             .down = &link.down,
+                             .overlap = overlap,
+                             .sampling = sampling(),
+                             .warm_up = {},
+                             .measured = std::chrono::duration_cast<Duration>(
+                                 std::chrono::duration<double>(o_.seconds)),
+                             .tokens_max = o_.max_tokens,
+                             .prompts = texts_.prompts});
+  }
+
+  static double speed_of(const ServingResult& result) {
+    return static_cast<double>(result.tokens) / result.seconds;
+  }
+
+  static void count_bytes(const ServingResult& result, Row& row) {
+    const double tokens =
+        std::accumulate(result.answer_tokens.begin(), result.answer_tokens.end(), 0.0);
+    if (tokens == 0.0) return;
+    double up = 0.0;
+    double down = 0.0;
+    for (const Trace& trace : result.traces) {
+      for (const Packet& packet : trace.packets) (packet.up ? up : down) += packet.bytes;
+    }
+    row.bytes_up = up / tokens;
+    row.bytes_down = down / tokens;
+  }
+
+  const DraftersOptions& o_;
+  ModelHost& host_;
+  Backend& device_;
+  TreeShape tree_;
+  const Texts& texts_;
+  std::optional<PaceProfile> pace_;
+  WorkClock::Counts counts_;
+};
+
+double milliseconds_per_cycle(const Row& row) {
+  const double cycles = total_of(row.tree, &TaskCounts::cycles);
+  return cycles == 0.0 ? 0.0
+                       : std::chrono::duration<double, std::milli>(row.drafting).count() / cycles;
+}
+double passes_per_token(const Row& row) {
+  return total_of(row.tree, &TaskCounts::cycles) / total_of(row.tree, &TaskCounts::tokens);
+}
+
+void print(const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    std::printf("%s\n", row.drafter.c_str());
+    if (!row.tree.empty()) {
+      const Mean chain = mean_acceptance_length(row.chain);
+      const Mean tree = mean_acceptance_length(row.tree);
+      std::printf("  tau %.2f [%.2f, %.2f] in chains, %.2f [%.2f, %.2f] in trees", chain.value,
+                  chain.low, chain.high, tree.value, tree.low, tree.high);
+      std::printf("; passes %.3f, rows %.2f; device %.2f ms\n", passes_per_token(row),
+                  mean_rows_per_token(row.tree), milliseconds_per_cycle(row));
+      std::printf("  likeliest");
+      for (const auto& [lag, counted] : row.lags.by_lag) {
+        if (lag == 0) {
+          std::printf(" %.3f", counted.among[0].value());
+        } else {
+          std::printf(", %u behind %.3f of %.3f", lag, counted.among[0].value(),
+                      counted.without.value());
+        }
+      }
+      std::printf("\n");
+    }
+    if (row.alone.right.count > 0) {
+      std::printf("  alone: %.3f right, %.1f tokens before the first difference\n",
+                  row.alone.right.value(),
+                  total(row.alone.before_difference) /
+                      static_cast<double>(row.alone.before_difference.size()));
+    }
+    if (row.bytes_up) {
+      std::printf("  bytes up %.1f, down %.1f, row %u\n", *row.bytes_up, *row.bytes_down,
+                  row.row_bytes);
+    }
+    std::printf("  t/s");
+    for (const Speed& speed : row.speeds) {
+      std::printf("  %s %.1f", speed.link.c_str(), speed.sequential);
+      if (speed.overlap) std::printf(" / %.1f", *speed.overlap);
+    }
+    std::printf("\n");
+    if (row.trained > 0) {
+      std::printf("  trained %llu\n", static_cast<unsigned long long>(row.trained));
+    }
+    if (row.differing > 0) {
+      std::printf("  answers that differ from plain decoding: %u\n", row.differing);
+    }
+  }
+}
+
+nlohmann::ordered_json to_json(const Row& row) {
+  nlohmann::ordered_json json{{"drafter", row.drafter}};
+  const auto interval = [](const Mean& m) {
+    return nlohmann::ordered_json{{"value", m.value}, {"low", m.low}, {"high", m.high}};
+  };
+  if (!row.tree.empty()) {
+    json["tau_chain"] = interval(mean_acceptance_length(row.chain));
+    json["tau_tree"] = interval(mean_acceptance_length(row.tree));
+    json["passes_per_token"] = passes_per_token(row);
+    json["rows_per_token"] = mean_rows_per_token(row.tree);
+    json["device_ms_per_cycle"] = milliseconds_per_cycle(row);
+    auto& lags = json["acceptance_by_lag"] = nlohmann::ordered_json::array();
+    for (const auto& [lag, counted] : row.lags.by_lag) {
+      lags.push_back({{"lag", lag},
+                      {"roots", counted.without.count},
+                      {"likeliest", counted.among[0].value()},
+                      {"likeliest_without", counted.without.value()}});
+    }
+    json["offline"] = nullptr;
+    if (row.alone.right.count > 0) {
+      json["offline"] = {
+          {"right", row.alone.right.value()},
+          {"before_difference", total(row.alone.before_difference) /
+                                    static_cast<double>(row.alone.before_difference.size())}};
+    }
+    json["trained_parameters"] = row.trained;
+    json["differing"] = row.differing;
+  }
+  json["activation_row_bytes"] = row.row_bytes;
+  json["bytes_up_per_token"] = row.bytes_up ? nlohmann::ordered_json(*row.bytes_up) : nullptr;
+  json["bytes_down_per_token"] = row.bytes_down ? nlohmann::ordered_json(*row.bytes_down) : nullptr;
+  for (const Speed& speed : row.speeds) {
+    auto& link = json["tokens_per_second"][speed.link];
+    link["sequential"] = speed.sequential;
+    if (speed.overlap) link["overlap"] = *speed.overlap;
+  }
+  return json;
+}
+
+Result<Texts> read_texts(const DraftersOptions& o) {
+  const auto chat = ChatPrompts::read(o.arms, o.prompts_per_task);
+  if (!chat) return chat.error();
+  Texts texts;
+  for (const Prompt& prompt : chat->prompts()) {
+    auto tokens = chat->tokens_of(prompt);
+    if (!tokens) return tokens.error();
+    texts.prompts.push_back(*std::move(tokens));
+    texts.tasks.push_back(prompt.task);
+  }
+  return texts;
+}
+
+}  // namespace
+
+void declare_drafters(CLI::App& app, DraftersOptions& o) {
+  app.footer(kHelp);
+  declare_arms(app, o.arms);
+  app.add_option("--prompts-per-task", o.prompts_per_task, "The first so many alone; 0: all")
+      ->capture_default_str();
+  app.add_option("--chain", o.chain, "Tokens of the chains")
+      ->check(CLI::Range(1u, kTreeDepthMax))
+      ->capture_default_str();
+  app.add_option("--max-tokens", o.max_tokens, "Longest answer")->capture_default_str();
+  app.add_option("--lags", o.lags, "Which, in tokens")->delimiter(',')->capture_default_str();
+  app.add_option("--links", o.links, "Network profiles")->delimiter(',')->capture_default_str();
+  app.add_option("--pace-profile", o.pace_profile, "Times of named hardware instead of this one's")
+      ->type_name("FILE.toml");
+  app.add_option("--seconds", o.seconds, "Simulated time per link and way")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--temperature", o.temperature, "0 takes the likeliest token")
+      ->capture_default_str();
+  app.add_option("--seed", o.seed, "Of the draws")->capture_default_str();
+  app.add_option("--threads", o.threads, "0: one per core")->capture_default_str();
+  app.add_option("--device", o.device, "Of the drafters: cpu, vulkan or vulkan:N")
+      ->capture_default_str();
+  app.add_option("--features", o.features, kFeaturesHelp)->capture_default_str();
+  app.add_flag("--json", o.json, "JSON instead of text");
+}
+
+Result<int> run_drafters(const DraftersOptions& o) {
+  if (auto checked = check_arms(o.arms); !checked) return checked.error();
+  const auto tree = tree_of(o.arms.tree);
+  if (!tree) return tree.error();
+  std::vector<netsim::NetworkProfile> links;
+  for (const std::string& name : o.links) {
+    auto link = netsim::read_network_profile(name);
+    if (!link) return link.error();
+    links.push_back(*std::move(link));
+  }
+  std::optional<PaceProfile> pace;
+  if (!o.pace_profile.empty()) {
+    auto read = PaceProfile::read(o.pace_profile);
+    if (!read) return read.error();
+    pace = *std::move(read);
+  }
+  const auto texts = read_texts(o);
+  if (!texts) return texts.error();
+  const auto backend = make_cpu_backend({.threads = o.threads});
+  const auto device = open_device(o.device, o.features, o.threads);
+  if (!device) return device.error();
+  auto host = ModelHost::load(
+      *backend, {.model = o.arms.model, .bundles = o.arms.bundles, .context_count = 0});
+  if (!host) return host.error();
+  const auto arms = open_arms(o.arms, **host);
+  if (!arms) return arms.error();
+
+  Comparison comparison(o, **host, **device, *tree, *texts, std::move(pace));
+  auto plain = comparison.stream(links);
+  if (!plain) return plain.error();
+  std::vector<Row> rows{*std::move(plain)};
+  for (std::size_t a = 0; a < arms->size(); ++a) {
+    auto row = comparison.measure((*arms)[a], links);
+    if (!row) return row.error();
+    if (a < o.arms.bundles.size()) {
+      const auto trained = count_trained(o.arms.bundles[a], o.arms.model);
+      if (!trained) return trained.error();
+      row->trained = *trained;
+    }
+    rows.push_back(*std::move(row));
+  }
+  if (o.json) {
+    nlohmann::ordered_json lines = nlohmann::ordered_json::array();
+    for (const Row& row : rows) lines.push_back(to_json(row));
+    std::printf("%s\n", lines.dump(2).c_str());
+  } else {
+    print(rows);
+  }
+  return std::ranges::all_of(rows, [](const Row& row) { return row.differing == 0; }) ? 0 : 1;
+}
+
+}  // namespace edgedraft::bench
