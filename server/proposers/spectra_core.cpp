@@ -64,7 +64,7 @@ Probes SpectraCore::ask(std::span<const std::uint32_t> tokens, std::uint32_t row
     auto& sequence = pool_.emplace_back();
     while (sequence.size() < length) sequence.push_back(tokens[random_.below(tokens.size())]);
   }
-  Probes probes{.likeliest_count = kLikeliest};
+  Probes probes{.likeliest_count = options_.threshold < 1.0 ? kLikeliest : 1};
   asked_.clear();
   for (std::size_t i = 0; i < count; ++i) asked_.emplace_back((next_ + i) % pool_.size(), 0);
   // A token of all sequences, then the next of all, so that the last rows are the last tokens.

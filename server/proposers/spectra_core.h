@@ -17,8 +17,10 @@ struct SpectraCoreOptions {
   std::uint32_t width = 15;  // sequences in the pool
   std::uint32_t guesses =
       15;  // of a pass, and sequences that the forward dictionary keeps of a token
-  // The part of new candidates that is the likeliest token even if the forward dictionary knows it.
-  double threshold = 0.1;
+  // The part of new candidates that is the likeliest token even if the forward dictionary knows it;
+  // the others are the likeliest that it does not know. The paper has 0.1, which brought less here
+  // than never to look (docs/drafters.md).
+  double threshold = 1.0;
   // For measuring what each is worth.
   bool forward = true;
   bool backward = true;
