@@ -7,8 +7,12 @@
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/ops.h"
 #include "server/sessions/target_session.h"
+#include "shared/drafting/eagle/eagle_network.h"
+#include "shared/drafting/medusa/medusa_heads.h"
 #include "shared/protocol/activation_codec.h"
 #include "tests/runtime/op_test.h"
+#include "tests/support/matrix_reading.h"
+#include "tests/support/toy_feature_drafters.h"
 #include "tests/support/toy_models.h"
 
 // What the operator tests of tests/runtime do not ask of the CUDA backend: the mode in which a
@@ -115,6 +119,35 @@ TEST(CudaDeterministicModeTest, DraftsLeaveTheAnswerUnchanged) {
   EXPECT_EQ(answer(*backend, toy, plain), plain);
   EXPECT_EQ(answer(*backend, toy, plain, true), plain);
   EXPECT_EQ(answer(*backend, toy, {}, true), plain);
+}
+
+// Drafters beside the target: attention that sees one row, layers without an input norm, rows that
+// stand apart.
+TEST(CudaDraftersTest, DraftersThatReadFeaturesSayWhatTheySayOnTheReference) {
+  const ToyDecoder toy(6);
+  const ToyEagle toy_eagle(toy, 3);
+  const ToyMedusa toy_medusa(toy, 3, HeadOutputs::shared);
+  const Floats features = random_floats(5, 3 * toy.config.layer.dim);
+  const auto said = [&](Backend& backend) {
+    EagleNetwork network(backend, toy_eagle.config, toy_eagle.tensors, kContext);
+    network.extend_memory(0, features);
+    network.commit(Tokens{5, 6, 7, 8, 9});
+    Floats all = read_logits(network);
+    const Floats drafted = expand_chain(network, Tokens{10, 11, 12});
+    all.insert(all.end(), drafted.begin(), drafted.end());
+    MedusaHeads heads(backend, toy_medusa.config, toy_medusa.tensors);
+    const auto newest = std::span(features).last(toy.config.layer.dim);
+    const Floats guessed =
+        read_matrix(backend, heads.logits(newest, 0, toy_medusa.config.head_count));
+    all.insert(all.end(), guessed.begin(), guessed.end());
+    return all;
+  };
+  const auto cuda = make_cuda_backend({.deterministic = true});
+  const auto reference = make_reference_backend();
+  const Floats expected = said(*reference);
+  const Floats values = said(*cuda);
+  ASSERT_EQ(values.size(), expected.size());
+  for (std::size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], expected[i], 1e-4) << i;
 }
 
 TEST(CudaMemoryTest, ASecondPassTakesNoMemory) {

@@ -1,8 +1,10 @@
+#include "shared/drafting/eagle/eagle_network.h"
 #include "shared/drafting/independent/independent_network.h"
 #include "shared/drafting/moa/moa_network.h"
 #include "shared/drafting/network_growth.h"
 #include "shared/speculative/tree_growth.h"
 #include "tests/support/matrix_reading.h"
+#include "tests/support/toy_feature_drafters.h"
 #include "tests/support/toy_models.h"
 #include "tests/vulkan/vulkan_support.h"
 
@@ -28,12 +30,11 @@ class VulkanDraftingTest : public VulkanTest {
     vulkan_ = std::move(*opened);
   }
 
-  std::vector<float> memory_rows(const MoaRowLayout& layout, std::uint32_t first,
-                                 std::uint32_t count) {
+  std::vector<float> memory_rows(std::uint32_t cols, std::uint32_t first, std::uint32_t count) {
     std::vector<float> values;
     for (std::uint32_t p = first; p < first + count; ++p) {
       Random random(1000 + p);
-      for (std::uint32_t i = 0; i < layout.cols(); ++i) {
+      for (std::uint32_t i = 0; i < cols; ++i) {
         values.push_back(static_cast<float>(2.0 * random.uniform() - 1.0));
       }
     }
@@ -84,10 +85,20 @@ TEST_F(VulkanDraftingTest, MoaGrowsTheTreesOfTheCpu) {
       MoaNetwork on_vulkan(*vulkan_, moa.config, moa.tensors, 200);
       expect_same_trees(on_cpu, on_vulkan,
                         [&](MoaNetwork& network, std::uint32_t first, std::uint32_t count) {
-                          network.extend_memory(first, memory_rows(layout, first, count));
+                          network.extend_memory(first, memory_rows(layout.cols(), first, count));
                         });
     }
   }
+}
+
+TEST_F(VulkanDraftingTest, EagleGrowsTheTreesOfTheCpu) {
+  const ToyEagle toy_eagle(toy_, 40);
+  EagleNetwork on_cpu(*cpu_, toy_eagle.config, toy_eagle.tensors, 200);
+  EagleNetwork on_vulkan(*vulkan_, toy_eagle.config, toy_eagle.tensors, 200);
+  expect_same_trees(
+      on_cpu, on_vulkan, [&](EagleNetwork& network, std::uint32_t first, std::uint32_t count) {
+        network.extend_memory(first, memory_rows(network.activation_cols(), first, count));
+      });
 }
 
 TEST_F(VulkanDraftingTest, AnIndependentDrafterGrowsTheTreesOfTheCpu) {
@@ -104,7 +115,7 @@ TEST_F(VulkanDraftingTest, ATreeLikeOneBeforeRecordsNothing) {
   std::uint32_t position = 0;
   std::uint64_t recordings = 0;
   for (int round = 0; round < 5; ++round) {
-    network.extend_memory(position, memory_rows(layout, position, 3));
+    network.extend_memory(position, memory_rows(layout.cols(), position, 3));
     network.commit(std::vector<std::uint32_t>{5, 6, 7 + position});
     position += 3;
     const std::uint64_t runs = vulkan_->counts().runs;
