@@ -200,8 +200,10 @@ class SimulatedDevice::Link final : public TargetLink {
                             .stream_tokens_max = kContext,
                             .hint_nodes_max = kHintNodesMax,
                             .newest_draw = Draw::gumbel};
-      const auto groups = device_.tap_.scale_groups();
-      welcome.scale_groups.assign(groups.begin(), groups.end());
+      if (Tap* const tap = device_.tap()) {
+        const auto groups = tap->scale_groups();
+        welcome.scale_groups.assign(groups.begin(), groups.end());
+      }
       session_ = {};
       session_[0] = static_cast<std::byte>(connection_);
       session_[1] = static_cast<std::byte>(connection_ >> 8);
@@ -220,7 +222,7 @@ class SimulatedDevice::Link final : public TargetLink {
                         .reply = std::make_shared<Answers>(*this, connection_),
                         .session = session_,
                         .identity = "user",
-                        .tap = &device_.tap_,
+                        .tap = device_.tap(),
                         .drafter = 1};
     std::visit(
         [&](auto& requested) {
@@ -286,9 +288,15 @@ SimulatedDevice::SimulatedDevice(const Options& options)
     order_.push_back(&talk);
     const PaceClock clock{.now = [this] { return compute_now(); },
                           .wait_until = [this](Instant end) { compute_until(end); }};
-    talk.drafter = std::make_unique<PacedDrafter>(
-        std::make_unique<MoaDrafter>(*backend_, moa_.config, moa_.tensors, kContext),
-        DraftingPace{.step = kDraftStep}, clock);
+    std::unique_ptr<Drafter> drafter;
+    if (options.drafts_well) {
+      drafter =
+          std::make_unique<IndependentDrafter>(*backend_, toy_.config, toy_.tensors, kContext);
+    } else {
+      drafter = std::make_unique<MoaDrafter>(*backend_, moa_.config, moa_.tensors, kContext);
+    }
+    talk.drafter =
+        std::make_unique<PacedDrafter>(std::move(drafter), DraftingPace{.step = kDraftStep}, clock);
     talk.link = std::make_unique<Link>(*this, [this, &talk] {
       if (!talk.turn.woken) talk.turn.woken_at = time_.now();
       talk.turn.woken = true;

@@ -13,6 +13,7 @@
 #include "client/experiments/paced_drafter.h"
 #include "client/generation/generation.h"
 #include "server/passes/pass_loop.h"
+#include "shared/drafting/independent/independent_drafter.h"
 #include "shared/drafting/moa/moa_drafter.h"
 #include "shared/drafting/moa/moa_tap.h"
 #include "shared/net/send_grid.h"
@@ -64,6 +65,7 @@ class SimulatedDevice {
     Overlap overlap = Overlap::on;
     Duration one_way = std::chrono::milliseconds(15);
     std::uint32_t conversations = 1;
+    bool drafts_well = false;  // the drafter is the target: it drafts as far ahead as there is time
   };
   explicit SimulatedDevice(const Options& options);
   ~SimulatedDevice();
@@ -96,6 +98,7 @@ class SimulatedDevice {
 
   Instant compute_now() const { return computing_.value_or(time_.now()); }
   void compute_until(Instant end);
+  Tap* tap() { return options_.drafts_well ? nullptr : &tap_; }
   bool run_server(Instant until);
   Talk* next_due(Instant now);
   Instant next_turn(Instant now) const;

@@ -64,6 +64,7 @@ SimulatedDevice::Options options_of(Random& random) {
   options.overlap = kOverlaps[random.below(4)];
   options.one_way = std::chrono::milliseconds(5 + random.below(60));
   if (random.below(3) == 0) options.pad_tick_ms = 20;
+  options.drafts_well = random.below(2) == 0;
   Duration at = std::chrono::milliseconds(100 + random.below(300));
   for (std::uint64_t outages = random.below(3); outages > 0; --outages) {
     const Duration end = at + std::chrono::milliseconds(30 + random.below(700));
