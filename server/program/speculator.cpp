@@ -12,9 +12,9 @@ namespace edgedraft {
 namespace {
 
 // What makes a drafter's proposers by itself, for the room that a method's guesses leave.
-std::function<std::unique_ptr<SessionProposer>()> retrieval_of(SpeculatingDrafter drafter,
-                                                               Backend& backend,
-                                                               std::uint32_t context_count) {
+std::function<std::unique_ptr<SessionProposer>()> filler_of(SpeculatingDrafter drafter,
+                                                            Backend& backend,
+                                                            std::uint32_t context_count) {
   const std::uint32_t positions = std::min(context_count, drafter.model->facts().context_count);
   const std::shared_ptr<DrafterWeights> weights = drafter.model->load(backend, positions);
   return [weights, positions] {
@@ -64,7 +64,7 @@ Result<std::optional<ProposerSource>> probing_source_of(const std::string& name,
   const std::size_t plus = name.find('+');
   const ProbingMethodKind* const method = find_probing_method(name.substr(0, plus));
   if (method == nullptr) return std::optional<ProposerSource>();
-  std::function<std::unique_ptr<SessionProposer>()> retrieval;
+  std::function<std::unique_ptr<SessionProposer>()> filler;
   if (plus != std::string::npos) {
     auto drafter = speculating_drafter(host, name.substr(plus + 1));
     if (!drafter) return drafter.error();
@@ -73,9 +73,9 @@ Result<std::optional<ProposerSource>> probing_source_of(const std::string& name,
                                     " costs time of its own; what joins a method is a drafter "
                                     "without weights"};
     }
-    retrieval = retrieval_of(*std::move(drafter), backend, host.context_count());
+    filler = filler_of(*std::move(drafter), backend, host.context_count());
   }
-  return std::optional(probing_source(*method, host.session_parts().is_end, std::move(retrieval)));
+  return std::optional(probing_source(*method, host.session_parts().is_end, std::move(filler)));
 }
 
 }  // namespace edgedraft

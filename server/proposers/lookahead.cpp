@@ -38,8 +38,8 @@ Probes Lookahead::ask(std::span<const std::uint32_t> tokens, std::uint32_t rows_
 }
 
 void Lookahead::learn(std::uint32_t root, std::span<const std::uint32_t> likeliest) {
-  for (const LookaheadWindow::Ngram& ngram : window_->advance(root, likeliest)) {
-    pool_.add(ngram.key, ngram.sequence);
+  for (const LookaheadWindow::Written& written : window_->advance(root, likeliest)) {
+    pool_.add(written.key, written.sequence);
   }
 }
 

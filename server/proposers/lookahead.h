@@ -6,8 +6,8 @@
 #include <span>
 
 #include "server/proposers/lookahead_window.h"
-#include "server/proposers/ngram_dictionaries.h"
 #include "server/proposers/probing_proposer.h"
+#include "server/proposers/sequence_dictionaries.h"
 #include "shared/base/random.h"
 
 namespace edgedraft {

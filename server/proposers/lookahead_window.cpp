@@ -32,18 +32,18 @@ DraftTree LookaheadWindow::rows() const {
   return tree;
 }
 
-std::vector<LookaheadWindow::Ngram> LookaheadWindow::advance(
+std::vector<LookaheadWindow::Written> LookaheadWindow::advance(
     std::uint32_t root, std::span<const std::uint32_t> likeliest) {
   EDGEDRAFT_CHECK(likeliest.size() == asked_count());
-  std::vector<Ngram> found;
+  std::vector<Written> found;
   if (filled()) {
     for (std::size_t i = 0; i < likeliest.size(); ++i) {
-      Ngram ngram{.key = i == 0 ? root : levels_[0][i - 1], .sequence = {}};
+      Written written{.key = i == 0 ? root : levels_[0][i - 1], .sequence = {}};
       for (std::size_t level = 1; level < levels_.size(); ++level) {
-        ngram.sequence.push_back(levels_[level][i]);
+        written.sequence.push_back(levels_[level][i]);
       }
-      ngram.sequence.push_back(likeliest[i]);
-      found.push_back(std::move(ngram));
+      written.sequence.push_back(likeliest[i]);
+      found.push_back(std::move(written));
     }
   }
   std::vector<std::uint32_t> last(likeliest.begin(), likeliest.end());

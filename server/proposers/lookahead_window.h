@@ -39,14 +39,14 @@ class LookaheadWindow {
   DraftTree rows() const;
   std::uint32_t asked_count() const { return static_cast<std::uint32_t>(levels_.back().size()); }
 
-  struct Ngram {
+  struct Written {
     std::uint32_t key;
     std::vector<std::uint32_t> sequence;  // n - 1 tokens
   };
   // The pass was made behind `root` and found `likeliest` behind the asked rows. Returns the
   // n-grams that it completes: a column each, none while the window fills. Requires
   // likeliest.size() == asked_count()
-  std::vector<Ngram> advance(std::uint32_t root, std::span<const std::uint32_t> likeliest);
+  std::vector<Written> advance(std::uint32_t root, std::span<const std::uint32_t> likeliest);
 
  private:
   bool filled() const { return levels_.size() == shape_.n - 1; }

@@ -44,13 +44,12 @@ std::string probing_method_names() {
 
 ProposerSource probing_source(const ProbingMethodKind& kind,
                               std::function<bool(std::uint32_t)> is_end,
-                              std::function<std::unique_ptr<SessionProposer>()> retrieval) {
+                              std::function<std::unique_ptr<SessionProposer>()> filler) {
   const std::uint32_t probe_rows = kind.make(is_end)->rows_max();
   return {.make =
               [make = kind.make, is_end = std::move(is_end),
-               retrieval = std::move(retrieval)](std::shared_ptr<std::uint32_t>) {
-                return std::make_unique<ProbingProposer>(make(is_end),
-                                                         retrieval ? retrieval() : nullptr);
+               filler = std::move(filler)](std::shared_ptr<std::uint32_t>) {
+                return std::make_unique<ProbingProposer>(make(is_end), filler ? filler() : nullptr);
               },
           .session_bytes = 0,  // tables in the host's memory, bounded by themselves
           .probe_rows = probe_rows,

@@ -25,10 +25,10 @@ const ProbingMethodKind* find_probing_method(std::string_view name);
 // "a, b".
 std::string probing_method_names();
 
-// Proposers by that method; `retrieval` makes what fills the room that its guesses leave, and may
+// Proposers by that method; `filler` makes what fills the room that its guesses leave, and may
 // be empty.
 ProposerSource probing_source(const ProbingMethodKind& kind,
                               std::function<bool(std::uint32_t)> is_end,
-                              std::function<std::unique_ptr<SessionProposer>()> retrieval = {});
+                              std::function<std::unique_ptr<SessionProposer>()> filler = {});
 
 }  // namespace edgedraft

@@ -8,8 +8,8 @@
 namespace edgedraft {
 
 ProbingProposer::ProbingProposer(std::unique_ptr<ProbingMethod> method,
-                                 std::unique_ptr<SessionProposer> retrieval)
-    : method_(std::move(method)), retrieval_(std::move(retrieval)) {}
+                                 std::unique_ptr<SessionProposer> filler)
+    : method_(std::move(method)), filler_(std::move(filler)) {}
 
 Proposal ProbingProposer::propose(const TargetSession& session, const ProposalLimits& limits) {
   take_answer(session);
@@ -32,8 +32,8 @@ DraftTree ProbingProposer::guesses(const TargetSession& session, const TreeShape
   GuessList guesses(method_->guesses_max(),
                     std::min<std::size_t>(method_->guess_length_max(), shape.depth));
   method_->guess(session.tokens(), guesses);
-  if (retrieval_ && !guesses.full()) {
-    guesses.add(retrieval_->propose(session, {.tree = shape}).tree);
+  if (filler_ && !guesses.full()) {
+    guesses.add(filler_->propose(session, {.tree = shape}).tree);
   }
   return guesses.tree(shape.nodes);
 }

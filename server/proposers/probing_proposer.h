@@ -38,9 +38,9 @@ class ProbingMethod {
 // SPECTRA.
 class ProbingProposer final : public SessionProposer {
  public:
-  // `retrieval` may be null.
+  // `filler` may be null.
   explicit ProbingProposer(std::unique_ptr<ProbingMethod> method,
-                           std::unique_ptr<SessionProposer> retrieval = nullptr);
+                           std::unique_ptr<SessionProposer> filler = nullptr);
 
   Proposal propose(const TargetSession& session, const ProposalLimits& limits) override;
 
@@ -56,7 +56,7 @@ class ProbingProposer final : public SessionProposer {
   Probes probes(const TargetSession& session, std::uint32_t rows_max);
 
   std::unique_ptr<ProbingMethod> method_;
-  std::unique_ptr<SessionProposer> retrieval_;
+  std::unique_ptr<SessionProposer> filler_;
   std::uint64_t last_id_ = 0;
   std::optional<Asked> asked_;
 };

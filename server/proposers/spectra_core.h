@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "server/proposers/ngram_dictionaries.h"
 #include "server/proposers/probing_proposer.h"
+#include "server/proposers/sequence_dictionaries.h"
 #include "shared/base/random.h"
 
 namespace edgedraft {

@@ -64,8 +64,8 @@ TEST_P(LookaheadWindowTest, ColumnsStandWhereTheyShouldAndSeeWhatTheyMay) {
         EXPECT_EQ(path_to(rows, row), seen);
       }
     }
-    for (const auto& ngram : window.advance(kText + root, answers(window, root))) {
-      EXPECT_EQ(ngram.sequence.size(), n - 1);
+    for (const auto& written : window.advance(kText + root, answers(window, root))) {
+      EXPECT_EQ(written.sequence.size(), n - 1);
     }
   }
 }
@@ -113,7 +113,7 @@ TEST(LookaheadTest, ThePoolIsWhatTheNgramsSay) {
                       [](std::uint32_t t) { return t == 2; });
   LookaheadWindow same(
       {.n = 4, .width = 6}, [] { return 7u; }, [](std::uint32_t t) { return t == 2; });
-  std::vector<LookaheadWindow::Ngram> all;
+  std::vector<LookaheadWindow::Written> all;
   Random random(5);
   for (int pass = 0; pass < 200; ++pass) {
     // A text of one token fills both windows alike.
@@ -126,7 +126,7 @@ TEST(LookaheadTest, ThePoolIsWhatTheNgramsSay) {
     Tokens likeliest(probes.asked_count);
     for (auto& token : likeliest) token = static_cast<std::uint32_t>(3 + random.below(6));
     lookahead.learn(root, likeliest);
-    for (auto& ngram : same.advance(root, likeliest)) all.push_back(std::move(ngram));
+    for (auto& written : same.advance(root, likeliest)) all.push_back(std::move(written));
     for (std::uint32_t key = 0; key < 10; ++key) {
       std::vector<Tokens> newest;
       for (auto it = all.rbegin(); it != all.rend() && newest.size() < 3; ++it) {

@@ -1,4 +1,4 @@
-#include "server/proposers/ngram_dictionaries.h"
+#include "server/proposers/sequence_dictionaries.h"
 
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ std::vector<Tokens> sequences_of(const ForwardDictionary& dictionary, std::uint3
   return {found.begin(), found.end()};
 }
 
-TEST(NgramDictionariesTest, AKeyKeepsWhatWasAddedLast) {
+TEST(SequenceDictionariesTest, AKeyKeepsWhatWasAddedLast) {
   ForwardDictionary dictionary({.keys_max = 100, .sequences_max = 3});
   BruteForce expected;
   Random random(1);
@@ -62,7 +62,7 @@ TEST(NgramDictionariesTest, AKeyKeepsWhatWasAddedLast) {
   }
 }
 
-TEST(NgramDictionariesTest, TheKeysWrittenLongestAgoMakeRoom) {
+TEST(SequenceDictionariesTest, TheKeysWrittenLongestAgoMakeRoom) {
   ForwardDictionary forward({.keys_max = 4, .sequences_max = 2});
   BackwardDictionary backward(4);
   std::deque<std::uint32_t> recent;  // the last written comes first

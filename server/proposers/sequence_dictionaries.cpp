@@ -1,4 +1,4 @@
-#include "server/proposers/ngram_dictionaries.h"
+#include "server/proposers/sequence_dictionaries.h"
 
 #include <algorithm>
 
