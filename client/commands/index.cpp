@@ -206,7 +206,7 @@ void declare_index(CLI::App& app, IndexCommandOptions& o) {
       ->capture_default_str();
   add("--memory", o.memory_mib, "MIB",
       "Memory for sorting, 65,536 suffixes per MiB; more makes it a little faster. Beside it there "
-      "are 4 MiB, with --keep-tokens 16 bytes per document and the model")
+      "are a few MiB and the tokenizer, with --keep-tokens 16 bytes per document and the model")
       ->check(in_range(std::int64_t{1}, std::int64_t{1} << 20))
       ->capture_default_str();
   app.add_flag("--force", o.force, "Replace the file if it exists");

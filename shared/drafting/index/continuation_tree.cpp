@@ -1,6 +1,7 @@
 #include "shared/drafting/index/continuation_tree.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 
 #include "shared/drafting/best_first_tree.h"
@@ -23,12 +24,16 @@ ContinuationTrie continuations(const CorpusIndex& index, const CorpusIndex::Matc
   const auto looked_at = static_cast<std::uint32_t>(std::min<std::uint64_t>(count, kPlacesMax));
   trie.nodes.reserve(1 + std::size_t{looked_at} * length_max);
   trie.nodes.push_back({.token = 0, .count = looked_at});
+  std::array<std::uint32_t, kPlacesMax> suffixes{};
   for (std::uint32_t i = 0; i < looked_at; ++i) {
     // The middle of each of as many equal parts.
     const std::uint64_t middle = (2 * std::uint64_t{i} + 1) * count / (2 * looked_at);
-    const std::uint32_t suffix = match.suffixes.begin + static_cast<std::uint32_t>(middle);
+    suffixes[i] = match.suffixes.begin + static_cast<std::uint32_t>(middle);
+  }
+  index.prefetch(std::span(suffixes).first(looked_at), match.length);
+  for (std::uint32_t i = 0; i < looked_at; ++i) {
     std::uint32_t node = 0;
-    for (const std::uint32_t token : index.tokens(suffix, match.length, length_max)) {
+    for (const std::uint32_t token : index.tokens(suffixes[i], match.length, length_max)) {
       // In the order of suffixes it is the newest child or none; a damaged file has no order.
       std::uint32_t child = trie.nodes[node].child;
       while (child != 0 && trie.nodes[child].token != token) child = trie.nodes[child].sibling;

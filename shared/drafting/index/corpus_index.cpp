@@ -111,17 +111,18 @@ int CorpusIndex::compare(std::uint32_t suffix, std::span<const std::uint32_t> ru
   return 0;
 }
 
-CorpusIndex::Range CorpusIndex::find(std::span<const std::uint32_t> run) const {
-  EDGEDRAFT_CHECK(!run.empty() && run.size() <= kIndexOrder);
-  // The first suffix in low..high for which `is_behind` holds.
-  const auto search = [&](std::uint32_t low, std::uint32_t high, auto is_behind) {
-    while (low < high) {
-      const std::uint32_t middle = low + (high - low) / 2;
-      is_behind(compare(middle, run)) ? high = middle : low = middle + 1;
-    }
-    return low;
-  };
-  const std::uint32_t begin = search(0, facts_.suffix_count, [](int order) { return order >= 0; });
+std::uint32_t CorpusIndex::lower_bound(std::span<const std::uint32_t> run) const {
+  std::uint32_t low = 0;
+  std::uint32_t high = facts_.suffix_count;
+  while (low < high) {
+    const std::uint32_t middle = low + (high - low) / 2;
+    compare(middle, run) < 0 ? low = middle + 1 : high = middle;
+  }
+  return low;
+}
+
+CorpusIndex::Range CorpusIndex::range_from(std::uint32_t begin,
+                                           std::span<const std::uint32_t> run) const {
   // Most runs stand in few places: the end is looked for near the beginning.
   std::uint32_t low = begin;
   std::uint32_t step = 1;
@@ -129,26 +130,50 @@ CorpusIndex::Range CorpusIndex::find(std::span<const std::uint32_t> run) const {
     low += step;
     step *= 2;
   }
-  const std::uint32_t high = low + std::min(step, facts_.suffix_count - low);
-  return {.begin = begin, .end = search(low, high, [](int order) { return order > 0; })};
+  std::uint32_t high = low + std::min(step, facts_.suffix_count - low);
+  while (low < high) {
+    const std::uint32_t middle = low + (high - low) / 2;
+    compare(middle, run) > 0 ? high = middle : low = middle + 1;
+  }
+  return {.begin = begin, .end = low};
+}
+
+CorpusIndex::Range CorpusIndex::find(std::span<const std::uint32_t> run) const {
+  EDGEDRAFT_CHECK(!run.empty() && run.size() <= kIndexOrder);
+  return range_from(lower_bound(run), run);
 }
 
 CorpusIndex::Match CorpusIndex::longest_match(std::span<const std::uint32_t> context,
                                               std::uint32_t length_max) const {
   EDGEDRAFT_CHECK(length_max <= kIndexOrder);
   // Where a run stands, its shorter ends stand, too.
-  Match match;
+  std::uint32_t length = 0;
+  std::uint32_t begin = 0;
   std::uint32_t missing = std::min(length_max, static_cast<std::uint32_t>(context.size())) + 1;
-  while (match.length + 1 < missing) {
-    const std::uint32_t length = match.length + (missing - match.length) / 2;
-    const Range range = find(context.last(length));
-    if (range.empty()) {
-      missing = length;
+  while (length + 1 < missing) {
+    const std::uint32_t tried = length + (missing - length) / 2;
+    const auto run = context.last(tried);
+    const std::uint32_t first = lower_bound(run);
+    if (first == facts_.suffix_count || compare(first, run) != 0) {
+      missing = tried;
     } else {
-      match = {.length = length, .suffixes = range};
+      length = tried;
+      begin = first;
     }
   }
-  return match;
+  if (length == 0) return {};
+  return {.length = length, .suffixes = range_from(begin, context.last(length))};
+}
+
+void CorpusIndex::prefetch(std::span<const std::uint32_t> suffixes, std::uint32_t offset) const {
+  for (const std::uint32_t suffix : suffixes) {
+    EDGEDRAFT_CHECK(suffix < suffixes_.size());
+    __builtin_prefetch(&suffixes_[suffix]);
+  }
+  for (const std::uint32_t suffix : suffixes) {
+    const std::uint64_t first = std::uint64_t{suffixes_[suffix]} + offset;
+    if (first < tokens_.size()) __builtin_prefetch(&tokens_[first]);
+  }
 }
 
 std::span<const std::uint32_t> CorpusIndex::tokens(std::uint32_t suffix, std::uint32_t offset,

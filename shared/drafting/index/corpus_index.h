@@ -91,8 +91,16 @@ class CorpusIndex {
   // Requires  suffix < facts().suffix_count
   std::span<const std::uint32_t> tokens(std::uint32_t suffix, std::uint32_t offset,
                                         std::uint32_t count_max) const;
+  // Has the processor fetch what tokens() of several suffixes would wait for, one after the other.
+  //
+  // Requires  as tokens()
+  void prefetch(std::span<const std::uint32_t> suffixes, std::uint32_t offset) const;
 
  private:
+  // The first suffix that does not come before those that begin with `run`.
+  std::uint32_t lower_bound(std::span<const std::uint32_t> run) const;
+  // Those from `begin`, their first, on.
+  Range range_from(std::uint32_t begin, std::span<const std::uint32_t> run) const;
   // Below, at or above 0: the suffix comes before those that begin with `run`, is one of them, or
   // comes behind them.
   int compare(std::uint32_t suffix, std::span<const std::uint32_t> run) const;
