@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Greedy answers of a target to given prompts, as token ids: JSON lines for distill_answers.py.
+"""Answers of a target to given prompts, as token ids: JSON lines for distill_answers.py.
 
 The ids of a prompt come from edgedraft tokenize --chat, so they are those that the target gets.  The answers come from
 edgedraft-server with the model; with --max-sessions it answers several prompts at a time.  Or, with --target, they are computed
-here with PyTorch, prompts of equal length together; --seconds then ends early, with what there is.
+here with PyTorch, a task's prompts of equal length together; --seconds then ends early, with what there is.  A folder of
+unpack_gguf.py has the demo's tokenizer; with --demo-tokenizer it makes the ids, and no program is needed.
+
+An answer is greedy, or drawn at --temperature.  The id that ends it is part of it.
 
 Examples:
     edgedraft-server --model minimind2-small.gguf        # says ADDRESS and PIN
@@ -36,35 +39,38 @@ def run(command: List[str], text: str) -> str:
     return done.stdout.decode()
 
 
-def written_here(options: argparse.Namespace, prompts: List[List[int]]) -> Iterator[Tuple[int, List[int]]]:
-    """(index of a prompt, answer) as they come."""
+def written_here(options: argparse.Namespace, tasks: List[str], prompts: List[List[int]]) -> Iterator[Tuple[int, List[int]]]:
+    """(index of a prompt, answer) as they come; answers of a task are about as long."""
     import torch
 
     from checkpoint import load_target
-    from generate import greedy
+    from generate import written
 
     if options.device == "cpu":
         torch.set_num_threads(options.jobs)
+    torch.manual_seed(options.seed)
     target = load_target(options.target).to(options.device)
     with open(os.path.join(options.target, "config.json"), encoding="utf-8") as file:
         end = json.load(file)["eos_token_id"]
-    groups: Dict[int, List[int]] = {}
-    for index, prompt in enumerate(prompts):
-        groups.setdefault(len(prompt), []).append(index)
+    groups: Dict[Tuple[str, int], List[int]] = {}
+    for index, (task, prompt) in enumerate(zip(tasks, prompts)):
+        groups.setdefault((task, len(prompt)), []).append(index)
     chunks = [group[i:i + options.batch] for group in groups.values() for i in range(0, len(group), options.batch)]
     random.Random(1).shuffle(chunks)
     for chunk in chunks:
-        answers = greedy(target, end if isinstance(end, list) else [end], [prompts[index] for index in chunk], options.limit)
+        answers = written(target, end if isinstance(end, list) else [end], [prompts[index] for index in chunk], options.limit,
+                          options.temperature, keep_end=True)
         yield from zip(chunk, answers)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--model", metavar="FILE.gguf", required=True, help="the server's model, for its tokenizer and chat template")
+    add("--model", metavar="FILE.gguf", help="the server's model, for its tokenizer and chat template")
     add("--server", metavar="HOST:PORT", help="where it listens")
     add("--pin", metavar="sha256:HEX", help="its pin, as it said")
     add("--target", metavar="FOLDER", help="the model's Hugging Face folder, instead of a server")
+    add("--demo-tokenizer", action="store_true", help="--target has the demo's tokenizer and chat template: --model is not needed")
     add("--device", default="cpu", help="of --target: cpu or cuda (default cpu)")
     add("--batch", type=int, default=48, help="of --target: prompts of equal length at a time (default 48)")
     add("--seconds", type=float, default=float("inf"), help="stop asking after this time")
@@ -72,21 +78,33 @@ def main() -> None:
     add("--prompts", metavar="FILE", required=True, help="JSON lines: task, prompt")
     add("--out", metavar="FILE", required=True, help="JSON lines: task, ids of the prompt and of the answer")
     add("--limit", type=int, default=96, help="longest answer in token ids (default 96)")
+    add("--temperature", type=float, default=0.0, help="of the answers (default 0: the likeliest ids)")
+    add("--seed", type=int, default=1, help="of drawn answers (default 1)")
     add("--jobs", type=int, default=4, help="prompts answered at a time by a server, or threads of --target (default 4)")
     options = parser.parse_args()
     if (options.target is None) == (options.server is None) or (options.server is None) != (options.pin is None):
         parser.error("give --server and --pin, or --target")
+    if options.demo_tokenizer == (options.model is not None) or (options.demo_tokenizer and not options.target):
+        parser.error("give --model, or with --target --demo-tokenizer")
     if options.target:
         import parallel  # a server's answers need no PyTorch
 
         parallel.environment()
 
+    if options.demo_tokenizer:
+        from tokenizer import Tokenizer
+
+        tokenizer = Tokenizer(os.path.join(options.target, "tokenizer.model"))
+
     def ids_of(prompt: str) -> List[int]:
+        if options.demo_tokenizer:
+            return tokenizer.prompt(prompt)
         return [int(number) for number in run([options.edgedraft, "tokenize", "--model", options.model, "--chat", "-f", "-"], prompt).split()]
 
     def answer(prompt: str) -> List[int]:
         said = run([options.edgedraft, "run", "--plain", "--json", "-f", "-", "--bundle", options.model, "--server", options.server,
-                    "--pin", options.pin, "--max-tokens", str(options.limit)], prompt)
+                    "--pin", options.pin, "--max-tokens", str(options.limit), "--temperature", str(options.temperature),
+                    "--seed", str(options.seed)], prompt)
         return json.loads(said)["tokens"]
 
     with open(options.prompts, encoding="utf-8") as file:
@@ -97,7 +115,7 @@ def main() -> None:
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool, open(options.out, "w", encoding="utf-8") as file:
         try:
             prompts = list(pool.map(ids_of, texts))
-            found = written_here(options, prompts) if options.target else enumerate(pool.map(answer, texts))
+            found = written_here(options, [entry["task"] for entry in entries], prompts) if options.target else enumerate(pool.map(answer, texts))
             for index, ids in found:
                 file.write(json.dumps({"task": entries[index]["task"], "prompt": prompts[index], "answer": ids}) + "\n")
                 answers, count = answers + 1, count + len(ids)

@@ -31,7 +31,7 @@ from checkpoint import load_target
 from data import Source
 from distill import load_drafters
 from distill_answers import read_answers
-from generate import answer_all, greedy
+from generate import answer_all, written
 from drafters import kind_of
 from model import Llama
 from tasks import Example, final_answer
@@ -158,7 +158,7 @@ def main() -> None:
     for task, items in examples.items():
         for item in items[:options.acceptance_count]:
             prompt = tokenizer.prompt(item.prompt)
-            answer = greedy(target, [tokenizer.end], [prompt], options.limit)[0]
+            answer = written(target, [tokenizer.end], [prompt], options.limit)[0]
             if len(answer) > 1:
                 pairs[task].append((prompt, answer + [tokenizer.end] * (len(answer) < options.limit)))
     print_acceptance(drafters, target, pairs, options.chain)

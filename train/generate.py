@@ -28,24 +28,30 @@ from tokenizer import Tokenizer
 
 
 @torch.no_grad()
-def greedy(model: Llama, ends: Collection[int], prompts: List[List[int]], limit: int) -> List[List[int]]:
-    """Answers of prompts of one common length, each up to one of the ids ``ends`` (left out) or of ``limit`` ids."""
+def written(model: Llama, ends: Collection[int], prompts: List[List[int]], limit: int, temperature: float = 0,
+            keep_end: bool = False) -> List[List[int]]:
+    """Answers of prompts of one common length, each up to one of the ids ``ends`` or of ``limit`` ids.
+
+    The end is left out unless it is asked for.  At a temperature of 0 the likeliest id is written, else one is drawn.
+    """
     tokens, cache = torch.tensor(prompts, device=model.head_weight.device), Cache()
     answers: List[List[int]] = [[] for _ in prompts]
     open_rows = list(range(len(prompts)))
     for _ in range(limit):
         trace = model(tokens, cache.past, head=False)
         cache.append(trace)
-        best = model.head(trace.feature[:, -1]).argmax(-1)
-        keep = [i for i, token in enumerate(best.tolist()) if token not in ends]
-        for i in keep:
-            answers[open_rows[i]].append(int(best[i]))
+        logits = model.head(trace.feature[:, -1])
+        said = torch.multinomial((logits / temperature).softmax(-1), 1)[:, 0] if temperature else logits.argmax(-1)
+        ids = said.tolist()
+        keep = [i for i, token in enumerate(ids) if token not in ends]
+        for i in range(len(ids)) if keep_end else keep:
+            answers[open_rows[i]].append(ids[i])
         if not keep:
             break
         if len(keep) < len(open_rows):
             open_rows = [open_rows[i] for i in keep]
-            cache.past = [(k[keep], v[keep]) for k, v in cache.past]
-        tokens = best[keep][:, None]
+            cache.select(keep)
+        tokens = said[keep][:, None]
     return answers
 
 
@@ -64,7 +70,7 @@ def answer_all(model: Llama, tokenizer: Tokenizer, prompts: List[str], limit: in
     for chunk in chunks:
         if time.time() > until:
             break
-        for ids, answer in zip(chunk, greedy(model, [tokenizer.end], chunk, limit)):
+        for ids, answer in zip(chunk, written(model, [tokenizer.end], chunk, limit)):
             answers[text[tuple(ids)]] = tokenizer.decode(answer)
         tell(len(answers))
     return answers

@@ -290,24 +290,35 @@ class Llama(nn.Module):
 
 
 class Cache:
-    """Growing K and V of a :class:`Llama` for one sequence; crop to roll back."""
+    """Growing K and V of a :class:`Llama` for sequences of one length; crop to roll back."""
 
     def __init__(self) -> None:
-        self.past: Optional[List[Tuple[Tensor, Tensor]]] = None
+        self.length = 0
+        self.kept: List[Tuple[Tensor, Tensor]] = []  # with room for more rows, so that few steps copy all of them
 
     def __len__(self) -> int:
-        return 0 if self.past is None else self.past[0][0].shape[2]
+        return self.length
+
+    @property
+    def past(self) -> Optional[List[Tuple[Tensor, Tensor]]]:
+        return [(k[:, :, :self.length], v[:, :, :self.length]) for k, v in self.kept] if self.kept else None
 
     def append(self, trace: Trace) -> None:
         new = list(zip(trace.keys, trace.values))
-        if self.past is None:
-            self.past = new
-        else:
-            self.past = [(torch.cat((a, c), 2), torch.cat((b, d), 2)) for (a, b), (c, d) in zip(self.past, new)]
+        begin, self.length = self.length, self.length + new[0][0].shape[2]
+        if not self.kept or self.kept[0][0].shape[2] < self.length:
+            room = (0, 0, 0, max(self.length, 2 * begin) - begin)
+            old = [(k[:, :, :begin], v[:, :, :begin]) for k, v in self.kept] or [(k[:, :, :0], v[:, :, :0]) for k, v in new]
+            self.kept = [(F.pad(k, room), F.pad(v, room)) for k, v in old]
+        for (k, v), (new_k, new_v) in zip(self.kept, new):
+            k[:, :, begin:self.length], v[:, :, begin:self.length] = new_k, new_v
 
     def crop(self, length: int) -> None:
-        if self.past is not None:
-            self.past = [(k[:, :, :length], v[:, :, :length]) for k, v in self.past]
+        self.length = min(length, self.length)
+
+    def select(self, rows: List[int]) -> None:
+        """Keeps these sequences alone."""
+        self.kept = [(k[rows], v[rows]) for k, v in self.kept]
 
 
 def config_from_dict(values: Dict) -> LlamaConfig:

@@ -9,6 +9,7 @@ import os
 import random
 import re
 import socket
+import struct
 import sys
 import tempfile
 import unittest
@@ -25,15 +26,18 @@ if torch is not None:
     import distill
     import evaluate
     import parallel
+    import unpack_gguf
     from checkpoint import load_target, read_safetensors, write_llama, write_safetensors
     from data import Row, collate
     from distill_answers import read_answers
+    from generate import written
     from model import Cache, Llama, LlamaConfig
     from drafters import eagle, moa
     from drafters.moa import Moa, MoaConfig, MoaState
 
 import answer_prompts
 import copy_prompts
+import draw_prompts
 import tasks
 from data import Source
 from split import SHIPPED, Split, normal_form
@@ -439,22 +443,37 @@ class HuggingFaceTest(unittest.TestCase):
             self.assertIn(named, str(caught.exception))
 
     def test_answers_written_here(self):
-        """Prompts of equal length share passes; each answer is that of its own prompt, up to the end."""
+        """A task's prompts of equal length share passes; each answer is that of its own prompt, the end included."""
         prompts = [self.tokens[0, :5].tolist(), self.tokens[1, :3].tolist(), self.tokens[1, :5].tolist(), self.tokens[0, 6:].tolist()]
         likeliest = int(self.target(torch.tensor(prompts[:1])).logits[0, -1].argmax())
         for ends in (2, [likeliest, 59]):
             self.set_config(eos_token_id=ends)
-            options = argparse.Namespace(target=self.folder, device="cpu", batch=2, jobs=1, limit=9)
-            answers = dict(answer_prompts.written_here(options, prompts))
+            options = argparse.Namespace(target=self.folder, device="cpu", batch=2, jobs=1, limit=9, temperature=0, seed=1)
+            answers = dict(answer_prompts.written_here(options, ["chat", "chat", "chat", "code"], prompts))
             for index, prompt in enumerate(prompts):
                 expected = []
                 while len(expected) < 9:
                     token = int(self.target(torch.tensor([prompt + expected])).logits[0, -1].argmax())
+                    expected.append(token)
                     if token in ([ends] if ends == 2 else ends):
                         break
-                    expected.append(token)
                 self.assertEqual(answers[index], expected)
-        self.assertEqual(answers[0], [])
+        self.assertEqual(answers[0], [likeliest])
+
+    def test_drawn_answers_follow_the_targets_law(self):
+        """The first ids of many drawn answers come as often as the target says, and a seed gives them again."""
+        prompt = self.tokens[0, :5].tolist()
+        law = (self.target(torch.tensor([prompt])).logits[0, -1] / 0.7).softmax(-1)
+
+        def first_ids(seed):
+            options = argparse.Namespace(target=self.folder, device="cpu", batch=500, jobs=1, limit=1, temperature=0.7, seed=seed)
+            return [answer[0] for _, answer in sorted(answer_prompts.written_here(options, ["chat"] * 2000, [prompt] * 2000))]
+
+        drawn = first_ids(3)
+        self.assertEqual(first_ids(3), drawn)
+        self.assertNotEqual(first_ids(4), drawn)
+        shares = torch.bincount(torch.tensor(drawn), minlength=60) / len(drawn)
+        self.assertLess(float((shares - law).abs().max()), 5 * (0.25 / len(drawn)) ** 0.5)
 
     def test_drafter_of_a_folders_target(self):
         """A drafter made for it learns from answers given as ids, and its folder has the target's head."""
@@ -512,6 +531,134 @@ class LaunchedGroupTest(unittest.TestCase):
             self.assertAlmostEqual(result[5][0], 8**0.5)
             self.assertAlmostEqual(result[5][1], 12**0.5)
             self.assertEqual(result[6], [100, 101])
+
+
+def gguf_string(text):
+    return struct.pack("<Q", len(text.encode())) + text.encode()
+
+
+def gguf_value(item):
+    """A value with its type before it."""
+    if isinstance(item, list):
+        whole = [gguf_value(element) for element in item]
+        return struct.pack("<I", 9) + whole[0][:4] + struct.pack("<Q", len(item)) + b"".join(element[4:] for element in whole)
+    if isinstance(item, str):
+        return struct.pack("<I", 8) + gguf_string(item)
+    form, kind = {bool: ("?", 7), int: ("I", 4), float: ("f", 6)}[type(item)]
+    return struct.pack("<I" + form, kind, item)
+
+
+def gguf_file(metadata, tensors):
+    """The bytes of a file with the tensors (type, shape, bytes)."""
+    table, data = b"", b""
+    for name, (kind, shape, content) in tensors.items():
+        table += gguf_string(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind, len(data))
+        data += content + bytes(-len(content) % 32)
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata))
+    head += b"".join(gguf_string(key) + gguf_value(item) for key, item in metadata.items()) + table
+    return head + bytes(-len(head) % 32) + data
+
+
+@unittest.skipIf(torch is None, "PyTorch is missing")
+class UnpackGgufTest(unittest.TestCase):
+    """The folder of a GGUF file holds the model that the file was made of."""
+
+    def setUp(self):
+        torch.manual_seed(8)
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path, self.folder = os.path.join(folder.name, "model.gguf"), os.path.join(folder.name, "hf")
+        self.target = Llama(LlamaConfig(vocab_size=40, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                                        head_dim=16, intermediate_size=64, rope_theta=500.0)).eval()
+        pieces = ["<unk>", "<s>", "</s>"] + [chr(97 + i) for i in range(26)] + ["\u2581", "ab", "ba", "aba", "\u2581a"]
+        pieces += [f"<unused{i}>" for i in range(40 - len(pieces))]
+        self.metadata = {
+            "general.architecture": "llama", "llama.block_count": 2, "llama.context_length": 99, "llama.embedding_length": 32,
+            "llama.feed_forward_length": 64, "llama.attention.head_count": 4, "llama.attention.head_count_kv": 2,
+            "llama.attention.key_length": 16, "llama.attention.layer_norm_rms_epsilon": 1e-5, "llama.rope.freq_base": 500.0,
+            "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": pieces, "tokenizer.ggml.scores": [-float(i) for i in range(40)],
+            "tokenizer.ggml.token_type": [2, 3, 3] + [1] * 31 + [5] * 6, "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2,
+            "tokenizer.ggml.unknown_token_id": 0, "tokenizer.ggml.add_bos_token": True, "tokenizer.ggml.add_space_prefix": False,
+            "tokenizer.chat_template": "{{ messages[0]['content'] }}"}
+        names = {new: old for old, new in unpack_gguf.OTHERS.items()}
+        for layer in range(2):
+            names.update({f"model.layers.{layer}.{new}.weight": f"blk.{layer}.{old}.weight" for old, new in unpack_gguf.LAYER.items()})
+        self.tensors = {}
+        for name, weight in self.target.state_dict().items():
+            if "q_proj" in name or "k_proj" in name:  # rows i and i + D/2 of a head become neighbours
+                weight = weight.view(-1, 2, 8, 32).transpose(1, 2).reshape(-1, 32)
+            self.tensors[names[name]] = (0, list(weight.shape), weight.numpy().tobytes())
+
+    def write(self, metadata=None, tensors=None, cut=None):
+        with open(self.path, "wb") as file:
+            file.write(gguf_file(metadata or self.metadata, tensors or self.tensors)[:cut])
+
+    def test_computes_the_same(self):
+        self.write()
+        unpack_gguf.unpack(self.path, self.folder)
+        tokens = torch.randint(0, 40, (2, 9))
+        self.assertTrue(torch.equal(load_target(self.folder)(tokens).logits, self.target(tokens).logits))
+
+    def test_blocks_of_eight_bits(self):
+        numbers = torch.randint(-127, 128, (64, 32), dtype=torch.int8)
+        scales = (torch.rand(64) * 0.01 + 0.001).half()
+        blocks = b"".join(scale.numpy().tobytes() + row.numpy().tobytes() for scale, row in zip(scales, numbers))
+        self.write(tensors={**self.tensors, "blk.1.ffn_up.weight": (8, [64, 32], blocks)})
+        unpack_gguf.unpack(self.path, self.folder)
+        found = load_target(self.folder).model.layers[1].mlp.up_proj.weight
+        self.assertTrue(torch.equal(found, scales.float()[:, None] * numbers))
+
+    def test_tokenizer_and_template(self):
+        try:
+            import sentencepiece
+        except ImportError:
+            self.skipTest("SentencePiece is missing")
+        self.write()
+        unpack_gguf.unpack(self.path, self.folder)
+        processor = sentencepiece.SentencePieceProcessor(model_file=os.path.join(self.folder, "tokenizer.model"))
+        self.assertEqual(processor.encode("abac a", out_type=str), ["aba", "c", "\u2581a"])
+        self.assertEqual((processor.bos_id(), processor.eos_id(), processor.pad_id()), (1, 2, -1))
+        with open(os.path.join(self.folder, "tokenizer_config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        self.assertEqual(config["chat_template"], self.metadata["tokenizer.chat_template"])
+        self.assertEqual((config["bos_token"], config["eos_token"], config["add_prefix_space"]), ("<s>", "</s>", False))
+
+    def test_what_cannot_be_read_is_named(self):
+        whole = len(gguf_file(self.metadata, self.tensors))
+        less = dict(self.metadata)
+        del less["llama.block_count"]
+        for told, named in ((dict(cut=2), "no GGUF"), (dict(cut=500), "truncated"), (dict(cut=whole - 100), "truncated"),
+                            (dict(metadata={**self.metadata, "general.architecture": "qwen2"}), "qwen2"), (dict(metadata=less), "block_count"),
+                            (dict(metadata={**self.metadata, "tokenizer.ggml.model": "gpt2"}), "gpt2"),
+                            (dict(tensors={**self.tensors, "blk.0.attn_k.bias": (0, [32], bytes(128))}), "blk.0.attn_k.bias"),
+                            (dict(tensors={**self.tensors, "output_norm.weight": (12, [32], bytes(144))}), "type 12")):
+            self.write(**told)
+            with self.assertRaises(ValueError, msg=named) as caught:
+                unpack_gguf.unpack(self.path, self.folder)
+            self.assertIn(named, str(caught.exception))
+
+    def test_shipped_target_answers_as_it_should(self):
+        try:
+            from tokenizer import Tokenizer
+            import sentencepiece  # noqa: F401
+        except ImportError:
+            self.skipTest("SentencePiece is missing")
+        unpack_gguf.unpack(os.path.join(os.path.dirname(SHIPPED), "target.gguf"), self.folder)
+        tokenizer, target = Tokenizer(os.path.join(self.folder, "tokenizer.model")), load_target(self.folder)
+        with open(SHIPPED, encoding="utf-8") as file:
+            tool = next(entry for entry in map(json.loads, file) if entry["task"] == "tool")
+        answer = written(target, [tokenizer.end], [tokenizer.prompt(tool["prompt"])], 60)[0]
+        self.assertEqual(tokenizer.decode(answer), tool["reference"])
+
+
+class DrawPromptsTest(unittest.TestCase):
+    def test_no_prompt_twice_and_none_held_out(self):
+        source = Source()
+        shares = {"tool": 1.0, "units": 3.0}
+        drawn = list(draw_prompts.distinct(source, random.Random(5), shares, 4000))
+        self.assertEqual(len({example.prompt for example in drawn}), len(drawn))
+        self.assertFalse([example.prompt for example in drawn if Split().prompt(example.task, example.prompt)])
+        self.assertGreater(sum(example.task == "units" for example in drawn), 2 * sum(example.task == "tool" for example in drawn))
 
 
 class CopyPromptsTest(unittest.TestCase):

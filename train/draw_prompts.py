@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Prompts of the demo's tasks, as JSON lines for answer_prompts.py: task, prompt.  None is held out (split.py), none stands there twice.
+
+Tasks come in the shares of the training mixture (data.py), --more changes them.  A task that has no new prompts left gives fewer.
+
+Example, with twice as many stories:
+    python3 draw_prompts.py --data DIR --count 16000 --more story=2 --out prompts.jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from typing import Dict, Iterator
+
+from data import Source
+from tasks import Example
+
+TRIES = 20  # draws in a row that were all known: the task is exhausted
+
+
+def distinct(source: Source, rng: random.Random, shares: Dict[str, float], count: int) -> Iterator[Example]:
+    """Training prompts, ``count`` draws of a task by these shares; none twice."""
+    known = set()
+    for task in rng.choices(list(shares), list(shares.values()), k=count):
+        for _ in range(TRIES):
+            example = source.example(task, rng)
+            if example.prompt not in known:
+                known.add(example.prompt)
+                yield example
+                break
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--data", metavar="DIR", help="text data sets (data.py names them); without it the generated tasks alone")
+    add("--out", metavar="FILE", required=True)
+    add("--count", type=int, default=16_000, help="prompts at most (default 16000)")
+    add("--more", metavar="TASK=FACTOR", nargs="+", default=[], help="of these tasks so many times their share")
+    add("--seed", type=int, default=1)
+    options = parser.parse_args()
+    source = Source(options.data)
+    shares = dict(source.mixture)
+    for text in options.more:
+        task, _, factor = text.partition("=")
+        try:
+            shares[task] *= float(factor)
+        except (KeyError, ValueError):
+            sys.exit(f"error: --more {text} is not TASK=FACTOR with a task of {', '.join(shares)}")
+    count = 0
+    with open(options.out, "w", encoding="utf-8") as file:
+        for example in distinct(source, random.Random(options.seed), shares, options.count):
+            file.write(json.dumps({"task": example.task, "prompt": example.prompt}, ensure_ascii=False) + "\n")
+            count += 1
+    print(f"{options.out}: {count} prompts; {source.describe()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+"""Writes the Llama of a GGUF file as a Hugging Face folder, for a target of which only that file is kept.
+
+The folder has config.json, model.safetensors in 32 bits (of Q8_0 exactly what its blocks stand for), tokenizer.model and
+tokenizer_config.json with the chat template: what distill_answers.py --target, and edgedraft convert, read.  Files whose matrices
+are F32, F16 or Q8_0 and whose tokenizer is SentencePiece's byte-pair encoding are read, as edgedraft convert writes them.
+
+Example:
+    python3 unpack_gguf.py --model ../models/demo/target.gguf --out target
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import struct
+import sys
+from typing import Any, Dict, List, Tuple
+
+import numpy
+import torch
+
+from checkpoint import llama_config_json, write_folder
+from model import LlamaConfig
+
+ALIGNMENT = 32  # of the tensors, where the file says nothing
+NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}  # by a value's type
+STRING, ARRAY = 8, 9
+ELEMENTS, SCALE = 32, 2  # of a block of Q8_0: its numbers, and the bytes of the half-precision scale before them
+F32, F16, Q8_0 = 0, 1, 8  # types of tensors
+
+# GGUF's names of a layer's tensors
+LAYER = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+         "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+         "ffn_down": "mlp.down_proj"}
+OTHERS = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight", "output.weight": "lm_head.weight"}
+
+
+class Reader:
+    """Takes the numbers and strings of a file one after the other."""
+
+    def __init__(self, data: bytes):
+        self.data, self.at = data, 0
+
+    def number(self, form: str) -> Any:
+        (value,) = struct.unpack_from("<" + form, self.data, self.at)
+        self.at += struct.calcsize("<" + form)
+        return value
+
+    def string(self) -> str:
+        length = self.number("Q")
+        if length > len(self.data) - self.at:
+            raise ValueError("it ends within a string: it is truncated")
+        self.at += length
+        return self.data[self.at - length:self.at].decode("utf-8")
+
+    def value(self, kind: int) -> Any:
+        if kind == STRING:
+            return self.string()
+        if kind == ARRAY:
+            element, count = self.number("I"), self.number("Q")
+            return [self.value(element) for _ in range(count)]
+        if kind not in NUMBERS:
+            raise ValueError(f"a value has the unknown type {kind}")
+        return self.number(NUMBERS[kind])
+
+
+def array(data: bytes, begin: int, kind: int, shape: List[int], name: str) -> numpy.ndarray:
+    """A tensor in 32 bits."""
+    count = int(numpy.prod(shape, dtype=numpy.int64))
+    if kind == Q8_0:
+        if shape[-1] % ELEMENTS:
+            raise ValueError(f"the rows of {name} are no whole number of blocks")
+        count, form = count // ELEMENTS, numpy.dtype([("scale", "<f2"), ("numbers", "i1", ELEMENTS)])
+        blocks = numpy.frombuffer(data, form, count, begin)
+        return (blocks["scale"].astype(numpy.float32)[:, None] * blocks["numbers"]).reshape(shape)
+    if kind not in (F32, F16):
+        raise ValueError(f"{name} is of type {kind}; F32 (0), F16 (1) and Q8_0 (8) are read")
+    return numpy.frombuffer(data, "<f4" if kind == F32 else "<f2", count, begin).astype(numpy.float32).reshape(shape)
+
+
+def read_gguf(data: bytes) -> Tuple[Dict[str, Any], Dict[str, numpy.ndarray]]:
+    """(metadata, tensors in 32 bits, their outermost dimension first).  ValueError for what is no such file."""
+    if data[:4] != b"GGUF":
+        raise ValueError("it is no GGUF file")
+    reader = Reader(data)
+    reader.at = 4
+    try:
+        version, tensor_count, value_count = reader.number("I"), reader.number("Q"), reader.number("Q")
+        if version not in (2, 3):
+            raise ValueError(f"it is of GGUF version {version}; 2 and 3 are read")
+        metadata = {}
+        for _ in range(value_count):
+            key = reader.string()
+            metadata[key] = reader.value(reader.number("I"))
+        entries = []
+        for _ in range(tensor_count):
+            name = reader.string()
+            shape = [reader.number("Q") for _ in range(reader.number("I"))][::-1]
+            entries.append((name, shape, reader.number("I"), reader.number("Q")))
+    except struct.error:
+        raise ValueError("it ends within its header: it is truncated") from None
+    alignment = metadata.get("general.alignment", ALIGNMENT)
+    start = -(-reader.at // alignment) * alignment
+    tensors = {}
+    for name, shape, kind, offset in entries:
+        try:
+            tensors[name] = array(data, start + offset, kind, shape, name)
+        except ValueError as error:
+            raise ValueError("it ends within its tensors: it is truncated" if "buffer" in str(error) else str(error)) from None
+    return metadata, tensors
+
+
+def config_of(metadata: Dict[str, Any], tied: bool) -> LlamaConfig:
+    """KeyError names what the metadata lack."""
+    if metadata.get("general.architecture") != "llama":
+        raise ValueError(f"its architecture is '{metadata.get('general.architecture')}'; only 'llama' is read")
+    scaling = metadata.get("llama.rope.scaling.type", "none")
+    if scaling not in ("none", "linear"):
+        raise ValueError(f"its RoPE scaling is '{scaling}'; none and linear are read")
+    heads, width = metadata["llama.attention.head_count"], metadata["llama.embedding_length"]
+    return LlamaConfig(
+        vocab_size=len(metadata["tokenizer.ggml.tokens"]), hidden_size=width, num_hidden_layers=metadata["llama.block_count"],
+        num_attention_heads=heads, num_key_value_heads=metadata.get("llama.attention.head_count_kv", heads),
+        head_dim=metadata.get("llama.attention.key_length", width // heads), intermediate_size=metadata["llama.feed_forward_length"],
+        rms_norm_eps=round(metadata["llama.attention.layer_norm_rms_epsilon"], 12), rope_theta=metadata.get("llama.rope.freq_base", 10000.0),
+        rope_scaling={"rope_type": "linear", "factor": metadata["llama.rope.scaling.factor"]} if scaling == "linear" else None,
+        tie_word_embeddings=tied, max_position_embeddings=metadata["llama.context_length"])
+
+
+def in_halves(matrix: numpy.ndarray, heads: int) -> numpy.ndarray:
+    """The rows of q or k as Hugging Face has them: GGUF's Llamas rotate rows 2i and 2i + 1 of a head, it rotates i and i + D/2."""
+    rows, width = matrix.shape
+    return matrix.reshape(heads, rows // heads // 2, 2, width).swapaxes(1, 2).reshape(rows, width)
+
+
+def renamed(tensors: Dict[str, numpy.ndarray], config: LlamaConfig) -> Dict[str, torch.Tensor]:
+    result = {}
+    for name, values in tensors.items():
+        layer, _, part = name.rpartition(".weight")[0].rpartition(".")
+        if name in OTHERS:
+            new = OTHERS[name]
+        elif part in LAYER and layer.startswith("blk."):
+            new = f"model.layers.{layer[4:]}.{LAYER[part]}.weight"
+        else:
+            raise ValueError(f"it has the tensor {name}, which is not read")
+        if part in ("attn_q", "attn_k"):
+            values = in_halves(values, config.num_attention_heads if part == "attn_q" else config.num_key_value_heads)
+        result[new] = torch.from_numpy(numpy.ascontiguousarray(values))
+    return result
+
+
+# ------------------------------------------------------------------------------------------------ tokenizer.model
+
+def varint(number: int) -> bytes:
+    number %= 1 << 64
+    out = bytearray()
+    while number > 127:
+        out.append(number % 128 + 128)
+        number //= 128
+    return bytes(out + bytes([number]))
+
+
+def field(number: int, content) -> bytes:
+    """A field of a protocol buffer: an int, a float, or bytes of a string or message."""
+    if isinstance(content, float):
+        return varint(8 * number + 5) + struct.pack("<f", content)
+    if isinstance(content, int):
+        return varint(8 * number) + varint(content)
+    return varint(8 * number + 2) + varint(len(content)) + content
+
+
+def sentencepiece_model(metadata: Dict[str, Any]) -> bytes:
+    """The tokenizer of the metadata as SentencePiece's ModelProto."""
+    if metadata.get("tokenizer.ggml.model") != "llama":
+        raise ValueError(f"its tokenizer is '{metadata.get('tokenizer.ggml.model')}'; only SentencePiece's 'llama' is read")
+    pieces = zip(metadata["tokenizer.ggml.tokens"], metadata["tokenizer.ggml.scores"], metadata["tokenizer.ggml.token_type"])
+    listed = b"".join(field(1, field(1, text.encode()) + field(2, float(score)) + field(3, kind)) for text, score, kind in pieces)
+    special = {40: metadata.get("tokenizer.ggml.unknown_token_id", 0), 41: metadata.get("tokenizer.ggml.bos_token_id", 1),
+               42: metadata.get("tokenizer.ggml.eos_token_id", 2), 43: -1}  # no padding
+    trainer = field(3, 2) + field(4, len(metadata["tokenizer.ggml.tokens"])) + field(35, 6 in metadata["tokenizer.ggml.token_type"])
+    trainer += b"".join(field(number, value) for number, value in special.items())
+    normalizer = field(1, b"identity") + field(3, metadata.get("tokenizer.ggml.add_space_prefix", True)) + \
+        field(4, metadata.get("tokenizer.ggml.remove_extra_whitespaces", False)) + field(5, True)
+    return listed + field(2, trainer) + field(3, normalizer)
+
+
+def tokenizer_config(metadata: Dict[str, Any]) -> dict:
+    pieces = metadata["tokenizer.ggml.tokens"]
+    config = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": metadata.get("tokenizer.ggml.add_bos_token", True),
+              "add_prefix_space": metadata.get("tokenizer.ggml.add_space_prefix", True), "legacy": False, "clean_up_tokenization_spaces": False}
+    for key, name in (("bos_token", "bos"), ("eos_token", "eos"), ("unk_token", "unknown")):
+        if f"tokenizer.ggml.{name}_token_id" in metadata:
+            config[key] = pieces[metadata[f"tokenizer.ggml.{name}_token_id"]]
+    if "tokenizer.chat_template" in metadata:
+        config["chat_template"] = metadata["tokenizer.chat_template"]
+    return config
+
+
+def unpack(path: str, folder: str) -> LlamaConfig:
+    """Writes the folder.  ValueError tells why a file cannot be read."""
+    with open(path, "rb") as file:
+        metadata, tensors = read_gguf(file.read())
+    try:
+        config = config_of(metadata, "output.weight" not in tensors)
+        weights, tokenizer = renamed(tensors, config), sentencepiece_model(metadata)
+    except KeyError as error:
+        raise ValueError(f"its metadata have no {error}") from None
+    values = llama_config_json(config)
+    values.update({"bos_token_id": metadata.get("tokenizer.ggml.bos_token_id", 1), "eos_token_id": metadata.get("tokenizer.ggml.eos_token_id", 2)})
+    write_folder(folder, values, weights)
+    with open(os.path.join(folder, "tokenizer.model"), "wb") as file:
+        file.write(tokenizer)
+    with open(os.path.join(folder, "tokenizer_config.json"), "w", encoding="utf-8") as file:
+        json.dump(tokenizer_config(metadata), file, indent=2)
+        file.write("\n")
+    return config
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", metavar="FILE.gguf", required=True)
+    parser.add_argument("--out", metavar="FOLDER", required=True)
+    options = parser.parse_args()
+    try:
+        config = unpack(options.model, options.out)
+    except (OSError, ValueError) as error:
+        sys.exit(f"error: {options.model}: {error}")
+    print(f"{options.out}: {config.num_hidden_layers} layers of width {config.hidden_size}, {config.vocab_size} pieces")
+
+
+if __name__ == "__main__":
+    main()
