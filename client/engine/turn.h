@@ -32,8 +32,9 @@ struct Turn {
   bool is_due(Instant now, std::optional<Instant> step) const {
     if (step && !is_private && last >= *step) return false;
     const Instant seen = seen_at(now, step);
-    const bool is_asked = (ordered || (busy && cancelled)) && asked <= seen;
-    return is_asked || (busy && ((woken && woken_at <= seen) || seen >= wait_end));
+    if ((ordered || (busy && cancelled)) && asked <= seen) return true;
+    // What an order that has not begun would wait for is the last one's.
+    return busy && !ordered && ((woken && woken_at <= seen) || seen >= wait_end);
   }
   // The time that it goes by.
   Instant seen_at(Instant now, std::optional<Instant> step) const {

@@ -12,8 +12,6 @@ using namespace std::chrono_literals;
 constexpr std::uint32_t kContext = 200;
 constexpr Duration kPassTime = 8ms;
 constexpr Duration kRowTime = 100us;
-// Of a level of a tree, or of a token that the device writes.
-constexpr Duration kDraftStep = 600us;
 
 bool is_end(std::uint32_t token) {
   return token == kToyEndToken;
@@ -46,14 +44,14 @@ class SimulatedDevice::Link final : public TargetLink {
     if (std::holds_alternative<wire::OutgoingResume>(request)) ++device_.resync_count_;
     const Instant now = device_.compute_now();
     const std::uint64_t connection = told_connection_;
-    device_.time_.at(device_.grid_.release(now),
-                     [this, connection, request = std::move(request)]() mutable {
-                       const bool cancels = std::holds_alternative<CancelRequest>(request);
-                       if (client_ && client_->ready() && connection == connection_) {
-                         hand_over(std::move(request));
-                       }
-                       if (cancels) ++cancels_done_;
-                     });
+    device_.time_.put_off(device_.grid_.release(now),
+                          [this, connection, request = std::move(request)]() mutable {
+                            const bool cancels = std::holds_alternative<CancelRequest>(request);
+                            if (client_ && client_->ready() && connection == connection_) {
+                              hand_over(std::move(request));
+                            }
+                            if (cancels) ++cancels_done_;
+                          });
     return boost::system::in_place_value;
   }
 
@@ -78,7 +76,7 @@ class SimulatedDevice::Link final : public TargetLink {
   Instant now() const { return device_.time_.now(); }
 
   void connect_at_step() {
-    device_.time_.at(device_.grid_.release(now()), [this] { connect(); });
+    device_.time_.put_off(device_.grid_.release(now()), [this] { connect(); });
   }
 
   void connect() {
@@ -112,14 +110,14 @@ class SimulatedDevice::Link final : public TargetLink {
 
   void tell(Result<ClientEvent> event, std::optional<LinkState> state = std::nullopt) {
     const std::uint64_t connection = connection_;
-    device_.time_.at(device_.grid_.release(now()),
-                     [this, state, connection, event = std::move(event)]() mutable {
-                       if (cancels_done_ != cancels_sent_ && is_answer(event)) return;
-                       state_ = state.value_or(state_);
-                       if (state == LinkState::online) told_connection_ = connection;
-                       events_.push_back(std::move(event));
-                       wake_();
-                     });
+    device_.time_.put_off(device_.grid_.release(now()),
+                          [this, state, connection, event = std::move(event)]() mutable {
+                            if (cancels_done_ != cancels_sent_ && is_answer(event)) return;
+                            state_ = state.value_or(state_);
+                            if (state == LinkState::online) told_connection_ = connection;
+                            events_.push_back(std::move(event));
+                            wake_();
+                          });
   }
 
   void hand_over(TargetRequest request) {
@@ -286,6 +284,7 @@ SimulatedDevice::SimulatedDevice(const Options& options)
     Talk& talk = *owned;
     talks_.push_back(std::move(owned));
     order_.push_back(&talk);
+    const Duration step = i == 0 ? options.first_draft_step : kDraftStep;
     const PaceClock clock{.now = [this] { return compute_now(); },
                           .wait_until = [this](Instant end) { compute_until(end); }};
     std::unique_ptr<Drafter> drafter;
@@ -296,7 +295,7 @@ SimulatedDevice::SimulatedDevice(const Options& options)
       drafter = std::make_unique<MoaDrafter>(*backend_, moa_.config, moa_.tensors, kContext);
     }
     talk.drafter =
-        std::make_unique<PacedDrafter>(std::move(drafter), DraftingPace{.step = kDraftStep}, clock);
+        std::make_unique<PacedDrafter>(std::move(drafter), DraftingPace{.step = step}, clock);
     talk.link = std::make_unique<Link>(*this, [this, &talk] {
       if (!talk.turn.woken) talk.turn.woken_at = time_.now();
       talk.turn.woken = true;
