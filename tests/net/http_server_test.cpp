@@ -201,6 +201,31 @@ TEST_F(HttpServerTest, WhoOwesARequestMakesRoom) {
   EXPECT_NE(read_until(asked, "answered").find("answered"), std::string::npos);
 }
 
+TEST(HttpLimitTest, WhereAllWaitForAnswersWhoComesIsClosedAtOnce) {
+  std::mutex mutex;
+  std::vector<HttpReply> unanswered;
+  const HttpServer server({.address = "127.0.0.1", .connections_max = 3},
+                          [&](const HttpRequest&, HttpReply reply) {
+                            const std::lock_guard lock(mutex);
+                            unanswered.push_back(std::move(reply));
+                          });
+  const auto waiting = [&] {
+    const std::lock_guard lock(mutex);
+    return unanswered.size();
+  };
+  constexpr const char* kRequest = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+  std::list<RawPeer> peers;
+  for (std::size_t i = 1; i <= 3; ++i) {
+    peers.emplace_back(server.port()).write(kRequest);
+    while (waiting() < i) std::this_thread::sleep_for(1ms);
+  }
+  RawPeer another(server.port());
+  another.write(kRequest);
+  EXPECT_TRUE(another.read_to_end().empty());
+  for (HttpReply& reply : unanswered) reply.send({.content_type = "text/plain", .body = "late"});
+  for (RawPeer& peer : peers) EXPECT_TRUE(text_of(peer.read_to_end()).ends_with("late"));
+}
+
 TEST_F(HttpServerTest, HeadersAreFoundInAnySpelling) {
   EXPECT_TRUE(post("/header", "", "X-SOME: value\r\nConnection: close\r\n").ends_with("value"));
   EXPECT_TRUE(post("/header", "").ends_with("-"));

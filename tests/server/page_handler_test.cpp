@@ -5,7 +5,6 @@
 
 #include <boost/system/system_error.hpp>
 #include <chrono>
-#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
@@ -175,16 +174,6 @@ TEST_F(PageHandlerTest, BeyondTheLimitTheLongestSilentMakesRoom) {
   second.write("GET /page HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_TRUE(text_of(second.read_to_end()).starts_with("HTTP/1.1 200 "));
   EXPECT_TRUE(third.read_to_end().empty());
-}
-
-TEST_F(PageHandlerTest, WhereNoneIsSilentConnectionsBeyondTheLimitAreClosedAtOnce) {
-  std::vector<std::unique_ptr<RawPeer>> readers;
-  for (int i = 0; i < 3; ++i) {
-    readers.push_back(std::make_unique<RawPeer>(endpoint_.port()));
-    readers.back()->write("GET /huge HTTP/1.1\r\nHost: x\r\n\r\n");
-    EXPECT_FALSE(readers.back()->read_some().empty());  // its answer has begun
-  }
-  EXPECT_TRUE(get("/page").empty());
 }
 
 TEST_F(PageHandlerTest, ATakenPortIsAnException) {
