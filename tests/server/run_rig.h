@@ -40,6 +40,7 @@ class HintingClient {
     text_ = prompt;
     prompt_count_ = prompt.size();
     next_id_ = 1;
+    ended_ = false;
     return raw_.send(wire::Prefill{.tokens = prompt, .sampling = sampling, .run = run});
   }
   // Goes on behind what it knows, in a run of its own.
