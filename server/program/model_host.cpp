@@ -11,6 +11,7 @@ namespace edgedraft {
 Result<std::unique_ptr<ModelHost>> ModelHost::load(Backend& backend,
                                                    const ModelHostOptions& options) {
   std::unique_ptr<ModelHost> host(new ModelHost());
+  host->indexes_ = options.indexes;
   if (auto loaded = host->load_target(options); !loaded) {
     return in_file(options.model, loaded.error());
   }

@@ -33,7 +33,8 @@ struct HostedDrafter {
 struct ModelHostOptions {
   std::filesystem::path model;
   std::vector<std::filesystem::path> bundles;
-  std::uint32_t context_count = 0;  // 0: the model's own
+  std::vector<std::filesystem::path> indexes{};  // for drafters that copy from public texts
+  std::uint32_t context_count = 0;               // 0: the model's own
 };
 
 // The target, its tokenizer and the drafters' taps, loaded and on a backend.
@@ -55,10 +56,12 @@ class ModelHost {
 
   std::vector<HostedDrafter>& drafters() { return drafters_; }
   // A drafter without weights, which takes any file with the target's tokenizer: the target's own.
+  // One that drafts from indexes has the host's.
   // Errors    of the kind
   // Requires  the host outlives it
   Result<std::unique_ptr<DrafterModel>> read_drafter(const DrafterKind& kind) const {
-    return kind.read(file_);
+    return kind.read_with_indexes != nullptr ? kind.read_with_indexes(file_, indexes_)
+                                             : kind.read(file_);
   }
   // Null if no bundle has that fingerprint.
   HostedDrafter* find_drafter(const Digest& fingerprint);
@@ -73,6 +76,7 @@ class ModelHost {
   Result<void> load_bundle(Backend& backend, const std::filesystem::path& path);
 
   GgufFile file_;
+  std::vector<std::filesystem::path> indexes_;
   std::string name_;
   std::uint32_t context_count_ = 0;
   Digest target_fingerprint_{};

@@ -2,10 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
@@ -19,7 +21,7 @@
 #include "shared/base/progress.h"
 #include "tests/bench/acceptance_counts.h"
 #include "tests/bench/bench_device.h"
-#include "tests/bench/drawn_answer.h"
+#include "tests/bench/ruled_answer.h"
 #include "tests/support/drafted_answer.h"
 
 namespace edgedraft::bench {
@@ -34,9 +36,11 @@ go through the link's int8 codec. --methods are a server's that ask the target i
 their probes count as rows and are made in every pass, whatever they cost. Every answer is compared with plain
 decoding, token for token; the exit status is 1 where one differs. With --drawn each drafter is measured by the
 literature's rule as well (speculative sampling): what it proposes is drawn from its own law and accepted such
-that the answer has the target's law, so that answers differ from plain ones and are not compared. The target runs
-on the CPU, the drafters on --device. An --index that holds 32 tokens in a row of a prompt's "reference"
-answer is refused.
+that the answer has the target's law, so that answers differ from plain ones and are not compared. --typical
+measures each drafter by MEDUSA's typical acceptance, which takes drafts above a threshold of probability,
+min(EPS, sqrt(EPS) exp(-entropy)): answers do NOT have the target's law then, and the mean total variation of a
+token's law from it is printed beside the acceptance length. The target runs on the CPU, the drafters on
+--device. An --index that holds 32 tokens in a row of a prompt's "reference" answer is refused.
 
 Example:
   edgedraft-bench acceptance --model models/demo/target.gguf --prompts models/demo/heldout.jsonl \
@@ -50,6 +54,16 @@ struct DrafterResult {
   std::string name;
   CountsByTask tasks;
   std::optional<std::uint32_t> differing;  // from plain decoding; nothing if it is not compared
+  // Of its tokens' laws from the target's, added up; nothing if they are the target's.
+  std::optional<double> total_variation;
+
+  double mean_variation() const {
+    double count = 0.0;
+    for (const auto& [task, counts] : tasks) {
+      count = std::accumulate(counts.tokens.begin(), counts.tokens.end(), count);
+    }
+    return *total_variation / count;
+  }
 };
 
 struct ArmAnswer {
@@ -58,12 +72,14 @@ struct ArmAnswer {
   double cycle_tokens = 0.0;
   double cycles = 0.0;
   double rows = 0.0;
+  double total_variation = 0.0;  // of these tokens' laws, added up
 };
 
 // A drafter or a method to measure.
 struct Arm {
   std::string name;
-  bool is_compared;  // with plain decoding
+  bool is_compared;       // with plain decoding
+  bool is_lossy = false;  // its answers do not have the target's law
   std::function<Result<ArmAnswer>(std::span<const std::uint32_t> prompt)> answer;
 };
 
@@ -115,11 +131,14 @@ void print(const std::vector<DrafterResult>& results) {
                   m.value, m.low, m.high, counts.rows_per_token(), counts.tokens.size());
     }
     const Mean m = mean_acceptance_length(r.tasks);
-    const std::string differing = r.differing ? std::to_string(*r.differing) : "not compared";
-    std::printf(
-        "  %-10s %5.2f  [%.2f, %.2f]  %6.2f rows per token  answers that differ from plain "
-        "decoding: %s\n",
-        "mean", m.value, m.low, m.high, mean_rows_per_token(r.tasks), differing.c_str());
+    std::printf("  %-10s %5.2f  [%.2f, %.2f]  %6.2f rows per token  ", "mean", m.value, m.low,
+                m.high, mean_rows_per_token(r.tasks));
+    if (r.total_variation) {
+      std::printf("lossy: total variation %.3f per token\n", r.mean_variation());
+      continue;
+    }
+    std::printf("answers that differ from plain decoding: %s\n",
+                r.differing ? std::to_string(*r.differing).c_str() : "not compared");
   }
 }
 
@@ -145,6 +164,7 @@ void print_json(const std::vector<DrafterResult>& results) {
                    {"mean", mean_json(mean_acceptance_length(r.tasks), mean_rows_per_token(r.tasks),
                                       total)}});
     if (r.differing) all.back()["differing"] = *r.differing;
+    if (r.total_variation) all.back()["total_variation"] = r.mean_variation();
   }
   std::printf("%s\n", all.dump(2).c_str());
 }
@@ -174,6 +194,10 @@ void declare_acceptance(CLI::App& app, AcceptanceOptions& o) {
       ->type_name("METHOD[+KIND],...")
       ->delimiter(',');
   app.add_flag("--drawn", o.drawn, "Each drafter's proposals drawn from its law, too, see above");
+  app.add_option("--typical", o.typical, "Each drafter by typical acceptance, too, see above")
+      ->type_name("EPS,...")
+      ->delimiter(',')
+      ->check(CLI::Range(0.0, 1.0));
   app.add_flag("--ablations", o.ablations,
                "SPECTRA-CORE without each of its parts and with other thresholds, too");
   app.add_option("--chain", o.chain, "Draft K tokens in a row instead");
@@ -198,17 +222,20 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
   if (auto checked = check_arms(o.arms, Drafters::optional); !checked) return checked.error();
   const auto shape = shape_of(o);
   if (!shape) return shape.error();
-  if (o.drawn && sampling_of(o).greedy()) {
-    return Error{Errc::usage, "--drawn needs a --temperature above 0"};
+  if ((o.drawn || !o.typical.empty()) && sampling_of(o).greedy()) {
+    return Error{Errc::usage, "--drawn and --typical need a --temperature above 0"};
   }
   const auto chat = ChatPrompts::read(o.arms);
   if (!chat) return chat.error();
   const auto backend = make_cpu_backend({.threads = o.threads});
   const auto device = open_device(o.device, o.features, o.threads);
   if (!device) return device.error();
-  auto host = ModelHost::load(
-      *backend, {.model = o.arms.model, .bundles = o.arms.bundles, .context_count = 0});
+  auto host = ModelHost::load(*backend, {.model = o.arms.model,
+                                         .bundles = o.arms.bundles,
+                                         .indexes = o.arms.indexes,
+                                         .context_count = 0});
   if (!host) return host.error();
+  const DType kv_type = dtype_from_name(o.kv_type).value();
   const auto answer_of = [&](std::span<const std::uint32_t> prompt, Tap* tap, Drafter* drafter,
                              std::optional<TreeShape> tree) {
     return testing::drafted_answer(**host, {.prompt = prompt,
@@ -217,7 +244,7 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
                                             .tree = tree,
                                             .tokens_max = o.max_tokens,
                                             .sampling = sampling_of(o),
-                                            .kv_type = dtype_from_name(o.kv_type).value()});
+                                            .kv_type = kv_type});
   };
 
   const auto drafters = open_arms(o.arms, **host, o.merge);
@@ -238,24 +265,34 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
                           .rows = static_cast<double>(answer->stats.cycles) +
                                   static_cast<double>(answer->stats.drafted)};
                     }});
-    if (!o.drawn) continue;
-    arms.push_back({.name = of->name + ", drawn",
-                    .is_compared = false,
-                    .answer = [&, of](std::span<const std::uint32_t> prompt) -> Result<ArmAnswer> {
-                      const auto drafter = of->file.make_drafter(**device);
-                      DrawnAnswer answer =
-                          drawn_answer(**host, {.prompt = prompt,
-                                                .tap = of->tap,
-                                                .drafter = *drafter,
-                                                .tree = *shape,
-                                                .tokens_max = o.max_tokens,
-                                                .sampling = sampling_of(o),
-                                                .kv_type = dtype_from_name(o.kv_type).value()});
-                      return ArmAnswer{.tokens = std::move(answer.tokens),
-                                       .cycle_tokens = static_cast<double>(answer.cycle_tokens),
-                                       .cycles = static_cast<double>(answer.cycles),
-                                       .rows = static_cast<double>(answer.rows)};
-                    }});
+    const auto add_ruled = [&](const std::string& rule, std::optional<TypicalThreshold> typical) {
+      arms.push_back(
+          {.name = of->name + ", " + rule,
+           .is_compared = false,
+           .is_lossy = typical.has_value(),
+           .answer = [&, of, typical](std::span<const std::uint32_t> prompt) -> Result<ArmAnswer> {
+             const auto drafter = of->file.make_drafter(**device);
+             RuledAnswer answer = ruled_answer(**host, {.prompt = prompt,
+                                                        .tap = of->tap,
+                                                        .drafter = *drafter,
+                                                        .tree = *shape,
+                                                        .tokens_max = o.max_tokens,
+                                                        .sampling = sampling_of(o),
+                                                        .kv_type = kv_type,
+                                                        .typical = typical});
+             return ArmAnswer{.tokens = std::move(answer.tokens),
+                              .cycle_tokens = static_cast<double>(answer.cycle_tokens),
+                              .cycles = static_cast<double>(answer.cycles),
+                              .rows = static_cast<double>(answer.rows),
+                              .total_variation = answer.total_variation};
+           }});
+    };
+    if (o.drawn) add_ruled("drawn", std::nullopt);
+    for (const double epsilon : o.typical) {
+      char rule[40];
+      std::snprintf(rule, sizeof(rule), "typical %g", epsilon);
+      add_ruled(rule, TypicalThreshold{.epsilon = epsilon, .delta = std::sqrt(epsilon)});
+    }
   }
   const auto add_method = [&](std::string name, ProposerSource source) {
     arms.push_back(
@@ -302,6 +339,7 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
   for (const Arm& arm : arms) {
     results.push_back({.name = arm.name, .tasks = {}, .differing = {}});
     if (arm.is_compared) results.back().differing = 0;
+    if (arm.is_lossy) results.back().total_variation = 0.0;
   }
   Progress progress("answers", chat->prompts().size() * (arms.size() + 1));
   for (const Prompt& prompt : chat->prompts()) {
@@ -315,6 +353,7 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
       if (!answer) return answer.error();
       progress.advance(1);
       if (arms[a].is_compared) *results[a].differing += answer->tokens != plain->tokens;
+      if (arms[a].is_lossy) *results[a].total_variation += answer->total_variation;
       if (answer->cycles == 0) continue;
       results[a].tasks[prompt.task].add(answer->cycle_tokens, answer->cycles, answer->rows);
     }

@@ -19,6 +19,7 @@ struct AcceptanceOptions {
   std::vector<std::string> methods;
   bool ablations = false;
   bool drawn = false;
+  std::vector<double> typical;
   std::uint32_t chain = 0;  // 0: a tree
   std::uint32_t max_tokens = 160;
   float temperature = 0.0f;

@@ -1,4 +1,4 @@
-#include "tests/bench/drawn_answer.h"
+#include "tests/bench/ruled_answer.h"
 
 #include <algorithm>
 #include <cmath>
@@ -19,7 +19,7 @@ using Path = std::vector<std::uint32_t>;
 
 }  // namespace
 
-DrawnAnswer drawn_answer(ModelHost& host, const DrawnAnswerRequest& request) {
+RuledAnswer ruled_answer(ModelHost& host, const RuledAnswerRequest& request) {
   Decoder& decoder = host.decoder();
   Drafter& drafter = request.drafter;
   KvCache cache = decoder.make_cache(request.kv_type);
@@ -36,7 +36,7 @@ DrawnAnswer drawn_answer(ModelHost& host, const DrawnAnswerRequest& request) {
   drafter.append(request.prompt);
   drafter.append(std::span(&root, 1));
   std::uint32_t activations_end = 0;
-  DrawnAnswer answer{.tokens = {root}};
+  RuledAnswer answer{.tokens = {root}};
   Finish finish = is_end(root) ? Finish::end_token : Finish::none;
   while (finish == Finish::none && answer.tokens.size() < request.tokens_max) {
     const std::uint32_t length = cache.length();
@@ -61,7 +61,9 @@ DrawnAnswer drawn_answer(ModelHost& host, const DrawnAnswerRequest& request) {
     TreeShape shape = request.tree;
     shape.depth = std::min<std::uint32_t>(
         shape.depth, request.tokens_max - static_cast<std::uint32_t>(answer.tokens.size()) - 1);
-    const DraftTree tree = shape.depth > 0 ? drafter.draft(shape, draw_children) : DraftTree();
+    const DraftTree tree = shape.depth == 0  ? DraftTree()
+                           : request.typical ? drafter.draft(shape)
+                                             : drafter.draft(shape, draw_children);
 
     Path fed{root};
     fed.insert(fed.end(), tree.tokens().begin(), tree.tokens().end());
@@ -80,17 +82,36 @@ DrawnAnswer drawn_answer(ModelHost& host, const DrawnAnswerRequest& request) {
       std::ranges::reverse(path);
       return laws.at(path);
     };
+    std::map<std::uint32_t, DenseLaw> targets;  // by row
+    const auto target_behind = [&](std::uint32_t row) -> const DenseLaw& {
+      const auto [known, is_new] = targets.try_emplace(row);
+      if (is_new) {
+        decoder.backend().read(found.row_range(row, 1), logits);
+        known->second = sampler.law(logits);
+      }
+      return known->second;
+    };
     const VerifiedPath verified =
-        verify_candidates(tree, {.root_position = length,
-                                 .context_count = host.context_count(),
-                                 .target =
-                                     [&](std::uint32_t row) {
-                                       decoder.backend().read(found.row_range(row, 1), logits);
-                                       return sampler.law(logits);
-                                     },
-                                 .draft = law_behind,
-                                 .uniform = uniform,
-                                 .is_end = is_end});
+        request.typical ? verify_typical(tree, {.root_position = length,
+                                                .context_count = host.context_count(),
+                                                .threshold = *request.typical,
+                                                .target = target_behind,
+                                                .is_end = is_end})
+                        : verify_candidates(tree, {.root_position = length,
+                                                   .context_count = host.context_count(),
+                                                   .target = target_behind,
+                                                   .draft = law_behind,
+                                                   .uniform = uniform,
+                                                   .is_end = is_end});
+    if (request.typical) {
+      // Nothing is left to chance: a token that has the probability p is certain.
+      std::uint32_t behind = 0;
+      for (const std::uint32_t row : verified.path) {
+        answer.total_variation += 1.0 - target_behind(behind)[tree.token(row)];
+        behind = row;
+      }
+      answer.total_variation += 1.0 - target_behind(behind)[verified.next];
+    }
     std::vector<std::uint32_t> slots{length};
     Path brought;
     for (const std::uint32_t row : verified.path) {

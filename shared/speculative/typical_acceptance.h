@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "shared/speculative/candidate_rule.h"
+
+// MEDUSA's typical acceptance: drafts that are likely enough are taken, whatever would have been
+// drawn. Answers do not have the target's law; the product verifies by another rule
+// (verification.h), and this one is measured beside it.
+namespace edgedraft {
+
+// A token is typical with a probability above min(epsilon, delta exp(-H)), H being the entropy of
+// the target's law in nats.
+struct TypicalThreshold {
+  double epsilon;
+  double delta;  // published: the square root of epsilon
+};
+bool is_typical(const DenseLaw& target, std::uint32_t token, const TypicalThreshold& threshold);
+
+struct TypicalOptions {
+  std::uint32_t root_position;
+  std::uint32_t context_count;
+  TypicalThreshold threshold;
+  // The target's law behind row `row` of the tree, with temperature and filters.
+  std::function<const DenseLaw&(std::uint32_t row)> target;
+  std::function<bool(std::uint32_t token)> is_end;
+};
+
+// The longest path of typical tokens, among several of one length the likeliest, and the likeliest
+// token behind it.
+//
+// Source    Cai et al., Medusa (2024), section 2.3.1
+// Requires  root_position + 1 < context_count
+VerifiedPath verify_typical(const DraftTree& tree, const TypicalOptions& options);
+
+}  // namespace edgedraft

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "server/program/model_host.h"
+#include "shared/drafting/drafter.h"
+#include "shared/drafting/tap.h"
+#include "shared/speculative/typical_acceptance.h"
+
+namespace edgedraft::bench {
+
+struct RuledAnswerRequest {
+  std::span<const std::uint32_t> prompt;
+  Tap* tap;  // of the drafter, may be null
+  Drafter& drafter;
+  TreeShape tree;
+  std::uint32_t tokens_max;
+  SamplingParams sampling;  // not greedy
+  DType kv_type;
+  // By typical acceptance; else proposals are drawn from the drafter's law, and which nodes a tree
+  // has is settled by their ranks before any is drawn (candidate_rule.h).
+  std::optional<TypicalThreshold> typical = std::nullopt;
+};
+
+struct RuledAnswer {
+  std::vector<std::uint32_t> tokens;
+  std::uint32_t cycles = 0;
+  std::uint32_t cycle_tokens = 0;
+  std::uint32_t rows = 0;  // of the cycles' passes
+  // Of the cycles' tokens: the total variation between the law that each was taken by, given the
+  // text before it, and the target's.
+  double total_variation = 0.0;
+};
+
+// One answer by another rule of verification than the product's. Activations are not rounded.
+RuledAnswer ruled_answer(ModelHost& host, const RuledAnswerRequest& request);
+
+}  // namespace edgedraft::bench

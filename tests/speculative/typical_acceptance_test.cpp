@@ -1,0 +1,89 @@
+#include "shared/speculative/typical_acceptance.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+namespace edgedraft {
+namespace {
+
+constexpr TypicalThreshold kPublished{.epsilon = 0.09, .delta = 0.3};
+constexpr std::uint32_t kEnd = 4;
+using Rows = std::vector<std::uint32_t>;
+
+TEST(TypicalAcceptanceTest, WhatIsLikelyEnoughForItsLawIsTypical) {
+  // Of a sure law, entropy 0.33 nats: the threshold is epsilon.
+  const DenseLaw sure{0.9, 0.1, 0.0};
+  EXPECT_TRUE(is_typical(sure, 0, kPublished));
+  EXPECT_TRUE(is_typical(sure, 1, kPublished));
+  EXPECT_FALSE(is_typical(sure, 2, kPublished));
+  EXPECT_FALSE(is_typical({0.92, 0.08}, 1, kPublished));
+  // Of sixteen equal tokens: exp(-H) is 1/16, and each of them typical.
+  const DenseLaw even(16, 1.0 / 16);
+  EXPECT_TRUE(is_typical(even, 3, kPublished));
+  EXPECT_FALSE(is_typical(even, 3, {.epsilon = 0.09, .delta = 1.1}));
+}
+
+// Every row has the same law.
+TypicalOptions options(const DenseLaw& law, std::uint32_t context_count = 100) {
+  return {.root_position = 10,
+          .context_count = context_count,
+          .threshold = kPublished,
+          .target = [&law](std::uint32_t) -> const DenseLaw& { return law; },
+          .is_end = [](std::uint32_t token) { return token == kEnd; }};
+}
+
+TEST(TypicalAcceptanceTest, TakesTheLongestPathAndAddsTheLikeliestToken) {
+  const DenseLaw law{0.4, 0.3, 0.25, 0.05, 0.0};
+  DraftTree tree;
+  tree.add(3, 0);  // not typical, nor is what hangs below it
+  tree.add(0, 1);
+  tree.add(0, 2);
+  tree.add(1, 0);
+  tree.add(2, 4);
+  tree.add(0, 0);
+  const VerifiedPath found = verify_typical(tree, options(law));
+  EXPECT_EQ(found.path, (Rows{4, 5}));
+  EXPECT_EQ(found.next, 0u);
+  EXPECT_EQ(found.finish, Finish::none);
+}
+
+TEST(TypicalAcceptanceTest, AmongPathsOfOneLengthTakesTheLikeliest) {
+  const DenseLaw law{0.4, 0.3, 0.25, 0.05, 0.0};
+  DraftTree tree;
+  tree.add(2, 0);
+  tree.add(1, 0);
+  tree.add(2, 1);
+  tree.add(0, 2);
+  EXPECT_EQ(verify_typical(tree, options(law)).path, (Rows{2, 4}));
+}
+
+TEST(TypicalAcceptanceTest, WithoutATypicalChildItIsAPlainGreedyStep) {
+  const DenseLaw law{0.05, 0.9, 0.05, 0.0, 0.0};
+  DraftTree tree;
+  tree.add(2, 0);
+  EXPECT_TRUE(verify_typical(tree, options(law)).path.empty());
+  EXPECT_EQ(verify_typical(tree, options(law)).next, 1u);
+}
+
+TEST(TypicalAcceptanceTest, EndsWhereTheAnswerOrTheContextDoes) {
+  const DenseLaw ends{0.3, 0.1, 0.0, 0.0, 0.6};
+  DraftTree tree;
+  tree.add(kEnd, 0);
+  tree.add(0, 1);
+  const VerifiedPath ended = verify_typical(tree, options(ends));
+  EXPECT_TRUE(ended.path.empty());
+  EXPECT_EQ(ended.next, kEnd);
+  EXPECT_EQ(ended.finish, Finish::end_token);
+
+  const DenseLaw law{0.6, 0.4, 0.0, 0.0, 0.0};
+  DraftTree chain;
+  for (std::uint32_t i = 0; i < 5; ++i) chain.add(0, i);
+  const VerifiedPath full = verify_typical(chain, options(law, 14));
+  EXPECT_EQ(full.path, (Rows{1, 2}));
+  EXPECT_EQ(full.finish, Finish::context);
+}
+
+}  // namespace
+}  // namespace edgedraft
