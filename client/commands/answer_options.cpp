@@ -97,22 +97,15 @@ bool drafts_from_indexes(const std::string& name) {
   return kind != nullptr && kind->read_with_indexes != nullptr;
 }
 
-// What is drafted goes to the server, so an index may hold nothing that the server must not know.
 Result<void> check_indexes(const DrafterWishes& wishes) {
   if (wishes.indexes.empty()) return {};
   if (!(wishes.merges_if_faster && wishes.kind.empty()) && !drafts_from_indexes(wishes.kind) &&
       std::ranges::none_of(wishes.merge, drafts_from_indexes)) {
     return usage("--index: no drafter looks anything up in it; leave it out, or ask for one");
   }
-  for (const std::filesystem::path& path : wishes.indexes) {
-    const auto index = CorpusIndex::open(path);
-    if (!index) return Error{index.error().code, "--index " + index.error().message};
-    if (!index->facts().is_public) {
-      return usage("--index " + path.string() +
-                   ": drafts from it would show the server what is in it, and it was not declared "
-                   "public; if it is, make it with `edgedraft index --public`");
-    }
-  }
+  // What is drafted goes to the server, which must not learn what is in them.
+  const auto indexes = CorpusIndex::open_public(wishes.indexes);
+  if (!indexes) return Error{indexes.error().code, "--index " + indexes.error().message};
   return {};
 }
 

@@ -73,6 +73,7 @@ void pad_payloads(ModelHost& host, const PaceProfile& profile, spdlog::logger& l
 Result<std::unique_ptr<Speculation>> speculation_of(const ServerOptions& o, ModelHost& host,
                                                     Backend& backend, const PaceProfile& profile,
                                                     spdlog::logger& log) {
+  if (auto good = check_indexes(o.models.indexes, o.speculate); !good) return good.error();
   if (o.speculate.empty()) return std::unique_ptr<Speculation>();
   SpeculationOptions options{
       .context_count = host.context_count(), .on_failure = [&log](const std::string& why) {

@@ -144,6 +144,10 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
              "as pays off, and the target is asked if that does. Drafters' caches take a part of "
              "--kv-memory; a session for which none is left is streamed to plainly")
       ->type_name("NAME|auto");
+  app.add_option("--index", o.models.indexes,
+                 "Public texts for drafters of --speculate that copy from such, as `edgedraft "
+                 "index --public` makes them; repeatable")
+      ->type_name("FILE");
   app.add_option("--log-level", o.log_level, "trace, debug, info, warn, error or off")
       ->check(is_log_level())
       ->capture_default_str();

@@ -6,6 +6,7 @@
 
 #include "server/proposers/drafter_proposer.h"
 #include "server/proposers/probing_methods.h"
+#include "shared/drafting/index/corpus_index.h"
 #include "shared/drafting/kinds.h"
 
 namespace edgedraft {
@@ -41,11 +42,11 @@ Result<SpeculatingDrafter> speculating_drafter(ModelHost& host, const std::strin
   }
   std::string kinds;
   for (const DrafterKind* kind : drafter_kinds()) {
-    if (kind->is_bundle != nullptr || kind->read_with_indexes != nullptr) continue;
+    if (kind->is_bundle != nullptr) continue;
     kinds += (kinds.empty() ? "" : ", ") + std::string(kind->name);
     if (kind->name != name) continue;
     auto model = host.read_drafter(*kind);
-    if (!model) return model.error();
+    if (!model) return Error{model.error().code, "--speculate " + model.error().message};
     const DrafterModel* const read = model->get();
     return SpeculatingDrafter{.name = name,
                               .model = read,
@@ -57,6 +58,20 @@ Result<SpeculatingDrafter> speculating_drafter(ModelHost& host, const std::strin
                                 ": there is no such drafter; give auto, which "
                                 "takes a --bundle's, or one of " +
                                 names + kinds + ", " + probing_method_names()};
+}
+
+Result<void> check_indexes(std::span<const std::filesystem::path> indexes,
+                           const std::string& name) {
+  const auto opened = CorpusIndex::open_public(indexes);
+  if (!opened) return Error{opened.error().code, "--index " + opened.error().message};
+  const DrafterKind* const kind = find_drafter_kind(name.substr(name.find('+') + 1));
+  const bool looks_up = kind != nullptr && kind->read_with_indexes != nullptr;
+  if (!indexes.empty() && !looks_up) {
+    return Error{Errc::usage,
+                 "--index: nothing looks anything up in it; leave it out, or name a drafter with "
+                 "--speculate that does"};
+  }
+  return {};
 }
 
 Result<std::optional<ProposerSource>> probing_source_of(const std::string& name, ModelHost& host,

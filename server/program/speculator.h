@@ -1,7 +1,9 @@
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "server/program/model_host.h"
@@ -24,6 +26,11 @@ struct SpeculatingDrafter {
 // A bundle's, `auto`, or one without weights.
 // Errors    usage naming those that there are
 Result<SpeculatingDrafter> speculating_drafter(ModelHost& host, const std::string& name);
+
+// Whether a server whose --speculate is `name` may draft from these.
+// Errors    usage: nothing looks them up, or one was not declared public, and how fast answers come
+//           tells users what is in it; those of CorpusIndex::open
+Result<void> check_indexes(std::span<const std::filesystem::path> indexes, const std::string& name);
 
 // METHOD or METHOD+KIND; nothing if the name is no method's.
 // Errors    usage  KIND is no drafter without weights

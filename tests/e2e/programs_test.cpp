@@ -302,6 +302,51 @@ TEST(SpeculatingServerTest, GivesThePlainAnswerInFewerPasses) {
   }
 }
 
+TEST(SpeculatingServerTest, CopiesFromPublicTextsAlone) {
+  const Scratch scratch;
+  std::ofstream(scratch / "stories.txt")
+      << "One day the little dog saw a ball. The dog was happy. The end.\n";
+  const auto index_of = [&](const std::string& name, const Options& options) {
+    Options command{EDGEDRAFT_CLIENT,        "index", "--model",     demo_model("target"),
+                    scratch / "stories.txt", "-o",    scratch / name};
+    command.insert(command.end(), options.begin(), options.end());
+    Process make(command, scratch / ("make-" + name));
+    EXPECT_EQ(make.wait(), 0) << make.err();
+    return std::string(scratch / name);
+  };
+  const std::string open = index_of("public.index", {"--public"});
+  const std::string closed = index_of("closed.index", {});
+  const auto refusal = [&](const Options& options) {
+    Options command{EDGEDRAFT_SERVER, "--model", demo_model("target"), "--state",
+                    scratch / "state"};
+    command.insert(command.end(), options.begin(), options.end());
+    Process server(command, scratch / "refused");
+    EXPECT_EQ(server.wait(), 2);
+    return server.err();
+  };
+  EXPECT_NE(refusal({"--speculate", "retrieval"}).find("--index FILE"), std::string::npos);
+  EXPECT_NE(refusal({"--speculate", "core", "--index", open}).find("--speculate"),
+            std::string::npos);
+  EXPECT_NE(refusal({"--speculate", "retrieval", "--index", closed}).find("public"),
+            std::string::npos);
+
+  const auto answer = [&](const Server& server) {
+    const auto client =
+        start_client(scratch, "client",
+                     {"-p", kStory, "--max-tokens", "60", "--plain", "--bundle",
+                      demo_model("target"), "--server", server.address(), "--pin", server.pin()});
+    EXPECT_EQ(client->wait(), 0) << client->err();
+    return json::parse(client->out());
+  };
+  const json expected = answer(Server(scratch));
+  for (const char* name : {"retrieval", "core+retrieval"}) {
+    const json drafted =
+        answer(Server(scratch, {"--speculate", name, "--index", open, "--pace-ms", "20"}));
+    EXPECT_EQ(drafted["tokens"], expected["tokens"]) << name;
+    EXPECT_GT(drafted["stats"]["drafted"], 0) << name;
+  }
+}
+
 TEST(SpeculatingServerTest, SaysWhichDraftersThereAre) {
   const Scratch scratch;
   Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--bundle",

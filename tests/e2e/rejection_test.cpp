@@ -205,7 +205,8 @@ TEST_F(RejectionTest, NonsenseIsAMistakeWithHelpToo) {
     Process program(command, scratch_ / "program");
     EXPECT_EQ(program.wait(), 2) << command[0];
     EXPECT_NE(program.err().find("'NONSENSE'"), std::string::npos) << program.err();
-    const bool names_commands = program.err().find("run, chat, serve, devices") != std::string::npos;
+    const bool names_commands =
+        program.err().find("run, chat, serve, devices") != std::string::npos;
     EXPECT_EQ(names_commands, command[0] == EDGEDRAFT_CLIENT) << program.err();
   }
 }

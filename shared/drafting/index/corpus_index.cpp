@@ -55,6 +55,23 @@ Result<CorpusIndex> CorpusIndex::open(const std::filesystem::path& path) {
   return index;
 }
 
+Result<std::vector<CorpusIndex>> CorpusIndex::open_public(
+    std::span<const std::filesystem::path> paths) {
+  std::vector<CorpusIndex> indexes;
+  for (const std::filesystem::path& path : paths) {
+    auto index = open(path);
+    if (!index) return index.error();
+    if (!index->facts().is_public) {
+      return Error{Errc::usage,
+                   path.string() +
+                       ": drafts from it would show the other side what is in it, and it was not "
+                       "declared public; if it is, make it with `edgedraft index --public`"};
+    }
+    indexes.push_back(std::move(*index));
+  }
+  return indexes;
+}
+
 Result<CorpusIndex> CorpusIndex::parse(ByteView bytes) {
   if (bytes.size() < kIndexHeaderBytes ||
       !std::ranges::equal(bytes.first(kMagic.size()), as_byte_view(kMagic))) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "shared/base/bytes.h"
 #include "shared/base/error.h"
@@ -56,6 +57,10 @@ class CorpusIndex {
   static Result<CorpusIndex> open(const std::filesystem::path& path);
   // The same of bytes that outlive the result. Requires  aligned to four bytes
   static Result<CorpusIndex> parse(ByteView bytes);
+
+  // Opens those of files whose content may be known to who is sent what is drafted from it.
+  // Errors    those of open(); usage: one was not declared public
+  static Result<std::vector<CorpusIndex>> open_public(std::span<const std::filesystem::path> paths);
 
   const IndexFacts& facts() const { return facts_; }
   // Reads everything, a second for each gigabyte or two.
