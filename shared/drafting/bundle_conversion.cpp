@@ -9,6 +9,7 @@
 #include "shared/model/convert/reduced_head.h"
 #include "shared/model/decoder_tensors.h"
 #include "shared/model/fingerprint.h"
+#include "shared/model/safetensors.h"
 
 namespace edgedraft {
 namespace {
@@ -20,6 +21,25 @@ const DrafterKind& kind_of_source(const std::filesystem::path& drafter) {
   });
   EDGEDRAFT_CHECK(found != kinds.end());  // the table's last kind takes anything
   return **found;
+}
+
+// A checkpoint of a kind that shares its target's tensors is no model by itself.
+Result<void> refuse_drafter(const std::filesystem::path& directory) {
+  const DrafterKind& kind = kind_of_source(directory);
+  if (kind.is_from_target == nullptr) return {};
+  std::string message =
+      directory.string() + ": this is a drafter (" + std::string(kind.name) + ") and no target. ";
+  const auto checkpoint = SafetensorsModel::open(directory);
+  if (checkpoint && checkpoint->find("model.embed_tokens.weight") != nullptr) {
+    message +=
+        "The model that was trained along with it lies in the same folder: save that model "
+        "without the drafter's tensors in a folder of its own and convert it, then make the "
+        "drafter's bundle with --bundle --drafter ";
+  } else {
+    message +=
+        "Convert the model that it was trained for, then make its bundle with --bundle --drafter ";
+  }
+  return Error{Errc::unsupported, message + directory.string()};
 }
 
 }  // namespace
@@ -62,6 +82,8 @@ Result<void> convert_model_or_bundle(ConvertOptions options) {
     const auto file = GgufFile::open(options.input);
     if (!file) return file.error();
     if (const auto kind = drafter_kind_of(*file)) options.is_kept = (*kind)->is_from_target;
+  } else if (auto is_model = refuse_drafter(options.input); !is_model) {
+    return is_model.error();
   }
   return convert_model(options);
 }

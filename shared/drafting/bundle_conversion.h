@@ -37,6 +37,8 @@ struct ReduceOptions {
 Result<void> reduce_bundle(const ReduceOptions& options);
 
 // convert_model, for bundles too: what they share with their target stays as it is.
+//
+// Errors    as above; unsupported for the folder of a drafter that is no model by itself
 Result<void> convert_model_or_bundle(ConvertOptions options);
 
 }  // namespace edgedraft

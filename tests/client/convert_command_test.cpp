@@ -7,6 +7,7 @@
 #include "shared/drafting/kinds.h"
 #include "shared/drafting/moa/moa_tensors.h"
 #include "shared/model/gguf.h"
+#include "tests/model/hf_directory.h"
 #include "tests/model/temporary_directory.h"
 
 namespace edgedraft {
@@ -80,6 +81,35 @@ TEST_F(ConvertCommandTest, NamesTheOptionThatIsWrong) {
   auto drafter = options(kFixtures / "mha-tied", "m.gguf");
   drafter.drafter = kFixtures / "moa/moa-tli0";
   expect_error(drafter, Errc::usage, "--bundle");
+}
+
+TEST_F(ConvertCommandTest, SaysWhatToDoWithADraftersFolderInATargetsPlace) {
+  for (const std::string folder :
+       {"medusa/medusa-1", "medusa/medusa-2", "eagle/eagle", "moa/moa-tli0"}) {
+    const auto drafter = options(kFixtures / folder, "m.gguf");
+    expect_error(drafter, Errc::unsupported, "--bundle --drafter " + drafter.input.string());
+    expect_error(drafter, Errc::unsupported, "Convert the model that it was trained for");
+  }
+  // MEDUSA-2 trains model and heads together, and publishes them so.
+  test::HfDirectory whole;
+  whole.tensors["medusa_head.0.0.linear.weight"] = {32, 32};
+  whole.tensors["medusa_head.0.0.linear.bias"] = {32};
+  const test::TemporaryDirectory folder;
+  whole.write(folder);
+  const auto both = options(folder.path(), "m.gguf");
+  expect_error(both, Errc::unsupported, "(medusa) and no target");
+  expect_error(both, Errc::unsupported, "without the drafter's tensors in a folder of its own");
+  EXPECT_EQ(directory_.file_count(), 0u);
+}
+
+// The public heads of version 1 are a file of PyTorch's beside this configuration.
+TEST_F(ConvertCommandTest, KnowsMedusasHeadsByTheirConfigurationToo) {
+  const test::TemporaryDirectory folder;
+  folder.write(
+      "config.json",
+      R"({"medusa_num_heads": 5, "medusa_num_layers": 1, "base_model_name_or_path": "m"})");
+  folder.write("medusa_lm_head.pt", "PK");
+  expect_error(options(folder.path(), "m.gguf"), Errc::unsupported, "(medusa) and no target");
 }
 
 // The fixtures have no tokenizer: the demo's bundle.

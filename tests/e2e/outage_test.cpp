@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "tests/e2e/process.h"
+#include "tests/model/hf_directory.h"
 
 namespace edgedraft::testing {
 namespace {
@@ -94,6 +95,102 @@ TEST_F(OutageTest, CheckCorrectsWhatWasWrittenOfflineToThePlainAnswer) {
   for (const auto& mark : provenance(answer)) EXPECT_EQ(mark, "verified");
   EXPECT_EQ(answer["tokens"], plain_answer()["tokens"]);
 }
+
+// Drafters that read features, with weights that have learned nothing: what they propose, and write
+// offline, is wrong nearly always. MEDUSA cannot write, so another bundle does.
+class FeatureDrafterOutageTest : public OutageTest,
+                                 public ::testing::WithParamInterface<const char*> {
+ protected:
+  FeatureDrafterOutageTest() {
+    constexpr std::uint64_t kDim = 384;  // of the demo's target
+    test::HfDirectory drafter;
+    drafter.scale = 0.1f;
+    drafter.tensors = {};
+    if (GetParam() == std::string("eagle")) {
+      drafter.config = {{"hidden_size", kDim}, {"num_attention_heads", 6}};
+      drafter.tensors = {{"fc.weight", {kDim, 2 * kDim}},
+                         {"layers.0.self_attn.q_proj.weight", {kDim, kDim}},
+                         {"layers.0.self_attn.k_proj.weight", {kDim / 3, kDim}},
+                         {"layers.0.self_attn.v_proj.weight", {kDim / 3, kDim}},
+                         {"layers.0.self_attn.o_proj.weight", {kDim, kDim}},
+                         {"layers.0.mlp.gate_proj.weight", {64, kDim}},
+                         {"layers.0.mlp.up_proj.weight", {64, kDim}},
+                         {"layers.0.mlp.down_proj.weight", {kDim, 64}},
+                         {"layers.0.post_attention_layernorm.weight", {kDim}}};
+    } else {
+      drafter.config = {{"medusa_num_heads", 4}, {"medusa_num_layers", 1}};
+      for (const std::string head : {"0", "1", "2", "3"}) {
+        drafter.tensors[head + ".0.linear.weight"] = {kDim, kDim};
+        drafter.tensors[head + ".0.linear.bias"] = {kDim};
+      }
+    }
+    const test::TemporaryDirectory folder;
+    drafter.write(folder);
+    Process convert({EDGEDRAFT_CLIENT, "convert", demo_model("target"), "--bundle", "--drafter",
+                     folder.path(), "-o", bundle_},
+                    scratch_ / "convert");
+    EXPECT_EQ(convert.wait(), 0) << convert.err();
+  }
+
+  json answer(const Server& server, const Options& options) {
+    Options all{"-p",    kStory,       "--max-tokens", "60",   "--server", server.address(),
+                "--pin", server.pin(), "--bundle",     bundle_};
+    all.insert(all.end(), options.begin(), options.end());
+    const auto client = start_client(scratch_, "plain", all);
+    EXPECT_EQ(client->wait(), 0) << client->err();
+    return json::parse(client->out());
+  }
+
+  // As answer_through_an_outage, with a server that knows the bundle.
+  json answer_through_an_outage_of(Options options) {
+    const Options known{"--bundle", bundle_, "--row-budget", "64"};
+    Options paced = known;
+    paced.insert(paced.end(), kPaced.begin(), kPaced.end());
+    auto server = std::make_unique<Server>(scratch_, paced);
+    options.insert(options.end(), {"-p", kStory, "--max-tokens", "60", "--server",
+                                   server->address(), "--pin", server->pin(), "--bundle", bundle_,
+                                   "--control", "off", "--resync-wait-ms", "20000"});
+    const Options writer = GetParam() == std::string("eagle")
+                               ? Options{"--pace-ms", "30"}
+                               : Options{"--offline-bundle", demo_model("independent")};
+    options.insert(options.end(), writer.begin(), writer.end());
+    const auto client = start_client(scratch_, "client", options);
+    std::this_thread::sleep_for(kIntoTheAnswer);
+    server->process().signal(SIGKILL);
+    server->process().wait();
+    std::this_thread::sleep_for(300ms);
+    const std::string address = server->address();
+    server = std::make_unique<Server>(scratch_, known, address);
+    EXPECT_EQ(client->wait(), 0) << client->err();
+    return json::parse(client->out());
+  }
+
+  std::filesystem::path bundle_ = scratch_ / "bundle.gguf";
+};
+
+TEST_P(FeatureDrafterOutageTest, TheAnswerIsThePlainOne) {
+  const Server server(scratch_, {"--bundle", bundle_, "--row-budget", "64"});
+  for (const Options& sampling : {Options{}, Options{"--temperature", "0.9", "--seed", "3"}}) {
+    Options plain = sampling;
+    plain.push_back("--plain");
+    const json expected = answer(server, plain);
+    for (const Options& shape : {Options{"--chain", "4"}, Options{"--tree", "8,4,24"}}) {
+      SCOPED_TRACE((sampling.empty() ? "greedy " : "sampled ") + shape[0]);
+      Options options = sampling;
+      options.insert(options.end(), shape.begin(), shape.end());
+      const json drafted = answer_through_an_outage_of(options);
+      EXPECT_GT(drafted["stats"]["drafted"], 0);
+      EXPECT_GT(drafted["stats"]["activation_bytes_sent"], 0);
+      EXPECT_GT(drafted["stats"]["offline_tokens"], 0);
+      EXPECT_GE(drafted["stats"]["reconnects"], 1);
+      for (const auto& mark : provenance(drafted)) EXPECT_EQ(mark, "verified");
+      EXPECT_EQ(drafted["tokens"], expected["tokens"]);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, FeatureDrafterOutageTest, ::testing::Values("eagle", "medusa"),
+                         [](const auto& kind) { return std::string(kind.param); });
 
 TEST_F(OutageTest, KeepLeavesWhatWasWrittenOffline) {
   const json answer = answer_through_an_outage({"--resync", "keep"});

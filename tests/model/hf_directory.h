@@ -54,6 +54,7 @@ struct HfDirectory {
   };
 
   DType type = DType::f32;  // of the tensors: f32, f16 or bf16
+  float scale = 1.0f;       // of their numbers, which are between -0.5 and 0.5 without it
 
   static float value_at(const std::string& name, std::uint64_t index) {
     return static_cast<float>(uniform_at(std::hash<std::string>()(name), index) - 0.5);
@@ -67,7 +68,7 @@ struct HfDirectory {
       for (const std::uint64_t dim : shape) count *= dim;
       const std::size_t begin = data.bytes().size();
       std::vector<float> numbers(count);
-      for (std::uint64_t i = 0; i < count; ++i) numbers[i] = value_at(name, i);
+      for (std::uint64_t i = 0; i < count; ++i) numbers[i] = scale * value_at(name, i);
       Bytes stored(row_bytes(type, count).value());
       quantize_row(type, numbers, stored);
       data.raw(stored);

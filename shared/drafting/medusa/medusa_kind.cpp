@@ -1,9 +1,11 @@
 #include "shared/drafting/medusa/medusa_kind.h"
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "shared/drafting/bundle_parts.h"
 #include "shared/drafting/medusa/medusa_bundle.h"
 #include "shared/drafting/medusa/medusa_drafter.h"
 #include "shared/drafting/state_tap.h"
@@ -79,7 +81,10 @@ Result<std::unique_ptr<DrafterModel>> read(const GgufFile& file) {
 bool is_source(const std::filesystem::path& drafter) {
   if (!std::filesystem::is_directory(drafter)) return false;
   const auto checkpoint = SafetensorsModel::open(drafter);
-  return checkpoint && is_medusa_checkpoint(*checkpoint);
+  if (checkpoint) return is_medusa_checkpoint(*checkpoint);
+  // Heads that have yet to be saved as safetensors; reading them says so.
+  const auto config = read_drafter_config(drafter);
+  return config && config->contains("medusa_num_heads");
 }
 
 Result<ModelPlan> plan_bundle(const BundleSource& source) {

@@ -1,0 +1,118 @@
+// What drafters that read features are sent: its bytes in a verdict, and that it is the target's.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "shared/drafting/eagle/eagle_kind.h"
+#include "shared/drafting/medusa/medusa_kind.h"
+#include "shared/protocol/frame.h"
+#include "shared/protocol/overhead.h"
+#include "shared/runtime/decoder.h"
+#include "tests/support/outgoing.h"
+#include "tests/support/toy_feature_drafters.h"
+
+namespace edgedraft {
+namespace {
+
+using testing::ToyDecoder;
+
+constexpr std::uint32_t kTokens = 64;
+
+class FeatureTapTest : public ::testing::Test {
+ protected:
+  FeatureTapTest() {
+    std::vector<std::uint32_t> tokens;
+    for (std::uint32_t i = 0; i < kTokens; ++i) tokens.push_back((7 * i * i + 3) % 64);
+    decoder_.append(cache_, tokens);
+  }
+
+  // The verdict on `count` new tokens, the first ones, of a drafter with this tap.
+  wire::Verdict verdict(Tap& tap, std::uint32_t count) {
+    const ActivationLayout layout({tap.scale_groups().begin(), tap.scale_groups().end()});
+    std::vector<float> rows(std::size_t{count} * layout.cols());
+    tap.read(cache_, 0, count, rows);
+    wire::Verdict verdict{.round = 2,
+                          .length = kTokens,
+                          .next = 5,
+                          .row_budget = 64,
+                          .queue_us = 1,
+                          .verify_us = 2,
+                          .activations = quantize_rows(layout, rows),
+                          .pace_us = 3,
+                          .computed_us = 4};
+    for (std::uint32_t i = 1; i < count; ++i) {
+      verdict.path.push_back(static_cast<std::uint8_t>(i));
+    }
+    return verdict;
+  }
+
+  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
+  ToyDecoder toy_{4};
+  std::vector<std::uint32_t> states_ = {toy_.config.layer_count + 1};
+  Decoder decoder_{*backend_, toy_.config, toy_.tensors, 128, states_};
+  KvCache cache_ = decoder_.make_cache();
+  std::uint32_t dim_ = toy_.config.layer.dim;
+};
+
+// 3A + A E: a token costs its feature of E bytes, and three more: one of the path and two of the
+// feature's scale. Besides, a verdict has fields of fixed size.
+TEST_F(FeatureTapTest, AnEncodedVerdictOfEagleHasTheBytesOfItsFormula) {
+  const testing::ToyEagle eagle(toy_, 3);
+  const auto model = make_eagle_model({.config = eagle.config, .tensors = eagle.tensors});
+  const auto tap = model->make_tap(*backend_);
+  ASSERT_EQ(tap->scale_groups().size(), 1u);
+  EXPECT_EQ(tap->scale_groups()[0], dim_);
+  const ActivationLayout layout({dim_});
+  // Vectors are padded to four bytes and the whole to its largest field.
+  constexpr std::uint32_t kPadding = 8;
+  const auto bytes = [&](std::uint32_t count) { return wire::encode(verdict(*tap, count)).size(); };
+  const std::size_t fixed = bytes(8) - 8 * (3 + dim_);
+  EXPECT_LE(fixed, kFrameHeaderBytes + kVerdictTableBytesMax);
+  for (std::uint32_t count = 2; count <= kTokens; ++count) {
+    EXPECT_EQ(verdict(*tap, count).activations.size(), count * (dim_ + 2));
+    EXPECT_NEAR(static_cast<double>(bytes(count)),
+                static_cast<double>(fixed + verdict_formula_bytes(layout, count)), kPadding)
+        << count;
+    if (count % 8 == 0) {
+      EXPECT_EQ(bytes(count), fixed + count * (3 + dim_)) << count;
+    }
+  }
+}
+
+// MEDUSA's heads read the same features; what comes out of the message is what the target computed,
+// to half a step of eight bits.
+TEST_F(FeatureTapTest, WhatArrivesAreTheTargetsFeatures) {
+  const testing::ToyEagle eagle(toy_, 3);
+  const testing::ToyMedusa medusa(toy_, 3, testing::HeadOutputs::shared);
+  const auto eagle_tap =
+      make_eagle_model({.config = eagle.config, .tensors = eagle.tensors})->make_tap(*backend_);
+  const auto medusa_tap =
+      make_medusa_model({.config = medusa.config, .tensors = medusa.tensors})->make_tap(*backend_);
+  const Bytes frame = wire::encode(verdict(*eagle_tap, 20));
+  const auto header = decode_frame_header(frame, static_cast<std::uint32_t>(frame.size()));
+  ASSERT_TRUE(header);
+  const auto sent = wire::decode(header->kind, ByteView(frame).subspan(kFrameHeaderBytes));
+  ASSERT_TRUE(sent) << sent.error().message;
+  const auto& arrived = std::get<wire::Verdict>(*sent);
+  EXPECT_EQ(arrived.activations, verdict(*medusa_tap, 20).activations);
+  const auto values = dequantize_rows(ActivationLayout({dim_}), 20, arrived.activations);
+  ASSERT_TRUE(values);
+  std::vector<float> features(20 * dim_);
+  eagle_tap->read(cache_, 0, 20, features);
+  for (std::uint32_t row = 0; row < 20; ++row) {
+    const auto begin = features.begin() + row * dim_;
+    const float largest = std::abs(*std::max_element(
+        begin, begin + dim_, [](float a, float b) { return std::abs(a) < std::abs(b); }));
+    for (std::uint32_t i = 0; i < dim_; ++i) {
+      // The scale is rounded to half precision, too.
+      EXPECT_NEAR((*values)[row * dim_ + i], begin[i], largest / 127 * 0.6f);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft
