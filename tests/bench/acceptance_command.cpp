@@ -40,7 +40,9 @@ that the answer has the target's law, so that answers differ from plain ones and
 measures each drafter by MEDUSA's typical acceptance, which takes drafts above a threshold of probability,
 min(EPS, sqrt(EPS) exp(-entropy)): answers do NOT have the target's law then, and the mean total variation of a
 token's law from it is printed beside the acceptance length. The target runs on the CPU, the drafters on
---device. An --index that holds 32 tokens in a row of a prompt's "reference" answer is refused.
+--device. An --index that holds 32 tokens in a row of a prompt's "reference" answer is refused. --against ARM
+tells, too, how much longer the others' acceptance lengths are than that arm's, prompt by prompt, where both give
+plain decoding's answers: an interval above 0 shows that they are.
 
 Example:
   edgedraft-bench acceptance --model models/demo/target.gguf --prompts models/demo/heldout.jsonl \
@@ -122,7 +124,22 @@ Result<ArmAnswer> proposed_answer(ModelHost& host, const AcceptanceOptions& o,
   return answer;
 }
 
-void print(const std::vector<DrafterResult>& results) {
+const DrafterResult* find(const std::vector<DrafterResult>& results, const std::string& name) {
+  const auto found = std::ranges::find(results, name, &DrafterResult::name);
+  return found == results.end() ? nullptr : &*found;
+}
+
+// Their answers are the same, and so each prompt has cycles in both or in neither.
+bool is_compared_with(const DrafterResult& r, const DrafterResult* other) {
+  return other != nullptr && other != &r && r.differing == 0u && other->differing == 0u;
+}
+
+void print_difference(const std::string& task, const Mean& m) {
+  std::printf("  %-10s %+5.2f  [%+.2f, %+.2f]\n", task.c_str(), m.value, m.low, m.high);
+}
+
+void print(const std::vector<DrafterResult>& results, const std::string& against) {
+  const DrafterResult* const other = find(results, against);
   for (const DrafterResult& r : results) {
     std::printf("%s\n", r.name.c_str());
     for (const auto& [task, counts] : r.tasks) {
@@ -139,10 +156,17 @@ void print(const std::vector<DrafterResult>& results) {
     }
     std::printf("answers that differ from plain decoding: %s\n",
                 r.differing ? std::to_string(*r.differing).c_str() : "not compared");
+    if (!is_compared_with(r, other)) continue;
+    std::printf("%s - %s\n", r.name.c_str(), against.c_str());
+    for (const auto& [task, counts] : r.tasks) {
+      print_difference(task, acceptance_difference(counts, other->tasks.at(task)));
+    }
+    print_difference("mean", mean_acceptance_difference(r.tasks, other->tasks));
   }
 }
 
-void print_json(const std::vector<DrafterResult>& results) {
+void print_json(const std::vector<DrafterResult>& results, const std::string& against) {
+  const DrafterResult* const other = find(results, against);
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   const auto mean_json = [](const Mean& m, double rows, std::size_t count) {
     return nlohmann::ordered_json{{"tau", m.value},
@@ -165,6 +189,16 @@ void print_json(const std::vector<DrafterResult>& results) {
                                       total)}});
     if (r.differing) all.back()["differing"] = *r.differing;
     if (r.total_variation) all.back()["total_variation"] = r.mean_variation();
+    if (!is_compared_with(r, other)) continue;
+    auto& differences = all.back()["minus " + against];
+    const auto difference_json = [](const Mean& m) {
+      return nlohmann::ordered_json{{"tau", m.value}, {"low", m.low}, {"high", m.high}};
+    };
+    for (const auto& [task, counts] : r.tasks) {
+      differences["tasks"][task] =
+          difference_json(acceptance_difference(counts, other->tasks.at(task)));
+    }
+    differences["mean"] = difference_json(mean_acceptance_difference(r.tasks, other->tasks));
   }
   std::printf("%s\n", all.dump(2).c_str());
 }
@@ -215,6 +249,8 @@ void declare_acceptance(CLI::App& app, AcceptanceOptions& o) {
   app.add_option("--device", o.device, "Of the drafters: cpu, vulkan or vulkan:N")
       ->capture_default_str();
   app.add_option("--features", o.features, kFeaturesHelp)->capture_default_str();
+  app.add_option("--against", o.against, "With which the others are compared, see above")
+      ->type_name("ARM");
   app.add_flag("--json", o.json, "JSON instead of a table");
 }
 
@@ -334,6 +370,12 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
     return Error{Errc::usage, "give drafters with --bundle or --kinds, or --methods"};
   }
 
+  if (!o.against.empty() && std::ranges::find(arms, o.against, &Arm::name) == arms.end()) {
+    std::string names;
+    for (const Arm& arm : arms) names += (names.empty() ? "" : ", ") + arm.name;
+    return Error{Errc::usage, "--against " + o.against + ": it is none of " + names};
+  }
+
   std::vector<DrafterResult> results;
   results.reserve(arms.size());
   for (const Arm& arm : arms) {
@@ -358,7 +400,7 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
       results[a].tasks[prompt.task].add(answer->cycle_tokens, answer->cycles, answer->rows);
     }
   }
-  o.json ? print_json(results) : print(results);
+  o.json ? print_json(results, o.against) : print(results, o.against);
   const bool good = std::all_of(results.begin(), results.end(),
                                 [](const auto& r) { return r.differing.value_or(0) == 0; });
   return good ? 0 : 1;

@@ -29,6 +29,7 @@ struct AcceptanceOptions {
   std::string device = "cpu";
   std::string features = "auto";
   std::string kv_type = "f32";
+  std::string against;
   bool json = false;
 };
 

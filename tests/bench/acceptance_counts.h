@@ -28,6 +28,10 @@ using CountsByTask = std::map<std::string, TaskCounts>;
 
 // The unweighted mean of the tasks; its interval from resampling within each task.
 Mean mean_acceptance_length(const CountsByTask& tasks);
+// How much longer these are than those of another drafter on the same prompts: by task, and the
+// mean likewise.
+Mean acceptance_difference(const TaskCounts& of, const TaskCounts& against);
+Mean mean_acceptance_difference(const CountsByTask& of, const CountsByTask& against);
 double mean_rows_per_token(const CountsByTask& tasks);
 
 }  // namespace edgedraft::bench

@@ -1,6 +1,7 @@
 #include "tests/bench/lag_command.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "server/program/model_host.h"
 #include "shared/base/progress.h"
 #include "tests/bench/answer_walk.h"
+#include "tests/bench/prompts.h"
 
 namespace edgedraft::bench {
 namespace {
@@ -21,7 +23,8 @@ constexpr const char* kHelp =
           likeliest proposal without the lag.
   rank    whether the target's token is the likeliest proposal, or among the 2, 4, 8 likeliest
   depth   levels below the root, at a lag of 0: how often the tree holds the target's token there if
-          it holds all tokens before
+          it holds all tokens before. With --against ARM also how much more often than that arm's,
+          answer by answer with a 95 % interval: one above 0 shows it. --tree 1,5,5 makes chains
   score   probability that the drafter gave a node of the tree; how many were on the target's path
 Each prompt's answer is the target's own, by plain decoding; every one of its tokens is a root once.
 Activations go through the link's int8 codec. All of it runs on the CPU.
@@ -34,7 +37,35 @@ Example:
 struct Counted {
   DrafterArm arm;
   LagCounts counts;
+  // By depth, a number per answer: roots whose tokens before were in the tree, and those of them
+  // whose token at that depth was, too.
+  std::vector<std::vector<double>> roots{};
+  std::vector<std::vector<double>> hits{};
 };
+
+// Notes what the latest answer added to counts.by_depth, which before it was `before`.
+void note_depths(const std::vector<Share>& before, std::size_t answer, Counted& counted) {
+  const std::vector<Share>& now = counted.counts.by_depth;
+  counted.roots.resize(now.size());
+  counted.hits.resize(now.size());
+  for (std::size_t d = 0; d < now.size(); ++d) {
+    const Share earlier = d < before.size() ? before[d] : Share{};
+    counted.roots[d].resize(answer);
+    counted.hits[d].resize(answer);
+    counted.roots[d].push_back(static_cast<double>(now[d].count - earlier.count));
+    counted.hits[d].push_back(static_cast<double>(now[d].hits - earlier.hits));
+  }
+}
+
+// By depth.
+std::vector<Mean> depth_differences(const Counted& of, const Counted& against) {
+  std::vector<Mean> differences;
+  for (std::size_t d = 0; d < std::min(of.roots.size(), against.roots.size()); ++d) {
+    differences.push_back(
+        bootstrap_difference({of.hits[d], of.roots[d]}, {against.hits[d], against.roots[d]}));
+  }
+  return differences;
+}
 
 template <class Items, class Print>
 void print_line(const char* name, const Items& items, Print print_item) {
@@ -43,7 +74,7 @@ void print_line(const char* name, const Items& items, Print print_item) {
   std::printf("\n");
 }
 
-void print(const Counted& counted) {
+void print(const Counted& counted, const Counted* against) {
   const auto print_share = [](double share) { std::printf(" %7.3f", share); };
   const auto print_count = [](std::uint64_t count) {
     std::printf(" %7llu", static_cast<unsigned long long>(count));
@@ -62,6 +93,13 @@ void print(const Counted& counted) {
   std::size_t depth = 0;
   print_line("depth", c.by_depth, [&](const Share&) { print_count(++depth); });
   print_line("in tree", c.by_depth, [&](const Share& share) { print_share(share.value()); });
+  if (against != nullptr && against != &counted) {
+    const std::vector<Mean> differences = depth_differences(counted, *against);
+    const std::string name = "- " + against->arm.name;
+    print_line(name.c_str(), differences, [](const Mean& m) { std::printf(" %+7.3f", m.value); });
+    print_line("  from", differences, [](const Mean& m) { std::printf(" %+7.3f", m.low); });
+    print_line("  to", differences, [](const Mean& m) { std::printf(" %+7.3f", m.high); });
+  }
   std::uint32_t bin_end = 0;
   print_line("score to", c.by_score, [&](const ScoreBin&) { print_share(++bin_end / 10.0); });
   print_line("nodes", c.by_score, [&](const ScoreBin& bin) { print_count(bin.on_path.count); });
@@ -72,7 +110,7 @@ void print(const Counted& counted) {
   print_line("on path", c.by_score, [&](const ScoreBin& bin) { print_share(bin.on_path.value()); });
 }
 
-nlohmann::ordered_json to_json(const Counted& counted) {
+nlohmann::ordered_json to_json(const Counted& counted, const Counted* against) {
   nlohmann::ordered_json lags = nlohmann::ordered_json::array();
   for (const auto& [tokens, lag] : counted.counts.by_lag) {
     nlohmann::ordered_json among;
@@ -93,8 +131,14 @@ nlohmann::ordered_json to_json(const Counted& counted) {
     scores.push_back(
         {{"nodes", bin.on_path.count}, {"expected", bin.expected}, {"on_path", bin.on_path.hits}});
   }
-  return {
+  nlohmann::ordered_json json = {
       {"drafter", counted.arm.name}, {"by_lag", lags}, {"by_depth", depths}, {"by_score", scores}};
+  if (against == nullptr || against == &counted) return json;
+  auto& differences = json["by_depth_minus " + against->arm.name];
+  for (const Mean& m : depth_differences(counted, *against)) {
+    differences.push_back({{"value", m.value}, {"low", m.low}, {"high", m.high}});
+  }
+  return json;
 }
 
 }  // namespace
@@ -110,6 +154,8 @@ void declare_lag(CLI::App& app, LagOptions& o) {
       ->capture_default_str();
   app.add_option("--seed", o.seed, "Of the draws")->capture_default_str();
   app.add_option("--threads", o.threads, "0: one per core")->capture_default_str();
+  app.add_option("--against", o.against, "With which the others are compared, see above")
+      ->type_name("ARM");
   app.add_flag("--json", o.json, "JSON instead of tables");
 }
 
@@ -127,8 +173,14 @@ Result<int> run_lag(const LagOptions& o) {
   if (!arms) return arms.error();
   std::vector<Counted> all;
   for (DrafterArm& arm : *arms) all.push_back({.arm = std::move(arm), .counts = {}});
+  const auto found = std::ranges::find(all, o.against, [](const Counted& c) { return c.arm.name; });
+  if (!o.against.empty() && found == all.end()) {
+    return Error{Errc::usage, "--against " + o.against + ": there is no such drafter"};
+  }
+  const Counted* const against = found == all.end() ? nullptr : &*found;
 
   Progress progress("answers", chat->prompts().size());
+  std::size_t answer_count = 0;
   for (const Prompt& prompt : chat->prompts()) {
     const auto tokens = chat->tokens_of(prompt);
     if (!tokens) return tokens.error();
@@ -139,17 +191,20 @@ Result<int> run_lag(const LagOptions& o) {
       const auto answer =
           walked_answer(*session, static_cast<std::uint32_t>(tokens->size()), counted.arm.tap);
       if (!answer) return answer.error();
+      const std::vector<Share> before = counted.counts.by_depth;
       count_lags([&] { return counted.arm.file.make_drafter(*backend); }, *answer, o.lags, *shape,
                  counted.counts);
+      note_depths(before, answer_count, counted);
     }
+    ++answer_count;
     progress.advance(1);
   }
   if (o.json) {
     nlohmann::ordered_json lines = nlohmann::ordered_json::array();
-    for (const Counted& counted : all) lines.push_back(to_json(counted));
+    for (const Counted& counted : all) lines.push_back(to_json(counted, against));
     std::printf("%s\n", lines.dump(2).c_str());
   } else {
-    for (const Counted& counted : all) print(counted);
+    for (const Counted& counted : all) print(counted, against);
   }
   return 0;
 }

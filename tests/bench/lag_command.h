@@ -20,6 +20,7 @@ struct LagOptions {
   float temperature = 0.0f;
   std::uint64_t seed = 0;
   std::uint32_t threads = 0;
+  std::string against;
   bool json = false;
 };
 

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "shared/base/check.h"
 #include "shared/base/random.h"
 
 namespace edgedraft::bench {
@@ -28,28 +29,50 @@ Result<std::vector<Prompt>> read_prompts(const std::filesystem::path& path) {
   return prompts;
 }
 
+namespace {
+
+// `value_of` takes a function that maps the index of a prompt to that of the one in its place.
+template <class ValueOf>
+Mean bootstrap(std::size_t prompt_count, const ValueOf& value_of) {
+  constexpr std::size_t kResamples = 2000;
+  Random random(1);
+  std::vector<double> values(kResamples);
+  std::vector<std::size_t> drawn(prompt_count);
+  for (double& value : values) {
+    for (std::size_t& index : drawn) index = random.below(prompt_count);
+    value = value_of([&](std::size_t i) { return drawn[i]; });
+  }
+  std::sort(values.begin(), values.end());
+  return {.value = value_of([](std::size_t i) { return i; }),
+          .low = values[kResamples / 40],
+          .high = values[kResamples - kResamples / 40 - 1]};
+}
+
+template <class IndexOf>
+double ratio_of(const Ratio& ratio, const IndexOf& index_of) {
+  double up = 0.0;
+  double down = 0.0;
+  for (std::size_t i = 0; i < ratio.numerators.size(); ++i) {
+    up += ratio.numerators[index_of(i)];
+    down += ratio.denominators[index_of(i)];
+  }
+  return down > 0.0 ? up / down : 0.0;
+}
+
+}  // namespace
+
 Mean bootstrap_ratio(const std::vector<double>& numerators,
                      const std::vector<double>& denominators) {
-  constexpr std::size_t kResamples = 2000;
-  const auto ratio_of = [&](auto&& index_of) {
-    double up = 0.0;
-    double down = 0.0;
-    for (std::size_t i = 0; i < numerators.size(); ++i) {
-      const std::size_t index = index_of(i);
-      up += numerators[index];
-      down += denominators[index];
-    }
-    return down > 0.0 ? up / down : 0.0;
-  };
-  Random random(1);
-  std::vector<double> ratios(kResamples);
-  for (double& ratio : ratios) {
-    ratio = ratio_of([&](std::size_t) { return random.below(numerators.size()); });
-  }
-  std::sort(ratios.begin(), ratios.end());
-  return {.value = ratio_of([](std::size_t i) { return i; }),
-          .low = ratios[kResamples / 40],
-          .high = ratios[kResamples - kResamples / 40 - 1]};
+  return bootstrap(numerators.size(), [&](const auto& index_of) {
+    return ratio_of({numerators, denominators}, index_of);
+  });
+}
+
+Mean bootstrap_difference(const Ratio& minuend, const Ratio& subtrahend) {
+  EDGEDRAFT_CHECK(minuend.numerators.size() == subtrahend.numerators.size());
+  return bootstrap(minuend.numerators.size(), [&](const auto& index_of) {
+    return ratio_of(minuend, index_of) - ratio_of(subtrahend, index_of);
+  });
 }
 
 }  // namespace edgedraft::bench

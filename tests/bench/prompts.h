@@ -28,4 +28,11 @@ struct Mean {
 Mean bootstrap_ratio(const std::vector<double>& numerators,
                      const std::vector<double>& denominators);
 
+struct Ratio {
+  const std::vector<double>& numerators;
+  const std::vector<double>& denominators;
+};
+// Of the difference between two such ratios of the same prompts, which are resampled together.
+Mean bootstrap_difference(const Ratio& minuend, const Ratio& subtrahend);
+
 }  // namespace edgedraft::bench
