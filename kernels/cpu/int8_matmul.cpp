@@ -65,28 +65,6 @@ void run_rows(const Int8MatmulArgs& a, const Piece<Source>& piece, std::size_t r
   }
 }
 
-// Adds the bias and what was there, writes `count` columns of a row.
-void finish(const Int8MatmulArgs& a, std::size_t row, std::size_t column, std::size_t count,
-            const float* sums) {
-  float* y = a.y.data + row * a.y.stride + column;
-  const float* bias = a.bias != nullptr ? a.bias + column : nullptr;
-  if (count == kPanelOutputs) {
-    for (std::size_t c = 0; c < kPanelOutputs; c += kPartLanes) {
-      Part value = load_part(sums + c);
-      if (bias != nullptr) value += load_part(bias + c);
-      if (a.accumulate) value += load_part(y + c);
-      store_part(y + c, value);
-    }
-    return;
-  }
-  for (std::size_t c = 0; c < count; ++c) {
-    float value = sums[c];
-    if (bias != nullptr) value += bias[c];
-    if (a.accumulate) value += y[c];
-    y[c] = value;
-  }
-}
-
 // Rows first..first+rows-1, as tiles of equal size or one row less: then the cost rises evenly with
 // the rows. They share asking for the next chunk.
 template <class Source>
@@ -263,7 +241,7 @@ void int8_matmul(const Int8MatmulArgs& a, const Work& work) {
     case DType::f32:
     case DType::f16:
     case DType::bf16:
-      break;  // not packed
+      break;  // matmul.cpp
   }
 }
 

@@ -4,8 +4,6 @@
 
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
-inline constexpr std::size_t kCacheLineBytes = 64;
-
 // A tile is up to so many rows of activations times kTileParts registers of outputs: two sums a
 // pair in registers beside the operands. Few rows may take a whole panel instead, whose second sums
 // are in memory: an activation is then loaded once for all of it.

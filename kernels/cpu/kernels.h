@@ -26,6 +26,7 @@ inline constexpr bool kHasSignedBytes = false;
 
 void embed(const EmbedArgs& a, const Work& work);
 void rms_norm(const RmsNormArgs& a, const Work& work);
+void interleave(const InterleaveArgs& a, const Work& work);
 void matmul(const MatmulArgs& a, const Work& work);
 void quantize(const QuantizeArgs& a, const Work& work);
 void int8_matmul(const Int8MatmulArgs& a, const Work& work);

@@ -70,19 +70,35 @@ struct RmsNormArgs {
   float epsilon;
 };
 
-// Item: an output column. Sums run in 16 lanes over the inputs, then one tree over the lanes, for
-// every number of rows and every instruction set.
+// Activations for matmul: for every chain of inputs, the rows of each tile side by side, input
+// after input; of a single row that is the row itself. The size of tiles is the instruction set's
+// own. Item: a chain.
+struct InterleaveArgs {
+  ConstRows x;
+  std::size_t rows;
+  std::size_t cols;
+  float* y;  // [rows * cols]
+};
+// So many products of a sum are added up from zero, in order; then they join those before them.
+inline constexpr std::size_t kChainInputs = 64;
+constexpr std::size_t chain_count(std::size_t inputs) {
+  return (inputs + kChainInputs - 1) / kChainInputs;
+}
+
+// Item: a panel (packed.h) of outputs. Sums run over chains of inputs, for every number of rows and
+// every instruction set.
 struct MatmulArgs {
-  ConstRows x;  // [rows, inputs]
-  DType type;
-  const std::byte* weight;  // [outputs, inputs]
-  const float* bias;        // null for none
-  Rows y;                   // [rows, outputs]
+  const float* x;  // of interleave, [rows, inputs]
+  DType type;      // f32, f16 or bf16
+  const std::byte* panels;
+  const float* bias;  // null for none
+  Rows y;             // [rows, outputs]
   std::size_t rows;
   std::size_t inputs;
+  std::size_t outputs;
   bool accumulate;
 };
-inline constexpr std::size_t kMatmulScratchFloats = 104 * 1024;
+inline constexpr std::size_t kMatmulScratchFloats = 8 * 1024;
 
 // Activations as bfloat16, for tile_matmul: three each, whose sum they are, but for what is below
 // 1e-38. A cell has 16 rows and 32 inputs, kSplitParts times [16 pairs of inputs][16 rows]; rows
@@ -282,6 +298,7 @@ struct Kernels {
   bool signed_bytes;  // in panels of q8_0 (packed.h)
   void (*embed)(const EmbedArgs&, const Work&);
   void (*rms_norm)(const RmsNormArgs&, const Work&);
+  void (*interleave)(const InterleaveArgs&, const Work&);
   void (*matmul)(const MatmulArgs&, const Work&);
   void (*quantize)(const QuantizeArgs&, const Work&);
   void (*int8_matmul)(const Int8MatmulArgs&, const Work&);

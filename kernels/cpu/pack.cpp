@@ -2,8 +2,8 @@
 
 #include "kernels/cpu/packed.h"
 
-// Each type takes the blocks of one output's row apart, four inputs in a word at a time; the file's
-// layouts stand in shared/tensor/blocks.h.
+// Each quantised type takes the blocks of one output's row apart, four inputs in a word at a time;
+// the file's layouts stand in shared/tensor/blocks.h.
 namespace edgedraft::cpu {
 namespace {
 
@@ -189,6 +189,29 @@ void pack_panel(const PackArgs& a, std::size_t panel) {
   }
 }
 
+// An output's column of a panel of floats.
+template <class Number, bool kPairs>
+void pack_float_panel(const PackArgs& a, std::size_t panel) {
+  // So many inputs at a time, so that the lines that they are scattered to stay in the cache.
+  constexpr std::size_t kInputs = 64;
+  const std::size_t first = panel * kPanelOutputs;
+  const std::size_t left = a.outputs - first;
+  const std::size_t count = left < kPanelOutputs ? left : kPanelOutputs;
+  const std::byte* from = a.weight + first * a.inputs * sizeof(Number);
+  std::byte* to = a.panels + first * a.inputs * sizeof(Number);
+  if (count < kPanelOutputs) std::memset(to, 0, kPanelOutputs * a.inputs * sizeof(Number));
+  for (std::size_t begin = 0; begin < a.inputs; begin += kInputs) {
+    const std::size_t end = begin + kInputs < a.inputs ? begin + kInputs : a.inputs;
+    for (std::size_t o = 0; o < count; ++o) {
+      const std::size_t column = kPairs ? o % 16 * 2 + o / 16 : o;
+      for (std::size_t k = begin; k < end; ++k) {
+        std::memcpy(to + (k * kPanelOutputs + column) * sizeof(Number),
+                    from + (o * a.inputs + k) * sizeof(Number), sizeof(Number));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void pack_panels(const PackArgs& a, std::size_t first, std::size_t last) {
@@ -219,9 +242,14 @@ void pack_panels(const PackArgs& a, std::size_t first, std::size_t last) {
         pack_panel<Q6_K>(a, panel);
         break;
       case DType::f32:
+        pack_float_panel<std::uint32_t, false>(a, panel);
+        break;
       case DType::f16:
+        pack_float_panel<std::uint16_t, false>(a, panel);
+        break;
       case DType::bf16:
-        break;  // not packed
+        pack_float_panel<std::uint16_t, true>(a, panel);
+        break;
     }
   }
 }

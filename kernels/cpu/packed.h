@@ -5,13 +5,20 @@
 
 #include "kernels/cpu/ops.h"
 
-// How quantised weights lie in memory for products with int8 activations: a copy of the file's
-// bytes, made once at load, in the order in which the kernels want them.
+// How weights lie in memory for products: a copy of the file's bytes, made once at load, in the
+// order in which the kernels want them.
 //
-// A panel is 32 outputs; behind the last output stand zeros. It is a sequence of blocks of 32
+// A panel is 32 outputs; behind the last output stand zeros. One thread so reads one stream of
+// whole cache lines, hardly a byte more than the file has, and nothing is added up across a
+// register.
+//
+// A panel of floats has the 32 numbers of each input one after another: f32 and f16 by their
+// outputs; of bf16 outputs 0, 16, 1, 17 and so on, so that a shift and a mask make two registers of
+// a word's halves.
+//
+// A panel of a quantised type, for products with int8 activations, is a sequence of blocks of 32
 // inputs: first what scales them, then lines. A line has four bytes for each of the 32 outputs, as
-// the instructions for int8 products take them. One thread so reads one stream of whole cache
-// lines, hardly a byte more than the file has, and nothing is added up across a register.
+// the instructions for int8 products take them.
 //
 //         scales of a block         lines of a block
 //   q8_0  32 x f16                  8: line q has inputs 4q.. as int8 + 128, because those
@@ -38,7 +45,7 @@ inline constexpr std::size_t kPanelLineBytes = 4 * kPanelOutputs;
 
 // Bytes of a stretch of blocks that share a header, 0 where there is none.
 struct PackedSizes {
-  std::size_t blocks;  // of 32 inputs, a header; 0: the type is not packed
+  std::size_t blocks;  // of 32 inputs, a header; 0: the type has no blocks
   std::size_t header_bytes;
   std::size_t block_bytes;
 
@@ -82,9 +89,11 @@ struct PackArgs {
 constexpr std::size_t panel_count(std::size_t outputs) {
   return (outputs + kPanelOutputs - 1) / kPanelOutputs;
 }
-// 0 for a type that is not packed.
 constexpr std::size_t packed_bytes(DType type, std::size_t outputs, std::size_t inputs) {
-  return panel_count(outputs) * packed_sizes(type).bytes(inputs / kPackedBlockInputs);
+  const std::size_t panel_bytes = is_float(type)
+                                      ? inputs * kPanelOutputs * traits(type).block_bytes
+                                      : packed_sizes(type).bytes(inputs / kPackedBlockInputs);
+  return panel_count(outputs) * panel_bytes;
 }
 
 // Packs panels first..last-1.

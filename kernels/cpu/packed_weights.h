@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kernels/cpu/int8.h"
-#include "kernels/cpu/packed.h"
+#include "kernels/cpu/panels.h"
 
 // How a block of a panel becomes unsigned bytes and float32 scales, for each type:
 //
@@ -16,8 +16,6 @@
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
 static_assert(kPackedBlockInputs == kBlock);
-
-inline constexpr std::size_t kPanelParts = kPanelOutputs / kPartLanes;
 
 // A block, and what it shares with others.
 struct BlockPlace {

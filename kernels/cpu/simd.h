@@ -43,6 +43,8 @@ struct Lanes {
   Part part[kParts];
 };
 
+inline constexpr std::size_t kCacheLineBytes = 64;
+
 constexpr std::size_t round_up(std::size_t n, std::size_t step) {
   return (n + step - 1) / step * step;
 }

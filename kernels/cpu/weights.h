@@ -232,12 +232,4 @@ inline void decode(const std::byte* row, std::size_t first, std::size_t count, f
   if (k < count) store_first(to + k, load_tail<W>(row, first + k, count - k), count - k);
 }
 
-// Asks for the same elements to come into the second-level cache.
-template <class W>
-inline void prefetch(const std::byte* row, std::size_t first, std::size_t count) {
-  const std::byte* end = row + W::row_bytes(first + count);
-  for (const std::byte* p = row + W::row_bytes(first); p < end; p += 64)
-    __builtin_prefetch(p, 0, 2);
-}
-
 }  // namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA

@@ -165,7 +165,7 @@ struct RmsNormOp {
 
 // y[r,o] = (accumulate ? y[r,o] : 0) + sum_i x[r,i] * weight[o,i] + bias[o]
 // Shapes    x [rows, in]; weight [out, in]; bias [1, out] f32 or absent; y [rows, out], not x
-// Requires  a quantised weight comes from upload_matrix
+// Requires  weight comes from upload_matrix
 // Backends may multiply quantised weights with activations that they round to int8, each stretch of
 // 128 with a scale of its own: an error of at most scale / 2 = largest / 254 for each x[r,i]. The
 // CPU's does.

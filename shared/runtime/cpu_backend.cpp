@@ -74,8 +74,8 @@ class CpuBackend final : public HostBackend {
   }
 
   std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) override {
+    if (takes_tiles(matrix.type, matrix.cols)) return upload(matrix.bytes);
     const std::size_t bytes = cpu::packed_bytes(matrix.type, matrix.rows, matrix.cols);
-    if (bytes == 0) return upload(matrix.bytes);
     const auto row = row_bytes(matrix.type, matrix.cols);
     EDGEDRAFT_CHECK(row.has_value());
     EDGEDRAFT_CHECK(matrix.bytes.size() / *row == matrix.rows && matrix.bytes.size() % *row == 0);
@@ -95,39 +95,26 @@ class CpuBackend final : public HostBackend {
 
   void matmul(const MatmulOp& op) override { matmuls({&op, 1}); }
 
-  // Quantised weights together: their activations are rounded to int8 once.
+  // Those of a kind together: their activations are made ready once.
   void matmuls(std::span<const MatmulOp> ops) override {
-    int8_ops_.clear();
-    std::size_t panels = 0;
-    std::size_t weight_bytes = 0;
+    int8_products_.clear();
+    float_products_.clear();
     bool is_split = false;
     for (const MatmulOp& op : ops) {
       check_op(op);
       EDGEDRAFT_CHECK(same_place(op.x, ops[0].x));
-      const auto& weight = static_cast<const HostBuffer&>(*op.weight.buffer);
-      if (!weight.is_packed()) {
-        if (takes_tiles(op)) {
-          if (!is_split) run_split(op.x);
-          is_split = true;
-          tile_matmul(op);
-        } else {
-          float_matmul(op);
-        }
-        continue;
+      if (takes_tiles(op.weight.type, op.x.cols)) {
+        if (!is_split) run_split(op.x);
+        is_split = true;
+        tile_matmul(op);
+      } else if (is_float(op.weight.type)) {
+        float_products_.add(float_args(op));
+      } else {
+        int8_products_.add(int8_args(op));
       }
-      weight_bytes += weight.bytes().size();
-      panels += cpu::panel_count(op.weight.rows);
-      int8_ops_.push_back({.args = int8_args(op), .panels_end = panels});
     }
-    if (int8_ops_.empty()) return;
-    const Matrix& x = ops[0].x;
-    reserve_quantized(x);
-    if (x.rows >= kRowsAThreadMin * pool_.thread_count() && weight_bytes <= kSharedWeightBytesMax) {
-      int8_by_rows(x);
-    } else {
-      run(kernels_.quantize, quantize_args(x), by_rows(x, kQuantizeSteps));
-      int8_by_panels(panels, std::uint64_t{panels} * cpu::kPanelOutputs * x.rows * x.cols);
-    }
+    if (!int8_products_.ops.empty()) int8_matmuls(ops[0].x);
+    if (!float_products_.ops.empty()) float_matmuls(ops[0].x);
   }
 
   void rope(const RopeOp& op) override {
@@ -271,12 +258,6 @@ class CpuBackend final : public HostBackend {
     return {.items = m.rows, .grain = 1, .steps = std::uint64_t{m.rows} * m.cols * steps_a_number};
   }
 
-  static Extent by_columns(const MatmulOp& op, std::size_t grain) {
-    return {.items = op.y.cols,
-            .grain = grain,
-            .steps = std::uint64_t{op.x.rows} * op.x.cols * op.y.cols};
-  }
-
   // Grows to the largest operation seen, then stays.
   void reserve_scratch(std::size_t floats) {
     if (floats <= scratch_floats_) return;
@@ -292,20 +273,62 @@ class CpuBackend final : public HostBackend {
     return a.buffer == b.buffer && a.offset == b.offset && a.rows == b.rows && a.stride == b.stride;
   }
 
-  struct Int8Op {
-    cpu::Int8MatmulArgs args;  // but for x
-    std::size_t panels_end;    // counted over all products of the call
+  // Products of a call whose weights lie in panels.
+  template <class Args>
+  struct PanelProducts {
+    struct Op {
+      Args args;               // but for x
+      std::size_t panels_end;  // counted over all products of the call
+    };
+    std::vector<Op> ops;
+    std::size_t panels = 0;
+    std::size_t weight_bytes = 0;
+
+    void clear() {
+      ops.clear();
+      panels = 0;
+      weight_bytes = 0;
+    }
+    void add(const Args& args) {
+      panels += cpu::panel_count(args.outputs);
+      weight_bytes += cpu::packed_bytes(args.type, args.outputs, args.inputs);
+      ops.push_back({.args = args, .panels_end = panels});
+    }
   };
 
+  static const std::byte* panels_of(const Weight& w) {
+    const auto& buffer = static_cast<const HostBuffer&>(*w.buffer);
+    EDGEDRAFT_CHECK(buffer.is_packed() && w.offset_bytes == 0);
+    EDGEDRAFT_CHECK(buffer.bytes().size() == cpu::packed_bytes(w.type, w.rows, w.cols));
+    return buffer.bytes().data();
+  }
+
+  // Threads share the panels of all products in a row, and read each weight once.
+  template <class Args, class Activations>
+  void by_panels(void (*kernel)(const Args&, const cpu::Work&), const PanelProducts<Args>& products,
+                 const Matrix& x, const Activations* activations) {
+    const std::uint64_t steps =
+        std::uint64_t{products.panels} * cpu::kPanelOutputs * x.rows * x.cols;
+    share(products.panels, 1, steps, [&](std::size_t begin, std::size_t end, std::size_t thread) {
+      std::size_t first = 0;
+      for (const auto& op : products.ops) {
+        const std::size_t from = std::max(begin, first);
+        const std::size_t to = std::min(end, op.panels_end);
+        if (from < to) {
+          Args args = op.args;
+          args.x = activations;
+          kernel(args, {.begin = from - first, .end = to - first, .scratch = scratch(thread)});
+        }
+        first = op.panels_end;
+      }
+    });
+  }
+
   static cpu::Int8MatmulArgs int8_args(const MatmulOp& op) {
-    const auto& weight = static_cast<const HostBuffer&>(*op.weight.buffer);
-    EDGEDRAFT_CHECK(op.weight.offset_bytes == 0);
-    EDGEDRAFT_CHECK(weight.bytes().size() ==
-                    cpu::packed_bytes(op.weight.type, op.weight.rows, op.weight.cols));
     return {.x = nullptr,
             .x_stride = cpu::quantized_row_bytes(op.x.cols),
             .type = op.weight.type,
-            .panels = weight.bytes().data(),
+            .panels = panels_of(op.weight),
             .bias = f32_data(op.bias),
             .y = rows(op.y),
             .rows = op.x.rows,
@@ -329,22 +352,15 @@ class CpuBackend final : public HostBackend {
             .y_stride = cpu::quantized_row_bytes(x.cols)};
   }
 
-  // Threads share the panels of all products in a row, and read each weight once.
-  void int8_by_panels(std::size_t panels, std::uint64_t steps) {
-    share(panels, 1, steps, [&](std::size_t begin, std::size_t end, std::size_t thread) {
-      std::size_t first = 0;
-      for (const Int8Op& op : int8_ops_) {
-        const std::size_t from = std::max(begin, first);
-        const std::size_t to = std::min(end, op.panels_end);
-        if (from < to) {
-          cpu::Int8MatmulArgs args = op.args;
-          args.x = quantized_->bytes().data();
-          kernels_.int8_matmul(
-              args, {.begin = from - first, .end = to - first, .scratch = scratch(thread)});
-        }
-        first = op.panels_end;
-      }
-    });
+  void int8_matmuls(const Matrix& x) {
+    reserve_quantized(x);
+    if (x.rows >= kRowsAThreadMin * pool_.thread_count() &&
+        int8_products_.weight_bytes <= kSharedWeightBytesMax) {
+      int8_by_rows(x);
+    } else {
+      run(kernels_.quantize, quantize_args(x), by_rows(x, kQuantizeSteps));
+      by_panels(kernels_.int8_matmul, int8_products_, x, quantized_->bytes().data());
+    }
   }
 
   // Threads share the rows, as in the operations on rows before and after: activations stay with
@@ -354,7 +370,7 @@ class CpuBackend final : public HostBackend {
     pool_.run(x.rows, pool_.one_step_a_thread(x.rows, 1),
               [&](std::size_t begin, std::size_t end, std::size_t thread) {
                 kernels_.quantize(quantize, {.begin = begin, .end = end, .scratch = nullptr});
-                for (const Int8Op& op : int8_ops_) {
+                for (const auto& op : int8_products_.ops) {
                   cpu::Int8MatmulArgs args = op.args;
                   args.x = quantize.y + begin * quantize.y_stride;
                   args.y.data += begin * args.y.stride;
@@ -366,9 +382,10 @@ class CpuBackend final : public HostBackend {
               });
   }
 
-  bool takes_tiles(const MatmulOp& op) const {
-    return kernels_.tile_matmul != nullptr && op.weight.type == DType::bf16 &&
-           op.x.cols % cpu::kSplitCellInputs == 0;
+  // Weights for tiles stay as the file has them.
+  bool takes_tiles(DType type, std::size_t inputs) const {
+    return kernels_.tile_matmul != nullptr && type == DType::bf16 &&
+           inputs % cpu::kSplitCellInputs == 0;
   }
 
   // The rows of x as bfloat16, into split_.
@@ -390,22 +407,40 @@ class CpuBackend final : public HostBackend {
                                    .rows = op.x.rows,
                                    .inputs = op.x.cols,
                                    .accumulate = op.into == MatmulOp::Into::accumulate};
-    // Outputs that one read of the activations serves.
-    run(kernels_.tile_matmul, args, by_columns(op, 32));
+    // The grain: outputs that one read of the activations serves.
+    run(kernels_.tile_matmul, args,
+        {.items = op.y.cols,
+         .grain = 32,
+         .steps = std::uint64_t{op.x.rows} * op.x.cols * op.y.cols});
   }
 
-  void float_matmul(const MatmulOp& op) {
-    EDGEDRAFT_CHECK(traits(op.weight.type).block_count == 1);  // others come from upload_matrix
-    const cpu::MatmulArgs args{.x = const_rows(op.x),
-                               .type = op.weight.type,
-                               .weight = data(op.weight),
-                               .bias = f32_data(op.bias),
-                               .y = rows(op.y),
-                               .rows = op.x.rows,
-                               .inputs = op.x.cols,
-                               .accumulate = op.into == MatmulOp::Into::accumulate};
-    // A cache line of outputs, so that no two threads write to the same.
-    run(kernels_.matmul, args, by_columns(op, 16));
+  static cpu::MatmulArgs float_args(const MatmulOp& op) {
+    return {.x = nullptr,
+            .type = op.weight.type,
+            .panels = panels_of(op.weight),
+            .bias = f32_data(op.bias),
+            .y = rows(op.y),
+            .rows = op.x.rows,
+            .inputs = op.x.cols,
+            .outputs = op.weight.rows,
+            .accumulate = op.into == MatmulOp::Into::accumulate};
+  }
+
+  void float_matmuls(const Matrix& x) {
+    by_panels(kernels_.matmul, float_products_, x, x.rows == 1 ? data(x) : run_interleave(x));
+  }
+
+  // The rows of x side by side, in interleaved_.
+  const float* run_interleave(const Matrix& x) {
+    const std::size_t bytes = std::size_t{x.rows} * x.cols * sizeof(float);
+    if (!interleaved_ || interleaved_->bytes().size() < bytes) {
+      interleaved_ = std::make_unique<HostBuffer>(bytes);
+    }
+    auto* y = reinterpret_cast<float*>(interleaved_->mutable_data());
+    run(kernels_.interleave,
+        cpu::InterleaveArgs{.x = const_rows(x), .rows = x.rows, .cols = x.cols, .y = y},
+        {.items = cpu::chain_count(x.cols), .grain = 1, .steps = std::uint64_t{x.rows} * x.cols});
+    return y;
   }
 
   // Calls task(begin, end, thread) for all items, on all threads where the work is worth it.
@@ -432,10 +467,13 @@ class CpuBackend final : public HostBackend {
   ThreadPool pool_;
   std::vector<std::unique_ptr<HostBuffer>> scratch_;  // a thread each
   std::size_t scratch_floats_ = 0;
-  std::unique_ptr<HostBuffer> quantized_;  // activations as int8, as many rows as the largest call
-  std::unique_ptr<HostBuffer> split_;      // activations as bfloat16, likewise
+  // Activations of the largest call.
+  std::unique_ptr<HostBuffer> quantized_;    // as int8
+  std::unique_ptr<HostBuffer> interleaved_;  // of rows side by side
+  std::unique_ptr<HostBuffer> split_;        // as bfloat16
   // Kept so that calls do not allocate.
-  std::vector<Int8Op> int8_ops_;
+  PanelProducts<cpu::Int8MatmulArgs> int8_products_;
+  PanelProducts<cpu::MatmulArgs> float_products_;
   std::vector<cpu::TopKPart> top_k_parts_;
   std::vector<cpu::ConstCache> keys_;
   std::vector<cpu::ConstCache> values_;

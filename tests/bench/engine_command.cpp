@@ -11,15 +11,18 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/ops.h"
 #include "server/program/device.h"
 #include "shared/base/check.h"
 #include "shared/base/clock.h"
 #include "shared/base/random.h"
 #include "shared/model/gguf.h"
+#include "shared/runtime/cpu_backend.h"
 #include "shared/runtime/decoder.h"
 #include "tests/bench/engine_passes.h"
 #include "tests/bench/generated_model.h"
 #include "tests/bench/machine_limits.h"
+#include "tests/bench/peer.h"
 #include "tests/bench/quantile.h"
 #include "tests/bench/roofline.h"
 
@@ -50,6 +53,11 @@ Widths take turns, so that a disturbance hits all of them. Every width's answer 
 with that of width 1, bit for bit, where the device promises that (the CPU; a GPU with
 --deterministic).
 
+--peer llama-bench runs that program of llama.cpp on the same file in turns with the passes
+and says how many times as fast these are: by the best times and by the medians. It times
+prompts without a context, with the logits of their last row; passes here have --context
+tokens before them and logits of all rows.
+
 On a GPU there are no limits to compare with: its kernels have a bench of their own
 (scripts/gpu-check.sh). --mismatch N counts instead how many of N greedy tokens a pass of
 64 rows chooses differently from passes of one row. --no-cuda-graphs shows what it takes to
@@ -59,6 +67,7 @@ Examples:
   edgedraft-bench engine --shape tinyllama --type q4_0
   edgedraft-bench engine --model models/demo/target.gguf --widths 1,16,62 --json
   edgedraft-bench engine --shape tinyllama --context 7936 --widths 1,8,62 --kv-type f16
+  edgedraft-bench engine --model target-f16.gguf --widths 1,8,62 --peer ./llama-bench
   edgedraft-bench engine --device cuda --shape llama3-8b --type bf16 --mismatch 1000)";
 
 // Where the weights come from.
@@ -98,6 +107,18 @@ Result<Source> open_source(const EngineOptions& o) {
   return source;
 }
 
+// Empty: the best that this machine has.
+Result<const cpu::Kernels*> find_kernels(const std::string& instruction_set) {
+  if (instruction_set.empty()) return &cpu::best_kernels();
+  std::string names;
+  for (const auto* kernels = cpu::available_kernels(); *kernels != nullptr; ++kernels) {
+    if (instruction_set == (*kernels)->name) return *kernels;
+    names += (names.empty() ? "" : ", ") + std::string((*kernels)->name);
+  }
+  return Error{Errc::usage, "--instruction-set " + instruction_set +
+                                ": this build and this machine have " + names};
+}
+
 // Passes in turns with measurements of the limits around them: what a machine with neighbours gives
 // changes from one moment to the next, and passes are to be compared with what it gave them.
 struct Turn {
@@ -108,6 +129,7 @@ struct Turn {
 
 struct Times {
   std::vector<double> seconds;
+  std::vector<double> peer_seconds;  // of another engine, where there is one
   std::vector<Turn> turns;
 
   double best() const { return *std::min_element(seconds.begin(), seconds.end()); }
@@ -123,9 +145,27 @@ struct Times {
   }
 };
 
+constexpr int kRounds = 3;
+
+// The peer's turn in a round: as many passes as ours at least.
+Result<void> time_peer(const EngineOptions& o, std::size_t threads, std::vector<Times>& times) {
+  constexpr std::uint32_t kRepetitions = 5;
+  const auto passes = run_peer({.program = o.peer,
+                                .model = o.model,
+                                .widths = o.widths,
+                                .threads = threads,
+                                .repetitions = kRepetitions});
+  if (!passes) return passes.error();
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    const std::vector<double>& more = (*passes)[i].seconds;
+    times[i].peer_seconds.insert(times[i].peer_seconds.end(), more.begin(), more.end());
+  }
+  return boost::system::in_place_value;
+}
+
 // Without a meter passes alone.
-std::vector<Times> time_widths(Passes& passes, const EngineOptions& o, LimitMeter* meter) {
-  constexpr int kRounds = 3;
+Result<std::vector<Times>> time_widths(Passes& passes, const EngineOptions& o, LimitMeter* meter,
+                                       std::size_t threads) {
   constexpr double kTurnSeconds = 0.03;
   std::vector<Times> times(o.widths.size());
   for (const std::uint32_t width : o.widths) {
@@ -152,6 +192,8 @@ std::vector<Times> time_widths(Passes& passes, const EngineOptions& o, LimitMete
       }
     }
     if (meter) meter->measure();
+    if (o.peer.empty()) continue;
+    if (const auto timed = time_peer(o, threads, times); !timed) return timed.error();
   }
   return times;
 }
@@ -206,6 +248,10 @@ void declare_engine(CLI::App& app, EngineOptions& options) {
       ->capture_default_str();
   app.add_option("--threads", options.threads, "0: one per core")->capture_default_str();
   app.add_option("--device", options.device, "cpu, cuda or cuda:N")->capture_default_str();
+  app.add_option("--instruction-set", options.instruction_set,
+                 "of the CPU, such as avx2; default: the best that it has");
+  app.add_option("--peer", options.peer, "llama-bench of llama.cpp, to compare with; needs --model")
+      ->type_name("PROGRAM");
   app.add_flag("--deterministic", options.deterministic,
                "on a GPU: one order of summation for every width");
   app.add_flag("--no-cuda-graphs", options.no_cuda_graphs,
@@ -229,9 +275,14 @@ Result<int> run_engine(const EngineOptions& o) {
                  "--context, --prompt and --mismatch do not fit the model's context of " +
                      std::to_string(source->config.context_length)};
   }
-  LimitMeter meter(o.threads);
+  const auto kernels = find_kernels(o.instruction_set);
+  if (!kernels) return kernels.error();
+  if (!o.peer.empty() && o.model.empty()) {
+    return Error{Errc::usage, "--peer needs a file that both read: give --model FILE.gguf"};
+  }
+  LimitMeter meter(**kernels, o.threads);
   meter.measure();
-  const auto device = open_device(
+  auto device = open_device(
       {.device = o.device,
        .threads = o.threads,
        .deterministic = o.deterministic,
@@ -239,6 +290,7 @@ Result<int> run_engine(const EngineOptions& o) {
        .on_notice = [](const std::string& what) { std::fprintf(stderr, "%s\n", what.c_str()); }});
   if (!device) return device.error();
   const bool on_cpu = device->backend->name() == "cpu";
+  if (on_cpu) device->backend = make_cpu_backend_with(**kernels, {.threads = o.threads});
   Backend* const backend = device->backend.get();
   const Instant start = Clock::now();
   Decoder decoder(*backend, source->config, source->tensors, positions);
@@ -256,8 +308,10 @@ Result<int> run_engine(const EngineOptions& o) {
                 cost.cache_bytes * 1e-6, o.kv_type.c_str());
     std::fflush(stdout);
   }
-  const std::vector<Times> times = time_widths(passes, o, on_cpu ? &meter : nullptr);
   const MachineLimits& limits = meter.best();
+  const auto timed = time_widths(passes, o, on_cpu ? &meter : nullptr, limits.threads);
+  if (!timed) return timed.error();
+  const std::vector<Times>& times = *timed;
   nlohmann::json report{
       {"model", o.model.empty() ? o.shape : o.model},
       {"device", device->reason},
@@ -297,6 +351,7 @@ Result<int> run_engine(const EngineOptions& o) {
   if (!o.json) {
     std::printf("width    best ms  median ms   tokens/s      GB/s     GOP/s");
     for (const ShareKind& kind : kinds) std::printf(" %9s  in turns", kind.heading);
+    if (!o.peer.empty()) std::printf("   peer ms     median  times as fast  by medians");
     std::puts("");
   }
   for (std::size_t i = 0; i < o.widths.size(); ++i) {
@@ -318,6 +373,18 @@ Result<int> run_engine(const EngineOptions& o) {
       pass["shares"][kind.name] = {
           {"limit_seconds", limit(limits)}, {"best", share}, {"in_turns", in_turns}};
       if (!o.json) std::printf(" %7.0f %% %7.0f %%", 100.0 * share, 100.0 * in_turns);
+    }
+    if (!o.peer.empty()) {
+      const double peer_best = *std::ranges::min_element(times[i].peer_seconds);
+      const double peer_median = quantile(times[i].peer_seconds, 0.5);
+      pass["peer"] = {{"seconds_best", peer_best},
+                      {"seconds_median", peer_median},
+                      {"times_as_fast_best", peer_best / best},
+                      {"times_as_fast_median", peer_median / median}};
+      if (!o.json) {
+        std::printf(" %9.3f %10.3f %14.2f %11.2f", peer_best * 1e3, peer_median * 1e3,
+                    peer_best / best, peer_median / median);
+      }
     }
     if (!o.json) std::puts("");
     report["passes"].push_back(std::move(pass));

@@ -22,6 +22,8 @@ struct EngineOptions {
   std::uint32_t prompt = 512;
   std::uint32_t threads = 0;
   std::string device = "cpu";
+  std::string instruction_set;
+  std::string peer;
   bool deterministic = false;
   bool no_cuda_graphs = false;
   std::uint32_t mismatch = 0;

@@ -4,7 +4,6 @@
 #include <array>
 #include <vector>
 
-#include "kernels/cpu/ops.h"
 #include "shared/base/clock.h"
 
 namespace edgedraft::bench {
@@ -27,8 +26,7 @@ struct Chains {
   std::size_t (*run)(std::size_t rounds, float* sink);
   double MachineLimits::*rate;
 };
-std::vector<Chains> all_chains() {
-  const cpu::Kernels& kernels = cpu::best_kernels();
+std::vector<Chains> all_chains(const cpu::Kernels& kernels) {
   std::vector<Chains> chains = {
       {kernels.fma_chains, &MachineLimits::float_operations_per_second},
       {kernels.int8_chains, &MachineLimits::int8_operations_per_second},
@@ -51,11 +49,12 @@ struct Amount {
   }
 };
 
-Amount read(ThreadPool& pool, const std::byte* from, std::size_t chunk_bytes) {
+Amount read(ThreadPool& pool, const cpu::Kernels& kernels, const std::byte* from,
+            std::size_t chunk_bytes) {
   const Instant start = Clock::now();
   pool.run(kSliceBytes, kGrainBytes, [&](std::size_t begin, std::size_t end, std::size_t) {
     alignas(64) float sink[16];
-    cpu::best_kernels().read_stream(from + begin, end - begin, chunk_bytes, sink);
+    kernels.read_stream(from + begin, end - begin, chunk_bytes, sink);
   });
   return {static_cast<double>(kSliceBytes), seconds(Clock::now() - start)};
 }
@@ -76,10 +75,10 @@ Amount compute(ThreadPool& pool, const Chains& chains) {
 
 }  // namespace
 
-LimitMeter::LimitMeter(std::uint32_t threads)
-    : pool_(threads), memory_(HostBuffer::for_packed(kBytes)) {
+LimitMeter::LimitMeter(const cpu::Kernels& kernels, std::uint32_t threads)
+    : kernels_(kernels), pool_(threads), memory_(HostBuffer::for_packed(kBytes)) {
   std::fill_n(memory_->mutable_data(), kBytes, std::byte{1});
-  best_.instruction_set = cpu::best_kernels().name;
+  best_.instruction_set = kernels.name;
   best_.threads = pool_.thread_count();
 }
 
@@ -91,23 +90,25 @@ const std::byte* LimitMeter::next_slice() {
 void LimitMeter::measure() {
   for (int i = 0; i < kTries; ++i) {
     const std::size_t chunk = kChunks[static_cast<std::size_t>(i) % kChunks.size()];
-    const double rate = read(pool_, next_slice(), chunk).rate();
+    const double rate = read(pool_, kernels_, next_slice(), chunk).rate();
     if (rate <= best_.read_bytes_per_second) continue;
     best_.read_bytes_per_second = rate;
     best_chunk_bytes_ = chunk;
   }
-  for (const Chains& chains : all_chains()) {
+  for (const Chains& chains : all_chains(kernels_)) {
     double& best = best_.*chains.rate;
     for (int i = 0; i < kTries; ++i) best = std::max(best, compute(pool_, chains).rate());
   }
 }
 
 MachineLimits LimitMeter::sample(double duration) {
-  const std::vector<Chains> kinds = all_chains();
+  const std::vector<Chains> kinds = all_chains(kernels_);
   Amount bytes;
   std::vector<Amount> operations(kinds.size());
   for (double computed = 0.0; computed < duration / 2;) {
-    while (bytes.seconds <= computed) bytes += read(pool_, next_slice(), best_chunk_bytes_);
+    while (bytes.seconds <= computed) {
+      bytes += read(pool_, kernels_, next_slice(), best_chunk_bytes_);
+    }
     for (std::size_t k = 0; k < kinds.size(); ++k) {
       const Amount amount = compute(pool_, kinds[k]);
       operations[k] += amount;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "kernels/cpu/ops.h"
 #include "shared/runtime/host_backend.h"
 #include "shared/runtime/thread_pool.h"
 
@@ -29,8 +30,8 @@ struct MachineLimits {
 // what it gives now are two things.
 class LimitMeter {
  public:
-  // 0 threads: one per core. Holds half a gigabyte to read.
-  explicit LimitMeter(std::uint32_t threads);
+  // Of the instructions of `kernels`. 0 threads: one per core. Holds half a gigabyte to read.
+  LimitMeter(const cpu::Kernels& kernels, std::uint32_t threads);
   // The best of many short tries: what the machine reaches undisturbed. Takes about a second.
   void measure();
   // Of all calls of measure().
@@ -42,6 +43,7 @@ class LimitMeter {
  private:
   const std::byte* next_slice();
 
+  const cpu::Kernels& kernels_;
   ThreadPool pool_;
   std::unique_ptr<HostBuffer> memory_;
   std::size_t slice_ = 0;

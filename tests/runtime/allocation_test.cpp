@@ -47,6 +47,7 @@ TEST_P(AllocationTest, NoOperationAllocatesTheSecondTime) {
   const OwnedMatrix cos_sin = make_rope_table(backend(), {}, heads.head_dim, 64);
   const TestWeight norm(backend(), DType::f32, 1, dim, random_floats(2, dim));
   const TestWeight w(backend(), DType::q8_0, 1000, dim, random_floats(3, 1000 * dim));
+  const TestWeight floats(backend(), DType::f16, 1000, dim, random_floats(4, 1000 * dim));
   const std::vector<AncestorMask> masks = causal_masks(kRows);
   const std::vector<std::uint32_t> positions(kRows, 5);
   const std::vector<std::uint32_t> slots = {1, 3};
@@ -57,8 +58,9 @@ TEST_P(AllocationTest, NoOperationAllocatesTheSecondTime) {
 
   const auto run = [&] {
     backend().embed({.table = w.table, .tokens = positions, .y = y.all()});
-    backend().rms_norm({.x = x.all(), .weight = norm.weight, .y = y.all(), .epsilon = 1e-5f});
+    backend().rms_norm({.x = x.all(), .weight = norm.table, .y = y.all(), .epsilon = 1e-5f});
     backend().matmul({.x = x.all(), .weight = w.weight, .bias = {}, .y = wide.all()});
+    backend().matmul({.x = x.all(), .weight = floats.weight, .bias = {}, .y = wide.all()});
     backend().rope({.x = y.all(),
                     .positions = positions,
                     .cos_sin = cos_sin.all(),

@@ -11,6 +11,7 @@ namespace {
 
 using BatchInvarianceTest = OpTest;
 using ProductInvarianceTest = OpTest;
+using FloatInvarianceTest = OpTest;
 
 const std::vector<std::uint32_t> kWidths = {2,  3,  4,  5,  6,  7,  8,  9,   13,
                                             16, 31, 32, 33, 62, 64, 65, 127, 256};
@@ -48,7 +49,7 @@ TEST_P(ProductInvarianceTest, OfEveryWidth) {
     for (std::uint32_t r = 0; r < kWidthMax; ++r) {
       backend().matmul({.x = x.all().row_range(r, 1),
                         .weight = w.weight,
-                        .bias = bias.weight,
+                        .bias = bias.table,
                         .y = y.all().row_range(r, 1)});
     }
     const Floats alone = values_of(backend(), y.all());
@@ -57,12 +58,38 @@ TEST_P(ProductInvarianceTest, OfEveryWidth) {
       const std::uint32_t first = kWidthMax - width;
       backend().matmul({.x = x.all().row_range(first, width),
                         .weight = w.weight,
-                        .bias = bias.weight,
+                        .bias = bias.table,
                         .y = y.rows(width)});
       const Floats together = values_of(backend(), y.rows(width));
       EXPECT_TRUE(same_bytes(together, std::span(alone).subspan(first * std::size_t{p.outputs})))
           << traits(p.type).name << " " << p.inputs << " to " << p.outputs << ", " << width
           << " rows";
+    }
+  }
+}
+
+// Floats have a tile for every number of rows that the registers hold, and calls are cut into
+// tiles.
+TEST_P(FloatInvarianceTest, OfEveryWidthUpTo130) {
+  constexpr std::uint32_t kRows = 130;
+  constexpr std::uint32_t kInputs = 197;
+  constexpr std::uint32_t kOutputs = 45;
+  for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+    const TestWeight w(backend(), type, kOutputs, kInputs, random_floats(1, kOutputs * kInputs));
+    const OwnedMatrix x = matrix_of(backend(), kRows, kInputs, random_floats(2, kRows * kInputs));
+    const OwnedMatrix y(backend(), kRows, kOutputs);
+    const auto multiply = [&](std::uint32_t first, std::uint32_t count) {
+      backend().matmul({.x = x.all().row_range(first, count),
+                        .weight = w.weight,
+                        .bias = {},
+                        .y = y.all().row_range(first, count)});
+    };
+    for (std::uint32_t row = 0; row < kRows; ++row) multiply(row, 1);
+    const Floats alone = values_of(backend(), y.all());
+    for (std::uint32_t width = 2; width <= kRows; ++width) {
+      multiply(kRows - width, width);
+      ASSERT_TRUE(same_bytes(values_of(backend(), y.all()), alone))
+          << traits(type).name << ", " << width << " rows";
     }
   }
 }
@@ -76,7 +103,7 @@ TEST_P(BatchInvarianceTest, RmsNormAndSwiglu) {
     const OwnedMatrix gated(backend(), kWidthMax, cols);
     const auto run = [&](std::uint32_t first, std::uint32_t count) {
       backend().rms_norm({.x = a.all().row_range(first, count),
-                          .weight = weight.weight,
+                          .weight = weight.table,
                           .y = normed.all().row_range(first, count),
                           .epsilon = 1e-6f});
       backend().swiglu({.gate = a.all().row_range(first, count),
@@ -203,9 +230,13 @@ TEST_P(LayerInvarianceTest, OfAWholeLayerOverATree) {
                         random_floats(owners.size() + 1, std::size_t{rows} * cols));
     return owners.back().weight;
   };
+  const auto norm = [&](std::uint32_t cols) {
+    owners.emplace_back(backend(), DType::f32, 1, cols, random_floats(owners.size() + 1, cols));
+    return owners.back().table;
+  };
   const OwnedMatrix cos_sin = make_rope_table(backend(), {}, shape.heads.head_dim, 64);
   const Layer layer{.shape = shape,
-                    .weights = {.attn_norm = weight(DType::f32, 1, shape.dim),
+                    .weights = {.attn_norm = norm(shape.dim),
                                 .wq = weight(DType::f16, shape.heads.query_cols(), shape.dim),
                                 .wk = weight(DType::q8_0, kv_cols, shape.dim),
                                 .wv = weight(DType::bf16, kv_cols, shape.dim),
@@ -213,7 +244,7 @@ TEST_P(LayerInvarianceTest, OfAWholeLayerOverATree) {
                                 .bq = {},
                                 .bk = {},
                                 .bv = {},
-                                .ffn_norm = weight(DType::f32, 1, shape.dim),
+                                .ffn_norm = norm(shape.dim),
                                 .gate = weight(DType::q8_0, shape.ffn_dim, shape.dim),
                                 .up = weight(DType::f16, shape.ffn_dim, shape.dim),
                                 .down = weight(DType::q8_0, shape.dim, shape.ffn_dim)},
@@ -270,6 +301,10 @@ INSTANTIATE_TEST_SUITE_P(OneThread, ProductInvarianceTest, ::testing::ValuesIn(a
 INSTANTIATE_TEST_SUITE_P(TwoThreads, ProductInvarianceTest, ::testing::ValuesIn(cpu_backends(2)),
                          backend_name);
 EDGEDRAFT_FOR_VULKAN_FEATURES(ProductInvarianceTest);
+INSTANTIATE_TEST_SUITE_P(OneThread, FloatInvarianceTest, ::testing::ValuesIn(cpu_backends(1)),
+                         backend_name);
+INSTANTIATE_TEST_SUITE_P(TwoThreads, FloatInvarianceTest, ::testing::ValuesIn(cpu_backends(2)),
+                         backend_name);
 INSTANTIATE_TEST_SUITE_P(OneThread, BatchInvarianceTest, ::testing::ValuesIn(all_backends()),
                          backend_name);
 INSTANTIATE_TEST_SUITE_P(TwoThreads, BatchInvarianceTest, ::testing::ValuesIn(cpu_backends(2)),

@@ -57,11 +57,11 @@ TEST_P(MatmulTest, MultipliesAByEye) {
 
   backend().matmul({.x = x.all(), .weight = w.weight, .bias = {}, .y = y.all()});
   EXPECT_EQ(values_of(backend(), y.all()), (Floats{7, 2.5f, 8, 1}));
-  backend().matmul({.x = x.all(), .weight = w.weight, .bias = bias.weight, .y = y.all()});
+  backend().matmul({.x = x.all(), .weight = w.weight, .bias = bias.table, .y = y.all()});
   EXPECT_EQ(values_of(backend(), y.all()), (Floats{17, 22.5f, 18, 21}));
   backend().matmul({.x = x.all(),
                     .weight = w.weight,
-                    .bias = bias.weight,
+                    .bias = bias.table,
                     .y = y.all(),
                     .into = MatmulOp::Into::accumulate});
   EXPECT_EQ(values_of(backend(), y.all()), (Floats{34, 45, 36, 42}));
@@ -86,6 +86,18 @@ TEST_P(MatmulTest, AgreesWithFloat64AtSizesOfModels) {
     expect_right(type, {7, 4096, 128});
     if (544 % traits(type).block_count == 0) expect_right(type, {130, 544, 65});
     expect_right(type, {130, 1280, 65});
+  }
+}
+
+// A CPU adds up chains of 64 inputs, and takes rows in tiles of up to 12, of which there may be
+// more than it keeps sums of.
+TEST_P(MatmulTest, AgreesWithFloat64WhereFloatsHaveTails) {
+  for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+    for (const std::uint32_t inputs : {63u, 64u, 65u, 130u}) {
+      for (const std::uint32_t rows : {6u, 7u, 12u, 13u, 25u})
+        expect_right(type, {rows, inputs, 3});
+    }
+    for (const std::uint32_t rows : {144u, 145u, 256u, 301u}) expect_right(type, {rows, 67, 35});
   }
 }
 
@@ -196,7 +208,8 @@ TEST_P(MatmulTest, DecodesEveryFloat16Exactly) {
     for (std::uint32_t i = 0; i < kCount; ++i) {
       store_le(&bytes[2 * i], static_cast<std::uint16_t>(sign | i));
     }
-    const auto buffer = backend().upload(bytes);
+    const auto buffer =
+        backend().upload_matrix({.type = DType::f16, .rows = kCount, .cols = 1, .bytes = bytes});
     const OwnedMatrix x = matrix_of(backend(), 1, 1, Floats{1.0f});
     const OwnedMatrix y(backend(), 1, kCount);
     backend().matmul(

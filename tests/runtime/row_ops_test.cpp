@@ -36,7 +36,7 @@ TEST_P(RmsNormTest, DividesByTheRootOfTheMeanSquare) {
   const OwnedMatrix x = matrix_of(backend(), 1, 2, Floats{3, 4});
   const TestWeight weight(backend(), DType::f32, 1, 2, Floats{1, 10});
   const OwnedMatrix y(backend(), 1, 2);
-  backend().rms_norm({.x = x.all(), .weight = weight.weight, .y = y.all(), .epsilon = 3.5f});
+  backend().rms_norm({.x = x.all(), .weight = weight.table, .y = y.all(), .epsilon = 3.5f});
   EXPECT_EQ(values_of(backend(), y.all()), (Floats{0.75f, 10.0f}));
 }
 
@@ -48,7 +48,7 @@ TEST_P(RmsNormTest, AgreesWithFloat64InPlaceAndNot) {
     const TestWeight weight(backend(), DType::f32, 1, cols, random_floats(7, cols));
     for (const Matrix& y_place : {y_matrix.all(), x_matrix.all()}) {
       backend().rms_norm(
-          {.x = x_matrix.all(), .weight = weight.weight, .y = y_place, .epsilon = 1e-5f});
+          {.x = x_matrix.all(), .weight = weight.table, .y = y_place, .epsilon = 1e-5f});
       const Floats y = values_of(backend(), y_place);
       for (std::size_t r = 0; r < 3; ++r) {
         double squares = 0.0;

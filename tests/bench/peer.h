@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "shared/base/error.h"
+
+namespace edgedraft::bench {
+
+// Prompts of `width` tokens without a context, as another engine's program timed them.
+struct PeerPass {
+  std::uint32_t width;
+  std::vector<double> seconds;
+};
+
+struct PeerRun {
+  std::string program;  // llama-bench of llama.cpp, a name or a path
+  std::string model;
+  std::vector<std::uint32_t> widths;
+  std::size_t threads;
+  std::uint32_t repetitions;
+};
+
+// Runs it to its end. A pass a width, in the order of `widths`.
+//
+// Errors    as netsim::run_command; unsupported where it prints something else than llama-bench
+// does
+Result<std::vector<PeerPass>> run_peer(const PeerRun& run);
+
+}  // namespace edgedraft::bench

@@ -1,0 +1,83 @@
+#include "tests/bench/peer.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/e2e/process.h"
+
+namespace edgedraft::bench {
+namespace {
+
+// A program that stands in for llama-bench: it prints `text`, and notes how it was called.
+class PeerTest : public ::testing::Test {
+ protected:
+  Result<std::vector<PeerPass>> run_one_that_prints(const std::string& text) {
+    std::ofstream(scratch_ / "printed") << text;
+    const std::filesystem::path program = scratch_ / "llama-bench";
+    std::ofstream(program) << "#!/bin/sh\necho \"$@\" > '" << (scratch_ / "called").string()
+                           << "'\ncat '" << (scratch_ / "printed").string() << "'\n";
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    return run(program);
+  }
+  Result<std::vector<PeerPass>> run(const std::string& program) {
+    return run_peer(
+        {.program = program, .model = "m.gguf", .widths = {1, 8}, .threads = 2, .repetitions = 3});
+  }
+  std::string called() {
+    std::ifstream file(scratch_ / "called");
+    std::string line;
+    std::getline(file, line);
+    return line;
+  }
+
+ private:
+  testing::Scratch scratch_;
+};
+
+TEST_F(PeerTest, TimesAreReadByWidth) {
+  const auto passes = run_one_that_prints(R"([
+    {"n_prompt": 8, "n_gen": 0, "avg_ns": 5, "samples_ns": [30000000, 20000000]},
+    {"n_prompt": 1, "n_gen": 0, "avg_ns": 5, "samples_ns": [10000000]}])");
+  ASSERT_TRUE(passes) << passes.error().message;
+  ASSERT_EQ(passes->size(), 2u);
+  EXPECT_EQ((*passes)[0].width, 1u);
+  EXPECT_EQ((*passes)[0].seconds, (std::vector<double>{0.01}));
+  EXPECT_EQ((*passes)[1].width, 8u);
+  EXPECT_EQ((*passes)[1].seconds, (std::vector<double>{0.03, 0.02}));
+  EXPECT_EQ(called(), "-m m.gguf -t 2 -n 0 -p 1,8 -r 3 -o json");
+}
+
+TEST_F(PeerTest, AProgramThatIsNotThereIsNamed) {
+  const auto passes = run("/nowhere/llama-bench");
+  ASSERT_FALSE(passes);
+  EXPECT_EQ(passes.error().message, "there is no program '/nowhere/llama-bench'");
+}
+
+TEST_F(PeerTest, WhatAFailingProgramSaysIsPassedOn) {
+  const auto passes = run("false");
+  ASSERT_FALSE(passes);
+  EXPECT_EQ(passes.error().code, Errc::io);
+  EXPECT_NE(passes.error().message.find("false -m m.gguf"), std::string::npos);
+}
+
+TEST_F(PeerTest, SomethingElseThanTimesIsRefused) {
+  for (const char* text :
+       {"", "| model | t/s |", "{}", "[]", "[1, 2]", R"([{"n_prompt": 1, "n_gen": 0}])",
+        R"([{"n_prompt": 1, "n_gen": 0, "samples_ns": [1]}])",
+        R"([{"n_prompt": 1, "n_gen": 0, "samples_ns": []},
+            {"n_prompt": 8, "n_gen": 0, "samples_ns": [1]}])",
+        R"([{"n_prompt": 1, "n_gen": 0, "samples_ns": [0]},
+            {"n_prompt": 8, "n_gen": 0, "samples_ns": [1]}])",
+        R"([{"n_prompt": 1, "n_gen": 0, "samples_ns": "soon"},
+            {"n_prompt": 8, "n_gen": 0, "samples_ns": [1]}])"}) {
+    const auto passes = run_one_that_prints(text);
+    ASSERT_FALSE(passes) << text;
+    EXPECT_EQ(passes.error().code, Errc::unsupported) << text;
+    EXPECT_NE(passes.error().message.find("llama-bench"), std::string::npos) << text;
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft::bench
