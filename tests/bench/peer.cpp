@@ -8,7 +8,7 @@
 namespace edgedraft::bench {
 namespace {
 
-constexpr double kSecondsANanosecond = 1e-9;
+constexpr double kNanosecondsASecond = 1e9;
 
 }  // namespace
 
@@ -34,7 +34,7 @@ Result<std::vector<PeerPass>> run_peer(const PeerRun& run) {
       }
       PeerPass& pass = passes.emplace_back(PeerPass{.width = width, .seconds = {}});
       for (const double nanoseconds : test->at("samples_ns").get<std::vector<double>>()) {
-        pass.seconds.push_back(nanoseconds * kSecondsANanosecond);
+        pass.seconds.push_back(nanoseconds / kNanosecondsASecond);
       }
       if (pass.seconds.empty() || *std::ranges::min_element(pass.seconds) <= 0.0) {
         return Error{Errc::unsupported, run.program + " printed no times of " +
