@@ -334,7 +334,7 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       "drafter; `edgedraft devices` lists them")
       ->check(accepted_by(parse_device_request))
       ->capture_default_str();
-  add("--threads", o.threads, "N", "Threads of the drafter; 0: one per core")
+  add("--threads", o.threads, "N", "Threads of the drafter; 0: one per fast core")
       ->check(in_range(0u, 1024u))
       ->capture_default_str();
   add("--chat-template", o.chat_template, "FILE", "A Jinja template instead of the bundle's");

@@ -64,7 +64,7 @@ ordered_json device_json(const ListedDevice& listed) {
 void declare_devices(CLI::App& app, DevicesOptions& options) {
   app.add_option("--bundle", options.bundle, "Measure the devices with this drafter")
       ->type_name("FILE.gguf");
-  app.add_option("--threads", options.threads, "Threads on the CPU; 0: one per core")
+  app.add_option("--threads", options.threads, "Threads on the CPU; 0: one per fast core")
       ->type_name("N")
       ->capture_default_str();
   app.add_flag("--json", options.json, "One JSON object on standard output");

@@ -201,7 +201,7 @@ void declare_index(CLI::App& app, IndexCommandOptions& o) {
   app.add_flag("--bos", o.bos,
                "Measure behind the beginning-of-text token even if the model's tokenizer does not "
                "ask for it");
-  add("--threads", o.threads, "N", "That measure; 0: one per core")
+  add("--threads", o.threads, "N", "That measure; 0: one per fast core")
       ->check(in_range(std::int64_t{0}, std::int64_t{1024}))
       ->capture_default_str();
   add("--memory", o.memory_mib, "MIB",

@@ -30,7 +30,7 @@ void declare_perplexity(CLI::App& app, PerplexityOptions& options) {
   app.add_flag("--bos", options.bos,
                "Begin each piece with the beginning-of-text token even if the model's tokenizer "
                "does not ask for it");
-  app.add_option("--threads", options.threads, "0: one per core")
+  app.add_option("--threads", options.threads, "0: one per fast core")
       ->type_name("N")
       ->capture_default_str();
   app.footer(

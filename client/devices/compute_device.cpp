@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <fstream>
 #include <sstream>
-#include <thread>
 #include <tuple>
 
 #include "client/vulkan/vulkan_backend.h"
+#include "shared/base/fast_cores.h"
 #include "shared/program/options.h"
 
 namespace edgedraft {
@@ -80,8 +80,7 @@ ComputeDevice gpu(const VulkanDevice& device) {
 }  // namespace
 
 ComputeDevice cpu_device(std::uint32_t threads) {
-  const std::uint32_t count =
-      threads > 0 ? threads : std::max(std::thread::hardware_concurrency(), 1u);
+  const std::uint32_t count = threads > 0 ? threads : fast_cores();
   const std::string name = cpu_info("model name");
   const long pages = sysconf(_SC_PHYS_PAGES);
   const long page_bytes = sysconf(_SC_PAGESIZE);

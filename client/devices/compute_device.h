@@ -26,7 +26,7 @@ struct ComputeDevice {
   bool is_software() const { return kind == "software"; }
 };
 
-// `threads` 0: one per core.
+// `threads` 0: one per fast core.
 ComputeDevice cpu_device(std::uint32_t threads);
 // The CPU first, then what Vulkan's loader lists.
 std::vector<ComputeDevice> list_compute_devices(std::uint32_t threads);

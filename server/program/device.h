@@ -13,7 +13,7 @@ namespace edgedraft {
 
 struct DeviceOptions {
   std::string device = "auto";  // auto, cpu, cuda or cuda:N
-  std::uint32_t threads = 0;    // of the CPU; 0: one per core
+  std::uint32_t threads = 0;    // of the CPU; 0: one per fast core
   bool deterministic = false;   // shared/runtime/backend.h's promise in full, on a GPU too
   bool cuda_graphs = true;      // passes that come again start in one call
   // Told in a sentence what works less well than it could; may be empty.

@@ -41,7 +41,7 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
   app.add_flag("--no-cuda-graphs", o.no_cuda_graphs,
                "On a GPU: launch every kernel by itself instead of replaying recorded passes. "
                "Slower for small models; for tracking down a fault");
-  app.add_option("--threads", o.threads, "Threads per pass; 0: one per core")
+  app.add_option("--threads", o.threads, "Threads per pass; 0: one per fast core")
       ->capture_default_str();
   app.add_option("--ctx", o.models.context_count,
                  "Tokens a session can hold; 0: the model's own limit")

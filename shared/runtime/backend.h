@@ -333,7 +333,7 @@ class Backend {
 std::unique_ptr<Backend> make_reference_backend();
 
 struct CpuBackendOptions {
-  std::uint32_t threads;  // 0: one per core
+  std::uint32_t threads;  // 0: one per fast core
 };
 // The CPU at work: kernels/cpu for the instruction set found at run time.
 std::unique_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "shared/base/fast_cores.h"
+
 namespace edgedraft {
 namespace {
 
@@ -33,8 +35,7 @@ std::uint32_t wait_while(const std::atomic<std::uint32_t>& number, std::uint32_t
 
 }  // namespace
 
-ThreadPool::ThreadPool(std::uint32_t threads)
-    : stretches_(threads != 0 ? threads : std::max(1u, std::thread::hardware_concurrency())) {
+ThreadPool::ThreadPool(std::uint32_t threads) : stretches_(threads != 0 ? threads : fast_cores()) {
   workers_.reserve(stretches_.size() - 1);
   try {
     for (std::size_t i = 1; i < stretches_.size(); ++i)

@@ -19,7 +19,7 @@ namespace edgedraft {
 // Threads   one caller at a time
 class ThreadPool {
  public:
-  // 0: one per core. Throws std::system_error when a thread cannot be started.
+  // 0: one per fast core. Throws std::system_error when a thread cannot be started.
   explicit ThreadPool(std::uint32_t threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

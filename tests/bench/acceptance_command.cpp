@@ -245,7 +245,7 @@ void declare_acceptance(CLI::App& app, AcceptanceOptions& o) {
   app.add_option("--kv-type", o.kv_type, "The target's keys and values: f32, f16 or bf16")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}))
       ->capture_default_str();
-  app.add_option("--threads", o.threads, "0: one per core")->capture_default_str();
+  app.add_option("--threads", o.threads, "0: one per fast core")->capture_default_str();
   app.add_option("--device", o.device, "Of the drafters: cpu, vulkan or vulkan:N")
       ->capture_default_str();
   app.add_option("--features", o.features, kFeaturesHelp)->capture_default_str();

@@ -320,7 +320,7 @@ void declare_device(CLI::App& app, DeviceBenchOptions& o) {
   app.add_option("--context", o.context, "tokens before those of a step")
       ->check(CLI::Range(2u, 8192u - kMaskRowsMax))
       ->capture_default_str();
-  app.add_option("--threads", o.threads, "of the CPU; 0: one per core")->capture_default_str();
+  app.add_option("--threads", o.threads, "of the CPU; 0: one per fast core")->capture_default_str();
   app.add_option("--seconds", o.seconds, "time spent on each figure")->capture_default_str();
   app.add_flag("--no-operations", o.no_operations, "whole steps alone");
   app.add_flag("--no-cpu", o.no_cpu, "without the CPU's times");

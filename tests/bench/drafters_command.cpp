@@ -420,7 +420,7 @@ void declare_drafters(CLI::App& app, DraftersOptions& o) {
   app.add_option("--temperature", o.temperature, "0 takes the likeliest token")
       ->capture_default_str();
   app.add_option("--seed", o.seed, "Of the draws")->capture_default_str();
-  app.add_option("--threads", o.threads, "0: one per core")->capture_default_str();
+  app.add_option("--threads", o.threads, "0: one per fast core")->capture_default_str();
   app.add_option("--device", o.device, "Of the drafters: cpu, vulkan or vulkan:N")
       ->capture_default_str();
   app.add_option("--features", o.features, kFeaturesHelp)->capture_default_str();

@@ -246,7 +246,7 @@ void declare_engine(CLI::App& app, EngineOptions& options) {
   app.add_option("--kv-type", options.kv_type, "keys and values: f32, f16 or bf16")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}))
       ->capture_default_str();
-  app.add_option("--threads", options.threads, "0: one per core")->capture_default_str();
+  app.add_option("--threads", options.threads, "0: one per fast core")->capture_default_str();
   app.add_option("--device", options.device, "cpu, cuda or cuda:N")->capture_default_str();
   app.add_option("--instruction-set", options.instruction_set,
                  "of the CPU, such as avx2; default: the best that it has");

@@ -153,7 +153,7 @@ void declare_lag(CLI::App& app, LagOptions& o) {
   app.add_option("--temperature", o.temperature, "0 takes the likeliest token")
       ->capture_default_str();
   app.add_option("--seed", o.seed, "Of the draws")->capture_default_str();
-  app.add_option("--threads", o.threads, "0: one per core")->capture_default_str();
+  app.add_option("--threads", o.threads, "0: one per fast core")->capture_default_str();
   app.add_option("--against", o.against, "With which the others are compared, see above")
       ->type_name("ARM");
   app.add_flag("--json", o.json, "JSON instead of tables");

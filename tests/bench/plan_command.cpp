@@ -231,7 +231,7 @@ void declare_plan(CLI::App& app, PlanOptions& o) {
       ->check(CLI::Range(1u, kTreeDepthMax))
       ->capture_default_str();
   app.add_option("--max-tokens", o.max_tokens, "Longest answer")->capture_default_str();
-  app.add_option("--threads", o.threads, "0: one per core")->capture_default_str();
+  app.add_option("--threads", o.threads, "0: one per fast core")->capture_default_str();
   app.add_flag("--json", o.json, "JSON instead of a table");
 }
 

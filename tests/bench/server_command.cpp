@@ -95,7 +95,7 @@ void declare_server(CLI::App& app, ServerBenchOptions& o) {
   app.add_option("--rtt-ms", o.rtt_ms, "Round trip of a device")->capture_default_str();
   app.add_option("--seconds", o.seconds, "Simulated time of each run")->capture_default_str();
   app.add_option("--max-tokens", o.max_tokens, "Longest answer")->capture_default_str();
-  app.add_option("--threads", o.threads, "0: one per core")->capture_default_str();
+  app.add_option("--threads", o.threads, "0: one per fast core")->capture_default_str();
   app.add_option("--arms", o.arms, "Which of stream,tree,split,server")
       ->delimiter(',')
       ->check(CLI::IsMember({"stream", "tree", "split", "server"}));

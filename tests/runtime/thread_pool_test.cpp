@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "shared/base/fast_cores.h"
+
 namespace edgedraft {
 namespace {
 
@@ -81,8 +83,8 @@ TEST(ThreadPoolTest, NumbersOfStepsMayChangeFromLoopToLoop) {
   }
 }
 
-TEST(ThreadPoolTest, TakesOneThreadACoreForZero) {
-  EXPECT_EQ(ThreadPool(0).thread_count(), std::max(1u, std::thread::hardware_concurrency()));
+TEST(ThreadPoolTest, TakesOneThreadAFastCoreForZero) {
+  EXPECT_EQ(ThreadPool(0).thread_count(), fast_cores());
 }
 
 // A wake-up lost in any round would hang the test.
