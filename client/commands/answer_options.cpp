@@ -92,11 +92,6 @@ Result<std::optional<TreeShape>> shape_of(const AnswerOptions& o) {
   return std::optional(*shape);
 }
 
-bool drafts_from_indexes(const std::string& name) {
-  const DrafterKind* const kind = find_drafter_kind(name);
-  return kind != nullptr && kind->read_with_indexes != nullptr;
-}
-
 Result<void> check_indexes(const DrafterWishes& wishes) {
   if (wishes.indexes.empty()) return {};
   if (!(wishes.merges_if_faster && wishes.kind.empty()) && !drafts_from_indexes(wishes.kind) &&

@@ -51,8 +51,7 @@ Result<BundleFile> BundleFile::open(const std::filesystem::path& path, BundleUse
 }
 
 Result<std::unique_ptr<DrafterModel>> BundleFile::read_as(const DrafterKind& kind) const {
-  return kind.read_with_indexes != nullptr ? kind.read_with_indexes(file_, indexes_)
-                                           : kind.read(file_);
+  return kind.read_with(file_, indexes_);
 }
 
 Result<void> BundleFile::read_drafter(const std::string& drafter_kind) {

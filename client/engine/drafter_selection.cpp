@@ -22,7 +22,7 @@ Names joining_kinds(const DrafterWishes& wishes) {
   Names names;
   if (!wishes.merges_if_faster || !wishes.kind.empty()) return names;
   for (const DrafterKind* kind : drafter_kinds()) {
-    const bool has_what_it_needs = kind->read_with_indexes == nullptr || !wishes.indexes.empty();
+    const bool has_what_it_needs = !kind->drafts_from_indexes() || !wishes.indexes.empty();
     if (kind->joins_others && has_what_it_needs) names.emplace_back(kind->name);
   }
   return names;

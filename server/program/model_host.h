@@ -60,8 +60,7 @@ class ModelHost {
   // Errors    of the kind
   // Requires  the host outlives it
   Result<std::unique_ptr<DrafterModel>> read_drafter(const DrafterKind& kind) const {
-    return kind.read_with_indexes != nullptr ? kind.read_with_indexes(file_, indexes_)
-                                             : kind.read(file_);
+    return kind.read_with(file_, indexes_);
   }
   // Null if no bundle has that fingerprint.
   HostedDrafter* find_drafter(const Digest& fingerprint);

@@ -64,9 +64,7 @@ Result<void> check_indexes(std::span<const std::filesystem::path> indexes,
                            const std::string& name) {
   const auto opened = CorpusIndex::open_public(indexes);
   if (!opened) return Error{opened.error().code, "--index " + opened.error().message};
-  const DrafterKind* const kind = find_drafter_kind(name.substr(name.find('+') + 1));
-  const bool looks_up = kind != nullptr && kind->read_with_indexes != nullptr;
-  if (!indexes.empty() && !looks_up) {
+  if (!indexes.empty() && !drafts_from_indexes(name.substr(name.find('+') + 1))) {
     return Error{Errc::usage,
                  "--index: nothing looks anything up in it; leave it out, or name a drafter with "
                  "--speculate that does"};

@@ -88,6 +88,13 @@ struct DrafterKind {
   Result<std::unique_ptr<DrafterModel>> (*read_with_indexes)(
       const GgufFile& file, std::span<const std::filesystem::path> indexes) = nullptr;
 
+  bool drafts_from_indexes() const { return read_with_indexes != nullptr; }
+  // By whichever of the two it has.
+  Result<std::unique_ptr<DrafterModel>> read_with(
+      const GgufFile& file, std::span<const std::filesystem::path> indexes) const {
+    return drafts_from_indexes() ? read_with_indexes(file, indexes) : read(file);
+  }
+
   // Whether `drafter` is what plan_bundle makes a bundle of; null if there is nothing to convert.
   bool (*is_source)(const std::filesystem::path& drafter) = nullptr;
   // Errors    io, bad_file, unsupported; mismatch: the drafter was made for another target

@@ -40,6 +40,11 @@ const DrafterKind* find_drafter_kind(std::string_view name) {
   return found == kinds().end() ? nullptr : *found;
 }
 
+bool drafts_from_indexes(std::string_view name) {
+  const DrafterKind* const kind = find_drafter_kind(name);
+  return kind != nullptr && kind->drafts_from_indexes();
+}
+
 std::string drafter_kind_names() {
   std::string names;
   for (const DrafterKind* kind : kinds()) {

@@ -22,6 +22,8 @@ void add_drafter_kind(const DrafterKind& kind);
 
 // Null if there is no such kind.
 const DrafterKind* find_drafter_kind(std::string_view name);
+// Whether there is one that drafts from indexes of texts.
+bool drafts_from_indexes(std::string_view name);
 // All names, as an error lists them: "a, b, c".
 std::string drafter_kind_names();
 

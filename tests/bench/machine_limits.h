@@ -30,7 +30,8 @@ struct MachineLimits {
 // what it gives now are two things.
 class LimitMeter {
  public:
-  // Of the instructions of `kernels`. 0 threads: one per fast core. Holds half a gigabyte to read.
+  // Measures with the instructions of `kernels`, on so many threads; 0: one per fast core. Holds
+  // half a gigabyte to read.
   LimitMeter(const cpu::Kernels& kernels, std::uint32_t threads);
   // The best of many short tries: what the machine reaches undisturbed. Takes about a second.
   void measure();

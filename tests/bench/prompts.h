@@ -32,7 +32,7 @@ struct Ratio {
   const std::vector<double>& numerators;
   const std::vector<double>& denominators;
 };
-// Of the difference between two such ratios of the same prompts, which are resampled together.
+// The difference between two such ratios over the same prompts, which are resampled together.
 Mean bootstrap_difference(const Ratio& minuend, const Ratio& subtrahend);
 
 }  // namespace edgedraft::bench

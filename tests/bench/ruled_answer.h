@@ -30,8 +30,8 @@ struct RuledAnswer {
   std::uint32_t cycles = 0;
   std::uint32_t cycle_tokens = 0;
   std::uint32_t rows = 0;  // of the cycles' passes
-  // Of the cycles' tokens: the total variation between the law that each was taken by, given the
-  // text before it, and the target's.
+  // Added up over the cycles' tokens: the total variation between the law by which each was taken,
+  // given the text before it, and the target's.
   double total_variation = 0.0;
 };
 

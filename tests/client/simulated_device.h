@@ -76,7 +76,7 @@ class SimulatedDevice {
     Duration one_way = std::chrono::milliseconds(15);
     std::uint32_t conversations = 1;
     bool drafts_well = false;  // the drafter is the target: it drafts as far ahead as there is time
-    // Of the first conversation's tokens and levels of trees; of all others' 0.6 ms.
+    // How long the first conversation's drafter takes per token or level of a tree.
     Duration first_draft_step = kDraftStep;
   };
   explicit SimulatedDevice(const Options& options);

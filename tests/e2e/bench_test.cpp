@@ -27,7 +27,7 @@ class HeldOutAnswersTest : public ::testing::Test {
     return index;
   }
 
-  // Of a bench of the prompt with this index.
+  // Runs the bench on the prompt with this index and returns its exit status.
   int measure(const std::string& index) {
     bench_ = std::make_unique<Process>(
         std::vector<std::string>{EDGEDRAFT_BENCH, "acceptance", "--model", demo_model("target"),

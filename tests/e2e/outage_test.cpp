@@ -46,17 +46,23 @@ class OutageTest : public ::testing::Test {
     Options options = common(*server);
     options.insert(options.end(), {"--pace-ms", "30"});
     options.insert(options.end(), resync.begin(), resync.end());
-    const auto client = start_client(scratch_, "client", options);
+    const json answer = answer_while_it_is_killed(std::move(server), options, {});
+    EXPECT_GT(answer["stats"]["offline_tokens"], 0);
+    return answer;
+  }
+
+  // A client's, whose server is killed in the middle and comes back with `server_options`.
+  json answer_while_it_is_killed(std::unique_ptr<Server> server, const Options& client_options,
+                                 const Options& server_options) {
+    const auto client = start_client(scratch_, "client", client_options);
     std::this_thread::sleep_for(kIntoTheAnswer);
     server->process().signal(SIGKILL);
     server->process().wait();
     std::this_thread::sleep_for(300ms);
     const std::string address = server->address();
-    server = std::make_unique<Server>(scratch_, Options{}, address);
+    server = std::make_unique<Server>(scratch_, server_options, address);
     EXPECT_EQ(client->wait(), 0) << client->err();
-    const json answer = json::parse(client->out());
-    EXPECT_GT(answer["stats"]["offline_tokens"], 0);
-    return answer;
+    return json::parse(client->out());
   }
 
   static std::vector<std::string> provenance(const json& answer) {
@@ -154,15 +160,7 @@ class FeatureDrafterOutageTest : public OutageTest,
                                ? Options{"--pace-ms", "30"}
                                : Options{"--offline-bundle", demo_model("independent")};
     options.insert(options.end(), writer.begin(), writer.end());
-    const auto client = start_client(scratch_, "client", options);
-    std::this_thread::sleep_for(kIntoTheAnswer);
-    server->process().signal(SIGKILL);
-    server->process().wait();
-    std::this_thread::sleep_for(300ms);
-    const std::string address = server->address();
-    server = std::make_unique<Server>(scratch_, known, address);
-    EXPECT_EQ(client->wait(), 0) << client->err();
-    return json::parse(client->out());
+    return answer_while_it_is_killed(std::move(server), options, known);
   }
 
   std::filesystem::path bundle_ = scratch_ / "bundle.gguf";
