@@ -40,9 +40,7 @@ TEST_P(DriverTest, RoundTripsFollowTheirLaw) {
   MAKE_LINK(link,
             "[both]\nrate_mbit = 50\npath_ms = 5\n"
             "delay = { law = \"normal\", mean_ms = 10, deviation_ms = 6 }\n");
-  const auto measured = link->round_trips(300);
-  ASSERT_EQ(measured.size(), 300u);
-
+  constexpr int kCount = 300;
   // The law, by another generator; 92 bytes each way take 0.03 ms.
   std::mt19937_64 random(4711);
   std::normal_distribution<double> normal(10, 6);
@@ -50,12 +48,22 @@ TEST_P(DriverTest, RoundTripsFollowTheirLaw) {
   for (double& ms : law) {
     ms = 10.03 + std::max(0.0, normal(random)) + std::max(0.0, normal(random));
   }
-  const double limit = smirnov_limit(measured.size(), law.size());
-  EXPECT_LT(how_far_below(measured, law), limit) << "too early";
   auto late = law;
   for (double& ms : late) ms += kSchedulingMs;
-  EXPECT_LT(how_far_below(late, measured), limit)
-      << "too late: median " << quantile(measured, 0.5) << " for " << quantile(law, 0.5);
+  const double limit = smirnov_limit(kCount, law.size());
+
+  // What runs beside it makes a link late for a while; a link that breaks its law always is.
+  std::string why_late = "never measured";
+  for (int attempt = 0; attempt < 5 && !why_late.empty(); ++attempt) {
+    const auto measured = link->round_trips(kCount);
+    ASSERT_EQ(measured.size(), static_cast<std::size_t>(kCount));
+    ASSERT_LT(how_far_below(measured, law), limit) << "too early";
+    why_late = how_far_below(late, measured) < limit
+                   ? ""
+                   : "median " + std::to_string(quantile(measured, 0.5)) + " ms for " +
+                         std::to_string(quantile(law, 0.5));
+  }
+  EXPECT_EQ(why_late, "") << "too late each time";
 }
 
 TEST_P(DriverTest, BytesComeAtTheRate) {
