@@ -23,9 +23,10 @@ fi
 protobuf=()
 grep -qs '^ID=ubuntu' /etc/os-release && protobuf=(libprotobuf-dev)
 
-# Ubuntu's is a snap, which is no package to install here: the test that wants it skips itself.
-browser=()
-grep -qs '^ID=debian' /etc/os-release && browser=(chromium)
+# Ubuntu's browser is a snap, and not each of its releases has PyTorch: tests that want them skip
+# themselves.
+debian_only=()
+grep -qs '^ID=debian' /etc/os-release && debian_only=(chromium python3-torch python3-sentencepiece)
 
 packages=(
   g++ cmake ninja-build pkg-config git ca-certificates
@@ -37,8 +38,8 @@ case $1 in
   build) ;;
   # clang is for the fuzz targets (libFuzzer); Mesa brings a software Vulkan driver for machines
   # without a GPU; fibers run CUDA kernels on the host; gnuplot draws an experiment's report,
-  # chromium shows it; the last five boot a kernel that has netem.
-  test) packages+=("$fibers" libgtest-dev clang libclang-rt-dev openssl gnuplot-nox "${browser[@]}"
+  # chromium shows it; PyTorch runs the tests of train/; the last five boot a kernel that has netem.
+  test) packages+=("$fibers" libgtest-dev clang libclang-rt-dev openssl gnuplot-nox "${debian_only[@]}"
                    mesa-vulkan-drivers vulkan-validationlayers
                    qemu-system-x86 busybox-static cpio xz-utils iproute2) ;;
   *) usage ;;

@@ -1,0 +1,263 @@
+"""Targets and drafters in Hugging Face folders, and targets out of GGUF files."""
+
+import argparse
+import dataclasses
+import json
+import os
+import struct
+import tempfile
+import unittest
+
+import torch
+
+import answer_prompts
+import distill
+import unpack_gguf
+from checkpoint import load_target, read_safetensors, write_llama, write_safetensors
+from data import collate
+from distill_answers import read_answers
+from drafters import eagle, moa
+from generate import written
+from model import Llama, LlamaConfig
+from split import SHIPPED
+
+
+class HuggingFaceTest(unittest.TestCase):
+    """A target and its drafters by way of a Hugging Face folder."""
+
+    def setUp(self):
+        torch.manual_seed(6)
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = os.path.join(folder.name, "target")
+        self.target = Llama(LlamaConfig(vocab_size=60, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+                                        head_dim=8, intermediate_size=40, tie_word_embeddings=False)).eval()
+        write_llama(self.folder, self.target)
+        self.tokens = torch.randint(0, 60, (2, 11))
+
+    def set_config(self, **values):
+        path = os.path.join(self.folder, "config.json")
+        with open(path, encoding="utf-8") as file:
+            config = {**json.load(file), **values}
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({key: value for key, value in config.items() if value is not None}, file)
+
+    def test_stored_head_wins(self):
+        self.set_config(tie_word_embeddings=True, head_dim=None)
+        loaded = load_target(self.folder)
+        self.assertFalse(loaded.config.tie_word_embeddings)
+        self.assertTrue(torch.equal(loaded(self.tokens).logits, self.target(self.tokens).logits))
+
+    def test_tied_head_is_the_embedding(self):
+        tied = Llama(dataclasses.replace(self.target.config, tie_word_embeddings=True)).eval()
+        write_llama(self.folder, tied, dtype=torch.float16)
+        loaded = load_target(self.folder)
+        self.assertIs(loaded.head_weight, loaded.model.embed_tokens.weight)
+        self.assertTrue(torch.allclose(loaded(self.tokens).logits, tied(self.tokens).logits, atol=0.05))
+
+    def test_rope_of_newer_files(self):
+        self.set_config(rope_theta=None, rope_parameters={"rope_type": "default", "rope_theta": 500.0})
+        self.assertEqual(load_target(self.folder).config.rope_theta, 500.0)
+
+    def test_qwen2_in_several_files(self):
+        """Biases on q, k and v, and an index of weight files."""
+        qwen = Llama(dataclasses.replace(self.target.config, attention_bias=True)).eval()
+        write_llama(self.folder, qwen)
+        self.assertTrue(torch.equal(load_target(self.folder)(self.tokens).logits, qwen(self.tokens).logits))
+        self.set_config(attention_bias=None)  # as published ones have it
+        whole = os.path.join(self.folder, "model.safetensors")
+        tensors = sorted(read_safetensors(whole).items())
+        os.remove(whole)
+        for file, part in (("a.safetensors", tensors[::2]), ("b.safetensors", tensors[1::2])):
+            write_safetensors(os.path.join(self.folder, file), dict(part))
+        with open(whole + ".index.json", "w", encoding="utf-8") as file:
+            json.dump({"weight_map": {name: "ab"[i % 2] + ".safetensors" for i, (name, _) in enumerate(tensors)}}, file)
+        target = load_target(self.folder)
+        self.assertTrue(torch.equal(target(self.tokens).logits, qwen(self.tokens).logits))
+        for name in ("moa-tli1", "eagle", "medusa", "independent"):
+            size = sum(p.numel() for _, p in distill.trainable(name, distill.make_drafter(name, target, 0.6)))
+            self.assertLessEqual(size, 0.6 * target.count_parameters(), name)
+
+    def test_what_is_not_computed_is_refused(self):
+        for values, named in (({"model_type": "mamba"}, "mamba"), ({"hidden_act": "gelu"}, "gelu"), ({"mlp_bias": True}, "mlp_bias"),
+                              ({"num_hidden_layers": 4}, "layers.3"), ({"hidden_size": None}, "hidden_size"),
+                              ({"rope_scaling": {"rope_type": "yarn"}}, "yarn")):
+            write_llama(self.folder, self.target)
+            self.set_config(**values)
+            with self.assertRaises(SystemExit, msg=named) as caught:
+                load_target(self.folder)
+            self.assertIn(named, str(caught.exception))
+
+    def test_answers_written_here(self):
+        """A task's prompts of equal length share passes; each answer is that of its own prompt, the end included."""
+        prompts = [self.tokens[0, :5].tolist(), self.tokens[1, :3].tolist(), self.tokens[1, :5].tolist(), self.tokens[0, 6:].tolist()]
+        likeliest = int(self.target(torch.tensor(prompts[:1])).logits[0, -1].argmax())
+        for ends in (2, [likeliest, 59]):
+            self.set_config(eos_token_id=ends)
+            options = argparse.Namespace(target=self.folder, device="cpu", batch=2, jobs=1, limit=9, temperature=0, seed=1)
+            answers = dict(answer_prompts.written_here(options, ["chat", "chat", "chat", "code"], prompts))
+            for index, prompt in enumerate(prompts):
+                expected = []
+                while len(expected) < 9:
+                    token = int(self.target(torch.tensor([prompt + expected])).logits[0, -1].argmax())
+                    expected.append(token)
+                    if token in ([ends] if ends == 2 else ends):
+                        break
+                self.assertEqual(answers[index], expected)
+        self.assertEqual(answers[0], [likeliest])
+
+    def test_drawn_answers_follow_the_targets_law(self):
+        """The first ids of many drawn answers come as often as the target says, and a seed gives them again."""
+        prompt = self.tokens[0, :5].tolist()
+        law = (self.target(torch.tensor([prompt])).logits[0, -1] / 0.7).softmax(-1)
+
+        def first_ids(seed):
+            options = argparse.Namespace(target=self.folder, device="cpu", batch=500, jobs=1, limit=1, temperature=0.7, seed=seed)
+            return [answer[0] for _, answer in sorted(answer_prompts.written_here(options, ["chat"] * 2000, [prompt] * 2000))]
+
+        drawn = first_ids(3)
+        self.assertEqual(first_ids(3), drawn)
+        self.assertNotEqual(first_ids(4), drawn)
+        shares = torch.bincount(torch.tensor(drawn), minlength=60) / len(drawn)
+        self.assertLess(float((shares - law).abs().max()), 5 * (0.25 / len(drawn)) ** 0.5)
+
+    def test_drafter_of_a_folders_target(self):
+        """A drafter made for it learns from answers given as ids, and its folder has the target's head."""
+        path = os.path.join(self.folder, "answers.jsonl")
+        with open(path, "w", encoding="utf-8") as file:
+            for _ in range(80):
+                file.write(json.dumps({"task": "chat", "prompt": self.tokens[0, :5].tolist(), "answer": self.tokens[1].tolist()}) + "\n")
+        training, held = read_answers(path, 600)
+        self.assertEqual((len(training), len(held["chat"])), (78, 2))
+        self.assertEqual(read_answers(path, 16)[0], training)
+        target = load_target(self.folder).requires_grad_(False)
+        drafter = distill.make_drafter("independent", target, 0.3)
+        tokens, labels = collate(training[:2])
+        found = distill.losses({"independent": drafter}, target, tokens, labels, torch.tensor([4, 4]), torch.tensor([False, False]),
+                               {"independent": distill.Weights(1, 0.1, 0)})
+        found["independent"][0].backward()
+        self.assertIsNotNone(drafter.model.layers[0].mlp.up_proj.weight.grad)
+        folder = os.path.join(self.folder, "drafter")
+        distill.kind_of("independent").write(folder, drafter)
+        self.assertTrue(torch.equal(load_target(folder).lm_head.weight, self.target.lm_head.weight))
+
+
+def gguf_string(text):
+    return struct.pack("<Q", len(text.encode())) + text.encode()
+
+
+def gguf_value(item):
+    """A value with its type before it."""
+    if isinstance(item, list):
+        whole = [gguf_value(element) for element in item]
+        return struct.pack("<I", 9) + whole[0][:4] + struct.pack("<Q", len(item)) + b"".join(element[4:] for element in whole)
+    if isinstance(item, str):
+        return struct.pack("<I", 8) + gguf_string(item)
+    form, kind = {bool: ("?", 7), int: ("I", 4), float: ("f", 6)}[type(item)]
+    return struct.pack("<I" + form, kind, item)
+
+
+def gguf_file(metadata, tensors):
+    """The bytes of a file with the tensors (type, shape, bytes)."""
+    table, data = b"", b""
+    for name, (kind, shape, content) in tensors.items():
+        table += gguf_string(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind, len(data))
+        data += content + bytes(-len(content) % 32)
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata))
+    head += b"".join(gguf_string(key) + gguf_value(item) for key, item in metadata.items()) + table
+    return head + bytes(-len(head) % 32) + data
+
+
+class UnpackGgufTest(unittest.TestCase):
+    """The folder of a GGUF file holds the model that the file was made of."""
+
+    def setUp(self):
+        torch.manual_seed(8)
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path, self.folder = os.path.join(folder.name, "model.gguf"), os.path.join(folder.name, "hf")
+        self.target = Llama(LlamaConfig(vocab_size=40, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                                        head_dim=16, intermediate_size=64, rope_theta=500.0)).eval()
+        pieces = ["<unk>", "<s>", "</s>"] + [chr(97 + i) for i in range(26)] + ["\u2581", "ab", "ba", "aba", "\u2581a"]
+        pieces += [f"<unused{i}>" for i in range(40 - len(pieces))]
+        self.metadata = {
+            "general.architecture": "llama", "llama.block_count": 2, "llama.context_length": 99, "llama.embedding_length": 32,
+            "llama.feed_forward_length": 64, "llama.attention.head_count": 4, "llama.attention.head_count_kv": 2,
+            "llama.attention.key_length": 16, "llama.attention.layer_norm_rms_epsilon": 1e-5, "llama.rope.freq_base": 500.0,
+            "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": pieces, "tokenizer.ggml.scores": [-float(i) for i in range(40)],
+            "tokenizer.ggml.token_type": [2, 3, 3] + [1] * 31 + [5] * 6, "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2,
+            "tokenizer.ggml.unknown_token_id": 0, "tokenizer.ggml.add_bos_token": True, "tokenizer.ggml.add_space_prefix": False,
+            "tokenizer.chat_template": "{{ messages[0]['content'] }}"}
+        names = {new: old for old, new in unpack_gguf.OTHERS.items()}
+        for layer in range(2):
+            names.update({f"model.layers.{layer}.{new}.weight": f"blk.{layer}.{old}.weight" for old, new in unpack_gguf.LAYER.items()})
+        self.tensors = {}
+        for name, weight in self.target.state_dict().items():
+            if "q_proj" in name or "k_proj" in name:  # rows i and i + D/2 of a head become neighbours
+                weight = weight.view(-1, 2, 8, 32).transpose(1, 2).reshape(-1, 32)
+            self.tensors[names[name]] = (0, list(weight.shape), weight.numpy().tobytes())
+
+    def write(self, metadata=None, tensors=None, cut=None):
+        with open(self.path, "wb") as file:
+            file.write(gguf_file(metadata or self.metadata, tensors or self.tensors)[:cut])
+
+    def test_computes_the_same(self):
+        self.write()
+        unpack_gguf.unpack(self.path, self.folder)
+        tokens = torch.randint(0, 40, (2, 9))
+        self.assertTrue(torch.equal(load_target(self.folder)(tokens).logits, self.target(tokens).logits))
+
+    def test_blocks_of_eight_bits(self):
+        numbers = torch.randint(-127, 128, (64, 32), dtype=torch.int8)
+        scales = (torch.rand(64) * 0.01 + 0.001).half()
+        blocks = b"".join(scale.numpy().tobytes() + row.numpy().tobytes() for scale, row in zip(scales, numbers))
+        self.write(tensors={**self.tensors, "blk.1.ffn_up.weight": (8, [64, 32], blocks)})
+        unpack_gguf.unpack(self.path, self.folder)
+        found = load_target(self.folder).model.layers[1].mlp.up_proj.weight
+        self.assertTrue(torch.equal(found, scales.float()[:, None] * numbers))
+
+    def test_tokenizer_and_template(self):
+        try:
+            import sentencepiece
+        except ImportError:
+            self.skipTest("SentencePiece is missing")
+        self.write()
+        unpack_gguf.unpack(self.path, self.folder)
+        processor = sentencepiece.SentencePieceProcessor(model_file=os.path.join(self.folder, "tokenizer.model"))
+        self.assertEqual(processor.encode("abac a", out_type=str), ["aba", "c", "\u2581a"])
+        self.assertEqual((processor.bos_id(), processor.eos_id(), processor.pad_id()), (1, 2, -1))
+        with open(os.path.join(self.folder, "tokenizer_config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        self.assertEqual(config["chat_template"], self.metadata["tokenizer.chat_template"])
+        self.assertEqual((config["bos_token"], config["eos_token"], config["add_prefix_space"]), ("<s>", "</s>", False))
+
+    def test_what_cannot_be_read_is_named(self):
+        whole = len(gguf_file(self.metadata, self.tensors))
+        less = dict(self.metadata)
+        del less["llama.block_count"]
+        for told, named in ((dict(cut=2), "no GGUF"), (dict(cut=500), "truncated"), (dict(cut=whole - 100), "truncated"),
+                            (dict(metadata={**self.metadata, "general.architecture": "qwen2"}), "qwen2"), (dict(metadata=less), "block_count"),
+                            (dict(metadata={**self.metadata, "tokenizer.ggml.model": "gpt2"}), "gpt2"),
+                            (dict(tensors={**self.tensors, "blk.0.attn_k.bias": (0, [32], bytes(128))}), "blk.0.attn_k.bias"),
+                            (dict(tensors={**self.tensors, "output_norm.weight": (12, [32], bytes(144))}), "type 12")):
+            self.write(**told)
+            with self.assertRaises(ValueError, msg=named) as caught:
+                unpack_gguf.unpack(self.path, self.folder)
+            self.assertIn(named, str(caught.exception))
+
+    def test_shipped_target_answers_as_it_should(self):
+        try:
+            from tokenizer import Tokenizer
+            import sentencepiece  # noqa: F401
+        except ImportError:
+            self.skipTest("SentencePiece is missing")
+        unpack_gguf.unpack(os.path.join(os.path.dirname(SHIPPED), "target.gguf"), self.folder)
+        tokenizer, target = Tokenizer(os.path.join(self.folder, "tokenizer.model")), load_target(self.folder)
+        with open(SHIPPED, encoding="utf-8") as file:
+            tool = next(entry for entry in map(json.loads, file) if entry["task"] == "tool")
+        answer = written(target, [tokenizer.end], [tokenizer.prompt(tool["prompt"])], 60)[0]
+        self.assertEqual(tokenizer.decode(answer), tool["reference"])
+
+
+if __name__ == "__main__":
+    unittest.main()

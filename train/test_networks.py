@@ -1,0 +1,275 @@
+"""The networks, their masks and losses, and the tree of MEDUSA."""
+
+import dataclasses
+import os
+import tempfile
+import unittest
+import unittest.mock
+
+import torch
+
+import calibrate
+import distill
+import evaluate
+from checkpoint import read_safetensors, write_safetensors
+from data import Row
+from drafters import eagle, moa
+from drafters.moa import Moa, MoaConfig, MoaState
+from generate import written
+from model import Cache, Llama, LlamaConfig
+
+
+class MaskTest(unittest.TestCase):
+    """The worked example: prompt 0..3, answer 4..10, period 3."""
+
+    def setUp(self):
+        response = torch.tensor([[False] * 4 + [True] * 7])
+        self.sync = moa.sync_positions(response, torch.tensor([3]))
+
+    def test_sync(self):
+        self.assertEqual(self.sync[0].tolist(), [0, 1, 2, 3, 3, 3, 6, 6, 6, 9, 9])
+
+    def test_memory_lags_by_one(self):
+        visible = moa.memory_visible(self.sync)[0]
+        limits = [max(row.nonzero().flatten().tolist(), default=-1) for row in visible]
+        self.assertEqual(limits, [-1, 0, 1, 2, 3, 3, 5, 6, 6, 8, 9])
+
+    def test_staircase(self):
+        windows = [row.nonzero().flatten().tolist() for row in moa.self_visible(self.sync, torch.tensor([True]))[0]]
+        self.assertEqual(windows[4:], [[4], [4, 5], [6], [7], [7, 8], [9], [10]])
+        causal = moa.self_visible(self.sync, torch.tensor([False]))[0]
+        self.assertEqual(causal.sum().item(), 66)
+
+
+class NetworkTest(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(5)
+        self.config = LlamaConfig(vocab_size=50, hidden_size=32, num_hidden_layers=3, num_attention_heads=4,
+                                  num_key_value_heads=2, head_dim=8, intermediate_size=40)
+        self.target = Llama(self.config).requires_grad_(False)
+        self.tokens = torch.randint(0, 50, (2, 13))
+
+    def drafter(self, tli, memory="lsa"):
+        return Moa(self.config, MoaConfig(tli=tli, memory=memory, lsa_heads=4, lsa_head_dim=8, lsa_ffn=16)).requires_grad_(False)
+
+    def test_steps_equal_one_pass(self):
+        whole = self.target(self.tokens).logits
+        cache, parts = Cache(), []
+        for begin, end in ((0, 5), (5, 6), (6, 13)):
+            trace = self.target(self.tokens[:, begin:end], cache.past)
+            cache.append(trace)
+            parts.append(trace.logits)
+        self.assertTrue(torch.allclose(torch.cat(parts, 1), whole, atol=1e-5))
+
+    def test_training_equals_drafting(self):
+        """One pass with the training masks gives what drafting step by step gives."""
+        response = torch.tensor([[False] * 4 + [True] * 9])
+        sync = moa.sync_positions(response, torch.tensor([4]))
+        visible = moa.memory_visible(sync)[0]
+        tokens = self.tokens[:1]
+        for memory, tli in (("lsa", 0), ("lsa", 1), ("lsa", 2), ("o", 0), ("o", 1)):
+            drafter = self.drafter(tli, memory)
+            trace = self.target(tokens)
+            logits = self.target.head(moa.training_forward(drafter, self.target, tokens, trace, sync)[1])[0]
+            for i in range(1, tokens.shape[1]):
+                count = int(visible[i].sum())
+                state = MoaState(drafter, self.target)
+                state.extend(trace.part(0, count))
+                sequence = tokens[0].tolist()
+                expected = state.draft(sequence[:count], sequence[count:i + 1])
+                self.assertTrue(torch.allclose(logits[i], expected, atol=1e-4), (memory, tli, i))
+
+    def test_no_memory_at_position_zero(self):
+        drafter = self.drafter(0)
+        sync = torch.zeros(2, 13, dtype=torch.long)
+        out, _ = moa.training_forward(drafter, self.target, self.tokens, self.target(self.tokens), sync)
+        self.assertTrue(torch.isfinite(out).all())
+        self.assertTrue(torch.allclose(self.target.head(out)[0, 0], MoaState(drafter, self.target).draft([], self.tokens[0, :1].tolist()),
+                                       atol=1e-5))
+
+    def test_target_layers_on_true_states(self):
+        """With the true residual stream in place of o, TLI gives the target's own logits."""
+        trace = self.target(self.tokens)
+        positions = torch.arange(13)
+        for tli in (1, 2):
+            for count in (0, 6):
+                past = [(k[:, :, :count], v[:, :, :count]) for k, v in zip(trace.keys[-tli:], trace.values[-tli:])]
+                rows = 13 - count
+                mask = torch.cat((torch.zeros(rows, count), torch.full((rows, rows), float("-inf")).triu(1)), 1)
+                feature = moa.run_target_layers(self.target, tli, trace.streams[3 - tli][:, count:], positions[count:], past, mask)
+                self.assertTrue(torch.allclose(self.target.head(feature), trace.logits[:, count:], atol=1e-5))
+
+    def test_checkpoint_has_29_tensors(self):
+        names = set(self.drafter(0).state_dict())
+        parts = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj",
+                 "mlp.down_proj", "input_layernorm", "post_attention_layernorm"]
+        expected = {f"{block}.{part}.weight" for block in ("self_attention", "cross_attention", "layer_self_attention") for part in parts}
+        self.assertEqual(names, expected | {"Ekv2E.weight", "Ekv2E.bias"})
+        self.assertEqual(len(names), 29)
+
+    def test_safetensors_round_trip(self):
+        with tempfile.NamedTemporaryFile() as file:
+            write_safetensors(file.name, self.target.state_dict())
+            for name, tensor in read_safetensors(file.name).items():
+                self.assertTrue(torch.equal(tensor, self.target.state_dict()[name]))
+
+    def test_rms_norm_gradient(self):
+        from model import RmsNorm
+        norm = RmsNorm(8, 1e-5).double()
+        x = torch.randn(3, 8, dtype=torch.double, requires_grad=True)
+        self.assertTrue(torch.autograd.gradcheck(norm, (x,)))
+
+    def test_qwen_bias_has_names(self):
+        model = Llama(dataclasses.replace(self.config, attention_bias=True))
+        self.assertIn("model.layers.0.self_attn.q_proj.bias", model.state_dict())
+
+
+class FeatureDraftersTest(unittest.TestCase):
+    """EAGLE, HASS and MEDUSA: training sees what drafting sees."""
+
+    def setUp(self):
+        torch.manual_seed(7)
+        self.target = Llama(LlamaConfig(vocab_size=50, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+                                        head_dim=8, intermediate_size=40, tie_word_embeddings=False)).requires_grad_(False).eval()
+        self.tokens = torch.randint(0, 50, (1, 12))
+        self.trace = self.target(self.tokens)
+
+    def make(self, name):
+        drafter = distill.make_drafter(name, self.target, 0.5).eval().requires_grad_(False)
+        for parameter in drafter.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+        return drafter
+
+    def test_pass_of_training_equals_as_many_steps_of_drafting(self):
+        sequence = self.tokens[0].tolist()
+        for name, passes in (("eagle", 1), ("hass", 3), ("hass-5", 5)):
+            drafter = self.make(name)
+            made = eagle.training_forward(drafter, self.target, self.tokens, self.trace)
+            self.assertEqual(len(made), passes)
+            for number, feature in enumerate(made, 1):
+                for last in range(number, 12):
+                    count = last + 1 - number
+                    expected = eagle.draft(drafter, self.target, self.trace.part(0, count), sequence[:count], sequence[count:last + 1])
+                    self.assertTrue(torch.allclose(self.target.head(feature)[0, last], expected, atol=1e-4), (name, number, last))
+
+    def test_greedy_chain_is_that_of_single_steps(self):
+        drafter, sequence = self.make("eagle"), self.tokens[0].tolist()
+        path = [sequence[5]]
+        for _ in range(4):
+            path.append(int(eagle.draft(drafter, self.target, self.trace.part(0, 5), sequence[:5], path).argmax()))
+        self.assertEqual(distill.kind_of("eagle").draft_chain(drafter, self.target, self.trace, sequence, 5, 4), path[1:])
+
+    def test_noise_of_training_leaves_what_is_wanted_alone(self):
+        drafter, before = self.make("eagle"), self.trace.feature.clone()
+        exact = eagle.training_forward(drafter, self.target, self.tokens, self.trace)[0]
+        noisy = eagle.training_forward(drafter.train(), self.target, self.tokens, self.trace)[0]
+        self.assertFalse(torch.allclose(exact, noisy, atol=1e-3))
+        self.assertTrue(torch.equal(self.trace.feature, before))
+
+    def test_published_names(self):
+        layer = [f"layers.0.{part}.weight" for part in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+                                                         "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", "post_attention_layernorm")]
+        self.assertEqual(set(self.make("hass").state_dict()), {"fc.weight", *layer})
+        self.assertEqual(set(self.make("medusa").state_dict()), {f"{k}.0.linear.{part}" for k in range(5) for part in ("weight", "bias")})
+        self.assertIn("1.1.weight", self.make("medusa-1").state_dict())
+
+    def test_written_folder_computes_what_was_trained(self):
+        """The scale of the embeddings, which only training knows, is in the written fc."""
+        drafter = self.make("eagle")
+        drafter.config.embedding_scale = 3.0
+        with tempfile.TemporaryDirectory() as folder:
+            distill.kind_of("eagle").write(folder, drafter)
+            plain = eagle.Eagle(self.target.config, dataclasses.replace(drafter.config, embedding_scale=1.0)).eval()
+            plain.load_state_dict(read_safetensors(os.path.join(folder, "model.safetensors")))
+            made = [eagle.training_forward(d, self.target, self.tokens, self.trace)[0] for d in (drafter, plain)]
+        self.assertTrue(torch.allclose(*made, atol=1e-4))
+
+    def test_likeliest_tokens_term_over_all_tokens_is_cross_entropy(self):
+        labels = self.tokens.roll(-1, 1)
+        nothing, period = torch.tensor([False]), torch.tensor([4])
+        hass = {"hass-2": self.make("hass-2")}
+
+        def loss(*weights):
+            with unittest.mock.patch.object(eagle, "TOP_K", 50):
+                return distill.losses(hass, self.target, self.tokens, labels, period, nothing, {"hass-2": distill.Weights(*weights)})["hass-2"][0]
+
+        self.assertAlmostEqual(float(loss(0, 0, 1)), float(loss(1, 0, 0)), places=4)
+        self.assertAlmostEqual(float(loss(0.1, 1, 0.5)), float(loss(0.6, 1, 0)), places=4)
+
+    def test_medusa_starts_as_the_lm_head(self):
+        for name in ("medusa", "medusa-1"):
+            logits = distill.make_drafter(name, self.target, 0.5).logits(self.target, self.trace.feature)
+            for head in range(logits.shape[-2]):
+                self.assertTrue(torch.equal(logits[..., head, :], self.trace.logits), (name, head))
+
+    def test_medusa_heads_learn_what_they_draft(self):
+        for name in ("medusa", "medusa-1"):
+            drafter = self.make(name)
+            guesses = distill.kind_of(name).training_forward(drafter, self.target, self.tokens, self.trace, None, None, None)
+            logits = drafter.logits(self.target, self.trace.feature)[0]
+            for k, guess in enumerate(guesses, 1):
+                trained = (guess.head or self.target.head)(guess.feature)[0]
+                self.assertTrue(torch.allclose(trained[k:], logits[:-k, k - 1], atol=1e-5), (name, k))
+                self.assertAlmostEqual(guess.weight, 0.8**k)
+            chain = distill.kind_of(name).draft_chain(drafter, self.target, self.trace, self.tokens[0].tolist(), 6, 4)
+            self.assertEqual(chain, logits[5].argmax(-1)[:4].tolist())
+
+
+class CalibrationTest(unittest.TestCase):
+    """The tree of a MEDUSA drafter whose heads are right now and then."""
+
+    def setUp(self):
+        torch.manual_seed(9)
+        self.target = Llama(LlamaConfig(vocab_size=12, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                                        head_dim=8, intermediate_size=40)).requires_grad_(False).eval()
+        self.drafter = distill.make_drafter("medusa", self.target, 0.9).requires_grad_(False)
+        for parameter in self.drafter.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+        self.rows = []
+        for _ in range(8):
+            ids = torch.randint(0, 12, (1, 5))
+            while ids.shape[1] < 40:
+                ids = torch.cat((ids, self.target(ids).logits[:, -1:].argmax(-1)), 1)
+            self.rows.append(Row(ids[0].tolist(), [False] * 5 + [True] * 35))
+        self.answers = [calibrate.ranks(self.drafter, self.target, row) for row in self.rows]
+
+    def test_tree_is_the_best_of_its_size(self):
+        acc = torch.rand(2, calibrate.GUESSES)
+        nodes = [(i,) for i in range(10)] + [(i, j) for i in range(10) for j in range(10)]
+        values = sorted((float(acc[0, node[0]] * (acc[1, node[1]] if len(node) > 1 else 1)) for node in nodes), reverse=True)
+        for size in (1, 7, 40, 110):
+            tree = calibrate.best_tree(acc, size)
+            self.assertEqual(len(set(tree)), size)
+            self.assertTrue(all(node[:-1] in tree[:i] for i, node in enumerate(tree) if len(node) > 1))
+            self.assertAlmostEqual(calibrate.product_tau(acc, tree), 1 + sum(values[:size]), places=4)
+
+    def test_predicted_tau_is_what_verification_measures(self):
+        tree = calibrate.best_tree(calibrate.accuracies(self.answers), 25)
+        tokens = passes = 0
+        for row in self.rows:
+            trace, root = self.target(torch.tensor([row.ids])), 5
+            while root < len(row.ids) - 1:
+                best = self.drafter.logits(self.target, trace.feature[0, root - 1]).topk(10).indices
+                path, at = (), root
+                while True:
+                    said = int(trace.logits[0, at].argmax())  # the target's own token behind the accepted ones
+                    down = [node for node in tree if node[:-1] == path and len(node) == len(path) + 1 and int(best[len(path), node[-1]]) == said]
+                    if not down or at + 1 > len(row.ids) - 1:
+                        break
+                    path, at = down[0], at + 1
+                root = at + 1
+                passes += 1
+            tokens += len(row.ids) - 6
+        self.assertGreater(tokens / passes, 1.2)
+        self.assertAlmostEqual(calibrate.walked_tau(tree, self.answers), tokens / passes, places=9)
+
+    def test_chain_of_best_guesses_is_a_tree(self):
+        tokens, passes = 0, 0
+        for row in self.rows:
+            gained, asked = evaluate.acceptance("medusa", self.drafter, self.target, *row.parts(), 4)
+            tokens, passes = tokens + gained, passes + asked
+        self.assertAlmostEqual(calibrate.walked_tau([(0,) * depth for depth in range(1, 5)], self.answers), tokens / passes, places=9)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,50 @@
+"""Several processes that train together."""
+
+import os
+import socket
+import unittest
+import unittest.mock
+
+import torch
+
+import parallel
+
+
+def average_with_another(rank, found):
+    """A process of LaunchedGroupTest: puts what it has after averaging with the other one into ``found``."""
+    os.environ.update({"TORCHELASTIC_RUN_ID": "test", "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"})
+    device, world = parallel.join("cpu")
+    parameters = [torch.full((2,), 10.0 + rank), torch.full((3,), 20.0 + rank)]
+    group = parallel.LaunchedGroup(parameters, 2)
+    parameters[0].grad = torch.full((2,), 1.0 + 2 * rank)
+    if rank == 1:
+        parameters[1].grad = torch.full((3,), 4.0)
+    group.numbers[rank, 0] = 100 + rank
+    norms = group.average_gradients(rank, group.owned(rank), [0, 1])
+    found.put((rank, device, world, [p.tolist() for p in parameters], [p.grad.tolist() for p in parameters], norms, group.numbers[:, 0].tolist()))
+    group.wait()
+
+
+class LaunchedGroupTest(unittest.TestCase):
+    def test_two_processes_become_one(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        context = torch.multiprocessing.get_context("fork")
+        found = context.Queue()
+        with unittest.mock.patch.dict(os.environ, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}):
+            processes = [context.Process(target=average_with_another, args=(rank, found), daemon=True) for rank in (0, 1)]
+            for process in processes:
+                process.start()
+        results = sorted(found.get(timeout=60) for _ in processes)
+        for process in processes:
+            process.join(60)
+        for rank, result in enumerate(results):
+            self.assertEqual(result[:5], (rank, "cpu", 2, [[10.0] * 2, [20.0] * 3], [[2.0] * 2, [2.0] * 3]))
+            self.assertAlmostEqual(result[5][0], 8**0.5)
+            self.assertAlmostEqual(result[5][1], 12**0.5)
+            self.assertEqual(result[6], [100, 101])
+
+
+if __name__ == "__main__":
+    unittest.main()
