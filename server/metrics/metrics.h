@@ -123,6 +123,7 @@ struct Metrics {
   Counter drafts;
   Counter draft_tokens;
   Counter accepted_tokens;
+  Counter probe_rows;
   std::array<Counter, kPositions> accepted_at{};
   std::array<Counter, kHintFates> hints{};  // by node
   std::array<Counter, kRefusals> refusals{};

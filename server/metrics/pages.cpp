@@ -104,6 +104,9 @@ void render_requests(Exposition& e, const Metrics& m) {
             m.draft_tokens.value());
   e.counter("spec_decode_num_accepted_tokens_total", "Of these, accepted.",
             m.accepted_tokens.value());
+  e.counter("spec_decode_probe_rows_total",
+            "Rows by which the server's methods asked the target for later drafts.",
+            m.probe_rows.value());
   const std::string_view per_position = "spec_decode_num_accepted_tokens_per_pos_total";
   e.begin(per_position, "counter", "The same by their depth in the draft, from 0.");
   for (std::size_t i = 0; i < Metrics::kPositions; ++i) {

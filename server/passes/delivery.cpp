@@ -115,6 +115,11 @@ void Delivery::answer(const Request& request, const DraftRequest& draft, const V
   request.client.reply->verdict(std::move(verdict));
 }
 
+void Delivery::observe(const ProbeBudget::Outcome& outcome) {
+  parts_.speculation->observe_outcome(outcome);
+  parts_.metrics->probe_rows.add(outcome.probe_rows);
+}
+
 void Delivery::answer(const Request& request, RunRequest& of, const VerifiedPath& path,
                       wire::Verdict verdict, Instant finished) {
   Run& run = *of.run;
@@ -125,10 +130,10 @@ void Delivery::answer(const Request& request, RunRequest& of, const VerifiedPath
   const std::uint32_t guessed = run.guessed_count();
   if (parts_.speculation != nullptr) {
     if (hinted == 0) parts_.speculation->observe_draft(run.chosen().row_count(), count);
-    parts_.speculation->observe_outcome({.rows = run.chosen().row_count(),
-                                         .probe_rows = probes_run(target, of.drafted),
-                                         .tokens = count,
-                                         .guessed = run.guessed_count(path.path)});
+    observe({.rows = run.chosen().row_count(),
+             .probe_rows = probes_run(target, of.drafted),
+             .tokens = count,
+             .guessed = run.guessed_count(path.path)});
   }
   run.observe(path.path);
   run.advance(brought, finished);
@@ -155,11 +160,10 @@ void Delivery::answer(const Request& request, StreamRequest& stream, const Verif
   const std::uint32_t count = token_count(path);
   if (parts_.speculation != nullptr) {
     parts_.speculation->observe_draft(stream.rows, count);
-    parts_.speculation->observe_outcome(
-        {.rows = stream.rows,
-         .probe_rows = probes_run(request.session->target, stream.drafted),
-         .tokens = count,
-         .guessed = count - 1});
+    observe({.rows = stream.rows,
+             .probe_rows = probes_run(request.session->target, stream.drafted),
+             .tokens = count,
+             .guessed = count - 1});
   }
   verdict.next = path.next;
   verdict.ending = path.finish;

@@ -8,6 +8,7 @@
 #include "server/load/load_forecast.h"
 #include "server/metrics/metrics.h"
 #include "server/passes/request.h"
+#include "server/proposers/probe_budget.h"
 #include "server/proposers/speculation.h"
 #include "server/sessions/session_store.h"
 #include "server/sessions/target_session.h"
@@ -65,6 +66,8 @@ class Delivery {
               wire::Verdict verdict);
   void answer(const Request& request, StreamRequest& stream, const VerifiedPath& path,
               wire::Verdict verdict, Instant finished);
+  // What the server's own guesses brought. Requires  parts_.speculation
+  void observe(const ProbeBudget::Outcome& outcome);
   void count_draft(const Request& request, std::uint32_t rows, const VerifiedPath& path,
                    Instant finished);
 

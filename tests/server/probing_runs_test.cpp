@@ -124,6 +124,12 @@ TEST_F(ProbingRunsTest, ProbesAreRowsLikeAnyOthers) {
   EXPECT_EQ(client.answer(), plain(prompt));
   EXPECT_GT(rows_since(before), kProbes * (loop_->count().passes - before.passes) * 3 / 4);
   EXPECT_LT(client.verdicts.size(), client.answer().size() / 3);
+  // Monitors see how many of the rows they were.
+  std::uint64_t others = 0;
+  for (std::size_t i = 1; i < client.verdicts.size(); ++i) {
+    others += 1 + client.verdicts[i].drafted;
+  }
+  EXPECT_EQ(metrics_->probe_rows.value(), rows_since(before) - others);
 }
 
 TEST_F(ProbingRunsTest, WhereARowCostsAsMuchAsAPassThereAreNone) {
