@@ -44,7 +44,8 @@ def ranks(drafter: Medusa, target: Llama, row: Row) -> List[Node]:
     """By root of an answer, the rank of the right token among each head's guesses; GUESSES for a worse one and behind the end."""
     ids, first = torch.tensor(row.ids), len(row.parts()[0])
     feature = target(ids[None], head=False).feature[0, first - 1:-2]  # of the token before each root
-    wanted = torch.stack([torch.cat((ids[first + k:], ids.new_full((k - 1,), -1))) for k in range(1, len(drafter) + 1)], -1)
+    behind = torch.cat((ids[first + 1:], ids.new_full((len(drafter) - 1,), -1)))
+    wanted = behind.unfold(0, len(drafter), 1)  # [root, head]
     logits = drafter.logits(target, feature)
     right = logits.gather(-1, wanted.clamp(min=0)[..., None])
     better = (logits > right) | ((logits == right) & (torch.arange(logits.shape[-1]) < wanted[..., None]))

@@ -233,6 +233,12 @@ class CalibrationTest(unittest.TestCase):
             self.rows.append(Row(ids[0].tolist(), [False] * 5 + [True] * 35))
         self.answers = [calibrate.ranks(self.drafter, self.target, row) for row in self.rows]
 
+    def test_short_answer_is_the_beginning_of_a_longer_one(self):
+        row = self.rows[0]
+        cut = Row(row.ids[:7], row.response[:7])  # two ids of the answer: a root, and what the first head is to guess
+        found = calibrate.ranks(self.drafter, self.target, cut)
+        self.assertEqual(found, [(self.answers[0][0][0],) + (calibrate.GUESSES,) * (len(self.drafter) - 1)])
+
     def test_tree_is_the_best_of_its_size(self):
         acc = torch.rand(2, calibrate.GUESSES)
         nodes = [(i,) for i in range(10)] + [(i, j) for i in range(10) for j in range(10)]
