@@ -3,8 +3,8 @@
 #include "kernels/cpu/simd.h"
 
 // Products of weights and activations of eight bits, four at a time, added up exactly in int32: the
-// arithmetic under quantised weights. Instructions take unsigned weights and signed activations. A
-// register holds kPartLanes outputs.
+// arithmetic under quantised weights. Instructions of x86 take unsigned weights and signed
+// activations, those of Arm two signed numbers. A register holds kPartLanes outputs.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
 // A row of quantised activations: for each block of 32, -128 times the sum of its numbers and of
@@ -13,7 +13,8 @@ namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 inline constexpr std::size_t kBlock = 32;
 inline constexpr std::size_t kBlocksAScale = 4;
 
-#if (defined(__AVX512F__) && defined(__AVX512VNNI__)) || defined(__AVXVNNI__)
+#if (defined(__AVX512F__) && defined(__AVX512VNNI__)) || defined(__AVXVNNI__) || \
+    defined(__ARM_FEATURE_DOTPROD)
 #define EDGEDRAFT_DOT_INSTRUCTION 1
 #endif
 #if defined(EDGEDRAFT_DOT_INSTRUCTION) || defined(EDGEDRAFT_SHORT_SUMS)
@@ -25,14 +26,27 @@ inline constexpr std::size_t kQuadBytes = 4;
 inline constexpr std::size_t kQuadBytes = 8;
 #endif
 
-// Sums of 16 bits saturate with weights of eight. Of weights with six bits or fewer a few products
-// can be added up in them before they are widened: half as many instructions.
-#if defined(EDGEDRAFT_SHORT_SUMS)
+// Of weights with six bits or fewer a few products can be added up in 16 bits before they are
+// widened: half as many instructions. Of those with eight NEON, which does not add neighbours, has
+// room for two products; elsewhere there is none.
+#if defined(EDGEDRAFT_SHORT_SUMS) && defined(__aarch64__)
+template <int kBits>
+inline constexpr bool kHasShortSums = true;
+#elif defined(EDGEDRAFT_SHORT_SUMS)
 template <int kBits>
 inline constexpr bool kHasShortSums = kBits <= 6;
 #else
 template <int kBits>
 inline constexpr bool kHasShortSums = false;
+#endif
+// Such weights stay at the bottom of their bytes where the sums want them small, and where the
+// instructions would take the top bit for a sign.
+#if defined(EDGEDRAFT_SHORT_SUMS) || defined(__aarch64__)
+template <int kBits>
+inline constexpr bool kIsLow = kBits <= 6;
+#else
+template <int kBits>
+inline constexpr bool kIsLow = false;
 #endif
 // Magnitudes of eight bits, 128 at most, leave room for two products: those weights keep their
 // signs, which the activations take over.
@@ -77,7 +91,85 @@ EDGEDRAFT_INLINE IntPart all_int(std::int32_t x) {
   return x - IntPart{};
 }
 
+#if defined(__aarch64__)
+
+EDGEDRAFT_INLINE int8x16_t signed_bytes(UintPart bytes) {
+  return reinterpret_cast<int8x16_t>(bytes);
+}
+EDGEDRAFT_INLINE int8x16_t load_quad(const std::byte* from) {
+  return reinterpret_cast<int8x16_t>(all_int(load_bytes<std::int32_t>(from)));
+}
+
 #if defined(EDGEDRAFT_DOT_INSTRUCTION)
+
+using QuadWeights = int8x16_t;
+using QuadActivations = int8x16_t;
+EDGEDRAFT_INLINE QuadWeights quad_weights(UintPart bytes) {
+  return signed_bytes(bytes);
+}
+// sum + the four products of each output.
+EDGEDRAFT_INLINE IntPart dot(IntPart sum, QuadWeights w, QuadActivations x) {
+  return vdotq_s32(sum, w, x);
+}
+
+#else
+
+// Of products each by itself: those of outputs 0 and 1, then of 2 and 3.
+struct ShortSums {
+  int16x8_t low;
+  int16x8_t high;
+};
+inline constexpr int kShortProducts = 1;
+EDGEDRAFT_INLINE ShortSums first_products(UintPart weights, int8x16_t activations) {
+  const int8x16_t w = signed_bytes(weights);
+  return {vmull_s8(vget_low_s8(w), vget_low_s8(activations)), vmull_high_s8(w, activations)};
+}
+EDGEDRAFT_INLINE void add_products(ShortSums& sums, UintPart weights, int8x16_t activations) {
+  const int8x16_t w = signed_bytes(weights);
+  sums.low = vmlal_s8(sums.low, vget_low_s8(w), vget_low_s8(activations));
+  sums.high = vmlal_high_s8(sums.high, w, activations);
+}
+EDGEDRAFT_INLINE IntPart widened(const ShortSums& sums) {
+  return vpaddq_s32(vpaddlq_s16(sums.low), vpaddlq_s16(sums.high));
+}
+
+#endif
+
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+#define EDGEDRAFT_MATRIX_INSTRUCTION 1
+
+// Eight inputs of two outputs or rows.
+struct PairsOfOutputs {
+  int8x16_t first;   // outputs 0 and 1 of a register
+  int8x16_t second;  // 2 and 3
+};
+EDGEDRAFT_INLINE PairsOfOutputs pairs_of_outputs(UintPart quad, UintPart next_quad) {
+  return {signed_bytes(__builtin_shufflevector(quad, next_quad, 0, 4, 1, 5)),
+          signed_bytes(__builtin_shufflevector(quad, next_quad, 2, 6, 3, 7))};
+}
+EDGEDRAFT_INLINE int8x16_t pair_of_rows(const std::byte* row, const std::byte* next_row) {
+  return vcombine_s8(load_bytes<int8x8_t>(row), load_bytes<int8x8_t>(next_row));
+}
+// Two rows by two outputs, row by row: outputs 0 and 1, then 2 and 3.
+struct MatrixSums {
+  IntPart first;
+  IntPart second;
+
+  EDGEDRAFT_INLINE void add(int8x16_t rows, const PairsOfOutputs& w) {
+    first = vmmlaq_s32(first, rows, w.first);
+    second = vmmlaq_s32(second, rows, w.second);
+  }
+  EDGEDRAFT_INLINE IntPart row() const {
+    return __builtin_shufflevector(first, second, 0, 1, 4, 5);
+  }
+  EDGEDRAFT_INLINE IntPart next_row() const {
+    return __builtin_shufflevector(first, second, 2, 3, 6, 7);
+  }
+};
+
+#endif
+
+#elif defined(EDGEDRAFT_DOT_INSTRUCTION)
 
 struct QuadWeights {
   UintPart bytes;
@@ -107,6 +199,7 @@ EDGEDRAFT_INLINE IntPart dot(IntPart sum, const QuadWeights& w, const QuadActiva
 #elif defined(EDGEDRAFT_SHORT_SUMS)
 
 typedef std::int16_t ShortSums __attribute__((vector_size(kPartLanes * 4)));
+inline constexpr int kShortProducts = 2;
 
 EDGEDRAFT_INLINE IntPart load_quad(const std::byte* from) {
   return all_int(load_bytes<std::int32_t>(from));
@@ -119,6 +212,15 @@ EDGEDRAFT_INLINE void settle(ShortSums& sums) {
 EDGEDRAFT_INLINE ShortSums short_sums(UintPart weights, IntPart activations) {
   return reinterpret_cast<ShortSums>(_mm256_maddubs_epi16(reinterpret_cast<__m256i>(weights),
                                                           reinterpret_cast<__m256i>(activations)));
+}
+EDGEDRAFT_INLINE ShortSums first_products(UintPart weights, IntPart activations) {
+  ShortSums sums = short_sums(weights, activations);
+  settle(sums);
+  return sums;
+}
+EDGEDRAFT_INLINE void add_products(ShortSums& sums, UintPart weights, IntPart activations) {
+  sums += short_sums(weights, activations);
+  settle(sums);
 }
 EDGEDRAFT_INLINE IntPart widened(ShortSums sums) {
   return reinterpret_cast<IntPart>(

@@ -86,7 +86,7 @@ void run_tiles(const Int8MatmulArgs& a, const Piece<Source>& piece, const std::b
 // So few rows stream through a panel as one tile. Where weights must be decoded that keeps a core
 // busy enough from five rows on to come too late with asking for more. Without an instruction that
 // adds up four products one row keeps it as busy: then one tile, too, asks a chunk ahead.
-#if defined(EDGEDRAFT_SHORT_SUMS)
+#if defined(EDGEDRAFT_SHORT_SUMS) && !defined(__aarch64__)
 template <class W>
 constexpr std::size_t kStreamRowsMax = 0;
 // Its chunks are longer: two walks through a panel share no more than scales, so that nothing has

@@ -9,7 +9,7 @@ namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 // are in memory: an activation is then loaded once for all of it.
 inline constexpr std::size_t kTileParts = 2;
 static_assert(kPanelParts % kTileParts == 0);
-#if defined(EDGEDRAFT_SHORT_SUMS)
+#if defined(EDGEDRAFT_SHORT_SUMS) && !defined(__aarch64__)
 inline constexpr std::size_t kInt8TileRowsMax = 6;
 template <class W>
 inline constexpr std::size_t kWholePanelRowsMax = kHasShortSums<W::kBits> ? 2 : 3;
@@ -18,6 +18,10 @@ inline constexpr std::size_t kWholePanelRowsMax = kHasShortSums<W::kBits> ? 2 : 
 inline constexpr std::size_t kInt8TileRowsMax = 6;
 #elif defined(__AVX512F__)
 inline constexpr std::size_t kInt8TileRowsMax = 5;
+#elif defined(__aarch64__) && defined(EDGEDRAFT_DOT_INSTRUCTION)
+inline constexpr std::size_t kInt8TileRowsMax = 6;
+#elif defined(__aarch64__)
+inline constexpr std::size_t kInt8TileRowsMax = 4;  // whose sums take two registers each
 #elif defined(EDGEDRAFT_DOT_INSTRUCTION)
 inline constexpr std::size_t kInt8TileRowsMax = 3;
 #else
@@ -169,7 +173,7 @@ struct Int8Tile {
   // Beside short sums there are no registers for them.
   static constexpr bool kStartsLast = kHasShortSums<W::kBits> && !W::kHasMinimum;
   // Starts are for weights that are 128 too large.
-  static constexpr int kStartShift = kHasShortSums<W::kBits> ? 8 - W::kBits : 0;
+  static constexpr int kStartShift = kIsLow<W::kBits> ? 8 - W::kBits : 0;
   static EDGEDRAFT_INLINE IntPart start_of_row(const std::byte* x, std::size_t half) {
     if constexpr (W::kHasMinimum || kHasSigns<W::kBits>) return IntPart{};
     return all_int(start_of(x, W::kHalves, half)) >> kStartShift;
@@ -181,16 +185,18 @@ struct Int8Tile {
                                          IntPart (&dots)[R][P], Ahead& ahead) {
     if constexpr (kHasShortSums<W::kBits>) {
       add_short_sums<q, kEnd>(source, x, dots, ahead);
+    } else if constexpr (kHasMatrices) {
+      add_matrices<q, kEnd>(source, x, dots, ahead);
     } else if constexpr (q < kEnd) {
       ahead.template ask<q>();
-      QuadWeights w[P];
+      decltype(quad_weights(source.template bytes<q>(kFirstPart))) w[P];
 #pragma GCC unroll 8
       for (std::size_t p = 0; p < P; ++p) {
         w[p] = quad_weights(source.template bytes<q>(kFirstPart + p));
       }
 #pragma GCC unroll 8
       for (std::size_t r = 0; r < R; ++r) {
-        const QuadActivations activations = load_quad(x[r] + kStartBytes + q * kQuadBytes);
+        const auto activations = load_quad(x[r] + kStartBytes + q * kQuadBytes);
 #pragma GCC unroll 8
         for (std::size_t p = 0; p < P; ++p) dots[r][p] = dot(dots[r][p], w[p], activations);
       }
@@ -199,8 +205,9 @@ struct Int8Tile {
   }
 
 #if defined(EDGEDRAFT_SHORT_SUMS)
-  // 2^15 - 1 has room for so many sums of two products of at most 127 * (2^kBits - 1) each.
-  static constexpr int kShortQuads = 0x7FFF / (2 * 127 * ((1 << W::kBits) - 1));
+  // 2^15 - 1 has room for the products of so many quads, each at most 127 times the largest weight.
+  static constexpr int kLargestWeight = W::kBits == 8 ? 128 : (1 << W::kBits) - 1;
+  static constexpr int kShortQuads = 0x7FFF / (kShortProducts * 127 * kLargestWeight);
 
   template <int q, int kEnd, class Ahead>
   static EDGEDRAFT_INLINE void add_short_sums(const Source& source, const std::byte* const (&x)[R],
@@ -227,17 +234,69 @@ struct Int8Tile {
       for (std::size_t p = 0; p < P; ++p) w[p] = source.template bytes<q>(kFirstPart + p);
 #pragma GCC unroll 8
       for (std::size_t r = 0; r < R; ++r) {
-        const IntPart activations = load_quad(x[r] + kStartBytes + q * kQuadBytes);
+        const auto activations = load_quad(x[r] + kStartBytes + q * kQuadBytes);
 #pragma GCC unroll 8
         for (std::size_t p = 0; p < P; ++p) {
-          const ShortSums products = short_sums(w[p], activations);
-          sums[r][p] = kIsFirst ? products : sums[r][p] + products;
-          settle(sums[r][p]);
+          if constexpr (kIsFirst) {
+            sums[r][p] = first_products(w[p], activations);
+          } else {
+            add_products(sums[r][p], w[p], activations);
+          }
         }
       }
       add_in_short<q + 1, kEnd, false>(source, x, sums, ahead);
     }
   }
+#endif
+
+  // Two rows an instruction; of an odd number the last one takes part twice.
+#if defined(EDGEDRAFT_MATRIX_INSTRUCTION)
+  static constexpr bool kHasMatrices = R > 1;
+  static constexpr std::size_t kRowPairs = (R + 1) / 2;
+
+  template <int q, int kEnd, class Ahead>
+  static EDGEDRAFT_INLINE void add_matrices(const Source& source, const std::byte* const (&x)[R],
+                                            IntPart (&dots)[R][P], Ahead& ahead) {
+    MatrixSums sums[kRowPairs][P];
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < kRowPairs; ++i) {
+#pragma GCC unroll 8
+      for (std::size_t p = 0; p < P; ++p) sums[i][p] = MatrixSums{};
+    }
+    add_to_matrices<q, kEnd>(source, x, sums, ahead);
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+      for (std::size_t p = 0; p < P; ++p) {
+        const MatrixSums& rows = sums[r / 2][p];
+        dots[r][p] += r % 2 == 0 ? rows.row() : rows.next_row();
+      }
+    }
+  }
+  template <int q, int kEnd, class Ahead>
+  static EDGEDRAFT_INLINE void add_to_matrices(const Source& source, const std::byte* const (&x)[R],
+                                               MatrixSums (&sums)[kRowPairs][P], Ahead& ahead) {
+    if constexpr (q < kEnd) {
+      ahead.template ask<q>();
+      ahead.template ask<q + 1>();
+      PairsOfOutputs w[P];
+#pragma GCC unroll 8
+      for (std::size_t p = 0; p < P; ++p) {
+        w[p] = pairs_of_outputs(source.template bytes<q>(kFirstPart + p),
+                                source.template bytes<q + 1>(kFirstPart + p));
+      }
+      constexpr std::size_t kAt = kStartBytes + q * kQuadBytes;
+#pragma GCC unroll 8
+      for (std::size_t i = 0; i < kRowPairs; ++i) {
+        const auto rows = pair_of_rows(x[2 * i] + kAt, x[smaller(2 * i + 1, R - 1)] + kAt);
+#pragma GCC unroll 8
+        for (std::size_t p = 0; p < P; ++p) sums[i][p].add(rows, w[p]);
+      }
+      add_to_matrices<q + 2, kEnd>(source, x, sums, ahead);
+    }
+  }
+#else
+  static constexpr bool kHasMatrices = false;
 #endif
 
   // A start is -128 times the sum of the activations, so a minimum times that sum is subtracted.

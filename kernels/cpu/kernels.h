@@ -6,8 +6,9 @@
 #define EDGEDRAFT_CPU_ISA baseline
 #endif
 
-// Products of bytes, neighbours added in 16 bits, but no instruction that adds up four of them.
-#if defined(__AVX2__) && !defined(__AVX512F__) && !defined(__AVXVNNI__)
+// Products of bytes, added in 16 bits, but no instruction that adds up four of them.
+#if (defined(__AVX2__) && !defined(__AVX512F__) && !defined(__AVXVNNI__)) || \
+    (defined(__aarch64__) && !defined(__ARM_FEATURE_DOTPROD))
 #define EDGEDRAFT_SHORT_SUMS 1
 #endif
 
@@ -18,7 +19,7 @@
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
 // Whether weights of eight bits have their signs in panels (packed.h).
-#if defined(EDGEDRAFT_SHORT_SUMS)
+#if defined(EDGEDRAFT_SHORT_SUMS) || defined(__aarch64__)
 inline constexpr bool kHasSignedBytes = true;
 #else
 inline constexpr bool kHasSignedBytes = false;
@@ -50,7 +51,7 @@ void top_k(const TopKArgs& a, const Work& work);
 void argmax(const ArgmaxArgs& a, const Work& work);
 std::size_t fma_chains(std::size_t rounds, float* sink);
 std::size_t int8_chains(std::size_t rounds, float* sink);
-#if defined(EDGEDRAFT_SHORT_SUMS)
+#if defined(EDGEDRAFT_SHORT_SUMS) && !defined(__aarch64__)
 std::size_t short_chains(std::size_t rounds, float* sink);
 #else
 inline constexpr std::size_t (*short_chains)(std::size_t rounds, float* sink) = nullptr;

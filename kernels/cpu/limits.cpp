@@ -5,13 +5,21 @@
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 namespace {
 
-// More than latency times throughput of any processor met so far, fewer than the sixteen registers
-// of AVX2.
+// More than latency times throughput of any processor met so far, fewer than there are registers:
+// AVX2 has sixteen, Arm 32.
+#if defined(__aarch64__)
+constexpr std::size_t kChains = 24;
+#else
 constexpr std::size_t kChains = 12;
+#endif
 
 // Of int8: so many registers of weights times so many of activations, with room for the operands.
-#if defined(EDGEDRAFT_DOT_INSTRUCTION)
+#if defined(__aarch64__) && defined(EDGEDRAFT_DOT_INSTRUCTION) && \
+    !defined(EDGEDRAFT_MATRIX_INSTRUCTION)
 constexpr std::size_t kChainWeights = 4;
+constexpr std::size_t kChainActivations = 4;
+#elif defined(__aarch64__) || defined(EDGEDRAFT_DOT_INSTRUCTION)
+constexpr std::size_t kChainWeights = 4;  // Arm's sums take two registers each
 constexpr std::size_t kChainActivations = 3;
 #elif defined(EDGEDRAFT_SHORT_SUMS)
 constexpr std::size_t kChainWeights = 2;
@@ -23,18 +31,21 @@ constexpr std::size_t kChainActivations = 2;
 
 constexpr std::size_t kLineBytes = 64;
 
-// The operations of chains of `add`, which adds products of weights and activations to a sum.
+// The operations of chains of `add`, which adds kProducts products of weights and activations to a
+// sum; `to_ints` takes a sum for the sink.
 // Weights come from the first-level cache, others in each round, and what they are depends on
 // `rounds`, or the compiler would compute ahead of the loop. They are 0 or 1, so that sums fit.
-template <class Sum, class Weights, class Activations, class Add>
+template <class Sum, std::size_t kProducts = kPartLanes * 4, class Weights, class Activations,
+          class Add, class ToInts>
 EDGEDRAFT_INLINE std::size_t product_chains(std::size_t rounds, float* sink,
                                             const Weights& weights_of,
-                                            const Activations& activations_of, const Add& add) {
+                                            const Activations& activations_of, const Add& add,
+                                            const ToInts& to_ints) {
   decltype(weights_of(UintPart{})) weights[2 * kChainWeights];
   for (std::size_t i = 0; i < 2 * kChainWeights; ++i) {
     weights[i] = weights_of(all_uint(static_cast<std::uint32_t>((rounds + i) % 2)));
   }
-  std::byte numbers[kChainActivations + kQuadBytes];
+  std::byte numbers[kChainActivations + 8];
   for (std::size_t i = 0; i < sizeof numbers; ++i) {
     numbers[i] = static_cast<std::byte>((rounds + i) % 2);
   }
@@ -51,12 +62,12 @@ EDGEDRAFT_INLINE std::size_t product_chains(std::size_t rounds, float* sink,
       }
     }
   }
-  Sum total{};
+  IntPart total{};
   for (const auto& row : chain) {
-    for (const Sum& sum : row) total += sum;
+    for (const Sum& sum : row) total += to_ints(sum);
   }
-  store_part(sink, __builtin_convertvector(reinterpret_cast<IntPart>(total), Part));
-  return rounds * kChainWeights * kChainActivations * kPartLanes * 4 * 2;
+  store_part(sink, __builtin_convertvector(total, Part));
+  return rounds * kChainWeights * kChainActivations * kProducts * 2;
 }
 
 }  // namespace
@@ -79,19 +90,40 @@ std::size_t fma_chains(std::size_t rounds, float* sink) {
 }
 
 std::size_t int8_chains(std::size_t rounds, float* sink) {
+#if defined(EDGEDRAFT_MATRIX_INSTRUCTION)
+  return product_chains<MatrixSums, 2 * kPartLanes * 8>(
+      rounds, sink, [](UintPart bytes) { return pairs_of_outputs(bytes, bytes); },
+      [](const std::byte* from) { return pair_of_rows(from, from); },
+      [](MatrixSums sums, const PairsOfOutputs& w, int8x16_t x) {
+        sums.add(x, w);
+        return sums;
+      },
+      [](const MatrixSums& sums) { return sums.row() + sums.next_row(); });
+#elif defined(__aarch64__) && defined(EDGEDRAFT_SHORT_SUMS)
+  return product_chains<ShortSums>(
+      rounds, sink, [](UintPart bytes) { return bytes; }, load_quad,
+      [](ShortSums sums, UintPart w, int8x16_t x) {
+        add_products(sums, w, x);
+        return sums;
+      },
+      widened);
+#else
   return product_chains<IntPart>(
       rounds, sink, quad_weights, load_quad,
-      [](IntPart sum, const QuadWeights& w, const QuadActivations& x) { return dot(sum, w, x); });
+      [](IntPart sum, const QuadWeights& w, const QuadActivations& x) { return dot(sum, w, x); },
+      [](IntPart sum) { return sum; });
+#endif
 }
 
-#if defined(EDGEDRAFT_SHORT_SUMS)
+#if defined(EDGEDRAFT_SHORT_SUMS) && !defined(__aarch64__)
 std::size_t short_chains(std::size_t rounds, float* sink) {
   typedef std::uint16_t Sums __attribute__((vector_size(kPartLanes * 4)));  // which wrap around
   return product_chains<Sums>(
       rounds, sink, [](UintPart bytes) { return bytes; }, load_quad,
       [](Sums sums, UintPart w, IntPart x) {
         return sums + reinterpret_cast<Sums>(short_sums(w, x));
-      });
+      },
+      [](Sums sums) { return reinterpret_cast<IntPart>(sums); });
 }
 #endif
 

@@ -11,8 +11,8 @@
 //            but for those of eight bits where they have their signs (int8.h)
 //
 // A weight is scale * (byte - 128) or scale * byte - minimum. What moves four to six bits to the
-// top of a byte divides the scale by as much, which is exact. For short sums (int8.h) they stay at
-// the bottom, and 128 becomes 8, 16 or 32.
+// top of a byte divides the scale by as much, which is exact. Where they stay at the bottom
+// (kIsLow in int8.h), 128 becomes 8, 16 or 32.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
 static_assert(kPackedBlockInputs == kBlock);
@@ -65,7 +65,7 @@ struct PackedQ8_0 : PackedType<DType::q8_0, 8, 1, false> {
 
 // By so much a weight of four to six bits is moved up in its byte.
 template <int kBits>
-inline constexpr int kRise = kHasShortSums<kBits> ? 0 : 8 - kBits;
+inline constexpr int kRise = kIsLow<kBits> ? 0 : 8 - kBits;
 
 template <int q>
 EDGEDRAFT_INLINE UintPart nibbles(const BlockPlace& at, std::size_t part) {
@@ -168,7 +168,7 @@ struct PackedQ6_K : PackedType<DType::q6_k, 6, 2, false> {
 
 // Types whose decoded blocks are alike share the code that multiplies them.
 template <class W>
-using FormOf = BlockForm<kHasShortSums<W::kBits> ? W::kBits : 8, W::kHalves, W::kHasMinimum>;
+using FormOf = BlockForm<kIsLow<W::kBits> ? W::kBits : 8, W::kHalves, W::kHasMinimum>;
 
 // A block, decoded for use by several tiles.
 template <class Form>

@@ -77,7 +77,11 @@ EDGEDRAFT_INLINE UintPart nearest(Part x) {
 
 // kPartLanes numbers of -127..127 in the layout of QuadActivations.
 EDGEDRAFT_INLINE void store_quads(std::byte* to, IntPart v) {
-#if defined(EDGEDRAFT_DOT_INSTRUCTION) && defined(__AVX512F__)
+#if defined(__aarch64__)
+  const int16x4_t words = vmovn_s32(v);
+  const int8x8_t bytes = vmovn_s16(vcombine_s16(words, words));
+  std::memcpy(to, &bytes, kPartLanes);
+#elif defined(EDGEDRAFT_DOT_INSTRUCTION) && defined(__AVX512F__)
   const __m128i bytes = _mm512_maskz_cvtepi32_epi8(0xFFFF, reinterpret_cast<__m512i>(v));
   std::memcpy(to, &bytes, sizeof bytes);
 #elif defined(EDGEDRAFT_DOT_INSTRUCTION) || defined(EDGEDRAFT_SHORT_SUMS)

@@ -6,13 +6,29 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
 #endif
 
 namespace edgedraft::cpu {
 
+#if defined(__aarch64__)
+namespace neon {
+extern const Kernels kernels;
+}
+namespace neondotprod {
+extern const Kernels kernels;
+}
+namespace neoni8mm {
+extern const Kernels kernels;
+}
+#else
 namespace baseline {
 extern const Kernels kernels;
 }
+#endif
 #if defined(__x86_64__)
 namespace avx2 {
 extern const Kernels kernels;
@@ -76,6 +92,37 @@ bool may_use_tiles() {
   return false;
 #endif
 }
+#elif defined(__aarch64__)
+// What every core has: systems report nothing that is missing on one of them.
+#if defined(__linux__)
+bool has_dot_products() {
+  constexpr unsigned long kDotProducts = 1ul << 20;  // HWCAP_ASIMDDP
+  return (getauxval(AT_HWCAP) & kDotProducts) != 0;
+}
+bool has_int8_matrices() {
+  constexpr unsigned long kInt8Matrices = 1ul << 13;  // HWCAP2_I8MM
+  return (getauxval(AT_HWCAP2) & kInt8Matrices) != 0;
+}
+#elif defined(__APPLE__)
+bool has(const char* feature) {
+  int value = 0;
+  std::size_t bytes = sizeof value;
+  return sysctlbyname(feature, &value, &bytes, nullptr, 0) == 0 && value != 0;
+}
+bool has_dot_products() {
+  return has("hw.optional.arm.FEAT_DotProd");
+}
+bool has_int8_matrices() {
+  return has("hw.optional.arm.FEAT_I8MM");
+}
+#else
+bool has_dot_products() {
+  return false;
+}
+bool has_int8_matrices() {
+  return false;
+}
+#endif
 #endif
 
 struct Available {
@@ -83,7 +130,13 @@ struct Available {
   std::size_t count = 0;
 
   Available() {
+#if defined(__aarch64__)
+    list[count++] = &neon::kernels;
+    if (has_dot_products()) list[count++] = &neondotprod::kernels;
+    if (has_dot_products() && has_int8_matrices()) list[count++] = &neoni8mm::kernels;
+#else
     list[count++] = &baseline::kernels;
+#endif
 #if defined(__x86_64__)
     if (has_avx2()) list[count++] = &avx2::kernels;
     if (has_avx2() && has_avx_vnni()) list[count++] = &avx2vnni::kernels;

@@ -176,6 +176,9 @@ EDGEDRAFT_INLINE Part load_int8s(const std::byte* from) {
 #elif defined(__AVX2__)
   const auto eight = _mm_cvtsi64_si128(load_bytes<std::int64_t>(from));
   const auto numbers = reinterpret_cast<IntPart>(_mm256_cvtepi8_epi32(eight));
+#elif defined(__aarch64__)
+  const int8x8_t four = vcreate_s8(load_bytes<std::uint32_t>(from));
+  const IntPart numbers = vmovl_s16(vget_low_s16(vmovl_s8(four)));
 #else
   const auto four = load_bytes<std::uint32_t>(from);
   const UintPart tops = {four << 24, four << 16, four << 8, four};
@@ -191,6 +194,9 @@ EDGEDRAFT_INLINE UintPart load_uint8s(const std::byte* from) {
 #elif defined(__AVX2__)
   const auto eight = _mm_cvtsi64_si128(load_bytes<std::int64_t>(from));
   return reinterpret_cast<UintPart>(_mm256_cvtepu8_epi32(eight));
+#elif defined(__aarch64__)
+  const uint8x8_t four = vcreate_u8(load_bytes<std::uint32_t>(from));
+  return vmovl_u16(vget_low_u16(vmovl_u8(four)));
 #else
   const auto four = load_bytes<std::uint32_t>(from);
   return UintPart{four, four >> 8, four >> 16, four >> 24} & 0xFFu;
