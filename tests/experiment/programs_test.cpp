@@ -127,7 +127,7 @@ TEST_F(ExperimentProgramsTest, GoesOnAfterBeingKilledAndLeavesNoProcess) {
     process.signal(SIGKILL);
     process.wait();
   }
-  for (int i = 0; i < 200 && processes() > 0; ++i) std::this_thread::sleep_for(10ms);
+  for (int i = 0; i < 3000 && processes() > 0; ++i) std::this_thread::sleep_for(10ms);
   EXPECT_EQ(processes(), 0u);
   const std::size_t before = lines_so_far();
   EXPECT_EQ(run(file), 2);  // there is something already
