@@ -7,8 +7,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 server=$1 client=$2 models=$3 work=$4
 
 skip() {
-  echo "skipped: $1"
-  # As tests/support/skip.h does.
+  # As tests/support/skip.h does: scripts/test.sh counts these lines.
+  printf '%s: Skipped\nwithout npm: %s\n' "$0" "$1"
   case ",${EDGEDRAFT_TEST_REQUIRE:-}," in *,npm,*) exit 1 ;; esac
   exit 77
 }

@@ -10,7 +10,7 @@ for python in python3 /usr/bin/python3; do
     exec env PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 "$python" -m unittest
   fi
 done
-echo "skipped: no PyTorch (python3-torch)"
-# As tests/support/skip.h does.
+# As tests/support/skip.h does: scripts/test.sh counts these lines.
+printf '%s: Skipped\nwithout pytorch: not installed (python3-torch)\n' "$0"
 case ",${EDGEDRAFT_TEST_REQUIRE:-}," in *,pytorch,*) exit 1 ;; esac
 exit 77
