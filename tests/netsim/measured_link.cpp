@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <sstream>
 
@@ -80,6 +81,26 @@ std::unique_ptr<Process> MeasuredLink::start_asking(int count) {
   return std::make_unique<Process>(
       link_->at_device(with_target({"tcp-ping", std::to_string(count)})),
       scratch_ / ("asking" + std::to_string(runs_++)));
+}
+
+WakingDelay::WakingDelay()
+    : sleeper_([this] {
+        using Clock = std::chrono::steady_clock;
+        while (!stops_) {
+          const auto due = Clock::now() + std::chrono::milliseconds(2);
+          std::this_thread::sleep_until(due);
+          ms_.push_back(std::chrono::duration<double, std::milli>(Clock::now() - due).count());
+        }
+      }) {}
+
+WakingDelay::~WakingDelay() {
+  stop();
+}
+
+std::vector<double> WakingDelay::stop() {
+  stops_ = true;
+  if (sleeper_.joinable()) sleeper_.join();
+  return ms_;
 }
 
 std::vector<double> milliseconds_in(const std::string& text) {

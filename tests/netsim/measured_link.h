@@ -1,8 +1,10 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "netsim/drivers/link_driver.h"
@@ -47,6 +49,24 @@ class MeasuredLink {
   std::uint16_t port_;
   int runs_ = 0;
   std::unique_ptr<testing::Process> echo_;
+};
+
+// How late this machine wakes who sleeps, for as long as this object lives: what else runs here
+// and, on a virtual machine, its host decide that.
+class WakingDelay {
+ public:
+  WakingDelay();
+  ~WakingDelay();
+  WakingDelay(const WakingDelay&) = delete;
+  WakingDelay& operator=(const WakingDelay&) = delete;
+
+  // In ms, one for each of the times that it slept.
+  std::vector<double> stop();
+
+ private:
+  std::atomic<bool> stops_ = false;
+  std::vector<double> ms_;
+  std::thread sleeper_;
 };
 
 // The first whole numbers of a text's lines, in ms if they are in ns.
