@@ -155,6 +155,25 @@ Result<void> check_experiment(const AnswerOptions& o, AnswerConfig& config) {
   return {};
 }
 
+// Who draws drafts from a law has to have one, and knows what becomes of them.
+Result<void> check_drawn(const AnswerOptions& o, AnswerConfig& config) {
+  if (!config.generation.sampling.drawn_drafts) return {};
+  if (o.plain) return usage("--draw drawn draws drafts, --plain has none: give one of them");
+  if (o.overlap == "on" || o.overlap == "economy") {
+    return usage(
+        "--draw drawn waits for the verdict on each draft, as hints carry no laws: leave out "
+        "--overlap");
+  }
+  if (!o.drafter.empty() || !config.drafter.merge.empty() || !o.indexes.empty()) {
+    return usage(
+        "--draw drawn draws from the law of the bundle's own drafter: leave out --drafter, "
+        "--drafter-merge and --index");
+  }
+  if (!o.oracle.empty()) return usage("--oracle has no law to draw from: leave out --draw drawn");
+  config.drafter.merges_if_faster = false;
+  return {};
+}
+
 constexpr std::uint64_t kNamesBytesMax = 1u << 20;
 constexpr PrivateType kDetected[] = {PrivateType::mail, PrivateType::phone,   PrivateType::card,
                                      PrivateType::iban, PrivateType::address, PrivateType::key};
@@ -216,8 +235,9 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
                 .top_k = o.top_k,
                 .top_p = static_cast<float>(o.top_p),
                 .min_p = static_cast<float>(o.min_p),
-                .seed = o.seed.value_or(0),
-                .draw = draw_of(o.draw)};
+                .seed = o.seed.value_or(0)};
+  set_draw(g.sampling, o.draw);
+  if (auto right = check_drawn(o, config); !right) return right.error();
   g.deadline = std::chrono::milliseconds(o.deadline_ms);
   g.resync = o.resync == "check" ? wire::ResyncPolicy::check : wire::ResyncPolicy::keep;
   g.resync_wait = std::chrono::milliseconds(o.resync_wait_ms);
@@ -309,11 +329,17 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
   add("--min-p", o.min_p, "P", "Draw from tokens of at least P times the best's probability")
       ->check(in_range(0.0, 1.0))
       ->capture_default_str();
-  add("--seed", o.seed, "S", "The same seed gives the same answer, drafted or plain");
+  add("--seed", o.seed, "S",
+      "The same seed gives the same answer, drafted or plain; but see --draw drawn");
   add("--draw", o.draw, "HOW",
       "What makes a token of a seed: gumbel, which drafts can follow, or inverse, which gives the "
-      "texts that seeds gave before there was the other")
-      ->check(one_of({"gumbel", "inverse"}))
+      "texts that seeds gave before there was the other. drawn: drafts are drawn from the "
+      "drafter's "
+      "law, which is sent along, and accepted by the rule of speculative sampling; answers have "
+      "the "
+      "same law, but depend on the drafts, and each draft waits for the verdict on the one before "
+      "(no --overlap)")
+      ->check(one_of({"gumbel", "inverse", "drawn"}))
       ->capture_default_str();
   add("--deadline-ms", o.deadline_ms, "MS",
       "Silence of the server after which the drafter writes on alone")

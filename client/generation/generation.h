@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "client/control/draft_control.h"
 #include "client/generation/conversation.h"
@@ -22,6 +23,7 @@
 #include "shared/base/error.h"
 #include "shared/drafting/drafter.h"
 #include "shared/protocol/target_link.h"
+#include "shared/speculative/drawn_draft.h"
 
 namespace edgedraft {
 
@@ -150,6 +152,7 @@ class Generation {
   Result<void> send_wanted();
   Result<void> send_tokens();
   Result<void> send_draft();
+  std::vector<SparseLaw> draw_tree(const TreeShape& shape);
   Result<void> send_stream();
   bool may_run() const;
   RunControl::Decision plan_run();
@@ -160,8 +163,11 @@ class Generation {
   void begin_run();
   // As the server draws, if it knows how.
   SamplingParams sampling() const;
+  // Drafts are drawn from the drafter's law.
+  bool draws_drafts() const;
   // What is known of the target's choices: a grammar, and the noise of the draw. Empty: nothing.
-  TreeGrowth::Choice draft_choice();
+  // With `drawn`, which the choice refers to, nodes are drawn instead of following the noise.
+  TreeGrowth::Choice draft_choice(DrawnDraft* drawn = nullptr);
   std::uint32_t depth_left() const;
   bool drafts_ahead() const;
   bool holds_news() const;

@@ -54,6 +54,11 @@ Result<void> Generation::send_tokens() {
   if (logprobs_ > server_.logprobs_max) {
     return Error{Errc::unsupported, "the server is too old for log probabilities: update it"};
   }
+  if (!opens && draws_drafts() && server_.law_tokens_max == 0) {
+    return Error{Errc::unsupported,
+                 "the server takes no laws of drafts, which --draw drawn sends: let it take some "
+                 "(--law-tokens), update it, or draw by gumbel"};
+  }
   wire::RunTerms run;
   request_.running = false;
   if (!opens) {

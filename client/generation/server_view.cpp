@@ -15,6 +15,7 @@ void ServerView::welcomed(const wire::Welcome& welcome, std::uint32_t own_contex
   takes_constraints = welcome.takes_constraints;
   logprobs_max = welcome.logprobs_max;
   newest_draw = welcome.newest_draw;
+  law_tokens_max = welcome.law_tokens_max;
   context_count = own_context_count == 0 ? welcome.context_count
                                          : std::min(own_context_count, welcome.context_count);
   ask_again = {};

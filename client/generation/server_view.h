@@ -30,8 +30,9 @@ struct ServerView {
   bool takes_constraints = false;
   std::uint32_t logprobs_max = 0;
   Draw newest_draw = Draw::gumbel;
-  std::uint32_t context_count = 0;  // the smaller of both sides' contexts; 0: not known
-  Instant ask_again{};              // not before: it had no room
+  std::uint32_t law_tokens_max = 0;  // of a law that comes with a draft; 0: it takes none
+  std::uint32_t context_count = 0;   // the smaller of both sides' contexts; 0: not known
+  Instant ask_again{};               // not before: it had no room
 
   // `own_context_count`: tokens that the drafter can hold; 0: any number.
   void welcomed(const wire::Welcome& welcome, std::uint32_t own_context_count);

@@ -24,6 +24,11 @@ DraftTree tree_of(const wire::Draft& draft) {
   return tree;
 }
 
+// Of its inner rows.
+std::vector<SparseLaw> laws_of(const wire::Draft& draft) {
+  return {draft.laws.begin(), draft.laws.end()};
+}
+
 }  // namespace
 
 PassLoop::PassLoop(const SessionParts& parts, const PassLoopOptions& options,
@@ -225,7 +230,10 @@ void PassLoop::begin(const Job& job, const wire::Draft& request) {
     return;
   }
   TargetSession& target = session->target;
-  if (auto begun = target.begin(tree_of(request)); !begun) {
+  const DraftTree tree = tree_of(request);
+  if (auto begun =
+          request.laws.empty() ? target.begin(tree) : target.begin_drawn(tree, laws_of(request));
+      !begun) {
     delivery_.refuse(job.client, request.round, refusal_of(begun.error().code), begun.error());
     return;
   }

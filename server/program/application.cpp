@@ -110,7 +110,8 @@ void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
                         .hint_nodes_max = kHintNodesMax,
                         .takes_constraints = true,
                         .logprobs_max = kLogprobsMax,
-                        .newest_draw = Draw::gumbel};
+                        .newest_draw = Draw::gumbel,
+                        .law_tokens_max = options_.law_tokens_max};
   if (client->tap) {
     const auto groups = client->tap->scale_groups();
     welcome.scale_groups.assign(groups.begin(), groups.end());

@@ -13,13 +13,15 @@
 #include "server/passes/scheduler.h"
 #include "server/program/model_host.h"
 #include "shared/net/listener.h"
+#include "shared/protocol/limits.h"
 
 namespace edgedraft {
 
 struct ApplicationOptions {
-  std::optional<std::string> token;  // bearer token that clients must show
-  std::string agent;                 // program and version
-  bool compresses = true;            // prompts' activations
+  std::optional<std::string> token;             // bearer token that clients must show
+  std::string agent;                            // program and version
+  bool compresses = true;                       // prompts' activations
+  std::uint8_t law_tokens_max = kLawTokensMax;  // of laws that come with drafts; 0: none come
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
 };
 

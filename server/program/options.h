@@ -6,6 +6,7 @@
 
 #include "server/program/model_host.h"
 #include "shared/program/options.h"
+#include "shared/protocol/limits.h"
 
 namespace CLI {
 class App;
@@ -33,6 +34,7 @@ struct ServerOptions {
   std::uint32_t queue_max = 1024;
   std::uint32_t wait_max_s = 60;
   std::uint32_t row_budget = 0;
+  std::uint32_t law_tokens = kLawTokensMax;
   std::string economy = "auto";
   std::string compress = "gzip";
   std::string metrics;

@@ -7,7 +7,9 @@
 #include "server/sessions/pass.h"
 #include "server/sessions/session_fault.h"
 #include "shared/base/check.h"
+#include "shared/speculative/candidate_rule.h"
 #include "shared/speculative/logprobs.h"
+#include "shared/speculative/rule_numbers.h"
 
 namespace edgedraft {
 namespace {
@@ -69,6 +71,22 @@ Result<void> TargetSession::begin(const DraftTree& tree, Probes probes) {
   logprobs_.clear();
   if (!probes.empty()) probe_answer_ = {};
   request_ = RunningDraft{.tree = tree, .probes = std::move(probes)};
+  return boost::system::in_place_value;
+}
+
+Result<void> TargetSession::begin_drawn(const DraftTree& tree, std::vector<SparseLaw> laws) {
+  const std::vector<std::uint32_t> rows = tree.inner_rows();
+  EDGEDRAFT_SESSION_CHECK(laws.size() == rows.size());
+  std::map<std::uint32_t, SparseLaw> by_row;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (const LawEntry& entry : laws[i].entries()) {
+      if (in_vocabulary({&entry.token, 1})) continue;
+      return protocol_error("a drafter's law has a token outside the model's vocabulary");
+    }
+    by_row.emplace(rows[i], std::move(laws[i]));
+  }
+  if (auto begun = begin(tree); !begun) return begun;
+  std::get<RunningDraft>(request_).laws = std::move(by_row);
   return boost::system::in_place_value;
 }
 
@@ -238,20 +256,10 @@ PrefillOutcome TargetSession::close(const RunningPrefill& prefill) {
 
 VerifiedPath TargetSession::close(const RunningDraft& draft, const Matrix& logits,
                                   std::span<const std::uint32_t> greedy) {
-  const std::uint32_t root_position = cache_.length();
-  VerifiedPath result = edgedraft::verify(
-      draft.tree,
-      {.root_position = root_position,
-       .context_count = context_count_,
-       .choose =
-           [&](std::uint32_t row, std::uint32_t position) {
-             set_answer(root_position + 1, &draft.tree, row);
-             return choose(logits, greedy, row, position);
-           },
-       // Asked of each token when it has been chosen.
-       .is_end = [&](std::uint32_t token) { return is_end_(token) || stops_with(token); }});
+  VerifiedPath result =
+      draft.laws.empty() ? match(draft, logits, greedy) : accept_drawn(draft, logits);
   if (result.finish == Finish::end_token && !is_end_(result.next)) result.finish = Finish::stop;
-  const std::uint32_t root_slot = root_position + draft.root_row();
+  const std::uint32_t root_slot = cache_.length() + draft.root_row();
   std::vector<std::uint32_t> slots{root_slot};
   for (const std::uint32_t row : result.path) {
     slots.push_back(root_slot + row);
@@ -262,6 +270,44 @@ VerifiedPath TargetSession::close(const RunningDraft& draft, const Matrix& logit
   tokens_.push_back(result.next);
   finish_ = result.finish;
   return result;
+}
+
+VerifiedPath TargetSession::match(const RunningDraft& draft, const Matrix& logits,
+                                  std::span<const std::uint32_t> greedy) {
+  const std::uint32_t root_position = cache_.length();
+  return edgedraft::verify(
+      draft.tree,
+      {.root_position = root_position,
+       .context_count = context_count_,
+       .choose =
+           [&](std::uint32_t row, std::uint32_t position) {
+             set_answer(root_position + 1, &draft.tree, row);
+             return choose(logits, greedy, row, position);
+           },
+       // Asked of each token when it has been chosen.
+       .is_end = [&](std::uint32_t token) { return is_end_(token) || stops_with(token); }});
+}
+
+VerifiedPath TargetSession::accept_drawn(const RunningDraft& draft, const Matrix& logits) {
+  const std::uint32_t root_position = cache_.length();
+  Random numbers = acceptance_numbers(sampler_.params().seed, root_position);
+  return verify_candidates(
+      draft.tree,
+      {.root_position = root_position,
+       .context_count = context_count_,
+       .target =
+           [&](std::uint32_t row) {
+             set_answer(root_position + 1, &draft.tree, row);
+             return sampler_.law(lawful(logits, row));
+           },
+       .draft = [&](std::uint32_t row) -> const SparseLaw& { return draft.laws.at(row); },
+       .uniform = [&] { return numbers.uniform(); },
+       // Asked of each token when it has been chosen, by the row that was last read.
+       .is_end =
+           [&](std::uint32_t token) {
+             tell(token);
+             return is_end_(token) || stops_with(token);
+           }});
 }
 
 void TargetSession::abandon() {
@@ -304,6 +350,12 @@ Result<VerifiedPath> TargetSession::verify(const DraftTree& tree) {
   return std::get<VerifiedPath>(run());
 }
 
+Result<VerifiedPath> TargetSession::verify_drawn(const DraftTree& tree,
+                                                 std::vector<SparseLaw> laws) {
+  if (auto begun = begin_drawn(tree, std::move(laws)); !begun) return begun.error();
+  return std::get<VerifiedPath>(run());
+}
+
 Outcome TargetSession::run() {
   EDGEDRAFT_CHECK(reserve());
   PassShare share{.session = this, .rows_max = kMaskRowsMax, .outcome = {}};
@@ -335,26 +387,28 @@ Result<void> TargetSession::check(const PrefillRequest& request) const {
 
 std::uint32_t TargetSession::choose(const Matrix& logits, std::span<const std::uint32_t> greedy,
                                     std::uint32_t row, std::uint32_t position) {
-  if (logprobs_per_token_ == 0) {
-    if (this->greedy()) return greedy[row];
-    decoder_.backend().read(logits.row_range(row, 1), logits_row_);
-    if (law_) law_->apply(answer_, logits_row_);
-    return sampler_.choose(logits_row_, position);
-  }
+  const bool is_greedy = this->greedy();
+  if (is_greedy && logprobs_per_token_ == 0) return greedy[row];
+  const std::span<const float> lawful = this->lawful(logits, row);
+  const std::uint32_t chosen = is_greedy ? greedy[row] : sampler_.choose(lawful, position);
+  tell(chosen);
+  return chosen;
+}
+
+std::span<const float> TargetSession::lawful(const Matrix& logits, std::uint32_t row) {
   decoder_.backend().read(logits.row_range(row, 1), logits_row_);
-  std::uint32_t chosen = 0;
-  if (this->greedy()) {
-    chosen = greedy[row];
-  } else {
-    std::vector<float> lawful = logits_row_;
-    if (law_) law_->apply(answer_, lawful);
-    chosen = sampler_.choose(lawful, position);
-  }
+  if (!law_ || !law_->changes_logits()) return logits_row_;
+  lawful_row_ = logits_row_;
+  law_->apply(answer_, lawful_row_);
+  return lawful_row_;
+}
+
+void TargetSession::tell(std::uint32_t chosen) {
+  if (logprobs_per_token_ == 0) return;
   append_logprobs(logits_row_, chosen, logprobs_per_token_, logprobs_);
   if (logprobs_.size() > kToldTokensMax * logprobs_per_token_) {
     logprobs_.erase(logprobs_.begin(), logprobs_.begin() + logprobs_per_token_);
   }
-  return chosen;
 }
 
 void TargetSession::set_answer(std::uint32_t end, const DraftTree* tree, std::uint32_t row) {

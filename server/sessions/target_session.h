@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,6 +16,7 @@
 #include "shared/runtime/decoder.h"
 #include "shared/speculative/draft_tree.h"
 #include "shared/speculative/sampling.h"
+#include "shared/speculative/sparse_law.h"
 #include "shared/speculative/verification.h"
 
 namespace edgedraft {
@@ -97,6 +99,11 @@ class TargetSession {
   // lacks
   // Requires  !busy(); of tree and probes together at most kTreeNodesMax nodes
   Result<void> begin(const DraftTree& tree, Probes probes = {});
+  // The same of a tree whose nodes were drawn from these laws, one for each of its inner rows: it
+  // is verified by verify_candidates(), with numbers of (seed, root's position). Errors also for
+  // laws with a token that the vocabulary lacks.
+  // Requires  each law has the tokens of its row's children, none twice
+  Result<void> begin_drawn(const DraftTree& tree, std::vector<SparseLaw> laws);
 
   // The outcome of a request whose tokens are all provisional, if the session has chosen what they
   // are to be held against already: it then ends behind the first difference, and no pass is made.
@@ -158,6 +165,7 @@ class TargetSession {
   // A whole request, in passes of its own. Errors as of begin(). Requires  memory for it
   Result<PrefillOutcome> prefill(const PrefillRequest& request);
   Result<VerifiedPath> verify(const DraftTree& tree);
+  Result<VerifiedPath> verify_drawn(const DraftTree& tree, std::vector<SparseLaw> laws);
 
  private:
   struct RunningPrefill {
@@ -168,6 +176,7 @@ class TargetSession {
   struct RunningDraft {
     DraftTree tree;
     Probes probes;
+    std::map<std::uint32_t, SparseLaw> laws{};  // by row; empty: it was not drawn
 
     // The pass begins with the probes that are not asked: what they would be followed by nobody
     // wants to know. Behind them come root and tree, then the probes that are.
@@ -184,10 +193,18 @@ class TargetSession {
   PrefillOutcome close(const RunningPrefill& prefill);
   VerifiedPath close(const RunningDraft& draft, const Matrix& logits,
                      std::span<const std::uint32_t> greedy);
+  VerifiedPath match(const RunningDraft& draft, const Matrix& logits,
+                     std::span<const std::uint32_t> greedy);
+  VerifiedPath accept_drawn(const RunningDraft& draft, const Matrix& logits);
   // The token at `position`, by the logits of that row.
   // Requires  answer_ if the law wants it
   std::uint32_t choose(const Matrix& logits, std::span<const std::uint32_t> greedy,
                        std::uint32_t row, std::uint32_t position);
+  // That row's logits as the law leaves them; logits_row_ has them as they are.
+  // Requires  answer_ if the law wants it
+  std::span<const float> lawful(const Matrix& logits, std::uint32_t row);
+  // Adds the log probabilities behind logits_row_, if they are wanted.
+  void tell(std::uint32_t chosen);
   // Whether `next` completes a stop behind answer_.
   bool stops_with(std::uint32_t next);
   // answer_ becomes what stands between the answer's begin and `end`, and behind it the way to that
@@ -213,6 +230,7 @@ class TargetSession {
   std::vector<AncestorMask> masks_;
   std::uint32_t first_deciding_ = 0;
   std::vector<float> logits_row_;
+  std::vector<float> lawful_row_;
   std::uint32_t logprobs_per_token_ = 0;
   std::vector<Logprob> logprobs_;
   ProbeAnswer probe_answer_;

@@ -380,6 +380,12 @@ Result<void> ClientSession::draft(wire::OutgoingDraft request) {
   if (request.stream_tokens > 0 && request.tree.node_count() > 0) {
     return not_now("a stream begins without nodes");
   }
+  if (std::ranges::any_of(request.tree.laws(), [&](const LawEntries& law) {
+        return law.size() > welcome_->law_tokens_max;
+      })) {
+    return not_now("the server takes laws of " + std::to_string(welcome_->law_tokens_max) +
+                   " tokens at most");
+  }
   request.round = last_round_ + 1;
   start({.to = VerdictReceived::To::draft,
          .round = request.round,

@@ -104,7 +104,7 @@ class ClientSession {
   Result<void> resume(wire::OutgoingResume request);
   // Errors    also protocol: no root to draft from (before the first answer, after cancel(), after
   //           the end), a base_length that is not length(), more nodes than nodes_max, a longer
-  //           stream than stream_tokens_max
+  //           stream than stream_tokens_max, a law of more tokens than law_tokens_max
   Result<void> draft(wire::OutgoingDraft request);
   // `round` is filled in here. Does nothing behind the end of the run, which the caller may not
   // have seen yet. Errors    link_down before Welcomed; protocol if the server takes none, no run

@@ -103,10 +103,11 @@ struct Writer {
     const auto agent = text(to, m.agent);
     const auto model = text(to, m.model);
     const auto groups = numbers(to, m.scale_groups);
-    to.Finish(flat::CreateWelcome(
-        to, m.version, session, agent, model, m.context_count, m.nodes_max, m.row_budget, groups,
-        m.stream_tokens_max, m.padded_row_bytes, m.hint_nodes_max, m.pad_bytes_up, m.pad_bytes_down,
-        m.takes_constraints, m.logprobs_max, static_cast<std::uint8_t>(m.newest_draw)));
+    to.Finish(flat::CreateWelcome(to, m.version, session, agent, model, m.context_count,
+                                  m.nodes_max, m.row_budget, groups, m.stream_tokens_max,
+                                  m.padded_row_bytes, m.hint_nodes_max, m.pad_bytes_up,
+                                  m.pad_bytes_down, m.takes_constraints, m.logprobs_max,
+                                  static_cast<std::uint8_t>(m.newest_draw), m.law_tokens_max));
   }
 
   void operator()(const OutgoingPrefill& m) const {
@@ -149,7 +150,24 @@ struct Writer {
       nodes[i] = m.tree.tokens()[i] | std::uint32_t{m.tree.parents()[i]} << 24;
     }
     const auto vector = numbers(to, nodes);
-    to.Finish(flat::CreateDraft(to, m.round, m.tree.base_count(), vector, m.stream_tokens));
+    std::vector<std::uint8_t> law_sizes;
+    std::vector<std::uint8_t> law_entries;
+    for (const LawEntries& law : m.tree.laws()) {
+      EDGEDRAFT_CHECK(law.size() <= kLawTokensMax);
+      law_sizes.push_back(static_cast<std::uint8_t>(law.size()));
+      for (const LawEntry& entry : law) {
+        EDGEDRAFT_CHECK(entry.token < kTokenIdEnd);
+        for (const std::uint32_t shift : {0u, 8u, 16u}) {
+          law_entries.push_back(static_cast<std::uint8_t>(entry.token >> shift));
+        }
+        law_entries.push_back(static_cast<std::uint8_t>(entry.weight));
+        law_entries.push_back(static_cast<std::uint8_t>(entry.weight >> 8));
+      }
+    }
+    const auto sizes = bytes(to, std::as_bytes(std::span(law_sizes)));
+    const auto entries = bytes(to, std::as_bytes(std::span(law_entries)));
+    to.Finish(flat::CreateDraft(to, m.round, m.tree.base_count(), vector, m.stream_tokens, sizes,
+                                entries));
   }
 
   void operator()(const OutgoingHints& m) const {
@@ -253,7 +271,8 @@ Draft as_read(const OutgoingDraft& m) {
           .base_length = m.tree.base_count(),
           .tokens = copy(m.tree.tokens()),
           .parents = {m.tree.parents().begin(), m.tree.parents().end()},
-          .stream_tokens = m.stream_tokens};
+          .stream_tokens = m.stream_tokens,
+          .laws = {m.tree.laws().begin(), m.tree.laws().end()}};
 }
 
 Bytes encode(const OutgoingMessage& message) {

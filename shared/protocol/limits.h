@@ -22,6 +22,9 @@ inline constexpr std::uint32_t kScaleGroupsMax = 4096;
 // With kScaleGroupsMax, a verdict of 256 rows stays below kFramePayloadBytesMax.
 inline constexpr std::uint32_t kRowValuesMax = 32768;
 inline constexpr std::uint32_t kInflateRatioMax = 100;
+// A law that drafts were drawn from has so many tokens at most, and takes so many bytes a token.
+inline constexpr std::uint32_t kLawTokensMax = 64;
+inline constexpr std::uint32_t kLawEntryBytes = 5;
 // Nodes of one message of hints; a parent is at most kHintDistanceMax ids before its child.
 inline constexpr std::uint32_t kHintsMax = 1024;
 inline constexpr std::uint32_t kHintDistanceMax = 65535;

@@ -11,6 +11,7 @@
 #include "shared/base/constraints.h"
 #include "shared/base/error.h"
 #include "shared/base/finish.h"
+#include "shared/base/law_entry.h"
 #include "shared/base/logprob.h"
 #include "shared/base/sampling_params.h"
 #include "shared/base/sha256.h"
@@ -98,6 +99,8 @@ struct Welcome {
   std::uint8_t logprobs_max = 0;
   // The last of the draws that it knows.
   Draw newest_draw = Draw::inverse;
+  // Of a law that comes with a Draft, at most; 0: it takes none.
+  std::uint8_t law_tokens_max = 0;
   bool operator==(const Welcome&) const = default;
 };
 
@@ -173,6 +176,9 @@ struct Draft {
   // Without nodes: the server goes on alone for so many tokens, a series of verdicts. 0: it does
   // not.
   std::uint32_t stream_tokens = 0;
+  // What the nodes were drawn from: a law for the root and one for each node that has children, in
+  // their order. Empty: they are not drawn, and are verified by matching.
+  std::vector<LawEntries> laws{};
   bool operator==(const Draft&) const = default;
 };
 

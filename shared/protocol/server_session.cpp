@@ -109,13 +109,19 @@ void ServerSession::accept(wire::Welcome welcome) {
   EDGEDRAFT_CHECK(welcome.context_count >= 1 && welcome.context_count <= kContextCountMax);
   EDGEDRAFT_CHECK(welcome.nodes_max <= kDraftNodesMax);
   EDGEDRAFT_CHECK(welcome.stream_tokens_max <= kContextCountMax);
+  EDGEDRAFT_CHECK(welcome.law_tokens_max <= kLawTokensMax);
   context_count_ = welcome.context_count;
   nodes_max_ = welcome.nodes_max;
   stream_tokens_max_ = welcome.stream_tokens_max;
+  law_tokens_max_ = welcome.law_tokens_max;
   welcome.version = version_;
   layout_ = ActivationLayout(welcome.scale_groups);
   state_ = State::ready;
-  channel_.open(std::max(kHandshakePayloadBytesMax, context_count_ * 4 + kMessageOverheadBytesMax));
+  // A law is a byte for its size, and its entries; a tree has fewer of them than nodes.
+  const std::uint32_t law_bytes =
+      law_tokens_max_ == 0 ? 0 : nodes_max_ * (1 + law_tokens_max_ * kLawEntryBytes);
+  channel_.open(std::max({kHandshakePayloadBytesMax, context_count_ * 4 + kMessageOverheadBytesMax,
+                          nodes_max_ * 4 + law_bytes + kMessageOverheadBytesMax}));
   const std::uint32_t row_bytes =
       std::max(static_cast<std::uint32_t>(layout_.row_bytes()), welcome.padded_row_bytes);
   if (pad_tick_ms_ > 0) {
@@ -201,6 +207,10 @@ Result<void> ServerSession::on_draft(wire::Draft request) {
   if (request.parents.size() > nodes_max_) return faulty(faulty_client("a draft too large"));
   if (request.stream_tokens > stream_tokens_max_) {
     return faulty(faulty_client("a longer stream than was offered"));
+  }
+  if (std::ranges::any_of(request.laws,
+                          [&](const LawEntries& law) { return law.size() > law_tokens_max_; })) {
+    return faulty(faulty_client("a law of more tokens than it takes"));
   }
   auto begun = begin({.kind = wire::Kind::draft,
                       .round = request.round,

@@ -149,6 +149,7 @@ class ServerSession {
   std::uint32_t context_count_ = 0;
   std::uint32_t nodes_max_ = 0;
   std::uint32_t stream_tokens_max_ = 0;
+  std::uint32_t law_tokens_max_ = 0;
   ActivationLayout layout_;
   std::deque<ServerEvent> events_;
 

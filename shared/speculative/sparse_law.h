@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "shared/base/law_entry.h"
 #include "shared/speculative/tree_growth.h"
 
 namespace edgedraft {
@@ -14,19 +15,14 @@ namespace edgedraft {
 // the law that it was drawn from.
 class SparseLaw {
  public:
-  struct Entry {
-    std::uint32_t token;
-    std::uint16_t weight;  // above 0
-
-    bool operator==(const Entry&) const = default;
-  };
+  using Entry = LawEntry;
 
   SparseLaw() = default;
   // Of guesses, with their log probabilities by the temperature; those that round to no weight are
-  // left out. Requires  temperature > 0
+  // left out, and the likeliest has kLawWeightMax. Requires  temperature > 0
   SparseLaw(std::span<const DraftGuess> guesses, double temperature);
   // Requires  each token once, no weight of 0
-  explicit SparseLaw(std::vector<Entry> entries);
+  explicit SparseLaw(LawEntries entries);
 
   std::span<const Entry> entries() const { return entries_; }
   double probability(std::uint32_t token) const;
@@ -36,7 +32,7 @@ class SparseLaw {
   std::vector<std::uint32_t> draw(std::size_t count, const std::function<double()>& uniform) const;
 
  private:
-  std::vector<Entry> entries_;
+  LawEntries entries_;
   std::uint64_t total_ = 0;
 };
 

@@ -86,7 +86,9 @@ struct Arm {
 };
 
 SamplingParams sampling_of(const AcceptanceOptions& o) {
-  return {.temperature = o.temperature, .seed = o.seed, .draw = draw_of(o.draw)};
+  SamplingParams sampling{.temperature = o.temperature, .seed = o.seed};
+  set_draw(sampling, o.draw);
+  return sampling;
 }
 
 // A proposer at work for an answer, with as many probes as it has use for in every pass.

@@ -1,23 +1,14 @@
 #include "tests/bench/ruled_answer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "shared/base/random.h"
-#include "shared/forecast/rank_law.h"
 #include "shared/speculative/candidate_rule.h"
+#include "shared/speculative/drawn_draft.h"
 #include "shared/speculative/sampling.h"
 
 namespace edgedraft::bench {
-namespace {
-
-// How often a drafter's likeliest token is right, for the shape of trees.
-constexpr double kAcceptance = 0.6;
-
-using Path = std::vector<std::uint32_t>;
-
-}  // namespace
 
 RuledAnswer ruled_answer(ModelHost& host, const RuledAnswerRequest& request) {
   Decoder& decoder = host.decoder();
@@ -27,7 +18,6 @@ RuledAnswer ruled_answer(ModelHost& host, const RuledAnswerRequest& request) {
   Random random(request.sampling.seed);
   const auto uniform = [&] { return random.uniform(); };
   const auto is_end = [&host](std::uint32_t t) { return host.tokenizer().is_end(t); };
-  const std::vector<double> ranks = rank_law(kAcceptance);
   std::vector<float> logits(decoder.config().vocabulary_count);
 
   const std::uint32_t prompt_rows = decoder.append(cache, request.prompt);
@@ -46,26 +36,20 @@ RuledAnswer ruled_answer(ModelHost& host, const RuledAnswerRequest& request) {
       drafter.add_activations(activations_end, values);
       activations_end = length;
     }
-    std::map<Path, SparseLaw> laws;  // by the path to a node
-    const auto draw_children = [&](std::span<const std::uint32_t> path,
-                                   std::vector<DraftGuess>& guesses) {
-      const SparseLaw law(guesses, request.sampling.temperature);
-      guesses.clear();
-      const std::size_t count = std::min<std::size_t>(request.tree.breadth, ranks.size());
-      for (const std::uint32_t token : law.draw(count, uniform)) {
-        const double rank = ranks[guesses.size()];
-        guesses.push_back({.token = token, .log_prob = static_cast<float>(std::log(rank))});
-      }
-      laws[{path.begin(), path.end()}] = law;
-    };
+    DrawnDraft drawn({.temperature = request.sampling.temperature,
+                      .breadth = request.tree.breadth,
+                      .law_tokens_max = request.law_tokens_max,
+                      .uniform = uniform});
     TreeShape shape = request.tree;
     shape.depth = std::min<std::uint32_t>(
         shape.depth, request.tokens_max - static_cast<std::uint32_t>(answer.tokens.size()) - 1);
-    const DraftTree tree = shape.depth == 0  ? DraftTree()
-                           : request.typical ? drafter.draft(shape)
-                                             : drafter.draft(shape, draw_children);
+    const DraftTree tree =
+        shape.depth == 0 ? DraftTree()
+        : request.typical
+            ? drafter.draft(shape)
+            : drafter.draft(shape, [&](auto path, auto& guesses) { drawn.draw(path, guesses); });
 
-    Path fed{root};
+    std::vector<std::uint32_t> fed{root};
     fed.insert(fed.end(), tree.tokens().begin(), tree.tokens().end());
     std::vector<std::uint32_t> positions = tree.depths();
     for (std::uint32_t& position : positions) {
@@ -77,10 +61,7 @@ RuledAnswer ruled_answer(ModelHost& host, const RuledAnswerRequest& request) {
         {.positions = positions, .prefix = length, .first_slot = length, .masks = masks});
     const Matrix found = decoder.logits(0, tree.row_count());
     const auto law_behind = [&](std::uint32_t row) -> const SparseLaw& {
-      Path path;
-      for (; row != 0; row = tree.parent(row)) path.push_back(tree.token(row));
-      std::ranges::reverse(path);
-      return laws.at(path);
+      return drawn.law(tree, row);
     };
     std::map<std::uint32_t, DenseLaw> targets;  // by row
     const auto target_behind = [&](std::uint32_t row) -> const DenseLaw& {
@@ -113,7 +94,7 @@ RuledAnswer ruled_answer(ModelHost& host, const RuledAnswerRequest& request) {
       answer.total_variation += 1.0 - target_behind(behind)[verified.next];
     }
     std::vector<std::uint32_t> slots{length};
-    Path brought;
+    std::vector<std::uint32_t> brought;
     for (const std::uint32_t row : verified.path) {
       slots.push_back(length + row);
       brought.push_back(tree.token(row));

@@ -314,7 +314,8 @@ class Device final : public TargetLink, GenerationObserver {
                             .scale_groups = {},
                             .stream_tokens_max = setup.host.context_count(),
                             .hint_nodes_max = kHintNodesMax,
-                            .newest_draw = Draw::gumbel};
+                            .newest_draw = Draw::gumbel,
+                            .law_tokens_max = kLawTokensMax};
       if (tap() != nullptr) {
         const auto groups = setup.tap->scale_groups();
         welcome.scale_groups.assign(groups.begin(), groups.end());

@@ -176,8 +176,21 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{{"--pin", "md5:12"}, "--pin"}, Mistake{{"--pin", "sha256:12"}, "--pin"},
         Mistake{{"--pin", "sha256:" + std::string(64, 'g')}, "--pin"},
         Mistake{{"--pin", kPin, "--ca", "ca.pem"}, "--ca"},
-        Mistake{{"--tls-cert", "own.pem"}, "--tls-key"},
+        Mistake{{"--tls-cert", "own.pem"}, "--tls-key"}, Mistake{{"--draw", "lots"}, "--draw"},
+        Mistake{{"--draw", "drawn", "--plain"}, "--plain"},
+        Mistake{{"--draw", "drawn", "--overlap", "on"}, "--overlap"},
+        Mistake{{"--draw", "drawn", "--overlap", "economy"}, "--overlap"},
+        Mistake{{"--draw", "drawn", "--drafter", "pld"}, "--drafter"},
+        Mistake{{"--draw", "drawn", "--drafter-merge", "ngram"}, "--drafter-merge"},
         Mistake{{"--tls-key", "own.key"}, "--tls-cert"}));
+
+TEST(AnswerOptionsTest, DrawnDraftsAreOfTheBundlesDrafterAlone) {
+  const auto config = parse({"--draw", "drawn", "--temperature", "1", "--seed", "3"});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->generation.sampling,
+            (SamplingParams{.temperature = 1.0f, .seed = 3, .drawn_drafts = true}));
+  EXPECT_FALSE(config->drafter.merges_if_faster);
+}
 
 TEST(AnswerOptionsTest, ABundleIsNeeded) {
   const auto config = check_answer_options({});

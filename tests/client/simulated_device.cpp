@@ -197,7 +197,8 @@ class SimulatedDevice::Link final : public TargetLink {
                             .scale_groups = {},
                             .stream_tokens_max = kContext,
                             .hint_nodes_max = kHintNodesMax,
-                            .newest_draw = Draw::gumbel};
+                            .newest_draw = Draw::gumbel,
+                            .law_tokens_max = kLawTokensMax};
       if (Tap* const tap = device_.tap()) {
         const auto groups = tap->scale_groups();
         welcome.scale_groups.assign(groups.begin(), groups.end());

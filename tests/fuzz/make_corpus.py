@@ -338,6 +338,9 @@ def make_messages() -> None:
             "version": 2, "session": session, "agent": "edgedraft-server 0.1", "model": "demo", "context_count": 64,
             "nodes_max": 8, "row_budget": 9, "scale_groups": [5, 3], "stream_tokens_max": 64,
             "padded_row_bytes": 2048, "hint_nodes_max": 1024}),
+        "law_welcome": ("Welcome", {
+            "version": 2, "session": session, "context_count": 64, "nodes_max": 8, "row_budget": 9,
+            "scale_groups": [5, 3], "newest_draw": 1, "law_tokens_max": 64}),
         "prefill": ("Prefill", {
             "round": 1, "base_length": 2, "tokens": [1, 2, 3], "provisional_count": 1, "policy": 1,
             "activations_from": 2, "sampling": sampling}),
@@ -359,6 +362,12 @@ def make_messages() -> None:
         "draft": ("Draft", {
             "round": 2, "base_length": 4,
             "nodes": [token | parent << 24 for token, parent in ((5, 0), (6, 0), (7, 1))]}),
+        "drawn_draft": ("Draft", {
+            "round": 2, "base_length": 4,
+            "nodes": [token | parent << 24 for token, parent in ((5, 0), (6, 0), (7, 1))],
+            "law_sizes": [3, 1],
+            "law_entries": list(b"".join(struct.pack("<I", token)[:3] + struct.pack("<H", weight)
+                                         for token, weight in ((6, 65535), (5, 300), (8, 1), (7, 65535))))}),
         "stream_draft": ("Draft", {"round": 3, "base_length": 16, "stream_tokens": 64}),
         "verdict": ("Verdict", {
             "round": 2, "length": 5, "next": 7, "path": [1], "ending": 1, "row_budget": 3, "queue_us": 20,

@@ -36,7 +36,8 @@ class RawClient {
       : loop_(loop), now_(std::move(now)), session_({}, now_()) {
     wire::Welcome welcome{.context_count = options.context_count,
                           .nodes_max = kDraftNodesMax,
-                          .stream_tokens_max = options.context_count};
+                          .stream_tokens_max = options.context_count,
+                          .law_tokens_max = kLawTokensMax};
     welcome.session[0] = static_cast<std::byte>(options.id);
     welcome.session[1] = static_cast<std::byte>(options.id >> 8);
     if (options.tap != nullptr) {

@@ -183,7 +183,8 @@ void LocalLink::take(ServerEvent event) {
                      .row_budget = options_.row_budget_at(0),
                      .scale_groups = {groups.begin(), groups.end()},
                      .stream_tokens_max = options_.stream_tokens_max,
-                     .newest_draw = options_.newest_draw});
+                     .newest_draw = options_.newest_draw,
+                     .law_tokens_max = options_.law_tokens_max});
   } else if (auto* prefill = std::get_if<PrefillRequested>(&event)) {
     jobs_.emplace_back(std::move(prefill->request));
   } else if (auto* resume = std::get_if<ResumeRequested>(&event)) {
@@ -276,7 +277,9 @@ void LocalLink::work(const wire::Draft& request) {
     tree.add(request.tokens[i], request.parents[i]);
   }
   const std::uint32_t first = session->valid_count();
-  const auto path = session->verify(tree);
+  const auto path = request.laws.empty()
+                        ? session->verify(tree)
+                        : session->verify_drawn(tree, {request.laws.begin(), request.laws.end()});
   if (!path) {
     server_->refuse(request.round, path.error());
     return;

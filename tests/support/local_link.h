@@ -81,6 +81,7 @@ class LocalLink final : public TargetLink {
     bool holds_rows_back = false;  // a prompt's activations never come
     std::uint32_t stream_tokens_max = 0;
     Draw newest_draw = Draw::gumbel;
+    std::uint8_t law_tokens_max = kLawTokensMax;
     std::uint32_t stream_step = 1;  // tokens a verdict of a stream, as if the server drafted
     std::vector<LinkFault> faults = {};
     // Sees every request before it is sent.

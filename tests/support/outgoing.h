@@ -52,7 +52,8 @@ inline wire::OutgoingResume outgoing(const wire::Resume& message,
 
 inline wire::OutgoingDraft outgoing(const wire::Draft& message) {
   return {.round = message.round,
-          .tree = SafeTree(ledger_of({}, message.base_length, {}), message.tokens, message.parents),
+          .tree = SafeTree(ledger_of({}, message.base_length, {}), message.tokens, message.parents,
+                           message.laws),
           .stream_tokens = message.stream_tokens};
 }
 

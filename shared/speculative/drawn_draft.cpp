@@ -1,0 +1,46 @@
+#include "shared/speculative/drawn_draft.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "shared/forecast/rank_law.h"
+
+namespace edgedraft {
+namespace {
+
+// How often a drafter's likeliest token is right, for the shape of trees.
+constexpr double kAcceptance = 0.6;
+
+}  // namespace
+
+DrawnDraft::DrawnDraft(Options options)
+    : options_(std::move(options)), ranks_(rank_law(kAcceptance)) {}
+
+void DrawnDraft::draw(std::span<const std::uint32_t> path, std::vector<DraftGuess>& guesses) {
+  if (guesses.size() > options_.law_tokens_max) guesses.resize(options_.law_tokens_max);
+  SparseLaw law(guesses, options_.temperature);
+  guesses.clear();
+  const std::size_t count = std::min<std::size_t>(options_.breadth, ranks_.size());
+  for (const std::uint32_t token : law.draw(count, options_.uniform)) {
+    const double rank = ranks_[guesses.size()];
+    guesses.push_back({.token = token, .log_prob = static_cast<float>(std::log(rank))});
+  }
+  laws_.insert_or_assign({path.begin(), path.end()}, std::move(law));
+}
+
+const SparseLaw& DrawnDraft::law(const DraftTree& tree, std::uint32_t row) const {
+  std::vector<std::uint32_t> path;
+  for (; row != 0; row = tree.parent(row)) path.push_back(tree.token(row));
+  std::ranges::reverse(path);
+  return laws_.at(path);
+}
+
+std::vector<SparseLaw> DrawnDraft::laws(const DraftTree& tree) const {
+  std::vector<SparseLaw> laws;
+  if (laws_.empty()) return laws;
+  for (const std::uint32_t row : tree.inner_rows()) laws.push_back(law(tree, row));
+  return laws;
+}
+
+}  // namespace edgedraft
