@@ -34,10 +34,10 @@ class DrawnLawTest : public RunTest {
   std::vector<double> target_law(const Tokens& text) {
     return Sampler(sampling(0)).law(logits_.behind(text));
   }
-  // What the drafter, another model that knows of no filters, holds likely behind `text`.
+  // What the drafter, which knows of no filters, holds likely behind `text`.
   std::vector<DraftGuess> guesses_behind(const Tokens& text) {
     std::vector<DraftGuess> guesses;
-    for (const float logit : drafter_logits_.behind(text)) {
+    for (const float logit : (drafts_well_ ? logits_ : drafter_logits_).behind(text)) {
       guesses.push_back({.token = static_cast<std::uint32_t>(guesses.size()), .log_prob = logit});
     }
     std::ranges::stable_sort(guesses, std::greater(), &DraftGuess::log_prob);
@@ -161,6 +161,7 @@ class DrawnLawTest : public RunTest {
   Decoder drafter_{*backend_, toy_drafter_.config, toy_drafter_.tensors, kContext};
   KnownLogits logits_{decoder_, *backend_};
   KnownLogits drafter_logits_{drafter_, *backend_};
+  bool drafts_well_ = false;  // the drafter is the target, else another model
   std::uint64_t nodes_ = 0;
   std::uint64_t accepted_ = 0;
   double expected_ = 0.0;  // of these, in chains of one
@@ -190,6 +191,7 @@ TEST_F(DrawnLawTest, GreedyAnswersArePlainOnes) {
   run_until_idle();
   listen(device);
   std::size_t accepted = 0;
+  drafts_well_ = true;
   for (std::uint64_t seed = 0; seed < 20 && !device.ended; ++seed) {
     device.draft = draw(device.text, {.breadth = 8, .depth = 2, .nodes = 60}, seed).draft;
     ASSERT_TRUE(device.raw->send(device.draft));
@@ -231,9 +233,12 @@ TEST_F(DrawnLawTest, ALawBeyondTheVocabularyCostsTheRequestAlone) {
   ASSERT_TRUE(device.raw->send(wire::Prefill{.tokens = prompt, .sampling = sampling(1)}));
   run_until_idle();
   listen(device);
-  device.draft = draw(device.text, chain_shape(2), 1).draft;
+  device.draft = draw(device.text, chain_shape(1), 1).draft;
   wire::Draft wrong = device.draft;
-  wrong.laws.back().push_back({.token = kToyVocabulary, .weight = 1});
+  LawEntry& unlikely = wrong.laws[0].back();
+  ASSERT_LT(unlikely.weight, kLawWeightMax);
+  ASSERT_NE(unlikely.token, wrong.tokens[0]);
+  unlikely.token = kToyVocabulary;
   ASSERT_TRUE(device.raw->send(wrong));
   const auto heard = std::exchange(device.raw->heard, {});
   ASSERT_EQ(heard.size(), 1u);
