@@ -245,6 +245,11 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   if (auto right = check_experiment(o, config); !right) return right.error();
   config.device = *device;
   config.thread_count = o.threads;
+  if (o.plain && o.offline_bundle.empty() && (o.memory != MemoryMeter::kUnlimited || o.ctx > 0)) {
+    return usage("--memory and --ctx are of a drafter, and with --plain there is none");
+  }
+  config.memory_limit = o.memory;
+  config.drafted_positions = o.ctx;
   config.raw = o.raw;
   config.chat_template = o.chat_template;
   auto privacy = check_privacy(o);
@@ -358,6 +363,15 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
   add("--threads", o.threads, "N", "Threads of the drafter; 0: one per fast core")
       ->check(in_range(0u, 1024u))
       ->capture_default_str();
+  add("--memory", o.memory, "BYTES",
+      "Drafters hold no more memory than that, e.g. 512MB: for weights that are not read where the "
+      "file is mapped, caches and working memory. Where it is too little for the whole context, "
+      "they draft in fewer tokens of it [no limit]")
+      ->transform(CLI::AsSizeValue(false));
+  add("--ctx", o.ctx, "N",
+      "Tokens of a conversation that are drafted in; behind them it goes on without drafts. Caches "
+      "take memory for each [the bundle's context]")
+      ->check(in_range(1u, kContextCountMax));
   add("--chat-template", o.chat_template, "FILE", "A Jinja template instead of the bundle's");
   add("--private", o.private_mode, "MODE",
       "What becomes of private text, which <private>...</private> marks and --private-detect "

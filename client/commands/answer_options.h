@@ -14,6 +14,7 @@
 #include "client/privacy/privacy_guard.h"
 #include "shared/net/tls.h"
 #include "shared/program/pace_profile.h"
+#include "shared/runtime/memory_meter.h"
 
 namespace CLI {
 class App;
@@ -61,6 +62,8 @@ struct AnswerOptions {
   std::uint64_t oracle_seed = 0;
   std::string device = "auto";
   std::uint32_t threads = 0;
+  std::uint64_t memory = MemoryMeter::kUnlimited;
+  std::uint32_t ctx = 0;
   bool raw = false;
   std::filesystem::path chat_template;
   std::string private_mode = "mask";
@@ -97,6 +100,8 @@ struct AnswerConfig {
   std::optional<OracleOptions> oracle;
   DeviceRequest device;
   std::uint32_t thread_count;
+  std::uint64_t memory_limit;
+  std::uint32_t drafted_positions;  // tokens of a conversation to draft in; 0: the bundle's context
   bool raw;
   std::filesystem::path chat_template;
   PrivacyGuard::Options privacy;

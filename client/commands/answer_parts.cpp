@@ -3,6 +3,7 @@
 #include <random>
 #include <utility>
 
+#include "client/devices/compute_device.h"
 #include "client/experiments/cut_link.h"
 #include "client/version.h"
 #include "shared/base/log.h"
@@ -28,7 +29,8 @@ AnswerParts::AnswerParts(const AnswerConfig& config, SelectedDrafter drafter,
     : config_(config),
       drafter_(std::move(drafter)),
       log_(make_logger(config.log_level)),
-      memory_(std::move(memory)) {}
+      memory_(std::move(memory)),
+      meter_(std::make_shared<MemoryMeter>(config.memory_limit)) {}
 
 Result<std::unique_ptr<AnswerParts>> AnswerParts::open(const AnswerConfig& config) {
   if (config.privacy.mode != PrivateMode::off) forbid_core_dumps();
@@ -49,24 +51,56 @@ Result<std::unique_ptr<AnswerParts>> AnswerParts::open(const AnswerConfig& confi
       new AnswerParts(config, *std::move(drafter), std::move(memory)));
 }
 
-Result<std::unique_ptr<DrafterPlacement>> AnswerParts::place(const BundleFile& bundle) const {
-  return DrafterPlacement::choose({.bundle = bundle,
-                                   .device = config_.device,
-                                   .tree = config_.generation.tree.value_or(chain_shape(1)),
-                                   .threads = config_.thread_count,
-                                   .log = log_});
+DrafterPlacement::Options AnswerParts::placing(const BundleFile& bundle,
+                                               std::uint32_t conversations) const {
+  return {.bundle = bundle,
+          .device = config_.device,
+          .tree = config_.generation.tree.value_or(chain_shape(1)),
+          .threads = config_.thread_count,
+          .log = log_,
+          .meter = meter_,
+          .positions = config_.drafted_positions,
+          .conversations = conversations};
 }
 
-Result<void> AnswerParts::place_drafter() {
+Result<std::uint32_t> AnswerParts::place_drafter(std::uint32_t conversations) {
+  if (!config_.offline_bundle.empty()) {
+    if (auto opened = open_writer(); !opened) return opened.error();
+  }
+  std::uint64_t reserved = 0;
+  std::uint32_t positions = config_.drafted_positions;
   if (config_.generation.tree) {
-    auto placement = place(bundle());
+    DrafterPlacement::Options options = placing(bundle(), conversations);
+    if (writer_ && meter_->is_limited()) {
+      options.beside = [this, wanted = placing(*writer_, 1)](std::uint32_t count) {
+        return DrafterPlacement::need_on(cpu_device(wanted.threads), wanted, count);
+      };
+    }
+    auto placement = DrafterPlacement::choose(options);
     if (!placement) return placement.error();
     placement_ = *std::move(placement);
+    conversations = placement_->conversations();
+    if (options.beside) {
+      positions = placement_->positions();
+      reserved =
+          placement_->need().total(conversations) - options.beside(positions).total(conversations);
+    }
   }
-  return config_.offline_bundle.empty() ? Result<void>() : place_writer();
+  if (!writer_) return conversations;
+  DrafterPlacement::Options options = placing(*writer_, conversations);
+  options.reserved = reserved;
+  options.positions = positions;
+  auto placement = DrafterPlacement::choose(options);
+  if (!placement) return placement.error();
+  writer_placement_ = *std::move(placement);
+  return writer_placement_->conversations();
 }
 
-Result<void> AnswerParts::place_writer() {
+std::uint64_t AnswerParts::mapped_bytes() const {
+  return bundle().mapped_bytes() + (writer_ ? writer_->mapped_bytes() : 0);
+}
+
+Result<void> AnswerParts::open_writer() {
   auto opened = BundleFile::open(config_.offline_bundle, BundleUse::draft);
   if (!opened) return Error{opened.error().code, "--offline-bundle: " + opened.error().message};
   if (opened->hello().tokenizer != bundle().hello().tokenizer) {
@@ -82,9 +116,6 @@ Result<void> AnswerParts::place_writer() {
                      "needs tokens alone"};
   }
   writer_.emplace(*std::move(opened));
-  auto placement = place(*writer_);
-  if (!placement) return placement.error();
-  writer_placement_ = *std::move(placement);
   return {};
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "shared/net/link_plug.h"
 #include "shared/net/send_grid.h"
 #include "shared/protocol/target_link.h"
+#include "shared/runtime/memory_meter.h"
 
 namespace spdlog {
 class logger;
@@ -32,10 +34,10 @@ class AnswerParts {
   // Errors    of the bundle
   static Result<std::unique_ptr<AnswerParts>> open(const AnswerConfig& config);
   // Finds the drafter a device, unless decoding is plain, and opens who writes without the server
-  // and finds it one.
+  // and finds it one. Returns for how many of `conversations` at once there is memory.
   //
   // Errors    of DrafterPlacement::choose, and of that bundle
-  Result<void> place_drafter();
+  Result<std::uint32_t> place_drafter(std::uint32_t conversations = 1);
 
   const BundleFile& bundle() const { return drafter_.bundle; }
   // Why this drafter of several; empty: there was no choice.
@@ -49,6 +51,10 @@ class AnswerParts {
     return writer_placement_ ? &writer_placement_->drafters() : nullptr;
   }
   const PowerSupply& power() const { return power_; }
+  // What drafters hold, and what they may.
+  const MemoryMeter& memory() const { return *meter_; }
+  // Of the files that they are read from.
+  std::uint64_t mapped_bytes() const;
 
   // A connection of its own to the server. What leaves on it is recorded in uplink().
   //
@@ -64,8 +70,8 @@ class AnswerParts {
   void keep(const RunKnowledge& known);
 
  private:
-  Result<std::unique_ptr<DrafterPlacement>> place(const BundleFile& bundle) const;
-  Result<void> place_writer();
+  DrafterPlacement::Options placing(const BundleFile& bundle, std::uint32_t conversations) const;
+  Result<void> open_writer();
 
   AnswerParts(const AnswerConfig& config, SelectedDrafter drafter,
               std::unique_ptr<RunMemory> memory);
@@ -75,6 +81,7 @@ class AnswerParts {
   std::shared_ptr<spdlog::logger> log_;
   // Null where nothing is to be learned, as in experiments.
   std::unique_ptr<RunMemory> memory_;
+  std::shared_ptr<MemoryMeter> meter_;
   std::unique_ptr<DrafterPlacement> placement_;
   std::optional<BundleFile> writer_;
   std::unique_ptr<DrafterPlacement> writer_placement_;

@@ -10,6 +10,7 @@
 #include "client/experiments/oracle_drafter.h"
 #include "shared/base/log.h"
 #include "shared/program/interrupt.h"
+#include "shared/program/program.h"
 
 namespace edgedraft {
 namespace {
@@ -54,6 +55,7 @@ Answering::Answering(std::unique_ptr<AnswerParts> parts, const AnswerConfig& con
       .generation = config.generation,
       .pace = config.pace,
       .pace_profile = config.pace_profile.name(),
+      .memory_limit = config.memory_limit,
       .pads = config.pads,
       .offline_after = config.offline_after,
       .synthetic_acceptance = std::nullopt,
@@ -161,6 +163,7 @@ OpenTokens Answering::encode(const MarkedText& text, const RequestMask::Outcome&
 
 Result<AnswerReport> Answering::answer(const OpenTokens& prompt,
                                        const RequestMask::Outcome& hidden) {
+  if (!first_asked_) first_asked_ = Clock::now();
   printer_.begin(hidden.is_local ? nullptr : hidden.placeholders);
   energy_.begin();
   AnswerTerms terms{.tokens_max = reported_.generation.tokens_max,
@@ -197,8 +200,17 @@ Result<std::optional<AnswerReport>> Answering::finish() {
     report.late_drafts = paced_->late_count() - std::exchange(late_before_, paced_->late_count());
   }
   report.energy_joules = energy_.joules();
+  if (!std::exchange(told_first_, true) && first_asked_) {
+    report.start_to_first_token =
+        *first_asked_ - program_start() + report.stats.first_token_elapsed;
+  }
+  const MemoryMeter& memory = parts_->memory();
+  report.memory = {.held_bytes = memory.held(),
+                   .peak_bytes = memory.peak(),
+                   .mapped_bytes = parts_->mapped_bytes()};
   parts_->keep(report.known);
   parts_->log()->info("{}", account(report));
+  parts_->log()->info("{}", memory_account(report));
   return std::optional(std::move(report));
 }
 

@@ -17,6 +17,7 @@
 #include "client/experiments/paced_drafter.h"
 #include "client/privacy/open_text.h"
 #include "client/privacy/request_mask.h"
+#include "shared/base/clock.h"
 
 namespace edgedraft {
 
@@ -73,6 +74,8 @@ class Answering {
   PacedDrafter* paced_ = nullptr;  // the conversation's drafter, if a pace is kept
   std::uint32_t late_before_ = 0;  // of earlier answers
   EnergyMeter energy_;
+  std::optional<Instant> first_asked_;
+  bool told_first_ = false;
   std::optional<Engine> engine_;
   std::unique_ptr<EngineConversation> conversation_;
 };

@@ -8,6 +8,8 @@
 
 #include "client/devices/measuring.h"
 #include "client/engine/bundle_file.h"
+#include "client/engine/drafter_placement.h"
+#include "client/engine/memory_fit.h"
 #include "shared/base/progress.h"
 
 namespace edgedraft {
@@ -37,6 +39,11 @@ std::string measurement(const ListedDevice& listed) {
          text_of(", %.2f GB/s of weights", listed.timing->bytes_per_second * 1e-9);
 }
 
+std::string memory_text(const MemoryNeed& need) {
+  return "holds " + mebibytes(need.weights) + " of weights, " + mebibytes(need.scratch) +
+         " of working memory, " + mebibytes(need.cache) + " for each conversation";
+}
+
 ordered_json device_json(const ListedDevice& listed) {
   const ComputeDevice& d = listed.device;
   const auto or_null = [](const std::string& text) {
@@ -51,10 +58,18 @@ ordered_json device_json(const ListedDevice& listed) {
                     {"unusable", or_null(d.unusable)},
                     {"step_seconds", nullptr},
                     {"bytes_per_second", nullptr},
+                    {"weights_bytes", nullptr},
+                    {"working_bytes", nullptr},
+                    {"conversation_bytes", nullptr},
                     {"failure", or_null(listed.failure)}};
   if (listed.timing) {
     json["step_seconds"] = listed.timing->seconds;
     json["bytes_per_second"] = listed.timing->bytes_per_second;
+  }
+  if (listed.need) {
+    json["weights_bytes"] = listed.need->weights;
+    json["working_bytes"] = listed.need->scratch;
+    json["conversation_bytes"] = listed.need->cache;
   }
   return json;
 }
@@ -72,7 +87,8 @@ void declare_devices(CLI::App& app, DevicesOptions& options) {
       "Says which device --device auto takes and why: the one with the shortest drafting step, one "
       "level of a\ntree of 8,6,62. With --bundle every device is measured anew; `run` and `chat` "
       "measure once for a\ndrafter and remember it. Software rasterisers are measured here but "
-      "never taken by themselves.\n"
+      "never taken by themselves. With --bundle it says, too, what the "
+      "drafter holds in memory on each.\n"
       "Example:\n  edgedraft devices --bundle drafter.gguf");
 }
 
@@ -80,7 +96,7 @@ DeviceList make_device_list(const std::vector<ComputeDevice>& devices,
                             const std::optional<MeasureDevice>& measure) {
   DeviceList list;
   for (const ComputeDevice& device : devices) {
-    ListedDevice listed{.device = device, .timing = {}, .failure = {}};
+    ListedDevice listed{.device = device, .timing = {}, .failure = {}, .need = {}};
     if (measure && device.unusable.empty()) {
       const auto timing = (*measure)(device);
       if (timing) {
@@ -114,7 +130,8 @@ void print(const DeviceList& list, std::ostream& out) {
     for (const std::string& feature : listed.device.features) {
       features += (features.empty() ? "" : ", ") + feature;
     }
-    for (const std::string& line : {features, measurement(listed)}) {
+    const std::string memory = listed.need ? memory_text(*listed.need) : "";
+    for (const std::string& line : {features, measurement(listed), memory}) {
       if (!line.empty()) out << indent << line << '\n';
     }
   }
@@ -163,7 +180,13 @@ Result<int> run_devices(const DevicesOptions& o) {
       return timing;
     };
   }
-  const DeviceList list = make_device_list(devices, measure);
+  DeviceList list = make_device_list(devices, measure);
+  for (ListedDevice& listed : list.devices) {
+    if (!bundle || !listed.device.unusable.empty()) continue;
+    listed.need = DrafterPlacement::need_on(
+        listed.device, {.bundle = *bundle, .tree = TreeShape{}, .threads = threads},
+        bundle->context_count());
+  }
   if (o.json) {
     std::cout << to_json(list) << std::endl;
   } else {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "client/devices/device_choice.h"
+#include "shared/drafting/memory_need.h"
 
 namespace CLI {
 class App;
@@ -30,7 +31,8 @@ Result<int> run_devices(const DevicesOptions& options);
 struct ListedDevice {
   ComputeDevice device;
   std::optional<StepTiming> timing;
-  std::string failure;  // why there is no timing, if it was tried
+  std::string failure;             // why there is no timing, if it was tried
+  std::optional<MemoryNeed> need;  // of the drafter there, if there is one
 };
 
 struct DeviceList {

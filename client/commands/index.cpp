@@ -20,8 +20,6 @@
 namespace edgedraft {
 namespace {
 
-constexpr std::uint64_t kBytesPerMib = 1u << 20;
-
 Error usage(std::string message) {
   return {Errc::usage, std::move(message)};
 }
@@ -204,11 +202,13 @@ void declare_index(CLI::App& app, IndexCommandOptions& o) {
   add("--threads", o.threads, "N", "That measure; 0: one per fast core")
       ->check(in_range(std::int64_t{0}, std::int64_t{1024}))
       ->capture_default_str();
-  add("--memory", o.memory_mib, "MIB",
-      "Memory for sorting, 65,536 suffixes per MiB; more makes it a little faster. Beside it there "
-      "are a few MiB and the tokenizer, with --keep-tokens 16 bytes per document and the model")
-      ->check(in_range(std::int64_t{1}, std::int64_t{1} << 20))
-      ->capture_default_str();
+  add("--memory", o.memory_bytes, "BYTES",
+      "Memory for sorting, e.g. 2GB, 65,536 suffixes per MB; more makes it a little faster. Beside "
+      "it there are a few MB and the tokenizer, with --keep-tokens 16 bytes per document and the "
+      "model")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(in_range(std::uint64_t{1} << 20, std::uint64_t{1} << 40))
+      ->default_str("512MB");
   app.add_flag("--force", o.force, "Replace the file if it exists");
   add("--check", o.check, "FILE", "Make nothing: read this index whole, and say what it is");
   app.footer(
@@ -231,12 +231,11 @@ Result<int> run_index(const IndexCommandOptions& o) {
   if (!tokenizer) return in_file(o.model, tokenizer.error());
   const auto fingerprint = tokenizer_fingerprint(*file);
   if (!fingerprint) return in_file(o.model, fingerprint.error());
-  auto builder = IndexBuilder::create(
-      {.output = o.output,
-       .vocabulary_count = tokenizer->vocabulary_count(),
-       .tokenizer = *fingerprint,
-       .is_public = o.is_public,
-       .memory_bytes = static_cast<std::uint64_t>(o.memory_mib) * kBytesPerMib});
+  auto builder = IndexBuilder::create({.output = o.output,
+                                       .vocabulary_count = tokenizer->vocabulary_count(),
+                                       .tokenizer = *fingerprint,
+                                       .is_public = o.is_public,
+                                       .memory_bytes = o.memory_bytes});
   if (!builder) return builder.error();
   const auto read = o.keep_tokens
                         ? add_refined(o, *file, *tokenizer, *builder)

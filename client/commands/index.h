@@ -22,7 +22,7 @@ struct IndexCommandOptions {
   std::string split = "file";
   std::string field = "text";
   bool is_public = false;
-  std::int64_t memory_mib = 512;
+  std::uint64_t memory_bytes = std::uint64_t{512} << 20;
   std::optional<std::int64_t> keep_tokens;
   std::string keep = "likeliest";
   std::uint64_t seed = 0;

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "client/engine/memory_fit.h"
 #include "shared/base/bytes.h"
 
 namespace edgedraft {
@@ -43,6 +44,12 @@ ordered_json stats_json(const AnswerReport& report, std::uint64_t seed) {
       {"seconds", seconds(stats.elapsed)},
       {"tokens_per_second", per_second(stats)},
       {"time_to_first_token_s", seconds(stats.first_token_elapsed)},
+      {"start_to_first_token_s", report.start_to_first_token
+                                     ? ordered_json(seconds(*report.start_to_first_token))
+                                     : ordered_json()},
+      {"memory_held_bytes", report.memory.held_bytes},
+      {"memory_peak_bytes", report.memory.peak_bytes},
+      {"mapped_bytes", report.memory.mapped_bytes},
       {"drafting_seconds", seconds(stats.drafting)},
       {"energy_joules",
        report.energy_joules ? ordered_json(*report.energy_joules) : ordered_json()},
@@ -81,6 +88,9 @@ ordered_json config_json(const ReportedConfig& config) {
       {"device", config.device},
       {"device_name", config.device_name},
       {"device_reason", config.device_reason},
+      {"memory_limit_bytes", config.memory_limit == MemoryMeter::kUnlimited
+                                 ? ordered_json()
+                                 : ordered_json(config.memory_limit)},
       {"max_tokens", g.tokens_max},
       {"temperature", g.sampling.temperature},
       {"top_k", g.sampling.top_k},
@@ -177,6 +187,19 @@ std::string account(const AnswerReport& report) {
   if (stats.offline_tokens > 0) {
     line += "; " + std::to_string(stats.offline_tokens) + " written offline, " +
             std::to_string(stats.rewritten_tokens) + " rewritten";
+  }
+  return line;
+}
+
+std::string memory_account(const AnswerReport& report) {
+  std::string line = "memory of drafters: " + mebibytes(report.memory.held_bytes) +
+                     " held, at most " + mebibytes(report.memory.peak_bytes) + "; " +
+                     mebibytes(report.memory.mapped_bytes) + " of files mapped";
+  if (report.start_to_first_token) {
+    char text[64];
+    std::snprintf(text, sizeof text, "; first token %.2f s after the start",
+                  seconds(*report.start_to_first_token));
+    line += text;
   }
   return line;
 }

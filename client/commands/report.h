@@ -1,12 +1,15 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "client/engine/engine.h"
 #include "client/experiments/paced_drafter.h"
+#include "shared/base/clock.h"
 #include "shared/base/sha256.h"
+#include "shared/runtime/memory_meter.h"
 
 namespace edgedraft {
 
@@ -22,7 +25,8 @@ struct ReportedConfig {
   std::string device_reason;   // why that one
   GenerationOptions generation;
   DraftingPace pace;
-  std::string pace_profile;                    // empty: none
+  std::string pace_profile;  // empty: none
+  std::uint64_t memory_limit = MemoryMeter::kUnlimited;
   bool pads = false;                           // blocks of constant size at a constant pace
   std::optional<std::uint32_t> offline_after;  // tokens after which the link was cut
   // Drafts were made from a known answer, right with this probability a position.
@@ -41,6 +45,15 @@ struct AnswerReport : AnswerOutcome {
   // That the machine's processors took meanwhile, for this and everything else; nothing if the
   // system does not tell.
   std::optional<double> energy_joules{};
+  // From the program's start to the first token of its first answer; nothing for later ones.
+  std::optional<Duration> start_to_first_token{};
+  // What drafters hold, the most that they held at once, and the size of the files that they are
+  // read from, which the system may drop and read again.
+  struct Memory {
+    std::uint64_t held_bytes = 0;
+    std::uint64_t peak_bytes = 0;
+    std::uint64_t mapped_bytes = 0;
+  } memory{};
 };
 
 std::string_view to_string(AnswerEnd end);
@@ -52,5 +65,7 @@ std::string to_json(const Error& error);
 
 // A line for the reader of an answer: tokens, cycles, acceptance, bytes, time.
 std::string account(const AnswerReport& report);
+// Another one, of memory and the time to the first token.
+std::string memory_account(const AnswerReport& report);
 
 }  // namespace edgedraft

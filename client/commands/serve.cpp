@@ -11,11 +11,14 @@
 
 #include "client/commands/answer_parts.h"
 #include "client/engine/engine.h"
+#include "client/engine/memory_fit.h"
 #include "client/serve/conversation_store.h"
 #include "client/serve/local_server.h"
+#include "shared/base/clock.h"
 #include "shared/base/log.h"
 #include "shared/program/endpoint.h"
 #include "shared/program/interrupt.h"
+#include "shared/program/program.h"
 #include "shared/program/token_file.h"
 #include "shared/program/validators.h"
 
@@ -154,7 +157,8 @@ Result<int> run_serve(const ServeOptions& o) {
     return Error{Errc::usage,
                  "--route " + o.route + ": with --plain there is no drafter to answer"};
   }
-  if (auto placed = parts.place_drafter(); !placed) return placed.error();
+  const auto conversations = parts.place_drafter(o.conversations);
+  if (!conversations) return conversations.error();
 
   auto store = open_store(o.page);
   if (!store) return store.error();
@@ -185,8 +189,10 @@ Result<int> run_serve(const ServeOptions& o) {
        .plug = &parts.plug(),
        .grid = &parts.grid(),
        .store = store->get(),
+       .memory = &parts.memory(),
+       .mapped_bytes = parts.mapped_bytes(),
        .seeds_are_random = !o.answer.seed,
-       .conversations_max = o.conversations,
+       .conversations_max = *conversations,
        .line_max = kLineMax,
        .parts =
            [&](GenerationObserver& observer) {
@@ -212,6 +218,10 @@ Result<int> run_serve(const ServeOptions& o) {
            },
        .on_failure = [&](const std::string& what) { parts.log()->warn("{}", what); }});
   if (!server) return server.error();
+  parts.log()->info(
+      "memory of drafters: {} held, {} of files mapped; ready {:.2f} s after the start",
+      mebibytes(parts.memory().held()), mebibytes(parts.mapped_bytes()),
+      seconds(Clock::now() - program_start()));
   std::cout << "ready http://" << to_string(Endpoint{endpoint->host, (*server)->port()})
             << "/v1 model " << model << std::endl;
   while (!interrupted()) std::this_thread::sleep_for(kInterruptDelay);

@@ -6,10 +6,12 @@
 #include <fstream>
 #include <sstream>
 #include <tuple>
+#include <utility>
 
 #include "client/vulkan/vulkan_backend.h"
 #include "shared/base/fast_cores.h"
 #include "shared/program/options.h"
+#include "shared/runtime/planning_backend.h"
 
 namespace edgedraft {
 namespace {
@@ -62,7 +64,8 @@ ComputeDevice gpu(const VulkanDevice& device) {
                         .memory_bytes = device.memory_bytes,
                         .features = {"Vulkan " + device.api_version},
                         .unusable = device.unusable,
-                        .vulkan_index = device.index};
+                        .vulkan_index = device.index,
+                        .rounds_activations = device.used.integer_dot};
   // What it has, and whether drafting uses it.
   const std::tuple<bool, bool, const char*> features[] = {
       {device.features.narrow_storage, device.used.narrow_storage, "8- and 16-bit storage"},
@@ -102,13 +105,23 @@ std::vector<ComputeDevice> list_compute_devices(std::uint32_t threads) {
   return devices;
 }
 
-Result<std::unique_ptr<Backend>> make_backend(const ComputeDevice& device, std::uint32_t threads) {
+Result<std::unique_ptr<Backend>> make_backend(const ComputeDevice& device, std::uint32_t threads,
+                                              std::shared_ptr<MemoryMeter> meter) {
   if (!device.unusable.empty()) {
     return Error{Errc::unsupported, title(device) + " cannot be used: " + device.unusable};
   }
-  if (!device.vulkan_index) return make_cpu_backend({.threads = threads});
-  return make_vulkan_backend(
-      {.device = *device.vulkan_index, .cache_directory = cache_directory(), .validate = false});
+  if (!device.vulkan_index) {
+    return make_cpu_backend({.threads = threads, .meter = std::move(meter)});
+  }
+  return make_vulkan_backend({.device = *device.vulkan_index,
+                              .cache_directory = cache_directory(),
+                              .validate = false,
+                              .meter = std::move(meter)});
+}
+
+Result<std::unique_ptr<Backend>> plan_backend(const ComputeDevice& device, std::uint32_t threads) {
+  if (!device.vulkan_index) return plan_cpu_backend({.threads = threads});
+  return plan_vulkan_backend(VulkanFeatures{.integer_dot = device.rounds_activations});
 }
 
 std::string title(const ComputeDevice& device) {

@@ -8,6 +8,7 @@
 
 #include "shared/base/error.h"
 #include "shared/runtime/backend.h"
+#include "shared/runtime/memory_meter.h"
 
 namespace edgedraft {
 
@@ -21,6 +22,7 @@ struct ComputeDevice {
   std::vector<std::string> features;
   std::string unusable;                       // why it cannot be used; empty if it can
   std::optional<std::uint32_t> vulkan_index;  // absent for the CPU
+  bool rounds_activations = false;            // of a GPU: takes memory for that
 
   // A rasteriser: Vulkan on the CPU.
   bool is_software() const { return kind == "software"; }
@@ -32,7 +34,12 @@ ComputeDevice cpu_device(std::uint32_t threads);
 std::vector<ComputeDevice> list_compute_devices(std::uint32_t threads);
 
 // Errors    of make_vulkan_backend; unsupported for a device that is unusable
-Result<std::unique_ptr<Backend>> make_backend(const ComputeDevice& device, std::uint32_t threads);
+Result<std::unique_ptr<Backend>> make_backend(const ComputeDevice& device, std::uint32_t threads,
+                                              std::shared_ptr<MemoryMeter> meter = nullptr);
+// One without memory, whose meter tells what such a backend would hold within a limit
+// (shared/runtime/planning_backend.h).
+// Errors    unsupported: a build without Vulkan
+Result<std::unique_ptr<Backend>> plan_backend(const ComputeDevice& device, std::uint32_t threads);
 
 // "vulkan:0 (NAME)".
 std::string title(const ComputeDevice& device);

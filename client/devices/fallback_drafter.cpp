@@ -13,8 +13,16 @@ FallbackDrafter::FallbackDrafter(Options options) : options_(std::move(options))
   }
 }
 
-std::size_t FallbackDrafter::kept_bytes() const {
-  return tokens_.size() * sizeof(tokens_[0]) + rows_.size() * sizeof(rows_[0]);
+std::uint64_t FallbackDrafter::kept_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Stretch& stretch : stretches_) bytes += stretch.rows.size() * sizeof(float);
+  return bytes;
+}
+
+std::uint64_t FallbackDrafter::kept_bytes_max(std::uint32_t activation_cols,
+                                              std::uint32_t positions_max) {
+  const std::uint64_t stretches = (std::uint64_t{positions_max} + kStretchRows - 1) / kStretchRows;
+  return stretches * kStretchRows * activation_cols * sizeof(float);
 }
 
 template <class Change>
@@ -44,25 +52,25 @@ void FallbackDrafter::fall_back(const std::string& why) {
   drafter_ = options_.second();
   replay();
   tokens_ = {};
-  rows_ = {};
-  row_is_there_ = {};
+  stretches_.clear();
   options_.on_failure(why);
 }
 
 void FallbackDrafter::replay() {
   drafter_->append(tokens_);
   const std::size_t cols = drafter_->activation_cols();
-  const auto begin = row_is_there_.begin();
-  for (auto first = begin; first != row_is_there_.end();) {
-    first = std::find(first, row_is_there_.end(), true);
-    const auto last = std::find(first, row_is_there_.end(), false);
-    if (first != last) {
-      const auto position = static_cast<std::size_t>(first - begin);
-      const auto count = static_cast<std::size_t>(last - first);
-      drafter_->add_activations(static_cast<std::uint32_t>(position),
-                                std::span(rows_).subspan(position * cols, count * cols));
+  std::uint32_t position = 0;
+  for (const Stretch& stretch : stretches_) {
+    for (std::uint32_t first = 0; first < kStretchRows;) {
+      std::uint32_t end = first;
+      while (end < kStretchRows && stretch.is_there[end]) ++end;
+      if (end > first) {
+        drafter_->add_activations(
+            position + first, std::span(stretch.rows).subspan(first * cols, (end - first) * cols));
+      }
+      first = end + 1;
     }
-    first = last;
+    position += kStretchRows;
   }
 }
 
@@ -80,17 +88,7 @@ void FallbackDrafter::truncate(std::uint32_t count) {
 }
 
 void FallbackDrafter::add_activations(std::uint32_t first, std::span<const float> rows) {
-  const std::size_t cols = activation_cols();
-  if (!fallen_ && cols > 0) {
-    const std::size_t end = first + rows.size() / cols;
-    if (row_is_there_.size() < end) {
-      row_is_there_.resize(end);
-      rows_.resize(end * cols);
-    }
-    std::fill(row_is_there_.begin() + first,
-              row_is_there_.begin() + static_cast<std::ptrdiff_t>(end), true);
-    std::copy(rows.begin(), rows.end(), rows_.begin() + static_cast<std::ptrdiff_t>(first * cols));
-  }
+  if (!fallen_) keep_rows(first, rows);
   change([&](Drafter& drafter) { drafter.add_activations(first, rows); });
 }
 
@@ -99,10 +97,33 @@ void FallbackDrafter::drop_activations(std::uint32_t first) {
   change([&](Drafter& drafter) { drafter.drop_activations(first); });
 }
 
+void FallbackDrafter::keep_rows(std::uint32_t first, std::span<const float> rows) {
+  const std::size_t cols = activation_cols();
+  for (std::uint32_t position = first; !rows.empty() && position < options_.positions_max;
+       ++position) {
+    const std::uint32_t index = position / kStretchRows;
+    const std::uint32_t row = position % kStretchRows;
+    if (stretches_.size() <= index) stretches_.resize(index + 1);
+    Stretch& stretch = stretches_[index];
+    if (stretch.rows.empty()) {
+      stretch.held = HeldMemory(options_.meter, kStretchRows * cols * sizeof(float));
+      stretch.rows.resize(kStretchRows * cols);
+    }
+    stretch.is_there.set(row);
+    std::ranges::copy(rows.first(cols),
+                      stretch.rows.begin() + static_cast<std::ptrdiff_t>(row * cols));
+    rows = rows.subspan(cols);
+  }
+}
+
 void FallbackDrafter::forget_rows(std::uint32_t first) {
-  if (first >= row_is_there_.size()) return;
-  row_is_there_.resize(first);
-  rows_.resize(first * std::size_t{activation_cols()});
+  const std::uint32_t kept = (first + kStretchRows - 1) / kStretchRows;
+  if (stretches_.size() < kept) return;
+  stretches_.resize(kept);
+  if (first % kStretchRows == 0) return;
+  for (std::uint32_t row = first % kStretchRows; row < kStretchRows; ++row) {
+    stretches_.back().is_there.reset(row);
+  }
 }
 
 bool FallbackDrafter::grow(TreeGrowth& growth, const GrowthBudget& budget) {

@@ -1,11 +1,15 @@
 #pragma once
 
+#include <bitset>
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "shared/drafting/drafter.h"
+#include "shared/runtime/memory_meter.h"
 
 namespace edgedraft {
 
@@ -17,7 +21,7 @@ namespace edgedraft {
 // round differently; verification makes the same answer of them.
 //
 // Errors    DeviceError, from every call, once the second device has failed as well
-// Cost      4 bytes a token and value of activations, for as many positions as the context has,
+// Cost      4 bytes a token and value of activations, for as many positions as the drafter has,
 //           until the first device has failed
 class FallbackDrafter final : public Drafter {
  public:
@@ -28,11 +32,15 @@ class FallbackDrafter final : public Drafter {
     Maker first;
     Maker second;
     std::function<void(const std::string& why)> on_failure;  // of the first; told once
+    // That the drafters have: nothing is kept of others.
+    std::uint32_t positions_max = std::numeric_limits<std::uint32_t>::max();
+    std::shared_ptr<MemoryMeter> meter = nullptr;  // counts the activations that are kept
   };
   explicit FallbackDrafter(Options options);
 
-  // What is kept to build the second drafter from.
-  std::size_t kept_bytes() const;
+  // Activations that are kept to build the second drafter from, and the most that they may be.
+  std::uint64_t kept_bytes() const;
+  static std::uint64_t kept_bytes_max(std::uint32_t activation_cols, std::uint32_t positions_max);
 
   std::uint32_t token_count() const override { return drafter_->token_count(); }
   void append(std::span<const std::uint32_t> tokens) override;
@@ -53,15 +61,23 @@ class FallbackDrafter final : public Drafter {
   auto ask(const Question& question);
   void fall_back(const std::string& why);
   void replay();
+  void keep_rows(std::uint32_t first, std::span<const float> rows);
   void forget_rows(std::uint32_t first);
+
+  // Rows of positions that follow each other. What there is of them never moves.
+  static constexpr std::uint32_t kStretchRows = 256;
+  struct Stretch {
+    HeldMemory held;
+    std::vector<float> rows;
+    std::bitset<kStretchRows> is_there;
+  };
 
   Options options_;
   std::unique_ptr<Drafter> drafter_;
   bool fallen_ = false;
   // Until then.
   std::vector<std::uint32_t> tokens_;
-  std::vector<float> rows_;         // of positions 0, 1, ...
-  std::vector<bool> row_is_there_;  // a position each
+  std::vector<Stretch> stretches_;
 };
 
 }  // namespace edgedraft

@@ -7,7 +7,7 @@ namespace {
 
 Result<StepTiming> measure(const MeasuringOptions& o, const ComputeDevice& device) {
   try {
-    const auto backend = make_backend(device, o.threads);
+    const auto backend = make_backend(device, o.threads, o.meter);
     if (!backend) return backend.error();
     return time_drafting_step(o.drafter, **backend, o.tree);
   } catch (const DeviceError& error) {

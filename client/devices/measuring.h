@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "client/devices/device_choice.h"
 #include "client/devices/timing_cache.h"
 #include "shared/base/sha256.h"
 #include "shared/drafting/drafter_kind.h"
+#include "shared/runtime/memory_meter.h"
 
 namespace edgedraft {
 
@@ -17,6 +19,7 @@ struct MeasuringOptions {
   TreeShape tree;
   std::uint32_t threads;  // of the CPU
   TimingCache& cache;
+  std::shared_ptr<MemoryMeter> meter = nullptr;  // of the devices' memory
   // What a former run has measured: taken as it is, or measured again.
   enum class Known : std::uint8_t { take, renew } known;
 };

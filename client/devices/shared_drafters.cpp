@@ -20,13 +20,17 @@ std::unique_ptr<Drafter> SharedDrafters::make_drafter() {
   if (failed_) return make_on_second();
   const auto make_on_first = [this] { return first_->weights->make_drafter(); };
   if (!options_.second) return make_on_first();
-  return std::make_unique<FallbackDrafter>(FallbackDrafter::Options{
-      .first = make_on_first,
-      .second = [this] { return make_on_second(); },
-      .on_failure = [this](const std::string& why) { note_failure(why); }});
+  return std::make_unique<FallbackDrafter>(
+      FallbackDrafter::Options{.first = make_on_first,
+                               .second = [this] { return make_on_second(); },
+                               .on_failure = [this](const std::string& why) { note_failure(why); },
+                               .positions_max = options_.positions_max,
+                               .meter = first_->backend->meter()});
 }
 
 std::unique_ptr<Drafter> SharedDrafters::make_on_second() {
+  // Those that are still on the first device keep its weights until they fail, too.
+  if (first_) first_->weights.reset();
   if (!second_) second_ = options_.second();
   return second_->weights->make_drafter();
 }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +33,8 @@ class SharedDrafters {
     Loader first;
     Loader second{};                                           // empty: there is none
     std::function<void(const std::string& why)> on_failure{};  // of the first; told once
+    // Tokens of a conversation that the drafters can hold.
+    std::uint32_t positions_max = std::numeric_limits<std::uint32_t>::max();
   };
   // Loads the weights. Throws DeviceError if no device can hold them.
   explicit SharedDrafters(Options options);

@@ -20,8 +20,9 @@ constexpr Duration kEnough = std::chrono::milliseconds(250);
 Result<StepTiming> time_drafting_step(const DrafterModel& model, Backend& backend,
                                       const TreeShape& tree) {
   const DrafterFacts& facts = model.facts();
-  const auto drafter = model.load(backend, facts.context_count)->make_drafter();
   const std::uint32_t depth = std::min(tree.depth, std::max(facts.context_count / 2, 1u));
+  const std::uint32_t positions = std::min(facts.context_count, kPromptTokens + depth);
+  const auto drafter = model.load(backend, positions)->make_drafter();
   const std::uint32_t count = std::clamp(facts.context_count - depth, 2u, kPromptTokens);
   Random random(1);
   std::vector<std::uint32_t> tokens(count);

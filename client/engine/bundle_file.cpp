@@ -1,5 +1,6 @@
 #include "client/engine/bundle_file.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "shared/base/text_file.h"
@@ -103,8 +104,9 @@ Result<void> BundleFile::merge(std::span<const std::string> kinds) {
   return {};
 }
 
-std::unique_ptr<DrafterWeights> BundleFile::load_drafter(Backend& backend) const {
-  return drafter_ ? drafter_->load(backend, context_count()) : nullptr;
+std::unique_ptr<DrafterWeights> BundleFile::load_drafter(Backend& backend,
+                                                         std::uint32_t positions_max) const {
+  return drafter_ ? drafter_->load(backend, std::min(positions_max, context_count())) : nullptr;
 }
 
 std::unique_ptr<Drafter> BundleFile::make_drafter(Backend& backend) const {

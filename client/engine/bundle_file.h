@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -49,16 +51,19 @@ class BundleFile {
   // Tokens that the drafter can hold; 0 if there is none.
   std::uint32_t context_count() const { return hello_.context_count; }
   const std::filesystem::path& path() const { return path_; }
+  std::uint64_t mapped_bytes() const { return file_.mapped_bytes(); }
   // The name of its drafter's kind, "a+b" for several on one tree; empty for BundleUse::plain.
   std::string_view drafter_kind() const { return drafter_kind_; }
   // Requires BundleUse::draft.
   const DrafterModel& drafter() const { return *drafter_; }
   // Of its drafter; all zero and empty for BundleUse::plain.
   DrafterFacts drafter_facts() const { return drafter_ ? drafter_->facts() : DrafterFacts{}; }
-  // The drafter's weights, for any number of conversations; null for BundleUse::plain. Throws
-  // DeviceError if the backend's memory does not suffice. The file and the backend outlive them and
-  // their drafters.
-  std::unique_ptr<DrafterWeights> load_drafter(Backend& backend) const;
+  // The drafter's weights, for any number of conversations, in each of which it drafts up to the
+  // context's end or `positions_max` tokens; null for BundleUse::plain. Throws DeviceError if the
+  // backend's memory does not suffice. The file and the backend outlive them and their drafters.
+  std::unique_ptr<DrafterWeights> load_drafter(
+      Backend& backend,
+      std::uint32_t positions_max = std::numeric_limits<std::uint32_t>::max()) const;
   // A drafter with weights of its own.
   std::unique_ptr<Drafter> make_drafter(Backend& backend) const;
 

@@ -462,6 +462,15 @@ void ApiService::metrics(Call call) {
   add("conversations_open", "gauge", "Conversations with memory", conversations_.open_count());
   add("requests_processing", "gauge", "Answers being written", conversations_.busy_count());
   add("requests_deferred", "gauge", "Prompts in line", conversations_.waiting_count());
+  if (options_.memory != nullptr) {
+    const MemoryMeter& memory = *options_.memory;
+    add("memory_held_bytes", "gauge", "Memory that drafters hold", memory.held());
+    add("memory_peak_bytes", "gauge", "The most that they held at once", memory.peak());
+    if (memory.is_limited()) {
+      add("memory_limit_bytes", "gauge", "The most that they may hold", memory.limit());
+    }
+    add("mapped_bytes", "gauge", "Files that they are read from", options_.mapped_bytes);
+  }
   call.answer({.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = text});
 }
 

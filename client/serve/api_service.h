@@ -29,6 +29,7 @@
 #include "shared/net/http/http_reply.h"
 #include "shared/net/link_plug.h"
 #include "shared/net/send_grid.h"
+#include "shared/runtime/memory_meter.h"
 
 namespace edgedraft {
 
@@ -52,6 +53,8 @@ class ApiService {
     LinkPlug* plug = nullptr;              // that links hang on, outlives it; null: none
     SendGrid* grid = nullptr;              // of the links; the same
     ConversationStore* store = nullptr;    // the same; null: there is no page
+    const MemoryMeter* memory = nullptr;   // of drafters, the same; null: there are none
+    std::uint64_t mapped_bytes = 0;        // of the files that these are read from
     bool seeds_are_random = true;          // where a request names none; else defaults.sampling's
     boost::asio::io_context& io;
     Conversations::Options conversations;

@@ -136,7 +136,7 @@ Conversations::Place* Conversations::find(Ticket ticket) const {
 }
 
 void Conversations::serve_line() {
-  while (!line_.empty() && busy_count() < options_.count_max) {
+  while (!line_.empty() && (has_room() || busy_count() < open_count())) {
     Waiting next = std::move(line_.front());
     line_.pop_front();
     start(std::move(next));
@@ -170,7 +170,7 @@ Result<Conversations::Place*> Conversations::take_place(const Prompt& asked) {
   const bool continues = best != places_.end() && (2 * most >= (*best)->tokens.size() ||
                                                    (most == prompt.size() && !asked.is_private));
   if (!continues) {
-    if (places_.size() < options_.count_max) return open_place();
+    if (has_room()) return open_place();
     best = std::ranges::find_if(places_, idle);  // unused longest
   }
   EDGEDRAFT_CHECK(best != places_.end());
@@ -199,9 +199,15 @@ void Conversations::close(Place& place) {
     closed->conversation.reset();
     closed.reset();
     if (--closing_count_ == 0) give_back_free_memory();
+    boost::asio::post(options_.io, [this] { serve_line(); });
   });
   place.listener = nullptr;
   std::erase_if(places_, [&](const auto& other) { return other.get() == &place; });
+}
+
+// Those that are being closed have their memory still.
+bool Conversations::has_room() const {
+  return open_count() + closing_count_ < options_.count_max;
 }
 
 void Conversations::close_surplus() {

@@ -91,6 +91,7 @@ class Conversations {
   Result<Place*> take_place(const Prompt& prompt);
   Result<Place*> open_place();
   void close(Place& place);
+  bool has_room() const;
   void close_surplus();
   void on_over(Place& place);
   Place* find(Ticket ticket) const;

@@ -45,6 +45,8 @@ LocalServer::LocalServer(Options options) : work_(io_.get_executor()) {
                           .plug = options.plug,
                           .grid = options.grid,
                           .store = options.store,
+                          .memory = options.memory,
+                          .mapped_bytes = options.mapped_bytes,
                           .seeds_are_random = options.seeds_are_random,
                           .io = io_,
                           .conversations = {.engine = options.engine,

@@ -21,6 +21,7 @@
 #include "shared/net/http/http_server.h"
 #include "shared/net/link_plug.h"
 #include "shared/net/send_grid.h"
+#include "shared/runtime/memory_meter.h"
 
 namespace edgedraft {
 
@@ -45,6 +46,8 @@ class LocalServer {
     LinkPlug* plug = nullptr;              // the same
     SendGrid* grid = nullptr;              // the same
     ConversationStore* store = nullptr;    // the same
+    const MemoryMeter* memory = nullptr;   // the same
+    std::uint64_t mapped_bytes = 0;        // the same
     bool seeds_are_random = true;
     std::uint32_t conversations_max = 1;
     std::uint32_t line_max = 0;

@@ -36,14 +36,17 @@ bool is_packed(const Matrix& m) {
 }  // namespace
 
 VulkanBackend::VulkanBackend(const Hooks& hooks, const VulkanBackendOptions& options)
-    : device_(hooks, options),
+    : MeasuredBackend(options.meter),
+      device_(hooks, options),
       matmul_tile_(tile_for(device_.description(), hooks)),
-      arena_(device_, {.wanted = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
-                       .preferred = 0,
-                       .block_bytes = kBlockBytes}),
+      // Where every byte counts, no block is larger than what is in it.
+      arena_(device_, meter(),
+             {.wanted = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
+              .preferred = 0,
+              .block_bytes = meter()->is_limited() ? 0 : kBlockBytes}),
       pipelines_(device_, options.cache_directory),
-      stream_(device_, pipelines_),
-      transfers_(device_) {
+      stream_(device_, pipelines_, meter()),
+      transfers_(device_, meter()) {
   arena_.on_release([this](const Block& block) { stream_.forget(block); });
 }
 

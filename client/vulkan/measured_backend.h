@@ -10,6 +10,8 @@ namespace edgedraft {
 // A Vulkan backend that can be watched, for measurements and tests.
 class MeasuredBackend : public Backend {
  public:
+  using Backend::Backend;
+
   enum class Timing {
     none,
     whole,  // one figure for everything between two waits

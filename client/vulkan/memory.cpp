@@ -31,8 +31,8 @@ std::optional<std::uint32_t> memory_type(const VkPhysicalDeviceMemoryProperties&
 
 }  // namespace
 
-Block::Block(Device& device, std::uint64_t bytes, VkMemoryPropertyFlags wanted,
-             VkMemoryPropertyFlags preferred)
+Block::Block(Device& device, const std::shared_ptr<MemoryMeter>& meter, std::uint64_t bytes,
+             VkMemoryPropertyFlags wanted, VkMemoryPropertyFlags preferred)
     : bytes_(bytes) {
   const Functions& f = device.functions();
   const VkBufferCreateInfo info{.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
@@ -53,6 +53,7 @@ Block::Block(Device& device, std::uint64_t bytes, VkMemoryPropertyFlags wanted,
   const VkMemoryAllocateInfo allocate{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
                                       .allocationSize = needs.size,
                                       .memoryTypeIndex = *type};
+  held_ = HeldMemory(meter, needs.size);
   VkDeviceMemory memory = VK_NULL_HANDLE;
   check(f.AllocateMemory(device.handle(), &allocate, nullptr, &memory), "allocate memory");
   memory_ = {f, device.handle(), memory};
@@ -71,7 +72,7 @@ Allocation::~Allocation() {
 
 Allocation Arena::allocate(std::uint64_t bytes) {
   if (bytes > device_.allocation_max()) throw out_of_memory(bytes);
-  const std::uint64_t unit = std::max<std::uint64_t>(device_.storage_alignment(), 256);
+  const std::uint64_t unit = std::max(device_.storage_alignment(), kUnit);
   const std::uint64_t rounded = std::max(unit, (bytes + unit - 1) / unit * unit);
   const auto cut = [&](Block& block) -> std::optional<Allocation> {
     for (auto& [offset, free_bytes] : block.free_) {
@@ -90,10 +91,10 @@ Allocation Arena::allocate(std::uint64_t bytes) {
   // A device with little memory left may still have enough for this one.
   const std::uint64_t block_bytes = std::max(rounded, kind_.block_bytes);
   try {
-    blocks_.emplace_back(device_, block_bytes, kind_.wanted, kind_.preferred);
+    blocks_.emplace_back(device_, meter_, block_bytes, kind_.wanted, kind_.preferred);
   } catch (const DeviceError&) {
     if (block_bytes == rounded) throw;
-    blocks_.emplace_back(device_, rounded, kind_.wanted, kind_.preferred);
+    blocks_.emplace_back(device_, meter_, rounded, kind_.wanted, kind_.preferred);
   }
   return std::move(*cut(blocks_.back()));
 }

@@ -5,8 +5,10 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "client/vulkan/device.h"
+#include "shared/runtime/memory_meter.h"
 
 namespace edgedraft::vulkan {
 
@@ -14,8 +16,8 @@ namespace edgedraft::vulkan {
 class Block {
  public:
   // Throws DeviceError if there is no memory.
-  Block(Device& device, std::uint64_t bytes, VkMemoryPropertyFlags wanted,
-        VkMemoryPropertyFlags preferred);
+  Block(Device& device, const std::shared_ptr<MemoryMeter>& meter, std::uint64_t bytes,
+        VkMemoryPropertyFlags wanted, VkMemoryPropertyFlags preferred);
 
   VkBuffer buffer() const { return buffer_.get(); }
   // Null if the host does not see the memory.
@@ -25,6 +27,7 @@ class Block {
   friend class Arena;
 
   std::uint64_t bytes_;
+  HeldMemory held_;
   Owned<VkDeviceMemory, &Functions::FreeMemory> memory_;
   Owned<VkBuffer, &Functions::DestroyBuffer> buffer_;
   std::byte* mapped_ = nullptr;
@@ -72,21 +75,26 @@ class Arena {
   struct Kind {
     VkMemoryPropertyFlags wanted;
     VkMemoryPropertyFlags preferred;
-    std::uint64_t block_bytes;
+    std::uint64_t block_bytes;  // 0: each allocation has a block of its own
   };
-  Arena(Device& device, const Kind& kind) : device_(device), kind_(kind) {}
+  // `meter` counts the blocks.
+  Arena(Device& device, std::shared_ptr<MemoryMeter> meter, const Kind& kind)
+      : device_(device), meter_(std::move(meter)), kind_(kind) {}
 
   // Called before a block is freed: nothing may use it afterwards.
   void on_release(std::function<void(const Block&)> call) { on_release_ = std::move(call); }
 
   // At a multiple of storage_alignment(), uninitialised. Throws DeviceError.
   Allocation allocate(std::uint64_t bytes);
+  // What an allocation takes of a block.
+  static constexpr std::uint64_t kUnit = 256;
 
  private:
   friend class Allocation;
   void release(Block& block, std::uint64_t offset, std::uint64_t bytes) noexcept;
 
   Device& device_;
+  std::shared_ptr<MemoryMeter> meter_;
   Kind kind_;
   std::list<Block> blocks_;
   std::function<void(const Block&)> on_release_;

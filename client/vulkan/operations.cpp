@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "client/vulkan/backend.h"
+#include "client/vulkan/scratch_sizes.h"
 #include "shared/base/check.h"
 #include "shared/runtime/op_checks.h"
 
@@ -312,32 +313,21 @@ Slice VulkanBackend::scratch(std::uint64_t bytes) {
 // Returns   rows * k pairs of a logit and a token, then a pair of the largest and the sum a row
 Slice VulkanBackend::run_top_k(const TopKOp& op) {
   const std::uint64_t rows = op.logits.rows;
-  const auto stretches_of = [](std::uint64_t count) {
-    return groups_for(count, shaders::kTopKStretch);
-  };
-  const std::uint64_t stretches = stretches_of(op.logits.cols);
-  const std::uint64_t first_choices = stretches * op.k;
-  const std::uint64_t second_choices = stretches_of(first_choices) * op.k;
-  // In pairs: the result, the rows' sums, the stretches' sums, and two places for choices.
-  const std::uint64_t totals = rows * op.k;
-  const std::uint64_t sums = totals + rows;
-  const std::uint64_t places[] = {sums + rows * stretches,
-                                  sums + rows * stretches + rows * first_choices};
-  constexpr std::uint64_t kPairBytes = 8;
-  const Slice memory = scratch((places[1] + rows * second_choices) * kPairBytes);
+  const TopKPlaces places(rows, op.logits.cols, op.k);
+  const Slice memory = scratch(places.end * TopKPlaces::kPairBytes);
   const View logits = view(op.logits);
 
   std::uint64_t count = op.logits.cols;
   std::uint64_t from = 0;
   for (std::uint32_t pass = 0;; ++pass) {
     const bool is_first = pass == 0;
-    const bool is_last = stretches_of(count) == 1;
-    const std::uint64_t to = is_last ? 0 : places[pass % 2];
-    const std::uint64_t chosen = is_last ? op.k : stretches_of(count) * op.k;
+    const std::uint64_t stretches = TopKPlaces::stretches_of(count);
+    const bool is_last = stretches == 1;
+    const std::uint64_t to = is_last ? 0 : places.choices[pass % 2];
+    const std::uint64_t chosen = is_last ? op.k : stretches * op.k;
     stream_.reserve(0, 0);
     dispatch(
-        {.shader = Shader::top_k, .constants = {is_first, is_last}},
-        {.x = stretches_of(count), .y = rows},
+        {.shader = Shader::top_k, .constants = {is_first, is_last}}, {.x = stretches, .y = rows},
         shaders::TopKParams{
             .x_offset = is_first ? logits.offset : static_cast<std::uint32_t>(from),
             .x_stride = is_first ? logits.stride : static_cast<std::uint32_t>(count),
@@ -345,15 +335,17 @@ Slice VulkanBackend::run_top_k(const TopKOp& op) {
             .k = op.k,
             .y_offset = static_cast<std::uint32_t>(to),
             .y_stride = static_cast<std::uint32_t>(chosen),
-            .sums_offset = static_cast<std::uint32_t>(sums),
-            .sums_stride = static_cast<std::uint32_t>(stretches),
-            .totals_offset = static_cast<std::uint32_t>(totals)},
+            .sums_offset = static_cast<std::uint32_t>(places.sums),
+            .sums_stride = static_cast<std::uint32_t>(places.stretches),
+            .totals_offset = static_cast<std::uint32_t>(places.totals)},
         {{is_first ? logits.slice : memory}, {memory, Bound::written}, {memory, Bound::written}});
     if (is_last) break;
     from = to;
     count = chosen;
   }
-  return {.block = memory.block, .offset = memory.offset, .bytes = sums * kPairBytes};
+  return {.block = memory.block,
+          .offset = memory.offset,
+          .bytes = places.sums * TopKPlaces::kPairBytes};
 }
 
 void VulkanBackend::top_k(const TopKOp& op) {

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "client/vulkan/backend.h"
+#include "client/vulkan/scratch_sizes.h"
 #include "shared/base/check.h"
 #include "shared/runtime/op_checks.h"
 
@@ -110,10 +111,8 @@ void VulkanBackend::dispatch_product(PipelineKey key, const MatmulOp& op, const 
 
 // The rows of x as quantize.comp leaves them, in scratch memory: offset and stride in words.
 VulkanBackend::View VulkanBackend::quantize(const Matrix& x) {
-  constexpr std::uint32_t kVectorWords = 4;
   const auto stretches = static_cast<std::uint32_t>(groups_for(x.cols, shaders::kQuantizeStretch));
-  const std::uint32_t words = x.cols / 4 + stretches;
-  const std::uint32_t stride = (words + kVectorWords - 1) / kVectorWords * kVectorWords;
+  const std::uint32_t stride = quantized_row_words(x.cols);
   const View from = view(x);
   const View to{.slice = scratch(std::uint64_t{x.rows} * stride * sizeof(std::uint32_t)),
                 .offset = 0,

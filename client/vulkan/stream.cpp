@@ -13,14 +13,15 @@ constexpr std::uint64_t kResultBytesMax = std::uint64_t{4} << 20;
 // A drafter has a list for every number of rows, in its levels and for tokens that were accepted.
 // Each holds a few kilobytes of host memory and of the driver's.
 constexpr std::size_t kRecordingsMax = 64;
-constexpr std::uint64_t kHostBlockBytes = std::uint64_t{4} << 20;
+constexpr std::uint64_t kHostBlockBytes = Stream::kHostBytes / 2;
 
 }  // namespace
 
-Stream::Stream(Device& device, const Pipelines& pipelines)
+Stream::Stream(Device& device, const Pipelines& pipelines,
+               const std::shared_ptr<MemoryMeter>& meter)
     : device_(device),
       pipelines_(pipelines),
-      host_(device,
+      host_(device, meter,
             {.wanted = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
              .preferred = VK_MEMORY_PROPERTY_HOST_CACHED_BIT,
              .block_bytes = kHostBlockBytes}) {}
@@ -65,14 +66,23 @@ Recording& Stream::recording() {
     recordings_.splice(recordings_.begin(), recordings_, found);
     return recordings_.front();
   }
-  if (recordings_.size() >= kRecordingsMax) {
-    device_.wait(recordings_.back().last_run());
-    if (last_ == &recordings_.back()) last_ = nullptr;
-    recordings_.pop_back();
-  }
+  if (recordings_.size() >= kRecordingsMax) drop_oldest();
   ++counts_.recordings;
-  return recordings_.emplace_front(device_, pipelines_, host_, commands_, call_bytes, result_bytes_,
-                                   timing_);
+  for (;;) {
+    try {
+      return recordings_.emplace_front(device_, pipelines_, host_, commands_, call_bytes,
+                                       result_bytes_, timing_);
+    } catch (const DeviceError&) {
+      if (recordings_.empty()) throw;
+      drop_oldest();
+    }
+  }
+}
+
+void Stream::drop_oldest() {
+  device_.wait(recordings_.back().last_run());
+  if (last_ == &recordings_.back()) last_ = nullptr;
+  recordings_.pop_back();
 }
 
 void Stream::drop_gathered() noexcept {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "client/vulkan/recording.h"
+#include "shared/runtime/memory_meter.h"
 
 namespace edgedraft::vulkan {
 
@@ -14,6 +15,10 @@ namespace edgedraft::vulkan {
 // that has run before, for example a level of a draft tree, runs again without being recorded.
 class Stream {
  public:
+  // Of the call buffers and results of its recordings, within a memory limit: where there is no
+  // more, the recording goes whose last run is longest ago. Without a limit they may take more.
+  static constexpr std::uint64_t kHostBytes = std::uint64_t{8} << 20;
+
   struct Counts {
     std::uint64_t runs = 0;
     std::uint64_t recordings = 0;  // runs that had to be recorded first
@@ -23,7 +28,7 @@ class Stream {
     double seconds;
   };
 
-  Stream(Device& device, const Pipelines& pipelines);
+  Stream(Device& device, const Pipelines& pipelines, const std::shared_ptr<MemoryMeter>& meter);
   ~Stream();
 
   // Makes room for a command that is told `call_bytes` and leaves `result_bytes`: runs what has
@@ -53,6 +58,7 @@ class Stream {
 
  private:
   Recording& recording();
+  void drop_oldest();
   void drop_gathered() noexcept;
 
   Device& device_;

@@ -9,16 +9,16 @@
 namespace edgedraft::vulkan {
 namespace {
 
-constexpr std::uint64_t kPartBytes = std::uint64_t{4} << 20;
+constexpr std::uint64_t kPartBytes = Transfers::kHostBytes / 4;
 
 }  // namespace
 
-Transfers::Transfers(Device& device)
+Transfers::Transfers(Device& device, const std::shared_ptr<MemoryMeter>& meter)
     : device_(device),
-      arena_(device,
+      arena_(device, meter,
              {.wanted = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
               .preferred = VK_MEMORY_PROPERTY_HOST_CACHED_BIT,
-              .block_bytes = kPartBytes * std::tuple_size_v<decltype(parts_)>}) {
+              .block_bytes = kHostBytes}) {
   for (Part& part : parts_) {
     part.memory = arena_.allocate(kPartBytes);
     const VkCommandBufferAllocateInfo allocate{

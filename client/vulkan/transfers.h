@@ -12,7 +12,10 @@ namespace edgedraft::vulkan {
 // has been submitted before. Reading weights in, and rows of logits out.
 class Transfers {
  public:
-  explicit Transfers(Device& device);
+  // Of its staging memory.
+  static constexpr std::uint64_t kHostBytes = std::uint64_t{16} << 20;
+
+  Transfers(Device& device, const std::shared_ptr<MemoryMeter>& meter);
   ~Transfers();
 
   // Writes the bytes that `produce(to, offset)` makes, a piece after another in order; pieces are
@@ -42,7 +45,8 @@ class Transfers {
 
   Device& device_;
   Arena arena_;
-  std::array<Part, 4> parts_;
+  static constexpr std::size_t kParts = 4;
+  std::array<Part, kParts> parts_;
   std::size_t next_ = 0;
 };
 

@@ -9,6 +9,7 @@
 
 #include "shared/base/error.h"
 #include "shared/runtime/backend.h"
+#include "shared/runtime/memory_meter.h"
 
 namespace edgedraft {
 
@@ -52,6 +53,9 @@ struct VulkanBackendOptions {
   std::filesystem::path cache_directory;  // of compiled pipelines; empty: none is kept
   bool validate = false;                  // through Khronos' validation layer, which must be there
   std::optional<VulkanFeatures> features = {};  // use exactly these; absent: VulkanDevice::used
+  // Counts its memory: on the device, and what both the device and the host see. Null: one of its
+  // own, without a limit.
+  std::shared_ptr<MemoryMeter> meter = nullptr;
 };
 
 // A Backend that computes on a Vulkan 1.2 device, `name()` "vulkan". It keeps copies of what it is
@@ -61,5 +65,13 @@ struct VulkanBackendOptions {
 //           used or lacks a feature that was asked for, no validation layer; io: the device refused
 //           to start. All name the remedy.
 Result<std::unique_ptr<Backend>> make_vulkan_backend(const VulkanBackendOptions& options);
+
+// A backend without memory (shared/runtime/planning_backend.h) that tells `meter` what the device's
+// would hold within a limit; without one it takes memory in larger pieces, and so up to 64 MiB
+// more. What the driver takes for itself is not known.
+//
+// Errors    unsupported: a build without Vulkan
+Result<std::unique_ptr<Backend>> plan_vulkan_backend(const VulkanFeatures& used,
+                                                     std::shared_ptr<MemoryMeter> meter = nullptr);
 
 }  // namespace edgedraft

@@ -21,6 +21,11 @@ Result<std::unique_ptr<Backend>> make_vulkan_backend(const VulkanBackendOptions&
   return no_vulkan();
 }
 
+Result<std::unique_ptr<Backend>> plan_vulkan_backend(const VulkanFeatures&,
+                                                     std::shared_ptr<MemoryMeter>) {
+  return no_vulkan();
+}
+
 Result<std::unique_ptr<MeasuredBackend>> make_measured_vulkan_backend(const VulkanBackendOptions&) {
   return no_vulkan();
 }

@@ -35,10 +35,12 @@ class DraftNetwork {
   virtual void commit(std::span<const std::uint32_t> tokens) = 0;
   // Drops all draft rows and the committed tokens from `count` on.
   virtual void truncate(std::uint32_t count) = 0;
-  // Appends `nodes` as draft rows and leaves their logits as rows 0...
-  virtual void expand(std::span<const DraftNode> nodes) = 0;
+  // Appends `nodes` as draft rows and leaves their logits as rows 0..., or none where nobody reads
+  // them: a vocabulary's head is dear in time, and its rows in memory.
+  enum class Leave : std::uint8_t { logits, nothing };
+  virtual void expand(std::span<const DraftNode> nodes, Leave leave = Leave::logits) = 0;
 
-  // The logits of the last commit or expand, a column a token that the network may propose.
+  // The logits that the last commit or expand left, a column a token that the network may propose.
   // Shape [rows, vocabulary_count() or draft_tokens().size()]
   virtual Matrix logits() const = 0;
   virtual Backend& backend() = 0;

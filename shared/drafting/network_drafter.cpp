@@ -52,17 +52,25 @@ bool NetworkDrafter::grow(TreeGrowth& growth, const GrowthBudget& budget) {
   return edgedraft::grow(network(), growth, budget);
 }
 
+void NetworkDrafter::reserve_logits() {
+  if (!logits_.empty()) return;
+  const std::size_t columns = network().draft_tokens().size();
+  const std::size_t logits = network().vocabulary_count();
+  logits_held_ = HeldMemory(network().backend().meter(), (columns + logits) * sizeof(float));
+  columns_.resize(columns);
+  logits_.resize(logits);
+}
+
 std::span<const float> NetworkDrafter::next_logits() {
   if (!run_pending()) return {};
+  reserve_logits();
   const auto draft_tokens = network().draft_tokens();
   if (draft_tokens.empty()) {
-    logits_.resize(network().vocabulary_count());
     network().backend().read(network().logits(), logits_);
     return logits_;
   }
-  columns_.resize(draft_tokens.size());
   network().backend().read(network().logits(), columns_);
-  logits_.assign(network().vocabulary_count(), -std::numeric_limits<float>::infinity());
+  std::ranges::fill(logits_, -std::numeric_limits<float>::infinity());
   for (std::size_t i = 0; i < columns_.size(); ++i) logits_[draft_tokens[i]] = columns_[i];
   return logits_;
 }

@@ -8,6 +8,7 @@
 
 #include "shared/drafting/draft_network.h"
 #include "shared/drafting/drafter.h"
+#include "shared/runtime/memory_meter.h"
 
 namespace edgedraft {
 
@@ -54,6 +55,7 @@ class NetworkDrafter : public Drafter {
   // Runs the tokens that wait, the last one again if its logits are gone. False if the network has
   // too few positions.
   bool run_pending();
+  void reserve_logits();
 
   SharedLogits latest_;
   std::vector<std::uint32_t> tokens_;
@@ -62,6 +64,7 @@ class NetworkDrafter : public Drafter {
   std::shared_ptr<const void> rows_owner_;
   std::vector<float> columns_;  // the logits of a reduced vocabulary, before they are spread
   std::vector<float> logits_;
+  HeldMemory logits_held_;  // these two
 };
 
 }  // namespace edgedraft

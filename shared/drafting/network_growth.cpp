@@ -32,7 +32,8 @@ bool grow(DraftNetwork& network, TreeGrowth& growth, const GrowthBudget& budget)
       for (const GrowthNode& node : level.nodes) {
         nodes.push_back({.token = node.token, .depth = node.depth, .ancestors = node.ancestors});
       }
-      network.expand(nodes);
+      using Leave = DraftNetwork::Leave;
+      network.expand(nodes, level.children ? Leave::logits : Leave::nothing);
     }
     if (level.children) {
       answer(network, growth, level);

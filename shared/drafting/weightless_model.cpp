@@ -7,37 +7,37 @@
 namespace edgedraft {
 namespace {
 
-using MakeDrafter = std::function<std::unique_ptr<Drafter>(std::uint32_t positions_max)>;
-
 // Longer conversations than any current model can hold.
 constexpr std::uint32_t kContextLength = 1u << 20;
 
 class WeightlessWeights final : public DrafterWeights {
  public:
-  WeightlessWeights(MakeDrafter make, std::uint32_t positions_max)
-      : make_(std::move(make)), positions_max_(positions_max) {}
+  WeightlessWeights(MakeWeightless make, std::uint32_t positions_max,
+                    std::shared_ptr<MemoryMeter> meter)
+      : make_(std::move(make)), positions_max_(positions_max), meter_(std::move(meter)) {}
 
-  std::unique_ptr<Drafter> make_drafter() override { return make_(positions_max_); }
+  std::unique_ptr<Drafter> make_drafter() override { return make_(positions_max_, meter_); }
   std::uint64_t drafter_bytes() const override { return 0; }
 
  private:
-  MakeDrafter make_;
+  MakeWeightless make_;
   std::uint32_t positions_max_;
+  std::shared_ptr<MemoryMeter> meter_;
 };
 
 class WeightlessModel final : public DrafterModel {
  public:
-  WeightlessModel(MakeDrafter make, DrafterFacts facts)
+  WeightlessModel(MakeWeightless make, DrafterFacts facts)
       : make_(std::move(make)), facts_(std::move(facts)) {}
 
   const DrafterFacts& facts() const override { return facts_; }
-  std::unique_ptr<DrafterWeights> load(Backend& /*backend*/,
+  std::unique_ptr<DrafterWeights> load(Backend& backend,
                                        std::uint32_t positions_max) const override {
-    return std::make_unique<WeightlessWeights>(make_, positions_max);
+    return std::make_unique<WeightlessWeights>(make_, positions_max, backend.meter());
   }
 
  private:
-  MakeDrafter make_;
+  MakeWeightless make_;
   DrafterFacts facts_;
 };
 
@@ -45,7 +45,7 @@ class WeightlessModel final : public DrafterModel {
 
 Result<std::unique_ptr<DrafterModel>> make_weightless_model(const GgufFile& file,
                                                             std::string_view kind,
-                                                            MakeDrafter make_drafter) {
+                                                            MakeWeightless make_drafter) {
   const auto texts = file.get_strings("tokenizer.ggml.tokens");
   if (!texts) return texts.error();
   const auto architecture = file.architecture();

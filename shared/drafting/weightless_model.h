@@ -8,15 +8,20 @@
 #include "shared/base/error.h"
 #include "shared/drafting/drafter_kind.h"
 #include "shared/model/gguf.h"
+#include "shared/runtime/memory_meter.h"
 
 namespace edgedraft {
 
-// A model without weights, for the vocabulary of any file with a tokenizer: only how a drafter is
-// made, for a conversation of at most so many tokens.
+// How a drafter is made that needs no weights, for a conversation of at most so many tokens.
+// `meter` counts what it keeps of these.
+using MakeWeightless = std::function<std::unique_ptr<Drafter>(
+    std::uint32_t positions_max, const std::shared_ptr<MemoryMeter>& meter)>;
+
+// A model without weights, for the vocabulary of any file with a tokenizer.
 //
 // Errors    bad_file naming the key
-Result<std::unique_ptr<DrafterModel>> make_weightless_model(
-    const GgufFile& file, std::string_view kind,
-    std::function<std::unique_ptr<Drafter>(std::uint32_t positions_max)> make_drafter);
+Result<std::unique_ptr<DrafterModel>> make_weightless_model(const GgufFile& file,
+                                                            std::string_view kind,
+                                                            MakeWeightless make_drafter);
 
 }  // namespace edgedraft

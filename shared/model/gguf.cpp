@@ -179,6 +179,12 @@ const GgufValue* GgufFile::find_value(std::string_view key) const {
   return found == metadata_.end() ? nullptr : &found->second;
 }
 
+std::uint64_t GgufFile::mapped_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const MappedFile& mapping : mappings_) bytes += mapping.bytes().size();
+  return bytes;
+}
+
 const GgufTensor* GgufFile::find_tensor(std::string_view name) const {
   const auto found = tensor_index_.find(name);
   return found == tensor_index_.end() ? nullptr : &tensors_[found->second];

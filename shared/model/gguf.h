@@ -94,6 +94,9 @@ class GgufFile {
   Result<bool> get_bool_or(std::string_view key, bool fallback) const;
   Result<std::string_view> get_string_or(std::string_view key, std::string_view fallback) const;
 
+  // Of all its files; 0 for bytes in memory.
+  std::uint64_t mapped_bytes() const;
+
   // In the file's order.
   std::span<const GgufTensor> tensors() const { return tensors_; }
   const GgufTensor* find_tensor(std::string_view name) const;

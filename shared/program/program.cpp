@@ -2,11 +2,14 @@
 
 #include <iostream>
 
+#include "shared/base/clock.h"
 #include "shared/base/printable.h"
 #include "shared/program/options.h"
 
 namespace edgedraft {
 namespace {
+
+const Instant kStart = Clock::now();
 
 // Also where parsing ended early.
 bool asked_for_json(const CLI::App& app) {
@@ -19,6 +22,10 @@ bool asked_for_json(const CLI::App& app) {
 }
 
 }  // namespace
+
+Instant program_start() {
+  return kStart;
+}
 
 Program::Program(Description description)
     : app_(std::move(description.what), std::move(description.name)),

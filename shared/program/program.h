@@ -4,9 +4,13 @@
 #include <functional>
 #include <string>
 
+#include "shared/base/clock.h"
 #include "shared/base/error.h"
 
 namespace edgedraft {
+
+// When this process began, but for what the system did to load it.
+Instant program_start();
 
 // The main function of a program of ours: its options in their three layers (OptionLayers), its
 // table of commands, and one way of reporting errors.

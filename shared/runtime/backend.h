@@ -6,8 +6,10 @@
 #include <span>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 
 #include "shared/model/config.h"
+#include "shared/runtime/memory_meter.h"
 #include "shared/tensor/dtype.h"
 
 // The operator contracts. Layers are written once on these; the reference backend is their
@@ -291,6 +293,8 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::string_view name() const = 0;
+  // Counts what it holds, if it is one that counts, and what is built on it; never null.
+  const std::shared_ptr<MemoryMeter>& meter() const { return meter_; }
   // Whether caches may have pages. Devices that serve one sequence need none.
   virtual bool takes_pages() const { return true; }
   // Whether caches may have that type. Devices that hold a drafter's cache alone need f32 only.
@@ -327,13 +331,21 @@ class Backend {
   virtual void group_mean(const GroupMeanOp& op) = 0;
   virtual void top_k(const TopKOp& op) = 0;
   virtual void argmax(const ArgmaxOp& op) = 0;
+
+ protected:
+  explicit Backend(std::shared_ptr<MemoryMeter> meter = nullptr)
+      : meter_(meter != nullptr ? std::move(meter) : std::make_shared<MemoryMeter>()) {}
+
+ private:
+  std::shared_ptr<MemoryMeter> meter_;
 };
 
 // The executable specification: plain loops, sums in float64.
 std::unique_ptr<Backend> make_reference_backend();
 
 struct CpuBackendOptions {
-  std::uint32_t threads;  // 0: one per fast core
+  std::uint32_t threads;                         // 0: one per fast core
+  std::shared_ptr<MemoryMeter> meter = nullptr;  // null: one of its own, without a limit
 };
 // The CPU at work: kernels/cpu for the instruction set found at run time.
 std::unique_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options);

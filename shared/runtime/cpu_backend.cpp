@@ -7,6 +7,7 @@
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/packed.h"
 #include "shared/base/check.h"
+#include "shared/runtime/cpu_memory.h"
 #include "shared/runtime/host_backend.h"
 #include "shared/runtime/op_checks.h"
 #include "shared/runtime/thread_pool.h"
@@ -31,12 +32,6 @@ constexpr std::uint64_t kSplitSteps = 4;
 constexpr std::size_t kRowsAThreadMin = 4;
 constexpr std::size_t kSharedWeightBytesMax = std::size_t{2} << 20;
 
-cpu::Heads heads_of(const HeadShape& heads) {
-  return {.kv_heads = heads.kv_heads,
-          .group = heads.query_heads / heads.kv_heads,
-          .head_dim = heads.head_dim};
-}
-
 // An operation's items (kernels/cpu/ops.h), in what multiples threads may get them, and its cost.
 struct Extent {
   std::size_t items;
@@ -47,8 +42,11 @@ struct Extent {
 class CpuBackend final : public HostBackend {
  public:
   CpuBackend(const cpu::Kernels& kernels, const CpuBackendOptions& options)
-      : kernels_(kernels), pool_(options.threads), scratch_(pool_.thread_count()) {
-    reserve_scratch(std::max(cpu::kMatmulScratchFloats, cpu::kInt8MatmulScratchFloats));
+      : HostBackend(options.meter),
+        kernels_(kernels),
+        pool_(options.threads),
+        scratch_(pool_.thread_count()) {
+    reserve_scratch(kProductScratchFloats);
   }
 
   std::string_view name() const override { return "cpu"; }
@@ -74,12 +72,12 @@ class CpuBackend final : public HostBackend {
   }
 
   std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) override {
-    if (takes_tiles(matrix.type, matrix.cols)) return upload(matrix.bytes);
+    if (takes_tiles(kernels_, matrix.type, matrix.cols)) return upload(matrix.bytes);
     const std::size_t bytes = cpu::packed_bytes(matrix.type, matrix.rows, matrix.cols);
     const auto row = row_bytes(matrix.type, matrix.cols);
     EDGEDRAFT_CHECK(row.has_value());
     EDGEDRAFT_CHECK(matrix.bytes.size() / *row == matrix.rows && matrix.bytes.size() % *row == 0);
-    auto buffer = HostBuffer::for_packed(bytes);
+    auto buffer = HostBuffer::for_packed(bytes, meter());
     const cpu::PackArgs args{.type = matrix.type,
                              .weight = matrix.bytes.data(),
                              .outputs = matrix.rows,
@@ -103,7 +101,7 @@ class CpuBackend final : public HostBackend {
     for (const MatmulOp& op : ops) {
       check_op(op);
       EDGEDRAFT_CHECK(same_place(op.x, ops[0].x));
-      if (takes_tiles(op.weight.type, op.x.cols)) {
+      if (takes_tiles(kernels_, op.weight.type, op.x.cols)) {
         if (!is_split) run_split(op.x);
         is_split = true;
         tile_matmul(op);
@@ -220,13 +218,14 @@ class CpuBackend final : public HostBackend {
   void top_k(const TopKOp& op) override {
     check_op(op);
     const std::size_t stretches = op.logits.rows * cpu::top_k_stretches(op.logits.cols);
-    if (top_k_parts_.size() < stretches) top_k_parts_.resize(stretches);
-    const cpu::TopKArgs args{.logits = const_rows(op.logits),
-                             .cols = op.logits.cols,
-                             .k = op.k,
-                             .parts = top_k_parts_.data(),
-                             .tokens = op.tokens.data(),
-                             .log_probs = op.log_probs.data()};
+    reserve(top_k_parts_, top_k_bytes(op.logits.rows, op.logits.cols));
+    const cpu::TopKArgs args{
+        .logits = const_rows(op.logits),
+        .cols = op.logits.cols,
+        .k = op.k,
+        .parts = reinterpret_cast<cpu::TopKPart*>(top_k_parts_->mutable_data()),
+        .tokens = op.tokens.data(),
+        .log_probs = op.log_probs.data()};
     run(kernels_.top_k_stretch, args,
         {.items = stretches, .grain = 1, .steps = kExpSteps * op.logits.rows * op.logits.cols});
     run(kernels_.top_k, args,
@@ -261,8 +260,14 @@ class CpuBackend final : public HostBackend {
   // Grows to the largest operation seen, then stays.
   void reserve_scratch(std::size_t floats) {
     if (floats <= scratch_floats_) return;
-    for (auto& memory : scratch_) memory = std::make_unique<HostBuffer>(floats * sizeof(float));
+    for (auto& memory : scratch_) reserve(memory, floats * sizeof(float));
     scratch_floats_ = floats;
+  }
+
+  void reserve(std::unique_ptr<HostBuffer>& memory, std::size_t bytes) {
+    if (memory && memory->bytes().size() >= bytes) return;
+    memory.reset();
+    memory = std::make_unique<HostBuffer>(bytes, meter());
   }
 
   float* scratch(std::size_t thread) {
@@ -337,13 +342,6 @@ class CpuBackend final : public HostBackend {
             .accumulate = op.into == MatmulOp::Into::accumulate};
   }
 
-  void reserve_quantized(const Matrix& x) {
-    const std::size_t bytes = x.rows * cpu::quantized_row_bytes(x.cols);
-    if (!quantized_ || quantized_->bytes().size() < bytes) {
-      quantized_ = std::make_unique<HostBuffer>(bytes);
-    }
-  }
-
   // The rows of x as int8, into quantized_.
   cpu::QuantizeArgs quantize_args(const Matrix& x) {
     return {.x = const_rows(x),
@@ -353,7 +351,7 @@ class CpuBackend final : public HostBackend {
   }
 
   void int8_matmuls(const Matrix& x) {
-    reserve_quantized(x);
+    reserve(quantized_, quantized_bytes(x.rows, x.cols));
     if (x.rows >= kRowsAThreadMin * pool_.thread_count() &&
         int8_products_.weight_bytes <= kSharedWeightBytesMax) {
       int8_by_rows(x);
@@ -382,18 +380,10 @@ class CpuBackend final : public HostBackend {
               });
   }
 
-  // Weights for tiles stay as the file has them.
-  bool takes_tiles(DType type, std::size_t inputs) const {
-    return kernels_.tile_matmul != nullptr && type == DType::bf16 &&
-           inputs % cpu::kSplitCellInputs == 0;
-  }
-
   // The rows of x as bfloat16, into split_.
   void run_split(const Matrix& x) {
     const std::size_t cells = cpu::split_cells(x.rows, x.cols);
-    if (!split_ || split_->bytes().size() < cells * cpu::kSplitCellBytes) {
-      split_ = std::make_unique<HostBuffer>(cells * cpu::kSplitCellBytes);
-    }
+    reserve(split_, split_bytes(x.rows, x.cols));
     const cpu::SplitArgs args{
         .x = const_rows(x), .rows = x.rows, .cols = x.cols, .y = split_->mutable_data()};
     run(kernels_.split, args, {.items = cells, .grain = 1, .steps = kSplitSteps * x.rows * x.cols});
@@ -432,10 +422,7 @@ class CpuBackend final : public HostBackend {
 
   // The rows of x side by side, in interleaved_.
   const float* run_interleave(const Matrix& x) {
-    const std::size_t bytes = std::size_t{x.rows} * x.cols * sizeof(float);
-    if (!interleaved_ || interleaved_->bytes().size() < bytes) {
-      interleaved_ = std::make_unique<HostBuffer>(bytes);
-    }
+    reserve(interleaved_, interleaved_bytes(x.rows, x.cols));
     auto* y = reinterpret_cast<float*>(interleaved_->mutable_data());
     run(kernels_.interleave,
         cpu::InterleaveArgs{.x = const_rows(x), .rows = x.rows, .cols = x.cols, .y = y},
@@ -471,10 +458,10 @@ class CpuBackend final : public HostBackend {
   std::unique_ptr<HostBuffer> quantized_;    // as int8
   std::unique_ptr<HostBuffer> interleaved_;  // of rows side by side
   std::unique_ptr<HostBuffer> split_;        // as bfloat16
+  std::unique_ptr<HostBuffer> top_k_parts_;  // of the logits of the largest call
   // Kept so that calls do not allocate.
   PanelProducts<cpu::Int8MatmulArgs> int8_products_;
   PanelProducts<cpu::MatmulArgs> float_products_;
-  std::vector<cpu::TopKPart> top_k_parts_;
   std::vector<cpu::ConstCache> keys_;
   std::vector<cpu::ConstCache> values_;
 };

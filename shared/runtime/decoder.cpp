@@ -138,6 +138,7 @@ std::uint32_t Decoder::append(KvCache& cache, std::span<const std::uint32_t> tok
 
 Matrix Decoder::logits(std::uint32_t first, std::uint32_t count) {
   if (!logits_ || logits_->all().rows < count) {
+    logits_.reset();
     logits_ = std::make_unique<OwnedMatrix>(backend_, count, head_.rows);
   }
   const Matrix y = logits_->rows(count);

@@ -28,14 +28,37 @@ std::uintptr_t address(const void* p) {
   return reinterpret_cast<std::uintptr_t>(p);
 }
 
+bool is_read_in_place(ByteView bytes) {
+  return address(bytes.data()) % alignof(float) == 0;
+}
+
+std::uint64_t packed_alignment(std::uint64_t bytes_count) {
+  return bytes_count >= kLargePageBytes ? kLargePageBytes : kAlignmentBytes;
+}
+
 }  // namespace
 
-HostBuffer::HostBuffer(std::uint64_t bytes_count) {
+std::uint64_t HostBuffer::taken_by(std::uint64_t bytes_count) {
+  return bytes_count + kAlignmentBytes;
+}
+
+std::uint64_t HostBuffer::taken_by(ByteView bytes) {
+  return is_read_in_place(bytes) ? 0 : taken_by(bytes.size());
+}
+
+std::uint64_t HostBuffer::taken_by_packed(std::uint64_t bytes_count) {
+  const std::uint64_t alignment = packed_alignment(bytes_count);
+  return (bytes_count + alignment - 1) / alignment * alignment;
+}
+
+HostBuffer::HostBuffer(std::uint64_t bytes_count, const std::shared_ptr<MemoryMeter>& meter)
+    : held_(meter, taken_by(bytes_count)) {
   allocate(bytes_count);
 }
 
-HostBuffer::HostBuffer(ByteView bytes) : constant_(true) {
-  if (address(bytes.data()) % alignof(float) == 0) {
+HostBuffer::HostBuffer(ByteView bytes, const std::shared_ptr<MemoryMeter>& meter)
+    : held_(meter, taken_by(bytes), MemoryMeter::Use::weights), constant_(true) {
+  if (is_read_in_place(bytes)) {
     bytes_ = bytes;
     return;
   }
@@ -43,19 +66,21 @@ HostBuffer::HostBuffer(ByteView bytes) : constant_(true) {
   std::memcpy(data_, bytes.data(), bytes.size());
 }
 
-std::unique_ptr<HostBuffer> HostBuffer::for_packed(std::uint64_t bytes_count) {
+std::unique_ptr<HostBuffer> HostBuffer::for_packed(std::uint64_t bytes_count,
+                                                   const std::shared_ptr<MemoryMeter>& meter) {
   auto buffer = std::unique_ptr<HostBuffer>(new HostBuffer);
   buffer->packed_ = true;
-  const bool is_large = bytes_count >= kLargePageBytes;
-  const std::uint64_t alignment = is_large ? kLargePageBytes : kAlignmentBytes;
   if (bytes_count <= std::numeric_limits<std::size_t>::max() - kLargePageBytes) {
-    buffer->allocation_ = std::aligned_alloc(
-        alignment, static_cast<std::size_t>((bytes_count + alignment - 1) / alignment * alignment));
+    const std::uint64_t taken = taken_by_packed(bytes_count);
+    buffer->held_ = HeldMemory(meter, taken, MemoryMeter::Use::weights);
+    buffer->allocation_ =
+        std::aligned_alloc(packed_alignment(bytes_count), static_cast<std::size_t>(taken));
   }
   if (buffer->allocation_ == nullptr) throw out_of_memory(bytes_count);
 #if defined(__linux__)
   // Advice: where it is not taken, small pages do.
-  if (is_large) madvise(buffer->allocation_, static_cast<std::size_t>(bytes_count), MADV_HUGEPAGE);
+  if (bytes_count >= kLargePageBytes)
+    madvise(buffer->allocation_, static_cast<std::size_t>(bytes_count), MADV_HUGEPAGE);
 #endif
   buffer->data_ = static_cast<std::byte*>(buffer->allocation_);
   buffer->bytes_ = {buffer->data_, static_cast<std::size_t>(bytes_count)};
@@ -88,11 +113,11 @@ std::unique_ptr<Buffer> HostBackend::allocate(std::uint64_t floats) {
   const auto bytes_count = checked_mul(floats, sizeof(float));
   if (!bytes_count)
     throw DeviceError("out of memory: " + std::to_string(floats) + " floats wanted");
-  return std::make_unique<HostBuffer>(*bytes_count);
+  return std::make_unique<HostBuffer>(*bytes_count, meter());
 }
 
 std::unique_ptr<Buffer> HostBackend::upload(ByteView bytes) {
-  return std::make_unique<HostBuffer>(bytes);
+  return std::make_unique<HostBuffer>(bytes, meter());
 }
 
 std::unique_ptr<Buffer> HostBackend::upload_matrix(const MatrixBytes& matrix) {

@@ -2,24 +2,32 @@
 
 #include <cstddef>
 #include <memory>
+#include <utility>
 
 #include "shared/base/bytes.h"
 #include "shared/runtime/backend.h"
+#include "shared/runtime/memory_meter.h"
 
 namespace edgedraft {
 
 // Memory that the processor reads: its own, 64-byte aligned and zeroed, or an alias of a constant.
 class HostBuffer final : public Buffer {
  public:
-  // Zeroed. Throws DeviceError when there is no memory.
-  explicit HostBuffer(std::uint64_t bytes_count);
+  // Zeroed. Throws DeviceError when there is no memory. `meter` counts it.
+  explicit HostBuffer(std::uint64_t bytes_count, const std::shared_ptr<MemoryMeter>& meter = {});
   // Aliases `bytes` where numbers may be read in place, copies them elsewhere.
-  explicit HostBuffer(ByteView bytes);
+  explicit HostBuffer(ByteView bytes, const std::shared_ptr<MemoryMeter>& meter = {});
   ~HostBuffer() override;
 
   // Uninitialised memory, in large pages where the system has them, for a weight in a backend's own
   // order. Throws as above.
-  static std::unique_ptr<HostBuffer> for_packed(std::uint64_t bytes_count);
+  static std::unique_ptr<HostBuffer> for_packed(std::uint64_t bytes_count,
+                                                const std::shared_ptr<MemoryMeter>& meter = {});
+
+  // What each of the three takes of the system.
+  static std::uint64_t taken_by(std::uint64_t bytes_count);
+  static std::uint64_t taken_by(ByteView bytes);
+  static std::uint64_t taken_by_packed(std::uint64_t bytes_count);
 
   // Requires writable memory, i.e. not an alias.
   std::byte* mutable_data();
@@ -31,6 +39,7 @@ class HostBuffer final : public Buffer {
   HostBuffer() = default;
   void allocate(std::uint64_t bytes_count);
 
+  HeldMemory held_;
   void* allocation_ = nullptr;
   std::byte* data_ = nullptr;
   ByteView bytes_;
@@ -41,6 +50,7 @@ class HostBuffer final : public Buffer {
 // What the backends that compute in host memory share: memory, and reading it.
 class HostBackend : public Backend {
  public:
+  explicit HostBackend(std::shared_ptr<MemoryMeter> meter = nullptr) : Backend(std::move(meter)) {}
   std::unique_ptr<Buffer> allocate(std::uint64_t floats) override;
   std::unique_ptr<Buffer> upload(ByteView bytes) override;
   std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) override;

@@ -45,6 +45,21 @@ TEST(AnswerOptionsTest, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(config->generation.sampling.seed, 0u);
 }
 
+TEST(AnswerOptionsTest, MemoryIsASizeAndNeedsADrafter) {
+  EXPECT_EQ(parse({})->memory_limit, MemoryMeter::kUnlimited);
+  for (const auto& [text, bytes] :
+       {std::pair{"512M", std::uint64_t{512} << 20}, std::pair{"2G", std::uint64_t{2} << 30},
+        std::pair{"1.5gb", std::uint64_t{3} << 29}, std::pair{"1000", std::uint64_t{1000}}}) {
+    EXPECT_EQ(parse({"--memory", text})->memory_limit, bytes) << text;
+  }
+  EXPECT_FALSE(parse({"--memory", "much"}));
+  EXPECT_EQ(parse({"--ctx", "2048"})->drafted_positions, 2048u);
+  EXPECT_FALSE(parse({"--ctx", "0"}));
+  EXPECT_FALSE(parse({"--plain", "--memory", "1G"}));
+  EXPECT_FALSE(parse({"--plain", "--ctx", "100"}));
+  EXPECT_TRUE(parse({"--plain", "--memory", "1G", "--offline-bundle", "moa.gguf"}));
+}
+
 TEST(AnswerOptionsTest, TakesWhatIsRight) {
   const auto config = parse({"--server",
                              "[::1]:9",

@@ -231,7 +231,7 @@ TEST_F(FallbackDrafterTest, TwoLostDevicesAreAnError) {
 TEST_F(FallbackDrafterTest, KeepsNoMoreThanTheContextHolds) {
   constexpr std::uint32_t kContext = 50;
   FallbackDrafter drafter = fresh();
-  std::size_t most = 0;
+  std::uint64_t most = 0;
   for (int turn = 0; turn < 200; ++turn) {
     drafter.truncate(0);
     drafter.append(Tokens(kContext, 7));
@@ -241,7 +241,7 @@ TEST_F(FallbackDrafterTest, KeepsNoMoreThanTheContextHolds) {
     drafter.add_activations(kContext / 2, std::vector<float>(kContext));
     most = std::max(most, drafter.kept_bytes());
   }
-  EXPECT_EQ(most, kContext * (sizeof(std::uint32_t) + 2 * sizeof(float)));
+  EXPECT_EQ(most, FallbackDrafter::kept_bytes_max(2, kContext));
   first_.lost = true;
   drafter.draft({});
   drafter.append(Tokens{1});

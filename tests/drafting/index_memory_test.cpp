@@ -1,5 +1,5 @@
-// An index is made in the memory that was allowed, however long the corpus is. Everything that this
-// program allocates is counted.
+// An index is made in the memory that was allowed, however long the corpus is, and a table of a
+// conversation takes no more than it says. Everything that this program allocates is counted.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -9,6 +9,7 @@
 
 #include "shared/base/random.h"
 #include "shared/drafting/index/index_builder.h"
+#include "shared/drafting/ngram/ngram_table.h"
 #include "tests/model/temporary_directory.h"
 
 namespace {
@@ -17,6 +18,7 @@ constexpr std::size_t kSizeBytes = 16;  // before each block: its size
 
 std::atomic<std::size_t> live_bytes = 0;
 std::atomic<std::size_t> most_bytes = 0;
+std::atomic<std::size_t> live_blocks = 0;
 
 }  // namespace
 
@@ -26,6 +28,7 @@ void* operator new(std::size_t bytes) {
   *static_cast<std::size_t*>(block) = bytes;
   const std::size_t live = live_bytes += bytes;
   if (live > most_bytes) most_bytes = live;
+  ++live_blocks;
   return static_cast<char*>(block) + kSizeBytes;
 }
 
@@ -33,6 +36,7 @@ void operator delete(void* start) noexcept {
   if (start == nullptr) return;
   void* const block = static_cast<char*>(start) - kSizeBytes;
   live_bytes -= *static_cast<std::size_t*>(block);
+  --live_blocks;
   std::free(block);
 }
 
@@ -74,6 +78,29 @@ TEST(IndexMemoryTest, ACorpusThirtyTimesAsLongTakesNoMoreMemoryThanItMay) {
   EXPECT_GE(little, kMemoryBytes / 2) << "the bound is not idle";
   EXPECT_LE(much, kMemoryBytes + kBesideBytes);
   EXPECT_LE(much, little + kBesideBytes / 4);
+}
+
+// What the C library adds to each block, at most.
+constexpr std::size_t kBlockOverhead = 24;
+
+TEST(NgramMemoryTest, ATableTakesNoMoreThanItSays) {
+  for (const std::uint32_t vocabulary : {3u, 1000u, 1u << 30}) {
+    Random random(2);
+    const std::size_t before = live_bytes;
+    const std::size_t blocks_before = live_blocks;
+    most_bytes = before;
+    NgramTable table;
+    for (std::uint32_t count = 1; count <= 5000; ++count) {
+      const auto token = static_cast<std::uint32_t>(random.below(vocabulary));
+      table.append(std::span(&token, 1));
+      const std::size_t taken =
+          live_bytes - before + (live_blocks - blocks_before) * kBlockOverhead;
+      if (count >= 100) {
+        ASSERT_LE(taken, count * NgramTable::kTokenBytesMax) << count << " tokens";
+      }
+    }
+    EXPECT_LE(most_bytes - before, 5000 * NgramTable::kTokenBytesMax);
+  }
 }
 
 }  // namespace

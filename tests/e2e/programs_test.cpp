@@ -37,6 +37,46 @@ class ProgramsTest : public ::testing::Test {
   int runs_ = 0;
 };
 
+// Behind its end the target goes on alone, and the answer is the same.
+TEST_F(ProgramsTest, ADrafterMayHoldLessThanTheConversation) {
+  const Options common{"-p", kStory, "--max-tokens", "120"};
+  const json plain = run("target", joined(common, {"--plain"}));
+  ASSERT_GT(plain["tokens"].size(), 60u);
+  for (const char* bundle : {"moa-tli0", "moa-tli1", "independent"}) {
+    for (const char* overlap : {"auto", "on", "off"}) {
+      const json drafted = run(bundle, joined(common, {"--ctx", "40", "--overlap", overlap}));
+      EXPECT_EQ(drafted["tokens"], plain["tokens"]) << bundle << " " << overlap;
+      for (const auto& p : drafted["provenance"]) EXPECT_EQ(p, "verified");
+    }
+  }
+}
+
+TEST_F(ProgramsTest, MemoryIsToldAndItsLimitKept) {
+  const Options common{"-p", kPrompt, "--max-tokens", "30", "--device", "cpu"};
+  const json free = run("moa-tli1", common);
+  const std::uint64_t held = free["stats"]["memory_held_bytes"];
+  EXPECT_GT(held, 4u << 20);
+  EXPECT_EQ(free["stats"]["mapped_bytes"], std::filesystem::file_size(demo_model("moa-tli1")));
+  EXPECT_GT(free["stats"]["start_to_first_token_s"], 0.0);
+  EXPECT_EQ(free["config"]["memory_limit_bytes"], nullptr);
+
+  // Less than the whole context needs.
+  const std::uint64_t limit = held - (1u << 20);
+  const json less = run("moa-tli1", joined(common, {"--memory", std::to_string(limit)}));
+  EXPECT_EQ(less["tokens"], free["tokens"]);
+  EXPECT_EQ(less["config"]["memory_limit_bytes"], limit);
+  EXPECT_LE(less["stats"]["memory_peak_bytes"], limit);
+
+  const auto refused =
+      start_client(scratch_, "refused",
+                   {"--server", server_.address(), "--pin", server_.pin(), "--bundle",
+                    demo_model("moa-tli1"), "-p", kPrompt, "--memory", "1M"});
+  EXPECT_EQ(refused->wait(), 5);
+  EXPECT_NE(refused->err().find("--memory 1.0 MiB is too little"), std::string::npos)
+      << refused->err();
+  EXPECT_EQ(json::parse(refused->out())["error"]["code"], "unsupported");
+}
+
 TEST_F(ProgramsTest, EveryDrafterGivesThePlainAnswerInFewerTargetPasses) {
   for (const char* prompt : {kPrompt, kStory}) {
     const Options common{"-p", prompt, "--max-tokens", "60"};

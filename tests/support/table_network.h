@@ -38,7 +38,7 @@ class TableNetwork final : public DraftNetwork {
     paths_.clear();
     committed_.resize(count);
   }
-  void expand(std::span<const DraftNode> nodes) override {
+  void expand(std::span<const DraftNode> nodes, Leave leave = Leave::logits) override {
     std::vector<std::vector<std::uint32_t>> level;
     for (const DraftNode& node : nodes) {
       std::vector<std::uint32_t> path = committed_;
@@ -49,7 +49,7 @@ class TableNetwork final : public DraftNetwork {
       level.push_back(std::move(path));
     }
     paths_.insert(paths_.end(), level.begin(), level.end());
-    leave_logits(level);
+    if (leave == Leave::logits) leave_logits(level);
   }
   Matrix logits() const override { return logits_; }
   Backend& backend() override { return *backend_; }

@@ -234,7 +234,7 @@ void EagleNetwork::predict_feature(std::uint32_t position) {
   backend_.store({.x = x, .cache = features_.all(), .first = position});
 }
 
-void EagleNetwork::expand(std::span<const DraftNode> nodes) {
+void EagleNetwork::expand(std::span<const DraftNode> nodes, Leave leave) {
   const auto count = static_cast<std::uint32_t>(nodes.size());
   // Positions of features: one less than those of the nodes' tokens.
   DraftRows rows = make_draft_rows(nodes, committed_count(), draft_rows_);
@@ -260,7 +260,7 @@ void EagleNetwork::expand(std::span<const DraftNode> nodes) {
                 .masks = rows.masks});
   backend_.store({.x = x, .cache = tree_features_.all(), .first = 1 + draft_rows_});
   draft_rows_ += count;
-  leave_logits(x);
+  if (leave == Leave::logits) leave_logits(x);
 }
 
 Matrix EagleNetwork::fuse(std::span<const std::uint32_t> tokens, const Matrix& features) {
@@ -286,6 +286,7 @@ void EagleNetwork::run_layer(const Matrix& x, const RowBatch& batch) {
 // The features are behind the target's final norm: none comes before the head.
 void EagleNetwork::leave_logits(const Matrix& features) {
   if (!m_->logits_memory_ || m_->logits_memory_->all().rows < features.rows) {
+    m_->logits_memory_.reset();
     m_->logits_memory_ = std::make_unique<OwnedMatrix>(backend_, features.rows, m_->head_.rows);
   }
   logits_ = m_->logits_memory_->rows(features.rows);

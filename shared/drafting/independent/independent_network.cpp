@@ -27,7 +27,7 @@ void IndependentNetwork::truncate(std::uint32_t count) {
   cache_.set_length(count);
 }
 
-void IndependentNetwork::expand(std::span<const DraftNode> nodes) {
+void IndependentNetwork::expand(std::span<const DraftNode> nodes, Leave leave) {
   const DraftRows rows = make_draft_rows(nodes, cache_.length(), draft_rows_);
   decoder_->forward(cache_, rows.tokens,
                     {.positions = rows.positions,
@@ -36,7 +36,7 @@ void IndependentNetwork::expand(std::span<const DraftNode> nodes) {
                      .masks = rows.masks});
   const auto count = static_cast<std::uint32_t>(nodes.size());
   draft_rows_ += count;
-  logits_ = decoder_->logits(0, count);
+  if (leave == Leave::logits) logits_ = decoder_->logits(0, count);
 }
 
 }  // namespace edgedraft

@@ -34,7 +34,8 @@ Result<std::unique_ptr<DrafterModel>> read_with_indexes(
   auto shared = std::make_shared<const std::vector<CorpusIndex>>(std::move(indexes));
   return make_weightless_model(
       file, kRetrievalKind.name,
-      [shared = std::move(shared)](std::uint32_t positions_max) -> std::unique_ptr<Drafter> {
+      [shared = std::move(shared)](std::uint32_t positions_max,
+                                   const auto& /*meter*/) -> std::unique_ptr<Drafter> {
         return std::make_unique<RetrievalDrafter>(shared, positions_max);
       });
 }

@@ -211,7 +211,7 @@ void MoaNetwork::truncate(std::uint32_t count) {
   sa_cache_.set_length(count);
 }
 
-void MoaNetwork::expand(std::span<const DraftNode> nodes) {
+void MoaNetwork::expand(std::span<const DraftNode> nodes, Leave leave) {
   const auto count = static_cast<std::uint32_t>(nodes.size());
   const std::uint32_t committed = sa_cache_.length();
   const DraftRows rows = make_draft_rows(nodes, committed, draft_rows_);
@@ -229,7 +229,7 @@ void MoaNetwork::expand(std::span<const DraftNode> nodes) {
                           .masks = rows.masks});
   }
   draft_rows_ += count;
-  leave_logits(x);
+  if (leave == Leave::logits) leave_logits(x);
 }
 
 void MoaNetwork::run_self_attention(std::span<const std::uint32_t> tokens, const RowBatch& batch) {
@@ -277,6 +277,7 @@ void MoaNetwork::run_target_layers(const Matrix& x, const RowBatch& batch) {
 
 void MoaNetwork::leave_logits(const Matrix& x) {
   if (!m_->logits_memory_ || m_->logits_memory_->all().rows < x.rows) {
+    m_->logits_memory_.reset();
     m_->logits_memory_ = std::make_unique<OwnedMatrix>(backend_, x.rows, m_->head_.rows);
   }
   // Without TLI layers the network aims at the post-norm feature: no norm before the head.

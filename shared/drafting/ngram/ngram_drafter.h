@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "shared/drafting/drafter.h"
 #include "shared/drafting/ngram/ngram_table.h"
+#include "shared/runtime/memory_meter.h"
 
 namespace edgedraft {
 
@@ -19,22 +21,25 @@ class NgramDrafter final : public Drafter {
  public:
   using Tree = DraftTree (*)(const NgramTable& table, const TreeShape& shape);
 
-  // Holds conversations of at most `positions_max` tokens.
-  NgramDrafter(Tree tree, std::uint32_t positions_max)
-      : tree_(tree), positions_max_(positions_max) {}
+  // Drafts in the first `positions_max` tokens of a conversation, whose memory `meter` counts.
+  NgramDrafter(Tree tree, std::uint32_t positions_max,
+               const std::shared_ptr<MemoryMeter>& meter = nullptr)
+      : tree_(tree),
+        positions_max_(positions_max),
+        held_(meter, positions_max * NgramTable::kTokenBytesMax) {}
 
-  std::uint32_t token_count() const override {
-    return static_cast<std::uint32_t>(table_.tokens().size());
-  }
-  void append(std::span<const std::uint32_t> tokens) override { table_.append(tokens); }
-  void truncate(std::uint32_t count) override { table_.truncate(count); }
+  std::uint32_t token_count() const override { return token_count_; }
+  void append(std::span<const std::uint32_t> tokens) override;
+  void truncate(std::uint32_t count) override;
   bool grow(TreeGrowth& growth, const GrowthBudget& budget) override;
   std::span<const float> next_logits() override { return {}; }
 
  private:
   Tree tree_;
   std::uint32_t positions_max_;
+  HeldMemory held_;
   NgramTable table_;
+  std::uint32_t token_count_ = 0;
 };
 
 }  // namespace edgedraft

@@ -13,9 +13,10 @@ namespace {
 
 Result<std::unique_ptr<DrafterModel>> read(const GgufFile& file, NgramDrafter::Tree tree,
                                            const DrafterKind& kind) {
-  return make_weightless_model(file, kind.name, [tree](std::uint32_t positions_max) {
-    return std::make_unique<NgramDrafter>(tree, positions_max);
-  });
+  return make_weightless_model(file, kind.name,
+                               [tree](std::uint32_t positions_max, const auto& meter) {
+                                 return std::make_unique<NgramDrafter>(tree, positions_max, meter);
+                               });
 }
 
 // What either finds; a path that both find has the better of its scores.

@@ -13,10 +13,13 @@ namespace edgedraft {
 // proposed again. Appending and truncating take the table through exactly the states that it would
 // have if it were built from scratch.
 //
-// Cost      append and truncate O(kOrderMax) per token; some 400 bytes per token
+// Cost      append and truncate O(kOrderMax) per token; some 400 bytes per token, and no more than
+//           kTokenBytesMax: an entry of each order is a node, a list of one position and its share
+//           of the buckets
 class NgramTable {
  public:
   static constexpr std::uint32_t kOrderMax = 4;
+  static constexpr std::uint64_t kTokenBytesMax = 16 + kOrderMax * 136;
 
   std::span<const std::uint32_t> tokens() const { return tokens_; }
   void append(std::span<const std::uint32_t> tokens);

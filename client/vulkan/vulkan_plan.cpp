@@ -1,0 +1,54 @@
+#include <algorithm>
+
+#include "client/vulkan/memory.h"
+#include "client/vulkan/scratch_sizes.h"
+#include "client/vulkan/stream.h"
+#include "client/vulkan/transfers.h"
+#include "client/vulkan/vulkan_backend.h"
+#include "shared/runtime/planning_backend.h"
+
+namespace edgedraft {
+namespace {
+
+class VulkanPlan final : public PlanningBackend {
+ public:
+  VulkanPlan(const VulkanFeatures& used, std::shared_ptr<MemoryMeter> meter)
+      : PlanningBackend(std::move(meter)),
+        rounds_(used.integer_dot),
+        host_(this->meter(), vulkan::Transfers::kHostBytes + vulkan::Stream::kHostBytes) {}
+
+ private:
+  std::uint64_t taken_by(std::uint64_t bytes) const override {
+    constexpr std::uint64_t kUnit = vulkan::Arena::kUnit;
+    return std::max((bytes + kUnit - 1) / kUnit * kUnit, kUnit);
+  }
+  std::uint64_t taken_by(ByteView bytes) const override { return taken_by(bytes.size()); }
+  // Integers and scales apart, from a whole unit on.
+  std::uint64_t taken_by(const MatrixBytes& m) const override {
+    return taken_by(m.bytes.size()) + (is_split(m.type) ? vulkan::Arena::kUnit : 0);
+  }
+  void plan(const MatmulOp& op) override {
+    if (!rounds_ || !is_split(op.weight.type)) return;
+    scratch_.reserve(*this, std::uint64_t{rows_max(op.x)} * sizeof(std::uint32_t) *
+                                vulkan::quantized_row_words(op.x.cols));
+  }
+  void plan(const HeadShape& /*heads*/) override {}
+  void plan(const TopKOp& op) override {
+    const vulkan::TopKPlaces places(op.logits.rows, op.logits.cols, op.k);
+    scratch_.reserve(*this, places.end * vulkan::TopKPlaces::kPairBytes);
+  }
+  static bool is_split(DType type) { return type == DType::q8_0 || type == DType::q4_0; }
+
+  bool rounds_;  // activations of quantised products, to int8
+  HeldMemory host_;
+  Grown scratch_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> plan_vulkan_backend(const VulkanFeatures& used,
+                                                     std::shared_ptr<MemoryMeter> meter) {
+  return std::unique_ptr<Backend>(std::make_unique<VulkanPlan>(used, std::move(meter)));
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/ops.h"
+#include "kernels/cpu/packed.h"
+#include "shared/runtime/backend.h"
+
+// What the CPU backend takes beside the operands of its calls: for itself, and for its plan.
+namespace edgedraft {
+
+inline cpu::Heads heads_of(const HeadShape& heads) {
+  return {.kv_heads = heads.kv_heads,
+          .group = heads.query_heads / heads.kv_heads,
+          .head_dim = heads.head_dim};
+}
+
+// Weights for tiles stay as the file has them.
+inline bool takes_tiles(const cpu::Kernels& kernels, DType type, std::size_t inputs) {
+  return kernels.tile_matmul != nullptr && type == DType::bf16 &&
+         inputs % cpu::kSplitCellInputs == 0;
+}
+
+// --- of each thread, in floats ---
+
+inline constexpr std::size_t kProductScratchFloats =
+    std::max(cpu::kMatmulScratchFloats, cpu::kInt8MatmulScratchFloats);
+
+// --- of all, in bytes: activations as products want them, and stretches of logits ---
+
+inline std::size_t quantized_bytes(std::size_t rows, std::size_t cols) {
+  return rows * cpu::quantized_row_bytes(cols);
+}
+inline std::size_t split_bytes(std::size_t rows, std::size_t cols) {
+  return cpu::split_cells(rows, cols) * cpu::kSplitCellBytes;
+}
+inline std::size_t interleaved_bytes(std::size_t rows, std::size_t cols) {
+  return rows * cols * sizeof(float);
+}
+inline std::size_t top_k_bytes(std::size_t rows, std::size_t cols) {
+  return rows * cpu::top_k_stretches(cols) * sizeof(cpu::TopKPart);
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,57 @@
+#include "shared/base/fast_cores.h"
+#include "shared/runtime/cpu_memory.h"
+#include "shared/runtime/host_backend.h"
+#include "shared/runtime/planning_backend.h"
+
+namespace edgedraft {
+namespace {
+
+class CpuPlan final : public PlanningBackend {
+ public:
+  explicit CpuPlan(const CpuBackendOptions& options)
+      : PlanningBackend(options.meter),
+        kernels_(cpu::best_kernels()),
+        threads_(options.threads > 0 ? options.threads : fast_cores()) {
+    for (Grown& scratch : threads_) scratch.reserve(*this, kProductScratchFloats * sizeof(float));
+  }
+
+ private:
+  std::uint64_t taken_by(std::uint64_t bytes) const override { return HostBuffer::taken_by(bytes); }
+  std::uint64_t taken_by(ByteView bytes) const override { return HostBuffer::taken_by(bytes); }
+  std::uint64_t taken_by(const MatrixBytes& m) const override {
+    if (takes_tiles(kernels_, m.type, m.cols)) return taken_by(m.bytes);
+    return HostBuffer::taken_by_packed(cpu::packed_bytes(m.type, m.rows, m.cols));
+  }
+  void plan(const MatmulOp& op) override {
+    const std::uint32_t rows = rows_max(op.x);
+    if (takes_tiles(kernels_, op.weight.type, op.x.cols)) {
+      split_.reserve(*this, split_bytes(rows, op.x.cols));
+    } else if (!is_float(op.weight.type)) {
+      quantized_.reserve(*this, quantized_bytes(rows, op.x.cols));
+    } else if (rows > 1) {
+      interleaved_.reserve(*this, interleaved_bytes(rows, op.x.cols));
+    }
+  }
+  void plan(const HeadShape& heads) override {
+    const std::size_t floats = cpu::attention_scratch_floats(heads_of(heads));
+    for (Grown& scratch : threads_) scratch.reserve(*this, floats * sizeof(float));
+  }
+  void plan(const TopKOp& op) override {
+    top_k_.reserve(*this, top_k_bytes(op.logits.rows, op.logits.cols));
+  }
+
+  const cpu::Kernels& kernels_;
+  std::vector<Grown> threads_;
+  Grown quantized_;
+  Grown interleaved_;
+  Grown split_;
+  Grown top_k_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> plan_cpu_backend(const CpuBackendOptions& options) {
+  return std::make_unique<CpuPlan>(options);
+}
+
+}  // namespace edgedraft
