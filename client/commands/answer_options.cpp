@@ -339,11 +339,9 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
   add("--draw", o.draw, "HOW",
       "What makes a token of a seed: gumbel, which drafts can follow, or inverse, which gives the "
       "texts that seeds gave before there was the other. drawn: drafts are drawn from the "
-      "drafter's "
-      "law, which is sent along, and accepted by the rule of speculative sampling; answers have "
-      "the "
-      "same law, but depend on the drafts, and each draft waits for the verdict on the one before "
-      "(no --overlap)")
+      "drafter's law, which is sent along, and accepted by the rule of speculative sampling; "
+      "answers have the same law, but depend on the drafts, and each draft waits for the verdict "
+      "on the one before (no --overlap)")
       ->check(one_of({"gumbel", "inverse", "drawn"}))
       ->capture_default_str();
   add("--deadline-ms", o.deadline_ms, "MS",

@@ -100,7 +100,7 @@ TEST(DrawnDraftsTest, TreesWithoutLawsAreMatched) {
   }
 }
 
-TEST(DrawnDraftsTest, AServerThatTakesNoLawsIsSaidToBeToBlame) {
+TEST(DrawnDraftsTest, AServerThatTakesNoLawsEndsTheAnswerWithAReason) {
   GenerationRig rig({.sampling = drawn(1.0f), .law_tokens_max = 0});
   const auto end = rig.try_answer(kPrompt);
   ASSERT_FALSE(end);
