@@ -49,7 +49,7 @@ TEST(AnswerOptionsTest, MemoryIsASizeAndNeedsADrafter) {
   EXPECT_EQ(parse({})->memory_limit, MemoryMeter::kUnlimited);
   for (const auto& [text, bytes] :
        {std::pair{"512M", std::uint64_t{512} << 20}, std::pair{"2G", std::uint64_t{2} << 30},
-        std::pair{"1.5gb", std::uint64_t{3} << 29}, std::pair{"1000", std::uint64_t{1000}}}) {
+        std::pair{"3gb", std::uint64_t{3} << 30}, std::pair{"1000", std::uint64_t{1000}}}) {
     EXPECT_EQ(parse({"--memory", text})->memory_limit, bytes) << text;
   }
   EXPECT_FALSE(parse({"--memory", "much"}));

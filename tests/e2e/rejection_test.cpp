@@ -146,7 +146,7 @@ TEST_F(RejectionTest, TruncatedModelFilesAreNamedByBothPrograms) {
 TEST_F(RejectionTest, AServerThatTakesNoLawsIsNotDrawnFor) {
   Server server(scratch_, {"--law-tokens", "0"});
   const Options sampled{"-p", kPrompt, "--bundle", demo_model("moa-tli0"), "--temperature", "1"};
-  expect_refused(joined(joined(with_server(server), sampled), {"--draw", "drawn"}), 1,
+  expect_refused(joined(joined(with_server(server), sampled), {"--draw", "drawn"}), 5,
                  "--law-tokens");
   expect_served(server, {"--temperature", "1"});
 }
