@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Installs what building needs (`build`), or that and what the tests need (`test`), on Debian 12 and
-# Ubuntu 24.04. Asks for root only when something is missing. Safe to run again.
+# Installs what building needs (`build`), or that and what the tests need (`test`), or what building for
+# 64-bit Arm needs (`arm64`), on Debian 12 and Ubuntu 24.04. Asks for root only when something is
+# missing. Safe to run again. `libraries` prints the names of those that
+# programs and tests link.
 set -euo pipefail
 
-usage() { echo "usage: $0 build|test" >&2; exit 2; }
+usage() { echo "usage: $0 build|test|arm64|libraries" >&2; exit 2; }
 [ $# -eq 1 ] || usage
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
@@ -28,14 +30,23 @@ grep -qs '^ID=ubuntu' /etc/os-release && protobuf=(libprotobuf-dev)
 debian_only=()
 grep -qs '^ID=debian' /etc/os-release && debian_only=(chromium python3-torch python3-sentencepiece)
 
+# Those of the machine that the programs will run on.
+libraries=(
+  "$boost" libssl-dev zlib1g-dev libflatbuffers-dev "${protobuf[@]}" libsentencepiece-dev
+  libpcre2-dev libutf8proc-dev libsqlite3-dev libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
+  libvulkan-dev
+)
 packages=(
-  g++ cmake ninja-build pkg-config git ca-certificates
-  "$boost" libssl-dev zlib1g-dev libflatbuffers-dev flatbuffers-compiler "${protobuf[@]}" libsentencepiece-dev
-  libpcre2-dev libutf8proc-dev libsqlite3-dev libjs-markdown-it node-dompurify libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
-  libvulkan-dev glslc spirv-tools
+  g++ cmake ninja-build pkg-config git ca-certificates flatbuffers-compiler
+  libjs-markdown-it node-dompurify glslc spirv-tools "${libraries[@]}"
 )
 case $1 in
   build) ;;
+  libraries)
+    printf '%s\n' "${libraries[@]}" libgtest-dev
+    exit 0
+    ;;
+  arm64) packages+=(libgtest-dev g++-aarch64-linux-gnu qemu-user mmdebstrap) ;;
   # clang is for the fuzz targets (libFuzzer); Mesa brings a software Vulkan driver for machines
   # without a GPU; fibers run CUDA kernels on the host; gnuplot draws an experiment's report,
   # chromium shows it; PyTorch runs the tests of train/; the last five boot a kernel that has netem.

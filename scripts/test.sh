@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need, builds everything and runs every test that is quick. With --full also
-# those labelled slow (netem in a virtual machine) and the fuzz targets for ten seconds each. Further
-# arguments go to ctest (for example -R Sampler). A test skips for want of a package or a device; it
-# fails instead if EDGEDRAFT_TEST_REQUIRE names that (docs/testing.md).
+# those labelled slow (netem in a virtual machine), 64-bit Arm under QEMU and the fuzz targets for ten
+# seconds each. Further arguments go to ctest (for example -R Sampler). A test skips for want of a
+# package or a device; it fails instead if EDGEDRAFT_TEST_REQUIRE names that (docs/testing.md).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,11 +29,13 @@ echo "== skipped"
 awk '/: Skipped$/ { getline; ++count[$0] }
      END { for (why in count) printf "%6d  %s\n", count[why], why }' \
   build/release/Testing/Temporary/LastTest.log | sort -k1,1nr -k2
-[ -n "$full" ] || echo "        slow tests and fuzzing, which --full runs"
+[ -n "$full" ] || echo "        slow tests, Arm and fuzzing, which --full runs"
 [ "$status" -eq 0 ] || exit "$status"
 
 # A filter asks for single tests; it need not name a fuzz target.
 [ -n "$full" ] && [ $# -eq 0 ] || exit 0
+
+scripts/arm64.sh build/arm64-record.md
 
 echo "== fuzz targets"
 if command -v clang++ >/dev/null; then

@@ -72,7 +72,7 @@ Result<std::uint32_t> AnswerParts::place_drafter(std::uint32_t conversations) {
   if (config_.generation.tree) {
     DrafterPlacement::Options options = placing(bundle(), conversations);
     if (writer_ && meter_->is_limited()) {
-      options.beside = [this, wanted = placing(*writer_, 1)](std::uint32_t count) {
+      options.beside = [wanted = placing(*writer_, 1)](std::uint32_t count) {
         return DrafterPlacement::need_on(cpu_device(wanted.threads), wanted, count);
       };
     }
