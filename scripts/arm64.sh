@@ -1,0 +1,139 @@
+#!/usr/bin/env bash
+# Builds the programs for 64-bit Arm with Debian's cross compiler and tests them on processors that
+# QEMU imitates: a Cortex-A53 (kernel set neon), a Neoverse N1 (neondotprod) and one with all that QEMU
+# knows (neoni8mm). Answers of a server and a client there are compared with those of the programs that
+# build/release has for this machine. Writes one Markdown record; says nothing about speed.
+#
+#   scripts/arm64.sh [RECORD.md]      default: docs/measurements/arm64-qemu-DATE.md
+#
+# Needs no root once its packages are there. Exit code: 0 all good, 1 something failed (the record says
+# what).
+set -uo pipefail
+case "${1:-}" in
+  -h | --help)
+    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"
+    exit 0
+    ;;
+esac
+out="${1:-}"
+[ -z "$out" ] || out="$(realpath -m "$out")"
+cd "$(dirname "$0")/.."
+out="${out:-$PWD/docs/measurements/arm64-qemu-$(date -u +%Y-%m-%d).md}"
+
+sysroot=$PWD/build/arm64-sysroot
+models=models/demo
+set -e
+scripts/install-packages.sh arm64
+# No half of one is left behind if this is interrupted.
+if [ ! -d "$sysroot" ]; then
+  echo "== libraries for Arm"
+  rm -rf "$sysroot.part"
+  mmdebstrap --quiet --architectures=arm64 --variant=extract \
+    --include="$(scripts/install-packages.sh libraries | paste -sd,)" \
+    "$(. /etc/os-release && echo "$VERSION_CODENAME")" "$sysroot.part"
+  mv "$sysroot.part" "$sysroot"
+fi
+
+echo "== build"
+# What differs by processor, and what computes or talks with it.
+suites=(runtime drafting pytorch speculative base forecast privacy constraints protocol client)
+cmake --preset release >/dev/null
+cmake --build --preset release --target edgedraft edgedraft-server
+cmake --preset arm64 -DBUILD_TESTING=ON -DEDGEDRAFT_WERROR="${CI:-OFF}" >/dev/null
+cmake --build --preset arm64 --target edgedraft edgedraft-server "${suites[@]/%/_test}"
+set +e
+
+work=$(mktemp -d)
+server_pid=''
+stop_server() {
+  [ -n "$server_pid" ] || return 0
+  kill "$server_pid" 2>/dev/null
+  wait "$server_pid" 2>/dev/null
+  server_pid=''
+}
+trap 'stop_server; rm -rf "$work"' EXIT
+
+failed=0
+mkdir -p "$(dirname "$out")"
+commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+[ "$commit" = unknown ] || git diff --quiet HEAD || commit="$commit with changes"
+cat >"$work/record.md" <<EOF
+# 64-bit Arm under QEMU
+
+Written by \`scripts/arm64.sh\` at commit $commit on $(date -u '+%Y-%m-%d %H:%M') UTC. $(qemu-aarch64 --version | head -1), $(aarch64-linux-gnu-g++ --version | head -1).
+
+| processor | what | result |
+|---|---|---|
+EOF
+# One line of the record; the fourth argument is 0 where all was well.
+result() {
+  echo "$1: $2: $3"
+  echo "| $1 | $2 | $3 |" >>"$work/record.md"
+  [ "$4" -eq 0 ] || failed=1
+  cp "$work/record.md" "$out"
+}
+emulated=(qemu-aarch64 -L "$sysroot")
+
+# suite PROCESSOR NAME
+suite() {
+  local log=$work/$2.$1.log status=0 passed
+  # The death test starts its program again, which only a system of Arm's does by itself.
+  (cd "build/arm64/tests/$2" && QEMU_CPU=$1 "${emulated[@]}" "./$2_test" --gtest_brief=1 \
+    --gtest_filter='-*BackendDeathTest.*') >"$log" 2>&1 || status=$?
+  passed=$(grep -o 'PASSED  \] [0-9]*' "$log" | grep -o '[0-9]*$')
+  if [ $status -eq 0 ]; then
+    result "$1" "\`$2_test\`" "${passed:-none} passed, $(grep -c 'Skipped$' "$log") skipped" "$([ "${passed:-0}" -gt 0 ]; echo $?)"
+  else
+    tail -n 40 "$log"
+    result "$1" "\`$2_test\`" "FAILED (exit code $status): $(grep -o 'FAILED  \] [A-Za-z].*' "$log" | sed 's/FAILED  \] //; s/ (.*//' | sort -u | paste -sd' ')" 1
+  fi
+}
+
+prompts=(
+  "Set an alarm for 7:15 am"
+  "What is 47 plus 38?"
+  "Write a query: how many singers are there?"
+  "Tell me a story about a dog and a ball."
+)
+# answers FILE SERVER CLIENT: the texts that the client prints, drafted greedily and sampled, and plain. SERVER
+# and CLIENT are `here` or a processor.
+answers() {
+  local address='' pin='' word='' server=build/release/server/edgedraft-server client=build/release/client/edgedraft
+  local server_on=() client_on=()
+  [ "$2" = here ] || { server=build/arm64/server/edgedraft-server; server_on=(env QEMU_CPU="$2" "${emulated[@]}"); }
+  [ "$3" = here ] || { client=build/arm64/client/edgedraft; client_on=(env QEMU_CPU="$3" "${emulated[@]}"); }
+  : >"$work/ready"
+  "${server_on[@]}" "$server" --model $models/target.gguf --bundle $models/moa-tli1.gguf --listen 127.0.0.1:0 \
+    --state "$work/state" --log-level warn >"$work/ready" &
+  server_pid=$!
+  for _ in $(seq 600); do
+    read -r word address _ pin <"$work/ready" && [ "$word" = ready ] && break
+    kill -0 $server_pid 2>/dev/null || return 1
+    sleep 0.1
+  done
+  for prompt in "${prompts[@]}"; do
+    for how in "--control off" "--control off --temperature 0.8 --seed 5" "--plain"; do
+      "${client_on[@]}" "$client" run --server "$address" --pin "$pin" --bundle $models/moa-tli1.gguf \
+        --max-tokens 64 -p "$prompt" --deadline-ms 60000 $how 2>"$work/said" || { cat "$work/said"; return 1; }
+    done
+  done >"$1"
+  stop_server
+}
+
+answers "$work/here" here here || { echo "$0: no answers of this machine's own programs" >&2; exit 1; }
+conversation() {
+  local status=0
+  answers "$work/there" "$1" "$2" && cmp -s "$work/here" "$work/there" || status=1
+  stop_server
+  result "$([ "$1" = here ] && echo "$2" || echo "$1")" "$([ "$1" = here ] && echo "client, server on this machine" || echo "client and server")" \
+    "$([ $status -eq 0 ] && echo "the texts of this machine, 12 answers" || echo "FAILED: other texts or none")" $status
+}
+
+for processor in cortex-a53 neoverse-n1 max; do
+  conversation $processor $processor
+  suite $processor runtime
+done
+conversation here max
+for name in "${suites[@]:1}"; do suite max "$name"; done
+echo "The record: $out"
+exit $failed
