@@ -177,6 +177,14 @@ TEST_F(DrawnLawTest, TreesLeaveAnswersTheTargetsLaw) {
   EXPECT_GT(accepted_, nodes_ / 50);
 }
 
+// Its drafts are mostly taken, so that any choice among what was drawn would show.
+TEST_F(DrawnLawTest, TreesOfADrafterThatIsRightDoSoToo) {
+  drafts_well_ = true;
+  open({.pass_rows_max = 20, .prompt_rows = 8, .row_budget = 7, .metrics = metrics_});
+  expect_the_targets_law({.breadth = 3, .depth = 2, .nodes = 12});
+  EXPECT_GT(accepted_, nodes_ / 8);
+}
+
 TEST_F(DrawnLawTest, AChainOfOneIsAcceptedAsOftenAsTheLawsOverlap) {
   open({.pass_rows_max = 20, .prompt_rows = 8, .row_budget = 7, .metrics = metrics_});
   expect_the_targets_law(chain_shape(1));
