@@ -6,7 +6,7 @@
 
 #include "netsim/link/delay_law.h"
 #include "netsim/link/stream_link.h"
-#include "shared/forecast/rank_law.h"
+#include "shared/base/rank_law.h"
 
 namespace edgedraft::netsim {
 namespace {

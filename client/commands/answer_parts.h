@@ -53,7 +53,7 @@ class AnswerParts {
   const PowerSupply& power() const { return power_; }
   // What drafters hold, and what they may.
   const MemoryMeter& memory() const { return *meter_; }
-  // Of the files that they are read from.
+  // The size of the files that they are read from.
   std::uint64_t mapped_bytes() const;
 
   // A connection of its own to the server. What leaves on it is recorded in uplink().

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "shared/forecast/rank_law.h"
+#include "shared/base/rank_law.h"
 
 namespace edgedraft {
 namespace {

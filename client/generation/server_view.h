@@ -30,7 +30,7 @@ struct ServerView {
   bool takes_constraints = false;
   std::uint32_t logprobs_max = 0;
   Draw newest_draw = Draw::gumbel;
-  std::uint32_t law_tokens_max = 0;  // of a law that comes with a draft; 0: it takes none
+  std::uint32_t law_tokens_max = 0;  // of a law beside a draft; 0: it takes no laws
   std::uint32_t context_count = 0;   // the smaller of both sides' contexts; 0: not known
   Instant ask_again{};               // not before: it had no room
 

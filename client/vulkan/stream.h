@@ -15,8 +15,9 @@ namespace edgedraft::vulkan {
 // that has run before, for example a level of a draft tree, runs again without being recorded.
 class Stream {
  public:
-  // Of the call buffers and results of its recordings, within a memory limit: where there is no
-  // more, the recording goes whose last run is longest ago. Without a limit they may take more.
+  // What the call buffers and results of its recordings may take if memory is limited: the
+  // recording whose last run is longest ago makes room for the next. Without a limit they may take
+  // more.
   static constexpr std::uint64_t kHostBytes = std::uint64_t{8} << 20;
 
   struct Counts {

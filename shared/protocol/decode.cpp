@@ -284,7 +284,7 @@ Result<Message> read(const flat::Activations& m) {
   });
 }
 
-// Of the sizes given. Requires  as many bytes as they take
+// Reads laws of these sizes. Requires  bytes for all their entries
 std::vector<LawEntries> laws(Checker& c, const Vector<std::uint8_t>& sizes,
                              const Vector<std::uint8_t>* bytes) {
   std::vector<LawEntries> laws;

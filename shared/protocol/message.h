@@ -99,7 +99,7 @@ struct Welcome {
   std::uint8_t logprobs_max = 0;
   // The last of the draws that it knows.
   Draw newest_draw = Draw::inverse;
-  // Of a law that comes with a Draft, at most; 0: it takes none.
+  // A law that comes with a Draft has so many tokens at most; 0: the server takes no laws.
   std::uint8_t law_tokens_max = 0;
   bool operator==(const Welcome&) const = default;
 };

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "shared/forecast/rank_law.h"
+#include "shared/base/rank_law.h"
 
 namespace edgedraft {
 namespace {

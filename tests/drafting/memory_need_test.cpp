@@ -33,7 +33,7 @@ using testing::ToyMoa;
 constexpr TreeShape kShape{};
 constexpr std::uint32_t kThreads = 2;
 
-// Of a file, or of memory.
+// A drafter's model, and the file or the toy that it was read from.
 struct Model {
   std::shared_ptr<const void> keeps;
   std::unique_ptr<DrafterModel> model;

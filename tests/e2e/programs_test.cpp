@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/e2e/drafter_memory.h"
 #include "tests/e2e/process.h"
 
 namespace edgedraft::testing {
@@ -61,14 +62,8 @@ TEST_F(ProgramsTest, MemoryIsToldAndItsLimitKept) {
   EXPECT_EQ(free["config"]["memory_limit_bytes"], nullptr);
 
   // Less than the whole context needs.
-  Process devices({EDGEDRAFT_CLIENT, "devices", "--bundle", demo_model("moa-tli1"), "--json"},
-                  scratch_ / "devices");
-  ASSERT_EQ(devices.wait(), 0) << devices.err();
-  const json cpu = json::parse(devices.out())["devices"][0];
-  const std::uint64_t conversation = cpu["conversation_bytes"];
-  const std::uint64_t limit = cpu["weights_bytes"].get<std::uint64_t>() +
-                              cpu["working_bytes"].get<std::uint64_t>() + conversation -
-                              conversation / 8;
+  const DrafterMemory memory = drafter_memory(scratch_, "moa-tli1");
+  const std::uint64_t limit = memory.shared + memory.conversation - memory.conversation / 8;
   const json less = run("moa-tli1", joined(common, {"--memory", std::to_string(limit)}));
   EXPECT_EQ(less["tokens"], free["tokens"]);
   EXPECT_EQ(less["config"]["memory_limit_bytes"], limit);

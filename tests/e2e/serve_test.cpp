@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "tests/e2e/drafter_memory.h"
 #include "tests/e2e/process.h"
 #include "tests/support/http_client.h"
 
@@ -131,6 +132,35 @@ class ServeTest : public ::testing::Test {
 
   Scratch scratch_;
 };
+
+TEST_F(ServeTest, LittleMemoryIsForFewerConversationsAtOnceAndAllAreAnswered) {
+  const std::string expected = plain_answer();
+  const Server server(scratch_);
+  const DrafterMemory memory = drafter_memory(scratch_, "moa-tli0");
+  const std::uint64_t limit = memory.shared + 2 * memory.conversation;
+  Endpoint endpoint(scratch_, server.address(), server.pin(),
+                    {"--device", "cpu", "--conversations", "8", "--control", "off", "--memory",
+                     std::to_string(limit)});
+  EXPECT_TRUE(endpoint.process().wait_for_error("2 conversations at once, not 8"));
+
+  std::vector<std::string> contents(8);
+  std::vector<std::thread> asking;
+  for (std::string& content : contents) {
+    asking.emplace_back([&] {
+      content = endpoint.answer({{"max_tokens", 80}})["message"]["content"];
+    });
+  }
+  for (std::thread& thread : asking) thread.join();
+  for (const std::string& content : contents) EXPECT_EQ(content, expected);
+
+  const std::string metrics = ask(endpoint.port(), {.path = "/metrics"}).body;
+  const std::string name = "\nedgedraft_client:memory_peak_bytes ";
+  const std::size_t at = metrics.find(name);
+  ASSERT_NE(at, std::string::npos) << metrics;
+  const std::uint64_t peak = std::stoull(metrics.substr(at + name.size()));
+  EXPECT_GT(peak, memory.shared);
+  EXPECT_LE(peak, limit);
+}
 
 TEST_F(ServeTest, AShortOutageChangesNothingThatAPlainClientSees) {
   const Read seen = stream_through_an_outage("keep", 300ms, {"--hold-ms", "60000"});

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "shared/forecast/rank_law.h"
+#include "shared/base/rank_law.h"
 
 namespace edgedraft {
 namespace {

@@ -1,4 +1,4 @@
-#include "shared/forecast/rank_law.h"
+#include "shared/base/rank_law.h"
 
 #include <array>
 

@@ -1,0 +1,465 @@
+// Messages that our encoder would not write: what is out of range is refused.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "messages_generated.h"
+#include "shared/protocol/draft_sizes.h"
+#include "shared/protocol/message.h"
+#include "tests/protocol/support.h"
+
+namespace edgedraft::wire {
+namespace {
+
+using flatbuffers::FlatBufferBuilder;
+
+template <class T>
+Errc code_of(Kind kind, FlatBufferBuilder& builder, flatbuffers::Offset<T> root) {
+  builder.Finish(root);
+  const auto bytes = std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize()));
+  const auto decoded = decode(static_cast<std::uint16_t>(kind), bytes);
+  return decoded ? Errc::cancelled : decoded.error().code;  // cancelled: nobody sends that here
+}
+
+Errc draft_code(std::vector<std::uint32_t> nodes, std::uint32_t base_length = 5) {
+  FlatBufferBuilder b;
+  return code_of(Kind::draft, b, flat::CreateDraftDirect(b, 1, base_length, &nodes));
+}
+
+TEST(DraftRangeTest, ParentMustBeOlder) {
+  EXPECT_EQ(draft_code({7, 7 | 1u << 24}), Errc::cancelled);
+  EXPECT_EQ(draft_code({7 | 1u << 24}), Errc::protocol) << "its own parent: a cycle";
+  EXPECT_EQ(draft_code({7, 7 | 3u << 24, 7}), Errc::protocol) << "a forward parent";
+  EXPECT_EQ(draft_code({7, 7 | 255u << 24}), Errc::protocol);
+}
+
+// A law of the root, whose tokens are 7, 8 and 9; the entries, token and weight, may be others.
+struct LawFields {
+  std::vector<std::uint32_t> nodes = {7, 8, 5 | 1u << 24};
+  std::vector<std::uint8_t> sizes = {3, 1};
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> entries = {
+      {7, 65535}, {8, 20}, {9, 1}, {5, 65535}};
+  std::size_t bytes_more = 0;
+  std::uint32_t stream_tokens = 0;
+};
+
+Errc law_code(const LawFields& f) {
+  std::vector<std::uint8_t> bytes;
+  for (const auto& [token, weight] : f.entries) {
+    for (const std::uint32_t shift : {0u, 8u, 16u}) {
+      bytes.push_back(static_cast<std::uint8_t>(token >> shift));
+    }
+    for (const std::uint32_t shift : {0u, 8u}) {
+      bytes.push_back(static_cast<std::uint8_t>(weight >> shift));
+    }
+  }
+  bytes.resize(bytes.size() + f.bytes_more);
+  FlatBufferBuilder b;
+  return code_of(Kind::draft, b,
+                 flat::CreateDraftDirect(b, 1, 5, f.nodes.empty() ? nullptr : &f.nodes,
+                                         f.stream_tokens, &f.sizes, &bytes));
+}
+
+TEST(DraftLawTest, EachRowWithChildrenHasOne) {
+  EXPECT_EQ(law_code({}), Errc::cancelled);
+  EXPECT_EQ(law_code({.sizes = {}, .entries = {}}), Errc::cancelled) << "not drawn";
+  EXPECT_EQ(law_code({.sizes = {4}}), Errc::protocol);
+  EXPECT_EQ(law_code({.sizes = {2, 1, 1}}), Errc::protocol);
+  EXPECT_EQ(law_code({.sizes = {3, 0}}), Errc::protocol);
+  EXPECT_EQ(law_code({.sizes = {1, 3}}), Errc::protocol) << "the root's children are of another";
+  EXPECT_EQ(law_code({.nodes = {}}), Errc::protocol);
+  EXPECT_EQ(law_code({.nodes = {}, .stream_tokens = 5}), Errc::protocol);
+}
+
+TEST(DraftLawTest, ItsBytesAreAsManyAsItsTokensTake) {
+  EXPECT_EQ(law_code({.bytes_more = 1}), Errc::protocol);
+  EXPECT_EQ(law_code({.bytes_more = 5}), Errc::protocol);
+  EXPECT_EQ(law_code({.sizes = {3, 2}}), Errc::protocol);
+  EXPECT_EQ(law_code({.sizes = {}}), Errc::protocol);
+  EXPECT_EQ(law_code({.entries = {}}), Errc::protocol);
+}
+
+TEST(DraftLawTest, ItsSizeIsBounded) {
+  LawFields f{.nodes = {0}, .sizes = {kLawTokensMax}, .entries = {}};
+  for (std::uint32_t token = 0; token < kLawTokensMax; ++token) f.entries.push_back({token, 65535});
+  EXPECT_EQ(law_code(f), Errc::cancelled);
+  ++f.sizes[0];
+  f.entries.push_back({kLawTokensMax, 1});
+  EXPECT_EQ(law_code(f), Errc::protocol);
+}
+
+TEST(DraftLawTest, WeightsAreThoseOfARoundedLaw) {
+  EXPECT_EQ(law_code({.entries = {{7, 65535}, {8, 0}, {9, 1}, {5, 65535}}}), Errc::protocol);
+  EXPECT_EQ(law_code({.entries = {{7, 65534}, {8, 20}, {9, 1}, {5, 65535}}}), Errc::protocol);
+  EXPECT_EQ(law_code({.entries = {{7, 1}, {8, 65535}, {9, 65535}, {5, 65535}}}), Errc::cancelled);
+  EXPECT_EQ(law_code({.entries = {{7, 65535}, {8, 20}, {9, 1}, {5, 1}}}), Errc::protocol);
+}
+
+TEST(DraftLawTest, ChildrenAreDrawnFromItAndNoneTwice) {
+  EXPECT_EQ(law_code({.entries = {{7, 65535}, {8, 20}, {8, 1}, {5, 65535}}}), Errc::protocol);
+  EXPECT_EQ(law_code({.nodes = {7, 6, 5 | 1u << 24}}), Errc::protocol);
+  EXPECT_EQ(law_code({.nodes = {7, 7, 5 | 1u << 24}}), Errc::protocol);
+  EXPECT_EQ(law_code({.nodes = {7, 8, 7 | 1u << 24}}), Errc::protocol) << "of the root's law";
+  EXPECT_EQ(law_code({.nodes = {9, 8, 5 | 2u << 24}}), Errc::cancelled);
+}
+
+TEST(DraftRangeTest, DuplicateSiblingsAreAllowed) {
+  EXPECT_EQ(draft_code({7, 7, 7}), Errc::cancelled);
+}
+
+TEST(DraftRangeTest, AtMost255Nodes) {
+  EXPECT_EQ(draft_code(std::vector<std::uint32_t>(255, 1)), Errc::cancelled);
+  EXPECT_EQ(draft_code(std::vector<std::uint32_t>(256, 1)), Errc::protocol);
+  EXPECT_EQ(draft_code(std::vector<std::uint32_t>(100'000, 1)), Errc::protocol);
+}
+
+TEST(DraftRangeTest, NodeCountBeyondTheBufferIsDamage) {
+  const std::vector<std::uint32_t> nodes(3, 1);
+  FlatBufferBuilder b;
+  b.Finish(flat::CreateDraftDirect(b, 1, 5, &nodes));
+  Bytes bytes(b.GetSize());
+  std::memcpy(bytes.data(), b.GetBufferPointer(), bytes.size());
+  // The vector is written first, so it lies last: its count stands before its elements.
+  const std::size_t count_offset = bytes.size() - 4 * 3 - 4;
+  ASSERT_EQ(load_le<std::uint32_t>(bytes.data() + count_offset), 3u);
+  for (const std::uint32_t count : {4u, 1u << 31, 0xFFFFFFFFu}) {
+    store_le(bytes.data() + count_offset, count);
+    EXPECT_EQ(decode(5, bytes).error().code, Errc::bad_message) << count;
+  }
+}
+
+TEST(DraftRangeTest, BaseLengthOfNoSessionIsRefused) {
+  EXPECT_EQ(draft_code({}, 0), Errc::protocol);
+  EXPECT_EQ(draft_code({}, 0xFFFFFFFF), Errc::protocol);
+}
+
+struct PrefillFields {
+  std::vector<std::uint32_t> ids = {1, 2, 3};
+  std::uint32_t base_length = 0;
+  std::uint32_t provisional_count = 0;
+  std::uint8_t policy = 0;
+  std::uint32_t activations_from = 0;
+  float temperature = 1;
+  float top_p = 1;
+  float min_p = 0;
+};
+
+Errc prefill_code(const PrefillFields& f) {
+  FlatBufferBuilder b;
+  const flat::Sampling sampling(1, f.temperature, 0, f.top_p, f.min_p);
+  return code_of(Kind::prefill, b,
+                 flat::CreatePrefillDirect(b, 1, f.base_length, &f.ids, f.provisional_count,
+                                           f.policy, f.activations_from, &sampling));
+}
+
+TEST(PrefillRangeTest, TokenIdsTakeThreeBytes) {
+  EXPECT_EQ(prefill_code({.ids = {(1u << 24) - 1}}), Errc::cancelled);
+  EXPECT_EQ(prefill_code({.ids = {1u << 24}}), Errc::protocol);
+  EXPECT_EQ(prefill_code({.ids = {0xFFFFFFFF}}), Errc::protocol);
+}
+
+TEST(PrefillRangeTest, SamplingOutOfRangeIsRefused) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(prefill_code({.temperature = 0, .top_p = 1, .min_p = 1}), Errc::cancelled);
+  for (const float bad : {kNan, kInfinity, -kInfinity, -1.0f, 101.0f, 1e38f}) {
+    EXPECT_EQ(prefill_code({.temperature = bad}), Errc::protocol) << bad;
+    EXPECT_EQ(prefill_code({.top_p = bad}), Errc::protocol) << bad;
+    EXPECT_EQ(prefill_code({.min_p = bad}), Errc::protocol) << bad;
+  }
+  EXPECT_EQ(prefill_code({.top_p = 0}), Errc::protocol) << "would keep nothing";
+}
+
+TEST(PrefillRangeTest, SamplingMustBeThere) {
+  FlatBufferBuilder b;
+  const std::vector<std::uint32_t> ids = {1};
+  EXPECT_EQ(code_of(Kind::prefill, b, flat::CreatePrefillDirect(b, 1, 0, &ids)), Errc::bad_message);
+}
+
+TEST(PrefillRangeTest, LengthsMustNotContradict) {
+  EXPECT_EQ(prefill_code({.provisional_count = 2}), Errc::cancelled);
+  EXPECT_EQ(prefill_code({.provisional_count = 3}), Errc::protocol) << "no given token";
+  EXPECT_EQ(prefill_code({.base_length = 1, .provisional_count = 3}), Errc::cancelled);
+  EXPECT_EQ(prefill_code({.provisional_count = 0xFFFFFFFF}), Errc::protocol);
+  EXPECT_EQ(prefill_code({.base_length = 0xFFFFFFFF}), Errc::protocol);
+  EXPECT_EQ(prefill_code({.ids = {}}), Errc::protocol) << "no token at all";
+  // Three tokens behind the four.
+  EXPECT_EQ(prefill_code({.base_length = 4, .activations_from = 7}), Errc::cancelled);
+  EXPECT_EQ(prefill_code({.base_length = 4, .activations_from = 8}), Errc::protocol);
+}
+
+TEST(EnumRangeTest, UnknownValuesAreRefused) {
+  EXPECT_EQ(prefill_code({.policy = 2}), Errc::bad_message);
+  FlatBufferBuilder activations;
+  EXPECT_EQ(
+      code_of(Kind::activations, activations, flat::CreateActivations(activations, 1, 0, 1, 3)),
+      Errc::bad_message);
+  FlatBufferBuilder verdict;
+  EXPECT_EQ(
+      code_of(Kind::verdict, verdict, flat::CreateVerdict(verdict, 1, 1, 1, 0, 0, /*ending=*/4)),
+      Errc::bad_message);
+  for (const int code : {0, 14, 65535}) {
+    FlatBufferBuilder error;
+    EXPECT_EQ(
+        code_of(Kind::error, error, flat::CreateError(error, 0, static_cast<std::uint16_t>(code))),
+        Errc::bad_message);
+  }
+}
+
+TEST(ResumeRangeTest, IdsAndHashesHaveOneSize) {
+  const std::vector<std::uint8_t> id(16);
+  const std::vector<std::uint8_t> hash(32);
+  const std::vector<std::uint8_t> odd(17);
+  const flat::Sampling sampling(1, 0, 0, 1, 0);
+  const auto code = [&](const auto* session, const auto* verified_hash) {
+    FlatBufferBuilder b;
+    return code_of(
+        Kind::resume, b,
+        flat::CreateResumeDirect(b, 1, session, 4, verified_hash, nullptr, 0, 0, &sampling));
+  };
+  EXPECT_EQ(code(&id, &hash), Errc::cancelled);
+  EXPECT_EQ(code(&odd, &hash), Errc::bad_message);
+  EXPECT_EQ(code(&id, &odd), Errc::bad_message);
+  EXPECT_EQ(code(static_cast<const std::vector<std::uint8_t>*>(nullptr), &hash), Errc::bad_message);
+}
+
+TEST(WelcomeRangeTest, RowsAreBounded) {
+  const std::vector<std::uint8_t> id(16);
+  const auto code = [&](std::vector<std::uint32_t> groups) {
+    FlatBufferBuilder b;
+    return code_of(Kind::welcome, b,
+                   flat::CreateWelcomeDirect(b, 1, &id, "", "", 100, 62, 62, &groups));
+  };
+  EXPECT_EQ(code({kRowValuesMax}), Errc::cancelled);
+  EXPECT_EQ(code({kRowValuesMax + 1}), Errc::protocol);
+  EXPECT_EQ(code({1, 0}), Errc::protocol);
+  EXPECT_EQ(code({0xFFFFFFFF, 2}), Errc::protocol) << "the sum must not wrap around";
+  EXPECT_EQ(code(std::vector<std::uint32_t>(kScaleGroupsMax + 1, 1)), Errc::protocol);
+}
+
+TEST(WelcomeRangeTest, PaddedRowsAreBounded) {
+  const std::vector<std::uint8_t> id(16);
+  const auto code = [&](std::uint32_t padded_row_bytes) {
+    FlatBufferBuilder b;
+    return code_of(
+        Kind::welcome, b,
+        flat::CreateWelcomeDirect(b, 1, &id, "", "", 100, 62, 62, nullptr, 0, padded_row_bytes));
+  };
+  EXPECT_EQ(code(kPaddedRowBytesMax), Errc::cancelled);
+  EXPECT_EQ(code(kPaddedRowBytesMax + 1), Errc::protocol);
+}
+
+TEST(PaddingRangeTest, PaddingIsBounded) {
+  const auto code = [](std::size_t padding) {
+    const std::vector<std::uint8_t> bytes(padding);
+    FlatBufferBuilder b;
+    return code_of(Kind::activations, b,
+                   flat::CreateActivationsDirect(b, 1, 0, 1, 0, nullptr, &bytes));
+  };
+  EXPECT_EQ(code(kPaddingBytesMax), Errc::cancelled);
+  EXPECT_EQ(code(kPaddingBytesMax + 1), Errc::protocol);
+}
+
+struct HintFields {
+  std::vector<std::uint32_t> nodes = {7};
+  std::vector<std::uint16_t> parents = {0};
+  std::uint32_t first = 1;
+  std::uint32_t position = 5;
+  std::uint32_t credit = 0;
+};
+
+Errc hints_code(const HintFields& f) {
+  FlatBufferBuilder b;
+  return code_of(
+      Kind::hints, b,
+      flat::CreateHintsDirect(b, 1, f.credit, f.first, f.position, 0, &f.nodes, &f.parents));
+}
+
+TEST(HintRangeTest, AParentIsAnOlderNode) {
+  EXPECT_EQ(hints_code({.nodes = {7, 8}, .parents = {0, 1}}), Errc::cancelled);
+  EXPECT_EQ(hints_code({.nodes = {7, 8}, .parents = {0, 2}}), Errc::protocol) << "id 0 is no node";
+  EXPECT_EQ(hints_code({.nodes = {7, 8}, .parents = {0, 2}, .first = 2}), Errc::cancelled);
+  EXPECT_EQ(hints_code({.parents = {kHintDistanceMax}}), Errc::protocol);
+}
+
+TEST(HintRangeTest, IdsCountFromOneAndDoNotWrapAround) {
+  EXPECT_EQ(hints_code({.first = 0}), Errc::protocol);
+  EXPECT_EQ(hints_code({.first = 0xFFFFFFFE}), Errc::cancelled);
+  EXPECT_EQ(hints_code({.first = 0xFFFFFFFF}), Errc::protocol);
+  EXPECT_EQ(hints_code({.nodes = {}, .parents = {}, .first = 0}), Errc::cancelled)
+      << "credit alone";
+}
+
+TEST(HintRangeTest, NumbersAreBounded) {
+  const auto many = [](std::size_t count) {
+    return HintFields{.nodes = std::vector<std::uint32_t>(count, 1),
+                      .parents = std::vector<std::uint16_t>(count, 0)};
+  };
+  EXPECT_EQ(hints_code(many(kHintsMax)), Errc::cancelled);
+  EXPECT_EQ(hints_code(many(kHintsMax + 1)), Errc::protocol);
+  EXPECT_EQ(hints_code({.nodes = {7, 8}, .parents = {0}}), Errc::protocol);
+  EXPECT_EQ(hints_code({.position = 0}), Errc::protocol);
+  EXPECT_EQ(hints_code({.position = kContextCountMax + 1}), Errc::protocol);
+  EXPECT_EQ(hints_code({.credit = kContextCountMax + 1}), Errc::protocol);
+}
+
+TEST(RunTermsTest, WhatIsReservedIsNotTakenForNothing) {
+  const auto reserved = [](std::uint8_t rule, std::uint8_t node_law) {
+    const std::vector<std::uint32_t> ids = {1};
+    const flat::Sampling sampling(1, 0, 0, 1, 0);
+    FlatBufferBuilder b;
+    b.Finish(flat::CreatePrefillDirect(b, 1, 0, &ids, 0, 0, 0, &sampling, 9, false, false, rule,
+                                       node_law));
+    const auto decoded = decode(static_cast<std::uint16_t>(Kind::prefill),
+                                std::as_bytes(std::span(b.GetBufferPointer(), b.GetSize())));
+    return std::get<Prefill>(*decoded).run.reserved;
+  };
+  EXPECT_FALSE(reserved(0, 0));
+  EXPECT_TRUE(reserved(1, 0));
+  EXPECT_TRUE(reserved(0, 1));
+}
+
+struct ConstraintFields {
+  std::vector<std::string> stops{};
+  std::string grammar{};
+  std::uint32_t answer_begin = 0;
+  std::vector<std::uint32_t> bias_tokens{};
+  std::vector<float> biases{};
+  float presence = 0.0f;
+  float frequency = 0.0f;
+};
+
+// What becomes of a prompt with these; Errc::cancelled if it is taken.
+Errc constraints_code(const ConstraintFields& f) {
+  const std::vector<std::uint32_t> ids = {1};
+  const flat::Sampling sampling(1, 0, 0, 1, 0);
+  FlatBufferBuilder b;
+  const auto stops = b.CreateVectorOfStrings(f.stops);
+  const auto grammar = b.CreateString(f.grammar);
+  const auto tokens = b.CreateVector(ids);
+  const auto bias_tokens = b.CreateVector(f.bias_tokens);
+  const auto biases = b.CreateVector(f.biases);
+  return code_of(
+      Kind::prefill, b,
+      flat::CreatePrefill(b, 1, 0, tokens, 0, 0, 0, &sampling, 9, false, false, 0, 0, stops,
+                          grammar, f.answer_begin, bias_tokens, biases, f.presence, f.frequency));
+}
+
+TEST(ConstraintsRangeTest, EverythingIsBounded) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::string stop(kStopBytesMax, 'x');
+  EXPECT_EQ(constraints_code({.stops = std::vector<std::string>(kStopsMax, stop)}),
+            Errc::cancelled);
+  EXPECT_EQ(constraints_code({.stops = std::vector<std::string>(kStopsMax + 1, "x")}),
+            Errc::protocol);
+  EXPECT_EQ(constraints_code({.stops = {stop + "x"}}), Errc::protocol);
+  EXPECT_EQ(constraints_code({.stops = {""}}), Errc::protocol);
+  EXPECT_EQ(constraints_code({.grammar = std::string(kGrammarBytesMax, 'x')}), Errc::cancelled);
+  EXPECT_EQ(constraints_code({.grammar = std::string(kGrammarBytesMax + 1, 'x')}), Errc::protocol);
+  EXPECT_EQ(constraints_code({.answer_begin = kContextCountMax + 1}), Errc::protocol);
+  EXPECT_EQ(constraints_code({.bias_tokens = {1}, .biases = {-100.0f}}), Errc::cancelled);
+  EXPECT_EQ(constraints_code({.bias_tokens = {1}, .biases = {nan}}), Errc::protocol);
+  EXPECT_EQ(constraints_code({.bias_tokens = {1}, .biases = {1e30f}}), Errc::protocol);
+  EXPECT_EQ(constraints_code({.bias_tokens = {1, 2}, .biases = {1.0f}}), Errc::protocol);
+  EXPECT_EQ(constraints_code({.bias_tokens = {1}, .biases = {}}), Errc::protocol);
+  EXPECT_EQ(constraints_code({.bias_tokens = {kTokenIdEnd}, .biases = {1.0f}}), Errc::protocol);
+  const std::vector<std::uint32_t> many(kBiasesMax + 1);
+  EXPECT_EQ(constraints_code({.bias_tokens = many, .biases = std::vector<float>(many.size())}),
+            Errc::protocol);
+  EXPECT_EQ(constraints_code({.presence = nan}), Errc::protocol);
+  EXPECT_EQ(constraints_code({.frequency = -1e9f}), Errc::protocol);
+  EXPECT_EQ(constraints_code({.presence = -2.0f, .frequency = 2.0f}), Errc::cancelled);
+}
+
+TEST(StreamRangeTest, AStreamBeginsWithoutNodes) {
+  const auto code = [](std::vector<std::uint32_t> nodes, std::uint32_t stream_tokens) {
+    FlatBufferBuilder b;
+    return code_of(Kind::draft, b, flat::CreateDraftDirect(b, 1, 5, &nodes, stream_tokens));
+  };
+  EXPECT_EQ(code({}, kContextCountMax), Errc::cancelled);
+  EXPECT_EQ(code({}, kContextCountMax + 1), Errc::protocol);
+  EXPECT_EQ(code({7}, 1), Errc::protocol);
+}
+
+TEST(StreamRangeTest, AVerdictsTokensAreBounded) {
+  const auto code = [](std::vector<std::uint32_t> tokens, std::uint32_t drafted) {
+    FlatBufferBuilder b;
+    return code_of(Kind::verdict, b,
+                   flat::CreateVerdictDirect(b, 1, 9, 1, 0, nullptr, 0, 0, 0, 0, nullptr, 0, 0,
+                                             &tokens, drafted));
+  };
+  EXPECT_EQ(code(std::vector<std::uint32_t>(kDraftNodesMax, 1), kDraftNodesMax), Errc::cancelled);
+  EXPECT_EQ(code(std::vector<std::uint32_t>(kDraftNodesMax + 1, 1), 0), Errc::protocol);
+  EXPECT_EQ(code({1u << 24}, 0), Errc::protocol);
+  EXPECT_EQ(code({}, kDraftNodesMax + 1), Errc::protocol);
+}
+
+TEST(VerdictRangeTest, AnOutlookHasAsManyTimesAsTokens) {
+  const auto code = [](std::vector<std::uint32_t> times, std::vector<std::uint8_t> tokens) {
+    FlatBufferBuilder b;
+    return code_of(Kind::verdict, b,
+                   flat::CreateVerdictDirect(b, 1, 9, 1, 0, nullptr, 0, 0, 0, 0, nullptr, 0, 0,
+                                             nullptr, 0, 0, 1, &times, &tokens));
+  };
+  EXPECT_EQ(code({}, {}), Errc::cancelled);
+  EXPECT_EQ(code({0, 0xFFFFFFFF}, {0, 255}), Errc::cancelled);
+  EXPECT_EQ(
+      code(std::vector<std::uint32_t>(kDraftSizes, 1), std::vector<std::uint8_t>(kDraftSizes, 1)),
+      Errc::cancelled);
+  EXPECT_EQ(code({1}, {}), Errc::protocol);
+  EXPECT_EQ(code({}, {1}), Errc::protocol);
+  EXPECT_EQ(code({1, 2}, {1}), Errc::protocol);
+  EXPECT_EQ(code(std::vector<std::uint32_t>(kDraftSizes + 1, 1),
+                 std::vector<std::uint8_t>(kDraftSizes + 1, 1)),
+            Errc::protocol);
+}
+
+TEST(VerdictRangeTest, LogProbabilitiesAreNumbersUpToZero) {
+  const auto code = [](std::vector<std::uint32_t> tokens, std::vector<float> values) {
+    flatbuffers::FlatBufferBuilder b;
+    const auto some = b.CreateVector(tokens);
+    const auto told = b.CreateVector(values);
+    flat::VerdictBuilder verdict(b);
+    verdict.add_length(9);
+    verdict.add_logprob_tokens(some);
+    verdict.add_logprobs(told);
+    return code_of(Kind::verdict, b, verdict.Finish());
+  };
+  EXPECT_EQ(code({1, 2}, {-0.5f, -9999.0f}), Errc::cancelled);
+  EXPECT_EQ(code({1}, {-0.5f, -1.0f}), Errc::protocol);
+  EXPECT_EQ(code({1u << 24}, {-0.5f}), Errc::protocol);
+  EXPECT_EQ(code({1}, {0.5f}), Errc::protocol);
+  EXPECT_EQ(code({1}, {std::numeric_limits<float>::quiet_NaN()}), Errc::protocol);
+  EXPECT_EQ(code({1}, {-std::numeric_limits<float>::infinity()}), Errc::protocol);
+  EXPECT_EQ(code(std::vector<std::uint32_t>(256 * 21 + 1), std::vector<float>(256 * 21 + 1)),
+            Errc::protocol);
+}
+
+TEST(VerdictRangeTest, PathGoesDown) {
+  const auto code = [](std::vector<std::uint8_t> path) {
+    FlatBufferBuilder b;
+    return code_of(Kind::verdict, b, flat::CreateVerdictDirect(b, 1, 9, 1, 0, &path));
+  };
+  EXPECT_EQ(code({1, 2, 255}), Errc::cancelled);
+  EXPECT_EQ(code({0}), Errc::protocol);
+  EXPECT_EQ(code({2, 2}), Errc::protocol);
+  EXPECT_EQ(code({2, 1}), Errc::protocol);
+}
+
+TEST(HelloRangeTest, TextsAreBounded) {
+  const auto code = [](const std::string& agent, const std::string& token) {
+    FlatBufferBuilder b;
+    return code_of(Kind::hello, b, flat::CreateHelloDirect(b, 1, 1, agent.c_str(), token.c_str()));
+  };
+  EXPECT_EQ(code(std::string(kTextBytesMax, 'a'), std::string(kBearerTokenBytesMax, 't')),
+            Errc::cancelled);
+  EXPECT_EQ(code(std::string(kTextBytesMax + 1, 'a'), ""), Errc::protocol);
+  EXPECT_EQ(code("", std::string(kBearerTokenBytesMax + 1, 't')), Errc::protocol);
+}
+
+}  // namespace
+}  // namespace edgedraft::wire
