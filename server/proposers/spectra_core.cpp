@@ -58,21 +58,28 @@ void SpectraCore::guess(std::span<const std::uint32_t> tokens, GuessList& guesse
 Probes SpectraCore::ask(std::span<const std::uint32_t> tokens, std::uint32_t rows_max,
                         std::uint32_t depth_max) {
   const std::uint32_t length = options_.n - 1;
-  const std::size_t count = std::min(options_.width, rows_max / length);
-  if (count == 0 || depth_max < length) return {};
+  if (depth_max < length) return {};
+  std::uint32_t count = std::min(options_.width, rows_max / length);
+  if (options_.staggered) count = std::min(count, depth_max - length + 1);
+  if (count == 0) return {};
   while (pool_.size() < options_.width) {
     auto& sequence = pool_.emplace_back();
     while (sequence.size() < length) sequence.push_back(tokens[random_.below(tokens.size())]);
   }
   Probes probes{.likeliest_count = options_.threshold < 1.0 ? kLikeliest : 1};
   asked_.clear();
-  for (std::size_t i = 0; i < count; ++i) asked_.emplace_back((next_ + i) % pool_.size(), 0);
+  for (std::uint32_t i = 0; i < count; ++i) asked_.emplace_back((next_ + i) % pool_.size(), 0);
   // A token of all sequences, then the next of all, so that the last rows are the last tokens.
   std::uint32_t first_asked = 1;
   for (std::uint32_t j = 0; j < length; ++j) {
     first_asked = probes.rows.row_count();
+    std::uint32_t before = 0;  // the row of the sequence before, where they are staggered
     for (auto& [sequence, row] : asked_) {
       const std::uint32_t token = pool_[sequence][j];
+      if (options_.staggered) {
+        row = before = probes.rows.add(token, j == 0 ? before : row);
+        continue;
+      }
       const std::uint32_t known = probes.rows.child(row, token);
       row = known != 0 ? known : probes.rows.add(token, row);
     }

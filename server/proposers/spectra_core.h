@@ -25,6 +25,9 @@ struct SpectraCoreOptions {
   bool forward = true;
   bool backward = true;
   bool sub_ngrams = true;
+  // A sequence sits a position behind the one before it and sees that one's first token, as in
+  // Lookahead's window, which the paper's figures of rows allow as well.
+  bool staggered = false;
 };
 
 // SPECTRA-CORE: a pool of candidate sequences, each of which the target prolongs by a token a pass.
@@ -37,7 +40,8 @@ struct SpectraCoreOptions {
 // guesses must not cut it off (its Algorithm 1 appends it); guesses have n - 1 tokens at most, as
 // its verification takes; the forward dictionary gets the rest of a sequence behind each token, as
 // its text says, not the next token alone (line 38); candidate sequences are chains of their own at
-// the next positions; the pool begins with tokens of the text.
+// the next positions, which its mask says (`staggered` has the other reading); the pool begins with
+// tokens of the text.
 //
 // Source    Le et al., SPECTRA: Faster Large Language Model Inference with Optimized Internal and
 //           External Speculation (2025), Algorithm 1 and appendix B
@@ -52,8 +56,8 @@ class SpectraCore final : public ProbingMethod {
   std::size_t guess_length_max() const override { return options_.n - 1; }
 
   void guess(std::span<const std::uint32_t> tokens, GuessList& guesses) const override;
-  // As many sequences of the pool as there are rows for, the others another time. Those that begin
-  // alike share rows.
+  // As many sequences of the pool as there are rows and positions for, the others another time.
+  // Those that begin alike share rows unless they are staggered.
   Probes ask(std::span<const std::uint32_t> tokens, std::uint32_t rows_max,
              std::uint32_t depth_max) override;
   void learn(std::uint32_t root, std::span<const std::uint32_t> likeliest) override;

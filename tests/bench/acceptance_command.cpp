@@ -355,7 +355,7 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
     };
     for (const auto& [name, options] :
          {arm("without forward", {.forward = false}), arm("without backward", {.backward = false}),
-          arm("without sub-n-grams", {.sub_ngrams = false}),
+          arm("without sub-n-grams", {.sub_ngrams = false}), arm("staggered", {.staggered = true}),
           arm("with threshold 0.1", {.threshold = 0.1}),
           arm("with threshold 0.5", {.threshold = 0.5}),
           arm("with threshold 0.9", {.threshold = 0.9})}) {

@@ -88,12 +88,22 @@ class SpectraCoreTest : public ::testing::TestWithParam<SpectraCoreOptions> {
   static constexpr std::uint32_t kVocabulary = 80;
   static constexpr std::uint32_t kLikeliest = 4;
 
-  // What the rows of a chain are asked to be prolonged by.
-  static Tokens answer_to(const Probes& probes, const Tokens& likeliest, const Tokens& chain) {
+  // What the rows of a sequence, the i-th that is asked about, are asked to be prolonged by.
+  Tokens answer_to(const Probes& probes, const Tokens& likeliest, const Tokens& sequence,
+                   std::uint32_t i) const {
     std::uint32_t row = 0;
-    for (const std::uint32_t token : chain) {
-      row = probes.rows.child(row, token);
-      EXPECT_NE(row, 0u);
+    for (std::uint32_t j = 0; j < sequence.size(); ++j) {
+      if (options_.staggered) {
+        // A row each, a token of all sequences after the other; the first is behind the first of
+        // the sequence before.
+        const std::uint32_t parent = j == 0 ? i : row;
+        row = 1 + j * probes.asked_count + i;
+        EXPECT_EQ(probes.rows.parent(row), parent);
+        EXPECT_EQ(probes.rows.token(row), sequence[j]);
+      } else {
+        row = probes.rows.child(row, sequence[j]);
+        EXPECT_NE(row, 0u);
+      }
     }
     const std::uint32_t index = row - (probes.rows.row_count() - probes.asked_count);
     return {likeliest.begin() + index * kLikeliest, likeliest.begin() + (index + 1) * kLikeliest};
@@ -144,7 +154,8 @@ TEST_P(SpectraCoreTest, DictionariesAndGuessesAreWhatItsSequencesSay) {
   for (int pass = 0; pass < 60; ++pass) {
     // All of the pool, or as much as a narrow pass has room for.
     const std::uint32_t rows = pass % 3 == 0 ? 2 * (options_.n - 1) + 1 : core.rows_max();
-    const Probes probes = core.ask(text, rows, 100);
+    const std::uint32_t depth = pass % 5 == 0 ? options_.n + 1 : 100;
+    const Probes probes = core.ask(text, rows, depth);
     ASSERT_LE(probes.rows.node_count(), rows);
     const std::vector<Tokens> pool(core.pool().begin(), core.pool().end());
     Tokens likeliest;
@@ -156,12 +167,13 @@ TEST_P(SpectraCoreTest, DictionariesAndGuessesAreWhatItsSequencesSay) {
     }
     core.learn(text.back(), likeliest);
 
-    const std::size_t count = std::min<std::size_t>(options_.width, rows / (options_.n - 1));
+    std::size_t count = std::min<std::size_t>(options_.width, rows / (options_.n - 1));
+    if (options_.staggered) count = std::min<std::size_t>(count, depth - (options_.n - 1) + 1);
     std::vector<Tokens> found;
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t turn = (next + i) % pool.size();
       Tokens sequence = pool[turn];
-      const Tokens answers = answer_to(probes, likeliest, sequence);
+      const Tokens answers = answer_to(probes, likeliest, sequence, static_cast<std::uint32_t>(i));
       const std::uint32_t chosen = core.pool()[turn].back();
       const auto first = std::ranges::find_if(
           answers, [&](std::uint32_t token) { return !expected_.knows(token); });
@@ -207,7 +219,8 @@ INSTANTIATE_TEST_SUITE_P(
                       SpectraCoreOptions{.n = 3, .width = 4, .guesses = 2, .threshold = 0.5},
                       SpectraCoreOptions{.threshold = 0.1, .forward = false},
                       SpectraCoreOptions{.threshold = 0.1, .backward = false},
-                      SpectraCoreOptions{.threshold = 0.1, .sub_ngrams = false}));
+                      SpectraCoreOptions{.threshold = 0.1, .sub_ngrams = false},
+                      SpectraCoreOptions{.threshold = 0.5, .staggered = true}));
 
 }  // namespace
 }  // namespace edgedraft

@@ -1,6 +1,7 @@
 #include "shared/drafting/index/retrieval_drafter.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "shared/base/check.h"
 #include "shared/drafting/index/continuation_tree.h"
@@ -26,7 +27,8 @@ bool RetrievalDrafter::grow(TreeGrowth& growth, const GrowthBudget& /*budget*/) 
   if (shape.depth == 0) return true;
   DraftTree tree;
   for (const CorpusIndex& index : *indexes_) {
-    tree = merge(tree, continuation_tree(index, tokens_, shape), shape.nodes);
+    DraftTree found = continuation_tree(index, tokens_, shape);
+    tree = tree.node_count() == 0 ? std::move(found) : merge(tree, found, shape.nodes);
   }
   growth.add(tree);
   return true;
