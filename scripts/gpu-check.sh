@@ -4,18 +4,33 @@
 # operator tests and the end-to-end tests on the GPU, measures whole passes of a decoder, and does
 # the same for drafting on the GPU through Vulkan.
 #
-#   scripts/gpu-check.sh [RECORD.md]      default: docs/measurements/GPU-DATE.md
+#   scripts/gpu-check.sh [--peers DIR] [RECORD.md]      default: docs/measurements/GPU-DATE.md
 #
+# --peers DIR also times whole passes in turns with llama.cpp on the same files: DIR holds a build of
+# it for CUDA (llama-bench, there or in DIR/bin). Files of random weights are written for that, at
+# most 16 GB at a time.
 # The record is saved after every step, so that one cut short by a time limit still tells something.
 # EDGEDRAFT_GPU_CHECK_QUICK=1 leaves out compute-sanitizer and the benches. EDGEDRAFT_GPU_CHECK_BUILD
 # names a build tree of the project to take programs from, instead of building them here.
 # EDGEDRAFT_COMMIT names the commit where there is no git.
 # Exit code: 0 all good, 1 something failed (the record says what), 77 no GPU or no toolkit.
 set -uo pipefail
+peer=''
 case "${1:-}" in
   -h | --help)
     sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"
     exit 0
+    ;;
+  --peers)
+    for place in "${2:-}" "${2:-}/bin"; do
+      [ -x "$place/llama-bench" ] && peer="$(realpath "$place/llama-bench")"
+    done
+    [ -n "$peer" ] || { echo "gpu-check: --peers ${2:-}: no llama-bench there or in its bin" >&2; exit 2; }
+    shift 2
+    ;;
+  -*)
+    echo "gpu-check: $1: there is no such option, see --help" >&2
+    exit 2
     ;;
 esac
 out="${1:-}"
@@ -166,6 +181,16 @@ if project_is_there; then
       # shellcheck disable=SC2086  # several options
       quoted 300 15 "$bench" engine --device cuda $options --shape tinyllama --type q8_0 \
         --widths 1,8,64 --prompt 0
+    done
+  fi
+
+  if [ -n "$peer" ]; then
+    for type in q4_0 q8_0 f16; do
+      say "Passes of Llama 3 8B in $type, in turns with llama.cpp"
+      quoted 600 3 "$bench" model --shape llama3-8b --type $type -o "$work/random.gguf" &&
+        quoted 600 20 "$bench" engine --device cuda --model "$work/random.gguf" --prompt 0 \
+          --widths 1,2,4,8,16,32,64,128 --peer "$peer"
+      rm -f "$work/random.gguf"
     done
   fi
 

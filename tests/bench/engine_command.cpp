@@ -56,7 +56,8 @@ with that of width 1, bit for bit, where the device promises that (the CPU; a GP
 --peer llama-bench runs that program of llama.cpp on the same file in turns with the passes
 and says how many times as fast these are: by the best times and by the medians. It times
 prompts without a context, with the logits of their last row; passes here have --context
-tokens before them and logits of all rows.
+tokens before them and logits of all rows. With --device cuda it is asked for all layers on
+the GPU and its fused attention (-ngl 99 -fa 1).
 
 On a GPU there are no limits to compare with: its kernels have a bench of their own
 (scripts/gpu-check.sh). --mismatch N counts instead how many of N greedy tokens a pass of
@@ -154,7 +155,8 @@ Result<void> time_peer(const EngineOptions& o, std::size_t threads, std::vector<
                                 .model = o.model,
                                 .widths = o.widths,
                                 .threads = threads,
-                                .repetitions = kRepetitions});
+                                .repetitions = kRepetitions,
+                                .on_gpu = o.device != "cpu"});
   if (!passes) return passes.error();
   for (std::size_t i = 0; i < times.size(); ++i) {
     const std::vector<double>& more = (*passes)[i].seconds;

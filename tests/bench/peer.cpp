@@ -17,9 +17,12 @@ Result<std::vector<PeerPass>> run_peer(const PeerRun& run) {
   for (const std::uint32_t width : run.widths) {
     widths += (widths.empty() ? "" : ",") + std::to_string(width);
   }
-  const auto text =
-      netsim::run_command({run.program, "-m", run.model, "-t", std::to_string(run.threads), "-n",
-                           "0", "-p", widths, "-r", std::to_string(run.repetitions), "-o", "json"});
+  std::vector<std::string> command{
+      run.program, "-m", run.model, "-t", std::to_string(run.threads),     "-n",
+      "0",         "-p", widths,    "-r", std::to_string(run.repetitions), "-o",
+      "json"};
+  if (run.on_gpu) command.insert(command.end(), {"-ngl", "99", "-fa", "1"});
+  const auto text = netsim::run_command(command);
   if (!text) return text.error();
   std::vector<PeerPass> passes;
   try {

@@ -21,6 +21,7 @@ struct PeerRun {
   std::vector<std::uint32_t> widths;
   std::size_t threads;
   std::uint32_t repetitions;
+  bool on_gpu = false;  // all layers there, with its fused attention
 };
 
 // Runs it to its end. A pass a width, in the order of `widths`.

@@ -13,17 +13,21 @@ namespace {
 // A program that stands in for llama-bench: it prints `text`, and notes how it was called.
 class PeerTest : public ::testing::Test {
  protected:
-  Result<std::vector<PeerPass>> run_one_that_prints(const std::string& text) {
+  Result<std::vector<PeerPass>> run_one_that_prints(const std::string& text, bool on_gpu = false) {
     std::ofstream(scratch_ / "printed") << text;
     const std::filesystem::path program = scratch_ / "llama-bench";
     std::ofstream(program) << "#!/bin/sh\necho \"$@\" > '" << (scratch_ / "called").string()
                            << "'\ncat '" << (scratch_ / "printed").string() << "'\n";
     std::filesystem::permissions(program, std::filesystem::perms::owner_all);
-    return run(program);
+    return run(program, on_gpu);
   }
-  Result<std::vector<PeerPass>> run(const std::string& program) {
-    return run_peer(
-        {.program = program, .model = "m.gguf", .widths = {1, 8}, .threads = 2, .repetitions = 3});
+  Result<std::vector<PeerPass>> run(const std::string& program, bool on_gpu = false) {
+    return run_peer({.program = program,
+                     .model = "m.gguf",
+                     .widths = {1, 8},
+                     .threads = 2,
+                     .repetitions = 3,
+                     .on_gpu = on_gpu});
   }
   std::string called() {
     std::ifstream file(scratch_ / "called");
@@ -47,6 +51,14 @@ TEST_F(PeerTest, TimesAreReadByWidth) {
   EXPECT_EQ((*passes)[1].width, 8u);
   EXPECT_EQ((*passes)[1].seconds, (std::vector<double>{0.03, 0.02}));
   EXPECT_EQ(called(), "-m m.gguf -t 2 -n 0 -p 1,8 -r 3 -o json");
+}
+
+TEST_F(PeerTest, OnAGpuItHasAllLayersThere) {
+  const auto passes = run_one_that_prints(
+      R"([{"n_prompt": 1, "n_gen": 0, "samples_ns": [1]}, {"n_prompt": 8, "n_gen": 0, "samples_ns": [2]}])",
+      true);
+  ASSERT_TRUE(passes) << passes.error().message;
+  EXPECT_EQ(called(), "-m m.gguf -t 2 -n 0 -p 1,8 -r 3 -o json -ngl 99 -fa 1");
 }
 
 TEST_F(PeerTest, AProgramThatIsNotThereIsNamed) {
