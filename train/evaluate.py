@@ -104,15 +104,53 @@ def acceptance(name: str, drafter, target: Llama, prompt: List[int], answer: Lis
     return tokens, passes
 
 
-def print_acceptance(drafters: Dict[str, nn.Module], target: Llama, answers: Dict[str, List[Tuple[List[int], List[int]]]], depth: int) -> None:
-    """Table of tau by drafter and task; answers are pairs of a prompt's and an answer's ids."""
-    print(f"\ntau, chain of {depth}, greedy\n\n| drafter | {' | '.join(answers)} | mean | pooled |\n|{'---|' * (len(answers) + 3)}")
-    for name, drafter in drafters.items():
-        sums = [[sum(both) for both in zip(*(acceptance(name, drafter, target, prompt, answer, depth) for prompt, answer in pairs))]
-                for pairs in answers.values()]
+Counts = Dict[str, List[Tuple[int, int]]]  # by task, of each prompt (tokens, target passes)
+
+
+def mean_tau(counts: Counts, chosen: Dict[str, List[int]]) -> float:
+    """The unweighted mean over the tasks of tau over the chosen prompts of each."""
+    taus = []
+    for task, prompts in counts.items():
+        tokens, passes = (sum(column) for column in zip(*(prompts[i] for i in chosen[task])))
+        taus.append(tokens / max(1, passes))
+    return sum(taus) / len(taus)
+
+
+def interval(values: List[float]) -> str:
+    ordered = sorted(values)
+    low, high = ordered[int(0.025 * len(ordered))], ordered[int(0.975 * len(ordered))]
+    return f"[{low:.2f}, {high:.2f}]"
+
+
+def print_acceptance(drafters: Dict[str, nn.Module], target: Llama, answers: Dict[str, List[Tuple[List[int], List[int]]]], depth: int,
+                     against: str) -> None:
+    """Table of tau by drafter and task; answers are pairs of a prompt's and an answer's ids.
+
+    Intervals (95 %) come from drawing prompts anew within their tasks, 2,000 times, the same ones for all drafters.
+    """
+    columns = ["mean"] + ([f"more than {against}"] if against else []) + ["pooled"]
+    print(f"\ntau, chain of {depth}, greedy\n\n| drafter | {' | '.join([*answers, *columns])} |\n|{'---|' * (len(answers) + len(columns) + 1)}")
+    random = torch.Generator().manual_seed(1)
+    draws = [{task: torch.randint(len(pairs), (len(pairs),), generator=random).tolist() for task, pairs in answers.items()}
+             for _ in range(2000)]
+    everything = {task: list(range(len(pairs))) for task, pairs in answers.items()}
+    base: List[float] = []
+    base_mean = 0.0
+    for name in sorted(drafters, key=lambda name: name != against):
+        counts = {task: [acceptance(name, drafters[name], target, prompt, answer, depth) for prompt, answer in pairs]
+                  for task, pairs in answers.items()}
+        sums = [[sum(both) for both in zip(*prompts)] for prompts in counts.values()]
         taus = [tokens / max(1, passes) for tokens, passes in sums]
-        pooled = sum(tokens for tokens, _ in sums) / max(1, sum(passes for _, passes in sums))
-        print(f"| {name} | {' | '.join(f'{tau:.2f}' for tau in taus)} | {sum(taus) / len(taus):.2f} | {pooled:.2f} |", flush=True)
+        drawn = [mean_tau(counts, draw) for draw in draws]
+        cells = [f"{tau:.2f}" for tau in taus] + [f"{mean_tau(counts, everything):.2f} {interval(drawn)}"]
+        if name == against:
+            base, base_mean = drawn, mean_tau(counts, everything)
+            cells.append("")
+        elif against:
+            difference = mean_tau(counts, everything) - base_mean
+            cells.append(f"{difference:+.2f} {interval([mine - theirs for mine, theirs in zip(drawn, base)])}")
+        cells.append(f"{sum(tokens for tokens, _ in sums) / max(1, sum(passes for _, passes in sums)):.2f}")
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
 def main() -> None:
@@ -125,6 +163,7 @@ def main() -> None:
     add("--drafters", metavar="FILE", help="checkpoint of distill.py: measure acceptance too")
     add("--count", type=int, default=100, help="held-out prompts a task (default 100)")
     add("--acceptance-count", type=int, default=10, help="of them for the acceptance (default 10)")
+    add("--against", metavar="NAME", default="", help="a drafter that the others are compared with, prompt by prompt")
     add("--chain", type=int, default=4, help="drafted tokens a pass (default 4)")
     add("--longest", type=int, default=600, help="longest conversation of --answers in token ids (default 600)")
     add("--limit", type=int, default=200, help="longest answer in token ids (default 200)")
@@ -135,10 +174,12 @@ def main() -> None:
     torch.set_grad_enabled(False)
     target = load_target(options.target)
     drafters = load_drafters(options.drafters, target) if options.drafters else {}
+    if options.against and options.against not in drafters:
+        parser.error(f"--against {options.against}: it is none of {', '.join(drafters)}")
     if options.answers:
         held = read_answers(options.answers, options.longest)[1]
         print_acceptance(drafters, target, {task: [row.parts() for row in rows[:options.acceptance_count]] for task, rows in held.items()},
-                         options.chain)
+                         options.chain, options.against)
         return
     if not options.tokenizer:
         parser.error("--tokenizer is missing")
@@ -161,7 +202,7 @@ def main() -> None:
             answer = written(target, [tokenizer.end], [prompt], options.limit)[0]
             if len(answer) > 1:
                 pairs[task].append((prompt, answer + [tokenizer.end] * (len(answer) < options.limit)))
-    print_acceptance(drafters, target, pairs, options.chain)
+    print_acceptance(drafters, target, pairs, options.chain, options.against)
 
 
 if __name__ == "__main__":

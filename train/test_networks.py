@@ -277,5 +277,15 @@ class CalibrationTest(unittest.TestCase):
         self.assertAlmostEqual(calibrate.walked_tau([(0,) * depth for depth in range(1, 5)], self.answers), tokens / passes, places=9)
 
 
+class EvaluateTest(unittest.TestCase):
+    def test_the_mean_is_over_tasks_and_of_the_prompts_that_were_drawn(self):
+        counts = {"a": [(4, 2), (2, 2)], "b": [(3, 1)]}
+        self.assertEqual(evaluate.mean_tau(counts, {"a": [0, 1], "b": [0]}), (6 / 4 + 3) / 2)
+        self.assertEqual(evaluate.mean_tau(counts, {"a": [0, 0], "b": [0]}), (2 + 3) / 2)
+
+    def test_an_interval_leaves_out_a_fortieth_at_each_end(self):
+        self.assertEqual(evaluate.interval([float(i) for i in range(1000)]), "[25.00, 975.00]")
+
+
 if __name__ == "__main__":
     unittest.main()
