@@ -65,8 +65,9 @@ class Optimiser:
 
     def __init__(self, named: List[Tuple[str, Tensor]], muon_lr: float, adam_lr: float, embedding_lr: float,
                  residual: float = 1.0, bf16: bool = False):
+        # An orthogonal update of one factor says nothing of the size of a product: those of adapters are AdamW's.
         def is_matrix(name: str, p: Tensor) -> bool:
-            return p.dim() == 2 and "embed_tokens" not in name
+            return p.dim() == 2 and "embed_tokens" not in name and not name.startswith("adapter")
 
         outputs = [p for name, p in named if is_matrix(name, p) and is_residual_output(name)]
         matrices = [p for name, p in named if is_matrix(name, p) and not is_residual_output(name)]

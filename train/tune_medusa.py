@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+"""Tunes a target together with MEDUSA heads (MEDUSA-2), by self-distillation.
+
+What comes out is another target: what it drafts is exact with respect to its own plain decoding, not to that of the target
+it came from, which it stays close to.  First the heads are trained alone, as by distill_answers.py; then the layers' matrices
+get adapters of low rank (LoRA), which learn together with the heads.  The teacher is the same model without its adapters:
+
+    loss = KL(teacher || tuned) + heads-weight * sin(pi / 2 * progress) * sum over heads k of 0.8^k * KL(teacher || head k)
+
+over the tokens of answers that the target wrote.  In the end the adapters are added to the matrices, and DIR/target and
+DIR/medusa are written as Hugging Face folders.  Embedding, head and norms stay the target's: its head may be its embedding.
+
+Source: "Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads" (Cai et al., 2024), sections 2.2.2
+and 2.3.2.  It has adapters on the LM head too, dropout, and single tokens in the place of the heads' laws.
+
+Example:
+    python3 tune_medusa.py --target target --answers answers.jsonl --out medusa-2.pt --minutes 40 --hf tuned
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import os
+import random
+import shutil
+import sys
+from typing import Dict, Iterator, List, Tuple
+
+import parallel
+
+if __name__ == "__main__":
+    parallel.environment()  # before PyTorch is imported
+
+import torch
+from torch import Tensor, nn
+import torch.nn.functional as F
+
+import distill
+import loop
+from checkpoint import load_target, weight_files, write_safetensors
+from data import Batches, collate
+from distill_answers import read_answers
+from drafters import kind_of
+from model import Llama
+from tasks import pick
+
+HEADS = "medusa"
+HEADS_FIRST = 0.3  # share of the time in which the heads learn alone
+
+
+class Adapter(nn.Module):
+    """A frozen linear map and a trainable one of low rank beside it: W x + alpha / rank * up (down x)."""
+
+    def __init__(self, base: nn.Linear, rank: int, alpha: float):
+        super().__init__()
+        self.base, self.scale, self.on = base, alpha / rank, True
+        self.down = nn.Parameter(torch.randn(rank, base.in_features) * base.in_features**-0.5)
+        self.up = nn.Parameter(torch.zeros(base.out_features, rank))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.base(x)
+        return y + self.scale * F.linear(F.linear(x, self.down), self.up) if self.on else y
+
+
+def matrices_of(target: Llama) -> Iterator[Tuple[nn.Module, str, nn.Module]]:
+    """(owner, name, module) of every matrix of the layers, or of its adapter."""
+    for layer in target.model.layers:
+        for owner in (layer.self_attn, layer.mlp):
+            for name, module in list(owner.named_children()):
+                yield owner, name, module
+
+
+def adapt(target: Llama, rank: int, alpha: float) -> List[Adapter]:
+    """Puts an adapter in the place of every matrix of the layers; until it learns it changes nothing."""
+    adapters = []
+    for owner, name, module in matrices_of(target):
+        adapters.append(Adapter(module, rank, alpha))
+        setattr(owner, name, adapters[-1])
+    return adapters
+
+
+@torch.no_grad()
+def merge(target: Llama) -> None:
+    """Adds what the adapters learned to the matrices, and takes the adapters away."""
+    for owner, name, adapter in matrices_of(target):
+        adapter.base.weight += adapter.scale * adapter.up @ adapter.down
+        setattr(owner, name, adapter.base)
+
+
+@contextlib.contextmanager
+def as_teacher(adapters: List[Adapter]) -> Iterator[None]:
+    """The target without its adapters, and without gradients."""
+    for adapter in adapters:
+        adapter.on = False
+    with torch.no_grad():
+        yield
+    for adapter in adapters:
+        adapter.on = True
+
+
+def losses(target: Llama, adapters: List[Adapter], heads: nn.Module, tokens: Tensor, labels: Tensor, tuning: bool):
+    """(KL of the target, loss of the heads, equal argmax of the target and of every head) on tokens [B, T].
+
+    Before ``tuning`` the heads read the teacher's features and its KL is 0.
+    """
+    response, answered = distill.answer_rows(labels)
+    index = answered.flatten().nonzero().squeeze(1)
+
+    def rows(x: Tensor) -> Tensor:
+        return x.flatten(0, 1)[index]
+
+    with as_teacher(adapters):
+        trace = target(tokens, head=False)
+        wanted = target.head(rows(trace.feature)).float()
+        probability, log_probability, best = wanted.softmax(-1), wanted.log_softmax(-1), wanted.argmax(-1)
+        entropy = -(probability * log_probability).sum(-1).mean()
+
+    def told(logits: Tensor) -> Tuple[Tensor, float]:
+        divergence = -(probability * logits.log_softmax(-1)).sum(-1).mean() - entropy
+        return divergence, float((logits.argmax(-1) == best).float().mean())
+
+    own, equal = torch.zeros((), device=tokens.device), [1.0]
+    if tuning:
+        trace = target(tokens, head=False)
+        own, equal[0] = told(target.head(rows(trace.feature)).float())
+    ahead = torch.zeros((), device=tokens.device)
+    unused = torch.zeros(len(tokens), device=tokens.device)
+    for guess in kind_of(HEADS).training_forward(heads, target, tokens, trace, response, unused, unused):
+        divergence, share = told(target.head(rows(guess.feature)).float())
+        ahead = ahead + guess.weight * divergence
+        equal.append(share)
+    return own, ahead, equal
+
+
+def weight_of_heads(progress: float, highest: float) -> float:
+    """While the heads learn alone 1, then rising from 0."""
+    if progress < HEADS_FIRST:
+        return 1.0
+    return highest * math.sin(math.pi / 2 * min(1.0, (progress - HEADS_FIRST) / (1 - HEADS_FIRST)))
+
+
+def write(folder: str, source: str, target: Llama, heads: nn.Module) -> None:
+    """The merged target, with everything but the weights from the folder it came from, and its heads."""
+    merge(target)
+    own = os.path.join(folder, "target")
+    os.makedirs(own, exist_ok=True)
+    weights = {os.path.basename(file) for file in weight_files(source)} | {"model.safetensors.index.json"}
+    for name in sorted(set(os.listdir(source)) - weights):
+        if os.path.isfile(os.path.join(source, name)):
+            shutil.copyfile(os.path.join(source, name), os.path.join(own, name))
+    write_safetensors(os.path.join(own, "model.safetensors"), target.state_dict())
+    kind_of(HEADS).write(os.path.join(folder, HEADS), heads)
+    print(f"wrote {own} and {os.path.join(folder, HEADS)}")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    loop.add_options(parser, minutes=30, muon_lr=0.01, adam_lr=5e-4, residual_lr=0.4, decay=0.4)
+    add = parser.add_argument
+    add("--target", metavar="FOLDER", required=True, help="Hugging Face folder of a Llama or Qwen2")
+    add("--answers", metavar="FILE", required=True, help="JSON lines of answer_prompts.py")
+    add("--shortest", type=int, default=2, help="answers of fewer token ids are left out (default 2)")
+    add("--rank", type=int, default=32, help="of the adapters (default 32, as published)")
+    add("--alpha", type=float, default=16.0, help="of the adapters (default 16, as published)")
+    add("--heads-weight", type=float, default=0.2, help="of the heads' loss at the end (default 0.2)")
+    add("--hf", metavar="DIR", required=True, help="where the Hugging Face folders are written in the end")
+    options = parser.parse_args()
+    loop.check_options(options)
+    if options.rank < 1:
+        parser.error("--rank must be 1 or more")
+    if os.path.exists(os.path.join(options.hf, "target")) and os.path.samefile(os.path.join(options.hf, "target"), options.target):
+        parser.error("--hf would replace --target")
+    return options
+
+
+def main() -> None:
+    options = parse()
+    target = load_target(options.target).requires_grad_(False)
+    training, held = read_answers(options.answers, options.longest, options.shortest)
+    torch.manual_seed(options.seed)
+    heads = distill.make_drafter(HEADS, target, 1.0)
+    adapters = adapt(target, options.rank, options.alpha)
+    clock = loop.Clock()
+    if os.path.exists(options.out):
+        saved = torch.load(options.out, map_location="cpu")
+        if "adapters" not in saved or saved["rank"] != options.rank:
+            sys.exit(f"error: {options.out} is not of this program and --rank {options.rank}")
+        nn.ModuleList(adapters).load_state_dict(saved["adapters"], strict=False)
+        heads.load_state_dict(saved["heads"])
+        clock = loop.Clock(saved["step"], saved["elapsed"], saved["tokens"])
+    target.to(options.device)
+    heads.to(options.device)
+    tuned = [(f"adapter.{i}.{name}", p) for i, adapter in enumerate(adapters) for name, p in (("down", adapter.down), ("up", adapter.up))]
+    print(f"{sum(p.numel() for _, p in tuned)} parameters of adapters, {sum(p.numel() for p in heads.parameters())} of {len(heads)} heads; "
+          f"{len(training)}+{sum(map(len, held.values()))} answers (training+held out)", flush=True)
+
+    def progress() -> float:
+        return clock.elapsed / (60 * options.minutes)
+
+    def compute(batch, rank: int) -> Dict[str, Tensor]:
+        tokens, labels = (x.to(options.device) for x in batch)
+        if not bool(distill.answer_rows(labels)[1].any()):
+            return {}
+        with loop.precision(options):
+            own, ahead, _ = losses(target, adapters, heads, tokens, labels, progress() >= HEADS_FIRST)
+        return {"target": own, "heads": weight_of_heads(progress(), options.heads_weight) * ahead}
+
+    def check() -> str:
+        sums, batches = [0.0] * (2 + len(heads)), [collate(rows) for rows in held.values()]
+        with torch.no_grad():
+            for tokens, labels in batches:
+                own, _, equal = losses(target, adapters, heads, tokens.to(options.device), labels.to(options.device), True)
+                sums = [total + value / len(batches) for total, value in zip(sums, [float(own), *equal])]
+        return f"target KL {sums[0]:.4f} top-1 {100 * sums[1]:.2f}%, heads top-1 {' '.join(f'{100 * share:.1f}%' for share in sums[2:])}"
+
+    def save(clock: loop.Clock) -> None:
+        torch.save({"adapters": {f"{i}.{name}": p.detach() for i, adapter in enumerate(adapters)
+                                 for name, p in (("down", adapter.down), ("up", adapter.up))},
+                    "heads": heads.state_dict(), "rank": options.rank, "step": clock.step, "elapsed": clock.elapsed,
+                    "tokens": clock.tokens, "seed": options.seed}, options.out + ".new")
+        os.replace(options.out + ".new", options.out)
+
+    first_step = clock.step
+
+    def draw(rng: random.Random):
+        return pick(rng, training)
+
+    loop.fit(options, {"target": tuned, "heads": list(heads.named_parameters())}, compute,
+             lambda rank: Batches(draw, options.seed + 1000 * rank + 100000 * first_step, options.tokens, options.longest), check, save, clock)
+    write(options.hf, options.target, target, heads)
+
+
+if __name__ == "__main__":
+    main()
