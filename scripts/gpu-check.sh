@@ -176,6 +176,16 @@ if project_is_there; then
     quoted 600 30 "$bench" engine --device cuda --shape llama3-8b --type q4_0 --widths $widths
     say "Passes of a decoder, TinyLlama in Q8_0"
     quoted 600 30 "$bench" engine --device cuda --shape tinyllama --type q8_0 --widths $widths
+    say "Sessions that share a pass, TinyLlama in Q8_0"
+    for graphs in "" --no-cuda-graphs; do
+      for sessions in 1 4 16 64; do
+        printf '\n`--sessions %s%s`\n\n' "$sessions" "${graphs:+ $graphs}" >>"$record"
+        # shellcheck disable=SC2086  # no option or one
+        quoted 120 8 "$bench" engine --device cuda $graphs --shape tinyllama --type q8_0 \
+          --sessions $sessions --context 512 --page 32 --kv-type f16 --widths 1,4 --prompt 0
+      done
+    done
+    say "Passes of a decoder, TinyLlama in Q8_0, otherwise"
     for options in --no-cuda-graphs "--context 7936 --page 32" "--context 7936 --page 32 --kv-type f16"; do
       printf '\n`%s`\n\n' "$options" >>"$record"
       # shellcheck disable=SC2086  # several options

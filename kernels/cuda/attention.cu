@@ -136,7 +136,7 @@ __device__ bool make_split(const AttentionArgs& a, const Place& p, bool more_of_
   const bool in_prefix = p.end <= p.prefix;
   std::uint32_t stage_count = 1;
   if (!in_prefix) {
-    if (threadIdx.x < kWarp) find_stages<Form>(a, p, s);
+    if (threadIdx.x < kWarp) find_stages<Form>(p, s);
     __syncthreads();
     stage_count = s.stage_count;
     if (stage_count == 0) return false;
@@ -184,12 +184,20 @@ __device__ bool make_split(const AttentionArgs& a, const Place& p, bool more_of_
   return true;
 }
 
-__device__ inline float* sum_place(const AttentionArgs& a, const Place& p, std::uint32_t j) {
+// Splits or chunks of a sequence.
+__device__ inline std::uint32_t piece_count(const AttentionSequence& sequence,
+                                            std::uint32_t piece_slots) {
+  return ceil_div(sequence.prefix + sequence.tail_slots, piece_slots);
+}
+
+__device__ inline float* sum_place(const AttentionArgs& a, const AttentionSequence& sequence,
+                                   const Place& p, std::uint32_t piece_slots, std::uint32_t j) {
   const std::uint32_t query = p.first_query + j;
   const std::size_t head = std::size_t{query / a.heads.group} * a.heads.kv_heads * a.heads.group +
                            p.kv_head * a.heads.group + query % a.heads.group;
-  const AttentionSums sums = attention_sums(a.rows, a.prefix, a.tail_slots, a.heads);
-  return a.scratch + (head * sums.a_head + blockIdx.x) * attention_sum_floats(a.heads.head_dim);
+  return a.scratch +
+         (sequence.first_sum + head * piece_count(sequence, piece_slots) + p.begin / piece_slots) *
+             attention_sum_floats(a.heads.head_dim);
 }
 
 template <class Form>
@@ -197,20 +205,33 @@ __device__ float* totals_of(typename Form::Shared& s, std::uint32_t j) {
   return s.totals[Form::kOfChunk ? j : 0];
 }
 
+// Blocks at a time on a multiprocessor, which bounds a kernel's registers.
+template <std::uint32_t kQueries, std::uint32_t kDims>
+constexpr int kBlocksAtATime = kQueries == 8 && kDims == 128 ? 3 : 2;
+
 // A block a split, or a chunk of them.
 template <std::uint32_t kQueries, std::uint32_t kDims, bool kChunk>
-__global__ void __launch_bounds__(kThreads, 2) attention_kernel(AttentionArgs a) {
+__global__ void __launch_bounds__(kThreads, kBlocksAtATime<kQueries, kDims>)
+    attention_kernel(AttentionArgs a) {
   take_turn();
   using F = Form<kQueries, kDims, kChunk>;
   constexpr std::uint32_t kSplits = kChunk ? kChunkSplits : 1;
+  constexpr std::uint32_t kPieceSlots = kSplits * kSplitSlots;
   auto& s = block_memory<typename F::Shared>();
-  const std::uint32_t queries = a.rows * a.heads.group;
+  // It stays in shared memory: registers are short.
+  const AttentionSequence sequence = find_sequence(a, s);
+  if (sequence.rows == 0) return;
+  const std::uint32_t block = blockIdx.x - sequence.first_block;
+  const std::uint32_t pieces_a_query = piece_count(sequence, kPieceSlots);
+  const std::uint32_t queries = sequence.rows * a.heads.group;
   Place p;
   p.kv_head = blockIdx.y;
-  p.first_query = blockIdx.z * kQueries;
+  p.first_query = block / pieces_a_query * kQueries;
+  if (p.first_query >= queries) return;
   p.query_count = queries - p.first_query < kQueries ? queries - p.first_query : kQueries;
-  p.prefix = prefix_of(a);
-  p.begin = blockIdx.x * kSplits * kSplitSlots;
+  p.pages_at = sequence.pages_at;
+  p.prefix = sequence.prefix;
+  p.begin = block % pieces_a_query * kPieceSlots;
   p.end = p.begin + kSplitSlots;
 
   // The first stage is known and on its way before the queries are there.
@@ -219,12 +240,12 @@ __global__ void __launch_bounds__(kThreads, 2) attention_kernel(AttentionArgs a)
     const std::uint32_t left = p.prefix - p.begin;
     fetch<F>(a, a.keys, p, {p.begin, left < kStageSlots ? left : kStageSlots, kOfPrefix}, pieces);
   }
-  load_queries<F>(a, p, s);
+  load_queries<F>(a, sequence, p, s);
   __syncthreads();
 
   const std::uint32_t first_query = threadIdx.x / kWarp * F::kQueriesAWarp;
   for (std::uint32_t split = 0; split < kSplits; ++split) {
-    if (p.begin >= p.prefix + a.tail_slots) break;
+    if (p.begin >= p.prefix + s.sequence.tail_slots) break;
     Sum<F::kParts> sums[F::kQueriesAWarp];
     const bool more_of_prefix = split + 1 < kSplits && p.end < p.prefix;
     if (!make_split<F>(a, p, more_of_prefix, pieces, s, sums)) break;
@@ -239,7 +260,8 @@ __global__ void __launch_bounds__(kThreads, 2) attention_kernel(AttentionArgs a)
         sum.add(sums[i]);
       }
       const bool is_last = split + 1 == kSplits || s.visible[j] <= p.end;
-      sum.store(is_last ? sum_place(a, p, j) : totals_of<F>(s, j), a.heads.head_dim);
+      sum.store(is_last ? sum_place(a, s.sequence, p, kPieceSlots, j) : totals_of<F>(s, j),
+                a.heads.head_dim);
     }
     p.begin += kSplitSlots;
     p.end += kSplitSlots;
@@ -248,16 +270,10 @@ __global__ void __launch_bounds__(kThreads, 2) attention_kernel(AttentionArgs a)
 
 // --- launches ---
 
-bool makes_chunks(const AttentionArgs& args) {
-  return attention_sums(args.rows, args.prefix, args.tail_slots, args.heads).a_chunk == 1;
-}
-
 template <std::uint32_t kQueries, std::uint32_t kDims>
 cudaError_t run(const AttentionArgs& args, cudaStream_t stream) {
-  const AttentionSums sums = attention_sums(args.rows, args.prefix, args.tail_slots, args.heads);
-  const dim3 grid(sums.a_head, args.heads.kv_heads,
-                  ceil_div(args.rows * args.heads.group, kQueries));
-  if (makes_chunks(args)) {
+  const dim3 grid(args.plan.blocks, args.heads.kv_heads);
+  if (args.plan.block_splits != 1) {
     return launch(attention_kernel<kQueries, kDims, true>, grid, kThreads, stream, args,
                   sizeof(typename Form<kQueries, kDims, true>::Shared));
   }
@@ -265,38 +281,26 @@ cudaError_t run(const AttentionArgs& args, cudaStream_t stream) {
                 sizeof(typename Form<kQueries, kDims, false>::Shared));
 }
 
-// Shared memory that the kernel of `run` needs per block.
-template <std::uint32_t kQueries>
-std::size_t block_bytes(const AttentionArgs& args) {
-  return makes_chunks(args) ? sizeof(typename Form<kQueries, 128, true>::Shared)
-                            : sizeof(typename Form<kQueries, 128, false>::Shared);
-}
-
-// For more queries of a key-value head, more of them share a block, and read keys and values
-// together. Older processors do not have the memory for that.
 cudaError_t run_by_queries(const AttentionArgs& args, cudaStream_t stream) {
-  constexpr std::uint32_t kFew = 16;
-  constexpr std::uint32_t kSome = 32;
-  const std::uint32_t queries = args.rows * args.heads.group;
-  if (queries <= kFew) return run<8, 128>(args, stream);
-  std::size_t limit = 0;
-  if (const cudaError_t status = block_memory_max(limit); status != cudaSuccess) return status;
-  if (queries > kSome && block_bytes<64>(args) <= limit) return run<64, 128>(args, stream);
-  if (block_bytes<32>(args) <= limit) return run<32, 128>(args, stream);
-  return run<8, 128>(args, stream);
+  if (args.heads.head_dim > 128) return run<8, 256>(args, stream);
+  switch (args.plan.block_queries) {
+    case 8:
+      return run<8, 128>(args, stream);
+    case 32:
+      return run<32, 128>(args, stream);
+    default:
+      return run<64, 128>(args, stream);
+  }
 }
 
 }  // namespace
 
 cudaError_t attention(const AttentionArgs& args, cudaStream_t stream) {
-  if (args.heads.head_dim > kHeadDimMax || args.tail_slots > kTailMax) return cudaErrorInvalidValue;
-  // What the first launch writes must fit: this call's form may be another than its caller thought.
-  if (attention_scratch_floats(args.rows, args.prefix, args.tail_slots, args.heads) >
-      args.scratch_floats) {
+  // What the first launch writes must fit: the plan may be another than its caller thought.
+  if (attention_scratch_floats(args.plan, args.heads) > args.scratch_floats) {
     return cudaErrorInvalidValue;
   }
-  const cudaError_t status =
-      args.heads.head_dim <= 128 ? run_by_queries(args, stream) : run<8, 256>(args, stream);
+  const cudaError_t status = run_by_queries(args, stream);
   return status == cudaSuccess ? combine_attention(args, stream) : status;
 }
 

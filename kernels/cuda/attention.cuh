@@ -17,20 +17,19 @@
 //
 // Why a path through a tree has the bits of the same tokens in a row: a score depends on its query
 // and key alone; a largest number is exact; sums run in the order of ranks; and splits are by rank.
-// How many queries share a block changes nothing in any of that.
+// How many queries share a block changes nothing in any of that, nor who else is in the call.
+//
+// Rows of several sequences are one list of blocks: a sequence's follow each other, by queries and
+// then by slots, and each block looks up in the table whose it is.
 namespace edgedraft::cuda {
 
 inline constexpr std::uint32_t kHeadDimMax = 256;
-inline constexpr std::uint32_t kTailMax = 256;
 
 // The second launch: puts the sums in args.scratch together. kernels/cuda/attention_combine.cu
 cudaError_t combine_attention(const AttentionArgs& args, cudaStream_t stream);
 
 namespace attention_detail {
 
-__device__ inline std::uint32_t prefix_of(const AttentionArgs& a) {
-  return a.prefix_now != nullptr ? *a.prefix_now : a.prefix;
-}
 __host__ __device__ constexpr std::uint32_t padded(std::uint32_t head_dim) {
   return (head_dim + 3) / 4 * 4;
 }

@@ -9,11 +9,6 @@ namespace {
 constexpr std::uint32_t kCombineThreads = 128;
 constexpr std::uint32_t kCombineWarps = kCombineThreads / kWarp;
 
-struct CombineArgs {
-  AttentionArgs attention;
-  AttentionSums sums;
-};
-
 // Adds `count` sums, at most kMax, that stand `stride` floats apart, to `to`, or makes it of them.
 // All are read at once: what takes time here is waiting for memory.
 template <std::uint32_t kMax, std::uint32_t kParts>
@@ -37,27 +32,26 @@ __device__ void add_sums(const float* from, std::size_t stride, std::uint32_t co
 
 // A block a query head of a row: its warps take chunks in turn, a lane has dimensions.
 template <std::uint32_t kDims>
-__global__ void __launch_bounds__(kCombineThreads) combine_kernel(CombineArgs args) {
+__global__ void __launch_bounds__(kCombineThreads) combine_kernel(AttentionArgs a) {
   take_turn();
   constexpr std::uint32_t kParts = kDims / (4 * kWarp);
   __shared__ float4 values[kCombineWarps][kDims / 4];
   __shared__ float largest[kCombineWarps];
   __shared__ float weights[kCombineWarps];
-  const AttentionArgs& a = args.attention;
   const std::uint32_t head = blockIdx.x;
   const std::uint32_t row = blockIdx.y;
   const std::uint32_t head_dim = a.heads.head_dim;
   const std::uint32_t lane = threadIdx.x % kWarp;
   const std::uint32_t warp = threadIdx.x / kWarp;
-  std::uint32_t visible = prefix_of(a);
-  if (a.masks != nullptr) visible += shown_below(a.masks + row * kMaskWords, kTailMax);
-  const std::uint32_t chunk_count = ceil_div(visible, kChunkSplits * kSplitSlots);
+  const AttentionRow of_row =
+      reinterpret_cast<const AttentionRow*>(a.table + a.plan.table_sequences * kSequenceWords)[row];
+  const std::uint32_t chunk_count = ceil_div(of_row.visible, kChunkSplits * kSplitSlots);
   const std::size_t floats = attention_sum_floats(head_dim);
-  const float* sums = a.scratch + (std::size_t{row} * a.heads.kv_heads * a.heads.group + head) *
-                                      args.sums.a_head * floats;
+  const float* sums =
+      a.scratch + (of_row.first_sum + std::size_t{head} * of_row.head_sums) * floats;
 
   Sum<kParts> mine;
-  if (args.sums.a_chunk == 1) {
+  if (a.plan.block_splits != 1) {
     constexpr std::uint32_t kMax = 8;
     for (std::uint32_t first = warp; first < chunk_count; first += kCombineWarps * kMax) {
       const std::uint32_t left = ceil_div(chunk_count - first, kCombineWarps);
@@ -67,7 +61,7 @@ __global__ void __launch_bounds__(kCombineThreads) combine_kernel(CombineArgs ar
   } else {
     for (std::uint32_t i = warp; i < chunk_count; i += kCombineWarps) {
       const std::uint32_t first = i * kChunkSplits;
-      const std::uint32_t left = ceil_div(visible, kSplitSlots) - first;
+      const std::uint32_t left = ceil_div(of_row.visible, kSplitSlots) - first;
       Sum<kParts> chunk;
       add_sums<kChunkSplits>(sums + first * floats, floats,
                              left < kChunkSplits ? left : kChunkSplits, head_dim, true, chunk);
@@ -105,10 +99,9 @@ __global__ void __launch_bounds__(kCombineThreads) combine_kernel(CombineArgs ar
 }  // namespace
 
 cudaError_t combine_attention(const AttentionArgs& args, cudaStream_t stream) {
-  const AttentionSums sums = attention_sums(args.rows, args.prefix, args.tail_slots, args.heads);
   return launch(args.heads.head_dim <= 128 ? combine_kernel<128> : combine_kernel<256>,
-                dim3(args.heads.kv_heads * args.heads.group, args.rows), kCombineThreads, stream,
-                CombineArgs{args, sums});
+                dim3(args.heads.kv_heads * args.heads.group, args.plan.rows), kCombineThreads,
+                stream, args);
 }
 
 }  // namespace edgedraft::cuda

@@ -49,6 +49,7 @@ struct Form {
     std::uint32_t ranks[kQueries][kTailStages];
     Stage stages[1 + kTailStages];
     std::uint32_t stage_count;  // 0: no query sees anything of the split
+    AttentionSequence sequence;
   };
 
   // A stage on its way: four numbers a piece, as they are stored.
@@ -60,12 +61,38 @@ struct Form {
 // What a block works on.
 struct Place {
   std::uint32_t kv_head;
-  std::uint32_t first_query;  // counted over rows and the heads of a group
+  std::uint32_t pages_at;     // in the table
+  std::uint32_t first_query;  // of the sequence, counted over rows and the heads of a group
   std::uint32_t query_count;
   std::uint32_t prefix;
   std::uint32_t begin;  // ranks of the split
   std::uint32_t end;
 };
+
+// --- sequences ---
+
+// The sequence that the block works for, or one without rows. Behind the next barrier it is in
+// shared memory as well.
+template <class Shared>
+__device__ AttentionSequence find_sequence(const AttentionArgs& a, Shared& s) {
+  const auto* sequences = reinterpret_cast<const AttentionSequence*>(a.table);
+  const std::uint32_t count = a.plan.table_sequences;
+  if (count == 1) {
+    const AttentionSequence only = sequences[0];
+    if (threadIdx.x == 0) s.sequence = only;
+    return only;
+  }
+  // One of them: the last that begins no later. Those behind the last sequence begin where it ends.
+  for (std::uint32_t i = threadIdx.x; i < count; i += kThreads) {
+    const AttentionSequence sequence = sequences[i];
+    const bool begins = sequence.first_block <= blockIdx.x;
+    if (begins && (i + 1 == count || sequences[i + 1].first_block > blockIdx.x)) {
+      s.sequence = sequence;
+    }
+  }
+  __syncthreads();
+  return s.sequence;
+}
 
 // --- stages ---
 
@@ -87,6 +114,10 @@ __device__ inline std::uint32_t bits_between(const std::uint64_t* mask, std::uin
   if (shift > 32 && word + 1 < kMaskWords) bits |= mask[word + 1] << (64 - shift);
   const std::uint32_t count = end - begin;
   return static_cast<std::uint32_t>(bits) & (count < 32 ? (1u << count) - 1 : ~0u);
+}
+
+__device__ inline const std::uint32_t* pages_of(const AttentionArgs& a, const Place& p) {
+  return a.keys.page_slots != 0 ? a.table + p.pages_at : nullptr;
 }
 
 // Whether four numbers of a row can be read at once.
@@ -118,8 +149,9 @@ __device__ void fetch(const AttentionArgs& a, const Cache& cache, const Place& p
   if (!in_pieces(a, cache)) return;
   const std::uint32_t bytes = cache.type == DType::f32 ? 4 : 2;
   const std::size_t offset = std::size_t{p.kv_head} * a.heads.head_dim;
+  const std::uint32_t* pages = pages_of(a, p);
   for_each_piece<Form>(a, stage.count, [&](std::uint32_t i, std::uint32_t slot, std::uint32_t d) {
-    const std::byte* from = cache_row(cache, stage.first + slot) + (offset + d) * bytes;
+    const std::byte* from = cache_row(cache, pages, stage.first + slot) + (offset + d) * bytes;
     if (cache.type == DType::f32) {
       pieces.bits[i] = *reinterpret_cast<const uint4*>(from);
     } else {
@@ -155,12 +187,14 @@ __device__ void put(const AttentionArgs& a, const Cache& cache, const Place& p, 
   }
   const std::uint32_t head_dim = a.heads.head_dim;
   const std::size_t offset = std::size_t{p.kv_head} * head_dim;
+  const std::uint32_t* pages = pages_of(a, p);
   for (std::uint32_t at = threadIdx.x; at < stage.count * padded(head_dim); at += kThreads) {
     const std::uint32_t slot = at / padded(head_dim);
     const std::uint32_t d = at % padded(head_dim);
     s.tile[slot][d] =
-        d < head_dim ? cache_number(cache.type, cache_row(cache, stage.first + slot), offset + d)
-                     : 0.0f;
+        d < head_dim
+            ? cache_number(cache.type, cache_row(cache, pages, stage.first + slot), offset + d)
+            : 0.0f;
   }
 }
 
@@ -168,19 +202,23 @@ __device__ void put(const AttentionArgs& a, const Cache& cache, const Place& p, 
 
 // Queries and masks to shared memory; behind a barrier they are there.
 template <class Form>
-__device__ void load_queries(const AttentionArgs& a, const Place& p, typename Form::Shared& s) {
+__device__ void load_queries(const AttentionArgs& a, const AttentionSequence& sequence,
+                             const Place& p, typename Form::Shared& s) {
   static_assert(Form::kQueriesAWarp * kWarps <= kThreads);
   const std::uint32_t head_dim = a.heads.head_dim;
   const float scale = 1.0f / sqrtf(static_cast<float>(head_dim));
   for (std::uint32_t j = threadIdx.x / kWarp; j < p.query_count; j += kWarps) {
     const std::uint32_t query = p.first_query + j;
     const std::uint32_t head = p.kv_head * a.heads.group + query % a.heads.group;
-    const float* from = a.q.data + query / a.heads.group * a.q.stride + head * head_dim;
+    const float* from =
+        a.q.data + (sequence.first_row + query / a.heads.group) * a.q.stride + head * head_dim;
     for (std::uint32_t d = threadIdx.x % kWarp; d < padded(head_dim); d += kWarp) {
       s.queries[j][d] = d < head_dim ? from[d] * scale : 0.0f;
     }
   }
-  const std::uint32_t stage_count = tail_stages(p.prefix, a.tail_slots);
+  const std::uint32_t tail_slots = sequence.tail_slots;
+  const auto* masks = reinterpret_cast<const std::uint64_t*>(a.table + sequence.masks_at);
+  const std::uint32_t stage_count = tail_stages(p.prefix, tail_slots);
   for (std::uint32_t at = threadIdx.x; at < p.query_count * (stage_count + 1); at += kThreads) {
     const std::uint32_t j = at / (stage_count + 1);
     const std::uint32_t stage = at % (stage_count + 1);
@@ -189,13 +227,13 @@ __device__ void load_queries(const AttentionArgs& a, const Place& p, typename Fo
       continue;
     }
     const std::uint32_t row = (p.first_query + j) / a.heads.group;
-    const std::uint64_t* mask = a.masks + row * kMaskWords;
+    const std::uint64_t* mask = masks + row * kMaskWords;
     if (stage == stage_count) {
       s.visible[j] = p.prefix + shown_below(mask, kTailMax);
     } else {
       const std::uint32_t begin = tail_begin(p.prefix, stage);
       const std::uint32_t end = tail_begin(p.prefix, stage + 1);
-      s.seen[j][stage] = bits_between(mask, begin, end < a.tail_slots ? end : a.tail_slots);
+      s.seen[j][stage] = bits_between(mask, begin, end < tail_slots ? end : tail_slots);
       s.ranks[j][stage] = p.prefix + shown_below(mask, begin);
     }
   }
@@ -204,14 +242,15 @@ __device__ void load_queries(const AttentionArgs& a, const Place& p, typename Fo
 // By the first warp: the stages with ranks of a split that reaches behind the prefix. Behind a
 // barrier they are there.
 template <class Form>
-__device__ void find_stages(const AttentionArgs& a, const Place& p, typename Form::Shared& s) {
+__device__ void find_stages(const Place& p, typename Form::Shared& s) {
   const std::uint32_t lane = threadIdx.x % kWarp;
   std::uint32_t count = 0;
   if (p.begin < p.prefix) {
     if (lane == 0) s.stages[0] = {p.begin, p.prefix - p.begin, kOfPrefix};
     ++count;
   }
-  const std::uint32_t tail_count = tail_stages(p.prefix, a.tail_slots);
+  const std::uint32_t tail_slots = s.sequence.tail_slots;
+  const std::uint32_t tail_count = tail_stages(p.prefix, tail_slots);
   std::uint32_t has = 0;  // a bit a stage
   for (std::uint32_t j = lane; j < p.query_count; j += kWarp) {
     for (std::uint32_t i = 0; i < tail_count; ++i) {
@@ -226,7 +265,7 @@ __device__ void find_stages(const AttentionArgs& a, const Place& p, typename For
     const std::uint32_t begin = tail_begin(p.prefix, i);
     const std::uint32_t end = tail_begin(p.prefix, i + 1);
     if (lane == 0) {
-      s.stages[count] = {p.prefix + begin, (end < a.tail_slots ? end : a.tail_slots) - begin, i};
+      s.stages[count] = {p.prefix + begin, (end < tail_slots ? end : tail_slots) - begin, i};
     }
     ++count;
   }

@@ -47,9 +47,6 @@ __device__ inline void take_turn() {
 // source's instructions. Returns their number.
 unsigned early_start(const void* kernel, cudaLaunchAttribute& attribute);
 
-// The most shared memory that a block of the current device can ask for.
-cudaError_t block_memory_max(std::size_t& bytes_count);
-
 // Memory of a block that every device gives without being asked.
 inline constexpr std::size_t kUsualBlockBytes = 48u << 10;
 
@@ -144,13 +141,16 @@ __device__ inline void set_cache_number(DType type, std::byte* row, std::size_t 
         type == DType::f16 ? float_to_limited_half(x) : float_to_bfloat16(x);
   }
 }
-__device__ inline std::byte* cache_row(const Cache& cache, std::uint32_t slot) {
+__device__ inline std::byte* cache_row(const Cache& cache, const std::uint32_t* pages,
+                                       std::uint32_t slot) {
   std::size_t row = slot;
-  if (cache.pages != nullptr) {
-    row = std::size_t{cache.pages[slot / cache.page_slots]} * cache.page_slots +
-          slot % cache.page_slots;
+  if (pages != nullptr) {
+    row = std::size_t{pages[slot / cache.page_slots]} * cache.page_slots + slot % cache.page_slots;
   }
   return cache.data + row * cache.stride * (cache.type == DType::f32 ? 4 : 2);
+}
+__device__ inline std::byte* cache_row(const Cache& cache, std::uint32_t slot) {
+  return cache_row(cache, cache.pages, slot);
 }
 
 // In the order of numbers; NaN counts as the smallest. Never zero.

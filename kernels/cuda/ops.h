@@ -186,28 +186,34 @@ struct Cache {
   std::uint32_t page_slots;
 };
 
-// Rotates x in place and, where `cache` has memory, stores it there as slots first_slot.. .
+// Rotates queries and keys of the same rows in place.
+inline constexpr std::uint32_t kRopePartsMax = 2;
 struct RopeArgs {
-  Rows x;
+  Rows parts[kRopePartsMax];          // [rows, cols of it]
+  std::uint32_t cols[kRopePartsMax];  // 0: no such part
   const std::uint32_t* positions;
   ConstRows cos_sin;
   std::uint32_t rows;
-  std::uint32_t cols;
   std::uint32_t head_dim;
   bool pairs;  // RopeStyle::pairs, not halves
-  Cache cache;
-  std::uint32_t first_slot;
 };
 [[nodiscard]] cudaError_t rope(const RopeArgs& args, cudaStream_t stream);
 
+// Copies row r of each part to row places[r] of its cache: rows of any number of sequences, as far
+// as their caches share a memory.
+inline constexpr std::uint32_t kStorePartsMax = 2;
+struct StorePart {
+  ConstRows x;         // [rows, cols]
+  std::byte* data;     // of the cache
+  std::size_t stride;  // of the cache, elements between rows
+};
 struct StoreArgs {
-  ConstRows x;
+  StorePart parts[kStorePartsMax];  // keys and values
+  std::uint32_t part_count;
+  DType type;  // of the caches
+  const std::uint32_t* places;
   std::uint32_t rows;
   std::uint32_t cols;
-  Cache cache;
-  std::uint32_t first_slot;
-  // Null, or where it stands on the device instead, for launches that are repeated.
-  const std::uint32_t* first_slot_now = nullptr;
 };
 [[nodiscard]] cudaError_t store(const StoreArgs& args, cudaStream_t stream);
 
@@ -223,74 +229,118 @@ inline constexpr std::uint32_t kMaskWords = 4;  // 64 bits each
 inline constexpr std::uint32_t kSplitSlots = 32;
 inline constexpr std::uint32_t kChunkSplits = 4;
 
+// Slots behind the prefix that a mask may show.
+inline constexpr std::uint32_t kTailMax = 256;
+
+// Attention of rows of any number of sequences is one list of blocks, which only needs to be as
+// long as the work is. What differs from pass to pass stands in a table in device memory: sequences
+// first, then rows, masks and page tables, so that launches repeat.
+//
+// One sequence's rows. `*_at` count 32-bit words from the table's beginning.
+struct alignas(16) AttentionSequence {
+  std::uint32_t first_block;  // of all sequences' blocks, which each key-value head has
+  std::uint32_t first_row;
+  std::uint32_t rows;  // 0: behind the last sequence, where a launch has more blocks than are used
+  std::uint32_t prefix;
+  std::uint32_t tail_slots;  // slots behind the prefix that masks reach to
+  std::uint32_t masks_at;    // [rows, kMaskWords] of 64 bits, where there are tail slots
+  std::uint32_t pages_at;    // where caches have pages
+  std::uint32_t first_sum;   // of all sequences' sums in scratch
+};
+// One row: the sums of head h are first_sum + h * head_sums .. in scratch.
+struct alignas(16) AttentionRow {
+  std::uint32_t visible;  // slots
+  std::uint32_t first_sum;
+  std::uint32_t head_sums;
+  std::uint32_t unused;
+};
+inline constexpr std::uint32_t kSequenceWords = sizeof(AttentionSequence) / 4;
+inline constexpr std::uint32_t kRowWords = sizeof(AttentionRow) / 4;
+
+// How a call is launched: no bit of a result depends on it. Numbers are rounded up, so that they
+// repeat while texts grow.
+struct AttentionPlan {
+  std::uint32_t rows;
+  std::uint32_t table_sequences;  // places for them in the table
+  std::uint32_t block_queries;    // rows times the heads of a group that a block takes at most
+  std::uint32_t block_splits;     // 1, or kChunkSplits
+  std::uint32_t blocks;           // of each key-value head
+  std::uint32_t sums;             // in scratch
+};
+
 struct AttentionArgs {
   ConstRows q;
-  Cache keys;
+  Cache keys;  // its pages are the table's
   Cache values;
-  std::uint32_t rows;
-  std::uint32_t prefix;
-  const std::uint64_t* masks;  // [rows, kMaskWords], or null: the prefix alone
-  std::uint32_t tail_slots;    // slots behind the prefix that masks reach to, at most 256
+  const std::uint32_t* table;
+  AttentionPlan plan;
   Heads heads;
   Rows y;
   float* scratch;  // 16-byte aligned
   // That it has: attention_scratch_floats(...) at least. With fewer nothing is launched, and the
   // status is cudaErrorInvalidValue.
   std::size_t scratch_floats;
-  // Null, or where the prefix stands on the device, at most `prefix`: for launches that are
-  // repeated. Scratch is for `prefix`; no bit of the result depends on that.
-  const std::uint32_t* prefix_now = nullptr;
 };
 // A weighted sum in whole pieces of four, its largest score and its sum of weights.
 __host__ __device__ constexpr std::size_t attention_sum_floats(std::uint32_t head_dim) {
   return (head_dim + 3) / 4 * 4 + 4;
 }
-// Queries (rows times the heads of a group) that share a block where there are so many.
+constexpr std::size_t attention_scratch_floats(const AttentionPlan& plan, const Heads& heads) {
+  return plan.sums * attention_sum_floats(heads.head_dim);
+}
+// Queries that share a block where there are so many.
 inline constexpr std::uint32_t kBlockQueries = 64;
 // Splits are made one by one where their blocks are so few: eight a multiprocessor of an H100.
 inline constexpr std::uint32_t kFewBlocks = 1056;
 // What their sums take at most, for heads of up to 256 elements.
 inline constexpr std::size_t kAttentionSplitFloatsMax =
     std::size_t{kFewBlocks} * kBlockQueries * attention_sum_floats(256);
-// The sums in scratch: those of splits where these are few, else those of chunks.
-struct AttentionSums {
-  std::uint32_t a_chunk;
-  std::uint32_t a_head;  // of one row
+
+// Rows that a call may have.
+inline constexpr std::uint32_t kAttentionRowsMax = 16384;
+// One sequence's rows as a plan is made of them, in host memory.
+struct AttentionPart {
+  std::uint32_t rows;  // at least 1
+  std::uint32_t prefix;
+  std::uint32_t tail_slots;
+  const std::uint64_t* masks;  // [rows, kMaskWords]; null: the prefix alone
+  const std::uint32_t* pages;  // null: contiguous
+  std::uint32_t page_count;    // that the prefix and the tail reach to
 };
-__host__ __device__ constexpr AttentionSums attention_sums(std::uint32_t rows, std::uint32_t prefix,
-                                                           std::uint32_t tail_slots,
-                                                           const Heads& heads) {
-  constexpr std::uint32_t kChunkSlots = kSplitSlots * kChunkSplits;
-  const std::uint32_t splits = (prefix + tail_slots + kSplitSlots - 1) / kSplitSlots;
-  if (splits * heads.kv_heads * ((rows * heads.group + kBlockQueries - 1) / kBlockQueries) <=
-      kFewBlocks) {
-    return {kChunkSplits, splits};
-  }
-  return {1, (prefix + tail_slots + kChunkSlots - 1) / kChunkSlots};
-}
-// For such a call: one with fewer rows may need more.
-__host__ __device__ constexpr std::size_t attention_scratch_floats(std::uint32_t rows,
-                                                                   std::uint32_t prefix,
-                                                                   std::uint32_t tail_slots,
-                                                                   const Heads& heads) {
-  return std::size_t{rows} * heads.kv_heads * heads.group *
-         attention_sums(rows, prefix, tail_slots, heads).a_head *
-         attention_sum_floats(heads.head_dim);
-}
-// How many rows at a time keep a call's scratch within `floats`, as far as one row alone does: with
-// chunks it grows with rows x context. As many as fill whole blocks, where it can be so many. Where
-// a call makes splits, scratch is bounded anyway, by kAttentionSplitFloatsMax.
-constexpr std::uint32_t attention_rows_max(std::uint32_t prefix, std::uint32_t tail_slots,
-                                           const Heads& heads, std::size_t floats) {
+// Scratch that a row takes in a call which makes chunks. One that makes splits takes no more than
+// kAttentionSplitFloatsMax.
+constexpr std::size_t attention_row_floats(std::uint32_t prefix, std::uint32_t tail_slots,
+                                           const Heads& heads) {
   constexpr std::uint32_t kChunkSlots = kSplitSlots * kChunkSplits;
   const std::size_t chunks = (std::size_t{prefix} + tail_slots + kChunkSlots - 1) / kChunkSlots;
-  const std::size_t row_floats =
-      chunks * heads.kv_heads * heads.group * attention_sum_floats(heads.head_dim);
+  return chunks * heads.kv_heads * heads.group * attention_sum_floats(heads.head_dim);
+}
+// How many rows at a time keep scratch within `floats`, as far as one row alone does: as many as
+// fill whole blocks, where it can be so many.
+constexpr std::uint32_t attention_rows_max(std::uint32_t prefix, std::uint32_t tail_slots,
+                                           const Heads& heads, std::size_t floats) {
+  const std::size_t row_floats = attention_row_floats(prefix, tail_slots, heads);
   const std::size_t rows = row_floats == 0 ? floats : floats / row_floats;
   const std::size_t block_rows = heads.group < kBlockQueries ? kBlockQueries / heads.group : 1;
   const std::size_t whole = rows >= block_rows ? rows - rows % block_rows : rows;
-  return static_cast<std::uint32_t>(whole < 1 ? 1 : whole > 0xFFFFu ? 0xFFFFu : whole);
+  return static_cast<std::uint32_t>(whole < 1                   ? 1
+                                    : whole > kAttentionRowsMax ? kAttentionRowsMax
+                                                                : whole);
 }
+// Words of the table of such parts.
+std::size_t attention_table_words(const AttentionPart* parts, std::size_t count);
+struct AttentionLimits {
+  std::size_t block_bytes;  // of shared memory
+  // Of scratch: where the call itself needs no more, its rounding does not either.
+  std::size_t scratch_floats;
+};
+// Plans a call and writes its table, of attention_table_words(...) words. cudaErrorInvalidValue
+// where that is more than one call can have.
+[[nodiscard]] cudaError_t plan_attention(const AttentionPart* parts, std::size_t count,
+                                         const Heads& heads, const AttentionLimits& limits,
+                                         AttentionPlan& plan, std::uint32_t* table);
+// The most shared memory that a block of the current device can ask for.
+[[nodiscard]] cudaError_t block_memory_max(std::size_t& bytes_count);
 [[nodiscard]] cudaError_t attention(const AttentionArgs& args, cudaStream_t stream);
 
 inline constexpr std::uint32_t kGroupRowsMax = 1024;

@@ -5,11 +5,15 @@ namespace {
 
 constexpr std::uint32_t kThreads = 256;
 
-// A thread a pair of numbers.
+// A thread a pair of numbers, those of the parts one behind the other.
 __global__ void rope_kernel(RopeArgs a) {
   take_turn();
-  const std::uint32_t pair = blockIdx.x * kThreads + threadIdx.x;
-  if (pair >= a.cols / 2) return;
+  std::uint32_t pair = blockIdx.x * kThreads + threadIdx.x;
+  std::uint32_t part = 0;
+  while (pair >= a.cols[part] / 2) {
+    pair -= a.cols[part] / 2;
+    if (++part == kRopePartsMax) return;
+  }
   const std::uint32_t r = blockIdx.y;
   const std::uint32_t half = a.head_dim / 2;
   const std::uint32_t i = pair % half;
@@ -20,25 +24,19 @@ __global__ void rope_kernel(RopeArgs a) {
   const std::uint32_t head = pair / half * a.head_dim;
   const std::uint32_t first = head + (a.pairs ? 2 * i : i);
   const std::uint32_t second = head + (a.pairs ? 2 * i + 1 : half + i);
-  float* x = a.x.data + r * a.x.stride;
+  float* x = a.parts[part].data + r * a.parts[part].stride;
   const float u = x[first];
   const float v = x[second];
-  const float rotated_u = u * c - v * s;
-  const float rotated_v = v * c + u * s;
-  x[first] = rotated_u;
-  x[second] = rotated_v;
-  if (a.cache.data != nullptr) {
-    std::byte* row = cache_row(a.cache, a.first_slot + r);
-    set_cache_number(a.cache.type, row, first, rotated_u);
-    set_cache_number(a.cache.type, row, second, rotated_v);
-  }
+  x[first] = u * c - v * s;
+  x[second] = v * c + u * s;
 }
 
 }  // namespace
 
 cudaError_t rope(const RopeArgs& args, cudaStream_t stream) {
-  return launch(rope_kernel, dim3(ceil_div(args.cols / 2, kThreads), args.rows), kThreads, stream,
-                args);
+  std::uint32_t pairs = 0;
+  for (const std::uint32_t cols : args.cols) pairs += cols / 2;
+  return launch(rope_kernel, dim3(ceil_div(pairs, kThreads), args.rows), kThreads, stream, args);
 }
 
 }  // namespace edgedraft::cuda

@@ -8,18 +8,20 @@ constexpr std::uint32_t kThreads = 256;
 // A thread a number.
 __global__ void store_kernel(StoreArgs a) {
   take_turn();
-  const std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  const std::uint32_t i = blockIdx.y * kThreads + threadIdx.x;
   if (i >= a.cols) return;
-  const std::uint32_t r = blockIdx.y;
-  const std::uint32_t first = a.first_slot_now != nullptr ? *a.first_slot_now : a.first_slot;
-  set_cache_number(a.cache.type, cache_row(a.cache, first + r), i, a.x.data[r * a.x.stride + i]);
+  const StorePart& part = a.parts[blockIdx.z];
+  const std::uint32_t r = blockIdx.x;
+  const std::size_t element = a.type == DType::f32 ? 4 : 2;
+  set_cache_number(a.type, part.data + a.places[r] * part.stride * element, i,
+                   part.x.data[r * part.x.stride + i]);
 }
 
 }  // namespace
 
 cudaError_t store(const StoreArgs& args, cudaStream_t stream) {
-  return launch(store_kernel, dim3(ceil_div(args.cols, kThreads), args.rows), kThreads, stream,
-                args);
+  return launch(store_kernel, dim3(args.rows, ceil_div(args.cols, kThreads), args.part_count),
+                kThreads, stream, args);
 }
 
 }  // namespace edgedraft::cuda

@@ -10,10 +10,9 @@ namespace edgedraft {
 namespace {
 
 constexpr std::size_t kRingBytes = 4u << 20;
-constexpr std::size_t kArrayBytesMax = 1u << 20;
 // An operation has three arrays at most.
 constexpr std::size_t kListBytes = 8u << 20;
-constexpr std::size_t kListBytesFull = kListBytes - 4 * kArrayBytesMax;
+constexpr std::size_t kListBytesFull = kListBytes - 4 * CudaArguments::kArrayBytesMax;
 constexpr std::size_t kAlignment = 256;
 
 }  // namespace
@@ -33,37 +32,31 @@ CudaArguments::~CudaArguments() {
   static_cast<void>(cudaEventDestroy(uploaded_));
 }
 
-const std::uint32_t* CudaArguments::varying(std::uint32_t number) {
-  if (!queue_.gathers()) return nullptr;
-  const std::size_t at = add(std::as_bytes(std::span(&number, 1)), sizeof number);
-  return reinterpret_cast<const std::uint32_t*>(list_device_.data() + at);
-}
-
 void CudaArguments::make_room() {
   if (list_end_ > kListBytesFull) queue_.start();
 }
 
 const std::byte* CudaArguments::in_list(ByteView bytes) {
-  // The beginning of an array that is there will do: masks of all chunks of prompts are one's.
+  // The beginning of an array that is there will do.
   const auto known = known_.find(bytes.data());
   if (known != known_.end() && known->second.bytes_count >= bytes.size() &&
       std::memcmp(list_host_.data() + known->second.offset, bytes.data(), bytes.size()) == 0) {
     return list_device_.data() + known->second.offset;
   }
-  const std::size_t at = add(bytes, kAlignment);
+  const std::size_t at = add(bytes);
   known_[bytes.data()] = {.offset = at, .bytes_count = bytes.size()};
   return list_device_.data() + at;
 }
 
-std::size_t CudaArguments::add(ByteView bytes, std::size_t alignment) {
+std::size_t CudaArguments::add(ByteView bytes) {
   EDGEDRAFT_CHECK(bytes.size() <= kArrayBytesMax);
   // The list before may still be on its way to the device.
   if (list_end_ == 0) try_cuda(cudaEventSynchronize(uploaded_), "waiting for the device");
-  const std::size_t at = (list_end_ + alignment - 1) / alignment * alignment;
+  const std::size_t at = list_end_;
   EDGEDRAFT_CHECK(at + bytes.size() <= kListBytes);
   if (!bytes.empty()) std::memcpy(list_host_.data() + at, bytes.data(), bytes.size());
-  // In whole steps, so that a page table may grow a little without moving what lies behind it.
-  list_end_ = at + (bytes.size() + alignment - 1) / alignment * alignment;
+  // In whole steps, so that a table may grow a little without moving what lies behind it.
+  list_end_ = at + (bytes.size() + kAlignment - 1) / kAlignment * kAlignment;
   return at;
 }
 

@@ -13,7 +13,7 @@
 
 namespace edgedraft {
 
-// Small arrays of a call (tokens, positions, masks, page tables) on the device.
+// Small arrays of a call (tokens, positions, attention's tables) on the device.
 //
 // For launches that are gathered, arrays lie one behind the other from the same place on, list for
 // list, and are copied in one piece before the list is started: passes of the same shape so find
@@ -24,6 +24,8 @@ namespace edgedraft {
 // brought is not copied again.
 class CudaArguments {
  public:
+  static constexpr std::size_t kArrayBytesMax = std::size_t{1} << 20;
+
   // Requires  the queue outlives it
   explicit CudaArguments(CudaQueue& queue);
   ~CudaArguments();
@@ -41,9 +43,6 @@ class CudaArguments {
   const T* on_device_now(std::span<const T> values) {
     return reinterpret_cast<const T*>(in_ring(std::as_bytes(values)));
   }
-  // A number that may differ where the rest of a launch repeats: its place, or null where launches
-  // are not gathered and may hold it themselves.
-  const std::uint32_t* varying(std::uint32_t number);
   // To be called between operations: starts the list where its arrays might not leave room for
   // another operation's.
   void make_room();
@@ -56,7 +55,7 @@ class CudaArguments {
 
   const std::byte* in_ring(ByteView bytes);
   const std::byte* in_list(ByteView bytes);
-  std::size_t add(ByteView bytes, std::size_t alignment);
+  std::size_t add(ByteView bytes);
   void upload(cudaStream_t stream);
 
   CudaQueue& queue_;

@@ -1,7 +1,6 @@
 #include "server/cuda/cuda_backend.h"
 
 #include <algorithm>
-#include <bit>
 #include <string>
 #include <vector>
 
@@ -11,35 +10,13 @@
 #include "server/cuda/cuda_memory.h"
 #include "server/cuda/cuda_products.h"
 #include "server/cuda/cuda_queue.h"
+#include "server/cuda/cuda_sequences.h"
 #include "server/cuda/cuda_views.h"
 #include "shared/base/check.h"
 #include "shared/runtime/op_checks.h"
 
 namespace edgedraft {
 namespace {
-
-// Attention over a prefix is launched for the next multiple of so many slots, so that passes repeat
-// while a text grows. Blocks behind the prefix end at once.
-constexpr std::uint32_t kPrefixStep = 512;
-
-std::uint32_t rounded_prefix(std::uint32_t prefix) {
-  return (prefix + kPrefixStep - 1) / kPrefixStep * kPrefixStep;
-}
-
-// The number of slots behind the prefix that masks reach to.
-std::uint32_t reach_of(std::span<const AncestorMask> masks) {
-  AncestorMask all;
-  for (const AncestorMask& mask : masks) {
-    for (std::size_t word = 0; word < mask.bits.size(); ++word) all.bits[word] |= mask.bits[word];
-  }
-  for (std::size_t word = all.bits.size(); word-- > 0;) {
-    if (all.bits[word] != 0) {
-      return static_cast<std::uint32_t>(word * 64 +
-                                        static_cast<std::size_t>(std::bit_width(all.bits[word])));
-    }
-  }
-  return 0;
-}
 
 struct ClearArgs {
   void* memory;
@@ -58,7 +35,8 @@ class CudaBackend final : public Backend {
         arguments_(queue_),
         uploader_(queue_),
         results_(kResultsBytes),
-        products_(queue_, options.deterministic) {}
+        products_(queue_, options.deterministic),
+        sequences_(queue_, arguments_, options.attention_scratch_bytes) {}
   ~CudaBackend() override { queue_.abandon(); }
 
   std::string_view name() const override { return "cuda"; }
@@ -169,46 +147,22 @@ class CudaBackend final : public Backend {
     arguments_.make_room();
   }
 
-  void rope(const RopeOp& op) override {
-    check_op(op);
-    enqueue(cuda::rope, cuda::RopeArgs{.x = device_rows(op.x),
-                                       .positions = arguments_.on_device(op.positions),
-                                       .cos_sin = device_const_rows(op.cos_sin),
-                                       .rows = op.x.rows,
-                                       .cols = op.x.cols,
-                                       .head_dim = op.head_dim,
-                                       .pairs = op.style == RopeStyle::pairs,
-                                       .cache = {},
-                                       .first_slot = 0});
+  void rope(const RopeOp& op) override { ropes({&op, 1}); }
+  void ropes(std::span<const RopeOp> ops) override {
+    for (const RopeOp& op : ops) check_op(op);
+    sequences_.rotate(ops);
   }
 
-  void store(const StoreOp& op) override {
-    check_op(op);
-    const std::uint32_t* first = arguments_.varying(op.first);
-    enqueue(cuda::store, cuda::StoreArgs{.x = device_const_rows(op.x),
-                                         .rows = op.x.rows,
-                                         .cols = op.x.cols,
-                                         .cache = cache(op.cache),
-                                         .first_slot = first == nullptr ? op.first : 0,
-                                         .first_slot_now = first});
+  void store(const StoreOp& op) override { stores({&op, 1}); }
+  void stores(std::span<const StoreOp> ops) override {
+    for (const StoreOp& op : ops) check_op(op);
+    sequences_.store(ops);
   }
 
-  void attention(const AttentionOp& op) override {
-    check_op(op);
-    static_assert(sizeof(AncestorMask) == cuda::kMaskWords * sizeof(std::uint64_t));
-    const std::uint32_t tail_slots = reach_of(op.masks);
-    // A row has the same bits whichever rows are with it, so as many at a time as scratch allows.
-    const std::uint32_t rows_max =
-        cuda::attention_rows_max(rounded_prefix(op.prefix), tail_slots, heads_of(op.heads),
-                                 options_.attention_scratch_bytes / sizeof(float));
-    for (std::uint32_t first = 0; first < op.q.rows; first += rows_max) {
-      const std::uint32_t count = std::min(rows_max, op.q.rows - first);
-      AttentionOp part = op;
-      part.q = op.q.row_range(first, count);
-      part.y = op.y.row_range(first, count);
-      if (!op.masks.empty()) part.masks = op.masks.subspan(first, count);
-      attend(part, tail_slots);
-    }
+  void attention(const AttentionOp& op) override { attentions({&op, 1}); }
+  void attentions(std::span<const AttentionOp> ops) override {
+    for (const AttentionOp& op : ops) check_op(op);
+    sequences_.attend(ops);
   }
 
   void group_attention(const GroupAttentionOp& op) override {
@@ -313,35 +267,6 @@ class CudaBackend final : public Backend {
     arguments_.make_room();
   }
 
-  void attend(const AttentionOp& op, std::uint32_t tail_slots) {
-    const cuda::Heads heads = heads_of(op.heads);
-    // Gathered launches have to repeat, so theirs is for a rounded prefix; others are for the exact
-    // one. They may differ in form, so scratch is for the one that will be.
-    const auto launched_prefix = [&] {
-      return queue_.gathers() ? rounded_prefix(op.prefix) : op.prefix;
-    };
-    const auto scratch_floats = [&] {
-      return cuda::attention_scratch_floats(op.q.rows, launched_prefix(), tail_slots, heads);
-    };
-    // Before the arguments: growing starts what has been gathered. That may be the end of graphs.
-    float* scratch = attention_scratch_.reserve<float>(scratch_floats());
-    scratch = attention_scratch_.reserve<float>(scratch_floats());
-    const auto* masks = op.masks.empty() ? nullptr : arguments_.on_device(op.masks)->bits.data();
-    const std::uint32_t* prefix = arguments_.varying(op.prefix);
-    enqueue(cuda::attention, cuda::AttentionArgs{.q = device_const_rows(op.q),
-                                                 .keys = cache(op.keys),
-                                                 .values = cache(op.values),
-                                                 .rows = op.q.rows,
-                                                 .prefix = launched_prefix(),
-                                                 .masks = masks,
-                                                 .tail_slots = tail_slots,
-                                                 .heads = heads,
-                                                 .y = device_rows(op.y),
-                                                 .scratch = scratch,
-                                                 .scratch_floats = scratch_floats(),
-                                                 .prefix_now = prefix});
-  }
-
   // Waits. Through pinned memory, in pieces.
   void download(void* to, const void* from, std::size_t bytes_count) {
     for (std::size_t done = 0; done < bytes_count; done += results_.bytes_count()) {
@@ -375,7 +300,7 @@ class CudaBackend final : public Backend {
   CudaUploader uploader_;
   PinnedMemory results_;
   CudaProducts products_;
-  CudaScratch attention_scratch_{queue_};
+  CudaSequences sequences_;
   CudaScratch keys_{queue_};
   CudaScratch exp_sums_{queue_};
   CudaScratch choice_scratch_{queue_};

@@ -48,6 +48,7 @@ class CudaScratch {
   T* reserve(std::uint64_t count) {
     return reinterpret_cast<T*>(reserve_bytes(count * sizeof(T)));
   }
+  std::uint64_t bytes_count() const { return buffer_ ? buffer_->bytes_count() : 0; }
 
  private:
   std::byte* reserve_bytes(std::uint64_t bytes_count);

@@ -55,7 +55,8 @@ class CudaQueue {
     }
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_clear_padding)
-    // So that the same arguments are the same bytes.
+    // So that the same arguments are the same bytes. An array whose elements have padding between
+    // their members is not to be in them: GCC 12 clears other bytes there.
     __builtin_clear_padding(&args);
 #endif
 #endif

@@ -62,4 +62,16 @@ void Backend::matmuls(std::span<const MatmulOp> ops) {
   for (const MatmulOp& op : ops) matmul(op);
 }
 
+void Backend::ropes(std::span<const RopeOp> ops) {
+  for (const RopeOp& op : ops) rope(op);
+}
+
+void Backend::stores(std::span<const StoreOp> ops) {
+  for (const StoreOp& op : ops) store(op);
+}
+
+void Backend::attentions(std::span<const AttentionOp> ops) {
+  for (const AttentionOp& op : ops) attention(op);
+}
+
 }  // namespace edgedraft

@@ -324,6 +324,11 @@ class Backend {
   virtual void rope(const RopeOp& op) = 0;
   virtual void store(const StoreOp& op) = 0;
   virtual void attention(const AttentionOp& op) = 0;
+  // Several of a kind, such as those of all sequences of a pass: at once where that is faster.
+  // Requires  none touches what another one writes
+  virtual void ropes(std::span<const RopeOp> ops);
+  virtual void stores(std::span<const StoreOp> ops);
+  virtual void attentions(std::span<const AttentionOp> ops);
   virtual void group_attention(const GroupAttentionOp& op) = 0;
   virtual void swiglu(const SwigluOp& op) = 0;
   virtual void compact(const CompactOp& op) = 0;

@@ -105,14 +105,16 @@ void Decoder::store_state(std::uint32_t state, const Matrix& x,
     rows = scratch_.normed.rows(x.rows);
     norm(x, rows);
   }
+  scratch_.stores.clear();
   std::uint32_t first = 0;
   for (const SequenceRows& sequence : sequences) {
     const std::uint32_t count = sequence.batch.count();
-    backend_.store({.x = rows.row_range(first, count),
-                    .cache = sequence.cache->states(state),
-                    .first = sequence.batch.first_slot});
+    scratch_.stores.push_back({.x = rows.row_range(first, count),
+                               .cache = sequence.cache->states(state),
+                               .first = sequence.batch.first_slot});
     first += count;
   }
+  backend_.stores(scratch_.stores);
 }
 
 void Decoder::norm(const Matrix& x, const Matrix& y) {

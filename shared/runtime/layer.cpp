@@ -36,7 +36,6 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
 void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
                     std::span<const SequenceBatch> sequences) {
   const LayerWeights& w = layer.weights;
-  const std::uint32_t head_dim = layer.shape.heads.head_dim;
   const Matrix input = w.attn_norm ? scratch.normed.rows(x.rows) : x;
   const Matrix q = scratch.q.rows(x.rows);
   const Matrix k = scratch.k.rows(x.rows);
@@ -50,29 +49,45 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
   backend.matmuls(std::array{MatmulOp{.x = input, .weight = w.wq, .bias = w.bq, .y = q},
                              MatmulOp{.x = input, .weight = w.wk, .bias = w.bk, .y = k},
                              MatmulOp{.x = input, .weight = w.wv, .bias = w.bv, .y = v}});
+  scratch.positions.clear();
+  scratch.stores.clear();
+  scratch.attentions.clear();
   std::uint32_t first = 0;
   for (const SequenceBatch& sequence : sequences) {
     const RowBatch& batch = sequence.batch;
     const auto own = [&](const Matrix& m) { return m.row_range(first, batch.count()); };
-    for (const Matrix& rotated : {own(q), own(k)}) {
-      backend.rope({.x = rotated,
-                    .positions = batch.positions,
-                    .cos_sin = layer.cos_sin,
-                    .head_dim = head_dim,
-                    .style = layer.rope_style});
-    }
-    backend.store({.x = own(k), .cache = sequence.keys, .first = batch.first_slot});
-    backend.store({.x = own(v), .cache = sequence.values, .first = batch.first_slot});
-    backend.attention({.q = own(q),
-                       .keys = sequence.keys,
-                       .values = sequence.values,
-                       .prefix = batch.prefix,
-                       .masks = batch.masks,
-                       .heads = layer.shape.heads,
-                       .y = own(attended)});
+    scratch.positions.insert(scratch.positions.end(), batch.positions.begin(),
+                             batch.positions.end());
+    scratch.stores.push_back({.x = own(k), .cache = sequence.keys, .first = batch.first_slot});
+    scratch.attentions.push_back({.q = own(q),
+                                  .keys = sequence.keys,
+                                  .values = sequence.values,
+                                  .prefix = batch.prefix,
+                                  .masks = batch.masks,
+                                  .heads = layer.shape.heads,
+                                  .y = own(attended)});
     first += batch.count();
   }
   EDGEDRAFT_CHECK(first == x.rows);
+  // Behind all keys, so that each kind's rows follow each other.
+  first = 0;
+  for (const SequenceBatch& sequence : sequences) {
+    const RowBatch& batch = sequence.batch;
+    scratch.stores.push_back({.x = v.row_range(first, batch.count()),
+                              .cache = sequence.values,
+                              .first = batch.first_slot});
+    first += batch.count();
+  }
+  const auto rotation = [&](const Matrix& m) {
+    return RopeOp{.x = m,
+                  .positions = scratch.positions,
+                  .cos_sin = layer.cos_sin,
+                  .head_dim = layer.shape.heads.head_dim,
+                  .style = layer.rope_style};
+  };
+  backend.ropes(std::array{rotation(q), rotation(k)});
+  backend.stores(scratch.stores);
+  backend.attentions(scratch.attentions);
   backend.matmul(
       {.x = attended, .weight = w.wo, .bias = {}, .y = x, .into = MatmulOp::Into::accumulate});
 }

@@ -60,6 +60,11 @@ class LayerScratch {
   OwnedMatrix attended;
   OwnedMatrix gate;
   OwnedMatrix up;
+
+  // Of the sequences of a call, kept so that calls do not allocate.
+  std::vector<std::uint32_t> positions;
+  std::vector<StoreOp> stores;
+  std::vector<AttentionOp> attentions;
 };
 
 // Rows of one sequence and the cache that they are stored in.

@@ -59,6 +59,9 @@ prompts without a context, with the logits of their last row; passes here have -
 tokens before them and logits of all rows. With --device cuda it is asked for all layers on
 the GPU and its fused attention (-ngl 99 -fa 1).
 
+With --sessions N a pass has N sequences of each width, as a server's pass has sessions:
+limits, tokens and bytes are those of all.
+
 On a GPU there are no limits to compare with: its kernels have a bench of their own
 (scripts/gpu-check.sh). --mismatch N counts instead how many of N greedy tokens a pass of
 64 rows chooses differently from passes of one row. --no-cuda-graphs shows what it takes to
@@ -237,6 +240,11 @@ void declare_engine(CLI::App& app, EngineOptions& options) {
   app.add_option("--prompt", options.prompt, "tokens of the prompt; 0: none")
       ->check(CLI::Range(0u, 1u << 20))
       ->capture_default_str();
+  app.add_option("--sessions", options.sessions,
+                 "sequences that share each pass, --widths rows each, behind a --context of their "
+                 "own; more than one: in pages, of 32 if --page does not say")
+      ->check(CLI::Range(1u, kMaskRowsMax))
+      ->capture_default_str();
   app.add_option("--page", options.page,
                  "positions in a page of keys and values, as a server has them (32); 0: no pages")
       ->check([](const std::string& text) {
@@ -277,6 +285,13 @@ Result<int> run_engine(const EngineOptions& o) {
                  "--context, --prompt and --mismatch do not fit the model's context of " +
                      std::to_string(source->config.context_length)};
   }
+  for (const std::uint32_t width : o.widths) {
+    if (o.sessions * width > kMaskRowsMax) {
+      return Error{Errc::usage, std::to_string(o.sessions) + " --sessions of width " +
+                                    std::to_string(width) + " are more than the " +
+                                    std::to_string(kMaskRowsMax) + " rows of a pass"};
+    }
+  }
   const auto kernels = find_kernels(o.instruction_set);
   if (!kernels) return kernels.error();
   if (!o.peer.empty() && o.model.empty()) {
@@ -298,16 +313,23 @@ Result<int> run_engine(const EngineOptions& o) {
   Decoder decoder(*backend, source->config, source->tensors, positions);
   const double load_seconds = seconds(Clock::now() - start);
   const DType kv_type = dtype_from_name(o.kv_type).value();
-  Passes passes(decoder, o.context, o.page, kv_type);
-  const PassCost cost = cost_of(source->config, source->tensors, o.context, kv_type);
+  const std::uint32_t page =
+      o.page == 0 && o.sessions > 1 ? std::uint32_t{KvPool::kPageSlots} : o.page;
+  Passes passes(
+      decoder,
+      {.context = o.context, .sessions = o.sessions, .page_slots = page, .kv_type = kv_type});
+  PassCost cost = cost_of(source->config, source->tensors, o.context, kv_type);
+  cost.cache_bytes *= o.sessions;
 
   if (!o.json && !on_cpu) std::printf("%s\n", device->reason.c_str());
   if (!o.json) {
     std::printf("%s: %.1f MB a pass, %.2f GOP a row; ready after %.0f ms\n",
                 o.model.empty() ? (o.shape + " in " + o.type).c_str() : o.model.c_str(),
                 cost.bytes * 1e-6, cost.operations_a_row * 1e-9, load_seconds * 1e3);
-    std::printf("%u tokens of context: %.1f MB of keys and values in %s\n\n", o.context,
-                cost.cache_bytes * 1e-6, o.kv_type.c_str());
+    std::printf(
+        "%u tokens of context%s: %.1f MB of keys and values in %s\n\n", o.context,
+        o.sessions > 1 ? (" in each of " + std::to_string(o.sessions) + " sessions").c_str() : "",
+        cost.cache_bytes * 1e-6, o.kv_type.c_str());
     std::fflush(stdout);
   }
   const MachineLimits& limits = meter.best();
@@ -329,7 +351,8 @@ Result<int> run_engine(const EngineOptions& o) {
       {"operations_a_row", cost.operations_a_row},
       {"load_seconds", load_seconds},
       {"context", o.context},
-      {"page", o.page},
+      {"sessions", o.sessions},
+      {"page", page},
       {"kv_type", o.kv_type},
       {"cache_bytes", cost.cache_bytes},
       {"passes", nlohmann::json::array()}};
@@ -358,17 +381,18 @@ Result<int> run_engine(const EngineOptions& o) {
   }
   for (std::size_t i = 0; i < o.widths.size(); ++i) {
     const std::uint32_t width = o.widths[i];
+    const std::uint32_t rows = o.sessions * width;
     const double best = times[i].best();
     const double median = times[i].median();
     nlohmann::json pass{{"width", width}, {"seconds_best", best}, {"seconds_median", median}};
     if (!o.json) {
       std::printf("%5u %10.3f %10.3f %10.1f %9.1f %9.1f", width, best * 1e3, median * 1e3,
-                  width / median, (cost.bytes + cost.cache_bytes) / best * 1e-9,
-                  cost.operations_a_row * width / best * 1e-9);
+                  rows / median, (cost.bytes + cost.cache_bytes) / best * 1e-9,
+                  cost.operations_a_row * rows / best * 1e-9);
     }
     for (const ShareKind& kind : kinds) {
       const auto limit = [&](const MachineLimits& machine) {
-        return kind.seconds(limits_of(cost, width, machine));
+        return kind.seconds(limits_of(cost, rows, machine));
       };
       const double share = limit(limits) / best;
       const double in_turns = times[i].share_in_turns(limit);

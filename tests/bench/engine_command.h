@@ -27,6 +27,7 @@ struct EngineOptions {
   bool deterministic = false;
   bool no_cuda_graphs = false;
   std::uint32_t mismatch = 0;
+  std::uint32_t sessions = 1;
   std::uint32_t page = 0;
   std::string kv_type = "f32";
   double seconds = 0.5;

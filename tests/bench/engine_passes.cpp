@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 
 #include "shared/base/check.h"
@@ -11,44 +12,50 @@
 namespace edgedraft::bench {
 namespace {
 
-// Room for the timed sequence, that of the prompt, and one beside each of them.
-std::unique_ptr<KvPool> make_pool(Decoder& decoder, std::uint32_t page_slots, DType type) {
-  if (page_slots == 0) return nullptr;
-  KvPool::Size size = decoder.pool_size(0, type, page_slots);
-  size.page_count = 4 * size.pages_for(decoder.slots_max());
+// Room for the timed sequences, that of the prompt, and one beside each kind.
+std::unique_ptr<KvPool> make_pool(Decoder& decoder, const Passes::Options& options) {
+  if (options.page_slots == 0) return nullptr;
+  KvPool::Size size = decoder.pool_size(0, options.kv_type, options.page_slots);
+  size.page_count = (options.sessions + 3) * size.pages_for(decoder.slots_max());
   return std::make_unique<KvPool>(decoder.backend(), size);
 }
 
 }  // namespace
 
-Passes::Passes(Decoder& decoder, std::uint32_t context, std::uint32_t page_slots, DType kv_type)
-    : decoder_(decoder),
-      kv_type_(kv_type),
-      pool_(make_pool(decoder, page_slots, kv_type)),
-      cache_(make_cache()) {
-  fill(context);
+Passes::Passes(Decoder& decoder, const Options& options)
+    : decoder_(decoder), options_(options), pool_(make_pool(decoder, options)) {
+  for (std::uint32_t i = 0; i < options.sessions; ++i) {
+    caches_.push_back(make_cache());
+    fill(caches_.back());
+  }
 }
 
-Matrix Passes::run(std::uint32_t width) {
+Matrix Passes::run(std::uint32_t width, std::size_t sessions) {
   const auto rows = tokens(width, 2);
   std::vector<std::uint32_t> positions(width);
-  for (std::uint32_t i = 0; i < width; ++i) positions[i] = cache_.length() + i;
-  decoder_.forward(cache_, rows,
-                   {.positions = positions,
-                    .prefix = cache_.length(),
-                    .first_slot = cache_.length(),
-                    .masks = std::span(masks_).first(width)});
-  return decoder_.logits(0, width);
+  for (std::uint32_t i = 0; i < width; ++i) positions[i] = options_.context + i;
+  std::vector<SequenceRows> batch;
+  for (KvCache& cache : std::span(caches_).first(sessions)) {
+    batch.push_back({.cache = &cache,
+                     .tokens = rows,
+                     .batch = {.positions = positions,
+                               .prefix = options_.context,
+                               .first_slot = options_.context,
+                               .masks = std::span(masks_).first(width)}});
+  }
+  decoder_.forward(batch);
+  return decoder_.logits(0, static_cast<std::uint32_t>(sessions) * width);
 }
 
 void Passes::run_and_wait(std::uint32_t width) {
   float number = 0.0f;
-  decoder_.backend().read(run(width).row_range(0, 1).column_range(0, 1), {&number, 1});
+  const Matrix logits = run(width, caches_.size());
+  decoder_.backend().read(logits.row_range(0, 1).column_range(0, 1), {&number, 1});
 }
 
 void Passes::check(std::uint32_t width) {
-  const std::vector<float> alone = first_row(1);
-  const std::vector<float> together = first_row(width);
+  const std::vector<float> alone = first_row(1, 1);
+  const std::vector<float> together = first_row(width, caches_.size());
   if (std::memcmp(alone.data(), together.data(), alone.size() * sizeof(float)) != 0) {
     throw Failure({Errc::unsupported, "wrong answer at width " + std::to_string(width)});
   }
@@ -91,7 +98,7 @@ std::uint32_t Passes::mismatches(std::uint32_t count) {
 
 // Its pages, if any, lie between those of another sequence that grew beside it.
 KvCache Passes::make_cache() {
-  if (!pool_) return decoder_.make_cache(kv_type_);
+  if (!pool_) return decoder_.make_cache(options_.kv_type);
   KvCache cache = decoder_.make_cache(*pool_);
   KvCache other = decoder_.make_cache(*pool_);
   while (cache.slots() < cache.capacity()) {
@@ -105,19 +112,20 @@ KvCache Passes::make_cache() {
 
 // A context of made-up keys and values: no time depends on what they are, and running thousands of
 // tokens would take minutes.
-void Passes::fill(std::uint32_t context) {
+void Passes::fill(KvCache& cache) {
+  const std::uint32_t context = options_.context;
   const std::uint32_t cols = decoder_.config().layer.heads.kv_cols();
   const OwnedMatrix rows(decoder_.backend(), std::max(context, 1u), cols);
   std::vector<float> numbers(std::size_t{rows.all().rows} * cols);
   Random random(1);
   for (float& number : numbers) number = static_cast<float>(2.0 * random.uniform() - 1.0);
   decoder_.backend().write(rows.all(), numbers);
-  for (std::size_t layer = 0; layer < cache_.keys().size(); ++layer) {
-    for (const CacheView& cache : {cache_.keys()[layer], cache_.values()[layer]}) {
-      decoder_.backend().store({.x = rows.rows(context), .cache = cache, .first = 0});
+  for (std::size_t layer = 0; layer < cache.keys().size(); ++layer) {
+    for (const CacheView& view : {cache.keys()[layer], cache.values()[layer]}) {
+      decoder_.backend().store({.x = rows.rows(context), .cache = view, .first = 0});
     }
   }
-  cache_.set_length(context);
+  cache.set_length(context);
 }
 
 std::vector<std::uint32_t> Passes::tokens(std::uint32_t count, std::uint32_t seed) const {
@@ -128,8 +136,8 @@ std::vector<std::uint32_t> Passes::tokens(std::uint32_t count, std::uint32_t see
   return numbers;
 }
 
-std::vector<float> Passes::first_row(std::uint32_t width) {
-  const Matrix logits = run(width).row_range(0, 1);
+std::vector<float> Passes::first_row(std::uint32_t width, std::size_t sessions) {
+  const Matrix logits = run(width, sessions).row_range(0, 1);
   std::vector<float> row(logits.cols);
   decoder_.backend().read(logits, row);
   return row;

@@ -216,41 +216,6 @@ TEST(CudaFailureTest, SaysHowMuchMemoryIsMissing) {
   }
 }
 
-// Processors older than 8.0 give a block 64 KB, no more than every kernel can do with.
-TEST(CudaMemoryTest, LittleMemoryABlockGivesTheSameBits) {
-  const HeadShape heads{.query_heads = 8, .kv_heads = 2, .head_dim = 128};
-  constexpr std::uint32_t kRows = 17;
-  constexpr std::uint32_t kPrefix = 70;
-  const auto backend = make_cuda_backend({});
-  const OwnedMatrix q = matrix_of(*backend, kRows, heads.query_cols(),
-                                  random_floats(1, std::size_t{kRows} * heads.query_cols()));
-  const auto cache = [&](std::uint64_t seed) {
-    constexpr std::uint32_t kSlots = kPrefix + kRows;
-    return matrix_of(*backend, kSlots, heads.kv_cols(),
-                     random_floats(seed, std::size_t{kSlots} * heads.kv_cols()));
-  };
-  const OwnedMatrix keys = cache(2);
-  const OwnedMatrix values = cache(3);
-  const std::vector<AncestorMask> masks = random_tree(4, kRows);
-  const auto attend = [&](std::size_t block_memory) {
-    cuda_host::set_block_memory(block_memory);
-    const OwnedMatrix y(*backend, kRows, heads.query_cols());
-    backend->attention({.q = q.all(),
-                        .keys = keys.all(),
-                        .values = values.all(),
-                        .prefix = kPrefix,
-                        .masks = masks,
-                        .heads = heads,
-                        .y = y.all()});
-    const Floats attended = values_of(*backend, y.all());
-    cuda_host::set_block_memory(cuda_host::kBlockMemoryBytesMax);
-    return attended;
-  };
-  const Floats much = attend(cuda_host::kBlockMemoryBytesMax);
-  EXPECT_TRUE(same_bytes(attend(std::size_t{64} << 10), much));
-  EXPECT_TRUE(same_bytes(attend(std::size_t{48} << 10), much));
-}
-
 // Attention of `rows` rows over a prefix, its rows in a tree.
 Floats attended(Backend& backend, const HeadShape& heads, std::uint32_t rows,
                 std::uint32_t prefix) {
@@ -273,16 +238,90 @@ Floats attended(Backend& backend, const HeadShape& heads, std::uint32_t rows,
   return values_of(backend, y.all());
 }
 
-// 62 heads of 17 splits are few blocks, of 33 many: rounded up for graphs, the prefix makes chunks,
-// which take a quarter of the memory. A launch that does not fit is refused, not made.
+// Processors older than 8.0 give a block 64 KB, no more than every kernel can do with.
+TEST(CudaMemoryTest, LittleMemoryABlockGivesTheSameBits) {
+  const HeadShape heads{.query_heads = 8, .kv_heads = 2, .head_dim = 128};
+  const auto attended_with = [&](std::size_t block_memory) {
+    cuda_host::set_block_memory(block_memory);
+    const Floats y = attended(*make_cuda_backend({}), heads, 17, 70);
+    cuda_host::set_block_memory(cuda_host::kBlockMemoryBytesMax);
+    return y;
+  };
+  const Floats much = attended_with(cuda_host::kBlockMemoryBytesMax);
+  EXPECT_TRUE(same_bytes(attended_with(std::size_t{64} << 10), much));
+  EXPECT_TRUE(same_bytes(attended_with(std::size_t{48} << 10), much));
+}
+
+// A plan with the table that its kernels read, in host memory.
+struct Planned {
+  cuda::AttentionPlan plan{};
+  std::vector<std::uint32_t> table;
+
+  Planned(const std::vector<cuda::AttentionPart>& parts, const cuda::Heads& heads,
+          std::size_t scratch_floats) {
+    table.resize(cuda::attention_table_words(parts.data(), parts.size()));
+    EXPECT_EQ(
+        cuda::plan_attention(parts.data(), parts.size(), heads,
+                             {cuda_host::kBlockMemoryBytesMax, scratch_floats}, plan, table.data()),
+        cudaSuccess);
+  }
+  cuda::AttentionRow row(std::uint32_t r) const {
+    cuda::AttentionRow of_row{};
+    std::memcpy(&of_row, &table[plan.table_sequences * cuda::kSequenceWords + r * cuda::kRowWords],
+                sizeof of_row);
+    return of_row;
+  }
+};
+
+// Without graphs as with them: once their launches had different forms, and one form's memory.
 TEST(CudaScratchTest, IsForTheLaunchThatIsMade) {
   const HeadShape heads{.query_heads = 62, .kv_heads = 62, .head_dim = 4};
-  const cuda::Heads same{.kv_heads = 62, .group = 1, .head_dim = 4};
-  ASSERT_LT(cuda::attention_scratch_floats(1, 1024, 1, same),
-            cuda::attention_scratch_floats(1, 514, 1, same));
   const auto with_graphs = make_cuda_backend({});
   const auto without = make_cuda_backend({.graphs = false});
   EXPECT_TRUE(same_bytes(attended(*without, heads, 1, 514), attended(*with_graphs, heads, 1, 514)));
+}
+
+// Of any sequences together, each sum of each row has a place of its own, and scratch has it.
+TEST(CudaScratchTest, HasAPlaceForEverySum) {
+  const cuda::Heads heads{.kv_heads = 2, .group = 3, .head_dim = 64};
+  const std::size_t bound = std::size_t{8} << 20;
+  Random random(9);
+  std::uint32_t chunked = 0;
+  for (int sample = 0; sample < 200; ++sample) {
+    std::vector<std::vector<AncestorMask>> masks;
+    std::vector<cuda::AttentionPart> parts;
+    const std::uint64_t count = 1 + random.below(20);
+    const std::uint64_t longest = random.below(2) == 0 ? 100 : 5000;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const auto rows = static_cast<std::uint32_t>(1 + random.below(20));
+      masks.push_back(random_tree(random(), rows));
+      parts.push_back({.rows = rows,
+                       .prefix = static_cast<std::uint32_t>(random.below(longest)),
+                       .tail_slots = rows,
+                       .masks = masks.back()[0].bits.data(),
+                       .pages = nullptr,
+                       .page_count = 0});
+    }
+    const Planned planned(parts, heads, bound);
+    const std::uint32_t slots = planned.plan.block_splits * cuda::kSplitSlots;
+    chunked += planned.plan.block_splits > 1 ? 1 : 0;
+    std::uint32_t row = 0;
+    std::uint32_t free = 0;  // behind the sums so far
+    for (const cuda::AttentionPart& part : parts) {
+      for (std::uint32_t r = 0; r < part.rows; ++r, ++row) {
+        const cuda::AttentionRow of_row = planned.row(row);
+        EXPECT_EQ(of_row.first_sum, free);
+        EXPECT_GE(of_row.head_sums * slots, part.prefix + part.tail_slots);
+        EXPECT_GT(of_row.visible, part.prefix);
+        EXPECT_LE(of_row.visible, part.prefix + r + 1);
+        free += of_row.head_sums * heads.kv_heads * heads.group;
+      }
+    }
+    EXPECT_EQ(row, planned.plan.rows);
+    EXPECT_LE(free, planned.plan.sums);
+  }
+  EXPECT_GT(chunked, 20u);
+  EXPECT_LT(chunked, 180u);
 }
 
 TEST(CudaScratchTest, ALaunchIsRefusedThatWouldWriteBehindIt) {
@@ -294,7 +333,14 @@ TEST(CudaScratchTest, ALaunchIsRefusedThatWouldWriteBehindIt) {
                           .pages = nullptr,
                           .page_slots = 0};
   Floats y(8);
-  const std::size_t wanted = cuda::attention_scratch_floats(1, 100, 0, heads);
+  const Planned planned({{.rows = 1,
+                          .prefix = 100,
+                          .tail_slots = 0,
+                          .masks = nullptr,
+                          .pages = nullptr,
+                          .page_count = 0}},
+                        heads, 1u << 20);
+  const std::size_t wanted = cuda::attention_scratch_floats(planned.plan, heads);
   Floats scratch(wanted + 4);
   auto* aligned =
       reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(scratch.data()) + 15) / 16 * 16);
@@ -302,10 +348,8 @@ TEST(CudaScratchTest, ALaunchIsRefusedThatWouldWriteBehindIt) {
     return cuda::attention({.q = {numbers.data(), 8},
                             .keys = cache,
                             .values = cache,
-                            .rows = 1,
-                            .prefix = 100,
-                            .masks = nullptr,
-                            .tail_slots = 0,
+                            .table = planned.table.data(),
+                            .plan = planned.plan,
                             .heads = heads,
                             .y = {y.data(), 8},
                             .scratch = aligned,
@@ -323,10 +367,18 @@ TEST(CudaScratchTest, StaysWithinItsBoundAtEveryContext) {
   const cuda::Heads heads{.kv_heads = 8, .group = 4, .head_dim = 128};
   const std::size_t bound = CudaBackendOptions{}.attention_scratch_bytes / sizeof(float);
   ASSERT_LT(cuda::kAttentionSplitFloatsMax, bound);
-  for (std::uint32_t prefix = 0; prefix <= 1u << 20; prefix += 1024) {
+  const std::vector<AncestorMask> masks = random_tree(1, 256);
+  for (std::uint32_t prefix = 0; prefix <= 1u << 20; prefix += 4096) {
     const std::uint32_t most = std::min(256u, cuda::attention_rows_max(prefix, 256, heads, bound));
-    for (std::uint32_t rows = 1; rows <= most; ++rows) {
-      ASSERT_LE(cuda::attention_scratch_floats(rows, prefix, 256, heads), bound)
+    for (std::uint32_t rows = most; rows >= 1; rows -= std::min(rows, 17u)) {
+      const Planned planned({{.rows = rows,
+                              .prefix = prefix,
+                              .tail_slots = 256,
+                              .masks = masks[0].bits.data(),
+                              .pages = nullptr,
+                              .page_count = 0}},
+                            heads, bound);
+      ASSERT_LE(cuda::attention_scratch_floats(planned.plan, heads), bound)
           << rows << " rows behind " << prefix;
     }
   }

@@ -195,6 +195,7 @@ class Block {
 };
 
 std::atomic<std::size_t> block_memory_limit = kBlockMemoryBytesMax;
+std::atomic<std::uint64_t> kernels_run = 0;
 
 // Never destroyed: its fibers hold no resources, and unwinding them would need an exception.
 Block& block() {
@@ -211,7 +212,12 @@ const Running& running() {
 void run_grid(const Index& grid, unsigned threads, const std::function<void()>& kernel) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
+  ++kernels_run;
   block().run(grid, threads, kernel);
+}
+
+std::uint64_t kernel_count() {
+  return kernels_run;
 }
 
 void set_block_memory(std::size_t bytes_count) {

@@ -29,6 +29,8 @@ const Running& running();
 
 // Runs `kernel` once for every thread, one launch at a time.
 void run_grid(const Index& grid, unsigned threads, const std::function<void()>& kernel);
+// Launches that have been run so far, those of graphs among them.
+std::uint64_t kernel_count();
 
 // What a launch may ask for beside __shared__ variables: an H100's at first, which is the most.
 inline constexpr std::size_t kBlockMemoryBytesMax = std::size_t{227} << 10;

@@ -169,28 +169,19 @@ class Bench {
     must(cudaMemsetAsync(caches.data(), 0x11, caches.count(), nullptr), "cudaMemsetAsync");
     const Array<float> q(numbers(1, std::size_t{128} * query_cols));
     const Array<float> y(q.count());
-    const Array<float> scratch(attention_scratch_for(128, prefix, heads));
     std::vector<std::uint64_t> masks(128 * kMaskWords);
     for (std::uint32_t r = 0; r < 128; ++r) {
       for (std::uint32_t j = 0; j <= r; ++j)
         masks[r * kMaskWords + j / 64] |= std::uint64_t{1} << j % 64;
     }
-    const Array<std::uint64_t> masks_on_device(masks);
     for (const std::uint32_t rows : widths()) {
+      const Attention call({{rows, prefix, rows, masks.data(), nullptr, 0}}, heads);
       const double seconds = timer_.seconds([&](int n) {
         std::byte* keys = caches.data() + 2 * cache_bytes * static_cast<std::size_t>(n % copies);
-        return attention({in(q, query_cols),
-                          {keys, type, kv_cols, nullptr, 0},
-                          {keys + cache_bytes, type, kv_cols, nullptr, 0},
-                          rows,
-                          prefix,
-                          masks_on_device.data(),
-                          rows,
-                          heads,
-                          out(y, query_cols),
-                          scratch.data(),
-                          scratch.count()},
-                         timer_.stream());
+        return attention(
+            call.args(in(q, query_cols), {keys, type, kv_cols, nullptr, 0},
+                      {keys + cache_bytes, type, kv_cols, nullptr, 0}, out(y, query_cols)),
+            timer_.stream());
       });
       line(
           name, rows, seconds,
@@ -271,14 +262,6 @@ class Bench {
 };
 
 }  // namespace
-
-std::size_t attention_scratch_for(std::uint32_t rows, std::uint32_t prefix, const Heads& heads) {
-  std::size_t floats = 0;
-  for (std::uint32_t r = 1; r <= rows; ++r) {
-    floats = std::max(floats, attention_scratch_floats(r, prefix, r, heads));
-  }
-  return floats;
-}
 
 void run_bench(bool small, const std::string& only) {
   Bench bench(small, only);

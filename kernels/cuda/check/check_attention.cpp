@@ -80,19 +80,12 @@ bool path_matches(DType type, const Heads& heads, const std::vector<float>& keys
   const Array<float> q_on_device(
       std::vector<float>(q.begin() + static_cast<std::ptrdiff_t>(row_at), q.end()));
   const Array<float> y(query_cols);
-  const Array<float> scratch(attention_scratch_floats(1, count, 0, heads));
-  must(attention({rows_of(q_on_device, query_cols),
-                  {keys_on_device.data(), type, kv_cols, nullptr, 0},
-                  {values_on_device.data(), type, kv_cols, nullptr, 0},
-                  1,
-                  count,
-                  nullptr,
-                  0,
-                  heads,
-                  out_rows(y, query_cols),
-                  scratch.data(),
-                  scratch.count()},
-                 nullptr),
+  const Attention call({{1, count, 0, nullptr, nullptr, 0}}, heads);
+  must(attention(
+           call.args(rows_of(q_on_device, query_cols),
+                     {keys_on_device.data(), type, kv_cols, nullptr, 0},
+                     {values_on_device.data(), type, kv_cols, nullptr, 0}, out_rows(y, query_cols)),
+           nullptr),
        "attention");
   return same_bits(y.values().data(), &together[row_at], query_cols);
 }
@@ -132,31 +125,38 @@ void check_attention(Report& report, DType type, bool paged, std::uint32_t prefi
   }
   const Array<std::byte> keys_on_device(stored(type, keys));
   const Array<std::byte> values_on_device(stored(type, values));
-  const Array<std::uint32_t> pages_on_device(pages);
   const Array<float> q_on_device(q);
-  const Array<std::uint64_t> masks_on_device(masks);
   const Array<float> y(q.size());
-  const Array<float> scratch(attention_scratch_floats(rows, prefix, rows, heads));
   const auto cache_of = [&](const Array<std::byte>& memory) {
-    return Cache{memory.data(), type, kv_cols, paged ? pages_on_device.data() : nullptr,
-                 page_slots};
+    return Cache{memory.data(), type, kv_cols, nullptr, paged ? page_slots : 0};
   };
-  must(attention({rows_of(q_on_device, query_cols), cache_of(keys_on_device),
-                  cache_of(values_on_device), rows, prefix, masks_on_device.data(), rows, heads,
-                  out_rows(y, query_cols), scratch.data(), scratch.count()},
+  // Rows of one sequence, with whatever masks are there.
+  const auto part = [&](std::uint32_t count, std::uint32_t before, std::uint32_t tail) {
+    return AttentionPart{count,
+                         before,
+                         tail,
+                         masks.data(),
+                         paged ? pages.data() : nullptr,
+                         paged ? static_cast<std::uint32_t>(pages.size()) : 0};
+  };
+  const Attention alone({part(rows, prefix, rows)}, heads);
+  must(attention(alone.args(rows_of(q_on_device, query_cols), cache_of(keys_on_device),
+                            cache_of(values_on_device), out_rows(y, query_cols)),
                  nullptr),
        "attention");
   const auto together = y.values();
-  // As a launch that is repeated has it: for a longer prefix, with the real one on the device.
-  const std::uint32_t prefix_max = prefix + 700;
-  const Array<float> longer_scratch(attention_scratch_floats(rows, prefix_max, rows, heads));
-  const Array<std::uint32_t> prefix_on_device(std::vector<std::uint32_t>{prefix});
-  const Array<float> repeated(q.size());
-  must(attention(
-           {rows_of(q_on_device, query_cols), cache_of(keys_on_device), cache_of(values_on_device),
-            rows, prefix_max, masks_on_device.data(), rows, heads, out_rows(repeated, query_cols),
-            longer_scratch.data(), longer_scratch.count(), prefix_on_device.data()},
-           nullptr),
+  // The same between other sequences: five rows of a tree before, one row behind.
+  const std::uint32_t before = 5;
+  auto more_q = numbers(5, before * std::size_t{query_cols});
+  more_q.insert(more_q.end(), q.begin(), q.end());
+  more_q.insert(more_q.end(), q.begin(), q.begin() + query_cols);
+  const Array<float> more_q_on_device(more_q);
+  const Array<float> more_y(more_q.size());
+  const Attention among(
+      {part(before, prefix / 2, before), part(rows, prefix, rows), part(1, prefix + 3, 0)}, heads);
+  must(attention(among.args(rows_of(more_q_on_device, query_cols), cache_of(keys_on_device),
+                            cache_of(values_on_device), out_rows(more_y, query_cols)),
+                 nullptr),
        "attention");
   double error = 0.0;
   for (int sample = 0; sample < 40; ++sample) {
@@ -177,8 +177,9 @@ void check_attention(Report& report, DType type, bool paged, std::uint32_t prefi
   const std::string what = std::string(traits(type).name) + (paged ? ", pages" : ", contiguous") +
                            ", 62 rows of a tree behind " + std::to_string(prefix);
   report.row("attention", what, error, 4e-6);
-  report.claim("attention", what + ": the same bits, its prefix read from the device",
-               same_bits(repeated.values().data(), together.data(), together.size()));
+  report.claim("attention", what + ": the same bits among other sequences",
+               same_bits(more_y.values().data() + std::size_t{before} * query_cols, together.data(),
+                         together.size()));
   report.claim("attention", what + ": the bits of plain decoding",
                path_matches(type, heads, keys, values, q, masks, rows, place, together, prefix));
 }

@@ -1,5 +1,7 @@
 #include <cublas_v2.h>
 
+#include <map>
+
 #include "kernels/cuda/check/support.h"
 
 // Whole passes of a decoder in the shape of Llama 3 8B with BF16 weights: the kernels in the order
@@ -61,12 +63,12 @@ class Decoder {
         up_(gate_.count()),
         logits_(std::size_t{kRowsMax} * shape.vocabulary),
         rounded_(std::size_t{kRowsMax} * shape_.ffn),
-        scratch_(attention_scratch_for(kRowsMax, kPrefix, shape_.heads)),
         keys_(kRowsMax),
         norm_(std::vector<float>(shape_.dim, 1.0f)),
         cos_sin_(numbers(2, std::size_t{kPrefix + kRowsMax} * shape_.heads.head_dim)),
         positions_(ascending(kRowsMax)),
         masks_(causal(kRowsMax)),
+        places_(ascending(kRowsMax)),
         workspace_(kWorkspaceBytes) {
     must(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
     must_be(cublasCreate(&cublas_), "cublasCreate");
@@ -94,21 +96,10 @@ class Decoder {
       products(
           rows, library, normed_, shape_.dim,
           {{layer.q, q_.data(), false}, {layer.k, k_.data(), false}, {layer.v, v_.data(), false}});
-      rotate(rows, q_, shape_.dim);
-      rotate(rows, k_, shape_.kv_cols());
-      keep(rows, k_, layer.keys);
-      keep(rows, v_, layer.values);
-      must(attention({{q_.data(), shape_.dim},
-                      layer.keys,
-                      layer.values,
-                      rows,
-                      kPrefix,
-                      masks_.data(),
-                      rows,
-                      shape_.heads,
-                      {normed_.data(), shape_.dim},
-                      scratch_.data(),
-                      scratch_.count()},
+      rotate(rows);
+      keep(rows, layer);
+      must(attention(attention_of(rows).args({q_.data(), shape_.dim}, layer.keys, layer.values,
+                                             {normed_.data(), shape_.dim}),
                      stream_),
            "attention");
       products(rows, library, normed_, shape_.dim, {{layer.o, x.data, true}});
@@ -208,22 +199,36 @@ class Decoder {
                   stream_),
          "rms_norm");
   }
-  void rotate(std::uint32_t rows, const Array<float>& x, std::uint32_t cols) {
-    must(rope({{x.data(), cols},
+  void rotate(std::uint32_t rows) {
+    must(rope({{{q_.data(), shape_.dim}, {k_.data(), shape_.kv_cols()}},
+               {shape_.dim, shape_.kv_cols()},
                positions_.data(),
                {cos_sin_.data(), shape_.heads.head_dim},
                rows,
-               cols,
                shape_.heads.head_dim,
-               true,
-               {},
-               0},
+               true},
               stream_),
          "rope");
   }
-  void keep(std::uint32_t rows, const Array<float>& x, const Cache& to) {
-    must(store({{x.data(), shape_.kv_cols()}, rows, shape_.kv_cols(), to, kPrefix}, stream_),
+  void keep(std::uint32_t rows, const Layer& layer) {
+    const auto part = [&](const Array<float>& x, const Cache& to) {
+      return StorePart{{x.data(), shape_.kv_cols()}, to.data, to.stride};
+    };
+    must(store({{part(k_, layer.keys), part(v_, layer.values)},
+                2,
+                layer.keys.type,
+                places_.data(),
+                rows,
+                shape_.kv_cols()},
+               stream_),
          "store");
+  }
+  // Planned before a graph of the same width is made.
+  const Attention& attention_of(std::uint32_t rows) {
+    const auto found = attentions_.find(rows);
+    if (found != attentions_.end()) return found->second;
+    const std::vector<AttentionPart> parts{{rows, kPrefix, rows, masks_.data(), nullptr, 0}};
+    return attentions_.try_emplace(rows, parts, shape_.heads).first->second;
   }
 
   void products(std::uint32_t rows, bool library, const Array<float>& x, std::uint32_t inputs,
@@ -265,11 +270,12 @@ class Decoder {
   Array<float> caches_;
   Array<float> x_, normed_, q_, k_, v_, gate_, up_, logits_;
   Array<std::uint16_t> rounded_;
-  Array<float> scratch_;
   Array<std::uint64_t> keys_;
   Array<float> norm_, cos_sin_;
   Array<std::uint32_t> positions_;
-  Array<std::uint64_t> masks_;
+  std::vector<std::uint64_t> masks_;
+  Array<std::uint32_t> places_;                    // of rows in caches
+  std::map<std::uint32_t, Attention> attentions_;  // by rows
   Array<std::byte> workspace_;
   std::vector<Layer> layers_;
   Matrix head_{};

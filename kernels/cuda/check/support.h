@@ -108,8 +108,33 @@ std::vector<std::byte> random_weight(DType type, std::uint32_t rows, std::uint32
 // Number i of a row, by the definition of its type.
 double weight_number(DType type, const std::byte* row, std::uint32_t i);
 
-// Scratch for attention of 1 to `rows` rows, each with a tail of as many slots.
-std::size_t attention_scratch_for(std::uint32_t rows, std::uint32_t prefix, const Heads& heads);
+// A call of attention with its plan, its table on the device and scratch of its own.
+class Attention {
+ public:
+  Attention(const std::vector<AttentionPart>& parts, const Heads& heads)
+      : heads_(heads), table_(planned(parts)), scratch_(attention_scratch_floats(plan_, heads)) {}
+
+  // `keys`, `values`: with the page_slots of the parts' pages; their own are not looked at.
+  AttentionArgs args(const ConstRows& q, const Cache& keys, const Cache& values,
+                     const Rows& y) const {
+    return {q, keys, values, table_.data(), plan_, heads_, y, scratch_.data(), scratch_.count()};
+  }
+
+ private:
+  std::vector<std::uint32_t> planned(const std::vector<AttentionPart>& parts) {
+    std::vector<std::uint32_t> table(attention_table_words(parts.data(), parts.size()));
+    AttentionLimits limits{0, std::size_t{1} << 30};
+    must(block_memory_max(limits.block_bytes), "block_memory_max");
+    must(plan_attention(parts.data(), parts.size(), heads_, limits, plan_, table.data()),
+         "plan_attention");
+    return table;
+  }
+
+  Heads heads_;
+  AttentionPlan plan_{};
+  Array<std::uint32_t> table_;
+  Array<float> scratch_;
+};
 
 // Returns how many checks failed. Prints a Markdown table.
 int run_checks(bool small);

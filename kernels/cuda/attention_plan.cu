@@ -1,0 +1,174 @@
+#include <algorithm>
+#include <bitset>
+#include <cstring>
+
+#include "kernels/cuda/attention_stages.cuh"
+
+// How a call of attention is launched, and the table that its kernels read. Host code.
+namespace edgedraft::cuda {
+
+using namespace attention_detail;
+
+namespace {
+
+// What a block takes for a split, by the queries that it has room for, in proportion. Of one
+// sequence's queries up to 16 are best in blocks of 8, up to 32 in one of 32, more in those of 64.
+struct BlockCost {
+  std::uint32_t queries;
+  std::uint32_t cost;
+};
+constexpr BlockCost kBlockCosts[] = {{8, 4}, {32, 10}, {64, 15}};
+
+// So that launches repeat while texts grow: in steps of an eighth, and of at least 16, which is 512
+// slots where a block makes a split. Blocks behind the last end at once.
+std::uint64_t rounded_up(std::uint64_t count) {
+  std::uint64_t step = 16;
+  while (step * 16 <= count) step *= 2;
+  return (count + step - 1) / step * step;
+}
+
+std::uint32_t places_for(std::size_t sequences) {
+  std::uint32_t places = 1;
+  while (places < sequences) places *= 2;
+  return places;
+}
+
+bool has_masks(const AttentionPart& part) {
+  return part.tail_slots > 0;
+}
+std::uint32_t pieces_of(const AttentionPart& part, std::uint32_t slots) {
+  return ceil_div(part.prefix + part.tail_slots, slots);
+}
+
+std::size_t block_bytes(std::uint32_t block_queries, bool chunks) {
+  switch (block_queries) {
+    case 8:
+      return chunks ? sizeof(Form<8, 128, true>::Shared) : sizeof(Form<8, 128, false>::Shared);
+    case 32:
+      return chunks ? sizeof(Form<32, 128, true>::Shared) : sizeof(Form<32, 128, false>::Shared);
+    default:
+      return chunks ? sizeof(Form<64, 128, true>::Shared) : sizeof(Form<64, 128, false>::Shared);
+  }
+}
+
+// For more queries of a key-value head, more of them share a block, and read keys and values
+// together. Older processors do not have the memory for that, nor are there such kernels for large
+// heads.
+std::uint32_t best_block_queries(const AttentionPart* parts, std::size_t count, const Heads& heads,
+                                 bool chunks, std::size_t block_bytes_max) {
+  std::uint32_t best = kBlockCosts[0].queries;
+  std::uint64_t least = ~std::uint64_t{0};
+  for (const BlockCost& block : kBlockCosts) {
+    if (block.queries > best &&
+        (heads.head_dim > 128 || block_bytes(block.queries, chunks) > block_bytes_max)) {
+      break;
+    }
+    std::uint64_t cost = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      cost += std::uint64_t{ceil_div(parts[i].rows * heads.group, block.queries)} *
+              pieces_of(parts[i], kSplitSlots) * block.cost;
+    }
+    if (cost <= least) {
+      best = block.queries;
+      least = cost;
+    }
+  }
+  return best;
+}
+
+void write_table(const AttentionPart* parts, std::size_t count, const Heads& heads,
+                 const AttentionPlan& plan, std::uint32_t* table) {
+  const std::uint32_t piece_slots = plan.block_splits * kSplitSlots;
+  const std::uint32_t row_heads = heads.kv_heads * heads.group;
+  std::uint32_t rows_at = plan.table_sequences * kSequenceWords;
+  std::uint32_t masks_at = rows_at + plan.rows * kRowWords;
+  std::uint32_t pages_at = masks_at;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (has_masks(parts[i])) pages_at += parts[i].rows * kMaskWords * 2;
+  }
+  AttentionSequence next{};
+  for (std::uint32_t i = 0; i < plan.table_sequences; ++i) {
+    AttentionSequence sequence = next;
+    if (i < count) {
+      const AttentionPart& part = parts[i];
+      const std::uint32_t pieces = pieces_of(part, piece_slots);
+      sequence.rows = part.rows;
+      sequence.prefix = part.prefix;
+      sequence.tail_slots = part.tail_slots;
+      sequence.masks_at = masks_at;
+      sequence.pages_at = pages_at;
+      for (std::uint32_t r = 0; r < part.rows; ++r) {
+        AttentionRow row{part.prefix, next.first_sum, pieces, 0};
+        if (has_masks(part)) {
+          for (std::uint32_t word = 0; word < kMaskWords; ++word) {
+            row.visible += static_cast<std::uint32_t>(
+                std::bitset<64>(part.masks[r * kMaskWords + word]).count());
+          }
+        }
+        std::memcpy(table + rows_at, &row, sizeof row);
+        rows_at += kRowWords;
+        next.first_sum += row_heads * pieces;
+      }
+      if (has_masks(part)) {
+        std::memcpy(table + masks_at, part.masks, part.rows * kMaskWords * 8);
+        masks_at += part.rows * kMaskWords * 2;
+      }
+      if (part.page_count > 0) std::memcpy(table + pages_at, part.pages, part.page_count * 4);
+      pages_at += part.page_count;
+      next.first_block += pieces * ceil_div(part.rows * heads.group, plan.block_queries);
+      next.first_row += part.rows;
+    }
+    std::memcpy(table + i * kSequenceWords, &sequence, sizeof sequence);
+  }
+}
+
+}  // namespace
+
+std::size_t attention_table_words(const AttentionPart* parts, std::size_t count) {
+  std::size_t words = std::size_t{places_for(count)} * kSequenceWords;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t row_words = kRowWords + (has_masks(parts[i]) ? kMaskWords * 2 : 0);
+    words += parts[i].rows * row_words + parts[i].page_count;
+  }
+  return words;
+}
+
+cudaError_t plan_attention(const AttentionPart* parts, std::size_t count, const Heads& heads,
+                           const AttentionLimits& limits, AttentionPlan& plan,
+                           std::uint32_t* table) {
+  if (heads.head_dim > kHeadDimMax) return cudaErrorInvalidValue;
+  std::uint64_t few = 0;  // blocks of splits, as many as there are where they are large
+  std::uint64_t rows = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (parts[i].tail_slots > kTailMax) return cudaErrorInvalidValue;
+    few += std::uint64_t{pieces_of(parts[i], kSplitSlots)} *
+           ceil_div(parts[i].rows * heads.group, kBlockQueries);
+    rows += parts[i].rows;
+  }
+  const bool chunks = rounded_up(few) * heads.kv_heads > kFewBlocks;
+  plan = {};
+  plan.rows = static_cast<std::uint32_t>(rows);
+  plan.table_sequences = places_for(count);
+  plan.block_splits = chunks ? kChunkSplits : 1;
+  plan.block_queries = best_block_queries(parts, count, heads, chunks, limits.block_bytes);
+  std::uint64_t blocks = 0;
+  std::uint64_t sums = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t pieces = pieces_of(parts[i], plan.block_splits * kSplitSlots);
+    blocks += pieces * ceil_div(parts[i].rows * heads.group, plan.block_queries);
+    sums += pieces * parts[i].rows * heads.kv_heads * heads.group;
+  }
+  const std::uint64_t sums_max = chunks
+                                     ? limits.scratch_floats / attention_sum_floats(heads.head_dim)
+                                     : std::uint64_t{kFewBlocks} * kBlockQueries;
+  sums = std::max(sums, std::min(rounded_up(sums), sums_max));
+  blocks = rounded_up(blocks);
+  constexpr std::uint64_t kMax = 0x7FFFFFFF;
+  if (blocks > kMax || sums > kMax || rows > kAttentionRowsMax) return cudaErrorInvalidValue;
+  plan.blocks = static_cast<std::uint32_t>(blocks);
+  plan.sums = static_cast<std::uint32_t>(sums);
+  write_table(parts, count, heads, plan, table);
+  return cudaSuccess;
+}
+
+}  // namespace edgedraft::cuda

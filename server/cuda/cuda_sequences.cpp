@@ -1,0 +1,234 @@
+#include "server/cuda/cuda_sequences.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+
+#include "server/cuda/cuda_error.h"
+#include "server/cuda/cuda_views.h"
+
+namespace edgedraft {
+namespace {
+
+static_assert(sizeof(AncestorMask) == cuda::kMaskWords * sizeof(std::uint64_t));
+
+// The number of slots behind the prefix that masks reach to.
+std::uint32_t reach_of(std::span<const AncestorMask> masks) {
+  AncestorMask all;
+  for (const AncestorMask& mask : masks) {
+    for (std::size_t word = 0; word < mask.bits.size(); ++word) all.bits[word] |= mask.bits[word];
+  }
+  for (std::size_t word = all.bits.size(); word-- > 0;) {
+    if (all.bits[word] != 0) {
+      return static_cast<std::uint32_t>(word * 64 +
+                                        static_cast<std::size_t>(std::bit_width(all.bits[word])));
+    }
+  }
+  return 0;
+}
+
+// Whether the rows of `b` are those behind `a`'s in one matrix.
+bool follows(const Matrix& a, const Matrix& b) {
+  return a.buffer == b.buffer && a.cols == b.cols && a.stride == b.stride &&
+         a.offset + a.rows * a.stride == b.offset;
+}
+
+bool same_memory(const CacheRows& a, const CacheRows& b) {
+  return a.buffer == b.buffer && a.offset == b.offset && a.stride == b.stride && a.type == b.type;
+}
+
+bool same_rotation(const RopeOp& a, const RopeOp& b) {
+  return a.x.rows == b.x.rows && a.positions.data() == b.positions.data() &&
+         a.cos_sin.buffer == b.cos_sin.buffer && a.cos_sin.offset == b.cos_sin.offset &&
+         a.cos_sin.stride == b.cos_sin.stride && a.head_dim == b.head_dim && a.style == b.style;
+}
+
+// The first operations whose rows go to one memory, and where: at least one of them.
+std::size_t stored_together(std::span<const StoreOp> ops, std::vector<std::uint32_t>& places) {
+  places.clear();
+  std::size_t count = 0;
+  do {
+    const StoreOp& op = ops[count];
+    for (std::uint32_t row = 0; row < op.x.rows; ++row) {
+      places.push_back(static_cast<std::uint32_t>(op.cache.row(op.first + row)));
+    }
+    ++count;
+  } while (count < ops.size() && follows(ops[count - 1].x, ops[count].x) &&
+           same_memory(ops[0].cache.memory, ops[count].cache.memory) &&
+           places.size() + ops[count].x.rows <=
+               CudaArguments::kArrayBytesMax / sizeof(std::uint32_t));
+  return count;
+}
+
+cuda::StorePart store_part(const StoreOp& op) {
+  return {.x = {device_data(op.x), op.x.stride},
+          .data = device_data(op.cache.memory),
+          .stride = op.cache.memory.stride};
+}
+
+// What a sequence takes of a launch's table beside its rows: places for sequences are a power of
+// two, of which up to half may be empty.
+std::size_t words_of(const cuda::AttentionPart& part) {
+  return std::size_t{2} * cuda::kSequenceWords + part.page_count;
+}
+
+cuda::Cache cache_of(const CacheRows& memory, std::uint32_t page_slots) {
+  return {.data = device_data(memory),
+          .type = memory.type,
+          .stride = memory.stride,
+          .pages = nullptr,
+          .page_slots = page_slots};
+}
+
+}  // namespace
+
+CudaSequences::CudaSequences(CudaQueue& queue, CudaArguments& arguments,
+                             std::uint64_t scratch_bytes)
+    : queue_(queue), arguments_(arguments) {
+  queue_.stream();  // makes the device the thread's
+  try_cuda(cuda::block_memory_max(limits_.block_bytes), "asking for the memory of a block");
+  limits_.scratch_floats = static_cast<std::size_t>(scratch_bytes / sizeof(float));
+}
+
+template <class Args>
+void CudaSequences::enqueue(cudaError_t (*launcher)(const Args&, cudaStream_t), const Args& args) {
+  queue_.enqueue(launcher, args);
+  arguments_.make_room();
+}
+
+void CudaSequences::rotate(std::span<const RopeOp> ops) {
+  for (std::size_t done = 0; done < ops.size();) {
+    const RopeOp& op = ops[done];
+    cuda::RopeArgs args{.parts = {},
+                        .cols = {},
+                        .positions = arguments_.on_device(op.positions),
+                        .cos_sin = device_const_rows(op.cos_sin),
+                        .rows = op.x.rows,
+                        .head_dim = op.head_dim,
+                        .pairs = op.style == RopeStyle::pairs};
+    for (std::size_t part = 0;
+         part < cuda::kRopePartsMax && done < ops.size() && same_rotation(op, ops[done]); ++part) {
+      args.parts[part] = device_rows(ops[done].x);
+      args.cols[part] = ops[done].x.cols;
+      ++done;
+    }
+    enqueue(cuda::rope, args);
+  }
+}
+
+void CudaSequences::store(std::span<const StoreOp> ops) {
+  while (!ops.empty()) {
+    const StoreOp& op = ops[0];
+    const std::size_t count = stored_together(ops, places_);
+    ops = ops.subspan(count);
+    cuda::StoreArgs args{.parts = {store_part(op)},
+                         .part_count = 1,
+                         .type = op.cache.memory.type,
+                         .places = nullptr,
+                         .rows = static_cast<std::uint32_t>(places_.size()),
+                         .cols = op.x.cols};
+    // Values go where the keys went, in a memory of theirs.
+    if (!ops.empty() && ops[0].x.cols == op.x.cols &&
+        ops[0].cache.memory.type == op.cache.memory.type) {
+      const std::size_t more = stored_together(ops, more_places_);
+      if (more_places_ == places_) {
+        args.parts[args.part_count++] = store_part(ops[0]);
+        ops = ops.subspan(more);
+      }
+    }
+    args.places = arguments_.on_device(std::span<const std::uint32_t>(places_));
+    enqueue(cuda::store, args);
+  }
+}
+
+void CudaSequences::attend(std::span<const AttentionOp> ops) {
+  const AttentionOp* before = nullptr;
+  for (const AttentionOp& op : ops) {
+    if (op.q.rows == 0) continue;
+    const bool together =
+        before != nullptr && follows(before->q, op.q) && follows(before->y, op.y) &&
+        same_memory(before->keys.memory, op.keys.memory) &&
+        same_memory(before->values.memory, op.values.memory) &&
+        before->keys.page_slots == op.keys.page_slots && before->heads == op.heads;
+    if (!together) launch_attention();
+    add(op);
+    before = &op;
+  }
+  launch_attention();
+}
+
+// As many rows at a time as scratch allows.
+void CudaSequences::add(const AttentionOp& op) {
+  const cuda::Heads heads = heads_of(op.heads);
+  cuda::AttentionPart part{.rows = 1,
+                           .prefix = op.prefix,
+                           .tail_slots = reach_of(op.masks),
+                           .masks = nullptr,
+                           .pages = nullptr,
+                           .page_count = 0};
+  if (op.keys.paged()) {
+    part.pages = op.keys.pages.data();
+    part.page_count = (part.prefix + part.tail_slots - 1) / op.keys.page_slots + 1;
+  }
+  const std::size_t row_floats = cuda::attention_row_floats(part.prefix, part.tail_slots, heads);
+  for (std::uint32_t first = 0; first < op.q.rows; first += part.rows) {
+    part.rows = 1;
+    if (!op.masks.empty()) part.masks = op.masks[first].bits.data();
+    if (!has_room_for(part, row_floats)) launch_attention();
+    if (parts_.empty()) {
+      launch_ = {.q = op.q.row_range(first, op.q.rows - first),
+                 .y = op.y.row_range(first, op.q.rows - first),
+                 .keys = op.keys.memory,
+                 .values = op.values.memory,
+                 .page_slots = op.keys.page_slots,
+                 .heads = op.heads};
+      floats_left_ = limits_.scratch_floats;
+    }
+    part.rows =
+        std::min({op.q.rows - first, cuda::kAttentionRowsMax - rows_,
+                  cuda::attention_rows_max(part.prefix, part.tail_slots, heads, floats_left_)});
+    parts_.push_back(part);
+    rows_ += part.rows;
+    words_ += words_of(part);
+    floats_left_ -= std::min(floats_left_, part.rows * row_floats);
+  }
+}
+
+// Whether a row of the part may join those of the launch.
+bool CudaSequences::has_room_for(const cuda::AttentionPart& part, std::size_t floats) const {
+  // A quarter of an array for sequences and their pages: rows and masks take no more than the rest.
+  constexpr std::size_t kWordsMax = CudaArguments::kArrayBytesMax / sizeof(std::uint32_t) / 4;
+  static_assert(cuda::kAttentionRowsMax * (cuda::kRowWords + 2 * cuda::kMaskWords) <=
+                3 * kWordsMax);
+  return parts_.empty() || (floats <= floats_left_ && rows_ < cuda::kAttentionRowsMax &&
+                            words_ + words_of(part) <= kWordsMax);
+}
+
+void CudaSequences::launch_attention() {
+  if (parts_.empty()) return;
+  const cuda::Heads heads = heads_of(launch_.heads);
+  table_.resize(cuda::attention_table_words(parts_.data(), parts_.size()));
+  cuda::AttentionPlan plan{};
+  const cudaError_t status =
+      cuda::plan_attention(parts_.data(), parts_.size(), heads, limits_, plan, table_.data());
+  launch_.q.rows = launch_.y.rows = rows_;
+  parts_.clear();
+  rows_ = 0;
+  words_ = 0;
+  try_cuda(status, "planning attention");
+  // Before the arguments: growing starts what has been gathered.
+  auto* scratch = scratch_.reserve<float>(cuda::attention_scratch_floats(plan, heads));
+  enqueue(cuda::attention,
+          cuda::AttentionArgs{
+              .q = device_const_rows(launch_.q),
+              .keys = cache_of(launch_.keys, launch_.page_slots),
+              .values = cache_of(launch_.values, launch_.page_slots),
+              .table = arguments_.on_device(std::span<const std::uint32_t>(table_)),
+              .plan = plan,
+              .heads = heads,
+              .y = device_rows(launch_.y),
+              .scratch = scratch,
+              .scratch_floats = static_cast<std::size_t>(scratch_.bytes_count() / sizeof(float))});
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/cuda/ops.h"
+#include "server/cuda/cuda_arguments.h"
+#include "server/cuda/cuda_memory.h"
+#include "shared/runtime/backend.h"
+
+namespace edgedraft {
+
+// What rows of several sequences do with their caches: in one launch for all sequences whose rows
+// follow each other and whose caches share a memory, as a pool's do. A row has the same bits
+// whichever rows are with it.
+class CudaSequences {
+ public:
+  // `scratch_bytes`: as CudaBackendOptions has them for attention.
+  // Requires  queue and arguments outlive it
+  CudaSequences(CudaQueue& queue, CudaArguments& arguments, std::uint64_t scratch_bytes);
+
+  // Requires  checked operations
+  void rotate(std::span<const RopeOp> ops);
+  void store(std::span<const StoreOp> ops);
+  void attend(std::span<const AttentionOp> ops);
+
+ private:
+  // Rows of one launch of attention.
+  struct Launch {
+    Matrix q;  // from the first row on
+    Matrix y;
+    CacheRows keys;
+    CacheRows values;
+    std::uint32_t page_slots;
+    HeadShape heads;
+  };
+
+  template <class Args>
+  void enqueue(cudaError_t (*launcher)(const Args&, cudaStream_t), const Args& args);
+  void add(const AttentionOp& op);
+  bool has_room_for(const cuda::AttentionPart& part, std::size_t floats) const;
+  void launch_attention();
+
+  CudaQueue& queue_;
+  CudaArguments& arguments_;
+  CudaScratch scratch_{queue_};
+  cuda::AttentionLimits limits_{};
+
+  // Kept so that calls do not allocate.
+  std::vector<std::uint32_t> places_;
+  std::vector<std::uint32_t> more_places_;
+  std::vector<std::uint32_t> table_;
+
+  // Of the launch that is being put together.
+  Launch launch_{};
+  std::vector<cuda::AttentionPart> parts_;
+  std::uint32_t rows_ = 0;
+  std::size_t words_ = 0;        // of their table, beside those of rows
+  std::size_t floats_left_ = 0;  // of scratch
+};
+
+}  // namespace edgedraft

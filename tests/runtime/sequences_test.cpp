@@ -1,0 +1,122 @@
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "shared/runtime/layer.h"
+#include "tests/runtime/op_test.h"
+
+// Operations of several sequences at once, as a pass has them.
+namespace edgedraft::testing {
+namespace {
+
+constexpr HeadShape kHeads{.query_heads = 4, .kv_heads = 2, .head_dim = 16};
+constexpr std::uint32_t kPageSlots = 4;
+
+struct Sequence {
+  std::uint32_t first_row;
+  std::uint32_t prefix;
+  std::vector<AncestorMask> masks;
+  std::vector<std::uint32_t> pages;  // of the memory that it shares; empty: its own
+
+  std::uint32_t rows() const { return static_cast<std::uint32_t>(masks.size()); }
+};
+
+class SequencesTest : public OpTest {
+ protected:
+  // Two that share a memory and whose rows follow each other, a third in that memory behind a gap
+  // of rows, and one with a memory of its own. Without pages each has its own.
+  std::vector<Sequence> sequences() {
+    std::vector<Sequence> all = {
+        {.first_row = 0, .prefix = 9, .masks = causal_masks(1), .pages = {7, 0, 4}},
+        {.first_row = 1, .prefix = 3, .masks = random_tree(1, 9), .pages = {2, 5, 1}},
+        {.first_row = 12, .prefix = 0, .masks = causal_masks(3), .pages = {6}},
+        {.first_row = 15, .prefix = 30, .masks = random_tree(2, 5), .pages = {}}};
+    if (!backend().takes_pages()) {
+      for (Sequence& s : all) s.pages.clear();
+    }
+    return all;
+  }
+};
+
+TEST_P(SequencesTest, SeveralAtOnceAreAsOneAfterTheOther) {
+  constexpr std::uint32_t kRows = 20;
+  constexpr std::uint32_t kSlots = 40;
+  const std::vector<Sequence> all = sequences();
+  const std::uint32_t cols = kHeads.kv_cols();
+  const OwnedMatrix cos_sin = make_rope_table(backend(), {}, kHeads.head_dim, 64);
+  std::vector<std::uint32_t> positions(kRows);
+  for (std::uint32_t row = 0; row < kRows; ++row) positions[row] = (row * 13) % 50;
+  const std::vector<std::uint32_t> others(positions.rbegin(), positions.rend());
+
+  const auto run = [&](bool together) {
+    const auto numbers = [&](std::uint64_t seed, std::uint32_t rows, std::uint32_t columns) {
+      return matrix_of(backend(), rows, columns, random_floats(seed, std::size_t{rows} * columns));
+    };
+    const OwnedMatrix q = numbers(1, kRows, kHeads.query_cols());
+    const OwnedMatrix k = numbers(2, kRows, cols);
+    const OwnedMatrix v = numbers(3, kRows, cols);
+    const OwnedMatrix y = numbers(4, kRows, kHeads.query_cols());
+    const OwnedMatrix shared_keys = numbers(5, 8 * kPageSlots, cols);
+    const OwnedMatrix shared_values = numbers(6, 8 * kPageSlots, cols);
+    std::vector<OwnedMatrix> own;
+    own.reserve(2 * all.size());
+
+    const auto rotation = [&](const OwnedMatrix& x, std::span<const std::uint32_t> of_rows) {
+      return RopeOp{.x = x.all(),
+                    .positions = of_rows,
+                    .cos_sin = cos_sin.all(),
+                    .head_dim = kHeads.head_dim,
+                    .style = RopeStyle::halves};
+    };
+    const std::array rotations{rotation(q, positions), rotation(k, positions), rotation(v, others)};
+    std::vector<StoreOp> stores;
+    std::vector<StoreOp> value_stores;
+    std::vector<AttentionOp> attentions;
+    for (const Sequence& s : all) {
+      CacheView keys(shared_keys.all(), s.pages, kPageSlots);
+      CacheView values(shared_values.all(), s.pages, kPageSlots);
+      if (s.pages.empty()) {
+        own.push_back(numbers(7, kSlots, cols));
+        keys = own.back().all();
+        own.push_back(numbers(8, kSlots, cols));
+        values = own.back().all();
+      }
+      const auto rows = [&](const OwnedMatrix& m) {
+        return m.all().row_range(s.first_row, s.rows());
+      };
+      stores.push_back({.x = rows(k), .cache = keys, .first = s.prefix});
+      value_stores.push_back({.x = rows(v), .cache = values, .first = s.prefix});
+      attentions.push_back({.q = rows(q),
+                            .keys = keys,
+                            .values = values,
+                            .prefix = s.prefix,
+                            .masks = s.masks,
+                            .heads = kHeads,
+                            .y = rows(y)});
+    }
+    stores.insert(stores.end(), value_stores.begin(), value_stores.end());
+    if (together) {
+      backend().ropes(rotations);
+      backend().stores(stores);
+      backend().attentions(attentions);
+    } else {
+      for (const RopeOp& op : rotations) backend().rope(op);
+      for (const StoreOp& op : stores) backend().store(op);
+      for (const AttentionOp& op : attentions) backend().attention(op);
+    }
+    Floats results;
+    const auto keep = [&](const OwnedMatrix& m) {
+      const Floats some = values_of(backend(), m.all());
+      results.insert(results.end(), some.begin(), some.end());
+    };
+    for (const OwnedMatrix* m : {&q, &k, &v, &y, &shared_keys, &shared_values}) keep(*m);
+    for (const OwnedMatrix& m : own) keep(m);
+    return results;
+  };
+  EXPECT_TRUE(same_bytes(run(true), run(false)));
+}
+
+EDGEDRAFT_FOR_ALL_BACKENDS(SequencesTest);
+
+}  // namespace
+}  // namespace edgedraft::testing
