@@ -414,22 +414,24 @@ struct LinkRowsArgs {
 // --- choices ---
 
 inline constexpr std::uint32_t kTopKMax = 256;
-inline constexpr std::uint32_t kTopKStretch = 1024;
+inline constexpr std::uint32_t kTopKStretch = 4096;
 __host__ __device__ constexpr std::uint32_t top_k_stretches(std::uint32_t cols) {
   return (cols + kTopKStretch - 1) / kTopKStretch;
 }
-struct ExpSum {
-  float shift;  // the largest number of a stretch
-  float sum;    // of e^(x - shift)
-};
+// The k best of each stretch, and a sum.
+constexpr std::size_t top_k_scratch_words(std::uint32_t rows, std::uint32_t cols, std::uint32_t k) {
+  return std::size_t{rows} * top_k_stretches(cols) * (std::size_t{k} + 1);
+}
 // The k best of log-softmax, best first, ties by lowest index. NaN counts as the smallest number.
 struct TopKArgs {
   ConstRows logits;
   std::uint32_t rows;
   std::uint32_t cols;
   std::uint32_t k;
-  std::uint64_t* keys;  // scratch: 2 * rows * top_k_stretches(cols) * k
-  ExpSum* exp_sums;     // scratch: rows * top_k_stretches(cols)
+  std::uint64_t* scratch;
+  // That it has: top_k_scratch_words(...) at least. With fewer nothing is launched, and the status
+  // is cudaErrorInvalidValue.
+  std::size_t scratch_words;
   std::uint32_t* tokens;
   float* log_probs;
 };

@@ -1,114 +1,203 @@
 #include "kernels/cuda/device.cuh"
 
-// The best of stretches of 1024, then the best of those, until one stretch is left.
+// Two launches: a block chooses the best of a stretch of a row, then one a row the best of what its
+// stretches gave. Nothing is sorted but what was chosen. Keys are distinct, as equal numbers differ
+// in their indices, so that the keys from the k-th largest on are k, whatever the numbers are, and
+// no stretch gives more.
 namespace edgedraft::cuda {
 namespace {
 
 constexpr std::uint32_t kThreads = 256;
-constexpr std::uint32_t kKeysAThread = kTopKStretch / kThreads;
+constexpr std::uint32_t kWarps = kThreads / kWarp;
+constexpr std::uint32_t kNumbersAThread = kTopKStretch / kThreads;
+constexpr std::uint32_t kAtOnce = 8;  // keys on their way to a thread
 
-// Keys of a row: of its numbers, or those that the round before chose.
-struct Round {
-  TopKArgs args;
-  const std::uint64_t* from;  // null: the logits
-  std::uint64_t* to;          // [rows, stretches, k]
-  std::uint32_t count;        // of keys in a row of `from`
-  std::uint32_t stretches;
+// Digits of a key, from the highest on: a thread each value.
+constexpr std::uint32_t kDigitBits = 8;
+static_assert(1u << kDigitBits == kThreads);
+static_assert(kTopKMax <= kThreads);
+
+struct ExpSum {
+  float largest;  // of a stretch, NaN left out
+  float sum;      // of e^(x - largest), and of e^x where that is -infinity
+};
+static_assert(sizeof(ExpSum) == sizeof(std::uint64_t));
+
+// Scratch: what each stretch chose, then the sums.
+__device__ std::uint64_t* chosen_keys(const TopKArgs& a, std::size_t row) {
+  return a.scratch + row * top_k_stretches(a.cols) * a.k;
+}
+__device__ ExpSum* exp_sums(const TopKArgs& a, std::size_t row) {
+  const std::size_t stretches = top_k_stretches(a.cols);
+  return reinterpret_cast<ExpSum*>(a.scratch + a.rows * stretches * a.k) + row * stretches;
+}
+
+// Shared memory of a choice.
+struct Choice {
+  std::uint32_t counts[kThreads];
+  std::uint32_t of_warps[kWarps];
+  // The digit that the wanted key has, how many keys have it, and which of these is wanted.
+  std::uint32_t digit;
+  std::uint32_t count;
+  std::uint32_t wanted;
+  std::uint32_t stored;
 };
 
-// Descending; every pair is compared by one thread.
-__device__ void sort_keys(std::uint64_t* keys) {
-  for (std::uint32_t run = 2; run <= kTopKStretch; run *= 2) {
-    for (std::uint32_t distance = run / 2; distance > 0; distance /= 2) {
-      __syncthreads();
-      for (std::uint32_t pair = threadIdx.x; pair < kTopKStretch / 2; pair += kThreads) {
-        const std::uint32_t low = pair / distance * distance * 2 + pair % distance;
-        const std::uint32_t high = low + distance;
-        const bool descending = (low & run) == 0;
-        if ((keys[low] < keys[high]) == descending) {
-          const std::uint64_t key = keys[low];
-          keys[low] = keys[high];
-          keys[high] = key;
-        }
-      }
+// The `wanted` largest keys of a block, in no order, at `to`; each_key(visit) goes over a thread's.
+// Requires  wanted at least 1 and at most as many as there are
+template <class EachKey>
+__device__ void choose(const EachKey& each_key, std::uint32_t wanted, Choice& choice,
+                       std::uint64_t* to) {
+  const std::uint32_t lane = threadIdx.x % kWarp;
+  std::uint64_t bar = 0;  // the digits of the last key wanted, zeros behind those that are known
+  for (std::uint32_t shift = 64; shift > 0;) {
+    shift -= kDigitBits;
+    choice.counts[threadIdx.x] = 0;
+    if (threadIdx.x == 0) choice.stored = 0;
+    __syncthreads();
+    each_key([&](std::uint64_t key) {
+      if ((key ^ bar) >> shift < kThreads) atomicAdd(&choice.counts[key >> shift & 255u], 1u);
+    });
+    __syncthreads();
+    // Thread i has the i-th largest value of the digit.
+    const std::uint32_t digit = kThreads - 1 - threadIdx.x;
+    const std::uint32_t count = choice.counts[digit];
+    std::uint32_t so_far = count;
+    for (std::uint32_t distance = 1; distance < kWarp; distance *= 2) {
+      const std::uint32_t before = __shfl_up_sync(kAllLanes, so_far, distance);
+      so_far += lane >= distance ? before : 0;
     }
+    if (lane == kWarp - 1) choice.of_warps[threadIdx.x / kWarp] = so_far;
+    __syncthreads();
+    for (std::uint32_t warp = 0; warp < threadIdx.x / kWarp; ++warp) {
+      so_far += choice.of_warps[warp];
+    }
+    if (so_far >= wanted && so_far - count < wanted) {
+      choice.digit = digit;
+      choice.count = count;
+      choice.wanted = wanted - (so_far - count);
+    }
+    __syncthreads();
+    bar |= std::uint64_t{choice.digit} << shift;
+    wanted = choice.wanted;
+    if (choice.count == wanted) break;  // all that begin so
   }
-  __syncthreads();
+  each_key([&](std::uint64_t key) {
+    if (key >= bar) to[atomicAdd(&choice.stored, 1u)] = key;
+  });
 }
 
 // A block a stretch of a row.
-__global__ void choose_kernel(Round round) {
+__global__ void __launch_bounds__(kThreads, 4) choose_kernel(TopKArgs a) {
   take_turn();
-  __shared__ std::uint64_t keys[kTopKStretch];
-  __shared__ float sums[kThreads / kWarp];
-  const TopKArgs& a = round.args;
+  __shared__ Choice choice;
+  __shared__ float of_warps[kWarps];
+  __shared__ float sums[kWarps];
   const std::size_t row = blockIdx.y;
-  const std::uint32_t first = blockIdx.x * kTopKStretch;
-  const float* x = a.logits.data + row * a.logits.stride;
-  for (std::uint32_t n = 0; n < kKeysAThread; ++n) {
-    const std::uint32_t place = n * kThreads + threadIdx.x;
-    const std::uint32_t i = first + place;
-    std::uint64_t key = 0;
-    if (i < round.count) {
-      key = round.from == nullptr ? choice_key(x[i], i) : round.from[row * round.count + i];
-    }
-    keys[place] = key;
-  }
-  sort_keys(keys);
-  for (std::uint32_t i = threadIdx.x; i < a.k; i += kThreads) {
-    round.to[(row * round.stretches + blockIdx.x) * a.k + i] = keys[i];
-  }
-  if (round.from != nullptr) return;
+  const float* numbers = a.logits.data + row * a.logits.stride;
+  const std::uint32_t first = blockIdx.x * kTopKStretch + threadIdx.x;
 
-  const float shift = from_ordered_bits(static_cast<std::uint32_t>(keys[0] >> 32));
-  float sum = 0.0f;
-  for (std::uint32_t n = 0; n < kKeysAThread; ++n) {
-    const std::uint32_t i = first + n * kThreads + threadIdx.x;
-    if (i < round.count) sum += expf(x[i] - shift);
+  float x[kNumbersAThread];
+  float largest = -INFINITY;
+#pragma unroll
+  for (std::uint32_t n = 0; n < kNumbersAThread; ++n) {
+    const std::uint32_t i = first + n * kThreads;
+    x[n] = i < a.cols ? numbers[i] : -INFINITY;
+    largest = fmaxf(largest, x[n]);
   }
+  largest = warp_max(largest);
+  if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = largest;
+  __syncthreads();
+  for (const float of_warp : of_warps) largest = fmaxf(largest, of_warp);
+  // A stretch without a finite number adds nothing, or the NaN that it has.
+  const float shift = largest == -INFINITY ? 0.0f : largest;
+  float sum = 0.0f;
+#pragma unroll
+  for (std::uint32_t n = 0; n < kNumbersAThread; ++n) sum += expf(x[n] - shift);
   sum = block_sum<kThreads>(sum, sums);
-  if (threadIdx.x == 0) a.exp_sums[row * round.stretches + blockIdx.x] = {shift, sum};
+  if (threadIdx.x == 0) exp_sums(a, row)[blockIdx.x] = {largest, sum};
+
+  // The high halves of keys; 0 beyond the row.
+  std::uint32_t ordered[kNumbersAThread];
+#pragma unroll
+  for (std::uint32_t n = 0; n < kNumbersAThread; ++n) {
+    const std::uint32_t i = first + n * kThreads;
+    ordered[n] = i < a.cols ? static_cast<std::uint32_t>(choice_key(x[n], i) >> 32) : 0;
+  }
+  const std::uint32_t behind = a.cols - blockIdx.x * kTopKStretch;
+  const std::uint32_t count = behind < a.k ? behind : a.k;
+  std::uint64_t* to = chosen_keys(a, row) + std::size_t{blockIdx.x} * a.k;
+  choose(
+      [&](const auto& visit) {
+#pragma unroll
+        for (std::uint32_t n = 0; n < kNumbersAThread; ++n) {
+          if (ordered[n] == 0) continue;
+          visit(std::uint64_t{ordered[n]} << 32 |
+                static_cast<std::uint32_t>(~(first + n * kThreads)));
+        }
+      },
+      count, choice, to);
+  if (threadIdx.x >= count && threadIdx.x < a.k) to[threadIdx.x] = 0;
 }
 
-// A warp a row: the chosen keys as tokens and log probabilities.
-__global__ void write_kernel(Round round) {
+// A block a row: the best of its stretches' best, as tokens and log probabilities.
+__global__ void write_kernel(TopKArgs a) {
   take_turn();
-  const TopKArgs& a = round.args;
+  __shared__ Choice choice;
+  __shared__ std::uint64_t keys[kTopKMax];
   const std::size_t row = blockIdx.x;
-  const std::uint64_t* keys = round.from + row * a.k;
-  const std::uint32_t stretch_count = top_k_stretches(a.cols);
-  const ExpSum* exp_sums = a.exp_sums + row * stretch_count;
-  const float largest = from_ordered_bits(static_cast<std::uint32_t>(keys[0] >> 32));
+  const std::uint32_t stretches = top_k_stretches(a.cols);
+  const std::uint64_t* from = chosen_keys(a, row);
+  const std::uint32_t count = stretches * a.k;
+  choose(
+      [&](const auto& visit) {
+        for (std::uint32_t i = threadIdx.x; i < count; i += kAtOnce * kThreads) {
+          std::uint64_t some[kAtOnce];
+#pragma unroll
+          for (std::uint32_t n = 0; n < kAtOnce; ++n) {
+            some[n] = i + n * kThreads < count ? from[i + n * kThreads] : 0;
+          }
+#pragma unroll
+          for (std::uint32_t n = 0; n < kAtOnce; ++n) {
+            if (some[n] != 0) visit(some[n]);
+          }
+        }
+      },
+      a.k, choice, keys);
+  __syncthreads();
+
+  // Each warp for itself, in one order.
+  const ExpSum* parts = exp_sums(a, row);
+  float largest = -INFINITY;
+  for (std::uint32_t i = threadIdx.x % kWarp; i < stretches; i += kWarp) {
+    largest = fmaxf(largest, parts[i].largest);
+  }
+  largest = warp_max(largest);
   float sum = 0.0f;
-  for (std::uint32_t i = threadIdx.x; i < stretch_count; i += kWarp) {
-    sum = fmaf(exp_sums[i].sum, expf(exp_sums[i].shift - largest), sum);
+  for (std::uint32_t i = threadIdx.x % kWarp; i < stretches; i += kWarp) {
+    sum = fmaf(parts[i].sum, expf(parts[i].largest - largest), sum);
   }
   const float log_sum = logf(warp_sum(sum));
-  for (std::uint32_t i = threadIdx.x; i < a.k; i += kWarp) {
-    a.tokens[row * a.k + i] = ~static_cast<std::uint32_t>(keys[i]);
-    const float x = from_ordered_bits(static_cast<std::uint32_t>(keys[i] >> 32));
-    a.log_probs[row * a.k + i] = x - largest - log_sum;
-  }
+  if (threadIdx.x >= a.k) return;
+  const std::uint64_t key = keys[threadIdx.x];
+  std::uint32_t place = 0;
+  for (std::uint32_t i = 0; i < a.k; ++i) place += keys[i] > key ? 1u : 0u;
+  const float x = from_ordered_bits(static_cast<std::uint32_t>(key >> 32));
+  a.tokens[row * a.k + place] = ~static_cast<std::uint32_t>(key);
+  a.log_probs[row * a.k + place] = x - largest - log_sum;
 }
 
 }  // namespace
 
 cudaError_t top_k(const TopKArgs& args, cudaStream_t stream) {
-  if (args.k == 0 || args.k > kTopKMax || args.k > args.cols) return cudaErrorInvalidValue;
-  std::uint64_t* const halves[2] = {
-      args.keys, args.keys + std::size_t{args.rows} * top_k_stretches(args.cols) * args.k};
-  Round round{args, nullptr, halves[0], args.cols, top_k_stretches(args.cols)};
-  for (std::uint32_t next = 1;; next ^= 1u) {
-    const cudaError_t status =
-        launch(choose_kernel, dim3(round.stretches, args.rows), kThreads, stream, round);
-    if (status != cudaSuccess) return status;
-    round.from = round.to;
-    round.count = round.stretches * args.k;
-    if (round.stretches == 1) break;
-    round.stretches = ceil_div(round.count, kTopKStretch);
-    round.to = halves[next];
+  if (args.k == 0 || args.k > kTopKMax || args.k > args.cols ||
+      args.scratch_words < top_k_scratch_words(args.rows, args.cols, args.k)) {
+    return cudaErrorInvalidValue;
   }
-  return launch(write_kernel, dim3(args.rows), kWarp, stream, round);
+  const cudaError_t status =
+      launch(choose_kernel, dim3(top_k_stretches(args.cols), args.rows), kThreads, stream, args);
+  if (status != cudaSuccess) return status;
+  return launch(write_kernel, dim3(args.rows), kThreads, stream, args);
 }
 
 }  // namespace edgedraft::cuda

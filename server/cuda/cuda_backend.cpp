@@ -229,15 +229,14 @@ class CudaBackend final : public Backend {
   void top_k(const TopKOp& op) override {
     check_op(op);
     const std::size_t count = op.tokens.size();
-    const std::size_t stretches =
-        std::size_t{op.logits.rows} * cuda::top_k_stretches(op.logits.cols);
+    const std::size_t words = cuda::top_k_scratch_words(op.logits.rows, op.logits.cols, op.k);
     auto* chosen = choice_scratch_.reserve<std::uint32_t>(2 * count);
     enqueue(cuda::top_k, cuda::TopKArgs{.logits = device_const_rows(op.logits),
                                         .rows = op.logits.rows,
                                         .cols = op.logits.cols,
                                         .k = op.k,
-                                        .keys = keys_.reserve<std::uint64_t>(2 * stretches * op.k),
-                                        .exp_sums = exp_sums_.reserve<cuda::ExpSum>(stretches),
+                                        .scratch = keys_.reserve<std::uint64_t>(words),
+                                        .scratch_words = words,
                                         .tokens = chosen,
                                         .log_probs = reinterpret_cast<float*>(chosen + count)});
     download(op.tokens.data(), chosen, op.tokens.size_bytes());
@@ -302,7 +301,6 @@ class CudaBackend final : public Backend {
   CudaProducts products_;
   CudaSequences sequences_;
   CudaScratch keys_{queue_};
-  CudaScratch exp_sums_{queue_};
   CudaScratch choice_scratch_{queue_};
   // Kept so that calls do not allocate.
   std::vector<cuda::Cache> layers_;

@@ -362,6 +362,33 @@ TEST(CudaScratchTest, ALaunchIsRefusedThatWouldWriteBehindIt) {
   EXPECT_EQ(y[0], 1.0f);
 }
 
+TEST(CudaScratchTest, AChoiceIsRefusedThatWouldWriteBehindIt) {
+  constexpr std::uint32_t kCols = 9000;
+  const Floats logits(2 * std::size_t{kCols}, 1.0f);
+  const std::size_t wanted = cuda::top_k_scratch_words(2, kCols, 256);
+  // Guarded by words that stay as they are.
+  std::vector<std::uint64_t> scratch(wanted + 1, 7);
+  Tokens tokens(2 * 256, 0);
+  Floats log_probs(2 * 256);
+  const auto choose = [&](std::size_t words) {
+    const std::uint64_t before = cuda_host::call_count();
+    const cudaError_t status = cuda::top_k({.logits = {logits.data(), kCols},
+                                            .rows = 2,
+                                            .cols = kCols,
+                                            .k = 256,
+                                            .scratch = scratch.data(),
+                                            .scratch_words = words,
+                                            .tokens = tokens.data(),
+                                            .log_probs = log_probs.data()},
+                                           nullptr);
+    return std::pair(status, cuda_host::call_count() - before);
+  };
+  EXPECT_EQ(choose(wanted - 1), std::pair(cudaErrorInvalidValue, std::uint64_t{0}));
+  EXPECT_EQ(choose(wanted), std::pair(cudaSuccess, std::uint64_t{2}));  // launches
+  EXPECT_EQ(scratch.back(), 7u);
+  EXPECT_EQ(tokens.back(), 255u);
+}
+
 // Of an 8B model, 256 rows behind 32768 slots took 1.1 GB, behind 131072 slots 4.4 GB.
 TEST(CudaScratchTest, StaysWithinItsBoundAtEveryContext) {
   const cuda::Heads heads{.kv_heads = 8, .group = 4, .head_dim = 128};

@@ -42,7 +42,8 @@ TEST_P(TopKTest, OrdersByValueThenByToken) {
 }
 
 TEST_P(TopKTest, AgreesWithASortAndFloat64) {
-  for (const std::uint32_t cols : {1u, 31u, 32u, 33u, 127u, 128u, 4096u, 32003u}) {
+  for (const std::uint32_t cols :
+       {1u, 31u, 32u, 33u, 127u, 128u, 1025u, 4095u, 4096u, 4097u, 8191u, 8193u, 32003u}) {
     constexpr std::uint32_t kRows = 3;
     Floats logits = random_floats(cols, std::size_t{kRows} * cols);
     // Few values, so that there are ties everywhere.
@@ -68,11 +69,68 @@ TEST_P(TopKTest, AgreesWithASortAndFloat64) {
   }
 }
 
+// Backends choose from stretches of a row first: each gives only equal numbers, more than are
+// wanted.
+TEST_P(TopKTest, TakesTheLowestTokensWhereAllAreEqual) {
+  for (const float value : {0.0f, -0.0f, 7.25f, -1e30f}) {
+    for (const std::uint32_t cols : {256u, 4097u, 9001u}) {
+      const Choice choice = top_k(Floats(2 * std::size_t{cols}, value), 2, 256);
+      for (std::uint32_t i = 0; i < 2 * 256; ++i) {
+        ASSERT_EQ(choice.tokens[i], i % 256) << value << ", " << cols;
+        ASSERT_NEAR(choice.log_probs[i], -std::log(static_cast<double>(cols)), 4e-6);
+      }
+    }
+  }
+}
+
+TEST_P(TopKTest, ZerosOfBothSignsAreEqual) {
+  EXPECT_EQ(top_k(Floats{-1, -0.0f, 0, -0.0f, 0, -2}, 1, 5).tokens,
+            (std::vector<std::uint32_t>{1, 2, 3, 4, 0}));
+}
+
+// All numbers of a row differ, but only in their last bits; the best come last.
+TEST_P(TopKTest, TellsNumbersApartByTheirLastBits) {
+  constexpr std::uint32_t kCols = 10000;
+  for (const float sign : {1.0f, -1.0f}) {
+    Floats logits(kCols);
+    for (std::uint32_t i = 0; i < kCols; ++i) {
+      logits[i] = sign * (1.0f + static_cast<float>(sign > 0 ? i : kCols - i) * 0x1p-23f);
+    }
+    const Choice choice = top_k(logits, 1, 256);
+    for (std::uint32_t i = 0; i < 256; ++i) ASSERT_EQ(choice.tokens[i], kCols - 1 - i) << sign;
+  }
+}
+
+// As a mask leaves them: long stretches, the first and the last of a row among them, have none.
+TEST_P(TopKTest, LeavesOutWhatIsImpossible) {
+  constexpr std::uint32_t kCols = 5 * 4096 + 3;
+  Floats logits(kCols, -INFINITY);
+  logits[9000] = -200.0f;
+  logits[9001] = -199.0f;
+  logits[14000] = -200.0f;
+  const Choice choice = top_k(logits, 1, 5);
+  EXPECT_EQ(choice.tokens, (std::vector<std::uint32_t>{9001, 9000, 14000, 0, 1}));
+  const double log_sum = std::log(1.0 + 2.0 * std::exp(-1.0));
+  EXPECT_NEAR(choice.log_probs[0], -log_sum, 4e-6);
+  EXPECT_NEAR(choice.log_probs[1], -1.0 - log_sum, 4e-6);
+  EXPECT_NEAR(choice.log_probs[2], -1.0 - log_sum, 4e-6);
+  EXPECT_EQ(choice.log_probs[3], -INFINITY);
+  EXPECT_EQ(choice.log_probs[4], -INFINITY);
+}
+
 TEST_P(TopKTest, NamesValidTokensForNumbersThatAreNone) {
   Floats logits(40, NAN);
   logits[17] = 2.0f;
   const Choice choice = top_k(logits, 1, 4);
   EXPECT_EQ(choice.tokens, (std::vector<std::uint32_t>{17, 0, 1, 2}));
+
+  Floats many(3 * 4096, NAN);
+  many[5000] = -3.0f;
+  many[12000] = INFINITY;
+  EXPECT_EQ(top_k(many, 1, 4).tokens, (std::vector<std::uint32_t>{12000, 5000, 0, 1}));
+  many[5000] = many[12000] = NAN;
+  const Choice none = top_k(many, 1, 256);
+  for (std::uint32_t i = 0; i < 256; ++i) ASSERT_EQ(none.tokens[i], i);
 }
 
 TEST_P(ArgmaxTest, TakesTheFirstOfTheLargest) {

@@ -108,13 +108,11 @@ void check_choices(Report& report) {
   for (float& x : logits) x = std::round(x * 2000.0f) / 200.0f;  // with ties
   const Array<float> logits_on_device(logits);
   for (const std::uint32_t k : {1u, 10u, 256u}) {
-    const std::size_t stretches = std::size_t{rows} * top_k_stretches(sizes.vocabulary);
-    const Array<std::uint64_t> keys(2 * stretches * k);
-    const Array<ExpSum> exp_sums(stretches);
+    const Array<std::uint64_t> scratch(top_k_scratch_words(rows, sizes.vocabulary, k));
     const Array<std::uint32_t> tokens(rows * k);
     const Array<float> log_probs(rows * k);
-    must(top_k({rows_of(logits_on_device, sizes.vocabulary), rows, sizes.vocabulary, k, keys.data(),
-                exp_sums.data(), tokens.data(), log_probs.data()},
+    must(top_k({rows_of(logits_on_device, sizes.vocabulary), rows, sizes.vocabulary, k,
+                scratch.data(), scratch.count(), tokens.data(), log_probs.data()},
                nullptr),
          "top_k");
     const auto chosen = tokens.values();

@@ -79,6 +79,12 @@ template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int lanes) {
   return __shfl_sync(mask, value, static_cast<int>(threadIdx.x % 32) ^ lanes);
 }
+// The lane's own value where there is none so far below.
+template <class T>
+T __shfl_up_sync(unsigned mask, T value, unsigned distance) {
+  const unsigned lane = threadIdx.x % 32;
+  return __shfl_sync(mask, value, static_cast<int>(lane < distance ? lane : lane - distance));
+}
 
 inline float __uint_as_float(std::uint32_t bits) {
   float x;
@@ -105,6 +111,11 @@ inline int __dp4a(int a, int b, int c) {
          static_cast<std::int8_t>(static_cast<unsigned>(b) >> (8 * i) & 255u);
   }
   return c;
+}
+inline unsigned atomicAdd(unsigned* to, unsigned value) {
+  const unsigned old = *to;
+  *to = old + value;
+  return old;
 }
 inline unsigned long long atomicMax(unsigned long long* to, unsigned long long value) {
   const unsigned long long old = *to;
