@@ -6,6 +6,19 @@ namespace {
 
 constexpr std::uint32_t kBlocks = 4;  // of 32 inputs in a stretch
 
+// Sums of int8 products start at the bits of the float 1.5 * 2^23, a step of whose last bit is 1.
+// Their bits are then those of a float that is larger than the sum by just this number, as long as
+// its exponent stays, which it does for sums from -2^22 to 2^22 - 1, and the difference is exact:
+// a subtraction instead of a conversion, which takes longer.
+constexpr std::int32_t kNoSum = 0x4B400000;
+constexpr float kNoSumValue = 12582912.0f;
+// 32 products of a weight, which is a signed byte, or a half byte in the upper half of one, and an
+// activation, which is at most 127 in size.
+static_assert(32 * 128 * 127 < 1 << 22);
+__device__ inline float sum_value(std::int32_t sum) {
+  return __uint_as_float(static_cast<std::uint32_t>(sum)) - kNoSumValue;
+}
+
 // The packed weight (pack_weight.cu) from one tile of 16 outputs on. Each form opens a stretch: all
 // its loads are independent, so that many are on their way at once.
 struct PackedTile {
@@ -15,8 +28,7 @@ struct PackedTile {
   bool exists;
 };
 
-// Four blocks of 32 numbers of a tile, of each PackedForm. `add` adds a block's products with one
-// column of 8 rows.
+// Four blocks of 32 numbers of a tile, of each PackedForm.
 struct InBytes {
   // Stretches on their way for few rows and for many: as many as registers allow.
   static constexpr std::uint32_t kAhead = 1;
@@ -67,7 +79,8 @@ struct Nibbles {
     for (uint4& n : numbers) n = make_uint4(0, 0, 0, 0);
     scales = 0;
   }
-  // The numbers by 16: a half byte stands in the high half.
+  // The numbers by 16: a half byte stands in the high half. The scales of activations take that
+  // back, which changes no bit.
   __device__ void fragment(std::uint32_t b, std::uint32_t (&a)[4]) const {
     const uint4& pair = numbers[b / 2];
     const std::uint32_t first = b % 2 == 0 ? pair.x : pair.z;
@@ -112,39 +125,40 @@ struct Lines {
     a[2] = numbers[b].z;
     a[3] = numbers[b].w;
   }
+  static constexpr float kUnit = 1.0f;
 };
 
 // A stretch's activations of the rows of one column tile.
 struct Activations {
   uint4 words[2];   // row g: fragments b of four blocks
-  float scales[2];  // of rows 2 t, 2 t + 1
-  int4 sums[2];     // of the blocks of these rows, for minimums
+  float scales[2];  // of rows 2 t, 2 t + 1, by the unit of the form's numbers
+  float4 sums[2];   // of the blocks of these rows, for minimums
 };
 
 template <class Form>
 __device__ void load_activations(const Int8MatmulArgs& a, std::uint32_t first_row,
                                  std::uint32_t stretch, std::uint32_t lane, Activations& x) {
-  const std::uint32_t stretch_count = stretches(a.inputs);
-  const std::uint32_t row = first_row + lane / 4;
+  // Rows of a stretch stand together, so that those of other column tiles are a fixed way off.
+  const std::size_t at = std::size_t{stretch} * a.rows + first_row;
   x.words[0] = x.words[1] = make_uint4(0, 0, 0, 0);
-  if (row < a.rows) {
-    const std::size_t at = (std::size_t{row} * stretch_count + stretch) * kStretch;
-    const auto* words = reinterpret_cast<const uint4*>(a.values + at) + lane % 4 * 2;
+  if (first_row + lane / 4 < a.rows) {
+    const auto* words =
+        reinterpret_cast<const uint4*>(a.values + at * kStretch) + lane / 4 * 8 + lane % 4 * 2;
     x.words[0] = words[0];
     x.words[1] = words[1];
   }
+  const std::size_t column = at + lane % 4 * 2;
   for (std::uint32_t i = 0; i < 2; ++i) {
-    const std::uint32_t column = first_row + lane % 4 * 2 + i;
-    const std::size_t at = std::size_t{column} * stretch_count + stretch;
-    x.scales[i] = column < a.rows ? a.scales[at] : 0.0f;
+    const bool exists = first_row + lane % 4 * 2 + i < a.rows;
+    x.scales[i] = exists ? a.scales[column + i] * Form::kUnit : 0.0f;
     if constexpr (Form::kMinimumsBytes > 0) {
       x.sums[i] =
-          column < a.rows ? reinterpret_cast<const int4*>(a.sums)[at] : make_int4(0, 0, 0, 0);
+          exists ? reinterpret_cast<const float4*>(a.sums)[column + i] : make_float4(0, 0, 0, 0);
     }
   }
 }
 
-__device__ inline std::int32_t part(const int4& v, std::uint32_t i) {
+__device__ inline float part(const float4& v, std::uint32_t i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
@@ -161,30 +175,30 @@ __device__ void add_stretch(const Form& w, const Activations& x, std::uint32_t l
     const std::uint32_t low = b % 2 == 0 ? words.x : words.z;
     const std::uint32_t high = b % 2 == 0 ? words.y : words.w;
     if constexpr (Form::kMinimumsBytes > 0) {
-      std::int32_t first[4] = {};
-      std::int32_t second[4] = {};
+      std::int32_t first[4] = {kNoSum, kNoSum, kNoSum, kNoSum};
+      std::int32_t second[4] = {kNoSum, kNoSum, kNoSum, kNoSum};
       mma_int8(first, weights, {low, 0});
       mma_int8(second, weights, {0, high});
 #pragma unroll
       for (std::uint32_t i = 0; i < 4; ++i) {
         const bool below = i >= 2;  // row g + 8
-        const float4& scales = w.scales[b];
+        const float4& of_halves = w.scales[b];
         float& sum = of_stretch[i];
-        sum = fmaf(below ? scales.y : scales.x, static_cast<float>(first[i]), sum);
-        sum = fmaf(below ? scales.w : scales.z, static_cast<float>(second[i]), sum);
+        sum = fmaf(below ? of_halves.y : of_halves.x, sum_value(first[i]), sum);
+        sum = fmaf(below ? of_halves.w : of_halves.z, sum_value(second[i]), sum);
         const float minimum = below ? w.minimums[b].y : w.minimums[b].x;
-        sum = fmaf(-minimum, static_cast<float>(part(x.sums[i % 2], b)), sum);
+        sum = fmaf(-minimum, part(x.sums[i % 2], b), sum);
       }
     } else {
-      std::int32_t products[4] = {};
+      std::int32_t products[4] = {kNoSum, kNoSum, kNoSum, kNoSum};
       mma_int8(products, weights, {low, high});
       const std::uint32_t pair =
           __shfl_sync(kAllLanes, w.scales, static_cast<int>((lane & ~3u) | b));
-      const float scale = half_to_float(static_cast<std::uint16_t>(pair & 0xFFFFu)) * Form::kUnit;
-      const float below = half_to_float(static_cast<std::uint16_t>(pair >> 16)) * Form::kUnit;
+      const float scale = half_to_float(static_cast<std::uint16_t>(pair & 0xFFFFu));
+      const float below = half_to_float(static_cast<std::uint16_t>(pair >> 16));
 #pragma unroll
       for (std::uint32_t i = 0; i < 4; ++i) {
-        of_stretch[i] = fmaf(i < 2 ? scale : below, static_cast<float>(products[i]), of_stretch[i]);
+        of_stretch[i] = fmaf(i < 2 ? scale : below, sum_value(products[i]), of_stretch[i]);
       }
     }
   }

@@ -91,9 +91,9 @@ struct QuantizeArgs {
   ConstRows x;
   std::uint32_t rows;
   std::uint32_t cols;  // a multiple of 32
-  std::byte* values;   // [rows, stretches, 128] in the order of int8_matmul
-  float* scales;       // [rows, stretches]
-  std::int32_t* sums;  // [rows, stretches, 4]: of the q of 32 numbers
+  std::byte* values;   // [stretches, rows, 128] in the order of int8_matmul
+  float* scales;       // [stretches, rows]
+  float* sums;         // [stretches, rows, 4]: of the q of 32 numbers
 };
 [[nodiscard]] cudaError_t quantize(const QuantizeArgs& args, cudaStream_t stream);
 
@@ -144,7 +144,7 @@ struct PackWeightArgs {
 struct Int8MatmulArgs {
   const std::byte* values;
   const float* scales;
-  const std::int32_t* sums;
+  const float* sums;
   DType type;
   std::uint32_t rows;
   std::uint32_t inputs;

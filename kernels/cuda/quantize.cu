@@ -48,10 +48,10 @@ __global__ void quantize_kernel(QuantizeArgs a) {
   const std::uint32_t block = lane / 8;
   const std::uint32_t half = lane % 8 / 4;
   const std::uint32_t t = lane % 4;
-  const std::size_t index = r * stretch_count + stretch;
+  const std::size_t index = std::size_t{stretch} * a.rows + r;
   auto* words = reinterpret_cast<std::uint32_t*>(a.values + index * kStretch);
   words[t * 8 + block * 2 + half] = bytes;
-  if (lane % 8 == 0) a.sums[index * 4 + block] = sum;
+  if (lane % 8 == 0) a.sums[index * 4 + block] = static_cast<float>(sum);
   if (lane == 0) a.scales[index] = (is_zero ? 0.0f : largest / 127.0f) + poison;
 }
 

@@ -75,7 +75,7 @@ void CudaProducts::quantize(const Matrix& x) {
   const std::uint64_t stretches = std::uint64_t{x.rows} * cuda::stretches(x.cols);
   quantized_ = {.values = int8_values_.reserve<std::byte>(stretches * cuda::kStretch),
                 .scales = int8_scales_.reserve<float>(stretches),
-                .sums = int8_sums_.reserve<std::int32_t>(stretches * 4)};
+                .sums = int8_sums_.reserve<float>(stretches * 4)};
   queue_.enqueue(cuda::quantize, cuda::QuantizeArgs{.x = device_const_rows(x),
                                                     .rows = x.rows,
                                                     .cols = x.cols,

@@ -25,7 +25,7 @@ class CudaProducts {
   struct Quantized {
     std::byte* values;
     float* scales;
-    std::int32_t* sums;
+    float* sums;
   };
 
   void float_products(std::span<const MatmulOp> ops);

@@ -115,7 +115,7 @@ class Bench {
     const Array<float> y(std::size_t{128} * outputs);
     const Array<std::byte> values(std::size_t{128} * stretches(inputs) * kStretch);
     const Array<float> scales(std::size_t{128} * stretches(inputs));
-    const Array<std::int32_t> sums(std::size_t{128} * stretches(inputs) * 4);
+    const Array<float> sums(std::size_t{128} * stretches(inputs) * 4);
     for (const std::uint32_t rows : widths()) {
       if (!is_float(type)) {
         must(quantize({in(x, inputs), rows, inputs, values.data(), scales.data(), sums.data()},
@@ -144,7 +144,7 @@ class Bench {
     const Array<float> x(numbers(1, std::size_t{128} * cols));
     const Array<std::byte> values(std::size_t{128} * stretches(cols) * kStretch);
     const Array<float> scales(std::size_t{128} * stretches(cols));
-    const Array<std::int32_t> sums(std::size_t{128} * stretches(cols) * 4);
+    const Array<float> sums(std::size_t{128} * stretches(cols) * 4);
     for (const std::uint32_t rows : widths()) {
       const double seconds = timer_.seconds([&](int) {
         return quantize({in(x, cols), rows, cols, values.data(), scales.data(), sums.data()},

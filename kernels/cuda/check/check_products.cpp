@@ -54,7 +54,7 @@ class Multiplier {
   Array<std::byte> packed_;
   Array<std::byte> values_;
   Array<float> scales_;
-  Array<std::int32_t> sums_;
+  Array<float> sums_;
 };
 
 Exact exact_product(DType type, const float* x, const std::byte* row, std::uint32_t inputs) {

@@ -1,0 +1,123 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernels/cuda/check/support.h"
+#include "kernels/cuda/weight_types.cuh"
+#include "tests/runtime/op_test.h"
+
+namespace edgedraft::testing {
+namespace {
+
+constexpr std::uint32_t kBlock = 32;  // inputs that an int8 product adds up
+constexpr std::uint32_t kWarps = 8;   // that share the inputs of an output
+
+struct Int8Row {
+  std::vector<std::int32_t> values;
+  Floats scales;  // of stretches
+};
+
+Int8Row rounded(std::span<const float> x) {
+  Int8Row row{std::vector<std::int32_t>(x.size()), {}};
+  for (std::size_t first = 0; first < x.size(); first += cuda::kStretch) {
+    const std::size_t end = std::min<std::size_t>(first + cuda::kStretch, x.size());
+    float largest = 0.0f;
+    for (std::size_t i = first; i < end; ++i) largest = std::max(largest, std::fabs(x[i]));
+    const float inverse = 127.0f / largest;
+    for (std::size_t i = first; i < end; ++i) {
+      row.values[i] = static_cast<std::int32_t>(std::rint(x[i] * inverse));
+    }
+    row.scales.push_back(largest / 127.0f);
+  }
+  return row;
+}
+
+// The product as it is promised: integers are exact over 32 inputs, over 16 where a type has a
+// scale or a minimum for each of its groups, and then float32 in one order, whatever the memory
+// order of the weight is.
+float product(DType type, const std::byte* weight, const Int8Row& x) {
+  const auto inputs = static_cast<std::uint32_t>(x.values.size());
+  const bool has_lines = cuda::has_minimum(type) || type == DType::q6_k;
+  float sums[kWarps] = {};
+  for (std::uint32_t stretch = 0; stretch < x.scales.size(); ++stretch) {
+    float of_stretch = 0.0f;
+    const std::uint32_t first = stretch * cuda::kStretch;
+    for (std::uint32_t k = first; k < std::min(first + cuda::kStretch, inputs); k += kBlock) {
+      std::int32_t products[2] = {};
+      std::int32_t values = 0;
+      for (std::uint32_t i = 0; i < kBlock; ++i) {
+        products[i / 16] += cuda::element(type, weight, k + i).level * x.values[k + i];
+        values += x.values[k + i];
+      }
+      const cuda::Element low = cuda::element(type, weight, k);
+      const cuda::Element high = cuda::element(type, weight, k + 16);
+      if (has_lines) {
+        of_stretch = std::fma(low.scale, static_cast<float>(products[0]), of_stretch);
+        of_stretch = std::fma(high.scale, static_cast<float>(products[1]), of_stretch);
+        of_stretch = std::fma(-low.minimum, static_cast<float>(values), of_stretch);
+      } else {
+        of_stretch = std::fma(low.scale, static_cast<float>(products[0] + products[1]), of_stretch);
+      }
+    }
+    float& sum = sums[stretch % kWarps];
+    sum = std::fma(x.scales[stretch], of_stretch, sum);
+  }
+  float total = 0.0f;
+  for (const float sum : sums) total += sum;
+  return total;
+}
+
+Floats multiplied(DType type, const std::vector<std::byte>& weight, const Floats& x,
+                  std::uint32_t rows, std::uint32_t inputs, std::uint32_t outputs) {
+  const std::size_t stretches = std::size_t{rows} * cuda::stretches(inputs);
+  const cuda::check::Array<std::byte> packed(cuda::packed_layout(type, outputs, inputs).total);
+  const cuda::check::Array<std::byte> values(stretches * cuda::kStretch);
+  const cuda::check::Array<float> scales(stretches);
+  const cuda::check::Array<float> sums(stretches * 4);
+  Floats y(std::size_t{rows} * outputs);
+  EXPECT_EQ(cuda::pack_weight({type, weight.data(), outputs, inputs, packed.data()}, nullptr),
+            cudaSuccess);
+  EXPECT_EQ(
+      cuda::quantize({{x.data(), inputs}, rows, inputs, values.data(), scales.data(), sums.data()},
+                     nullptr),
+      cudaSuccess);
+  EXPECT_EQ(cuda::int8_matmul({values.data(),
+                               scales.data(),
+                               sums.data(),
+                               type,
+                               rows,
+                               inputs,
+                               1,
+                               {{packed.data(), nullptr, {y.data(), outputs}, outputs, false}}},
+                              nullptr),
+            cudaSuccess);
+  return y;
+}
+
+// Blocks of random bits: all levels and scales of a type occur, as no quantiser makes them.
+TEST(Int8ProductsTest, HaveTheBitsOfTheirOrder) {
+  for (const DType type : kDTypes) {
+    if (is_float(type)) continue;
+    for (const std::uint32_t inputs : {256u, 768u, 2304u, 1184u}) {
+      if (inputs % traits(type).block_count != 0) continue;
+      constexpr std::uint32_t kOutputs = 37;
+      const auto weight = cuda::check::random_weight(type, kOutputs, inputs, inputs);
+      for (const std::uint32_t rows : {1u, 9u, 35u}) {
+        const Floats x = random_floats(rows, std::size_t{rows} * inputs);
+        const Floats y = multiplied(type, weight, x, rows, inputs, kOutputs);
+        for (std::uint32_t r = 0; r < rows; ++r) {
+          const Int8Row row = rounded(std::span(x).subspan(std::size_t{r} * inputs, inputs));
+          for (std::uint32_t o = 0; o < kOutputs; ++o) {
+            ASSERT_EQ(y[r * kOutputs + o],
+                      product(type, weight.data() + o * cuda::row_bytes(type, inputs), row))
+                << traits(type).name << ", " << inputs << " inputs, row " << r << " of " << rows
+                << ", output " << o;
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft::testing
