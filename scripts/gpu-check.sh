@@ -172,8 +172,10 @@ if project_is_there; then
       quoted 600 30 "$bench" engine --device cuda $mode --shape llama3-8b --type bf16 \
         --widths $widths --mismatch 1000
     done
-    say "Passes of a decoder, Llama 3 8B in Q4_0"
-    quoted 600 30 "$bench" engine --device cuda --shape llama3-8b --type q4_0 --widths $widths
+    for type in q4_0 q4_k; do
+      say "Passes of a decoder, Llama 3 8B in $type"
+      quoted 600 30 "$bench" engine --device cuda --shape llama3-8b --type $type --widths $widths
+    done
     say "Passes of a decoder, TinyLlama in Q8_0"
     quoted 600 30 "$bench" engine --device cuda --shape tinyllama --type q8_0 --widths $widths
     say "Sessions that share a pass, TinyLlama in Q8_0"

@@ -63,6 +63,19 @@ __device__ inline void mma_int8(std::int32_t (&c)[4], const std::uint32_t (&a)[4
 #endif
 }
 
+// int8, 16 products: bytes 4 t.. of a row: a = {row g, row g + 8}, b = column g.
+__device__ inline void mma_int8_16(std::int32_t (&c)[4], const std::uint32_t (&a)[2],
+                                   std::uint32_t b) {
+#if defined(EDGEDRAFT_EMULATED_MMA)
+  mma_int8(c, {a[0], a[1], 0, 0}, {b, 0});
+#else
+  asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 "
+      "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(b));
+#endif
+}
+
 // bfloat16, 16 products, two numbers a word, the first in the low half. Words t and t + 4 of a row:
 // a = {row g first, row g + 8 first, row g second, row g + 8 second}, b = {column g first, column g
 // second}.

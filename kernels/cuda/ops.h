@@ -97,38 +97,60 @@ struct QuantizeArgs {
 };
 [[nodiscard]] cudaError_t quantize(const QuantizeArgs& args, cudaStream_t stream);
 
-// A quantised weight in the order in which matrix instructions take it, in tiles of 16 outputs and
-// blocks of 32 inputs, zeros around.
-enum class PackedForm : std::uint8_t {
-  bytes,      // a byte a number, a float16 scale for 32
-  nibbles,    // half a byte a number, the same scales
-  with_lines  // a byte a number, a float scale for 16, a float minimum for 32
+// How a quantised type is packed, in the order in which matrix instructions take it: in tiles of 16
+// outputs and stretches of 128 inputs, zeros around.
+struct Packing {
+  std::uint32_t bits;  // of a number; beyond four, the others stand apart
+  bool is_signed;      // two's complements
+  bool has_minimum;    // for 32 inputs
+  // K types: a scale, and a minimum, is a byte, and the float16 that it is multiplied by is shared
+  // by 256 inputs. Others have a float16 for 32 inputs.
+  bool is_k;
+
+  __host__ __device__ constexpr std::uint32_t rest_bits() const { return bits == 8 ? 0 : bits - 4; }
+  __host__ __device__ constexpr std::uint32_t scale_words() const {
+    return has_minimum && !is_k ? 2 : 1;
+  }
+  __host__ __device__ constexpr std::uint32_t factor_words() const {
+    return is_k ? has_minimum ? 2 : 1 : 0;
+  }
 };
 // Of q8_0 and all behind it.
-__host__ __device__ constexpr PackedForm packed_form(DType type) {
+__host__ __device__ constexpr Packing packing(DType type) {
   switch (type) {
-    case DType::q8_0:
-    case DType::q5_0:
-      return PackedForm::bytes;
     case DType::q4_0:
-      return PackedForm::nibbles;
+      return {4, true, false, false};
+    case DType::q4_1:
+      return {4, false, true, false};
+    case DType::q5_0:
+      return {5, true, false, false};
+    case DType::q5_1:
+      return {5, false, true, false};
+    case DType::q4_k:
+      return {4, false, true, true};
+    case DType::q5_k:
+      return {5, false, true, true};
+    case DType::q6_k:
+      return {6, true, false, true};
     default:
-      return PackedForm::with_lines;
+      return {8, true, false, false};
   }
 }
+// Bytes before each part but the first, the numbers.
 struct PackedLayout {
-  std::size_t scales;    // bytes before the scales
-  std::size_t minimums;  // bytes before the minimums of PackedForm::with_lines
+  std::size_t rest;
+  std::size_t scales;
+  std::size_t factors;
   std::size_t total;
 };
 __host__ __device__ constexpr PackedLayout packed_layout(DType type, std::uint32_t outputs,
                                                          std::uint32_t inputs) {
-  const std::size_t blocks = std::size_t{(outputs + 15) / 16} * stretches(inputs) * 4;
-  const PackedForm form = packed_form(type);
-  const bool has_lines = form == PackedForm::with_lines;
-  const std::size_t scales = blocks * (form == PackedForm::nibbles ? 256 : 512);
-  const std::size_t minimums = scales + blocks * (has_lines ? 128 : 32);
-  return {scales, minimums, minimums + blocks * (has_lines ? 64 : 0)};
+  const Packing p = packing(type);
+  const std::size_t count = std::size_t{(outputs + 15) / 16} * stretches(inputs);
+  const std::size_t rest = count * (p.bits == 8 ? 2048 : 1024);
+  const std::size_t scales = rest + count * 256 * p.rest_bits();
+  const std::size_t factors = scales + count * 128 * p.scale_words();
+  return {rest, scales, factors, factors + count / 2 * 32 * p.factor_words()};
 }
 struct PackWeightArgs {
   DType type;

@@ -10,19 +10,24 @@ namespace edgedraft::cuda {
 __device__ inline std::uint32_t byte_at(const std::byte* from) {
   return static_cast<std::uint32_t>(*from);
 }
-__device__ inline float half_at(const std::byte* from) {
-  return half_to_float(static_cast<std::uint16_t>(byte_at(from) | byte_at(from + 1) << 8));
+__device__ inline std::uint16_t half_bits_at(const std::byte* from) {
+  return static_cast<std::uint16_t>(byte_at(from) | byte_at(from + 1) << 8);
 }
 
-// x = scale * level - minimum; `level` is in -128..127.
+// x = factor * scale * level - minimum_factor * minimum, with factors in float16. `level` and
+// `scale` are in -128..127.
 struct Element {
   std::int32_t level;
-  float scale;
-  float minimum;
+  std::uint16_t factor;
+  std::int32_t scale;
+  std::uint16_t minimum_factor;
+  std::int32_t minimum;
 };
-
-__device__ constexpr bool has_minimum(DType type) {
-  return type == DType::q4_1 || type == DType::q5_1 || type == DType::q4_k || type == DType::q5_k;
+__device__ inline float scale_of(const Element& e) {
+  return __fmul_rn(half_to_float(e.factor), static_cast<float>(e.scale));
+}
+__device__ inline float minimum_of(const Element& e) {
+  return __fmul_rn(half_to_float(e.minimum_factor), static_cast<float>(e.minimum));
 }
 
 // Six-bit scale and minimum of group 0..7 of q4_k and q5_k.
@@ -45,8 +50,9 @@ __device__ inline Element small_element(DType type, const std::byte* block, std:
   const std::byte* fours = fifths + (has_fifths ? 4 : 0);
   std::uint32_t level = byte_at(fours + i % 16) >> (i / 16 * 4) & 15u;
   if (has_fifths) level |= (byte_at(fifths + i / 8) >> i % 8 & 1u) << 4;
-  if (has_offset) return {static_cast<std::int32_t>(level), half_at(block), -half_at(block + 2)};
-  return {static_cast<std::int32_t>(level) - (has_fifths ? 16 : 8), half_at(block), 0.0f};
+  const auto number = static_cast<std::int32_t>(level);
+  if (has_offset) return {number, half_bits_at(block), 1, half_bits_at(block + 2), -1};
+  return {number - (has_fifths ? 16 : 8), half_bits_at(block), 1, 0, 0};
 }
 
 // Number k of a row of a quantised type.
@@ -55,7 +61,7 @@ __device__ inline Element element(DType type, const std::byte* row, std::uint32_
   const std::byte* block = row + std::size_t{k / t.block_count} * t.block_bytes;
   const std::uint32_t i = k % t.block_count;
   if (type == DType::q8_0) {
-    return {static_cast<std::int8_t>(byte_at(block + 2 + i)), half_at(block), 0.0f};
+    return {static_cast<std::int8_t>(byte_at(block + 2 + i)), half_bits_at(block), 1, 0, 0};
   }
   if (t.block_count == 32) return small_element(type, block, i);
   const std::uint32_t group = i / 32;
@@ -65,8 +71,8 @@ __device__ inline Element element(DType type, const std::byte* row, std::uint32_
     const std::uint32_t four = byte_at(block + half * 64 + i % 64) >> (part / 2 * 4) & 15u;
     const std::uint32_t two = byte_at(block + 128 + half * 32 + i % 32) >> (part * 2) & 3u;
     const auto scale = static_cast<std::int8_t>(byte_at(block + 192 + i / 16));
-    return {static_cast<std::int32_t>(four | two << 4) - 32,
-            __fmul_rn(half_at(block + 208), static_cast<float>(scale)), 0.0f};
+    return {static_cast<std::int32_t>(four | two << 4) - 32, half_bits_at(block + 208), scale, 0,
+            0};
   }
   std::uint32_t scale = 0;
   std::uint32_t minimum = 0;
@@ -74,8 +80,8 @@ __device__ inline Element element(DType type, const std::byte* row, std::uint32_
   const std::byte* fours = block + (type == DType::q5_k ? 48 : 16);
   std::uint32_t level = byte_at(fours + group / 2 * 32 + i % 32) >> (group % 2 * 4) & 15u;
   if (type == DType::q5_k) level |= (byte_at(block + 16 + i % 32) >> group & 1u) << 4;
-  return {static_cast<std::int32_t>(level), __fmul_rn(half_at(block), static_cast<float>(scale)),
-          __fmul_rn(half_at(block + 2), static_cast<float>(minimum))};
+  return {static_cast<std::int32_t>(level), half_bits_at(block), static_cast<std::int32_t>(scale),
+          half_bits_at(block + 2), static_cast<std::int32_t>(minimum)};
 }
 
 // Number k of a row of any type, with the bits of dequantize_row.
@@ -89,8 +95,8 @@ __device__ inline float decoded(DType type, const std::byte* row, std::uint32_t 
       return bfloat16_to_float(reinterpret_cast<const std::uint16_t*>(row)[k]);
     default: {
       const Element e = element(type, row, k);
-      const float product = __fmul_rn(e.scale, static_cast<float>(e.level));
-      return has_minimum(type) ? __fsub_rn(product, e.minimum) : product;
+      const float product = __fmul_rn(scale_of(e), static_cast<float>(e.level));
+      return packing(type).has_minimum ? __fsub_rn(product, minimum_of(e)) : product;
     }
   }
 }

@@ -37,7 +37,7 @@ Int8Row rounded(std::span<const float> x) {
 // order of the weight is.
 float product(DType type, const std::byte* weight, const Int8Row& x) {
   const auto inputs = static_cast<std::uint32_t>(x.values.size());
-  const bool has_lines = cuda::has_minimum(type) || type == DType::q6_k;
+  const cuda::Packing packing = cuda::packing(type);
   float sums[kWarps] = {};
   for (std::uint32_t stretch = 0; stretch < x.scales.size(); ++stretch) {
     float of_stretch = 0.0f;
@@ -51,12 +51,13 @@ float product(DType type, const std::byte* weight, const Int8Row& x) {
       }
       const cuda::Element low = cuda::element(type, weight, k);
       const cuda::Element high = cuda::element(type, weight, k + 16);
-      if (has_lines) {
-        of_stretch = std::fma(low.scale, static_cast<float>(products[0]), of_stretch);
-        of_stretch = std::fma(high.scale, static_cast<float>(products[1]), of_stretch);
-        of_stretch = std::fma(-low.minimum, static_cast<float>(values), of_stretch);
+      if (packing.has_minimum || packing.is_k) {
+        of_stretch = std::fma(scale_of(low), static_cast<float>(products[0]), of_stretch);
+        of_stretch = std::fma(scale_of(high), static_cast<float>(products[1]), of_stretch);
+        of_stretch = std::fma(-minimum_of(low), static_cast<float>(values), of_stretch);
       } else {
-        of_stretch = std::fma(low.scale, static_cast<float>(products[0] + products[1]), of_stretch);
+        of_stretch =
+            std::fma(scale_of(low), static_cast<float>(products[0] + products[1]), of_stretch);
       }
     }
     float& sum = sums[stretch % kWarps];
@@ -116,6 +117,20 @@ TEST(Int8ProductsTest, HaveTheBitsOfTheirOrder) {
         }
       }
     }
+  }
+}
+
+// What a large weight takes on the device, against its file.
+TEST(PackedLayoutTest, TakesHardlyMoreThanAFile) {
+  constexpr std::uint32_t kRows = 4096;
+  constexpr std::uint32_t kCols = 14336;
+  for (const DType type : kDTypes) {
+    if (is_float(type)) continue;
+    const auto packed = static_cast<double>(cuda::packed_layout(type, kRows, kCols).total);
+    const auto file = static_cast<double>(kRows * cuda::row_bytes(type, kCols));
+    // Scales of q4_k and q5_k have six bits there and eight here.
+    const bool has_small_scales = type == DType::q4_k || type == DType::q5_k;
+    EXPECT_EQ(packed - file, has_small_scales ? kRows * kCols / 64.0 : 0.0) << traits(type).name;
   }
 }
 

@@ -271,7 +271,8 @@ void run_bench(bool small, const std::string& only) {
   const std::vector<Shape> shapes =
       small ? std::vector<Shape>{{256, 64}}
             : std::vector<Shape>{{4096, 1024}, {4096, 4096}, {4096, 14336}, {14336, 4096}};
-  for (const DType type : {DType::bf16, DType::f16, DType::q8_0, DType::q4_0, DType::q6_k}) {
+  for (const DType type :
+       {DType::bf16, DType::f16, DType::q8_0, DType::q4_0, DType::q4_k, DType::q5_k, DType::q6_k}) {
     for (const Shape s : shapes) bench.products(type, s.inputs, s.outputs);
   }
   if (!small) bench.products(DType::bf16, 4096, 128256);
