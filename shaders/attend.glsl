@@ -1,61 +1,158 @@
 // Softmax attention of HEADS query heads that share keys and values, for ROWS rows of q, by one
-// workgroup. A row's visible slots are taken 64 at a time in slot order: a lane each for the scores,
-// then a lane for every 64th number of the outputs, which adds the slots' values one after another.
-// Steps within the prefix, which every row sees, read keys and values once for all rows. A running
-// maximum keeps e^score finite. What is added when depends on a slot's place among the visible ones
-// alone, so a path through a tree gives the bits that the same tokens give in a row.
+// workgroup. A row's visible slots, or those of a split, are taken 64 at a time in slot order: a
+// lane each for the scores, then a lane for four numbers of the outputs and every kGroups-th slot,
+// which adds these slots' values one after another. Steps within the prefix, which every row sees,
+// read keys and values once for all rows. A running maximum keeps e^score finite. What is added when
+// depends on a slot's place among the visible ones alone, so a path through a tree gives the bits
+// that the same tokens give in a row.
 //
-// Include after bindings q, k, v and y, push constants p, and
+// Include after bindings q, k, k_vectors, v, v_vectors and y, push constants p, and
 //   uint visible(uint row, uint i)    the i-th slot behind the prefix that a row of q sees
 
 layout(constant_id = 0) const uint HEADS = 1;  // at most kAttentionHeadsMax
 layout(constant_id = 1) const uint ROWS = 1;   // at most kAttentionRowsMax
 layout(constant_id = 2) const uint HEAD_DIM = 64;
+// Whether heads of keys and values begin at whole vectors and are whole ones.
+layout(constant_id = 3) const bool VECTORS = false;
+// Whether y has splits as combine reads them; else the results.
+layout(constant_id = 4) const bool SPLITS = false;
 
-const uint kPairs = ROWS * HEADS;  // row by row
-const uint kNumbers = (HEAD_DIM + kAttentionWorkgroup - 1) / kAttentionWorkgroup;  // of a lane
+const uint kPairs = ROWS * HEADS;                     // row by row
+const uint kColumns = (HEAD_DIM + 3) / 4;             // of four numbers, or two in the last
+const uint kGroups = kAttentionWorkgroup / kColumns;  // of lanes, which share the slots of a step
 
-shared float query[kPairs * HEAD_DIM];
+shared vec4 query[kPairs * kColumns];
 shared float weights[kPairs * kAttentionWorkgroup];
 shared float part_largest[kPairs * kAttentionParts];
 shared uint slots[ROWS * kAttentionWorkgroup];
 
-// Rows first_row.. of q, `row_count` of the tile's. Row r sees slots base..base + prefix - 1 and
-// `behind[r]` behind these.
-void attend(uint first_row, uint row_count, uint first_head, uint base, uint prefix,
-            uint behind[ROWS]) {
+
+bool is_cut(uint column) { return HEAD_DIM % 4 != 0 && column + 1 == kColumns; }
+
+vec4 four_of_q(uint head, uint column) {
+  uint at = head + 4 * column;
+  if (is_cut(column)) return vec4(q[at], q[at + 1], 0.0, 0.0);
+  return vec4(q[at], q[at + 1], q[at + 2], q[at + 3]);
+}
+vec4 four_of_k(uint head, uint column) {
+  uint at = head + 4 * column;
+  if (VECTORS) return k_vectors[at >> 2];
+  if (is_cut(column)) return vec4(k[at], k[at + 1], 0.0, 0.0);
+  return vec4(k[at], k[at + 1], k[at + 2], k[at + 3]);
+}
+vec4 four_of_v(uint head, uint column) {
+  uint at = head + 4 * column;
+  if (VECTORS) return v_vectors[at >> 2];
+  if (is_cut(column)) return vec4(v[at], v[at + 1], 0.0, 0.0);
+  return vec4(v[at], v[at + 1], v[at + 2], v[at + 3]);
+}
+
+// score + a . b, number by number.
+float with_product(float score, vec4 a, vec4 b) {
+  precise float sum = score + a.x * b.x;
+  sum = sum + a.y * b.y;
+  sum = sum + a.z * b.z;
+  sum = sum + a.w * b.w;
+  return sum;
+}
+
+// Adds the sums of groups of lanes and of all lanes' weights, and writes them or their quotients.
+void finish(uint first_row, uint row_count, uint first_head, uint split, float largest[kPairs],
+            float weight_sums[kPairs], vec4 sums[kPairs]) {
   uint lane = gl_LocalInvocationID.x;
-  uint column = first_head / p.group * HEAD_DIM;
+  barrier();
+  for (uint n = 0; n < kPairs; ++n) weights[n * kAttentionWorkgroup + lane] = weight_sums[n];
+  for (uint half_count = kAttentionWorkgroup / 2; half_count > 0; half_count /= 2) {
+    barrier();
+    if (lane < half_count) {
+      for (uint n = 0; n < kPairs; ++n) {
+        uint at = n * kAttentionWorkgroup + lane;
+        precise float both = weights[at] + weights[at + half_count];
+        weights[at] = both;
+      }
+    }
+  }
+  barrier();
+  uint query_heads = gl_NumWorkGroups.x * HEADS;
+  uint sums_at = 2 * p.rows * query_heads * p.splits;
+  for (uint n = lane; n < kPairs; n += kAttentionWorkgroup) {
+    part_largest[n] = weights[n * kAttentionWorkgroup];  // the weights' place is used again
+  }
+  if (SPLITS && lane == 0) {
+    for (uint n = 0; n < kPairs; ++n) {
+      if (n / HEADS >= row_count) continue;
+      uint head = (first_row + n / HEADS) * query_heads + first_head + n % HEADS;
+      y[2 * (head * p.splits + split)] = largest[n];
+      y[2 * (head * p.splits + split) + 1] = weights[n * kAttentionWorkgroup];
+    }
+  }
+  for (uint e = 0; e < 4; ++e) {
+    barrier();
+    for (uint n = 0; n < kPairs; ++n) weights[n * kAttentionWorkgroup + lane] = sums[n][e];
+    barrier();
+    for (uint i = lane; i < kPairs * kColumns; i += kAttentionWorkgroup) {
+      uint n = i / kColumns;
+      uint d = i % kColumns * 4 + e;
+      if (n / HEADS >= row_count || d >= HEAD_DIM) continue;
+      precise float sum = weights[n * kAttentionWorkgroup + i % kColumns];
+      for (uint g = 1; g < kGroups; ++g) {
+        sum = sum + weights[n * kAttentionWorkgroup + g * kColumns + i % kColumns];
+      }
+      uint row = first_row + n / HEADS;
+      uint head = first_head + n % HEADS;
+      if (SPLITS) {
+        y[sums_at + ((row * query_heads + head) * p.splits + split) * HEAD_DIM + d] = sum;
+      } else {
+        precise float mean = sum / part_largest[n];
+        y[p.y_offset + row * p.y_stride + head * HEAD_DIM + d] = mean;
+      }
+    }
+  }
+}
+
+// Rows first_row.. of q, `row_count` of the tile's. Row r sees slots base..base + prefix - 1 and
+// `behind[r]` behind these; of all of them `count` from `begin` on are taken.
+void attend(uint first_row, uint row_count, uint first_head, uint base, uint prefix,
+            uint behind[ROWS], uint split, uint begin, uint count) {
+  uint lane = gl_LocalInvocationID.x;
+  uint head_at = first_head / p.group * HEAD_DIM;
   uint totals[ROWS];
   uint most = 0;
   for (uint r = 0; r < ROWS; ++r) {
-    // A tile at the end takes its last row again.
-    uint at = p.q_offset + (first_row + min(r, row_count - 1)) * p.q_stride + first_head * HEAD_DIM;
-    for (uint i = lane; i < HEADS * HEAD_DIM; i += kAttentionWorkgroup) {
-      query[r * HEADS * HEAD_DIM + i] = q[at + i];
-    }
-    totals[r] = r < row_count ? prefix + behind[r] : 0;
+    totals[r] = r < row_count ? min(prefix + behind[r], begin + count) : 0;
     most = max(most, totals[r]);
+  }
+  if (most <= begin) return;  // no row sees any of these
+  for (uint i = lane; i < kPairs * kColumns; i += kAttentionWorkgroup) {
+    uint n = i / kColumns;
+    // A tile at the end takes its last row again.
+    uint row = first_row + min(n / HEADS, row_count - 1);
+    uint head = p.q_offset + row * p.q_stride + (first_head + n % HEADS) * HEAD_DIM;
+    query[i] = four_of_q(head, i % kColumns);
   }
   float largest[kPairs];
   precise float weight_sums[kPairs];  // of this lane's slots
-  precise float sums[kPairs * kNumbers];
+  precise vec4 sums[kPairs];          // of this lane's column and its group's slots
   for (uint n = 0; n < kPairs; ++n) {
     largest[n] = kLowest;
     weight_sums[n] = 0.0;
+    sums[n] = vec4(0.0);
   }
-  for (uint n = 0; n < kPairs * kNumbers; ++n) sums[n] = 0.0;
+  uint column = lane % kColumns;
+  uint group = lane / kColumns;
 
-  for (uint first = 0; first < most; first += kAttentionWorkgroup) {
+  for (uint first = begin; first < most; first += kAttentionWorkgroup) {
     bool is_shared = first + kAttentionWorkgroup <= prefix;
     barrier();  // the query is there; the step before has been read
     precise float scores[kPairs];
     for (uint n = 0; n < kPairs; ++n) scores[n] = 0.0;
     if (is_shared) {
-      uint from = p.k_offset + (base + first + lane) * p.k_stride + column;
-      for (uint d = 0; d < HEAD_DIM; ++d) {
-        float key = k[from + d];
-        for (uint n = 0; n < kPairs; ++n) scores[n] = scores[n] + query[n * HEAD_DIM + d] * key;
+      uint head = p.k_offset + (base + first + lane) * p.k_stride + head_at;
+      for (uint c = 0; c < kColumns; ++c) {
+        vec4 key = four_of_k(head, c);
+        for (uint n = 0; n < kPairs; ++n) {
+          scores[n] = with_product(scores[n], query[n * kColumns + c], key);
+        }
       }
     } else {
       uint i = first + lane;
@@ -63,12 +160,12 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
         if (i >= totals[r]) continue;
         uint slot = base + (i < prefix ? i : prefix + visible(first_row + r, i - prefix));
         slots[r * kAttentionWorkgroup + lane] = slot;
-        uint from = p.k_offset + slot * p.k_stride + column;
-        for (uint d = 0; d < HEAD_DIM; ++d) {
-          float key = k[from + d];
+        uint head = p.k_offset + slot * p.k_stride + head_at;
+        for (uint c = 0; c < kColumns; ++c) {
+          vec4 key = four_of_k(head, c);
           for (uint h = 0; h < HEADS; ++h) {
             uint n = r * HEADS + h;
-            scores[n] = scores[n] + query[n * HEAD_DIM + d] * key;
+            scores[n] = with_product(scores[n], query[n * kColumns + c], key);
           }
         }
       }
@@ -97,63 +194,33 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
       uint own = n * kAttentionWorkgroup + lane;
       bool is_there = first + lane < totals[n / HEADS];
       weights[own] = is_there ? exact_exp(weights[own] - step_largest) : 0.0;
-      shrink[n] = first == 0 ? 0.0 : exact_exp(largest[n] - step_largest);
+      shrink[n] = first == begin ? 0.0 : exact_exp(largest[n] - step_largest);
       weight_sums[n] = weight_sums[n] * shrink[n] + weights[own];
       largest[n] = step_largest;
     }
     barrier();
-    for (uint m = 0; m < kNumbers; ++m) {
-      uint d = lane + m * kAttentionWorkgroup;
-      if (d >= HEAD_DIM) continue;
-      for (uint n = 0; n < kPairs; ++n) {
-        sums[n * kNumbers + m] = sums[n * kNumbers + m] * shrink[n];
-      }
-      uint from = p.v_offset + column + d;
-      if (is_shared) {
-        for (uint i = 0; i < kAttentionWorkgroup; ++i) {
-          float value = v[from + (base + first + i) * p.v_stride];
-          for (uint n = 0; n < kPairs; ++n) {
-            sums[n * kNumbers + m] =
-                sums[n * kNumbers + m] + weights[n * kAttentionWorkgroup + i] * value;
-          }
+    if (group >= kGroups) continue;
+    for (uint n = 0; n < kPairs; ++n) sums[n] = sums[n] * shrink[n];
+    uint head = p.v_offset + head_at;
+    if (is_shared) {
+      for (uint i = group; i < kAttentionWorkgroup; i += kGroups) {
+        vec4 value = four_of_v(head + (base + first + i) * p.v_stride, column);
+        for (uint n = 0; n < kPairs; ++n) {
+          sums[n] = sums[n] + weights[n * kAttentionWorkgroup + i] * value;
         }
-        continue;
       }
-      for (uint r = 0; r < ROWS; ++r) {
-        uint count = min(max(totals[r], first) - first, kAttentionWorkgroup);
-        for (uint i = 0; i < count; ++i) {
-          float value = v[from + slots[r * kAttentionWorkgroup + i] * p.v_stride];
-          for (uint h = 0; h < HEADS; ++h) {
-            uint n = r * HEADS + h;
-            sums[n * kNumbers + m] =
-                sums[n * kNumbers + m] + weights[n * kAttentionWorkgroup + i] * value;
-          }
+      continue;
+    }
+    for (uint r = 0; r < ROWS; ++r) {
+      uint there = min(max(totals[r], first) - first, kAttentionWorkgroup);
+      for (uint i = group; i < there; i += kGroups) {
+        vec4 value = four_of_v(head + slots[r * kAttentionWorkgroup + i] * p.v_stride, column);
+        for (uint h = 0; h < HEADS; ++h) {
+          uint n = r * HEADS + h;
+          sums[n] = sums[n] + weights[n * kAttentionWorkgroup + i] * value;
         }
       }
     }
   }
-  barrier();
-  for (uint n = 0; n < kPairs; ++n) weights[n * kAttentionWorkgroup + lane] = weight_sums[n];
-  for (uint half_count = kAttentionWorkgroup / 2; half_count > 0; half_count /= 2) {
-    barrier();
-    if (lane < half_count) {
-      for (uint n = 0; n < kPairs; ++n) {
-        uint at = n * kAttentionWorkgroup + lane;
-        precise float both = weights[at] + weights[at + half_count];
-        weights[at] = both;
-      }
-    }
-  }
-  barrier();
-  for (uint n = 0; n < kPairs; ++n) {
-    if (n / HEADS >= row_count) continue;
-    uint to = p.y_offset + (first_row + n / HEADS) * p.y_stride + (first_head + n % HEADS) * HEAD_DIM;
-    for (uint m = 0; m < kNumbers; ++m) {
-      uint d = lane + m * kAttentionWorkgroup;
-      if (d < HEAD_DIM) {
-        precise float mean = sums[n * kNumbers + m] / weights[n * kAttentionWorkgroup];
-        y[to + d] = mean;
-      }
-    }
-  }
+  finish(first_row, row_count, first_head, split, largest, weight_sums, sums);
 }

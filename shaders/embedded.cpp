@@ -11,6 +11,9 @@ constexpr std::uint32_t kArgmax[] =
 constexpr std::uint32_t kAttention[] =
 #include "attention.spv.inc"
     ;
+constexpr std::uint32_t kCombine[] =
+#include "combine.spv.inc"
+    ;
 constexpr std::uint32_t kCompact[] =
 #include "compact.spv.inc"
     ;
@@ -75,6 +78,7 @@ struct Embedded {
 constexpr Embedded kEmbedded[] = {
     {Shader::argmax, 0, kArgmax},
     {Shader::attention, 0, kAttention},
+    {Shader::combine, 0, kCombine},
     {Shader::compact, 0, kCompact},
     {Shader::embed, 0, kEmbed},
     {Shader::embed, kNarrowStorage, kEmbedNarrowStorage},
@@ -97,9 +101,10 @@ constexpr Embedded kEmbedded[] = {
 
 // In the order of Shader.
 constexpr const char* kNames[] = {
-    "argmax",          "attention",  "compact",     "embed",  "gather_layers",
-    "group_attention", "group_mean", "int8_matmul", "matmul", "quantize",
-    "rms_norm",        "rope",       "store",       "swiglu", "top_k",
+    "argmax",      "attention",     "combine",         "compact",
+    "embed",       "gather_layers", "group_attention", "group_mean",
+    "int8_matmul", "matmul",        "quantize",        "rms_norm",
+    "rope",        "store",         "swiglu",          "top_k",
 };
 static_assert(std::size(kNames) == kShaderCount);
 

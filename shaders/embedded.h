@@ -10,6 +10,7 @@ namespace edgedraft::shaders {
 enum class Shader : std::uint8_t {
   argmax,
   attention,
+  combine,
   compact,
   embed,
   gather_layers,
@@ -24,7 +25,7 @@ enum class Shader : std::uint8_t {
   swiglu,
   top_k,
 };
-inline constexpr std::size_t kShaderCount = 15;
+inline constexpr std::size_t kShaderCount = 16;
 
 // Optional features of a device that a build of a shader needs, a bit each.
 using Features = std::uint8_t;

@@ -1,6 +1,6 @@
 #version 450
 // As attention, over the rows of a group. One workgroup a row and a few query heads of a key-value
-// head: groups are small.
+// head, which sees all of the group: groups are small.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
@@ -8,7 +8,9 @@ layout(local_size_x = kAttentionWorkgroup) in;
 layout(push_constant) uniform Push { AttentionParams p; };
 layout(std430, binding = 1) readonly buffer Q { float q[]; };
 layout(std430, binding = 2) readonly buffer K { float k[]; };
+layout(std430, binding = 2) readonly buffer KVectors { vec4 k_vectors[]; };
 layout(std430, binding = 3) readonly buffer V { float v[]; };
+layout(std430, binding = 3) readonly buffer VVectors { vec4 v_vectors[]; };
 layout(std430, binding = 4) writeonly buffer Y { float y[]; };
 
 uint visible(uint row, uint i) { return 0; }  // a group is all prefix
@@ -19,5 +21,6 @@ void main() {
   uint row = gl_WorkGroupID.y;
   uint behind[ROWS];
   for (uint r = 0; r < ROWS; ++r) behind[r] = 0;
-  attend(row, 1, gl_WorkGroupID.x * HEADS, row - row % p.group_rows, p.group_rows, behind);
+  attend(row, 1, gl_WorkGroupID.x * HEADS, row - row % p.group_rows, p.group_rows, behind, 0, 0,
+         p.group_rows);
 }

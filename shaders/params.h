@@ -38,6 +38,9 @@ const uint kAttentionWorkgroup = 64;  // also the slots of a step
 const uint kAttentionHeadsMax = 4;    // of a workgroup
 const uint kAttentionRowsMax = 4;     // of a workgroup
 const uint kAttentionParts = 8;  // of the slots of a step, whose largest scores are found first
+// Slots that a row sees are taken so many at a time, whatever else is in the call: whole steps. What
+// comes of them is brought together by combine.
+const uint kAttentionSplit = 128;
 const uint kMaskWords = 8;
 const uint kQuantizeWorkgroup = 32;
 const uint kQuantizeStretch = 128;  // activations that share a scale
@@ -124,9 +127,22 @@ struct AttentionParams {
   uint rows;
   uint group;  // query heads a key-value head
   float scale;
-  uint has_masks;
-  uint prefix_at;   // the prefix, then kMaskWords a row
+  uint prefix_at;
+  uint masks_at;    // kMaskWords a row; 0: no row has a mask
+  uint splits;      // workgroups that share the slots of a row, 1 where each sees all of them
   uint group_rows;  // of group_attention
+};
+
+// The largest score and the sum of weights of a row's query head and split, splits last, and behind
+// all of these the sums of weighted values, head_dim each.
+struct CombineParams {
+  uint y_offset;
+  uint y_stride;
+  uint rows;
+  uint splits;  // that there is room for
+  uint head_dim;
+  uint prefix_at;
+  uint masks_at;
 };
 
 struct SwigluParams {

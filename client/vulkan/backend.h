@@ -133,6 +133,9 @@ class VulkanBackend final : public MeasuredBackend {
   View quantize(const Matrix& x);
   static shaders::AttentionParams attention_params(const View& q, const View& k, const View& v,
                                                    const View& y, const HeadShape& heads);
+  static PipelineKey attention_key(shaders::Shader shader, const HeadShape& shape,
+                                   std::uint32_t heads, std::uint64_t rows,
+                                   const shaders::AttentionParams& at);
   Command copy_of(Command::Kind kind, const Matrix& m, std::uint64_t host_offset) const;
   // The first `bytes` of scratch memory as a binding.
   Slice scratch(std::uint64_t bytes);

@@ -32,13 +32,31 @@ std::uint32_t heads_a_workgroup(const HeadShape& heads) {
 
 // Rows of a workgroup, which share what they read of the prefix: as many as there are and fit into
 // the memory that every device's workgroups have.
-std::uint32_t rows_a_workgroup(const AttentionOp& op, std::uint32_t heads) {
+std::uint32_t rows_a_workgroup(const HeadShape& shape, std::uint32_t heads, std::uint64_t rows) {
+  const std::uint32_t padded_dim = (shape.head_dim + 3) / 4 * 4;
   const std::uint32_t bytes_a_row =
-      heads * (op.heads.head_dim + shaders::kAttentionWorkgroup + shaders::kAttentionParts) * 4 +
+      heads * (padded_dim + shaders::kAttentionWorkgroup + shaders::kAttentionParts) * 4 +
       shaders::kAttentionWorkgroup * 4;
-  std::uint32_t count = std::min(std::bit_ceil(op.q.rows), shaders::kAttentionRowsMax);
+  auto count = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(std::bit_ceil(rows), shaders::kAttentionRowsMax));
   while (count > 1 && count * bytes_a_row > shaders::kSharedBytesMax) count /= 2;
   return count;
+}
+
+// The slots behind the prefix that a row sees.
+std::uint32_t seen_by(const AncestorMask& mask) {
+  int count = 0;
+  for (const std::uint64_t bits : mask.bits) count += std::popcount(bits);
+  return static_cast<std::uint32_t>(count);
+}
+
+// The most slots that a row sees.
+std::uint64_t slots_seen(const AttentionOp& op) {
+  std::uint64_t behind = 0;
+  for (const AncestorMask& mask : op.masks) {
+    behind = std::max<std::uint64_t>(behind, seen_by(mask));
+  }
+  return op.prefix + behind;
 }
 
 }  // namespace
@@ -170,34 +188,72 @@ shaders::AttentionParams VulkanBackend::attention_params(const View& q, const Vi
           .rows = 0,
           .group = heads.query_heads / heads.kv_heads,
           .scale = score_scale(heads.head_dim),
-          .has_masks = 0,
           .prefix_at = 0,
+          .masks_at = 0,
+          .splits = 1,
           .group_rows = 0};
+}
+
+// The pipeline of `shader` for heads of that shape, the keys and values where these are.
+PipelineKey VulkanBackend::attention_key(Shader shader, const HeadShape& shape, std::uint32_t heads,
+                                         std::uint64_t rows, const shaders::AttentionParams& at) {
+  const bool vectors = shape.head_dim % 4 == 0 && at.k_offset % 4 == 0 && at.k_stride % 4 == 0 &&
+                       at.v_offset % 4 == 0 && at.v_stride % 4 == 0;
+  return {.shader = shader,
+          .constants = {heads, rows_a_workgroup(shape, heads, rows), shape.head_dim, vectors}};
 }
 
 void VulkanBackend::attention(const AttentionOp& op) {
   check_op(op);
   if (op.q.rows == 0) return;
   static_assert(sizeof(AncestorMask) == shaders::kMaskWords * sizeof(std::uint32_t));
+  const std::uint64_t splits = AttentionParts::splits_of(slots_seen(op));
+  // Room for all that the cache holds, so that it need not grow with the prefix.
+  const AttentionParts parts(op.heads, op.keys.slots(), op.q.rows);
+  const Slice memory = splits > 1 ? scratch(parts.bytes()) : Slice{};
   const View q = view(op.q);
   const View k = view(op.keys.contiguous());
   const View v = view(op.values.contiguous());
   const View y = view(op.y);
   stream_.reserve(sizeof op.prefix + op.masks.size_bytes(), 0);
-  const std::uint32_t prefix_at = stream_.put(op.prefix);
+  shaders::AttentionParams params = attention_params(q, k, v, y, op.heads);
+  params.rows = op.q.rows;
+  params.prefix_at = stream_.put(op.prefix);
+  if (!op.masks.empty()) params.masks_at = params.prefix_at + 1;
   for (const AncestorMask& mask : op.masks) {
     const auto words = std::bit_cast<std::array<std::uint32_t, shaders::kMaskWords>>(mask.bits);
     stream_.put(std::span<const std::uint32_t>(words));
   }
   const std::uint32_t heads = heads_a_workgroup(op.heads);
-  const std::uint32_t rows = rows_a_workgroup(op, heads);
-  shaders::AttentionParams params = attention_params(q, k, v, y, op.heads);
-  params.rows = op.q.rows;
-  params.has_masks = op.masks.empty() ? 0 : 1;
-  params.prefix_at = prefix_at;
-  dispatch({.shader = Shader::attention, .constants = {heads, rows, op.heads.head_dim}},
-           {.x = op.heads.query_heads / heads, .y = groups_for(op.q.rows, rows)}, params,
-           {{q.slice}, {k.slice}, {v.slice}, {y.slice, Bound::written}});
+  const std::uint32_t head_groups = op.heads.query_heads / heads;
+  if (splits == 1) {
+    const PipelineKey key = attention_key(Shader::attention, op.heads, heads, op.q.rows, params);
+    dispatch(key, {.x = head_groups, .y = groups_for(op.q.rows, key.constants[1])}, params,
+             {{q.slice}, {k.slice}, {v.slice}, {y.slice, Bound::written}});
+    return;
+  }
+  if (splits > kGroupsMax) throw DeviceError("so long a context is too large for the device");
+  params.splits = static_cast<std::uint32_t>(splits);
+  const auto rows_max = static_cast<std::uint32_t>(std::min(parts.rows, kGroupsMax / splits));
+  for (std::uint32_t first = 0; first < op.q.rows; first += rows_max) {
+    params.rows = std::min(rows_max, op.q.rows - first);
+    PipelineKey key = attention_key(Shader::attention, op.heads, heads, params.rows, params);
+    key.constants[4] = true;
+    dispatch(key, {.x = head_groups, .y = groups_for(params.rows, key.constants[1]) * splits},
+             params, {{q.slice}, {k.slice}, {v.slice}, {memory, Bound::written}});
+    dispatch({.shader = Shader::combine}, {.x = op.heads.query_heads, .y = params.rows},
+             shaders::CombineParams{.y_offset = params.y_offset,
+                                    .y_stride = params.y_stride,
+                                    .rows = params.rows,
+                                    .splits = params.splits,
+                                    .head_dim = op.heads.head_dim,
+                                    .prefix_at = params.prefix_at,
+                                    .masks_at = params.masks_at},
+             {{memory}, {y.slice, Bound::written}});
+    params.q_offset += params.rows * params.q_stride;
+    params.y_offset += params.rows * params.y_stride;
+    if (params.masks_at != 0) params.masks_at += params.rows * shaders::kMaskWords;
+  }
 }
 
 void VulkanBackend::group_attention(const GroupAttentionOp& op) {
@@ -212,7 +268,7 @@ void VulkanBackend::group_attention(const GroupAttentionOp& op) {
   shaders::AttentionParams params = attention_params(q, k, v, y, op.heads);
   params.rows = op.q.rows;
   params.group_rows = op.group_rows;
-  dispatch({.shader = Shader::group_attention, .constants = {heads, 1, op.heads.head_dim}},
+  dispatch(attention_key(Shader::group_attention, op.heads, heads, 1, params),
            {.x = op.heads.query_heads / heads, .y = op.q.rows}, params,
            {{q.slice}, {k.slice}, {v.slice}, {y.slice, Bound::written}});
 }
@@ -393,7 +449,7 @@ void VulkanBackend::argmax(const ArgmaxOp& op) {
   const std::uint64_t at = stream_.add_result(bytes);
   Command copy;
   copy.kind = Command::copy_out;
-  copy.slices[0] = memory;
+  copy.slices[0] = {.block = memory.block, .offset = memory.offset, .bytes = bytes};
   copy.host_offset = at;
   copy.row_bytes = bytes;
   copy.row_count = 1;

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "shaders/params.h"
+#include "shared/model/config.h"
 
 // Scratch memory of calls: for the backend, and for its plan.
 namespace edgedraft::vulkan {
@@ -15,6 +17,33 @@ constexpr std::uint32_t quantized_row_words(std::uint32_t cols) {
       (cols + shaders::kQuantizeStretch - 1) / shaders::kQuantizeStretch;
   return (cols / 4 + stretches + kVectorWords - 1) / kVectorWords * kVectorWords;
 }
+
+// What attention.comp leaves of the splits of the slots that rows see, for combine.comp. Rows are
+// taken so many at a time that kBytesMax is enough, one at least.
+struct AttentionParts {
+  static constexpr std::uint64_t kBytesMax = std::uint64_t{8} << 20;
+
+  // For up to `rows_wanted` rows that see up to `slots` slots.
+  constexpr AttentionParts(const HeadShape& heads, std::uint64_t slots, std::uint64_t rows_wanted)
+      : splits(splits_of(slots)),
+        row_bytes(heads.query_heads * splits * (heads.head_dim + 2) * sizeof(float)),
+        rows(std::min(rows_wanted, whole_tiles(kBytesMax / row_bytes))) {}
+
+  static constexpr std::uint64_t splits_of(std::uint64_t slots) {
+    return (slots + shaders::kAttentionSplit - 1) / shaders::kAttentionSplit;
+  }
+  constexpr std::uint64_t bytes() const { return rows * row_bytes; }
+
+  std::uint64_t splits;
+  std::uint64_t row_bytes;
+  std::uint64_t rows;
+
+ private:
+  static constexpr std::uint64_t whole_tiles(std::uint64_t count) {
+    constexpr std::uint64_t kTile = shaders::kAttentionRowsMax;
+    return count < kTile ? std::max<std::uint64_t>(count, 1) : count / kTile * kTile;
+  }
+};
 
 // Where top_k.comp has what, in pairs of words: the result, the rows' sums, the stretches' sums,
 // and two places for choices.

@@ -32,7 +32,11 @@ class VulkanPlan final : public PlanningBackend {
     scratch_.reserve(*this, std::uint64_t{rows_max(op.x)} * sizeof(std::uint32_t) *
                                 vulkan::quantized_row_words(op.x.cols));
   }
-  void plan(const HeadShape& /*heads*/) override {}
+  void plan(const AttentionOp& op) override {
+    const vulkan::AttentionParts parts(op.heads, op.keys.slots(), rows_max(op.q));
+    if (parts.splits > 1) scratch_.reserve(*this, parts.bytes());
+  }
+  void plan(const GroupAttentionOp& /*op*/) override {}
   void plan(const TopKOp& op) override {
     const vulkan::TopKPlaces places(op.logits.rows, op.logits.cols, op.k);
     scratch_.reserve(*this, places.end * vulkan::TopKPlaces::kPairBytes);

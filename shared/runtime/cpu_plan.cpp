@@ -32,7 +32,9 @@ class CpuPlan final : public PlanningBackend {
       interleaved_.reserve(*this, interleaved_bytes(rows, op.x.cols));
     }
   }
-  void plan(const HeadShape& heads) override {
+  void plan(const AttentionOp& op) override { plan_attention(op.heads); }
+  void plan(const GroupAttentionOp& op) override { plan_attention(op.heads); }
+  void plan_attention(const HeadShape& heads) {
     const std::size_t floats = cpu::attention_scratch_floats(heads_of(heads));
     for (Grown& scratch : threads_) scratch.reserve(*this, floats * sizeof(float));
   }

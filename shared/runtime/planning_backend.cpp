@@ -77,6 +77,7 @@ void PlanningBackend::top_k(const TopKOp& op) {
 }
 
 void PlanningBackend::argmax(const ArgmaxOp& op) {
+  plan(op);
   std::ranges::fill(op.tokens, 0u);
 }
 

@@ -27,8 +27,8 @@ class PlanningBackend : public Backend {
   void matmul(const MatmulOp& op) override { plan(op); }
   void rope(const RopeOp& op) override;
   void store(const StoreOp& op) override;
-  void attention(const AttentionOp& op) override { plan(op.heads); }
-  void group_attention(const GroupAttentionOp& op) override { plan(op.heads); }
+  void attention(const AttentionOp& op) override { plan(op); }
+  void group_attention(const GroupAttentionOp& op) override { plan(op); }
   void swiglu(const SwigluOp& op) override;
   void compact(const CompactOp& op) override;
   void gather_layers(const GatherLayersOp& op) override;
@@ -44,7 +44,8 @@ class PlanningBackend : public Backend {
   virtual std::uint64_t taken_by(const MatrixBytes& matrix) const = 0;
   // What calls need beside their operands.
   virtual void plan(const MatmulOp& op) = 0;
-  virtual void plan(const HeadShape& heads) = 0;  // of attention
+  virtual void plan(const AttentionOp& op) = 0;
+  virtual void plan(const GroupAttentionOp& op) = 0;
   virtual void plan(const TopKOp& op) = 0;
 
   // How many rows such calls may have: as many as the memory of `m`, and no more than one call

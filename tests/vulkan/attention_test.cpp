@@ -1,0 +1,128 @@
+#include <algorithm>
+
+#include "client/vulkan/scratch_sizes.h"
+#include "tests/vulkan/vulkan_support.h"
+
+// How attention is divided on a Vulkan device: what comes out is tests/runtime's.
+namespace edgedraft::testing {
+namespace {
+
+constexpr HeadShape kHeads{.query_heads = 8, .kv_heads = 2, .head_dim = 12};
+
+class VulkanAttentionTest : public VulkanTest {
+ protected:
+  void SetUp() override {
+    VulkanTest::SetUp();
+    if (IsSkipped()) return;
+    auto opened = open_with({});
+    ASSERT_TRUE(opened) << opened.error().message;
+    backend_ = std::move(*opened);
+  }
+
+  Floats attend(const Matrix& q, const Matrix& keys, const Matrix& values, std::uint32_t prefix,
+                const std::vector<AncestorMask>& masks, const HeadShape& heads = kHeads) {
+    const OwnedMatrix y(*backend_, q.rows, heads.query_cols());
+    backend_->attention({.q = q,
+                         .keys = keys,
+                         .values = values,
+                         .prefix = prefix,
+                         .masks = masks,
+                         .heads = heads,
+                         .y = y.all()});
+    return values_of(*backend_, y.all());
+  }
+
+  std::unique_ptr<MeasuredBackend> backend_;
+};
+
+TEST_F(VulkanAttentionTest, DividesTheSlotsOfLongContextsAlone) {
+  if (!backend_->device().timestamps) GTEST_SKIP() << "the device has no timestamps";
+  const OwnedMatrix q(*backend_, 2, kHeads.query_cols());
+  const OwnedMatrix cache(*backend_, 1000, kHeads.kv_cols());
+  std::vector<AncestorMask> masks(2);
+  for (AncestorMask& mask : masks) mask.set(0);
+  masks[1].set(1);
+  backend_->set_timing(MeasuredBackend::Timing::each);
+  const auto operations = [&](std::uint32_t prefix) {
+    attend(q.all(), cache.all(), cache.all(), prefix, masks);
+    std::vector<std::string> names;
+    for (const auto& time : backend_->take_times()) names.push_back(time.name);
+    return names;
+  };
+  const std::vector<std::string> whole = {"attention"};
+  const std::vector<std::string> divided = {"attention", "combine"};
+  operations(1);  // zeros the matrices
+  EXPECT_EQ(operations(1), whole);
+  EXPECT_EQ(operations(shaders::kAttentionSplit - 2), whole);
+  EXPECT_EQ(operations(shaders::kAttentionSplit - 1), divided);
+  EXPECT_EQ(operations(900), divided);
+}
+
+// A cache of many slots leaves room for the splits of few rows at once. The rows' bits are those of
+// a small one.
+TEST_F(VulkanAttentionTest, TakesAsManyRowsAtOnceAsThereIsRoomFor) {
+  constexpr std::uint32_t kRows = 50;
+  constexpr std::uint32_t kPrefix = 300;
+  constexpr std::uint32_t kSlots = 250'000;
+  constexpr HeadShape kSmall{.query_heads = 16, .kv_heads = 2, .head_dim = 2};
+  const vulkan::AttentionParts parts(kSmall, kSlots, kRows);
+  ASSERT_LT(parts.rows, kRows / 2);
+  const OwnedMatrix q = matrix_of(*backend_, kRows, kSmall.query_cols(),
+                                  random_floats(1, kRows * kSmall.query_cols()));
+  const auto masks = random_tree(5, kRows);
+  Floats results[2];
+  for (const bool is_large : {false, true}) {
+    const std::uint32_t slots = is_large ? kSlots : kPrefix + kRows;
+    const OwnedMatrix keys(*backend_, slots, kSmall.kv_cols());
+    const OwnedMatrix values(*backend_, slots, kSmall.kv_cols());
+    const std::size_t numbers = (kPrefix + kRows) * kSmall.kv_cols();
+    backend_->write(keys.rows(kPrefix + kRows), random_floats(2, numbers));
+    backend_->write(values.rows(kPrefix + kRows), random_floats(3, numbers));
+    results[is_large] = attend(q.all(), keys.all(), values.all(), kPrefix, masks, kSmall);
+  }
+  EXPECT_TRUE(same_bytes(results[0], results[1]));
+}
+
+// Keys and values are read as vectors where they lie so; a number at a time they have the same
+// bits.
+TEST_F(VulkanAttentionTest, HasTheSameBitsWhereNothingIsAligned) {
+  constexpr std::uint32_t kRows = 5;
+  const auto masks = random_tree(5, kRows);
+  for (const std::uint32_t prefix : {40u, 300u}) {
+    const std::uint32_t slots = prefix + kRows;
+    const OwnedMatrix q = matrix_of(*backend_, kRows, kHeads.query_cols(),
+                                    random_floats(1, kRows * kHeads.query_cols()));
+    Floats results[2];
+    for (const std::uint32_t shift : {0u, 1u}) {
+      const OwnedMatrix keys(*backend_, slots, kHeads.kv_cols() + shift);
+      const OwnedMatrix values(*backend_, slots, kHeads.kv_cols() + shift);
+      const Matrix own_keys = keys.all().column_range(shift, kHeads.kv_cols());
+      const Matrix own_values = values.all().column_range(shift, kHeads.kv_cols());
+      backend_->write(own_keys, random_floats(2, slots * kHeads.kv_cols()));
+      backend_->write(own_values, random_floats(3, slots * kHeads.kv_cols()));
+      results[shift] = attend(q.all(), own_keys, own_values, prefix, masks);
+    }
+    EXPECT_TRUE(same_bytes(results[0], results[1])) << prefix;
+  }
+}
+
+// One row's splits may be more, and are then a small part of the cache.
+TEST(AttentionPartsTest, TakeNoMoreMemoryThanTheyMay) {
+  for (const HeadShape heads : {HeadShape{32, 8, 128}, HeadShape{4, 4, 64}, HeadShape{14, 2, 64}}) {
+    for (const std::uint64_t slots : {1u, 129u, 4096u, 131072u}) {
+      std::uint64_t fewer = 0;
+      for (std::uint64_t rows = 1; rows <= kMaskRowsMax; ++rows) {
+        const vulkan::AttentionParts parts(heads, slots, rows);
+        EXPECT_GE(parts.rows, 1u);
+        EXPECT_LE(parts.rows, rows);
+        EXPECT_GE(parts.bytes(), fewer) << "a plan for more rows must do for fewer";
+        fewer = parts.bytes();
+        const std::uint64_t cache = 2 * slots * heads.kv_cols() * sizeof(float);
+        EXPECT_LE(parts.bytes(), std::max(vulkan::AttentionParts::kBytesMax, cache / 16));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft::testing
