@@ -46,6 +46,7 @@ const uint kQuantizeWorkgroup = 32;
 const uint kQuantizeStretch = 128;  // activations that share a scale
 const uint kTopKWorkgroup = 64;
 const uint kTopKStretch = 1024;  // candidates that a workgroup chooses from
+const uint kArgmaxStretch = 2048;  // numbers that a workgroup of argmax looks at first
 const uint kNoToken = 0xFFFFFFFFu;
 
 struct EmbedParams {
@@ -199,11 +200,12 @@ struct TopKParams {
   uint totals_offset;  // of the last pass's sums, a row each
 };
 
+// Offsets and strides of candidates count pairs.
 struct ArgmaxParams {
-  uint x_offset;
+  uint x_offset;  // of logits, or of candidates
   uint x_stride;
-  uint cols;
-  uint y_offset;
+  uint count;     // of a row
+  uint y_offset;  // of candidates, or of tokens
 };
 
 #ifdef __cplusplus

@@ -438,14 +438,30 @@ void VulkanBackend::top_k(const TopKOp& op) {
 void VulkanBackend::argmax(const ArgmaxOp& op) {
   check_op(op);
   if (op.logits.rows == 0) return;
-  const std::uint64_t bytes = op.tokens.size_bytes();
-  const Slice memory = scratch(bytes);
+  const std::uint64_t rows = op.logits.rows;
+  const ArgmaxPlaces places(rows, op.logits.cols);
+  const Slice memory = scratch(places.end * ArgmaxPlaces::kPairBytes);
   const View x = view(op.logits);
-  stream_.reserve(0, bytes);
-  dispatch({.shader = Shader::argmax}, {.x = op.logits.rows},
-           shaders::ArgmaxParams{
-               .x_offset = x.offset, .x_stride = x.stride, .cols = op.logits.cols, .y_offset = 0},
+  const bool is_one_pass = places.stretches == 1;
+  const auto choices = static_cast<std::uint32_t>(places.choices);
+  stream_.reserve(0, 0);
+  dispatch({.shader = Shader::argmax, .constants = {true, is_one_pass}},
+           {.x = places.stretches, .y = rows},
+           shaders::ArgmaxParams{.x_offset = x.offset,
+                                 .x_stride = x.stride,
+                                 .count = op.logits.cols,
+                                 .y_offset = is_one_pass ? 0 : choices},
            {{x.slice}, {memory, Bound::written}});
+  if (!is_one_pass) {
+    const auto count = static_cast<std::uint32_t>(places.stretches);
+    stream_.reserve(0, 0);
+    dispatch({.shader = Shader::argmax, .constants = {false, true}}, {.x = 1, .y = rows},
+             shaders::ArgmaxParams{
+                 .x_offset = choices, .x_stride = count, .count = count, .y_offset = 0},
+             {{memory}, {memory, Bound::written}});
+  }
+  const std::uint64_t bytes = op.tokens.size_bytes();
+  stream_.reserve(0, bytes);
   const std::uint64_t at = stream_.add_result(bytes);
   Command copy;
   copy.kind = Command::copy_out;

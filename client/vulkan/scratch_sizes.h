@@ -45,6 +45,20 @@ struct AttentionParts {
   }
 };
 
+// Where argmax.comp has what: the tokens, then a pair of words a row and stretch.
+struct ArgmaxPlaces {
+  static constexpr std::uint64_t kPairBytes = 8;
+
+  constexpr ArgmaxPlaces(std::uint64_t rows, std::uint64_t cols)
+      : stretches((cols + shaders::kArgmaxStretch - 1) / shaders::kArgmaxStretch),
+        choices((rows + 1) / 2),
+        end(stretches > 1 ? choices + rows * stretches : choices) {}
+
+  std::uint64_t stretches;  // of a row
+  std::uint64_t choices;    // in pairs, as `end`
+  std::uint64_t end;
+};
+
 // Where top_k.comp has what, in pairs of words: the result, the rows' sums, the stretches' sums,
 // and two places for choices.
 struct TopKPlaces {

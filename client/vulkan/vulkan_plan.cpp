@@ -41,6 +41,10 @@ class VulkanPlan final : public PlanningBackend {
     const vulkan::TopKPlaces places(op.logits.rows, op.logits.cols, op.k);
     scratch_.reserve(*this, places.end * vulkan::TopKPlaces::kPairBytes);
   }
+  void plan(const ArgmaxOp& op) override {
+    const vulkan::ArgmaxPlaces places(op.logits.rows, op.logits.cols);
+    scratch_.reserve(*this, places.end * vulkan::ArgmaxPlaces::kPairBytes);
+  }
   static bool is_split(DType type) { return type == DType::q8_0 || type == DType::q4_0; }
 
   bool rounds_;  // activations of quantised products, to int8

@@ -41,6 +41,7 @@ class CpuPlan final : public PlanningBackend {
   void plan(const TopKOp& op) override {
     top_k_.reserve(*this, top_k_bytes(op.logits.rows, op.logits.cols));
   }
+  void plan(const ArgmaxOp& /*op*/) override {}
 
   const cpu::Kernels& kernels_;
   std::vector<Grown> threads_;

@@ -47,6 +47,7 @@ class PlanningBackend : public Backend {
   virtual void plan(const AttentionOp& op) = 0;
   virtual void plan(const GroupAttentionOp& op) = 0;
   virtual void plan(const TopKOp& op) = 0;
+  virtual void plan(const ArgmaxOp& op) = 0;
 
   // How many rows such calls may have: as many as the memory of `m`, and no more than one call
   // takes. A plan is then right for wider calls than were made to make it.

@@ -148,12 +148,30 @@ TEST_P(ArgmaxTest, AgreesWithASearchAtEverySize) {
   }
 }
 
+// However far apart they are: a backend may look at parts of a row apart.
+TEST_P(ArgmaxTest, TakesTheFirstOfTheLargestOfALongRow) {
+  constexpr std::uint32_t kCols = 9001;
+  const std::vector<std::vector<std::uint32_t>> rows = {
+      {9000, 2048, 2047, 5000}, {8999, 9000}, {0, 9000}, {4096, 6144, 8192}};
+  Floats logits = random_floats(1, rows.size() * kCols);
+  std::vector<std::uint32_t> first;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    for (const std::uint32_t token : rows[r]) logits[r * kCols + token] = 2.0f;
+    first.push_back(*std::min_element(rows[r].begin(), rows[r].end()));
+  }
+  EXPECT_EQ(argmax(logits, static_cast<std::uint32_t>(rows.size())), first);
+}
+
 TEST_P(ArgmaxTest, NamesAValidTokenForNumbersThatAreNone) {
   Floats logits(33, NAN);
   EXPECT_EQ(argmax(logits, 1)[0], 0u);
   logits[20] = -INFINITY;
   logits[32] = -5.0f;
   EXPECT_EQ(argmax(logits, 1)[0], 32u);
+  Floats many(5000, NAN);
+  EXPECT_EQ(argmax(many, 1)[0], 0u);
+  many[4000] = -1e30f;
+  EXPECT_EQ(argmax(many, 1)[0], 4000u);
 }
 
 EDGEDRAFT_FOR_ALL_BACKENDS(TopKTest);
