@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "shared/runtime/backend.h"
 
@@ -15,18 +16,22 @@ DeviceError out_of_memory(std::uint64_t bytes) {
   return DeviceError("out of device memory: " + std::to_string(bytes) + " bytes wanted");
 }
 
-// The first type that has the wanted properties, and the preferred ones if any type has both.
-std::optional<std::uint32_t> memory_type(const VkPhysicalDeviceMemoryProperties& memory,
-                                         std::uint32_t allowed, VkMemoryPropertyFlags wanted,
-                                         VkMemoryPropertyFlags preferred) {
+// The first type that has the wanted and the preferred properties, if any has both, then the first
+// other one that has those that are wanted.
+std::vector<std::uint32_t> memory_types(const VkPhysicalDeviceMemoryProperties& memory,
+                                        std::uint32_t allowed, VkMemoryPropertyFlags wanted,
+                                        VkMemoryPropertyFlags preferred) {
+  std::vector<std::uint32_t> types;
   for (const VkMemoryPropertyFlags flags : {wanted | preferred, wanted}) {
     for (std::uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
-      if ((allowed >> i & 1) != 0 && (memory.memoryTypes[i].propertyFlags & flags) == flags) {
-        return i;
-      }
+      const bool has_flags = (memory.memoryTypes[i].propertyFlags & flags) == flags;
+      if ((allowed >> i & 1) == 0 || !has_flags) continue;
+      if (!types.empty() && types.front() == i) continue;
+      types.push_back(i);
+      break;
     }
   }
-  return std::nullopt;
+  return types;
 }
 
 }  // namespace
@@ -45,18 +50,19 @@ Block::Block(Device& device, const std::shared_ptr<MemoryMeter>& meter, std::uin
 
   VkMemoryRequirements needs{};
   f.GetBufferMemoryRequirements(device.handle(), buffer, &needs);
-  const auto type = memory_type(device.memory(), needs.memoryTypeBits, wanted, preferred);
-  if (!type) throw DeviceError("the Vulkan device has no memory of the kind that is needed");
-  const std::uint64_t heap_bytes =
-      device.memory().memoryHeaps[device.memory().memoryTypes[*type].heapIndex].size;
-  if (needs.size > heap_bytes) throw out_of_memory(bytes);  // layers and drivers may not check
-  const VkMemoryAllocateInfo allocate{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
-                                      .allocationSize = needs.size,
-                                      .memoryTypeIndex = *type};
+  const auto types = memory_types(device.memory(), needs.memoryTypeBits, wanted, preferred);
+  if (types.empty())
+    throw DeviceError("the Vulkan device has no memory of the kind that is needed");
   held_ = HeldMemory(meter, needs.size);
-  VkDeviceMemory memory = VK_NULL_HANDLE;
-  check(f.AllocateMemory(device.handle(), &allocate, nullptr, &memory), "allocate memory");
-  memory_ = {f, device.handle(), memory};
+  for (const std::uint32_t type : types) {
+    try {
+      take_memory(device, needs.size, type);
+      break;
+    } catch (const DeviceError&) {
+      if (type == types.back()) throw;  // of the preferred kind there may be little
+    }
+  }
+  const VkDeviceMemory memory = memory_.get();
   check(f.BindBufferMemory(device.handle(), buffer, memory, 0), "bind memory");
   if ((wanted & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) != 0) {
     void* mapped = nullptr;
@@ -64,6 +70,19 @@ Block::Block(Device& device, const std::shared_ptr<MemoryMeter>& meter, std::uin
     mapped_ = static_cast<std::byte*>(mapped);
   }
   free_[0] = bytes;
+}
+
+void Block::take_memory(Device& device, std::uint64_t bytes, std::uint32_t type) {
+  const VkPhysicalDeviceMemoryProperties& kinds = device.memory();
+  const std::uint64_t heap_bytes = kinds.memoryHeaps[kinds.memoryTypes[type].heapIndex].size;
+  if (bytes > heap_bytes) throw out_of_memory(bytes_);  // layers and drivers may not check
+  const VkMemoryAllocateInfo allocate{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                                      .allocationSize = bytes,
+                                      .memoryTypeIndex = type};
+  VkDeviceMemory memory = VK_NULL_HANDLE;
+  check(device.functions().AllocateMemory(device.handle(), &allocate, nullptr, &memory),
+        "allocate memory");
+  memory_ = {device.functions(), device.handle(), memory};
 }
 
 Allocation::~Allocation() {

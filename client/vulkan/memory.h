@@ -15,7 +15,8 @@ namespace edgedraft::vulkan {
 // A piece of device memory with one buffer over all of it, from which allocations are cut.
 class Block {
  public:
-  // Throws DeviceError if there is no memory.
+  // Has the preferred properties where a type of memory has them and some is left. Throws
+  // DeviceError if there is no memory.
   Block(Device& device, const std::shared_ptr<MemoryMeter>& meter, std::uint64_t bytes,
         VkMemoryPropertyFlags wanted, VkMemoryPropertyFlags preferred);
 
@@ -25,6 +26,7 @@ class Block {
 
  private:
   friend class Arena;
+  void take_memory(Device& device, std::uint64_t bytes, std::uint32_t type);
 
   std::uint64_t bytes_;
   HeldMemory held_;

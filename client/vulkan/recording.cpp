@@ -8,12 +8,6 @@
 namespace edgedraft::vulkan {
 namespace {
 
-constexpr std::uint64_t kPartAlignment = 256;
-
-std::uint64_t aligned(std::uint64_t bytes) {
-  return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
-}
-
 // What has been read and written since the last barrier.
 class Hazards {
  public:
@@ -65,7 +59,7 @@ std::vector<VkBufferCopy> rows_of(const Command& c, std::uint64_t host_base) {
 
 }  // namespace
 
-Recording::Recording(Device& device, const Pipelines& pipelines, Arena& host,
+Recording::Recording(Device& device, const Pipelines& pipelines, Arena& calls, Arena& results,
                      std::span<const Command> commands, std::uint64_t call_bytes,
                      std::uint64_t result_bytes, Timing timing)
     : device_(device),
@@ -73,8 +67,8 @@ Recording::Recording(Device& device, const Pipelines& pipelines, Arena& host,
       call_bytes_(call_bytes),
       result_bytes_(result_bytes),
       timing_(timing),
-      results_offset_(aligned(std::max<std::uint64_t>(call_bytes, 4))),
-      host_(host.allocate(results_offset_ + aligned(result_bytes))) {
+      call_(calls.allocate(call_bytes)) {
+  if (result_bytes > 0) results_ = results.allocate(result_bytes);
   const VkCommandBufferAllocateInfo allocate{
       .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
       .commandPool = device.command_pool(),
@@ -137,7 +131,7 @@ std::vector<VkDescriptorSet> Recording::make_sets(const Pipelines& pipelines) {
   for (const Command& command : commands_) {
     if (command.kind != Command::dispatch) continue;
     bind(*set, 0,
-         {.buffer = host_.block()->buffer(), .offset = host_.offset(), .range = results_offset_});
+         {.buffer = call_.block()->buffer(), .offset = call_.offset(), .range = call_.bytes()});
     for (std::uint32_t i = 0; i < command.slices.size(); ++i) {
       const Slice& s = command.slices[i];
       if (s.block == nullptr) continue;
@@ -203,14 +197,14 @@ void Recording::record_command(const Pipelines& pipelines, const Command& comman
       f.CmdFillBuffer(buffer_, slice.block->buffer(), slice.offset, slice.bytes, 0);
       return;
     case Command::copy_in: {
-      const auto regions = rows_of(command, host_.offset());
-      f.CmdCopyBuffer(buffer_, host_.block()->buffer(), slice.block->buffer(),
+      const auto regions = rows_of(command, call_.offset());
+      f.CmdCopyBuffer(buffer_, call_.block()->buffer(), slice.block->buffer(),
                       static_cast<std::uint32_t>(regions.size()), regions.data());
       return;
     }
     case Command::copy_out: {
-      const auto regions = rows_of(command, host_.offset() + results_offset_);
-      f.CmdCopyBuffer(buffer_, slice.block->buffer(), host_.block()->buffer(),
+      const auto regions = rows_of(command, results_.offset());
+      f.CmdCopyBuffer(buffer_, slice.block->buffer(), results_.block()->buffer(),
                       static_cast<std::uint32_t>(regions.size()), regions.data());
       return;
     }
@@ -226,7 +220,7 @@ void Recording::stamp(std::uint32_t index) {
 std::uint64_t Recording::run(std::span<const std::byte> call) {
   EDGEDRAFT_CHECK(call.size() == call_bytes_);
   device_.wait(last_run_);  // the call buffer is in use until then
-  if (!call.empty()) std::memcpy(host_.mapped(), call.data(), call.size());
+  if (!call.empty()) std::memcpy(call_.mapped(), call.data(), call.size());
   last_run_ = device_.submit(buffer_);
   return last_run_;
 }
@@ -246,7 +240,8 @@ bool Recording::uses(const Block& block) const {
 }
 
 std::span<const std::byte> Recording::results() const {
-  return {host_.mapped() + results_offset_, static_cast<std::size_t>(result_bytes_)};
+  if (result_bytes_ == 0) return {};
+  return {results_.mapped(), static_cast<std::size_t>(result_bytes_)};
 }
 
 std::vector<double> Recording::seconds() const {

@@ -50,12 +50,13 @@ enum class Timing : std::uint64_t {
   each,   // around every command, none of which overlap then
 };
 
-// A command buffer for a list of commands, and the host memory of its call buffer and its results.
+// A command buffer for a list of commands, and the memory of its call buffer and its results, which
+// the host sees.
 // It is recorded once and runs as often as wanted, one run at a time.
 class Recording {
  public:
   // Throws DeviceError.
-  Recording(Device& device, const Pipelines& pipelines, Arena& host,
+  Recording(Device& device, const Pipelines& pipelines, Arena& calls, Arena& results,
             std::span<const Command> commands, std::uint64_t call_bytes, std::uint64_t result_bytes,
             Timing timing);
   ~Recording();
@@ -87,8 +88,8 @@ class Recording {
   std::uint64_t call_bytes_;
   std::uint64_t result_bytes_;
   Timing timing_;
-  std::uint64_t results_offset_;
-  Allocation host_;
+  Allocation call_;
+  Allocation results_;  // none without results
   Owned<VkDescriptorPool, &Functions::DestroyDescriptorPool> sets_;
   Owned<VkQueryPool, &Functions::DestroyQueryPool> stamps_;
   std::uint32_t stamp_count_ = 0;

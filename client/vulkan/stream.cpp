@@ -14,6 +14,8 @@ constexpr std::uint64_t kResultBytesMax = std::uint64_t{4} << 20;
 // Each holds a few kilobytes of host memory and of the driver's.
 constexpr std::size_t kRecordingsMax = 64;
 constexpr std::uint64_t kHostBlockBytes = Stream::kHostBytes / 2;
+constexpr VkMemoryPropertyFlags kSeenByHost =
+    VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
 
 }  // namespace
 
@@ -21,10 +23,16 @@ Stream::Stream(Device& device, const Pipelines& pipelines,
                const std::shared_ptr<MemoryMeter>& meter)
     : device_(device),
       pipelines_(pipelines),
-      host_(device, meter,
-            {.wanted = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
-             .preferred = VK_MEMORY_PROPERTY_HOST_CACHED_BIT,
-             .block_bytes = kHostBlockBytes}) {}
+      // Every invocation reads its call buffer: in the device's own memory it does not wait for the
+      // bus. Most devices let the host see some of that.
+      calls_(device, meter,
+             {.wanted = kSeenByHost,
+              .preferred = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
+              .block_bytes = kHostBlockBytes}),
+      results_(device, meter,
+               {.wanted = kSeenByHost,
+                .preferred = VK_MEMORY_PROPERTY_HOST_CACHED_BIT,
+                .block_bytes = kHostBlockBytes}) {}
 
 Stream::~Stream() {
   device_.wait_idle();
@@ -70,7 +78,7 @@ Recording& Stream::recording() {
   ++counts_.recordings;
   for (;;) {
     try {
-      return recordings_.emplace_front(device_, pipelines_, host_, commands_, call_bytes,
+      return recordings_.emplace_front(device_, pipelines_, calls_, results_, commands_, call_bytes,
                                        result_bytes_, timing_);
     } catch (const DeviceError&) {
       if (recordings_.empty()) throw;

@@ -64,7 +64,8 @@ class Stream {
 
   Device& device_;
   const Pipelines& pipelines_;
-  Arena host_;
+  Arena calls_;    // call buffers, which the host writes and the device reads
+  Arena results_;  // the other way round
   std::vector<Command> commands_;
   std::vector<std::uint32_t> call_;
   std::uint64_t result_bytes_ = 0;

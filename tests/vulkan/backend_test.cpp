@@ -247,6 +247,74 @@ TEST_F(VulkanBackendTest, CutsManyBuffersFromFewAllocations) {
   EXPECT_LE(allocations, 4);  // staging, call buffers, and the matrices' own
 }
 
+// A device with memory of its own, of which the host sees a part, and with the host's, whatever is
+// here: all of it is in truth of one kind.
+struct MemoryKinds {
+  static constexpr std::uint32_t kDevice = 0;
+  static constexpr std::uint32_t kHost = 1;
+  static constexpr std::uint32_t kBoth = 2;
+
+  std::vector<std::uint32_t> taken;
+  bool is_both_used_up = false;
+  std::uint32_t real = 0;
+  PFN_vkGetPhysicalDeviceMemoryProperties properties = nullptr;
+  PFN_vkGetBufferMemoryRequirements requirements = nullptr;
+  PFN_vkAllocateMemory allocate = nullptr;
+};
+MemoryKinds kinds;
+
+void with_three_kinds_of_memory(vulkan::Functions& f) {
+  if (f.AllocateMemory == nullptr) return;
+  kinds.properties = f.GetPhysicalDeviceMemoryProperties;
+  kinds.requirements = f.GetBufferMemoryRequirements;
+  kinds.allocate = f.AllocateMemory;
+  f.GetPhysicalDeviceMemoryProperties = [](VkPhysicalDevice device,
+                                           VkPhysicalDeviceMemoryProperties* memory) {
+    constexpr VkMemoryPropertyFlags kSeen =
+        VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+    kinds.properties(device, memory);
+    while ((memory->memoryTypes[kinds.real].propertyFlags & kSeen) != kSeen) ++kinds.real;
+    const std::uint32_t heap = memory->memoryTypes[kinds.real].heapIndex;
+    memory->memoryTypeCount = 3;
+    memory->memoryTypes[MemoryKinds::kDevice] = {VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, heap};
+    memory->memoryTypes[MemoryKinds::kHost] = {kSeen | VK_MEMORY_PROPERTY_HOST_CACHED_BIT, heap};
+    memory->memoryTypes[MemoryKinds::kBoth] = {kSeen | VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, heap};
+  };
+  f.GetBufferMemoryRequirements = [](VkDevice device, VkBuffer buffer,
+                                     VkMemoryRequirements* needs) {
+    kinds.requirements(device, buffer, needs);
+    needs->memoryTypeBits = 7;
+  };
+  f.AllocateMemory = [](VkDevice device, const VkMemoryAllocateInfo* info,
+                        const VkAllocationCallbacks* callbacks, VkDeviceMemory* memory) {
+    const bool is_both = info->memoryTypeIndex == MemoryKinds::kBoth;
+    if (is_both && kinds.is_both_used_up) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    kinds.taken.push_back(info->memoryTypeIndex);
+    VkMemoryAllocateInfo real = *info;
+    real.memoryTypeIndex = kinds.real;
+    return kinds.allocate(device, &real, callbacks, memory);
+  };
+}
+
+TEST_F(VulkanBackendTest, TellsCallsThroughMemoryOfTheDeviceThatTheHostSees) {
+  vulkan::Hooks hooks;
+  hooks.adjust = with_three_kinds_of_memory;
+  for (const bool is_used_up : {false, true}) {
+    kinds = {.is_both_used_up = is_used_up};
+    const auto backend = open_with(hooks);
+    ASSERT_TRUE(backend) << backend.error().message;
+    const Floats rows = random_floats(1, 100);
+    const OwnedMatrix x = matrix_of(**backend, 10, 10, rows);
+    EXPECT_TRUE(same_bytes(values_of(**backend, x.all()), rows));
+    const auto count = [](std::uint32_t kind) {
+      return std::count(kinds.taken.begin(), kinds.taken.end(), kind);
+    };
+    EXPECT_EQ(count(MemoryKinds::kBoth), is_used_up ? 0 : 1);
+    EXPECT_EQ(count(MemoryKinds::kHost), is_used_up ? 3 : 2);  // staging, results
+    EXPECT_EQ(count(MemoryKinds::kDevice), 1);
+  }
+}
+
 TEST_F(VulkanBackendTest, ReusedMemoryIsZeroAgain) {
   const auto backend = open_with({});
   ASSERT_TRUE(backend) << backend.error().message;
