@@ -1,9 +1,14 @@
 #version 450
 // A workgroup finds the best of a stretch of 2048 logits of a row; where a row has more than one
 // stretch, a workgroup finds the best of the stretches' choices in a second pass. A lane looks at
-// every 128th number; lanes are compared in a tree.
+// every 128th number; then lanes are compared, eight neighbours first.
 #extension GL_GOOGLE_include_directive : require
+#ifdef SUBGROUPS
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#endif
 #include "common.glsl"
+#include "lanes.glsl"
 
 layout(local_size_x = kRowWorkgroup) in;
 layout(constant_id = 0) const bool IS_FIRST = true;
@@ -16,10 +21,15 @@ layout(std430, binding = 2) writeonly buffer Tokens { uint tokens[]; };
 
 #include "select.glsl"
 
+const uint kEights = kRowWorkgroup / kNeighbours;
+
+#ifndef SUBGROUPS
 shared Candidate bests[kRowWorkgroup];
+#endif
+shared Candidate eights[kEights];
 
 void main() {
-  uint lane = gl_LocalInvocationID.x;
+  uint lane = lane_index();
   uint row = gl_WorkGroupID.y;
   uint from = p.x_offset + row * p.x_stride;
   uint first = IS_FIRST ? gl_WorkGroupID.x * kArgmaxStretch : 0;
@@ -34,18 +44,29 @@ void main() {
     }
     if (better(own, best)) best = own;
   }
+#ifdef SUBGROUPS
+  best = best_of_neighbours(best);
+  if (lane % kNeighbours == 0) eights[lane / kNeighbours] = best;
+#else
   bests[lane] = best;
-  for (uint half_count = kRowWorkgroup / 2; half_count > 0; half_count /= 2) {
-    barrier();
-    if (lane < half_count && better(bests[lane + half_count], bests[lane])) {
-      bests[lane] = bests[lane + half_count];
+  barrier();
+  if (lane < kEights) {
+    best = bests[lane * kNeighbours];
+    for (uint i = 1; i < kNeighbours; ++i) {
+      if (better(bests[lane * kNeighbours + i], best)) best = bests[lane * kNeighbours + i];
     }
+    eights[lane] = best;
   }
+#endif
+  barrier();
   if (lane != 0) return;
+  for (uint i = 1; i < kEights; ++i) {
+    if (better(eights[i], best)) best = eights[i];
+  }
   if (IS_LAST) {
-    tokens[p.y_offset + row] = bests[0].token;
+    tokens[p.y_offset + row] = best.token;
   } else {
     choices[p.y_offset + row * gl_NumWorkGroups.x + gl_WorkGroupID.x] =
-        uvec2(floatBitsToUint(bests[0].value), bests[0].token);
+        uvec2(floatBitsToUint(best.value), best.token);
   }
 }

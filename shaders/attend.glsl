@@ -6,7 +6,7 @@
 // depends on a slot's place among the visible ones alone, so a path through a tree gives the bits
 // that the same tokens give in a row.
 //
-// Include after bindings q, k, k_vectors, v, v_vectors and y, push constants p, and
+// Include after lanes.glsl, bindings q, k, k_vectors, v, v_vectors and y, push constants p, and
 //   uint visible(uint row, uint i)    the i-th slot behind the prefix that a row of q sees
 
 layout(constant_id = 0) const uint HEADS = 1;  // at most kAttentionHeadsMax
@@ -19,11 +19,13 @@ layout(constant_id = 4) const bool SPLITS = false;
 
 const uint kPairs = ROWS * HEADS;                     // row by row
 const uint kColumns = (HEAD_DIM + 3) / 4;             // of four numbers, or two in the last
+const uint kEights = kAttentionWorkgroup / kNeighbours;
 const uint kGroups = kAttentionWorkgroup / kColumns;  // of lanes, which share the slots of a step
 
 shared vec4 query[kPairs * kColumns];
 shared float weights[kPairs * kAttentionWorkgroup];
-shared float part_largest[kPairs * kAttentionParts];
+shared float eights[kPairs * kEights];  // of what eight neighbours have
+shared float totals[kPairs];            // of weights, in the end
 shared uint slots[ROWS * kAttentionWorkgroup];
 
 
@@ -59,31 +61,35 @@ float with_product(float score, vec4 a, vec4 b) {
 // Adds the sums of groups of lanes and of all lanes' weights, and writes them or their quotients.
 void finish(uint first_row, uint row_count, uint first_head, uint split, float largest[kPairs],
             float weight_sums[kPairs], vec4 sums[kPairs]) {
-  uint lane = gl_LocalInvocationID.x;
+  uint lane = lane_index();
   barrier();
+#ifdef SUBGROUPS
+  for (uint n = 0; n < kPairs; ++n) {
+    float sum = sum_of_neighbours(weight_sums[n]);
+    if (lane % kNeighbours == 0) eights[n * kEights + lane / kNeighbours] = sum;
+  }
+#else
   for (uint n = 0; n < kPairs; ++n) weights[n * kAttentionWorkgroup + lane] = weight_sums[n];
-  for (uint half_count = kAttentionWorkgroup / 2; half_count > 0; half_count /= 2) {
-    barrier();
-    if (lane < half_count) {
-      for (uint n = 0; n < kPairs; ++n) {
-        uint at = n * kAttentionWorkgroup + lane;
-        precise float both = weights[at] + weights[at + half_count];
-        weights[at] = both;
-      }
-    }
+  barrier();
+  for (uint i = lane; i < kPairs * kEights; i += kAttentionWorkgroup) {
+    eights[i] = TREE_OF_EIGHT(weights, i * kNeighbours, 1);
+  }
+#endif
+  barrier();
+  if (lane < kPairs) {
+    precise float total = eights[lane * kEights];
+    for (uint i = 1; i < kEights; ++i) total = total + eights[lane * kEights + i];
+    totals[lane] = total;
   }
   barrier();
   uint query_heads = gl_NumWorkGroups.x * HEADS;
   uint sums_at = 2 * p.rows * query_heads * p.splits;
-  for (uint n = lane; n < kPairs; n += kAttentionWorkgroup) {
-    part_largest[n] = weights[n * kAttentionWorkgroup];  // the weights' place is used again
-  }
   if (SPLITS && lane == 0) {
     for (uint n = 0; n < kPairs; ++n) {
       if (n / HEADS >= row_count) continue;
       uint head = (first_row + n / HEADS) * query_heads + first_head + n % HEADS;
       y[2 * (head * p.splits + split)] = largest[n];
-      y[2 * (head * p.splits + split) + 1] = weights[n * kAttentionWorkgroup];
+      y[2 * (head * p.splits + split) + 1] = totals[n];
     }
   }
   for (uint e = 0; e < 4; ++e) {
@@ -103,7 +109,7 @@ void finish(uint first_row, uint row_count, uint first_head, uint split, float l
       if (SPLITS) {
         y[sums_at + ((row * query_heads + head) * p.splits + split) * HEAD_DIM + d] = sum;
       } else {
-        precise float mean = sum / part_largest[n];
+        precise float mean = sum / totals[n];
         y[p.y_offset + row * p.y_stride + head * HEAD_DIM + d] = mean;
       }
     }
@@ -114,13 +120,13 @@ void finish(uint first_row, uint row_count, uint first_head, uint split, float l
 // `behind[r]` behind these; of all of them `count` from `begin` on are taken.
 void attend(uint first_row, uint row_count, uint first_head, uint base, uint prefix,
             uint behind[ROWS], uint split, uint begin, uint count) {
-  uint lane = gl_LocalInvocationID.x;
+  uint lane = lane_index();
   uint head_at = first_head / p.group * HEAD_DIM;
-  uint totals[ROWS];
+  uint ends[ROWS];
   uint most = 0;
   for (uint r = 0; r < ROWS; ++r) {
-    totals[r] = r < row_count ? min(prefix + behind[r], begin + count) : 0;
-    most = max(most, totals[r]);
+    ends[r] = r < row_count ? min(prefix + behind[r], begin + count) : 0;
+    most = max(most, ends[r]);
   }
   if (most <= begin) return;  // no row sees any of these
   for (uint i = lane; i < kPairs * kColumns; i += kAttentionWorkgroup) {
@@ -157,7 +163,7 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
     } else {
       uint i = first + lane;
       for (uint r = 0; r < ROWS; ++r) {
-        if (i >= totals[r]) continue;
+        if (i >= ends[r]) continue;
         uint slot = base + (i < prefix ? i : prefix + visible(first_row + r, i - prefix));
         slots[r * kAttentionWorkgroup + lane] = slot;
         uint head = p.k_offset + slot * p.k_stride + head_at;
@@ -172,30 +178,34 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
     }
     for (uint n = 0; n < kPairs; ++n) {
       precise float score = scores[n] * p.scale;
-      bool is_there = first + lane < totals[n / HEADS];
-      weights[n * kAttentionWorkgroup + lane] = is_there ? score : kLowest;
+      scores[n] = first + lane < ends[n / HEADS] ? score : kLowest;
     }
+#ifdef SUBGROUPS
+    for (uint n = 0; n < kPairs; ++n) {
+      float eight = max_of_neighbours(scores[n]);
+      if (lane % kNeighbours == 0) eights[n * kEights + lane / kNeighbours] = eight;
+    }
+#else
+    for (uint n = 0; n < kPairs; ++n) weights[n * kAttentionWorkgroup + lane] = scores[n];
     barrier();
-    for (uint i = lane; i < kPairs * kAttentionParts; i += kAttentionWorkgroup) {
-      const uint size = kAttentionWorkgroup / kAttentionParts;
-      float part = weights[i * size];
-      for (uint j = 1; j < size; ++j) part = max(part, weights[i * size + j]);
-      part_largest[i] = part;
+    for (uint i = lane; i < kPairs * kEights; i += kAttentionWorkgroup) {
+      float eight = weights[i * kNeighbours];
+      for (uint j = 1; j < kNeighbours; ++j) eight = max(eight, weights[i * kNeighbours + j]);
+      eights[i] = eight;
     }
+#endif
     barrier();
     float shrink[kPairs];
     for (uint n = 0; n < kPairs; ++n) {
       shrink[n] = 1.0;
-      if (first >= totals[n / HEADS]) continue;  // this row has seen all of its slots
+      if (first >= ends[n / HEADS]) continue;  // this row has seen all of its slots
       float step_largest = largest[n];
-      for (uint i = 0; i < kAttentionParts; ++i) {
-        step_largest = max(step_largest, part_largest[n * kAttentionParts + i]);
-      }
-      uint own = n * kAttentionWorkgroup + lane;
-      bool is_there = first + lane < totals[n / HEADS];
-      weights[own] = is_there ? exact_exp(weights[own] - step_largest) : 0.0;
+      for (uint i = 0; i < kEights; ++i) step_largest = max(step_largest, eights[n * kEights + i]);
+      bool is_there = first + lane < ends[n / HEADS];
+      float weight = is_there ? exact_exp(scores[n] - step_largest) : 0.0;
+      weights[n * kAttentionWorkgroup + lane] = weight;
       shrink[n] = first == begin ? 0.0 : exact_exp(largest[n] - step_largest);
-      weight_sums[n] = weight_sums[n] * shrink[n] + weights[own];
+      weight_sums[n] = weight_sums[n] * shrink[n] + weight;
       largest[n] = step_largest;
     }
     barrier();
@@ -212,7 +222,7 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
       continue;
     }
     for (uint r = 0; r < ROWS; ++r) {
-      uint there = min(max(totals[r], first) - first, kAttentionWorkgroup);
+      uint there = min(max(ends[r], first) - first, kAttentionWorkgroup);
       for (uint i = group; i < there; i += kGroups) {
         vec4 value = four_of_v(head + slots[r * kAttentionWorkgroup + i] * p.v_stride, column);
         for (uint h = 0; h < HEADS; ++h) {

@@ -2,7 +2,12 @@
 // One workgroup a few rows, a few query heads of a key-value head, and a split of the slots that
 // these rows see: split by split, then tile by tile in y.
 #extension GL_GOOGLE_include_directive : require
+#ifdef SUBGROUPS
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#endif
 #include "common.glsl"
+#include "lanes.glsl"
 
 layout(local_size_x = kAttentionWorkgroup) in;
 layout(push_constant) uniform Push { AttentionParams p; };

@@ -31,10 +31,17 @@ inline constexpr std::size_t kShaderCount = 16;
 using Features = std::uint8_t;
 inline constexpr Features kNarrowStorage = 1;  // storage buffers of 8- and 16-bit numbers
 inline constexpr Features kFloat16 = 2;        // arithmetic in half precision
+inline constexpr Features kSubgroups = 4;      // full subgroups, whose lanes exchange numbers
+inline constexpr Features kAllFeatures = 7;
+
+struct Build {
+  Features features;  // those it needs
+  std::span<const std::uint32_t> words;
+};
 
 // The file's name without its ending.
 const char* name(Shader shader);
 // The build that uses all of `features` that the shader can use.
-std::span<const std::uint32_t> spirv(Shader shader, Features features);
+Build spirv(Shader shader, Features features);
 
 }  // namespace edgedraft::shaders

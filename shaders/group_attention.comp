@@ -2,7 +2,12 @@
 // As attention, over the rows of a group. One workgroup a row and a few query heads of a key-value
 // head, which sees all of the group: groups are small.
 #extension GL_GOOGLE_include_directive : require
+#ifdef SUBGROUPS
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#endif
 #include "common.glsl"
+#include "lanes.glsl"
 
 layout(local_size_x = kAttentionWorkgroup) in;
 layout(push_constant) uniform Push { AttentionParams p; };

@@ -3,11 +3,16 @@
 // says: lanes take 16 weights (q4_0: a block of 32) at a time, with instructions for four products
 // and their sum. These sums are exact; scaled, they are added in float32.
 #extension GL_GOOGLE_include_directive : require
+#ifdef SUBGROUPS
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#endif
 #extension GL_EXT_spirv_intrinsics : require
 #ifdef NARROW_STORAGE
 #extension GL_EXT_shader_16bit_storage : require
 #endif
 #include "common.glsl"
+#include "lanes.glsl"
 #include "product.glsl"
 
 layout(std430, binding = 1) readonly buffer X { uint x_words[]; };

@@ -5,6 +5,10 @@
 // NARROW_STORAGE reads numbers of 8 and 16 bits as they are stored. FLOAT16 decodes q8_0 and q4_0 in
 // half precision, where their integers are exact: the bits of a result are the same without.
 #extension GL_GOOGLE_include_directive : require
+#ifdef SUBGROUPS
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#endif
 #ifdef NARROW_STORAGE
 #extension GL_EXT_shader_8bit_storage : require
 #extension GL_EXT_shader_16bit_storage : require
@@ -13,6 +17,7 @@
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #endif
 #include "common.glsl"
+#include "lanes.glsl"
 #include "product.glsl"
 
 // Whether the weight is decoded one by one (K types, rows of odd lengths) or four at a time: q8_0

@@ -33,11 +33,13 @@ const uint kWorkgroupMax = 128;
 // And so many bytes that they share.
 const uint kSharedBytesMax = 16384;
 
+// Lanes whose numbers are brought together first (lanes.glsl).
+const uint kNeighbours = 8;
+
 const uint kRowWorkgroup = 128;       // of operations that go over a row
 const uint kAttentionWorkgroup = 64;  // also the slots of a step
 const uint kAttentionHeadsMax = 4;    // of a workgroup
 const uint kAttentionRowsMax = 4;     // of a workgroup
-const uint kAttentionParts = 8;  // of the slots of a step, whose largest scores are found first
 // Slots that a row sees are taken so many at a time, whatever else is in the call: whole steps. What
 // comes of them is brought together by combine.
 const uint kAttentionSplit = 128;

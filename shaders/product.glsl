@@ -3,9 +3,9 @@
 //
 // A workgroup is groups of LANES; a group makes OUTPUTS outputs of ROWS rows. Its lanes share the
 // inputs of an output, so that they read the weight in whole cache lines, and a weight once for all
-// rows of the tile. Lanes are added in order, one invocation a result. The order of a sum depends on
-// the number of inputs and on LANES, which is fixed for a device: a row's bits are the same in every
-// tile.
+// rows of the tile. Then lanes are added (lanes.glsl), in the end by one invocation a result. The
+// order of a sum depends on the number of inputs and on LANES, which is fixed for a device: a row's
+// bits are the same in every tile.
 
 layout(local_size_x_id = 4) in;
 layout(constant_id = 0) const uint TYPE = 0;
@@ -28,8 +28,15 @@ const uint kResults = kGroups * kSums;
 
 shared float partial[LANES * kResults];
 
-uint lane_in_group() { return gl_LocalInvocationID.x % LANES; }
-uint group_in_workgroup() { return gl_LocalInvocationID.x / LANES; }
+#ifdef SUBGROUPS
+// Of few sums neighbours add their own; many are spread over the invocations with their results.
+const bool kNeighboursAdd = LANES >= kNeighbours && kSums <= 8;
+#else
+const bool kNeighboursAdd = false;
+#endif
+
+uint lane_in_group() { return lane_index() % LANES; }
+uint group_in_workgroup() { return lane_index() / LANES; }
 
 // Output j of this lane's and row r of the tile; the last ones again where there are no more.
 uint output_at(uint j) {
@@ -48,20 +55,46 @@ float scale_of(uint block) {
 #endif
 }
 
+// Of all lanes of a group, from what they left in `partial`.
+float total_of(uint result) {
+  if (kNeighboursAdd) {
+    precise float total = partial[result];
+    for (uint e = 1; e < LANES / kNeighbours; ++e) total = total + partial[e * kResults + result];
+    return total;
+  }
+  if (LANES < kNeighbours) {
+    precise float total = partial[result];
+    for (uint l = 1; l < LANES; ++l) total = total + partial[l * kResults + result];
+    return total;
+  }
+  precise float total = TREE_OF_EIGHT(partial, result, kResults);
+  for (uint l = kNeighbours; l < LANES; l += kNeighbours) {
+    total = total + TREE_OF_EIGHT(partial, l * kResults + result, kResults);
+  }
+  return total;
+}
+
 // Adds the lanes' sums, output by output, and writes y.
 void finish(float sums[kSums]) {
   uint group = group_in_workgroup();
   for (uint s = 0; s < kSums; ++s) {
+#ifdef SUBGROUPS
+    if (kNeighboursAdd) {
+      float sum = sum_of_neighbours(sums[s]);
+      uint eight = lane_in_group() / kNeighbours;
+      if (lane_index() % kNeighbours == 0) partial[eight * kResults + group * kSums + s] = sum;
+      continue;
+    }
+#endif
     partial[lane_in_group() * kResults + group * kSums + s] = sums[s];
   }
   barrier();
-  for (uint s = gl_LocalInvocationID.x; s < kResults; s += WORKGROUP) {
+  for (uint s = lane_index(); s < kResults; s += WORKGROUP) {
     uint o = gl_WorkGroupID.x * kGroups * OUTPUTS + s / ROWS;
     uint row = gl_WorkGroupID.y * ROWS + s % ROWS;
     if (o >= p.outputs || row >= p.rows) continue;
     uint at = p.y_offset + row * p.y_stride + o;
-    precise float total = 0.0;
-    for (uint l = 0; l < LANES; ++l) total = total + partial[l * kResults + s];
+    precise float total = total_of(s);
     if (p.accumulates != 0) total = total + y[at];
     if (p.has_bias != 0) total = total + bias[p.bias_offset + o];
     y[at] = total;

@@ -1,8 +1,13 @@
 #version 450
-// One workgroup a row. Lane i adds the squares of elements i, i + 128, ...; lanes are added in a
-// tree.
+// One workgroup a row. Lane i adds the squares of elements i, i + 128, ...; then lanes are added
+// (lanes.glsl).
 #extension GL_GOOGLE_include_directive : require
+#ifdef SUBGROUPS
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#endif
 #include "common.glsl"
+#include "lanes.glsl"
 
 layout(local_size_x = kRowWorkgroup) in;
 layout(push_constant) uniform Push { RmsNormParams p; };
@@ -10,24 +15,36 @@ layout(std430, binding = 1) buffer X { float x[]; };  // y may be x
 layout(std430, binding = 2) readonly buffer Weight { float weight[]; };
 layout(std430, binding = 3) buffer Y { float y[]; };
 
+const uint kEights = kRowWorkgroup / kNeighbours;
+
+#ifndef SUBGROUPS
 shared float squares[kRowWorkgroup];
+#endif
+shared float eights[kEights];
+
+float sum_of_lanes(float own) {
+  uint lane = lane_index();
+#ifdef SUBGROUPS
+  float sum = sum_of_neighbours(own);
+  if (lane % kNeighbours == 0) eights[lane / kNeighbours] = sum;
+#else
+  squares[lane] = own;
+  barrier();
+  if (lane < kEights) eights[lane] = TREE_OF_EIGHT(squares, lane * kNeighbours, 1);
+#endif
+  barrier();
+  precise float total = eights[0];
+  for (uint i = 1; i < kEights; ++i) total = total + eights[i];
+  return total;
+}
 
 void main() {
-  uint lane = gl_LocalInvocationID.x;
+  uint lane = lane_index();
   uint from = p.x_offset + gl_WorkGroupID.x * p.x_stride;
   uint to = p.y_offset + gl_WorkGroupID.x * p.y_stride;
   precise float sum = 0.0;
   for (uint i = lane; i < p.cols; i += kRowWorkgroup) sum = sum + x[from + i] * x[from + i];
-  squares[lane] = sum;
-  for (uint half_count = kRowWorkgroup / 2; half_count > 0; half_count /= 2) {
-    barrier();
-    if (lane < half_count) {
-      precise float both = squares[lane] + squares[lane + half_count];
-      squares[lane] = both;
-    }
-  }
-  barrier();
-  precise float scale = 1.0 / sqrt(squares[0] / float(p.cols) + p.epsilon);
+  precise float scale = 1.0 / sqrt(sum_of_lanes(sum) / float(p.cols) + p.epsilon);
   for (uint i = lane; i < p.cols; i += kRowWorkgroup) {
     precise float normed = x[from + i] * scale * weight[p.weight_offset + i];
     y[to + i] = normed;

@@ -20,3 +20,15 @@ bool better(Candidate a, Candidate b) {
   uint of_b = ordered(b.value);
   return of_a > of_b || (of_a == of_b && a.token < b.token);
 }
+
+#ifdef SUBGROUPS
+// Of the eight neighbours' candidates (lanes.glsl).
+Candidate best_of_neighbours(Candidate own) {
+  for (uint d = 1; d < kNeighbours; d *= 2) {
+    Candidate other =
+        Candidate(subgroupShuffleXor(own.value, d), subgroupShuffleXor(own.token, d));
+    if (better(other, own)) own = other;
+  }
+  return own;
+}
+#endif

@@ -6,7 +6,12 @@
 // The first pass also leaves each stretch's largest logit and the sum of e^(logit - largest); the
 // last adds them up for the row, from which the host takes log-softmax.
 #extension GL_GOOGLE_include_directive : require
+#ifdef SUBGROUPS
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#endif
 #include "common.glsl"
+#include "lanes.glsl"
 
 layout(local_size_x = kTopKWorkgroup) in;
 layout(constant_id = 0) const bool IS_FIRST = true;
@@ -20,13 +25,17 @@ layout(std430, binding = 3) buffer Sums { vec2 sums[]; };  // largest, sum
 #include "select.glsl"
 
 const uint kOwn = kTopKStretch / kTopKWorkgroup;  // numbers of a lane
-const uint kParts = 8;                            // in which offers are compared first
+const uint kEights = kTopKWorkgroup / kNeighbours;
 
 shared float values[kTopKStretch];
 shared uint tokens[kTopKStretch];
+#ifndef SUBGROUPS
 shared Candidate offers[kTopKWorkgroup];
-shared Candidate part_best[kTopKWorkgroup / kParts];
 shared vec2 lane_sums[kTopKWorkgroup];
+#endif
+// Of eight neighbours each. Of every second place, so that lanes may be one place apart.
+shared Candidate best_offers[2][kEights];
+shared vec2 eight_sums[kEights];
 
 // x; -infinity and what is below kLowest's place in order count as kLowest.
 float shown(float x) { return ordered(x) <= ordered(kLowest) ? kLowest : x; }
@@ -43,20 +52,57 @@ vec2 joined(vec2 a, vec2 b) {
   return vec2(largest, sum);
 }
 
-// All lanes' pairs joined in a tree. Every lane must come by.
+// All lanes' pairs joined: neighbours, pairs of neighbours, fours, then the eights in order. Every
+// lane must come by.
 vec2 joined_lanes(vec2 own) {
-  uint lane = gl_LocalInvocationID.x;
-  lane_sums[lane] = own;
-  for (uint half_count = kTopKWorkgroup / 2; half_count > 0; half_count /= 2) {
-    barrier();
-    if (lane < half_count) lane_sums[lane] = joined(lane_sums[lane], lane_sums[lane + half_count]);
+  uint lane = lane_index();
+#ifdef SUBGROUPS
+  for (uint d = 1; d < kNeighbours; d *= 2) {
+    vec2 other = subgroupShuffleXor(own, d);
+    own = (lane & d) == 0 ? joined(own, other) : joined(other, own);
   }
+  if (lane % kNeighbours == 0) eight_sums[lane / kNeighbours] = own;
+#else
+  lane_sums[lane] = own;
+  for (uint d = 1; d < kNeighbours; d *= 2) {
+    barrier();
+    if (lane % (2 * d) == 0) lane_sums[lane] = joined(lane_sums[lane], lane_sums[lane + d]);
+  }
+  if (lane % kNeighbours == 0) eight_sums[lane / kNeighbours] = lane_sums[lane];
+#endif
   barrier();
-  return lane_sums[0];
+  vec2 all = eight_sums[0];
+  for (uint i = 1; i < kEights; ++i) all = joined(all, eight_sums[i]);
+  return all;
+}
+
+// The best of the lanes' offers for a place. Every lane must come by.
+Candidate best_offer(Candidate offer, uint place) {
+  uint lane = lane_index();
+#ifdef SUBGROUPS
+  Candidate eight = best_of_neighbours(offer);
+  if (lane % kNeighbours == 0) best_offers[place % 2][lane / kNeighbours] = eight;
+#else
+  offers[lane] = offer;
+  barrier();
+  if (lane < kEights) {
+    Candidate eight = offers[lane * kNeighbours];
+    for (uint i = 1; i < kNeighbours; ++i) {
+      if (better(offers[lane * kNeighbours + i], eight)) eight = offers[lane * kNeighbours + i];
+    }
+    best_offers[place % 2][lane] = eight;
+  }
+#endif
+  barrier();
+  Candidate best = best_offers[place % 2][0];
+  for (uint i = 1; i < kEights; ++i) {
+    if (better(best_offers[place % 2][i], best)) best = best_offers[place % 2][i];
+  }
+  return best;
 }
 
 void add_up(uint row, uint first, uint count) {
-  uint lane = gl_LocalInvocationID.x;
+  uint lane = lane_index();
   if (IS_FIRST) {
     float largest = kLowest;
     for (uint i = lane; i < count; i += kTopKWorkgroup) largest = max(largest, shown(values[i]));
@@ -82,7 +128,7 @@ void add_up(uint row, uint first, uint count) {
 }
 
 void main() {
-  uint lane = gl_LocalInvocationID.x;
+  uint lane = lane_index();
   uint row = gl_WorkGroupID.y;
   uint first = gl_WorkGroupID.x * kTopKStretch;
   uint count = min(kTopKStretch, p.count - first);
@@ -96,38 +142,25 @@ void main() {
   uint to = p.y_offset + row * p.y_stride + gl_WorkGroupID.x * p.k;
   uint taken = 0;  // bit n: number lane + 64 n
   bool is_stale = true;
+  Candidate offer = Candidate(0.0, kNoToken);
   for (uint place = 0; place < p.k; ++place) {
     if (is_stale) {
-      Candidate best = Candidate(0.0, kNoToken);
+      offer = Candidate(0.0, kNoToken);
       for (uint n = 0; n < kOwn; ++n) {
         uint i = lane + n * kTopKWorkgroup;
         if (i >= count || (taken >> n & 1u) != 0) continue;
         Candidate own = Candidate(values[i], tokens[i]);
-        if (better(own, best)) best = own;
+        if (better(own, offer)) offer = own;
       }
-      offers[lane] = best;
     }
-    barrier();
-    if (lane < kTopKWorkgroup / kParts) {
-      Candidate best = offers[lane * kParts];
-      for (uint i = 1; i < kParts; ++i) {
-        if (better(offers[lane * kParts + i], best)) best = offers[lane * kParts + i];
-      }
-      part_best[lane] = best;
-    }
-    barrier();
-    Candidate winner = part_best[0];
-    for (uint i = 1; i < kTopKWorkgroup / kParts; ++i) {
-      if (better(part_best[i], winner)) winner = part_best[i];
-    }
+    Candidate winner = best_offer(offer, place);
     if (lane == 0) y[to + place] = uvec2(floatBitsToUint(winner.value), winner.token);
-    is_stale = winner.token != kNoToken && offers[lane].token == winner.token;
+    is_stale = winner.token != kNoToken && offer.token == winner.token;
     if (is_stale) {
       for (uint n = 0; n < kOwn; ++n) {
         uint i = lane + n * kTopKWorkgroup;
         if (i < count && tokens[i] == winner.token) taken |= 1u << n;
       }
     }
-    barrier();  // all have read the offers
   }
 }

@@ -71,6 +71,7 @@ ComputeDevice gpu(const VulkanDevice& device) {
       {device.features.narrow_storage, device.used.narrow_storage, "8- and 16-bit storage"},
       {device.features.float16, device.used.float16, "float16"},
       {device.features.integer_dot, device.used.integer_dot, "integer dot product"},
+      {device.features.subgroups, device.used.subgroups, "subgroup exchange"},
   };
   for (const auto& [is_there, is_used, name] : features) {
     if (is_there) compute.features.push_back(name + std::string(is_used ? " (used)" : " (unused)"));

@@ -70,7 +70,8 @@ void Device::choose_features(const std::optional<VulkanFeatures>& wanted) {
   const std::tuple<bool, bool, const char*> all[] = {
       {features_.narrow_storage, there.narrow_storage, "8- and 16-bit storage"},
       {features_.float16, there.float16, "float16"},
-      {features_.integer_dot, there.integer_dot, "an integer dot product"}};
+      {features_.integer_dot, there.integer_dot, "an integer dot product"},
+      {features_.subgroups, there.subgroups, "full subgroups that exchange numbers"}};
   for (const auto& [is_wanted, is_there, name] : all) {
     if (is_wanted && !is_there) {
       throw Failure({Errc::unsupported, description_.name + " does not have " + name +
@@ -107,6 +108,9 @@ void Device::start() {
   VkPhysicalDeviceShaderIntegerDotProductFeatures dot{
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES,
       .shaderIntegerDotProduct = VK_TRUE};
+  VkPhysicalDeviceSubgroupSizeControlFeatures full_subgroups{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES,
+      .computeFullSubgroups = VK_TRUE};
   if (features_.narrow_storage) {
     use(storage16);
     use(storage8);
@@ -124,6 +128,12 @@ void Device::start() {
     // Part of Vulkan 1.3, whose drivers keep the name; older ones need it.
     if (has_extension(functions(), physical_, kIntegerDotExtension)) {
       extensions.push_back(kIntegerDotExtension);
+    }
+  }
+  if (features_.subgroups) {
+    use(full_subgroups);
+    if (has_extension(functions(), physical_, kSubgroupSizeExtension)) {
+      extensions.push_back(kSubgroupSizeExtension);
     }
   }
   const VkDeviceCreateInfo info{

@@ -94,6 +94,17 @@ std::string why_unusable(const VkPhysicalDeviceProperties& p, bool has_queue) {
   return {};
 }
 
+// Whether lanes can exchange numbers with seven neighbours in compute shaders, and every workgroup
+// of this backend is whole subgroups.
+bool exchanges(const VkPhysicalDeviceSubgroupProperties& subgroup) {
+  constexpr VkSubgroupFeatureFlags kNeeded =
+      VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
+  return (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
+         (subgroup.supportedOperations & kNeeded) == kNeeded &&
+         subgroup.subgroupSize >= shaders::kNeighbours &&
+         subgroup.subgroupSize <= shaders::kAttentionWorkgroup;
+}
+
 // Whether this instance is the one that stays open for the life of the process. With its last
 // instance a driver is unloaded, and some cannot be loaded any number of times: NVIDIA's takes
 // thread-local storage that it does not give back, and is not found any more after a few rounds.
@@ -247,6 +258,9 @@ VulkanDevice describe(const Functions& functions, VkPhysicalDevice device, std::
                                          .pNext = &driver};
   functions.GetPhysicalDeviceProperties2(device, &properties);
   const VkPhysicalDeviceProperties& p = properties.properties;
+  const bool has_size_control = p.apiVersion >= VK_API_VERSION_1_3 ||
+                                (p.apiVersion >= VK_API_VERSION_1_2 &&
+                                 has_extension(functions, device, kSubgroupSizeExtension));
   const bool has_dot = p.apiVersion >= VK_API_VERSION_1_3 ||
                        (p.apiVersion >= VK_API_VERSION_1_2 &&
                         has_extension(functions, device, kIntegerDotExtension));
@@ -263,12 +277,20 @@ VulkanDevice describe(const Functions& functions, VkPhysicalDevice device, std::
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES, .pNext = &storage16};
   VkPhysicalDeviceShaderFloat16Int8Features arithmetic{
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES, .pNext = &storage8};
-  VkPhysicalDeviceShaderIntegerDotProductFeatures dot{
-      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES,
-      .pNext = &arithmetic};
   VkPhysicalDeviceFeatures2 features{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
-                                     .pNext = &dot};
-  if (!has_dot) features.pNext = dot.pNext;
+                                     .pNext = &arithmetic};
+  VkPhysicalDeviceShaderIntegerDotProductFeatures dot{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES};
+  VkPhysicalDeviceSubgroupSizeControlFeatures sizes{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
+  if (has_dot) {
+    dot.pNext = features.pNext;
+    features.pNext = &dot;
+  }
+  if (has_size_control) {
+    sizes.pNext = features.pNext;
+    features.pNext = &sizes;
+  }
   functions.GetPhysicalDeviceFeatures2(device, &features);
 
   VkPhysicalDeviceMemoryProperties memory{};
@@ -280,10 +302,12 @@ VulkanDevice describe(const Functions& functions, VkPhysicalDevice device, std::
     }
   }
   const auto family = compute_family(functions, device);
-  const VulkanFeatures has{.narrow_storage = storage16.storageBuffer16BitAccess == VK_TRUE &&
-                                             storage8.storageBuffer8BitAccess == VK_TRUE,
-                           .float16 = arithmetic.shaderFloat16 == VK_TRUE,
-                           .integer_dot = dot.shaderIntegerDotProduct == VK_TRUE};
+  const VulkanFeatures has{
+      .narrow_storage = storage16.storageBuffer16BitAccess == VK_TRUE &&
+                        storage8.storageBuffer8BitAccess == VK_TRUE,
+      .float16 = arithmetic.shaderFloat16 == VK_TRUE,
+      .integer_dot = dot.shaderIntegerDotProduct == VK_TRUE,
+      .subgroups = exchanges(subgroup) && sizes.computeFullSubgroups == VK_TRUE};
   VulkanFeatures used = has;
   // Made of other instructions it would be no faster, and rounding has its price.
   used.integer_dot =

@@ -45,6 +45,9 @@ inline constexpr const char* kPortabilitySubsetExtension = "VK_KHR_portability_s
 inline constexpr const char* kIntegerDotExtension =
     VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME;
 
+// That of full subgroups.
+inline constexpr const char* kSubgroupSizeExtension = VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME;
+
 // Throws DeviceError if the device does not tell.
 bool has_extension(const Functions& functions, VkPhysicalDevice device, const char* name);
 

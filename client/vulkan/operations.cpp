@@ -34,8 +34,9 @@ std::uint32_t heads_a_workgroup(const HeadShape& heads) {
 // the memory that every device's workgroups have.
 std::uint32_t rows_a_workgroup(const HeadShape& shape, std::uint32_t heads, std::uint64_t rows) {
   const std::uint32_t padded_dim = (shape.head_dim + 3) / 4 * 4;
+  constexpr std::uint32_t kEights = shaders::kAttentionWorkgroup / shaders::kNeighbours;
   const std::uint32_t bytes_a_row =
-      heads * (padded_dim + shaders::kAttentionWorkgroup + shaders::kAttentionParts) * 4 +
+      heads * (padded_dim + shaders::kAttentionWorkgroup + kEights + 1) * 4 +
       shaders::kAttentionWorkgroup * 4;
   auto count = static_cast<std::uint32_t>(
       std::min<std::uint64_t>(std::bit_ceil(rows), shaders::kAttentionRowsMax));

@@ -55,7 +55,8 @@ Pipelines::Pipelines(Device& device, const std::filesystem::path& cache_director
     : device_(device),
       features_(static_cast<shaders::Features>(
           (device.features().narrow_storage ? shaders::kNarrowStorage : 0) |
-          (device.features().float16 ? shaders::kFloat16 : 0))) {
+          (device.features().float16 ? shaders::kFloat16 : 0) |
+          (device.features().subgroups ? shaders::kSubgroups : 0))) {
   const Functions& f = device.functions();
   set_layout_ = {f, device.handle(), make_set_layout(device)};
   layout_ = {f, device.handle(), make_layout(device, set_layout_.get())};
@@ -71,13 +72,12 @@ Pipelines::~Pipelines() {
   save();
 }
 
-VkShaderModule Pipelines::module(shaders::Shader shader) {
-  auto& module = modules_[static_cast<std::size_t>(shader)];
+VkShaderModule Pipelines::module(shaders::Shader shader, const shaders::Build& build) {
+  Module& module = modules_[{shader, build.features}];
   if (module.get() == VK_NULL_HANDLE) {
-    const auto words = shaders::spirv(shader, features_);
     const VkShaderModuleCreateInfo info{.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
-                                        .codeSize = words.size_bytes(),
-                                        .pCode = words.data()};
+                                        .codeSize = build.words.size_bytes(),
+                                        .pCode = build.words.data()};
     VkShaderModule made = VK_NULL_HANDLE;
     check(device_.functions().CreateShaderModule(device_.handle(), &info, nullptr, &made),
           "take a shader");
@@ -98,11 +98,24 @@ const Pipeline& Pipelines::get(const PipelineKey& key) {
       .pMapEntries = entries.data(),
       .dataSize = sizeof(key.constants),
       .pData = key.constants.data()};
+  // Products alone may have workgroups that are not whole subgroups: on software drivers.
+  const bool is_product =
+      key.shader == shaders::Shader::matmul || key.shader == shaders::Shader::int8_matmul;
+  const bool is_whole =
+      !is_product || key.constants[kWorkgroupConstant] % device_.description().subgroup_width == 0;
+  const shaders::Build build = shaders::spirv(
+      key.shader,
+      static_cast<shaders::Features>(is_whole ? features_ : features_ & ~shaders::kSubgroups));
+  VkPipelineShaderStageCreateFlags flags = 0;
+  if ((build.features & shaders::kSubgroups) != 0) {
+    flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
+  }
   const VkComputePipelineCreateInfo info{
       .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
       .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+                .flags = flags,
                 .stage = VK_SHADER_STAGE_COMPUTE_BIT,
-                .module = module(key.shader),
+                .module = module(key.shader, build),
                 .pName = "main",
                 .pSpecializationInfo = &specialization},
       .layout = layout_.get()};

@@ -3,6 +3,7 @@
 #include <array>
 #include <filesystem>
 #include <map>
+#include <utility>
 
 #include "client/vulkan/device.h"
 #include "shaders/embedded.h"
@@ -16,6 +17,9 @@ struct PipelineKey {
 
   auto operator<=>(const PipelineKey&) const = default;
 };
+
+// The one that is the size of a product's workgroup.
+inline constexpr std::size_t kWorkgroupConstant = 4;
 
 struct Pipeline {
   shaders::Shader shader;
@@ -42,7 +46,7 @@ class Pipelines {
   VkPipelineLayout layout() const { return layout_.get(); }
 
  private:
-  VkShaderModule module(shaders::Shader shader);
+  VkShaderModule module(shaders::Shader shader, const shaders::Build& build);
   void save() noexcept;
 
   Device& device_;
@@ -52,8 +56,8 @@ class Pipelines {
   Owned<VkDescriptorSetLayout, &Functions::DestroyDescriptorSetLayout> set_layout_;
   Owned<VkPipelineLayout, &Functions::DestroyPipelineLayout> layout_;
   Owned<VkPipelineCache, &Functions::DestroyPipelineCache> cache_;
-  std::array<Owned<VkShaderModule, &Functions::DestroyShaderModule>, shaders::kShaderCount>
-      modules_;
+  using Module = Owned<VkShaderModule, &Functions::DestroyShaderModule>;
+  std::map<std::pair<shaders::Shader, shaders::Features>, Module> modules_;
   std::map<PipelineKey, Pipeline> pipelines_;
 };
 

@@ -77,7 +77,7 @@ void VulkanBackend::multiply_int8(const MatmulOp& op, const View& x) {
 // Completes the key and runs it for every part of the weight.
 void VulkanBackend::dispatch_product(PipelineKey key, const MatmulOp& op, const View& x) {
   const MatmulTile& tile = matmul_tile_;
-  key.constants[4] = tile.workgroup;
+  key.constants[kWorkgroupConstant] = tile.workgroup;
   key.constants[5] = tile.lanes;
   key.constants[6] = tile.outputs;
   const std::uint32_t rows = rows_a_tile(op.x.rows);

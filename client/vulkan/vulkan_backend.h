@@ -25,6 +25,9 @@ struct VulkanFeatures {
   // Four products of int8 and their sum at once: activations are rounded to int8 for q8_0 and q4_0,
   // as on the CPU (MatmulOp).
   bool integer_dot = false;
+  // Neighbouring lanes exchange numbers within their subgroup instead of through shared memory, in
+  // the same order: no bit of a result changes.
+  bool subgroups = false;
 
   bool operator==(const VulkanFeatures&) const = default;
 };

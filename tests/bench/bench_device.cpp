@@ -25,6 +25,8 @@ Result<VulkanFeatures> parse_features(const std::string& text) {
       features.float16 = true;
     } else if (name == "integer_dot") {
       features.integer_dot = true;
+    } else if (name == "subgroups") {
+      features.subgroups = true;
     } else {
       return Error{Errc::usage, "--features " + text + ": " + kFeaturesHelp};
     }

@@ -16,7 +16,7 @@ Result<std::unique_ptr<MeasuredBackend>> open_vulkan_device(const std::string& d
                                                             const std::string& features);
 inline constexpr const char* kFeaturesHelp =
     "of a Vulkan device, to be used: auto (those that pay), none, all, or some of "
-    "narrow_storage,float16,integer_dot";
+    "narrow_storage,float16,integer_dot,subgroups";
 
 // `cpu`, for which features do not matter, or one of the above.
 Result<std::unique_ptr<Backend>> open_device(const std::string& device, const std::string& features,

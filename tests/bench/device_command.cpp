@@ -168,7 +168,7 @@ class DeviceBench {
     std::string names;
     for (const auto& [is_used, name] :
          {std::pair(f.narrow_storage, "narrow_storage"), std::pair(f.float16, "float16"),
-          std::pair(f.integer_dot, "integer_dot")}) {
+          std::pair(f.integer_dot, "integer_dot"), std::pair(f.subgroups, "subgroups")}) {
       if (is_used) names += (names.empty() ? "" : ",") + std::string(name);
     }
     return names.empty() ? "none" : names;

@@ -67,7 +67,9 @@ inline std::vector<BackendFactory> vulkan_feature_backends() {
       {"narrow_storage", {.narrow_storage = true}},
       {"float16", {.float16 = true}},
       {"integer_dot", {.integer_dot = true}},
-      {"all_features", {.narrow_storage = true, .float16 = true, .integer_dot = true}},
+      {"subgroups", {.subgroups = true}},
+      {"all_features",
+       {.narrow_storage = true, .float16 = true, .integer_dot = true, .subgroups = true}},
   };
   std::vector<BackendFactory> factories;
   for (const auto& [name, features] : all) {

@@ -13,7 +13,12 @@ std::vector<VulkanFeatures> offered_feature_sets() {
   for (const VulkanFeatures& one :
        {VulkanFeatures{.narrow_storage = has.narrow_storage},
         VulkanFeatures{.float16 = has.float16}, VulkanFeatures{.integer_dot = has.integer_dot},
-        VulkanFeatures{.narrow_storage = has.narrow_storage, .float16 = has.float16}, has}) {
+        VulkanFeatures{.narrow_storage = has.narrow_storage, .float16 = has.float16},
+        VulkanFeatures{.subgroups = has.subgroups},
+        VulkanFeatures{.narrow_storage = has.narrow_storage,
+        .float16 = has.float16,
+        .subgroups = has.subgroups},
+        has}) {
     if (std::find(sets.begin(), sets.end(), one) == sets.end()) sets.push_back(one);
   }
   return sets;
@@ -147,6 +152,54 @@ TEST_F(VulkanBackendTest, FeaturesThatRoundNothingLeaveEveryBit) {
   }
 }
 
+// What lanes have is brought together in one order, with subgroups and without.
+TEST_F(VulkanBackendTest, SubgroupsLeaveEveryBit) {
+  std::vector<std::vector<Floats>> results;
+  for (const bool subgroups : {false, true}) {
+    const auto backend = open_with({}, {.features = VulkanFeatures{.subgroups = subgroups}});
+    if (!backend && subgroups) GTEST_SKIP() << backend.error().message;
+    ASSERT_TRUE(backend) << backend.error().message;
+    Backend& b = **backend;
+    std::vector<Floats>& mine = results.emplace_back();
+    for (const std::uint32_t cols : {1u, 33u, 1029u, 5000u}) {
+      const OwnedMatrix x = matrix_of(b, 3, cols, random_floats(cols, 3 * cols));
+      const TestWeight norm(b, DType::f32, 1, cols, random_floats(2, cols));
+      const std::uint32_t k = std::min(cols, 20u);
+      std::vector<std::uint32_t> tokens(3 * k);
+      Floats log_probs(3 * k);
+      b.top_k({.logits = x.all(), .k = k, .tokens = tokens, .log_probs = log_probs});
+      mine.push_back(log_probs);
+      mine.emplace_back(tokens.begin(), tokens.end());
+      b.argmax({.logits = x.all(), .tokens = std::span(tokens).first(3)});
+      mine.emplace_back(tokens.begin(), tokens.begin() + 3);
+      b.rms_norm({.x = x.all(), .weight = norm.table, .y = x.all(), .epsilon = 1e-5f});
+      mine.push_back(values_of(b, x.all()));
+    }
+    for (const HeadShape heads : {HeadShape{8, 2, 64}, HeadShape{3, 1, 34}, HeadShape{2, 2, 256}}) {
+      for (const std::uint32_t prefix : {7u, 300u}) {
+        constexpr std::uint32_t kRows = 5;
+        const std::uint32_t slots = prefix + kRows;
+        const OwnedMatrix q =
+            matrix_of(b, kRows, heads.query_cols(), random_floats(1, kRows * heads.query_cols()));
+        const OwnedMatrix keys =
+            matrix_of(b, slots, heads.kv_cols(), random_floats(2, slots * heads.kv_cols()));
+        const auto masks = random_tree(3, kRows);
+        b.attention({.q = q.all(),
+                     .keys = keys.all(),
+                     .values = keys.all(),
+                     .prefix = prefix,
+                     .masks = masks,
+                     .heads = heads,
+                     .y = q.all()});
+        mine.push_back(values_of(b, q.all()));
+      }
+    }
+  }
+  for (std::size_t i = 0; i < results[0].size(); ++i) {
+    EXPECT_TRUE(same_bytes(results[0][i], results[1][i])) << i;
+  }
+}
+
 TEST_F(VulkanBackendTest, DoesWithoutFeaturesThatTheDeviceLacks) {
   vulkan::Hooks hooks;
   hooks.adjust = [](vulkan::Functions& f) {
@@ -164,7 +217,7 @@ TEST_F(VulkanBackendTest, DoesWithoutFeaturesThatTheDeviceLacks) {
 
   for (const VulkanFeatures& features :
        {VulkanFeatures{.narrow_storage = true}, VulkanFeatures{.float16 = true},
-        VulkanFeatures{.integer_dot = true}}) {
+        VulkanFeatures{.integer_dot = true}, VulkanFeatures{.subgroups = true}}) {
     const auto refused = open_with(hooks, {.features = features});
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, Errc::unsupported);

@@ -126,8 +126,8 @@ TEST(ShaderTest, NoneHasAnInfinity) {
   constexpr std::size_t kHeaderWords = 5;
   for (std::size_t i = 0; i < shaders::kShaderCount; ++i) {
     const auto shader = static_cast<shaders::Shader>(i);
-    for (shaders::Features features = 0; features < 4; ++features) {
-      const auto words = shaders::spirv(shader, features);
+    for (shaders::Features features = 0; features <= shaders::kAllFeatures; ++features) {
+      const auto words = shaders::spirv(shader, features).words;
       std::uint32_t float32 = 0;
       for (std::size_t at = kHeaderWords; at < words.size(); at += words[at] >> 16) {
         ASSERT_GT(words[at] >> 16, 0u);
