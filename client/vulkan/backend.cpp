@@ -24,9 +24,9 @@ std::uint64_t matrix_bytes(const Matrix& m) {
 // outputs of its own.
 MatmulTile tile_for(const VulkanDevice& device, const Hooks& hooks) {
   if (device.kind == VulkanDevice::Kind::software && !hooks.as_gpu) {
-    return {.workgroup = 8, .lanes = 1, .outputs = 2};
+    return {.workgroup = 8, .lanes = 1, .outputs_max = 2, .workgroups_wanted = 0};
   }
-  return {.workgroup = 64, .lanes = 32, .outputs = 4};
+  return {.workgroup = 64, .lanes = 32, .outputs_max = 4, .workgroups_wanted = 1024};
 }
 
 bool is_packed(const Matrix& m) {

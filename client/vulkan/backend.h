@@ -39,8 +39,10 @@ class DeviceBuffer final : public Buffer {
 // depends on `lanes`.
 struct MatmulTile {
   std::uint32_t workgroup;
-  std::uint32_t lanes;    // that share the inputs of an output
-  std::uint32_t outputs;  // of a lane
+  std::uint32_t lanes;        // that share the inputs of an output
+  std::uint32_t outputs_max;  // of a lane
+  // A lane has fewer outputs, of which no sum depends, where there would be fewer workgroups.
+  std::uint32_t workgroups_wanted;
 };
 
 // How many workgroups so many invocations take.

@@ -18,6 +18,18 @@ std::uint32_t rows_a_tile(std::uint32_t rows) {
   return std::min(std::bit_ceil(rows), 8u);
 }
 
+// Outputs of a lane, which it loads an activation for once. A narrow product has few workgroups
+// with long rows to read: with fewer outputs each, more of them read at a time.
+std::uint32_t outputs_a_lane(const MatmulTile& tile, std::uint32_t outputs,
+                             std::uint64_t row_tiles) {
+  std::uint32_t count = tile.outputs_max;
+  const auto workgroups = [&] {
+    return groups_for(outputs, tile.workgroup / tile.lanes * count) * row_tiles;
+  };
+  while (count > 1 && workgroups() < tile.workgroups_wanted) count /= 2;
+  return count;
+}
+
 // Whether upload_matrix keeps the scales apart.
 bool is_split(DType type) {
   return type == DType::q8_0 || type == DType::q4_0;
@@ -79,15 +91,16 @@ void VulkanBackend::dispatch_product(PipelineKey key, const MatmulOp& op, const 
   const MatmulTile& tile = matmul_tile_;
   key.constants[kWorkgroupConstant] = tile.workgroup;
   key.constants[5] = tile.lanes;
-  key.constants[6] = tile.outputs;
   const std::uint32_t rows = rows_a_tile(op.x.rows);
-  const std::uint32_t outputs = tile.workgroup / tile.lanes * tile.outputs;
+  const std::uint64_t row_tiles = groups_for(op.x.rows, rows);
   const auto row = static_cast<std::uint32_t>(row_bytes(op.weight.type, op.weight.cols).value());
   const View y = view(op.y);
   const View bias = op.bias ? view(op.bias) : View{};
   for (const WeightPart& part : parts(op.weight)) {
+    key.constants[6] = outputs_a_lane(tile, part.count, row_tiles);
+    const std::uint32_t outputs = tile.workgroup / tile.lanes * key.constants[6];
     stream_.reserve(0, 0);
-    dispatch(key, {.x = groups_for(part.count, outputs), .y = groups_for(op.x.rows, rows)},
+    dispatch(key, {.x = groups_for(part.count, outputs), .y = row_tiles},
              shaders::MatmulParams{.x_offset = x.offset,
                                    .x_stride = x.stride,
                                    .weight_offset = part.offset_bytes,

@@ -119,6 +119,30 @@ TEST_F(VulkanBackendTest, DividesProductsForAGpuWithTheSameBitsAtEveryWidth) {
   }
 }
 
+// Narrow products are divided among more workgroups, each of fewer outputs.
+TEST_F(VulkanBackendTest, OutputsHaveTheSameBitsInWeightsOfEverySize) {
+  constexpr std::uint32_t kInputs = 64;
+  constexpr std::uint32_t kRows = 2;
+  constexpr std::uint32_t kFewest = 45;
+  vulkan::Hooks hooks;
+  hooks.as_gpu = true;
+  const auto backend = open_with(hooks, {.features = VulkanFeatures{}});
+  ASSERT_TRUE(backend) << backend.error().message;
+  Backend& b = **backend;
+  const OwnedMatrix x = matrix_of(b, kRows, kInputs, random_floats(1, kRows * kInputs));
+  for (const DType type : {DType::f32, DType::q4_0}) {
+    Floats first;
+    for (const std::uint32_t outputs : {kFewest, 5000u, 9000u}) {
+      const TestWeight w(b, type, outputs, kInputs, random_floats(2, outputs * kInputs));
+      const OwnedMatrix y(b, kRows, outputs);
+      b.matmul({.x = x.all(), .weight = w.weight, .bias = {}, .y = y.all()});
+      const Floats values = values_of(b, y.all().column_range(0, kFewest));
+      if (outputs == kFewest) first = values;
+      EXPECT_TRUE(same_bytes(values, first)) << traits(type).name << ", " << outputs;
+    }
+  }
+}
+
 // But for rounded activations, optional features change how weights are read, not what comes out.
 TEST_F(VulkanBackendTest, FeaturesThatRoundNothingLeaveEveryBit) {
   constexpr std::uint32_t kInputs = 1280;
