@@ -58,6 +58,31 @@ TEST_F(VulkanAttentionTest, DividesTheSlotsOfLongContextsAlone) {
   EXPECT_EQ(operations(900), divided);
 }
 
+// The prefix is told to recorded commands, the number of splits is fixed in them.
+TEST_F(VulkanAttentionTest, RecordsCommandsAnewWhereASplitIsAddedAlone) {
+  const OwnedMatrix q(*backend_, 1, kHeads.query_cols());
+  const OwnedMatrix y(*backend_, 1, kHeads.query_cols());
+  const OwnedMatrix cache(*backend_, 1000, kHeads.kv_cols());
+  const auto recordings_after = [&](std::uint32_t prefix) {
+    backend_->attention({.q = q.all(),
+                         .keys = cache.all(),
+                         .values = cache.all(),
+                         .prefix = prefix,
+                         .masks = {},
+                         .heads = kHeads,
+                         .y = y.all()});
+    values_of(*backend_, y.all());
+    return backend_->counts().recordings;
+  };
+  recordings_after(shaders::kAttentionSplit + 1);  // has room for splits made
+  const std::uint64_t before = recordings_after(shaders::kAttentionSplit + 2);
+  for (std::uint32_t prefix = shaders::kAttentionSplit + 3; prefix <= 2 * shaders::kAttentionSplit;
+       ++prefix) {
+    ASSERT_EQ(recordings_after(prefix), before) << prefix;
+  }
+  EXPECT_EQ(recordings_after(2 * shaders::kAttentionSplit + 1), before + 1);
+}
+
 // A cache of many slots leaves room for the splits of few rows at once. The rows' bits are those of
 // a small one.
 TEST_F(VulkanAttentionTest, TakesAsManyRowsAtOnceAsThereIsRoomFor) {
