@@ -16,6 +16,9 @@ layout(constant_id = 2) const uint HEAD_DIM = 64;
 layout(constant_id = 3) const bool VECTORS = false;
 // Whether y has splits as combine reads them; else the results.
 layout(constant_id = 4) const bool SPLITS = false;
+// Whether keys and values are float16: half_k, half_k_vectors, half_v and half_v_vectors, which
+// NARROW_STORAGE has.
+layout(constant_id = 5) const bool HALVES = false;
 
 const uint kPairs = ROWS * HEADS;                     // row by row
 const uint kColumns = (HEAD_DIM + 3) / 4;             // of four numbers, or two in the last
@@ -38,12 +41,26 @@ vec4 four_of_q(uint head, uint column) {
 }
 vec4 four_of_k(uint head, uint column) {
   uint at = head + 4 * column;
+#ifdef NARROW_STORAGE
+  if (HALVES) {
+    if (VECTORS) return vec4(half_k_vectors[at >> 2]);
+    vec2 two = vec2(half_k[at], half_k[at + 1]);
+    return is_cut(column) ? vec4(two, 0.0, 0.0) : vec4(two, half_k[at + 2], half_k[at + 3]);
+  }
+#endif
   if (VECTORS) return k_vectors[at >> 2];
   if (is_cut(column)) return vec4(k[at], k[at + 1], 0.0, 0.0);
   return vec4(k[at], k[at + 1], k[at + 2], k[at + 3]);
 }
 vec4 four_of_v(uint head, uint column) {
   uint at = head + 4 * column;
+#ifdef NARROW_STORAGE
+  if (HALVES) {
+    if (VECTORS) return vec4(half_v_vectors[at >> 2]);
+    vec2 two = vec2(half_v[at], half_v[at + 1]);
+    return is_cut(column) ? vec4(two, 0.0, 0.0) : vec4(two, half_v[at + 2], half_v[at + 3]);
+  }
+#endif
   if (VECTORS) return v_vectors[at >> 2];
   if (is_cut(column)) return vec4(v[at], v[at + 1], 0.0, 0.0);
   return vec4(v[at], v[at + 1], v[at + 2], v[at + 3]);

@@ -2,6 +2,9 @@
 // One workgroup a few rows, a few query heads of a key-value head, and a split of the slots that
 // these rows see: split by split, then tile by tile in y.
 #extension GL_GOOGLE_include_directive : require
+#ifdef NARROW_STORAGE
+#extension GL_EXT_shader_16bit_storage : require
+#endif
 #ifdef SUBGROUPS
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
@@ -16,6 +19,12 @@ layout(std430, binding = 2) readonly buffer K { float k[]; };
 layout(std430, binding = 2) readonly buffer KVectors { vec4 k_vectors[]; };
 layout(std430, binding = 3) readonly buffer V { float v[]; };
 layout(std430, binding = 3) readonly buffer VVectors { vec4 v_vectors[]; };
+#ifdef NARROW_STORAGE
+layout(std430, binding = 2) readonly buffer HalfK { float16_t half_k[]; };
+layout(std430, binding = 2) readonly buffer HalfKVectors { f16vec4 half_k_vectors[]; };
+layout(std430, binding = 3) readonly buffer HalfV { float16_t half_v[]; };
+layout(std430, binding = 3) readonly buffer HalfVVectors { f16vec4 half_v_vectors[]; };
+#endif
 layout(std430, binding = 4) writeonly buffer Y { float y[]; };
 
 #include "masks.glsl"

@@ -14,14 +14,23 @@ constexpr std::uint32_t kArgmaxSubgroups[] =
 constexpr std::uint32_t kAttention[] =
 #include "attention.spv.inc"
     ;
+constexpr std::uint32_t kAttentionNarrowStorage[] =
+#include "attention_narrow_storage.spv.inc"
+    ;
 constexpr std::uint32_t kAttentionSubgroups[] =
 #include "attention_subgroups.spv.inc"
+    ;
+constexpr std::uint32_t kAttentionNarrowStorageSubgroups[] =
+#include "attention_narrow_storage_subgroups.spv.inc"
     ;
 constexpr std::uint32_t kCombine[] =
 #include "combine.spv.inc"
     ;
 constexpr std::uint32_t kCompact[] =
 #include "compact.spv.inc"
+    ;
+constexpr std::uint32_t kCompactNarrowStorage[] =
+#include "compact_narrow_storage.spv.inc"
     ;
 constexpr std::uint32_t kEmbed[] =
 #include "embed.spv.inc"
@@ -31,6 +40,9 @@ constexpr std::uint32_t kEmbedNarrowStorage[] =
     ;
 constexpr std::uint32_t kGatherLayers[] =
 #include "gather_layers.spv.inc"
+    ;
+constexpr std::uint32_t kGatherLayersNarrowStorage[] =
+#include "gather_layers_narrow_storage.spv.inc"
     ;
 constexpr std::uint32_t kGroupAttention[] =
 #include "group_attention.spv.inc"
@@ -92,6 +104,9 @@ constexpr std::uint32_t kRope[] =
 constexpr std::uint32_t kStore[] =
 #include "store.spv.inc"
     ;
+constexpr std::uint32_t kStoreNarrowStorage[] =
+#include "store_narrow_storage.spv.inc"
+    ;
 constexpr std::uint32_t kSwiglu[] =
 #include "swiglu.spv.inc"
     ;
@@ -111,12 +126,16 @@ constexpr Embedded kEmbedded[] = {
     {Shader::argmax, {0, kArgmax}},
     {Shader::argmax, {kSubgroups, kArgmaxSubgroups}},
     {Shader::attention, {0, kAttention}},
+    {Shader::attention, {kNarrowStorage, kAttentionNarrowStorage}},
     {Shader::attention, {kSubgroups, kAttentionSubgroups}},
+    {Shader::attention, {kNarrowStorage | kSubgroups, kAttentionNarrowStorageSubgroups}},
     {Shader::combine, {0, kCombine}},
     {Shader::compact, {0, kCompact}},
+    {Shader::compact, {kNarrowStorage, kCompactNarrowStorage}},
     {Shader::embed, {0, kEmbed}},
     {Shader::embed, {kNarrowStorage, kEmbedNarrowStorage}},
     {Shader::gather_layers, {0, kGatherLayers}},
+    {Shader::gather_layers, {kNarrowStorage, kGatherLayersNarrowStorage}},
     {Shader::group_attention, {0, kGroupAttention}},
     {Shader::group_attention, {kSubgroups, kGroupAttentionSubgroups}},
     {Shader::group_mean, {0, kGroupMean}},
@@ -138,6 +157,7 @@ constexpr Embedded kEmbedded[] = {
     {Shader::rms_norm, {kSubgroups, kRmsNormSubgroups}},
     {Shader::rope, {0, kRope}},
     {Shader::store, {0, kStore}},
+    {Shader::store, {kNarrowStorage, kStoreNarrowStorage}},
     {Shader::swiglu, {0, kSwiglu}},
     {Shader::top_k, {0, kTopK}},
     {Shader::top_k, {kSubgroups, kTopKSubgroups}},

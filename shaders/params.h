@@ -3,7 +3,8 @@
 // from call to call (tokens, positions, masks, the prefix, the first slot) stands in the call
 // buffer, binding 0, an array of uint; members named *_at are indices into it.
 //
-// Offsets and strides count floats unless their name says otherwise.
+// Offsets and strides count floats, those of caches numbers of their type, unless their name says
+// otherwise.
 #ifndef EDGEDRAFT_SHADERS_PARAMS_H
 #define EDGEDRAFT_SHADERS_PARAMS_H
 

@@ -38,6 +38,7 @@ bool is_packed(const Matrix& m) {
 VulkanBackend::VulkanBackend(const Hooks& hooks, const VulkanBackendOptions& options)
     : MeasuredBackend(options.meter),
       device_(hooks, options),
+      kv_type_(options.kv_type),
       matmul_tile_(tile_for(device_.description(), hooks)),
       // Where every byte counts, no block is larger than what is in it.
       arena_(device_, meter(),
@@ -47,6 +48,13 @@ VulkanBackend::VulkanBackend(const Hooks& hooks, const VulkanBackendOptions& opt
       pipelines_(device_, options.cache_directory),
       stream_(device_, pipelines_, meter()),
       transfers_(device_, meter()) {
+  if (!takes_cache_type(kv_type_)) {
+    throw Failure(
+        {Errc::unsupported,
+         device_.description().name +
+             " keeps keys and values in f32, and in f16 with 8- and 16-bit storage, not in " +
+             std::string(traits(kv_type_).name)});
+  }
   arena_.on_release([this](const Block& block) { stream_.forget(block); });
 }
 
@@ -139,18 +147,25 @@ Slice VulkanBackend::slice(const DeviceBuffer& buffer, std::uint64_t offset, std
   return slice;
 }
 
-VulkanBackend::View VulkanBackend::view(const Matrix& m) const {
+VulkanBackend::View VulkanBackend::view(const CacheRows& m) const {
   const DeviceBuffer& buffer = device_buffer(m.buffer);
   EDGEDRAFT_CHECK(!buffer.scales_at());
   EDGEDRAFT_CHECK(m.stride >= m.cols || m.rows <= 1);
   EDGEDRAFT_CHECK(m.rows > 0 && m.cols > 0);
   const std::uint64_t extent = (m.rows - 1) * m.stride + m.cols;
-  EDGEDRAFT_CHECK(m.offset + extent <= buffer.bytes() / sizeof(float));
+  const std::uint64_t number_bytes = cache_bytes(m.type, 1);
+  EDGEDRAFT_CHECK(m.offset + extent <= buffer.bytes() / number_bytes);
   std::uint64_t added = 0;
-  const Slice s = slice(buffer, m.offset * sizeof(float), extent * sizeof(float), added);
+  const Slice s = slice(buffer, m.offset * number_bytes, extent * number_bytes, added);
   return {.slice = s,
-          .offset = static_cast<std::uint32_t>(added / sizeof(float)),
+          .offset = static_cast<std::uint32_t>(added / number_bytes),
           .stride = static_cast<std::uint32_t>(m.stride)};
+}
+
+VulkanBackend::View VulkanBackend::view(const CacheView& cache) const {
+  EDGEDRAFT_CHECK(!cache.paged());
+  EDGEDRAFT_CHECK(takes_cache_type(cache.memory.type));
+  return view(cache.memory);
 }
 
 VulkanBackend::View VulkanBackend::view(const Weight& w) const {
@@ -254,6 +269,27 @@ void VulkanBackend::read(const Matrix& from, std::span<float> to) {
                    .stride_bytes = is_packed(from) ? where.row_bytes : where.row_stride_bytes,
                    .count = where.row_count},
                   std::as_writable_bytes(to));
+}
+
+void VulkanBackend::read_cache(const CacheRows& from, std::span<float> to) {
+  if (from.type == DType::f32) {
+    read(from.floats(), to);
+    return;
+  }
+  EDGEDRAFT_CHECK(from.type == DType::f16);
+  EDGEDRAFT_CHECK(to.size() == std::size_t{from.rows} * from.cols);
+  stream_.flush();
+  if (to.empty()) return;
+  const View v = view(from);
+  std::vector<std::uint16_t> halves(to.size());
+  const std::uint64_t before = v.offset * sizeof(std::uint16_t);
+  transfers_.read(
+      {.block = v.slice.block, .offset = v.slice.offset + before, .bytes = v.slice.bytes - before},
+      {.bytes = from.cols * sizeof(std::uint16_t),
+       .stride_bytes = from.stride * sizeof(std::uint16_t),
+       .count = from.rows},
+      std::as_writable_bytes(std::span(halves)));
+  std::ranges::transform(halves, to.begin(), half_to_float);
 }
 
 void VulkanBackend::set_timing(MeasuredBackend::Timing timing) {

@@ -61,13 +61,16 @@ class VulkanBackend final : public MeasuredBackend {
 
   std::string_view name() const override { return "vulkan"; }
   bool takes_pages() const override { return false; }
-  bool takes_cache_type(DType type) const override { return type == DType::f32; }
+  bool takes_cache_type(DType type) const override {
+    return type == DType::f32 || (type == DType::f16 && device_.features().narrow_storage);
+  }
+  DType drafter_cache_type() const override { return kv_type_; }
   std::unique_ptr<Buffer> allocate(std::uint64_t floats) override;
   std::unique_ptr<Buffer> upload(ByteView bytes) override;
   std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) override;
   void write(const Matrix& to, std::span<const float> from) override;
   void read(const Matrix& from, std::span<float> to) override;
-  void read_cache(const CacheRows& from, std::span<float> to) override { read(from.floats(), to); }
+  void read_cache(const CacheRows& from, std::span<float> to) override;
   void embed(const EmbedOp& op) override;
   void rms_norm(const RmsNormOp& op) override;
   void matmul(const MatmulOp& op) override;
@@ -91,7 +94,7 @@ class VulkanBackend final : public MeasuredBackend {
   double copy_bytes_per_second(std::uint64_t bytes) override;
 
  private:
-  // A matrix as a shader sees it: a binding and where the matrix is in it, in floats.
+  // A matrix as a shader sees it: a binding and where the matrix is in it, in numbers.
   struct View {
     Slice slice;
     std::uint32_t offset;
@@ -119,7 +122,9 @@ class VulkanBackend final : public MeasuredBackend {
   // The bytes of a buffer, from a multiple of the binding alignment on, and what was added.
   Slice slice(const DeviceBuffer& buffer, std::uint64_t offset, std::uint64_t bytes,
               std::uint64_t& added) const;
-  View view(const Matrix& m) const;
+  View view(const Matrix& m) const { return view(CacheRows(m)); }
+  View view(const CacheRows& m) const;
+  View view(const CacheView& cache) const;
   View view(const Weight& w) const;
   std::vector<WeightPart> parts(const Weight& w) const;
   void dispatch(const PipelineKey& key, const Groups& groups, ByteView push,
@@ -144,6 +149,7 @@ class VulkanBackend final : public MeasuredBackend {
   Slice run_top_k(const TopKOp& op);
 
   Device device_;
+  DType kv_type_;
   MatmulTile matmul_tile_;
   Arena arena_;
   Pipelines pipelines_;

@@ -44,6 +44,10 @@ std::uint32_t rows_a_workgroup(const HeadShape& shape, std::uint32_t heads, std:
   return count;
 }
 
+bool is_half(const CacheView& cache) {
+  return cache.memory.type == DType::f16;
+}
+
 // The slots behind the prefix that a row sees.
 std::uint32_t seen_by(const AncestorMask& mask) {
   int count = 0;
@@ -161,10 +165,10 @@ void VulkanBackend::store(const StoreOp& op) {
   check_op(op);
   if (op.x.rows == 0) return;
   const View x = view(op.x);
-  const View cache = view(op.cache.contiguous());
+  const View cache = view(op.cache);
   stream_.reserve(sizeof op.first, 0);
   const std::uint32_t first_at = stream_.put(op.first);
-  dispatch({.shader = Shader::store},
+  dispatch({.shader = Shader::store, .constants = {is_half(op.cache)}},
            {.x = groups_for(op.x.cols, shaders::kRowWorkgroup), .y = op.x.rows},
            shaders::StoreParams{.x_offset = x.offset,
                                 .x_stride = x.stride,
@@ -213,8 +217,8 @@ void VulkanBackend::attention(const AttentionOp& op) {
   const AttentionParts parts(op.heads, op.keys.slots(), op.q.rows);
   const Slice memory = splits > 1 ? scratch(parts.bytes()) : Slice{};
   const View q = view(op.q);
-  const View k = view(op.keys.contiguous());
-  const View v = view(op.values.contiguous());
+  const View k = view(op.keys);
+  const View v = view(op.values);
   const View y = view(op.y);
   stream_.reserve(sizeof op.prefix + op.masks.size_bytes(), 0);
   shaders::AttentionParams params = attention_params(q, k, v, y, op.heads);
@@ -228,7 +232,8 @@ void VulkanBackend::attention(const AttentionOp& op) {
   const std::uint32_t heads = heads_a_workgroup(op.heads);
   const std::uint32_t head_groups = op.heads.query_heads / heads;
   if (splits == 1) {
-    const PipelineKey key = attention_key(Shader::attention, op.heads, heads, op.q.rows, params);
+    PipelineKey key = attention_key(Shader::attention, op.heads, heads, op.q.rows, params);
+    key.constants[5] = is_half(op.keys);
     dispatch(key, {.x = head_groups, .y = groups_for(op.q.rows, key.constants[1])}, params,
              {{q.slice}, {k.slice}, {v.slice}, {y.slice, Bound::written}});
     return;
@@ -240,6 +245,7 @@ void VulkanBackend::attention(const AttentionOp& op) {
     params.rows = std::min(rows_max, op.q.rows - first);
     PipelineKey key = attention_key(Shader::attention, op.heads, heads, params.rows, params);
     key.constants[4] = true;
+    key.constants[5] = is_half(op.keys);
     dispatch(key, {.x = head_groups, .y = groups_for(params.rows, key.constants[1]) * splits},
              params, {{q.slice}, {k.slice}, {v.slice}, {memory, Bound::written}});
     dispatch({.shader = Shader::combine}, {.x = op.heads.query_heads, .y = params.rows},
@@ -296,12 +302,13 @@ void VulkanBackend::swiglu(const SwigluOp& op) {
 void VulkanBackend::compact(const CompactOp& op) {
   check_op(op);
   if (op.slots.empty()) return;
-  const View cache = view(op.cache.contiguous());
+  const View cache = view(op.cache);
   stream_.reserve(2 * sizeof(std::uint32_t) + op.slots.size_bytes(), 0);
   const std::uint32_t first_at = stream_.put(op.first);
   stream_.put(static_cast<std::uint32_t>(op.slots.size()));
   stream_.put(op.slots);
-  dispatch({.shader = Shader::compact}, {.x = groups_for(op.cache.cols(), shaders::kRowWorkgroup)},
+  dispatch({.shader = Shader::compact, .constants = {is_half(op.cache)}},
+           {.x = groups_for(op.cache.cols(), shaders::kRowWorkgroup)},
            shaders::CompactParams{.cache_offset = cache.offset,
                                   .cache_stride = cache.stride,
                                   .cols = op.cache.cols(),
@@ -315,11 +322,11 @@ void VulkanBackend::gather_layers(const GatherLayersOp& op) {
   const View y = view(op.y);
   const auto layers = static_cast<std::uint32_t>(op.keys.size());
   for (std::uint32_t layer = 0; layer < layers; ++layer) {
-    const View k = view(op.keys[layer].contiguous());
-    const View v = view(op.values[layer].contiguous());
+    const View k = view(op.keys[layer]);
+    const View v = view(op.values[layer]);
     stream_.reserve(op.slots.size_bytes(), 0);
     const std::uint32_t slots_at = stream_.put(op.slots);
-    dispatch({.shader = Shader::gather_layers},
+    dispatch({.shader = Shader::gather_layers, .constants = {is_half(op.keys[layer])}},
              {.x = groups_for(op.heads.kv_cols(), shaders::kRowWorkgroup), .y = op.slots.size()},
              shaders::GatherLayersParams{.k_offset = k.offset,
                                          .k_stride = k.stride,

@@ -56,6 +56,7 @@ struct VulkanBackendOptions {
   std::filesystem::path cache_directory;  // of compiled pipelines; empty: none is kept
   bool validate = false;                  // through Khronos' validation layer, which must be there
   std::optional<VulkanFeatures> features = {};  // use exactly these; absent: VulkanDevice::used
+  DType kv_type = DType::f32;  // of drafters' keys and values: f32, or f16 with narrow_storage
   // Counts its memory: on the device, and what both the device and the host see. Null: one of its
   // own, without a limit.
   std::shared_ptr<MemoryMeter> meter = nullptr;
@@ -65,8 +66,8 @@ struct VulkanBackendOptions {
 // given to upload, and gathers operations until a call waits: read, top_k, argmax.
 //
 // Errors    unsupported: a build without Vulkan, no loader, no such device, one that cannot be
-//           used or lacks a feature that was asked for, no validation layer; io: the device refused
-//           to start. All name the remedy.
+//           used or lacks a feature that was asked for or that kv_type needs, no validation layer;
+//           io: the device refused to start. All name the remedy.
 Result<std::unique_ptr<Backend>> make_vulkan_backend(const VulkanBackendOptions& options);
 
 // A backend without memory (shared/runtime/planning_backend.h) that tells `meter` what the device's
@@ -75,6 +76,7 @@ Result<std::unique_ptr<Backend>> make_vulkan_backend(const VulkanBackendOptions&
 //
 // Errors    unsupported: a build without Vulkan
 Result<std::unique_ptr<Backend>> plan_vulkan_backend(const VulkanFeatures& used,
-                                                     std::shared_ptr<MemoryMeter> meter = nullptr);
+                                                     std::shared_ptr<MemoryMeter> meter = nullptr,
+                                                     DType kv_type = DType::f32);
 
 }  // namespace edgedraft

@@ -12,10 +12,13 @@ namespace {
 
 class VulkanPlan final : public PlanningBackend {
  public:
-  VulkanPlan(const VulkanFeatures& used, std::shared_ptr<MemoryMeter> meter)
+  VulkanPlan(const VulkanFeatures& used, std::shared_ptr<MemoryMeter> meter, DType kv_type)
       : PlanningBackend(std::move(meter)),
         rounds_(used.integer_dot),
+        kv_type_(kv_type),
         host_(this->meter(), vulkan::Transfers::kHostBytes + vulkan::Stream::kHostBytes) {}
+
+  DType drafter_cache_type() const override { return kv_type_; }
 
  private:
   std::uint64_t taken_by(std::uint64_t bytes) const override {
@@ -48,6 +51,7 @@ class VulkanPlan final : public PlanningBackend {
   static bool is_split(DType type) { return type == DType::q8_0 || type == DType::q4_0; }
 
   bool rounds_;  // activations of quantised products, to int8
+  DType kv_type_;
   HeldMemory host_;
   Grown scratch_;
 };
@@ -55,8 +59,9 @@ class VulkanPlan final : public PlanningBackend {
 }  // namespace
 
 Result<std::unique_ptr<Backend>> plan_vulkan_backend(const VulkanFeatures& used,
-                                                     std::shared_ptr<MemoryMeter> meter) {
-  return std::unique_ptr<Backend>(std::make_unique<VulkanPlan>(used, std::move(meter)));
+                                                     std::shared_ptr<MemoryMeter> meter,
+                                                     DType kv_type) {
+  return std::unique_ptr<Backend>(std::make_unique<VulkanPlan>(used, std::move(meter), kv_type));
 }
 
 }  // namespace edgedraft

@@ -22,7 +22,7 @@ Result<std::unique_ptr<Backend>> make_vulkan_backend(const VulkanBackendOptions&
 }
 
 Result<std::unique_ptr<Backend>> plan_vulkan_backend(const VulkanFeatures&,
-                                                     std::shared_ptr<MemoryMeter>) {
+                                                     std::shared_ptr<MemoryMeter>, DType) {
   return no_vulkan();
 }
 

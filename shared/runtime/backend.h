@@ -299,6 +299,8 @@ class Backend {
   virtual bool takes_pages() const { return true; }
   // Whether caches may have that type. Devices that hold a drafter's cache alone need f32 only.
   virtual bool takes_cache_type(DType type) const { return is_cache_type(type); }
+  // The one that drafters keep their keys and values in.
+  virtual DType drafter_cache_type() const { return DType::f32; }
 
   // Zeroed memory for `floats` numbers. Throws DeviceError when there is none.
   virtual std::unique_ptr<Buffer> allocate(std::uint64_t floats) = 0;

@@ -251,6 +251,10 @@ void declare_acceptance(CLI::App& app, AcceptanceOptions& o) {
   app.add_option("--device", o.device, "Of the drafters: cpu, vulkan or vulkan:N")
       ->capture_default_str();
   app.add_option("--features", o.features, kFeaturesHelp)->capture_default_str();
+  app.add_option("--draft-kv-type", o.draft_kv_type,
+                 "The drafters' keys and values on a Vulkan device: f32 or f16")
+      ->check(CLI::IsMember({"f32", "f16"}))
+      ->capture_default_str();
   app.add_option("--against", o.against, "With which the others are compared, see above")
       ->type_name("ARM");
   app.add_flag("--json", o.json, "JSON instead of a table");
@@ -266,7 +270,8 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
   const auto chat = ChatPrompts::read(o.arms);
   if (!chat) return chat.error();
   const auto backend = make_cpu_backend({.threads = o.threads});
-  const auto device = open_device(o.device, o.features, o.threads);
+  const auto device =
+      open_device(o.device, o.features, o.threads, dtype_from_name(o.draft_kv_type).value());
   if (!device) return device.error();
   auto host = ModelHost::load(*backend, {.model = o.arms.model,
                                          .bundles = o.arms.bundles,

@@ -28,6 +28,7 @@ struct AcceptanceOptions {
   std::uint32_t threads = 0;
   std::string device = "cpu";
   std::string features = "auto";
+  std::string draft_kv_type = "f32";
   std::string kv_type = "f32";
   std::string against;
   bool json = false;

@@ -37,14 +37,16 @@ Result<VulkanFeatures> parse_features(const std::string& text) {
 }  // namespace
 
 Result<std::unique_ptr<MeasuredBackend>> open_vulkan_device(const std::string& device,
-                                                            const std::string& features) {
+                                                            const std::string& features,
+                                                            DType kv_type) {
   const auto request = parse_device_request(device);
   if (!request) return request.error();
   if (request->kind != DeviceRequest::Kind::vulkan) {
     return Error{Errc::usage, "--device " + device + ": give vulkan or vulkan:N here"};
   }
   const std::vector<VulkanDevice> devices = list_vulkan_devices();
-  VulkanBackendOptions options{.device = request->index.value_or(first_usable(devices))};
+  VulkanBackendOptions options{.device = request->index.value_or(first_usable(devices)),
+                               .kv_type = kv_type};
   if (features == "none") {
     options.features = VulkanFeatures{};
   } else if (features == "all" && options.device < devices.size()) {
@@ -58,9 +60,9 @@ Result<std::unique_ptr<MeasuredBackend>> open_vulkan_device(const std::string& d
 }
 
 Result<std::unique_ptr<Backend>> open_device(const std::string& device, const std::string& features,
-                                             std::uint32_t threads) {
+                                             std::uint32_t threads, DType kv_type) {
   if (device == "cpu") return make_cpu_backend({.threads = threads});
-  auto opened = open_vulkan_device(device, features);
+  auto opened = open_vulkan_device(device, features, kv_type);
   if (!opened) return opened.error();
   return std::unique_ptr<Backend>(std::move(*opened));
 }

@@ -147,15 +147,16 @@ class DeviceBench {
                {"shape", o_.shape},
                {"type", o_.type},
                {"context", o_.context},
+               {"kv_type", o_.kv_type},
                {"copy_bytes_per_second", peak_},
                {"operations", nlohmann::json::array()},
                {"steps", nlohmann::json::array()}};
     if (!o_.json) {
       std::printf(
           "%s (%s; features in use: %s): copies within its memory at %.1f GB/s\n"
-          "%s in %s, %u tokens of context\n",
+          "%s in %s, %u tokens of context in %s\n",
           d.name.c_str(), d.driver.c_str(), used().c_str(), peak_ * 1e-9, o_.shape.c_str(),
-          o_.type.c_str(), o_.context);
+          o_.type.c_str(), o_.context, o_.kv_type.c_str());
     }
     if (!o_.no_operations) measure_operations();
     measure_steps();
@@ -311,6 +312,9 @@ void declare_device(CLI::App& app, DeviceBenchOptions& o) {
   app.add_option("--device", o.device, "vulkan (the first that can be used) or vulkan:N")
       ->capture_default_str();
   app.add_option("--features", o.features, kFeaturesHelp)->capture_default_str();
+  app.add_option("--kv-type", o.kv_type, "of the drafter's keys and values: f32 or f16")
+      ->check(CLI::IsMember({"f32", "f16"}))
+      ->capture_default_str();
   app.add_option("--shape", o.shape, "of the target: demo, tinyllama, llama3-8b, qwen2-0.5b")
       ->capture_default_str();
   app.add_option("--type", o.type, "the type of the weights")->capture_default_str();
@@ -330,7 +334,7 @@ void declare_device(CLI::App& app, DeviceBenchOptions& o) {
 Result<int> run_device(const DeviceBenchOptions& o) {
   const auto type = dtype_from_name(o.type);
   if (!type) return Error{Errc::usage, "--type " + o.type + ": no such type"};
-  auto device = open_vulkan_device(o.device, o.features);
+  auto device = open_vulkan_device(o.device, o.features, dtype_from_name(o.kv_type).value());
   if (!device) return device.error();
   auto drafter = GeneratedDrafter::make(o.shape, *type);
   if (!drafter) return drafter.error();

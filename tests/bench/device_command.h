@@ -15,6 +15,7 @@ namespace edgedraft::bench {
 struct DeviceBenchOptions {
   std::string device = "vulkan";
   std::string features = "auto";
+  std::string kv_type = "f32";
   std::string shape = "demo";
   std::string type = "q8_0";
   std::vector<std::uint32_t> widths = {1, 2, 4, 8, 16, 32, 64};

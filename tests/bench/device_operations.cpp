@@ -31,6 +31,14 @@ const OwnedMatrix& Operations::matrix(std::uint32_t rows, std::uint32_t cols) {
   return *matrices_.emplace_back(std::make_unique<OwnedMatrix>(backend_, rows, cols));
 }
 
+// Of the type that drafters have on that backend.
+CacheRows Operations::cache(std::uint32_t rows, std::uint32_t cols) {
+  const DType type = backend_.drafter_cache_type();
+  buffers_.push_back(
+      backend_.allocate((cache_bytes(type, std::uint64_t{rows} * cols) + 3) / sizeof(float)));
+  return {buffers_.back().get(), 0, rows, cols, type};
+}
+
 Weight Operations::weight(const TensorView& t) {
   buffers_.push_back(
       backend_.upload_matrix({.type = t.type, .rows = t.rows, .cols = t.cols, .bytes = t.bytes}));
@@ -67,8 +75,9 @@ std::vector<Operation> Operations::all() {
   const Matrix q = matrix(rows, s.heads.query_cols()).all();
   const Matrix k = matrix(rows, s.heads.kv_cols()).all();
   const std::uint32_t capacity = sizes_.context + kMaskRowsMax;
-  const Matrix keys = matrix(capacity, s.heads.kv_cols()).all();
-  const Matrix values = matrix(capacity, s.heads.kv_cols()).all();
+  const CacheRows keys = cache(capacity, s.heads.kv_cols());
+  const CacheRows values = cache(capacity, s.heads.kv_cols());
+  const double kv_bytes = static_cast<double>(cache_bytes(keys.type, s.heads.kv_cols()));
   const Matrix logits = matrix(rows, sizes_.vocabulary).all();
   const Matrix angles = matrix(capacity, s.heads.head_dim).all();
   const Weight norm = table(tensors_.output_norm);
@@ -94,11 +103,10 @@ std::vector<Operation> Operations::all() {
                                   .head_dim = s.heads.head_dim,
                                   .style = RopeStyle::halves});
                  }});
-  all.push_back({"store", "store", floats(2 * row_count * s.heads.kv_cols()),
+  all.push_back({"store", "store", row_count * (floats(s.heads.kv_cols()) + kv_bytes),
                  [=, this] { backend_.store({.x = k, .cache = keys, .first = sizes_.context}); }});
   all.push_back({"attention", "attention",
-                 floats(2 * slots * s.heads.kv_cols() + 2 * row_count * s.heads.query_cols()),
-                 [=, this] {
+                 2 * slots * kv_bytes + floats(2 * row_count * s.heads.query_cols()), [=, this] {
                    backend_.attention({.q = q,
                                        .keys = keys,
                                        .values = values,
@@ -109,7 +117,7 @@ std::vector<Operation> Operations::all() {
                  }});
   all.push_back({"swiglu", "swiglu", floats(3 * row_count * s.ffn_dim),
                  [=, this] { backend_.swiglu({.gate = gate, .up = gate, .y = gate}); }});
-  all.push_back({"compact", "compact", floats(2 * row_count * s.heads.kv_cols()),
+  all.push_back({"compact", "compact", 2 * row_count * kv_bytes,
                  [=, this] { backend_.compact({.cache = keys, .first = 0, .slots = numbers_}); }});
   all.push_back(
       {"top_k", "top_k", floats(row_count * sizes_.vocabulary), [=, this] {

@@ -40,6 +40,7 @@ class Operations {
 
  private:
   const OwnedMatrix& matrix(std::uint32_t rows, std::uint32_t cols);
+  CacheRows cache(std::uint32_t rows, std::uint32_t cols);
   Weight weight(const TensorView& tensor);
   Weight table(const TensorView& tensor);
   Operation product(const std::string& name, const TensorView& tensor);

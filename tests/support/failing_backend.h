@@ -63,6 +63,7 @@ class FailingBackend final : public Backend {
   std::string_view name() const override { return "failing"; }
   bool takes_pages() const override { return inner_->takes_pages(); }
   bool takes_cache_type(DType type) const override { return inner_->takes_cache_type(type); }
+  DType drafter_cache_type() const override { return inner_->drafter_cache_type(); }
   std::unique_ptr<Buffer> allocate(std::uint64_t floats) override {
     count(Operation::allocate);
     allocated_floats_ += floats;

@@ -24,6 +24,7 @@ struct Case {
   const char* bundle;
   DType type;
   bool rounds = false;  // activations to int8, where products of these are the device's own
+  DType kv_type = DType::f32;
 };
 void PrintTo(const Case& c, std::ostream* out) {
   *out << c.bundle << " " << traits(c.type).name;
@@ -70,8 +71,9 @@ TEST_P(VulkanAcceptanceTest, IsTheCpus) {
   const Case& c = GetParam();
   VulkanBackendOptions options;
   if (c.rounds) options.features = VulkanFeatures{.integer_dot = true};
+  options.kv_type = c.kv_type;
   const auto vulkan = open_with({}, options);
-  if (!vulkan && c.rounds) GTEST_SKIP() << vulkan.error().message;
+  if (!vulkan && (c.rounds || c.kv_type != DType::f32)) GTEST_SKIP() << vulkan.error().message;
   ASSERT_TRUE(vulkan) << vulkan.error().message;
 
   const auto folder = std::filesystem::path(::testing::TempDir()) /
@@ -113,6 +115,7 @@ std::vector<Case> cases() {
     for (const DType type : {DType::q8_0, DType::q4_0}) {
       all.push_back({.bundle = bundle, .type = type, .rounds = true});
     }
+    all.push_back({.bundle = bundle, .type = DType::q8_0, .kv_type = DType::f16});
   }
   return all;
 }
@@ -122,7 +125,8 @@ INSTANTIATE_TEST_SUITE_P(Drafters, VulkanAcceptanceTest, ::testing::ValuesIn(cas
                            const Case& c = one.param;
                            std::string name = std::string(c.bundle) + "_" +
                                               std::string(traits(c.type).name) +
-                                              (c.rounds ? "_int8" : "");
+                                              (c.rounds ? "_int8" : "") +
+                                              (c.kv_type == DType::f16 ? "_kv_f16" : "");
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });

@@ -16,19 +16,20 @@ constexpr std::uint64_t kMiB = 1u << 20;
 
 class VulkanMemoryTest : public VulkanTest {};
 
-TEST_F(VulkanMemoryTest, ThePlanIsKeptAndLittleOfItStaysUnused) {
+// With keys and values in that type.
+void expect_plan_is_kept(DType kv_type) {
   for (const char* name : {"moa-tli0", "moa-tli1", "independent"}) {
     SCOPED_TRACE(name);
     const auto file = GgufFile::open(std::string(EDGEDRAFT_MODELS "/") + name + ".gguf").value();
     const auto model = drafter_kind_of(file).value()->read(file).value();
     const std::uint32_t positions = model->facts().context_count;
     const auto unlimited = open_with({}).value();
-    const auto plan = plan_vulkan_backend(unlimited->features()).value();
+    const auto plan = plan_vulkan_backend(unlimited->features(), nullptr, kv_type).value();
     const std::uint64_t needed = memory_need(*model, *plan, positions, kShape).total(2);
 
     const auto meter = std::make_shared<MemoryMeter>(needed);
     {
-      const auto backend = open_with({}, {.meter = meter}).value();
+      const auto backend = open_with({}, {.kv_type = kv_type, .meter = meter}).value();
       const MemoryNeed taken = memory_need(*model, *backend, positions, kShape);
       EXPECT_GE(taken.total(2), needed - needed / 20);
       EXPECT_LE(meter->peak(), needed);
@@ -36,10 +37,19 @@ TEST_F(VulkanMemoryTest, ThePlanIsKeptAndLittleOfItStaysUnused) {
     EXPECT_EQ(meter->held(), 0u);
 
     const auto too_little = std::make_shared<MemoryMeter>(needed - 5 * kMiB);
-    const auto backend = open_with({}, {.meter = too_little}).value();
+    const auto backend = open_with({}, {.kv_type = kv_type, .meter = too_little}).value();
     EXPECT_THROW(memory_need(*model, *backend, positions, kShape), DeviceError);
     EXPECT_LE(too_little->peak(), too_little->limit());
   }
+}
+
+TEST_F(VulkanMemoryTest, ThePlanIsKeptAndLittleOfItStaysUnused) {
+  expect_plan_is_kept(DType::f32);
+}
+
+TEST_F(VulkanMemoryTest, ThePlanIsKeptWithKeysAndValuesOf16Bits) {
+  if (!open_with({}).value()->takes_cache_type(DType::f16)) GTEST_SKIP() << "the device has none";
+  expect_plan_is_kept(DType::f16);
 }
 
 }  // namespace

@@ -12,10 +12,12 @@
 namespace edgedraft {
 namespace {
 
-KvCache::Size cache_size(const EagleConfig& config, std::uint32_t positions_max) {
+KvCache::Size cache_size(const Backend& backend, const EagleConfig& config,
+                         std::uint32_t positions_max) {
   return {.layers = 1,
           .kv_cols = config.layer.heads.kv_cols(),
-          .capacity = positions_max + kMaskRowsMax};
+          .capacity = positions_max + kMaskRowsMax,
+          .type = backend.drafter_cache_type()};
 }
 
 // Of the root and of each draft row.
@@ -70,7 +72,7 @@ EagleWeights::EagleWeights(Backend& backend, const EagleConfig& config, const Ea
       zeros_(backend, kMaskRowsMax, config.layer.dim) {}
 
 std::uint64_t EagleWeights::sequence_bytes() const {
-  return cache_size(config_, positions_max_).bytes() +
+  return cache_size(backend_, config_, positions_max_).bytes() +
          sizeof(float) * (std::uint64_t{positions_max_} + kTreeFeatures) * config_.layer.dim;
 }
 
@@ -84,7 +86,7 @@ EagleNetwork::EagleNetwork(std::shared_ptr<EagleWeights> weights)
       features_(backend_, m_->positions_max_, m_->config_.layer.dim),
       is_true_(m_->positions_max_, false),
       has_input_(m_->positions_max_, false),
-      cache_(backend_, cache_size(m_->config_, m_->positions_max_)),
+      cache_(backend_, cache_size(backend_, m_->config_, m_->positions_max_)),
       tree_features_(backend_, kTreeFeatures, m_->config_.layer.dim) {}
 
 void EagleNetwork::extend_memory(std::uint32_t first_position, std::span<const float> rows) {

@@ -28,7 +28,8 @@ class LoadedDecoder final : public DrafterWeights {
     const DecoderConfig& config = decoder_->config();
     return KvCache::Size{.layers = config.layer_count,
                          .kv_cols = config.layer.heads.kv_cols(),
-                         .capacity = decoder_->slots_max()}
+                         .capacity = decoder_->slots_max(),
+                         .type = decoder_->backend().drafter_cache_type()}
         .bytes();
   }
 

@@ -12,7 +12,8 @@ IndependentNetwork::IndependentNetwork(Backend& backend, const DecoderConfig& co
     : IndependentNetwork(std::make_shared<Decoder>(backend, config, tensors, positions_max)) {}
 
 IndependentNetwork::IndependentNetwork(std::shared_ptr<Decoder> decoder)
-    : decoder_(std::move(decoder)), cache_(decoder_->make_cache()) {}
+    : decoder_(std::move(decoder)),
+      cache_(decoder_->make_cache(decoder_->backend().drafter_cache_type())) {}
 
 void IndependentNetwork::commit(std::span<const std::uint32_t> tokens) {
   EDGEDRAFT_CHECK(!tokens.empty());

@@ -11,17 +11,21 @@
 namespace edgedraft {
 namespace {
 
-KvCache::Size cache_size(const LayerShape& shape, std::uint32_t layers,
-                         std::uint32_t positions_max) {
-  return {
-      .layers = layers, .kv_cols = shape.heads.kv_cols(), .capacity = positions_max + kMaskRowsMax};
+KvCache::Size cache_size(const LayerShape& shape, std::uint32_t layers, std::uint32_t positions_max,
+                         DType type) {
+  return {.layers = layers,
+          .kv_cols = shape.heads.kv_cols(),
+          .capacity = positions_max + kMaskRowsMax,
+          .type = type};
 }
 
 // Of self-attention, of the memory, of the target's layers.
-std::array<KvCache::Size, 3> cache_sizes(const MoaConfig& config, std::uint32_t positions_max) {
-  return {cache_size(config.self_attention, 1, positions_max),
-          cache_size(config.cross_attention, 1, positions_max),
-          cache_size(config.target_layer, std::max(config.tli, 1u), positions_max)};
+std::array<KvCache::Size, 3> cache_sizes(const Backend& backend, const MoaConfig& config,
+                                         std::uint32_t positions_max) {
+  const DType type = backend.drafter_cache_type();
+  return {cache_size(config.self_attention, 1, positions_max, type),
+          cache_size(config.cross_attention, 1, positions_max, type),
+          cache_size(config.target_layer, std::max(config.tli, 1u), positions_max, type)};
 }
 
 }  // namespace
@@ -69,7 +73,8 @@ MoaWeights::MoaWeights(Backend& backend, const MoaConfig& config, const MoaTenso
 
 std::uint64_t MoaWeights::sequence_bytes() const {
   std::uint64_t bytes = 0;
-  for (const KvCache::Size& size : cache_sizes(config_, positions_max_)) bytes += size.bytes();
+  for (const KvCache::Size& size : cache_sizes(backend_, config_, positions_max_))
+    bytes += size.bytes();
   return bytes;
 }
 
@@ -80,9 +85,9 @@ MoaNetwork::MoaNetwork(Backend& backend, const MoaConfig& config, const MoaTenso
 MoaNetwork::MoaNetwork(std::shared_ptr<MoaWeights> weights)
     : m_(std::move(weights)),
       backend_(m_->backend_),
-      sa_cache_(backend_, cache_sizes(m_->config_, m_->positions_max_)[0]),
-      ca_memory_(backend_, cache_sizes(m_->config_, m_->positions_max_)[1]),
-      tli_cache_(backend_, cache_sizes(m_->config_, m_->positions_max_)[2]) {}
+      sa_cache_(backend_, cache_sizes(backend_, m_->config_, m_->positions_max_)[0]),
+      ca_memory_(backend_, cache_sizes(backend_, m_->config_, m_->positions_max_)[1]),
+      tli_cache_(backend_, cache_sizes(backend_, m_->config_, m_->positions_max_)[2]) {}
 
 void MoaNetwork::extend_memory(std::uint32_t first_position, std::span<const float> rows) {
   const std::size_t cols = m_->layout_.cols();
