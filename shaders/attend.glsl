@@ -20,9 +20,9 @@ layout(constant_id = 4) const bool SPLITS = false;
 // NARROW_STORAGE has.
 layout(constant_id = 5) const bool HALVES = false;
 
+const uint kEights = kAttentionWorkgroup / kNeighbours;
 const uint kPairs = ROWS * HEADS;                     // row by row
 const uint kColumns = (HEAD_DIM + 3) / 4;             // of four numbers, or two in the last
-const uint kEights = kAttentionWorkgroup / kNeighbours;
 const uint kGroups = kAttentionWorkgroup / kColumns;  // of lanes, which share the slots of a step
 
 shared vec4 query[kPairs * kColumns];
@@ -30,7 +30,6 @@ shared float weights[kPairs * kAttentionWorkgroup];
 shared float eights[kPairs * kEights];  // of what eight neighbours have
 shared float totals[kPairs];            // of weights, in the end
 shared uint slots[ROWS * kAttentionWorkgroup];
-
 
 bool is_cut(uint column) { return HEAD_DIM % 4 != 0 && column + 1 == kColumns; }
 
@@ -44,8 +43,8 @@ vec4 four_of_k(uint head, uint column) {
 #ifdef NARROW_STORAGE
   if (HALVES) {
     if (VECTORS) return vec4(half_k_vectors[at >> 2]);
-    vec2 two = vec2(half_k[at], half_k[at + 1]);
-    return is_cut(column) ? vec4(two, 0.0, 0.0) : vec4(two, half_k[at + 2], half_k[at + 3]);
+    if (is_cut(column)) return vec4(half_k[at], half_k[at + 1], 0.0, 0.0);
+    return vec4(half_k[at], half_k[at + 1], half_k[at + 2], half_k[at + 3]);
   }
 #endif
   if (VECTORS) return k_vectors[at >> 2];
@@ -57,8 +56,8 @@ vec4 four_of_v(uint head, uint column) {
 #ifdef NARROW_STORAGE
   if (HALVES) {
     if (VECTORS) return vec4(half_v_vectors[at >> 2]);
-    vec2 two = vec2(half_v[at], half_v[at + 1]);
-    return is_cut(column) ? vec4(two, 0.0, 0.0) : vec4(two, half_v[at + 2], half_v[at + 3]);
+    if (is_cut(column)) return vec4(half_v[at], half_v[at + 1], 0.0, 0.0);
+    return vec4(half_v[at], half_v[at + 1], half_v[at + 2], half_v[at + 3]);
   }
 #endif
   if (VECTORS) return v_vectors[at >> 2];
