@@ -245,6 +245,7 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   if (auto right = check_experiment(o, config); !right) return right.error();
   config.device = *device;
   config.thread_count = o.threads;
+  config.kv_type = dtype_from_name(o.kv_type).value();
   if (o.plain && o.offline_bundle.empty() && (o.memory != MemoryMeter::kUnlimited || o.ctx > 0)) {
     return usage("--memory and --ctx are of a drafter, and with --plain there is none");
   }
@@ -360,6 +361,11 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       ->capture_default_str();
   add("--threads", o.threads, "N", "Threads of the drafter; 0: one per fast core")
       ->check(in_range(0u, 1024u))
+      ->capture_default_str();
+  add("--kv-type", o.kv_type, "TYPE",
+      "The drafter's keys and values on a GPU with 16-bit storage: f32, or f16, which takes half "
+      "the memory. Elsewhere they are f32")
+      ->check(one_of({"f32", "f16"}))
       ->capture_default_str();
   add("--memory", o.memory, "BYTES",
       "Drafters hold no more memory than that, e.g. 512MB: for weights that are not read where the "

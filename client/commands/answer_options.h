@@ -62,6 +62,7 @@ struct AnswerOptions {
   std::uint64_t oracle_seed = 0;
   std::string device = "auto";
   std::uint32_t threads = 0;
+  std::string kv_type = "f32";
   std::uint64_t memory = MemoryMeter::kUnlimited;
   std::uint32_t ctx = 0;
   bool raw = false;
@@ -100,6 +101,7 @@ struct AnswerConfig {
   std::optional<OracleOptions> oracle;
   DeviceRequest device;
   std::uint32_t thread_count;
+  DType kv_type = DType::f32;
   std::uint64_t memory_limit;
   std::uint32_t drafted_positions;  // tokens of a conversation to draft in; 0: the bundle's context
   bool raw;

@@ -65,7 +65,8 @@ ComputeDevice gpu(const VulkanDevice& device) {
                         .features = {"Vulkan " + device.api_version},
                         .unusable = device.unusable,
                         .vulkan_index = device.index,
-                        .rounds_activations = device.used.integer_dot};
+                        .rounds_activations = device.used.integer_dot,
+                        .keeps_f16 = device.used.narrow_storage};
   // What it has, and whether drafting uses it.
   const std::tuple<bool, bool, const char*> features[] = {
       {device.features.narrow_storage, device.used.narrow_storage, "8- and 16-bit storage"},
@@ -117,12 +118,14 @@ Result<std::unique_ptr<Backend>> make_backend(const ComputeDevice& device, std::
   return make_vulkan_backend({.device = *device.vulkan_index,
                               .cache_directory = cache_directory(),
                               .validate = false,
+                              .kv_type = device.kv_type,
                               .meter = std::move(meter)});
 }
 
 Result<std::unique_ptr<Backend>> plan_backend(const ComputeDevice& device, std::uint32_t threads) {
   if (!device.vulkan_index) return plan_cpu_backend({.threads = threads});
-  return plan_vulkan_backend(VulkanFeatures{.integer_dot = device.rounds_activations});
+  return plan_vulkan_backend(VulkanFeatures{.integer_dot = device.rounds_activations}, nullptr,
+                             device.kv_type);
 }
 
 std::string title(const ComputeDevice& device) {

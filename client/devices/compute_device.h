@@ -23,6 +23,8 @@ struct ComputeDevice {
   std::string unusable;                       // why it cannot be used; empty if it can
   std::optional<std::uint32_t> vulkan_index;  // absent for the CPU
   bool rounds_activations = false;            // of a GPU: takes memory for that
+  bool keeps_f16 = false;                     // of a GPU: keys and values may be f16 there
+  DType kv_type = DType::f32;                 // of drafters' keys and values there
 
   // A rasteriser: Vulkan on the CPU.
   bool is_software() const { return kind == "software"; }

@@ -20,7 +20,7 @@ Result<StepTiming> measure(const MeasuringOptions& o, const ComputeDevice& devic
 MeasureDevice make_measure(const MeasuringOptions& options) {
   return [o = options](const ComputeDevice& device) -> Result<StepTiming> {
     const TimingKey key{.device = device.name,
-                        .driver = device.driver,
+                        .driver = device.driver + (device.kv_type == DType::f16 ? ", f16" : ""),
                         .bundle = to_hex(o.fingerprint) + " " + o.kinds,
                         .tree = o.tree};
     if (o.known == MeasuringOptions::Known::take) {

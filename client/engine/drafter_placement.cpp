@@ -86,8 +86,11 @@ MemoryNeed DrafterPlacement::need_on(const ComputeDevice& device, const Options&
 
 Result<std::unique_ptr<DrafterPlacement>> DrafterPlacement::choose(const Options& o) {
   const bool cpu_asked_for = o.device.kind == DeviceRequest::Kind::cpu;
-  const std::vector<ComputeDevice> devices =
+  std::vector<ComputeDevice> devices =
       cpu_asked_for ? std::vector{cpu_device(o.threads)} : list_compute_devices(o.threads);
+  for (ComputeDevice& device : devices) {
+    if (device.keeps_f16) device.kv_type = o.kv_type;
+  }
   const ComputeDevice& cpu = devices.front();
   TimingCache cache(TimingCache::default_file());
   const MeasureDevice measure = make_measure({.drafter = o.bundle.drafter(),

@@ -27,8 +27,9 @@ class DrafterPlacement {
   struct Options {
     const BundleFile& bundle;  // for BundleUse::draft
     DeviceRequest device{};
-    TreeShape tree;         // that is to be drafted
-    std::uint32_t threads;  // of the CPU
+    TreeShape tree;              // that is to be drafted
+    std::uint32_t threads;       // of the CPU
+    DType kv_type = DType::f32;  // of keys and values on a GPU that keeps such; f32 elsewhere
     std::shared_ptr<spdlog::logger> log{};
     std::shared_ptr<MemoryMeter> meter{};  // of all drafters' memory; its limit is kept
     std::uint64_t reserved = 0;            // of the limit: others have that

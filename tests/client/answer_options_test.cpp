@@ -91,6 +91,8 @@ TEST(AnswerOptionsTest, TakesWhatIsRight) {
                              "cpu",
                              "--threads",
                              "2",
+                             "--kv-type",
+                             "f16",
                              "--raw",
                              "--json"});
   ASSERT_TRUE(config) << config.error().message;
@@ -109,6 +111,7 @@ TEST(AnswerOptionsTest, TakesWhatIsRight) {
   EXPECT_EQ(config->generation.resync_wait, 9ms);
   EXPECT_EQ(config->pace.least, 30ms);
   EXPECT_EQ(config->thread_count, 2u);
+  EXPECT_EQ(config->kv_type, DType::f16);
   EXPECT_TRUE(config->raw);
   EXPECT_TRUE(config->json);
 }
@@ -179,7 +182,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{{"--resync-wait-ms", "-1"}, "--resync-wait-ms"},
         Mistake{{"--pace-ms", "-1"}, "--pace-ms"}, Mistake{{"--threads", "-1"}, "--threads"},
         Mistake{{"--resync", "maybe"}, "--resync"}, Mistake{{"--device", "vulkan:"}, "--device"},
-        Mistake{{"--device", "vulkan:x"}, "--device"},
+        Mistake{{"--device", "vulkan:x"}, "--device"}, Mistake{{"--kv-type", "q8_0"}, "--kv-type"},
         Mistake{{"--device", "vulkan:-1"}, "--device"},
         Mistake{{"--device", "vulkan:1 "}, "--device"}, Mistake{{"--device", ""}, "--device"},
         Mistake{{"--device", "tpu"}, "edgedraft devices"},
