@@ -206,8 +206,8 @@ if project_is_there; then
     done
   fi
 
-  # Without graphs attention is launched for the exact prefix, with them for a rounded one: behind
-  # 900 slots these are launches of different forms, and scratch has to be for the one that is made.
+  # Grids and scratch are rounded up, so that launches repeat: what a launch writes has to fit, in a
+  # graph and without one.
   say "Attention's scratch memory"
   if command -v compute-sanitizer >/dev/null; then
     for graphs in "" --no-cuda-graphs; do

@@ -6,7 +6,7 @@
 // So that neighbours are in one subgroup, whatever invocations it is made of.
 uint lane_index() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }
 
-// Of the eight neighbours' numbers.
+// The sum and the largest of eight neighbours' numbers.
 float sum_of_neighbours(float own) {
   precise float sum = own;
   for (uint d = 1; d < kNeighbours; d *= 2) sum = sum + subgroupShuffleXor(sum, d);

@@ -41,8 +41,8 @@ const uint kRowWorkgroup = 128;       // of operations that go over a row
 const uint kAttentionWorkgroup = 64;  // also the slots of a step
 const uint kAttentionHeadsMax = 4;    // of a workgroup
 const uint kAttentionRowsMax = 4;     // of a workgroup
-// Slots that a row sees are taken so many at a time, whatever else is in the call: whole steps. What
-// comes of them is brought together by combine.
+// So many of the slots that a row sees are a split, whatever else is in the call: whole steps of a
+// workgroup. combine.comp adds the splits up.
 const uint kAttentionSplit = 128;
 const uint kMaskWords = 8;
 const uint kQuantizeWorkgroup = 32;

@@ -22,7 +22,7 @@ bool better(Candidate a, Candidate b) {
 }
 
 #ifdef SUBGROUPS
-// Of the eight neighbours' candidates (lanes.glsl).
+// The best candidate of eight neighbours (lanes.glsl).
 Candidate best_of_neighbours(Candidate own) {
   for (uint d = 1; d < kNeighbours; d *= 2) {
     Candidate other =

@@ -182,17 +182,18 @@ def main() -> None:
     torch.manual_seed(options.seed)
     heads = distill.make_drafter(HEADS, target, 1.0)
     adapters = adapt(target, options.rank, options.alpha)
+    tuned = [(f"adapter.{i}.{name}", p) for i, adapter in enumerate(adapters) for name, p in (("down", adapter.down), ("up", adapter.up))]
     clock = loop.Clock()
     if os.path.exists(options.out):
         saved = torch.load(options.out, map_location="cpu")
         if "adapters" not in saved or saved["rank"] != options.rank:
             sys.exit(f"error: {options.out} is not of this program and --rank {options.rank}")
-        nn.ModuleList(adapters).load_state_dict(saved["adapters"], strict=False)
+        for name, parameter in tuned:
+            parameter.data.copy_(saved["adapters"][name])
         heads.load_state_dict(saved["heads"])
         clock = loop.Clock(saved["step"], saved["elapsed"], saved["tokens"])
     target.to(options.device)
     heads.to(options.device)
-    tuned = [(f"adapter.{i}.{name}", p) for i, adapter in enumerate(adapters) for name, p in (("down", adapter.down), ("up", adapter.up))]
     print(f"{sum(p.numel() for _, p in tuned)} parameters of adapters, {sum(p.numel() for p in heads.parameters())} of {len(heads)} heads; "
           f"{len(training)}+{sum(map(len, held.values()))} answers (training+held out)", flush=True)
 
@@ -216,8 +217,7 @@ def main() -> None:
         return f"target KL {sums[0]:.4f} top-1 {100 * sums[1]:.2f}%, heads top-1 {' '.join(f'{100 * share:.1f}%' for share in sums[2:])}"
 
     def save(clock: loop.Clock) -> None:
-        torch.save({"adapters": {f"{i}.{name}": p.detach() for i, adapter in enumerate(adapters)
-                                 for name, p in (("down", adapter.down), ("up", adapter.up))},
+        torch.save({"adapters": {name: p.detach() for name, p in tuned},
                     "heads": heads.state_dict(), "rank": options.rank, "step": clock.step, "elapsed": clock.elapsed,
                     "tokens": clock.tokens, "seed": options.seed}, options.out + ".new")
         os.replace(options.out + ".new", options.out)

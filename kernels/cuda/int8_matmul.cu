@@ -40,7 +40,7 @@ struct PackedTile {
   bool exists;
 };
 
-// Of the blocks of a stretch, for rows g, g + 8. A minimum's sign is turned.
+// What scales the blocks of a stretch in rows g and g + 8. Minimums are negated.
 struct Scales {
   float first[kBlocks][2];
   float second[kBlocks][2];  // of the last 16 inputs, where these have their own

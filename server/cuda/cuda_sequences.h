@@ -52,7 +52,7 @@ class CudaSequences {
   std::vector<std::uint32_t> more_places_;
   std::vector<std::uint32_t> table_;
 
-  // Of the launch that is being put together.
+  // The launch that is being put together.
   Launch launch_{};
   std::vector<cuda::AttentionPart> parts_;
   std::uint32_t rows_ = 0;

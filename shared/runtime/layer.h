@@ -61,7 +61,7 @@ class LayerScratch {
   OwnedMatrix gate;
   OwnedMatrix up;
 
-  // Of the sequences of a call, kept so that calls do not allocate.
+  // What a call's sequences do, kept here so that calls do not allocate.
   std::vector<std::uint32_t> positions;
   std::vector<StoreOp> stores;
   std::vector<AttentionOp> attentions;
