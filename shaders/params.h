@@ -48,7 +48,7 @@ const uint kMaskWords = 8;
 const uint kQuantizeWorkgroup = 32;
 const uint kQuantizeStretch = 128;  // activations that share a scale
 const uint kTopKWorkgroup = 64;
-const uint kTopKStretch = 1024;  // candidates that a workgroup chooses from
+const uint kTopKStretch = 1024;    // candidates that a workgroup chooses from
 const uint kArgmaxStretch = 2048;  // numbers that a workgroup of argmax looks at first
 const uint kNoToken = 0xFFFFFFFFu;
 
