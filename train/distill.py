@@ -214,7 +214,7 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
         tokens, labels = batch
         if not bool(answer_rows(labels)[1].any()):
             return {}
-        chance = options.staircase * max(0.0, 1 - clock.elapsed / (30 * options.minutes))
+        chance = options.staircase * max(0.0, 1 - 2 * clock.progress(options))
         period = torch.randint(low, high + 1, (len(tokens),), generator=generators[rank]).to(options.device)
         staircase = (torch.rand(len(tokens), generator=generators[rank]) < chance).to(options.device)
         with loop.precision(options):

@@ -1,6 +1,6 @@
 """The training loop that train_target.py and distill.py share.
 
-It plans by the clock, works with one or several data-parallel workers (parallel.py), prints one log line
+It plans by the clock or by steps, works with one or several data-parallel workers (parallel.py), prints one log line
 an interval, checks held-out text now and then, and saves so that a run can be continued.
 """
 
@@ -35,6 +35,8 @@ def add_options(parser: argparse.ArgumentParser, minutes: float, muon_lr: float,
     add = parser.add_argument
     add("--out", metavar="FILE", required=True, help="checkpoint; an existing one is continued")
     add("--minutes", type=float, default=minutes, help=f"training time (default {minutes:g})")
+    add("--steps", type=int, metavar="N",
+        help="train for so many steps instead of --minutes; runs of one --seed then see the same batches, however fast the machine is")
     add("--workers", type=int, default=1, help="data-parallel processes on the CPU, one thread each if more than 1 (default 1)")
     add("--threads", type=int, default=2, help="threads of a single worker on the CPU (default 2)")
     add("--device", default="cpu", help="cpu or cuda (default cpu)")
@@ -49,7 +51,7 @@ def add_options(parser: argparse.ArgumentParser, minutes: float, muon_lr: float,
     add("--residual-lr", type=float, default=residual_lr,
         help=f"factor for the matrices that write to the residual stream, see optim.py (default {residual_lr:g})")
     add("--warmup", type=int, default=60, help="steps (default 60)")
-    add("--decay", type=float, default=decay, help=f"last share of the time, over which the learning rate falls to 0 (default {decay:g})")
+    add("--decay", type=float, default=decay, help=f"last share of the training, over which the learning rate falls to 0 (default {decay:g})")
     add("--log-every", type=float, default=20, help="seconds between log lines (default 20)")
     add("--evaluate-every", type=float, default=300, help="seconds between held-out checks (default 300)")
     add("--save-every", type=float, default=180, help="seconds between checkpoints (default 180)")
@@ -60,6 +62,8 @@ def check_options(options: argparse.Namespace) -> None:
         sys.exit("error: --workers is for the CPU without torchrun; on a GPU use more --tokens, on several torchrun")
     if options.minutes <= 0:
         sys.exit("error: --minutes must be above 0")
+    if options.steps is not None and options.steps <= 0:
+        sys.exit("error: --steps must be above 0")
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         sys.exit("error: this PyTorch sees no CUDA device")
     if parallel.launched():
@@ -77,11 +81,15 @@ class Clock:
     def __init__(self, step: int = 0, elapsed: float = 0.0, tokens: int = 0):
         self.step, self.elapsed, self.tokens = step, elapsed, tokens
 
+    def progress(self, options: argparse.Namespace) -> float:
+        """The share of the training that is over; 1 and more at its end."""
+        return self.step / options.steps if options.steps else self.elapsed / (60 * options.minutes)
+
 
 def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable[[Batch, int], Dict[str, Tensor]],
         batches: Callable[[int], Iterable[Batch]], check: Callable[[], str],
         save: Callable[[Clock], None], clock: Clock) -> None:
-    """Trains until --minutes have passed.
+    """Trains until --minutes have passed, or for --steps.
 
     groups          models trained side by side; each has its own gradient norm, clipped at 1
     compute         (batch, rank) -> loss of every group; an empty dictionary skips the batch
@@ -104,7 +112,7 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
         state_path = f"{options.out}.optimiser{keeper}"
         if resumed and os.path.exists(state_path):
             optimiser.load_state_dict(torch.load(state_path, map_location=options.device))
-        bar = Progress(options.minutes * 60, rank == 0)
+        bar = Progress(1, rank == 0)
         stream = iter(batches(rank))
         last_log = last_check = last_save = time.time()
         losses, tokens, steps = [0.0] * len(groups), 0, 0
@@ -122,7 +130,8 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
             for index, loss in enumerate(result.values()):
                 mine[4 + index] = float(loss.detach())
             if rank == 0:  # one clock for all workers
-                mine[1], mine[2] = (now - start) / (60 * options.minutes), float(now - last_save > options.save_every)
+                reached = Clock(clock.step + 1, now - start).progress(options)
+                mine[1], mine[2] = reached, float(now - last_save > options.save_every)
             norms = shared.average_gradients(rank, owned, group_of)
             progress, save_now = float(shared.numbers[0, 1]), bool(shared.numbers[0, 2])
             clock.tokens += int(shared.numbers[:, 0].sum())
@@ -137,7 +146,7 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
             clock.step += 1
             clock.elapsed = time.time() - start
             if rank == 0:
-                bar.update(clock.elapsed)
+                bar.update(progress)
                 if now - last_log > options.log_every:
                     shown = "  ".join(f"{name} {loss / steps:.4f}" for name, loss in zip(groups, losses))
                     bar.line(f"{clock.elapsed / 60:6.1f} min  step {clock.step:5d}  loss {shown}  {clock.tokens / 1e6:.2f} Mtok  "

@@ -5,6 +5,8 @@ import dataclasses
 import json
 import os
 import struct
+import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -12,10 +14,10 @@ import torch
 
 import answer_prompts
 import distill
+import distill_answers
 import unpack_gguf
 from checkpoint import load_target, read_safetensors, write_llama, write_safetensors
 from data import collate
-from distill_answers import read_answers
 from drafters import eagle, moa
 from generate import written
 from model import Llama, LlamaConfig
@@ -127,9 +129,9 @@ class HuggingFaceTest(unittest.TestCase):
         with open(path, "w", encoding="utf-8") as file:
             for _ in range(80):
                 file.write(json.dumps({"task": "chat", "prompt": self.tokens[0, :5].tolist(), "answer": self.tokens[1].tolist()}) + "\n")
-        training, held = read_answers(path, 600)
+        training, held = distill_answers.read_answers(path, 600)
         self.assertEqual((len(training), len(held["chat"])), (78, 2))
-        self.assertEqual(read_answers(path, 16)[0], training)
+        self.assertEqual(distill_answers.read_answers(path, 16)[0], training)
         target = load_target(self.folder).requires_grad_(False)
         drafter = distill.make_drafter("independent", target, 0.3)
         tokens, labels = collate(training[:2])
@@ -140,6 +142,25 @@ class HuggingFaceTest(unittest.TestCase):
         folder = os.path.join(self.folder, "drafter")
         distill.kind_of("independent").write(folder, drafter)
         self.assertTrue(torch.equal(load_target(folder).lm_head.weight, self.target.lm_head.weight))
+
+    def test_runs_of_equal_steps_see_the_same_batches(self):
+        """A drafter learns the same alone and beside others, in so many steps, whatever time these take."""
+        path = os.path.join(self.folder, "answers.jsonl")
+        with open(path, "w", encoding="utf-8") as file:
+            for _ in range(80):
+                row = torch.randint(0, 60, (12,)).tolist()
+                file.write(json.dumps({"task": "chat", "prompt": row[:4], "answer": row[4:]}) + "\n")
+        runs = []
+        for names in (["moa-tli0"], ["eagle", "moa-tli0"]):
+            out = os.path.join(self.folder, f"{len(names)}.pt")
+            arguments = ["--target", self.folder, "--answers", path, "--out", out, "--tokens", "96", "--longest", "16", "--share", "0.6", "--steps", "5",
+                         "--warmup", "2", "--threads", "1", "--drafters", *names]
+            done = subprocess.run([sys.executable, distill_answers.__file__, *arguments], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            runs.append(torch.load(out))
+        self.assertEqual([(run["step"], run["tokens"]) for run in runs], [(5, runs[0]["tokens"])] * 2)
+        alone, beside = (run["drafters"]["moa-tli0"]["weights"] for run in runs)
+        self.assertEqual([name for name in alone if not torch.equal(alone[name], beside[name])], [])
 
 
 def gguf_string(text):

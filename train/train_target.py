@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Trains the target: a Llama model of a few million parameters on the mixture of data.py.
 
-The run is planned by the clock: the learning rate warms up, stays constant and falls to zero over the last
-30 % of --minutes, whatever the speed of the machine.  The loss counts answers only, and the LM head is
+The run is planned by the clock, or by --steps: the learning rate warms up, stays constant and falls to zero over
+the last part of it (--decay), whatever the speed of the machine.  The loss counts answers only, and the LM head is
 applied only to the rows that predict an answer token.  Stop it at any time and start it again with the same
 command: it continues from the last checkpoint, and the time already trained counts.
 
@@ -98,7 +98,8 @@ def main() -> None:
     model.to(options.device)
     examples = source.held_out_set(40)
     print(source.describe())
-    print(f"{model.count_parameters() / 1e6:.2f} M parameters; {options.minutes:g} minutes from {clock.elapsed / 60:.1f}", flush=True)
+    length = f"{options.steps} steps from {clock.step}" if options.steps else f"{options.minutes:g} minutes from {clock.elapsed / 60:.1f}"
+    print(f"{model.count_parameters() / 1e6:.2f} M parameters; {length}", flush=True)
 
     def compute(batch, rank):
         tokens, labels = batch

@@ -197,16 +197,13 @@ def main() -> None:
     print(f"{sum(p.numel() for _, p in tuned)} parameters of adapters, {sum(p.numel() for p in heads.parameters())} of {len(heads)} heads; "
           f"{len(training)}+{sum(map(len, held.values()))} answers (training+held out)", flush=True)
 
-    def progress() -> float:
-        return clock.elapsed / (60 * options.minutes)
-
     def compute(batch, rank: int) -> Dict[str, Tensor]:
         tokens, labels = (x.to(options.device) for x in batch)
         if not bool(distill.answer_rows(labels)[1].any()):
             return {}
         with loop.precision(options):
-            own, ahead, _ = losses(target, adapters, heads, tokens, labels, progress() >= HEADS_FIRST)
-        return {"target": own, "heads": weight_of_heads(progress(), options.heads_weight) * ahead}
+            own, ahead, _ = losses(target, adapters, heads, tokens, labels, clock.progress(options) >= HEADS_FIRST)
+        return {"target": own, "heads": weight_of_heads(clock.progress(options), options.heads_weight) * ahead}
 
     def check() -> str:
         sums, batches = [0.0] * (2 + len(heads)), [collate(rows) for rows in held.values()]
