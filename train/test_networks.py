@@ -141,6 +141,12 @@ class FeatureDraftersTest(unittest.TestCase):
             parameter.add_(0.1 * torch.randn_like(parameter))
         return drafter
 
+    def test_wide_mlps_are_whole_blocks(self):
+        """Quantised types store rows in blocks of 32, and the rows of an MLP's last matrix are as long as it is wide."""
+        for name in ("eagle", "moa-tli0", "independent"):
+            for parameter, weight in distill.kind_of(name).make(name, self.target, 310_000).named_parameters():
+                self.assertTrue(weight.numel() < 32_000 or weight.shape[-1] % 32 == 0, f"{name}: {parameter} {tuple(weight.shape)}")
+
     def test_pass_of_training_equals_as_many_steps_of_drafting(self):
         sequence = self.tokens[0].tolist()
         for name, passes in (("eagle", 1), ("hass", 3), ("hass-5", 5)):

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 import torch.nn.functional as F
 
 from checkpoint import write_folder
-from drafters.kind import Guess, Kind
+from drafters.kind import Guess, Kind, mlp_width
 from model import Layer, Llama, LlamaConfig, Trace, additive, causal_mask, inverse_frequencies, rope_table
 from optim import is_residual_output
 
@@ -140,7 +140,7 @@ class EagleKind(Kind):
         norm, embedding = target.model.norm.weight, target.model.embed_tokens.weight
         config.embedding_scale = float(norm.pow(2).mean().sqrt() / embedding.pow(2).mean().sqrt())
         fixed = sum(p.numel() for p in Eagle(t, config).parameters())
-        config.ffn += (limit - fixed) // (3 * t.hidden_size) // 4 * 4
+        config.ffn = mlp_width(config.ffn + (limit - fixed) // (3 * t.hidden_size))
         return Eagle(t, config) if config.ffn >= 8 else None
 
     def restore(self, target: Llama, config: dict) -> nn.Module:

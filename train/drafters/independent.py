@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from checkpoint import write_llama
-from drafters.kind import Guess, Kind
+from drafters.kind import Guess, Kind, mlp_width
 from model import Cache, Llama, LlamaConfig, Trace, config_from_dict
 
 
@@ -37,7 +37,7 @@ class IndependentKind(Kind):
         attention = 2 * t.hidden_size * t.head_dim * (t.num_attention_heads + t.num_key_value_heads) + 2 * t.hidden_size
         if t.attention_bias:
             attention += t.head_dim * t.num_attention_heads + 2 * t.kv_width
-        ffn = (limit // max(1, layers) - attention) // (3 * t.hidden_size) // 4 * 4
+        ffn = mlp_width((limit // max(1, layers) - attention) // (3 * t.hidden_size))
         if layers > t.num_hidden_layers or ffn < 8:
             return None
         return between(target, dataclasses.replace(t, num_hidden_layers=layers, intermediate_size=ffn))

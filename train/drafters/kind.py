@@ -23,6 +23,11 @@ class Guess:
     top_k: int = 0  # this many of the target's likeliest tokens make a term of their own; 0: no such term
 
 
+def mlp_width(most: int) -> int:
+    """The width of an MLP that may have ``most``: a large one in whole blocks of 32, or quantised types could not store its rows."""
+    return most // 32 * 32 if most >= 1024 else most // 4 * 4
+
+
 class Kind(abc.ABC):
     """A kind of drafter.  Drafters are modules; what they share with the target is the target's, frozen."""
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from checkpoint import write_folder
-from drafters.kind import Guess, Kind
+from drafters.kind import Guess, Kind, mlp_width
 from model import Layer, Llama, LlamaConfig, Trace, additive, inverse_frequencies, rope_table
 from optim import is_residual_output
 
@@ -247,7 +247,7 @@ class MoaKind(Kind):
             return None
         base = MoaConfig(tli=int(tli), memory="o" if features else "lsa", lsa_heads=width // t.head_dim, lsa_head_dim=t.head_dim, sa_ffn=4, ca_ffn=4, lsa_ffn=24)
         fixed = sum(p.numel() for p in Moa(t, base).parameters())
-        ffn = (4 + (limit - fixed) // (2 * 3 * t.hidden_size)) // 4 * 4
+        ffn = mlp_width(4 + (limit - fixed) // (2 * 3 * t.hidden_size))
         if ffn < 8:
             return None
         return Moa(t, dataclasses.replace(base, sa_ffn=ffn, ca_ffn=ffn))
