@@ -20,8 +20,9 @@ Result<StepTiming> measure(const MeasuringOptions& o, const ComputeDevice& devic
 MeasureDevice make_measure(const MeasuringOptions& options) {
   return [o = options](const ComputeDevice& device) -> Result<StepTiming> {
     const TimingKey key{.device = device.name,
-                        .driver = device.driver + (device.kv_type == DType::f16 ? ", f16" : ""),
+                        .driver = device.driver,
                         .bundle = to_hex(o.fingerprint) + " " + o.kinds,
+                        .kv_type = device.kv_type,
                         .tree = o.tree};
     if (o.known == MeasuringOptions::Known::take) {
       if (const auto known = o.cache.find(key)) return *known;

@@ -13,9 +13,13 @@ namespace {
 using nlohmann::json;
 
 json to_json(const TimingKey& key, const StepTiming& timing) {
-  return {{"device", key.device},      {"driver", key.driver},
-          {"bundle", key.bundle},      {"tree", {key.tree.breadth, key.tree.depth, key.tree.nodes}},
-          {"seconds", timing.seconds}, {"bytes_per_second", timing.bytes_per_second}};
+  return {{"device", key.device},
+          {"driver", key.driver},
+          {"bundle", key.bundle},
+          {"kv_type", traits(key.kv_type).name},
+          {"tree", {key.tree.breadth, key.tree.depth, key.tree.nodes}},
+          {"seconds", timing.seconds},
+          {"bytes_per_second", timing.bytes_per_second}};
 }
 
 bool is_positive(double number) {
@@ -38,10 +42,13 @@ void TimingCache::read() {
   try {
     std::vector<Entry> entries;
     for (const json& item : stored->at("measured")) {
+      const auto kv_type = dtype_from_name(item.at("kv_type").get<std::string>());
+      if (!kv_type) return;
       const auto tree = item.at("tree").get<std::array<std::uint32_t, 3>>();
       const Entry entry{.key = {.device = item.at("device"),
                                 .driver = item.at("driver"),
                                 .bundle = item.at("bundle"),
+                                .kv_type = *kv_type,
                                 .tree = {.breadth = tree[0], .depth = tree[1], .nodes = tree[2]}},
                         .timing = {.seconds = item.at("seconds"),
                                    .bytes_per_second = item.at("bytes_per_second")}};

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "client/devices/step_timing.h"
+#include "shared/tensor/dtype.h"
 
 namespace edgedraft {
 
@@ -13,7 +14,8 @@ namespace edgedraft {
 struct TimingKey {
   std::string device;  // its maker's name
   std::string driver;
-  std::string bundle;  // fingerprint in hexadecimal, and the kinds that draft
+  std::string bundle;          // fingerprint in hexadecimal, and the kinds that draft
+  DType kv_type = DType::f32;  // of the caches
   TreeShape tree;
 
   bool operator==(const TimingKey&) const = default;

@@ -41,7 +41,7 @@ TEST_F(TimingCacheTest, TheNextRunFindsWhatThisOneHasMeasured) {
   expect_timing(TimingCache(file_).find(kKey), kTiming);
 }
 
-TEST_F(TimingCacheTest, AnotherDeviceDriverDrafterOrTreeIsAnotherMeasurement) {
+TEST_F(TimingCacheTest, AnotherDeviceDriverDrafterTypeOfCachesOrTreeIsAnotherMeasurement) {
   TimingCache cache(file_);
   ASSERT_TRUE(cache.put(kKey, kTiming));
   TimingKey other = kKey;
@@ -52,6 +52,9 @@ TEST_F(TimingCacheTest, AnotherDeviceDriverDrafterOrTreeIsAnotherMeasurement) {
   EXPECT_FALSE(cache.find(other));
   other = kKey;
   other.bundle = "abce";
+  EXPECT_FALSE(cache.find(other));
+  other = kKey;
+  other.kv_type = DType::f16;
   EXPECT_FALSE(cache.find(other));
   other = kKey;
   other.tree = chain_shape(4);
@@ -96,6 +99,8 @@ TEST_F(TimingCacheTest, ADamagedFileIsIgnoredAndWrittenAnew) {
                                    with("seconds", -1),
                                    with("seconds", "1"),
                                    with("bytes_per_second", nullptr),
+                                   with("kv_type", "f99"),
+                                   with("kv_type", 16),
                                    with("tree", {1, 2}),
                                    with("tree", {-1, "a", 3}),
                                    with("device", 7)};
