@@ -51,7 +51,12 @@ Result<MemoryFit> fit_with_successor(const ComputeDevice& device, const ComputeD
     if (!successor) return successor.error();
     fit = *successor;
   }
-  return fit_on(device, o, fit);
+  auto fitted = fit_on(device, o, fit);
+  if (!fitted && device.id != cpu.id) {
+    return Error{fitted.error().code,
+                 fitted.error().message + ". On the CPU it fits (--device cpu)"};
+  }
+  return fitted;
 }
 
 void tell(const MemoryFit& fit, const DrafterPlacement::Options& o) {
