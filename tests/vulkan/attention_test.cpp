@@ -9,44 +9,34 @@ namespace {
 
 constexpr HeadShape kHeads{.query_heads = 8, .kv_heads = 2, .head_dim = 12};
 
-class VulkanAttentionTest : public VulkanTest {
+class VulkanAttentionTest : public OpenVulkanTest {
  protected:
-  void SetUp() override {
-    VulkanTest::SetUp();
-    if (IsSkipped()) return;
-    auto opened = open_with({});
-    ASSERT_TRUE(opened) << opened.error().message;
-    backend_ = std::move(*opened);
-  }
-
   Floats attend(const Matrix& q, const Matrix& keys, const Matrix& values, std::uint32_t prefix,
                 const std::vector<AncestorMask>& masks, const HeadShape& heads = kHeads) {
-    const OwnedMatrix y(*backend_, q.rows, heads.query_cols());
-    backend_->attention({.q = q,
-                         .keys = keys,
-                         .values = values,
-                         .prefix = prefix,
-                         .masks = masks,
-                         .heads = heads,
-                         .y = y.all()});
-    return values_of(*backend_, y.all());
+    const OwnedMatrix y(*vulkan_, q.rows, heads.query_cols());
+    vulkan_->attention({.q = q,
+                        .keys = keys,
+                        .values = values,
+                        .prefix = prefix,
+                        .masks = masks,
+                        .heads = heads,
+                        .y = y.all()});
+    return values_of(*vulkan_, y.all());
   }
-
-  std::unique_ptr<MeasuredBackend> backend_;
 };
 
 TEST_F(VulkanAttentionTest, DividesTheSlotsOfLongContextsAlone) {
-  if (!backend_->device().timestamps) GTEST_SKIP() << "the device has no timestamps";
-  const OwnedMatrix q(*backend_, 2, kHeads.query_cols());
-  const OwnedMatrix cache(*backend_, 1000, kHeads.kv_cols());
+  if (!vulkan_->device().timestamps) GTEST_SKIP() << "the device has no timestamps";
+  const OwnedMatrix q(*vulkan_, 2, kHeads.query_cols());
+  const OwnedMatrix cache(*vulkan_, 1000, kHeads.kv_cols());
   std::vector<AncestorMask> masks(2);
   for (AncestorMask& mask : masks) mask.set(0);
   masks[1].set(1);
-  backend_->set_timing(MeasuredBackend::Timing::each);
+  vulkan_->set_timing(MeasuredBackend::Timing::each);
   const auto operations = [&](std::uint32_t prefix) {
     attend(q.all(), cache.all(), cache.all(), prefix, masks);
     std::vector<std::string> names;
-    for (const auto& time : backend_->take_times()) names.push_back(time.name);
+    for (const auto& time : vulkan_->take_times()) names.push_back(time.name);
     return names;
   };
   const std::vector<std::string> whole = {"attention"};
@@ -60,19 +50,19 @@ TEST_F(VulkanAttentionTest, DividesTheSlotsOfLongContextsAlone) {
 
 // The prefix is told to recorded commands, the number of splits is fixed in them.
 TEST_F(VulkanAttentionTest, RecordsCommandsAnewWhereASplitIsAddedAlone) {
-  const OwnedMatrix q(*backend_, 1, kHeads.query_cols());
-  const OwnedMatrix y(*backend_, 1, kHeads.query_cols());
-  const OwnedMatrix cache(*backend_, 1000, kHeads.kv_cols());
+  const OwnedMatrix q(*vulkan_, 1, kHeads.query_cols());
+  const OwnedMatrix y(*vulkan_, 1, kHeads.query_cols());
+  const OwnedMatrix cache(*vulkan_, 1000, kHeads.kv_cols());
   const auto recordings_after = [&](std::uint32_t prefix) {
-    backend_->attention({.q = q.all(),
-                         .keys = cache.all(),
-                         .values = cache.all(),
-                         .prefix = prefix,
-                         .masks = {},
-                         .heads = kHeads,
-                         .y = y.all()});
-    values_of(*backend_, y.all());
-    return backend_->counts().recordings;
+    vulkan_->attention({.q = q.all(),
+                        .keys = cache.all(),
+                        .values = cache.all(),
+                        .prefix = prefix,
+                        .masks = {},
+                        .heads = kHeads,
+                        .y = y.all()});
+    values_of(*vulkan_, y.all());
+    return vulkan_->counts().recordings;
   };
   recordings_after(shaders::kAttentionSplit + 1);  // has room for splits made
   const std::uint64_t before = recordings_after(shaders::kAttentionSplit + 2);
@@ -92,17 +82,17 @@ TEST_F(VulkanAttentionTest, TakesAsManyRowsAtOnceAsThereIsRoomFor) {
   constexpr HeadShape kSmall{.query_heads = 16, .kv_heads = 2, .head_dim = 2};
   const vulkan::AttentionParts parts(kSmall, kSlots, kRows);
   ASSERT_LT(parts.rows, kRows / 2);
-  const OwnedMatrix q = matrix_of(*backend_, kRows, kSmall.query_cols(),
+  const OwnedMatrix q = matrix_of(*vulkan_, kRows, kSmall.query_cols(),
                                   random_floats(1, kRows * kSmall.query_cols()));
   const auto masks = random_tree(5, kRows);
   Floats results[2];
   for (const bool is_large : {false, true}) {
     const std::uint32_t slots = is_large ? kSlots : kPrefix + kRows;
-    const OwnedMatrix keys(*backend_, slots, kSmall.kv_cols());
-    const OwnedMatrix values(*backend_, slots, kSmall.kv_cols());
+    const OwnedMatrix keys(*vulkan_, slots, kSmall.kv_cols());
+    const OwnedMatrix values(*vulkan_, slots, kSmall.kv_cols());
     const std::size_t numbers = (kPrefix + kRows) * kSmall.kv_cols();
-    backend_->write(keys.rows(kPrefix + kRows), random_floats(2, numbers));
-    backend_->write(values.rows(kPrefix + kRows), random_floats(3, numbers));
+    vulkan_->write(keys.rows(kPrefix + kRows), random_floats(2, numbers));
+    vulkan_->write(values.rows(kPrefix + kRows), random_floats(3, numbers));
     results[is_large] = attend(q.all(), keys.all(), values.all(), kPrefix, masks, kSmall);
   }
   EXPECT_TRUE(same_bytes(results[0], results[1]));
@@ -115,16 +105,16 @@ TEST_F(VulkanAttentionTest, HasTheSameBitsWhereNothingIsAligned) {
   const auto masks = random_tree(5, kRows);
   for (const std::uint32_t prefix : {40u, 300u}) {
     const std::uint32_t slots = prefix + kRows;
-    const OwnedMatrix q = matrix_of(*backend_, kRows, kHeads.query_cols(),
+    const OwnedMatrix q = matrix_of(*vulkan_, kRows, kHeads.query_cols(),
                                     random_floats(1, kRows * kHeads.query_cols()));
     Floats results[2];
     for (const std::uint32_t shift : {0u, 1u}) {
-      const OwnedMatrix keys(*backend_, slots, kHeads.kv_cols() + shift);
-      const OwnedMatrix values(*backend_, slots, kHeads.kv_cols() + shift);
+      const OwnedMatrix keys(*vulkan_, slots, kHeads.kv_cols() + shift);
+      const OwnedMatrix values(*vulkan_, slots, kHeads.kv_cols() + shift);
       const Matrix own_keys = keys.all().column_range(shift, kHeads.kv_cols());
       const Matrix own_values = values.all().column_range(shift, kHeads.kv_cols());
-      backend_->write(own_keys, random_floats(2, slots * kHeads.kv_cols()));
-      backend_->write(own_values, random_floats(3, slots * kHeads.kv_cols()));
+      vulkan_->write(own_keys, random_floats(2, slots * kHeads.kv_cols()));
+      vulkan_->write(own_values, random_floats(3, slots * kHeads.kv_cols()));
       results[shift] = attend(q.all(), own_keys, own_values, prefix, masks);
     }
     EXPECT_TRUE(same_bytes(results[0], results[1])) << prefix;

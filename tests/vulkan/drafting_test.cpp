@@ -20,16 +20,8 @@ constexpr TreeShape kShape{.breadth = 8, .depth = 6, .nodes = 62};
 constexpr int kRounds = 8;
 constexpr double kLogitTolerance = 2e-4;  // of logits around ten
 
-class VulkanDraftingTest : public VulkanTest {
+class VulkanDraftingTest : public OpenVulkanTest {
  protected:
-  void SetUp() override {
-    VulkanTest::SetUp();
-    if (IsSkipped()) return;
-    auto opened = open_with({});
-    ASSERT_TRUE(opened) << opened.error().message;
-    vulkan_ = std::move(*opened);
-  }
-
   std::vector<float> memory_rows(std::uint32_t cols, std::uint32_t first, std::uint32_t count) {
     std::vector<float> values;
     for (std::uint32_t p = first; p < first + count; ++p) {
@@ -72,7 +64,6 @@ class VulkanDraftingTest : public VulkanTest {
   }
 
   std::unique_ptr<Backend> cpu_ = make_cpu_backend({.threads = 1});
-  std::unique_ptr<MeasuredBackend> vulkan_;
   ToyDecoder toy_{4};
 };
 

@@ -38,4 +38,18 @@ class VulkanTest : public ::testing::Test {
   }
 };
 
+// The same, with that device open.
+class OpenVulkanTest : public VulkanTest {
+ protected:
+  void SetUp() override {
+    VulkanTest::SetUp();
+    if (IsSkipped()) return;
+    auto opened = open_with({});
+    ASSERT_TRUE(opened) << opened.error().message;
+    vulkan_ = std::move(*opened);
+  }
+
+  std::unique_ptr<MeasuredBackend> vulkan_;
+};
+
 }  // namespace edgedraft::testing
