@@ -63,10 +63,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--drafters", nargs="+", default=DEFAULT_NAMES, metavar="NAME", help=f"see below (default {' '.join(DEFAULT_NAMES)})")
     add("--share", type=float, default=0.15, help="trainable parameters, as a share of the target's (default 0.15)")
-    add("--kl", type=float, default=1.0, help="weight of the KL term (default 1; the paper has 0.1)")
-    add("--feature", type=float, default=0.1, help="weight of the feature term (default 0.1; the paper has 1)")
-    add("--published-weights", nargs="+", default=[], metavar="NAME",
-        help="drafters with --kl 0.1 --feature 1 whatever the others have, as EAGLE, HASS and MoA were published")
+    add("--kl", type=float, metavar="W", help="weight of the KL term (default 1 but where the list below says otherwise; the paper has 0.1)")
+    add("--feature", type=float, metavar="W", help="weight of the feature term (default 0.1 but where the list below says otherwise; the paper has 1)")
     add("--top-k-loss", type=float, default=1.0, metavar="W", help="weight of the likeliest tokens' term of HASS (default 1)")
     add("--period", type=int, nargs=2, default=(2, 8), metavar=("LOW", "HIGH"), help="e is drawn from LOW..HIGH (default 2 8)")
     add("--staircase", type=float, default=0.0, metavar="P",
@@ -128,8 +126,12 @@ class Weights:
 
 def loss_weights(options: argparse.Namespace) -> Dict[str, Weights]:
     """By drafter, what the options of add_options say."""
-    return {name: Weights(0.1, 1, options.top_k_loss) if name in options.published_weights else
-            Weights(options.kl, options.feature, options.top_k_loss) for name in options.drafters}
+    result = {}
+    for name in options.drafters:
+        kl, feature = kind_of(name).loss_weights
+        result[name] = Weights(kl if options.kl is None else options.kl, feature if options.feature is None else options.feature,
+                               options.top_k_loss)
+    return result
 
 
 def losses(drafters: Dict[str, nn.Module], target: Llama, tokens: Tensor, labels: Tensor, period: Tensor, staircase: Tensor,
@@ -199,16 +201,17 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
             sys.exit(f"error: {options.out} holds {', '.join(saved['drafters'])}; name the same drafters or another --out")
         drafters = load_drafters(options.out, target)
         clock = loop.Clock(saved["step"], saved["elapsed"], saved["tokens"])
+    weights = loss_weights(options)
     for name, drafter in drafters.items():
         drafter.to(options.device).train()
         for _, parameter in trainable(name, drafter):
             parameter.requires_grad_(True)
         size = sum(p.numel() for _, p in trainable(name, drafter))
-        print(f"{name}: {size} trainable parameters, {100 * size / target.count_parameters():.1f} % of the target's; {drafter.config}")
+        print(f"{name}: {size} trainable parameters, {100 * size / target.count_parameters():.1f} % of the target's; "
+              f"loss {weights[name].kl:g} * KL + {weights[name].feature:g} * feature; {drafter.config}")
     print(content, flush=True)
     generators = {rank: torch.Generator().manual_seed(options.seed + 17 * rank + 31 * clock.step) for rank in range(options.workers)}
     low, high = options.period
-    weights = loss_weights(options)
 
     def compute(batch, rank):
         tokens, labels = batch

@@ -125,9 +125,12 @@ def eagle_config_json(target: LlamaConfig, config: EagleConfig) -> dict:
 
 class EagleKind(Kind):
     forms = ("eagle", "hass", "hass-<PASSES>")
-    described = (("eagle", "EAGLE and EAGLE-2: one layer that continues the target's features"),
-                 ("hass, hass-2, ...", f"the same network trained as HASS, in {PASSES} passes or that many"))
+    described = (("eagle", "EAGLE and EAGLE-2: one layer that continues the target's features; loss 0.1 * KL + 1 * feature"),
+                 ("hass, hass-2, ...", f"the same network and loss, trained as HASS in {PASSES} passes or that many"))
     default_name = "eagle"
+    # As published.  Drafts are continued from features of its own, so these have to be right above all: with the weights of the
+    # others it drafts shorter by a fifth (docs/drafters.md).
+    loss_weights = (0.1, 1.0)
     _name = re.compile(r"eagle|hass(?:-([1-9]))?")
 
     def matches(self, name: str) -> bool:
