@@ -41,6 +41,7 @@ struct EmbedArgs {
 };
 [[nodiscard]] cudaError_t embed(const EmbedArgs& args, cudaStream_t stream);
 
+// The weight is read before kernels in front have ended, as those of products are.
 struct RmsNormArgs {
   ConstRows x;
   const float* weight;
@@ -86,16 +87,40 @@ __host__ __device__ constexpr std::uint32_t stretches(std::uint32_t cols) {
 }
 
 // Activations as int8 for int8_matmul: x_i = scale * q_i with |q_i| <= 127, rounded to nearest, a
-// scale a stretch. A scale is NaN where one of its numbers is infinite or NaN.
+// scale a stretch. A scale is NaN where one of its numbers is infinite or NaN. Rows have a multiple
+// of 32 numbers.
+struct QuantizedRows {
+  std::byte* values;  // [stretches, rows, 128] in the order of int8_matmul
+  float* scales;      // [stretches, rows]
+  float* sums;        // [stretches, rows, 4]: of the q of 32 numbers
+};
 struct QuantizeArgs {
   ConstRows x;
   std::uint32_t rows;
-  std::uint32_t cols;  // a multiple of 32
-  std::byte* values;   // [stretches, rows, 128] in the order of int8_matmul
-  float* scales;       // [stretches, rows]
-  float* sums;         // [stretches, rows, 4]: of the q of 32 numbers
+  std::uint32_t cols;
+  QuantizedRows y;
 };
 [[nodiscard]] cudaError_t quantize(const QuantizeArgs& args, cudaStream_t stream);
+
+// What rms_norm and swiglu make, bit for bit as `quantize` leaves it.
+struct RmsNormQuantizeArgs {
+  ConstRows x;
+  const float* weight;
+  QuantizedRows y;
+  std::uint32_t rows;
+  std::uint32_t cols;
+  float epsilon;
+};
+[[nodiscard]] cudaError_t rms_norm_quantize(const RmsNormQuantizeArgs& args, cudaStream_t stream);
+
+struct SwigluQuantizeArgs {
+  ConstRows gate;
+  ConstRows up;
+  QuantizedRows y;
+  std::uint32_t rows;
+  std::uint32_t cols;
+};
+[[nodiscard]] cudaError_t swiglu_quantize(const SwigluQuantizeArgs& args, cudaStream_t stream);
 
 // How a quantised type is packed, in the order in which matrix instructions take it: in tiles of 16
 // outputs and stretches of 128 inputs, zeros around.
@@ -208,11 +233,10 @@ struct Cache {
   std::uint32_t page_slots;
 };
 
-// Rotates queries and keys of the same rows in place.
-inline constexpr std::uint32_t kRopePartsMax = 2;
+// Rotates rows in place.
 struct RopeArgs {
-  Rows parts[kRopePartsMax];          // [rows, cols of it]
-  std::uint32_t cols[kRopePartsMax];  // 0: no such part
+  Rows x;
+  std::uint32_t cols;
   const std::uint32_t* positions;
   ConstRows cos_sin;
   std::uint32_t rows;
@@ -221,23 +245,39 @@ struct RopeArgs {
 };
 [[nodiscard]] cudaError_t rope(const RopeArgs& args, cudaStream_t stream);
 
-// Copies row r of each part to row places[r] of its cache: rows of any number of sequences, as far
-// as their caches share a memory.
-inline constexpr std::uint32_t kStorePartsMax = 2;
+// Copies row r to row places[r] of a cache: rows of any number of sequences, as far as their caches
+// share a memory.
 struct StorePart {
   ConstRows x;         // [rows, cols]
   std::byte* data;     // of the cache
   std::size_t stride;  // of the cache, elements between rows
 };
 struct StoreArgs {
-  StorePart parts[kStorePartsMax];  // keys and values
-  std::uint32_t part_count;
-  DType type;  // of the caches
+  StorePart part;
+  DType type;  // of the cache
   const std::uint32_t* places;
   std::uint32_t rows;
   std::uint32_t cols;
 };
 [[nodiscard]] cudaError_t store(const StoreArgs& args, cudaStream_t stream);
+
+// Rotates queries in place, and copies rotated keys, and values, to their caches: bit for bit what
+// rope and store do. Keys stay as they are.
+struct RopeStoreArgs {
+  Rows q;
+  std::uint32_t query_cols;
+  StorePart keys;
+  StorePart values;
+  std::uint32_t kv_cols;
+  DType type;  // of the caches
+  const std::uint32_t* positions;
+  const std::uint32_t* places;
+  ConstRows cos_sin;
+  std::uint32_t rows;
+  std::uint32_t head_dim;
+  bool pairs;  // RopeStyle::pairs, not halves
+};
+[[nodiscard]] cudaError_t rope_store(const RopeStoreArgs& args, cudaStream_t stream);
 
 struct Heads {
   std::uint32_t kv_heads;

@@ -1,59 +1,99 @@
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/row_stretches.cuh"
 
 namespace edgedraft::cuda {
 namespace {
 
 constexpr std::uint32_t kThreads = 512;
+constexpr std::uint32_t kWarps = kThreads / kWarp;
+// Pieces that a thread keeps in registers: rows of up to 8192 numbers are read once.
+constexpr std::uint32_t kKept = 4;
 
-// Numbers i.. of a row, at most four; `whole`: rows are aligned and end with a whole piece.
-__device__ inline float4 piece_of(const float* row, std::uint32_t i, std::uint32_t cols,
-                                  bool whole) {
-  if (whole) return *reinterpret_cast<const float4*>(row + i);
-  const auto number = [&](std::uint32_t at) { return at < cols ? row[at] : 0.0f; };
-  return make_float4(number(i), number(i + 1), number(i + 2), number(i + 3));
-}
-__device__ inline bool in_pieces(const float* row, std::uint32_t cols) {
-  return cols % 4 == 0 && reinterpret_cast<std::uintptr_t>(row) % 16 == 0;
+__device__ inline float add_squares(float sum, const float4& v) {
+  sum = fmaf(v.x, v.x, sum);
+  sum = fmaf(v.y, v.y, sum);
+  sum = fmaf(v.z, v.z, sum);
+  return fmaf(v.w, v.w, sum);
 }
 
-// A block a row, a thread four numbers: read twice, the second time from cache.
-__global__ void rms_norm_kernel(RmsNormArgs a) {
-  take_turn();
-  __shared__ float memory[kThreads / kWarp];
-  const float* x = a.x.data + blockIdx.x * a.x.stride;
-  float* y = a.y.data + blockIdx.x * a.y.stride;
-  const bool whole = in_pieces(x, a.cols);
+// A block a row, a warp a stretch: what is kept first, then what is read a second time. The weight
+// is on its way while kernels before this one end. `write(stretch, normed)` is called by all lanes
+// of a warp.
+template <class Args, class Write>
+__device__ void norm_row(const Args& a, const Write& write) {
+  __shared__ float memory[kWarps];
+  const std::uint32_t warp = threadIdx.x / kWarp;
   const bool weight_whole = in_pieces(a.weight, a.cols);
+  const auto weight_of = [&](std::uint32_t stretch) {
+    return piece_of(a.weight, piece_place(stretch), a.cols, weight_whole);
+  };
+  let_next_start();
+  float4 weights[kKept];
+#pragma unroll
+  for (std::uint32_t n = 0; n < kKept; ++n) weights[n] = weight_of(warp + n * kWarps);
+  wait_for_those_before();
 
+  const float* row = a.x.data + blockIdx.x * a.x.stride;
+  const bool whole = in_pieces(row, a.cols);
+  const auto piece = [&](std::uint32_t stretch) {
+    return piece_of(row, piece_place(stretch), a.cols, whole);
+  };
+  float4 kept[kKept];
+#pragma unroll
+  for (std::uint32_t n = 0; n < kKept; ++n) kept[n] = piece(warp + n * kWarps);
   float sum = 0.0f;
-  for (std::uint32_t i = 4 * threadIdx.x; i < a.cols; i += 4 * kThreads) {
-    const float4 v = piece_of(x, i, a.cols, whole);
-    sum = fmaf(v.x, v.x, sum);
-    sum = fmaf(v.y, v.y, sum);
-    sum = fmaf(v.z, v.z, sum);
-    sum = fmaf(v.w, v.w, sum);
+#pragma unroll
+  for (std::uint32_t n = 0; n < kKept; ++n) sum = add_squares(sum, kept[n]);
+  const std::uint32_t count = stretches(a.cols);
+  for (std::uint32_t s = warp + kKept * kWarps; s < count; s += kWarps) {
+    sum = add_squares(sum, piece(s));
   }
   sum = block_sum<kThreads>(sum, memory);
   const float scale = 1.0f / sqrtf(sum / static_cast<float>(a.cols) + a.epsilon);
 
-  for (std::uint32_t i = 4 * threadIdx.x; i < a.cols; i += 4 * kThreads) {
-    const float4 v = piece_of(x, i, a.cols, whole);
-    const float4 w = piece_of(a.weight, i, a.cols, weight_whole);
-    const float4 normed =
-        make_float4(v.x * scale * w.x, v.y * scale * w.y, v.z * scale * w.z, v.w * scale * w.w);
-    if (in_pieces(y, a.cols)) {
-      *reinterpret_cast<float4*>(y + i) = normed;
-      continue;
-    }
-    const float numbers[4] = {normed.x, normed.y, normed.z, normed.w};
-    for (std::uint32_t n = 0; n < 4 && i + n < a.cols; ++n) y[i + n] = numbers[n];
+  const auto normed = [&](const float4& v, const float4& w) {
+    return make_float4(v.x * scale * w.x, v.y * scale * w.y, v.z * scale * w.z, v.w * scale * w.w);
+  };
+#pragma unroll
+  for (std::uint32_t n = 0; n < kKept; ++n) {
+    const std::uint32_t s = warp + n * kWarps;
+    if (s < count) write(s, normed(kept[n], weights[n]));
   }
+  for (std::uint32_t s = warp + kKept * kWarps; s < count; s += kWarps) {
+    write(s, normed(piece(s), weight_of(s)));
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) rms_norm_kernel(RmsNormArgs a) {
+  float* y = a.y.data + blockIdx.x * a.y.stride;
+  const bool whole = in_pieces(y, a.cols);
+  norm_row(a, [&](std::uint32_t stretch, const float4& normed) {
+    const std::uint32_t i = piece_place(stretch);
+    if (whole && i < a.cols) {
+      *reinterpret_cast<float4*>(y + i) = normed;
+      return;
+    }
+    const float numbers[kPiece] = {normed.x, normed.y, normed.z, normed.w};
+    for (std::uint32_t n = 0; n < kPiece && i + n < a.cols; ++n) y[i + n] = numbers[n];
+  });
+}
+
+__global__ void __launch_bounds__(kThreads) rms_norm_quantize_kernel(RmsNormQuantizeArgs a) {
+  norm_row(a, [&](std::uint32_t stretch, const float4& normed) {
+    // Not 0 * scale, which is NaN where the scale is not finite.
+    const bool is_inside = piece_place(stretch) < a.cols;
+    quantize_stretch(a.y, a.rows, blockIdx.x, stretch,
+                     is_inside ? normed : make_float4(0.0f, 0.0f, 0.0f, 0.0f));
+  });
 }
 
 }  // namespace
 
 cudaError_t rms_norm(const RmsNormArgs& args, cudaStream_t stream) {
   return launch(rms_norm_kernel, dim3(args.rows), kThreads, stream, args);
+}
+
+cudaError_t rms_norm_quantize(const RmsNormQuantizeArgs& args, cudaStream_t stream) {
+  return launch(rms_norm_quantize_kernel, dim3(args.rows), kThreads, stream, args);
 }
 
 }  // namespace edgedraft::cuda

@@ -10,7 +10,7 @@ __global__ void store_kernel(StoreArgs a) {
   take_turn();
   const std::uint32_t i = blockIdx.y * kThreads + threadIdx.x;
   if (i >= a.cols) return;
-  const StorePart& part = a.parts[blockIdx.z];
+  const StorePart& part = a.part;
   const std::uint32_t r = blockIdx.x;
   const std::size_t element = a.type == DType::f32 ? 4 : 2;
   set_cache_number(a.type, part.data + a.places[r] * part.stride * element, i,
@@ -20,8 +20,8 @@ __global__ void store_kernel(StoreArgs a) {
 }  // namespace
 
 cudaError_t store(const StoreArgs& args, cudaStream_t stream) {
-  return launch(store_kernel, dim3(args.rows, ceil_div(args.cols, kThreads), args.part_count),
-                kThreads, stream, args);
+  return launch(store_kernel, dim3(args.rows, ceil_div(args.cols, kThreads)), kThreads, stream,
+                args);
 }
 
 }  // namespace edgedraft::cuda

@@ -1,9 +1,14 @@
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/row_stretches.cuh"
 
 namespace edgedraft::cuda {
 namespace {
 
 constexpr std::uint32_t kThreads = 256;
+constexpr std::uint32_t kStretchThreads = 128;
+
+__device__ inline float gated(float gate, float up) {
+  return gate / (1.0f + expf(-gate)) * up;
+}
 
 // A thread a number.
 __global__ void swiglu_kernel(SwigluArgs a) {
@@ -11,8 +16,23 @@ __global__ void swiglu_kernel(SwigluArgs a) {
   const std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= a.cols) return;
   const std::size_t r = blockIdx.y;
-  const float gate = a.gate.data[r * a.gate.stride + i];
-  a.y.data[r * a.y.stride + i] = gate / (1.0f + expf(-gate)) * a.up.data[r * a.up.stride + i];
+  a.y.data[r * a.y.stride + i] =
+      gated(a.gate.data[r * a.gate.stride + i], a.up.data[r * a.up.stride + i]);
+}
+
+// A warp a stretch of a row. Zeros behind its end give zeros.
+__global__ void swiglu_quantize_kernel(SwigluQuantizeArgs a) {
+  take_turn();
+  const std::uint32_t stretch = blockIdx.x * (kStretchThreads / kWarp) + threadIdx.x / kWarp;
+  if (stretch >= stretches(a.cols)) return;
+  const std::size_t r = blockIdx.y;
+  const std::uint32_t i = piece_place(stretch);
+  const float* gate = a.gate.data + r * a.gate.stride;
+  const float* up = a.up.data + r * a.up.stride;
+  const float4 g = piece_of(gate, i, a.cols, in_pieces(gate, a.cols));
+  const float4 u = piece_of(up, i, a.cols, in_pieces(up, a.cols));
+  quantize_stretch(a.y, a.rows, r, stretch,
+                   make_float4(gated(g.x, u.x), gated(g.y, u.y), gated(g.z, u.z), gated(g.w, u.w)));
 }
 
 }  // namespace
@@ -20,6 +40,12 @@ __global__ void swiglu_kernel(SwigluArgs a) {
 cudaError_t swiglu(const SwigluArgs& args, cudaStream_t stream) {
   return launch(swiglu_kernel, dim3(ceil_div(args.cols, kThreads), args.rows), kThreads, stream,
                 args);
+}
+
+cudaError_t swiglu_quantize(const SwigluQuantizeArgs& args, cudaStream_t stream) {
+  return launch(swiglu_quantize_kernel,
+                dim3(ceil_div(stretches(args.cols), kStretchThreads / kWarp), args.rows),
+                kStretchThreads, stream, args);
 }
 
 }  // namespace edgedraft::cuda

@@ -139,18 +139,51 @@ class CudaBackend final : public Backend {
   void matmul(const MatmulOp& op) override { matmuls({&op, 1}); }
 
   void matmuls(std::span<const MatmulOp> ops) override {
-    for (const MatmulOp& op : ops) {
-      check_op(op);
-      EDGEDRAFT_CHECK(same_place(op.x, ops[0].x));
-    }
+    if (ops.empty()) return;
+    check_products(ops, ops[0].x);
     products_.multiply(ops);
     arguments_.make_room();
   }
 
-  void rope(const RopeOp& op) override { ropes({&op, 1}); }
-  void ropes(std::span<const RopeOp> ops) override {
-    for (const RopeOp& op : ops) check_op(op);
-    sequences_.rotate(ops);
+  void norm_matmuls(const RmsNormOp& norm, std::span<const MatmulOp> products) override {
+    if (!CudaProducts::take_int8(products)) return Backend::norm_matmuls(norm, products);
+    check_op(norm);
+    check_products(products, norm.y);
+    enqueue(cuda::rms_norm_quantize, cuda::RmsNormQuantizeArgs{.x = device_const_rows(norm.x),
+                                                               .weight = device_floats(norm.weight),
+                                                               .y = products_.reserve_int8(norm.y),
+                                                               .rows = norm.x.rows,
+                                                               .cols = norm.x.cols,
+                                                               .epsilon = norm.epsilon});
+    multiply_int8(products);
+  }
+
+  void swiglu_matmul(const SwigluOp& gated, const MatmulOp& product) override {
+    if (!CudaProducts::take_int8({&product, 1})) return Backend::swiglu_matmul(gated, product);
+    check_op(gated);
+    check_products({&product, 1}, gated.y);
+    enqueue(cuda::swiglu_quantize, cuda::SwigluQuantizeArgs{.gate = device_const_rows(gated.gate),
+                                                            .up = device_const_rows(gated.up),
+                                                            .y = products_.reserve_int8(gated.y),
+                                                            .rows = gated.y.rows,
+                                                            .cols = gated.y.cols});
+    multiply_int8({&product, 1});
+  }
+
+  void rope(const RopeOp& op) override {
+    check_op(op);
+    enqueue(cuda::rope, cuda::RopeArgs{.x = device_rows(op.x),
+                                       .cols = op.x.cols,
+                                       .positions = arguments_.on_device(op.positions),
+                                       .cos_sin = device_const_rows(op.cos_sin),
+                                       .rows = op.x.rows,
+                                       .head_dim = op.head_dim,
+                                       .pairs = op.style == RopeStyle::pairs});
+  }
+
+  void rope_store(const RopeStoreOp& op) override {
+    check_op(op);
+    sequences_.rotate_and_store(op);
   }
 
   void store(const StoreOp& op) override { stores({&op, 1}); }
@@ -266,6 +299,11 @@ class CudaBackend final : public Backend {
     arguments_.make_room();
   }
 
+  void multiply_int8(std::span<const MatmulOp> products) {
+    products_.multiply(products, CudaProducts::Input::reserved_int8);
+    arguments_.make_room();
+  }
+
   // Waits. Through pinned memory, in pieces.
   void download(void* to, const void* from, std::size_t bytes_count) {
     for (std::size_t done = 0; done < bytes_count; done += results_.bytes_count()) {
@@ -280,6 +318,12 @@ class CudaBackend final : public Backend {
 
   static bool same_place(const Matrix& a, const Matrix& b) {
     return a.buffer == b.buffer && a.offset == b.offset && a.rows == b.rows && a.stride == b.stride;
+  }
+  static void check_products(std::span<const MatmulOp> ops, const Matrix& x) {
+    for (const MatmulOp& op : ops) {
+      check_op(op);
+      EDGEDRAFT_CHECK(same_place(op.x, x));
+    }
   }
 
   cuda::Cache cache(const CacheView& view, const std::uint32_t* pages) {

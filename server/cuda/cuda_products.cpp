@@ -1,5 +1,7 @@
 #include "server/cuda/cuda_products.h"
 
+#include <algorithm>
+
 #include "server/cuda/cuda_backend.h"
 #include "server/cuda/cuda_views.h"
 
@@ -37,8 +39,12 @@ CudaProducts::CudaProducts(CudaQueue& queue, bool deterministic) : queue_(queue)
   if (!deterministic) gemm_ = std::make_unique<CudaGemm>(queue);
 }
 
-void CudaProducts::multiply(std::span<const MatmulOp> ops) {
-  bool is_quantized = false;
+bool CudaProducts::take_int8(std::span<const MatmulOp> ops) {
+  return std::ranges::none_of(ops, [](const MatmulOp& op) { return is_float(op.weight.type); });
+}
+
+void CudaProducts::multiply(std::span<const MatmulOp> ops, Input input) {
+  bool is_quantized = input == Input::reserved_int8;
   std::optional<DType> rounded;
   for (std::size_t done = 0; done < ops.size();) {
     const MatmulOp& op = ops[done];
@@ -71,17 +77,19 @@ void CudaProducts::float_products(std::span<const MatmulOp> ops) {
   queue_.enqueue(cuda::matmul, args);
 }
 
-void CudaProducts::quantize(const Matrix& x) {
+const cuda::QuantizedRows& CudaProducts::reserve_int8(const Matrix& x) {
   const std::uint64_t stretches = std::uint64_t{x.rows} * cuda::stretches(x.cols);
   quantized_ = {.values = int8_values_.reserve<std::byte>(stretches * cuda::kStretch),
                 .scales = int8_scales_.reserve<float>(stretches),
                 .sums = int8_sums_.reserve<float>(stretches * 4)};
-  queue_.enqueue(cuda::quantize, cuda::QuantizeArgs{.x = device_const_rows(x),
-                                                    .rows = x.rows,
-                                                    .cols = x.cols,
-                                                    .values = quantized_.values,
-                                                    .scales = quantized_.scales,
-                                                    .sums = quantized_.sums});
+  return quantized_;
+}
+
+void CudaProducts::quantize(const Matrix& x) {
+  queue_.enqueue(
+      cuda::quantize,
+      cuda::QuantizeArgs{
+          .x = device_const_rows(x), .rows = x.rows, .cols = x.cols, .y = reserve_int8(x)});
 }
 
 void CudaProducts::int8_products(std::span<const MatmulOp> ops) {

@@ -18,16 +18,17 @@ class CudaProducts {
   // `deterministic`: without the library.
   CudaProducts(CudaQueue& queue, bool deterministic);
 
+  // Whether all of them take x rounded to int8, so that x itself need not be there.
+  static bool take_int8(std::span<const MatmulOp> ops);
+  // Memory for x rounded to int8, for whoever rounds it before it is multiplied. Growing starts
+  // what has been gathered.
+  const cuda::QuantizedRows& reserve_int8(const Matrix& x);
+
+  enum class Input : std::uint8_t { x, reserved_int8 };
   // Products of the same x. Requires  checked operations
-  void multiply(std::span<const MatmulOp> ops);
+  void multiply(std::span<const MatmulOp> ops, Input input = Input::x);
 
  private:
-  struct Quantized {
-    std::byte* values;
-    float* scales;
-    float* sums;
-  };
-
   void float_products(std::span<const MatmulOp> ops);
   void quantize(const Matrix& x);
   void int8_products(std::span<const MatmulOp> ops);
@@ -40,7 +41,7 @@ class CudaProducts {
   CudaScratch int8_scales_{queue_};
   CudaScratch int8_sums_{queue_};
   CudaScratch rounded_{queue_};
-  Quantized quantized_{};
+  cuda::QuantizedRows quantized_{};
 };
 
 }  // namespace edgedraft

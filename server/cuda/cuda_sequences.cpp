@@ -37,33 +37,18 @@ bool same_memory(const CacheRows& a, const CacheRows& b) {
   return a.buffer == b.buffer && a.offset == b.offset && a.stride == b.stride && a.type == b.type;
 }
 
-bool same_rotation(const RopeOp& a, const RopeOp& b) {
-  return a.x.rows == b.x.rows && a.positions.data() == b.positions.data() &&
-         a.cos_sin.buffer == b.cos_sin.buffer && a.cos_sin.offset == b.cos_sin.offset &&
-         a.cos_sin.stride == b.cos_sin.stride && a.head_dim == b.head_dim && a.style == b.style;
+// Rows that one launch stores at most.
+constexpr std::size_t kPlacesMax = CudaArguments::kArrayBytesMax / sizeof(std::uint32_t);
+
+void add_places(std::vector<std::uint32_t>& places, const CacheView& cache, std::uint32_t first,
+                std::uint32_t rows) {
+  for (std::uint32_t row = 0; row < rows; ++row) {
+    places.push_back(static_cast<std::uint32_t>(cache.row(first + row)));
+  }
 }
 
-// The first operations whose rows go to one memory, and where: at least one of them.
-std::size_t stored_together(std::span<const StoreOp> ops, std::vector<std::uint32_t>& places) {
-  places.clear();
-  std::size_t count = 0;
-  do {
-    const StoreOp& op = ops[count];
-    for (std::uint32_t row = 0; row < op.x.rows; ++row) {
-      places.push_back(static_cast<std::uint32_t>(op.cache.row(op.first + row)));
-    }
-    ++count;
-  } while (count < ops.size() && follows(ops[count - 1].x, ops[count].x) &&
-           same_memory(ops[0].cache.memory, ops[count].cache.memory) &&
-           places.size() + ops[count].x.rows <=
-               CudaArguments::kArrayBytesMax / sizeof(std::uint32_t));
-  return count;
-}
-
-cuda::StorePart store_part(const StoreOp& op) {
-  return {.x = {device_data(op.x), op.x.stride},
-          .data = device_data(op.cache.memory),
-          .stride = op.cache.memory.stride};
+cuda::StorePart store_part(const Matrix& x, const CacheRows& memory) {
+  return {.x = device_const_rows(x), .data = device_data(memory), .stride = memory.stride};
 }
 
 // What a sequence takes of a launch's table beside its rows: places for sequences are a power of
@@ -96,48 +81,55 @@ void CudaSequences::enqueue(cudaError_t (*launcher)(const Args&, cudaStream_t), 
   arguments_.make_room();
 }
 
-void CudaSequences::rotate(std::span<const RopeOp> ops) {
-  for (std::size_t done = 0; done < ops.size();) {
-    const RopeOp& op = ops[done];
-    cuda::RopeArgs args{.parts = {},
-                        .cols = {},
-                        .positions = arguments_.on_device(op.positions),
-                        .cos_sin = device_const_rows(op.cos_sin),
-                        .rows = op.x.rows,
-                        .head_dim = op.head_dim,
-                        .pairs = op.style == RopeStyle::pairs};
-    for (std::size_t part = 0;
-         part < cuda::kRopePartsMax && done < ops.size() && same_rotation(op, ops[done]); ++part) {
-      args.parts[part] = device_rows(ops[done].x);
-      args.cols[part] = ops[done].x.cols;
-      ++done;
-    }
-    enqueue(cuda::rope, args);
+void CudaSequences::rotate_and_store(const RopeStoreOp& op) {
+  std::uint32_t first = 0;
+  for (auto s = op.sequences.begin(); s != op.sequences.end();) {
+    const RopeStoreOp::Sequence& head = *s;
+    places_.clear();
+    do {
+      add_places(places_, s->keys, s->first, s->rows);
+      ++s;
+    } while (s != op.sequences.end() && same_memory(head.keys.memory, s->keys.memory) &&
+             same_memory(head.values.memory, s->values.memory) &&
+             places_.size() + s->rows <= kPlacesMax);
+    const auto rows = static_cast<std::uint32_t>(places_.size());
+    const Matrix q = op.q.row_range(first, rows);
+    enqueue(
+        cuda::rope_store,
+        cuda::RopeStoreArgs{.q = device_rows(q),
+                            .query_cols = q.cols,
+                            .keys = store_part(op.k.row_range(first, rows), head.keys.memory),
+                            .values = store_part(op.v.row_range(first, rows), head.values.memory),
+                            .kv_cols = op.k.cols,
+                            .type = head.keys.memory.type,
+                            .positions = arguments_.on_device(op.positions.subspan(first, rows)),
+                            .places = arguments_.on_device(std::span<const std::uint32_t>(places_)),
+                            .cos_sin = device_const_rows(op.cos_sin),
+                            .rows = rows,
+                            .head_dim = op.head_dim,
+                            .pairs = op.style == RopeStyle::pairs});
+    first += rows;
   }
 }
 
 void CudaSequences::store(std::span<const StoreOp> ops) {
   while (!ops.empty()) {
-    const StoreOp& op = ops[0];
-    const std::size_t count = stored_together(ops, places_);
+    const StoreOp& head = ops[0];
+    places_.clear();
+    std::size_t count = 0;
+    do {
+      add_places(places_, ops[count].cache, ops[count].first, ops[count].x.rows);
+      ++count;
+    } while (count < ops.size() && follows(ops[count - 1].x, ops[count].x) &&
+             same_memory(head.cache.memory, ops[count].cache.memory) &&
+             places_.size() + ops[count].x.rows <= kPlacesMax);
     ops = ops.subspan(count);
-    cuda::StoreArgs args{.parts = {store_part(op)},
-                         .part_count = 1,
-                         .type = op.cache.memory.type,
-                         .places = nullptr,
-                         .rows = static_cast<std::uint32_t>(places_.size()),
-                         .cols = op.x.cols};
-    // Values go where the keys went, in a memory of theirs.
-    if (!ops.empty() && ops[0].x.cols == op.x.cols &&
-        ops[0].cache.memory.type == op.cache.memory.type) {
-      const std::size_t more = stored_together(ops, more_places_);
-      if (more_places_ == places_) {
-        args.parts[args.part_count++] = store_part(ops[0]);
-        ops = ops.subspan(more);
-      }
-    }
-    args.places = arguments_.on_device(std::span<const std::uint32_t>(places_));
-    enqueue(cuda::store, args);
+    enqueue(cuda::store,
+            cuda::StoreArgs{.part = store_part(head.x, head.cache.memory),
+                            .type = head.cache.memory.type,
+                            .places = arguments_.on_device(std::span<const std::uint32_t>(places_)),
+                            .rows = static_cast<std::uint32_t>(places_.size()),
+                            .cols = head.x.cols});
   }
 }
 

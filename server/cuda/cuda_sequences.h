@@ -21,7 +21,7 @@ class CudaSequences {
   CudaSequences(CudaQueue& queue, CudaArguments& arguments, std::uint64_t scratch_bytes);
 
   // Requires  checked operations
-  void rotate(std::span<const RopeOp> ops);
+  void rotate_and_store(const RopeStoreOp& op);
   void store(std::span<const StoreOp> ops);
   void attend(std::span<const AttentionOp> ops);
 
@@ -49,7 +49,6 @@ class CudaSequences {
 
   // Kept so that calls do not allocate.
   std::vector<std::uint32_t> places_;
-  std::vector<std::uint32_t> more_places_;
   std::vector<std::uint32_t> table_;
 
   // The launch that is being put together.

@@ -62,16 +62,38 @@ void Backend::matmuls(std::span<const MatmulOp> ops) {
   for (const MatmulOp& op : ops) matmul(op);
 }
 
-void Backend::ropes(std::span<const RopeOp> ops) {
-  for (const RopeOp& op : ops) rope(op);
-}
-
 void Backend::stores(std::span<const StoreOp> ops) {
   for (const StoreOp& op : ops) store(op);
 }
 
 void Backend::attentions(std::span<const AttentionOp> ops) {
   for (const AttentionOp& op : ops) attention(op);
+}
+
+void Backend::norm_matmuls(const RmsNormOp& norm, std::span<const MatmulOp> products) {
+  rms_norm(norm);
+  matmuls(products);
+}
+
+void Backend::swiglu_matmul(const SwigluOp& swiglu_op, const MatmulOp& product) {
+  swiglu(swiglu_op);
+  matmul(product);
+}
+
+void Backend::rope_store(const RopeStoreOp& op) {
+  for (const Matrix& x : {op.q, op.k}) {
+    rope({.x = x,
+          .positions = op.positions,
+          .cos_sin = op.cos_sin,
+          .head_dim = op.head_dim,
+          .style = op.style});
+  }
+  std::uint32_t row = 0;
+  for (const RopeStoreOp::Sequence& s : op.sequences) {
+    store({.x = op.k.row_range(row, s.rows), .cache = s.keys, .first = s.first});
+    store({.x = op.v.row_range(row, s.rows), .cache = s.values, .first = s.first});
+    row += s.rows;
+  }
 }
 
 }  // namespace edgedraft

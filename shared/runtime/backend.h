@@ -203,6 +203,28 @@ struct StoreOp {
   std::uint32_t first;
 };
 
+// Rotates queries and keys, as RopeOp does, then stores keys and values, as StoreOp does: those of
+// several sequences, whose rows follow each other. Rotated keys may then stand in caches alone:
+// afterwards the rows of k are anything.
+// Shapes    q [rows, query_cols]; k, v [rows, kv_cols]; the sequences' rows add up to theirs
+// Requires  a sequence's keys and values have one page table and one type
+struct RopeStoreOp {
+  struct Sequence {
+    std::uint32_t rows;
+    CacheView keys;
+    CacheView values;
+    std::uint32_t first;  // slot
+  };
+  Matrix q;
+  Matrix k;
+  Matrix v;
+  std::span<const std::uint32_t> positions;
+  Matrix cos_sin;
+  std::uint32_t head_dim;
+  RopeStyle style;
+  std::span<const Sequence> sequences;
+};
+
 // y[r] = softmax(q[r] . K / sqrt(head_dim)) V over the slots that row r sees, head by head: slots
 // 0..prefix-1, then slot prefix + j for every j in masks[r]. Sums run over visible slots in slot
 // order, so a path through a tree gives the bits that the same tokens give in a row.
@@ -328,9 +350,14 @@ class Backend {
   virtual void attention(const AttentionOp& op) = 0;
   // Several of a kind, such as those of all sequences of a pass: at once where that is faster.
   // Requires  none touches what another one writes
-  virtual void ropes(std::span<const RopeOp> ops);
   virtual void stores(std::span<const StoreOp> ops);
   virtual void attentions(std::span<const AttentionOp> ops);
+  // An operation and all products that read its result, at once where that is faster. The result
+  // itself may then be nowhere: afterwards the rows of its y are anything.
+  // Requires  the products' x is its y
+  virtual void norm_matmuls(const RmsNormOp& norm, std::span<const MatmulOp> products);
+  virtual void swiglu_matmul(const SwigluOp& swiglu, const MatmulOp& product);
+  virtual void rope_store(const RopeStoreOp& op);
   virtual void group_attention(const GroupAttentionOp& op) = 0;
   virtual void swiglu(const SwigluOp& op) = 0;
   virtual void compact(const CompactOp& op) = 0;

@@ -42,15 +42,17 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
   const Matrix v = scratch.v.rows(x.rows);
   const Matrix attended = scratch.attended.rows(x.rows);
 
+  const std::array products{MatmulOp{.x = input, .weight = w.wq, .bias = w.bq, .y = q},
+                            MatmulOp{.x = input, .weight = w.wk, .bias = w.bk, .y = k},
+                            MatmulOp{.x = input, .weight = w.wv, .bias = w.bv, .y = v}};
   if (w.attn_norm) {
-    backend.rms_norm(
-        {.x = x, .weight = w.attn_norm, .y = input, .epsilon = layer.shape.rms_epsilon});
+    backend.norm_matmuls(
+        {.x = x, .weight = w.attn_norm, .y = input, .epsilon = layer.shape.rms_epsilon}, products);
+  } else {
+    backend.matmuls(products);
   }
-  backend.matmuls(std::array{MatmulOp{.x = input, .weight = w.wq, .bias = w.bq, .y = q},
-                             MatmulOp{.x = input, .weight = w.wk, .bias = w.bk, .y = k},
-                             MatmulOp{.x = input, .weight = w.wv, .bias = w.bv, .y = v}});
   scratch.positions.clear();
-  scratch.stores.clear();
+  scratch.stored.clear();
   scratch.attentions.clear();
   std::uint32_t first = 0;
   for (const SequenceBatch& sequence : sequences) {
@@ -58,7 +60,10 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
     const auto own = [&](const Matrix& m) { return m.row_range(first, batch.count()); };
     scratch.positions.insert(scratch.positions.end(), batch.positions.begin(),
                              batch.positions.end());
-    scratch.stores.push_back({.x = own(k), .cache = sequence.keys, .first = batch.first_slot});
+    scratch.stored.push_back({.rows = batch.count(),
+                              .keys = sequence.keys,
+                              .values = sequence.values,
+                              .first = batch.first_slot});
     scratch.attentions.push_back({.q = own(q),
                                   .keys = sequence.keys,
                                   .values = sequence.values,
@@ -69,24 +74,14 @@ void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch,
     first += batch.count();
   }
   EDGEDRAFT_CHECK(first == x.rows);
-  // Behind all keys, so that each kind's rows follow each other.
-  first = 0;
-  for (const SequenceBatch& sequence : sequences) {
-    const RowBatch& batch = sequence.batch;
-    scratch.stores.push_back({.x = v.row_range(first, batch.count()),
-                              .cache = sequence.values,
-                              .first = batch.first_slot});
-    first += batch.count();
-  }
-  const auto rotation = [&](const Matrix& m) {
-    return RopeOp{.x = m,
-                  .positions = scratch.positions,
-                  .cos_sin = layer.cos_sin,
-                  .head_dim = layer.shape.heads.head_dim,
-                  .style = layer.rope_style};
-  };
-  backend.ropes(std::array{rotation(q), rotation(k)});
-  backend.stores(scratch.stores);
+  backend.rope_store({.q = q,
+                      .k = k,
+                      .v = v,
+                      .positions = scratch.positions,
+                      .cos_sin = layer.cos_sin,
+                      .head_dim = layer.shape.heads.head_dim,
+                      .style = layer.rope_style,
+                      .sequences = scratch.stored});
   backend.attentions(scratch.attentions);
   backend.matmul(
       {.x = attended, .weight = w.wo, .bias = {}, .y = x, .into = MatmulOp::Into::accumulate});
@@ -97,11 +92,12 @@ void feed_forward(Backend& backend, const Layer& layer, LayerScratch& scratch, c
   const Matrix normed = scratch.normed.rows(x.rows);
   const Matrix gate = scratch.gate.rows(x.rows);
   const Matrix up = scratch.up.rows(x.rows);
-  backend.rms_norm({.x = x, .weight = w.ffn_norm, .y = normed, .epsilon = layer.shape.rms_epsilon});
-  backend.matmuls(std::array{MatmulOp{.x = normed, .weight = w.gate, .bias = {}, .y = gate},
-                             MatmulOp{.x = normed, .weight = w.up, .bias = {}, .y = up}});
-  backend.swiglu({.gate = gate, .up = up, .y = gate});
-  backend.matmul(
+  backend.norm_matmuls(
+      {.x = x, .weight = w.ffn_norm, .y = normed, .epsilon = layer.shape.rms_epsilon},
+      std::array{MatmulOp{.x = normed, .weight = w.gate, .bias = {}, .y = gate},
+                 MatmulOp{.x = normed, .weight = w.up, .bias = {}, .y = up}});
+  backend.swiglu_matmul(
+      {.gate = gate, .up = up, .y = gate},
       {.x = gate, .weight = w.down, .bias = {}, .y = x, .into = MatmulOp::Into::accumulate});
 }
 

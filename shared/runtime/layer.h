@@ -63,6 +63,7 @@ class LayerScratch {
 
   // What a call's sequences do, kept here so that calls do not allocate.
   std::vector<std::uint32_t> positions;
+  std::vector<RopeStoreOp::Sequence> stored;
   std::vector<StoreOp> stores;
   std::vector<AttentionOp> attentions;
 };

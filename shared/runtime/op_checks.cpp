@@ -88,6 +88,25 @@ void check_op(const StoreOp& op) {
   EDGEDRAFT_CHECK(std::uint64_t{op.first} + op.x.rows <= op.cache.slots());
 }
 
+void check_op(const RopeStoreOp& op) {
+  check_op(RopeOp{.x = op.q,
+                  .positions = op.positions,
+                  .cos_sin = op.cos_sin,
+                  .head_dim = op.head_dim,
+                  .style = op.style});
+  EDGEDRAFT_CHECK(same_shape(op.k, op.v));
+  EDGEDRAFT_CHECK(op.k.rows == op.q.rows);
+  EDGEDRAFT_CHECK(op.k.cols % op.head_dim == 0);
+  std::uint64_t rows = 0;
+  for (const RopeStoreOp::Sequence& s : op.sequences) {
+    check_caches(s.keys, s.values);
+    EDGEDRAFT_CHECK(s.keys.cols() == op.k.cols);
+    EDGEDRAFT_CHECK(std::uint64_t{s.first} + s.rows <= s.keys.slots());
+    rows += s.rows;
+  }
+  EDGEDRAFT_CHECK(rows == op.k.rows);
+}
+
 void check_op(const AttentionOp& op) {
   check_heads(op.heads);
   EDGEDRAFT_CHECK(same_shape(op.q, op.y));

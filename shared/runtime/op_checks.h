@@ -10,6 +10,7 @@ void check_op(const RmsNormOp& op);
 void check_op(const MatmulOp& op);
 void check_op(const RopeOp& op);
 void check_op(const StoreOp& op);
+void check_op(const RopeStoreOp& op);
 void check_op(const AttentionOp& op);
 void check_op(const GroupAttentionOp& op);
 void check_op(const SwigluOp& op);

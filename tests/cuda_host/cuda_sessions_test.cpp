@@ -26,12 +26,29 @@ struct Shape {
   enum Rows : std::uint8_t { chain, tree } kind = chain;
 };
 
+// A decoder whose layers have weights of that type.
+ToyDecoder toy_decoder(DType weights) {
+  ToyDecoder toy(6, kLayers);
+  if (weights == DType::f32) return toy;
+  LayerShape& shape = toy.config.layer;
+  shape.ffn_dim = 64;  // in whole blocks
+  for (LayerTensors& layer : toy.tensors.layers) {
+    for (TensorView* tensor : {&layer.attn_q, &layer.attn_k, &layer.attn_v, &layer.attn_output}) {
+      *tensor = toy.pool->normal(tensor->rows, tensor->cols, 0.3, weights);
+    }
+    layer.ffn_gate = toy.pool->normal(shape.ffn_dim, shape.dim, 0.3, weights);
+    layer.ffn_up = toy.pool->normal(shape.ffn_dim, shape.dim, 0.3, weights);
+    layer.ffn_down = toy.pool->normal(shape.dim, shape.ffn_dim, 0.3, weights);
+  }
+  return toy;
+}
+
 // Sessions behind contexts of made-up keys and values, whose pages interleave.
 class Sessions {
  public:
   Sessions(const CudaBackendOptions& options, DType type, const std::vector<Shape>& shapes,
-           std::vector<std::uint32_t> states = {})
-      : toy_(6, kLayers),
+           std::vector<std::uint32_t> states = {}, DType weights = DType::f32)
+      : toy_(toy_decoder(weights)),
         backend_(make_cuda_backend(options)),
         decoder_(*backend_, toy_.config, toy_.tensors, kPositions, std::move(states)),
         pool_(*backend_, decoder_.pool_size(pages_for(shapes), type, kPageSlots)) {
@@ -147,9 +164,9 @@ std::vector<std::size_t> all_of(std::size_t count) {
 }
 
 std::uint64_t kernels_of_pass(const std::vector<Shape>& shapes, bool graphs,
-                              std::vector<std::uint32_t> states = {}) {
+                              std::vector<std::uint32_t> states, DType weights) {
   Sessions sessions({.deterministic = true, .graphs = graphs}, DType::f16, shapes,
-                    std::move(states));
+                    std::move(states), weights);
   const auto which = all_of(shapes.size());
   sessions.pass(which);
   const std::uint64_t before = cuda_host::kernel_count();
@@ -163,16 +180,24 @@ TEST(CudaSessionsTest, ShareTheLaunchesOfAPass) {
   for (std::uint32_t i = 0; i < 16; ++i) {
     mixed.push_back({.context = 1 + 37 * i, .rows = 1 + i % 3 * 4, .kind = Shape::tree});
   }
-  for (const bool graphs : {false, true}) {
-    for (const std::vector<std::uint32_t>& states :
-         {std::vector<std::uint32_t>{}, std::vector<std::uint32_t>{1, kLayers}}) {
-      const std::uint64_t one = kernels_of_pass({{.context = 40, .rows = 1}}, graphs, states);
-      EXPECT_EQ(kernels_of_pass(mixed, graphs, states), one);
-      EXPECT_EQ(kernels_of_pass(std::vector<Shape>(64, {.context = 40, .rows = 1}), graphs, states),
-                one);
-      // Embedding, last norm and head aside, a layer has two norms, four launches of products,
-      // SwiGLU, a rotation, a store and two of attention; a state has a store.
-      EXPECT_EQ(one, kLayers * 11 + 3 + states.size());
+  // Two norms, rotation and stores, two of attention, SwiGLU, four of products.
+  constexpr std::uint64_t kFloatLayer = 10;
+  // Norms and SwiGLU round what they make; so does one launch for what attention makes.
+  constexpr std::uint64_t kQuantizedLayer = kFloatLayer + 1;
+  for (const auto& [weights, layer] :
+       {std::pair{DType::f32, kFloatLayer}, std::pair{DType::q8_0, kQuantizedLayer}}) {
+    for (const bool graphs : {false, true}) {
+      for (const std::vector<std::uint32_t>& states :
+           {std::vector<std::uint32_t>{}, std::vector<std::uint32_t>{1, kLayers}}) {
+        // The embedding, the last norm and the head; a store a state.
+        const std::uint64_t expected = kLayers * layer + 3 + states.size();
+        for (const auto& shapes : {std::vector<Shape>{{.context = 40, .rows = 1}}, mixed,
+                                   std::vector<Shape>(64, {.context = 40, .rows = 1})}) {
+          EXPECT_EQ(kernels_of_pass(shapes, graphs, states, weights), expected)
+              << traits(weights).name << ", " << shapes.size() << " sessions, " << states.size()
+              << " states" << (graphs ? ", graphs" : "");
+        }
+      }
     }
   }
 }

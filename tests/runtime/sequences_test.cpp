@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "shared/runtime/layer.h"
@@ -43,11 +42,6 @@ TEST_P(SequencesTest, SeveralAtOnceAreAsOneAfterTheOther) {
   constexpr std::uint32_t kSlots = 40;
   const std::vector<Sequence> all = sequences();
   const std::uint32_t cols = kHeads.kv_cols();
-  const OwnedMatrix cos_sin = make_rope_table(backend(), {}, kHeads.head_dim, 64);
-  std::vector<std::uint32_t> positions(kRows);
-  for (std::uint32_t row = 0; row < kRows; ++row) positions[row] = (row * 13) % 50;
-  const std::vector<std::uint32_t> others(positions.rbegin(), positions.rend());
-
   const auto run = [&](bool together) {
     const auto numbers = [&](std::uint64_t seed, std::uint32_t rows, std::uint32_t columns) {
       return matrix_of(backend(), rows, columns, random_floats(seed, std::size_t{rows} * columns));
@@ -61,14 +55,6 @@ TEST_P(SequencesTest, SeveralAtOnceAreAsOneAfterTheOther) {
     std::vector<OwnedMatrix> own;
     own.reserve(2 * all.size());
 
-    const auto rotation = [&](const OwnedMatrix& x, std::span<const std::uint32_t> of_rows) {
-      return RopeOp{.x = x.all(),
-                    .positions = of_rows,
-                    .cos_sin = cos_sin.all(),
-                    .head_dim = kHeads.head_dim,
-                    .style = RopeStyle::halves};
-    };
-    const std::array rotations{rotation(q, positions), rotation(k, positions), rotation(v, others)};
     std::vector<StoreOp> stores;
     std::vector<StoreOp> value_stores;
     std::vector<AttentionOp> attentions;
@@ -96,11 +82,9 @@ TEST_P(SequencesTest, SeveralAtOnceAreAsOneAfterTheOther) {
     }
     stores.insert(stores.end(), value_stores.begin(), value_stores.end());
     if (together) {
-      backend().ropes(rotations);
       backend().stores(stores);
       backend().attentions(attentions);
     } else {
-      for (const RopeOp& op : rotations) backend().rope(op);
       for (const StoreOp& op : stores) backend().store(op);
       for (const AttentionOp& op : attentions) backend().attention(op);
     }

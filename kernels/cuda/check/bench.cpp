@@ -1,3 +1,5 @@
+#include <numeric>
+
 #include "kernels/cuda/check/support.h"
 
 // Each kernel at the sizes of Llama 3 8B: time, bytes that it must move, and their rate as a share
@@ -208,6 +210,41 @@ class Bench {
         return swiglu({in(x, ffn), in(y, ffn), out(y, ffn), rows, ffn}, timer_.stream());
       }),
            12.0 * rows * ffn);
+    }
+    const Array<std::byte> values(std::size_t{kRowsMax} * stretches(ffn) * kStretch);
+    const Array<float> scales(std::size_t{kRowsMax} * stretches(ffn));
+    const Array<float> sums(std::size_t{kRowsMax} * stretches(ffn) * 4);
+    const QuantizedRows rounded{values.data(), scales.data(), sums.data()};
+    constexpr double kRoundedBytes = 1.0 + 20.0 / kStretch;  // a number
+    for (const std::uint32_t rows : widths("rms_norm_quantize 4096")) {
+      line("rms_norm_quantize 4096", rows, timer_.seconds([&](int) {
+        return rms_norm_quantize({in(x, dim), weight.data(), rounded, rows, dim, 1e-5f},
+                                 timer_.stream());
+      }),
+           (4.0 + kRoundedBytes) * rows * dim);
+    }
+    for (const std::uint32_t rows : widths("swiglu_quantize 14336")) {
+      line("swiglu_quantize 14336", rows, timer_.seconds([&](int) {
+        return swiglu_quantize({in(x, ffn), in(y, ffn), rounded, rows, ffn}, timer_.stream());
+      }),
+           (8.0 + kRoundedBytes) * rows * ffn);
+    }
+    constexpr std::uint32_t kHeadDim = 128;
+    constexpr std::uint32_t kKvCols = 1024;
+    const Array<float> cos_sin(numbers(5, std::size_t{kRowsMax} * kHeadDim));
+    std::vector<std::uint32_t> ascending(kRowsMax);
+    std::iota(ascending.begin(), ascending.end(), 0u);
+    const Array<std::uint32_t> places(ascending);
+    const Array<std::byte> cache(std::size_t{2} * kRowsMax * kKvCols * 2);
+    const StorePart keys{in(y, kKvCols), cache.data(), 2 * kKvCols};
+    const StorePart of_values{in(y, kKvCols), cache.data() + 2 * kKvCols, 2 * kKvCols};
+    for (const std::uint32_t rows : widths("rope_store f16, 4096 and 1024")) {
+      line("rope_store f16, 4096 and 1024", rows, timer_.seconds([&](int) {
+        return rope_store({out(x, dim), dim, keys, of_values, kKvCols, DType::f16, places.data(),
+                           places.data(), in(cos_sin, kHeadDim), rows, kHeadDim, true},
+                          timer_.stream());
+      }),
+           rows * (8.0 * dim + 12.0 * kKvCols));
     }
     const Array<float> logits(numbers(4, std::size_t{128} * vocabulary));
     const Array<std::uint64_t> best(128);

@@ -20,23 +20,13 @@ void check_rope(Report& report) {
   const Array<float> table_on_device(table);
   const Array<std::uint32_t> positions_on_device(positions);
   for (const bool pairs : {false, true}) {
-    // Queries and, half as wide, keys: the same numbers, so that one loop knows both.
-    const std::uint32_t key_cols = sizes.dim / 2;
     const Array<float> x_on_device(x);
-    const Array<float> keys_on_device(x);
-    must(rope({{out_rows(x_on_device, sizes.dim), out_rows(keys_on_device, sizes.dim)},
-               {sizes.dim, key_cols},
-               positions_on_device.data(),
-               rows_of(table_on_device, head_dim),
-               64,
-               head_dim,
-               pairs},
+    must(rope({out_rows(x_on_device, sizes.dim), sizes.dim, positions_on_device.data(),
+               rows_of(table_on_device, head_dim), 64, head_dim, pairs},
               nullptr),
          "rope");
     const auto values = x_on_device.values();
-    const auto keys = keys_on_device.values();
     double error = 0.0;
-    bool keys_match = true;
     for (std::size_t r = 0; r < 64; ++r) {
       for (std::uint32_t i = 0; i < sizes.dim / 2; ++i) {
         const std::uint32_t f = i % (head_dim / 2);
@@ -49,13 +39,69 @@ void check_rope(Report& report) {
         const double second = double{x[b]} * c + double{x[a]} * s;
         error = larger(error, std::fabs(double{values[a]} - first));
         error = larger(error, std::fabs(double{values[b]} - second));
-        const bool is_key = a - r * sizes.dim < key_cols;
-        keys_match = keys_match && keys[a] == (is_key ? values[a] : x[a]) &&
-                     keys[b] == (is_key ? values[b] : x[b]);
       }
     }
     report.row("rope", pairs ? "pairs" : "halves", error, 3e-7);
-    report.claim("rope", "keys in the launch of the queries", keys_match);
+  }
+}
+
+// Against rope and store, bit for bit.
+void check_rope_store(Report& report, DType type) {
+  const std::uint32_t head_dim = 64;
+  const std::uint32_t rows = 33;
+  const std::uint32_t cols = report.sizes().kv_cols;
+  const std::uint32_t query_cols = report.sizes().dim;
+  const std::size_t element = type == DType::f32 ? 4 : 2;
+  auto keys = numbers(2, std::size_t{rows} * cols);
+  keys[1] = 1e9f;
+  const auto values = numbers(3, std::size_t{rows} * cols);
+  const Array<float> values_on_device(values);
+  const Array<float> table(numbers(4, std::size_t{64} * head_dim));
+  std::vector<std::uint32_t> positions(rows);
+  std::vector<std::uint32_t> places(rows);
+  for (std::uint32_t r = 0; r < rows; ++r) {
+    positions[r] = r * 5 % 64;
+    places[r] = (r * 7 + 3) % 64;
+  }
+  const Array<std::uint32_t> positions_on_device(positions);
+  const Array<std::uint32_t> places_on_device(places);
+  for (const bool pairs : {false, true}) {
+    const auto run = [&](bool together) {
+      const Array<float> q(numbers(1, std::size_t{rows} * query_cols));
+      const Array<float> k(keys);
+      const Array<std::byte> key_cache(64 * cols * element);
+      const Array<std::byte> value_cache(64 * cols * element);
+      const StorePart of_keys{rows_of(k, cols), key_cache.data(), cols};
+      const StorePart of_values{rows_of(values_on_device, cols), value_cache.data(), cols};
+      if (together) {
+        must(rope_store({out_rows(q, query_cols), query_cols, of_keys, of_values, cols, type,
+                         positions_on_device.data(), places_on_device.data(),
+                         rows_of(table, head_dim), rows, head_dim, pairs},
+                        nullptr),
+             "rope_store");
+      } else {
+        for (const auto& [x, count] :
+             {std::pair(out_rows(q, query_cols), query_cols), std::pair(out_rows(k, cols), cols)}) {
+          must(rope({x, count, positions_on_device.data(), rows_of(table, head_dim), rows, head_dim,
+                     pairs},
+                    nullptr),
+               "rope");
+        }
+        for (const StorePart& part : {of_keys, of_values}) {
+          must(store({part, type, places_on_device.data(), rows, cols}, nullptr), "store");
+        }
+      }
+      auto bytes = key_cache.values();
+      for (const std::byte b : value_cache.values()) bytes.push_back(b);
+      const auto queries = q.values();
+      const auto* first = reinterpret_cast<const std::byte*>(queries.data());
+      bytes.insert(bytes.end(), first, first + queries.size() * sizeof(float));
+      return bytes;
+    };
+    report.claim("rope_store",
+                 std::string(traits(type).name) + (pairs ? ", pairs" : ", halves") +
+                     ": the bits of rope and store",
+                 run(true) == run(false));
   }
 }
 
@@ -92,11 +138,12 @@ void check_cache_moves(Report& report, DType type) {
     places.push_back(pages[slot / 16] * 16 + slot % 16);
   }
   const Array<std::uint32_t> places_on_device(places);
-  const Array<std::byte> beside(memory);  // of values, in the launch of the keys
-  const auto part = [&](const Array<std::byte>& to) {
-    return StorePart{rows_of(x_on_device, cols), to.data(), cols};
-  };
-  must(store({{part(cache), part(beside)}, 2, type, places_on_device.data(), 8, cols}, nullptr),
+  must(store({{rows_of(x_on_device, cols), cache.data(), cols},
+              type,
+              places_on_device.data(),
+              8,
+              cols},
+             nullptr),
        "store");
   result = cache.values();
   double error = 0.0;  // of a number's size
@@ -121,16 +168,6 @@ void check_cache_moves(Report& report, DType type) {
              type == DType::f32   ? 0.0
              : type == DType::f16 ? 0x1p-11
                                   : 0x1p-8);
-
-  must(compact({{beside.data(), type, cols, pages_on_device.data(), 16},
-                cols,
-                40,
-                slots_on_device.data(),
-                5},
-               nullptr),
-       "compact");
-  report.claim("store", std::string(traits(type).name) + ", values in the launch of the keys",
-               beside.values() == result);
 }
 
 void check_gather_and_mean(Report& report) {

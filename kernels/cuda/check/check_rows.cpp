@@ -77,6 +77,79 @@ void check_swiglu(Report& report) {
   report.row("swiglu", "64 rows, in place", error, 2e-5);
 }
 
+namespace {
+
+// Rows rounded to int8, with a copy back of everything.
+struct Quantized {
+  Quantized(std::uint32_t rows, std::uint32_t cols)
+      : values(std::size_t{rows} * stretches(cols) * kStretch),
+        scales(std::size_t{rows} * stretches(cols)),
+        sums(scales.count() * 4) {}
+
+  QuantizedRows rows() const { return {values.data(), scales.data(), sums.data()}; }
+  // NaN of any bits counts as the same: they say no more than that.
+  bool same_as(const Quantized& other) const {
+    const auto same_numbers = [](const Array<float>& a, const Array<float>& b) {
+      const auto x = a.values();
+      const auto y = b.values();
+      return std::equal(x.begin(), x.end(), y.begin(), [](float u, float v) {
+        return same_bits(&u, &v, 1) || (std::isnan(u) && std::isnan(v));
+      });
+    };
+    return values.values() == other.values.values() && same_numbers(scales, other.scales) &&
+           same_numbers(sums, other.sums);
+  }
+
+  Array<std::byte> values;
+  Array<float> scales;
+  Array<float> sums;
+};
+
+}  // namespace
+
+// Norm and SwiGLU that round what they make, against the same in two launches: rows that start
+// anywhere, among them one of zeros, one too small, one whose squares are infinite, and infinity.
+void check_quantizing(Report& report, std::uint32_t cols) {
+  constexpr std::uint32_t kRows = 33;
+  const Array<float> weight(numbers(3, cols));
+  const Array<float> y(std::size_t{kRows} * cols);
+  for (const std::uint32_t apart : {0u, 4u, 1u}) {
+    const std::size_t stride = cols + apart;
+    auto x = numbers(1, kRows * stride);
+    for (std::size_t i = 0; i < stride; ++i) {
+      x[stride + i] = 0.0f;
+      x[2 * stride + i] *= 1e-35f;
+      x[3 * stride + i] *= 1e25f;
+    }
+    x[4 * stride + cols / 2] = INFINITY;
+    const Array<float> x_on_device(x);
+    const Array<float> up(numbers(2, kRows * stride));
+    const std::string what = std::to_string(cols) + " numbers, " + std::to_string(apart) +
+                             " between rows: the bits of two launches";
+    const Quantized together(kRows, cols);
+    const Quantized apart_from(kRows, cols);
+    must(rms_norm_quantize(
+             {rows_of(x_on_device, stride), weight.data(), together.rows(), kRows, cols, 1e-5f},
+             nullptr),
+         "rms_norm_quantize");
+    must(rms_norm(
+             {rows_of(x_on_device, stride), weight.data(), out_rows(y, cols), kRows, cols, 1e-5f},
+             nullptr),
+         "rms_norm");
+    must(quantize({rows_of(y, cols), kRows, cols, apart_from.rows()}, nullptr), "quantize");
+    report.claim("rms_norm_quantize", what, together.same_as(apart_from));
+    must(swiglu_quantize(
+             {rows_of(x_on_device, stride), rows_of(up, stride), together.rows(), kRows, cols},
+             nullptr),
+         "swiglu_quantize");
+    must(swiglu({rows_of(x_on_device, stride), rows_of(up, stride), out_rows(y, cols), kRows, cols},
+                nullptr),
+         "swiglu");
+    must(quantize({rows_of(y, cols), kRows, cols, apart_from.rows()}, nullptr), "quantize");
+    report.claim("swiglu_quantize", what, together.same_as(apart_from));
+  }
+}
+
 void check_link_rows(Report& report) {
   const Sizes& sizes = report.sizes();
   const std::vector<std::uint32_t> ends = {sizes.kv_cols, sizes.kv_cols + 100};

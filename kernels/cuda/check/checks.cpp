@@ -18,6 +18,8 @@ int run_checks(bool small) {
   for (const DType type : kDTypes) check_embed(report, type);
   check_rms_norm(report);
   check_swiglu(report);
+  // Of whole stretches, of a part of one, and longer than what a block keeps of a row.
+  for (const std::uint32_t cols : {s.dim, s.ffn, 1120u, 8704u}) check_quantizing(report, cols);
   for (const DType type : kDTypes) {
     check_products(report, type, s.dim, s.kv_cols);
     if (!small) {
@@ -33,6 +35,7 @@ int run_checks(bool small) {
   check_attention(report, DType::f32, true, s.long_prefix);
   check_group_attention(report);
   for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+    check_rope_store(report, type);
     check_cache_moves(report, type);
   }
   check_gather_and_mean(report);

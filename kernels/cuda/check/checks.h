@@ -49,6 +49,7 @@ class Report {
 void check_embed(Report& report, DType type);
 void check_rms_norm(Report& report);
 void check_swiglu(Report& report);
+void check_quantizing(Report& report, std::uint32_t cols);
 void check_link_rows(Report& report);
 void check_choices(Report& report);
 
@@ -58,6 +59,7 @@ void check_attention(Report& report, DType type, bool paged, std::uint32_t prefi
 void check_group_attention(Report& report);
 
 void check_rope(Report& report);
+void check_rope_store(Report& report, DType type);
 void check_cache_moves(Report& report, DType type);
 void check_gather_and_mean(Report& report);
 

@@ -96,8 +96,7 @@ class Decoder {
       products(
           rows, library, normed_, shape_.dim,
           {{layer.q, q_.data(), false}, {layer.k, k_.data(), false}, {layer.v, v_.data(), false}});
-      rotate(rows);
-      keep(rows, layer);
+      rotate_and_keep(rows, layer);
       must(attention(attention_of(rows).args({q_.data(), shape_.dim}, layer.keys, layer.values,
                                              {normed_.data(), shape_.dim}),
                      stream_),
@@ -199,29 +198,24 @@ class Decoder {
                   stream_),
          "rms_norm");
   }
-  void rotate(std::uint32_t rows) {
-    must(rope({{{q_.data(), shape_.dim}, {k_.data(), shape_.kv_cols()}},
-               {shape_.dim, shape_.kv_cols()},
-               positions_.data(),
-               {cos_sin_.data(), shape_.heads.head_dim},
-               rows,
-               shape_.heads.head_dim,
-               true},
-              stream_),
-         "rope");
-  }
-  void keep(std::uint32_t rows, const Layer& layer) {
+  void rotate_and_keep(std::uint32_t rows, const Layer& layer) {
     const auto part = [&](const Array<float>& x, const Cache& to) {
       return StorePart{{x.data(), shape_.kv_cols()}, to.data, to.stride};
     };
-    must(store({{part(k_, layer.keys), part(v_, layer.values)},
-                2,
-                layer.keys.type,
-                places_.data(),
-                rows,
-                shape_.kv_cols()},
-               stream_),
-         "store");
+    must(rope_store({{q_.data(), shape_.dim},
+                     shape_.dim,
+                     part(k_, layer.keys),
+                     part(v_, layer.values),
+                     shape_.kv_cols(),
+                     layer.keys.type,
+                     positions_.data(),
+                     places_.data(),
+                     {cos_sin_.data(), shape_.heads.head_dim},
+                     rows,
+                     shape_.heads.head_dim,
+                     true},
+                    stream_),
+         "rope_store");
   }
   // Planned before a graph of the same width is made.
   const Attention& attention_of(std::uint32_t rows) {
