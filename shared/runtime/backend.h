@@ -352,9 +352,9 @@ class Backend {
   // Requires  none touches what another one writes
   virtual void stores(std::span<const StoreOp> ops);
   virtual void attentions(std::span<const AttentionOp> ops);
-  // An operation and all products that read its result, at once where that is faster. The result
-  // itself may then be nowhere: afterwards the rows of its y are anything.
-  // Requires  the products' x is its y
+  // An operation and all that read its result, at once where that is faster. The result itself may
+  // then be nowhere: afterwards the rows of its y are anything.
+  // Requires  products' x is the y of what is in front of them
   virtual void norm_matmuls(const RmsNormOp& norm, std::span<const MatmulOp> products);
   virtual void swiglu_matmul(const SwigluOp& swiglu, const MatmulOp& product);
   virtual void rope_store(const RopeStoreOp& op);

@@ -7,6 +7,7 @@
 
 #include "tests/e2e/drafter_memory.h"
 #include "tests/e2e/process.h"
+#include "tests/support/skip.h"
 
 namespace edgedraft::testing {
 namespace {
@@ -321,6 +322,56 @@ TEST(KvTypeTest, DraftedAnswersAreThePlainOnesOfTheSameServer) {
         EXPECT_LT(drafted["stats"]["target_calls"], plain["stats"]["target_calls"]) << bundle;
       }
     }
+  }
+}
+
+// A GPU whose drafters may have keys and values of 16 bits, as `edgedraft devices` tells of it;
+// null without one.
+json gpu_with_16_bits(const Scratch& scratch, const std::string& bundle) {
+  Process devices({EDGEDRAFT_CLIENT, "devices", "--bundle", demo_model(bundle), "--json"},
+                  scratch / "devices-of-16-bits");
+  EXPECT_EQ(devices.wait(), 0) << devices.err();
+  for (const json& device : json::parse(devices.out())["devices"]) {
+    const bool is_gpu = device["device"].get<std::string>().starts_with("vulkan:");
+    if (!is_gpu || !device["unusable"].is_null() || !device["failure"].is_null()) continue;
+    for (const json& feature : device["features"]) {
+      if (feature == "8- and 16-bit storage (used)") return device;
+    }
+  }
+  return nullptr;
+}
+
+// Those of the drafter, where it drafts: half the memory, and the target's answer all the same.
+TEST_F(ProgramsTest, KeysAndValuesOf16BitsOnAGpuTakeHalfAndChangeNoAnswer) {
+  const json gpu = gpu_with_16_bits(scratch_, "independent");
+  if (gpu.is_null()) {
+    EDGEDRAFT_SKIP_WITHOUT("vulkan", "install mesa-vulkan-drivers for a software device");
+  }
+  for (const Options& sampling : {Options{}, Options{"--temperature", "0.9", "--seed", "3"}}) {
+    const Options common = joined({"-p", kStory, "--max-tokens", "60"}, sampling);
+    const json plain = run("target", joined(common, {"--plain"}));
+    for (const char* bundle : {"moa-tli0", "moa-tli1", "independent"}) {
+      SCOPED_TRACE(bundle);
+      const auto drafted = [&](const std::string& device, const std::string& type) {
+        const json answer = run(
+            bundle, joined(common, {"--control", "off", "--device", device, "--kv-type", type}));
+        EXPECT_EQ(answer["tokens"], plain["tokens"]) << device << " " << type;
+        EXPECT_LT(answer["stats"]["target_calls"], plain["stats"]["target_calls"]);
+        EXPECT_EQ(answer["config"]["device"], device);
+        return answer["stats"]["memory_held_bytes"].get<std::uint64_t>();
+      };
+      const std::uint64_t wide = drafted(gpu["device"], "f32");
+      const std::uint64_t narrow = drafted(gpu["device"], "f16");
+      ASSERT_LT(narrow, wide);
+      if (bundle != std::string("independent")) continue;
+      // It keeps next to nothing else for a conversation.
+      const auto conversation = gpu["conversation_bytes"].get<double>();
+      EXPECT_NEAR(static_cast<double>(wide - narrow), conversation / 2, conversation / 40);
+    }
+    // Where there is no choice it does nothing.
+    const Options on_cpu = joined(common, {"--device", "cpu", "--kv-type"});
+    EXPECT_EQ(run("moa-tli1", joined(on_cpu, {"f16"}))["stats"]["memory_held_bytes"],
+              run("moa-tli1", joined(on_cpu, {"f32"}))["stats"]["memory_held_bytes"]);
   }
 }
 
