@@ -1,20 +1,12 @@
-#include "kernels/cuda/mma.cuh"
-#include "kernels/cuda/products.cuh"
+#include "kernels/cuda/float_products.cuh"
 #include "kernels/cuda/weight_types.cuh"
 
 namespace edgedraft::cuda {
 namespace {
 
+using namespace float_detail;
+
 // --- weights of 16 bits in rows of whole 16-byte pieces ---
-
-constexpr std::uint32_t kPiece = 8;          // numbers of 16 bytes
-constexpr std::uint32_t kStep = 4 * kPiece;  // inputs that four lanes take together
-constexpr std::uint32_t kSteps = 2;          // loaded at once
-constexpr std::uint32_t kInputs = kSteps * kStep;
-
-__device__ inline std::uint32_t word(const uint4& v, std::uint32_t i) {
-  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
-}
 
 // Inputs 8 t.. of a step for row g of a column tile.
 __device__ inline void load_activations(const MatmulArgs& a, std::uint32_t row, std::uint32_t input,
@@ -29,65 +21,6 @@ __device__ inline void load_activations(const MatmulArgs& a, std::uint32_t row, 
     x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
   } else {
     for (std::uint32_t i = 0; i < kPiece; ++i) x[i] = from[i];
-  }
-}
-
-// Eight inputs' weights of rows g and g + 8 of two tiles.
-using TileWeights = uint4[2][2];
-
-// Both of the following add the products of eight activations of a column with such weights. Matrix
-// instructions take fewer digits than float32 has, so an activation becomes a sum of numbers that
-// they take; the smallest is added first.
-
-// bfloat16: three numbers have all digits, and weights are taken as they lie.
-__device__ inline void multiply_bfloat16(const float (&x)[kPiece], const TileWeights& weights,
-                                         float (&upper)[4], float (&lower)[4]) {
-  constexpr std::uint32_t kNumbers = 3;
-#pragma unroll
-  for (std::uint32_t half = 0; half < 2; ++half) {
-    std::uint32_t b[kNumbers][2];
-#pragma unroll
-    for (std::uint32_t pair = 0; pair < 2; ++pair) {
-      float first = x[4 * half + 2 * pair];
-      float second = x[4 * half + 2 * pair + 1];
-#pragma unroll
-      for (std::uint32_t i = 0; i < kNumbers; ++i) {
-        b[i][pair] = bfloat16_pair(first, second);
-        first -= __uint_as_float(b[i][pair] << 16);
-        second -= __uint_as_float(b[i][pair] & 0xFFFF0000u);
-      }
-    }
-#pragma unroll
-    for (std::uint32_t m = 0; m < 2; ++m) {
-      const std::uint32_t w[4] = {word(weights[m][0], 2 * half), word(weights[m][1], 2 * half),
-                                  word(weights[m][0], 2 * half + 1),
-                                  word(weights[m][1], 2 * half + 1)};
-#pragma unroll
-      for (std::uint32_t i = kNumbers; i-- > 0;) mma_bfloat16(m == 0 ? upper : lower, w, b[i]);
-    }
-  }
-}
-
-// float16 has a range that activations leave: two numbers of TF32, which holds weights exactly.
-__device__ inline void multiply_float16(const float (&x)[kPiece], const TileWeights& weights,
-                                        float (&upper)[4], float (&lower)[4]) {
-  const auto tf32 = [](std::uint32_t half) {
-    return __float_as_uint(half_to_float(static_cast<std::uint16_t>(half & 0xFFFFu)));
-  };
-#pragma unroll
-  for (std::uint32_t pair = 0; pair < kPiece / 2; ++pair) {
-    const float high[2] = {to_tf32(x[2 * pair]), to_tf32(x[2 * pair + 1])};
-    const std::uint32_t b_high[2] = {__float_as_uint(high[0]), __float_as_uint(high[1])};
-    const std::uint32_t b_low[2] = {__float_as_uint(to_tf32(x[2 * pair] - high[0])),
-                                    __float_as_uint(to_tf32(x[2 * pair + 1] - high[1]))};
-#pragma unroll
-    for (std::uint32_t m = 0; m < 2; ++m) {
-      const std::uint32_t at_g = word(weights[m][0], pair);
-      const std::uint32_t below = word(weights[m][1], pair);
-      const std::uint32_t w[4] = {tf32(at_g), tf32(below), tf32(at_g >> 16), tf32(below >> 16)};
-      mma_tf32(m == 0 ? upper : lower, w, b_low);
-      mma_tf32(m == 0 ? upper : lower, w, b_high);
-    }
   }
 }
 
@@ -114,20 +47,18 @@ struct WeightPieces {
 };
 
 // A block 32 outputs of a tile of rows; its warps take 64 inputs in turn, and the weights of the
-// next are on their way meanwhile, those of the first before other kernels have ended. The order in
-// which inputs meet within an instruction differs from that in memory, alike for weights and
-// activations.
+// next are on their way meanwhile, those of the first before other kernels have ended.
 template <DType kType, std::uint32_t kColumnTiles>
 __global__ void __launch_bounds__(kProductThreads) matmul_kernel(MatmulArgs a) {
   let_next_start();
   __shared__ float memory[kProductWarps][2 * kColumnTiles * 4 * kWarp];
-  const ProductTile at = product_tile(a, blockIdx.x);
+  const ProductTile at = product_tile<kTileOutputs>(a, blockIdx.x);
   const Product& product = a.products[at.product];
   const std::uint32_t lane = threadIdx.x % kWarp;
   const std::uint32_t g = lane / 4;
   const std::uint32_t t = lane % 4;
   const std::uint32_t first_row = blockIdx.y * 8 * kColumnTiles;
-  const bool aligned = a.x.stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(a.x.data) % 16 == 0;
+  const bool aligned = is_aligned(a.x);
 
   // Rows g and g + 8 of either tile; beyond the last output the last one again, not written.
   const std::uint16_t* rows[2][2];
@@ -171,11 +102,7 @@ __global__ void __launch_bounds__(kProductThreads) matmul_kernel(MatmulArgs a) {
       for (std::uint32_t n = 0; n < kColumnTiles; ++n) {
         auto& x = some[kFew ? step : 0][kFew ? n : 0];
         if (!kFew) load_x(step, n, x);
-        if (kType == DType::bf16) {
-          multiply_bfloat16(x, weights.pieces[step], sums[0][n], sums[1][n]);
-        } else {
-          multiply_float16(x, weights.pieces[step], sums[0][n], sums[1][n]);
-        }
+        multiply<kType>(x, weights.pieces[step], sums[0][n], sums[1][n]);
       }
     }
   }
@@ -184,7 +111,7 @@ __global__ void __launch_bounds__(kProductThreads) matmul_kernel(MatmulArgs a) {
 
 template <DType kType>
 cudaError_t run(const MatmulArgs& args, cudaStream_t stream) {
-  const std::uint32_t tiles = product_tile_count(args);
+  const std::uint32_t tiles = product_tile_count<kTileOutputs>(args);
   if (args.rows <= 8) {
     return launch(matmul_kernel<kType, 1>, dim3(tiles), kProductThreads, stream, args);
   }
@@ -241,14 +168,16 @@ cudaError_t run_plain(const MatmulArgs& args, cudaStream_t stream) {
 
 }  // namespace
 
+cudaError_t narrow_matmul(const MatmulArgs& args, cudaStream_t stream) {
+  return args.type == DType::bf16 ? run<DType::bf16>(args, stream) : run<DType::f16>(args, stream);
+}
+
 cudaError_t matmul(const MatmulArgs& args, cudaStream_t stream) {
-  if (args.inputs % kPiece == 0 && args.type == DType::bf16) {
-    return run<DType::bf16>(args, stream);
-  }
-  if (args.inputs % kPiece == 0 && args.type == DType::f16) {
-    return run<DType::f16>(args, stream);
-  }
-  return run_plain(args, stream);
+  const bool has_16_bits = args.type == DType::bf16 || args.type == DType::f16;
+  if (!has_16_bits || args.inputs % kPiece != 0) return run_plain(args, stream);
+  const ProductKernel kernel = product_kernel(args);
+  return kernel == ProductKernel::narrow ? narrow_matmul(args, stream)
+                                         : wide_matmul(args, kernel, stream);
 }
 
 }  // namespace edgedraft::cuda

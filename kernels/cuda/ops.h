@@ -57,6 +57,14 @@ struct RmsNormArgs {
 // Products of the same x go together, so that small ones fill the device.
 inline constexpr std::uint32_t kProductsMax = 4;
 
+// What makes them. No bit of a result depends on it.
+enum class ProductKernel : std::uint8_t {
+  by_shape,      // one of the following, as products.cuh has it
+  narrow,        // a block 32 outputs of up to 32 rows, its warps an eighth of the inputs each
+  few_outputs,   // a block 64 outputs by 32 rows, through shared memory
+  many_outputs,  // a block 128 outputs by 64 rows
+};
+
 struct Product {
   // [outputs, inputs]; for int8_matmul as pack_weight left it. Is read before kernels in front have
   // ended, so it is never another kernel's result.
@@ -68,11 +76,11 @@ struct Product {
 };
 
 // Weights f32, f16 or bf16, in float32 accuracy: an activation becomes a sum of three numbers of
-// bfloat16 or two of TF32, so that products with 16-bit weights are exact. Built for few rows: the
-// weights are read once for 32 of them.
+// bfloat16 or two of TF32, so that products with 16-bit weights are exact.
 struct MatmulArgs {
   ConstRows x;  // [rows, inputs]
   DType type;
+  ProductKernel kernel;
   std::uint32_t rows;
   std::uint32_t inputs;
   std::uint32_t product_count;
@@ -193,6 +201,7 @@ struct Int8MatmulArgs {
   const float* scales;
   const float* sums;
   DType type;
+  ProductKernel kernel;
   std::uint32_t rows;
   std::uint32_t inputs;
   std::uint32_t product_count;

@@ -2,8 +2,9 @@
 
 #include "kernels/cuda/device.cuh"
 
-// What the two products share: a block makes 32 outputs of a tile of rows, its eight warps share
-// the inputs, and their sums are added in the order of warps.
+// What products share. For few rows a block makes 32 outputs of a tile of rows, its eight warps
+// share the inputs, and their sums are added in the order of warps. For many rows see
+// wide_products.cuh.
 namespace edgedraft::cuda {
 
 inline constexpr std::uint32_t kProductWarps = 8;
@@ -16,23 +17,42 @@ struct ProductTile {
 };
 
 // The blocks of all products stand in a row.
-template <class Args>
+template <std::uint32_t kOutputs, class Args>
 std::uint32_t product_tile_count(const Args& a) {
   std::uint32_t count = 0;
   for (std::uint32_t p = 0; p < a.product_count; ++p) {
-    count += ceil_div(a.products[p].outputs, kTileOutputs);
+    count += ceil_div(a.products[p].outputs, kOutputs);
   }
   return count;
 }
-template <class Args>
+template <std::uint32_t kOutputs, class Args>
 __device__ ProductTile product_tile(const Args& a, std::uint32_t block) {
   std::uint32_t product = 0;
   for (; product + 1 < a.product_count; ++product) {
-    const std::uint32_t tiles = ceil_div(a.products[product].outputs, kTileOutputs);
+    const std::uint32_t tiles = ceil_div(a.products[product].outputs, kOutputs);
     if (block < tiles) break;
     block -= tiles;
   }
-  return {product, block * kTileOutputs};
+  return {product, block * kOutputs};
+}
+
+// Which kernel makes a product: the one place that says so, and no bit of a result depends on it.
+//
+// Rows from which on an output's weights are worth a way through shared memory. Narrow kernels read
+// all activations for every 32 outputs, from 17 rows on as many bytes as 4-bit weights have.
+inline constexpr std::uint32_t kNarrowRowsMax = 16;
+// Large tiles read the fewest bytes, where they are enough for half of an H100's multiprocessors;
+// they also are mostly empty for up to 32 rows.
+inline constexpr std::uint32_t kManyOutputsRowsMin = 33;
+inline constexpr std::uint32_t kManyOutputsBlocksMin = 64;
+template <class Args>
+ProductKernel product_kernel(const Args& a) {
+  if (a.kernel != ProductKernel::by_shape) return a.kernel;
+  if (a.rows <= kNarrowRowsMax) return ProductKernel::narrow;
+  const std::uint32_t blocks = product_tile_count<128>(a) * ceil_div(a.rows, 64);
+  return a.rows >= kManyOutputsRowsMin && blocks >= kManyOutputsBlocksMin
+             ? ProductKernel::many_outputs
+             : ProductKernel::few_outputs;
 }
 
 __device__ inline void write_output(const Product& product, std::uint32_t row, std::uint32_t output,

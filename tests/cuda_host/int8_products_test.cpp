@@ -86,6 +86,7 @@ Floats multiplied(DType type, const std::vector<std::byte>& weight, const Floats
                                scales.data(),
                                sums.data(),
                                type,
+                               cuda::ProductKernel::by_shape,
                                rows,
                                inputs,
                                1,

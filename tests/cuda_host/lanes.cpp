@@ -7,6 +7,7 @@
 #include <boost/context/fixedsize_stack.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -30,6 +31,21 @@ enum class State : std::uint8_t { ready, at_warp_barrier, at_block_barrier, done
   std::abort();
 }
 
+// A copy into shared memory, as it was started.
+struct Copy {
+  void* to;
+  const void* from;  // null for zeros
+  std::size_t bytes_count;
+  unsigned group;
+};
+void make(const Copy& copy) {
+  if (copy.from == nullptr) {
+    std::memset(copy.to, 0, copy.bytes_count);
+  } else {
+    std::memcpy(copy.to, copy.from, copy.bytes_count);
+  }
+}
+
 // Threads are made once and run one kernel after another.
 struct Lane {
   boost::context::fiber fiber;
@@ -37,6 +53,8 @@ struct Lane {
   State state = State::done;
   bool second_slots = false;  // which of its warp's slots it exchanges through next
   bool waited_for_kernels_before = false;
+  std::vector<Copy> copies;  // not waited for
+  unsigned closed_groups = 0;
   Running place;
 #if defined(__SANITIZE_ADDRESS__)
   const void* stack = nullptr;
@@ -52,10 +70,14 @@ using Slots = std::array<std::array<std::uint64_t, kLanesOfWarp>, 2>;
 
 class Block {
  public:
-  void run(const Index& grid, unsigned threads, const std::function<void()>& kernel) {
+  void run(const Index& grid, unsigned threads, std::size_t block_bytes,
+           const std::function<void()>& kernel) {
     if (threads == 0 || threads > kThreadsOfBlockMax) broken("a block of so many threads");
     kernel_ = &kernel;
     backwards_ = !backwards_;
+    if (backwards_) late_copies_ = !late_copies_;
+    block_bytes_ = block_bytes;
+    memory_.fill(kUnused);
     while (lanes_.size() < threads) add_lane();
     for (unsigned z = 0; z < grid.z; ++z) {
       for (unsigned y = 0; y < grid.y; ++y) {
@@ -64,12 +86,45 @@ class Block {
             lanes_[i]->state = State::ready;
             lanes_[i]->second_slots = false;
             lanes_[i]->waited_for_kernels_before = false;
+            lanes_[i]->closed_groups = 0;
             lanes_[i]->place = {{i, 0, 0}, {x, y, z}};
           }
           run_block(threads);
         }
       }
     }
+    for (std::size_t i = block_bytes; i < memory_.size(); ++i) {
+      if (memory_[i] != kUnused) broken("memory of a block that its launch did not ask for");
+    }
+  }
+
+  void* memory() { return memory_.data(); }
+
+  void start_copy(const Copy& copy) {
+    const auto at = reinterpret_cast<std::uintptr_t>(copy.to);
+    const auto first = reinterpret_cast<std::uintptr_t>(memory_.data());
+    if (at < first || at + copy.bytes_count > first + block_bytes_)
+      broken("a copy beyond the memory that its launch asked for");
+    if (at % copy.bytes_count != 0 ||
+        reinterpret_cast<std::uintptr_t>(copy.from) % copy.bytes_count != 0)
+      broken("a copy that is not aligned");
+    if (copy.from != nullptr) copied_bytes_ += copy.bytes_count;
+    if (!late_copies_) make(copy);
+    current_->copies.push_back(copy);
+    current_->copies.back().group = current_->closed_groups;
+  }
+
+  std::uint64_t copied_bytes() const { return copied_bytes_; }
+
+  void close_copies() { ++current_->closed_groups; }
+
+  void wait_for_copies(unsigned open_groups) {
+    Lane& lane = *current_;
+    std::erase_if(lane.copies, [&](const Copy& copy) {
+      if (copy.group + open_groups >= lane.closed_groups) return false;
+      if (late_copies_) make(copy);
+      return true;
+    });
   }
 
   const Running& place() const { return current_->place; }
@@ -103,6 +158,8 @@ class Block {
                                   (*kernel_)();
                                   if (!lane.waited_for_kernels_before)
                                     broken("a thread ends that has not waited for kernels before");
+                                  if (!lane.copies.empty())
+                                    broken("a thread ends that has not waited for its copies");
                                   lane.state = State::done;
                                   leave(lane);
                                 }
@@ -151,7 +208,9 @@ class Block {
   void run_block(unsigned threads) {
     for (;;) {
       unsigned done = 0;
-      for (unsigned first = 0; first < threads; first += kLanesOfWarp) {
+      const unsigned warps = (threads + kLanesOfWarp - 1) / kLanesOfWarp;
+      for (unsigned i = 0; i < warps; ++i) {
+        const unsigned first = (backwards_ ? warps - 1 - i : i) * kLanesOfWarp;
         done += run_warp(first, std::min(kLanesOfWarp, threads - first));
       }
       if (done == threads) return;
@@ -185,6 +244,11 @@ class Block {
   const std::function<void()>* kernel_ = nullptr;
   Lane* current_ = nullptr;
   bool backwards_ = false;
+  bool late_copies_ = false;
+  std::uint64_t copied_bytes_ = 0;
+  std::size_t block_bytes_ = 0;
+  static constexpr std::byte kUnused{0xFF};
+  alignas(16) std::array<std::byte, kBlockMemoryBytesMax> memory_;
 #if defined(__SANITIZE_ADDRESS__)
   const void* scheduler_stack_ = nullptr;
   std::size_t scheduler_stack_bytes_ = 0;
@@ -209,11 +273,12 @@ const Running& running() {
   return block().place();
 }
 
-void run_grid(const Index& grid, unsigned threads, const std::function<void()>& kernel) {
+void run_grid(const Index& grid, unsigned threads, std::size_t block_bytes,
+              const std::function<void()>& kernel) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   ++kernels_run;
-  block().run(grid, threads, kernel);
+  block().run(grid, threads, block_bytes, kernel);
 }
 
 std::uint64_t kernel_count() {
@@ -229,8 +294,23 @@ std::size_t block_memory_bytes() {
 }
 
 void* block_memory() {
-  alignas(16) static std::array<std::byte, kBlockMemoryBytesMax> memory;
-  return memory.data();
+  return block().memory();
+}
+
+void start_copy(void* to, const void* from, std::size_t bytes_count) {
+  block().start_copy({to, from, bytes_count, 0});
+}
+
+void close_copies() {
+  block().close_copies();
+}
+
+void wait_for_copies(unsigned open_groups) {
+  block().wait_for_copies(open_groups);
+}
+
+std::uint64_t copied_bytes() {
+  return block().copied_bytes();
 }
 
 void wait_for_kernels_before() {

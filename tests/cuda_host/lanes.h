@@ -6,11 +6,14 @@
 
 // Runs a kernel's threads on the host: the blocks of a grid in turn, the threads of a block as
 // fibers, so that barriers and exchanges within a warp mean what they mean on a device. A thread
-// runs until it waits; from launch to launch the order of a warp's threads is turned round, so that
-// a missing barrier shows.
+// runs until it waits; from launch to launch the order of a block's threads is turned round, so
+// that a missing barrier shows. For the same reason copies into shared memory that a thread may
+// wait for are made when they are started in some launches, and only when they are waited for in
+// others.
 //
 // What breaks the rules of the device ends the program with a sentence: lanes that exchange while
-// others of their warp wait elsewhere or have left.
+// others of their warp wait elsewhere or have left, copies that are not aligned or beyond the
+// memory that the launch asked for, and threads that end before their copies have.
 namespace edgedraft::cuda_host {
 
 struct Index {
@@ -27,8 +30,10 @@ struct Running {
 };
 const Running& running();
 
-// Runs `kernel` once for every thread, one launch at a time.
-void run_grid(const Index& grid, unsigned threads, const std::function<void()>& kernel);
+// Runs `kernel` once for every thread, one launch at a time. `block_bytes`: of block_memory(),
+// which is filled with NaNs before.
+void run_grid(const Index& grid, unsigned threads, std::size_t block_bytes,
+              const std::function<void()>& kernel);
 // Launches that have been run so far, those of graphs among them.
 std::uint64_t kernel_count();
 
@@ -37,6 +42,14 @@ inline constexpr std::size_t kBlockMemoryBytesMax = std::size_t{227} << 10;
 void set_block_memory(std::size_t bytes_count);
 std::size_t block_memory_bytes();
 void* block_memory();
+
+// Copies of 4 or 16 bytes into block_memory(), or zeros where `from` is null, that belong to the
+// running thread (kernels/cuda/copies.cuh).
+void start_copy(void* to, const void* from, std::size_t bytes_count);
+void close_copies();
+void wait_for_copies(unsigned open_groups);
+// Bytes that such copies have read so far.
+std::uint64_t copied_bytes();
 
 // Every thread of a kernel has to call it.
 void wait_for_kernels_before();

@@ -78,6 +78,13 @@ Rows out(const Array<float>& a, std::size_t cols) {
   return {a.data(), cols};
 }
 
+// A kernel for products, and from how many rows on it is of interest.
+struct Kernel {
+  const char* name;
+  ProductKernel kernel;
+  std::uint32_t rows_min;
+};
+
 class Bench {
  public:
   Bench(bool small, std::string only) : small_(small), only_(std::move(only)), timer_(small) {
@@ -93,10 +100,15 @@ class Bench {
     std::printf("Device-to-device copy, bytes read and written: %.0f GB/s.\n\n", copy_rate_ * 1e-9);
   }
 
-  void products(DType type, std::uint32_t inputs, std::uint32_t outputs) {
-    const std::string name = std::string("matmul ") + traits(type).name + ", " +
-                             std::to_string(inputs) + " to " + std::to_string(outputs);
-    if (!wants(name)) return;
+  // By each of the kernels.
+  void products(DType type, std::uint32_t inputs, std::uint32_t outputs,
+                const std::vector<Kernel>& kernels) {
+    const std::string shape = std::string("matmul ") + traits(type).name + ", " +
+                              std::to_string(inputs) + " to " + std::to_string(outputs);
+    if (std::none_of(kernels.begin(), kernels.end(),
+                     [&](const Kernel& kernel) { return wants(shape + kernel.name); })) {
+      return;
+    }
     const auto weight = random_weight(type, outputs, inputs, 1);
     const std::size_t bytes =
         is_float(type) ? weight.size() : packed_layout(type, outputs, inputs).total;
@@ -124,19 +136,31 @@ class Bench {
                       nullptr),
              "quantize");
       }
-      const double seconds = timer_.seconds([&](int n) {
-        const std::byte* w = weights.data() + bytes * static_cast<std::size_t>(n % copies);
-        const Product product{w, nullptr, out(y, outputs), outputs, false};
-        if (is_float(type)) {
-          return matmul({in(x, inputs), type, rows, inputs, 1, {product}}, timer_.stream());
-        }
-        return int8_matmul(
-            {values.data(), scales.data(), sums.data(), type, rows, inputs, 1, {product}},
-            timer_.stream());
-      });
-      const double moved = static_cast<double>(bytes) +
-                           rows * (inputs * (is_float(type) ? 4.0 : 1.03) + outputs * 4.0);
-      line(name, rows, seconds, moved);
+      for (const Kernel& kernel : kernels) {
+        const std::string name = shape + kernel.name;
+        if (!wants(name) || rows < kernel.rows_min) continue;
+        const double seconds = timer_.seconds([&](int n) {
+          const std::byte* w = weights.data() + bytes * static_cast<std::size_t>(n % copies);
+          const Product product{w, nullptr, out(y, outputs), outputs, false};
+          if (is_float(type)) {
+            return matmul({in(x, inputs), type, kernel.kernel, rows, inputs, 1, {product}},
+                          timer_.stream());
+          }
+          return int8_matmul({values.data(),
+                              scales.data(),
+                              sums.data(),
+                              type,
+                              kernel.kernel,
+                              rows,
+                              inputs,
+                              1,
+                              {product}},
+                             timer_.stream());
+        });
+        const double moved = static_cast<double>(bytes) +
+                             rows * (inputs * (is_float(type) ? 4.0 : 1.03) + outputs * 4.0);
+        line(name, rows, seconds, moved);
+      }
     }
   }
 
@@ -308,11 +332,19 @@ void run_bench(bool small, const std::string& only) {
   const std::vector<Shape> shapes =
       small ? std::vector<Shape>{{256, 64}}
             : std::vector<Shape>{{4096, 1024}, {4096, 4096}, {4096, 14336}, {14336, 4096}};
+  const std::vector<Kernel> chosen = {{"", ProductKernel::by_shape, 1}};
+  const std::vector<Kernel> all = {{", narrow", ProductKernel::narrow, 16},
+                                   {", few outputs", ProductKernel::few_outputs, 16},
+                                   {", many outputs", ProductKernel::many_outputs, 16}};
   for (const DType type :
        {DType::bf16, DType::f16, DType::q8_0, DType::q4_0, DType::q4_k, DType::q5_k, DType::q6_k}) {
-    for (const Shape s : shapes) bench.products(type, s.inputs, s.outputs);
+    for (const Shape s : shapes) bench.products(type, s.inputs, s.outputs, chosen);
   }
-  if (!small) bench.products(DType::bf16, 4096, 128256);
+  if (!small) bench.products(DType::bf16, 4096, 128256, chosen);
+  // What products.cuh should choose.
+  for (const DType type : {DType::bf16, DType::q8_0, DType::q4_0, DType::q4_k}) {
+    for (const Shape s : shapes) bench.products(type, s.inputs, s.outputs, all);
+  }
   bench.quantizing(small ? 256 : 4096);
   for (const DType type : {DType::f32, DType::f16}) {
     for (const std::uint32_t prefix : {256u, 2048u, 8192u}) {

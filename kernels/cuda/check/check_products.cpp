@@ -25,11 +25,13 @@ class Multiplier {
     must(pack_weight({type, weight.data(), outputs, inputs, packed_.data()}, nullptr),
          "pack_weight");
   }
-  void operator()(ConstRows x, std::uint32_t rows, const float* bias, Rows y) const {
+  void operator()(ConstRows x, std::uint32_t rows, const float* bias, Rows y,
+                  ProductKernel kernel) const {
     if (is_float(type_)) {
-      must(matmul({x, type_, rows, inputs_, 1, {{weight_.data(), bias, y, outputs_, false}}},
-                  nullptr),
-           "matmul");
+      must(
+          matmul({x, type_, kernel, rows, inputs_, 1, {{weight_.data(), bias, y, outputs_, false}}},
+                 nullptr),
+          "matmul");
       return;
     }
     must(quantize({x, rows, inputs_, values_.data(), scales_.data(), sums_.data()}, nullptr),
@@ -38,6 +40,7 @@ class Multiplier {
                       scales_.data(),
                       sums_.data(),
                       type_,
+                      kernel,
                       rows,
                       inputs_,
                       1,
@@ -88,12 +91,23 @@ void check_products(Report& report, DType type, std::uint32_t inputs, std::uint3
   const Array<float> x_on_device(x);
   const Array<float> bias_on_device(bias);
   Multiplier multiply(type, weight_on_device, inputs, outputs, rows_max);
+  const std::string shape = std::string(traits(type).name) + ", " + std::to_string(inputs) +
+                            " to " + std::to_string(outputs);
   std::vector<float> alone;
   bool invariant = true;
+  bool alike = true;
   for (const std::uint32_t width : sizes.widths) {
     const Array<float> y(std::size_t{width} * outputs);
-    multiply(rows_of(x_on_device, inputs), width, bias_on_device.data(), out_rows(y, outputs));
-    const auto values = y.values();
+    const auto product = [&](ProductKernel kernel) {
+      multiply(rows_of(x_on_device, inputs), width, bias_on_device.data(), out_rows(y, outputs),
+               kernel);
+      return y.values();
+    };
+    const auto values = product(ProductKernel::by_shape);
+    for (const ProductKernel kernel :
+         {ProductKernel::narrow, ProductKernel::few_outputs, ProductKernel::many_outputs}) {
+      alike = alike && same_bits(product(kernel).data(), values.data(), values.size());
+    }
     double error = 0.0;
     double allowed = 0.0;
     Random random(width);
@@ -107,17 +121,13 @@ void check_products(Report& report, DType type, std::uint32_t inputs, std::uint3
       error = larger(error, std::fabs(value - exact.sum - double{bias[o]}));
       allowed = std::max(allowed, (inputs + 8.0) * 0x1p-24 * (exact.magnitude + 1.0));
     }
-    const std::string what = std::string(traits(type).name) + ", " + std::to_string(inputs) +
-                             " to " + std::to_string(outputs) + ", " + std::to_string(width) +
-                             " rows";
+    const std::string what = shape + ", " + std::to_string(width) + " rows";
     report.row("matmul", what, error, allowed);
     if (width == sizes.widths.front()) alone = values;
     invariant = invariant && same_bits(alone.data(), values.data(), alone.size());
   }
-  report.claim("matmul",
-               std::string(traits(type).name) + ", " + std::to_string(inputs) + " to " +
-                   std::to_string(outputs) + ": a row has the same bits at every width",
-               invariant);
+  report.claim("matmul", shape + ": a row has the same bits at every width", invariant);
+  report.claim("matmul", shape + ": every kernel makes the same bits", alike);
 }
 
 }  // namespace edgedraft::cuda::check

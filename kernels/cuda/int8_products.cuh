@@ -1,0 +1,224 @@
+#pragma once
+
+#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/products.cuh"
+
+// What the kernels for few and for many rows share: packed weights (pack_weight.cu), and the order
+// in which the products of a stretch are added up.
+namespace edgedraft::cuda {
+
+// For many rows; narrow ones where a device has too little shared memory (int8_matmul_wide.cu).
+cudaError_t wide_int8_matmul(const Int8MatmulArgs& args, ProductKernel kernel, cudaStream_t stream);
+// For few rows, or by 32 rows at a time.
+cudaError_t narrow_int8_matmul(const Int8MatmulArgs& args, cudaStream_t stream);
+
+namespace int8_detail {
+
+inline constexpr std::uint32_t kBlocks = 4;  // of 32 inputs in a stretch
+
+// Sums of int8 products start at the bits of the float 1.5 * 2^23, a step of whose last bit is 1.
+// Their bits are then those of a float that is larger than the sum by just this number, as long as
+// its exponent stays, which it does for sums from -2^22 to 2^22 - 1, and the difference is exact:
+// a subtraction instead of a conversion, which takes longer.
+inline constexpr std::int32_t kNoSum = 0x4B400000;
+inline constexpr float kNoSumValue = 12582912.0f;
+// 32 products of a weight, which is a signed byte or a shorter number in some bits of one, and an
+// activation, which is at most 127 in size.
+static_assert(32 * 128 * 127 < 1 << 22);
+__device__ inline float sum_value(std::int32_t sum) {
+  return __uint_as_float(static_cast<std::uint32_t>(sum)) - kNoSumValue;
+}
+
+// A float is made of a byte in the same way.
+__device__ inline float byte_value(std::uint32_t word, std::uint32_t byte, std::uint32_t offset) {
+  return __uint_as_float(0x4B000000u | (word >> 8 * byte & 255u)) -
+         (8388608.0f + static_cast<float>(offset));
+}
+__device__ inline float low_half(std::uint32_t pair) {
+  return half_to_float(static_cast<std::uint16_t>(pair & 0xFFFFu));
+}
+__device__ inline float high_half(std::uint32_t pair) {
+  return half_to_float(static_cast<std::uint16_t>(pair >> 16));
+}
+
+// The packed weight (pack_weight.cu) from one tile of 16 outputs on.
+struct PackedTile {
+  const std::byte* numbers;
+  const std::byte* rest;
+  const std::byte* scales;
+  const std::byte* factors;
+  bool exists;
+};
+
+// What scales a block in rows g and g + 8. Minimums are negated.
+struct BlockScales {
+  float first[2];
+  float second[2];  // of the last 16 inputs, where these have their own
+  float minimums[2];
+};
+
+// A stretch of a tile. All loads are independent, so that many are on their way at once.
+template <DType kType>
+struct Weights {
+  static constexpr Packing kPacking = packing(kType);
+  static constexpr std::uint32_t kRestBits = kPacking.rest_bits();
+  static constexpr std::uint32_t kNumberWords = kPacking.bits == 8 ? 4 : 2;
+  static constexpr std::uint32_t kRestWords = 2 * kRestBits;
+  static constexpr std::uint32_t kScaleWords = kPacking.scale_words();
+  static constexpr std::uint32_t kFactorWords = kPacking.factor_words();
+  // Whether each 16 inputs are a sum of their own.
+  static constexpr bool kHalves = kPacking.has_minimum || kPacking.is_k;
+  // What a number is multiplied by. Signed ones stand in the upper bits of a byte; the scales of
+  // activations take that back, which changes no bit.
+  static constexpr std::uint32_t kShift = kPacking.is_signed ? 8 - kPacking.bits : 0;
+  static constexpr float kUnit = 1.0f / (1u << kShift);
+
+  uint4 numbers[kNumberWords];
+  std::uint32_t rest[kRestWords > 0 ? kRestWords : 1];
+  std::uint32_t scales[kScaleWords];  // of block t
+  std::uint32_t factors[kFactorWords > 0 ? kFactorWords : 1];
+
+  __device__ void load(const PackedTile& tile, std::uint32_t stretch, std::uint32_t lane) {
+    const std::size_t at = std::size_t{stretch} * kWarp + lane;
+    const auto* words = reinterpret_cast<const uint4*>(tile.numbers) +
+                        std::size_t{stretch} * kNumberWords * kWarp + lane;
+#pragma unroll
+    for (std::uint32_t i = 0; i < kNumberWords; ++i) numbers[i] = words[i * kWarp];
+    copy<kRestWords>(tile.rest, at, rest);
+    // In the order of blocks and rows, not of lanes.
+    copy<kScaleWords>(tile.scales, std::size_t{stretch} * kWarp + lane % 4 * 8 + lane / 4, scales);
+    copy<kFactorWords>(tile.factors, std::size_t{stretch / 2} * 8 + lane / 4, factors);
+  }
+  __device__ void clear() {
+    for (uint4& n : numbers) n = make_uint4(0, 0, 0, 0);
+    for (std::uint32_t& word : rest) word = 0;
+    for (std::uint32_t& word : scales) word = 0;
+    for (std::uint32_t& word : factors) word = 0;
+  }
+
+  // Fragment a of block b.
+  __device__ void fragment(std::uint32_t b, std::uint32_t (&a)[4]) const {
+    unpack(numbers[kPacking.bits == 8 ? b : b / 2], rest + b / 2 * kRestBits, b % 2, a);
+  }
+  // The same of a block of two, of which there are `some` numbers, or those of the one, and the
+  // other bits.
+  __device__ static void unpack(const uint4& some, const std::uint32_t* others, std::uint32_t block,
+                                std::uint32_t (&a)[4]) {
+    if constexpr (kPacking.bits == 8) {
+      a[0] = some.x;
+      a[1] = some.y;
+      a[2] = some.z;
+      a[3] = some.w;
+    } else {
+      const std::uint32_t words[2] = {block == 0 ? some.x : some.z, block == 0 ? some.y : some.w};
+#pragma unroll
+      for (std::uint32_t i = 0; i < 4; ++i) {
+        const std::uint32_t word = words[i / 2];
+        if (kPacking.is_signed) {
+          a[i] = (i % 2 == 0 ? word : word << 4) & 0xF0F0F0F0u;
+        } else {
+          a[i] = (i % 2 == 0 ? word >> 4 : word) & 0x0F0F0F0Fu;
+        }
+        if constexpr (kRestBits > 0) a[i] |= rest_of(others, 4 * block + i);
+      }
+    }
+  }
+
+  // Of block b, for every row of activations the same. Zeros have scales of zero.
+  __device__ void read_scales(std::uint32_t lane, std::uint32_t b, BlockScales& all) const {
+    const int from = static_cast<int>((lane & ~3u) | b);
+    std::uint32_t words[kScaleWords];
+#pragma unroll
+    for (std::uint32_t i = 0; i < kScaleWords; ++i) {
+      words[i] = __shfl_sync(kAllLanes, scales[i], from);
+    }
+    unpack_scales(words, factors, all);
+  }
+  __device__ static void unpack_scales(const std::uint32_t* words, const std::uint32_t* pairs,
+                                       BlockScales& all) {
+    if constexpr (!kPacking.is_k) {
+      all.first[0] = all.second[0] = low_half(words[0]);
+      all.first[1] = all.second[1] = high_half(words[0]);
+      if constexpr (kPacking.has_minimum) {
+        all.minimums[0] = low_half(words[1]);
+        all.minimums[1] = high_half(words[1]);
+      }
+    } else {
+#pragma unroll
+      for (std::uint32_t below = 0; below < 2; ++below) {
+        const float factor = below == 0 ? low_half(pairs[0]) : high_half(pairs[0]);
+        constexpr std::uint32_t kOffset = kPacking.has_minimum ? 0 : 128;
+        const float second = byte_value(words[0], 2 + below, kOffset);
+        all.first[below] = __fmul_rn(factor, byte_value(words[0], below, kOffset));
+        if constexpr (kPacking.has_minimum) {
+          all.second[below] = all.first[below];
+          all.minimums[below] =
+              __fmul_rn(-(below == 0 ? low_half(pairs[1]) : high_half(pairs[1])), second);
+        } else {
+          all.second[below] = __fmul_rn(factor, second);
+        }
+      }
+    }
+  }
+
+ private:
+  // Words `index` * kCount.. at `from`, in one load.
+  template <std::uint32_t kCount, std::size_t kWords>
+  __device__ static void copy(const std::byte* from, std::size_t index,
+                              std::uint32_t (&to)[kWords]) {
+    static_assert(kCount == 0 || kCount == kWords);
+    if constexpr (kCount == 1) {
+      to[0] = reinterpret_cast<const std::uint32_t*>(from)[index];
+    } else if constexpr (kCount == 2) {
+      const uint2 words = reinterpret_cast<const uint2*>(from)[index];
+      to[0] = words.x;
+      to[1] = words.y;
+    } else if constexpr (kCount == 4) {
+      const uint4 words = reinterpret_cast<const uint4*>(from)[index];
+      to[0] = words.x;
+      to[1] = words.y;
+      to[2] = words.z;
+      to[3] = words.w;
+    }
+  }
+  // The bits beyond four of word n of two blocks' fragments, where they belong.
+  __device__ static std::uint32_t rest_of(const std::uint32_t* others, std::uint32_t n) {
+    constexpr std::uint32_t kTo = kPacking.is_signed ? kShift : 4;
+    constexpr std::uint32_t kMask = ((1u << kRestBits) - 1) * 0x01010101u << kTo;
+    const std::uint32_t place = n * kRestBits % 8;
+    const std::uint32_t word = others[n * kRestBits / 8];
+    return (place >= kTo ? word >> (place - kTo) : word << (kTo - place)) & kMask;
+  }
+};
+
+// of_stretch += a block's products. `weights`: its fragment a; `low`, `high`: fragment b of eight
+// rows; `sums`: of the block's activations of rows 2 t, 2 t + 1, for minimums.
+template <class Weights>
+__device__ void add_block(const std::uint32_t (&weights)[4], const BlockScales& scales,
+                          std::uint32_t low, std::uint32_t high, const float (&sums)[2],
+                          float (&of_stretch)[4]) {
+  std::int32_t first[4] = {kNoSum, kNoSum, kNoSum, kNoSum};
+  if constexpr (Weights::kHalves) {
+    std::int32_t second[4] = {kNoSum, kNoSum, kNoSum, kNoSum};
+    mma_int8_16(first, {weights[0], weights[1]}, low);
+    mma_int8_16(second, {weights[2], weights[3]}, high);
+#pragma unroll
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      float& sum = of_stretch[i];
+      sum = fmaf(scales.first[i / 2], sum_value(first[i]), sum);
+      sum = fmaf(scales.second[i / 2], sum_value(second[i]), sum);
+      if constexpr (Weights::kPacking.has_minimum) {
+        sum = fmaf(scales.minimums[i / 2], sums[i % 2], sum);
+      }
+    }
+  } else {
+    mma_int8(first, weights, {low, high});
+#pragma unroll
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      of_stretch[i] = fmaf(scales.first[i / 2], sum_value(first[i]), of_stretch[i]);
+    }
+  }
+}
+
+}  // namespace int8_detail
+}  // namespace edgedraft::cuda
