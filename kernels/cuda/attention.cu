@@ -190,16 +190,6 @@ __device__ inline std::uint32_t piece_count(const AttentionSequence& sequence,
   return ceil_div(sequence.prefix + sequence.tail_slots, piece_slots);
 }
 
-__device__ inline float* sum_place(const AttentionArgs& a, const AttentionSequence& sequence,
-                                   const Place& p, std::uint32_t piece_slots, std::uint32_t j) {
-  const std::uint32_t query = p.first_query + j;
-  const std::size_t head = std::size_t{query / a.heads.group} * a.heads.kv_heads * a.heads.group +
-                           p.kv_head * a.heads.group + query % a.heads.group;
-  return a.scratch +
-         (sequence.first_sum + head * piece_count(sequence, piece_slots) + p.begin / piece_slots) *
-             attention_sum_floats(a.heads.head_dim);
-}
-
 template <class Form>
 __device__ float* totals_of(typename Form::Shared& s, std::uint32_t j) {
   return s.totals[Form::kOfChunk ? j : 0];
@@ -219,7 +209,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtATime<kQueries, kDims>)
   constexpr std::uint32_t kPieceSlots = kSplits * kSplitSlots;
   auto& s = block_memory<typename F::Shared>();
   // It stays in shared memory: registers are short.
-  const AttentionSequence sequence = find_sequence(a, s);
+  const AttentionSequence sequence = find_sequence<kThreads>(a, s);
   if (sequence.rows == 0) return;
   const std::uint32_t block = blockIdx.x - sequence.first_block;
   const std::uint32_t pieces_a_query = piece_count(sequence, kPieceSlots);
@@ -260,7 +250,9 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtATime<kQueries, kDims>)
         sum.add(sums[i]);
       }
       const bool is_last = split + 1 == kSplits || s.visible[j] <= p.end;
-      sum.store(is_last ? sum_place(a, s.sequence, p, kPieceSlots, j) : totals_of<F>(s, j),
+      sum.store(is_last ? sum_place(a, s.sequence, p.kv_head, p.first_query + j,
+                                    p.begin / kPieceSlots, piece_count(s.sequence, kPieceSlots))
+                        : totals_of<F>(s, j),
                 a.heads.head_dim);
     }
     p.begin += kSplitSlots;
@@ -300,7 +292,8 @@ cudaError_t attention(const AttentionArgs& args, cudaStream_t stream) {
   if (attention_scratch_floats(args.plan, args.heads) > args.scratch_floats) {
     return cudaErrorInvalidValue;
   }
-  const cudaError_t status = run_by_queries(args, stream);
+  const cudaError_t status =
+      args.plan.tiles != 0 ? attend_by_tiles(args, stream) : run_by_queries(args, stream);
   return status == cudaSuccess ? combine_attention(args, stream) : status;
 }
 

@@ -3,17 +3,20 @@
 #include "kernels/cuda/device.cuh"
 
 // Attention in two launches. The visible slots of a row, counted in slot order (a slot's *rank*),
-// fall into splits of kSplitSlots, and kChunkSplits of these make a chunk. First blocks make the
-// weighted sums of splits for some queries of one key-value head: scores first, then their largest,
-// then weights and sums. Then the splits of a query are put together.
+// fall into splits of kSplitSlots; kChunkSplits of these make a chunk, kSectionSplits a section.
+// First blocks make the weighted sums of *pieces* for some queries of one key-value head: of each
+// split scores first, then their largest, then weights and sums. Then the pieces of a query are put
+// together.
 //
-// Where there are few of them, a block makes one split: that takes the least time. Where there are
-// many, it makes a chunk and puts its splits together itself: that takes less memory. The bits are
-// the same, as both put a chunk together in the same steps (Sum::add).
+// Where there are few splits, each is a piece: that takes the least time. Where there are many, a
+// piece is a chunk or a section, whose splits are put together at once: that takes less memory. The
+// bits are the same, as all put chunks and sections together in the same steps (Sum::add).
 //
-// Keys, then values pass through shared memory in stages; while one is worked on, the next is on
-// its way to registers. Each warp has queries of its own, so that only stages need barriers of the
-// block: for scores a lane has keys, for sums it has dimensions.
+// There are two kernels for the first launch, with bits of their own: on matrix instructions
+// (attention_tiles.cu), and for processors without them (attention.cu). There keys, then values
+// pass through shared memory in stages; while one is worked on, the next is on its way to
+// registers. Each warp has queries of its own, so that only stages need barriers of the block: for
+// scores a lane has keys, for sums it has dimensions.
 //
 // Why a path through a tree has the bits of the same tokens in a row: a score depends on its query
 // and key alone; a largest number is exact; sums run in the order of ranks; and splits are by rank.
@@ -27,8 +30,35 @@ inline constexpr std::uint32_t kHeadDimMax = 256;
 
 // The second launch: puts the sums in args.scratch together. kernels/cuda/attention_combine.cu
 cudaError_t combine_attention(const AttentionArgs& args, cudaStream_t stream);
+// The first launch where plan.tiles. kernels/cuda/attention_tiles.cu
+cudaError_t attend_by_tiles(const AttentionArgs& args, cudaStream_t stream);
 
 namespace attention_detail {
+
+// --- of the launch on matrix instructions ---
+
+inline constexpr std::uint32_t kTileQueries = 16;
+inline constexpr std::uint32_t kTileWarps = 4;  // of a block
+inline constexpr std::uint32_t kTileTerms = 3;  // numbers of bfloat16 that a query is the sum of
+
+// Heads have room for so many numbers.
+constexpr std::uint32_t tile_dims(std::uint32_t head_dim) {
+  return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
+}
+// In shared memory, before the block's queries and the sums of sections.
+struct alignas(16) TileMemory {
+  AttentionSequence sequence;
+
+  __device__ uint4* queries() { return reinterpret_cast<uint4*>(this + 1); }
+};
+constexpr std::size_t tile_block_bytes(std::uint32_t dims, std::uint32_t block_queries,
+                                       bool sections) {
+  const std::size_t value_dims = dims < 128 ? dims : 128;
+  return sizeof(TileMemory) + std::size_t{block_queries} * dims * kTileTerms * 2 +
+         (sections ? kTileWarps * kTileQueries * value_dims * sizeof(float) : 0);
+}
+
+// --- of all ---
 
 __host__ __device__ constexpr std::uint32_t padded(std::uint32_t head_dim) {
   return (head_dim + 3) / 4 * 4;
@@ -103,6 +133,41 @@ struct Sum {
     weights = from[padded(head_dim) + 1];
   }
 };
+
+// --- sequences ---
+
+// The sequence that the block works for, or one without rows. Behind the next barrier it is in
+// shared memory as well.
+template <std::uint32_t kBlockThreads, class Shared>
+__device__ AttentionSequence find_sequence(const AttentionArgs& a, Shared& s) {
+  const auto* sequences = reinterpret_cast<const AttentionSequence*>(a.table);
+  const std::uint32_t count = a.plan.table_sequences;
+  if (count == 1) {
+    const AttentionSequence only = sequences[0];
+    if (threadIdx.x == 0) s.sequence = only;
+    return only;
+  }
+  // One of them: the last that begins no later. Those behind the last sequence begin where it ends.
+  for (std::uint32_t i = threadIdx.x; i < count; i += kBlockThreads) {
+    const AttentionSequence sequence = sequences[i];
+    const bool begins = sequence.first_block <= blockIdx.x;
+    if (begins && (i + 1 == count || sequences[i + 1].first_block > blockIdx.x)) {
+      s.sequence = sequence;
+    }
+  }
+  __syncthreads();
+  return s.sequence;
+}
+
+// Where the sums of a query of a sequence belong, of piece `piece` of so many.
+__device__ inline float* sum_place(const AttentionArgs& a, const AttentionSequence& sequence,
+                                   std::uint32_t kv_head, std::uint32_t query, std::uint32_t piece,
+                                   std::uint32_t pieces) {
+  const std::size_t head = std::size_t{query / a.heads.group} * a.heads.kv_heads * a.heads.group +
+                           kv_head * a.heads.group + query % a.heads.group;
+  return a.scratch +
+         (sequence.first_sum + head * pieces + piece) * attention_sum_floats(a.heads.head_dim);
+}
 
 }  // namespace attention_detail
 }  // namespace edgedraft::cuda

@@ -6,7 +6,7 @@ using namespace attention_detail;
 
 namespace {
 
-constexpr std::uint32_t kCombineThreads = 128;
+constexpr std::uint32_t kCombineThreads = 256;
 constexpr std::uint32_t kCombineWarps = kCombineThreads / kWarp;
 
 // Adds `count` sums, at most kMax, that stand `stride` floats apart, to `to`, or makes it of them.
@@ -30,8 +30,35 @@ __device__ void add_sums(const float* from, std::size_t stride, std::uint32_t co
   }
 }
 
-// A block a query head of a row: its warps take chunks in turn, a lane has dimensions.
-template <std::uint32_t kDims>
+// Makes a section of its splits' sums, again read at once.
+template <std::uint32_t kParts>
+__device__ Sum<kParts> section_of_splits(const float* from, std::size_t stride, std::uint32_t count,
+                                         std::uint32_t head_dim) {
+  Sum<kParts> sums[kSectionSplits];
+#pragma unroll
+  for (std::uint32_t i = 0; i < kSectionSplits; ++i) {
+    if (i < count) sums[i].load(from + i * stride, head_dim);
+  }
+  Sum<kParts> section;
+#pragma unroll
+  for (std::uint32_t first = 0; first < kSectionSplits; first += kChunkSplits) {
+    if (first >= count) break;
+    Sum<kParts> chunk = sums[first];
+#pragma unroll
+    for (std::uint32_t i = 1; i < kChunkSplits; ++i) {
+      if (first + i < count) chunk.add(sums[first + i]);
+    }
+    if (first == 0) {
+      section = chunk;
+    } else {
+      section.add(chunk);
+    }
+  }
+  return section;
+}
+
+// A block a query head of a row: its warps take sections in turn, a lane has dimensions.
+template <std::uint32_t kDims, std::uint32_t kPieceSplits>
 __global__ void __launch_bounds__(kCombineThreads) combine_kernel(AttentionArgs a) {
   take_turn();
   constexpr std::uint32_t kParts = kDims / (4 * kWarp);
@@ -45,30 +72,36 @@ __global__ void __launch_bounds__(kCombineThreads) combine_kernel(AttentionArgs 
   const std::uint32_t warp = threadIdx.x / kWarp;
   const AttentionRow of_row =
       reinterpret_cast<const AttentionRow*>(a.table + a.plan.table_sequences * kSequenceWords)[row];
-  const std::uint32_t chunk_count = ceil_div(of_row.visible, kChunkSplits * kSplitSlots);
+  const std::uint32_t section_count = ceil_div(of_row.visible, kSectionSplits * kSplitSlots);
   const std::size_t floats = attention_sum_floats(head_dim);
   const float* sums =
       a.scratch + (of_row.first_sum + std::size_t{head} * of_row.head_sums) * floats;
 
   Sum<kParts> mine;
-  if (a.plan.block_splits != 1) {
+  if constexpr (kPieceSplits == kSectionSplits) {
     constexpr std::uint32_t kMax = 8;
-    for (std::uint32_t first = warp; first < chunk_count; first += kCombineWarps * kMax) {
-      const std::uint32_t left = ceil_div(chunk_count - first, kCombineWarps);
+    for (std::uint32_t first = warp; first < section_count; first += kCombineWarps * kMax) {
+      const std::uint32_t left = ceil_div(section_count - first, kCombineWarps);
       add_sums<kMax>(sums + first * floats, kCombineWarps * floats, left < kMax ? left : kMax,
                      head_dim, first == warp, mine);
     }
   } else {
-    for (std::uint32_t i = warp; i < chunk_count; i += kCombineWarps) {
-      const std::uint32_t first = i * kChunkSplits;
-      const std::uint32_t left = ceil_div(of_row.visible, kSplitSlots) - first;
-      Sum<kParts> chunk;
-      add_sums<kChunkSplits>(sums + first * floats, floats,
-                             left < kChunkSplits ? left : kChunkSplits, head_dim, true, chunk);
-      if (i == warp) {
-        mine = chunk;
+    constexpr std::uint32_t kPieces = kSectionSplits / kPieceSplits;
+    const std::uint32_t piece_count = ceil_div(of_row.visible, kPieceSplits * kSplitSlots);
+    for (std::uint32_t i = warp; i < section_count; i += kCombineWarps) {
+      const float* from = sums + i * kPieces * floats;
+      const std::uint32_t left = piece_count - i * kPieces;
+      const std::uint32_t count = left < kPieces ? left : kPieces;
+      Sum<kParts> section;
+      if constexpr (kPieceSplits == 1) {
+        section = section_of_splits<kParts>(from, floats, count, head_dim);
       } else {
-        mine.add(chunk);
+        add_sums<kPieces>(from, floats, count, head_dim, true, section);
+      }
+      if (i == warp) {
+        mine = section;
+      } else {
+        mine.add(section);
       }
     }
   }
@@ -81,7 +114,7 @@ __global__ void __launch_bounds__(kCombineThreads) combine_kernel(AttentionArgs 
     weights[warp] = mine.weights;
   }
   __syncthreads();
-  const std::uint32_t warps = chunk_count < kCombineWarps ? chunk_count : kCombineWarps;
+  const std::uint32_t warps = section_count < kCombineWarps ? section_count : kCombineWarps;
   float of_all = largest[0];
   for (std::uint32_t w = 1; w < warps; ++w) of_all = fmaxf(of_all, largest[w]);
   for (std::uint32_t d = threadIdx.x; d < head_dim; d += kCombineThreads) {
@@ -96,12 +129,23 @@ __global__ void __launch_bounds__(kCombineThreads) combine_kernel(AttentionArgs 
   }
 }
 
+template <std::uint32_t kDims>
+cudaError_t run(const AttentionArgs& args, cudaStream_t stream) {
+  const dim3 grid(args.heads.kv_heads * args.heads.group, args.plan.rows);
+  switch (args.plan.block_splits) {
+    case 1:
+      return launch(combine_kernel<kDims, 1>, grid, kCombineThreads, stream, args);
+    case kChunkSplits:
+      return launch(combine_kernel<kDims, kChunkSplits>, grid, kCombineThreads, stream, args);
+    default:
+      return launch(combine_kernel<kDims, kSectionSplits>, grid, kCombineThreads, stream, args);
+  }
+}
+
 }  // namespace
 
 cudaError_t combine_attention(const AttentionArgs& args, cudaStream_t stream) {
-  return launch(args.heads.head_dim <= 128 ? combine_kernel<128> : combine_kernel<256>,
-                dim3(args.heads.kv_heads * args.heads.group, args.plan.rows), kCombineThreads,
-                stream, args);
+  return args.heads.head_dim <= 128 ? run<128>(args, stream) : run<256>(args, stream);
 }
 
 }  // namespace edgedraft::cuda

@@ -18,6 +18,11 @@ struct BlockCost {
   std::uint32_t cost;
 };
 constexpr BlockCost kBlockCosts[] = {{8, 4}, {32, 10}, {64, 15}};
+// The same on matrix instructions: a read of keys and values, and a tile for each 16.
+constexpr BlockCost kTileBlockCosts[] = {{16, 2}, {32, 3}, {64, 5}};
+// Pieces are sections where warps for them are so many: eight a multiprocessor of an H100, near
+// enough.
+constexpr std::uint64_t kManyWarps = 1024;
 
 // So that launches repeat while texts grow: in steps of an eighth, and of at least 16, which is 512
 // slots where a block makes a split. Blocks behind the last end at once.
@@ -40,8 +45,16 @@ std::uint32_t pieces_of(const AttentionPart& part, std::uint32_t slots) {
   return ceil_div(part.prefix + part.tail_slots, slots);
 }
 
-std::size_t block_bytes(std::uint32_t block_queries, bool chunks) {
-  switch (block_queries) {
+std::size_t block_bytes(const Heads& heads, const AttentionPlan& plan) {
+  if (plan.tiles != 0) {
+    return tile_block_bytes(tile_dims(heads.head_dim), plan.block_queries,
+                            plan.block_splits == kSectionSplits);
+  }
+  const bool chunks = plan.block_splits > 1;
+  if (heads.head_dim > 128) {
+    return chunks ? sizeof(Form<8, 256, true>::Shared) : sizeof(Form<8, 256, false>::Shared);
+  }
+  switch (plan.block_queries) {
     case 8:
       return chunks ? sizeof(Form<8, 128, true>::Shared) : sizeof(Form<8, 128, false>::Shared);
     case 32:
@@ -52,15 +65,17 @@ std::size_t block_bytes(std::uint32_t block_queries, bool chunks) {
 }
 
 // For more queries of a key-value head, more of them share a block, and read keys and values
-// together. Older processors do not have the memory for that, nor are there such kernels for large
-// heads.
+// together. Older processors do not have the memory for that, nor are there such kernels without
+// matrix instructions for large heads.
 std::uint32_t best_block_queries(const AttentionPart* parts, std::size_t count, const Heads& heads,
-                                 bool chunks, std::size_t block_bytes_max) {
-  std::uint32_t best = kBlockCosts[0].queries;
+                                 AttentionPlan plan, std::size_t block_bytes_max) {
+  const auto& costs = plan.tiles != 0 ? kTileBlockCosts : kBlockCosts;
+  std::uint32_t best = costs[0].queries;
   std::uint64_t least = ~std::uint64_t{0};
-  for (const BlockCost& block : kBlockCosts) {
-    if (block.queries > best &&
-        (heads.head_dim > 128 || block_bytes(block.queries, chunks) > block_bytes_max)) {
+  for (const BlockCost& block : costs) {
+    plan.block_queries = block.queries;
+    if (block.queries > costs[0].queries &&
+        ((plan.tiles == 0 && heads.head_dim > 128) || block_bytes(heads, plan) > block_bytes_max)) {
       break;
     }
     std::uint64_t cost = 0;
@@ -74,6 +89,29 @@ std::uint32_t best_block_queries(const AttentionPart* parts, std::size_t count, 
     }
   }
   return best;
+}
+
+// Blocks of a part, for each key-value head. On matrix instructions a warp has a piece for 16
+// queries; elsewhere a block has a piece.
+std::uint64_t blocks_of(const AttentionPart& part, const Heads& heads, const AttentionPlan& plan) {
+  const std::uint32_t pieces = pieces_of(part, plan.block_splits * kSplitSlots);
+  const std::uint32_t block_pieces =
+      plan.tiles != 0 ? kTileWarps / (plan.block_queries / kTileQueries) : 1;
+  return std::uint64_t{ceil_div(pieces, block_pieces)} *
+         ceil_div(part.rows * heads.group, plan.block_queries);
+}
+
+// Whether sections are enough to keep the device busy, and a block has memory for their sums.
+bool takes_sections(const AttentionPart* parts, std::size_t count, const Heads& heads,
+                    AttentionPlan plan, std::size_t block_bytes_max) {
+  plan.block_splits = kSectionSplits;
+  plan.block_queries = kTileQueries;
+  std::uint64_t warps = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    warps += std::uint64_t{pieces_of(parts[i], kSectionSplits * kSplitSlots)} *
+             ceil_div(parts[i].rows * heads.group, kTileQueries);
+  }
+  return warps * heads.kv_heads >= kManyWarps && block_bytes(heads, plan) <= block_bytes_max;
 }
 
 void write_table(const AttentionPart* parts, std::size_t count, const Heads& heads,
@@ -115,7 +153,7 @@ void write_table(const AttentionPart* parts, std::size_t count, const Heads& hea
       }
       if (part.page_count > 0) std::memcpy(table + pages_at, part.pages, part.page_count * 4);
       pages_at += part.page_count;
-      next.first_block += pieces * ceil_div(part.rows * heads.group, plan.block_queries);
+      next.first_block += static_cast<std::uint32_t>(blocks_of(part, heads, plan));
       next.first_row += part.rows;
     }
     std::memcpy(table + i * kSequenceWords, &sequence, sizeof sequence);
@@ -149,13 +187,17 @@ cudaError_t plan_attention(const AttentionPart* parts, std::size_t count, const 
   plan = {};
   plan.rows = static_cast<std::uint32_t>(rows);
   plan.table_sequences = places_for(count);
+  plan.tiles = limits.tiles ? 1 : 0;
   plan.block_splits = chunks ? kChunkSplits : 1;
-  plan.block_queries = best_block_queries(parts, count, heads, chunks, limits.block_bytes);
+  if (chunks && limits.tiles && takes_sections(parts, count, heads, plan, limits.block_bytes)) {
+    plan.block_splits = kSectionSplits;
+  }
+  plan.block_queries = best_block_queries(parts, count, heads, plan, limits.block_bytes);
   std::uint64_t blocks = 0;
   std::uint64_t sums = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t pieces = pieces_of(parts[i], plan.block_splits * kSplitSlots);
-    blocks += pieces * ceil_div(parts[i].rows * heads.group, plan.block_queries);
+    blocks += blocks_of(parts[i], heads, plan);
     sums += pieces * parts[i].rows * heads.kv_heads * heads.group;
   }
   const std::uint64_t sums_max = chunks

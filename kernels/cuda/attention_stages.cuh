@@ -69,31 +69,6 @@ struct Place {
   std::uint32_t end;
 };
 
-// --- sequences ---
-
-// The sequence that the block works for, or one without rows. Behind the next barrier it is in
-// shared memory as well.
-template <class Shared>
-__device__ AttentionSequence find_sequence(const AttentionArgs& a, Shared& s) {
-  const auto* sequences = reinterpret_cast<const AttentionSequence*>(a.table);
-  const std::uint32_t count = a.plan.table_sequences;
-  if (count == 1) {
-    const AttentionSequence only = sequences[0];
-    if (threadIdx.x == 0) s.sequence = only;
-    return only;
-  }
-  // One of them: the last that begins no later. Those behind the last sequence begin where it ends.
-  for (std::uint32_t i = threadIdx.x; i < count; i += kThreads) {
-    const AttentionSequence sequence = sequences[i];
-    const bool begins = sequence.first_block <= blockIdx.x;
-    if (begins && (i + 1 == count || sequences[i + 1].first_block > blockIdx.x)) {
-      s.sequence = sequence;
-    }
-  }
-  __syncthreads();
-  return s.sequence;
-}
-
 // --- stages ---
 
 // The tail slot from which tail stage i goes up to where the next begins: such that the slots of a

@@ -46,6 +46,8 @@ __device__ inline void take_turn() {
 // and so does not wait: a kernel that is translated at load time has the device's version, but the
 // source's instructions. Returns their number.
 unsigned early_start(const void* kernel, cudaLaunchAttribute& attribute);
+// The most shared memory that a block of the current device can ask for.
+[[nodiscard]] cudaError_t block_memory_max(std::size_t& bytes_count);
 
 // Memory of a block that every device gives without being asked.
 inline constexpr std::size_t kUsualBlockBytes = 48u << 10;

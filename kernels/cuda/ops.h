@@ -295,10 +295,12 @@ struct Heads {
 };
 
 inline constexpr std::uint32_t kMaskWords = 4;  // 64 bits each
-// Visible slots, counted a row, whose weighted sum is made at a time, and how many of these sums
-// are put together first. Never by batch: a row's splits are the same wherever its slots lie.
+// Visible slots, counted a row, whose weighted sum is made at a time; how many of these sums are
+// put together first, to a chunk; and of how many splits the chunks are put together next, to a
+// section. Never by batch: a row's splits are the same wherever its slots lie.
 inline constexpr std::uint32_t kSplitSlots = 32;
 inline constexpr std::uint32_t kChunkSplits = 4;
+inline constexpr std::uint32_t kSectionSplits = 16;
 
 // Slots behind the prefix that a mask may show.
 inline constexpr std::uint32_t kTailMax = 256;
@@ -334,9 +336,10 @@ struct AttentionPlan {
   std::uint32_t rows;
   std::uint32_t table_sequences;  // places for them in the table
   std::uint32_t block_queries;    // rows times the heads of a group that a block takes at most
-  std::uint32_t block_splits;     // 1, or kChunkSplits
+  std::uint32_t block_splits;     // of a piece, which has a sum: 1, kChunkSplits or kSectionSplits
   std::uint32_t blocks;           // of each key-value head
   std::uint32_t sums;             // in scratch
+  std::uint32_t tiles;            // 1: on matrix instructions
 };
 
 struct AttentionArgs {
@@ -402,6 +405,8 @@ constexpr std::uint32_t attention_rows_max(std::uint32_t prefix, std::uint32_t t
 std::size_t attention_table_words(const AttentionPart* parts, std::size_t count);
 struct AttentionLimits {
   std::size_t block_bytes;  // of shared memory
+  // Whether there are kernels on matrix instructions. They have other bits than those without.
+  bool tiles;
   // Of scratch: where the call itself needs no more, its rounding does not either.
   std::size_t scratch_floats;
 };
@@ -410,8 +415,8 @@ struct AttentionLimits {
 [[nodiscard]] cudaError_t plan_attention(const AttentionPart* parts, std::size_t count,
                                          const Heads& heads, const AttentionLimits& limits,
                                          AttentionPlan& plan, std::uint32_t* table);
-// The most shared memory that a block of the current device can ask for.
-[[nodiscard]] cudaError_t block_memory_max(std::size_t& bytes_count);
+// What the current device and the code for it give: all but scratch_floats.
+[[nodiscard]] cudaError_t attention_limits(AttentionLimits& limits);
 [[nodiscard]] cudaError_t attention(const AttentionArgs& args, cudaStream_t stream);
 
 inline constexpr std::uint32_t kGroupRowsMax = 1024;

@@ -193,7 +193,7 @@ __device__ void make_wide_tile(const WideJob<Args>& job) {
 }
 
 inline constexpr std::uint32_t kWideStagesMax = kOpenGroupsMax + 2;
-// So much that a multiprocessor of 8.0 or 9.0 holds two blocks, where two stages allow that.
+// So much that a multiprocessor of 9.0 holds two blocks, where two stages allow that.
 inline constexpr std::size_t kWideBlockBytes = 113u << 10;
 constexpr std::size_t wide_block_bytes(std::size_t stage_bytes, std::uint32_t stages) {
   return std::size_t{kWarpNumbers} * kProductThreads * sizeof(float) + stage_bytes * stages;

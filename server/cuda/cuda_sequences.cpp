@@ -71,7 +71,7 @@ CudaSequences::CudaSequences(CudaQueue& queue, CudaArguments& arguments,
                              std::uint64_t scratch_bytes)
     : queue_(queue), arguments_(arguments) {
   queue_.stream();  // makes the device the thread's
-  try_cuda(cuda::block_memory_max(limits_.block_bytes), "asking for the memory of a block");
+  try_cuda(cuda::attention_limits(limits_), "asking what attention can have");
   limits_.scratch_floats = static_cast<std::size_t>(scratch_bytes / sizeof(float));
 }
 

@@ -180,9 +180,10 @@ class Bench {
     }
   }
 
-  void attending(DType type, std::uint32_t prefix) {
-    const std::string name =
-        std::string("attention ") + traits(type).name + ", prefix " + std::to_string(prefix);
+  // `tiles`: as it is, or without matrix instructions.
+  void attending(DType type, std::uint32_t prefix, bool tiles) {
+    const std::string name = std::string("attention ") + traits(type).name + ", prefix " +
+                             std::to_string(prefix) + (tiles ? "" : ", no matrix units");
     if (!wants(name)) return;
     const Heads heads{8, 4, 128};
     const std::uint32_t kv_cols = heads.kv_heads * heads.head_dim;
@@ -201,7 +202,7 @@ class Bench {
         masks[r * kMaskWords + j / 64] |= std::uint64_t{1} << j % 64;
     }
     for (const std::uint32_t rows : widths()) {
-      const Attention call({{rows, prefix, rows, masks.data(), nullptr, 0}}, heads);
+      const Attention call({{rows, prefix, rows, masks.data(), nullptr, 0}}, heads, tiles);
       const double seconds = timer_.seconds([&](int n) {
         std::byte* keys = caches.data() + 2 * cache_bytes * static_cast<std::size_t>(n % copies);
         return attention(
@@ -346,10 +347,13 @@ void run_bench(bool small, const std::string& only) {
     for (const Shape s : shapes) bench.products(type, s.inputs, s.outputs, all);
   }
   bench.quantizing(small ? 256 : 4096);
-  for (const DType type : {DType::f32, DType::f16}) {
-    for (const std::uint32_t prefix : {256u, 2048u, 8192u}) {
-      if (!small || prefix == 256) bench.attending(type, prefix);
+  for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+    for (const std::uint32_t prefix : {256u, 2048u, 8192u, 32768u}) {
+      if (!small || prefix == 256) bench.attending(type, prefix, true);
     }
+  }
+  for (const std::uint32_t prefix : {256u, 8192u}) {
+    if (!small) bench.attending(DType::f32, prefix, false);
   }
   bench.row_operations();
   if (bench.wants("passes")) run_passes(small, bench.copy_rate());

@@ -52,6 +52,26 @@ std::vector<std::byte> stored(DType type, const std::vector<float>& values) {
   return bytes;
 }
 
+// One sequence's rows behind a prefix, in contiguous caches of numbers that their types hold.
+std::vector<float> attended(const Heads& heads, DType type, const std::vector<float>& keys,
+                            const std::vector<float>& values, const std::vector<float>& q,
+                            const AttentionPart& part, bool tiles = true) {
+  const std::size_t kv_cols = std::size_t{heads.kv_heads} * heads.head_dim;
+  const std::size_t query_cols = kv_cols * heads.group;
+  const Array<std::byte> keys_on_device(stored(type, keys));
+  const Array<std::byte> values_on_device(stored(type, values));
+  const Array<float> q_on_device(q);
+  const Array<float> y(q.size());
+  const Attention call({part}, heads, tiles);
+  must(attention(
+           call.args(rows_of(q_on_device, query_cols),
+                     {keys_on_device.data(), type, kv_cols, nullptr, 0},
+                     {values_on_device.data(), type, kv_cols, nullptr, 0}, out_rows(y, query_cols)),
+           nullptr),
+       "attention");
+  return y.values();
+}
+
 // The last row's path, moved together behind the prefix and run as one plain row.
 template <class Place>
 bool path_matches(DType type, const Heads& heads, const std::vector<float>& keys,
@@ -74,20 +94,11 @@ bool path_matches(DType type, const Heads& heads, const std::vector<float>& keys
   for (std::uint32_t j = 0; j < rows; ++j) {
     if ((masks[(rows - 1) * kMaskWords] >> j & 1) != 0) add(prefix + j);
   }
-  const Array<std::byte> keys_on_device(stored(type, path_keys));
-  const Array<std::byte> values_on_device(stored(type, path_values));
   const std::size_t row_at = (rows - 1) * query_cols;
-  const Array<float> q_on_device(
-      std::vector<float>(q.begin() + static_cast<std::ptrdiff_t>(row_at), q.end()));
-  const Array<float> y(query_cols);
-  const Attention call({{1, count, 0, nullptr, nullptr, 0}}, heads);
-  must(attention(
-           call.args(rows_of(q_on_device, query_cols),
-                     {keys_on_device.data(), type, kv_cols, nullptr, 0},
-                     {values_on_device.data(), type, kv_cols, nullptr, 0}, out_rows(y, query_cols)),
-           nullptr),
-       "attention");
-  return same_bits(y.values().data(), &together[row_at], query_cols);
+  const std::vector<float> row(q.begin() + static_cast<std::ptrdiff_t>(row_at), q.end());
+  const auto y =
+      attended(heads, type, path_keys, path_values, row, {1, count, 0, nullptr, nullptr, 0});
+  return same_bits(y.data(), &together[row_at], query_cols);
 }
 
 }  // namespace
@@ -182,6 +193,73 @@ void check_attention(Report& report, DType type, bool paged, std::uint32_t prefi
                          together.size()));
   report.claim("attention", what + ": the bits of plain decoding",
                path_matches(type, heads, keys, values, q, masks, rows, place, together, prefix));
+}
+
+// Rows of a chain at widths that begin and end anywhere in a tile, in groups that fill tiles or do
+// not; and that numbers which fewer bits hold give the bits that they give as float32.
+void check_attention_tiles(Report& report) {
+  const bool small = report.sizes().kv_cols < 1024;
+  constexpr std::uint32_t kRows = 70;
+  const std::uint32_t prefix = small ? 40 : 1000;
+  std::vector<std::uint64_t> masks(kRows * kMaskWords);
+  for (std::uint32_t r = 0; r < kRows; ++r) {
+    for (std::uint32_t j = 0; j <= r; ++j) {
+      masks[r * kMaskWords + j / 64] |= std::uint64_t{1} << j % 64;
+    }
+  }
+  std::uint64_t seed = 1;
+  for (const std::uint32_t group : {1u, 2u, 4u, 7u, 8u}) {
+    for (const std::uint32_t head_dim : {64u, 96u, 128u}) {
+      const Heads heads{small ? 1u : 4u, group, head_dim};
+      const std::size_t kv_cols = std::size_t{heads.kv_heads} * head_dim;
+      const std::size_t query_cols = kv_cols * group;
+      const DType type = seed % 2 == 0 ? DType::bf16 : DType::f16;
+      const float levels = type == DType::bf16 ? 64.0f : 1024.0f;
+      const auto coarse = [&] {
+        auto values = numbers(++seed, (prefix + kRows) * kv_cols);
+        for (float& v : values) v = std::round(v * levels) / levels;
+        return values;
+      };
+      const auto keys = coarse();
+      const auto values = coarse();
+      const auto q = numbers(++seed, kRows * query_cols);
+      const auto all =
+          attended(heads, type, keys, values, q, {kRows, prefix, kRows, masks.data(), nullptr, 0});
+      const std::string what = std::string(traits(type).name) + ", groups of " +
+                               std::to_string(group) + ", heads of " + std::to_string(head_dim);
+      double error = 0.0;
+      double error_without = 0.0;
+      const auto without = attended(heads, type, keys, values, q,
+                                    {kRows, prefix, kRows, masks.data(), nullptr, 0}, false);
+      for (const std::uint32_t r : {0u, 15u, 16u, kRows - 1}) {
+        std::vector<std::size_t> seen(prefix + r + 1);
+        std::iota(seen.begin(), seen.end(), std::size_t{0});
+        const std::size_t at = r * query_cols + (query_cols - head_dim);
+        const auto exact =
+            exact_attention(&q[at], keys, values, seen, kv_cols, kv_cols - head_dim, head_dim);
+        for (std::uint32_t d = 0; d < head_dim; ++d) {
+          error = larger(error, std::fabs(double{all[at + d]} - exact[d]));
+          error_without = larger(error_without, std::fabs(double{without[at + d]} - exact[d]));
+        }
+      }
+      report.row("attention", what, error, 4e-6);
+      report.row("attention", what + ", no matrix units", error_without, 4e-6);
+      bool same = true;
+      for (const std::uint32_t width : {1u, 3u, 4u, 5u, 15u, 16u, 17u, 33u, 64u, 69u}) {
+        if (small && width % 16 != 1) continue;
+        const std::size_t first = (kRows - width) * query_cols;
+        const std::vector<float> last(q.begin() + static_cast<std::ptrdiff_t>(first), q.end());
+        const auto y = attended(heads, type, keys, values, last,
+                                {width, prefix + kRows - width, width, masks.data(), nullptr, 0});
+        same = same && same_bits(y.data(), &all[first], y.size());
+      }
+      report.claim("attention", what + ": a row has the same bits at every width", same);
+      const auto wide = attended(heads, DType::f32, keys, values, q,
+                                 {kRows, prefix, kRows, masks.data(), nullptr, 0});
+      report.claim("attention", what + ": the bits of a float32 cache",
+                   same_bits(wide.data(), all.data(), all.size()));
+    }
+  }
 }
 
 void check_group_attention(Report& report) {

@@ -33,6 +33,7 @@ int run_checks(bool small) {
     for (const bool paged : {false, true}) check_attention(report, type, paged, s.prefix);
   }
   check_attention(report, DType::f32, true, s.long_prefix);
+  check_attention_tiles(report);
   check_group_attention(report);
   for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
     check_rope_store(report, type);

@@ -56,6 +56,7 @@ void check_choices(Report& report);
 void check_products(Report& report, DType type, std::uint32_t inputs, std::uint32_t outputs);
 
 void check_attention(Report& report, DType type, bool paged, std::uint32_t prefix);
+void check_attention_tiles(Report& report);
 void check_group_attention(Report& report);
 
 void check_rope(Report& report);

@@ -111,8 +111,11 @@ double weight_number(DType type, const std::byte* row, std::uint32_t i);
 // A call of attention with its plan, its table on the device and scratch of its own.
 class Attention {
  public:
-  Attention(const std::vector<AttentionPart>& parts, const Heads& heads)
-      : heads_(heads), table_(planned(parts)), scratch_(attention_scratch_floats(plan_, heads)) {}
+  // `tiles`: on matrix instructions where that can be.
+  Attention(const std::vector<AttentionPart>& parts, const Heads& heads, bool tiles = true)
+      : heads_(heads),
+        table_(planned(parts, tiles)),
+        scratch_(attention_scratch_floats(plan_, heads)) {}
 
   // `keys`, `values`: with the page_slots of the parts' pages; their own are not looked at.
   AttentionArgs args(const ConstRows& q, const Cache& keys, const Cache& values,
@@ -121,10 +124,11 @@ class Attention {
   }
 
  private:
-  std::vector<std::uint32_t> planned(const std::vector<AttentionPart>& parts) {
+  std::vector<std::uint32_t> planned(const std::vector<AttentionPart>& parts, bool tiles) {
     std::vector<std::uint32_t> table(attention_table_words(parts.data(), parts.size()));
-    AttentionLimits limits{0, std::size_t{1} << 30};
-    must(block_memory_max(limits.block_bytes), "block_memory_max");
+    AttentionLimits limits{0, false, std::size_t{1} << 30};
+    must(attention_limits(limits), "attention_limits");
+    limits.tiles = limits.tiles && tiles;
     must(plan_attention(parts.data(), parts.size(), heads_, limits, plan_, table.data()),
          "plan_attention");
     return table;

@@ -1,0 +1,256 @@
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cuda/ops.h"
+#include "server/cuda/cuda_backend.h"
+#include "shared/runtime/layer.h"
+#include "tests/runtime/op_test.h"
+
+// Attention on matrix instructions, beyond what the operator tests ask of every backend: tiles of
+// 16 queries begin and end anywhere, pieces of a launch have three sizes, and processors without
+// such instructions have kernels of their own.
+namespace edgedraft::testing {
+namespace {
+
+constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
+
+// Keys or values of so many slots.
+class Cache {
+ public:
+  Cache(Backend& backend, DType type, std::uint32_t cols, const Floats& numbers)
+      : slots_(static_cast<std::uint32_t>(numbers.size() / cols)),
+        memory_(backend.allocate((cache_bytes(type, numbers.size()) + 3) / 4)),
+        rows_(memory_.get(), 0, slots_, cols, type) {
+    const OwnedMatrix x = matrix_of(backend, slots_, cols, numbers);
+    backend.store({.x = x.all(), .cache = rows_, .first = 0});
+  }
+  CacheView view() const { return rows_; }
+
+ private:
+  std::uint32_t slots_;
+  std::unique_ptr<Buffer> memory_;
+  CacheRows rows_;
+};
+
+Floats attend(Backend& backend, const HeadShape& heads, const Matrix& q, const Cache& keys,
+              const Cache& values, std::uint32_t prefix, const std::vector<AncestorMask>& masks) {
+  const OwnedMatrix y(backend, q.rows, heads.query_cols());
+  backend.attention({.q = q,
+                     .keys = keys.view(),
+                     .values = values.view(),
+                     .prefix = prefix,
+                     .masks = masks,
+                     .heads = heads,
+                     .y = y.all()});
+  return values_of(backend, y.all());
+}
+
+// Each width up to 70 with one of the shapes. Rows of a chain, against each as plain decoding has
+// it; always the last rows, so that a row is in another place of its tile each time.
+TEST(AttentionTilesTest, RowsHaveTheirBitsAtEveryWidth) {
+  constexpr std::uint32_t kRows = 70;
+  constexpr std::uint32_t kPrefix = 45;
+  const auto backend = make_cuda_backend({});
+  std::uint32_t shape = 0;
+  for (const std::uint32_t group : {1u, 2u, 4u, 7u, 8u}) {
+    for (const std::uint32_t head_dim : {64u, 96u, 128u}) {
+      const HeadShape heads{.query_heads = group, .kv_heads = 1, .head_dim = head_dim};
+      const DType type = kTypes[shape % 3];
+      const std::size_t cols = heads.query_cols();
+      const OwnedMatrix q =
+          matrix_of(*backend, kRows, heads.query_cols(), random_floats(shape, kRows * cols));
+      const std::size_t count = (kPrefix + kRows) * std::size_t{heads.kv_cols()};
+      const Cache keys(*backend, type, heads.kv_cols(), random_floats(shape + 1, count));
+      const Cache values(*backend, type, heads.kv_cols(), random_floats(shape + 2, count));
+      Floats alone;
+      for (std::uint32_t r = 0; r < kRows; ++r) {
+        const Floats row =
+            attend(*backend, heads, q.all().row_range(r, 1), keys, values, kPrefix + r + 1, {});
+        alone.insert(alone.end(), row.begin(), row.end());
+      }
+      ++shape;
+      for (std::uint32_t width = shape; width <= kRows; width += 15) {
+        const std::uint32_t first = kRows - width;
+        const Floats together = attend(*backend, heads, q.all().row_range(first, width), keys,
+                                       values, kPrefix + first, causal_masks(width));
+        EXPECT_TRUE(same_bytes(together, std::span(alone).subspan(first * cols)))
+            << traits(type).name << ", " << width << " rows, groups of " << group << ", heads of "
+            << head_dim;
+      }
+    }
+  }
+  EXPECT_EQ(shape, 15u);
+}
+
+// Instructions multiply what stands in a tile, also by zero, which does not hide NaN: so nothing
+// may stand there that a row does not see.
+TEST(AttentionTilesTest, ARowDoesNotFeelWhatItDoesNotSee) {
+  constexpr std::uint32_t kRows = 9;
+  constexpr std::uint32_t kPrefix = 37;
+  const HeadShape heads{.query_heads = 4, .kv_heads = 1, .head_dim = 64};
+  const auto backend = make_cuda_backend({});
+  const auto masks = random_tree(3, kRows);
+  const std::size_t cols = heads.query_cols();
+  const OwnedMatrix q =
+      matrix_of(*backend, kRows, heads.query_cols(), random_floats(1, kRows * cols));
+  const Floats keys = random_floats(2, (kPrefix + kRows) * heads.head_dim);
+  const Floats values = random_floats(3, keys.size());
+  for (const DType type : kTypes) {
+    const auto attended = [&](const Floats& k, const Floats& v) {
+      return attend(*backend, heads, q.all(), Cache(*backend, type, heads.head_dim, k),
+                    Cache(*backend, type, heads.head_dim, v), kPrefix, masks);
+    };
+    const Floats expected = attended(keys, values);
+    for (std::uint32_t poisoned = 0; poisoned < kRows; ++poisoned) {
+      const auto poison = [&](Floats numbers) {
+        std::fill_n(numbers.begin() + (kPrefix + poisoned) * heads.head_dim, heads.head_dim, NAN);
+        return numbers;
+      };
+      const Floats y = attended(poison(keys), poison(values));
+      for (std::uint32_t r = 0; r < kRows; ++r) {
+        const auto row = std::span(y).subspan(r * cols, cols);
+        if (masks[r].test(poisoned)) {
+          EXPECT_TRUE(std::isnan(row[0])) << r;
+        } else {
+          EXPECT_TRUE(same_bytes(row, std::span(expected).subspan(r * cols, cols)))
+              << traits(type).name << ", row " << r << " beside " << poisoned;
+        }
+      }
+    }
+  }
+}
+
+// A call of the kernels themselves: rows of sequences that share one cache, a row each.
+class OneRowEach {
+ public:
+  static constexpr cuda::Heads kHeads{.kv_heads = 64, .group = 1, .head_dim = 8};
+  static constexpr std::uint32_t kCols = 64 * 8;
+
+  explicit OneRowEach(std::vector<std::uint32_t> prefixes)
+      : prefixes_(std::move(prefixes)),
+        q_(random_floats(1, prefixes_.size() * kCols)),
+        numbers_(random_floats(2, prefixes_.back() * std::size_t{kCols})) {}
+
+  // Of rows first .. first + count; `block_splits` becomes what the plan chose.
+  Floats attended(std::size_t first, std::size_t count, std::size_t block_bytes,
+                  std::uint32_t& block_splits) {
+    std::vector<cuda::AttentionPart> parts;
+    for (std::size_t i = first; i < first + count; ++i) {
+      parts.push_back({.rows = 1,
+                       .prefix = prefixes_[i],
+                       .tail_slots = 0,
+                       .masks = nullptr,
+                       .pages = nullptr,
+                       .page_count = 0});
+    }
+    cuda::AttentionPlan plan{};
+    std::vector<std::uint32_t> table(cuda::attention_table_words(parts.data(), count));
+    EXPECT_EQ(cuda::plan_attention(parts.data(), count, kHeads, {block_bytes, true, 1u << 28}, plan,
+                                   table.data()),
+              cudaSuccess);
+    block_splits = plan.block_splits;
+    const auto aligned = [](Floats& memory) {
+      return reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 15) / 16 *
+                                      16);
+    };
+    Floats scratch(cuda::attention_scratch_floats(plan, kHeads) + 4, NAN);
+    Floats words(table.size() + 4);
+    float* const on_device = aligned(words);
+    std::memcpy(on_device, table.data(), table.size() * sizeof(float));
+    Floats y(count * kCols);
+    const cuda::Cache cache{.data = reinterpret_cast<std::byte*>(numbers_.data()),
+                            .type = DType::f32,
+                            .stride = kCols,
+                            .pages = nullptr,
+                            .page_slots = 0};
+    EXPECT_EQ(cuda::attention({.q = {q_.data() + first * kCols, kCols},
+                               .keys = cache,
+                               .values = cache,
+                               .table = reinterpret_cast<const std::uint32_t*>(on_device),
+                               .plan = plan,
+                               .heads = kHeads,
+                               .y = {y.data(), kCols},
+                               .scratch = aligned(scratch),
+                               .scratch_floats = scratch.size() - 4},
+                              nullptr),
+              cudaSuccess);
+    return y;
+  }
+
+ private:
+  std::vector<std::uint32_t> prefixes_;
+  Floats q_;
+  Floats numbers_;
+};
+
+TEST(AttentionTilesTest, PiecesOfEverySizeGiveTheSameBits) {
+  std::vector<std::uint32_t> prefixes;
+  for (std::uint32_t i = 0; i < 14; ++i) prefixes.push_back(20 + i);
+  prefixes.push_back(430);
+  prefixes.push_back(700);
+  OneRowEach rows(prefixes);
+  std::uint32_t splits = 0;
+  const Floats sections = rows.attended(0, 16, cuda_host::kBlockMemoryBytesMax, splits);
+  EXPECT_EQ(splits, cuda::kSectionSplits);
+  // Where a block has no memory for a section's sums.
+  const Floats chunks = rows.attended(0, 16, std::size_t{16} << 10, splits);
+  EXPECT_EQ(splits, cuda::kChunkSplits);
+  EXPECT_TRUE(same_bytes(chunks, sections));
+  for (const std::size_t row : {0u, 13u, 14u, 15u}) {
+    const Floats alone = rows.attended(row, 1, cuda_host::kBlockMemoryBytesMax, splits);
+    EXPECT_EQ(splits, row < 15 ? 1 : cuda::kChunkSplits);
+    EXPECT_TRUE(
+        same_bytes(alone, std::span(sections).subspan(row * OneRowEach::kCols, OneRowEach::kCols)))
+        << "row " << row;
+  }
+}
+
+// Compiled for a processor that has no such instructions.
+class WithoutTiles {
+ public:
+  WithoutTiles() { cuda_host::set_ptx_version(75); }
+  ~WithoutTiles() { cuda_host::set_ptx_version(90); }
+  WithoutTiles(const WithoutTiles&) = delete;
+  WithoutTiles& operator=(const WithoutTiles&) = delete;
+};
+
+TEST(AttentionWithoutTilesTest, AgreesAndARowHasItsBitsInEveryCall) {
+  const WithoutTiles without;
+  const auto backend = make_cuda_backend({});
+  const auto reference = make_reference_backend();
+  constexpr std::uint32_t kRows = 37;
+  constexpr std::uint32_t kPrefix = 70;
+  for (const HeadShape& heads :
+       {HeadShape{8, 2, 128}, HeadShape{6, 2, 34}, HeadShape{62, 62, 8}, HeadShape{2, 1, 256}}) {
+    const std::size_t cols = heads.query_cols();
+    const Floats q = random_floats(1, kRows * cols);
+    const Floats k = random_floats(2, (kPrefix + kRows) * std::size_t{heads.kv_cols()});
+    const Floats v = random_floats(3, k.size());
+    const auto attended = [&](Backend& on, DType type, std::uint32_t first, std::uint32_t rows,
+                              std::uint32_t prefix, const std::vector<AncestorMask>& masks) {
+      const OwnedMatrix q_matrix = matrix_of(on, kRows, heads.query_cols(), q);
+      return attend(on, heads, q_matrix.all().row_range(first, rows),
+                    Cache(on, type, heads.kv_cols(), k), Cache(on, type, heads.kv_cols(), v),
+                    prefix, masks);
+    };
+    const auto tree = random_tree(4, kRows);
+    for (const DType type : kTypes) {
+      const Floats y = attended(*backend, type, 0, kRows, kPrefix, tree);
+      const Floats expected = attended(*reference, type, 0, kRows, kPrefix, tree);
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        expect_near(y[i], double{expected[i]}, 4e-6, std::string(traits(type).name));
+      }
+      const Floats chain = attended(*backend, type, 0, kRows, kPrefix, causal_masks(kRows));
+      for (const std::uint32_t r : {0u, 17u, kRows - 1}) {
+        EXPECT_TRUE(same_bytes(attended(*backend, type, r, 1, kPrefix + r + 1, {}),
+                               std::span(chain).subspan(r * cols, cols)))
+            << traits(type).name << ", row " << r;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft::testing
