@@ -349,7 +349,7 @@ TEST_F(ProgramsTest, KeysAndValuesOf16BitsOnAGpuTakeHalfAndChangeNoAnswer) {
     EDGEDRAFT_SKIP_WITHOUT("vulkan", "install mesa-vulkan-drivers for a software device");
   }
   for (const Options& sampling : {Options{}, Options{"--temperature", "0.9", "--seed", "3"}}) {
-    const Options common = joined({"-p", kStory, "--max-tokens", "60"}, sampling);
+    const Options common = joined({"-p", kStory, "--max-tokens", "40"}, sampling);
     const json plain = run("target", joined(common, {"--plain"}));
     for (const char* bundle : {"moa-tli0", "moa-tli1", "independent"}) {
       SCOPED_TRACE(bundle);
@@ -370,10 +370,6 @@ TEST_F(ProgramsTest, KeysAndValuesOf16BitsOnAGpuTakeHalfAndChangeNoAnswer) {
       const auto conversation = gpu["conversation_bytes"].get<double>();
       EXPECT_NEAR(static_cast<double>(wide - narrow), conversation / 2, conversation / 40);
     }
-    // Where there is no choice it does nothing.
-    const Options on_cpu = joined(common, {"--device", "cpu", "--kv-type"});
-    EXPECT_EQ(run("moa-tli1", joined(on_cpu, {"f16"}))["stats"]["memory_held_bytes"],
-              run("moa-tli1", joined(on_cpu, {"f32"}))["stats"]["memory_held_bytes"]);
   }
 }
 
