@@ -1,0 +1,106 @@
+#pragma once
+
+#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/mma.cuh"
+
+// Matrix instructions take fewer digits than float32 has, so numbers become sums of bfloat16:
+// queries and weights of three, float32 keys and values of three, float16 of two, bfloat16 of one.
+// Products are added smallest first. Terms that are zero add nothing, so a cache has the bits of a
+// float32 cache of the same numbers.
+namespace edgedraft::cuda::attention_tiles {
+
+using namespace attention_detail;
+
+// Which terms of ours and of the cache's numbers make product i; those behind are too small.
+inline constexpr std::uint32_t kProducts = 6;
+__host__ __device__ constexpr std::uint32_t our_term(std::uint32_t i) {
+  return i == 0 ? 2 : i == 1 || i == 3 ? 1 : 0;
+}
+__host__ __device__ constexpr std::uint32_t cache_term(std::uint32_t i) {
+  return i == 2 ? 2 : i == 1 || i == 4 ? 1 : 0;
+}
+
+// sums[j] += ours by the numbers of the cache in b[j], four tiles side by side.
+template <std::uint32_t kTerms>
+__device__ void multiply(const std::uint32_t (&ours)[kTileTerms][4],
+                         const std::uint32_t (&b)[4][kTerms][2], float (*sums)[4]) {
+#pragma unroll
+  for (std::uint32_t product = 0; product < kProducts; ++product) {
+    const std::uint32_t term = cache_term(product);
+    if (term >= kTerms) continue;
+#pragma unroll
+    for (std::uint32_t j = 0; j < 4; ++j) {
+      mma_bfloat16(sums[j], ours[our_term(product)], b[j][term % kTerms]);
+    }
+  }
+}
+
+// Two numbers as terms, a word a term.
+template <std::uint32_t kCount>
+__device__ void split_numbers(float first, float second, std::uint32_t (&terms)[kCount]) {
+#pragma unroll
+  for (std::uint32_t i = 0; i < kCount; ++i) {
+    terms[i] = bfloat16_pair(first, second);
+    first -= __uint_as_float(terms[i] << 16);
+    second -= __uint_as_float(terms[i] & 0xFFFF0000u);
+  }
+}
+
+// How a cache's numbers are loaded: pieces of 16 bytes.
+template <DType kType>
+struct Stored {
+  static constexpr std::uint32_t kBytes = kType == DType::f32 ? 4 : 2;
+  static constexpr std::uint32_t kPiece = 16 / kBytes;
+  static constexpr std::uint32_t kTerms = kType == DType::f32 ? 3 : kType == DType::f16 ? 2 : 1;
+
+  // From number d of a head on. What is behind its last number does not matter where rows are
+  // whole, as queries are zero there, nor are such sums stored: so nothing has to be asked for.
+  template <bool kWhole>
+  __device__ static uint4 load(const std::byte* head, std::uint32_t d, std::uint32_t head_dim) {
+    if (kWhole) {
+      return *reinterpret_cast<const uint4*>(head + (d < head_dim ? d : 0) * kBytes);
+    }
+    std::uint32_t words[4] = {};
+    for (std::uint32_t i = 0; i < kPiece && d + i < head_dim; ++i) {
+      if (kType == DType::f32) {
+        words[i] = reinterpret_cast<const std::uint32_t*>(head)[d + i];
+      } else {
+        words[i / 2] |= std::uint32_t{reinterpret_cast<const std::uint16_t*>(head)[d + i]}
+                        << i % 2 * 16;
+      }
+    }
+    return make_uint4(words[0], words[1], words[2], words[3]);
+  }
+
+  __device__ static std::uint32_t word(const uint4& piece, std::uint32_t i) {
+    return i == 0 ? piece.x : i == 1 ? piece.y : i == 2 ? piece.z : piece.w;
+  }
+  __device__ static float number(const uint4& piece, std::uint32_t i) {
+    if (kType == DType::f32) return __uint_as_float(word(piece, i));
+    const auto stored = static_cast<std::uint16_t>(word(piece, i / 2) >> i % 2 * 16 & 0xFFFFu);
+    return kType == DType::f16 ? half_to_float(stored) : bfloat16_to_float(stored);
+  }
+
+  // Neighbours i and i + 1 of a piece.
+  __device__ static void terms_of(const uint4& piece, std::uint32_t i,
+                                  std::uint32_t (&terms)[kTerms]) {
+    if (kType == DType::bf16) {
+      terms[0] = word(piece, i / 2);
+    } else {
+      split_numbers(number(piece, i), number(piece, i + 1), terms);
+    }
+  }
+  // Number i of two pieces.
+  __device__ static void terms_of(const uint4& first, const uint4& second, std::uint32_t i,
+                                  std::uint32_t (&terms)[kTerms]) {
+    if (kType == DType::bf16) {
+      const std::uint32_t low = word(first, i / 2);
+      const std::uint32_t high = word(second, i / 2);
+      terms[0] = i % 2 == 0 ? (low & 0xFFFFu) | high << 16 : low >> 16 | (high & 0xFFFF0000u);
+    } else {
+      split_numbers(number(first, i), number(second, i), terms);
+    }
+  }
+};
+
+}  // namespace edgedraft::cuda::attention_tiles
