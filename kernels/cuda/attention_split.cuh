@@ -42,7 +42,7 @@ __device__ HeadRows head_rows(const Cache& cache, std::uint32_t head, std::uint3
           static_cast<std::uint32_t>(cache.stride) * F::Numbers::kBytes};
 }
 
-// Of a lane's two queries, g and g + 8 of the tile.
+// What a lane has to know of its two queries, g and g + 8 of the tile.
 struct TwoQueries {
   std::uint32_t rows[2];     // of the sequence
   std::uint32_t visible[2];  // slots; 0: no such query

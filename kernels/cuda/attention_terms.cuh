@@ -35,17 +35,6 @@ __device__ void multiply(const std::uint32_t (&ours)[kTileTerms][4],
   }
 }
 
-// Two numbers as terms, a word a term.
-template <std::uint32_t kCount>
-__device__ void split_numbers(float first, float second, std::uint32_t (&terms)[kCount]) {
-#pragma unroll
-  for (std::uint32_t i = 0; i < kCount; ++i) {
-    terms[i] = bfloat16_pair(first, second);
-    first -= __uint_as_float(terms[i] << 16);
-    second -= __uint_as_float(terms[i] & 0xFFFF0000u);
-  }
-}
-
 // How a cache's numbers are loaded: pieces of 16 bytes.
 template <DType kType>
 struct Stored {
@@ -72,12 +61,9 @@ struct Stored {
     return make_uint4(words[0], words[1], words[2], words[3]);
   }
 
-  __device__ static std::uint32_t word(const uint4& piece, std::uint32_t i) {
-    return i == 0 ? piece.x : i == 1 ? piece.y : i == 2 ? piece.z : piece.w;
-  }
   __device__ static float number(const uint4& piece, std::uint32_t i) {
-    if (kType == DType::f32) return __uint_as_float(word(piece, i));
-    const auto stored = static_cast<std::uint16_t>(word(piece, i / 2) >> i % 2 * 16 & 0xFFFFu);
+    if (kType == DType::f32) return __uint_as_float(word_of(piece, i));
+    const auto stored = static_cast<std::uint16_t>(word_of(piece, i / 2) >> i % 2 * 16 & 0xFFFFu);
     return kType == DType::f16 ? half_to_float(stored) : bfloat16_to_float(stored);
   }
 
@@ -85,7 +71,7 @@ struct Stored {
   __device__ static void terms_of(const uint4& piece, std::uint32_t i,
                                   std::uint32_t (&terms)[kTerms]) {
     if (kType == DType::bf16) {
-      terms[0] = word(piece, i / 2);
+      terms[0] = word_of(piece, i / 2);
     } else {
       split_numbers(number(piece, i), number(piece, i + 1), terms);
     }
@@ -94,8 +80,8 @@ struct Stored {
   __device__ static void terms_of(const uint4& first, const uint4& second, std::uint32_t i,
                                   std::uint32_t (&terms)[kTerms]) {
     if (kType == DType::bf16) {
-      const std::uint32_t low = word(first, i / 2);
-      const std::uint32_t high = word(second, i / 2);
+      const std::uint32_t low = word_of(first, i / 2);
+      const std::uint32_t high = word_of(second, i / 2);
       terms[0] = i % 2 == 0 ? (low & 0xFFFFu) | high << 16 : low >> 16 | (high & 0xFFFF0000u);
     } else {
       split_numbers(number(first, i), number(second, i), terms);

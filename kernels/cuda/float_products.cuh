@@ -21,10 +21,6 @@ inline constexpr std::uint32_t kStep = 4 * kPiece;  // inputs that four lanes ta
 inline constexpr std::uint32_t kSteps = 2;          // loaded at once
 inline constexpr std::uint32_t kInputs = kSteps * kStep;
 
-__device__ inline std::uint32_t word(const uint4& v, std::uint32_t i) {
-  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
-}
-
 // Eight inputs' weights of rows g and g + 8 of two tiles.
 using TileWeights = uint4[2][2];
 
@@ -41,20 +37,16 @@ __device__ inline void multiply_bfloat16(const float (&x)[kPiece], const TileWei
     std::uint32_t b[kNumbers][2];
 #pragma unroll
     for (std::uint32_t pair = 0; pair < 2; ++pair) {
-      float first = x[4 * half + 2 * pair];
-      float second = x[4 * half + 2 * pair + 1];
+      std::uint32_t terms[kNumbers];
+      split_numbers(x[4 * half + 2 * pair], x[4 * half + 2 * pair + 1], terms);
 #pragma unroll
-      for (std::uint32_t i = 0; i < kNumbers; ++i) {
-        b[i][pair] = bfloat16_pair(first, second);
-        first -= __uint_as_float(b[i][pair] << 16);
-        second -= __uint_as_float(b[i][pair] & 0xFFFF0000u);
-      }
+      for (std::uint32_t i = 0; i < kNumbers; ++i) b[i][pair] = terms[i];
     }
 #pragma unroll
     for (std::uint32_t m = 0; m < 2; ++m) {
-      const std::uint32_t w[4] = {word(weights[m][0], 2 * half), word(weights[m][1], 2 * half),
-                                  word(weights[m][0], 2 * half + 1),
-                                  word(weights[m][1], 2 * half + 1)};
+      const std::uint32_t w[4] = {
+          word_of(weights[m][0], 2 * half), word_of(weights[m][1], 2 * half),
+          word_of(weights[m][0], 2 * half + 1), word_of(weights[m][1], 2 * half + 1)};
 #pragma unroll
       for (std::uint32_t i = kNumbers; i-- > 0;) mma_bfloat16(m == 0 ? upper : lower, w, b[i]);
     }
@@ -75,8 +67,8 @@ __device__ inline void multiply_float16(const float (&x)[kPiece], const TileWeig
                                     __float_as_uint(to_tf32(x[2 * pair + 1] - high[1]))};
 #pragma unroll
     for (std::uint32_t m = 0; m < 2; ++m) {
-      const std::uint32_t at_g = word(weights[m][0], pair);
-      const std::uint32_t below = word(weights[m][1], pair);
+      const std::uint32_t at_g = word_of(weights[m][0], pair);
+      const std::uint32_t below = word_of(weights[m][1], pair);
       const std::uint32_t w[4] = {tf32(at_g), tf32(below), tf32(at_g >> 16), tf32(below >> 16)};
       mma_tf32(m == 0 ? upper : lower, w, b_low);
       mma_tf32(m == 0 ? upper : lower, w, b_high);

@@ -19,7 +19,7 @@ class Int8Source {
   static constexpr std::uint32_t kRestPieces = 16 * Stretch::kRestBits;
   static constexpr std::uint32_t kScalePieces = 8 * Stretch::kScaleWords;
   static constexpr std::uint32_t kFactorPieces = 2 * Stretch::kFactorWords;
-  // Of a tile.
+  // Where the parts of a tile begin, and how many pieces it has.
   static constexpr std::uint32_t kRestAt = kNumberPieces;
   static constexpr std::uint32_t kTileScalesAt = kRestAt + kRestPieces;
   static constexpr std::uint32_t kFactorsAt = kTileScalesAt + kScalePieces;

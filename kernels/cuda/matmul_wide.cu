@@ -82,7 +82,9 @@ class FloatSource {
         for (std::uint32_t half = 0; half < 2; ++half) {
           const uint4 numbers = pieces[row_at(row, step * 8 + t * 2 + half)];
 #pragma unroll
-          for (std::uint32_t i = 0; i < 4; ++i) x[half * 4 + i] = __uint_as_float(word(numbers, i));
+          for (std::uint32_t i = 0; i < 4; ++i) {
+            x[half * 4 + i] = __uint_as_float(word_of(numbers, i));
+          }
         }
         float_detail::multiply<kType>(x, weights, sums[0][n], sums[1][n]);
       }

@@ -47,6 +47,11 @@ __device__ void emulate_mma(Sum (&c)[4], const std::uint32_t (&a)[4], const std:
 }
 #endif
 
+// Word i of 16 bytes.
+__device__ inline std::uint32_t word_of(const uint4& v, std::uint32_t i) {
+  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+
 // int8, 32 products. Bytes 4 t.. and 16 + 4 t.. of a row: a = {row g low, row g + 8 low, row g
 // high, row g + 8 high}, b = {column g low, column g high}.
 __device__ inline void mma_int8(std::int32_t (&c)[4], const std::uint32_t (&a)[4],
@@ -92,6 +97,18 @@ __device__ inline void mma_bfloat16(float (&c)[4], const std::uint32_t (&a)[4],
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #endif
+}
+
+// Two float32 numbers as sums of bfloat16, largest first: a word of both a term. Three terms have
+// all digits of a number.
+template <std::uint32_t kTerms>
+__device__ void split_numbers(float first, float second, std::uint32_t (&terms)[kTerms]) {
+#pragma unroll
+  for (std::uint32_t i = 0; i < kTerms; ++i) {
+    terms[i] = bfloat16_pair(first, second);
+    first -= __uint_as_float(terms[i] << 16);
+    second -= __uint_as_float(terms[i] & 0xFFFF0000u);
+  }
 }
 
 // TF32 numbers in float32, 8 products. Numbers t and t + 4 of a row: a = {row g first, row g + 8

@@ -16,8 +16,8 @@ __device__ inline float add_squares(float sum, const float4& v) {
 }
 
 // A block a row, a warp a stretch: what is kept first, then what is read a second time. The weight
-// is on its way while kernels before this one end. `write(stretch, normed)` is called by all lanes
-// of a warp.
+// is on its way while kernels before this one end. All lanes of a warp call
+// `write(stretch, normed)`.
 template <class Args, class Write>
 __device__ void norm_row(const Args& a, const Write& write) {
   __shared__ float memory[kWarps];

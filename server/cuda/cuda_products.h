@@ -21,8 +21,8 @@ class CudaProducts {
 
   // Whether all of them take x rounded to int8, so that x itself need not be there.
   static bool take_int8(std::span<const MatmulOp> ops);
-  // Memory for x rounded to int8, for whoever rounds it before it is multiplied. Growing starts
-  // what has been gathered.
+  // Where x is to be written rounded to int8 if the operation in front of the products does that.
+  // If the memory has to grow, what has been gathered is started.
   const cuda::QuantizedRows& reserve_int8(const Matrix& x);
 
   enum class Input : std::uint8_t { x, reserved_int8 };

@@ -111,7 +111,8 @@ class Products {
   std::vector<OwnedMatrix> outputs_;
 };
 
-// Of a part of a stretch, of several, and of more than a block of the CUDA kernel keeps.
+// A part of a stretch, several stretches, and rows longer than what a block of the CUDA kernel
+// keeps.
 const std::vector<std::uint32_t> kInputs = {32, 96, 256, 1120, 2304, 8704};
 
 // Apart by whole pieces of four numbers, and not.
