@@ -29,7 +29,7 @@ if __name__ == "__main__":
 import torch
 from torch import Tensor
 
-from checkpoint import load_target, read_safetensors
+from checkpoint import amend_config, load_target, read_safetensors
 from data import Row
 from distill_answers import read_answers
 from drafters.medusa import Medusa, MedusaConfig
@@ -128,14 +128,8 @@ def main() -> None:
         bar.line(f"head {head}: " + "  ".join(f"{100 * share:.1f}" for share in shares) + " % by rank")
     for size in sorted({16, len(tree)}):
         bar.line(f"{size} nodes: tau {walked_tau(tree[:size], answers):.3f}, {product_tau(acc, tree[:size]):.3f} by the product formula")
-    path = os.path.join(options.drafter, "config.json")
-    with open(path, encoding="utf-8") as file:
-        config = json.load(file)
-    config["medusa_choices"], config["medusa_predicted_tau"] = tree, round(walked_tau(tree, answers), 3)
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(config, file, indent=2)
-        file.write("\n")
-    print(f"{path}: tree of {len(tree)} nodes")
+    amend_config(options.drafter, medusa_choices=tree, medusa_predicted_tau=round(walked_tau(tree, answers), 3))
+    print(f"{options.drafter}/config.json: tree of {len(tree)} nodes")
 
 
 if __name__ == "__main__":

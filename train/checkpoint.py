@@ -82,6 +82,16 @@ def write_folder(folder: str, config: dict, tensors: Dict[str, Tensor], tokenize
             file.write("\n")
 
 
+def amend_config(folder: str, **values) -> None:
+    """Sets keys in the config.json of a folder."""
+    path = os.path.join(folder, "config.json")
+    with open(path, encoding="utf-8") as file:
+        config = json.load(file)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({**config, **values}, file, indent=2)
+        file.write("\n")
+
+
 def write_llama(folder: str, model: Llama, tokenizer=None, dtype: Optional[torch.dtype] = None) -> None:
     write_folder(folder, llama_config_json(model.config, tokenizer), model.state_dict(), tokenizer, dtype)
 

@@ -200,7 +200,7 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
         if set(saved["drafters"]) != set(drafters):
             sys.exit(f"error: {options.out} holds {', '.join(saved['drafters'])}; name the same drafters or another --out")
         drafters = load_drafters(options.out, target)
-        clock = loop.Clock(saved["step"], saved["elapsed"], saved["tokens"])
+        clock = loop.Clock.of(saved)
     weights = loss_weights(options)
     for name, drafter in drafters.items():
         drafter.to(options.device).train()

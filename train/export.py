@@ -18,10 +18,11 @@ import os
 
 import torch
 
-from checkpoint import load_target, write_llama
+from checkpoint import amend_config, load_target, write_llama
 from data import Source
 from distill import load_drafters
 from drafters import kind_of
+from loop import Clock
 from tokenizer import Tokenizer
 
 
@@ -45,9 +46,12 @@ def main() -> None:
         write_llama(os.path.join(options.out, "target"), target, tokenizer, dtype)
         print(f"{options.out}/target: {target.count_parameters()} parameters")
     if options.drafters:
-        for name, drafter in load_drafters(options.drafters, target).items():
+        drafters = load_drafters(options.drafters, target)
+        training = Clock.of(torch.load(options.drafters, map_location="cpu")).record(len(drafters))
+        for name, drafter in drafters.items():
             folder = os.path.join(options.out, name)
             kind_of(name).write(folder, drafter, tokenizer, dtype)
+            amend_config(folder, edgedraft_training=training)
             print(f"{folder}: {sum(p.numel() for p in drafter.parameters())} parameters")
     if not own:
         return

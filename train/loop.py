@@ -81,6 +81,15 @@ class Clock:
     def __init__(self, step: int = 0, elapsed: float = 0.0, tokens: int = 0):
         self.step, self.elapsed, self.tokens = step, elapsed, tokens
 
+    @classmethod
+    def of(cls, saved: dict) -> "Clock":
+        """Of a checkpoint."""
+        return cls(saved["step"], saved["elapsed"], saved["tokens"])
+
+    def record(self, drafters: int) -> dict:
+        """What edgedraft convert reads as ``edgedraft_training`` in a drafter's config.json, of so many that were trained side by side."""
+        return {"steps": self.step, "tokens": self.tokens, "minutes": round(self.elapsed / 60, 1), "drafters": drafters}
+
     def progress(self, options: argparse.Namespace) -> float:
         """The share of the training that is over; 1 and more at its end."""
         return self.step / options.steps if options.steps else self.elapsed / (60 * options.minutes)

@@ -15,6 +15,7 @@ import torch
 import answer_prompts
 import distill
 import distill_answers
+import export
 import unpack_gguf
 from checkpoint import load_target, read_safetensors, write_llama, write_safetensors
 from data import collate
@@ -161,6 +162,13 @@ class HuggingFaceTest(unittest.TestCase):
         self.assertEqual([(run["step"], run["tokens"]) for run in runs], [(5, runs[0]["tokens"])] * 2)
         alone, beside = (run["drafters"]["moa-tli0"]["weights"] for run in runs)
         self.assertEqual([name for name in alone if not torch.equal(alone[name], beside[name])], [])
+        # What the training took goes with the drafter.
+        folder = os.path.join(self.folder, "hf")
+        subprocess.run([sys.executable, export.__file__, "--target", self.folder, "--drafters", os.path.join(self.folder, "2.pt"), "--out", folder],
+                       check=True, stdout=subprocess.DEVNULL)
+        with open(os.path.join(folder, "eagle", "config.json"), encoding="utf-8") as file:
+            record = json.load(file)["edgedraft_training"]
+        self.assertEqual((record["steps"], record["tokens"], record["drafters"]), (5, runs[1]["tokens"], 2))
 
 
 def gguf_string(text):

@@ -94,7 +94,7 @@ def main() -> None:
         share_spaced_pieces(model, tokenizer)
     else:
         model.load_state_dict(saved["model"])
-        clock = loop.Clock(saved["step"], saved["elapsed"], saved["tokens"])
+        clock = loop.Clock.of(saved)
     model.to(options.device)
     examples = source.held_out_set(40)
     print(source.describe())

@@ -39,7 +39,7 @@ import torch.nn.functional as F
 
 import distill
 import loop
-from checkpoint import load_target, weight_files, write_safetensors
+from checkpoint import amend_config, load_target, weight_files, write_safetensors
 from data import Batches, collate
 from distill_answers import read_answers
 from drafters import kind_of
@@ -141,7 +141,7 @@ def weight_of_heads(progress: float, highest: float) -> float:
     return highest * math.sin(math.pi / 2 * min(1.0, (progress - HEADS_FIRST) / (1 - HEADS_FIRST)))
 
 
-def write(folder: str, source: str, target: Llama, heads: nn.Module) -> None:
+def write(folder: str, source: str, target: Llama, heads: nn.Module, clock: loop.Clock) -> None:
     """The merged target, with everything but the weights from the folder it came from, and its heads."""
     merge(target)
     own = os.path.join(folder, "target")
@@ -152,6 +152,7 @@ def write(folder: str, source: str, target: Llama, heads: nn.Module) -> None:
             shutil.copyfile(os.path.join(source, name), os.path.join(own, name))
     write_safetensors(os.path.join(own, "model.safetensors"), target.state_dict())
     kind_of(HEADS).write(os.path.join(folder, HEADS), heads)
+    amend_config(os.path.join(folder, HEADS), edgedraft_training=clock.record(1))
     print(f"wrote {own} and {os.path.join(folder, HEADS)}")
 
 
@@ -191,7 +192,7 @@ def main() -> None:
         for name, parameter in tuned:
             parameter.data.copy_(saved["adapters"][name])
         heads.load_state_dict(saved["heads"])
-        clock = loop.Clock(saved["step"], saved["elapsed"], saved["tokens"])
+        clock = loop.Clock.of(saved)
     target.to(options.device)
     heads.to(options.device)
     print(f"{sum(p.numel() for _, p in tuned)} parameters of adapters, {sum(p.numel() for p in heads.parameters())} of {len(heads)} heads; "
@@ -226,7 +227,7 @@ def main() -> None:
 
     loop.fit(options, {"target": tuned, "heads": list(heads.named_parameters())}, compute,
              lambda rank: Batches(draw, options.seed + 1000 * rank + 100000 * first_step, options.tokens, options.longest), check, save, clock)
-    write(options.hf, options.target, target, heads)
+    write(options.hf, options.target, target, heads, clock)
 
 
 if __name__ == "__main__":

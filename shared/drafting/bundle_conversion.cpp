@@ -6,6 +6,7 @@
 
 #include "shared/base/check.h"
 #include "shared/drafting/kinds.h"
+#include "shared/drafting/training_record.h"
 #include "shared/model/convert/reduced_head.h"
 #include "shared/model/decoder_tensors.h"
 #include "shared/model/fingerprint.h"
@@ -52,6 +53,9 @@ Result<void> make_bundle(const BundleOptions& options) {
       kind_of_source(options.drafter)
           .plan_bundle({.target = *target, .drafter = options.drafter, .type = options.type});
   if (!plan) return plan.error();
+  const auto training = read_training_config(options.drafter);
+  if (!training) return training.error();
+  if (*training) set_training(**training, plan->metadata);
   if (!options.draft_tokens.empty()) {
     if (auto reduced = reduce_head(options.draft_tokens, *plan); !reduced) return reduced.error();
   }

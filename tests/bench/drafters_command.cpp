@@ -14,6 +14,7 @@
 #include "server/program/model_host.h"
 #include "shared/base/progress.h"
 #include "shared/drafting/kinds.h"
+#include "shared/drafting/training_record.h"
 #include "shared/model/gguf.h"
 #include "shared/program/pace_profile.h"
 #include "shared/protocol/activation_codec.h"
@@ -43,7 +44,7 @@ constexpr const char* kHelp =
   t/s       tokens per second over each link, in simulated time: waiting for verdicts / not waiting; passes
             and drafting take what they take here (with --threads 1 and the CPU: in processor time), or what
             --pace-profile says
-  trained   numbers in the bundle that are not its target's
+  trained   numbers in the bundle that are not its target's, and what their training took if the bundle says so
 
 Activations go through the link's int8 codec. Every answer is compared with plain decoding, token for token;
 the exit status is 1 where one differs. The first row is plain decoding, which the server streams.
@@ -111,6 +112,7 @@ struct Row {
   std::optional<double> bytes_down;
   std::uint32_t row_bytes = 0;
   std::uint64_t trained = 0;
+  std::optional<TrainingRecord> training{};
   std::uint32_t differing = 0;
 };
 
@@ -129,26 +131,33 @@ double total_of(const CountsByTask& tasks, std::vector<double> TaskCounts::*part
 }
 
 // Numbers of a bundle whose bits are no tensor's of the target.
-Result<std::uint64_t> count_trained(const std::filesystem::path& bundle,
-                                    const std::filesystem::path& model) {
-  const auto own = GgufFile::open(bundle);
-  if (!own) return own.error();
-  const auto target = GgufFile::open(model);
-  if (!target) return target.error();
-  const auto kind = drafter_kind_of(*own);
+Result<std::uint64_t> count_trained(const GgufFile& bundle, const GgufFile& target) {
+  const auto kind = drafter_kind_of(bundle);
   if (!kind) return kind.error();
   const auto is_the_targets = [&](const GgufTensor& tensor) {
     if ((*kind)->is_from_target != nullptr && (*kind)->is_from_target(tensor.name)) return true;
-    return std::ranges::any_of(target->tensors(), [&](const GgufTensor& other) {
+    return std::ranges::any_of(target.tensors(), [&](const GgufTensor& other) {
       return other.type == tensor.type && other.dims == tensor.dims &&
              std::ranges::equal(other.bytes, tensor.bytes);
     });
   };
   std::uint64_t count = 0;
-  for (const GgufTensor& tensor : own->tensors()) {
+  for (const GgufTensor& tensor : bundle.tensors()) {
     if (!is_the_targets(tensor)) count += tensor.rows() * tensor.cols();
   }
   return count;
+}
+
+Result<void> tell_training(const std::filesystem::path& bundle, const GgufFile& target, Row& row) {
+  const auto file = GgufFile::open(bundle);
+  if (!file) return file.error();
+  const auto trained = count_trained(*file, target);
+  if (!trained) return trained.error();
+  const auto training = read_training(*file);
+  if (!training) return in_file(bundle, training.error());
+  row.trained = *trained;
+  row.training = *training;
+  return {};
 }
 
 class Comparison {
@@ -339,7 +348,15 @@ void print(const std::vector<Row>& rows) {
     }
     std::printf("\n");
     if (row.trained > 0) {
-      std::printf("  trained %llu\n", static_cast<unsigned long long>(row.trained));
+      std::printf("  trained %llu", static_cast<unsigned long long>(row.trained));
+      if (row.training) {
+        std::printf(" on %.1f million tokens in %u steps and %.1f minutes",
+                    row.training->million_tokens, row.training->steps, row.training->minutes);
+        if (row.training->drafters > 1) {
+          std::printf(" (%u drafters side by side)", row.training->drafters);
+        }
+      }
+      std::printf("\n");
     }
     if (row.differing > 0) {
       std::printf("  answers that differ from plain decoding: %u\n", row.differing);
@@ -373,6 +390,13 @@ nlohmann::ordered_json to_json(const Row& row) {
                                     static_cast<double>(row.alone.before_difference.size())}};
     }
     json["trained_parameters"] = row.trained;
+    json["training"] = nullptr;
+    if (row.training) {
+      json["training"] = {{"steps", row.training->steps},
+                          {"million_tokens", row.training->million_tokens},
+                          {"minutes", row.training->minutes},
+                          {"drafters", row.training->drafters}};
+    }
     json["differing"] = row.differing;
   }
   json["activation_row_bytes"] = row.row_bytes;
@@ -454,6 +478,9 @@ Result<int> run_drafters(const DraftersOptions& o) {
   const auto arms = open_arms(o.arms, **host);
   if (!arms) return arms.error();
 
+  const auto target = GgufFile::open(o.arms.model);
+  if (!target) return target.error();
+
   Comparison comparison(o, **host, **device, *tree, *texts, std::move(pace));
   auto plain = comparison.stream(links);
   if (!plain) return plain.error();
@@ -462,9 +489,8 @@ Result<int> run_drafters(const DraftersOptions& o) {
     auto row = comparison.measure((*arms)[a], links);
     if (!row) return row.error();
     if (a < o.arms.bundles.size()) {
-      const auto trained = count_trained(o.arms.bundles[a], o.arms.model);
-      if (!trained) return trained.error();
-      row->trained = *trained;
+      const auto told = tell_training(o.arms.bundles[a], *target, *row);
+      if (!told) return told.error();
     }
     rows.push_back(*std::move(row));
   }

@@ -9,6 +9,7 @@
 #include "shared/drafting/eagle/eagle_tensors.h"
 #include "shared/drafting/kinds.h"
 #include "shared/drafting/medusa/medusa_tensors.h"
+#include "shared/drafting/training_record.h"
 #include "shared/model/fingerprint.h"
 #include "tests/drafting/damaged_bundle.h"
 #include "tests/model/hf_directory.h"
@@ -175,6 +176,25 @@ TEST_F(FeatureBundleTest, AVariantIsANameAndNothingElse) {
   const auto hostile = convert(checkpoint);
   ASSERT_TRUE(hostile);
   EXPECT_FALSE(kind->read(*hostile));
+}
+
+TEST_F(FeatureBundleTest, ABundleKeepsWhatItsTrainingTook) {
+  HfDirectory checkpoint = eagle_checkpoint();
+  const auto unknown = read_training(convert(checkpoint).value());
+  ASSERT_TRUE(unknown);
+  EXPECT_FALSE(*unknown);
+  checkpoint.config["edgedraft_training"] = {
+      {"steps", 4050}, {"tokens", 7'776'000}, {"minutes", 101.5}, {"drafters", 2}};
+  const auto known = read_training(convert(checkpoint).value());
+  ASSERT_TRUE(known && *known);
+  EXPECT_EQ((*known)->steps, 4050u);
+  EXPECT_FLOAT_EQ((*known)->million_tokens, 7.776f);
+  EXPECT_EQ((*known)->minutes, 101.5f);
+  EXPECT_EQ((*known)->drafters, 2u);
+  checkpoint.config["edgedraft_training"]["minutes"] = -1;
+  expect_refused(checkpoint, Errc::bad_file, "minutes");
+  checkpoint.config["edgedraft_training"] = "long";
+  expect_refused(checkpoint, Errc::bad_file, "edgedraft_training");
 }
 
 TEST_F(FeatureBundleTest, RefusesAnEagleCheckpointThatDoesNotFit) {
