@@ -248,9 +248,11 @@ class Comparison {
     std::function<Duration(std::uint32_t)> pass_pace;
     if (pace_) pass_pace = [this](std::uint32_t rows) { return pace_->target_pass(rows); };
     Duration step_pace{};
+    std::uint32_t padded_row_bytes = 0;
     if (pace_ && arm != nullptr) {
-      step_pace =
-          pace_->draft_step(arm->file.drafter_facts().pace_name, PaceProfile::Place::device);
+      const std::string drafter = arm->file.drafter_facts().pace_name;
+      step_pace = pace_->draft_step(drafter, PaceProfile::Place::device);
+      if (o_.padded_payloads) padded_row_bytes = pace_->activation_bytes(drafter);
     }
     return simulate_serving({.host = host_,
                              .bundle = arm == nullptr ? nullptr : &arm->file,
@@ -268,6 +270,7 @@ class Comparison {
                              .down = &link.down,
                              .overlap = overlap,
                              .sampling = sampling(),
+                             .padded_row_bytes = padded_row_bytes,
                              .warm_up = {},
                              .measured = std::chrono::duration_cast<Duration>(
                                  std::chrono::duration<double>(o_.seconds)),
@@ -438,6 +441,8 @@ void declare_drafters(CLI::App& app, DraftersOptions& o) {
   app.add_option("--links", o.links, "Network profiles")->delimiter(',')->capture_default_str();
   app.add_option("--pace-profile", o.pace_profile, "Times of named hardware instead of this one's")
       ->type_name("FILE.toml");
+  app.add_flag("--padded-payloads", o.padded_payloads,
+               "With --pace-profile: activations are as large as the paced model's");
   app.add_option("--seconds", o.seconds, "Simulated time per link and way")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -466,6 +471,10 @@ Result<int> run_drafters(const DraftersOptions& o) {
     auto read = PaceProfile::read(o.pace_profile);
     if (!read) return read.error();
     pace = *std::move(read);
+  }
+  if (o.padded_payloads && !(pace && pace->pads_activations())) {
+    return Error{Errc::usage,
+                 "--padded-payloads: give a --pace-profile that has [activation_bytes]"};
   }
   const auto texts = read_texts(o);
   if (!texts) return texts.error();

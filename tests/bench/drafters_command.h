@@ -22,6 +22,7 @@ struct DraftersOptions {
   std::vector<std::uint32_t> lags{4, 8, 16};
   std::vector<std::string> links{"lan", "paper-5g", "paper-4g"};
   std::filesystem::path pace_profile;  // empty: times are those of this machine
+  bool padded_payloads = false;
   double seconds = 10.0;
   float temperature = 0.0f;
   std::uint64_t seed = 0;
