@@ -11,8 +11,8 @@
 namespace edgedraft {
 namespace {
 
-// Drafters underrate what is likely (docs/drafters.md): their log probabilities stand for so many
-// times as much.
+// Drafters underrate what is likely (docs/drafters/sampling.md): their log probabilities stand for
+// so many times as much.
 constexpr float kSharpness = 1.5f;
 
 // Subtracts from log weights the logarithm of their sum.

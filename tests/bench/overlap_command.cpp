@@ -33,8 +33,8 @@ named hardware, in simulated time through the client's and the server's own code
   economy     the same without passes for the root alone
 
 Drafters know the answer and err on purpose: --acceptances says how often their likeliest token is right, and
-others are as often as the demo's drafters' (docs/drafters.md); with --own-drafts the bundle drafts, and prompts
-whose answers are shorter count, too. p: passes per token, r: rows per token.
+others are as often as the demo's drafters' (docs/drafters/comparison.md); with --own-drafts the bundle drafts,
+and prompts whose answers are shorter count, too. p: passes per token, r: rows per token.
 In parentheses: by how much the model of netsim/prediction.h says too much of the speed.
 Behind the last column: the interval that holds 95 % of it, by seeds (five and more).
 With --clients speeds are those of all devices' tokens, once all have begun, and nothing is predicted.
