@@ -41,8 +41,9 @@ inline constexpr std::uint32_t kTileQueries = 16;
 inline constexpr std::uint32_t kTileWarps = 4;  // of a block
 inline constexpr std::uint32_t kTileTerms = 3;  // numbers of bfloat16 that a query is the sum of
 
-// Heads have room for so many numbers.
+// Heads have room for so many numbers; those that no 16 bytes divide have one form for all.
 constexpr std::uint32_t tile_dims(std::uint32_t head_dim) {
+  if (head_dim % 8 != 0) return 256;
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
 }
 // In shared memory, before the block's queries and the sums of sections.

@@ -354,12 +354,10 @@ cudaError_t attend_by_tiles(const AttentionArgs& args, cudaStream_t stream) {
 }
 
 cudaError_t attention_limits(AttentionLimits& limits) {
+  const auto kernel = reinterpret_cast<const void*>(&tile_kernel<DType::f32, 128, true>);
   cudaFuncAttributes compiled{};
-  cudaError_t status = block_memory_max(limits.block_bytes);
-  if (status == cudaSuccess) {
-    status = cudaFuncGetAttributes(
-        &compiled, reinterpret_cast<const void*>(&tile_kernel<DType::f32, 128, true>));
-  }
+  cudaError_t status = block_memory_max(kernel, limits.block_bytes);
+  if (status == cudaSuccess) status = cudaFuncGetAttributes(&compiled, kernel);
   // What the code was compiled for, not what the device could do.
   limits.tiles = compiled.ptxVersion >= 80;
   return status;

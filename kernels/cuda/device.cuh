@@ -46,8 +46,11 @@ __device__ inline void take_turn() {
 // and so does not wait: a kernel that is translated at load time has the device's version, but the
 // source's instructions. Returns their number.
 unsigned early_start(const void* kernel, cudaLaunchAttribute& attribute);
-// The most shared memory that a block of the current device can ask for.
-[[nodiscard]] cudaError_t block_memory_max(std::size_t& bytes_count);
+// The most shared memory that a block of the kernel can ask for on the current device.
+[[nodiscard]] cudaError_t block_memory_max(const void* kernel, std::size_t& bytes_count);
+// Lets launches of the kernel ask for so much. What was allowed before stays: recorded launches may
+// ask for more than the one at hand.
+[[nodiscard]] cudaError_t allow_block_memory(const void* kernel, std::size_t bytes_count);
 
 // Memory of a block that every device gives without being asked.
 inline constexpr std::size_t kUsualBlockBytes = 48u << 10;
@@ -59,8 +62,8 @@ cudaError_t launch(void (*kernel)(Args), dim3 grid, std::uint32_t threads, cudaS
                    const Args& args, std::size_t block_bytes = 0) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return cudaSuccess;
   if (block_bytes > kUsualBlockBytes) {
-    const cudaError_t status = cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(block_bytes));
+    const cudaError_t status =
+        allow_block_memory(reinterpret_cast<const void*>(kernel), block_bytes);
     if (status != cudaSuccess) return status;
   }
   cudaLaunchConfig_t config{};

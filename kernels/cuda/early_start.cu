@@ -40,15 +40,4 @@ unsigned early_start(const void* kernel, cudaLaunchAttribute& attribute) {
   return 1;
 }
 
-cudaError_t block_memory_max(std::size_t& bytes_count) {
-  int device = 0;
-  int limit = 0;
-  cudaError_t status = cudaGetDevice(&device);
-  if (status == cudaSuccess) {
-    status = cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  }
-  bytes_count = static_cast<std::size_t>(limit);
-  return status;
-}
-
 }  // namespace edgedraft::cuda

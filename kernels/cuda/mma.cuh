@@ -61,7 +61,8 @@ __device__ inline void mma_int8(std::int32_t (&c)[4], const std::uint32_t (&a)[4
     sum = __dp4a(static_cast<std::int32_t>(x), static_cast<std::int32_t>(y), sum);
   });
 #else
-  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
@@ -74,7 +75,8 @@ __device__ inline void mma_int8_16(std::int32_t (&c)[4], const std::uint32_t (&a
 #if defined(EDGEDRAFT_EMULATED_MMA)
   mma_int8(c, {a[0], a[1], 0, 0}, {b, 0});
 #else
-  asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 "
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 "
       "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(b));
@@ -92,7 +94,8 @@ __device__ inline void mma_bfloat16(float (&c)[4], const std::uint32_t (&a)[4],
     sum = fmaf(__uint_as_float(x & 0xFFFF0000u), __uint_as_float(y & 0xFFFF0000u), sum);
   });
 #else
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
@@ -120,7 +123,8 @@ __device__ inline void mma_tf32(float (&c)[4], const std::uint32_t (&a)[4],
     sum = fmaf(__uint_as_float(x), __uint_as_float(y), sum);
   });
 #else
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));

@@ -1,7 +1,7 @@
 # Sets EDGEDRAFT_HAS_CUDA and enables the language, by EDGEDRAFT_CUDA: AUTO (where there is a
 # toolkit), ON (required) or OFF.
 set(EDGEDRAFT_CUDA_ARCHITECTURES "" CACHE STRING
-    "Compute capabilities, such as 75;80;86;89;90;100;120; empty: this machine's GPU, else 75 and 90 and newer")
+    "Compute capabilities, such as 75;80;86;89;90;100;120; empty: this machine's GPU, else 7.5, 8.x, 9.0 and newer")
 set(EDGEDRAFT_HAS_CUDA 0)
 if(EDGEDRAFT_CUDA)
   # Where NVIDIA's packages put it, when PATH does not name it.
@@ -11,8 +11,8 @@ if(EDGEDRAFT_CUDA)
     if(NOT EDGEDRAFT_CUDA_ARCHITECTURES)
       execute_process(COMMAND nvidia-smi -L RESULT_VARIABLE no_gpu OUTPUT_QUIET ERROR_QUIET)
       if(no_gpu)
-        # Machine code for 7.5 and 9.0, and intermediate code that drivers compile for what is newer.
-        set(CMAKE_CUDA_ARCHITECTURES 75-real 90)
+        # Machine code for 7.5, 8.x and 9.0, and intermediate code that drivers compile for what is newer.
+        set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 90)
       else()
         set(CMAKE_CUDA_ARCHITECTURES native)
       endif()

@@ -198,10 +198,10 @@ inline constexpr std::size_t kWideBlockBytes = 113u << 10;
 constexpr std::size_t wide_block_bytes(std::size_t stage_bytes, std::uint32_t stages) {
   return std::size_t{kWarpNumbers} * kProductThreads * sizeof(float) + stage_bytes * stages;
 }
-// As many stages as there is room for in a block of the current device: 0 or at least 2.
-inline cudaError_t wide_stages(std::size_t stage_bytes, std::uint32_t& stages) {
+// As many stages as there is room for in a block of the kernel: 0 or at least 2.
+inline cudaError_t wide_stages(const void* kernel, std::size_t stage_bytes, std::uint32_t& stages) {
   std::size_t limit = 0;
-  const cudaError_t status = block_memory_max(limit);
+  const cudaError_t status = block_memory_max(kernel, limit);
   stages = 0;
   for (std::uint32_t some = 2; some <= kWideStagesMax; ++some) {
     const std::size_t bytes_count = wide_block_bytes(stage_bytes, some);
@@ -218,7 +218,8 @@ cudaError_t launch_wide(void (*kernel)(WideJob<Args>),
                         cudaStream_t stream) {
   constexpr std::size_t kStageBytes = std::size_t{Source::kPartBytes} * Tile::kGroups;
   std::uint32_t stages = 0;
-  const cudaError_t status = wide_stages(kStageBytes, stages);
+  const cudaError_t status =
+      wide_stages(reinterpret_cast<const void*>(kernel), kStageBytes, stages);
   if (status != cudaSuccess) return status;
   if (stages == 0) return narrow(args, stream);
   const std::uint32_t blocks =

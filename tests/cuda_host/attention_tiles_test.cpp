@@ -207,6 +207,44 @@ TEST(AttentionTilesTest, PiecesOfEverySizeGiveTheSameBits) {
   }
 }
 
+// What is planned is what the launch asks for, on a processor that has no more for it: recorded, as
+// to run it would take minutes here.
+TEST(AttentionTilesTest, HeadsThatAreNoWholePiecesFitIntoABlock) {
+  constexpr std::size_t kBlockBytes = std::size_t{99} << 10;
+  const cuda::Heads heads{.kv_heads = 32, .group = 1, .head_dim = 100};
+  const std::vector<cuda::AttentionPart> parts{{.rows = 128,
+                                                .prefix = 1920,
+                                                .tail_slots = 0,
+                                                .masks = nullptr,
+                                                .pages = nullptr,
+                                                .page_count = 0}};
+  cuda::AttentionPlan plan{};
+  std::vector<std::uint32_t> table(cuda::attention_table_words(parts.data(), parts.size()));
+  ASSERT_EQ(cuda::plan_attention(parts.data(), parts.size(), heads, {kBlockBytes, true, 1u << 28},
+                                 plan, table.data()),
+            cudaSuccess);
+  float* const untouched = nullptr;
+  const cuda::Cache cache{
+      .data = nullptr, .type = DType::f32, .stride = 3200, .pages = nullptr, .page_slots = 0};
+  cuda_host::set_block_memory(kBlockBytes);
+  ASSERT_EQ(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_EQ(cuda::attention({.q = {untouched, 3200},
+                             .keys = cache,
+                             .values = cache,
+                             .table = nullptr,
+                             .plan = plan,
+                             .heads = heads,
+                             .y = {untouched, 3200},
+                             .scratch = untouched,
+                             .scratch_floats = cuda::attention_scratch_floats(plan, heads)},
+                            nullptr),
+            cudaSuccess);
+  cudaGraph_t graph{};
+  ASSERT_EQ(cudaStreamEndCapture(nullptr, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  cuda_host::set_block_memory(cuda_host::kBlockMemoryBytesMax);
+}
+
 // Compiled for a processor that has no such instructions.
 class WithoutTiles {
  public:

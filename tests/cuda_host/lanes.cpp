@@ -77,7 +77,7 @@ class Block {
     backwards_ = !backwards_;
     if (backwards_) late_copies_ = !late_copies_;
     block_bytes_ = block_bytes;
-    memory_.fill(kUnused);
+    memory_.fill(kUnused);  // what the launch did not ask for stays so
     while (lanes_.size() < threads) add_lane();
     for (unsigned z = 0; z < grid.z; ++z) {
       for (unsigned y = 0; y < grid.y; ++y) {
@@ -89,6 +89,7 @@ class Block {
             lanes_[i]->closed_groups = 0;
             lanes_[i]->place = {{i, 0, 0}, {x, y, z}};
           }
+          std::fill_n(memory_.begin(), block_bytes, kUnused);
           run_block(threads);
         }
       }

@@ -89,8 +89,16 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 }
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
-  *attributes = {.ptxVersion = ptx_version, .binaryVersion = 90};
+  *attributes = {.sharedSizeBytes = 0, .ptxVersion = ptx_version, .binaryVersion = 90};
   return cudaSuccess;
+}
+
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int value) {
+  if (const cudaError_t error = edgedraft::cuda_host::next_call(); error != cudaSuccess)
+    return error;
+  return value >= 0 && static_cast<std::size_t>(value) <= edgedraft::cuda_host::block_memory_bytes()
+             ? cudaSuccess
+             : cudaErrorInvalidValue;
 }
 
 cudaError_t cudaRuntimeGetVersion(int* version) {

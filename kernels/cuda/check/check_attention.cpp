@@ -209,7 +209,7 @@ void check_attention_tiles(Report& report) {
   }
   std::uint64_t seed = 1;
   for (const std::uint32_t group : {1u, 2u, 4u, 7u, 8u}) {
-    for (const std::uint32_t head_dim : {64u, 96u, 128u}) {
+    for (const std::uint32_t head_dim : {64u, 96u, 100u, 128u, 256u}) {
       const Heads heads{small ? 1u : 4u, group, head_dim};
       const std::size_t kv_cols = std::size_t{heads.kv_heads} * head_dim;
       const std::size_t query_cols = kv_cols * group;

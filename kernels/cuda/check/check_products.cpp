@@ -24,6 +24,8 @@ class Multiplier {
     if (is_float(type)) return;
     must(pack_weight({type, weight.data(), outputs, inputs, packed_.data()}, nullptr),
          "pack_weight");
+    // A product asks for its weights before its turn, so these have to be there.
+    must(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   }
   void operator()(ConstRows x, std::uint32_t rows, const float* bias, Rows y,
                   ProductKernel kernel) const {

@@ -4,7 +4,7 @@ namespace edgedraft::cuda::check {
 namespace {
 
 Sizes real_sizes() {
-  return {4096, 1024, 14336, 128256, 200, 2000, {1, 2, 7, 8, 16, 33, 64, 128}};
+  return {4096, 1024, 14336, 128256, 200, 4096, {1, 2, 7, 8, 16, 33, 64, 128}};
 }
 Sizes small_sizes() {
   return {512, 64, 384, 3000, 200, 4300, {1, 9, 33}};
@@ -28,11 +28,17 @@ int run_checks(bool small) {
     }
   }
   check_products(report, DType::bf16, 333, 100);
+  // Edges of large tiles, and so many inputs that each of their stages is filled again.
+  for (const DType type : {DType::q4_0, DType::q8_0}) check_products(report, type, 2336, 141);
+  check_products(report, DType::q4_k, 2304, 141);
+  for (const DType type : {DType::bf16, DType::f16}) check_products(report, type, 1064, 141);
   check_rope(report);
   for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
     for (const bool paged : {false, true}) check_attention(report, type, paged, s.prefix);
   }
-  check_attention(report, DType::f32, true, s.long_prefix);
+  for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+    check_attention(report, type, true, s.long_prefix);
+  }
   check_attention_tiles(report);
   check_group_attention(report);
   for (const DType type : {DType::f32, DType::f16, DType::bf16}) {

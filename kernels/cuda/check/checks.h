@@ -14,7 +14,7 @@ struct Sizes {
   std::uint32_t ffn;
   std::uint32_t vocabulary;
   std::uint32_t prefix;
-  std::uint32_t long_prefix;  // so long that attention makes chunks (plan_attention)
+  std::uint32_t long_prefix;  // so long that attention makes chunks, or sections (plan_attention)
   std::vector<std::uint32_t> widths;
 };
 

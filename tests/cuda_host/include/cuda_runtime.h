@@ -180,6 +180,7 @@ enum cudaDeviceAttr {
   cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
 };
 struct cudaFuncAttributes {
+  std::size_t sharedSizeBytes;
   int ptxVersion;
   int binaryVersion;
 };
@@ -257,14 +258,7 @@ cudaError_t next_call();
 
 }  // namespace edgedraft::cuda_host
 
-template <class... Parameters>
-cudaError_t cudaFuncSetAttribute(void (*)(Parameters...), cudaFuncAttribute, int value) {
-  if (const cudaError_t error = edgedraft::cuda_host::next_call(); error != cudaSuccess)
-    return error;
-  return value >= 0 && static_cast<std::size_t>(value) <= edgedraft::cuda_host::block_memory_bytes()
-             ? cudaSuccess
-             : cudaErrorInvalidValue;
-}
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
 
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
