@@ -11,6 +11,7 @@ import torch
 import calibrate
 import distill
 import evaluate
+import loop
 import tune_medusa
 from checkpoint import load_target, read_safetensors, write_llama, write_safetensors
 from data import IGNORE, Row
@@ -334,7 +335,7 @@ class TuneMedusaTest(unittest.TestCase):
         tuned = self.target(self.tokens).logits.detach()
         self.assertGreater(float((tuned - self.plain(self.tokens).logits).abs().max()), 1e-3)
         out = os.path.join(self.folder.name, "out")
-        tune_medusa.write(out, self.source, self.target, self.heads)
+        tune_medusa.write(out, self.source, self.target, self.heads, loop.Clock(5, 60.0, 1000))
         loaded = load_target(os.path.join(out, "target"))
         self.assertLess(float((loaded(self.tokens).logits - tuned).abs().max()), 1e-4)
         self.assertTrue(os.path.exists(os.path.join(out, "target", "tokenizer_config.json")))
