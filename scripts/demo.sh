@@ -11,7 +11,7 @@ if [ "${1:-}" = --serve ]; then serves=yes && shift; fi
 drafter=${1:-moa-tli0}
 models=models/demo
 if [ ! -f "$models/$drafter.gguf" ]; then
-  echo "usage: $0 [--serve] [moa-tli0|moa-tli1|independent|independent-2]" >&2
+  echo "usage: $0 [--serve] [moa-tli0|moa-tli1|eagle|eagle-hass|independent|independent-2]" >&2
   exit 2
 fi
 

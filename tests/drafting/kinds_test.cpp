@@ -22,7 +22,7 @@ TEST(DrafterKindsTest, EveryKindHasANameOfItsOwn) {
 }
 
 TEST(DrafterKindsTest, ABundleIsOfOneKindAndOtherKindsSayWhyTheyCannotReadIt) {
-  for (const char* name : {"moa-tli0", "moa-tli1", "independent", "independent-2"}) {
+  for (const char* name : {"moa-tli0", "moa-tli1", "eagle", "eagle-hass", "independent"}) {
     const GgufFile file = demo(name);
     const auto own = drafter_kind_of(file);
     ASSERT_TRUE(own) << own.error().message;
@@ -38,7 +38,7 @@ TEST(DrafterKindsTest, ABundleIsOfOneKindAndOtherKindsSayWhyTheyCannotReadIt) {
 // A tap is compared as a whole, so what it sends must be in its name.
 TEST(DrafterKindsTest, TapsThatSendOtherRowsHaveOtherNames) {
   std::set<std::string> taps;
-  for (const char* name : {"moa-tli0", "moa-tli1", "independent"}) {
+  for (const char* name : {"moa-tli0", "moa-tli1", "eagle", "independent"}) {
     const GgufFile file = demo(name);
     const auto model = (*drafter_kind_of(file))->read(file).value();
     const auto backend = make_reference_backend();

@@ -23,6 +23,9 @@ Options joined(Options a, const Options& b) {
   return a;
 }
 
+constexpr const char* kBundles[] = {"moa-tli0",   "moa-tli1",    "eagle",
+                                    "eagle-hass", "independent", "independent-2"};
+
 class ProgramsTest : public ::testing::Test {
  protected:
   json run(const std::string& bundle, Options options) {
@@ -87,7 +90,7 @@ TEST_F(ProgramsTest, EveryDrafterGivesThePlainAnswerInFewerTargetPasses) {
     plain_options.push_back("--plain");
     const json plain = run("target", plain_options);
     EXPECT_EQ(plain["stats"]["tau"], 1.0);
-    for (const char* bundle : {"moa-tli0", "moa-tli1", "independent", "independent-2"}) {
+    for (const char* bundle : kBundles) {
       for (const Options& shape :
            {Options{}, Options{"--chain", "4"}, Options{"--tree", "8,6,1"}}) {
         Options options = common;
@@ -110,7 +113,7 @@ TEST_F(ProgramsTest, SampledAnswersAreThoseOfPlainDecodingWithTheSameSeed) {
     Options plain_options = common;
     plain_options.push_back("--plain");
     const json plain = run("moa-tli0", plain_options);
-    for (const char* bundle : {"moa-tli0", "moa-tli1", "independent", "independent-2"}) {
+    for (const char* bundle : kBundles) {
       EXPECT_EQ(run(bundle, common)["tokens"], plain["tokens"]) << bundle;
     }
   }
