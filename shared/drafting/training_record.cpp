@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "shared/drafting/bundle_parts.h"
 #include "shared/model/json_file.h"
