@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
-#include <charconv>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -11,10 +10,11 @@
 #include <vector>
 
 #include "client/page/page_files.h"
-#include "client/privacy/open_text.h"
 #include "client/serve/direct_outlet.h"
 #include "client/serve/json_answer.h"
 #include "client/serve/json_fields.h"
+#include "client/serve/tokenizer_api.h"
+#include "client/serve/url_query.h"
 #include "client/version.h"
 
 namespace edgedraft {
@@ -29,40 +29,6 @@ constexpr std::size_t kLookedUpMax = 256;
 std::uint64_t random_number() {
   std::random_device device;
   return (std::uint64_t{device()} << 32) | device();
-}
-
-// "%3A" as ":". What is no escape stands for itself.
-std::string unescaped(std::string_view text) {
-  std::string plain;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    unsigned char byte = 0;
-    const char* const end = text.data() + std::min(i + 3, text.size());
-    const bool is_escape = text[i] == '%' && i + 2 < text.size() &&
-                           std::from_chars(text.data() + i + 1, end, byte, 16).ptr == end;
-    plain += is_escape ? static_cast<char>(byte) : text[i];
-    if (is_escape) i += 2;
-  }
-  return plain;
-}
-
-std::optional<std::string> query_field(std::string_view query, std::string_view name) {
-  while (!query.empty()) {
-    const std::size_t end = std::min(query.find('&'), query.size());
-    const std::string_view field = query.substr(0, end);
-    query.remove_prefix(std::min(end + 1, query.size()));
-    const std::size_t equals = std::min(field.find('='), field.size());
-    if (field.substr(0, equals) != name) continue;
-    return unescaped(field.substr(std::min(equals + 1, field.size())));
-  }
-  return std::nullopt;
-}
-
-std::optional<std::size_t> number_of(const std::string& text) {
-  std::size_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, number);
-  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
-  return number;
 }
 
 std::string names_of(const std::vector<std::string>& names) {
@@ -81,11 +47,16 @@ ApiService::ApiService(Options options)
       conversations_([this] {
         Conversations::Options with = options_.conversations;
         with.on_outcome = [this, tell = std::move(with.on_outcome)](const AnswerOutcome& outcome) {
-          count(outcome);
+          counters_.add(outcome.stats);
           if (tell) tell(outcome);
         };
         return with;
-      }()) {
+      }()),
+      prompts_({.bundle = options_.bundle,
+                .chat = options_.chat,
+                .no_chat = options_.no_chat,
+                .defaults = options_.defaults,
+                .conversations = conversations_}) {
   if (options_.chat == nullptr) return;
   options_.defaults.calls = call_form_of(
       [this](const ChatInput& input) { return options_.bundle.render_chat(*options_.chat, input); },
@@ -223,7 +194,7 @@ void ApiService::complete(Call call, CompletionKind kind) {
     if (auto error = keep_here(*request)) request = *std::move(error);
   }
   auto prompts =
-      request ? prompts_of(*request, *hidden) : ApiResult<std::vector<Prompt>>(request.error());
+      request ? prompts_.of(*request, *hidden) : ApiResult<std::vector<Prompt>>(request.error());
   if (!prompts) {
     ++counters_.refused;
     return call.fail(prompts.error());
@@ -321,111 +292,6 @@ void ApiService::start(Call call, CompletionRequest request, std::vector<Prompt>
   completion->start();
 }
 
-ApiResult<MarkedText> ApiService::render(const CompletionRequest& request) const {
-  if (options_.chat == nullptr) {
-    return ApiError{.message = options_.no_chat, .code = "no_chat_template"};
-  }
-  const CallForm& form = options_.defaults.calls;
-  const bool tells_tools = request.tools.use != ToolUse::none && form.is_templates;
-  const std::string tools = tells_tools ? request.tools.as_json() : "";
-  auto text = options_.bundle.render_chat(
-      *options_.chat,
-      {.messages = request.messages, .tools = tools, .call_arguments = form.arguments});
-  if (!text) {
-    return ApiError{.message = text.error().message, .param = "messages", .code = "invalid_value"};
-  }
-  text->append(MarkedText::foreign(request.begun));
-  return *std::move(text);
-}
-
-ApiResult<std::vector<Prompt>> ApiService::prompts_of(const CompletionRequest& request,
-                                                      const PrivateRequest& hidden) const {
-  if (hidden.masked) return masked_prompts_of(request.kind, *hidden.masked);
-  auto prompts = whole_prompts_of(request);
-  if (prompts) {
-    for (Prompt& prompt : *prompts) prompt.is_private = hidden.privacy.is_local;
-  }
-  return prompts;
-}
-
-ApiResult<std::vector<Prompt>> ApiService::whole_prompts_of(
-    const CompletionRequest& request) const {
-  std::vector<Prompt> prompts;
-  for (const TextPrompt& text : request.prompts) {
-    auto prompt = prompt_of(text);
-    if (!prompt) return prompt.error();
-    prompts.push_back(*std::move(prompt));
-  }
-  if (request.kind == CompletionKind::text) return prompts;
-  auto chat = render(request);
-  if (!chat) return chat.error();
-  auto tokens = conversations_.encode(*chat);
-  prompts.push_back({.tokens = std::move(tokens), .chat = *std::move(chat)});
-  return prompts;
-}
-
-// Prompts of a request that stays here, with what stands before its private text apart.
-ApiResult<std::vector<Prompt>> ApiService::masked_prompts_of(
-    CompletionKind kind, const PrivateRequest::Masked& masked) const {
-  const auto request = parse_completion(masked.body, kind, options_.defaults, 0);
-  if (!request) return request.error();
-  const Tokenizer& tokenizer = options_.bundle.tokenizer();
-  std::vector<Prompt> prompts;
-  for (const TextPrompt& prompt : request->prompts) {
-    const OpenText open = put_back(MarkedText::foreign(prompt.text), *masked.placeholders);
-    const OpenTokens apart = encode_apart(open, tokenizer);
-    Prompt whole{.tokens = options_.bundle.encode_raw(""), .is_private = true};
-    whole.open_count = static_cast<std::uint32_t>(whole.tokens.size()) + apart.open_count;
-    whole.tokens.insert(whole.tokens.end(), apart.tokens.begin(), apart.tokens.end());
-    prompts.push_back(std::move(whole));
-  }
-  if (kind == CompletionKind::text) return prompts;
-  const auto chat = render(*request);
-  if (!chat) return chat.error();
-  OpenText open = put_back(*chat, *masked.placeholders);
-  auto [apart, open_count] = encode_apart(open, tokenizer);
-  // With our own answers as they were, if that leaves the beginning as it is.
-  auto tokens = conversations_.encode(open.text);
-  const bool same = tokens.size() >= open_count &&
-                    std::equal(apart.begin(), apart.begin() + open_count, tokens.begin());
-  prompts.push_back({.tokens = same ? std::move(tokens) : std::move(apart),
-                     .chat = std::move(open.text),
-                     .is_private = true,
-                     .open_count = open_count});
-  return prompts;
-}
-
-ApiResult<Prompt> ApiService::prompt_of(const TextPrompt& text) const {
-  Prompt prompt;
-  if (text.tokens.empty()) {
-    prompt.tokens = options_.bundle.encode_raw(text.text);
-  } else {
-    prompt.tokens = text.tokens;
-    const std::uint32_t count = options_.bundle.tokenizer().vocabulary_count();
-    if (std::ranges::any_of(prompt.tokens, [count](std::uint32_t id) { return id >= count; })) {
-      return ApiError{.message = "'prompt' holds ids beyond the vocabulary of " +
-                                 std::to_string(count) + " tokens",
-                      .param = "prompt",
-                      .code = "invalid_value"};
-    }
-  }
-  if (!prompt.tokens.empty()) return prompt;
-  return ApiError{.message = "the prompt has no token: give some text", .code = "invalid_value"};
-}
-
-void ApiService::count(const AnswerOutcome& outcome) {
-  const GenerationStats& stats = outcome.stats;
-  ++counters_.answers;
-  counters_.prompt_tokens += stats.prompt_tokens;
-  counters_.reused_tokens += stats.reused_tokens;
-  counters_.tokens += stats.tokens;
-  counters_.offline_tokens += stats.offline_tokens;
-  counters_.rewritten_tokens += stats.rewritten_tokens;
-  counters_.drafted += stats.drafted;
-  counters_.accepted += stats.accepted;
-  counters_.target_passes += stats.target_calls;
-}
-
 void ApiService::models(Call call) {
   call.answer(json_answer({{"object", "list"},
                            {"data", Json::array({{{"id", options_.model},
@@ -439,39 +305,9 @@ void ApiService::health(Call call) {
 }
 
 void ApiService::metrics(Call call) {
-  std::string text;
-  const auto add = [&text](const char* name, const char* type, const char* help,
-                           std::uint64_t value) {
-    const std::string full = std::string("edgedraft_client:") + name;
-    text += "# HELP " + full + ' ' + help + "\n# TYPE " + full + ' ' + type + '\n' + full + ' ' +
-            std::to_string(value) + '\n';
-  };
-  add("requests_total", "counter", "HTTP requests", counters_.requests);
-  add("requests_refused_total", "counter", "of them: refused", counters_.refused);
-  add("answers_total", "counter", "Answers that ended", counters_.answers);
-  add("prompt_tokens_total", "counter", "Tokens of prompts", counters_.prompt_tokens);
-  add("prompt_tokens_cached_total", "counter", "of them: known from the conversation",
-      counters_.reused_tokens);
-  add("generation_tokens_total", "counter", "Tokens of answers", counters_.tokens);
-  add("offline_tokens_total", "counter", "Tokens written without the server",
-      counters_.offline_tokens);
-  add("rewritten_tokens_total", "counter", "of them: corrected", counters_.rewritten_tokens);
-  add("spec_decode_num_draft_tokens_total", "counter", "Tokens drafted", counters_.drafted);
-  add("spec_decode_num_accepted_tokens_total", "counter", "of them: accepted", counters_.accepted);
-  add("target_passes_total", "counter", "Answers of the target", counters_.target_passes);
-  add("conversations_open", "gauge", "Conversations with memory", conversations_.open_count());
-  add("requests_processing", "gauge", "Answers being written", conversations_.busy_count());
-  add("requests_deferred", "gauge", "Prompts in line", conversations_.waiting_count());
-  if (options_.memory != nullptr) {
-    const MemoryMeter& memory = *options_.memory;
-    add("memory_held_bytes", "gauge", "Memory that drafters hold", memory.held());
-    add("memory_peak_bytes", "gauge", "The most that they held at once", memory.peak());
-    if (memory.is_limited()) {
-      add("memory_limit_bytes", "gauge", "The most that they may hold", memory.limit());
-    }
-    add("mapped_bytes", "gauge", "Files that they are read from", options_.mapped_bytes);
-  }
-  call.answer({.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = text});
+  call.answer(
+      {.content_type = "text/plain; version=0.0.4; charset=utf-8",
+       .body = metrics_text(counters_, conversations_, options_.memory, options_.mapped_bytes)});
 }
 
 void ApiService::props(Call call) {
@@ -494,58 +330,20 @@ void ApiService::props(Call call) {
 }
 
 void ApiService::tokenize(Call call) {
-  nlohmann::json body;
-  if (const auto wrong = parse_object(call.request.body, body)) return call.fail(*wrong);
-  JsonFields fields(body);
-  std::string content;
-  bool add_special = false;
-  bool parse_special = false;
-  bool with_pieces = false;
-  fields.read("content", content);
-  fields.read("add_special", add_special);
-  fields.read("parse_special", parse_special);
-  fields.read("with_pieces", with_pieces);
-  if (fields.error()) return call.fail(*fields.error());
-  const Tokenizer& tokenizer = options_.bundle.tokenizer();
-  auto ids = tokenizer.encode(content, parse_special ? Special::parse : Special::plain);
-  if (add_special && tokenizer.add_bos() && tokenizer.bos_id()) {
-    ids.insert(ids.begin(), *tokenizer.bos_id());
-  }
-  Json tokens = Json::array();
-  for (const std::uint32_t id : ids) {
-    if (with_pieces) {
-      tokens.push_back({{"id", id}, {"piece", tokenizer.token_bytes(id)}});
-    } else {
-      tokens.push_back(id);
-    }
-  }
-  call.answer(json_answer({{"tokens", std::move(tokens)}}));
+  auto result = edgedraft::tokenize(call.request.body, options_.bundle.tokenizer());
+  answer(std::move(call), std::move(result));
 }
 
 void ApiService::detokenize(Call call) {
-  nlohmann::json body;
-  if (const auto wrong = parse_object(call.request.body, body)) return call.fail(*wrong);
-  JsonFields fields(body);
-  const Tokenizer& tokenizer = options_.bundle.tokenizer();
-  const nlohmann::json* const list = fields.find("tokens");
-  std::vector<std::uint32_t> ids;
-  const bool right = list != nullptr && list->is_array() &&
-                     std::ranges::all_of(*list, [&](const nlohmann::json& id) {
-                       if (!id.is_number_unsigned() || id >= tokenizer.vocabulary_count())
-                         return false;
-                       ids.push_back(id.get<std::uint32_t>());
-                       return true;
-                     });
-  if (!right) fields.refuse("tokens", "an array of ids of the vocabulary");
-  if (fields.error()) return call.fail(*fields.error());
-  call.answer(json_answer({{"content", decode(tokenizer, ids, LeadingSpace::strip)}}));
+  auto result = edgedraft::detokenize(call.request.body, options_.bundle.tokenizer());
+  answer(std::move(call), std::move(result));
 }
 
 void ApiService::apply_template(Call call) {
   const auto request = parse_completion(call.request.body, CompletionKind::chat, options_.defaults,
                                         options_.defaults.sampling.seed);
   if (!request) return call.fail(request.error());
-  const auto text = render(*request);
+  const auto text = prompts_.render(*request);
   if (!text) return call.fail(text.error());
   call.answer(json_answer({{"prompt", text->text()}}));
 }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <cstdint>
 #include <functional>
@@ -15,12 +14,14 @@
 #include "client/privacy/privacy_guard.h"
 #include "client/privacy/uplink_record.h"
 #include "client/serve/api_guard.h"
+#include "client/serve/api_metrics.h"
 #include "client/serve/completion.h"
 #include "client/serve/completion_request.h"
 #include "client/serve/conversations.h"
 #include "client/serve/kept_stream.h"
 #include "client/serve/page_api.h"
 #include "client/serve/request_privacy.h"
+#include "client/serve/request_prompts.h"
 #include "shared/base/clock.h"
 #include "shared/constraints/answer_law.h"
 #include "shared/constraints/token_texts.h"
@@ -65,21 +66,6 @@ class ApiService {
   // Both from any thread. What is refused by its header alone, and the answer to all else.
   std::optional<HttpAnswer> refuse(const HttpRequest& head);
   void handle(const HttpRequest& request, const HttpReply& reply);
-
-  // Totals since the start.
-  struct Counters {
-    std::uint64_t requests = 0;
-    std::atomic<std::uint64_t> refused = 0;  // some by their headers, on another thread
-    std::uint64_t answers = 0;
-    std::uint64_t prompt_tokens = 0;
-    std::uint64_t reused_tokens = 0;
-    std::uint64_t tokens = 0;
-    std::uint64_t offline_tokens = 0;
-    std::uint64_t rewritten_tokens = 0;
-    std::uint64_t drafted = 0;
-    std::uint64_t accepted = 0;
-    std::uint64_t target_passes = 0;
-  };
 
  private:
   struct Call {
@@ -129,23 +115,16 @@ class ApiService {
              std::shared_ptr<AnswerLaw> law, RequestPrivacy privacy, Instant start_at);
   const std::shared_ptr<const TokenTexts>& texts();
   ApiResult<std::shared_ptr<AnswerLaw>> law_of(const CompletionRequest& request);
-  ApiResult<std::vector<Prompt>> prompts_of(const CompletionRequest& request,
-                                            const PrivateRequest& hidden) const;
-  ApiResult<std::vector<Prompt>> whole_prompts_of(const CompletionRequest& request) const;
-  ApiResult<std::vector<Prompt>> masked_prompts_of(CompletionKind kind,
-                                                   const PrivateRequest::Masked& masked) const;
-  ApiResult<Prompt> prompt_of(const TextPrompt& text) const;
-  ApiResult<MarkedText> render(const CompletionRequest& request) const;
-  void count(const AnswerOutcome& outcome);
 
   Options options_;
   ApiGuard guard_;
   PrivacyGuard privacy_;
   PageApi page_;
-  Counters counters_;
+  ApiCounters counters_;
   std::shared_ptr<const TokenTexts> texts_;  // once a request needs them
   KeptStreams kept_{{}};
   Conversations conversations_;
+  RequestPrompts prompts_;
   std::uint64_t last_completion_ = 0;
   std::map<std::uint64_t, std::shared_ptr<Completion>> completions_;
 };

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace edgedraft {
+
+// The first field of this name in "a=1&b=2", unescaped.
+std::optional<std::string> query_field(std::string_view query, std::string_view name);
+// Of digits alone.
+std::optional<std::size_t> number_of(const std::string& text);
+
+}  // namespace edgedraft

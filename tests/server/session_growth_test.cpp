@@ -1,0 +1,122 @@
+#include <algorithm>
+
+#include "tests/server/session_memory_rig.h"
+
+// Sessions that grow in too little memory for all.
+namespace edgedraft {
+namespace {
+
+using testing::kLeastPages;
+using testing::kToyVocabulary;
+using testing::RefusedRound;
+using testing::SessionMemoryTest;
+
+// Clients that draft large trees all at once, in too little memory.
+class GrowthTest : public SessionMemoryTest {
+ protected:
+  struct Peer {
+    Client client;
+    Tokens prompt;
+    Tokens expected;
+    Tokens answer = {};
+    Tokens sent = {};
+    std::uint32_t round = 0;
+    std::uint32_t refills = 0;
+
+    bool done() const { return answer.size() >= expected.size(); }
+  };
+
+  void refill(PassLoop& server, Peer& peer) {
+    Tokens all = peer.prompt;
+    all.insert(all.end(), peer.answer.begin(), peer.answer.end());
+    peer.sent.clear();
+    ask(server, peer.client, ++peer.round, all);
+  }
+
+  // A full tree with two right tokens in it.
+  void draft_widely(PassLoop& server, Peer& peer) {
+    peer.sent.clear();
+    std::vector<std::uint8_t> parents;
+    for (std::size_t i = peer.answer.size(); i < peer.expected.size() && peer.sent.size() < 2;
+         ++i) {
+      parents.push_back(static_cast<std::uint8_t>(peer.sent.size()));
+      peer.sent.push_back(peer.expected[i]);
+    }
+    while (peer.sent.size() < kDraftNodesMax) {
+      parents.push_back(static_cast<std::uint8_t>(random_.below(peer.sent.size() + 1)));
+      peer.sent.push_back(static_cast<std::uint32_t>(random_.below(kToyVocabulary)));
+    }
+    server.begin(peer.client,
+                 wire::Draft{.round = ++peer.round,
+                             .base_length = length(peer.client),
+                             .tokens = peer.sent,
+                             .parents = parents},
+                 now_);
+  }
+
+  // Everybody asks at once and then drafts as fast as it goes. Returns how often sessions had to be
+  // filled again.
+  std::uint32_t serve(std::uint32_t peer_count, std::uint32_t prompt_count,
+                      std::size_t answer_count) {
+    PassLoop server = loop(kLeastPages);
+    const std::uint64_t refused_before = refused(Refusal::session_unknown);
+    std::deque<Peer> peers;
+    for (std::uint64_t id = 1; id <= peer_count; ++id) {
+      Peer peer{.client = client(id), .prompt = random_tokens(prompt_count), .expected = {}};
+      peer.expected = alone(peer.prompt, answer_count);
+      peers.push_back(std::move(peer));
+    }
+    for (Peer& peer : peers) refill(server, peer);
+    std::uint32_t refills = 0;
+    const auto all_done = [&] {
+      return std::all_of(peers.begin(), peers.end(), [](const Peer& p) { return p.done(); });
+    };
+    for (int step = 0; !all_done(); ++step) {
+      if (step == 20000) {
+        ADD_FAILURE() << "nobody gets on";
+        break;
+      }
+      server.step();
+      now_ += std::chrono::milliseconds(5);
+      EXPECT_LE(server.memory().pages_held, kLeastPages);
+      for (Peer& peer : peers) {
+        auto& news = inboxes_.at(peer.client.connection_id)->news;
+        if (news.empty()) continue;
+        const auto what = std::move(news.front());
+        news.clear();
+        if (const auto* refusal = std::get_if<RefusedRound>(&what)) {
+          EXPECT_EQ(refusal->error.code, Errc::session_unknown) << refusal->error.message;
+          ++refills;
+          refill(server, peer);
+          continue;
+        }
+        const auto& verdict = std::get<wire::Verdict>(what);
+        for (const std::uint8_t row : verdict.path) peer.answer.push_back(peer.sent[row - 1]);
+        peer.answer.push_back(verdict.next);
+        if (!peer.done()) {
+          draft_widely(server, peer);
+          continue;
+        }
+        peer.answer.resize(peer.expected.size());
+        EXPECT_EQ(peer.answer, peer.expected);
+        server.end(peer.client.connection_id);
+      }
+    }
+    EXPECT_EQ(server.waiting_count(), 0u);
+    EXPECT_EQ(refused(Refusal::session_unknown) - refused_before, refills);
+    return refills;
+  }
+};
+
+// Each alone could grow; together neither can. The one that came first goes on.
+TEST_F(GrowthTest, TwoThatBothWaitToGrowBothFinish) {
+  EXPECT_GT(serve(2, 150, 100), 0u);
+}
+
+TEST_F(GrowthTest, ManyInTheSmallestPoolAllFinish) {
+  serve(12, 60, 40);
+  serve(6, 200, 20);
+}
+
+}  // namespace
+}  // namespace edgedraft

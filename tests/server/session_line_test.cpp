@@ -1,0 +1,154 @@
+#include "tests/server/session_memory_rig.h"
+
+// Who waits for memory, and who gives way to whom.
+namespace edgedraft {
+namespace {
+
+using testing::SessionMemoryTest;
+
+// Room for two prompts of 200 tokens (7 pages) and what they draft, not for three.
+class LineTest : public SessionMemoryTest {
+ protected:
+  static constexpr std::uint32_t kPages = 18;
+
+  void fill(PassLoop& server) {
+    for (const Client* c : {&first_, &second_}) {
+      const Tokens& prompt = c == &first_ ? prompts_[0] : prompts_[1];
+      ask(server, *c, 1, prompt);
+      run(server);
+      EXPECT_EQ(next(*c), alone(prompt, 1)[0]);
+      now_ += std::chrono::milliseconds(10);
+    }
+  }
+
+  std::vector<Tokens> prompts_ = {random_tokens(200), random_tokens(200), random_tokens(200),
+                                  random_tokens(200)};
+  Client first_ = client(1);
+  Client second_ = client(2);
+  Client third_ = client(3);
+  Client fourth_ = client(4);
+};
+
+TEST_F(LineTest, APromptWaitsUntilSomebodyLeaves) {
+  PassLoop server = loop(kPages);
+  fill(server);
+  ask(server, third_, 1, prompts_[2]);
+  ask(server, fourth_, 1, prompts_[3]);
+  run(server);
+  EXPECT_EQ(server.waiting_count(), 2u);
+  EXPECT_FALSE(has_reply(third_));
+  // Those that are at work go on.
+  draft(server, first_, 2);
+  run(server);
+  EXPECT_EQ(next(first_), alone(prompts_[0], 2)[1]);
+  server.end(2);
+  server.step();
+  run(server);
+  EXPECT_EQ(next(third_), alone(prompts_[2], 1)[0]);
+  EXPECT_FALSE(has_reply(fourth_));
+  server.end(3);
+  server.step();
+  run(server);
+  EXPECT_EQ(next(fourth_), alone(prompts_[3], 1)[0]);
+  EXPECT_EQ(server.waiting_count(), 0u);
+}
+
+TEST_F(LineTest, TheLineIsBoundedAndTheRefusalNamesTheRemedy) {
+  PassLoop server = loop(kPages, 1);
+  fill(server);
+  ask(server, third_, 1, prompts_[2]);
+  ask(server, fourth_, 1, prompts_[3]);
+  const Error refused = error(fourth_);
+  EXPECT_EQ(refused.code, Errc::refused);
+  EXPECT_NE(refused.message.find("--kv-memory"), std::string::npos);
+  EXPECT_EQ(this->refused(Refusal::no_room), 1u);
+  EXPECT_EQ(server.waiting_count(), 1u);
+}
+
+TEST_F(LineTest, WhoHadNoTurnForTooLongIsRefusedAndTheOthersGoOn) {
+  PassLoop server = loop(kPages, 64, std::chrono::milliseconds(500));
+  fill(server);
+  ask(server, third_, 1, prompts_[2]);
+  now_ += std::chrono::milliseconds(300);
+  ask(server, fourth_, 1, prompts_[3]);
+  now_ += std::chrono::milliseconds(300);
+  server.step();
+  EXPECT_EQ(error(third_).code, Errc::refused);
+  EXPECT_EQ(refused(Refusal::deadline), 1u);
+  EXPECT_EQ(server.waiting_count(), 1u);
+  server.end(1);
+  server.step();
+  run(server);
+  EXPECT_EQ(next(fourth_), alone(prompts_[3], 1)[0]);
+  // It may ask again.
+  server.end(4);
+  ask(server, third_, 2, prompts_[2]);
+  run(server);
+  EXPECT_EQ(next(third_), alone(prompts_[2], 1)[0]);
+}
+
+TEST_F(LineTest, WhoCancelsOrLeavesIsNotWaitedFor) {
+  PassLoop server = loop(kPages);
+  fill(server);
+  ask(server, third_, 1, prompts_[2]);
+  ask(server, fourth_, 1, prompts_[3]);
+  server.cancel(3, 1);
+  EXPECT_EQ(server.waiting_count(), 1u);
+  server.end(4);
+  EXPECT_EQ(server.waiting_count(), 0u);
+  // The cancelled one asks again and gets its turn.
+  ask(server, third_, 2, prompts_[3]);
+  server.end(1);
+  server.step();
+  run(server);
+  EXPECT_EQ(next(third_), alone(prompts_[3], 1)[0]);
+}
+
+TEST_F(LineTest, TheSessionThatIsIdleLongestGivesWayAndItsClientSendsAllAgain) {
+  PassLoop server = loop(kPages);
+  fill(server);
+  ask(server, third_, 1, prompts_[2]);
+  run(server);
+  EXPECT_FALSE(has_reply(third_));
+  now_ += std::chrono::milliseconds(985);  // the first is idle for more than a second
+  server.step();
+  run(server);
+  EXPECT_EQ(next(third_), alone(prompts_[2], 1)[0]);
+  draft(server, first_, 2);
+  EXPECT_EQ(error(first_).code, Errc::session_unknown);
+  ask(server, first_, 3, random_tokens(5), 201);
+  EXPECT_EQ(error(first_).code, Errc::session_unknown);
+  draft(server, second_, 2);
+  run(server);
+  EXPECT_EQ(next(second_), alone(prompts_[1], 2)[1]);
+
+  // Its pages may be gone or not: what it gets is the same.
+  now_ += std::chrono::seconds(2);
+  ask(server, first_, 4, prompts_[0]);
+  run(server);
+  EXPECT_EQ(next(first_), alone(prompts_[0], 1)[0]);
+}
+
+TEST_F(LineTest, WhoWaitsLongGetsItsTurnThoughNobodyIsIdle) {
+  PassLoop server = loop(kPages);
+  fill(server);
+  ask(server, third_, 1, prompts_[2]);
+  const Instant begun = now_;
+  for (std::uint32_t round = 2; !has_reply(third_); ++round) {
+    ASSERT_LT(now_ - begun, std::chrono::seconds(6));
+    for (const Client* c : {&first_, &second_}) {
+      if (has_reply(third_)) break;
+      draft(server, *c, round);
+      run(server);
+      if (now_ - begun < std::chrono::seconds(4)) next(*c);
+    }
+    now_ += std::chrono::milliseconds(500);
+    server.step();
+    run(server);
+  }
+  EXPECT_GE(now_ - begun, std::chrono::seconds(5));
+  EXPECT_EQ(next(third_), alone(prompts_[2], 1)[0]);
+}
+
+}  // namespace
+}  // namespace edgedraft

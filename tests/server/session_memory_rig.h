@@ -1,0 +1,151 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "server/passes/pass_loop.h"
+#include "tests/protocol/support.h"
+#include "tests/server/held_length.h"
+#include "tests/server/plain_answer.h"
+#include "tests/support/toy_models.h"
+
+namespace edgedraft::testing {
+
+inline constexpr std::uint32_t kContext = 256;
+// Of the smallest pool: a context and a tree behind it.
+inline constexpr std::uint32_t kLeastPages = (kContext + kMaskRowsMax) / KvPool::kPageSlots;
+
+struct RefusedRound {
+  std::uint32_t round;
+  Error error;
+};
+
+// What a client hears.
+class Inbox final : public Replies {
+ public:
+  void verdict(wire::Verdict verdict) override {
+    length.heard(verdict);
+    news.emplace_back(std::move(verdict));
+  }
+  void activations(wire::Activations chunk) override { chunks.push_back(std::move(chunk)); }
+  void refuse(std::uint32_t round, Error error) override {
+    news.emplace_back(RefusedRound{round, std::move(error)});
+  }
+
+  HeldLength length;
+  std::deque<std::variant<wire::Verdict, RefusedRound>> news;
+  std::vector<wire::Activations> chunks;
+};
+
+// Sessions that share the memory for keys and values: PassLoop on a simulated clock.
+class SessionMemoryTest : public ::testing::Test {
+ protected:
+  using Tokens = std::vector<std::uint32_t>;
+
+  SessionParts parts() {
+    return {.decoder = decoder_,
+            .context_count = kContext,
+            .is_end = [](std::uint32_t) { return false; },
+            .kv_type = kv_type_};
+  }
+  std::uint64_t page_bytes() { return SessionStore::session_bytes(parts()) / kLeastPages; }
+
+  PassLoop loop(std::uint32_t pages, std::uint32_t waiting_max = 64, Duration wait_max = {}) {
+    return {parts(),
+            {.sessions = {.sessions_max = 64,
+                          .kv_bytes_max = pages * page_bytes(),
+                          .waiting_max = waiting_max},
+             .wait_max = wait_max,
+             .metrics = metrics_},
+            [this] { return now_; }};
+  }
+
+  Client client(std::uint64_t connection_id, const std::string& identity = "someone") {
+    inboxes_[connection_id] = std::make_shared<Inbox>();
+    wire::SessionId session{};
+    session[0] = static_cast<std::byte>(connection_id);
+    return {.connection_id = connection_id,
+            .reply = inboxes_[connection_id],
+            .session = session,
+            .identity = identity,
+            .tap = tap_};
+  }
+
+  Tokens random_tokens(std::uint32_t count) {
+    Tokens tokens(count);
+    for (auto& t : tokens) t = 3 + static_cast<std::uint32_t>(random_.below(kToyVocabulary - 3));
+    return tokens;
+  }
+
+  // What a client alone gets behind the prompt.
+  Tokens alone(const Tokens& prompt, std::size_t count, const SamplingParams& sampling = {}) {
+    return plain_answer({decoder_, kContext, parts().is_end, kv_type_}, prompt, count, sampling);
+  }
+
+  void ask(PassLoop& loop, const Client& c, std::uint32_t round, const Tokens& tokens,
+           std::uint32_t base = 0) {
+    const wire::Prefill request{.round = round,
+                                .base_length = base,
+                                .tokens = tokens,
+                                .sampling = {.temperature = 0.0f, .seed = 0}};
+    inboxes_.at(c.connection_id)->length.asked(request);
+    loop.begin(c, request, now_);
+  }
+  std::uint32_t length(const Client& c) const {
+    return inboxes_.at(c.connection_id)->length.value();
+  }
+  void draft(PassLoop& loop, const Client& c, std::uint32_t round) {
+    loop.begin(c, wire::Draft{.round = round, .base_length = length(c)}, now_);
+  }
+  static void run(PassLoop& loop) {
+    for (int i = 0; i < 1000 && !loop.idle(); ++i) loop.step();
+    ASSERT_TRUE(loop.idle());
+  }
+  // The one reply that has come since the last call.
+  std::variant<wire::Verdict, RefusedRound> reply(const Client& c) {
+    auto& news = inboxes_.at(c.connection_id)->news;
+    if (news.size() != 1) ADD_FAILURE() << news.size() << " replies to " << c.connection_id;
+    if (news.empty()) return RefusedRound{};
+    auto first = std::move(news.front());
+    news.clear();
+    return first;
+  }
+  bool has_reply(const Client& c) { return !inboxes_.at(c.connection_id)->news.empty(); }
+  std::uint32_t next(const Client& c) {
+    const auto r = reply(c);
+    if (const auto* refusal = std::get_if<RefusedRound>(&r)) {
+      ADD_FAILURE() << refusal->error.message;
+      return ~0u;
+    }
+    return std::get<wire::Verdict>(r).next;
+  }
+  Error error(const Client& c) {
+    const auto r = reply(c);
+    return std::holds_alternative<RefusedRound>(r) ? std::get<RefusedRound>(r).error : Error{};
+  }
+
+  std::uint64_t refused(Refusal why) const {
+    return metrics_->refusals[static_cast<std::size_t>(why)].value();
+  }
+
+  std::shared_ptr<Metrics> metrics_ = std::make_shared<Metrics>();
+  Instant now_{std::chrono::hours(1)};
+  Random random_{11};
+  std::map<std::uint64_t, std::shared_ptr<Inbox>> inboxes_;
+  Tap* tap_ = nullptr;
+  DType kv_type_ = DType::f32;
+  ToyDecoder toy_{1};
+  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
+  Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
+};
+
+}  // namespace edgedraft::testing
