@@ -329,6 +329,15 @@ class Batches:
                 yield collate(batch, width)
 
 
+def batches_of(rows: List[Row], tokens: int):
+    """All of ``rows`` as :func:`collate` returns them, of similar length together: at most ``tokens`` ids with padding, or one row."""
+    rest = sorted(rows, key=lambda row: len(row.ids))
+    while rest:
+        count = max(1, tokens // len(rest[-1].ids))
+        yield collate(rest[-count:])
+        del rest[-count:]
+
+
 def collate(rows: List[Row], width: int = 0, pad: int = 0):
     """Tensors of a batch: tokens [B, T], and labels [B, T] with the next id where it is a response, else IGNORE.
 

@@ -24,7 +24,7 @@ import json
 import os
 import random
 import sys
-from typing import Callable, Dict, List, Tuple
+from typing import Callable, Dict, Iterable, List, Tuple
 
 import parallel
 
@@ -37,7 +37,7 @@ import torch.nn.functional as F
 
 import loop
 from checkpoint import load_target
-from data import Batches, IGNORE, Row, Source, collate, encode_conversation, random_conversation
+from data import Batches, IGNORE, Row, Source, batches_of, encode_conversation, random_conversation
 from drafters import DEFAULT_NAMES, described, kind_of
 from model import Llama
 from tasks import Example
@@ -176,6 +176,24 @@ def losses(drafters: Dict[str, nn.Module], target: Llama, tokens: Tensor, labels
     return result
 
 
+def held_out_means(held: Iterable[List[Row]], tokens: int, told: Callable[[Tensor, Tensor], List[float]]) -> List[float]:
+    """Means of what ``told`` says of held-out batches: over the answers' tokens of a group, then over the groups.
+
+    A group is taken in batches of at most ``tokens`` padded ids, so that it needs no more memory than training does.
+    """
+    groups: List[List[float]] = []
+    for rows in held:
+        counts: List[int] = []
+        values: List[List[float]] = []
+        for batch in batches_of(rows, tokens):
+            count = int(answer_rows(batch[1])[1].sum())
+            if count > 0:
+                counts.append(count)
+                values.append(told(*batch))
+        groups.append([sum(count * value for count, value in zip(counts, of_batches)) / sum(counts) for of_batches in zip(*values)])
+    return [sum(of_groups) / len(groups) for of_groups in zip(*groups)]
+
+
 def read_own_answers(path: str) -> List[Example]:
     with open(path, encoding="utf-8") as file:
         entries = [json.loads(line) for line in file]
@@ -183,10 +201,10 @@ def read_own_answers(path: str) -> List[Example]:
 
 
 def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.Random], Row],
-            held: List[Tuple[Tensor, Tensor]], content: str) -> None:
+            held: List[List[Row]], content: str) -> None:
     """Trains the drafters of ``options`` (add_options) for the target on the conversations that ``draw`` gives.
 
-    held       batches of held-out conversations, each of which counts the same in the checks
+    held       groups of held-out conversations, each of which counts the same in the checks
     content    a line on what is trained on
     """
     target.requires_grad_(False).to(options.device)
@@ -226,21 +244,20 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
         return {name: values[0] for name, values in found.items()}
 
     def check() -> str:
-        """Mean over the held-out batches of KL and equal argmax at a period of 4."""
-        sums = {name: [0.0, 0.0] for name in drafters}
+        """Mean over the held-out groups of KL and equal argmax at a period of 4."""
+        def told(tokens: Tensor, labels: Tensor) -> List[float]:
+            rows = tokens.shape[0]
+            found = losses(drafters, target, tokens.to(options.device), labels.to(options.device), torch.full((rows,), 4, device=options.device),
+                           torch.zeros(rows, dtype=torch.bool, device=options.device), weights)
+            return [value for name in drafters for value in found[name][1:]]
+
         for drafter in drafters.values():
             drafter.eval()
         with torch.no_grad():
-            for tokens, labels in held:
-                rows = tokens.shape[0]
-                found = losses(drafters, target, tokens.to(options.device), labels.to(options.device), torch.full((rows,), 4, device=options.device),
-                               torch.zeros(rows, dtype=torch.bool, device=options.device), weights)
-                for name, (_, kl, equal) in found.items():
-                    sums[name][0] += kl / len(held)
-                    sums[name][1] += equal / len(held)
+            means = held_out_means(held, options.tokens, told)
         for drafter in drafters.values():
             drafter.train()
-        return "  ".join(f"{name} KL {kl:.3f} top-1 {100 * equal:.1f}%" for name, (kl, equal) in sums.items())
+        return "  ".join(f"{name} KL {kl:.3f} top-1 {100 * equal:.1f}%" for name, kl, equal in zip(drafters, means[::2], means[1::2]))
 
     def save(clock: loop.Clock) -> None:
         torch.save({"drafters": {name: drafter_record(name, drafter) for name, drafter in drafters.items()}, "step": clock.step,
@@ -257,7 +274,7 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
 def main() -> None:
     options = parse()
     tokenizer, source, target = Tokenizer(options.tokenizer), Source(options.data), load_target(options.target)
-    held = [collate([encode_conversation(tokenizer, [item]) for item in items]) for items in source.held_out_set(20).values()]
+    held = [[encode_conversation(tokenizer, [item]) for item in items] for items in source.held_out_set(20).values()]
     if options.own_answers:
         source.use_own_answers(read_own_answers(options.own_answers))
     distill(options, target, lambda rng: random_conversation(source, tokenizer, rng, options.longest), held, source.describe())

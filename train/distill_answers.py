@@ -23,7 +23,7 @@ if __name__ == "__main__":
 import distill
 import loop
 from checkpoint import load_target
-from data import Row, collate
+from data import Row
 from drafters import described
 from tasks import pick
 
@@ -66,7 +66,7 @@ def main() -> None:
     options = parse()
     target = load_target(options.target)
     training, held = read_answers(options.answers, options.longest, options.shortest)
-    distill.distill(options, target, lambda rng: pick(rng, training), [collate(rows) for rows in held.values()],
+    distill.distill(options, target, lambda rng: pick(rng, training), list(held.values()),
                     f"{len(training)}+{sum(map(len, held.values()))} answers (training+held out)")
 
 

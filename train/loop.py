@@ -57,6 +57,15 @@ def add_options(parser: argparse.ArgumentParser, minutes: float, muon_lr: float,
     add("--save-every", type=float, default=180, help="seconds between checkpoints (default 180)")
 
 
+def has_reference_blas() -> bool:
+    """Whether PyTorch computes 32-bit products with Debian's BLAS of last resort: a sixteenth of OpenBLAS's speed, as measured."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8") as file:
+            return any("/blas/libblas.so" in line for line in file)
+    except OSError:
+        return False
+
+
 def check_options(options: argparse.Namespace) -> None:
     if options.workers > 1 and (options.device != "cpu" or parallel.launched()):
         sys.exit("error: --workers is for the CPU without torchrun; on a GPU use more --tokens, on several torchrun")
@@ -66,6 +75,8 @@ def check_options(options: argparse.Namespace) -> None:
         sys.exit("error: --steps must be above 0")
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         sys.exit("error: this PyTorch sees no CUDA device")
+    if options.device == "cpu" and has_reference_blas():
+        print("note: matrix products in 32 bits, as in held-out checks, are slow here; apt-get install libopenblas0-pthread", file=sys.stderr)
     if parallel.launched():
         options.device, options.workers = parallel.join(options.device)
 

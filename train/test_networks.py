@@ -14,7 +14,7 @@ import evaluate
 import loop
 import tune_medusa
 from checkpoint import load_target, read_safetensors, write_llama, write_safetensors
-from data import IGNORE, Row
+from data import IGNORE, Row, collate
 from drafters import eagle, moa
 from drafters.moa import Moa, MoaConfig, MoaState
 from generate import written
@@ -203,6 +203,22 @@ class FeatureDraftersTest(unittest.TestCase):
 
         self.assertAlmostEqual(float(loss(0, 0, 1)), float(loss(1, 0, 0)), places=4)
         self.assertAlmostEqual(float(loss(0.1, 1, 0.5)), float(loss(0.6, 1, 0)), places=4)
+
+    def test_held_out_means_do_not_depend_on_the_size_of_batches(self):
+        drafter = {"hass": self.make("hass")}
+        weights = {"hass": distill.Weights(1, 0, 0)}
+
+        def told(tokens, labels):
+            period, nothing = torch.full((len(tokens),), 4), torch.zeros(len(tokens), dtype=torch.bool)
+            return list(distill.losses(drafter, self.target, tokens, labels, period, nothing, weights)["hass"][1:])
+
+        held = []
+        for lengths in ((5, 12, 9, 7), (6,)):
+            held.append([Row(torch.randint(0, 50, (n,)).tolist(), [False] * 3 + [True] * (n - 3)) for n in lengths])
+        whole = [torch.tensor(told(*collate(rows))) for rows in held]
+        for tokens in (1, 20, 1000):
+            found = torch.tensor(distill.held_out_means(held, tokens, told))
+            self.assertTrue(torch.allclose(found, (whole[0] + whole[1]) / 2, atol=1e-5), tokens)
 
     def test_medusa_starts_as_the_lm_head(self):
         for name in ("medusa", "medusa-1"):

@@ -40,7 +40,7 @@ import torch.nn.functional as F
 import distill
 import loop
 from checkpoint import amend_config, load_target, weight_files, write_safetensors
-from data import Batches, collate
+from data import Batches
 from distill_answers import read_answers
 from drafters import kind_of
 from model import Llama
@@ -207,11 +207,12 @@ def main() -> None:
         return {"target": own, "heads": weight_of_heads(clock.progress(options), options.heads_weight) * ahead}
 
     def check() -> str:
-        sums, batches = [0.0] * (2 + len(heads)), [collate(rows) for rows in held.values()]
+        def told(tokens: Tensor, labels: Tensor) -> List[float]:
+            own, _, equal = losses(target, adapters, heads, tokens.to(options.device), labels.to(options.device), True)
+            return [float(own), *equal]
+
         with torch.no_grad():
-            for tokens, labels in batches:
-                own, _, equal = losses(target, adapters, heads, tokens.to(options.device), labels.to(options.device), True)
-                sums = [total + value / len(batches) for total, value in zip(sums, [float(own), *equal])]
+            sums = distill.held_out_means(held.values(), options.tokens, told)
         return f"target KL {sums[0]:.4f} top-1 {100 * sums[1]:.2f}%, heads top-1 {' '.join(f'{100 * share:.1f}%' for share in sums[2:])}"
 
     def save(clock: loop.Clock) -> None:
