@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "client/privacy/open_text.h"
+
 namespace edgedraft {
 
 ApiResult<MarkedText> RequestPrompts::render(const CompletionRequest& request) const {

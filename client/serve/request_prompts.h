@@ -1,10 +1,10 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/engine/bundle_file.h"
-#include "client/privacy/open_text.h"
 #include "client/serve/api_error.h"
 #include "client/serve/completion_request.h"
 #include "client/serve/conversations.h"
