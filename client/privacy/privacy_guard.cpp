@@ -16,4 +16,10 @@ PrivacyGuard::PrivacyGuard(const Options& options)
   for (const std::string& name : options.names) vault_.add(name, PrivateType::name);
 }
 
+bool PrivacyGuard::finds(std::string_view text) const {
+  std::vector<PrivateSpan> found = vault_.find(text);
+  for (const auto& detector : detectors_) detector->find(text, found);
+  return !found.empty();
+}
+
 }  // namespace edgedraft

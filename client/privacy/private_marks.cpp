@@ -16,23 +16,38 @@ struct Mark {
   bool found() const { return begin != std::string_view::npos; }
 };
 
-Mark next_mark(std::string_view text, std::size_t at) {
-  const std::size_t open = text.find(kOpen, at);
-  const std::size_t close = text.find(kClose, at);
-  if (open < close) return {.begin = open, .end = open + kOpen.size(), .opens = true};
-  if (close == std::string_view::npos) return {};
-  return {.begin = close, .end = close + kClose.size()};
-}
+// The marks of a text from left to right. Each byte is looked at once, however many marks there
+// are.
+class Marks {
+ public:
+  explicit Marks(std::string_view text) : text_(text) {}
+
+  // The first from `at` on, which must not be before that of the last call.
+  Mark next(std::size_t at) {
+    if (open_ == kUnknown || open_ < at) open_ = text_.find(kOpen, at);
+    if (close_ == kUnknown || close_ < at) close_ = text_.find(kClose, at);
+    if (open_ < close_) return {.begin = open_, .end = open_ + kOpen.size(), .opens = true};
+    if (close_ == std::string_view::npos) return {};
+    return {.begin = close_, .end = close_ + kClose.size()};
+  }
+
+ private:
+  static constexpr std::size_t kUnknown = std::string_view::npos - 1;
+  std::string_view text_;
+  std::size_t open_ = kUnknown;
+  std::size_t close_ = kUnknown;
+};
 
 // Where the private text ends that begins at `begin`: its last closing mark, or the text's end.
 Mark end_of(std::string_view text, std::size_t begin) {
+  Marks marks(text);
   std::size_t depth = 1;
-  for (Mark mark = next_mark(text, begin); mark.found(); mark = next_mark(text, mark.end)) {
+  for (Mark mark = marks.next(begin); mark.found(); mark = marks.next(mark.end)) {
     if (mark.opens) {
       ++depth;
     } else if (depth > 1) {
       --depth;
-    } else if (const Mark next = next_mark(text, mark.end); !next.found() || next.opens) {
+    } else if (const Mark next = marks.next(mark.end); !next.found() || next.opens) {
       return mark;
     }
   }

@@ -16,6 +16,7 @@
 #include "client/serve/tokenizer_api.h"
 #include "client/serve/url_query.h"
 #include "client/version.h"
+#include "shared/base/json_shape.h"
 
 namespace edgedraft {
 namespace {
@@ -132,6 +133,11 @@ void ApiService::serve(Call call) {
   const auto page = std::ranges::find_if(
       routes(), [&](const Route& route) { return of_path(route) && route.method == method; });
   const bool found = page != routes().end();
+  if (found && !has_readable_shape(request.body)) {
+    ++counters_.refused;
+    return call.fail({.message = "the body nests too deeply, or has objects of too many members",
+                      .code = "invalid_json"});
+  }
   if (found) {
     HttpReply reply = call.reply;
     try {

@@ -122,9 +122,6 @@ void Completion::Choice::on_over(Result<AnswerOutcome> over) {
   outcome = *std::move(over);
   text.finish();
   stopping_ = true;
-  if (completion_.parts_.privacy.is_local && completion_.parts_.on_local_text) {
-    completion_.parts_.on_local_text(text.thought() + '\n' + text.text());
-  }
   if (!completion_.request_.streams) {
     text.take();
     if (completion_.parts_.texts) tell_logprobs();
@@ -339,11 +336,20 @@ void Completion::lose_reader(HttpGone how) {
 
 void Completion::done() {
   done_ = true;
+  keep_local_texts();
   abandon_choices();
   hold_.reset();
   start_.cancel();
   late_.cancel();
   parts_.on_done();
+}
+
+// However it ends: what was told of an answer may be said again.
+void Completion::keep_local_texts() const {
+  if (!parts_.privacy.is_local || !parts_.on_local_text) return;
+  for (const auto& choice : choices_) {
+    parts_.on_local_text(choice->text.thought() + '\n' + choice->text.text());
+  }
 }
 
 void Completion::abandon_choices() {

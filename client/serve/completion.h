@@ -105,6 +105,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   void write(std::string events);
   void fail(const ApiError& error);
   void end_if_complete();
+  void keep_local_texts() const;
   void abandon_choices();
   void done();
   std::vector<FinishedChoice> finished() const;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "client/page/page_files.h"
 #include "client/privacy/open_text.h"
@@ -62,6 +64,26 @@ Json open_messages(const PrivateRequest::Masked& masked) {
   return open;
 }
 
+// All texts of a document.
+void collect_texts(const nlohmann::json& value, std::vector<std::string>& texts) {
+  if (value.is_string()) return texts.push_back(value.get<std::string>());
+  if (!value.is_structured()) return;
+  for (const nlohmann::json& element : value) collect_texts(element, texts);
+}
+
+// What is learned while it lives is forgotten with it.
+class VaultAsItWas {
+ public:
+  explicit VaultAsItWas(PrivateVault& vault) : vault_(vault), before_(vault) {}
+  ~VaultAsItWas() { vault_ = std::move(before_); }
+  VaultAsItWas(const VaultAsItWas&) = delete;
+  VaultAsItWas& operator=(const VaultAsItWas&) = delete;
+
+ private:
+  PrivateVault& vault_;
+  PrivateVault before_;
+};
+
 }  // namespace
 
 HttpAnswer PageApi::file(std::string_view path) {
@@ -111,6 +133,12 @@ ApiResult<HttpAnswer> PageApi::keep(const std::string& id, std::string_view body
     fields.refuse("title", "at most " + std::to_string(kTitleBytesMax) + " bytes");
   }
   if (fields.error()) return *fields.error();
+  // The page knows what was marked, and of the rest only once an answer has ended.
+  std::vector<std::string> texts = {conversation.entry.title};
+  collect_texts(*document, texts);
+  conversation.entry.is_private =
+      conversation.entry.is_private ||
+      std::ranges::any_of(texts, [this](const std::string& text) { return privacy_.finds(text); });
   conversation.document = document->dump();
   conversation.entry.updated_unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
                                            std::chrono::system_clock::now().time_since_epoch())
@@ -127,6 +155,8 @@ ApiResult<HttpAnswer> PageApi::remove(const std::string& id) {
 }
 
 ApiResult<HttpAnswer> PageApi::preview(std::string_view body) {
+  // What is half typed is no value yet.
+  const VaultAsItWas vault(privacy_.vault());
   auto hidden = take_out_private(body, privacy_, tokenizer_);
   if (!hidden) return hidden.error();
   nlohmann::json object;
@@ -134,7 +164,8 @@ ApiResult<HttpAnswer> PageApi::preview(std::string_view body) {
   Json shown = {{"is_local", hidden->privacy.is_local},
                 {"messages", object.value("messages", nlohmann::json::array())}};
   if (hidden->privacy.is_local) shown.erase("messages");
-  if (hidden->masked && hidden->privacy.sends_open) shown["messages"] = open_messages(*hidden->masked);
+  if (hidden->masked && hidden->privacy.sends_open)
+    shown["messages"] = open_messages(*hidden->masked);
   if (hidden->privacy.placeholders) {
     for (const auto& [type, count] : hidden->privacy.placeholders->counts()) {
       shown["private"][to_string(type)] = count;

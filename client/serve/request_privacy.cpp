@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "client/serve/json_fields.h"
+#include "shared/base/json_shape.h"
 #include "shared/model/utf8.h"
 
 namespace edgedraft {
@@ -23,7 +24,7 @@ struct Visitor {
   Visit text;
   VisitName name;
 
-  // All texts within, and the names of an object's members.
+  // All texts within, numbers too, and the names of an object's members.
   void all(Json& value) const {
     if (value.is_string()) {
       value = text(value.get<std::string>(), false);
@@ -39,6 +40,9 @@ struct Visitor {
           all(member);
         }
       }
+    } else if (value.is_number()) {
+      const std::string told = value.dump();
+      if (std::string seen = text(told, false); seen != told) value = std::move(seen);
     }
   }
 
@@ -55,7 +59,9 @@ struct Visitor {
 
   // JSON within a text.
   void arguments(Json& value) const {
-    Json inner = Json::parse(value.get<std::string>(), nullptr, /*allow_exceptions=*/false);
+    const auto written = value.get<std::string>();
+    if (!has_readable_shape(written)) return all(value);
+    Json inner = Json::parse(written, nullptr, /*allow_exceptions=*/false);
     if (inner.is_discarded()) return all(value);
     const std::string before = inner.dump();
     all(inner);
@@ -186,13 +192,27 @@ ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& 
   if (mode != PrivateMode::mask) {
     RequestMask prefix(guard, PrivateMode::prefix);
     Json masked = json;
+    bool name_is_private = false;
+    // What looks like a placeholder and is the user's own text is learned, so that none is given
+    // out that equals it.
+    Visitor{.text =
+                [&](const std::string& text, bool is_private) {
+                  prefix.learn(text, is_private);
+                  return text;
+                },
+            .name = [](const std::string&) {}}
+        .request(masked);
     Visitor{.text = [&](const std::string& text,
                         bool is_private) { return prefix.apply(text, is_private); },
-            .name = [](const std::string&) {}}
+            .name =
+                [&](const std::string& name) {
+                  name_is_private = prefix.holds(name) || name_is_private;
+                }}
         .request(masked);
     auto outcome = prefix.outcome();
     if (!outcome && mode == PrivateMode::prefix) return api_error(outcome.error());
-    if (outcome && outcome->placeholders) {
+    // A name that is private cannot be masked, and may stand before the first placeholder.
+    if (outcome && outcome->placeholders && !name_is_private) {
       request.masked = {.body = masked.dump(), .placeholders = std::move(outcome->placeholders)};
     }
   }

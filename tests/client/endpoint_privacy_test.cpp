@@ -243,6 +243,48 @@ TEST_F(PrivacyTest, NoFieldIsForgotten) {
   }
 }
 
+// Numbers of arguments and schemas are values like others.
+TEST_F(PrivacyTest, ANumberIsFoundWithoutItsQuotationMarks) {
+  sent_for(chat_of("My account is <private>48213977</private>.", {{"max_tokens", 5}}));
+  const std::uint64_t before = last_sent();
+  json body = chat_of("Go on.", {{"max_tokens", 5}});
+  body["messages"].push_back(
+      {{"role", "assistant"},
+       {"tool_calls",
+        {{{"id", "a"},
+          {"type", "function"},
+          {"function", {{"name", "f"}, {"arguments", R"({"account": 48213977})"}}}}}}});
+  body["messages"].push_back({{"role", "tool"}, {"tool_call_id", "a"}, {"content", "done"}});
+  const json schema = {{"type", "object"}, {"properties", {{"a", {{"const", 48213977}}}}}};
+  body["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"schema", schema}}}};
+  chat(body);
+  std::string sent;
+  for (const UplinkRecord::Message& message : uplink_.since(before)) {
+    sent += to_json(message, bundle_.tokenizer()).dump();
+  }
+  EXPECT_FALSE(sent.empty());
+  EXPECT_EQ(sent.find("48213977"), std::string::npos) << sent;
+}
+
+// It cannot be masked, and would stand before the first placeholder.
+TEST_F(PrivacyTest, UnderPrefixAPrivateNameKeepsAllHere) {
+  sent_for(chat_of("I am <private>Annabel Quist</private>.", {{"max_tokens", 5}}));
+  const std::uint64_t before = last_sent();
+  json body = chat_of("Tally the votes.", {{"private", "prefix"}, {"max_tokens", 5}});
+  body["messages"].push_back(
+      {{"role", "assistant"},
+       {"tool_calls",
+        {{{"id", "a"},
+          {"type", "function"},
+          {"function", {{"name", "f"}, {"arguments", R"({"votes": {"Annabel Quist": 3}})"}}}}}}});
+  body["messages"].push_back({{"role", "tool"}, {"tool_call_id", "a"}, {"content", "done"}});
+  body["messages"].push_back({{"role", "user"}, {"content", "And Annabel Quist?"}});
+  EXPECT_EQ(chat(body)["choices"][0]["x_edgedraft"]["private"], "local");
+  for (const UplinkRecord::Message& message : uplink_.since(before)) {
+    EXPECT_EQ(to_json(message, bundle_.tokenizer())["kind"], "hello");
+  }
+}
+
 // What a program acts on by itself holds placeholders, unless the request wants it otherwise.
 TEST_F(PrivacyTest, ArgumentsOfFunctionsAreRestoredIfTheRequestAllowsIt) {
   const std::string value = "Ann \"Q\" Lee";
@@ -326,6 +368,36 @@ TEST_F(PrivacyTest, UnderLocalAnAnswerStaysWithItsQuestion) {
     body["private"] = "local";
     EXPECT_EQ(post("/v1/chat/completions", body).status, 400u);
   }
+}
+
+// Its reader has seen it, and may quote it.
+TEST_F(PrivacyTest, UnderLocalAStoppedAnswerStaysToo) {
+  const std::string id(32, 's');
+  const std::string body = chat_of("Tell me a story about a dog and a <private>ball</private>.",
+                                   {{"private", "local"}, {"stream", true}, {"max_tokens", 900}})
+                               .dump();
+  RawPeer peer(api_->port());
+  peer.write("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-Conversation-Id: " + id +
+             "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  std::string told;
+  for (std::string raw; told.size() < 60;) {
+    const Bytes more = peer.read_some();
+    ASSERT_FALSE(more.empty()) << raw;
+    raw.append(reinterpret_cast<const char*>(more.data()), more.size());
+    told.clear();
+    for (std::size_t at = raw.find("data: {"); at != std::string::npos;
+         at = raw.find("data: {", at + 1)) {
+      const json event =
+          json::parse(raw.substr(at + 6, raw.find('\n', at) - at - 6), nullptr, false);
+      if (event.is_discarded()) continue;
+      told += event["choices"][0]["delta"].value("content", "");
+    }
+  }
+  EXPECT_EQ(ask(api_->port(), {.method = "DELETE", .path = "/v1/stream?conv_id=" + id}).status,
+            204u);
+  const json quoted = chat(chat_of("What does this mean: \"" + told + "\"?",
+                                   {{"private", "local"}, {"max_tokens", 10}}))["choices"][0];
+  EXPECT_EQ(quoted["x_edgedraft"]["private"], "local");
 }
 
 TEST_F(PrivacyTest, WhatNobodyMarkedMayBeRefused) {

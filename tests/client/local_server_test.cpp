@@ -372,9 +372,26 @@ TEST_F(LocalServerTest, ThePageIsBoundToItsOriginAndKeepsItsConversations) {
       json::parse(post("/v1/edgedraft/preview", chat_of("I am <private>Ann</private>.")).body);
   EXPECT_EQ(shown["messages"][0]["content"], "I am [TEXT_001].");
   EXPECT_EQ(shown["private"]["text"], 1);
-  const json kept =
-      json::parse(post("/v1/edgedraft/preview", chat_of("I am Ann.", {{"private", "local"}})).body);
-  EXPECT_EQ(kept, json({{"is_local", true}}));
+  const auto stays = [&](const std::string& text) {
+    const json body = chat_of(text, {{"private", "local"}});
+    return json::parse(post("/v1/edgedraft/preview", body).body)["is_local"].get<bool>();
+  };
+  EXPECT_TRUE(stays("I am <private>Ann</private>."));
+  EXPECT_FALSE(stays("I am Ann.")) << "a look teaches nothing: what it saw may be half typed";
+  chat(chat_of("I am <private>Ann</private>.", {{"max_tokens", 1}}));
+  EXPECT_TRUE(stays("I am Ann."));
+
+  const auto is_private = [&] {
+    return json::parse(
+        ask(api_->port(), {.path = "/v1/edgedraft/conversations"}).body)["data"][0]["private"];
+  };
+  const auto turn_of = [](const std::string& text) {
+    return json{{"title", "A"}, {"document", {{"turns", {{{"content", text}}}}}}};
+  };
+  EXPECT_EQ(put(turn_of("I am Bob.")), 200u);
+  EXPECT_EQ(is_private(), false);
+  EXPECT_EQ(put(turn_of("I am ann.")), 200u);
+  EXPECT_EQ(is_private(), true) << "marked once, and not by the page";
 
   api_.reset();
   start({.page = false});
@@ -397,6 +414,17 @@ TEST_F(LocalServerTest, WrongRequestsAreRefusedInOpenAIsShape) {
   const HttpResult huge = post("/v1/chat/completions", {{"x", std::string(17u << 20, 'y')}});
   EXPECT_EQ(huge.status, 413u);
   EXPECT_TRUE(json::parse(huge.body).contains("error"));
+  const std::string levels(1'000'000, '[');
+  std::string members;
+  for (int i = 0; i < 100'000; ++i) members += "\"" + std::to_string(i) + "\":0,";
+  for (const char* const path : {"/v1/chat/completions", "/tokenize", "/v1/edgedraft/preview"}) {
+    for (const std::string& body :
+         {"{\"x\":" + levels + std::string(levels.size(), ']') + "}", "{" + members + "\"x\":0}"}) {
+      const HttpResult unwieldy = ask(api_->port(), {.method = "POST", .path = path, .body = body});
+      EXPECT_EQ(unwieldy.status, 400u) << path;
+      EXPECT_EQ(json::parse(unwieldy.body)["error"]["code"], "invalid_json");
+    }
+  }
   EXPECT_FALSE(text(chat_of("Hi")).empty()) << "the rest goes on";
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "shared/base/json_shape.h"
 #include "shared/model/chat_template.h"
 
 namespace edgedraft::chat {
@@ -54,6 +55,9 @@ std::optional<Value> value_of(const Json& json, std::size_t depth_left) {
 }  // namespace
 
 Result<Value> json_value(std::string_view json, std::string_view what) {
+  if (!has_readable_shape(json)) {
+    return Error{Errc::usage, std::string(what) + " nest too deeply, or have too many members"};
+  }
   const Json parsed = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (parsed.is_discarded()) return Error{Errc::usage, std::string(what) + " are no JSON"};
   // Those that a template puts them into nest as well.
