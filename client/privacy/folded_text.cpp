@@ -2,7 +2,9 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <array>
+#include <utility>
 
 namespace edgedraft {
 namespace {
@@ -60,6 +62,30 @@ bool is_letter_or_digit(char32_t character) {
     default:
       return false;
   }
+}
+
+// Source    Unicode 15, Blocks.txt
+bool is_unspaced(char32_t character) {
+  constexpr std::pair<char32_t, char32_t> kBlocks[] = {
+      {0x0E00, 0x0EFF},    // Thai, Lao
+      {0x1000, 0x109F},    // Myanmar
+      {0x1780, 0x17FF},    // Khmer
+      {0x3000, 0x312F},    // signs that stand for characters, Hiragana, Katakana, Bopomofo
+      {0x31A0, 0x31FF},    // Bopomofo and Katakana, extended
+      {0x3400, 0x4DBF},    // Han, extension A
+      {0x4E00, 0x9FFF},    // Han
+      {0xA9E0, 0xA9FF},    // Myanmar, extended B
+      {0xAA60, 0xAA7F},    // Myanmar, extended A
+      {0xF900, 0xFAFF},    // Han, for compatibility
+      {0x1AFF0, 0x1B16F},  // Kana, extended
+      {0x20000, 0x3FFFF},  // Han, further extensions
+  };
+  const bool in_block = std::ranges::any_of(kBlocks, [character](const auto& block) {
+    return character >= block.first && character <= block.second;
+  });
+  if (!in_block || !is_letter_or_digit(character)) return false;
+  // A number goes on in any script.
+  return utf8proc_category(static_cast<utf8proc_int32_t>(character)) != UTF8PROC_CATEGORY_ND;
 }
 
 FoldedText fold(std::string_view text) {

@@ -9,7 +9,7 @@
 namespace edgedraft {
 namespace {
 
-// Of letters and digits alone.
+// Of letters and digits alone. Without spaces between words each letter is one.
 std::vector<std::uint64_t> words_of(std::string_view text) {
   std::vector<std::uint64_t> words;
   bool within = false;
@@ -18,8 +18,9 @@ std::vector<std::uint64_t> words_of(std::string_view text) {
       within = false;
       continue;
     }
-    if (!within) words.push_back(0);
-    within = true;
+    const bool is_word = is_unspaced(character);
+    if (!within || is_word) words.push_back(0);
+    within = !is_word;
     words.back() = mix64(words.back() + character + 1);
   }
   return words;

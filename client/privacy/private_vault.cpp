@@ -22,9 +22,18 @@ std::uint64_t key_of(std::u32string_view text) {
   return key;
 }
 
-// Whether a letter or digit stands between the two places without anything in between.
+// Of which folding makes syllables.
+bool is_hangul(char32_t character) { return character >= 0x1100 && character <= 0x11FF; }
+
+// Whether both may be of one word: letters or digits with nothing in between, of scripts that put
+// spaces between words. Behind a syllable of Hangul a particle may stand.
 bool joined(const FoldedText& text, std::size_t left, std::size_t right) {
-  return is_letter_or_digit(text.text[left]) && is_letter_or_digit(text.text[right]) &&
+  const auto joins = [](char32_t character) {
+    return is_letter_or_digit(character) && !is_unspaced(character);
+  };
+  const bool is_at_syllable = (is_hangul(text.text[left]) || is_hangul(text.text[right])) &&
+                              text.begins[left] != text.begins[right];
+  return joins(text.text[left]) && joins(text.text[right]) && !is_at_syllable &&
          text.ends[left] >= text.begins[right];
 }
 

@@ -39,50 +39,97 @@ std::string escaped(const std::string& text) {
 
 }  // namespace
 
+bool RestoredText::Place::is_behind_word() const {
+  return is_letter(line_last) || static_cast<unsigned char>(line_last) >= 0x80;
+}
+
+// A tag that readers may take apart in different ways is never closed.
+// Source    HTML Living Standard, 13.2.5.8 to 13.2.5.40
+void RestoredText::Place::take_in_tag(char c) {
+  const bool is_quote = c == '"' || c == '\'';
+  const bool ends_line = c == '\n' || c == '\r';
+  // In JSON a quotation mark is written with a backslash, or as its number behind one.
+  tag_has_quotes = tag_has_quotes || is_quote || c == '\\';
+  // A '<' may begin a tag, if this is a comment or plain text to the reader. And Markdown's HTML
+  // may end with any line: quotation marks behind that become entities, and close nothing.
+  tag_in_doubt =
+      tag_in_doubt || c == '<' || (quote != 0 && ends_line) || (before == '\\' && !is_quote);
+  if (quote != 0) {
+    if (c != quote) return;
+    quote = 0;
+    tag_part = TagPart::gap;
+  } else if (c == '>') {
+    in_tag = tag_has_quotes && tag_in_doubt;
+  } else if (is_blank(c) || c == '\f') {
+    if (tag_part == TagPart::attribute) tag_part = TagPart::behind_attribute;
+    if (tag_part == TagPart::name || tag_part == TagPart::value) tag_part = TagPart::gap;
+  } else if (tag_part == TagPart::value_begin) {
+    if (is_quote) quote = c;
+    if (!is_quote && c != '\\') tag_part = TagPart::value;
+  } else if (tag_part == TagPart::value) {
+    return;
+  } else if (c == '/') {
+    tag_part = TagPart::gap;
+  } else if (c == '=' &&
+             (tag_part == TagPart::attribute || tag_part == TagPart::behind_attribute)) {
+    tag_part = TagPart::value_begin;
+  } else if (tag_part != TagPart::name) {
+    tag_part = TagPart::attribute;
+  }
+}
+
 void RestoredText::Place::take(char c) {
   if (c == '\n') {
-    target_depth = 0;
-    target_angled = in_definition = line_begun = line_has_label = false;
+    // A target may be on the line behind its '(' or ':', but not behind a blank one.
+    const bool is_blank_line = line_last == 0;
+    if (is_blank_line) target_depth = 0;
+    if (is_blank_line || definition_begun) in_definition = false;
+    line_last = 0;
   }
   if (is_blank(c)) {
     word_links = false;
-    word_begin.clear();
+    word_tail.clear();
   } else {
-    constexpr std::string_view kWeb = "www.";
-    if (word_begin.size() < kWeb.size()) word_begin += static_cast<char>(c | 0x20);
+    constexpr std::string_view kLinks[] = {"www.", "http:", "https:"};
+    constexpr std::size_t kTailBytes = 6;
+    if (word_tail.size() == kTailBytes) word_tail.erase(0, 1);
+    word_tail += static_cast<char>(c | 0x20);
     // As a browser has it, either slash will do.
     const auto is_slash = [](char one) { return one == '/' || one == '\\'; };
-    word_links = word_links || (is_slash(c) && is_slash(before)) || word_begin == kWeb;
-    constexpr std::string_view kMarks = ">*-+";
-    if (!line_begun && kMarks.find(c) == std::string_view::npos) {
-      line_begun = true;
-      line_has_label = c == '[';
-    }
+    word_links = word_links || (is_slash(c) && is_slash(before)) ||
+                 std::ranges::any_of(
+                     kLinks, [this](std::string_view link) { return word_tail.ends_with(link); });
+    line_last = c;
+    definition_begun = true;
   }
-  // A tag that is never closed, or a quotation mark, reaches to the text's end.
+  // A tag that is never closed, or a quotation mark, reaches to the text's end. Its name may come
+  // from a placeholder.
+  constexpr std::string_view kTagMarks = "/!?[";
   if (in_tag) {
-    if (quote != 0) {
-      if (c == quote) quote = 0;
-    } else if (c == '"' || c == '\'') {
-      quote = c;
-    } else if (c == '>') {
-      in_tag = false;
-    }
-  } else if (before == '<' && (is_letter(c) || c == '/' || c == '!' || c == '?')) {
+    take_in_tag(c);
+  } else if (before == '<' && (is_letter(c) || kTagMarks.find(c) != std::string_view::npos)) {
     in_tag = true;
+    tag_part = TagPart::name;
     quote = 0;
+    tag_has_quotes = tag_in_doubt = false;
   }
+  // A target may stand within what only began like one, so all that opens counts, escaped or not.
   if (target_depth > 0) {
     const bool escaped = before == '\\';
-    if (before == '(' && target_depth == 1 && c == '<') target_angled = true;
-    if (target_angled && c == '>' && !escaped) target_angled = false;
-    if (!target_angled && c == '(' && !escaped) ++target_depth;
-    if (!target_angled && c == ')' && !escaped) --target_depth;
+    if (c == '<') target_angled = true;
+    if (c == '>' && !escaped) target_angled = false;
+    if (c == '(') ++target_depth;
+    if (c == ')' && !escaped && !target_angled) --target_depth;
   } else if (before == ']' && c == '(') {
     target_depth = 1;
     target_angled = false;
   }
-  if (before == ']' && c == ':' && line_has_label) in_definition = true;
+  // Its label may begin on an earlier line, or behind marks of lists of any kind.
+  if (before == ']' && c == ':' && !in_sentence) {
+    in_definition = true;
+    definition_begun = false;
+  }
+  in_sentence = false;
   before = c;
 }
 
@@ -93,6 +140,9 @@ void RestoredText::read(bool whole) {
     if (candidate.front() == '[' && cut && !whole && begins_placeholder(candidate)) return;
     const std::string* const value = cut ? nullptr : placeholders_.value_of(candidate);
     if (value == nullptr) {
+      // No definition goes on in another string.
+      const bool ends_string = in_json_ && candidate.front() == '"' && place_.before != '\\';
+      if (ends_string) place_.in_definition = false;
       place_.take(candidate.front());
       restored_ += candidate.front();
       ++read_;
@@ -101,7 +151,9 @@ void RestoredText::read(bool whole) {
     const bool stays = place_.may_be_sent_on() || value->size() > kValueBytesMax - value_bytes_;
     if (!stays) value_bytes_ += value->size();
     restored_ += stays ? candidate : in_json_ ? escaped(*value) : *value;
+    const bool in_sentence = !stays && place_.is_behind_word();
     for (const char c : candidate) place_.take(c);
+    place_.in_sentence = in_sentence;
     read_ += kPlaceholderBytes;
   }
 }

