@@ -66,6 +66,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--kl", type=float, metavar="W", help="weight of the KL term (default 1 but where the list below says otherwise; the paper has 0.1)")
     add("--feature", type=float, metavar="W", help="weight of the feature term (default 0.1 but where the list below says otherwise; the paper has 1)")
     add("--top-k-loss", type=float, default=1.0, metavar="W", help="weight of the likeliest tokens' term of HASS (default 1)")
+    add("--top-k-from", type=float, default=0.0, metavar="SHARE",
+        help="share of the training from which on HASS has that term (default 0; published: 0.8)")
     add("--period", type=int, nargs=2, default=(2, 8), metavar=("LOW", "HIGH"), help="e is drawn from LOW..HIGH (default 2 8)")
     add("--staircase", type=float, default=0.0, metavar="P",
         help="chance at the start that a row's SA sees only its drafted block; falls to 0 at half time (default 0)")
@@ -228,7 +230,6 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
         print(f"{name}: {size} trainable parameters, {100 * size / target.count_parameters():.1f} % of the target's; "
               f"loss {weights[name].kl:g} * KL + {weights[name].feature:g} * feature; {drafter.config}")
     print(content, flush=True)
-    generators = {rank: torch.Generator().manual_seed(options.seed + 17 * rank + 31 * clock.step) for rank in range(options.workers)}
     low, high = options.period
 
     def compute(batch, rank):
@@ -236,18 +237,20 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
         if not bool(answer_rows(labels)[1].any()):
             return {}
         chance = options.staircase * max(0.0, 1 - 2 * clock.progress(options))
-        period = torch.randint(low, high + 1, (len(tokens),), generator=generators[rank]).to(options.device)
-        staircase = (torch.rand(len(tokens), generator=generators[rank]) < chance).to(options.device)
+        generator = torch.Generator().manual_seed(options.seed + 17 * rank + 1009 * clock.step)
+        period = torch.randint(low, high + 1, (len(tokens),), generator=generator).to(options.device)
+        staircase = (torch.rand(len(tokens), generator=generator) < chance).to(options.device)
+        top_k = options.top_k_loss if clock.progress(options) >= options.top_k_from else 0.0
+        now = {name: dataclasses.replace(weight, top_k=top_k) for name, weight in weights.items()}
         with loop.precision(options):
-            found = losses(drafters, target, tokens.to(options.device), labels.to(options.device), period, staircase,
-                           weights, multiple=128)
+            found = losses(drafters, target, tokens.to(options.device), labels.to(options.device), period, staircase, now, multiple=128)
         return {name: values[0] for name, values in found.items()}
 
     def check() -> str:
-        """Mean over the held-out groups of KL and equal argmax at a period of 4."""
+        """Mean over the held-out groups of KL and equal argmax, each guess with all of the target's activations before it."""
         def told(tokens: Tensor, labels: Tensor) -> List[float]:
             rows = tokens.shape[0]
-            found = losses(drafters, target, tokens.to(options.device), labels.to(options.device), torch.full((rows,), 4, device=options.device),
+            found = losses(drafters, target, tokens.to(options.device), labels.to(options.device), torch.ones(rows, dtype=torch.long, device=options.device),
                            torch.zeros(rows, dtype=torch.bool, device=options.device), weights)
             return [value for name in drafters for value in found[name][1:]]
 
@@ -264,9 +267,8 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
                     "elapsed": clock.elapsed, "tokens": clock.tokens, "seed": options.seed}, options.out + ".new")
         os.replace(options.out + ".new", options.out)
 
-    first_step = clock.step
     loop.fit(options, {name: trainable(name, drafter) for name, drafter in drafters.items()}, compute,
-             lambda rank: Batches(draw, options.seed + 1000 * rank + 100000 * first_step, options.tokens, options.longest),
+             lambda rank: Batches(draw, options.seed + 1000 * rank, options.tokens, options.longest),
              check, save, clock)
     print(f"wrote {options.out}")
 

@@ -113,7 +113,7 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
 
     groups          models trained side by side; each has its own gradient norm, clipped at 1
     compute         (batch, rank) -> loss of every group; an empty dictionary skips the batch
-    batches         rank -> endless batches
+    batches         rank -> endless batches, the same ones each time
     check           a line on held-out text;  save writes the checkpoint (both run in worker 0)
     """
     parameters = [p for named in groups.values() for _, p in named]
@@ -131,9 +131,14 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
         keeper = 0 if parallel.launched() else rank  # of the state of what this process owns
         state_path = f"{options.out}.optimiser{keeper}"
         if resumed and os.path.exists(state_path):
-            optimiser.load_state_dict(torch.load(state_path, map_location=options.device))
+            try:
+                optimiser.load_state_dict(torch.load(state_path, map_location=options.device))
+            except (ValueError, RuntimeError) as error:
+                sys.exit(f"error: {state_path} is of another number of --workers or damaged ({error}); remove it to begin its averages anew")
         bar = Progress(1, rank == 0)
         stream = iter(batches(rank))
+        for _ in range(clock.step):  # a run that was interrupted goes on with the batches that it would have seen
+            next(stream)
         last_log = last_check = last_save = time.time()
         losses, tokens, steps = [0.0] * len(groups), 0, 0
         while True:
@@ -177,7 +182,8 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
                     last_check = time.time()
             if save_now or progress >= 1:
                 if rank == keeper:
-                    torch.save(optimiser.state_dict(), state_path)
+                    torch.save(optimiser.state_dict(), state_path + ".new")
+                    os.replace(state_path + ".new", state_path)
                 if rank == 0:
                     save(clock)
                 last_save = time.time()

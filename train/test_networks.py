@@ -1,6 +1,10 @@
 """The networks, their masks and losses, and the tree of MEDUSA."""
 
+import argparse
+import contextlib
 import dataclasses
+import io
+import itertools
 import os
 import tempfile
 import unittest
@@ -361,6 +365,28 @@ class TuneMedusaTest(unittest.TestCase):
         self.assertEqual(tune_medusa.weight_of_heads(0.1, 0.2), 1.0)
         self.assertAlmostEqual(tune_medusa.weight_of_heads(tune_medusa.HEADS_FIRST, 0.2), 0.0)
         self.assertAlmostEqual(tune_medusa.weight_of_heads(1.0, 0.2), 0.2)
+
+
+class LoopTest(unittest.TestCase):
+    def test_a_run_that_was_interrupted_sees_the_batches_it_would_have_seen(self):
+        weight = torch.nn.Parameter(torch.ones(4, 4))
+        seen = []
+
+        def compute(batch, rank):
+            seen.append(int(batch[0][0]))
+            return {"one": weight.sum()}
+
+        with tempfile.TemporaryDirectory() as folder:
+            parser = argparse.ArgumentParser()
+            loop.add_options(parser, 1, 0.01, 0.01, 1.0, 0.5)
+            for steps in (3, 7):
+                options = parser.parse_args(["--out", os.path.join(folder, "run.pt"), "--steps", str(steps), "--threads", "1"])
+                clock = loop.Clock(len(seen))
+                with contextlib.redirect_stdout(io.StringIO()):
+                    loop.fit(options, {"one": [("weight", weight)]}, compute, lambda rank: ((torch.tensor([i]), None) for i in itertools.count()),
+                             lambda: "", lambda clock: None, clock)
+                self.assertEqual(clock.step, steps)
+        self.assertEqual(seen, list(range(7)))
 
 
 class EvaluateTest(unittest.TestCase):

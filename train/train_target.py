@@ -117,10 +117,9 @@ def main() -> None:
                     "elapsed": clock.elapsed, "tokens": clock.tokens, "seed": options.seed}, options.out + ".new")
         os.replace(options.out + ".new", options.out)
 
-    first_step = clock.step
     loop.fit(options, {"target": list(model.named_parameters())}, compute,
              lambda rank: Batches(lambda rng: random_conversation(source, tokenizer, rng, options.longest),
-                                  options.seed + 1000 * rank + 100000 * first_step, options.tokens, options.longest),
+                                  options.seed + 1000 * rank, options.tokens, options.longest),
              lambda: held_out_line(model, tokenizer, examples, options.device), save, clock)
     print(f"wrote {options.out}")
 

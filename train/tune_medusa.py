@@ -221,14 +221,14 @@ def main() -> None:
                     "tokens": clock.tokens, "seed": options.seed}, options.out + ".new")
         os.replace(options.out + ".new", options.out)
 
-    first_step = clock.step
 
     def draw(rng: random.Random):
         return pick(rng, training)
 
     loop.fit(options, {"target": tuned, "heads": list(heads.named_parameters())}, compute,
-             lambda rank: Batches(draw, options.seed + 1000 * rank + 100000 * first_step, options.tokens, options.longest), check, save, clock)
-    write(options.hf, options.target, target, heads, clock)
+             lambda rank: Batches(draw, options.seed + 1000 * rank, options.tokens, options.longest), check, save, clock)
+    if parallel.rank() == 0:
+        write(options.hf, options.target, target, heads, clock)
 
 
 if __name__ == "__main__":

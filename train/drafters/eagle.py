@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from checkpoint import write_folder
 from drafters.kind import Guess, Kind, mlp_width
 from model import Layer, Llama, LlamaConfig, Trace, additive, causal_mask, inverse_frequencies, rope_table
-from optim import is_residual_output
+from optim import is_residual_output, size_of
 
 NOISE = 0.2 * 512  # width of the uniform noise on the features of a row, times the row's length (EAGLE's training)
 PASSES, TOP_K = 3, 10  # of HASS
@@ -126,7 +126,7 @@ def eagle_config_json(target: LlamaConfig, config: EagleConfig) -> dict:
 class EagleKind(Kind):
     forms = ("eagle", "hass", "hass-<PASSES>")
     described = (("eagle", "EAGLE and EAGLE-2: one layer that continues the target's features; loss 0.1 * KL + 1 * feature"),
-                 ("hass, hass-2, ...", f"the same network and loss, trained as HASS in {PASSES} passes or that many"))
+                 ("hass, hass-2, ...", f"the same network, trained as HASS in {PASSES} passes or that many, each with the likeliest tokens' term"))
     default_name = "eagle"
     # As published.  Drafts are continued from features of its own, so these have to be right above all: with the weights of the
     # others it drafts shorter by a fifth (docs/drafters/comparison.md).
@@ -140,8 +140,7 @@ class EagleKind(Kind):
         t = target.config
         config = EagleConfig(ffn=4, passes=1 if name == "eagle" else int(self._name.fullmatch(name)[1] or PASSES))
         # Features are some 30 times as large as embeddings, but the optimiser's steps are as large for the columns of both.
-        norm, embedding = target.model.norm.weight, target.model.embed_tokens.weight
-        config.embedding_scale = float(norm.pow(2).mean().sqrt() / embedding.pow(2).mean().sqrt())
+        config.embedding_scale = size_of(target.model.norm.weight) / size_of(target.model.embed_tokens.weight)
         fixed = sum(p.numel() for p in Eagle(t, config).parameters())
         config.ffn = mlp_width(config.ffn + (limit - fixed) // (3 * t.hidden_size))
         return Eagle(t, config) if config.ffn >= 8 else None
