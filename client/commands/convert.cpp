@@ -4,10 +4,13 @@
 #include <cstdio>
 #include <iostream>
 #include <utility>
+#include <vector>
 
+#include "client/commands/written_file.h"
 #include "shared/drafting/bundle_conversion.h"
 #include "shared/model/convert/reduced_head.h"
 #include "shared/model/gguf.h"
+#include "shared/model/gguf_parts.h"
 #include "shared/model/tensor_shapes.h"
 
 namespace edgedraft {
@@ -55,17 +58,10 @@ Result<std::optional<DType>> check(const ConvertCommandOptions& o) {
   if (!std::filesystem::exists(o.input)) {
     return Error{Errc::io, o.input.string() + ": no such file or folder"};
   }
-  if (o.output.empty()) return usage("-o: give the name of the file to write");
   if (auto right = check_drafting(o); !right) return right.error();
-  if (std::filesystem::exists(o.output)) {
-    std::error_code error;
-    if (std::filesystem::equivalent(o.input, o.output, error)) {
-      return usage("-o " + o.output.string() + ": it is the file that is read");
-    }
-    if (!o.force) {
-      return usage("-o " + o.output.string() + ": it exists; --force replaces it");
-    }
-  }
+  std::vector<std::filesystem::path> read = gguf_files_of(o.input);
+  read.insert(read.end(), {o.drafter, o.corpus});
+  if (auto right = check_written(o.output, read, o.force); !right) return right.error();
   if (!o.type) return std::optional<DType>();
   const auto type = dtype_from_name(*o.type);
   if (!type) return usage("--type " + *o.type + ": give one of " + type_names());

@@ -9,10 +9,12 @@
 
 #include "client/commands/corpus_text.h"
 #include "client/commands/text_surprise.h"
+#include "client/commands/written_file.h"
 #include "shared/base/progress.h"
 #include "shared/base/random.h"
 #include "shared/drafting/index/index_builder.h"
 #include "shared/model/fingerprint.h"
+#include "shared/model/gguf_parts.h"
 #include "shared/model/tokenizer.h"
 #include "shared/program/validators.h"
 #include "shared/runtime/decoder.h"
@@ -29,11 +31,9 @@ Result<void> check(const IndexCommandOptions& o) {
   if (o.model.empty()) {
     return usage("--model: give FILE.gguf, the target or any file with its tokenizer");
   }
-  if (o.output.empty()) return usage("-o: give the name of the file to write");
-  if (std::filesystem::exists(o.output) && !o.force) {
-    return usage("-o " + o.output.string() + ": it exists; --force replaces it");
-  }
-  return {};
+  std::vector<std::filesystem::path> read = gguf_files_of(o.model);
+  read.insert(read.end(), o.corpus.begin(), o.corpus.end());
+  return check_written(o.output, read, o.force);
 }
 
 // A document of those that may be kept, in the file that holds them all.

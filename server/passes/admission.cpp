@@ -9,6 +9,13 @@
 namespace edgedraft {
 namespace {
 
+constexpr const char* kLackOfMemory =
+    "the server gave this session's keys and values up for lack of memory: it needs a larger "
+    "--kv-memory";
+constexpr const char* kLackOfSessions =
+    "the server gave this session up, as it was paused and all sessions were in use: it needs a "
+    "larger --max-sessions";
+
 // The request that gives up its memory for the first draft: the last paused stream, else the newest
 // draft.
 std::deque<Request>::iterator last_to_hold_pages(std::deque<Request>& turns) {
@@ -69,17 +76,27 @@ bool Admission::secure_first_draft(std::deque<Request>& turns) {
     if (any_prompt) return false;
     const auto last = last_to_hold_pages(turns);
     const bool was_first = last->session == first;
-    give_up(turns, last);
+    give_up(turns, last, kLackOfMemory);
     if (was_first) return true;
   }
   return true;
 }
 
-void Admission::give_up(std::deque<Request>& turns, std::deque<Request>::iterator request) {
+bool Admission::give_up_paused(std::deque<Request>& turns, Instant used_before) {
+  auto chosen = turns.end();
+  for (auto it = turns.begin(); it != turns.end(); ++it) {
+    if (!it->paused() || it->session->used > used_before) continue;
+    if (chosen == turns.end() || it->session->used < chosen->session->used) chosen = it;
+  }
+  if (chosen == turns.end()) return false;
+  give_up(turns, chosen, kLackOfSessions);
+  return true;
+}
+
+void Admission::give_up(std::deque<Request>& turns, std::deque<Request>::iterator request,
+                        const char* why) {
   delivery_.refuse(request->client, request->round, Refusal::session_unknown,
-                   {Errc::session_unknown,
-                    "the server gave this session's keys and values up for lack of memory: it "
-                    "needs a larger --kv-memory"});
+                   {Errc::session_unknown, why});
   sessions_.forget(request->client.connection_id);
   turns.erase(request);
 }
@@ -102,7 +119,7 @@ void Admission::admit_waiting(std::deque<Request>& turns) {
     const auto paused =
         std::find_if(turns.rbegin(), turns.rend(), [](const Request& r) { return r.paused(); });
     if (paused == turns.rend()) return;
-    give_up(turns, std::prev(paused.base()));
+    give_up(turns, std::prev(paused.base()), kLackOfMemory);
   }
 }
 

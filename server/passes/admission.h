@@ -42,6 +42,10 @@ class Admission {
   // client believes that the session is as it was: such a session is forgotten.
   void turn_away(const Request& request, Refusal why, Error error);
 
+  // The session of a stream or run that is paused, and was not used since, makes place for another;
+  // false if there is none.
+  bool give_up_paused(std::deque<Request>& turns, Instant used_before);
+
   // Before a pass: pages for the draft that came first, then for the line.
   void admit(std::deque<Request>& turns);
 
@@ -50,7 +54,7 @@ class Admission {
   bool secure_first_draft(std::deque<Request>& turns);
   void admit_waiting(std::deque<Request>& turns);
   // Its memory goes to others, and its client is told.
-  void give_up(std::deque<Request>& turns, std::deque<Request>::iterator request);
+  void give_up(std::deque<Request>& turns, std::deque<Request>::iterator request, const char* why);
 
   SessionStore& sessions_;
   Delivery& delivery_;

@@ -141,8 +141,14 @@ void PassLoop::begin(const Job& job, const wire::Prefill& request) {
     delivery_.refuse(job.client, request.round, Refusal::session_unknown, session_unknown());
     return;
   }
-  const auto session =
-      sessions_.find_or_make(job.client.connection_id, job.client.session, job.client.identity);
+  const auto make = [&] {
+    return sessions_.find_or_make(job.client.connection_id, job.client.session,
+                                  job.client.identity);
+  };
+  auto session = make();
+  if (!session && admission_.give_up_paused(turns_, now_() - options_.sessions.idle_grace)) {
+    session = make();
+  }
   if (!session) {
     delivery_.refuse(job.client, request.round, refusal_of(session.error().code), session.error());
     return;

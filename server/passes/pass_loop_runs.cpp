@@ -72,6 +72,10 @@ bool PassLoop::answer_decided(const Job& job, Session& session, const wire::RunT
 
 void PassLoop::begin_step(Session& session, RunRequest& request) {
   EDGEDRAFT_SESSION_CHECK(session.target.begin(DraftTree()));
+  // A pass that has the root alone must not tell of the tree before it.
+  request.drafted = {};
+  request.drafted_behind = 0;
+  request.run->choose(0, static_cast<std::uint32_t>(session.target.tokens().size()));
   request.economy_until = now_() + economy_wait(*request.run);
 }
 

@@ -74,7 +74,9 @@ std::optional<Run::Expected> Run::next_hints(Instant now) const {
   };
   const auto expect = [&](Instant at, double tokens) -> std::optional<Expected> {
     if (at <= now) return std::nullopt;
-    return Expected{.at = at, .tokens = tokens, .a_pass = accepted_.value()};
+    // Many nodes are worth no more than a pass has been seen to take: others wait for them too.
+    return Expected{
+        .at = at, .tokens = std::min(tokens, accepted_.value()), .a_pass = accepted_.value()};
   };
   if (has_hints() && message_gap_) {
     const auto next = expect(by(last_message_, *message_gap_), kNextStep * last_worth_);

@@ -35,7 +35,9 @@ std::uint32_t GrammarAutomaton::frame(std::uint32_t sequence, std::uint32_t posi
 
 void GrammarAutomaton::close(Closure& closure, std::vector<std::uint32_t> open) {
   std::set<std::uint32_t> seen;
+  std::set<std::pair<std::uint32_t, std::uint32_t>> expanded;  // rules, and what stands behind each
   while (!open.empty()) {
+    if (++steps_ > kStepsMax) return;
     const std::uint32_t id = open.back();
     open.pop_back();
     if (id == kUnknown || !seen.insert(id).second) continue;
@@ -59,7 +61,7 @@ void GrammarAutomaton::close(Closure& closure, std::vector<std::uint32_t> open) 
     const std::uint32_t behind = at.position + 1 == sequence.size()
                                      ? at.parent
                                      : frame(at.sequence, at.position + 1, at.parent);
-    if (behind == kUnknown) continue;
+    if (behind == kUnknown || !expanded.emplace(element.index, behind).second) continue;
     for (const std::uint32_t alternative : grammar_->rules()[element.index]) {
       open.push_back(frame(alternative, 0, behind));
     }
@@ -86,6 +88,7 @@ GrammarAutomaton::State GrammarAutomaton::next(State state, std::uint8_t byte) {
   }
   const State known = (*states_[state].next)[byte];
   if (known != kUnknown) return known;
+  if (steps_ > kStepsMax) return kDead;
   Closure closure;
   std::vector<std::uint32_t> open;
   // By number: frames_ grows.

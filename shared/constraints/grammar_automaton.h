@@ -12,8 +12,9 @@
 namespace edgedraft {
 
 // Reads texts of a grammar byte by byte. What it finds on the way it keeps, so that from then on a
-// byte is a look into a table. Its memory is bounded: beyond the bounds texts count as wrong, which
-// takes nesting of some hundreds or a grammar that is very ambiguous.
+// byte is a look into a table. Its memory and the time of all searches together are bounded: beyond
+// the bounds texts count as wrong, which takes nesting of some hundreds or a grammar that is very
+// ambiguous.
 class GrammarAutomaton {
  public:
   using State = std::uint32_t;
@@ -23,6 +24,7 @@ class GrammarAutomaton {
   static constexpr std::size_t kFramesMax = 1u << 16;
   static constexpr std::size_t kFramesAStateMax = 1024;
   static constexpr std::uint32_t kDepthMax = 512;
+  static constexpr std::uint64_t kStepsMax = 1u << 23;  // a second or two
 
   explicit GrammarAutomaton(std::shared_ptr<const Grammar> grammar);
 
@@ -63,6 +65,7 @@ class GrammarAutomaton {
   std::vector<StateData> states_;
   std::map<std::pair<std::vector<std::uint32_t>, bool>, State> state_ids_;
   State start_ = kDead;
+  std::uint64_t steps_ = 0;
 };
 
 }  // namespace edgedraft

@@ -414,8 +414,10 @@ class Listener::Impl {
             .has_output = [&session] { return session.has_output(); },
             .take_output =
                 [this, &connection, &session] {
-                  note_drained(connection);
-                  return session.take_output();
+                  Bytes output = session.take_output();
+                  // A block may hold the first of many verdicts.
+                  if (!session.is_behind()) note_drained(connection);
+                  return output;
                 },
             .paces_output = [&session] { return session.paces_output(); }};
   }

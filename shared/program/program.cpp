@@ -1,5 +1,8 @@
 #include "shared/program/program.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <iostream>
 
 #include "shared/base/clock.h"
@@ -19,6 +22,12 @@ bool asked_for_json(const CLI::App& app) {
     if (asked_for_json(*command)) return true;
   }
   return false;
+}
+
+// The other end of a pipe, as in `| head`: it has what it wanted.
+bool reader_has_left() {
+  pollfd out{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+  return poll(&out, 1, 0) > 0 && (out.revents & POLLERR) != 0;
 }
 
 }  // namespace
@@ -50,6 +59,13 @@ int Program::fail(const Error& error) const {
 }
 
 int Program::main(int argc, const char* const* argv) {
+  const int status = run(argc, argv);
+  // Whoever reads an answer from a file takes what is there for all of it.
+  if (status != 0 || std::cout.flush() || reader_has_left()) return status;
+  return fail({Errc::io, "standard output could not be written: is the disk full?"});
+}
+
+int Program::run(int argc, const char* const* argv) {
   try {
     OptionLayers layers(app_, default_file_, variable_prefix_);
     const auto parsed = layers.parse(argc, argv);

@@ -74,8 +74,12 @@ class Channel {
   bool paces_output() const { return rate_ && (rate_->running() || content_); }
   // All urgent frames and one bulk frame; or a block.
   Bytes take_output();
-  std::uint64_t urgent_bytes() const { return urgent_.size(); }
-  std::uint64_t output_bytes() const { return urgent_.size() + bulk_bytes_; }
+  std::uint64_t urgent_bytes() const {
+    return urgent_.size() + (rate_ ? rate_->waiting_bytes() : 0);
+  }
+  std::uint64_t output_bytes() const { return urgent_bytes() + bulk_bytes_; }
+  // What was taken did not hold all that was said before.
+  bool is_behind() const { return rate_ && rate_->is_behind(); }
 
   void count_activations(std::uint64_t raw_bytes, std::uint64_t sent_bytes);
   void count_padding(std::uint64_t bytes) { traffic_.padding_bytes += bytes; }

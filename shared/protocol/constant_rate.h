@@ -30,6 +30,11 @@ class ConstantRate {
   // A block is to be taken now.
   bool due() const { return due_; }
 
+  // What did not fit into the blocks so far.
+  std::uint64_t waiting_bytes() const { return waiting_.size(); }
+  // A whole block of it.
+  bool is_behind() const { return waiting_.size() >= rate_.bytes; }
+
   // Bytes that are missing from the next block.
   std::uint32_t room() const;
   void append(ByteView frame);

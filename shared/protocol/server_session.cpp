@@ -120,7 +120,11 @@ void ServerSession::accept(wire::Welcome welcome) {
   // A law is a byte for its size, and its entries; a tree has fewer of them than nodes.
   const std::uint32_t law_bytes =
       law_tokens_max_ == 0 ? 0 : nodes_max_ * (1 + law_tokens_max_ * kLawEntryBytes);
-  channel_.open(std::max({kHandshakePayloadBytesMax, context_count_ * 4 + kMessageOverheadBytesMax,
+  // Of one prompt, with all that it may ask of its answer.
+  constexpr std::uint32_t kConstraintBytesMax =
+      kGrammarBytesMax + kStopsMax * (kStopBytesMax + 16) + kBiasesMax * 8;
+  channel_.open(std::max({kHandshakePayloadBytesMax,
+                          context_count_ * 4 + kConstraintBytesMax + kMessageOverheadBytesMax,
                           nodes_max_ * 4 + law_bytes + kMessageOverheadBytesMax}));
   const std::uint32_t row_bytes =
       std::max(static_cast<std::uint32_t>(layout_.row_bytes()), welcome.padded_row_bytes);

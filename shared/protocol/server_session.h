@@ -70,6 +70,7 @@ class ServerSession {
 
   bool has_output() const { return channel_.has_output(); }
   bool paces_output() const { return channel_.paces_output(); }
+  bool is_behind() const { return channel_.is_behind(); }
   // Verdicts overtake activations that wait.
   Bytes take_output() { return channel_.take_output(); }
   std::optional<ServerEvent> next_event();

@@ -63,7 +63,7 @@ TEST_F(ConvertCommandTest, ReplacesAFileOnlyWhenTold) {
   EXPECT_TRUE(GgufFile::open(again.output));
   auto itself = options(again.output, "m.gguf");
   itself.force = true;
-  expect_error(itself, Errc::usage, "the file that is read");
+  expect_error(itself, Errc::usage, "a file that is read");
 }
 
 TEST_F(ConvertCommandTest, NamesTheOptionThatIsWrong) {

@@ -143,6 +143,10 @@ TEST_F(IndexCommandTest, ReplacesAFileOnlyWhenToldAndLeavesNothingBehindAnError)
   options_.corpus.push_back(directory_.write("bad.jsonl", "{}\n"));
   expect_error(options_, Errc::bad_file, "bad.jsonl");
   EXPECT_TRUE(CorpusIndex::open(options_.output)) << "the old one is whole";
+  for (const auto& read : {options_.corpus.front(), options_.model}) {
+    options_.output = read;
+    expect_error(options_, Errc::usage, "a file that is read");
+  }
   EXPECT_EQ(directory_.file_count(), 3u);
 }
 

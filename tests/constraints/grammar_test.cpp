@@ -142,6 +142,17 @@ TEST(GrammarTest, MemoryIsBoundedWhateverIsRead) {
   GrammarAutomaton ambiguous =
       automaton("root ::= s\ns ::= \"a\" s s | \"a\" s | \"a\" s s s | \"a\"");
   EXPECT_LT(read(ambiguous, std::string(5000, 'a')), GrammarAutomaton::kStatesMax);
+  // Many rules before one of many alternatives, in thousands of states.
+  std::string wide = "root ::= ";
+  for (int i = 0; i < 500; ++i) wide += "a | ";
+  wide += "\"e\" x x x x x x x x x x x x\na ::= ";
+  for (int i = 0; i < 240; ++i) wide += "[\\x00-\\x7F] root | ";
+  GrammarAutomaton slow = automaton(wide + "\"b\"\nx ::= [\\x00-\\x7F]");
+  for (int path = 0; path < 2000; ++path) {
+    std::string text;
+    for (int bit = 0; bit < 12; ++bit) text += (path >> bit & 1) != 0 ? 'e' : 'c';
+    read(slow, text);
+  }
   // A repetition is no nesting.
   GrammarAutomaton flat = automaton("root ::= (\"a\" | \"b\")* \"c\"");
   EXPECT_TRUE(accepts(flat, std::string(100'000, 'a') + "c"));

@@ -61,6 +61,12 @@ TEST(PreTokenizerTest, DeepSeekLlm) {
             (Words{"ש", "\U0001E943", " ", "½", "Σ", "\u0301"}));
 }
 
+TEST(PreTokenizerTest, ARunOfSpacesTakesStepsInProportion) {
+  const std::string run(1 << 20, ' ');
+  EXPECT_EQ(words_of("deepseek-llm", run + "1"), (Words{run, "1"}));
+  EXPECT_EQ(words_of("deepseek-llm", "1" + run), (Words{"1", run}));
+}
+
 TEST(PreTokenizerTest, DeepSeekCoder) {
   EXPECT_EQ(words_of("deepseek-coder", "if x==10:\n\treturn"),
             (Words{"if", " x", "==", "1", "0", ":", "\n", "\treturn"}));

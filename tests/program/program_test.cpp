@@ -6,9 +6,11 @@
 #include <cstdlib>
 #include <iostream>
 #include <map>
+#include <streambuf>
 #include <string>
 #include <vector>
 
+#include "shared/program/options.h"
 #include "shared/program/validators.h"
 #include "tests/model/temporary_directory.h"
 
@@ -70,6 +72,18 @@ Outcome run(std::vector<std::string> words, const std::map<std::string, std::str
 void expect_mistake(const Outcome& outcome, const std::string& says) {
   EXPECT_EQ(outcome.status, 2) << says;
   EXPECT_NE(outcome.err.find(says), std::string::npos) << outcome.err;
+}
+
+TEST(ProgramTest, OutputThatCannotBeWrittenIsAFailure) {
+  struct Full : std::streambuf {
+    int overflow(int) override { return traits_type::eof(); }
+  } full;
+  std::streambuf* const before = std::cout.rdbuf(&full);
+  const Outcome shown = run({"show"});
+  std::cout.rdbuf(before);
+  std::cout.clear();
+  EXPECT_EQ(shown.status, exit_code_of(Errc::io));
+  EXPECT_NE(shown.err.find("standard output"), std::string::npos) << shown.err;
 }
 
 TEST(ProgramTest, ACommandThatIsNoneIsAMistakeThatNamesThem) {

@@ -82,6 +82,28 @@ TEST_F(ManyRunsTest, APromptDoesNotWaitForRunsThatWaitForCredit) {
   EXPECT_EQ(asking.answer(), plain(prompt));
 }
 
+// As many silent devices as there may be sessions lock nobody out.
+TEST_F(ManyRunsTest, ARunThatWaitsForCreditGivesItsSessionUp) {
+  open({.metrics = metrics_});
+  Tokens prompt = prompt_of(0);
+  prompt.resize(40, 7);
+  HintingClient& first = connect();
+  ASSERT_TRUE(first.begin(prompt, {}, {.credit = 41}));
+  for (int i = 1; i < 64; ++i) ASSERT_TRUE(connect().begin(prompt, {}, {.credit = 41}));
+  run_until_idle();
+  ASSERT_TRUE(first.listen());
+  now_ += 2s;
+  HintingClient& asking = connect();
+  ASSERT_TRUE(asking.begin(prompt_of(0), {}, {.credit = kContext}));
+  run_until_idle();
+  EXPECT_FALSE(asking.listen());
+  EXPECT_EQ(asking.answer(), plain(prompt_of(0)));
+  ASSERT_FALSE(first.raw().heard.empty());
+  const auto* told = std::get_if<wire::ErrorReport>(&first.raw().heard.back());
+  ASSERT_NE(told, nullptr);
+  EXPECT_EQ(told->code, Errc::session_unknown);
+}
+
 // Devices come and go for a day, some of them in the middle of an answer.
 TEST_F(ManyRunsTest, ADayOfAnswersLeavesNothingBehind) {
   open({.sessions = {.kv_bytes_max = 4 * SessionStore::session_bytes(parts())},

@@ -124,7 +124,10 @@ void Evaluator::bind_targets(const Statement& statement, const Value& item, Map&
   if (parts == nullptr || parts->size() != statement.targets.size()) {
     return meter_.fail(statement.line, "a loop over pairs meets " + item.type_name());
   }
-  for (std::size_t i = 0; i < parts->size(); ++i) scope.set(statement.targets[i], (*parts)[i]);
+  for (std::size_t i = 0; i < parts->size(); ++i) {
+    if (!meter_.spend(1 + scope.entries.size() / 8)) return;
+    scope.set(statement.targets[i], (*parts)[i]);
+  }
 }
 
 void Evaluator::run_loop(const Statement& statement) {
@@ -332,6 +335,7 @@ Value Evaluator::call(const Expression& expression) {
   if (expression.text == "namespace") {
     Map members;
     for (auto& [name, value] : given.named) {
+      if (!meter_.spend(1 + members.entries.size() / 8)) return {};
       if (value.as_namespace() != nullptr) meter_.unsupported(line, "a namespace in a namespace");
       members.set(name, std::move(value));
     }
@@ -341,7 +345,10 @@ Value Evaluator::call(const Expression& expression) {
   if (expression.text == "range") return make_range(given, line);
   if (expression.text == "dict") {
     Map map;
-    for (auto& [name, value] : given.named) map.set(name, std::move(value));
+    for (auto& [name, value] : given.named) {
+      if (!meter_.spend(1 + map.entries.size() / 8)) return {};
+      map.set(name, std::move(value));
+    }
     return map_value(meter_, line, std::move(map));
   }
   meter_.unsupported(line, "the function " + expression.text + "()");

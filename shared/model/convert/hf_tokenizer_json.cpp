@@ -111,14 +111,17 @@ Result<void> read_added_tokens(const json& file, std::size_t count, TokenizerPar
   return {};
 }
 
+// Far above any piece: what looks at each place to cut one takes its length squared.
+constexpr std::size_t kEntryBytesMax = 4096;
+
 // No two entries alike, and the texts as SentencePiece and GGUF want them.
 Result<Index> index_of(const TokenizerParts& parts) {
   Index index;
   index.reserve(parts.entries.size());
   for (std::size_t i = 0; i < parts.entries.size(); ++i) {
     const std::string& text = parts.entries[i].text;
-    if (text.find('\0') != text.npos || !is_valid_utf8(text)) {
-      return bad("entry " + std::to_string(i) + " is no text");
+    if (text.size() > kEntryBytesMax || text.find('\0') != text.npos || !is_valid_utf8(text)) {
+      return bad("entry " + std::to_string(i) + " is no text, or a very long one");
     }
     if (!index.try_emplace(text, static_cast<std::uint32_t>(i)).second) {
       return bad("the entry \"" + text.substr(0, 80) + "\" is there twice");

@@ -98,6 +98,9 @@ Result<void> read_normalizer(const json& file, TextSteps& out, bool& replaces_sp
   return {};
 }
 
+// More than any expression that is known here has.
+constexpr std::size_t kPatternBytesMax = 16u << 10;
+
 // An expression as Pattern wants it: White_Space for \s, and no line end as it is.
 std::string in_our_dialect(std::string pattern) {
   for (const auto& [from, to] :
@@ -116,6 +119,9 @@ Result<void> read_split(const json& step, TextSteps& out) {
   const bool isolates = (behavior == "Isolated" && !invert) || (behavior == "Removed" && invert);
   if (kind != "Regex" || !isolates) {
     return unsupported("the pre-tokenizer Split of the kind " + kind + ", " + behavior);
+  }
+  if (pattern.size() > kPatternBytesMax) {
+    return unsupported("a Split by an expression of " + std::to_string(pattern.size()) + " bytes");
   }
   out.patterns.push_back(in_our_dialect(pattern));
   return {};

@@ -36,6 +36,7 @@ constexpr const char* kDefault[] = {
 // of which an editor would take for each other, are spelled by number.
 constexpr char kLineEnd[] = R"([\r\n])";
 constexpr char kCjk[] = "[\u4E00-\u9FA5\u0800-\u4E00\uAC00-\uD7FF]+";
+constexpr char kRunAtEnd[] = R"(\p{White_Space}+$)";
 constexpr const char* kDeepSeekLlm[] = {
     kLineEnd,
     // The alphabets that have cases.
@@ -58,7 +59,7 @@ constexpr const char* kDeepSeekLlm[] = {
     "\U00010CC0-\U00010CF2\U000118A0-\U000118DF\U0001E900-\U0001E943]+",
     "\\p{White_Space}?[!-/:-~\uFF01-\uFF0F\uFF1A-\uFF5E\u2018-\u201F"
     "\u3000-\u3002]+",
-    R"(\p{White_Space}+$)", kCjk, kDigitPattern};
+    kRunAtEnd, kCjk, kDigitPattern};
 constexpr const char* kDeepSeekCoder[] = {kLineEnd, R"(\p{White_Space}?\p{L}+)",
                                           R"(\p{White_Space}?\p{P}+)", kCjk, kDigitPattern};
 constexpr const char* kDeepSeek3[] = {
@@ -125,7 +126,11 @@ Result<const PreTokenizerRules*> find_pre_tokenizer_rules(std::span<const std::s
 }
 
 PreTokenizer::PreTokenizer(const PreTokenizerRules& rules) : nfc_(rules.nfc) {
-  for (const char* expression : rules.patterns) patterns_.emplace_back(expression);
+  for (const char* expression : rules.patterns) {
+    // From within a run that does not reach the end nothing matches either.
+    const bool is_run = std::string_view(expression) == kRunAtEnd;
+    patterns_.emplace_back(is_run ? R"(\p{White_Space}++(?:$|(*SKIP)(*FAIL)))" : expression);
+  }
 }
 
 void PreTokenizer::split(std::string_view text,
