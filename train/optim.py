@@ -6,10 +6,10 @@ column spaces, found by five Newton-Schulz steps; the learning rate then means t
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, Tuple
+from typing import Iterable, List, Tuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 
 def orthogonalise(matrix: Tensor, steps: int = 5, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -55,30 +55,12 @@ def is_residual_output(name: str) -> bool:
     return name.endswith(("o_proj.weight", "down_proj.weight"))
 
 
-def size_of(weight: Tensor) -> float:
-    """The root of the mean square of its numbers."""
-    return float(weight.detach().pow(2).mean().sqrt())
-
-
-def learn_at_scale(module: nn.Module, scale: float, fresh: bool) -> None:
-    """Has what ``module`` adds to its residual stream change by steps in proportion to ``scale``, and begin so if it is ``fresh``.
-
-    For streams whose numbers are not about 1: there Muon's steps, which are as large everywhere, would soon drown what the stream
-    begins with, or take long to reach what it has to become.
-    """
-    for name, weight in module.named_parameters():
-        if is_residual_output(name):
-            weight.rate = scale
-            if fresh:
-                weight.data.mul_(scale)
-
-
 class Optimiser:
     """Muon for the 2-D weights except the embedding, AdamW for the rest; one schedule for both.
 
     Muon makes all matrices grow alike, and soon the first layer's output drowns the embedding, after which no
     layer can tell any more which token it stands on (copying from the prompt is then not learned).  Matrices that
-    write to the residual stream therefore have the smaller rate muon_lr * residual, times that of learn_at_scale.
+    write to the residual stream therefore have the smaller rate muon_lr * residual.
     """
 
     def __init__(self, named: List[Tuple[str, Tensor]], muon_lr: float, adam_lr: float, embedding_lr: float,
@@ -87,16 +69,16 @@ class Optimiser:
         def is_matrix(name: str, p: Tensor) -> bool:
             return p.dim() == 2 and "embed_tokens" not in name and not name.startswith("adapter")
 
-        matrices: Dict[float, List[Tensor]] = {}  # by their factor of the rate
-        for name, p in named:
-            if is_matrix(name, p):
-                matrices.setdefault((residual if is_residual_output(name) else 1.0) * getattr(p, "rate", 1.0), []).append(p)
+        outputs = [p for name, p in named if is_matrix(name, p) and is_residual_output(name)]
+        matrices = [p for name, p in named if is_matrix(name, p) and not is_residual_output(name)]
         embeddings = [p for name, p in named if "embed_tokens" in name]
         others = [p for name, p in named if not is_matrix(name, p) and "embed_tokens" not in name]
         dtype = torch.bfloat16 if bf16 else torch.float32
         self.parts = []
-        for factor, alike in sorted(matrices.items(), reverse=True):
-            self.parts.append((Muon(alike, lr=muon_lr, dtype=dtype), muon_lr * factor))
+        if matrices:
+            self.parts.append((Muon(matrices, lr=muon_lr, dtype=dtype), muon_lr))
+        if outputs:
+            self.parts.append((Muon(outputs, lr=muon_lr, dtype=dtype), muon_lr * residual))
         if embeddings:
             self.parts.append((torch.optim.AdamW(embeddings, lr=embedding_lr, betas=(0.9, 0.95), weight_decay=0.0), embedding_lr))
         if others:

@@ -59,13 +59,13 @@ int Program::fail(const Error& error) const {
 }
 
 int Program::main(int argc, const char* const* argv) {
-  const int status = run(argc, argv);
+  const int status = parse_and_run(argc, argv);
   // Whoever reads an answer from a file takes what is there for all of it.
   if (status != 0 || std::cout.flush() || reader_has_left()) return status;
   return fail({Errc::io, "standard output could not be written: is the disk full?"});
 }
 
-int Program::run(int argc, const char* const* argv) {
+int Program::parse_and_run(int argc, const char* const* argv) {
   try {
     OptionLayers layers(app_, default_file_, variable_prefix_);
     const auto parsed = layers.parse(argc, argv);

@@ -61,7 +61,7 @@ class Program {
 
  private:
   CLI::App* add_command(const char* name, const char* what);
-  int run(int argc, const char* const* argv);
+  int parse_and_run(int argc, const char* const* argv);
   int fail(const Error& error) const;
 
   CLI::App app_;

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from checkpoint import write_folder
 from drafters.kind import Guess, Kind, mlp_width
 from model import Layer, Llama, LlamaConfig, Trace, additive, causal_mask, inverse_frequencies, rope_table
-from optim import is_residual_output, size_of
+from optim import is_residual_output
 
 NOISE = 0.2 * 512  # width of the uniform noise on the features of a row, times the row's length (EAGLE's training)
 PASSES, TOP_K = 3, 10  # of HASS
@@ -140,7 +140,8 @@ class EagleKind(Kind):
         t = target.config
         config = EagleConfig(ffn=4, passes=1 if name == "eagle" else int(self._name.fullmatch(name)[1] or PASSES))
         # Features are some 30 times as large as embeddings, but the optimiser's steps are as large for the columns of both.
-        config.embedding_scale = size_of(target.model.norm.weight) / size_of(target.model.embed_tokens.weight)
+        norm, embedding = target.model.norm.weight, target.model.embed_tokens.weight
+        config.embedding_scale = float(norm.pow(2).mean().sqrt() / embedding.pow(2).mean().sqrt())
         fixed = sum(p.numel() for p in Eagle(t, config).parameters())
         config.ffn = mlp_width(config.ffn + (limit - fixed) // (3 * t.hidden_size))
         return Eagle(t, config) if config.ffn >= 8 else None

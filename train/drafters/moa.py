@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from checkpoint import write_folder
 from drafters.kind import Guess, Kind, mlp_width
 from model import Layer, Llama, LlamaConfig, Trace, additive, inverse_frequencies, rope_table
-from optim import is_residual_output, learn_at_scale, size_of
+from optim import is_residual_output
 
 NEGATIVE = float("-inf")
 
@@ -246,31 +246,22 @@ class MoaKind(Kind):
         if int(tli) >= t.num_hidden_layers:
             return None
         # Shapes of the published configuration: of the target's query heads an eighth for keys and values, in the LSA, whose heads have
-        # 64 numbers, a quarter; an MLP there of 1.5 times its width, as long as the LSA has at most a ninth of the parameters.
+        # 64 numbers, a quarter, and an MLP there of 1.5 times its width.  On narrow targets that MLP is better spent in SA and CA, as measured.
         width = 2 * t.kv_width
         head_dim = 64 if width % 64 == 0 else t.head_dim
         lsa_heads, kv_heads = width // head_dim, t.num_attention_heads // 8 if t.num_attention_heads % 8 == 0 else 1
         lsa_kv_heads = lsa_heads // 4 if lsa_heads % 4 == 0 else 1
-        lsa_attention = 2 * width * head_dim * (lsa_heads + lsa_kv_heads)
-        lsa_ffn = max(24, mlp_width(min(3 * width // 2, (limit // 9 - lsa_attention) // (3 * width))))
+        lsa_ffn = mlp_width(3 * width // 2) if width >= 1024 else 24
         base = MoaConfig(tli=int(tli), memory="o" if features else "lsa", sa_kv_heads=kv_heads, sa_ffn=4, ca_kv_heads=kv_heads, ca_ffn=4,
                          lsa_heads=lsa_heads, lsa_kv_heads=lsa_kv_heads, lsa_head_dim=head_dim, lsa_ffn=lsa_ffn)
         fixed = sum(p.numel() for p in Moa(t, base).parameters())
         ffn = mlp_width(4 + (limit - fixed) // (2 * 3 * t.hidden_size))
         if ffn < 8:
             return None
-        return self._scaled(Moa(t, dataclasses.replace(base, sa_ffn=ffn, ca_ffn=ffn)), target, fresh=True)
+        return Moa(t, dataclasses.replace(base, sa_ffn=ffn, ca_ffn=ffn))
 
     def restore(self, target: Llama, config: dict) -> nn.Module:
-        return self._scaled(Moa(target.config, MoaConfig(**config)), target, fresh=False)
-
-    @staticmethod
-    def _scaled(drafter: Moa, target: Llama, fresh: bool) -> Moa:
-        """Without layers of the target behind it, what the drafter's own layers add up to is what the head reads."""
-        if drafter.config.tli == 0:
-            for layer in (drafter.self_attention, drafter.cross_attention):
-                learn_at_scale(layer, size_of(target.model.norm.weight), fresh)
-        return drafter
+        return Moa(target.config, MoaConfig(**config))
 
     def training_forward(self, drafter: nn.Module, target: Llama, tokens: Tensor, trace: Trace, response: Tensor, period: Tensor,
                          staircase: Tensor) -> List[Guess]:
