@@ -353,6 +353,20 @@ TEST(ChatTemplateTest, EndsTemplatesThatWorkTooLong) {
   }
   EXPECT_EQ(error_of(source).code, Errc::usage);
   EXPECT_NE(error_of(source).message.find("steps"), std::string::npos);
+  // Each name is looked for among those before it.
+  std::string names = "a";
+  std::string values = "0";
+  std::string named = "a=0";
+  for (int i = 0; i < 5000; ++i) {
+    names += ",n" + std::to_string(i);
+    values += ",0";
+    named += ",n" + std::to_string(i) + "=0";
+  }
+  for (const std::string& wide :
+       {"{% for " + names + " in [[" + values + "]] %}{% endfor %}",
+        "{% set x = namespace(" + named + ") %}", "{% set x = dict(" + named + ") %}"}) {
+    EXPECT_NE(error_of(wide).message.find("steps"), std::string::npos) << error_of(wide).message;
+  }
 }
 
 // Templates name functions that they then do not call.

@@ -274,6 +274,31 @@ TEST(ConstantRateTest, MessagesOfEverySizeFit) {
   }
 }
 
+// Limits hold, and nobody takes for delivered what has not left.
+TEST(ConstantRateTest, WhatWaitsForItsBlockCounts) {
+  Instant now = kStart;
+  Channel channel({}, now);
+  channel.open(kFramePayloadBytesMax);
+  channel.pad({.tick = 20ms, .bytes = 256}, 0ms);
+  for (int i = 0; i < 100; ++i) {
+    channel.send(
+        wire::ErrorReport{.round = 1, .code = Errc::refused, .message = std::string(100, 'x')});
+  }
+  const std::uint64_t said = channel.urgent_bytes();
+  ASSERT_GT(said, 10'000u);
+  std::uint64_t left = 0;
+  for (int ticks = 0; channel.urgent_bytes() > 0 && ticks < 1000; ++ticks) {
+    now += 20ms;
+    channel.receive(now, {});  // the other side is there, so that nothing is pinged
+    ASSERT_TRUE(channel.tick(now, false));
+    if (!channel.has_output()) continue;
+    left += channel.take_output().size();
+    EXPECT_GE(channel.urgent_bytes() + left, said);
+    EXPECT_EQ(channel.is_behind(), channel.urgent_bytes() >= 256);
+  }
+  EXPECT_GE(left, said);
+}
+
 TEST(ConstantRateTest, AServerThatCannotPadIsLeft) {
   ClientSession client({.hello = {.pad_tick_ms = kTickMs}, .channel = {}}, Instant{});
   const Result<void> received = client.receive(Instant{}, wire::encode(small_welcome()));
