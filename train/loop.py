@@ -58,7 +58,7 @@ def add_options(parser: argparse.ArgumentParser, minutes: float, muon_lr: float,
 
 
 def has_reference_blas() -> bool:
-    """Whether PyTorch computes 32-bit products with Debian's BLAS of last resort: a sixteenth of OpenBLAS's speed, as measured."""
+    """Whether PyTorch computes 32-bit products with Debian's reference BLAS, which is many times slower than OpenBLAS."""
     try:
         with open("/proc/self/maps", encoding="utf-8") as file:
             return any("/blas/libblas.so" in line for line in file)

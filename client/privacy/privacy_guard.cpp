@@ -18,7 +18,9 @@ PrivacyGuard::PrivacyGuard(const Options& options)
 
 bool PrivacyGuard::finds(std::string_view text) const {
   std::vector<PrivateSpan> found = vault_.find(text);
-  for (const auto& detector : detectors_) detector->find(text, found);
+  if (mode_ != PrivateMode::off) {
+    for (const auto& detector : detectors_) detector->find(text, found);
+  }
   return !found.empty();
 }
 

@@ -43,7 +43,8 @@ class PrivacyGuard {
   std::span<const std::unique_ptr<Detector>> detectors() const { return detectors_; }
   PrivateVault& vault() { return vault_; }
   LocalTexts& local_texts() { return local_texts_; }
-  // Whether a text holds a value that is known, or that a detector finds. Requires  valid UTF-8
+  // Whether a text holds a value that is known or, unless all goes up anyway, that a detector
+  // finds. Requires  valid UTF-8
   bool finds(std::string_view text) const;
 
  private:

@@ -20,27 +20,27 @@ struct Mark {
 // are.
 class Marks {
  public:
-  explicit Marks(std::string_view text) : text_(text) {}
+  Marks(std::string_view text, std::size_t at)
+      : text_(text), open_(text.find(kOpen, at)), close_(text.find(kClose, at)) {}
 
   // The first from `at` on, which must not be before that of the last call.
   Mark next(std::size_t at) {
-    if (open_ == kUnknown || open_ < at) open_ = text_.find(kOpen, at);
-    if (close_ == kUnknown || close_ < at) close_ = text_.find(kClose, at);
+    if (open_ < at) open_ = text_.find(kOpen, at);
+    if (close_ < at) close_ = text_.find(kClose, at);
     if (open_ < close_) return {.begin = open_, .end = open_ + kOpen.size(), .opens = true};
     if (close_ == std::string_view::npos) return {};
     return {.begin = close_, .end = close_ + kClose.size()};
   }
 
  private:
-  static constexpr std::size_t kUnknown = std::string_view::npos - 1;
   std::string_view text_;
-  std::size_t open_ = kUnknown;
-  std::size_t close_ = kUnknown;
+  std::size_t open_;
+  std::size_t close_;
 };
 
 // Where the private text ends that begins at `begin`: its last closing mark, or the text's end.
 Mark end_of(std::string_view text, std::size_t begin) {
-  Marks marks(text);
+  Marks marks(text, begin);
   std::size_t depth = 1;
   for (Mark mark = marks.next(begin); mark.found(); mark = marks.next(mark.end)) {
     if (mark.opens) {

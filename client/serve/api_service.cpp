@@ -133,12 +133,12 @@ void ApiService::serve(Call call) {
   const auto page = std::ranges::find_if(
       routes(), [&](const Route& route) { return of_path(route) && route.method == method; });
   const bool found = page != routes().end();
-  if (found && !has_readable_shape(request.body)) {
-    ++counters_.refused;
-    return call.fail({.message = "the body nests too deeply, or has objects of too many members",
-                      .code = "invalid_json"});
-  }
   if (found) {
+    if (!has_readable_shape(request.body)) {
+      ++counters_.refused;
+      return call.fail({.message = "the body nests too deeply, or has objects of too many members",
+                        .code = "invalid_json"});
+    }
     HttpReply reply = call.reply;
     try {
       return (this->*page->page)(std::move(call));

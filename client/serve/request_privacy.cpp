@@ -136,6 +136,27 @@ struct Visitor {
   }
 };
 
+// Also which placeholders the user's own text holds, so that none of these is given out.
+void learn_all(Json& request, RequestMask& mask) {
+  Visitor{.text =
+              [&mask](const std::string& text, bool is_private) {
+                mask.learn(text, is_private);
+                return text;
+              },
+          .name = [](const std::string&) {}}
+      .request(request);
+}
+
+// Whether a name, which cannot be masked, holds private text.
+bool apply_all(Json& request, RequestMask& mask) {
+  bool in_name = false;
+  Visitor{.text = [&mask](const std::string& text,
+                          bool is_private) { return mask.apply(text, is_private); },
+          .name = [&](const std::string& name) { in_name = mask.holds(name) || in_name; }}
+      .request(request);
+  return in_name;
+}
+
 ApiError api_error(const Error& error) {
   return {.message = error.message,
           .param = "messages",
@@ -181,49 +202,24 @@ ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& 
 
   if (json.contains("prompt")) spell_out_tokens(json["prompt"], tokenizer);
   RequestMask mask(guard, mode);
-  Visitor{.text =
-              [&](const std::string& text, bool is_private) {
-                mask.learn(text, is_private);
-                return text;
-              },
-          .name = [](const std::string&) {}}
-      .request(json);
+  learn_all(json, mask);
   if (const auto checked = mask.check(); !checked) return api_error(checked.error());
   if (mode != PrivateMode::mask) {
     RequestMask prefix(guard, PrivateMode::prefix);
     Json masked = json;
-    bool name_is_private = false;
-    // What looks like a placeholder and is the user's own text is learned, so that none is given
-    // out that equals it.
-    Visitor{.text =
-                [&](const std::string& text, bool is_private) {
-                  prefix.learn(text, is_private);
-                  return text;
-                },
-            .name = [](const std::string&) {}}
-        .request(masked);
-    Visitor{.text = [&](const std::string& text,
-                        bool is_private) { return prefix.apply(text, is_private); },
-            .name =
-                [&](const std::string& name) {
-                  name_is_private = prefix.holds(name) || name_is_private;
-                }}
-        .request(masked);
+    learn_all(masked, prefix);
+    const bool in_name = apply_all(masked, prefix);
     auto outcome = prefix.outcome();
     if (!outcome && mode == PrivateMode::prefix) return api_error(outcome.error());
-    // A name that is private cannot be masked, and may stand before the first placeholder.
-    if (outcome && outcome->placeholders && !name_is_private) {
+    // A private name may stand before the first placeholder.
+    if (outcome && outcome->placeholders && !in_name) {
       request.masked = {.body = masked.dump(), .placeholders = std::move(outcome->placeholders)};
     }
   }
   // Of one that stays here all else is made as it is.
   RequestMask local(guard, PrivateMode::local);
   RequestMask& last = mode == PrivateMode::mask ? mask : local;
-  bool in_name = false;
-  Visitor{.text = [&](const std::string& text,
-                      bool is_private) { return last.apply(text, is_private); },
-          .name = [&](const std::string& name) { in_name = last.holds(name) || in_name; }}
-      .request(json);
+  const bool in_name = apply_all(json, last);
   auto outcome = last.outcome();
   if (!outcome) return api_error(outcome.error());
   request.privacy.is_local = outcome->is_local;

@@ -5,8 +5,8 @@
 
 namespace edgedraft {
 
-// Deeper or wider JSON is nobody's request. What reads it as a tree descends by recursion, and
-// looks through an object's members for each that it adds.
+// No real request nests deeper or has larger objects. Code that reads JSON as a tree recurses once
+// per level, and compares each new member with those that its object already has.
 inline constexpr std::size_t kJsonDepthMax = 256;
 inline constexpr std::size_t kJsonMembersMax = 4096;       // of one object
 inline constexpr std::size_t kJsonMembersAllMax = 65'536;  // of all objects within

@@ -60,7 +60,7 @@ int Program::fail(const Error& error) const {
 
 int Program::main(int argc, const char* const* argv) {
   const int status = parse_and_run(argc, argv);
-  // Whoever reads an answer from a file takes what is there for all of it.
+  // A truncated answer in a file would pass for a whole one.
   if (status != 0 || std::cout.flush() || reader_has_left()) return status;
   return fail({Errc::io, "standard output could not be written: is the disk full?"});
 }

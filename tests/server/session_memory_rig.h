@@ -21,7 +21,7 @@
 namespace edgedraft::testing {
 
 inline constexpr std::uint32_t kContext = 256;
-// Of the smallest pool: a context and a tree behind it.
+// The smallest pool holds a full context and a draft tree.
 inline constexpr std::uint32_t kLeastPages = (kContext + kMaskRowsMax) / KvPool::kPageSlots;
 
 struct RefusedRound {

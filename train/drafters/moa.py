@@ -246,7 +246,7 @@ class MoaKind(Kind):
         if int(tli) >= t.num_hidden_layers:
             return None
         # Shapes of the published configuration: of the target's query heads an eighth for keys and values, in the LSA, whose heads have
-        # 64 numbers, a quarter, and an MLP there of 1.5 times its width.  On narrow targets that MLP is better spent in SA and CA, as measured.
+        # 64 numbers, a quarter, and an MLP there of 1.5 times its width.  On narrow targets that MLP would take its parameters from SA and CA.
         width = 2 * t.kv_width
         head_dim = 64 if width % 64 == 0 else t.head_dim
         lsa_heads, kv_heads = width // head_dim, t.num_attention_heads // 8 if t.num_attention_heads % 8 == 0 else 1

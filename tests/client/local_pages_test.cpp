@@ -1,0 +1,159 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/client/local_server_rig.h"
+#include "tests/net/raw_peer.h"
+
+// The local API's pages beside its answers, and what it refuses.
+namespace edgedraft {
+namespace {
+
+using nlohmann::json;
+using testing::ask;
+using testing::chat_of;
+using testing::HttpResult;
+
+class LocalPagesTest : public testing::LocalServerTest {};
+
+TEST_F(LocalPagesTest, PagesBesideTheAnswers) {
+  EXPECT_EQ(json::parse(ask(api_->port(), {.path = "/v1/models"}).body)["data"][0]["id"], "test");
+  EXPECT_EQ(json::parse(ask(api_->port(), {.path = "/health"}).body)["status"], "ok");
+  EXPECT_EQ(json::parse(ask(api_->port(), {.path = "/props"}).body)["total_slots"], 8);
+  const json tokens = json::parse(post("/tokenize", {{"content", "A dog."}}).body)["tokens"];
+  EXPECT_EQ(tokens, json(bundle_.tokenizer().encode("A dog.", Special::plain)));
+  EXPECT_EQ(json::parse(post("/detokenize", {{"tokens", tokens}}).body)["content"], "A dog.");
+  EXPECT_EQ(post("/detokenize", {{"tokens", {1u << 30}}}).status, 400u);
+  const json prompt = json::parse(post("/apply-template", chat_of("Hi")).body);
+  EXPECT_NE(prompt["prompt"].get<std::string>().find("Hi"), std::string::npos);
+  EXPECT_EQ(ask(api_->port(), {.path = "/nothing"}).status, 404u);
+  const HttpResult wrong = ask(api_->port(), {.method = "PUT", .path = "/v1/stream"});
+  EXPECT_EQ(wrong.status, 405u);
+  EXPECT_EQ(wrong.header("Allow"), "GET, DELETE");
+  EXPECT_EQ(json::parse(wrong.body)["error"]["code"], "method_not_allowed");
+}
+
+TEST_F(LocalPagesTest, ThePageIsBoundToItsOriginAndKeepsItsConversations) {
+  const HttpResult page = ask(api_->port(), {.path = "/"});
+  EXPECT_EQ(page.status, 200u);
+  EXPECT_EQ(page.header("Content-Type"), "text/html; charset=utf-8");
+  const std::string policy = page.header("Content-Security-Policy");
+  EXPECT_NE(policy.find("default-src 'none'; script-src 'self';"), std::string::npos);
+  EXPECT_EQ(policy.find("unsafe"), std::string::npos);
+  EXPECT_EQ(page.body.find("http"), std::string::npos) << "it loads nothing from elsewhere";
+  EXPECT_EQ(ask(api_->port(), {.path = "/page/main.js"}).header("Content-Type"),
+            "text/javascript; charset=utf-8");
+
+  const std::string path = "/v1/edgedraft/conversation?id=5f0c2f7e-8a64-4b61-9d3e-0d9a4f2d9b11";
+  const auto put = [&](const json& body) {
+    return ask(api_->port(), {.method = "PUT", .path = path, .body = body.dump()}).status;
+  };
+  EXPECT_EQ(ask(api_->port(), {.path = path}).status, 404u);
+  EXPECT_EQ(put({{"title", "A dog"}, {"document", {{"turns", {1, 2}}}}}), 200u);
+  EXPECT_EQ(json::parse(ask(api_->port(), {.path = path}).body), json({{"turns", {1, 2}}}));
+  const json list =
+      json::parse(ask(api_->port(), {.path = "/v1/edgedraft/conversations"}).body)["data"];
+  EXPECT_EQ(list[0]["title"], "A dog");
+  EXPECT_EQ(put({{"title", "A dog"}}), 400u) << "no document";
+  EXPECT_EQ(put({{"title", std::string(2000, 'x')}, {"document", json::object()}}), 400u);
+  EXPECT_EQ(ask(api_->port(), {.method = "DELETE", .path = path}).status, 200u);
+  EXPECT_EQ(ask(api_->port(), {.method = "DELETE", .path = path}).status, 404u);
+  EXPECT_EQ(ask(api_->port(), {.path = "/v1/edgedraft/conversation?id=x"}).status, 400u);
+
+  const json shown =
+      json::parse(post("/v1/edgedraft/preview", chat_of("I am <private>Ann</private>.")).body);
+  EXPECT_EQ(shown["messages"][0]["content"], "I am [TEXT_001].");
+  EXPECT_EQ(shown["private"]["text"], 1);
+  const auto stays = [&](const std::string& text) {
+    const json body = chat_of(text, {{"private", "local"}});
+    return json::parse(post("/v1/edgedraft/preview", body).body)["is_local"].get<bool>();
+  };
+  EXPECT_TRUE(stays("I am <private>Ann</private>."));
+  EXPECT_FALSE(stays("I am Ann.")) << "a look teaches nothing: what it saw may be half typed";
+  chat(chat_of("I am <private>Ann</private>.", {{"max_tokens", 1}}));
+  EXPECT_TRUE(stays("I am Ann."));
+
+  const auto is_private = [&] {
+    return json::parse(
+        ask(api_->port(), {.path = "/v1/edgedraft/conversations"}).body)["data"][0]["private"];
+  };
+  const auto turn_of = [](const std::string& text) {
+    return json{{"title", "A"}, {"document", {{"turns", {{{"content", text}}}}}}};
+  };
+  EXPECT_EQ(put(turn_of("I am Bob.")), 200u);
+  EXPECT_EQ(is_private(), false);
+  EXPECT_EQ(put(turn_of("I am ann.")), 200u);
+  EXPECT_EQ(is_private(), true) << "marked once, and not by the page";
+  for (const auto& [mode, found] :
+       {std::pair(PrivateMode::mask, true), {PrivateMode::off, false}}) {
+    api_.reset();
+    start({.privacy = {.mode = mode, .detects = {PrivateType::mail}}});
+    EXPECT_EQ(put(turn_of("Write to zoe@lee.org.")), 200u);
+    EXPECT_EQ(is_private(), found);
+  }
+
+  api_.reset();
+  start({.page = false});
+  EXPECT_EQ(ask(api_->port(), {.path = "/"}).status, 404u);
+  EXPECT_EQ(ask(api_->port(), {.path = "/v1/edgedraft/conversations"}).status, 404u);
+}
+
+TEST_F(LocalPagesTest, WrongRequestsAreRefusedInOpenAIsShape) {
+  const HttpResult wrong = post("/v1/chat/completions", chat_of("Hi", {{"temperature", "x"}}));
+  EXPECT_EQ(wrong.status, 400u);
+  const json error = json::parse(wrong.body)["error"];
+  EXPECT_EQ(error["param"], "temperature");
+  EXPECT_EQ(error["type"], "invalid_request_error");
+  // A prompt that no context holds.
+  std::string many;
+  for (int i = 0; i < 9000; ++i) many += "dog ";
+  const HttpResult large = post("/v1/chat/completions", chat_of(many));
+  EXPECT_EQ(large.status, 400u) << large.body;
+  EXPECT_EQ(json::parse(large.body)["error"]["code"], "context_length_exceeded");
+  const HttpResult huge = post("/v1/chat/completions", {{"x", std::string(17u << 20, 'y')}});
+  EXPECT_EQ(huge.status, 413u);
+  EXPECT_TRUE(json::parse(huge.body).contains("error"));
+  const std::string levels(1'000'000, '[');
+  std::string members;
+  for (int i = 0; i < 100'000; ++i) members += "\"" + std::to_string(i) + "\":0,";
+  for (const char* const path : {"/v1/chat/completions", "/tokenize", "/v1/edgedraft/preview"}) {
+    for (const std::string& body :
+         {"{\"x\":" + levels + std::string(levels.size(), ']') + "}", "{" + members + "\"x\":0}"}) {
+      const HttpResult unwieldy = ask(api_->port(), {.method = "POST", .path = path, .body = body});
+      EXPECT_EQ(unwieldy.status, 400u) << path;
+      EXPECT_EQ(json::parse(unwieldy.body)["error"]["code"], "invalid_json");
+    }
+  }
+  EXPECT_FALSE(text(chat_of("Hi")).empty()) << "the rest goes on";
+}
+
+TEST_F(LocalPagesTest, EveryPageButHealthWantsTheKey) {
+  api_.reset();
+  start({.key = "secret"});
+  for (const char* path :
+       {"/v1/models", "/metrics", "/props", "/v1/stream?conv_id=x", "/nothing"}) {
+    EXPECT_EQ(ask(api_->port(), {.path = path}).status, 401u) << path;
+  }
+  for (const char* path : {"/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize",
+                           "/apply-template", "/v1/streams/lookup"}) {
+    EXPECT_EQ(post(path, json::object()).status, 401u) << path;
+  }
+  EXPECT_EQ(ask(api_->port(), {.path = "/health"}).status, 200u);
+  // It is asked for before anything is read.
+  RawPeer stranger(api_->port());
+  stranger.write(
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999999\r\n\r\n");
+  const Bytes said = stranger.read_to_end();
+  EXPECT_TRUE(std::string(reinterpret_cast<const char*>(said.data()), said.size())
+                  .starts_with("HTTP/1.1 401 "));
+  EXPECT_EQ(
+      ask(api_->port(), {.path = "/v1/models", .headers = {{"Authorization", "Bearer secret"}}})
+          .status,
+      200u);
+}
+
+}  // namespace
+}  // namespace edgedraft
