@@ -167,6 +167,28 @@ TEST_F(ServerSessionTest, LawsAreTakenAsFarAsTheyWereOffered) {
   }
 }
 
+// A context's worth of tokens with the largest of all that an answer may be asked to keep to.
+TEST_F(ServerSessionTest, TheLargestPromptFitsIntoAFrame) {
+  ASSERT_TRUE(hear(wire::Hello()));
+  expect_event<HelloReceived>();
+  wire::Welcome welcome = small_welcome();
+  welcome.context_count = 4096;
+  session_.accept(welcome);
+  wire::Prefill prefill = prompt_of(welcome.context_count);
+  prefill.round = 1;
+  prefill.constraints.grammar.assign(kGrammarBytesMax, 'a');
+  prefill.constraints.stops.assign(kStopsMax, std::string(kStopBytesMax, 'b'));
+  prefill.constraints.biases.assign(kBiasesMax, {.token = 1u << 20, .bias = -kBiasMax});
+  prefill.constraints.presence_penalty = 1.0f;
+  prefill.constraints.frequency_penalty = 1.0f;
+  prefill.sampling = {.temperature = 1.0f, .top_k = 40, .top_p = 0.9f, .seed = ~0ull};
+  prefill.run = {.credit = welcome.context_count, .rows = true, .economy = true};
+  ASSERT_TRUE(hear(prefill));
+  const auto event = session_.next_event();
+  ASSERT_TRUE(event && std::holds_alternative<PrefillRequested>(*event));
+  EXPECT_EQ(std::get<PrefillRequested>(*event).request, prefill);
+}
+
 TEST_F(ServerSessionTest, PromptBeforeTheConfirmedPrefixIsAllowedBehindItIsNot) {
   prompt();
   wire::Prefill prefill = prompt_of(3);

@@ -281,6 +281,48 @@ TEST_F(RunTest, TheServersOwnGuessesFillTheGapsBetweenHints) {
   EXPECT_EQ(hinting.verdicts.at(1).drafted, 0u);
 }
 
+// Others wait for what a device's next hints should bring: however many nodes it sends, and whatever
+// scores it gives them, they bring no more than passes over them have.
+TEST(RunExpectationTest, InventedHintsAreWorthWhatPassesAccepted) {
+  for (const bool invented : {false, true}) {
+    const Tokens prompt = {5, 6};
+    const Tokens drafted(40, 7);
+    const Tokens chosen = invented ? Tokens{8} : Tokens(9, 7);
+    edgedraft::Run run({.credit = 1000}, prompt, kToyVocabulary);
+    Tokens text = prompt;
+    Instant now = Instant() + 1s;
+    std::uint32_t next_id = 1;
+    const auto send = [&] {
+      wire::Hints hints{.credit = 1000,
+                        .first = next_id,
+                        .position = static_cast<std::uint32_t>(text.size()),
+                        .prefix_hash = prefix_hash(text),
+                        .tokens = drafted,
+                        .parents = std::vector<std::uint16_t>(drafted.size(), 1),
+                        .scores = std::vector<std::uint8_t>(drafted.size(), 0)};
+      hints.parents[0] = 0;
+      next_id += static_cast<std::uint32_t>(drafted.size());
+      run.take(hints, now);
+    };
+    const auto pass = [&] {
+      const auto length = static_cast<std::uint32_t>(text.size());
+      ASSERT_EQ(run.choose(8, length).node_count(), 8u);
+      now += 10ms;
+      text.insert(text.end(), chosen.begin(), chosen.end());
+      run.advance(chosen, now);
+    };
+    send();
+    pass();
+    now += 10ms;
+    send();
+    const auto next = run.next_hints(now);
+    ASSERT_TRUE(next);
+    EXPECT_EQ(next->a_pass, invented ? 0.0 : 8.0);
+    EXPECT_LE(next->tokens, next->a_pass);
+    EXPECT_EQ(next->tokens > 0.0, !invented);
+  }
+}
+
 // Nobody pays for a device that promised hints and fell silent.
 TEST_F(RunTest, ASilentDeviceHoldsNobodyUp) {
   HintingClient& silent = connect();
