@@ -313,6 +313,9 @@ Result<NetworkProfile> parse_network_profile(std::string_view text,
                         "no rate: give rate_mbit, or trace with a file in mahimahi's format, "
                         "here or in [both]");
     }
+    if (link->trace && link->competing) {
+      return root.wrong(key, "competing goes with rate_mbit, not with a trace");
+    }
   }
   if (auto r = read_events(root, profile); !r) return r.error();
   if (auto r = read_outages(root, profile); !r) return r.error();

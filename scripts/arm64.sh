@@ -28,9 +28,11 @@ scripts/install-packages.sh arm64
 if [ ! -d "$sysroot" ]; then
   echo "== libraries for Arm"
   rm -rf "$sysroot.part"
-  mmdebstrap --quiet --architectures=arm64 --variant=extract \
-    --include="$(scripts/install-packages.sh libraries | paste -sd,)" \
-    "$(. /etc/os-release && echo "$VERSION_CODENAME")" "$sysroot.part"
+  . /etc/os-release
+  components=main
+  if [ "$ID" = ubuntu ]; then components=main,universe; fi
+  mmdebstrap --quiet --architectures=arm64 --variant=extract --components="$components" \
+    --include="$(scripts/install-packages.sh libraries | paste -sd,)" "$VERSION_CODENAME" "$sysroot.part"
   mv "$sysroot.part" "$sysroot"
 fi
 

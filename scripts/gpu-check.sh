@@ -147,7 +147,7 @@ else
 fi
 
 # The whole project, where what it needs is there.
-targets=(cuda_device_test e2e_test vulkan_test edgedraft edgedraft-server edgedraft-bench)
+targets=(cuda_device_test e2e_test edgedraft edgedraft-server edgedraft-bench)
 project_is_there() {
   [ -z "$built" ] || return 0
   built="$work/project"
@@ -226,7 +226,8 @@ if project_is_there; then
   say "Drafting on the GPU through Vulkan"
   devices="$("$built/client/edgedraft" devices 2>/dev/null)"
   if grep -q '^vulkan:[0-9]* *NVIDIA' <<<"$devices"; then
-    quoted 600 3 "$built/tests/vulkan/vulkan_test" --gtest_brief=1
+    quoted 900 1 cmake --build "$built" --parallel "$(nproc)" --target vulkan_test &&
+      quoted 600 3 "$built/tests/vulkan/vulkan_test" --gtest_brief=1
     quoted 60 8 "$built/client/edgedraft" devices --bundle models/demo/moa-tli1.gguf
     if [ -z "${EDGEDRAFT_GPU_CHECK_QUICK:-}" ]; then
       quoted 300 80 "$bench" device --shape llama3-8b --type q8_0 --widths 1,8,32

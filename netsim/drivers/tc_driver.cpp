@@ -71,7 +71,8 @@ class TcLink {
     const auto plan = plan_tc_link(profile_);
     if (!plan) return plan.error();
     const TableFolder folder(plan->tables);
-    up_again_.reset();
+    // A new address ends no outage.
+    if (event.kind != LinkEvent::Kind::new_address) up_again_.reset();
     if (event.kind == LinkEvent::Kind::down && event.duration > Duration(0)) {
       up_again_ = Clock::now() + event.duration;
     }

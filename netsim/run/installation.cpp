@@ -38,7 +38,7 @@ fs::path share_folder() {
 }
 
 fs::path models_folder() {
-  return first_folder({own_program().parent_path() / "../share/edgedraft/models",
+  return first_folder({own_program().parent_path() / "../share/edgedraft/models/demo",
                        fs::path(EDGEDRAFT_SOURCE) / "models/demo"});
 }
 

@@ -71,12 +71,15 @@ std::string file_hash(const fs::path& file) {
 }
 
 std::string experiment_hash(const Experiment& e, const std::vector<NetworkProfile>& networks,
-                            const std::string& driver) {
+                            const Programs& programs, const std::string& driver) {
   std::string all = e.text + '\n' + driver + (e.quick ? "\nquick\n" : "\n");
   for (const NetworkProfile& network : networks) all += network.text + '\n';
   for (const DeviceProfile& device : e.devices) all += file_hash(device.file) + '\n';
   for (const std::string& file : model_files(e)) all += file_hash(e.models / file) + '\n';
-  for (const Prompt& prompt : e.prompts) all += prompt.text + '\n';
+  for (const Prompt& prompt : e.prompts) all += prompt.text + '\n' + prompt.reference + '\n';
+  for (const fs::path& program : {programs.client, programs.server}) {
+    all += file_hash(program) + '\n';
+  }
   return hex_of(all);
 }
 
@@ -142,7 +145,7 @@ ordered_json make_manifest(const Experiment& e, const std::vector<NetworkProfile
           {"started", utc_now()},
           {"finished", nullptr},
           {"expected_seconds", expected_seconds},
-          {"experiment_sha256", experiment_hash(e, networks, driver)},
+          {"experiment_sha256", experiment_hash(e, networks, programs, driver)},
           {"experiment_file", e.file.filename().string()},
           {"experiment", e.text},
           {"command_line", command_line},

@@ -67,7 +67,7 @@ class Runner {
       : e_(e), options_(options), networks_(std::move(networks)), stages_(plan(e, networks_)) {}
 
   Result<void> run() {
-    const std::string hash = experiment_hash(e_, networks_, options_.driver);
+    const std::string hash = experiment_hash(e_, networks_, options_.programs, options_.driver);
     if (options_.dry_run) {
       announce(expected([](const std::string&) { return false; }), 0);
       return {};

@@ -215,8 +215,8 @@ class Comparison {
       const auto session = answer_plainly(host_, prompt, sampling(), o_.max_tokens);
       if (!session) return session.error();
       const auto plain = session->tokens().subspan(prompt.size());
-      for (const TreeShape& shape : {chain_shape(o_.chain), tree_}) {
-        const bool is_tree = shape == tree_;
+      for (const bool is_tree : {false, true}) {
+        const TreeShape shape = is_tree ? tree_ : chain_shape(o_.chain);
         const WorkClock clock(counts_);
         const auto drafter = arm.file.make_drafter(device_);
         TimedDrafter timed(*drafter, clock);

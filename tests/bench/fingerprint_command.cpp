@@ -169,10 +169,12 @@ Result<int> run_fingerprint(const FingerprintOptions& o) {
              .pause = kPause,
              .warm_up = {},
              .measured = std::chrono::hours(24),
-             .answer_count = o.prompt_count,
+             // Behind the one that the connection begins with, whose trace has the sign-in.
+             .answer_count = o.prompt_count + 1,
              .tokens_max = o.tokens,
              .prompts = prompts});
         if (!result) return result.error();
+        result->traces.erase(result->traces.begin());
         seen.push_back(std::move(result->traces));
       }
       const Figures f = figures_of(seen, o.known);

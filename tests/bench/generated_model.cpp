@@ -97,7 +97,7 @@ Result<GeneratedModel> GeneratedModel::make(const std::string& shape, DType type
   model.config_ = {.architecture = "llama",
                    .vocabulary_count = s->vocabulary,
                    .layer_count = s->layers,
-                   .context_length = 8192,
+                   .context_length = 32768,
                    .layer = layer_shape(*s),
                    .rope = {}};
   RandomTensors& random = model.random_;

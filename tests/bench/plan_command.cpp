@@ -158,7 +158,7 @@ Result<int> print_measured(const PlanOptions& o) {
   std::map<std::string, std::uint32_t> taken;
   std::vector<std::vector<std::uint32_t>> encoded;
   for (const Prompt& prompt : *prompts) {
-    if (taken[prompt.task]++ >= o.prompts_per_task) continue;
+    if (o.prompts_per_task > 0 && taken[prompt.task]++ >= o.prompts_per_task) continue;
     const ChatMessage message{.role = "user", .content = prompt.text};
     const auto tokens = file->encode_chat(*chat, std::span(&message, 1));
     if (!tokens) return tokens.error();
@@ -225,7 +225,7 @@ void declare_plan(CLI::App& app, PlanOptions& o) {
   app.add_option("--bundle", o.bundle, "The drafter")->type_name("FILE.gguf");
   app.add_option("--kind", o.kind, "Or one that needs no bundle")->type_name("KIND");
   app.add_option("--prompts", o.prompts, "JSON lines with task, prompt")->type_name("FILE");
-  app.add_option("--prompts-per-task", o.prompts_per_task, "At most")->capture_default_str();
+  app.add_option("--prompts-per-task", o.prompts_per_task, "The first so many alone; 0: all")->capture_default_str();
   app.add_option("--gammas", o.gammas, "Lengths of chains to measure")
       ->delimiter(',')
       ->check(CLI::Range(1u, kTreeDepthMax))

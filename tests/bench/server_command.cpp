@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -67,11 +68,15 @@ void print(const std::vector<Line>& lines) {
   std::printf("%8s %-7s %9s %9s %9s %10s %9s %9s %6s %16s %16s\n", "clients", "arm", "tok/s",
               "vs stream", "tok/pass", "passes/tok", "streamed", "rows/pass", "busy",
               "first ms p50/95", "gap ms p50/95");
-  double stream = 0.0;
+  std::map<std::uint32_t, double> streams;  // tokens per second, by clients
+  for (const Line& line : lines) {
+    if (line.arm == "stream") streams[line.clients] = to_json(line)["tokens_per_second"];
+  }
   for (const Line& line : lines) {
     const auto j = to_json(line);
     const double rate = j["tokens_per_second"];
-    if (line.arm == "stream") stream = rate;
+    const auto found = streams.find(line.clients);
+    const double stream = found == streams.end() ? 0.0 : found->second;
     std::printf(
         "%8u %-7s %9.0f %8.2fx %9.2f %10.2f %8.0f%% %9.1f %5.0f%% %8.1f/%7.1f %8.1f/%7.1f\n",
         line.clients, line.arm.c_str(), rate, stream > 0 ? rate / stream : 0.0,

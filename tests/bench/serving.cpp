@@ -186,10 +186,7 @@ class Device final : public TargetLink, GenerationObserver {
   Tap* tap() const { return drafter_ ? world_.setup.tap : nullptr; }
 
   void note(const TargetRequest& request) {
-    if (std::holds_alternative<wire::OutgoingPrefill>(request)) {
-      asked_ = now();
-      first_ = true;
-    } else if (const auto* hints = std::get_if<wire::OutgoingHints>(&request)) {
+    if (const auto* hints = std::get_if<wire::OutgoingHints>(&request)) {
       if (world_.measured(now())) world_.result.hints += hints->hints.nodes().size();
     } else if (const auto* draft = std::get_if<wire::OutgoingDraft>(&request)) {
       streaming_ = draft->stream_tokens > 0;
@@ -252,6 +249,8 @@ class Device final : public TargetLink, GenerationObserver {
     for (std::size_t i = number_; asks(answered); i += setup.clients, ++answered) {
       const std::size_t index = i % setup.prompts.size();
       const Instant asked = now();
+      asked_ = asked;
+      first_ = true;
       trace_ = {.prompt = index, .seconds = 0.0, .packets = {}};
       if (oracle_ != nullptr) {
         oracle_->expect(setup.answers[index], mix64(mix64(setup.seed) + number_) + answers_++);
@@ -386,16 +385,18 @@ class Device final : public TargetLink, GenerationObserver {
 
   void on_token(std::uint32_t, Provenance) override {
     const Instant t = now();
+    const bool first = std::exchange(first_, false);
+    const Instant before = std::exchange(got_, t);
     if (!world_.measured(t)) return;
     ++world_.result.tokens;
     if (!drafter_) ++world_.result.listened;
-    if (first_) {
-      world_.result.first_token_seconds.push_back(seconds_since(asked_, t));
-    } else if (t - got_ > std::chrono::microseconds(50)) {  // not of the same verdict
-      world_.result.gap_seconds.push_back(seconds_since(got_, t));
+    if (first) {
+      if (world_.measured(asked_)) {
+        world_.result.first_token_seconds.push_back(seconds_since(asked_, t));
+      }
+    } else if (t - before > std::chrono::microseconds(50)) {  // not of the same verdict
+      world_.result.gap_seconds.push_back(seconds_since(before, t));
     }
-    first_ = false;
-    got_ = t;
   }
   void on_confirmed(std::uint32_t, std::uint32_t) override {}
   void on_kept(std::uint32_t) override {}

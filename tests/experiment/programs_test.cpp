@@ -132,6 +132,12 @@ TEST_F(ExperimentProgramsTest, GoesOnAfterBeingKilledAndLeavesNoProcess) {
   const std::size_t before = lines_so_far();
   EXPECT_EQ(run(file), 2);  // there is something already
   EXPECT_NE(error_.find("--resume"), std::string::npos);
+  // Answers of two builds are not one experiment's.
+  const std::filesystem::path rebuilt = scratch_ / "edgedraft";
+  std::filesystem::copy_file(EDGEDRAFT_CLIENT, rebuilt);
+  std::ofstream(rebuilt, std::ios::app) << '\n';
+  EXPECT_EQ(run(file, {"--resume", "--client-program", rebuilt}), 2);
+  EXPECT_NE(error_.find("programs were changed"), std::string::npos) << error_;
   ASSERT_EQ(run(file, {"--no-report", "--resume"}), 0) << error_;
   const auto runs = lines("runs.jsonl");
   EXPECT_EQ(runs.size(), 24u);

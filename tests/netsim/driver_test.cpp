@@ -109,6 +109,15 @@ TEST_P(DriverTest, AnOutageWithADurationEndsByItself) {
   EXPECT_GT(link->link().statistics()->up.down_drops, 0u);
 }
 
+TEST_P(DriverTest, ANewAddressDuringAnOutageLeavesItsEndAsItIs) {
+  MAKE_LINK(link, "[both]\nrate_mbit = 50\npath_ms = 2\n");
+  link->start_echo();
+  ASSERT_TRUE(link->link().fire({.kind = LinkEvent::Kind::down, .duration = 300ms}));
+  ASSERT_TRUE(link->link().fire({.kind = LinkEvent::Kind::new_address}));
+  const auto asking = link->start_asking(3);
+  EXPECT_EQ(asking->wait(), 0) << asking->err();
+}
+
 TEST_P(DriverTest, ANewAddressLeavesOldConnectionsBehind) {
   MAKE_LINK(link, "[both]\nrate_mbit = 50\npath_ms = 2\n");
   link->start_echo();

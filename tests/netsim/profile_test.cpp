@@ -175,6 +175,9 @@ TEST(ProfileTest, FindsTracesBesideItsFile) {
   std::ofstream(scratch / "bad.down") << "1\noops\n";
   std::ofstream(scratch / "own.toml") << "[up]\nrate_mbit = 1\n[down]\ntrace = \"cell.down\"\n";
   std::ofstream(scratch / "bad.toml") << "[both]\ntrace = \"bad.down\"\n";
+  std::ofstream(scratch / "beside.toml")
+      << "[both]\nrate_mbit = 1\ncompeting = { queue_kb = 10, period_s = 1 }\n"
+         "[down]\ntrace = \"cell.down\"\n";
   const auto profile = read_network_profile((scratch / "own.toml").string());
   ASSERT_TRUE(profile) << profile.error().message;
   EXPECT_EQ(profile->down.trace->at_ms, (std::vector<std::uint32_t>{1, 2, 3}));
@@ -182,6 +185,10 @@ TEST(ProfileTest, FindsTracesBesideItsFile) {
   const auto bad = read_network_profile((scratch / "bad.toml").string());
   ASSERT_FALSE(bad);
   EXPECT_NE(bad.error().message.find("bad.down:2: not a whole number"), std::string::npos);
+  const auto beside = read_network_profile((scratch / "beside.toml").string());
+  ASSERT_FALSE(beside);
+  EXPECT_NE(beside.error().message.find("down: competing goes with rate_mbit"), std::string::npos)
+      << beside.error().message;
 }
 
 TEST(ProfileTest, AnUnknownNameListsTheKnownOnes) {

@@ -281,8 +281,8 @@ TEST_F(RunTest, TheServersOwnGuessesFillTheGapsBetweenHints) {
   EXPECT_EQ(hinting.verdicts.at(1).drafted, 0u);
 }
 
-// Others wait for what a device's next hints should bring: however many nodes it sends, and whatever
-// scores it gives them, they bring no more than passes over them have.
+// Others wait for what a device's next hints should bring: however many nodes it sends, and
+// whatever scores it gives them, they bring no more than passes over them have.
 TEST(RunExpectationTest, InventedHintsAreWorthWhatPassesAccepted) {
   for (const bool invented : {false, true}) {
     const Tokens prompt = {5, 6};
