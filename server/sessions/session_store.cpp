@@ -10,9 +10,6 @@
 namespace edgedraft {
 namespace {
 
-// Kept beyond the answers that use them; each may take some megabytes.
-constexpr std::size_t kGrammarsMax = 16;
-
 KvPool::Size pool_size(const SessionParts& parts, std::uint32_t page_count) {
   return parts.decoder.pool_size(page_count, parts.kv_type);
 }
@@ -72,7 +69,8 @@ SessionStore::SessionStore(SessionParts parts, const Limits& limits, std::functi
       limits_(limits),
       now_(std::move(now)),
       pool_(make_pool(parts_, limits)),
-      index_(*pool_) {
+      index_(*pool_),
+      grammars_(now_) {
   // Else a prompt or a draft might wait for ever.
   EDGEDRAFT_CHECK(pool_->size().page_count >= session_pages(parts_));
 }
@@ -149,18 +147,16 @@ Result<std::shared_ptr<AnswerLaw>> SessionStore::law_of(const Session& session,
   }
   const auto& known = session.target.law();
   if (known && known->constraints() == constraints) return known;
-  const auto grammar = std::ranges::find_if(grammars_, [&](const KnownGrammar& one) {
-    return one.identity == session.identity && one.text == constraints.grammar;
-  });
-  auto law = AnswerLaw::make(constraints, parts_.texts,
-                             grammar == grammars_.end() ? nullptr : grammar->tokens);
-  if (!law) return law.error();
-  if (grammar != grammars_.end()) {
-    grammars_.splice(grammars_.begin(), grammars_, grammar);
-  } else if (law->grammar()) {
-    grammars_.push_front({session.identity, constraints.grammar, law->grammar()});
-    if (grammars_.size() > kGrammarsMax) grammars_.pop_back();
+  auto grammar = grammars_.find(session.identity, constraints.grammar);
+  const bool is_new = !grammar && !constraints.grammar.empty();
+  if (is_new) {
+    if (const auto afforded = grammars_.afford_another(session.identity); !afforded) {
+      return afforded.error();
+    }
   }
+  auto law = AnswerLaw::make(constraints, parts_.texts, std::move(grammar));
+  if (!law) return law.error();
+  if (is_new) grammars_.add(session.identity, constraints.grammar, law->grammar());
   return std::make_shared<AnswerLaw>(*std::move(law));
 }
 

@@ -2,17 +2,16 @@
 
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "server/sessions/known_grammars.h"
 #include "server/sessions/prefix_index.h"
 #include "server/sessions/session_proposer.h"
 #include "server/sessions/target_session.h"
 #include "shared/base/clock.h"
-#include "shared/constraints/grammar_tokens.h"
 #include "shared/constraints/token_texts.h"
 #include "shared/protocol/message.h"
 
@@ -95,7 +94,8 @@ class SessionStore {
   void forget(std::uint64_t connection_id);
   // The law of those constraints; null for none. What the identity's other sessions found of their
   // grammar is used again.
-  // Errors    unsupported: this server takes none; usage: of AnswerLaw::make
+  // Errors    unsupported: this server takes none; usage: of AnswerLaw::make; refused: the
+  //           identity's grammars have taken too much time
   Result<std::shared_ptr<AnswerLaw>> law_of(const Session& session, const Constraints& constraints);
   // The connection is over: its session may be resumed or evicted.
   void release(std::uint64_t connection_id);
@@ -144,13 +144,7 @@ class SessionStore {
   PrefixIndex index_;
   std::uint64_t tokens_reused_ = 0;
   std::uint64_t evictions_ = 0;
-  // Grammars used last, by identity: what one has asked for must not show in what others wait for.
-  struct KnownGrammar {
-    std::string identity;
-    std::string text;
-    std::shared_ptr<GrammarTokens> tokens;
-  };
-  std::list<KnownGrammar> grammars_;  // the last comes first
+  KnownGrammars grammars_;
   std::map<wire::SessionId, Session> sessions_;
   std::map<std::uint64_t, wire::SessionId> bound_;  // connections to what they work on
 };

@@ -55,10 +55,10 @@ void AnswerLaw::apply(std::span<const std::uint32_t> answer, std::span<float> lo
 AnswerLaw::Allowed AnswerLaw::allowed_behind(std::span<const std::uint32_t> answer) {
   const GrammarAutomaton::State state = state_behind(answer);
   const bool skips_space = answer.empty() && texts_->adds_space_prefix();
+  const bool accepts = grammar_->automaton().accepts(state);
   const std::vector<bool>& allowed = grammar_->allowed_in(state, skips_space);
   // An answer that has left the grammar, as text that was given may, can only end.
-  const bool may_end =
-      grammar_->automaton().accepts(state) || std::ranges::find(allowed, true) == allowed.end();
+  const bool may_end = accepts || std::ranges::find(allowed, true) == allowed.end();
   return {.tokens = allowed, .may_end = may_end};
 }
 
@@ -108,17 +108,53 @@ GrammarAutomaton::State AnswerLaw::state_behind(std::span<const std::uint32_t> a
   GrammarAutomaton& automaton = grammar_->automaton();
   const auto common =
       static_cast<std::size_t>(std::ranges::mismatch(read_, answer).in1 - read_.begin());
-  read_.resize(common);
-  states_.resize(common);
-  for (std::size_t i = common; i < answer.size(); ++i) {
-    GrammarAutomaton::State state = i == 0 ? automaton.start() : states_[i - 1];
-    for (const char byte : text_at(answer, i)) {
+  if (common < first_) kept_ = {};
+  if (states_.empty() || common < first_ || clearings_ != automaton.clearings()) {
+    begin_again();
+  } else {
+    read_.resize(common);
+    states_.resize(common - first_ + 1);
+  }
+  // Branches of a draft tree share all but their last tokens: they are to find the place that is
+  // kept among what they share.
+  constexpr std::size_t kBranchTokens = 32;
+  std::size_t no_room_at = answer.size();
+  std::uint32_t tries = 0;
+  while (read_.size() < answer.size()) {
+    const std::size_t at = read_.size();
+    GrammarAutomaton::State state = states_.back();
+    for (const char byte : text_at(answer, at)) {
       state = automaton.next(state, static_cast<std::uint8_t>(byte));
     }
-    read_.push_back(answer[i]);
+    if (state == GrammarAutomaton::kNoRoom) {
+      tries = no_room_at == at ? tries + 1 : 1;
+      no_room_at = at;
+      if (tries <= 2) {
+        keep(tries == 1 ? std::min(kBranchTokens, states_.size() - 1) : 0);
+        continue;
+      }
+      state = GrammarAutomaton::kDead;  // it has no room even alone
+    }
+    read_.push_back(answer[at]);
     states_.push_back(state);
   }
-  return states_.empty() ? automaton.start() : states_.back();
+  return states_.back();
+}
+
+void AnswerLaw::keep(std::size_t tokens_back) {
+  GrammarAutomaton& automaton = grammar_->automaton();
+  kept_ = {.count = read_.size() - tokens_back,
+           .place = automaton.place_of(states_[states_.size() - 1 - tokens_back])};
+  automaton.clear();
+  begin_again();
+}
+
+void AnswerLaw::begin_again() {
+  GrammarAutomaton& automaton = grammar_->automaton();
+  clearings_ = automaton.clearings();
+  first_ = kept_.count;
+  read_.resize(first_);
+  states_.assign(1, first_ == 0 ? automaton.start() : automaton.enter(kept_.place));
 }
 
 bool AnswerLaw::stops(std::span<const std::uint32_t> answer) const {

@@ -46,6 +46,11 @@ class AnswerLaw {
   // The token's text at that place of the answer.
   std::string_view text_at(std::span<const std::uint32_t> answer, std::size_t index) const;
   GrammarAutomaton::State state_behind(std::span<const std::uint32_t> answer);
+  // Keeps the place so many tokens before the end of what was read, clears the automaton, and
+  // begins again.
+  void keep(std::size_t tokens_back);
+  // From the place that was kept, or from the beginning: what was read behind it is forgotten.
+  void begin_again();
   void apply_grammar(std::span<const std::uint32_t> answer, std::span<float> logits);
   struct Allowed {
     const std::vector<bool>& tokens;  // by token, but for those that end
@@ -57,9 +62,18 @@ class AnswerLaw {
   Constraints constraints_;
   std::shared_ptr<const TokenTexts> texts_;
   std::shared_ptr<GrammarTokens> grammar_;
-  // What was read last: states behind each of its tokens.
+  // What was read last, and the states behind its tokens from first_ on, of the automaton as it was
+  // cleared last.
   std::vector<std::uint32_t> read_;
   std::vector<GrammarAutomaton::State> states_;
+  std::size_t first_ = 0;
+  std::uint64_t clearings_ = 0;
+  // Where reading begins when the automaton has been cleared.
+  struct Kept {
+    std::size_t count = 0;  // tokens before it; 0: the beginning, which needs no place
+    GrammarAutomaton::Place place{};
+  };
+  Kept kept_;
 };
 
 }  // namespace edgedraft

@@ -7,26 +7,72 @@ namespace edgedraft {
 
 GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const Grammar> grammar)
     : grammar_(std::move(grammar)) {
-  frames_.push_back({});  // kBottom
+  clear();
+  clearings_ = 0;
+}
+
+void GrammarAutomaton::clear() {
+  ++clearings_;
+  frames_.assign(1, {});  // kBottom
+  frame_ids_.clear();
+  states_.clear();
+  state_ids_.clear();
   states_.emplace_back();
-  states_[kDead].next = std::make_unique<std::array<State, 256>>();
+  states_[kDead].next = std::make_unique<std::array<std::uint16_t, 256>>();
   states_[kDead].next->fill(kDead);
   Closure closure;
   std::vector<std::uint32_t> open;
   for (const std::uint32_t sequence : grammar_->rules()[grammar_->root()]) {
-    open.push_back(frame(sequence, 0, kBottom));
+    open.push_back(frame(sequence, 0, kBottom, closure));
   }
   close(closure, std::move(open));
   start_ = intern(std::move(closure));
 }
 
-// kUnknown beyond the bounds.
+GrammarAutomaton::Place GrammarAutomaton::place_of(State state) const {
+  Place place{.frames = {Frame{}}, .before = {}, .accepts = states_[state].accepts};
+  // A frame's parent was made before it: in order of their numbers each finds its own.
+  std::set<std::uint32_t> needed;
+  for (std::uint32_t id : states_[state].frames) {
+    while (id != kBottom && needed.insert(id).second) id = frames_[id].parent;
+  }
+  std::map<std::uint32_t, std::uint32_t> index_of{{kBottom, kBottom}};
+  for (const std::uint32_t id : needed) {
+    Frame copy = frames_[id];
+    copy.parent = index_of.at(copy.parent);
+    index_of.emplace(id, static_cast<std::uint32_t>(place.frames.size()));
+    place.frames.push_back(copy);
+  }
+  for (const std::uint32_t id : states_[state].frames) place.before.push_back(index_of.at(id));
+  return place;
+}
+
+GrammarAutomaton::State GrammarAutomaton::enter(const Place& place) {
+  Closure closure{.frames = {}, .accepts = place.accepts};
+  std::vector<std::uint32_t> ids{kBottom};
+  for (std::size_t i = 1; i < place.frames.size(); ++i) {
+    const Frame& at = place.frames[i];
+    ids.push_back(frame(at.sequence, at.position, ids[at.parent], closure));
+    if (closure.crowded) return kDead;
+  }
+  for (const std::uint32_t index : place.before) closure.frames.push_back(ids[index]);
+  return intern(std::move(closure));
+}
+
+void GrammarAutomaton::allow_steps(std::uint64_t steps) {
+  steps_left_ = std::min(steps_left_ + steps, kStepsMax);
+}
+
 std::uint32_t GrammarAutomaton::frame(std::uint32_t sequence, std::uint32_t position,
-                                      std::uint32_t parent) {
+                                      std::uint32_t parent, Closure& closure) {
   const auto known = frame_ids_.find({sequence, position, parent});
   if (known != frame_ids_.end()) return known->second;
   const std::uint32_t depth = frames_[parent].depth + 1;
-  if (frames_.size() >= kFramesMax || depth > kDepthMax) return kUnknown;
+  if (depth > kDepthMax) return kNoFrame;
+  if (frames_.size() >= kFramesMax) {
+    closure.crowded = true;
+    return kNoFrame;
+  }
   const auto id = static_cast<std::uint32_t>(frames_.size());
   frames_.push_back({.sequence = sequence, .position = position, .parent = parent, .depth = depth});
   frame_ids_.emplace(std::array{sequence, position, parent}, id);
@@ -37,10 +83,15 @@ void GrammarAutomaton::close(Closure& closure, std::vector<std::uint32_t> open) 
   std::set<std::uint32_t> seen;
   std::set<std::pair<std::uint32_t, std::uint32_t>> expanded;  // rules, and what stands behind each
   while (!open.empty()) {
-    if (++steps_ > kStepsMax) return;
+    if (steps_left_ == 0) {
+      closure.exhausted = true;
+      return;
+    }
+    --steps_left_;
+    ++steps_taken_;
     const std::uint32_t id = open.back();
     open.pop_back();
-    if (id == kUnknown || !seen.insert(id).second) continue;
+    if (id == kNoFrame || !seen.insert(id).second) continue;
     if (seen.size() > kFramesAStateMax) return;
     if (id == kBottom) {
       closure.accepts = true;
@@ -60,21 +111,22 @@ void GrammarAutomaton::close(Closure& closure, std::vector<std::uint32_t> open) 
     // The last element has nothing to come back to, so repetitions do not grow.
     const std::uint32_t behind = at.position + 1 == sequence.size()
                                      ? at.parent
-                                     : frame(at.sequence, at.position + 1, at.parent);
-    if (behind == kUnknown || !expanded.emplace(element.index, behind).second) continue;
+                                     : frame(at.sequence, at.position + 1, at.parent, closure);
+    if (behind == kNoFrame || !expanded.emplace(element.index, behind).second) continue;
     for (const std::uint32_t alternative : grammar_->rules()[element.index]) {
-      open.push_back(frame(alternative, 0, behind));
+      open.push_back(frame(alternative, 0, behind, closure));
     }
   }
 }
 
 GrammarAutomaton::State GrammarAutomaton::intern(Closure closure) {
+  if (closure.crowded) return kNoRoom;
   if (closure.frames.empty() && !closure.accepts) return kDead;
   std::ranges::sort(closure.frames);
   std::pair key(std::move(closure.frames), closure.accepts);
   const auto known = state_ids_.find(key);
   if (known != state_ids_.end()) return known->second;
-  if (states_.size() >= kStatesMax) return kDead;
+  if (states_.size() >= kStatesMax) return kNoRoom;
   const auto id = static_cast<State>(states_.size());
   states_.push_back({.frames = key.first, .accepts = key.second});
   state_ids_.emplace(std::move(key), id);
@@ -82,13 +134,13 @@ GrammarAutomaton::State GrammarAutomaton::intern(Closure closure) {
 }
 
 GrammarAutomaton::State GrammarAutomaton::next(State state, std::uint8_t byte) {
+  if (state == kNoRoom) return kNoRoom;
   if (!states_[state].next) {
-    states_[state].next = std::make_unique<std::array<State, 256>>();
-    states_[state].next->fill(kUnknown);
+    states_[state].next = std::make_unique<std::array<std::uint16_t, 256>>();
+    states_[state].next->fill(kNoRoom);
   }
   const State known = (*states_[state].next)[byte];
-  if (known != kUnknown) return known;
-  if (steps_ > kStepsMax) return kDead;
+  if (known != kNoRoom) return known;
   Closure closure;
   std::vector<std::uint32_t> open;
   // By number: frames_ grows.
@@ -97,11 +149,13 @@ GrammarAutomaton::State GrammarAutomaton::next(State state, std::uint8_t byte) {
     const Frame at = frames_[id];
     const Grammar::Element& element = grammar_->sequences()[at.sequence][at.position];
     if (!grammar_->byte_sets()[element.index][byte]) continue;
-    open.push_back(frame(at.sequence, at.position + 1, at.parent));
+    open.push_back(frame(at.sequence, at.position + 1, at.parent, closure));
   }
   close(closure, std::move(open));
+  // Not what the byte leads to: that is found when there are steps again.
+  if (closure.exhausted) return kDead;
   const State found = intern(std::move(closure));
-  (*states_[state].next)[byte] = found;
+  (*states_[state].next)[byte] = static_cast<std::uint16_t>(found);
   return found;
 }
 

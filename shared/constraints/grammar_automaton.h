@@ -12,28 +12,12 @@
 namespace edgedraft {
 
 // Reads texts of a grammar byte by byte. What it finds on the way it keeps, so that from then on a
-// byte is a look into a table. Its memory and the time of all searches together are bounded: beyond
-// the bounds texts count as wrong, which takes nesting of some hundreds or a grammar that is very
-// ambiguous.
+// byte is a look into a table. The tables are bounded: where they are full, whoever reads takes the
+// place of where it stands, has them cleared and enters them again there, so that what a text is
+// does not depend on what was read before. Texts beyond kDepthMax and kFramesAStateMax count as
+// wrong, which takes nesting of some hundreds or a grammar that is very ambiguous; so do texts that
+// take more searching than was allowed.
 class GrammarAutomaton {
- public:
-  using State = std::uint32_t;
-  static constexpr State kDead = 0;  // no text begins like this
-
-  static constexpr std::size_t kStatesMax = 4096;
-  static constexpr std::size_t kFramesMax = 1u << 16;
-  static constexpr std::size_t kFramesAStateMax = 1024;
-  static constexpr std::uint32_t kDepthMax = 512;
-  static constexpr std::uint64_t kStepsMax = 1u << 23;  // a second or two
-
-  explicit GrammarAutomaton(std::shared_ptr<const Grammar> grammar);
-
-  State start() const { return start_; }
-  State next(State state, std::uint8_t byte);
-  // The text may end here.
-  bool accepts(State state) const { return states_[state].accepts; }
-
- private:
   // What is left of a sequence, and of those that it stands in.
   struct Frame {
     std::uint32_t sequence;
@@ -41,22 +25,68 @@ class GrammarAutomaton {
     std::uint32_t parent;  // a frame, or kBottom
     std::uint32_t depth;
   };
+
+ public:
+  using State = std::uint32_t;
+  static constexpr State kDead = 0;  // no text begins like this
+  // There may be a state, but the tables are full.
+  static constexpr State kNoRoom = 0xFFFF;
+
+  static constexpr std::size_t kStatesMax = 8192;
+  static constexpr std::size_t kFramesMax = 1u << 16;
+  static constexpr std::size_t kFramesAStateMax = 1024;
+  static constexpr std::uint32_t kDepthMax = 512;
+  static constexpr std::uint64_t kStepsMax = 1u << 22;  // some tenths of a second
+
+  explicit GrammarAutomaton(std::shared_ptr<const Grammar> grammar);
+
+  State start() const { return start_; }
+  // Behind kNoRoom: the same.
+  State next(State state, std::uint8_t byte);
+  // The text may end here.
+  bool accepts(State state) const { return state != kNoRoom && states_[state].accepts; }
+
+  // A state by itself.
+  struct Place {
+    std::vector<Frame> frames;          // parents first; of these, by index
+    std::vector<std::uint32_t> before;  // those that stand before a byte
+    bool accepts = false;
+  };
+  Place place_of(State state) const;
+  // Forgets all states.
+  void clear();
+  // How often that was done.
+  std::uint64_t clearings() const { return clearings_; }
+  // Requires  the tables were cleared since the place was taken, and nothing was read
+  State enter(const Place& place);
+
+  // Searches cost steps, of which there are kStepsMax at first and at most.
+  void allow_steps(std::uint64_t steps);
+  std::uint64_t steps_taken() const { return steps_taken_; }
+
+ private:
   static constexpr std::uint32_t kBottom = 0;
-  static constexpr std::uint32_t kUnknown = 0xFFFFFFFFu;
+  static constexpr std::uint32_t kNoFrame = 0xFFFFFFFFu;
 
   struct StateData {
     std::vector<std::uint32_t> frames;  // before a byte each, sorted
     bool accepts = false;
-    std::unique_ptr<std::array<State, 256>> next{};
+    // kNoRoom: not known yet.
+    std::unique_ptr<std::array<std::uint16_t, 256>> next{};
   };
 
   // All that can come behind: the frames before their next byte.
   struct Closure {
     std::vector<std::uint32_t> frames;
     bool accepts = false;
+    // It lacks some: the tables were full, or the steps used up.
+    bool crowded = false;
+    bool exhausted = false;
   };
   void close(Closure& closure, std::vector<std::uint32_t> open);
-  std::uint32_t frame(std::uint32_t sequence, std::uint32_t position, std::uint32_t parent);
+  // kNoFrame beyond the bounds; then `closure` says if that is for lack of room.
+  std::uint32_t frame(std::uint32_t sequence, std::uint32_t position, std::uint32_t parent,
+                      Closure& closure);
   State intern(Closure closure);
 
   std::shared_ptr<const Grammar> grammar_;
@@ -65,7 +95,9 @@ class GrammarAutomaton {
   std::vector<StateData> states_;
   std::map<std::pair<std::vector<std::uint32_t>, bool>, State> state_ids_;
   State start_ = kDead;
-  std::uint64_t steps_ = 0;
+  std::uint64_t clearings_ = 0;
+  std::uint64_t steps_left_ = kStepsMax;
+  std::uint64_t steps_taken_ = 0;
 };
 
 }  // namespace edgedraft

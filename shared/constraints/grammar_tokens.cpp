@@ -7,18 +7,43 @@ namespace {
 
 // Sets of allowed tokens that are kept, of one bit a token.
 constexpr std::size_t kAllowedSetsMax = 256;
+// Searching that each new one may bring, less than a millisecond of it: a long answer of many
+// states never runs out, and nobody's grammar takes the time of all others.
+constexpr std::uint64_t kStepsASet = 4096;
 
 }  // namespace
 
 GrammarTokens::GrammarTokens(Grammar grammar, std::shared_ptr<const TokenTexts> texts)
     : automaton_(std::make_shared<const Grammar>(std::move(grammar))), texts_(std::move(texts)) {}
 
-// Goes through the tree of all tokens' bytes, and around what no text begins with.
 const std::vector<bool>& GrammarTokens::allowed_in(GrammarAutomaton::State state,
                                                    bool skips_space) {
-  const std::pair key(state, skips_space);
-  if (const auto known = allowed_.find(key); known != allowed_.end()) return known->second;
+  forget_old_states();
+  if (const auto known = allowed_.find({state, skips_space}); known != allowed_.end()) {
+    return known->second;
+  }
   if (allowed_.size() >= kAllowedSetsMax) allowed_.clear();
+  automaton_.allow_steps(kStepsASet);
+  auto allowed = explore(state, skips_space, /*alone=*/false);
+  if (!allowed) {
+    const GrammarAutomaton::Place place = automaton_.place_of(state);
+    automaton_.clear();
+    forget_old_states();
+    state = automaton_.enter(place);
+    allowed = explore(state, skips_space, /*alone=*/true);
+  }
+  return allowed_.insert_or_assign({state, skips_space}, *std::move(allowed)).first->second;
+}
+
+void GrammarTokens::forget_old_states() {
+  if (clearings_ == automaton_.clearings()) return;
+  clearings_ = automaton_.clearings();
+  allowed_.clear();
+}
+
+// Goes through the tree of all tokens' bytes, and around what no text begins with.
+std::optional<std::vector<bool>> GrammarTokens::explore(GrammarAutomaton::State state,
+                                                        bool skips_space, bool alone) {
   std::vector<bool> allowed(texts_->count());
   const auto nodes = texts_->nodes();
   std::vector<GrammarAutomaton::State> path{state};  // behind each byte so far
@@ -28,7 +53,8 @@ const std::vector<bool>& GrammarTokens::allowed_in(GrammarAutomaton::State state
     const bool skipped = skips_space && node.depth == 1 && node.byte == ' ';
     const GrammarAutomaton::State next =
         skipped ? path.back() : automaton_.next(path.back(), node.byte);
-    if (next == GrammarAutomaton::kDead) {
+    if (next == GrammarAutomaton::kNoRoom && !alone) return std::nullopt;
+    if (next == GrammarAutomaton::kDead || next == GrammarAutomaton::kNoRoom) {
       i += node.size;
       continue;
     }
@@ -41,7 +67,7 @@ const std::vector<bool>& GrammarTokens::allowed_in(GrammarAutomaton::State state
     }
     ++i;
   }
-  return allowed_.emplace(key, std::move(allowed)).first->second;
+  return allowed;
 }
 
 }  // namespace edgedraft

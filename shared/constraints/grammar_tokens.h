@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,13 +21,22 @@ class GrammarTokens {
   GrammarTokens(Grammar grammar, std::shared_ptr<const TokenTexts> texts);
 
   GrammarAutomaton& automaton() { return automaton_; }
-  // By token. `skips_space`: a space that a token begins with is no part of the text.
+  // By token. `skips_space`: a space that a token begins with is no part of the text. The automaton
+  // may have been cleared after that.
   const std::vector<bool>& allowed_in(GrammarAutomaton::State state, bool skips_space);
 
  private:
+  // Nothing for lack of room. `alone`: in tables that were cleared for it, so what has no room is
+  // allowed nowhere.
+  std::optional<std::vector<bool>> explore(GrammarAutomaton::State state, bool skips_space,
+                                           bool alone);
+  // Those of before the last clearing are others.
+  void forget_old_states();
+
   GrammarAutomaton automaton_;
   std::shared_ptr<const TokenTexts> texts_;
   std::map<std::pair<GrammarAutomaton::State, bool>, std::vector<bool>> allowed_;
+  std::uint64_t clearings_ = 0;  // when allowed_ was begun
 };
 
 }  // namespace edgedraft

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <string>
@@ -91,6 +92,54 @@ TEST(AnswerLawTest, AGrammarLeavesTheTokensThatItsTextsGoOnWith) {
       }
     }
   }
+}
+
+// Every place of a repetition with a number is a state of its own, and its tables hold 8,192.
+TEST(AnswerLawTest, ALongAnswerIsReadAsAShortOneIs) {
+  const std::string grammar = "root ::= (\"{\" [ab]{1,30} \"}\"){900}";
+  AnswerLaw kept = law({.grammar = grammar});
+  AnswerLaw beside =
+      AnswerLaw::make({.grammar = grammar}, texts(), kept.grammar()).value();  // another session
+  Random random(5);
+  Tokens answer;
+  std::size_t items = 0;
+  std::size_t in_item = 0;
+  // What has to follow, from the answer alone; a token's text may not be longer than what is left.
+  const auto right = [&](std::size_t items_done, std::size_t letters) {
+    if (items_done == 900) return Tokens{kEnd};
+    if (letters == 0) return Tokens{8};     // {
+    const std::size_t room = 31 - letters;  // of letters: 1 is the brace alone
+    Tokens may;
+    if (room >= 1) may = {2, 3};
+    if (room >= 2) may.push_back(4);
+    if (room >= 3) may.push_back(5);
+    if (letters > 1) may.push_back(9);
+    if (room >= 1) may.push_back(13);
+    std::ranges::sort(may);
+    return may;
+  };
+  while (items < 900) {
+    const Tokens may = right(items, in_item);
+    ASSERT_EQ(allowed(kept, answer), may) << items << " items, " << in_item;
+    if (answer.size() % 7 == 0) {
+      ASSERT_EQ(allowed(beside, answer), may);
+      // A branch that was not taken, and an answer that began otherwise.
+      Tokens other(answer.begin(), answer.end() - std::min<std::ptrdiff_t>(3, answer.size()));
+      other.push_back(8);
+      allowed(kept, other);
+      if (answer.size() % 91 == 0) allowed(kept, {8, 2, 9});
+    }
+    const std::uint32_t next = may[random.below(may.size())];
+    answer.push_back(next);
+    if (next == 9) {
+      ++items;
+      in_item = 0;
+    } else {
+      in_item += in_item == 0 ? 1 : texts()->text(next).size();
+    }
+  }
+  EXPECT_EQ(allowed(kept, answer), Tokens{kEnd});
+  EXPECT_EQ(allowed(beside, answer), Tokens{kEnd});
 }
 
 TEST(AnswerLawTest, ATextThatHasLeftTheGrammarCanOnlyEnd) {

@@ -14,7 +14,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   GrammarAutomaton automaton(std::make_shared<const Grammar>(*std::move(grammar)));
   GrammarAutomaton::State state = automaton.start();
   for (const char byte : all.substr(0, line)) {
-    const GrammarAutomaton::State next = automaton.next(state, static_cast<std::uint8_t>(byte));
+    GrammarAutomaton::State next = automaton.next(state, static_cast<std::uint8_t>(byte));
+    if (next == GrammarAutomaton::kNoRoom) {
+      const GrammarAutomaton::Place place = automaton.place_of(state);
+      automaton.clear();
+      state = automaton.enter(place);
+      next = automaton.next(state, static_cast<std::uint8_t>(byte));
+      if (next == GrammarAutomaton::kNoRoom) return 0;  // not even alone
+    }
     if (next >= GrammarAutomaton::kStatesMax) std::abort();
     if (automaton.next(state, static_cast<std::uint8_t>(byte)) != next) std::abort();
     state = next;
