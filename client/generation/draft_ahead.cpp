@@ -9,10 +9,10 @@
 namespace edgedraft {
 namespace {
 
-constexpr std::uint32_t kDepthMax = kTreeDepthMax;
-
+// Wide trees are not as deep: their levels but the last are rows of the drafter's.
 TreeShape shape_of(std::uint32_t breadth, std::uint32_t depth) {
-  return {.breadth = breadth, .depth = std::clamp(depth, 1u, kDepthMax), .nodes = kTreeNodesMax};
+  const std::uint32_t most = std::min(kTreeDepthMax, (kMaskRowsMax - 1) / breadth + 1);
+  return {.breadth = breadth, .depth = std::clamp(depth, 1u, most), .nodes = kTreeNodesMax};
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ SentHints::News SentHints::take(const DraftTree& tree, Score floor) {
 DraftAhead::DraftAhead(Drafter& drafter, const Options& options)
     : drafter_(drafter),
       options_(options),
-      growth_(shape_of(options.breadth, kDepthMax), GrowthOrder::best_first) {
+      growth_(shape_of(options.breadth, kTreeDepthMax), GrowthOrder::best_first) {
   growth_.set_floor(options.floor);
 }
 
@@ -102,6 +102,7 @@ void DraftAhead::advance(std::span<const std::uint32_t> tokens, std::uint32_t de
 std::uint32_t DraftAhead::step() {
   const std::uint32_t before = growth_.candidate_count();
   done_ = drafter_.grow(growth_, {.rows = options_.breadth});
+  if (!done_ && growth_.candidate_count() == 0) return 0;
   ++steps_;
   // A drafter that cannot go on from a tree whose root has moved begins anew.
   const std::uint32_t after = growth_.candidate_count();

@@ -17,7 +17,6 @@ Generation::Generation(const Parts& parts, const GenerationOptions& options)
     : parts_(parts),
       options_(options),
       conversation_(parts.drafter),
-      server_{.context_count = options.context_count},
       memory_(parts.drafter),
       run_control_(options.known) {
   EDGEDRAFT_CHECK(parts.drafter != nullptr || !options.tree);

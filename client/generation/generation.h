@@ -186,8 +186,9 @@ class Generation {
   void tell_logprobs(const wire::Verdict& verdict);
   void write(std::uint32_t token, Provenance provenance);
   void end_where_due(wire::Ending ending);
-  // The same for what the drafter wrote alone.
-  void end_where_written();
+  // The same for what was written without the server, by who holds so many tokens; 0: nobody is
+  // to go on.
+  void end_where_written(std::uint32_t writer_context_count);
   void go_offline(const std::string& why);
   void enter(ClientState state, const std::string& why);
   void drop_from(std::uint32_t count);

@@ -1,6 +1,7 @@
 #include "client/generation/generation.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "client/generation/lasting_outage.h"
@@ -59,7 +60,8 @@ void Generation::write_offline() {
   write(token, is_private_ ? Provenance::private_ : Provenance::offline);
   record.tokens = 1;
   note(std::move(record));
-  end_where_written();
+  // The server goes on behind what the drafter holds, if it holds more; the drafter alone does not.
+  end_where_written(options_.context_count);
 }
 
 bool Generation::bears_outages() const {
@@ -153,8 +155,10 @@ void Generation::on_late_verdict(const VerdictReceived& event) {
   server_.count = std::min(request_.settled_count, conversation_.settled_count());
 }
 
-void Generation::end_where_written() {
-  const bool full = server_.context_count > 0 && conversation_.count() >= server_.context_count;
+void Generation::end_where_written(std::uint32_t writer_context_count) {
+  const bool full = std::ranges::any_of(
+      std::array{writer_context_count, server_.context_count},
+      [&](std::uint32_t context) { return context > 0 && conversation_.count() >= context; });
   end_where_due(parts_.is_end(conversation_.tokens().back()) ? wire::Ending::end_token
                 : law_ && law_->stops(answer())              ? wire::Ending::stop
                 : full                                       ? wire::Ending::context
@@ -169,7 +173,7 @@ void Generation::go_offline(const std::string& why) {
   }
   enter(ClientState::offline, why);
   // The text may have been whole already, and only its check was lost.
-  if (answer_count() > 0) end_where_written();
+  if (answer_count() > 0) end_where_written(/*writer_context_count=*/0);
 }
 
 }  // namespace edgedraft

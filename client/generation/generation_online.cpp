@@ -65,7 +65,7 @@ Result<void> Generation::on_welcome(const wire::Welcome& welcome) {
                                      std::to_string(parts_.drafter->activation_cols()) +
                                      ": give both sides the same bundle"};
   }
-  server_.welcomed(welcome, options_.context_count);
+  server_.welcomed(welcome);
   request_.in_flight = request_.running = false;
   request_.kind = RequestInFlight::Kind::tokens;
   return {};
@@ -75,7 +75,11 @@ void Generation::on_activations(const ActivationsReceived& event) {
   if (!parts_.drafter) return;
   if (event.of_run) {
     // What has taken their tokens' place since has others.
-    const bool still_there = request_.running || event.first + event.count <= unchanged_count_;
+    // A prompt that is in flight asks for its own.
+    const bool asked_again = request_.in_flight && !request_.running &&
+                             request_.kind == RequestInFlight::Kind::tokens;
+    const bool still_there =
+        request_.running || (!asked_again && event.first + event.count <= unchanged_count_);
     if (still_there) memory_.add_cycle(event.first, event.count, event.rows);
     return;
   }

@@ -169,7 +169,9 @@ void Generation::draft_ahead() {
   const std::uint32_t nodes = ahead_->step();
   const Duration taken = parts_.now() - before;
   stats_.drafting += taken;
-  if (!std::exchange(run_plan_.step_is_cold, false)) run_control_.observe_step(nodes, taken);
+  if (nodes > 0 && !std::exchange(run_plan_.step_is_cold, false)) {
+    run_control_.observe_step(nodes, taken);
+  }
   send_news();
 }
 

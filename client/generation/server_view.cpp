@@ -4,7 +4,7 @@
 
 namespace edgedraft {
 
-void ServerView::welcomed(const wire::Welcome& welcome, std::uint32_t own_context_count) {
+void ServerView::welcomed(const wire::Welcome& welcome) {
   signed_in = true;
   link_error.reset();
   fresh_session = welcome.session;
@@ -16,8 +16,7 @@ void ServerView::welcomed(const wire::Welcome& welcome, std::uint32_t own_contex
   logprobs_max = welcome.logprobs_max;
   newest_draw = welcome.newest_draw;
   law_tokens_max = welcome.law_tokens_max;
-  context_count = own_context_count == 0 ? welcome.context_count
-                                         : std::min(own_context_count, welcome.context_count);
+  context_count = welcome.context_count;
   ask_again = {};
 }
 

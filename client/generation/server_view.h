@@ -31,11 +31,10 @@ struct ServerView {
   std::uint32_t logprobs_max = 0;
   Draw newest_draw = Draw::gumbel;
   std::uint32_t law_tokens_max = 0;  // of a law beside a draft; 0: it takes no laws
-  std::uint32_t context_count = 0;   // the smaller of both sides' contexts; 0: not known
+  std::uint32_t context_count = 0;   // 0: not known
   Instant ask_again{};               // not before: it had no room
 
-  // `own_context_count`: tokens that the drafter can hold; 0: any number.
-  void welcomed(const wire::Welcome& welcome, std::uint32_t own_context_count);
+  void welcomed(const wire::Welcome& welcome);
   void lost(const Error& error);
   // It took tokens in, under the name that it gave the connection if that was new.
   void took_tokens(bool as_new_session);
