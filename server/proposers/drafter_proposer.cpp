@@ -30,7 +30,11 @@ Proposal DrafterProposer::propose(const TargetSession& session, const ProposalLi
   if (tokens.size() >= parts_.positions_max || limits.tree.nodes == 0) return {};
   follow(tokens);
   if (parts_.tap != nullptr) read_activations(session);
-  return {.tree = parts_.drafter->draft(limits.tree)};
+  // Others wait for their passes meanwhile: a long text is read in parts, and drafted for when that
+  // is done. No tree has as many rows as a part.
+  TreeGrowth growth(limits.tree);
+  parts_.drafter->grow(growth, {.rows = kMaskRowsMax});
+  return {.tree = growth.tree()};
 }
 
 // Back to what the drafter and the session have in common, and on from there.

@@ -35,6 +35,17 @@ bool NetworkDrafter::run_pending() {
   return true;
 }
 
+bool NetworkDrafter::read_part() {
+  const std::uint32_t known = network().committed_count();
+  if (token_count() - known <= kMaskRowsMax || token_count() > network().position_count_max()) {
+    return false;
+  }
+  forget_logits();
+  network().commit(std::span(tokens_).subspan(known, kMaskRowsMax));
+  *latest_ = this;
+  return true;
+}
+
 bool NetworkDrafter::grow(TreeGrowth& growth, const GrowthBudget& budget) {
   const std::uint32_t positions = network().position_count_max();
   growth.limit_depth(positions - std::min(positions, token_count()));
@@ -43,6 +54,7 @@ bool NetworkDrafter::grow(TreeGrowth& growth, const GrowthBudget& budget) {
   const bool rows_stand =
       growth.is_bound_to(rows_owner_) && network().committed_count() == token_count();
   if (!rows_stand) {
+    if (budget.rows != GrowthBudget{}.rows && read_part()) return false;
     run_pending();
     rows_owner_ = std::make_shared<char>();
     growth.bind_rows(rows_owner_);

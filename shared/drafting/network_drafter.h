@@ -38,7 +38,7 @@ class NetworkDrafter : public Drafter {
   void append(std::span<const std::uint32_t> tokens) override;
   void truncate(std::uint32_t count) override;
   // Draft rows stay usable for as long as neither tokens nor activations come; then those that are
-  // needed run again.
+  // needed run again. With a budget a long text is read in parts first, one a call.
   bool grow(TreeGrowth& growth, const GrowthBudget& budget) override;
   std::span<const float> next_logits() override;
 
@@ -55,6 +55,8 @@ class NetworkDrafter : public Drafter {
   // Runs the tokens that wait, the last one again if its logits are gone. False if the network has
   // too few positions.
   bool run_pending();
+  // Runs a pass's worth of the tokens that wait, where there are more than that.
+  bool read_part();
   void reserve_logits();
 
   SharedLogits latest_;

@@ -94,6 +94,39 @@ TEST_F(GrowthTest, StepsOfAnySizeFindWhatOneStepFinds) {
   }
 }
 
+// Whoever drafts in steps has others to look after: no step reads more than a pass holds.
+TEST_F(GrowthTest, ALongTextIsReadInParts) {
+  constexpr std::uint32_t kLong = 2 * kMaskRowsMax + 100;
+  Random random(3);
+  Tokens tokens(kLong);
+  for (auto& token : tokens) token = static_cast<std::uint32_t>(random.below(kToyVocabulary));
+  const auto make = [&](bool is_moa) -> std::unique_ptr<Drafter> {
+    if (is_moa)
+      return std::make_unique<MoaDrafter>(*backend_, moa_.config, moa_.tensors, 2 * kLong);
+    return std::make_unique<IndependentDrafter>(*backend_, toy_.config, toy_.tensors, 2 * kLong);
+  };
+  for (const bool is_moa : {false, true}) {
+    SCOPED_TRACE(is_moa);
+    const auto whole = make(is_moa);
+    feed(*whole, tokens);
+    const DraftTree tree = whole->draft(kShape);
+    ASSERT_FALSE(tree.empty());
+    const auto drafter = make(is_moa);
+    feed(*drafter, tokens);
+    TreeGrowth growth(kShape);
+    for (int part = 0; part < 2; ++part) {
+      EXPECT_FALSE(drafter->grow(growth, {.rows = 8}));
+      EXPECT_EQ(growth.candidate_count(), 0u);
+    }
+    drafter->grow(growth, {.rows = 8});
+    EXPECT_GT(growth.candidate_count(), 0u);
+    while (!drafter->grow(growth, {.rows = 8})) {
+    }
+    EXPECT_EQ(growth.tree(), tree);
+    EXPECT_TRUE(std::ranges::equal(growth.tree().scores(), tree.scores()));
+  }
+}
+
 // Logits asked for, or another tree grown, in the midst of it: what is missing runs again.
 TEST_F(GrowthTest, WhatComesInBetweenChangesNothing) {
   const auto drafter = independent();
