@@ -100,9 +100,14 @@ Engine::Slot* Engine::next_due(Instant now) {
   const std::optional<Instant> step = last_step(now);
   const auto is_due = [&](const Slot* slot) { return slot->turn.is_due(now, step); };
   // Those whose moments others see go first.
-  auto due = std::ranges::find_if(
-      slots_, [&](const Slot* slot) { return !slot->turn.is_private && is_due(slot); });
-  if (due == slots_.end() || !step) due = std::ranges::find_if(slots_, is_due);
+  const bool stepped_may_go = !step || stepped_turns_.may_go(*step);
+  const auto due_if = [&](bool is_private) {
+    return std::ranges::find_if(
+        slots_, [&](const Slot* s) { return s->turn.is_private == is_private && is_due(s); });
+  };
+  auto due = stepped_may_go ? due_if(false) : slots_.end();
+  if (!step) due = std::ranges::find_if(slots_, is_due);
+  if (due == slots_.end()) due = due_if(true);
   if (due == slots_.end()) return nullptr;
   slots_.splice(slots_.end(), slots_, due);
   Slot& slot = *slots_.back();
@@ -124,8 +129,10 @@ void Engine::run_turn(Slot& slot, std::unique_lock<std::mutex>& lock) {
   const bool cancelled = order == Order::none && std::exchange(slot.turn.cancelled, false);
   slot.turn.ordered = false;
   slot.turn.woken = false;
+  const Instant begun = Clock::now();
+  const std::optional<Instant> step = slot.now;
   // Steps that begin meanwhile never go back behind that.
-  if (!slot.now) slot.turn.last = Clock::now();
+  if (!step) slot.turn.last = begun;
 
   lock.unlock();
   std::optional<Outcome> outcome;
@@ -138,6 +145,7 @@ void Engine::run_turn(Slot& slot, std::unique_lock<std::mutex>& lock) {
   }
   if (slot.broken) outcome = *slot.broken;
   lock.lock();
+  if (step) stepped_turns_.took(*step, Clock::now() - begun);
 
   if (!outcome) {
     slot.turn.wait_end = slot.generation->wait_end();

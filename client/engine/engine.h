@@ -116,6 +116,7 @@ class Engine {
   SharedDrafters* drafters_;
   SharedDrafters* writers_;
   const SendGrid* grid_;
+  SteppedTurns stepped_turns_;  // the engine's thread's
   std::mutex mutex_;
   std::condition_variable wake_;     // the engine's thread
   std::condition_variable changed_;  // who waits for an order to be done
@@ -152,6 +153,9 @@ class EngineConversation {
   Result<std::optional<AnswerOutcome>> outcome();
   // Of all answers.
   LinkStats link_stats() const { return slot_.link->stats(); }
+  // Begins to say goodbye, which takes a while where nobody is at the other end: who closes several
+  // tells all of them first.
+  void close_link() { slot_.link->close(); }
 
  private:
   friend class Engine;

@@ -48,4 +48,24 @@ struct Turn {
   }
 };
 
+// What turns by steps take together. Where that is more than a step, all of them rest for what is
+// left of the step in which they ended, so that the others have turns as well. It goes by their own
+// time alone: when they rest says nothing of the others.
+class SteppedTurns {
+ public:
+  bool may_go(Instant step) const { return step == step_ || step > rests_in_; }
+  // A turn by that step took so long.
+  void took(Instant step, Duration time) {
+    if (step != step_) taken_ = {};
+    step_ = step;
+    taken_ += time;
+    rests_in_ = step_ + taken_ / SendGrid::kStep * SendGrid::kStep;
+  }
+
+ private:
+  Instant step_ = Instant::min();
+  Instant rests_in_ = Instant::min();
+  Duration taken_{};
+};
+
 }  // namespace edgedraft

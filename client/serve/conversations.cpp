@@ -77,8 +77,9 @@ Conversations::Conversations(Options options) : options_(std::move(options)) {}
 Conversations::~Conversations() {
   for (const auto& place : places_) {
     place->listener = nullptr;
-    place->conversation.reset();
+    if (place->conversation) place->conversation->close_link();
   }
+  for (const auto& place : places_) place->conversation.reset();
   closing_.join();
 }
 

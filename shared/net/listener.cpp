@@ -183,8 +183,14 @@ class Listener::Impl {
     acceptor_.listen();
     port_ = acceptor_.local_endpoint().port();
     go_on_accepting();
-    for (std::uint32_t i = 0; i < options_.io_thread_count; ++i) {
-      threads_.emplace_back([this] { io_.run(); });
+    try {
+      for (std::uint32_t i = 0; i < options_.io_thread_count; ++i) {
+        threads_.emplace_back([this] { io_.run(); });
+      }
+    } catch (...) {  // the system has no more threads
+      io_.stop();
+      for (std::thread& thread : threads_) thread.join();
+      throw;
     }
   }
 
@@ -324,10 +330,15 @@ class Listener::Impl {
     auto connection = std::make_shared<Connection>(id, origin, std::move(socket), *tls_, options_);
     connection->reply = ReplyHandle(std::make_shared<ReplyHandle::Target>(id, *connection));
     connections_.emplace(id, connection);
-    asio::co_spawn(strand, serve(*connection),
-                   [this, connection](const std::exception_ptr& failure, Error reason) {
-                     end(*connection, failure, std::move(reason));
-                   });
+    try {
+      asio::co_spawn(strand, serve(*connection),
+                     [this, connection](const std::exception_ptr& failure, Error reason) {
+                       end(*connection, failure, std::move(reason));
+                     });
+    } catch (...) {  // there would be nobody to end it
+      connections_.erase(id);
+      throw;
+    }
   }
 
   // For one more from there: false if all who are here have signed in. Requires  mutex_ held

@@ -4,14 +4,19 @@
 
 #include <algorithm>
 
+#include "server/program/model_host.h"
 #include "shared/drafting/bundle_conversion.h"
 #include "shared/model/fingerprint.h"
+#include "tests/drafting/damaged_bundle.h"
+#include "tests/drafting/wide_models.h"
 #include "tests/model/hf_directory.h"
 
 namespace edgedraft {
 namespace {
 
 using test::HfDirectory;
+using testing::Damage;
+using testing::write_damaged;
 
 // A target and an independent drafter for it, converted from the same small checkpoint.
 class BundleFileTest : public ::testing::Test {
@@ -115,6 +120,79 @@ TEST_F(BundleFileTest, ATokenizerAloneIsNoDrafter) {
   const auto path = directory_.write("tokenizer.gguf", raw.bytes());
   EXPECT_TRUE(BundleFile::open(path, BundleUse::plain));
   expect_error(path, BundleUse::draft, Errc::unsupported);
+}
+
+void expect_refused_by_server(const std::filesystem::path& target,
+                              const std::filesystem::path& bundle, Errc code,
+                              const std::string& named) {
+  const auto backend = make_reference_backend();
+  const auto host = ModelHost::load(*backend, {.model = target, .bundles = {bundle}});
+  ASSERT_FALSE(host) << named;
+  EXPECT_EQ(host.error().code, code) << host.error().message;
+  for (const std::string& part : {named, bundle.string()}) {
+    EXPECT_NE(host.error().message.find(part), std::string::npos) << host.error().message;
+  }
+}
+
+// A bundle's fingerprint is a text, which a damaged file may have kept.
+TEST_F(BundleFileTest, TheServerRefusesSizesThatAreNotItsTargets) {
+  const std::filesystem::path demo = EDGEDRAFT_MODELS;
+  const auto path = directory_ / "damaged.gguf";
+  // The demo's target: 6 layers of width 384 with 2 key heads of 64, and 4,096 tokens.
+  const auto expect_mismatch = [&](const char* drafter, const Damage& damage,
+                                   const std::filesystem::path& target, const std::string& named) {
+    write_damaged(GgufFile::open(demo / drafter).value(), path, damage);
+    expect_refused_by_server(target, path, Errc::mismatch, named);
+  };
+  for (const char* drafter : {"moa-tli0.gguf", "eagle.gguf"}) {
+    for (const std::uint32_t layers : {5u, 7u}) {
+      expect_mismatch(drafter, {.u32s = {{"edgedraft.target.layer_count", layers}}},
+                      demo / "target.gguf",
+                      "layer count is " + std::to_string(layers) + "; this target's is 6");
+    }
+  }
+  expect_mismatch("moa-tli0.gguf",
+                  {.u32s = {{"edgedraft.target.head_count", 12},
+                            {"edgedraft.target.head_count_kv", 4},
+                            {"edgedraft.target.key_length", 32}}},
+                  demo / "target.gguf", "number of key heads is 4; this target's is 2");
+
+  // The fixture's target: a layer of width 32, and 300 tokens.
+  const std::string fingerprint =
+      to_hex(model_fingerprint(GgufFile::open(target_path()).value()).value());
+  for (const char* drafter : {"moa-tli0.gguf", "eagle.gguf"}) {
+    expect_mismatch(drafter,
+                    {.u32s = {{"edgedraft.target.layer_count", 1}},
+                     .strings = {{std::string(kTargetFingerprintKey), fingerprint}}},
+                    target_path(), "width is 384; this target's is 32");
+  }
+  expect_mismatch("independent.gguf",
+                  {.strings = {{std::string(kTargetFingerprintKey), fingerprint}}}, target_path(),
+                  "vocabulary is 4096; this target's is 300");
+}
+
+TEST_F(BundleFileTest, BothSidesRefuseADrafterThatIsSentMoreThanTheLinkCarries) {
+  const test::TemporaryDirectory folder;
+  testing::wide_target().write(folder);
+  testing::wide_target().write_tokenizer(folder);
+  ASSERT_TRUE(convert_model({.input = folder.path(), .output = target_path(), .type = DType::f16}));
+  const test::TemporaryDirectory drafter;
+  testing::wide_moa(3).write(drafter);
+  const auto made = make_bundle({.target = target_path(),
+                                 .drafter = drafter.path(),
+                                 .output = bundle_path(),
+                                 .type = DType::f16});
+  ASSERT_TRUE(made) << made.error().message;
+  ASSERT_TRUE(BundleFile::open(bundle_path(), BundleUse::draft));
+  const auto backend = make_reference_backend();
+  EXPECT_TRUE(ModelHost::load(*backend, {.model = target_path(), .bundles = {bundle_path()}}));
+
+  const auto path = directory_ / "too-wide.gguf";
+  write_damaged(GgufFile::open(bundle_path()).value(), path,
+                {.u32s = {{"edgedraft.tli", 4}}, .copies = {{"tli.2.", "tli.3."}}});
+  expect_error(path, BundleUse::draft, Errc::unsupported);
+  EXPECT_TRUE(BundleFile::open(path, BundleUse::plain)) << "its tokenizer serves all the same";
+  expect_refused_by_server(target_path(), path, Errc::unsupported, "33792 values");
 }
 
 }  // namespace

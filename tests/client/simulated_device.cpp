@@ -285,15 +285,16 @@ SimulatedDevice::SimulatedDevice(const Options& options)
     Talk& talk = *owned;
     talks_.push_back(std::move(owned));
     order_.push_back(&talk);
-    const Duration step = i == 0 ? options.first_draft_step : kDraftStep;
+    const Duration step = i == 0 ? options.first_draft_step : options.others_draft_step;
     const PaceClock clock{.now = [this] { return compute_now(); },
                           .wait_until = [this](Instant end) { compute_until(end); }};
     std::unique_ptr<Drafter> drafter;
     if (options.drafts_well) {
-      drafter =
-          std::make_unique<IndependentDrafter>(*backend_, toy_.config, toy_.tensors, kContext);
+      drafter = std::make_unique<IndependentDrafter>(*backend_, toy_.config, toy_.tensors,
+                                                     options.drafter_context);
     } else {
-      drafter = std::make_unique<MoaDrafter>(*backend_, moa_.config, moa_.tensors, kContext);
+      drafter = std::make_unique<MoaDrafter>(*backend_, moa_.config, moa_.tensors,
+                                             options.drafter_context);
     }
     talk.drafter =
         std::make_unique<PacedDrafter>(std::move(drafter), DraftingPace{.step = step}, clock);
@@ -307,9 +308,9 @@ SimulatedDevice::SimulatedDevice(const Options& options)
                           .observer = talk,
                           .is_end = is_end,
                           .now = [this, &talk] { return talk.seen.value_or(compute_now()); }},
-        GenerationOptions{.tree = TreeShape{.breadth = 3, .depth = 4, .nodes = 12},
+        GenerationOptions{.tree = options.tree,
                           .tokens_max = 30,
-                          .context_count = kContext,
+                          .context_count = options.drafter_context,
                           .sampling = {},
                           .deadline = 400ms,
                           .resync = wire::ResyncPolicy::check,
@@ -348,9 +349,14 @@ void SimulatedDevice::compute_until(Instant end) {
 SimulatedDevice::Talk* SimulatedDevice::next_due(Instant now) {
   const auto step = grid_.last_turn(now);
   const auto is_due = [&](const auto& talk) { return talk->turn.is_due(now, step); };
-  auto due = std::ranges::find_if(
-      talks_, [&](const auto& talk) { return !talk->turn.is_private && is_due(talk); });
-  if (due == talks_.end() || !step) due = std::ranges::find_if(talks_, is_due);
+  const bool stepped_may_go = !step || stepped_turns_.may_go(*step);
+  const auto due_if = [&](bool is_private) {
+    return std::ranges::find_if(
+        talks_, [&](const auto& t) { return t->turn.is_private == is_private && is_due(t); });
+  };
+  auto due = stepped_may_go ? due_if(false) : talks_.end();
+  if (!step) due = std::ranges::find_if(talks_, is_due);
+  if (due == talks_.end()) due = due_if(true);
   if (due == talks_.end()) return nullptr;
   talks_.splice(talks_.end(), talks_, due);
   Talk& talk = *talks_.back();
@@ -439,7 +445,9 @@ void SimulatedDevice::run(Duration length) {
       continue;
     }
     computing_ = turn;
+    const auto step = due->seen;
     take_turn(*due);
+    if (step) stepped_turns_.took(*step, *computing_ - turn);
     device_free_ = *computing_;
     computing_.reset();
   }

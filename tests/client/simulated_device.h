@@ -75,9 +75,12 @@ class SimulatedDevice {
     Overlap overlap = Overlap::on;
     Duration one_way = std::chrono::milliseconds(15);
     std::uint32_t conversations = 1;
+    TreeShape tree{.breadth = 3, .depth = 4, .nodes = 12};
+    std::uint32_t drafter_context = 200;  // the server's
     bool drafts_well = false;  // the drafter is the target: it drafts as far ahead as there is time
     // How long the first conversation's drafter takes per token or level of a tree.
     Duration first_draft_step = kDraftStep;
+    Duration others_draft_step = kDraftStep;
   };
   explicit SimulatedDevice(const Options& options);
   ~SimulatedDevice();
@@ -129,6 +132,7 @@ class SimulatedDevice {
   std::optional<Instant> passing_;  // the server's time while it makes a pass
   Instant server_free_ = start_;
   std::optional<Instant> computing_;  // the device's while it computes
+  SteppedTurns stepped_turns_;
   Instant device_free_ = start_;
   std::list<std::unique_ptr<Talk>> talks_;
   std::vector<Talk*> order_;  // by number

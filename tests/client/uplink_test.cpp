@@ -271,5 +271,37 @@ TEST_F(UplinkTest, WhileTheDeviceAnswersPrivatelyOtherConversationsTellNothingOf
   EXPECT_GT(resyncs, 0u);
 }
 
+// Whatever the others' turns take: where each is longer than a step, and where they are together.
+TEST_F(UplinkTest, APrivateAnswerGoesOnBesideOthers) {
+  for (const Duration draft_step : {12ms, 25ms, 60ms}) {
+    SimulatedDevice device({.conversations = 4,
+                            .drafts_well = true,
+                            .first_draft_step = draft_step,
+                            .others_draft_step = draft_step});
+    const Instant begun = device.now() + 50ms;
+    std::optional<SendGrid::Hold> hold;
+    device.time().at(begun, [&] { hold.emplace(device.grid()); });
+    Instant public_over{};
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      device.ask(begun, {.conversation = i,
+                         .prompt = Tokens{5, 9, 12 + i, 7},
+                         .terms = {.tokens_max = 100},
+                         .on_over = [&] { public_over = device.now(); }});
+    }
+    Instant private_over{};
+    device.ask(begun + 1ms,
+               {.conversation = 3,
+                .prompt = Tokens{6, 8, 11},
+                .terms = {.tokens_max = 5, .route = AnswerRoute::device, .is_private = true},
+                .on_over = [&] {
+                  private_over = device.now();
+                  hold.reset();
+                }});
+    device.run(60s);
+    EXPECT_GT(private_over, begun);
+    EXPECT_LT(private_over, public_over) << draft_step / 1ms;
+  }
+}
+
 }  // namespace
 }  // namespace edgedraft

@@ -326,8 +326,14 @@ class HttpServer::Impl {
       parser.body_limit(boost::none);
     }
     std::optional<HttpAnswer> refusal;
+    boost::system::error_code error;
     silent_.push_back(&connection);
-    boost::system::error_code error = co_await read(connection, parser, first, refusal);
+    try {
+      error = co_await read(connection, parser, first, refusal);
+    } catch (...) {  // of the caller's `refuse`
+      std::erase(silent_, &connection);
+      throw;
+    }
     std::erase(silent_, &connection);
     const bool silent =
         error == http::error::end_of_stream || error == asio::error::operation_aborted;
