@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "shared/drafting/drafter_fit.h"
 #include "shared/drafting/kinds.h"
 #include "shared/model/fingerprint.h"
 
@@ -88,7 +89,13 @@ Result<void> ModelHost::load_bundle(Backend& backend, const std::filesystem::pat
   }
   auto model = (*kind)->read(*file);
   if (!model) return model.error();
+  const auto config = read_decoder_config(file_);
+  if (!config) return config.error();
+  if (auto fits = check_target((*model)->facts(), *config); !fits) return fits.error();
   auto tap = (*model)->make_tap(backend);
+  if (tap) {
+    if (auto carried = check_row(tap->scale_groups()); !carried) return carried.error();
+  }
   drafters_.push_back({.file = std::move(*file),
                        .name = path.stem().string(),
                        .fingerprint = *fingerprint,

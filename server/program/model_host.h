@@ -42,7 +42,8 @@ struct ModelHostOptions {
 // Threads   the taps and the decoder belong to the compute thread; the rest is constant
 class ModelHost {
  public:
-  // Errors    of the files; mismatch for a bundle that was made for another target
+  // Errors    of the files; mismatch for a bundle that was made for another target, or says what is
+  //           not so of this one; unsupported if the link cannot carry what its drafter is sent
   static Result<std::unique_ptr<ModelHost>> load(Backend& backend, const ModelHostOptions& options);
 
   const std::string& name() const { return name_; }

@@ -6,6 +6,7 @@
 #include "shared/model/fingerprint.h"
 #include "shared/model/json_file.h"
 #include "shared/model/tensor_shapes.h"
+#include "shared/model/tokenizer/space_rule.h"
 
 namespace edgedraft {
 namespace {
@@ -161,8 +162,12 @@ Result<void> copy_identity(const GgufFile& target, GgufMetadata& metadata) {
   const auto fingerprint = model_fingerprint(target);
   if (!fingerprint) return fingerprint.error();
   metadata.set_string(std::string(kTargetFingerprintKey), to_hex(*fingerprint));
+  // Without the key a target means something, too, so a drafter's own must not stay.
+  metadata.erase(std::string(kSpaceRuleKey));
   for (const auto& [name, value] : target.metadata()) {
-    if (name.starts_with("tokenizer.")) metadata.set(std::string(name), value);
+    if (name.starts_with("tokenizer.") || name == kSpaceRuleKey) {
+      metadata.set(std::string(name), value);
+    }
   }
   return {};
 }

@@ -18,6 +18,14 @@
 
 namespace edgedraft {
 
+// What a drafter's tap takes for granted of the target; 0: any will do.
+struct TargetSizes {
+  std::uint32_t layer_count = 0;
+  std::uint32_t dim = 0;  // residual width
+  std::uint32_t kv_heads = 0;
+  std::uint32_t head_dim = 0;
+};
+
 // What both sides and the user need to know of a drafter.
 struct DrafterFacts {
   std::uint32_t vocabulary_count = 0;  // of the target's tokenizer
@@ -29,6 +37,7 @@ struct DrafterFacts {
   // The name by which pace profiles list its step time: its kind's and, after a '-', that of the
   // variant.
   std::string pace_name{};
+  TargetSizes target{};
 };
 
 // A drafter's weights on a backend, with any number of drafters on them: one for each conversation.
@@ -57,7 +66,9 @@ class DrafterModel {
   // Requires  the file and the backend outlive the result; positions_max <= facts().context_count
   virtual std::unique_ptr<DrafterWeights> load(Backend& backend,
                                                std::uint32_t positions_max) const = 0;
-  // Loads the target's half; null if and only if facts().tap is empty. Requires and throws as load.
+  // Loads the target's half; null if and only if facts().tap is empty. Throws as load.
+  //
+  // Requires  as load; the tap reads a target that check_target() (drafter_fit.h) finds right
   virtual std::unique_ptr<Tap> make_tap(Backend& /*backend*/) const { return nullptr; }
 };
 

@@ -13,12 +13,16 @@
 
 namespace edgedraft::testing {
 
-// What a copy of a bundle lacks, a tensor that is a row too short, and arrays that are others.
+// What a copy of a bundle lacks, a tensor that is a row too short, values that are others, and
+// tensors that are there a second time behind another prefix.
 struct Damage {
   std::string key = {};
   std::string tensor = {};
   std::string cut_tensor = {};
   std::map<std::string, std::vector<std::int32_t>> i32s = {};
+  std::map<std::string, std::uint32_t> u32s = {};
+  std::map<std::string, std::string> strings = {};
+  std::map<std::string, std::string> copies = {};  // by the prefix that they are copied from
 };
 
 inline void write_damaged(const GgufFile& file, const std::filesystem::path& path,
@@ -27,6 +31,8 @@ inline void write_damaged(const GgufFile& file, const std::filesystem::path& pat
   for (const auto& [key, value] : file.metadata()) metadata.set(std::string(key), value);
   metadata.erase(damage.key);
   for (const auto& [key, values] : damage.i32s) metadata.set_i32s(key, values);
+  for (const auto& [key, value] : damage.u32s) metadata.set_u32(key, value);
+  for (const auto& [key, value] : damage.strings) metadata.set_string(key, value);
   std::vector<GgufTensorInfo> infos;
   std::vector<ByteView> contents;
   for (const GgufTensor& tensor : file.tensors()) {
@@ -35,6 +41,12 @@ inline void write_damaged(const GgufFile& file, const std::filesystem::path& pat
     if (tensor.name == damage.cut_tensor) info.dims.back() -= 1;
     contents.push_back(tensor.bytes.first(info.byte_count()));
     infos.push_back(std::move(info));
+    for (const auto& [from, to] : damage.copies) {
+      if (!tensor.name.starts_with(from)) continue;
+      contents.push_back(tensor.bytes);
+      infos.push_back(
+          {to + std::string(tensor.name.substr(from.size())), tensor.type, tensor.dims});
+    }
   }
   auto writer = GgufWriter::create(path, metadata, std::move(infos));
   ASSERT_TRUE(writer);

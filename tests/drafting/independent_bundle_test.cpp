@@ -122,6 +122,21 @@ TEST_F(IndependentBundleTest, TypesOfTokensMayDiffer) {
   EXPECT_TRUE(made) << made.error().message;
 }
 
+// The rule of spaces, too, also where the target has none.
+TEST_F(IndependentBundleTest, TheRuleOfSpacesIsTheTargets) {
+  for (const bool is_targets : {true, false}) {
+    RawGguf target = model_of({"a", "b"});
+    RawGguf drafter = target;
+    (is_targets ? target : drafter).add_string("edgedraft.tokenizer.space_prefix", "first");
+    const auto made = bundle(target, drafter);
+    ASSERT_TRUE(made) << made.error().message;
+    const GgufFile file = GgufFile::open(path("bundle.gguf")).value();
+    EXPECT_EQ(file.find_value("edgedraft.tokenizer.space_prefix") != nullptr, is_targets);
+    EXPECT_EQ(tokenizer_fingerprint(file).value(),
+              tokenizer_fingerprint(GgufFile::open(path("target.gguf")).value()).value());
+  }
+}
+
 TEST_F(IndependentBundleTest, RefusesOtherTexts) {
   expect_mismatch(model_of({"a", "b", "c"}), model_of({"a", "d", "c"}), "different tokenizers");
   expect_mismatch(model_of({"a", "b", "c"}), model_of({"a", "b", "cd"}), "different tokenizers");

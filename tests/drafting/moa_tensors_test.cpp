@@ -11,12 +11,16 @@
 #include "shared/model/gguf_writer.h"
 #include "shared/model/safetensors.h"
 #include "tests/drafting/damaged_bundle.h"
+#include "tests/drafting/wide_models.h"
 #include "tests/model/hf_directory.h"
 
 namespace edgedraft {
 namespace {
 
 using test::TemporaryDirectory;
+using testing::Damage;
+using testing::wide_moa;
+using testing::wide_target;
 using testing::write_damaged;
 
 const std::filesystem::path kFixtures = EDGEDRAFT_TEST_DATA "/fixtures";
@@ -212,6 +216,42 @@ TEST_F(BundleTest, RefusesADrafterOfAnotherTarget) {
     ASSERT_FALSE(done) << changes;
     EXPECT_EQ(done.error().code, Errc::mismatch) << done.error().message;
   }
+}
+
+// The link carries 32,768 values of a position, in 4,096 groups.
+TEST_F(BundleTest, RefusesADrafterThatIsSentMoreThanTheLinkCarries) {
+  const TemporaryDirectory target;
+  wide_target().write(target);
+  ASSERT_TRUE(convert_model({.input = target.path(), .output = target_path(), .type = DType::f16}));
+  const auto make = [&](std::uint32_t tli) {
+    const TemporaryDirectory drafter;
+    wide_moa(tli).write(drafter);
+    return bundle(drafter.path(), DType::f16);
+  };
+  const auto refused = make(4);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::unsupported) << refused.error().message;
+  EXPECT_NE(refused.error().message.find("33792 values"), std::string::npos)
+      << refused.error().message;
+  EXPECT_FALSE(std::filesystem::exists(bundle_path()));
+
+  const auto made = make(3);
+  ASSERT_TRUE(made) << made.error().message;
+  const GgufFile file = GgufFile::open(bundle_path()).value();
+  ASSERT_TRUE(read_moa(file));
+  const auto expect_refused = [&](const Damage& damage, const std::string& named) {
+    write_damaged(file, directory_ / "damaged.gguf", damage);
+    const auto read = read_moa(GgufFile::open(directory_ / "damaged.gguf").value());
+    ASSERT_FALSE(read) << named;
+    EXPECT_EQ(read.error().code, Errc::unsupported) << read.error().message;
+    EXPECT_NE(read.error().message.find(named), std::string::npos) << read.error().message;
+  };
+  expect_refused({.u32s = {{"edgedraft.tli", 4}}, .copies = {{"tli.2.", "tli.3."}}},
+                 "33792 values");
+  expect_refused({.u32s = {{"edgedraft.target.head_count", 2048},
+                           {"edgedraft.target.head_count_kv", 2048},
+                           {"edgedraft.target.key_length", 2}}},
+                 "12292 groups");
 }
 
 TEST_F(BundleTest, RefusesATargetThatIsNoDecoder) {

@@ -7,6 +7,7 @@
 
 #include "shared/base/check.h"
 #include "shared/drafting/bundle_parts.h"
+#include "shared/drafting/drafter_fit.h"
 #include "shared/drafting/eagle/eagle_tensors.h"
 #include "shared/model/convert/hf_model.h"
 #include "shared/model/decoder_tensors.h"
@@ -119,6 +120,7 @@ Result<ModelPlan> plan_eagle_bundle(EagleBundleInput input) {
   const auto made_for = check_made_for(
       *config, {{"hidden_size", target->layer.dim}, {"vocab_size", target->vocabulary_count}});
   if (!made_for) return made_for.error();
+  if (auto row = check_row(std::span(&target->layer.dim, 1)); !row) return row.error();
   const auto shape = read_shape(*config, input.checkpoint, *target);
   if (!shape) return shape.error();
   const auto with_bias = wants_bias(*config, input.checkpoint);

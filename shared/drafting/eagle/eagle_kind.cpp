@@ -41,7 +41,8 @@ class EagleFile final : public DrafterModel {
               .step_bytes = step_bytes(model_.tensors),
               .tap = kFeatureTap,
               .pace_name = std::string(kEagleKind.name) +
-                           (config.variant.empty() ? "" : "-" + config.variant)};
+                           (config.variant.empty() ? "" : "-" + config.variant),
+              .target = {.layer_count = config.target_layer_count, .dim = config.layer.dim}};
   }
 
   const DrafterFacts& facts() const override { return facts_; }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "shared/drafting/bundle_parts.h"
+#include "shared/drafting/drafter_fit.h"
 #include "shared/model/tensor_shapes.h"
 
 namespace edgedraft {
@@ -32,6 +33,7 @@ Result<EagleConfig> read_config(const GgufFile& file) {
     return Error{Errc::unsupported,
                  "a width of " + std::to_string(config.layer.dim) + "; it must be even"};
   }
+  if (auto row = check_row(std::span(&config.layer.dim, 1)); !row) return row.error();
   const auto context = read_bundle_context(file);
   if (!context) return context.error();
   config.context_length = *context;

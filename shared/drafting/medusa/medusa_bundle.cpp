@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "shared/drafting/bundle_parts.h"
+#include "shared/drafting/drafter_fit.h"
 #include "shared/drafting/medusa/medusa_tensors.h"
 #include "shared/model/convert/hf_model.h"
 #include "shared/model/decoder_tensors.h"
@@ -99,6 +100,7 @@ Result<ModelPlan> plan_medusa_bundle(MedusaBundleInput input) {
   const auto made_for = check_made_for(
       *config, {{"hidden_size", target->layer.dim}, {"vocab_size", target->vocabulary_count}});
   if (!made_for) return made_for.error();
+  if (auto row = check_row(std::span(&target->layer.dim, 1)); !row) return row.error();
   const std::string prefix = prefix_of(input.checkpoint).value_or("");
   const auto head_count = count_heads(input.checkpoint, prefix);
   if (!head_count) return head_count.error();

@@ -43,11 +43,13 @@ class LoadedMedusa final : public DrafterWeights {
 class MedusaFile final : public DrafterModel {
  public:
   explicit MedusaFile(MedusaModel model) : model_(std::move(model)) {
-    facts_ = {.vocabulary_count = model_.config.vocabulary_count,
-              .context_count = model_.config.context_length,
+    const MedusaConfig& config = model_.config;
+    facts_ = {.vocabulary_count = config.vocabulary_count,
+              .context_count = config.context_length,
               .step_bytes = step_bytes(model_.tensors),
               .tap = kFeatureTap,
-              .pace_name = std::string(kMedusaKind.name)};
+              .pace_name = std::string(kMedusaKind.name),
+              .target = {.layer_count = config.target_layer_count, .dim = config.dim}};
   }
 
   const DrafterFacts& facts() const override { return facts_; }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "shared/drafting/bundle_parts.h"
+#include "shared/drafting/drafter_fit.h"
 #include "shared/model/draft_vocabulary.h"
 #include "shared/model/tensor_shapes.h"
 #include "shared/speculative/tree_growth.h"
@@ -52,6 +53,7 @@ Result<MedusaConfig> read_config(const GgufFile& file) {
     if (!value) return value.error();
     count.out = *value;
   }
+  if (auto row = check_row(std::span(&config.dim, 1)); !row) return row.error();
   const auto context = read_bundle_context(file);
   if (!context) return context.error();
   config.context_length = *context;

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "shared/drafting/bundle_parts.h"
+#include "shared/drafting/drafter_fit.h"
 #include "shared/drafting/moa/moa_keys.h"
+#include "shared/drafting/moa/moa_row.h"
 #include "shared/drafting/moa/moa_tensors.h"
 #include "shared/model/convert/hf_model.h"
 #include "shared/model/decoder_tensors.h"
@@ -105,6 +107,8 @@ Result<ModelPlan> plan_moa_bundle(MoaBundleInput input) {
   if (!config) return config.error();
   const auto sizes = read_sizes(*config, input.checkpoint, *target);
   if (!sizes) return sizes.error();
+  const MoaRowLayout row = moa_row_layout(target->layer.heads, sizes->ca.heads, sizes->tli);
+  if (auto checked = check_row(row.scale_groups); !checked) return checked.error();
   const auto theta = json_number(*config, "rope_theta");
   if (!theta) return theta.error();
 

@@ -46,7 +46,11 @@ class MoaFile final : public DrafterModel {
               .context_count = config.context_length,
               .step_bytes = step_bytes(model_.tensors),
               .tap = "moa-" + std::string(to_string(moa_row_layout(config).cut)) + "-" + tli,
-              .pace_name = "moa-" + tli};
+              .pace_name = "moa-" + tli,
+              .target = {.layer_count = config.target_layer_count,
+                         .dim = config.target_layer.dim,
+                         .kv_heads = config.target_layer.heads.kv_heads,
+                         .head_dim = config.target_layer.heads.head_dim}};
   }
 
   const DrafterFacts& facts() const override { return facts_; }

@@ -6,13 +6,11 @@ std::string_view to_string(CutPoint cut) {
   return cut == CutPoint::lsa_mean ? "lsa_mean" : "ca_kv";
 }
 
-MoaRowLayout moa_row_layout(const MoaConfig& config) {
-  const HeadShape& target = config.target_layer.heads;
-  const HeadShape& ca = config.cross_attention.heads;
+MoaRowLayout moa_row_layout(const HeadShape& target, const HeadShape& ca, std::uint32_t tli) {
   MoaRowLayout layout{.cut = CutPoint::lsa_mean,
                       .memory_cols = 2 * target.kv_cols(),
                       .tli_layer_cols = 2 * target.kv_cols(),
-                      .tli = config.tli,
+                      .tli = tli,
                       .scale_groups = {}};
   if (ca.kv_cols() < target.kv_cols()) {
     layout.cut = CutPoint::ca_kv;
@@ -22,9 +20,13 @@ MoaRowLayout moa_row_layout(const MoaConfig& config) {
   } else {
     layout.scale_groups.assign(1, layout.memory_cols);
   }
-  layout.scale_groups.insert(layout.scale_groups.end(),
-                             std::size_t{2} * target.kv_heads * config.tli, target.head_dim);
+  layout.scale_groups.insert(layout.scale_groups.end(), std::size_t{2} * target.kv_heads * tli,
+                             target.head_dim);
   return layout;
+}
+
+MoaRowLayout moa_row_layout(const MoaConfig& config) {
+  return moa_row_layout(config.target_layer.heads, config.cross_attention.heads, config.tli);
 }
 
 }  // namespace edgedraft

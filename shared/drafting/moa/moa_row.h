@@ -37,6 +37,7 @@ struct MoaRowLayout {
 };
 
 // The layout with the cut point that sends fewer bytes; the paper's when they tie.
+MoaRowLayout moa_row_layout(const HeadShape& target, const HeadShape& ca, std::uint32_t tli);
 MoaRowLayout moa_row_layout(const MoaConfig& config);
 
 }  // namespace edgedraft

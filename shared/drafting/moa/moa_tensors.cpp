@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "shared/drafting/bundle_parts.h"
+#include "shared/drafting/drafter_fit.h"
 #include "shared/drafting/moa/moa_keys.h"
+#include "shared/drafting/moa/moa_row.h"
 #include "shared/model/gguf.h"
 #include "shared/model/tensor_shapes.h"
 
@@ -128,6 +130,8 @@ Result<MoaModel> read_moa(const GgufFile& file) {
   if (!config) return config.error();
   auto tensors = read_moa_tensors(file, *config);
   if (!tensors) return tensors.error();
+  // Not before: the layers in the file are what bounds the number of groups.
+  if (auto row = check_row(moa_row_layout(*config).scale_groups); !row) return row.error();
   return MoaModel{std::move(*config), std::move(*tensors)};
 }
 

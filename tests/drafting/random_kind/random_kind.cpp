@@ -40,6 +40,8 @@ class RandomDrafter final : public NetworkDrafter {
 
 class RandomTap final : public Tap {
  public:
+  explicit RandomTap(std::uint32_t cols) : groups_{cols} {}
+
   std::span<const std::uint32_t> scale_groups() const override { return groups_; }
   void read(const KvCache& cache, std::uint32_t first, std::uint32_t count,
             std::span<float> rows) override {
@@ -48,7 +50,7 @@ class RandomTap final : public Tap {
   }
 
  private:
-  std::vector<std::uint32_t> groups_{kCols};
+  std::vector<std::uint32_t> groups_;
 };
 
 class RandomWeights final : public DrafterWeights {
@@ -66,8 +68,9 @@ class RandomWeights final : public DrafterWeights {
 
 class RandomModel final : public DrafterModel {
  public:
-  explicit RandomModel(std::uint32_t vocabulary_count)
-      : facts_{.vocabulary_count = vocabulary_count,
+  RandomModel(std::uint32_t vocabulary_count, std::uint32_t cols)
+      : cols_(cols),
+        facts_{.vocabulary_count = vocabulary_count,
                .context_count = 1000,
                .step_bytes = 1,
                .tap = "positions",
@@ -77,9 +80,12 @@ class RandomModel final : public DrafterModel {
   std::unique_ptr<DrafterWeights> load(Backend&, std::uint32_t) const override {
     return std::make_unique<RandomWeights>(facts_.vocabulary_count);
   }
-  std::unique_ptr<Tap> make_tap(Backend&) const override { return std::make_unique<RandomTap>(); }
+  std::unique_ptr<Tap> make_tap(Backend&) const override {
+    return std::make_unique<RandomTap>(cols_);
+  }
 
  private:
+  std::uint32_t cols_;
   DrafterFacts facts_;
 };
 
@@ -91,7 +97,10 @@ bool is_bundle(const GgufFile& file) {
 Result<std::unique_ptr<DrafterModel>> read(const GgufFile& file) {
   const auto count = file.get_u32("random.vocabulary");
   if (!count) return count.error();
-  return std::make_unique<RandomModel>(*count);
+  // A file may say other rows than are sent: servers are to find that out by the tap.
+  const auto cols = file.get_u32_or("random.columns", kCols);
+  if (!cols) return cols.error();
+  return std::make_unique<RandomModel>(*count, *cols);
 }
 
 bool is_source(const std::filesystem::path& drafter) {

@@ -12,6 +12,7 @@
 #include "server/proposers/speculation.h"
 #include "shared/drafting/bundle_conversion.h"
 #include "shared/drafting/kinds.h"
+#include "tests/drafting/damaged_bundle.h"
 #include "tests/model/hf_directory.h"
 #include "tests/server/plain_answer.h"
 #include "tests/support/drafted_answer.h"
@@ -121,6 +122,21 @@ TEST_P(RandomKindTest, TheServerGivesTheTapThatTheClientNamesOrRefuses) {
   EXPECT_EQ(refusal(hello), to_string(Errc::mismatch));
   hello.drafter.reset();
   EXPECT_EQ(refusal(hello), to_string(Errc::mismatch));
+}
+
+TEST_P(RandomKindTest, TheServerRefusesATapOfRowsThatTheLinkCannotCarry) {
+  const auto path = directory_ / "wide.gguf";
+  const auto load = [&](std::uint32_t cols) {
+    testing::write_damaged(GgufFile::open(bundle_path()).value(), path,
+                           {.u32s = {{"random.columns", cols}}});
+    return ModelHost::load(*backend_, {.model = target_path(), .bundles = {path}});
+  };
+  EXPECT_TRUE(load(kRowValuesMax));
+  const auto refused = load(kRowValuesMax + 1);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::unsupported) << refused.error().message;
+  EXPECT_NE(refused.error().message.find(path.string()), std::string::npos)
+      << refused.error().message;
 }
 
 TEST_P(RandomKindTest, DraftsBesideTheTarget) {

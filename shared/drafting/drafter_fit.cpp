@@ -1,0 +1,43 @@
+#include "shared/drafting/drafter_fit.h"
+
+#include <numeric>
+#include <string>
+
+#include "shared/protocol/limits.h"
+
+namespace edgedraft {
+
+Result<void> check_target(const DrafterFacts& facts, const DecoderConfig& target) {
+  const struct {
+    const char* name;
+    std::uint32_t said;
+    std::uint32_t actual;
+  } sizes[] = {
+      {"layer count", facts.target.layer_count, target.layer_count},
+      {"width", facts.target.dim, target.layer.dim},
+      {"number of key heads", facts.target.kv_heads, target.layer.heads.kv_heads},
+      {"head size", facts.target.head_dim, target.layer.heads.head_dim},
+      {"vocabulary", facts.vocabulary_count, target.vocabulary_count},
+  };
+  for (const auto& size : sizes) {
+    if (size.said == 0 || size.said == size.actual) continue;
+    return Error{Errc::mismatch, "the drafter's file says that its target's " +
+                                     std::string(size.name) + " is " + std::to_string(size.said) +
+                                     "; this target's is " + std::to_string(size.actual) +
+                                     ". Make the bundle anew with edgedraft convert --bundle"};
+  }
+  return {};
+}
+
+Result<void> check_row(std::span<const std::uint32_t> scale_groups) {
+  const auto values = std::accumulate(scale_groups.begin(), scale_groups.end(), std::uint64_t{0});
+  if (values <= kRowValuesMax && scale_groups.size() <= kScaleGroupsMax) return {};
+  return Error{Errc::unsupported,
+               "the drafter is sent " + std::to_string(values) + " values of each position in " +
+                   std::to_string(scale_groups.size()) + " groups; the link carries at most " +
+                   std::to_string(kRowValuesMax) + " in " + std::to_string(kScaleGroupsMax) +
+                   ". Use a drafter that reads fewer layers of its target (a smaller TLI), or one "
+                   "that needs tokens alone"};
+}
+
+}  // namespace edgedraft
