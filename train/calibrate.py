@@ -104,7 +104,7 @@ def load_medusa(folder: str, target: Llama) -> Medusa:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--target", metavar="FOLDER", required=True, help="Hugging Face folder of a Llama, or checkpoint of train_target.py")
+    add("--target", metavar="FOLDER", required=True, help="Hugging Face folder of a Llama or Qwen2, or checkpoint of train_target.py")
     add("--answers", metavar="FILE", required=True, help="JSON lines of answer_prompts.py; those that distill_answers.py holds out are not used")
     add("--drafter", metavar="DIR", required=True, help="folder of export.py, whose config.json gets the tree")
     add("--nodes", type=int, default=62, help="of the tree, its root apart (default 62)")

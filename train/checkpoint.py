@@ -127,11 +127,15 @@ def hf_config(values: dict) -> LlamaConfig:
     given.setdefault("head_dim", given["hidden_size"] // given["num_attention_heads"])
     given.setdefault("tie_word_embeddings", False)
     given.setdefault("rms_norm_eps", 1e-6)  # where Hugging Face's defaults are not LlamaConfig's
-    # transformers 5 has moved both rope_theta and the scaling into rope_parameters.
+    # transformers 5 has moved both rope_theta and the scaling into rope_parameters; some files have a bit of each.
     rope = given.get("rope_parameters", {})
-    given.setdefault("rope_theta", rope.get("rope_theta", 10000.0))
-    if rope.get("rope_type", "default") != "default":
-        given.setdefault("rope_scaling", rope)
+    if rope.get("rope_theta") is not None:
+        given["rope_theta"] = rope["rope_theta"]
+    given.setdefault("rope_theta", 10000.0)
+    if rope.get("rope_type", rope.get("type", "default")) != "default" and not given.get("rope_scaling"):
+        given["rope_scaling"] = rope
+    if any(part.get("partial_rotary_factor") not in (None, 1) for part in (given, rope, given.get("rope_scaling", {}))):
+        raise ValueError("partial_rotary_factor is set, which is not computed")
     return config_from_dict(given)
 
 

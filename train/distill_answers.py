@@ -34,7 +34,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, epilog="drafters:\n" + described(),
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--target", metavar="FOLDER", required=True, help="Hugging Face folder of a Llama")
+    add("--target", metavar="FOLDER", required=True, help="Hugging Face folder of a Llama or Qwen2")
     add("--answers", metavar="FILE", required=True, help="JSON lines of answer_prompts.py")
     add("--shortest", type=int, default=2, help="answers of fewer token ids are left out (default 2)")
     distill.add_options(parser)

@@ -59,8 +59,16 @@ class HuggingFaceTest(unittest.TestCase):
         self.assertTrue(torch.allclose(loaded(self.tokens).logits, tied(self.tokens).logits, atol=0.05))
 
     def test_rope_of_newer_files(self):
-        self.set_config(rope_theta=None, rope_parameters={"rope_type": "default", "rope_theta": 500.0})
-        self.assertEqual(load_target(self.folder).config.rope_theta, 500.0)
+        llama3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
+        for values, theta, scaling in (
+                (dict(rope_theta=None, rope_parameters={"rope_type": "default", "rope_theta": 500.0}), 500.0, None),
+                (dict(rope_theta=1e6, rope_parameters={"rope_type": "default"}), 1e6, None),
+                (dict(rope_theta=100.0, rope_parameters={"rope_theta": 5e5}, rope_scaling=llama3), 5e5, llama3),
+                (dict(rope_theta=None, rope_scaling=None, rope_parameters={"rope_theta": 5e5, **llama3}), 5e5, {"rope_theta": 5e5, **llama3})):
+            write_llama(self.folder, self.target)
+            self.set_config(**values)
+            config = load_target(self.folder).config
+            self.assertEqual((config.rope_theta, config.rope_scaling), (theta, scaling))
 
     def test_qwen2_in_several_files(self):
         """Biases on q, k and v, and an index of weight files."""
@@ -84,7 +92,8 @@ class HuggingFaceTest(unittest.TestCase):
     def test_what_is_not_computed_is_refused(self):
         for values, named in (({"model_type": "mamba"}, "mamba"), ({"hidden_act": "gelu"}, "gelu"), ({"mlp_bias": True}, "mlp_bias"),
                               ({"num_hidden_layers": 4}, "layers.3"), ({"hidden_size": None}, "hidden_size"),
-                              ({"rope_scaling": {"rope_type": "yarn"}}, "yarn")):
+                              ({"rope_scaling": {"rope_type": "yarn"}}, "yarn"), ({"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
+                              ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor")):
             write_llama(self.folder, self.target)
             self.set_config(**values)
             with self.assertRaises(SystemExit, msg=named) as caught:
@@ -260,6 +269,16 @@ class UnpackGgufTest(unittest.TestCase):
         self.assertEqual(config["chat_template"], self.metadata["tokenizer.chat_template"])
         self.assertEqual((config["bos_token"], config["eos_token"], config["add_prefix_space"]), ("<s>", "</s>", False))
 
+    def test_rule_of_spaces(self):
+        """Such a folder's "legacy" is what tells transformers, and edgedraft convert, the two rules apart."""
+        for rule, legacy in ((None, True), ("first", False)):
+            given = {"tokenizer.ggml.add_space_prefix": True, **({unpack_gguf.SPACE_RULE: rule} if rule else {})}
+            self.write(metadata={**self.metadata, **given})
+            unpack_gguf.unpack(self.path, self.folder)
+            with open(os.path.join(self.folder, "tokenizer_config.json"), encoding="utf-8") as file:
+                config = json.load(file)
+            self.assertEqual((config["add_prefix_space"], config["legacy"]), (True, legacy))
+
     def test_what_cannot_be_read_is_named(self):
         whole = len(gguf_file(self.metadata, self.tensors))
         less = dict(self.metadata)
@@ -267,6 +286,7 @@ class UnpackGgufTest(unittest.TestCase):
         for told, named in ((dict(cut=2), "no GGUF"), (dict(cut=500), "truncated"), (dict(cut=whole - 100), "truncated"),
                             (dict(metadata={**self.metadata, "general.architecture": "qwen2"}), "qwen2"), (dict(metadata=less), "block_count"),
                             (dict(metadata={**self.metadata, "tokenizer.ggml.model": "gpt2"}), "gpt2"),
+                            (dict(metadata={**self.metadata, unpack_gguf.SPACE_RULE: "always"}), "always"),
                             (dict(tensors={**self.tensors, "blk.0.attn_k.bias": (0, [32], bytes(128))}), "blk.0.attn_k.bias"),
                             (dict(tensors={**self.tensors, "output_norm.weight": (12, [32], bytes(144))}), "type 12")):
             self.write(**told)

@@ -29,6 +29,7 @@ NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "
 STRING, ARRAY = 8, 9
 ELEMENTS, SCALE = 32, 2  # of a block of Q8_0: its numbers, and the bytes of the half-precision scale before them
 F32, F16, Q8_0 = 0, 1, 8  # types of tensors
+SPACE_RULE = "edgedraft.tokenizer.space_prefix"  # Hugging Face's "first" or "always"; otherwise spaces are put as SentencePiece does
 
 # GGUF's names of a layer's tensors
 LAYER = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
@@ -175,6 +176,8 @@ def sentencepiece_model(metadata: Dict[str, Any]) -> bytes:
     """The tokenizer of the metadata as SentencePiece's ModelProto."""
     if metadata.get("tokenizer.ggml.model") != "llama":
         raise ValueError(f"its tokenizer is '{metadata.get('tokenizer.ggml.model')}'; only SentencePiece's 'llama' is read")
+    if metadata.get(SPACE_RULE) == "always":
+        raise ValueError(f"{SPACE_RULE} is 'always', which a tokenizer.model cannot say")
     pieces = zip(metadata["tokenizer.ggml.tokens"], metadata["tokenizer.ggml.scores"], metadata["tokenizer.ggml.token_type"])
     listed = b"".join(field(1, field(1, text.encode()) + field(2, float(score)) + field(3, kind)) for text, score, kind in pieces)
     special = {40: metadata.get("tokenizer.ggml.unknown_token_id", 0), 41: metadata.get("tokenizer.ggml.bos_token_id", 1),
@@ -189,7 +192,8 @@ def sentencepiece_model(metadata: Dict[str, Any]) -> bytes:
 def tokenizer_config(metadata: Dict[str, Any]) -> dict:
     pieces = metadata["tokenizer.ggml.tokens"]
     config = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": metadata.get("tokenizer.ggml.add_bos_token", True),
-              "add_prefix_space": metadata.get("tokenizer.ggml.add_space_prefix", True), "legacy": False, "clean_up_tokenization_spaces": False}
+              "add_prefix_space": metadata.get("tokenizer.ggml.add_space_prefix", True), "legacy": metadata.get(SPACE_RULE) != "first",
+              "clean_up_tokenization_spaces": False}
     for key, name in (("bos_token", "bos"), ("eos_token", "eos"), ("unk_token", "unknown")):
         if f"tokenizer.ggml.{name}_token_id" in metadata:
             config[key] = pieces[metadata[f"tokenizer.ggml.{name}_token_id"]]

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "shared/model/tokenizer/space_rule.h"
+
 namespace edgedraft {
 namespace {
 
@@ -18,7 +20,7 @@ void add_text(Sha256& hash, std::string_view text) {
 
 // Of a model's sizes; names, licences and notes change nothing.
 bool has_part(std::string_view key) {
-  if (key == kFingerprintKey) return false;
+  if (key == kFingerprintKey || key == kSpaceRuleKey) return false;
   return key == "general.architecture" ||
          !(key.starts_with("general.") || key.starts_with("tokenizer.") ||
            key.starts_with("quantize.") || key.starts_with("split."));
@@ -93,6 +95,12 @@ Result<Digest> tokenizer_fingerprint(const GgufFile& file) {
     const auto pre = file.get_string_or("tokenizer.ggml.pre", "default");
     if (!pre) return pre.error();
     add_text(hash, *pre);
+  }
+  // Files without the key keep the fingerprints that they had before there was one.
+  if (file.find_value(kSpaceRuleKey) != nullptr) {
+    const auto rule = file.get_string(kSpaceRuleKey);
+    if (!rule) return rule.error();
+    add_text(hash, *rule);
   }
   return hash.finish();
 }

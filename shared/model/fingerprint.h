@@ -39,8 +39,8 @@ class FingerprintBuilder {
 Result<Digest> model_fingerprint(const GgufFile& file);
 Digest compute_model_fingerprint(const GgufFile& file);
 
-// Over the tokenizer's model, token texts, scores, types and merges: equal where both sides turn
-// text into the same ids. Errors    bad_file without a tokenizer
+// Over the tokenizer's model, token texts, scores, types, merges and Hugging Face's rule of spaces:
+// equal where both sides turn text into the same ids. Errors    bad_file without a tokenizer
 Result<Digest> tokenizer_fingerprint(const GgufFile& file);
 
 // The target that a bundle was made for.

@@ -7,6 +7,7 @@
 #include "shared/model/tokenizer/byte_bpe_encoder.h"
 #include "shared/model/tokenizer/pre_tokenizer.h"
 #include "shared/model/tokenizer/sentencepiece_encoder.h"
+#include "shared/model/tokenizer/space_rule.h"
 #include "shared/model/tokenizer/vocabulary.h"
 #include "shared/model/utf8.h"
 
@@ -29,12 +30,12 @@ Result<Kind> read_kind(const GgufFile& file) {
                    "(SentencePiece BPE) and t5 (SentencePiece unigram) are"};
 }
 
-// What the tokenizer looks for before it encodes what is left: control tokens, and for byte-level
-// BPE the user-defined symbols, which SentencePiece finds itself.
-SpecialMatcher make_matcher(const Vocabulary& vocabulary, Kind kind) {
+// What the tokenizer looks for before it encodes what is left: control tokens, and user-defined
+// symbols if asked for.
+SpecialMatcher make_matcher(const Vocabulary& vocabulary, bool with_symbols) {
   std::vector<std::pair<std::string, std::uint32_t>> texts;
   for (std::uint32_t id = 0; id < vocabulary.texts.size(); ++id) {
-    const bool symbol = kind == Kind::byte_bpe && vocabulary.types[id] == TokenType::user_defined;
+    const bool symbol = with_symbols && vocabulary.types[id] == TokenType::user_defined;
     if (symbol || vocabulary.is_control(id)) texts.emplace_back(vocabulary.texts[id], id);
   }
   return SpecialMatcher(std::move(texts));
@@ -47,7 +48,7 @@ struct Tokenizer::State {
   SpecialMatcher specials;
   std::unique_ptr<TextEncoder> encoder;
   bool add_bos;
-  bool add_space_prefix;
+  SpaceRule space_rule;
 };
 
 Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -60,16 +61,21 @@ Result<Tokenizer> Tokenizer::read(const GgufFile& file) {
   if (!kind) return kind.error();
   auto vocabulary = read_vocabulary(file);
   if (!vocabulary) return vocabulary.error();
+  SpaceRule space_rule = SpaceRule::none;
   if (*kind != Kind::byte_bpe) {
     if (auto kept = keep_one_unknown(*vocabulary); !kept) return kept.error();
+    const auto rule = read_space_rule(file);
+    if (!rule) return rule.error();
+    space_rule = *rule;
   }
-  SpecialMatcher specials = make_matcher(*vocabulary, *kind);
+  SpecialMatcher specials =
+      make_matcher(*vocabulary, *kind == Kind::byte_bpe || parts_at_symbols(space_rule));
   // The encoder refers to the vocabulary.
   std::unique_ptr<State> state(new State{.vocabulary = std::move(*vocabulary),
                                          .specials = std::move(specials),
                                          .encoder = nullptr,
                                          .add_bos = *kind == Kind::sentencepiece_bpe,
-                                         .add_space_prefix = *kind != Kind::byte_bpe});
+                                         .space_rule = space_rule});
   if (*kind == Kind::byte_bpe) {
     const auto name = file.get_string_or("tokenizer.ggml.pre", "default");
     if (!name) return name.error();
@@ -80,9 +86,6 @@ Result<Tokenizer> Tokenizer::read(const GgufFile& file) {
     if (!encoder) return encoder.error();
     state->encoder = std::move(*encoder);
   } else {
-    const auto prefix = file.get_bool_or("tokenizer.ggml.add_space_prefix", true);
-    if (!prefix) return prefix.error();
-    state->add_space_prefix = *prefix;
     auto encoder = make_sentencepiece_encoder(file,
                                               *kind == Kind::sentencepiece_bpe
                                                   ? SentencePieceModel::Algorithm::bpe
@@ -113,13 +116,21 @@ std::vector<std::uint32_t> Tokenizer::encode(std::string_view text,
     return !state_->vocabulary.is_control(match.id) || control_allowed(match.begin, match.end);
   };
   std::vector<std::uint32_t> ids;
+  const auto encode_part = [&](std::size_t begin, std::size_t end) {
+    const std::string_view part = text.substr(begin, end - begin);
+    if (wants_space(state_->space_rule, part, begin)) {
+      state_->encoder->encode(std::string(kSpaceMark).append(part), ids);
+    } else {
+      state_->encoder->encode(part, ids);
+    }
+  };
   std::size_t begin = 0;
   while (const auto match = state_->specials.find(text, begin, allowed)) {
-    state_->encoder->encode(text.substr(begin, match->begin - begin), ids);
+    encode_part(begin, match->begin);
     ids.push_back(match->id);
     begin = match->end;
   }
-  state_->encoder->encode(text.substr(begin), ids);
+  encode_part(begin, text.size());
   return ids;
 }
 
@@ -133,7 +144,7 @@ std::optional<std::uint32_t> Tokenizer::eos_id() const {
   return state_->vocabulary.eos;
 }
 bool Tokenizer::adds_space_prefix() const {
-  return state_->add_space_prefix;
+  return state_->space_rule != SpaceRule::none;
 }
 bool Tokenizer::is_end(std::uint32_t id) const {
   return state_->vocabulary.is_end(id);

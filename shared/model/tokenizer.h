@@ -67,7 +67,8 @@ class Tokenizer {
   TokenType token_type(std::uint32_t id) const;
   // The bytes that the token adds to a text: none for control tokens, maybe part of a character.
   std::string token_bytes(std::uint32_t id) const;
-  // Whether encoding puts a space before the text, which decoding takes away again.
+  // Whether encoding may put a space before the text, so that decoding takes one away. It does so
+  // also where the text began with that space and the rule added none, as Hugging Face does.
   bool adds_space_prefix() const;
 
  private:

@@ -257,9 +257,11 @@ class CpuBackend final : public HostBackend {
     return {.items = m.rows, .grain = 1, .steps = std::uint64_t{m.rows} * m.cols * steps_a_number};
   }
 
-  // Grows to the largest operation seen, then stays.
+  // Grows to the largest operation seen, then stays. Where growing fails nothing is left, so every
+  // operation asks for what it needs.
   void reserve_scratch(std::size_t floats) {
     if (floats <= scratch_floats_) return;
+    scratch_floats_ = 0;
     for (auto& memory : scratch_) reserve(memory, floats * sizeof(float));
     scratch_floats_ = floats;
   }
@@ -364,6 +366,7 @@ class CpuBackend final : public HostBackend {
   // Threads share the rows, as in the operations on rows before and after: activations stay with
   // the core that made them.
   void int8_by_rows(const Matrix& x) {
+    reserve_scratch(kProductScratchFloats);
     const cpu::QuantizeArgs quantize = quantize_args(x);
     pool_.run(x.rows, pool_.one_step_a_thread(x.rows, 1),
               [&](std::size_t begin, std::size_t end, std::size_t thread) {
@@ -433,6 +436,7 @@ class CpuBackend final : public HostBackend {
   // Calls task(begin, end, thread) for all items, on all threads where the work is worth it.
   template <class Task>
   void share(std::size_t items, std::size_t grain, std::uint64_t steps, const Task& task) {
+    reserve_scratch(kProductScratchFloats);
     if (steps < kParallelStepsMin) {
       task(0, items, 0);
     } else {

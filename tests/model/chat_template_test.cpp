@@ -161,6 +161,21 @@ TEST(ChatTemplateTest, EvaluatesExpressionsAsPythonDoes) {
        "TrueTrueTrueTrue"},
       {"{{ false is false }}{{ 0 is false }}{{ true is true }}", "TrueFalseTrue"},
       {"{{ 1 is in [1, 2] }}{{ 'a' is not equalto 'b' }}", "TrueTrue"},
+      {"{{ 1 is equalto [1, 2][0] }}{{ 'b' is in {'x': ['a', 'b']}.x }}", "TrueTrue"},
+      {"{{ 1 is ne {'a': {'b': 1}}.a['b'] or 'no' }}{{ 'a' is eq 'abc'[:1] and 1 }}", "no1"},
+      {"{{ 'a' is eq ' a '.strip() }}{{ 'a' is eq 'a' | upper }}", "TrueTRUE"},
+      {"{{ [{'f': {'n': 'x'}}, {'f': {'n': 'y'}}] | map(attribute='f.n') | join }}", "xy"},
+      {"{{ [{'p': ['a', 'b']}] | map(attribute='p.1') | first }}", "b"},
+      {"{{ [['a', 'b'], ['c']] | map(attribute='00') | join }}", "ac"},
+      {"{{ [['a']] | map(attribute='1') | first is defined }}", "False"},
+      {"{{ [['a']] | map(attribute='99999999999999999999') | first is defined }}", "False"},
+      {"{{ [{'0': 'a'}] | map(attribute='0') | first is defined }}", "False"},
+      {"{{ [{'a': 1}] | map(attribute='a.b') | first is defined }}", "False"},
+      {"{{ [{'a': {'': 1}}] | map(attribute='a.') | first }}", "1"},
+      {"{{ [{'f': {'n': 1}}, {'f': {'n': 2}}] | selectattr('f.n', 'eq', 2) | map(attribute='f.n')"
+       " | first }}",
+       "2"},
+      {"{{ [{'f': {'n': 1}}, {'f': {}}] | rejectattr('f.n') | list | length }}", "1"},
       {"{{ true is boolean and not 1 is boolean }}", "True"},
   };
   for (const auto& [source, expected] : cases) EXPECT_EQ(text_of(source), expected) << source;
@@ -341,6 +356,9 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair("{{ 'open }}", "string"), std::pair("{{ 1", "does not end"),
         std::pair("{# open", "comment"), std::pair("{{ messages }}", "a list"),
         std::pair("{{ missing.key }}", "undefined"),
+        std::pair("{{ [{}] | map(attribute='f.n') }}", "'n' of an undefined value"),
+        std::pair("{{ [{}] | selectattr('f.0') }}", "'0' of an undefined value"),
+        std::pair("{{ ['ab'] | map(attribute='0') }}", "a character of a string"),
         std::pair("{{ 'a' + 1 }}", "a string + a number"), std::pair("{{ 1 % 0 }}", "no number"),
         std::pair("{{ messages[0].content.strip(1, 2) }}", "that many arguments")));
 
@@ -385,6 +403,8 @@ TEST(ChatTemplateTest, EndsValuesThatGrowWithoutWriting) {
       "{% set ns = namespace(x='aaaaaaaa') %}{% for i in range(60) %}"
       "{% set ns.x = ns.x.split('a') | join(ns.x) %}{% endfor %}",
       "{{ range(100000000) }}",
+      "{% set ns = namespace(x='.') %}{% for i in range(22) %}{% set ns.x = ns.x + ns.x %}"
+      "{% endfor %}{{ [] | map(attribute=ns.x) | join }}",
       "{% set ns = namespace(x=[]) %}{% for i in range(9000) %}{% set ns.x = [ns.x, ns.x] %}"
       "{% endfor %}{{ ns.x | tojson }}",
   };

@@ -255,6 +255,35 @@ TEST_F(ConvertTest, ReadsRopeParametersOfNewerFiles) {
   EXPECT_EQ(read_decoder_config(converted(source, DType::f32))->rope.theta, 700.0f);
 }
 
+TEST_F(ConvertTest, ReadsRopeParametersBesideOlderKeys) {
+  HfDirectory source;
+  source.config["rope_theta"] = 1e6;
+  source.config["rope_parameters"] = {{"rope_type", "default"}};
+  EXPECT_EQ(read_decoder_config(converted(source, DType::f32))->rope.theta, 1e6f);
+
+  source = {};
+  source.config.erase("rope_theta");
+  source.config["rope_parameters"] = {{"rope_theta", 500000.0}};
+  source.config["rope_scaling"] = {{"rope_type", "llama3"},
+                                   {"factor", 8.0},
+                                   {"low_freq_factor", 1.0},
+                                   {"high_freq_factor", 4.0},
+                                   {"original_max_position_embeddings", 64}};
+  const RopeConfig rope = read_decoder_config(converted(source, DType::f32))->rope;
+  EXPECT_EQ(rope.theta, 500000.0f);
+  ASSERT_EQ(rope.frequency_divisors.size(), 4u);
+  EXPECT_EQ(rope.frequency_divisors[0], 1.0f);
+  EXPECT_EQ(rope.frequency_divisors[3], 8.0f);
+}
+
+TEST_F(ConvertTest, RefusesHeadsThatAreRotatedInPart) {
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    HfDirectory source;
+    source.config[key] = {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}};
+    expect_error(source, Errc::unsupported, "rotated in part");
+  }
+}
+
 TEST_F(ConvertTest, RefusesWhatItCannotConvert) {
   HfDirectory source;
   source.config["architectures"] = {"GemmaForCausalLM"};
@@ -379,6 +408,96 @@ TEST_F(ConvertTest, AddsTheTokensThatTheConfigurationLists) {
   EXPECT_EQ(tokenizer->token_type(290), TokenType::control);
   EXPECT_EQ(tokenizer->token_type(291), TokenType::user_defined);
   EXPECT_EQ(tokenizer->encode("<|tool|>", Special::parse), std::vector<std::uint32_t>{290});
+}
+
+TEST_F(ConvertTest, AddsTheTokensThatOlderFoldersList) {
+  const auto count = static_cast<std::uint32_t>(test::TinyVocabulary().texts.size());
+  const nlohmann::json added = {{"<s>", 1}, {"<|im_end|>", count}, {"<|im_start|>", count + 2}};
+  HfDirectory source;
+  source.write_tokenizer(input_);
+  input_.write("added_tokens.json", added.dump());
+  const auto older = Tokenizer::read(converted(source, DType::f16));
+  ASSERT_TRUE(older) << older.error().message;
+  EXPECT_EQ(older->token_text(count), "<|im_end|>");
+  EXPECT_EQ(older->token_type(count), TokenType::user_defined);
+  EXPECT_EQ(older->token_type(count + 1), TokenType::unused) << "a gap";
+  EXPECT_EQ(older->token_type(count + 2), TokenType::user_defined);
+  EXPECT_EQ(older->token_type(1), TokenType::control) << "a piece that is special stays so";
+  EXPECT_TRUE(older->is_end(count));
+  EXPECT_EQ(older->encode("<|im_start|>the<|im_end|>", Special::parse),
+            (std::vector<std::uint32_t>{count + 2, test::TinyVocabulary().id("the"), count}));
+
+  // tokenizer_config.json knows better.
+  source.tokenizer_config["added_tokens_decoder"] = {
+      {std::to_string(count), {{"content", "<|im_end|>"}, {"special", true}}}};
+  source.write_tokenizer(input_);
+  const auto newer = Tokenizer::read(converted(source, DType::f16));
+  ASSERT_TRUE(newer) << newer.error().message;
+  EXPECT_EQ(newer->token_type(count), TokenType::control);
+  EXPECT_EQ(newer->token_type(count + 2), TokenType::user_defined);
+}
+
+TEST_F(ConvertTest, RefusesDamagedListsOfTokens) {
+  const HfDirectory source;
+  source.write_tokenizer(input_);
+  const std::pair<const char*, const char*> cases[] = {
+      {"[]", "no JSON object"},
+      {R"({"<|x|>": 300})", "\"<|x|>\" has no id below the model's 300"},
+      {R"({"<|x|>": -1})", "no id"},
+      {R"({"<|x|>": 280.0})", "no id"},
+      {R"({"<|x|>": "280"})", "no id"},
+      {R"({"<|x|>": null})", "no id"},
+      {R"({"": 280})", "no text of a token"},
+      {R"({"a\u0000": 280})", "no text of a token"},
+      {R"({"<|x|>": 5})", "\"<|x|>\" has the id of \"<0x02>\""},
+      {R"({"the": 280})", "\"the\" has the id 280"},
+      {R"({"<|x|>": 280, "<|y|>": 280})", "\"<|y|>\" has the id of \"<|x|>\""},
+  };
+  for (const auto& [list, named] : cases) {
+    input_.write("added_tokens.json", list);
+    expect_error(source, Errc::bad_file, named);
+    expect_error(source, Errc::bad_file, "added_tokens.json");
+  }
+}
+
+TEST_F(ConvertTest, RefusesAddedTokensThatTakeWhatIsBesideThem) {
+  for (const char* flag : {"lstrip", "rstrip", "single_word"}) {
+    HfDirectory source;
+    source.tokenizer_config["added_tokens_decoder"] = {{"290", {{"content", "<|x|>"}}}};
+    source.tokenizer_config["added_tokens_decoder"]["290"][flag] = true;
+    source.write_tokenizer(input_);
+    expect_error(source, Errc::unsupported, std::string("<|x|> with ") + flag);
+  }
+}
+
+// Of a tokenizer.model: what is not "legacy" follows the rule "first".
+TEST_F(ConvertTest, TheConfigurationSaysWhereSpacesComeFirst) {
+  const test::TinyVocabulary tiny;
+  struct Case {
+    const char* changes;  // null takes a key away
+    const char* rule;     // null: the file names none
+    bool adds;
+    std::vector<std::uint32_t> ids;  // of "<s>the"
+  };
+  const Case cases[] = {
+      {R"({"add_prefix_space": null})", nullptr, true, {1, tiny.id("▁the")}},
+      {R"({"add_prefix_space": true, "legacy": true})", nullptr, true, {1, tiny.id("▁the")}},
+      {R"({"add_prefix_space": null, "legacy": false})", "first", true, {1, tiny.id("the")}},
+      {R"({"add_prefix_space": true, "legacy": false})", "first", true, {1, tiny.id("the")}},
+      {R"({"legacy": false})", nullptr, false, {1, tiny.id("the")}},
+  };
+  for (const Case& c : cases) {
+    HfDirectory source;
+    source.tokenizer_config.merge_patch(nlohmann::json::parse(c.changes));
+    source.write_tokenizer(input_);
+    const GgufFile file = converted(source, DType::f16);
+    const auto rule = file.get_string("edgedraft.tokenizer.space_prefix");
+    EXPECT_EQ(rule ? *rule : "", c.rule == nullptr ? "" : c.rule) << c.changes;
+    EXPECT_EQ(*file.get_bool("tokenizer.ggml.add_space_prefix"), c.adds) << c.changes;
+    const auto tokenizer = Tokenizer::read(file);
+    ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+    EXPECT_EQ(tokenizer->encode("<s>the", Special::parse), c.ids) << c.changes;
+  }
 }
 
 TEST_F(ConvertTest, PrefersTheTemplateThatStandsAlone) {

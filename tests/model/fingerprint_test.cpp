@@ -91,6 +91,24 @@ TEST(FingerprintTest, OfTokenizersDependsOnWhatChangesIds) {
   EXPECT_EQ(tokenizer_of({}), digest);
 }
 
+TEST(FingerprintTest, OfTokenizersDependsOnTheRuleOfSpaces) {
+  const auto of = [](const char* rule) {
+    RawGguf raw;
+    test::TinyVocabulary().add_to(raw);
+    raw.add_string("edgedraft.tokenizer.space_prefix", rule);
+    const Bytes bytes = raw.bytes();
+    return tokenizer_fingerprint(GgufFile::parse(bytes).value()).value();
+  };
+  EXPECT_EQ(of("first"), of("first"));
+  EXPECT_NE(of("first"), of("always"));
+  EXPECT_NE(of("first"), tokenizer_of({}));
+  // Of the model it is no part.
+  RawGguf raw = test::raw_decoder();
+  const Digest digest = model_of(raw);
+  raw.add_string("edgedraft.tokenizer.space_prefix", "first");
+  EXPECT_EQ(model_of(raw), digest);
+}
+
 TEST(FingerprintTest, OfByteLevelTokenizersDependsOnHowWordsAreCut) {
   const auto of = [](const char* pre) {
     RawGguf raw;

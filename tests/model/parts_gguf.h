@@ -1,6 +1,7 @@
 #pragma once
 
 #include "shared/model/convert/tokenizer_parts.h"
+#include "shared/model/tokenizer/space_rule.h"
 #include "tests/model/raw_gguf.h"
 
 namespace edgedraft::test {
@@ -22,6 +23,11 @@ inline RawGguf gguf_of(const TokenizerParts& parts) {
   raw.add_strings("tokenizer.ggml.merges", parts.merges);
   raw.add_numbers("tokenizer.ggml.scores", 6, scores);
   raw.add_numbers("tokenizer.ggml.token_type", 5, types);
+  if (parts.space_rule) {
+    raw.add_bool("tokenizer.ggml.add_space_prefix", *parts.space_rule != SpaceRule::none);
+    const std::string rule(space_rule_name(*parts.space_rule));
+    if (!rule.empty()) raw.add_string(std::string(kSpaceRuleKey), rule);
+  }
   return raw;
 }
 

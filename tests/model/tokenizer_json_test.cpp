@@ -2,6 +2,7 @@
 
 #include "shared/model/convert/hf_tokenizer_json.h"
 #include "shared/model/tokenizer.h"
+#include "shared/model/tokenizer/space_rule.h"
 #include "tests/model/parts_gguf.h"
 #include "tests/model/tiny_byte_bpe.h"
 #include "tests/model/tiny_tokenizer.h"
@@ -89,9 +90,7 @@ json sentencepiece() {
 }
 
 Tokenizer tokenizer_of(const TokenizerParts& parts) {
-  test::RawGguf raw = test::gguf_of(parts);
-  raw.add_bool("tokenizer.ggml.add_space_prefix", parts.add_space_prefix.value_or(false));
-  const Bytes bytes = raw.bytes();
+  const Bytes bytes = test::gguf_of(parts).bytes();
   return Tokenizer::read(GgufFile::parse(bytes).value()).value();
 }
 
@@ -189,7 +188,7 @@ TEST(TokenizerJsonTest, SentencePieceBecomesLlama) {
   const test::TinyVocabulary tiny;
   const TokenizerParts parts = read(sentencepiece());
   EXPECT_EQ(parts.model, "llama");
-  EXPECT_EQ(parts.add_space_prefix, true);
+  EXPECT_EQ(parts.space_rule, SpaceRule::each);
   EXPECT_EQ(parts.add_bos, true);
   EXPECT_EQ(parts.bos, 1u);
   EXPECT_EQ(parts.unknown, 0u);
@@ -211,14 +210,47 @@ TEST(TokenizerJsonTest, MetaspaceSaysWhetherASpaceComesFirst) {
   json file = sentencepiece();
   file["normalizer"] = nullptr;
   for (const auto& [scheme, expected] :
-       {std::pair("first", true), std::pair("always", true), std::pair("never", false)}) {
+       {std::pair("first", SpaceRule::first), std::pair("always", SpaceRule::always),
+        std::pair("never", SpaceRule::none)}) {
     file["pre_tokenizer"] = {
         {"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", scheme}, {"split", false}};
-    EXPECT_EQ(read(file).add_space_prefix, expected) << scheme;
+    EXPECT_EQ(read(file).space_rule, expected) << scheme;
   }
+  file["pre_tokenizer"]["prepend_scheme"] = "last";
+  expect_error(file, Errc::unsupported, "prepend_scheme last");
+  file["pre_tokenizer"].erase("prepend_scheme");
+  EXPECT_EQ(read(file).space_rule, SpaceRule::always) << "what old files mean";
+  file["pre_tokenizer"]["add_prefix_space"] = false;
+  EXPECT_EQ(read(file).space_rule, SpaceRule::none);
+  // Behind a Prepend each part begins with a space, whatever Metaspace would add.
+  file["normalizer"] = sentencepiece()["normalizer"];
+  EXPECT_EQ(read(file).space_rule, SpaceRule::each);
   // The vocabulary has a piece of two spaces.
   file["pre_tokenizer"]["split"] = true;
   expect_error(file, Errc::unsupported, "Metaspace");
+}
+
+// As the tests of Hugging Face's Metaspace have it: " Hey <s>how" becomes "▁Hey▁", "<s>" and "how".
+TEST(TokenizerJsonTest, MetaspaceGivesTheIdsOfHuggingFace) {
+  const test::TinyVocabulary tiny;
+  json file = sentencepiece();
+  file["normalizer"] = nullptr;
+  const auto encode = [&](const char* scheme, const char* text) {
+    file["pre_tokenizer"] = {
+        {"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", scheme}, {"split", false}};
+    return tokenizer_of(read(file)).encode(text, Special::parse);
+  };
+  const Ids before = {tiny.id("▁the"), tiny.id("▁"), 1};
+  const auto behind = [&](Ids ids) {
+    ids.insert(ids.begin(), before.begin(), before.end());
+    return ids;
+  };
+  EXPECT_EQ(encode("first", " the <s>cat"), behind({tiny.id("c"), tiny.id("at")}));
+  EXPECT_EQ(encode("first", "the <s>cat"), behind({tiny.id("c"), tiny.id("at")}));
+  EXPECT_EQ(encode("always", " the <s>cat"), behind({tiny.id("▁cat")}));
+  EXPECT_EQ(encode("always", "the <s>cat"), behind({tiny.id("▁cat")}));
+  EXPECT_EQ(encode("first", "<s>the"), (Ids{1, tiny.id("the")}));
+  EXPECT_EQ(encode("never", "the<s>the"), (Ids{tiny.id("the"), 1, tiny.id("the")}));
 }
 
 TEST(TokenizerJsonTest, UnigramBecomesT5) {
@@ -232,7 +264,9 @@ TEST(TokenizerJsonTest, UnigramBecomesT5) {
   EXPECT_EQ(parts.model, "t5");
   EXPECT_EQ(parts.entries[0].type, TokenType::unknown);
   EXPECT_EQ(parts.entries[3].score, -1.5f);
+  EXPECT_EQ(parts.space_rule, SpaceRule::always);
   EXPECT_EQ(tokenizer_of(parts).encode("aa", Special::plain), (Ids{3, 2}));
+  EXPECT_EQ(tokenizer_of(parts).encode(" aa", Special::plain), (Ids{3, 2}));
 }
 
 TEST(TokenizerJsonTest, GapsBetweenIdsAreUnused) {

@@ -134,6 +134,88 @@ TEST_F(TokenizerTest, ForeignTextMergesWithItsSurroundings) {
   EXPECT_EQ(tokenizer_.encode(text), (Ids{id("▁the"), id("▁cat")}));
 }
 
+// Hugging Face's rules put no space before one, and a text's parts end at every added token.
+TEST_F(TokenizerTest, FollowsHuggingFacesRulesOfSpaces) {
+  vocabulary_.add("<code>", 0, 4);
+  const auto with_rule = [this](const char* rule) {
+    RawGguf raw;
+    vocabulary_.add_to(raw);
+    raw.add_string("edgedraft.tokenizer.space_prefix", rule);
+    auto tokenizer = read(raw);
+    EXPECT_TRUE(tokenizer) << tokenizer.error().message;
+    return std::move(tokenizer.value());
+  };
+  const Tokenizer first = with_rule("first");
+  const Tokenizer always = with_rule("always");
+  struct Case {
+    const char* text;
+    Ids first;
+    Ids always;
+  };
+  const Ids the = {id("▁the")};
+  const Case cases[] = {
+      {"", {}, {}},
+      {"the", the, the},
+      {" the", the, the},
+      {"▁the", the, the},
+      {"  a", {id("▁▁"), id("a")}, {id("▁▁"), id("a")}},
+      {"<s>the", {1, id("the")}, {1, id("▁the")}},
+      {"<s> the", {1, id("▁the")}, {1, id("▁the")}},
+      {"the<|end|>the",
+       {id("▁the"), id("<|end|>"), id("the")},
+       {id("▁the"), id("<|end|>"), id("▁the")}},
+      {"<code>the", {id("<code>"), id("the")}, {id("<code>"), id("▁the")}},
+      {"the<code> the",
+       {id("▁the"), id("<code>"), id("▁the")},
+       {id("▁the"), id("<code>"), id("▁the")}},
+  };
+  for (const Case& c : cases) {
+    EXPECT_EQ(first.encode(c.text, Special::parse), c.first) << c.text;
+    EXPECT_EQ(always.encode(c.text, Special::parse), c.always) << c.text;
+  }
+  // SentencePiece's own, for a file that names none.
+  EXPECT_EQ(tokenizer_.encode(" the", Special::parse), (Ids{id("▁"), id("▁the")}));
+}
+
+// As Hugging Face's decoders do, whoever put the space there.
+TEST_F(TokenizerTest, DecodingTakesOneSpaceAwayUnderEveryRule) {
+  for (const char* rule : {"first", "always"}) {
+    RawGguf raw;
+    vocabulary_.add_to(raw);
+    raw.add_string("edgedraft.tokenizer.space_prefix", rule);
+    const auto tokenizer = read(raw);
+    ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+    EXPECT_TRUE(tokenizer->adds_space_prefix());
+    for (const auto& [text, back] : {std::pair("the cat", "the cat"), std::pair(" the", "the"),
+                                     std::pair("  the", " the"), std::pair("é", "é")}) {
+      const Ids ids = tokenizer->encode(text, Special::plain);
+      EXPECT_EQ(decode(*tokenizer, ids, LeadingSpace::strip), back) << rule;
+    }
+  }
+}
+
+TEST_F(TokenizerTest, RefusesRulesOfSpacesThatItDoesNotKnow) {
+  const auto expect_refused = [](const RawGguf& raw) {
+    const auto tokenizer = read(raw);
+    ASSERT_FALSE(tokenizer);
+    EXPECT_EQ(tokenizer.error().code, Errc::bad_file);
+    EXPECT_NE(tokenizer.error().message.find("edgedraft.tokenizer.space_prefix"), std::string::npos)
+        << tokenizer.error().message;
+  };
+  RawGguf file;
+  vocabulary_.add_to(file);
+  RawGguf raw = file;
+  raw.add_string("edgedraft.tokenizer.space_prefix", "last");
+  expect_refused(raw);
+  raw = file;
+  raw.add_u32("edgedraft.tokenizer.space_prefix", 1);
+  expect_refused(raw);
+  raw = file;
+  raw.add_string("edgedraft.tokenizer.space_prefix", "first");
+  raw.add_bool("tokenizer.ggml.add_space_prefix", false);
+  expect_refused(raw);
+}
+
 TEST_F(TokenizerTest, KnowsHowAnswersEnd) {
   EXPECT_EQ(tokenizer_.bos_id(), 1u);
   EXPECT_EQ(tokenizer_.eos_id(), id("<|end|>"));

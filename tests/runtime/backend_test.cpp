@@ -44,6 +44,36 @@ TEST_P(BackendTest, SaysWhenThereIsNoMemory) {
   EXPECT_THROW(backend().allocate(std::uint64_t{1} << 63), DeviceError);
 }
 
+// What failed may be tried again, and other operations done.
+TEST(CpuBackendTest, OutlivesAnOperationThatFindsNoMemory) {
+  const HeadShape wide{.query_heads = 64, .kv_heads = 1, .head_dim = 64};
+  const HeadShape narrow{.query_heads = 1, .kv_heads = 1, .head_dim = 64};
+  const auto memory = make_cpu_backend({.threads = 1});
+  const OwnedMatrix q = matrix_of(*memory, 1, wide.query_cols(), Floats(wide.query_cols(), 1.0f));
+  const OwnedMatrix kv = matrix_of(*memory, 1, wide.kv_cols(), Floats(wide.kv_cols(), 2.0f));
+  const OwnedMatrix y(*memory, 1, wide.query_cols());
+  const auto attention = [&](const HeadShape& heads) {
+    const std::uint32_t cols = heads.query_cols();
+    return AttentionOp{.q = q.all().column_range(0, cols),
+                       .keys = kv.all(),
+                       .values = kv.all(),
+                       .prefix = 1,
+                       .masks = {},
+                       .heads = heads,
+                       .y = y.all().column_range(0, cols)};
+  };
+  // Less than an attention of `wide` works with.
+  const auto meter = std::make_shared<MemoryMeter>(std::uint64_t{256} << 10);
+  const auto backend = make_cpu_backend({.threads = 1, .meter = meter});
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THROW(backend->attention(attention(wide)), DeviceError);
+    backend->swiglu({.gate = q.all(), .up = q.all(), .y = y.all()});
+    EXPECT_NEAR(values_of(*backend, y.all())[0], 0.731f, 0.001f);
+    backend->attention(attention(narrow));
+    EXPECT_EQ(values_of(*backend, y.all())[0], 2.0f);
+  }
+}
+
 using BackendDeathTest = OpTest;
 
 TEST_P(BackendDeathTest, RefusesWhatIsOutOfBounds) {

@@ -235,13 +235,23 @@ void ExpressionParser::parse_arguments(Expression& into) {
   }
 }
 
-ExpressionPtr ExpressionParser::parse_suffixes(ExpressionPtr expression) {
+ExpressionPtr ExpressionParser::parse_postfix(ExpressionPtr expression) {
   while (!error_) {
     if (at(".")) {
       expression = parse_dot(std::move(expression));
     } else if (at("[")) {
       expression = parse_bracket(std::move(expression));
-    } else if (at("|")) {
+    } else {
+      return expression;
+    }
+  }
+  return nullptr;
+}
+
+ExpressionPtr ExpressionParser::parse_suffixes(ExpressionPtr expression) {
+  while (!error_) {
+    expression = parse_postfix(std::move(expression));
+    if (at("|")) {
       expression = parse_filter(std::move(expression));
     } else if (at("is")) {
       expression = parse_test(std::move(expression));
@@ -297,7 +307,7 @@ ExpressionPtr ExpressionParser::parse_test(ExpressionPtr object) {
   if (take_if("(")) {
     parse_arguments(test);
   } else if (contains({"equalto", "eq", "ne", "in", "sameas", "gt", "ge", "lt", "le"}, test.text)) {
-    test.parts.push_back(parse_primary());
+    test.parts.push_back(parse_postfix(parse_primary()));
   }
   ExpressionPtr tested = make(std::move(test));
   if (!negated) return tested;

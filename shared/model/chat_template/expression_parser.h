@@ -44,6 +44,9 @@ class ExpressionParser {
   ExpressionPtr parse_unary();
   ExpressionPtr parse_primary();
   ExpressionPtr parse_name();
+  // Attributes, items and methods behind a value.
+  ExpressionPtr parse_postfix(ExpressionPtr expression);
+  // These, filters and tests.
   ExpressionPtr parse_suffixes(ExpressionPtr expression);
   ExpressionPtr parse_dot(ExpressionPtr object);
   ExpressionPtr parse_bracket(ExpressionPtr object);

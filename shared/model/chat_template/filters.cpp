@@ -59,18 +59,57 @@ Value integer_of(const Value& value) {
   return {number};
 }
 
+// The parts of an attribute that a filter is given, "function.name" or "parts.0.text".
+std::vector<std::string> attribute_path(Meter& meter, const std::string& attribute) {
+  std::vector<std::string> parts(1);
+  // Paid for before they are made: a template may write any number of dots.
+  const auto dots = static_cast<std::size_t>(std::ranges::count(attribute, '.'));
+  if (!meter.spend_bytes(attribute.size()) || !meter.spend(dots)) return parts;
+  for (const char c : attribute) {
+    if (c == '.') {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+// Part of a path in digits: an item of a list, as in Jinja, where a mapping's names are no numbers.
+Value item_at(Meter& meter, const Value& object, const std::string& digits, int line) {
+  if (object.as_text() != nullptr) {
+    meter.unsupported(line, "a character of a string as an attribute");
+    return {};
+  }
+  const auto* list = object.as_list();
+  std::size_t place = 0;
+  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), place);
+  if (list == nullptr || parsed.ec != std::errc() || place >= list->size()) return {};
+  return (*list)[place];
+}
+
+Value follow(Meter& meter, Value value, const std::vector<std::string>& path, int line) {
+  for (const std::string& part : path) {
+    if (!meter.spend(1)) return {};
+    const bool digits = !part.empty() && part.find_first_not_of("0123456789") == part.npos;
+    value = digits && !value.is_undefined() ? item_at(meter, value, part, line)
+                                            : attribute_of(meter, value, part, line);
+  }
+  return value;
+}
+
 // select, reject, selectattr and rejectattr: the items that pass, or fail, a test.
 Value select(Meter& meter, const std::vector<Value>& items, const std::string& name,
              const Arguments& arguments, int line) {
   const bool wanted = name.starts_with("select");
   std::vector<Value> rest = arguments.positional;
-  std::optional<std::string> attribute;
+  std::vector<std::string> path;  // to what is tested; empty: the item itself
   if (name.ends_with("attr")) {
     if (rest.empty() || rest[0].as_text() == nullptr) {
       meter.fail(line, "the filter '" + name + "' without an attribute");
       return {};
     }
-    attribute = *rest[0].as_text();
+    path = attribute_path(meter, *rest[0].as_text());
     rest.erase(rest.begin());
   }
   std::string test;
@@ -82,7 +121,7 @@ Value select(Meter& meter, const std::vector<Value>& items, const std::string& n
   std::vector<Value> chosen;
   for (const Value& item : items) {
     if (!meter.spend(1)) return {};
-    const Value value = attribute ? attribute_of(meter, item, *attribute, line) : item;
+    const Value value = follow(meter, item, path, line);
     const bool passes = test.empty()
                             ? value.truthy()
                             : apply_test(meter, value, test, test_arguments, line).truthy();
@@ -95,11 +134,13 @@ Value map_items(Meter& meter, const std::vector<Value>& items, const Arguments& 
                 int line) {
   const Value attribute = arguments.get(static_cast<std::size_t>(-1), "attribute");
   const Value filter = arguments.get(0, "");
+  std::vector<std::string> path;
+  if (attribute.as_text() != nullptr) path = attribute_path(meter, *attribute.as_text());
   std::vector<Value> mapped;
   for (const Value& item : items) {
     if (!meter.spend(1)) return {};
     if (attribute.as_text() != nullptr) {
-      mapped.push_back(attribute_of(meter, item, *attribute.as_text(), line));
+      mapped.push_back(follow(meter, item, path, line));
     } else if (filter.as_text() != nullptr && *filter.as_text() != "map") {
       mapped.push_back(apply_filter(meter, item, *filter.as_text(), {}, line));
     } else {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <optional>
 #include <utility>
 
 #include "shared/model/json_file.h"
@@ -126,19 +127,34 @@ Result<void> read_llama3(const json& scaling, double theta, HfConfig& out) {
   return {};
 }
 
-// Older files have rope_theta and rope_scaling, newer ones both in rope_parameters.
-Result<void> read_rope(const json& config, HfConfig& out) {
-  const json empty = json::object();
-  const auto parameters = config.find("rope_parameters");
-  const bool is_new = parameters != config.end() && parameters->is_object();
-  const auto theta = json_number(is_new ? *parameters : config, "rope_theta");
-  if (!theta) return theta.error();
-  out.decoder.rope.theta = static_cast<float>(theta->value_or(10000.0));
-  if (!(out.decoder.rope.theta > 1.0f)) return bad("\"rope_theta\" is not above 1");
+// A member that is an object; an empty one where it is missing or something else.
+json object_at(const json& config, const char* key) {
+  const auto found = config.find(key);
+  return found != config.end() && found->is_object() ? *found : json::object();
+}
 
-  const auto old = config.find("rope_scaling");
-  const bool is_scaled = old != config.end() && old->is_object();
-  const json& scaling = is_new ? *parameters : is_scaled ? *old : empty;
+// Older files have rope_theta and rope_scaling, newer ones both in rope_parameters, and some a bit
+// of each.
+Result<void> read_rope(const json& config, HfConfig& out) {
+  const json parameters = object_at(config, "rope_parameters");
+  const json old = object_at(config, "rope_scaling");
+  std::optional<double> theta;
+  for (const json* object : {&parameters, &config}) {
+    const auto value = json_number(*object, "rope_theta");
+    if (!value) return value.error();
+    if (!theta) theta = *value;
+  }
+  out.decoder.rope.theta = static_cast<float>(theta.value_or(10000.0));
+  if (!(out.decoder.rope.theta > 1.0f)) return bad("\"rope_theta\" is not above 1");
+  for (const json* object : {&config, &parameters, &old}) {
+    const auto rotated = json_number(*object, "partial_rotary_factor");
+    if (!rotated) return rotated.error();
+    if (rotated->value_or(1.0) != 1.0) {
+      return Error{Errc::unsupported, "heads that are rotated in part are not supported"};
+    }
+  }
+
+  const json& scaling = old.empty() ? parameters : old;
   const auto type = json_string(scaling, scaling.contains("rope_type") ? "rope_type" : "type");
   if (!type) return type.error();
   const std::string kind = type->value_or("default");
@@ -189,11 +205,6 @@ Result<HfConfig> parse_config(const json& config) {
   if (!activation) return activation.error();
   if (*activation && **activation != "silu") {
     return Error{Errc::unsupported, "\"hidden_act\" is '" + **activation + "'; silu is supported"};
-  }
-  const auto rotated = json_number(config, "partial_rotary_factor");
-  if (!rotated) return rotated.error();
-  if (rotated->value_or(1.0) != 1.0) {
-    return Error{Errc::unsupported, "heads that are rotated in part are not supported"};
   }
   const auto bos = read_ids(config, "bos_token_id");
   if (!bos) return bos.error();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "shared/model/json_file.h"
 #include "shared/model/mapped_file.h"
 #include "shared/model/sentencepiece_proto.h"
+#include "shared/model/tokenizer/space_rule.h"
 
 namespace edgedraft {
 namespace {
@@ -44,9 +46,45 @@ Result<TokenizerParts> read_sentencepiece(const std::filesystem::path& path) {
   if (model->unk_id >= 0 && static_cast<std::size_t>(model->unk_id) < parts.entries.size()) {
     parts.unknown = static_cast<std::uint32_t>(model->unk_id);
   }
-  parts.add_space_prefix = model->add_dummy_prefix;
+  parts.space_rule = model->add_dummy_prefix ? SpaceRule::each : SpaceRule::none;
   if (model->remove_extra_whitespaces) parts.remove_extra_whitespaces = true;
   return parts;
+}
+
+// The tokens that older folders have beside tokenizer.model, {"<|im_end|>": 32000, ...}. Which of
+// them are special it does not say.
+Result<void> add_older_tokens(const std::filesystem::path& path, std::size_t count,
+                              TokenizerParts& parts) {
+  if (!std::filesystem::exists(path)) return {};
+  const auto file = read_json_object(path);
+  if (!file) return file.error();
+  const std::size_t piece_count = parts.entries.size();
+  std::unordered_map<std::string, std::size_t> ids;
+  for (std::size_t i = 0; i < piece_count; ++i) ids.try_emplace(parts.entries[i].text, i);
+  for (const auto& [text, id] : file->items()) {
+    const std::string name = path.string() + ": \"" + text.substr(0, 80) + "\"";
+    if (text.empty() || text.find('\0') != text.npos) return bad(name + " is no text of a token");
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= count) {
+      return bad(name + " has no id below the model's " + std::to_string(count));
+    }
+    const auto at = id.get<std::size_t>();
+    if (const auto known = ids.try_emplace(text, at).first; known->second != at) {
+      return bad(name + " has the id " + std::to_string(at) + ", and tokenizer.model calls it " +
+                 std::to_string(known->second));
+    }
+    const bool is_filler = at >= piece_count && (at >= parts.entries.size() ||
+                                                 parts.entries[at].type == TokenType::unused);
+    if (!is_filler && parts.entries[at].text != text) {
+      return bad(name + " has the id of \"" + parts.entries[at].text.substr(0, 80) + "\"");
+    }
+    // Some list <s> and its like, too, which stay what they are.
+    const TokenType type = is_filler ? TokenType::unused : parts.entries[at].type;
+    if (type == TokenType::control || type == TokenType::unknown || type == TokenType::byte) {
+      continue;
+    }
+    if (auto done = parts.add_token(at, count, text, TokenType::user_defined); !done) return done;
+  }
+  return {};
 }
 
 // The tokens of tokenizer_config.json that tokenizer.model lacks.
@@ -63,11 +101,31 @@ Result<void> add_listed_tokens(const json& config, std::size_t count, TokenizerP
     const auto special = json_bool(entry, "special");
     if (!special) return special.error();
     if (!*text || (*text)->empty()) return bad("the added token " + key + " has no content");
+    auto checked = check_added_token(entry, **text, "tokenizer_config.json");
+    if (!checked) return checked;
     const TokenType type = special->value_or(false) ? TokenType::control : TokenType::user_defined;
     if (auto done = parts.add_token(std::stoul(key), count, **text, type); !done) {
       return done.error();
     }
   }
+  return {};
+}
+
+// What tokenizer_config.json says of spaces before a text.
+//
+// Source    transformers' LlamaTokenizer: one that is not "legacy" asks tokenizer.model for neither
+//           spaces before a text nor what to do with several
+Result<void> set_space_rule(const json& config, TokenizerParts& parts) {
+  const auto prefix = json_bool(config, "add_prefix_space");
+  if (!prefix) return prefix.error();
+  const auto legacy = json_bool(config, "legacy");
+  if (!legacy) return legacy.error();
+  if (legacy->value_or(true)) {
+    if (*prefix) parts.space_rule = **prefix ? SpaceRule::each : SpaceRule::none;
+    return {};
+  }
+  parts.space_rule = prefix->value_or(true) ? SpaceRule::first : SpaceRule::none;
+  parts.remove_extra_whitespaces.reset();
   return {};
 }
 
@@ -127,10 +185,10 @@ Result<TokenizerParts> read_parts(const std::filesystem::path& directory,
   if (std::filesystem::exists(directory / "tokenizer.model")) {
     auto parts = read_sentencepiece(directory / "tokenizer.model");
     if (!parts) return parts;
+    auto added = add_older_tokens(directory / "added_tokens.json", count, *parts);
+    if (!added) return added.error();
     if (auto done = add_listed_tokens(tokenizer_config, count, *parts); !done) return done.error();
-    const auto space_prefix = json_bool(tokenizer_config, "add_prefix_space");
-    if (!space_prefix) return space_prefix.error();
-    if (*space_prefix) parts->add_space_prefix = **space_prefix;
+    if (auto done = set_space_rule(tokenizer_config, *parts); !done) return done.error();
     parts->add_bos = true;
     return parts;
   }

@@ -10,6 +10,7 @@
 #include "shared/model/json_file.h"
 #include "shared/model/tokenizer/byte_letters.h"
 #include "shared/model/tokenizer/pre_tokenizer.h"
+#include "shared/model/tokenizer/space_rule.h"
 #include "shared/model/tokenizer/vocabulary.h"
 #include "shared/model/utf8.h"
 
@@ -19,8 +20,6 @@ namespace {
 using nlohmann::json;
 using Index = std::unordered_map<std::string_view, std::uint32_t>;
 using Merge = std::pair<std::string, std::string>;
-
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
 
 Error bad(const std::string& what) {
   return {Errc::bad_file, "tokenizer.json: " + what};
@@ -96,13 +95,7 @@ Result<void> read_added_tokens(const json& file, std::size_t count, TokenizerPar
     const auto text = json_string(entry, "content");
     if (!text) return text.error();
     if (!*id || !*text || (*text)->empty()) return bad("an added token has no id or no content");
-    for (const char* key : {"lstrip", "rstrip", "single_word"}) {
-      const auto flag = json_bool(entry, key);
-      if (!flag) return flag.error();
-      if (flag->value_or(false)) {
-        return unsupported("the added token " + **text + " with " + key);
-      }
-    }
+    if (auto done = check_added_token(entry, **text, "tokenizer.json"); !done) return done;
     const auto special = json_bool(entry, "special");
     if (!special) return special.error();
     const TokenType type = special->value_or(false) ? TokenType::control : TokenType::user_defined;
@@ -273,7 +266,7 @@ Result<TokenizerParts> read_bpe(const json& file, const json& model, std::size_t
     return parts;
   }
   parts.model = "llama";
-  parts.add_space_prefix = steps->space_prefix;
+  parts.space_rule = steps->space_rule;
   if (auto done = check_spaces(*steps, parts); !done) return done.error();
   if (auto done = score_by_merges(*merges, *index, parts); !done) return done.error();
   return parts;
@@ -297,12 +290,25 @@ Result<TokenizerParts> read_unigram(const json& file, const json& model, std::si
   if (const auto index = index_of(parts); !index) return index.error();
   if (auto done = check_spaces(*steps, parts); !done) return done.error();
   parts.model = "t5";
-  parts.add_space_prefix = steps->space_prefix;
+  parts.space_rule = steps->space_rule;
   parts.remove_extra_whitespaces = false;
   return parts;
 }
 
 }  // namespace
+
+Result<void> check_added_token(const json& token, const std::string& text,
+                               const std::string& file) {
+  for (const char* key : {"lstrip", "rstrip", "single_word"}) {
+    const auto flag = json_bool(token, key);
+    if (!flag) return flag.error();
+    if (flag->value_or(false)) {
+      return Error{Errc::unsupported,
+                   file + ": the added token " + text + " with " + key + " is not supported"};
+    }
+  }
+  return {};
+}
 
 Result<TokenizerParts> read_tokenizer_json(const json& file, std::size_t count) {
   const auto model = file.find("model");

@@ -11,7 +11,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSpaceMark = "\xE2\x96\x81";
 constexpr std::size_t kNestingMax = 8;
 
 Error unsupported(const std::string& what) {
@@ -84,7 +83,7 @@ Result<void> read_normalizer(const json& file, TextSteps& out, bool& replaces_sp
     if (type == "NFC") {
       out.nfc = true;
     } else if (type == "Prepend" && text_of(step, "prepend") == kSpaceMark) {
-      out.space_prefix = true;
+      out.space_rule = SpaceRule::each;
     } else if (type == "Replace" &&
                pattern_of(step) == std::pair<std::string, std::string>("String", " ") &&
                text_of(step, "content") == kSpaceMark) {
@@ -130,8 +129,14 @@ Result<void> read_split(const json& step, TextSteps& out) {
 Result<void> read_metaspace(const json& step, TextSteps& out) {
   const std::string replacement = text_of(step, "replacement");
   if (replacement != kSpaceMark) return unsupported("Metaspace with another replacement");
-  const std::string scheme = text_of(step, "prepend_scheme");
-  out.space_prefix = scheme.empty() ? flag_of(step, "add_prefix_space", true) : scheme != "never";
+  std::string scheme = text_of(step, "prepend_scheme");
+  // Old files have a flag instead.
+  if (scheme.empty()) scheme = flag_of(step, "add_prefix_space", true) ? "always" : "never";
+  const std::optional<SpaceRule> rule =
+      scheme == "never" ? SpaceRule::none : find_space_rule(scheme);
+  if (!rule) return unsupported("Metaspace with the prepend_scheme " + scheme);
+  // Behind a Prepend each part begins with a space already.
+  if (out.space_rule != SpaceRule::each) out.space_rule = *rule;
   out.splits_at_spaces = flag_of(step, "split", true);
   return {};
 }
@@ -201,7 +206,7 @@ Result<TextSteps> read_text_steps(const json& file) {
   if (auto read = read_normalizer(file, out, replaces_spaces); !read) return read.error();
   if (auto read = read_pre_tokenizer(file, out, replaces_spaces); !read) return read.error();
   if (out.byte_level) {
-    if (replaces_spaces || out.space_prefix)
+    if (replaces_spaces || out.space_rule != SpaceRule::none)
       return unsupported("ByteLevel behind another spelling");
     return out;
   }

@@ -6,6 +6,7 @@
 
 #include "shared/base/error.h"
 #include "shared/model/convert/tokenizer_parts.h"
+#include "shared/model/tokenizer/space_rule.h"
 
 namespace edgedraft {
 
@@ -16,7 +17,7 @@ struct TextSteps {
   std::vector<std::string> patterns;  // in our dialect (Pattern)
   bool nfc = false;
   // Of SentencePiece's pieces:
-  bool space_prefix = false;
+  SpaceRule space_rule = SpaceRule::none;
   bool splits_at_spaces = false;
 };
 

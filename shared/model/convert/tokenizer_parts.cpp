@@ -55,7 +55,12 @@ void TokenizerParts::add_to(GgufMetadata& metadata) const {
   const auto add = [&](const char* key, std::optional<bool> value) {
     if (value) metadata.set_bool(key, *value);
   };
-  add("tokenizer.ggml.add_space_prefix", add_space_prefix);
+  if (space_rule) {
+    // The nearest that other programs know.
+    metadata.set_bool("tokenizer.ggml.add_space_prefix", *space_rule != SpaceRule::none);
+    const std::string_view rule = space_rule_name(*space_rule);
+    if (!rule.empty()) metadata.set_string(std::string(kSpaceRuleKey), rule);
+  }
   add("tokenizer.ggml.remove_extra_whitespaces", remove_extra_whitespaces);
   add("tokenizer.ggml.add_bos_token", add_bos);
   add("tokenizer.ggml.add_eos_token", add_eos);

@@ -8,6 +8,7 @@
 #include "shared/base/error.h"
 #include "shared/model/gguf_writer.h"
 #include "shared/model/tokenizer.h"
+#include "shared/model/tokenizer/space_rule.h"
 
 namespace edgedraft {
 
@@ -24,7 +25,7 @@ struct TokenizerParts {
   std::vector<Entry> entries;
   std::vector<std::string> merges;               // "gpt2" alone
   std::optional<std::uint32_t> unknown;          // SentencePiece alone
-  std::optional<bool> add_space_prefix;          // SentencePiece alone
+  std::optional<SpaceRule> space_rule;           // SentencePiece alone
   std::optional<bool> remove_extra_whitespaces;  // SentencePiece alone
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;

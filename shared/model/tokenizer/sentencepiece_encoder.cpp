@@ -6,10 +6,10 @@
 #include <cmath>
 #include <utility>
 
+#include "shared/model/tokenizer/space_rule.h"
+
 namespace edgedraft {
 namespace {
-
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, SentencePiece's space
 
 Error bad(std::string message) {
   return {Errc::bad_file, std::move(message)};
@@ -85,15 +85,15 @@ Result<std::unique_ptr<TextEncoder>> make_sentencepiece_encoder(
   }
   auto pieces = read_pieces(file, vocabulary);
   if (!pieces) return pieces.error();
-  const auto space_prefix = file.get_bool_or("tokenizer.ggml.add_space_prefix", true);
-  if (!space_prefix) return space_prefix.error();
+  const auto space_rule = read_space_rule(file);
+  if (!space_rule) return space_rule.error();
   const auto extra_spaces = file.get_bool_or("tokenizer.ggml.remove_extra_whitespaces", false);
   if (!extra_spaces) return extra_spaces.error();
 
   SentencePieceModel model;
   model.pieces = std::move(*pieces);
   model.algorithm = algorithm;
-  model.add_dummy_prefix = *space_prefix;
+  model.add_dummy_prefix = *space_rule == SpaceRule::each;
   model.remove_extra_whitespaces = *extra_spaces;
   model.bos_id = -1;
   model.eos_id = -1;

@@ -11,6 +11,8 @@
 namespace edgedraft {
 
 // SentencePiece's own library on the pieces of a GGUF file. What is no UTF-8 is read as U+FFFD.
+// Puts a space before each text where the file's rule is SpaceRule::each; the other rules are the
+// caller's.
 //
 // Errors    bad_file
 Result<std::unique_ptr<TextEncoder>> make_sentencepiece_encoder(
