@@ -128,7 +128,7 @@ if [ -z "${EDGEDRAFT_GPU_CHECK_QUICK:-}" ]; then
   if command -v compute-sanitizer >/dev/null; then
     for tool in memcheck racecheck initcheck synccheck; do
       printf '\n%s:\n\n' "$tool" >>"$record"
-      quoted 120 3 compute-sanitizer --tool "$tool" --error-exitcode 9 "$check" --small
+      quoted 300 3 compute-sanitizer --tool "$tool" --error-exitcode 9 "$check" --small
     done
   else
     echo "Skipped: there is none on this machine." >>"$record"

@@ -122,8 +122,8 @@ void declare_convert(CLI::App& app, ConvertCommandOptions& o) {
       ->type_name("TYPE");
   app.add_flag("--bundle", o.bundle, "Make a drafter's file for the target");
   app.add_option("--drafter", o.drafter,
-                 "The drafter: a Mixture-of-Attentions checkpoint, or a small model with the "
-                 "target's tokenizer")
+                 "The drafter: a checkpoint of Mixture of Attentions, EAGLE, HASS or MEDUSA, or a "
+                 "small model with the target's tokenizer")
       ->type_name("DIR|GGUF");
   app.add_option("--draft-vocab", o.draft_vocab,
                  "Let the drafter propose only the N most frequent tokens of --corpus (and control "

@@ -85,10 +85,10 @@ void declare_devices(CLI::App& app, DevicesOptions& options) {
   app.add_flag("--json", options.json, "One JSON object on standard output");
   app.footer(
       "Says which device --device auto takes and why: the one with the shortest drafting step, one "
-      "level of a\ntree of 8,6,62. With --bundle every device is measured anew; `run` and `chat` "
-      "measure once for a\ndrafter and remember it. Software rasterisers are measured here but "
-      "never taken by themselves. With --bundle it says, too, what the "
-      "drafter holds in memory on each.\n"
+      "level of a\ntree of 8,6,62. With --bundle every device is measured anew; `run`, `chat` "
+      "and `serve`\nmeasure once for a drafter and remember it. Software rasterisers are measured "
+      "here but never taken by\nthemselves. With --bundle it says, too, what the drafter holds in "
+      "memory on each.\n"
       "Example:\n  edgedraft devices --bundle drafter.gguf");
 }
 

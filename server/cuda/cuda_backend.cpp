@@ -76,6 +76,10 @@ class CudaBackend final : public Backend {
                                 .packed = packed->data()},
                                queue_.stream()),
              "packing a weight");
+    // Products ask for weights before the kernels in front of them have ended, and a memset, unlike
+    // those, is begun when all before it can be read.
+    try_cuda(cudaMemsetAsync(static_cast<CudaBuffer&>(*file_order).data(), 0, 1, queue_.stream()),
+             "packing a weight");
     return packed;
   }
 

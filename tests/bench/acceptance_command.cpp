@@ -226,11 +226,11 @@ void declare_acceptance(CLI::App& app, AcceptanceOptions& o) {
                  "Drafters whose proposals each bundle's are merged with, in an arm of its own")
       ->type_name("KIND,...")
       ->delimiter(',');
-  app.add_option("--methods", o.methods, "What a server asks its target for guesses by, see above")
+  app.add_option("--methods", o.methods, "What a server asks its target for guesses by, see below")
       ->type_name("METHOD[+KIND],...")
       ->delimiter(',');
-  app.add_flag("--drawn", o.drawn, "Each drafter's proposals drawn from its law, too, see above");
-  app.add_option("--typical", o.typical, "Each drafter by typical acceptance, too, see above")
+  app.add_flag("--drawn", o.drawn, "Each drafter's proposals drawn from its law, too, see below");
+  app.add_option("--typical", o.typical, "Each drafter by typical acceptance, too, see below")
       ->type_name("EPS,...")
       ->delimiter(',')
       ->check(CLI::Range(0.0, 1.0));
@@ -255,7 +255,7 @@ void declare_acceptance(CLI::App& app, AcceptanceOptions& o) {
                  "The drafters' keys and values on a Vulkan device: f32 or f16")
       ->check(CLI::IsMember({"f32", "f16"}))
       ->capture_default_str();
-  app.add_option("--against", o.against, "With which the others are compared, see above")
+  app.add_option("--against", o.against, "With which the others are compared, see below")
       ->type_name("ARM");
   app.add_flag("--json", o.json, "JSON instead of a table");
 }

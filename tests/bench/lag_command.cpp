@@ -154,7 +154,7 @@ void declare_lag(CLI::App& app, LagOptions& o) {
       ->capture_default_str();
   app.add_option("--seed", o.seed, "Of the draws")->capture_default_str();
   app.add_option("--threads", o.threads, "0: one per fast core")->capture_default_str();
-  app.add_option("--against", o.against, "With which the others are compared, see above")
+  app.add_option("--against", o.against, "With which the others are compared, see below")
       ->type_name("ARM");
   app.add_flag("--json", o.json, "JSON instead of tables");
 }

@@ -49,16 +49,16 @@ int main_with(int argc, char** argv) {
                   declare_agreement, run_agreement);
   program.command("detectors", "How much of private text is found without a mark", o.detectors,
                   declare_detectors, run_detectors);
-  program.command("device", "a drafter's operations and steps on a Vulkan device", o.device,
+  program.command("device", "A drafter's operations and steps on a Vulkan device", o.device,
                   declare_device, run_device);
   program.command("drafters", "Drafters of one target beside each other", o.drafters,
                   declare_drafters, run_drafters);
-  program.command("engine", "passes of a decoder by number of rows", o.engine, declare_engine,
+  program.command("engine", "Passes of a decoder by number of rows", o.engine, declare_engine,
                   run_engine);
   program.command("fingerprint", "Can an observer of the network tell prompts apart?",
                   o.fingerprint, declare_fingerprint, run_fingerprint);
   program.command("lag", "How right drafts are that run ahead", o.lag, declare_lag, run_lag);
-  program.command("model", "write a model of random weights", o.model, declare_model, run_model);
+  program.command("model", "Write a model of random weights", o.model, declare_model, run_model);
   program.command("overlap", "Answers without waiting for verdicts, over networks", o.overlap,
                   declare_overlap, run_overlap);
   program.command("plan", "What chains of drafts are worth, by formula and measured", o.plan,
