@@ -28,12 +28,15 @@ Engine::~Engine() {
   thread_.join();
 }
 
-Result<std::unique_ptr<EngineConversation>> Engine::open(ConversationParts parts) {
+std::unique_ptr<EngineConversation> Engine::open_later(ConversationParts parts) {
   std::unique_ptr<EngineConversation> conversation(new EngineConversation(*this, std::move(parts)));
-  {
-    const std::scoped_lock lock(mutex_);
-    slots_.push_back(&conversation->slot_);
-  }
+  const std::scoped_lock lock(mutex_);
+  slots_.push_back(&conversation->slot_);
+  return conversation;
+}
+
+Result<std::unique_ptr<EngineConversation>> Engine::open(ConversationParts parts) {
+  std::unique_ptr<EngineConversation> conversation = open_later(std::move(parts));
   give(conversation->slot_, Order::open);
   conversation->wait_until(Instant::max());
   if (const auto opened = conversation->outcome(); !opened) return opened.error();
@@ -182,6 +185,9 @@ std::optional<Engine::Outcome> Engine::take_turn(Slot& slot, Order order,
       if (auto opened = open_now(slot); !opened) return Outcome(opened.error());
       return Outcome(std::nullopt);
     case Order::answer:
+      if (!generation) {
+        if (auto opened = open_now(slot); !opened) return Outcome(opened.error());
+      }
       if (terms) generation->set(*terms);
       generation->begin(prompt);
       break;
@@ -221,7 +227,10 @@ Result<void> Engine::open_now(Slot& slot) {
   if (writers_ != nullptr) slot.writer.emplace([this] { return writers_->make_drafter(); });
   auto link = parts.open_link([this, &slot] { wake(slot); });
   if (!link) return link.error();
-  slot.link = std::move(*link);
+  {
+    const std::scoped_lock lock(mutex_);
+    slot.link = std::move(*link);
+  }
   slot.generation.emplace(
       Generation::Parts{.link = *slot.link,
                         .drafter = slot.drafter.get(),
@@ -263,6 +272,11 @@ EngineConversation::~EngineConversation() {
 void EngineConversation::answer(std::vector<std::uint32_t> prompt,
                                 std::optional<AnswerTerms> terms) {
   engine_.give(slot_, Engine::Order::answer, std::move(prompt), std::move(terms));
+}
+
+void EngineConversation::close_link() {
+  const std::scoped_lock lock(engine_.mutex_);
+  if (slot_.link) slot_.link->close();
 }
 
 void EngineConversation::check() {

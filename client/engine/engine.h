@@ -63,6 +63,9 @@ class Engine {
   //
   // Errors    of open_link; io if there is no memory for its drafter
   Result<std::unique_ptr<EngineConversation>> open(ConversationParts parts);
+  // The same without a wait for the engine's thread, which may be in another's draft: it is opened
+  // by its first answer, whose outcome has the errors.
+  std::unique_ptr<EngineConversation> open_later(ConversationParts parts);
 
  private:
   friend class EngineConversation;
@@ -76,7 +79,7 @@ class Engine {
     explicit Slot(ConversationParts p) : parts(std::move(p)) {}
 
     ConversationParts parts;
-    std::unique_ptr<TargetLink> link;
+    std::unique_ptr<TargetLink> link;  // is made under the engine's mutex
 
     // For the engine's thread alone.
     std::unique_ptr<Drafter> drafter;
@@ -151,11 +154,11 @@ class EngineConversation {
   //
   // Errors    those of Generation::end(); io if the drafter's device failed
   Result<std::optional<AnswerOutcome>> outcome();
-  // Of all answers.
+  // Of all answers. Requires  it is open
   LinkStats link_stats() const { return slot_.link->stats(); }
   // Begins to say goodbye, which takes a while where nobody is at the other end: who closes several
   // tells all of them first.
-  void close_link() { slot_.link->close(); }
+  void close_link();
 
  private:
   friend class Engine;

@@ -145,16 +145,14 @@ void Conversations::serve_line() {
 }
 
 void Conversations::start(Waiting waiting) {
-  const auto place = take_place(waiting.prompt);
-  if (!place) return waiting.listener->on_over(place.error());
-  Place& taken = **place;
+  Place& taken = take_place(waiting.prompt);
   taken.ticket = waiting.ticket;
   taken.listener = waiting.listener;
   taken.prompt = std::move(waiting.prompt);
   taken.conversation->answer(taken.prompt.tokens, waiting.terms);
 }
 
-Result<Conversations::Place*> Conversations::take_place(const Prompt& asked) {
+Conversations::Place& Conversations::take_place(const Prompt& asked) {
   const auto prompt = open_tokens(asked);
   const auto idle = [](const auto& place) { return place->ticket == 0; };
   auto best = places_.end();
@@ -176,10 +174,10 @@ Result<Conversations::Place*> Conversations::take_place(const Prompt& asked) {
   }
   EDGEDRAFT_CHECK(best != places_.end());
   places_.splice(places_.end(), places_, best);
-  return places_.back().get();
+  return *places_.back();
 }
 
-Result<Conversations::Place*> Conversations::open_place() {
+Conversations::Place& Conversations::open_place() {
   const auto place = std::make_shared<Place>(options_.io);
   Engine::ConversationParts parts = options_.parts(*place);
   parts.on_over = [this, weak = std::weak_ptr(place)] {
@@ -187,11 +185,10 @@ Result<Conversations::Place*> Conversations::open_place() {
       if (const auto still = weak.lock(); still && still->conversation) on_over(*still);
     });
   };
-  auto conversation = options_.engine.open(std::move(parts));
-  if (!conversation) return conversation.error();
-  place->conversation = *std::move(conversation);
+  // No other answer waits for this one's link and drafter.
+  place->conversation = options_.engine.open_later(std::move(parts));
   places_.push_back(place);
-  return place.get();
+  return *place;
 }
 
 void Conversations::close(Place& place) {

@@ -88,8 +88,8 @@ class Conversations {
   void serve_line();
   void start(Waiting waiting);
   // The one that suits what of the prompt others may know best.
-  Result<Place*> take_place(const Prompt& prompt);
-  Result<Place*> open_place();
+  Place& take_place(const Prompt& prompt);
+  Place& open_place();
   void close(Place& place);
   bool has_room() const;
   void close_surplus();

@@ -253,9 +253,8 @@ class ClientLink::Impl {
   }
 
   asio::awaitable<boost::system::error_code> connect_tcp(TlsStream& stream) {
-    tcp::resolver resolver(io_);
     const auto [not_found, endpoints] =
-        co_await resolver.async_resolve(options_.host, options_.port, kToken);
+        co_await look_up(options_.resolver, options_.host, options_.port);
     if (not_found) co_return not_found;
     const auto [not_connected, endpoint] =
         co_await asio::async_connect(stream.next_layer(), endpoints, kToken);

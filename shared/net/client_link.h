@@ -6,6 +6,7 @@
 
 #include "shared/net/back_off.h"
 #include "shared/net/link_plug.h"
+#include "shared/net/name_lookup.h"
 #include "shared/net/send_grid.h"
 #include "shared/net/tls.h"
 #include "shared/protocol/target_link.h"
@@ -15,6 +16,7 @@ namespace edgedraft {
 struct ClientLinkOptions {
   std::string host;
   std::string port;
+  NameResolver resolver = resolve_by_system;
   TlsClientOptions tls{};
   ClientSessionOptions session{};
   Duration connect_timeout = std::chrono::seconds(10);  // name, TCP and TLS together

@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <latch>
+#include <utility>
 
 #include "client/engine/bundle_file.h"
 #include "client/experiments/cut_link.h"
+#include "client/experiments/paced_drafter.h"
 #include "tests/client/generation_rig.h"
 #include "tests/support/failing_backend.h"
 #include "tests/support/loopback_server.h"
@@ -185,6 +188,50 @@ TEST_P(EngineTest, ConversationsGoAsIfEachWereAlone) {
     expect_right(*talks.talk[i], talks.heard[i], i);
   }
   EXPECT_EQ(loads_, 1u) << "the weights are there once";
+}
+
+// Whoever opens a conversation has others to serve meanwhile, and the engine may be in a draft.
+TEST_P(EngineTest, OpeningLaterWaitsForNoDraft) {
+  Talks talks(&drafters());
+  std::latch drafting(1);
+  std::latch let_go(1);
+  Engine::ConversationParts slow = parts(talks.heard[0]);
+  slow.options.overlap = Overlap::on;
+  slow.decorate = [&](std::unique_ptr<Drafter> drafter) -> std::unique_ptr<Drafter> {
+    const auto wait = [&, first = true](Instant) mutable {
+      if (!std::exchange(first, false)) return;
+      drafting.count_down();
+      let_go.wait();
+    };
+    return std::make_unique<PacedDrafter>(
+        std::move(drafter), DraftingPace{.step = 1ms},
+        PaceClock{.now = [] { return Clock::now(); }, .wait_until = wait});
+  };
+  talks.talk[0] = talks.engine.open(std::move(slow)).value();
+  talks.talk[0]->answer(prompt(0));
+  drafting.wait();
+  talks.talk[1] = talks.engine.open_later(parts(talks.heard[1]));
+  talks.talk[1]->answer(prompt(1));
+  EXPECT_FALSE(talks.talk[1]->over());
+  // One that never gets as far.
+  talks.talk[2] = talks.engine.open_later(parts(talks.heard[2]));
+  talks.talk[2]->close_link();
+  let_go.count_down();
+  talks.talk[2].reset();
+  for (std::uint32_t i = 0; i < 2; ++i) expect_right(*talks.talk[i], talks.heard[i], i);
+}
+
+TEST_P(EngineTest, AnOpeningThatFailsIsTheAnswersOutcome) {
+  Engine engine(&drafters());
+  Heard heard;
+  Engine::ConversationParts of = parts(heard);
+  of.open_link = [](std::function<void()>) -> Result<std::unique_ptr<TargetLink>> {
+    return Error{Errc::bad_file, "no such certificate"};
+  };
+  const auto conversation = engine.open_later(std::move(of));
+  conversation->answer(prompt(0));
+  ASSERT_TRUE(conversation->wait_until(soon()));
+  EXPECT_EQ(conversation->outcome().error().message, "no such certificate");
 }
 
 TEST_P(EngineTest, ConversationsGoBySteps) {

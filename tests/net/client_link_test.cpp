@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <condition_variable>
 #include <latch>
+#include <memory>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -248,6 +251,84 @@ TEST(ClientLinkTest, CloseEndsItForGood) {
   EXPECT_EQ(link->send(outgoing(small_prompt())).error().code, Errc::link_down);
   EXPECT_NE(server.application.wait_ended(1)[0].message.find("closed by the client"),
             std::string::npos);
+}
+
+// A resolver without a network, until it is let go.
+class StuckResolver {
+ public:
+  NameResolver resolver() {
+    return
+        [state = state_](const std::string&, const std::string&, boost::system::error_code& error) {
+          std::unique_lock lock(state->mutex);
+          ++state->asked;
+          state->changed.notify_all();
+          state->changed.wait(lock, [&] { return state->let_go; });
+          error = boost::asio::error::host_not_found;
+          return Endpoints();
+        };
+  }
+  void wait_until_asked() {
+    std::unique_lock lock(state_->mutex);
+    state_->changed.wait(lock, [&] { return state_->asked > 0; });
+  }
+  ~StuckResolver() {
+    const std::scoped_lock lock(state_->mutex);
+    state_->let_go = true;
+    state_->changed.notify_all();
+  }
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    int asked = 0;
+    bool let_go = false;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+TEST(ClientLinkTest, DestructionDoesNotWaitForAName) {
+  StuckResolver stuck;
+  const auto link = ClientLink::open({.host = "server.invalid",
+                                      .port = "7400",
+                                      .resolver = stuck.resolver(),
+                                      .connect_timeout = 1h,
+                                      .jitter_seed = 1})
+                        .value();
+  stuck.wait_until_asked();
+}
+
+TEST(ClientLinkTest, ANameThatIsNotFoundInTimeIsAnOutage) {
+  StuckResolver stuck;
+  const auto link = ClientLink::open({.host = "server.invalid",
+                                      .port = "7400",
+                                      .resolver = stuck.resolver(),
+                                      .connect_timeout = 50ms,
+                                      .jitter_seed = 1})
+                        .value();
+  const auto event = link->wait_event(soon());
+  ASSERT_FALSE(event);
+  EXPECT_EQ(event.error().code, Errc::timed_out);
+  EXPECT_NE(event.error().message.find("server.invalid:7400"), std::string::npos);
+}
+
+TEST(ClientLinkTest, FindsANameAndSaysIfThereIsNone) {
+  TestServer server;
+  ClientLinkOptions options = server.client_options();
+  options.host = "localhost";
+  options.resolver = [](const std::string& host, const std::string& port,
+                        boost::system::error_code& error) {
+    EXPECT_EQ(host, "localhost");
+    return resolve_by_system("127.0.0.1", port, error);
+  };
+  EXPECT_TRUE(ClientLink::open(options).value()->wait_event(soon()));
+  options.resolver = [](const std::string&, const std::string&, boost::system::error_code& error) {
+    error = boost::asio::error::host_not_found;
+    return Endpoints();
+  };
+  const auto event = ClientLink::open(options).value()->wait_event(soon());
+  ASSERT_FALSE(event);
+  EXPECT_NE(event.error().message.find("not found"), std::string::npos) << event.error().message;
 }
 
 TEST(ClientLinkTest, DestructionDoesNotWaitForABackOff) {
