@@ -21,6 +21,8 @@ Endpoints resolve_by_system(const std::string& host, const std::string& port,
 // A number is what it is. A name: asks `resolver` in a thread of its own and waits for it, or until
 // the wait is cancelled or the executor's context goes: nothing can interrupt the system's
 // resolver, so that thread is left to itself then.
+//
+// Requires  an executor that does one thing at a time
 boost::asio::awaitable<std::pair<boost::system::error_code, Endpoints>> look_up(
     NameResolver resolver, std::string host, std::string port);
 
