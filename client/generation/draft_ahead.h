@@ -69,8 +69,8 @@ class DraftAhead {
   // are of use below the last of them.
   void advance(std::span<const std::uint32_t> tokens, std::uint32_t depth_max);
   bool done() const { return done_; }
-  // A step of growth; returns how many nodes it has expanded, 0 where the drafter had to read a part
-  // of the text first. Requires  !done()
+  // A step of growth; returns how many nodes it has expanded, 0 where the drafter had to read a
+  // part of the text first. Requires  !done()
   std::uint32_t step();
   // What to send now; no nodes if there is nothing, or if more steps are waited for.
   SentHints::News news();

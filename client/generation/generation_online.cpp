@@ -76,8 +76,8 @@ void Generation::on_activations(const ActivationsReceived& event) {
   if (event.of_run) {
     // What has taken their tokens' place since has others.
     // A prompt that is in flight asks for its own.
-    const bool asked_again = request_.in_flight && !request_.running &&
-                             request_.kind == RequestInFlight::Kind::tokens;
+    const bool asked_again =
+        request_.in_flight && !request_.running && request_.kind == RequestInFlight::Kind::tokens;
     const bool still_there =
         request_.running || (!asked_again && event.first + event.count <= unchanged_count_);
     if (still_there) memory_.add_cycle(event.first, event.count, event.rows);

@@ -30,7 +30,8 @@ class Drafter {
 
   // Goes on growing a tree below the last token: true if it is done, false if the budget was spent
   // first, maybe on tokens that had to be read before. It may be called again and goes on where it
-  // stopped; steps that were interrupted find what one step would have found. Fewer levels, or none, are grown if the context ends there.
+  // stopped; steps that were interrupted find what one step would have found. Fewer levels, or
+  // none, are grown if the context ends there.
   //
   // A network expands the growth's nodes level by level (network_growth.h). A drafter that makes
   // all levels at once, heads or a block, runs once, answers every level of growth.next() from what

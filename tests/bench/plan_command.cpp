@@ -225,7 +225,8 @@ void declare_plan(CLI::App& app, PlanOptions& o) {
   app.add_option("--bundle", o.bundle, "The drafter")->type_name("FILE.gguf");
   app.add_option("--kind", o.kind, "Or one that needs no bundle")->type_name("KIND");
   app.add_option("--prompts", o.prompts, "JSON lines with task, prompt")->type_name("FILE");
-  app.add_option("--prompts-per-task", o.prompts_per_task, "The first so many alone; 0: all")->capture_default_str();
+  app.add_option("--prompts-per-task", o.prompts_per_task, "The first so many alone; 0: all")
+      ->capture_default_str();
   app.add_option("--gammas", o.gammas, "Lengths of chains to measure")
       ->delimiter(',')
       ->check(CLI::Range(1u, kTreeDepthMax))

@@ -136,8 +136,7 @@ TEST(GrammarTest, WhatWouldNeverBeDoneIsRefused) {
 
 // A place is the state itself, wherever the tables are full and whatever was read before.
 TEST(GrammarTest, PlacesOutliveTheTables) {
-  GrammarAutomaton a =
-      automaton("root ::= (x{1000}){16} \"c\"\nx ::= [ab] | \"(\" root \")\"\n");
+  GrammarAutomaton a = automaton("root ::= (x{1000}){16} \"c\"\nx ::= [ab] | \"(\" root \")\"\n");
   Random random(3);
   GrammarAutomaton::State state = a.start();
   std::uint32_t open = 0;
