@@ -101,16 +101,7 @@ std::optional<Instant> Engine::last_step(Instant now) const {
 
 Engine::Slot* Engine::next_due(Instant now) {
   const std::optional<Instant> step = last_step(now);
-  const auto is_due = [&](const Slot* slot) { return slot->turn.is_due(now, step); };
-  // Those whose moments others see go first.
-  const bool stepped_may_go = !step || stepped_turns_.may_go(*step);
-  const auto due_if = [&](bool is_private) {
-    return std::ranges::find_if(
-        slots_, [&](const Slot* s) { return s->turn.is_private == is_private && is_due(s); });
-  };
-  auto due = stepped_may_go ? due_if(false) : slots_.end();
-  if (!step) due = std::ranges::find_if(slots_, is_due);
-  if (due == slots_.end()) due = due_if(true);
+  const auto due = edgedraft::next_due(slots_, now, step, stepped_turns_);
   if (due == slots_.end()) return nullptr;
   slots_.splice(slots_.end(), slots_, due);
   Slot& slot = *slots_.back();

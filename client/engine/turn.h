@@ -68,4 +68,18 @@ class SteppedTurns {
   Duration taken_{};
 };
 
+// The first of `line`, pointers to what has a `turn`, that is due; its end if none is. With steps,
+// conversations whose moments others see go before the private ones.
+template <class Line>
+auto next_due(Line& line, Instant now, std::optional<Instant> step, const SteppedTurns& stepped) {
+  const auto find = [&](auto may_go) {
+    return std::ranges::find_if(
+        line, [&](const auto& one) { return may_go(one->turn) && one->turn.is_due(now, step); });
+  };
+  if (!step) return find([](const Turn&) { return true; });
+  auto due = line.end();
+  if (stepped.may_go(*step)) due = find([](const Turn& turn) { return !turn.is_private; });
+  return due != line.end() ? due : find([](const Turn& turn) { return turn.is_private; });
+}
+
 }  // namespace edgedraft

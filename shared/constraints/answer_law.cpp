@@ -108,12 +108,13 @@ GrammarAutomaton::State AnswerLaw::state_behind(std::span<const std::uint32_t> a
   GrammarAutomaton& automaton = grammar_->automaton();
   const auto common =
       static_cast<std::size_t>(std::ranges::mismatch(read_, answer).in1 - read_.begin());
-  if (common < first_) kept_ = {};
-  if (states_.empty() || common < first_ || clearings_ != automaton.clearings()) {
+  const bool kept_holds = common >= kept_.count;
+  if (!kept_holds) kept_ = {};
+  if (states_.empty() || !kept_holds || clearings_ != automaton.clearings()) {
     begin_again();
   } else {
     read_.resize(common);
-    states_.resize(common - first_ + 1);
+    states_.resize(common - kept_.count + 1);
   }
   // Branches of a draft tree share all but their last tokens: they are to find the place that is
   // kept among what they share.
@@ -152,9 +153,8 @@ void AnswerLaw::keep(std::size_t tokens_back) {
 void AnswerLaw::begin_again() {
   GrammarAutomaton& automaton = grammar_->automaton();
   clearings_ = automaton.clearings();
-  first_ = kept_.count;
-  read_.resize(first_);
-  states_.assign(1, first_ == 0 ? automaton.start() : automaton.enter(kept_.place));
+  read_.resize(kept_.count);
+  states_.assign(1, kept_.count == 0 ? automaton.start() : automaton.enter(kept_.place));
 }
 
 bool AnswerLaw::stops(std::span<const std::uint32_t> answer) const {

@@ -62,11 +62,10 @@ class AnswerLaw {
   Constraints constraints_;
   std::shared_ptr<const TokenTexts> texts_;
   std::shared_ptr<GrammarTokens> grammar_;
-  // What was read last, and the states behind its tokens from first_ on, of the automaton as it was
-  // cleared last.
+  // What was read last, and the states behind its tokens from kept_.count on, of the automaton as
+  // it was cleared last.
   std::vector<std::uint32_t> read_;
   std::vector<GrammarAutomaton::State> states_;
-  std::size_t first_ = 0;
   std::uint64_t clearings_ = 0;
   // Where reading begins when the automaton has been cleared.
   struct Kept {

@@ -59,6 +59,12 @@ GrammarAutomaton::State GrammarAutomaton::enter(const Place& place) {
   return intern(std::move(closure));
 }
 
+GrammarAutomaton::State GrammarAutomaton::clear_but(State state) {
+  const Place place = place_of(state);
+  clear();
+  return enter(place);
+}
+
 void GrammarAutomaton::allow_steps(std::uint64_t steps) {
   steps_left_ = std::min(steps_left_ + steps, kStepsMax);
 }

@@ -12,11 +12,11 @@
 namespace edgedraft {
 
 // Reads texts of a grammar byte by byte. What it finds on the way it keeps, so that from then on a
-// byte is a look into a table. The tables are bounded: where they are full, whoever reads takes the
-// place of where it stands, has them cleared and enters them again there, so that what a text is
-// does not depend on what was read before. Texts beyond kDepthMax and kFramesAStateMax count as
-// wrong, which takes nesting of some hundreds or a grammar that is very ambiguous; so do texts that
-// take more searching than was allowed.
+// byte is a look into a table. The tables are bounded. If they are full, the reader has them
+// cleared of all but its own state and goes on from there, so what a text is does not depend on
+// what was read before. Texts beyond kDepthMax and kFramesAStateMax count as wrong, which takes
+// nesting of some hundreds or a grammar that is very ambiguous; so do texts that take more
+// searching than was allowed.
 class GrammarAutomaton {
   // What is left of a sequence, and of those that it stands in.
   struct Frame {
@@ -59,6 +59,8 @@ class GrammarAutomaton {
   std::uint64_t clearings() const { return clearings_; }
   // Requires  the tables were cleared since the place was taken, and nothing was read
   State enter(const Place& place);
+  // Forgets all states but one, and returns its new number.
+  State clear_but(State state);
 
   // Searches cost steps, of which there are kStepsMax at first and at most.
   void allow_steps(std::uint64_t steps);

@@ -7,8 +7,8 @@ namespace {
 
 // Sets of allowed tokens that are kept, of one bit a token.
 constexpr std::size_t kAllowedSetsMax = 256;
-// Searching that each new one may bring, less than a millisecond of it: a long answer of many
-// states never runs out, and nobody's grammar takes the time of all others.
+// How much searching each new set may add, less than a millisecond: enough that a long answer with
+// many states never runs out, too little for one grammar to hold up everyone else.
 constexpr std::uint64_t kStepsASet = 4096;
 
 }  // namespace
@@ -26,10 +26,8 @@ const std::vector<bool>& GrammarTokens::allowed_in(GrammarAutomaton::State state
   automaton_.allow_steps(kStepsASet);
   auto allowed = explore(state, skips_space, /*alone=*/false);
   if (!allowed) {
-    const GrammarAutomaton::Place place = automaton_.place_of(state);
-    automaton_.clear();
+    state = automaton_.clear_but(state);
     forget_old_states();
-    state = automaton_.enter(place);
     allowed = explore(state, skips_space, /*alone=*/true);
   }
   return allowed_.insert_or_assign({state, skips_space}, *std::move(allowed)).first->second;

@@ -17,7 +17,7 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-// What the thread and whoever waits for it have in common.
+// Shared by the thread and the coroutine that waits for it.
 struct Lookup {
   std::mutex mutex;
   asio::steady_timer* waiting = nullptr;  // null: nobody is any more

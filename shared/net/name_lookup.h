@@ -10,7 +10,7 @@
 namespace edgedraft {
 
 using Endpoints = std::vector<boost::asio::ip::tcp::endpoint>;
-// Of a host and a port, as a name or number each.
+// The endpoints of a host and a port; each is a name or a number.
 using NameResolver = std::function<Endpoints(const std::string& host, const std::string& port,
                                              boost::system::error_code& error)>;
 

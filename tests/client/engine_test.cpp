@@ -190,7 +190,7 @@ TEST_P(EngineTest, ConversationsGoAsIfEachWereAlone) {
   EXPECT_EQ(loads_, 1u) << "the weights are there once";
 }
 
-// Whoever opens a conversation has others to serve meanwhile, and the engine may be in a draft.
+// The engine may be in the middle of a draft, and the caller has other conversations to serve.
 TEST_P(EngineTest, OpeningLaterWaitsForNoDraft) {
   Talks talks(&drafters());
   std::latch drafting(1);

@@ -348,15 +348,7 @@ void SimulatedDevice::compute_until(Instant end) {
 // As Engine has it.
 SimulatedDevice::Talk* SimulatedDevice::next_due(Instant now) {
   const auto step = grid_.last_turn(now);
-  const auto is_due = [&](const auto& talk) { return talk->turn.is_due(now, step); };
-  const bool stepped_may_go = !step || stepped_turns_.may_go(*step);
-  const auto due_if = [&](bool is_private) {
-    return std::ranges::find_if(
-        talks_, [&](const auto& t) { return t->turn.is_private == is_private && is_due(t); });
-  };
-  auto due = stepped_may_go ? due_if(false) : talks_.end();
-  if (!step) due = std::ranges::find_if(talks_, is_due);
-  if (due == talks_.end()) due = due_if(true);
+  const auto due = edgedraft::next_due(talks_, now, step, stepped_turns_);
   if (due == talks_.end()) return nullptr;
   talks_.splice(talks_.end(), talks_, due);
   Talk& talk = *talks_.back();

@@ -94,7 +94,8 @@ TEST_F(GrowthTest, StepsOfAnySizeFindWhatOneStepFinds) {
   }
 }
 
-// Whoever drafts in steps has others to look after: no step reads more than a pass holds.
+// A caller that drafts in steps serves others between them: no step reads more tokens than a pass
+// holds.
 TEST_F(GrowthTest, ALongTextIsReadInParts) {
   constexpr std::uint32_t kLong = 2 * kMaskRowsMax + 100;
   Random random(3);

@@ -16,9 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const char byte : all.substr(0, line)) {
     GrammarAutomaton::State next = automaton.next(state, static_cast<std::uint8_t>(byte));
     if (next == GrammarAutomaton::kNoRoom) {
-      const GrammarAutomaton::Place place = automaton.place_of(state);
-      automaton.clear();
-      state = automaton.enter(place);
+      state = automaton.clear_but(state);
       next = automaton.next(state, static_cast<std::uint8_t>(byte));
       if (next == GrammarAutomaton::kNoRoom) return 0;  // not even alone
     }

@@ -256,25 +256,31 @@ TEST(ClientLinkTest, CloseEndsItForGood) {
 // A resolver without a network, until it is let go.
 class StuckResolver {
  public:
-  NameResolver resolver() {
-    return
-        [state = state_](const std::string&, const std::string&, boost::system::error_code& error) {
-          std::unique_lock lock(state->mutex);
-          ++state->asked;
-          state->changed.notify_all();
-          state->changed.wait(lock, [&] { return state->let_go; });
-          error = boost::asio::error::host_not_found;
-          return Endpoints();
-        };
-  }
-  void wait_until_asked() {
-    std::unique_lock lock(state_->mutex);
-    state_->changed.wait(lock, [&] { return state_->asked > 0; });
-  }
   ~StuckResolver() {
     const std::scoped_lock lock(state_->mutex);
     state_->let_go = true;
     state_->changed.notify_all();
+  }
+  std::unique_ptr<ClientLink> open_link(Duration connect_timeout) {
+    const auto resolver = [state = state_](const std::string&, const std::string&,
+                                           boost::system::error_code& error) {
+      std::unique_lock lock(state->mutex);
+      ++state->asked;
+      state->changed.notify_all();
+      state->changed.wait(lock, [&] { return state->let_go; });
+      error = boost::asio::error::host_not_found;
+      return Endpoints();
+    };
+    return ClientLink::open({.host = "server.invalid",
+                             .port = "7400",
+                             .resolver = resolver,
+                             .connect_timeout = connect_timeout,
+                             .jitter_seed = 1})
+        .value();
+  }
+  void wait_until_asked() {
+    std::unique_lock lock(state_->mutex);
+    state_->changed.wait(lock, [&] { return state_->asked > 0; });
   }
 
  private:
@@ -289,23 +295,13 @@ class StuckResolver {
 
 TEST(ClientLinkTest, DestructionDoesNotWaitForAName) {
   StuckResolver stuck;
-  const auto link = ClientLink::open({.host = "server.invalid",
-                                      .port = "7400",
-                                      .resolver = stuck.resolver(),
-                                      .connect_timeout = 1h,
-                                      .jitter_seed = 1})
-                        .value();
+  const auto link = stuck.open_link(1h);
   stuck.wait_until_asked();
 }
 
 TEST(ClientLinkTest, ANameThatIsNotFoundInTimeIsAnOutage) {
   StuckResolver stuck;
-  const auto link = ClientLink::open({.host = "server.invalid",
-                                      .port = "7400",
-                                      .resolver = stuck.resolver(),
-                                      .connect_timeout = 50ms,
-                                      .jitter_seed = 1})
-                        .value();
+  const auto link = stuck.open_link(50ms);
   const auto event = link->wait_event(soon());
   ASSERT_FALSE(event);
   EXPECT_EQ(event.error().code, Errc::link_down);
