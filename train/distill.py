@@ -24,7 +24,7 @@ import json
 import os
 import random
 import sys
-from typing import Callable, Dict, Iterable, List, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Tuple
 
 import parallel
 
@@ -59,7 +59,7 @@ def parse() -> argparse.Namespace:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of every program that distils, but for where the target and its conversations come from."""
-    loop.add_options(parser, minutes=30, muon_lr=0.01, adam_lr=2e-3, residual_lr=0.4, decay=0.4)
+    loop.add_options(parser, minutes=30, muon_lr=0.01, adam_lr=2e-3, decay=0.4, residual_lr=0.4)
     add = parser.add_argument
     add("--drafters", nargs="+", default=DEFAULT_NAMES, metavar="NAME", help=f"see below (default {' '.join(DEFAULT_NAMES)})")
     add("--share", type=float, default=0.15, help="trainable parameters, as a share of the target's (default 0.15)")
@@ -117,6 +117,11 @@ def answer_rows(labels: Tensor) -> Tuple[Tensor, Tensor]:
     return response, response & predicts
 
 
+def trainable_batches(batches: Iterable[loop.Batch]) -> Iterator[loop.Batch]:
+    """Those that have something to predict."""
+    return (batch for batch in batches if bool(answer_rows(batch[1])[1].any()))
+
+
 @dataclasses.dataclass
 class Weights:
     """Of the terms of a drafter's loss."""
@@ -131,7 +136,7 @@ def loss_weights(options: argparse.Namespace) -> Dict[str, Weights]:
     result = {}
     for name in options.drafters:
         kl, feature = kind_of(name).loss_weights
-        result[name] = Weights(kl if options.kl is None else options.kl, feature if options.feature is None else options.feature,
+        result[name] = Weights(kl if options.kl is None else options.kl, feature if options.feature is None or not feature else options.feature,
                                options.top_k_loss)
     return result
 
@@ -228,16 +233,16 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
             parameter.requires_grad_(True)
         size = sum(p.numel() for _, p in trainable(name, drafter))
         print(f"{name}: {size} trainable parameters, {100 * size / target.count_parameters():.1f} % of the target's; "
-              f"loss {weights[name].kl:g} * KL + {weights[name].feature:g} * feature; {drafter.config}")
+              f"loss {weights[name].kl:g} * KL{f' + {weights[name].feature:g} * feature' if weights[name].feature else ''}; {drafter.config}")
     print(content, flush=True)
     low, high = options.period
 
     def compute(batch, rank):
         tokens, labels = batch
-        if not bool(answer_rows(labels)[1].any()):
-            return {}
         chance = options.staircase * max(0.0, 1 - 2 * clock.progress(options))
-        generator = torch.Generator().manual_seed(options.seed + 17 * rank + 1009 * clock.step)
+        seed = options.seed + 17 * rank + 1009 * clock.step
+        torch.manual_seed(seed)  # of EAGLE's noise: the same in a run that is continued
+        generator = torch.Generator().manual_seed(seed)
         period = torch.randint(low, high + 1, (len(tokens),), generator=generator).to(options.device)
         staircase = (torch.rand(len(tokens), generator=generator) < chance).to(options.device)
         top_k = options.top_k_loss if clock.progress(options) >= options.top_k_from else 0.0
@@ -268,7 +273,7 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
         os.replace(options.out + ".new", options.out)
 
     loop.fit(options, {name: trainable(name, drafter) for name, drafter in drafters.items()}, compute,
-             lambda rank: Batches(draw, options.seed + 1000 * rank, options.tokens, options.longest),
+             lambda rank: trainable_batches(Batches(draw, options.seed + 1000 * rank, options.tokens, options.longest)),
              check, save, clock)
     print(f"wrote {options.out}")
 

@@ -2,7 +2,7 @@
 """Trains drafters for the target of a Hugging Face folder, on answers that it wrote itself.
 
 What distill.py does for the target of train_target.py: the same drafters, loss and checkpoint.  The conversations come
-as token ids, so no tokenizer is needed.  One in 40 is held out for the checks, the same ones each time.
+as token ids, so no tokenizer is needed.  One prompt in 40 of each task is held out for the checks, with all answers to it.
 
 Example:
     python3 distill_answers.py --target MiniMind2-Small --answers answers.jsonl --drafters independent --out drafters.pt --minutes 20
@@ -11,7 +11,9 @@ Example:
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+import math
 import sys
 from typing import Dict, List, Tuple
 
@@ -28,6 +30,7 @@ from drafters import described
 from tasks import pick
 
 HELD_OUT_ONE_IN = 40
+CHECKED = 250  # held-out answers a task in a check: more would take longer than the training between two of them
 
 
 def parse() -> argparse.Namespace:
@@ -43,22 +46,33 @@ def parse() -> argparse.Namespace:
     return options
 
 
-def read_answers(path: str, longest: int, shortest: int = 2) -> Tuple[List[Row], Dict[str, List[Row]]]:
-    """(rows to train on, held-out rows by task).
+def answers_by_task(path: str, longest: int, shortest: int = 2) -> Dict[str, List[Row]]:
+    """The conversations of the file, but those of more than ``longest`` ids and those whose answer has fewer than ``shortest``."""
+    answers: Dict[str, List[Row]] = {}
+    with open(path, encoding="utf-8") as file:
+        for entry in map(json.loads, file):
+            prompt, answer = entry["prompt"], entry["answer"]
+            if len(prompt) + len(answer) <= longest and len(answer) >= shortest:
+                answers.setdefault(entry["task"], []).append(Row(prompt + answer, [False] * len(prompt) + [True] * len(answer)))
+    return answers
 
-    Conversations of more than ``longest`` ids are left out, and those whose answer has fewer than ``shortest``.
+
+def read_answers(path: str, longest: int, shortest: int = 2) -> Tuple[List[Row], Dict[str, List[Row]]]:
+    """(rows to train on, held-out rows by task) of answers_by_task.
+
+    All answers to one prompt are on one side.  Held out are the prompts of the smallest hashes, at least one of a task that has two,
+    whatever the order of the file.
     """
     training: List[Row] = []
     held: Dict[str, List[Row]] = {}
-    with open(path, encoding="utf-8") as file:
-        for index, entry in enumerate(map(json.loads, file)):
-            prompt, answer = entry["prompt"], entry["answer"]
-            if len(prompt) + len(answer) > longest or len(answer) < shortest:
-                continue
-            row = Row(prompt + answer, [False] * len(prompt) + [True] * len(answer))
-            (held.setdefault(entry["task"], []) if index % HELD_OUT_ONE_IN == 0 else training).append(row)
+    for task, rows in answers_by_task(path, longest, shortest).items():
+        hashes = [hashlib.md5(json.dumps(row.parts()[0]).encode()).hexdigest() for row in rows]
+        prompts = sorted(set(hashes))
+        held_out = set(prompts[:min(len(prompts) - 1, math.ceil(len(prompts) / HELD_OUT_ONE_IN))])
+        for row, prompt in zip(rows, hashes):
+            (held.setdefault(task, []) if prompt in held_out else training).append(row)
     if not training or not held:
-        sys.exit(f"error: {path} has too few answers")
+        sys.exit(f"error: {path} has too few prompts")
     return training, held
 
 
@@ -66,7 +80,7 @@ def main() -> None:
     options = parse()
     target = load_target(options.target)
     training, held = read_answers(options.answers, options.longest, options.shortest)
-    distill.distill(options, target, lambda rng: pick(rng, training), list(held.values()),
+    distill.distill(options, target, lambda rng: pick(rng, training), [rows[:CHECKED] for rows in held.values()],
                     f"{len(training)}+{sum(map(len, held.values()))} answers (training+held out)")
 
 

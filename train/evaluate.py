@@ -6,17 +6,19 @@ E2E gets BLEU-4 against all references, lower-cased; stories the share of repeat
 tau is the mean number of tokens per target pass when a chain of --chain tokens is drafted greedily: accepted
 ones plus the target's own.  The first token, from the prompt's pass, does not count.
 
-Of the target of a Hugging Face folder, with --answers, drafters' acceptance alone is measured: on the answers that
-distill_answers.py holds out.
+Of the target of a Hugging Face folder, with --answers, drafters' acceptance alone is measured: on the greedy ones of the
+answers that distill_answers.py holds out, or, with --every-answer, of all in the file.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import itertools
 import json
 import math
 import re
+import sys
 from typing import Dict, List, Tuple
 
 import parallel
@@ -28,9 +30,9 @@ import torch
 from torch import nn
 
 from checkpoint import load_target
-from data import Source
+from data import Row, Source
 from distill import load_drafters
-from distill_answers import read_answers
+from distill_answers import answers_by_task, read_answers
 from generate import answer_all, written
 from drafters import kind_of
 from model import Llama
@@ -84,7 +86,7 @@ def score(task: str, items: List[Example], answers: Dict[str, str]) -> str:
 
 
 def acceptance(name: str, drafter, target: Llama, prompt: List[int], answer: List[int], depth: int):
-    """(tokens, target passes) for a greedy ``answer`` of the target that ends with <|end|>."""
+    """(tokens, target passes) for a greedy ``answer`` of the target, up to its end or to where it was cut."""
     kind, sequence = kind_of(name), prompt + answer
     trace = target(torch.tensor([sequence]), head=False)
     position, tokens, passes = len(prompt), 0, 0  # sequence[position] is the root
@@ -102,6 +104,13 @@ def acceptance(name: str, drafter, target: Llama, prompt: List[int], answer: Lis
         tokens += gained
         passes += 1
     return tokens, passes
+
+
+def is_greedy(target: Llama, row: Row) -> bool:
+    """Whether each token of the answer is the target's likeliest."""
+    prompt, answer = row.parts()
+    logits = target(torch.tensor([row.ids])).logits[0, len(prompt) - 1:-1]
+    return logits.argmax(-1).tolist() == answer
 
 
 Counts = Dict[str, List[Tuple[int, int]]]  # by task, of each prompt (tokens, target passes)
@@ -158,9 +167,11 @@ def main() -> None:
     add = parser.add_argument
     add("--target", metavar="FILE", required=True, help="checkpoint of train_target.py, or a Hugging Face folder")
     add("--answers", metavar="FILE", help="JSON lines of answer_prompts.py; neither --tokenizer nor --data is needed then")
+    add("--every-answer", action="store_true", help="the whole file of --answers is held out: no drafter learned from its prompts")
     add("--tokenizer", metavar="FILE", help="tokenizer.model of a target that train_target.py made")
     add("--data", metavar="DIR", help="text data sets (data.py names them)")
-    add("--drafters", metavar="FILE", help="checkpoint of distill.py: measure acceptance too")
+    add("--drafters", metavar="FILE", nargs="+", default=[],
+        help="checkpoints of distill.py or distill_answers.py: measure acceptance too; of equal names the last counts")
     add("--count", type=int, default=100, help="held-out prompts a task (default 100)")
     add("--acceptance-count", type=int, default=10, help="of them for the acceptance (default 10)")
     add("--against", metavar="NAME", default="", help="a drafter that the others are compared with, prompt by prompt")
@@ -173,13 +184,16 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     torch.set_grad_enabled(False)
     target = load_target(options.target)
-    drafters = load_drafters(options.drafters, target) if options.drafters else {}
+    drafters = {name: drafter for path in options.drafters for name, drafter in load_drafters(path, target).items()}
     if options.against and options.against not in drafters:
         parser.error(f"--against {options.against}: it is none of {', '.join(drafters)}")
     if options.answers:
-        held = read_answers(options.answers, options.longest)[1]
-        print_acceptance(drafters, target, {task: [row.parts() for row in rows[:options.acceptance_count]] for task, rows in held.items()},
-                         options.chain, options.against)
+        held = answers_by_task(options.answers, options.longest) if options.every_answer else read_answers(options.answers, options.longest)[1]
+        greedy = {task: list(itertools.islice((row.parts() for row in rows if is_greedy(target, row)), options.acceptance_count))
+                  for task, rows in held.items()}
+        if not all(greedy.values()):
+            sys.exit(f"error: {options.answers} has no greedy answer held out of {', '.join(task for task in greedy if not greedy[task])}")
+        print_acceptance(drafters, target, greedy, options.chain, options.against)
         return
     if not options.tokenizer:
         parser.error("--tokenizer is missing")

@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 import time
-from typing import Callable, Dict, Iterable, List, Tuple
+from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -30,8 +30,14 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     add("--tokenizer", metavar="FILE", required=True, help="tokenizer.model from tokenizer.py")
 
 
-def add_options(parser: argparse.ArgumentParser, minutes: float, muon_lr: float, adam_lr: float, residual_lr: float, decay: float) -> None:
-    """The options of every training program."""
+def add_options(parser: argparse.ArgumentParser, minutes: float, muon_lr: float, adam_lr: float, decay: float,
+                residual_lr: Optional[float] = None, adam_learns: str = "norms and biases", embedding: bool = False) -> None:
+    """The options of every training program.
+
+    residual_lr     None where nothing that writes to the residual stream is trained
+    adam_learns     what has the rate --adam-lr
+    embedding       whether an embedding is trained
+    """
     add = parser.add_argument
     add("--out", metavar="FILE", required=True, help="checkpoint; an existing one is continued")
     add("--minutes", type=float, default=minutes, help=f"training time (default {minutes:g})")
@@ -46,10 +52,13 @@ def add_options(parser: argparse.ArgumentParser, minutes: float, muon_lr: float,
         help="matrix products in bfloat16: faster on a GPU and on a CPU with AMX or AVX-512 BF16, slower on others")
     add("--seed", type=int, default=1, help="of weights, batches and masks (default 1)")
     add("--muon-lr", type=float, default=muon_lr, help=f"learning rate of the matrices (default {muon_lr:g})")
-    add("--adam-lr", type=float, default=adam_lr, help=f"learning rate of norms and biases (default {adam_lr:g})")
-    add("--embedding-lr", type=float, default=0.006, help="learning rate of the embedding, whose numbers are about 1 (default 0.006)")
-    add("--residual-lr", type=float, default=residual_lr,
-        help=f"factor for the matrices that write to the residual stream, see optim.py (default {residual_lr:g})")
+    add("--adam-lr", type=float, default=adam_lr, help=f"learning rate of {adam_learns} (default {adam_lr:g})")
+    parser.set_defaults(embedding_lr=0.006, residual_lr=1.0)
+    if embedding:
+        add("--embedding-lr", type=float, help="learning rate of the embedding, whose numbers are about 1 (default 0.006)")
+    if residual_lr is not None:
+        add("--residual-lr", type=float, default=residual_lr,
+            help=f"factor for the matrices that write to the residual stream, see optim.py (default {residual_lr:g})")
     add("--warmup", type=int, default=60, help="steps (default 60)")
     add("--decay", type=float, default=decay, help=f"last share of the training, over which the learning rate falls to 0 (default {decay:g})")
     add("--log-every", type=float, default=20, help="seconds between log lines (default 20)")
@@ -73,6 +82,8 @@ def check_options(options: argparse.Namespace) -> None:
         sys.exit("error: --minutes must be above 0")
     if options.steps is not None and options.steps <= 0:
         sys.exit("error: --steps must be above 0")
+    if not 0 < options.decay <= 1:
+        sys.exit("error: --decay must be above 0 and at most 1")
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         sys.exit("error: this PyTorch sees no CUDA device")
     if options.device == "cpu" and has_reference_blas():
@@ -112,7 +123,7 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
     """Trains until --minutes have passed, or for --steps.
 
     groups          models trained side by side; each has its own gradient norm, clipped at 1
-    compute         (batch, rank) -> loss of every group; an empty dictionary skips the batch
+    compute         (batch, rank) -> loss of every group
     batches         rank -> endless batches, the same ones each time
     check           a line on held-out text;  save writes the checkpoint (both run in worker 0)
     """
@@ -120,8 +131,10 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
     names = [name for named in groups.values() for name, _ in named]
     group_of = [index for index, named in enumerate(groups.values()) for _ in named]
     shared = parallel.LaunchedGroup(parameters, len(groups)) if parallel.launched() else parallel.Group(options.workers, parameters, len(groups))
-    start = time.time() - clock.elapsed
     resumed = clock.step > 0
+    if resumed and clock.progress(options) >= 1:
+        print(f"{options.out} has had its {clock.step} steps already", flush=True)
+        return
 
     def worker(rank: int) -> None:
         torch.set_num_threads(1 if options.workers > 1 and not parallel.launched() else options.threads)
@@ -140,14 +153,13 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
         for _ in range(clock.step):  # a run that was interrupted goes on with the batches that it would have seen
             next(stream)
         last_log = last_check = last_save = time.time()
+        start = last_log - clock.elapsed  # later by what checks take: they are no training
         losses, tokens, steps = [0.0] * len(groups), 0, 0
         while True:
             batch = next(stream)
             for parameter in parameters:
                 parameter.grad = None
             result = compute(batch, rank)
-            if not result:
-                continue
             sum(result.values()).backward()
             now = time.time()
             mine = shared.numbers[rank]
@@ -156,7 +168,7 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
                 mine[4 + index] = float(loss.detach())
             if rank == 0:  # one clock for all workers
                 reached = Clock(clock.step + 1, now - start).progress(options)
-                mine[1], mine[2] = reached, float(now - last_save > options.save_every)
+                mine[1], mine[2], mine[3] = reached, float(now - last_save > options.save_every), now - start
             norms = shared.average_gradients(rank, owned, group_of)
             progress, save_now = float(shared.numbers[0, 1]), bool(shared.numbers[0, 2])
             clock.tokens += int(shared.numbers[:, 0].sum())
@@ -169,7 +181,7 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
             optimiser.step(schedule(clock.step, progress, options.warmup, options.decay))
             shared.wait()
             clock.step += 1
-            clock.elapsed = time.time() - start
+            clock.elapsed = float(shared.numbers[0, 3])
             if rank == 0:
                 bar.update(progress)
                 if now - last_log > options.log_every:
@@ -178,8 +190,10 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
                              f"{tokens / (now - last_log):.0f} tok/s")
                     losses, tokens, steps, last_log = [0.0] * len(groups), 0, 0, now
                 if now - last_check > options.evaluate_every or progress >= 1:
+                    before = time.time()
                     bar.line("held out  " + check())
                     last_check = time.time()
+                    start += last_check - before
             if save_now or progress >= 1:
                 if rank == keeper:
                     torch.save(optimiser.state_dict(), state_path + ".new")

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+from multiprocessing import connection
 from typing import Callable, List, Tuple
 
 import torch
@@ -134,9 +136,24 @@ def run(worker: Callable[[int], None], world: int) -> None:
     children = [context.Process(target=worker, args=(rank,), daemon=True) for rank in range(1, world)]
     for child in children:
         child.start()
+    watch = threading.Thread(target=join_all, args=(children,), daemon=True)
+    watch.start()
     worker(0)
-    for child in children:
-        child.join()
+    watch.join()
+
+
+def join_all(children: List[multiprocessing.Process]) -> None:
+    """Ends the program if a worker has failed or was killed: the others would wait for it for ever."""
+    running = {child.sentinel: child for child in children}
+    while running:
+        for sentinel in connection.wait(list(running)):
+            child = running.pop(sentinel)
+            child.join()
+            if child.exitcode != 0:
+                print(f"error: a worker ended with {child.exitcode}; the checkpoint can be continued", file=sys.stderr, flush=True)
+                for other in children:
+                    other.kill()
+                os._exit(1)
 
 
 def environment() -> None:

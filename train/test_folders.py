@@ -137,8 +137,8 @@ class HuggingFaceTest(unittest.TestCase):
         """A drafter made for it learns from answers given as ids, and its folder has the target's head."""
         path = os.path.join(self.folder, "answers.jsonl")
         with open(path, "w", encoding="utf-8") as file:
-            for _ in range(80):
-                file.write(json.dumps({"task": "chat", "prompt": self.tokens[0, :5].tolist(), "answer": self.tokens[1].tolist()}) + "\n")
+            for number in range(80):
+                file.write(json.dumps({"task": "chat", "prompt": [number] + self.tokens[0, :4].tolist(), "answer": self.tokens[1].tolist()}) + "\n")
         training, held = distill_answers.read_answers(path, 600)
         self.assertEqual((len(training), len(held["chat"])), (78, 2))
         self.assertEqual(distill_answers.read_answers(path, 16)[0], training)
@@ -152,6 +152,21 @@ class HuggingFaceTest(unittest.TestCase):
         folder = os.path.join(self.folder, "drafter")
         distill.kind_of("independent").write(folder, drafter)
         self.assertTrue(torch.equal(load_target(folder).lm_head.weight, self.target.lm_head.weight))
+
+    def test_all_answers_to_a_prompt_are_on_one_side(self):
+        path = os.path.join(self.folder, "answers.jsonl")
+        prompts = [[number, 7] for number in range(45)] + [[number, 8] for number in range(3)]
+        entries = [{"task": "chat" if prompt[1] == 7 else "code", "prompt": prompt, "answer": [times, 2]} for prompt in prompts for times in range(3)]
+        sides = []
+        for order in (1, -1):
+            with open(path, "w", encoding="utf-8") as file:
+                file.writelines(json.dumps(entry) + "\n" for entry in entries[::order])
+            training, held = distill_answers.read_answers(path, 600)
+            self.assertEqual((len(training), len(held["chat"]), len(held["code"])), (3 * (43 + 2), 3 * 2, 3 * 1))
+            unseen = {tuple(row.ids[:2]) for rows in held.values() for row in rows}
+            self.assertFalse(unseen & {tuple(row.ids[:2]) for row in training})
+            sides.append(unseen)
+        self.assertEqual(*sides)
 
     def test_runs_of_equal_steps_see_the_same_batches(self):
         """A drafter learns the same alone and beside others, in so many steps, whatever time these take."""

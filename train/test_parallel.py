@@ -1,7 +1,9 @@
 """Several processes that train together."""
 
 import os
+import signal
 import socket
+import time
 import unittest
 import unittest.mock
 
@@ -44,6 +46,21 @@ class LaunchedGroupTest(unittest.TestCase):
             self.assertAlmostEqual(result[5][0], 8**0.5)
             self.assertAlmostEqual(result[5][1], 12**0.5)
             self.assertEqual(result[6], [100, 101])
+
+
+def end_instead_of_training(rank):
+    """A worker of DeadWorkerTest: the first waits for one that is no more."""
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(60)
+
+
+class DeadWorkerTest(unittest.TestCase):
+    def test_nobody_waits_for_a_worker_that_was_killed(self):
+        process = torch.multiprocessing.get_context("fork").Process(target=parallel.run, args=(end_instead_of_training, 3))
+        process.start()
+        process.join(30)
+        self.assertEqual(process.exitcode, 1)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from tokenizer import Tokenizer
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     loop.add_data_options(parser)
-    loop.add_options(parser, minutes=60, muon_lr=0.006, adam_lr=1e-3, residual_lr=1 / 16, decay=0.35)
+    loop.add_options(parser, minutes=60, muon_lr=0.006, adam_lr=1e-3, decay=0.35, residual_lr=1 / 16, embedding=True)
     add = parser.add_argument
     add("--hidden", type=int, default=256, help="E, residual width (default 256)")
     add("--layers", type=int, default=6, help="L (default 6)")
@@ -105,8 +105,6 @@ def main() -> None:
         tokens, labels = batch
         tokens, labels = tokens.to(options.device), labels.to(options.device).flatten()
         rows = (labels != IGNORE).nonzero().squeeze(1)
-        if not len(rows):
-            return {}
         rows = F.pad(rows, (0, -len(rows) % 128))  # few shapes; row 0 is <s>, which has no label
         with loop.precision(options):
             logits = model.head(model(tokens, head=False).feature.flatten(0, 1)[rows])
@@ -118,8 +116,9 @@ def main() -> None:
         os.replace(options.out + ".new", options.out)
 
     loop.fit(options, {"target": list(model.named_parameters())}, compute,
-             lambda rank: Batches(lambda rng: random_conversation(source, tokenizer, rng, options.longest),
-                                  options.seed + 1000 * rank, options.tokens, options.longest),
+             lambda rank: (batch for batch in Batches(lambda rng: random_conversation(source, tokenizer, rng, options.longest),
+                                                      options.seed + 1000 * rank, options.tokens, options.longest)
+                           if bool((batch[1] != IGNORE).any())),
              lambda: held_out_line(model, tokenizer, examples, options.device), save, clock)
     print(f"wrote {options.out}")
 

@@ -158,7 +158,7 @@ def write(folder: str, source: str, target: Llama, heads: nn.Module, clock: loop
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    loop.add_options(parser, minutes=30, muon_lr=0.01, adam_lr=5e-4, residual_lr=0.4, decay=0.4)
+    loop.add_options(parser, minutes=30, muon_lr=0.01, adam_lr=5e-4, decay=0.4, adam_learns="adapters and biases")
     add = parser.add_argument
     add("--target", metavar="FOLDER", required=True, help="Hugging Face folder of a Llama or Qwen2")
     add("--answers", metavar="FILE", required=True, help="JSON lines of answer_prompts.py")
@@ -200,8 +200,6 @@ def main() -> None:
 
     def compute(batch, rank: int) -> Dict[str, Tensor]:
         tokens, labels = (x.to(options.device) for x in batch)
-        if not bool(distill.answer_rows(labels)[1].any()):
-            return {}
         with loop.precision(options):
             own, ahead, _ = losses(target, adapters, heads, tokens, labels, clock.progress(options) >= HEADS_FIRST)
         return {"target": own, "heads": weight_of_heads(clock.progress(options), options.heads_weight) * ahead}
@@ -226,7 +224,7 @@ def main() -> None:
         return pick(rng, training)
 
     loop.fit(options, {"target": tuned, "heads": list(heads.named_parameters())}, compute,
-             lambda rank: Batches(draw, options.seed + 1000 * rank, options.tokens, options.longest), check, save, clock)
+             lambda rank: distill.trainable_batches(Batches(draw, options.seed + 1000 * rank, options.tokens, options.longest)), check, save, clock)
     if parallel.rank() == 0:
         write(options.hf, options.target, target, heads, clock)
 

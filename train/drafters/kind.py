@@ -34,7 +34,7 @@ class Kind(abc.ABC):
     forms: Tuple[str, ...]  # of names, as an error lists them
     described: Tuple[Tuple[str, str], ...]  # (names, what they stand for)
     default_name: str
-    loss_weights: Tuple[float, float] = (1.0, 0.1)  # of the KL and the feature term
+    loss_weights: Tuple[float, float] = (1.0, 0.1)  # of the KL and the feature term; 0: has no such term
 
     @abc.abstractmethod
     def matches(self, name: str) -> bool:

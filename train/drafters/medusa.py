@@ -70,6 +70,7 @@ class MedusaKind(Kind):
     described = (("medusa", f"MEDUSA: {HEADS} heads that share the target's LM head (version 2)"),
                  ("medusa-1", "with heads of their own (version 1), as many as fit"))
     default_name = "medusa"
+    loss_weights = (1.0, 0.0)
 
     def matches(self, name: str) -> bool:
         return name in self.forms
