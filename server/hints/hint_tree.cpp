@@ -14,6 +14,9 @@ namespace {
 
 // Ids that are remembered, in nodes of the largest tree: a device hangs nothing from older ones.
 constexpr std::size_t kIdsPerNode = 4;
+// So large a part of nodes_max may be held beyond it: each message that finds the tree full would
+// else cost a look at all of its nodes.
+constexpr std::uint32_t kPartBeyond = 4;
 
 }  // namespace
 
@@ -25,50 +28,56 @@ HintTree::HintTree(std::span<const std::uint32_t> tokens, const Limits& limits)
   EDGEDRAFT_CHECK(!tokens.empty());
 }
 
-void HintTree::add(const wire::Hints& hints) {
-  for (std::size_t i = 0; i < hints.tokens.size(); ++i) add(hints, i);
-  if (node_count() > limits_.nodes_max) evict();
+std::vector<ScoreSteps> HintTree::add(const wire::Hints& hints) {
+  std::vector<ScoreSteps> scores;
+  for (std::size_t i = 0; i < hints.tokens.size(); ++i) {
+    if (const auto score = add(hints, i)) scores.push_back(*score);
+  }
+  evict();
   forget_old_ids();
+  return scores;
 }
 
-void HintTree::add(const wire::Hints& hints, std::size_t index) {
+std::optional<ScoreSteps> HintTree::add(const wire::Hints& hints, std::size_t index) {
   const std::uint32_t id = hints.first + static_cast<std::uint32_t>(index);
   const std::uint32_t token = hints.tokens[index];
   const std::uint16_t distance = hints.parents[index];
   last_id_ = std::max(last_id_, id);
   if (places_.contains(id) || token >= limits_.vocabulary_count) {
     ++counts_.unknown;
-    return;
+    return std::nullopt;
   }
   Place parent{.decided = true, .at = hints.position - 1};
   if (distance > 0) {
     const auto found = places_.find(id - distance);
     if (found == places_.end()) {
       ++counts_.unknown;
-      return;
+      return std::nullopt;
     }
     parent = found->second;
   } else if (!knows_prefix(hints.position, hints.prefix_hash)) {
     ++counts_.unknown;
-    return;
+    return std::nullopt;
   }
   if (parent.decided && parent.at + 1 < length()) {
     if (decided_[parent.at + 1 - base_] != token) {
       ++counts_.contradicted;
-      return;
+      return std::nullopt;
     }
     places_[id] = {.decided = true, .at = parent.at + 1};
     ++counts_.passed;
-    return;
+    return std::nullopt;
   }
   const std::uint32_t above = parent.decided ? 0 : parent.at;
   std::uint32_t node = child(above, token);
-  if (node == kNone) {
+  const bool is_new = node == kNone;
+  if (is_new) {
     node = append(
         {.token = token, .parent = above, .score = nodes_[above].score + hints.scores[index]});
   }
   places_[id] = {.decided = false, .at = node};
   ++counts_.taken;
+  return is_new ? std::optional(nodes_[node].score) : std::nullopt;
 }
 
 void HintTree::add_path(std::span<const std::uint32_t> tokens) {
@@ -79,7 +88,7 @@ void HintTree::add_path(std::span<const std::uint32_t> tokens) {
                 ? found
                 : append({.token = token, .parent = above, .score = nodes_[above].score});
   }
-  if (node_count() > limits_.nodes_max) evict();
+  evict();
 }
 
 bool HintTree::knows_prefix(std::uint32_t position, std::uint64_t hash) const {
@@ -130,6 +139,7 @@ void HintTree::advance(std::span<const std::uint32_t> tokens) {
 }
 
 void HintTree::evict() {
+  if (node_count() <= limits_.nodes_max + limits_.nodes_max / kPartBeyond) return;
   std::vector<std::uint32_t> kept(node_count());
   std::iota(kept.begin(), kept.end(), 1u);
   counts_.evicted += kept.size() - limits_.nodes_max;
@@ -158,13 +168,6 @@ void HintTree::forget_old_ids() {
   if (places_.size() <= most) return;
   places_.erase(places_.begin(),
                 std::next(places_.begin(), static_cast<std::ptrdiff_t>(places_.size() - most)));
-}
-
-std::vector<ScoreSteps> HintTree::scores() const {
-  std::vector<ScoreSteps> scores;
-  for (std::uint32_t i = 1; i < nodes_.size(); ++i) scores.push_back(nodes_[i].score);
-  std::ranges::sort(scores);
-  return scores;
 }
 
 DraftTree HintTree::best(std::uint32_t count, std::uint32_t depth_max) const {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,11 +25,11 @@ struct HintCounts {
 };
 
 // The hints of a run, as one tree below the last token that the server has chosen. Whatever comes,
-// in any order, it holds `nodes_max` nodes at most, the best by score; what it holds decides how
-// fast an answer comes and never what it is.
+// in any order, it holds the `nodes_max` best nodes by score, and a quarter more at most until the
+// others are evicted; what it holds decides how fast an answer comes and never what it is.
 //
-// Cost      add(): O(nodes in the message x siblings), and O(n log n) where nodes are evicted;
-//           advance(): O(n log n)
+// Cost      add(): O(nodes in the message x siblings), evictions included: one is paid for by the
+//           quarter of nodes that came since the one before; advance(): O(n log n)
 class HintTree {
  public:
   struct Limits {
@@ -39,7 +40,8 @@ class HintTree {
   // Requires  tokens not empty
   HintTree(std::span<const std::uint32_t> tokens, const Limits& limits);
 
-  void add(const wire::Hints& hints);
+  // Returns the scores of the nodes that are new, as seen from the root.
+  std::vector<ScoreSteps> add(const wire::Hints& hints);
   // A path below the root that the server itself holds for certain. Its nodes have no ids: no hint
   // can name them, and one with the same tokens finds them.
   void add_path(std::span<const std::uint32_t> tokens);
@@ -47,8 +49,6 @@ class HintTree {
   void advance(std::span<const std::uint32_t> tokens);
 
   std::uint32_t node_count() const { return static_cast<std::uint32_t>(nodes_.size() - 1); }
-  // The scores of the nodes as seen from the root, best first.
-  std::vector<ScoreSteps> scores() const;
   // The `count` best nodes, down to `depth_max` levels below the root.
   // Requires  count <= kTreeNodesMax
   DraftTree best(std::uint32_t count, std::uint32_t depth_max) const;
@@ -74,10 +74,12 @@ class HintTree {
   };
 
   std::uint32_t length() const { return base_ + static_cast<std::uint32_t>(decided_.size()); }
-  void add(const wire::Hints& hints, std::size_t index);
+  // The node's score if it is new.
+  std::optional<ScoreSteps> add(const wire::Hints& hints, std::size_t index);
   bool knows_prefix(std::uint32_t position, std::uint64_t hash) const;
   std::uint32_t child(std::uint32_t parent, std::uint32_t token) const;
   std::uint32_t append(const Node& node);
+  // Back to nodes_max, once there are too many.
   void evict();
   void forget_old_ids();
   // Keeps these nodes, in ascending order and closed under ancestors, below another root.

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -56,8 +58,10 @@ class RowBudget {
   // none.
   void observe_delivery(std::uint32_t tokens, Duration time) { deliveries_.add(tokens, time); }
   void anchor_delivery(std::uint32_t tokens, Duration time) { deliveries_.anchor(tokens, time); }
-  // A session sent its next draft, of more than a root, so long after it had the verdict.
-  void observe_absence(Duration time) { absence_.add(seconds(time)); }
+  // A session sent its next draft, of more than a root, so long after it had the verdict. However
+  // long that is, it counts as kAbsenceMax at most: everybody's budget goes by it.
+  static constexpr Duration kAbsenceMax = std::chrono::seconds(2);
+  void observe_absence(Duration time) { absence_.add(seconds(std::min(time, kAbsenceMax))); }
 
   // Whether it is known what wider passes cost than those that were seen.
   bool knows_passes() const { return passes_.knows_counts(); }

@@ -77,8 +77,9 @@ enum class Refusal : std::uint8_t {
   device,           // the device failed
   deadline,         // no turn for too long
   fault,            // of the server's own, which cost the session
+  grammars,         // the client's took too much time
 };
-inline constexpr std::size_t kRefusals = 8;
+inline constexpr std::size_t kRefusals = 9;
 
 // Of what a session says no with.
 inline Refusal refusal_of(Errc code) {
@@ -118,6 +119,7 @@ struct Metrics {
   // Requests.
   Gauge requests_open;     // that wait or run
   Gauge requests_running;  // of these, in the pass that is under way
+  Gauge requests_paused;   // and those whose clients do not read, or give no credit
   Counter prompt_tokens;
   Counter generated_tokens;
   Counter drafts;
@@ -193,6 +195,21 @@ struct Metrics {
   void refused(Refusal why) { refusals[static_cast<std::size_t>(why)].add(); }
   void rejected(Rejection why) { rejections[static_cast<std::size_t>(why)].add(); }
   void bad_frame(BadFrame what) { bad_frames[static_cast<std::size_t>(what)].add(); }
+
+  // What a connection's end says about its peer; most ends say nothing. `secured`: it came behind
+  // the TLS handshake.
+  void connection_ended(bool secured, Errc reason) {
+    // It made room for others, which the listener counts.
+    if (reason == Errc::refused) return;
+    if (!secured) {
+      rejected(reason == Errc::timed_out ? Rejection::tls_timeout : Rejection::tls);
+      return;
+    }
+    if (reason == Errc::frame_too_large) bad_frame(BadFrame::too_large);
+    if (reason == Errc::bad_message) bad_frame(BadFrame::malformed);
+    if (reason == Errc::protocol) bad_frame(BadFrame::protocol);
+    if (reason == Errc::version) bad_frame(BadFrame::version);
+  }
 };
 
 }  // namespace edgedraft

@@ -9,8 +9,8 @@ namespace edgedraft {
 namespace {
 
 constexpr std::array<std::string_view, kRefusals> kRefusalNames = {
-    "queue_full", "no_room", "context_full", "session_unknown",
-    "invalid",    "device",  "deadline",     "fault"};
+    "queue_full", "no_room",  "context_full", "session_unknown", "invalid",
+    "device",     "deadline", "fault",        "grammars"};
 constexpr std::array<std::string_view, kHintFates> kHintFateNames = {
     "taken", "passed", "contradicted", "unknown", "evicted"};
 constexpr std::array<std::string_view, kRejections> kRejectionNames = {"tls", "tls_timeout",
@@ -94,8 +94,9 @@ class Exposition {
 void render_requests(Exposition& e, const Metrics& m) {
   const std::uint64_t open = m.requests_open.value();
   const std::uint64_t running = std::min(m.requests_running.value(), open);
+  const std::uint64_t paused = std::min(m.requests_paused.value(), open - running);
   e.gauge("num_requests_running", "Requests in the pass that is under way.", running);
-  e.gauge("num_requests_waiting", "Requests that wait for their turn.", open - running);
+  e.gauge("num_requests_waiting", "Requests that wait for their turn.", open - running - paused);
   e.counter("prompt_tokens_total", "Tokens that clients sent as context.", m.prompt_tokens.value());
   e.counter("generation_tokens_total", "Tokens given to clients.", m.generated_tokens.value());
   e.counter("spec_decode_num_drafts_total", "Drafts verified, those without a token left out.",

@@ -24,6 +24,14 @@ DraftTree tree_of(const wire::Draft& draft) {
   return tree;
 }
 
+// What the answer holds before a token has to be known: an answer that began behind the text would
+// hold the tokens of a draft that are no part of it.
+bool begins_within(const PrefillRequest& request) {
+  const std::uint64_t given =
+      std::uint64_t{request.base_count} + request.tokens.size() - request.provisional_count;
+  return !request.law || request.law->constraints().answer_begin <= given;
+}
+
 // Of its inner rows.
 std::vector<SparseLaw> laws_of(const wire::Draft& draft) {
   return {draft.laws.begin(), draft.laws.end()};
@@ -72,7 +80,7 @@ PassLoop::StartReport PassLoop::measure_costs(Duration time_max, std::span<Tap* 
   for (const StartCosts::Sample& delivery : costs.deliveries) {
     forecast_.seen().anchor_delivery(delivery.count, delivery.time);
   }
-  count_busy_sessions(now_());
+  tell_forecast(busy_sessions());
   return report;
 }
 
@@ -114,12 +122,15 @@ bool PassLoop::idle() const {
 }
 
 void PassLoop::step() {
+  look_for_pauses();
   refuse_overdue();
   choose_hints();
   admission_.admit(turns_);
   if (const std::vector<RowShare> planned = plan(); !planned.empty()) {
     std::vector<PassShare> shares;
+    const std::uint32_t busy = busy_sessions();
     const auto failed = run(planned, shares);
+    tell_forecast(busy);
     settle(planned, shares, failed);
     // Only after every answer has been given.
     begin_next_steps();
@@ -129,6 +140,7 @@ void PassLoop::step() {
   } catch (const DeviceError& e) {
     device_failed(e);
   }
+  look_for_pauses();
   count_sessions();
 }
 
@@ -203,13 +215,20 @@ void PassLoop::begin_prompt(const Job& job, Session& session, const wire::RunTer
   }
   auto law = sessions_.law_of(session, constraints);
   if (!law) {
-    delivery_.refuse(job.client, prompt.round, Refusal::invalid, law.error());
+    const bool for_time = law.error().code == Errc::refused;
+    delivery_.refuse(job.client, prompt.round, for_time ? Refusal::grammars : Refusal::invalid,
+                     law.error());
     return;
   }
   prompt.tokens.law = *std::move(law);
   prompt.tokens.logprobs_per_token = terms.logprobs;
   if (prompt.tokens.base_count > session.target.tokens().size()) {
     delivery_.refuse(job.client, prompt.round, Refusal::session_unknown, session_unknown());
+    return;
+  }
+  if (!begins_within(prompt.tokens)) {
+    delivery_.refuse(job.client, prompt.round, Refusal::invalid,
+                     {Errc::protocol, "the answer is said to begin behind the text"});
     return;
   }
   if (answer_decided(job, session, terms, prompt)) return;
@@ -286,15 +305,27 @@ void PassLoop::begin_step(Session& session, StreamRequest& stream) {
 
 // --- passes ---
 
+// At the beginning of a step and at its end: a client pauses by an answer that it does not read, or
+// that uses its credit up, and then there may be no step for long.
+void PassLoop::look_for_pauses() {
+  std::uint64_t paused = 0;
+  for (Request& request : turns_) {
+    if (request.paused()) {
+      request.was_paused = true;
+      ++paused;
+    } else if (request.was_paused) {
+      request.go_on(now_());
+    }
+  }
+  metrics_->requests_paused.set(paused);
+}
+
 void PassLoop::refuse_overdue() {
   if (options_.wait_max == Duration::zero()) return;
   const Instant now = now_();
-  std::erase_if(turns_, [&](Request& request) {
-    if (request.paused()) {  // it is the client that keeps us waiting
-      request.posted = now;
-      if (auto* stream = std::get_if<StreamRequest>(&request.work)) stream->streamed_at.reset();
-    }
-    if (request.started || now - request.posted < options_.wait_max) return false;
+  std::erase_if(turns_, [&](const Request& request) {
+    if (request.started || request.was_paused) return false;
+    if (now - request.posted < options_.wait_max) return false;
     admission_.turn_away(
         request, Refusal::deadline,
         {Errc::refused, "the server is too busy: the request waited " +
@@ -320,6 +351,8 @@ std::optional<DeviceError> PassLoop::run(std::span<const RowShare> plan,
   metrics_->requests_running.set(plan.size());
   for (const RowShare& share : plan) {
     Request& request = turns_[share.claim];
+    // Its client has begun to read since the look.
+    if (request.was_paused) request.go_on(started);
     if (!request.started) request.started = started;
     shares.push_back({.session = &request.session->target, .rows_max = share.rows});
   }
@@ -361,7 +394,6 @@ void PassLoop::settle(std::span<const RowShare> plan, const std::vector<PassShar
                       const std::optional<DeviceError>& failed) {
   const Instant finished = now_();
   metrics_->requests_running.set(0);
-  count_busy_sessions(finished);
   std::vector<const PassShare*> share_of(turns_.size());
   for (std::size_t i = 0; i < plan.size(); ++i) share_of[plan[i].claim] = &shares[i];
 
@@ -452,10 +484,18 @@ void PassLoop::device_failed(const DeviceError& failure) {
   metrics_->health.device_failed(failure.what(), !probe_.device_answers());
 }
 
-void PassLoop::count_busy_sessions(Instant now) {
-  // Sessions that were answered, or made, within this time.
+std::uint32_t PassLoop::busy_sessions() const {
+  // Who was answered within this time, or made: its device drafts on.
   constexpr Duration kRecently = std::chrono::seconds(1);
-  forecast_.set_sessions(sessions_.count_used_since(now - kRecently));
+  const Instant recently = now_() - kRecently;
+  const auto at_work = std::ranges::count_if(turns_, [&](const Request& request) {
+    return request.session->used < recently && !request.paused() && !request.waits();
+  });
+  return sessions_.count_used_since(recently) + static_cast<std::uint32_t>(at_work);
+}
+
+void PassLoop::tell_forecast(std::uint32_t busy_sessions) {
+  forecast_.set_sessions(busy_sessions);
   metrics_->row_budget.set(forecast_.row_budget());
 }
 

@@ -164,12 +164,17 @@ class PassLoop {
     return options_.speculation != nullptr && options_.speculation->joins_hints();
   }
 
+  // Who is paused, and who is not any more.
+  void look_for_pauses();
   void refuse_overdue();
   std::vector<RowShare> plan();
   // Runs a pass over these shares of turns_. Returns why if the device failed.
   std::optional<DeviceError> run(std::span<const RowShare> plan, std::vector<PassShare>& shares);
   // Others may share the full pages of what these sessions have run.
   void remember(std::span<const RowShare> plan);
+  // Sessions at work, whether or not they had an answer lately: a pass may take longer than that.
+  std::uint32_t busy_sessions() const;
+  void tell_forecast(std::uint32_t busy_sessions);
   // Each that took part is answered, given up, or queued behind the others for its next turn.
   void settle(std::span<const RowShare> plan, const std::vector<PassShare>& shares,
               const std::optional<DeviceError>& failed);
@@ -185,8 +190,6 @@ class PassLoop {
   void give_up(const Client& client, std::uint32_t round, const DeviceError& failure);
   void device_failed(const DeviceError& failure);
 
-  // Tells the forecast how many sessions are at work.
-  void count_busy_sessions(Instant now);
   void count_hints(const HintCounts& before, const HintCounts& now);
   void count_sessions();
 

@@ -22,7 +22,10 @@ void PassLoop::hints(std::uint64_t connection_id, const wire::Hints& hints, Inst
     if (RunRequest* of = request.run()) run = of->run.get();
     if (run == nullptr) return;
     const HintCounts before = run->counts();
+    const bool was_paused = request.paused();
     run->take(hints, posted);
+    // They may have come while the pass that used the credit up was still under way.
+    if (was_paused && !request.paused()) request.go_on(std::max(posted, request.posted));
     count_hints(before, run->counts());
     // What waited for some looks again.
     for (Request& waiting : turns_) {

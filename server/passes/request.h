@@ -58,6 +58,7 @@ struct Request {
   // How long the passes it took part in were paced to take, and how long they took to compute.
   Duration pace{};
   Duration computed{};
+  bool was_paused = false;  // at the last look
 
   bool is_prompt() const { return std::holds_alternative<PromptRequest>(work); }
   bool is_stream() const { return std::holds_alternative<StreamRequest>(work); }
@@ -74,6 +75,12 @@ struct Request {
       return client.reply->full() || session->target.tokens().size() >= of->run->credit();
     }
     return is_stream() && client.reply->full();
+  }
+  // It is paused no more: until then its client kept it waiting, and not the server.
+  void go_on(Instant at) {
+    was_paused = false;
+    posted = at;
+    if (auto* stream = std::get_if<StreamRequest>(&work)) stream->streamed_at.reset();
   }
   bool ready() const { return !waits() && !paused() && !(run() && run()->held_until); }
 };

@@ -32,13 +32,14 @@ void Run::take(const wire::Hints& hints, Instant posted) {
   terms_.economy = hints.economy;
   const bool had_hints = has_hints();
   const std::uint64_t taken_before = hints_.counts().taken;
-  const double worth_before = worth();
-  hints_.add(hints);
+  const std::vector<ScoreSteps> added = hints_.add(hints);
   if (hints_.counts().taken == taken_before) return;
   passes_without_hints_ = 0;
-  last_worth_ = std::max(0.0, worth() - worth_before);
+  last_worth_ = 0.0;
+  for (const ScoreSteps score : added) last_worth_ += calibration_.probability(score);
   if (had_hints) {
-    message_gap_ = smoothed(message_gap_, posted - last_message_);
+    // What it had may have been expected, and no message's.
+    if (last_message_) message_gap_ = smoothed(message_gap_, posted - *last_message_);
   } else if (emptied_) {
     hint_delay_ = smoothed(hint_delay_, std::max(posted - *emptied_, Duration::zero()));
     first_worth_.add(last_worth_);
@@ -58,12 +59,6 @@ void Run::advance(std::span<const std::uint32_t> tokens, Instant now) {
   ++passes_without_hints_;
 }
 
-double Run::worth() const {
-  double worth = 0.0;
-  for (const ScoreSteps score : hints_.scores()) worth += calibration_.probability(score);
-  return worth;
-}
-
 std::optional<Run::Expected> Run::next_hints(Instant now) const {
   // One that takes so many times as long as usual does not come.
   constexpr double kLate = 2.0;
@@ -79,7 +74,7 @@ std::optional<Run::Expected> Run::next_hints(Instant now) const {
         .at = at, .tokens = std::min(tokens, accepted_.value()), .a_pass = accepted_.value()};
   };
   if (has_hints() && message_gap_) {
-    const auto next = expect(by(last_message_, *message_gap_), kNextStep * last_worth_);
+    const auto next = expect(by(*last_message_, *message_gap_), kNextStep * last_worth_);
     if (next) return next;
   }
   // A device that has nothing left to draft goes on when it hears of the last pass.

@@ -86,8 +86,6 @@ class Run {
   };
   // Both as one tree, likeliest first, a parent before its children.
   std::vector<Node> nodes() const;
-  // Of the hints alone, what they are worth together.
-  double worth() const;
 
   wire::RunTerms terms_;
   HintTree hints_;
@@ -104,7 +102,7 @@ class Run {
   std::optional<Duration> hint_delay_;
   // The newest message that added to the tree, what its nodes are worth together, and how long
   // after the one before, or after the verdict, such messages come.
-  Instant last_message_;
+  std::optional<Instant> last_message_;
   double last_worth_ = 0.0;
   std::optional<Duration> message_gap_;
   RunningMean first_worth_{kMessagesRemembered};

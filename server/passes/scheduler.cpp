@@ -1,12 +1,21 @@
 #include "server/passes/scheduler.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
+
+#include "shared/protocol/limits.h"
 
 namespace edgedraft {
 namespace {
 
 constexpr Duration kMemoryCheckEvery = std::chrono::milliseconds(20);
+// Of a connection's hints: what may come at once. A pass may take so long that more do.
+constexpr auto kHintsWaitingMax = static_cast<std::size_t>(kHintsBurst);
+
+std::size_t cost_of(const wire::Hints& hints) {
+  return kHintMessageCost + hints.tokens.size();
+}
 
 }  // namespace
 
@@ -43,19 +52,35 @@ void Scheduler::post(const Client& client, TargetWork request) {
 }
 
 void Scheduler::hints(std::uint64_t connection_id, wire::Hints hints) {
-  if (hints.tokens.empty()) {
-    // Credit is an absolute position: of several that wait the newest says all.
-    const std::lock_guard lock(mutex_);
-    for (News& n : news_) {
-      auto* const waiting = std::get_if<HintArrival>(&n);
-      const bool same = waiting != nullptr && waiting->connection_id == connection_id &&
-                        waiting->hints.round == hints.round && waiting->hints.tokens.empty();
-      if (!same) continue;
-      waiting->hints = std::move(hints);
-      return;
+  const std::lock_guard lock(mutex_);
+  WaitingHints& waiting = waiting_hints_[connection_id];
+  if (waiting.cost + cost_of(hints) > kHintsWaitingMax) {
+    hints.tokens.clear();
+    hints.parents.clear();
+    hints.scores.clear();
+  }
+  const bool only_credit = hints.tokens.empty();
+  if (only_credit && waiting.credit) {
+    // Credit is an absolute position and never shrinks: of several that wait one says all. It is
+    // the last, so that `economy` is what was said last.
+    const wire::Hints& before = std::get<HintArrival>(**waiting.credit).hints;
+    if (before.round == hints.round) {
+      hints.credit = std::max(hints.credit, before.credit);
+      drop_hints(*waiting.credit);
     }
   }
-  tell(HintArrival{connection_id, std::move(hints), Clock::now()});
+  waiting.cost += cost_of(hints);
+  news_.push_back(HintArrival{connection_id, std::move(hints), Clock::now()});
+  if (only_credit) waiting.credit = std::prev(news_.end());
+  wake_.notify_one();
+}
+
+std::list<Scheduler::News>::iterator Scheduler::drop_hints(std::list<News>::iterator arrival) {
+  const auto& dropped = std::get<HintArrival>(*arrival);
+  WaitingHints& waiting = waiting_hints_.at(dropped.connection_id);
+  waiting.cost -= cost_of(dropped.hints);
+  if (waiting.credit == arrival) waiting.credit.reset();
+  return news_.erase(arrival);
 }
 
 void Scheduler::cancel(std::uint64_t connection_id, std::uint32_t round) {
@@ -66,10 +91,12 @@ void Scheduler::cancel(std::uint64_t connection_id, std::uint32_t round) {
 }
 
 bool Scheduler::drop_waiting(std::uint64_t connection_id, std::uint32_t round) {
-  std::erase_if(news_, [&](const News& n) {
-    const auto* hints = std::get_if<HintArrival>(&n);
-    return hints != nullptr && hints->connection_id == connection_id && hints->hints.round == round;
-  });
+  for (auto n = news_.begin(); n != news_.end();) {
+    const auto* hints = std::get_if<HintArrival>(&*n);
+    const bool of_round =
+        hints != nullptr && hints->connection_id == connection_id && hints->hints.round == round;
+    n = of_round ? drop_hints(n) : std::next(n);
+  }
   const auto waiting = std::ranges::find_if(news_, [&](const News& n) {
     const auto* arrival = std::get_if<Arrival>(&n);
     return arrival != nullptr && arrival->client.connection_id == connection_id &&
@@ -98,7 +125,7 @@ void Scheduler::tell(News news) {
 }
 
 void Scheduler::run() {
-  std::deque<News> news;
+  std::list<News> news;
   while (take(news)) {
     for (const News& n : news) {
       if (const auto* arrival = std::get_if<Arrival>(&n)) {
@@ -116,7 +143,7 @@ void Scheduler::run() {
   }
 }
 
-bool Scheduler::take(std::deque<News>& news) {
+bool Scheduler::take(std::list<News>& news) {
   std::unique_lock lock(mutex_);
   request_count_ = loop_.active_count();
   for (const News& n : news_) request_count_ += std::holds_alternative<Arrival>(n);
@@ -134,6 +161,7 @@ bool Scheduler::take(std::deque<News>& news) {
     wake_.wait(lock, is_due);
   }
   news.swap(news_);
+  waiting_hints_.clear();
   return !stopping_;
 }
 

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -32,7 +35,8 @@ class Scheduler {
   // The answer goes to client.reply, from the scheduler's thread. Never waits. A connection has one
   // request at a time.
   void post(const Client& client, TargetWork request);
-  // Hints for the connection's run of that round; nothing if it is over. Never waits.
+  // Hints for the connection's run of that round; nothing if it is over. Never waits: of those that
+  // come while so many of the connection's wait for the end of a pass, the credit alone is taken.
   void hints(std::uint64_t connection_id, wire::Hints hints);
   // Drops the connection's work on that round.
   // What has not been looked at yet is as if never sent.
@@ -65,14 +69,21 @@ class Scheduler {
     std::uint64_t connection_id;
   };
   using News = std::variant<Arrival, HintArrival, Cancellation, Ending>;
+  // Of one connection, among the news.
+  struct WaitingHints {
+    std::size_t cost = 0;                               // as the protocol counts them
+    std::optional<std::list<News>::iterator> credit{};  // the last message without nodes
+  };
 
   void run();
   // What other threads said, in order; waits where there is nothing else to do. False: stop.
-  bool take(std::deque<News>& news);
+  bool take(std::list<News>& news);
   void tell(News news);
   // Forgets the round's request and hints as far as they wait; whether its request did, so that
   // nobody has heard of it. Requires  mutex_ held
   bool drop_waiting(std::uint64_t connection_id, std::uint32_t round);
+  // Forgets a HintArrival; what comes behind it. Requires  mutex_ held
+  std::list<News>::iterator drop_hints(std::list<News>::iterator arrival);
   Metrics& metrics() { return *options_.passes.metrics; }
 
   SchedulerOptions options_;
@@ -80,8 +91,9 @@ class Scheduler {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<News> news_;
-  std::size_t request_count_ = 0;  // that wait or run
+  std::list<News> news_;
+  std::map<std::uint64_t, WaitingHints> waiting_hints_;  // by connection
+  std::size_t request_count_ = 0;                        // that wait or run
   bool stopping_ = false;
   std::thread thread_;
 };

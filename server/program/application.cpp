@@ -40,18 +40,6 @@ class ConnectionReplies final : public Replies {
   Random padding_;
 };
 
-// What a connection's end says about its peer; most ends say nothing.
-void count_end(Metrics& metrics, const PeerInfo& peer, Errc reason) {
-  if (!peer.secured) {
-    metrics.rejected(reason == Errc::timed_out ? Rejection::tls_timeout : Rejection::tls);
-    return;
-  }
-  if (reason == Errc::frame_too_large) metrics.bad_frame(BadFrame::too_large);
-  if (reason == Errc::bad_message) metrics.bad_frame(BadFrame::malformed);
-  if (reason == Errc::protocol) metrics.bad_frame(BadFrame::protocol);
-  if (reason == Errc::version) metrics.bad_frame(BadFrame::version);
-}
-
 }  // namespace
 
 Application::Application(ModelHost& host, Scheduler& scheduler, ApplicationOptions options,
@@ -178,7 +166,7 @@ void Application::ended(std::uint64_t connection_id, const PeerInfo& peer, const
     clients_.erase(connection_id);
   }
   scheduler_.ended(connection_id);
-  count_end(*options_.metrics, peer, reason.code);
+  options_.metrics->connection_ended(peer.secured, reason.code);
   log_.info("{} gone: {} ({} B in, {} B out)", peer.address, reason.message,
             traffic.framed_bytes_in, traffic.framed_bytes_out);
 }

@@ -223,7 +223,6 @@ Result<int> serve(const ServerOptions& o) {
   auto host = ModelHost::load(*device->backend, o.models);
   if (!host) return host.error();
   device->upload.reset();
-  loading.reset();
   if (!o.no_payload_padding) pad_payloads(**host, pace->profile, *log);
   SessionParts parts = (*host)->session_parts();
   parts.kv_type = dtype_from_name(o.kv_type).value();
@@ -264,6 +263,8 @@ Result<int> serve(const ServerOptions& o) {
                       {.passes = passes, .queue_max = o.queue_max, .prepare = [&](PassLoop& loop) {
                          measure_passes(loop, **host, o.measure_s, *log);
                        }});
+  // Somebody may be served from here on. A signal that comes now waits for Signals::wait().
+  loading.reset();
   Application application(**host, scheduler,
                           {.token = credentials->token,
                            .agent = kVersion,

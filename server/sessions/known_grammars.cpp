@@ -2,26 +2,23 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 namespace edgedraft {
-namespace {
-
-// Kept beyond the answers that use them; each may take some megabytes.
-constexpr std::size_t kGrammarsMax = 16;
-
-}  // namespace
 
 std::shared_ptr<GrammarTokens> KnownGrammars::find(const std::string& identity,
                                                    const std::string& text) {
-  const auto found = std::ranges::find_if(
-      known_, [&](const Known& one) { return one.identity == identity && one.text == text; });
+  const std::size_t hash = std::hash<std::string>()(text);
+  const auto found = std::ranges::find_if(known_, [&](const Known& one) {
+    return one.text_hash == hash && one.identity == identity && one.text == text;
+  });
   if (found == known_.end()) return nullptr;
   known_.splice(known_.begin(), known_, found);
   return found->tokens;
 }
 
-Result<void> KnownGrammars::afford_another(const std::string& identity) {
+Result<void> KnownGrammars::afford_another(const std::string& identity, std::size_t bytes) {
   for (Known& one : known_) charge(one);
   const Instant now = now_();
   for (auto& [owner, account] : accounts_) {
@@ -32,6 +29,7 @@ Result<void> KnownGrammars::afford_another(const std::string& identity) {
                 [](const auto& entry) { return entry.second.steps_left >= kStepsAtOnce; });
   const auto account = accounts_.find(identity);
   if (account == accounts_.end() || account->second.steps_left >= 0.0) {
+    charge(identity, kStepsAText + kStepsAByte * static_cast<double>(bytes));
     return boost::system::in_place_value;
   }
   return Error{Errc::refused,
@@ -41,17 +39,43 @@ Result<void> KnownGrammars::afford_another(const std::string& identity) {
 
 void KnownGrammars::add(const std::string& identity, const std::string& text,
                         std::shared_ptr<GrammarTokens> tokens) {
-  known_.push_front({.identity = identity, .text = text, .tokens = std::move(tokens)});
-  if (known_.size() <= kGrammarsMax) return;
-  charge(known_.back());
-  known_.pop_back();
+  known_.push_front({.identity = identity,
+                     .text_hash = std::hash<std::string>()(text),
+                     .text = text,
+                     .tokens = std::move(tokens)});
+  forget_unused();
+}
+
+void KnownGrammars::forget_unused() {
+  auto count = static_cast<std::size_t>(
+      std::ranges::count_if(known_, [](const Known& one) { return !one.used(); }));
+  if (count <= kUnusedMax) return;
+  std::map<std::string, std::size_t> unused;  // by identity
+  for (const Known& one : known_) {
+    if (!one.used()) ++unused[one.identity];
+  }
+  for (; count > kUnusedMax; --count) {
+    const std::size_t most = std::ranges::max_element(unused, {}, [](const auto& entry) {
+                               return entry.second;
+                             })->second;
+    const auto oldest = std::find_if(known_.rbegin(), known_.rend(), [&](const Known& one) {
+      return !one.used() && unused.at(one.identity) == most;
+    });
+    charge(*oldest);
+    --unused.at(oldest->identity);
+    known_.erase(std::prev(oldest.base()));
+  }
 }
 
 void KnownGrammars::charge(Known& known) {
-  const std::uint64_t steps = known.tokens->automaton().steps_taken();
+  const std::uint64_t steps = known.tokens->steps_taken();
   const auto taken = static_cast<double>(steps - std::exchange(known.steps_charged, steps));
-  if (taken == 0.0) return;
-  accounts_.try_emplace(known.identity, kStepsAtOnce, now_()).first->second.steps_left -= taken;
+  if (taken > 0.0) charge(known.identity, taken);
+}
+
+void KnownGrammars::charge(const std::string& identity, double steps) {
+  const Account full{.steps_left = kStepsAtOnce, .at = now_()};
+  accounts_.try_emplace(identity, full).first->second.steps_left -= steps;
 }
 
 }  // namespace edgedraft

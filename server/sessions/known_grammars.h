@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -13,31 +14,48 @@
 
 namespace edgedraft {
 
-// The grammars that were used last, by identity: what one has asked for must not show in what
-// others wait for. Searching a grammar takes the one computing thread's time, most of it when the
-// grammar is new; who has taken too much of that brings no further ones for a while.
+// The grammars that answers use and those that were used last, by identity: what one has asked for
+// must not show in what others wait for. Reading and searching a grammar takes the one computing
+// thread's time, most of it when the grammar is new; who has taken too much of that brings no
+// further ones for a while.
 class KnownGrammars {
  public:
   // In steps of automata: what an identity may take at once, and what it gets back per second, a
   // fifth of the thread's time or so.
   static constexpr double kStepsAtOnce = 1u << 22;
   static constexpr double kStepsPerSecond = 1u << 20;
+  // What it takes to read a text, whether or not it is a grammar. A short one may unfold into
+  // kGrammarElementsMax elements.
+  static constexpr double kStepsAText = 1u << 15;
+  static constexpr double kStepsAByte = 2.0;
+  // Kept beside those that answers use; each may take some megabytes.
+  static constexpr std::size_t kUnusedMax = 16;
 
   explicit KnownGrammars(std::function<Instant()> now) : now_(std::move(now)) {}
 
   // What was found of that identity's grammar; null if it is not known.
   std::shared_ptr<GrammarTokens> find(const std::string& identity, const std::string& text);
+  // Takes what reading a text of so many bytes costs from the identity's steps.
   // Errors    refused: its grammars have taken too much time
-  Result<void> afford_another(const std::string& identity);
+  Result<void> afford_another(const std::string& identity, std::size_t bytes);
   void add(const std::string& identity, const std::string& text,
            std::shared_ptr<GrammarTokens> tokens);
+  // Answers may have ended whose grammars nobody uses now: of these those go that were not used
+  // for longest, of whoever has the most.
+  void forget_unused();
+
+  std::size_t count() const { return known_.size(); }
 
  private:
   struct Known {
     std::string identity;
+    std::size_t text_hash;
     std::string text;
     std::shared_ptr<GrammarTokens> tokens;
     std::uint64_t steps_charged = 0;
+
+    // By an answer, which may still have to search it.
+    bool used() const { return tokens.use_count() > 1; }
   };
   // Below 0: it has taken more than it may. An identity without one has all of kStepsAtOnce.
   struct Account {
@@ -45,6 +63,7 @@ class KnownGrammars {
     Instant at;
   };
   void charge(Known& known);
+  void charge(const std::string& identity, double steps);
 
   std::function<Instant()> now_;
   std::list<Known> known_;  // the last comes first

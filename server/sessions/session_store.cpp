@@ -104,7 +104,14 @@ Result<Session*> SessionStore::find_or_make(std::uint64_t connection_id,
   if (auto room = make_room(identity); !room) return room.error();
   TargetSession target(parts_.decoder, parts_.decoder.make_cache(*pool_), parts_.context_count,
                        parts_.is_end);
-  const wire::SessionId id = sessions_.contains(wanted) ? random_session_id() : wanted;
+  wire::SessionId id = wanted;
+  if (sessions_.contains(wanted)) {
+    try {
+      id = random_session_id();
+    } catch (const Failure& e) {
+      return Error{Errc::refused, e.error().message};
+    }
+  }
   bound_[connection_id] = id;
   const auto made = sessions_.emplace(id, Session{.target = std::move(target),
                                                   .identity = identity,
@@ -141,6 +148,7 @@ std::uint32_t SessionStore::count_used_since(Instant time) const {
 
 Result<std::shared_ptr<AnswerLaw>> SessionStore::law_of(const Session& session,
                                                         const Constraints& constraints) {
+  grammars_.forget_unused();
   if (constraints.empty()) return std::shared_ptr<AnswerLaw>();
   if (!parts_.texts) {
     return Error{Errc::unsupported, "this server takes no constraints on answers"};
@@ -150,9 +158,8 @@ Result<std::shared_ptr<AnswerLaw>> SessionStore::law_of(const Session& session,
   auto grammar = grammars_.find(session.identity, constraints.grammar);
   const bool is_new = !grammar && !constraints.grammar.empty();
   if (is_new) {
-    if (const auto afforded = grammars_.afford_another(session.identity); !afforded) {
-      return afforded.error();
-    }
+    const auto afforded = grammars_.afford_another(session.identity, constraints.grammar.size());
+    if (!afforded) return afforded.error();
   }
   auto law = AnswerLaw::make(constraints, parts_.texts, std::move(grammar));
   if (!law) return law.error();

@@ -79,7 +79,7 @@ class SessionStore {
   // longest unused session that no connection holds gives way to it, or else a connected one that
   // was idle for idle_grace, of the same identity if there is any. A client that has lost that id
   // to itself gets another one, which it cannot resume.
-  // Errors    refused  as many sessions as there may be are in use
+  // Errors    refused  as many sessions as there may be are in use, or the system has no randomness
   Result<Session*> find_or_make(std::uint64_t connection_id, const wire::SessionId& wanted,
                                 const std::string& identity);
   // The session that a Resume names, now this connection's; the one that it worked on before may

@@ -108,6 +108,9 @@ std::optional<PrefillOutcome> TargetSession::decided(const PrefillRequest& reque
   // What others hold, too, cannot be cut off in its middle.
   if (!cache_.can_keep(base + common)) return std::nullopt;
   PrefillOutcome outcome{.accepted_count = common, .next = chosen[common]};
+  // The request before may have asked for some.
+  logprobs_per_token_ = 0;
+  logprobs_.clear();
   probe_answer_ = {};
   rest.assign(chosen.begin() + common + 1, chosen.end());
   if (rest.empty()) outcome.finish = finish_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <functional>
 #include <map>
 #include <optional>
@@ -98,6 +99,7 @@ class GrammarParser {
  private:
   using Element = Grammar::Element;
   using Sequence = Grammar::Sequence;
+  using SetWords = std::array<std::uint64_t, sizeof(ByteSet) / sizeof(std::uint64_t)>;
 
   bool failed() const { return error_.has_value(); }
   void fail(const std::string& what) {
@@ -155,11 +157,11 @@ class GrammarParser {
     grammar_.sequences_.push_back(std::move(sequence));
   }
   Element bytes(const ByteSet& set) {
-    const auto found = std::ranges::find(grammar_.byte_sets_, set);
-    const auto index = static_cast<std::uint32_t>(found - grammar_.byte_sets_.begin());
-    if (found == grammar_.byte_sets_.end()) grammar_.byte_sets_.push_back(set);
-    if (index >= kByteSetsMax) fail("it has too many character classes");
-    return {.is_rule = false, .index = index};
+    const auto next = static_cast<std::uint32_t>(grammar_.byte_sets_.size());
+    const auto [known, is_new] = set_indices_.try_emplace(std::bit_cast<SetWords>(set), next);
+    if (is_new) grammar_.byte_sets_.push_back(set);
+    if (known->second >= kByteSetsMax) fail("it has too many character classes");
+    return {.is_rule = false, .index = known->second};
   }
 
   void parse_rule() {
@@ -242,7 +244,9 @@ class GrammarParser {
       add(rule, std::move(once));
       once = {{.is_rule = true, .index = rule}};
     }
+    // Now, not when the sequence is over: it may have thousands of these.
     elements_ += least;
+    if (elements_ > kGrammarElementsMax) return fail("it is too large");
     for (std::uint32_t i = 0; i < least && !failed(); ++i) sequence.push_back(once[0]);
     if (!most) {
       const std::uint32_t rest = new_rule();
@@ -492,6 +496,8 @@ class GrammarParser {
   std::size_t at_ = 0;
   std::size_t elements_ = 0;
   std::map<std::string, std::uint32_t> names_;
+  // Of byte_sets_. By their order: a stranger could make all hashes the same.
+  std::map<SetWords, std::uint32_t> set_indices_;
   Grammar grammar_;
   std::optional<Error> error_;
 };

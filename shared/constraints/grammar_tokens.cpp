@@ -10,11 +10,18 @@ constexpr std::size_t kAllowedSetsMax = 256;
 // How much searching each new set may add, less than a millisecond: enough that a long answer with
 // many states never runs out, too little for one grammar to hold up everyone else.
 constexpr std::uint64_t kStepsASet = 4096;
+// Nodes of the tokens' tree that take as long as a step of the automaton: at most of them its next
+// state is a look into a table.
+constexpr std::uint64_t kNodesAStep = 32;
 
 }  // namespace
 
 GrammarTokens::GrammarTokens(Grammar grammar, std::shared_ptr<const TokenTexts> texts)
     : automaton_(std::make_shared<const Grammar>(std::move(grammar))), texts_(std::move(texts)) {}
+
+std::uint64_t GrammarTokens::steps_taken() const {
+  return automaton_.steps_taken() + nodes_seen_ / kNodesAStep;
+}
 
 const std::vector<bool>& GrammarTokens::allowed_in(GrammarAutomaton::State state,
                                                    bool skips_space) {
@@ -47,6 +54,7 @@ std::optional<std::vector<bool>> GrammarTokens::explore(GrammarAutomaton::State 
   std::vector<GrammarAutomaton::State> path{state};  // behind each byte so far
   for (std::size_t i = 0; i < nodes.size();) {
     const TokenTexts::Node& node = nodes[i];
+    ++nodes_seen_;
     path.resize(node.depth);
     const bool skipped = skips_space && node.depth == 1 && node.byte == ' ';
     const GrammarAutomaton::State next =

@@ -21,6 +21,9 @@ class GrammarTokens {
   GrammarTokens(Grammar grammar, std::shared_ptr<const TokenTexts> texts);
 
   GrammarAutomaton& automaton() { return automaton_; }
+  // What searching has taken so far: the automaton's steps, and the way through all tokens' bytes
+  // for each new set.
+  std::uint64_t steps_taken() const;
   // By token. `skips_space`: a space that a token begins with is no part of the text. The automaton
   // may have been cleared after that.
   const std::vector<bool>& allowed_in(GrammarAutomaton::State state, bool skips_space);
@@ -37,6 +40,7 @@ class GrammarTokens {
   std::shared_ptr<const TokenTexts> texts_;
   std::map<std::pair<GrammarAutomaton::State, bool>, std::vector<bool>> allowed_;
   std::uint64_t clearings_ = 0;  // when allowed_ was begun
+  std::uint64_t nodes_seen_ = 0;
 };
 
 }  // namespace edgedraft

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #endif
 
+#include <algorithm>
 #include <atomic>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -66,6 +67,10 @@ void keep_unsent_short([[maybe_unused]] int socket) {
 bool is_answer(const Result<ClientEvent>& event) {
   return event && (std::holds_alternative<VerdictReceived>(*event) ||
                    std::holds_alternative<RequestRefused>(*event));
+}
+
+bool is_welcome(const Result<ClientEvent>& event) {
+  return event && std::holds_alternative<Welcomed>(*event);
 }
 
 }  // namespace
@@ -400,13 +405,21 @@ class ClientLink::Impl {
   }
 
   void tell_now(News news) {
+    // Whom it wakes may hold a lock of its own while it calls the link: not under ours.
+    if (keep(std::move(news)) && options_.on_event) options_.on_event();
+  }
+
+  // Whether there is something new to tell.
+  bool keep(News news) {
     const std::scoped_lock lock(mutex_);
-    if (state_ == LinkState::closed) return;
+    if (state_ == LinkState::closed) return false;
     // The caller has already cancelled what this answers.
     const bool is_late = cancels_done_ != cancels_sent_ && news.event && is_answer(*news.event);
-    if (is_late) return;
+    if (is_late) return false;
     state_ = news.state.value_or(state_);
     if (news.state == LinkState::online) {
+      // A connection that came and went while nobody listened is not told of.
+      events_.erase(std::ranges::find_if(events_, is_welcome), events_.end());
       ++connection_;
       stats_.reconnects = connection_ - 1;
       stats_.resumed_handshakes = resumed_count_;
@@ -414,7 +427,7 @@ class ClientLink::Impl {
     if (news.event) events_.push_back(*std::move(news.event));
     if (news.final_error) final_error_ = std::move(news.final_error);
     changed_.notify_all();
-    if (options_.on_event) options_.on_event();
+    return true;
   }
 
   void end(std::exception_ptr failure) {
@@ -463,6 +476,7 @@ class ClientLink::Impl {
   LinkState state_ = LinkState::connecting;
   std::uint32_t connection_ = 0;
   // Bounded by the protocol: one answer a request, and each position's activations once a prompt.
+  // Of connections that nobody was told of yet it has the last alone.
   std::deque<Result<ClientEvent>> events_;
   std::uint64_t cancels_sent_ = 0;  // by the caller
   std::uint64_t cancels_done_ = 0;  // of them by the link's thread

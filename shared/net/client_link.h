@@ -32,7 +32,8 @@ struct ClientLinkOptions {
 };
 
 // A TargetLink over TLS and TCP with a thread of its own. Connects at once, and again with a
-// jittered back-off whenever the connection ends.
+// jittered back-off whenever the connection ends. Of connections that came and went while nobody
+// waited for events it tells the last.
 class ClientLink final : public TargetLink {
  public:
   // Errors    usage, bad_file of make_client_context

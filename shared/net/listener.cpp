@@ -376,6 +376,11 @@ class Listener::Impl {
     });
   }
 
+  bool was_pushed_out(const Connection& connection) const {
+    const std::scoped_lock lock(mutex_);
+    return connection.pushed_out;
+  }
+
   // From accept to close; returns why it ended.
   asio::awaitable<Error> serve(Connection& connection) {
     boost::system::error_code error;
@@ -447,6 +452,9 @@ class Listener::Impl {
   // Everything that a connection may throw ends here.
   void end(Connection& connection, const std::exception_ptr& failure, Error reason) {
     if (failure) reason = {Errc::io, what_of(failure)};
+    if (was_pushed_out(connection)) {
+      reason = {Errc::refused, "it had not signed in, and made room for others"};
+    }
     connection.reply->target_->cut_off();
     application_.ended(connection.id, connection.peer, reason, connection.session.traffic());
     count_bytes(connection);

@@ -61,7 +61,8 @@ class ServerApplication {
   // What went wrong on this side before there was a connection; the listener goes on accepting.
   virtual void accepting_failed(const std::string& /*what*/) {}
   // A connection is over. Also for those that never got as far as an event, so that faulty peers
-  // can be logged. link_down and "closed by the client" is the ordinary end.
+  // can be logged. link_down and "closed by the client" is the ordinary end; refused that of a
+  // stranger that made room for others.
   virtual void ended(std::uint64_t connection_id, const PeerInfo& peer, const Error& reason,
                      const TrafficStats& traffic) = 0;
 };

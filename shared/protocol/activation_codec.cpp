@@ -16,6 +16,8 @@ constexpr float kLevels = 127.0f;
 constexpr float kHalfMax = 65504.0f;
 // Deflating a chunk this large takes a few milliseconds, sending it a few tens on 20 Mbit/s.
 constexpr std::uint32_t kChunkBytes = 64u << 10;
+// As many as a verdict has: the other side takes no larger messages.
+constexpr std::uint32_t kChunkRowsMax = kDraftNodesMax + 1;
 // int8 activations shrink by a tenth or so; harder levels cost more time than they save.
 constexpr int kDeflateLevel = 1;
 
@@ -165,7 +167,7 @@ Result<Bytes> decompress_activations(const ActivationLayout& layout,
 
 std::uint32_t chunk_rows(const ActivationLayout& layout) {
   if (layout.cols() == 0) return 1;
-  return std::max<std::uint32_t>(1, kChunkBytes / layout.row_bytes());
+  return std::clamp<std::uint32_t>(kChunkBytes / layout.row_bytes(), 1, kChunkRowsMax);
 }
 
 std::uint64_t activation_payload_bytes_max(const ActivationLayout& layout, std::uint32_t count) {

@@ -52,7 +52,8 @@ wire::Activations compress_activations(std::uint32_t round, std::uint32_t first,
 Result<Bytes> decompress_activations(const ActivationLayout& layout,
                                      const wire::Activations& chunk);
 
-// Rows that make a good chunk: large enough to compress, small enough not to hold up a verdict.
+// Rows that make a good chunk: large enough to compress, small enough not to hold up a verdict, and
+// no more than a verdict has.
 std::uint32_t chunk_rows(const ActivationLayout& layout);
 
 // The largest payload of a message with `count` rows of that layout.

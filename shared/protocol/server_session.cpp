@@ -74,7 +74,8 @@ Result<void> ServerSession::handle(wire::Message message) {
   }
   if (auto* report = std::get_if<wire::ErrorReport>(&message)) {
     state_ = State::finished;
-    return Error{report->code, "the client gave up: " + report->message};
+    // Its code is a word of the client's, about what the server said: no fault of its own.
+    return Error{Errc::link_down, "the client gave up: " + report->message};
   }
   if (auto* hello = std::get_if<wire::Hello>(&message)) return on_hello(std::move(*hello));
   if (state_ != State::ready) return faulty(faulty_client("a message before the sign-in was over"));
@@ -238,14 +239,16 @@ Result<void> ServerSession::on_hints(wire::Hints hints) {
   // They crossed what ended their run.
   if (!pending_ || pending_->round != hints.round) return boost::system::in_place_value;
   if (pending_->run.credit == 0) return faulty(faulty_client("hints for what is no run"));
-  const bool raises = hints.credit > pending_->run.credit;
+  wire::RunTerms& run = pending_->run;
+  const bool changes_terms = hints.credit > run.credit || hints.economy != run.economy;
   if (!affords(hints)) {
     hints.tokens.clear();
     hints.parents.clear();
     hints.scores.clear();
-    if (!raises) return boost::system::in_place_value;
+    if (!changes_terms) return boost::system::in_place_value;
   }
-  pending_->run.credit = std::max(pending_->run.credit, hints.credit);
+  run.credit = std::max(run.credit, hints.credit);
+  run.economy = hints.economy;
   events_.push_back(HintsReceived{std::move(hints)});
   return boost::system::in_place_value;
 }

@@ -61,8 +61,8 @@ class ServerSession {
  public:
   ServerSession(ServerSessionOptions options, Instant now);
 
-  // Errors    link_down where the client said Close; bad_message, protocol, frame_too_large,
-  //           version for a faulty one
+  // Errors    link_down where the client said Close, or why it gave up; bad_message, protocol,
+  //           frame_too_large, version for a faulty one
   Result<void> receive(Instant now, ByteView bytes);
   // Errors    timed_out after the handshake's, a frame's or the liveness deadline
   Result<void> tick(Instant now);

@@ -1,14 +1,17 @@
 #include "shared/speculative/candidate_rule.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "shared/base/check.h"
 
 namespace edgedraft {
 namespace {
 
-std::uint32_t draw(const DenseLaw& law, double uniform) {
-  double left = uniform;
+// By a number below the law's total.
+std::uint32_t draw_from(const DenseLaw& law, double number) {
+  double left = number;
   std::uint32_t last = 0;
   for (std::uint32_t token = 0; token < law.size(); ++token) {
     if (law[token] <= 0.0) continue;
@@ -21,28 +24,61 @@ std::uint32_t draw(const DenseLaw& law, double uniform) {
 
 }  // namespace
 
+CandidateTurns::CandidateTurns(DenseLaw target, const SparseLaw& draft)
+    : others_(std::move(target)) {
+  for (const SparseLaw::Entry& entry : draft.entries()) {
+    EDGEDRAFT_CHECK(entry.token < others_.size());
+    drafted_.push_back({.token = entry.token,
+                        .weight = entry.weight,
+                        .left = std::exchange(others_[entry.token], 0.0)});
+    weights_ += entry.weight;
+  }
+}
+
+const CandidateTurns::Drafted& CandidateTurns::find(std::uint32_t child) const {
+  const auto found = std::ranges::find(drafted_, child, &Drafted::token);
+  EDGEDRAFT_CHECK(found != drafted_.end() && found->weight > 0);
+  return *found;
+}
+
+double CandidateTurns::odds(std::uint32_t child) const {
+  const Drafted& drafted = find(child);
+  return std::min(1.0, drafted.left / total_ / probability(drafted));
+}
+
+bool CandidateTurns::reject(std::uint32_t child) {
+  const auto index = static_cast<std::size_t>(&find(child) - drafted_.data());
+  if (!others_total_) others_total_ = std::accumulate(others_.begin(), others_.end(), 0.0);
+  double total = *others_total_;
+  for (Drafted& drafted : drafted_) {
+    drafted.left = std::max(0.0, drafted.left - total_ * probability(drafted));
+    total += drafted.left;
+  }
+  total_ = total;
+  weights_ -= std::exchange(drafted_[index].weight, std::uint16_t{0});
+  return total_ > 0.0;
+}
+
+DenseLaw CandidateTurns::rest() && {
+  for (const Drafted& drafted : drafted_) others_[drafted.token] = drafted.left;
+  for (double& probability : others_) probability /= total_;
+  return std::move(others_);
+}
+
+std::uint32_t CandidateTurns::draw(double uniform) && {
+  for (const Drafted& drafted : drafted_) others_[drafted.token] = drafted.left;
+  return draw_from(others_, uniform * total_);
+}
+
 CandidateOdds candidate_odds(const DenseLaw& target, const SparseLaw& draft,
                              std::span<const std::uint32_t> children) {
-  CandidateOdds odds{.accept = {}, .rest = target};
-  SparseLaw law = draft;
+  CandidateOdds odds;
+  CandidateTurns turns(target, draft);
   for (const std::uint32_t child : children) {
-    const double drafted = law.probability(child);
-    EDGEDRAFT_CHECK(drafted > 0.0 && child < target.size());
-    odds.accept.push_back(std::min(1.0, odds.rest[child] / drafted));
-    double total = 0.0;
-    for (const SparseLaw::Entry& entry : law.entries()) {
-      double& rest = odds.rest[entry.token];
-      rest = std::max(0.0, rest - law.probability(entry.token));
-    }
-    for (const double rest : odds.rest) total += rest;
-    // Nothing is left where the draft's law was the target's: the child was accepted.
-    if (total <= 0.0) {
-      odds.rest.clear();
-      break;
-    }
-    for (double& rest : odds.rest) rest /= total;
-    law = law.without(child);
+    odds.accept.push_back(turns.odds(child));
+    if (!turns.reject(child)) return odds;
   }
+  odds.rest = std::move(turns).rest();
   return odds;
 }
 
@@ -59,15 +95,16 @@ VerifiedPath verify_candidates(const DraftTree& tree, const CandidateOptions& op
       rows.push_back(below);
       children.push_back(tree.token(below));
     }
-    const CandidateOdds odds =
-        children.empty() ? CandidateOdds{.accept = {}, .rest = options.target(row)}
-                         : candidate_odds(options.target(row), options.draft(row), children);
+    CandidateTurns turns(options.target(row), children.empty() ? SparseLaw() : options.draft(row));
     std::size_t child = 0;
-    while (child < odds.accept.size() && options.uniform() >= odds.accept[child]) ++child;
-    // Rounding may leave a child that is certain a little less than that.
-    if (child == odds.accept.size() && odds.rest.empty()) --child;
-    const bool accepted = child < odds.accept.size();
-    result.next = accepted ? children[child] : draw(odds.rest, options.uniform());
+    while (child < children.size() && options.uniform() >= turns.odds(children[child])) {
+      // Nothing is left where the draft's law was the target's, and this child is accepted for
+      // certain: rounding may leave its odds a little below that.
+      if (!turns.reject(children[child])) break;
+      ++child;
+    }
+    const bool accepted = child < children.size();
+    result.next = accepted ? children[child] : std::move(turns).draw(options.uniform());
     if (options.is_end(result.next)) {
       result.finish = Finish::end_token;
       return result;

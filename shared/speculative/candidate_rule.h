@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,6 +18,48 @@ namespace edgedraft {
 // Probabilities by token, which add up to 1.
 using DenseLaw = std::vector<double>;
 
+// The turns of a node's children, which were drawn from `draft` one after another, none twice. The
+// first is accepted with probability min(1, p / q); if it is not, what p has more than q is left of
+// the target's law, the drawn token is left out of the draft's, and the next child has its turn.
+//
+// Source    Leviathan, Kalman and Matias (2023), algorithm 1; with several children Miao et al.,
+//           SpecInfer (2024), algorithm 2
+// Cost      O(tokens of the draft's law) a turn, O(vocabulary) for the first rejection and the draw
+class CandidateTurns {
+ public:
+  // Requires  tokens of `draft` are below target.size()
+  CandidateTurns(DenseLaw target, const SparseLaw& draft);
+
+  // Of the child whose turn it is. Requires  a token of the draft's that had no turn
+  double odds(std::uint32_t child) const;
+  // That child is not accepted. False if nothing is left for any other token: it was certain to be.
+  bool reject(std::uint32_t child);
+
+  // What is left is the law of the token behind the node.
+  // Requires  reject() was never false
+  DenseLaw rest() &&;
+  std::uint32_t draw(double uniform) &&;
+
+ private:
+  struct Drafted {
+    std::uint32_t token;
+    std::uint16_t weight;  // of the draft's law; 0: it had its turn
+    double left;           // of the target's
+  };
+  double probability(const Drafted& drafted) const {
+    return static_cast<double>(drafted.weight) / static_cast<double>(weights_);
+  }
+  const Drafted& find(std::uint32_t child) const;
+
+  // The target's law: its part of `total_` is a token's probability. Those of the draft's tokens,
+  // which alone change, stand apart.
+  std::vector<Drafted> drafted_;
+  DenseLaw others_;
+  double total_ = 1.0;
+  std::optional<double> others_total_{};  // nothing before it is wanted
+  std::uint64_t weights_ = 0;
+};
+
 struct CandidateOdds {
   // Of each child, if none before it was accepted.
   std::vector<double> accept;
@@ -24,12 +67,7 @@ struct CandidateOdds {
   DenseLaw rest;
 };
 
-// A node's children were drawn from `draft` one after another, none twice. The first is accepted
-// with probability min(1, p / q); if it is not, what p has more than q is left of the target's law,
-// the drawn token is left out of the draft's, and the next child has its turn.
-//
-// Source    Leviathan, Kalman and Matias (2023), algorithm 1; with several children Miao et al.,
-//           SpecInfer (2024), algorithm 2
+// All turns.
 // Requires  children are of `draft` and differ; tokens of `draft` are below target.size()
 CandidateOdds candidate_odds(const DenseLaw& target, const SparseLaw& draft,
                              std::span<const std::uint32_t> children);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace edgedraft {
@@ -9,17 +10,28 @@ namespace {
 
 // Of a token whose probability is 0, as OpenAI has it.
 constexpr double kNever = -9999.0;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// What is no number is as good as impossible.
+double number(float logit) {
+  return std::isnan(logit) ? -kInfinity : double{logit};
+}
 
 }  // namespace
 
 void append_logprobs(std::span<const float> logits, std::uint32_t chosen, std::uint32_t count,
                      std::vector<Logprob>& to) {
-  const double best = *std::ranges::max_element(logits);
+  double best = -kInfinity;
+  for (const float logit : logits) best = std::max(best, number(logit));
   double sum = 0.0;
-  for (const float logit : logits) sum += std::exp(logit - best);
+  for (const float logit : logits) sum += std::exp(number(logit) - best);
   const double norm = best + std::log(sum);
   const auto append = [&](std::uint32_t token) {
-    const double value = std::clamp(logits[token] - norm, kNever, 0.0);
+    const double logit = number(logits[token]);
+    // Without a law by numbers: what is infinitely likely is certain, and nothing else possible.
+    const double value = std::isfinite(best)  ? std::clamp(logit - norm, kNever, 0.0)
+                         : logit == kInfinity ? 0.0
+                                              : kNever;
     to.push_back({.token = token, .value = static_cast<float>(value)});
   };
   append(chosen);
@@ -27,7 +39,9 @@ void append_logprobs(std::span<const float> logits, std::uint32_t chosen, std::u
   std::iota(tokens.begin(), tokens.end(), 0u);
   const auto end = tokens.begin() + std::min<std::ptrdiff_t>(count - 1, std::ssize(tokens));
   std::partial_sort(tokens.begin(), end, tokens.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+    const double of_a = number(logits[a]);
+    const double of_b = number(logits[b]);
+    return of_a != of_b ? of_a > of_b : a < b;
   });
   std::for_each(tokens.begin(), end, append);
 }

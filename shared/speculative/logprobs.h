@@ -9,7 +9,8 @@
 namespace edgedraft {
 
 // Appends ln p of the chosen token and of the count - 1 likeliest, the likeliest first and ties by
-// the lower token; fewer if the vocabulary has no more.
+// the lower token; fewer if the vocabulary has no more. What is told is finite, whatever the logits
+// are: one that is no number counts as impossible.
 //
 // Shapes    logits [vocabulary]
 // Requires  count > 0

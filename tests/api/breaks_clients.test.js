@@ -37,7 +37,9 @@ test("deltas of calls have an integer index (ollama 7881, mistral.rs 1507)", asy
 });
 
 test("the id of a call comes with its name, and no delta of a call lacks it (codex 7517)", async () => {
-  for (const delta of callDeltas(await stream(calling))) {
+  const deltas = callDeltas(await stream(calling));
+  assert.ok(deltas.length > 0);
+  for (const delta of deltas) {
     assert.match(delta.id, /^call_.+/);
     assert.equal(delta.type, "function");
     assert.equal(delta.function.name, "set_alarm");
@@ -53,6 +55,7 @@ test("a call keeps its index, and an index its call (LibreChat 13987, LocalAI 97
     assert.equal(ids.get(id) ?? index, index);
     ids.set(id, index);
   }
+  assert.ok(ids.size > 0);
   assert.deepEqual([...ids.values()], [...new Set(ids.values())]);
 });
 
@@ -75,6 +78,7 @@ test("every chunk has the key finish_reason, null before the last (LocalAI 1744)
   const texts = events(
     (await ask("/v1/completions", { prompt: "Once", stream: true, max_tokens: 8 })).text,
   );
+  assert.ok(texts.length > 0);
   for (const { choices } of texts) assert.ok("finish_reason" in choices[0]);
 });
 

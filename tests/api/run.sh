@@ -1,19 +1,27 @@
 #!/usr/bin/env bash
 # Has clients of OpenAI's API from npm, and a browser, use `edgedraft serve`: run.sh SERVER CLIENT MODELS WORK, with
 # the two programs, the folder of the demo models, and one to install packages to. Exits with 77
-# where there is no npm, or none of its packages can be had.
+# where there is no npm, or none of its packages can be had. Without Chromium the page alone is left
+# out.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 server=$1 client=$2 models=$3 work=$4
 
+# What is left out, for want of what, and why, as tests/support/skip.h says it: scripts/test.sh counts
+# these lines. Ends where that is required.
+leave_out() {
+  printf '%s: Skipped\nwithout %s: %s\n' "$1" "$2" "$3"
+  case ",${EDGEDRAFT_TEST_REQUIRE:-}," in *",$2,"*) exit 1 ;; esac
+}
 skip() {
-  # As tests/support/skip.h does: scripts/test.sh counts these lines.
-  printf '%s: Skipped\nwithout npm: %s\n' "$0" "$1"
-  case ",${EDGEDRAFT_TEST_REQUIRE:-}," in *,npm,*) exit 1 ;; esac
+  leave_out "$0" npm "$1"
   exit 77
 }
 command -v npm >/dev/null || skip "no npm"
 node -e 'process.exit(Number(process.versions.node.split(".")[0]) < 20 ? 1 : 0)' || skip "Node.js before 20"
+EDGEDRAFT_CHROMIUM=$(command -v chromium || command -v chromium-browser || true)
+export EDGEDRAFT_CHROMIUM
+[ -n "$EDGEDRAFT_CHROMIUM" ] || leave_out "$here/page.test.js" chromium "apt-get install chromium"
 
 mkdir -p "$work"
 cp "$here"/package.json "$here"/package-lock.json "$here"/*.js "$work"
@@ -86,6 +94,4 @@ read -r _ keyed _ <keyed.out
 export EDGEDRAFT_KEYED=${keyed%/v1}
 export EDGEDRAFT_DOCS=$here/../../docs
 export EDGEDRAFT_API=$url EDGEDRAFT_PLAIN=$plain EDGEDRAFT_PAGE=${page%/v1} EDGEDRAFT_PAGE_DATA=$PWD/page-data
-EDGEDRAFT_CHROMIUM=$(command -v chromium || command -v chromium-browser || true)
-export EDGEDRAFT_CHROMIUM
 npm test --silent

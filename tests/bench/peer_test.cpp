@@ -37,7 +37,7 @@ class PeerTest : public ::testing::Test {
   }
 
  private:
-  testing::Scratch scratch_;
+  test::TemporaryDirectory scratch_;
 };
 
 TEST_F(PeerTest, TimesAreReadByWidth) {

@@ -9,6 +9,7 @@
 #include "shared/protocol/activation_codec.h"
 #include "shared/runtime/decoder.h"
 #include "tests/runtime/op_test.h"
+#include "tests/support/made_up_rows.h"
 #include "tests/support/matrix_reading.h"
 #include "tests/support/toy_feature_drafters.h"
 
@@ -16,6 +17,7 @@ namespace edgedraft {
 namespace {
 
 using testing::expand_chain;
+using testing::expect_close;
 using testing::read_logits;
 using testing::ToyDecoder;
 using testing::ToyEagle;
@@ -23,22 +25,11 @@ using Tokens = std::vector<std::uint32_t>;
 
 constexpr std::uint32_t kPositions = 300;
 
-void expect_close(const std::vector<float>& a, const std::vector<float>& b, double tolerance) {
-  ASSERT_EQ(a.size(), b.size());
-  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << i;
-}
-
 class EagleNetworkTest : public testing::OpTest {
  protected:
   EagleNetwork fresh() { return {backend(), toy_eagle_.config, toy_eagle_.tensors, kPositions}; }
-  // Made-up features of a position: the same for every network.
   static std::vector<float> rows(std::uint32_t first, std::uint32_t count) {
-    std::vector<float> values;
-    for (std::uint32_t p = first; p < first + count; ++p) {
-      const auto row = testing::random_floats(1000 + p, 32);
-      values.insert(values.end(), row.begin(), row.end());
-    }
-    return values;
+    return testing::made_up_rows(32, first, count);
   }
   static void extend(EagleNetwork& network, std::uint32_t first, std::uint32_t count) {
     network.extend_memory(first, rows(first, count));

@@ -8,7 +8,7 @@
 #include "shared/model/decoder_tensors.h"
 #include "shared/model/fingerprint.h"
 #include "tests/model/raw_decoder.h"
-#include "tests/model/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
 namespace {

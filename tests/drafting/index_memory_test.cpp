@@ -10,7 +10,7 @@
 #include "shared/base/random.h"
 #include "shared/drafting/index/index_builder.h"
 #include "shared/drafting/ngram/ngram_table.h"
-#include "tests/model/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace {
 

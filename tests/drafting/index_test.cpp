@@ -17,7 +17,7 @@
 #include "shared/drafting/kinds.h"
 #include "shared/model/fingerprint.h"
 #include "shared/speculative/tree_operations.h"
-#include "tests/model/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/support/tree_paths.h"
 
 namespace edgedraft {

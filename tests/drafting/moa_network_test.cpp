@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tests/runtime/op_test.h"
+#include "tests/support/made_up_rows.h"
 #include "tests/support/matrix_reading.h"
 #include "tests/support/skip.h"
 #include "tests/support/toy_models.h"
@@ -12,18 +13,13 @@
 namespace edgedraft {
 namespace {
 
+using testing::BackendFactory;
 using testing::expand_chain;
+using testing::expect_close;
 using testing::read_logits;
 using testing::ToyDecoder;
 using testing::ToyMoa;
 using Tokens = std::vector<std::uint32_t>;
-
-void expect_close(const std::vector<float>& a, const std::vector<float>& b, double tolerance) {
-  ASSERT_EQ(a.size(), b.size());
-  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << i;
-}
-
-using testing::BackendFactory;
 
 // By the number of TLI layers and the backend.
 class MoaNetworkTest : public ::testing::TestWithParam<std::tuple<std::uint32_t, BackendFactory>> {
@@ -33,16 +29,8 @@ class MoaNetworkTest : public ::testing::TestWithParam<std::tuple<std::uint32_t,
     if (!backend_) EDGEDRAFT_SKIP_WITHOUT(std::get<1>(GetParam()).name, "not on this machine");
   }
   MoaNetwork fresh() { return {*backend_, moa_.config, moa_.tensors, 128}; }
-  // Made-up activations of a position: the same for every network.
-  std::vector<float> rows(std::uint32_t first, std::uint32_t count) {
-    std::vector<float> values;
-    for (std::uint32_t p = first; p < first + count; ++p) {
-      Random random(1000 + p);
-      for (std::uint32_t i = 0; i < layout_.cols(); ++i) {
-        values.push_back(static_cast<float>(2.0 * random.uniform() - 1.0));
-      }
-    }
-    return values;
+  std::vector<float> rows(std::uint32_t first, std::uint32_t count) const {
+    return testing::made_up_rows(layout_.cols(), first, count);
   }
 
   std::unique_ptr<Backend> backend_;

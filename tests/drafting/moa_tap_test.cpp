@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "shared/drafting/moa/moa_network.h"
@@ -45,38 +46,141 @@ TEST_P(MoaTapTest, NewPositionsAloneGiveTheBitsOfTheWholePrefix) {
   EXPECT_EQ(whole, pieces);
 }
 
-// Where the projection runs is a matter of bytes alone.
-TEST_P(MoaTapTest, BothCutPointsGiveTheDeviceTheSameLogits) {
-  ToyMoa moa(toy_, 3, GetParam(), 1);
-  ASSERT_EQ(moa_row_layout(moa.config).cut, CutPoint::ca_kv);
-  MoaTap tap(*backend_, moa.config, moa.tensors);
-  KvCache cache = decoder_.make_cache();
-  const Tokens tokens{5, 6, 7, 8, 9};
-  decoder_.append(cache, std::span(tokens).first(4));
-  MoaNetwork network(*backend_, moa.config, moa.tensors, 64);
-  network.extend_memory(0, rows(tap, cache, 0, 4));
-  network.commit(tokens);
+// A drafter whose cross-attention has one head of keys and values, with that head twice: it
+// computes the same, but its keys and values are no longer fewer numbers than the target's, so that
+// the layers' mean crosses the link.
+ToyMoa with_its_head_twice(const ToyMoa& moa) {
+  ToyMoa twice = moa;
+  const std::uint32_t head_dim = moa.config.cross_attention.heads.head_dim;
+  Tokens weight_rows;
+  for (std::uint32_t i = 0; i < 2 * head_dim; ++i) weight_rows.push_back(i % head_dim);
+  twice.config.cross_attention.heads.kv_heads = 2;
+  LayerTensors& ca = twice.tensors.cross_attention;
+  ca.attn_k = twice.pool->rows_of(ca.attn_k, weight_rows);
+  ca.attn_v = twice.pool->rows_of(ca.attn_v, weight_rows);
+  return twice;
+}
 
-  // The same weights behind the paper's cut point: LSA's mean crosses, the device projects.
-  const MoaRowLayout layout = moa_row_layout(moa.config);
-  LayerSelfAttention lsa(*backend_, moa.config, moa.tensors);
-  MemoryProjection projection(*backend_, moa.config, moa.tensors, 4);
-  OwnedMatrix mean(*backend_, 4, moa.config.layer_self_attention.dim);
-  const std::uint32_t ca_cols = moa.config.cross_attention.heads.kv_cols();
-  OwnedMatrix keys(*backend_, 4, ca_cols);
-  OwnedMatrix values(*backend_, 4, ca_cols);
-  lsa.mean(cache, Tokens{0, 1, 2, 3}, mean.all());
-  projection.project(mean.all(), keys.all(), values.all());
-  auto sent = rows(tap, cache, 0, 4);
-  const auto k = testing::read_matrix(*backend_, keys.all());
-  const auto v = testing::read_matrix(*backend_, values.all());
-  for (std::uint32_t r = 0; r < 4; ++r) {
-    for (std::uint32_t i = 0; i < ca_cols; ++i) {
-      EXPECT_EQ(sent[r * layout.cols() + i], k[r * ca_cols + i]);
-      EXPECT_EQ(sent[r * layout.cols() + ca_cols + i], v[r * ca_cols + i]);
+class MoaCutPointTest : public MoaTapTest {
+ protected:
+  // A server's tap and the network that it feeds.
+  struct Pair {
+    Pair(Backend& backend, const ToyMoa& moa)
+        : layout(moa_row_layout(moa.config)),
+          tap(backend, moa.config, moa.tensors),
+          network(backend, moa.config, moa.tensors, 64) {}
+
+    MoaRowLayout layout;
+    MoaTap tap;
+    MoaNetwork network;
+  };
+
+  // Rows of positions first.. of the target's cache, each network's from its own tap.
+  void extend_memory(std::uint32_t first, std::uint32_t count) {
+    for (Pair* pair : {&projected_, &averaged_}) {
+      pair->network.extend_memory(first, rows(pair->tap, cache_, first, count));
     }
   }
-  for (const float x : read_logits(network)) ASSERT_TRUE(std::isfinite(x));
+  void commit(const Tokens& tokens) {
+    for (Pair* pair : {&projected_, &averaged_}) pair->network.commit(tokens);
+  }
+  void expand(const std::vector<DraftNode>& nodes) {
+    for (Pair* pair : {&projected_, &averaged_}) pair->network.expand(nodes);
+  }
+  // Two tokens side by side, and two below the second.
+  void expect_same_drafts() {
+    DraftNode below{.token = 12, .depth = 2, .ancestors = {}};
+    below.ancestors.set(1);
+    DraftNode beside = below;
+    beside.token = 13;
+    expand(
+        {{.token = 20, .depth = 1, .ancestors = {}}, {.token = 21, .depth = 1, .ancestors = {}}});
+    expect_same_logits("the first level of a draft");
+    expand({below, beside});
+    expect_same_logits("the second level of a draft");
+  }
+  void expect_same_logits(const char* when) {
+    SCOPED_TRACE(when);
+    testing::expect_close(read_logits(projected_.network), read_logits(averaged_.network),
+                          kTolerance);
+  }
+
+  // Four query heads share one head, or two each of two: the same numbers are added up, in tiles of
+  // another size.
+  static constexpr double kTolerance = 1e-4;
+
+  ToyMoa moa_{toy_, 3, GetParam(), 1};
+  ToyMoa twice_ = with_its_head_twice(moa_);
+  Pair projected_{*backend_, moa_};
+  Pair averaged_{*backend_, twice_};
+  KvCache cache_ = decoder_.make_cache();
+};
+
+// Where the projection runs is a matter of bytes alone: the device's logits are the same behind a
+// prompt, on a draft, when some of it was accepted, when none was, and when what the device wrote
+// alone was taken back.
+TEST_P(MoaCutPointTest, BothCutPointsGiveTheDeviceTheSameLogits) {
+  ASSERT_EQ(projected_.layout.cut, CutPoint::ca_kv);
+  ASSERT_EQ(averaged_.layout.cut, CutPoint::lsa_mean);
+  decoder_.append(cache_, Tokens{5, 6, 7, 8});
+  extend_memory(0, 4);
+  commit({5, 6, 7, 8, 9});
+  expect_same_logits("a prompt");
+  expect_same_drafts();
+
+  decoder_.append(cache_, Tokens{9, 21, 12});
+  extend_memory(4, 3);
+  commit({21, 12, 30});
+  expect_same_logits("two drafted tokens accepted");
+  expect_same_drafts();
+
+  decoder_.append(cache_, Tokens{30});
+  extend_memory(7, 1);
+  commit({40});
+  expect_same_logits("none accepted");
+
+  for (const std::uint32_t token : {41u, 42u}) commit({token});
+  expect_same_logits("two tokens of the device's own");
+  expect_same_drafts();
+  for (Pair* pair : {&projected_, &averaged_}) {
+    pair->network.truncate(7);
+    pair->network.truncate_memory(7);
+  }
+  cache_.set_length(7);
+  decoder_.append(cache_, Tokens{31});
+  extend_memory(7, 1);
+  commit({31, 43});
+  expect_same_logits("a correction");
+  expect_same_drafts();
+}
+
+// The comparison above would see it if keys were not turned by their positions, or if keys and
+// values changed places on the way.
+TEST_P(MoaCutPointTest, LogitsTellPositionsAndKeysFromValues) {
+  const Tokens tokens{5, 6, 7, 8, 9};
+  decoder_.append(cache_, std::span(tokens).first(4));
+  const auto sent = rows(projected_.tap, cache_, 0, 4);
+  const auto logits_of = [&](std::uint32_t first, const std::vector<float>& memory) {
+    MoaNetwork network(*backend_, moa_.config, moa_.tensors, 64);
+    network.extend_memory(first, memory);
+    network.commit(tokens);
+    return read_logits(network);
+  };
+  const auto farthest = [](const std::vector<float>& a, const std::vector<float>& b) {
+    double most = 0.0;
+    for (std::size_t i = 0; i < a.size(); ++i)
+      most = std::max(most, std::fabs(double{a[i]} - b[i]));
+    return most;
+  };
+  auto exchanged = sent;
+  for (std::size_t row = 0; row < 4; ++row) {
+    const auto memory =
+        std::span(exchanged).subspan(row * projected_.layout.cols(), projected_.layout.memory_cols);
+    std::ranges::rotate(memory, memory.begin() + static_cast<std::ptrdiff_t>(memory.size() / 2));
+  }
+  const auto right = logits_of(0, sent);
+  EXPECT_GT(farthest(logits_of(0, exchanged), right), 10 * kTolerance);
+  EXPECT_GT(farthest(logits_of(1, sent), right), 10 * kTolerance);
 }
 
 TEST(MoaTapTliTest, TheLastLayersKeysAndValuesAreTheTargetsOwn) {
@@ -105,6 +209,7 @@ TEST(MoaTapTliTest, TheLastLayersKeysAndValuesAreTheTargetsOwn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tli, MoaTapTest, ::testing::Values(0u, 1u, 3u));
+INSTANTIATE_TEST_SUITE_P(Tli, MoaCutPointTest, ::testing::Values(0u, 1u, 3u));
 
 }  // namespace
 }  // namespace edgedraft

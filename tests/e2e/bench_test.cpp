@@ -42,7 +42,7 @@ class HeldOutAnswersTest : public ::testing::Test {
         << nlohmann::json{{"task", "story"}, {"prompt", "A hen."}, {"reference", answer}} << "\n";
   }
 
-  Scratch scratch_;
+  test::TemporaryDirectory scratch_;
   std::unique_ptr<Process> bench_;
 };
 

@@ -16,7 +16,8 @@ struct DrafterMemory {
   std::uint64_t conversation = 0;
 };
 
-inline DrafterMemory drafter_memory(const Scratch& scratch, const std::string& bundle) {
+inline DrafterMemory drafter_memory(const test::TemporaryDirectory& scratch,
+                                    const std::string& bundle) {
   Process devices({EDGEDRAFT_CLIENT, "devices", "--bundle", demo_model(bundle), "--json"},
                   scratch / "devices");
   EXPECT_EQ(devices.wait(), 0) << devices.err();

@@ -9,8 +9,8 @@
 
 #include "shared/net/identity.h"
 #include "tests/e2e/process.h"
+#include "tests/e2e/server_metrics.h"
 #include "tests/net/raw_peer.h"
-#include "tests/support/metrics_reading.h"
 
 // What an operator does with a server: watch, drain, reload, read its log.
 namespace edgedraft::testing {
@@ -52,33 +52,17 @@ class OperationsTest : public ::testing::Test {
     for (const auto& mark : answer["provenance"]) EXPECT_EQ(mark, provenance);
   }
 
-  // The whole HTTP answer; nothing where nobody listens.
   static std::string get(Server& server, const std::string& path) {
-    return get(server.process(), path);
+    return metrics_page(server.process(), path);
   }
-  static std::string get(Process& server, const std::string& path) {
-    const std::string before = "metrics at http://127.0.0.1:";
-    EXPECT_TRUE(server.wait_for_error(before));
-    const std::string log = server.err();
-    const auto port = std::stoul(log.substr(log.find(before) + before.size()));
-    RawPeer peer(static_cast<std::uint16_t>(port));
-    peer.write("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    const Bytes bytes = peer.read_to_end();
-    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  }
-
   static std::map<std::string, double> samples(Server& server) {
-    const std::string answer = get(server, "/metrics");
-    EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 OK\r\n")) << answer.substr(0, 200);
-    return read_metrics(answer.substr(answer.find("\r\n\r\n") + 4));
+    return metrics_of(server.process());
   }
 
   // Until some tokens have come.
-  static void wait_for_an_answer(Server& server) {
-    while (samples(server)["generation_tokens_total"] < 5) std::this_thread::sleep_for(10ms);
-  }
+  static void wait_for_an_answer(Server& server) { wait_for_tokens(server.process(), 5); }
 
-  Scratch scratch_;
+  test::TemporaryDirectory scratch_;
   int clients_ = 0;
 };
 
@@ -127,12 +111,27 @@ TEST_F(OperationsTest, WhileItLoadsItLivesIsNotReadyAndEndsOnASignal) {
   Process server({EDGEDRAFT_SERVER, "--model", model, "--listen", "127.0.0.1:0", "--state",
                   scratch_ / "state", "--metrics", "127.0.0.1:0"},
                  scratch_ / "server");
-  EXPECT_TRUE(get(server, "/health").starts_with("HTTP/1.1 200 "));
-  const std::string ready = get(server, "/ready");
+  EXPECT_TRUE(metrics_page(server, "/health").starts_with("HTTP/1.1 200 "));
+  const std::string ready = metrics_page(server, "/ready");
   EXPECT_TRUE(ready.starts_with("HTTP/1.1 503 ")) << ready;
   EXPECT_NE(ready.find("loading"), std::string::npos) << ready;
   server.signal(SIGTERM);
   EXPECT_EQ(server.wait(), 128 + SIGTERM);
+}
+
+// The same of a server that has its model and is not ready yet: the pipe is an index.
+TEST_F(OperationsTest, BetweenItsModelAndReadyItEndsOnASignal) {
+  const std::string index = scratch_ / "index";
+  ASSERT_EQ(mkfifo(index.c_str(), 0600), 0);
+  const auto profile = scratch_.write(
+      "profile.toml", "[target]\npass_ms = [[1, 1]]\n[activation_bytes]\n\"moa-tli0\" = 2048\n");
+  Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--bundle",
+                  demo_model("moa-tli0"), "--pace-profile", profile, "--index", index, "--listen",
+                  "127.0.0.1:0", "--state", scratch_ / "state"},
+                 scratch_ / "server");
+  ASSERT_TRUE(server.wait_for_error("padded payloads")) << server.err();
+  server.signal(SIGTERM);
+  EXPECT_EQ(server.wait(), 128 + SIGTERM) << server.err();
 }
 
 TEST_F(OperationsTest, MetricsBeyondLoopbackAreWarnedOf) {

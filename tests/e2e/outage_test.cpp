@@ -1,25 +1,25 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "tests/e2e/process.h"
+#include "tests/e2e/server_metrics.h"
 #include "tests/model/hf_directory.h"
 
 namespace edgedraft::testing {
 namespace {
 
-using namespace std::chrono_literals;
 using nlohmann::json;
 using Options = std::vector<std::string>;
 
 constexpr const char* kStory = "Tell me a story about a dog and a ball.";
 
-// Slow enough a target that the kill comes in mid-answer.
-const Options kPaced{"--pace-ms", "250"};
-// By then some tokens have come, on a busy machine too; the whole answer takes some four seconds.
-constexpr auto kIntoTheAnswer = 1500ms;
+// Slow enough a target that the kill comes in mid-answer: a whole answer takes some four seconds.
+const Options kPaced{"--metrics", "127.0.0.1:0", "--pace-ms", "250"};
+// With so many generated the client has some: they come a pass at a time.
+constexpr double kIntoTheAnswer = 6;
 
 class OutageTest : public ::testing::Test {
  protected:
@@ -55,10 +55,10 @@ class OutageTest : public ::testing::Test {
   json answer_while_it_is_killed(std::unique_ptr<Server> server, const Options& client_options,
                                  const Options& server_options) {
     const auto client = start_client(scratch_, "client", client_options);
-    std::this_thread::sleep_for(kIntoTheAnswer);
+    wait_for_tokens(server->process(), kIntoTheAnswer);
     server->process().signal(SIGKILL);
     server->process().wait();
-    std::this_thread::sleep_for(300ms);
+    EXPECT_TRUE(client->wait_for_error("offline: ")) << client->err();
     const std::string address = server->address();
     server = std::make_unique<Server>(scratch_, server_options, address);
     EXPECT_EQ(client->wait(), 0) << client->err();
@@ -69,13 +69,13 @@ class OutageTest : public ::testing::Test {
     return answer["provenance"].get<std::vector<std::string>>();
   }
 
-  Scratch scratch_;
+  test::TemporaryDirectory scratch_;
 };
 
 TEST_F(OutageTest, TheAnswerGoesOnWhenTheServerIsKilled) {
   Server server(scratch_, kPaced);
   const auto client = start_client(scratch_, "client", common(server));
-  std::this_thread::sleep_for(kIntoTheAnswer);
+  wait_for_tokens(server.process(), kIntoTheAnswer);
   server.process().signal(SIGKILL);
   ASSERT_EQ(client->wait(), 0) << client->err();
   const json answer = json::parse(client->out());

@@ -123,31 +123,11 @@ bool Process::wait_for(const std::string& text, const char* suffix, std::chrono:
   return true;
 }
 
-Scratch::Scratch() {
-  std::string name = (std::filesystem::temp_directory_path() / "edgedraft-e2e-XXXXXX").string();
-  if (!mkdtemp(name.data())) throw std::runtime_error("no temporary directory");
-  path_ = name;
-}
-
-Scratch::~Scratch() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
-std::filesystem::path Scratch::write_secret(const std::string& name,
-                                            const std::string& text) const {
-  const std::filesystem::path file = path_ / name;
-  std::ofstream(file) << text;
-  std::filesystem::permissions(
-      file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
-  return file;
-}
-
 std::string demo_model(const std::string& name) {
   return std::string(EDGEDRAFT_MODELS) + "/" + name + ".gguf";
 }
 
-Server::Server(const Scratch& scratch, std::vector<std::string> options,
+Server::Server(const test::TemporaryDirectory& scratch, std::vector<std::string> options,
                const std::string& listen) {
   static std::atomic<int> count = 0;
   std::vector<std::string> command{EDGEDRAFT_SERVER,
@@ -180,8 +160,8 @@ Server::Server(const Scratch& scratch, std::vector<std::string> options,
   EXPECT_EQ(pin_word, "pin");
 }
 
-std::unique_ptr<Process> start_client(const Scratch& scratch, const std::string& name,
-                                      std::vector<std::string> options) {
+std::unique_ptr<Process> start_client(const test::TemporaryDirectory& scratch,
+                                      const std::string& name, std::vector<std::string> options) {
   std::vector<std::string> command{EDGEDRAFT_CLIENT, "run", "--json"};
   command.insert(command.end(), options.begin(), options.end());
   return std::make_unique<Process>(

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/temporary_directory.h"
+
 namespace edgedraft::testing {
 
 // A child process with its output in files. Killed with its owner.
@@ -42,24 +44,10 @@ class Process {
   int status_ = -1;
 };
 
-// A folder for one test.
-class Scratch {
- public:
-  Scratch();
-  ~Scratch();
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  const std::filesystem::path& path() const { return path_; }
-  // A file that only its owner may use, as token files have to be.
-  std::filesystem::path write_secret(const std::string& name, const std::string& text) const;
-
- private:
-  std::filesystem::path path_;
-};
-
 // edgedraft-server with the demo models on a free port of loopback.
 class Server {
  public:
-  explicit Server(const Scratch& scratch, std::vector<std::string> options = {},
+  explicit Server(const test::TemporaryDirectory& scratch, std::vector<std::string> options = {},
                   const std::string& listen = "127.0.0.1:0");
 
   const std::string& address() const { return address_; }
@@ -73,8 +61,8 @@ class Server {
 };
 
 // `edgedraft run --json` with these further options.
-std::unique_ptr<Process> start_client(const Scratch& scratch, const std::string& name,
-                                      std::vector<std::string> options);
+std::unique_ptr<Process> start_client(const test::TemporaryDirectory& scratch,
+                                      const std::string& name, std::vector<std::string> options);
 
 std::string demo_model(const std::string& name);
 

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -36,7 +37,7 @@ class ProgramsTest : public ::testing::Test {
     return json::parse(client->out());
   }
 
-  Scratch scratch_;
+  test::TemporaryDirectory scratch_;
   // Drafts of one size, whatever this machine's passes cost.
   Server server_{scratch_, {"--row-budget", "64"}};
   int runs_ = 0;
@@ -169,7 +170,7 @@ TEST_F(ProgramsTest, DraftersFromTheConversationsTextAndFromAnIndexChangeNothing
 
 // A drafter that knows a few of the tokens is a drafter like any other.
 TEST(ReducedVocabularyTest, ABundleMadeByConvertGivesThePlainAnswer) {
-  const Scratch scratch;
+  const test::TemporaryDirectory scratch;
   const auto corpus = scratch / "corpus.txt";
   { std::ofstream(corpus) << "47+38: 7+8+0=15, 4+3+1=08. Answer: 85\n{\"name\": \"set_alarm\"}\n"; }
   Options server_options{"--row-budget", "64"};
@@ -239,7 +240,7 @@ TEST_F(ProgramsTest, SaysWhereItDraftsAndWhy) {
 }
 
 TEST(DevicesCommandTest, MeasuresTheCpuAndRemembersIt) {
-  const Scratch scratch;
+  const test::TemporaryDirectory scratch;
   Process devices(
       {EDGEDRAFT_CLIENT, "devices", "--bundle", demo_model("moa-tli0"), "--threads", "1", "--json"},
       scratch / "devices", "", {{"XDG_CACHE_HOME", scratch / "cache"}});
@@ -300,7 +301,7 @@ TEST_F(ProgramsTest, ControlChangesNoAnswerAndSaysWhatItDid) {
 
 // Keys and values of 16 bits change what the target says a little, and nothing about who drafts.
 TEST(KvTypeTest, DraftedAnswersAreThePlainOnesOfTheSameServer) {
-  const Scratch scratch;
+  const test::TemporaryDirectory scratch;
   for (const char* type : {"f16", "bf16"}) {
     SCOPED_TRACE(type);
     const Server server(scratch, {"--kv-type", type, "--row-budget", "64"});
@@ -330,7 +331,7 @@ TEST(KvTypeTest, DraftedAnswersAreThePlainOnesOfTheSameServer) {
 
 // A GPU whose drafters may have keys and values of 16 bits, as `edgedraft devices` tells of it;
 // null without one.
-json gpu_with_16_bits(const Scratch& scratch, const std::string& bundle) {
+json gpu_with_16_bits(const test::TemporaryDirectory& scratch, const std::string& bundle) {
   Process devices({EDGEDRAFT_CLIENT, "devices", "--bundle", demo_model(bundle), "--json"},
                   scratch / "devices-of-16-bits");
   EXPECT_EQ(devices.wait(), 0) << devices.err();
@@ -378,7 +379,7 @@ TEST_F(ProgramsTest, KeysAndValuesOf16BitsOnAGpuTakeHalfAndChangeNoAnswer) {
 
 // The server drafts for a client that only listens.
 TEST(SpeculatingServerTest, GivesThePlainAnswerInFewerPasses) {
-  const Scratch scratch;
+  const test::TemporaryDirectory scratch;
   const Server plain_server(scratch);
   const auto answer = [&](const Server& server, const Options& sampling) {
     Options options{"-p",
@@ -419,7 +420,7 @@ TEST(SpeculatingServerTest, GivesThePlainAnswerInFewerPasses) {
 }
 
 TEST(SpeculatingServerTest, CopiesFromPublicTextsAlone) {
-  const Scratch scratch;
+  const test::TemporaryDirectory scratch;
   std::ofstream(scratch / "stories.txt")
       << "One day the little dog saw a ball. The dog was happy. The end.\n";
   const auto index_of = [&](const std::string& name, const Options& options) {
@@ -464,7 +465,7 @@ TEST(SpeculatingServerTest, CopiesFromPublicTextsAlone) {
 }
 
 TEST(SpeculatingServerTest, SaysWhichDraftersThereAre) {
-  const Scratch scratch;
+  const test::TemporaryDirectory scratch;
   Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--bundle",
                   demo_model("moa-tli0"), "--speculate", "nobody", "--state", scratch / "state"},
                  scratch / "server");
@@ -486,6 +487,19 @@ TEST_F(ProgramsTest, AConversationOnStandardInputAnswersEachLine) {
     ++answers;
   }
   EXPECT_EQ(answers, 2);
+}
+
+TEST_F(ProgramsTest, AConversationGoesOnBehindATurnThatIsRefused) {
+  Process chat({EDGEDRAFT_CLIENT, "chat", "--json", "--server", server_.address(), "--pin",
+                server_.pin(), "--bundle", demo_model("moa-tli0"), "--max-tokens", "5",
+                "--private-detect", "mail", "--private-found", "refuse"},
+               scratch_ / "refused",
+               "Write to zoe@lee.org.\nWrite to <private>zoe@lee.org</private>.\nzoe@lee.org?\n");
+  EXPECT_EQ(chat.wait(), 0) << chat.err();
+  const std::string out = chat.out();
+  EXPECT_EQ(std::ranges::count(out, '\n'), 2) << out;
+  EXPECT_NE(chat.err().find("1 mail"), std::string::npos) << chat.err();
+  EXPECT_NE(chat.err().find("the turn is left out"), std::string::npos) << chat.err();
 }
 
 TEST_F(ProgramsTest, OptionsComeFromTheEnvironmentAndTheFileToo) {

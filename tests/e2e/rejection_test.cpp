@@ -45,7 +45,7 @@ class RejectionTest : public ::testing::Test {
     return a;
   }
 
-  Scratch scratch_;
+  test::TemporaryDirectory scratch_;
   int runs_ = 0;
 };
 

@@ -7,11 +7,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "tests/e2e/drafter_memory.h"
 #include "tests/e2e/process.h"
+#include "tests/e2e/server_metrics.h"
 #include "tests/support/http_client.h"
 
 // `edgedraft serve` between programs and a server that comes and goes.
@@ -24,13 +26,15 @@ using Options = std::vector<std::string>;
 
 constexpr const char* kStory = "Tell me a story about a dog and a ball.";
 // Slow enough a target that a kill comes in mid-answer.
-const Options kPaced{"--pace-ms", "100"};
+const Options kPaced{"--metrics", "127.0.0.1:0", "--pace-ms", "100"};
+// With so many generated some have come: a pass at a time.
+constexpr double kIntoTheAnswer = 6;
 
 // The endpoint, once it answers.
 class Endpoint {
  public:
-  Endpoint(const Scratch& scratch, const std::string& server, const std::string& pin,
-           const Options& options = {})
+  Endpoint(const test::TemporaryDirectory& scratch, const std::string& server,
+           const std::string& pin, const Options& options = {})
       : process_(command(server, pin, options), scratch / "serve") {
     if (!process_.wait_for_output("\n")) throw std::runtime_error(process_.err());
     // "ready http://127.0.0.1:PORT/v1 model NAME"
@@ -43,6 +47,15 @@ class Endpoint {
   HttpResult post(json fields) const {
     fields["messages"] = {{{"role", "user"}, {"content", kStory}}};
     return ask(port_, {.method = "POST", .path = "/v1/chat/completions", .body = fields.dump()});
+  }
+  // One of its counters.
+  std::uint64_t metric(const std::string& name) const {
+    const std::string metrics = ask(port_, {.path = "/metrics"}).body;
+    const std::string before = "\nedgedraft_client:" + name + ' ';
+    const std::size_t at = metrics.find(before);
+    if (at != std::string::npos) return std::stoull(metrics.substr(at + before.size()));
+    ADD_FAILURE() << "no " << name << " in " << metrics;
+    return std::numeric_limits<std::uint64_t>::max();
   }
   json answer(const json& fields) const {
     const HttpResult result = post(fields);
@@ -120,7 +133,7 @@ class ServeTest : public ::testing::Test {
     std::thread asking([&] {
       result = endpoint.post({{"stream", true}, {"max_tokens", 80}, {"offline", policy}});
     });
-    std::this_thread::sleep_for(1200ms);
+    wait_for_tokens(server->process(), kIntoTheAnswer);
     server->process().signal(SIGKILL);
     server->process().wait();
     std::this_thread::sleep_for(away);
@@ -130,7 +143,7 @@ class ServeTest : public ::testing::Test {
     return read(result.body);
   }
 
-  Scratch scratch_;
+  test::TemporaryDirectory scratch_;
 };
 
 TEST_F(ServeTest, LittleMemoryIsForFewerConversationsAtOnceAndAllAreAnswered) {
@@ -153,11 +166,7 @@ TEST_F(ServeTest, LittleMemoryIsForFewerConversationsAtOnceAndAllAreAnswered) {
   for (std::thread& thread : asking) thread.join();
   for (const std::string& content : contents) EXPECT_EQ(content, expected);
 
-  const std::string metrics = ask(endpoint.port(), {.path = "/metrics"}).body;
-  const std::string name = "\nedgedraft_client:memory_peak_bytes ";
-  const std::size_t at = metrics.find(name);
-  ASSERT_NE(at, std::string::npos) << metrics;
-  const std::uint64_t peak = std::stoull(metrics.substr(at + name.size()));
+  const std::uint64_t peak = endpoint.metric("memory_peak_bytes");
   EXPECT_GT(peak, memory.shared);
   EXPECT_LE(peak, limit);
 }
@@ -175,14 +184,15 @@ TEST_F(ServeTest, AShortOutageChangesNothingThatAPlainClientSees) {
 // As where the device gets another address: its connection ends without a word, and the server
 // still has the session when the next one comes.
 TEST_F(ServeTest, AChangedAddressLosesAndRepeatsNothing) {
-  const Server server(scratch_, kPaced);
+  Server server(scratch_, kPaced);
   const Endpoint endpoint(scratch_, server.address(), server.pin(), {"--hold-ms", "60000"});
   HttpResult result;
   std::thread asking([&] {
     result = endpoint.post({{"stream", true}, {"max_tokens", 80}, {"offline", "keep"}});
   });
-  for (const auto after : {1000ms, 400ms}) {
-    std::this_thread::sleep_for(after);
+  double tokens = 0;
+  for (int change = 0; change < 2; ++change) {
+    tokens = wait_for_tokens(server.process(), tokens + kIntoTheAnswer);
     for (const char* const plug : {R"({"plugged": false})", R"({"plugged": true})"}) {
       EXPECT_EQ(ask(endpoint.port(), {.method = "PUT", .path = "/v1/edgedraft/link", .body = plug})
                     .status,
@@ -234,7 +244,7 @@ TEST_F(ServeTest, StartsWithoutANetworkAndMeetsItsServerLater) {
   EXPECT_GT(alone["x_edgedraft"]["offline_tokens"], 0);
   json waited;
   std::thread asking([&] { waited = endpoint.answer({{"max_tokens", 20}, {"offline", "wait"}}); });
-  std::this_thread::sleep_for(500ms);
+  while (endpoint.metric("requests_processing") < 1) std::this_thread::sleep_for(10ms);
   const Server server(scratch_, {}, address);
   asking.join();
   EXPECT_EQ(waited["x_edgedraft"]["offline_tokens"], 0);

@@ -85,7 +85,7 @@ class ExperimentProgramsTest : public ::testing::Test {
     ASSERT_TRUE(runner.running()) << runner.err();
   }
 
-  Scratch scratch_;
+  test::TemporaryDirectory scratch_;
   std::string driver_ = "loopback";
   std::string error_;
 };

@@ -175,7 +175,7 @@ class ReportBrowserTest : public ::testing::Test {
                                    : dom.substr(at + 14, dom.find('"', at + 14) - at - 14);
   }
 
-  Scratch scratch_;
+  test::TemporaryDirectory scratch_;
   std::string browser_;
 };
 

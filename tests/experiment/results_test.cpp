@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "netsim/run/run_record.h"
-#include "tests/model/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace edgedraft::netsim {
 namespace {

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "tests/model/raw_gguf.h"
-#include "tests/model/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "shared/model/fingerprint.h"
 #include "shared/model/gguf.h"
-#include "tests/model/temporary_directory.h"
 #include "tests/support/skip.h"
+#include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
 namespace {

@@ -10,8 +10,8 @@
 #include "shared/model/sentencepiece_proto.h"
 #include "shared/tensor/dtype.h"
 #include "tests/model/raw_gguf.h"
-#include "tests/model/temporary_directory.h"
 #include "tests/model/tiny_tokenizer.h"
+#include "tests/support/temporary_directory.h"
 
 namespace edgedraft::test {
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/model/raw_gguf.h"
-#include "tests/model/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
 namespace {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <condition_variable>
+#include <future>
 #include <latch>
 #include <memory>
 #include <mutex>
@@ -200,6 +201,41 @@ TEST(ClientLinkTest, SecondHandshakeResumesTheFirst) {
   EXPECT_EQ(link->stats().resumed_handshakes, 1u);
 }
 
+// Whoever is told may wait for a lock that somebody holds who calls the link.
+TEST(ClientLinkTest, MayBeCalledWhileItTellsOfAnEvent) {
+  const TestServer server;
+  std::latch telling(1);
+  std::latch told(1);
+  ClientLinkOptions options = server.client_options();
+  options.on_event = [&, first = true]() mutable {
+    if (!std::exchange(first, false)) return;
+    telling.count_down();
+    told.wait();
+  };
+  const auto link = ClientLink::open(std::move(options)).value();
+  telling.wait();
+  const auto closed = std::async(std::launch::async, [&] { link->close(); });
+  EXPECT_EQ(closed.wait_for(10s), std::future_status::ready);
+  told.count_down();
+}
+
+// A link at rest may break and come back for days.
+TEST(ClientLinkTest, OfConnectionsThatNobodyListenedToTheLastIsTold) {
+  TestServer server;
+  const auto link = server.connect();
+  for (std::uint32_t i = 0; i < 5; ++i) {
+    server.application.handles().at(i).fail({Errc::refused, "come again"});
+    const Instant end = soon();
+    while (link->stats().reconnects == i && Clock::now() < end) std::this_thread::sleep_for(1ms);
+    ASSERT_EQ(link->stats().reconnects, i + 1);
+  }
+  EXPECT_EQ(link->wait_event(soon()).error().code, Errc::link_down);
+  expect_event<Welcomed>(*link);
+  EXPECT_EQ(link->wait_event(Instant::min()).error().code, Errc::timed_out);
+  ASSERT_TRUE(link->send(outgoing(small_prompt())));
+  expect_event<VerdictReceived>(*link);
+}
+
 TEST(ClientLinkTest, ReasonThatRetryingDoesNotCureClosesTheLink) {
   TestServer server;
   server.application.rejection = Error{Errc::unauthorized, "wrong token"};
@@ -373,7 +409,7 @@ class BusyApplication final : public ServerApplication {
 };
 
 TEST(ClientLinkTest, ALinkThatTakesNoMoreIsBackedUpUntilItDoes) {
-  TemporaryDirectory directory;
+  test::TemporaryDirectory directory;
   const TlsIdentity identity = make_identity(directory.path(), "server", {});
   BusyApplication application;
   Listener listener(on_loopback(),

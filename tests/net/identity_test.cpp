@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 TEST(IdentityTest, IsMadeOnceAndKept) {
-  const TemporaryDirectory directory;
+  const test::TemporaryDirectory directory;
   const auto first = load_or_create_identity(directory / "state");
   ASSERT_TRUE(first) << first.error().message;
   EXPECT_TRUE(first->pin.starts_with("sha256:"));
@@ -27,7 +27,7 @@ TEST(IdentityTest, IsMadeOnceAndKept) {
 }
 
 TEST(IdentityTest, FilesAreTheOwnersAlone) {
-  const TemporaryDirectory directory;
+  const test::TemporaryDirectory directory;
   const auto identity = load_or_create_identity(directory / "state").value();
   const auto others = fs::perms::group_all | fs::perms::others_all;
   EXPECT_EQ(fs::status(identity.key_file).permissions() & others, fs::perms::none);
@@ -36,7 +36,7 @@ TEST(IdentityTest, FilesAreTheOwnersAlone) {
 }
 
 TEST(IdentityTest, LostCertificateIsMadeAnewFromItsKey) {
-  const TemporaryDirectory directory;
+  const test::TemporaryDirectory directory;
   const auto first = load_or_create_identity(directory.path()).value();
   fs::remove(first.certificate_file);
   EXPECT_EQ(load_or_create_identity(directory.path()).value().pin, first.pin);
@@ -45,7 +45,7 @@ TEST(IdentityTest, LostCertificateIsMadeAnewFromItsKey) {
 // A serial number of random octets begins with a zero octet now and then, and such a certificate
 // cannot be read.
 TEST(IdentityTest, SerialNumbersHaveNoLeadingZeroOctet) {
-  const TemporaryDirectory directory;
+  const test::TemporaryDirectory directory;
   for (int i = 0; i < 50; ++i) {
     const auto identity = load_or_create_identity(directory.path());
     ASSERT_TRUE(identity) << identity.error().message;
@@ -62,7 +62,7 @@ TEST(IdentityTest, SerialNumbersHaveNoLeadingZeroOctet) {
 }
 
 TEST(IdentityTest, LostKeyMakesAnotherIdentity) {
-  const TemporaryDirectory directory;
+  const test::TemporaryDirectory directory;
   const auto first = load_or_create_identity(directory.path()).value();
   fs::remove(first.key_file);
   const auto second = load_or_create_identity(directory.path());
@@ -71,7 +71,7 @@ TEST(IdentityTest, LostKeyMakesAnotherIdentity) {
 }
 
 TEST(IdentityTest, DamagedFilesAreNamed) {
-  const TemporaryDirectory directory;
+  const test::TemporaryDirectory directory;
   const auto identity = load_or_create_identity(directory.path()).value();
   std::ofstream(identity.key_file, std::ios::trunc) << "no key";
   const auto damaged = load_or_create_identity(directory.path());
@@ -81,7 +81,7 @@ TEST(IdentityTest, DamagedFilesAreNamed) {
 }
 
 TEST(IdentityTest, KeyOfAnotherCertificateIsRefused) {
-  const TemporaryDirectory directory;
+  const test::TemporaryDirectory directory;
   const auto a = make_identity(directory.path(), "a", {});
   const auto b = make_identity(directory.path(), "b", {});
   EXPECT_EQ(load_identity(a.certificate_file, b.key_file).error().code, Errc::bad_file);
@@ -90,7 +90,7 @@ TEST(IdentityTest, KeyOfAnotherCertificateIsRefused) {
 }
 
 TEST(IdentityTest, AKeyThatEverybodyMayReadIsRefusedOnBothSides) {
-  const TemporaryDirectory directory;
+  const test::TemporaryDirectory directory;
   const auto identity = make_identity(directory.path(), "a", {});
   fs::permissions(identity.key_file, fs::perms::group_read, fs::perm_options::add);
   const auto make_server = [&] {

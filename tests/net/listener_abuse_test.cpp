@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
+
 #include "shared/protocol/frame.h"
 #include "tests/net/net_support.h"
 #include "tests/net/raw_peer.h"
@@ -10,12 +13,12 @@ namespace {
 
 class ListenerAbuseTest : public testing::Test {
  protected:
-  ~ListenerAbuseTest() override { server_.expect_serves(); }
+  ~ListenerAbuseTest() override { server_->expect_serves(); }
 
   // The reason of the first connection that ended.
-  Error reason() { return server_.application.wait_ended(1)[0]; }
+  Error reason() { return server_->application.wait_ended(1)[0]; }
 
-  std::uint16_t port() const { return server_.listener->port(); }
+  std::uint16_t port() const { return server_->listener->port(); }
 
   // A peer that has said Hello and been welcomed.
   void sign_in(RawTlsPeer& peer) {
@@ -39,25 +42,25 @@ class ListenerAbuseTest : public testing::Test {
     }
   }
 
-  static TestServer::Options impatient() {
+  // A server with a limit that the peer is to reach. The next client has to keep within it.
+  void serve_with(const std::function<void(ListenerOptions&)>& limit) {
     TestServer::Options options;
-    options.listener.tls_timeout = 200ms;
-    options.listener.write_stall_timeout = 200ms;
-    options.listener.session.channel.handshake_timeout = 300ms;
-    options.listener.session.channel.frame_timeout = 300ms;
-    return options;
+    limit(options.listener);
+    server_ = std::make_unique<TestServer>(options);
   }
 
-  TestServer server_{impatient()};
+  std::unique_ptr<TestServer> server_ = std::make_unique<TestServer>();
 };
 
 TEST_F(ListenerAbuseTest, StalledTlsHandshakeTimesOut) {
+  serve_with([](ListenerOptions& options) { options.tls_timeout = 1s; });
   RawPeer peer(port());
   EXPECT_TRUE(peer.read_to_end().empty());
   EXPECT_EQ(reason().code, Errc::timed_out);
 }
 
 TEST_F(ListenerAbuseTest, StalledHelloTimesOut) {
+  serve_with([](ListenerOptions& options) { options.session.channel.handshake_timeout = 1s; });
   RawTlsPeer peer(port(), {});
   ASSERT_TRUE(peer.shake_hands());
   EXPECT_EQ(farewell(peer)->code, Errc::timed_out);
@@ -65,6 +68,7 @@ TEST_F(ListenerAbuseTest, StalledHelloTimesOut) {
 }
 
 TEST_F(ListenerAbuseTest, FrameThatNeverEndsTimesOut) {
+  serve_with([](ListenerOptions& options) { options.session.channel.frame_timeout = 300ms; });
   RawTlsPeer peer(port(), {});
   sign_in(peer);
   const Bytes frame = wire::encode(outgoing(small_prompt()));
@@ -90,7 +94,7 @@ TEST_F(ListenerAbuseTest, RandomBytesInsteadOfTls) {
     peer.finish_writing();
     peer.read_to_end();
   }
-  server_.application.wait_ended(20);
+  server_->application.wait_ended(20);
 }
 
 TEST_F(ListenerAbuseTest, OversizeFrameIsRefusedByItsHeader) {
@@ -153,6 +157,7 @@ TEST_F(ListenerAbuseTest, OneByteWritesAreServed) {
 }
 
 TEST_F(ListenerAbuseTest, PeerThatNeverReadsIsDropped) {
+  serve_with([](ListenerOptions& options) { options.write_stall_timeout = 200ms; });
   RawTlsPeer peer(port(), {});
   sign_in(peer);
   // Pongs pile up until neither side's buffers take more.
@@ -161,13 +166,13 @@ TEST_F(ListenerAbuseTest, PeerThatNeverReadsIsDropped) {
     const Bytes ping = wire::encode(wire::Ping{1});
     pings.insert(pings.end(), ping.begin(), ping.end());
   }
-  while (server_.listener->stats().open == 1) peer.write(pings);
+  while (server_->listener->stats().open == 1) peer.write(pings);
   EXPECT_EQ(reason().code, Errc::timed_out);
 }
 
 TEST_F(ListenerAbuseTest, ConnectAndLeaveManyTimes) {
   for (int i = 0; i < 200; ++i) RawPeer(port()).reset();
-  server_.application.wait_ended(200);
+  server_->application.wait_ended(200);
 }
 
 }  // namespace

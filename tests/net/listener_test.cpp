@@ -85,6 +85,19 @@ TEST(ListenerTest, AnAddressHasItsShareOfStrangers) {
   EXPECT_EQ(server.listener->stats().over_limit, 2u);
 }
 
+// Else whoever counts peers that know no TLS would count these, too.
+TEST(ListenerTest, WhoMadeRoomForOthersIsToldApart) {
+  TestServer server({.listener = {.address = "127.0.0.1", .strangers_per_address_max = 1}});
+  RawPeer first(server.listener->port());
+  RawPeer second(server.listener->port());
+  EXPECT_TRUE(first.read_to_end().empty());
+  EXPECT_EQ(server.application.wait_ended(1)[0].code, Errc::refused);
+  second.write("this is no TLS");
+  second.finish_writing();
+  second.read_to_end();
+  EXPECT_NE(server.application.wait_ended(2)[1].code, Errc::refused);
+}
+
 TEST(ListenerTest, AboveTheLimitConnectionsAreClosed) {
   TestServer server({.listener = {.address = "127.0.0.1", .connections_max = 1}});
   const auto first = server.connect();

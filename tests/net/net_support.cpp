@@ -27,17 +27,6 @@ void add_extension(X509* to, int id, const std::string& value) {
 
 }  // namespace
 
-TemporaryDirectory::TemporaryDirectory() {
-  std::string name = (std::filesystem::temp_directory_path() / "edgedraft-XXXXXX").string();
-  if (!mkdtemp(name.data())) throw std::runtime_error("no temporary directory");
-  path_ = name;
-}
-
-TemporaryDirectory::~TemporaryDirectory() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 TlsIdentity make_identity(const std::filesystem::path& directory, const std::string& name,
                           const TestCertificate& options) {
   const Owned<EVP_PKEY> key(EVP_EC_gen("P-256"), EVP_PKEY_free);

@@ -12,24 +12,11 @@
 #include "shared/net/identity.h"
 #include "shared/net/listener.h"
 #include "tests/support/outgoing.h"
+#include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
 
 using namespace std::chrono_literals;
-
-// A directory of its own, gone at the end.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory();
-  ~TemporaryDirectory();
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // What a test certificate is like.
 struct TestCertificate {
@@ -95,7 +82,7 @@ class TestServer {
   static Result<ClientEvent> first_event(ClientLinkOptions options);
   void expect_serves() const;
 
-  TemporaryDirectory directory;
+  test::TemporaryDirectory directory;
   TestApplication application;
   TlsIdentity identity;
   std::unique_ptr<Listener> listener;

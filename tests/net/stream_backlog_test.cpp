@@ -82,7 +82,7 @@ class StreamingApplication final : public ServerApplication {
 };
 
 TEST(StreamBacklogTest, AStreamWaitsForItsReader) {
-  TemporaryDirectory directory;
+  test::TemporaryDirectory directory;
   const TlsIdentity identity = make_identity(directory.path(), "server", {});
   StreamingApplication application;
   Listener listener(on_loopback(),

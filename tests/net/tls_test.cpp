@@ -54,7 +54,7 @@ TEST(TlsTest, TextThatIsNoPinIsAMistakeOfTheUser) {
 }
 
 TEST(TlsTest, ExpiredCertificateIsRefusedEvenWithTheRightPin) {
-  const TemporaryDirectory directory;
+  const test::TemporaryDirectory directory;
   const TestServer server(
       {.identity = make_identity(directory.path(), "expired",
                                  {.valid_from_seconds = -7200, .valid_until_seconds = -3600})});
@@ -64,7 +64,7 @@ TEST(TlsTest, ExpiredCertificateIsRefusedEvenWithTheRightPin) {
 }
 
 TEST(TlsTest, CertificateOfTheFutureIsRefusedEvenWithTheRightPin) {
-  const TemporaryDirectory directory;
+  const test::TemporaryDirectory directory;
   const TestServer server(
       {.identity = make_identity(directory.path(), "early",
                                  {.valid_from_seconds = 3600, .valid_until_seconds = 7200})});
@@ -93,7 +93,7 @@ class TlsCaTest : public testing::Test {
     return make_identity(directory_.path(), "leaf", certificate);
   }
 
-  TemporaryDirectory directory_;
+  test::TemporaryDirectory directory_;
 };
 
 TEST_F(TlsCaTest, SignedByTheCaIsTrustedByNameAndAddress) {

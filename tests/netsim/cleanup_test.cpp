@@ -16,8 +16,8 @@ namespace edgedraft::netsim {
 namespace {
 
 using namespace std::chrono_literals;
+using test::TemporaryDirectory;
 using testing::Process;
-using testing::Scratch;
 
 std::uint64_t network_of(pid_t pid) {
   struct stat info = {};
@@ -126,7 +126,7 @@ class RunningLink {
     return false;
   }
 
-  Scratch scratch_;
+  TemporaryDirectory scratch_;
   std::string port_;
   std::unique_ptr<Process> process_;
   bool up_ = false;
@@ -191,7 +191,7 @@ TEST(CleanupTest, ADestroyedLinkTakesItsEndsWithIt) {
   std::string why_not;
   auto link = MeasuredLink::make(read_network_profile("lan").value(), DriverKind::tun, 1, why_not);
   if (!link) EDGEDRAFT_SKIP_WITHOUT("tun", why_not);
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   Process forgotten(link->link().at_device({NETSIM_PROBE, "echo", "7000"}), scratch / "forgotten");
   ASSERT_TRUE(forgotten.wait_for_output("ready")) << forgotten.err();
   link.reset();
@@ -224,7 +224,7 @@ TEST(UnprivilegedTest, TunWorksInAUserNamespace) {
 TEST(UnprivilegedTest, ItSaysWhyThereIsNoTun) {
   if (geteuid() != 0)
     EDGEDRAFT_SKIP_WITHOUT("root", "only root can take /dev/net/tun away from a test");
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   Process process(
       {"unshare", "--mount", "sh", "-c", "mount -t tmpfs tmpfs /dev/net && exec \"$@\"", "sh",
        EDGEDRAFT_NETSIM, "link", "--driver", "tun", "--profile", "lan", "--", "true"},

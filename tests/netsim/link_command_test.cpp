@@ -8,8 +8,8 @@
 namespace edgedraft::netsim {
 namespace {
 
+using test::TemporaryDirectory;
 using testing::Process;
-using testing::Scratch;
 
 struct Outcome {
   int status;
@@ -18,7 +18,7 @@ struct Outcome {
 };
 
 Outcome run(std::vector<std::string> options) {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   options.insert(options.begin(), {EDGEDRAFT_NETSIM, "link"});
   Process process(options, scratch / "netsim");
   const int status = process.wait();
@@ -54,7 +54,7 @@ TEST(LinkCommandTest, TheScheduleShowsTheScript) {
 }
 
 TEST(LinkCommandTest, NonsenseIsAMistakeWithHelpToo) {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   Process process({EDGEDRAFT_NETSIM, "NONSENSE", "--help"}, scratch / "netsim");
   EXPECT_EQ(process.wait(), 2);
   EXPECT_NE(process.err().find("'NONSENSE' is no command; there are link, run, report, probe"),
@@ -73,7 +73,7 @@ TEST(LinkCommandTest, ADryRunPrintsAScriptThatAShellCanRead) {
   const Outcome dry = run({"--driver", "tc", "--profile", "4g-busy", "--dry-run"});
   ASSERT_EQ(dry.status, 0) << dry.err;
   EXPECT_EQ(dry.out.substr(0, 10), "#!/bin/sh\n");
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   Process shell({"/bin/sh", "-n"}, scratch / "sh", dry.out);
   EXPECT_EQ(shell.wait(), 0) << shell.err();
 }

@@ -44,7 +44,7 @@ class MeasuredLink {
   std::vector<std::string> with_target(std::vector<std::string> device);
   bool is_proxy() const { return link_->name() == "proxy"; }
 
-  testing::Scratch scratch_;
+  test::TemporaryDirectory scratch_;
   std::unique_ptr<LinkDriver> link_;
   std::uint16_t port_;
   int runs_ = 0;

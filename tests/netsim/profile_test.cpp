@@ -170,7 +170,7 @@ TEST(ProfileTest, ErrorsNameFileLineKeyAndWhatIsAllowed) {
 }
 
 TEST(ProfileTest, FindsTracesBesideItsFile) {
-  const testing::Scratch scratch;
+  const test::TemporaryDirectory scratch;
   std::ofstream(scratch / "cell.down") << "1\n2\n3\n";
   std::ofstream(scratch / "bad.down") << "1\noops\n";
   std::ofstream(scratch / "own.toml") << "[up]\nrate_mbit = 1\n[down]\ntrace = \"cell.down\"\n";

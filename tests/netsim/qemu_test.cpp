@@ -14,8 +14,8 @@ namespace edgedraft::netsim {
 namespace {
 
 using namespace std::chrono_literals;
+using test::TemporaryDirectory;
 using testing::Process;
-using testing::Scratch;
 
 constexpr int kRoundTrips = 400;
 constexpr int kBlast = 1000;
@@ -52,7 +52,7 @@ class NetemTest : public ::testing::Test {
   }
 
   void boot(const std::string& profile, Netem& out) {
-    const Scratch scratch;
+    const TemporaryDirectory scratch;
     std::ofstream(scratch / "own.toml") << profile;
     const auto script = run_command({EDGEDRAFT_NETSIM, "link", "--driver", "tc", "--profile",
                                      (scratch / "own.toml").string(), "--dry-run"});

@@ -23,7 +23,7 @@ static_assert(!std::is_constructible_v<wire::OutgoingMessage, wire::Resume>);
 static_assert(!std::is_constructible_v<wire::OutgoingMessage, wire::Draft>);
 static_assert(!std::is_constructible_v<wire::OutgoingMessage, wire::Message>);
 
-TaintLedger ledger_of(const Tokens& safe, const Tokens& unsafe) {
+TaintLedger ledger_with(const Tokens& safe, const Tokens& unsafe) {
   TaintLedger ledger;
   for (const std::uint32_t token : safe) ledger.append(token, Provenance::given);
   for (const std::uint32_t token : unsafe) ledger.append(token, Provenance::private_);
@@ -31,7 +31,7 @@ TaintLedger ledger_of(const Tokens& safe, const Tokens& unsafe) {
 }
 
 TEST(SafePrefixTest, HoldsTheTokensBehindItsBaseAndTheHashOfTheBase) {
-  const TaintLedger ledger = ledger_of({5, 6, 7, 8}, {});
+  const TaintLedger ledger = ledger_with({5, 6, 7, 8}, {});
   const SafePrefix text(ledger, 1, 2);
   EXPECT_EQ(text.base_count(), 1u);
   EXPECT_EQ(text.base_hash(), token_hash(Tokens{5}));
@@ -40,8 +40,8 @@ TEST(SafePrefixTest, HoldsTheTokensBehindItsBaseAndTheHashOfTheBase) {
 
 // The same in front of a private span, whatever that says: lengths and hashes are covered, too.
 TEST(SafePrefixTest, DoesNotDependOnPrivateText) {
-  const SafePrefix one(ledger_of({5, 6}, {1}), 2, 0);
-  const SafePrefix other(ledger_of({5, 6}, {2, 3, 4}), 2, 0);
+  const SafePrefix one(ledger_with({5, 6}, {1}), 2, 0);
+  const SafePrefix other(ledger_with({5, 6}, {2, 3, 4}), 2, 0);
   EXPECT_EQ(wire::encode(wire::OutgoingPrefill{.text = one}),
             wire::encode(wire::OutgoingPrefill{.text = other}));
   EXPECT_EQ(wire::encode(wire::OutgoingResume{.text = one}),
@@ -49,14 +49,14 @@ TEST(SafePrefixTest, DoesNotDependOnPrivateText) {
 }
 
 TEST(SafePrefixDeathTest, TakesNoPrivateTokenNorItsHashNorItsPlace) {
-  const TaintLedger ledger = ledger_of({5, 6}, {7, 8});
+  const TaintLedger ledger = ledger_with({5, 6}, {7, 8});
   EXPECT_DEATH(SafePrefix(ledger, 0, 3), "untainted");
   EXPECT_DEATH(SafePrefix(ledger, 2, 1), "untainted");
   EXPECT_DEATH(SafePrefix(ledger, 3, 0), "untainted");
 }
 
 TEST(SafeTreeTest, HangsBehindItsConversation) {
-  const TaintLedger ledger = ledger_of({5, 6, 7}, {});
+  const TaintLedger ledger = ledger_with({5, 6, 7}, {});
   const SafeTree tree(ledger, Tokens{1, 2}, std::vector<std::uint8_t>{0, 1});
   EXPECT_EQ(tree.base_count(), 3u);
   EXPECT_EQ(tree.node_count(), 2u);
@@ -65,7 +65,7 @@ TEST(SafeTreeTest, HangsBehindItsConversation) {
 }
 
 TEST(SafeTreeDeathTest, IsNotMadeBehindPrivateText) {
-  const TaintLedger ledger = ledger_of({5, 6}, {7});
+  const TaintLedger ledger = ledger_with({5, 6}, {7});
   EXPECT_DEATH(SafeTree(ledger, Tokens{1}, std::vector<std::uint8_t>{0}), "untainted");
   // Even its length would tell how long the private text is.
   EXPECT_DEATH(SafeTree{ledger}, "untainted");

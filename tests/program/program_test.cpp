@@ -12,7 +12,7 @@
 
 #include "shared/program/options.h"
 #include "shared/program/validators.h"
-#include "tests/model/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
 namespace {

@@ -103,6 +103,19 @@ TEST(ActivationCodecTest, WrongSizeIsRefused) {
   EXPECT_TRUE(dequantize_rows(ActivationLayout(), 7, {})->empty());
 }
 
+// The largest frame that a client takes is a verdict.
+TEST(ActivationCodecTest, AChunkIsNoLargerThanAVerdict) {
+  for (const std::uint32_t cols : {1u, 2u, 7u, 132u, 254u, 255u, 4096u, 32768u}) {
+    const ActivationLayout layout({cols});
+    const std::uint32_t count = chunk_rows(layout);
+    EXPECT_GE(count, 1u);
+    EXPECT_LE(count, kDraftNodesMax + 1) << cols;
+    EXPECT_LE(std::uint64_t{count} * layout.row_bytes(),
+              activation_payload_bytes_max(layout, kDraftNodesMax + 1));
+  }
+  EXPECT_EQ(chunk_rows(ActivationLayout({1022})), 64u) << "else as large as is good";
+}
+
 class ActivationCompressionTest : public testing::TestWithParam<wire::Codec> {};
 
 TEST_P(ActivationCompressionTest, SurvivesTheWay) {

@@ -113,6 +113,30 @@ TEST_F(ServerRunTest, MoreHintsThanASessionMaySendAreDropped) {
   EXPECT_EQ(nodes_taken(), 3 * kHintsMax);
 }
 
+// The nodes of a message may be too many, and what it says besides of weight all the same.
+TEST_F(ServerRunTest, WhetherToEconomiseIsHeardInAFlood) {
+  begin_run({.credit = 50});
+  wire::Hints many = hint(1, 11);
+  many.tokens.assign(kHintsMax, 5);
+  many.parents.assign(kHintsMax, 0);
+  many.scores.assign(kHintsMax, 0);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(hear(many));
+    many.first += kHintsMax;
+  }
+  while (session_.next_event()) {
+  }
+  for (const bool economy : {true, false, true}) {
+    many.economy = economy;
+    ASSERT_TRUE(hear(many));
+    const wire::Hints heard = next_hints();
+    EXPECT_EQ(heard.economy, economy);
+    EXPECT_TRUE(heard.tokens.empty());
+    ASSERT_TRUE(hear(many));
+    EXPECT_FALSE(session_.next_event()) << "it says nothing new";
+  }
+}
+
 TEST_F(ServerRunTest, HintsOfARunThatAPromptEndedMeanNothing) {
   begin_run({.credit = 50});
   wire::Prefill next{.round = 2, .base_length = 11};

@@ -50,6 +50,17 @@ TEST_F(ServerSessionTest, RejectedHelloEndsWithTheReason) {
   expect_farewell(Errc::unauthorized);
 }
 
+// What a client says of the server is no fault of its own, whatever it calls it.
+TEST_F(ServerSessionTest, AClientThatGivesUpHasBrokenNothing) {
+  for (const Errc said : {Errc::protocol, Errc::bad_message, Errc::io}) {
+    session_ = ServerSession({}, now_);
+    sign_in();
+    EXPECT_EQ(code_after(wire::ErrorReport{.code = said, .message = "what is this"}),
+              Errc::link_down);
+    EXPECT_TRUE(session_.finished());
+  }
+}
+
 TEST_F(ServerSessionTest, RequestWhileTheApplicationDecidesIsAnError) {
   ASSERT_TRUE(hear(wire::Hello()));
   wire::Prefill prefill = prompt_of(1);

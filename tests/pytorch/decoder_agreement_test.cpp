@@ -6,9 +6,9 @@
 #include "shared/model/gguf.h"
 #include "shared/runtime/decoder.h"
 #include "shared/speculative/draft_tree.h"
-#include "tests/model/temporary_directory.h"
 #include "tests/pytorch/expected.h"
 #include "tests/support/matrix_reading.h"
+#include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
 namespace {

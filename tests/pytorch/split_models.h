@@ -13,9 +13,9 @@
 #include "shared/drafting/tap.h"
 #include "shared/model/gguf.h"
 #include "shared/runtime/decoder.h"
-#include "tests/model/temporary_directory.h"
 #include "tests/pytorch/expected.h"
 #include "tests/support/matrix_reading.h"
+#include "tests/support/temporary_directory.h"
 
 namespace edgedraft::testing {
 

@@ -11,7 +11,9 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/vulkan/measured_backend.h"
@@ -28,6 +30,7 @@ namespace edgedraft::testing {
 struct BackendFactory {
   std::string name;
   std::function<std::unique_ptr<Backend>()> open;
+  std::string need = {};  // what the machine then lacks; empty: what has that name
 };
 // The name of a case in lists of tests.
 inline void PrintTo(const BackendFactory& factory, std::ostream* out) {
@@ -45,17 +48,37 @@ inline std::vector<BackendFactory> cpu_backends(std::uint32_t threads) {
   return factories;
 }
 
+inline std::vector<VulkanDevice> usable_vulkan_devices() {
+  std::vector<VulkanDevice> devices = list_vulkan_devices();
+  std::erase_if(devices, [](const VulkanDevice& device) { return !device.unusable.empty(); });
+  return devices;
+}
+
+inline bool has_features(const VulkanDevice& device, const VulkanFeatures& wanted) {
+  const VulkanFeatures& there = device.features;
+  return (there.narrow_storage || !wanted.narrow_storage) && (there.float16 || !wanted.float16) &&
+         (there.integer_dot || !wanted.integer_dot) && (there.subgroups || !wanted.subgroups);
+}
+
+// Whether a backend was not opened because the validation layer is not installed.
+inline bool lacks_validation_layer(const Error& error) {
+  return error.message.find("vulkan-validationlayers") != std::string::npos;
+}
+
 // The first Vulkan device, under the validation layer where that is installed: what the layer
-// objects to fails the next call that waits. Null without a device that can be used, or where it
-// lacks `features`; absent are those that a program would use.
+// objects to fails the next call that waits. Null without a device that can be used and has
+// `features`; absent are those that a program would use. Throws where such a device does not open.
 inline std::unique_ptr<Backend> open_vulkan(const std::optional<VulkanFeatures>& features = {}) {
-  for (const VulkanDevice& device : list_vulkan_devices()) {
-    if (!device.unusable.empty()) continue;
-    for (const bool validate : {true, false}) {
-      auto backend = make_measured_vulkan_backend(
-          {.device = device.index, .validate = validate, .features = features});
-      if (backend) return std::move(*backend);
+  for (const VulkanDevice& device : usable_vulkan_devices()) {
+    if (features && !has_features(device, *features)) continue;
+    VulkanBackendOptions options{.device = device.index, .validate = true, .features = features};
+    auto backend = make_measured_vulkan_backend(options);
+    if (!backend && lacks_validation_layer(backend.error())) {
+      options.validate = false;
+      backend = make_measured_vulkan_backend(options);
     }
+    if (!backend) throw std::runtime_error(backend.error().message);
+    return std::move(*backend);
   }
   return nullptr;
 }
@@ -73,7 +96,8 @@ inline std::vector<BackendFactory> vulkan_feature_backends() {
   };
   std::vector<BackendFactory> factories;
   for (const auto& [name, features] : all) {
-    factories.push_back({std::string("vulkan_") + name, [f = features] { return open_vulkan(f); }});
+    factories.push_back(
+        {std::string("vulkan_") + name, [f = features] { return open_vulkan(f); }, "vulkan"});
   }
   return factories;
 }
@@ -107,8 +131,14 @@ inline std::vector<BackendFactory> drafting_backends() {
 class OpTest : public ::testing::TestWithParam<BackendFactory> {
  protected:
   void SetUp() override {
-    backend_ = GetParam().open();
-    if (!backend_) EDGEDRAFT_SKIP_WITHOUT(GetParam().name, "not on this machine");
+    const BackendFactory& factory = GetParam();
+    backend_ = factory.open();
+    if (backend_) return;
+    if (factory.need == "vulkan" && !usable_vulkan_devices().empty()) {
+      GTEST_SKIP() << factory.name << ": no device here has that feature";
+    }
+    EDGEDRAFT_SKIP_WITHOUT(factory.need.empty() ? factory.name : factory.need,
+                           "not on this machine");
   }
   Backend& backend() { return *backend_; }
 

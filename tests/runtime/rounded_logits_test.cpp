@@ -66,7 +66,8 @@ TEST_P(RoundedLogitsTest, LeaveTheLawOfTheNextTokenOnTheDemoTarget) {
 std::vector<BackendFactory> rounding_backends() {
   std::vector<BackendFactory> factories = device_backends();
   factories.push_back({"cpu", [] { return make_cpu_backend({.threads = 2}); }});
-  factories.push_back({"vulkan_integer_dot", [] { return open_vulkan({{.integer_dot = true}}); }});
+  factories.push_back(
+      {"vulkan_integer_dot", [] { return open_vulkan({{.integer_dot = true}}); }, "vulkan"});
   return factories;
 }
 

@@ -1,12 +1,16 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <limits>
+#include <set>
 
 #include "server/metrics/pages.h"
 #include "server/passes/pass_loop.h"
+#include "shared/drafting/moa/moa_tap.h"
 #include "tests/protocol/support.h"
-#include "tests/server/held_length.h"
 #include "tests/support/failing_backend.h"
+#include "tests/support/heard_replies.h"
 #include "tests/support/metrics_reading.h"
 #include "tests/support/toy_models.h"
 
@@ -16,27 +20,15 @@ namespace {
 
 using testing::DeviceFault;
 using testing::FailingBackend;
+using testing::kToyVocabulary;
 using testing::Operation;
 using testing::ToyDecoder;
+using testing::ToyMoa;
+using Heard = testing::HeardReplies;
 using Tokens = std::vector<std::uint32_t>;
 
 constexpr std::uint32_t kContext = 64;
 constexpr std::uint32_t kNever = std::numeric_limits<std::uint32_t>::max();
-
-// The answers to one connection.
-class Heard final : public Replies {
- public:
-  void verdict(wire::Verdict verdict) override {
-    length.heard(verdict);
-    verdicts.push_back(std::move(verdict));
-  }
-  void activations(wire::Activations) override { FAIL() << "there is no tap"; }
-  void refuse(std::uint32_t, Error error) override { refusals.push_back(std::move(error)); }
-
-  testing::HeldLength length;
-  std::vector<wire::Verdict> verdicts;
-  std::vector<Error> refusals;
-};
 
 // A loop over a device of which any operation may fail.
 class DeviceFailureTest : public ::testing::Test {
@@ -47,15 +39,15 @@ class DeviceFailureTest : public ::testing::Test {
     std::uint32_t round = 0;
   };
 
-  Caller caller(std::uint8_t id) {
-    auto heard = std::make_shared<Heard>();
+  Caller caller(std::uint8_t id, Tap* tap = nullptr) {
+    auto heard = std::make_shared<Heard>(tap != nullptr);
     wire::SessionId session{};
     session[0] = static_cast<decltype(session)::value_type>(id);
     return {.client = {.connection_id = id,
                        .reply = heard,
                        .session = session,
                        .identity = "someone",
-                       .tap = nullptr},
+                       .tap = tap},
             .heard = heard};
   }
 
@@ -66,11 +58,15 @@ class DeviceFailureTest : public ::testing::Test {
   void ask(Caller& caller, const Tokens& prompt = {5, 6, 7}) {
     post(caller, wire::Prefill{.round = ++caller.round, .tokens = prompt});
   }
+  // A chain.
   void draft(Caller& caller, const Tokens& tokens = {9, 10}) {
     std::vector<std::uint8_t> parents;
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       parents.push_back(static_cast<std::uint8_t>(i));
     }
+    draft(caller, tokens, parents);
+  }
+  void draft(Caller& caller, const Tokens& tokens, const std::vector<std::uint8_t>& parents) {
     post(caller, wire::Draft{.round = ++caller.round,
                              .base_length = caller.heard->length.value(),
                              .tokens = tokens,
@@ -154,53 +150,137 @@ TEST_F(DeviceFailureTest, ALostDeviceIsCalledLost) {
   EXPECT_EQ(health().device, Health::Device::works);
 }
 
-// Every operation of a prompt and a draft fails once: each request has one answer, and afterwards
-// everyone gets what a client of a sound device gets.
-TEST_F(DeviceFailureTest, WhereverItFailsEveryRequestHasOneAnswer) {
-  Caller sound = caller(1);
-  ask(sound);
-  run();
-  draft(sound);
-  run();
-  ASSERT_EQ(sound.heard->verdicts.size(), 2u);
-  loop_.end(1);
+// Two clients in every pass, and a tap that reads what each of them has.
+class SharedPassTest : public DeviceFailureTest {
+ protected:
+  using Callers = std::array<Caller, 2>;
+  static constexpr std::array<std::array<std::uint32_t, 3>, 2> kPrompts{{{5, 6, 7}, {30, 31, 32}}};
 
-  std::uint8_t id = 1;
+  // A wrong token behind each prompt's answer and, beside it, the right one.
+  SharedPassTest() {
+    Callers plain = callers();
+    ask_all(plain);
+    for (Caller& c : plain) draft(c, {});
+    run();
+    for (std::size_t i = 0; i < plain.size(); ++i) {
+      const std::uint32_t right = plain[i].heard->verdicts.at(1).next;
+      drafts_[i] = {(right + 1) % kToyVocabulary, right};
+    }
+    leave(plain);
+  }
+
+  // On connections of their own.
+  Callers callers() {
+    id_ = id_ < 250 ? static_cast<std::uint8_t>(id_ + 2) : 1;
+    return {caller(id_, &tap_), caller(static_cast<std::uint8_t>(id_ + 1), &tap_)};
+  }
+  void leave(const Callers& callers) {
+    for (const Caller& c : callers) loop_.end(c.client.connection_id);
+  }
+  void ask_all(Callers& callers) {
+    for (std::size_t i = 0; i < callers.size(); ++i) {
+      ask(callers[i], Tokens(kPrompts[i].begin(), kPrompts[i].end()));
+    }
+    run();
+  }
+  // Who was refused has nothing to draft for.
+  void draft_all(Callers& callers) {
+    for (std::size_t i = 0; i < callers.size(); ++i) {
+      if (callers[i].heard->refusals.empty()) draft(callers[i], drafts_[i], {0, 0});
+    }
+    run();
+  }
+
+  // What was answered is what a client of a sound device is answered. Returns whether that is all
+  // that such a client gets.
+  static bool expect_right(const Heard& heard, const Heard& sound) {
+    EXPECT_LE(heard.verdicts.size(), sound.verdicts.size());
+    for (std::size_t i = 0; i < std::min(heard.verdicts.size(), sound.verdicts.size()); ++i) {
+      EXPECT_EQ(heard.verdicts[i].next, sound.verdicts[i].next);
+      EXPECT_EQ(heard.verdicts[i].path, sound.verdicts[i].path);
+      EXPECT_EQ(heard.verdicts[i].activations, sound.verdicts[i].activations);
+    }
+    EXPECT_LE(heard.chunks.size(), sound.chunks.size());
+    for (std::size_t i = 0; i < std::min(heard.chunks.size(), sound.chunks.size()); ++i) {
+      EXPECT_EQ(heard.chunks[i].first, sound.chunks[i].first);
+      EXPECT_EQ(heard.chunks[i].data, sound.chunks[i].data);
+    }
+    return heard.verdicts.size() == sound.verdicts.size() &&
+           heard.chunks.size() == sound.chunks.size();
+  }
+
+  ToyMoa moa_{toy_, 3, 1};
+  MoaTap tap_{backend_, moa_.config, moa_.tensors};
+  std::array<Tokens, 2> drafts_;
+  std::uint8_t id_ = 1;
+};
+
+// Every operation of a prompt and a draft fails once: each request has one answer, which is right
+// or says so; a tap's failure costs one of the two alone, if only the rows of its prompt; and
+// afterwards everyone gets what a client of a sound device gets.
+TEST_F(SharedPassTest, WhereverItFailsEveryRequestHasOneAnswer) {
+  const std::uint64_t passes = loop_.count().passes;
+  Callers sound = callers();
+  ask_all(sound);
+  draft_all(sound);
+  ASSERT_EQ(loop_.count().passes, passes + 2) << "both are in each of them";
+  for (const Caller& c : sound) {
+    ASSERT_EQ(c.heard->verdicts.size(), 2u);
+    EXPECT_EQ(c.heard->verdicts[1].path, std::vector<std::uint8_t>{2});
+    EXPECT_FALSE(c.heard->verdicts[1].activations.empty());
+    EXPECT_EQ(c.heard->chunks.size(), 1u);
+  }
+  leave(sound);
+
+  std::set<Operation> broken;
   std::size_t failures = 0;
   for (const Operation operation : testing::kOperations) {
     for (std::uint32_t n = 1;; ++n) {
-      ++id;
-      if (id == 255) id = 2;
-      Caller c = caller(id);
+      SCOPED_TRACE(testing::name_of(operation) + " " + std::to_string(n));
+      Callers unlucky = callers();
       break_device(operation, n, false);
-      ask(c);
-      run();
-      EXPECT_EQ(c.heard->verdicts.size() + c.heard->refusals.size(), 1u);
-      if (c.heard->refusals.empty()) {
-        draft(c);
-        run();
-        EXPECT_EQ(c.heard->verdicts.size() + c.heard->refusals.size(), 2u);
-      }
+      ask_all(unlucky);
+      draft_all(unlucky);
       const bool fired = fault_.fired;
       repair_device();
       failures += fired;
-      EXPECT_EQ(fired, !c.heard->refusals.empty()) << testing::name_of(operation) << ' ' << n;
+      if (fired) broken.insert(operation);
+      std::size_t touched = 0;
+      for (std::size_t i = 0; i < unlucky.size(); ++i) {
+        const Heard& heard = *unlucky[i].heard;
+        EXPECT_EQ(heard.verdicts.size() + heard.refusals.size(), unlucky[i].round);
+        for (const Error& refusal : heard.refusals) EXPECT_EQ(refusal.code, Errc::refused);
+        touched += !expect_right(heard, *sound[i].heard);
+      }
+      EXPECT_EQ(touched > 0, fired);
+      if (fired &&
+          (operation == Operation::gather_layers || operation == Operation::group_attention ||
+           operation == Operation::group_mean)) {
+        EXPECT_EQ(touched, 1u);
+      }
 
-      c.heard->verdicts.clear();
-      ask(c);
-      run();
-      draft(c);
-      run();
-      ASSERT_EQ(c.heard->verdicts.size(), 2u) << testing::name_of(operation) << ' ' << n;
-      EXPECT_EQ(c.heard->verdicts[0].next, sound.heard->verdicts[0].next);
-      EXPECT_EQ(c.heard->verdicts[1].next, sound.heard->verdicts[1].next);
-      EXPECT_EQ(c.heard->verdicts[1].path, sound.heard->verdicts[1].path);
-      loop_.end(id);
+      for (Caller& c : unlucky) {
+        c.heard->verdicts.clear();
+        c.heard->chunks.clear();
+        c.heard->refusals.clear();
+      }
+      ask_all(unlucky);
+      draft_all(unlucky);
+      for (std::size_t i = 0; i < unlucky.size(); ++i) {
+        ASSERT_TRUE(unlucky[i].heard->refusals.empty());
+        ASSERT_TRUE(expect_right(*unlucky[i].heard, *sound[i].heard));
+      }
+      leave(unlucky);
       if (!fired) break;
     }
   }
   EXPECT_GT(failures, 20u);
   EXPECT_EQ(samples()["device_failures_total"], static_cast<double>(failures));
+  for (const Operation operation : {Operation::read, Operation::matmul, Operation::attention,
+                                    Operation::compact, Operation::argmax, Operation::gather_layers,
+                                    Operation::group_attention, Operation::group_mean}) {
+    EXPECT_TRUE(broken.contains(operation)) << testing::name_of(operation);
+  }
 }
 
 TEST_F(DeviceFailureTest, CountsARunAsItWas) {

@@ -56,6 +56,16 @@ std::set<Tokens> paths_of(const HintTree& hints) {
   return paths;
 }
 
+// The scores of its nodes as seen from the root, best first.
+std::vector<ScoreSteps> scores_of(const HintTree& hints) {
+  const DraftTree tree = hints.best(hints.node_count(), kMaskRowsMax);
+  std::vector<ScoreSteps> scores;
+  for (std::uint32_t row = 1; row <= tree.node_count(); ++row) {
+    scores.push_back(to_steps(tree.score(row)));
+  }
+  return scores;
+}
+
 TEST(HintTreeTest, AHintHangsFromAnEarlierOneOrFromTheText) {
   HintTree tree(kPrompt, kLimits);
   tree.add(hints_behind(kPrompt, 1, {{1, 0}, {2, 1}, {3, 2}}));
@@ -118,10 +128,10 @@ TEST(HintTreeTest, TheBestAreKeptAndScoredFromTheRoot) {
   HintTree tree(kPrompt, {.nodes_max = 3, .vocabulary_count = 50});
   tree.add(hints_behind(kPrompt, 1, {{1, 0, 8}, {2, 1, 8}, {3, 0, 30}, {4, 3, 0}, {5, 1, 40}}));
   EXPECT_EQ(paths_of(tree), (std::set<Tokens>{{1}, {1, 2}, {1, 4}}));
-  EXPECT_EQ(tree.scores(), (std::vector<std::uint32_t>{8, 8, 16}));
+  EXPECT_EQ(scores_of(tree), (std::vector<ScoreSteps>{8, 8, 16}));
   EXPECT_EQ(tree.counts().evicted, 2u);
   tree.advance(Tokens{1});
-  EXPECT_EQ(tree.scores(), (std::vector<std::uint32_t>{0, 8}));
+  EXPECT_EQ(scores_of(tree), (std::vector<ScoreSteps>{0, 8}));
   const DraftTree best = tree.best(1, 5);
   EXPECT_EQ(best.token(1), 4u);
 }
@@ -146,8 +156,30 @@ TEST(HintTreeTest, AFloodCostsItsSenderAlone) {
     }
     tree.add(
         hints_behind(kPrompt, static_cast<std::uint32_t>(100 + random.below(1u << 30)), parts));
-    ASSERT_LE(tree.node_count(), 64u);
+    ASSERT_LE(tree.node_count(), 64u + 16u);
   }
+}
+
+// Message after message comes to a full tree: what it costs to evict is paid once for many.
+TEST(HintTreeTest, EvictsManyAtOnce) {
+  HintTree tree(kPrompt, {.nodes_max = 40, .vocabulary_count = 100});
+  const auto add = [&](std::uint32_t id, std::uint8_t score) {
+    return tree.add(hints_behind(kPrompt, id, {{id, 0, score}}));
+  };
+  for (std::uint32_t id = 1; id <= 40; ++id) {
+    EXPECT_EQ(add(id, 10), (std::vector<ScoreSteps>{10}));
+  }
+  for (std::uint32_t id = 41; id <= 50; ++id) {
+    add(id, 20);
+    EXPECT_EQ(tree.counts().evicted, 0u) << id;
+  }
+  // The best are the same ones, however many there are beside them.
+  EXPECT_EQ(tree.best(40, 1).tokens()[39], 40u);
+  add(51, 5);
+  EXPECT_EQ(tree.counts().evicted, 11u);
+  EXPECT_EQ(tree.node_count(), 40u);
+  EXPECT_EQ(tree.best(1, 1).token(1), 51u);
+  EXPECT_TRUE(add(52, 0).size() == 1 && add(52, 0).empty()) << "sent again, it is nothing new";
 }
 
 // The definition, without any cleverness: every hint is a whole text.

@@ -13,17 +13,40 @@ class KnownGrammarsTest : public testing::Test {
   Result<void> use_another(const std::string& identity) {
     const std::string text = kAmbiguous + "# " + std::to_string(++count_) + "\n";
     EXPECT_EQ(known_.find(identity, text), nullptr);
-    if (auto afforded = known_.afford_another(identity); !afforded) return afforded;
+    if (auto afforded = known_.afford_another(identity, text.size()); !afforded) return afforded;
+    const auto tokens = add(identity, text);
+    search(*tokens);
+    EXPECT_EQ(known_.find(identity, text), tokens);
+    return boost::system::in_place_value;
+  }
+
+  std::shared_ptr<GrammarTokens> add(const std::string& identity, const std::string& text) {
     auto tokens = std::make_shared<GrammarTokens>(Grammar::parse(text).value(), texts_);
     known_.add(identity, text, tokens);
-    GrammarAutomaton& automaton = tokens->automaton();
+    return tokens;
+  }
+  // Others, which nobody uses.
+  void add_cheap_ones(const std::string& identity, int count) {
+    for (int i = 0; i < count; ++i) {
+      add(identity, "root ::= \"a\" # " + std::to_string(++count_) + "\n");
+    }
+  }
+
+  static void search(GrammarTokens& tokens) {
+    GrammarAutomaton& automaton = tokens.automaton();
     GrammarAutomaton::State state = automaton.start();
     for (int i = 0; i < 300 && state != GrammarAutomaton::kNoRoom; ++i) {
       state = automaton.next(state, 'a');
     }
     EXPECT_GT(automaton.steps_taken(), 10'000u);
-    EXPECT_EQ(known_.find(identity, text), tokens);
-    return boost::system::in_place_value;
+  }
+
+  // Until the identity owes nothing, and has no more than some 1,000 steps left.
+  void use_up(const std::string& identity) {
+    while (known_.afford_another(identity, 0)) continue;
+    while (!known_.afford_another(identity, 0)) now_ += 1ms;
+    now_ += std::chrono::duration_cast<Duration>(
+        std::chrono::duration<double>(KnownGrammars::kStepsAText / KnownGrammars::kStepsPerSecond));
   }
 
   const std::string kAmbiguous = "root ::= s\ns ::= \"a\" s s | \"a\" s | \"a\" s s s | \"a\"\n";
@@ -45,10 +68,62 @@ TEST_F(KnownGrammarsTest, NewGrammarsWithoutEndAreRefusedAndTakeNobodyElsesTime)
   EXPECT_TRUE(use_another("greedy"));
 }
 
+TEST_F(KnownGrammarsTest, ReadingIsPaidForWhateverTheTextIs) {
+  int read = 0;
+  while (read < 1000 && known_.afford_another("greedy", kGrammarBytesMax)) ++read;
+  EXPECT_GT(read, 10);
+  EXPECT_LT(read, 100);
+  EXPECT_TRUE(known_.afford_another("modest", kGrammarBytesMax));
+  now_ += 10s;
+  EXPECT_TRUE(known_.afford_another("greedy", kGrammarBytesMax));
+}
+
 // What one identity has found must not show in what another waits for.
 TEST_F(KnownGrammarsTest, IdentitiesShareNothing) {
   ASSERT_TRUE(use_another("one"));
   EXPECT_EQ(known_.find("another", kAmbiguous + "# 1\n"), nullptr);
+}
+
+// However many others come before its first search.
+TEST_F(KnownGrammarsTest, WhatAnAnswerHoldsIsChargedWhenItIsSearched) {
+  const auto held = add("sly", kAmbiguous);
+  add_cheap_ones("sly", 3 * KnownGrammars::kUnusedMax);
+  use_up("sly");
+  search(*held);
+  EXPECT_EQ(known_.afford_another("sly", 0).error().code, Errc::refused);
+  EXPECT_EQ(known_.find("sly", kAmbiguous), held);
+}
+
+TEST_F(KnownGrammarsTest, WhatWasSearchedAndLetGoIsChargedToo) {
+  auto held = add("sly", kAmbiguous);
+  use_up("sly");
+  search(*held);
+  held.reset();
+  add_cheap_ones("sly", 3 * KnownGrammars::kUnusedMax);
+  EXPECT_EQ(known_.find("sly", kAmbiguous), nullptr);
+  EXPECT_FALSE(known_.afford_another("sly", 0));
+}
+
+// Or the other would pay for its own again.
+TEST_F(KnownGrammarsTest, ManyOfOneIdentityPushOutNoneOfAnothers) {
+  const auto modest = add("modest", kAmbiguous);
+  add("modest", kAmbiguous + "# unused\n");
+  add_cheap_ones("greedy", 10 * KnownGrammars::kUnusedMax);
+  EXPECT_EQ(known_.find("modest", kAmbiguous), modest);
+  EXPECT_NE(known_.find("modest", kAmbiguous + "# unused\n"), nullptr);
+  known_.forget_unused();
+  EXPECT_EQ(known_.count(), KnownGrammars::kUnusedMax + 1) << "and the one that is used";
+}
+
+TEST_F(KnownGrammarsTest, WhatNobodyUsesAnyMoreIsForgotten) {
+  std::vector<std::shared_ptr<GrammarTokens>> answers;
+  for (std::size_t i = 0; i < 3 * KnownGrammars::kUnusedMax; ++i) {
+    answers.push_back(add("someone", "root ::= \"a\" # " + std::to_string(i) + "\n"));
+  }
+  EXPECT_EQ(known_.count(), answers.size());
+  answers.clear();
+  known_.forget_unused();
+  EXPECT_EQ(known_.count(), KnownGrammars::kUnusedMax);
 }
 
 }  // namespace

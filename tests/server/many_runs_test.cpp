@@ -137,11 +137,15 @@ TEST_F(ManyRunsTest, ADayOfAnswersLeavesNothingBehind) {
     }
     clients_.clear();
     run_until_idle();
-    heap.push_back(mallinfo2().uordblks);
+    const auto memory = mallinfo2();
+    heap.push_back(memory.uordblks + memory.hblkhd);
   }
   // What is kept for the next ones, sessions to be resumed and beginnings of prompts, is there
-  // after an hour. A sanitizer's allocator tells nothing.
-  EXPECT_LE(heap.back(), heap[4] + heap[4] / 100);
+  // after an hour or two; from then on it changes by some 2 KB with what those sessions said. A
+  // block takes 32 bytes at least: one that every third visit left behind would show. A sanitizer's
+  // allocator tells nothing.
+  constexpr std::size_t kChangeMax = 8u << 10;
+  EXPECT_LE(heap.back(), heap[4] + kChangeMax);
 }
 
 // Several clients, hints that are right, wrong, late, repeated, lost or hostile, credit that comes

@@ -50,6 +50,8 @@ TEST_F(MetricsPageTest, ShowsWhatWasCounted) {
   metrics_.bad_frame(BadFrame::too_large);
   metrics_.requests_open.set(5);
   metrics_.requests_running.set(2);
+  metrics_.requests_paused.set(1);
+  metrics_.refused(Refusal::grammars);
   listener_ = {.accepted = 9, .over_limit = 1, .open = 3, .bytes_in = 100, .bytes_out = 200};
 
   auto s = samples();
@@ -80,10 +82,11 @@ TEST_F(MetricsPageTest, ShowsWhatWasCounted) {
   EXPECT_EQ(s["round_seconds_bucket{phase=\"verify\",le=\"0.01\"}"], 0);
   EXPECT_EQ(s["requests_refused_total{reason=\"no_room\"}"], 1);
   EXPECT_EQ(s["requests_refused_total{reason=\"device\"}"], 0);
+  EXPECT_EQ(s["requests_refused_total{reason=\"grammars\"}"], 1);
   EXPECT_EQ(s["connections_rejected_total{reason=\"unauthorized\"}"], 1);
   EXPECT_EQ(s["frames_rejected_total{reason=\"too_large\"}"], 1);
   EXPECT_EQ(s["num_requests_running"], 2);
-  EXPECT_EQ(s["num_requests_waiting"], 3);
+  EXPECT_EQ(s["num_requests_waiting"], 2) << "but for the one that its client pauses";
   EXPECT_EQ(s["connections"], 3);
   EXPECT_EQ(s["connections_total"], 9);
   EXPECT_EQ(s["connections_over_limit_total"], 1);
@@ -103,6 +106,20 @@ TEST_F(MetricsPageTest, TheNumberOfSeriesIsFixed) {
   metrics_.health.device_failed("out of \"memory\"\n", false);
   EXPECT_EQ(samples().size(), before);
   EXPECT_LT(before, 250u);
+}
+
+TEST_F(MetricsPageTest, AConnectionsEndIsCountedOnceAndAgainstWhoIsAtFault) {
+  metrics_.connection_ended(/*secured=*/false, Errc::link_down);
+  metrics_.connection_ended(false, Errc::timed_out);
+  metrics_.connection_ended(false, Errc::refused);  // the listener has counted it
+  metrics_.connection_ended(true, Errc::refused);
+  metrics_.connection_ended(true, Errc::link_down);
+  metrics_.connection_ended(true, Errc::protocol);
+  auto s = samples();
+  EXPECT_EQ(s["connections_rejected_total{reason=\"tls\"}"], 1);
+  EXPECT_EQ(s["connections_rejected_total{reason=\"tls_timeout\"}"], 1);
+  EXPECT_EQ(s["frames_rejected_total{reason=\"protocol\"}"], 1);
+  EXPECT_EQ(s["frames_rejected_total{reason=\"malformed\"}"], 0);
 }
 
 TEST_F(MetricsPageTest, UsageIsOfThePool) {

@@ -20,6 +20,8 @@ using namespace std::chrono_literals;
 
 class PageHandlerTest : public ::testing::Test {
  protected:
+  // A monitor on a busy machine may take its time.
+  explicit PageHandlerTest(std::chrono::milliseconds timeout = 10s) : timeout_(timeout) {}
   ~PageHandlerTest() override {
     // The end of the last connection may not have been noticed yet.
     std::string answer;
@@ -45,11 +47,12 @@ class PageHandlerTest : public ::testing::Test {
   }
 
   static constexpr std::size_t kHugeBytes = 64u << 20;
+  std::chrono::milliseconds timeout_;
   std::mutex mutex_;
   std::vector<std::string> failures_;
   HttpServer endpoint_{{.address = "127.0.0.1",
                         .connections_max = 3,
-                        .timeout = 300ms,
+                        .timeout = timeout_,
                         .on_failure =
                             [this](const std::string& what) {
                               const std::lock_guard lock(mutex_);
@@ -65,6 +68,12 @@ class PageHandlerTest : public ::testing::Test {
                          }
                          return std::nullopt;
                        })};
+};
+
+// One that waits for nobody.
+class ImpatientPageHandlerTest : public PageHandlerTest {
+ protected:
+  ImpatientPageHandlerTest() : PageHandlerTest(300ms) {}
 };
 
 TEST_F(PageHandlerTest, GivesAPageWithItsLengthAndCloses) {
@@ -136,7 +145,7 @@ TEST_F(PageHandlerTest, WhoLeavesInMidRequestIsForgotten) {
   }
 }
 
-TEST_F(PageHandlerTest, ARequestThatNeverEndsIsCutOff) {
+TEST_F(ImpatientPageHandlerTest, ARequestThatNeverEndsIsCutOff) {
   RawPeer silent(endpoint_.port());
   RawPeer slow(endpoint_.port());
   slow.write("GET /page HTTP/1.1\r\nX: ");
@@ -144,7 +153,7 @@ TEST_F(PageHandlerTest, ARequestThatNeverEndsIsCutOff) {
   EXPECT_TRUE(slow.read_to_end().empty());
 }
 
-TEST_F(PageHandlerTest, WhoDripsBytesIsCutOffToo) {
+TEST_F(ImpatientPageHandlerTest, WhoDripsBytesIsCutOffToo) {
   RawPeer peer(endpoint_.port());
   peer.write("GET /page HTTP/1.1\r\nX: ");
   // Each byte comes in good time, the whole never.
@@ -154,7 +163,7 @@ TEST_F(PageHandlerTest, WhoDripsBytesIsCutOffToo) {
   EXPECT_LT(send(peer.socket(), "a", 1, MSG_NOSIGNAL), 0);
 }
 
-TEST_F(PageHandlerTest, WhoDoesNotReadIsCutOff) {
+TEST_F(ImpatientPageHandlerTest, WhoDoesNotReadIsCutOff) {
   RawPeer peer(endpoint_.port());
   peer.write("GET /huge HTTP/1.1\r\nHost: x\r\n\r\n");
   RawPeer after(endpoint_.port());
@@ -170,10 +179,11 @@ TEST_F(PageHandlerTest, BeyondTheLimitTheLongestSilentMakesRoom) {
   RawPeer third(endpoint_.port());
   EXPECT_TRUE(get("/page").starts_with("HTTP/1.1 200 "));
   EXPECT_TRUE(first.read_to_end().empty());
-  // Inside one is served all the same.
-  second.write("GET /page HTTP/1.1\r\nHost: x\r\n\r\n");
-  EXPECT_TRUE(text_of(second.read_to_end()).starts_with("HTTP/1.1 200 "));
-  EXPECT_TRUE(third.read_to_end().empty());
+  // Who is inside is served all the same.
+  for (RawPeer* const inside : {&second, &third}) {
+    inside->write("GET /page HTTP/1.1\r\nHost: x\r\n\r\n");
+    EXPECT_TRUE(text_of(inside->read_to_end()).starts_with("HTTP/1.1 200 "));
+  }
 }
 
 TEST_F(PageHandlerTest, ATakenPortIsAnException) {

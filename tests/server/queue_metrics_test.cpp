@@ -1,11 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <future>
-#include <latch>
 
 #include "server/metrics/pages.h"
 #include "server/passes/scheduler.h"
 #include "tests/protocol/support.h"
+#include "tests/server/held_pass.h"
 #include "tests/support/metrics_reading.h"
 #include "tests/support/toy_models.h"
 
@@ -24,27 +24,6 @@ class Answer final : public Replies {
 
  private:
   std::promise<std::optional<Error>> given_;
-};
-
-// A pass that takes as long as the test wants.
-class HeldPass {
- public:
-  std::function<Duration(std::uint32_t)> pace() {
-    return [this](std::uint32_t) {
-      std::call_once(first_, [&] {
-        begun_.count_down();
-        end_.wait();
-      });
-      return Duration::zero();
-    };
-  }
-  void wait_begun() { begun_.wait(); }
-  void end() { end_.count_down(); }
-
- private:
-  std::latch begun_{1};
-  std::latch end_{1};
-  std::once_flag first_;
 };
 
 class QueueMetricsTest : public ::testing::Test {
@@ -69,7 +48,7 @@ class QueueMetricsTest : public ::testing::Test {
   const std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
   Decoder decoder_{*backend_, toy_.config, toy_.tensors, 64};
   const std::shared_ptr<Metrics> metrics_ = std::make_shared<Metrics>();
-  HeldPass pass_;
+  testing::HeldPass pass_;
   std::vector<std::shared_ptr<Answer>> answers_;
   Scheduler scheduler_{
       {.decoder = decoder_, .context_count = 64, .is_end = [](std::uint32_t) { return false; }},

@@ -65,6 +65,7 @@ class RawClient {
   bool send(wire::Message message, std::span<const std::uint32_t> verified = {}) {
     if (gone_) return false;
     std::visit([&](auto& m) { number(m); }, message);
+    reserves_ = reserves(message);
     const auto* resume = std::get_if<wire::Resume>(&message);
     const auto* hints = std::get_if<wire::Hints>(&message);
     const auto request = resume != nullptr  ? wire::OutgoingMessage(outgoing(*resume, verified))
@@ -142,6 +143,13 @@ class RawClient {
     }
   }
 
+  // What is reserved has no words on the way here: it is put back behind it.
+  static bool reserves(const wire::Message& message) {
+    const auto* prefill = std::get_if<wire::Prefill>(&message);
+    const auto* resume = std::get_if<wire::Resume>(&message);
+    return prefill != nullptr ? prefill->run.reserved : resume != nullptr && resume->run.reserved;
+  }
+
   template <class M>
   void number(M& message) {
     if constexpr (std::is_same_v<M, wire::Prefill> || std::is_same_v<M, wire::Resume> ||
@@ -153,8 +161,14 @@ class RawClient {
   void on(const HelloReceived&) {}
   void on(const HintsReceived& event) { loop_.hints(client_.connection_id, event.hints, now_()); }
   void on(const RoundCancelled& e) { loop_.cancel(client_.connection_id, e.round); }
-  void on(const PrefillRequested& e) { loop_.begin(client_, e.request, now_()); }
-  void on(const ResumeRequested& e) { loop_.begin(client_, e.request, now_()); }
+  void on(PrefillRequested e) {
+    e.request.run.reserved |= reserves_;
+    loop_.begin(client_, e.request, now_());
+  }
+  void on(ResumeRequested e) {
+    e.request.run.reserved |= reserves_;
+    loop_.begin(client_, e.request, now_());
+  }
   void on(const DraftRequested& e) { loop_.begin(client_, e.request, now_()); }
 
   PassLoop& loop_;
@@ -162,6 +176,7 @@ class RawClient {
   ServerSession session_;
   Client client_{};
   std::uint32_t round_ = 0;
+  bool reserves_ = false;  // the message that is being sent
   bool reads_ = true;
   bool gone_ = false;
 };

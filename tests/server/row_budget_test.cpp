@@ -115,6 +115,19 @@ TEST(RowBudgetTest, WhetherDraftsServeMoreThanStreamsDependsOnLoadAndAbsence) {
   EXPECT_LT(gpu.drafts_by_streams(1), 1.0);
 }
 
+// One of them comes back after an hour, now and then: the others are not told to draft as if the
+// server had nothing to do.
+TEST(RowBudgetTest, WhoIsAwayForLongDoesNotDecideForAll) {
+  constexpr Duration kUsual = std::chrono::milliseconds(10);
+  const auto told = [&](Duration longest) {
+    RowBudget cpu = fresh(microseconds(200), microseconds(100));
+    for (int i = 0; i < 1000; ++i) cpu.observe_absence(i % 100 == 99 ? longest : kUsual);
+    return cpu.rows_for(64);
+  };
+  EXPECT_LE(told(kUsual), 4u);
+  EXPECT_EQ(told(std::chrono::hours(1)), told(RowBudget::kAbsenceMax));
+}
+
 TEST(RowBudgetTest, PassesOfOneWidthLeaveWhatWasMeasuredAtTheStart) {
   RowBudget budget = fresh(microseconds(200), microseconds(100));
   for (int i = 0; i < 5000; ++i) {

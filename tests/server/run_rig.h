@@ -11,6 +11,7 @@
 
 #include "server/passes/pass_loop.h"
 #include "shared/base/prefix_hash.h"
+#include "shared/constraints/token_texts.h"
 #include "tests/server/plain_answer.h"
 #include "tests/server/raw_client.h"
 #include "tests/support/toy_models.h"
@@ -136,16 +137,19 @@ class RunTest : public ::testing::Test {
   }
 
   SessionParts parts() {
-    return {.decoder = decoder_, .context_count = kContext, .is_end = [](std::uint32_t t) {
-              return t == kToyEndToken;
-            }};
+    return {.decoder = decoder_,
+            .context_count = kContext,
+            .is_end = [](std::uint32_t t) { return t == kToyEndToken; },
+            .texts = texts_};
   }
 
   void open(PassLoopOptions options) {
     clients_.clear();
     options.sessions.sessions_max = 64;
     // Time goes on with the passes.
-    options.pace = [](std::uint32_t rows) { return kPassTime + rows * kRowTime; };
+    if (!options.pace) {
+      options.pace = [](std::uint32_t rows) { return kPassTime + rows * kRowTime; };
+    }
     options.wait_until = [this](Instant end) { now_ = std::max(now_, end); };
     options.on_session_fault = [](const std::string& why) { ADD_FAILURE() << why; };
     loop_.emplace(parts(), options, [this] { return now_; });
@@ -196,6 +200,7 @@ class RunTest : public ::testing::Test {
   std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
   Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
   std::shared_ptr<Metrics> metrics_ = std::make_shared<Metrics>();
+  std::shared_ptr<const TokenTexts> texts_;  // with which open() takes constraints
   std::optional<PassLoop> loop_;
   std::vector<std::unique_ptr<HintingClient>> clients_;
 };

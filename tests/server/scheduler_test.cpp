@@ -6,9 +6,9 @@
 #include <set>
 
 #include "tests/protocol/support.h"
-#include "tests/server/held_length.h"
 #include "tests/server/plain_answer.h"
 #include "tests/support/failing_backend.h"
+#include "tests/support/held_length.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft {

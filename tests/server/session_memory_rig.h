@@ -14,8 +14,8 @@
 
 #include "server/passes/pass_loop.h"
 #include "tests/protocol/support.h"
-#include "tests/server/held_length.h"
 #include "tests/server/plain_answer.h"
+#include "tests/support/held_length.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft::testing {

@@ -6,7 +6,7 @@
 #include "shared/drafting/moa/moa_tap.h"
 #include "shared/protocol/draft_sizes.h"
 #include "tests/protocol/support.h"
-#include "tests/server/held_length.h"
+#include "tests/support/held_length.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft {

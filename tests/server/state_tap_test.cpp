@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "server/passes/pass_loop.h"
 #include "shared/drafting/state_tap.h"
 #include "shared/protocol/activation_codec.h"
 #include "tests/server/plain_answer.h"
+#include "tests/support/heard_replies.h"
 #include "tests/support/toy_models.h"
 
 // A tap that wants hidden states gets them for every position, however its session came by it:
@@ -24,26 +24,24 @@ constexpr std::uint32_t kContext = 256;
 const std::vector<std::uint32_t> kStates = {1, 4};
 
 // Puts what a session sends into rows by position.
-class RowsKeeper final : public Replies {
+class RowsKeeper final : public testing::HeardReplies {
  public:
-  explicit RowsKeeper(ActivationLayout layout) : layout_(std::move(layout)) {}
+  explicit RowsKeeper(ActivationLayout layout) : HeardReplies(true), layout_(std::move(layout)) {}
 
   void verdict(wire::Verdict v) override {
     if (!v.activations.empty()) keep(valid_from_, v.activations);
-    last = std::move(v);
+    HeardReplies::verdict(std::move(v));
   }
   void activations(wire::Activations chunk) override {
     const auto packed = decompress_activations(layout_, chunk);
     ASSERT_TRUE(packed);
     keep(chunk.first, *packed);
+    HeardReplies::activations(std::move(chunk));
   }
-  void refuse(std::uint32_t, Error error) override { refused = std::move(error); }
 
   // Of the draft that is asked now, the first position that becomes valid.
   void expect_from(std::uint32_t position) { valid_from_ = position; }
 
-  std::optional<wire::Verdict> last;
-  std::optional<Error> refused;
   std::vector<float> rows;  // of positions 0, 1, ...; those that have not come are zero
 
  private:
@@ -92,8 +90,8 @@ class StateTapTest : public ::testing::Test {
   void prefill(PassLoop& server, const Client& c) {
     server.begin(c, wire::Prefill{.round = 1, .tokens = prompt_}, now_);
     run(server);
-    ASSERT_TRUE(keepers_[c.connection_id]->last) << "no verdict";
-    EXPECT_EQ(keepers_[c.connection_id]->last->next, answer_[0]);
+    ASSERT_FALSE(keepers_[c.connection_id]->verdicts.empty()) << "no verdict";
+    EXPECT_EQ(keepers_[c.connection_id]->verdicts.back().next, answer_[0]);
   }
   // Drafts the answer in threes behind the prompt: each right token beside a wrong one.
   std::uint32_t draft(PassLoop& server, const Client& c, std::uint32_t cycles) {
@@ -111,7 +109,7 @@ class StateTapTest : public ::testing::Test {
       keeper.expect_from(request.base_length - 1);
       server.begin(c, request, now_);
       run(server);
-      EXPECT_EQ(keeper.last->path.size(), 3u);
+      EXPECT_EQ(keeper.verdicts.back().path.size(), 3u);
       have += 4;
     }
     return static_cast<std::uint32_t>(prompt_.size()) + have;
@@ -175,7 +173,7 @@ TEST_F(StateTapTest, SendsStatesAgainToWhoResumes) {
                             .verified_hash = token_hash(verified)},
                now_);
   run(server);
-  ASSERT_FALSE(keepers_[2]->refused) << keepers_[2]->refused->message;
+  for (const Error& refusal : keepers_[2]->refusals) FAIL() << refusal.message;
   EXPECT_EQ(keepers_[2]->rows, expected(length));
 }
 
@@ -193,7 +191,7 @@ TEST_F(StateTapTest, SendsTheSameStatesWhenAnEvictedSessionIsSentAgain) {
     Tokens text(200, static_cast<std::uint32_t>(other + 3));
     server.begin(o, wire::Prefill{.round = 1, .tokens = text}, now_);
     run(server);
-    ASSERT_TRUE(keepers_[other]->last);
+    ASSERT_FALSE(keepers_[other]->verdicts.empty());
     now_ += std::chrono::seconds(10);
   }
   EXPECT_GT(server.memory().evictions, 0u);

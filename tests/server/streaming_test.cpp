@@ -7,8 +7,8 @@
 #include "shared/drafting/independent/independent_kind.h"
 #include "shared/drafting/moa/moa_kind.h"
 #include "tests/protocol/support.h"
-#include "tests/server/held_length.h"
 #include "tests/server/plain_answer.h"
+#include "tests/support/heard_replies.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft {
@@ -23,16 +23,13 @@ using Tokens = std::vector<std::uint32_t>;
 constexpr std::uint32_t kContext = 160;
 constexpr std::uint64_t kDrafterBytes = 100;
 
-// What a client was answered, and whether it reads.
-class Reader final : public Replies {
+// One of whom a stream's tokens are put together, and who may cease to read.
+class Reader final : public testing::HeardReplies {
  public:
   void verdict(wire::Verdict verdict) override {
     EXPECT_FALSE(full_) << "a client that does not read";
-    length.heard(verdict);
-    verdicts.push_back(std::move(verdict));
+    HeardReplies::verdict(std::move(verdict));
   }
-  void activations(wire::Activations) override { ADD_FAILURE() << "a stream has none"; }
-  void refuse(std::uint32_t, Error error) override { refusals.push_back(std::move(error)); }
   bool full() const override { return full_; }
 
   void reads(bool does) { full_ = !does; }
@@ -45,10 +42,6 @@ class Reader final : public Replies {
     }
     return all;
   }
-
-  testing::HeldLength length;
-  std::vector<wire::Verdict> verdicts;
-  std::vector<Error> refusals;
 
  private:
   bool full_ = false;

@@ -364,6 +364,27 @@ TEST_F(TargetSessionTest, WhatIsDecidedIsToldWithoutAPass) {
   }
 }
 
+// The one before had asked for log probabilities: whoever goes on without them is told none.
+TEST_F(TargetSessionTest, WhatIsDecidedEndsWhatTheRequestBeforeWasTold) {
+  const Tokens prompt{5, 9, 12};
+  const Tokens answer = plain(prompt, {}).tokens;
+  ASSERT_GT(answer.size(), 6u);
+  TargetSession target = session();
+  ASSERT_TRUE(
+      target.prefill({.base_count = 0, .tokens = prompt, .sampling = {}, .logprobs_per_token = 2}));
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(target.verify(DraftTree()));
+  EXPECT_FALSE(target.take_logprobs().empty());
+  ASSERT_TRUE(target.verify(DraftTree()));
+  const Tokens offline{answer[1]};
+  Tokens rest;
+  const auto outcome = target.decided(
+      {.base_count = 4, .tokens = offline, .provisional_count = 1, .sampling = {}}, rest);
+  ASSERT_TRUE(outcome);
+  EXPECT_TRUE(target.take_logprobs().empty());
+  ASSERT_TRUE(target.verify(DraftTree()));
+  EXPECT_TRUE(target.take_logprobs().empty());
+}
+
 TEST_F(TargetSessionTest, ALongProvisionalTextIsCheckedAcrossChunks) {
   ToyDecoder toy(6);
   Decoder decoder(*backend_, toy.config, toy.tensors, 700);

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <numeric>
 
+#include "shared/base/clock.h"
 #include "shared/base/random.h"
 
 namespace edgedraft {
@@ -108,6 +110,41 @@ TEST(CandidateRuleTest, LeavingOutWhatWasDrawnWouldBiasTheAnswer) {
   });
   EXPECT_NEAR(kept, 0.5, 1e-12);
   EXPECT_NEAR(choosy, 0.45, 1e-12);
+}
+
+// A vocabulary is large and a law small: what a child more costs must not grow with the vocabulary.
+TEST(CandidateRuleTest, ManyChildrenCostNoMoreThanOne) {
+  constexpr std::uint32_t kMany = 200'000;
+  constexpr std::uint32_t kChildren = 60;
+  std::vector<SparseLaw::Entry> entries;
+  for (std::uint32_t token = 0; token < kChildren; ++token) entries.push_back({token, 100});
+  const SparseLaw draft(entries);
+  // What the target holds possible: all of the draft's tokens, or none.
+  for (const bool accepted : {true, false}) {
+    DenseLaw target(kMany, 0.0);
+    for (std::uint32_t i = 0; i < kChildren; ++i) {
+      target[accepted ? i : kMany - 1 - i] = 1.0 / kChildren;
+    }
+    const auto seconds_for = [&](std::uint32_t children) {
+      DraftTree tree;
+      for (std::uint32_t token = 0; token < children; ++token) tree.add(token, 0);
+      double fastest = std::numeric_limits<double>::infinity();
+      for (int repetition = 0; repetition < 5; ++repetition) {
+        const Instant begun = Clock::now();
+        const VerifiedPath path = verify_candidates(
+            tree, {.root_position = 10,
+                   .context_count = 12,
+                   .target = [&](std::uint32_t) { return target; },
+                   .draft = [&](std::uint32_t) -> const SparseLaw& { return draft; },
+                   .uniform = [] { return 0.5; },
+                   .is_end = [](std::uint32_t token) { return token == 0; }});
+        fastest = std::min(fastest, seconds(Clock::now() - begun));
+        EXPECT_EQ(path.next < kChildren, accepted);
+      }
+      return fastest;
+    };
+    EXPECT_LT(seconds_for(kChildren), 10.0 * seconds_for(1));
+  }
 }
 
 // Trees of two levels whose shape is fixed: the first two tokens of an answer.

@@ -33,5 +33,41 @@ TEST(LogprobsTest, EveryValueIsFinite) {
   EXPECT_EQ(told[3].value, -9999.0f);
 }
 
+// As a model that has lost its numbers may leave them.
+TEST(LogprobsTest, LogitsThatAreNoNumbersAreImpossibleTokens) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<Logprob> told;
+  append_logprobs(std::vector<float>{kNan, 0.0f, kNan, std::log(3.0f)}, 0, 21, told);
+  ASSERT_EQ(told.size(), 5u);
+  EXPECT_EQ(told[0], (Logprob{.token = 0, .value = -9999.0f}));
+  EXPECT_EQ(told[1].token, 3u);
+  EXPECT_NEAR(std::exp(told[1].value), 0.75, 1e-6);
+  EXPECT_EQ(told[2].token, 1u);
+  EXPECT_NEAR(std::exp(told[2].value), 0.25, 1e-6);
+  EXPECT_EQ(told[3], (Logprob{.token = 0, .value = -9999.0f}));
+  EXPECT_EQ(told[4], (Logprob{.token = 2, .value = -9999.0f}));
+}
+
+TEST(LogprobsTest, InfiniteLogitsAreCertainTokens) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::vector<Logprob> told;
+  append_logprobs(std::vector<float>{5.0f, kInfinity, -kInfinity}, 1, 21, told);
+  EXPECT_EQ(told, (std::vector<Logprob>{{.token = 1, .value = 0.0f},
+                                        {.token = 1, .value = 0.0f},
+                                        {.token = 0, .value = -9999.0f},
+                                        {.token = 2, .value = -9999.0f}}));
+}
+
+TEST(LogprobsTest, WhereNothingIsPossibleNothingIsLikely) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  for (const float none : {kNan, -std::numeric_limits<float>::infinity()}) {
+    std::vector<Logprob> told;
+    append_logprobs(std::vector<float>(3, none), 2, 21, told);
+    ASSERT_EQ(told.size(), 4u);
+    for (const Logprob& logprob : told) EXPECT_EQ(logprob.value, -9999.0f);
+    EXPECT_EQ(told[1].token, 0u) << "ties by the lower token";
+  }
+}
+
 }  // namespace
 }  // namespace edgedraft

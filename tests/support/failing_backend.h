@@ -26,18 +26,26 @@ enum class Operation : std::uint8_t {
   swiglu,
   compact,
   top_k,
+  argmax,
+  gather_layers,
+  group_attention,
+  group_mean,
 };
 
 inline constexpr std::array kOperations = {
-    Operation::allocate, Operation::upload,  Operation::upload_matrix, Operation::write,
-    Operation::read,     Operation::embed,   Operation::rms_norm,      Operation::matmul,
-    Operation::matmuls,  Operation::rope,    Operation::store,         Operation::attention,
-    Operation::swiglu,   Operation::compact, Operation::top_k};
+    Operation::allocate,  Operation::upload,        Operation::upload_matrix,
+    Operation::write,     Operation::read,          Operation::embed,
+    Operation::rms_norm,  Operation::matmul,        Operation::matmuls,
+    Operation::rope,      Operation::store,         Operation::attention,
+    Operation::swiglu,    Operation::compact,       Operation::top_k,
+    Operation::argmax,    Operation::gather_layers, Operation::group_attention,
+    Operation::group_mean};
 
 inline std::string name_of(Operation operation) {
-  constexpr const char* kNames[] = {"allocate", "upload",    "upload_matrix", "write",   "read",
-                                    "embed",    "rms_norm",  "matmul",        "matmuls", "rope",
-                                    "store",    "attention", "swiglu",        "compact", "top_k"};
+  constexpr const char* kNames[] = {
+      "allocate", "upload",  "upload_matrix", "write",           "read",      "embed",  "rms_norm",
+      "matmul",   "matmuls", "rope",          "store",           "attention", "swiglu", "compact",
+      "top_k",    "argmax",  "gather_layers", "group_attention", "group_mean"};
   return kNames[static_cast<std::size_t>(operation)];
 }
 
@@ -129,11 +137,22 @@ class FailingBackend final : public Backend {
     count(Operation::top_k);
     inner_->top_k(op);
   }
-  // No drafter on a device uses these.
-  void group_attention(const GroupAttentionOp& op) override { inner_->group_attention(op); }
-  void gather_layers(const GatherLayersOp& op) override { inner_->gather_layers(op); }
-  void group_mean(const GroupMeanOp& op) override { inner_->group_mean(op); }
-  void argmax(const ArgmaxOp& op) override { inner_->argmax(op); }
+  void argmax(const ArgmaxOp& op) override {
+    count(Operation::argmax);
+    inner_->argmax(op);
+  }
+  void gather_layers(const GatherLayersOp& op) override {
+    count(Operation::gather_layers);
+    inner_->gather_layers(op);
+  }
+  void group_attention(const GroupAttentionOp& op) override {
+    count(Operation::group_attention);
+    inner_->group_attention(op);
+  }
+  void group_mean(const GroupMeanOp& op) override {
+    count(Operation::group_mean);
+    inner_->group_mean(op);
+  }
 
  private:
   void count(Operation operation) {

@@ -74,6 +74,7 @@ void LocalLink::cut(std::uint32_t wait_calls) {
   client_.reset();
   server_.reset();
   jobs_.clear();
+  late_rows_.reset();
   down_ = true;
   down_told_ = false;
   outage_calls_ = wait_calls;
@@ -134,6 +135,9 @@ void LocalLink::apply(const LinkFault& fault) {
 
 Result<ClientEvent> LocalLink::wait_event(Instant deadline) {
   options_.now += kCallTime;
+  if (late_rows_ && --late_calls_ == 0) {
+    jobs_.emplace_back(*std::exchange(late_rows_, std::nullopt));
+  }
   if (down_) {
     if (!std::exchange(down_told_, true)) return Error{Errc::link_down, "the connection broke"};
     if (outage_calls_ > 0) --outage_calls_;
@@ -172,7 +176,7 @@ void LocalLink::pass_bytes() {
 
 void LocalLink::take(ServerEvent event) {
   if (std::holds_alternative<HelloReceived>(event)) {
-    session_ = options_.target.next_id();
+    session_ = offered_session_ = options_.target.next_id();
     const ActivationLayout layout = options_.target.layout();
     const auto groups = layout.scale_groups();
     server_->accept({.session = session_,
@@ -193,6 +197,7 @@ void LocalLink::take(ServerEvent event) {
     jobs_.emplace_back(std::move(draft->request));
   } else {
     jobs_.clear();
+    late_rows_.reset();
   }
 }
 
@@ -212,6 +217,8 @@ void LocalLink::work(const wire::Prefill& request) {
     server_->refuse(request.round, {Errc::session_unknown, "forgotten"});
     return;
   }
+  // A session that was resumed and then forgotten has left its name.
+  if (!session) session_ = offered_session_;
   const bool keep = request.policy == wire::ResyncPolicy::keep;
   answer(session ? *session : options_.target.make(session_),
          {.base_count = request.base_length,
@@ -254,7 +261,13 @@ void LocalLink::answer(TargetSession& session, const PrefillRequest& request, st
                     .activations = {}});
   if (options_.target.parts().tap && rows_from < session.valid_count() &&
       !options_.holds_rows_back) {
-    jobs_.emplace_back(RowsOwed{.round = round, .first = rows_from, .end = session.valid_count()});
+    const RowsOwed owed{.round = round, .first = rows_from, .end = session.valid_count()};
+    late_calls_ = options_.rows_after_calls;
+    if (late_calls_ > 0) {
+      late_rows_ = owed;
+    } else {
+      jobs_.emplace_back(owed);
+    }
   }
 }
 

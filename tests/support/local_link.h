@@ -79,6 +79,8 @@ class LocalLink final : public TargetLink {
     };
     std::uint32_t rows_a_chunk = 7;
     bool holds_rows_back = false;  // a prompt's activations never come
+    // Calls of wait_event behind a prompt's verdict until they come; 0: as soon as they can.
+    std::uint32_t rows_after_calls = 0;
     std::uint32_t stream_tokens_max = 0;
     Draw newest_draw = Draw::gumbel;
     std::uint8_t law_tokens_max = kLawTokensMax;
@@ -137,8 +139,11 @@ class LocalLink final : public TargetLink {
   Options options_;
   std::optional<ClientSession> client_;
   std::optional<ServerSession> server_;
-  wire::SessionId session_{};  // of the connection
+  wire::SessionId session_{};          // of the connection
+  wire::SessionId offered_session_{};  // the same, as it was made
   std::deque<Job> jobs_;
+  std::optional<RowsOwed> late_rows_;
+  std::uint32_t late_calls_ = 0;  // until they come
   bool down_ = true;
   bool down_told_ = true;
   bool refusing_ = false;

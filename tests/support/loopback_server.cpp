@@ -9,7 +9,7 @@
 #include "shared/base/log.h"
 #include "shared/net/identity.h"
 #include "shared/net/listener.h"
-#include "tests/model/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace edgedraft::testing {
 

@@ -1,5 +1,10 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "shared/drafting/draft_network.h"
@@ -15,6 +20,15 @@ inline std::vector<float> read_matrix(Backend& backend, const Matrix& matrix) {
 
 inline std::vector<float> read_logits(DraftNetwork& network) {
   return read_matrix(network.backend(), network.logits());
+}
+
+// Value by value.
+inline void expect_close(std::span<const float> values, std::span<const float> expected,
+                         double tolerance) {
+  ASSERT_EQ(values.size(), expected.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    ASSERT_NEAR(values[i], expected[i], tolerance) << i;
+  }
 }
 
 // The given tokens below the last committed one as one chain of draft rows, a level a call; returns

@@ -3,6 +3,7 @@
 #include "shared/drafting/moa/moa_network.h"
 #include "shared/drafting/network_growth.h"
 #include "shared/speculative/tree_growth.h"
+#include "tests/support/made_up_rows.h"
 #include "tests/support/matrix_reading.h"
 #include "tests/support/toy_feature_drafters.h"
 #include "tests/support/toy_models.h"
@@ -22,17 +23,6 @@ constexpr double kLogitTolerance = 2e-4;  // of logits around ten
 
 class VulkanDraftingTest : public OpenVulkanTest {
  protected:
-  std::vector<float> memory_rows(std::uint32_t cols, std::uint32_t first, std::uint32_t count) {
-    std::vector<float> values;
-    for (std::uint32_t p = first; p < first + count; ++p) {
-      Random random(1000 + p);
-      for (std::uint32_t i = 0; i < cols; ++i) {
-        values.push_back(static_cast<float>(2.0 * random.uniform() - 1.0));
-      }
-    }
-    return values;
-  }
-
   // Grows a tree on both, accepts a path of some nodes, and goes on behind it.
   // `extend(network, first, count)` gives a network the target's states of new positions.
   template <class Network, class Extend>
@@ -46,13 +36,11 @@ class VulkanDraftingTest : public OpenVulkanTest {
         extend(*network, position, count - 1);
         network->commit(tokens);
       }
-      const auto expected = read_logits(on_cpu);
-      const auto got = read_logits(on_vulkan);
-      for (std::size_t i = 0; i < expected.size(); ++i) {
-        ASSERT_NEAR(got[i], expected[i], kLogitTolerance) << "round " << round << " token " << i;
-      }
+      SCOPED_TRACE("round " + std::to_string(round));
+      ASSERT_NO_FATAL_FAILURE(
+          expect_close(read_logits(on_vulkan), read_logits(on_cpu), kLogitTolerance));
       const DraftTree tree = grow_tree(on_cpu, kShape);
-      ASSERT_EQ(grow_tree(on_vulkan, kShape), tree) << "round " << round;
+      ASSERT_EQ(grow_tree(on_vulkan, kShape), tree);
       position += count - 1;
       // The root becomes a committed token: it comes again with the accepted ones.
       std::uint32_t row = 1 + static_cast<std::uint32_t>(random.below(tree.node_count()));
@@ -76,7 +64,7 @@ TEST_F(VulkanDraftingTest, MoaGrowsTheTreesOfTheCpu) {
       MoaNetwork on_vulkan(*vulkan_, moa.config, moa.tensors, 200);
       expect_same_trees(on_cpu, on_vulkan,
                         [&](MoaNetwork& network, std::uint32_t first, std::uint32_t count) {
-                          network.extend_memory(first, memory_rows(layout.cols(), first, count));
+                          network.extend_memory(first, made_up_rows(layout.cols(), first, count));
                         });
     }
   }
@@ -88,7 +76,7 @@ TEST_F(VulkanDraftingTest, EagleGrowsTheTreesOfTheCpu) {
   EagleNetwork on_vulkan(*vulkan_, toy_eagle.config, toy_eagle.tensors, 200);
   expect_same_trees(
       on_cpu, on_vulkan, [&](EagleNetwork& network, std::uint32_t first, std::uint32_t count) {
-        network.extend_memory(first, memory_rows(network.activation_cols(), first, count));
+        network.extend_memory(first, made_up_rows(network.activation_cols(), first, count));
       });
 }
 
@@ -106,7 +94,7 @@ TEST_F(VulkanDraftingTest, ATreeLikeOneBeforeRecordsNothing) {
   std::uint32_t position = 0;
   std::uint64_t recordings = 0;
   for (int round = 0; round < 5; ++round) {
-    network.extend_memory(position, memory_rows(layout.cols(), position, 3));
+    network.extend_memory(position, made_up_rows(layout.cols(), position, 3));
     network.commit(std::vector<std::uint32_t>{5, 6, 7 + position});
     position += 3;
     const std::uint64_t runs = vulkan_->counts().runs;

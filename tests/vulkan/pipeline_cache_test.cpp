@@ -2,7 +2,7 @@
 #include <iterator>
 
 #include "client/vulkan/pipeline_cache_file.h"
-#include "tests/model/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/vulkan/vulkan_support.h"
 
 namespace edgedraft::testing {

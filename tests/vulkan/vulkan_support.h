@@ -20,9 +20,7 @@ inline Result<std::unique_ptr<MeasuredBackend>> open_with(vulkan::Hooks hooks,
   }
   options.validate = true;
   auto backend = vulkan::open_backend(hooks, options);
-  if (backend || backend.error().message.find("vulkan-validationlayers") == std::string::npos) {
-    return backend;
-  }
+  if (backend || !lacks_validation_layer(backend.error())) return backend;
   options.validate = false;
   return vulkan::open_backend(hooks, options);
 }

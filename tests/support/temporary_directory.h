@@ -40,6 +40,13 @@ class TemporaryDirectory {
   std::filesystem::path write(std::string_view name, std::string_view text) const {
     return write(name, as_byte_view(text));
   }
+  // A file that only its owner may use, as token files have to be.
+  std::filesystem::path write_secret(std::string_view name, std::string_view text) const {
+    const std::filesystem::path file = write(name, text);
+    std::filesystem::permissions(
+        file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+    return file;
+  }
 
   std::size_t file_count() const {
     std::size_t count = 0;

@@ -1,0 +1,82 @@
+// What a stranger's grammar costs whoever reads and searches it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "shared/base/clock.h"
+#include "shared/constraints/grammar.h"
+#include "shared/constraints/grammar_tokens.h"
+
+namespace edgedraft {
+namespace {
+
+// The fastest of some: the others were disturbed.
+double seconds_to_parse(const std::string& text) {
+  double fastest = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < 5; ++i) {
+    const Instant begun = Clock::now();
+    const auto parsed = Grammar::parse(text);
+    fastest = std::min(fastest, seconds(Clock::now() - begun));
+    EXPECT_TRUE(parsed) << parsed.error().message;
+  }
+  return fastest;
+}
+
+// Thousands of classes, of which so many are different, before a long literal.
+std::string classes_before_a_literal(std::size_t different) {
+  std::string characters;
+  for (char c = ' '; c <= '~'; ++c) {
+    if (std::string("[]\\^-").find(c) == std::string::npos) characters += c;
+  }
+  std::vector<std::string> classes;
+  for (std::size_t a = 0; a < characters.size(); ++a) {
+    for (std::size_t b = a + 1; b < characters.size(); ++b) {
+      classes.push_back(std::string("[") + characters[a] + characters[b] + "]");
+    }
+  }
+  std::string text = "root ::= ";
+  for (std::size_t i = 0; i < classes.size(); ++i) text += classes[i % different];
+  return text + "\"" + std::string(40'000, 'a') + "\"";
+}
+
+TEST(GrammarCostTest, ManyCharacterClassesCostNoMoreThanFew) {
+  const double few = seconds_to_parse(classes_before_a_literal(10));
+  const double many = seconds_to_parse(classes_before_a_literal(4000));
+  EXPECT_LT(many, 20.0 * few);
+}
+
+// Else the sequence has millions of elements before anybody counts them.
+TEST(GrammarCostTest, RepetitionsAreCountedBeforeTheirSequenceIsOver) {
+  std::string text = "root ::=";
+  for (int i = 0; i < 100; ++i) text += " \"a\"{1000}";
+  const auto parsed = Grammar::parse(text + " [z-a]");
+  ASSERT_FALSE(parsed);
+  EXPECT_NE(parsed.error().message.find("too large"), std::string::npos) << parsed.error().message;
+}
+
+TEST(GrammarCostTest, TheWayThroughTheTokensCounts) {
+  std::vector<std::string> texts{""};
+  for (char a = 'a'; a <= 'z'; ++a) {
+    for (char b = 'a'; b <= 'z'; ++b) {
+      for (char c = 'a'; c <= 'z'; ++c) texts.push_back({a, b, c});
+    }
+  }
+  const auto tokens = std::make_shared<const TokenTexts>(
+      std::move(texts), std::vector<std::uint32_t>{0}, /*adds_space_prefix=*/false);
+  GrammarTokens grammar(Grammar::parse("root ::= [a-z]*").value(), tokens);
+  const auto beyond_the_automaton = [&] {
+    return grammar.steps_taken() - grammar.automaton().steps_taken();
+  };
+  EXPECT_EQ(beyond_the_automaton(), 0u);
+  grammar.allowed_in(grammar.automaton().start(), false);
+  const std::uint64_t once = beyond_the_automaton();
+  EXPECT_GE(once, tokens->nodes().size() / 100);
+  grammar.allowed_in(grammar.automaton().start(), false);
+  EXPECT_EQ(beyond_the_automaton(), once) << "it is known by then";
+}
+
+}  // namespace
+}  // namespace edgedraft

@@ -1,0 +1,81 @@
+// What a run learns from the hints that come, and what taking them in costs.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "server/passes/run.h"
+#include "shared/base/prefix_hash.h"
+#include "shared/protocol/limits.h"
+
+namespace edgedraft {
+namespace {
+
+using namespace std::chrono_literals;
+using Tokens = std::vector<std::uint32_t>;
+
+constexpr std::uint32_t kVocabulary = 4096;
+const Tokens kPrompt{5, 6};
+
+// One hint: `distance` ids behind its parent, or behind the prompt.
+wire::Hints one_hint(std::uint32_t id, std::uint32_t token, std::uint16_t distance = 0,
+                     std::uint8_t score = 1) {
+  return {.credit = 1000,
+          .first = id,
+          .position = static_cast<std::uint32_t>(kPrompt.size()),
+          .prefix_hash = prefix_hash(kPrompt),
+          .tokens = {token},
+          .parents = {distance},
+          .scores = {score}};
+}
+
+// Others would wait for as long as the machine has been running.
+TEST(ExpectedHintsTest, WhatTheServerItselfExpectedIsNoMessageBefore) {
+  edgedraft::Run run({.credit = 1000}, kPrompt, kVocabulary);
+  run.expect(Tokens{7, 8});
+  ASSERT_TRUE(run.has_hints());
+  const Instant first{1h};
+  run.take(one_hint(1, 9), first);
+  EXPECT_FALSE(run.next_hints(first + 1ms)) << "nobody knows how often they come";
+  run.take(one_hint(2, 10), first + 10ms);
+  const auto next = run.next_hints(first + 11ms);
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->at, first + 30ms);
+}
+
+// Seconds that it takes to take in so many messages of one node each.
+template <class Message>
+double seconds_to_take(Run& run, std::uint32_t count, const Message& message) {
+  const Instant begun = Clock::now();
+  for (std::uint32_t i = 0; i < count; ++i) run.take(message(i), begun);
+  return seconds(Clock::now() - begun);
+}
+
+// A limit counts nodes: a message to a full tree may not cost a look at all that the tree holds.
+TEST(ExpectedHintsTest, AMessageToAFullTreeCostsLittleMoreThanOneToAnEmptyTree) {
+  constexpr std::uint32_t kMessages = 2000;
+  double empty = std::numeric_limits<double>::infinity();
+  double full = empty;
+  for (int repetition = 0; repetition < 3; ++repetition) {
+    edgedraft::Run small({.credit = 1000}, kPrompt, kVocabulary);
+    empty = std::min(empty, seconds_to_take(small, kMessages,
+                                            [](std::uint32_t i) { return one_hint(i + 1, 9); }));
+    EXPECT_EQ(small.counts().taken, kMessages);
+
+    edgedraft::Run large({.credit = 1000}, kPrompt, kVocabulary);
+    for (std::uint32_t i = 0; i < kHintNodesMax; ++i) large.take(one_hint(i + 1, i), Instant());
+    ASSERT_EQ(large.counts().evicted, 0u);
+    // Each below another node, and less likely than all of them.
+    full = std::min(full, seconds_to_take(large, kMessages, [](std::uint32_t i) {
+                      const std::uint32_t id = kHintNodesMax + 1 + i;
+                      const std::uint32_t parent = 1 + i % kHintNodesMax;
+                      return one_hint(id, i, static_cast<std::uint16_t>(id - parent), 200);
+                    }));
+    EXPECT_EQ(large.counts().taken, kHintNodesMax + kMessages);
+    EXPECT_GT(large.counts().evicted, kMessages / 2);
+  }
+  EXPECT_LT(full, 30.0 * empty);
+}
+
+}  // namespace
+}  // namespace edgedraft

@@ -1,0 +1,99 @@
+// A client that gives no credit, or does not read, keeps the server waiting: that time is its own.
+#include <gtest/gtest.h>
+
+#include "server/metrics/pages.h"
+#include "tests/server/run_rig.h"
+#include "tests/support/metrics_reading.h"
+
+namespace edgedraft {
+namespace {
+
+constexpr std::uint32_t kSomeCredit = 10;
+
+class PausedRunsTest : public RunTest {
+ protected:
+  // A run that has used its credit up, an hour ago.
+  HintingClient& paused_for_long(const Tokens& prompt) {
+    HintingClient& client = connect();
+    EXPECT_TRUE(client.begin(prompt, {}, {.credit = kSomeCredit}));
+    run_until_idle();
+    EXPECT_TRUE(client.listen());
+    EXPECT_EQ(client.text().size(), kSomeCredit);
+    now_ += 1h;
+    return client;
+  }
+
+  double waiting() {
+    return testing::read_metrics(render_metrics(*metrics_, {}, "1"))["num_requests_waiting"];
+  }
+};
+
+TEST_F(PausedRunsTest, CreditAfterALongPauseFindsAServerThatIsNotTooBusy) {
+  open({.wait_max = 1min, .metrics = metrics_});
+  const Tokens prompt = prompt_of(1);
+  HintingClient& client = paused_for_long(prompt);
+  ASSERT_TRUE(client.send(client.credit(kContext)));
+  run_until_idle();
+  EXPECT_FALSE(client.listen());
+  EXPECT_EQ(client.answer(), plain(prompt));
+}
+
+TEST_F(PausedRunsTest, APauseIsNoTimeInTheQueue) {
+  for (const Duration wait_max : {Duration(), Duration(1min)}) {
+    open({.wait_max = wait_max, .metrics = metrics_});
+    HintingClient& client = paused_for_long(prompt_of(1));
+    client.verdicts.clear();
+    ASSERT_TRUE(client.send(client.credit(kSomeCredit + 1)));
+    run_until_idle();
+    client.listen();
+    ASSERT_EQ(client.verdicts.size(), 1u);
+    EXPECT_EQ(client.verdicts[0].queue_us, 0u);
+  }
+  EXPECT_LT(metrics_->queue_time.sum(), 1.0);
+}
+
+// A pass of others is under way when the credit comes: from then on it waits for the server.
+TEST_F(PausedRunsTest, AfterThePauseTheQueueCounts) {
+  HintingClient& client = paused_for_long(prompt_of(1));
+  client.verdicts.clear();
+  ASSERT_TRUE(client.send(client.credit(kSomeCredit + 1)));
+  now_ += 20ms;
+  run_until_idle();
+  client.listen();
+  ASSERT_EQ(client.verdicts.size(), 1u);
+  EXPECT_EQ(client.verdicts[0].queue_us, 20'000u);
+}
+
+TEST_F(PausedRunsTest, AStreamThatWasNotReadHasNotBeenInTheQueue) {
+  open({.metrics = metrics_});
+  RawClient client(*loop_, {.id = 50, .context_count = kContext}, [this] { return now_; });
+  ASSERT_TRUE(client.send(wire::Prefill{.tokens = prompt_of(1)}));
+  run_until_idle();
+  ASSERT_TRUE(
+      client.send(wire::Draft{.base_length = client.session().length(), .stream_tokens = 9}));
+  loop_->step();
+  client.reads(false);
+  run_until_idle();
+  loop_->step();
+  EXPECT_EQ(metrics_->requests_paused.value(), 1u);
+  now_ += 1h;
+  client.reads(true);
+  run_until_idle();
+  EXPECT_EQ(client.verdict_count, 10u);
+  EXPECT_LT(metrics_->queue_time.sum(), 1.0);
+}
+
+// Or an operator would be told that there are too few machines.
+TEST_F(PausedRunsTest, AreNotCountedAsWaiting) {
+  open({.metrics = metrics_});
+  HintingClient& client = paused_for_long(prompt_of(1));
+  metrics_->requests_open.set(loop_->active_count());
+  EXPECT_EQ(metrics_->requests_open.value(), 1u);
+  EXPECT_EQ(waiting(), 0.0);
+  ASSERT_TRUE(client.send(client.credit(kContext)));
+  loop_->step();
+  EXPECT_EQ(waiting(), 1.0) << "for its next pass";
+}
+
+}  // namespace
+}  // namespace edgedraft

@@ -1,0 +1,51 @@
+// What makes random numbers may be replaced in OpenSSL by a way that it would rather not have used.
+#define OPENSSL_SUPPRESS_DEPRECATED
+#include <gtest/gtest.h>
+#include <openssl/rand.h>
+
+#include "tests/server/run_rig.h"
+
+namespace edgedraft {
+namespace {
+
+// A system without randomness, while it lives.
+class NoRandomness {
+ public:
+  NoRandomness() {
+    static RAND_METHOD none{};
+    none.bytes = [](unsigned char*, int) { return 0; };
+    RAND_set_rand_method(&none);
+  }
+  ~NoRandomness() { RAND_set_rand_method(nullptr); }
+  NoRandomness(const NoRandomness&) = delete;
+  NoRandomness& operator=(const NoRandomness&) = delete;
+};
+
+// A client whose id is taken gets another one, and where none is to be had the request is refused:
+// the compute thread, and everybody else, go on.
+TEST_F(RunTest, WithoutRandomnessASecondSessionOfAnIdIsRefused) {
+  HintingClient& client = connect();
+  const Tokens prompt = prompt_of(1);
+  ASSERT_TRUE(client.begin(prompt, {}, {.credit = kContext}));
+  loop_->step();
+  // The ids of these connections' sessions are the same.
+  RawClient other(
+      *loop_, {.id = client.raw().client().connection_id + (1u << 16), .context_count = kContext},
+      [this] { return now_; });
+  ASSERT_EQ(other.client().session, client.raw().client().session);
+  {
+    const NoRandomness none;
+    ASSERT_THROW(random_session_id(), Failure);
+    ASSERT_TRUE(other.send(wire::Prefill{.tokens = prompt}));
+  }
+  ASSERT_EQ(other.refusal_count, 1u);
+  EXPECT_EQ(std::get<wire::ErrorReport>(other.heard.at(0)).code, Errc::refused);
+  ASSERT_TRUE(other.send(wire::Prefill{.tokens = prompt}));
+  run_until_idle();
+  EXPECT_EQ(other.verdict_count, 1u);
+  EXPECT_FALSE(client.listen());
+  EXPECT_EQ(client.answer(), plain(prompt));
+}
+
+}  // namespace
+}  // namespace edgedraft

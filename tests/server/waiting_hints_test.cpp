@@ -1,0 +1,141 @@
+// Hints and credit that come while a pass takes its time.
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+
+#include "server/passes/scheduler.h"
+#include "shared/protocol/limits.h"
+#include "tests/server/held_pass.h"
+#include "tests/support/toy_models.h"
+
+namespace edgedraft {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t kConnection = 1;
+constexpr std::uint32_t kPromptCount = 2;
+
+// How long a client's text has become.
+class Length final : public Replies {
+ public:
+  void verdict(wire::Verdict verdict) override {
+    const std::lock_guard lock(mutex_);
+    value_ += static_cast<std::uint32_t>(verdict.tokens.size()) + 1;
+    changed_.notify_all();
+  }
+  void activations(wire::Activations) override { ADD_FAILURE() << "there is no tap"; }
+  void refuse(std::uint32_t, Error error) override { ADD_FAILURE() << error.message; }
+
+  // False where it does not become so long.
+  bool wait_for(std::uint32_t length) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, 20s, [&] { return value_ >= length; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint32_t value_ = kPromptCount;
+};
+
+class WaitingHintsTest : public ::testing::Test {
+ protected:
+  // A run whose prompt is in a pass that does not end.
+  void begin() {
+    scheduler_.post(
+        {.connection_id = kConnection,
+         .reply = length_,
+         .session = {},
+         .identity = "someone",
+         .tap = nullptr},
+        wire::Prefill{.round = 1, .tokens = {5, 6}, .run = {.credit = kPromptCount + 1}});
+    pass_.wait_begun();
+  }
+  void give(std::uint32_t credit, bool economy = false) {
+    scheduler_.hints(kConnection, {.round = 1, .credit = credit, .economy = economy});
+  }
+  // Of a text that nobody knows.
+  void hint(std::uint32_t first, std::uint32_t nodes, bool economy = false) {
+    scheduler_.hints(kConnection, {.round = 1,
+                                   .economy = economy,
+                                   .first = first,
+                                   .position = kPromptCount,
+                                   .prefix_hash = 1,
+                                   .tokens = std::vector<std::uint32_t>(nodes, 5),
+                                   .parents = std::vector<std::uint16_t>(nodes, 0),
+                                   .scores = std::vector<std::uint8_t>(nodes, 1)});
+  }
+
+  const std::shared_ptr<Length> length_ = std::make_shared<Length>();
+  const std::shared_ptr<Metrics> metrics_ = std::make_shared<Metrics>();
+  const testing::ToyDecoder toy_{1};
+  const std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
+  Decoder decoder_{*backend_, toy_.config, toy_.tensors, 64};
+  testing::HeldPass pass_;
+  Scheduler scheduler_{
+      {.decoder = decoder_, .context_count = 64, .is_end = [](std::uint32_t) { return false; }},
+      {.passes = {.sessions = {.sessions_max = 8, .kv_bytes_max = 0},
+                  .pace = pass_.pace(),
+                  .metrics = metrics_},
+       .queue_max = 3}};
+};
+
+TEST_F(WaitingHintsTest, CreditIsNotTakenBackByAMessageThatGivesLess) {
+  begin();
+  give(10);
+  give(4);
+  give(0);
+  pass_.end();
+  EXPECT_TRUE(length_->wait_for(10));
+}
+
+// The run is to make no pass for its root at once.
+TEST_F(WaitingHintsTest, WhatWasSaidLastAboutEconomyHolds) {
+  begin();
+  give(0);
+  hint(1, 1);
+  give(kPromptCount + 3, /*economy=*/true);
+  const Instant begun = Clock::now();
+  pass_.end();
+  ASSERT_TRUE(length_->wait_for(kPromptCount + 3));
+  EXPECT_GE(Clock::now() - begun, 250ms);
+}
+
+TEST_F(WaitingHintsTest, SoManyOfAConnectionAsMayComeAtOnceAndNoMore) {
+  constexpr std::uint32_t kNodes = 20;
+  constexpr std::uint32_t kMessages = 1000;
+  begin();
+  for (std::uint32_t i = 0; i < kMessages; ++i) hint(1 + i * kNodes, kNodes);
+  give(10);
+  pass_.end();
+  ASSERT_TRUE(length_->wait_for(10)) << "credit is taken all the same";
+  std::uint64_t nodes = 0;
+  for (const Counter& fate : metrics_->hints) nodes += fate.value();
+  const auto most = static_cast<std::uint32_t>(kHintsBurst);
+  EXPECT_EQ(nodes, most / (kHintMessageCost + kNodes) * kNodes);
+}
+
+// What a round's hints took of the room is free again when the round is over.
+TEST_F(WaitingHintsTest, HintsOfACancelledRoundTakeNoRoom) {
+  begin();
+  for (std::uint32_t round = 2; round < 100; ++round) {
+    scheduler_.hints(kConnection, {.round = round,
+                                   .first = 1,
+                                   .position = kPromptCount,
+                                   .tokens = std::vector<std::uint32_t>(kHintsMax, 5),
+                                   .parents = std::vector<std::uint16_t>(kHintsMax, 0),
+                                   .scores = std::vector<std::uint8_t>(kHintsMax, 1)});
+    scheduler_.hints(kConnection, {.round = round, .credit = 10});
+    scheduler_.cancel(kConnection, round);
+  }
+  hint(1, 100);
+  give(10);
+  pass_.end();
+  ASSERT_TRUE(length_->wait_for(10));
+  EXPECT_EQ(metrics_->hints[static_cast<std::size_t>(HintFate::unknown)].value(), 100u);
+}
+
+}  // namespace
+}  // namespace edgedraft

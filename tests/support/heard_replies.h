@@ -1,0 +1,39 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "server/passes/client.h"
+#include "tests/support/held_length.h"
+
+namespace edgedraft::testing {
+
+// All that one connection is answered.
+class HeardReplies : public Replies {
+ public:
+  // A client without a tap is sent no activations.
+  explicit HeardReplies(bool has_tap = false) : has_tap_(has_tap) {}
+
+  void verdict(wire::Verdict verdict) override {
+    length.heard(verdict);
+    verdicts.push_back(std::move(verdict));
+  }
+  void activations(wire::Activations chunk) override {
+    EXPECT_TRUE(has_tap_) << "there is no tap";
+    chunks.push_back(std::move(chunk));
+  }
+  void refuse(std::uint32_t, Error error) override { refusals.push_back(std::move(error)); }
+
+  HeldLength length;  // where the test tells it what was asked
+  std::vector<wire::Verdict> verdicts;
+  std::vector<wire::Activations> chunks;
+  std::vector<Error> refusals;
+
+ private:
+  bool has_tap_;
+};
+
+}  // namespace edgedraft::testing
