@@ -27,6 +27,9 @@ constexpr std::uint32_t kLookTokens = 32;
 constexpr double kToldWeight = 6;
 constexpr double kToldSamples = 6;
 constexpr double kContradiction = 2;
+// Streamed prompts in a row after which nobody knows how long a tree takes: the last ones may have
+// been slow by accident, and while it streams there are no others.
+constexpr std::uint32_t kStreamedPrompts = 8;
 
 template <class... Values>
 std::string text(const char* format, Values... values) {
@@ -58,6 +61,11 @@ double DraftControl::Estimate::value() const {
 void DraftControl::observe_prompt(std::uint32_t rows, Duration link, Duration server) {
   link_.add(seconds(link));
   step_cold_ = true;
+  streamed_prompts_ = streaming_ ? streamed_prompts_ + 1 : 0;
+  if (streamed_prompts_ == kStreamedPrompts) {
+    streamed_prompts_ = 0;
+    step_ = {};
+  }
   // A long prompt takes many passes and tells nothing of one.
   if (rows <= 256) prompt_server_.add(seconds(server));
 }

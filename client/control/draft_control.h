@@ -26,6 +26,9 @@ namespace edgedraft {
 // was told, and replaces it if the two are a factor of two apart, so that a server that is wrong
 // or lies costs a few cycles.
 //
+// Trees are timed by drafting alone, so that what is known of them is forgotten behind a row of
+// prompts whose answers were streamed: then it is as if none had been timed.
+//
 // It owns no clock and sees no tokens. Other decisions (depth, breadth, drafting ahead) have their
 // place beside decide().
 class DraftControl {
@@ -123,6 +126,7 @@ class DraftControl {
   bool crowd_ = false;      // it prefers streams
   bool step_cold_ = false;  // the next tree takes in a prompt, too
   std::uint32_t cycles_ = 0;
+  std::uint32_t streamed_prompts_ = 0;  // in a row, since the last ones were forgotten
   bool streaming_ = false;
   bool changed_ = false;
   std::string why_;

@@ -56,11 +56,13 @@ void RunControl::observe_rank(std::uint32_t rank) {
 
 void RunControl::observe_run(const Decision& done, std::uint32_t tokens, Duration taken) {
   if (done.tokens_per_second <= 0.0 || tokens == 0 || taken <= Duration::zero()) return;
-  // The prediction was a corrected one.
-  const double corrected_by = correction(done.kind);
-  const double came = tokens / seconds(taken) / done.tokens_per_second * corrected_by;
+  const double came = tokens / seconds(taken) / done.tokens_per_second * done.correction;
   double& known = known_.came_by_predicted[index(done.kind)];
   known = std::clamp(known > 0.0 ? known + kNewest * (came - known) : came, 0.2, 5.0);
+}
+
+void RunControl::observe_answer(bool drafts) {
+  known_.streamed_answers = drafts ? 0 : known_.streamed_answers + 1;
 }
 
 bool RunControl::knows_enough() const {
@@ -101,29 +103,43 @@ double RunControl::predict(RunKind kind, std::uint32_t breadth, double floor,
   return correction(kind) / forecast(model, kind, tokens, kAnswers, 1).seconds;
 }
 
+RunControl::Decision RunControl::drafting(RunKind kind, std::uint32_t breadth, std::uint32_t tokens,
+                                          bool on_battery) const {
+  Decision way{.kind = kind, .breadth = breadth, .floor = on_battery ? kBatteryFloor : kFloor};
+  if (!knows_enough()) return way;
+  way.correction = correction(kind);
+  way.tokens_per_second =
+      predict(kind, breadth, way.floor, std::clamp(tokens, kTokensMin, kTokensMax));
+  return way;
+}
+
+RunControl::Decision RunControl::try_drafting(std::uint32_t breadth, std::uint32_t tokens,
+                                              bool on_battery) {
+  const Decision tried = drafting(RunKind::overlap, breadth, tokens, on_battery);
+  char text[100];
+  std::snprintf(text, sizeof text, "tried again behind streamed answers, %.0f tokens/s expected",
+                tried.tokens_per_second);
+  why_ = text;
+  return tried;
+}
+
 RunControl::Decision RunControl::decide(std::uint32_t breadth_max, std::uint32_t tokens,
                                         bool on_battery) {
-  const double floor = on_battery ? kBatteryFloor : kFloor;
+  const Decision wide = drafting(RunKind::overlap, breadth_max, tokens, on_battery);
   if (!knows_enough()) {
     why_ = "not measured yet";
-    return {.kind = RunKind::overlap, .breadth = breadth_max, .floor = floor};
+    return wide;
   }
-  tokens = std::clamp(tokens, kTokensMin, kTokensMax);
-  const auto way = [&](RunKind kind, std::uint32_t breadth) {
-    return Decision{.kind = kind,
-                    .breadth = breadth,
-                    .floor = floor,
-                    .tokens_per_second = predict(kind, breadth, floor, tokens)};
-  };
+  const double stream_correction = correction(RunKind::stream);
   const Decision stream{.kind = RunKind::stream,
                         .breadth = breadth_max,
-                        .floor = floor,
-                        .tokens_per_second = correction(RunKind::stream) / known_.pass.at(1)};
-  const Decision wide = way(RunKind::overlap, breadth_max);
-  const Decision economy = way(RunKind::economy, breadth_max);
+                        .floor = wide.floor,
+                        .tokens_per_second = stream_correction / known_.pass.at(1),
+                        .correction = stream_correction};
+  const Decision economy = drafting(RunKind::economy, breadth_max, tokens, on_battery);
   Decision best = wide;
   if (breadth_max > 1) {
-    const Decision narrow = way(RunKind::overlap, 1);
+    const Decision narrow = drafting(RunKind::overlap, 1, tokens, on_battery);
     if (kAsFast * narrow.tokens_per_second > wide.tokens_per_second) best = narrow;
   }
   if (economy.tokens_per_second >= kAsFast * best.tokens_per_second) best = economy;

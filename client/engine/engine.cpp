@@ -266,8 +266,14 @@ void EngineConversation::answer(std::vector<std::uint32_t> prompt,
 }
 
 void EngineConversation::close_link() {
-  const std::scoped_lock lock(engine_.mutex_);
-  if (slot_.link) slot_.link->close();
+  TargetLink* link = nullptr;
+  {
+    const std::scoped_lock lock(engine_.mutex_);
+    link = slot_.link.get();
+  }
+  // Once made it stays until the destructor. A link that wakes the engine meanwhile wants its
+  // mutex.
+  if (link != nullptr) link->close();
 }
 
 void EngineConversation::check() {

@@ -50,14 +50,24 @@ RunKnowledge knowledge_from(const json& item) {
   if (std::ranges::all_of(came, [](double c) { return is_share_of(c, kCorrectionMax); })) {
     known.came_by_predicted = came;
   }
+  // Files of earlier builds do not have it.
+  const double streamed = item.value("streamed_answers", 0.0);
+  if (is_share_of(streamed, kTriedMax)) {
+    known.streamed_answers = static_cast<std::uint32_t>(streamed);
+  }
   return known;
 }
 
 json to_json(const RunMemory::Key& key, const RunKnowledge& known) {
-  return {{"server", key.server},           {"drafter", key.drafter},
-          {"pass", to_json(known.pass)},    {"step", to_json(known.step)},
-          {"right", known.right},           {"tried", known.tried},
-          {"round_trip", known.round_trip}, {"came_by_predicted", known.came_by_predicted}};
+  return {{"server", key.server},
+          {"drafter", key.drafter},
+          {"pass", to_json(known.pass)},
+          {"step", to_json(known.step)},
+          {"right", known.right},
+          {"tried", known.tried},
+          {"round_trip", known.round_trip},
+          {"came_by_predicted", known.came_by_predicted},
+          {"streamed_answers", known.streamed_answers}};
 }
 
 }  // namespace

@@ -36,14 +36,20 @@ class DrafterMemory {
     pending_ = false;
   }
   // The server took the tokens in; `end` of them have rows.
-  void expect_until(std::uint32_t end) { pending_ = pending_ && complete_end_ < end; }
+  void expect_until(std::uint32_t end) {
+    pending_ = pending_ && complete_end_ < end;
+    taken_end_ = end;
+  }
   void streamed() { lacking_ = wants_rows(); }
 
-  // A part of a prompt's rows. Requires  a drafter
+  // A part of a prompt's rows, of which those count whose tokens still stand. Requires  a drafter
   void add_part(std::uint32_t first, std::uint32_t count, std::span<const float> rows,
                 bool complete) {
-    drafter_->add_activations(first, rows);
-    rows_end_ = std::max(rows_end_, first + count);
+    const std::uint32_t end = std::min(first + count, taken_end_);
+    if (first < end) {
+      drafter_->add_activations(first, rows.first(rows.size() / count * (end - first)));
+      rows_end_ = std::max(rows_end_, end);
+    }
     if (!complete) return;
     pending_ = false;
     complete_end_ = rows_end_;
@@ -59,6 +65,7 @@ class DrafterMemory {
   void truncated(std::uint32_t count) {
     complete_end_ = std::min(complete_end_, count);
     rows_end_ = std::min(rows_end_, count);
+    taken_end_ = std::min(taken_end_, count);
   }
   // Forgets the rows of positions from `first` on.
   void drop_from(std::uint32_t first) {
@@ -69,7 +76,8 @@ class DrafterMemory {
  private:
   Drafter* drafter_;
   std::uint32_t complete_end_ = 0;
-  std::uint32_t rows_end_ = 0;  // newest position that has rows, once the older ones came too
+  std::uint32_t rows_end_ = 0;   // newest position that has rows, once the older ones came too
+  std::uint32_t taken_end_ = 0;  // tokens below stand as the server took them in
   bool pending_ = false;
   bool lacking_ = false;
 };

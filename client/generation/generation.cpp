@@ -145,7 +145,8 @@ void Generation::work() {
   while (phase_ == Phase::writing) {
     if (end_) {
       keep_if_due();
-      const bool awaits = state_ == ClientState::offline && !device_writes_ && has_text_to_check();
+      const bool awaits = state_ == ClientState::offline && !device_writes_ &&
+                          !server_.link_closed && has_text_to_check();
       if (awaits && !check_deadline_) check_deadline_ = parts_.now() + options_.resync_wait;
       if (!awaits || parts_.now() >= *check_deadline_) return finish();
       phase_ = Phase::awaiting_check;

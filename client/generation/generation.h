@@ -157,7 +157,7 @@ class Generation {
   bool may_run() const;
   RunControl::Decision plan_run();
   void apply(const RunControl::Decision& decision);
-  void look_at_run(bool ends);
+  void look_at_run();
   std::uint32_t credit() const;
   wire::RunTerms run_terms();
   void begin_run();

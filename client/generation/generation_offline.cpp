@@ -151,6 +151,7 @@ Result<void> Generation::on_link_error(const Error& error) {
 void Generation::on_late_verdict(const VerdictReceived& event) {
   if (event.to == VerdictReceived::To::draft || event.to == VerdictReceived::To::run) return;
   server_.took_tokens(event.to == VerdictReceived::To::prefill);
+  memory_.expect_until(event.verdict.length - 1);
   // It took what was beyond doubt then.
   server_.count = std::min(request_.settled_count, conversation_.settled_count());
 }

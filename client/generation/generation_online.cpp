@@ -241,7 +241,7 @@ void Generation::on_verdict(const VerdictReceived& event) {
   }
   conversation_.settle();
   // A token beyond tokens_max was not written, and ends nothing.
-  const bool written = conversation_.tokens().back() == event.verdict.next;
+  const bool written = conversation_.count() == event.verdict.length;
   end_where_due(written ? event.verdict.ending : wire::Ending::none);
   note_verdict(event, round_trip, count_before);
   request_.stream_begins = false;

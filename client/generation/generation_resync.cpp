@@ -7,7 +7,7 @@
 namespace edgedraft {
 
 bool Generation::may_ask_again() const {
-  return !device_writes_ && may_send() && parts_.now() >= server_.ask_again;
+  return !device_writes_ && !server_.link_closed && may_send() && parts_.now() >= server_.ask_again;
 }
 
 bool Generation::has_text_to_check() const {

@@ -18,9 +18,6 @@ namespace {
 constexpr std::uint32_t kCreditAhead = 256;
 // After so many tokens it is decided anew what to do.
 constexpr std::uint32_t kLookTokens = 32;
-// Of so many answers that are streamed the next one is drafted for, to see whether that has become
-// better.
-constexpr std::uint32_t kStreamedAnswers = 8;
 
 DraftAhead::Options ahead_options(const RunControl::Decision& decision) {
   return {.breadth = decision.breadth, .floor = static_cast<Score>(std::log(decision.floor))};
@@ -56,20 +53,20 @@ std::uint32_t Generation::credit() const {
 RunControl::Decision Generation::plan_run() {
   if (!options_.tree) return {.kind = RunKind::stream};
   const std::uint32_t breadth = options_.tree->breadth;
-  const RunControl::Decision overlap{.kind = RunKind::overlap, .breadth = breadth};
-  if (options_.overlap == Overlap::on) return overlap;
+  if (options_.overlap == Overlap::on) return {.kind = RunKind::overlap, .breadth = breadth};
   if (options_.overlap == Overlap::economy) return {.kind = RunKind::economy, .breadth = breadth};
   const bool on_battery = parts_.on_battery && parts_.on_battery();
-  const RunControl::Decision decision =
-      run_control_.decide(breadth, options_.tokens_max - answer_count(), on_battery);
-  if (decision.drafts() || run_plan_.streamed_answers < kStreamedAnswers) return decision;
-  return overlap;
+  const std::uint32_t left = options_.tokens_max - answer_count();
+  return run_plan_.tries ? run_control_.try_drafting(breadth, left, on_battery)
+                         : run_control_.decide(breadth, left, on_battery);
 }
 
 wire::RunTerms Generation::run_terms() {
   request_.running = false;
   request_.credit = may_run() ? credit() : 0;
   if (request_.credit == 0) return {};
+  // For the whole of it: a try that ends as soon as it may be judged would bring little.
+  run_plan_.tries = run_control_.is_to_try();
   run_plan_.doing = plan_run();
   return {.credit = request_.credit,
           .rows = run_plan_.doing.drafts() && memory_.wants_rows(),
@@ -79,7 +76,7 @@ wire::RunTerms Generation::run_terms() {
 void Generation::begin_run() {
   request_.running = true;
   const bool drafts = run_plan_.doing.drafts();
-  run_plan_.streamed_answers = drafts ? 0 : run_plan_.streamed_answers + 1;
+  if (options_.overlap == Overlap::automatic && options_.tree) run_control_.observe_answer(drafts);
   run_plan_.step_is_cold = true;
   if (drafts && !ahead_) ahead_.emplace(*parts_.drafter, ahead_options(run_plan_.doing));
   apply(run_plan_.doing);
@@ -106,12 +103,15 @@ void Generation::apply(const RunControl::Decision& decision) {
   if (parts_.on_decision) parts_.on_decision(stats_.overlap + ": " + run_control_.why());
 }
 
-// Holds what came against what was predicted, and decides anew.
-void Generation::look_at_run(bool ends) {
+// Holds what came against what was predicted, and decides anew. Only a verdict makes it look: what
+// is left when an answer ends, maybe after a while without the server, is too little to tell.
+void Generation::look_at_run() {
   if (options_.overlap != Overlap::automatic || !options_.tree) return;
   if (run_plan_.tokens < kLookTokens) return;
-  run_control_.observe_run(run_plan_.doing, run_plan_.tokens, parts_.now() - run_plan_.since);
-  if (ends) return;
+  const Instant now = parts_.now();
+  run_control_.observe_run(run_plan_.doing, run_plan_.tokens, now - run_plan_.since);
+  run_plan_.since = now;
+  run_plan_.tokens = 0;
   const RunControl::Decision decision = plan_run();
   // Without activations there is nothing to draft from.
   if (decision.drafts() && !ahead_) return;
@@ -212,7 +212,7 @@ void Generation::take_run(const VerdictReceived& event) {
   }
   run_plan_.tokens += accepted + 1;
   if (!run_plan_.doing.drafts()) stats_.streamed_tokens += accepted + 1;
-  look_at_run(false);
+  look_at_run();
   ++stats_.cycles;
   stats_.cycle_tokens += accepted + 1;
   stats_.drafted += verdict.drafted;
@@ -228,7 +228,6 @@ void Generation::take_run(const VerdictReceived& event) {
 
 // The answer has ended for us, and may not have for the server.
 void Generation::end_run() {
-  if (request_.running) look_at_run(true);
   if (request_.running && request_.in_flight) {
     (void)parts_.link.send(CancelRequest{});
     request_.in_flight = false;

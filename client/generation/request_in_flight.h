@@ -42,8 +42,7 @@ struct RunPlan {
   Instant since{};
   std::uint32_t tokens = 0;
   bool step_is_cold = false;  // the next one takes in a prompt, too
-  // Answers in a row without drafting: now and then it has to be tried again.
-  std::uint32_t streamed_answers = 0;
+  bool tries = false;         // to draft, whatever is expected of it
 };
 
 // What comes behind an answered request.

@@ -7,7 +7,8 @@ namespace edgedraft {
 void ServerView::welcomed(const wire::Welcome& welcome) {
   signed_in = true;
   link_error.reset();
-  fresh_session = welcome.session;
+  link_closed = false;
+  fresh_session = offered_session = welcome.session;
   nodes_max = welcome.nodes_max;
   row_budget = welcome.row_budget;
   stream_tokens_max = welcome.stream_tokens_max;
@@ -32,6 +33,7 @@ void ServerView::took_tokens(bool as_new_session) {
 
 void ServerView::forgot() {
   session.reset();
+  fresh_session = offered_session;
   count = 0;
 }
 

@@ -15,12 +15,13 @@ struct ServerView {
   // The way.
   bool signed_in = false;
   std::optional<Error> link_error{};  // why it is down, since it was told
-  bool link_closed = false;           // for a reason that trying again does not cure
+  bool link_closed = false;  // for a reason that trying again on this connection does not cure
 
   // What it holds of the conversation.
   std::uint32_t count = 0;                         // leading tokens
   std::optional<wire::SessionId> session{};        // its name for the conversation
-  std::optional<wire::SessionId> fresh_session{};  // of a new connection, until tokens are put in
+  std::optional<wire::SessionId> fresh_session{};  // of tokens that are put in as a new one
+  wire::SessionId offered_session{};               // by the connection, for these
 
   // What it can do.
   std::uint32_t nodes_max = 0;

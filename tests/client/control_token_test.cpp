@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "tests/model/temporary_directory.h"
 #include "tests/model/tiny_byte_bpe.h"
 #include "tests/model/tiny_tokenizer.h"
+#include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
 namespace {

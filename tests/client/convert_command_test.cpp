@@ -8,7 +8,7 @@
 #include "shared/drafting/moa/moa_tensors.h"
 #include "shared/model/gguf.h"
 #include "tests/model/hf_directory.h"
-#include "tests/model/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
 namespace {

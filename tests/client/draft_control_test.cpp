@@ -146,6 +146,35 @@ TEST_F(DraftControlTest, ASlowDrafterIsFoundOutWithFewTrees) {
   EXPECT_LE(drafted_, 3);
 }
 
+// Nor does anybody know for long that it was slow: streams do not tell.
+TEST_F(DraftControlTest, ASlowTreeIsNotHeldAgainstTheDrafterForEver) {
+  const Told told{.wide_pass = 33ms, .tokens = 4, .pass = 30ms};
+  const Place place{.step = 1ms, .link = 10ms, .wide_pass = 33ms, .pass = 30ms};
+  Place slow = place;
+  slow.step = 40ms;
+  prompt(told, 10ms);
+  ASSERT_TRUE(runs(slow, 20));
+  int streamed_prompts = 0;
+  do {
+    ASSERT_LT(++streamed_prompts, 10);
+    prompt(told, 10ms);
+  } while (runs(place, 3));
+  EXPECT_EQ(streamed_prompts, 8);
+  EXPECT_FALSE(runs(place, 30));
+  prompt(told, 10ms);
+  EXPECT_FALSE(runs(place, 30));
+}
+
+// If it is slow indeed, that is found out again, at the cost of two trees.
+TEST_F(DraftControlTest, ASlowDrafterIsTriedAgainNowAndThen) {
+  for (int answer = 0; answer < 25; ++answer) {
+    prompt({.wide_pass = 33ms, .tokens = 4, .pass = 30ms}, 10ms);
+    EXPECT_TRUE(runs({.step = 40ms, .link = 10ms, .wide_pass = 33ms, .pass = 30ms}, 20));
+  }
+  EXPECT_GT(drafted_, 3);
+  EXPECT_LE(drafted_, 12);
+}
+
 TEST_F(DraftControlTest, AServerThatPromisesTooMuchOfDraftsCostsAFewOfThem) {
   for (const double tokens : {4.0, 30.0}) {
     SCOPED_TRACE(tokens);

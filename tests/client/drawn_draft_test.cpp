@@ -108,6 +108,24 @@ TEST(DrawnDraftsTest, AServerThatTakesNoLawsEndsTheAnswerWithAReason) {
   EXPECT_NE(end.error().message.find("--draw drawn"), std::string::npos);
 }
 
+// It says so once. What the device has written until then stays, and nobody is waited for.
+TEST(DrawnDraftsTest, AServerThatComesBackAndTakesNoLawsIsNotAskedAgainAndAgain) {
+  GenerationRig rig(
+      {.sampling = drawn(1.0f),
+       .law_tokens_max = 0,
+       .faults = {{.request = 0, .kind = LinkFault::Kind::lost_request, .wait_calls = 4}}});
+  rig.cancel_at(2000);
+  const Answer answer = rig.answer(kPrompt);
+  EXPECT_NE(answer.end, AnswerEnd::cancelled) << "it went round in circles";
+  EXPECT_GT(answer.tokens.size(), 2u);
+  EXPECT_EQ(answer.count(Provenance::offline), answer.tokens.size());
+  EXPECT_EQ(rig.listener().states,
+            (std::vector{ClientState::offline, ClientState::resyncing, ClientState::offline}));
+  EXPECT_NE(rig.listener().why.find("--draw drawn"), std::string::npos) << rig.listener().why;
+  EXPECT_LT(answer.stats.elapsed, 10s);
+  EXPECT_FALSE(rig.settle()) << "there is still nobody who can check it";
+}
+
 TEST(DrawnDraftsTest, ALostLinkLeavesWhatWasVerified) {
   for (const auto kind : {LinkFault::Kind::lost_request, LinkFault::Kind::lost_answer,
                           LinkFault::Kind::forgotten, LinkFault::Kind::refused}) {

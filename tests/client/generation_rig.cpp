@@ -148,6 +148,7 @@ GenerationRig::GenerationRig(const Options& options) : options_(options) {
             return room > 0 && verdict >= room ? 0 : options_.row_budget;
           },
       .holds_rows_back = options.holds_rows_back,
+      .rows_after_calls = options.rows_after_calls,
       .stream_tokens_max = kRigContext,
       .newest_draw = options.newest_draw,
       .law_tokens_max = options.law_tokens_max,

@@ -68,6 +68,20 @@ class HashedDrafter final : public NetworkDrafter {
   TableNetwork network_{kToyVocabulary, hashed_logits(kToyVocabulary, 5)};
 };
 
+// One that is sure of always the same token.
+class RepeatingDrafter final : public NetworkDrafter {
+ public:
+  static constexpr std::uint32_t kToken = 7;
+
+ private:
+  DraftNetwork& network() override { return network_; }
+  TableNetwork network_{kToyVocabulary, [](std::span<const std::uint32_t>) {
+                          std::vector<float> logits(kToyVocabulary);
+                          logits[kToken] = 9.0f;
+                          return logits;
+                        }};
+};
+
 // Follows what an observer is told; at any time it has to know the answer.
 class Listener final : public GenerationObserver {
  public:
@@ -120,6 +134,7 @@ class GenerationRig {
     // From this verdict on the server has room for drafts of any size; 0: never.
     std::uint32_t room_from_verdict = 0;
     bool holds_rows_back = false;
+    std::uint32_t rows_after_calls = 0;  // as LocalLink has it
     ControlMode control = ControlMode::off;
     std::uint32_t stream_step = 1;
     std::optional<std::uint32_t> offline_after = {};

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/client/generation_rig.h"
+#include "tests/client/scripted_link.h"
 
 namespace edgedraft {
 namespace {
@@ -13,7 +14,10 @@ using testing::kRigContext;
 using testing::kToyEndToken;
 using testing::kToyVocabulary;
 using testing::LinkFault;
+using testing::Listener;
 using testing::name_of;
+using testing::RepeatingDrafter;
+using testing::ScriptedLink;
 using testing::Tokens;
 using testing::ToyDrafter;
 
@@ -231,6 +235,65 @@ TEST(GenerationTest, ActivationsThatDoNotComeAreNotWaitedForLongerThanTheVerdict
   EXPECT_EQ(answer.stats.offline_tokens, 0u);
   // A millisecond a wait: each cycle takes one, the prompt two and its activations as long again.
   EXPECT_LE(answer.stats.elapsed, std::chrono::milliseconds(answer.stats.cycles + 4));
+}
+
+// An answer may be over before its prompt's activations have come.
+TEST(GenerationTest, LateActivationsDoNotEnterAnotherTextsAnswer) {
+  const auto answered = [](GenerationRig& rig) {
+    rig.generation().set({.tokens_max = 1});
+    rig.answer(kTwentyTokens);
+    rig.generation().set({.tokens_max = 12, .route = AnswerRoute::device});
+    return rig.answer({60, 61, 62, 63, 50}).tokens;
+  };
+  for (const ToyDrafter drafter :
+       {ToyDrafter::moa_tli0, ToyDrafter::moa_tli1, ToyDrafter::moa_tli3}) {
+    SCOPED_TRACE(name_of(drafter));
+    GenerationRig late({.drafter = drafter, .rows_after_calls = 2});
+    GenerationRig never({.drafter = drafter, .holds_rows_back = true});
+    EXPECT_EQ(answered(late), answered(never));
+    EXPECT_EQ(late.link().chunk_count(), 3u) << "they came while the second one was written";
+  }
+}
+
+// What was written offline fills the answer. The token that the server has for behind it would end
+// the answer otherwise, and is the same as the last one.
+TEST(GenerationTest, ATokenThatIsNotWrittenEndsNothing) {
+  const Tokens prompt{5, 6};
+  constexpr std::uint32_t kLength = 3;
+  ScriptedLink link;
+  link.told.emplace_back(Error{Errc::link_down, "the server is away"});
+  Listener listener;
+  RepeatingDrafter drafter;
+  Instant now{};
+  Generation generation({.link = link,
+                         .drafter = &drafter,
+                         .observer = listener,
+                         .is_end = [](std::uint32_t) { return false; },
+                         .now = [&] { return now += std::chrono::milliseconds(1); }},
+                        {.tree = TreeShape{},
+                         .tokens_max = kLength,
+                         .context_count = 0,
+                         .sampling = {},
+                         .deadline = std::chrono::seconds(1),
+                         .resync = wire::ResyncPolicy::check,
+                         .resync_wait = std::chrono::minutes(1)});
+  generation.begin(prompt);
+  const auto go_on = [&] { generation.go_on(link.wait_event(Instant::min())); };
+  while (generation.ledger().count() < prompt.size() + kLength) go_on();
+  link.told.emplace_back(ClientEvent(Welcomed{{.context_count = 100}}));
+  go_on();
+  ASSERT_EQ(link.sent.size(), 1u);
+  link.told.emplace_back(ClientEvent(
+      VerdictReceived{.to = VerdictReceived::To::prefill,
+                      .verdict = {.round = 1,
+                                  .length = static_cast<std::uint32_t>(prompt.size()) + kLength + 1,
+                                  .next = RepeatingDrafter::kToken,
+                                  .accepted_count = kLength,
+                                  .ending = wire::Ending::stop}}));
+  go_on();
+  ASSERT_TRUE(generation.over());
+  EXPECT_EQ(generation.end().value(), AnswerEnd::tokens_max);
+  EXPECT_EQ(listener.tokens, Tokens(kLength, RepeatingDrafter::kToken));
 }
 
 INSTANTIATE_TEST_SUITE_P(Drafters, ConversationTest,

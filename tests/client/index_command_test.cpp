@@ -13,7 +13,7 @@
 #include "shared/drafting/index/corpus_index.h"
 #include "shared/model/gguf.h"
 #include "shared/model/tokenizer.h"
-#include "tests/model/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
 namespace {

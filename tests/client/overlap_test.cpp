@@ -1,7 +1,11 @@
 // Answers of a server that does not wait, whatever the device drafts them with.
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "tests/client/generation_rig.h"
+#include "tests/client/scripted_link.h"
 #include "tests/client/simulated_device.h"
 
 namespace edgedraft {
@@ -9,6 +13,8 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::Listener;
+using testing::RepeatingDrafter;
+using testing::ScriptedLink;
 using testing::SimulatedDevice;
 using testing::Tokens;
 
@@ -56,6 +62,148 @@ TEST(OverlapTest, TheServerGoesOnBehindWhatTheDrafterHolds) {
       EXPECT_EQ(answer_of({.overlap = overlap, .drafter_context = context}).tokens, plain.tokens);
     }
   }
+}
+
+constexpr auto kOverlap = static_cast<std::size_t>(RunKind::overlap);
+constexpr auto kEconomy = static_cast<std::size_t>(RunKind::economy);
+constexpr auto kStream = static_cast<std::size_t>(RunKind::stream);
+
+struct Measured {
+  Duration round_trip;
+  Duration pass;
+  Duration row;
+  Duration step;
+  std::uint32_t rank;  // of the target's tokens, for the drafter
+};
+
+// What a device knows that has seen drafting bring a fifth of what was predicted, so that it
+// streams.
+RunKnowledge disappointed(const Measured& measured) {
+  RunControl control({});
+  control.observe_link(measured.round_trip);
+  for (std::uint32_t i = 0; i < 40; ++i) {
+    const std::uint32_t rows = 1 + i % 8;
+    control.observe_pass(rows, measured.pass + rows * measured.row);
+    control.observe_step(rows, measured.step);
+    control.observe_rank(measured.rank);
+  }
+  RunKnowledge known = control.known();
+  known.came_by_predicted[kOverlap] = known.came_by_predicted[kEconomy] = 0.2;
+  return known;
+}
+
+// The drafter has become good, which no stream can tell.
+TEST(OverlapTest, TheNinthOfStreamedAnswersIsDraftedForToItsEndAndTeaches) {
+  SimulatedDevice device({.overlap = Overlap::automatic,
+                          .drafts_well = true,
+                          .known = disappointed({.round_trip = 30ms,
+                                                 .pass = 8ms,
+                                                 .row = 100us,
+                                                 .step = SimulatedDevice::kDraftStep,
+                                                 .rank = 100})});
+  struct Told {
+    std::string overlap;  // at its end
+    std::uint32_t tokens;
+    std::uint64_t hints;  // so far
+    RunKnowledge known;
+  };
+  std::vector<Told> told;
+  const Generation& generation = device.generation(0);
+  constexpr std::size_t kAnswers = 20;
+  for (std::size_t i = 0; i < kAnswers; ++i) {
+    // The same text, or nearly: a server that was asked for the very same would have it already.
+    const float temperature = i % 2 == 0 ? 1.0f : 0.9999f;
+    device.ask(device.now(),
+               {.prompt = kPrompt,
+                .terms = {.tokens_max = 150, .sampling = {.temperature = temperature, .seed = 2}},
+                .on_over = [&] {
+                  told.push_back({.overlap = generation.stats().overlap,
+                                  .tokens = generation.stats().tokens,
+                                  .hints = device.hint_count(),
+                                  .known = generation.known()});
+                }});
+  }
+  device.run(400s);
+  ASSERT_EQ(told.size(), kAnswers);
+  for (std::size_t i = 0; i < 8; ++i) {
+    SCOPED_TRACE(i);
+    EXPECT_EQ(told[i].overlap, "stream");
+    EXPECT_EQ(told[i].hints, 0u);
+    EXPECT_EQ(told[i].known.came_by_predicted[kOverlap], 0.2);
+    EXPECT_EQ(told[i].known.streamed_answers, i + 1);
+  }
+  ASSERT_GT(told[8].tokens, 60u);
+  EXPECT_EQ(told[8].overlap, "overlap");
+  EXPECT_GT(told[8].hints, 0u);
+  EXPECT_GT(told[8].known.came_by_predicted[kOverlap], 0.2);
+  EXPECT_EQ(told[8].known.streamed_answers, 0u);
+  // The first may be too little to be believed; the second, behind eight more, is not.
+  RunControl taught(told.back().known);
+  EXPECT_TRUE(taught.decide(3, 150, false).drafts()) << taught.why();
+  EXPECT_GT(told[kAnswers - 1].hints, told[kAnswers - 2].hints);
+}
+
+// Where drafting would have become the better way, but the device has no tree to go on from.
+TEST(OverlapTest, EachStretchOfAStreamIsHeldAgainstItsPredictionOnce) {
+  constexpr std::uint32_t kLength = 40;
+  ScriptedLink link;
+  link.told.emplace_back(
+      ClientEvent(Welcomed{{.context_count = 4096, .hint_nodes_max = kHintNodesMax}}));
+  Listener listener;
+  RepeatingDrafter drafter;
+  Instant now{};
+  Generation generation(
+      {.link = link,
+       .drafter = &drafter,
+       .observer = listener,
+       .is_end = [](std::uint32_t) { return false; },
+       .now = [&] { return now; }},
+      {.tree = TreeShape{.breadth = 1, .depth = 2, .nodes = 2},
+       .tokens_max = kLength,
+       .context_count = 0,
+       .sampling = {},
+       .deadline = 40ms,
+       .resync = wire::ResyncPolicy::check,
+       .resync_wait = {},
+       .overlap = Overlap::automatic,
+       .known =
+           disappointed({.round_trip = 10ms, .pass = 10ms, .row = 0ms, .step = 3ms, .rank = 0})});
+  const auto streams_came = [&] { return generation.known().came_by_predicted[kStream]; };
+  auto length = static_cast<std::uint32_t>(kPrompt.size());
+  const auto bring = [&](VerdictReceived::To to, std::uint32_t count, Duration taken) {
+    now += taken;
+    length += count;
+    link.told.emplace_back(ClientEvent(
+        VerdictReceived{.to = to,
+                        .verdict = {.round = 1,
+                                    .length = length,
+                                    .next = RepeatingDrafter::kToken,
+                                    .verify_us = 10'000,
+                                    .tokens = Tokens(count - 1, RepeatingDrafter::kToken)},
+                        .more = true}));
+    generation.go_on(link.wait_event(Instant::min()));
+  };
+  generation.begin(kPrompt);
+  bring(VerdictReceived::To::prefill, 1, 20ms);
+  ASSERT_EQ(generation.stats().overlap, "stream");
+  EXPECT_EQ(streams_came(), 0.0);
+  // A quarter of what passes of 10 ms promise.
+  bring(VerdictReceived::To::run, 33, 1430ms);
+  const double came = streams_came();
+  EXPECT_NEAR(came, 0.23, 0.01);
+  EXPECT_TRUE(RunControl(generation.known()).decide(1, 6, false).drafts())
+      << "else this test says nothing";
+  EXPECT_EQ(generation.stats().overlap, "stream");
+  bring(VerdictReceived::To::run, 1, 10ms);
+  EXPECT_EQ(streams_came(), came);
+  // What comes of a silent server's run says nothing of streams.
+  while (!generation.over()) {
+    now += 1s;
+    generation.go_on(link.wait_event(Instant::min()));
+  }
+  EXPECT_EQ(std::ranges::count(listener.provenance, Provenance::offline), 5);
+  EXPECT_EQ(listener.tokens.size(), kLength);
+  EXPECT_EQ(streams_came(), came);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <string>
 
-#include "tests/model/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "tests/model/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
 namespace {

@@ -1,6 +1,8 @@
 // A generation whose link breaks, falls silent or meets a server that has forgotten it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "client/generation/generation.h"
 #include "tests/client/generation_rig.h"
 
@@ -175,13 +177,17 @@ TEST_P(ResyncTest, TextOfALongOutageIsKeptAndThatOfAShortOneChecked) {
 
 // What the server took of a prompt is what was beyond doubt when it was sent, even if more is now.
 TEST_P(ResyncTest, AnAnswerThatComesAfterTheTextWasKeptMisleadsNobody) {
-  for (const std::uint32_t calls : {8u, 12u, 20u}) {
+  std::uint32_t kept = 0;
+  std::uint32_t verified = 0;
+  for (const std::uint32_t calls : {4u, 8u, 12u, 20u}) {
     GenerationRig::Options with = options();
     with.tokens_max = 30;
     with.faults = {{.request = 1, .kind = LinkFault::Kind::silence, .wait_calls = calls}};
     GenerationRig rig(with);
     rig.generation().set({.tokens_max = 30, .keep_after = Duration::zero()});
     const Answer answer = rig.answer(kPrompt);
+    kept += answer.count(Provenance::offline);
+    verified += answer.count(Provenance::verified);
     Tokens text = kPrompt;
     for (std::size_t i = 0; i < answer.tokens.size(); ++i) {
       if (answer.provenance[i] == Provenance::verified) {
@@ -190,6 +196,8 @@ TEST_P(ResyncTest, AnAnswerThatComesAfterTheTextWasKeptMisleadsNobody) {
       text.push_back(answer.tokens[i]);
     }
   }
+  EXPECT_GT(kept, 0u);
+  EXPECT_GT(verified, 0u) << "the server's answer came too late to matter";
 }
 
 TEST_P(ResyncTest, WhatTheDeviceAnswersByItselfIsNotSentAnywhere) {
@@ -419,6 +427,19 @@ TEST(ResyncResumeTest, AnUnforgottenSessionIsResumedAndNotRefilled) {
     }
   }
   EXPECT_EQ(resumes, 1u);
+}
+
+// Nor is one that was forgotten before, on a connection that stood.
+TEST(ResyncResumeTest, ASessionThatWasRefilledIsResumedToo) {
+  GenerationRig rig(
+      {.drafter = ToyDrafter::moa_tli1,
+       .faults = {{.request = 2, .kind = LinkFault::Kind::forgotten, .wait_calls = 0},
+                  {.request = 4, .kind = LinkFault::Kind::lost_answer, .wait_calls = 3}}});
+  EXPECT_EQ(rig.answer(kPrompt).tokens, rig.plain(kPrompt).tokens);
+  const auto count = [&](auto is_kind) { return std::ranges::count_if(rig.requests(), is_kind); };
+  using Request = testing::SeenRequest;
+  EXPECT_EQ(count([](const Request& r) { return std::holds_alternative<wire::Prefill>(r); }), 2);
+  EXPECT_EQ(count([](const Request& r) { return std::holds_alternative<wire::Resume>(r); }), 1);
 }
 
 }  // namespace

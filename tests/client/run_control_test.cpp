@@ -99,6 +99,65 @@ TEST(RunControlTest, APredictionThatDoesNotComeTrueIsBelievedLess) {
       << "what drafting brings says nothing of streams";
 }
 
+double came_by_predicted(const RunControl& control, RunKind kind) {
+  return control.known().came_by_predicted[static_cast<std::size_t>(kind)];
+}
+
+// So many tokens a second.
+void observe_rate(RunControl& control, const RunControl::Decision& done, double rate) {
+  const std::chrono::duration<double> taken(50 / rate);
+  control.observe_run(done, 50, std::chrono::duration_cast<Duration>(taken));
+}
+
+// However many stretches pass before the next decision.
+TEST(RunControlTest, WhatComesIsHeldAgainstTheDecisionThatPredictedIt) {
+  RunControl control = knowing({});
+  const auto decision = control.decide(8, 96, false);
+  for (int i = 0; i < 20; ++i) observe_rate(control, decision, 0.5 * decision.tokens_per_second);
+  EXPECT_NEAR(came_by_predicted(control, decision.kind), 0.5, 0.01);
+}
+
+TEST(RunControlTest, ATryBringsBackAWayThatWasBelievedTooLittle) {
+  RunControl control = knowing({});
+  auto decision = control.decide(8, 96, false);
+  for (int answers = 0; decision.drafts(); ++answers) {
+    ASSERT_LT(answers, 10) << control.why();
+    observe_rate(control, decision, 17.0);
+    decision = control.decide(8, 96, false);
+  }
+  // What stood in drafting's way is gone, and no stream will ever tell.
+  for (int i = 0; i < 100; ++i) observe_rate(control, decision, decision.tokens_per_second);
+  ASSERT_FALSE(control.decide(8, 96, false).drafts());
+  const double believed = control.try_drafting(8, 96, false).correction;
+  int tries = 0;
+  while (!control.decide(8, 96, false).drafts()) {
+    ASSERT_LT(++tries, 10) << control.why();
+    const auto tried = control.try_drafting(8, 96, false);
+    ASSERT_EQ(tried.kind, RunKind::overlap);
+    ASSERT_GT(tried.tokens_per_second, 0.0);
+    EXPECT_LT(tried.correction, 1.0);
+    observe_rate(control, tried, tried.tokens_per_second / tried.correction);
+  }
+  EXPECT_GT(came_by_predicted(control, RunKind::overlap), believed);
+}
+
+TEST(RunControlTest, DraftingIsTriedBehindEightStreamedAnswers) {
+  RunControl control({});
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_FALSE(control.is_to_try());
+    control.observe_answer(/*drafts=*/false);
+  }
+  EXPECT_TRUE(control.is_to_try());
+  EXPECT_TRUE(RunControl(control.known()).is_to_try()) << "whichever program writes the next one";
+  control.observe_answer(/*drafts=*/true);
+  EXPECT_FALSE(control.is_to_try());
+}
+
+TEST(RunControlTest, ATryOnBatteryDraftsOnlyWhatIsLikely) {
+  RunControl control = knowing({});
+  EXPECT_GT(control.try_drafting(8, 96, true).floor, 5 * control.try_drafting(8, 96, false).floor);
+}
+
 TEST(RunControlTest, WhatItKnowsIsEnoughForTheNextOne) {
   RunControl first = knowing({});
   RunControl next(first.known());

@@ -6,7 +6,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "tests/model/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
 namespace {
@@ -22,6 +22,7 @@ RunKnowledge some_knowledge() {
   known.tried = 100;
   known.round_trip = 0.031;
   known.came_by_predicted = {1.0, 0.0, 0.9, 0.0};
+  known.streamed_answers = 5;
   return known;
 }
 
@@ -49,6 +50,7 @@ TEST_F(RunMemoryTest, TheNextProgramKnowsWhatThisOneHasLearned) {
   EXPECT_EQ(found->tried, 100);
   EXPECT_EQ(found->round_trip, 0.031);
   EXPECT_EQ(found->came_by_predicted, some_knowledge().came_by_predicted);
+  EXPECT_EQ(found->streamed_answers, 5u);
   EXPECT_FALSE(RunMemory(file_).find({.server = "cloud:7421", .drafter = kKey.drafter}));
   EXPECT_FALSE(RunMemory(file_).find({.server = kKey.server, .drafter = "another"}));
 }
@@ -89,6 +91,7 @@ TEST_F(RunMemoryTest, WhatNoRunCanHaveTaughtIsLeftOut) {
   run["round_trip"] = -1;
   run["pass"][2] = -5;
   run["came_by_predicted"][2] = 1e30;
+  run["streamed_answers"] = -1;
   store(json);
   const auto found = RunMemory(file_).find(kKey);
   ASSERT_TRUE(found);
@@ -97,6 +100,18 @@ TEST_F(RunMemoryTest, WhatNoRunCanHaveTaughtIsLeftOut) {
   EXPECT_FALSE(found->pass.known());
   EXPECT_TRUE(found->step.known());
   EXPECT_EQ(found->came_by_predicted, RunKnowledge{}.came_by_predicted);
+  EXPECT_EQ(found->streamed_answers, 0u);
+}
+
+TEST_F(RunMemoryTest, AFileOfAnEarlierBuildIsRead) {
+  ASSERT_TRUE(RunMemory(file_).put(kKey, some_knowledge()));
+  nlohmann::json json = stored();
+  json["runs"][0].erase("streamed_answers");
+  store(json);
+  const auto found = RunMemory(file_).find(kKey);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->tried, 100);
+  EXPECT_EQ(found->streamed_answers, 0u);
 }
 
 TEST_F(RunMemoryTest, ADamagedFileCountsAsEmptyAndIsWrittenAnew) {

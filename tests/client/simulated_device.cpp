@@ -316,11 +316,16 @@ SimulatedDevice::SimulatedDevice(const Options& options)
                           .resync = wire::ResyncPolicy::check,
                           .resync_wait = 2s,
                           .control = ControlMode::automatic,
-                          .overlap = options.overlap});
+                          .overlap = options.overlap,
+                          .known = options.known});
   }
 }
 
 SimulatedDevice::~SimulatedDevice() = default;
+
+const Generation& SimulatedDevice::generation(std::uint32_t conversation) const {
+  return *order_[conversation]->generation;
+}
 
 void SimulatedDevice::ask(Instant when, Ask ask) {
   ++asked_count_;

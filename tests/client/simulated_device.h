@@ -81,6 +81,7 @@ class SimulatedDevice {
     // How long the first conversation's drafter takes per token or level of a tree.
     Duration first_draft_step = kDraftStep;
     Duration others_draft_step = kDraftStep;
+    RunKnowledge known{};  // of the conversations, when they begin
   };
   explicit SimulatedDevice(const Options& options);
   ~SimulatedDevice();
@@ -106,6 +107,7 @@ class SimulatedDevice {
   const std::vector<SentBytes>& sent() const { return sent_; }
   std::uint64_t hint_count() const { return hint_count_; }
   std::uint64_t resync_count() const { return resync_count_; }
+  const Generation& generation(std::uint32_t conversation) const;
 
  private:
   class Link;

@@ -8,7 +8,7 @@
 
 #include "client/devices/measuring.h"
 #include "client/engine/bundle_file.h"
-#include "tests/model/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
 namespace {

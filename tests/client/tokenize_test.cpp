@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/model/temporary_directory.h"
 #include "tests/model/tiny_byte_bpe.h"
+#include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
 namespace {

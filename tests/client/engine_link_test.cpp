@@ -1,0 +1,68 @@
+// What an engine and a link do to each other from threads of their own.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <future>
+#include <memory>
+
+#include "client/engine/engine.h"
+#include "tests/client/generation_rig.h"
+
+namespace edgedraft {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Listener;
+
+// A link that, while it is closed, still wakes the engine from another thread, and waits for that
+// as one does that holds a lock meanwhile.
+class WakingLink final : public TargetLink {
+ public:
+  WakingLink(std::function<void()> wake, std::atomic<bool>& woke)
+      : wake_(std::move(wake)), woke_(woke) {}
+
+  Result<void> send(TargetRequest) override { return Error{Errc::link_down, "it never was up"}; }
+  Result<ClientEvent> wait_event(Instant) override {
+    return Error{Errc::timed_out, "nothing came"};
+  }
+  LinkState state() const override { return LinkState::connecting; }
+  LinkStats stats() const override { return {}; }
+  bool backed_up() const override { return false; }
+  void close() override {
+    waking_ = std::async(std::launch::async, wake_);
+    woke_ = waking_.wait_for(10s) == std::future_status::ready;
+  }
+
+ private:
+  std::function<void()> wake_;
+  std::atomic<bool>& woke_;
+  std::future<void> waking_;  // ends before the link does
+};
+
+TEST(EngineLinkTest, ALinkMayWakeTheEngineWhileItIsClosed) {
+  Engine engine(nullptr);
+  Listener listener;
+  std::atomic<bool> woke = false;
+  const auto conversation =
+      engine
+          .open(
+              {.open_link = [&](std::function<void()> wake) -> Result<std::unique_ptr<TargetLink>> {
+                 return std::make_unique<WakingLink>(std::move(wake), woke);
+               },
+               .observer = listener,
+               .is_end = [](std::uint32_t) { return false; },
+               .options = {.tree = std::nullopt,
+                           .tokens_max = 1,
+                           .context_count = 0,
+                           .sampling = {},
+                           .deadline = 1s,
+                           .resync = wire::ResyncPolicy::check,
+                           .resync_wait = {}}})
+          .value();
+  conversation->close_link();
+  EXPECT_TRUE(woke);
+}
+
+}  // namespace
+}  // namespace edgedraft

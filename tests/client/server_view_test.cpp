@@ -1,0 +1,43 @@
+#include "client/generation/server_view.h"
+
+#include <gtest/gtest.h>
+
+namespace edgedraft {
+namespace {
+
+wire::Welcome welcome_as(std::uint8_t number) {
+  wire::Welcome welcome;
+  welcome.session[0] = std::byte{number};
+  return welcome;
+}
+
+TEST(ServerViewTest, AnotherConnectionMayCureWhatTheLastOneCouldNot) {
+  ServerView server;
+  server.welcomed(welcome_as(1));
+  server.link_closed = true;
+  server.lost({Errc::link_down, "it broke"});
+  EXPECT_TRUE(server.link_closed);
+  server.welcomed(welcome_as(2));
+  EXPECT_FALSE(server.link_closed);
+}
+
+TEST(ServerViewTest, TokensThatWereForgottenArePutInAgainUnderTheConnectionsName) {
+  ServerView server;
+  server.welcomed(welcome_as(1));
+  server.took_tokens(/*as_new_session=*/true);
+  EXPECT_EQ(server.session, welcome_as(1).session);
+  server.forgot();
+  EXPECT_FALSE(server.session);
+  server.took_tokens(/*as_new_session=*/true);
+  EXPECT_EQ(server.session, welcome_as(1).session);
+  // A session that goes on over another connection keeps its name, until it is forgotten.
+  server.welcomed(welcome_as(2));
+  server.took_tokens(/*as_new_session=*/false);
+  EXPECT_EQ(server.session, welcome_as(1).session);
+  server.forgot();
+  server.took_tokens(/*as_new_session=*/true);
+  EXPECT_EQ(server.session, welcome_as(2).session);
+}
+
+}  // namespace
+}  // namespace edgedraft
