@@ -201,6 +201,11 @@ Result<PrivacyGuard::Options> check_privacy(const AnswerOptions& o) {
   for (std::string line; std::getline(lines, line);) {
     if (!line.empty()) privacy.names.push_back(std::move(line));
   }
+  if (privacy.names.size() > PrivateVault::kNamesMax) {
+    return usage("--private-names " + o.private_names.string() + " has " +
+                 std::to_string(privacy.names.size()) + " names, and " +
+                 std::to_string(PrivateVault::kNamesMax) + " fit: shorten it");
+  }
   return privacy;
 }
 
@@ -390,9 +395,11 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       "What is private without a mark: mail, phone, card, iban, address, key; all; none")
       ->delimiter(',')
       ->capture_default_str();
-  add("--private-names", o.private_names, "FILE", "Names that are private, one a line");
+  add("--private-names", o.private_names, "FILE",
+      "Names that are private, one a line, 10,000 at most");
   add("--private-found", o.private_found, "HOW",
-      "What is found without a mark is masked, or the request refused: mask, refuse")
+      "What is found without a mark, and was not known before, is masked, or the request refused: "
+      "mask, refuse")
       ->check(one_of({"mask", "refuse"}))
       ->capture_default_str();
   add("--private-types", o.private_types, "SHOWN",

@@ -139,12 +139,14 @@ const ReportedConfig& Answering::reported_config() {
   return reported_;
 }
 
-Result<RequestMask::Outcome> Answering::hide(std::span<std::string> texts) {
+Result<RequestMask::Outcome> Answering::hide(std::span<ChatMessage> messages) {
   if (privacy_->mode() == PrivateMode::off) return RequestMask::Outcome{};
   RequestMask mask(*privacy_, privacy_->mode());
-  for (const std::string& text : texts) mask.learn(text, false);
+  for (const ChatMessage& message : messages) {
+    mask.learn(message.content, false, message.role == "assistant" ? Writer::target : Writer::user);
+  }
   if (auto checked = mask.check(); !checked) return checked.error();
-  for (std::string& text : texts) text = mask.apply(text, false);
+  for (ChatMessage& message : messages) message.content = mask.apply(message.content, false);
   auto outcome = mask.outcome();
   const bool someone_answers = parts_->drafters() != nullptr || parts_->writers() != nullptr;
   if (outcome && outcome->is_local && !someone_answers) {

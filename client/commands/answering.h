@@ -18,6 +18,7 @@
 #include "client/privacy/open_text.h"
 #include "client/privacy/request_mask.h"
 #include "shared/base/clock.h"
+#include "shared/model/chat_template.h"
 
 namespace edgedraft {
 
@@ -42,10 +43,10 @@ class Answering {
   const BundleFile& bundle() const { return parts_->bundle(); }
   const ReportedConfig& reported_config();
 
-  // Takes private text out of the conversation's texts, as the options say (docs/privacy.md).
+  // Takes private text out of the conversation, as the options say (docs/privacy.md).
   //
   // Errors    of RequestMask; unsupported: it has to stay, and nobody here can answer
-  Result<RequestMask::Outcome> hide(std::span<std::string> texts);
+  Result<RequestMask::Outcome> hide(std::span<ChatMessage> messages);
   // Tokens of a text that hide() has been over.
   OpenTokens encode(const MarkedText& text, const RequestMask::Outcome& hidden) const;
   // Writes the answer to `prompt`, the conversation so far, as it comes. Ends early if the user

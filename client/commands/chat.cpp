@@ -58,12 +58,14 @@ class Chat {
     // What was written offline may have been checked while the user wrote.
     if (auto settled = settle(); !settled) return settled;
     messages_.push_back({.role = "user", .content = line});
-    std::vector<std::string> texts;
-    for (const ChatMessage& message : messages_) texts.push_back(message.content);
-    const auto hidden = answering_.hide(texts);
-    if (!hidden) return hidden.error();
     std::vector<ChatMessage> sent = messages_;
-    for (std::size_t i = 0; i < sent.size(); ++i) sent[i].content = std::move(texts[i]);
+    const auto hidden = answering_.hide(sent);
+    if (!hidden) {
+      // Nothing of it was sent. The user may say it in another way.
+      std::cerr << hidden.error().message << "; the turn is left out" << std::endl;
+      messages_.pop_back();
+      return {};
+    }
     const auto text = answering_.bundle().render_chat(template_, {.messages = sent});
     if (!text) return text.error();
     const auto report = answering_.answer(answering_.encode(*text, *hidden), *hidden);

@@ -29,11 +29,10 @@ Result<std::string> read_prompt(const RunOptions& options) {
 }
 
 Result<MarkedText> render(const BundleFile& bundle, const AnswerConfig& config,
-                          const std::string& prompt) {
-  if (config.raw) return MarkedText::foreign(prompt);
+                          const ChatMessage& message) {
+  if (config.raw) return MarkedText::foreign(message.content);
   const auto chat = bundle.chat_template(config.chat_template);
   if (!chat) return chat.error();
-  const ChatMessage message{.role = "user", .content = prompt};
   return bundle.render_chat(*chat, {.messages = std::span(&message, 1)});
 }
 
@@ -67,10 +66,10 @@ Result<int> run_once(const RunOptions& options) {
   const Terminal terminal = look_at_terminal();
   const auto answering = Answering::open(*config, terminal);
   if (!answering) return answering.error();
-  std::string text = *prompt;
-  const auto hidden = (*answering)->hide(std::span(&text, 1));
+  ChatMessage message{.role = "user", .content = *prompt};
+  const auto hidden = (*answering)->hide(std::span(&message, 1));
   if (!hidden) return hidden.error();
-  const auto rendered = render((*answering)->bundle(), *config, text);
+  const auto rendered = render((*answering)->bundle(), *config, message);
   if (!rendered) return rendered.error();
   OpenTokens tokens = (*answering)->encode(*rendered, *hidden);
   if (config->raw) {

@@ -86,8 +86,8 @@ void declare_serve(CLI::App& app, ServeOptions& o) {
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   };
   repeatable("--allow-origin", o.allow_origins, "URL",
-             "Pages of that origin may use the API, e.g. https://chat.example; '*': all pages. "
-             "Repeatable");
+             "Pages of that origin may use the API, e.g. https://chat.example, or, behind a proxy "
+             "with TLS, the endpoint's own; '*': all pages. Repeatable");
   repeatable("--allow-host", o.allow_hosts, "NAME",
              "A name that programs call this machine by, besides localhost and addresses. "
              "Repeatable");

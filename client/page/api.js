@@ -44,12 +44,15 @@ export const keepConversation = async (id, conversation) =>
 export const removeConversation = (id) =>
   request(`/v1/edgedraft/conversation?id=${id}`, { method: "DELETE" });
 
+// Where no mode was chosen the endpoint's own holds.
+const asked = (messages, mode) => (mode ? { messages, private: mode } : { messages });
+
 // What would be sent of these messages.
 export const preview = async (messages, mode) =>
   parsed(
     await request("/v1/edgedraft/preview", {
       method: "POST",
-      body: JSON.stringify({ messages, private: mode }),
+      body: JSON.stringify(asked(messages, mode)),
     }),
   );
 
@@ -94,7 +97,7 @@ export async function* ask(name, messages, mode, signal) {
       method: "POST",
       signal,
       headers: { "X-Conversation-Id": name },
-      body: JSON.stringify({ messages, private: mode, stream: true, offline: "revise" }),
+      body: JSON.stringify({ ...asked(messages, mode), stream: true, offline: "revise" }),
     }),
   );
 }

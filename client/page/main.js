@@ -7,8 +7,12 @@ import { AnswerView, listItem, sentItem, userMessage } from "./view.js";
 const byId = (id) => document.getElementById(id);
 const [list, messages, text, mode, state] = ["list", "messages", "text", "mode", "state"].map(byId);
 
+// A name that nobody guesses. crypto.randomUUID() is for https and this machine alone.
+const newName = () =>
+  Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+
 // Of the open conversation. An answer that is still coming has a stream's name and no content.
-let id = crypto.randomUUID();
+let id = newName();
 let turns = [];
 let running = null; // AbortController
 
@@ -32,10 +36,11 @@ function titleOf() {
 
 const isPrivate = () => turns.some((turn) => turn.private);
 
+const keepTurns = () =>
+  api.keepConversation(id, { title: titleOf(), private: isPrivate(), document: { turns, mode: mode.value } });
+
 async function keep() {
-  if (turns.length > 0) {
-    await api.keepConversation(id, { title: titleOf(), private: isPrivate(), document: { turns } });
-  }
+  if (turns.length > 0) await keepTurns();
   await showList();
 }
 
@@ -57,8 +62,9 @@ async function showList() {
 
 function begin() {
   running?.abort();
-  id = crypto.randomUUID();
+  id = newName();
   turns = [];
+  mode.value = "";
   show();
   text.focus();
 }
@@ -69,6 +75,7 @@ async function open(wanted) {
   running?.abort();
   id = wanted;
   turns = conversation.turns;
+  mode.value = conversation.mode ?? "";
   byId("side").classList.remove("open");
   show();
   await showList();
@@ -116,7 +123,7 @@ const sent = () =>
 
 async function answer() {
   const history = sent();
-  const turn = { role: "assistant", stream: crypto.randomUUID(), private: false };
+  const turn = { role: "assistant", stream: newName(), private: false };
   turns.push(turn);
   const asked = mode.value;
   await follow((name, signal) => api.ask(name, history, asked, signal), turn);
@@ -134,7 +141,7 @@ async function follow(source, turn) {
   messages.append(view.article);
   const answer = new Answer();
   try {
-    await api.keepConversation(id, { title: titleOf(), private: isPrivate(), document: { turns } });
+    await keepTurns();
     for await (const event of source(turn.stream, controller.signal)) {
       answer.take(event);
       const low = messages.scrollHeight - messages.scrollTop - messages.clientHeight < 80;
@@ -218,7 +225,10 @@ text.addEventListener("input", () => {
   clearTimeout(waiting);
   waiting = setTimeout(look, 300);
 });
-mode.addEventListener("change", look);
+mode.addEventListener("change", () => {
+  void look();
+  void keep();
+});
 
 function showPlug(isIn) {
   byId("plug").setAttribute("aria-pressed", String(!isIn));

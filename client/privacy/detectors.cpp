@@ -67,10 +67,11 @@ bool is_phone(std::string_view text) {
   return text.front() == '0' || (american && separators >= 2);
 }
 
+constexpr std::size_t kCardDigitsMin = 13;
+constexpr std::size_t kCardDigitsMax = 19;
+
 // Source    ISO/IEC 7812-1, annex B
-bool has_luhn_digit(std::string_view text) {
-  const std::string digits = digits_of(text);
-  if (digits.size() < 13 || digits.size() > 19) return false;
+bool has_luhn_digit(std::string_view digits) {
   int sum = 0;
   for (std::size_t i = 0; i < digits.size(); ++i) {
     int digit = digits[digits.size() - 1 - i] - '0';
@@ -78,6 +79,34 @@ bool has_luhn_digit(std::string_view text) {
     sum += digit;
   }
   return sum % 10 == 0;
+}
+
+// How many digits most cards have whose number begins so.
+std::size_t usual_card_digits(std::string_view digits) {
+  if (digits.starts_with("34") || digits.starts_with("37")) return 15;
+  const bool is_diners =
+      digits.starts_with("30") || digits.starts_with("36") || digits.starts_with("38");
+  return is_diners ? 14 : 16;
+}
+
+// Bytes of the card that a number of 13 to 19 digits begins with: all of it, or as many groups, or
+// as many digits as its like has: behind them a date of expiry or a code may stand. 0: none.
+std::size_t card_size(std::string_view number) {
+  std::string digits;
+  std::array<std::size_t, kCardDigitsMax> ends{};  // behind each digit
+  for (std::size_t i = 0; i < number.size(); ++i) {
+    if (!is_digit(number[i])) continue;
+    ends[digits.size()] = i + 1;
+    digits += number[i];
+  }
+  const std::string_view all = digits;
+  for (std::size_t count = all.size(); count >= kCardDigitsMin; --count) {
+    const std::size_t end = ends[count - 1];
+    const bool ends_group = end == number.size() || !is_digit(number[end]);
+    if (ends_group && has_luhn_digit(all.substr(0, count))) return end;
+  }
+  const std::size_t usual = usual_card_digits(all);
+  return usual < all.size() && has_luhn_digit(all.substr(0, usual)) ? ends[usual - 1] : 0;
 }
 
 bool is_ip_address(std::string_view text) {
@@ -182,6 +211,23 @@ class IbanDetector final : public Detector {
   Pattern begin_{R"((?<![\p{L}\p{N}])[A-Za-z]{2}[0-9]{2})"};
 };
 
+// Payment cards, and what stands around them: a lone digit before, a date of expiry behind.
+class CardDetector final : public Detector {
+ public:
+  PrivateType type() const override { return PrivateType::card; }
+  void find(std::string_view text, std::vector<PrivateSpan>& found) const override {
+    // Another number may begin with any group of one. All are short, so this stays linear.
+    for (auto match = number_.find(text, 0); match; match = number_.find(text, match->begin + 1)) {
+      const std::size_t size = card_size(text.substr(match->begin, match->end - match->begin));
+      if (size == 0) continue;
+      found.push_back({.begin = match->begin, .end = match->begin + size, .type = type()});
+    }
+  }
+
+ private:
+  Pattern number_{R"((?<![\p{L}\p{N}])[2-6](?:[ \-]?[0-9]){12,18}(?![\p{L}\p{N}]))"};
+};
+
 }  // namespace
 
 std::vector<std::unique_ptr<Detector>> make_detectors(std::span<const PrivateType> types) {
@@ -199,8 +245,7 @@ std::vector<std::unique_ptr<Detector>> make_detectors(std::span<const PrivateTyp
   add(PrivateType::phone,
       R"((?<![\p{L}\p{N}.,])(?:\+|\()?[0-9][0-9 ()/.\-]{5,22}[0-9](?![\p{L}\p{N}]|[.,][0-9]))",
       is_phone);
-  add(PrivateType::card, R"((?<![\p{L}\p{N}])[2-6](?:[ \-]?[0-9]){12,18}(?![\p{L}\p{N}]))",
-      has_luhn_digit);
+  if (wanted(PrivateType::card)) detectors.push_back(std::make_unique<CardDetector>());
   if (wanted(PrivateType::iban)) detectors.push_back(std::make_unique<IbanDetector>());
   add(PrivateType::address, R"((?<![0-9.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9]|\.[0-9]))",
       is_ip_address);
@@ -238,6 +283,19 @@ std::vector<std::unique_ptr<Detector>> make_detectors(std::span<const PrivateTyp
   add(PrivateType::key, R"((?<![\p{L}\p{N}/])[A-Za-z0-9+_\-]{20,512}={0,2}(?![\p{L}\p{N}/]))",
       looks_random);
   return detectors;
+}
+
+bool is_grouped_value(std::string_view text) {
+  static const auto detectors = make_detectors(std::array{PrivateType::iban, PrivateType::key});
+  constexpr std::string_view kBlanks = " \t\r\n";
+  const std::size_t begin = text.find_first_not_of(kBlanks);
+  const std::size_t end = text.find_last_not_of(kBlanks) + 1;
+  return std::ranges::any_of(detectors, [&](const auto& detector) {
+    std::vector<PrivateSpan> found;
+    detector->find(text, found);
+    return std::ranges::any_of(
+        found, [&](const PrivateSpan& span) { return span.begin == begin && span.end == end; });
+  });
 }
 
 }  // namespace edgedraft

@@ -64,6 +64,11 @@ bool is_letter_or_digit(char32_t character) {
   }
 }
 
+bool is_decimal_digit(char32_t character) {
+  return character < kForeignBytes &&
+         utf8proc_category(static_cast<utf8proc_int32_t>(character)) == UTF8PROC_CATEGORY_ND;
+}
+
 // Source    Unicode 15, Blocks.txt
 bool is_unspaced(char32_t character) {
   constexpr std::pair<char32_t, char32_t> kBlocks[] = {
@@ -85,7 +90,7 @@ bool is_unspaced(char32_t character) {
   });
   if (!in_block || !is_letter_or_digit(character)) return false;
   // A number goes on in any script.
-  return utf8proc_category(static_cast<utf8proc_int32_t>(character)) != UTF8PROC_CATEGORY_ND;
+  return !is_decimal_digit(character);
 }
 
 FoldedText fold(std::string_view text) {

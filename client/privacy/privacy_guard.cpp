@@ -1,5 +1,7 @@
 #include "client/privacy/privacy_guard.h"
 
+#include "shared/base/check.h"
+
 namespace edgedraft {
 
 PrivateMode private_mode_of(std::string_view word) {
@@ -13,7 +15,7 @@ PrivacyGuard::PrivacyGuard(const Options& options)
       refuses_detected_(options.refuses_detected),
       shows_types_(options.shows_types),
       detectors_(make_detectors(options.detects)) {
-  for (const std::string& name : options.names) vault_.add(name, PrivateType::name);
+  for (const std::string& name : options.names) EDGEDRAFT_CHECK(vault_.add_name(name));
 }
 
 bool PrivacyGuard::finds(std::string_view text) const {
@@ -21,7 +23,7 @@ bool PrivacyGuard::finds(std::string_view text) const {
   if (mode_ != PrivateMode::off) {
     for (const auto& detector : detectors_) detector->find(text, found);
   }
-  return !found.empty();
+  return !found.empty() || (mode_ != PrivateMode::off && local_texts_.recognises(text));
 }
 
 }  // namespace edgedraft

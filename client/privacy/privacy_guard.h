@@ -31,7 +31,7 @@ class PrivacyGuard {
   struct Options {
     PrivateMode mode = PrivateMode::mask;  // where a request does not say
     std::vector<PrivateType> detects{};    // what is looked for without a mark
-    std::vector<std::string> names{};      // private from the start
+    std::vector<std::string> names{};      // private from the start, kNamesMax of the vault's
     bool refuses_detected = false;         // rather than masking what nobody marked
     bool shows_types = true;               // "[MAIL_001]", else "[TEXT_001]"
   };
@@ -44,7 +44,7 @@ class PrivacyGuard {
   PrivateVault& vault() { return vault_; }
   LocalTexts& local_texts() { return local_texts_; }
   // Whether a text holds a value that is known or, unless all goes up anyway, that a detector
-  // finds. Requires  valid UTF-8
+  // finds, or repeats what stayed here. Requires  valid UTF-8
   bool finds(std::string_view text) const;
 
  private:

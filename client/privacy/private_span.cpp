@@ -46,4 +46,9 @@ std::string_view to_string(PrivateType type) {
   return "text";
 }
 
+bool is_grouped(PrivateType type) {
+  return type == PrivateType::phone || type == PrivateType::card || type == PrivateType::iban ||
+         type == PrivateType::key;
+}
+
 }  // namespace edgedraft

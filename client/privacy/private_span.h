@@ -14,6 +14,9 @@ std::string_view label_of(PrivateType type);
 // "mail", as options and reports name it.
 std::string_view to_string(PrivateType type);
 
+// Whether people write such values in groups, one so and another so.
+bool is_grouped(PrivateType type);
+
 // Bytes [begin, end) of a text.
 struct PrivateSpan {
   std::size_t begin;

@@ -8,13 +8,10 @@ namespace {
 constexpr std::size_t kKeyCharacters = 3;
 // Shorter ones are found as words alone.
 constexpr std::size_t kShort = 6;
+// Numbers of fewer are found in too much if their groups do not count.
+constexpr std::size_t kGroupedDigitsMin = 6;
 // Between two letters or digits of a number that is written in groups.
 constexpr std::size_t kSeparatorBytesMax = 4;
-
-bool is_compact(PrivateType type) {
-  return type == PrivateType::phone || type == PrivateType::card || type == PrivateType::iban ||
-         type == PrivateType::key;
-}
 
 std::uint64_t key_of(std::u32string_view text) {
   std::uint64_t key = 0;
@@ -23,7 +20,9 @@ std::uint64_t key_of(std::u32string_view text) {
 }
 
 // Of which folding makes syllables.
-bool is_hangul(char32_t character) { return character >= 0x1100 && character <= 0x11FF; }
+bool is_hangul(char32_t character) {
+  return character >= 0x1100 && character <= 0x11FF;
+}
 
 // Whether both may be of one word: letters or digits with nothing in between, of scripts that put
 // spaces between words. Behind a syllable of Hangul a particle may stand.
@@ -55,45 +54,68 @@ std::u32string trimmed(std::u32string text) {
   return text;
 }
 
+// Digits, and whatever separates them.
+bool is_number(std::u32string_view compacted) {
+  return compacted.size() >= kGroupedDigitsMin && std::ranges::all_of(compacted, is_decimal_digit);
+}
+
 }  // namespace
 
 std::u32string canonical_value(std::string_view value, PrivateType type) {
   FoldedText folded = fold(value);
-  if (!is_compact(type)) return trimmed(std::move(folded.text));
+  if (!is_grouped(type)) return trimmed(std::move(folded.text));
   std::u32string compacted = compact(folded).text;
   return compacted.empty() ? trimmed(std::move(folded.text)) : compacted;
 }
 
-bool PrivateVault::add(std::string_view value, PrivateType type) {
-  std::u32string text = canonical_value(value, type);
-  if (std::ranges::none_of(text, is_letter_or_digit) || known_.contains(text)) return true;
-  if (values_.size() == kValuesMax) return false;
-  const auto number = static_cast<std::uint32_t>(values_.size());
-  known_.emplace(text, number);
-  (is_compact(type) ? compacted_ : written_)[key_of(text)].push_back(number);
-  values_.push_back({.text = std::move(text), .type = type});
+void PrivateVault::Forms::add(std::u32string text, PrivateType type) {
+  known.insert(text);
+  by_beginning[key_of(text)].push_back(static_cast<std::uint32_t>(all.size()));
+  all.push_back({.text = std::move(text), .type = type});
+}
+
+bool PrivateVault::add_within(std::size_t& count, std::size_t count_max, std::string_view value,
+                              PrivateType type, bool grouped) {
+  FoldedText folded = fold(value);
+  std::u32string compacted = compact(folded).text;
+  if (compacted.empty()) return true;
+  std::u32string written = trimmed(std::move(folded.text));
+  const bool is_written = !is_grouped(type) && !written_.known.contains(written);
+  const bool is_compacted = (is_grouped(type) || grouped || is_number(compacted)) &&
+                            !compacted_.known.contains(compacted);
+  if (!is_written && !is_compacted) return true;
+  if (count == count_max) return false;
+  ++count;
+  if (is_written) written_.add(std::move(written), type);
+  if (is_compacted) compacted_.add(std::move(compacted), type);
   return true;
 }
 
-void PrivateVault::find_in(const FoldedText& text, const Index& index,
+bool PrivateVault::add(std::string_view value, PrivateType type, bool grouped) {
+  return add_within(value_count_, kValuesMax, value, type, grouped);
+}
+
+bool PrivateVault::add_name(std::string_view name) {
+  return add_within(name_count_, kNamesMax, name, PrivateType::name, /*grouped=*/false);
+}
+
+void PrivateVault::find_in(const FoldedText& text, const Forms& forms, bool grouped,
                            std::vector<PrivateSpan>& found) const {
-  if (index.empty()) return;
   const std::u32string_view all = text.text;
   for (std::size_t at = 0; at < all.size(); ++at) {
     std::size_t longest = 0;
     PrivateType type{};
     for (std::size_t size = 1; size <= std::min(kKeyCharacters, all.size() - at); ++size) {
-      const auto candidates = index.find(key_of(all.substr(at, size)));
-      if (candidates == index.end()) continue;
+      const auto candidates = forms.by_beginning.find(key_of(all.substr(at, size)));
+      if (candidates == forms.by_beginning.end()) continue;
       for (const std::uint32_t number : candidates->second) {
-        const Value& value = values_[number];
-        const std::size_t end = at + value.text.size();
-        if (value.text.size() <= longest || !all.substr(at).starts_with(value.text)) continue;
-        const bool grouped = is_compact(value.type);
+        const Form& form = forms.all[number];
+        const std::size_t end = at + form.text.size();
+        if (form.text.size() <= longest || !all.substr(at).starts_with(form.text)) continue;
         if (grouped && !holds_together(text, at, end)) continue;
-        if ((grouped || value.text.size() < kShort) && !stands_alone(text, at, end)) continue;
-        longest = value.text.size();
-        type = value.type;
+        if ((grouped || form.text.size() < kShort) && !stands_alone(text, at, end)) continue;
+        longest = form.text.size();
+        type = form.type;
       }
     }
     if (longest == 0) continue;
@@ -103,12 +125,23 @@ void PrivateVault::find_in(const FoldedText& text, const Index& index,
 
 std::vector<PrivateSpan> PrivateVault::find(std::string_view text) const {
   std::vector<PrivateSpan> found;
-  if (values_.empty()) return found;
+  if (written_.all.empty() && compacted_.all.empty()) return found;
   const FoldedText folded = fold(text);
-  find_in(folded, written_, found);
-  if (!compacted_.empty()) find_in(compact(folded), compacted_, found);
+  if (!written_.all.empty()) find_in(folded, written_, /*grouped=*/false, found);
+  if (!compacted_.all.empty()) find_in(compact(folded), compacted_, /*grouped=*/true, found);
   join_overlapping(found);
   return found;
+}
+
+std::optional<PrivateType> PrivateVault::type_of(std::string_view value) const {
+  const auto found = find(value);
+  const bool whole = found.size() == 1 && found[0].begin == 0 && found[0].end == value.size();
+  return whole ? std::optional(found[0].type) : std::nullopt;
+}
+
+std::u32string PrivateVault::identity_of(std::string_view value, PrivateType type) const {
+  std::u32string compacted = compact(fold(value)).text;
+  return compacted_.known.contains(compacted) ? compacted : canonical_value(value, type);
 }
 
 void join_overlapping(std::vector<PrivateSpan>& spans) {
@@ -123,7 +156,8 @@ void join_overlapping(std::vector<PrivateSpan>& spans) {
       continue;
     }
     joined.back().end = std::max(joined.back().end, span.end);
-    if (size <= longest) continue;
+    const bool says_more = size == longest && joined.back().type == PrivateType::text;
+    if (size <= longest && !says_more) continue;
     joined.back().type = span.type;
     longest = size;
   }

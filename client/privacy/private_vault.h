@@ -1,10 +1,13 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "client/privacy/folded_text.h"
@@ -21,34 +24,50 @@ std::u32string canonical_value(std::string_view value, PrivateType type);
 class PrivateVault {
  public:
   static constexpr std::size_t kValuesMax = 10'000;
+  // Names that are private from the start, which take no other value's room.
+  static constexpr std::size_t kNamesMax = 10'000;
 
   // False if it is full. What says nothing, having no letter or digit, or is known, is not added.
-  bool add(std::string_view value, PrivateType type);
+  // `grouped`: it is found however it is grouped, as it is by its type, or as a number is.
+  bool add(std::string_view value, PrivateType type, bool grouped = false);
+  bool add_name(std::string_view name);
 
   // Where values stand, from left to right; values that overlap are one span. A short value counts
   // only where it is a word of its own, so that "Al" is not found in "also".
   std::vector<PrivateSpan> find(std::string_view text) const;
-
-  std::size_t value_count() const { return values_.size(); }
+  // The type of what is a value from its beginning to its end.
+  std::optional<PrivateType> type_of(std::string_view value) const;
+  // That of canonical_value(), and the same however a value is grouped that is found so.
+  std::u32string identity_of(std::string_view value, PrivateType type) const;
 
  private:
-  struct Value {
+  struct Form {
     std::u32string text;
     PrivateType type;
   };
-  // Values by their first characters.
-  using Index = std::unordered_map<std::uint64_t, std::vector<std::uint32_t>>;
+  // Values in one form: as they are written, or as letters and digits alone.
+  struct Forms {
+    // Requires  it is not known
+    void add(std::u32string text, PrivateType type);
 
-  void find_in(const FoldedText& text, const Index& index, std::vector<PrivateSpan>& found) const;
+    std::vector<Form> all;
+    std::unordered_set<std::u32string> known;
+    std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> by_beginning;
+  };
 
-  std::vector<Value> values_;
-  std::unordered_map<std::u32string, std::uint32_t> known_;
-  Index written_;    // as they are
-  Index compacted_;  // as letters and digits alone
+  bool add_within(std::size_t& count, std::size_t count_max, std::string_view value,
+                  PrivateType type, bool grouped);
+  void find_in(const FoldedText& text, const Forms& forms, bool grouped,
+               std::vector<PrivateSpan>& found) const;
+
+  std::size_t value_count_ = 0;
+  std::size_t name_count_ = 0;
+  Forms written_;
+  Forms compacted_;
 };
 
-// Sorts spans and makes one of those that overlap, of the longest one's type: what any of them
-// covers stays covered.
+// Sorts spans and makes one of those that overlap, of the longest one's type, or of two as long of
+// the one that says more than `text`: what any of them covers stays covered.
 void join_overlapping(std::vector<PrivateSpan>& spans);
 
 }  // namespace edgedraft

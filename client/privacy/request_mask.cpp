@@ -60,8 +60,9 @@ void Placeholders::reserve(std::string_view text) {
   }
 }
 
-std::string Placeholders::of(std::string_view value, PrivateType type) {
-  const auto key = std::pair(type, canonical_value(value, type));
+std::string Placeholders::of(std::string_view value, PrivateType type,
+                             const std::u32string& identity) {
+  const auto key = std::pair(type, identity);
   if (const auto known = given_.find(key); known != given_.end()) return known->second;
   const std::string label(label_of(shows_types_ ? type : PrivateType::text));
   std::uint32_t& number = numbers_[shows_types_ ? type : PrivateType::text];
@@ -88,48 +89,88 @@ RequestMask::RequestMask(PrivacyGuard& guard, PrivateMode mode)
       mode_(mode),
       placeholders_(std::make_shared<Placeholders>(guard.shows_types())) {}
 
-void RequestMask::learn(std::string_view text, bool is_private) {
-  const auto add = [&](std::string_view value, PrivateType type) {
-    full_ = !guard_.vault().add(value, type) || full_;
-  };
-  if (is_private) return add(text, PrivateType::text);
-  for (const MarkedPart& part : split_marks(text)) {
+void RequestMask::learn(std::string_view text, bool is_private, Writer writer) {
+  if (is_private) return add_marked(text);
+  learn_parts(text, writer, /*is_name=*/false);
+}
+
+void RequestMask::learn_name(std::string_view name, Writer writer) {
+  learn_parts(name, writer, /*is_name=*/true);
+}
+
+void RequestMask::learn_parts(std::string_view text, Writer writer, bool is_name) {
+  for (MarkedPart& part : split_marks(text)) {
     if (part.is_private) {
-      add(part.text, PrivateType::text);
+      add_marked(part.text);
       continue;
     }
-    placeholders_->reserve(part.text);
+    if (writer == Writer::user) placeholders_->reserve(part.text);
     const std::string safe = as_utf8(part.text);
     std::vector<PrivateSpan> found;
-    for (const auto& detector : guard_.detectors()) detector->find(safe, found);
-    join_overlapping(found);
-    for (const PrivateSpan& span : found) {
-      ++detected_[span.type];
-      add(std::string_view(part.text).substr(span.begin, span.end - span.begin), span.type);
+    for (const auto& detector : guard_.detectors()) {
+      if (!is_name || detector->type() != PrivateType::key) detector->find(safe, found);
     }
+    join_overlapping(found);
+    if (found.empty()) continue;
+    detected_.push_back(
+        {.text = std::move(part.text), .writer = writer, .spans = std::move(found)});
   }
 }
 
-Result<void> RequestMask::check() const {
+void RequestMask::add_marked(std::string_view value) {
+  const bool grouped = is_grouped_value(as_utf8(value));
+  full_ = !guard_.vault().add(value, PrivateType::text, grouped) || full_;
+}
+
+Result<void> RequestMask::check() {
   if (full_) return too_much();
-  if (!guard_.refuses_detected() || detected_.empty()) return boost::system::in_place_value;
+  const std::string forgotten = guard_.refuses_detected() ? unmarked() : "";
+  if (!forgotten.empty()) {
+    return Error{Errc::usage, "it holds what looks private and is not marked: " + forgotten +
+                                  ". Mark it with <private>...</private>, or take it out"};
+  }
+  for (const Detected& one : std::exchange(detected_, {})) {
+    for (const PrivateSpan& span : one.spans) {
+      const auto value = std::string_view(one.text).substr(span.begin, span.end - span.begin);
+      full_ = !guard_.vault().add(value, span.type) || full_;
+    }
+  }
+  if (full_) return too_much();
+  return boost::system::in_place_value;
+}
+
+// What was known before, or is marked elsewhere in the request, nobody forgot to mark.
+std::string RequestMask::unmarked() const {
+  std::map<PrivateType, std::uint32_t> counts;
+  for (const Detected& one : detected_) {
+    if (one.writer == Writer::target) continue;
+    const auto known = guard_.vault().find(one.text);
+    for (const PrivateSpan& span : one.spans) {
+      const bool covered = std::ranges::any_of(known, [&](const PrivateSpan& by) {
+        return by.begin <= span.begin && by.end >= span.end;
+      });
+      if (!covered) ++counts[span.type];
+    }
+  }
   std::string list;
-  for (const auto& [type, count] : detected_) {
+  for (const auto& [type, count] : counts) {
     list += (list.empty() ? "" : ", ") + std::to_string(count) + " " + std::string(to_string(type));
   }
-  return Error{Errc::usage, "it holds what looks private and is not marked: " + list +
-                                ". Mark it with <private>...</private>, or take it out"};
+  return list;
 }
 
 std::string RequestMask::apply(std::string_view text, bool is_private) {
   std::vector<MarkedPart> parts;
-  // Nothing of what the device wrote privately goes up, and it has no value that could be found.
-  const bool repeats =
-      mode_ == PrivateMode::prefix && !is_private && guard_.local_texts().recognises(text);
-  if (is_private || repeats) {
+  if (is_private) {
     parts.push_back({.text = std::string(text), .is_private = true});
   } else {
     parts = split_marks(text);
+  }
+  // Nothing of what the device wrote privately goes up, and it has no value that could be found.
+  if (mode_ != PrivateMode::local && !is_private && guard_.local_texts().recognises(text)) {
+    MarkedPart whole{.text = {}, .is_private = true};
+    for (const MarkedPart& part : parts) whole.text += part.text;
+    parts.assign(1, std::move(whole));
   }
   std::string applied;
   for (const MarkedPart& part : parts) {
@@ -139,10 +180,8 @@ std::string RequestMask::apply(std::string_view text, bool is_private) {
       applied += part.text;
     } else if (part.is_private) {
       // The same value may be known by what it is.
-      const auto known = guard_.vault().find(part.text);
-      const bool whole =
-          known.size() == 1 && known[0].begin == 0 && known[0].end == part.text.size();
-      append_placeholder(applied, part.text, whole ? known[0].type : PrivateType::text);
+      append_placeholder(applied, part.text,
+                         guard_.vault().type_of(part.text).value_or(PrivateType::text));
     } else {
       append_safe(applied, part.text);
     }
@@ -151,10 +190,27 @@ std::string RequestMask::apply(std::string_view text, bool is_private) {
 }
 
 bool RequestMask::holds(std::string_view text) {
-  bool holds = !guard_.vault().find(text).empty();
-  if (mode_ != PrivateMode::mask) holds = holds || guard_.local_texts().recognises(text);
+  const bool holds = !guard_.vault().find(text).empty() || guard_.local_texts().recognises(text);
   found_ = found_ || holds;
   return holds;
+}
+
+bool RequestMask::still_holds(std::string_view applied) {
+  if (mode_ == PrivateMode::local) {
+    holds(applied);
+    return false;
+  }
+  if (guard_.local_texts().recognises(applied)) return true;
+  // A value may be a word of a placeholder.
+  return std::ranges::any_of(guard_.vault().find(applied), [&](const PrivateSpan& span) {
+    for (std::size_t at = span.begin + 1 - std::min(span.begin + 1, kPlaceholderBytes);
+         at <= span.begin; ++at) {
+      const std::string_view around = applied.substr(at, kPlaceholderBytes);
+      const bool covers = at + around.size() >= span.end;
+      if (covers && placeholders_->value_of(std::string(around)) != nullptr) return false;
+    }
+    return true;
+  });
 }
 
 Result<RequestMask::Outcome> RequestMask::outcome() const {
@@ -176,7 +232,8 @@ void RequestMask::append_safe(std::string& to, std::string_view text) {
 }
 
 void RequestMask::append_placeholder(std::string& to, std::string_view value, PrivateType type) {
-  const std::string placeholder = placeholders_->of(value, type);
+  const std::string placeholder =
+      placeholders_->of(value, type, guard_.vault().identity_of(value, type));
   full_ = full_ || placeholder.empty();
   to += placeholder;
 }

@@ -13,6 +13,7 @@
 
 #include "client/privacy/privacy_guard.h"
 #include "client/privacy/private_span.h"
+#include "client/privacy/private_vault.h"
 #include "shared/base/error.h"
 
 namespace edgedraft {
@@ -29,8 +30,12 @@ class Placeholders {
 
   // A text that holds it by itself keeps it: it is not given out. Before the first of().
   void reserve(std::string_view text);
-  // That of the value; empty if there are no more.
-  std::string of(std::string_view value, PrivateType type);
+  // That of the value, which is the same for all that have the same `identity`; empty if there are
+  // no more.
+  std::string of(std::string_view value, PrivateType type, const std::u32string& identity);
+  std::string of(std::string_view value, PrivateType type) {
+    return of(value, type, canonical_value(value, type));
+  }
   // What it stands for; null if it was not given out.
   const std::string* value_of(const std::string& placeholder) const;
 
@@ -42,7 +47,7 @@ class Placeholders {
   bool shows_types_;
   std::set<std::string> reserved_;
   std::map<PrivateType, std::uint32_t> numbers_;
-  std::map<std::pair<PrivateType, std::u32string>, std::string> given_;  // by value
+  std::map<std::pair<PrivateType, std::u32string>, std::string> given_;  // by identity
   std::map<std::string, std::string> values_;                            // by placeholder
   std::map<PrivateType, std::uint32_t> counts_;
 };
@@ -52,25 +57,37 @@ inline constexpr std::size_t kPlaceholderBytes = 10;
 // Whether `text` has a placeholder's form, whatever the case.
 bool is_placeholder(std::string_view text);
 
+// Who wrote a text of a request.
+enum class Writer : std::uint8_t {
+  user,      // placeholders in it are his own
+  target,    // placeholders in it are those that it was sent, and what it made up nobody could mark
+  function,  // that the target called, with placeholders
+};
+
 // Takes private text out of a request: first learn() of all its texts, since what one marks another
-// may say without a mark, and then apply() to them in the same order.
+// may say without a mark, then check(), and then apply() to them in the same order.
 class RequestMask {
  public:
   // `guard` outlives it. Requires  mode is not PrivateMode::off
   RequestMask(PrivacyGuard& guard, PrivateMode mode);
 
   // Takes in what the text marks, and what detectors find of the rest. `is_private`: all of it.
-  void learn(std::string_view text, bool is_private);
-  // Behind the last learn().
+  void learn(std::string_view text, bool is_private, Writer writer = Writer::user);
+  // Of a name, as of a property: keys are not looked for, since programs' own names look like them.
+  void learn_name(std::string_view name, Writer writer = Writer::user);
+  // Behind the last learn(): from here on what detectors found is private.
   //
-  // Errors    usage: private text that nobody marked is refused; unsupported: there is more than
-  //           the guard has room for
-  Result<void> check() const;
+  // Errors    usage: private text that nobody marked, in this request or before, is refused;
+  //           unsupported: there is more than the guard has room for
+  Result<void> check();
   // mask, prefix: the text with placeholders; local: the text without its marks.
   std::string apply(std::string_view text, bool is_private);
   // Of a text that has to stay as it is, and goes up: it holds private text. Where such requests
   // stay on the device it is counted like the others.
   bool holds(std::string_view text);
+  // Of a text that was put together from what apply() gave: it holds private text still. Under
+  // local it is counted like the others, and may.
+  bool still_holds(std::string_view applied);
 
   struct Outcome {
     std::shared_ptr<const Placeholders> placeholders{};  // null where none was needed
@@ -82,13 +99,23 @@ class RequestMask {
   Result<Outcome> outcome() const;
 
  private:
+  // What detectors found in a text.
+  struct Detected {
+    std::string text;
+    Writer writer;
+    std::vector<PrivateSpan> spans;
+  };
+
+  void learn_parts(std::string_view text, Writer writer, bool is_name);
+  void add_marked(std::string_view value);
+  std::string unmarked() const;
   void append_safe(std::string& to, std::string_view text);
   void append_placeholder(std::string& to, std::string_view value, PrivateType type);
 
   PrivacyGuard& guard_;
   PrivateMode mode_;
   std::shared_ptr<Placeholders> placeholders_;
-  std::map<PrivateType, std::uint32_t> detected_;
+  std::vector<Detected> detected_;  // until check()
   bool full_ = false;
   bool found_ = false;  // under local and prefix
 };

@@ -1,6 +1,7 @@
 #include "client/privacy/restored_text.h"
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -35,6 +36,22 @@ std::string escaped(const std::string& text) {
   const std::string json =
       nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return json.substr(1, json.size() - 2);
+}
+
+bool is_hex_digit(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+// What an escape by number stands for. Half of a pair becomes bytes that are no letter, blank or
+// mark, as those of the character are that the two make.
+std::string character_of(std::string_view digits) {
+  unsigned code = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), code, 16);
+  const auto byte = [](unsigned bits) { return static_cast<char>(bits); };
+  if (code < 0x80) return {byte(code)};
+  if (code < 0x800) return {byte(0xC0u | code >> 6), byte(0x80u | (code & 0x3Fu))};
+  return {byte(0xE0u | code >> 12), byte(0x80u | (code >> 6 & 0x3Fu)),
+          byte(0x80u | (code & 0x3Fu))};
 }
 
 }  // namespace
@@ -133,6 +150,55 @@ void RestoredText::Place::take(char c) {
   before = c;
 }
 
+// What is no escape is taken as it is written; an escape is taken once it is whole.
+// Source    RFC 8259, section 7
+void RestoredText::DecodedPlace::take(char c) {
+  const bool is_number = escape.size() >= 2;
+  if (is_number && !is_hex_digit(c)) {
+    for (const char written : std::exchange(escape, {})) place.take(written);
+  }
+  if (escape.empty()) {
+    // No definition goes on in another string.
+    if (c == '"') place.in_definition = false;
+    if (c == '\\') {
+      escape = c;
+    } else {
+      place.take(c);
+    }
+    return;
+  }
+  escape += c;
+  if (is_number) {
+    constexpr std::size_t kNumberBytes = 6;
+    if (escape.size() < kNumberBytes) return;
+    for (const char byte : character_of(escape.substr(2))) place.take(byte);
+  } else {
+    constexpr std::string_view kWritten = "nrtbf\"\\/";
+    constexpr std::string_view kMeant = "\n\r\t\b\f\"\\/";
+    if (c == 'u') return;
+    const std::size_t known = kWritten.find(c);
+    if (known == std::string_view::npos) place.take('\\');
+    place.take(known == std::string_view::npos ? c : kMeant[known]);
+  }
+  escape.clear();
+}
+
+void RestoredText::take(char c) {
+  place_.take(c);
+  if (!in_json_) return;
+  decoded_.take(c);
+  defines_nothing_ = defines_nothing_ && c != '\n' && c != '\r' && masked_.front() == '{';
+  if (defines_nothing_) place_.in_definition = false;
+}
+
+void RestoredText::take_placeholder(std::string_view placeholder, bool stays) {
+  const bool in_sentence = !stays && place_.is_behind_word();
+  const bool decoded_in_sentence = !stays && decoded_.place.is_behind_word();
+  for (const char c : placeholder) take(c);
+  place_.in_sentence = in_sentence;
+  decoded_.place.in_sentence = decoded_in_sentence;
+}
+
 void RestoredText::read(bool whole) {
   while (read_ < masked_.size()) {
     const std::string candidate = masked_.substr(read_, kPlaceholderBytes);
@@ -140,20 +206,17 @@ void RestoredText::read(bool whole) {
     if (candidate.front() == '[' && cut && !whole && begins_placeholder(candidate)) return;
     const std::string* const value = cut ? nullptr : placeholders_.value_of(candidate);
     if (value == nullptr) {
-      // No definition goes on in another string.
-      const bool ends_string = in_json_ && candidate.front() == '"' && place_.before != '\\';
-      if (ends_string) place_.in_definition = false;
-      place_.take(candidate.front());
+      take(candidate.front());
       restored_ += candidate.front();
       ++read_;
       continue;
     }
-    const bool stays = place_.may_be_sent_on() || value->size() > kValueBytesMax - value_bytes_;
+    // Behind half an escape the value would become a part of it.
+    const bool stays = place_.may_be_sent_on() || decoded_.place.may_be_sent_on() ||
+                       !decoded_.escape.empty() || value->size() > kValueBytesMax - value_bytes_;
     if (!stays) value_bytes_ += value->size();
     restored_ += stays ? candidate : in_json_ ? escaped(*value) : *value;
-    const bool in_sentence = !stays && place_.is_behind_word();
-    for (const char c : candidate) place_.take(c);
-    place_.in_sentence = in_sentence;
+    take_placeholder(candidate, stays);
     read_ += kPlaceholderBytes;
   }
 }
@@ -186,6 +249,8 @@ void RestoredText::revise(std::size_t characters) {
   value_bytes_ = 0;
   read_ = 0;
   place_ = {};
+  decoded_ = {};
+  defines_nothing_ = true;
   read(/*whole=*/false);
 }
 

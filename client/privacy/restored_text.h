@@ -18,7 +18,8 @@ class RestoredText {
   // Values of more bytes together stay placeholders: a hostile target repeats the longest.
   static constexpr std::size_t kValueBytesMax = 4u << 20;
 
-  // `placeholders` outlives it. `in_json`: they stand within strings of JSON.
+  // `placeholders` outlives it. `in_json`: they stand within strings of JSON. Who reads it may show
+  // it as it is, or decode it: a placeholder stays where either might send its value on.
   explicit RestoredText(const Placeholders& placeholders, bool in_json = false)
       : placeholders_(placeholders), in_json_(in_json) {}
 
@@ -73,7 +74,17 @@ class RestoredText {
     }
   };
 
+  // The same where escapes of JSON have become what they stand for.
+  struct DecodedPlace {
+    Place place;
+    std::string escape;  // one that has begun: a backslash, and what follows it
+
+    void take(char c);
+  };
+
   void read(bool whole);
+  void take(char c);
+  void take_placeholder(std::string_view placeholder, bool stays);
   Piece take_piece();
 
   const Placeholders& placeholders_;
@@ -85,6 +96,9 @@ class RestoredText {
   bool revised_ = false;  // since something was given out
   std::string shown_;     // of it, what was given out
   Place place_;
+  DecodedPlace decoded_;  // in JSON
+  // JSON that is one line so far and begins like an object: no line shown as it is defines a link.
+  bool defines_nothing_ = true;
 };
 
 // A whole text at once.

@@ -72,6 +72,8 @@ void AnswerText::push(const std::string& text) {
   if (end == std::string::npos) return;
   cut(end);
   stopped_ = true;
+  // The end of the text that was pushed is the next token's.
+  stop_count_ = std::min(static_cast<std::uint32_t>(text_ends_.size()) + 1, token_count());
 }
 
 void AnswerText::cut(std::size_t end) {

@@ -52,6 +52,8 @@ class AnswerText {
 
   // A stop string was found in what is shown; nothing follows it.
   bool stopped() const { return stopped_; }
+  // The same, and none of its tokens may yet be corrected.
+  bool stopped_for_good() const { return stopped_ && stop_count_ <= final_count_; }
   // All that is shown, without its stop string and the thought.
   std::string text() const;
   std::string thought() const;
@@ -78,6 +80,7 @@ class AnswerText {
   std::size_t given_ = 0;                   // bytes of it that were given out
   bool revises_ = false;                    // of what was given out, some has gone
   bool stopped_ = false;
+  std::uint32_t stop_count_ = 0;  // leading tokens that the stop string is in
   bool finished_ = false;
 };
 

@@ -102,7 +102,7 @@ HttpAnswer ApiGuard::preflight(const HttpRequest& request) const {
   return {.status = 204,
           .content_type = "text/plain",
           .body = {},
-          .headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
+          .headers = {{"Access-Control-Allow-Methods", "GET, POST, PUT, DELETE, OPTIONS"},
                       {"Access-Control-Allow-Headers", std::string(wanted.value_or("*"))},
                       {"Access-Control-Max-Age", "600"}}};
 }

@@ -267,7 +267,7 @@ void ApiService::start(Call call, CompletionRequest request, std::vector<Prompt>
                         .code = "invalid_value"});
     }
     call.headers.emplace_back(kConversationHeader, *name);
-    kept = std::make_shared<KeptStream>(call.reply, call.headers);
+    kept = std::make_shared<KeptStream>(call.reply, call.headers, options_.kept_bytes_max);
     if (!kept_.put(std::string(*name), kept, stop, Clock::now())) {
       return kept->answer(answer_of(ApiError{.status = 503,
                                              .message = "too many streams are kept; try again when "

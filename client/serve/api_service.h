@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/asio/io_context.hpp>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -57,6 +58,7 @@ class ApiService {
     const MemoryMeter* memory = nullptr;   // of drafters, the same; null: there are none
     std::uint64_t mapped_bytes = 0;        // of the files that these are read from
     bool seeds_are_random = true;          // where a request names none; else defaults.sampling's
+    std::size_t kept_bytes_max = KeptStream::kBytesMax;  // of a stream that is kept
     boost::asio::io_context& io;
     Conversations::Options conversations;
   };

@@ -12,6 +12,10 @@ namespace {
 // Until then a failure is still told by a status of its own.
 constexpr Duration kStreamBeginsAfter = std::chrono::seconds(1);
 
+std::string lost_event(const char* why) {
+  return CompletionFormat::error_event({.message = why, .code = "stream_lost"});
+}
+
 }  // namespace
 
 Completion::Choice::Choice(Completion& completion, std::uint32_t index)
@@ -80,8 +84,10 @@ void Completion::Choice::on_state(ClientState now, const std::string&) {
 }
 
 void Completion::Choice::show() {
-  if (text.stopped() && !std::exchange(stopping_, true))
+  // What the device wrote by itself ends too, and waits to be checked.
+  if (text.stopped_for_good() && !std::exchange(stopping_, true)) {
     completion_.parts_.conversations.stop(*ticket);
+  }
   if (!completion_.request_.streams) return;
   for (AnswerText::Piece& piece : text.take()) {
     restore(piece);
@@ -252,11 +258,9 @@ void Completion::end_if_complete() {
   }
   if (request_.streams) {
     begin_stream();
-    parts_.outlet->write(deaf_ ? CompletionFormat::error_event(
-                                     {.message = "the reader was too slow: the answer went on "
-                                                 "without it",
-                                      .code = "stream_lost"})
-                               : format_.last_events(finished()));
+    parts_.outlet->write(deaf_
+                             ? lost_event("the reader was too slow: the answer went on without it")
+                             : format_.last_events(finished()));
     parts_.outlet->end();
   } else {
     parts_.outlet->answer({.content_type = "application/json", .body = format_.whole(finished())});
@@ -272,14 +276,17 @@ std::vector<FinishedChoice> Completion::finished() const {
 
 FinishedChoice Completion::finished(std::uint32_t index) const {
   const Choice& choice = *choices_[index];
-  FinishedChoice finished{.text = echo_of(index) + choice.text.text(),
+  FinishedChoice finished{.text = choice.text.text(),
                           .thought = as_seen(choice.text.thought()),
                           .stopped = choice.text.stopped(),
                           .outcome = *choice.outcome,
                           .logprobs = choice.told_tokens};
   finished.calls = calls_of(choice);
   if (!finished.calls.empty()) finished.text.resize(request_.tools.form.calls_at(finished.text));
-  finished.text = as_seen(finished.text, request_.answers_json);
+  // A prompt is no JSON. Else the two are one text, and who reads it sees a link in it as one.
+  const std::string echo = echo_of(index);
+  finished.text = request_.answers_json ? as_seen(echo) + as_seen(finished.text, /*in_json=*/true)
+                                        : as_seen(echo + finished.text);
   return finished;
 }
 
@@ -329,9 +336,14 @@ void Completion::stop() {
 void Completion::lose_reader(HttpGone how) {
   if (how == HttpGone::stalled && !parts_.privacy.slow_readers_stop()) {
     deaf_ = true;
-  } else {
-    stop();
+    return;
   }
+  // A stream that is kept has readers still, or may have some.
+  if (how == HttpGone::stalled && begun_ && !done_) {
+    parts_.outlet->write(lost_event("more was said than anybody took: the answer has ended"));
+    parts_.outlet->end();
+  }
+  stop();
 }
 
 void Completion::done() {

@@ -486,11 +486,11 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
   if (const auto word = fields.word("route", {"server", "device", "auto"})) {
     request.route = route_of(*word);
   }
-  if (kind == CompletionKind::chat && !fields.error()) {
+  if (!fields.error()) {
     // A schema's properties come in the order that the client gave them.
     const auto ordered = ordered_json::parse(body, nullptr, /*allow_exceptions=*/false);
     read_format(fields, ordered, request);
-    read_tools(fields, ordered, defaults.calls, request);
+    if (kind == CompletionKind::chat) read_tools(fields, ordered, defaults.calls, request);
   }
   // A call that the target would not have made must not be acted on, and only the target's tokens
   // have its probabilities.

@@ -90,7 +90,8 @@ Result<ConversationStore::Database> ConversationStore::open_database(const std::
   if (status != SQLITE_OK) return failure_of(opened, name);
   sqlite3_busy_timeout(opened, 2000);
   try {
-    // Nothing deleted stays behind, neither in the file nor beside it.
+    // Nothing deleted stays behind, neither in the file nor in one beside it. That a journal which
+    // was deleted leaves its blocks on the disk is the price of surviving a crash.
     run(opened, "PRAGMA secure_delete = ON");
     run(opened, "PRAGMA journal_mode = DELETE");
     const std::int64_t application = pragma(opened, "PRAGMA application_id");
@@ -159,8 +160,6 @@ std::optional<std::string> ConversationStore::find(const std::string& id) const 
 
 void ConversationStore::put(const Conversation& conversation) {
   const Entry& entry = conversation.entry;
-  // One that has become private leaves the disk.
-  erase((entry.is_private ? kept_ : passing_).get(), entry.id);
   Statement((entry.is_private ? passing_ : kept_).get(),
             "INSERT OR REPLACE INTO conversations VALUES (?1, ?2, ?3, ?4)")
       .bind(1, entry.id)
@@ -168,6 +167,8 @@ void ConversationStore::put(const Conversation& conversation) {
       .bind(3, entry.updated_unix_ms)
       .bind(4, conversation.document)
       .step();
+  // One that has become private leaves the disk. Until here it was in one place at least.
+  erase((entry.is_private ? kept_ : passing_).get(), entry.id);
 }
 
 bool ConversationStore::remove(const std::string& id) {

@@ -16,7 +16,7 @@
 namespace edgedraft {
 
 // The page's conversations. Those with private text are kept in memory and end with the program;
-// what is deleted is overwritten.
+// what is deleted is overwritten in the file. A crash in the midst of a change damages nothing.
 //
 // Threads   one
 class ConversationStore {

@@ -16,8 +16,11 @@ std::int64_t wall_clock_ms() {
 
 }  // namespace
 
-KeptStream::KeptStream(HttpReply reply, HttpHeaders headers)
-    : asking_(std::move(reply)), headers_(std::move(headers)), started_ms_(wall_clock_ms()) {}
+KeptStream::KeptStream(HttpReply reply, HttpHeaders headers, std::size_t bytes_max)
+    : asking_(std::move(reply)),
+      headers_(std::move(headers)),
+      bytes_max_(bytes_max),
+      started_ms_(wall_clock_ms()) {}
 
 void KeptStream::answer(HttpAnswer answer) {
   answer.add(headers_);

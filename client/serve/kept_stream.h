@@ -25,13 +25,13 @@ class KeptStream final : public Outlet {
   static constexpr std::size_t kBytesMax = 16u << 20;
 
   // The asking client is its first reader; `headers` are those of that answer.
-  KeptStream(HttpReply reply, HttpHeaders headers);
+  KeptStream(HttpReply reply, HttpHeaders headers, std::size_t bytes_max = kBytesMax);
 
   void answer(HttpAnswer answer) override;
   void begin() override;
   void write(std::string events) override;
   void end() override;
-  bool is_stuck() const override { return bytes_.size() > kBytesMax; }
+  bool is_stuck() const override { return bytes_.size() > bytes_max_; }
 
   // Another reader, from that byte on. Requires  from <= size()
   void attach(HttpReply reply, const HttpHeaders& headers, std::size_t from);
@@ -45,6 +45,7 @@ class KeptStream final : public Outlet {
  private:
   std::optional<HttpReply> asking_;  // until the stream begins
   HttpHeaders headers_;
+  std::size_t bytes_max_;
   std::string bytes_;
   std::vector<HttpReply> readers_;
   std::int64_t started_ms_;

@@ -48,6 +48,7 @@ LocalServer::LocalServer(Options options) : work_(io_.get_executor()) {
                           .memory = options.memory,
                           .mapped_bytes = options.mapped_bytes,
                           .seeds_are_random = options.seeds_are_random,
+                          .kept_bytes_max = options.kept_bytes_max,
                           .io = io_,
                           .conversations = {.engine = options.engine,
                                             .tokenizer = options.bundle.tokenizer(),

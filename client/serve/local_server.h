@@ -2,6 +2,7 @@
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "client/serve/api_guard.h"
 #include "client/serve/api_service.h"
 #include "client/serve/completion_request.h"
+#include "client/serve/kept_stream.h"
 #include "shared/base/clock.h"
 #include "shared/model/chat_template.h"
 #include "shared/net/http/http_server.h"
@@ -49,6 +51,7 @@ class LocalServer {
     const MemoryMeter* memory = nullptr;   // the same
     std::uint64_t mapped_bytes = 0;        // the same
     bool seeds_are_random = true;
+    std::size_t kept_bytes_max = KeptStream::kBytesMax;  // see ApiService
     std::uint32_t conversations_max = 1;
     std::uint32_t line_max = 0;
     // For a part of an answer to be taken: clients on a phone may sleep.

@@ -1,12 +1,12 @@
 #include "client/serve/request_privacy.h"
 
 #include <chrono>
-#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "client/serve/json_fields.h"
+#include "client/serve/json_tokens.h"
 #include "shared/base/json_shape.h"
 #include "shared/model/utf8.h"
 
@@ -15,19 +15,42 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A text of a request; what it returns takes its place.
-using Visit = std::function<std::string(const std::string& text, bool is_private)>;
-// A name that cannot be changed: of a function, of a property.
-using VisitName = std::function<void(const std::string& name)>;
+// Goes over all texts of a request.
+class Visitor {
+ public:
+  Visitor() = default;
+  virtual ~Visitor() = default;
+  Visitor(const Visitor&) = delete;
+  Visitor& operator=(const Visitor&) = delete;
 
-struct Visitor {
-  Visit text;
-  VisitName name;
+  // In the order of the conversation first, so that one that grows keeps its placeholders.
+  void request(Json& body) {
+    if (body.contains("messages") && body["messages"].is_array()) {
+      for (Json& one : body["messages"]) message(one);
+    }
+    for (const char* const field :
+         {"prompt", "suffix", "stop", "tools", "response_format", "json_schema"}) {
+      if (body.contains(field)) all(body[field]);
+    }
+    if (body.contains("grammar") && body["grammar"].is_string()) all(body["grammar"]);
+  }
+
+ private:
+  // What it returns takes the text's place.
+  virtual std::string text(const std::string& text, bool is_private, Writer writer) = 0;
+  // The same of a key that nothing refers to.
+  virtual std::string key(const std::string& key) = 0;
+  // A name that cannot be changed, as of a property.
+  virtual void name(const std::string& name) = 0;
+  // One that says which call or function it is.
+  virtual void id(const std::string& id) = 0;
+  // Whether private text stands in what the first two returned, put together.
+  virtual bool still_holds(const std::string& text) = 0;
 
   // All texts within, numbers too, and the names of an object's members.
-  void all(Json& value) const {
+  void all(Json& value) {
     if (value.is_string()) {
-      value = text(value.get<std::string>(), false);
+      value = text(value.get<std::string>(), false, Writer::user);
     } else if (value.is_array()) {
       for (Json& element : value) all(element);
     } else if (value.is_object()) {
@@ -42,12 +65,12 @@ struct Visitor {
       }
     } else if (value.is_number()) {
       const std::string told = value.dump();
-      if (std::string seen = text(told, false); seen != told) value = std::move(seen);
+      if (std::string seen = text(told, false, Writer::user); seen != told) value = std::move(seen);
     }
   }
 
   // What refers to names, if it is that: a property may be called so.
-  void names(Json& value) const {
+  void names(Json& value) {
     if (value.is_string()) {
       name(value.get<std::string>());
     } else if (value.is_array()) {
@@ -57,28 +80,67 @@ struct Visitor {
     }
   }
 
-  // JSON within a text.
-  void arguments(Json& value) const {
-    const auto written = value.get<std::string>();
-    if (!has_readable_shape(written)) return all(value);
-    Json inner = Json::parse(written, nullptr, /*allow_exceptions=*/false);
-    if (inner.is_discarded()) return all(value);
-    const std::string before = inner.dump();
-    all(inner);
-    // As it was written, if nothing has changed.
-    if (inner.dump() != before) value = inner.dump();
+  void identifies(Json& value) {
+    if (value.is_string()) {
+      id(value.get<std::string>());
+    } else {
+      all(value);
+    }
   }
 
-  void content(Json& value) const {
+  // JSON within a text. No name in it means anything, and what goes up is what is written.
+  void arguments(Json& value) {
+    const auto written = value.get<std::string>();
+    if (!has_readable_shape(written) || !Json::accept(written)) {
+      value = text(written, false, Writer::target);
+      return;
+    }
+    std::string seen;
+    std::size_t at = 0;
+    for (const JsonToken& token : json_tokens(written)) {
+      seen.append(written, at, token.begin - at);
+      seen += argument(token.kind, written.substr(token.begin, token.end - token.begin));
+      at = token.end;
+    }
+    seen.append(written, at);
+    // It may reach over several values, or stand in what escapes are written as.
+    if (still_holds(seen)) seen = Json({{"private", text(written, true, Writer::target)}}).dump();
+    value = std::move(seen);
+  }
+
+  // A part of them as it is to be written.
+  std::string argument(JsonToken::Kind kind, const std::string& written) {
+    const Json value = Json::parse(written);
+    if (kind != JsonToken::Kind::number) {
+      const auto told = value.get<std::string>();
+      const std::string seen =
+          kind == JsonToken::Kind::key ? key(told) : text(told, false, Writer::target);
+      return seen == told ? written : Json(seen).dump();
+    }
+    std::string seen = text(written, false, Writer::target);
+    if (seen != written) return Json(seen).dump();
+    // A template may write it in another way.
+    const std::string told = value.dump();
+    if (told == written) return written;
+    seen = text(told, false, Writer::target);
+    return seen == told ? written : Json(seen).dump();
+  }
+
+  static Writer writer_of(const Json& message) {
+    const Json role = message.value("role", Json());
+    return role == "assistant" ? Writer::target : role == "tool" ? Writer::function : Writer::user;
+  }
+
+  void content(Json& value, Writer writer) {
     if (value.is_string()) {
-      value = text(value.get<std::string>(), false);
+      value = text(value.get<std::string>(), false, writer);
       return;
     }
     if (!value.is_array()) return;
     join_open_parts(value);
     for (Json& part : value) {
       if (!is_text(part)) continue;
-      part["text"] = text(part["text"].get<std::string>(), is_marked(part));
+      part["text"] = text(part["text"].get<std::string>(), is_marked(part), writer);
     }
   }
 
@@ -105,56 +167,77 @@ struct Visitor {
     parts = std::move(joined);
   }
 
-  void message(Json& value) const {
+  void message(Json& value) {
     if (!value.is_object()) return;
-    if (value.contains("content")) content(value["content"]);
-    if (value.contains("tool_call_id")) names(value["tool_call_id"]);
+    if (value.contains("content")) content(value["content"], writer_of(value));
+    if (value.contains("tool_call_id")) identifies(value["tool_call_id"]);
     const auto calls = value.find("tool_calls");
     if (calls == value.end() || !calls->is_array()) return;
     for (Json& call : *calls) {
       if (!call.is_object() || !call.contains("function") || !call["function"].is_object())
         continue;
       Json& function = call["function"];
-      if (call.contains("id")) names(call["id"]);
-      if (function.contains("name")) names(function["name"]);
+      if (call.contains("id")) identifies(call["id"]);
+      if (function.contains("name")) identifies(function["name"]);
       if (function.contains("arguments") && function["arguments"].is_string()) {
         arguments(function["arguments"]);
       }
     }
   }
-
-  // In the order of the conversation first, so that one that grows keeps its placeholders.
-  void request(Json& body) const {
-    if (body.contains("messages") && body["messages"].is_array()) {
-      for (Json& one : body["messages"]) message(one);
-    }
-    for (const char* const field :
-         {"prompt", "suffix", "stop", "tools", "response_format", "json_schema"}) {
-      if (body.contains(field)) all(body[field]);
-    }
-    if (body.contains("grammar") && body["grammar"].is_string()) all(body["grammar"]);
-  }
 };
 
-// Also which placeholders the user's own text holds, so that none of these is given out.
+// Takes in what is private, and which placeholders the user's own text holds, so that none of
+// these is given out.
+class Learning final : public Visitor {
+ public:
+  explicit Learning(RequestMask& mask) : mask_(mask) {}
+
+ private:
+  std::string text(const std::string& text, bool is_private, Writer writer) override {
+    mask_.learn(text, is_private, writer);
+    return text;
+  }
+  std::string key(const std::string& key) override {
+    mask_.learn_name(key, Writer::target);
+    return key;
+  }
+  void name(const std::string& name) override { mask_.learn_name(name); }
+  // They look like keys, and are none.
+  void id(const std::string&) override {}
+  bool still_holds(const std::string&) override { return false; }
+
+  RequestMask& mask_;
+};
+
+class Applying final : public Visitor {
+ public:
+  explicit Applying(RequestMask& mask) : mask_(mask) {}
+
+  // Whether a name, which cannot be masked, holds private text.
+  bool in_name() const { return in_name_; }
+
+ private:
+  std::string text(const std::string& text, bool is_private, Writer) override {
+    return mask_.apply(text, is_private);
+  }
+  std::string key(const std::string& key) override { return mask_.apply(key, false); }
+  void name(const std::string& name) override { in_name_ = mask_.holds(name) || in_name_; }
+  void id(const std::string& id) override { name(id); }
+  bool still_holds(const std::string& text) override { return mask_.still_holds(text); }
+
+  RequestMask& mask_;
+  bool in_name_ = false;
+};
+
 void learn_all(Json& request, RequestMask& mask) {
-  Visitor{.text =
-              [&mask](const std::string& text, bool is_private) {
-                mask.learn(text, is_private);
-                return text;
-              },
-          .name = [](const std::string&) {}}
-      .request(request);
+  Learning(mask).request(request);
 }
 
-// Whether a name, which cannot be masked, holds private text.
+// Whether a name holds private text.
 bool apply_all(Json& request, RequestMask& mask) {
-  bool in_name = false;
-  Visitor{.text = [&mask](const std::string& text,
-                          bool is_private) { return mask.apply(text, is_private); },
-          .name = [&](const std::string& name) { in_name = mask.holds(name) || in_name; }}
-      .request(request);
-  return in_name;
+  Applying applying(mask);
+  applying.request(request);
+  return applying.in_name();
 }
 
 ApiError api_error(const Error& error) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "shared/base/constraints.h"
 
@@ -250,11 +251,15 @@ std::string SchemaGrammar::object(const Schema& schema, const Schema& root, std:
     refuse("properties has to be an object, and required an array");
     return "null";
   }
+  std::set<std::string> names;
+  for (const auto& property : properties.items()) names.insert(property.key());
+  std::set<std::string> needed;
   for (const Schema& name : required) {
-    if (!name.is_string() || !properties.contains(name.get<std::string>())) {
+    if (!name.is_string() || !names.contains(name.get_ref<const std::string&>())) {
       refuse("required names " + name.dump() + ", which is none of the properties");
       return "null";
     }
+    needed.insert(name.get_ref<const std::string&>());
   }
   common("ws");
   if (properties.empty()) {
@@ -272,8 +277,7 @@ std::string SchemaGrammar::object(const Schema& schema, const Schema& root, std:
   for (const auto& [name, property] : properties.items()) {
     const std::string inner = value(property, root, depth + 1);
     if (error_) return "null";
-    const bool needed = std::ranges::find(required, Schema(name)) != required.end();
-    pairs.emplace_back(literal(Schema(name).dump()) + R"( ":" ws )" + inner, needed);
+    pairs.emplace_back(literal(Schema(name).dump()) + R"( ":" ws )" + inner, needed.contains(name));
   }
   for (auto pair = pairs.rbegin(); pair != pairs.rend(); ++pair) {
     const std::string rule = add("pair", pair->first);

@@ -1,6 +1,7 @@
 #include "client/serve/tokenizer_api.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -11,6 +12,12 @@
 #include "client/serve/json_fields.h"
 
 namespace edgedraft {
+namespace {
+
+// A token and its piece take hundreds of bytes while the answer is made, and a token may be of one.
+constexpr std::size_t kPiecesBytesMax = 256u << 10;
+
+}  // namespace
 
 ApiResult<HttpAnswer> tokenize(std::string_view body, const Tokenizer& tokenizer) {
   nlohmann::json object;
@@ -24,6 +31,10 @@ ApiResult<HttpAnswer> tokenize(std::string_view body, const Tokenizer& tokenizer
   fields.read("add_special", add_special);
   fields.read("parse_special", parse_special);
   fields.read("with_pieces", with_pieces);
+  if (with_pieces && content.size() > kPiecesBytesMax) {
+    fields.refuse("content",
+                  "at most " + std::to_string(kPiecesBytesMax) + " bytes with 'with_pieces'");
+  }
   if (fields.error()) return *fields.error();
   auto ids = tokenizer.encode(content, parse_special ? Special::parse : Special::plain);
   if (add_special && tokenizer.add_bos() && tokenizer.bos_id()) {

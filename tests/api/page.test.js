@@ -24,8 +24,9 @@ before(async () => {
 });
 after(() => browser?.close());
 
-async function show(size = sizes.desktop, path = "/") {
+async function show(size = sizes.desktop, path = "/", prepare = () => {}) {
   page = await browser.newPage();
+  await page.evaluateOnNewDocument(prepare);
   await page.setViewport(size);
   page.on("console", (message) => {
     if (["error", "warn"].includes(message.type())) faults.push(message.text());
@@ -186,6 +187,41 @@ test("private text is marked, seen to stay, and put back", { skip }, async () =>
   assert.doesNotMatch(left, /Annabel|Quist/);
   const { stdout } = spawnSync("grep", ["-rl", "Quist", process.env.EDGEDRAFT_PAGE_DATA]);
   assert.equal(stdout.toString(), "", "a file that holds it");
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
+test("a conversation keeps what becomes of its private text", { skip }, async () => {
+  const modes = [];
+  const mode = () => page.$eval("#mode", (select) => select.value);
+  await show();
+  page.on("request", (request) => {
+    if (request.url().endsWith("/v1/chat/completions")) modes.push(JSON.parse(request.postData()).private);
+  });
+  await say("What is 47 plus 38?");
+  await answered();
+  await page.select("#mode", "local");
+  await say("What is 3 plus 4?");
+  await answered();
+  await page.click("#new");
+  assert.equal(await mode(), "");
+  await page.click("#list li button");
+  await page.waitForFunction(() => document.querySelectorAll("article").length === 4);
+  assert.equal(await mode(), "local");
+  await say("What is 1 plus 2?");
+  await answered();
+  assert.deepEqual(modes, [undefined, "local", "local"]);
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
+test("without TLS the browser offers less, and that suffices", { skip }, async () => {
+  // As at an address of the local network.
+  await show(sizes.desktop, "/", () => delete Crypto.prototype.randomUUID);
+  await say("What is 47 plus 38?");
+  await answered();
+  assert.match(await lastAnswer(), /85/);
+  await page.click("#new");
   assert.deepEqual(faults, []);
   await page.close();
 });

@@ -5,7 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <limits>
 
-#include "tests/model/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
 namespace {
@@ -239,6 +239,25 @@ TEST(AnswerOptionsTest, ThereMayBeSeveralBundlesToDraftWith) {
     ASSERT_FALSE(wrong);
     EXPECT_NE(wrong.error().message.find("give one"), std::string::npos);
   }
+}
+
+TEST(AnswerOptionsTest, AListOfPrivateNamesFitsOrIsRefused) {
+  const test::TemporaryDirectory directory;
+  const auto names_of = [&](std::size_t count) {
+    std::string lines;
+    for (std::size_t i = 0; i < count; ++i) lines += "name " + std::to_string(i) + "\n";
+    return parse({"--private-names", directory.write("names", lines).string()});
+  };
+  const auto all = names_of(PrivateVault::kNamesMax);
+  ASSERT_TRUE(all) << all.error().message;
+  PrivacyGuard guard(all->privacy);
+  EXPECT_TRUE(guard.finds("I am name 9999."));
+  EXPECT_TRUE(guard.vault().add("and a mark", PrivateType::text));
+  const auto many = names_of(PrivateVault::kNamesMax + 1);
+  ASSERT_FALSE(many);
+  EXPECT_EQ(many.error().code, Errc::usage);
+  EXPECT_NE(many.error().message.find("10001 names, and 10000 fit"), std::string::npos)
+      << many.error().message;
 }
 
 TEST(AnswerOptionsTest, TheTokenIsTheFilesOnlyLine) {

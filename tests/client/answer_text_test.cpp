@@ -93,6 +93,31 @@ TEST_F(AnswerTextTest, WhatOnlyBeganLikeAStopIsShownAtTheEnd) {
   EXPECT_FALSE(answer.stopped());
 }
 
+TEST_F(AnswerTextTest, AStopWrittenOfflineIsNoneForGoodUntilItIsChecked) {
+  const Tokens words = tokens("a dog ran. It");
+  const auto count = static_cast<std::uint32_t>(words.size());
+  AnswerText answer = text({"ran."}, /*shows_drafts=*/true);
+  for (const std::uint32_t token : words) answer.add(token, Provenance::offline);
+  EXPECT_TRUE(answer.stopped());
+  EXPECT_FALSE(answer.stopped_for_good());
+  answer.confirm(0, 2);
+  EXPECT_FALSE(answer.stopped_for_good()) << "it is not final yet";
+  AnswerText corrected = answer;
+  answer.confirm(2, count);
+  EXPECT_TRUE(answer.stopped_for_good());
+  EXPECT_EQ(answer.text(), "a dog ");
+  // The target would not have written it.
+  corrected.rewrite(2);
+  EXPECT_FALSE(corrected.stopped());
+  for (const std::uint32_t token : tokens(" sat.")) corrected.add(token, Provenance::verified);
+  corrected.finish();
+  EXPECT_FALSE(corrected.stopped_for_good());
+
+  AnswerText online = text({"ran."}, /*shows_drafts=*/true);
+  for (const std::uint32_t token : words) online.add(token, Provenance::verified);
+  EXPECT_TRUE(online.stopped_for_good());
+}
+
 TEST_F(AnswerTextTest, OfflineTextIsHeldBackUntilItIsCheckedOrKept) {
   const Tokens words = tokens(" one two three");
   AnswerText answer = text();

@@ -55,6 +55,29 @@ TEST(ApiGuardTest, PagesFromElsewhereAreRefusedUnlessAllowed) {
   EXPECT_TRUE(guard.headers(request(from("https://evil.example"))).empty());
 }
 
+TEST(ApiGuardTest, APageThatIsAllowedMayUseAllThereIs) {
+  const ApiGuard guard({.key = {}, .allow_origins = {"*"}, .allow_hosts = {}});
+  const HttpAnswer answer = guard.preflight(
+      request({{"Host", "localhost"}, {"Origin", "https://chat.example"}}, "OPTIONS"));
+  EXPECT_EQ(answer.status, 204u);
+  EXPECT_EQ(answer.headers[0].first, "Access-Control-Allow-Methods");
+  for (const char* const method : {"GET", "POST", "PUT", "DELETE"}) {
+    EXPECT_NE(answer.headers[0].second.find(method), std::string::npos) << method;
+  }
+}
+
+// Behind a proxy with a certificate the page's origin is not what the endpoint sees of itself.
+TEST(ApiGuardTest, BehindAProxyTheEndpointsOwnNameIsAllowedByHand) {
+  const Headers own{{"Host", "box.lan"}, {"Origin", "https://box.lan"}};
+  EXPECT_EQ(status(ApiGuard({.key = {}, .allow_origins = {}, .allow_hosts = {"box.lan"}}), own),
+            403u);
+  EXPECT_EQ(
+      status(
+          ApiGuard({.key = {}, .allow_origins = {"https://box.lan"}, .allow_hosts = {"box.lan"}}),
+          own),
+      200u);
+}
+
 TEST(ApiGuardTest, TheKeyIsAskedForEverywhereButWhereMonitorsLook) {
   const ApiGuard guard({.key = "secret", .allow_origins = {"*"}, .allow_hosts = {}});
   const auto with = [](const char* name, const char* value) {

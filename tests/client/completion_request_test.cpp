@@ -223,6 +223,18 @@ TEST(CompletionRequestTest, PromptsAreTextsOrTokens) {
   }
 }
 
+TEST(CompletionRequestTest, WhatATextGoesOnWithMayHaveAFormat) {
+  const auto request = text(R"({"prompt": "a", "response_format": {"type": "json_object"}})");
+  ASSERT_TRUE(request);
+  EXPECT_TRUE(request->answers_json);
+  EXPECT_FALSE(request->constraints.grammar.empty());
+  EXPECT_EQ(text(R"({"prompt": "a", "json_schema": {"const": 5}})")->constraints.grammar,
+            chat(R"(, "json_schema": {"const": 5})")->constraints.grammar);
+  EXPECT_EQ(text(R"({"prompt": "a", "response_format": {"type": "xml"}})").error().param,
+            "response_format");
+  EXPECT_FALSE(text(R"({"prompt": "a"})")->answers_json);
+}
+
 TEST(CompletionRequestTest, TheAssistantsLastMessageBeginsTheAnswer) {
   const auto of = [](const std::string& messages) {
     return parse_completion(R"({"messages": [)" + messages + "]}", CompletionKind::chat, kDefaults,

@@ -1,10 +1,11 @@
 #include "client/serve/conversation_store.h"
 
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 
 #include <fstream>
 
-#include "tests/model/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
 namespace {
@@ -64,6 +65,17 @@ TEST_F(ConversationStoreTest, WhatIsDeletedOrPrivateIsNotInTheFile) {
   EXPECT_EQ(store->find(kId), "{\"text\":\"canary-two and more\"}");
   ASSERT_EQ(store->list().size(), 1u);
   EXPECT_TRUE(store->list()[0].is_private);
+}
+
+TEST_F(ConversationStoreTest, WhatCannotBeKeptIsNotLost) {
+  const auto store = ConversationStore::open(file_).value();
+  store->put(conversation(kId, "one", 1, /*is_private=*/true));
+  sqlite3* other = nullptr;
+  ASSERT_EQ(sqlite3_open(file_.c_str(), &other), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(other, "BEGIN EXCLUSIVE", nullptr, nullptr, nullptr), SQLITE_OK);
+  EXPECT_THROW(store->put(conversation(kId, "two", 2)), Failure);
+  sqlite3_close(other);
+  EXPECT_EQ(store->find(kId), "{\"text\":\"one\"}");
 }
 
 TEST_F(ConversationStoreTest, AnotherFileIsRefusedAndLeft) {

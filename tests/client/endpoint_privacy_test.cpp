@@ -236,11 +236,15 @@ TEST_F(PrivacyTest, NoFieldIsForgotten) {
     EXPECT_EQ(result.status, 400u) << request;
     EXPECT_EQ(json::parse(result.body)["error"]["code"], "private_name") << result.body;
   }
+  std::size_t looked_at = 0;
   for (const UplinkRecord::Message& message : uplink_.since(before)) {
-    const std::string shown = to_json(message, bundle_.tokenizer()).dump();
+    const json told = to_json(message, bundle_.tokenizer());
+    const std::string shown = told.dump();
     EXPECT_EQ(shown.find("nnabel"), std::string::npos) << shown;
     EXPECT_EQ(shown.find("uist"), std::string::npos) << shown;
+    looked_at += told["kind"] != "hello" ? 1 : 0;
   }
+  EXPECT_GE(looked_at, std::size(masked)) << "each is asked of the server";
 }
 
 // Numbers of arguments and schemas are values like others.
@@ -276,12 +280,39 @@ TEST_F(PrivacyTest, UnderPrefixAPrivateNameKeepsAllHere) {
        {"tool_calls",
         {{{"id", "a"},
           {"type", "function"},
-          {"function", {{"name", "f"}, {"arguments", R"({"votes": {"Annabel Quist": 3}})"}}}}}}});
+          {"function", {{"name", "Annabel Quist"}, {"arguments", R"({"votes": 3})"}}}}}}});
   body["messages"].push_back({{"role", "tool"}, {"tool_call_id", "a"}, {"content", "done"}});
   body["messages"].push_back({{"role", "user"}, {"content", "And Annabel Quist?"}});
   EXPECT_EQ(chat(body)["choices"][0]["x_edgedraft"]["private"], "local");
   for (const UplinkRecord::Message& message : uplink_.since(before)) {
     EXPECT_EQ(to_json(message, bundle_.tokenizer())["kind"], "hello");
+  }
+}
+
+// Whatever they are called and however numbers are written, arguments of calls are masked.
+TEST_F(PrivacyTest, NothingPrivateOfArgumentsLeaves) {
+  sent_for(chat_of("I am <private>Annabel Quist</private>, and pay <private>1234.50</private>.",
+                   {{"max_tokens", 5}}));
+  const std::uint64_t before = last_sent();
+  for (const char* const arguments :
+       {R"({"name": "Annabel Quist", "amount": 1234.50})", R"({"name": "zoe@lee.org"})",
+        R"({"Annabel Quist": "zoe@lee.org", "amount": 1234.50, "amount": 1})"}) {
+    json body = chat_of("Go on.", {{"max_tokens", 5}});
+    body["messages"].push_back({{"role", "assistant"},
+                                {"tool_calls",
+                                 {{{"id", "a"},
+                                   {"type", "function"},
+                                   {"function", {{"name", "f"}, {"arguments", arguments}}}}}}});
+    body["messages"].push_back({{"role", "tool"}, {"tool_call_id", "a"}, {"content", "done"}});
+    chat(body);
+  }
+  std::string sent;
+  for (const UplinkRecord::Message& message : uplink_.since(before)) {
+    sent += to_json(message, bundle_.tokenizer()).value("text", "");
+  }
+  EXPECT_NE(sent.find("[TEXT_001]"), std::string::npos) << sent;
+  for (const char* const word : {"nnabel", "uist", "zoe", "1234.5"}) {
+    EXPECT_EQ(sent.find(word), std::string::npos) << sent;
   }
 }
 
@@ -321,6 +352,18 @@ TEST_F(PrivacyTest, ArgumentsOfFunctionsAreRestoredIfTheRequestAllowsIt) {
   EXPECT_EQ(json::parse(restored["function"]["arguments"].get<std::string>()),
             json({{"to", value}}));
   EXPECT_EQ(restored["x_restored"], true);
+}
+
+// Values are escaped in JSON, and not in the text that it follows.
+TEST_F(PrivacyTest, APromptIsSaidAgainAsItWasAndItsAnswerIsJson) {
+  const std::string value = "Ann \"Q\" Lee";
+  const json body = {{"prompt", "Say <private>" + value + "</private> again. "},
+                     {"echo", true},
+                     {"json_schema", {{"const", value}}},
+                     {"max_tokens", 60}};
+  const std::string text =
+      json::parse(post("/v1/completions", body).body)["choices"][0]["text"].get<std::string>();
+  EXPECT_EQ(text, "Say " + value + " again. " + json(value).dump());
 }
 
 // Which of its connections a conversation gets is decided by nothing private, or the server could

@@ -27,6 +27,16 @@ TEST_F(LocalPagesTest, PagesBesideTheAnswers) {
   EXPECT_EQ(tokens, json(bundle_.tokenizer().encode("A dog.", Special::plain)));
   EXPECT_EQ(json::parse(post("/detokenize", {{"tokens", tokens}}).body)["content"], "A dog.");
   EXPECT_EQ(post("/detokenize", {{"tokens", {1u << 30}}}).status, 400u);
+  const json pieces =
+      json::parse(post("/tokenize", {{"content", "A dog."}, {"with_pieces", true}}).body)["tokens"];
+  EXPECT_EQ(pieces.size(), tokens.size());
+  EXPECT_EQ(pieces[0]["id"], tokens[0]);
+  json large = {{"content", std::string(300'000, 'a')}};
+  EXPECT_EQ(post("/tokenize", large).status, 200u);
+  large["with_pieces"] = true;
+  const HttpResult refused = post("/tokenize", large);
+  EXPECT_EQ(refused.status, 400u) << "it would be a hundred times as large";
+  EXPECT_EQ(json::parse(refused.body)["error"]["param"], "content");
   const json prompt = json::parse(post("/apply-template", chat_of("Hi")).body);
   EXPECT_NE(prompt["prompt"].get<std::string>().find("Hi"), std::string::npos);
   EXPECT_EQ(ask(api_->port(), {.path = "/nothing"}).status, 404u);

@@ -39,6 +39,7 @@ class LocalServerTest : public ::testing::Test {
     PrivacyGuard::Options privacy{};
     bool page = true;
     Duration stall_timeout = std::chrono::seconds(30);
+    std::size_t kept_bytes = KeptStream::kBytesMax;
   };
 
   void start(const Setting& setting) {
@@ -68,6 +69,7 @@ class LocalServerTest : public ::testing::Test {
         .plug = &plug_,
         .grid = &grid_,
         .store = setting.page ? store_.get() : nullptr,
+        .kept_bytes_max = setting.kept_bytes,
         .conversations_max = setting.conversations,
         .line_max = setting.line,
         .stall_timeout = setting.stall_timeout,

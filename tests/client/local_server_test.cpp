@@ -111,6 +111,21 @@ TEST_F(LocalServerTest, StopStringsEndAnAnswerInEveryForm) {
   EXPECT_EQ(content, before);
 }
 
+// It may be one that the target would not have written.
+TEST_F(LocalServerTest, AStopThatTheDeviceWroteIsCheckedLikeTheRest) {
+  const std::string right = text(chat_of(kStory, {{"stop", "."}}));
+  plug_.put(false);
+  std::thread away([this] {
+    std::this_thread::sleep_for(500ms);
+    plug_.put(true);
+  });
+  const json told = chat(chat_of(kStory, {{"stop", "."}, {"offline", "revise"}}))["choices"][0];
+  away.join();
+  EXPECT_EQ(told["x_edgedraft"]["offline_tokens"], 0);
+  EXPECT_EQ(told["message"]["content"], right);
+  EXPECT_EQ(told["finish_reason"], "stop");
+}
+
 // Clients send the whole history; nothing of it is computed or sent again.
 TEST_F(LocalServerTest, AHistoryContinuesItsConversation) {
   json body = chat_of(kStory);
@@ -463,6 +478,20 @@ TEST_F(LocalServerTest, AStreamOutlivesItsConnectionAndIsReadAgain) {
             204u);
   EXPECT_EQ(ask(api_->port(), {.path = "/v1/stream?conv_id=" + id}).status, 404u);
   EXPECT_EQ(post("/v1/chat/completions", body, {{"X-Conversation-Id", "short"}}).status, 400u);
+}
+
+TEST_F(LocalServerTest, AKeptStreamThatGrowsTooLargeEnds) {
+  api_.reset();
+  start({.kept_bytes = 4000});
+  const std::string id(32, 'k');
+  const json body = chat_of(kStory, {{"stream", true}, {"max_tokens", 60}});
+  const HttpResult stream = post("/v1/chat/completions", body, {{"X-Conversation-Id", id}});
+  const auto data = event_data(stream.body);
+  ASSERT_FALSE(data.empty());
+  EXPECT_EQ(json::parse(data.back())["error"]["code"], "stream_lost") << data.back();
+  const json found = json::parse(post("/v1/streams/lookup", {{"conversation_ids", {id}}}).body);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0]["is_done"], true);
 }
 
 TEST_F(LocalServerTest, AKeptStreamIsStoppedByItsNameAlone) {

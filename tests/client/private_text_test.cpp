@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+
 #include "client/privacy/detectors.h"
 #include "client/privacy/local_texts.h"
 #include "client/privacy/open_text.h"
@@ -64,6 +67,23 @@ TEST(PrivateVaultTest, NumbersAreFoundHoweverTheyAreGrouped) {
   EXPECT_EQ(found(vault, "1DE89370400440532013000"), "") << "another number";
 }
 
+TEST(PrivateVaultTest, NumbersThatWereMarkedAreFoundHoweverTheyAreGrouped) {
+  PrivateVault vault;
+  vault.add("4111 1111 1111 1111", PrivateType::text);
+  EXPECT_EQ(found(vault, "my 4111-1111-1111-1111, 4111111111111111."),
+            "{4111-1111-1111-1111}{4111111111111111}");
+  // Known as a text first, and then as a card.
+  vault.add("4242424242424242", PrivateType::text);
+  vault.add("4242424242424242", PrivateType::card);
+  EXPECT_EQ(found(vault, "4242 4242 4242 4242"), "{4242 4242 4242 4242}");
+  vault.add("12345", PrivateType::text);
+  EXPECT_EQ(found(vault, "12 345 and 12345"), "{12345}") << "too short to be found in groups";
+  vault.add("DE89 3704 0044 0532 0130 00", PrivateType::text, /*grouped=*/true);
+  EXPECT_EQ(found(vault, "DE89-37040044-05320130-00"), "{DE89-37040044-05320130-00}");
+  EXPECT_EQ(vault.identity_of("4111-1111-1111-1111", PrivateType::text),
+            vault.identity_of("4111 1111 1111 1111", PrivateType::text));
+}
+
 TEST(PrivateVaultTest, AShortValueIsAWordAndALongOneAnything) {
   PrivateVault vault;
   vault.add("Al", PrivateType::text);
@@ -113,6 +133,16 @@ TEST(PrivateVaultTest, ItSaysWhenItIsFull) {
   EXPECT_FALSE(vault.add("one more", PrivateType::text));
 }
 
+TEST(PrivateVaultTest, NamesTakeNoRoomOfOtherValues) {
+  PrivateVault vault;
+  for (std::size_t i = 0; i < PrivateVault::kNamesMax; ++i) {
+    ASSERT_TRUE(vault.add_name("name " + std::to_string(i)));
+  }
+  EXPECT_FALSE(vault.add_name("one more"));
+  EXPECT_TRUE(vault.add("one more", PrivateType::text));
+  EXPECT_EQ(found(vault, "of name 9999 and one more"), "{name 9999}{one more}");
+}
+
 std::string detected(const std::string& text) {
   std::vector<PrivateSpan> spans;
   for (const auto& detector : make_detectors(kDetected)) detector->find(text, spans);
@@ -155,6 +185,29 @@ TEST(DetectorsTest, WhatHasAFormIsFound) {
             "key:-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----;");
 }
 
+TEST(DetectorsTest, ACardIsFoundWithDigitsAroundIt) {
+  for (const std::string around : {"# 12/27", "# 123", "# 12 27 123", "2 #", "2 2 # 12/27",
+                                   "3 # 999", "#, 12/27, CVC 123", "(#)"}) {
+    for (const std::string card :
+         {"4111 1111 1111 1111", "4111-1111-1111-1111", "4111111111111111", "3782 822463 10005"}) {
+      std::string text = around;
+      text.replace(text.find('#'), 1, card);
+      std::vector<PrivateSpan> spans;
+      for (const auto& detector : make_detectors(std::array{PrivateType::card})) {
+        detector->find(text, spans);
+      }
+      join_overlapping(spans);
+      const std::size_t begin = text.find(card);
+      EXPECT_TRUE(std::ranges::any_of(spans, [&](const PrivateSpan& span) {
+        return span.begin <= begin && span.end >= begin + card.size();
+      })) << text;
+    }
+  }
+  EXPECT_EQ(detected("4111 1111 1111 1111 12/27"), "card:4111 1111 1111 1111;");
+  EXPECT_EQ(detected("2 4111 1111 1111 1111"), "card:4111 1111 1111 1111;");
+  EXPECT_EQ(detected("no 4111111111111111123"), "card:4111111111111111;") << "a code without a gap";
+}
+
 TEST(DetectorsTest, WhatOnlyLooksAlikeIsLeft) {
   EXPECT_EQ(detected("On 2026-11-23 at 12:40, 1,234,567.89 of 3.14159265 (99999 of them)."), "");
   EXPECT_EQ(detected("card 4111 1111 1111 1112 has no such check digit"), "");
@@ -166,8 +219,8 @@ TEST(DetectorsTest, WhatOnlyLooksAlikeIsLeft) {
 }
 
 TEST(DetectorsTest, LongTextsTakeNoLonger) {
-  for (const char* const piece : {"a", "1", "a.", "1 ", "a@", "Ab ", "[", "é", "GB82",
-                                  "-----BEGIN ", "f:", "1 rue de ", "Platz der ", "aB3/"}) {
+  for (const char* const piece : {"a", "1", "a.", "1 ", "2 ", "4111 ", "a@", "Ab ", "[", "é",
+                                  "GB82", "-----BEGIN ", "f:", "1 rue de ", "Platz der ", "aB3/"}) {
     std::string text;
     while (text.size() < 300'000) text += piece;
     detected(text);
@@ -187,6 +240,7 @@ Masked mask(PrivacyGuard& guard, const std::vector<std::pair<std::string, bool>>
   RequestMask mask(guard, PrivateMode::mask);
   Masked masked;
   for (const auto& [text, is_private] : texts) mask.learn(text, is_private);
+  EXPECT_TRUE(mask.check());
   for (const auto& [text, is_private] : texts) masked.texts.push_back(mask.apply(text, is_private));
   masked.outcome = mask.outcome().value();
   return masked;
@@ -227,6 +281,66 @@ TEST(RequestMaskTest, ThePlaceholdersOfAUserAreHisOwn) {
   EXPECT_EQ(masked.texts[0], "[TEXT_001] is [TEXT_003], not [text_002].");
   EXPECT_EQ(masked.outcome.placeholders->value_of("[TEXT_001]"), nullptr);
   EXPECT_EQ(*masked.outcome.placeholders->value_of("[text_003]"), "Ann");
+}
+
+TEST(RequestMaskTest, WhatTheTargetSaidKeepsThePlaceholdersOfTheUser) {
+  PrivacyGuard guard = make_guard();
+  RequestMask mask(guard, PrivateMode::mask);
+  const std::string asked = "Write to <private>Ann</private>.";
+  const std::string said = "I wrote to [TEXT_001].";
+  mask.learn(asked, false);
+  mask.learn(said, false, Writer::target);
+  ASSERT_TRUE(mask.check());
+  EXPECT_EQ(mask.apply(asked, false), "Write to [TEXT_001].");
+  EXPECT_EQ(mask.apply(said, false), said);
+  EXPECT_EQ(*mask.outcome()->placeholders->value_of("[TEXT_001]"), "Ann");
+}
+
+TEST(RequestMaskTest, WhatWasMarkedIsOneValueHoweverItIsGrouped) {
+  PrivacyGuard guard({});
+  EXPECT_EQ(masked_texts(guard, {"My card is <private>4111 1111 1111 1111</private>, my account "
+                                 "<private>DE89 3704 0044 0532 0130 00</private>.",
+                                 "4111-1111-1111-1111 and DE89370400440532013000?"}),
+            (std::vector<std::string>{"My card is [TEXT_001], my account [TEXT_002].",
+                                      "[TEXT_001] and [TEXT_002]?"}));
+}
+
+TEST(RequestMaskTest, OnlyWhatNobodyKnewOrMarkedIsRefused) {
+  PrivacyGuard guard({.detects = {PrivateType::mail}, .refuses_detected = true});
+  const auto is_refused = [&](const std::vector<std::string>& texts, Writer writer = Writer::user) {
+    RequestMask mask(guard, PrivateMode::mask);
+    for (const std::string& text : texts) mask.learn(text, false, writer);
+    const auto checked = mask.check();
+    return !checked && checked.error().code == Errc::usage;
+  };
+  EXPECT_TRUE(is_refused({"Write to zoe@lee.org."}));
+  EXPECT_TRUE(is_refused({"Write to zoe@lee.org."})) << "a refusal teaches nothing";
+  EXPECT_FALSE(is_refused({"Write to zoe@lee.org, I say, <private>zoe@lee.org</private>."}));
+  EXPECT_FALSE(is_refused({"I wrote to zoe@lee.org."})) << "as the answer has it";
+  EXPECT_FALSE(is_refused({"<private>Ann, of ann@lee.org</private>", "Hi Ann, of ann@lee.org!"}));
+  EXPECT_TRUE(is_refused({"Zoe@lee.org and bob@lee.org"}));
+  EXPECT_TRUE(is_refused({"Bob: bob@lee.org"}, Writer::function));
+  EXPECT_FALSE(is_refused({"Ask max@lee.org."}, Writer::target)) << "nobody can mark it";
+}
+
+TEST(RequestMaskTest, WhatTheDeviceSaidPrivatelyIsMaskedLater) {
+  PrivacyGuard guard({});
+  guard.local_texts().add("Once there was a little girl named Ann.");
+  EXPECT_EQ(masked_texts(guard, {"Tell me more.", "You said: there was a little girl named Ann!"}),
+            (std::vector<std::string>{"Tell me more.", "[TEXT_001]"}));
+  RequestMask mask(guard, PrivateMode::mask);
+  EXPECT_TRUE(mask.holds("once there was a little girl"));
+  EXPECT_TRUE(guard.finds("once there was a little girl"));
+}
+
+TEST(RequestMaskTest, APlaceholderHoldsNothingPrivate) {
+  PrivacyGuard guard({});
+  RequestMask mask(guard, PrivateMode::mask);
+  for (const char* const value : {"text", "001", "Ann"}) mask.learn(value, true);
+  EXPECT_EQ(mask.apply("Ann", false), "[TEXT_001]");
+  EXPECT_FALSE(mask.still_holds("[TEXT_001], [text_001]"));
+  EXPECT_TRUE(mask.still_holds("[TEXT_001] of Ann"));
+  EXPECT_TRUE(mask.still_holds("[TEXT_001] in text"));
 }
 
 // Nothing but its being there, and which others it equals, tells of a private text.

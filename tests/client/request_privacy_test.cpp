@@ -1,0 +1,151 @@
+#include "client/serve/request_privacy.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client/engine/bundle_file.h"
+#include "client/serve/json_tokens.h"
+
+// What is taken out of a request's body.
+namespace edgedraft {
+namespace {
+
+using nlohmann::json;
+
+TEST(JsonTokensTest, TextsAndNumbersAreWhereTheyAreWritten) {
+  const std::string text = R"({"a" : [1, -2.50e+3, "b\"c\\", true], "a":null})";
+  std::vector<std::string> written;
+  for (const JsonToken& token : json_tokens(text)) {
+    const char* const kind = token.kind == JsonToken::Kind::key    ? "key "
+                             : token.kind == JsonToken::Kind::text ? "text "
+                                                                   : "number ";
+    written.push_back(kind + text.substr(token.begin, token.end - token.begin));
+  }
+  EXPECT_EQ(written, (std::vector<std::string>{R"(key "a")", "number 1", "number -2.50e+3",
+                                               R"(text "b\"c\\")", R"(key "a")"}));
+  EXPECT_TRUE(json_tokens("").empty());
+}
+
+class RequestPrivacyTest : public ::testing::Test {
+ protected:
+  ApiResult<PrivateRequest> taken(const json& body) {
+    return take_out_private(body.dump(), guard_, bundle_.tokenizer());
+  }
+  std::string code(const json& body) {
+    const auto request = taken(body);
+    return request ? "" : request.error().code;
+  }
+  void teach(const std::string& text) {
+    EXPECT_EQ(code({{"messages", {{{"role", "user"}, {"content", text}}}}}), "");
+  }
+  // A history with a call.
+  static json history_of(const std::string& arguments, const std::string& name = "f") {
+    const json function = {{"name", name}, {"arguments", arguments}};
+    const json call = {
+        {"id", "call_a8F3kLm29QzXv71Bc0Wd"}, {"type", "function"}, {"function", function}};
+    const json said = {{"role", "assistant"}, {"tool_calls", {call}}};
+    const json result = {
+        {"role", "tool"}, {"tool_call_id", "call_a8F3kLm29QzXv71Bc0Wd"}, {"content", "done"}};
+    return {{"messages", {{{"role", "user"}, {"content", "Go on."}}, said, result}}};
+  }
+  // Of such a call, as they are sent.
+  std::string sent(const std::string& arguments) {
+    const auto request = taken(history_of(arguments));
+    if (!request) return request.error().message;
+    return json::parse(request->body)["messages"][1]["tool_calls"][0]["function"]["arguments"];
+  }
+  static json tools_of(const json& parameters) {
+    const json function = {{"name", "f"}, {"parameters", parameters}};
+    return {{"messages", {{{"role", "user"}, {"content", "Go on."}}}},
+            {"tools", {{{"type", "function"}, {"function", function}}}}};
+  }
+
+  BundleFile bundle_ =
+      BundleFile::open(EDGEDRAFT_MODELS "/moa-tli1.gguf", BundleUse::draft).value();
+  PrivacyGuard guard_{{.detects = {PrivateType::mail, PrivateType::key}}};
+};
+
+// Keys and what is called "name" are values like others, and a number is what is written.
+TEST_F(RequestPrivacyTest, ArgumentsOfCallsAreMaskedAsTheyAreWritten) {
+  teach(
+      "I am <private>Annabel Quist</private>: <private>1234.50</private> to "
+      "<private>48213977482139774821397</private>, <private>\"pin\": 77</private>.");
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"name": "Annabel Quist"})", R"({"name": "[TEXT_001]"})"},
+      {R"({"type":"ANNABEL quist"})", R"({"type":"[TEXT_001]"})"},
+      {R"({"required": ["zoe@lee.org"]})", R"({"required": ["[MAIL_001]"]})"},
+      {R"({"name": "ann@lee.org"})", R"({"name": "[MAIL_001]"})"},
+      {R"({"bob@lee.org": {"annabel quist": 1}})", R"({"[MAIL_001]": {"[TEXT_001]": 1}})"},
+      {R"({"to": "Annabel\u0020Quist", "by": "\u0041"})",
+       R"({"to": "[TEXT_001]", "by": "\u0041"})"},
+      {R"({"amount": 1234.50, "rate": 7.10})", R"({"amount": "[TEXT_001]", "rate": 7.10})"},
+      {R"({"to":48213977482139774821397})", R"({"to":"[TEXT_001]"})"},
+      {R"({"to": "Annabel Quist", "to": 1})", R"({"to": "[TEXT_001]", "to": 1})"},
+      // Over several values, and more than values.
+      {R"({"to": [482139774, 82139774821397]})", R"({"private":"[TEXT_001]"})"},
+      {R"({"user": 1, "pin": 77})", R"({"private":"[TEXT_001]"})"},
+      {R"({"user": 1, "pin": 78.0})", R"({"user": 1, "pin": 78.0})"},
+      {"to Annabel Quist", "to [TEXT_001]"},
+  };
+  for (const auto& [written, expected] : cases) EXPECT_EQ(sent(written), expected);
+}
+
+// It is sent back in every later request of a conversation.
+TEST_F(RequestPrivacyTest, ACallThatWasRestoredIsNoReasonToRefuse) {
+  teach("Write to <private>Annabel Quist</private>.");
+  EXPECT_EQ(code(history_of(R"({"name": "Annabel Quist", "type": "Annabel Quist"})")), "");
+  EXPECT_EQ(code(history_of("{}", "Annabel Quist")), "private_name");
+}
+
+TEST_F(RequestPrivacyTest, WhatAFunctionMadeOfAPlaceholderKeepsIt) {
+  json body = history_of(R"({"to": "[TEXT_001]"})");
+  body["messages"][0]["content"] = "Write to <private>Annabel Quist</private>.";
+  body["messages"][2]["content"] = "I wrote to [TEXT_001].";
+  const auto request = taken(body);
+  ASSERT_TRUE(request);
+  EXPECT_EQ(json::parse(request->body)["messages"][0]["content"], "Write to [TEXT_001].");
+  EXPECT_EQ(*request->privacy.placeholders->value_of("[TEXT_001]"), "Annabel Quist");
+}
+
+TEST_F(RequestPrivacyTest, NamesOfASchemaAreLookedAt) {
+  const json refused[] = {
+      {{"properties", {{"zoe@lee.org", {{"type", "string"}}}}}},
+      {{"const", {{"ann@lee.org", 1}}}},
+      {{"default", {{"name", "bob@lee.org"}}}},
+      {{"properties", {{"<private>Ann</private>", {{"type", "string"}}}}}},
+      {{"required", {"eve@lee.org"}}},
+  };
+  for (const json& parameters : refused) {
+    EXPECT_EQ(code(tools_of(parameters)), "private_name") << parameters;
+  }
+  // Names of programs look like keys, and so do the ids of calls.
+  const char* const name = "base64_encoded_image_data_4kz91";
+  EXPECT_EQ(code(tools_of({{"properties", {{name, {{"type", "string"}}}}}})), "");
+  const std::string arguments = json{{name, "x"}}.dump();
+  EXPECT_EQ(sent(arguments), arguments);
+  EXPECT_EQ(code(tools_of({{"properties", {{name, {{"type", "string"}}}}}})), "");
+}
+
+TEST_F(RequestPrivacyTest, UnderPrefixWhatStandsBeforeAMaskedKeyIsOpen) {
+  teach("I am <private>Annabel Quist</private>.");
+  json body = history_of(R"({"votes": {"Annabel Quist": 3}})");
+  body["private"] = "prefix";
+  const auto keyed = taken(body);
+  ASSERT_TRUE(keyed);
+  EXPECT_TRUE(keyed->privacy.is_local);
+  ASSERT_TRUE(keyed->masked);
+  EXPECT_EQ(keyed->masked->body.find("Quist"), std::string::npos);
+  json named = history_of(R"({"votes": 3})", "Annabel Quist");
+  named["private"] = "prefix";
+  const auto kept = taken(named);
+  ASSERT_TRUE(kept);
+  EXPECT_TRUE(kept->privacy.is_local);
+  EXPECT_FALSE(kept->masked);
+}
+
+}  // namespace
+}  // namespace edgedraft
