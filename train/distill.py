@@ -240,11 +240,9 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
     def compute(batch, rank):
         tokens, labels = batch
         chance = options.staircase * max(0.0, 1 - 2 * clock.progress(options))
-        seed = options.seed + 17 * rank + 1009 * clock.step
-        torch.manual_seed(seed)  # of EAGLE's noise: the same in a run that is continued
-        generator = torch.Generator().manual_seed(seed)
-        period = torch.randint(low, high + 1, (len(tokens),), generator=generator).to(options.device)
-        staircase = (torch.rand(len(tokens), generator=generator) < chance).to(options.device)
+        torch.manual_seed(options.seed + 17 * rank + 1009 * clock.step)  # a run that is continued draws the same, EAGLE's noise too
+        period = torch.randint(low, high + 1, (len(tokens),)).to(options.device)
+        staircase = (torch.rand(len(tokens)) < chance).to(options.device)
         top_k = options.top_k_loss if clock.progress(options) >= options.top_k_from else 0.0
         now = {name: dataclasses.replace(weight, top_k=top_k) for name, weight in weights.items()}
         with loop.precision(options):

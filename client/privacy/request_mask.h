@@ -13,7 +13,6 @@
 
 #include "client/privacy/privacy_guard.h"
 #include "client/privacy/private_span.h"
-#include "client/privacy/private_vault.h"
 #include "shared/base/error.h"
 
 namespace edgedraft {
@@ -33,9 +32,6 @@ class Placeholders {
   // That of the value, which is the same for all that have the same `identity`; empty if there are
   // no more.
   std::string of(std::string_view value, PrivateType type, const std::u32string& identity);
-  std::string of(std::string_view value, PrivateType type) {
-    return of(value, type, canonical_value(value, type));
-  }
   // What it stands for; null if it was not given out.
   const std::string* value_of(const std::string& placeholder) const;
 
@@ -73,7 +69,8 @@ class RequestMask {
 
   // Takes in what the text marks, and what detectors find of the rest. `is_private`: all of it.
   void learn(std::string_view text, bool is_private, Writer writer = Writer::user);
-  // Of a name, as of a property: keys are not looked for, since programs' own names look like them.
+  // The same for a name, such as that of a property. Keys are not looked for in it, since the names
+  // that programs use look like keys.
   void learn_name(std::string_view name, Writer writer = Writer::user);
   // Behind the last learn(): from here on what detectors found is private.
   //
@@ -85,8 +82,8 @@ class RequestMask {
   // Of a text that has to stay as it is, and goes up: it holds private text. Where such requests
   // stay on the device it is counted like the others.
   bool holds(std::string_view text);
-  // Of a text that was put together from what apply() gave: it holds private text still. Under
-  // local it is counted like the others, and may.
+  // Whether a text that was put together from what apply() gave still holds private text. Never
+  // under local, where such text may stay in it and makes the request stay on the device.
   bool still_holds(std::string_view applied);
 
   struct Outcome {

@@ -10,7 +10,8 @@ namespace edgedraft {
 namespace {
 
 constexpr Duration kMemoryCheckEvery = std::chrono::milliseconds(20);
-// Of a connection's hints: what may come at once. A pass may take so long that more do.
+// The most that the hints of a connection may cost while they wait: as much as it may send at once.
+// A pass may last long enough for more to come.
 constexpr auto kHintsWaitingMax = static_cast<std::size_t>(kHintsBurst);
 
 std::size_t cost_of(const wire::Hints& hints) {

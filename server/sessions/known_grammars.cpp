@@ -9,10 +9,8 @@ namespace edgedraft {
 
 std::shared_ptr<GrammarTokens> KnownGrammars::find(const std::string& identity,
                                                    const std::string& text) {
-  const std::size_t hash = std::hash<std::string>()(text);
-  const auto found = std::ranges::find_if(known_, [&](const Known& one) {
-    return one.text_hash == hash && one.identity == identity && one.text == text;
-  });
+  const auto found = std::ranges::find_if(
+      known_, [&](const Known& one) { return one.identity == identity && one.text == text; });
   if (found == known_.end()) return nullptr;
   known_.splice(known_.begin(), known_, found);
   return found->tokens;
@@ -39,10 +37,7 @@ Result<void> KnownGrammars::afford_another(const std::string& identity, std::siz
 
 void KnownGrammars::add(const std::string& identity, const std::string& text,
                         std::shared_ptr<GrammarTokens> tokens) {
-  known_.push_front({.identity = identity,
-                     .text_hash = std::hash<std::string>()(text),
-                     .text = text,
-                     .tokens = std::move(tokens)});
+  known_.push_front({.identity = identity, .text = text, .tokens = std::move(tokens)});
   forget_unused();
 }
 

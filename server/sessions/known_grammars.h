@@ -40,8 +40,8 @@ class KnownGrammars {
   Result<void> afford_another(const std::string& identity, std::size_t bytes);
   void add(const std::string& identity, const std::string& text,
            std::shared_ptr<GrammarTokens> tokens);
-  // Answers may have ended whose grammars nobody uses now: of these those go that were not used
-  // for longest, of whoever has the most.
+  // Drops grammars that no answer uses any more until kUnusedMax of them are left: each time the
+  // least recently used one of the identity that has the most.
   void forget_unused();
 
   std::size_t count() const { return known_.size(); }
@@ -49,7 +49,6 @@ class KnownGrammars {
  private:
   struct Known {
     std::string identity;
-    std::size_t text_hash;
     std::string text;
     std::shared_ptr<GrammarTokens> tokens;
     std::uint64_t steps_charged = 0;

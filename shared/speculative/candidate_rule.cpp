@@ -9,9 +9,8 @@
 namespace edgedraft {
 namespace {
 
-// By a number below the law's total.
-std::uint32_t draw_from(const DenseLaw& law, double number) {
-  double left = number;
+std::uint32_t draw(const DenseLaw& law, double uniform) {
+  double left = uniform;
   std::uint32_t last = 0;
   for (std::uint32_t token = 0; token < law.size(); ++token) {
     if (law[token] <= 0.0) continue;
@@ -65,23 +64,6 @@ DenseLaw CandidateTurns::rest() && {
   return std::move(others_);
 }
 
-std::uint32_t CandidateTurns::draw(double uniform) && {
-  for (const Drafted& drafted : drafted_) others_[drafted.token] = drafted.left;
-  return draw_from(others_, uniform * total_);
-}
-
-CandidateOdds candidate_odds(const DenseLaw& target, const SparseLaw& draft,
-                             std::span<const std::uint32_t> children) {
-  CandidateOdds odds;
-  CandidateTurns turns(target, draft);
-  for (const std::uint32_t child : children) {
-    odds.accept.push_back(turns.odds(child));
-    if (!turns.reject(child)) return odds;
-  }
-  odds.rest = std::move(turns).rest();
-  return odds;
-}
-
 VerifiedPath verify_candidates(const DraftTree& tree, const CandidateOptions& options) {
   EDGEDRAFT_CHECK(options.root_position + 1 < options.context_count);
   VerifiedPath result;
@@ -104,7 +86,7 @@ VerifiedPath verify_candidates(const DraftTree& tree, const CandidateOptions& op
       ++child;
     }
     const bool accepted = child < children.size();
-    result.next = accepted ? children[child] : std::move(turns).draw(options.uniform());
+    result.next = accepted ? children[child] : draw(std::move(turns).rest(), options.uniform());
     if (options.is_end(result.next)) {
       result.finish = Finish::end_token;
       return result;

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "shared/speculative/draft_tree.h"
@@ -30,15 +29,15 @@ class CandidateTurns {
   // Requires  tokens of `draft` are below target.size()
   CandidateTurns(DenseLaw target, const SparseLaw& draft);
 
-  // Of the child whose turn it is. Requires  a token of the draft's that had no turn
+  // How likely the child whose turn it is is accepted.
+  // Requires  a token of the draft's law that has had no turn
   double odds(std::uint32_t child) const;
   // That child is not accepted. False if nothing is left for any other token: it was certain to be.
   bool reject(std::uint32_t child);
 
-  // What is left is the law of the token behind the node.
+  // The law of the token behind the node, once no child is accepted.
   // Requires  reject() was never false
   DenseLaw rest() &&;
-  std::uint32_t draw(double uniform) &&;
 
  private:
   struct Drafted {
@@ -59,18 +58,6 @@ class CandidateTurns {
   std::optional<double> others_total_{};  // nothing before it is wanted
   std::uint64_t weights_ = 0;
 };
-
-struct CandidateOdds {
-  // Of each child, if none before it was accepted.
-  std::vector<double> accept;
-  // Of the token if none is; empty if one of them is certain to be.
-  DenseLaw rest;
-};
-
-// All turns.
-// Requires  children are of `draft` and differ; tokens of `draft` are below target.size()
-CandidateOdds candidate_odds(const DenseLaw& target, const SparseLaw& draft,
-                             std::span<const std::uint32_t> children);
 
 struct CandidateOptions {
   std::uint32_t root_position;

@@ -11,8 +11,8 @@ namespace {
 class RestoredTextTest : public ::testing::Test {
  protected:
   RestoredTextTest() {
-    EXPECT_EQ(placeholders_.of("Ann Lee", PrivateType::name), "[NAME_001]");
-    EXPECT_EQ(placeholders_.of("Zoë \"Z\" 日本", PrivateType::name), "[NAME_002]");
+    EXPECT_EQ(placeholders_.of("Ann Lee", PrivateType::name, U"1"), "[NAME_001]");
+    EXPECT_EQ(placeholders_.of("Zoë \"Z\" 日本", PrivateType::name, U"2"), "[NAME_002]");
   }
   std::string seen(const std::string& text) const { return restored(text, placeholders_); }
 
@@ -135,7 +135,7 @@ TEST_F(RestoredTextTest, OrdinaryTextHasItsValues) {
 
 TEST_F(RestoredTextTest, AHostileTargetFillsNoMemory) {
   const std::string value(1u << 20, 'v');
-  const std::string placeholder = placeholders_.of(value, PrivateType::text);
+  const std::string placeholder = placeholders_.of(value, PrivateType::text, U"3");
   std::string text;
   for (int i = 0; i < 1000; ++i) text += placeholder;
   EXPECT_LT(seen(text).size(), RestoredText::kValueBytesMax + text.size());

@@ -17,6 +17,15 @@ class ServerRunTest : public ServerSessionTest {
             .scores = {2}};
   }
 
+  // As many nodes as a message may have.
+  static wire::Hints many_hints(std::uint32_t round, std::uint32_t position) {
+    wire::Hints many = hint(round, position);
+    many.tokens.assign(kHintsMax, 5);
+    many.parents.assign(kHintsMax, 0);
+    many.scores.assign(kHintsMax, 0);
+    return many;
+  }
+
   wire::Hints next_hints() {
     const auto event = session_.next_event();
     if (!event || !std::holds_alternative<HintsReceived>(*event)) {
@@ -87,10 +96,7 @@ TEST_F(ServerRunTest, HintsComeAtAnyTimeOfARun) {
 // A flood costs the flooding client: what is too much is dropped, until time has passed.
 TEST_F(ServerRunTest, MoreHintsThanASessionMaySendAreDropped) {
   begin_run({.credit = 50});
-  wire::Hints many = hint(1, 11);
-  many.tokens.assign(kHintsMax, 5);
-  many.parents.assign(kHintsMax, 0);
-  many.scores.assign(kHintsMax, 0);
+  wire::Hints many = many_hints(1, 11);
   const auto nodes_taken = [&] {
     std::size_t nodes = 0;
     for (int i = 0; i < 20; ++i) {
@@ -116,10 +122,7 @@ TEST_F(ServerRunTest, MoreHintsThanASessionMaySendAreDropped) {
 // The nodes of a message may be too many, and what it says besides of weight all the same.
 TEST_F(ServerRunTest, WhetherToEconomiseIsHeardInAFlood) {
   begin_run({.credit = 50});
-  wire::Hints many = hint(1, 11);
-  many.tokens.assign(kHintsMax, 5);
-  many.parents.assign(kHintsMax, 0);
-  many.scores.assign(kHintsMax, 0);
+  wire::Hints many = many_hints(1, 11);
   for (int i = 0; i < 20; ++i) {
     ASSERT_TRUE(hear(many));
     many.first += kHintsMax;

@@ -3,11 +3,9 @@
 #include <future>
 
 #include "server/metrics/pages.h"
-#include "server/passes/scheduler.h"
 #include "tests/protocol/support.h"
-#include "tests/server/held_pass.h"
+#include "tests/server/held_scheduler.h"
 #include "tests/support/metrics_reading.h"
-#include "tests/support/toy_models.h"
 
 namespace edgedraft {
 namespace {
@@ -26,7 +24,7 @@ class Answer final : public Replies {
   std::promise<std::optional<Error>> given_;
 };
 
-class QueueMetricsTest : public ::testing::Test {
+class QueueMetricsTest : public testing::HeldSchedulerTest {
  protected:
   auto samples() { return testing::read_metrics(render_metrics(*metrics_, {}, "1")); }
   Client client(std::uint64_t connection_id) {
@@ -44,18 +42,7 @@ class QueueMetricsTest : public ::testing::Test {
     scheduler_.post(client(answers_.size() + 1), wire::Prefill{.round = 1, .tokens = {5, 6}});
   }
 
-  const testing::ToyDecoder toy_{1};
-  const std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
-  Decoder decoder_{*backend_, toy_.config, toy_.tensors, 64};
-  const std::shared_ptr<Metrics> metrics_ = std::make_shared<Metrics>();
-  testing::HeldPass pass_;
   std::vector<std::shared_ptr<Answer>> answers_;
-  Scheduler scheduler_{
-      {.decoder = decoder_, .context_count = 64, .is_end = [](std::uint32_t) { return false; }},
-      {.passes = {.sessions = {.sessions_max = 8, .kv_bytes_max = 0},
-                  .pace = pass_.pace(),
-                  .metrics = metrics_},
-       .queue_max = 3}};
 };
 
 TEST_F(QueueMetricsTest, TellWhoRunsWhoWaitsAndWhoIsTurnedAway) {

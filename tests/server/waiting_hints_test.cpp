@@ -4,10 +4,8 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "server/passes/scheduler.h"
 #include "shared/protocol/limits.h"
-#include "tests/server/held_pass.h"
-#include "tests/support/toy_models.h"
+#include "tests/server/held_scheduler.h"
 
 namespace edgedraft {
 namespace {
@@ -40,7 +38,7 @@ class Length final : public Replies {
   std::uint32_t value_ = kPromptCount;
 };
 
-class WaitingHintsTest : public ::testing::Test {
+class WaitingHintsTest : public testing::HeldSchedulerTest {
  protected:
   // A run whose prompt is in a pass that does not end.
   void begin() {
@@ -69,17 +67,6 @@ class WaitingHintsTest : public ::testing::Test {
   }
 
   const std::shared_ptr<Length> length_ = std::make_shared<Length>();
-  const std::shared_ptr<Metrics> metrics_ = std::make_shared<Metrics>();
-  const testing::ToyDecoder toy_{1};
-  const std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
-  Decoder decoder_{*backend_, toy_.config, toy_.tensors, 64};
-  testing::HeldPass pass_;
-  Scheduler scheduler_{
-      {.decoder = decoder_, .context_count = 64, .is_end = [](std::uint32_t) { return false; }},
-      {.passes = {.sessions = {.sessions_max = 8, .kv_bytes_max = 0},
-                  .pace = pass_.pace(),
-                  .metrics = metrics_},
-       .queue_max = 3}};
 };
 
 TEST_F(WaitingHintsTest, CreditIsNotTakenBackByAMessageThatGivesLess) {

@@ -56,6 +56,26 @@ void for_each_draw(const SparseLaw& law, std::size_t count,
   go(law, drawn, 1.0);
 }
 
+struct CandidateOdds {
+  // Of each child, if none before it was accepted.
+  std::vector<double> accept;
+  // Of the token if none is; empty if one of them is certain to be.
+  DenseLaw rest;
+};
+
+// All turns.
+CandidateOdds candidate_odds(const DenseLaw& target, const SparseLaw& draft,
+                             std::span<const std::uint32_t> children) {
+  CandidateOdds odds;
+  CandidateTurns turns(target, draft);
+  for (const std::uint32_t child : children) {
+    odds.accept.push_back(turns.odds(child));
+    if (!turns.reject(child)) return odds;
+  }
+  odds.rest = std::move(turns).rest();
+  return odds;
+}
+
 TEST(CandidateRuleTest, WhatComesOutHasTheTargetsLaw) {
   Random random(1);
   for (int repetition = 0; repetition < 60; ++repetition) {
