@@ -9,12 +9,12 @@ Decoder fixtures, expected.safetensors:
     tokens [T] int32, logits [T, V]            a causal run
     tree.prefix [n], tree.tokens [m], tree.parents [m] int32 (-1: child of the last prefix token)
     tree.logits [m, V]                         behind each node
-MoA fixtures (moa/target, moa/moa-tli0, -tli1, -tli3), expected.safetensors of a drafter folder:
+MoA fixtures (moa/target, moa/moa-tli0, -tli1, and -tli3 with fewer query heads than the target), expected.safetensors of a drafter folder:
     m [P, 2 * E_kv], c [P, E]                  LSA mean and memory of every position of the last round
     round<r>.tokens [n + 1] int32              n verified tokens, then the root
     round<r>.nodes [k], round<r>.parents [k] int32 (-1: child of the root)
     round<r>.root_logits [V], round<r>.logits [k, V]
-EAGLE fixtures (eagle/eagle, and eagle/eagle-bias whose fc has one; the target is moa/target):
+EAGLE fixtures (eagle/eagle, and eagle/eagle-bias whose fc has one, with fewer heads; the target is moa/target):
     round<r>.*                                 as MoA's
     feature [n, E]                             the target's after the final norm, of the last round
 MEDUSA fixtures (medusa/medusa-1 with heads of its own, medusa/medusa-2 without; the target is moa/target):
@@ -139,8 +139,8 @@ def tree_rounds(target: Llama, draft: Callable[[Trace, List[int], List[int]], Te
 def write_moa_set(folder: str, target: Llama, generator: torch.Generator) -> None:
     write_folder(os.path.join(folder, "target"), llama_config_json(target.config), target.state_dict())
     for tli in (0, 1, 3):
-        config = MoaConfig(tli=tli, sa_kv_heads=2, sa_ffn=40, ca_kv_heads=2, ca_ffn=56, lsa_heads=4, lsa_kv_heads=2, lsa_head_dim=8,
-                           lsa_ffn=24)
+        config = MoaConfig(heads=2 if tli == 3 else 4, tli=tli, sa_kv_heads=2, sa_ffn=40, ca_kv_heads=2, ca_ffn=56, lsa_heads=4,
+                           lsa_kv_heads=2, lsa_head_dim=8, lsa_ffn=24)
         drafter = Moa(target.config, config)
         randomise(drafter, generator)
         name = os.path.join(folder, f"moa-tli{tli}")
@@ -158,7 +158,8 @@ def write_moa_set(folder: str, target: Llama, generator: torch.Generator) -> Non
 
 def write_eagle_set(folder: str, target: Llama, generator: torch.Generator) -> None:
     for bias in (False, True):
-        config = EagleConfig(ffn=40, bias=bias)
+        heads = 2 if bias else 4
+        config = EagleConfig(heads, heads // 2, ffn=40, bias=bias)
         drafter = Eagle(target.config, config)
         randomise(drafter, generator)
         name = os.path.join(folder, "eagle-bias" if bias else "eagle")

@@ -56,7 +56,7 @@ class NetworkTest(unittest.TestCase):
         self.tokens = torch.randint(0, 50, (2, 13))
 
     def drafter(self, tli, memory="lsa"):
-        return Moa(self.config, MoaConfig(tli=tli, memory=memory, lsa_heads=4, lsa_head_dim=8, lsa_ffn=16)).requires_grad_(False)
+        return Moa(self.config, MoaConfig(heads=4, tli=tli, memory=memory, lsa_heads=4, lsa_head_dim=8, lsa_ffn=16)).requires_grad_(False)
 
     def test_steps_equal_one_pass(self):
         whole = self.target(self.tokens).logits
@@ -152,6 +152,21 @@ class FeatureDraftersTest(unittest.TestCase):
         for name in ("eagle", "moa-tli0", "independent"):
             for parameter, weight in distill.kind_of(name).make(name, self.target, 310_000).named_parameters():
                 self.assertTrue(weight.numel() < 32_000 or weight.shape[-1] % 32 == 0, f"{name}: {parameter} {tuple(weight.shape)}")
+
+    def test_narrow_drafters_have_fewer_heads(self):
+        for name, limits in (("eagle", {4_000: 1, 5_000: 2, 6_000: 4}), ("moa-tli0", {10_000: 1, 12_000: 2, 13_000: 4}),
+                             ("independent", {2_000: 1, 3_000: 2, 4_000: 4})):
+            for limit, heads in limits.items():
+                weights = dict(distill.trainable(name, distill.kind_of(name).make(name, self.target, limit)))
+                self.assertEqual([weight.shape[0] for key, weight in weights.items() if key.endswith("q_proj.weight")][0], 8 * heads, name)
+                self.assertLessEqual(sum(weight.numel() for weight in weights.values()), limit, name)
+            self.assertIsNone(distill.kind_of(name).make(name, self.target, 1_000))
+
+    def test_checkpoints_without_a_number_of_heads_have_the_targets(self):
+        for name in ("eagle", "moa-tli0"):
+            made = distill.kind_of(name).make(name, self.target, 20_000)
+            old = {key: value for key, value in dataclasses.asdict(made.config).items() if key not in ("heads", "kv_heads")}
+            self.assertEqual(distill.kind_of(name).restore(self.target, old).config, made.config)
 
     def test_pass_of_training_equals_as_many_steps_of_drafting(self):
         sequence = self.tokens[0].tolist()

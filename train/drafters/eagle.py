@@ -11,6 +11,7 @@ LM head reads without a further norm.  Of verified positions the features are th
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from typing import List, Optional, Tuple
 
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 import torch.nn.functional as F
 
 from checkpoint import write_folder
-from drafters.kind import Guess, Kind, mlp_width
+from drafters.kind import Guess, Kind, head_counts, mlp_width
 from model import Layer, Llama, LlamaConfig, Trace, additive, causal_mask, inverse_frequencies, rope_table
 from optim import is_residual_output
 
@@ -31,8 +32,10 @@ Past = Optional[Tuple[Tensor, Tensor]]  # K and V [B, K, S, D]
 
 @dataclasses.dataclass
 class EagleConfig:
-    """Sizes of a network for one target, whose heads it has; ``passes`` is how it is trained, 1 as EAGLE, more as HASS."""
+    """Sizes of a network for one target; ``passes`` is how it is trained, 1 as EAGLE, more as HASS."""
 
+    heads: int  # of queries; the target has as many or more, all of the same size
+    kv_heads: int
     ffn: int = 64
     bias: bool = False  # of fc
     passes: int = 1
@@ -47,8 +50,8 @@ class Eagle(nn.Module):
         t = target
         self.target_config, self.config = target, config
         self.fc = nn.Linear(2 * t.hidden_size, t.hidden_size, bias=config.bias)
-        self.layers = nn.ModuleList([Layer(t.hidden_size, t.num_attention_heads, t.num_key_value_heads, t.head_dim, config.ffn,
-                                           t.rms_norm_eps, norm_input=False)])
+        self.layers = nn.ModuleList([Layer(t.hidden_size, config.heads, config.kv_heads, t.head_dim, config.ffn, t.rms_norm_eps,
+                                           norm_input=False)])
         self.register_buffer("frequencies", inverse_frequencies(t), persistent=False)
         for name, weight in self.named_parameters():
             if weight.dim() == 2:
@@ -117,7 +120,7 @@ def eagle_config_json(target: LlamaConfig, config: EagleConfig) -> dict:
     variant = {"variant": "hass"} if config.passes > 1 else {}
     return {**variant, "architectures": ["EagleForCausalLM"], "model_type": "eagle", "hidden_act": "silu", "torch_dtype": "float32",
             "bias": config.bias, "vocab_size": target.vocab_size, "hidden_size": target.hidden_size, "num_hidden_layers": 1,
-            "num_attention_heads": target.num_attention_heads, "num_key_value_heads": target.num_key_value_heads,
+            "num_attention_heads": config.heads, "num_key_value_heads": config.kv_heads,
             "head_dim": target.head_dim, "intermediate_size": config.ffn, "rope_theta": target.rope_theta,
             "rope_scaling": target.rope_scaling, "rms_norm_eps": target.rms_norm_eps,
             "max_position_embeddings": target.max_position_embeddings}
@@ -138,16 +141,21 @@ class EagleKind(Kind):
 
     def make(self, name: str, target: Llama, limit: int) -> Optional[nn.Module]:
         t = target.config
-        config = EagleConfig(ffn=4, passes=1 if name == "eagle" else int(self._name.fullmatch(name)[1] or PASSES))
         # Features are some 30 times as large as embeddings, but the optimiser's steps are as large for the columns of both.
         norm, embedding = target.model.norm.weight, target.model.embed_tokens.weight
-        config.embedding_scale = float(norm.pow(2).mean().sqrt() / embedding.pow(2).mean().sqrt())
-        fixed = sum(p.numel() for p in Eagle(t, config).parameters())
-        config.ffn = mlp_width(config.ffn + (limit - fixed) // (3 * t.hidden_size))
-        return Eagle(t, config) if config.ffn >= 8 else None
+        scale = float(norm.pow(2).mean().sqrt() / embedding.pow(2).mean().sqrt())
+        for heads in head_counts(t.num_attention_heads):
+            config = EagleConfig(heads, math.gcd(heads, t.num_key_value_heads), ffn=4, embedding_scale=scale,
+                                 passes=1 if name == "eagle" else int(self._name.fullmatch(name)[1] or PASSES))
+            fixed = sum(p.numel() for p in Eagle(t, config).parameters())
+            config.ffn = mlp_width(config.ffn + (limit - fixed) // (3 * t.hidden_size))
+            if config.ffn >= 8:
+                return Eagle(t, config)
+        return None
 
     def restore(self, target: Llama, config: dict) -> nn.Module:
-        return Eagle(target.config, EagleConfig(**config))
+        t = target.config
+        return Eagle(t, EagleConfig(**{"heads": t.num_attention_heads, "kv_heads": t.num_key_value_heads, **config}))
 
     def training_forward(self, drafter: nn.Module, target: Llama, tokens: Tensor, trace: Trace, response: Tensor, period: Tensor,
                          staircase: Tensor) -> List[Guess]:

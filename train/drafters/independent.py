@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from typing import List, Optional, Tuple
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from checkpoint import write_llama
-from drafters.kind import Guess, Kind, mlp_width
+from drafters.kind import Guess, Kind, head_counts, mlp_width
 from model import Cache, Llama, LlamaConfig, Trace, config_from_dict
 
 
@@ -34,13 +35,18 @@ class IndependentKind(Kind):
 
     def make(self, name: str, target: Llama, limit: int) -> Optional[nn.Module]:
         t, layers = target.config, int(self._name.fullmatch(name)[1] or 1)
-        attention = 2 * t.hidden_size * t.head_dim * (t.num_attention_heads + t.num_key_value_heads) + 2 * t.hidden_size
-        if t.attention_bias:
-            attention += t.head_dim * t.num_attention_heads + 2 * t.kv_width
-        ffn = mlp_width((limit // max(1, layers) - attention) // (3 * t.hidden_size))
-        if layers > t.num_hidden_layers or ffn < 8:
+        if layers > t.num_hidden_layers:
             return None
-        return between(target, dataclasses.replace(t, num_hidden_layers=layers, intermediate_size=ffn))
+        for heads in head_counts(t.num_attention_heads):
+            kv_heads = math.gcd(heads, t.num_key_value_heads)
+            attention = 2 * t.hidden_size * t.head_dim * (heads + kv_heads) + 2 * t.hidden_size
+            if t.attention_bias:
+                attention += t.head_dim * (heads + 2 * kv_heads)
+            ffn = mlp_width((limit // max(1, layers) - attention) // (3 * t.hidden_size))
+            if ffn >= 8:
+                return between(target, dataclasses.replace(t, num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=kv_heads,
+                                                           intermediate_size=ffn))
+        return None
 
     def restore(self, target: Llama, config: dict) -> nn.Module:
         return between(target, config_from_dict(config))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import List, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,14 @@ class Guess:
 def mlp_width(most: int) -> int:
     """The width of an MLP that may have ``most``: a large one in whole blocks of 32, or quantised types could not store its rows."""
     return most // 32 * 32 if most >= 1024 else most // 4 * 4
+
+
+def head_counts(heads: int) -> Iterator[int]:
+    """Numbers of query heads to try in a drafter of a target that has ``heads``: all, and where that is too large half as many, and so on."""
+    yield heads
+    while heads % 2 == 0:
+        heads //= 2
+        yield heads
 
 
 class Kind(abc.ABC):

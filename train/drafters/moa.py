@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from checkpoint import write_folder
-from drafters.kind import Guess, Kind, mlp_width
+from drafters.kind import Guess, Kind, head_counts, mlp_width
 from model import Layer, Llama, LlamaConfig, Trace, additive, inverse_frequencies, rope_table
 from optim import is_residual_output
 
@@ -30,8 +30,9 @@ NEGATIVE = float("-inf")
 
 @dataclasses.dataclass
 class MoaConfig:
-    """Sizes of a drafter for one target.  SA and CA have the target's number and size of query heads."""
+    """Sizes of a drafter for one target.  Heads of SA and CA are as large as the target's."""
 
+    heads: int  # of queries, in SA and CA each; the target has as many or more
     tli: int = 0
     memory: str = "lsa"  # or "o": the target's features
     sa_kv_heads: int = 1
@@ -63,8 +64,8 @@ class Moa(nn.Module):
         if not 0 <= c.tli < t.num_hidden_layers:
             raise ValueError(f"TLI = {c.tli}, but the target has {t.num_hidden_layers} layers")
         self.target_config, self.config = target, config
-        self.self_attention = Layer(t.hidden_size, t.num_attention_heads, c.sa_kv_heads, t.head_dim, c.sa_ffn, t.rms_norm_eps)
-        self.cross_attention = Layer(t.hidden_size, t.num_attention_heads, c.ca_kv_heads, t.head_dim, c.ca_ffn, t.rms_norm_eps)
+        self.self_attention = Layer(t.hidden_size, c.heads, c.sa_kv_heads, t.head_dim, c.sa_ffn, t.rms_norm_eps)
+        self.cross_attention = Layer(t.hidden_size, c.heads, c.ca_kv_heads, t.head_dim, c.ca_ffn, t.rms_norm_eps)
         if c.memory == "lsa":
             self.layer_self_attention = Layer(width, c.lsa_heads, c.lsa_kv_heads, c.lsa_head_dim, c.lsa_ffn, t.rms_norm_eps)
             self.Ekv2E = nn.Linear(width, t.hidden_size)
@@ -220,7 +221,7 @@ def moa_config_json(target: LlamaConfig, config: MoaConfig) -> dict:
     arm = {} if config.memory == "lsa" else {"memory": config.memory}
     return {**arm, "architectures": ["MoASpecForCausalLM"], "model_type": "moa_spec", "torch_dtype": "float32",
             "tli": config.tli, "target_layers": target.num_hidden_layers, "vocab_size": target.vocab_size,
-            "hidden_size": target.hidden_size, "num_attention_heads": target.num_attention_heads,
+            "hidden_size": target.hidden_size, "num_attention_heads": config.heads,
             "num_key_value_heads": target.num_key_value_heads, "head_dim": target.head_dim,
             "rope_theta": target.rope_theta, "rope_scaling": target.rope_scaling, "rms_norm_eps": target.rms_norm_eps,
             "max_position_embeddings": target.max_position_embeddings,
@@ -245,23 +246,25 @@ class MoaKind(Kind):
         t, (features, tli) = target.config, self._name.fullmatch(name).groups()
         if int(tli) >= t.num_hidden_layers:
             return None
-        # Shapes of the published configuration: of the target's query heads an eighth for keys and values, in the LSA, whose heads have
+        # Shapes of the published configuration: of the query heads an eighth for keys and values, in the LSA, whose heads have
         # 64 numbers, a quarter, and an MLP there of 1.5 times its width.  On narrow targets that MLP would take its parameters from SA and CA.
         width = 2 * t.kv_width
         head_dim = 64 if width % 64 == 0 else t.head_dim
-        lsa_heads, kv_heads = width // head_dim, t.num_attention_heads // 8 if t.num_attention_heads % 8 == 0 else 1
+        lsa_heads = width // head_dim
         lsa_kv_heads = lsa_heads // 4 if lsa_heads % 4 == 0 else 1
         lsa_ffn = mlp_width(3 * width // 2) if width >= 1024 else 24
-        base = MoaConfig(tli=int(tli), memory="o" if features else "lsa", sa_kv_heads=kv_heads, sa_ffn=4, ca_kv_heads=kv_heads, ca_ffn=4,
-                         lsa_heads=lsa_heads, lsa_kv_heads=lsa_kv_heads, lsa_head_dim=head_dim, lsa_ffn=lsa_ffn)
-        fixed = sum(p.numel() for p in Moa(t, base).parameters())
-        ffn = mlp_width(4 + (limit - fixed) // (2 * 3 * t.hidden_size))
-        if ffn < 8:
-            return None
-        return Moa(t, dataclasses.replace(base, sa_ffn=ffn, ca_ffn=ffn))
+        for heads in head_counts(t.num_attention_heads):
+            kv_heads = heads // 8 if heads % 8 == 0 else 1
+            base = MoaConfig(heads, tli=int(tli), memory="o" if features else "lsa", sa_kv_heads=kv_heads, sa_ffn=4, ca_kv_heads=kv_heads,
+                             ca_ffn=4, lsa_heads=lsa_heads, lsa_kv_heads=lsa_kv_heads, lsa_head_dim=head_dim, lsa_ffn=lsa_ffn)
+            fixed = sum(p.numel() for p in Moa(t, base).parameters())
+            ffn = mlp_width(4 + (limit - fixed) // (2 * 3 * t.hidden_size))
+            if ffn >= 8:
+                return Moa(t, dataclasses.replace(base, sa_ffn=ffn, ca_ffn=ffn))
+        return None
 
     def restore(self, target: Llama, config: dict) -> nn.Module:
-        return Moa(target.config, MoaConfig(**config))
+        return Moa(target.config, MoaConfig(**{"heads": target.config.num_attention_heads, **config}))
 
     def training_forward(self, drafter: nn.Module, target: Llama, tokens: Tensor, trace: Trace, response: Tensor, period: Tensor,
                          staircase: Tensor) -> List[Guess]:
