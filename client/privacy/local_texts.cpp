@@ -41,12 +41,14 @@ std::vector<std::uint64_t> runs_of(std::string_view text) {
 
 }  // namespace
 
-bool LocalTexts::add(std::string_view text) {
+void LocalTexts::add(std::string_view text) {
   for (const std::uint64_t run : runs_of(text)) {
-    if (fingerprints_.size() == kFingerprintsMax && !fingerprints_.contains(run)) return false;
-    fingerprints_.insert(run);
+    if (!fingerprints_.insert(run).second) continue;
+    by_age_.push_back(run);
+    if (by_age_.size() <= kFingerprintsMax) continue;
+    fingerprints_.erase(by_age_.front());
+    by_age_.pop_front();
   }
-  return true;
 }
 
 bool LocalTexts::recognises(std::string_view text) const {

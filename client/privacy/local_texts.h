@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <string_view>
 #include <unordered_set>
 
@@ -12,15 +13,17 @@ namespace edgedraft {
 class LocalTexts {
  public:
   static constexpr std::size_t kWords = 5;
-  static constexpr std::size_t kFingerprintsMax = 4u << 20;
+  static constexpr std::size_t kFingerprintsMax = 1u << 20;
 
-  // False if there is no more room. A text of fewer words says too little to be recognised by.
-  bool add(std::string_view text);
+  // Where there is no more room what is oldest goes. A text of fewer words says too little to be
+  // recognised by.
+  void add(std::string_view text);
   // Whether it holds so many words of one in a row.
   bool recognises(std::string_view text) const;
 
  private:
   std::unordered_set<std::uint64_t> fingerprints_;
+  std::deque<std::uint64_t> by_age_;  // the same
 };
 
 }  // namespace edgedraft

@@ -411,26 +411,41 @@ TEST(RequestMaskTest, MoreThanThereArePlaceholdersForIsRefused) {
 
 TEST(LocalTextsTest, WhatRepeatsFiveWordsInARowIsRecognised) {
   LocalTexts texts;
-  EXPECT_TRUE(texts.add("Once there was a little girl named Ann, who had a red ball."));
-  EXPECT_TRUE(texts.add("Yes, she did."));
+  texts.add("Once there was a little girl named Ann, who had a red ball.");
+  texts.add("Yes, she did.");
   EXPECT_TRUE(texts.recognises("> there was A LITTLE\n> girl"));
   EXPECT_TRUE(texts.recognises("You said: \"named Ann -- who had a...\""));
   EXPECT_FALSE(texts.recognises("Once there was a boy, who had a red car."));
   EXPECT_FALSE(texts.recognises("Yes, she did."));
 }
 
+TEST(LocalTextsTest, TheOldestMakesRoom) {
+  LocalTexts texts;
+  texts.add("Once there was a little girl named Ann.");
+  texts.add("Her ball was red and very old.");
+  std::string more;
+  for (std::size_t i = 0; i + 1 < LocalTexts::kFingerprintsMax; ++i) {
+    more += "w" + std::to_string(i) + ' ';
+  }
+  texts.add(more);  // two runs of five words more than there is room for
+  EXPECT_FALSE(texts.recognises("Once there was a little"));
+  EXPECT_TRUE(texts.recognises("was a little girl named"));
+  EXPECT_TRUE(texts.recognises("ball was red and very old"));
+  EXPECT_TRUE(texts.recognises("w7 w8 w9 w10 w11"));
+}
+
 TEST(LocalTextsTest, WithoutSpacesBetweenWordsEachLetterIsOne) {
   LocalTexts texts;
-  EXPECT_TRUE(texts.add("从前有一个小女孩，名字叫安娜。"));
-  EXPECT_TRUE(texts.add("昔々あるところに"));
-  EXPECT_TRUE(texts.add("กาลครั้งหนึ่งนานมาแล้ว"));
+  texts.add("从前有一个小女孩，名字叫安娜。");
+  texts.add("昔々あるところに");
+  texts.add("กาลครั้งหนึ่งนานมาแล้ว");
   EXPECT_TRUE(texts.recognises("你说：「有一个小女孩」"));
   EXPECT_TRUE(texts.recognises("「あるところ」とは"));
   EXPECT_TRUE(texts.recognises("นานมาแล้ว"));
   EXPECT_FALSE(texts.recognises("有一个小男孩，名字叫李雷"));
   EXPECT_FALSE(texts.recognises("นาน"));
 
-  EXPECT_TRUE(texts.add("옛날 옛적에 작은 소녀가 살고 있었다."));
+  texts.add("옛날 옛적에 작은 소녀가 살고 있었다.");
   EXPECT_TRUE(texts.recognises("옛적에 작은 소녀가 살고 있었다"));
   EXPECT_FALSE(texts.recognises("작은 소녀가")) << "two words, of many parts of letters";
 }

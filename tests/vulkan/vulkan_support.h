@@ -16,7 +16,9 @@ inline Result<std::unique_ptr<MeasuredBackend>> open_with(vulkan::Hooks hooks,
                                                           VulkanBackendOptions options = {}) {
   hooks.on_message = [](const std::string& message) { ADD_FAILURE() << message; };
   for (const VulkanDevice& device : list_vulkan_devices()) {
-    if (device.unusable.empty()) options.device = device.index;
+    if (!device.unusable.empty()) continue;
+    options.device = device.index;
+    break;
   }
   options.validate = true;
   auto backend = vulkan::open_backend(hooks, options);
