@@ -299,7 +299,13 @@ void Generation::observe(const VerdictReceived& event, Duration round_trip) {
 void Generation::tell_logprobs(const wire::Verdict& verdict) {
   if (logprobs_ == 0 || verdict.logprobs.empty()) return;
   const auto count = static_cast<std::uint32_t>(verdict.logprobs.size() / logprobs_);
-  parts_.observer.on_logprobs(verdict.length - count - answer_first(), verdict.logprobs, logprobs_);
+  const std::uint32_t first = verdict.length - count;
+  // What was accepted of a draft may begin before the answer.
+  const std::uint32_t before = first < answer_first() ? answer_first() - first : 0;
+  if (before >= count) return;
+  parts_.observer.on_logprobs(first + before - answer_first(),
+                              std::span(verdict.logprobs).subspan(std::size_t{before} * logprobs_),
+                              logprobs_);
 }
 
 void Generation::take_streamed(const wire::Verdict& verdict) {

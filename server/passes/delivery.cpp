@@ -208,10 +208,4 @@ void Delivery::drop_rows(std::uint64_t connection_id) {
                 [=](const RowsOwed& owed) { return owed.client.connection_id == connection_id; });
 }
 
-void Delivery::drop_rows(std::uint64_t connection_id, std::uint32_t round) {
-  std::erase_if(owed_, [=](const RowsOwed& owed) {
-    return owed.client.connection_id == connection_id && owed.round == round;
-  });
-}
-
 }  // namespace edgedraft

@@ -47,7 +47,6 @@ class Delivery {
   bool owes_rows() const { return !owed_.empty(); }
   // Drops rows that are no longer wanted.
   void drop_rows(std::uint64_t connection_id);
-  void drop_rows(std::uint64_t connection_id, std::uint32_t round);
 
  private:
   // Rows that a client still has to get: [first, end), newest chunks first.

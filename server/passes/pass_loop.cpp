@@ -102,7 +102,7 @@ void PassLoop::begin(const Client& client, const TargetWork& request, Instant po
 }
 
 void PassLoop::cancel(std::uint64_t connection_id, std::uint32_t round) {
-  delivery_.drop_rows(connection_id, round);
+  delivery_.drop_rows(connection_id);
   std::erase_if(turns_, [&](const Request& request) {
     if (request.client.connection_id != connection_id || request.round != round) return false;
     admission_.leave(request);

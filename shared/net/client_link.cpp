@@ -399,7 +399,8 @@ class ClientLink::Impl {
     untold_.push_back(std::move(news));
     if (untold_.size() > 1) return;
     telling_.expires_at(at);
-    telling_.async_wait([this](const boost::system::error_code&) {
+    telling_.async_wait([this](const boost::system::error_code& error) {
+      if (error) return;  // set anew, since a cancellation took what it was to tell
       for (News& one : std::exchange(untold_, {})) tell_now(std::move(one));
     });
   }

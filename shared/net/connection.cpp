@@ -17,7 +17,8 @@ namespace asio = boost::asio;
 using namespace boost::asio::experimental::awaitable_operators;
 
 constexpr auto kToken = asio::as_tuple(asio::use_awaitable);
-constexpr std::size_t kReadBytes = 16u << 10;  // a TLS record
+constexpr std::size_t kReadBytes = 16u << 10;   // a TLS record
+constexpr std::size_t kWriteBytes = 64u << 10;  // some of them: progress is seen in such steps
 // For last words: an Error, a Close, the TLS goodbye.
 constexpr Duration kFarewellTimeout = std::chrono::seconds(1);
 
@@ -95,12 +96,17 @@ asio::awaitable<Error> Pump::write() {
   for (;;) {
     while (port_.has_output()) {
       const Bytes output = port_.take_output();
-      if (!ending_) write_deadline_ = Clock::now() + write_stall_timeout_;
-      time_.notify();
-      const auto [error, count] = co_await asio::async_write(stream_, asio::buffer(output), kToken);
-      if (error) {
-        if (ending_) co_return *ending_;
-        co_return explain_tls_error(stream_.native_handle(), error, peer_);
+      for (std::size_t done = 0; done < output.size(); done += kWriteBytes) {
+        if (!ending_) write_deadline_ = Clock::now() + write_stall_timeout_;
+        time_.notify();
+        const ByteView part =
+            ByteView(output).subspan(done, std::min(kWriteBytes, output.size() - done));
+        const auto [error, count] =
+            co_await asio::async_write(stream_, asio::buffer(part.data(), part.size()), kToken);
+        if (error) {
+          if (ending_) co_return *ending_;
+          co_return explain_tls_error(stream_.native_handle(), error, peer_);
+        }
       }
       if (!ending_) write_deadline_.reset();
     }

@@ -44,6 +44,9 @@ std::string text_of(const tcp::endpoint& endpoint) {
 // cost nothing.
 std::string origin_of(const asio::ip::address& address) {
   if (address.is_v4()) return address.to_string();
+  if (address.to_v6().is_v4_mapped()) {  // of a listener for both
+    return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).to_string();
+  }
   return asio::ip::network_v6(address.to_v6(), 64).canonical().to_string();
 }
 

@@ -23,6 +23,7 @@ Channel::Channel(const ChannelOptions& options, Instant now)
     : options_(options),
       reader_(kHandshakePayloadBytesMax),
       now_(now),
+      paced_until_(now),
       last_receive_(now),
       handshake_deadline_(now + options.handshake_timeout),
       next_ping_(now + options.ping_interval) {}
@@ -48,6 +49,7 @@ Result<std::optional<wire::Message>> Channel::next_message() {
       if (!rate_)
         return Error{Errc::protocol, "the peer pads a connection that is not to be padded"};
       traffic_.pad_bytes_in += kFrameHeaderBytes + payload.size();
+      note_paced();
       continue;
     }
 
@@ -55,6 +57,7 @@ Result<std::optional<wire::Message>> Channel::next_message() {
     if (!message) return message.error();
     const auto* ping = std::get_if<wire::Ping>(&*message);
     if (!ping && !std::holds_alternative<wire::Pong>(*message)) {
+      note_paced();
       return std::optional<wire::Message>(std::move(*message));
     }
     if (!open_) return Error{Errc::protocol, "the peer sent a ping before the sign-in was over"};
@@ -62,8 +65,9 @@ Result<std::optional<wire::Message>> Channel::next_message() {
   }
   if (!reader_.within_frame()) {
     frame_deadline_.reset();
-  } else if (!frame_deadline_) {
-    frame_deadline_ = last_receive_ + options_.frame_timeout;
+  } else {
+    note_paced();
+    if (!frame_deadline_) frame_deadline_ = last_receive_ + options_.frame_timeout;
   }
   return std::optional<wire::Message>();
 }
@@ -78,12 +82,16 @@ Result<void> Channel::tick(Instant now, bool awaits) {
     return Error{Errc::timed_out, "the peer did not finish a frame in time"};
   }
   if (open_ && now >= next_ping_) {
+    next_ping_ = now + options_.ping_interval;
+    // Behind a large message that is still leaving it says nothing about the peer; whoever writes
+    // sees to it that that goes on.
+    if (ping_waits_) return boost::system::in_place_value;
     if (unanswered_pings_ >= options_.unanswered_pings_max) {
       return Error{Errc::timed_out, "the peer gives no sign of life"};
     }
     send(wire::Ping{++ping_nonce_});
+    ping_waits_ = true;
     ++unanswered_pings_;
-    next_ping_ = now + options_.ping_interval;
   }
   return boost::system::in_place_value;
 }
@@ -105,7 +113,12 @@ void Channel::pad(const BlockRate& rate, Duration follow) {
 }
 
 bool Channel::has_more(bool awaits) const {
-  return awaits || content_ || now_ < last_receive_ + follow_;
+  return awaits || content_ || now_ < paced_until_;
+}
+
+// Part of a block has come.
+void Channel::note_paced() {
+  paced_until_ = last_receive_ + follow_;
 }
 
 void Channel::send(const wire::OutgoingMessage& message) {
@@ -140,6 +153,7 @@ Bytes Channel::take_output() {
 
 Bytes Channel::take_urgent() {
   Bytes frames = std::exchange(urgent_, {});
+  ping_waits_ = false;
   if (pong_) append(wire::encode(*std::exchange(pong_, std::nullopt)), frames);
   return frames;
 }

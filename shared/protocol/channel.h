@@ -93,6 +93,7 @@ class Channel {
   };
 
   void append(ByteView frame, Bytes& to);
+  void note_paced();
   Bytes take_urgent();
   void append_bulk(Bytes& to);
   bool has_more(bool awaits) const;
@@ -112,6 +113,7 @@ class Channel {
   Duration follow_{};
   bool content_ = false;  // more than Pings waits
   Instant now_;
+  Instant paced_until_;  // by what the other side has said
 
   bool open_ = false;
   Instant last_receive_;
@@ -119,6 +121,7 @@ class Channel {
   std::optional<Instant> frame_deadline_;
   Instant next_ping_;
   std::uint32_t unanswered_pings_ = 0;
+  bool ping_waits_ = false;  // the last one has not left
   std::uint64_t ping_nonce_ = 0;
 };
 

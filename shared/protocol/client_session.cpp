@@ -136,8 +136,9 @@ Result<void> ClientSession::check_verdict(const wire::Verdict& verdict) const {
 
 Result<void> ClientSession::check_logprobs(const wire::Verdict& verdict) const {
   if (verdict.logprobs.empty()) return boost::system::in_place_value;
-  const std::size_t new_count =
-      verdict.accepted_count + verdict.path.size() + verdict.tokens.size() + 1;
+  // Tokens that are kept as they came have none.
+  const std::size_t chosen = pending_->all_accepted ? 0 : verdict.accepted_count;
+  const std::size_t new_count = chosen + verdict.path.size() + verdict.tokens.size() + 1;
   if (logprobs_ == 0 || verdict.logprobs.size() % logprobs_ != 0 ||
       verdict.logprobs.size() / logprobs_ > new_count) {
     return faulty_server("log probabilities that nobody asked for");
@@ -241,6 +242,8 @@ Result<void> ClientSession::on_activations(wire::Activations& chunk) {
   }
   const auto of_run = is_of_run(chunk);
   if (!of_run) return of_run.error();
+  // Before the allocation: packed rows become many times as large.
+  if (chunk.count > kDraftNodesMax + 1) return faulty_server("more activations than a chunk has");
   auto dropped = drop_padding(chunk.padding, chunk.count, chunk.data.size());
   if (!dropped) return dropped;
   const Result<Bytes> packed = decompress_activations(layout_, chunk);

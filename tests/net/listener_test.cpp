@@ -2,15 +2,29 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <thread>
 #include <utility>
 
 #include "tests/net/net_support.h"
 #include "tests/net/raw_peer.h"
+#include "tests/support/skip.h"
 
 namespace edgedraft {
 namespace {
+
+bool has_ipv6() {
+  boost::asio::io_context io;
+  boost::system::error_code error;
+  const boost::asio::ip::tcp::endpoint any(boost::asio::ip::tcp::v6(), 0);
+  boost::asio::ip::tcp::acceptor acceptor(io);
+  acceptor.open(any.protocol(), error);
+  if (!error) acceptor.bind(any, error);
+  return !error;
+}
 
 TEST(ListenerTest, PortZeroTakesAFreeOne) {
   const TestServer a;
@@ -83,6 +97,19 @@ TEST(ListenerTest, AnAddressHasItsShareOfStrangers) {
   EXPECT_TRUE(first.read_to_end().empty());
   server.expect_serves();
   EXPECT_EQ(server.listener->stats().over_limit, 2u);
+}
+
+// A listener for both families sees those of IPv4 as parts of one IPv6 network.
+TEST(ListenerTest, EachAddressOfIpv4HasItsOwnShare) {
+  if (!has_ipv6()) EDGEDRAFT_SKIP_WITHOUT("ipv6", "this system has no address for both families");
+  TestServer server({.listener = {.address = "::", .strangers_per_address_max = 1}});
+  RawPeer other(server.listener->port(), 2);
+  server.expect_serves();
+  other.write("this is no TLS");
+  other.finish_writing();
+  other.read_to_end();
+  const auto ended = server.application.wait_ended(2);
+  EXPECT_TRUE(std::ranges::none_of(ended, [](const Error& e) { return e.code == Errc::refused; }));
 }
 
 // Else whoever counts peers that know no TLS would count these, too.

@@ -20,10 +20,10 @@ int make_socket() {
   return socket;
 }
 
-sockaddr_in loopback(std::uint16_t port) {
+sockaddr_in loopback(std::uint16_t port, std::uint8_t last = 1) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + last);
   address.sin_port = htons(port);
   return address;
 }
@@ -38,10 +38,12 @@ void set_timeout(int socket) {
 
 }  // namespace
 
-RawPeer::RawPeer(std::uint16_t port) : socket_(make_socket()) {
+RawPeer::RawPeer(std::uint16_t port, std::uint8_t from) : socket_(make_socket()) {
   set_timeout(socket_);
+  const sockaddr_in own = loopback(0, from);
   const sockaddr_in address = loopback(port);
-  if (connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+  if (bind(socket_, reinterpret_cast<const sockaddr*>(&own), sizeof own) != 0 ||
+      connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     throw std::runtime_error("cannot connect");
   }
 }

@@ -15,8 +15,8 @@ namespace edgedraft {
 // A TCP connection with blocking calls that give up after a while.
 class RawPeer {
  public:
-  // Connects to a port of the loopback.
-  explicit RawPeer(std::uint16_t port);
+  // Connects to a port of the loopback, from 127.0.0.`from`.
+  explicit RawPeer(std::uint16_t port, std::uint8_t from = 1);
   struct Accepted {
     int socket;
   };

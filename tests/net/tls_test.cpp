@@ -209,6 +209,18 @@ TEST(TlsTest, PlainTextClientIsNamedAsSuch) {
   server.expect_serves();
 }
 
+// Anybody on the way can put it there.
+TEST(TlsTest, ForeignRecordInAConnectionThatStandsSaysNothingOfThePeer) {
+  TestServer server;
+  RawTlsPeer peer(server.listener->port(), {});
+  ASSERT_TRUE(peer.shake_hands());
+  peer.write(wire::encode(wire::Hello()));
+  ASSERT_FALSE(peer.read_some().empty());
+  peer.tcp().write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  peer.tcp().read_to_end();
+  EXPECT_EQ(server.application.wait_ended(1)[0].code, Errc::link_down);
+}
+
 TEST(TlsTest, PlainTextServerIsNamedAsSuch) {
   RawServer server([](RawPeer& peer) {
     peer.read_some();

@@ -95,6 +95,17 @@ TEST_F(ClientSessionTest, PromptsActivationsComeNewestFirst) {
   EXPECT_EQ(session_.traffic().activation_bytes_raw, 10u * small_layout().row_bytes());
 }
 
+TEST_F(ClientSessionTest, MoreActivationsThanAChunkHasAreRefused) {
+  wire::Welcome welcome = small_welcome();
+  welcome.context_count = 1000;
+  ASSERT_TRUE(hear(welcome));
+  expect_event<Welcomed>();
+  ASSERT_TRUE(session_.prefill(outgoing(prompt_of(600))));
+  ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 601, .next = 7}));
+  ASSERT_TRUE(hear(chunk_of(1, 344, 256)));
+  EXPECT_EQ(code_after(chunk_of(1, 87, 257)), Errc::protocol);
+}
+
 // Of a server at a larger model's pace: rows of its size, of which the client takes its own part.
 TEST_F(ClientSessionTest, PaddingIsCountedAndDropped) {
   wire::Welcome welcome = small_welcome();
@@ -412,6 +423,26 @@ TEST_F(ClientSessionTest, ResumedSessionGoesByItsOldId) {
   EXPECT_TRUE(expect_event<ActivationsReceived>().complete);
 }
 
+// The caller has no place for those of tokens that came before the answer.
+TEST_F(ClientSessionTest, TokensThatAreKeptHaveNoLogProbabilities) {
+  for (const std::uint32_t told : {1u, 2u}) {
+    session_ = ClientSession({.hello = {.agent = "test"}, .channel = {}}, kStart);
+    wire::Welcome welcome = small_welcome();
+    welcome.logprobs_max = 1;
+    ASSERT_TRUE(hear(welcome));
+    expect_event<Welcomed>();
+    wire::Resume resume{.verified_length = 20,
+                        .tokens = {1, 2},
+                        .policy = wire::ResyncPolicy::keep,
+                        .activations_from = 20};
+    resume.run.logprobs = 1;
+    ASSERT_TRUE(session_.resume(outgoing(resume)));
+    wire::Verdict verdict{.round = 1, .length = 23, .next = 7, .accepted_count = 2};
+    verdict.logprobs.assign(told, {.token = 7, .value = -0.5f});
+    EXPECT_EQ(hear(verdict).has_value(), told == 1) << told;
+  }
+}
+
 TEST_F(ClientSessionTest, LateAnswersToWhatWasCancelledAreIgnored) {
   prompt(10);
   ASSERT_TRUE(session_.draft(outgoing(chain_of(11, 3))));
@@ -462,6 +493,23 @@ TEST_F(ClientSessionTest, SilentServerIsGivenUpAfterThreePings) {
   now_ = session_.next_deadline();
   EXPECT_EQ(session_.tick(now_).error().code, Errc::timed_out);
   EXPECT_EQ(now_, kStart + 20s);
+}
+
+// A large message that takes its time, and a Ping behind it that the server cannot have heard.
+TEST_F(ClientSessionTest, APingThatHasNotLeftIsNotMissed) {
+  sign_in();
+  for (int i = 0; i < 10; ++i) {
+    now_ = session_.next_deadline();
+    ASSERT_TRUE(session_.tick(now_)) << i;
+  }
+  EXPECT_EQ(take_messages(session_).size(), 1u);
+  for (int i = 0; i < 2; ++i) {
+    now_ = session_.next_deadline();
+    ASSERT_TRUE(session_.tick(now_)) << i;
+    EXPECT_EQ(take_messages(session_).size(), 1u);
+  }
+  now_ = session_.next_deadline();
+  EXPECT_EQ(session_.tick(now_).error().code, Errc::timed_out);
 }
 
 TEST_F(ClientSessionTest, AnySignOfLifeResetsThePings) {

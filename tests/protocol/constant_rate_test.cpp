@@ -231,6 +231,17 @@ TEST(ConstantRateTest, ALongAnswerTakesMoreHalfSecondsAndTheNextBeginsAnew) {
   EXPECT_TRUE(padded.down().empty());
 }
 
+// Pings alone, for as long as it may be.
+TEST(ConstantRateTest, AConnectionAtRestStaysSo) {
+  Connection padded(true);
+  padded.answer(kEasy);
+  padded.rest(1min);
+  EXPECT_GE(padded.up().size() + padded.down().size(), 10u);
+  for (const Seen* seen : {&padded.up(), &padded.down()}) {
+    for (const auto& [at, bytes] : *seen) EXPECT_LT(bytes, 64u);
+  }
+}
+
 TEST(ConstantRateTest, WhatIsSaidLastLeavesInABlockToo) {
   Connection padded(true);
   padded.answer(kEasy);

@@ -19,9 +19,9 @@
 namespace edgedraft::test {
 
 // What a machine may lack. A need that names a driver or a backend is called as they are.
-inline constexpr std::string_view kNeeds[] = {"amx",   "avx2", "chromium", "cuda",  "gnuplot",
-                                              "netem", "npm",  "openssl",  "proxy", "pytorch",
-                                              "root",  "tc",   "tun",      "vulkan"};
+inline constexpr std::string_view kNeeds[] = {"amx",     "avx2",  "chromium", "cuda",    "gnuplot",
+                                              "ipv6",    "netem", "npm",      "openssl", "proxy",
+                                              "pytorch", "root",  "tc",       "tun",     "vulkan"};
 
 // Whether the list names the need: "vulkan,chromium".
 constexpr bool names(std::string_view list, std::string_view need) {
