@@ -25,10 +25,15 @@ std::uint64_t FallbackDrafter::kept_bytes_max(std::uint32_t activation_cols,
   return stretches * kStretchRows * activation_cols * sizeof(float);
 }
 
+Drafter& FallbackDrafter::drafter() const {
+  if (!drafter_) throw DeviceError("no device drafts any more");
+  return *drafter_;
+}
+
 template <class Change>
 void FallbackDrafter::change(const Change& change) {
   try {
-    change(*drafter_);
+    change(drafter());
   } catch (const DeviceError& error) {
     if (fallen_) throw;
     fall_back(error.what());
@@ -38,12 +43,12 @@ void FallbackDrafter::change(const Change& change) {
 template <class Question>
 auto FallbackDrafter::ask(const Question& question) {
   try {
-    return question(*drafter_);
+    return question(drafter());
   } catch (const DeviceError& error) {
     if (fallen_) throw;
     fall_back(error.what());
   }
-  return question(*drafter_);
+  return question(drafter());
 }
 
 void FallbackDrafter::fall_back(const std::string& why) {
@@ -57,15 +62,15 @@ void FallbackDrafter::fall_back(const std::string& why) {
 }
 
 void FallbackDrafter::replay() {
-  drafter_->append(tokens_);
-  const std::size_t cols = drafter_->activation_cols();
+  drafter().append(tokens_);
+  const std::size_t cols = drafter().activation_cols();
   std::uint32_t position = 0;
   for (const Stretch& stretch : stretches_) {
     for (std::uint32_t first = 0; first < kStretchRows;) {
       std::uint32_t end = first;
       while (end < kStretchRows && stretch.is_there[end]) ++end;
       if (end > first) {
-        drafter_->add_activations(
+        drafter().add_activations(
             position + first, std::span(stretch.rows).subspan(first * cols, (end - first) * cols));
       }
       first = end + 1;

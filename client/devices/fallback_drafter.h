@@ -42,10 +42,10 @@ class FallbackDrafter final : public Drafter {
   std::uint64_t kept_bytes() const;
   static std::uint64_t kept_bytes_max(std::uint32_t activation_cols, std::uint32_t positions_max);
 
-  std::uint32_t token_count() const override { return drafter_->token_count(); }
+  std::uint32_t token_count() const override { return drafter().token_count(); }
   void append(std::span<const std::uint32_t> tokens) override;
   void truncate(std::uint32_t count) override;
-  std::uint32_t activation_cols() const override { return drafter_->activation_cols(); }
+  std::uint32_t activation_cols() const override { return drafter().activation_cols(); }
   void add_activations(std::uint32_t first, std::span<const float> rows) override;
   void drop_activations(std::uint32_t first) override;
   // If the device fails, the second one goes on from what the first one had found.
@@ -53,6 +53,8 @@ class FallbackDrafter final : public Drafter {
   std::span<const float> next_logits() override;
 
  private:
+  // Throws DeviceError if neither device has one.
+  Drafter& drafter() const;
   // Calls the drafter with a change that is recorded already.
   template <class Change>
   void change(const Change& change);

@@ -17,7 +17,7 @@ SharedDrafters::SharedDrafters(Options options) : options_(std::move(options)) {
 }
 
 std::unique_ptr<Drafter> SharedDrafters::make_drafter() {
-  if (failed_) return make_on_second();
+  if (!first_ || !first_->weights) return make_on_second();
   const auto make_on_first = [this] { return first_->weights->make_drafter(); };
   if (!options_.second) return make_on_first();
   return std::make_unique<FallbackDrafter>(

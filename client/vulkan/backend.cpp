@@ -294,7 +294,6 @@ void VulkanBackend::read_cache(const CacheRows& from, std::span<float> to) {
 
 void VulkanBackend::set_timing(MeasuredBackend::Timing timing) {
   EDGEDRAFT_CHECK(timing == MeasuredBackend::Timing::none || device_.timestamp_seconds() > 0.0);
-  timing_ = timing;
   stream_.flush();
   stream_.set_timing(timing == MeasuredBackend::Timing::none    ? vulkan::Timing::none
                      : timing == MeasuredBackend::Timing::whole ? vulkan::Timing::whole

@@ -156,7 +156,6 @@ class VulkanBackend final : public MeasuredBackend {
   Stream stream_;
   Transfers transfers_;
   Allocation scratch_;
-  MeasuredBackend::Timing timing_ = MeasuredBackend::Timing::none;
 };
 
 // make_vulkan_backend with a test's hooks.

@@ -72,7 +72,8 @@ VulkanDevice::Kind kind_of(VkPhysicalDeviceType type) {
   }
 }
 
-// Vulkan 1.2 promises less than the shaders need in these alone.
+// A device may have an older version and fewer storage buffers than the shaders need. The other
+// limits are what Vulkan 1.2 promises, which not every driver keeps.
 std::string why_unusable(const VkPhysicalDeviceProperties& p, bool has_queue) {
   constexpr std::uint32_t kBuffers = 1 + shaders::kBindingsMax;
   const VkPhysicalDeviceLimits& limits = p.limits;
@@ -333,9 +334,13 @@ std::vector<VulkanDevice> list_vulkan_devices() {
   try {
     const vulkan::Instance instance({}, false);
     std::vector<VulkanDevice> devices;
+    std::uint32_t index = 0;
     for (const VkPhysicalDevice device : instance.physical_devices()) {
-      devices.push_back(
-          describe(instance.functions(), device, static_cast<std::uint32_t>(devices.size())));
+      try {
+        devices.push_back(describe(instance.functions(), device, index));
+      } catch (const DeviceError&) {  // one driver that fails hides its devices, no others
+      }
+      ++index;
     }
     return devices;
   } catch (const Failure&) {

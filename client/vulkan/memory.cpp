@@ -107,14 +107,18 @@ Allocation Arena::allocate(std::uint64_t bytes) {
   for (Block& block : blocks_) {
     if (auto allocation = cut(block)) return std::move(*allocation);
   }
+  // Several large ones would leave much of a block unused.
+  const bool is_alone = kind_.bytes_max == 0 && rounded > kind_.block_bytes / 4;
+  const std::uint64_t block_bytes = is_alone ? rounded : std::max(rounded, kind_.block_bytes);
+  if (kind_.bytes_max > 0 && bytes_ + block_bytes > kind_.bytes_max) throw out_of_memory(bytes);
   // A device with little memory left may still have enough for this one.
-  const std::uint64_t block_bytes = std::max(rounded, kind_.block_bytes);
   try {
     blocks_.emplace_back(device_, meter_, block_bytes, kind_.wanted, kind_.preferred);
   } catch (const DeviceError&) {
     if (block_bytes == rounded) throw;
     blocks_.emplace_back(device_, meter_, rounded, kind_.wanted, kind_.preferred);
   }
+  bytes_ += blocks_.back().bytes_;
   return std::move(*cut(blocks_.back()));
 }
 
@@ -134,6 +138,7 @@ void Arena::release(Block& block, std::uint64_t offset, std::uint64_t bytes) noe
   const bool is_empty = block.free_.size() == 1 && block.free_.begin()->second == block.bytes_;
   if (!is_empty || (block.bytes_ <= kind_.block_bytes && blocks_.size() == 1)) return;
   if (on_release_) on_release_(block);
+  bytes_ -= block.bytes_;
   blocks_.remove_if([&](const Block& b) { return &b == &block; });
 }
 

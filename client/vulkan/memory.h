@@ -70,14 +70,15 @@ class Allocation {
   std::uint64_t bytes_ = 0;
 };
 
-// Memory of one kind in few large blocks. What is larger than a block gets one of its own. A block
-// that has become empty is freed, but for one.
+// Memory of one kind in few large blocks. What is larger than a quarter of one gets one of its own,
+// unless there is a bound. A block that has become empty is freed, but for the last.
 class Arena {
  public:
   struct Kind {
     VkMemoryPropertyFlags wanted;
     VkMemoryPropertyFlags preferred;
-    std::uint64_t block_bytes;  // 0: each allocation has a block of its own
+    std::uint64_t block_bytes;    // 0: each allocation has a block of its own
+    std::uint64_t bytes_max = 0;  // of all blocks together; 0: as much as there is
   };
   // `meter` counts the blocks.
   Arena(Device& device, std::shared_ptr<MemoryMeter> meter, const Kind& kind)
@@ -99,6 +100,7 @@ class Arena {
   std::shared_ptr<MemoryMeter> meter_;
   Kind kind_;
   std::list<Block> blocks_;
+  std::uint64_t bytes_ = 0;  // of all of them
   std::function<void(const Block&)> on_release_;
 };
 

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <string>
 
 #include "client/vulkan/backend.h"
 #include "client/vulkan/scratch_sizes.h"
@@ -85,7 +86,10 @@ std::uint32_t type_constant(DType type) {
 void VulkanBackend::dispatch(const PipelineKey& key, const Groups& groups, ByteView push,
                              std::initializer_list<Bound> bound) {
   EDGEDRAFT_CHECK(push.size() <= sizeof(Command::push));
-  EDGEDRAFT_CHECK(groups.x <= kGroupsMax && groups.y <= kGroupsMax);
+  if (groups.x > kGroupsMax || groups.y > kGroupsMax) {
+    throw DeviceError("a step of " + std::to_string(std::max(groups.x, groups.y)) +
+                      " workgroups is more than a device takes");
+  }
   Command command;
   command.groups_x = static_cast<std::uint32_t>(groups.x);
   command.groups_y = static_cast<std::uint32_t>(groups.y);

@@ -11,7 +11,7 @@ constexpr std::size_t kCommandsMax = 2048;
 constexpr std::uint64_t kCallBytesMax = std::uint64_t{4} << 20;
 constexpr std::uint64_t kResultBytesMax = std::uint64_t{4} << 20;
 // A drafter has a list for every number of rows, in its levels and for tokens that were accepted.
-// Each holds a few kilobytes of host memory and of the driver's.
+// Each holds as much as its commands are told, up to kCallBytesMax.
 constexpr std::size_t kRecordingsMax = 64;
 constexpr std::uint64_t kHostBlockBytes = Stream::kHostBytes / 2;
 constexpr VkMemoryPropertyFlags kSeenByHost =
@@ -28,11 +28,13 @@ Stream::Stream(Device& device, const Pipelines& pipelines,
       calls_(device, meter,
              {.wanted = kSeenByHost,
               .preferred = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
-              .block_bytes = kHostBlockBytes}),
+              .block_bytes = kHostBlockBytes,
+              .bytes_max = meter->is_limited() ? kHostBlockBytes : 0}),
       results_(device, meter,
                {.wanted = kSeenByHost,
                 .preferred = VK_MEMORY_PROPERTY_HOST_CACHED_BIT,
-                .block_bytes = kHostBlockBytes}) {}
+                .block_bytes = kHostBlockBytes,
+                .bytes_max = meter->is_limited() ? kHostBlockBytes : 0}) {}
 
 Stream::~Stream() {
   device_.wait_idle();
@@ -93,6 +95,10 @@ void Stream::drop_oldest() {
   recordings_.pop_back();
 }
 
+void Stream::check_whole() const {
+  if (broken_) throw DeviceError("work that the device did not take is lost");
+}
+
 void Stream::drop_gathered() noexcept {
   commands_.clear();
   call_.clear();
@@ -100,6 +106,7 @@ void Stream::drop_gathered() noexcept {
 }
 
 void Stream::flush() {
+  check_whole();
   if (commands_.empty()) return;
   try {
     Recording& recorded = recording();
@@ -107,6 +114,7 @@ void Stream::flush() {
     last_ = &recorded;
     ++counts_.runs;
   } catch (...) {
+    broken_ = true;
     drop_gathered();
     throw;
   }
@@ -128,7 +136,7 @@ void Stream::forget(const Block& block) noexcept {
     });
     if (is_used) flush();
   } catch (...) {
-    drop_gathered();  // the device is lost, and with it what the commands were for
+    // Whoever waits next is told.
   }
   device_.wait_idle();
   recordings_.remove_if([&](const Recording& r) {

@@ -15,9 +15,8 @@ namespace edgedraft::vulkan {
 // that has run before, for example a level of a draft tree, runs again without being recorded.
 class Stream {
  public:
-  // What the call buffers and results of its recordings may take if memory is limited: the
-  // recording whose last run is longest ago makes room for the next. Without a limit they may take
-  // more.
+  // What the call buffers and results of its recordings take if memory is limited: the recording
+  // whose last run is longest ago makes room for the next. Without a limit they may take more.
   static constexpr std::uint64_t kHostBytes = std::uint64_t{8} << 20;
 
   struct Counts {
@@ -44,7 +43,8 @@ class Stream {
   // Has `bytes` of results. Returns their offset in the span that finish() returns.
   std::uint64_t add_result(std::uint64_t bytes);
 
-  // Runs what has been gathered without waiting for it.
+  // Runs what has been gathered without waiting for it. Throws DeviceError, then and ever after, if
+  // the device does not take it: others wait for what was gathered for them.
   void flush();
   // Runs it and waits. The results are valid until the next call.
   std::span<const std::byte> finish();
@@ -61,6 +61,7 @@ class Stream {
   Recording& recording();
   void drop_oldest();
   void drop_gathered() noexcept;
+  void check_whole() const;
 
   Device& device_;
   const Pipelines& pipelines_;
@@ -72,6 +73,7 @@ class Stream {
   Timing timing_ = Timing::none;
   std::list<Recording> recordings_;  // the most recently used first
   Recording* last_ = nullptr;
+  bool broken_ = false;  // something that was gathered has not run
   Counts counts_;
 };
 

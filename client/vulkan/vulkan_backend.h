@@ -71,8 +71,8 @@ struct VulkanBackendOptions {
 Result<std::unique_ptr<Backend>> make_vulkan_backend(const VulkanBackendOptions& options);
 
 // A backend without memory (shared/runtime/planning_backend.h) that tells `meter` what the device's
-// would hold within a limit; without one it takes memory in larger pieces, and so up to 64 MiB
-// more. What the driver takes for itself is not known.
+// would hold within a limit; without one it takes memory in pieces of 64 MiB, of which up to a
+// quarter may stay unused. What the driver takes for itself is not known.
 //
 // Errors    unsupported: a build without Vulkan
 Result<std::unique_ptr<Backend>> plan_vulkan_backend(const VulkanFeatures& used,

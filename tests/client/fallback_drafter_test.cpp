@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "client/devices/shared_drafters.h"
 #include "client/vulkan/vulkan_backend.h"
 #include "tests/client/generation_rig.h"
 #include "tests/support/skip.h"
@@ -230,6 +231,8 @@ TEST_F(FallbackDrafterTest, TwoLostDevicesAreAnError) {
   drafter.append(Tokens{1});
   first_.lost = second_.lost = true;
   EXPECT_THROW(drafter.draft({}), DeviceError);
+  EXPECT_THROW(drafter.append(Tokens{2}), DeviceError);
+  EXPECT_THROW(drafter.token_count(), DeviceError);
 
   first_ = second_ = {};
   FallbackDrafter other = fresh();
@@ -238,6 +241,40 @@ TEST_F(FallbackDrafterTest, TwoLostDevicesAreAnError) {
   other.draft({});
   second_.lost = true;
   EXPECT_THROW(other.draft({}), DeviceError);
+}
+
+// Weights on a device that is lost as soon as somebody drafts.
+struct LostWeights final : DrafterWeights {
+  std::unique_ptr<Drafter> make_drafter() override { throw DeviceError("lost"); }
+  std::uint64_t drafter_bytes() const override { return 0; }
+};
+struct RecordedWeights final : DrafterWeights {
+  explicit RecordedWeights(Recorder::State& of) : state(of) {}
+  std::unique_ptr<Drafter> make_drafter() override { return std::make_unique<Recorder>(state); }
+  std::uint64_t drafter_bytes() const override { return 0; }
+  Recorder::State& state;
+};
+
+TEST(SharedDraftersTest, WhereNoDeviceDraftsEveryConversationIsTold) {
+  bool second_has_room = false;
+  const auto load = [] {
+    return LoadedDrafter{.backend = make_cpu_backend({.threads = 1}), .weights = std::make_unique<LostWeights>()};
+  };
+  Recorder::State state;
+  SharedDrafters drafters(
+      {.first = load,
+       .second =
+           [&] {
+             if (!second_has_room) throw DeviceError("no room");
+             return LoadedDrafter{.backend = make_cpu_backend({.threads = 1}),
+                                  .weights = std::make_unique<RecordedWeights>(state)};
+           }});
+  EXPECT_THROW(drafters.make_drafter(), DeviceError);
+  EXPECT_THROW(drafters.make_drafter(), DeviceError);
+  second_has_room = true;
+  const auto drafter = drafters.make_drafter();
+  drafter->append(Tokens{4});
+  EXPECT_EQ(state.tokens, Tokens{4});
 }
 
 // However long the session: a context's worth, and nothing any more once it drafts elsewhere.

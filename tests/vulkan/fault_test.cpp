@@ -173,6 +173,24 @@ TEST_P(FailingCallTest, IsReportedAndLeavesNothingBehind) {
 INSTANTIATE_TEST_SUITE_P(Calls, FailingCallTest, ::testing::ValuesIn(kFaults),
                          [](const auto& one) { return std::string(one.param.name); });
 
+// What one drafter has gathered may be run in another's turn: if it is lost then, its owner learns of
+// it as well.
+TEST_F(VulkanFaultTest, WorkThatTheDeviceDidNotTakeIsMissedByAll) {
+  plan = {};
+  vulkan::Hooks hooks;
+  hooks.adjust = Tapped<&vulkan::Functions::QueueSubmit>::install;
+  const auto backend = open_with(hooks);
+  ASSERT_TRUE(backend) << backend.error().message;
+  const OwnedMatrix x = matrix_of(**backend, 2, 64, random_floats(1, 128));
+  const OwnedMatrix y(**backend, 2, 8);
+  const TestWeight w(**backend, DType::f32, 8, 64, random_floats(2, 8 * 64));
+  (*backend)->matmul({.x = x.all(), .weight = w.weight, .bias = {}, .y = y.all()});
+  plan = {.fail_at = 1, .result = VK_ERROR_OUT_OF_DEVICE_MEMORY};
+  EXPECT_THROW(values_of(**backend, x.all()), DeviceError);
+  EXPECT_THROW(values_of(**backend, y.all()), DeviceError);
+  plan = {};
+}
+
 TEST_F(VulkanFaultTest, WorksOnWhenMemoryWasShortOnce) {
   plan = {};
   vulkan::Hooks hooks;
