@@ -14,6 +14,10 @@ case "${1:-}" in
     sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"
     exit 0
     ;;
+  -*)
+    echo "$0: $1: there is no such option, see --help" >&2
+    exit 2
+    ;;
 esac
 out="${1:-}"
 [ -z "$out" ] || out="$(realpath -m "$out")"
@@ -24,16 +28,19 @@ sysroot=$PWD/build/arm64-sysroot
 models=models/demo
 set -e
 scripts/install-packages.sh arm64
-# No half of one is left behind if this is interrupted.
-if [ ! -d "$sysroot" ]; then
+# Made anew where the list has changed; no half of one is left behind if this is interrupted.
+libraries=$(scripts/install-packages.sh libraries | paste -sd,)
+if [ "$(cat "$sysroot.libraries" 2>/dev/null)" != "$libraries" ]; then
   echo "== libraries for Arm"
   rm -rf "$sysroot.part"
   . /etc/os-release
   components=main
   if [ "$ID" = ubuntu ]; then components=main,universe; fi
   mmdebstrap --quiet --architectures=arm64 --variant=extract --components="$components" \
-    --include="$(scripts/install-packages.sh libraries | paste -sd,)" "$VERSION_CODENAME" "$sysroot.part"
+    --include="$libraries" "$VERSION_CODENAME" "$sysroot.part"
+  rm -rf "$sysroot"
   mv "$sysroot.part" "$sysroot"
+  echo "$libraries" >"$sysroot.libraries"
 fi
 
 echo "== build"
@@ -46,6 +53,9 @@ cmake --build --preset arm64 --target edgedraft edgedraft-server "${suites[@]/%/
 set +e
 
 work=$(mktemp -d)
+# What the user has set for programs of their own is not for these.
+unset "${!EDGEDRAFT_@}"
+export XDG_CONFIG_HOME=$work/config XDG_CACHE_HOME=$work/cache
 server_pid=''
 stop_server() {
   [ -n "$server_pid" ] || return 0

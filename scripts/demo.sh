@@ -4,6 +4,7 @@
 # emulated 4G link at a large model's pace, with a stream; kills the server in mid-answer and brings it
 # back. Safe to run again; the second time takes seconds. With --serve it leaves the page running instead.
 set -euo pipefail
+export LC_ALL=C.UTF-8  # numbers with a decimal point
 cd "$(dirname "$0")/.."
 
 serves=no
@@ -21,19 +22,24 @@ say() { printf '\n%s== %s%s\n' "$bold" "$*" "$plain"; }
 
 say "Installing packages and building"
 scripts/install-packages.sh build
-cmake --preset release -DBUILD_TESTING=OFF >/dev/null
+# A tree that has tests keeps them.
+if [ -f build/release/CMakeCache.txt ]; then testing=(); else testing=(-DBUILD_TESTING=OFF); fi
+cmake --preset release "${testing[@]}" >/dev/null
 cmake --build --preset release --target edgedraft edgedraft-server edgedraft-netsim
 bin=build/release
 
 work=$(mktemp -d)
-server_pid=''
+# What the user has set for programs of their own is not for these.
+unset "${!EDGEDRAFT_@}"
+export XDG_CONFIG_HOME=$work/config XDG_CACHE_HOME=$work/cache
+server_pid='' client_pid=''
 stop_server() {
   [ -n "$server_pid" ] || return 0
   kill "${1:--TERM}" "$server_pid" 2>/dev/null || true
   wait "$server_pid" 2>/dev/null || true
   server_pid=''
 }
-trap 'stop_server; rm -rf "$work"' EXIT
+trap 'stop_server; [ -z "$client_pid" ] || kill "$client_pid" 2>/dev/null || true; rm -rf "$work"' EXIT
 
 address=127.0.0.1:0 pin=''
 # Sets address and pin from the server's one line of output. Further arguments go to the server.
@@ -122,4 +128,5 @@ sleep 1.5
 echo "[demo: server starts again]"
 start_server
 wait "$client_pid"
+client_pid=''
 say "Done. README.md and docs/ say more; scripts/test.sh runs the tests."

@@ -46,7 +46,7 @@ case $1 in
     printf '%s\n' "${libraries[@]}" libgtest-dev
     exit 0
     ;;
-  arm64) packages+=(libgtest-dev g++-aarch64-linux-gnu qemu-user mmdebstrap) ;;
+  arm64) packages+=("$fibers" libgtest-dev g++-aarch64-linux-gnu qemu-user mmdebstrap) ;;
   # clang is for the fuzz targets (libFuzzer); Mesa brings a software Vulkan driver for machines
   # without a GPU; fibers run CUDA kernels on the host; gnuplot draws an experiment's report,
   # chromium shows it; PyTorch runs the tests of train/; the last five boot a kernel that has netem.

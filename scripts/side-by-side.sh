@@ -3,7 +3,7 @@
 # server streams, drafts that wait for their verdicts, and a server that never waits for drafts. Shows
 # the texts as they appear (on a terminal, as they came elsewhere), and what they took.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+export LC_ALL=C.UTF-8  # numbers with a decimal point
 
 usage() {
   cat <<EOF
@@ -16,7 +16,7 @@ usage: $0 [--network NAME] [--pace FILE] [--drafter NAME] [PROMPT]
 Needs what scripts/demo.sh has built: edgedraft, edgedraft-server, edgedraft-netsim.
 EOF
 }
-network=paper-4g pace=netsim/devices/paper-llama3-8b.toml drafter=moa-tli0
+network=paper-4g pace='' drafter=moa-tli0
 prompt="Tell me a story about a dog and a ball."
 while [ $# -gt 0 ]; do
   case $1 in
@@ -30,6 +30,11 @@ while [ $# -gt 0 ]; do
   esac
 done
 
+# Files are named from where the caller stands.
+[ ! -e "$network" ] || network=$(realpath "$network")
+[ -z "$pace" ] || pace=$(realpath -m "$pace")
+cd "$(dirname "$0")/.."
+pace=${pace:-netsim/devices/paper-llama3-8b.toml}
 models=models/demo
 bundle=$models/$drafter.gguf
 bin=build/release
@@ -49,6 +54,9 @@ declare -A options=(
 )
 
 work=$(mktemp -d)
+# What the user has set for programs of their own is not for these.
+unset "${!EDGEDRAFT_@}"
+export XDG_CONFIG_HOME=$work/config XDG_CACHE_HOME=$work/cache
 pids=()
 trap 'kill "${pids[@]}" 2>/dev/null || true; wait; rm -rf "$work"' EXIT
 (umask 077; head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$work/token")
@@ -58,10 +66,11 @@ port=$((20000 + RANDOM % 10000))
 for way in "${ways[@]}"; do
   : >"$work/$way.text"
   port=$((port + 1))
+  printf -v serve '%q ' exec $bin/server/edgedraft-server --model $models/target.gguf --bundle "$bundle" \
+    --state "$work/$way" --pace-profile "$pace" --token-file "$work/token" --log-level error
+  printf -v ready '%q' "$work/$way.ready"
   # shellcheck disable=SC2016,SC2086  # the inner shell expands; options are words
-  $bin/netsim/edgedraft-netsim link --profile "$network" --port $port \
-    --at-server "exec $bin/server/edgedraft-server --model $models/target.gguf --bundle $bundle \
-      --state $work/$way --pace-profile $pace --token-file $work/token --log-level error >$work/$way.ready" \
+  $bin/netsim/edgedraft-netsim link --profile "$network" --port $port --at-server "$serve>$ready" \
     -- bash -c '
       read -r _ _ _ pin <"$0.ready"
       touch "$0.up"

@@ -23,9 +23,14 @@ EDGEDRAFT_CHROMIUM=$(command -v chromium || command -v chromium-browser || true)
 export EDGEDRAFT_CHROMIUM
 [ -n "$EDGEDRAFT_CHROMIUM" ] || leave_out "$here/page.test.js" chromium "apt-get install chromium"
 
+# What the user has set for programs of their own is not for these.
+for name in "${!EDGEDRAFT_@}"; do
+  case $name in EDGEDRAFT_CHROMIUM | EDGEDRAFT_TEST_*) ;; *) unset "$name" ;; esac
+done
 mkdir -p "$work"
 cp "$here"/package.json "$here"/package-lock.json "$here"/*.js "$work"
 cd "$work"
+export XDG_CONFIG_HOME=$PWD/config XDG_CACHE_HOME=$PWD/cache XDG_DATA_HOME=$PWD/data
 if ! cmp -s package-lock.json installed.json; then
   npm ci --no-audit --no-fund >npm.log 2>&1 || { cat npm.log; skip "npm could not install"; }
   cp package-lock.json installed.json
