@@ -5,6 +5,7 @@
 #include <string>
 #include <variant>
 
+#include "shared/base/bytes.h"
 #include "shared/protocol/frame.h"
 #include "shared/protocol/message.h"
 
@@ -13,16 +14,6 @@ namespace {
 
 std::uint16_t kind_of(ByteView frame) {
   return decode_frame_header(frame.first(kFrameHeaderBytes), kFramePayloadBytesMax).value().kind;
-}
-
-std::string hex_of(ByteView bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string hex;
-  for (const std::byte byte : bytes) {
-    hex += kDigits[std::to_integer<unsigned>(byte) >> 4];
-    hex += kDigits[std::to_integer<unsigned>(byte) & 15u];
-  }
-  return hex;
 }
 
 // Its tokens; none for what holds none.
@@ -74,7 +65,7 @@ nlohmann::ordered_json to_json(const UplinkRecord::Message& message, const Token
                                  {"kind", wire::to_string(kind)},
                                  {"bytes", message.frame.size()}};
   if (kind == wire::Kind::hello) return json;
-  json["hex"] = hex_of(message.frame);
+  json["hex"] = to_hex(message.frame);
   const auto decoded = wire::decode(static_cast<std::uint16_t>(kind),
                                     ByteView(message.frame).subspan(kFrameHeaderBytes));
   if (!decoded) return json;

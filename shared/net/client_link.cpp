@@ -476,8 +476,9 @@ class ClientLink::Impl {
   std::condition_variable changed_;
   LinkState state_ = LinkState::connecting;
   std::uint32_t connection_ = 0;
-  // Bounded by the protocol: one answer a request, and each position's activations once a prompt.
-  // Of connections that nobody was told of yet it has the last alone.
+  // Bounded by the protocol: answers of a stream or run go no further than its credit, and each
+  // position's activations come once a prompt. Of connections that nobody was told of yet it has
+  // the last alone.
   std::deque<Result<ClientEvent>> events_;
   std::uint64_t cancels_sent_ = 0;  // by the caller
   std::uint64_t cancels_done_ = 0;  // of them by the link's thread

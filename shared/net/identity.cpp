@@ -162,10 +162,4 @@ Result<TlsIdentity> load_identity(const std::filesystem::path& certificate_file,
                      .expires_at = expiry_of(certificate->get())};
 }
 
-Result<std::string> certificate_pin(const std::filesystem::path& certificate_file) {
-  const Result<Certificate> certificate = read_certificate(certificate_file);
-  if (!certificate) return certificate.error();
-  return pin_of(certificate->get());
-}
-
 }  // namespace edgedraft

@@ -12,7 +12,7 @@ namespace edgedraft {
 struct TlsIdentity {
   std::filesystem::path certificate_file;
   std::filesystem::path key_file;
-  std::string pin;
+  std::string pin;          // "sha256:HEX" over the SubjectPublicKeyInfo, for --pin
   std::int64_t expires_at;  // seconds since 1970
 };
 
@@ -28,9 +28,5 @@ Result<TlsIdentity> load_or_create_identity(const std::filesystem::path& state_d
 // Errors    bad_file
 Result<TlsIdentity> load_identity(const std::filesystem::path& certificate_file,
                                   const std::filesystem::path& key_file);
-
-// "sha256:HEX" over the SubjectPublicKeyInfo, for --pin.
-// Errors    bad_file
-Result<std::string> certificate_pin(const std::filesystem::path& certificate_file);
 
 }  // namespace edgedraft

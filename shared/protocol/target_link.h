@@ -53,7 +53,7 @@ using TargetRequest = std::variant<wire::OutgoingPrefill, wire::OutgoingDraft, w
 // CancelRequest. The link reconnects by itself and sends no request twice: after a Welcomed the
 // caller resumes.
 //
-// Threads   one sends and waits; stats() may be called from any
+// Threads   one sends and waits; stats() and close() may be called from any
 class TargetLink {
  public:
   virtual ~TargetLink() = default;

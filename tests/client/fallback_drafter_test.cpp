@@ -258,17 +258,16 @@ struct RecordedWeights final : DrafterWeights {
 TEST(SharedDraftersTest, WhereNoDeviceDraftsEveryConversationIsTold) {
   bool second_has_room = false;
   const auto load = [] {
-    return LoadedDrafter{.backend = make_cpu_backend({.threads = 1}), .weights = std::make_unique<LostWeights>()};
+    return LoadedDrafter{.backend = make_cpu_backend({.threads = 1}),
+                         .weights = std::make_unique<LostWeights>()};
   };
   Recorder::State state;
-  SharedDrafters drafters(
-      {.first = load,
-       .second =
-           [&] {
-             if (!second_has_room) throw DeviceError("no room");
-             return LoadedDrafter{.backend = make_cpu_backend({.threads = 1}),
-                                  .weights = std::make_unique<RecordedWeights>(state)};
-           }});
+  SharedDrafters drafters({.first = load, .second = [&] {
+                             if (!second_has_room) throw DeviceError("no room");
+                             return LoadedDrafter{
+                                 .backend = make_cpu_backend({.threads = 1}),
+                                 .weights = std::make_unique<RecordedWeights>(state)};
+                           }});
   EXPECT_THROW(drafters.make_drafter(), DeviceError);
   EXPECT_THROW(drafters.make_drafter(), DeviceError);
   second_has_room = true;

@@ -23,7 +23,7 @@ TEST(IdentityTest, IsMadeOnceAndKept) {
   const auto second = load_or_create_identity(directory / "state");
   ASSERT_TRUE(second);
   EXPECT_EQ(second->pin, first->pin);
-  EXPECT_EQ(*certificate_pin(first->certificate_file), first->pin);
+  EXPECT_EQ(load_identity(first->certificate_file, first->key_file)->pin, first->pin);
 }
 
 TEST(IdentityTest, FilesAreTheOwnersAlone) {

@@ -173,8 +173,8 @@ TEST_P(FailingCallTest, IsReportedAndLeavesNothingBehind) {
 INSTANTIATE_TEST_SUITE_P(Calls, FailingCallTest, ::testing::ValuesIn(kFaults),
                          [](const auto& one) { return std::string(one.param.name); });
 
-// What one drafter has gathered may be run in another's turn: if it is lost then, its owner learns of
-// it as well.
+// What one drafter has gathered may be run in another's turn: if it is lost then, its owner learns
+// of it as well.
 TEST_F(VulkanFaultTest, WorkThatTheDeviceDidNotTakeIsMissedByAll) {
   plan = {};
   vulkan::Hooks hooks;
