@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "tests/e2e/drafter_memory.h"
 #include "tests/e2e/process.h"
@@ -223,7 +224,10 @@ TEST_F(ProgramsTest, APaddedAnswerIsTheSame) {
     EXPECT_EQ(bare["stats"]["pad_bytes_up"], 0);
     EXPECT_EQ(bare["stats"]["pad_bytes_down"], 0);
     EXPECT_GT(padded["stats"]["pad_bytes_up"], 0);
-    EXPECT_GT(padded["stats"]["pad_bytes_down"], 0);
+    // One that does not wait may have something to say in each of its blocks.
+    if (mode == std::string_view("off")) {
+      EXPECT_GT(padded["stats"]["pad_bytes_down"], 0);
+    }
   }
 }
 
