@@ -31,7 +31,7 @@ while [ $# -gt 0 ]; do
 done
 
 # Files are named from where the caller stands.
-[ ! -e "$network" ] || network=$(realpath "$network")
+[ ! -f "$network" ] || network=$(realpath "$network")
 [ -z "$pace" ] || pace=$(realpath -m "$pace")
 cd "$(dirname "$0")/.."
 pace=${pace:-netsim/devices/paper-llama3-8b.toml}

@@ -300,7 +300,7 @@ void Generation::tell_logprobs(const wire::Verdict& verdict) {
   if (logprobs_ == 0 || verdict.logprobs.empty()) return;
   const auto count = static_cast<std::uint32_t>(verdict.logprobs.size() / logprobs_);
   const std::uint32_t first = verdict.length - count;
-  // What was accepted of a draft may begin before the answer.
+  // Those of tokens before the answer have no place there, whatever the server tells.
   const std::uint32_t before = first < answer_first() ? answer_first() - first : 0;
   if (before >= count) return;
   parts_.observer.on_logprobs(first + before - answer_first(),

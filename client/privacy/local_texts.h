@@ -13,7 +13,7 @@ namespace edgedraft {
 class LocalTexts {
  public:
   static constexpr std::size_t kWords = 5;
-  static constexpr std::size_t kFingerprintsMax = 1u << 20;
+  static constexpr std::size_t kFingerprintsMax = 4u << 20;
 
   // Where there is no more room what is oldest goes. A text of fewer words says too little to be
   // recognised by.

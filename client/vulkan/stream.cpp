@@ -95,10 +95,6 @@ void Stream::drop_oldest() {
   recordings_.pop_back();
 }
 
-void Stream::check_whole() const {
-  if (broken_) throw DeviceError("work that the device did not take is lost");
-}
-
 void Stream::drop_gathered() noexcept {
   commands_.clear();
   call_.clear();
@@ -106,7 +102,7 @@ void Stream::drop_gathered() noexcept {
 }
 
 void Stream::flush() {
-  check_whole();
+  if (broken_) throw DeviceError("work that the device did not take is lost");
   if (commands_.empty()) return;
   try {
     Recording& recorded = recording();
@@ -136,7 +132,7 @@ void Stream::forget(const Block& block) noexcept {
     });
     if (is_used) flush();
   } catch (...) {
-    // Whoever waits next is told.
+    // The next call that waits throws.
   }
   device_.wait_idle();
   recordings_.remove_if([&](const Recording& r) {

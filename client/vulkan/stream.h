@@ -61,7 +61,6 @@ class Stream {
   Recording& recording();
   void drop_oldest();
   void drop_gathered() noexcept;
-  void check_whole() const;
 
   Device& device_;
   const Pipelines& pipelines_;

@@ -34,9 +34,9 @@ Error explain_certificate(long result, const std::string& peer) {
 // What a fatal alert or a failed handshake says about the peer.
 Error explain_reason(NativeTls* tls, const boost::system::error_code& error,
                      const std::string& peer) {
-  // Whoever is on the way can put a record into a connection that stands: that says nothing of the
-  // peer. Alerts about a certificate come late in TLS 1.3.
-  const bool stands =
+  // Anybody on the path can inject a record into an established connection, so a bad one there says
+  // nothing about the peer. Alerts about certificates arrive after the handshake in TLS 1.3.
+  const bool established =
       SSL_get_finished(tls, nullptr, 0) > 0 && SSL_get_peer_finished(tls, nullptr, 0) > 0;
   switch (ERR_GET_REASON(static_cast<unsigned long>(error.value()))) {
     case SSL_R_CERTIFICATE_VERIFY_FAILED:
@@ -49,14 +49,14 @@ Error explain_reason(NativeTls* tls, const boost::system::error_code& error,
     case SSL_R_BAD_RECORD_TYPE:
     case SSL_R_UNEXPECTED_MESSAGE:
     case SSL_R_BAD_PACKET_LENGTH:
-      if (stands) break;
+      if (established) break;
       return {Errc::protocol, peer +
                                   " does not speak TLS: is that the right port, and is it an "
                                   "edgedraft program at the other end?"};
     case SSL_R_UNSUPPORTED_PROTOCOL:
     case SSL_R_TLSV1_ALERT_PROTOCOL_VERSION:
     case SSL_R_VERSION_TOO_LOW:
-      if (stands) break;
+      if (established) break;
       return {Errc::protocol, peer + " speaks no TLS 1.3, and older versions are not allowed"};
     case SSL_R_NO_APPLICATION_PROTOCOL:
     // Its name of the kind SSL_R_ is missing from some OpenSSL 3.0.

@@ -16,8 +16,6 @@ constexpr float kLevels = 127.0f;
 constexpr float kHalfMax = 65504.0f;
 // Deflating a chunk this large takes a few milliseconds, sending it a few tens on 20 Mbit/s.
 constexpr std::uint32_t kChunkBytes = 64u << 10;
-// As many as a verdict has: the other side takes no larger messages.
-constexpr std::uint32_t kChunkRowsMax = kDraftNodesMax + 1;
 // int8 activations shrink by a tenth or so; harder levels cost more time than they save.
 constexpr int kDeflateLevel = 1;
 

@@ -83,8 +83,8 @@ Result<void> Channel::tick(Instant now, bool awaits) {
   }
   if (open_ && now >= next_ping_) {
     next_ping_ = now + options_.ping_interval;
-    // Behind a large message that is still leaving it says nothing about the peer; whoever writes
-    // sees to it that that goes on.
+    // A Ping that is queued behind a large message has not reached the peer yet, so its silence
+    // means nothing. A write that makes no progress ends the connection elsewhere.
     if (ping_waits_) return boost::system::in_place_value;
     if (unanswered_pings_ >= options_.unanswered_pings_max) {
       return Error{Errc::timed_out, "the peer gives no sign of life"};

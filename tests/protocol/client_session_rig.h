@@ -26,8 +26,8 @@ class ClientSessionTest : public testing::Test {
     return std::get<Event>(*std::move(event));
   }
 
-  void sign_in() {
-    ASSERT_TRUE(hear(small_welcome()));
+  void sign_in(const wire::Welcome& welcome = small_welcome()) {
+    ASSERT_TRUE(hear(welcome));
     expect_event<Welcomed>();
     take_messages(session_);
   }

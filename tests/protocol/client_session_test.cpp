@@ -98,8 +98,7 @@ TEST_F(ClientSessionTest, PromptsActivationsComeNewestFirst) {
 TEST_F(ClientSessionTest, MoreActivationsThanAChunkHasAreRefused) {
   wire::Welcome welcome = small_welcome();
   welcome.context_count = 1000;
-  ASSERT_TRUE(hear(welcome));
-  expect_event<Welcomed>();
+  sign_in(welcome);
   ASSERT_TRUE(session_.prefill(outgoing(prompt_of(600))));
   ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 601, .next = 7}));
   ASSERT_TRUE(hear(chunk_of(1, 344, 256)));
@@ -110,8 +109,7 @@ TEST_F(ClientSessionTest, MoreActivationsThanAChunkHasAreRefused) {
 TEST_F(ClientSessionTest, PaddingIsCountedAndDropped) {
   wire::Welcome welcome = small_welcome();
   welcome.padded_row_bytes = 2048;
-  ASSERT_TRUE(hear(welcome));
-  expect_event<Welcomed>();
+  sign_in(welcome);
   ASSERT_TRUE(session_.prefill(outgoing(prompt_of(10))));
   ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 11, .next = 7}));
   expect_event<VerdictReceived>();
@@ -429,8 +427,7 @@ TEST_F(ClientSessionTest, TokensThatAreKeptHaveNoLogProbabilities) {
     session_ = ClientSession({.hello = {.agent = "test"}, .channel = {}}, kStart);
     wire::Welcome welcome = small_welcome();
     welcome.logprobs_max = 1;
-    ASSERT_TRUE(hear(welcome));
-    expect_event<Welcomed>();
+    sign_in(welcome);
     wire::Resume resume{.verified_length = 20,
                         .tokens = {1, 2},
                         .policy = wire::ResyncPolicy::keep,

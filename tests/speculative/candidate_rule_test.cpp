@@ -57,9 +57,9 @@ void for_each_draw(const SparseLaw& law, std::size_t count,
 }
 
 struct CandidateOdds {
-  // Of each child, if none before it was accepted.
+  // How likely each child is accepted, if none before it was.
   std::vector<double> accept;
-  // Of the token if none is; empty if one of them is certain to be.
+  // The law of the token if no child is accepted; empty if one of them always is.
   DenseLaw rest;
 };
 

@@ -37,6 +37,15 @@ struct Tapped<Member> {
   }
 };
 
+// With calls of that function by the plan, which has none fail yet.
+template <auto Member>
+Result<std::unique_ptr<MeasuredBackend>> open_tapped() {
+  plan = {};
+  vulkan::Hooks hooks;
+  hooks.adjust = Tapped<Member>::install;
+  return open_with(hooks);
+}
+
 struct Fault {
   const char* name;
   void (*install)(vulkan::Functions&);
@@ -176,10 +185,7 @@ INSTANTIATE_TEST_SUITE_P(Calls, FailingCallTest, ::testing::ValuesIn(kFaults),
 // What one drafter has gathered may be run in another's turn: if it is lost then, its owner learns
 // of it as well.
 TEST_F(VulkanFaultTest, WorkThatTheDeviceDidNotTakeIsMissedByAll) {
-  plan = {};
-  vulkan::Hooks hooks;
-  hooks.adjust = Tapped<&vulkan::Functions::QueueSubmit>::install;
-  const auto backend = open_with(hooks);
+  const auto backend = open_tapped<&vulkan::Functions::QueueSubmit>();
   ASSERT_TRUE(backend) << backend.error().message;
   const OwnedMatrix x = matrix_of(**backend, 2, 64, random_floats(1, 128));
   const OwnedMatrix y(**backend, 2, 8);
@@ -192,10 +198,7 @@ TEST_F(VulkanFaultTest, WorkThatTheDeviceDidNotTakeIsMissedByAll) {
 }
 
 TEST_F(VulkanFaultTest, WorksOnWhenMemoryWasShortOnce) {
-  plan = {};
-  vulkan::Hooks hooks;
-  hooks.adjust = Tapped<&vulkan::Functions::AllocateMemory>::install;
-  const auto backend = open_with(hooks);
+  const auto backend = open_tapped<&vulkan::Functions::AllocateMemory>();
   ASSERT_TRUE(backend) << backend.error().message;
   plan = {.fail_at = 1, .stays = true, .result = VK_ERROR_OUT_OF_DEVICE_MEMORY};
   EXPECT_THROW((*backend)->allocate(std::uint64_t{100} << 20), DeviceError);
