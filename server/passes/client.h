@@ -20,6 +20,8 @@ class Replies {
   virtual void refuse(std::uint32_t round, Error error) = 0;
   // Whether the client is so far behind in reading that a stream has to pause.
   virtual bool full() const { return false; }
+  // The same of a prompt's activations.
+  virtual bool full_of_chunks() const { return false; }
 };
 
 // What a request needs to know of its connection.

@@ -185,12 +185,20 @@ void Delivery::refuse(const Client& client, std::uint32_t round, Refusal why, Er
   client.reply->refuse(round, std::move(error));
 }
 
+bool Delivery::owes_rows() const {
+  return std::any_of(owed_.begin(), owed_.end(),
+                     [](const RowsOwed& owed) { return !owed.waits(); });
+}
+
 void Delivery::send_owed_rows(SessionStore& sessions) {
-  if (owed_.empty()) return;
-  RowsOwed owed = std::move(owed_.front());
-  owed_.pop_front();
-  const Session* const session = sessions.find(owed.client.connection_id);
+  const auto next =
+      std::find_if(owed_.begin(), owed_.end(), [](const RowsOwed& owed) { return !owed.waits(); });
+  if (next == owed_.end()) return;
+  RowsOwed owed = std::move(*next);
+  owed_.erase(next);
+  Session* const session = sessions.find(owed.client.connection_id);
   if (session == nullptr) return;
+  session->rows_sent = parts_.now();
   const auto groups = owed.client.tap->scale_groups();
   const ActivationLayout layout({groups.begin(), groups.end()});
   const std::uint32_t count = std::min(chunk_rows(layout), owed.end - owed.first);

@@ -41,10 +41,12 @@ class Delivery {
   bool answer(Request& request, const Outcome& outcome, Instant finished);
   void refuse(const Client& client, std::uint32_t round, Refusal why, Error error);
 
-  // Sends one chunk of the rows that prompts still owe, clients taking turns, so that a long prompt
-  // delays no verdict. Throws DeviceError; that client's drafter then goes without the rest.
+  // Sends one chunk of the rows that prompts still owe, clients that read taking turns, so that a
+  // long prompt delays no verdict. Throws DeviceError; that client's drafter then goes without the
+  // rest.
   void send_owed_rows(SessionStore& sessions);
-  bool owes_rows() const { return !owed_.empty(); }
+  // Rows that their client has room for.
+  bool owes_rows() const;
   // Drops rows that are no longer wanted.
   void drop_rows(std::uint64_t connection_id);
 
@@ -55,6 +57,8 @@ class Delivery {
     std::uint32_t round;
     std::uint32_t first;
     std::uint32_t end;
+
+    bool waits() const { return client.reply->full_of_chunks(); }
   };
 
   void answer(const Request& request, const PromptRequest& prompt, const PrefillOutcome& outcome,

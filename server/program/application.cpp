@@ -32,6 +32,9 @@ class ConnectionReplies final : public Replies {
     handle_.refuse(round, std::move(error));
   }
   bool full() const override { return handle_.backlog() >= ReplyHandle::kBacklogFull; }
+  bool full_of_chunks() const override {
+    return handle_.chunk_backlog() >= ReplyHandle::kChunkBacklogFull;
+  }
 
  private:
   ReplyHandle handle_;

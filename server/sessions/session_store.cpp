@@ -244,14 +244,14 @@ bool SessionStore::evict(const Session& wanting, Instant idle_before) {
   const auto goes_before = [](const Session& a, const Session& b) {
     const bool a_gone = a.connection_id == 0;
     const bool b_gone = b.connection_id == 0;
-    return a_gone != b_gone ? a_gone : a.used < b.used;
+    return a_gone != b_gone ? a_gone : a.last_active() < b.last_active();
   };
   for (auto it = sessions_.begin(); it != sessions_.end(); ++it) {
     const Session& session = it->second;
     if (&session == &wanting || session.target.busy() || session.target.cache().slots() == 0) {
       continue;
     }
-    if (session.connection_id != 0 && session.used > idle_before) continue;
+    if (session.connection_id != 0 && session.last_active() > idle_before) continue;
     if (chosen == sessions_.end() || goes_before(session, chosen->second)) chosen = it;
   }
   if (chosen == sessions_.end()) return false;
@@ -274,9 +274,10 @@ Result<void> SessionStore::make_room(const std::string& identity) {
     auto chosen = sessions_.end();
     for (auto it = sessions_.begin(); it != sessions_.end(); ++it) {
       const Session& session = it->second;
-      const bool idle = !session.target.busy() && now_() - session.used >= limits_.idle_grace;
+      const bool idle =
+          !session.target.busy() && now_() - session.last_active() >= limits_.idle_grace;
       if (session.connection_id != 0 && !idle) continue;
-      const auto order = [&](const Session& s) { return std::pair(rank(s), s.used); };
+      const auto order = [&](const Session& s) { return std::pair(rank(s), s.last_active()); };
       if (chosen == sessions_.end() || order(session) < order(chosen->second)) chosen = it;
     }
     if (chosen == sessions_.end()) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -27,9 +28,13 @@ struct Session {
   std::string identity;         // who signed in: only they may resume it
   std::uint64_t connection_id;  // 0: nobody's
   Instant used;
+  Instant rows_sent{};                          // the last of its prompt's
   bool draft_answered = false;                  // by its last verdict
   std::size_t remembered_count = 0;             // of its tokens in the prefix index
   std::unique_ptr<SessionProposer> proposer{};  // if it streams
+
+  // A client that takes a long prompt's rows is not idle.
+  Instant last_active() const { return std::max(used, rows_sent); }
 };
 
 // What every session of a server is made of.

@@ -28,40 +28,41 @@ std::vector<std::uint32_t> allowed_cores() {
 }
 #endif
 
-std::optional<std::uint32_t> told_by_system() {
+// 0 where it does not tell.
+std::uint32_t told_by_system() {
 #if defined(__linux__)
   return fast_cores("/sys/devices/system/cpu", allowed_cores());
 #elif defined(__APPLE__)
   std::int32_t count = 0;
   std::size_t bytes = sizeof count;
-  if (sysctlbyname("hw.perflevel0.logicalcpu", &count, &bytes, nullptr, 0) != 0 || count < 1) {
-    return std::nullopt;
-  }
-  return static_cast<std::uint32_t>(count);
+  if (sysctlbyname("hw.perflevel0.logicalcpu", &count, &bytes, nullptr, 0) != 0) return 0;
+  return static_cast<std::uint32_t>(std::max(0, count));
 #else
-  return std::nullopt;
+  return 0;
 #endif
 }
 
 }  // namespace
 
-std::optional<std::uint32_t> fast_cores(const std::filesystem::path& folder,
-                                        std::span<const std::uint32_t> cores) {
+std::uint32_t fast_cores(const std::filesystem::path& folder,
+                         std::span<const std::uint32_t> cores) {
+  const auto all = static_cast<std::uint32_t>(cores.size());
   std::vector<std::uint32_t> capacities;
   for (const std::uint32_t core : cores) {
     std::ifstream in(folder / ("cpu" + std::to_string(core)) / "cpu_capacity");
     std::uint32_t capacity = 0;
-    if (!(in >> capacity) || capacity == 0) return std::nullopt;
+    if (!(in >> capacity) || capacity == 0) return all;
     capacities.push_back(capacity);
   }
-  if (capacities.empty()) return std::nullopt;
+  if (capacities.empty()) return all;
   const std::uint32_t enough = (std::ranges::max(capacities) + 1) / 2;
   return static_cast<std::uint32_t>(
       std::ranges::count_if(capacities, [&](std::uint32_t c) { return c >= enough; }));
 }
 
 std::uint32_t fast_cores() {
-  return told_by_system().value_or(std::max(1u, std::thread::hardware_concurrency()));
+  const std::uint32_t count = told_by_system();
+  return count > 0 ? count : std::max(1u, std::thread::hardware_concurrency());
 }
 
 }  // namespace edgedraft

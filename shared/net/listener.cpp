@@ -82,6 +82,30 @@ struct Connection {
   }
 };
 
+// Messages of one kind: given, by any thread; queued and gone to the socket, on the strand.
+class Backlog {
+ public:
+  explicit Backlog(std::uint32_t full) : full_(full) {}
+
+  void give() { ++given_; }
+  void queue() { ++queued_; }
+  // `waiting` of those that were queued have still not gone. Returns whether somebody may have seen
+  // a full backlog that is so no more.
+  bool note_gone(std::uint32_t waiting) {
+    const std::uint32_t gone_before = gone_;
+    gone_ = queued_ - waiting;
+    // Read after the store: whoever saw the old count had given its messages before, and is told.
+    return gone_ != gone_before && given_ - gone_before >= full_;
+  }
+  std::uint32_t count() const { return given_ - gone_; }
+
+ private:
+  std::uint32_t full_;
+  std::atomic<std::uint32_t> given_ = 0;
+  std::uint32_t queued_ = 0;
+  std::atomic<std::uint32_t> gone_ = 0;
+};
+
 }  // namespace
 
 // Outlives the connection, the listener even: neither is touched once end() has cut them off.
@@ -91,10 +115,8 @@ struct ReplyHandle::Target {
   std::uint64_t id;
   std::mutex mutex;
   Connection* connection;  // set to nothing on its strand, when it ends
-  // Verdicts: given, by any thread; queued and gone to the socket, on the strand.
-  std::atomic<std::uint32_t> given = 0;
-  std::uint32_t queued = 0;
-  std::atomic<std::uint32_t> gone = 0;
+  Backlog verdicts{kBacklogFull};
+  Backlog chunks{kChunkBacklogFull};
 
   Connection* get() {
     const std::scoped_lock lock(mutex);
@@ -140,22 +162,30 @@ void ReplyHandle::reject(Error error) const {
 }
 
 void ReplyHandle::verdict(wire::Verdict verdict) const {
-  ++target_->given;
+  target_->verdicts.give();
   Target::post(target_,
                [v = std::move(verdict), target = target_.get()](ServerSession& s) mutable {
                  s.verdict(std::move(v));
-                 ++target->queued;
+                 target->verdicts.queue();
                },
                {});
 }
 
 std::uint32_t ReplyHandle::backlog() const {
-  return target_->given - target_->gone;
+  return target_->verdicts.count();
+}
+
+std::uint32_t ReplyHandle::chunk_backlog() const {
+  return target_->chunks.count();
 }
 
 void ReplyHandle::activations(wire::Activations chunk) const {
+  target_->chunks.give();
   Target::post(target_,
-               [c = std::move(chunk)](ServerSession& s) mutable { s.activations(std::move(c)); },
+               [c = std::move(chunk), target = target_.get()](ServerSession& s) mutable {
+                 s.activations(std::move(c));
+                 target->chunks.queue();
+               },
                {Errc::timed_out, "the client does not read what it asked for"});
 }
 
@@ -434,22 +464,19 @@ class Listener::Impl {
             .take_output =
                 [this, &connection, &session] {
                   Bytes output = session.take_output();
-                  // A block may hold the first of many verdicts.
-                  if (!session.is_behind()) note_drained(connection);
+                  note_drained(connection);
                   return output;
                 },
             .paces_output = [&session] { return session.paces_output(); }};
   }
 
-  // All that is queued goes to the socket now.
+  // What was taken of the session's output goes to the socket now.
   void note_drained(Connection& connection) {
     ReplyHandle::Target& target = *connection.reply->target_;
-    const std::uint32_t gone_before = target.gone;
-    target.gone = target.queued;
-    // Read after the store: whoever saw the old count had given its verdicts before, and is told.
-    if (target.given - gone_before >= ReplyHandle::kBacklogFull) {
-      application_.drained(connection.id);
-    }
+    bool drained = target.chunks.note_gone(connection.session.chunks_waiting());
+    // A block may hold the first of many verdicts.
+    if (!connection.session.is_behind()) drained |= target.verdicts.note_gone(0);
+    if (drained) application_.drained(connection.id);
   }
 
   // Everything that a connection may throw ends here.

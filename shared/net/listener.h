@@ -30,6 +30,10 @@ class ReplyHandle {
   // reading. At kBacklogFull a stream has to pause until ServerApplication::drained().
   static constexpr std::uint32_t kBacklogFull = 64;
   std::uint32_t backlog() const;
+  // As backlog(), of activations that were given in chunks: at kChunkBacklogFull no more of a
+  // prompt's are to be made until then.
+  static constexpr std::uint32_t kChunkBacklogFull = 8;
+  std::uint32_t chunk_backlog() const;
 
  private:
   friend class Listener;

@@ -130,13 +130,11 @@ void Channel::send(const wire::OutgoingMessage& message) {
 
 void Channel::send_bulk(const wire::Activations& chunk, std::uint64_t raw_bytes) {
   bulk_.push_back({wire::encode(chunk), raw_bytes, chunk.data.size()});
-  bulk_bytes_ += bulk_.back().frame.size();
   content_ = rate_.has_value();
 }
 
 void Channel::drop_bulk() {
   bulk_.clear();
-  bulk_bytes_ = 0;
 }
 
 bool Channel::has_output() const {
@@ -160,7 +158,6 @@ Bytes Channel::take_urgent() {
 
 void Channel::append_bulk(Bytes& to) {
   const Bulk& bulk = bulk_.front();
-  bulk_bytes_ -= bulk.frame.size();
   append(bulk.frame, to);
   count_activations(bulk.raw_bytes, bulk.sent_bytes);
   bulk_.pop_front();

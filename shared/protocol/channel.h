@@ -77,7 +77,7 @@ class Channel {
   std::uint64_t urgent_bytes() const {
     return urgent_.size() + (rate_ ? rate_->waiting_bytes() : 0);
   }
-  std::uint64_t output_bytes() const { return urgent_bytes() + bulk_bytes_; }
+  std::uint32_t bulk_count() const { return static_cast<std::uint32_t>(bulk_.size()); }
   // What was taken did not hold all that was said before.
   bool is_behind() const { return rate_ && rate_->is_behind(); }
 
@@ -106,7 +106,6 @@ class Channel {
   // To the newest Ping: a peer that pings and does not read piles up nothing.
   std::optional<wire::Pong> pong_;
   std::deque<Bulk> bulk_;
-  std::uint64_t bulk_bytes_ = 0;
   TrafficStats traffic_;
 
   std::optional<ConstantRate> rate_;

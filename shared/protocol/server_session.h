@@ -45,9 +45,7 @@ using ServerEvent = std::variant<HelloReceived, PrefillRequested, ResumeRequeste
 
 struct ServerSessionOptions {
   ChannelOptions channel{};
-  // Queued bytes at which a client that does not read is dropped: in all, and of what is no
-  // activations of a prompt.
-  std::uint64_t output_bytes_max = 256u << 20;
+  // Queued bytes, activations of a prompt apart, at which a client that does not read is dropped.
   std::uint64_t urgent_bytes_max = 16u << 20;
 };
 
@@ -71,6 +69,8 @@ class ServerSession {
   bool has_output() const { return channel_.has_output(); }
   bool paces_output() const { return channel_.paces_output(); }
   bool is_behind() const { return channel_.is_behind(); }
+  // Of prompts' activations, in output that was not taken yet.
+  std::uint32_t chunks_waiting() const { return channel_.bulk_count(); }
   // Verdicts overtake activations that wait.
   Bytes take_output() { return channel_.take_output(); }
   std::optional<ServerEvent> next_event();

@@ -324,6 +324,9 @@ class Backend {
   // The one that drafters keep their keys and values in.
   virtual DType drafter_cache_type() const { return DType::f32; }
 
+  // False where memory is only planned: what would be written to it need not be made.
+  virtual bool keeps_numbers() const { return true; }
+
   // Zeroed memory for `floats` numbers. Throws DeviceError when there is none.
   virtual std::unique_ptr<Buffer> allocate(std::uint64_t floats) = 0;
   // A constant copy or, where the backend can compute in host memory, an alias of `bytes`, which

@@ -1,5 +1,6 @@
 #include "shared/runtime/layer.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <vector>
@@ -7,6 +8,11 @@
 #include "shared/base/check.h"
 
 namespace edgedraft {
+namespace {
+
+constexpr std::uint32_t kTablePart = 1024;  // positions
+
+}  // namespace
 
 LayerScratch::LayerScratch(Backend& backend, const LayerShape& shape, std::uint32_t rows_max)
     : normed(backend, rows_max, shape.dim),
@@ -103,24 +109,33 @@ void feed_forward(Backend& backend, const Layer& layer, LayerScratch& scratch, c
 
 OwnedMatrix make_rope_table(Backend& backend, const RopeConfig& rope, std::uint32_t head_dim,
                             std::uint32_t position_count) {
+  OwnedMatrix table(backend, position_count, head_dim);
+  if (!backend.keeps_numbers()) return table;
+  // The reference implementations keep frequencies and angles in float32; so do we, to agree at
+  // long positions.
   const std::uint32_t half = head_dim / 2;
-  std::vector<float> table(std::size_t{position_count} * head_dim);
+  std::vector<float> frequencies(half);
   for (std::uint32_t i = 0; i < half; ++i) {
-    // The reference implementations keep frequencies and angles in float32; so do we, to agree at
-    // long positions.
-    float frequency =
+    frequencies[i] =
         1.0f / std::pow(rope.theta, static_cast<float>(2 * i) / static_cast<float>(head_dim));
-    if (!rope.frequency_divisors.empty()) frequency /= rope.frequency_divisors[i];
-    for (std::uint32_t position = 0; position < position_count; ++position) {
-      const float angle = static_cast<float>(position) * frequency;
-      float* row = &table[std::size_t{position} * head_dim];
-      row[i] = std::cos(angle);
-      row[half + i] = std::sin(angle);
-    }
+    if (!rope.frequency_divisors.empty()) frequencies[i] /= rope.frequency_divisors[i];
   }
-  OwnedMatrix matrix(backend, position_count, head_dim);
-  backend.write(matrix.all(), table);
-  return matrix;
+  // Contexts come from files and options: what is not on the backend stays small.
+  std::vector<float> part(std::size_t{std::min(kTablePart, position_count)} * head_dim);
+  for (std::uint32_t first = 0; first < position_count; first += kTablePart) {
+    const std::uint32_t count = std::min(kTablePart, position_count - first);
+    for (std::uint32_t p = 0; p < count; ++p) {
+      float* row = &part[std::size_t{p} * head_dim];
+      for (std::uint32_t i = 0; i < half; ++i) {
+        const float angle = static_cast<float>(first + p) * frequencies[i];
+        row[i] = std::cos(angle);
+        row[half + i] = std::sin(angle);
+      }
+    }
+    backend.write(table.all().row_range(first, count),
+                  std::span(part).first(std::size_t{count} * head_dim));
+  }
+  return table;
 }
 
 }  // namespace edgedraft

@@ -16,6 +16,7 @@ class PlanningBackend : public Backend {
   using Backend::Backend;
 
   std::string_view name() const override { return "plan"; }
+  bool keeps_numbers() const override { return false; }
   std::unique_ptr<Buffer> allocate(std::uint64_t floats) override;
   std::unique_ptr<Buffer> upload(ByteView bytes) override;
   std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) override;

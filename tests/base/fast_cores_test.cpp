@@ -59,14 +59,15 @@ TEST_F(FastCoresTest, OnlyThoseThatTheProcessMayRunOnCount) {
   EXPECT_EQ(fast_cores(folder_, std::vector<std::uint32_t>{3, 4, 7}), 2u);
 }
 
-TEST_F(FastCoresTest, WhereASpeedIsMissingOrNoNumberNothingIsSaid) {
-  EXPECT_EQ(fast_cores(folder_, all_), std::nullopt);
-  EXPECT_EQ(fast_cores(folder_, {}), std::nullopt);
+TEST_F(FastCoresTest, WhereASpeedIsMissingOrNoNumberAllCount) {
+  EXPECT_EQ(fast_cores(folder_, all_), 8u);
+  EXPECT_EQ(fast_cores(folder_, std::vector<std::uint32_t>{2, 5}), 2u);
+  EXPECT_EQ(fast_cores(folder_, {}), 0u);
   write_all({250, 250, 250, 250, 780, 780, 780});
-  EXPECT_EQ(fast_cores(folder_, all_), std::nullopt);
+  EXPECT_EQ(fast_cores(folder_, all_), 8u);
   for (const char* capacity : {"", "fast", "0"}) {
     write(7, capacity);
-    EXPECT_EQ(fast_cores(folder_, all_), std::nullopt) << capacity;
+    EXPECT_EQ(fast_cores(folder_, all_), 8u) << capacity;
   }
 }
 

@@ -17,6 +17,7 @@
 #include "shared/drafting/merged_drafter.h"
 #include "shared/drafting/moa/moa_kind.h"
 #include "shared/drafting/ngram/ngram_kind.h"
+#include "shared/runtime/layer.h"
 #include "shared/runtime/planning_backend.h"
 #include "tests/support/toy_feature_drafters.h"
 #include "tests/support/toy_models.h"
@@ -170,6 +171,20 @@ TEST_P(MemoryNeedTest, OneByteLessIsRefused) {
 
 INSTANTIATE_TEST_SUITE_P(Drafters, MemoryNeedTest, ::testing::ValuesIn(cases()),
                          [](const auto& c) { return c.param.name; });
+
+// A context is whatever a file says.
+TEST(RopeTableTest, OfAnyContextIsPlannedWithoutMemoryAndRefusedWithoutMaking) {
+  constexpr std::uint32_t kHeadDim = 64;
+  constexpr std::uint32_t kPositions = 1u << 30;
+  const auto meter = std::make_shared<MemoryMeter>(MemoryMeter::kUnlimited);
+  const auto plan = plan_cpu_backend({.threads = 1, .meter = meter});
+  const OwnedMatrix planned = make_rope_table(*plan, {}, kHeadDim, kPositions);
+  EXPECT_GE(meter->held(), std::uint64_t{kPositions} * kHeadDim * sizeof(float));
+
+  const auto limited =
+      make_cpu_backend({.threads = 1, .meter = std::make_shared<MemoryMeter>(1u << 20)});
+  EXPECT_THROW(make_rope_table(*limited, {}, kHeadDim, kPositions), DeviceError);
+}
 
 TEST(MemoryMeterTest, CountsWhatIsHeldAndKeepsItsLimit) {
   const auto meter = std::make_shared<MemoryMeter>(100);

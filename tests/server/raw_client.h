@@ -111,6 +111,7 @@ class RawClient {
       of_.tell([&] { of_.session_.refuse(round, error); });
     }
     bool full() const override { return !of_.reads_; }
+    bool full_of_chunks() const override { return !of_.reads_; }
 
    private:
     RawClient& of_;

@@ -119,6 +119,26 @@ TEST_F(RunTest, RowsThatBecameValidFollowTheirVerdictIfTheyAreWanted) {
   }
 }
 
+TEST_F(RunTest, APromptsRowsWaitForTheirReaderAndOthersDoNot) {
+  PositionTap tap;
+  HintingClient& slow = connect(&tap);
+  HintingClient& quick = connect(&tap);
+  slow.raw().reads(false);
+  ASSERT_TRUE(slow.begin(prompt_of(1), {}, {}));
+  ASSERT_TRUE(quick.begin(prompt_of(2), {}, {}));
+  run_until_idle();
+  EXPECT_TRUE(loop_->idle());
+  EXPECT_TRUE(slow.raw().activations.empty());
+  ASSERT_EQ(quick.raw().activations.size(), 1u);
+  EXPECT_EQ(quick.raw().activations[0].count, kPromptCount);
+
+  slow.raw().reads(true);
+  EXPECT_FALSE(loop_->idle());
+  run_until_idle();
+  ASSERT_EQ(slow.raw().activations.size(), 1u);
+  EXPECT_EQ(slow.raw().activations[0].count, kPromptCount);
+}
+
 TEST_F(RunTest, ACancelledRunStopsAndTheNextOneBuildsOnWhatIsKnown) {
   HintingClient& client = connect();
   const Tokens prompt = prompt_of(1);
