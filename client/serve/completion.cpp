@@ -21,7 +21,7 @@ std::string lost_event(const char* why) {
 Completion::Choice::Choice(Completion& completion, std::uint32_t index)
     : text({.tokenizer = completion.parts_.tokenizer,
             .leading_space =
-                completion.goes_on_with_text() ? LeadingSpace::keep : LeadingSpace::strip,
+                completion.keeps_leading_space() ? LeadingSpace::keep : LeadingSpace::strip,
             .stops = completion.request_.constraints.stops,
             .shows_drafts = completion.request_.offline == OfflinePolicy::revise,
             .thoughts = completion.thoughts(),
@@ -318,9 +318,10 @@ std::string Completion::echo_of(std::uint32_t choice) const {
   return request_.echo ? request_.prompts[choice / request_.choices].text : "";
 }
 
-// Behind text, not behind the template's.
-bool Completion::goes_on_with_text() const {
-  return request_.kind == CompletionKind::text || !request_.begun.empty();
+// Behind text, not behind the template's; a grammar's texts begin behind the space.
+bool Completion::keeps_leading_space() const {
+  return request_.constraints.grammar.empty() &&
+         (request_.kind == CompletionKind::text || !request_.begun.empty());
 }
 
 // With what placeholders stand for.

@@ -112,7 +112,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   FinishedChoice finished(std::uint32_t choice) const;
   std::vector<ToolCall> calls_of(const Choice& choice) const;
   std::uint32_t answers_count() const;
-  bool goes_on_with_text() const;
+  bool keeps_leading_space() const;
   std::string echo_of(std::uint32_t choice) const;
   std::string as_seen(const std::string& text, bool in_json = false) const;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <set>
 
 #include "shared/base/constraints.h"
@@ -55,7 +56,48 @@ constexpr std::string_view kRestricting[] = {"pattern",
                                              "unevaluatedItems",
                                              "dependencies",
                                              "$dynamicRef",
+                                             "$recursiveRef",
                                              "unevaluatedProperties"};
+
+// Words that restrict values of one type, and are followed there.
+constexpr std::pair<std::string_view, std::string_view> kOfOneType[] = {
+    {"properties", "object"}, {"required", "object"},   {"additionalProperties", "object"},
+    {"items", "array"},       {"prefixItems", "array"}, {"minItems", "array"},
+    {"maxItems", "array"},    {"minLength", "string"},  {"maxLength", "string"},
+};
+
+// Words that say by themselves what the values are.
+constexpr const char* kChoices[] = {"$ref", "const", "enum", "anyOf", "oneOf", "allOf"};
+
+// Whether a word that restricts does not where it is `false`, in a schema whose texts have no
+// properties and items but those that it names.
+bool restricts_nothing(std::string_view word, const SchemaGrammar::Schema& schema) {
+  if (schema[std::string(word)] != false) return false;
+  if (word == "unevaluatedProperties") return schema.contains("properties");
+  if (word == "unevaluatedItems") return schema.contains("prefixItems");
+  return word == "uniqueItems" || word == "not";
+}
+
+bool is_of_type(const SchemaGrammar::Schema& value, std::string_view type) {
+  if (type == "object") return value.is_object();
+  if (type == "array") return value.is_array();
+  if (type == "string") return value.is_string();
+  if (type == "boolean") return value.is_boolean();
+  if (type == "null") return value.is_null();
+  if (type == "number") return value.is_number();
+  return type == "integer" && value.is_number() &&
+         (value.is_number_integer() || value.get<double>() == std::trunc(value.get<double>()));
+}
+
+// By `type`, which is a text or an array of them. True where there is none.
+bool has_stated_type(const SchemaGrammar::Schema& value, const SchemaGrammar::Schema& schema) {
+  const auto type = schema.find("type");
+  if (type == schema.end()) return true;
+  const auto fits = [&](const SchemaGrammar::Schema& one) {
+    return one.is_string() && is_of_type(value, one.get_ref<const std::string&>());
+  };
+  return type->is_array() ? std::ranges::any_of(*type, fits) : fits(*type);
+}
 
 bool is_true(const SchemaGrammar::Schema& schema) {
   return schema.is_boolean() && schema.get<bool>();
@@ -139,41 +181,19 @@ std::string SchemaGrammar::value(const Schema& schema, const Schema& root, std::
     return "null";
   }
   for (const std::string_view word : kRestricting) {
-    if (schema.contains(word) && schema[std::string(word)] != false) {
+    if (schema.contains(word) && !restricts_nothing(word, schema)) {
       refuse("the word '" + std::string(word) + "' of JSON Schema is not supported");
     }
   }
-  if (const auto to = schema.find("$ref"); to != schema.end()) {
-    if (to->is_string()) return reference(to->get<std::string>(), root, depth);
-    refuse("$ref has to be a text");
-  }
-  if (const auto one = schema.find("const"); one != schema.end()) {
-    return add("const", literal(one->dump()));
-  }
-  if (const auto list = schema.find("enum"); list != schema.end()) {
-    if (!list->is_array() || list->empty()) refuse("enum has to be an array of values");
-    std::string body;
-    for (const Schema& one : *list) body += (body.empty() ? "" : " | ") + literal(one.dump());
-    return add("enum", body);
-  }
-  for (const char* const name : {"anyOf", "oneOf", "allOf"}) {
-    const auto list = schema.find(name);
-    if (list == schema.end()) continue;
-    if (!list->is_array() || list->empty()) refuse(std::string(name) + " has to be an array");
-    if (std::string_view(name) == "allOf" && list->size() > 1) {
-      refuse("allOf of several schemas is not supported");
-    }
-    if (schema.contains("properties")) {
-      refuse(std::string(name) + " beside properties is not supported");
-    }
-    return error_ ? "null" : choice(*list, root, depth);
+  for (const char* const word : kChoices) {
+    if (schema.contains(word)) return chosen(word, schema, root, depth);
   }
   const auto type = schema.find("type");
   if (type == schema.end()) {
-    if (schema.contains("properties")) return object(schema, root, depth);
-    if (schema.contains("items") || schema.contains("prefixItems"))
-      return array(schema, root, depth);
-    return common("value");
+    const auto* of_type = std::ranges::find_if(
+        kOfOneType, [&](const auto& word) { return schema.contains(word.first); });
+    if (of_type == std::end(kOfOneType)) return common("value");
+    return typed(std::string(of_type->second), schema, root, depth);
   }
   if (type->is_string()) return typed(type->get<std::string>(), schema, root, depth);
   if (!type->is_array() || type->empty()) refuse("type has to be a text or an array of them");
@@ -209,9 +229,52 @@ std::string SchemaGrammar::text(const Schema& schema) {
   return add("text", R"("\"" char{)" + std::to_string(least) + "," + end + R"(} "\"")");
 }
 
-std::string SchemaGrammar::choice(const Schema& list, const Schema& root, std::size_t depth) {
+std::string SchemaGrammar::chosen(const std::string& word, const Schema& schema, const Schema& root,
+                                  std::size_t depth) {
+  const auto beside = [&](std::string_view other) {
+    if (!schema.contains(other)) return;
+    refuse("the word '" + std::string(other) + "' beside '" + word + "' is not supported");
+  };
+  for (const std::string_view other : kChoices) {
+    if (other != word) beside(other);
+  }
+  for (const auto& [other, of_type] : kOfOneType) beside(other);
+  if (word == "$ref") beside("type");
+  if (error_) return "null";
+  const Schema& list = schema[word];
+  if (word == "$ref") {
+    if (list.is_string()) return reference(list.get<std::string>(), root, depth);
+    refuse("$ref has to be a text");
+    return "null";
+  }
+  if (word == "const") return values(Schema::array({list}), schema);
+  if (!list.is_array() || list.empty()) refuse(word + " has to be an array that is not empty");
+  if (word == "allOf" && list.size() > 1) refuse("allOf of several schemas is not supported");
+  if (error_) return "null";
+  return word == "enum" ? values(list, schema) : choice(list, schema, root, depth);
+}
+
+std::string SchemaGrammar::values(const Schema& list, const Schema& schema) {
   std::string body;
   for (const Schema& one : list) {
+    if (!has_stated_type(one, schema)) continue;
+    body += (body.empty() ? "" : " | ") + literal(one.dump());
+  }
+  if (body.empty()) refuse("no value that the schema names has its type");
+  return add("values", body);
+}
+
+std::string SchemaGrammar::choice(const Schema& list, const Schema& schema, const Schema& root,
+                                  std::size_t depth) {
+  std::string body;
+  for (Schema one : list) {
+    // What stands beside the list holds for each of it.
+    if (schema.contains("type") && one.is_object()) {
+      if (one.contains("type") && one["type"] != schema["type"]) {
+        refuse("a choice of another type than is stated beside it is not supported");
+      }
+      one["type"] = schema["type"];
+    }
     body += (body.empty() ? "" : " | ") + value(one, root, depth + 1);
     if (error_) return "null";
   }
@@ -298,6 +361,10 @@ std::string SchemaGrammar::array(const Schema& schema, const Schema& root, std::
       prefix != schema.end() && (prefix->is_array() || prefix.key() == "prefixItems");
   if (is_tuple) {
     if (!prefix->is_array() || prefix->empty()) refuse("prefixItems has to be an array");
+    if (bound(schema, "minItems", 0) > prefix->size() ||
+        bound(schema, "maxItems", kRepeatsMax) < prefix->size()) {
+      refuse("a tuple has as many items as it names: minItems and maxItems exclude that");
+    }
     std::string body;
     for (const Schema& item : *prefix) {
       body += (body.empty() ? "" : R"( "," ws )") + value(item, root, depth + 1);

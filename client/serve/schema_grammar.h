@@ -48,7 +48,13 @@ class SchemaGrammar {
   std::string array(const Schema& schema, const Schema& root, std::size_t depth);
   std::string text(const Schema& schema);
   std::string reference(const std::string& to, const Schema& root, std::size_t depth);
-  std::string choice(const Schema& list, const Schema& root, std::size_t depth);
+  // Of a schema with `word`, one of those that say what the values are.
+  std::string chosen(const std::string& word, const Schema& schema, const Schema& root,
+                     std::size_t depth);
+  // Those of `list` that are of the schema's type.
+  std::string values(const Schema& list, const Schema& schema);
+  std::string choice(const Schema& list, const Schema& schema, const Schema& root,
+                     std::size_t depth);
   // Rules that all schemas share, added when they are first used.
   std::string common(const std::string& name);
   std::uint32_t bound(const Schema& schema, const char* name, std::uint32_t otherwise);

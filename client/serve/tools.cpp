@@ -2,9 +2,11 @@
 
 #include <map>
 #include <string_view>
+#include <vector>
 
 #include "client/serve/begun_mark.h"
 #include "client/serve/schema_grammar.h"
+#include "shared/model/utf8.h"
 
 namespace edgedraft {
 namespace {
@@ -22,30 +24,48 @@ Json described(const Tool& tool) {
   return described;
 }
 
-// How much of `mark` stands at the end of its first `matched` characters and one more.
-std::size_t matched_behind(std::string_view mark, std::size_t matched, char next) {
-  const std::string read = std::string(mark.substr(0, matched)) + next;
+std::vector<std::string_view> characters_of(std::string_view text) {
+  std::vector<std::string_view> characters;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = utf8_front(text.substr(at)).byte_count;
+    characters.push_back(text.substr(at, length));
+    at += length;
+  }
+  return characters;
+}
+
+// As a class of a grammar has them.
+std::string listed(const std::vector<std::string_view>& characters) {
+  std::string listed;
+  for (const std::string_view c : characters) {
+    if (std::string_view("]^-\\").find(c) != std::string_view::npos) listed += '\\';
+    listed += c;
+  }
+  return listed;
+}
+
+// How much of `mark` stands at the end of its first `matched` bytes and a character more.
+std::size_t matched_behind(std::string_view mark, std::size_t matched, std::string_view next) {
+  const std::string read = std::string(mark.substr(0, matched)) + std::string(next);
   return read == mark ? mark.size() : begun_mark(read, mark);
 }
 
 // Rules for a text without `mark`, or one that ends with the first of it and goes on with `then`:
-// free-N is what may follow the first N characters of the mark.
+// free-N is what may follow the first N bytes of the mark.
 std::string rules_of_text(std::string_view mark, const std::string& then) {
-  std::string known;  // the mark's characters, as a class has them
-  for (const char c : mark) {
-    if (std::string_view("]^-\\").find(c) != std::string_view::npos) known += '\\';
-    known += c;
-  }
+  const std::vector<std::string_view> characters = characters_of(mark);
   std::string rules;
-  for (std::size_t matched = 0; matched < mark.size(); ++matched) {
-    std::map<char, std::size_t> next;
-    for (const char c : mark) next[c] = matched_behind(mark, matched, c);
-    rules += "free-" + std::to_string(matched) + " ::= ([^" + known + "] free-0";
+  std::size_t matched = 0;
+  for (const std::string_view character : characters) {
+    std::map<std::string_view, std::size_t> next;
+    for (const std::string_view c : characters) next[c] = matched_behind(mark, matched, c);
+    rules += "free-" + std::to_string(matched) + " ::= ([^" + listed(characters) + "] free-0";
     for (const auto& [c, to] : next) {
-      rules += " | " + SchemaGrammar::literal(std::string(1, c)) + ' ';
+      rules += " | " + SchemaGrammar::literal(c) + ' ';
       rules += to == mark.size() ? then : "free-" + std::to_string(to);
     }
     rules += ")?\n";
+    matched += character.size();
   }
   return rules;
 }
@@ -91,7 +111,8 @@ ApiResult<std::string> Tools::grammar() const {
   if (use == ToolUse::forced) return rules.grammar(calls);
   const std::string_view mark = form.mark();
   if (mark.empty()) {
-    return rules.grammar(calls + " | ([^" + form.begin.front() + "] .*)?");
+    const auto begin = characters_of(form.begin);
+    return rules.grammar(calls + " | ([^" + listed({begin.front()}) + "] .*)?");
   }
   const std::string then =
       rules.add("calls", SchemaGrammar::literal(form.begin.substr(mark.size())) + ' ' + more);

@@ -45,6 +45,11 @@ struct Pace {
 };
 
 Result<Pace> pace_of(const ServerOptions& o) {
+  if (o.pace_ms > 0 && !o.pace_profile.empty()) {
+    return Error{Errc::usage,
+                 "--pace-ms and --pace-profile exclude each other; one of them may come from the "
+                 "environment or the configuration file"};
+  }
   std::function<Duration(std::uint32_t)> pace;
   if (o.pace_ms > 0) {
     pace = [least = std::chrono::milliseconds(o.pace_ms)](std::uint32_t) { return least; };
@@ -245,6 +250,12 @@ Result<int> serve(const ServerOptions& o) {
       "{}: context {} tokens, at most {} MiB a session with keys and values in {}, {} drafters",
       (*host)->name(), (*host)->context_count(), SessionStore::session_bytes(parts) >> 20,
       o.kv_type, (*host)->drafters().size());
+  if ((*host)->context_count() > (*host)->model_context_count()) {
+    log->warn(
+        "--ctx {}: the model was made for {} tokens; what an answer says behind them may be "
+        "nonsense",
+        (*host)->context_count(), (*host)->model_context_count());
+  }
 
   PassLoopOptions passes;
   passes.sessions = limits;

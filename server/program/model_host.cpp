@@ -49,7 +49,8 @@ Result<void> ModelHost::load_target(const ModelHostOptions& options) {
   const auto name = file_.get_string_or("general.name", options.model.stem().string());
   if (!name) return name.error();
   name_ = *name;
-  context_count_ = options.context_count > 0 ? options.context_count : model->config.context_length;
+  model_context_count_ = model->config.context_length;
+  context_count_ = options.context_count > 0 ? options.context_count : model_context_count_;
   return boost::system::in_place_value;
 }
 

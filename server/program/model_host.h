@@ -48,6 +48,8 @@ class ModelHost {
 
   const std::string& name() const { return name_; }
   std::uint32_t context_count() const { return context_count_; }
+  // What the model was made for.
+  std::uint32_t model_context_count() const { return model_context_count_; }
   const Digest& target_fingerprint() const { return target_fingerprint_; }
   const Digest& tokenizer_fingerprint() const { return tokenizer_fingerprint_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
@@ -79,6 +81,7 @@ class ModelHost {
   std::vector<std::filesystem::path> indexes_;
   std::string name_;
   std::uint32_t context_count_ = 0;
+  std::uint32_t model_context_count_ = 0;
   Digest target_fingerprint_{};
   Digest tokenizer_fingerprint_{};
   std::optional<Tokenizer> tokenizer_;

@@ -9,6 +9,9 @@ namespace edgedraft {
 namespace {
 
 constexpr float kForbidden = -std::numeric_limits<float>::infinity();
+// What reading a token may add to the automaton's steps: a text that is read anew, because tables
+// were cleared, never runs out of them.
+constexpr std::uint64_t kStepsAToken = 64;
 
 }  // namespace
 
@@ -124,6 +127,7 @@ GrammarAutomaton::State AnswerLaw::state_behind(std::span<const std::uint32_t> a
   while (read_.size() < answer.size()) {
     const std::size_t at = read_.size();
     GrammarAutomaton::State state = states_.back();
+    automaton.allow_steps(kStepsAToken);
     for (const char byte : text_at(answer, at)) {
       state = automaton.next(state, static_cast<std::uint8_t>(byte));
     }
@@ -152,9 +156,19 @@ void AnswerLaw::keep(std::size_t tokens_back) {
 
 void AnswerLaw::begin_again() {
   GrammarAutomaton& automaton = grammar_->automaton();
+  const auto enter = [&] {
+    return kept_.count == 0 ? automaton.start() : automaton.enter(kept_.place);
+  };
+  GrammarAutomaton::State state = enter();
+  if (state == GrammarAutomaton::kNoRoom) {  // others have filled the tables
+    automaton.clear();
+    state = enter();
+  }
+  // It has no room even alone.
+  if (state == GrammarAutomaton::kNoRoom) state = GrammarAutomaton::kDead;
   clearings_ = automaton.clearings();
   read_.resize(kept_.count);
-  states_.assign(1, kept_.count == 0 ? automaton.start() : automaton.enter(kept_.place));
+  states_.assign(1, state);
 }
 
 bool AnswerLaw::stops(std::span<const std::uint32_t> answer) const {

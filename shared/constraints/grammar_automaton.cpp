@@ -3,7 +3,17 @@
 #include <algorithm>
 #include <set>
 
+#include "shared/base/check.h"
+
 namespace edgedraft {
+namespace {
+
+// Frames of a state that a byte is tried on in the time of a step.
+constexpr std::size_t kFramesAStep = 32;
+// Whatever was read before: without its beginning a grammar has no texts at all.
+constexpr std::uint64_t kStepsAStart = 4 * GrammarAutomaton::kFramesAStateMax;
+
+}  // namespace
 
 GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const Grammar> grammar)
     : grammar_(std::move(grammar)) {
@@ -13,10 +23,13 @@ GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const Grammar> grammar)
 
 void GrammarAutomaton::clear() {
   ++clearings_;
+  allow_steps(kStepsAStart);
   frames_.assign(1, {});  // kBottom
   frame_ids_.clear();
   states_.clear();
   state_ids_.clear();
+  state_behind_.clear();
+  frames_held_ = 0;
   states_.emplace_back();
   states_[kDead].next = std::make_unique<std::array<std::uint16_t, 256>>();
   states_[kDead].next->fill(kDead);
@@ -27,9 +40,11 @@ void GrammarAutomaton::clear() {
   }
   close(closure, std::move(open));
   start_ = intern(std::move(closure));
+  if (start_ == kNoRoom) start_ = kDead;  // there will never be more
 }
 
 GrammarAutomaton::Place GrammarAutomaton::place_of(State state) const {
+  EDGEDRAFT_CHECK(state < states_.size());
   Place place{.frames = {Frame{}}, .before = {}, .accepts = states_[state].accepts};
   // A frame's parent was made before it: in order of their numbers each finds its own.
   std::set<std::uint32_t> needed;
@@ -53,7 +68,7 @@ GrammarAutomaton::State GrammarAutomaton::enter(const Place& place) {
   for (std::size_t i = 1; i < place.frames.size(); ++i) {
     const Frame& at = place.frames[i];
     ids.push_back(frame(at.sequence, at.position, ids[at.parent], closure));
-    if (closure.crowded) return kDead;
+    if (closure.crowded) return kNoRoom;
   }
   for (const std::uint32_t index : place.before) closure.frames.push_back(ids[index]);
   return intern(std::move(closure));
@@ -63,6 +78,13 @@ GrammarAutomaton::State GrammarAutomaton::clear_but(State state) {
   const Place place = place_of(state);
   clear();
   return enter(place);
+}
+
+bool GrammarAutomaton::take_steps(std::uint64_t count) {
+  const std::uint64_t taken = std::min(count, steps_left_);
+  steps_left_ -= taken;
+  steps_taken_ += taken;
+  return taken == count;
 }
 
 void GrammarAutomaton::allow_steps(std::uint64_t steps) {
@@ -89,12 +111,10 @@ void GrammarAutomaton::close(Closure& closure, std::vector<std::uint32_t> open) 
   std::set<std::uint32_t> seen;
   std::set<std::pair<std::uint32_t, std::uint32_t>> expanded;  // rules, and what stands behind each
   while (!open.empty()) {
-    if (steps_left_ == 0) {
+    if (!take_steps(1)) {
       closure.exhausted = true;
       return;
     }
-    --steps_left_;
-    ++steps_taken_;
     const std::uint32_t id = open.back();
     open.pop_back();
     if (id == kNoFrame || !seen.insert(id).second) continue;
@@ -132,11 +152,17 @@ GrammarAutomaton::State GrammarAutomaton::intern(Closure closure) {
   std::pair key(std::move(closure.frames), closure.accepts);
   const auto known = state_ids_.find(key);
   if (known != state_ids_.end()) return known->second;
-  if (states_.size() >= kStatesMax) return kNoRoom;
+  if (states_.size() >= kStatesMax || !hold(2 * key.first.size())) return kNoRoom;
   const auto id = static_cast<State>(states_.size());
   states_.push_back({.frames = key.first, .accepts = key.second});
   state_ids_.emplace(std::move(key), id);
   return id;
+}
+
+bool GrammarAutomaton::hold(std::size_t frames) {
+  if (frames_held_ + frames > kHeldFramesMax) return false;
+  frames_held_ += frames;
+  return true;
 }
 
 GrammarAutomaton::State GrammarAutomaton::next(State state, std::uint8_t byte) {
@@ -151,18 +177,26 @@ GrammarAutomaton::State GrammarAutomaton::next(State state, std::uint8_t byte) {
   std::vector<std::uint32_t> open;
   // By number: frames_ grows.
   const std::vector<std::uint32_t> frames = states_[state].frames;
+  if (!take_steps(1 + frames.size() / kFramesAStep)) return kDead;
   for (const std::uint32_t id : frames) {
     const Frame at = frames_[id];
     const Grammar::Element& element = grammar_->sequences()[at.sequence][at.position];
     if (!grammar_->byte_sets()[element.index][byte]) continue;
     open.push_back(frame(at.sequence, at.position + 1, at.parent, closure));
   }
-  close(closure, std::move(open));
+  const auto remember = [&](State found) {
+    (*states_[state].next)[byte] = static_cast<std::uint16_t>(found);
+    return found;
+  };
+  if (const auto same = state_behind_.find(open); same != state_behind_.end()) {
+    return remember(same->second);
+  }
+  close(closure, open);
   // Not what the byte leads to: that is found when there are steps again.
   if (closure.exhausted) return kDead;
   const State found = intern(std::move(closure));
-  (*states_[state].next)[byte] = static_cast<std::uint16_t>(found);
-  return found;
+  if (found != kNoRoom && hold(open.size())) state_behind_.emplace(std::move(open), found);
+  return remember(found);
 }
 
 }  // namespace edgedraft

@@ -34,7 +34,8 @@ class GrammarAutomaton {
 
   static constexpr std::size_t kStatesMax = 8192;
   static constexpr std::size_t kFramesMax = 1u << 16;
-  static constexpr std::size_t kFramesAStateMax = 1024;
+  static constexpr std::size_t kFramesAStateMax = 1u << 14;
+  static constexpr std::size_t kHeldFramesMax = 1u << 22;  // of all states
   static constexpr std::uint32_t kDepthMax = 512;
   static constexpr std::uint64_t kStepsMax = 1u << 22;  // some tenths of a second
 
@@ -57,13 +58,15 @@ class GrammarAutomaton {
   void clear();
   // How often that was done.
   std::uint64_t clearings() const { return clearings_; }
-  // Requires  the tables were cleared since the place was taken, and nothing was read
+  // kNoRoom where the tables are too full. Requires  they were cleared since the place was taken
   State enter(const Place& place);
   // Forgets all states but one, and returns its new number.
   State clear_but(State state);
 
   // Searches cost steps, of which there are kStepsMax at first and at most.
   void allow_steps(std::uint64_t steps);
+  // What was found to be dead last may not be so.
+  bool out_of_steps() const { return steps_left_ == 0; }
   std::uint64_t steps_taken() const { return steps_taken_; }
 
  private:
@@ -86,16 +89,22 @@ class GrammarAutomaton {
     bool exhausted = false;
   };
   void close(Closure& closure, std::vector<std::uint32_t> open);
+  bool take_steps(std::uint64_t count);
   // kNoFrame beyond the bounds; then `closure` says if that is for lack of room.
   std::uint32_t frame(std::uint32_t sequence, std::uint32_t position, std::uint32_t parent,
                       Closure& closure);
   State intern(Closure closure);
+  // Whether so many frames more can be held, which then they are.
+  bool hold(std::size_t frames);
 
   std::shared_ptr<const Grammar> grammar_;
   std::vector<Frame> frames_;
   std::map<std::array<std::uint32_t, 3>, std::uint32_t> frame_ids_;
   std::vector<StateData> states_;
   std::map<std::pair<std::vector<std::uint32_t>, bool>, State> state_ids_;
+  // By the frames that a byte leads to: most bytes of a character class lead to the same.
+  std::map<std::vector<std::uint32_t>, State> state_behind_;
+  std::size_t frames_held_ = 0;  // by the last three
   State start_ = kDead;
   std::uint64_t clearings_ = 0;
   std::uint64_t steps_left_ = kStepsMax;

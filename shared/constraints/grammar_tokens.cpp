@@ -37,6 +37,7 @@ const std::vector<bool>& GrammarTokens::allowed_in(GrammarAutomaton::State state
     forget_old_states();
     allowed = explore(state, skips_space, /*alone=*/true);
   }
+  if (automaton_.out_of_steps()) return unfinished_ = *std::move(allowed);
   return allowed_.insert_or_assign({state, skips_space}, *std::move(allowed)).first->second;
 }
 

@@ -39,7 +39,8 @@ class GrammarTokens {
   GrammarAutomaton automaton_;
   std::shared_ptr<const TokenTexts> texts_;
   std::map<std::pair<GrammarAutomaton::State, bool>, std::vector<bool>> allowed_;
-  std::uint64_t clearings_ = 0;  // when allowed_ was begun
+  std::vector<bool> unfinished_;  // the last set, if steps ran out: it may lack some
+  std::uint64_t clearings_ = 0;   // when allowed_ was begun
   std::uint64_t nodes_seen_ = 0;
 };
 

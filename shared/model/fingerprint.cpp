@@ -20,7 +20,7 @@ void add_text(Sha256& hash, std::string_view text) {
 
 // Of a model's sizes; names, licences and notes change nothing.
 bool has_part(std::string_view key) {
-  if (key == kFingerprintKey || key == kSpaceRuleKey) return false;
+  if (key == kFingerprintKey || key == kLayoutKey || key == kSpaceRuleKey) return false;
   return key == "general.architecture" ||
          !(key.starts_with("general.") || key.starts_with("tokenizer.") ||
            key.starts_with("quantize.") || key.starts_with("split."));
@@ -73,6 +73,13 @@ Result<Digest> model_fingerprint(const GgufFile& file) {
   if (file.find_value(kFingerprintKey) == nullptr) return compute_model_fingerprint(file);
   const auto text = file.get_string(kFingerprintKey);
   if (!text) return text.error();
+  if (file.find_value(kLayoutKey) != nullptr) {
+    const auto layout = file.get_string(kLayoutKey);
+    if (!layout) return layout.error();
+    if (*layout != to_hex(layout_fingerprint(file.tensors()))) {
+      return compute_model_fingerprint(file);
+    }
+  }
   return parse_digest(*text, kFingerprintKey);
 }
 

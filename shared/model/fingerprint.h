@@ -14,6 +14,8 @@ namespace edgedraft {
 
 // Where a file stores its own fingerprint, and a drafter that of its target: 64 hexadecimal digits.
 inline constexpr std::string_view kFingerprintKey = "edgedraft.fingerprint";
+// Beside it, layout_fingerprint() of the file that it was computed for.
+inline constexpr std::string_view kLayoutKey = "edgedraft.fingerprint.layout";
 inline constexpr std::string_view kTargetFingerprintKey = "edgedraft.target.fingerprint";
 
 // Collects what makes a model the model that it is, in any order: architecture, sizes and every
@@ -31,11 +33,21 @@ class FingerprintBuilder {
   std::map<std::string, Digest> parts_;
 };
 
+// Of tensors' names, types and shapes alone.
+// Tensors   a range of what has `name`, `type` and `dims`
+template <class Tensors>
+Digest layout_fingerprint(const Tensors& tensors) {
+  FingerprintBuilder builder;
+  for (const auto& tensor : tensors) builder.add_tensor(tensor.name, tensor.type, tensor.dims, {});
+  return builder.finish();
+}
+
 // The fingerprint of a target or drafter.
 //
 // Files that this project wrote carry it; it is believed, since it only has to tell honest files
-// apart. For others it is computed, about a second for each gigabyte.
-// Errors    bad_file where the stored one is no fingerprint
+// apart, unless the layout is not that of its file: what other programs quantise keeps our keys.
+// For others it is computed, about a second for each gigabyte. Errors    bad_file where the stored
+// one is no fingerprint
 Result<Digest> model_fingerprint(const GgufFile& file);
 Digest compute_model_fingerprint(const GgufFile& file);
 

@@ -155,6 +155,7 @@ Result<GgufWriter> GgufWriter::create(const std::filesystem::path& path,
   GgufMetadata full = metadata;
   full.erase("general.alignment");
   full.set_string(std::string(kFingerprintKey), std::string(64, '0'));
+  full.set_string(std::string(kLayoutKey), to_hex(layout_fingerprint(tensors)));
   const Header header = make_header(full, tensors);
   if (auto written = file->append(header.bytes); !written) return written.error();
 

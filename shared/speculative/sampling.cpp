@@ -68,12 +68,16 @@ std::uint32_t race(const Candidates& candidates, const DrawNoise& noise) {
 }  // namespace
 
 std::uint32_t argmax(std::span<const float> logits) {
-  return static_cast<std::uint32_t>(
-      std::distance(logits.begin(), std::max_element(logits.begin(), logits.end())));
+  std::uint32_t best = 0;
+  for (std::uint32_t token = 1; token < logits.size(); ++token) {
+    const bool is_first = std::isnan(logits[best]) && !std::isnan(logits[token]);
+    if (logits[token] > logits[best] || is_first) best = token;
+  }
+  return best;
 }
 
 void Sampler::collect(std::span<const float> logits) {
-  const double best = *std::max_element(logits.begin(), logits.end());
+  const double best = logits[argmax(logits)];
   candidates_.clear();
   candidates_.reserve(logits.size());
   for (std::uint32_t token = 0; token < logits.size(); ++token) {

@@ -325,7 +325,9 @@ void declare_device(CLI::App& app, DeviceBenchOptions& o) {
       ->check(CLI::Range(2u, 8192u - kMaskRowsMax))
       ->capture_default_str();
   app.add_option("--threads", o.threads, "of the CPU; 0: one per fast core")->capture_default_str();
-  app.add_option("--seconds", o.seconds, "time spent on each figure")->capture_default_str();
+  app.add_option("--seconds", o.seconds, "time spent on each figure")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_flag("--no-operations", o.no_operations, "whole steps alone");
   app.add_flag("--no-cpu", o.no_cpu, "without the CPU's times");
   app.add_flag("--json", o.json, "one JSON object instead of a table");

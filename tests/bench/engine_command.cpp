@@ -272,6 +272,7 @@ void declare_engine(CLI::App& app, EngineOptions& options) {
       ->capture_default_str();
   app.add_option("--seconds", options.seconds,
                  "time of the passes of each width; on the CPU as much again for the limits")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_flag("--json", options.json, "one JSON object instead of a table");
 }

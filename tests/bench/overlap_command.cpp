@@ -178,6 +178,9 @@ class Grid {
                           .tokens_max = o_.tokens,
                           .prompts = texts_.prompts});
     if (!result) return result.error();
+    if (!crowd && result->answer_seconds.empty()) {
+      return Error{Errc::usage, "--seconds: no answer ended in so short a time: give more"};
+    }
     const auto all = static_cast<double>(std::max<std::uint64_t>(result->tokens, 1));
     return Figures{.seconds = crowd ? result->seconds / all : seconds_per_token(link, *result),
                    .passes = static_cast<double>(result->verdicts) / all,
@@ -380,7 +383,9 @@ void declare_overlap(CLI::App& app, OverlapOptions& o) {
                  "among their like")
       ->capture_default_str();
   app.add_option("--tokens", o.tokens, "Of an answer")->capture_default_str();
-  app.add_option("--seconds", o.seconds, "Simulated time per cell and seed")->capture_default_str();
+  app.add_option("--seconds", o.seconds, "Simulated time per cell and seed")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_option("--seeds", o.seeds, "Of links and of the drafters' errors: 1 to so many")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

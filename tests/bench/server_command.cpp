@@ -98,7 +98,9 @@ void declare_server(CLI::App& app, ServerBenchOptions& o) {
   app.add_option("--clients", o.clients, "Devices, a run each [1,4,16,64]")->delimiter(',');
   app.add_option("--tree", o.tree, "Breadth, depth, nodes [8,6,62]")->delimiter(',');
   app.add_option("--rtt-ms", o.rtt_ms, "Round trip of a device")->capture_default_str();
-  app.add_option("--seconds", o.seconds, "Simulated time of each run")->capture_default_str();
+  app.add_option("--seconds", o.seconds, "Simulated time of each run")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_option("--max-tokens", o.max_tokens, "Longest answer")->capture_default_str();
   app.add_option("--threads", o.threads, "0: one per fast core")->capture_default_str();
   app.add_option("--arms", o.arms, "Which of stream,tree,split,server")

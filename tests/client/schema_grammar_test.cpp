@@ -74,6 +74,33 @@ TEST(SchemaGrammarTest, ArraysAreAsLongAsTheyMayBe) {
          {"[1]", "[2,1]"});
 }
 
+TEST(SchemaGrammarTest, AsManyValuesAndPropertiesAsThereIsRoomForAllCount) {
+  Schema values;
+  Schema members;
+  for (int i = 0; i < 4000; ++i) values["enum"].push_back(std::to_string(i));
+  for (int i = 0; i < 400; ++i) members["properties"]["p" + std::to_string(i)]["const"] = 1;
+  expect(values.dump(), {R"("0")", R"("3999")"}, {R"("4000")"});
+  expect(members.dump(), {R"({"p0":1})", R"({"p399":1})", R"({"p0":1,"p399":1})"},
+         {R"({"p399":1,"p0":1})"});
+}
+
+TEST(SchemaGrammarTest, WordsBesideAChoiceHoldForAllOfIt) {
+  expect(R"({"type": "integer", "enum": [1, "x", 2.5]})", {"1"}, {R"("x")", "2.5"});
+  expect(R"({"type": ["string", "null"], "enum": [1, "x", null]})", {R"("x")", "null"}, {"1"});
+  expect(R"({"type": "string", "const": "x", "title": "t"})", {R"("x")"}, {});
+  expect(R"({"type": "object", "anyOf": [{"properties": {"a": {"const": 1}}, "required": ["a"]},
+             {"additionalProperties": false}]})",
+         {R"({"a":1})", "{}"}, {"1", R"({"b":1})"});
+}
+
+TEST(SchemaGrammarTest, AWordOfOneTypeMeansThatType) {
+  expect(R"({"minLength": 2})", {R"("ab")"}, {R"("a")", "1"});
+  expect(R"({"minItems": 1})", {"[1]"}, {"[]", "1"});
+  expect(R"({"additionalProperties": {"type": "integer"}})", {R"({"a":1})"}, {R"({"a":"b"})", "1"});
+  expect(R"({"properties": {"a": {"const": 1}}, "unevaluatedProperties": false})", {R"({"a":1})"},
+         {R"({"b":1})"});
+}
+
 TEST(SchemaGrammarTest, ReferencesMayLeadBack) {
   expect(R"({"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "object", "properties": {
              "v": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#/$defs/tree"},
@@ -83,14 +110,35 @@ TEST(SchemaGrammarTest, ReferencesMayLeadBack) {
 
 TEST(SchemaGrammarTest, WhatItCannotKeepToIsRefused) {
   for (const char* schema :
-       {R"({"type": "string", "pattern": "a"})", R"({"type": "integer", "minimum": 3})",
-        R"({"type": "array", "uniqueItems": true})", R"({"type": "thing"})", R"({"type": 3})",
-        R"({"type": "object", "properties": {"a": {"not": {}}}})", R"({"enum": []})", "3",
+       {R"({"type": "string", "pattern": "a"})",
+        R"({"type": "integer", "minimum": 3})",
+        R"({"type": "array", "uniqueItems": true})",
+        R"({"type": "thing"})",
+        R"({"type": 3})",
+        R"({"type": "object", "properties": {"a": {"not": {}}}})",
+        R"({"enum": []})",
+        "3",
         R"({"type": "object", "properties": {"a": {}}, "required": ["b"]})",
-        R"({"allOf": [{"type": "string"}, {"type": "integer"}]})", R"({"$ref": "http://x/y"})",
-        R"({"$ref": "#/$defs/none"})", R"({"$ref": "#nonsense~"})",
+        R"({"allOf": [{"type": "string"}, {"type": "integer"}]})",
+        R"({"$ref": "http://x/y"})",
+        R"({"$ref": "#/$defs/none"})",
+        R"({"$ref": "#nonsense~"})",
         R"({"type": "array", "minItems": 3, "maxItems": 2})",
-        R"({"type": "string", "maxLength": 5000})", R"({"properties": 3})"}) {
+        R"({"type": "string", "maxLength": 5000})",
+        R"({"properties": 3})",
+        R"({"type": "object", "required": ["k"], "oneOf": [{"properties": {"k": {"const": 1}}}]})",
+        R"({"type": "string", "anyOf": [{"type": "integer"}]})",
+        R"({"minLength": 3, "anyOf": [{"type": "string"}]})",
+        R"({"$ref": "#/$defs/n", "maxLength": 3, "$defs": {"n": {"type": "string"}}})",
+        R"({"anyOf": [{}], "oneOf": [{"type": "string"}]})",
+        R"({"type": "integer", "enum": ["x"]})",
+        R"({"prefixItems": [{}], "minItems": 2})",
+        R"({"prefixItems": [{}, {}], "maxItems": 1})",
+        R"({"type": "object", "propertyNames": false})",
+        R"({"type": "object", "unevaluatedProperties": false})",
+        R"({"contains": false})",
+        R"({"if": false, "else": {"type": "string"}})",
+        R"({"$recursiveRef": "#"})"}) {
     SchemaGrammar rules("schema");
     rules.rule_of(Schema::parse(schema));
     ASSERT_TRUE(rules.error()) << schema;

@@ -126,6 +126,24 @@ TEST_F(CallFormTest, TextMayStandBeforeMarkedCalls) {
   EXPECT_EQ(tools.form.calls_at("<tool_cat"), 9u);
 }
 
+TEST_F(CallFormTest, MarksMayBeOfAnyCharacters) {
+  std::string source = kMarked;
+  for (const std::string mark : {"<tool_call>", "</tool_call>"}) {
+    source.replace(source.find(mark), mark.size(), "‹tool▁call›");
+  }
+  Tools tools{.list = {{.name = "get", .parameters = Schema::parse(R"({"type": "object"})")}},
+              .use = ToolUse::free,
+              .form = form_of(source)};
+  const ChatCall call{.name = "get", .arguments = "{}"};
+  const std::string calls = tools.form.written(std::span(&call, 1));
+  ASSERT_TRUE(calls.starts_with("‹tool▁call›")) << calls;
+  GrammarAutomaton free = automaton_of(tools.grammar().value());
+  for (const std::string& text : {calls, "Ich sehe ‹nach›.\n" + calls, std::string("‹tool▁ca‹")}) {
+    EXPECT_TRUE(accepts(free, text)) << text;
+  }
+  EXPECT_FALSE(accepts(free, "a ‹tool▁call› b"));
+}
+
 // Whatever pieces an answer comes in, its text is given out as it comes and its calls are not.
 TEST_F(CallFormTest, AStreamHoldsBackCallsAlone) {
   const CallForm form = form_of(kMarked);

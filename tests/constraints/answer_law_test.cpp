@@ -142,6 +142,88 @@ TEST(AnswerLawTest, ALongAnswerIsReadAsAShortOneIs) {
   EXPECT_EQ(allowed(beside, answer), Tokens{kEnd});
 }
 
+// Texts as a vocabulary of many languages has them: bytes, pairs of letters, and characters of all
+// lengths in UTF-8, with every byte in every place.
+std::shared_ptr<const TokenTexts> many_texts() {
+  std::vector<std::string> texts{""};
+  for (int byte = 1; byte < 256; ++byte) texts.push_back({static_cast<char>(byte)});
+  for (char a = ' '; a <= '~'; ++a) {
+    for (char b = ' '; b <= '~'; ++b) texts.push_back({a, b});
+  }
+  for (int lead = 0xC2; lead <= 0xF4; ++lead) {
+    const std::size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+    for (std::size_t place = 1; place < length; ++place) {
+      for (int byte = 0x80; byte <= 0xBF; ++byte) {
+        std::string character(length, '\x80');
+        character[0] = static_cast<char>(lead);
+        if (lead == 0xE0) character[1] = '\xA0';  // the first that there is
+        if (lead == 0xF0) character[1] = '\x90';
+        character[place] = static_cast<char>(byte);
+        texts.push_back(character);
+      }
+    }
+  }
+  return std::make_shared<const TokenTexts>(std::move(texts), std::vector<std::uint32_t>{kEnd},
+                                            /*adds_space_prefix=*/false);
+}
+
+// Each place is a state, and each byte that may follow has to be found. What the first answer took
+// is not missing for the second.
+TEST(AnswerLawTest, CountedTextsDoNotRunOutOfSteps) {
+  const auto texts = many_texts();
+  const auto token = [&](const std::string& text) {
+    for (std::uint32_t t = 0; t < texts->count(); ++t) {
+      if (texts->text(t) == text) return t;
+    }
+    ADD_FAILURE() << text;
+    return 0u;
+  };
+  // As schemas have it.
+  const Constraints constraints{.grammar = R"(root ::= "\"" char{0,1000} "\""
+char ::= [^"\\\x00-\x1f\x7f] | "\\" (["\\/bfnrt] | "u" hex hex hex hex)
+hex ::= [0-9a-fA-F])"};
+  const std::uint32_t quote = token("\"");
+  const Tokens words{token("ab"), token("z "), token("\xC3\xA9"), token("\xE4\xBD\x80")};
+  const Tokens asked{quote, words[0], words[1], words[2], words[3], token("\"a"), token("\xA9")};
+  std::shared_ptr<GrammarTokens> grammar;
+  for (int time = 0; time < 3; ++time) {
+    AnswerLaw law = AnswerLaw::make(constraints, texts, grammar).value();
+    grammar = law.grammar();
+    Tokens answer{quote};
+    for (std::size_t characters = 0; characters <= 998;) {
+      const std::vector<bool> right{true, true, true, true, true, false, false};
+      ASSERT_EQ(law.allowed(answer, asked), right) << time << ", " << characters;
+      const std::size_t word = characters % words.size();
+      answer.push_back(words[word]);
+      characters += word < 2 ? 2 : 1;
+    }
+    answer.push_back(quote);
+    EXPECT_TRUE(law.allowed(answer, Tokens{kEnd})[0]);
+  }
+}
+
+// A client's own words can make a place that more follows than tables hold.
+TEST(AnswerLawTest, APlaceWhoseTokensHaveNoRoomIsReadAgain) {
+  std::vector<std::string> words{"", std::string(1000, 'x'), "0"};
+  std::string pal = "pal ::= \"0\"";
+  for (char a = 'a'; a <= 'z'; ++a) {
+    pal += std::string(" | \"") + a + "\" pal \"" + a + "\"";
+    for (char b = 'a'; b <= 'z'; ++b) {
+      for (char c = 'a'; c <= 'z'; ++c) words.push_back({a, b, c});
+    }
+  }
+  const auto texts = std::make_shared<const TokenTexts>(
+      std::move(words), std::vector<std::uint32_t>{kEnd}, /*adds_space_prefix=*/false);
+  AnswerLaw law =
+      AnswerLaw::make({.grammar = "root ::= (\"x\"{1000}){9} pal\n" + pal}, texts).value();
+  Tokens answer(9, 1);
+  for (int step = 0; step < 4; ++step) {
+    EXPECT_EQ(law.allowed(answer, Tokens{kEnd, 1, 2, 3}),
+              (std::vector<bool>{false, false, true, true}));
+    answer.push_back(3);
+  }
+}
+
 TEST(AnswerLawTest, ATextThatHasLeftTheGrammarCanOnlyEnd) {
   AnswerLaw kept = law({.grammar = "root ::= \"a\"+"});
   EXPECT_EQ(allowed(kept, {3}), Tokens{kEnd});

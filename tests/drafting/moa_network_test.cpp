@@ -132,6 +132,26 @@ TEST_P(MoaNetworkTest, TruncatedTokensAndMemoryLeaveNoTrace) {
   EXPECT_EQ(read_logits(network), read_logits(straight));
 }
 
+// As a drafter for a Qwen2 may have them.
+TEST_P(MoaNetworkTest, EveryBiasOfTheCrossAttentionCounts) {
+  const auto logits = [&] {
+    MoaNetwork network = fresh();
+    network.extend_memory(0, rows(0, 3));
+    network.commit(Tokens{1, 2, 3, 4});
+    return read_logits(network);
+  };
+  const HeadShape& heads = moa_.config.cross_attention.heads;
+  LayerTensors& layer = moa_.tensors.cross_attention;
+  std::vector<float> before = logits();
+  for (TensorView* const bias : {&layer.attn_q_bias, &layer.attn_k_bias, &layer.attn_v_bias}) {
+    const std::uint32_t cols = bias == &layer.attn_q_bias ? heads.query_cols() : heads.kv_cols();
+    *bias = moa_.pool->normal(1, cols, 1.0);
+    const std::vector<float> after = logits();
+    EXPECT_NE(before, after);
+    before = after;
+  }
+}
+
 TEST_P(MoaNetworkTest, DraftsWithoutAnyMemory) {
   MoaNetwork network = fresh();
   network.commit(Tokens{1, 2});

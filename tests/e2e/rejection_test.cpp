@@ -143,6 +143,16 @@ TEST_F(RejectionTest, TruncatedModelFilesAreNamedByBothPrograms) {
   }
 }
 
+TEST_F(RejectionTest, APaceIsGivenOnceWhereverItComesFrom) {
+  const std::string config = scratch_ / "server.toml";
+  std::ofstream(config) << "pace-ms = 30\n";
+  Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", "127.0.0.1:0",
+                  "--state", scratch_ / "state", "--config", config, "--pace-profile", "any.toml"},
+                 scratch_ / "server");
+  EXPECT_EQ(server.wait(), 2);
+  EXPECT_NE(server.err().find("--pace-ms"), std::string::npos) << server.err();
+}
+
 TEST_F(RejectionTest, AServerThatTakesNoLawsIsNotDrawnFor) {
   Server server(scratch_, {"--law-tokens", "0"});
   const Options sampled{"-p", kPrompt, "--bundle", demo_model("moa-tli0"), "--temperature", "1"};
@@ -158,6 +168,11 @@ TEST_F(RejectionTest, APromptLongerThanTheContextIsRefusedAndTheServerGoesOn) {
   expect_refused(joined(with_server(server), {"-p", text, "--bundle", demo_model("moa-tli0")}), 1,
                  "context");
   expect_served(server);
+}
+
+TEST_F(RejectionTest, AContextBeyondTheModelsIsWarnedOf) {
+  Server longer(scratch_, {"--ctx", "2000"});
+  EXPECT_TRUE(longer.process().wait_for_error("the model was made for 1024 tokens"));
 }
 
 TEST_F(RejectionTest, MistakesOnTheCommandLineExitWithTwoAndNameTheOption) {

@@ -58,6 +58,21 @@ TEST(FingerprintTest, BelievesAStoredOne) {
   EXPECT_EQ(to_hex(*digest), std::string(64, 'a'));
 }
 
+// Programs that quantise a file copy what it says of itself.
+TEST(FingerprintTest, BelievesAStoredOneForItsOwnTensorsAlone) {
+  RawGguf raw = test::raw_decoder();
+  const Bytes plain = raw.bytes();
+  const Digest layout = layout_fingerprint(GgufFile::parse(plain)->tensors());
+  raw.add_string("edgedraft.fingerprint", std::string(64, 'a'));
+  raw.add_string("edgedraft.fingerprint.layout", to_hex(layout));
+  const Bytes own = raw.bytes();
+  EXPECT_EQ(to_hex(model_fingerprint(GgufFile::parse(own).value()).value()), std::string(64, 'a'));
+
+  raw.tensors[0].dims = {5, 8};
+  const Bytes changed = raw.bytes();
+  EXPECT_EQ(model_fingerprint(GgufFile::parse(changed).value()).value(), model_of(raw));
+}
+
 TEST(FingerprintTest, RefusesAStoredOneThatIsNone) {
   for (const std::string& text : {std::string(), std::string(63, 'a'), std::string(64, 'g')}) {
     RawGguf raw = test::raw_decoder();

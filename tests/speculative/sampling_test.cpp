@@ -143,6 +143,27 @@ TEST_P(SamplerTest, LogitsThatAreNoNumbersStillGiveAToken) {
   }
 }
 
+// An embedding that was never trained may be no numbers.
+TEST_P(SamplerTest, ATokenWithoutALogitIsNotChosenWhereverItStands) {
+  for (std::uint32_t without = 0; without < 3; ++without) {
+    std::array<float, 3> logits{1.0f, 1.0f, 1.0f};
+    logits[without] = NAN;
+    const std::uint32_t first = without == 0 ? 1 : 0;
+    for (const SamplingParams& params :
+         {SamplingParams{}, SamplingParams{.temperature = 1.0f, .draw = GetParam()},
+          SamplingParams{.temperature = 1.0f, .top_k = 2, .draw = GetParam()}}) {
+      Sampler sampler(params);
+      std::array<std::uint32_t, 3> counts{};
+      for (std::uint64_t position = 0; position < 40; ++position) {
+        ++counts[sampler.choose(logits, position)];
+      }
+      EXPECT_EQ(counts[without], 0u);
+      EXPECT_EQ(counts[first] == 40, params.greedy());
+      EXPECT_EQ(sampler.law(logits)[without], 0.0);
+    }
+  }
+}
+
 // The noise that wins is found as if every token's had been looked at.
 TEST(GumbelDrawTest, TheBoundLeavesNobodyOutWhoWouldWin) {
   Random random(5);

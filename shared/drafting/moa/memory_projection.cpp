@@ -14,14 +14,16 @@ MemoryProjection::MemoryProjection(Backend& backend, const MoaConfig& config,
       norm_(store_.add(tensors.cross_attention.attn_norm)),
       wk_(store_.add_matrix(tensors.cross_attention.attn_k)),
       wv_(store_.add_matrix(tensors.cross_attention.attn_v)),
+      bk_(store_.add(tensors.cross_attention.attn_k_bias)),
+      bv_(store_.add(tensors.cross_attention.attn_v_bias)),
       c_(backend, rows_max, config.cross_attention.dim) {}
 
 void MemoryProjection::project(const Matrix& m, const Matrix& keys, const Matrix& values) {
   const Matrix c = c_.rows(m.rows);
   backend_.matmul({.x = m, .weight = ekv2e_, .bias = ekv2e_bias_, .y = c});
   backend_.rms_norm({.x = c, .weight = norm_, .y = c, .epsilon = epsilon_});
-  backend_.matmuls(std::array{MatmulOp{.x = c, .weight = wk_, .bias = {}, .y = keys},
-                              MatmulOp{.x = c, .weight = wv_, .bias = {}, .y = values}});
+  backend_.matmuls(std::array{MatmulOp{.x = c, .weight = wk_, .bias = bk_, .y = keys},
+                              MatmulOp{.x = c, .weight = wv_, .bias = bv_, .y = values}});
 }
 
 }  // namespace edgedraft

@@ -9,7 +9,8 @@
 namespace edgedraft {
 
 // From LSA's mean to the cross-attention's keys and values:
-// n = RMSNorm(W m + b), K = Wk n (not yet rotated), V = Wv n.
+// n = RMSNorm(W m + b), K = Wk n (not yet rotated), V = Wv n,
+// with the cross-attention's biases.
 //
 // Runs on the device or on the server, as the cut point says.
 //
@@ -31,6 +32,8 @@ class MemoryProjection {
   Weight norm_;
   Weight wk_;
   Weight wv_;
+  Weight bk_;  // absent where the cross-attention has none
+  Weight bv_;
   OwnedMatrix c_;
 };
 

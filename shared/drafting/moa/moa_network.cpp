@@ -253,7 +253,7 @@ void MoaNetwork::cross_attend(const Matrix& x, std::span<const std::uint32_t> po
     const Matrix attended = m_->ca_scratch_.attended.rows(x.rows);
     backend_.rms_norm(
         {.x = x, .weight = w.attn_norm, .y = normed, .epsilon = m_->ca_.shape.rms_epsilon});
-    backend_.matmul({.x = normed, .weight = w.wq, .bias = {}, .y = q});
+    backend_.matmul({.x = normed, .weight = w.wq, .bias = w.bq, .y = q});
     backend_.rope({.x = q,
                    .positions = positions,
                    .cos_sin = m_->ca_.cos_sin,
