@@ -343,6 +343,10 @@ Result<void> run_experiment(const Experiment& experiment, const RunnerOptions& o
     auto network =
         read_network_profile(is_path ? (experiment.file.parent_path() / name).string() : name);
     if (!network) return network.error();
+    if (std::ranges::find(networks, network->name, &NetworkProfile::name) != networks.end()) {
+      return Error{Errc::usage, experiment.file.string() + ": networks: two profiles are called '" +
+                                    network->name + "', and results go by that name"};
+    }
     networks.push_back(std::move(*network));
   }
   if (auto checked = check_arms(experiment, options.programs); !checked) return checked;

@@ -417,5 +417,15 @@ TEST_F(ExperimentProgramsTest, WhatThisBuildLacksIsRefusedBeforeAnythingRuns) {
   EXPECT_NE(error_.find("no such experiment"), std::string::npos) << error_;
 }
 
+TEST_F(ExperimentProgramsTest, TwoNetworksOfOneNameAreRefused) {
+  std::ofstream(scratch_ / "slow.toml") << "name = \"cell\"\nboth = { rate_mbit = 1 }\n";
+  std::ofstream(scratch_ / "fast.toml") << "name = \"cell\"\nboth = { rate_mbit = 9 }\n";
+  std::string text = experiment();
+  text.replace(text.find("\"lan\""), 5, "\"slow.toml\", \"fast.toml\"");
+  EXPECT_EQ(run(write(text)), 2);
+  EXPECT_NE(error_.find("two profiles are called 'cell'"), std::string::npos) << error_;
+  EXPECT_FALSE(std::filesystem::exists(out()));
+}
+
 }  // namespace
 }  // namespace edgedraft::testing
