@@ -22,7 +22,9 @@ constexpr std::size_t kPingBytes = 60;
 constexpr double kRoundTripFloorMs = 3;
 // Beyond that a user-space link measures the machine and not the profile.
 constexpr std::uint64_t kJudgedRateMax = 100'000'000;
+constexpr auto kProbeStart = std::chrono::seconds(10);
 constexpr auto kProbeTimeout = std::chrono::seconds(180);
+constexpr auto kPoll = std::chrono::milliseconds(5);
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -90,7 +92,8 @@ Expectation expect(const NetworkProfile& profile, std::uint32_t pings) {
 
 Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
                               const Experiment& experiment, const std::filesystem::path& work,
-                              const std::string& stage, const std::string& when) {
+                              const std::string& stage, const std::string& when,
+                              const std::function<bool()>& cancelled) {
   Calibration calibration;
   calibration.line = {{"stage", stage}, {"when", when}, {"driver", link.name()}};
   const Expectation expected = expect(profile, experiment.pings);
@@ -107,9 +110,10 @@ Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
                       .errors = work / "probe-server.err"});
   if (!server) return server.error();
   std::string address;
-  for (const Instant deadline = Clock::now() + std::chrono::seconds(10);
+  for (const Instant deadline = Clock::now() + kProbeStart;
        address.empty() && server->running() && Clock::now() < deadline;) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (cancelled()) return Error{Errc::cancelled, "interrupted"};
+    std::this_thread::sleep_for(kPoll);
     const std::string text = read_text(work / "probe-server.out");
     if (text.ends_with('\n')) address = text.substr(text.rfind(':') + 1);
   }
@@ -130,7 +134,12 @@ Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
   auto client = Process::start(
       {.argv = link.at_device(argv), .output = work / "probe.out", .errors = work / "probe.err"});
   if (!client) return client.error();
-  if (!client->wait_until(Clock::now() + kProbeTimeout) || client->status() != 0) {
+  const Instant deadline = Clock::now() + kProbeTimeout;
+  while (client->running() && Clock::now() < deadline) {
+    if (cancelled()) return Error{Errc::cancelled, "interrupted"};
+    std::this_thread::sleep_for(kPoll);
+  }
+  if (client->running() || client->status() != 0) {
     return Error{Errc::link_down,
                  "the link could not be measured: " + last_line(work / "probe.err")};
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -27,9 +28,10 @@ struct Calibration {
 
 // Measures the link and holds it against its profile.
 //
-// Errors    link_down, io: it could not be measured
+// Errors    link_down, io: it could not be measured; cancelled as soon as `cancelled` says so
 Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
                               const Experiment& experiment, const std::filesystem::path& work,
-                              const std::string& stage, const std::string& when);
+                              const std::string& stage, const std::string& when,
+                              const std::function<bool()>& cancelled);
 
 }  // namespace edgedraft::netsim

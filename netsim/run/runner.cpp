@@ -170,7 +170,7 @@ class Runner {
         work.blocks.push_back(block);
       }
     }
-    if (work.blocks.empty()) return {};
+    if (work.blocks.empty()) return finish_stage(stage);
     const std::size_t count = std::min<std::size_t>(lanes(stage), work.blocks.size());
     std::vector<std::unique_ptr<Testbed>> testbeds;
     for (std::size_t lane = 0; lane < count; ++lane) {
@@ -187,6 +187,18 @@ class Runner {
     if (work.failed) return *work.failed;
     for (std::size_t lane = 0; lane < count; ++lane) {
       if (auto measured = measure(testbeds[lane]->link(), stage, lane, "after"); !measured) {
+        return measured.error();
+      }
+    }
+    return {};
+  }
+
+  // A run that ended behind a stage's last answer may not have come to measure its links.
+  Result<void> finish_stage(const Stage& stage) {
+    for (const std::size_t lane : results_->unmeasured_lanes(stage.id)) {
+      auto link = open_lanes_link(stage, lane - 1);
+      if (!link) return link.error();
+      if (auto measured = measure(**link, stage, lane - 1, "after"); !measured) {
         return measured.error();
       }
     }
@@ -212,13 +224,17 @@ class Runner {
     return options_.parallel > 0 ? options_.parallel : undisturbed_lanes(e_, stage.device);
   }
 
+  Result<std::unique_ptr<LinkDriver>> open_lanes_link(const Stage& stage, std::size_t lane) const {
+    return open_link(networks_[stage.network], options_.driver, stage.seed + 1000003 * lane);
+  }
+
   // A link and a server of its own. What was wrong with its link is noted and ends the run.
   Result<std::unique_ptr<Testbed>> open_lane(const Stage& stage, std::size_t lane) {
     const std::filesystem::path work = results_->work() / ("lane-" + std::to_string(lane + 1));
     std::error_code failed;
     std::filesystem::create_directories(work, failed);
     if (failed) return Error{Errc::io, work.string() + ": " + failed.message()};
-    auto link = open_link(networks_[stage.network], options_.driver, stage.seed + 1000003 * lane);
+    auto link = open_lanes_link(stage, lane);
     if (!link) return link.error();
     const auto round_trip_ms = measure(**link, stage, lane, "before");
     if (!round_trip_ms) return round_trip_ms.error();
@@ -229,7 +245,7 @@ class Runner {
                                   .programs = options_.programs,
                                   .link = std::move(*link),
                                   .work = work,
-                                  .cancelled = [] { return interrupted(); }});
+                                  .cancelled = interrupted});
     if (!testbed) return testbed.error();
     (*testbed)->set_round_trip(*round_trip_ms);
     return testbed;
@@ -239,10 +255,13 @@ class Runner {
   Result<double> measure(LinkDriver& link, const Stage& stage, std::size_t lane, const char* when) {
     const NetworkProfile& network = networks_[stage.network];
     // A measurement may be disturbed; a link that is wrong is wrong each time.
-    auto calibration = calibrate(link, network, e_, results_->work(), stage.id, when);
+    const auto once = [&] {
+      return calibrate(link, network, e_, results_->work(), stage.id, when, interrupted);
+    };
+    auto calibration = once();
     std::uint32_t attempts = 1;
     for (; calibration && !calibration->accepted && attempts < kCalibrationsMax; ++attempts) {
-      calibration = calibrate(link, network, e_, results_->work(), stage.id, when);
+      calibration = once();
     }
     if (!calibration) return calibration.error();
     calibration->line["attempts"] = attempts;

@@ -147,6 +147,40 @@ TEST_F(ExperimentProgramsTest, GoesOnAfterBeingKilledAndLeavesNoProcess) {
   EXPECT_EQ(trials.size(), 24u);
 }
 
+TEST_F(ExperimentProgramsTest, ResumingMeasuresTheLinkThatNobodyMeasuredAfterItsAnswers) {
+  const auto file = write(experiment());
+  ASSERT_EQ(run(file, {"--no-report"}), 0) << error_;
+  const auto measured = lines("calibration.jsonl");
+  ASSERT_EQ(measured.size(), 2u);
+  std::ofstream(out() / "calibration.jsonl", std::ios::trunc) << measured[0] << '\n';
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(run(file, {"--no-report", "--resume"}), 0) << error_;
+    const auto again = lines("calibration.jsonl");
+    ASSERT_EQ(again.size(), 2u);
+    EXPECT_EQ(again[1]["when"], "after");
+    EXPECT_EQ(lines("runs.jsonl").size(), 4u);
+  }
+}
+
+TEST_F(ExperimentProgramsTest, CtrlCEndsAMeasurementOfALink) {
+  driver_ = "proxy";
+  std::ofstream(scratch_ / "moon.toml") << "both = { rate_mbit = 10, path_ms = 500 }\n";
+  std::string text = experiment();
+  text.replace(text.find("\"lan\""), 5, "\"moon.toml\"");
+  text.replace(text.find("pings = 5"), 9, "pings = 100");
+  Process process(command(write(text), {"--no-report"}), scratch_ / "run");
+  const auto deadline = std::chrono::steady_clock::now() + 60s;
+  while (!std::filesystem::exists(out() / "work/probe.out") && process.running() &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(10ms);
+  }
+  ASSERT_TRUE(process.running()) << process.err();
+  process.signal(SIGINT);
+  EXPECT_EQ(process.wait(20s), 130);
+  EXPECT_NE(process.err().find("--resume"), std::string::npos) << process.err();
+  EXPECT_EQ(processes(), 0u);
+}
+
 TEST_F(ExperimentProgramsTest, LanesShareTheAnswersAndEachPromptStaysInOne) {
   ASSERT_EQ(run(write(experiment("repetitions = 2\n")), {"--no-report", "--parallel", "3"}), 0)
       << error_;
