@@ -121,10 +121,11 @@ Result<ResultsFolder> ResultsFolder::open(const fs::path& folder, bool resume,
     const std::string hash =
         manifest.is_object() ? manifest.value("experiment_sha256", std::string()) : std::string();
     if (hash != experiment_hash) {
-      return Error{Errc::usage, folder.string() +
-                                    " holds results of another experiment, or of this one before "
-                                    "its files or programs were changed, or with other options "
-                                    "(--quick, --driver): choose another folder with --out"};
+      return Error{Errc::usage,
+                   folder.string() +
+                       " holds results of another experiment, or of this one before "
+                       "its files or programs were changed, or with other options "
+                       "(--quick, --driver, --parallel): choose another folder with --out"};
     }
     if (auto recovered = results.recover(keep_any_link); !recovered) return recovered.error();
     results.resumed_ = true;

@@ -64,14 +64,20 @@ class Runner {
 
  public:
   Runner(const Experiment& e, const RunnerOptions& options, std::vector<NetworkProfile> networks)
-      : e_(e), options_(options), networks_(std::move(networks)), stages_(plan(e, networks_)) {}
+      : e_(e),
+        options_(options),
+        networks_(std::move(networks)),
+        stages_(plan(e, networks_)),
+        driver_(options.driver) {}
 
   Result<void> run() {
-    const std::string hash = experiment_hash(e_, networks_, options_.programs, options_.driver);
     if (options_.dry_run) {
       announce(expected([](const std::string&) { return false; }), 0);
       return {};
     }
+    if (auto chosen = choose_driver(); !chosen) return chosen;
+    const std::string hash =
+        experiment_hash(e_, networks_, options_.programs, driver_, options_.parallel);
     auto opened =
         ResultsFolder::open(options_.out, options_.resume, hash, options_.accept_any_link);
     if (!opened) return opened.error();
@@ -79,8 +85,8 @@ class Runner {
     const double total = expected([&](const std::string& id) { return results_->has(id); });
     announce(total, done_count());
     if (!results_->resumed()) {
-      manifest_ = make_manifest(e_, networks_, options_.programs, options_.driver,
-                                options_.command_line, total);
+      manifest_ = make_manifest(e_, networks_, options_.programs, driver_, options_.command_line,
+                                hash, total);
       if (auto written = results_->write_manifest(manifest_); !written) return written;
     }
     progress_.emplace(e_.name, static_cast<std::uint64_t>(1000 * total));
@@ -100,6 +106,15 @@ class Runner {
   }
 
  private:
+  // All links of an experiment are of one kind, and a resumed one's as well.
+  Result<void> choose_driver() {
+    if (driver_ != to_string(DriverKind::automatic)) return {};
+    const auto link = open_link(networks_.front(), driver_, e_.seeds.front());
+    if (!link) return link.error();
+    driver_ = (*link)->name();
+    return {};
+  }
+
   template <class Done>
   double expected(Done done) const {
     double total = 0;
@@ -225,7 +240,7 @@ class Runner {
   }
 
   Result<std::unique_ptr<LinkDriver>> open_lanes_link(const Stage& stage, std::size_t lane) const {
-    return open_link(networks_[stage.network], options_.driver, stage.seed + 1000003 * lane);
+    return open_link(networks_[stage.network], driver_, stage.seed + 1000003 * lane);
   }
 
   // A link and a server of its own. What was wrong with its link is noted and ends the run.
@@ -345,6 +360,7 @@ class Runner {
   const RunnerOptions& options_;
   std::vector<NetworkProfile> networks_;
   std::vector<Stage> stages_;
+  std::string driver_;
   std::optional<ResultsFolder> results_;
   std::optional<Progress> progress_;
   ordered_json manifest_;

@@ -147,6 +147,44 @@ TEST_F(ExperimentProgramsTest, GoesOnAfterBeingKilledAndLeavesNoProcess) {
   EXPECT_EQ(trials.size(), 24u);
 }
 
+TEST_F(ExperimentProgramsTest, ResumingRefusesWhatWouldMixTwoSettings) {
+  const auto trace = scratch_ / "cell.trace";
+  std::ofstream(trace) << "1\n2\n";
+  std::ofstream(scratch_ / "cell.toml") << "both = { trace = \"cell.trace\" }\n";
+  std::string text = experiment();
+  text.replace(text.find("\"lan\""), 5, "\"cell.toml\"");
+  const auto file = write(text);
+  ASSERT_EQ(run(file, {"--no-report"}), 0) << error_;
+  const auto refused = [&](std::vector<std::string> words) {
+    Process process(std::move(words), scratch_ / "refused");
+    EXPECT_EQ(process.wait(240s), 2);
+    EXPECT_NE(process.err().find("holds results of another experiment"), std::string::npos)
+        << process.err();
+  };
+  refused(command(file, {"--no-report", "--resume", "--parallel", "2"}));
+  auto other_runner = command(file, {"--no-report", "--resume", "--client-program",
+                                     EDGEDRAFT_CLIENT, "--server-program", EDGEDRAFT_SERVER});
+  other_runner[0] = scratch_ / "edgedraft-netsim";
+  std::filesystem::copy_file(EDGEDRAFT_NETSIM, other_runner[0]);
+  std::ofstream(other_runner[0], std::ios::app) << '\n';
+  refused(other_runner);
+  std::ofstream(trace) << "1\n5\n";
+  refused(command(file, {"--no-report", "--resume"}));
+  std::ofstream(trace) << "1\n2\n";
+  EXPECT_EQ(run(file, {"--no-report", "--resume"}), 0) << error_;
+}
+
+TEST_F(ExperimentProgramsTest, ResultsNameTheDriverThatAutoTook) {
+  driver_ = "auto";
+  const auto file = write(experiment());
+  ASSERT_EQ(run(file, {"--no-report", "--accept-any-link"}), 0) << error_;
+  driver_ = json::parse(std::ifstream(out() / "manifest.json"))["driver"];
+  EXPECT_TRUE(driver_ == "tun" || driver_ == "proxy") << driver_;
+  EXPECT_EQ(run(file, {"--no-report", "--resume"}), 0) << error_;
+  driver_ = driver_ == "tun" ? "proxy" : "tun";
+  EXPECT_EQ(run(file, {"--no-report", "--resume"}), 2);
+}
+
 TEST_F(ExperimentProgramsTest, ResumingMeasuresTheLinkThatNobodyMeasuredAfterItsAnswers) {
   const auto file = write(experiment());
   ASSERT_EQ(run(file, {"--no-report"}), 0) << error_;
