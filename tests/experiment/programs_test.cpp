@@ -1,7 +1,11 @@
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -217,6 +221,40 @@ TEST_F(ExperimentProgramsTest, CtrlCEndsAMeasurementOfALink) {
   EXPECT_EQ(process.wait(20s), 130);
   EXPECT_NE(process.err().find("--resume"), std::string::npos) << process.err();
   EXPECT_EQ(processes(), 0u);
+}
+
+// The other end of the link as the probe sees it, which loses the first packet of a slow train.
+TEST_F(ExperimentProgramsTest, ATrainOfWhichAPacketIsLostStillHasARate) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(bind(listener, generic, size), 0);
+  ASSERT_EQ(listen(listener, 1), 0);
+  ASSERT_EQ(getsockname(listener, generic, &size), 0);
+  const int datagrams = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(bind(datagrams, generic, size), 0);
+  Process probe(
+      {EDGEDRAFT_NETSIM, "probe", "--connect",
+       "127.0.0.1:" + std::to_string(ntohs(address.sin_port)), "--pings", "0", "--down", "300000"},
+      scratch_ / "probe");
+  const int control = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+  std::string asked(100, '\0');
+  asked.resize(static_cast<std::size_t>(std::max<ssize_t>(0, read(control, asked.data(), 100))));
+  int packets = 0;
+  ASSERT_EQ(std::sscanf(asked.c_str(), "TRAIN_DOWN %d 300000\n", &packets), 1) << asked;
+  char byte = 0;
+  ASSERT_EQ(recvfrom(datagrams, &byte, 1, 0, generic, &size), 1);
+  const std::string payload(1400, '\0');
+  for (int i = 1; i < packets; ++i) {
+    std::this_thread::sleep_for(1ms);
+    sendto(datagrams, payload.data(), payload.size(), 0, generic, size);
+  }
+  EXPECT_EQ(probe.wait(), 0) << probe.err();
+  EXPECT_GT(json::parse(probe.out())["down_bits_per_second"], 0) << probe.out();
+  for (const int open : {control, listener, datagrams}) close(open);
 }
 
 TEST_F(ExperimentProgramsTest, LanesShareTheAnswersAndEachPromptStaysInOne) {
