@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -32,6 +33,14 @@ Result<void> write_text(const fs::path& file, const std::string& text) {
   out << text << std::flush;
   if (out) return {};
   return Error{Errc::io, file.string() + ": cannot be written; is the disk full?"};
+}
+
+// Settings and what earlier runs have learnt of servers and devices are the experiment's own: the
+// user's change nothing that it measures, and it adds nothing to them.
+std::map<std::string, std::string> own_folders(const fs::path& work) {
+  return {{"XDG_CONFIG_HOME", work.string()},
+          {"XDG_CACHE_HOME", work.string()},
+          {"XDG_STATE_HOME", work.string()}};
 }
 
 // The answer's tokens so far, as a file of cycles tells. Reads on from where it was.
@@ -146,7 +155,7 @@ Result<Testbed::Server> Testbed::start_server(const std::string& speculates_with
   auto process = Process::start({.argv = parts_.link->at_server(argv),
                                  .output = output,
                                  .errors = errors,
-                                 .environment = {{"XDG_CONFIG_HOME", parts_.work.string()}}});
+                                 .environment = own_folders(parts_.work)});
   if (!process) return process.error();
   Server server{.process = std::move(*process), .errors = errors};
   const Instant deadline = Clock::now() + kServerStart;
@@ -192,7 +201,7 @@ Result<fs::path> Testbed::plain_answer(const Prompt& prompt) {
   auto process = Process::start({.argv = parts_.link->at_server(*argv),
                                  .output = client.output,
                                  .errors = client.errors,
-                                 .environment = {{"XDG_CONFIG_HOME", parts_.work.string()}}});
+                                 .environment = own_folders(parts_.work)});
   if (!process) return process.error();
   if (!process->wait_until(Clock::now() + kAnswerMax) || process->status() != 0) {
     return Error{Errc::io,
@@ -291,7 +300,7 @@ Result<TrialOutcome> Testbed::run(const Trial& trial) {
     auto process = Process::start({.argv = commands[i],
                                    .output = clients[i].output,
                                    .errors = clients[i].errors,
-                                   .environment = {{"XDG_CONFIG_HOME", parts_.work.string()}}});
+                                   .environment = own_folders(parts_.work)});
     if (!process) return process.error();
     clients[i].process = std::move(*process);
   }

@@ -422,6 +422,22 @@ TEST_F(ExperimentProgramsTest, PacedPayloadsArePaddedUnlessAnExperimentSaysOther
   }
 }
 
+TEST_F(ExperimentProgramsTest, TheUsersFoldersStayAsTheyAre) {
+  std::map<std::string, std::string> folders;
+  for (const char* variable : {"XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"}) {
+    folders[variable] = scratch_ / variable;
+    std::filesystem::create_directories(folders[variable]);
+  }
+  const std::string arm =
+      "[[arm]]\nname = \"user\"\nkind = \"split\"\nbundle = \"moa-tli0\"\noverlap = \"auto\"\n";
+  Process process(command(write(experiment() + arm), {"--no-report"}), scratch_ / "run", "",
+                  folders);
+  ASSERT_EQ(process.wait(240s), 0) << process.err();
+  for (const auto& [variable, folder] : folders) {
+    EXPECT_TRUE(std::filesystem::is_empty(folder)) << variable;
+  }
+}
+
 TEST_F(ExperimentProgramsTest, ARowBudgetBindsEveryDraft) {
   ASSERT_EQ(run(write(experiment("row_budget = 3\n")), {"--no-report"}), 0) << error_;
   int largest = 0;
