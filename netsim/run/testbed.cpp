@@ -163,7 +163,7 @@ Result<Testbed::Server> Testbed::start_server(const std::string& speculates_with
   while (!line.ends_with('\n')) {
     if (parts_.cancelled()) return Error{Errc::cancelled, "interrupted"};
     if (!server.process.running() || Clock::now() > deadline) {
-      return Error{Errc::io, "the server did not start: " + last_line(errors)};
+      return Error{Errc::link_down, "the server did not start: " + last_line(errors)};
     }
     std::this_thread::sleep_for(kPoll);
     line = read_text(output);
@@ -385,9 +385,9 @@ Result<void> Testbed::follow(const Trial& trial, std::vector<Client>& clients,
 Result<void> Testbed::check_alive() {
   for (auto& [drafter, server] : servers_) {
     if (server.process.running()) continue;
-    return Error{Errc::io, "the server ended with status " +
-                               std::to_string(server.process.status()) + ": " +
-                               last_line(server.errors)};
+    return Error{Errc::link_down, "the server ended with status " +
+                                      std::to_string(server.process.status()) + ": " +
+                                      last_line(server.errors)};
   }
   const auto statistics = parts_.link->statistics();
   if (!statistics) return statistics.error();

@@ -310,9 +310,14 @@ TEST_F(ExperimentProgramsTest, AServerThatIsKilledEndsTheRunWithAWord) {
                   scratch_ / "run");
   wait_for_lines(1, process);
   EXPECT_EQ(kill_programs(EDGEDRAFT_SERVER), 1);
-  EXPECT_NE(process.wait(120s), 0);
+  EXPECT_EQ(process.wait(120s), 3);
   EXPECT_NE(process.err().find("the server ended"), std::string::npos) << process.err();
   EXPECT_EQ(processes(), 0u);
+}
+
+TEST_F(ExperimentProgramsTest, AServerThatDoesNotStartEndsTheRunWithAWord) {
+  EXPECT_EQ(run(write(experiment()), {"--server-program", "/bin/false"}), 3);
+  EXPECT_NE(error_.find("the server did not start"), std::string::npos) << error_;
 }
 
 TEST_F(ExperimentProgramsTest, ALinkThatIsKilledEndsTheRunWithAWord) {
