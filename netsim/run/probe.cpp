@@ -123,7 +123,8 @@ bool write_bytes(int socket, std::uint64_t count) {
   return true;
 }
 
-// Bits a second from a tenth of the stream to its end: what lay in buffers is left out.
+// Bits a second from the stream's first bytes to its last. A later beginning would not do: where
+// one segment is lost, all behind it wait and then come at once.
 double read_bytes(int socket, std::uint64_t count) {
   std::array<char, 16384> buffer;
   std::uint64_t taken = 0;
@@ -134,7 +135,7 @@ double read_bytes(int socket, std::uint64_t count) {
         socket, std::span(buffer).first(std::min<std::uint64_t>(count - taken, buffer.size())));
     if (got <= 0) return 0;
     taken += static_cast<std::uint64_t>(got);
-    if (start == Instant{} && taken >= count / 10) {
+    if (start == Instant{}) {
       start = Clock::now();
       counted_from = taken;
     }
