@@ -1,3 +1,8 @@
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "netsim/commands/link.h"
 #include "netsim/commands/run.h"
 #include "shared/program/program.h"
@@ -12,15 +17,30 @@ struct Options {
   ProbeCommandOptions probe;
 };
 
+// Takes the words behind the first `--` off the command line of `link`: CLI11 would read one in
+// brackets as a list of words.
+std::vector<std::string> take_device_command(int& argc, char** argv) {
+  char** const end = argv + argc;
+  char** const mark = std::find(argv, end, std::string_view("--"));
+  if (mark == end || std::find(argv, mark, std::string_view("link")) == mark) return {};
+  argc = static_cast<int>(mark - argv);
+  return {mark + 1, end};
+}
+
 int main_with(int argc, char** argv) {
   Options o;
   o.run.command_line.assign(argv, argv + argc);
+  const std::vector<std::string> device_command = take_device_command(argc, argv);
   Program program({.name = "edgedraft-netsim",
                    .what = "Puts programs on the two ends of an emulated link and measures them",
                    .version = "edgedraft-netsim " EDGEDRAFT_VERSION,
                    .default_file = "edgedraft-netsim.toml"});
   program.command("link", "Build one link and run programs at its ends", o.link, declare_link,
-                  run_link);
+                  [&](LinkCommandOptions link) {
+                    link.command.insert(link.command.end(), device_command.begin(),
+                                        device_command.end());
+                    return run_link(link);
+                  });
   program.command("run", "Run an experiment and report on it", o.run, declare_run, run_command);
   program.command("report", "Make the report of an experiment's results", o.report, declare_report,
                   report_command);

@@ -296,7 +296,7 @@ void ProxyRelay::forget_finished() {
   for (auto it = connections_.begin(); it != connections_.end();) {
     Connection& c = it->second;
     const bool over = (c.up.end_written && c.down.end_written) || (c.client < 0 && c.server < 0);
-    if (over && !c.dead) {
+    if (over) {
       close_both(c);
       it = connections_.erase(it);
     } else {
@@ -334,10 +334,15 @@ void ProxyRelay::run(LinkChannel& channel) {
     std::vector<Watched> watched;
     bool held_back = false;
     for (const auto& [id, connection] : connections_) {
-      if (connection.dead) continue;
       for (const Direction reads : {Direction::up, Direction::down}) {
         const int socket = source(connection, reads);
         if (socket < 0) continue;
+        if (connection.dead) {
+          // Neither end hears of the other any more, so all that there is to wait for is its going.
+          polled.push_back({.fd = socket, .events = POLLRDHUP, .revents = 0});
+          watched.push_back({id, reads == Direction::up});
+          continue;
+        }
         const Stream& written = reads == Direction::up ? connection.down : connection.up;
         const bool connecting = reads == Direction::down && connection.connecting;
         short events = written.unwritten.empty() && !connecting ? 0 : POLLOUT;
@@ -363,6 +368,10 @@ void ProxyRelay::run(LinkChannel& channel) {
       if (ready.revents == 0) continue;
       const auto [id, is_client] = watched[i];
       Connection& connection = connections_.at(id);
+      if (connection.dead) {
+        close_socket(is_client ? connection.client : connection.server);
+        continue;
+      }
       const Direction reads = is_client ? Direction::up : Direction::down;
       if (!is_client && connection.connecting) {
         finish_open(id, connection);

@@ -71,11 +71,13 @@ std::string series_colour(std::size_t i) {
 }
 
 std::string quoted(const std::string& text) {
-  std::string safe = "\"";
+  // In double quotes gnuplot would run what stands between backquotes.
+  std::string safe = "'";
   for (const char c : text) {
-    if (c != '"' && c != '\\' && c != '\n') safe += c;
+    if (c == '\'') safe += '\'';
+    if (c != '\n') safe += c;
   }
-  return safe + '"';
+  return safe + '\'';
 }
 
 Result<std::string> draw(const Plot& plot) {

@@ -31,7 +31,8 @@ Result<std::string> draw(const Plot& plot);
 // The style sheet's variables that the colours come from.
 std::string plot_style();
 
-// Text for a script, in quotes.
+// Text for a script, in quotes that gnuplot finds nothing to replace in. It is shown as it is where
+// the script says noenhanced.
 std::string quoted(const std::string& text);
 
 }  // namespace edgedraft::netsim

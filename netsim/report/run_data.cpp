@@ -124,7 +124,7 @@ Result<RunData> read_run_data(const std::filesystem::path& results) {
   choose_timelines(data);
   std::map<std::string, const Run*> by_trial;
   for (const Run& run : data.runs) {
-    if (run.client == 0) by_trial[run.trial] = &run;
+    if (run.client == 0 && run.failure.empty()) by_trial[run.trial] = &run;
   }
   std::ifstream cycles(results / "cycles.jsonl");
   std::map<std::string, double> shown_at;

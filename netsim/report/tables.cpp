@@ -110,7 +110,7 @@ std::string summary_section(const RunData& data) {
            {"commit", "commit"},
            {"client", "client"},
            {"server", "server"},
-           {"link driver asked for", "driver"},
+           {"link driver", "driver"},
            {"kernel", "kernel"},
            {"iproute2", "iproute2"},
            {"CPU", "cpu"},

@@ -22,7 +22,9 @@ constexpr std::size_t kPingBytes = 60;
 constexpr double kRoundTripFloorMs = 3;
 // Beyond that a user-space link measures the machine and not the profile.
 constexpr std::uint64_t kJudgedRateMax = 100'000'000;
+constexpr auto kProbeStart = std::chrono::seconds(10);
 constexpr auto kProbeTimeout = std::chrono::seconds(180);
+constexpr auto kPoll = std::chrono::milliseconds(5);
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -33,6 +35,17 @@ double median(std::vector<double> values) {
 double quantile(std::vector<double> values, double q) {
   std::sort(values.begin(), values.end());
   return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1))];
+}
+
+// The share of packets that arrive, over a long time.
+double delivered_share(const LinkOptions& direction) {
+  double lost_in_bursts = 0;
+  if (direction.burst_loss) {
+    const GilbertElliott& law = *direction.burst_loss;
+    const double in_burst = law.enter / (law.enter + law.leave);
+    lost_in_bursts = in_burst * law.loss_in_burst + (1 - in_burst) * law.loss_outside;
+  }
+  return (1 - direction.loss) * (1 - lost_in_bursts);
 }
 
 std::string read_text(const std::filesystem::path& file) {
@@ -50,7 +63,7 @@ std::string number(double value, const char* unit) {
 
 Expectation expect(const NetworkProfile& profile, std::uint32_t pings) {
   Expectation e;
-  if (profile.up.loss >= 0.5 || profile.down.loss >= 0.5) {
+  if (std::min(delivered_share(profile.up), delivered_share(profile.down)) <= 0.5) {
     e.measurable = false;
     return e;
   }
@@ -81,7 +94,9 @@ Expectation expect(const NetworkProfile& profile, std::uint32_t pings) {
       std::max(quantile(medians, 1.0) - e.round_trip_ms, e.round_trip_ms - quantile(medians, 0.0));
   const auto judged = [](const LinkOptions& direction) {
     const bool constant = !direction.trace && direction.bits_per_second <= kJudgedRateMax;
-    return constant ? static_cast<double>(direction.bits_per_second) : 0.0;
+    // What is lost takes its time on the wire like the rest.
+    return constant ? static_cast<double>(direction.bits_per_second) * delivered_share(direction)
+                    : 0.0;
   };
   e.up_bits_per_second = judged(profile.up);
   e.down_bits_per_second = judged(profile.down);
@@ -90,12 +105,13 @@ Expectation expect(const NetworkProfile& profile, std::uint32_t pings) {
 
 Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
                               const Experiment& experiment, const std::filesystem::path& work,
-                              const std::string& stage, const std::string& when) {
+                              const std::string& stage, const std::string& when,
+                              const std::function<bool()>& cancelled) {
   Calibration calibration;
   calibration.line = {{"stage", stage}, {"when", when}, {"driver", link.name()}};
   const Expectation expected = expect(profile, experiment.pings);
   if (!expected.measurable) {
-    calibration.line["result"] = "not measurable: the profile lets next to nothing through";
+    calibration.line["result"] = "not measurable: the profile loses half of the packets or more";
     return calibration;
   }
   const bool no_link = link.name() == "loopback";
@@ -107,9 +123,10 @@ Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
                       .errors = work / "probe-server.err"});
   if (!server) return server.error();
   std::string address;
-  for (const Instant deadline = Clock::now() + std::chrono::seconds(10);
+  for (const Instant deadline = Clock::now() + kProbeStart;
        address.empty() && server->running() && Clock::now() < deadline;) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (cancelled()) return Error{Errc::cancelled, "interrupted"};
+    std::this_thread::sleep_for(kPoll);
     const std::string text = read_text(work / "probe-server.out");
     if (text.ends_with('\n')) address = text.substr(text.rfind(':') + 1);
   }
@@ -122,15 +139,23 @@ Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
   std::vector<std::string> argv{self,    "probe",   "--connect",
                                 *target, "--pings", std::to_string(experiment.pings)};
   if (!no_link) {
-    argv.insert(argv.end(),
-                {"--up", std::to_string(std::llround(expected.up_bits_per_second)), "--down",
-                 std::to_string(std::llround(expected.down_bits_per_second))});
+    // As fast as they go onto the wire: what is lost there leaves no room for more.
+    const auto rate = [](const LinkOptions& direction, double judged) {
+      return std::to_string(judged > 0 ? direction.bits_per_second : 0);
+    };
+    argv.insert(argv.end(), {"--up", rate(profile.up, expected.up_bits_per_second), "--down",
+                             rate(profile.down, expected.down_bits_per_second)});
     if (link.name() == "proxy") argv.push_back("--stream");
   }
   auto client = Process::start(
       {.argv = link.at_device(argv), .output = work / "probe.out", .errors = work / "probe.err"});
   if (!client) return client.error();
-  if (!client->wait_until(Clock::now() + kProbeTimeout) || client->status() != 0) {
+  const Instant deadline = Clock::now() + kProbeTimeout;
+  while (client->running() && Clock::now() < deadline) {
+    if (cancelled()) return Error{Errc::cancelled, "interrupted"};
+    std::this_thread::sleep_for(kPoll);
+  }
+  if (client->running() || client->status() != 0) {
     return Error{Errc::link_down,
                  "the link could not be measured: " + last_line(work / "probe.err")};
   }

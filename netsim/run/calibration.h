@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -12,9 +13,9 @@ namespace edgedraft::netsim {
 struct Expectation {
   double round_trip_ms = 0;        // median of so many pings
   double round_trip_error_ms = 0;  // its own scatter: so far off is chance, at most
-  double up_bits_per_second = 0;   // 0: nothing that a short measurement could be held against
+  double up_bits_per_second = 0;   // that arrive; 0: nothing to hold a short measurement against
   double down_bits_per_second = 0;
-  bool measurable = true;  // false: nothing gets through
+  bool measurable = true;  // false: half of the packets or more are lost
 };
 Expectation expect(const NetworkProfile& profile, std::uint32_t pings);
 
@@ -27,9 +28,10 @@ struct Calibration {
 
 // Measures the link and holds it against its profile.
 //
-// Errors    link_down, io: it could not be measured
+// Errors    link_down, io: it could not be measured; cancelled as soon as `cancelled` says so
 Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
                               const Experiment& experiment, const std::filesystem::path& work,
-                              const std::string& stage, const std::string& when);
+                              const std::string& stage, const std::string& when,
+                              const std::function<bool()>& cancelled);
 
 }  // namespace edgedraft::netsim

@@ -203,6 +203,13 @@ Arm read_arm(Reader& from) {
   return arm;
 }
 
+// An answer is known by names and numbers alone, so of two that share them one would never be run.
+void refuse_repeats(Reader& from, const std::string& key, std::vector<std::int64_t> values) {
+  std::ranges::sort(values);
+  const auto twice = std::ranges::adjacent_find(values);
+  if (twice != values.end()) from.fail(key + ": " + std::to_string(*twice) + " is there twice");
+}
+
 std::vector<Prompt> read_prompts(const fs::path& file, const std::vector<std::string>& tasks,
                                  std::size_t count_max, std::string& error) {
   std::vector<Prompt> prompts;
@@ -348,8 +355,8 @@ Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources
   e.row_budget = static_cast<std::uint32_t>(row_budget);
   e.padded_payloads = r.flag("padded_payloads", true);
   e.baseline = r.text("baseline", "");
-  for (const auto seed : r.integers("seeds", 0))
-    e.seeds.push_back(static_cast<std::uint64_t>(seed));
+  const auto seeds = r.integers("seeds", 0);
+  e.seeds.assign(seeds.begin(), seeds.end());
   if (e.seeds.empty()) e.seeds = {1};
   auto clients = r.integers("clients", 1);
   std::vector<std::int64_t> cuts;
@@ -393,6 +400,9 @@ Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources
   e.offline_after.clear();
   for (const auto cut : cuts) e.offline_after.emplace_back(static_cast<std::uint32_t>(cut));
   if (lasting) e.offline_after.emplace_back(std::nullopt);
+  refuse_repeats(r, "seeds", seeds);
+  refuse_repeats(r, "clients", clients);
+  refuse_repeats(r, "offline_after", cuts);
 
   std::set<std::string> names;
   for (const Arm& arm : e.arms) {
@@ -415,6 +425,10 @@ Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources
   for (const std::string& name : devices) {
     auto device = find_device(name, device_folders);
     if (!device) return device.error();
+    if (std::ranges::find(e.devices, device->name, &DeviceProfile::name) != e.devices.end()) {
+      return Error{Errc::usage, file.string() + ": devices: two profiles are called '" +
+                                    device->name + "', and results go by that name"};
+    }
     e.devices.push_back(std::move(*device));
   }
   return e;

@@ -5,9 +5,11 @@
 #include <ctime>
 #include <fstream>
 #include <set>
+#include <span>
 #include <thread>
 
 #include "netsim/run/commit.h"
+#include "netsim/run/installation.h"
 #include "netsim/run/process.h"
 #include "shared/base/bytes.h"
 #include "shared/base/sha256.h"
@@ -71,13 +73,21 @@ std::string file_hash(const fs::path& file) {
 }
 
 std::string experiment_hash(const Experiment& e, const std::vector<NetworkProfile>& networks,
-                            const Programs& programs, const std::string& driver) {
+                            const Programs& programs, const std::string& driver,
+                            std::uint32_t parallel) {
   std::string all = e.text + '\n' + driver + (e.quick ? "\nquick\n" : "\n");
-  for (const NetworkProfile& network : networks) all += network.text + '\n';
+  all += std::to_string(parallel) + '\n';
+  for (const NetworkProfile& network : networks) {
+    all += network.text + '\n';
+    for (const LinkOptions* direction : {&network.up, &network.down}) {
+      if (direction->trace)
+        all += to_hex(sha256(std::as_bytes(std::span(direction->trace->at_ms)))) + '\n';
+    }
+  }
   for (const DeviceProfile& device : e.devices) all += file_hash(device.file) + '\n';
   for (const std::string& file : model_files(e)) all += file_hash(e.models / file) + '\n';
   for (const Prompt& prompt : e.prompts) all += prompt.text + '\n' + prompt.reference + '\n';
-  for (const fs::path& program : {programs.client, programs.server}) {
+  for (const fs::path& program : {programs.client, programs.server, own_program()}) {
     all += file_hash(program) + '\n';
   }
   return hex_of(all);
@@ -85,7 +95,8 @@ std::string experiment_hash(const Experiment& e, const std::vector<NetworkProfil
 
 ordered_json make_manifest(const Experiment& e, const std::vector<NetworkProfile>& networks,
                            const Programs& programs, const std::string& driver,
-                           const std::vector<std::string>& command_line, double expected_seconds) {
+                           const std::vector<std::string>& command_line, const std::string& hash,
+                           double expected_seconds) {
   ordered_json devices = ordered_json::array();
   bool paced = false;
   bool padded = false;
@@ -145,7 +156,7 @@ ordered_json make_manifest(const Experiment& e, const std::vector<NetworkProfile
           {"started", utc_now()},
           {"finished", nullptr},
           {"expected_seconds", expected_seconds},
-          {"experiment_sha256", experiment_hash(e, networks, programs, driver)},
+          {"experiment_sha256", hash},
           {"experiment_file", e.file.filename().string()},
           {"experiment", e.text},
           {"command_line", command_line},

@@ -34,6 +34,9 @@ constexpr std::size_t kPacketBytes = kPayloadBytes + 28;  // with the UDP and IP
 constexpr double kTrainSeconds = 0.5;
 // Faster than the link, so that it is the link that spaces the packets.
 constexpr double kTrainExcess = 1.25;
+// Of a train in which up to half of the packets may be missing.
+constexpr std::uint32_t kTrainPacketsMin = 80;
+constexpr std::size_t kArrivalsMin = 20;
 constexpr std::uint32_t kTrainPacketsMax = 4000;
 constexpr std::uint64_t kStreamBytesMax = 8u << 20;
 
@@ -53,7 +56,8 @@ ssize_t receive(int socket, std::span<char> to) {
 std::uint32_t train_packets(std::uint64_t bits_per_second) {
   const double count =
       static_cast<double>(bits_per_second) * kTrainSeconds / 8 / static_cast<double>(kPacketBytes);
-  return static_cast<std::uint32_t>(std::clamp(count, 20.0, double{kTrainPacketsMax}));
+  return static_cast<std::uint32_t>(
+      std::clamp(count, double{kTrainPacketsMin}, double{kTrainPacketsMax}));
 }
 
 void send_train(int socket, const sockaddr* to, socklen_t size, std::uint32_t packets,
@@ -79,7 +83,7 @@ double receive_train(int socket) {
     arrivals.push_back(Clock::now());
     if (arrivals.size() == 1) set_timeout(socket, 0.7);
   }
-  if (arrivals.size() < 20) return 0;
+  if (arrivals.size() < kArrivalsMin) return 0;
   const std::size_t first = arrivals.size() / 10;
   const std::size_t last = arrivals.size() - 1 - first;
   const double elapsed = seconds(arrivals[last] - arrivals[first]);
@@ -119,7 +123,8 @@ bool write_bytes(int socket, std::uint64_t count) {
   return true;
 }
 
-// Bits a second from a tenth of the stream to its end: what lay in buffers is left out.
+// Bits a second from the stream's first bytes to its last. A later beginning would not do: where
+// one segment is lost, all behind it wait and then come at once.
 double read_bytes(int socket, std::uint64_t count) {
   std::array<char, 16384> buffer;
   std::uint64_t taken = 0;
@@ -130,7 +135,7 @@ double read_bytes(int socket, std::uint64_t count) {
         socket, std::span(buffer).first(std::min<std::uint64_t>(count - taken, buffer.size())));
     if (got <= 0) return 0;
     taken += static_cast<std::uint64_t>(got);
-    if (start == Instant{} && taken >= count / 10) {
+    if (start == Instant{}) {
       start = Clock::now();
       counted_from = taken;
     }

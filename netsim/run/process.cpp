@@ -29,8 +29,11 @@ std::vector<std::string> environment_of(const ProcessOptions& options) {
   std::vector<std::string> variables;
   for (char** v = environ; *v; ++v) {
     // An option of ours in the environment must not change what an experiment measures.
-    if (std::string_view(*v).starts_with("EDGEDRAFT_")) continue;
-    variables.emplace_back(*v);
+    const std::string variable = *v;
+    if (variable.starts_with("EDGEDRAFT_")) continue;
+    // Of two with one name a program sees the first.
+    if (options.environment.contains(variable.substr(0, variable.find('=')))) continue;
+    variables.push_back(variable);
   }
   for (const auto& [name, value] : options.environment) variables.push_back(name + '=' + value);
   return variables;

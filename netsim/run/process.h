@@ -16,7 +16,7 @@ struct ProcessOptions {
   std::vector<std::string> argv;  // argv[0] is looked for in PATH
   std::filesystem::path output;   // its standard output; truncated
   std::filesystem::path errors;
-  std::map<std::string, std::string> environment{};  // beside ours, less every EDGEDRAFT_* of ours
+  std::map<std::string, std::string> environment{};  // over ours, less every EDGEDRAFT_* of ours
 };
 
 // A program that we started. It ends with this object, and is killed by the system when we are.

@@ -90,7 +90,8 @@ ResultsFolder::ResultsFolder(ResultsFolder&& other) noexcept
     : path_(std::move(other.path_)),
       lock_(std::exchange(other.lock_, -1)),
       resumed_(other.resumed_),
-      done_(std::move(other.done_)) {}
+      done_(std::move(other.done_)),
+      unmeasured_lanes_(std::move(other.unmeasured_lanes_)) {}
 
 ResultsFolder::~ResultsFolder() {
   if (lock_ >= 0) close(lock_);
@@ -120,10 +121,11 @@ Result<ResultsFolder> ResultsFolder::open(const fs::path& folder, bool resume,
     const std::string hash =
         manifest.is_object() ? manifest.value("experiment_sha256", std::string()) : std::string();
     if (hash != experiment_hash) {
-      return Error{Errc::usage, folder.string() +
-                                    " holds results of another experiment, or of this one before "
-                                    "its files or programs were changed, or with other options "
-                                    "(--quick, --driver): choose another folder with --out"};
+      return Error{Errc::usage,
+                   folder.string() +
+                       " holds results of another experiment, or of this one before "
+                       "its files or programs were changed, or with other options "
+                       "(--quick, --driver, --parallel): choose another folder with --out"};
     }
     if (auto recovered = results.recover(keep_any_link); !recovered) return recovered.error();
     results.resumed_ = true;
@@ -134,10 +136,19 @@ Result<ResultsFolder> ResultsFolder::open(const fs::path& folder, bool resume,
 Result<void> ResultsFolder::recover(bool keep_any_link) {
   std::set<std::string> refused;  // stages
   std::stringstream calibrations(read_all(path_ / "calibration.jsonl"));
-  for (std::string line; std::getline(calibrations, line);) {
+  for (std::string line; std::getline(calibrations, line) && !calibrations.eof();) {
     const auto json = ordered_json::parse(line, nullptr, false);
-    if (json.is_object() && !json.value("accepted", true) && !keep_any_link) {
-      refused.insert(json.value("stage", std::string()));
+    if (!json.is_object()) continue;
+    const auto stage = json.value("stage", std::string());
+    if (!json.value("accepted", true) && !keep_any_link) refused.insert(stage);
+    const auto lane = json.value("lane", std::size_t{1});
+    std::set<std::size_t>& unmeasured = unmeasured_lanes_[stage];
+    if (json.value("when", std::string()) == "after") {
+      unmeasured.erase(lane);
+    } else {
+      // Lanes open in order: the first one's link is that of a new run, which may have fewer.
+      if (lane == 1) unmeasured.clear();
+      unmeasured.insert(lane);
     }
   }
   // A trial's name begins with its stage's.
@@ -164,6 +175,11 @@ Result<void> ResultsFolder::recover(bool keep_any_link) {
   if (auto kept = filter(path_ / "cycles.jsonl", "trial", keep); !kept) return kept;
   return filter(path_ / "calibration.jsonl", "stage",
                 [&](const std::string& stage) { return !refused.contains(stage); });
+}
+
+std::set<std::size_t> ResultsFolder::unmeasured_lanes(const std::string& stage) const {
+  const auto found = unmeasured_lanes_.find(stage);
+  return found == unmeasured_lanes_.end() ? std::set<std::size_t>{1} : found->second;
 }
 
 Result<void> ResultsFolder::add_run(const std::string& trial, const std::vector<ordered_json>& runs,

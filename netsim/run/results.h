@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -31,6 +33,8 @@ class ResultsFolder {
   bool resumed() const { return resumed_; }
 
   bool has(const std::string& trial) const { return done_.contains(trial); }
+  // Of a stage with earlier answers: the lanes whose links were not measured after them.
+  std::set<std::size_t> unmeasured_lanes(const std::string& stage) const;
   // Errors    io where the disk is full
   Result<void> add_run(const std::string& trial, const std::vector<nlohmann::ordered_json>& runs,
                        const std::vector<nlohmann::ordered_json>& cycles);
@@ -47,6 +51,7 @@ class ResultsFolder {
   int lock_ = -1;
   bool resumed_ = false;
   std::set<std::string> done_;
+  std::map<std::string, std::set<std::size_t>> unmeasured_lanes_;  // by stage that was measured
 };
 
 // The objects of a file of JSON lines.

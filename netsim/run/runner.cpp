@@ -64,14 +64,20 @@ class Runner {
 
  public:
   Runner(const Experiment& e, const RunnerOptions& options, std::vector<NetworkProfile> networks)
-      : e_(e), options_(options), networks_(std::move(networks)), stages_(plan(e, networks_)) {}
+      : e_(e),
+        options_(options),
+        networks_(std::move(networks)),
+        stages_(plan(e, networks_)),
+        driver_(options.driver) {}
 
   Result<void> run() {
-    const std::string hash = experiment_hash(e_, networks_, options_.programs, options_.driver);
     if (options_.dry_run) {
       announce(expected([](const std::string&) { return false; }), 0);
       return {};
     }
+    if (auto chosen = choose_driver(); !chosen) return chosen;
+    const std::string hash =
+        experiment_hash(e_, networks_, options_.programs, driver_, options_.parallel);
     auto opened =
         ResultsFolder::open(options_.out, options_.resume, hash, options_.accept_any_link);
     if (!opened) return opened.error();
@@ -79,8 +85,8 @@ class Runner {
     const double total = expected([&](const std::string& id) { return results_->has(id); });
     announce(total, done_count());
     if (!results_->resumed()) {
-      manifest_ = make_manifest(e_, networks_, options_.programs, options_.driver,
-                                options_.command_line, total);
+      manifest_ = make_manifest(e_, networks_, options_.programs, driver_, options_.command_line,
+                                hash, total);
       if (auto written = results_->write_manifest(manifest_); !written) return written;
     }
     progress_.emplace(e_.name, static_cast<std::uint64_t>(1000 * total));
@@ -100,6 +106,15 @@ class Runner {
   }
 
  private:
+  // All links of an experiment are of one kind, and a resumed one's as well.
+  Result<void> choose_driver() {
+    if (driver_ != to_string(DriverKind::automatic)) return {};
+    const auto link = open_link(networks_.front(), driver_, e_.seeds.front());
+    if (!link) return link.error();
+    driver_ = (*link)->name();
+    return {};
+  }
+
   template <class Done>
   double expected(Done done) const {
     double total = 0;
@@ -170,7 +185,7 @@ class Runner {
         work.blocks.push_back(block);
       }
     }
-    if (work.blocks.empty()) return {};
+    if (work.blocks.empty()) return finish_stage(stage);
     const std::size_t count = std::min<std::size_t>(lanes(stage), work.blocks.size());
     std::vector<std::unique_ptr<Testbed>> testbeds;
     for (std::size_t lane = 0; lane < count; ++lane) {
@@ -187,6 +202,18 @@ class Runner {
     if (work.failed) return *work.failed;
     for (std::size_t lane = 0; lane < count; ++lane) {
       if (auto measured = measure(testbeds[lane]->link(), stage, lane, "after"); !measured) {
+        return measured.error();
+      }
+    }
+    return {};
+  }
+
+  // A run that ended behind a stage's last answer may not have come to measure its links.
+  Result<void> finish_stage(const Stage& stage) {
+    for (const std::size_t lane : results_->unmeasured_lanes(stage.id)) {
+      auto link = open_lanes_link(stage, lane - 1);
+      if (!link) return link.error();
+      if (auto measured = measure(**link, stage, lane - 1, "after"); !measured) {
         return measured.error();
       }
     }
@@ -212,13 +239,17 @@ class Runner {
     return options_.parallel > 0 ? options_.parallel : undisturbed_lanes(e_, stage.device);
   }
 
+  Result<std::unique_ptr<LinkDriver>> open_lanes_link(const Stage& stage, std::size_t lane) const {
+    return open_link(networks_[stage.network], driver_, stage.seed + 1000003 * lane);
+  }
+
   // A link and a server of its own. What was wrong with its link is noted and ends the run.
   Result<std::unique_ptr<Testbed>> open_lane(const Stage& stage, std::size_t lane) {
     const std::filesystem::path work = results_->work() / ("lane-" + std::to_string(lane + 1));
     std::error_code failed;
     std::filesystem::create_directories(work, failed);
     if (failed) return Error{Errc::io, work.string() + ": " + failed.message()};
-    auto link = open_link(networks_[stage.network], options_.driver, stage.seed + 1000003 * lane);
+    auto link = open_lanes_link(stage, lane);
     if (!link) return link.error();
     const auto round_trip_ms = measure(**link, stage, lane, "before");
     if (!round_trip_ms) return round_trip_ms.error();
@@ -229,7 +260,7 @@ class Runner {
                                   .programs = options_.programs,
                                   .link = std::move(*link),
                                   .work = work,
-                                  .cancelled = [] { return interrupted(); }});
+                                  .cancelled = interrupted});
     if (!testbed) return testbed.error();
     (*testbed)->set_round_trip(*round_trip_ms);
     return testbed;
@@ -239,10 +270,13 @@ class Runner {
   Result<double> measure(LinkDriver& link, const Stage& stage, std::size_t lane, const char* when) {
     const NetworkProfile& network = networks_[stage.network];
     // A measurement may be disturbed; a link that is wrong is wrong each time.
-    auto calibration = calibrate(link, network, e_, results_->work(), stage.id, when);
+    const auto once = [&] {
+      return calibrate(link, network, e_, results_->work(), stage.id, when, interrupted);
+    };
+    auto calibration = once();
     std::uint32_t attempts = 1;
     for (; calibration && !calibration->accepted && attempts < kCalibrationsMax; ++attempts) {
-      calibration = calibrate(link, network, e_, results_->work(), stage.id, when);
+      calibration = once();
     }
     if (!calibration) return calibration.error();
     calibration->line["attempts"] = attempts;
@@ -326,6 +360,7 @@ class Runner {
   const RunnerOptions& options_;
   std::vector<NetworkProfile> networks_;
   std::vector<Stage> stages_;
+  std::string driver_;
   std::optional<ResultsFolder> results_;
   std::optional<Progress> progress_;
   ordered_json manifest_;
@@ -343,6 +378,10 @@ Result<void> run_experiment(const Experiment& experiment, const RunnerOptions& o
     auto network =
         read_network_profile(is_path ? (experiment.file.parent_path() / name).string() : name);
     if (!network) return network.error();
+    if (std::ranges::find(networks, network->name, &NetworkProfile::name) != networks.end()) {
+      return Error{Errc::usage, experiment.file.string() + ": networks: two profiles are called '" +
+                                    network->name + "', and results go by that name"};
+    }
     networks.push_back(std::move(*network));
   }
   if (auto checked = check_arms(experiment, options.programs); !checked) return checked;

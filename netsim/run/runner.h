@@ -26,7 +26,7 @@ struct RunnerOptions {
 // SIGINT and SIGTERM, with what it has.
 //
 // Errors    usage, io, unsupported (an arm or driver that is not to be had here), link_down for a
-//           link out of tolerance, cancelled
+//           server that does not start or is gone, refused for a link out of tolerance, cancelled
 Result<void> run_experiment(const Experiment& experiment, const RunnerOptions& options);
 
 }  // namespace edgedraft::netsim

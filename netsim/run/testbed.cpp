@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -32,6 +33,14 @@ Result<void> write_text(const fs::path& file, const std::string& text) {
   out << text << std::flush;
   if (out) return {};
   return Error{Errc::io, file.string() + ": cannot be written; is the disk full?"};
+}
+
+// Settings and what earlier runs have learnt of servers and devices are the experiment's own: the
+// user's change nothing that it measures, and it adds nothing to them.
+std::map<std::string, std::string> own_folders(const fs::path& work) {
+  return {{"XDG_CONFIG_HOME", work.string()},
+          {"XDG_CACHE_HOME", work.string()},
+          {"XDG_STATE_HOME", work.string()}};
 }
 
 // The answer's tokens so far, as a file of cycles tells. Reads on from where it was.
@@ -146,7 +155,7 @@ Result<Testbed::Server> Testbed::start_server(const std::string& speculates_with
   auto process = Process::start({.argv = parts_.link->at_server(argv),
                                  .output = output,
                                  .errors = errors,
-                                 .environment = {{"XDG_CONFIG_HOME", parts_.work.string()}}});
+                                 .environment = own_folders(parts_.work)});
   if (!process) return process.error();
   Server server{.process = std::move(*process), .errors = errors};
   const Instant deadline = Clock::now() + kServerStart;
@@ -154,7 +163,7 @@ Result<Testbed::Server> Testbed::start_server(const std::string& speculates_with
   while (!line.ends_with('\n')) {
     if (parts_.cancelled()) return Error{Errc::cancelled, "interrupted"};
     if (!server.process.running() || Clock::now() > deadline) {
-      return Error{Errc::io, "the server did not start: " + last_line(errors)};
+      return Error{Errc::link_down, "the server did not start: " + last_line(errors)};
     }
     std::this_thread::sleep_for(kPoll);
     line = read_text(output);
@@ -192,7 +201,7 @@ Result<fs::path> Testbed::plain_answer(const Prompt& prompt) {
   auto process = Process::start({.argv = parts_.link->at_server(*argv),
                                  .output = client.output,
                                  .errors = client.errors,
-                                 .environment = {{"XDG_CONFIG_HOME", parts_.work.string()}}});
+                                 .environment = own_folders(parts_.work)});
   if (!process) return process.error();
   if (!process->wait_until(Clock::now() + kAnswerMax) || process->status() != 0) {
     return Error{Errc::io,
@@ -291,7 +300,7 @@ Result<TrialOutcome> Testbed::run(const Trial& trial) {
     auto process = Process::start({.argv = commands[i],
                                    .output = clients[i].output,
                                    .errors = clients[i].errors,
-                                   .environment = {{"XDG_CONFIG_HOME", parts_.work.string()}}});
+                                   .environment = own_folders(parts_.work)});
     if (!process) return process.error();
     clients[i].process = std::move(*process);
   }
@@ -376,9 +385,9 @@ Result<void> Testbed::follow(const Trial& trial, std::vector<Client>& clients,
 Result<void> Testbed::check_alive() {
   for (auto& [drafter, server] : servers_) {
     if (server.process.running()) continue;
-    return Error{Errc::io, "the server ended with status " +
-                               std::to_string(server.process.status()) + ": " +
-                               last_line(server.errors)};
+    return Error{Errc::link_down, "the server ended with status " +
+                                      std::to_string(server.process.status()) + ": " +
+                                      last_line(server.errors)};
   }
   const auto statistics = parts_.link->statistics();
   if (!statistics) return statistics.error();

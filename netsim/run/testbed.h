@@ -42,7 +42,7 @@ class Testbed {
   };
 
   // Starts the server, and one more for each drafter that arms let a server draft with.
-  // Errors    io with the server's own words
+  // Errors    link_down with the server's own words, io, cancelled
   static Result<std::unique_ptr<Testbed>> open(Parts parts);
 
   LinkDriver& link() { return *parts_.link; }

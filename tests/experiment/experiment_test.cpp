@@ -79,6 +79,22 @@ TEST_F(ExperimentTest, NamesWhatIsWrongAndWhatIsRight) {
   EXPECT_NE(refusal("tasks = [\"poem\"]\n" + good).find("no prompts"), std::string::npos);
 }
 
+TEST_F(ExperimentTest, RefusesWhatResultsCouldNotTellApart) {
+  const std::string good = kGood;
+  EXPECT_NE(refusal("seeds = [3, 1, 3]\n" + good).find("seeds: 3 is there twice"),
+            std::string::npos);
+  EXPECT_NE(refusal("clients = [4, 4]\n" + good).find("clients: 4 is there twice"),
+            std::string::npos);
+  EXPECT_NE(refusal("offline_after = [10, \"never\", 10]\n" + good)
+                .find("offline_after: 10 is there twice"),
+            std::string::npos);
+  write("other.toml", "name = \"fast\"\n[target]\npass_ms = [[1, 90]]\n");
+  EXPECT_NE(refusal("networks = [\"lan\"]\ndevices = [\"fast\", \"other\"]\n" +
+                    good.substr(good.find("[[arm]]")))
+                .find("called 'fast'"),
+            std::string::npos);
+}
+
 TEST_F(ExperimentTest, EveryShippedExperimentAndDeviceIsRight) {
   const std::filesystem::path folder = std::filesystem::path(EDGEDRAFT_MODELS) / "../../netsim";
   int count = 0;

@@ -1,7 +1,11 @@
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -147,6 +151,155 @@ TEST_F(ExperimentProgramsTest, GoesOnAfterBeingKilledAndLeavesNoProcess) {
   EXPECT_EQ(trials.size(), 24u);
 }
 
+TEST_F(ExperimentProgramsTest, ResumingRefusesWhatWouldMixTwoSettings) {
+  const auto trace = scratch_ / "cell.trace";
+  std::ofstream(trace) << "1\n2\n";
+  std::ofstream(scratch_ / "cell.toml") << "both = { trace = \"cell.trace\" }\n";
+  std::string text = experiment();
+  text.replace(text.find("\"lan\""), 5, "\"cell.toml\"");
+  const auto file = write(text);
+  ASSERT_EQ(run(file, {"--no-report"}), 0) << error_;
+  const auto refused = [&](std::vector<std::string> words) {
+    Process process(std::move(words), scratch_ / "refused");
+    EXPECT_EQ(process.wait(240s), 2);
+    EXPECT_NE(process.err().find("holds results of another experiment"), std::string::npos)
+        << process.err();
+  };
+  refused(command(file, {"--no-report", "--resume", "--parallel", "2"}));
+  auto other_runner = command(file, {"--no-report", "--resume", "--client-program",
+                                     EDGEDRAFT_CLIENT, "--server-program", EDGEDRAFT_SERVER});
+  other_runner[0] = scratch_ / "edgedraft-netsim";
+  std::filesystem::copy_file(EDGEDRAFT_NETSIM, other_runner[0]);
+  std::ofstream(other_runner[0], std::ios::app) << '\n';
+  refused(other_runner);
+  std::ofstream(trace) << "1\n5\n";
+  refused(command(file, {"--no-report", "--resume"}));
+  std::ofstream(trace) << "1\n2\n";
+  EXPECT_EQ(run(file, {"--no-report", "--resume"}), 0) << error_;
+}
+
+TEST_F(ExperimentProgramsTest, ResultsNameTheDriverThatAutoTook) {
+  driver_ = "auto";
+  const auto file = write(experiment());
+  ASSERT_EQ(run(file, {"--no-report", "--accept-any-link"}), 0) << error_;
+  driver_ = json::parse(std::ifstream(out() / "manifest.json"))["driver"];
+  EXPECT_TRUE(driver_ == "tun" || driver_ == "proxy") << driver_;
+  EXPECT_EQ(run(file, {"--no-report", "--resume"}), 0) << error_;
+  driver_ = driver_ == "tun" ? "proxy" : "tun";
+  EXPECT_EQ(run(file, {"--no-report", "--resume"}), 2);
+}
+
+TEST_F(ExperimentProgramsTest, ResumingMeasuresTheLinkThatNobodyMeasuredAfterItsAnswers) {
+  const auto file = write(experiment());
+  ASSERT_EQ(run(file, {"--no-report"}), 0) << error_;
+  const auto measured = lines("calibration.jsonl");
+  ASSERT_EQ(measured.size(), 2u);
+  std::ofstream(out() / "calibration.jsonl", std::ios::trunc) << measured[0] << '\n';
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(run(file, {"--no-report", "--resume"}), 0) << error_;
+    const auto again = lines("calibration.jsonl");
+    ASSERT_EQ(again.size(), 2u);
+    EXPECT_EQ(again[1]["when"], "after");
+    EXPECT_EQ(lines("runs.jsonl").size(), 4u);
+  }
+}
+
+TEST_F(ExperimentProgramsTest, CtrlCEndsAMeasurementOfALink) {
+  driver_ = "proxy";
+  std::ofstream(scratch_ / "moon.toml") << "both = { rate_mbit = 10, path_ms = 500 }\n";
+  std::string text = experiment();
+  text.replace(text.find("\"lan\""), 5, "\"moon.toml\"");
+  text.replace(text.find("pings = 5"), 9, "pings = 100");
+  Process process(command(write(text), {"--no-report"}), scratch_ / "run");
+  const auto deadline = std::chrono::steady_clock::now() + 60s;
+  while (!std::filesystem::exists(out() / "work/probe.out") && process.running() &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(10ms);
+  }
+  ASSERT_TRUE(process.running()) << process.err();
+  process.signal(SIGINT);
+  EXPECT_EQ(process.wait(20s), 130);
+  EXPECT_NE(process.err().find("--resume"), std::string::npos) << process.err();
+  EXPECT_EQ(processes(), 0u);
+}
+
+// The server's end of a link as the probe at the device's end sees it.
+class FarEnd {
+ public:
+  FarEnd() {
+    address_.sin_family = AF_INET;
+    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(bind(listener_, generic(), size_), 0);
+    EXPECT_EQ(listen(listener_, 1), 0);
+    EXPECT_EQ(getsockname(listener_, generic(), &size_), 0);
+    EXPECT_EQ(bind(datagrams_, generic(), size_), 0);
+  }
+  ~FarEnd() {
+    for (const int open : {listener_, datagrams_, control_}) close(open);
+  }
+  std::vector<std::string> probe(std::vector<std::string> options) const {
+    options.insert(options.begin(), {EDGEDRAFT_NETSIM, "probe", "--pings", "0", "--connect",
+                                     "127.0.0.1:" + std::to_string(ntohs(address_.sin_port))});
+    return options;
+  }
+  // What the probe asks for first.
+  std::string accept_request() {
+    control_ = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    std::string asked(100, '\0');
+    asked.resize(static_cast<std::size_t>(std::max<ssize_t>(0, read(control_, asked.data(), 100))));
+    return asked;
+  }
+  void write_stream(std::size_t bytes) const {
+    const std::string stream(bytes, '\0');
+    EXPECT_EQ(send(control_, stream.data(), bytes, 0), static_cast<ssize_t>(bytes));
+  }
+  void wait_for_datagram() {
+    char byte = 0;
+    EXPECT_EQ(recvfrom(datagrams_, &byte, 1, 0, generic(), &size_), 1);
+  }
+  void send_datagram() {
+    const std::string payload(1400, '\0');
+    sendto(datagrams_, payload.data(), payload.size(), 0, generic(), size_);
+  }
+
+ private:
+  sockaddr* generic() { return reinterpret_cast<sockaddr*>(&address_); }
+
+  sockaddr_in address_{};  // of this end, then of the one that it hears from
+  socklen_t size_ = sizeof address_;
+  int listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  int datagrams_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  int control_ = -1;
+};
+
+TEST_F(ExperimentProgramsTest, ATrainOfWhichAPacketIsLostStillHasARate) {
+  FarEnd far;
+  Process probe(far.probe({"--down", "300000"}), scratch_ / "probe");
+  const std::string asked = far.accept_request();
+  int packets = 0;
+  ASSERT_EQ(std::sscanf(asked.c_str(), "TRAIN_DOWN %d 300000\n", &packets), 1) << asked;
+  far.wait_for_datagram();
+  for (int i = 1; i < packets; ++i) {
+    std::this_thread::sleep_for(1ms);
+    far.send_datagram();
+  }
+  EXPECT_EQ(probe.wait(), 0) << probe.err();
+  EXPECT_GT(json::parse(probe.out())["down_bits_per_second"], 0) << probe.out();
+}
+
+TEST_F(ExperimentProgramsTest, AStreamThatWaitsForALostSegmentIsNotTakenForAFasterOne) {
+  FarEnd far;
+  Process probe(far.probe({"--down", "1000000", "--stream"}), scratch_ / "probe");
+  EXPECT_EQ(far.accept_request(), "DOWN 125000\n");
+  far.write_stream(5000);
+  std::this_thread::sleep_for(500ms);
+  far.write_stream(120'000);
+  EXPECT_EQ(probe.wait(), 0) << probe.err();
+  const double rate = json::parse(probe.out())["down_bits_per_second"];
+  EXPECT_GT(rate, 0);
+  EXPECT_LE(rate, 8 * 125'000 / 0.1);
+}
+
 TEST_F(ExperimentProgramsTest, LanesShareTheAnswersAndEachPromptStaysInOne) {
   ASSERT_EQ(run(write(experiment("repetitions = 2\n")), {"--no-report", "--parallel", "3"}), 0)
       << error_;
@@ -200,9 +353,14 @@ TEST_F(ExperimentProgramsTest, AServerThatIsKilledEndsTheRunWithAWord) {
                   scratch_ / "run");
   wait_for_lines(1, process);
   EXPECT_EQ(kill_programs(EDGEDRAFT_SERVER), 1);
-  EXPECT_NE(process.wait(120s), 0);
+  EXPECT_EQ(process.wait(120s), 3);
   EXPECT_NE(process.err().find("the server ended"), std::string::npos) << process.err();
   EXPECT_EQ(processes(), 0u);
+}
+
+TEST_F(ExperimentProgramsTest, AServerThatDoesNotStartEndsTheRunWithAWord) {
+  EXPECT_EQ(run(write(experiment()), {"--server-program", "/bin/false"}), 3);
+  EXPECT_NE(error_.find("the server did not start"), std::string::npos) << error_;
 }
 
 TEST_F(ExperimentProgramsTest, ALinkThatIsKilledEndsTheRunWithAWord) {
@@ -312,6 +470,22 @@ TEST_F(ExperimentProgramsTest, PacedPayloadsArePaddedUnlessAnExperimentSaysOther
   }
 }
 
+TEST_F(ExperimentProgramsTest, TheUsersFoldersStayAsTheyAre) {
+  std::map<std::string, std::string> folders;
+  for (const char* variable : {"XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"}) {
+    folders[variable] = scratch_ / variable;
+    std::filesystem::create_directories(folders[variable]);
+  }
+  const std::string arm =
+      "[[arm]]\nname = \"user\"\nkind = \"split\"\nbundle = \"moa-tli0\"\noverlap = \"auto\"\n";
+  Process process(command(write(experiment() + arm), {"--no-report"}), scratch_ / "run", "",
+                  folders);
+  ASSERT_EQ(process.wait(240s), 0) << process.err();
+  for (const auto& [variable, folder] : folders) {
+    EXPECT_TRUE(std::filesystem::is_empty(folder)) << variable;
+  }
+}
+
 TEST_F(ExperimentProgramsTest, ARowBudgetBindsEveryDraft) {
   ASSERT_EQ(run(write(experiment("row_budget = 3\n")), {"--no-report"}), 0) << error_;
   int largest = 0;
@@ -415,6 +589,16 @@ TEST_F(ExperimentProgramsTest, WhatThisBuildLacksIsRefusedBeforeAnythingRuns) {
   EXPECT_NE(error_.find("'colour'"), std::string::npos) << error_;
   EXPECT_EQ(run(scratch_ / "nothing.toml"), 1);
   EXPECT_NE(error_.find("no such experiment"), std::string::npos) << error_;
+}
+
+TEST_F(ExperimentProgramsTest, TwoNetworksOfOneNameAreRefused) {
+  std::ofstream(scratch_ / "slow.toml") << "name = \"cell\"\nboth = { rate_mbit = 1 }\n";
+  std::ofstream(scratch_ / "fast.toml") << "name = \"cell\"\nboth = { rate_mbit = 9 }\n";
+  std::string text = experiment();
+  text.replace(text.find("\"lan\""), 5, "\"slow.toml\", \"fast.toml\"");
+  EXPECT_EQ(run(write(text)), 2);
+  EXPECT_NE(error_.find("two profiles are called 'cell'"), std::string::npos) << error_;
+  EXPECT_FALSE(std::filesystem::exists(out()));
 }
 
 }  // namespace

@@ -1,12 +1,16 @@
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "netsim/drivers/command.h"
 #include "tests/netsim/measured_link.h"
@@ -196,6 +200,59 @@ TEST(CleanupTest, ADestroyedLinkTakesItsEndsWithIt) {
   ASSERT_TRUE(forgotten.wait_for_output("ready")) << forgotten.err();
   link.reset();
   EXPECT_EQ(forgotten.wait(), 128 + SIGKILL);
+}
+
+class Socket {
+ public:
+  explicit Socket(int descriptor) : descriptor_(descriptor) {}
+  Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  ~Socket() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  int descriptor() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+TEST(CleanupTest, TheProxyForgetsConnectionsOfOldAddressesWhenTheirEndsHaveGone) {
+  const auto link = make_link(read_network_profile("lan").value(), DriverKind::proxy, 1);
+  ASSERT_TRUE(link) << link.error().message;
+  pid_t process = 0;
+  for (const pid_t pid : descendants(getpid())) {
+    if (first_line("/proc/" + std::to_string(pid) + "/comm") == "netsim-link") process = pid;
+  }
+  ASSERT_NE(process, 0);
+  const auto open_files = [&] {
+    const std::filesystem::directory_iterator files("/proc/" + std::to_string(process) + "/fd");
+    return std::distance(begin(files), end(files));
+  };
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  const Socket listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(bind(listener.descriptor(), generic, size), 0);
+  ASSERT_EQ(listen(listener.descriptor(), 1), 0);
+  ASSERT_EQ(getsockname(listener.descriptor(), generic, &size), 0);
+  const std::string target = (*link)->device_target(ntohs(address.sin_port)).value();
+  address.sin_port =
+      htons(static_cast<std::uint16_t>(std::stoi(target.substr(target.rfind(':') + 1))));
+  const auto before = open_files();
+  for (int round = 0; round < 3; ++round) {
+    std::vector<Socket> ends;
+    for (int i = 0; i < 10; ++i) {
+      ends.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      ASSERT_EQ(connect(ends.back().descriptor(), generic, size), 0);
+      ends.emplace_back(accept4(listener.descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
+      ASSERT_GE(ends.back().descriptor(), 0);
+    }
+    EXPECT_GE(open_files(), before + 20);
+    ASSERT_TRUE((*link)->fire({.kind = LinkEvent::Kind::new_address}));
+  }
+  for (int i = 0; i < 1000 && open_files() > before; ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_EQ(open_files(), before);
 }
 
 // As a user without rights, with the /dev/net/tun that distributions have: everyone may open it.

@@ -78,6 +78,21 @@ TEST(LinkCommandTest, ADryRunPrintsAScriptThatAShellCanRead) {
   EXPECT_EQ(shell.wait(), 0) << shell.err();
 }
 
+TEST(LinkCommandTest, TheDevicesCommandGetsItsWordsAsTheyAre) {
+  const std::vector<std::string> link{"--driver", "proxy", "--profile", "lan", "--"};
+  const auto outcome = [&](std::vector<std::string> command) {
+    command.insert(command.begin(), link.begin(), link.end());
+    return run(command);
+  };
+  const Outcome compared = outcome({"sh", "-c", "[ 1 = 1 ]"});
+  EXPECT_EQ(compared.status, 0) << compared.err;
+  const Outcome printed = outcome(
+      {"printf", "%s\\n", "[\"a\",\"b\"]", "[]", "", "{}", "--seed", "--", "link", "a,b", "x"});
+  EXPECT_EQ(printed.status, 0) << printed.err;
+  EXPECT_EQ(printed.out, "[\"a\",\"b\"]\n[]\n\n{}\n--seed\n--\nlink\na,b\nx\n");
+  EXPECT_EQ(outcome({"false"}).status, 1);
+}
+
 TEST(LinkCommandTest, MistakesAreExplained) {
   const Outcome unknown = run({"--profile", "6g"});
   EXPECT_EQ(unknown.status, 2);
