@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "shared/base/check.h"
 
@@ -10,8 +11,10 @@ namespace {
 
 // Frames of a state that a byte is tried on in the time of a step.
 constexpr std::size_t kFramesAStep = 32;
-// Whatever was read before: without its beginning a grammar has no texts at all.
+// For the beginning, however many are left: without it a grammar has no texts at all.
 constexpr std::uint64_t kStepsAStart = 4 * GrammarAutomaton::kFramesAStateMax;
+// What a key of a map takes beside its frames, in frames.
+constexpr std::size_t kKeyFrames = 24;
 
 }  // namespace
 
@@ -23,7 +26,7 @@ GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const Grammar> grammar)
 
 void GrammarAutomaton::clear() {
   ++clearings_;
-  allow_steps(kStepsAStart);
+  const std::uint64_t steps_left = std::exchange(steps_left_, kStepsAStart);
   frames_.assign(1, {});  // kBottom
   frame_ids_.clear();
   states_.clear();
@@ -41,6 +44,7 @@ void GrammarAutomaton::clear() {
   close(closure, std::move(open));
   start_ = intern(std::move(closure));
   if (start_ == kNoRoom) start_ = kDead;  // there will never be more
+  steps_left_ = steps_left;
 }
 
 GrammarAutomaton::Place GrammarAutomaton::place_of(State state) const {
@@ -184,6 +188,7 @@ GrammarAutomaton::State GrammarAutomaton::next(State state, std::uint8_t byte) {
     if (!grammar_->byte_sets()[element.index][byte]) continue;
     open.push_back(frame(at.sequence, at.position + 1, at.parent, closure));
   }
+  if (closure.crowded) return kNoRoom;
   const auto remember = [&](State found) {
     (*states_[state].next)[byte] = static_cast<std::uint16_t>(found);
     return found;
@@ -195,7 +200,8 @@ GrammarAutomaton::State GrammarAutomaton::next(State state, std::uint8_t byte) {
   // Not what the byte leads to: that is found when there are steps again.
   if (closure.exhausted) return kDead;
   const State found = intern(std::move(closure));
-  if (found != kNoRoom && hold(open.size())) state_behind_.emplace(std::move(open), found);
+  if (found != kNoRoom && hold(open.size() + kKeyFrames))
+    state_behind_.emplace(std::move(open), found);
   return remember(found);
 }
 
