@@ -93,6 +93,7 @@ bool MergedDrafter::grow(TreeGrowth& growth, const GrowthBudget& budget) {
   for (Part& part : parts_) {
     if (fresh || !part.growth) part.growth.emplace(growth.shape());
     part.growth->set_shape(growth.shape());
+    part.growth->set_choice(growth.choice());
     done = part.drafter->grow(*part.growth, budget) && done;
     tree = merge(tree, part.growth->tree(), growth.shape().nodes);
   }

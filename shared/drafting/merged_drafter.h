@@ -31,8 +31,10 @@ class MergedDrafter final : public Drafter {
   void drop_activations(std::uint32_t first) override {
     parts_.front().drafter->drop_activations(first);
   }
-  // Each drafter has the whole budget; tables, which cost nothing, do not touch it.
+  // Each drafter has the whole budget; tables, which cost nothing, do not touch it, nor do they ask
+  // for the growth's choice.
   bool grow(TreeGrowth& growth, const GrowthBudget& budget) override;
+  bool has_law() const override { return false; }
   std::span<const float> next_logits() override { return parts_.front().drafter->next_logits(); }
 
  private:

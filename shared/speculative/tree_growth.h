@@ -115,6 +115,7 @@ class TreeGrowth {
       std::function<void(std::span<const std::uint32_t> path, std::vector<DraftGuess>& guesses)>;
   // From now on; empty: the drafter's guesses stay as they are.
   void set_choice(Choice choice) { choice_ = std::move(choice); }
+  const Choice& choice() const { return choice_; }
   // How many continuations of a node answer() is to be given: more than the shape's breadth, if
   // others than the likeliest may be chosen.
   std::uint32_t children_wanted() const { return choice_ ? kGuessesMax : shape_.breadth; }

@@ -238,6 +238,21 @@ TEST_F(MergedDrafterTest, TreesAreTheMergeOfWhatEachWouldGrow) {
   EXPECT_TRUE(std::ranges::equal(logits, expected)) << "the first writes alone";
 }
 
+// As a grammar leaves them: the network has to find others.
+TEST_F(MergedDrafterTest, ItsNetworkKnowsWhatTheTargetMayChoose) {
+  const auto both = merged(moa());
+  const auto a = moa();
+  const auto b = ngram();
+  for (Drafter* drafter : {both.get(), a.get(), b.get()}) feed(*drafter, tokens_);
+  const std::uint32_t first = a->draft(kShape).token(1);
+  const auto without_it = [=](std::span<const std::uint32_t>, std::vector<DraftGuess>& guesses) {
+    std::erase_if(guesses, [&](const DraftGuess& guess) { return guess.token == first; });
+  };
+  const DraftTree expected = merge(a->draft(kShape, without_it), b->draft(kShape), kShape.nodes);
+  EXPECT_NE(expected, merge(a->draft(kShape), b->draft(kShape), kShape.nodes));
+  EXPECT_EQ(both->draft(kShape, without_it), expected);
+}
+
 TEST_F(MergedDrafterTest, GoesOnBehindAVerdict) {
   const auto both = merged(independent());
   feed(*both, tokens_);
