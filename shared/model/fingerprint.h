@@ -46,8 +46,9 @@ Digest layout_fingerprint(const Tensors& tensors) {
 //
 // Files that this project wrote carry it; it is believed, since it only has to tell honest files
 // apart, unless the layout is not that of its file: what other programs quantise keeps our keys.
-// For others it is computed, about a second for each gigabyte. Errors    bad_file where the stored
-// one is no fingerprint
+// For others it is computed, about a second for each gigabyte.
+//
+// Errors    bad_file where the stored one is no fingerprint
 Result<Digest> model_fingerprint(const GgufFile& file);
 Digest compute_model_fingerprint(const GgufFile& file);
 
