@@ -92,6 +92,21 @@ TEST_F(SessionMemoryTest, WhereThereAreAsManyAsMayBeAConnectedSessionThatIdlesGi
   EXPECT_EQ(store.count(), 3u);
 }
 
+// Over a slow link the rows of a long prompt take longer than any answer.
+TEST_F(SessionMemoryTest, ASessionWhoseRowsAreBeingSentDoesNotIdle) {
+  SessionStore store(parts(), {.sessions_max = 1}, [this] { return now_; });
+  const auto make = [&](std::uint8_t id) {
+    return store.find_or_make(id, wire::SessionId{std::byte{id}}, "a");
+  };
+  now_ += std::chrono::seconds(10);
+  ASSERT_TRUE(make(1));
+  now_ += std::chrono::seconds(5);
+  store.find(1)->rows_sent = now_;
+  EXPECT_FALSE(make(2));
+  now_ += std::chrono::seconds(1);
+  EXPECT_TRUE(make(2));
+}
+
 // What was said to the same text before is still known, but other sequences may hold its pages,
 // too.
 TEST_F(SessionMemoryTest, TheSameTextIsAnsweredAgainAndGoesOn) {
