@@ -150,10 +150,8 @@ Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
   auto client = Process::start(
       {.argv = link.at_device(argv), .output = work / "probe.out", .errors = work / "probe.err"});
   if (!client) return client.error();
-  const Instant deadline = Clock::now() + kProbeTimeout;
-  while (client->running() && Clock::now() < deadline) {
-    if (cancelled()) return Error{Errc::cancelled, "interrupted"};
-    std::this_thread::sleep_for(kPoll);
+  if (!client->wait_until(Clock::now() + kProbeTimeout, cancelled) && cancelled()) {
+    return Error{Errc::cancelled, "interrupted"};
   }
   if (client->running() || client->status() != 0) {
     return Error{Errc::link_down,

@@ -110,9 +110,9 @@ bool Process::running() {
   return false;
 }
 
-bool Process::wait_until(Instant deadline) {
+bool Process::wait_until(Instant deadline, const std::function<bool()>& cancelled) {
   while (running()) {
-    if (Clock::now() >= deadline) return false;
+    if (Clock::now() >= deadline || cancelled()) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   return true;

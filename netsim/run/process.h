@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -29,8 +30,9 @@ class Process {
   ~Process();
 
   bool running();
-  // Waits for its end until `deadline`. False where it still runs.
-  bool wait_until(Instant deadline);
+  // Waits for its end until `deadline`, or until `cancelled` says so. False where it still runs.
+  bool wait_until(
+      Instant deadline, const std::function<bool()>& cancelled = [] { return false; });
   // Of an ended one: its status, or 128 + n after signal n.
   int status() const { return status_; }
   void signal(int number);

@@ -203,7 +203,10 @@ Result<fs::path> Testbed::plain_answer(const Prompt& prompt) {
                                  .errors = client.errors,
                                  .environment = own_folders(parts_.work)});
   if (!process) return process.error();
-  if (!process->wait_until(Clock::now() + kAnswerMax) || process->status() != 0) {
+  if (!process->wait_until(Clock::now() + kAnswerMax, parts_.cancelled) && parts_.cancelled()) {
+    return Error{Errc::cancelled, "interrupted"};
+  }
+  if (process->running() || process->status() != 0) {
     return Error{Errc::io,
                  "the plain answer for synthetic drafts failed: " + last_line(client.errors)};
   }
