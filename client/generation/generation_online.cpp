@@ -129,7 +129,7 @@ Result<void> Generation::send_draft() {
     const Instant before = parts_.now();
     TreeShape shape = server_.affordable(*options_.tree);
     shape.depth = std::min(shape.depth, depth_max);
-    if (shape.nodes > 0 && draws_drafts() && parts_.drafter->has_law()) {
+    if (shape.nodes > 0 && draws_drafts()) {
       laws = draw_tree(shape);
     } else if (shape.nodes > 0) {
       request_.tree = parts_.drafter->draft(shape, draft_choice());

@@ -134,7 +134,8 @@ SamplingParams Generation::sampling() const {
 }
 
 bool Generation::draws_drafts() const {
-  return options_.tree && options_.sampling.drawn_drafts && !options_.sampling.greedy();
+  return options_.tree && options_.sampling.drawn_drafts && !options_.sampling.greedy() &&
+         parts_.drafter->has_law();
 }
 
 TreeGrowth::Choice Generation::draft_choice(DrawnDraft* drawn) {

@@ -66,11 +66,11 @@ constexpr std::pair<std::string_view, std::string_view> kOfOneType[] = {
     {"maxItems", "array"},    {"minLength", "string"},  {"maxLength", "string"},
 };
 
-// Words that say by themselves what the values are.
+// Words that name the values, or schemas for them.
 constexpr const char* kChoices[] = {"$ref", "const", "enum", "anyOf", "oneOf", "allOf"};
 
-// Whether a word that restricts does not where it is `false`, in a schema whose texts have no
-// properties and items but those that it names.
+// Whether the word, one of kRestricting, restricts nothing here: it is `false`, and texts of the
+// schema have only the properties and items that it names.
 bool restricts_nothing(std::string_view word, const SchemaGrammar::Schema& schema) {
   if (schema[std::string(word)] != false) return false;
   if (word == "unevaluatedProperties") return schema.contains("properties");
@@ -241,17 +241,17 @@ std::string SchemaGrammar::chosen(const std::string& word, const Schema& schema,
   for (const auto& [other, of_type] : kOfOneType) beside(other);
   if (word == "$ref") beside("type");
   if (error_) return "null";
-  const Schema& list = schema[word];
+  const Schema& named = schema[word];
   if (word == "$ref") {
-    if (list.is_string()) return reference(list.get<std::string>(), root, depth);
+    if (named.is_string()) return reference(named.get<std::string>(), root, depth);
     refuse("$ref has to be a text");
     return "null";
   }
-  if (word == "const") return values(Schema::array({list}), schema);
-  if (!list.is_array() || list.empty()) refuse(word + " has to be an array that is not empty");
-  if (word == "allOf" && list.size() > 1) refuse("allOf of several schemas is not supported");
+  if (word == "const") return values(Schema::array({named}), schema);
+  if (!named.is_array() || named.empty()) refuse(word + " has to be an array that is not empty");
+  if (word == "allOf" && named.size() > 1) refuse("allOf of several schemas is not supported");
   if (error_) return "null";
-  return word == "enum" ? values(list, schema) : choice(list, schema, root, depth);
+  return word == "enum" ? values(named, schema) : choice(named, schema, root, depth);
 }
 
 std::string SchemaGrammar::values(const Schema& list, const Schema& schema) {

@@ -48,7 +48,7 @@ class SchemaGrammar {
   std::string array(const Schema& schema, const Schema& root, std::size_t depth);
   std::string text(const Schema& schema);
   std::string reference(const std::string& to, const Schema& root, std::size_t depth);
-  // Of a schema with `word`, one of those that say what the values are.
+  // The rule of a schema whose values `word` names: $ref, const, enum, anyOf, oneOf or allOf.
   std::string chosen(const std::string& word, const Schema& schema, const Schema& root,
                      std::size_t depth);
   // Those of `list` that are of the schema's type.

@@ -34,7 +34,7 @@ constexpr std::size_t kPacketBytes = kPayloadBytes + 28;  // with the UDP and IP
 constexpr double kTrainSeconds = 0.5;
 // Faster than the link, so that it is the link that spaces the packets.
 constexpr double kTrainExcess = 1.25;
-// Of a train in which up to half of the packets may be missing.
+// A train may lose up to half of its packets and still have enough for a rate.
 constexpr std::uint32_t kTrainPacketsMin = 80;
 constexpr std::size_t kArrivalsMin = 20;
 constexpr std::uint32_t kTrainPacketsMax = 4000;

@@ -33,7 +33,7 @@ class ResultsFolder {
   bool resumed() const { return resumed_; }
 
   bool has(const std::string& trial) const { return done_.contains(trial); }
-  // Of a stage with earlier answers: the lanes whose links were not measured after them.
+  // The lanes of a stage whose links were not measured after its answers.
   std::set<std::size_t> unmeasured_lanes(const std::string& stage) const;
   // Errors    io where the disk is full
   Result<void> add_run(const std::string& trial, const std::vector<nlohmann::ordered_json>& runs,

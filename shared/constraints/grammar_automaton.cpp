@@ -200,8 +200,9 @@ GrammarAutomaton::State GrammarAutomaton::next(State state, std::uint8_t byte) {
   // Not what the byte leads to: that is found when there are steps again.
   if (closure.exhausted) return kDead;
   const State found = intern(std::move(closure));
-  if (found != kNoRoom && hold(open.size() + kKeyFrames))
+  if (found != kNoRoom && hold(open.size() + kKeyFrames)) {
     state_behind_.emplace(std::move(open), found);
+  }
   return remember(found);
 }
 

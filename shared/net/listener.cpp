@@ -89,12 +89,13 @@ class Backlog {
 
   void give() { ++given_; }
   void queue() { ++queued_; }
-  // `waiting` of those that were queued have still not gone. Returns whether somebody may have seen
-  // a full backlog that is so no more.
+  // All but `waiting` of the queued messages have gone. Returns whether somebody may have seen a
+  // full backlog that now has room.
   bool note_gone(std::uint32_t waiting) {
     const std::uint32_t gone_before = gone_;
     gone_ = queued_ - waiting;
-    // Read after the store: whoever saw the old count had given its messages before, and is told.
+    // `given_` is read after the store to `gone_`. Whoever still saw the old `gone_` had increased
+    // `given_` before, so it is counted here and will be told.
     return gone_ != gone_before && given_ - gone_before >= full_;
   }
   std::uint32_t count() const { return given_ - gone_; }

@@ -38,7 +38,6 @@ const SparseLaw& DrawnDraft::law(const DraftTree& tree, std::uint32_t row) const
 
 std::vector<SparseLaw> DrawnDraft::laws(const DraftTree& tree) const {
   std::vector<SparseLaw> laws;
-  if (laws_.empty()) return laws;
   for (const std::uint32_t row : tree.inner_rows()) laws.push_back(law(tree, row));
   return laws;
 }

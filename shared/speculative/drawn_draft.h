@@ -35,8 +35,7 @@ class DrawnDraft {
 
   // That the children of a row were drawn from. Requires  children
   const SparseLaw& law(const DraftTree& tree, std::uint32_t row) const;
-  // Those of tree.inner_rows(). None if nothing was drawn: the drafter is a table, which has no
-  // laws.
+  // Those of tree.inner_rows().
   std::vector<SparseLaw> laws(const DraftTree& tree) const;
 
  private:

@@ -224,7 +224,7 @@ TEST_F(ProgramsTest, APaddedAnswerIsTheSame) {
       EXPECT_EQ(bare["stats"]["pad_bytes_up"], 0);
       EXPECT_EQ(bare["stats"]["pad_bytes_down"], 0);
       EXPECT_GT(padded["stats"]["pad_bytes_up"], 0);
-      // Of a server that does not wait activations may fill every block; tokens alone do not.
+      // If the server does not wait, activations may fill every block; tokens alone never do.
       const bool has_room = bundle == std::string("independent") || mode == std::string("off");
       EXPECT_GT(padded["stats"]["pad_bytes_down"], has_room ? 0 : -1) << mode << ' ' << bundle;
     }

@@ -12,7 +12,7 @@ namespace {
 
 using edgedraft::test::TemporaryDirectory;
 
-// Arms and networks are called as whoever wrote the experiment likes.
+// The author of an experiment may give arms and networks any names.
 TEST(PlotTest, ANameIsShownAndNeverRun) {
   const TemporaryDirectory directory;
   const std::string file = (directory / "ran").string();
