@@ -46,6 +46,39 @@ constexpr std::uint32_t tile_dims(std::uint32_t head_dim) {
   if (head_dim % 8 != 0) return 256;
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
 }
+// How a sequence's work falls to blocks. Rows of a tile see the same slots of a piece that lies in
+// the prefix, and a warp makes its sums for all of them. Behind the prefix each row of a tree sees
+// others, one after the other for a warp that has them all: there a warp has one row, but where
+// pieces are sections, of which that is the lesser part.
+struct TileWork {
+  std::uint32_t pieces;         // of all slots
+  std::uint32_t shared_pieces;  // the first of them, for all rows of a tile
+  std::uint32_t block_pieces;   // shared ones that a block has
+  std::uint32_t shared_blocks;  // the first blocks
+  std::uint32_t tile_rows;      // rows that a tile has queries of, at most
+  std::uint32_t tile_blocks;    // of the other pieces, for each tile
+  std::uint32_t tiles;
+
+  __host__ __device__ constexpr TileWork(std::uint32_t rows, std::uint32_t prefix,
+                                         std::uint32_t tail_slots, const Heads& heads,
+                                         const AttentionPlan& plan)
+      : pieces(ceil_div(prefix + tail_slots, plan.block_splits * kSplitSlots)),
+        shared_pieces(plan.block_splits == kSectionSplits || tail_slots == 0
+                          ? pieces
+                          : prefix / (plan.block_splits * kSplitSlots)),
+        block_pieces(kTileWarps / (plan.block_queries / kTileQueries)),
+        shared_blocks(ceil_div(shared_pieces, block_pieces) *
+                      ceil_div(rows * heads.group, plan.block_queries)),
+        tile_rows(kTileQueries % heads.group == 0 || heads.group % kTileQueries == 0
+                      ? ceil_div(kTileQueries, heads.group)
+                      : (kTileQueries + heads.group - 2) / heads.group + 1),
+        tile_blocks(ceil_div((pieces - shared_pieces) * tile_rows, kTileWarps)),
+        tiles(ceil_div(rows * heads.group, kTileQueries)) {}
+
+  __host__ __device__ constexpr std::uint32_t blocks() const {
+    return shared_blocks + tiles * tile_blocks;
+  }
+};
 // In shared memory, before the block's queries and the sums of sections.
 struct alignas(16) TileMemory {
   AttentionSequence sequence;

@@ -91,13 +91,12 @@ std::uint32_t best_block_queries(const AttentionPart* parts, std::size_t count, 
   return best;
 }
 
-// Blocks of a part, for each key-value head. On matrix instructions a warp has a piece for 16
-// queries; elsewhere a block has a piece.
+// Blocks of a part, for each key-value head: without matrix instructions a block has a piece.
 std::uint64_t blocks_of(const AttentionPart& part, const Heads& heads, const AttentionPlan& plan) {
-  const std::uint32_t pieces = pieces_of(part, plan.block_splits * kSplitSlots);
-  const std::uint32_t block_pieces =
-      plan.tiles != 0 ? kTileWarps / (plan.block_queries / kTileQueries) : 1;
-  return std::uint64_t{ceil_div(pieces, block_pieces)} *
+  if (plan.tiles != 0) {
+    return TileWork(part.rows, part.prefix, part.tail_slots, heads, plan).blocks();
+  }
+  return std::uint64_t{pieces_of(part, plan.block_splits * kSplitSlots)} *
          ceil_div(part.rows * heads.group, plan.block_queries);
 }
 

@@ -5,10 +5,11 @@
 // multiply them, 16 bytes at a time, and warps of a block that read the same ones find them in the
 // first cache. Shared memory has the queries, which all splits need again.
 //
-// Splits that lie in the prefix are alike for all rows. Others take several rounds: rows that see
-// the same slots share one. A round has slots in the order of ranks and none that its rows do not
-// see, so that each weight meets its value in the same place of the same instruction as in plain
-// decoding, and what stands in other slots, be it NaN, does not matter.
+// Splits that lie in the prefix are alike for all rows. Others take a warp for each row, or several
+// rounds (TileWork): rows that see the same slots share one. A round has slots in the order of
+// ranks and none that its rows do not see, so that each weight meets its value in the same place of
+// the same instruction as in plain decoding, and what stands in other slots, be it NaN, does not
+// matter.
 //
 // Processors before 8.0 have no such instructions: their kernels are empty and never launched
 // (attention_limits).
@@ -77,10 +78,10 @@ struct Work {
 // four words of a lane.
 template <class F>
 __device__ void load_queries(const AttentionArgs& a, const AttentionSequence& sequence,
-                             std::uint32_t first_query, std::uint32_t queries, uint4* to) {
+                             std::uint32_t first_query, std::uint32_t queries, std::uint32_t tiles,
+                             uint4* to) {
   const std::uint32_t head_dim = a.heads.head_dim;
   const float scale = 1.0f / sqrtf(static_cast<float>(head_dim));
-  const std::uint32_t tiles = a.plan.block_queries / kTileQueries;
   for (std::uint32_t at = threadIdx.x; at < tiles * F::kSteps * kWarp; at += kThreads) {
     const std::uint32_t lane = at % kWarp;
     const std::uint32_t step = at / kWarp % F::kSteps;
@@ -212,21 +213,36 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtATime<kType, kDims>)
   const std::uint32_t warp = threadIdx.x / kWarp;
   const std::uint32_t slots = sequence.prefix + sequence.tail_slots;
   const std::uint32_t queries = sequence.rows * a.heads.group;
-  const std::uint32_t tiles = a.plan.block_queries / kTileQueries;
-  const std::uint32_t block_pieces = kTileWarps / tiles;
   const std::uint32_t piece_slots = a.plan.block_splits * kSplitSlots;
-  const std::uint32_t pieces = ceil_div(slots, piece_slots);
-  const std::uint32_t piece_blocks = ceil_div(pieces, block_pieces);
+  const TileWork shares(sequence.rows, sequence.prefix, sequence.tail_slots, a.heads, a.plan);
   const std::uint32_t block = blockIdx.x - sequence.first_block;
-  const std::uint32_t block_query = block / piece_blocks * a.plan.block_queries;
-  if (block_query >= queries) return;
-  load_queries<F>(a, sequence, block_query, queries, s.queries());
+  if (block >= shares.blocks()) return;
+  const bool has_row = block >= shares.shared_blocks;  // each warp one
+  const std::uint32_t tiles = has_row ? 1 : a.plan.block_queries / kTileQueries;
+  const std::uint32_t query_blocks =
+      has_row ? shares.tile_blocks : ceil_div(shares.shared_pieces, shares.block_pieces);
+  const std::uint32_t nth = has_row ? block - shares.shared_blocks : block;
+  const std::uint32_t block_query = nth / query_blocks * tiles * kTileQueries;
+  load_queries<F>(a, sequence, block_query, queries, tiles, s.queries());
   __syncthreads();
 
   const std::uint32_t tile = warp % tiles;
   const std::uint32_t first_query = block_query + tile * kTileQueries;
-  const std::uint32_t piece = block % piece_blocks * block_pieces + warp / tiles;
-  if (first_query >= queries || piece >= pieces) return;
+  if (first_query >= queries) return;
+  const std::uint32_t left = queries - first_query;
+  std::uint32_t first_row = first_query / a.heads.group;
+  std::uint32_t last_row =
+      (first_query + (left < kTileQueries ? left : kTileQueries) - 1) / a.heads.group;
+  std::uint32_t piece = nth % query_blocks * shares.block_pieces + warp / tiles;
+  if (has_row) {
+    const std::uint32_t unit = nth % query_blocks * kTileWarps + warp;
+    piece = shares.shared_pieces + unit / shares.tile_rows;
+    first_row += unit % shares.tile_rows;
+    if (first_row > last_row || piece >= shares.pieces) return;
+    last_row = first_row;
+  } else if (piece >= shares.shared_pieces) {
+    return;
+  }
   const uint4* const tile_queries = s.queries() + tile * F::kSteps * kTileTerms * kWarp;
   const std::uint32_t first_value = blockIdx.z * F::kValueDims;
   const HeadRows keys = head_rows<F>(a.keys, blockIdx.y, head_dim);
@@ -236,16 +252,13 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtATime<kType, kDims>)
       reinterpret_cast<const AttentionRow*>(a.table + a.plan.table_sequences * kSequenceWords) +
           sequence.first_row,
       a.keys.page_slots != 0 ? a.table + sequence.pages_at : nullptr};
-  const std::uint32_t first_row = first_query / a.heads.group;
-  const std::uint32_t left = queries - first_query;
-  const std::uint32_t last_row =
-      (first_query + (left < kTileQueries ? left : kTileQueries) - 1) / a.heads.group;
   TwoQueries mine;
 #pragma unroll
   for (std::uint32_t half = 0; half < 2; ++half) {
     const std::uint32_t query = first_query + lane / 4 + 8 * half;
     mine.rows[half] = query / a.heads.group;
-    mine.visible[half] = query < queries ? work.rows[mine.rows[half]].visible : 0;
+    const bool is_mine = mine.rows[half] >= first_row && mine.rows[half] <= last_row;
+    mine.visible[half] = is_mine && query < queries ? work.rows[mine.rows[half]].visible : 0;
   }
 
   TileSums<F> sums = {};
@@ -296,7 +309,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtATime<kType, kDims>)
   }
   const bool has[2] = {mine.visible[0] > piece * piece_slots,
                        mine.visible[1] > piece * piece_slots};
-  store_sums<F>(a, sequence, first_query, piece, pieces, first_value, has, sums);
+  store_sums<F>(a, sequence, first_query, piece, shares.pieces, first_value, has, sums);
 #endif
 }
 

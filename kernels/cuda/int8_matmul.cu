@@ -15,7 +15,7 @@ __host__ __device__ constexpr Tuning tuning(DType type, std::uint32_t column_til
   const bool is_wide = column_tiles == 4;
   switch (type) {
     case DType::q4_0:
-      return {is_wide ? 1u : 2u, 2};
+      return {is_wide ? 0u : column_tiles == 1 ? 2u : 1u, 2};
     case DType::q8_0:
     case DType::q5_0:
       return {is_wide ? 0u : 1u, 2};
@@ -125,42 +125,45 @@ __global__ void __launch_bounds__(kProductThreads, tuning(kType, kColumnTiles).b
   float sums[2][kColumnTiles][4] = {};
   constexpr std::uint32_t kAhead = tuning(kType, kColumnTiles).ahead;
   constexpr bool kFirst = kColumnTiles < 4 && kAhead > 0;
-  Stretch weights[kAhead + 1][2];  // those in work and, behind them, those on their way
+  // A ring of those in work and those on their way. The loop has a copy for each place of it:
+  // moving weights from place to place would wait for them.
+  Stretch weights[kAhead + 1][2];
 #pragma unroll
-  for (std::uint32_t i = 0; i != kAhead; ++i) load(warp + i * kProductWarps, weights[i + 1]);
+  for (std::uint32_t i = 0; i != kAhead; ++i) load(warp + i * kProductWarps, weights[i]);
   wait_for_those_before();
-  for (std::uint32_t stretch = warp; stretch < stretch_count; stretch += kProductWarps) {
+  for (std::uint32_t stretch = warp; stretch < stretch_count;) {
 #pragma unroll
-    for (std::uint32_t i = 0; i != kAhead; ++i) {
-      weights[i][0] = weights[i + 1][0];
-      weights[i][1] = weights[i + 1][1];
-    }
-    // Activations before the weights that come next: they are needed sooner.
-    Activations some[kFirst ? kColumnTiles : 1];
-    if (kFirst) {
+    for (std::uint32_t place = 0; place <= kAhead; ++place) {
+      if (stretch >= stretch_count) break;
+      const Stretch(&now)[2] = weights[place];
+      // Activations before the weights that come next: they are needed sooner.
+      Activations some[kFirst ? kColumnTiles : 1];
+      if (kFirst) {
+#pragma unroll
+        for (std::uint32_t n = 0; n < kColumnTiles; ++n) {
+          load_activations<Stretch>(a, first_row + n * 8, stretch, lane, some[n]);
+        }
+      }
+      load(stretch + kAhead * kProductWarps, weights[(place + kAhead) % (kAhead + 1)]);
+      // Once for all rows where that costs arithmetic. A pair of float16 is asked for again for
+      // each column tile, as registers that hold it would be wanting elsewhere.
+      constexpr bool kOnce = Stretch::kHalves;
+      BlockScales scales[2][kBlocks];
+      if (kOnce) {
+#pragma unroll
+        for (std::uint32_t m = 0; m < 2; ++m) read_scales(now[m], lane, scales[m]);
+      }
 #pragma unroll
       for (std::uint32_t n = 0; n < kColumnTiles; ++n) {
-        load_activations<Stretch>(a, first_row + n * 8, stretch, lane, some[n]);
+        Activations& x = some[kFirst ? n : 0];
+        if (!kFirst) load_activations<Stretch>(a, first_row + n * 8, stretch, lane, x);
+#pragma unroll
+        for (std::uint32_t m = 0; m < 2; ++m) {
+          if (!kOnce) read_scales(now[m], lane, scales[m]);
+          add_stretch(now[m], scales[m], x, sums[m][n]);
+        }
       }
-    }
-    load(stretch + kAhead * kProductWarps, weights[kAhead]);
-    // Once for all rows where that costs arithmetic. A pair of float16 is asked for again for each
-    // column tile, as registers that hold it would be wanting elsewhere.
-    constexpr bool kOnce = Stretch::kHalves;
-    BlockScales scales[2][kBlocks];
-    if (kOnce) {
-#pragma unroll
-      for (std::uint32_t m = 0; m < 2; ++m) read_scales(weights[0][m], lane, scales[m]);
-    }
-#pragma unroll
-    for (std::uint32_t n = 0; n < kColumnTiles; ++n) {
-      Activations& x = some[kFirst ? n : 0];
-      if (!kFirst) load_activations<Stretch>(a, first_row + n * 8, stretch, lane, x);
-#pragma unroll
-      for (std::uint32_t m = 0; m < 2; ++m) {
-        if (!kOnce) read_scales(weights[0][m], lane, scales[m]);
-        add_stretch(weights[0][m], scales[m], x, sums[m][n]);
-      }
+      stretch += kProductWarps;
     }
   }
   write_tile<kColumnTiles>(product, at.first_output, first_row, a.rows, sums, memory);

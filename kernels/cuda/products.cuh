@@ -38,21 +38,54 @@ __device__ ProductTile product_tile(const Args& a, std::uint32_t block) {
 
 // Which kernel makes a product: the one place that says so, and no bit of a result depends on it.
 //
-// Rows from which on an output's weights are worth a way through shared memory. Narrow kernels read
-// all activations for every 32 outputs, from 17 rows on as many bytes as 4-bit weights have.
+// Rows from which on an output's weights may be worth a way through shared memory.
 inline constexpr std::uint32_t kNarrowRowsMax = 16;
-// Large tiles read the fewest bytes, where they are enough for half of an H100's multiprocessors;
-// they also are mostly empty for up to 32 rows.
-inline constexpr std::uint32_t kManyOutputsRowsMin = 33;
-inline constexpr std::uint32_t kManyOutputsBlocksMin = 64;
+// What a round of a kernel's blocks, as many as run at a time, takes by so many inputs, in
+// proportion. The tiles of a kernel take their time however few they are. Fitted to the kernels'
+// bench on an H100 (docs/measurements).
+struct ProductCost {
+  ProductKernel kernel;
+  std::uint32_t outputs, rows;  // of a block
+  std::uint32_t blocks;         // of a round
+  std::uint32_t cost;
+};
+struct ProductCosts {
+  ProductCost of[3];
+};
+constexpr ProductCosts product_costs(DType type) {
+  constexpr auto narrow = ProductKernel::narrow;
+  constexpr auto few = ProductKernel::few_outputs;
+  constexpr auto many = ProductKernel::many_outputs;
+  switch (type) {
+    case DType::f16:
+    case DType::bf16:
+      return {{{narrow, 32, 32, 132, 27}, {few, 64, 32, 132, 42}, {many, 128, 64, 264, 232}}};
+    case DType::q8_0:
+    case DType::q5_0:
+      return {{{narrow, 32, 32, 132, 7}, {few, 64, 32, 132, 16}, {many, 128, 64, 264, 65}}};
+    case DType::q4_0:
+      return {{{narrow, 32, 32, 132, 7}, {few, 64, 32, 264, 22}, {many, 128, 64, 264, 66}}};
+    default:  // a sum for each 16 inputs
+      return {{{narrow, 32, 32, 132, 12}, {few, 64, 32, 132, 22}, {many, 128, 64, 132, 65}}};
+  }
+}
 template <class Args>
 ProductKernel product_kernel(const Args& a) {
   if (a.kernel != ProductKernel::by_shape) return a.kernel;
   if (a.rows <= kNarrowRowsMax) return ProductKernel::narrow;
-  const std::uint32_t blocks = product_tile_count<128>(a) * ceil_div(a.rows, 64);
-  return a.rows >= kManyOutputsRowsMin && blocks >= kManyOutputsBlocksMin
-             ? ProductKernel::many_outputs
-             : ProductKernel::few_outputs;
+  ProductKernel best = ProductKernel::narrow;
+  std::uint64_t least = ~std::uint64_t{0};
+  for (const ProductCost& kernel : product_costs(a.type).of) {
+    std::uint32_t tiles = 0;
+    for (std::uint32_t p = 0; p < a.product_count; ++p) {
+      tiles += ceil_div(a.products[p].outputs, kernel.outputs);
+    }
+    const std::uint64_t rounds = ceil_div(tiles * ceil_div(a.rows, kernel.rows), kernel.blocks);
+    if (rounds * kernel.cost >= least) continue;
+    best = kernel.kernel;
+    least = rounds * kernel.cost;
+  }
+  return best;
 }
 
 __device__ inline void write_output(const Product& product, std::uint32_t row, std::uint32_t output,
