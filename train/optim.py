@@ -6,29 +6,34 @@ column spaces, found by five Newton-Schulz steps; the learning rate then means t
 
 from __future__ import annotations
 
-from typing import Iterable, List, Tuple
+from typing import Dict, Iterable, List, Tuple
 
 import torch
 from torch import Tensor
 
 
-def orthogonalise(matrix: Tensor, steps: int = 5, dtype: torch.dtype = torch.float32) -> Tensor:
-    """A matrix [rows, cols] with the singular vectors of ``matrix`` and singular values close to 1.
+def orthogonalise(matrices: Tensor, steps: int = 5, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Of a stack of matrices [N, rows, cols], each with its singular vectors and singular values close to 1.
 
     The steps are computed in ``dtype``; being rough anyway, they stand bfloat16.
     """
     a, b, c = 3.4445, -4.7750, 2.0315
-    tall = matrix.shape[0] > matrix.shape[1]
-    x = matrix.t() if tall else matrix
-    x = (x / (x.norm() + 1e-7)).to(dtype)
+    tall = matrices.shape[1] > matrices.shape[2]
+    x = (matrices / (torch.linalg.vector_norm(matrices, dim=(1, 2), keepdim=True) + 1e-7)).to(dtype)
     for _ in range(steps):
-        gram = x @ x.t()
-        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return (x.t() if tall else x).to(matrix.dtype)
+        # The products of the shorter side, and the polynomial of them that x is multiplied by on that side.
+        gram = torch.bmm(x.transpose(1, 2), x) if tall else torch.bmm(x, x.transpose(1, 2))
+        factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        x = torch.baddbmm(x, x, factor, beta=a) if tall else torch.baddbmm(x, factor, x, beta=a)
+    return x.to(matrices.dtype)
 
 
 class Muon(torch.optim.Optimizer):
-    """Nesterov momentum followed by :func:`orthogonalise`, with decoupled weight decay."""
+    """Nesterov momentum followed by :func:`orthogonalise`, with decoupled weight decay.
+
+    Matrices of one shape are updated together: on a GPU their many small operations take the time that it takes to
+    start them.
+    """
 
     def __init__(self, parameters: Iterable[Tensor], lr: float = 0.02, momentum: float = 0.95, weight_decay: float = 0.01,
                  dtype: torch.dtype = torch.float32):
@@ -38,16 +43,28 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self) -> None:
         for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is None:
-                    continue
-                state = self.state[p]
-                if "momentum" not in state:
-                    state["momentum"] = torch.zeros_like(p)
-                buffer = state["momentum"].mul_(group["momentum"]).add_(p.grad)
-                update = orthogonalise(p.grad.add(buffer, alpha=group["momentum"]), dtype=self.dtype)
-                p.mul_(1 - group["lr"] * group["weight_decay"])
-                p.add_(update, alpha=-group["lr"] * max(1.0, p.shape[0] / p.shape[1]) ** 0.5)
+            parameters = [p for p in group["params"] if p.grad is not None]
+            if not parameters:
+                continue
+            gradients = [p.grad for p in parameters]
+            buffers = [self._momentum(p) for p in parameters]
+            torch._foreach_mul_(buffers, group["momentum"])
+            torch._foreach_add_(buffers, gradients)
+            directions = torch._foreach_add(gradients, buffers, alpha=group["momentum"])
+            torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
+            by_shape: Dict[torch.Size, List[Tuple[Tensor, Tensor]]] = {}
+            for p, direction in zip(parameters, directions):
+                by_shape.setdefault(p.shape, []).append((p, direction))
+            for (rows, cols), pairs in by_shape.items():
+                alike, wanted = zip(*pairs)
+                updates = orthogonalise(torch.stack(wanted), dtype=self.dtype).unbind()
+                torch._foreach_add_(alike, updates, alpha=-group["lr"] * max(1.0, rows / cols) ** 0.5)
+
+    def _momentum(self, p: Tensor) -> Tensor:
+        state = self.state[p]
+        if "momentum" not in state:
+            state["momentum"] = torch.zeros_like(p)
+        return state["momentum"]
 
 
 def is_residual_output(name: str) -> bool:
