@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import os
 import random
@@ -39,7 +40,7 @@ import loop
 from checkpoint import load_target
 from data import Batches, IGNORE, Row, Source, batches_of, encode_conversation, random_conversation
 from drafters import DEFAULT_NAMES, described, kind_of
-from model import Llama
+from model import Llama, with_matrices_in
 from tasks import Example
 from tokenizer import Tokenizer
 
@@ -142,27 +143,35 @@ def loss_weights(options: argparse.Namespace) -> Dict[str, Weights]:
 
 
 def losses(drafters: Dict[str, nn.Module], target: Llama, tokens: Tensor, labels: Tensor, period: Tensor, staircase: Tensor,
-           weights: Dict[str, Weights], multiple: int = 1):
+           weights: Dict[str, Weights], multiple: int = 1, checked: bool = True):
     """Per drafter (loss, KL, share of equal argmax) on tokens [B, T]; KL and share are those of its first guess.
 
-    The first rows count twice where that fills up the number of rows to a ``multiple``.
+    The tensors given are on the CPU.  The first rows count twice where that fills up the number of rows to a ``multiple``.
+    Without ``checked`` there is the loss alone, and nothing waits for a GPU.
     """
     response, answered = answer_rows(labels)
     index = answered.flatten().nonzero().squeeze(1)
-    index = index[torch.arange(-(-len(index) // multiple) * multiple, device=index.device) % len(index)]
+    index = index[torch.arange(-(-len(index) // multiple) * multiple) % len(index)]
+    tokens, response, index, period, staircase = loop.to_device((tokens, response, index, period, staircase), target.head_weight.device)
 
+    @functools.lru_cache(maxsize=None)  # several terms read the same features
     def rows(x: Tensor) -> Tensor:
-        return x.flatten(0, 1)[index]
+        return x.flatten(0, 1).index_select(0, index)
+
+    @functools.lru_cache(maxsize=None)
+    def likeliest(number: int):
+        return probability.topk(number, -1)
 
     with torch.no_grad():
         trace = target(tokens, head=False)
         wanted = target.head(rows(trace.feature)).float()
         probability = wanted.softmax(-1)
-        entropy = -(probability * wanted.log_softmax(-1)).sum(-1).mean()
-        best = wanted.argmax(-1)
+        if checked:
+            entropy = -(probability * wanted.log_softmax(-1)).sum(-1).mean()
+            best = wanted.argmax(-1)
     result = {}
     for name, drafter in drafters.items():
-        total, told = torch.zeros((), device=tokens.device), None
+        total, told = torch.zeros((), device=tokens.device), ()
         for guess in kind_of(name).training_forward(drafter, target, tokens, trace, response, period, staircase):
             logits = (guess.head or target.head)(rows(guess.feature)).float()
             normaliser = logits.logsumexp(-1)
@@ -173,11 +182,11 @@ def losses(drafters: Dict[str, nn.Module], target: Llama, tokens: Tensor, labels
                 loss = loss + weights[name].feature * sum(distances) / len(distances)
             if guess.top_k:
                 # The target's probabilities of these tokens are not renormalised, the drafter's are of the full softmax.
-                likeliest = probability.topk(guess.top_k, -1)
-                surprise = normaliser[:, None] - logits.gather(-1, likeliest.indices)
-                loss = loss + weights[name].top_k * (likeliest.values * surprise).sum(-1).mean()
+                values, indices = likeliest(guess.top_k)
+                surprise = normaliser[:, None] - logits.gather(-1, indices)
+                loss = loss + weights[name].top_k * (values * surprise).sum(-1).mean()
             total = total + guess.weight * loss
-            if told is None:
+            if checked and not told:
                 told = float(cross.detach() - entropy), float((logits.argmax(-1) == best).float().mean())
         result[name] = (total, *told)
     return result
@@ -235,26 +244,26 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
         print(f"{name}: {size} trainable parameters, {100 * size / target.count_parameters():.1f} % of the target's; "
               f"loss {weights[name].kl:g} * KL{f' + {weights[name].feature:g} * feature' if weights[name].feature else ''}; {drafter.config}")
     print(content, flush=True)
+    teacher = with_matrices_in(torch.bfloat16, target) if options.bf16 else target
     low, high = options.period
 
     def compute(batch, rank):
         tokens, labels = batch
         chance = options.staircase * max(0.0, 1 - 2 * clock.progress(options))
         torch.manual_seed(options.seed + 17 * rank + 1009 * clock.step)  # a run that is continued draws the same, EAGLE's noise too
-        period = torch.randint(low, high + 1, (len(tokens),)).to(options.device)
-        staircase = (torch.rand(len(tokens)) < chance).to(options.device)
+        period = torch.randint(low, high + 1, (len(tokens),))
+        staircase = torch.rand(len(tokens)) < chance
         top_k = options.top_k_loss if clock.progress(options) >= options.top_k_from else 0.0
         now = {name: dataclasses.replace(weight, top_k=top_k) for name, weight in weights.items()}
         with loop.precision(options):
-            found = losses(drafters, target, tokens.to(options.device), labels.to(options.device), period, staircase, now, multiple=128)
+            found = losses(drafters, teacher, tokens, labels, period, staircase, now, multiple=128, checked=False)
         return {name: values[0] for name, values in found.items()}
 
     def check() -> str:
         """Mean over the held-out groups of KL and equal argmax, each guess with all of the target's activations before it."""
         def told(tokens: Tensor, labels: Tensor) -> List[float]:
             rows = tokens.shape[0]
-            found = losses(drafters, target, tokens.to(options.device), labels.to(options.device), torch.ones(rows, dtype=torch.long, device=options.device),
-                           torch.zeros(rows, dtype=torch.bool, device=options.device), weights)
+            found = losses(drafters, target, tokens, labels, torch.ones(rows, dtype=torch.long), torch.zeros(rows, dtype=torch.bool), weights)
             return [value for name in drafters for value in found[name][1:]]
 
         for drafter in drafters.values():

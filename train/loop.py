@@ -97,6 +97,13 @@ def precision(options: argparse.Namespace) -> torch.autocast:
     return torch.autocast(torch.device(options.device).type, dtype=torch.bfloat16, enabled=options.bf16)
 
 
+def to_device(tensors: Iterable[Tensor], device: torch.device) -> List[Tensor]:
+    """Tensors of the CPU on ``device``, without waiting for what a GPU still has to do."""
+    if device.type != "cuda":
+        return [tensor.to(device) for tensor in tensors]
+    return [tensor.pin_memory().to(device, non_blocking=True) for tensor in tensors]
+
+
 class Clock:
     """Where a run stands; filled from a checkpoint to continue it."""
 
@@ -164,24 +171,24 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
             now = time.time()
             mine = shared.numbers[rank]
             mine[0] = batch[0].numel()
-            for index, loss in enumerate(result.values()):
-                mine[4 + index] = float(loss.detach())
             if rank == 0:  # one clock for all workers
                 reached = Clock(clock.step + 1, now - start).progress(options)
                 mine[1], mine[2], mine[3] = reached, float(now - last_save > options.save_every), now - start
-            norms = shared.average_gradients(rank, owned, group_of)
-            progress, save_now = float(shared.numbers[0, 1]), bool(shared.numbers[0, 2])
-            clock.tokens += int(shared.numbers[:, 0].sum())
-            tokens, steps = tokens + int(shared.numbers[:, 0].sum()), steps + 1
-            losses = [total + float(shared.numbers[:, 4 + i].mean()) for i, total in enumerate(losses)]
-            for index in owned:
-                norm = norms[group_of[index]]
-                if norm > 1.0 and parameters[index].grad is not None:
-                    parameters[index].grad.mul_(1.0 / norm)
+            norms = shared.average_gradients(rank, owned, group_of, list(result.values()))
+            numbers = shared.numbers.cpu()
+            _, progress, save_now, elapsed = numbers[0, :4].tolist()
+            seen = int(numbers[:, 0].sum())
+            clock.tokens += seen
+            tokens, steps = tokens + seen, steps + 1
+            losses = [total + loss for total, loss in zip(losses, numbers[:, 4:].mean(0).tolist())]
+            for group, norm in enumerate(norms):
+                gradients = [parameters[i].grad for i in owned if group_of[i] == group and parameters[i].grad is not None]
+                if norm > 1.0 and gradients:
+                    torch._foreach_mul_(gradients, 1.0 / norm)
             optimiser.step(schedule(clock.step, progress, options.warmup, options.decay))
             shared.wait()
             clock.step += 1
-            clock.elapsed = float(shared.numbers[0, 3])
+            clock.elapsed = elapsed
             if rank == 0:
                 bar.update(progress)
                 if now - last_log > options.log_every:

@@ -10,6 +10,7 @@ Shape letters used in this folder:
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from typing import Dict, List, Optional, Tuple
@@ -69,16 +70,16 @@ def inverse_frequencies(config: LlamaConfig, head_dim: Optional[int] = None) -> 
 
 
 def rope_table(freq: Tensor, positions: Tensor) -> Tuple[Tensor, Tensor]:
-    """cos and sin, each [..., D], for integer ``positions`` [...] (half-split layout, halves repeated)."""
+    """cos and sin, each [..., D], for integer ``positions`` [...]: half-split layout, halves repeated, the first of sin negated."""
     angle = positions[..., None].to(freq) * freq
-    angle = torch.cat((angle, angle), dim=-1)
+    angle = torch.cat((-angle, angle), dim=-1)
     return angle.cos(), angle.sin()
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Applies RoPE to x [..., T, D]: the pair is (x[i], x[i + D/2])."""
+    """Applies RoPE to x [..., T, D], given a rope_table: the pair is (x[i], x[i + D/2])."""
     a, b = x.chunk(2, dim=-1)
-    return x * cos + torch.cat((-b, a), dim=-1) * sin
+    return x * cos + torch.cat((b, a), dim=-1) * sin
 
 
 class _RmsNormFunction(torch.autograd.Function):
@@ -287,6 +288,19 @@ class Llama(nn.Module):
     def count_parameters(self) -> int:
         """All parameters; a tied embedding counts once."""
         return sum(p.numel() for p in self.parameters())
+
+
+def with_matrices_in(dtype: torch.dtype, model: Llama) -> Llama:
+    """A copy of a frozen model whose linear layers have their weights in ``dtype``; it shares the rest with ``model``.
+
+    Under autocast in that type it computes the same, without casting each of these weights anew in every pass.
+    """
+    result = copy.deepcopy(model, {id(p): p for p in model.parameters()})
+    for module in result.modules():
+        if isinstance(module, nn.Linear):
+            for name, parameter in list(module.named_parameters()):
+                setattr(module, name, nn.Parameter(parameter.to(dtype), requires_grad=False))
+    return result
 
 
 class Cache:

@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 from multiprocessing import connection
-from typing import Callable, List, Tuple
+from typing import Callable, List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -53,9 +53,11 @@ class Group:
         if self.barrier is not None:
             self.barrier.wait()
 
-    def average_gradients(self, rank: int, owned: List[int], group_of: List[int]) -> List[float]:
-        """Leaves the mean gradient in ``.grad`` of the owned parameters; returns the gradient norm of every group."""
-        squares = self.squares[rank].zero_()
+    def average_gradients(self, rank: int, owned: List[int], group_of: List[int], losses: List[Tensor]) -> List[float]:
+        """Leaves the mean gradient in ``.grad`` of the owned parameters; returns the gradient norm of every group.
+
+        The loss of every group goes into the last of ``numbers``.
+        """
         if self.world > 1:
             for buffer, parameter in zip(self.buffers[rank], self.parameters):
                 if parameter.grad is None:
@@ -69,10 +71,10 @@ class Group:
                 for other in range(1, self.world):
                     mean.add_(self.buffers[other][index])
                 self.parameters[index].grad = mean.div_(self.world)
-            if self.parameters[index].grad is not None:
-                squares[group_of[index]] += float(self.parameters[index].grad.pow(2).sum())
+        gradients = [self.parameters[index].grad for index in owned]
+        self.numbers[rank, 4:], self.squares[rank] = losses_and_squares(losses, gradients, [group_of[index] for index in owned])
         self.wait()
-        return [float(total) ** 0.5 for total in self.squares.sum(0)]
+        return self.squares.sum(0).sqrt().tolist()
 
 
 class LaunchedGroup:
@@ -90,17 +92,27 @@ class LaunchedGroup:
     def wait(self) -> None:
         distributed.barrier()
 
-    def average_gradients(self, rank: int, owned: List[int], group_of: List[int]) -> List[float]:
+    def average_gradients(self, rank: int, owned: List[int], group_of: List[int], losses: List[Tensor]) -> List[float]:
         """As that of Group; it also tells every process the numbers of the others."""
-        distributed.all_gather(list(self.numbers), self.numbers[rank].clone())
-        squares = [0.0] * self.groups
-        for index, parameter in enumerate(self.parameters):
+        for parameter in self.parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
             distributed.all_reduce(parameter.grad)
-            parameter.grad.div_(len(self.numbers))
-            squares[group_of[index]] += float(parameter.grad.pow(2).sum())
-        return [total ** 0.5 for total in squares]
+        gradients = [parameter.grad for parameter in self.parameters]
+        torch._foreach_div_(gradients, len(self.numbers))
+        self.numbers[rank, 4:], squares = losses_and_squares(losses, gradients, group_of)
+        distributed.all_gather(list(self.numbers), self.numbers[rank].clone())
+        return squares.sqrt().tolist()
+
+
+def losses_and_squares(losses: List[Tensor], gradients: List[Optional[Tensor]], group_of: List[int]) -> Tuple[Tensor, Tensor]:
+    """On the CPU the loss and the sum of the squares of the gradients of every group; the process waits for a GPU only once."""
+    present = [(gradient, group) for gradient, group in zip(gradients, group_of) if gradient is not None]
+    norms = torch._foreach_norm([gradient for gradient, _ in present]) if present else []
+    numbers = torch.stack([loss.detach() for loss in losses] + list(norms)).to("cpu", torch.float64)
+    squares = torch.zeros(len(losses), dtype=torch.float64)
+    squares.index_add_(0, torch.tensor([group for _, group in present], dtype=torch.long), numbers[len(losses):].square())
+    return numbers[:len(losses)], squares
 
 
 def launched() -> bool:

@@ -22,8 +22,9 @@ def average_with_another(rank, found):
     if rank == 1:
         parameters[1].grad = torch.full((3,), 4.0)
     group.numbers[rank, 0] = 100 + rank
-    norms = group.average_gradients(rank, group.owned(rank), [0, 1])
-    found.put((rank, device, world, [p.tolist() for p in parameters], [p.grad.tolist() for p in parameters], norms, group.numbers[:, 0].tolist()))
+    norms = group.average_gradients(rank, group.owned(rank), [0, 1], [torch.tensor(0.5 + rank), torch.tensor(7.0)])
+    found.put((rank, device, world, [p.tolist() for p in parameters], [p.grad.tolist() for p in parameters], norms,
+               group.numbers[:, [0, 4, 5]].tolist()))
     group.wait()
 
 
@@ -43,9 +44,9 @@ class LaunchedGroupTest(unittest.TestCase):
             process.join(60)
         for rank, result in enumerate(results):
             self.assertEqual(result[:5], (rank, "cpu", 2, [[10.0] * 2, [20.0] * 3], [[2.0] * 2, [2.0] * 3]))
-            self.assertAlmostEqual(result[5][0], 8**0.5)
-            self.assertAlmostEqual(result[5][1], 12**0.5)
-            self.assertEqual(result[6], [100, 101])
+            self.assertAlmostEqual(result[5][0], 8**0.5, places=6)
+            self.assertAlmostEqual(result[5][1], 12**0.5, places=6)
+            self.assertEqual(result[6], [[100, 0.5, 7], [101, 1.5, 7]])
 
 
 def end_instead_of_training(rank):

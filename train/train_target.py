@@ -103,12 +103,13 @@ def main() -> None:
 
     def compute(batch, rank):
         tokens, labels = batch
-        tokens, labels = tokens.to(options.device), labels.to(options.device).flatten()
+        labels = labels.flatten()
         rows = (labels != IGNORE).nonzero().squeeze(1)
         rows = F.pad(rows, (0, -len(rows) % 128))  # few shapes; row 0 is <s>, which has no label
+        tokens, rows, wanted = loop.to_device((tokens, rows, labels[rows]), torch.device(options.device))
         with loop.precision(options):
             logits = model.head(model(tokens, head=False).feature.flatten(0, 1)[rows])
-        return {"target": F.cross_entropy(logits.float(), labels[rows], ignore_index=IGNORE)}
+        return {"target": F.cross_entropy(logits.float(), wanted, ignore_index=IGNORE)}
 
     def save(clock: loop.Clock) -> None:
         torch.save({"model": model.state_dict(), "config": dataclasses.asdict(config), "step": clock.step,

@@ -117,11 +117,11 @@ def losses(target: Llama, adapters: List[Adapter], heads: nn.Module, tokens: Ten
         probability, log_probability, best = wanted.softmax(-1), wanted.log_softmax(-1), wanted.argmax(-1)
         entropy = -(probability * log_probability).sum(-1).mean()
 
-    def told(logits: Tensor) -> Tuple[Tensor, float]:
+    def told(logits: Tensor) -> Tuple[Tensor, Tensor]:
         divergence = -(probability * logits.log_softmax(-1)).sum(-1).mean() - entropy
-        return divergence, float((logits.argmax(-1) == best).float().mean())
+        return divergence, (logits.argmax(-1) == best).float().mean()
 
-    own, equal = torch.zeros((), device=tokens.device), [1.0]
+    own, equal = torch.zeros((), device=tokens.device), [torch.ones(())]
     if tuning:
         trace = target(tokens, head=False)
         own, equal[0] = told(target.head(rows(trace.feature)).float())
@@ -207,7 +207,7 @@ def main() -> None:
     def check() -> str:
         def told(tokens: Tensor, labels: Tensor) -> List[float]:
             own, _, equal = losses(target, adapters, heads, tokens.to(options.device), labels.to(options.device), True)
-            return [float(own), *equal]
+            return [float(own), *map(float, equal)]
 
         with torch.no_grad():
             sums = distill.held_out_means(held.values(), options.tokens, told)

@@ -47,7 +47,7 @@ class MoaConfig:
 
 def layer_rows(keys: List[Tensor], values: List[Tensor]) -> Tensor:
     """LSA input X [B, T, L, 2 * E_kv] from L post-RoPE K and V [B, K, T, D], laid out [K|V] a key/value head."""
-    both = torch.stack([torch.cat((k, v), dim=-1) for k, v in zip(keys, values)], dim=1)  # [B, L, K, T, 2D]
+    both = torch.cat((torch.stack(keys, dim=1), torch.stack(values, dim=1)), dim=-1)  # [B, L, K, T, 2D]
     batch, layers, heads, rows, width = both.shape
     return both.permute(0, 3, 1, 2, 4).reshape(batch, rows, layers, heads * width)
 
