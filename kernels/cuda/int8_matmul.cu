@@ -6,21 +6,24 @@ namespace {
 using namespace int8_detail;
 
 // For column tiles of 1, 2 and 4 times 8 rows: how many stretches are on their way, and how many
-// blocks a multiprocessor is to hold. As registers allow.
+// blocks a multiprocessor is to hold, as registers allow. Stretches stand in a ring where that was
+// faster on an H100: the loop then has a copy for each place of it, and none has to move up, which
+// waits for what is still on its way.
 struct Tuning {
   std::uint32_t ahead;
   int blocks;
+  bool ring;
 };
 __host__ __device__ constexpr Tuning tuning(DType type, std::uint32_t column_tiles) {
   const bool is_wide = column_tiles == 4;
   switch (type) {
     case DType::q4_0:
-      return {is_wide ? 0u : column_tiles == 1 ? 2u : 1u, 2};
+      return {is_wide ? 0u : column_tiles == 1 ? 2u : 1u, 2, true};
     case DType::q8_0:
     case DType::q5_0:
-      return {is_wide ? 0u : 1u, 2};
+      return {is_wide ? 0u : 1u, 2, false};
     default:
-      return {is_wide ? 0u : 1u, column_tiles == 1 ? 2 : 1};
+      return {is_wide ? 0u : 1u, column_tiles == 1 ? 2 : 1, false};
   }
 }
 
@@ -125,45 +128,57 @@ __global__ void __launch_bounds__(kProductThreads, tuning(kType, kColumnTiles).b
   float sums[2][kColumnTiles][4] = {};
   constexpr std::uint32_t kAhead = tuning(kType, kColumnTiles).ahead;
   constexpr bool kFirst = kColumnTiles < 4 && kAhead > 0;
-  // A ring of those in work and those on their way. The loop has a copy for each place of it:
-  // moving weights from place to place would wait for them.
-  Stretch weights[kAhead + 1][2];
-#pragma unroll
-  for (std::uint32_t i = 0; i != kAhead; ++i) load(warp + i * kProductWarps, weights[i]);
-  wait_for_those_before();
-  for (std::uint32_t stretch = warp; stretch < stretch_count;) {
-#pragma unroll
-    for (std::uint32_t place = 0; place <= kAhead; ++place) {
-      if (stretch >= stretch_count) break;
-      const Stretch(&now)[2] = weights[place];
-      // Activations before the weights that come next: they are needed sooner.
-      Activations some[kFirst ? kColumnTiles : 1];
-      if (kFirst) {
-#pragma unroll
-        for (std::uint32_t n = 0; n < kColumnTiles; ++n) {
-          load_activations<Stretch>(a, first_row + n * 8, stretch, lane, some[n]);
-        }
-      }
-      load(stretch + kAhead * kProductWarps, weights[(place + kAhead) % (kAhead + 1)]);
-      // Once for all rows where that costs arithmetic. A pair of float16 is asked for again for
-      // each column tile, as registers that hold it would be wanting elsewhere.
-      constexpr bool kOnce = Stretch::kHalves;
-      BlockScales scales[2][kBlocks];
-      if (kOnce) {
-#pragma unroll
-        for (std::uint32_t m = 0; m < 2; ++m) read_scales(now[m], lane, scales[m]);
-      }
+  // Adds a stretch, and asks for the one that comes next but `kAhead` - 1 in the meantime.
+  const auto add = [&](std::uint32_t stretch, const Stretch(&now)[2], Stretch(&next)[2]) {
+    // Activations before the weights that come next: they are needed sooner.
+    Activations some[kFirst ? kColumnTiles : 1];
+    if (kFirst) {
 #pragma unroll
       for (std::uint32_t n = 0; n < kColumnTiles; ++n) {
-        Activations& x = some[kFirst ? n : 0];
-        if (!kFirst) load_activations<Stretch>(a, first_row + n * 8, stretch, lane, x);
-#pragma unroll
-        for (std::uint32_t m = 0; m < 2; ++m) {
-          if (!kOnce) read_scales(now[m], lane, scales[m]);
-          add_stretch(now[m], scales[m], x, sums[m][n]);
-        }
+        load_activations<Stretch>(a, first_row + n * 8, stretch, lane, some[n]);
       }
-      stretch += kProductWarps;
+    }
+    load(stretch + kAhead * kProductWarps, next);
+    // Once for all rows where that costs arithmetic. A pair of float16 is asked for again for each
+    // column tile, as registers that hold it would be wanting elsewhere.
+    constexpr bool kOnce = Stretch::kHalves;
+    BlockScales scales[2][kBlocks];
+    if (kOnce) {
+#pragma unroll
+      for (std::uint32_t m = 0; m < 2; ++m) read_scales(now[m], lane, scales[m]);
+    }
+#pragma unroll
+    for (std::uint32_t n = 0; n < kColumnTiles; ++n) {
+      Activations& x = some[kFirst ? n : 0];
+      if (!kFirst) load_activations<Stretch>(a, first_row + n * 8, stretch, lane, x);
+#pragma unroll
+      for (std::uint32_t m = 0; m < 2; ++m) {
+        if (!kOnce) read_scales(now[m], lane, scales[m]);
+        add_stretch(now[m], scales[m], x, sums[m][n]);
+      }
+    }
+  };
+  Stretch weights[kAhead + 1][2];
+  if constexpr (tuning(kType, kColumnTiles).ring) {
+#pragma unroll
+    for (std::uint32_t i = 0; i != kAhead; ++i) load(warp + i * kProductWarps, weights[i]);
+    wait_for_those_before();
+    for (std::uint32_t stretch = warp; stretch < stretch_count;) {
+#pragma unroll
+      for (std::uint32_t i = 0; i <= kAhead; ++i) {
+        if (stretch >= stretch_count) break;
+        add(stretch, weights[i], weights[(i + kAhead) % (kAhead + 1)]);
+        stretch += kProductWarps;
+      }
+    }
+  } else {
+    static_assert(kAhead < 2);
+    if (kAhead > 0) load(warp, weights[kAhead]);
+    wait_for_those_before();
+    for (std::uint32_t stretch = warp; stretch < stretch_count; stretch += kProductWarps) {
+      weights[0][0] = weights[kAhead][0];
+      weights[0][1] = weights[kAhead][1];
+      add(stretch, weights[0], weights[kAhead]);
     }
   }
   write_tile<kColumnTiles>(product, at.first_output, first_row, a.rows, sums, memory);
