@@ -40,7 +40,7 @@ import loop
 from checkpoint import load_target
 from data import Batches, IGNORE, Row, Source, batches_of, encode_conversation, random_conversation
 from drafters import DEFAULT_NAMES, described, kind_of
-from model import Llama, with_matrices_in
+from model import Llama
 from tasks import Example
 from tokenizer import Tokenizer
 
@@ -244,7 +244,6 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
         print(f"{name}: {size} trainable parameters, {100 * size / target.count_parameters():.1f} % of the target's; "
               f"loss {weights[name].kl:g} * KL{f' + {weights[name].feature:g} * feature' if weights[name].feature else ''}; {drafter.config}")
     print(content, flush=True)
-    teacher = with_matrices_in(torch.bfloat16, target) if options.bf16 else target
     low, high = options.period
 
     def compute(batch, rank):
@@ -256,7 +255,7 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
         top_k = options.top_k_loss if clock.progress(options) >= options.top_k_from else 0.0
         now = {name: dataclasses.replace(weight, top_k=top_k) for name, weight in weights.items()}
         with loop.precision(options):
-            found = losses(drafters, teacher, tokens, labels, period, staircase, now, multiple=128, checked=False)
+            found = losses(drafters, target, tokens, labels, period, staircase, now, multiple=128, checked=False)
         return {name: values[0] for name, values in found.items()}
 
     def check() -> str:

@@ -10,7 +10,6 @@ Shape letters used in this folder:
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
 from typing import Dict, List, Optional, Tuple
@@ -288,19 +287,6 @@ class Llama(nn.Module):
     def count_parameters(self) -> int:
         """All parameters; a tied embedding counts once."""
         return sum(p.numel() for p in self.parameters())
-
-
-def with_matrices_in(dtype: torch.dtype, model: Llama) -> Llama:
-    """A copy of a frozen model whose linear layers have their weights in ``dtype``; it shares the rest with ``model``.
-
-    Under autocast in that type it computes the same, without casting each of these weights anew in every pass.
-    """
-    result = copy.deepcopy(model, {id(p): p for p in model.parameters()})
-    for module in result.modules():
-        if isinstance(module, nn.Linear):
-            for name, parameter in list(module.named_parameters()):
-                setattr(module, name, nn.Parameter(parameter.to(dtype), requires_grad=False))
-    return result
 
 
 class Cache:

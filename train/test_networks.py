@@ -22,7 +22,7 @@ from data import IGNORE, Row, collate
 from drafters import eagle, moa
 from drafters.moa import Moa, MoaConfig, MoaState
 from generate import written
-from model import Cache, Llama, LlamaConfig, with_matrices_in
+from model import Cache, Llama, LlamaConfig
 from optim import Muon, orthogonalise
 
 
@@ -382,22 +382,6 @@ class TuneMedusaTest(unittest.TestCase):
         self.assertEqual(tune_medusa.weight_of_heads(0.1, 0.2), 1.0)
         self.assertAlmostEqual(tune_medusa.weight_of_heads(tune_medusa.HEADS_FIRST, 0.2), 0.0)
         self.assertAlmostEqual(tune_medusa.weight_of_heads(1.0, 0.2), 0.2)
-
-
-class MatricesInBfloat16Test(unittest.TestCase):
-    def test_autocast_computes_the_same(self):
-        torch.manual_seed(2)
-        for tied, bias in ((True, False), (False, True)):
-            config = LlamaConfig(vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
-                                 intermediate_size=40, tie_word_embeddings=tied, attention_bias=bias)
-            target, tokens = Llama(config).requires_grad_(False), torch.randint(0, 50, (2, 9))
-            ready = with_matrices_in(torch.bfloat16, target)
-            with torch.autocast("cpu", dtype=torch.bfloat16):
-                expected, found = target(tokens), ready(tokens)
-            self.assertTrue(torch.equal(expected.feature, found.feature))
-            self.assertTrue(torch.equal(expected.logits, found.logits))
-            self.assertIs(ready.model.embed_tokens.weight, target.model.embed_tokens.weight)
-            self.assertEqual({p.dtype for p in target.parameters()}, {torch.float32})
 
 
 class MuonTest(unittest.TestCase):

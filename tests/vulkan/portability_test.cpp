@@ -2,6 +2,8 @@
 #include <cstring>
 #include <iterator>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "shaders/embedded.h"
@@ -57,52 +59,56 @@ struct Names {
   std::vector<const char*> rest;
 };
 
+VkResult list_instance_extensions(const char* layer, std::uint32_t* count,
+                                  VkExtensionProperties* items) {
+  return with_one_more(VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME, count, items,
+                       [&](std::uint32_t* n, VkExtensionProperties* i) {
+                         return seen.instance_properties(layer, n, i);
+                       });
+}
+VkResult create_instance(const VkInstanceCreateInfo* info, const VkAllocationCallbacks* allocator,
+                         VkInstance* instance) {
+  const Names names(info->enabledExtensionCount, info->ppEnabledExtensionNames,
+                    VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME);
+  seen.instance_flags = info->flags;
+  seen.instance_extensions = names.all;
+  VkInstanceCreateInfo plain = *info;
+  plain.flags = 0;
+  plain.enabledExtensionCount = static_cast<std::uint32_t>(names.rest.size());
+  plain.ppEnabledExtensionNames = names.rest.data();
+  return seen.create_instance(&plain, allocator, instance);
+}
+VkResult list_device_extensions(VkPhysicalDevice device, const char* layer, std::uint32_t* count,
+                                VkExtensionProperties* items) {
+  return with_one_more("VK_KHR_portability_subset", count, items,
+                       [&](std::uint32_t* n, VkExtensionProperties* i) {
+                         return seen.device_properties(device, layer, n, i);
+                       });
+}
+VkResult create_device(VkPhysicalDevice device, const VkDeviceCreateInfo* info,
+                       const VkAllocationCallbacks* allocator, VkDevice* made) {
+  const Names names(info->enabledExtensionCount, info->ppEnabledExtensionNames,
+                    "VK_KHR_portability_subset");
+  seen.device_extensions = names.all;
+  VkDeviceCreateInfo plain = *info;
+  plain.enabledExtensionCount = static_cast<std::uint32_t>(names.rest.size());
+  plain.ppEnabledExtensionNames = names.rest.data();
+  return seen.create_device(device, &plain, allocator, made);
+}
+// Puts `ours` in front of a function that is there, once.
+template <class Function>
+void intercept(Function& function, Function& original, std::type_identity_t<Function> ours) {
+  if (function == nullptr || function == ours) return;
+  original = std::exchange(function, ours);
+}
+
 // A loader and a device as MoltenVK's are, whatever is here.
 void make_portable(vulkan::Functions& f) {
-  if (f.EnumerateInstanceExtensionProperties != nullptr && seen.instance_properties == nullptr) {
-    seen.instance_properties = f.EnumerateInstanceExtensionProperties;
-    f.EnumerateInstanceExtensionProperties = [](const char* layer, std::uint32_t* count,
-                                                VkExtensionProperties* items) {
-      return with_one_more(VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME, count, items,
-                           [&](std::uint32_t* n, VkExtensionProperties* i) {
-                             return seen.instance_properties(layer, n, i);
-                           });
-    };
-    seen.create_instance = f.CreateInstance;
-    f.CreateInstance = [](const VkInstanceCreateInfo* info, const VkAllocationCallbacks* allocator,
-                          VkInstance* instance) {
-      const Names names(info->enabledExtensionCount, info->ppEnabledExtensionNames,
-                        VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME);
-      seen.instance_flags = info->flags;
-      seen.instance_extensions = names.all;
-      VkInstanceCreateInfo plain = *info;
-      plain.flags = 0;
-      plain.enabledExtensionCount = static_cast<std::uint32_t>(names.rest.size());
-      plain.ppEnabledExtensionNames = names.rest.data();
-      return seen.create_instance(&plain, allocator, instance);
-    };
-  }
-  if (f.EnumerateDeviceExtensionProperties != nullptr && seen.device_properties == nullptr) {
-    seen.device_properties = f.EnumerateDeviceExtensionProperties;
-    f.EnumerateDeviceExtensionProperties = [](VkPhysicalDevice device, const char* layer,
-                                              std::uint32_t* count, VkExtensionProperties* items) {
-      return with_one_more("VK_KHR_portability_subset", count, items,
-                           [&](std::uint32_t* n, VkExtensionProperties* i) {
-                             return seen.device_properties(device, layer, n, i);
-                           });
-    };
-    seen.create_device = f.CreateDevice;
-    f.CreateDevice = [](VkPhysicalDevice device, const VkDeviceCreateInfo* info,
-                        const VkAllocationCallbacks* allocator, VkDevice* made) {
-      const Names names(info->enabledExtensionCount, info->ppEnabledExtensionNames,
-                        "VK_KHR_portability_subset");
-      seen.device_extensions = names.all;
-      VkDeviceCreateInfo plain = *info;
-      plain.enabledExtensionCount = static_cast<std::uint32_t>(names.rest.size());
-      plain.ppEnabledExtensionNames = names.rest.data();
-      return seen.create_device(device, &plain, allocator, made);
-    };
-  }
+  intercept(f.EnumerateInstanceExtensionProperties, seen.instance_properties,
+            list_instance_extensions);
+  intercept(f.CreateInstance, seen.create_instance, create_instance);
+  intercept(f.EnumerateDeviceExtensionProperties, seen.device_properties, list_device_extensions);
+  intercept(f.CreateDevice, seen.create_device, create_device);
 }
 
 class PortabilityTest : public VulkanTest {};
