@@ -48,8 +48,8 @@ constexpr std::uint32_t tile_dims(std::uint32_t head_dim) {
 }
 // How a sequence's work falls to blocks. Rows of a tile see the same slots of a piece that lies in
 // the prefix, and a warp makes its sums for all of them. Behind the prefix each row of a tree sees
-// others, one after the other for a warp that has them all: there a warp has one row, but where
-// pieces are sections, of which that is the lesser part.
+// other slots, and a warp with several rows would take them one after the other: there each row has
+// a warp. Pieces that are sections stay with one warp, as most of their splits lie in the prefix.
 struct TileWork {
   std::uint32_t pieces;         // of all slots
   std::uint32_t shared_pieces;  // the first of them, for all rows of a tile

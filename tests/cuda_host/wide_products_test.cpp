@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/check/support.h"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/products.cuh"
 #include "tests/cuda_host/lanes.h"
 #include "tests/runtime/op_test.h"
 
@@ -167,6 +168,39 @@ TEST(WideProductsTest, ARowHasTheSameBitsAtEveryWidth) {
       c.expect_same(all, rows, ProductKernel::by_shape);
       if (HasFatalFailure()) return;
     }
+  }
+}
+
+// As the bench of an H100 has it (docs/measurements): a tile takes its time however few there are.
+TEST(ProductKernelTest, IsThatOfTheLeastTime) {
+  struct Product {
+    DType type;
+    std::uint32_t rows;
+    std::vector<std::uint32_t> outputs;
+    ProductKernel kernel;
+  };
+  for (const Product& c : {Product{DType::bf16, 16, {14336, 14336}, ProductKernel::narrow},
+                           {DType::bf16, 64, {1024}, ProductKernel::narrow},
+                           {DType::bf16, 64, {4096}, ProductKernel::few_outputs},
+                           {DType::bf16, 128, {4096}, ProductKernel::few_outputs},
+                           {DType::bf16, 128, {14336}, ProductKernel::many_outputs},
+                           {DType::q8_0, 64, {4096}, ProductKernel::narrow},
+                           {DType::q8_0, 128, {4096}, ProductKernel::narrow},
+                           {DType::q8_0, 64, {14336, 14336}, ProductKernel::many_outputs},
+                           {DType::q4_0, 32, {14336}, ProductKernel::few_outputs},
+                           {DType::q4_0, 128, {14336}, ProductKernel::many_outputs},
+                           {DType::q4_k, 32, {4096}, ProductKernel::narrow},
+                           {DType::q4_k, 128, {14336}, ProductKernel::many_outputs}}) {
+    cuda::MatmulArgs args{};
+    args.type = c.type;
+    args.rows = c.rows;
+    args.inputs = 4096;
+    for (const std::uint32_t outputs : c.outputs) {
+      args.products[args.product_count++].outputs = outputs;
+    }
+    EXPECT_EQ(cuda::product_kernel(args), c.kernel)
+        << name_of(cuda::product_kernel(args)) << " for " << traits(c.type).name << ", " << c.rows
+        << " rows, " << c.outputs[0] << " outputs";
   }
 }
 
