@@ -56,7 +56,7 @@ fi
 command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1 || skip "no GPU that nvidia-smi shows"
 
 work="$(mktemp -d)"
-trap 'rm -rf "$work"' EXIT
+trap 'jobs -p | xargs -r kill 2>/dev/null; rm -rf "$work"' EXIT
 gpu="$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1)"
 driver="$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -1)"
 toolkit="$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
@@ -101,26 +101,28 @@ quoted() {
   written "$2" $? "$work/output"
 }
 # beside TITLE SECONDS LINES COMMAND...: a step that measures nothing, together with others of its sort.
-titles=() lines=()
+titles=() lines=() pids=()
 beside() {
   local at="$work/beside-${#titles[@]}"
   titles+=("$1") lines+=("$3")
   if [ "$3" -eq 0 ]; then
-    (timeout "$2" "${@:4}" >"$at" 2>"$at.errors"; echo $? >"$at.status") &
+    timeout "$2" "${@:4}" >"$at" 2>"$at.errors" &
   else
-    (timeout "$2" "${@:4}" >"$at" 2>&1; echo $? >"$at.status") &
+    timeout "$2" "${@:4}" >"$at" 2>&1 &
   fi
+  pids+=($!)
 }
 # Waits for them and writes what they said, in the order in which they were begun.
 gather() {
-  local index before=''
-  wait
+  local index status before=''
   for index in "${!titles[@]}"; do
+    wait "${pids[index]}"
+    status=$?
     [ "${titles[index]}" = "$before" ] || say "${titles[index]}"
     before="${titles[index]}"
-    written "${lines[index]}" "$(cat "$work/beside-$index.status")" "$work/beside-$index"
+    written "${lines[index]}" $status "$work/beside-$index"
   done
-  titles=() lines=()
+  titles=() lines=() pids=()
 }
 
 kernels="$built/kernels"
