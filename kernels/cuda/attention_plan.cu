@@ -170,6 +170,45 @@ std::size_t attention_table_words(const AttentionPart* parts, std::size_t count)
   return words;
 }
 
+bool attention_is_planned(const AttentionPart* parts, std::size_t count, const AttentionPlan& plan,
+                          const std::uint32_t* table) {
+  const auto sequence_of = [&](std::size_t i) {
+    AttentionSequence sequence;
+    std::memcpy(&sequence, table + i * kSequenceWords, sizeof sequence);
+    return sequence;
+  };
+  if (plan.table_sequences != places_for(count)) return false;
+  if (count < plan.table_sequences && sequence_of(count).rows != 0) return false;
+  std::size_t masks_at = plan.table_sequences * kSequenceWords + plan.rows * kRowWords;
+  std::size_t pages_at = masks_at;
+  std::uint64_t rows = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (has_masks(parts[i])) pages_at += parts[i].rows * kMaskWords * 2;
+    rows += parts[i].rows;
+  }
+  if (rows != plan.rows) return false;
+  for (std::size_t i = 0; i < count; ++i) {
+    const AttentionPart& part = parts[i];
+    const AttentionSequence sequence = sequence_of(i);
+    if (sequence.rows != part.rows || sequence.prefix != part.prefix ||
+        sequence.tail_slots != part.tail_slots || sequence.masks_at != masks_at ||
+        sequence.pages_at != pages_at) {
+      return false;
+    }
+    if (has_masks(part)) {
+      const std::size_t words = part.rows * kMaskWords * 2;
+      if (std::memcmp(table + masks_at, part.masks, words * 4) != 0) return false;
+      masks_at += words;
+    }
+    if (part.page_count > 0 &&
+        std::memcmp(table + pages_at, part.pages, part.page_count * 4) != 0) {
+      return false;
+    }
+    pages_at += part.page_count;
+  }
+  return true;
+}
+
 cudaError_t plan_attention(const AttentionPart* parts, std::size_t count, const Heads& heads,
                            const AttentionLimits& limits, AttentionPlan& plan,
                            std::uint32_t* table) {

@@ -415,6 +415,11 @@ struct AttentionLimits {
 [[nodiscard]] cudaError_t plan_attention(const AttentionPart* parts, std::size_t count,
                                          const Heads& heads, const AttentionLimits& limits,
                                          AttentionPlan& plan, std::uint32_t* table);
+// Whether `plan` and `table`, of as many words as these parts need, are what plan_attention made of
+// them for some heads and limits: it takes a small part of planning's time, and the layers of a
+// pass differ in neither.
+bool attention_is_planned(const AttentionPart* parts, std::size_t count, const AttentionPlan& plan,
+                          const std::uint32_t* table);
 // What the current device and the code for it give: all but scratch_floats.
 [[nodiscard]] cudaError_t attention_limits(AttentionLimits& limits);
 [[nodiscard]] cudaError_t attention(const AttentionArgs& args, cudaStream_t stream);

@@ -196,27 +196,38 @@ bool CudaSequences::has_room_for(const cuda::AttentionPart& part, std::size_t fl
                             words_ + words_of(part) <= kWordsMax);
 }
 
+// What a layer needs is most often what the one before it had.
+cudaError_t CudaSequences::plan_launch() {
+  const std::size_t words = cuda::attention_table_words(parts_.data(), parts_.size());
+  if (planned_heads_ == launch_.heads && table_.size() == words &&
+      cuda::attention_is_planned(parts_.data(), parts_.size(), plan_, table_.data())) {
+    return cudaSuccess;
+  }
+  table_.resize(words);
+  const cudaError_t status = cuda::plan_attention(
+      parts_.data(), parts_.size(), heads_of(launch_.heads), limits_, plan_, table_.data());
+  planned_heads_ = status == cudaSuccess ? std::optional(launch_.heads) : std::nullopt;
+  return status;
+}
+
 void CudaSequences::launch_attention() {
   if (parts_.empty()) return;
-  const cuda::Heads heads = heads_of(launch_.heads);
-  table_.resize(cuda::attention_table_words(parts_.data(), parts_.size()));
-  cuda::AttentionPlan plan{};
-  const cudaError_t status =
-      cuda::plan_attention(parts_.data(), parts_.size(), heads, limits_, plan, table_.data());
+  const cudaError_t status = plan_launch();
   launch_.q.rows = launch_.y.rows = rows_;
   parts_.clear();
   rows_ = 0;
   words_ = 0;
   try_cuda(status, "planning attention");
   // Before the arguments: growing starts what has been gathered.
-  auto* scratch = scratch_.reserve<float>(cuda::attention_scratch_floats(plan, heads));
+  const cuda::Heads heads = heads_of(launch_.heads);
+  auto* scratch = scratch_.reserve<float>(cuda::attention_scratch_floats(plan_, heads));
   enqueue(cuda::attention,
           cuda::AttentionArgs{
               .q = device_const_rows(launch_.q),
               .keys = cache_of(launch_.keys, launch_.page_slots),
               .values = cache_of(launch_.values, launch_.page_slots),
               .table = arguments_.on_device(std::span<const std::uint32_t>(table_)),
-              .plan = plan,
+              .plan = plan_,
               .heads = heads,
               .y = device_rows(launch_.y),
               .scratch = scratch,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -40,6 +41,7 @@ class CudaSequences {
   void enqueue(cudaError_t (*launcher)(const Args&, cudaStream_t), const Args& args);
   void add(const AttentionOp& op);
   bool has_room_for(const cuda::AttentionPart& part, std::size_t floats) const;
+  cudaError_t plan_launch();
   void launch_attention();
 
   CudaQueue& queue_;
@@ -49,6 +51,10 @@ class CudaSequences {
 
   // Kept so that calls do not allocate.
   std::vector<std::uint32_t> places_;
+
+  // The last launch of attention: the next layer's is the same.
+  std::optional<HeadShape> planned_heads_;
+  cuda::AttentionPlan plan_{};
   std::vector<std::uint32_t> table_;
 
   // The launch that is being put together.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
+#include <utility>
 
 #include "kernels/cuda/ops.h"
 #include "server/cuda/cuda_backend.h"
@@ -205,6 +207,46 @@ TEST(AttentionTilesTest, PiecesOfEverySizeGiveTheSameBits) {
         same_bytes(alone, std::span(sections).subspan(row * OneRowEach::kCols, OneRowEach::kCols)))
         << "row " << row;
   }
+}
+
+// Layers of a pass share a plan; whatever else is asked for has one of its own.
+TEST(AttentionPlanTest, IsKnownByAllThatItIsMadeOf) {
+  constexpr cuda::Heads kHeads{.kv_heads = 2, .group = 4, .head_dim = 64};
+  std::vector<std::uint64_t> masks(4 * cuda::kMaskWords);
+  for (std::size_t row = 0; row < 4; ++row) masks[row * cuda::kMaskWords] = row % 2 == 0 ? 1 : 3;
+  std::vector<std::uint32_t> pages{5, 6, 7, 8};
+  std::vector<cuda::AttentionPart> parts;
+  for (const std::uint32_t i : {0u, 1u, 2u}) {
+    parts.push_back({.rows = i == 2 ? 2u : 1u,
+                     .prefix = 20 + i,
+                     .tail_slots = 2,
+                     .masks = masks.data() + i * cuda::kMaskWords,
+                     .pages = pages.data() + i,
+                     .page_count = 1});
+  }
+  cuda::AttentionPlan plan{};
+  std::vector<std::uint32_t> table(cuda::attention_table_words(parts.data(), parts.size()));
+  ASSERT_EQ(cuda::plan_attention(parts.data(), parts.size(), kHeads, {1u << 17, true, 1u << 20},
+                                 plan, table.data()),
+            cudaSuccess);
+  const auto is_planned = [&](std::size_t count) {
+    return cuda::attention_is_planned(parts.data(), count, plan, table.data());
+  };
+  EXPECT_TRUE(is_planned(3));
+  EXPECT_FALSE(is_planned(2));
+  const auto changes = [&](auto& what, auto to) {
+    const auto before = std::exchange(what, static_cast<std::decay_t<decltype(what)>>(to));
+    EXPECT_FALSE(is_planned(3));
+    what = before;
+    EXPECT_TRUE(is_planned(3));
+  };
+  changes(parts[1].prefix, 22);
+  changes(parts[1].tail_slots, 1);
+  changes(parts[1].rows, 2);
+  changes(masks[3 * cuda::kMaskWords], 2);
+  changes(pages[2], 9);
+  std::swap(parts[0].rows, parts[2].rows);  // as many in all
+  EXPECT_FALSE(is_planned(3));
 }
 
 // What is planned is what the launch asks for, on a processor that has no more for it: recorded, as
