@@ -15,7 +15,7 @@ layout(constant_id = 0) const bool IS_FIRST = true;
 layout(constant_id = 1) const bool IS_LAST = true;
 layout(push_constant) uniform Push { ArgmaxParams p; };
 layout(std430, binding = 1) readonly buffer X { float x[]; };
-layout(std430, binding = 1) readonly buffer Chosen { uvec2 chosen[]; };  // bits of a number, token
+layout(std430, binding = 1) readonly buffer Chosen { uvec2 chosen[]; };  // candidates
 layout(std430, binding = 2) writeonly buffer Choices { uvec2 choices[]; };
 layout(std430, binding = 2) writeonly buffer Tokens { uint tokens[]; };
 
@@ -34,14 +34,10 @@ void main() {
   uint from = p.x_offset + row * p.x_stride;
   uint first = IS_FIRST ? gl_WorkGroupID.x * kArgmaxStretch : 0;
   uint end = IS_FIRST ? min(first + kArgmaxStretch, p.count) : p.count;
-  Candidate best = Candidate(0.0, kNoToken);
+  Candidate best = kNone;
   for (uint i = first + lane; i < end; i += kRowWorkgroup) {
-    Candidate own;
-    if (IS_FIRST) {
-      own = Candidate(x[from + i], i);
-    } else {
-      own = Candidate(uintBitsToFloat(chosen[from + i].x), chosen[from + i].y);
-    }
+    Candidate own = IS_FIRST ? candidate(x[from + i], i)
+                             : Candidate(chosen[from + i].x, chosen[from + i].y);
     if (better(own, best)) best = own;
   }
 #ifdef SUBGROUPS
@@ -67,6 +63,6 @@ void main() {
     tokens[p.y_offset + row] = best.token;
   } else {
     choices[p.y_offset + row * gl_NumWorkGroups.x + gl_WorkGroupID.x] =
-        uvec2(floatBitsToUint(best.value), best.token);
+        uvec2(best.order, best.token);
   }
 }

@@ -1,10 +1,5 @@
 // Choosing the largest numbers: ties go to the lowest token, NaN counts as the smallest number.
 
-struct Candidate {
-  float value;
-  uint token;  // kNoToken: none
-};
-
 // Bits that are ordered as their numbers are, infinities included; NaN as -infinity, -0 as 0. Never
 // compared as floats: see kLowest.
 uint ordered(float x) {
@@ -13,12 +8,26 @@ uint ordered(float x) {
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
+// A number by its place in that order, as choosing compares one again and again. None comes behind
+// all numbers, whose places are above 0.
+struct Candidate {
+  uint order;
+  uint token;  // kNoToken: none
+};
+const Candidate kNone = Candidate(0, kNoToken);
+
+Candidate candidate(float x, uint token) {
+  return token == kNoToken ? kNone : Candidate(ordered(x), token);
+}
+
+// The number's bits; those of NaN are -infinity's, of -0 those of 0, of none 0.
+uint bits_of(Candidate c) {
+  if (c.token == kNoToken) return 0;
+  return (c.order & 0x80000000u) != 0 ? c.order ^ 0x80000000u : ~c.order;
+}
+
 bool better(Candidate a, Candidate b) {
-  if (a.token == kNoToken) return false;
-  if (b.token == kNoToken) return true;
-  uint of_a = ordered(a.value);
-  uint of_b = ordered(b.value);
-  return of_a > of_b || (of_a == of_b && a.token < b.token);
+  return a.order > b.order || (a.order == b.order && a.token < b.token);
 }
 
 #ifdef SUBGROUPS
@@ -26,7 +35,7 @@ bool better(Candidate a, Candidate b) {
 Candidate best_of_neighbours(Candidate own) {
   for (uint d = 1; d < kNeighbours; d *= 2) {
     Candidate other =
-        Candidate(subgroupShuffleXor(own.value, d), subgroupShuffleXor(own.token, d));
+        Candidate(subgroupShuffleXor(own.order, d), subgroupShuffleXor(own.token, d));
     if (better(other, own)) own = other;
   }
   return own;

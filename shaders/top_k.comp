@@ -142,19 +142,19 @@ void main() {
   uint to = p.y_offset + row * p.y_stride + gl_WorkGroupID.x * p.k;
   uint taken = 0;  // bit n: number lane + 64 n
   bool is_stale = true;
-  Candidate offer = Candidate(0.0, kNoToken);
+  Candidate offer = kNone;
   for (uint place = 0; place < p.k; ++place) {
     if (is_stale) {
-      offer = Candidate(0.0, kNoToken);
+      offer = kNone;
       for (uint n = 0; n < kOwn; ++n) {
         uint i = lane + n * kTopKWorkgroup;
         if (i >= count || (taken >> n & 1u) != 0) continue;
-        Candidate own = Candidate(values[i], tokens[i]);
+        Candidate own = candidate(values[i], tokens[i]);
         if (better(own, offer)) offer = own;
       }
     }
     Candidate winner = best_offer(offer, place);
-    if (lane == 0) y[to + place] = uvec2(floatBitsToUint(winner.value), winner.token);
+    if (lane == 0) y[to + place] = uvec2(bits_of(winner), winner.token);
     is_stale = winner.token != kNoToken && offer.token == winner.token;
     if (is_stale) {
       for (uint n = 0; n < kOwn; ++n) {
