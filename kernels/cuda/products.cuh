@@ -41,8 +41,8 @@ __device__ ProductTile product_tile(const Args& a, std::uint32_t block) {
 // Rows from which on an output's weights may be worth a way through shared memory.
 inline constexpr std::uint32_t kNarrowRowsMax = 16;
 // How long a round of a kernel's blocks takes, as many as run at a time, where the number of inputs
-// is the same: only the proportions matter. A block takes its time however few run beside it. Fitted
-// to the kernels' bench on an H100 (docs/measurements).
+// is the same: only the proportions matter. A block takes its time however few run beside it.
+// Fitted to the kernels' bench on an H100 (docs/measurements).
 struct ProductCost {
   ProductKernel kernel;
   std::uint32_t outputs, rows;  // of a block
