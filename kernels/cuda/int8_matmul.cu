@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(kProductThreads, tuning(kType, kColumnTiles).b
 
 template <DType kType>
 cudaError_t run(const Int8MatmulArgs& args, cudaStream_t stream) {
-  const std::uint32_t tiles = product_tile_count<kTileOutputs>(args);
+  const std::uint32_t tiles = product_tile_count(args, kTileOutputs);
   if (args.rows <= 8) {
     return launch(int8_matmul_kernel<kType, 1>, dim3(tiles), kProductThreads, stream, args);
   }

@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kProductThreads) matmul_kernel(MatmulArgs a) {
 
 template <DType kType>
 cudaError_t run(const MatmulArgs& args, cudaStream_t stream) {
-  const std::uint32_t tiles = product_tile_count<kTileOutputs>(args);
+  const std::uint32_t tiles = product_tile_count(args, kTileOutputs);
   if (args.rows <= 8) {
     return launch(matmul_kernel<kType, 1>, dim3(tiles), kProductThreads, stream, args);
   }

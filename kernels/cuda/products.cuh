@@ -17,11 +17,11 @@ struct ProductTile {
 };
 
 // The blocks of all products stand in a row.
-template <std::uint32_t kOutputs, class Args>
-std::uint32_t product_tile_count(const Args& a) {
+template <class Args>
+std::uint32_t product_tile_count(const Args& a, std::uint32_t outputs) {
   std::uint32_t count = 0;
   for (std::uint32_t p = 0; p < a.product_count; ++p) {
-    count += ceil_div(a.products[p].outputs, kOutputs);
+    count += ceil_div(a.products[p].outputs, outputs);
   }
   return count;
 }
@@ -76,10 +76,7 @@ ProductKernel product_kernel(const Args& a) {
   ProductKernel best = ProductKernel::narrow;
   std::uint64_t least = ~std::uint64_t{0};
   for (const ProductCost& kernel : product_costs(a.type).of) {
-    std::uint32_t tiles = 0;
-    for (std::uint32_t p = 0; p < a.product_count; ++p) {
-      tiles += ceil_div(a.products[p].outputs, kernel.outputs);
-    }
+    const std::uint32_t tiles = product_tile_count(a, kernel.outputs);
     const std::uint64_t rounds = ceil_div(tiles * ceil_div(a.rows, kernel.rows), kernel.blocks);
     if (rounds * kernel.cost >= least) continue;
     best = kernel.kernel;

@@ -223,7 +223,7 @@ cudaError_t launch_wide(void (*kernel)(WideJob<Args>),
   if (status != cudaSuccess) return status;
   if (stages == 0) return narrow(args, stream);
   const std::uint32_t blocks =
-      product_tile_count<Tile::kOutputs>(args) * ceil_div(args.rows, Tile::kRows);
+      product_tile_count(args, Tile::kOutputs) * ceil_div(args.rows, Tile::kRows);
   return launch(kernel, dim3(blocks), kProductThreads, stream, WideJob<Args>{args, stages},
                 wide_block_bytes(kStageBytes, stages));
 }

@@ -94,8 +94,8 @@ class Backlog {
   bool note_gone(std::uint32_t waiting) {
     const std::uint32_t gone_before = gone_;
     gone_ = queued_ - waiting;
-    // `given_` is read after the store to `gone_`. Whoever still saw the old `gone_` had increased
-    // `given_` before, so it is counted here and will be told.
+    // Load `given_` only after storing `gone_`: a thread that still read the old `gone_` had
+    // already incremented `given_`, so its message is counted here and the thread will be told.
     return gone_ != gone_before && given_ - gone_before >= full_;
   }
   std::uint32_t count() const { return given_ - gone_; }
