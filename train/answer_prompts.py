@@ -3,15 +3,19 @@
 
 The ids of a prompt come from edgedraft tokenize --chat, so they are those that the target gets.  The answers come from
 edgedraft-server with the model; with --max-sessions it answers several prompts at a time.  Or, with --target, they are computed
-here with PyTorch, a task's prompts of equal length together; --seconds then ends early, with what there is.  A folder of
+here with PyTorch, a task's prompts of about the same length together; --seconds then ends early, with what there is.  A folder of
 unpack_gguf.py has the demo's tokenizer; with --demo-tokenizer it makes the ids, and no program is needed.
 
 An answer is greedy, or drawn at --temperature.  The id that ends it is part of it.
+
+With --given nothing is answered: the ids are those of the answers that --prompts has, as of open_texts.py, to train a target on.
+Prompts without one have an empty answer.  Prompts may also come as ids, which needs no tokenizer: a file that this program wrote.
 
 Examples:
     edgedraft-server --model minimind2-small.gguf        # says ADDRESS and PIN
     python3 answer_prompts.py --model minimind2-small.gguf --server ADDRESS --pin PIN --prompts train.jsonl --out answers.jsonl
     python3 answer_prompts.py --model minimind2-small.gguf --target MiniMind2-Small --prompts train.jsonl --out answers.jsonl
+    python3 answer_prompts.py --model minimind2-small.gguf --given --end 2 --prompts texts.jsonl --out given.jsonl
 """
 
 from __future__ import annotations
@@ -20,11 +24,10 @@ import argparse
 import concurrent.futures
 import json
 import os
-import random
 import subprocess
 import sys
 import time
-from typing import Dict, Iterator, List, Tuple
+from typing import Iterator, List, Tuple, Union
 
 from progress import Progress
 
@@ -40,11 +43,11 @@ def run(command: List[str], text: str) -> str:
 
 
 def written_here(options: argparse.Namespace, tasks: List[str], prompts: List[List[int]]) -> Iterator[Tuple[int, List[int]]]:
-    """(index of a prompt, answer) as they come; answers of a task are about as long."""
+    """(index of a prompt, answer) as they come; prompts of a task, whose answers are about as long, share passes."""
     import torch
 
     from checkpoint import load_target
-    from generate import written
+    from generate import alike, written
 
     if options.device == "cpu":
         torch.set_num_threads(options.jobs)
@@ -52,11 +55,7 @@ def written_here(options: argparse.Namespace, tasks: List[str], prompts: List[Li
     target = load_target(options.target).to(options.device)
     with open(os.path.join(options.target, "config.json"), encoding="utf-8") as file:
         end = json.load(file)["eos_token_id"]
-    groups: Dict[Tuple[str, int], List[int]] = {}
-    for index, (task, prompt) in enumerate(zip(tasks, prompts)):
-        groups.setdefault((task, len(prompt)), []).append(index)
-    chunks = [group[i:i + options.batch] for group in groups.values() for i in range(0, len(group), options.batch)]
-    random.Random(1).shuffle(chunks)
+    chunks = alike(range(len(prompts)), lambda index: (tasks[index], len(prompts[index])), options.batch)
     for chunk in chunks:
         answers = written(target, end if isinstance(end, list) else [end], [prompts[index] for index in chunk], options.limit,
                           options.temperature, keep_end=True)
@@ -70,21 +69,33 @@ def main() -> None:
     add("--server", metavar="HOST:PORT", help="where it listens")
     add("--pin", metavar="sha256:HEX", help="its pin, as it said")
     add("--target", metavar="FOLDER", help="the model's Hugging Face folder, instead of a server")
+    add("--given", action="store_true", help="take the answers of --prompts")
+    add("--end", type=int, metavar="ID", help="with --given: the id that ends an answer, config.json's eos_token_id")
     add("--demo-tokenizer", action="store_true", help="--target has the demo's tokenizer and chat template: --model is not needed")
     add("--device", default="cpu", help="of --target: cpu or cuda (default cpu)")
-    add("--batch", type=int, default=48, help="of --target: prompts of equal length at a time (default 48)")
+    add("--batch", type=int, default=48, help="of --target: prompts at a time (default 48)")
     add("--seconds", type=float, default=float("inf"), help="stop asking after this time")
     add("--edgedraft", metavar="PROGRAM", default="edgedraft", help="default: edgedraft of the PATH")
-    add("--prompts", metavar="FILE", required=True, help="JSON lines: task, prompt")
+    add("--prompts", metavar="FILE", required=True, help="JSON lines: task, prompt (a text or ids)")
     add("--out", metavar="FILE", required=True, help="JSON lines: task, ids of the prompt and of the answer")
     add("--limit", type=int, default=96, help="longest answer in token ids (default 96)")
     add("--temperature", type=float, default=0.0, help="of the answers (default 0: the likeliest ids)")
     add("--seed", type=int, default=1, help="of drawn answers (default 1)")
     add("--jobs", type=int, default=4, help="prompts answered at a time by a server, or threads of --target (default 4)")
     options = parser.parse_args()
-    if (options.target is None) == (options.server is None) or (options.server is None) != (options.pin is None):
-        parser.error("give --server and --pin, or --target")
-    if options.demo_tokenizer == (options.model is not None) or (options.demo_tokenizer and not options.target):
+    if [options.target is None, options.server is None, not options.given].count(False) != 1 or (options.server is None) != (options.pin is None):
+        parser.error("give --server and --pin, or --target, or --given")
+    if options.given != (options.end is not None):
+        parser.error("--given needs --end, which is for nothing else")
+    with open(options.prompts, encoding="utf-8") as file:
+        entries = [json.loads(line) for line in file]
+    texts = [entry["prompt"] for entry in entries]
+    tokenized = all(isinstance(text, list) for text in texts)
+    if options.server and any(isinstance(text, list) for text in texts):
+        parser.error("prompts that are ids need --target")
+    if options.demo_tokenizer and (options.model or not options.target):
+        parser.error("--demo-tokenizer is for --target without --model")
+    if not options.model and not options.demo_tokenizer and not (options.target and tokenized):
         parser.error("give --model, or with --target --demo-tokenizer")
     if options.target:
         import parallel  # a server's answers need no PyTorch
@@ -96,10 +107,16 @@ def main() -> None:
 
         tokenizer = Tokenizer(os.path.join(options.target, "tokenizer.model"))
 
-    def ids_of(prompt: str) -> List[int]:
-        if options.demo_tokenizer:
-            return tokenizer.prompt(prompt)
-        return [int(number) for number in run([options.edgedraft, "tokenize", "--model", options.model, "--chat", "-f", "-"], prompt).split()]
+    def tokenize(text: str, *how: str) -> List[int]:
+        return [int(number) for number in run([options.edgedraft, "tokenize", "--model", options.model, "-f", "-", *how], text).split()]
+
+    def ids_of(prompt: Union[str, List[int]]) -> List[int]:
+        if isinstance(prompt, list):
+            return prompt
+        return tokenizer.prompt(prompt) if options.demo_tokenizer else tokenize(prompt, "--chat")
+
+    def given(entry: dict) -> List[int]:
+        return tokenize(entry["answer"]) + [options.end] if entry.get("answer") else []
 
     def answer(prompt: str) -> List[int]:
         said = run([options.edgedraft, "run", "--plain", "--json", "-f", "-", "--bundle", options.model, "--server", options.server,
@@ -107,15 +124,15 @@ def main() -> None:
                     "--seed", str(options.seed)], prompt)
         return json.loads(said)["tokens"]
 
-    with open(options.prompts, encoding="utf-8") as file:
-        entries = [json.loads(line) for line in file]
-    texts = [entry["prompt"] for entry in entries]
     bar, until = Progress(len(entries)), time.time() + options.seconds
     answers, count = 0, 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool, open(options.out, "w", encoding="utf-8") as file:
         try:
             prompts = list(pool.map(ids_of, texts))
-            found = written_here(options, [entry["task"] for entry in entries], prompts) if options.target else enumerate(pool.map(answer, texts))
+            if options.target:
+                found = written_here(options, [entry["task"] for entry in entries], prompts)
+            else:
+                found = enumerate(pool.map(given, entries) if options.given else pool.map(answer, texts))
             for index, ids in found:
                 file.write(json.dumps({"task": entries[index]["task"], "prompt": prompts[index], "answer": ids}) + "\n")
                 answers, count = answers + 1, count + len(ids)

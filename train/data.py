@@ -258,9 +258,13 @@ class Row:
     ids: List[int]
     response: List[bool]
 
+    def prompt(self) -> List[int]:
+        """What stands before the first response: all of a conversation without one."""
+        return self.ids[:self.response.index(True)] if True in self.response else self.ids
+
     def parts(self) -> Tuple[List[int], List[int]]:
         """(prompt, answer) of a conversation of one turn."""
-        first = self.response.index(True)
+        first = len(self.prompt())
         return self.ids[:first], self.ids[first:]
 
 

@@ -57,20 +57,26 @@ def answers_by_task(path: str, longest: int, shortest: int = 2) -> Dict[str, Lis
     return answers
 
 
-def read_answers(path: str, longest: int, shortest: int = 2) -> Tuple[List[Row], Dict[str, List[Row]]]:
-    """(rows to train on, held-out rows by task) of answers_by_task.
+def split_by_prompt(answers: Dict[str, List[Row]]) -> Tuple[List[Row], Dict[str, List[Row]]]:
+    """(rows to train on, held-out rows by task).
 
     All answers to one prompt are on one side.  Held out are the prompts of the smallest hashes, at least one of a task that has two,
-    whatever the order of the file.
+    whatever the order of the rows.
     """
     training: List[Row] = []
     held: Dict[str, List[Row]] = {}
-    for task, rows in answers_by_task(path, longest, shortest).items():
-        hashes = [hashlib.md5(json.dumps(row.parts()[0]).encode()).hexdigest() for row in rows]
+    for task, rows in answers.items():
+        hashes = [hashlib.md5(json.dumps(row.prompt()).encode()).hexdigest() for row in rows]
         prompts = sorted(set(hashes))
         held_out = set(prompts[:min(len(prompts) - 1, math.ceil(len(prompts) / HELD_OUT_ONE_IN))])
         for row, prompt in zip(rows, hashes):
             (held.setdefault(task, []) if prompt in held_out else training).append(row)
+    return training, held
+
+
+def read_answers(path: str, longest: int, shortest: int = 2) -> Tuple[List[Row], Dict[str, List[Row]]]:
+    """split_by_prompt of answers_by_task."""
+    training, held = split_by_prompt(answers_by_task(path, longest, shortest))
     if not training or not held:
         sys.exit(f"error: {path} has too few prompts")
     return training, held

@@ -2,7 +2,7 @@
 """The target's own greedy answers to training prompts, as JSON lines for distill.py --own-answers.
 
 A drafter has to guess what the target says, not what the data set says; the two differ for descriptions and
-stories.  Prompts of equal length are answered together, so no padding is needed.
+stories.  Prompts of about the same length are answered together.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import argparse
 import json
 import random
 import time
-from typing import Collection, Dict, List
+from typing import Any, Callable, Collection, Dict, List, Sequence, TypeVar
 
 import parallel
 
@@ -22,23 +22,31 @@ import torch
 
 from checkpoint import load_target
 from data import Source
-from model import Cache, Llama
+from model import Cache, Llama, additive
 from progress import Progress
 from tokenizer import Tokenizer
+
+Item = TypeVar("Item")
 
 
 @torch.no_grad()
 def written(model: Llama, ends: Collection[int], prompts: List[List[int]], limit: int, temperature: float = 0,
             keep_end: bool = False) -> List[List[int]]:
-    """Answers of prompts of one common length, each up to one of the ids ``ends`` or of ``limit`` ids.
+    """Answers of prompts [n][T_n], each up to one of the ids ``ends`` or of ``limit`` ids; the prompts share passes.
 
     The end is left out unless it is asked for.  At a temperature of 0 the likeliest id is written, else one is drawn.
     """
-    tokens, cache = torch.tensor(prompts, device=model.head_weight.device), Cache()
+    device, longest, cache = model.head_weight.device, max(map(len, prompts)), Cache()
+    # Shorter prompts are filled up on the left, where nothing looks: RoPE tells distances alone.
+    padding = torch.tensor([longest - len(prompt) for prompt in prompts], device=device)
+    tokens = torch.tensor([[0] * (longest - len(prompt)) + prompt for prompt in prompts], device=device)
     answers: List[List[int]] = [[] for _ in prompts]
     open_rows = list(range(len(prompts)))
     for _ in range(limit):
-        trace = model(tokens, cache.past, head=False)
+        slots = torch.arange(len(cache) + tokens.shape[1], device=device)
+        own = slots[len(cache):, None]
+        visible = (slots <= own) & ((slots >= padding[:, None, None]) | (slots == own))
+        trace = model(tokens, cache.past, additive(visible), head=False)
         cache.append(trace)
         logits = model.head(trace.feature[:, -1])
         said = torch.multinomial((logits / temperature).softmax(-1), 1)[:, 0] if temperature else logits.argmax(-1)
@@ -51,21 +59,24 @@ def written(model: Llama, ends: Collection[int], prompts: List[List[int]], limit
         if len(keep) < len(open_rows):
             open_rows = [open_rows[i] for i in keep]
             cache.select(keep)
+            padding = padding[keep]
         tokens = said[keep][:, None]
     return answers
+
+
+def alike(items: Sequence[Item], order: Callable[[Item], Any], count: int) -> List[List[Item]]:
+    """Up to ``count`` items together that come one after the other in ``order``; these chunks in a random order, always the same one."""
+    items = sorted(items, key=order)
+    chunks = [items[i:i + count] for i in range(0, len(items), count)]
+    random.Random(1).shuffle(chunks)
+    return chunks
 
 
 def answer_all(model: Llama, tokenizer: Tokenizer, prompts: List[str], limit: int, batch: int = 48, until: float = float("inf"),
                tell=lambda done: None) -> Dict[str, str]:
     """Greedy answers by prompt; stops early at the time ``until``."""
-    groups: Dict[int, List[List[int]]] = {}
-    text = {}
-    for prompt in prompts:
-        ids = tokenizer.prompt(prompt)
-        text[tuple(ids)] = prompt
-        groups.setdefault(len(ids), []).append(ids)
-    chunks = [group[i:i + batch] for group in groups.values() for i in range(0, len(group), batch)]
-    random.Random(1).shuffle(chunks)
+    text = {tuple(tokenizer.prompt(prompt)): prompt for prompt in prompts}
+    chunks = alike([list(ids) for ids in text], len, batch)
     answers = {}
     for chunk in chunks:
         if time.time() > until:

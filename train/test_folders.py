@@ -16,6 +16,7 @@ import answer_prompts
 import distill
 import distill_answers
 import export
+import train_open_target
 import unpack_gguf
 from checkpoint import load_target, read_safetensors, write_llama, write_safetensors
 from data import collate
@@ -193,6 +194,59 @@ class HuggingFaceTest(unittest.TestCase):
         with open(os.path.join(folder, "eagle", "config.json"), encoding="utf-8") as file:
             record = json.load(file)["edgedraft_training"]
         self.assertEqual((record["steps"], record["tokens"], record["drafters"]), (5, runs[1]["tokens"], 2))
+
+    def test_target_trained_on_ids(self):
+        """A target of the asked shape, in a folder with the other's tokenizer; it learns what the conversations have, prompts too."""
+        path, out, folder = (os.path.join(self.folder, name) for name in ("text.jsonl", "new.pt", "new"))
+        with open(os.path.join(self.folder, "tokenizer.json"), "w", encoding="utf-8") as file:
+            file.write("{}")
+        with open(path, "w", encoding="utf-8") as file:
+            for number in range(80):  # every id is followed by the next one; half of the texts have no answer
+                row = [(number + i) % 50 + 3 for i in range(12)]
+                file.write(json.dumps({"task": "chat", "prompt": row, "answer": []} if number % 2 else {"task": "chat", "prompt": row[:4], "answer": row[4:]}) + "\n")
+
+        def trained(*more, conversations=path):
+            arguments = ["--conversations", conversations, "--like", self.folder, "--out", out, "--hf", folder, "--tokens", "96", "--longest", "16",
+                         "--warmup", "2", "--threads", "1", "--hidden", "32", "--layers", "2", "--heads", "4", "--kv-heads", "2", "--head-dim", "8",
+                         "--ffn", "40", "--qwen2", *more]
+            return subprocess.run([sys.executable, train_open_target.__file__, *arguments], capture_output=True, text=True)
+
+        done = trained("--steps", "150", "--muon-lr", "0.02", "--residual-lr", "0.25")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        target = load_target(folder)
+        self.assertEqual((target.config.num_hidden_layers, target.config.intermediate_size, target.config.attention_bias), (2, 40, True))
+        row = torch.tensor([[(7 + i) % 50 + 3 for i in range(12)]])
+        right = target(row).logits[0, :-1].argmax(-1) == row[0, 1:]
+        self.assertTrue(bool(right.all()), right)
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        with open(os.path.join(self.folder, "config.json"), encoding="utf-8") as file:
+            like = json.load(file)
+        self.assertEqual([config[key] for key in ("bos_token_id", "eos_token_id")], [like[key] for key in ("bos_token_id", "eos_token_id")])
+        self.assertTrue(os.path.exists(os.path.join(folder, "tokenizer.json")))
+        self.assertIn("has had its 150 steps already", trained("--steps", "150").stdout)  # continues from its checkpoint
+        foreign = os.path.join(self.folder, "foreign.jsonl")
+        with open(foreign, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps({"task": "chat", "prompt": [i], "answer": [60, 2]}) + "\n" for i in range(9))
+        refused = trained("--steps", "150", conversations=foreign)
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn("id 60", refused.stderr)
+
+    def test_given_answers_are_tokenized(self):
+        """Those of a file become ids with the end behind them; prompts that are ids stay as they are."""
+        program, asked, out = (os.path.join(self.folder, name) for name in ("tokenizer", "asked.jsonl", "given.jsonl"))
+        with open(program, "w", encoding="utf-8") as file:  # stands for edgedraft tokenize: the text's length, and 9 for --chat
+            file.write('#!/bin/sh\ncase "$*" in *--chat*) printf "9 ";; esac\nwc -c\n')
+        os.chmod(program, 0o755)
+        with open(asked, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(entry) + "\n" for entry in ({"task": "a", "prompt": "four", "answer": "seven 7"}, {"task": "b", "prompt": [5, 6]}))
+        base = [sys.executable, answer_prompts.__file__, "--prompts", asked, "--out", out, "--model", "any.gguf", "--edgedraft", program]
+        subprocess.run([*base, "--given", "--end", "2"], check=True, stdout=subprocess.DEVNULL)
+        with open(out, encoding="utf-8") as file:
+            self.assertEqual([json.loads(line) for line in file],
+                             [{"task": "a", "prompt": [9, 4], "answer": [7, 2]}, {"task": "b", "prompt": [5, 6], "answer": []}])
+        for wrong in (["--given"], ["--end", "2"], ["--given", "--end", "2", "--target", self.folder], ["--server", "a:1", "--pin", "sha256:0"]):
+            self.assertEqual(subprocess.run([*base, *wrong], capture_output=True).returncode, 2, wrong)
 
 
 def gguf_string(text):

@@ -10,6 +10,7 @@ import unittest
 
 import copy_prompts
 import draw_prompts
+import open_texts
 import tasks
 from data import Source
 from split import SHIPPED, Split, normal_form
@@ -143,6 +144,34 @@ class CopyPromptsTest(unittest.TestCase):
         functions = [{p.split("\n\n", 1)[1] for p in side["code"]} for side in (measured, training)]
         self.assertTrue(functions[0] and functions[1])
         self.assertFalse(functions[0] & functions[1])
+
+    def test_open_texts(self):
+        """What was written keeps its answer; what is measured is not trained on."""
+        self.write("dialogsum/dialogsum.dev.jsonl", [{"dialogue": f"#Person1#: Dialogue {i}?", "summary": f"About {i}."} for i in range(9)])
+        for part in ("seed_tasks", "user_oriented_instructions"):
+            self.write(f"self_instruct/{part}.jsonl", [{"instruction": f"Task {part}", "instances": [{"input": "of this", "output": "Done."}]}])
+        self.write("gsm8k/train.jsonl", [{"question": f"How many are {i} and 2?", "answer": f"{i}+2=<<{i}+2={i + 2}>>{i + 2}.\n#### {i + 2}"} for i in range(400)])
+        self.write("wikisql/test.jsonl", [{"question": f"Which club was number {i}?"} for i in range(400)])
+        for name, text in (("tinystories", "One fine day Lily found a dragon and was happy. The dragon was big, and Lily played with the dragon all day."),
+                           ("gutenberg", " ".join(f"Sentence {i} has the words that it has, and no other ones." for i in range(400)))):
+            os.mkdir(os.path.join(self.folder, name))
+            with open(os.path.join(self.folder, name, "made-up.txt"), "w", encoding="utf-8") as file:
+                file.write(text)
+        training, held = open_texts.split(self.folder)
+        measured = open_texts.measured(self.folder, 5)
+        for task in ("maths", "question"):
+            self.assertEqual((len(training[task]) + len(held[task]), len(measured[task])), (400, 5))
+        self.assertEqual({len(measured[task]) for task in ("chat", "book")}, {5, min(5, len(held["book"]))})
+        for task, items in measured.items():
+            self.assertFalse({prompt for prompt, _ in items} & {prompt for prompt, _ in training.get(task, [])}, task)
+        self.assertIn(("How many are 3 and 2?", "3+2=5.\n#### 5"), training["maths"] + held["maths"])
+        self.assertIn(("Summarize this dialogue: #Person1#: Dialogue 3?", "About 3."), training["summary"])
+        self.assertIn(("Task seed_tasks\n\nof this", "Done."), training["instruct"])
+        self.assertIn(("Which club was number 3?", None), training["question"] + held["question"])
+        book = dict(training["book"] + held["book"])
+        first = next(prompt for prompt in book if "Sentence 0 has" in prompt)
+        self.assertTrue(first.endswith("no other ones.") and len(first.split()) > open_texts.PASSAGE)
+        self.assertIn(f"Continue this text:\n\n{book[first]}", book)
 
 
 if __name__ == "__main__":

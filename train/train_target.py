@@ -15,6 +15,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import random
+from typing import Callable
 
 import parallel
 
@@ -25,7 +27,7 @@ import torch
 import torch.nn.functional as F
 
 import loop
-from data import Batches, IGNORE, Source, collate, encode_conversation, random_conversation
+from data import Batches, IGNORE, Row, Source, collate, encode_conversation, random_conversation
 from model import Llama, LlamaConfig, config_from_dict
 from tokenizer import Tokenizer
 
@@ -33,17 +35,31 @@ from tokenizer import Tokenizer
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     loop.add_data_options(parser)
-    loop.add_options(parser, minutes=60, muon_lr=0.006, adam_lr=1e-3, decay=0.35, residual_lr=1 / 16, embedding=True)
-    add = parser.add_argument
-    add("--hidden", type=int, default=256, help="E, residual width (default 256)")
-    add("--layers", type=int, default=6, help="L (default 6)")
-    add("--heads", type=int, default=4, help="query heads (default 4)")
-    add("--kv-heads", type=int, default=2, help="key/value heads (default 2)")
-    add("--head-dim", type=int, default=64, help="D (default 64)")
-    add("--ffn", type=int, default=512, help="F, SwiGLU width (default 512)")
+    add_target_options(parser, LlamaConfig(intermediate_size=512))
     options = parser.parse_args()
     loop.check_options(options)
     return options
+
+
+def add_target_options(parser: argparse.ArgumentParser, sizes: LlamaConfig) -> None:
+    """Options of training and, with the defaults of ``sizes``, of the target's shape."""
+    loop.add_options(parser, minutes=60, muon_lr=0.006, adam_lr=1e-3, decay=0.35, residual_lr=1 / 16, embedding=True)
+
+    def add(name: str, default: int, what: str) -> None:
+        parser.add_argument(name, type=int, default=default, help=f"{what} (default {default})")
+
+    add("--hidden", sizes.hidden_size, "E, residual width")
+    add("--layers", sizes.num_hidden_layers, "L")
+    add("--heads", sizes.num_attention_heads, "query heads")
+    add("--kv-heads", sizes.num_key_value_heads, "key/value heads")
+    add("--head-dim", sizes.head_dim, "D")
+    add("--ffn", sizes.intermediate_size, "F, SwiGLU width")
+
+
+def new_config(options: argparse.Namespace, **values) -> LlamaConfig:
+    """The sizes that the options give, and further ``values``."""
+    return LlamaConfig(hidden_size=options.hidden, num_hidden_layers=options.layers, num_attention_heads=options.heads,
+                       num_key_value_heads=options.kv_heads, head_dim=options.head_dim, intermediate_size=options.ffn, **values)
 
 
 def share_spaced_pieces(model: Llama, tokenizer: Tokenizer) -> None:
@@ -79,25 +95,24 @@ def held_out_line(model: Llama, tokenizer: Tokenizer, examples, device: str) -> 
     return "  ".join(parts)
 
 
-def main() -> None:
-    options = parse()
-    tokenizer, source = Tokenizer(options.tokenizer), Source(options.data)
+def train(options: argparse.Namespace, config: LlamaConfig, draw: Callable[[random.Random], Row], check: Callable[[Llama], str],
+          begin: Callable[[Llama], None] = lambda model: None) -> Llama:
+    """Trains a target of the shape ``config``, or goes on with the checkpoint that there is, and writes it.
+
+    draw    the next conversation; the loss counts what is marked as a response
+    check   a line on held-out text;  begin changes the weights that a new model starts with
+    """
     torch.manual_seed(options.seed)
-    config = LlamaConfig(vocab_size=tokenizer.vocabulary, hidden_size=options.hidden, num_hidden_layers=options.layers,
-                         num_attention_heads=options.heads, num_key_value_heads=options.kv_heads,
-                         head_dim=options.head_dim, intermediate_size=options.ffn)
     saved = torch.load(options.out, map_location="cpu") if os.path.exists(options.out) else None
     if saved:
         config = config_from_dict(saved["config"])
     model, clock = Llama(config), loop.Clock()
     if not saved:
-        share_spaced_pieces(model, tokenizer)
+        begin(model)
     else:
         model.load_state_dict(saved["model"])
         clock = loop.Clock.of(saved)
     model.to(options.device)
-    examples = source.held_out_set(40)
-    print(source.describe())
     length = f"{options.steps} steps from {clock.step}" if options.steps else f"{options.minutes:g} minutes from {clock.elapsed / 60:.1f}"
     print(f"{model.count_parameters() / 1e6:.2f} M parameters; {length}", flush=True)
 
@@ -105,7 +120,8 @@ def main() -> None:
         tokens, labels = batch
         labels = labels.flatten()
         rows = (labels != IGNORE).nonzero().squeeze(1)
-        rows = F.pad(rows, (0, -len(rows) % 128))  # few shapes; row 0 is <s>, which has no label
+        # Few shapes; what they are filled up with is the last row, which ends a conversation or is padding and has no label.
+        rows = F.pad(rows, (0, -len(rows) % 128), value=len(labels) - 1)
         tokens, rows, wanted = loop.to_device((tokens, rows, labels[rows]), torch.device(options.device))
         with loop.precision(options):
             logits = model.head(model(tokens, head=False).feature.flatten(0, 1)[rows])
@@ -117,11 +133,20 @@ def main() -> None:
         os.replace(options.out + ".new", options.out)
 
     loop.fit(options, {"target": list(model.named_parameters())}, compute,
-             lambda rank: (batch for batch in Batches(lambda rng: random_conversation(source, tokenizer, rng, options.longest),
-                                                      options.seed + 1000 * rank, options.tokens, options.longest)
+             lambda rank: (batch for batch in Batches(draw, options.seed + 1000 * rank, options.tokens, options.longest)
                            if bool((batch[1] != IGNORE).any())),
-             lambda: held_out_line(model, tokenizer, examples, options.device), save, clock)
+             lambda: check(model), save, clock)
     print(f"wrote {options.out}")
+    return model
+
+
+def main() -> None:
+    options = parse()
+    tokenizer, source = Tokenizer(options.tokenizer), Source(options.data)
+    examples = source.held_out_set(40)
+    print(source.describe())
+    train(options, new_config(options, vocab_size=tokenizer.vocabulary), lambda rng: random_conversation(source, tokenizer, rng, options.longest),
+          lambda model: held_out_line(model, tokenizer, examples, options.device), lambda model: share_spaced_pieces(model, tokenizer))
 
 
 if __name__ == "__main__":

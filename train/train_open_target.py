@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Trains a target from nothing on conversations that come as token ids, such as open text, and writes its Hugging Face folder.
+
+--conversations are files of answer_prompts.py: texts that somebody wrote (--given) and answers of another model.  The loss counts every
+token, prompts too.  One prompt in 40 of each task is held out for the checks, with all answers to it.  The tokenizer, its chat template
+and the ids that begin and end a text are those of the folder --like; its weights are not read.
+
+Like train_target.py, whose docstring tells how a run is planned, it continues from its checkpoint.
+
+Example:
+    python3 train_open_target.py --conversations given.jsonl drawn.jsonl --like MiniMind2-Small --qwen2 --out target.pt --hf open-target \
+        --device cuda --bf16 --tokens 30720 --minutes 3
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from typing import Dict, List
+
+import parallel
+
+if __name__ == "__main__":
+    parallel.environment()  # before PyTorch is imported
+
+import torch
+import torch.nn.functional as F
+
+import loop
+from checkpoint import amend_config, load_target, write_llama
+from data import IGNORE, Row, collate
+from distill_answers import CHECKED, answers_by_task, split_by_prompt
+from model import Llama, LlamaConfig
+from tasks import pick
+from train_target import add_target_options, new_config, train
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "tokenizer.model", "generation_config.json")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--conversations", metavar="FILE", nargs="+", required=True, help="JSON lines: task, ids of prompt and answer")
+    add("--like", metavar="FOLDER", required=True, help="Hugging Face folder with the tokenizer of these ids")
+    add("--hf", metavar="FOLDER", required=True, help="where the target is written as a Hugging Face folder, in 16 bits")
+    add("--qwen2", action="store_true", help="a Qwen2, whose queries, keys and values have biases, instead of a Llama")
+    add_target_options(parser, LlamaConfig(hidden_size=512, num_hidden_layers=12, num_attention_heads=8, num_key_value_heads=2,
+                                           head_dim=64, intermediate_size=1536))
+    options = parser.parse_args()
+    loop.check_options(options)
+    return options
+
+
+def held_out_line(model: Llama, held: Dict[str, List[Row]], device: str) -> str:
+    """Loss / share of tokens that are the argmax, over the held-out answers of each task."""
+    parts = []
+    with torch.no_grad():
+        for task, rows in held.items():
+            tokens, labels = (tensor.to(device) for tensor in collate(rows))
+            wanted = labels != IGNORE
+            logits = model.head(model(tokens, head=False).feature[wanted])
+            right = (logits.argmax(-1) == labels[wanted]).float().mean()
+            parts.append(f"{task} {F.cross_entropy(logits.float(), labels[wanted]):.3f}/{100 * right:.0f}%")
+    return "  ".join(parts)
+
+
+def main() -> None:
+    options = parse()
+    try:
+        with open(os.path.join(options.like, "config.json"), encoding="utf-8") as file:
+            like = json.load(file)
+        ids = {name: like[name] for name in ("bos_token_id", "eos_token_id")}
+        config = new_config(options, vocab_size=like["vocab_size"], attention_bias=options.qwen2)
+    except (OSError, ValueError, KeyError) as error:
+        sys.exit(f"error: --like: {options.like}/config.json: {error!r}")
+    answers: Dict[str, List[Row]] = {}
+    for path in options.conversations:
+        for task, rows in answers_by_task(path, options.longest, shortest=0).items():
+            answers.setdefault(task, []).extend(rows)
+    training, held = split_by_prompt(answers)
+    if not training or not held:
+        sys.exit("error: --conversations has too few prompts")
+    largest = max(max(row.ids) for row in training)
+    if largest >= config.vocab_size:
+        sys.exit(f"error: --conversations has the id {largest}, but the tokenizer of --like {config.vocab_size} entries")
+    checked = {task: [row for row in rows if any(row.response)][:CHECKED // 5] for task, rows in held.items()}
+    whole = [Row(row.ids, [True] * len(row.ids)) for row in training]
+    print(f"{len(training)}+{sum(map(len, held.values()))} conversations (training+held out), {sum(len(row.ids) for row in training)} ids")
+    train(options, config, lambda rng: pick(rng, whole), lambda model: held_out_line(model, {t: r for t, r in checked.items() if r}, options.device))
+    if parallel.rank() > 0:
+        return
+    write_llama(options.hf, load_target(options.out), dtype=torch.float16)
+    amend_config(options.hf, **ids)
+    for name in TOKENIZER_FILES:
+        if os.path.exists(os.path.join(options.like, name)):
+            shutil.copyfile(os.path.join(options.like, name), os.path.join(options.hf, name))
+    print(f"wrote {options.hf}")
+
+
+if __name__ == "__main__":
+    main()
