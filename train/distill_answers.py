@@ -49,11 +49,20 @@ def parse() -> argparse.Namespace:
 def answers_by_task(path: str, longest: int, shortest: int = 2) -> Dict[str, List[Row]]:
     """The conversations of the file, but those of more than ``longest`` ids and those whose answer has fewer than ``shortest``."""
     answers: Dict[str, List[Row]] = {}
-    with open(path, encoding="utf-8") as file:
-        for entry in map(json.loads, file):
-            prompt, answer = entry["prompt"], entry["answer"]
-            if len(prompt) + len(answer) <= longest and len(answer) >= shortest:
-                answers.setdefault(entry["task"], []).append(Row(prompt + answer, [False] * len(prompt) + [True] * len(answer)))
+    number = 0
+    try:
+        with open(path, encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                entry = json.loads(line)
+                prompt, answer = entry["prompt"], entry["answer"]
+                if not all(isinstance(token, int) and token >= 0 for token in prompt + answer):
+                    raise ValueError("prompt and answer must be ids")
+                if len(prompt) + len(answer) <= longest and len(answer) >= shortest:
+                    answers.setdefault(entry["task"], []).append(Row(prompt + answer, [False] * len(prompt) + [True] * len(answer)))
+    except OSError as error:
+        sys.exit(f"error: {error}")
+    except (ValueError, KeyError, TypeError) as error:
+        sys.exit(f"error: {path}, line {number}: {error!r}; answer_prompts.py writes such files")
     return answers
 
 

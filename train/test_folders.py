@@ -102,7 +102,7 @@ class HuggingFaceTest(unittest.TestCase):
             self.assertIn(named, str(caught.exception))
 
     def test_answers_written_here(self):
-        """A task's prompts of equal length share passes; each answer is that of its own prompt, the end included."""
+        """A task's prompts, of whatever lengths, share passes; each answer is that of its own prompt, the end included."""
         prompts = [self.tokens[0, :5].tolist(), self.tokens[1, :3].tolist(), self.tokens[1, :5].tolist(), self.tokens[0, 6:].tolist()]
         likeliest = int(self.target(torch.tensor(prompts[:1])).logits[0, -1].argmax())
         for ends in (2, [likeliest, 59]):
@@ -168,6 +168,18 @@ class HuggingFaceTest(unittest.TestCase):
             self.assertFalse(unseen & {tuple(row.ids[:2]) for row in training})
             sides.append(unseen)
         self.assertEqual(*sides)
+
+    def test_bad_answers_are_named_by_line(self):
+        path = os.path.join(self.folder, "answers.jsonl")
+        for line in ('{"task": "chat"', '{"task": "chat", "prompt": [1]}', '{"task": "chat", "prompt": "a text", "answer": "another"}',
+                     '{"task": "chat", "prompt": [1], "answer": [2.5]}', '[]'):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write('{"task": "chat", "prompt": [1], "answer": [2]}\n' + line + "\n")
+            with self.assertRaises(SystemExit, msg=line) as caught:
+                distill_answers.read_answers(path, 600)
+            self.assertIn("line 2", str(caught.exception))
+        with self.assertRaises(SystemExit):
+            distill_answers.read_answers(path + ".missing", 600)
 
     def test_runs_of_equal_steps_see_the_same_batches(self):
         """A drafter learns the same alone and beside others, in so many steps, whatever time these take."""

@@ -27,16 +27,16 @@ if __name__ == "__main__":
     parallel.environment()  # before PyTorch is imported
 
 import torch
-import torch.nn.functional as F
 
 import loop
 from checkpoint import amend_config, load_target, write_llama
-from data import IGNORE, Row, collate
-from distill_answers import CHECKED, answers_by_task, split_by_prompt
+from data import Row
+from distill_answers import answers_by_task, split_by_prompt
 from model import Llama, LlamaConfig
 from tasks import pick
-from train_target import add_target_options, new_config, train
+from train_target import add_target_options, judged, new_config, train
 
+CHECKED = 50  # held-out conversations of a task in a check
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "tokenizer.model", "generation_config.json")
 
 
@@ -57,13 +57,9 @@ def parse() -> argparse.Namespace:
 def held_out_line(model: Llama, held: Dict[str, List[Row]], device: str) -> str:
     """Loss / share of tokens that are the argmax, over the held-out answers of each task."""
     parts = []
-    with torch.no_grad():
-        for task, rows in held.items():
-            tokens, labels = (tensor.to(device) for tensor in collate(rows))
-            wanted = labels != IGNORE
-            logits = model.head(model(tokens, head=False).feature[wanted])
-            right = (logits.argmax(-1) == labels[wanted]).float().mean()
-            parts.append(f"{task} {F.cross_entropy(logits.float(), labels[wanted]):.3f}/{100 * right:.0f}%")
+    for task, rows in held.items():
+        loss, wanted, right = judged(model, rows, device)
+        parts.append(f"{task} {loss:.3f}/{100 * right[wanted].float().mean():.0f}%")
     return "  ".join(parts)
 
 
@@ -86,10 +82,11 @@ def main() -> None:
     largest = max(max(row.ids) for row in training)
     if largest >= config.vocab_size:
         sys.exit(f"error: --conversations has the id {largest}, but the tokenizer of --like {config.vocab_size} entries")
-    checked = {task: [row for row in rows if any(row.response)][:CHECKED // 5] for task, rows in held.items()}
+    answered = {task: [row for row in rows if True in row.response] for task, rows in held.items()}
+    checked = {task: rows[:CHECKED] for task, rows in answered.items() if rows}
     whole = [Row(row.ids, [True] * len(row.ids)) for row in training]
     print(f"{len(training)}+{sum(map(len, held.values()))} conversations (training+held out), {sum(len(row.ids) for row in training)} ids")
-    train(options, config, lambda rng: pick(rng, whole), lambda model: held_out_line(model, {t: r for t, r in checked.items() if r}, options.device))
+    train(options, config, lambda rng: pick(rng, whole), lambda model: held_out_line(model, checked, options.device))
     if parallel.rank() > 0:
         return
     write_llama(options.hf, load_target(options.out), dtype=torch.float16)

@@ -16,7 +16,7 @@ import argparse
 import dataclasses
 import os
 import random
-from typing import Callable
+from typing import Callable, List, Tuple
 
 import parallel
 
@@ -24,6 +24,7 @@ if __name__ == "__main__":
     parallel.environment()  # before PyTorch is imported
 
 import torch
+from torch import Tensor
 import torch.nn.functional as F
 
 import loop
@@ -76,22 +77,26 @@ def share_spaced_pieces(model: Llama, tokenizer: Tokenizer) -> None:
             embedding[ids[word]] = embedding[spaced]
 
 
+@torch.no_grad()
+def judged(model: Llama, rows: List[Row], device: str) -> Tuple[float, Tensor, Tensor]:
+    """(loss, where an id is to be predicted [B, T], where it is the argmax or nothing is to be predicted [B, T])."""
+    tokens, labels = (tensor.to(device) for tensor in collate(rows))
+    wanted = labels != IGNORE
+    logits = model.head(model(tokens, head=False).feature[wanted])
+    right = torch.ones_like(wanted)
+    right[wanted] = logits.argmax(-1) == labels[wanted]
+    return float(F.cross_entropy(logits.float(), labels[wanted])), wanted, right
+
+
 def held_out_line(model: Llama, tokenizer: Tokenizer, examples, device: str) -> str:
     """Loss / share of answers whose every token is the argmax given the reference before it, one entry a task.
 
     The second number is exactly the greedy exact match.
     """
     parts = []
-    with torch.no_grad():
-        for task, items in examples.items():
-            tokens, labels = collate([encode_conversation(tokenizer, [item]) for item in items])
-            tokens, labels = tokens.to(device), labels.to(device)
-            wanted = labels != IGNORE
-            logits = model.head(model(tokens, head=False).feature[wanted])
-            loss = F.cross_entropy(logits.float(), labels[wanted])
-            right = torch.ones_like(wanted)
-            right[wanted] = logits.argmax(-1) == labels[wanted]
-            parts.append(f"{task} {loss:.3f}/{100 * right.all(1).float().mean():.0f}%")
+    for task, items in examples.items():
+        loss, _, right = judged(model, [encode_conversation(tokenizer, [item]) for item in items], device)
+        parts.append(f"{task} {loss:.3f}/{100 * right.all(1).float().mean():.0f}%")
     return "  ".join(parts)
 
 
