@@ -1,4 +1,5 @@
 #include "tests/bench/acceptance_command.h"
+#include "shared/program/validators.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -233,12 +234,13 @@ void declare_acceptance(CLI::App& app, AcceptanceOptions& o) {
   app.add_option("--typical", o.typical, "Each drafter by typical acceptance, too, see below")
       ->type_name("EPS,...")
       ->delimiter(',')
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(in_range(0.0, 1.0));
   app.add_flag("--ablations", o.ablations,
                "SPECTRA-CORE without each of its parts and with other thresholds, too");
   app.add_option("--chain", o.chain, "Draft K tokens in a row instead");
   app.add_option("--max-tokens", o.max_tokens, "Longest answer")->capture_default_str();
   app.add_option("--temperature", o.temperature, "0 takes the likeliest token")
+      ->check(in_range(0.0f, 100.0f))
       ->capture_default_str();
   app.add_option("--seed", o.seed, "Of the draws")->capture_default_str();
   app.add_option("--draw", o.draw, "What makes a token of a seed: gumbel or inverse")

@@ -9,6 +9,7 @@
 #include "shared/base/text_file.h"
 #include "shared/model/gguf.h"
 #include "shared/model/tokenizer.h"
+#include "shared/program/validators.h"
 #include "shared/runtime/decoder.h"
 
 namespace edgedraft::bench {
@@ -224,6 +225,7 @@ void declare_agreement(CLI::App& app, AgreementOptions& o) {
   app.add_option("--recorded-as", o.recorded_as, "The model's name there [its file's name]")
       ->type_name("NAME");
   app.add_option("--margin", o.margin, "Logits closer than that may change places")
+      ->check(in_range(0.0f, 1e6f))
       ->capture_default_str();
   app.add_option("--texts", o.texts, "Texts to tokenise")->type_name("FILE");
   app.add_option("--ids", o.ids, "Their ids")->type_name("FILE");

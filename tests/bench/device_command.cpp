@@ -1,4 +1,5 @@
 #include "tests/bench/device_command.h"
+#include "shared/program/validators.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -326,7 +327,7 @@ void declare_device(CLI::App& app, DeviceBenchOptions& o) {
       ->capture_default_str();
   app.add_option("--threads", o.threads, "of the CPU; 0: one per fast core")->capture_default_str();
   app.add_option("--seconds", o.seconds, "time spent on each figure")
-      ->check(CLI::PositiveNumber)
+      ->check(in_range(1e-6, 86'400.0))
       ->capture_default_str();
   app.add_flag("--no-operations", o.no_operations, "whole steps alone");
   app.add_flag("--no-cpu", o.no_cpu, "without the CPU's times");

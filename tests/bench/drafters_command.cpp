@@ -1,4 +1,5 @@
 #include "tests/bench/drafters_command.h"
+#include "shared/program/validators.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "shared/model/gguf.h"
 #include "shared/program/pace_profile.h"
 #include "shared/protocol/activation_codec.h"
+#include "shared/tensor/dtype.h"
 #include "tests/bench/acceptance_counts.h"
 #include "tests/bench/answer_walk.h"
 #include "tests/bench/bench_device.h"
@@ -131,16 +133,31 @@ double total_of(const CountsByTask& tasks, std::vector<double> TaskCounts::*part
   return sum;
 }
 
-// Numbers of a bundle whose bits are no tensor's of the target.
+// Whether `tensor` is `targets`, as it is or rounded to the type of `tensor`.
+bool is_rounded_from(const GgufTensor& targets, const GgufTensor& tensor) {
+  if (targets.dims != tensor.dims) return false;
+  if (targets.type == tensor.type) return std::ranges::equal(targets.bytes, tensor.bytes);
+  std::vector<float> numbers(tensor.cols());
+  std::vector<std::byte> rounded(tensor.bytes.size() / tensor.rows());
+  const std::size_t source_bytes = targets.bytes.size() / targets.rows();
+  for (std::size_t row = 0; row < tensor.rows(); ++row) {
+    dequantize_row(targets.type, targets.bytes.subspan(row * source_bytes, source_bytes), numbers);
+    quantize_row(tensor.type, numbers, rounded);
+    if (!std::ranges::equal(rounded, tensor.bytes.subspan(row * rounded.size(), rounded.size()))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Numbers of a bundle that are no tensor's of the target.
 Result<std::uint64_t> count_trained(const GgufFile& bundle, const GgufFile& target) {
   const auto kind = drafter_kind_of(bundle);
   if (!kind) return kind.error();
   const auto is_the_targets = [&](const GgufTensor& tensor) {
     if ((*kind)->is_from_target != nullptr && (*kind)->is_from_target(tensor.name)) return true;
-    return std::ranges::any_of(target.tensors(), [&](const GgufTensor& other) {
-      return other.type == tensor.type && other.dims == tensor.dims &&
-             std::ranges::equal(other.bytes, tensor.bytes);
-    });
+    return std::ranges::any_of(
+        target.tensors(), [&](const GgufTensor& other) { return is_rounded_from(other, tensor); });
   };
   std::uint64_t count = 0;
   for (const GgufTensor& tensor : bundle.tensors()) {
@@ -456,9 +473,10 @@ void declare_drafters(CLI::App& app, DraftersOptions& o) {
   app.add_flag("--padded-payloads", o.padded_payloads,
                "With --pace-profile: activations are as large as the paced model's");
   app.add_option("--seconds", o.seconds, "Simulated time per link and way")
-      ->check(CLI::PositiveNumber)
+      ->check(in_range(1e-6, 86'400.0))
       ->capture_default_str();
   app.add_option("--temperature", o.temperature, "0 takes the likeliest token")
+      ->check(in_range(0.0f, 100.0f))
       ->capture_default_str();
   app.add_option("--seed", o.seed, "Of the draws")->capture_default_str();
   app.add_option("--threads", o.threads, "0: one per fast core")->capture_default_str();

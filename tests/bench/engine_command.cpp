@@ -1,4 +1,5 @@
 #include "tests/bench/engine_command.h"
+#include "shared/program/validators.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -272,7 +273,7 @@ void declare_engine(CLI::App& app, EngineOptions& options) {
       ->capture_default_str();
   app.add_option("--seconds", options.seconds,
                  "time of the passes of each width; on the CPU as much again for the limits")
-      ->check(CLI::PositiveNumber)
+      ->check(in_range(1e-6, 86'400.0))
       ->capture_default_str();
   app.add_flag("--json", options.json, "one JSON object instead of a table");
 }

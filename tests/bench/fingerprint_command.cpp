@@ -1,4 +1,5 @@
 #include "tests/bench/fingerprint_command.h"
+#include "shared/program/validators.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -99,7 +100,9 @@ void declare_fingerprint(CLI::App& app, FingerprintOptions& o) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_option("--tokens", o.tokens, "Longest answer")->capture_default_str();
-  app.add_option("--temperature", o.temperature, "Of the target")->capture_default_str();
+  app.add_option("--temperature", o.temperature, "Of the target")
+      ->check(in_range(0.0, 100.0))
+      ->capture_default_str();
 }
 
 Result<int> run_fingerprint(const FingerprintOptions& o) {

@@ -1,4 +1,5 @@
 #include "tests/bench/lag_command.h"
+#include "shared/program/validators.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -151,6 +152,7 @@ void declare_lag(CLI::App& app, LagOptions& o) {
   app.add_option("--lags", o.lags, "Which, in tokens")->delimiter(',')->capture_default_str();
   app.add_option("--max-tokens", o.max_tokens, "Longest answer")->capture_default_str();
   app.add_option("--temperature", o.temperature, "0 takes the likeliest token")
+      ->check(in_range(0.0f, 100.0f))
       ->capture_default_str();
   app.add_option("--seed", o.seed, "Of the draws")->capture_default_str();
   app.add_option("--threads", o.threads, "0: one per fast core")->capture_default_str();

@@ -1,4 +1,5 @@
 #include "tests/bench/overlap_command.h"
+#include "shared/program/validators.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -371,6 +372,7 @@ void declare_overlap(CLI::App& app, OverlapOptions& o) {
       ->type_name("FILE.toml");
   app.add_option("--links", o.links, "Network profiles")->delimiter(',')->capture_default_str();
   app.add_option("--acceptances", o.acceptances, "Of the drafters")
+      ->check(in_range(0.0, 1.0))
       ->delimiter(',')
       ->capture_default_str();
   app.add_flag("--own-drafts", o.own_drafts,
@@ -384,7 +386,7 @@ void declare_overlap(CLI::App& app, OverlapOptions& o) {
       ->capture_default_str();
   app.add_option("--tokens", o.tokens, "Of an answer")->capture_default_str();
   app.add_option("--seconds", o.seconds, "Simulated time per cell and seed")
-      ->check(CLI::PositiveNumber)
+      ->check(in_range(1e-6, 86'400.0))
       ->capture_default_str();
   app.add_option("--seeds", o.seeds, "Of links and of the drafters' errors: 1 to so many")
       ->check(CLI::Range(1, 1000))

@@ -1,4 +1,5 @@
 #include "tests/bench/plan_command.h"
+#include "shared/program/validators.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -216,10 +217,10 @@ void declare_plan(CLI::App& app, PlanOptions& o) {
       ->type_name("ALPHA:GAMMA,...")
       ->delimiter(',');
   app.add_option("--c", o.c, "Time of a drafting step, in passes of the target")
-      ->check(CLI::NonNegativeNumber)
+      ->check(in_range(0.0, 1e6))
       ->capture_default_str();
   app.add_option("--c-hat", o.c_hat, "Its operations, in those of a token of the target")
-      ->check(CLI::NonNegativeNumber)
+      ->check(in_range(0.0, 1e6))
       ->capture_default_str();
   app.add_option("--model", o.model, "The target")->type_name("FILE.gguf");
   app.add_option("--bundle", o.bundle, "The drafter")->type_name("FILE.gguf");

@@ -1,4 +1,5 @@
 #include "tests/bench/server_command.h"
+#include "shared/program/validators.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -97,9 +98,11 @@ void declare_server(CLI::App& app, ServerBenchOptions& o) {
   app.add_option("--prompts", o.prompts, "JSON lines with task, prompt")->type_name("FILE");
   app.add_option("--clients", o.clients, "Devices, a run each [1,4,16,64]")->delimiter(',');
   app.add_option("--tree", o.tree, "Breadth, depth, nodes [8,6,62]")->delimiter(',');
-  app.add_option("--rtt-ms", o.rtt_ms, "Round trip of a device")->capture_default_str();
+  app.add_option("--rtt-ms", o.rtt_ms, "Round trip of a device")
+      ->check(in_range(0.0, 60'000.0))
+      ->capture_default_str();
   app.add_option("--seconds", o.seconds, "Simulated time of each run")
-      ->check(CLI::PositiveNumber)
+      ->check(in_range(1e-6, 86'400.0))
       ->capture_default_str();
   app.add_option("--max-tokens", o.max_tokens, "Longest answer")->capture_default_str();
   app.add_option("--threads", o.threads, "0: one per fast core")->capture_default_str();
