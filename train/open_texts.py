@@ -17,9 +17,9 @@ and those that copy_prompts.py --split measure reads.
     summary    dialogues of DialogSum's dev set with their summaries
     instruct   Self-Instruct's tasks
 
---split train leaves out of the first four what --split measure has, and of all what shares ten words in a row with MT-bench, Spec-Bench,
-HumanEval or DialogSum's test set.  --split measure has the --per-task prompts of the lowest MD5 of the first four, and as many first turns
-of MT-bench ("chat"): no answers.
+--split train leaves out of the first four what --split measure has, and of the last four what shares ten words in a row with MT-bench,
+Spec-Bench, HumanEval or DialogSum's test set.  --split measure has the --per-task prompts of the lowest MD5 of the first four, and as
+many first turns of MT-bench ("chat"): no answers.
 
 DialogSum is not for commercial use: do not publish weights trained on this.
 """

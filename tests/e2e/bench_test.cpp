@@ -59,5 +59,13 @@ TEST_F(HeldOutAnswersTest, AnIndexThatHoldsOneIsRefused) {
   EXPECT_NE(bench_->err().find("prompt 1"), std::string::npos) << bench_->err();
 }
 
+TEST(BenchOptionsTest, NoNumberIsNoTime) {
+  const test::TemporaryDirectory scratch;
+  Process bench({EDGEDRAFT_BENCH, "engine", "--shape", "demo", "--widths", "1", "--seconds", "nan"},
+                scratch / "bench");
+  EXPECT_EQ(bench.wait(), kUsageError);
+  EXPECT_NE(bench.err().find("--seconds: 'nan'"), std::string::npos) << bench.err();
+}
+
 }  // namespace
 }  // namespace edgedraft::testing
