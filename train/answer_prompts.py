@@ -87,9 +87,12 @@ def main() -> None:
         parser.error("give --server and --pin, or --target, or --given")
     if options.given != (options.end is not None):
         parser.error("--given needs --end, which is for nothing else")
-    with open(options.prompts, encoding="utf-8") as file:
-        entries = [json.loads(line) for line in file]
-    texts = [entry["prompt"] for entry in entries]
+    try:
+        with open(options.prompts, encoding="utf-8") as file:
+            entries = [json.loads(line) for line in file]
+        tasks, texts = [entry["task"] for entry in entries], [entry["prompt"] for entry in entries]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        parser.error(f"--prompts {options.prompts}: JSON lines with task and prompt are wanted: {error!r}")
     tokenized = all(isinstance(text, list) for text in texts)
     if options.server and any(isinstance(text, list) for text in texts):
         parser.error("prompts that are ids need --target")
@@ -130,11 +133,11 @@ def main() -> None:
         try:
             prompts = list(pool.map(ids_of, texts))
             if options.target:
-                found = written_here(options, [entry["task"] for entry in entries], prompts)
+                found = written_here(options, tasks, prompts)
             else:
                 found = enumerate(pool.map(given, entries) if options.given else pool.map(answer, texts))
             for index, ids in found:
-                file.write(json.dumps({"task": entries[index]["task"], "prompt": prompts[index], "answer": ids}) + "\n")
+                file.write(json.dumps({"task": tasks[index], "prompt": prompts[index], "answer": ids}) + "\n")
                 answers, count = answers + 1, count + len(ids)
                 bar.update(answers)
                 if time.time() > until:

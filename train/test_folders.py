@@ -240,9 +240,11 @@ class HuggingFaceTest(unittest.TestCase):
         foreign = os.path.join(self.folder, "foreign.jsonl")
         with open(foreign, "w", encoding="utf-8") as file:
             file.writelines(json.dumps({"task": "chat", "prompt": [i], "answer": [60, 2]}) + "\n" for i in range(9))
-        refused = trained("--steps", "150", conversations=foreign)
-        self.assertNotEqual(refused.returncode, 0)
-        self.assertIn("id 60", refused.stderr)
+        for wrong, named in ((trained("--steps", "150", conversations=foreign), "id 60"), (trained("--kv-heads", "3"), "--kv-heads 3"),
+                             (trained(conversations=path + ".missing"), "text.jsonl.missing")):
+            self.assertNotEqual(wrong.returncode, 0)
+            self.assertIn("error: ", wrong.stderr)
+            self.assertIn(named, wrong.stderr)
 
     def test_given_answers_are_tokenized(self):
         """Those of a file become ids with the end behind them; prompts that are ids stay as they are."""
@@ -257,7 +259,7 @@ class HuggingFaceTest(unittest.TestCase):
         with open(out, encoding="utf-8") as file:
             self.assertEqual([json.loads(line) for line in file],
                              [{"task": "a", "prompt": [9, 4], "answer": [7, 2]}, {"task": "b", "prompt": [5, 6], "answer": []}])
-        for wrong in (["--given"], ["--end", "2"], ["--given", "--end", "2", "--target", self.folder], ["--server", "a:1", "--pin", "sha256:0"]):
+        for wrong in (["--given"], ["--end", "2"], ["--given", "--end", "2", "--prompts", program], ["--given", "--end", "2", "--target", self.folder], ["--server", "a:1", "--pin", "sha256:0"]):
             self.assertEqual(subprocess.run([*base, *wrong], capture_output=True).returncode, 2, wrong)
 
 

@@ -8,7 +8,7 @@ and the ids that begin and end a text are those of the folder --like; its weight
 Like train_target.py, whose docstring tells how a run is planned, it continues from its checkpoint.
 
 Example:
-    python3 train_open_target.py --conversations given.jsonl drawn.jsonl --like MiniMind2-Small --qwen2 --out target.pt --hf open-target \
+    python3 train_open_target.py --conversations given.jsonl drawn.jsonl --like MiniMind2-Small --qwen2 --out target.pt --hf open-target \\
         --device cuda --bf16 --tokens 30720 --minutes 3
 """
 

@@ -16,6 +16,7 @@ import argparse
 import dataclasses
 import os
 import random
+import sys
 from typing import Callable, List, Tuple
 
 import parallel
@@ -59,6 +60,10 @@ def add_target_options(parser: argparse.ArgumentParser, sizes: LlamaConfig) -> N
 
 def new_config(options: argparse.Namespace, **values) -> LlamaConfig:
     """The sizes that the options give, and further ``values``."""
+    if min(options.hidden, options.layers, options.kv_heads, options.head_dim, options.ffn) < 1 or options.head_dim % 2:
+        sys.exit("error: --hidden, --layers, --kv-heads and --ffn must be above 0, and --head-dim even")
+    if options.heads < 1 or options.heads % options.kv_heads:
+        sys.exit(f"error: --heads {options.heads} is no multiple of --kv-heads {options.kv_heads}")
     return LlamaConfig(hidden_size=options.hidden, num_hidden_layers=options.layers, num_attention_heads=options.heads,
                        num_key_value_heads=options.kv_heads, head_dim=options.head_dim, intermediate_size=options.ffn, **values)
 
