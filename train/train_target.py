@@ -106,7 +106,7 @@ def held_out_line(model: Llama, tokenizer: Tokenizer, examples, device: str) -> 
 
 
 def train(options: argparse.Namespace, config: LlamaConfig, draw: Callable[[random.Random], Row], check: Callable[[Llama], str],
-          begin: Callable[[Llama], None] = lambda model: None) -> Llama:
+          begin: Callable[[Llama], None] = lambda model: None) -> None:
     """Trains a target of the shape ``config``, or goes on with the checkpoint that there is, and writes it.
 
     draw    the next conversation; the loss counts what is marked as a response
@@ -147,7 +147,6 @@ def train(options: argparse.Namespace, config: LlamaConfig, draw: Callable[[rand
                            if bool((batch[1] != IGNORE).any())),
              lambda: check(model), save, clock)
     print(f"wrote {options.out}")
-    return model
 
 
 def main() -> None:

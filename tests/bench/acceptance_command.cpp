@@ -1,5 +1,4 @@
 #include "tests/bench/acceptance_command.h"
-#include "shared/program/validators.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -20,6 +19,7 @@
 #include "server/proposers/spectra_core.h"
 #include "server/sessions/pass.h"
 #include "shared/base/progress.h"
+#include "shared/program/validators.h"
 #include "tests/bench/acceptance_counts.h"
 #include "tests/bench/bench_device.h"
 #include "tests/bench/ruled_answer.h"

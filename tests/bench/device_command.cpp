@@ -1,5 +1,4 @@
 #include "tests/bench/device_command.h"
-#include "shared/program/validators.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -15,6 +14,7 @@
 
 #include "shared/base/clock.h"
 #include "shared/drafting/moa/moa_network.h"
+#include "shared/program/validators.h"
 #include "tests/bench/bench_device.h"
 #include "tests/bench/device_operations.h"
 #include "tests/bench/generated_model.h"

@@ -1,5 +1,4 @@
 #include "tests/bench/drafters_command.h"
-#include "shared/program/validators.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include "shared/drafting/training_record.h"
 #include "shared/model/gguf.h"
 #include "shared/program/pace_profile.h"
+#include "shared/program/validators.h"
 #include "shared/protocol/activation_codec.h"
 #include "shared/tensor/dtype.h"
 #include "tests/bench/acceptance_counts.h"

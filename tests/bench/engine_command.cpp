@@ -1,5 +1,4 @@
 #include "tests/bench/engine_command.h"
-#include "shared/program/validators.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include "shared/base/clock.h"
 #include "shared/base/random.h"
 #include "shared/model/gguf.h"
+#include "shared/program/validators.h"
 #include "shared/runtime/cpu_backend.h"
 #include "shared/runtime/decoder.h"
 #include "tests/bench/engine_passes.h"

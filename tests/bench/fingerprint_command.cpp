@@ -1,5 +1,4 @@
 #include "tests/bench/fingerprint_command.h"
-#include "shared/program/validators.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include "netsim/profile.h"
 #include "shared/base/progress.h"
 #include "shared/program/pace_profile.h"
+#include "shared/program/validators.h"
 #include "tests/bench/fingerprint.h"
 #include "tests/bench/prompts.h"
 #include "tests/bench/serving.h"

@@ -1,5 +1,4 @@
 #include "tests/bench/lag_command.h"
-#include "shared/program/validators.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -10,6 +9,7 @@
 
 #include "server/program/model_host.h"
 #include "shared/base/progress.h"
+#include "shared/program/validators.h"
 #include "tests/bench/answer_walk.h"
 #include "tests/bench/prompts.h"
 

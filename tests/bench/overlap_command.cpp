@@ -1,5 +1,4 @@
 #include "tests/bench/overlap_command.h"
-#include "shared/program/validators.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "netsim/report/statistics.h"
 #include "shared/base/progress.h"
 #include "shared/program/pace_profile.h"
+#include "shared/program/validators.h"
 #include "shared/protocol/activation_codec.h"
 #include "tests/bench/prompts.h"
 #include "tests/bench/serving.h"

@@ -1,5 +1,4 @@
 #include "tests/bench/plan_command.h"
-#include "shared/program/validators.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "shared/base/clock.h"
 #include "shared/base/progress.h"
 #include "shared/forecast/chain_plan.h"
+#include "shared/program/validators.h"
 #include "tests/bench/bench_device.h"
 #include "tests/bench/prompts.h"
 #include "tests/support/drafted_answer.h"

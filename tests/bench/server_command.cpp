@@ -1,5 +1,4 @@
 #include "tests/bench/server_command.h"
-#include "shared/program/validators.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -9,6 +8,7 @@
 
 #include "shared/base/progress.h"
 #include "shared/program/pace_profile.h"
+#include "shared/program/validators.h"
 #include "tests/bench/prompts.h"
 #include "tests/bench/quantile.h"
 #include "tests/bench/serving.h"
