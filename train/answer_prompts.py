@@ -29,6 +29,7 @@ import sys
 import time
 from typing import Iterator, List, Tuple, Union
 
+from arguments import out_file
 from progress import Progress
 
 
@@ -77,7 +78,7 @@ def main() -> None:
     add("--seconds", type=float, default=float("inf"), help="stop asking after this time")
     add("--edgedraft", metavar="PROGRAM", default="edgedraft", help="default: edgedraft of the PATH")
     add("--prompts", metavar="FILE", required=True, help="JSON lines: task, prompt (a text or ids)")
-    add("--out", metavar="FILE", required=True, help="JSON lines: task, ids of the prompt and of the answer")
+    add("--out", type=out_file, metavar="FILE", required=True, help="JSON lines: task, ids of the prompt and of the answer")
     add("--limit", type=int, default=96, help="longest answer in token ids (default 96)")
     add("--temperature", type=float, default=0.0, help="of the answers (default 0: the likeliest ids)")
     add("--seed", type=int, default=1, help="of drawn answers (default 1)")

@@ -39,6 +39,7 @@ import re
 import sys
 from typing import Dict, Iterator, List, Set, Tuple
 
+from arguments import out_file
 from split import hashed_out
 
 LONGEST = 900  # characters of a dialogue or question
@@ -120,7 +121,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--data", metavar="DIR", required=True, help="the data sets above")
-    add("--out", metavar="FILE", required=True, help="JSON lines: task, prompt")
+    add("--out", type=out_file, metavar="FILE", required=True, help="JSON lines: task, prompt")
     add("--split", choices=["measure", "train", "open"], default="measure", help="see above (default measure)")
     add("--per-task", type=int, default=12, help="prompts of each task at most (default 12)")
     options = parser.parse_args()

@@ -7,6 +7,7 @@ For `edgedraft convert --draft-vocab N --corpus FILE`, which keeps the tokens th
 import argparse
 import random
 
+from arguments import out_file
 from data import Source
 
 
@@ -14,7 +15,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--data", metavar="DIR", help="text data sets (data.py names them); without it the generated tasks alone")
-    add("--out", metavar="FILE", required=True)
+    add("--out", type=out_file, metavar="FILE", required=True)
     add("--count", type=int, default=20_000, help="answers (default 20000)")
     add("--seed", type=int, default=1)
     options = parser.parse_args()

@@ -15,6 +15,7 @@ import random
 import sys
 from typing import Dict, Iterator
 
+from arguments import out_file
 from data import Source
 from tasks import Example
 
@@ -37,7 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--data", metavar="DIR", help="text data sets (data.py names them); without it the generated tasks alone")
-    add("--out", metavar="FILE", required=True)
+    add("--out", type=out_file, metavar="FILE", required=True)
     add("--count", type=int, default=16_000, help="prompts at most (default 16000)")
     add("--more", metavar="TASK=FACTOR", nargs="+", default=[], help="of these tasks so many times their share")
     add("--seed", type=int, default=1)

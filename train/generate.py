@@ -20,6 +20,7 @@ if __name__ == "__main__":
 
 import torch
 
+from arguments import out_file
 from checkpoint import load_target
 from data import Source
 from model import Cache, Llama, additive
@@ -93,7 +94,7 @@ def main() -> None:
     add("--target", metavar="FILE", required=True, help="checkpoint of train_target.py")
     add("--tokenizer", metavar="FILE", required=True)
     add("--data", metavar="DIR", required=True, help="text data sets (data.py names them)")
-    add("--out", metavar="FILE", required=True, help="JSON lines: task, prompt, answer")
+    add("--out", type=out_file, metavar="FILE", required=True, help="JSON lines: task, prompt, answer")
     add("--task", choices=["e2e", "story"], required=True)
     add("--count", type=int, default=1500, help="prompts (default 1500)")
     add("--minutes", type=float, default=10, help="stop after this time (default 10)")

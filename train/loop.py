@@ -15,6 +15,7 @@ from typing import Callable, Dict, Iterable, List, Optional, Tuple
 import torch
 from torch import Tensor
 
+from arguments import out_file
 import parallel
 from optim import Optimiser, schedule
 from progress import Progress
@@ -39,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser, minutes: float, muon_lr: float,
     embedding       whether an embedding is trained
     """
     add = parser.add_argument
-    add("--out", metavar="FILE", required=True, help="checkpoint; an existing one is continued")
+    add("--out", type=out_file, metavar="FILE", required=True, help="checkpoint; an existing one is continued")
     add("--minutes", type=float, default=minutes, help=f"training time (default {minutes:g})")
     add("--steps", type=int, metavar="N",
         help="train for so many steps instead of --minutes; runs of one --seed then see the same batches, however fast the machine is")

@@ -35,6 +35,7 @@ import re
 import sys
 from typing import Dict, Iterator, List, Optional, Tuple
 
+from arguments import out_file
 from copy_prompts import LONGEST, apart_from_benchmarks, first_turns, read
 from data import load_stories, story_prompt
 from split import hashed_out
@@ -122,7 +123,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--data", metavar="DIR", required=True, help="the data sets above")
-    add("--out", metavar="FILE", required=True, help="JSON lines: task, prompt, answer")
+    add("--out", type=out_file, metavar="FILE", required=True, help="JSON lines: task, prompt, answer")
     add("--split", choices=["train", "measure"], default="train", help="see above (default train)")
     add("--per-task", type=int, default=30, help="of --split measure: prompts of each task at most (default 30)")
     options = parser.parse_args()

@@ -5,6 +5,8 @@ import json
 import os
 import random
 import re
+import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -128,6 +130,13 @@ class CopyPromptsTest(unittest.TestCase):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with (gzip.open if name.endswith(".gz") else open)(path, "wt", encoding="utf-8") as file:
             file.writelines(json.dumps(entry) + "\n" for entry in entries)
+
+    def test_a_file_that_cannot_be_written_is_refused_at_once(self):
+        for wrong in ("missing/prompts.jsonl", "mt_bench"):
+            done = subprocess.run([sys.executable, copy_prompts.__file__, "--data", self.folder, "--out", os.path.join(self.folder, wrong)],
+                                  capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertRegex(done.stderr, "error: argument --out: (there is no folder|.* is a folder)")
 
     def test_open_prompts_share_no_ten_words_with_a_benchmark(self):
         found = copy_prompts.apart_from_benchmarks(self.folder)
