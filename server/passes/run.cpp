@@ -60,6 +60,7 @@ void Run::advance(std::span<const std::uint32_t> tokens, Instant now) {
 }
 
 std::optional<Run::Expected> Run::next_hints(Instant now) const {
+  if (hintless()) return std::nullopt;
   // One that takes so many times as long as usual does not come.
   constexpr double kLate = 2.0;
   // What a step of drafting brings of what the one before it brought.

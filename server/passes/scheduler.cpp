@@ -110,18 +110,28 @@ bool Scheduler::drop_waiting(std::uint64_t connection_id, std::uint32_t round) {
   return true;
 }
 
+// What it asked for is not begun, and takes nobody's place in the queue until then.
 void Scheduler::ended(std::uint64_t connection_id) {
-  tell(Ending{connection_id});
+  const std::lock_guard lock(mutex_);
+  for (auto n = news_.begin(); n != news_.end();) {
+    const auto* arrival = std::get_if<Arrival>(&*n);
+    const auto* hints = std::get_if<HintArrival>(&*n);
+    if (hints != nullptr && hints->connection_id == connection_id) {
+      n = drop_hints(n);
+    } else if (arrival != nullptr && arrival->client.connection_id == connection_id) {
+      n = news_.erase(n);
+      --request_count_;
+    } else {
+      ++n;
+    }
+  }
+  metrics().requests_open.set(request_count_);
+  news_.push_back(Ending{connection_id});
+  wake_.notify_one();
 }
 
 void Scheduler::wake() {
   const std::lock_guard lock(mutex_);
-  wake_.notify_one();
-}
-
-void Scheduler::tell(News news) {
-  const std::lock_guard lock(mutex_);
-  news_.push_back(std::move(news));
   wake_.notify_one();
 }
 

@@ -78,7 +78,6 @@ class Scheduler {
   void run();
   // What other threads said, in order; waits where there is nothing else to do. False: stop.
   bool take(std::list<News>& news);
-  void tell(News news);
   // Forgets the round's request and hints as far as they wait; whether its request did, so that
   // nobody has heard of it. Requires  mutex_ held
   bool drop_waiting(std::uint64_t connection_id, std::uint32_t round);

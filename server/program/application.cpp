@@ -134,8 +134,7 @@ Result<Client> Application::admit(const ReplyHandle& reply, const PeerInfo& peer
       .reply = std::make_shared<ConnectionReplies>(reply, options_.metrics,
                                                    drafter ? drafter->padded_row_bytes : 0),
       .session = random_session_id(),
-      // Names in certificates may be missing, or the same.
-      .identity = peer.certificate_key.value_or("") + '\n' + hello.token,
+      .identity = identity_of(peer, hello.token),
       .tap = *tap,
       .drafter = drafter ? static_cast<std::uint32_t>(drafter - host_.drafters().data() + 1) : 0,
       .codec = !options_.compresses             ? wire::Codec::none
@@ -146,6 +145,12 @@ Result<Client> Application::admit(const ReplyHandle& reply, const PeerInfo& peer
 void Application::set_token(std::optional<std::string> token) {
   const std::lock_guard lock(mutex_);
   options_.token = std::move(token);
+}
+
+// Names in certificates may be missing, or the same; a token that nobody asked for may be any.
+std::string Application::identity_of(const PeerInfo& peer, const std::string& token) {
+  const std::lock_guard lock(mutex_);
+  return peer.certificate_key.value_or("") + '\n' + (options_.token ? token : "");
 }
 
 bool Application::knows_token(const std::string& token) {

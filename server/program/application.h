@@ -43,6 +43,7 @@ class Application final : public ServerApplication {
 
  private:
   Result<Client> admit(const ReplyHandle& reply, const PeerInfo& peer, const HelloReceived& event);
+  std::string identity_of(const PeerInfo& peer, const std::string& token);
   bool knows_token(const std::string& token);
   void on_hello(const ReplyHandle& reply, const PeerInfo& peer, const HelloReceived& event);
 

@@ -9,7 +9,15 @@
 namespace edgedraft {
 namespace {
 
-Result<std::optional<std::string>> read_token(const CredentialFiles& files) {
+// A pipe, say: what was read of it is gone.
+bool can_be_read_again(const std::filesystem::path& file) {
+  std::error_code ignored;
+  return file != "-" && (std::filesystem::is_regular_file(file, ignored) ||
+                         !std::filesystem::exists(file, ignored));
+}
+
+Result<std::optional<std::string>> read_token(const CredentialFiles& files,
+                                              const std::optional<std::string>& before) {
   if (files.token.empty()) {
     if (is_loopback(files.listen_host) || !files.client_ca.empty()) {
       return std::optional<std::string>();
@@ -19,6 +27,7 @@ Result<std::optional<std::string>> read_token(const CredentialFiles& files) {
                      ": beyond loopback clients have to sign in. Give --token-file (for example: "
                      "(umask 077; openssl rand -hex 32 > token)) or --client-ca"};
   }
+  if (before && !can_be_read_again(files.token)) return before;
   auto token = read_token_file(files.token, kBearerTokenBytesMax);
   if (!token) return Error{token.error().code, "--token-file " + token.error().message};
   return std::optional(*std::move(token));
@@ -34,8 +43,9 @@ Result<TlsIdentity> read_identity(const CredentialFiles& files) {
 
 }  // namespace
 
-Result<Credentials> read_credentials(const CredentialFiles& files) {
-  auto token = read_token(files);
+Result<Credentials> read_credentials(const CredentialFiles& files,
+                                     const std::optional<std::string>& token_before) {
+  auto token = read_token(files, token_before);
   if (!token) return token.error();
   auto identity = read_identity(files);
   if (!identity) return identity.error();

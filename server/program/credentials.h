@@ -28,8 +28,11 @@ struct Credentials {
   std::optional<std::string> token;  // that clients must show; never empty
 };
 
+// `token_before` stays where it came from what cannot be read again, as standard input.
+//
 // Errors    usage if the files do not go together or do not suffice for that host, and for a token
 //           or key that is refused; io, bad_file naming the file
-Result<Credentials> read_credentials(const CredentialFiles& files);
+Result<Credentials> read_credentials(const CredentialFiles& files,
+                                     const std::optional<std::string>& token_before = {});
 
 }  // namespace edgedraft

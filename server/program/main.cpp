@@ -145,9 +145,9 @@ void log_device_changes(Health& health, spdlog::logger& log) {
   });
 }
 
-void reload(const CredentialFiles& files, Listener& listener, Application& application,
-            Metrics& metrics, spdlog::logger& log) {
-  auto read = read_credentials(files);
+void reload(const CredentialFiles& files, const std::optional<std::string>& first_token,
+            Listener& listener, Application& application, Metrics& metrics, spdlog::logger& log) {
+  auto read = read_credentials(files, first_token);
   if (!read) {
     log.error("SIGHUP: everything stays as it was: {}", read.error().message);
     return;
@@ -293,7 +293,7 @@ Result<int> serve(const ServerOptions& o) {
   std::cout << "ready " << to_string(Endpoint{endpoint->host, listener.port()}) << " pin "
             << credentials->identity.pin << std::endl;
   while (signals.wait() == Signals::Told::reload) {
-    reload(files, listener, application, *metrics, *log);
+    reload(files, credentials->token, listener, application, *metrics, *log);
   }
   metrics->health.set_phase(Health::Phase::draining);
   log->info("stopping: {} connections, {} s for answers to end", listener.stats().open,

@@ -7,6 +7,7 @@
 #include "shared/drafting/drafter_fit.h"
 #include "shared/drafting/kinds.h"
 #include "shared/model/fingerprint.h"
+#include "shared/protocol/limits.h"
 
 namespace edgedraft {
 Result<std::unique_ptr<ModelHost>> ModelHost::load(Backend& backend,
@@ -50,7 +51,8 @@ Result<void> ModelHost::load_target(const ModelHostOptions& options) {
   if (!name) return name.error();
   name_ = *name;
   model_context_count_ = model->config.context_length;
-  context_count_ = options.context_count > 0 ? options.context_count : model_context_count_;
+  context_count_ = std::min(
+      options.context_count > 0 ? options.context_count : model_context_count_, kContextCountMax);
   return boost::system::in_place_value;
 }
 

@@ -5,6 +5,7 @@
 #include "server/proposers/probing_methods.h"
 #include "shared/program/endpoint.h"
 #include "shared/program/validators.h"
+#include "shared/protocol/limits.h"
 #include "shared/runtime/backend.h"
 
 namespace edgedraft {
@@ -46,6 +47,7 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
   app.add_option("--ctx", o.models.context_count,
                  "Tokens a session can hold; 0: the model's own limit")
       ->type_name("N")
+      ->check(in_range(0u, kContextCountMax))
       ->capture_default_str();
   app.add_option("--max-sessions", o.sessions_max, "Sessions held at once, idle ones included")
       ->type_name("N")

@@ -43,10 +43,12 @@ void DrafterProposer::follow(std::span<const std::uint32_t> tokens) {
       std::mismatch(tokens_.begin(), tokens_.end(), tokens.begin(), tokens.end()).first -
       tokens_.begin());
   if (common < tokens_.size()) parts_.drafter->truncate(common);
-  if (common < rows_end_) {
-    parts_.drafter->drop_activations(common);
-    rows_end_ = common;
-    rows_first_ = std::min(rows_first_, common);
+  // The last token, of a session that went back to it too, has been through no pass.
+  const std::uint32_t rows = std::min(common, static_cast<std::uint32_t>(tokens.size()) - 1);
+  if (rows < rows_end_) {
+    parts_.drafter->drop_activations(rows);
+    rows_end_ = rows;
+    rows_first_ = std::min(rows_first_, rows);
   }
   parts_.drafter->append(tokens.subspan(common));
   tokens_.assign(tokens.begin(), tokens.end());

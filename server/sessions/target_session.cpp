@@ -14,6 +14,9 @@
 namespace edgedraft {
 namespace {
 
+// Tokens of a draft that are followed where choosing_searches(). Honest drafts are hardly longer.
+constexpr std::uint32_t kSearchedPathMax = 16;
+
 Error protocol_error(std::string message) {
   return {Errc::protocol, std::move(message)};
 }
@@ -288,7 +291,14 @@ VerifiedPath TargetSession::match(const RunningDraft& draft, const Matrix& logit
              return choose(logits, greedy, row, position);
            },
        // Asked of each token when it has been chosen.
-       .is_end = [&](std::uint32_t token) { return is_end_(token) || stops_with(token); }});
+       .is_end = [&](std::uint32_t token) { return is_end_(token) || stops_with(token); },
+       .path_max = choosing_searches() ? kSearchedPathMax : VerifyOptions{}.path_max});
+}
+
+// Each choice takes a search of the vocabulary, or sorts it, on the thread that all sessions share.
+bool TargetSession::choosing_searches() const {
+  const SamplingParams& params = sampler_.params();
+  return (law_ && law_->changes_logits()) || !(params.greedy() || params.keeps_all());
 }
 
 VerifiedPath TargetSession::accept_drawn(const RunningDraft& draft, const Matrix& logits) {

@@ -184,6 +184,7 @@ class TargetSession {
   };
 
   Result<void> check(const PrefillRequest& request) const;
+  bool choosing_searches() const;
   Outcome run();
   SequenceRows rows_of(const RunningDraft& draft);
   void answer(const Probes& probes, const Matrix& asked);

@@ -30,7 +30,8 @@ class JsonString final : public spdlog::custom_flag_formatter {
   void format(const spdlog::details::log_msg& message, const std::tm&,
               spdlog::memory_buf_t& to) override {
     const nlohmann::json text = std::string(message.payload.data(), message.payload.size());
-    const std::string quoted = text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    const std::string quoted =
+        text.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);
     to.append(quoted.data(), quoted.data() + quoted.size());
   }
   std::unique_ptr<custom_flag_formatter> clone() const override {

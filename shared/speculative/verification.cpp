@@ -19,6 +19,7 @@ VerifiedPath verify(const DraftTree& tree, const VerifyOptions& options) {
       result.finish = Finish::context;
       return result;
     }
+    if (result.path.size() >= options.path_max) return result;
     row = tree.child(row, result.next);
     if (row == 0) return result;
     result.path.push_back(row);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include "shared/base/finish.h"
@@ -22,6 +23,8 @@ struct VerifyOptions {
   // The target's token behind row `row` of the tree, which will stand at `position`.
   std::function<std::uint32_t(std::uint32_t row, std::uint32_t position)> choose;
   std::function<bool(std::uint32_t token)> is_end;
+  // Where the walk ends at the latest, with a token of the target's like any other.
+  std::uint32_t path_max = std::numeric_limits<std::uint32_t>::max();
 };
 
 // Walks from the root: draws the target's token once a node and descends while a child matches. The

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
+#include "shared/base/log.h"
+
 namespace edgedraft {
 namespace {
 
@@ -27,6 +31,15 @@ TEST(PrintableTest, WritesOutWhatATerminalWouldObey) {
 TEST(PrintableTest, AMessageIsALine) {
   EXPECT_EQ(printable("a\n\tb", Lines::many), "a\n\tb");
   EXPECT_EQ(printable("a\n\tb", Lines::one), "a\\x0a\\x09b");
+}
+
+TEST(PrintableTest, ALogInJsonHoldsNothingThatATerminalWouldObey) {
+  const std::string message = "\x1b]0;owned\x07 \xC2\x9B]2J \x7f Grüße";
+  ::testing::internal::CaptureStderr();
+  make_logger("info", LogFormat::json)->info(message);
+  const std::string line = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(nlohmann::json::parse(line)["message"], message);
+  for (const char c : line) EXPECT_TRUE((c >= 0x20 && c < 0x7F) || c == '\n') << line;
 }
 
 }  // namespace

@@ -251,6 +251,22 @@ TEST_F(OperationsTest, SighupWithAnEmptiedTokenFileLeavesTheOldTokenInForce) {
   expect_all(answer_of(*start(server, {"--token-file", token})), "verified");
 }
 
+// It can be read once, and reading it again would wait for ever.
+TEST_F(OperationsTest, SighupLeavesATokenInForceThatCameThroughAPipe) {
+  const std::string pipe = scratch_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::thread writer([&] { std::ofstream(pipe) << "old\n"; });
+  Server server(scratch_, {"--token-file", pipe});
+  writer.join();
+  server.process().signal(SIGHUP);
+  ASSERT_TRUE(server.process().wait_for_error("read anew")) << server.process().err();
+  EXPECT_EQ(start(server)->wait(), 4) << "nobody comes in without a token";
+  const auto token = scratch_.write_secret("token", "old\n");
+  expect_all(answer_of(*start(server, {"--token-file", token})), "verified");
+  server.process().signal(SIGTERM);
+  EXPECT_EQ(server.process().wait(), 0);
+}
+
 // At its most talkative the server writes down neither what was asked nor what was answered.
 TEST_F(OperationsTest, TheLogHoldsNoText) {
   Server server(scratch_, {"--log-level", "trace", "--log-format", "json"});

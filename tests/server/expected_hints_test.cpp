@@ -43,6 +43,27 @@ TEST(ExpectedHintsTest, WhatTheServerItselfExpectedIsNoMessageBefore) {
   EXPECT_EQ(next->at, first + 30ms);
 }
 
+// A device that drafts no more is not waited for until the answer's end.
+TEST(ExpectedHintsTest, NobodyWaitsForHintsThatHaveStopped) {
+  edgedraft::Run run({.credit = 1000}, kPrompt, kVocabulary);
+  Tokens text = kPrompt;
+  Instant now{1h};
+  // Each pass takes its only hint, and the next one comes 5 ms later.
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    wire::Hints hint = one_hint(i + 1, 9);
+    hint.position = static_cast<std::uint32_t>(text.size());
+    hint.prefix_hash = prefix_hash(text);
+    run.take(hint, now);
+    ASSERT_TRUE(run.has_hints()) << i;
+    run.advance(Tokens{9, 7}, now += 10ms);
+    text.insert(text.end(), {9, 7});
+    now += 5ms;
+  }
+  EXPECT_TRUE(run.next_hints(now)) << "its device is at work";
+  for (int i = 0; i < 40; ++i) run.advance(Tokens{7}, now += 10ms);
+  EXPECT_FALSE(run.next_hints(now));
+}
+
 // Seconds that it takes to take in so many messages of one node each.
 template <class Message>
 double seconds_to_take(Run& run, std::uint32_t count, const Message& message) {

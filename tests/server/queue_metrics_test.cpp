@@ -86,5 +86,24 @@ TEST_F(QueueMetricsTest, WhoChangesItsMindHoldsNoPlaceInTheQueue) {
   EXPECT_FALSE(answers_[3]->wait());
 }
 
+// Nor does who is gone.
+TEST_F(QueueMetricsTest, WhoIsGoneHoldsNoPlaceInTheQueue) {
+  ask();
+  pass_.wait_begun();
+  const Client leaving = client(100);
+  for (std::uint32_t i = 0; i < 1000; ++i) {
+    scheduler_.post(leaving, wire::Prefill{.round = 1, .tokens = {5, 6}});
+    scheduler_.hints(100, {.round = 1, .credit = 10});
+    scheduler_.ended(100);
+  }
+  EXPECT_EQ(samples()["num_requests_waiting"], 0);
+  ask();
+  ask();
+  EXPECT_EQ(samples()["requests_refused_total{reason=\"queue_full\"}"], 0);
+  pass_.end();
+  EXPECT_FALSE(answers_[2]->wait());
+  EXPECT_FALSE(answers_[3]->wait());
+}
+
 }  // namespace
 }  // namespace edgedraft

@@ -53,6 +53,17 @@ TEST(VerificationTest, NeverWalksThroughAnEndToken) {
   EXPECT_EQ(result.finish, Finish::end_token);
 }
 
+TEST(VerificationTest, FollowsNoMoreThanItIsTo) {
+  DraftTree tree;
+  for (std::uint32_t i = 0; i < 3; ++i) tree.add(100 + i, i);
+  VerifyOptions options = counting_target(100);
+  options.path_max = 2;
+  const VerifiedPath result = verify(tree, options);
+  EXPECT_EQ(result.path, (std::vector<std::uint32_t>{1, 2}));
+  EXPECT_EQ(result.next, 102u) << "the target's own, as ever";
+  EXPECT_EQ(result.finish, Finish::none);
+}
+
 TEST(VerificationTest, StopsWhereTheContextEnds) {
   DraftTree tree;
   for (std::uint32_t i = 0; i < 3; ++i) tree.add(100 + i, i);
