@@ -74,4 +74,8 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 "${as_root[@]}" apt-get update -qq
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-  "${missing[@]}" >/dev/null
+  --no-remove "${missing[@]}" >/dev/null || {
+    echo "$0: nothing is removed to make room for these packages. If that is what is missing, look at" \
+         "what would go and install them by hand: apt-get install ${missing[*]}" >&2
+    exit 1
+  }

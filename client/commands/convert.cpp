@@ -120,11 +120,13 @@ void declare_convert(CLI::App& app, ConvertCommandOptions& o) {
                  "How matrices are stored: " + type_names() +
                      " [as they are in a GGUF file; f16 from a folder]")
       ->type_name("TYPE");
-  app.add_flag("--bundle", o.bundle, "Make a drafter's file for the target");
+  // Elsewhere a file and a kind, which a file of options may give for those commands.
+  app.add_flag("--bundle", o.bundle, "Make a drafter's file for the target")->configurable(false);
   app.add_option("--drafter", o.drafter,
                  "The drafter: a checkpoint of Mixture of Attentions, EAGLE, HASS or MEDUSA, or a "
                  "small model with the target's tokenizer")
-      ->type_name("DIR|GGUF");
+      ->type_name("DIR|GGUF")
+      ->configurable(false);
   app.add_option("--draft-vocab", o.draft_vocab,
                  "Let the drafter propose only the N most frequent tokens of --corpus (and control "
                  "tokens): a smaller head drafts faster, answers stay the target's")

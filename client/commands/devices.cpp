@@ -77,8 +77,10 @@ ordered_json device_json(const ListedDevice& listed) {
 }  // namespace
 
 void declare_devices(CLI::App& app, DevicesOptions& options) {
-  app.add_option("--bundle", options.bundle, "Measure the devices with this drafter")
-      ->type_name("FILE.gguf");
+  app.add_option("--bundle", options.bundle,
+                 "Measure the devices with this drafter, the first where there are several")
+      ->type_name("FILE.gguf")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeFirst);
   app.add_option("--threads", options.threads, "Threads on the CPU; 0: one per fast core")
       ->type_name("N")
       ->capture_default_str();

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstdlib>
 #include <functional>
+#include <iterator>
 #include <optional>
-#include <sstream>
 
 #include "shared/program/toml_text.h"
 
@@ -18,10 +19,11 @@ std::string env_name(const std::string& prefix, const std::string& option) {
   return name;
 }
 
+// Not where an option's name means something else than that of other commands.
 bool takes_layers(const CLI::Option& option) {
   const auto& names = option.get_lnames();
-  return !names.empty() && names.front() != "help" && names.front() != "version" &&
-         names.front() != "config";
+  return option.get_configurable() && !names.empty() && names.front() != "help" &&
+         names.front() != "version" && names.front() != "config";
 }
 
 void declare_environment(CLI::App& app, const std::string& prefix) {
@@ -32,14 +34,26 @@ void declare_environment(CLI::App& app, const std::string& prefix) {
     declare_environment(*sub, prefix);
 }
 
+// Variables of what was asked for that CLI11 left out: its newer versions pass over a value that
+// the option does not take.
+void apply_environment(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (!takes_layers(*option) || option->count() > 0) continue;
+    const char* const value = std::getenv(option->get_envname().c_str());
+    if (value == nullptr || *value == '\0') continue;
+    option->add_result(value);
+    option->run_callback();
+  }
+  for (CLI::App* sub : app.get_subcommands()) apply_environment(*sub);
+}
+
 // Every scalar as the text that the command line would have.
 std::optional<std::string> scalar_text(const toml::node& node) {
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* number = node.as_integer()) return std::to_string(number->get());
   if (const auto* number = node.as_floating_point()) {
-    std::ostringstream out;
-    out << number->get();
-    return out.str();
+    char digits[32];  // the fewest that are read as the same number
+    return std::string(digits, std::to_chars(digits, std::end(digits), number->get()).ptr);
   }
   if (const auto* flag = node.as_boolean()) return flag->get() ? "true" : "false";
   return std::nullopt;
@@ -127,6 +141,7 @@ OptionLayers::OptionLayers(CLI::App& app, std::string default_file,
 Result<OptionLayers::Parsed> OptionLayers::parse(int argc, const char* const* argv) {
   try {
     app_.parse(argc, argv);
+    apply_environment(app_);
     if (auto applied = apply_file(); !applied) return applied.error();
     return Parsed::go_on;
   } catch (const CLI::ParseError& e) {

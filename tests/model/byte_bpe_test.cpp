@@ -116,7 +116,14 @@ TEST_F(ByteBpeTest, AMergeIntoAControlTokenIsNone) {
 }
 
 TEST_F(ByteBpeTest, KnowsTheUsualEndsOfATurn) {
-  EXPECT_TRUE(tokenizer_.is_end(id("<|eot_id|>"))) << "although no key names it";
+  vocabulary_.add("<|end_of_text|>", 3);
+  vocabulary_.add("<EOT>", 1);
+  const auto tokenizer = read(vocabulary_, "gpt-2");
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  for (const char* text : {"<|eot_id|>", "<|end_of_text|>"}) {
+    EXPECT_TRUE(tokenizer->is_end(id(text))) << "although no key names it: " << text;
+  }
+  EXPECT_FALSE(tokenizer->is_end(id("<EOT>"))) << "an ordinary token";
   EXPECT_FALSE(tokenizer_.is_end(id("<|note|>")));
 }
 

@@ -322,6 +322,9 @@ TEST_F(ConvertTest, RefusesConfigurationsThatMakeNoSense) {
   HfDirectory source;
   source.config["num_key_value_heads"] = 3;
   expect_error(source, Errc::bad_file, "3 key heads");
+  source = {};
+  source.config["vocab_size"] = 4000000000;
+  expect_error(source, Errc::bad_file, "vocab_size");
 }
 
 TEST_F(ConvertTest, NamesTensorsThatAreMissingOrOfAnotherShape) {
@@ -516,6 +519,8 @@ TEST_F(ConvertTest, TakesTheDefaultOfSeveralTemplates) {
 }
 
 TEST_F(ConvertTest, RefusesTokenizersThatItWouldGetWrong) {
+  input_.write("vocab.json", "{}");
+  expect_error({}, Errc::unsupported, "tokenizer.json");
   input_.write("tokenizer.json", "{}");
   expect_error({}, Errc::bad_file, "tokenizer.json");
   input_.write("tokenizer.model", "\xFF\xFF");

@@ -4,6 +4,7 @@
 
 #include <cctype>
 #include <cstdlib>
+#include <iomanip>
 #include <iostream>
 #include <map>
 #include <streambuf>
@@ -30,6 +31,7 @@ struct Options {
   double share = 0.5;
   int level = 1;  // of the one that fails
   bool json = false;
+  bool levels = false;  // of the one that prints
 };
 
 // A program with two commands, one of which prints its options and one of which fails.
@@ -46,8 +48,14 @@ Outcome run(std::vector<std::string> words, const std::map<std::string, std::str
     app.add_option("--share", o.share, "")->check(in_range(0.0, 1.0));
     app.add_flag("--json", o.json, "");
   };
-  program.command("show", "Shows", options, declare, [](const Options& o) {
-    std::cout << o.tokens << ' ' << o.mode << ' ' << o.server << ' ' << o.share;
+  const auto declare_show = [&declare](CLI::App& app, Options& o) {
+    declare(app, o);
+    // Another thing than that of the other command.
+    app.add_flag("--level", o.levels, "")->configurable(false);
+  };
+  program.command("show", "Shows", options, declare_show, [](const Options& o) {
+    std::cout << o.tokens << ' ' << o.mode << ' ' << o.server << ' ' << std::setprecision(10)
+              << o.share << (o.levels ? " levels" : "");
     return Result<int>(0);
   });
   const auto declare_fail = [&declare](CLI::App& app, Options& o) {
@@ -119,6 +127,22 @@ TEST(ProgramTest, CommandLineGoesOverEnvironmentOverFileOverDefault) {
                                                {"EDGEDRAFT_MODE", "off"}};
   EXPECT_EQ(run({"show", "--config", file}, env).out, "3 off 127.0.0.1:7420 0.25");
   EXPECT_EQ(run({"show", "--config", file, "--tokens", "4"}, env).out, "4 off 127.0.0.1:7420 0.25");
+}
+
+TEST(ProgramTest, WhatMeansSomethingElseElsewhereIsForTheCommandLineAlone) {
+  const test::TemporaryDirectory directory;
+  const std::string file = directory.write("toy.toml", "level = 2\n");
+  const std::string without = run({"show"}).out;
+  EXPECT_EQ(run({"show", "--config", file}).out, without);
+  EXPECT_EQ(run({"show"}, {{"EDGEDRAFT_LEVEL", "2"}}).out, without);
+  EXPECT_EQ(run({"show", "--level"}).out, without + " levels");
+}
+
+TEST(ProgramTest, ANumberOfAFileIsAsExactAsOneOfTheCommandLine) {
+  const test::TemporaryDirectory directory;
+  const std::string file = directory.write("toy.toml", "share = 0.9999999\n");
+  EXPECT_EQ(run({"show", "--config", file}).out, run({"show", "--share", "0.9999999"}).out);
+  EXPECT_NE(run({"show", "--config", file}).out.find("0.9999999"), std::string::npos);
 }
 
 TEST(ProgramTest, APrefixOfItsOwnKeepsAProgramFromTheOthersVariables) {

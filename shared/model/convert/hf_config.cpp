@@ -64,6 +64,9 @@ Result<void> read_sizes(const json& config, DecoderConfig& out) {
   if (!context) return context.error();
   const auto vocabulary = read_size(config, "vocab_size", {});
   if (!vocabulary) return vocabulary.error();
+  if (*vocabulary > kVocabularyCountMax) {
+    return bad_key("vocab_size", "above " + std::to_string(kVocabularyCountMax));
+  }
   const auto epsilon = json_number(config, "rms_norm_eps");
   if (!epsilon) return epsilon.error();
 

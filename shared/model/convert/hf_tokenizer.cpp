@@ -205,6 +205,13 @@ Result<void> add_hf_tokenizer(const std::filesystem::path& directory, const HfCo
                               GgufMetadata& metadata) {
   if (!std::filesystem::exists(directory / "tokenizer.model") &&
       !std::filesystem::exists(directory / "tokenizer.json")) {
+    if (std::filesystem::exists(directory / "vocab.json")) {
+      return Error{Errc::unsupported,
+                   directory.string() +
+                       ": a tokenizer of vocab.json and merges.txt is not read; save it as "
+                       "tokenizer.json (transformers: AutoTokenizer.from_pretrained(DIR)"
+                       ".save_pretrained(DIR))"};
+    }
     return {};
   }
   json tokenizer_config = json::object();

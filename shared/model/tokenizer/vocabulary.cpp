@@ -11,8 +11,9 @@ namespace {
 
 constexpr std::uint64_t kVocabularyCountMax = 1u << 24;
 // Spellings that end an answer, whatever the file says of them: many files name only one.
-constexpr std::string_view kEndTexts[] = {"<|eot_id|>", "<|im_end|>",    "<|end|>",
-                                          "<|eom_id|>", "<|endoftext|>", "<end_of_turn>"};
+constexpr std::string_view kEndTexts[] = {"<|eot_id|>",    "<|im_end|>",    "<|end|>",
+                                          "<|eom_id|>",    "<|endoftext|>", "<|end_of_text|>",
+                                          "<end_of_turn>", "<EOT>",         "<end_of_utterance>"};
 
 Error bad(std::string message) {
   return {Errc::bad_file, std::move(message)};
