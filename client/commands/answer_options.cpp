@@ -126,6 +126,9 @@ Result<DrafterWishes> check_drafter(const AnswerOptions& o) {
 }
 
 Result<void> check_experiment(const AnswerOptions& o, AnswerConfig& config) {
+  if (o.plain && o.offline_bundle.empty() && (o.pace_ms > 0 || !o.pace_profile.empty())) {
+    return usage("--pace-ms and --pace-profile are a drafter's, and with --plain there is none");
+  }
   if (!o.pace_profile.empty()) {
     if (o.pace_ms > 0) return usage("--pace-ms and --pace-profile exclude each other: give one");
     auto profile = PaceProfile::read(o.pace_profile);
@@ -193,6 +196,11 @@ Result<PrivacyGuard::Options> check_privacy(const AnswerOptions& o) {
     }
     if (!found)
       return usage("--private-detect " + word + ": give some of " + known + "or all or none");
+  }
+  if (privacy.refuses_detected && privacy.detects.empty()) {
+    return usage(
+        "--private-found refuse: nothing is looked for, so nothing would be refused; say what "
+        "with --private-detect");
   }
   if (o.private_names.empty()) return privacy;
   auto names = read_text(o.private_names, kNamesBytesMax);
@@ -341,7 +349,8 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       ->check(in_range(0.0, 1.0))
       ->capture_default_str();
   add("--seed", o.seed, "S",
-      "The same seed gives the same answer, drafted or plain; but see --draw drawn");
+      "The same seed gives the same answer, drafted or plain; but see --draw drawn [0; serve: "
+      "another for each request]");
   add("--draw", o.draw, "HOW",
       "What makes a token of a seed: gumbel, which drafts can follow, or inverse, which gives the "
       "texts that seeds gave before there was the other. drawn: drafts are drawn from the "

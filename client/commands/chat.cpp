@@ -2,10 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <optional>
 #include <vector>
 
 #include "client/commands/answering.h"
 #include "shared/program/interrupt.h"
+#include "shared/program/options.h"
 
 namespace edgedraft {
 namespace {
@@ -15,6 +17,12 @@ constexpr const char* kHelp =
     "/quit   end; so does Ctrl-D\n"
     "/help   this\n"
     "Ctrl-C cancels an answer; a second one, or one at the prompt, ends the program.\n";
+
+// The next turn may be answered all the same: it is a shorter one, or the link is back.
+bool another_turn_may_do(Errc code) {
+  return code == Errc::context_full || code == Errc::link_down || code == Errc::timed_out ||
+         code == Errc::refused;
+}
 
 // One conversation on standard input and output.
 class Chat {
@@ -45,7 +53,9 @@ class Chat {
       }
     }
     if (!json_ && !answers_.empty()) say("in all: " + account(total()));
-    return interrupted() ? kInterruptedExitCode : 0;
+    if (interrupted()) return kInterruptedExitCode;
+    // Who types has seen it.
+    return failure_ && !terminal_.input ? exit_code_of(*failure_) : 0;
   }
 
  private:
@@ -62,23 +72,42 @@ class Chat {
     const auto hidden = answering_.hide(sent);
     if (!hidden) {
       // Nothing of it was sent. The user may say it in another way.
-      std::cerr << hidden.error().message << "; the turn is left out" << std::endl;
-      messages_.pop_back();
+      leave_out_turn(hidden.error());
       return {};
     }
     const auto text = answering_.bundle().render_chat(template_, {.messages = sent});
     if (!text) return text.error();
     const auto report = answering_.answer(answering_.encode(*text, *hidden), *hidden);
-    if (!report) return report.error();
+    if (!report) {
+      if (!another_turn_may_do(report.error().code)) return report.error();
+      if (!failure_) failure_ = report.error().code;
+      may_settle_ = false;
+      leave_out_turn(report.error());
+      return {};
+    }
     messages_.push_back({.role = "assistant", .content = report->text});
     answers_.push_back(report->stats);
+    may_settle_ = true;
     tell(*report);
     return {};
   }
 
+  void leave_out_turn(const Error& error) {
+    messages_.pop_back();
+    const bool has_others = !messages_.empty() && messages_.back().role == "assistant";
+    const bool reset_helps = error.code == Errc::context_full && has_others;
+    tell(error, std::string("the turn is left out") +
+                    (reset_helps ? "; /reset begins a new conversation" : ""));
+  }
+
   Result<void> settle() {
+    if (!may_settle_) return {};
     const auto report = answering_.settle();
-    if (!report) return report.error();
+    if (!report) {
+      if (!another_turn_may_do(report.error().code)) return report.error();
+      tell(report.error(), "the answer above stays unchecked");
+      return {};
+    }
     if (!*report) return {};
     answers_.back() = (*report)->stats;
     if (!messages_.empty() && messages_.back().role == "assistant") {
@@ -94,6 +123,10 @@ class Chat {
     } else {
       say(account(report));
     }
+  }
+
+  void tell(const Error& error, const std::string& what_follows) const {
+    std::cerr << error.message << "; " << what_follows << std::endl;
   }
 
   void say(const std::string& line) const {
@@ -114,6 +147,8 @@ class Chat {
   std::string system_;
   std::vector<ChatMessage> messages_;
   std::vector<GenerationStats> answers_;
+  bool may_settle_ = false;      // the last turn has an answer
+  std::optional<Errc> failure_;  // the first of a turn that was sent
 };
 
 }  // namespace

@@ -53,18 +53,15 @@ Result<int> run_perplexity(const PerplexityOptions& options) {
   const std::uint32_t context_count = model->config.context_length;
   const auto tokenizer = Tokenizer::read(*file);
   if (!tokenizer) return tokenizer.error();
-  if (options.window < 2 || options.window > context_count) {
-    return Error{Errc::usage, "--window: give a number from 2 to " + std::to_string(context_count) +
+  // What counts is the second half of a piece, behind its first token.
+  if (options.window < 3 || options.window > context_count) {
+    return Error{Errc::usage, "--window: give a number from 3 to " + std::to_string(context_count) +
                                   ", the model's context"};
   }
   const auto window_count = static_cast<std::uint32_t>(options.window);
   const auto text = read_text(options.file, kFileBytesMax);
   if (!text) return text.error();
   const std::vector<std::uint32_t> tokens = tokenizer->encode(*text, Special::plain);
-  if (tokens.size() < 2) {
-    return Error{Errc::usage, "-f " + options.file.string() + ": too short to predict anything"};
-  }
-
   const auto backend = make_cpu_backend({.threads = static_cast<std::uint32_t>(options.threads)});
   Decoder decoder(*backend, model->config, model->tensors, window_count);
   const auto bos = tokenizer->add_bos() || options.bos ? tokenizer->bos_id() : std::nullopt;
@@ -72,6 +69,9 @@ Result<int> run_perplexity(const PerplexityOptions& options) {
   Progress progress("perplexity", tokens.size());
   const Surprise surprise = measure_surprise(decoder, tokens, bos, window_count,
                                              [&](std::uint64_t n) { progress.advance(n); });
+  if (surprise.count() == 0) {
+    return Error{Errc::usage, "-f " + options.file.string() + ": too short to predict anything"};
+  }
   std::printf("perplexity %.4f +- %.4f over %llu tokens in windows of %u\n", surprise.perplexity(),
               surprise.standard_error(), static_cast<unsigned long long>(surprise.count()),
               window_count);

@@ -54,8 +54,9 @@ void declare_run(CLI::App& app, RunOptions& options) {
       "the\nTOML file of --config (max-tokens = 64).\n"
       "Text goes to standard output, as it is final; the account of it to standard error, or "
       "behind it on a\nterminal.\n"
-      "Exit status: 0, 2 for wrong options, 3 if the server cannot be reached, 4 if it is "
-      "not trusted\nor does not let us in, 5 for a model file, 130 after Ctrl-C, 1 for the rest.");
+      "Exit status: 0, 2 for wrong options, 3 if the server cannot be reached and nobody here can "
+      "write\n(with --plain, say; else the drafter's text is shown, as such), 4 if it is not "
+      "trusted or does not\nlet us in, 5 for a model file, 130 after Ctrl-C, 1 for the rest.");
 }
 
 Result<int> run_once(const RunOptions& options) {

@@ -70,6 +70,7 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   end_.reset();
   check_deadline_.reset();
   outage_began_.reset();
+  nothing_to_write_ = false;
   server_.link_closed = false;
   request_.kind = RequestInFlight::Kind::tokens;
   request_.deadline = started_ + options_.deadline;
@@ -152,7 +153,8 @@ void Generation::work() {
       phase_ = Phase::awaiting_check;
     } else if (state_ == ClientState::offline) {
       // The link may have something to tell before the next token.
-      wait_end_ = writes_offline_ ? parts_.now() : next_look();
+      wait_end_ = writes_here() ? parts_.now() : next_look();
+      if (nothing_to_write_) wait_end_ = std::min(wait_end_, *check_deadline_);
       return;
     } else if (may_send() && !awaits_rows()) {
       if (auto sent = send_wanted(); !sent) {
@@ -162,6 +164,7 @@ void Generation::work() {
       if (state_ == ClientState::online) {
         check_deadline_.reset();
         outage_began_.reset();
+        nothing_to_write_ = false;
       }
       if (drafts_ahead()) {
         draft_ahead();

@@ -83,8 +83,9 @@ class Generation {
   // How the last answer ended. Requires  over(), and one was begun
   //
   // Errors    those of the link that trying again does not cure (untrusted, unauthorized, mismatch,
-  //           ...); context_full for a prompt that is too long; link_down and timed_out only if
-  //           there is no drafter to go on with and the terms let it write
+  //           ...); context_full for a prompt that is too long, and unsupported for a drafter that
+  //           cannot answer alone; link_down and timed_out only if nobody can go on without the
+  //           server and the terms let them write
   Result<AnswerEnd> end() const;
 
   const TaintLedger& ledger() const { return conversation_.ledger(); }
@@ -119,7 +120,11 @@ class Generation {
   Result<void> take_offline(const Result<ClientEvent>& told);
   void take_opening(const Result<ClientEvent>& told);
   void take_awaiting_check(const Result<ClientEvent>& told);
-  void write_offline();
+  Result<void> write_offline();
+  // Errors    context_full, unsupported: the device was to answer, and has not a token
+  Result<void> on_nothing_to_write();
+  // Text is written while the server is away.
+  bool writes_here() const { return writes_offline_ && !nothing_to_write_; }
   // Somebody can write without the server.
   bool has_writer() const { return parts_.writer != nullptr || parts_.drafter != nullptr; }
   // Whether an answer can go on, or wait, without the server.
@@ -135,6 +140,7 @@ class Generation {
   Result<void> on_event(const ClientEvent& event);
   bool awaits(VerdictReceived::To to) const;
   Result<void> on_link_error(const Error& error);
+  static Error no_answer_in_time();
   Result<void> on_refused(const Error& error);
   bool may_ask_again() const;
   // While nothing is written offline: when to look for the server without having been told.
@@ -186,8 +192,8 @@ class Generation {
   void tell_logprobs(const wire::Verdict& verdict);
   void write(std::uint32_t token, Provenance provenance);
   void end_where_due(wire::Ending ending);
-  // The same for what was written without the server, by who holds so many tokens; 0: nobody is
-  // to go on.
+  // The same for what was written without the server, by who holds so many tokens; 0: that does
+  // not matter.
   void end_where_written(std::uint32_t writer_context_count);
   void go_offline(const std::string& why);
   void enter(ClientState state, const std::string& why);
@@ -216,6 +222,9 @@ class Generation {
   double handover_below_ = 0.0;
   DrafterConfidence confidence_;
   bool device_writes_ = false;  // first, and has not handed over
+  // Who was to write without the server has not a token; the answer waits for it until
+  // check_deadline_.
+  bool nothing_to_write_ = false;
   Conversation conversation_;
   ServerView server_;
   DrafterMemory memory_;
@@ -235,7 +244,8 @@ class Generation {
   Instant wait_end_{};
   std::optional<Instant> outage_began_;  // until the server has agreed again
   std::uint32_t outage_tokens_ = 0;      // written since then
-  // For the check of what was written offline, in all its outages; nothing while online.
+  // For the check of what was written offline, in all its outages, or for a server without which
+  // there is nothing to write; nothing while online.
   std::optional<Instant> check_deadline_;
   LinkStats noted_link_;  // when the last record was made
 };

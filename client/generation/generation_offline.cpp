@@ -23,23 +23,26 @@ Result<void> Generation::take_offline(const Result<ClientEvent>& told) {
   } else {
     on_error_offline(told.error());
     // Without the text that the drafter could write there is nothing to show for the answer.
-    if (server_.link_closed && !writes_offline_) return told.error();
+    if (server_.link_closed && !writes_here()) return told.error();
   }
   if (may_ask_again()) begin_resync();
-  if (!told && state_ == ClientState::offline && writes_offline_) write_offline();
+  if (!told && state_ == ClientState::offline) {
+    if (writes_here()) {
+      if (auto written = write_offline(); !written) return written;
+    } else if (nothing_to_write_ && parts_.now() >= *check_deadline_) {
+      return server_.link_error.value_or(no_answer_in_time());
+    }
+  }
   keep_if_due();
   return boost::system::in_place_value;
 }
 
-void Generation::write_offline() {
+Result<void> Generation::write_offline() {
   const Instant before = parts_.now();
   const std::span<const float> logits = parts_.writer != nullptr
                                             ? parts_.writer->next_logits(conversation_.tokens())
                                             : parts_.drafter->next_logits();
-  if (logits.empty()) {
-    end_ = AnswerEnd::context;
-    return;
-  }
+  if (logits.empty()) return on_nothing_to_write();
   const bool constrained = law_ && law_->changes_logits();
   const bool lasts = outage_tokens_++ >= kLastingOutageTokens;
   std::vector<float> lawful;
@@ -61,7 +64,32 @@ void Generation::write_offline() {
   record.tokens = 1;
   note(std::move(record));
   // The server goes on behind what the drafter holds, if it holds more; the drafter alone does not.
-  end_where_written(options_.context_count);
+  end_where_written(parts_.writer != nullptr ? 0 : options_.context_count);
+  return boost::system::in_place_value;
+}
+
+// Its context is full, or it proposes tokens without a law of what comes next.
+Result<void> Generation::on_nothing_to_write() {
+  if (device_writes_ && route_ == AnswerRoute::automatic) {
+    device_writes_ = false;  // hands over
+  } else if (outage_tokens_ > 0) {
+    end_ = AnswerEnd::context;
+  } else if (device_writes_) {
+    if (options_.context_count > 0 && conversation_.count() >= options_.context_count) {
+      return Error{Errc::context_full, "the conversation has " +
+                                           std::to_string(conversation_.count()) +
+                                           " tokens, and the device has room for " +
+                                           std::to_string(options_.context_count)};
+    }
+    return Error{Errc::unsupported,
+                 "the drafter cannot write here without the server: its kind never does, or the "
+                 "conversation is longer than it has room for; let the server answer, or give the "
+                 "device another drafter (--drafter, --offline-bundle) or more room (--ctx)"};
+  } else {
+    nothing_to_write_ = true;
+    if (!check_deadline_) check_deadline_ = parts_.now() + options_.resync_wait;
+  }
+  return boost::system::in_place_value;
 }
 
 bool Generation::bears_outages() const {

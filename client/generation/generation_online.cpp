@@ -23,12 +23,16 @@ bool Generation::awaits_rows() const {
   return drafts && parts_.now() < request_.rows_deadline;
 }
 
+Error Generation::no_answer_in_time() {
+  return {Errc::timed_out, "the server did not answer in time"};
+}
+
 // Online and resyncing: the server owes us an answer, or the way to it is still being made.
 Result<void> Generation::take_online(const Result<ClientEvent>& told) {
   if (told) return on_event(*told);
   if (told.error().code != Errc::timed_out) return on_link_error(told.error());
   if (may_send() || parts_.now() < request_.deadline) return boost::system::in_place_value;
-  return on_link_error({Errc::timed_out, "the server did not answer in time"});
+  return on_link_error(no_answer_in_time());
 }
 
 Result<void> Generation::on_event(const ClientEvent& event) {

@@ -158,7 +158,8 @@ async function follow(source, turn) {
   byId("stop").hidden = true;
   byId("send").disabled = false;
   if (conversation !== turns) return;
-  void api.forget(turn.stream);
+  const name = turn.stream;
+  if (controller.signal.aborted) void api.forget(name);
   if (answer.text || answer.finished) {
     turn.private = Boolean(answer.counts?.private) || turn.private;
     turn.answer = { ...answer, confirmed: answer.text.length };
@@ -167,7 +168,13 @@ async function follow(source, turn) {
   } else {
     turns.splice(index, 1);
   }
-  await keep();
+  try {
+    await keep();
+  } catch (error) {
+    return view.fail(`${error.message}: the conversation is not kept`);
+  }
+  // Until here it could have been read again.
+  void api.forget(name);
 }
 
 byId("composer").addEventListener("submit", (event) => {

@@ -1,6 +1,7 @@
 #include "client/privacy/private_vault.h"
 
 #include <algorithm>
+#include <array>
 
 namespace edgedraft {
 namespace {
@@ -74,29 +75,38 @@ void PrivateVault::Forms::add(std::u32string text, PrivateType type) {
   all.push_back({.text = std::move(text), .type = type});
 }
 
-bool PrivateVault::add_within(std::size_t& count, std::size_t count_max, std::string_view value,
-                              PrivateType type, bool grouped) {
+bool PrivateVault::add_to(Values& values, bool has_room, std::string_view value, PrivateType type,
+                          bool grouped) {
   FoldedText folded = fold(value);
   std::u32string compacted = compact(folded).text;
   if (compacted.empty()) return true;
   std::u32string written = trimmed(std::move(folded.text));
-  const bool is_written = !is_grouped(type) && !written_.known.contains(written);
+  const auto known = [&](Forms Values::*forms, const std::u32string& text) {
+    return (values.*forms).known.contains(text) || (names_.*forms).known.contains(text) ||
+           (given_.*forms).known.contains(text);
+  };
+  const bool is_written = !is_grouped(type) && !known(&Values::written, written);
   const bool is_compacted = (is_grouped(type) || grouped || is_number(compacted)) &&
-                            !compacted_.known.contains(compacted);
+                            !known(&Values::compacted, compacted);
   if (!is_written && !is_compacted) return true;
-  if (count == count_max) return false;
-  ++count;
-  if (is_written) written_.add(std::move(written), type);
-  if (is_compacted) compacted_.add(std::move(compacted), type);
+  if (!has_room) return false;
+  ++values.count;
+  if (is_written) values.written.add(std::move(written), type);
+  if (is_compacted) values.compacted.add(std::move(compacted), type);
   return true;
 }
 
 bool PrivateVault::add(std::string_view value, PrivateType type, bool grouped) {
-  return add_within(value_count_, kValuesMax, value, type, grouped);
+  return add_to(given_, given_.count + detected_.count < kValuesMax, value, type, grouped);
+}
+
+bool PrivateVault::add_detected(std::string_view value, PrivateType type) {
+  return add_to(detected_, given_.count + detected_.count < kValuesMax, value, type,
+                /*grouped=*/false);
 }
 
 bool PrivateVault::add_name(std::string_view name) {
-  return add_within(name_count_, kNamesMax, name, PrivateType::name, /*grouped=*/false);
+  return add_to(names_, names_.count < kNamesMax, name, PrivateType::name, /*grouped=*/false);
 }
 
 void PrivateVault::find_in(const FoldedText& text, const Forms& forms, bool grouped,
@@ -125,10 +135,16 @@ void PrivateVault::find_in(const FoldedText& text, const Forms& forms, bool grou
 
 std::vector<PrivateSpan> PrivateVault::find(std::string_view text) const {
   std::vector<PrivateSpan> found;
-  if (written_.all.empty() && compacted_.all.empty()) return found;
+  const std::array all{&given_, &detected_, &names_};
+  if (std::ranges::all_of(all, &Values::empty)) return found;
   const FoldedText folded = fold(text);
-  if (!written_.all.empty()) find_in(folded, written_, /*grouped=*/false, found);
-  if (!compacted_.all.empty()) find_in(compact(folded), compacted_, /*grouped=*/true, found);
+  const FoldedText compacted = compact(folded);
+  for (const Values* values : all) {
+    if (!values->written.all.empty()) find_in(folded, values->written, /*grouped=*/false, found);
+    if (!values->compacted.all.empty()) {
+      find_in(compacted, values->compacted, /*grouped=*/true, found);
+    }
+  }
   join_overlapping(found);
   return found;
 }
@@ -139,9 +155,14 @@ std::optional<PrivateType> PrivateVault::type_of(std::string_view value) const {
   return whole ? std::optional(found[0].type) : std::nullopt;
 }
 
+bool PrivateVault::knows_compacted(const std::u32string& text) const {
+  return given_.compacted.known.contains(text) || detected_.compacted.known.contains(text) ||
+         names_.compacted.known.contains(text);
+}
+
 std::u32string PrivateVault::identity_of(std::string_view value, PrivateType type) const {
   std::u32string compacted = compact(fold(value)).text;
-  return compacted_.known.contains(compacted) ? compacted : canonical_value(value, type);
+  return knows_compacted(compacted) ? compacted : canonical_value(value, type);
 }
 
 void join_overlapping(std::vector<PrivateSpan>& spans) {

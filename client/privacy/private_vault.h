@@ -30,7 +30,11 @@ class PrivateVault {
   // False if it is full. What says nothing, having no letter or digit, or is known, is not added.
   // `grouped`: it is found however it is grouped, as it is by its type, or as a number is.
   bool add(std::string_view value, PrivateType type, bool grouped = false);
+  // The same for what a detector found, and would find again.
+  bool add_detected(std::string_view value, PrivateType type);
   bool add_name(std::string_view name);
+  // Makes room of what came by add_detected() alone.
+  void forget_detected() { detected_ = {}; }
 
   // Where values stand, from left to right; values that overlap are one span. A short value counts
   // only where it is a word of its own, so that "Al" is not found in "also".
@@ -55,15 +59,23 @@ class PrivateVault {
     std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> by_beginning;
   };
 
-  bool add_within(std::size_t& count, std::size_t count_max, std::string_view value,
-                  PrivateType type, bool grouped);
+  struct Values {
+    bool empty() const { return written.all.empty() && compacted.all.empty(); }
+
+    std::size_t count = 0;
+    Forms written;
+    Forms compacted;
+  };
+
+  bool add_to(Values& values, bool has_room, std::string_view value, PrivateType type,
+              bool grouped);
+  bool knows_compacted(const std::u32string& text) const;
   void find_in(const FoldedText& text, const Forms& forms, bool grouped,
                std::vector<PrivateSpan>& found) const;
 
-  std::size_t value_count_ = 0;
-  std::size_t name_count_ = 0;
-  Forms written_;
-  Forms compacted_;
+  Values given_;
+  Values detected_;
+  Values names_;
 };
 
 // Sorts spans and makes one of those that overlap, of the longest one's type, or of two as long of

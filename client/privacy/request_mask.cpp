@@ -129,14 +129,24 @@ Result<void> RequestMask::check() {
     return Error{Errc::usage, "it holds what looks private and is not marked: " + forgotten +
                                   ". Mark it with <private>...</private>, or take it out"};
   }
-  for (const Detected& one : std::exchange(detected_, {})) {
-    for (const PrivateSpan& span : one.spans) {
-      const auto value = std::string_view(one.text).substr(span.begin, span.end - span.begin);
-      full_ = !guard_.vault().add(value, span.type) || full_;
-    }
+  const std::vector<Detected> detected = std::exchange(detected_, {});
+  if (!remember(detected)) {
+    // Those of earlier requests are found again where they come again.
+    guard_.vault().forget_detected();
+    full_ = !remember(detected);
   }
   if (full_) return too_much();
   return boost::system::in_place_value;
+}
+
+bool RequestMask::remember(std::span<const Detected> detected) {
+  for (const Detected& one : detected) {
+    for (const PrivateSpan& span : one.spans) {
+      const auto value = std::string_view(one.text).substr(span.begin, span.end - span.begin);
+      if (!guard_.vault().add_detected(value, span.type)) return false;
+    }
+  }
+  return true;
 }
 
 // What was known before, or is marked elsewhere in the request, nobody forgot to mark.

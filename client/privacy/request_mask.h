@@ -106,6 +106,7 @@ class RequestMask {
   void learn_parts(std::string_view text, Writer writer, bool is_name);
   void add_marked(std::string_view value);
   std::string unmarked() const;
+  bool remember(std::span<const Detected> detected);
   void append_safe(std::string& to, std::string_view text);
   void append_placeholder(std::string& to, std::string_view value, PrivateType type);
 

@@ -211,6 +211,10 @@ AnswerTerms Completion::terms_of(std::uint32_t choice) const {
 
 Thoughts Completion::thoughts() const {
   if (request_.kind != CompletionKind::chat || !request_.splits_thoughts) return Thoughts::none;
+  // What holds the answer to a form from its first token on leaves no place for a thought.
+  const bool is_bound =
+      !request_.constraints.grammar.empty() && request_.tools.use != ToolUse::free;
+  if (is_bound) return Thoughts::none;
   constexpr std::string_view kBegin = "<think>";
   const MarkedText& chat = *prompts_.front().chat;
   const std::string& prompt = chat.text();

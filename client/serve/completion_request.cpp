@@ -495,6 +495,12 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
   // A call that the target would not have made must not be acted on, and only the target's tokens
   // have its probabilities.
   if (request.tools.use != ToolUse::none || request.logprobs > 0) {
+    if (request.route == AnswerRoute::device) {
+      fields.refuse_unsupported(
+          request.tools.use != ToolUse::none ? "tools" : "logprobs",
+          "the server is needed for it, and 'route' keeps the request on the device; let that be "
+          "'auto' or 'server'");
+    }
     request.offline = OfflinePolicy::wait;
     request.route = AnswerRoute::server;
   }

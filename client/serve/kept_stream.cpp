@@ -23,6 +23,8 @@ KeptStream::KeptStream(HttpReply reply, HttpHeaders headers, std::size_t bytes_m
       started_ms_(wall_clock_ms()) {}
 
 void KeptStream::answer(HttpAnswer answer) {
+  // Who asked has the status; whoever reads the stream learns it here.
+  write("data: " + answer.body + "\n\n");
   answer.add(headers_);
   asking_->send(std::move(answer));
   asking_.reset();

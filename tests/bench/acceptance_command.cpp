@@ -238,7 +238,10 @@ void declare_acceptance(CLI::App& app, AcceptanceOptions& o) {
   app.add_flag("--ablations", o.ablations,
                "SPECTRA-CORE without each of its parts and with other thresholds, too");
   app.add_option("--chain", o.chain, "Draft K tokens in a row instead");
-  app.add_option("--max-tokens", o.max_tokens, "Longest answer")->capture_default_str();
+  app.add_option("--max-tokens", o.max_tokens,
+                 "Longest answer; its first token is the prompt's, and no cycle's")
+      ->check(in_range(2u, 1'048'576u))
+      ->capture_default_str();
   app.add_option("--temperature", o.temperature, "0 takes the likeliest token")
       ->check(in_range(0.0f, 100.0f))
       ->capture_default_str();

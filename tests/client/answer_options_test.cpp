@@ -169,6 +169,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{{"--chain", "33"}, "--chain"},
         Mistake{{"--chain", "4", "--tree", "8,6,62"}, "exclude each other"},
         Mistake{{"--plain", "--tree", "0,6,62"}, "--tree"},
+        Mistake{{"--plain", "--pace-ms", "20"}, "--plain"},
+        Mistake{{"--private-found", "refuse"}, "--private-detect"},
         Mistake{{"--max-tokens", "0"}, "--max-tokens"},
         Mistake{{"--max-tokens", "-1"}, "--max-tokens"},
         Mistake{{"--max-tokens", "1048577"}, "--max-tokens"},

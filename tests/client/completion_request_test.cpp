@@ -82,7 +82,7 @@ TEST(CompletionRequestTest, ContentMayComeInParts) {
 
 // Only the target's tokens have its probabilities.
 TEST(CompletionRequestTest, LogProbabilitiesAreOfTheTargetAlone) {
-  const auto wanted = chat(R"(, "logprobs": true, "top_logprobs": 3, "route": "device")");
+  const auto wanted = chat(R"(, "logprobs": true, "top_logprobs": 3, "route": "auto")");
   ASSERT_TRUE(wanted) << wanted.error().message;
   EXPECT_EQ(wanted->logprobs, 4u);
   EXPECT_EQ(wanted->offline, OfflinePolicy::wait);
@@ -137,6 +137,9 @@ TEST(CompletionRequestTest, EachWrongFieldIsNamed) {
                  "response_format"},
            Wrong{R"("response_format": {"type": "json_object"}, "grammar": "root ::= [a]")",
                  "response_format"},
+           Wrong{R"("logprobs": true, "route": "device")", "logprobs"},
+           Wrong{R"("tools": [{"type": "function", "function": {"name": "f"}}], "route": "device")",
+                 "tools"},
            Wrong{R"("tools": {})", "tools"},
            Wrong{R"("tools": [{"type": "function"}])", "tools[0]"},
            Wrong{

@@ -182,6 +182,22 @@ TEST_F(LocalServerTest, ConstrainedAnswersAreThoseOfPlainDecoding) {
   }
 }
 
+// A template may begin a thought, for which such an answer has no place.
+TEST_F(LocalServerTest, ConstrainedAnswersAreNoThoughts) {
+  chat_ = ChatTemplate::parse(
+              "{% for message in messages %}<|user|>\n{{ message.content }}<|end|>\n{% endfor %}"
+              "<|assistant|>\n<think>\n")
+              .value();
+  api_.reset();
+  start({});
+  const json message = chat(
+      chat_of(kStory, {{"grammar", R"(root ::= "{\"a\": " [0-9] "}")"}}))["choices"][0]["message"];
+  EXPECT_TRUE(json::parse(message["content"].get<std::string>())["a"].is_number()) << message;
+  EXPECT_FALSE(message.contains("reasoning_content")) << message;
+  // Without one it is a thought until it ends.
+  EXPECT_TRUE(chat(chat_of(kStory))["choices"][0]["message"].contains("reasoning_content"));
+}
+
 TEST_F(LocalServerTest, FunctionsAreCalledAndTheirResultsTakenIn) {
   const json tools = json::parse(
       R"([{"type": "function", "function": {"name": "set_alarm", "parameters": {"type": "object",
@@ -478,6 +494,20 @@ TEST_F(LocalServerTest, AStreamOutlivesItsConnectionAndIsReadAgain) {
             204u);
   EXPECT_EQ(ask(api_->port(), {.path = "/v1/stream?conv_id=" + id}).status, 404u);
   EXPECT_EQ(post("/v1/chat/completions", body, {{"X-Conversation-Id", "short"}}).status, 400u);
+}
+
+TEST_F(LocalServerTest, AKeptStreamThatFailsSaysSoToItsOtherReaders) {
+  const std::string id = "123e4567-e89b-42d3-a456-426614174001";
+  std::string much;
+  for (int i = 0; i < 3000; ++i) much += "word ";
+  const HttpResult asked =
+      post("/v1/chat/completions", chat_of(much, {{"stream", true}}), {{"X-Conversation-Id", id}});
+  EXPECT_EQ(asked.status, 400u);
+  const HttpResult stream = ask(api_->port(), {.path = "/v1/stream?conv_id=" + id});
+  ASSERT_EQ(stream.status, 200u);
+  const auto data = event_data(stream.body);
+  ASSERT_EQ(data.size(), 1u);
+  EXPECT_EQ(json::parse(data[0]), json::parse(asked.body));
 }
 
 TEST_F(LocalServerTest, AKeptStreamThatGrowsTooLargeEnds) {

@@ -61,7 +61,7 @@ TEST_F(PerplexityCommandTest, NamesTheOptionThatIsWrong) {
   o = options_;
   o.file.clear();
   expect_error(o, Errc::usage, "-f FILE");
-  for (const std::int64_t window : {-1, 1, 1 << 30}) {
+  for (const std::int64_t window : {-1, 1, 2, 1 << 30}) {
     o = options_;
     o.window = window;
     expect_error(o, Errc::usage, "--window");

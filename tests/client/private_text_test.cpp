@@ -133,6 +133,22 @@ TEST(PrivateVaultTest, ItSaysWhenItIsFull) {
   EXPECT_FALSE(vault.add("one more", PrivateType::text));
 }
 
+TEST(PrivateVaultTest, WhatWasDetectedMakesRoomAndWhatWasGivenStays) {
+  PrivateVault vault;
+  ASSERT_TRUE(vault.add_detected("ann@lee.org", PrivateType::mail));
+  ASSERT_TRUE(vault.add_detected("zoe@lee.org", PrivateType::mail));
+  ASSERT_TRUE(vault.add("Zoe@Lee.org", PrivateType::text));
+  for (std::size_t i = 3; i < PrivateVault::kValuesMax; ++i) {
+    ASSERT_TRUE(vault.add("value " + std::to_string(i), PrivateType::text));
+  }
+  EXPECT_FALSE(vault.add("one more", PrivateType::text));
+  EXPECT_FALSE(vault.add_detected("one@more.org", PrivateType::mail));
+  EXPECT_EQ(found(vault, "ann@lee.org, zoe@lee.org"), "{ann@lee.org}{zoe@lee.org}");
+  vault.forget_detected();
+  EXPECT_EQ(found(vault, "ann@lee.org, zoe@lee.org"), "{zoe@lee.org}");
+  EXPECT_TRUE(vault.add_detected("one@more.org", PrivateType::mail));
+}
+
 TEST(PrivateVaultTest, NamesTakeNoRoomOfOtherValues) {
   PrivateVault vault;
   for (std::size_t i = 0; i < PrivateVault::kNamesMax; ++i) {

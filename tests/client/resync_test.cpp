@@ -365,6 +365,81 @@ TEST(ResyncErrorTest, WithoutADrafterALostLinkIsAnError) {
   }
 }
 
+// Who drafts need not be able to write: then there is no answer without the server, whose return is
+// waited for, and a lost link is an error.
+TEST(ResyncErrorTest, ADrafterThatCannotWriteWaitsForTheServer) {
+  for (const ToyDrafter drafter : {ToyDrafter::medusa, ToyDrafter::lookup}) {
+    GenerationRig::Options options{.drafter = drafter,
+                                   .tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
+                                   .tokens_max = 12};
+    for_each_fault(options, [&](const GenerationRig::Options& o) {
+      GenerationRig rig(o);
+      const Answer answer = rig.answer(kPrompt);
+      EXPECT_EQ(answer.tokens, rig.plain(kPrompt).tokens);
+      EXPECT_EQ(answer.stats.offline_tokens, 0u);
+    });
+    for (const LinkFault::Kind kind : {LinkFault::Kind::lost_request, LinkFault::Kind::silence}) {
+      for (const std::uint32_t request : {0u, 1u, 3u}) {
+        if (request == 0 && kind == LinkFault::Kind::silence) continue;
+        options.faults = {{.request = request, .kind = kind, .wait_calls = kForever}};
+        options.resync_wait = 1s;
+        GenerationRig rig(options);
+        const auto end = rig.try_answer(kPrompt);
+        ASSERT_FALSE(end) << name_of(drafter) << ", " << trace(options.faults[0]);
+        EXPECT_EQ(end.error().code,
+                  kind == LinkFault::Kind::silence ? Errc::timed_out : Errc::link_down);
+      }
+    }
+  }
+}
+
+// The same of one whose context the prompt fills.
+TEST(ResyncErrorTest, ADrafterWithoutRoomWaitsForTheServer) {
+  const GenerationRig::Options options{.tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
+                                       .tokens_max = 12,
+                                       .drafter_context = 4};
+  for_each_fault(options, [&](const GenerationRig::Options& o) {
+    GenerationRig rig(o);
+    EXPECT_EQ(rig.answer(kPrompt).tokens, rig.plain(kPrompt).tokens);
+  });
+}
+
+TEST(ResyncErrorTest, ADeviceThatCannotWriteHandsOverOrSaysSo) {
+  for (const ToyDrafter drafter : {ToyDrafter::medusa, ToyDrafter::twin}) {
+    GenerationRig rig({.drafter = drafter,
+                       .tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
+                       .tokens_max = 12,
+                       .drafter_context = 4});
+    rig.generation().set({.tokens_max = 12, .route = AnswerRoute::automatic});
+    EXPECT_EQ(rig.answer(kPrompt).tokens, rig.plain(kPrompt).tokens);
+    rig.generation().set({.tokens_max = 12, .route = AnswerRoute::device});
+    Tokens next = kPrompt;
+    next.push_back(33);
+    const auto end = rig.try_answer(next);
+    ASSERT_FALSE(end);
+    EXPECT_EQ(end.error().code, Errc::context_full);
+  }
+  GenerationRig rig({.drafter = ToyDrafter::medusa, .tokens_max = 12});
+  rig.generation().set({.tokens_max = 12, .route = AnswerRoute::device});
+  const auto end = rig.try_answer(kPrompt);
+  ASSERT_FALSE(end);
+  EXPECT_EQ(end.error().code, Errc::unsupported);
+}
+
+// Who writes beside the drafter may hold more tokens than that.
+TEST(ResyncErrorTest, AnotherWritesOnBehindTheDraftersContext) {
+  GenerationRig rig(
+      {.tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
+       .tokens_max = 12,
+       .resync_wait = Duration::zero(),
+       .twin_writes = true,
+       .faults = {{.request = 1, .kind = LinkFault::Kind::lost_request, .wait_calls = kForever}},
+       .drafter_context = 8});
+  const Answer answer = rig.answer(kPrompt);
+  EXPECT_EQ(answer.tokens, rig.plain(kPrompt).tokens);
+  EXPECT_EQ(answer.stats.offline_tokens, answer.tokens.size());
+}
+
 // It is not given everything again and again.
 TEST(ResyncErrorTest, AServerThatForgetsWhatItIsGivenHasNoRoom) {
   for (const std::uint32_t request : {1u, 3u}) {

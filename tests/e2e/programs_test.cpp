@@ -506,6 +506,18 @@ TEST_F(ProgramsTest, AConversationGoesOnBehindATurnThatIsRefused) {
   EXPECT_NE(chat.err().find("the turn is left out"), std::string::npos) << chat.err();
 }
 
+TEST_F(ProgramsTest, AConversationGoesOnBehindATurnThatIsTooLong) {
+  std::string much;
+  for (int i = 0; i < 3000; ++i) much += "word ";
+  Process chat({EDGEDRAFT_CLIENT, "chat", "--json", "--server", server_.address(), "--pin",
+                server_.pin(), "--bundle", demo_model("moa-tli0"), "--max-tokens", "5"},
+               scratch_ / "too-long", "Hello.\n" + much + "\nHello again.\n");
+  EXPECT_EQ(chat.wait(), 1) << chat.err();
+  const std::string out = chat.out();
+  EXPECT_EQ(std::ranges::count(out, '\n'), 2) << out;
+  EXPECT_NE(chat.err().find("the turn is left out; /reset"), std::string::npos) << chat.err();
+}
+
 TEST_F(ProgramsTest, OptionsComeFromTheEnvironmentAndTheFileToo) {
   const auto file = scratch_ / "options.toml";
   {

@@ -14,7 +14,7 @@ namespace edgedraft {
 // again. It takes no activations and no time worth a budget.
 //
 // It has no distribution over the vocabulary, so it cannot write on without the server:
-// next_logits() is empty, and an answer whose link breaks ends there.
+// next_logits() is empty.
 //
 // Requires  every tree function is a function of table and shape alone
 class NgramDrafter final : public Drafter {
