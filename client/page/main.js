@@ -159,7 +159,8 @@ async function follow(source, turn) {
   byId("send").disabled = false;
   if (conversation !== turns) return;
   const name = turn.stream;
-  if (controller.signal.aborted) void api.forget(name);
+  const stopped = controller.signal.aborted;
+  if (stopped) void api.forget(name); // which ends it
   if (answer.text || answer.finished) {
     turn.private = Boolean(answer.counts?.private) || turn.private;
     turn.answer = { ...answer, confirmed: answer.text.length };
@@ -174,7 +175,7 @@ async function follow(source, turn) {
     return view.fail(`${error.message}: the conversation is not kept`);
   }
   // Until here it could have been read again.
-  void api.forget(name);
+  if (!stopped) void api.forget(name);
 }
 
 byId("composer").addEventListener("submit", (event) => {
