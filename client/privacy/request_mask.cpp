@@ -119,7 +119,10 @@ void RequestMask::learn_parts(std::string_view text, Writer writer, bool is_name
 
 void RequestMask::add_marked(std::string_view value) {
   const bool grouped = is_grouped_value(as_utf8(value));
-  full_ = !guard_.vault().add(value, PrivateType::text, grouped) || full_;
+  const auto add = [&] { return guard_.vault().add(value, PrivateType::text, grouped); };
+  if (add()) return;
+  guard_.vault().forget_detected();
+  full_ = !add() || full_;
 }
 
 Result<void> RequestMask::check() {

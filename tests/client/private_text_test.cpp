@@ -282,6 +282,27 @@ TEST(RequestMaskTest, AConversationThatGrowsKeepsItsPlaceholders) {
             "Title of: I am [TEXT_001], [TEXT_002]'s friend");
 }
 
+TEST(RequestMaskTest, WhatWasDetectedBeforeMakesRoom) {
+  PrivacyGuard guard = make_guard();
+  const auto fill = [&] {
+    std::string text;
+    for (std::size_t i = 0; i < PrivateVault::kValuesMax; ++i) {
+      text += "u" + std::to_string(i) + "@lee.org ";
+    }
+    RequestMask mask(guard, PrivateMode::local);
+    mask.learn(text, /*is_private=*/false);
+    ASSERT_TRUE(mask.check());
+  };
+  for (const std::string text : {"zoe@quist.org", "<private>Zoe Quist</private>"}) {
+    fill();
+    RequestMask mask(guard, PrivateMode::mask);
+    mask.learn(text, /*is_private=*/false);
+    ASSERT_TRUE(mask.check()) << text;
+    EXPECT_EQ(mask.apply(text, /*is_private=*/false).find("Zoe"), std::string::npos);
+    EXPECT_TRUE(mask.outcome());
+  }
+}
+
 TEST(RequestMaskTest, WhatWasMarkedStaysPrivateWithoutSpacesBesideIt) {
   PrivacyGuard guard = make_guard();
   const std::string first = "我叫<private>李雷</private>。";
