@@ -113,6 +113,7 @@ bool Generation::begin_check() {
   started_ = parts_.now() - stats_.elapsed;
   failure_.reset();
   check_deadline_.reset();
+  nothing_to_write_ = false;
   phase_ = Phase::writing;
   begin_resync();
   work();

@@ -23,7 +23,7 @@ KeptStream::KeptStream(HttpReply reply, HttpHeaders headers, std::size_t bytes_m
       started_ms_(wall_clock_ms()) {}
 
 void KeptStream::answer(HttpAnswer answer) {
-  // Who asked has the status; whoever reads the stream learns it here.
+  // The client that asked gets the status; other readers of the stream get this event.
   write("data: " + answer.body + "\n\n");
   answer.add(headers_);
   asking_->send(std::move(answer));

@@ -110,7 +110,7 @@ bool Scheduler::drop_waiting(std::uint64_t connection_id, std::uint32_t round) {
   return true;
 }
 
-// What it asked for is not begun, and takes nobody's place in the queue until then.
+// Requests of the connection that still wait are dropped: they must not fill the queue.
 void Scheduler::ended(std::uint64_t connection_id) {
   const std::lock_guard lock(mutex_);
   for (auto n = news_.begin(); n != news_.end();) {

@@ -20,6 +20,7 @@
 #include "server/sessions/pass.h"
 #include "shared/base/progress.h"
 #include "shared/program/validators.h"
+#include "shared/protocol/limits.h"
 #include "tests/bench/acceptance_counts.h"
 #include "tests/bench/bench_device.h"
 #include "tests/bench/ruled_answer.h"
@@ -240,7 +241,7 @@ void declare_acceptance(CLI::App& app, AcceptanceOptions& o) {
   app.add_option("--chain", o.chain, "Draft K tokens in a row instead");
   app.add_option("--max-tokens", o.max_tokens,
                  "Longest answer; its first token is the prompt's, and no cycle's")
-      ->check(in_range(2u, 1'048'576u))
+      ->check(in_range(2u, kContextCountMax))
       ->capture_default_str();
   app.add_option("--temperature", o.temperature, "0 takes the likeliest token")
       ->check(in_range(0.0f, 100.0f))

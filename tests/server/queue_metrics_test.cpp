@@ -42,6 +42,17 @@ class QueueMetricsTest : public testing::HeldSchedulerTest {
     scheduler_.post(client(answers_.size() + 1), wire::Prefill{.round = 1, .tokens = {5, 6}});
   }
 
+  // Behind one that runs and a client that holds no place.
+  void expect_room_for_two() {
+    EXPECT_EQ(samples()["num_requests_waiting"], 0);
+    ask();
+    ask();
+    EXPECT_EQ(samples()["requests_refused_total{reason=\"queue_full\"}"], 0);
+    pass_.end();
+    EXPECT_FALSE(answers_[2]->wait());
+    EXPECT_FALSE(answers_[3]->wait());
+  }
+
   std::vector<std::shared_ptr<Answer>> answers_;
 };
 
@@ -77,13 +88,7 @@ TEST_F(QueueMetricsTest, WhoChangesItsMindHoldsNoPlaceInTheQueue) {
     scheduler_.hints(100, {.round = round, .credit = 10});
     scheduler_.cancel(100, round);
   }
-  EXPECT_EQ(samples()["num_requests_waiting"], 0);
-  ask();
-  ask();
-  EXPECT_EQ(samples()["requests_refused_total{reason=\"queue_full\"}"], 0);
-  pass_.end();
-  EXPECT_FALSE(answers_[2]->wait());
-  EXPECT_FALSE(answers_[3]->wait());
+  expect_room_for_two();
 }
 
 // Nor does who is gone.
@@ -96,13 +101,7 @@ TEST_F(QueueMetricsTest, WhoIsGoneHoldsNoPlaceInTheQueue) {
     scheduler_.hints(100, {.round = 1, .credit = 10});
     scheduler_.ended(100);
   }
-  EXPECT_EQ(samples()["num_requests_waiting"], 0);
-  ask();
-  ask();
-  EXPECT_EQ(samples()["requests_refused_total{reason=\"queue_full\"}"], 0);
-  pass_.end();
-  EXPECT_FALSE(answers_[2]->wait());
-  EXPECT_FALSE(answers_[3]->wait());
+  expect_room_for_two();
 }
 
 }  // namespace
