@@ -43,6 +43,7 @@ from drafters import DEFAULT_NAMES, described, kind_of
 from model import Llama
 from tasks import Example
 from tokenizer import Tokenizer
+from traces import Traces
 
 
 def parse() -> argparse.Namespace:
@@ -70,6 +71,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--top-k-from", type=float, default=0.0, metavar="SHARE",
         help="share of the training from which on HASS has that term (default 0; published: 0.8)")
     add("--period", type=int, nargs=2, default=(2, 8), metavar=("LOW", "HIGH"), help="e is drawn from LOW..HIGH (default 2 8)")
+    add("--keep", type=float, default=0.0, metavar="GB",
+        help="memory a worker for what the target computes of conversations, so that it runs once for each that fits "
+             "and not every time that one is drawn (default 0)")
     add("--staircase", type=float, default=0.0, metavar="P",
         help="chance at the start that a row's SA sees only its drafted block; falls to 0 at half time (default 0)")
 
@@ -142,13 +146,16 @@ def loss_weights(options: argparse.Namespace) -> Dict[str, Weights]:
     return result
 
 
-def losses(drafters: Dict[str, nn.Module], target: Llama, tokens: Tensor, labels: Tensor, period: Tensor, staircase: Tensor,
+def losses(drafters: Dict[str, nn.Module], traces: Traces, tokens: Tensor, labels: Tensor, period: Tensor, staircase: Tensor,
            weights: Dict[str, Weights], multiple: int = 1, checked: bool = True):
     """Per drafter (loss, KL, share of equal argmax) on tokens [B, T]; KL and share are those of its first guess.
 
-    The tensors given are on the CPU.  The first rows count twice where that fills up the number of rows to a ``multiple``.
+    The target is that of ``traces``.  The tensors given are on the CPU.  The first rows count twice where that fills up the number of rows to a ``multiple``.
     Without ``checked`` there is the loss alone, and nothing waits for a GPU.
     """
+    target = traces.target
+    with torch.no_grad():
+        trace = traces(tokens, labels)
     response, answered = answer_rows(labels)
     index = answered.flatten().nonzero().squeeze(1)
     index = index[torch.arange(-(-len(index) // multiple) * multiple) % len(index)]
@@ -163,7 +170,6 @@ def losses(drafters: Dict[str, nn.Module], target: Llama, tokens: Tensor, labels
         return probability.topk(number, -1)
 
     with torch.no_grad():
-        trace = target(tokens, head=False)
         wanted = target.head(rows(trace.feature)).float()
         probability = wanted.softmax(-1)
         if checked:
@@ -236,6 +242,8 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
         drafters = load_drafters(options.out, target)
         clock = loop.Clock.of(saved)
     weights = loss_weights(options)
+    fields = [field for name, drafter in drafters.items() for field in kind_of(name).reads(drafter)]
+    traces = Traces(target, fields, int(options.keep * 1e9))
     for name, drafter in drafters.items():
         drafter.to(options.device).train()
         for _, parameter in trainable(name, drafter):
@@ -255,14 +263,14 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
         top_k = options.top_k_loss if clock.progress(options) >= options.top_k_from else 0.0
         now = {name: dataclasses.replace(weight, top_k=top_k) for name, weight in weights.items()}
         with loop.precision(options):
-            found = losses(drafters, target, tokens, labels, period, staircase, now, multiple=128, checked=False)
+            found = losses(drafters, traces, tokens, labels, period, staircase, now, multiple=128, checked=False)
         return {name: values[0] for name, values in found.items()}
 
     def check() -> str:
         """Mean over the held-out groups of KL and equal argmax, each guess with all of the target's activations before it."""
         def told(tokens: Tensor, labels: Tensor) -> List[float]:
             rows = tokens.shape[0]
-            found = losses(drafters, target, tokens, labels, torch.ones(rows, dtype=torch.long), torch.zeros(rows, dtype=torch.bool), weights)
+            found = losses(drafters, traces, tokens, labels, torch.ones(rows, dtype=torch.long), torch.zeros(rows, dtype=torch.bool), weights)
             return [value for name in drafters for value in found[name][1:]]
 
         for drafter in drafters.values():

@@ -24,6 +24,7 @@ from drafters import eagle, moa
 from generate import written
 from model import Llama, LlamaConfig
 from split import SHIPPED
+from traces import Traces
 
 
 class HuggingFaceTest(unittest.TestCase):
@@ -146,7 +147,7 @@ class HuggingFaceTest(unittest.TestCase):
         target = load_target(self.folder).requires_grad_(False)
         drafter = distill.make_drafter("independent", target, 0.3)
         tokens, labels = collate(training[:2])
-        found = distill.losses({"independent": drafter}, target, tokens, labels, torch.tensor([4, 4]), torch.tensor([False, False]),
+        found = distill.losses({"independent": drafter}, Traces(target, ()), tokens, labels, torch.tensor([4, 4]), torch.tensor([False, False]),
                                {"independent": distill.Weights(1, 0.1, 0)})
         found["independent"][0].backward()
         self.assertIsNotNone(drafter.model.layers[0].mlp.up_proj.weight.grad)

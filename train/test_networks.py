@@ -24,6 +24,7 @@ from drafters.moa import Moa, MoaConfig, MoaState
 from generate import written
 from model import Cache, Llama, LlamaConfig
 from optim import Muon, orthogonalise
+from traces import Traces
 
 
 class MaskTest(unittest.TestCase):
@@ -220,7 +221,7 @@ class FeatureDraftersTest(unittest.TestCase):
 
         def loss(*weights):
             with unittest.mock.patch.object(eagle, "TOP_K", 50):
-                return distill.losses(hass, self.target, self.tokens, labels, period, nothing, {"hass-2": distill.Weights(*weights)})["hass-2"][0]
+                return distill.losses(hass, Traces(self.target, ()), self.tokens, labels, period, nothing, {"hass-2": distill.Weights(*weights)})["hass-2"][0]
 
         self.assertAlmostEqual(float(loss(0, 0, 1)), float(loss(1, 0, 0)), places=4)
         self.assertAlmostEqual(float(loss(0.1, 1, 0.5)), float(loss(0.6, 1, 0)), places=4)
@@ -231,7 +232,7 @@ class FeatureDraftersTest(unittest.TestCase):
 
         def told(tokens, labels):
             period, nothing = torch.full((len(tokens),), 4), torch.zeros(len(tokens), dtype=torch.bool)
-            return list(distill.losses(drafter, self.target, tokens, labels, period, nothing, weights)["hass"][1:])
+            return list(distill.losses(drafter, Traces(self.target, ()), tokens, labels, period, nothing, weights)["hass"][1:])
 
         held = []
         for lengths in ((5, 12, 9, 7), (6,)):
@@ -258,6 +259,47 @@ class FeatureDraftersTest(unittest.TestCase):
                 self.assertAlmostEqual(guess.weight, 0.8**k)
             chain = distill.kind_of(name).draft_chain(drafter, self.target, self.trace, self.tokens[0].tolist(), 6, 4)
             self.assertEqual(chain, logits[5].argmax(-1)[:4].tolist())
+
+
+class TracesTest(unittest.TestCase):
+    NAMES = ("moa-tli0", "moa-tli1", "moa-o-tli0", "eagle", "hass-2", "medusa", "independent")
+
+    def setUp(self):
+        torch.manual_seed(7)
+        config = LlamaConfig(vocab_size=50, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+                             head_dim=8, intermediate_size=40)
+        self.target = Llama(config).requires_grad_(False)
+        self.rows = [Row(torch.randint(0, 50, (n,)).tolist(), [False] * 3 + [True] * (n - 3)) for n in (5, 12, 9, 7)]
+        self.computed = 0  # rows that the target ran on
+        self.target.register_forward_pre_hook(lambda _, arguments: setattr(self, "computed", self.computed + len(arguments[0])))
+
+    def batch(self, which, width):
+        return collate([self.rows[i] for i in which], width)
+
+    def test_what_is_kept_is_what_the_target_computes(self):
+        for name in self.NAMES:
+            with self.subTest(name):
+                drafters = {name: distill.make_drafter(name, self.target, 0.9).eval()}
+                weights = {name: distill.Weights(1, 1, 1)}
+                fields = distill.kind_of(name).reads(drafters[name])
+                kept, anew = Traces(self.target, fields, 10**6), Traces(self.target, fields)
+                for which, width, ran in (((0, 1), 12, 2), ((1, 2), 15, 1), ((2, 0, 1), 12, 0), ((3, 3), 9, 2)):
+                    tokens, labels = self.batch(which, width)
+                    given = (tokens, labels, torch.full((len(which),), 3), torch.zeros(len(which), dtype=torch.bool), weights)
+                    self.computed = 0
+                    found = distill.losses(drafters, kept, *given)[name]
+                    self.assertEqual(self.computed, ran, which)
+                    for a, b in zip(found, distill.losses(drafters, anew, *given)[name]):
+                        self.assertAlmostEqual(float(a), float(b), places=5)
+
+    def test_room_is_never_exceeded(self):
+        size = 4 * 32  # bytes of a position's feature
+        traces = Traces(self.target, (), 14 * size)
+        for which in ((1,), (2,), (0,), (1,), (2,), (0,)):
+            traces(*self.batch(which, 12))
+        self.assertEqual(sorted(len(key) // 8 for key in traces.kept), [12])
+        self.assertEqual(traces.room, 2 * size)
+        self.assertEqual(self.computed, 5)  # the other two each time
 
 
 class CalibrationTest(unittest.TestCase):

@@ -266,6 +266,10 @@ class MoaKind(Kind):
     def restore(self, target: Llama, config: dict) -> nn.Module:
         return Moa(target.config, MoaConfig(**{"heads": target.config.num_attention_heads, **config}))
 
+    def reads(self, drafter: nn.Module) -> Tuple[str, ...]:
+        own_layers = drafter.config.tli > 0
+        return (("streams",) if own_layers else ()) + (("keys", "values") if own_layers or drafter.config.memory == "lsa" else ())
+
     def training_forward(self, drafter: nn.Module, target: Llama, tokens: Tensor, trace: Trace, response: Tensor, period: Tensor,
                          staircase: Tensor) -> List[Guess]:
         out, feature = training_forward(drafter, target, tokens, trace, sync_positions(response, period), staircase)

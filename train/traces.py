@@ -1,0 +1,59 @@
+"""What a frozen target computes of the conversations that drafters are trained on."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterable, List
+
+import torch
+from torch import Tensor
+import torch.nn.functional as F
+
+from data import IGNORE
+from model import Llama, Trace
+
+LISTS = ("streams", "keys", "values")  # of a Trace, beside its feature
+
+
+class Traces:
+    """The target's traces of batches; of a conversation that was there before from memory.
+
+    An answer is drawn many times in a long training.  With ``room``, in bytes, the target runs once for each as long as
+    what it computed fits; without, every time.
+    """
+
+    def __init__(self, target: Llama, fields: Iterable[str], room: int = 0):
+        """``fields`` of a Trace are read, and its feature; others are empty if there is room."""
+        self.target, self.room = target, room
+        self.lists = [field for field in LISTS if field in set(fields)]
+        self.kept: Dict[bytes, List[Tensor]] = {}  # by a conversation's ids: the feature [1, T, E], then the lists, stacked [L, ..., T, width]
+
+    def __call__(self, tokens: Tensor, labels: Tensor) -> Trace:
+        """That of tokens [B, T] with the labels of data.collate, both on the CPU.  At padding it holds anything."""
+        device, width = self.target.head_weight.device, tokens.shape[1]
+        if self.room == 0 and not self.kept:
+            return self.target(tokens.to(device), head=False)
+        conversations = [row[:length] for row, length in zip(tokens, lengths(labels))]
+        keys = [ids.numpy().tobytes() for ids in conversations]
+        known = {i: self.kept[key] for i, key in enumerate(keys) if key in self.kept}
+        new = [i for i in range(len(keys)) if i not in known]
+        if new:
+            trace = self.target(tokens[new].to(device), head=False)
+            computed = [trace.feature[None]] + [torch.stack(getattr(trace, field)) for field in self.lists]
+            for row, i in enumerate(new):
+                known[i] = [part[:, row, ..., :len(conversations[i]), :] for part in computed]
+                self._keep(keys[i], known[i])
+        padded = [[F.pad(part, (0, 0, 0, width - part.shape[-2])) for part in known[i]] for i in range(len(keys))]
+        feature, *lists = (torch.stack(parts, 1) for parts in zip(*padded))
+        return Trace(None, feature[0], **{**{field: [] for field in LISTS}, **{field: list(x) for field, x in zip(self.lists, lists)}})
+
+    def _keep(self, key: bytes, parts: List[Tensor]) -> None:
+        size = sum(part.numel() * part.element_size() for part in parts)
+        if key not in self.kept and size <= self.room:
+            self.room -= size
+            self.kept[key] = [part.clone() for part in parts]
+
+
+def lengths(labels: Tensor) -> List[int]:
+    """How many ids of each row stand at or before the last that is to be predicted; all where nothing is."""
+    ends = [(row != IGNORE).nonzero().flatten().tolist()[-1:] for row in labels]
+    return [end[0] + 2 if end else labels.shape[1] for end in ends]
