@@ -9,6 +9,7 @@ export class Answer {
   state = "online";
   counts = null;
   finished = false;
+  broken = ""; // why it has no end
 
   take(event) {
     const choice = event.choices?.[0];
@@ -36,7 +37,7 @@ export class Answer {
   // One line about it.
   note() {
     const c = this.counts;
-    if (!c) return "";
+    if (!c) return this.broken;
     const parts = [`${c.tokens} tokens`];
     if (c.target_passes > 0) parts.push(`${(c.tokens / c.target_passes).toFixed(1)} per pass`);
     if (c.offline_tokens > 0) parts.push(`${c.offline_tokens} by this device, unchecked`);

@@ -118,7 +118,7 @@ function again(index) {
 
 const sent = () =>
   turns
-    .filter((turn) => !turn.stream)
+    .filter((turn) => turn.role === "user" || turn.answer?.text)
     .map((turn) => ({ role: turn.role, content: turn.role === "user" ? turn.content : turn.answer.text }));
 
 async function answer() {
@@ -151,7 +151,8 @@ async function follow(source, turn) {
     }
     if (!answer.finished) throw new Error("the answer was broken off");
   } catch (error) {
-    if (!controller.signal.aborted) view.fail(error.message);
+    if (!answer.finished) answer.broken = controller.signal.aborted ? "stopped" : error.message;
+    view.show(answer);
   }
   if (running !== controller) return; // another conversation is open
   running = null;
@@ -161,14 +162,10 @@ async function follow(source, turn) {
   const name = turn.stream;
   const stopped = controller.signal.aborted;
   if (stopped) void api.forget(name); // which ends it
-  if (answer.text || answer.finished) {
-    turn.private = Boolean(answer.counts?.private) || turn.private;
-    turn.answer = { ...answer, confirmed: answer.text.length };
-    delete turn.stream;
-    state.textContent = answer.note();
-  } else {
-    turns.splice(index, 1);
-  }
+  turn.private = Boolean(answer.counts?.private) || turn.private;
+  turn.answer = { ...answer };
+  delete turn.stream;
+  state.textContent = answer.note();
   try {
     await keep();
   } catch (error) {

@@ -65,8 +65,8 @@ export class AnswerView {
         element("span", { className: "unconfirmed", textContent: rest, title: "not confirmed by the server yet" }),
       );
     }
-    this.note.textContent = answer.note();
-    if (answer.finished) this.note.append(" ", button("Again", this.actions.again));
+    this.note.replaceChildren(element("span", { className: answer.broken ? "failed" : "", textContent: answer.note() }));
+    if (answer.finished || answer.broken) this.note.append(" ", button("Again", this.actions.again));
   }
 
   fail(message) {

@@ -319,7 +319,10 @@ std::uint32_t Completion::answers_count() const {
 
 // The prompt, where it is to be said again.
 std::string Completion::echo_of(std::uint32_t choice) const {
-  return request_.echo ? request_.prompts[choice / request_.choices].text : "";
+  if (!request_.echo) return "";
+  const TextPrompt& prompt = request_.prompts[choice / request_.choices];
+  if (prompt.tokens.empty()) return prompt.text;
+  return decode(parts_.tokenizer, prompt.tokens, LeadingSpace::strip);
 }
 
 // Behind text, not behind the template's; a grammar's texts begin behind the space.

@@ -325,7 +325,10 @@ void PassLoop::refuse_overdue() {
   const Instant now = now_();
   std::erase_if(turns_, [&](const Request& request) {
     if (request.started || request.was_paused) return false;
-    if (now - request.posted < options_.wait_max) return false;
+    // What it waits for hints is no lack of a turn.
+    const Instant due =
+        request.run() ? std::max(request.posted, request.run()->economy_until) : request.posted;
+    if (now - due < options_.wait_max) return false;
     admission_.turn_away(
         request, Refusal::deadline,
         {Errc::refused, "the server is too busy: the request waited " +

@@ -49,6 +49,7 @@ const lastAnswer = () =>
   page.$$eval("article.assistant > .body", (bodies) => bodies.at(-1)?.innerText ?? "");
 const answered = () =>
   page.waitForFunction(() => document.getElementById("stop").hidden, { timeout: 60_000 });
+const kept = () => page.waitForNetworkIdle({ idleTime: 300 });
 const shows = (text) =>
   page.waitForFunction((t) => document.body.innerText.includes(t), { timeout: 30_000 }, text);
 const hasText = () =>
@@ -140,6 +141,24 @@ test("a pulled plug, and what was written without the network", { skip }, async 
   await page.close();
 });
 
+test("what nobody confirmed stays so when its answer is stopped", { skip }, async () => {
+  await show();
+  await page.click("#plug");
+  await page.waitForSelector("#plug[aria-pressed=true]");
+  await say(story);
+  await page.waitForSelector(".unconfirmed", { timeout: 30_000 });
+  await page.click("#stop");
+  await answered();
+  await shows("stopped");
+  await page.click("#plug");
+  await page.waitForSelector("#plug[aria-pressed=false]");
+  await kept();
+  await page.reload();
+  await page.waitForSelector(".unconfirmed");
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
 test("an answer goes on while the page is loaded anew", { skip }, async () => {
   const right = await ask([{ role: "user", content: story }]);
   await show();
@@ -160,6 +179,11 @@ test("an answer is stopped, and asked for again", { skip }, async () => {
   await page.click("#stop");
   await answered();
   const stopped = await lastAnswer();
+  await shows("stopped");
+  await kept();
+  await page.reload();
+  await shows("stopped");
+  assert.equal(await lastAnswer(), stopped);
   await page.evaluate(() => [...document.querySelectorAll("button")].find((b) => b.textContent === "Edit").click());
   assert.equal(await page.$eval("#text", (text) => text.value), story);
   await page.click("#send");

@@ -352,6 +352,9 @@ TEST_F(LocalServerTest, TextsAreContinuedFromTextsOrTokens) {
   const json same =
       json::parse(post("/v1/completions", {{"prompt", tokens}, {"max_tokens", 6}}).body);
   EXPECT_EQ("Once upon a time" + same["choices"][0]["text"].get<std::string>(), text);
+  const json echoed = json::parse(
+      post("/v1/completions", {{"prompt", tokens}, {"max_tokens", 6}, {"echo", true}}).body);
+  EXPECT_EQ(echoed["choices"][0]["text"], text);
   EXPECT_EQ(post("/v1/completions", {{"prompt", {1 << 20}}}).status, 400u);
 }
 

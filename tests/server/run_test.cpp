@@ -286,6 +286,20 @@ TEST_F(RunTest, EconomyMakesNoPassForARootWhileHintsAreUnderWay) {
   }
 }
 
+// A step waits for hints that never come, for longer than a server may be too busy.
+TEST_F(RunTest, WaitingForHintsIsNoLackOfATurn) {
+  open({.wait_max = 100ms, .metrics = metrics_});
+  HintingClient& client = connect();
+  const Tokens prompt = prompt_of(1);
+  ASSERT_TRUE(client.begin(prompt, {}, {.credit = kPromptCount + 3, .economy = true}));
+  for (int i = 0; i < 20; ++i) {
+    loop_->step();
+    if (loop_->idle()) now_ = loop_->due().value_or(now_ + 1s);
+  }
+  EXPECT_TRUE(client.listen());
+  EXPECT_EQ(client.text().size(), kPromptCount + 3);
+}
+
 // The server's own guesses, from the answer that it is going to give.
 class Foresight final : public SessionProposer {
  public:

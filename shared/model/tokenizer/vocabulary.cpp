@@ -4,12 +4,12 @@
 #include <limits>
 
 #include "shared/base/bytes.h"
+#include "shared/model/tensor_shapes.h"
 #include "shared/model/utf8.h"
 
 namespace edgedraft {
 namespace {
 
-constexpr std::uint64_t kVocabularyCountMax = 1u << 24;
 // Spellings that end an answer, whatever the file says of them: many files name only one.
 constexpr std::string_view kEndTexts[] = {"<|eot_id|>",    "<|im_end|>",    "<|end|>",
                                           "<|eom_id|>",    "<|endoftext|>", "<|end_of_text|>",
