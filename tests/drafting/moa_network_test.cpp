@@ -32,6 +32,11 @@ class MoaNetworkTest : public ::testing::TestWithParam<std::tuple<std::uint32_t,
   std::vector<float> rows(std::uint32_t first, std::uint32_t count) const {
     return testing::made_up_rows(layout_.cols(), first, count);
   }
+  // The logits behind a text of which some may be committed.
+  static std::vector<float> logits_behind(MoaNetwork& network, const Tokens& text) {
+    network.commit(std::span(text).subspan(network.committed_count()));
+    return read_logits(network);
+  }
 
   std::unique_ptr<Backend> backend_;
   ToyDecoder toy_{4};
@@ -124,12 +129,27 @@ TEST_P(MoaNetworkTest, TruncatedTokensAndMemoryLeaveNoTrace) {
   network.truncate_memory(3);
   EXPECT_EQ(network.memory_count(), 3u);
   network.extend_memory(3, rows(3, 4));
-  network.commit(Tokens{6, 7, 8});
+  const Tokens text{1, 2, 3, 4, 5, 6, 7, 8};
 
   MoaNetwork straight = fresh();
   straight.extend_memory(0, rows(0, 7));
-  straight.commit(Tokens{1, 2, 3, 4, 5, 6, 7, 8});
-  EXPECT_EQ(read_logits(network), read_logits(straight));
+  EXPECT_EQ(logits_behind(network, text), logits_behind(straight, text));
+}
+
+// Activations come behind later verdicts: some tokens stay the network's own.
+TEST_P(MoaNetworkTest, AMemoryThatLagsGivesTheBitsOfMemoryAtOnce) {
+  MoaNetwork lagging = fresh();
+  lagging.extend_memory(0, rows(0, 2));
+  Tokens text{1, 2, 3, 4, 5};
+  lagging.commit(text);
+  for (std::uint32_t known = 2; known < 6; ++known) {
+    lagging.extend_memory(known, rows(known, 1));
+    text.push_back(10 + known);
+    MoaNetwork at_once = fresh();
+    at_once.extend_memory(0, rows(0, known + 1));
+    EXPECT_EQ(logits_behind(lagging, text), logits_behind(at_once, text)) << known;
+    EXPECT_EQ(expand_chain(lagging, Tokens{6, 9}), expand_chain(at_once, Tokens{6, 9})) << known;
+  }
 }
 
 // As a drafter for a Qwen2 may have them.

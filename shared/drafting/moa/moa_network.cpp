@@ -93,15 +93,16 @@ void MoaNetwork::extend_memory(std::uint32_t first_position, std::span<const flo
   const std::size_t cols = m_->layout_.cols();
   EDGEDRAFT_CHECK(rows.size() % cols == 0);
   draft_rows_ = 0;
-  own_rows_ = 0;
   // A server whose context is the longer one goes on where ours ends: nothing is drafted there.
   const std::size_t room = m_->positions_max_ - std::min(first_position, m_->positions_max_);
   const std::size_t count = std::min(rows.size() / cols, room);
+  if (count == 0) return;
   for (std::size_t done = 0; done < count; done += kMaskRowsMax) {
     const std::size_t chunk = std::min<std::size_t>(kMaskRowsMax, count - done);
     append_memory(first_position + static_cast<std::uint32_t>(done),
                   rows.subspan(done * cols, chunk * cols));
   }
+  forget_own_states();
 }
 
 void MoaNetwork::append_memory(std::uint32_t first_position, std::span<const float> rows) {
@@ -151,7 +152,6 @@ void MoaNetwork::append_memory(std::uint32_t first_position, std::span<const flo
 void MoaNetwork::truncate_memory(std::uint32_t position) {
   if (position >= memory_end_) return;
   draft_rows_ = 0;
-  own_rows_ = 0;
   std::vector<std::uint32_t> slots;
   std::vector<std::uint32_t> positions;
   for (std::uint32_t slot = 0; slot < memory_count(); ++slot) {
@@ -166,6 +166,14 @@ void MoaNetwork::truncate_memory(std::uint32_t position) {
     cache->set_length(0);
     cache->keep(slots);
   }
+  forget_own_states();
+}
+
+// Tokens behind the memory have been through target layers that saw the memory as it was: they are
+// to be committed once more.
+void MoaNetwork::forget_own_states() {
+  own_rows_ = 0;
+  if (m_->config_.tli > 0) sa_cache_.set_length(std::min(sa_cache_.length(), memory_end_));
 }
 
 void MoaNetwork::commit(std::span<const std::uint32_t> tokens) {

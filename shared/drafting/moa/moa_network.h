@@ -69,8 +69,9 @@ class MoaNetwork final : public DraftNetwork {
   const MoaRowLayout& row_layout() const { return m_->layout_; }
   std::uint32_t activation_cols() const { return m_->layout_.cols(); }
 
-  // Adds the activations of positions first, first + 1, ... to the memory. What the network
-  // computed itself for the TLI layers behind the memory is dropped: the true states replace it.
+  // Adds the activations of positions first, first + 1, ... to the memory. With TLI layers the
+  // tokens behind the memory's newest position are to be committed again (committed_count()): true
+  // states replace some of theirs, and the others were made without these.
   // Shapes    rows [n * row_layout().cols()], packed, as a server's tap made them
   // Rows of positions from position_count_max() on are dropped.
   // Requires  none of the positions is in the memory
@@ -92,6 +93,7 @@ class MoaNetwork final : public DraftNetwork {
   Backend& backend() override { return backend_; }
 
  private:
+  void forget_own_states();
   void append_memory(std::uint32_t first_position, std::span<const float> rows);
   void commit_chunk(std::span<const std::uint32_t> tokens);
   void run_self_attention(std::span<const std::uint32_t> tokens, const RowBatch& batch);
