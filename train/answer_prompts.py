@@ -6,7 +6,8 @@ edgedraft-server with the model; with --max-sessions it answers several prompts 
 here with PyTorch, a task's prompts of about the same length together; --seconds then ends early, with what there is.  A folder of
 unpack_gguf.py has the demo's tokenizer; with --demo-tokenizer it makes the ids, and no program is needed.
 
-An answer is greedy, or drawn at --temperature.  The id that ends it is part of it.
+An answer is greedy, or drawn at --temperature, a server's with --seed for the first prompt, --seed + 1 for the second and so on.
+The id that ends it is part of it.  While answers come they are in FILE.new, which replaces --out in the end.
 
 With --given nothing is answered: the ids are those of the answers that --prompts has, as of open_texts.py, to train a target on.
 Prompts without one have an empty answer.  Prompts may also come as ids, which needs no tokenizer: a file that this program wrote.
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import itertools
 import json
 import os
 import subprocess
@@ -95,6 +97,8 @@ def main() -> None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         parser.error(f"--prompts {options.prompts}: JSON lines with task and prompt are wanted: {error!r}")
     tokenized = all(isinstance(text, list) for text in texts)
+    if os.path.exists(options.out) and os.path.samefile(options.prompts, options.out):
+        parser.error("--out would replace --prompts")
     if options.server and any(isinstance(text, list) for text in texts):
         parser.error("prompts that are ids need --target")
     if options.demo_tokenizer and (options.model or not options.target):
@@ -122,21 +126,21 @@ def main() -> None:
     def given(entry: dict) -> List[int]:
         return tokenize(entry["answer"]) + [options.end] if entry.get("answer") else []
 
-    def answer(prompt: str) -> List[int]:
+    def answer(prompt: str, seed: int) -> List[int]:
         said = run([options.edgedraft, "run", "--plain", "--json", "-f", "-", "--bundle", options.model, "--server", options.server,
                     "--pin", options.pin, "--max-tokens", str(options.limit), "--temperature", str(options.temperature),
-                    "--seed", str(options.seed)], prompt)
+                    "--seed", str(seed)], prompt)
         return json.loads(said)["tokens"]
 
     bar, until = Progress(len(entries)), time.time() + options.seconds
-    answers, count = 0, 0
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool, open(options.out, "w", encoding="utf-8") as file:
+    answers, count, coming = 0, 0, options.out + ".new"
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool, open(coming, "w", encoding="utf-8") as file:
         try:
             prompts = list(pool.map(ids_of, texts))
             if options.target:
                 found = written_here(options, tasks, prompts)
             else:
-                found = enumerate(pool.map(given, entries) if options.given else pool.map(answer, texts))
+                found = enumerate(pool.map(given, entries) if options.given else pool.map(answer, texts, itertools.count(options.seed)))
             for index, ids in found:
                 file.write(json.dumps({"task": tasks[index], "prompt": prompts[index], "answer": ids}) + "\n")
                 answers, count = answers + 1, count + len(ids)
@@ -146,7 +150,8 @@ def main() -> None:
             pool.shutdown(cancel_futures=True)
         except RuntimeError as error:
             pool.shutdown(cancel_futures=True)
-            sys.exit(f"error: {error}")
+            sys.exit(f"error: {error}" + (f"; {coming} has the {answers} answers so far" if answers else ""))
+    os.replace(coming, options.out)
     bar.line(f"{options.out}: {answers} answers, {count} ids")
 
 

@@ -37,6 +37,7 @@ from model import Llama
 from progress import Progress
 
 GUESSES = 10  # of a head that may become nodes
+NODES_MAX = 255  # of a draft tree, root apart
 Node = Tuple[int, ...]  # ranks of the guesses on its path
 
 
@@ -107,16 +108,18 @@ def main() -> None:
     add("--target", metavar="FOLDER", required=True, help="Hugging Face folder of a Llama or Qwen2, or checkpoint of train_target.py")
     add("--answers", metavar="FILE", required=True, help="JSON lines of answer_prompts.py; those that distill_answers.py holds out are not used")
     add("--drafter", metavar="DIR", required=True, help="folder of export.py, whose config.json gets the tree")
-    add("--nodes", type=int, default=62, help="of the tree, its root apart (default 62)")
+    add("--nodes", type=int, default=62, help="of the tree, its root apart (default 62, at most 255)")
     add("--count", type=int, default=400, help="answers (default 400)")
     add("--longest", type=int, default=600, help="longest conversation in token ids (default 600)")
     add("--threads", type=int, default=2)
     options = parser.parse_args()
+    if not 1 <= options.nodes <= NODES_MAX:
+        parser.error(f"--nodes must be 1 to {NODES_MAX}")
     torch.set_num_threads(options.threads)
     torch.set_grad_enabled(False)
     target = load_target(options.target)
     drafter = load_medusa(options.drafter, target)
-    training = read_answers(options.answers, options.longest)[0]
+    training = read_answers(options.answers, target.config.vocab_size, options.longest)[0]
     training = training[::max(1, len(training) // options.count)][:options.count]
     bar, answers = Progress(len(training)), []
     for row in training:

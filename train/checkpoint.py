@@ -40,13 +40,19 @@ def write_safetensors(path: str, tensors: Dict[str, Tensor]) -> None:
 
 
 def read_safetensors(path: str) -> Dict[str, Tensor]:
+    """ValueError names a file that is truncated, or none of this format: a pointer of git-lfs, for instance."""
+    size = os.path.getsize(path)
     with open(path, "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
+        length = int.from_bytes(file.read(8), "little")
+        if 8 + length > size:
+            raise ValueError(f"{os.path.basename(path)} is no safetensors file, or truncated: download it anew")
         header, data = json.loads(file.read(length)), file.read()
     result = {}
     for name, entry in header.items():
         if name != "__metadata__":
             begin, end = entry["data_offsets"]
+            if end > len(data):
+                raise ValueError(f"{os.path.basename(path)} ends within its tensors: it is truncated, download it anew")
             blob = torch.frombuffer(bytearray(data[begin:end]), dtype=_TYPES[entry["dtype"]])
             result[name] = blob.reshape(entry["shape"])
     return result

@@ -55,7 +55,7 @@ def parse() -> argparse.Namespace:
     add("--target", metavar="FILE", required=True, help="checkpoint of train_target.py")
     add("--own-answers", metavar="FILE", help="JSON lines of generate.py: answers of the target that replace most references")
     options = parser.parse_args()
-    loop.check_options(options)
+    check_options(options)
     return options
 
 
@@ -76,6 +76,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
              "and not every time that one is drawn (default 0)")
     add("--staircase", type=float, default=0.0, metavar="P",
         help="chance at the start that a row's SA sees only its drafted block; falls to 0 at half time (default 0)")
+
+
+def check_options(options: argparse.Namespace) -> None:
+    """Those of add_options."""
+    loop.check_options(options)
+    low, high = options.period
+    if not 1 <= low <= high:
+        sys.exit("error: --period must be two numbers from 1 on, the lower one first")
+    if options.keep < 0:
+        sys.exit("error: --keep must not be below 0")
 
 
 def make_drafter(name: str, target: Llama, share: float) -> nn.Module:

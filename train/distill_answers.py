@@ -23,7 +23,6 @@ if __name__ == "__main__":
     parallel.environment()  # before PyTorch is imported
 
 import distill
-import loop
 from checkpoint import load_target
 from data import Row
 from drafters import described
@@ -42,12 +41,12 @@ def parse() -> argparse.Namespace:
     add("--shortest", type=int, default=2, help="answers of fewer token ids are left out (default 2)")
     distill.add_options(parser)
     options = parser.parse_args()
-    loop.check_options(options)
+    distill.check_options(options)
     return options
 
 
-def answers_by_task(path: str, longest: int, shortest: int = 2) -> Dict[str, List[Row]]:
-    """The conversations of the file, but those of more than ``longest`` ids and those whose answer has fewer than ``shortest``."""
+def answers_by_task(path: str, vocabulary: int) -> Dict[str, List[Row]]:
+    """The conversations of the file, whose ids have to be below ``vocabulary``."""
     answers: Dict[str, List[Row]] = {}
     number = 0
     try:
@@ -57,8 +56,9 @@ def answers_by_task(path: str, longest: int, shortest: int = 2) -> Dict[str, Lis
                 prompt, answer = entry["prompt"], entry["answer"]
                 if not all(isinstance(token, int) and token >= 0 for token in prompt + answer):
                     raise ValueError("prompt and answer must be ids")
-                if len(prompt) + len(answer) <= longest and len(answer) >= shortest:
-                    answers.setdefault(entry["task"], []).append(Row(prompt + answer, [False] * len(prompt) + [True] * len(answer)))
+                if (largest := max(prompt + answer, default=0)) >= vocabulary:
+                    raise ValueError(f"the id {largest} is beyond the target's vocabulary of {vocabulary}")
+                answers.setdefault(entry["task"], []).append(Row(prompt + answer, [False] * len(prompt) + [True] * len(answer)))
     except OSError as error:
         sys.exit(f"error: {error}")
     except (ValueError, KeyError, TypeError) as error:
@@ -83,9 +83,16 @@ def split_by_prompt(answers: Dict[str, List[Row]]) -> Tuple[List[Row], Dict[str,
     return training, held
 
 
-def read_answers(path: str, longest: int, shortest: int = 2) -> Tuple[List[Row], Dict[str, List[Row]]]:
-    """split_by_prompt of answers_by_task."""
-    training, held = split_by_prompt(answers_by_task(path, longest, shortest))
+def of_length(rows: List[Row], longest: int, shortest: int = 2) -> List[Row]:
+    """Those of at most ``longest`` ids whose answer has at least ``shortest``."""
+    return [row for row in rows if len(row.ids) <= longest and sum(row.response) >= shortest]
+
+
+def read_answers(path: str, vocabulary: int, longest: int, shortest: int = 2) -> Tuple[List[Row], Dict[str, List[Row]]]:
+    """split_by_prompt of answers_by_task, and of that what is of_length: what is held out does not depend on it."""
+    training, held = split_by_prompt(answers_by_task(path, vocabulary))
+    training = of_length(training, longest, shortest)
+    held = {task: kept for task, rows in held.items() if (kept := of_length(rows, longest, shortest))}
     if not training or not held:
         sys.exit(f"error: {path} has too few prompts")
     return training, held
@@ -94,7 +101,7 @@ def read_answers(path: str, longest: int, shortest: int = 2) -> Tuple[List[Row],
 def main() -> None:
     options = parse()
     target = load_target(options.target)
-    training, held = read_answers(options.answers, options.longest, options.shortest)
+    training, held = read_answers(options.answers, target.config.vocab_size, options.longest, options.shortest)
     distill.distill(options, target, lambda rng: pick(rng, training), [rows[:CHECKED] for rows in held.values()],
                     f"{len(training)}+{sum(map(len, held.values()))} answers (training+held out)")
 

@@ -32,7 +32,7 @@ from torch import nn
 from checkpoint import load_target
 from data import Row, Source
 from distill import load_drafters
-from distill_answers import answers_by_task, read_answers
+from distill_answers import answers_by_task, of_length, read_answers
 from generate import answer_all, written
 from drafters import kind_of
 from model import Llama
@@ -188,7 +188,11 @@ def main() -> None:
     if options.against and options.against not in drafters:
         parser.error(f"--against {options.against}: it is none of {', '.join(drafters)}")
     if options.answers:
-        held = answers_by_task(options.answers, options.longest) if options.every_answer else read_answers(options.answers, options.longest)[1]
+        vocabulary = target.config.vocab_size
+        if options.every_answer:
+            held = {task: of_length(rows, options.longest) for task, rows in answers_by_task(options.answers, vocabulary).items()}
+        else:
+            held = read_answers(options.answers, vocabulary, options.longest)[1]
         greedy = {task: list(itertools.islice((row.parts() for row in rows if is_greedy(target, row)), options.acceptance_count))
                   for task, rows in held.items()}
         if not all(greedy.values()):

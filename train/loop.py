@@ -77,6 +77,8 @@ def has_reference_blas() -> bool:
 
 
 def check_options(options: argparse.Namespace) -> None:
+    if options.workers < 1:
+        sys.exit("error: --workers must be 1 or more")
     if options.workers > 1 and (options.device != "cpu" or parallel.launched()):
         sys.exit("error: --workers is for the CPU without torchrun; on a GPU use more --tokens, on several torchrun")
     if options.minutes <= 0:

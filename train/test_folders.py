@@ -102,6 +102,18 @@ class HuggingFaceTest(unittest.TestCase):
                 load_target(self.folder)
             self.assertIn(named, str(caught.exception))
 
+    def test_files_that_are_not_whole_are_named(self):
+        path = os.path.join(self.folder, "model.safetensors")
+        with open(path, "rb") as file:
+            whole = file.read()
+        for content in (b"version https://git-lfs.github.com/spec/v1", b"", whole[:500], whole[:-1]):
+            with open(path, "wb") as file:
+                file.write(content)
+            with self.assertRaises(SystemExit) as caught:
+                load_target(self.folder)
+            self.assertIn("model.safetensors", str(caught.exception))
+            self.assertIn("truncated", str(caught.exception))
+
     def test_answers_written_here(self):
         """A task's prompts, of whatever lengths, share passes; each answer is that of its own prompt, the end included."""
         prompts = [self.tokens[0, :5].tolist(), self.tokens[1, :3].tolist(), self.tokens[1, :5].tolist(), self.tokens[0, 6:].tolist()]
@@ -141,9 +153,9 @@ class HuggingFaceTest(unittest.TestCase):
         with open(path, "w", encoding="utf-8") as file:
             for number in range(80):
                 file.write(json.dumps({"task": "chat", "prompt": [number] + self.tokens[0, :4].tolist(), "answer": self.tokens[1].tolist()}) + "\n")
-        training, held = distill_answers.read_answers(path, 600)
+        training, held = distill_answers.read_answers(path, 100, 600)
         self.assertEqual((len(training), len(held["chat"])), (78, 2))
-        self.assertEqual(distill_answers.read_answers(path, 16)[0], training)
+        self.assertEqual(distill_answers.read_answers(path, 100, 16)[0], training)
         target = load_target(self.folder).requires_grad_(False)
         drafter = distill.make_drafter("independent", target, 0.3)
         tokens, labels = collate(training[:2])
@@ -163,24 +175,41 @@ class HuggingFaceTest(unittest.TestCase):
         for order in (1, -1):
             with open(path, "w", encoding="utf-8") as file:
                 file.writelines(json.dumps(entry) + "\n" for entry in entries[::order])
-            training, held = distill_answers.read_answers(path, 600)
+            training, held = distill_answers.read_answers(path, 60, 600)
             self.assertEqual((len(training), len(held["chat"]), len(held["code"])), (3 * (43 + 2), 3 * 2, 3 * 1))
             unseen = {tuple(row.ids[:2]) for rows in held.values() for row in rows}
             self.assertFalse(unseen & {tuple(row.ids[:2]) for row in training})
             sides.append(unseen)
         self.assertEqual(*sides)
 
+    def test_what_is_held_out_is_so_whatever_length_is_asked_for(self):
+        path = os.path.join(self.folder, "answers.jsonl")
+        with open(path, "w", encoding="utf-8") as file:
+            for number in range(50):
+                for length in (3, 9) if number % 3 else (3,):
+                    file.write(json.dumps({"task": "chat", "prompt": [number], "answer": [2] * length}) + "\n")
+
+        def prompts(rows):
+            return {row.ids[0] for row in rows}
+
+        training, held = distill_answers.read_answers(path, 60, 600)
+        for limits in ((600, 5), (8, 2)):
+            fewer, held_then = distill_answers.read_answers(path, 60, *limits)
+            self.assertLessEqual(prompts(held_then["chat"]), prompts(held["chat"]))
+            self.assertFalse(prompts(held["chat"]) & prompts(fewer))
+            self.assertLess(len(fewer), len(training))
+
     def test_bad_answers_are_named_by_line(self):
         path = os.path.join(self.folder, "answers.jsonl")
         for line in ('{"task": "chat"', '{"task": "chat", "prompt": [1]}', '{"task": "chat", "prompt": "a text", "answer": "another"}',
-                     '{"task": "chat", "prompt": [1], "answer": [2.5]}', '[]'):
+                     '{"task": "chat", "prompt": [1], "answer": [2.5]}', '{"task": "chat", "prompt": [1], "answer": [60]}', '[]'):
             with open(path, "w", encoding="utf-8") as file:
                 file.write('{"task": "chat", "prompt": [1], "answer": [2]}\n' + line + "\n")
             with self.assertRaises(SystemExit, msg=line) as caught:
-                distill_answers.read_answers(path, 600)
+                distill_answers.read_answers(path, 60, 600)
             self.assertIn("line 2", str(caught.exception))
         with self.assertRaises(SystemExit):
-            distill_answers.read_answers(path + ".missing", 600)
+            distill_answers.read_answers(path + ".missing", 60, 600)
 
     def test_runs_of_equal_steps_see_the_same_batches(self):
         """A drafter learns the same alone and beside others, in so many steps, whatever time these take."""
@@ -263,6 +292,30 @@ class HuggingFaceTest(unittest.TestCase):
         for wrong in (["--given"], ["--end", "2"], ["--given", "--end", "2", "--prompts", program], ["--given", "--end", "2", "--target", self.folder], ["--server", "a:1", "--pin", "sha256:0"]):
             self.assertEqual(subprocess.run([*base, *wrong], capture_output=True).returncode, 2, wrong)
 
+    def test_a_server_draws_each_answer_anew_and_a_failure_costs_no_answers(self):
+        program, asked, out = (os.path.join(self.folder, name) for name in ("edgedraft", "asked.jsonl", "answers.jsonl"))
+        with open(asked, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps({"task": "a", "prompt": "the same"}) + "\n" for _ in range(3))
+        base = [sys.executable, answer_prompts.__file__, "--prompts", asked, "--out", out, "--model", "any.gguf", "--edgedraft", program,
+                "--server", "a:1", "--pin", "sha256:0", "--seed", "5", "--temperature", "1"]
+
+        def ask(last_step):
+            with open(program, "w", encoding="utf-8") as file:  # its answer is the seed, the last of its arguments
+                file.write('#!/bin/sh\ncase $1 in tokenize) echo 9;; *) for last; do :; done; ' + last_step + ';; esac\n')
+            os.chmod(program, 0o755)
+            return subprocess.run(base, capture_output=True, text=True)
+
+        self.assertEqual(ask("echo '{\"tokens\": ['$last']}'").returncode, 0)
+        with open(out, encoding="utf-8") as file:
+            before = file.read()
+        self.assertEqual([json.loads(line)["answer"] for line in before.splitlines()], [[5], [6], [7]])
+        failed = ask("exit 3")
+        self.assertEqual(failed.returncode, 1)
+        self.assertIn("error: ", failed.stderr)
+        with open(out, encoding="utf-8") as file:
+            self.assertEqual(file.read(), before)
+        self.assertEqual(subprocess.run([*base, "--out", asked], capture_output=True).returncode, 2)
+
 
 def gguf_string(text):
     return struct.pack("<Q", len(text.encode())) + text.encode()
@@ -337,6 +390,15 @@ class UnpackGgufTest(unittest.TestCase):
         unpack_gguf.unpack(self.path, self.folder)
         found = load_target(self.folder).model.layers[1].mlp.up_proj.weight
         self.assertTrue(torch.equal(found, scales.float()[:, None] * numbers))
+
+    def test_scaling_of_older_files(self):
+        rope = "llama.rope."
+        for values, factor in (({rope + "scaling.factor": 4.0}, 4.0), ({rope + "scale_linear": 2.0}, 2.0), ({rope + "scaling.type": "none", rope + "scale_linear": 2.0}, None),
+                               ({rope + "scaling.type": "linear", rope + "scaling.factor": 8.0}, 8.0), ({rope + "scale_linear": 1.0}, None)):
+            scaling = unpack_gguf.config_of({**self.metadata, **values}, True).rope_scaling
+            self.assertEqual(scaling and scaling["factor"], factor, values)
+        with self.assertRaises(ValueError):
+            unpack_gguf.config_of({**self.metadata, rope + "dimension_count": 8}, True)
 
     def test_tokenizer_and_template(self):
         try:

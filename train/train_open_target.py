@@ -31,7 +31,7 @@ import torch
 import loop
 from checkpoint import amend_config, load_target, write_llama
 from data import Row
-from distill_answers import answers_by_task, split_by_prompt
+from distill_answers import answers_by_task, of_length, split_by_prompt
 from model import Llama, LlamaConfig
 from tasks import pick
 from train_target import add_target_options, judged, new_config, train
@@ -74,14 +74,11 @@ def main() -> None:
         sys.exit(f"error: --like: {options.like}/config.json: {error!r}")
     answers: Dict[str, List[Row]] = {}
     for path in options.conversations:
-        for task, rows in answers_by_task(path, options.longest, shortest=0).items():
-            answers.setdefault(task, []).extend(rows)
+        for task, rows in answers_by_task(path, config.vocab_size).items():
+            answers.setdefault(task, []).extend(of_length(rows, options.longest, shortest=0))
     training, held = split_by_prompt(answers)
     if not training or not held:
         sys.exit("error: --conversations has too few prompts")
-    largest = max(max(row.ids) for row in training)
-    if largest >= config.vocab_size:
-        sys.exit(f"error: --conversations has the id {largest}, but the tokenizer of --like {config.vocab_size} entries")
     answered = {task: [row for row in rows if True in row.response] for task, rows in held.items()}
     checked = {task: rows[:CHECKED] for task, rows in answered.items() if rows}
     whole = [Row(row.ids, [True] * len(row.ids)) for row in training]

@@ -179,7 +179,7 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     options = parse()
     target = load_target(options.target).requires_grad_(False)
-    training, held = read_answers(options.answers, options.longest, options.shortest)
+    training, held = read_answers(options.answers, target.config.vocab_size, options.longest, options.shortest)
     torch.manual_seed(options.seed)
     heads = distill.make_drafter(HEADS, target, 1.0)
     adapters = adapt(target, options.rank, options.alpha)

@@ -117,16 +117,20 @@ def config_of(metadata: Dict[str, Any], tied: bool) -> LlamaConfig:
     """KeyError names what the metadata lack."""
     if metadata.get("general.architecture") != "llama":
         raise ValueError(f"its architecture is '{metadata.get('general.architecture')}'; only 'llama' is read")
-    scaling = metadata.get("llama.rope.scaling.type", "none")
+    scaling = metadata.get("llama.rope.scaling.type", "linear")  # where no type is named a factor means linear, as old files have it
     if scaling not in ("none", "linear"):
         raise ValueError(f"its RoPE scaling is '{scaling}'; none and linear are read")
+    factor = metadata.get("llama.rope.scaling.factor", metadata.get("llama.rope.scale_linear", 1.0)) if scaling == "linear" else 1.0
     heads, width = metadata["llama.attention.head_count"], metadata["llama.embedding_length"]
+    head_dim = metadata.get("llama.attention.key_length", width // heads)
+    if metadata.get("llama.rope.dimension_count", head_dim) != head_dim:
+        raise ValueError("it rotates a part of each head, which is not read")
     return LlamaConfig(
         vocab_size=len(metadata["tokenizer.ggml.tokens"]), hidden_size=width, num_hidden_layers=metadata["llama.block_count"],
         num_attention_heads=heads, num_key_value_heads=metadata.get("llama.attention.head_count_kv", heads),
-        head_dim=metadata.get("llama.attention.key_length", width // heads), intermediate_size=metadata["llama.feed_forward_length"],
+        head_dim=head_dim, intermediate_size=metadata["llama.feed_forward_length"],
         rms_norm_eps=round(metadata["llama.attention.layer_norm_rms_epsilon"], 12), rope_theta=metadata.get("llama.rope.freq_base", 10000.0),
-        rope_scaling={"rope_type": "linear", "factor": metadata["llama.rope.scaling.factor"]} if scaling == "linear" else None,
+        rope_scaling={"rope_type": "linear", "factor": factor} if factor != 1.0 else None,
         tie_word_embeddings=tied, max_position_embeddings=metadata["llama.context_length"])
 
 

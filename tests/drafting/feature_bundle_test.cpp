@@ -279,9 +279,10 @@ TEST_F(FeatureBundleTest, RefusesMedusaHeadsThatDoNotFit) {
       {json("0"), "medusa_choices"},    // no list
       {json{{"a"}}, "medusa_choices"},  // no number
       {json{{-1}}, "medusa_choices"},   // a negative rank
-      {json{{64}}, "medusa_choices"},   // beyond what heads are asked for
-      {json{{0}, {0}}, "twice"},        //
-      {json{{0}, {1, 0}}, "parent"},    // its beginning lacks
+      {json{{64}}, "ranks end at 63"},
+      {json(std::vector<json>(256, json{0})), "at most 255 fit"},
+      {json{{0}, {0}}, "twice"},      //
+      {json{{0}, {1, 0}}, "parent"},  // its beginning lacks
       {json{{0}, {0, 0}, {0, 0, 0}, {0, 0, 0, 0}}, "deeper"},
       {json(std::vector<std::vector<int>>{{}}), "without a rank"},
   };

@@ -1,5 +1,7 @@
 #include "shared/drafting/medusa/medusa_bundle.h"
 
+#include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -10,7 +12,6 @@
 #include "shared/drafting/medusa/medusa_tensors.h"
 #include "shared/model/convert/hf_model.h"
 #include "shared/model/decoder_tensors.h"
-#include "shared/speculative/draft_tree.h"
 #include "shared/speculative/tree_growth.h"
 
 namespace edgedraft {
@@ -50,13 +51,14 @@ Result<std::vector<MedusaChoice>> tree_of(const json& config, std::uint32_t head
   };
   const auto found = config.find(kChoices);
   if (found == config.end() || found->is_null()) return std::vector<MedusaChoice>();
-  if (!found->is_array() || found->size() > kTreeNodesMax) return wrong();
+  constexpr std::uint64_t kRankMax = std::numeric_limits<std::uint32_t>::max();
+  if (!found->is_array()) return wrong();
   std::vector<std::vector<std::uint32_t>> paths;
   for (const json& path : *found) {
     if (!path.is_array()) return wrong();
     std::vector<std::uint32_t>& ranks = paths.emplace_back();
     for (const json& rank : path) {
-      if (!rank.is_number_unsigned() || rank.get<std::uint64_t>() >= kGuessesMax) return wrong();
+      if (!rank.is_number_unsigned() || rank.get<std::uint64_t>() > kRankMax) return wrong();
       ranks.push_back(rank.get<std::uint32_t>());
     }
   }
