@@ -333,6 +333,17 @@ TEST(ChatFamilyTest, Mistral3) {
             "<s>[INST] Hi[/INST] Hello!</s>[INST] Be brief.\n\nBye[/INST]");
   expect_refusal(kMistral3, {{"assistant", "a"}}, "must take turns");
   expect_refusal(kMistral3, {{"user", "a"}, {"system", "b"}}, "only user and assistant");
+  // Before the last of the user's messages alone.
+  const auto with_tools =
+      ChatTemplate::parse(kMistral3).value().render({.messages = kTurns,
+                                                     .bos_token = "<s>",
+                                                     .eos_token = "</s>",
+                                                     .add_generation_prompt = true,
+                                                     .tools = R"([{"name": "clock"}])"});
+  ASSERT_TRUE(with_tools) << with_tools.error().message;
+  EXPECT_EQ(
+      with_tools->text(),
+      "<s>[INST] Hi[/INST] Hello!</s>[AVAILABLE_TOOLS] [\"name\": \"clock\"[INST] Bye[/INST]");
 }
 
 }  // namespace

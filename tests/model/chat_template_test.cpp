@@ -177,6 +177,12 @@ TEST(ChatTemplateTest, EvaluatesExpressionsAsPythonDoes) {
        "2"},
       {"{{ [{'f': {'n': 1}}, {'f': {}}] | rejectattr('f.n') | list | length }}", "1"},
       {"{{ true is boolean and not 1 is boolean }}", "True"},
+      {"{{ [1, 'a', [none]] == [1, 'a', [none]] }}", "True"},
+      {"{{ [1, 2] == [1] or [1, 2] == [1, 3] }}", "False"},
+      {"{{ {'a': 1, 'b': [2]} == {'b': [2], 'a': 1} }}", "True"},
+      {"{{ {'a': 1} == {'a': 2} or {'a': 1} == {'b': 1} or {'a': 1} == [1] }}", "False"},
+      {"{{ {'a': 1} != {'a': 1} }}", "False"},
+      {"{{ [2] in [1, [2]] }}", "True"},
   };
   for (const auto& [source, expected] : cases) EXPECT_EQ(text_of(source), expected) << source;
 }
@@ -371,6 +377,10 @@ TEST(ChatTemplateTest, EndsTemplatesThatWorkTooLong) {
   }
   EXPECT_EQ(error_of(source).code, Errc::usage);
   EXPECT_NE(error_of(source).message.find("steps"), std::string::npos);
+  // Two lists that are alike, and share no part.
+  std::string alike = "{% set ns = namespace(x=[1], y=[1]) %}{% for i in range(40) %}";
+  alike += "{% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}";
+  EXPECT_NE(error_of(alike + "{{ ns.x == ns.y }}").message.find("steps"), std::string::npos);
   // Each name is looked for among those before it.
   std::string names = "a";
   std::string values = "0";

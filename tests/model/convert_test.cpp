@@ -503,6 +503,29 @@ TEST_F(ConvertTest, TheConfigurationSaysWhereSpacesComeFirst) {
   }
 }
 
+// As the folders of Llama 2 have it: "legacy" is for who reads tokenizer.model.
+TEST_F(ConvertTest, ATokenizerJsonBesideItSaysWhereSpacesCome) {
+  const test::TinyVocabulary tiny;
+  const std::pair<const char*, std::vector<std::uint32_t>> cases[] = {
+      {R"({"normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "Prepend", "prepend": "▁"},
+            {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]}})",
+       {1, tiny.id("▁the")}},
+      {R"({"pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first"}})",
+       {1, tiny.id("the")}},
+      {R"({"normalizer": {"type": "Lowercase"}})", {1, tiny.id("the")}},  // not read
+  };
+  for (const auto& [file, ids] : cases) {
+    HfDirectory source;
+    source.tokenizer_config.merge_patch({{"add_prefix_space", nullptr}, {"legacy", false}});
+    source.write_tokenizer(input_);
+    input_.write("tokenizer.json", file);
+    const auto tokenizer = Tokenizer::read(converted(source, DType::f16));
+    ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+    EXPECT_EQ(tokenizer->encode("<s>the", Special::parse), ids) << file;
+  }
+}
+
 TEST_F(ConvertTest, PrefersTheTemplateThatStandsAlone) {
   HfDirectory source;
   source.write_tokenizer(input_);

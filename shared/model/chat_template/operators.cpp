@@ -21,6 +21,38 @@ Value add(Meter& meter, const Value& a, const Value& b, int line) {
   return text_value(meter, std::move(text));
 }
 
+bool equal(Meter& meter, const Value& a, const Value& b);
+
+bool equal(Meter& meter, const std::vector<Value>& a, const std::vector<Value>& b) {
+  return &a == &b || std::ranges::equal(
+                         a, b, [&](const Value& x, const Value& y) { return equal(meter, x, y); });
+}
+
+bool equal(Meter& meter, const Map& a, const Map& b) {
+  if (&a == &b) return true;
+  if (a.entries.size() != b.entries.size()) return false;
+  return std::ranges::all_of(a.entries, [&](const auto& entry) {
+    if (!meter.spend(b.entries.size())) return false;
+    const Value* other = b.find(entry.first);
+    return other != nullptr && equal(meter, entry.second, *other);
+  });
+}
+
+// Python's ==. Each part is paid for, as lists may share theirs.
+bool equal(Meter& meter, const Value& a, const Value& b) {
+  if (!meter.spend(1)) return false;
+  const auto x = number_of(a);
+  const auto y = number_of(b);
+  if (x && y) return *x == *y;
+  if (a.as_fraction() && b.as_fraction()) return *a.as_fraction() == *b.as_fraction();
+  if (a.as_text() && b.as_text()) {
+    return meter.spend_bytes(a.as_text()->size()) && *a.as_text() == *b.as_text();
+  }
+  if (a.as_list() && b.as_list()) return equal(meter, *a.as_list(), *b.as_list());
+  if (a.as_map() && b.as_map()) return equal(meter, *a.as_map(), *b.as_map());
+  return (a.is_none() && b.is_none()) || (a.is_undefined() && b.is_undefined());
+}
+
 Value compare(Meter& meter, const std::string& name, const Value& a, const Value& b, int line) {
   const std::int64_t* x = a.as_integer();
   const std::int64_t* y = b.as_integer();
@@ -109,10 +141,8 @@ Value contains(Meter& meter, const Value& part, const Value& whole, int line) {
     return {text->find(*needle) != text->npos};
   }
   if (const auto* list = whole.as_list()) {
-    const std::size_t steps_each = needle == nullptr ? 1 : needle->size() / kBytesPerStep + 1;
-    if (!meter.spend(list->size() * steps_each)) return {};
     return {std::any_of(list->begin(), list->end(),
-                        [&](const Value& value) { return equal(part, value); })};
+                        [&](const Value& value) { return equal(meter, part, value); })};
   }
   if (const Map* map = whole.as_map(); map != nullptr && needle != nullptr) {
     if (!meter.spend(map->entries.size())) return {};
@@ -125,8 +155,8 @@ Value contains(Meter& meter, const Value& part, const Value& whole, int line) {
 Value apply_binary(Meter& meter, const std::string& name, const Value& a, const Value& b,
                    int line) {
   if (const std::string* text = a.as_text()) meter.spend(text->size() / kBytesPerStep);
-  if (name == "==") return {equal(a, b)};
-  if (name == "!=") return {!equal(a, b)};
+  if (name == "==") return {equal(meter, a, b)};
+  if (name == "!=") return {!equal(meter, a, b)};
   if (name == "in") return contains(meter, a, b, line);
   if (name == "+") return add(meter, a, b, line);
   if (name == "-" || name == "*" || name == "%") return arithmetic(meter, name, a, b, line);

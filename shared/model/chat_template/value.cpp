@@ -1,19 +1,14 @@
 #include "shared/model/chat_template/value.h"
 
 #include <algorithm>
-#include <optional>
 
 namespace edgedraft::chat {
-namespace {
 
-// Booleans count as 0 and 1, as in Python.
 std::optional<std::int64_t> number_of(const Value& value) {
   if (const auto* flag = std::get_if<bool>(&value.held)) return *flag ? 1 : 0;
   if (const auto* number = value.as_integer()) return *number;
   return std::nullopt;
 }
-
-}  // namespace
 
 Value Value::list(std::vector<Value> items) {
   List list{.items = std::move(items)};
@@ -76,14 +71,6 @@ void Map::set(std::string_view name, Value value) {
   } else {
     found->second = std::move(value);
   }
-}
-
-bool equal(const Value& a, const Value& b) {
-  const auto x = number_of(a);
-  const auto y = number_of(b);
-  if (x && y) return *x == *y;
-  if (a.as_text() != nullptr && b.as_text() != nullptr) return *a.as_text() == *b.as_text();
-  return (a.is_none() && b.is_none()) || (a.is_undefined() && b.is_undefined());
 }
 
 }  // namespace edgedraft::chat

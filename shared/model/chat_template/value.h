@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -87,7 +88,7 @@ struct Map {
   void set(std::string_view name, Value value);
 };
 
-// Python's ==; lists and maps are never equal here.
-bool equal(const Value& a, const Value& b);
+// Of an integer, and of a boolean, which counts as 0 or 1 as in Python.
+std::optional<std::int64_t> number_of(const Value& value);
 
 }  // namespace edgedraft::chat

@@ -1,6 +1,7 @@
 #include "shared/model/convert/hf_tokenizer.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "shared/model/convert/hf_tokenizer_json.h"
+#include "shared/model/convert/tokenizer_json_steps.h"
 #include "shared/model/convert/tokenizer_parts.h"
 #include "shared/model/json_file.h"
 #include "shared/model/mapped_file.h"
@@ -111,13 +113,32 @@ Result<void> add_listed_tokens(const json& config, std::size_t count, TokenizerP
   return {};
 }
 
-// What tokenizer_config.json says of spaces before a text.
+// That of the tokenizer.json beside tokenizer.model; nothing where there is none that we can read.
+std::optional<SpaceRule> json_space_rule(const std::filesystem::path& directory) {
+  const auto path = directory / "tokenizer.json";
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  const auto file = read_json_object(path);
+  if (!file) return std::nullopt;
+  const auto steps = read_text_steps(*file);
+  if (!steps || steps->byte_level) return std::nullopt;
+  return steps->space_rule;
+}
+
+// What tokenizer_config.json says of spaces before a text, or the tokenizer.json that is read
+// instead of tokenizer.model where the former does not ask for another rule.
 //
 // Source    transformers' LlamaTokenizer: one that is not "legacy" asks tokenizer.model for neither
-//           spaces before a text nor what to do with several
-Result<void> set_space_rule(const json& config, TokenizerParts& parts) {
+//           spaces before a text nor what to do with several. Its LlamaTokenizerFast takes
+//           tokenizer.json as it is, unless add_prefix_space is set.
+Result<void> set_space_rule(const std::filesystem::path& directory, const json& config,
+                            TokenizerParts& parts) {
   const auto prefix = json_bool(config, "add_prefix_space");
   if (!prefix) return prefix.error();
+  if (const auto rule = *prefix ? std::nullopt : json_space_rule(directory)) {
+    parts.space_rule = *rule;
+    parts.remove_extra_whitespaces.reset();
+    return {};
+  }
   const auto legacy = json_bool(config, "legacy");
   if (!legacy) return legacy.error();
   if (legacy->value_or(true)) {
@@ -188,7 +209,7 @@ Result<TokenizerParts> read_parts(const std::filesystem::path& directory,
     auto added = add_older_tokens(directory / "added_tokens.json", count, *parts);
     if (!added) return added.error();
     if (auto done = add_listed_tokens(tokenizer_config, count, *parts); !done) return done.error();
-    if (auto done = set_space_rule(tokenizer_config, *parts); !done) return done.error();
+    if (auto done = set_space_rule(directory, tokenizer_config, *parts); !done) return done.error();
     parts->add_bos = true;
     return parts;
   }
