@@ -14,7 +14,8 @@
 namespace edgedraft {
 namespace {
 
-// Tokens of a draft that are followed where choosing_searches(). Honest drafts are hardly longer.
+// Tokens of a draft that are followed, and of a checked text that are chosen in a pass, where
+// choosing_searches(). Honest drafts are hardly longer.
 constexpr std::uint32_t kSearchedPathMax = 16;
 
 Error protocol_error(std::string message) {
@@ -143,12 +144,14 @@ void TargetSession::drop_probes() {
 SequenceRows TargetSession::begin_pass(std::uint32_t rows_max) {
   const std::uint32_t first = cache_.length();
   if (const auto* prefill = std::get_if<RunningPrefill>(&request_)) {
-    const std::uint32_t count = std::min({rows_max, pending_rows(), kMaskRowsMax});
+    // Only rows from the last given token on decide anything.
+    const std::uint32_t given =
+        prefill->given_count - 1 > first ? prefill->given_count - 1 - first : 0;
+    std::uint32_t count = std::min({rows_max, pending_rows(), kMaskRowsMax});
+    if (choosing_searches()) count = std::min(count, given + kSearchedPathMax);
     positions_.resize(count);
     std::iota(positions_.begin(), positions_.end(), first);
-    // Only rows from the last given token on decide anything.
-    first_deciding_ =
-        prefill->given_count - 1 > first ? std::min(prefill->given_count - 1 - first, count) : 0;
+    first_deciding_ = std::min(given, count);
     return {.cache = &cache_,
             .tokens = std::span(tokens_).subspan(first, count),
             .batch = {.positions = positions_,
@@ -298,7 +301,8 @@ VerifiedPath TargetSession::match(const RunningDraft& draft, const Matrix& logit
 // Each choice takes a search of the vocabulary, or sorts it, on the thread that all sessions share.
 bool TargetSession::choosing_searches() const {
   const SamplingParams& params = sampler_.params();
-  return (law_ && law_->changes_logits()) || !(params.greedy() || params.keeps_all());
+  return logprobs_per_token_ > 0 || (law_ && law_->changes_logits()) ||
+         !(params.greedy() || params.keeps_all());
 }
 
 VerifiedPath TargetSession::accept_drawn(const RunningDraft& draft, const Matrix& logits) {
@@ -320,7 +324,8 @@ VerifiedPath TargetSession::accept_drawn(const RunningDraft& draft, const Matrix
            [&](std::uint32_t token) {
              tell(token);
              return is_end_(token) || stops_with(token);
-           }});
+           },
+       .path_max = kSearchedPathMax});  // a law of all tokens each time
 }
 
 void TargetSession::abandon() {

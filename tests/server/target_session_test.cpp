@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "server/sessions/pass.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft {
@@ -404,6 +405,29 @@ TEST_F(TargetSessionTest, ALongProvisionalTextIsCheckedAcrossChunks) {
     if (wrong > 1) {
       EXPECT_EQ(outcome->next, all[wrong]);
     }
+  }
+}
+
+// Where each token takes a search of the vocabulary others wait meanwhile.
+TEST_F(TargetSessionTest, NoMoreThanSomeTokensOfACheckedTextAreSearchedForInAPass) {
+  const Tokens prompt{9, 10, 11};
+  const auto never = [](std::uint32_t) { return false; };
+  for (const SamplingParams& sampling :
+       {SamplingParams{.temperature = 1.0f, .top_p = 0.5f, .seed = 3}, SamplingParams{}}) {
+    const bool searches = sampling.top_p < 1.0f;
+    Tokens text = prompt;
+    TargetSession writer(decoder_, kContext, never);
+    text.push_back(writer.prefill({.base_count = 0, .tokens = prompt, .sampling = sampling})->next);
+    while (text.size() < 50) text.push_back(writer.verify(DraftTree())->next);
+    TargetSession target(decoder_, kContext, never);
+    ASSERT_TRUE(target.begin(PrefillRequest{
+        .base_count = 0, .tokens = text, .provisional_count = 47, .sampling = sampling}));
+    ASSERT_TRUE(target.reserve());
+    PassShare share{.session = &target, .rows_max = kMaskRowsMax, .outcome = {}};
+    std::vector<std::uint32_t> rows;
+    while (!share.outcome) rows.push_back(run_pass(decoder_, std::span(&share, 1)));
+    EXPECT_EQ(rows, searches ? (std::vector<std::uint32_t>{18, 16, 16}) : std::vector{50u});
+    EXPECT_EQ(std::get<PrefillOutcome>(*share.outcome).accepted_count, 47u);
   }
 }
 
