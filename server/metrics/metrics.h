@@ -120,6 +120,7 @@ struct Metrics {
   Gauge requests_open;     // that wait or run
   Gauge requests_running;  // of these, in the pass that is under way
   Gauge requests_paused;   // and those whose clients do not read, or give no credit
+  Gauge requests_held;     // and those that wait for hints
   Counter prompt_tokens;
   Counter generated_tokens;
   Counter drafts;

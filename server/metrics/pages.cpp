@@ -96,7 +96,9 @@ void render_requests(Exposition& e, const Metrics& m) {
   const std::uint64_t running = std::min(m.requests_running.value(), open);
   const std::uint64_t paused = std::min(m.requests_paused.value(), open - running);
   e.gauge("num_requests_running", "Requests in the pass that is under way.", running);
-  e.gauge("num_requests_waiting", "Requests that wait for their turn.", open - running - paused);
+  const std::uint64_t held = std::min(m.requests_held.value(), open - running - paused);
+  e.gauge("num_requests_waiting", "Requests that wait for their turn.",
+          open - running - paused - held);
   e.counter("prompt_tokens_total", "Tokens that clients sent as context.", m.prompt_tokens.value());
   e.counter("generation_tokens_total", "Tokens given to clients.", m.generated_tokens.value());
   e.counter("spec_decode_num_drafts_total", "Drafts verified, those without a token left out.",

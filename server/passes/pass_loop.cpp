@@ -116,6 +116,11 @@ void PassLoop::end(std::uint64_t connection_id) {
   sessions_.release(connection_id);
 }
 
+std::size_t PassLoop::paused_count() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(turns_, [](const Request& request) { return request.paused(); }));
+}
+
 bool PassLoop::idle() const {
   return !delivery_.owes_rows() &&
          std::none_of(turns_.begin(), turns_.end(), [](const Request& r) { return r.ready(); });
@@ -125,6 +130,7 @@ void PassLoop::step() {
   look_for_pauses();
   refuse_overdue();
   choose_hints();
+  count_held();
   admission_.admit(turns_);
   if (const std::vector<RowShare> planned = plan(); !planned.empty()) {
     std::vector<PassShare> shares;
@@ -324,11 +330,9 @@ void PassLoop::refuse_overdue() {
   if (options_.wait_max == Duration::zero()) return;
   const Instant now = now_();
   std::erase_if(turns_, [&](const Request& request) {
-    if (request.started || request.was_paused) return false;
     // What it waits for hints is no lack of a turn.
-    const Instant due =
-        request.run() ? std::max(request.posted, request.run()->economy_until) : request.posted;
-    if (now - due < options_.wait_max) return false;
+    if (request.started || request.was_paused || request.held()) return false;
+    if (now - request.posted < options_.wait_max) return false;
     admission_.turn_away(
         request, Refusal::deadline,
         {Errc::refused, "the server is too busy: the request waited " +
@@ -500,6 +504,12 @@ std::uint32_t PassLoop::busy_sessions() const {
 void PassLoop::tell_forecast(std::uint32_t busy_sessions) {
   forecast_.set_sessions(busy_sessions);
   metrics_->row_budget.set(forecast_.row_budget());
+}
+
+void PassLoop::count_held() {
+  const auto held = std::ranges::count_if(
+      turns_, [](const Request& request) { return request.held() && !request.paused(); });
+  metrics_->requests_held.set(static_cast<std::uint64_t>(held));
 }
 
 void PassLoop::count_sessions() {

@@ -106,6 +106,8 @@ class PassLoop {
   const Count& count() const { return count_; }
   // Requests that have no answer yet.
   std::size_t active_count() const { return turns_.size(); }
+  // Of these, streams and runs whose clients do not read, or give no credit.
+  std::size_t paused_count() const;
   // Whether a step would do nothing, unless memory becomes free with time (waiting_count() > 0) or
   // a stream's client reads, or hints are no longer waited for (due()).
   bool idle() const;
@@ -191,6 +193,7 @@ class PassLoop {
   void device_failed(const DeviceError& failure);
 
   void count_hints(const HintCounts& before, const HintCounts& now);
+  void count_held();
   void count_sessions();
 
   Decoder& decoder_;

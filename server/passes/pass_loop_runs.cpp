@@ -28,9 +28,7 @@ void PassLoop::hints(std::uint64_t connection_id, const wire::Hints& hints, Inst
     if (was_paused && !request.paused()) request.go_on(std::max(posted, request.posted));
     count_hints(before, run->counts());
     // What waited for some looks again.
-    for (Request& waiting : turns_) {
-      if (RunRequest* of = waiting.run()) of->held_until.reset();
-    }
+    for (Request& waiting : turns_) waiting.end_hold(posted);
     return;
   }
 }
@@ -79,7 +77,8 @@ void PassLoop::begin_step(Session& session, RunRequest& request) {
   request.drafted = {};
   request.drafted_behind = 0;
   request.run->choose(0, static_cast<std::uint32_t>(session.target.tokens().size()));
-  request.economy_until = now_() + economy_wait(*request.run);
+  request.begun = now_();
+  request.economy_until = request.begun + economy_wait(*request.run);
 }
 
 // As long as an exchange takes.
@@ -87,8 +86,9 @@ Duration PassLoop::economy_wait(const Run& run) const {
   using namespace std::chrono_literals;
   constexpr Duration kUnknownDelay = 300ms;
   constexpr Duration kLongestWait = 1s;
-  const bool economy =
-      options_.economy == Economy::on || (options_.economy == Economy::as_asked && run.economy());
+  const bool asked = options_.economy != Economy::off && run.economy();
+  // Of a client that does not ask for it nobody knows that it hints, before it does.
+  const bool economy = asked || (options_.economy == Economy::on && run.was_hinted());
   if (!economy || run.hintless()) return Duration::zero();
   const auto delay = run.hint_delay();
   return std::min(delay ? *delay * 3 / 2 + 10ms : kUnknownDelay, kLongestWait);
@@ -108,7 +108,7 @@ std::optional<Instant> PassLoop::worth_waiting(std::span<Request* const> runs,
     // Hints that come during the pass serve the one behind it: two passes bring what one brings
     // that waits, and a token more.
     const double longest = pass_time * next->a_pass / (2.0 + next->a_pass);
-    if (seconds(next->at - request->posted) > longest) continue;
+    if (seconds(next->at - request->run()->begun) > longest) continue;
     if (next->tokens / tokens < seconds(next->at - now) / pass_time) continue;
     until = until ? std::min(*until, next->at) : next->at;
   }
@@ -124,7 +124,7 @@ void PassLoop::choose_hints() {
   for (Request& request : turns_) {
     RunRequest* const of = request.run();
     if (of != nullptr) {
-      of->held_until.reset();
+      request.end_hold(now);
       if (!of->run->has_hints() && now < of->economy_until) of->held_until = of->economy_until;
     }
     any_prompt |= request.is_prompt() && request.ready();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -42,6 +43,7 @@ struct RunRequest {
   Drafted drafted{};  // what the server has for its next pass
   // Tokens that the session had then, where it stands beside the hints; 0: nothing was made yet.
   std::size_t drafted_behind = 0;
+  Instant begun{};          // its step, or its last pause ended
   Instant economy_until{};  // while it has no hints, it waits for some
   // No pass before then: hints are on their way that are worth more than the time.
   std::optional<Instant> held_until{};
@@ -76,13 +78,22 @@ struct Request {
     }
     return is_stream() && client.reply->full();
   }
+  // A run that waits for hints.
+  bool held() const { return run() != nullptr && run()->held_until; }
   // It is paused no more: until then its client kept it waiting, and not the server.
   void go_on(Instant at) {
     was_paused = false;
     posted = at;
     if (auto* stream = std::get_if<StreamRequest>(&work)) stream->streamed_at.reset();
+    if (RunRequest* of = run()) of->begun = at;
   }
-  bool ready() const { return !waits() && !paused() && !(run() && run()->held_until); }
+  // It waits for hints no more: until then it had no need of a turn.
+  void end_hold(Instant at) {
+    if (!held()) return;
+    posted = std::max(posted, std::min(at, *run()->held_until));
+    run()->held_until.reset();
+  }
+  bool ready() const { return !waits() && !paused() && !held(); }
 };
 
 }  // namespace edgedraft

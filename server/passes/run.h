@@ -57,6 +57,8 @@ class Run {
 
   const HintCounts& counts() const { return hints_.counts(); }
   bool has_hints() const { return hints_.node_count() > 0; }
+  // Its client has sent some.
+  bool was_hinted() const { return hints_.last_id() > 0; }
   // Its client sends none, or has stopped: nobody's pass is made longer on its account.
   bool hintless() const { return passes_without_hints_ >= kHintlessPasses; }
   // The time from a verdict that left it without hints to the first one that came behind; nothing

@@ -39,7 +39,7 @@ void Scheduler::post(const Client& client, TargetWork request) {
   const std::uint32_t round = round_of(request);
   {
     const std::lock_guard lock(mutex_);
-    if (request_count_ < options_.queue_max) {
+    if (request_count_ - paused_count_ < options_.queue_max) {
       ++request_count_;
       metrics().requests_open.set(request_count_);
       news_.push_back(
@@ -86,9 +86,17 @@ std::list<Scheduler::News>::iterator Scheduler::drop_hints(std::list<News>::iter
 
 void Scheduler::cancel(std::uint64_t connection_id, std::uint32_t round) {
   const std::lock_guard lock(mutex_);
-  if (drop_waiting(connection_id, round)) return;
+  // Rows of a prompt before it are not wanted any more, either; any cancellation drops them.
+  if (drop_waiting(connection_id, round) && is_cancelling(connection_id)) return;
   news_.push_back(Cancellation{connection_id, round});
   wake_.notify_one();
+}
+
+bool Scheduler::is_cancelling(std::uint64_t connection_id) const {
+  return std::ranges::any_of(news_, [&](const News& n) {
+    const auto* cancellation = std::get_if<Cancellation>(&n);
+    return cancellation != nullptr && cancellation->connection_id == connection_id;
+  });
 }
 
 bool Scheduler::drop_waiting(std::uint64_t connection_id, std::uint32_t round) {
@@ -157,6 +165,7 @@ void Scheduler::run() {
 bool Scheduler::take(std::list<News>& news) {
   std::unique_lock lock(mutex_);
   request_count_ = loop_.active_count();
+  paused_count_ = loop_.paused_count();
   for (const News& n : news_) request_count_ += std::holds_alternative<Arrival>(n);
   metrics().requests_open.set(request_count_);
   const auto is_due = [&] { return stopping_ || !news_.empty() || !loop_.idle(); };

@@ -17,7 +17,8 @@ namespace edgedraft {
 
 struct SchedulerOptions {
   PassLoopOptions passes;
-  std::uint32_t queue_max;                   // requests that wait or run; further ones are refused
+  // Requests that wait or run; further ones are refused. Who pauses holds no place.
+  std::uint32_t queue_max;
   std::function<void(PassLoop&)> prepare{};  // before the first request; may be empty
 };
 
@@ -39,7 +40,7 @@ class Scheduler {
   // come while so many of the connection's wait for the end of a pass, the credit alone is taken.
   void hints(std::uint64_t connection_id, wire::Hints hints);
   // Drops the connection's work on that round.
-  // What has not been looked at yet is as if never sent.
+  // What has not been looked at yet is as if never sent, but that it ended what came before.
   void cancel(std::uint64_t connection_id, std::uint32_t round);
   // The connection is over: its work is dropped, its session may be resumed or evicted.
   void ended(std::uint64_t connection_id);
@@ -83,6 +84,8 @@ class Scheduler {
   bool drop_waiting(std::uint64_t connection_id, std::uint32_t round);
   // Forgets a HintArrival; what comes behind it. Requires  mutex_ held
   std::list<News>::iterator drop_hints(std::list<News>::iterator arrival);
+  // Whether a cancellation of the connection's waits. Requires  mutex_ held
+  bool is_cancelling(std::uint64_t connection_id) const;
   Metrics& metrics() { return *options_.passes.metrics; }
 
   SchedulerOptions options_;
@@ -92,7 +95,8 @@ class Scheduler {
   std::condition_variable wake_;
   std::list<News> news_;
   std::map<std::uint64_t, WaitingHints> waiting_hints_;  // by connection
-  std::size_t request_count_ = 0;                        // that wait or run
+  std::size_t request_count_ = 0;                        // that have no answer yet
+  std::size_t paused_count_ = 0;                         // of these, as of the last step
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -31,7 +31,7 @@ class ConnectionReplies final : public Replies {
   void refuse(std::uint32_t round, Error error) override {
     handle_.refuse(round, std::move(error));
   }
-  bool full() const override { return handle_.backlog() >= ReplyHandle::kBacklogFull; }
+  bool full() const override { return handle_.full(); }
   bool full_of_chunks() const override {
     return handle_.chunk_backlog() >= ReplyHandle::kChunkBacklogFull;
   }

@@ -33,21 +33,22 @@ Result<std::optional<std::string>> read_token(const CredentialFiles& files,
   return std::optional(*std::move(token));
 }
 
-Result<TlsIdentity> read_identity(const CredentialFiles& files) {
+using OwnIdentity = Result<TlsIdentity>(const std::filesystem::path& state_directory);
+
+// `own` tells the server's own identity, where no certificate is given.
+Result<TlsIdentity> read_identity(const CredentialFiles& files, OwnIdentity& own) {
   if (files.certificate.empty() != files.key.empty()) {
     return Error{Errc::usage, "--tls-cert and --tls-key go together"};
   }
   if (!files.certificate.empty()) return load_identity(files.certificate, files.key);
-  return load_or_create_identity(files.state);
+  return own(files.state);
 }
 
-}  // namespace
-
-Result<Credentials> read_credentials(const CredentialFiles& files,
-                                     const std::optional<std::string>& token_before) {
+Result<Credentials> read_all(const CredentialFiles& files,
+                             const std::optional<std::string>& token_before, OwnIdentity& own) {
   auto token = read_token(files, token_before);
   if (!token) return token.error();
-  auto identity = read_identity(files);
+  auto identity = read_identity(files, own);
   if (!identity) return identity.error();
   auto tls = make_server_context({.certificate_file = identity->certificate_file,
                                   .key_file = identity->key_file,
@@ -55,6 +56,17 @@ Result<Credentials> read_credentials(const CredentialFiles& files,
   if (!tls) return tls.error();
   return Credentials{
       .identity = *std::move(identity), .tls = *std::move(tls), .token = *std::move(token)};
+}
+
+}  // namespace
+
+Result<Credentials> read_credentials(const CredentialFiles& files) {
+  return read_all(files, {}, load_or_create_identity);
+}
+
+Result<Credentials> reread_credentials(const CredentialFiles& files,
+                                       const std::optional<std::string>& token_before) {
+  return read_all(files, token_before, load_identity);
 }
 
 }  // namespace edgedraft

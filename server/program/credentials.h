@@ -21,18 +21,25 @@ struct CredentialFiles {
   std::filesystem::path client_ca;
 };
 
-// What they hold; read at the start and again at every SIGHUP.
+// What they hold.
 struct Credentials {
   TlsIdentity identity;
   std::shared_ptr<TlsContext> tls;
   std::optional<std::string> token;  // that clients must show; never empty
 };
 
-// `token_before` stays where it came from what cannot be read again, as standard input.
+// At the start.
 //
 // Errors    usage if the files do not go together or do not suffice for that host, and for a token
 //           or key that is refused; io, bad_file naming the file
-Result<Credentials> read_credentials(const CredentialFiles& files,
-                                     const std::optional<std::string>& token_before = {});
+Result<Credentials> read_credentials(const CredentialFiles& files);
+
+// Again, at a SIGHUP. `token_before` stays where it came from what cannot be read again, as
+// standard input. An identity of the server's own that is gone is not made anew: clients know it by
+// its pin.
+//
+// Errors    as of read_credentials()
+Result<Credentials> reread_credentials(const CredentialFiles& files,
+                                       const std::optional<std::string>& token_before);
 
 }  // namespace edgedraft

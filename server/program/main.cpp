@@ -147,7 +147,7 @@ void log_device_changes(Health& health, spdlog::logger& log) {
 
 void reload(const CredentialFiles& files, const std::optional<std::string>& first_token,
             Listener& listener, Application& application, Metrics& metrics, spdlog::logger& log) {
-  auto read = read_credentials(files, first_token);
+  auto read = reread_credentials(files, first_token);
   if (!read) {
     log.error("SIGHUP: everything stays as it was: {}", read.error().message);
     return;

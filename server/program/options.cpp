@@ -103,7 +103,7 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
   app.add_option("--economy", o.economy,
                  "Whether an answer waits for hints that are on their way instead of having passes "
                  "of its own made: fewer passes per token, and slower answers on long links. auto: "
-                 "as each client asks; on; off")
+                 "as each client asks; on: for all that send hints; off")
       ->check(one_of({"auto", "on", "off"}))
       ->capture_default_str();
   app.add_option("--compress", o.compress,

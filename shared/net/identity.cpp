@@ -124,26 +124,50 @@ Result<void> create_certificate(const std::filesystem::path& file,
   return write_file(file, pem.get());
 }
 
+// Errors    io where nobody can say, as in a directory that may not be searched
+Result<bool> is_there(const std::filesystem::path& file) {
+  std::error_code error;
+  const bool there = std::filesystem::exists(file, error);
+  if (error) return Error{Errc::io, file.string() + ": " + error.message()};
+  return there;
+}
+
+std::filesystem::path key_file_in(const std::filesystem::path& state_directory) {
+  return state_directory / "server-key.pem";
+}
+
+std::filesystem::path certificate_file_in(const std::filesystem::path& state_directory) {
+  return state_directory / "server-cert.pem";
+}
+
 }  // namespace
 
 Result<TlsIdentity> load_or_create_identity(const std::filesystem::path& state_directory) {
-  const std::filesystem::path key_file = state_directory / "server-key.pem";
-  const std::filesystem::path certificate_file = state_directory / "server-cert.pem";
+  const std::filesystem::path key_file = key_file_in(state_directory);
+  const std::filesystem::path certificate_file = certificate_file_in(state_directory);
   std::error_code error;
   if (std::filesystem::create_directories(state_directory, error)) {
     std::filesystem::permissions(state_directory, std::filesystem::perms::owner_all, error);
   }
   if (error) return Error{Errc::io, state_directory.string() + ": " + error.message()};
   // The key first: a certificate can be made from it at any time.
-  if (!std::filesystem::exists(key_file)) {
+  const Result<bool> has_key = is_there(key_file);
+  if (!has_key) return has_key.error();
+  if (!*has_key) {
     std::filesystem::remove(certificate_file, error);
     if (auto created = create_key(key_file); !created) return created.error();
   }
-  if (!std::filesystem::exists(certificate_file)) {
+  const Result<bool> has_certificate = is_there(certificate_file);
+  if (!has_certificate) return has_certificate.error();
+  if (!*has_certificate) {
     auto created = create_certificate(certificate_file, key_file);
     if (!created) return created.error();
   }
   return load_identity(certificate_file, key_file);
+}
+
+Result<TlsIdentity> load_identity(const std::filesystem::path& state_directory) {
+  return load_identity(certificate_file_in(state_directory), key_file_in(state_directory));
 }
 
 Result<TlsIdentity> load_identity(const std::filesystem::path& certificate_file,

@@ -24,6 +24,10 @@ struct TlsIdentity {
 //           bad_file  a file there is no PEM, or the key is not the certificate's
 Result<TlsIdentity> load_or_create_identity(const std::filesystem::path& state_directory);
 
+// The identity that is kept there; none is made.
+// Errors    bad_file
+Result<TlsIdentity> load_identity(const std::filesystem::path& state_directory);
+
 // The identity in two files of the user.
 // Errors    bad_file
 Result<TlsIdentity> load_identity(const std::filesystem::path& certificate_file,

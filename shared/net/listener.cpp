@@ -82,13 +82,14 @@ struct Connection {
   }
 };
 
-// Messages of one kind: given, by any thread; queued and gone to the socket, on the strand.
+// Messages of one kind, or their bytes: given, by any thread; queued and gone to the socket, on the
+// strand.
 class Backlog {
  public:
   explicit Backlog(std::uint32_t full) : full_(full) {}
 
-  void give() { ++given_; }
-  void queue() { ++queued_; }
+  void give(std::uint32_t count = 1) { given_ += count; }
+  void queue(std::uint32_t count = 1) { queued_ += count; }
   // All but `waiting` of the queued messages have gone. Returns whether somebody may have seen a
   // full backlog that now has room.
   bool note_gone(std::uint32_t waiting) {
@@ -117,6 +118,9 @@ struct ReplyHandle::Target {
   std::mutex mutex;
   Connection* connection;  // set to nothing on its strand, when it ends
   Backlog verdicts{kBacklogFull};
+  // Of activations. A prompt's count as gone with what is said meanwhile: they have a limit of
+  // their own.
+  Backlog bytes{kBacklogBytesFull};
   Backlog chunks{kChunkBacklogFull};
 
   Connection* get() {
@@ -176,16 +180,23 @@ std::uint32_t ReplyHandle::backlog() const {
   return target_->verdicts.count();
 }
 
+std::uint32_t ReplyHandle::backlog_bytes() const {
+  return target_->bytes.count();
+}
+
 std::uint32_t ReplyHandle::chunk_backlog() const {
   return target_->chunks.count();
 }
 
 void ReplyHandle::activations(wire::Activations chunk) const {
+  const auto bytes = static_cast<std::uint32_t>(chunk.data.size() + chunk.padding.size());
   target_->chunks.give();
+  target_->bytes.give(bytes);
   Target::post(target_,
-               [c = std::move(chunk), target = target_.get()](ServerSession& s) mutable {
+               [c = std::move(chunk), bytes, target = target_.get()](ServerSession& s) mutable {
                  s.activations(std::move(c));
                  target->chunks.queue();
+                 target->bytes.queue(bytes);
                },
                {Errc::timed_out, "the client does not read what it asked for"});
 }
@@ -259,7 +270,8 @@ class Listener::Impl {
       for_each_connection([pause = options_.drafting_time_max](Connection& connection) {
         const bool silent = Clock::now() - connection.last_work >= pause;
         const ServerSession& session = connection.session;
-        if (session.busy() || (session.may_go_on() && !silent)) return;
+        const bool at_work = session.busy() && !session.paused();
+        if (at_work || (session.may_go_on() && !silent)) return;
         say_goodbye(connection);
       });
       changed_.wait_until(lock, std::min(deadline, Clock::now() + kDrainStep), all_gone);
@@ -476,7 +488,10 @@ class Listener::Impl {
     ReplyHandle::Target& target = *connection.reply->target_;
     bool drained = target.chunks.note_gone(connection.session.chunks_waiting());
     // A block may hold the first of many verdicts.
-    if (!connection.session.is_behind()) drained |= target.verdicts.note_gone(0);
+    if (!connection.session.is_behind()) {
+      drained |= target.verdicts.note_gone(0);
+      drained |= target.bytes.note_gone(0);
+    }
     if (drained) application_.drained(connection.id);
   }
 

@@ -27,9 +27,14 @@ class ReplyHandle {
   void fail(Error error) const;
 
   // Verdicts that were given and have not gone to the socket yet: how far the client is behind in
-  // reading. At kBacklogFull a stream has to pause until ServerApplication::drained().
+  // reading.
   static constexpr std::uint32_t kBacklogFull = 64;
   std::uint32_t backlog() const;
+  // The same in bytes of the rows that a run brings.
+  static constexpr std::uint32_t kBacklogBytesFull = 4u << 20;
+  std::uint32_t backlog_bytes() const;
+  // Either is: a stream or run has to pause until ServerApplication::drained().
+  bool full() const { return backlog() >= kBacklogFull || backlog_bytes() >= kBacklogBytesFull; }
   // As backlog(), of activations that were given in chunks: at kChunkBacklogFull no more of a
   // prompt's are to be made until then.
   static constexpr std::uint32_t kChunkBacklogFull = 8;

@@ -348,10 +348,10 @@ Result<void> ClientSession::prefill(wire::OutgoingPrefill request) {
 Result<void> ClientSession::resume(wire::OutgoingResume request) {
   if (auto allowed = may_request(); !allowed && !streaming() && !running()) return allowed;
   if (auto known = check_run(request.run); !known) return known;
-  if (request.text.base_count() == 0 || request.activations_from > request.text.base_count()) {
+  const std::uint64_t count = std::uint64_t{request.text.base_count()} + request.text.count();
+  if (request.text.base_count() == 0 || request.activations_from > count) {
     return not_now("the lengths to resume by contradict each other");
   }
-  const std::uint64_t count = std::uint64_t{request.text.base_count()} + request.text.count();
   if (auto fits = check_context(count); !fits) return fits;
   request.round = last_round_ + 1;
   start({.to = VerdictReceived::To::resume,

@@ -255,8 +255,7 @@ Result<Message> read(const flat::Resume& m) {
   Checker c;
   c.in_range(m.verified_length() >= 1 && m.verified_length() <= kContextCountMax,
              "verified_length");
-  c.in_range(m.activations_from() <= m.verified_length(), "activations_from");
-  return c.result(Resume{
+  Resume resume{
       .round = m.round(),
       .session = c.fixed<SessionId>(m.session(), "session id"),
       .verified_length = m.verified_length(),
@@ -267,7 +266,11 @@ Result<Message> read(const flat::Resume& m) {
       .sampling = c.sampling(m),
       .constraints = constraints(c, m),
       .run = run_terms(c, m),
-  });
+  };
+  c.in_range(
+      resume.activations_from <= std::uint64_t{resume.verified_length} + resume.tokens.size(),
+      "activations_from");
+  return c.result(std::move(resume));
 }
 
 Result<Message> read(const flat::Activations& m) {

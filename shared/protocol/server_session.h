@@ -104,6 +104,8 @@ class ServerSession {
   bool signed_in() const { return state_ == State::ready; }
   // A request has no answer yet, or its run goes on.
   bool busy() const { return pending_.has_value(); }
+  // Its run has used up the credit: it waits for the client.
+  bool paused() const { return pending_ && pending_->running && length_ >= pending_->run.credit; }
   // The client may draft on: its answer has not come to an end that the server knows of.
   bool may_go_on() const { return has_root_ && !ended_; }
   // Tokens of the session as the client knows them, root included.

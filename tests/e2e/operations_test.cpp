@@ -251,6 +251,17 @@ TEST_F(OperationsTest, SighupWithAnEmptiedTokenFileLeavesTheOldTokenInForce) {
   expect_all(answer_of(*start(server, {"--token-file", token})), "verified");
 }
 
+// Its clients know it by the pin: another one would lock them out.
+TEST_F(OperationsTest, SighupMakesNoOtherIdentityWhereTheServersOwnIsGone) {
+  Server server(scratch_);
+  std::filesystem::remove_all(scratch_ / "server-state");
+  server.process().signal(SIGHUP);
+  ASSERT_TRUE(server.process().wait_for_error("everything stays")) << server.process().err();
+  expect_all(answer_of(*start(server)), "verified");
+  server.process().signal(SIGTERM);
+  EXPECT_EQ(server.process().wait(), 0);
+}
+
 // It can be read once, and reading it again would wait for ever.
 TEST_F(OperationsTest, SighupLeavesATokenInForceThatCameThroughAPipe) {
   const std::string pipe = scratch_ / "pipe";

@@ -16,6 +16,9 @@ constexpr std::uint32_t kTokensAVerdict = 256;
 constexpr std::uint32_t kPromptTokens = 2048;
 constexpr std::uint32_t kRowValues = 16u << 10;
 constexpr std::uint32_t kRowsAChunk = 4;
+// A run's verdicts, of which all together are fewer than a backlog takes.
+constexpr std::uint32_t kRowsAVerdict = 64;
+constexpr std::uint32_t kRunVerdicts = 32;
 
 // Gives as a scheduler does: one thread gives while there is room, and waits to be told of more.
 class GivingApplication final : public ServerApplication {
@@ -34,6 +37,10 @@ class GivingApplication final : public ServerApplication {
       const std::uint32_t round = prefill->request.round;
       const auto count = static_cast<std::uint32_t>(prefill->request.tokens.size());
       reply.verdict({.round = round, .next = 7});
+      if (prefill->request.run.credit > 0) {
+        compute_ = std::thread([this, reply, round, count] { run(reply, round, count); });
+        return;
+      }
       if (prefill->request.activations_from == count) return;
       compute_ = std::thread([this, reply, round, count] { give_rows(reply, round, count); });
     } else if (const auto* draft = std::get_if<DraftRequested>(&event)) {
@@ -56,6 +63,7 @@ class GivingApplication final : public ServerApplication {
     return changed_.wait_until(lock, soon(), [&] { return paused_ || done_; }) && paused_;
   }
   std::uint32_t most_behind() const { return most_behind_; }
+  std::uint32_t most_bytes_behind() const { return most_bytes_behind_; }
 
  private:
   void stream(const ReplyHandle& reply, std::uint32_t round) {
@@ -68,6 +76,25 @@ class GivingApplication final : public ServerApplication {
       };
       if (!give_with_room(backlog, ReplyHandle::kBacklogFull, give)) return;
       left -= count;
+    }
+    note_done();
+  }
+  // Verdicts with the rows from `first` on.
+  void run(const ReplyHandle& reply, std::uint32_t round, std::uint32_t first) {
+    const std::size_t row_bytes = ActivationLayout({kRowValues}).row_bytes();
+    const auto is_full = [&] { return reply.full() ? 1u : 0u; };
+    for (std::uint32_t i = 0; i < kRunVerdicts; ++i, first += kRowsAVerdict) {
+      const auto give = [&] {
+        reply.verdict({.round = round,
+                       .next = 7,
+                       .tokens = std::vector<std::uint32_t>(kRowsAVerdict - 1, 7)});
+        reply.activations({.round = round,
+                           .first = first,
+                           .count = kRowsAVerdict,
+                           .data = Bytes(kRowsAVerdict * row_bytes)});
+      };
+      if (!give_with_room(is_full, 1, give)) return;
+      most_bytes_behind_ = std::max(most_bytes_behind_, reply.backlog_bytes());
     }
     note_done();
   }
@@ -115,6 +142,7 @@ class GivingApplication final : public ServerApplication {
   bool done_ = false;
   bool gone_ = false;
   std::uint32_t most_behind_ = 0;
+  std::uint32_t most_bytes_behind_ = 0;
   std::thread compute_;
 };
 
@@ -171,6 +199,21 @@ TEST_F(BacklogTest, AStreamWaitsForItsReader) {
   ASSERT_TRUE(read_until([&] { return !session_.in_flight(); }));
   EXPECT_EQ(streamed_, kStream);
   EXPECT_LE(application_.most_behind(), ReplyHandle::kBacklogFull);
+}
+
+// Each of few verdicts may have the rows of many tokens.
+TEST_F(BacklogTest, ARunWaitsForTheReaderOfItsRows) {
+  wire::Prefill prompt = small_prompt();
+  const auto count = static_cast<std::uint32_t>(prompt.tokens.size());
+  prompt.activations_from = count;
+  prompt.run = {.credit = count + 1 + kRunVerdicts * kRowsAVerdict, .rows = true};
+  ASSERT_TRUE(session_.prefill(outgoing(prompt)));
+  send();
+
+  EXPECT_TRUE(application_.wait_for_pause());
+  ASSERT_TRUE(read_until([&] { return rows_ == kRunVerdicts * kRowsAVerdict; }));
+  const std::size_t verdict_bytes = kRowsAVerdict * ActivationLayout({kRowValues}).row_bytes();
+  EXPECT_LE(application_.most_bytes_behind(), ReplyHandle::kBacklogBytesFull + verdict_bytes);
 }
 
 TEST_F(BacklogTest, APromptsRowsWaitForTheirReader) {

@@ -76,6 +76,20 @@ TEST(DrainTest, WhoDoesNotDraftOnIsSentAway) {
   expect_goodbye(*link);
 }
 
+// Its run has come to the end of its credit.
+TEST(DrainTest, WhoGivesNoMoreCreditIsSentAway) {
+  TestServer::Options options;
+  options.listener.drafting_time_max = 1ms;
+  TestServer server(options);
+  const auto link = server.connect();
+  wire::Prefill prompt = small_prompt();
+  prompt.run.credit = static_cast<std::uint32_t>(prompt.tokens.size()) + 1;
+  ASSERT_TRUE(link->send(outgoing(prompt)));
+  ASSERT_TRUE(link->wait_event(soon()));
+  server.listener->drain(20s);
+  expect_goodbye(*link);
+}
+
 TEST(DrainTest, AfterItsLimitTheRestIsLeftToStop) {
   TestServer server(patient());
   const auto link = server.connect();

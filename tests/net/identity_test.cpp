@@ -70,6 +70,30 @@ TEST(IdentityTest, LostKeyMakesAnotherIdentity) {
   EXPECT_NE(second->pin, first.pin);
 }
 
+// Clients know a server by its pin: who only wants to read it anew makes no other one.
+TEST(IdentityTest, LoadingMakesNothing) {
+  const test::TemporaryDirectory directory;
+  const auto made = load_or_create_identity(directory.path()).value();
+  EXPECT_EQ(load_identity(directory.path()).value().pin, made.pin);
+  for (const fs::path& file : {made.certificate_file, made.key_file}) {
+    fs::remove(file);
+    const auto loaded = load_identity(directory.path());
+    ASSERT_FALSE(loaded);
+    EXPECT_EQ(loaded.error().code, Errc::bad_file);
+    EXPECT_FALSE(fs::exists(file));
+  }
+}
+
+// Not even root can follow it.
+TEST(IdentityTest, AKeyOfWhichNobodyCanSayWhetherItIsThereIsAnError) {
+  const test::TemporaryDirectory directory;
+  fs::create_symlink("server-key.pem", directory / "server-key.pem");
+  const auto identity = load_or_create_identity(directory.path());
+  ASSERT_FALSE(identity);
+  EXPECT_EQ(identity.error().code, Errc::io);
+  EXPECT_NE(identity.error().message.find("server-key.pem"), std::string::npos);
+}
+
 TEST(IdentityTest, DamagedFilesAreNamed) {
   const test::TemporaryDirectory directory;
   const auto identity = load_or_create_identity(directory.path()).value();

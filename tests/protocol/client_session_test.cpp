@@ -421,6 +421,17 @@ TEST_F(ClientSessionTest, ResumedSessionGoesByItsOldId) {
   EXPECT_TRUE(expect_event<ActivationsReceived>().complete);
 }
 
+// It is not going to draft, however many of its offline tokens stand.
+TEST_F(ClientSessionTest, AResumeMayAskForNoActivations) {
+  sign_in();
+  wire::Resume resume{.verified_length = 20, .tokens = {1, 2}, .activations_from = 23};
+  EXPECT_FALSE(session_.resume(outgoing(resume))) << "behind its tokens";
+  resume.activations_from = 22;
+  ASSERT_TRUE(session_.resume(outgoing(resume)));
+  ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 22, .next = 7, .accepted_count = 1}));
+  EXPECT_EQ(code_after(chunk_of(1, 20, 1)), Errc::protocol) << "nothing is missing";
+}
+
 // The caller has no place for those of tokens that came before the answer.
 TEST_F(ClientSessionTest, TokensThatAreKeptHaveNoLogProbabilities) {
   for (const std::uint32_t told : {1u, 2u}) {

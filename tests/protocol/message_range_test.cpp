@@ -227,6 +227,23 @@ TEST(ResumeRangeTest, IdsAndHashesHaveOneSize) {
   EXPECT_EQ(code(static_cast<const std::vector<std::uint8_t>*>(nullptr), &hash), Errc::bad_message);
 }
 
+TEST(ResumeRangeTest, ActivationsBeginAtOneOfItsTokensOrBehindThem) {
+  const std::vector<std::uint8_t> id(16);
+  const std::vector<std::uint8_t> hash(32);
+  const std::vector<std::uint32_t> offline(3, 7);
+  const flat::Sampling sampling(1, 0, 0, 1, 0);
+  const auto code = [&](std::uint32_t activations_from) {
+    FlatBufferBuilder b;
+    return code_of(
+        Kind::resume, b,
+        flat::CreateResumeDirect(b, 1, &id, 4, &hash, &offline, 0, activations_from, &sampling));
+  };
+  EXPECT_EQ(code(5), Errc::cancelled);
+  EXPECT_EQ(code(7), Errc::cancelled);
+  EXPECT_EQ(code(8), Errc::protocol);
+  EXPECT_EQ(code(~0u), Errc::protocol);
+}
+
 TEST(WelcomeRangeTest, RowsAreBounded) {
   const std::vector<std::uint8_t> id(16);
   const auto code = [&](std::vector<std::uint32_t> groups) {

@@ -42,7 +42,9 @@ TEST_F(ServerRunTest, ARunGoesOnAsFarAsItsCreditReaches) {
   EXPECT_EQ(session_.length(), 14u);
   ASSERT_TRUE(session_.verdict({.round = 1, .next = 8}));
   EXPECT_TRUE(session_.busy()) << "it pauses: more credit may come";
+  EXPECT_TRUE(session_.paused());
   ASSERT_TRUE(hear(wire::Hints{.round = 1, .credit = 16, .position = 15}));
+  EXPECT_FALSE(session_.paused());
   EXPECT_EQ(next_hints().credit, 16u);
   ASSERT_TRUE(session_.verdict({.round = 1, .next = 9, .ending = wire::Ending::end_token}));
   EXPECT_FALSE(session_.busy());

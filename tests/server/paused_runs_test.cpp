@@ -83,6 +83,45 @@ TEST_F(PausedRunsTest, AStreamThatWasNotReadHasNotBeenInTheQueue) {
   EXPECT_LT(metrics_->queue_time.sum(), 1.0);
 }
 
+// A client that said so is to send hints, and the server waits for them although it has the time.
+TEST_F(PausedRunsTest, WaitingForHintsIsNeitherWaitingForATurnNorTimeInTheQueue) {
+  open({.metrics = metrics_});
+  HintingClient& client = connect();
+  ASSERT_TRUE(client.begin(prompt_of(1), {}, {.credit = kSomeCredit, .economy = true}));
+  int holds = 0;
+  for (int i = 0; i < 20; ++i) {
+    loop_->step();
+    if (!loop_->due()) continue;
+    ++holds;
+    metrics_->requests_open.set(loop_->active_count());
+    EXPECT_EQ(waiting(), 0.0);
+    now_ = *loop_->due();
+  }
+  EXPECT_GE(holds, 3);
+  client.listen();
+  ASSERT_EQ(client.text().size(), kSomeCredit);
+  for (const wire::Verdict& verdict : client.verdicts) EXPECT_EQ(verdict.queue_us, 0u);
+  EXPECT_LT(metrics_->queue_time.sum(), 0.001);
+}
+
+// From then on it waits for its turn, and a pass of others may be under way.
+TEST_F(PausedRunsTest, BehindTheHintsTheQueueCounts) {
+  open({.metrics = metrics_});
+  HintingClient& client = connect();
+  ASSERT_TRUE(client.begin(prompt_of(1), {}, {.credit = kSomeCredit, .economy = true}));
+  loop_->step();
+  loop_->step();
+  ASSERT_TRUE(client.listen());
+  ASSERT_TRUE(loop_->idle());
+  now_ += 100ms;
+  ASSERT_TRUE(client.send(client.chain({5})));
+  now_ += 20ms;
+  loop_->step();
+  client.listen();
+  ASSERT_EQ(client.verdicts.size(), 2u);
+  EXPECT_EQ(client.verdicts[1].queue_us, 20'000u);
+}
+
 // Or an operator would be told that there are too few machines.
 TEST_F(PausedRunsTest, AreNotCountedAsWaiting) {
   open({.metrics = metrics_});

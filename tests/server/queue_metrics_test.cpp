@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <thread>
 
 #include "server/metrics/pages.h"
 #include "tests/protocol/support.h"
@@ -9,6 +10,8 @@
 
 namespace edgedraft {
 namespace {
+
+using namespace std::chrono_literals;
 
 // The one answer to a connection.
 class Answer final : public Replies {
@@ -89,6 +92,25 @@ TEST_F(QueueMetricsTest, WhoChangesItsMindHoldsNoPlaceInTheQueue) {
     scheduler_.cancel(100, round);
   }
   expect_room_for_two();
+}
+
+// However many there are: they wait for their clients.
+TEST_F(QueueMetricsTest, PausedRunsHoldNoPlaceInTheQueue) {
+  pass_.end();
+  for (std::uint64_t connection = 1; connection <= 3; ++connection) {
+    scheduler_.post(client(connection),
+                    wire::Prefill{.round = 1, .tokens = {5, 6}, .run = {.credit = 3}});
+    EXPECT_FALSE(answers_.back()->wait());
+  }
+  // The last answer is given a moment before the thread looks who is paused.
+  std::optional<Error> refused;
+  const Instant end = Clock::now() + 20s;
+  do {
+    std::this_thread::yield();
+    ask();
+    refused = answers_.back()->wait();
+  } while (refused && Clock::now() < end);
+  EXPECT_FALSE(refused);
 }
 
 // Nor does who is gone.

@@ -286,6 +286,30 @@ TEST_F(RunTest, EconomyMakesNoPassForARootWhileHintsAreUnderWay) {
   }
 }
 
+// An operator wants fewer passes, and a client drafts nothing: none of its passes wait.
+TEST_F(RunTest, AServersEconomyWaitsForNobodyWhoSendsNoHints) {
+  open({.economy = Economy::on, .metrics = metrics_});
+  loop_->measure_costs(1s, {});
+  const Tokens prompt = prompt_of(1);
+  const Tokens expected = plain(prompt);
+  HintingClient& plain_client = connect();
+  ASSERT_TRUE(plain_client.begin(prompt, {}, {.credit = kContext}));
+  run_until_idle();
+  EXPECT_FALSE(plain_client.listen());
+  EXPECT_EQ(plain_client.answer(), expected);
+
+  // From the first hints on it waits for more.
+  HintingClient& hinting = connect();
+  ASSERT_TRUE(hinting.begin(prompt, {}, {.credit = kContext}));
+  loop_->step();
+  ASSERT_TRUE(hinting.listen());
+  ASSERT_TRUE(hinting.send(hinting.chain(right(hinting, expected, 2))));
+  loop_->step();
+  loop_->step();
+  EXPECT_TRUE(hinting.listen());
+  EXPECT_TRUE(loop_->due());
+}
+
 // A step waits for hints that never come, for longer than a server may be too busy.
 TEST_F(RunTest, WaitingForHintsIsNoLackOfATurn) {
   open({.wait_max = 100ms, .metrics = metrics_});

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
+#include <latch>
 #include <set>
 
 #include "tests/protocol/support.h"
@@ -468,6 +471,85 @@ TEST_F(SchedulerTest, SessionsAreCounted) {
   EXPECT_FALSE(outcome(client(3)));
   scheduler.ended(1);  // its session gives way
   EXPECT_TRUE(outcome(client(4)));
+}
+
+class SilentTap final : public Tap {
+ public:
+  std::span<const std::uint32_t> scale_groups() const override { return groups_; }
+  void read(const KvCache&, std::uint32_t, std::uint32_t, std::span<float> rows) override {
+    std::ranges::fill(rows, 0.0f);
+  }
+
+ private:
+  std::array<std::uint32_t, 1> groups_{8};
+};
+
+// A connection that takes its prompts' rows when it likes.
+class RowsInbox final : public Replies {
+ public:
+  explicit RowsInbox(std::shared_ptr<Replies> verdicts) : verdicts_(std::move(verdicts)) {}
+
+  void verdict(wire::Verdict verdict) override { verdicts_->verdict(std::move(verdict)); }
+  void activations(wire::Activations) override { ++chunk_count; }
+  void refuse(std::uint32_t round, Error error) override {
+    verdicts_->refuse(round, std::move(error));
+  }
+  bool full_of_chunks() const override { return !reads; }
+
+  std::atomic<bool> reads = false;
+  std::atomic<int> chunk_count = 0;
+
+ private:
+  std::shared_ptr<Replies> verdicts_;
+};
+
+// Cancelled while a pass takes its time, before anybody has looked at it.
+TEST_F(SchedulerTest, ACancelledRequestEndsTheRowsOfThePromptBefore) {
+  SilentTap tap;
+  std::atomic<bool> hold = false;
+  std::latch begun(1);
+  std::latch end(1);
+  Scheduler scheduler(parts(), {.passes = {.sessions = {.sessions_max = 64, .kv_bytes_max = 0},
+                                           .pace =
+                                               [&](std::uint32_t) {
+                                                 if (hold.exchange(false)) {
+                                                   begun.count_down();
+                                                   end.wait();
+                                                 }
+                                                 return Duration::zero();
+                                               }},
+                                .queue_max = 100});
+  Client fickle = client(1);
+  const auto rows = std::make_shared<RowsInbox>(inbox_.of(1));
+  fickle.reply = rows;
+  fickle.tap = &tap;
+  const auto expect_verdict = [&] {
+    const auto reply = inbox_.take();
+    ASSERT_TRUE(reply);
+    EXPECT_TRUE(std::holds_alternative<wire::Verdict>(reply->what));
+  };
+  scheduler.post(fickle, prefill(1, {5, 6, 7}));
+  expect_verdict();
+
+  hold = true;
+  scheduler.post(client(2), prefill(1, {5, 6, 7}));
+  begun.wait();
+  scheduler.post(fickle, wire::Draft{.round = 2, .base_length = 4});
+  scheduler.cancel(1, 2);
+  end.count_down();
+  expect_verdict();
+
+  const auto serve_another = [&](std::uint64_t id) {
+    scheduler.post(client(id), prefill(1, {5, 6, 7}));
+    expect_verdict();
+  };
+  // Who came behind the cancellation is answered when that has been looked at.
+  serve_another(3);
+  rows->reads = true;
+  // Each step ends with what is owed, and there is such an end between these two.
+  serve_another(4);
+  serve_another(5);
+  EXPECT_EQ(rows->chunk_count, 0);
 }
 
 // A device that fails when it is asked for activations.
