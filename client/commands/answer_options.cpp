@@ -456,19 +456,22 @@ void declare_experiment_options(CLI::App& app, AnswerOptions& o) {
       ->type_name("N")
       ->check(in_range(1u, kContextCountMax))
       ->group(kGroup);
-  app.add_option("--oracle", o.oracle,
-                 "Synthetic drafts: propose the answer in FILE (what --json printed for the same "
-                 "prompt) instead of the drafter's own tokens")
-      ->type_name("FILE")
-      ->group(kGroup);
+  CLI::Option* const oracle =
+      app.add_option("--oracle", o.oracle,
+                     "Synthetic drafts: propose the answer in FILE (what --json printed for the "
+                     "same prompt) instead of the drafter's own tokens")
+          ->type_name("FILE")
+          ->group(kGroup);
   app.add_option("--oracle-acceptance", o.oracle_acceptance,
                  "With --oracle: probability that the token proposed for a position is right")
       ->type_name("A")
       ->check(in_range(0.0, 1.0))
+      ->needs(oracle)
       ->group(kGroup)
       ->capture_default_str();
   app.add_option("--oracle-seed", o.oracle_seed, "With --oracle: which positions are right")
       ->type_name("S")
+      ->needs(oracle)
       ->group(kGroup)
       ->capture_default_str();
 }

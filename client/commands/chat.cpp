@@ -77,7 +77,12 @@ class Chat {
     }
     const auto text = answering_.bundle().render_chat(template_, {.messages = sent});
     if (!text) return text.error();
-    const auto report = answering_.answer(answering_.encode(*text, *hidden), *hidden);
+    const OpenTokens prompt = answering_.encode(*text, *hidden);
+    if (prompt.tokens.empty()) {
+      return Error{Errc::usage,
+                   "the prompt is empty: the chat template writes nothing for such messages"};
+    }
+    const auto report = answering_.answer(prompt, *hidden);
     if (!report) {
       if (!another_turn_may_do(report.error().code)) return report.error();
       if (!failure_) failure_ = report.error().code;

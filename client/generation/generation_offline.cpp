@@ -48,8 +48,12 @@ Result<void> Generation::write_offline() {
   std::vector<float> lawful;
   if (constrained || lasts) lawful.assign(logits.begin(), logits.end());
   if (constrained) law_->apply(answer(), lawful);
-  // A grammar's texts may have to say things again.
-  if (lasts && !(constrained && law_->grammar())) avoid_circles(answer(), lawful);
+  // A grammar's texts may have to say things again, and a model that is asked by itself says what
+  // it says.
+  const bool repeats =
+      (constrained && law_->grammar()) || (device_writes_ && parts_.writer != nullptr);
+  if (lasts && !repeats)
+    avoid_circles(conversation_.tokens(), conversation_.answer_first(), lawful);
   const std::uint32_t token =
       Sampler(sampling()).choose(lawful.empty() ? logits : lawful, conversation_.count());
   if (device_writes_ && route_ == AnswerRoute::automatic) {
@@ -64,7 +68,13 @@ Result<void> Generation::write_offline() {
   record.tokens = 1;
   note(std::move(record));
   // The server goes on behind what the drafter holds, if it holds more; the drafter alone does not.
-  end_where_written(parts_.writer != nullptr ? 0 : options_.context_count);
+  std::uint32_t room = parts_.writer != nullptr ? 0 : options_.context_count;
+  if (device_writes_ && route_ == AnswerRoute::automatic && room > 0 &&
+      conversation_.count() >= room) {
+    device_writes_ = false;
+    room = 0;
+  }
+  end_where_written(room);
   return boost::system::in_place_value;
 }
 
@@ -185,8 +195,11 @@ void Generation::on_late_verdict(const VerdictReceived& event) {
 }
 
 void Generation::end_where_written(std::uint32_t writer_context_count) {
+  // An answer that stays on the device needs no room at the server.
+  const std::uint32_t server_context_count =
+      route_ == AnswerRoute::device ? 0 : server_.context_count;
   const bool full = std::ranges::any_of(
-      std::array{writer_context_count, server_.context_count},
+      std::array{writer_context_count, server_context_count},
       [&](std::uint32_t context) { return context > 0 && conversation_.count() >= context; });
   end_where_due(parts_.is_end(conversation_.tokens().back()) ? wire::Ending::end_token
                 : law_ && law_->stops(answer())              ? wire::Ending::stop

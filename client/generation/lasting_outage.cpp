@@ -10,18 +10,31 @@ namespace edgedraft {
 namespace {
 
 constexpr std::size_t kRepeated = 4;
+constexpr std::size_t kBefore = kRepeated - 1;
+
+// What followed `last` in the text, in order.
+std::vector<std::uint32_t> said_behind(std::span<const std::uint32_t> last,
+                                       std::span<const std::uint32_t> text) {
+  std::vector<std::uint32_t> said;
+  for (std::size_t i = kBefore; i < text.size(); ++i) {
+    if (std::ranges::equal(text.subspan(i - kBefore, kBefore), last)) said.push_back(text[i]);
+  }
+  std::ranges::sort(said);
+  return said;
+}
 
 }  // namespace
 
-void avoid_circles(std::span<const std::uint32_t> answer, std::span<float> logits) {
-  constexpr std::size_t kBefore = kRepeated - 1;
+void avoid_circles(std::span<const std::uint32_t> text, std::size_t answer_first,
+                   std::span<float> logits) {
+  const auto answer = text.subspan(answer_first);
   if (answer.size() < kBefore) return;
   const auto last = answer.last(kBefore);
-  std::vector<std::uint32_t> said;
-  for (std::size_t i = kBefore; i < answer.size(); ++i) {
-    if (std::ranges::equal(answer.subspan(i - kBefore, kBefore), last)) said.push_back(answer[i]);
-  }
-  std::ranges::sort(said);
+  std::vector<std::uint32_t> said = said_behind(last, answer);
+  if (said.empty()) return;
+  const std::vector<std::uint32_t> before = said_behind(last, text.first(answer_first));
+  std::erase_if(said,
+                [&](std::uint32_t token) { return std::ranges::binary_search(before, token); });
   const auto is_left = [&](std::size_t token) {
     return std::isfinite(logits[token]) && !std::ranges::binary_search(said, token);
   };

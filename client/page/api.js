@@ -7,15 +7,28 @@ export function onKeyWanted(ask) {
   askForKey = ask;
 }
 
+// A key that no header can carry opens nothing, and is forgotten.
+function withKey(given) {
+  const headers = new Headers(given);
+  try {
+    if (key) headers.set("Authorization", `Bearer ${key}`);
+  } catch {
+    key = null;
+  }
+  return headers;
+}
+
 async function request(path, options = {}) {
   for (;;) {
-    const headers = { ...options.headers };
-    if (key) headers.Authorization = `Bearer ${key}`;
+    const headers = withKey(options.headers);
+    const tried = key;
     const answer = await fetch(path, { ...options, headers });
-    if (answer.status !== 401) return answer;
+    if (answer.status !== 401) {
+      if (tried) sessionStorage.setItem("key", tried);
+      return answer;
+    }
     key = await askForKey();
     if (!key) return answer;
-    sessionStorage.setItem("key", key);
   }
 }
 

@@ -50,14 +50,19 @@ async function showList() {
     ...entries.map((entry) =>
       listItem(entry, entry.id === id, {
         open: () => open(entry.id),
-        remove: async () => {
-          await api.removeConversation(entry.id);
-          if (entry.id === id) begin();
-          await showList();
-        },
+        remove: () => remove(entry.id),
       }),
     ),
   );
+}
+
+async function remove(unwanted) {
+  const last = (unwanted === id ? turns : (await api.readConversation(unwanted))?.turns)?.at(-1);
+  // First, as an answer that ends meanwhile would be kept.
+  if (unwanted === id) begin();
+  await api.removeConversation(unwanted);
+  if (last?.stream) await api.forget(last.stream); // which ends it
+  await showList();
 }
 
 function begin() {
@@ -78,9 +83,10 @@ async function open(wanted) {
   mode.value = conversation.mode ?? "";
   byId("side").classList.remove("open");
   show();
-  await showList();
   const last = turns.at(-1);
-  if (last?.stream) await follow(api.resume, last);
+  // Before anything is waited for, as nothing may be asked until it has ended.
+  if (last?.stream) void follow(api.resume, last);
+  await showList();
 }
 
 function show() {
@@ -141,7 +147,7 @@ async function follow(source, turn) {
   messages.append(view.article);
   const answer = new Answer();
   try {
-    await keepTurns();
+    await keepTurns().catch(() => {}); // The save behind the answer says what is wrong.
     for await (const event of source(turn.stream, controller.signal)) {
       answer.take(event);
       const low = messages.scrollHeight - messages.scrollTop - messages.clientHeight < 80;

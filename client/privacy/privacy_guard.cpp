@@ -18,12 +18,13 @@ PrivacyGuard::PrivacyGuard(const Options& options)
   for (const std::string& name : options.names) EDGEDRAFT_CHECK(vault_.add_name(name));
 }
 
-bool PrivacyGuard::finds(std::string_view text) const {
+bool PrivacyGuard::finds(std::string_view text, std::optional<PrivateMode> asked) const {
+  const bool looks = asked.value_or(mode_) != PrivateMode::off;
   std::vector<PrivateSpan> found = vault_.find(text);
-  if (mode_ != PrivateMode::off) {
+  if (looks) {
     for (const auto& detector : detectors_) detector->find(text, found);
   }
-  return !found.empty() || (mode_ != PrivateMode::off && local_texts_.recognises(text));
+  return !found.empty() || (looks && local_texts_.recognises(text));
 }
 
 }  // namespace edgedraft

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,8 +45,9 @@ class PrivacyGuard {
   PrivateVault& vault() { return vault_; }
   LocalTexts& local_texts() { return local_texts_; }
   // Whether a text holds a value that is known or, unless all goes up anyway, that a detector
-  // finds, or repeats what stayed here. Requires  valid UTF-8
-  bool finds(std::string_view text) const;
+  // finds, or repeats what stayed here. `asked` is its conversation's mode, where that has its own.
+  // Requires  valid UTF-8
+  bool finds(std::string_view text, std::optional<PrivateMode> asked = std::nullopt) const;
 
  private:
   PrivateMode mode_;

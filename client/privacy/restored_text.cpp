@@ -183,20 +183,38 @@ void RestoredText::DecodedPlace::take(char c) {
   escape.clear();
 }
 
+RestoredText::RestoredText(const Placeholders& placeholders, bool in_json, std::string_view before)
+    : placeholders_(placeholders), in_json_(in_json), masked_(before) {
+  read(/*whole=*/true);
+  start_ = at_;
+  masked_.clear();
+  read_again();
+}
+
 void RestoredText::take(char c) {
-  place_.take(c);
+  at_.place.take(c);
   if (!in_json_) return;
-  decoded_.take(c);
-  defines_nothing_ = defines_nothing_ && c != '\n' && c != '\r' && masked_.front() == '{';
-  if (defines_nothing_) place_.in_definition = false;
+  at_.decoded.take(c);
+  const bool is_one_line = c != '\n' && c != '\r';
+  at_.defines_nothing = at_.defines_nothing.value_or(c == '{') && is_one_line;
+  if (*at_.defines_nothing) at_.place.in_definition = false;
 }
 
 void RestoredText::take_placeholder(std::string_view placeholder, bool stays) {
-  const bool in_sentence = !stays && place_.is_behind_word();
-  const bool decoded_in_sentence = !stays && decoded_.place.is_behind_word();
+  const bool in_sentence = !stays && at_.place.is_behind_word();
+  const bool decoded_in_sentence = !stays && at_.decoded.place.is_behind_word();
   for (const char c : placeholder) take(c);
-  place_.in_sentence = in_sentence;
-  decoded_.place.in_sentence = decoded_in_sentence;
+  at_.place.in_sentence = in_sentence;
+  at_.decoded.place.in_sentence = decoded_in_sentence;
+}
+
+// From the text's beginning on.
+void RestoredText::read_again() {
+  restored_.clear();
+  value_bytes_ = 0;
+  read_ = 0;
+  at_ = start_;
+  read(/*whole=*/false);
 }
 
 void RestoredText::read(bool whole) {
@@ -212,8 +230,8 @@ void RestoredText::read(bool whole) {
       continue;
     }
     // Behind half an escape the value would become a part of it.
-    const bool stays = place_.may_be_sent_on() || decoded_.place.may_be_sent_on() ||
-                       !decoded_.escape.empty() || value->size() > kValueBytesMax - value_bytes_;
+    const bool stays = at_.place.may_be_sent_on() || at_.decoded.place.may_be_sent_on() ||
+                       !at_.decoded.escape.empty() || value->size() > kValueBytesMax - value_bytes_;
     if (!stays) value_bytes_ += value->size();
     restored_ += stays ? candidate : in_json_ ? escaped(*value) : *value;
     take_placeholder(candidate, stays);
@@ -244,14 +262,8 @@ RestoredText::Piece RestoredText::push(std::string_view masked) {
 
 void RestoredText::revise(std::size_t characters) {
   masked_.resize(bytes_of(masked_, characters));
-  restored_.clear();
   revised_ = true;
-  value_bytes_ = 0;
-  read_ = 0;
-  place_ = {};
-  decoded_ = {};
-  defines_nothing_ = true;
-  read(/*whole=*/false);
+  read_again();
 }
 
 RestoredText::Piece RestoredText::finish() {
@@ -259,8 +271,9 @@ RestoredText::Piece RestoredText::finish() {
   return take_piece();
 }
 
-std::string restored(std::string_view masked, const Placeholders& placeholders, bool in_json) {
-  RestoredText text(placeholders, in_json);
+std::string restored(std::string_view masked, const Placeholders& placeholders, bool in_json,
+                     std::string_view before) {
+  RestoredText text(placeholders, in_json, before);
   text.push(masked);
   text.finish();
   return text.text();

@@ -19,9 +19,11 @@ class RestoredText {
   static constexpr std::size_t kValueBytesMax = 4u << 20;
 
   // `placeholders` outlives it. `in_json`: they stand within strings of JSON. Who reads it may show
-  // it as it is, or decode it: a placeholder stays where either might send its value on.
-  explicit RestoredText(const Placeholders& placeholders, bool in_json = false)
-      : placeholders_(placeholders), in_json_(in_json) {}
+  // it as it is, or decode it: a placeholder stays where either might send its value on. `before`:
+  // what the text goes on behind, with placeholders too, as a link may have begun there. It is not
+  // given out, and revise() does not count it.
+  explicit RestoredText(const Placeholders& placeholders, bool in_json = false,
+                        std::string_view before = {});
 
   struct Piece {
     std::string text;
@@ -82,6 +84,16 @@ class RestoredText {
     void take(char c);
   };
 
+  // The two at once.
+  struct Reading {
+    Place place;
+    DecodedPlace decoded;  // in JSON
+    // JSON that is one line so far and begins like an object: no line shown as it is defines a
+    // link. Nothing before the first character.
+    std::optional<bool> defines_nothing{};
+  };
+
+  void read_again();
   void read(bool whole);
   void take(char c);
   void take_placeholder(std::string_view placeholder, bool stays);
@@ -95,14 +107,12 @@ class RestoredText {
   std::size_t value_bytes_ = 0;
   bool revised_ = false;  // since something was given out
   std::string shown_;     // of it, what was given out
-  Place place_;
-  DecodedPlace decoded_;  // in JSON
-  // JSON that is one line so far and begins like an object: no line shown as it is defines a link.
-  bool defines_nothing_ = true;
+  Reading start_;         // behind what stands before it
+  Reading at_;
 };
 
 // A whole text at once.
 std::string restored(std::string_view masked, const Placeholders& placeholders,
-                     bool in_json = false);
+                     bool in_json = false, std::string_view before = {});
 
 }  // namespace edgedraft

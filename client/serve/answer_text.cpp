@@ -41,8 +41,10 @@ void AnswerText::rewrite(std::uint32_t index) {
   text_ends_.clear();
   stopped_ = finished_ = false;
   show();
-  if (given_ <= text_.size()) return;
-  given_ = text_.size();
+  // What is held back at its end was not while more stood behind it.
+  const std::size_t decided_end = split(open_end()).decided_end;
+  if (given_ <= decided_end) return;
+  given_ = decided_end;
   revises_ = true;
 }
 
@@ -102,6 +104,14 @@ std::size_t AnswerText::held_back() const {
   return most;
 }
 
+// Where what is not held back ends, without half characters.
+std::size_t AnswerText::open_end() const {
+  std::size_t end = text_.size() - held_back();
+  while (end > 0 && end < text_.size() && (static_cast<unsigned char>(text_[end]) & 0xC0u) == 0x80u)
+    --end;
+  return end;
+}
+
 std::uint32_t AnswerText::given_count() const {
   // Those of a stop string are cut off with it.
   const auto cut = stopped_ ? std::ranges::lower_bound(text_ends_, text_.size()) : text_ends_.end();
@@ -133,7 +143,8 @@ void AnswerText::take_revision(std::vector<Piece>& pieces, const SplitText& spli
     return utf8_count(
         std::string_view(text_).substr(std::min(begin, end), end - std::min(begin, end)));
   };
-  if (given_ < split.answer_begin) {
+  // While a thought goes on the answer would begin behind it.
+  if (gave_thought_ && given_ <= split.answer_begin) {
     pieces.push_back({.text = {},
                       .is_thought = true,
                       .revise_from = stays(split.thought_begin, split.thought_end)});
@@ -143,11 +154,7 @@ void AnswerText::take_revision(std::vector<Piece>& pieces, const SplitText& spli
 
 std::vector<AnswerText::Piece> AnswerText::take() {
   std::vector<Piece> pieces;
-  std::size_t end = text_.size() - held_back();
-  // No half characters.
-  while (end > 0 && end < text_.size() && (static_cast<unsigned char>(text_[end]) & 0xC0u) == 0x80u)
-    --end;
-  const SplitText parts = split(end);
+  const SplitText parts = split(open_end());
   take_revision(pieces, parts);
   const auto show = [&](std::size_t to, Provenance provenance, bool is_thought) {
     const bool joins = !pieces.empty() && pieces.back().is_thought == is_thought &&
@@ -155,6 +162,7 @@ std::vector<AnswerText::Piece> AnswerText::take() {
     if (!joins) pieces.push_back({});
     pieces.back().provenance = provenance;
     pieces.back().is_thought = is_thought;
+    gave_thought_ = gave_thought_ || is_thought;
     pieces.back().text += text_.substr(given_, to - given_);
   };
   for (std::size_t i = static_cast<std::size_t>(std::ranges::upper_bound(text_ends_, given_) -

@@ -66,6 +66,7 @@ class AnswerText {
   void push(const std::string& text);
   SplitText split(std::size_t end) const;
   void cut(std::size_t end);
+  std::size_t open_end() const;
   void take_revision(std::vector<Piece>& pieces, const SplitText& split);
   std::size_t held_back() const;
   std::size_t calls_size() const;
@@ -78,6 +79,7 @@ class AnswerText {
   std::string text_;                        // of the tokens that are shown
   std::vector<std::size_t> text_ends_;      // where it ended behind each of them
   std::size_t given_ = 0;                   // bytes of it that were given out
+  bool gave_thought_ = false;               // some of it was a thought's
   bool revises_ = false;                    // of what was given out, some has gone
   bool stopped_ = false;
   std::uint32_t stop_count_ = 0;  // leading tokens that the stop string is in

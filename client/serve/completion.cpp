@@ -32,7 +32,7 @@ Completion::Choice::Choice(Completion& completion, std::uint32_t index)
       index_(index) {
   const Placeholders* const placeholders = completion.parts_.privacy.placeholders.get();
   if (placeholders == nullptr) return;
-  seen_text.emplace(*placeholders, completion.request_.answers_json);
+  seen_text.emplace(*placeholders, completion.request_.answers_json, completion.text_before(index));
   seen_thought.emplace(*placeholders);
 }
 
@@ -287,10 +287,8 @@ FinishedChoice Completion::finished(std::uint32_t index) const {
                           .logprobs = choice.told_tokens};
   finished.calls = calls_of(choice);
   if (!finished.calls.empty()) finished.text.resize(request_.tools.form.calls_at(finished.text));
-  // A prompt is no JSON. Else the two are one text, and who reads it sees a link in it as one.
-  const std::string echo = echo_of(index);
-  finished.text = request_.answers_json ? as_seen(echo) + as_seen(finished.text, /*in_json=*/true)
-                                        : as_seen(echo + finished.text);
+  finished.text =
+      as_seen(echo_of(index)) + as_seen(finished.text, request_.answers_json, text_before(index));
   return finished;
 }
 
@@ -317,12 +315,17 @@ std::uint32_t Completion::answers_count() const {
   return static_cast<std::uint32_t>(prompts_.size()) * request_.choices;
 }
 
-// The prompt, where it is to be said again.
-std::string Completion::echo_of(std::uint32_t choice) const {
-  if (!request_.echo) return "";
+// What the answer goes on behind. Who puts the two together sees a link in them as one.
+std::string Completion::text_before(std::uint32_t choice) const {
+  if (request_.kind == CompletionKind::chat) return request_.begun;
   const TextPrompt& prompt = request_.prompts[choice / request_.choices];
   if (prompt.tokens.empty()) return prompt.text;
   return decode(parts_.tokenizer, prompt.tokens, LeadingSpace::strip);
+}
+
+// The prompt, where it is to be said again.
+std::string Completion::echo_of(std::uint32_t choice) const {
+  return request_.echo ? text_before(choice) : "";
 }
 
 // Behind text, not behind the template's; a grammar's texts begin behind the space.
@@ -332,9 +335,10 @@ bool Completion::keeps_leading_space() const {
 }
 
 // With what placeholders stand for.
-std::string Completion::as_seen(const std::string& text, bool in_json) const {
+std::string Completion::as_seen(const std::string& text, bool in_json,
+                                const std::string& before) const {
   const Placeholders* const placeholders = parts_.privacy.placeholders.get();
-  return placeholders == nullptr ? text : restored(text, *placeholders, in_json);
+  return placeholders == nullptr ? text : restored(text, *placeholders, in_json, before);
 }
 
 void Completion::stop() {

@@ -113,8 +113,10 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   std::vector<ToolCall> calls_of(const Choice& choice) const;
   std::uint32_t answers_count() const;
   bool keeps_leading_space() const;
+  std::string text_before(std::uint32_t choice) const;
   std::string echo_of(std::uint32_t choice) const;
-  std::string as_seen(const std::string& text, bool in_json = false) const;
+  std::string as_seen(const std::string& text, bool in_json = false,
+                      const std::string& before = "") const;
 
   Parts parts_;
   CompletionRequest request_;

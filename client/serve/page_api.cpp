@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -71,6 +72,15 @@ void collect_texts(const nlohmann::json& value, std::vector<std::string>& texts)
   for (const nlohmann::json& element : value) collect_texts(element, texts);
 }
 
+// The mode that a document asks with; nothing where it leaves that to the endpoint.
+std::optional<PrivateMode> mode_of(const nlohmann::json& document) {
+  const auto mode = document.find("mode");
+  if (mode == document.end() || !mode->is_string()) return std::nullopt;
+  const auto word = mode->get<std::string>();
+  if (word.empty()) return std::nullopt;
+  return private_mode_of(word);
+}
+
 // What is learned while it lives is forgotten with it.
 class VaultAsItWas {
  public:
@@ -136,9 +146,11 @@ ApiResult<HttpAnswer> PageApi::keep(const std::string& id, std::string_view body
   // The page knows what was marked, and of the rest only once an answer has ended.
   std::vector<std::string> texts = {conversation.entry.title};
   collect_texts(*document, texts);
+  const auto finds = [this, mode = mode_of(*document)](const std::string& text) {
+    return privacy_.finds(text, mode);
+  };
   conversation.entry.is_private =
-      conversation.entry.is_private ||
-      std::ranges::any_of(texts, [this](const std::string& text) { return privacy_.finds(text); });
+      conversation.entry.is_private || std::ranges::any_of(texts, finds);
   conversation.document = document->dump();
   conversation.entry.updated_unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
                                            std::chrono::system_clock::now().time_since_epoch())

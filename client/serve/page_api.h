@@ -26,7 +26,7 @@ class PageApi {
   ApiResult<HttpAnswer> list() const;
   // `id`: of the query.
   ApiResult<HttpAnswer> read(const std::string& id) const;
-  // {"title", "private", "document": {...}}
+  // {"title", "private", "document": {...}}, in which "mode" may be a request's "private".
   ApiResult<HttpAnswer> keep(const std::string& id, std::string_view body);
   ApiResult<HttpAnswer> remove(const std::string& id);
   // The messages of a chat as they would be sent.

@@ -27,9 +27,13 @@ ApiResult<MarkedText> RequestPrompts::render(const CompletionRequest& request) c
 
 ApiResult<std::vector<Prompt>> RequestPrompts::of(const CompletionRequest& request,
                                                   const PrivateRequest& hidden) const {
-  if (hidden.masked) return masked(request.kind, *hidden.masked);
-  auto prompts = whole(request);
-  if (prompts) {
+  auto prompts = hidden.masked ? masked(request.kind, *hidden.masked) : whole(request);
+  if (!prompts) return prompts;
+  // A chat has none where its template writes nothing for such messages.
+  if (std::ranges::any_of(*prompts, [](const Prompt& one) { return one.tokens.empty(); })) {
+    return ApiError{.message = "the prompt has no token: give some text", .code = "invalid_value"};
+  }
+  if (!hidden.masked) {
     for (Prompt& prompt : *prompts) prompt.is_private = hidden.privacy.is_local;
   }
   return prompts;
@@ -95,8 +99,7 @@ ApiResult<Prompt> RequestPrompts::of_text(const TextPrompt& text) const {
                       .code = "invalid_value"};
     }
   }
-  if (!prompt.tokens.empty()) return prompt;
-  return ApiError{.message = "the prompt has no token: give some text", .code = "invalid_value"};
+  return prompt;
 }
 
 }  // namespace edgedraft

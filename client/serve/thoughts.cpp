@@ -8,7 +8,6 @@ namespace edgedraft {
 namespace {
 
 constexpr std::string_view kBegin = "<think>";
-constexpr std::string_view kEnd = "</think>";
 constexpr std::string_view kBlanks = " \t\r\n";
 
 std::size_t skip_blanks(std::string_view text, std::size_t at) {
@@ -31,17 +30,17 @@ SplitText split_thoughts(std::string_view text, Thoughts thoughts, bool whole) {
     const bool undecided = !whole && kBegin.starts_with(front);
     return {.decided_end = undecided ? 0 : text.size()};
   }
-  const std::size_t mark = text.find(kEnd, begin);
+  const std::size_t mark = text.find(kThoughtEnd, begin);
   if (mark == std::string_view::npos) {
     const std::string_view thought = text.substr(begin);
-    const std::size_t end = text.size() - (whole ? 0 : begun_mark(thought, kEnd));
+    const std::size_t end = text.size() - (whole ? 0 : begun_mark(thought, kThoughtEnd));
     const std::size_t shown = trimmed_end(text, begin, end);
     return {.thought_begin = begin,
             .thought_end = shown,
             .answer_begin = text.size(),
             .decided_end = whole ? text.size() : shown};
   }
-  const std::size_t answer = skip_blanks(text, mark + kEnd.size());
+  const std::size_t answer = skip_blanks(text, mark + kThoughtEnd.size());
   return {.thought_begin = begin,
           .thought_end = trimmed_end(text, begin, mark),
           .answer_begin = answer,

@@ -5,6 +5,9 @@
 
 namespace edgedraft {
 
+// What a thought ends with.
+inline constexpr std::string_view kThoughtEnd = "</think>";
+
 // Where models that think aloud say what they think: "<think>...</think>" before the answer itself.
 enum class Thoughts : unsigned char {
   none,   // the text is taken as it is

@@ -6,6 +6,7 @@
 
 #include "client/serve/begun_mark.h"
 #include "client/serve/schema_grammar.h"
+#include "client/serve/thoughts.h"
 #include "shared/model/utf8.h"
 
 namespace edgedraft {
@@ -70,6 +71,21 @@ std::string rules_of_text(std::string_view mark, const std::string& then) {
   return rules;
 }
 
+// For `calls`, or a text that does not begin with the first character of theirs. Behind a thought
+// the answer begins, and it is the same there.
+std::string grammar_without_mark(SchemaGrammar& rules, std::string_view calls_begin,
+                                 const std::string& calls) {
+  const std::string_view begin = characters_of(calls_begin).front();
+  const std::string any = rules.add("calls", calls);
+  const std::string answer =
+      rules.add("answer", "[ \\t\\r\\n]* (" + any + " | [^ \\t\\r\\n" + listed({begin}) + "] .*)?");
+  // With this a text may begin that is the thought's end.
+  const std::string_view mark_begin = characters_of(kThoughtEnd).front();
+  std::string text = "[^" + listed({begin, mark_begin}) + "] free-0";
+  if (begin != mark_begin) text += " | " + SchemaGrammar::literal(mark_begin) + " free-1";
+  return rules.grammar(any + " | (" + text + ")?") + rules_of_text(kThoughtEnd, answer);
+}
+
 }  // namespace
 
 std::string Tools::instructions() const {
@@ -110,10 +126,7 @@ ApiResult<std::string> Tools::grammar() const {
   const std::string calls = SchemaGrammar::literal(form.begin) + ' ' + more;
   if (use == ToolUse::forced) return rules.grammar(calls);
   const std::string_view mark = form.mark();
-  if (mark.empty()) {
-    const auto begin = characters_of(form.begin);
-    return rules.grammar(calls + " | ([^" + listed({begin.front()}) + "] .*)?");
-  }
+  if (mark.empty()) return grammar_without_mark(rules, form.begin, calls);
   const std::string then =
       rules.add("calls", SchemaGrammar::literal(form.begin.substr(mark.size())) + ' ' + more);
   return rules.grammar("free-0") + rules_of_text(mark, then);

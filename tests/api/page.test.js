@@ -7,6 +7,7 @@ import { after, before, beforeEach, test } from "node:test";
 import puppeteer from "puppeteer-core";
 
 const url = process.env.EDGEDRAFT_PAGE;
+const keyed = process.env.EDGEDRAFT_KEYED;
 const server = Number(process.env.EDGEDRAFT_PAGE_SERVER);
 const chromium = process.env.EDGEDRAFT_CHROMIUM;
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -24,7 +25,7 @@ before(async () => {
 });
 after(() => browser?.close());
 
-async function show(size = sizes.desktop, path = "/", prepare = () => {}) {
+async function show(size = sizes.desktop, path = "/", prepare = () => {}, base = url) {
   page = await browser.newPage();
   await page.evaluateOnNewDocument(prepare);
   await page.setViewport(size);
@@ -34,9 +35,9 @@ async function show(size = sizes.desktop, path = "/", prepare = () => {}) {
   page.on("pageerror", (error) => faults.push(String(error)));
   page.on("request", (request) => {
     const to = request.url();
-    if (!to.startsWith(url) && !to.startsWith("data:")) faults.push(`asked for ${to}`);
+    if (!to.startsWith(base) && !to.startsWith("data:")) faults.push(`asked for ${to}`);
   });
-  await page.goto(url + path);
+  await page.goto(base + path);
   await page.waitForSelector("#send");
 }
 
@@ -99,6 +100,7 @@ test("a conversation, kept and taken up again", { skip }, async () => {
   assert.equal((await page.$$("article")).length, 4);
   await page.click("#list li button[aria-label^=Delete]");
   await page.waitForFunction(() => document.querySelectorAll("article").length === 0);
+  await kept();
   assert.deepEqual(await conversations(), []);
   assert.deepEqual(faults, []);
   await page.close();
@@ -190,6 +192,106 @@ test("an answer is stopped, and asked for again", { skip }, async () => {
   await answered();
   assert.ok((await lastAnswer()).length > stopped.length);
   assert.deepEqual(faults, []);
+  await page.close();
+});
+
+test("a question that is asked while a conversation opens gets its answer", { skip }, async () => {
+  await show();
+  await say("What is 47 plus 38?");
+  await answered();
+  await kept();
+  await page.click("#new");
+  // The list is late, and until it comes the conversation is not quite open.
+  let late = [];
+  await page.setRequestInterception(true);
+  page.on("request", (request) => {
+    if (late && request.url().endsWith("/v1/edgedraft/conversations")) late.push(request);
+    else request.continue();
+  });
+  await page.click("#list li button");
+  await page.waitForFunction(() => document.querySelectorAll("article").length === 2);
+  await say(story);
+  await hasText();
+  const held = late;
+  late = null;
+  for (const request of held) void request.continue();
+  await answered();
+  await kept();
+  assert.ok(held.length > 0);
+  assert.equal((await page.$$("article")).length, 4);
+  const right = await lastAnswer();
+  await page.reload();
+  await shows(story);
+  assert.equal(await lastAnswer(), right);
+  assert.equal(await page.$(".failed"), null);
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
+test("an answer comes although nothing can be kept, and that is said", { skip }, async () => {
+  await show(sizes.desktop, "/", () => {
+    const { fetch } = window;
+    window.fetch = (path, options) =>
+      options?.method === "PUT" && path.startsWith("/v1/edgedraft/conversation?")
+        ? Promise.resolve(new Response('{"error": {"message": "the disk is full"}}', { status: 500 }))
+        : fetch(path, options);
+  });
+  await say("What is 47 plus 38?");
+  await answered();
+  assert.match(await lastAnswer(), /85/);
+  await shows("the disk is full: the conversation is not kept");
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
+test("nothing goes on of a conversation that is deleted", { skip }, async () => {
+  const names = [];
+  const streams = async () => {
+    const body = JSON.stringify({ conversation_ids: names.slice(-1) });
+    return (await fetch(`${url}/v1/streams/lookup`, { method: "POST", body })).json();
+  };
+  await show();
+  page.on("request", (request) => {
+    if (request.url().endsWith("/v1/chat/completions")) names.push(request.headers()["x-conversation-id"]);
+  });
+  for (const isOpen of [true, false]) {
+    await say("What is 47 plus 38?");
+    await answered();
+    await page.waitForSelector("#list li");
+    await say(story);
+    await hasText();
+    assert.deepEqual((await streams()).map((stream) => stream.is_done), [false]);
+    if (!isOpen) await page.click("#new");
+    await page.click("#list li button[aria-label^=Delete]");
+    await page.waitForFunction(() => document.querySelectorAll("#list li").length === 0);
+    await kept();
+    assert.deepEqual(await streams(), []);
+    assert.deepEqual(await conversations(), []);
+    assert.equal((await page.$$("article")).length, 0);
+  }
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
+test("a mistyped key is asked for again, and the right one once", { skip }, async () => {
+  const give = async (key) => {
+    await page.waitForSelector("#ask[open]");
+    await page.$eval("#key", (field) => (field.value = ""));
+    await page.type("#key", key);
+    await page.keyboard.press("Enter");
+  };
+  const listed = () =>
+    page.waitForResponse((answer) => answer.url().endsWith("/v1/edgedraft/conversations") && answer.ok());
+  await show(sizes.desktop, "/", () => {}, keyed);
+  await give("\u043a\u043b\u044e\u0447"); // No header can carry it.
+  await give("a-key-of-another");
+  await page.waitForSelector("#ask[open]");
+  assert.equal(await page.evaluate(() => sessionStorage.getItem("key")), null);
+  await Promise.all([listed(), give(process.env.EDGEDRAFT_KEY)]);
+  await Promise.all([listed(), page.reload()]);
+  assert.equal(await page.$("#ask[open]"), null);
+  // The browser tells of each refusal.
+  assert.deepEqual(faults.filter((fault) => !fault.includes("401")), []);
   await page.close();
 });
 

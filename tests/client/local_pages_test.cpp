@@ -90,19 +90,23 @@ TEST_F(LocalPagesTest, ThePageIsBoundToItsOriginAndKeepsItsConversations) {
     return json::parse(
         ask(api_->port(), {.path = "/v1/edgedraft/conversations"}).body)["data"][0]["private"];
   };
-  const auto turn_of = [](const std::string& text) {
-    return json{{"title", "A"}, {"document", {{"turns", {{{"content", text}}}}}}};
+  const auto turn_of = [](const std::string& text, const std::string& mode = "") {
+    return json{{"title", "A"}, {"document", {{"turns", {{{"content", text}}}}, {"mode", mode}}}};
   };
   EXPECT_EQ(put(turn_of("I am Bob.")), 200u);
   EXPECT_EQ(is_private(), false);
   EXPECT_EQ(put(turn_of("I am ann.")), 200u);
   EXPECT_EQ(is_private(), true) << "marked once, and not by the page";
-  for (const auto& [mode, found] :
-       {std::pair(PrivateMode::mask, true), {PrivateMode::off, false}}) {
+  for (const PrivateMode own : {PrivateMode::mask, PrivateMode::off}) {
     api_.reset();
-    start({.privacy = {.mode = mode, .detects = {PrivateType::mail}}});
-    EXPECT_EQ(put(turn_of("Write to zoe@lee.org.")), 200u);
-    EXPECT_EQ(is_private(), found);
+    start({.privacy = {.mode = own, .detects = {PrivateType::mail}}});
+    for (const auto& [mode, found] : {std::pair("", own == PrivateMode::mask),
+                                      {"mask", true},
+                                      {"local", true},
+                                      {"off", false}}) {
+      EXPECT_EQ(put(turn_of("Write to zoe@lee.org.", mode)), 200u);
+      EXPECT_EQ(is_private(), found) << "a conversation that says '" << mode << "'";
+    }
   }
 
   api_.reset();

@@ -198,6 +198,29 @@ TEST_F(LocalServerTest, ConstrainedAnswersAreNoThoughts) {
   EXPECT_TRUE(chat(chat_of(kStory))["choices"][0]["message"].contains("reasoning_content"));
 }
 
+TEST_F(LocalServerTest, AChatOfWhichTheTemplateMakesNothingIsRefused) {
+  chat_ =
+      ChatTemplate::parse(
+          "{% for message in messages %}{% if not loop.first %}{{ bos_token + message.content }}"
+          "{% endif %}{% endfor %}")
+          .value();
+  api_.reset();
+  start({});
+  const json open = {{"role", "system"}, {"content", "Be brief."}};
+  const json secret = {{"role", "system"}, {"content", "I am <private>Ann</private>."}};
+  for (const json& message : {open, secret}) {
+    for (const char* const mode : {"mask", "local", "prefix"}) {
+      const HttpResult result =
+          post("/v1/chat/completions",
+               {{"messages", json::array({message})}, {"private", mode}, {"max_tokens", 2}});
+      EXPECT_EQ(result.status, 400u) << mode;
+      EXPECT_NE(result.body.find("no token"), std::string::npos) << result.body;
+    }
+  }
+  const json user = {{"role", "user"}, {"content", "Hi"}};
+  chat({{"messages", json::array({open, user})}, {"max_tokens", 2}});
+}
+
 TEST_F(LocalServerTest, FunctionsAreCalledAndTheirResultsTakenIn) {
   const json tools = json::parse(
       R"([{"type": "function", "function": {"name": "set_alarm", "parameters": {"type": "object",

@@ -105,6 +105,26 @@ TEST_F(RestoredTextTest, NothingIsPutWhereItMightBeSentOn) {
   }
 }
 
+// A hostile target ends within it, and goes on when it is asked to.
+TEST_F(RestoredTextTest, ALinkMayHaveBegunBefore) {
+  for (const std::string before :
+       {"![x](https://evil/?q=", "![x](https&colon;evil?[NAME_002]", "<img src=\"https&colon;evil?",
+        "[1]: https&colon;evil?", "Hi [NAME_002], see www.evil.example/"}) {
+    for (const bool in_json : {false, true}) {
+      EXPECT_EQ(restored("[NAME_001])", placeholders_, in_json, before), "[NAME_001])") << before;
+      RestoredText text(placeholders_, in_json, before);
+      text.push("a");
+      text.revise(0);
+      text.push("[NAME_001])");
+      text.finish();
+      EXPECT_EQ(text.text(), "[NAME_001])") << before;
+    }
+  }
+  EXPECT_EQ(restored(" of [NAME_001]", placeholders_, false, "[x](https://lee.org)"),
+            " of Ann Lee");
+  EXPECT_EQ(restored(": [NAME_001]", placeholders_, false, "Ask [NAME_002]"), ": Ann Lee");
+}
+
 TEST_F(RestoredTextTest, OrdinaryTextHasItsValues) {
   for (const std::string text : {
            "Dear [NAME_001],\n\nI am late.\n\n[NAME_001]",

@@ -426,6 +426,17 @@ TEST(ResyncErrorTest, ADeviceThatCannotWriteHandsOverOrSaysSo) {
   EXPECT_EQ(end.error().code, Errc::unsupported);
 }
 
+TEST(ResyncErrorTest, TheServerGoesOnWhereTheDeviceHasNoMoreRoom) {
+  GenerationRig rig({.drafter = ToyDrafter::twin,
+                     .tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
+                     .tokens_max = 12,
+                     .drafter_context = 8});
+  rig.generation().set({.tokens_max = 12, .route = AnswerRoute::automatic});
+  const Answer answer = rig.answer(kPrompt);
+  EXPECT_EQ(answer.tokens, rig.plain(kPrompt).tokens);
+  EXPECT_NE(answer.end, AnswerEnd::context);
+}
+
 // Who writes beside the drafter may hold more tokens than that.
 TEST(ResyncErrorTest, AnotherWritesOnBehindTheDraftersContext) {
   GenerationRig rig(

@@ -179,6 +179,27 @@ TEST_F(CallFormTest, AStreamHoldsBackCallsAlone) {
   }
 }
 
+// The answer begins there, and a call in it is told as one.
+TEST(ToolsTest, CallsBehindAThoughtKeepToTheFunctionsToo) {
+  const Tools tools{.list = {{.name = "get", .parameters = Schema::parse(R"({"type": "object",
+                             "properties": {"x": {"type": "integer"}}, "required": ["x"]})")}},
+                    .use = ToolUse::free};
+  GrammarAutomaton free = automaton_of(tools.grammar().value());
+  const std::string get = R"({"name": "get", "arguments": {"x": 1}})";
+  const std::string other_name = R"({"name": "put", "arguments": {"x": 1}})";
+  const std::string other_arguments = R"({"name": "get", "arguments": {"x": "1"}})";
+  for (const std::string thought :
+       {"<think>\nHm, {x}. </think>\n\n", "Hm.</th></think> ", "<think></think>", "</think>\n"}) {
+    for (const std::string& answer : {get, get + "\n" + get, std::string("It is {1}."),
+                                      std::string("No </think>{"), std::string()}) {
+      EXPECT_TRUE(accepts(free, thought + answer)) << thought + answer;
+    }
+    for (const std::string& answer : {other_name, other_arguments, get + " and more"}) {
+      EXPECT_FALSE(accepts(free, thought + answer)) << thought + answer;
+    }
+  }
+}
+
 TEST(ToolsTest, CallsAreLinesWhereTheTemplateKnowsNone) {
   Tools tools{.list = {{.name = "get", .parameters = Schema::parse(R"({"type": "object",
                        "properties": {"x": {"type": "integer"}}, "required": ["x"]})")},

@@ -506,6 +506,20 @@ TEST_F(ProgramsTest, AConversationGoesOnBehindATurnThatIsRefused) {
   EXPECT_NE(chat.err().find("the turn is left out"), std::string::npos) << chat.err();
 }
 
+TEST_F(ProgramsTest, AConversationOfWhichTheTemplateMakesNothingSaysSo) {
+  const auto file = scratch_ / "template.jinja";
+  {
+    FILE* out = fopen(file.c_str(), "w");
+    fprintf(out, "{# nothing #}");
+    fclose(out);
+  }
+  Process chat({EDGEDRAFT_CLIENT, "chat", "--server", server_.address(), "--pin", server_.pin(),
+                "--bundle", demo_model("moa-tli0"), "--chat-template", file},
+               scratch_ / "nothing", "Hello.\n");
+  EXPECT_EQ(chat.wait(), 2) << chat.err();
+  EXPECT_NE(chat.err().find("the prompt is empty"), std::string::npos) << chat.err();
+}
+
 TEST_F(ProgramsTest, AConversationGoesOnBehindATurnThatIsTooLong) {
   std::string much;
   for (int i = 0; i < 3000; ++i) much += "word ";

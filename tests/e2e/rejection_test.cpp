@@ -185,6 +185,7 @@ TEST_F(RejectionTest, MistakesOnTheCommandLineExitWithTwoAndNameTheOption) {
   expect_refused(joined(bundle, {"-p", "x", "--temperature", "-1"}), 2, "--temperature");
   expect_refused(joined(bundle, {"-p", "x", "--top-p", "nan"}), 2, "--top-p");
   expect_refused(joined(bundle, {"-p", "x", "--draw", "drawn", "--overlap", "on"}), 2, "--overlap");
+  expect_refused(joined(bundle, {"-p", "x", "--oracle-seed", "2"}), 2, "--oracle");
   expect_refused(joined(bundle, {"-p", "x", "--pin", "md5:12"}), 2, "pin");
   expect_refused({"-p", "x"}, 2, "--bundle");
   expect_refused(bundle, 2, "-p");
