@@ -66,6 +66,8 @@ port=$((20000 + RANDOM % 10000))
 for way in "${ways[@]}"; do
   : >"$work/$way.text"
   port=$((port + 1))
+  paced=(--pace-profile "$pace")
+  [ "$way" = stream ] && paced=() # nothing is drafted
   printf -v serve '%q ' exec $bin/server/edgedraft-server --model $models/target.gguf --bundle "$bundle" \
     --state "$work/$way" --pace-profile "$pace" --token-file "$work/token" --log-level error
   printf -v ready '%q' "$work/$way.ready"
@@ -76,7 +78,7 @@ for way in "${ways[@]}"; do
       touch "$0.up"
       until [ -e "$1/go" ]; do sleep 0.02; done
       exec "${@:2}" --pin "$pin" >"$0.text" 2>"$0.told"' "$work/$way" "$work" \
-    $bin/client/edgedraft run --bundle "$bundle" --token-file "$work/token" --pace-profile "$pace" \
+    $bin/client/edgedraft run --bundle "$bundle" --token-file "$work/token" "${paced[@]}" \
     -p "$prompt" --max-tokens 128 --log-level info ${options[$way]} \
     >"$work/$way.link" 2>&1 &
   pids+=($!)
