@@ -108,7 +108,7 @@ def main() -> None:
     add("--target", metavar="FOLDER", required=True, help="Hugging Face folder of a Llama or Qwen2, or checkpoint of train_target.py")
     add("--answers", metavar="FILE", required=True, help="JSON lines of answer_prompts.py; those that distill_answers.py holds out are not used")
     add("--drafter", metavar="DIR", required=True, help="folder of export.py, whose config.json gets the tree")
-    add("--nodes", type=int, default=62, help="of the tree, its root apart (default 62, at most 255)")
+    add("--nodes", type=int, default=62, help=f"of the tree, its root apart (default 62, at most {NODES_MAX})")
     add("--count", type=int, default=400, help="answers (default 400)")
     add("--longest", type=int, default=600, help="longest conversation in token ids (default 600)")
     add("--threads", type=int, default=2)

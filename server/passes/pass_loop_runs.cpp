@@ -87,7 +87,7 @@ Duration PassLoop::economy_wait(const Run& run) const {
   constexpr Duration kUnknownDelay = 300ms;
   constexpr Duration kLongestWait = 1s;
   const bool asked = options_.economy != Economy::off && run.economy();
-  // Of a client that does not ask for it nobody knows that it hints, before it does.
+  // A client that does not ask for it may never send a hint: nothing is waited for until it has.
   const bool economy = asked || (options_.economy == Economy::on && run.was_hinted());
   if (!economy || run.hintless()) return Duration::zero();
   const auto delay = run.hint_delay();

@@ -88,7 +88,7 @@ struct Map {
   void set(std::string_view name, Value value);
 };
 
-// Of an integer, and of a boolean, which counts as 0 or 1 as in Python.
+// An integer, or a boolean as 0 or 1, as Python counts; nothing for other values.
 std::optional<std::int64_t> number_of(const Value& value);
 
 }  // namespace edgedraft::chat
