@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <functional>
 #include <latch>
 #include <set>
 
@@ -473,15 +474,18 @@ TEST_F(SchedulerTest, SessionsAreCounted) {
   EXPECT_TRUE(outcome(client(4)));
 }
 
-class SilentTap final : public Tap {
+// Reads rows of one group, in its own way.
+class TapBy final : public Tap {
  public:
+  explicit TapBy(std::function<void(std::span<float>)> fill) : fill_(std::move(fill)) {}
   std::span<const std::uint32_t> scale_groups() const override { return groups_; }
   void read(const KvCache&, std::uint32_t, std::uint32_t, std::span<float> rows) override {
-    std::ranges::fill(rows, 0.0f);
+    fill_(rows);
   }
 
  private:
   std::array<std::uint32_t, 1> groups_{8};
+  std::function<void(std::span<float>)> fill_;
 };
 
 // A connection that takes its prompts' rows when it likes.
@@ -505,7 +509,7 @@ class RowsInbox final : public Replies {
 
 // Cancelled while a pass takes its time, before anybody has looked at it.
 TEST_F(SchedulerTest, ACancelledRequestEndsTheRowsOfThePromptBefore) {
-  SilentTap tap;
+  TapBy tap([](std::span<float> rows) { std::ranges::fill(rows, 0.0f); });
   std::atomic<bool> hold = false;
   std::latch begun(1);
   std::latch end(1);
@@ -552,23 +556,12 @@ TEST_F(SchedulerTest, ACancelledRequestEndsTheRowsOfThePromptBefore) {
   EXPECT_EQ(rows->chunk_count, 0);
 }
 
-// A device that fails when it is asked for activations.
-class FailingTap final : public Tap {
- public:
-  std::span<const std::uint32_t> scale_groups() const override { return groups_; }
-  void read(const KvCache&, std::uint32_t, std::uint32_t, std::span<float>) override {
-    throw DeviceError("the device is lost");
-  }
-
- private:
-  std::array<std::uint32_t, 1> groups_{8};
-};
-
+// It fails when it is asked for activations.
 TEST_F(SchedulerTest, AFailingDeviceCostsTheSessionAlone) {
   Scheduler scheduler(
       parts(), {.passes = {.sessions = {.sessions_max = 64, .kv_bytes_max = 0}}, .queue_max = 100});
   Random random(9);
-  FailingTap tap;
+  TapBy tap([](std::span<float>) { throw DeviceError("the device is lost"); });
   Client unlucky = client(1);
   unlucky.tap = &tap;
   scheduler.post(unlucky, prefill(1, random_tokens(random, 5)));
