@@ -2,31 +2,47 @@
 # The whole path on one machine: installs what building needs, builds, starts a server with the shipped
 # target behind TLS, talks to it through the shipped drafter, compares with plain decoding and, over an
 # emulated 4G link at a large model's pace, with a stream; kills the server in mid-answer and brings it
-# back. Safe to run again; the second time takes seconds. With --serve it leaves the page running instead.
+# back. Safe to run again; the second time takes seconds.
 set -euo pipefail
 export LC_ALL=C.UTF-8  # numbers with a decimal point
-cd "$(dirname "$0")/.."
 
-serves=no
-if [ "${1:-}" = --serve ]; then serves=yes && shift; fi
-drafter=${1:-moa-tli0}
+usage() {
+  cat <<EOF
+usage: $0 [--serve] [--build DIR] [DRAFTER]
+
+  --serve      leave a server and its page running instead, on http://127.0.0.1:7430/
+  --build DIR  take the programs of this build tree: nothing is installed or built
+  DRAFTER      a bundle in models/demo: moa-tli0, moa-tli1, eagle, eagle-hass, independent or independent-2 [moa-tli0]
+EOF
+}
+serves=no bin='' drafter=moa-tli0
+while [ $# -gt 0 ]; do
+  case $1 in
+    --serve) serves=yes; shift ;;
+    --build) [ $# -gt 1 ] || { usage >&2; exit 2; }; bin=$2; shift 2 ;;
+    -h | --help) usage; exit 0 ;;
+    -*) usage >&2; exit 2 ;;
+    *) drafter=$1; shift ;;
+  esac
+done
+[ -z "$bin" ] || bin=$(realpath -m "$bin")
+cd "$(dirname "$0")/.."
 models=models/demo
-if [ ! -f "$models/$drafter.gguf" ]; then
-  echo "usage: $0 [--serve] [moa-tli0|moa-tli1|eagle|eagle-hass|independent|independent-2]" >&2
-  exit 2
-fi
+[ -f "$models/$drafter.gguf" ] || { usage >&2; exit 2; }
 
 bold='' plain=''
 if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then bold=$'\e[1m' plain=$'\e[0m'; fi
 say() { printf '\n%s== %s%s\n' "$bold" "$*" "$plain"; }
 
-say "Installing packages and building"
-scripts/install-packages.sh build
-# A tree that has tests keeps them. One whose configuration failed for want of their packages has none.
-if [ -f build/release/tests/CTestTestfile.cmake ]; then testing=(); else testing=(-DBUILD_TESTING=OFF); fi
-cmake --preset release "${testing[@]}" >/dev/null
-cmake --build --preset release --target edgedraft edgedraft-server edgedraft-netsim
-bin=build/release
+if [ -z "$bin" ]; then
+  say "Installing packages and building"
+  scripts/install-packages.sh build
+  # A tree that has tests keeps them. One whose configuration failed for want of their packages has none.
+  if [ -f build/release/tests/CTestTestfile.cmake ]; then testing=(); else testing=(-DBUILD_TESTING=OFF); fi
+  cmake --preset release "${testing[@]}" >/dev/null
+  cmake --build --preset release --target edgedraft edgedraft-server edgedraft-netsim
+  bin=$PWD/build/release
+fi
 
 work=$(mktemp -d)
 # What the user has set for programs of their own is not for these.
@@ -115,7 +131,7 @@ echo "Answers identical: yes"
 stop_server
 
 say "A large model over 4G: a stream, drafts that wait for verdicts, and a server that never waits"
-scripts/side-by-side.sh --drafter "$drafter"
+scripts/side-by-side.sh --build "$bin" --drafter "$drafter"
 
 say "The server is killed in mid-answer and comes back (slowed to a large model's pace)"
 start_server --pace-ms 150

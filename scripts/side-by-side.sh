@@ -7,23 +7,24 @@ export LC_ALL=C.UTF-8  # numbers with a decimal point
 
 usage() {
   cat <<EOF
-usage: $0 [--network NAME] [--pace FILE] [--drafter NAME] [PROMPT]
+usage: $0 [--network NAME] [--pace FILE] [--drafter NAME] [--build DIR] [PROMPT]
 
   --network NAME   an emulated network (edgedraft-netsim link --list) [paper-4g]
   --pace FILE      how long a large model and its drafter take [netsim/devices/paper-llama3-8b.toml]
   --drafter NAME   a bundle in models/demo [moa-tli0]
-
-Needs what scripts/demo.sh has built: edgedraft, edgedraft-server, edgedraft-netsim.
+  --build DIR      a build tree that has edgedraft, edgedraft-server and edgedraft-netsim
+                   [build/release, which scripts/demo.sh makes]
 EOF
 }
-network=paper-4g pace='' drafter=moa-tli0
+network=paper-4g pace='' drafter=moa-tli0 bin=''
 prompt="Tell me a story about a dog and a ball."
 while [ $# -gt 0 ]; do
   case $1 in
-    --network | --pace | --drafter) [ $# -gt 1 ] || { usage >&2; exit 2; } ;;&
+    --network | --pace | --drafter | --build) [ $# -gt 1 ] || { usage >&2; exit 2; } ;;&
     --network) network=$2; shift 2 ;;
     --pace) pace=$2; shift 2 ;;
     --drafter) drafter=$2; shift 2 ;;
+    --build) bin=$2; shift 2 ;;
     -h | --help) usage; exit 0 ;;
     -*) usage >&2; exit 2 ;;
     *) prompt=$1; shift ;;
@@ -33,12 +34,13 @@ done
 # Files are named from where the caller stands.
 [ ! -f "$network" ] || network=$(realpath "$network")
 [ -z "$pace" ] || pace=$(realpath -m "$pace")
+[ -z "$bin" ] || bin=$(realpath -m "$bin")
 cd "$(dirname "$0")/.."
 pace=${pace:-netsim/devices/paper-llama3-8b.toml}
 models=models/demo
 bundle=$models/$drafter.gguf
-bin=build/release
-for file in "$bundle" "$pace" $bin/client/edgedraft $bin/server/edgedraft-server $bin/netsim/edgedraft-netsim; do
+bin=${bin:-build/release}
+for file in "$bundle" "$pace" "$bin"/{client/edgedraft,server/edgedraft-server,netsim/edgedraft-netsim}; do
   [ -e "$file" ] || { echo "$0: $file: there is no such file" >&2; exit 2; }
 done
 ways=(stream wait overlap)
@@ -68,17 +70,17 @@ for way in "${ways[@]}"; do
   port=$((port + 1))
   paced=(--pace-profile "$pace")
   [ "$way" = stream ] && paced=() # nothing is drafted
-  printf -v serve '%q ' exec $bin/server/edgedraft-server --model $models/target.gguf --bundle "$bundle" \
+  printf -v serve '%q ' exec "$bin/server/edgedraft-server" --model $models/target.gguf --bundle "$bundle" \
     --state "$work/$way" --pace-profile "$pace" --token-file "$work/token" --log-level error
   printf -v ready '%q' "$work/$way.ready"
   # shellcheck disable=SC2016,SC2086  # the inner shell expands; options are words
-  $bin/netsim/edgedraft-netsim link --profile "$network" --port $port --at-server "$serve>$ready" \
+  "$bin/netsim/edgedraft-netsim" link --profile "$network" --port $port --at-server "$serve>$ready" \
     -- bash -c '
       read -r _ _ _ pin <"$0.ready"
       touch "$0.up"
       until [ -e "$1/go" ]; do sleep 0.02; done
       exec "${@:2}" --pin "$pin" >"$0.text" 2>"$0.told"' "$work/$way" "$work" \
-    $bin/client/edgedraft run --bundle "$bundle" --token-file "$work/token" "${paced[@]}" \
+    "$bin/client/edgedraft" run --bundle "$bundle" --token-file "$work/token" "${paced[@]}" \
     -p "$prompt" --max-tokens 128 --log-level info ${options[$way]} \
     >"$work/$way.link" 2>&1 &
   pids+=($!)
