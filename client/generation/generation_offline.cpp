@@ -39,9 +39,12 @@ Result<void> Generation::take_offline(const Result<ClientEvent>& told) {
 
 Result<void> Generation::write_offline() {
   const Instant before = parts_.now();
-  const std::span<const float> logits = parts_.writer != nullptr
-                                            ? parts_.writer->next_logits(conversation_.tokens())
-                                            : parts_.drafter->next_logits();
+  std::span<const float> logits;
+  if (parts_.writer != nullptr) {
+    logits = parts_.writer->next_logits(conversation_.tokens());
+  } else if (parts_.drafter != nullptr) {
+    logits = parts_.drafter->next_logits();
+  }
   if (logits.empty()) return on_nothing_to_write();
   const bool constrained = law_ && law_->changes_logits();
   const bool lasts = outage_tokens_++ >= kLastingOutageTokens;
@@ -78,7 +81,7 @@ Result<void> Generation::write_offline() {
   return boost::system::in_place_value;
 }
 
-// Its context is full, or it proposes tokens without a law of what comes next.
+// There is no drafter, its context is full, or it proposes tokens without a law of what comes next.
 Result<void> Generation::on_nothing_to_write() {
   if (device_writes_ && route_ == AnswerRoute::automatic) {
     device_writes_ = false;  // hands over
@@ -103,7 +106,7 @@ Result<void> Generation::on_nothing_to_write() {
 }
 
 bool Generation::bears_outages() const {
-  return has_writer() || !writes_offline_;
+  return has_writer() || !writes_offline_ || options_.resync_wait > Duration::zero();
 }
 
 void Generation::keep_if_due() {

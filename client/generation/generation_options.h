@@ -50,7 +50,8 @@ struct GenerationOptions {
   SamplingParams sampling;
   Duration deadline;  // silence of the server after which the drafter writes on alone
   wire::ResyncPolicy resync;
-  // How long an answer that ended offline waits for the server to check it.
+  // How long an answer waits for the server: to check what ended offline, or to go on where nobody
+  // here can write. Without a drafter and this, a lost link ends it at once.
   Duration resync_wait;
   ControlMode control = ControlMode::off;
   Overlap overlap = Overlap::off;

@@ -365,13 +365,14 @@ TEST(ResyncErrorTest, WithoutADrafterALostLinkIsAnError) {
   }
 }
 
-// Who drafts need not be able to write: then there is no answer without the server, whose return is
-// waited for, and a lost link is an error.
-TEST(ResyncErrorTest, ADrafterThatCannotWriteWaitsForTheServer) {
-  for (const ToyDrafter drafter : {ToyDrafter::medusa, ToyDrafter::lookup}) {
+// Who drafts need not be able to write, and there may be no drafter: then there is no answer
+// without the server, whose return is waited for, and a link lost for good is an error.
+TEST(ResyncErrorTest, WhereNobodyCanWriteTheServerIsWaitedFor) {
+  for (const ToyDrafter drafter : {ToyDrafter::medusa, ToyDrafter::lookup, ToyDrafter::none}) {
     GenerationRig::Options options{.drafter = drafter,
                                    .tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
                                    .tokens_max = 12};
+    if (drafter == ToyDrafter::none) options.tree = std::nullopt;
     for_each_fault(options, [&](const GenerationRig::Options& o) {
       GenerationRig rig(o);
       const Answer answer = rig.answer(kPrompt);
@@ -467,6 +468,7 @@ TEST(ResyncErrorTest, AServerThatForgetsWhatItIsGivenHasNoRoom) {
     GenerationRig plain(
         {.drafter = ToyDrafter::none,
          .tree = std::nullopt,
+         .resync_wait = 0s,
          .faults = {{.request = request, .kind = LinkFault::Kind::forgetful, .wait_calls = 0}}});
     const auto end = plain.try_answer(kPrompt);
     ASSERT_FALSE(end);

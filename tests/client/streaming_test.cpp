@@ -83,10 +83,14 @@ TEST(StreamingTest, WithoutControlAPlainTokenIsARoundTrip) {
   EXPECT_EQ(drafts_in(rig), 11u);
 }
 
-TEST(StreamingTest, ALostLinkInMidStreamIsToldWhereThereIsNoDrafter) {
+TEST(StreamingTest, ALostLinkInMidStreamIsWaitedForOrToldWhereThereIsNoDrafter) {
   GenerationRig::Options options = plain_options();
   options.faults = {
       {.request = 2, .kind = LinkFault::Kind::lost_request, .wait_calls = 3, .after_verdicts = 4}};
+  GenerationRig waiting(options);
+  EXPECT_EQ(waiting.answer(kPrompt).tokens, waiting.plain(kPrompt).tokens);
+
+  options.resync_wait = Duration::zero();
   GenerationRig rig(options);
   const auto lost = rig.try_answer(kPrompt);
   ASSERT_FALSE(lost);
@@ -97,6 +101,7 @@ TEST(StreamingTest, SilenceInMidStreamIsNoticed) {
   GenerationRig::Options options = plain_options();
   options.faults = {
       {.request = 2, .kind = LinkFault::Kind::silence, .wait_calls = 1000, .after_verdicts = 4}};
+  options.resync_wait = Duration::zero();
   GenerationRig rig(options);
   const auto late = rig.try_answer(kPrompt);
   ASSERT_FALSE(late);
