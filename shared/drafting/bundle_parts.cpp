@@ -1,5 +1,6 @@
 #include "shared/drafting/bundle_parts.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "shared/model/draft_vocabulary.h"
@@ -7,6 +8,7 @@
 #include "shared/model/json_file.h"
 #include "shared/model/tensor_shapes.h"
 #include "shared/model/tokenizer/space_rule.h"
+#include "shared/model/tokenizer/vocabulary.h"
 
 namespace edgedraft {
 namespace {
@@ -59,7 +61,9 @@ Result<RopeConfig> read_rope(const GgufFile& file, std::string_view prefix,
   RopeConfig rope;
   const auto theta = file.get_f32(key(prefix, kTheta));
   if (!theta) return theta.error();
-  if (!(*theta > 1.0f)) return bad(key(prefix, kTheta) + " is not above 1");
+  if (!(*theta > 1.0f) || !std::isfinite(*theta)) {
+    return bad(key(prefix, kTheta) + " is no finite number above 1");
+  }
   rope.theta = *theta;
   const auto style = file.get_string(key(prefix, kStyle));
   if (!style) return style.error();
@@ -162,10 +166,11 @@ Result<void> copy_identity(const GgufFile& target, GgufMetadata& metadata) {
   const auto fingerprint = model_fingerprint(target);
   if (!fingerprint) return fingerprint.error();
   metadata.set_string(std::string(kTargetFingerprintKey), to_hex(*fingerprint));
-  // Without the key a target means something, too, so a drafter's own must not stay.
+  // Without these keys a target means something, too, so a drafter's own must not stay.
   metadata.erase(std::string(kSpaceRuleKey));
+  metadata.erase(std::string(kEndIdsKey));
   for (const auto& [name, value] : target.metadata()) {
-    if (name.starts_with("tokenizer.") || name == kSpaceRuleKey) {
+    if (name.starts_with("tokenizer.") || name == kSpaceRuleKey || name == kEndIdsKey) {
       metadata.set(std::string(name), value);
     }
   }

@@ -1,6 +1,7 @@
 #include "shared/model/decoder_tensors.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "shared/model/draft_vocabulary.h"
@@ -40,7 +41,7 @@ Result<HeadShape> read_heads(const GgufFile& file, const std::string& prefix, st
 }
 
 // The divisors that stretch the frequencies: linear scaling by a factor, a stored vector, or both.
-// Where no type is named a factor means linear, as old files have it.
+// Where no type is named a factor means linear, as old files have it; a factor of 0 means none.
 Result<std::vector<float>> read_divisors(const GgufFile& file, const std::string& prefix,
                                          std::uint32_t head_dim) {
   std::vector<float> divisors;
@@ -60,8 +61,10 @@ Result<std::vector<float>> read_divisors(const GgufFile& file, const std::string
   if (!old_factor) return old_factor.error();
   const auto factor = file.get_f32_or(prefix + "rope.scaling.factor", *old_factor);
   if (!factor) return factor.error();
-  if (!(*factor > 0.0f)) return bad(prefix + "rope.scaling.factor is not positive");
-  if (*factor == 1.0f) return divisors;
+  if (!(*factor >= 0.0f && std::isfinite(*factor))) {
+    return bad(prefix + "rope.scaling.factor is no finite positive number");
+  }
+  if (*factor == 0.0f || *factor == 1.0f) return divisors;
   if (divisors.empty()) divisors.assign(head_dim / 2, 1.0f);
   for (float& divisor : divisors) divisor *= *factor;
   return divisors;
@@ -72,7 +75,9 @@ Result<RopeConfig> read_rope(const GgufFile& file, const std::string& architectu
   const std::string prefix = architecture + ".";
   const auto theta = file.get_f32_or(prefix + "rope.freq_base", 10000.0f);
   if (!theta) return theta.error();
-  if (!(*theta > 1.0f)) return bad(prefix + "rope.freq_base is not above 1");
+  if (!(*theta > 1.0f && std::isfinite(*theta))) {
+    return bad(prefix + "rope.freq_base is no finite number above 1");
+  }
   const auto rotated = file.get_u32_or(prefix + "rope.dimension_count", head_dim);
   if (!rotated) return rotated.error();
   if (*rotated != head_dim) {
@@ -144,6 +149,59 @@ Result<void> refuse_experts(const GgufFile& file, const std::string& prefix) {
   return {};
 }
 
+// Keys that other kinds of model have, and that some programs apply to any: without what they ask
+// for the answers would be wrong.
+Result<void> refuse_other_attention(const GgufFile& file, const std::string& prefix,
+                                    std::uint32_t context_length) {
+  const std::string window_key = prefix + "attention.sliding_window";
+  const auto window = file.get_u32_or(window_key, 0);
+  if (!window) return window.error();
+  // A window that is no shorter than the context hides nothing.
+  if (*window > 0 && *window < context_length) {
+    return Error{Errc::unsupported,
+                 window_key + " is " + std::to_string(*window) + ", the context " +
+                     std::to_string(context_length) +
+                     ": attention over a window that is shorter is not supported"};
+  }
+  const std::string pattern_key = window_key + "_pattern";
+  if (file.find_value(pattern_key) != nullptr) {
+    return Error{Errc::unsupported,
+                 pattern_key + ": layers that differ in their attention are not supported"};
+  }
+  const std::string causal_key = prefix + "attention.causal";
+  const auto causal = file.get_bool_or(causal_key, true);
+  if (!causal) return causal.error();
+  if (!*causal) {
+    return Error{Errc::unsupported,
+                 causal_key + " is false: attention to what follows is not supported"};
+  }
+  return {};
+}
+
+// The same of numbers, each with the value under which it changes nothing; 0 stands for none.
+Result<void> refuse_other_factors(const GgufFile& file, const std::string& prefix,
+                                  std::uint32_t head_dim) {
+  constexpr float kRounding = 1e-5f;  // some files have a root in a few decimal digits
+  const std::pair<const char*, float> factors[] = {
+      {"attn_logit_softcapping", 0.0f},
+      {"final_logit_softcapping", 0.0f},
+      {"logit_scale", 1.0f},
+      {"embedding_scale", 1.0f},
+      {"residual_scale", 1.0f},
+      {"rope.scaling.attn_factor", 1.0f},
+      {"attention.scale", 1.0f / std::sqrt(static_cast<float>(head_dim))}};
+  for (const auto& [name, neutral] : factors) {
+    const std::string key = prefix + name;
+    const auto factor = file.get_f32_or(key, 0.0f);
+    if (!factor) return factor.error();
+    if (*factor != 0.0f && !(std::abs(*factor - neutral) <= kRounding * neutral)) {
+      return Error{Errc::unsupported, key + " is " + std::to_string(*factor) +
+                                          ", which a plain llama or qwen2 model does not have"};
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> check_heads(const HeadShape& heads, const std::string& what) {
@@ -183,6 +241,12 @@ Result<DecoderConfig> read_decoder_config(const GgufFile& file) {
   if (!(*epsilon >= 0.0f && *epsilon < 1.0f)) return bad("an impossible layer_norm_rms_epsilon");
   const auto heads = read_heads(file, prefix, *dim);
   if (!heads) return heads.error();
+  if (auto checked = refuse_other_attention(file, prefix, *context_length); !checked) {
+    return checked.error();
+  }
+  if (auto checked = refuse_other_factors(file, prefix, heads->head_dim); !checked) {
+    return checked.error();
+  }
   auto rope = read_rope(file, config.architecture, heads->head_dim);
   if (!rope) return rope.error();
   const auto vocabulary_count = read_vocabulary_count(file, *dim);

@@ -52,7 +52,8 @@ struct DecoderTensors {
 
 // The model that a GGUF file holds, every shape checked against the configuration.
 //
-// Errors    bad_file naming the key or tensor; unsupported naming the architecture or type
+// Errors    bad_file naming the key or tensor; unsupported naming the architecture or type, or the
+//           key or tensor that asks for another computation
 Result<DecoderConfig> read_decoder_config(const GgufFile& file);
 Result<DecoderTensors> read_decoder_tensors(const GgufFile& file, const DecoderConfig& config);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shared/model/tokenizer/space_rule.h"
+#include "shared/model/tokenizer/vocabulary.h"
 
 namespace edgedraft {
 namespace {
@@ -20,7 +21,9 @@ void add_text(Sha256& hash, std::string_view text) {
 
 // Of a model's sizes; names, licences and notes change nothing.
 bool has_part(std::string_view key) {
-  if (key == kFingerprintKey || key == kLayoutKey || key == kSpaceRuleKey) return false;
+  if (key == kFingerprintKey || key == kLayoutKey || key == kSpaceRuleKey || key == kEndIdsKey) {
+    return false;
+  }
   return key == "general.architecture" ||
          !(key.starts_with("general.") || key.starts_with("tokenizer.") ||
            key.starts_with("quantize.") || key.starts_with("split."));

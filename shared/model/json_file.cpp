@@ -2,12 +2,33 @@
 
 #include <utility>
 
+#include "shared/base/json_shape.h"
 #include "shared/model/mapped_file.h"
 
 namespace edgedraft {
 namespace {
 
 constexpr std::size_t kJsonBytesMax = 64u << 20;
+
+// By the brackets alone, as has_readable_shape(), whose other limits a vocabulary exceeds.
+bool nests_too_deeply(std::string_view json) {
+  std::size_t depth = 0;
+  bool is_quoted = false;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (is_quoted) {
+      if (c == '\\') ++i;
+      if (c == '"') is_quoted = false;
+    } else if (c == '"') {
+      is_quoted = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kJsonDepthMax) return true;
+    } else if (c == ']' || c == '}') {
+      if (depth > 0) --depth;
+    }
+  }
+  return false;
+}
 
 Error wrong(const char* key, std::string_view wanted) {
   std::string message(1, '"');
@@ -30,8 +51,13 @@ Result<nlohmann::json> read_json_object(const std::filesystem::path& path) {
   if (bytes.size() > kJsonBytesMax) {
     return Error{Errc::bad_file, path.string() + " is longer than 64 MiB"};
   }
-  const char* text = reinterpret_cast<const char*>(bytes.data());
-  auto json = nlohmann::json::parse(text, text + bytes.size(), nullptr, false);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  // The parser itself would take it, but copying a value recurses once per level.
+  if (nests_too_deeply(text)) {
+    return Error{Errc::bad_file,
+                 path.string() + " nests deeper than " + std::to_string(kJsonDepthMax) + " levels"};
+  }
+  auto json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) return Error{Errc::bad_file, path.string() + " is no JSON object"};
   return Result<nlohmann::json>(boost::system::in_place_value, std::move(json));
 }

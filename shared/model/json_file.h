@@ -11,7 +11,7 @@
 
 namespace edgedraft {
 
-// A JSON object from a file of at most 64 MiB.
+// A JSON object from a file of at most 64 MiB, nested at most kJsonDepthMax deep.
 // Errors    io; bad_file naming the file
 Result<nlohmann::json> read_json_object(const std::filesystem::path& path);
 

@@ -27,7 +27,8 @@ struct Descriptor {
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  // A regular file opens as ever; a FIFO would wait for somebody to write into it.
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.number < 0) return io_error(path, errno);
   struct stat status {};
   if (fstat(file.number, &status) != 0) return io_error(path, errno);

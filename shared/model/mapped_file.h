@@ -13,7 +13,7 @@ namespace edgedraft {
 // model files by renaming, as GgufWriter does.
 class MappedFile {
  public:
-  // Errors    io: missing, not permitted, a folder, or not mappable
+  // Errors    io: missing, not permitted, no regular file, or not mappable
   static Result<MappedFile> open(const std::filesystem::path& path);
 
   MappedFile() = default;

@@ -1,5 +1,7 @@
 #include "shared/model/tensor_shapes.h"
 
+#include <cmath>
+
 namespace edgedraft {
 
 Error missing_tensor(const std::string& name) {
@@ -23,8 +25,9 @@ Result<std::vector<float>> read_divisor_tensor(const GgufFile& file, const std::
   std::vector<float> divisors(count);
   dequantize_row(view.type, view.bytes, divisors);
   for (const float divisor : divisors) {
-    if (!(divisor > 0.0f))
-      return Error{Errc::bad_file, name + " has a divisor that is not positive"};
+    if (!(divisor > 0.0f && std::isfinite(divisor))) {
+      return Error{Errc::bad_file, name + " has a divisor that is no finite positive number"};
+    }
   }
   return divisors;
 }

@@ -22,7 +22,7 @@ Error wrong_shape(const GgufTensor& tensor, std::uint64_t rows, std::uint64_t co
 // Errors    bad_file or unsupported, in the name of `what`
 Result<void> check_heads(const HeadShape& heads, const std::string& what);
 
-// A stored vector of `count` positive divisors (RopeConfig::frequency_divisors).
+// A stored vector of `count` finite positive divisors (RopeConfig::frequency_divisors).
 Result<std::vector<float>> read_divisor_tensor(const GgufFile& file, const std::string& name,
                                                std::uint32_t count);
 

@@ -122,16 +122,19 @@ TEST_F(IndependentBundleTest, TypesOfTokensMayDiffer) {
   EXPECT_TRUE(made) << made.error().message;
 }
 
-// The rule of spaces, too, also where the target has none.
-TEST_F(IndependentBundleTest, TheRuleOfSpacesIsTheTargets) {
+// The rule of spaces and what ends an answer, too, also where the target has no key for it.
+TEST_F(IndependentBundleTest, SpacesAndEndsAreTheTargets) {
   for (const bool is_targets : {true, false}) {
     RawGguf target = model_of({"a", "b"});
     RawGguf drafter = target;
-    (is_targets ? target : drafter).add_string("edgedraft.tokenizer.space_prefix", "first");
+    RawGguf& with_keys = is_targets ? target : drafter;
+    with_keys.add_string("edgedraft.tokenizer.space_prefix", "first");
+    with_keys.add_numbers<std::int32_t>("edgedraft.tokenizer.end_ids", 5, {0, 1});
     const auto made = bundle(target, drafter);
     ASSERT_TRUE(made) << made.error().message;
     const GgufFile file = GgufFile::open(path("bundle.gguf")).value();
     EXPECT_EQ(file.find_value("edgedraft.tokenizer.space_prefix") != nullptr, is_targets);
+    EXPECT_EQ(file.find_value("edgedraft.tokenizer.end_ids") != nullptr, is_targets);
     EXPECT_EQ(tokenizer_fingerprint(file).value(),
               tokenizer_fingerprint(GgufFile::open(path("target.gguf")).value()).value());
   }

@@ -5,44 +5,19 @@
 #include <algorithm>
 #include <cmath>
 
-#include "shared/model/chat_template.h"
+#include "shared/base/json_shape.h"
 #include "shared/model/decoder_tensors.h"
 #include "shared/model/fingerprint.h"
 #include "shared/model/gguf.h"
-#include "shared/model/tokenizer.h"
+#include "tests/model/convert_fixture.h"
 #include "tests/model/hf_directory.h"
-#include "tests/model/tiny_byte_bpe.h"
 
 namespace edgedraft {
 namespace {
 
 using test::HfDirectory;
-using test::TemporaryDirectory;
 
-class ConvertTest : public testing::Test {
- protected:
-  Result<void> convert(const HfDirectory& source, DType type) {
-    source.write(input_);
-    return convert_model({.input = input_.path(), .output = output_ / "m.gguf", .type = type});
-  }
-
-  GgufFile converted(const HfDirectory& source, DType type) {
-    const auto done = convert(source, type);
-    EXPECT_TRUE(done) << done.error().message;
-    return GgufFile::open(output_ / "m.gguf").value();
-  }
-
-  void expect_error(const HfDirectory& source, Errc code, const std::string& named) {
-    const auto done = convert(source, DType::f32);
-    ASSERT_FALSE(done) << named;
-    EXPECT_EQ(done.error().code, code) << done.error().message;
-    EXPECT_NE(done.error().message.find(named), std::string::npos) << done.error().message;
-    EXPECT_EQ(output_.file_count(), 0u);
-  }
-
-  TemporaryDirectory input_;
-  TemporaryDirectory output_;
-};
+class ConvertTest : public test::ConvertFixture {};
 
 std::vector<float> row_of(const GgufFile& file, const std::string& name, std::uint64_t row) {
   const GgufTensor* tensor = file.find_tensor(name);
@@ -325,6 +300,46 @@ TEST_F(ConvertTest, RefusesConfigurationsThatMakeNoSense) {
   source = {};
   source.config["vocab_size"] = 4000000000;
   expect_error(source, Errc::bad_file, "vocab_size");
+  source = {};
+  source.config["rope_theta"] = 1e300;
+  expect_error(source, Errc::bad_file, "rope_theta");
+  source = {};
+  source.config["rope_scaling"] = {{"type", "linear"}, {"factor", 1e300}};
+  expect_error(source, Errc::bad_file, "factor");
+}
+
+// An object with one more member, `depth` levels of arrays in an object.
+std::string with_nested(const nlohmann::json& object, const std::string& key, std::size_t depth) {
+  std::string text = object.dump();
+  text.back() = ',';
+  return text + "\"" + key + R"(": {"type": "default", "a": )" + std::string(depth, '[') +
+         std::string(depth, ']') + "}}";
+}
+
+TEST_F(ConvertTest, RefusesNestingThatWouldOverflowTheStack) {
+  constexpr std::size_t kDepth = 400'000;
+  HfDirectory source;
+  source.write(input_);
+  input_.write("tokenizer.json", with_nested({{"model", "x"}}, "normalizer", kDepth));
+  expect_input_error(Errc::bad_file, "tokenizer.json nests deeper than 256 levels");
+  source.config.erase("eos_token_id");
+  for (const char* key : {"rope_scaling", "eos_token_id"}) {
+    input_.write("config.json", with_nested(source.config, key, kDepth));
+    expect_input_error(Errc::bad_file, "config.json nests deeper than 256 levels");
+  }
+}
+
+TEST_F(ConvertTest, TakesNestingUpToTheLimit) {
+  constexpr std::size_t kAround = 2;  // the file's object, and that of the member
+  HfDirectory source;
+  source.config["note"] = "\"" + std::string(2 * kJsonDepthMax, '[');  // a string nests nothing
+  source.write(input_);
+  constexpr std::size_t kDepth = kJsonDepthMax - kAround;
+  input_.write("config.json", with_nested(source.config, "rope_scaling", kDepth + 1));
+  expect_input_error(Errc::bad_file, "config.json nests");
+  input_.write("config.json", with_nested(source.config, "rope_scaling", kDepth));
+  const auto done = convert_input(DType::f32);
+  EXPECT_TRUE(done) << done.error().message;
 }
 
 TEST_F(ConvertTest, NamesTensorsThatAreMissingOrOfAnotherShape) {
@@ -339,220 +354,7 @@ TEST_F(ConvertTest, NamesTensorsThatAreMissingOrOfAnotherShape) {
 }
 
 TEST_F(ConvertTest, NamesADirectoryWithoutConfiguration) {
-  const auto done =
-      convert_model({.input = input_.path(), .output = output_ / "m.gguf", .type = DType::f32});
-  ASSERT_FALSE(done);
-  EXPECT_EQ(done.error().code, Errc::io);
-  EXPECT_NE(done.error().message.find("config.json"), std::string::npos);
-}
-
-TEST_F(ConvertTest, BringsTokenizerAndChatTemplateAlong) {
-  const HfDirectory source;
-  source.write_tokenizer(input_);
-  const GgufFile file = converted(source, DType::f16);
-  const auto tokenizer = Tokenizer::read(file);
-  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
-  const test::TinyVocabulary vocabulary;
-  EXPECT_EQ(tokenizer->vocabulary_count(), 300u) << "filled up to the embedding";
-  EXPECT_EQ(tokenizer->encode("the cat", Special::plain),
-            (std::vector<std::uint32_t>{vocabulary.id("the"), vocabulary.id("▁cat")}));
-  EXPECT_FALSE(tokenizer->adds_space_prefix());
-  EXPECT_TRUE(tokenizer->add_bos());
-  EXPECT_EQ(tokenizer->bos_id(), 1u);
-  EXPECT_EQ(tokenizer->eos_id(), vocabulary.id("<|end|>"));
-  EXPECT_TRUE(tokenizer->is_end(2)) << "the other id of config.json";
-  EXPECT_EQ(*chat_template_source(file), "{{ messages[0].content }}");
-}
-
-TEST_F(ConvertTest, BringsATokenizerJsonAlong) {
-  const test::TinyByteBpe tiny;
-  nlohmann::json vocabulary = nlohmann::json::object();
-  for (std::size_t i = 0; i < tiny.texts.size(); ++i) {
-    if (tiny.types[i] == 1) vocabulary[tiny.texts[i]] = i;
-  }
-  const nlohmann::json file = {
-      {"added_tokens",
-       {{{"id", tiny.id("<|eot_id|>")}, {"content", "<|eot_id|>"}, {"special", true}}}},
-      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
-      {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", tiny.merges}}}};
-  input_.write("tokenizer.json", file.dump());
-  input_.write("tokenizer_config.json",
-               R"({"bos_token": "<|eot_id|>", "add_bos_token": true, "chat_template": "x"})");
-  HfDirectory source;
-  source.config["eos_token_id"] = {65, 66, 67};
-  const GgufFile gguf = converted(source, DType::f16);
-  EXPECT_EQ(*gguf.get_string("tokenizer.ggml.model"), "gpt2");
-  EXPECT_EQ(*gguf.get_string("tokenizer.ggml.pre"), "gpt-2");
-  EXPECT_EQ(gguf.get_strings("tokenizer.ggml.merges")->size(), tiny.merges.size());
-  EXPECT_EQ(gguf.find_value("tokenizer.ggml.scores"), nullptr);
-  const auto tokenizer = Tokenizer::read(gguf);
-  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
-  EXPECT_EQ(tokenizer->vocabulary_count(), 300u) << "filled up to the embedding";
-  EXPECT_EQ(tokenizer->encode("the cat", Special::plain),
-            (std::vector<std::uint32_t>{tiny.id("the"), tiny.id("Ġcat")}));
-  EXPECT_TRUE(tokenizer->add_bos());
-  EXPECT_EQ(tokenizer->bos_id(), tiny.id("<|eot_id|>"));
-  EXPECT_EQ(tokenizer->eos_id(), 65u);
-  for (const std::uint32_t end : {65u, 66u, 67u}) EXPECT_TRUE(tokenizer->is_end(end));
-  EXPECT_EQ(*chat_template_source(gguf), "x");
-}
-
-TEST_F(ConvertTest, AddsTheTokensThatTheConfigurationLists) {
-  HfDirectory source;
-  source.tokenizer_config["added_tokens_decoder"] = {
-      {"0", {{"content", "<unk>"}, {"special", true}}},
-      {"1", {{"content", "<s>"}, {"special", true}}},
-      {"290", {{"content", "<|tool|>"}, {"special", true}}},
-      {"291", {{"content", "<|code|>"}, {"special", false}}}};
-  source.write_tokenizer(input_);
-  const GgufFile file = converted(source, DType::f16);
-  const auto tokenizer = Tokenizer::read(file);
-  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
-  EXPECT_EQ(tokenizer->token_type(290), TokenType::control);
-  EXPECT_EQ(tokenizer->token_type(291), TokenType::user_defined);
-  EXPECT_EQ(tokenizer->encode("<|tool|>", Special::parse), std::vector<std::uint32_t>{290});
-}
-
-TEST_F(ConvertTest, AddsTheTokensThatOlderFoldersList) {
-  const auto count = static_cast<std::uint32_t>(test::TinyVocabulary().texts.size());
-  const nlohmann::json added = {{"<s>", 1}, {"<|im_end|>", count}, {"<|im_start|>", count + 2}};
-  HfDirectory source;
-  source.write_tokenizer(input_);
-  input_.write("added_tokens.json", added.dump());
-  const auto older = Tokenizer::read(converted(source, DType::f16));
-  ASSERT_TRUE(older) << older.error().message;
-  EXPECT_EQ(older->token_text(count), "<|im_end|>");
-  EXPECT_EQ(older->token_type(count), TokenType::user_defined);
-  EXPECT_EQ(older->token_type(count + 1), TokenType::unused) << "a gap";
-  EXPECT_EQ(older->token_type(count + 2), TokenType::user_defined);
-  EXPECT_EQ(older->token_type(1), TokenType::control) << "a piece that is special stays so";
-  EXPECT_TRUE(older->is_end(count));
-  EXPECT_EQ(older->encode("<|im_start|>the<|im_end|>", Special::parse),
-            (std::vector<std::uint32_t>{count + 2, test::TinyVocabulary().id("the"), count}));
-
-  // tokenizer_config.json knows better.
-  source.tokenizer_config["added_tokens_decoder"] = {
-      {std::to_string(count), {{"content", "<|im_end|>"}, {"special", true}}}};
-  source.write_tokenizer(input_);
-  const auto newer = Tokenizer::read(converted(source, DType::f16));
-  ASSERT_TRUE(newer) << newer.error().message;
-  EXPECT_EQ(newer->token_type(count), TokenType::control);
-  EXPECT_EQ(newer->token_type(count + 2), TokenType::user_defined);
-}
-
-TEST_F(ConvertTest, RefusesDamagedListsOfTokens) {
-  const HfDirectory source;
-  source.write_tokenizer(input_);
-  const std::pair<const char*, const char*> cases[] = {
-      {"[]", "no JSON object"},
-      {R"({"<|x|>": 300})", "\"<|x|>\" has no id below the model's 300"},
-      {R"({"<|x|>": -1})", "no id"},
-      {R"({"<|x|>": 280.0})", "no id"},
-      {R"({"<|x|>": "280"})", "no id"},
-      {R"({"<|x|>": null})", "no id"},
-      {R"({"": 280})", "no text of a token"},
-      {R"({"a\u0000": 280})", "no text of a token"},
-      {R"({"<|x|>": 5})", "\"<|x|>\" has the id of \"<0x02>\""},
-      {R"({"the": 280})", "\"the\" has the id 280"},
-      {R"({"<|x|>": 280, "<|y|>": 280})", "\"<|y|>\" has the id of \"<|x|>\""},
-  };
-  for (const auto& [list, named] : cases) {
-    input_.write("added_tokens.json", list);
-    expect_error(source, Errc::bad_file, named);
-    expect_error(source, Errc::bad_file, "added_tokens.json");
-  }
-}
-
-TEST_F(ConvertTest, RefusesAddedTokensThatTakeWhatIsBesideThem) {
-  for (const char* flag : {"lstrip", "rstrip", "single_word"}) {
-    HfDirectory source;
-    source.tokenizer_config["added_tokens_decoder"] = {{"290", {{"content", "<|x|>"}}}};
-    source.tokenizer_config["added_tokens_decoder"]["290"][flag] = true;
-    source.write_tokenizer(input_);
-    expect_error(source, Errc::unsupported, std::string("<|x|> with ") + flag);
-  }
-}
-
-// Of a tokenizer.model: what is not "legacy" follows the rule "first".
-TEST_F(ConvertTest, TheConfigurationSaysWhereSpacesComeFirst) {
-  const test::TinyVocabulary tiny;
-  struct Case {
-    const char* changes;  // null takes a key away
-    const char* rule;     // null: the file names none
-    bool adds;
-    std::vector<std::uint32_t> ids;  // of "<s>the"
-  };
-  const Case cases[] = {
-      {R"({"add_prefix_space": null})", nullptr, true, {1, tiny.id("▁the")}},
-      {R"({"add_prefix_space": true, "legacy": true})", nullptr, true, {1, tiny.id("▁the")}},
-      {R"({"add_prefix_space": null, "legacy": false})", "first", true, {1, tiny.id("the")}},
-      {R"({"add_prefix_space": true, "legacy": false})", "first", true, {1, tiny.id("the")}},
-      {R"({"legacy": false})", nullptr, false, {1, tiny.id("the")}},
-  };
-  for (const Case& c : cases) {
-    HfDirectory source;
-    source.tokenizer_config.merge_patch(nlohmann::json::parse(c.changes));
-    source.write_tokenizer(input_);
-    const GgufFile file = converted(source, DType::f16);
-    const auto rule = file.get_string("edgedraft.tokenizer.space_prefix");
-    EXPECT_EQ(rule ? *rule : "", c.rule == nullptr ? "" : c.rule) << c.changes;
-    EXPECT_EQ(*file.get_bool("tokenizer.ggml.add_space_prefix"), c.adds) << c.changes;
-    const auto tokenizer = Tokenizer::read(file);
-    ASSERT_TRUE(tokenizer) << tokenizer.error().message;
-    EXPECT_EQ(tokenizer->encode("<s>the", Special::parse), c.ids) << c.changes;
-  }
-}
-
-// As the folders of Llama 2 have it: "legacy" is for who reads tokenizer.model.
-TEST_F(ConvertTest, ATokenizerJsonBesideItSaysWhereSpacesCome) {
-  const test::TinyVocabulary tiny;
-  const std::pair<const char*, std::vector<std::uint32_t>> cases[] = {
-      {R"({"normalizer": {"type": "Sequence", "normalizers": [
-            {"type": "Prepend", "prepend": "▁"},
-            {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]}})",
-       {1, tiny.id("▁the")}},
-      {R"({"pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first"}})",
-       {1, tiny.id("the")}},
-      {R"({"normalizer": {"type": "Lowercase"}})", {1, tiny.id("the")}},  // not read
-  };
-  for (const auto& [file, ids] : cases) {
-    HfDirectory source;
-    source.tokenizer_config.merge_patch({{"add_prefix_space", nullptr}, {"legacy", false}});
-    source.write_tokenizer(input_);
-    input_.write("tokenizer.json", file);
-    const auto tokenizer = Tokenizer::read(converted(source, DType::f16));
-    ASSERT_TRUE(tokenizer) << tokenizer.error().message;
-    EXPECT_EQ(tokenizer->encode("<s>the", Special::parse), ids) << file;
-  }
-}
-
-TEST_F(ConvertTest, PrefersTheTemplateThatStandsAlone) {
-  HfDirectory source;
-  source.write_tokenizer(input_);
-  input_.write("chat_template.jinja", "from the file");
-  EXPECT_EQ(*chat_template_source(converted(source, DType::f16)), "from the file");
-}
-
-TEST_F(ConvertTest, TakesTheDefaultOfSeveralTemplates) {
-  HfDirectory source;
-  source.tokenizer_config["chat_template"] = {{{"name", "tool"}, {"template", "no"}},
-                                              {{"name", "default"}, {"template", "yes"}}};
-  source.write_tokenizer(input_);
-  EXPECT_EQ(*chat_template_source(converted(source, DType::f16)), "yes");
-}
-
-TEST_F(ConvertTest, RefusesTokenizersThatItWouldGetWrong) {
-  input_.write("vocab.json", "{}");
-  expect_error({}, Errc::unsupported, "tokenizer.json");
-  input_.write("tokenizer.json", "{}");
-  expect_error({}, Errc::bad_file, "tokenizer.json");
-  input_.write("tokenizer.model", "\xFF\xFF");
-  expect_error({}, Errc::bad_file, "tokenizer.model");
-  HfDirectory source;
-  source.write_tokenizer(input_);
-  source.config["vocab_size"] = 200;
-  source.tensors["lm_head.weight"] = source.tensors["model.embed_tokens.weight"] = {200, 32};
-  expect_error(source, Errc::mismatch, "200");
+  expect_input_error(Errc::io, "config.json");
 }
 
 TEST_F(ConvertTest, StoresAGgufFileInAnotherType) {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
+#include <variant>
 
 #include "shared/model/gguf.h"
 #include "shared/model/tensor_shapes.h"
@@ -162,10 +164,34 @@ TEST(DecoderTensorsTest, RefusesRotationsThatItDoesNotKnow) {
   raw = test::raw_decoder();
   raw.add_u32("llama.rope.dimension_count", 2);
   expect_error(raw, Errc::unsupported, "rope.dimension_count");
-  raw = test::raw_decoder();
+}
+
+// As llama.cpp takes it.
+TEST(DecoderTensorsTest, AFactorOfZeroScalesNothing) {
+  RawGguf raw = test::raw_decoder();
   raw.add_string("llama.rope.scaling.type", "linear");
   raw.add_f32("llama.rope.scaling.factor", 0.0f);
-  expect_error(raw, Errc::bad_file, "rope.scaling.factor");
+  const Bytes bytes = raw.bytes();
+  const auto config = read_decoder_config(GgufFile::parse(bytes).value());
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_TRUE(config->rope.frequency_divisors.empty());
+}
+
+TEST(DecoderTensorsTest, RefusesRotationsByNoFiniteNumber) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
+  for (const float value : {-1.0f, kNone, kInfinity}) {
+    for (const std::string key : {"rope.freq_base", "rope.scaling.factor"}) {
+      RawGguf raw = test::raw_decoder();
+      remove_key(raw, "llama." + key);
+      raw.add_f32("llama." + key, value);
+      expect_error(raw, Errc::bad_file, key);
+    }
+    RawGguf raw = test::raw_decoder();
+    test::add_raw_tensor(raw, "rope_freqs.weight", {2});
+    store_le(&raw.data[raw.tensors.back().offset + 4], value);
+    expect_error(raw, Errc::bad_file, "rope_freqs.weight");
+  }
 }
 
 TEST(DecoderTensorsTest, RefusesOtherArchitectures) {
@@ -209,6 +235,55 @@ TEST(DecoderTensorsTest, NamesWhatAnotherKindOfFileIs) {
   raw.add_u32("llama.expert_count", 8);
   expect_error(raw, Errc::unsupported, "mixture of experts");
 }
+
+// A key behind "llama.", and its value.
+using Setting = std::pair<std::string, std::variant<std::uint32_t, float, bool>>;
+
+RawGguf decoder_with(const Setting& setting) {
+  RawGguf raw = test::raw_decoder();
+  const std::string key = "llama." + setting.first;
+  if (const auto* count = std::get_if<std::uint32_t>(&setting.second)) raw.add_u32(key, *count);
+  if (const auto* number = std::get_if<float>(&setting.second)) raw.add_f32(key, *number);
+  if (const auto* flag = std::get_if<bool>(&setting.second)) raw.add_bool(key, *flag);
+  return raw;
+}
+
+class OtherComputationTest : public testing::TestWithParam<Setting> {};
+
+TEST_P(OtherComputationTest, IsRefusedByItsKey) {
+  expect_error(decoder_with(GetParam()), Errc::unsupported, "llama." + GetParam().first);
+}
+
+// The context is 64 positions, and the heads have 4 dimensions.
+INSTANTIATE_TEST_SUITE_P(
+    Keys, OtherComputationTest,
+    testing::Values(Setting("attention.sliding_window", 1u),
+                    Setting("attention.sliding_window", 63u),
+                    Setting("attention.sliding_window_pattern", 2u),
+                    Setting("attention.causal", false), Setting("attn_logit_softcapping", 50.0f),
+                    Setting("final_logit_softcapping", 30.0f), Setting("logit_scale", 0.0625f),
+                    Setting("logit_scale", std::numeric_limits<float>::quiet_NaN()),
+                    Setting("embedding_scale", 12.0f), Setting("residual_scale", 0.25f),
+                    Setting("residual_scale", -1.0f), Setting("rope.scaling.attn_factor", 1.19f),
+                    Setting("attention.scale", 1.0f), Setting("attention.scale", 0.499f)));
+
+class NeutralSettingTest : public testing::TestWithParam<Setting> {};
+
+TEST_P(NeutralSettingTest, Loads) {
+  const auto error = error_of(decoder_with(GetParam()));
+  EXPECT_FALSE(error) << error->message;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Keys, NeutralSettingTest,
+    testing::Values(Setting("attention.sliding_window", 0u),
+                    Setting("attention.sliding_window", 64u),
+                    Setting("attention.sliding_window", 131072u), Setting("attention.causal", true),
+                    Setting("attn_logit_softcapping", 0.0f),
+                    Setting("final_logit_softcapping", 0.0f), Setting("logit_scale", 0.0f),
+                    Setting("logit_scale", 1.0f), Setting("embedding_scale", 1.0f),
+                    Setting("residual_scale", 1.0f), Setting("rope.scaling.attn_factor", 1.0f),
+                    Setting("attention.scale", 0.0f), Setting("attention.scale", 0.5f)));
 
 TEST(DecoderTensorsTest, NormsMayBeHalvesButNotBlocks) {
   RawGguf raw = test::raw_decoder();

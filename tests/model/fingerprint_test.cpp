@@ -124,6 +124,20 @@ TEST(FingerprintTest, OfTokenizersDependsOnTheRuleOfSpaces) {
   EXPECT_EQ(model_of(raw), digest);
 }
 
+TEST(FingerprintTest, DoesNotDependOnWhatEndsAnAnswer) {
+  const std::string key = "edgedraft.tokenizer.end_ids";
+  RawGguf raw;
+  test::TinyVocabulary().add_to(raw);
+  raw.add_u32("tokenizer.ggml.eot_token_id", 2);
+  raw.add_numbers<std::int32_t>(key, 5, {259, 2, 260, 261});
+  const Bytes bytes = raw.bytes();
+  EXPECT_EQ(tokenizer_fingerprint(GgufFile::parse(bytes).value()).value(), tokenizer_of({}));
+  raw = test::raw_decoder();
+  const Digest digest = model_of(raw);
+  raw.add_numbers<std::int32_t>(key, 5, {259, 2, 260, 261});
+  EXPECT_EQ(model_of(raw), digest);
+}
+
 TEST(FingerprintTest, OfByteLevelTokenizersDependsOnHowWordsAreCut) {
   const auto of = [](const char* pre) {
     RawGguf raw;

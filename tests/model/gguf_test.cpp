@@ -1,9 +1,11 @@
 #include "shared/model/gguf.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <limits>
 
+#include "shared/model/mapped_file.h"
 #include "tests/model/raw_gguf.h"
 #include "tests/support/temporary_directory.h"
 
@@ -305,6 +307,17 @@ TEST(GgufTest, NamesTheFileThatCannotBeOpened) {
   ASSERT_FALSE(empty);
   EXPECT_EQ(empty.error().code, Errc::bad_file);
   EXPECT_NE(empty.error().message.find("empty.gguf"), std::string::npos);
+}
+
+TEST(GgufTest, RefusesAFifoWithoutWaitingForItsWriter) {
+  const test::TemporaryDirectory directory;
+  const auto path = directory / "fifo.gguf";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const auto file = MappedFile::open(path);
+  ASSERT_FALSE(file);
+  EXPECT_EQ(file.error().code, Errc::io);
+  EXPECT_NE(file.error().message.find("fifo.gguf is no regular file"), std::string::npos)
+      << file.error().message;
 }
 
 }  // namespace

@@ -416,6 +416,44 @@ TEST_F(TokenizerTest, RefusesIdsOutsideTheVocabulary) {
   EXPECT_NE(tokenizer.error().message.find("eot_token_id"), std::string::npos);
 }
 
+TEST_F(TokenizerTest, TakesMoreEndsFromTheFile) {
+  RawGguf raw;
+  vocabulary_.add_to(raw);
+  raw.add_numbers<std::int32_t>("edgedraft.tokenizer.end_ids", 5, {1, 2, 260, 261, 262});
+  const auto tokenizer = read(raw);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  for (const std::uint32_t end : {1u, 2u, 260u, 261u, 262u, id("<|end|>")}) {
+    EXPECT_TRUE(tokenizer->is_end(end)) << end;
+  }
+  EXPECT_FALSE(tokenizer->is_end(263));
+}
+
+TEST_F(TokenizerTest, RefusesEndsThatAreDamaged) {
+  const std::string key = "edgedraft.tokenizer.end_ids";
+  RawGguf file;
+  vocabulary_.add_to(file);
+  const auto expect_refused = [&](const RawGguf& raw) {
+    const auto tokenizer = read(raw);
+    ASSERT_FALSE(tokenizer);
+    EXPECT_EQ(tokenizer.error().code, Errc::bad_file);
+    EXPECT_NE(tokenizer.error().message.find(key), std::string::npos) << tokenizer.error().message;
+  };
+  const auto count = static_cast<std::int32_t>(vocabulary_.texts.size());
+  const std::vector<std::int32_t> lists[] = {
+      {}, {2, -1}, {2, count}, std::vector<std::int32_t>(257, 2)};
+  for (const std::vector<std::int32_t>& ids : lists) {
+    RawGguf raw = file;
+    raw.add_numbers(key, 5, ids);
+    expect_refused(raw);
+  }
+  RawGguf raw = file;
+  raw.add_u32(key, 2);
+  expect_refused(raw);
+  raw = file;
+  raw.add_strings(key, {"</s>"});
+  expect_refused(raw);
+}
+
 TEST_F(TokenizerTest, RefusesAFileWithoutTokenizer) {
   const auto tokenizer = read(RawGguf{});
   ASSERT_FALSE(tokenizer);

@@ -105,8 +105,8 @@ std::vector<float> llama3_divisors(const Llama3Scaling& s, double theta, std::ui
 Result<double> positive(const json& object, const char* key) {
   const auto value = json_number(object, key);
   if (!value) return value.error();
-  if (!*value || !(**value > 0.0)) {
-    return bad_key(key, "missing in the rotary scaling, or not positive");
+  if (!*value || !(**value > 0.0 && std::isfinite(static_cast<float>(**value)))) {
+    return bad_key(key, "missing in the rotary scaling, or no finite positive 32-bit number");
   }
   return **value;
 }
@@ -148,7 +148,9 @@ Result<void> read_rope(const json& config, HfConfig& out) {
     if (!theta) theta = *value;
   }
   out.decoder.rope.theta = static_cast<float>(theta.value_or(10000.0));
-  if (!(out.decoder.rope.theta > 1.0f)) return bad("\"rope_theta\" is not above 1");
+  if (!(out.decoder.rope.theta > 1.0f && std::isfinite(out.decoder.rope.theta))) {
+    return bad("\"rope_theta\" is no finite 32-bit number above 1");
+  }
   for (const json* object : {&config, &parameters, &old}) {
     const auto rotated = json_number(*object, "partial_rotary_factor");
     if (!rotated) return rotated.error();

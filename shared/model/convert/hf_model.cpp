@@ -150,7 +150,6 @@ Result<ModelPlan> plan_hf_model(const std::filesystem::path& directory, DType ty
   ModelPlan plan;
   add_config(directory, *config, plan.metadata);
   set_file_type(plan.metadata, type);
-  if (auto done = add_hf_tokenizer(directory, *config, plan.metadata); !done) return done.error();
 
   const DecoderConfig& decoder = config->decoder;
   const RopeStyle style = decoder.architecture == "llama" ? RopeStyle::pairs : RopeStyle::halves;
@@ -171,6 +170,8 @@ Result<ModelPlan> plan_hf_model(const std::filesystem::path& directory, DType ty
   }
   reader.refuse_others();
   if (reader.error()) return *reader.error();
+  // Not before the embedding has borne out the size that the tokenizer is filled up to.
+  if (auto done = add_hf_tokenizer(directory, *config, plan.metadata); !done) return done.error();
   raise_head(plan);
   plan.checkpoints.push_back(std::move(*checkpoint));
   return plan;

@@ -15,6 +15,7 @@
 #include "shared/model/mapped_file.h"
 #include "shared/model/sentencepiece_proto.h"
 #include "shared/model/tokenizer/space_rule.h"
+#include "shared/model/tokenizer/vocabulary.h"
 
 namespace edgedraft {
 namespace {
@@ -180,25 +181,38 @@ Result<std::optional<std::string>> read_chat_template(const std::filesystem::pat
   return std::optional<std::string>{};
 }
 
-void add_special_ids(const json& tokenizer_config, const HfConfig& config,
-                     const TokenizerParts& parts, GgufMetadata& metadata) {
-  const auto add = [&](const char* key, std::optional<std::uint32_t> id) {
-    if (id && *id < parts.entries.size()) metadata.set_u32(key, *id);
+// The parts have been filled up to the model's vocabulary.
+Result<void> add_special_ids(const json& tokenizer_config, const HfConfig& config,
+                             const TokenizerParts& parts, GgufMetadata& metadata) {
+  const auto outside = [&](const char* key, std::uint32_t id) {
+    return bad(std::string(key) + " names the token " + std::to_string(id) +
+               " of a vocabulary of " + std::to_string(parts.entries.size()));
   };
   std::optional<std::uint32_t> bos = parts.bos;
   if (!bos) bos = id_of(tokenizer_config, "bos_token", parts);
   if (!bos) bos = config.bos_id;
+  if (bos && *bos >= parts.entries.size()) return outside("bos_token_id", *bos);
+  if (bos) metadata.set_u32("tokenizer.ggml.bos_token_id", *bos);
   // The tokenizer's own end first, then those that the model was trained to end with.
   std::vector<std::uint32_t> ends;
   if (const auto eos = id_of(tokenizer_config, "eos_token", parts)) ends.push_back(*eos);
   for (const std::uint32_t id : config.eos_ids) {
-    if (std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
+    if (id >= parts.entries.size()) return outside("eos_token_id", id);
+    if (std::find(ends.begin(), ends.end(), id) != ends.end()) continue;
+    if (ends.size() == kEndIdsMax) {
+      return bad("eos_token_id names more than " + std::to_string(kEndIdsMax) + " tokens");
+    }
+    ends.push_back(id);
   }
-  ends.resize(std::min<std::size_t>(ends.size(), 3));
-  add("tokenizer.ggml.bos_token_id", bos);
-  const char* const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-                              "tokenizer.ggml.eom_token_id"};
-  for (std::size_t i = 0; i < ends.size(); ++i) add(keys[i], ends[i]);
+  constexpr const char* kKeys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                   "tokenizer.ggml.eom_token_id"};
+  for (std::size_t i = 0; i < std::min(ends.size(), std::size(kKeys)); ++i) {
+    metadata.set_u32(kKeys[i], ends[i]);
+  }
+  if (ends.size() > std::size(kKeys)) {
+    metadata.set_i32s(std::string(kEndIdsKey), std::vector<std::int32_t>(ends.begin(), ends.end()));
+  }
+  return {};
 }
 
 Result<TokenizerParts> read_parts(const std::filesystem::path& directory,
@@ -257,7 +271,8 @@ Result<void> add_hf_tokenizer(const std::filesystem::path& directory, const HfCo
   if (!chat_template) return chat_template.error();
 
   parts->add_to(metadata);
-  add_special_ids(tokenizer_config, config, *parts, metadata);
+  auto added = add_special_ids(tokenizer_config, config, *parts, metadata);
+  if (!added) return Error{added.error().code, directory.string() + ": " + added.error().message};
   if (*chat_template) metadata.set_string("tokenizer.chat_template", **chat_template);
   return {};
 }

@@ -9,8 +9,8 @@
 namespace edgedraft {
 
 // Adds the tokenizer (tokenizer.model with added_tokens.json, or else tokenizer.json) and chat
-// template of a Hugging Face directory, under llama.cpp's keys and kSpaceRuleKey. Does nothing
-// where the directory has none.
+// template of a Hugging Face directory, under llama.cpp's keys, kSpaceRuleKey and kEndIdsKey. Does
+// nothing where the directory has none.
 //
 // Errors    io, bad_file, mismatch; unsupported: names what a GGUF file cannot say
 Result<void> add_hf_tokenizer(const std::filesystem::path& directory, const HfConfig& config,

@@ -53,6 +53,24 @@ Result<void> read_entries(const GgufFile& file, Vocabulary& vocabulary) {
   return {};
 }
 
+Result<void> read_end_ids(const GgufFile& file, Vocabulary& vocabulary) {
+  const GgufValue* value = file.find_value(kEndIdsKey);
+  if (value == nullptr) return {};
+  if (value->type == GgufType::array && (value->count == 0 || value->count > kEndIdsMax)) {
+    return bad(std::string(kEndIdsKey) + " has " + std::to_string(value->count) + " entries");
+  }
+  const auto ids = file.get_i32s(kEndIdsKey);
+  if (!ids) return ids.error();
+  for (const std::int32_t id : *ids) {
+    if (id < 0 || static_cast<std::size_t>(id) >= vocabulary.texts.size()) {
+      return bad(std::string(kEndIdsKey) + " names the token " + std::to_string(id) +
+                 " of a vocabulary of " + std::to_string(vocabulary.texts.size()));
+    }
+    vocabulary.ends.push_back(static_cast<std::uint32_t>(id));
+  }
+  return {};
+}
+
 Result<void> read_ends(const GgufFile& file, Vocabulary& vocabulary) {
   for (const std::string_view key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                      "tokenizer.ggml.eom_token_id"}) {
@@ -60,6 +78,7 @@ Result<void> read_ends(const GgufFile& file, Vocabulary& vocabulary) {
     if (!id) return id.error();
     if (*id) vocabulary.ends.push_back(**id);
   }
+  if (auto read = read_end_ids(file, vocabulary); !read) return read;
   for (std::size_t i = 0; i < vocabulary.texts.size(); ++i) {
     const bool special =
         vocabulary.types[i] == TokenType::control || vocabulary.types[i] == TokenType::user_defined;

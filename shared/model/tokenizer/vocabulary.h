@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +12,12 @@
 #include "shared/model/tokenizer.h"
 
 namespace edgedraft {
+
+// Every id that ends an answer, as 32-bit integers, in a file that has more of them than llama.cpp
+// has keys for.
+inline constexpr std::string_view kEndIdsKey = "edgedraft.tokenizer.end_ids";
+// More than any real model has. Each token is looked for among them.
+inline constexpr std::size_t kEndIdsMax = 256;
 
 // The entries of a tokenizer.
 struct Vocabulary {
