@@ -7,6 +7,7 @@
 #include "netsim/link/delivery_trace.h"
 #include "netsim/profile_table.h"
 #include "netsim/shipped_profiles.h"
+#include "shared/base/printable.h"
 #include "shared/program/toml_text.h"
 
 namespace edgedraft::netsim {
@@ -295,6 +296,11 @@ Result<NetworkProfile> parse_network_profile(std::string_view text,
     if (*value) *field = **value;
   }
   if (profile.name.empty()) profile.name = file.stem().string();
+  // Results join names with it, and scripts and messages show them.
+  if (profile.name.find('|') != std::string::npos ||
+      printable(profile.name, Lines::one) != profile.name) {
+    return root.wrong("name", "give one without | and without control characters");
+  }
 
   const auto read = [&](const char* key, LinkOptions& link) -> Result<void> {
     if (!root.has(key)) return boost::system::in_place_value;

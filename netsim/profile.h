@@ -20,7 +20,7 @@ struct TokenOutage {
 
 // What a network does, as a TOML file says it (docs/networks.md).
 struct NetworkProfile {
-  std::string name;
+  std::string name;    // one line, without |
   std::string source;  // where its figures come from
   std::string text;    // the file as it was read, for hashes and reports
 

@@ -103,19 +103,19 @@ bool is_listening(const LinkDriver& link, std::uint16_t port) {
 
 Result<void> wait_for_server(const LinkDriver& link, Child& server, const LinkCommandOptions& o) {
   const Instant deadline = Clock::now() + kServerStartMost;
-  while (!is_listening(link, o.port)) {
+  for (;;) {
     if (interrupted()) return boost::system::in_place_value;
     if (const auto status = server.status()) {
       return Error{Errc::usage, "--at-server: it ended with status " + std::to_string(*status) +
                                     " before it listened on port " + std::to_string(o.port)};
     }
+    if (is_listening(link, o.port)) return boost::system::in_place_value;
     if (Clock::now() > deadline) {
       return Error{Errc::timed_out, "--at-server: nothing listens on port " +
                                         std::to_string(o.port) + "; name its port with --port"};
     }
     std::this_thread::sleep_for(50ms);
   }
-  return boost::system::in_place_value;
 }
 
 void print_direction(const char* name, const DirectionStatistics& s) {
@@ -132,6 +132,12 @@ Result<int> hold(const NetworkProfile& profile, LinkDriver& link, const LinkComm
   const std::string listen = host_of(link.server_listen()) + ":" + std::to_string(o.port);
   std::optional<Child> server;
   if (!o.at_server.empty()) {
+    // Without namespaces whatever runs on the machine may have the port, and would be taken for the
+    // server.
+    if (is_listening(link, o.port)) {
+      return Error{Errc::usage, "--at-server: port " + std::to_string(o.port) +
+                                    " is already in use; give another with --port"};
+    }
     auto started = Child::start(link.at_server({"sh", "-c", o.at_server}),
                                 {{"EDGEDRAFT_LISTEN", listen}}, true);
     if (!started) return started.error();
@@ -156,11 +162,19 @@ Result<int> hold(const NetworkProfile& profile, LinkDriver& link, const LinkComm
   }
   Script script(profile, link);
   Instant next_look = Clock::now();
+  std::optional<int> server_status;  // at the last look
   while (!interrupted() && !(device && device->status())) {
     if (auto kept = script.keep_time(); !kept) return kept.error();
-    // Notices when somebody has killed the link's process.
+    // Notices when somebody has killed the link's process, and a server that has failed. The device
+    // that it fails with may end a moment later.
     if (Clock::now() >= next_look) {
       if (auto alive = link.statistics(); !alive) return alive.error();
+      if (server_status.value_or(0) != 0) {
+        return Error{Errc::link_down, "--at-server: it ended with status " +
+                                          std::to_string(*server_status) +
+                                          " before the device's command did"};
+      }
+      if (server) server_status = server->status();
       next_look = Clock::now() + kLookInterval;
     }
     std::this_thread::sleep_for(5ms);

@@ -85,13 +85,15 @@ void declare_report(CLI::App& app, ReportCommandOptions& o) {
   app.add_option("results", o.results, "A folder of results")->type_name("DIR")->required();
   app.footer(
       "Writes report.html into the folder, also of a run that is not finished.\n"
-      "Plots are made by gnuplot (Debian: gnuplot-nox).");
+      "Plots are made by gnuplot (Debian: gnuplot-nox); one that cannot be drawn says why in its\n"
+      "place, and the exit status is 5 without gnuplot, else 1.");
 }
 
 Result<int> report_command(const ReportCommandOptions& o) {
-  const auto file = write_report(o.results);
-  if (!file) return file.error();
-  std::cout << "report " << file->string() << std::endl;
+  const auto report = write_report(o.results);
+  if (!report) return report.error();
+  std::cout << "report " << report->file.string() << std::endl;
+  if (report->undrawn) return *report->undrawn;
   return 0;
 }
 

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace edgedraft::netsim {
 namespace {
@@ -142,7 +143,25 @@ Result<std::unique_ptr<LinkProcess>> LinkProcess::start(
   const auto first = receive_reply(sockets[0]);
   if (!first) return first.error();
   process->first_ = *first;
+  process->pin_namespaces();
   return process;
+}
+
+// The inode of a namespace that nobody holds goes to the next one that anybody makes, and the
+// link's process may be gone before what it has left is looked for.
+void LinkProcess::pin_namespaces() {
+  LinkNamespaces& made = first_.namespaces;
+  for (const auto& [inode, descriptor] : {std::pair(&made.server_inode, made.server_descriptor),
+                                          std::pair(&made.device_inode, made.device_descriptor)}) {
+    if (*inode == 0) continue;
+    const std::string path = "/proc/" + std::to_string(pid_) + "/fd/" + std::to_string(descriptor);
+    const int pinned = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (pinned >= 0) {
+      pinned_.push_back(pinned);
+    } else {
+      *inode = 0;  // the mark alone has to do
+    }
+  }
 }
 
 LinkProcess::~LinkProcess() {
@@ -154,6 +173,7 @@ LinkProcess::~LinkProcess() {
   }
   // What it could not do because somebody killed it.
   end_processes_of(mark_, first_.namespaces);
+  for (const int pinned : pinned_) close(pinned);
 }
 
 Result<LinkReply> LinkProcess::ask(const LinkRequest& request) {

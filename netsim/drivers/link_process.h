@@ -74,11 +74,13 @@ class LinkProcess {
 
  private:
   LinkProcess(pid_t pid, int socket) : pid_(pid), socket_(socket) {}
+  void pin_namespaces();
 
   pid_t pid_;
   int socket_;
   std::string mark_;
   LinkReply first_;
+  std::vector<int> pinned_;  // descriptors of the namespaces
   std::mutex mutex_;
 };
 

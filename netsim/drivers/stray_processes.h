@@ -23,6 +23,9 @@ std::string link_mark(pid_t link);
 
 // Kills whatever carries the mark or lives in the namespaces, except this process, and waits for a
 // moment until it is gone. Touches nothing else.
+//
+// Requires  this process holds the namespaces open, or names none: an inode that is free is given
+//           to another namespace
 void end_processes_of(const std::string& mark, const LinkNamespaces& namespaces);
 
 // The same for what carries the mark of a link whose process no longer lives: the leftovers of a

@@ -8,6 +8,7 @@
 #include "netsim/drivers/namespaces.h"
 #include "netsim/link/delay_law.h"
 #include "netsim/profile_table.h"
+#include "shared/base/printable.h"
 
 namespace edgedraft::netsim {
 namespace {
@@ -219,7 +220,9 @@ std::vector<TcCommand> tc_event(const NetworkProfile& profile, const LinkEvent& 
 
 std::string tc_script(const NetworkProfile& profile, const TcPlan& plan) {
   std::ostringstream out;
-  out << "#!/bin/sh\n# The link '" << profile.name << "' by netem." << kScriptStart;
+  // A comment ends with its line, and root runs what follows.
+  out << "#!/bin/sh\n# The link '" << printable(profile.name, Lines::one) << "' by netem."
+      << kScriptStart;
   for (const TcTable& table : plan.tables) {
     out << "cat > \"$TC_LIB_DIR/" << table.name << ".dist\" <<'END'\n" << table.text << "END\n";
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -30,7 +31,8 @@ std::string data_block(const std::string& name, const std::string& rows) {
   return '$' + name + " << EOD\n" + rows + "EOD\n";
 }
 
-double measured_round_trip(const RunData& data, const std::string& setting) {
+// In ms; nothing of a link that nobody could measure.
+std::optional<double> measured_round_trip(const RunData& data, const std::string& setting) {
   std::vector<double> values;
   for (const auto& line : data.calibrations) {
     const std::string stage = line.value("stage", std::string());
@@ -43,7 +45,24 @@ double measured_round_trip(const RunData& data, const std::string& setting) {
       values.push_back(line["round_trip_ms_median"].get<double>());
     }
   }
+  if (values.empty()) return std::nullopt;
   return mean(values);
+}
+
+// When the link was down over which an answer met these events. A new address ends no outage.
+std::vector<std::pair<double, double>> outages_in(const nlohmann::ordered_json& events,
+                                                  double end_ms) {
+  std::vector<std::pair<double, double>> spans;
+  for (const auto& event : events) {
+    const std::string kind = event.value("kind", std::string());
+    if (kind != "down" && kind != "up") continue;
+    const double at = event.value("at_ms", 0.0);
+    if (!spans.empty()) spans.back().second = std::min(spans.back().second, at);
+    if (kind == "up") continue;
+    const double duration = event.value("duration_ms", 0.0);
+    spans.emplace_back(at, duration > 0 ? at + duration : end_ms);
+  }
+  return spans;
 }
 
 // Outages of the timelines' answers: what was done to the link, else the time that the client took
@@ -54,12 +73,7 @@ std::vector<std::pair<double, double>> outages_of(const RunData& data, const std
   for (const std::string& arm : data.arms) {
     const auto run = data.timeline_runs.find({setting, arm});
     if (run == data.timeline_runs.end() || data.runs[run->second].local) continue;
-    for (const auto& event : data.runs[run->second].events) {
-      if (event.value("kind", std::string()) != "down") continue;
-      const double from = event.value("at_ms", 0.0);
-      const double duration = event.value("duration_ms", 0.0);
-      spans.emplace_back(from, duration > 0 ? from + duration : end_ms);
-    }
+    spans = outages_in(data.runs[run->second].events, end_ms);
     if (!spans.empty()) return spans;
   }
   for (const std::string& arm : data.arms) {
@@ -92,12 +106,15 @@ std::vector<Plot> round_trip_plots(const RunData& data) {
     PlotLine line;
     Legend legend;
     std::size_t links = 0;
+    bool all_measured = true;
     for (std::size_t i = 0; i < data.arms.size(); ++i) {
       std::vector<std::pair<double, double>> points;
       for (const std::string& setting : data.settings) {
         const auto runs = uncut(data.of(setting, data.arms[i]));
         if (runs.empty() || runs.front()->device != device) continue;
-        points.emplace_back(measured_round_trip(data, setting), mean_of(runs, &Run::rate));
+        const auto round_trip_ms = measured_round_trip(data, setting);
+        all_measured = all_measured && round_trip_ms;
+        if (round_trip_ms) points.emplace_back(*round_trip_ms, mean_of(runs, &Run::rate));
       }
       if (points.empty()) continue;
       links = std::max(links, points.size());
@@ -110,9 +127,12 @@ std::vector<Plot> round_trip_plots(const RunData& data) {
       legend.emplace_back(i, data.arms[i]);
     }
     if (links < 2) continue;
+    std::string note =
+        "Each point: the mean over all answers of a link, at the median round trip measured before "
+        "and after them.";
+    if (!all_measured) note += " Links that could not be measured are left out.";
     plots.push_back({.title = "Tokens a second against the round trip, " + device,
-                     .note = "Each point: the mean over all answers of a link, at the median "
-                             "round trip measured before and after them.",
+                     .note = note,
                      .script = blocks + "set xlabel 'round trip, ms'\nset ylabel 'tokens/s'\n" +
                                "set yrange [0:*]\nset offsets graph 0.05, graph 0.05, 0, 0\n" +
                                line.text(),
@@ -146,7 +166,7 @@ std::vector<Plot> phase_plots(const RunData& data) {
         left += width;
       }
       longest = std::max(longest, left);
-      names += (bars > 0 ? ", " : "") + quoted(arm) + ' ' + std::to_string(bars);
+      names += (bars > 0 ? ", " : "") + tic_label(arm) + ' ' + std::to_string(bars);
       ++bars;
     }
     if (bars == 0) continue;

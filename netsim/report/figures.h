@@ -7,7 +7,8 @@
 
 namespace edgedraft::netsim {
 
-// Tokens a second against the measured round trip; nothing where only one link was measured.
+// Tokens a second against the measured round trip; nothing where fewer than two links were
+// measured, and without those that were not.
 std::vector<Plot> round_trip_plots(const RunData& data);
 // Where the time of a token goes, a bar an arm; one plot a setting, like those below.
 std::vector<Plot> phase_plots(const RunData& data);

@@ -80,6 +80,13 @@ std::string quoted(const std::string& text) {
   return safe + '\'';
 }
 
+std::string tic_label(std::string text) {
+  for (std::size_t at = 0; (at = text.find('%', at)) != std::string::npos; at += 2) {
+    text.insert(at, 1, '%');
+  }
+  return netsim::quoted(text);  // not the standard library's
+}
+
 Result<std::string> draw(const Plot& plot) {
   std::string folder = (fs::temp_directory_path() / "edgedraft-plot-XXXXXX").string();
   if (!mkdtemp(folder.data())) return Error{Errc::io, "no folder for plots in " + folder};
@@ -93,8 +100,8 @@ Result<std::string> draw(const Plot& plot) {
                                  .errors = fs::path(folder) / "errors"});
   if (!process) {
     figure = Error{Errc::unsupported,
-                   "gnuplot is missing, which draws the report: apt-get install gnuplot-nox, then "
-                   "`edgedraft-netsim report DIR`; the results are whole"};
+                   "gnuplot is missing, which draws the report's plots: apt-get install "
+                   "gnuplot-nox, then `edgedraft-netsim report DIR`; results and tables are whole"};
   } else if (!process->wait_until(Clock::now() + std::chrono::minutes(2)) ||
              process->status() != 0) {
     figure = Error{Errc::io, "gnuplot failed at '" + plot.title +

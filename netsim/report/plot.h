@@ -34,5 +34,7 @@ std::string plot_style();
 // Text for a script, in quotes that gnuplot finds nothing to replace in. It is shown as it is where
 // the script says noenhanced.
 std::string quoted(const std::string& text);
+// The same for the label of a tic, which gnuplot takes for a format of the tic's number.
+std::string tic_label(std::string text);
 
 }  // namespace edgedraft::netsim

@@ -72,18 +72,15 @@ std::string banners(const RunData& data) {
         "<b class=\"label\">Synthetic acceptance.</b> Arms with a fixed acceptance draft from "
         "the known answer and err on purpose: they show the link, not a drafter.");
   }
-  bool approximate = false;
-  bool none = false;
+  const std::string driver = m.value("driver", std::string());
   bool beside = false;
-  for (const auto& line : data.calibrations) {
-    approximate = approximate || line.value("driver", std::string()) == "proxy";
-    none = none || line.value("driver", std::string()) == "loopback";
-  }
   for (const auto& arm : m.value("arms", nlohmann::ordered_json::array())) {
     beside = beside || arm.value("beside_server", false);
   }
-  if (none) banner("<b class=\"label\">No link.</b> Run over loopback: no network was emulated.");
-  if (approximate) {
+  if (driver == "loopback") {
+    banner("<b class=\"label\">No link.</b> Run over loopback: no network was emulated.");
+  }
+  if (driver == "proxy") {
     banner(
         "<b class=\"label\">Approximate link.</b> A relay of the TCP stream stood in for the "
         "network: losses and reordering are only imitated.");
@@ -125,16 +122,23 @@ std::string paragraphs(const std::string& text) {
 
 }  // namespace
 
-Result<std::filesystem::path> write_report(const std::filesystem::path& results) {
+Result<Report> write_report(const std::filesystem::path& results) {
   const auto data = read_run_data(results);
   if (!data) return data.error();
+  Report report{.file = results / "report.html", .undrawn = {}};
   std::string figures;
   for (const auto& make :
        {timeline_plots, round_trip_plots, phase_plots, gap_plots, capacity_plots}) {
     for (const Plot& plot : make(*data)) {
       const auto figure = draw(plot);
-      if (!figure) return figure.error();
-      figures += *figure;
+      if (figure) {
+        figures += *figure;
+        continue;
+      }
+      figures += "<figure><h3>" + escape(plot.title) +
+                 "</h3><p class=\"label\">Not drawn: " + escape(figure.error().message) +
+                 "</p></figure>\n";
+      if (!report.undrawn) report.undrawn = figure.error();
     }
   }
   const auto& m = data->manifest;
@@ -151,11 +155,12 @@ Result<std::filesystem::path> write_report(const std::filesystem::path& results)
       "</div></section>\n" + calibration_section(*data) + failure_section(*data) +
       summary_section(*data) + "<section id=\"source\"><h2>The experiment's file</h2><pre>" +
       escape(m.value("experiment", std::string())) + "</pre></section>\n</body></html>\n";
-  const auto file = results / "report.html";
-  std::ofstream out(file, std::ios::binary | std::ios::trunc);
+  std::ofstream out(report.file, std::ios::binary | std::ios::trunc);
   out << html << std::flush;
-  if (!out) return Error{Errc::io, file.string() + ": cannot be written; is the disk full?"};
-  return file;
+  if (!out) {
+    return Error{Errc::io, report.file.string() + ": cannot be written; is the disk full?"};
+  }
+  return report;
 }
 
 }  // namespace edgedraft::netsim

@@ -70,6 +70,13 @@ Run to_run(const ordered_json& line) {
   return run;
 }
 
+// Of a file that is written from its first line on.
+Result<std::vector<ordered_json>> lines_so_far(const std::filesystem::path& file) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return std::vector<ordered_json>();
+  return read_lines(file);
+}
+
 // Of the answers to the first prompt the one to be drawn: with a cut where there is one.
 void choose_timelines(RunData& data) {
   for (std::size_t i = 0; i < data.runs.size(); ++i) {
@@ -101,14 +108,15 @@ Result<RunData> read_run_data(const std::filesystem::path& results) {
                                   " holds no results (no manifest.json): give a folder that "
                                   "`edgedraft-netsim run` wrote"};
   }
-  const auto lines = read_lines(results / "runs.jsonl");
-  if (!lines || lines->empty()) {
+  const auto lines = lines_so_far(results / "runs.jsonl");
+  if (!lines) return lines.error();
+  if (lines->empty()) {
     return Error{Errc::usage, results.string() + " holds no finished run yet"};
   }
   for (const ordered_json& line : *lines) data.runs.push_back(to_run(line));
-  if (const auto calibrations = read_lines(results / "calibration.jsonl")) {
-    data.calibrations = *calibrations;
-  }
+  const auto calibrations = lines_so_far(results / "calibration.jsonl");
+  if (!calibrations) return calibrations.error();
+  data.calibrations = *calibrations;
   for (const Run& run : data.runs) {
     if (std::ranges::find(data.settings, run.setting) == data.settings.end()) {
       data.settings.push_back(run.setting);

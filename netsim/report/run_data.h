@@ -61,7 +61,7 @@ struct RunData {
   std::vector<const Run*> of(const std::string& setting, const std::string& arm) const;
 };
 
-// Errors    io; usage for a folder that holds no results
+// Errors    io; usage for a folder that holds no results, or naming a line of theirs that is broken
 Result<RunData> read_run_data(const std::filesystem::path& results);
 
 }  // namespace edgedraft::netsim

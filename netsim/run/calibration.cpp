@@ -8,6 +8,8 @@
 
 #include "netsim/link/link.h"
 #include "netsim/run/installation.h"
+#include "netsim/run/plan.h"
+#include "netsim/run/probe.h"
 #include "netsim/run/process.h"
 
 namespace edgedraft::netsim {
@@ -23,7 +25,10 @@ constexpr double kRoundTripFloorMs = 3;
 // Beyond that a user-space link measures the machine and not the profile.
 constexpr std::uint64_t kJudgedRateMax = 100'000'000;
 constexpr auto kProbeStart = std::chrono::seconds(10);
-constexpr auto kProbeTimeout = std::chrono::seconds(180);
+// Beyond twice what its pings and trains should take.
+constexpr double kProbeSlackSeconds = 180;
+// How long TCP waits for a packet that is lost: a fifth of that at first, then ever longer.
+constexpr double kRetransmissionSeconds = 1;
 constexpr auto kPoll = std::chrono::milliseconds(5);
 
 double median(std::vector<double> values) {
@@ -63,7 +68,8 @@ std::string number(double value, const char* unit) {
 
 Expectation expect(const NetworkProfile& profile, std::uint32_t pings) {
   Expectation e;
-  if (std::min(delivered_share(profile.up), delivered_share(profile.down)) <= 0.5) {
+  const double pings_delivered = delivered_share(profile.up) * delivered_share(profile.down);
+  if (pings_delivered <= 0.5) {
     e.measurable = false;
     return e;
   }
@@ -92,6 +98,7 @@ Expectation expect(const NetworkProfile& profile, std::uint32_t pings) {
   e.round_trip_ms = median(all);
   e.round_trip_error_ms =
       std::max(quantile(medians, 1.0) - e.round_trip_ms, e.round_trip_ms - quantile(medians, 0.0));
+  e.ping_seconds = e.round_trip_ms / 1000 + (1 / pings_delivered - 1) * kRetransmissionSeconds;
   const auto judged = [](const LinkOptions& direction) {
     const bool constant = !direction.trace && direction.bits_per_second <= kJudgedRateMax;
     // What is lost takes its time on the wire like the rest.
@@ -111,7 +118,7 @@ Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
   calibration.line = {{"stage", stage}, {"when", when}, {"driver", link.name()}};
   const Expectation expected = expect(profile, experiment.pings);
   if (!expected.measurable) {
-    calibration.line["result"] = "not measurable: the profile loses half of the packets or more";
+    calibration.line["result"] = "not measurable: half of the pings or more would lose a packet";
     return calibration;
   }
   const bool no_link = link.name() == "loopback";
@@ -136,24 +143,34 @@ Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
   }
   const auto target = link.device_target(static_cast<std::uint16_t>(std::stoul(address)));
   if (!target) return target.error();
-  std::vector<std::string> argv{self,    "probe",   "--connect",
-                                *target, "--pings", std::to_string(experiment.pings)};
+  ProbeOptions probe{.server = *target, .pings = experiment.pings};
   if (!no_link) {
     // As fast as they go onto the wire: what is lost there leaves no room for more.
     const auto rate = [](const LinkOptions& direction, double judged) {
-      return std::to_string(judged > 0 ? direction.bits_per_second : 0);
+      return judged > 0 ? direction.bits_per_second : 0;
     };
-    argv.insert(argv.end(), {"--up", rate(profile.up, expected.up_bits_per_second), "--down",
-                             rate(profile.down, expected.down_bits_per_second)});
-    if (link.name() == "proxy") argv.push_back("--stream");
+    probe.up_bits_per_second = rate(profile.up, expected.up_bits_per_second);
+    probe.down_bits_per_second = rate(profile.down, expected.down_bits_per_second);
+    probe.stream = link.name() == "proxy";
   }
+  std::vector<std::string> argv{self,        "probe",
+                                "--connect", probe.server,
+                                "--pings",   std::to_string(probe.pings),
+                                "--up",      std::to_string(probe.up_bits_per_second),
+                                "--down",    std::to_string(probe.down_bits_per_second)};
+  if (probe.stream) argv.push_back("--stream");
   auto client = Process::start(
       {.argv = link.at_device(argv), .output = work / "probe.out", .errors = work / "probe.err"});
   if (!client) return client.error();
-  if (!client->wait_until(Clock::now() + kProbeTimeout, cancelled) && cancelled()) {
-    return Error{Errc::cancelled, "interrupted"};
+  const double limit = kProbeSlackSeconds + 2 * probe_seconds(probe, expected.ping_seconds);
+  const Instant deadline =
+      Clock::now() + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(limit));
+  if (!client->wait_until(deadline, cancelled)) {
+    if (cancelled()) return Error{Errc::cancelled, "interrupted"};
+    return Error{Errc::link_down,
+                 "the link could not be measured: it took longer than " + duration_text(limit)};
   }
-  if (client->running() || client->status() != 0) {
+  if (client->status() != 0) {
     return Error{Errc::link_down,
                  "the link could not be measured: " + last_line(work / "probe.err")};
   }

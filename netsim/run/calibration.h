@@ -13,9 +13,10 @@ namespace edgedraft::netsim {
 struct Expectation {
   double round_trip_ms = 0;        // median of so many pings
   double round_trip_error_ms = 0;  // its own scatter: so far off is chance, at most
+  double ping_seconds = 0;         // about what each takes, with what TCP sends again
   double up_bits_per_second = 0;   // that arrive; 0: nothing to hold a short measurement against
   double down_bits_per_second = 0;
-  bool measurable = true;  // false: half of the packets or more are lost
+  bool measurable = true;  // false: half of the pings or more lose a packet, there or back
 };
 Expectation expect(const NetworkProfile& profile, std::uint32_t pings);
 
@@ -28,7 +29,8 @@ struct Calibration {
 
 // Measures the link and holds it against its profile.
 //
-// Errors    link_down, io: it could not be measured; cancelled as soon as `cancelled` says so
+// Errors    link_down, io: it could not be measured, or took far longer than it should; cancelled
+//           as soon as `cancelled` says so
 Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
                               const Experiment& experiment, const std::filesystem::path& work,
                               const std::string& stage, const std::string& when,

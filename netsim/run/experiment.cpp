@@ -1,6 +1,7 @@
 #include "netsim/run/experiment.h"
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -16,6 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kCountMax = 1'000'000;
+// A calibration keeps some hundred simulations of all of them.
+constexpr std::int64_t kPingsMax = 10'000;
 
 // Reads a table key by key; remembers the first thing wrong, and which keys were asked for, so that
 // a slip of the pen is found.
@@ -39,9 +42,10 @@ class Reader {
     fail(key + ": give a text in quotes");
     return otherwise;
   }
-  std::int64_t integer(const std::string& key, std::int64_t otherwise, std::int64_t least) {
+  std::int64_t integer(const std::string& key, std::int64_t otherwise, std::int64_t least,
+                       std::int64_t most = kCountMax) {
     const toml::node* found = node(key);
-    return found ? number(key, *found, least) : otherwise;
+    return found ? number(key, *found, least, most) : otherwise;
   }
   double real(const std::string& key, double otherwise, double least, double most) {
     const toml::node* found = node(key);
@@ -75,8 +79,9 @@ class Reader {
   }
   std::vector<std::int64_t> integers(const std::string& key, std::int64_t least) {
     std::vector<std::int64_t> values;
-    for_each(key,
-             [&](const toml::node& element) { values.push_back(number(key, element, least)); });
+    for_each(key, [&](const toml::node& element) {
+      values.push_back(number(key, element, least, kCountMax));
+    });
     return values;
   }
   template <class Use>
@@ -122,11 +127,12 @@ class Reader {
     inner.finish();
     if (error_.empty()) error_ = inner.error();
   }
-  std::int64_t number(const std::string& key, const toml::node& from, std::int64_t least) {
+  std::int64_t number(const std::string& key, const toml::node& from, std::int64_t least,
+                      std::int64_t most) {
     const auto* value = from.as_integer();
-    if (value && value->get() >= least && value->get() <= kCountMax) return value->get();
+    if (value && value->get() >= least && value->get() <= most) return value->get();
     fail(key + ": give a whole number from " + std::to_string(least) + " to " +
-         std::to_string(kCountMax));
+         std::to_string(most));
     return least;
   }
 
@@ -146,6 +152,20 @@ Arm::Kind arm_kind(Reader& from) {
   return {};
 }
 
+// "8,6,62"
+std::optional<RunModel::Shape> parse_shape(const std::string& text) {
+  RunModel::Shape shape;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (std::uint32_t* number : {&shape.breadth, &shape.depth, &shape.nodes}) {
+    if (number != &shape.breadth && (at == end || *at++ != ',')) return std::nullopt;
+    const auto parsed = std::from_chars(at, end, *number);
+    if (parsed.ec != std::errc() || *number == 0) return std::nullopt;
+    at = parsed.ptr;
+  }
+  return at == end ? std::optional(shape) : std::nullopt;
+}
+
 Arm read_arm(Reader& from) {
   Arm arm;
   arm.name = from.text("name", "");
@@ -159,15 +179,8 @@ Arm read_arm(Reader& from) {
   arm.bundle = from.text("bundle", "");
   arm.tree = from.text("tree", "");
   if (!arm.tree.empty()) {
-    std::istringstream words(arm.tree);
-    RunModel::Shape shape;
-    char comma[2]{};
-    words >> shape.breadth >> comma[0] >> shape.depth >> comma[1] >> shape.nodes;
-    const bool read = words && words.eof() && comma[0] == ',' && comma[1] == ',';
-    if (!read || shape.breadth == 0 || shape.depth == 0 || shape.nodes == 0) {
-      from.fail("tree: give breadth, depth and nodes, like \"8,6,62\"");
-    }
-    arm.shape = shape;
+    arm.shape = parse_shape(arm.tree);
+    if (!arm.shape) from.fail("tree: give breadth, depth and nodes, like \"8,6,62\"");
   }
   if (const auto chain = from.integer("chain", 0, 1); chain > 0) {
     arm.chain = static_cast<std::uint32_t>(chain);
@@ -224,14 +237,24 @@ std::vector<Prompt> read_prompts(const fs::path& file, const std::vector<std::st
   std::string line;
   for (std::uint32_t number = 1; std::getline(in, line); ++number) {
     const auto json = nlohmann::json::parse(line, nullptr, false);
+    const auto fail = [&](const std::string& what) {
+      error = file.string() + ", line " + std::to_string(number) + ": " + what;
+    };
     if (!json.is_object() || !json.contains("prompt") || !json["prompt"].is_string()) {
-      error = file.string() + ", line " + std::to_string(number) + ": no object with a \"prompt\"";
+      fail("no object with a \"prompt\"");
       return prompts;
     }
-    Prompt prompt{.id = {},
-                  .task = json.value("task", std::string("text")),
-                  .text = json["prompt"],
-                  .reference = json.value("reference", std::string())};
+    Prompt prompt{.id = {}, .task = "text", .text = json["prompt"], .reference = {}};
+    for (const auto& [key, field] :
+         {std::pair("task", &prompt.task), std::pair("reference", &prompt.reference)}) {
+      const auto found = json.find(key);
+      if (found == json.end() || found->is_null()) continue;
+      if (!found->is_string()) {
+        fail(std::string("\"") + key + "\" is no text");
+        return prompts;
+      }
+      *field = found->get<std::string>();
+    }
     if (!tasks.empty() && std::ranges::find(tasks, prompt.task) == tasks.end()) continue;
     auto& group = by_task[prompt.task];
     if (group.empty()) order.push_back(prompt.task);
@@ -294,6 +317,10 @@ Result<DeviceProfile> find_device(const std::string& name, const std::vector<fs:
 
 }  // namespace
 
+bool can_be_cut(const Arm& arm) {
+  return arm.kind == Arm::Kind::split || arm.kind == Arm::Kind::stop;
+}
+
 std::string_view to_string(Arm::Kind kind) {
   switch (kind) {
     case Arm::Kind::plain:
@@ -311,6 +338,10 @@ std::string_view to_string(Arm::Kind kind) {
 }
 
 Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources& sources) {
+  std::error_code ignored;
+  if (fs::is_directory(file, ignored)) {
+    return Error{Errc::usage, file.string() + ": it is a folder: give the file of an experiment"};
+  }
   std::ifstream in(file, std::ios::binary);
   if (!in) {
     return Error{Errc::io, file.string() + ": there is no such experiment; shipped ones are in " +
@@ -349,10 +380,7 @@ Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources
   std::int64_t warm_up = r.integer("warm_up", 1, 0);
   e.temperature = r.real("temperature", 0, 0, 100);
   e.deadline_ms = static_cast<std::uint32_t>(r.integer("deadline_ms", 3000, 1));
-  const std::int64_t row_budget = r.integer("row_budget", 0, 0);
-  constexpr std::int64_t kRowsMax = kDraftNodesMax + 1;
-  if (row_budget > kRowsMax) r.fail("row_budget: give 0 to " + std::to_string(kRowsMax));
-  e.row_budget = static_cast<std::uint32_t>(row_budget);
+  e.row_budget = static_cast<std::uint32_t>(r.integer("row_budget", 0, 0, kDraftNodesMax + 1));
   e.padded_payloads = r.flag("padded_payloads", true);
   e.baseline = r.text("baseline", "");
   const auto seeds = r.integers("seeds", 0);
@@ -373,7 +401,7 @@ Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources
     }
   });
   r.with_table("calibration", [&](Reader& c) {
-    e.pings = static_cast<std::uint32_t>(c.integer("pings", e.pings, 5));
+    e.pings = static_cast<std::uint32_t>(c.integer("pings", e.pings, 5, kPingsMax));
     e.rtt_tolerance = c.real("rtt_tolerance", e.rtt_tolerance, 0, 10);
     e.rate_tolerance = c.real("rate_tolerance", e.rate_tolerance, 0, 10);
   });
@@ -407,6 +435,9 @@ Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources
   std::set<std::string> names;
   for (const Arm& arm : e.arms) {
     if (!names.insert(arm.name).second) r.fail("two arms are called '" + arm.name + "'");
+    if (!lasting && !can_be_cut(arm)) {
+      r.fail("arm '" + arm.name + "' never runs: add \"never\" to offline_after");
+    }
   }
   if (e.arms.empty()) r.fail("there is no [[arm]]: an experiment needs at least one");
   if (!e.baseline.empty() && !names.contains(e.baseline)) {

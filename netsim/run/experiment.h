@@ -42,6 +42,9 @@ struct Arm {
 
 std::string_view to_string(Arm::Kind kind);
 
+// Whether its answers can do with a link that is cut: they go on without it, or end there.
+bool can_be_cut(const Arm& arm);
+
 struct Prompt {
   std::string id;  // "task-3", or as the experiment says
   std::string task;

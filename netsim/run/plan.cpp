@@ -20,10 +20,6 @@ constexpr double kStartSeconds = 0.25;
 constexpr double kExpectedAcceptanceLength = 3;
 constexpr double kExpectedLength = 0.6;
 
-bool runs_cut(const Arm& arm) {
-  return arm.kind == Arm::Kind::split || arm.kind == Arm::Kind::stop;
-}
-
 std::uint64_t seed_of(const std::string& text) {
   const Digest digest = sha256(as_byte_view(text));
   std::uint64_t seed = 0;
@@ -55,13 +51,15 @@ std::vector<Stage> plan(const Experiment& e, const std::vector<NetworkProfile>& 
         Random random(seed_of(e.name + stage.id));
         const auto add_blocks = [&](std::uint32_t repetition, bool warm_up,
                                     std::size_t prompt_count) {
+          // Arms warm up over a link that lasts, whatever happens to it then.
+          const auto cuts =
+              warm_up ? std::vector<std::optional<std::uint32_t>>{std::nullopt} : e.offline_after;
           for (const std::uint32_t clients : e.clients) {
             for (std::size_t prompt = 0; prompt < prompt_count; ++prompt) {
               std::vector<Trial> block;
               for (std::size_t arm = 0; arm < e.arms.size(); ++arm) {
-                for (const auto& cut : e.offline_after) {
-                  if (cut && !runs_cut(e.arms[arm])) continue;
-                  if (warm_up && cut) continue;
+                for (const auto& cut : cuts) {
+                  if (cut && !can_be_cut(e.arms[arm])) continue;
                   Trial trial{.arm = arm,
                               .prompt = prompt,
                               .repetition = repetition,

@@ -38,6 +38,15 @@ constexpr double kTrainExcess = 1.25;
 constexpr std::uint32_t kTrainPacketsMin = 80;
 constexpr std::size_t kArrivalsMin = 20;
 constexpr std::uint32_t kTrainPacketsMax = 4000;
+// A train is over when the link has been silent for so long, and for so many packets' time.
+constexpr double kSilenceSeconds = 0.7;
+constexpr double kSilencePackets = 5;
+// For the way there and back, and for an end that is busy.
+constexpr double kTrainStartSeconds = 5;
+constexpr double kAnswerSeconds = 30;
+// A client that measures a slow link has nothing to say for minutes.
+constexpr double kClientSilenceSeconds = 600;
+constexpr std::uint64_t kStreamBytesMin = 64u << 10;
 constexpr std::uint64_t kStreamBytesMax = 8u << 20;
 
 void set_timeout(int socket, double in_seconds) {
@@ -60,11 +69,34 @@ std::uint32_t train_packets(std::uint64_t bits_per_second) {
       std::clamp(count, double{kTrainPacketsMin}, double{kTrainPacketsMax}));
 }
 
+// What a packet of a train takes on the wire.
+double packet_seconds(std::uint64_t bits_per_second) {
+  return 8.0 * static_cast<double>(kPacketBytes) / static_cast<double>(bits_per_second);
+}
+
+double silence_seconds(std::uint64_t bits_per_second) {
+  return std::max(kSilenceSeconds, kSilencePackets * packet_seconds(bits_per_second));
+}
+
+std::uint64_t stream_bytes(std::uint64_t bits_per_second) {
+  return std::clamp(bits_per_second / 8, kStreamBytesMin, kStreamBytesMax);
+}
+
+// What it takes to measure the rate of one way.
+double way_seconds(std::uint64_t bits_per_second, bool stream) {
+  if (bits_per_second == 0) return 0;
+  if (stream) {
+    return 8.0 * static_cast<double>(stream_bytes(bits_per_second)) /
+           static_cast<double>(bits_per_second);
+  }
+  return train_packets(bits_per_second) * packet_seconds(bits_per_second) +
+         silence_seconds(bits_per_second);
+}
+
 void send_train(int socket, const sockaddr* to, socklen_t size, std::uint32_t packets,
                 std::uint64_t bits_per_second) {
   const std::array<char, kPayloadBytes> payload{};
-  const double spacing = 8.0 * static_cast<double>(kPacketBytes) /
-                         (static_cast<double>(bits_per_second) * kTrainExcess);
+  const double spacing = packet_seconds(bits_per_second) / kTrainExcess;
   const Instant start = Clock::now();
   for (std::uint32_t i = 0; i < packets; ++i) {
     std::this_thread::sleep_until(
@@ -73,15 +105,19 @@ void send_train(int socket, const sockaddr* to, socklen_t size, std::uint32_t pa
   }
 }
 
-// The rate at which a train's packets come in; 0 where too few do. Ends after a silence. The first
-// and last tenth are left out: there a packet's own delay tells more than its place in the train.
-double receive_train(int socket) {
+// The rate at which a train's packets come in that the link is said to have so many bits a second
+// for; 0 where too few do. Ends after a silence. The first and last tenth are left out: there a
+// packet's own delay tells more than its place in the train.
+double receive_train(int socket, std::uint64_t bits_per_second) {
   std::array<char, 2048> buffer;
   std::vector<Instant> arrivals;
-  set_timeout(socket, 5);
-  while (receive(socket, buffer) > 0) {
+  const double silence = silence_seconds(bits_per_second);
+  set_timeout(socket, kTrainStartSeconds + silence);
+  for (ssize_t size = 0; (size = receive(socket, buffer)) > 0;) {
+    // A shorter one is left from asking for the other way's train.
+    if (size != static_cast<ssize_t>(kPayloadBytes)) continue;
     arrivals.push_back(Clock::now());
-    if (arrivals.size() == 1) set_timeout(socket, 0.7);
+    if (arrivals.size() == 1) set_timeout(socket, silence);
   }
   if (arrivals.size() < kArrivalsMin) return 0;
   const std::size_t first = arrivals.size() / 10;
@@ -163,7 +199,7 @@ Command parse(const std::string& line) {
 }
 
 void serve_client(int control, int datagrams) {
-  set_timeout(control, 60);
+  set_timeout(control, kClientSilenceSeconds);
   while (const auto line = read_line(control)) {
     const Command command = parse(*line);
     if (command.word == "PING") {
@@ -177,13 +213,13 @@ void serve_client(int control, int datagrams) {
       }
     } else if (command.word == "TRAIN_UP") {
       if (!write_text(control, "GO\n")) return;
-      const double rate = receive_train(datagrams);
+      const double rate = receive_train(datagrams, std::max<std::uint64_t>(command.first, 1));
       if (!write_text(control, "GOT " + std::to_string(static_cast<std::uint64_t>(rate)) + '\n')) {
         return;
       }
     } else if (command.word == "TRAIN_DOWN") {
       // The client's first datagram says where it is, whatever stands in between.
-      set_timeout(datagrams, 5);
+      set_timeout(datagrams, kTrainStartSeconds);
       sockaddr_storage from{};
       socklen_t size = sizeof from;
       char byte = 0;
@@ -235,6 +271,11 @@ Result<void> serve_probe(const std::string& listen) {
   }
 }
 
+double probe_seconds(const ProbeOptions& options, double ping_seconds) {
+  return options.pings * ping_seconds + way_seconds(options.up_bits_per_second, options.stream) +
+         way_seconds(options.down_bits_per_second, options.stream);
+}
+
 Result<ProbeResult> run_probe(const ProbeOptions& options) {
   const auto endpoint = address_of(options.server, EndpointUse::connect);
   if (!endpoint) return endpoint.error();
@@ -245,7 +286,7 @@ Result<ProbeResult> run_probe(const ProbeOptions& options) {
   if (error) return broken(error.message());
   control.set_option(tcp::no_delay(true));
   const int socket = control.native_handle();
-  set_timeout(socket, 30);
+  set_timeout(socket, kAnswerSeconds);
 
   ProbeResult result;
   for (std::uint32_t i = 0; i < options.pings; ++i) {
@@ -253,9 +294,6 @@ Result<ProbeResult> run_probe(const ProbeOptions& options) {
     if (!write_text(socket, "PING\n") || !read_line(socket)) return broken("a ping was lost");
     result.round_trips_ms.push_back(1000 * seconds(Clock::now() - sent));
   }
-  const auto stream_bytes = [](std::uint64_t bits_per_second) {
-    return std::clamp<std::uint64_t>(bits_per_second / 8, 64u << 10, kStreamBytesMax);
-  };
   udp::socket datagrams(io, udp::endpoint(endpoint->address().is_v4() ? udp::v4() : udp::v6(), 0));
   const udp::endpoint peer(endpoint->address(), endpoint->port());
   if (options.down_bits_per_second > 0) {
@@ -271,10 +309,13 @@ Result<ProbeResult> run_probe(const ProbeOptions& options) {
       }
       // Thrice, since one may be lost.
       for (int i = 0; i < 3; ++i) datagrams.send_to(asio::buffer("x", 1), peer, 0, error);
-      result.down_bits_per_second = receive_train(datagrams.native_handle());
+      result.down_bits_per_second =
+          receive_train(datagrams.native_handle(), options.down_bits_per_second);
     }
   }
   if (options.up_bits_per_second > 0) {
+    // What has been sent may wait at the link for as long as it takes.
+    set_timeout(socket, kAnswerSeconds + way_seconds(options.up_bits_per_second, options.stream));
     if (options.stream) {
       const std::uint64_t bytes = stream_bytes(options.up_bits_per_second);
       if (!write_text(socket, "UP " + std::to_string(bytes) + '\n') ||
@@ -282,7 +323,10 @@ Result<ProbeResult> run_probe(const ProbeOptions& options) {
         return broken("no stream");
       }
     } else {
-      if (!write_text(socket, "TRAIN_UP\n") || !read_line(socket)) return broken("no train");
+      if (!write_text(socket, "TRAIN_UP " + std::to_string(options.up_bits_per_second) + '\n') ||
+          !read_line(socket)) {
+        return broken("no train");
+      }
       send_train(datagrams.native_handle(), static_cast<const sockaddr*>(peer.data()),
                  static_cast<socklen_t>(peer.size()), train_packets(options.up_bits_per_second),
                  options.up_bits_per_second);

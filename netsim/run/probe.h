@@ -32,4 +32,7 @@ Result<void> serve_probe(const std::string& listen);
 // Errors    link_down, timed_out
 Result<ProbeResult> run_probe(const ProbeOptions& options);
 
+// About how long that takes over a link of these rates on which a ping takes so long.
+double probe_seconds(const ProbeOptions& options, double ping_seconds);
+
 }  // namespace edgedraft::netsim

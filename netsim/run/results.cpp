@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <sstream>
 #include <utility>
 
 namespace edgedraft::netsim {
@@ -45,18 +44,58 @@ std::string read_all(const fs::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+// Each line of the file as JSON, discarded where it is none, and as it stands. The last one is left
+// out where it has no end: its writer was killed over it.
+template <class Use>
+void for_each_line(const fs::path& file, Use use) {
+  std::ifstream in(file, std::ios::binary);
+  for (std::string line; std::getline(in, line) && !in.eof();) {
+    use(ordered_json::parse(line, nullptr, false), line);
+  }
+}
+
 // Keeps the whole lines of which `keep` likes that key's value.
 template <class Keep>
 Result<void> filter(const fs::path& file, const char* key, Keep keep) {
   std::error_code ignored;
   if (!fs::exists(file, ignored)) return {};
-  std::stringstream text(read_all(file));
   std::string kept;
-  for (std::string line; std::getline(text, line) && !text.eof();) {
-    const auto json = ordered_json::parse(line, nullptr, false);
+  for_each_line(file, [&](const ordered_json& json, const std::string& line) {
     if (json.is_object() && keep(json.value(key, std::string()))) kept += line + '\n';
-  }
+  });
   return replace(file, kept);
+}
+
+// What a run left behind that has no manifest any more would be taken for the next one's.
+Result<void> refuse_leftovers(const fs::path& folder) {
+  std::error_code ignored;
+  for (const char* name : {"runs.jsonl", "cycles.jsonl", "calibration.jsonl"}) {
+    if (!fs::exists(folder / name, ignored)) continue;
+    return Error{Errc::usage, (folder / name).string() +
+                                  " is there, but no manifest.json that says of which experiment "
+                                  "it is: remove the .jsonl files, or choose another folder with "
+                                  "--out"};
+  }
+  const fs::path work = folder / "work";
+  if (!fs::exists(work, ignored) || fs::is_empty(work, ignored) ||
+      fs::exists(work / "lock", ignored)) {
+    return {};
+  }
+  return Error{Errc::usage, work.string() +
+                                " is there, and no run has made it: choose another folder with "
+                                "--out, as a run empties its own"};
+}
+
+// But for the lock, which is held.
+Result<void> empty_work(const fs::path& work) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(work, error)) {
+    if (entry.path().filename() == "lock") continue;
+    fs::remove_all(entry.path(), error);
+    if (error) return Error{Errc::io, entry.path().string() + ": " + error.message()};
+  }
+  if (error) return Error{Errc::io, work.string() + ": " + error.message()};
+  return {};
 }
 
 std::string csv_cell(const ordered_json& value) {
@@ -71,19 +110,16 @@ std::string csv_cell(const ordered_json& value) {
 }  // namespace
 
 Result<std::vector<ordered_json>> read_lines(const fs::path& file) {
-  std::ifstream in(file);
-  if (!in) return Error{Errc::io, file.string() + ": cannot be read"};
+  if (!std::ifstream(file)) return Error{Errc::io, file.string() + ": cannot be read"};
   std::vector<ordered_json> lines;
-  std::string line;
-  while (std::getline(in, line)) {
-    auto json = ordered_json::parse(line, nullptr, false);
-    if (!json.is_object()) {
-      return Error{Errc::usage, file.string() + ", line " + std::to_string(lines.size() + 1) +
-                                    ": no JSON object"};
-    }
+  for_each_line(file, [&](ordered_json json, const std::string& /*line*/) {
     lines.push_back(std::move(json));
-  }
-  return lines;
+  });
+  const auto broken =
+      std::ranges::find_if_not(lines, [](const ordered_json& json) { return json.is_object(); });
+  if (broken == lines.end()) return lines;
+  return Error{Errc::usage, file.string() + ", line " + std::to_string(broken - lines.begin() + 1) +
+                                ": no JSON object"};
 }
 
 ResultsFolder::ResultsFolder(ResultsFolder&& other) noexcept
@@ -110,6 +146,9 @@ Result<ResultsFolder> ResultsFolder::open(const fs::path& folder, bool resume,
   if (!there && resume) {
     return Error{Errc::usage, folder.string() + " holds no results to resume: leave --resume out"};
   }
+  if (!there) {
+    if (auto clean = refuse_leftovers(folder); !clean) return clean.error();
+  }
   fs::create_directories(results.work(), error);
   if (error) return Error{Errc::io, folder.string() + ": " + error.message()};
   results.lock_ = ::open((results.work() / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -129,16 +168,16 @@ Result<ResultsFolder> ResultsFolder::open(const fs::path& folder, bool resume,
     }
     if (auto recovered = results.recover(keep_any_link); !recovered) return recovered.error();
     results.resumed_ = true;
+  } else if (auto emptied = empty_work(results.work()); !emptied) {
+    return emptied.error();
   }
   return results;
 }
 
 Result<void> ResultsFolder::recover(bool keep_any_link) {
   std::set<std::string> refused;  // stages
-  std::stringstream calibrations(read_all(path_ / "calibration.jsonl"));
-  for (std::string line; std::getline(calibrations, line) && !calibrations.eof();) {
-    const auto json = ordered_json::parse(line, nullptr, false);
-    if (!json.is_object()) continue;
+  const auto note_calibration = [&](const ordered_json& json, const std::string& /*line*/) {
+    if (!json.is_object()) return;
     const auto stage = json.value("stage", std::string());
     if (!json.value("accepted", true) && !keep_any_link) refused.insert(stage);
     const auto lane = json.value("lane", std::size_t{1});
@@ -150,7 +189,8 @@ Result<void> ResultsFolder::recover(bool keep_any_link) {
       if (lane == 1) unmeasured.clear();
       unmeasured.insert(lane);
     }
-  }
+  };
+  for_each_line(path_ / "calibration.jsonl", note_calibration);
   // A trial's name begins with its stage's.
   const auto stands = [&](const std::string& trial) {
     return std::ranges::none_of(
@@ -158,17 +198,12 @@ Result<void> ResultsFolder::recover(bool keep_any_link) {
   };
   // A run's clients are one line each; the last one says that it is whole.
   std::set<std::string> whole;
-  std::error_code ignored;
-  if (fs::exists(path_ / "runs.jsonl", ignored)) {
-    std::stringstream text(read_all(path_ / "runs.jsonl"));
-    for (std::string line; std::getline(text, line) && !text.eof();) {
-      const auto json = ordered_json::parse(line, nullptr, false);
-      if (json.is_object() && json.value("last_of_trial", false) &&
-          stands(json.value("trial", std::string()))) {
-        whole.insert(json.value("trial", std::string()));
-      }
+  for_each_line(path_ / "runs.jsonl", [&](const ordered_json& json, const std::string& /*line*/) {
+    if (json.is_object() && json.value("last_of_trial", false) &&
+        stands(json.value("trial", std::string()))) {
+      whole.insert(json.value("trial", std::string()));
     }
-  }
+  });
   done_ = whole;
   const auto keep = [&](const std::string& trial) { return whole.contains(trial); };
   if (auto kept = filter(path_ / "runs.jsonl", "trial", keep); !kept) return kept;

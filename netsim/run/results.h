@@ -19,10 +19,12 @@ namespace edgedraft::netsim {
 class ResultsFolder {
  public:
   // A fresh folder, or with `resume` one that holds results of the same experiment. Of those, runs
-  // on a link that was out of tolerance are dropped, to be made again, unless `keep_any_link`.
+  // on a link that was out of tolerance are dropped, to be made again, unless `keep_any_link`. What
+  // is left in the work/ of a fresh one goes.
   // Locked against a second writer while this object lives.
   //
-  // Errors    usage where there are results already, or none to resume, or another's; io
+  // Errors    usage where there are results already, or parts of some, or none to resume, or
+  //           another's, or a work/ that is not ours; io
   static Result<ResultsFolder> open(const std::filesystem::path& folder, bool resume,
                                     const std::string& experiment_hash, bool keep_any_link = false);
   ResultsFolder(ResultsFolder&& other) noexcept;
@@ -54,7 +56,7 @@ class ResultsFolder {
   std::map<std::string, std::set<std::size_t>> unmeasured_lanes_;  // by stage that was measured
 };
 
-// The objects of a file of JSON lines.
+// The objects of a file of JSON lines; a last one that is half written is not there yet.
 // Errors    io; usage naming the line that is none
 Result<std::vector<nlohmann::ordered_json>> read_lines(const std::filesystem::path& file);
 

@@ -81,7 +81,7 @@ ordered_json predicted(const RunSource& s, const ordered_json& stats) {
   const Arm& arm = s.experiment.arms[s.trial.arm];
   const bool streams = arm.kind == Arm::Kind::plain && arm.options.empty();
   const bool splits = arm.kind == Arm::Kind::split && arm.acceptance && arm.overlap != "auto" &&
-                      arm.server_drafter.empty() && s.device.pace.paces_drafter();
+                      !arm.control && arm.server_drafter.empty() && s.device.pace.paces_drafter();
   const auto tokens = static_cast<std::uint32_t>(at(stats, "tokens"));
   const bool alone = s.trial.clients == 1 && !s.trial.offline_after &&
                      arm.place == Arm::Place::device && arm.options.empty();

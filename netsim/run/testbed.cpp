@@ -340,7 +340,7 @@ Result<TrialOutcome> Testbed::run(const Trial& trial) {
 }
 
 // Waits for the clients and meanwhile lets happen to the link what the profile has in store. Its
-// clock starts with each answer, so that every arm meets the same.
+// clock starts with each answer's client, so that every arm meets the same.
 Result<void> Testbed::follow(const Trial& trial, std::vector<Client>& clients,
                              ordered_json& events) {
   const Arm& arm = parts_.experiment.arms[trial.arm];

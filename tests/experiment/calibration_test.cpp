@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "netsim/run/probe.h"
+
 namespace edgedraft::netsim {
 namespace {
 
@@ -18,9 +20,27 @@ TEST(CalibrationTest, ARateIsExpectedWithoutWhatTheProfileLoses) {
   const std::string bursts =
       "burst_loss = { enter = 0.01, leave = 0.09, loss_in_burst = 0.8, loss_outside = 0.05 }\n";
   EXPECT_NEAR(of(bursts).up_bits_per_second, 875'000, 1);
-  EXPECT_NEAR(of(bursts + "loss = 0.2\n").up_bits_per_second, 700'000, 1);
-  EXPECT_TRUE(of(bursts).measurable);
+  EXPECT_NEAR(of("[up]\n" + bursts + "loss = 0.2\n").up_bits_per_second, 700'000, 1);
+}
+
+// A ping has to get through both ways.
+TEST(CalibrationTest, ALinkThatLosesHalfOfItsPingsIsNotMeasured) {
+  EXPECT_TRUE(of("loss = 0.29\n").measurable);
+  EXPECT_FALSE(of("loss = 0.3\n").measurable);
+  EXPECT_TRUE(of("[up]\nloss = 0.45\n").measurable);
   EXPECT_FALSE(of("burst_loss = { enter = 0.1, leave = 0.01 }\n").measurable);
+}
+
+TEST(CalibrationTest, ALongMeasurementIsGivenItsTime) {
+  EXPECT_NEAR(of("path_ms = 250\n").ping_seconds, 0.5, 0.01);
+  EXPECT_GT(of("path_ms = 250\nloss = 0.2\n").ping_seconds, 0.75);
+  EXPECT_DOUBLE_EQ(probe_seconds({.server = {}, .pings = 1000}, 0.5), 500);
+  // 80 packets of 1,428 bytes each way.
+  const double slow = probe_seconds(
+      {.server = {}, .pings = 0, .up_bits_per_second = 10'000, .down_bits_per_second = 10'000},
+      0.5);
+  EXPECT_GT(slow, 2 * 80 * 1.1424);
+  EXPECT_LT(slow, 2 * 90 * 1.1424);
 }
 
 }  // namespace

@@ -66,7 +66,8 @@ TEST_F(ExperimentTest, NamesWhatIsWrongAndWhatIsRight) {
   EXPECT_NE(refusal(good + "[[arm]]\nname = \"s\"\nkind = \"split\"\n").find("which bundle"),
             std::string::npos);
   const std::string split = "[[arm]]\nname = \"s\"\nkind = \"split\"\nbundle = \"moa-tli0\"\n";
-  for (const char* tree : {"8", "8,6", "8,6,", "8,6,62,1", "8;6;62", "0,6,62", "wide"}) {
+  for (const char* tree : {"8", "8,6", "8,6,", "8,6,62,1", "8;6;62", "0,6,62", "wide", "-8,6,62",
+                           "8, 6,62", "8,6,4294967296"}) {
     EXPECT_NE(refusal(good + split + "tree = \"" + tree + "\"\n").find("8,6,62"), std::string::npos)
         << tree;
   }
@@ -77,6 +78,39 @@ TEST_F(ExperimentTest, NamesWhatIsWrongAndWhatIsRight) {
       std::string::npos);
   EXPECT_NE(refusal("row_budget = 257\n" + good).find("0 to 256"), std::string::npos);
   EXPECT_NE(refusal("tasks = [\"poem\"]\n" + good).find("no prompts"), std::string::npos);
+  EXPECT_NE(refusal(good + "[calibration]\npings = 10001\n").find("5 to 10000"), std::string::npos);
+}
+
+TEST_F(ExperimentTest, APromptsTaskAndReferenceAreTextsOrMissing) {
+  write("heldout.jsonl", "{\"prompt\": \"a\", \"task\": null, \"reference\": null}\n");
+  const auto missing = read(kGood);
+  ASSERT_TRUE(missing) << missing.error().message;
+  EXPECT_EQ(missing->prompts.at(0).id, "text-1");
+  EXPECT_EQ(missing->prompts.at(0).reference, "");
+  for (const char* key : {"task", "reference"}) {
+    write("heldout.jsonl",
+          "{\"prompt\": \"a\"}\n{\"prompt\": \"b\", \"" + std::string(key) + "\": 7}\n");
+    const std::string message = refusal(kGood);
+    EXPECT_NE(message.find("heldout.jsonl, line 2"), std::string::npos) << message;
+    EXPECT_NE(message.find(key), std::string::npos) << message;
+  }
+}
+
+TEST_F(ExperimentTest, AFolderIsNoExperiment) {
+  const auto experiment = read_experiment(directory_.path(), {});
+  ASSERT_FALSE(experiment);
+  EXPECT_EQ(experiment.error().code, Errc::usage);
+  EXPECT_NE(experiment.error().message.find("it is a folder"), std::string::npos);
+}
+
+TEST_F(ExperimentTest, AnArmThatCannotBeCutNeedsALinkThatLasts) {
+  const std::string good = kGood;
+  EXPECT_NE(refusal("offline_after = [10]\n" + good).find("arm 'plain' never runs: add \"never\""),
+            std::string::npos);
+  EXPECT_TRUE(read("offline_after = [10, \"never\"]\n" + good));
+  std::string stop = good;
+  stop.replace(stop.find("kind = \"plain\""), 14, "kind = \"stop\"");
+  EXPECT_TRUE(read("offline_after = [10]\n" + stop));
 }
 
 TEST_F(ExperimentTest, RefusesWhatResultsCouldNotTellApart) {

@@ -79,6 +79,19 @@ TEST(PlanTest, CutsAreForArmsThatCanGoOnOrStop) {
   EXPECT_EQ(cut[2], 2 * 3 * 4);
 }
 
+TEST(PlanTest, ArmsWarmUpWhereEveryLinkIsCut) {
+  Experiment e = three_arms();
+  e.arms.erase(e.arms.begin());
+  e.offline_after = {10, 20};
+  for (const Stage& stage : plan(e, one_network())) {
+    ASSERT_EQ(stage.trials.size(), 2u * (1 + 3 * 4 * 2));
+    for (std::size_t i = 0; i < stage.trials.size(); ++i) {
+      EXPECT_EQ(stage.trials[i].warm_up, i < 2);
+      EXPECT_EQ(stage.trials[i].offline_after.has_value(), i >= 2);
+    }
+  }
+}
+
 TEST(PlanTest, ASlowerLinkIsExpectedToTakeLonger) {
   const Experiment e = three_arms();
   auto network = one_network().front();

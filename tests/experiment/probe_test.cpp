@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -68,6 +69,46 @@ class FarEnd {
   int control_ = -1;
 };
 
+// The device's end of a link as the probe at the server's end sees it.
+class NearEnd {
+ public:
+  explicit NearEnd(std::uint16_t port) {
+    sockaddr_in server{};
+    server.sin_family = AF_INET;
+    server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    server.sin_port = htons(port);
+    const timeval limit{.tv_sec = 20, .tv_usec = 0};
+    for (const int socket : {control_, datagrams_}) {
+      EXPECT_EQ(setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit), 0);
+      EXPECT_EQ(connect(socket, reinterpret_cast<sockaddr*>(&server), sizeof server), 0);
+    }
+  }
+  ~NearEnd() {
+    for (const int open : {control_, datagrams_}) close(open);
+  }
+  void write(const std::string& text) const {
+    EXPECT_EQ(send(control_, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+  }
+  std::string read() const {
+    std::string text(100, '\0');
+    text.resize(
+        static_cast<std::size_t>(std::max<ssize_t>(0, recv(control_, text.data(), 100, 0))));
+    return text;
+  }
+  void send_datagram(std::size_t bytes) const {
+    const std::string payload(bytes, '\0');
+    EXPECT_EQ(send(datagrams_, payload.data(), bytes, 0), static_cast<ssize_t>(bytes));
+  }
+  ssize_t receive_datagram() const {
+    char payload[2000];
+    return recv(datagrams_, payload, sizeof payload, 0);
+  }
+
+ private:
+  int control_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  int datagrams_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+};
+
 TEST(ProbeTest, ATrainOfWhichAPacketIsLostStillHasARate) {
   const test::TemporaryDirectory scratch;
   FarEnd far;
@@ -82,6 +123,46 @@ TEST(ProbeTest, ATrainOfWhichAPacketIsLostStillHasARate) {
   }
   EXPECT_EQ(probe.wait(), 0) << probe.err();
   EXPECT_GT(json::parse(probe.out())["down_bits_per_second"], 0) << probe.out();
+}
+
+// So slow that no packet may come for a second.
+TEST(ProbeTest, ASlowTrainIsNotOverBetweenTwoOfItsPackets) {
+  const test::TemporaryDirectory scratch;
+  FarEnd far;
+  Process probe(far.probe({"--down", "30000"}), scratch / "probe");
+  far.accept_request();
+  far.wait_for_datagram();
+  for (int i = 0; i < 80; ++i) {
+    std::this_thread::sleep_for(i == 10 ? 1000ms : 1ms);
+    far.send_datagram();
+  }
+  EXPECT_EQ(probe.wait(), 0) << probe.err();
+  EXPECT_GT(json::parse(probe.out())["down_bits_per_second"], 0) << probe.out();
+}
+
+// What asked for the train down, thrice since one may be lost, is no part of the train up.
+TEST(ProbeTest, OverALongWayBothTrainsHaveARate) {
+  const test::TemporaryDirectory scratch;
+  Process server({EDGEDRAFT_NETSIM, "probe", "--listen", "127.0.0.1:0"}, scratch / "server");
+  ASSERT_TRUE(server.wait_for_output("\n")) << server.err();
+  int port = 0;
+  ASSERT_EQ(std::sscanf(server.out().c_str(), "ready 127.0.0.1:%d", &port), 1) << server.out();
+  NearEnd near(static_cast<std::uint16_t>(port));
+
+  near.write("TRAIN_DOWN 30 10000000\n");
+  for (int i = 0; i < 3; ++i) near.send_datagram(1);
+  for (int i = 0; i < 30; ++i) EXPECT_EQ(near.receive_datagram(), 1400);
+  near.write("TRAIN_UP 10000000\n");
+  EXPECT_EQ(near.read(), "GO\n");
+  std::this_thread::sleep_for(800ms);  // 400 ms there and back
+  for (int i = 0; i < 80; ++i) {
+    std::this_thread::sleep_for(1ms);
+    near.send_datagram(1400);
+  }
+  const std::string got = near.read();
+  long rate = 0;
+  EXPECT_EQ(std::sscanf(got.c_str(), "GOT %ld\n", &rate), 1) << got;
+  EXPECT_GT(rate, 0);
 }
 
 TEST(ProbeTest, AStreamThatWaitsForALostSegmentIsNotTakenForAFasterOne) {

@@ -76,6 +76,38 @@ TEST_F(ResultsTest, AnotherExperimentsResultsAreNotMixedIn) {
             Errc::usage);
 }
 
+// As somebody leaves it who removes the manifest to start again.
+TEST_F(ResultsTest, WhatARunWithoutItsManifestLeftIsNotMixedIn) {
+  start();
+  const auto answers = folder() / "work/answers";
+  std::filesystem::create_directories(answers);
+  std::ofstream(answers / "old.json") << "{}";
+  std::filesystem::remove(folder() / "manifest.json");
+  for (const char* name : {"runs.jsonl", "cycles.jsonl"}) {
+    const auto refused = ResultsFolder::open(folder(), false, "hash");
+    ASSERT_FALSE(refused) << name;
+    EXPECT_EQ(refused.error().code, Errc::usage);
+    EXPECT_NE(refused.error().message.find(name), std::string::npos) << refused.error().message;
+    EXPECT_NE(refused.error().message.find("--out"), std::string::npos);
+    EXPECT_TRUE(std::filesystem::exists(answers / "old.json"));
+    std::filesystem::remove(folder() / name);
+  }
+  const auto fresh = ResultsFolder::open(folder(), false, "hash");
+  ASSERT_TRUE(fresh) << fresh.error().message;
+  EXPECT_FALSE(std::filesystem::exists(answers));
+  // It is locked still.
+  EXPECT_FALSE(ResultsFolder::open(folder(), false, "hash"));
+}
+
+TEST_F(ResultsTest, AFolderCalledWorkOfSomebodyElsesStays) {
+  std::filesystem::create_directories(folder() / "work");
+  std::ofstream(folder() / "work/thesis.txt") << "years";
+  const auto refused = ResultsFolder::open(folder(), false, "hash");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::usage);
+  EXPECT_TRUE(std::filesystem::exists(folder() / "work/thesis.txt"));
+}
+
 TEST_F(ResultsTest, TwoWritersAreOneTooMany) {
   start();
   const auto first = ResultsFolder::open(folder(), true, "hash");
@@ -90,6 +122,40 @@ TEST_F(ResultsTest, CsvQuotesWhatHasCommas) {
   const auto results = ResultsFolder::open(folder(), true, "hash");
   ASSERT_TRUE(results->write_csv());
   EXPECT_EQ(read(folder() / "runs.csv"), "trial,text\nt1,\"a, \"\"b\"\"\"\n");
+}
+
+// The model knows drafts whose verdicts are waited for, not what control may do instead.
+TEST(RunRecordTest, WhatMayStreamInsteadOfDraftingIsNotForeseen) {
+  const TemporaryDirectory scratch;
+  const auto pace = PaceProfile::read(scratch.write(
+      "slow.toml",
+      "name = \"slow\"\n[target]\npass_ms = [[1, 20]]\n[draft.step_ms]\ndefault = 3\n"));
+  ASSERT_TRUE(pace) << pace.error().message;
+  const DeviceProfile device{.name = "slow", .file = {}, .pace = *pace};
+  const auto network = read_network_profile("lan");
+  const Trial trial{.arm = 0, .prompt = 0, .id = "t"};
+  const Prompt prompt{.id = "p"};
+  for (const bool control : {false, true}) {
+    Experiment e;
+    e.arms = {{.name = "split", .kind = Arm::Kind::split, .control = control, .acceptance = 0.8}};
+    const RunSource source{.experiment = e,
+                           .network = *network,
+                           .device = device,
+                           .driver = "tun",
+                           .approximate = false,
+                           .seed = 1,
+                           .trial = trial,
+                           .prompt = prompt,
+                           .client = 0,
+                           .status = 0,
+                           .answer =
+                               "{\"stats\":{\"tokens\":8,\"seconds\":1,"
+                               "\"prompt_tokens\":10}}",
+                           .cycles = {},
+                           .added_ms = 0,
+                           .events = ordered_json::array()};
+    EXPECT_EQ(run_record(source)["predicted_tokens_per_second"].is_number(), !control);
+  }
 }
 
 TEST(RunRecordTest, SumsPhasesAndFindsGapsBetweenVisibleUpdates) {

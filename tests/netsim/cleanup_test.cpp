@@ -63,6 +63,14 @@ std::vector<pid_t> descendants(pid_t pid) {
   return found;
 }
 
+// That of the link which this test has made itself; 0 without one.
+pid_t own_link_process() {
+  for (const pid_t pid : descendants(getpid())) {
+    if (first_line("/proc/" + std::to_string(pid) + "/comm") == "netsim-link") return pid;
+  }
+  return 0;
+}
+
 // `edgedraft-netsim link` with a probe at each end, and what it has made.
 class RunningLink {
  public:
@@ -202,6 +210,43 @@ TEST(CleanupTest, ADestroyedLinkTakesItsEndsWithIt) {
   EXPECT_EQ(forgotten.wait(), 128 + SIGKILL);
 }
 
+// Its namespaces have gone with its process, unless somebody holds them: whoever makes one then
+// gets the inode of one of them.
+TEST(CleanupTest, ALinkWhoseProcessIsKilledTakesNobodyElsesProcesses) {
+  std::string why_not;
+  auto link = MeasuredLink::make(read_network_profile("lan").value(), DriverKind::tun, 1, why_not);
+  if (!link) EDGEDRAFT_SKIP_WITHOUT("tun", why_not);
+  std::vector<std::string> apart{"unshare", "--net"};
+  if (geteuid() != 0) apart.emplace_back("--user");
+  auto command = apart;
+  command.emplace_back("true");
+  if (const auto able = run_command(command); !able) {
+    EDGEDRAFT_SKIP_WITHOUT("tun", able.error().message);
+  }
+  command = apart;
+  command.insert(command.end(), {"sleep", "100"});
+
+  const pid_t process = own_link_process();
+  ASSERT_NE(process, 0);
+  kill(process, SIGKILL);
+  for (int i = 0; i < 1000 && lives(process); ++i) std::this_thread::sleep_for(10ms);
+  const TemporaryDirectory scratch;
+  std::vector<std::unique_ptr<Process>> sleepers;
+  for (int i = 0; i < 5; ++i) {
+    // The kernel takes its time to remove what nobody holds.
+    std::this_thread::sleep_for(50ms);
+    const std::string output = "sleeper" + std::to_string(i);
+    const auto& sleeper =
+        sleepers.emplace_back(std::make_unique<Process>(command, scratch / output));
+    for (int j = 0; j < 1000 && network_of(sleeper->id()) == network_of(getpid()); ++j) {
+      std::this_thread::sleep_for(1ms);
+    }
+    ASSERT_NE(network_of(sleeper->id()), network_of(getpid())) << sleeper->err();
+  }
+  link.reset();
+  for (const auto& sleeper : sleepers) EXPECT_TRUE(lives(sleeper->id()));
+}
+
 class Socket {
  public:
   explicit Socket(int descriptor) : descriptor_(descriptor) {}
@@ -218,10 +263,7 @@ class Socket {
 TEST(CleanupTest, TheProxyForgetsConnectionsOfOldAddressesWhenTheirEndsHaveGone) {
   const auto link = make_link(read_network_profile("lan").value(), DriverKind::proxy, 1);
   ASSERT_TRUE(link) << link.error().message;
-  pid_t process = 0;
-  for (const pid_t pid : descendants(getpid())) {
-    if (first_line("/proc/" + std::to_string(pid) + "/comm") == "netsim-link") process = pid;
-  }
+  const pid_t process = own_link_process();
   ASSERT_NE(process, 0);
   const auto open_files = [&] {
     const std::filesystem::directory_iterator files("/proc/" + std::to_string(process) + "/fd");

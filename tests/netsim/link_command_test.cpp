@@ -1,4 +1,7 @@
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <sstream>
 
@@ -91,6 +94,52 @@ TEST(LinkCommandTest, TheDevicesCommandGetsItsWordsAsTheyAre) {
   EXPECT_EQ(printed.status, 0) << printed.err;
   EXPECT_EQ(printed.out, "[\"a\",\"b\"]\n[]\n\n{}\n--seed\n--\nlink\na,b\nx\n");
   EXPECT_EQ(outcome({"false"}).status, 1);
+}
+
+// A port of loopback on which this process listens.
+class TakenPort {
+ public:
+  TakenPort() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* const generic = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(bind(listener_, generic, size), 0);
+    EXPECT_EQ(listen(listener_, 1), 0);
+    EXPECT_EQ(getsockname(listener_, generic, &size), 0);
+    port_ = ntohs(address.sin_port);
+  }
+  ~TakenPort() { close(listener_); }
+  std::string port() const { return std::to_string(port_); }
+
+ private:
+  int listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  std::uint16_t port_ = 0;
+};
+
+TEST(LinkCommandTest, AProgramThatHasThePortAlreadyIsNotTakenForTheServer) {
+  const TakenPort taken;
+  const Outcome refused = run({"--driver", "proxy", "--profile", "lan", "--port", taken.port(),
+                               "--at-server", "sleep 60", "--", "echo", "served"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.err.find("port " + taken.port() + " is already in use"), std::string::npos)
+      << refused.err;
+  EXPECT_EQ(refused.out, "");
+}
+
+TEST(LinkCommandTest, AServerThatFailsMeanwhileEndsTheLinkWithAWord) {
+  std::string port;
+  {
+    const TakenPort was;
+    port = was.port();
+  }
+  const std::string probe = EDGEDRAFT_NETSIM " probe --listen \"$EDGEDRAFT_LISTEN\" & ";
+  const Outcome failed =
+      run({"--driver", "proxy", "--profile", "lan", "--port", port, "--at-server",
+           probe + "sleep 2; kill $!; exit 7", "--", "sleep", "60"});
+  EXPECT_EQ(failed.status, 3);
+  EXPECT_NE(failed.err.find("ended with status 7"), std::string::npos) << failed.err;
 }
 
 TEST(LinkCommandTest, MistakesAreExplained) {

@@ -158,6 +158,9 @@ TEST(ProfileTest, ErrorsNameFileLineKeyAndWhatIsAllowed) {
        "p.toml:1: repeat_s"},
       {"both = { rate_mbit = 5 }\n[[outage]]\nfor_s = 1\n", "outage.after_tokens: is missing"},
       {"both = { rate_mbit = 5 }\nseed = 3\n", "p.toml:2: seed: unknown key"},
+      {"both = { rate_mbit = 5 }\nname = \"a|b\"\n", "p.toml:2: name: give one without |"},
+      {"both = { rate_mbit = 5 }\nname = \"a\\nb\"\n", "p.toml:2: name: give one without |"},
+      {"both = { rate_mbit = 5 }\nname = \"a\\u009bb\"\n", "without control characters"},
       {"both = 5\n", "p.toml:1: both: not a table"},
       {"[both\n", "p.toml:1"},
   };
@@ -167,6 +170,12 @@ TEST(ProfileTest, ErrorsNameFileLineKeyAndWhatIsAllowed) {
     EXPECT_NE(profile.error().message.find(c.message), std::string::npos)
         << c.text << profile.error().message;
   }
+}
+
+TEST(ProfileTest, AFilesNameIsAProfilesNameUnderTheSameRule) {
+  const auto profile = parse_network_profile("both = { rate_mbit = 5 }\n", "a\nb.toml");
+  ASSERT_FALSE(profile);
+  EXPECT_NE(profile.error().message.find("name: give one without"), std::string::npos);
 }
 
 TEST(ProfileTest, FindsTracesBesideItsFile) {

@@ -110,6 +110,15 @@ TEST(TcCommandsTest, ANewAddressReplacesTheOldOne) {
                                              "ip address add 198.18.0.4/15 dev edgedraft0"}));
 }
 
+TEST(TcCommandsTest, ANameBeginsNoLineOfTheScript) {
+  NetworkProfile profile = read_network_profile("lan").value();
+  profile.name = "mine\ntouch ran\rtouch ran";
+  const std::string script = tc_script(profile, plan_tc_link(profile).value());
+  EXPECT_NE(script.find("# The link 'mine\\x0atouch ran\\x0dtouch ran' by netem.\n"),
+            std::string::npos)
+      << script.substr(0, 200);
+}
+
 TEST(TcCommandsTest, TracesRestAndCompetingFlowsAreNotForNetem) {
   NetworkProfile traced = read_network_profile("lan").value();
   traced.up.trace = parse_delivery_trace("1\n", "t").value();
