@@ -50,16 +50,16 @@ void CycleLog::write(const CycleRecord& r, const std::optional<PacedStep>& paced
     put(out_, line);
     return;
   }
-  const double server_ms = (r.server.queue_us + r.server.verify_us + r.server.draft_us) / 1000.0;
+  const double server_ms =
+      (r.server.queue_us + r.server.verify_us + r.server.draft_us + r.server.held_us) / 1000.0;
   line["pack_ms"] = milliseconds(r.pack);
   line["round_trip_ms"] = milliseconds(r.round_trip);
   line["network_ms"] = milliseconds(r.round_trip) - server_ms;
   line["unpack_ms"] = milliseconds(r.unpack);
-  line["server"] = {{"queue_ms", r.server.queue_us / 1000.0},
-                    {"verify_ms", r.server.verify_us / 1000.0},
-                    {"pace_ms", r.server.pace_us / 1000.0},
-                    {"computed_ms", r.server.computed_us / 1000.0},
-                    {"draft_ms", r.server.draft_us / 1000.0}};
+  line["server"] = {
+      {"queue_ms", r.server.queue_us / 1000.0}, {"verify_ms", r.server.verify_us / 1000.0},
+      {"pace_ms", r.server.pace_us / 1000.0},   {"computed_ms", r.server.computed_us / 1000.0},
+      {"draft_ms", r.server.draft_us / 1000.0}, {"held_ms", r.server.held_us / 1000.0}};
   line["streamed"] = r.streamed;
   line["rows"] = r.rows;
   line["accepted"] = r.accepted;

@@ -351,6 +351,7 @@ void Generation::note_verdict(const VerdictReceived& event, Duration round_trip,
                                                                : CycleRecord::Kind::prompt;
   record.server = {.queue_us = event.verdict.queue_us,
                    .verify_us = event.verdict.verify_us,
+                   .held_us = event.verdict.held_us,
                    .pace_us = event.verdict.pace_us,
                    .computed_us = event.verdict.computed_us,
                    .draft_us = event.verdict.draft_us};

@@ -38,8 +38,10 @@ class Admission {
   bool enter(Request& prompt);
   // The request ends without an answer: its session abandons it, the caller takes it off the turns.
   void leave(const Request& request);
-  // The same, telling the client why. A prompt has already dropped what it was to replace, and its
-  // client believes that the session is as it was: such a session is forgotten.
+  // All requests are off the turns, and their sessions forgotten.
+  void clear() { waiting_count_ = 0; }
+  // As leave(), telling the client why. A prompt has already dropped what it was to replace, and
+  // its client believes that the session is as it was: such a session is forgotten.
   void turn_away(const Request& request, Refusal why, Error error);
 
   // The session of a stream or run that is paused, and was not used since, makes place for another;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "shared/base/error.h"
@@ -16,7 +17,10 @@ class Replies {
  public:
   virtual ~Replies() = default;
   virtual void verdict(wire::Verdict verdict) = 0;
+  // Of a prompt.
   virtual void activations(wire::Activations chunk) = 0;
+  // Of a run, behind their verdict.
+  virtual void run_activations(wire::Activations rows) { activations(std::move(rows)); }
   virtual void refuse(std::uint32_t round, Error error) = 0;
   // Whether the client is so far behind in reading that a stream has to pause.
   virtual bool full() const { return false; }

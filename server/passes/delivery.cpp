@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -142,6 +143,7 @@ void Delivery::answer(const Request& request, RunRequest& of, const VerifiedPath
   verdict.tokens.assign(brought.begin(), brought.end() - 1);
   verdict.hinted = hinted;
   verdict.hints_seen = run.hints_seen();
+  verdict.held_us = microseconds(of.held);
   verdict.drafted = guessed;
   verdict.draft_us = microseconds(of.drafted.time);
   request.client.reply->verdict(std::move(verdict));
@@ -151,7 +153,7 @@ void Delivery::answer(const Request& request, RunRequest& of, const VerifiedPath
   const Instant begun = parts_.now();
   Bytes rows = quantized_rows(*request.client.tap, target.cache(), first, count);
   parts_.forecast.seen().observe_delivery(count, parts_.now() - begun);
-  request.client.reply->activations(
+  request.client.reply->run_activations(
       {.round = request.round, .first = first, .count = count, .data = std::move(rows)});
 }
 
@@ -182,7 +184,11 @@ void Delivery::answer(const Request& request, StreamRequest& stream, const Verif
 
 void Delivery::refuse(const Client& client, std::uint32_t round, Refusal why, Error error) {
   parts_.metrics->refused(why);
-  client.reply->refuse(round, std::move(error));
+  try {
+    client.reply->refuse(round, std::move(error));
+  } catch (const std::exception&) {
+    // Who cannot even be told waits no longer than its own time allows.
+  }
 }
 
 bool Delivery::owes_rows() const {

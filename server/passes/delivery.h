@@ -39,6 +39,7 @@ class Delivery {
   //
   // Requires  request.started
   bool answer(Request& request, const Outcome& outcome, Instant finished);
+  // Never throws: what has failed already may have left little memory.
   void refuse(const Client& client, std::uint32_t round, Refusal why, Error error);
 
   // Sends one chunk of the rows that prompts still owe, clients that read taking turns, so that a

@@ -91,12 +91,9 @@ void PassLoop::begin(const Client& client, const TargetWork& request, Instant po
     });
     EDGEDRAFT_SESSION_CHECK(!at_work);
     std::visit([&](const auto& r) { begin(Job{.client = client, .posted = posted}, r); }, request);
-  } catch (const SessionFault& e) {
-    drop_requests(client.connection_id);  // an earlier one would be left without its session
-    give_up(client, round_of(request), e);
-  } catch (const DeviceError& e) {
-    device_failed(e);
-    give_up(client, round_of(request), e);
+  } catch (const std::exception&) {
+    drop_requests(client.connection_id);  // they would be left without their session
+    give_up(client, round_of(request), std::current_exception());
   }
   count_sessions();
 }
@@ -114,11 +111,6 @@ void PassLoop::end(std::uint64_t connection_id) {
   delivery_.drop_rows(connection_id);
   drop_requests(connection_id);
   sessions_.release(connection_id);
-}
-
-std::size_t PassLoop::paused_count() const {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(turns_, [](const Request& request) { return request.paused(); }));
 }
 
 bool PassLoop::idle() const {
@@ -143,7 +135,7 @@ void PassLoop::step() {
   }
   try {
     delivery_.send_owed_rows(sessions_);
-  } catch (const DeviceError& e) {
+  } catch (const std::exception& e) {
     device_failed(e);
   }
   look_for_pauses();
@@ -250,7 +242,9 @@ void PassLoop::begin_prompt(const Job& job, Session& session, const wire::RunTer
                   .round = prompt.round,
                   .posted = job.posted,
                   .work = std::move(prompt.as)};
-  if (admission_.enter(request)) turns_.push_back(std::move(request));
+  // What has entered has its turn, whatever fails.
+  turns_.push_back(std::move(request));
+  if (!admission_.enter(turns_.back())) turns_.pop_back();
 }
 
 void PassLoop::begin(const Job& job, const wire::Draft& request) {
@@ -314,16 +308,16 @@ void PassLoop::begin_step(Session& session, StreamRequest& stream) {
 // At the beginning of a step and at its end: a client pauses by an answer that it does not read, or
 // that uses its credit up, and then there may be no step for long.
 void PassLoop::look_for_pauses() {
-  std::uint64_t paused = 0;
+  paused_count_ = 0;
   for (Request& request : turns_) {
     if (request.paused()) {
       request.was_paused = true;
-      ++paused;
+      ++paused_count_;
     } else if (request.was_paused) {
       request.go_on(now_());
     }
   }
-  metrics_->requests_paused.set(paused);
+  metrics_->requests_paused.set(paused_count_);
 }
 
 void PassLoop::refuse_overdue() {
@@ -346,7 +340,7 @@ std::vector<RowShare> PassLoop::plan() {
   std::vector<RowClaim> claims;
   claims.reserve(turns_.size());
   for (const Request& request : turns_) {
-    claims.push_back({.rows = request.ready() ? request.session->target.pending_rows() : 0,
+    claims.push_back({.rows = request.ready() ? request.session->target.rows_wanted() : 0,
                       .divisible = request.is_prompt()});
   }
   return planner_.plan(claims, [&](std::size_t i) { return sessions_.grow(*turns_[i].session); });
@@ -382,10 +376,10 @@ std::optional<DeviceError> PassLoop::run(std::span<const RowShare> plan,
     metrics_->pass(rows, now_() - started);
     remember(plan);
     return std::nullopt;
-  } catch (const DeviceError& e) {
+  } catch (const std::exception& e) {
     device_failed(e);
     sessions_.distrust();
-    return e;
+    return DeviceError(e.what());
   }
 }
 
@@ -428,13 +422,9 @@ void PassLoop::answer(Request request, const PassShare& share,
   }
   try {
     if (share.outcome && !delivery_.answer(request, *share.outcome, finished)) return;
-  } catch (const DeviceError& e) {
+  } catch (const std::exception&) {
     // The session has gone on, its client has not.
-    device_failed(e);
-    give_up(request.client, request.round, e);
-    return;
-  } catch (const SessionFault& e) {
-    give_up(request.client, request.round, e);
+    give_up(request.client, request.round, std::current_exception());
     return;
   }
   turns_.push_back(std::move(request));
@@ -451,8 +441,8 @@ void PassLoop::begin_next_steps() {
       } else {
         begin_step(*request.session, *run);
       }
-    } catch (const SessionFault& e) {
-      give_up(request.client, request.round, e);
+    } catch (const std::exception&) {
+      give_up(request.client, request.round, std::current_exception());
       return true;
     }
     request.posted = now_();
@@ -480,13 +470,37 @@ void PassLoop::give_up(const Client& client, std::uint32_t round, const SessionF
       {Errc::refused, "the server had to drop the session for a fault of its own: try again"});
 }
 
-void PassLoop::give_up(const Client& client, std::uint32_t round, const DeviceError& failure) {
+void PassLoop::give_up(const Client& client, std::uint32_t round, const std::exception& failure) {
   // Its tokens and its cache may disagree now; the client can fill a new one.
   sessions_.forget(client.connection_id);
   delivery_.refuse(client, round, Refusal::device, {Errc::refused, failure.what()});
 }
 
-void PassLoop::device_failed(const DeviceError& failure) {
+void PassLoop::give_up(const Client& client, std::uint32_t round,
+                       const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const SessionFault& e) {
+    give_up(client, round, e);
+  } catch (const std::exception& e) {
+    device_failed(e);
+    give_up(client, round, e);
+  }
+}
+
+void PassLoop::give_up_all(const std::exception& failure) {
+  device_failed(failure);
+  for (const Request& request : turns_) {
+    // Removing some may have been broken off: such a one stands further up.
+    if (request.client.reply == nullptr) continue;
+    give_up(request.client, request.round, failure);
+  }
+  turns_.clear();
+  admission_.clear();
+  look_for_pauses();
+}
+
+void PassLoop::device_failed(const std::exception& failure) {
   metrics_->device_failures.add();
   metrics_->health.device_failed(failure.what(), !probe_.device_answers());
 }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -74,6 +75,9 @@ struct PassLoopOptions {
 // Peers     Whatever a client asks for, in any order, costs its own session at most: a request that
 //           does not fit what the session holds is refused with session_unknown, and the client
 //           sends everything again.
+// Errors    what fails at a request's work, such as the host's memory, costs its session as a
+//           failing device does. What a call throws all the same belongs to no request:
+//           give_up_all().
 // Threads   one
 class PassLoop {
  public:
@@ -106,8 +110,8 @@ class PassLoop {
   const Count& count() const { return count_; }
   // Requests that have no answer yet.
   std::size_t active_count() const { return turns_.size(); }
-  // Of these, streams and runs whose clients do not read, or give no credit.
-  std::size_t paused_count() const;
+  // Of these, streams and runs whose clients do not read, or give no credit, as of the last step.
+  std::size_t paused_count() const { return paused_count_; }
   // Whether a step would do nothing, unless memory becomes free with time (waiting_count() > 0) or
   // a stream's client reads, or hints are no longer waited for (due()).
   bool idle() const;
@@ -118,6 +122,9 @@ class PassLoop {
   SessionStore::Memory memory() const { return sessions_.memory(); }
   // One pass, and one chunk of the activations that prompts still owe.
   void step();
+  // A call threw this: nobody knows how far it came, so every request is refused, and its session
+  // forgotten. The loop is fit for others then.
+  void give_up_all(const std::exception& failure);
 
  private:
   struct Job {
@@ -189,8 +196,10 @@ class PassLoop {
   // The client's session contradicts itself, or disagrees with the device: its request is refused,
   // and it is forgotten. The request is to leave turns_.
   void give_up(const Client& client, std::uint32_t round, const SessionFault& fault);
-  void give_up(const Client& client, std::uint32_t round, const DeviceError& failure);
-  void device_failed(const DeviceError& failure);
+  void give_up(const Client& client, std::uint32_t round, const std::exception& failure);
+  // As one of the two, and the device is looked at where it is the second.
+  void give_up(const Client& client, std::uint32_t round, const std::exception_ptr& failure);
+  void device_failed(const std::exception& failure);
 
   void count_hints(const HintCounts& before, const HintCounts& now);
   void count_held();
@@ -207,6 +216,7 @@ class PassLoop {
   Admission admission_;
   PassPlanner planner_;
   std::deque<Request> turns_;
+  std::size_t paused_count_ = 0;
   Count count_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <utility>
 #include <variant>
 
@@ -23,7 +24,14 @@ void PassLoop::hints(std::uint64_t connection_id, const wire::Hints& hints, Inst
     if (run == nullptr) return;
     const HintCounts before = run->counts();
     const bool was_paused = request.paused();
-    run->take(hints, posted);
+    try {
+      run->take(hints, posted);
+    } catch (const std::exception&) {
+      const Client client = request.client;
+      drop_requests(connection_id);
+      give_up(client, hints.round, std::current_exception());
+      return;
+    }
     // They may have come while the pass that used the credit up was still under way.
     if (was_paused && !request.paused()) request.go_on(std::max(posted, request.posted));
     count_hints(before, run->counts());
@@ -78,6 +86,7 @@ void PassLoop::begin_step(Session& session, RunRequest& request) {
   request.drafted_behind = 0;
   request.run->choose(0, static_cast<std::uint32_t>(session.target.tokens().size()));
   request.begun = now_();
+  request.held = {};
   request.economy_until = request.begun + economy_wait(*request.run);
 }
 
@@ -211,8 +220,8 @@ bool PassLoop::with_session(Request& request, const std::function<void(TargetSes
     target.abandon();
     work(target);
     return true;
-  } catch (const SessionFault& e) {
-    give_up(request.client, request.round, e);
+  } catch (const std::exception&) {
+    give_up(request.client, request.round, std::current_exception());
     return false;
   }
 }

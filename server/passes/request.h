@@ -47,6 +47,7 @@ struct RunRequest {
   Instant economy_until{};  // while it has no hints, it waits for some
   // No pass before then: hints are on their way that are worth more than the time.
   std::optional<Instant> held_until{};
+  Duration held{};  // how long it has waited for some in this step
 };
 
 // A request that takes part in passes.
@@ -90,7 +91,9 @@ struct Request {
   // It waits for hints no more: until then it had no need of a turn.
   void end_hold(Instant at) {
     if (!held()) return;
-    posted = std::max(posted, std::min(at, *run()->held_until));
+    const Instant end = std::max(posted, std::min(at, *run()->held_until));
+    run()->held += end - posted;
+    posted = end;
     run()->held_until.reset();
   }
   bool ready() const { return !waits() && !paused() && !held(); }

@@ -1,6 +1,7 @@
 #include "server/passes/scheduler.h"
 
 #include <algorithm>
+#include <exception>
 #include <iterator>
 #include <optional>
 
@@ -144,21 +145,31 @@ void Scheduler::wake() {
 }
 
 void Scheduler::run() {
+  // Those who come are served, whatever fails: the process is not its clients' to end.
+  const auto guarded = [this](const auto& work) {
+    try {
+      work();
+    } catch (const std::exception& e) {
+      loop_.give_up_all(e);
+    }
+  };
   std::list<News> news;
   while (take(news)) {
-    for (const News& n : news) {
-      if (const auto* arrival = std::get_if<Arrival>(&n)) {
-        loop_.begin(arrival->client, arrival->request, arrival->posted);
-      } else if (const auto* hints = std::get_if<HintArrival>(&n)) {
-        loop_.hints(hints->connection_id, hints->hints, hints->posted);
-      } else if (const auto* cancellation = std::get_if<Cancellation>(&n)) {
-        loop_.cancel(cancellation->connection_id, cancellation->round);
-      } else {
-        loop_.end(std::get<Ending>(n).connection_id);
-      }
-    }
+    for (const News& n : news) guarded([&] { tell(n); });
     news.clear();
-    loop_.step();
+    guarded([&] { loop_.step(); });
+  }
+}
+
+void Scheduler::tell(const News& news) {
+  if (const auto* arrival = std::get_if<Arrival>(&news)) {
+    loop_.begin(arrival->client, arrival->request, arrival->posted);
+  } else if (const auto* hints = std::get_if<HintArrival>(&news)) {
+    loop_.hints(hints->connection_id, hints->hints, hints->posted);
+  } else if (const auto* cancellation = std::get_if<Cancellation>(&news)) {
+    loop_.cancel(cancellation->connection_id, cancellation->round);
+  } else {
+    loop_.end(std::get<Ending>(news).connection_id);
   }
 }
 

@@ -77,6 +77,7 @@ class Scheduler {
   };
 
   void run();
+  void tell(const News& news);
   // What other threads said, in order; waits where there is nothing else to do. False: stop.
   bool take(std::list<News>& news);
   // Forgets the round's request and hints as far as they wait; whether its request did, so that

@@ -24,9 +24,10 @@ class ConnectionReplies final : public Replies {
     handle_.verdict(std::move(verdict));
   }
   void activations(wire::Activations chunk) override {
-    metrics_->activation_bytes.add(chunk.data.size());
-    pad(chunk, padded_row_bytes_, padding_);
-    handle_.activations(std::move(chunk));
+    handle_.activations(counted_and_padded(std::move(chunk)));
+  }
+  void run_activations(wire::Activations rows) override {
+    handle_.run_activations(counted_and_padded(std::move(rows)));
   }
   void refuse(std::uint32_t round, Error error) override {
     handle_.refuse(round, std::move(error));
@@ -37,6 +38,12 @@ class ConnectionReplies final : public Replies {
   }
 
  private:
+  wire::Activations counted_and_padded(wire::Activations chunk) {
+    metrics_->activation_bytes.add(chunk.data.size());
+    pad(chunk, padded_row_bytes_, padding_);
+    return chunk;
+  }
+
   ReplyHandle handle_;
   std::shared_ptr<Metrics> metrics_;
   std::uint32_t padded_row_bytes_;
@@ -163,8 +170,8 @@ void Application::drained(std::uint64_t /*connection_id*/) {
   scheduler_.wake();
 }
 
-void Application::accepting_failed(const std::string& what) {
-  log_.error("a connection could not be accepted: {}", what);
+void Application::failed(const std::string& what) {
+  log_.error("{}", what);
 }
 
 void Application::ended(std::uint64_t connection_id, const PeerInfo& peer, const Error& reason,

@@ -37,7 +37,7 @@ class Application final : public ServerApplication {
 
   void handle(const ReplyHandle& reply, const PeerInfo& peer, ServerEvent event) override;
   void drained(std::uint64_t connection_id) override;
-  void accepting_failed(const std::string& what) override;
+  void failed(const std::string& what) override;
   void ended(std::uint64_t connection_id, const PeerInfo& peer, const Error& reason,
              const TrafficStats& traffic) override;
 

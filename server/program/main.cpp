@@ -18,6 +18,7 @@
 #include "shared/base/log.h"
 #include "shared/model/gguf_parts.h"
 #include "shared/net/listener.h"
+#include "shared/net/listening.h"
 #include "shared/program/endpoint.h"
 #include "shared/program/pace_profile.h"
 #include "shared/program/program.h"
@@ -124,8 +125,8 @@ Result<std::unique_ptr<HttpServer>> open_metrics(const ServerOptions& o, Monitor
         }));
     log.info("metrics at http://{}/metrics", to_string(Endpoint{endpoint->host, opened->port()}));
     return opened;
-  } catch (const boost::system::system_error& e) {
-    return Error{Errc::io, "--metrics " + o.metrics + ": " + e.code().message()};
+  } catch (const ListenError& e) {
+    return Error{Errc::io, "--metrics " + std::string(e.what())};
   }
 }
 

@@ -132,6 +132,18 @@ std::uint32_t TargetSession::pending_rows() const {
   return static_cast<std::uint32_t>(tokens_.size()) - cache_.length();
 }
 
+std::uint32_t TargetSession::rows_wanted() const {
+  const auto* prefill = std::get_if<RunningPrefill>(&request_);
+  if (prefill == nullptr || !choosing_searches()) return pending_rows();
+  return std::min(pending_rows(), given_rows(*prefill) + kSearchedPathMax);
+}
+
+// Only rows from the last given token on decide anything.
+std::uint32_t TargetSession::given_rows(const RunningPrefill& prefill) const {
+  const std::uint32_t first = cache_.length();
+  return prefill.given_count - 1 > first ? prefill.given_count - 1 - first : 0;
+}
+
 std::uint32_t TargetSession::probe_rows() const {
   const auto* draft = std::get_if<RunningDraft>(&request_);
   return draft != nullptr ? draft->probes.rows.node_count() : 0;
@@ -144,14 +156,10 @@ void TargetSession::drop_probes() {
 SequenceRows TargetSession::begin_pass(std::uint32_t rows_max) {
   const std::uint32_t first = cache_.length();
   if (const auto* prefill = std::get_if<RunningPrefill>(&request_)) {
-    // Only rows from the last given token on decide anything.
-    const std::uint32_t given =
-        prefill->given_count - 1 > first ? prefill->given_count - 1 - first : 0;
-    std::uint32_t count = std::min({rows_max, pending_rows(), kMaskRowsMax});
-    if (choosing_searches()) count = std::min(count, given + kSearchedPathMax);
+    const std::uint32_t count = std::min({rows_max, rows_wanted(), kMaskRowsMax});
     positions_.resize(count);
     std::iota(positions_.begin(), positions_.end(), first);
-    first_deciding_ = std::min(given, count);
+    first_deciding_ = std::min(given_rows(*prefill), count);
     return {.cache = &cache_,
             .tokens = std::span(tokens_).subspan(first, count),
             .batch = {.positions = positions_,

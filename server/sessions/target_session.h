@@ -118,7 +118,10 @@ class TargetSession {
   bool divisible() const { return std::holds_alternative<RunningPrefill>(request_); }
   // Rows that the request still has to run, probes included.
   std::uint32_t pending_rows() const;
-  // Of these the probes, which the request can do without.
+  // Of these as many as a pass takes: of a checked text whose every choice takes a search no more
+  // than are chosen at once.
+  std::uint32_t rows_wanted() const;
+  // Of all that are pending the probes, which the request can do without.
   std::uint32_t probe_rows() const;
   void drop_probes();
   // What the last pass with probes told, until others are begun or a prompt is.
@@ -185,6 +188,8 @@ class TargetSession {
 
   Result<void> check(const PrefillRequest& request) const;
   bool choosing_searches() const;
+  // Rows, still to run, that come before the first that decides something.
+  std::uint32_t given_rows(const RunningPrefill& prefill) const;
   Outcome run();
   SequenceRows rows_of(const RunningDraft& draft);
   void answer(const Probes& probes, const Matrix& asked);

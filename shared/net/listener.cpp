@@ -21,6 +21,7 @@
 
 #include "shared/base/exceptions.h"
 #include "shared/net/connection.h"
+#include "shared/net/listening.h"
 
 namespace edgedraft {
 namespace {
@@ -82,19 +83,21 @@ struct Connection {
   }
 };
 
-// Messages of one kind, or their bytes: given, by any thread; queued and gone to the socket, on the
-// strand.
+// Messages of one kind, or their bytes: given, by any thread; queued, taken to be written and gone,
+// which is when the socket has them, on the strand.
 class Backlog {
  public:
   explicit Backlog(std::uint32_t full) : full_(full) {}
 
   void give(std::uint32_t count = 1) { given_ += count; }
   void queue(std::uint32_t count = 1) { queued_ += count; }
-  // All but `waiting` of the queued messages have gone. Returns whether somebody may have seen a
-  // full backlog that now has room.
-  bool note_gone(std::uint32_t waiting) {
+  // All but `waiting` of the queued messages.
+  void take(std::uint32_t waiting) { taken_ = queued_ - waiting; }
+  // What was taken has gone. Returns whether somebody may have seen a full backlog that now has
+  // room.
+  bool note_gone() {
     const std::uint32_t gone_before = gone_;
-    gone_ = queued_ - waiting;
+    gone_ = taken_;
     // Load `given_` only after storing `gone_`: a thread that still read the old `gone_` had
     // already incremented `given_`, so its message is counted here and the thread will be told.
     return gone_ != gone_before && given_ - gone_before >= full_;
@@ -105,6 +108,7 @@ class Backlog {
   std::uint32_t full_;
   std::atomic<std::uint32_t> given_ = 0;
   std::uint32_t queued_ = 0;
+  std::uint32_t taken_ = 0;
   std::atomic<std::uint32_t> gone_ = 0;
 };
 
@@ -118,10 +122,8 @@ struct ReplyHandle::Target {
   std::mutex mutex;
   Connection* connection;  // set to nothing on its strand, when it ends
   Backlog verdicts{kBacklogFull};
-  // Of activations. A prompt's count as gone with what is said meanwhile: they have a limit of
-  // their own.
-  Backlog bytes{kBacklogBytesFull};
-  Backlog chunks{kChunkBacklogFull};
+  Backlog bytes{kBacklogBytesFull};   // of a run's activations
+  Backlog chunks{kChunkBacklogFull};  // of a prompt's
 
   Connection* get() {
     const std::scoped_lock lock(mutex);
@@ -149,6 +151,17 @@ struct ReplyHandle::Target {
                  }
                  alive->after_session_call(reason);
                });
+  }
+  // Rows that count as so many in that backlog, which is one of the target's.
+  static void post_rows(const std::shared_ptr<Target>& target, Backlog& backlog,
+                        std::uint32_t count, wire::Activations rows) {
+    backlog.give(count);
+    post(target,
+         [rows = std::move(rows), count, &backlog](ServerSession& s) mutable {
+           s.activations(std::move(rows));
+           backlog.queue(count);
+         },
+         {Errc::timed_out, "the client does not read what it asked for"});
   }
 };
 
@@ -189,16 +202,12 @@ std::uint32_t ReplyHandle::chunk_backlog() const {
 }
 
 void ReplyHandle::activations(wire::Activations chunk) const {
-  const auto bytes = static_cast<std::uint32_t>(chunk.data.size() + chunk.padding.size());
-  target_->chunks.give();
-  target_->bytes.give(bytes);
-  Target::post(target_,
-               [c = std::move(chunk), bytes, target = target_.get()](ServerSession& s) mutable {
-                 s.activations(std::move(c));
-                 target->chunks.queue();
-                 target->bytes.queue(bytes);
-               },
-               {Errc::timed_out, "the client does not read what it asked for"});
+  Target::post_rows(target_, target_->chunks, 1, std::move(chunk));
+}
+
+void ReplyHandle::run_activations(wire::Activations rows) const {
+  const auto bytes = static_cast<std::uint32_t>(rows.data.size() + rows.padding.size());
+  Target::post_rows(target_, target_->bytes, bytes, std::move(rows));
 }
 
 void ReplyHandle::refuse(std::uint32_t round, Error error) const {
@@ -219,18 +228,16 @@ class Listener::Impl {
         tls_(std::move(tls)),
         work_(io_.get_executor()),
         acceptor_(asio::make_strand(io_)) {
-    const auto endpoints = tcp::resolver(io_).resolve(
-        options_.address, std::to_string(options_.port), tcp::resolver::passive);
-    const tcp::endpoint endpoint = endpoints.begin()->endpoint();
-    acceptor_.open(endpoint.protocol());
-    acceptor_.set_option(tcp::acceptor::reuse_address(true));
-    acceptor_.bind(endpoint);
-    acceptor_.listen();
+    listen_on(acceptor_, options_.address, options_.port);
     port_ = acceptor_.local_endpoint().port();
     go_on_accepting();
     try {
       for (std::uint32_t i = 0; i < options_.io_thread_count; ++i) {
-        threads_.emplace_back([this] { io_.run(); });
+        threads_.emplace_back([this] {
+          run_all(io_, [this](const std::string& what) {
+            application_.failed("the listener goes on after: " + what);
+          });
+        });
       }
     } catch (...) {  // the system has no more threads
       io_.stop();
@@ -342,7 +349,7 @@ class Listener::Impl {
       const std::scoped_lock lock(mutex_);
       ++stats_.failed;
     }
-    application_.accepting_failed(what_of(failure));
+    application_.failed("a connection could not be accepted: " + what_of(failure));
   }
 
   asio::awaitable<void> accept() {
@@ -473,25 +480,36 @@ class Listener::Impl {
                 },
             .tick = [&session](Instant now) { return session.tick(now); },
             .next_deadline = [&session] { return session.next_deadline(); },
-            .has_output = [&session] { return session.has_output(); },
-            .take_output =
+            // Asked again when the socket has taken what there was.
+            .has_output =
                 [this, &connection, &session] {
+                  note_gone(connection);
+                  return session.has_output();
+                },
+            .take_output =
+                [&connection, &session] {
                   Bytes output = session.take_output();
-                  note_drained(connection);
+                  note_taken(connection);
                   return output;
                 },
             .paces_output = [&session] { return session.paces_output(); }};
   }
 
-  // What was taken of the session's output goes to the socket now.
-  void note_drained(Connection& connection) {
+  // Of the session's output; until the socket has it, it is held here.
+  static void note_taken(Connection& connection) {
     ReplyHandle::Target& target = *connection.reply->target_;
-    bool drained = target.chunks.note_gone(connection.session.chunks_waiting());
+    target.chunks.take(connection.session.chunks_waiting());
     // A block may hold the first of many verdicts.
-    if (!connection.session.is_behind()) {
-      drained |= target.verdicts.note_gone(0);
-      drained |= target.bytes.note_gone(0);
-    }
+    if (connection.session.is_behind()) return;
+    target.verdicts.take(0);
+    target.bytes.take(0);
+  }
+
+  void note_gone(Connection& connection) {
+    ReplyHandle::Target& target = *connection.reply->target_;
+    bool drained = target.chunks.note_gone();
+    drained |= target.verdicts.note_gone();
+    drained |= target.bytes.note_gone();
     if (drained) application_.drained(connection.id);
   }
 
@@ -502,7 +520,11 @@ class Listener::Impl {
       reason = {Errc::refused, "it had not signed in, and made room for others"};
     }
     connection.reply->target_->cut_off();
-    application_.ended(connection.id, connection.peer, reason, connection.session.traffic());
+    try {
+      application_.ended(connection.id, connection.peer, reason, connection.session.traffic());
+    } catch (const std::exception& e) {
+      application_.failed("the end of a connection: " + std::string(e.what()));
+    }
     count_bytes(connection);
     const std::scoped_lock lock(mutex_);
     connections_.erase(connection.id);

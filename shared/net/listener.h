@@ -23,10 +23,12 @@ class ReplyHandle {
   void reject(Error error) const;
   void verdict(wire::Verdict verdict) const;
   void activations(wire::Activations chunk) const;
+  // The same, of a run.
+  void run_activations(wire::Activations rows) const;
   void refuse(std::uint32_t round, Error error) const;
   void fail(Error error) const;
 
-  // Verdicts that were given and have not gone to the socket yet: how far the client is behind in
+  // Verdicts that were given and that the socket has not taken yet: how far the client is behind in
   // reading.
   static constexpr std::uint32_t kBacklogFull = 64;
   std::uint32_t backlog() const;
@@ -35,8 +37,8 @@ class ReplyHandle {
   std::uint32_t backlog_bytes() const;
   // Either is: a stream or run has to pause until ServerApplication::drained().
   bool full() const { return backlog() >= kBacklogFull || backlog_bytes() >= kBacklogBytesFull; }
-  // As backlog(), of activations that were given in chunks: at kChunkBacklogFull no more of a
-  // prompt's are to be made until then.
+  // As backlog(), of a prompt's activations: at kChunkBacklogFull no more are to be made until
+  // then.
   static constexpr std::uint32_t kChunkBacklogFull = 8;
   std::uint32_t chunk_backlog() const;
 
@@ -67,8 +69,9 @@ class ServerApplication {
   virtual void handle(const ReplyHandle& reply, const PeerInfo& peer, ServerEvent event) = 0;
   // A connection whose backlog was full has room again.
   virtual void drained(std::uint64_t /*connection_id*/) {}
-  // What went wrong on this side before there was a connection; the listener goes on accepting.
-  virtual void accepting_failed(const std::string& /*what*/) {}
+  // What went wrong on this side, before there was a connection or at its end; the listener goes
+  // on.
+  virtual void failed(const std::string& /*what*/) {}
   // A connection is over. Also for those that never got as far as an event, so that faulty peers
   // can be logged. link_down and "closed by the client" is the ordinary end; refused that of a
   // stranger that made room for others.
@@ -108,7 +111,7 @@ class Listener {
   // Listens and accepts from here on.
   //
   // Requires  application outlives the listener
-  // Errors    throws boost::system::system_error where the address cannot be bound
+  // Errors    throws ListenError where the address cannot be bound
   Listener(ListenerOptions options, std::shared_ptr<TlsContext> tls,
            ServerApplication& application);
   // As stop() with no time to wait.

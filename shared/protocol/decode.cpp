@@ -452,6 +452,7 @@ Result<Message> read(const flat::Verdict& m) {
       .padding = c.padding(m.padding()),
       .hinted = m.hinted(),
       .hints_seen = m.hints_seen(),
+      .held_us = m.held_us(),
   };
   if (const auto* path = m.path()) {
     c.in_range(path->size() <= kDraftNodesMax, "length of the path");

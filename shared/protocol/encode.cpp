@@ -204,7 +204,7 @@ struct Writer {
         to, m.round, m.length, m.next, m.accepted_count, path, static_cast<std::uint8_t>(m.ending),
         m.row_budget, m.queue_us, m.verify_us, activations, m.pace_us, m.computed_us, tokens,
         m.drafted, m.draft_us, m.stream_us, outlook_us, outlook_tokens, m.prefers_streams, padding,
-        m.hinted, m.hints_seen, logprob_tokens, logprobs));
+        m.hinted, m.hints_seen, logprob_tokens, logprobs, m.held_us));
   }
 
   void operator()(const Ping& m) const { to.Finish(flat::CreatePing(to, m.nonce)); }

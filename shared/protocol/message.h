@@ -238,6 +238,7 @@ struct Verdict {
   // Of a run: hints that the pass took in, and the last id of those that had come when it began.
   std::uint32_t hinted = 0;
   std::uint32_t hints_seen = 0;
+  std::uint32_t held_us = 0;  // waited for hints, before it waited for the device
   // Of the last of the new tokens, `next` among them: as many of each as were asked for. A token
   // that was taken as it came has none.
   std::vector<Logprob> logprobs{};

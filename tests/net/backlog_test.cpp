@@ -1,7 +1,9 @@
 // A client that asks for much and does not read it: what makes it waits for its reader.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
+#include <optional>
 #include <thread>
 
 #include "tests/net/net_support.h"
@@ -18,7 +20,10 @@ constexpr std::uint32_t kRowValues = 16u << 10;
 constexpr std::uint32_t kRowsAChunk = 4;
 // A run's verdicts, of which all together are fewer than a backlog takes.
 constexpr std::uint32_t kRowsAVerdict = 64;
-constexpr std::uint32_t kRunVerdicts = 32;
+constexpr std::uint32_t kRunVerdicts = 48;
+// A backlog that is not full, and one verdict's rows more.
+const std::uint64_t kHeldMax =
+    ReplyHandle::kBacklogBytesFull + kRowsAVerdict * ActivationLayout({kRowValues}).row_bytes();
 
 // Gives as a scheduler does: one thread gives while there is room, and waits to be told of more.
 class GivingApplication final : public ServerApplication {
@@ -29,6 +34,10 @@ class GivingApplication final : public ServerApplication {
 
   void handle(const ReplyHandle& reply, const PeerInfo&, ServerEvent event) override {
     if (std::holds_alternative<HelloReceived>(event)) {
+      {
+        const std::scoped_lock lock(mutex_);
+        reply_ = reply;
+      }
       reply.accept({.model = "toy",
                     .context_count = kContextCountMax,
                     .scale_groups = {kRowValues},
@@ -38,6 +47,7 @@ class GivingApplication final : public ServerApplication {
       const auto count = static_cast<std::uint32_t>(prefill->request.tokens.size());
       reply.verdict({.round = round, .next = 7});
       if (prefill->request.run.credit > 0) {
+        if (!prefill->request.run.rows) return;
         compute_ = std::thread([this, reply, round, count] { run(reply, round, count); });
         return;
       }
@@ -57,6 +67,11 @@ class GivingApplication final : public ServerApplication {
     changed_.notify_all();
   }
 
+  // Of the one connection.
+  ReplyHandle client() {
+    const std::scoped_lock lock(mutex_);
+    return reply_.value();
+  }
   // Whether the giving came to a halt for want of a reader.
   bool wait_for_pause() {
     std::unique_lock lock(mutex_);
@@ -64,6 +79,8 @@ class GivingApplication final : public ServerApplication {
   }
   std::uint32_t most_behind() const { return most_behind_; }
   std::uint32_t most_bytes_behind() const { return most_bytes_behind_; }
+  // Of a run's rows.
+  std::uint64_t given_bytes() const { return given_bytes_; }
 
  private:
   void stream(const ReplyHandle& reply, std::uint32_t round) {
@@ -88,10 +105,11 @@ class GivingApplication final : public ServerApplication {
         reply.verdict({.round = round,
                        .next = 7,
                        .tokens = std::vector<std::uint32_t>(kRowsAVerdict - 1, 7)});
-        reply.activations({.round = round,
-                           .first = first,
-                           .count = kRowsAVerdict,
-                           .data = Bytes(kRowsAVerdict * row_bytes)});
+        given_bytes_ += kRowsAVerdict * row_bytes;
+        reply.run_activations({.round = round,
+                               .first = first,
+                               .count = kRowsAVerdict,
+                               .data = Bytes(kRowsAVerdict * row_bytes)});
       };
       if (!give_with_room(is_full, 1, give)) return;
       most_bytes_behind_ = std::max(most_bytes_behind_, reply.backlog_bytes());
@@ -123,6 +141,7 @@ class GivingApplication final : public ServerApplication {
         paused_ = true;
         changed_.notify_all();
         changed_.wait_until(lock, soon(), [&] { return room() || gone_; });
+        paused_ = false;
       }
       if (gone_) return false;
     }
@@ -138,11 +157,13 @@ class GivingApplication final : public ServerApplication {
 
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::optional<ReplyHandle> reply_;
   bool paused_ = false;
   bool done_ = false;
   bool gone_ = false;
   std::uint32_t most_behind_ = 0;
   std::uint32_t most_bytes_behind_ = 0;
+  std::atomic<std::uint64_t> given_bytes_ = 0;
   std::thread compute_;
 };
 
@@ -155,6 +176,27 @@ class BacklogTest : public ::testing::Test {
     ASSERT_TRUE(read_until([&] { return session_.ready(); }));
   }
   void send() { peer_.write(session_.take_output()); }
+  void begin_run() {
+    wire::Prefill prompt = small_prompt();
+    const auto count = static_cast<std::uint32_t>(prompt.tokens.size());
+    prompt.activations_from = count;
+    prompt.run = {.credit = count + 1 + kRunVerdicts * kRowsAVerdict, .rows = true};
+    ASSERT_TRUE(session_.prefill(outgoing(prompt)));
+    send();
+  }
+  // What the server's sockets have been given, as of now. It counts when it has read: of two
+  // readings the first is then through.
+  std::uint64_t bytes_at_sockets() {
+    for (const std::uint64_t nonce : {1, 2}) {
+      const std::uint64_t before = listener_.stats().bytes_in;
+      peer_.write(wire::encode(wire::Ping{nonce}));
+      const Instant deadline = soon();
+      while (listener_.stats().bytes_in == before && Clock::now() < deadline) {
+        std::this_thread::sleep_for(1ms);
+      }
+    }
+    return listener_.stats().bytes_out;
+  }
   bool read_until(const std::function<bool()>& enough) {
     while (!enough()) {
       const Bytes bytes = peer_.read_some();
@@ -203,17 +245,45 @@ TEST_F(BacklogTest, AStreamWaitsForItsReader) {
 
 // Each of few verdicts may have the rows of many tokens.
 TEST_F(BacklogTest, ARunWaitsForTheReaderOfItsRows) {
-  wire::Prefill prompt = small_prompt();
-  const auto count = static_cast<std::uint32_t>(prompt.tokens.size());
-  prompt.activations_from = count;
-  prompt.run = {.credit = count + 1 + kRunVerdicts * kRowsAVerdict, .rows = true};
-  ASSERT_TRUE(session_.prefill(outgoing(prompt)));
-  send();
-
+  begin_run();
   EXPECT_TRUE(application_.wait_for_pause());
   ASSERT_TRUE(read_until([&] { return rows_ == kRunVerdicts * kRowsAVerdict; }));
-  const std::size_t verdict_bytes = kRowsAVerdict * ActivationLayout({kRowValues}).row_bytes();
-  EXPECT_LE(application_.most_bytes_behind(), ReplyHandle::kBacklogBytesFull + verdict_bytes);
+  EXPECT_LE(application_.most_bytes_behind(), kHeldMax);
+}
+
+// What is being written is held as well until the socket has it. In a second pause that is as much
+// as waited in the first.
+TEST_F(BacklogTest, NoMoreOfARunsRowsIsHeldThanItsBacklogTakes) {
+  begin_run();
+  ASSERT_TRUE(application_.wait_for_pause());
+  ASSERT_TRUE(read_until([&] { return rows_ >= kRunVerdicts * kRowsAVerdict / 2; }));
+  ASSERT_TRUE(application_.wait_for_pause());
+  const std::uint64_t given = application_.given_bytes();
+  EXPECT_LE(given, bytes_at_sockets() + kHeldMax);
+}
+
+// The chunks have a limit of their own.
+TEST_F(BacklogTest, ARunBesideItsPromptsPaddedRowsIsNotFull) {
+  constexpr std::uint32_t kChunks = ReplyHandle::kChunkBacklogFull;
+  constexpr std::size_t kPaddingBytes = 4u << 20;
+  wire::Prefill prompt{.tokens = std::vector<std::uint32_t>(kChunks * kRowsAChunk, 5)};
+  prompt.run = {.credit = kContextCountMax};
+  ASSERT_TRUE(session_.prefill(outgoing(prompt)));
+  send();
+  ASSERT_TRUE(read_until([&] { return session_.length() > 0; }));
+
+  const ReplyHandle reply = application_.client();
+  const std::size_t row_bytes = ActivationLayout({kRowValues}).row_bytes();
+  for (std::uint32_t first = kChunks * kRowsAChunk; first > 0;) {
+    first -= kRowsAChunk;
+    reply.activations({.round = 1,
+                       .first = first,
+                       .count = kRowsAChunk,
+                       .data = Bytes(kRowsAChunk * row_bytes),
+                       .padding = Bytes(kPaddingBytes)});
+  }
+  EXPECT_GT(reply.chunk_backlog(), 1u) << "the sockets do not hold them all";
+  EXPECT_FALSE(reply.full());
 }
 
 TEST_F(BacklogTest, APromptsRowsWaitForTheirReader) {

@@ -72,14 +72,17 @@ TEST(IdentityTest, LostKeyMakesAnotherIdentity) {
 
 // Clients know a server by its pin: who only wants to read it anew makes no other one.
 TEST(IdentityTest, LoadingMakesNothing) {
-  const test::TemporaryDirectory directory;
-  const auto made = load_or_create_identity(directory.path()).value();
-  EXPECT_EQ(load_identity(directory.path()).value().pin, made.pin);
-  for (const fs::path& file : {made.certificate_file, made.key_file}) {
+  for (const auto lost : {&TlsIdentity::certificate_file, &TlsIdentity::key_file}) {
+    const test::TemporaryDirectory directory;
+    const auto made = load_or_create_identity(directory.path()).value();
+    EXPECT_EQ(load_identity(directory.path()).value().pin, made.pin);
+    const fs::path& file = made.*lost;
     fs::remove(file);
     const auto loaded = load_identity(directory.path());
     ASSERT_FALSE(loaded);
     EXPECT_EQ(loaded.error().code, Errc::bad_file);
+    EXPECT_NE(loaded.error().message.find(file.string()), std::string::npos)
+        << loaded.error().message;
     EXPECT_FALSE(fs::exists(file));
   }
 }

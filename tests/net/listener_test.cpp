@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
+#include <new>
 #include <thread>
 #include <utility>
 
+#include "shared/net/listening.h"
 #include "tests/net/net_support.h"
 #include "tests/net/raw_peer.h"
 #include "tests/support/skip.h"
@@ -39,7 +42,7 @@ TEST(ListenerTest, TakenPortIsAnException) {
                                         .key_file = server.identity.key_file})
                        .value();
   const ListenerOptions taken{.address = "127.0.0.1", .port = server.listener->port()};
-  EXPECT_THROW(Listener(taken, tls, server.application), boost::system::system_error);
+  EXPECT_THROW(Listener(taken, tls, server.application), ListenError);
 }
 
 TEST(ListenerTest, ServesManyAtOnce) {
@@ -171,6 +174,40 @@ TEST(ListenerTest, WhatFailsForOneConnectionDoesNotEndAccepting) {
   EXPECT_EQ(server.application.failures().size(), 3u);
   server.listener->set_tls(context());
   server.expect_serves();
+}
+
+TEST(ListenerTest, WhatAConnectionThrowsCostsThatConnection) {
+  TestServer server;
+  const auto inside = server.connect();
+  const auto unlucky = server.connect();
+  server.application.fails_to_handle = true;
+  server.application.fails_to_end = true;
+  ASSERT_TRUE(unlucky->send(outgoing(small_prompt())));
+  const auto ended = server.application.wait_ended(1);
+  EXPECT_EQ(ended[0].code, Errc::io);
+  EXPECT_EQ(ended[0].message, std::bad_alloc().what());
+  ASSERT_TRUE(inside->send(outgoing(small_prompt())));
+  EXPECT_TRUE(inside->wait_event(soon())) << "the other one inside is served on";
+  server.expect_serves();
+  server.listener->stop(10s);
+  EXPECT_EQ(server.listener->stats().open, 0u);
+  EXPECT_EQ(server.application.failures().size(), 1u) << "what its end threw is told";
+}
+
+// It is thrown out of what the listener itself has posted.
+TEST(ListenerTest, WhatIsThrownOutsideOfAConnectionEndsNoThread) {
+  std::atomic<bool> fails = false;
+  ListenerOptions options = on_loopback();
+  options.io_thread_count = 1;
+  options.session.channel.on_sent = [&](ByteView) {
+    if (fails) throw std::bad_alloc();
+  };
+  TestServer server({.listener = options});
+  const auto link = server.connect();
+  fails = true;
+  server.listener->stop(100ms);
+  EXPECT_EQ(server.listener->stats().open, 0u);
+  EXPECT_EQ(server.application.failures().size(), 1u);
 }
 
 TEST(ListenerTest, RepliesAfterTheEndGoNowhere) {

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <new>
 
 namespace edgedraft {
 namespace {
@@ -65,6 +66,7 @@ TlsIdentity make_identity(const std::filesystem::path& directory, const std::str
 }
 
 void TestApplication::handle(const ReplyHandle& reply, const PeerInfo& peer, ServerEvent event) {
+  if (fails_to_handle.exchange(false)) throw std::bad_alloc();
   if (std::holds_alternative<HelloReceived>(event)) {
     {
       const std::scoped_lock lock(mutex_);
@@ -98,6 +100,7 @@ void TestApplication::ended(std::uint64_t, const PeerInfo&, const Error& reason,
   const std::scoped_lock lock(mutex_);
   ended_.push_back(reason);
   changed_.notify_all();
+  if (fails_to_end.exchange(false)) throw std::bad_alloc();
 }
 
 std::vector<Error> TestApplication::wait_ended(std::size_t count) {
@@ -112,7 +115,7 @@ std::vector<std::optional<std::string>> TestApplication::certificate_keys() cons
   return keys_;
 }
 
-void TestApplication::accepting_failed(const std::string& what) {
+void TestApplication::failed(const std::string& what) {
   const std::scoped_lock lock(mutex_);
   failures_.push_back(what);
 }

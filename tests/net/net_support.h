@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <filesystem>
 #include <map>
@@ -40,18 +41,21 @@ class TestApplication final : public ServerApplication {
   void handle(const ReplyHandle& reply, const PeerInfo& peer, ServerEvent event) override;
   void ended(std::uint64_t connection_id, const PeerInfo& peer, const Error& reason,
              const TrafficStats& traffic) override;
-  void accepting_failed(const std::string& what) override;
+  void failed(const std::string& what) override;
 
   // Set before the first connection.
   std::vector<std::uint32_t> scale_groups{};
   std::optional<Error> rejection{};
   wire::Ending ending = wire::Ending::none;  // of every verdict
+  // At any time: handle() and ended() throw at their next call, once.
+  std::atomic<bool> fails_to_handle = false;
+  std::atomic<bool> fails_to_end = false;
 
   // Waits for the connections that have ended to be `count`, and returns why each did.
   std::vector<Error> wait_ended(std::size_t count);
   std::vector<std::optional<std::string>> certificate_keys() const;
   std::vector<ReplyHandle> handles() const;
-  // What kept the listener from taking connections.
+  // What went wrong on the listener's side.
   std::vector<std::string> failures() const;
 
  private:

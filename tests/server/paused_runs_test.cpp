@@ -89,10 +89,12 @@ TEST_F(PausedRunsTest, WaitingForHintsIsNeitherWaitingForATurnNorTimeInTheQueue)
   HintingClient& client = connect();
   ASSERT_TRUE(client.begin(prompt_of(1), {}, {.credit = kSomeCredit, .economy = true}));
   int holds = 0;
+  Duration held{};
   for (int i = 0; i < 20; ++i) {
     loop_->step();
     if (!loop_->due()) continue;
     ++holds;
+    held += *loop_->due() - now_;
     metrics_->requests_open.set(loop_->active_count());
     EXPECT_EQ(waiting(), 0.0);
     now_ = *loop_->due();
@@ -100,7 +102,12 @@ TEST_F(PausedRunsTest, WaitingForHintsIsNeitherWaitingForATurnNorTimeInTheQueue)
   EXPECT_GE(holds, 3);
   client.listen();
   ASSERT_EQ(client.text().size(), kSomeCredit);
-  for (const wire::Verdict& verdict : client.verdicts) EXPECT_EQ(verdict.queue_us, 0u);
+  std::chrono::microseconds told{};
+  for (const wire::Verdict& verdict : client.verdicts) {
+    EXPECT_EQ(verdict.queue_us, 0u);
+    told += std::chrono::microseconds(verdict.held_us);
+  }
+  EXPECT_EQ(told, held) << "or a client would take it for the link's";
   EXPECT_LT(metrics_->queue_time.sum(), 0.001);
 }
 
@@ -119,6 +126,7 @@ TEST_F(PausedRunsTest, BehindTheHintsTheQueueCounts) {
   loop_->step();
   client.listen();
   ASSERT_EQ(client.verdicts.size(), 2u);
+  EXPECT_EQ(client.verdicts[1].held_us, 100'000u);
   EXPECT_EQ(client.verdicts[1].queue_us, 20'000u);
 }
 

@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
 
-#include <future>
 #include <thread>
 
 #include "server/metrics/pages.h"
 #include "tests/protocol/support.h"
+#include "tests/server/awaited_answer.h"
 #include "tests/server/held_scheduler.h"
 #include "tests/support/metrics_reading.h"
 
@@ -12,26 +12,13 @@ namespace edgedraft {
 namespace {
 
 using namespace std::chrono_literals;
-
-// The one answer to a connection.
-class Answer final : public Replies {
- public:
-  void verdict(wire::Verdict) override { given_.set_value(std::nullopt); }
-  void activations(wire::Activations) override { FAIL() << "there is no tap"; }
-  void refuse(std::uint32_t, Error error) override { given_.set_value(std::move(error)); }
-
-  // Nothing where it is a verdict.
-  std::optional<Error> wait() { return given_.get_future().get(); }
-
- private:
-  std::promise<std::optional<Error>> given_;
-};
+using testing::AwaitedAnswer;
 
 class QueueMetricsTest : public testing::HeldSchedulerTest {
  protected:
   auto samples() { return testing::read_metrics(render_metrics(*metrics_, {}, "1")); }
   Client client(std::uint64_t connection_id) {
-    answers_.push_back(std::make_shared<Answer>());
+    answers_.push_back(std::make_shared<AwaitedAnswer>());
     wire::SessionId session{};
     session[0] = static_cast<decltype(session)::value_type>(connection_id);
     return {.connection_id = connection_id,
@@ -56,7 +43,7 @@ class QueueMetricsTest : public testing::HeldSchedulerTest {
     EXPECT_FALSE(answers_[3]->wait());
   }
 
-  std::vector<std::shared_ptr<Answer>> answers_;
+  std::vector<std::shared_ptr<AwaitedAnswer>> answers_;
 };
 
 TEST_F(QueueMetricsTest, TellWhoRunsWhoWaitsAndWhoIsTurnedAway) {

@@ -23,6 +23,7 @@
 
 #include "shared/base/check.h"
 #include "shared/base/exceptions.h"
+#include "shared/net/listening.h"
 
 namespace edgedraft {
 namespace {
@@ -237,14 +238,10 @@ class HttpServer::Impl {
  public:
   Impl(HttpServerOptions options, Handler handler)
       : options_(std::move(options)), handler_(std::move(handler)), acceptor_(io_) {
-    const tcp::endpoint endpoint(asio::ip::make_address(options_.address), options_.port);
-    acceptor_.open(endpoint.protocol());
-    acceptor_.set_option(tcp::acceptor::reuse_address(true));
-    acceptor_.bind(endpoint);
-    acceptor_.listen();
+    listen_on(acceptor_, options_.address, options_.port);
     port_ = acceptor_.local_endpoint().port();
     go_on_accepting();
-    thread_ = std::thread([this] { io_.run(); });
+    thread_ = std::thread([this] { run_all(io_, options_.on_failure); });
   }
 
   ~Impl() {

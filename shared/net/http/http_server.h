@@ -48,7 +48,7 @@ class HttpServer {
 
   // Listens and answers from here on.
   //
-  // Errors    throws boost::system::system_error where the address cannot be bound
+  // Errors    throws ListenError where the address cannot be bound
   HttpServer(HttpServerOptions options, Handler handler);
   // Cuts off open connections. Replies may outlive it.
   ~HttpServer();

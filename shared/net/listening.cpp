@@ -1,0 +1,57 @@
+#include "shared/net/listening.h"
+
+#include <boost/asio/error.hpp>
+#include <exception>
+
+namespace edgedraft {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+
+// Without the place in our sources that what() of the library's own exceptions tells.
+std::string reason_of(const boost::system::error_code& error) {
+  if (error == asio::error::address_in_use) return "the address is in use; give another port";
+  return error.message();
+}
+
+}  // namespace
+
+ListenError::ListenError(const std::string& place, const boost::system::error_code& error)
+    : system_error(error), sentence_(place + ": " + reason_of(error)) {}
+
+void listen_on(tcp::acceptor& acceptor, const std::string& address, std::uint16_t port) {
+  const bool bare = address.find(':') == std::string::npos;
+  const std::string port_text = std::to_string(port);
+  const std::string place = (bare ? address : '[' + address + ']') + ':' + port_text;
+  boost::system::error_code error;
+  const auto check = [&] {
+    if (error) throw ListenError(place, error);
+  };
+  const auto endpoints = tcp::resolver(acceptor.get_executor())
+                             .resolve(address, port_text, tcp::resolver::passive, error);
+  check();
+  const tcp::endpoint endpoint = endpoints.begin()->endpoint();
+  acceptor.open(endpoint.protocol(), error);
+  check();
+  acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  check();
+  acceptor.bind(endpoint, error);
+  check();
+  acceptor.listen(tcp::acceptor::max_listen_connections, error);
+  check();
+}
+
+void run_all(asio::io_context& io, const std::function<void(const std::string& what)>& on_failure) {
+  for (;;) {
+    try {
+      io.run();
+      return;
+    } catch (const std::exception& e) {
+      // What threw is done with, so this is no endless loop.
+      on_failure(e.what());
+    }
+  }
+}
+
+}  // namespace edgedraft

@@ -1,0 +1,146 @@
+// What a server does that finds no memory of its own: one client pays, and the next is served.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <new>
+
+#include "tests/server/awaited_answer.h"
+#include "tests/server/held_scheduler.h"
+
+namespace edgedraft {
+namespace {
+
+using testing::AwaitedAnswer;
+
+// There is no memory for this client's verdicts.
+class NoVerdict final : public AwaitedAnswer {
+ public:
+  void verdict(wire::Verdict) override { throw std::bad_alloc(); }
+};
+
+// There is none even for a refusal.
+class NoWord final : public Replies {
+ public:
+  void verdict(wire::Verdict) override { throw std::bad_alloc(); }
+  void activations(wire::Activations) override { throw std::bad_alloc(); }
+  void refuse(std::uint32_t, Error) override { throw std::bad_alloc(); }
+};
+
+// The server fails where it looks who is paused, which is nobody's own work.
+class NoLook final : public Replies {
+ public:
+  void verdict(wire::Verdict) override { fails_ = true; }
+  void activations(wire::Activations) override { FAIL() << "there is no tap"; }
+  void refuse(std::uint32_t, Error error) override { refused_.set_value(std::move(error)); }
+  bool full() const override { return fails_ ? throw std::bad_alloc() : false; }
+
+  Error wait_refused() { return refused_.get_future().get(); }
+
+ private:
+  bool fails_ = false;
+  std::promise<Error> refused_;
+};
+
+// It fails from the second look on: a prompt's rows come, a draft's do not.
+class FailingTap final : public Tap {
+ public:
+  std::span<const std::uint32_t> scale_groups() const override { return groups_; }
+  void read(const KvCache&, std::uint32_t, std::uint32_t, std::span<float> rows) override {
+    if (read_before_) throw std::bad_alloc();
+    read_before_ = true;
+    std::ranges::fill(rows, 0.0f);
+  }
+
+ private:
+  std::array<std::uint32_t, 1> groups_{8};
+  bool read_before_ = false;
+};
+
+// Its prompt's verdict and rows, then its draft's answer.
+class DraftsAnswer final : public Replies {
+ public:
+  void verdict(wire::Verdict) override { verdict_.set_value(); }
+  void activations(wire::Activations) override { rows_.set_value(); }
+  void refuse(std::uint32_t, Error error) override { refused_.set_value(std::move(error)); }
+
+  void wait_prompt_answered() {
+    verdict_.get_future().get();
+    rows_.get_future().get();
+  }
+  Error wait_refused() { return refused_.get_future().get(); }
+
+ private:
+  std::promise<void> verdict_;
+  std::promise<void> rows_;
+  std::promise<Error> refused_;
+};
+
+class HostMemoryTest : public testing::HeldSchedulerTest {
+ protected:
+  HostMemoryTest() { pass_.end(); }
+
+  static Client client(std::uint8_t id, const std::shared_ptr<Replies>& reply) {
+    wire::SessionId session{};
+    session[0] = static_cast<std::byte>(id);
+    return {.connection_id = id,
+            .reply = reply,
+            .session = session,
+            .identity = "someone",
+            .tap = nullptr};
+  }
+  void ask(const Client& client, std::uint32_t credit = 0) {
+    scheduler_.post(client, wire::Prefill{.round = 1, .tokens = {5, 6}, .run = {.credit = credit}});
+  }
+  // On a new connection.
+  void expect_service() {
+    const auto answer = std::make_shared<AwaitedAnswer>();
+    ask(client(++last_id_, answer));
+    EXPECT_FALSE(answer->wait());
+  }
+
+  std::uint8_t last_id_ = 100;
+};
+
+TEST_F(HostMemoryTest, NoneForAnAnswerCostsItsSessionAlone) {
+  const auto unlucky = std::make_shared<NoVerdict>();
+  ask(client(1, unlucky));
+  const auto refusal = unlucky->wait();
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->code, Errc::refused);
+  EXPECT_EQ(refusal->message, std::bad_alloc().what());
+  EXPECT_EQ(metrics_->device_failures.value(), 1u);
+
+  const auto again = std::make_shared<AwaitedAnswer>();
+  scheduler_.post(client(1, again), wire::Draft{.round = 2, .base_length = 3});
+  EXPECT_EQ(again->wait().value().code, Errc::session_unknown);
+  expect_service();
+}
+
+TEST_F(HostMemoryTest, NoneForARefusalLeavesTheOthersServed) {
+  ask(client(1, std::make_shared<NoWord>()));
+  expect_service();
+}
+
+TEST_F(HostMemoryTest, NoneForATapCostsItsSessionAlone) {
+  FailingTap tap;
+  const auto answer = std::make_shared<DraftsAnswer>();
+  Client unlucky = client(1, answer);
+  unlucky.tap = &tap;
+  ask(unlucky);
+  answer->wait_prompt_answered();
+  scheduler_.post(unlucky, wire::Draft{.round = 2, .base_length = 3});
+  EXPECT_EQ(answer->wait_refused().code, Errc::refused);
+  expect_service();
+}
+
+TEST_F(HostMemoryTest, WhatFailsForNobodyInParticularIsSaidToAllAndTheNextAreServed) {
+  const auto unlucky = std::make_shared<NoLook>();
+  ask(client(1, unlucky), /*credit=*/10);
+  EXPECT_EQ(unlucky->wait_refused().code, Errc::refused);
+  expect_service();
+  EXPECT_EQ(metrics_->requests_paused.value(), 0u);
+}
+
+}  // namespace
+}  // namespace edgedraft
