@@ -7,7 +7,8 @@ here with PyTorch, a task's prompts of about the same length together; --seconds
 unpack_gguf.py has the demo's tokenizer; with --demo-tokenizer it makes the ids, and no program is needed.
 
 An answer is greedy, or drawn at --temperature, a server's with --seed for the first prompt, --seed + 1 for the second and so on.
-The id that ends it is part of it.  While answers come they are in FILE.new, which replaces --out in the end.
+The id that ends it is part of it.  While answers come they are in FILE.new, which replaces --out in the end; those that a run which
+failed left there are not written over.
 
 With --given nothing is answered: the ids are those of the answers that --prompts has, as of open_texts.py, to train a target on.
 Prompts without one have an empty answer.  Prompts may also come as ids, which needs no tokenizer: a file that this program wrote.
@@ -99,6 +100,9 @@ def main() -> None:
     tokenized = all(isinstance(text, list) for text in texts)
     if os.path.exists(options.out) and os.path.samefile(options.prompts, options.out):
         parser.error("--out would replace --prompts")
+    coming = options.out + ".new"
+    if os.path.exists(coming) and os.path.getsize(coming) > 0:
+        parser.error(f"{coming} has the answers of a run that did not end: move it or delete it")
     if options.server and any(isinstance(text, list) for text in texts):
         parser.error("prompts that are ids need --target")
     if options.demo_tokenizer and (options.model or not options.target):
@@ -133,7 +137,7 @@ def main() -> None:
         return json.loads(said)["tokens"]
 
     bar, until = Progress(len(entries)), time.time() + options.seconds
-    answers, count, coming = 0, 0, options.out + ".new"
+    answers, count = 0, 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool, open(coming, "w", encoding="utf-8") as file:
         try:
             prompts = list(pool.map(ids_of, texts))

@@ -37,7 +37,7 @@ from model import Llama
 from progress import Progress
 
 GUESSES = 10  # of a head that may become nodes
-NODES_MAX = 255  # of a draft tree, root apart
+NODES_MAX = 255  # of a draft tree, root apart: the most that a Draft has (docs/protocol.md)
 Node = Tuple[int, ...]  # ranks of the guesses on its path
 
 

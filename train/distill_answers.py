@@ -88,11 +88,16 @@ def of_length(rows: List[Row], longest: int, shortest: int = 2) -> List[Row]:
     return [row for row in rows if len(row.ids) <= longest and sum(row.response) >= shortest]
 
 
+def split_of_length(answers: Dict[str, List[Row]], longest: int, shortest: int = 2) -> Tuple[List[Row], Dict[str, List[Row]]]:
+    """split_by_prompt, and of that what is of_length: what is held out does not depend on it."""
+    training, held = split_by_prompt(answers)
+    kept = {task: of_length(rows, longest, shortest) for task, rows in held.items()}
+    return of_length(training, longest, shortest), {task: rows for task, rows in kept.items() if rows}
+
+
 def read_answers(path: str, vocabulary: int, longest: int, shortest: int = 2) -> Tuple[List[Row], Dict[str, List[Row]]]:
-    """split_by_prompt of answers_by_task, and of that what is of_length: what is held out does not depend on it."""
-    training, held = split_by_prompt(answers_by_task(path, vocabulary))
-    training = of_length(training, longest, shortest)
-    held = {task: kept for task, rows in held.items() if (kept := of_length(rows, longest, shortest))}
+    """split_of_length of answers_by_task."""
+    training, held = split_of_length(answers_by_task(path, vocabulary), longest, shortest)
     if not training or not held:
         sys.exit(f"error: {path} has too few prompts")
     return training, held

@@ -199,6 +199,25 @@ class HuggingFaceTest(unittest.TestCase):
             self.assertFalse(prompts(held["chat"]) & prompts(fewer))
             self.assertLess(len(fewer), len(training))
 
+    def test_what_a_target_never_trains_on_is_so_whatever_length_is_asked_for(self):
+        """Conversations of several files, most of them too long for the shorter limit."""
+        paths = [os.path.join(self.folder, name) for name in ("given.jsonl", "drawn.jsonl")]
+        for path, every in zip(paths, (3, 1)):
+            with open(path, "w", encoding="utf-8") as file:
+                for number in range(0, 400, every):
+                    answer = [] if every == 3 else [2] * (9 if number % 3 else 3)
+                    file.write(json.dumps({"task": "chat", "prompt": [number // 20, number % 20], "answer": answer}) + "\n")
+
+        def prompts(rows):
+            return {tuple(row.ids[:2]) for row in rows}
+
+        training, held = train_open_target.read_conversations(paths, 60, 600)
+        self.assertEqual((len(prompts(training)), len(prompts(held["chat"]))), (390, 10))
+        fewer, held_then = train_open_target.read_conversations(paths, 60, 8)
+        self.assertLess(len(fewer), len(training))
+        self.assertLessEqual(prompts(held_then["chat"]), prompts(held["chat"]))
+        self.assertFalse(prompts(held["chat"]) & prompts(fewer))
+
     def test_bad_answers_are_named_by_line(self):
         path = os.path.join(self.folder, "answers.jsonl")
         for line in ('{"task": "chat"', '{"task": "chat", "prompt": [1]}', '{"task": "chat", "prompt": "a text", "answer": "another"}',
@@ -315,6 +334,20 @@ class HuggingFaceTest(unittest.TestCase):
         with open(out, encoding="utf-8") as file:
             self.assertEqual(file.read(), before)
         self.assertEqual(subprocess.run([*base, "--out", asked], capture_output=True).returncode, 2)
+        # What came before a failure is not written over by the next run.
+        answered = "echo '{\"tokens\": ['$last']}'"
+        failed = ask(f"[ $last = 7 ] && exit 3; {answered}")
+        self.assertIn("has the 2 answers so far", failed.stderr)
+        with open(out + ".new", encoding="utf-8") as file:
+            so_far = file.read()
+        self.assertEqual(len(so_far.splitlines()), 2)
+        refused = ask(answered)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("answers.jsonl.new", refused.stderr)
+        with open(out + ".new", encoding="utf-8") as file:
+            self.assertEqual(file.read(), so_far)
+        os.remove(out + ".new")
+        self.assertEqual(ask(answered).returncode, 0)
 
 
 def gguf_string(text):

@@ -19,7 +19,7 @@ import json
 import os
 import shutil
 import sys
-from typing import Dict, List
+from typing import Dict, List, Tuple
 
 import parallel
 
@@ -31,7 +31,7 @@ import torch
 import loop
 from checkpoint import amend_config, load_target, write_llama
 from data import Row
-from distill_answers import answers_by_task, of_length, split_by_prompt
+from distill_answers import answers_by_task, split_of_length
 from model import Llama, LlamaConfig
 from tasks import pick
 from train_target import add_target_options, judged, new_config, train
@@ -54,6 +54,15 @@ def parse() -> argparse.Namespace:
     return options
 
 
+def read_conversations(paths: List[str], vocabulary: int, longest: int) -> Tuple[List[Row], Dict[str, List[Row]]]:
+    """(rows to train on, held-out rows by task) of all files together, those without an answer too."""
+    answers: Dict[str, List[Row]] = {}
+    for path in paths:
+        for task, rows in answers_by_task(path, vocabulary).items():
+            answers.setdefault(task, []).extend(rows)
+    return split_of_length(answers, longest, shortest=0)
+
+
 def held_out_line(model: Llama, held: Dict[str, List[Row]], device: str) -> str:
     """Loss / share of tokens that are the argmax, over the held-out answers of each task."""
     parts = []
@@ -72,11 +81,7 @@ def main() -> None:
         config = new_config(options, vocab_size=like["vocab_size"], attention_bias=options.qwen2)
     except (OSError, ValueError, KeyError) as error:
         sys.exit(f"error: --like: {options.like}/config.json: {error!r}")
-    answers: Dict[str, List[Row]] = {}
-    for path in options.conversations:
-        for task, rows in answers_by_task(path, config.vocab_size).items():
-            answers.setdefault(task, []).extend(of_length(rows, options.longest, shortest=0))
-    training, held = split_by_prompt(answers)
+    training, held = read_conversations(options.conversations, config.vocab_size, options.longest)
     if not training or not held:
         sys.exit("error: --conversations has too few prompts")
     answered = {task: [row for row in rows if True in row.response] for task, rows in held.items()}

@@ -2,6 +2,10 @@
 
 let key = sessionStorage.getItem("key");
 let askForKey = async () => null;
+let isDeclined = false; // The user gave none, and is asked again with the next question alone.
+
+// What the endpoint says is wrong, other than a connection that breaks off, or what a proxy says.
+export class EndpointError extends Error {}
 
 export function onKeyWanted(ask) {
   askForKey = ask;
@@ -27,15 +31,17 @@ async function request(path, options = {}) {
       if (tried) sessionStorage.setItem("key", tried);
       return answer;
     }
-    key = await askForKey();
+    key = isDeclined ? null : await askForKey();
+    isDeclined = !key;
     if (!key) return answer;
   }
 }
 
 async function parsed(answer) {
   const body = await answer.json().catch(() => null);
-  if (!answer.ok) throw new Error(body?.error?.message ?? `the endpoint answered ${answer.status}`);
-  return body;
+  if (answer.ok) return body;
+  if (body?.error?.message) throw new EndpointError(body.error.message);
+  throw new Error(`the endpoint answered ${answer.status}`);
 }
 
 export const listConversations = async () =>
@@ -97,7 +103,7 @@ async function* events(answer) {
     for (const line of lines) {
       if (!line.startsWith("data: ") || line === "data: [DONE]") continue;
       const event = JSON.parse(line.slice(6));
-      if (event.error) throw new Error(event.error.message);
+      if (event.error) throw new EndpointError(event.error.message);
       yield event;
     }
   }
@@ -105,6 +111,7 @@ async function* events(answer) {
 
 // An answer, written on and kept under `name` whatever becomes of this page.
 export async function* ask(name, messages, mode, signal) {
+  isDeclined = false;
   yield* events(
     await request("/v1/chat/completions", {
       method: "POST",
@@ -115,10 +122,11 @@ export async function* ask(name, messages, mode, signal) {
   );
 }
 
-// The same from its beginning; nothing if it is not kept any more.
+// The same from its beginning, while it is kept.
 export async function* resume(name, signal) {
   const answer = await request(`/v1/stream?conv_id=${name}&from=0`, { signal });
-  if (answer.status !== 404) yield* events(answer);
+  if (answer.status === 404) throw new EndpointError("the answer was broken off");
+  yield* events(answer);
 }
 
 export const forget = (name) => request(`/v1/stream?conv_id=${name}`, { method: "DELETE" });

@@ -18,12 +18,16 @@ let running = null; // AbortController
 
 const TITLE_CHARACTERS = 60;
 const SHOWN_MESSAGES = 50;
+const RESUMES = 3; // of a stream that breaks off
+const RESUMES_AFTER_MS = 500;
 
 api.onKeyWanted(
   () =>
     new Promise((resolve) => {
       const dialog = byId("ask");
-      dialog.addEventListener("close", () => resolve(byId("key").value || null), { once: true });
+      // The Escape key closes it without one.
+      dialog.returnValue = "";
+      dialog.addEventListener("close", () => resolve(dialog.returnValue ? byId("key").value : null), { once: true });
       dialog.showModal();
     }),
 );
@@ -39,9 +43,16 @@ const isPrivate = () => turns.some((turn) => turn.private);
 const keepTurns = () =>
   api.keepConversation(id, { title: titleOf(), private: isPrivate(), document: { turns, mode: mode.value } });
 
+// Whether it could be kept; if not, that is said.
 async function keep() {
-  if (turns.length > 0) await keepTurns();
-  await showList();
+  try {
+    if (turns.length > 0) await keepTurns();
+    await showList();
+    return true;
+  } catch (error) {
+    state.textContent = `${error.message}: the conversation is not kept`;
+    return false;
+  }
 }
 
 async function showList() {
@@ -122,9 +133,11 @@ function again(index) {
   void answer();
 }
 
+// An answer without text, stopped or broken off before any or of a thought alone, is sent like the
+// others: many templates want user and assistant to take turns.
 const sent = () =>
   turns
-    .filter((turn) => turn.role === "user" || turn.answer?.text)
+    .filter((turn) => turn.role === "user" || turn.answer)
     .map((turn) => ({ role: turn.role, content: turn.role === "user" ? turn.content : turn.answer.text }));
 
 async function answer() {
@@ -133,6 +146,38 @@ async function answer() {
   turns.push(turn);
   const asked = mode.value;
   await follow((name, signal) => api.ask(name, history, asked, signal), turn);
+}
+
+const pause = (signal) =>
+  new Promise((resolve) => {
+    setTimeout(resolve, RESUMES_AFTER_MS);
+    signal.addEventListener("abort", resolve);
+  });
+
+// Reads a stream to its end, and shows what it comes to. An answer goes on where its reader falls
+// behind or its connection fails, so it is read again from its beginning then. With the answer comes
+// whether it may go on still, out of reach.
+async function read(source, name, signal, shown) {
+  let answer = new Answer();
+  for (let resumes = 0; ; ++resumes) {
+    try {
+      const coming = new Answer();
+      for await (const event of (resumes > 0 ? api.resume : source)(name, signal)) {
+        coming.take(event);
+        answer = coming;
+        shown(answer);
+      }
+      if (!answer.finished) throw new Error("the answer was broken off");
+      return { answer, goesOn: false };
+    } catch (error) {
+      const isOver = answer.finished || signal.aborted || error instanceof api.EndpointError;
+      if (isOver || resumes === RESUMES) {
+        if (!answer.finished) answer.broken = signal.aborted ? "stopped" : error.message;
+        return { answer, goesOn: !isOver };
+      }
+    }
+    await pause(signal);
+  }
 }
 
 // Shows a stream while it comes, and keeps what it came to.
@@ -145,21 +190,14 @@ async function follow(source, turn) {
   const index = turns.indexOf(turn);
   const view = new AnswerView({ again: () => again(index) });
   messages.append(view.article);
-  const answer = new Answer();
-  try {
-    await keepTurns().catch(() => {}); // The save behind the answer says what is wrong.
-    for await (const event of source(turn.stream, controller.signal)) {
-      answer.take(event);
-      const low = messages.scrollHeight - messages.scrollTop - messages.clientHeight < 80;
-      view.show(answer);
-      if (low) messages.scrollTop = messages.scrollHeight;
-      state.textContent = answer.state === "online" ? "online" : `${answer.state}: underlined text is not confirmed`;
-    }
-    if (!answer.finished) throw new Error("the answer was broken off");
-  } catch (error) {
-    if (!answer.finished) answer.broken = controller.signal.aborted ? "stopped" : error.message;
-    view.show(answer);
-  }
+  await keepTurns().catch(() => {}); // The save behind the answer says what is wrong.
+  const { answer, goesOn } = await read(source, turn.stream, controller.signal, (coming) => {
+    const low = messages.scrollHeight - messages.scrollTop - messages.clientHeight < 80;
+    view.show(coming);
+    if (low) messages.scrollTop = messages.scrollHeight;
+    state.textContent = coming.state === "online" ? "online" : `${coming.state}: underlined text is not confirmed`;
+  });
+  view.show(answer);
   if (running !== controller) return; // another conversation is open
   running = null;
   byId("stop").hidden = true;
@@ -172,13 +210,10 @@ async function follow(source, turn) {
   turn.answer = { ...answer };
   delete turn.stream;
   state.textContent = answer.note();
-  try {
-    await keep();
-  } catch (error) {
-    return view.fail(`${error.message}: the conversation is not kept`);
-  }
-  // Until here it could have been read again.
-  if (!stopped) void api.forget(name);
+  // The conversation that is kept names the stream still: opened again it has the answer.
+  if (goesOn) return;
+  // Until it is kept the answer can be read again.
+  if ((await keep()) && !stopped) void api.forget(name);
 }
 
 byId("composer").addEventListener("submit", (event) => {
@@ -249,6 +284,10 @@ byId("plug").addEventListener("click", async () => {
   showPlug(await api.plugged(byId("plug").getAttribute("aria-pressed") === "true"));
 });
 
-showPlug(await api.plugged());
-await showList();
-if (location.hash.length > 1) await open(location.hash.slice(1));
+try {
+  showPlug(await api.plugged());
+  await showList();
+  if (location.hash.length > 1) await open(location.hash.slice(1));
+} catch (error) {
+  state.textContent = error.message;
+}

@@ -68,10 +68,6 @@ export class AnswerView {
     this.note.replaceChildren(element("span", { className: answer.broken ? "failed" : "", textContent: answer.note() }));
     if (answer.finished || answer.broken) this.note.append(" ", button("Again", this.actions.again));
   }
-
-  fail(message) {
-    this.note.replaceChildren(element("span", { className: "failed", textContent: message }), " ", button("Again", this.actions.again));
-  }
 }
 
 export function listItem(entry, isCurrent, actions) {

@@ -219,13 +219,16 @@ void RestoredText::read_again() {
 
 void RestoredText::read(bool whole) {
   while (read_ < masked_.size()) {
-    const std::string candidate = masked_.substr(read_, kPlaceholderBytes);
+    const char first = masked_[read_];
+    std::string candidate;
+    // Nothing else is looked up: texts are long.
+    if (first == '[') candidate = masked_.substr(read_, kPlaceholderBytes);
     const bool cut = candidate.size() < kPlaceholderBytes;
-    if (candidate.front() == '[' && cut && !whole && begins_placeholder(candidate)) return;
+    if (first == '[' && cut && !whole && begins_placeholder(candidate)) return;
     const std::string* const value = cut ? nullptr : placeholders_.value_of(candidate);
     if (value == nullptr) {
-      take(candidate.front());
-      restored_ += candidate.front();
+      take(first);
+      restored_ += first;
       ++read_;
       continue;
     }
@@ -271,12 +274,14 @@ RestoredText::Piece RestoredText::finish() {
   return take_piece();
 }
 
-std::string restored(std::string_view masked, const Placeholders& placeholders, bool in_json,
-                     std::string_view before) {
-  RestoredText text(placeholders, in_json, before);
-  text.push(masked);
-  text.finish();
-  return text.text();
+std::string restored(std::string_view masked, RestoredText start) {
+  start.push(masked);
+  start.finish();
+  return start.text();
+}
+
+std::string restored(std::string_view masked, const Placeholders& placeholders, bool in_json) {
+  return restored(masked, RestoredText(placeholders, in_json));
 }
 
 }  // namespace edgedraft

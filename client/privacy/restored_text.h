@@ -21,7 +21,8 @@ class RestoredText {
   // `placeholders` outlives it. `in_json`: they stand within strings of JSON. Who reads it may show
   // it as it is, or decode it: a placeholder stays where either might send its value on. `before`:
   // what the text goes on behind, with placeholders too, as a link may have begun there. It is not
-  // given out, and revise() does not count it.
+  // given out, and revise() does not count it. Of several texts that go on behind the same, each
+  // may be read by a copy.
   explicit RestoredText(const Placeholders& placeholders, bool in_json = false,
                         std::string_view before = {});
 
@@ -111,8 +112,9 @@ class RestoredText {
   Reading at_;
 };
 
-// A whole text at once.
+// A whole text at once, on its own or from `start`, which nothing was given to yet.
 std::string restored(std::string_view masked, const Placeholders& placeholders,
-                     bool in_json = false, std::string_view before = {});
+                     bool in_json = false);
+std::string restored(std::string_view masked, RestoredText start);
 
 }  // namespace edgedraft

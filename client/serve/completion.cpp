@@ -32,7 +32,7 @@ Completion::Choice::Choice(Completion& completion, std::uint32_t index)
       index_(index) {
   const Placeholders* const placeholders = completion.parts_.privacy.placeholders.get();
   if (placeholders == nullptr) return;
-  seen_text.emplace(*placeholders, completion.request_.answers_json, completion.text_before(index));
+  seen_text.emplace(completion.unsaid_[index / completion.request_.choices]);
   seen_thought.emplace(*placeholders);
 }
 
@@ -175,6 +175,11 @@ void Completion::start() {
 
 void Completion::begin() {
   if (parts_.privacy.is_local && parts_.grid != nullptr) hold_.emplace(*parts_.grid);
+  if (const Placeholders* const placeholders = parts_.privacy.placeholders.get()) {
+    for (std::uint32_t i = 0; i < prompts_.size(); ++i) {
+      unsaid_.emplace_back(*placeholders, request_.answers_json, text_before(i));
+    }
+  }
   for (std::uint32_t i = 0; i < answers_count(); ++i) {
     choices_.push_back(std::make_unique<Choice>(*this, i));
     const auto ticket =
@@ -231,7 +236,7 @@ void Completion::begin_stream() {
   for (std::uint32_t i = 0; i < answers_count(); ++i) {
     if (request_.kind == CompletionKind::chat) events += format_.begin_event(i);
     if (request_.echo) {
-      events += format_.text_event(i, {.text = as_seen(echo_of(i))}, ClientState::online, {});
+      events += format_.text_event(i, {.text = echo_of(i)}, ClientState::online, {});
     }
   }
   if (!events.empty()) parts_.outlet->write(std::move(events));
@@ -287,8 +292,10 @@ FinishedChoice Completion::finished(std::uint32_t index) const {
                           .logprobs = choice.told_tokens};
   finished.calls = calls_of(choice);
   if (!finished.calls.empty()) finished.text.resize(request_.tools.form.calls_at(finished.text));
-  finished.text =
-      as_seen(echo_of(index)) + as_seen(finished.text, request_.answers_json, text_before(index));
+  if (!unsaid_.empty()) {
+    finished.text = restored(finished.text, unsaid_[index / request_.choices]);
+  }
+  if (request_.echo) finished.text.insert(0, echo_of(index));
   return finished;
 }
 
@@ -315,17 +322,12 @@ std::uint32_t Completion::answers_count() const {
   return static_cast<std::uint32_t>(prompts_.size()) * request_.choices;
 }
 
-// What the answer goes on behind. Who puts the two together sees a link in them as one.
-std::string Completion::text_before(std::uint32_t choice) const {
+// What its answers go on behind. Who puts the two together sees a link in them as one.
+std::string Completion::text_before(std::uint32_t prompt) const {
   if (request_.kind == CompletionKind::chat) return request_.begun;
-  const TextPrompt& prompt = request_.prompts[choice / request_.choices];
-  if (prompt.tokens.empty()) return prompt.text;
-  return decode(parts_.tokenizer, prompt.tokens, LeadingSpace::strip);
-}
-
-// The prompt, where it is to be said again.
-std::string Completion::echo_of(std::uint32_t choice) const {
-  return request_.echo ? text_before(choice) : "";
+  const TextPrompt& text = request_.prompts[prompt];
+  if (text.tokens.empty()) return text.text;
+  return decode(parts_.tokenizer, text.tokens, LeadingSpace::strip);
 }
 
 // Behind text, not behind the template's; a grammar's texts begin behind the space.
@@ -334,11 +336,15 @@ bool Completion::keeps_leading_space() const {
          (request_.kind == CompletionKind::text || !request_.begun.empty());
 }
 
+// The choice's prompt, to be said again.
+std::string Completion::echo_of(std::uint32_t choice) const {
+  return as_seen(text_before(choice / request_.choices));
+}
+
 // With what placeholders stand for.
-std::string Completion::as_seen(const std::string& text, bool in_json,
-                                const std::string& before) const {
+std::string Completion::as_seen(const std::string& text, bool in_json) const {
   const Placeholders* const placeholders = parts_.privacy.placeholders.get();
-  return placeholders == nullptr ? text : restored(text, *placeholders, in_json, before);
+  return placeholders == nullptr ? text : restored(text, *placeholders, in_json);
 }
 
 void Completion::stop() {

@@ -113,14 +113,16 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   std::vector<ToolCall> calls_of(const Choice& choice) const;
   std::uint32_t answers_count() const;
   bool keeps_leading_space() const;
-  std::string text_before(std::uint32_t choice) const;
+  std::string text_before(std::uint32_t prompt) const;
   std::string echo_of(std::uint32_t choice) const;
-  std::string as_seen(const std::string& text, bool in_json = false,
-                      const std::string& before = "") const;
+  std::string as_seen(const std::string& text, bool in_json = false) const;
 
   Parts parts_;
   CompletionRequest request_;
   std::vector<Prompt> prompts_;
+  // By prompt: an answer to it of which nothing is said yet, as the client is to see it. Empty
+  // where no placeholder was given out.
+  std::vector<RestoredText> unsaid_;
   CompletionFormat format_;
   std::vector<std::unique_ptr<Choice>> choices_;
   boost::asio::steady_timer start_;

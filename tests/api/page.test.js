@@ -195,6 +195,80 @@ test("an answer is stopped, and asked for again", { skip }, async () => {
   await page.close();
 });
 
+test("an answer whose connection breaks is read on to its end", { skip }, async () => {
+  const right = await ask([{ role: "user", content: story }]);
+  const reads = [];
+  await show(sizes.desktop, "/", () => {
+    const { fetch } = window;
+    window.fetch = async (path, options) => {
+      const answer = await fetch(path, options);
+      if (path !== "/v1/chat/completions") return answer;
+      const reader = answer.body.getReader();
+      let pieces = 0;
+      const broken = new ReadableStream({
+        async pull(controller) {
+          const { value } = await reader.read();
+          if (++pieces < 5) return controller.enqueue(value);
+          await reader.cancel();
+          controller.error(new TypeError("network error"));
+        },
+      });
+      return new Response(broken, { headers: answer.headers });
+    };
+  });
+  page.on("request", (request) => {
+    if (request.url().includes("/v1/stream?")) reads.push(request.method());
+  });
+  await say(story);
+  await answered();
+  await kept();
+  assert.equal((await lastAnswer()).trim(), right.trim());
+  assert.equal(await page.$(".failed"), null);
+  assert.deepEqual(reads, ["GET", "DELETE"]);
+  await page.reload();
+  await shows(story);
+  assert.equal((await lastAnswer()).trim(), right.trim());
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
+test("questions whose answers say nothing take turns with them", { skip }, async () => {
+  const event = (delta, reason) => {
+    const choices = [{ index: 0, delta, finish_reason: reason }];
+    return `data: ${JSON.stringify({ choices, x_edgedraft: { tokens: 1, state: "online", provenance: "verified" } })}\n\n`;
+  };
+  const answers = [
+    event({}, "stop"),
+    event({ reasoning_content: "Hm." }, null) + event({}, "stop"),
+    'data: {"error": {"message": "the link is gone"}}\n\n',
+    null, // It does not come, and is stopped.
+    event({ content: "Yes." }, null) + event({}, "stop"),
+  ];
+  const asked = [];
+  await show();
+  await page.setRequestInterception(true);
+  page.on("request", (request) => {
+    if (request.url().includes("/v1/stream?")) return request.respond({ status: 204 });
+    if (!request.url().endsWith("/v1/chat/completions")) return request.continue();
+    asked.push(JSON.parse(request.postData()).messages);
+    const body = answers[asked.length - 1];
+    if (body) request.respond({ contentType: "text/event-stream", body });
+  });
+  for (const [index, body] of answers.entries()) {
+    const question = page.waitForRequest((request) => request.url().endsWith("/v1/chat/completions"));
+    await say(`Question ${index}?`);
+    await question;
+    if (!body) await page.click("#stop");
+    await answered();
+  }
+  const turn = (index) => ({ role: "user", content: `Question ${index}?` });
+  const silence = { role: "assistant", content: "" };
+  assert.deepEqual(asked.at(-1), [turn(0), silence, turn(1), silence, turn(2), silence, turn(3), silence, turn(4)]);
+  assert.equal(await lastAnswer(), "Yes.");
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
 test("a question that is asked while a conversation opens gets its answer", { skip }, async () => {
   await show();
   await say("What is 47 plus 38?");
@@ -240,6 +314,9 @@ test("an answer comes although nothing can be kept, and that is said", { skip },
   await answered();
   assert.match(await lastAnswer(), /85/);
   await shows("the disk is full: the conversation is not kept");
+  await page.$eval("#state", (state) => (state.textContent = ""));
+  await page.select("#mode", "local");
+  await shows("the disk is full: the conversation is not kept");
   assert.deepEqual(faults, []);
   await page.close();
 });
@@ -273,13 +350,14 @@ test("nothing goes on of a conversation that is deleted", { skip }, async () => 
   await page.close();
 });
 
+const give = async (key) => {
+  await page.waitForSelector("#ask[open]");
+  await page.$eval("#key", (field) => (field.value = ""));
+  await page.type("#key", key);
+  await page.keyboard.press("Enter");
+};
+
 test("a mistyped key is asked for again, and the right one once", { skip }, async () => {
-  const give = async (key) => {
-    await page.waitForSelector("#ask[open]");
-    await page.$eval("#key", (field) => (field.value = ""));
-    await page.type("#key", key);
-    await page.keyboard.press("Enter");
-  };
   const listed = () =>
     page.waitForResponse((answer) => answer.url().endsWith("/v1/edgedraft/conversations") && answer.ok());
   await show(sizes.desktop, "/", () => {}, keyed);
@@ -289,6 +367,24 @@ test("a mistyped key is asked for again, and the right one once", { skip }, asyn
   assert.equal(await page.evaluate(() => sessionStorage.getItem("key")), null);
   await Promise.all([listed(), give(process.env.EDGEDRAFT_KEY)]);
   await Promise.all([listed(), page.reload()]);
+  assert.equal(await page.$("#ask[open]"), null);
+  // The browser tells of each refusal.
+  assert.deepEqual(faults.filter((fault) => !fault.includes("401")), []);
+  await page.close();
+});
+
+test("a key that is not given is asked for with the next question", { skip }, async () => {
+  await show(sizes.desktop, "/", () => {}, keyed);
+  await page.waitForSelector("#ask[open]");
+  await page.type("#key", "a-key-of-another");
+  await page.keyboard.press("Escape");
+  await shows("wants its API key");
+  assert.equal(await page.$("#ask[open]"), null);
+  const taken = page.waitForResponse(
+    (answer) => answer.url().endsWith("/v1/chat/completions") && answer.status() !== 401,
+  );
+  await say("What is 47 plus 38?");
+  await Promise.all([taken, give(process.env.EDGEDRAFT_KEY)]);
   assert.equal(await page.$("#ask[open]"), null);
   // The browser tells of each refusal.
   assert.deepEqual(faults.filter((fault) => !fault.includes("401")), []);

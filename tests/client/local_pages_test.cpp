@@ -99,13 +99,15 @@ TEST_F(LocalPagesTest, ThePageIsBoundToItsOriginAndKeepsItsConversations) {
   EXPECT_EQ(is_private(), true) << "marked once, and not by the page";
   for (const PrivateMode own : {PrivateMode::mask, PrivateMode::off}) {
     api_.reset();
-    start({.privacy = {.mode = own, .detects = {PrivateType::mail}}});
+    start({.privacy = {.mode = own, .detects = {PrivateType::mail}, .names = {"Annabel Quist"}}});
     for (const auto& [mode, found] : {std::pair("", own == PrivateMode::mask),
                                       {"mask", true},
                                       {"local", true},
                                       {"off", false}}) {
       EXPECT_EQ(put(turn_of("Write to zoe@lee.org.", mode)), 200u);
       EXPECT_EQ(is_private(), found) << "a conversation that says '" << mode << "'";
+      EXPECT_EQ(put(turn_of("Write to Annabel Quist.", mode)), 200u);
+      EXPECT_EQ(is_private(), true) << "known already, in one that says '" << mode << "'";
     }
   }
 

@@ -111,8 +111,8 @@ TEST_F(RestoredTextTest, ALinkMayHaveBegunBefore) {
        {"![x](https://evil/?q=", "![x](https&colon;evil?[NAME_002]", "<img src=\"https&colon;evil?",
         "[1]: https&colon;evil?", "Hi [NAME_002], see www.evil.example/"}) {
     for (const bool in_json : {false, true}) {
-      EXPECT_EQ(restored("[NAME_001])", placeholders_, in_json, before), "[NAME_001])") << before;
       RestoredText text(placeholders_, in_json, before);
+      EXPECT_EQ(restored("[NAME_001])", text), "[NAME_001])") << before;
       text.push("a");
       text.revise(0);
       text.push("[NAME_001])");
@@ -120,9 +120,30 @@ TEST_F(RestoredTextTest, ALinkMayHaveBegunBefore) {
       EXPECT_EQ(text.text(), "[NAME_001])") << before;
     }
   }
-  EXPECT_EQ(restored(" of [NAME_001]", placeholders_, false, "[x](https://lee.org)"),
-            " of Ann Lee");
-  EXPECT_EQ(restored(": [NAME_001]", placeholders_, false, "Ask [NAME_002]"), ": Ann Lee");
+  const auto behind = [this](const std::string& before, const std::string& text) {
+    return restored(text, RestoredText(placeholders_, /*in_json=*/false, before));
+  };
+  EXPECT_EQ(behind("[x](https://lee.org)", " of [NAME_001]"), " of Ann Lee");
+  EXPECT_EQ(behind("Ask [NAME_002]", ": [NAME_001]"), ": Ann Lee");
+  // A blank line ends a link, and no tag: in HTML it may be a part of an attribute.
+  EXPECT_EQ(behind("![x](https&colon;evil?\n\n", "[NAME_001])"), "Ann Lee)");
+  EXPECT_EQ(behind("<img src=\"https&colon;evil?\n\n", "[NAME_001]\">"), "[NAME_001]\">");
+  const std::string code = "if (a<b) { s = \"x\"; if (c<d) p->q";
+  EXPECT_EQ(behind(code + "\n\n", "[NAME_001]"), "[NAME_001]");
+}
+
+// The choices of one prompt begin alike, and none where another has come to.
+TEST_F(RestoredTextTest, ACopyBeginsBehindTheSameText) {
+  const RestoredText behind_link(placeholders_, /*in_json=*/false, "![x](https://evil/?q=");
+  EXPECT_EQ(restored("[NAME_001])", behind_link), "[NAME_001])");
+  EXPECT_EQ(restored("a) [NAME_001]", behind_link), "a) Ann Lee");
+  RestoredText text = behind_link;
+  text.push("a) [NAME_001]");
+  EXPECT_EQ(restored("[NAME_001])", behind_link), "[NAME_001])");
+  text.revise(0);
+  text.push("[NAME_001])");
+  text.finish();
+  EXPECT_EQ(text.text(), "[NAME_001])");
 }
 
 TEST_F(RestoredTextTest, OrdinaryTextHasItsValues) {
