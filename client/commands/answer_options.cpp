@@ -279,15 +279,13 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
     return app.add_option(name, value, what)->type_name(type);
   };
   add("--bundle", o.bundles, "FILE.gguf",
-      "The drafter; the same file as the server's. Repeatable: of several the one that answers "
-      "come "
-      "fastest with, once each was tried. With --plain any model with the target's tokenizer")
+      "The drafter; the same file as the server's. Repeatable: once each has been tried, the one "
+      "with the fastest answers is used. With --plain any model with the target's tokenizer")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add("--offline-bundle", o.offline_bundle, "FILE.gguf",
-      "Who writes while the server is away: a drafter that needs tokens alone, or any model, with "
-      "the "
-      "same tokenizer; it may be larger than the one that drafts [the drafter]");
+      "The model that writes while the server is away: a drafter that needs only tokens, or any "
+      "model with the same tokenizer; it may be larger than the one that drafts [the drafter]");
   std::string weightless;
   for (const DrafterKind* kind : drafter_kinds()) {
     if (kind->is_bundle != nullptr) continue;
@@ -296,8 +294,8 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
   add("--drafter", o.drafter, "KIND",
       ("Another drafter than the bundle's own, one that needs no weights: " + weightless).c_str());
   add("--drafter-merge", o.drafter_merge, "KIND,...",
-      "Such drafters' proposals join the trees of the drafter; auto: if answers come faster so, "
-      "as measured; none")
+      "Add the proposals of such drafters to the drafter's trees; auto: if that is measured to be "
+      "faster; none: never")
       ->delimiter(',')
       ->default_str("auto");
   add("--index", o.indexes, "FILE",
@@ -352,8 +350,8 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       "The same seed gives the same answer, drafted or plain; but see --draw drawn [0; serve: "
       "another for each request]");
   add("--draw", o.draw, "HOW",
-      "What makes a token of a seed: gumbel, which drafts can follow, or inverse, which gives the "
-      "texts that seeds gave before there was the other. drawn: drafts are drawn from the "
+      "How tokens are drawn from the seed: gumbel, which drafts can predict; inverse, which "
+      "reproduces what earlier versions drew for a seed. drawn: drafts are drawn from the "
       "drafter's law, which is sent along, and accepted by the rule of speculative sampling; "
       "answers have the same law, but depend on the drafts, and each draft waits for the verdict "
       "on the one before (no --overlap)")
@@ -382,22 +380,21 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       ->check(one_of({"f32", "f16"}))
       ->capture_default_str();
   add("--memory", o.memory, "BYTES",
-      "Drafters hold no more memory than that, e.g. 512MB: for weights that are not read where the "
-      "file is mapped, caches and working memory. Where it is too little for the whole context, "
-      "they draft in fewer tokens of it [no limit]")
-      ->transform(CLI::AsSizeValue(false));
+      "Drafters hold no more memory than that, e.g. 512MB (units of 1024): for weights that are "
+      "not read where the file is mapped, caches and working memory. Where it is too little for "
+      "the whole context, they draft in fewer tokens of it [no limit]")
+      ->transform(CLI::AsSizeValue(false).description({}));
   add("--ctx", o.ctx, "N",
-      "Tokens of a conversation that are drafted in; behind them it goes on without drafts. Caches "
+      "Tokens of a conversation that are drafted in; after them it goes on without drafts. Caches "
       "take memory for each [the bundle's context]")
       ->check(in_range(1u, kContextCountMax));
   add("--chat-template", o.chat_template, "FILE", "A Jinja template instead of the bundle's");
   add("--private", o.private_mode, "MODE",
       "What becomes of private text, which <private>...</private> marks and --private-detect "
-      "finds. "
-      "mask: placeholders are sent in its place, and their values put back into the answer; local: "
-      "nothing of such a text is sent, the device answers; prefix: the same, but what stands "
-      "before the\nfirst private text is sent, for the target's activations of it; off: all is "
-      "sent as it is")
+      "finds. mask: placeholders are sent in its place, and their values put back into the answer; "
+      "local: nothing of such a text is sent, the device answers; prefix: the same, but what "
+      "stands before the first private text is sent, for the target's activations of it; off: all "
+      "is sent as it is")
       ->check(one_of({"mask", "local", "prefix", "off"}))
       ->capture_default_str();
   add("--private-detect", o.private_detect, "TYPE,...",
@@ -407,8 +404,8 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
   add("--private-names", o.private_names, "FILE",
       "Names that are private, one a line, 10,000 at most");
   add("--private-found", o.private_found, "HOW",
-      "What is found without a mark, and was not known before, is masked, or the request refused: "
-      "mask, refuse")
+      "Private text that is detected but was neither marked nor known: mask it (mask), or refuse "
+      "the request (refuse)")
       ->check(one_of({"mask", "refuse"}))
       ->capture_default_str();
   add("--private-types", o.private_types, "SHOWN",
@@ -440,7 +437,6 @@ void declare_shown_answer_options(CLI::App& app, AnswerOptions& o) {
       ->capture_default_str();
   add("--pace-profile", o.pace_profile, "FILE",
       "The same by a device profile (TOML): time of a step by drafter");
-  app.add_flag("--raw", o.raw, "Continue the text as it is: no chat template");
   app.add_flag("--json", o.json, "One JSON object an answer on standard output");
 }
 

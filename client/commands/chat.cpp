@@ -172,11 +172,6 @@ void declare_chat(CLI::App& app, ChatOptions& options) {
 }
 
 Result<int> run_chat(const ChatOptions& options) {
-  if (options.answer.raw) {
-    return Error{Errc::usage,
-                 "--raw: a conversation needs a chat template; edgedraft run --raw continues a "
-                 "text"};
-  }
   const auto config = check_answer_options(options.answer);
   if (!config) return config.error();
   const Terminal terminal = look_at_terminal();

@@ -180,7 +180,7 @@ void declare_index(CLI::App& app, IndexCommandOptions& o) {
                "Declare that anybody may know what is in it: `run`, `chat` and `serve` take no "
                "other, since drafts are sent to the server");
   add("--split", o.split, "HOW",
-      "What is a document of a plain text, behind whose end nothing is copied: file, lines, "
+      "What is a document of a plain text, past whose end nothing is copied: file, lines, "
       "paragraphs (up to an empty line). Of more than 64 KiB it becomes several")
       ->check(one_of({"file", "lines", "paragraphs"}))
       ->capture_default_str();
@@ -192,29 +192,28 @@ void declare_index(CLI::App& app, IndexCommandOptions& o) {
       "(SPECTRA's refinement); random: as many by chance, to compare with")
       ->check(one_of({"likeliest", "random"}))
       ->capture_default_str();
-  add("--seed", o.seed, "S", "Of the chance")->capture_default_str();
+  add("--seed", o.seed, "S", "Seed for --keep random")->capture_default_str();
   add("--window", o.window, "N", "Tokens of a document, its first, by which it is measured")
       ->check(in_range(std::int64_t{2}, std::int64_t{1} << 20))
       ->capture_default_str();
   app.add_flag("--bos", o.bos,
-               "Measure behind the beginning-of-text token even if the model's tokenizer does not "
+               "Measure after the beginning-of-text token even if the model's tokenizer does not "
                "ask for it");
-  add("--threads", o.threads, "N", "That measure; 0: one per fast core")
+  add("--threads", o.threads, "N", "Threads for measuring perplexity; 0: one per fast core")
       ->check(in_range(std::int64_t{0}, std::int64_t{1024}))
       ->capture_default_str();
   add("--memory", o.memory_bytes, "BYTES",
-      "Memory for sorting, e.g. 2GB, 65,536 suffixes per MB; more makes it a little faster. Beside "
-      "it there are a few MB and the tokenizer, with --keep-tokens 16 bytes per document and the "
-      "model")
-      ->transform(CLI::AsSizeValue(false))
+      "Memory for sorting, e.g. 2GB (units of 1024), 65,536 suffixes per MB; more makes it a "
+      "little faster. Beside it there are a few MB and the tokenizer, with --keep-tokens 16 bytes "
+      "per document and the model")
+      ->transform(CLI::AsSizeValue(false).description({}))
       ->check(in_range(std::uint64_t{1} << 20, std::uint64_t{1} << 40))
       ->default_str("512MB");
   app.add_flag("--force", o.force, "Replace the file if it exists");
   add("--check", o.check, "FILE", "Make nothing: read this index whole, and say what it is");
   app.footer(
       "An index has 8 bytes per token of the texts, and while it is made needs as many again "
-      "beside "
-      "it on the disk. The system may keep all that in memory that nobody else wants.\n"
+      "beside it on the disk. The system may cache all of it in memory that nothing else needs.\n"
       "Examples:\n"
       "  edgedraft index --model target.gguf --public manual.txt -o manual.index\n"
       "  edgedraft index --model target.gguf --public answers.jsonl --field answer "

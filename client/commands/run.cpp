@@ -42,6 +42,7 @@ void declare_run(CLI::App& app, RunOptions& options) {
   app.add_option("-p,--prompt", options.prompt, "The prompt")->type_name("TEXT");
   app.add_option("-f,--file", options.file, "File with the prompt; - reads standard input")
       ->type_name("FILE");
+  app.add_flag("--raw", options.answer.raw, "Continue the text as it is: no chat template");
   declare_answer_options(app, options.answer);
   declare_shown_answer_options(app, options.answer);
   declare_experiment_options(app, options.answer);
@@ -53,10 +54,12 @@ void declare_run(CLI::App& app, RunOptions& options) {
       "Every option can be set in the environment (EDGEDRAFT_MAX_TOKENS for --max-tokens) and in "
       "the\nTOML file of --config (max-tokens = 64).\n"
       "Text goes to standard output, as it is final; the account of it to standard error, or "
-      "behind it on a\nterminal.\n"
+      "after it on a\nterminal.\n"
       "Exit status: 0, 2 for wrong options, 3 if the server cannot be reached and nobody here can "
       "write\n(with --plain, say; else the drafter's text is shown, as such), 4 if it is not "
-      "trusted or does not\nlet us in, 5 for a model file, 130 after Ctrl-C, 1 for the rest.");
+      "trusted or does not\nlet us in, 5 for a file that is no model of ours, does not match the "
+      "server's, or does not fit into\n--memory, 130 after Ctrl-C, 1 for the rest (a file that is "
+      "not there, say).");
 }
 
 Result<int> run_once(const RunOptions& options) {

@@ -38,11 +38,12 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
       ->capture_default_str();
   app.add_flag("--deterministic", o.deterministic,
                "On a GPU: sums in one order whatever shares a pass, so that drafted output equals "
-               "plain output bit for bit; wide passes are slower. The CPU is so always");
+               "plain output bit for bit; wide passes are slower. The CPU always does this");
   app.add_flag("--no-cuda-graphs", o.no_cuda_graphs,
                "On a GPU: launch every kernel by itself instead of replaying recorded passes. "
                "Slower for small models; for tracking down a fault");
   app.add_option("--threads", o.threads, "Threads per pass; 0: one per fast core")
+      ->type_name("N")
       ->capture_default_str();
   app.add_option("--ctx", o.models.context_count,
                  "Tokens a session can hold; 0: the model's own limit")
@@ -55,18 +56,19 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
       ->capture_default_str();
   app.add_option(
          "--kv-memory", o.kv_memory,
-         "Memory of all sessions' keys and values, e.g. 2GB, taken at the start. When it is "
-         "full, prompts wait and idle sessions are dropped, whose clients then send them "
-         "again. Memory not in use keeps beginnings of prompts that the same identity may "
-         "send again. 0: enough for --max-sessions of --ctx tokens, at most half of "
-         "the device's memory")
+         "Memory of all sessions' keys and values, e.g. 2GB (units of 1024), taken at the start. "
+         "When it is full, prompts wait and idle sessions are dropped, whose clients then send "
+         "them again. Memory not in use keeps beginnings of prompts that the same identity may "
+         "send again. 0: enough for --max-sessions sessions of --ctx tokens each, at most half "
+         "of the device's memory")
       ->type_name("BYTES")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(CLI::AsSizeValue(false).description({}));
   app.add_option("--kv-type", o.kv_type,
                  "Type of keys and values: f32, f16 or bf16. 16 bits take half the memory, so "
                  "that twice the tokens fit into --kv-memory, and less time in long contexts. "
                  "Answers may differ a little from those with f32, but drafted output equals plain "
                  "output with each; f16 is the closer one (11 bits of precision against 8)")
+      ->type_name("TYPE")
       ->check(one_of({"f32", "f16", "bf16"}))
       ->capture_default_str();
   app.add_option(
@@ -76,7 +78,8 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
       ->check(in_range(1u, 1u << 20))
       ->capture_default_str();
   app.add_option("--max-queue", o.queue_max,
-                 "Requests that may wait for a pass; further ones are refused")
+                 "Requests that may wait or run, not counting those whose client pauses; further "
+                 "ones are refused")
       ->type_name("N")
       ->check(in_range(1u, 1u << 20))
       ->capture_default_str();
@@ -94,21 +97,23 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
       ->check(in_range(0u, kMaskRowsMax))
       ->capture_default_str();
   app.add_option("--law-tokens", o.law_tokens,
-                 "Most tokens of a law that a client may send with a draft that it drew from it "
-                 "(edgedraft run --draw drawn): more are accepted more often, and cost five bytes "
-                 "each. 0: no such drafts")
+                 "How many tokens of its drafter's distribution a client may send with a draft "
+                 "that it drew from that distribution (edgedraft run --draw drawn): with more, "
+                 "drafts are accepted more often, at five bytes for each. 0: no such drafts")
       ->type_name("N")
       ->check(in_range(0u, kLawTokensMax))
       ->capture_default_str();
   app.add_option("--economy", o.economy,
                  "Whether an answer waits for hints that are on their way instead of having passes "
                  "of its own made: fewer passes per token, and slower answers on long links. auto: "
-                 "as each client asks; on: for all that send hints; off")
+                 "as each client asks; on: for all that send hints; off: for none")
+      ->type_name("MODE")
       ->check(one_of({"auto", "on", "off"}))
       ->capture_default_str();
   app.add_option("--compress", o.compress,
                  "How a prompt's activations are compressed: gzip, or none, which saves the server "
                  "time where links are fast")
+      ->type_name("HOW")
       ->check(one_of({"gzip", "none"}))
       ->capture_default_str();
   app.add_option("--metrics", o.metrics,
@@ -156,9 +161,11 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
                  "index --public` makes them; repeatable")
       ->type_name("FILE");
   app.add_option("--log-level", o.log_level, "trace, debug, info, warn, error or off")
+      ->type_name("LEVEL")
       ->check(is_log_level())
       ->capture_default_str();
   app.add_option("--log-format", o.log_format, "text, or json: one object per line")
+      ->type_name("FORMAT")
       ->check(one_of({"text", "json"}))
       ->capture_default_str();
   app.footer(

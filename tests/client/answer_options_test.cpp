@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <limits>
 
+#include "client/commands/chat.h"
+#include "client/commands/run.h"
 #include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
@@ -16,18 +18,16 @@ const std::string kPin = "sha256:" + std::string(64, 'a');
 // What a command line comes to, with a bundle given.
 Result<AnswerConfig> parse(std::vector<std::string> arguments) {
   CLI::App app;
-  AnswerOptions options;
-  options.bundles = {"moa.gguf"};
-  declare_answer_options(app, options);
-  declare_shown_answer_options(app, options);
-  declare_experiment_options(app, options);
+  RunOptions run;
+  run.answer.bundles = {"moa.gguf"};
+  declare_run(app, run);
   std::reverse(arguments.begin(), arguments.end());
   try {
     app.parse(arguments);
   } catch (const CLI::ParseError& e) {
     return Error{Errc::usage, e.what()};
   }
-  return check_answer_options(options);
+  return check_answer_options(run.answer);
 }
 
 TEST(AnswerOptionsTest, DefaultsAreTheDocumentedOnes) {
@@ -114,6 +114,13 @@ TEST(AnswerOptionsTest, TakesWhatIsRight) {
   EXPECT_EQ(config->kv_type, DType::f16);
   EXPECT_TRUE(config->raw);
   EXPECT_TRUE(config->json);
+}
+
+TEST(AnswerOptionsTest, RawIsOfRunAlone) {
+  CLI::App app;
+  ChatOptions chat;
+  declare_chat(app, chat);
+  EXPECT_EQ(app.get_option_no_throw("--raw"), nullptr);
 }
 
 TEST(AnswerOptionsTest, ShapesAreTreesChainsOrNothing) {
