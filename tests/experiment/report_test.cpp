@@ -24,8 +24,8 @@ TEST(PlotTest, ANameIsShownAndNeverRun) {
   const std::string format = "100 % sure %d";
   const auto figure = draw({.title = "names",
                             .note = {},
-                            .script = "set ytics (" + tic_label(name) +
-                                      " 0) noenhanced\nset yrange [-1:1]\nplot x notitle",
+                            .script = "set ytics (" + tic_label(name) + " 0, " + tic_label(format) +
+                                      " 1) noenhanced\nset yrange [-1:1]\nplot x notitle",
                             .legend = {}});
   if (!figure && figure.error().code == Errc::unsupported) {
     EDGEDRAFT_SKIP_WITHOUT("gnuplot", figure.error().message);

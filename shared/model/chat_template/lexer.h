@@ -28,7 +28,7 @@ struct Token {
 
 // What every refusal ends with: how to go on without this template.
 inline constexpr std::string_view kRemedy =
-    "; give another template with --chat-template FILE, or leave it out with --raw";
+    "; give another template with --chat-template FILE, or leave it out with `run --raw`";
 
 // "the chat template's line N: WHAT" and the remedy.
 Error unsupported_at(int line, const std::string& what);
