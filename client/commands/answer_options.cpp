@@ -426,9 +426,8 @@ void declare_shown_answer_options(CLI::App& app, AnswerOptions& o) {
       ->check(one_of({"check", "keep"}))
       ->capture_default_str();
   add("--resync-wait-ms", o.resync_wait_ms, "MS",
-      "How long an answer waits for the server: to check what ended offline, or to go on where "
-      "nobody "
-      "here can write")
+      "How long an answer waits for the server: to check what ended offline, or to go on if "
+      "nobody here can write")
       ->check(in_range(0u, kMillisecondsMax))
       ->capture_default_str();
   add("--pace-ms", o.pace_ms, "MS",
