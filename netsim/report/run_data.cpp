@@ -70,7 +70,7 @@ Run to_run(const ordered_json& line) {
   return run;
 }
 
-// Of a file that is written from its first line on.
+// What is in the file now; it is written only once there is a first line.
 Result<std::vector<ordered_json>> lines_so_far(const std::filesystem::path& file) {
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored)) return std::vector<ordered_json>();

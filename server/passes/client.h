@@ -17,9 +17,9 @@ class Replies {
  public:
   virtual ~Replies() = default;
   virtual void verdict(wire::Verdict verdict) = 0;
-  // Of a prompt.
+  // A prompt's rows.
   virtual void activations(wire::Activations chunk) = 0;
-  // Of a run, behind their verdict.
+  // A run's rows, after the verdict that they belong to.
   virtual void run_activations(wire::Activations rows) { activations(std::move(rows)); }
   virtual void refuse(std::uint32_t round, Error error) = 0;
   // Whether the client is so far behind in reading that a stream has to pause.

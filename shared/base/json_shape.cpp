@@ -1,11 +1,12 @@
 #include "shared/base/json_shape.h"
 
 #include <array>
-#include <cstddef>
+#include <limits>
 
 namespace edgedraft {
+namespace {
 
-bool has_readable_shape(std::string_view json) {
+bool stays_within(std::string_view json, std::size_t members_max, std::size_t members_all_max) {
   std::array<std::size_t, kJsonDepthMax + 1> members{};  // of the object that is open at each depth
   std::size_t depth = 0;
   std::size_t all = 0;
@@ -23,10 +24,21 @@ bool has_readable_shape(std::string_view json) {
     } else if (c == ']' || c == '}') {
       if (depth > 0) --depth;
     } else if (c == ':') {
-      if (++members[depth] > kJsonMembersMax || ++all > kJsonMembersAllMax) return false;
+      if (++members[depth] > members_max || ++all > members_all_max) return false;
     }
   }
   return true;
+}
+
+}  // namespace
+
+bool has_readable_shape(std::string_view json) {
+  return stays_within(json, kJsonMembersMax, kJsonMembersAllMax);
+}
+
+bool has_readable_depth(std::string_view json) {
+  constexpr auto kAny = std::numeric_limits<std::size_t>::max();
+  return stays_within(json, kAny, kAny);
 }
 
 }  // namespace edgedraft

@@ -14,5 +14,7 @@ inline constexpr std::size_t kJsonMembersAllMax = 65'536;  // of all objects wit
 // Whether JSON from elsewhere stays within these limits, by its brackets and colons alone; what is
 // no JSON is for its reader to refuse. Linear, without memory of its own.
 bool has_readable_shape(std::string_view json);
+// Whether it stays within kJsonDepthMax, however many members it has, as a vocabulary does.
+bool has_readable_depth(std::string_view json);
 
 }  // namespace edgedraft

@@ -10,26 +10,6 @@ namespace {
 
 constexpr std::size_t kJsonBytesMax = 64u << 20;
 
-// By the brackets alone, as has_readable_shape(), whose other limits a vocabulary exceeds.
-bool nests_too_deeply(std::string_view json) {
-  std::size_t depth = 0;
-  bool is_quoted = false;
-  for (std::size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (is_quoted) {
-      if (c == '\\') ++i;
-      if (c == '"') is_quoted = false;
-    } else if (c == '"') {
-      is_quoted = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kJsonDepthMax) return true;
-    } else if (c == ']' || c == '}') {
-      if (depth > 0) --depth;
-    }
-  }
-  return false;
-}
-
 Error wrong(const char* key, std::string_view wanted) {
   std::string message(1, '"');
   message.append(key).append("\" is no ").append(wanted);
@@ -53,7 +33,7 @@ Result<nlohmann::json> read_json_object(const std::filesystem::path& path) {
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   // The parser itself would take it, but copying a value recurses once per level.
-  if (nests_too_deeply(text)) {
+  if (!has_readable_depth(text)) {
     return Error{Errc::bad_file,
                  path.string() + " nests deeper than " + std::to_string(kJsonDepthMax) + " levels"};
   }

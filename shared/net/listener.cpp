@@ -495,7 +495,7 @@ class Listener::Impl {
             .paces_output = [&session] { return session.paces_output(); }};
   }
 
-  // Of the session's output; until the socket has it, it is held here.
+  // The session's output has been taken, and is held here until the socket has it.
   static void note_taken(Connection& connection) {
     ReplyHandle::Target& target = *connection.reply->target_;
     target.chunks.take(connection.session.chunks_waiting());

@@ -181,7 +181,7 @@ TEST_F(ConvertTokenizerTest, RefusesAddedTokensThatTakeWhatIsBesideThem) {
   }
 }
 
-// Of a tokenizer.model: what is not "legacy" follows the rule "first".
+// A tokenizer.model that is not "legacy" follows the rule "first".
 TEST_F(ConvertTokenizerTest, TheConfigurationSaysWhereSpacesComeFirst) {
   const test::TinyVocabulary tiny;
   struct Case {

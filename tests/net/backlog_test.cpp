@@ -67,7 +67,7 @@ class GivingApplication final : public ServerApplication {
     changed_.notify_all();
   }
 
-  // Of the one connection.
+  // Answers the only connection.
   ReplyHandle client() {
     const std::scoped_lock lock(mutex_);
     return reply_.value();

@@ -1,0 +1,23 @@
+#include "shared/base/json_shape.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace edgedraft {
+namespace {
+
+TEST(JsonShapeTest, DepthIsLimitedWhateverTheMembers) {
+  const std::string at_limit(kJsonDepthMax, '[');
+  EXPECT_TRUE(has_readable_depth(at_limit));
+  EXPECT_FALSE(has_readable_depth(at_limit + '['));
+  EXPECT_TRUE(has_readable_depth('"' + at_limit + "[\""));
+
+  std::string many = "{";
+  for (std::size_t i = 0; i <= kJsonMembersMax; ++i) many += '"' + std::to_string(i) + "\":0,";
+  EXPECT_TRUE(has_readable_depth(many));
+  EXPECT_FALSE(has_readable_shape(many));
+}
+
+}  // namespace
+}  // namespace edgedraft
