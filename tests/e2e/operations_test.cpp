@@ -104,32 +104,22 @@ TEST_F(OperationsTest, MetricsTellWhatTheClientSaw) {
   EXPECT_EQ(s["link_activation_bytes_total"], stats["activation_bytes_sent"]);
 }
 
-// A pipe that nobody writes to is a model that takes for ever.
+// A pipe that nobody writes to is an index that takes for ever to read.
 TEST_F(OperationsTest, WhileItLoadsItLivesIsNotReadyAndEndsOnASignal) {
-  const std::string model = scratch_ / "model.gguf";
-  ASSERT_EQ(mkfifo(model.c_str(), 0600), 0);
-  Process server({EDGEDRAFT_SERVER, "--model", model, "--listen", "127.0.0.1:0", "--state",
-                  scratch_ / "state", "--metrics", "127.0.0.1:0"},
-                 scratch_ / "server");
-  EXPECT_TRUE(metrics_page(server, "/health").starts_with("HTTP/1.1 200 "));
-  const std::string ready = metrics_page(server, "/ready");
-  EXPECT_TRUE(ready.starts_with("HTTP/1.1 503 ")) << ready;
-  EXPECT_NE(ready.find("loading"), std::string::npos) << ready;
-  server.signal(SIGTERM);
-  EXPECT_EQ(server.wait(), 128 + SIGTERM);
-}
-
-// The same of a server that has its model and is not ready yet: the pipe is an index.
-TEST_F(OperationsTest, BetweenItsModelAndReadyItEndsOnASignal) {
   const std::string index = scratch_ / "index";
   ASSERT_EQ(mkfifo(index.c_str(), 0600), 0);
   const auto profile = scratch_.write(
       "profile.toml", "[target]\npass_ms = [[1, 1]]\n[activation_bytes]\n\"moa-tli0\" = 2048\n");
   Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--bundle",
                   demo_model("moa-tli0"), "--pace-profile", profile, "--index", index, "--listen",
-                  "127.0.0.1:0", "--state", scratch_ / "state"},
+                  "127.0.0.1:0", "--state", scratch_ / "state", "--metrics", "127.0.0.1:0"},
                  scratch_ / "server");
+  // Its model and drafter are there, and the index is next.
   ASSERT_TRUE(server.wait_for_error("padded payloads")) << server.err();
+  EXPECT_TRUE(metrics_page(server, "/health").starts_with("HTTP/1.1 200 "));
+  const std::string ready = metrics_page(server, "/ready");
+  EXPECT_TRUE(ready.starts_with("HTTP/1.1 503 ")) << ready;
+  EXPECT_NE(ready.find("loading"), std::string::npos) << ready;
   server.signal(SIGTERM);
   EXPECT_EQ(server.wait(), 128 + SIGTERM) << server.err();
 }
