@@ -21,27 +21,24 @@ namespace {
 
 constexpr std::uint32_t kMillisecondsMax = 24 * 3600 * 1000;
 
-Error usage(std::string message) {
-  return {Errc::usage, std::move(message)};
-}
-
 Result<void> parse_pin(const std::string& text) {
   constexpr std::string_view kPrefix = "sha256:";
   if (text.starts_with(kPrefix) && text.size() == kPrefix.size() + 64 &&
       from_hex(std::string_view(text).substr(kPrefix.size()))) {
     return {};
   }
-  return usage("'" + text +
-               "' is no pin; give sha256: and 64 hexadecimal digits, as edgedraft-server prints it "
-               "when it starts");
+  return usage_error(
+      "'" + text +
+      "' is no pin; give sha256: and 64 hexadecimal digits, as edgedraft-server prints it "
+      "when it starts");
 }
 
 Result<void> check_trust(const AnswerOptions& o, AnswerConfig& config) {
   if (!o.pin.empty() && !o.ca.empty()) {
-    return usage("--pin and --ca exclude each other: give the one you trust");
+    return usage_error("--pin and --ca exclude each other: give the one you trust");
   }
   if (o.tls_cert.empty() != o.tls_key.empty()) {
-    return usage("--tls-cert and --tls-key go together: a certificate and its private key");
+    return usage_error("--tls-cert and --tls-key go together: a certificate and its private key");
   }
   config.tls = {
       .pin = o.pin, .ca_file = o.ca, .certificate_file = o.tls_cert, .key_file = o.tls_key};
@@ -73,22 +70,23 @@ Result<TreeShape> parse_tree(const std::string& text) {
     const TreeShape shape{.breadth = (*numbers)[0], .depth = (*numbers)[1], .nodes = (*numbers)[2]};
     if (valid(shape)) return shape;
   }
-  return usage("'" + text + "': give BREADTH,DEPTH,NODES, e.g. 8,6,62: breadth 1 to " +
-               std::to_string(kTreeBreadthMax) + ", depth 1 to " + std::to_string(kTreeDepthMax) +
-               ", nodes 1 to " + std::to_string(kTreeNodesMax) +
-               ", and (depth - 1) * breadth below " + std::to_string(kMaskRowsMax));
+  return usage_error("'" + text + "': give BREADTH,DEPTH,NODES, e.g. 8,6,62: breadth 1 to " +
+                     std::to_string(kTreeBreadthMax) + ", depth 1 to " +
+                     std::to_string(kTreeDepthMax) + ", nodes 1 to " +
+                     std::to_string(kTreeNodesMax) + ", and (depth - 1) * breadth below " +
+                     std::to_string(kMaskRowsMax));
 }
 
 Result<std::optional<TreeShape>> shape_of(const AnswerOptions& o) {
   if (o.tree && o.chain) {
-    return usage(
+    return usage_error(
         "--tree and --chain exclude each other; one of them may come from the environment "
         "(EDGEDRAFT_TREE, EDGEDRAFT_CHAIN) or the configuration file");
   }
   if (o.plain) return std::optional<TreeShape>();
   if (o.chain) return std::optional(chain_shape(*o.chain));
   const auto shape = parse_tree(o.tree.value_or("8,6,62"));
-  if (!shape) return usage("--tree: " + shape.error().message);
+  if (!shape) return usage_error("--tree: " + shape.error().message);
   return std::optional(*shape);
 }
 
@@ -96,7 +94,7 @@ Result<void> check_indexes(const DrafterWishes& wishes) {
   if (wishes.indexes.empty()) return {};
   if (!(wishes.merges_if_faster && wishes.kind.empty()) && !drafts_from_indexes(wishes.kind) &&
       std::ranges::none_of(wishes.merge, drafts_from_indexes)) {
-    return usage("--index: no drafter looks anything up in it; leave it out, or ask for one");
+    return usage_error("--index: no drafter looks anything up in it; leave it out, or ask for one");
   }
   // What is drafted goes to the server, which must not learn what is in them.
   const auto indexes = CorpusIndex::open_public(wishes.indexes);
@@ -106,7 +104,7 @@ Result<void> check_indexes(const DrafterWishes& wishes) {
 
 Result<DrafterWishes> check_drafter(const AnswerOptions& o) {
   if (o.bundles.empty()) {
-    return usage(
+    return usage_error(
         "which drafter? Give --bundle FILE.gguf, the same file as the server's (see --help)");
   }
   DrafterWishes wishes{
@@ -115,11 +113,11 @@ Result<DrafterWishes> check_drafter(const AnswerOptions& o) {
   wishes.merges_if_faster = one_word && wishes.merge.front() == "auto";
   if (wishes.merges_if_faster || (one_word && wishes.merge.front() == "none")) wishes.merge.clear();
   if (o.plain && !(wishes.kind.empty() && wishes.merge.empty() && wishes.indexes.empty())) {
-    return usage("--plain drafts nothing: leave out --drafter, --drafter-merge and --index");
+    return usage_error("--plain drafts nothing: leave out --drafter, --drafter-merge and --index");
   }
   if (o.bundles.size() > 1 && (o.plain || !o.drafter.empty())) {
-    return usage(std::string(o.plain ? "--plain" : "--drafter") +
-                 " takes nothing but the tokenizer of a --bundle: give one");
+    return usage_error(std::string(o.plain ? "--plain" : "--drafter") +
+                       " takes nothing but the tokenizer of a --bundle: give one");
   }
   if (auto right = check_indexes(wishes); !right) return right.error();
   return wishes;
@@ -127,30 +125,33 @@ Result<DrafterWishes> check_drafter(const AnswerOptions& o) {
 
 Result<void> check_experiment(const AnswerOptions& o, AnswerConfig& config) {
   if (o.plain && o.offline_bundle.empty() && (o.pace_ms > 0 || !o.pace_profile.empty())) {
-    return usage("--pace-ms and --pace-profile are a drafter's, and with --plain there is none");
+    return usage_error(
+        "--pace-ms and --pace-profile are a drafter's, and with --plain there is none");
   }
   if (!o.pace_profile.empty()) {
-    if (o.pace_ms > 0) return usage("--pace-ms and --pace-profile exclude each other: give one");
+    if (o.pace_ms > 0)
+      return usage_error("--pace-ms and --pace-profile exclude each other: give one");
     auto profile = PaceProfile::read(o.pace_profile);
     if (!profile) return Error{profile.error().code, "--pace-profile " + profile.error().message};
     config.pace_profile = *std::move(profile);
   } else if (o.pace_beside_target) {
-    return usage("--pace-beside-target chooses a part of --pace-profile: give that, too");
+    return usage_error("--pace-beside-target chooses a part of --pace-profile: give that, too");
   }
   if (!o.offline_bundle.empty() && (o.pace_ms > 0 || !o.pace_profile.empty())) {
-    return usage("--offline-bundle writes at its own pace: leave out --pace-ms and --pace-profile");
+    return usage_error(
+        "--offline-bundle writes at its own pace: leave out --pace-ms and --pace-profile");
   }
   config.pace_place =
       o.pace_beside_target ? PaceProfile::Place::beside_target : PaceProfile::Place::device;
   config.cycles_file = o.cycles;
   if (o.offline_after) {
     if (o.plain && o.offline_bundle.empty()) {
-      return usage("--offline-after: with --plain there is no drafter to write on");
+      return usage_error("--offline-after: with --plain there is no drafter to write on");
     }
     config.offline_after = o.offline_after;
   }
   if (o.oracle.empty()) return {};
-  if (o.plain) return usage("--oracle drafts, --plain does not: give one of them");
+  if (o.plain) return usage_error("--oracle drafts, --plain does not: give one of them");
   auto tokens = read_answer_tokens(o.oracle);
   if (!tokens) return Error{tokens.error().code, "--oracle " + tokens.error().message};
   config.oracle = {
@@ -161,18 +162,19 @@ Result<void> check_experiment(const AnswerOptions& o, AnswerConfig& config) {
 // Who draws drafts from a law has to have one, and knows what becomes of them.
 Result<void> check_drawn(const AnswerOptions& o, AnswerConfig& config) {
   if (!config.generation.sampling.drawn_drafts) return {};
-  if (o.plain) return usage("--draw drawn draws drafts, --plain has none: give one of them");
+  if (o.plain) return usage_error("--draw drawn draws drafts, --plain has none: give one of them");
   if (o.overlap == "on" || o.overlap == "economy") {
-    return usage(
+    return usage_error(
         "--draw drawn waits for the verdict on each draft, as hints carry no laws: leave out "
         "--overlap");
   }
   if (!o.drafter.empty() || !config.drafter.merge.empty() || !o.indexes.empty()) {
-    return usage(
+    return usage_error(
         "--draw drawn draws from the law of the bundle's own drafter: leave out --drafter, "
         "--drafter-merge and --index");
   }
-  if (!o.oracle.empty()) return usage("--oracle has no law to draw from: leave out --draw drawn");
+  if (!o.oracle.empty())
+    return usage_error("--oracle has no law to draw from: leave out --draw drawn");
   config.drafter.merges_if_faster = false;
   return {};
 }
@@ -195,10 +197,10 @@ Result<PrivacyGuard::Options> check_privacy(const AnswerOptions& o) {
       known += std::string(to_string(type)) + ", ";
     }
     if (!found)
-      return usage("--private-detect " + word + ": give some of " + known + "or all or none");
+      return usage_error("--private-detect " + word + ": give some of " + known + "or all or none");
   }
   if (privacy.refuses_detected && privacy.detects.empty()) {
-    return usage(
+    return usage_error(
         "--private-found refuse: nothing is looked for, so nothing would be refused; say what "
         "with --private-detect");
   }
@@ -210,9 +212,9 @@ Result<PrivacyGuard::Options> check_privacy(const AnswerOptions& o) {
     if (!line.empty()) privacy.names.push_back(std::move(line));
   }
   if (privacy.names.size() > PrivateVault::kNamesMax) {
-    return usage("--private-names " + o.private_names.string() + " has " +
-                 std::to_string(privacy.names.size()) + " names, and " +
-                 std::to_string(PrivateVault::kNamesMax) + " fit: shorten it");
+    return usage_error("--private-names " + o.private_names.string() + " has " +
+                       std::to_string(privacy.names.size()) + " names, and " +
+                       std::to_string(PrivateVault::kNamesMax) + " fit: shorten it");
   }
   return privacy;
 }
@@ -226,11 +228,11 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   config.drafter = *std::move(drafter);
   config.offline_bundle = o.offline_bundle;
   const auto device = parse_device_request(o.device);
-  if (!device) return usage("--device: " + device.error().message);
+  if (!device) return usage_error("--device: " + device.error().message);
   const auto shape = shape_of(o);
   if (!shape) return shape.error();
   const auto server = parse_endpoint(o.server, EndpointUse::connect);
-  if (!server) return usage("--server: " + server.error().message);
+  if (!server) return usage_error("--server: " + server.error().message);
   config.pads = o.pad;
   config.server = o.server;
   config.host = server->host;
@@ -260,7 +262,7 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   config.thread_count = o.threads;
   config.kv_type = dtype_from_name(o.kv_type).value();
   if (o.plain && o.offline_bundle.empty() && (o.memory != MemoryMeter::kUnlimited || o.ctx > 0)) {
-    return usage("--memory and --ctx are of a drafter, and with --plain there is none");
+    return usage_error("--memory and --ctx are of a drafter, and with --plain there is none");
   }
   config.memory_limit = o.memory;
   config.drafted_positions = o.ctx;

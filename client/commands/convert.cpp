@@ -23,38 +23,36 @@ std::string type_names() {
   return names;
 }
 
-Error usage(std::string message) {
-  return {Errc::usage, std::move(message)};
-}
-
 Result<void> check_drafting(const ConvertCommandOptions& o) {
   if (o.bundle && o.drafter.empty()) {
-    return usage("--bundle: give the drafter with --drafter DIR");
+    return usage_error("--bundle: give the drafter with --drafter DIR");
   }
   if (!o.bundle && !o.drafter.empty()) {
-    return usage("--drafter goes with --bundle: both make the drafter's file for a target");
+    return usage_error("--drafter goes with --bundle: both make the drafter's file for a target");
   }
   if (!o.draft_vocab && !o.corpus.empty()) {
-    return usage("--corpus goes with --draft-vocab N: how many of its tokens to keep");
+    return usage_error("--corpus goes with --draft-vocab N: how many of its tokens to keep");
   }
   if (!o.draft_vocab) return {};
   if (o.corpus.empty()) {
-    return usage(
+    return usage_error(
         "--draft-vocab: give --corpus FILE, a text like those that the drafter will write");
   }
   // The upper end is the model's to say.
   if (*o.draft_vocab < 1 || *o.draft_vocab > kVocabularyCountMax) {
-    return usage("--draft-vocab " + std::to_string(*o.draft_vocab) +
-                 ": give how many tokens to keep, at least 1 and at most the model's vocabulary");
+    return usage_error(
+        "--draft-vocab " + std::to_string(*o.draft_vocab) +
+        ": give how many tokens to keep, at least 1 and at most the model's vocabulary");
   }
   if (!o.bundle && o.type) {
-    return usage("--type: the bundle that --draft-vocab reduces keeps its types; leave it out");
+    return usage_error(
+        "--type: the bundle that --draft-vocab reduces keeps its types; leave it out");
   }
   return {};
 }
 
 Result<std::optional<DType>> check(const ConvertCommandOptions& o) {
-  if (o.input.empty()) return usage("what is to be converted? Give a folder or a GGUF file");
+  if (o.input.empty()) return usage_error("what is to be converted? Give a folder or a GGUF file");
   if (!std::filesystem::exists(o.input)) {
     return Error{Errc::io, o.input.string() + ": no such file or folder"};
   }
@@ -64,7 +62,7 @@ Result<std::optional<DType>> check(const ConvertCommandOptions& o) {
   if (auto right = check_written(o.output, read, o.force); !right) return right.error();
   if (!o.type) return std::optional<DType>();
   const auto type = dtype_from_name(*o.type);
-  if (!type) return usage("--type " + *o.type + ": give one of " + type_names());
+  if (!type) return usage_error("--type " + *o.type + ": give one of " + type_names());
   return type;
 }
 
@@ -72,7 +70,7 @@ Result<std::optional<DType>> check(const ConvertCommandOptions& o) {
 Result<std::vector<std::uint32_t>> choose_tokens(const ConvertCommandOptions& o) {
   if (!o.draft_vocab) return std::vector<std::uint32_t>();
   if (std::filesystem::is_directory(o.input)) {
-    return usage(
+    return usage_error(
         "--draft-vocab is for drafters: give a bundle, or a target's GGUF file with "
         "--bundle --drafter DIR");
   }

@@ -22,14 +22,10 @@
 namespace edgedraft {
 namespace {
 
-Error usage(std::string message) {
-  return {Errc::usage, std::move(message)};
-}
-
 Result<void> check(const IndexCommandOptions& o) {
-  if (o.corpus.empty()) return usage("which texts? Give files of them");
+  if (o.corpus.empty()) return usage_error("which texts? Give files of them");
   if (o.model.empty()) {
-    return usage("--model: give FILE.gguf, the target or any file with its tokenizer");
+    return usage_error("--model: give FILE.gguf, the target or any file with its tokenizer");
   }
   std::vector<std::filesystem::path> read = gguf_files_of(o.model);
   read.insert(read.end(), o.corpus.begin(), o.corpus.end());
@@ -93,11 +89,11 @@ Result<void> rank(const IndexCommandOptions& o, const GgufFile& file,
   const auto tokenizer = Tokenizer::read(file);
   if (!tokenizer) return in_file(o.model, tokenizer.error());
   const auto bos = tokenizer->add_bos() || o.bos ? tokenizer->bos_id() : std::nullopt;
-  if (o.bos && !bos) return usage("--bos: the tokenizer has no such token");
+  if (o.bos && !bos) return usage_error("--bos: the tokenizer has no such token");
   const auto window = static_cast<std::uint32_t>(o.window);
   if (window > model->config.context_length) {
-    return usage("--window: the model's context has " +
-                 std::to_string(model->config.context_length) + " tokens");
+    return usage_error("--window: the model's context has " +
+                       std::to_string(model->config.context_length) + " tokens");
   }
   const auto backend = make_cpu_backend({.threads = static_cast<std::uint32_t>(o.threads)});
   Decoder decoder(*backend, model->config, model->tensors, window);
@@ -131,7 +127,7 @@ Result<void> add_refined(const IndexCommandOptions& o, const GgufFile& file,
   if (auto ranked = rank(o, file, *tokens, candidates); !ranked) return ranked.error();
   const std::size_t all = candidates.size();
   const auto kept = best_of(std::move(candidates), static_cast<std::uint64_t>(*o.keep_tokens));
-  if (kept.empty()) return usage("--keep-tokens: no document is so short");
+  if (kept.empty()) return usage_error("--keep-tokens: no document is so short");
   for (const Candidate& document : kept) {
     if (auto added = builder.add(tokens->subspan(document.first, document.count)); !added) {
       return added.error();
@@ -157,7 +153,7 @@ void print(const std::filesystem::path& path, const IndexFacts& facts) {
 
 Result<int> check_index(const IndexCommandOptions& o) {
   if (!o.corpus.empty() || !o.output.empty()) {
-    return usage("--check reads an index and makes none: leave out texts and -o");
+    return usage_error("--check reads an index and makes none: leave out texts and -o");
   }
   const auto index = CorpusIndex::open(o.check);
   if (!index) return index.error();

@@ -39,6 +39,14 @@ struct Error {
   std::string message;
 };
 
+inline Error usage_error(std::string message) {
+  return {Errc::usage, std::move(message)};
+}
+
+inline Error bad_file(std::string message) {
+  return {Errc::bad_file, std::move(message)};
+}
+
 // The same, with the file's name before the message where it does not name it yet.
 Error in_file(const std::filesystem::path& path, Error error);
 

@@ -29,10 +29,6 @@ std::string key(std::string_view prefix, std::string_view name) {
   return std::string(prefix) + std::string(name);
 }
 
-Error bad(std::string message) {
-  return {Errc::bad_file, std::move(message)};
-}
-
 Result<LayerShape> read_shape(const GgufFile& file, std::string_view prefix) {
   LayerShape shape;
   const std::pair<std::string_view, std::uint32_t*> fields[] = {
@@ -62,13 +58,13 @@ Result<RopeConfig> read_rope(const GgufFile& file, std::string_view prefix,
   const auto theta = file.get_f32(key(prefix, kTheta));
   if (!theta) return theta.error();
   if (!(*theta > 1.0f) || !std::isfinite(*theta)) {
-    return bad(key(prefix, kTheta) + " is no finite number above 1");
+    return bad_file(key(prefix, kTheta) + " is no finite number above 1");
   }
   rope.theta = *theta;
   const auto style = file.get_string(key(prefix, kStyle));
   if (!style) return style.error();
   if (*style != "pairs" && *style != "halves") {
-    return bad(key(prefix, kStyle) + " is neither pairs nor halves");
+    return bad_file(key(prefix, kStyle) + " is neither pairs nor halves");
   }
   rope.style = *style == "pairs" ? RopeStyle::pairs : RopeStyle::halves;
   const std::string divisors = key(tensor_prefix, kDivisors);
@@ -188,7 +184,8 @@ Result<std::uint32_t> read_bundle_count(const GgufFile& file, std::string_view n
                                         std::uint32_t max) {
   const auto count = file.get_u32(name);
   if (!count) return count.error();
-  if (*count == 0 || *count > max) return bad(std::string(name) + " is " + std::to_string(*count));
+  if (*count == 0 || *count > max)
+    return bad_file(std::string(name) + " is " + std::to_string(*count));
   return *count;
 }
 
@@ -199,7 +196,7 @@ Result<std::uint32_t> read_bundle_context(const GgufFile& file) {
 Result<float> read_bundle_epsilon(const GgufFile& file, std::string_view name) {
   const auto epsilon = file.get_f32(name);
   if (!epsilon) return epsilon.error();
-  if (!(*epsilon >= 0.0f && *epsilon < 1.0f)) return bad(std::string(name) + " is impossible");
+  if (!(*epsilon >= 0.0f && *epsilon < 1.0f)) return bad_file(std::string(name) + " is impossible");
   return *epsilon;
 }
 

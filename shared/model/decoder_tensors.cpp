@@ -16,15 +16,11 @@ constexpr std::uint32_t kLayerCountMax = 1024;
 constexpr std::uint32_t kWidthMax = 1u
                                     << 20;  // so that products of two sizes stay far from overflow
 
-Error bad(std::string message) {
-  return {Errc::bad_file, std::move(message)};
-}
-
 Result<HeadShape> read_heads(const GgufFile& file, const std::string& prefix, std::uint32_t dim) {
   const auto query_heads = file.get_u32(prefix + "attention.head_count");
   if (!query_heads) return query_heads.error();
   if (*query_heads == 0 || *query_heads > kWidthMax) {
-    return bad(prefix + "attention.head_count is " + std::to_string(*query_heads));
+    return bad_file(prefix + "attention.head_count is " + std::to_string(*query_heads));
   }
   const auto kv_heads = file.get_u32_or(prefix + "attention.head_count_kv", *query_heads);
   if (!kv_heads) return kv_heads.error();
@@ -62,7 +58,7 @@ Result<std::vector<float>> read_divisors(const GgufFile& file, const std::string
   const auto factor = file.get_f32_or(prefix + "rope.scaling.factor", *old_factor);
   if (!factor) return factor.error();
   if (!(*factor >= 0.0f && std::isfinite(*factor))) {
-    return bad(prefix + "rope.scaling.factor is no finite positive number");
+    return bad_file(prefix + "rope.scaling.factor is no finite positive number");
   }
   if (*factor == 0.0f || *factor == 1.0f) return divisors;
   if (divisors.empty()) divisors.assign(head_dim / 2, 1.0f);
@@ -76,7 +72,7 @@ Result<RopeConfig> read_rope(const GgufFile& file, const std::string& architectu
   const auto theta = file.get_f32_or(prefix + "rope.freq_base", 10000.0f);
   if (!theta) return theta.error();
   if (!(*theta > 1.0f && std::isfinite(*theta))) {
-    return bad(prefix + "rope.freq_base is no finite number above 1");
+    return bad_file(prefix + "rope.freq_base is no finite number above 1");
   }
   const auto rotated = file.get_u32_or(prefix + "rope.dimension_count", head_dim);
   if (!rotated) return rotated.error();
@@ -95,7 +91,7 @@ Result<RopeConfig> read_rope(const GgufFile& file, const std::string& architectu
 Result<std::uint32_t> read_count(const GgufFile& file, const std::string& key, std::uint32_t max) {
   const auto count = file.get_u32(key);
   if (!count) return count.error();
-  if (*count == 0 || *count > max) return bad(key + " is " + std::to_string(*count));
+  if (*count == 0 || *count > max) return bad_file(key + " is " + std::to_string(*count));
   return *count;
 }
 
@@ -108,8 +104,8 @@ Result<std::uint32_t> read_vocabulary_count(const GgufFile& file, std::uint32_t 
   }
   const GgufValue* tokens = file.find_value("tokenizer.ggml.tokens");
   if (tokens != nullptr && tokens->count != table->rows()) {
-    return bad("the tokenizer has " + std::to_string(tokens->count) + " entries, the embedding " +
-               std::to_string(table->rows()) + " rows");
+    return bad_file("the tokenizer has " + std::to_string(tokens->count) +
+                    " entries, the embedding " + std::to_string(table->rows()) + " rows");
   }
   return static_cast<std::uint32_t>(table->rows());
 }
@@ -206,14 +202,14 @@ Result<void> refuse_other_factors(const GgufFile& file, const std::string& prefi
 
 Result<void> check_heads(const HeadShape& heads, const std::string& what) {
   if (heads.query_heads == 0 || heads.kv_heads == 0 || heads.query_heads % heads.kv_heads != 0) {
-    return bad(what + ": " + std::to_string(heads.query_heads) + " query heads over " +
-               std::to_string(heads.kv_heads) + " key heads");
+    return bad_file(what + ": " + std::to_string(heads.query_heads) + " query heads over " +
+                    std::to_string(heads.kv_heads) + " key heads");
   }
   if (heads.head_dim == 0 || heads.head_dim % 2 != 0 || heads.head_dim > kHeadDimMax) {
     return Error{Errc::unsupported, what + ": a head size of " + std::to_string(heads.head_dim) +
                                         "; it must be even and at most 256"};
   }
-  if (heads.query_heads > kWidthMax / heads.head_dim) return bad(what + ": too many heads");
+  if (heads.query_heads > kWidthMax / heads.head_dim) return bad_file(what + ": too many heads");
   return {};
 }
 
@@ -238,7 +234,8 @@ Result<DecoderConfig> read_decoder_config(const GgufFile& file) {
   if (!ffn_dim) return ffn_dim.error();
   const auto epsilon = file.get_f32(prefix + "attention.layer_norm_rms_epsilon");
   if (!epsilon) return epsilon.error();
-  if (!(*epsilon >= 0.0f && *epsilon < 1.0f)) return bad("an impossible layer_norm_rms_epsilon");
+  if (!(*epsilon >= 0.0f && *epsilon < 1.0f))
+    return bad_file("an impossible layer_norm_rms_epsilon");
   const auto heads = read_heads(file, prefix, *dim);
   if (!heads) return heads.error();
   if (auto checked = refuse_other_attention(file, prefix, *context_length); !checked) {
@@ -304,7 +301,7 @@ Result<DecoderTensors> read_decoder_tensors(const GgufFile& file, const DecoderC
   }
   if (file.find_tensor("blk." + std::to_string(config.layer_count) + ".attn_norm.weight") !=
       nullptr) {
-    return bad("the file has more layers than its block_count says");
+    return bad_file("the file has more layers than its block_count says");
   }
   if (auto checked = refuse_unknown_tensors(file); !checked) return checked.error();
   return tensors;

@@ -8,7 +8,7 @@
 namespace edgedraft {
 namespace {
 
-Error bad(std::string message) {
+Error bad_vocabulary(std::string message) {
   return {Errc::bad_file, std::string(kDraftVocabularyKey) + " " + std::move(message)};
 }
 
@@ -19,8 +19,8 @@ Result<std::vector<std::uint32_t>> read_draft_tokens(const GgufFile& file,
   const GgufValue* value = file.find_value(kDraftVocabularyKey);
   if (value == nullptr) return std::vector<std::uint32_t>();
   if (value->type == GgufType::array && (value->count == 0 || value->count > vocabulary_count)) {
-    return bad("has " + std::to_string(value->count) + " entries for a vocabulary of " +
-               std::to_string(vocabulary_count));
+    return bad_vocabulary("has " + std::to_string(value->count) + " entries for a vocabulary of " +
+                          std::to_string(vocabulary_count));
   }
   const auto differences = file.get_i32s(kDraftVocabularyKey);
   if (!differences) return differences.error();
@@ -30,11 +30,11 @@ Result<std::vector<std::uint32_t>> read_draft_tokens(const GgufFile& file,
   for (const std::int32_t difference : *differences) {
     const std::int64_t token = static_cast<std::int64_t>(tokens.size()) + difference;
     if (token < 0 || token >= vocabulary_count) {
-      return bad("names the token " + std::to_string(token) + " of a vocabulary of " +
-                 std::to_string(vocabulary_count));
+      return bad_vocabulary("names the token " + std::to_string(token) + " of a vocabulary of " +
+                            std::to_string(vocabulary_count));
     }
     if (token < least) {
-      return bad("names the token " + std::to_string(token) + " twice or out of order");
+      return bad_vocabulary("names the token " + std::to_string(token) + " twice or out of order");
     }
     least = token + 1;
     tokens.push_back(static_cast<std::uint32_t>(token));

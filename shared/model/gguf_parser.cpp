@@ -15,10 +15,6 @@ constexpr std::uint32_t kAlignmentDefault = 32;
 constexpr std::uint32_t kAlignmentMax = 1u << 20;
 constexpr std::uint64_t kKeyBytesMax = 65535;
 
-Error bad(std::string message) {
-  return {Errc::bad_file, std::move(message)};
-}
-
 std::string quoted(std::string_view text) {
   constexpr std::size_t kShown = 80;
   std::string out = "'";
@@ -29,7 +25,7 @@ std::string quoted(std::string_view text) {
 Result<DType> tensor_type(std::uint32_t number, std::string_view name) {
   const GgufTensorType* known = find_gguf_tensor_type(number);
   if (known == nullptr) {
-    return bad("tensor " + quoted(name) + " has the unknown type " + std::to_string(number));
+    return bad_file("tensor " + quoted(name) + " has the unknown type " + std::to_string(number));
   }
   if (!known->type) {
     return Error{Errc::unsupported,
@@ -67,9 +63,9 @@ std::uint32_t gguf_scalar_bytes(GgufType type) {
 }
 
 Error GgufParser::truncated(std::string_view what) const {
-  return bad("the file ends within " + std::string(what) + ", after " +
-             std::to_string(bytes_.size()) +
-             " bytes: it is truncated, probably a download that broke off; fetch it again");
+  return bad_file("the file ends within " + std::string(what) + ", after " +
+                  std::to_string(bytes_.size()) +
+                  " bytes: it is truncated, probably a download that broke off; fetch it again");
 }
 
 template <class T>
@@ -119,8 +115,8 @@ Result<GgufValue> GgufParser::read_value(std::string_view key) {
     return Error{Errc::unsupported, "the value of " + quoted(key) + " is an array of arrays"};
   }
   if (value.element_type != GgufType::string && gguf_scalar_bytes(value.element_type) == 0) {
-    return bad("the value of " + quoted(key) + " has the unknown type " +
-               std::to_string(static_cast<std::uint32_t>(value.element_type)));
+    return bad_file("the value of " + quoted(key) + " has the unknown type " +
+                    std::to_string(static_cast<std::uint32_t>(value.element_type)));
   }
   const std::size_t start = at_;
   if (auto skipped = skip_elements(value, key); !skipped) return skipped.error();
@@ -132,8 +128,8 @@ Result<void> GgufParser::parse_preamble() {
   const std::string_view start(reinterpret_cast<const char*>(bytes_.data()),
                                std::min(bytes_.size(), kMagic.size()));
   if (start != kMagic.substr(0, start.size())) {
-    return bad("this is no GGUF file (it begins with " + quoted(start) +
-               "); `edgedraft convert` makes one from a Hugging Face directory");
+    return bad_file("this is no GGUF file (it begins with " + quoted(start) +
+                    "); `edgedraft convert` makes one from a Hugging Face directory");
   }
   if (bytes_.size() < kMagic.size()) return truncated("the header");
   at_ = kMagic.size();
@@ -152,8 +148,9 @@ Result<void> GgufParser::parse_preamble() {
   const auto values = read_number<std::uint64_t>("the header");
   if (!values) return values.error();
   if (*tensors > kGgufTensorCountMax || *values > kGgufMetadataCountMax) {
-    return bad("the header declares " + std::to_string(*tensors) + " tensors and " +
-               std::to_string(*values) + " keys, more than any model has: the file is damaged");
+    return bad_file("the header declares " + std::to_string(*tensors) + " tensors and " +
+                    std::to_string(*values) +
+                    " keys, more than any model has: the file is damaged");
   }
   tensor_count_ = *tensors;
   metadata_count_ = *values;
@@ -164,12 +161,12 @@ Result<void> GgufParser::parse_value() {
   const auto key = read_string("the metadata");
   if (!key) return key.error();
   if (key->empty() || key->size() > kKeyBytesMax) {
-    return bad("a metadata key has " + std::to_string(key->size()) + " bytes");
+    return bad_file("a metadata key has " + std::to_string(key->size()) + " bytes");
   }
   const auto value = read_value(*key);
   if (!value) return value.error();
   if (!file_.metadata_.emplace(*key, *value).second) {
-    return bad("the key " + quoted(*key) + " occurs twice");
+    return bad_file("the key " + quoted(*key) + " occurs twice");
   }
   return {};
 }
@@ -180,14 +177,15 @@ Result<void> GgufParser::parse_tensor() {
   const auto dim_count = read_number<std::uint32_t>("the tensor table");
   if (!dim_count) return dim_count.error();
   if (*dim_count == 0 || *dim_count > kGgufDimsMax) {
-    return bad("tensor " + quoted(*name) + " has " + std::to_string(*dim_count) + " dimensions");
+    return bad_file("tensor " + quoted(*name) + " has " + std::to_string(*dim_count) +
+                    " dimensions");
   }
   GgufTensor tensor{.name = *name, .type = DType::f32, .dims = {}, .bytes = {}};
   std::optional<std::uint64_t> rows = 1;
   for (std::uint32_t i = 0; i < *dim_count; ++i) {
     const auto dim = read_number<std::uint64_t>("the tensor table");
     if (!dim) return dim.error();
-    if (*dim == 0) return bad("tensor " + quoted(*name) + " has a dimension of zero");
+    if (*dim == 0) return bad_file("tensor " + quoted(*name) + " has a dimension of zero");
     tensor.dims.push_back(*dim);
     if (i > 0 && rows) rows = checked_mul(*rows, *dim);
   }
@@ -201,9 +199,9 @@ Result<void> GgufParser::parse_tensor() {
 
   const auto per_row = row_bytes(tensor.type, tensor.cols());
   const auto byte_count = per_row && rows ? checked_mul(*per_row, *rows) : std::nullopt;
-  if (!byte_count) return bad("tensor " + quoted(*name) + " has an impossible shape");
+  if (!byte_count) return bad_file("tensor " + quoted(*name) + " has an impossible shape");
   if (!file_.tensor_index_.emplace(*name, file_.tensors_.size()).second) {
-    return bad("the tensor " + quoted(*name) + " occurs twice");
+    return bad_file("the tensor " + quoted(*name) + " occurs twice");
   }
   file_.tensors_.push_back(std::move(tensor));
   placed_.push_back({*offset, *byte_count});
@@ -214,8 +212,8 @@ Result<void> GgufParser::place_tensors() {
   const auto alignment = file_.get_u32_or("general.alignment", kAlignmentDefault);
   if (!alignment) return alignment.error();
   if (*alignment < 8 || *alignment > kAlignmentMax || (*alignment & (*alignment - 1)) != 0) {
-    return bad("general.alignment is " + std::to_string(*alignment) +
-               "; a power of two from 8 on is needed");
+    return bad_file("general.alignment is " + std::to_string(*alignment) +
+                    "; a power of two from 8 on is needed");
   }
   const std::uint64_t data_start = (at_ + *alignment - 1) / *alignment * *alignment;
 
@@ -228,15 +226,16 @@ Result<void> GgufParser::place_tensors() {
     GgufTensor& tensor = file_.tensors_[i];
     const auto [offset, byte_count] = placed_[i];
     if (offset % *alignment != 0) {
-      return bad("tensor " + quoted(tensor.name) + " is not aligned to " +
-                 std::to_string(*alignment) + " bytes");
+      return bad_file("tensor " + quoted(tensor.name) + " is not aligned to " +
+                      std::to_string(*alignment) + " bytes");
     }
     if (offset < previous_end) {
-      return bad("tensor " + quoted(tensor.name) + " overlaps another one");
+      return bad_file("tensor " + quoted(tensor.name) + " overlaps another one");
     }
     const auto end = checked_add(offset, byte_count);
     const auto end_in_file = end ? checked_add(data_start, *end) : std::nullopt;
-    if (!end_in_file) return bad("tensor " + quoted(tensor.name) + " has an impossible offset");
+    if (!end_in_file)
+      return bad_file("tensor " + quoted(tensor.name) + " has an impossible offset");
     if (*end_in_file > bytes_.size()) return truncated("tensor " + quoted(tensor.name));
     tensor.bytes = bytes_.subspan(data_start + offset, byte_count);
     previous_end = *end;

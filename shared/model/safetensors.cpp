@@ -22,14 +22,10 @@ constexpr ElementType kElementTypes[] = {
     {"U64", 8},     {"U32", 4}, {"U16", 2}, {"U8", 1},   {"BOOL", 1},
 };
 
-Error bad(std::string message) {
-  return {Errc::bad_file, std::move(message)};
-}
-
 Error truncated(std::uint64_t there, std::uint64_t wanted) {
-  return bad("the file has " + std::to_string(there) + " bytes where its header asks for " +
-             std::to_string(wanted) +
-             ": it is truncated, probably a download that broke off; fetch it again");
+  return bad_file("the file has " + std::to_string(there) + " bytes where its header asks for " +
+                  std::to_string(wanted) +
+                  ": it is truncated, probably a download that broke off; fetch it again");
 }
 
 struct Range {
@@ -45,7 +41,7 @@ std::optional<std::uint64_t> count_of(const nlohmann::json& value) {
 // Fills type and shape; the bytes follow once the whole table has been checked.
 Result<Range> parse_entry(const std::string& name, const nlohmann::json& entry,
                           SafetensorsTensor& tensor) {
-  const Error damaged = bad("the entry of tensor " + name + " is damaged");
+  const Error damaged = bad_file("the entry of tensor " + name + " is damaged");
   if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string() ||
       !entry.contains("shape") || !entry["shape"].is_array() || !entry.contains("data_offsets") ||
       !entry["data_offsets"].is_array() || entry["data_offsets"].size() != 2 ||
@@ -80,11 +76,11 @@ Result<void> check_tiling(std::vector<Range> ranges, std::uint64_t data_bytes) {
   });
   std::uint64_t at = 0;
   for (const Range& range : ranges) {
-    if (range.begin != at) return bad("the tensors overlap or leave gaps");
+    if (range.begin != at) return bad_file("the tensors overlap or leave gaps");
     at = range.end;
   }
   if (at > data_bytes) return truncated(data_bytes, at);
-  if (at < data_bytes) return bad("the file has bytes behind its last tensor");
+  if (at < data_bytes) return bad_file("the file has bytes behind its last tensor");
   return {};
 }
 
@@ -111,15 +107,16 @@ Result<SafetensorsFile> SafetensorsFile::parse(ByteView bytes) {
   if (bytes.size() < kLengthBytes) return truncated(bytes.size(), kLengthBytes);
   const auto header_bytes = load_le<std::uint64_t>(bytes.data());
   if (header_bytes > kSafetensorsHeaderBytesMax) {
-    return bad("this is no safetensors file: its header would have " +
-               std::to_string(header_bytes) + " bytes");
+    return bad_file("this is no safetensors file: its header would have " +
+                    std::to_string(header_bytes) + " bytes");
   }
   if (header_bytes > bytes.size() - kLengthBytes) {
     return truncated(bytes.size(), kLengthBytes + header_bytes);
   }
   const char* text = reinterpret_cast<const char*>(bytes.data() + kLengthBytes);
   const auto header = nlohmann::json::parse(text, text + header_bytes, nullptr, false);
-  if (!header.is_object()) return bad("this is no safetensors file: its header is no JSON object");
+  if (!header.is_object())
+    return bad_file("this is no safetensors file: its header is no JSON object");
 
   const ByteView data = bytes.subspan(kLengthBytes + header_bytes);
   SafetensorsFile file;
@@ -154,12 +151,13 @@ Result<std::set<std::string>> shard_names(const std::filesystem::path& index) {
   const auto json = read_json_object(index);
   if (!json) return json.error();
   const auto map = json->find("weight_map");
-  if (map == json->end() || !map->is_object()) return bad(index.string() + " has no weight_map");
+  if (map == json->end() || !map->is_object())
+    return bad_file(index.string() + " has no weight_map");
   std::set<std::string> names;
   for (const auto& [tensor, file] : map->items()) {
     const std::string name = file.is_string() ? file.get<std::string>() : "";
     if (name.empty() || name.find('/') != name.npos || name == "..") {
-      return bad(index.string() + " names an impossible file for " + tensor);
+      return bad_file(index.string() + " names an impossible file for " + tensor);
     }
     names.insert(name);
   }
@@ -190,7 +188,7 @@ Result<SafetensorsModel> SafetensorsModel::open(const std::filesystem::path& dir
   for (const SafetensorsFile& shard : model.shards_) {
     for (const auto& [name, tensor] : shard.tensors()) {
       if (!model.tensors_.emplace(name, &tensor).second) {
-        return bad("tensor " + name + " is in two shards");
+        return bad_file("tensor " + name + " is in two shards");
       }
     }
   }

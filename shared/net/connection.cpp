@@ -16,7 +16,6 @@ namespace {
 namespace asio = boost::asio;
 using namespace boost::asio::experimental::awaitable_operators;
 
-constexpr auto kToken = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kReadBytes = 16u << 10;   // a TLS record
 constexpr std::size_t kWriteBytes = 64u << 10;  // some of them: progress is seen in such steps
 // For last words: an Error, a Close, the TLS goodbye.

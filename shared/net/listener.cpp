@@ -29,7 +29,6 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-constexpr auto kToken = asio::as_tuple(asio::use_awaitable);
 // When accepting fails for want of file descriptors, trying again at once would only spin.
 constexpr Duration kAcceptPause = std::chrono::milliseconds(50);
 // How often drain() looks who is through.

@@ -185,7 +185,7 @@ TEST(KQuantTest, ReadsQ6KByHand) {
   EXPECT_EQ(back[100], 0.0f);
 }
 
-class BlockTest : public testing::TestWithParam<DType> {};
+class BlockTest : public ::testing::TestWithParam<DType> {};
 
 // Seed 12. A step of a type with n bits is about the range of a group over 2^n, a uniform error
 // within half a step has a root mean square of step / sqrt(12), and the numbers' own is near a

@@ -15,7 +15,7 @@
 namespace edgedraft::bench {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kAgreementHelp =
     R"(Compares a model with what another implementation recorded, and exits with 1 where they differ.
 
 --greedy: JSON lines with "prompt", "prompt_ids" and "greedy_ids", and "model", the name of the file that they
@@ -219,7 +219,7 @@ Result<bool> compare_texts(const AgreementOptions& o) {
 }  // namespace
 
 void declare_agreement(CLI::App& app, AgreementOptions& o) {
-  app.footer(kHelp);
+  app.footer(kAgreementHelp);
   app.add_option("--model", o.model, "The model")->type_name("FILE.gguf");
   app.add_option("--greedy", o.greedy, "Recorded greedy decoding")->type_name("FILE.jsonl");
   app.add_option("--recorded-as", o.recorded_as, "The model's name there [its file's name]")

@@ -22,7 +22,7 @@
 namespace edgedraft::bench {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kDeviceHelp =
     R"(Times the operations of a Mixture-of-Attentions drafter (one TLI layer, random weights) on a
 Vulkan device, and a whole drafting step: one level of a tree of so many rows (width), from
 tokens to the best eight continuations of each.
@@ -309,7 +309,7 @@ class DeviceBench {
 }  // namespace
 
 void declare_device(CLI::App& app, DeviceBenchOptions& o) {
-  app.footer(kHelp);
+  app.footer(kDeviceHelp);
   app.add_option("--device", o.device, "vulkan (the first that can be used) or vulkan:N")
       ->capture_default_str();
   app.add_option("--features", o.features, kFeaturesHelp)->capture_default_str();

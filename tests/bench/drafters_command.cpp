@@ -29,7 +29,7 @@
 namespace edgedraft::bench {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kDraftersHelp =
     R"(One row per drafter of a target, on held-out prompts, so that they can be compared:
 
   tau       tokens per target pass in cycles that wait for their verdicts, the target's own included (plain
@@ -458,7 +458,7 @@ Result<Texts> read_texts(const DraftersOptions& o) {
 }  // namespace
 
 void declare_drafters(CLI::App& app, DraftersOptions& o) {
-  app.footer(kHelp);
+  app.footer(kDraftersHelp);
   declare_arms(app, o.arms);
   app.add_option("--prompts-per-task", o.prompts_per_task, "The first so many alone; 0: all")
       ->capture_default_str();

@@ -30,7 +30,7 @@
 namespace edgedraft::bench {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kEngineHelp =
     R"(Times passes of a whole decoder for different numbers of rows (widths): width 1 is plain
 decoding, width N the verification of a draft tree of N nodes. Then a prompt.
 
@@ -225,7 +225,7 @@ std::vector<ShareKind> share_kinds(const PassLimits& limits) {
 }  // namespace
 
 void declare_engine(CLI::App& app, EngineOptions& options) {
-  app.footer(kHelp);
+  app.footer(kEngineHelp);
   app.add_option("--model", options.model, "a target, or an independent drafter")
       ->type_name("FILE.gguf");
   app.add_option("--shape", options.shape,

@@ -17,7 +17,7 @@
 namespace edgedraft::bench {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kFingerprintHelp =
     R"(Can an observer of the network tell prompts apart, by sizes, gaps and counts alone, with and without --pad?
 Every prompt is answered many times, sampled with a seed each and over a link that draws its delays anew, in
 simulated time through the client's and the server's own code. A classifier learns from the first --known answers
@@ -83,7 +83,7 @@ Figures figures_of(const std::vector<std::vector<Trace>>& repetitions, std::size
 }  // namespace
 
 void declare_fingerprint(CLI::App& app, FingerprintOptions& o) {
-  app.footer(kHelp);
+  app.footer(kFingerprintHelp);
   app.add_option("--model", o.model, "The target")->type_name("FILE.gguf");
   app.add_option("--bundle", o.bundle, "The drafter")->type_name("FILE.gguf");
   app.add_option("--prompts", o.prompts, "JSON lines with task, prompt")->type_name("FILE");

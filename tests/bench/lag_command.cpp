@@ -16,7 +16,7 @@
 namespace edgedraft::bench {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kLagHelp =
     R"(How often drafts are right, by what a drafter that runs ahead of its server has to go by:
   lag     tokens that follow the newest activations when a draft is made; a cycle that waits for its
           verdict has a lag of 0. The tokens themselves are known. Only drafters that are sent
@@ -145,7 +145,7 @@ nlohmann::ordered_json to_json(const Counted& counted, const Counted* against) {
 }  // namespace
 
 void declare_lag(CLI::App& app, LagOptions& o) {
-  app.footer(kHelp);
+  app.footer(kLagHelp);
   declare_arms(app, o.arms);
   app.add_option("--prompts-per-task", o.prompts_per_task, "The first so many alone; 0: all")
       ->capture_default_str();

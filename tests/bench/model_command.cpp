@@ -17,7 +17,7 @@
 namespace edgedraft::bench {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kModelHelp =
     R"(Writes a GGUF file with the sizes of a known model and random weights: it answers nonsense, at
 the true cost in time and memory. Its tokenizer knows bytes only.
 
@@ -138,7 +138,7 @@ Result<void> write_tensor(GgufWriter& writer, const GgufTensorInfo& tensor, Rand
 }  // namespace
 
 void declare_model(CLI::App& app, ModelOptions& options) {
-  app.footer(kHelp);
+  app.footer(kModelHelp);
   app.add_option("--shape", options.shape, "llama-1.1b, llama3-8b or llama3-8b-draft")
       ->capture_default_str();
   app.add_option("--type", options.type, "f16, q8_0, q4_k and so on")->capture_default_str();

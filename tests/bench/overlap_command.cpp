@@ -22,7 +22,7 @@
 namespace edgedraft::bench {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kOverlapHelp =
     R"(Drafting with and without waiting for verdicts, over the shipped networks' delays and losses, at the pace of
 named hardware, in simulated time through the client's and the server's own code. Compared:
 
@@ -363,7 +363,7 @@ Result<int> tell_grid(const OverlapOptions& o, Grid& grid,
 }  // namespace
 
 void declare_overlap(CLI::App& app, OverlapOptions& o) {
-  app.footer(kHelp);
+  app.footer(kOverlapHelp);
   app.add_option("--model", o.model, "The target")->type_name("FILE.gguf");
   app.add_option("--bundle", o.bundle, "The drafter whose activations and pace count")
       ->type_name("FILE.gguf");

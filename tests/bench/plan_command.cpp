@@ -23,7 +23,7 @@
 namespace edgedraft::bench {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kPlanHelp =
     R"(What drafting a chain of gamma tokens is worth, if each is accepted with probability alpha: tokens a cycle,
 speed-up, operations by those without drafts. A drafting step takes c times a pass of the target and c-hat
 times its operations; by default both are 0 and the rows are those that were published with the formulas.
@@ -212,7 +212,7 @@ Result<int> print_measured(const PlanOptions& o) {
 }  // namespace
 
 void declare_plan(CLI::App& app, PlanOptions& o) {
-  app.footer(kHelp);
+  app.footer(kPlanHelp);
   app.add_option("--rows", o.rows, "What to plan for")
       ->type_name("ALPHA:GAMMA,...")
       ->delimiter(',');

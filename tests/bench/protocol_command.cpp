@@ -15,7 +15,7 @@
 namespace edgedraft::bench {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kProtocolHelp =
     R"(Runs server and client over TLS on loopback and counts the bytes of every cycle: in the messages'
 payloads, with frame headers, and at the TCP socket. Beside them stands the paper's formula, 4 M bytes up for
 M nodes and 3 A + 2 A E_kv (TLI + 1) down for A new tokens (Mixture of Attentions, Table 7), and what the
@@ -251,7 +251,7 @@ void print_json(const Totals& t, const Compression& c) {
 }  // namespace
 
 void declare_protocol(CLI::App& app, ProtocolOptions& o) {
-  app.footer(kHelp);
+  app.footer(kProtocolHelp);
   app.add_option("--model", o.model, "The target")->type_name("FILE.gguf");
   app.add_option("--bundle", o.bundle, "The drafter")->type_name("FILE.gguf");
   app.add_option("-p,--prompt", o.prompt, "What to answer")->capture_default_str();

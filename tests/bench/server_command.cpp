@@ -16,7 +16,7 @@
 namespace edgedraft::bench {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kServerHelp =
     R"(One server, many devices that ask one held-out prompt after another, in simulated time: passes and drafts
 take as long as they really take on this machine, one at a time, but each device drafts on a machine of its
 own and sits behind --rtt-ms. Compared in one run:
@@ -92,7 +92,7 @@ void print(const std::vector<Line>& lines) {
 }  // namespace
 
 void declare_server(CLI::App& app, ServerBenchOptions& o) {
-  app.footer(kHelp);
+  app.footer(kServerHelp);
   app.add_option("--model", o.model, "The target")->type_name("FILE.gguf");
   app.add_option("--bundle", o.bundle, "The devices' drafter")->type_name("FILE.gguf");
   app.add_option("--prompts", o.prompts, "JSON lines with task, prompt")->type_name("FILE");

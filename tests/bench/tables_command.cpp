@@ -14,7 +14,7 @@
 namespace edgedraft::bench {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kTablesHelp =
     R"(Follows a text as a conversation grows, and prints what a cycle takes of each drafter without weights: three
 tokens are written, of which two are taken back and one is kept, and a tree is drafted behind it. The text should
 be none that an index holds; what is looked up then lies anywhere in it. Pages of an index that are not in memory
@@ -28,7 +28,7 @@ constexpr std::uint64_t kTextBytesMax = 1u << 26;
 }  // namespace
 
 void declare_tables(CLI::App& app, TablesOptions& o) {
-  app.footer(kHelp);
+  app.footer(kTablesHelp);
   app.add_option("--model", o.model, "Any file with the tokenizer")->type_name("FILE.gguf");
   app.add_option("--kinds", o.kinds, "Drafters that need no bundle")
       ->type_name("KIND,...")

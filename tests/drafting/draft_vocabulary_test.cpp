@@ -101,7 +101,7 @@ TEST(DraftVocabularyTest, AReducedDrafterIsNoTarget) {
 }
 
 // Choosing the tokens.
-class ChooseDraftTokensTest : public testing::Test {
+class ChooseDraftTokensTest : public ::testing::Test {
  protected:
   Result<DraftTokens> choose(std::string_view text, std::uint32_t count) {
     return choose_draft_tokens(tokenizer_,
@@ -179,7 +179,7 @@ TEST_F(ChooseDraftTokensTest, NamesTheOptionThatIsWrong) {
 }
 
 // Writing bundles.
-class ReducedBundleTest : public testing::Test {
+class ReducedBundleTest : public ::testing::Test {
  protected:
   const std::filesystem::path fixtures_ = EDGEDRAFT_TEST_DATA "/fixtures/moa";
 

@@ -36,7 +36,7 @@ RawGguf model_of(const Texts& texts) {
   return raw;
 }
 
-class IndependentBundleTest : public testing::Test {
+class IndependentBundleTest : public ::testing::Test {
  protected:
   std::filesystem::path path(std::string_view name) const { return folder_ / name; }
 

@@ -20,7 +20,7 @@ Result<Tokenizer> read(const TinyByteBpe& vocabulary, const std::string& pre) {
   return Tokenizer::read(GgufFile::parse(bytes).value());
 }
 
-class ByteBpeTest : public testing::Test {
+class ByteBpeTest : public ::testing::Test {
  protected:
   std::uint32_t id(const std::string& text) const { return vocabulary_.id(text); }
   Ids encode(const std::string& text) const { return tokenizer_.encode(text, Special::plain); }

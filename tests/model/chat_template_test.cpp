@@ -328,7 +328,7 @@ TEST(ChatTemplateTest, AnUnknownRoleIsForeign) {
   }
 }
 
-class UnsupportedTest : public testing::TestWithParam<std::pair<const char*, const char*>> {};
+class UnsupportedTest : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
 
 TEST_P(UnsupportedTest, IsNamedWithItsLineAndTheRemedy) {
   const auto [source, named] = GetParam();

@@ -12,7 +12,7 @@
 namespace edgedraft::test {
 
 // Converts a folder into a file "m.gguf" in another.
-class ConvertFixture : public testing::Test {
+class ConvertFixture : public ::testing::Test {
  protected:
   // What is in the folder.
   Result<void> convert_input(DType type) {

@@ -86,7 +86,7 @@ TEST_F(ConvertTest, LeavesQwen2InHalvesOrderAndKeepsItsBiases) {
             source_row("model.layers.0.self_attn.q_proj.weight", 1, 32));
 }
 
-class TypeTest : public ConvertTest, public testing::WithParamInterface<DType> {};
+class TypeTest : public ConvertTest, public ::testing::WithParamInterface<DType> {};
 
 TEST_P(TypeTest, StoresMatricesSoAndVectorsInF32) {
   const GgufFile file = converted({}, GetParam());
@@ -136,7 +136,7 @@ HfDirectory wide_directory() {
   return source;
 }
 
-class LargeBlockTest : public ConvertTest, public testing::WithParamInterface<DType> {};
+class LargeBlockTest : public ConvertTest, public ::testing::WithParamInterface<DType> {};
 
 TEST_P(LargeBlockTest, StoresWhatItCanAndTheRestInEightBits) {
   const GgufFile file = converted(wide_directory(), GetParam());

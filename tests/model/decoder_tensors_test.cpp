@@ -248,7 +248,7 @@ RawGguf decoder_with(const Setting& setting) {
   return raw;
 }
 
-class OtherComputationTest : public testing::TestWithParam<Setting> {};
+class OtherComputationTest : public ::testing::TestWithParam<Setting> {};
 
 TEST_P(OtherComputationTest, IsRefusedByItsKey) {
   expect_error(decoder_with(GetParam()), Errc::unsupported, "llama." + GetParam().first);
@@ -267,7 +267,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Setting("residual_scale", -1.0f), Setting("rope.scaling.attn_factor", 1.19f),
                     Setting("attention.scale", 1.0f), Setting("attention.scale", 0.499f)));
 
-class NeutralSettingTest : public testing::TestWithParam<Setting> {};
+class NeutralSettingTest : public ::testing::TestWithParam<Setting> {};
 
 TEST_P(NeutralSettingTest, Loads) {
   const auto error = error_of(decoder_with(GetParam()));

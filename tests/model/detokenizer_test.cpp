@@ -7,7 +7,7 @@
 namespace edgedraft {
 namespace {
 
-class DetokenizerTest : public testing::Test {
+class DetokenizerTest : public ::testing::Test {
  protected:
   DetokenizerTest() {
     test::RawGguf raw;

@@ -33,7 +33,7 @@ TEST(GgufPartNameTest, OtherNamesAreThoseOfWholeModels) {
 }
 
 // raw_decoder in three files: metadata alone, then the tensors in two halves.
-class GgufPartsTest : public testing::Test {
+class GgufPartsTest : public ::testing::Test {
  protected:
   GgufPartsTest() {
     const RawGguf whole = test::raw_decoder();

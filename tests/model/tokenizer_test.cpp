@@ -34,7 +34,7 @@ Tokenizer tiny(SpacePrefix prefix) {
   return std::move(tokenizer.value());
 }
 
-class TokenizerTest : public testing::Test {
+class TokenizerTest : public ::testing::Test {
  protected:
   std::uint32_t id(const std::string& text) const { return vocabulary_.id(text); }
   TinyVocabulary vocabulary_;
@@ -234,7 +234,7 @@ TEST_F(TokenizerTest, TakesTheEndOfTurnFromTheFile) {
   EXPECT_TRUE(tokenizer->is_end(id("<|end|>")));
 }
 
-class RoundTripTest : public testing::TestWithParam<std::string> {};
+class RoundTripTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(RoundTripTest, TextComesBack) {
   for (const SpacePrefix prefix : {SpacePrefix::on, SpacePrefix::off}) {

@@ -11,7 +11,7 @@
 namespace edgedraft {
 namespace {
 
-class ListenerAbuseTest : public testing::Test {
+class ListenerAbuseTest : public ::testing::Test {
  protected:
   ~ListenerAbuseTest() override { server_->expect_serves(); }
 

@@ -73,7 +73,7 @@ TEST(TlsTest, CertificateOfTheFutureIsRefusedEvenWithTheRightPin) {
   EXPECT_NE(message_of(event).find("not valid before"), std::string::npos);
 }
 
-class TlsCaTest : public testing::Test {
+class TlsCaTest : public ::testing::Test {
  protected:
   TlsCaTest() {
     make_identity(directory_.path(), "ca", {.common_name = "our CA", .is_ca = true});

@@ -34,7 +34,7 @@ TEST(ActivationCodecTest, SmallCaseByEye) {
   EXPECT_EQ(round_trip(layout, row), (std::vector<float>{127, -1, 0, -254, 4}));
 }
 
-class ActivationCodecSizes : public testing::TestWithParam<std::uint32_t> {};
+class ActivationCodecSizes : public ::testing::TestWithParam<std::uint32_t> {};
 
 // Half a step, and what the float16 scale may fall short of max / 127 at the group's largest value.
 TEST_P(ActivationCodecSizes, ErrorIsAtMostHalfAStep) {
@@ -116,7 +116,7 @@ TEST(ActivationCodecTest, AChunkIsNoLargerThanAVerdict) {
   EXPECT_EQ(chunk_rows(ActivationLayout({1022})), 64u) << "else as large as is good";
 }
 
-class ActivationCompressionTest : public testing::TestWithParam<wire::Codec> {};
+class ActivationCompressionTest : public ::testing::TestWithParam<wire::Codec> {};
 
 TEST_P(ActivationCompressionTest, SurvivesTheWay) {
   Random random(1);

@@ -5,7 +5,7 @@
 
 namespace edgedraft {
 
-class ServerSessionTest : public testing::Test {
+class ServerSessionTest : public ::testing::Test {
  protected:
   Result<void> hear(const wire::Message& message) {
     return session_.receive(now_, wire::encode(outgoing(message)));

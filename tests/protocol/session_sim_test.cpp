@@ -344,7 +344,7 @@ class ToyClient {
   bool streaming_ = false;  // the last draft asked for a stream
 };
 
-class SessionSim : public testing::TestWithParam<std::uint64_t> {};
+class SessionSim : public ::testing::TestWithParam<std::uint64_t> {};
 
 // However the bytes arrive and wherever the link breaks, the client ends with exactly the target's
 // tokens, and neither side ever finds fault with the other.

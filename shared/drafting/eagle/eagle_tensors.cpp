@@ -13,16 +13,12 @@ namespace {
 constexpr std::uint32_t kLayerCountMax = 1024;
 constexpr std::size_t kVariantBytesMax = 32;
 
-Error bad(std::string message) {
-  return {Errc::bad_file, std::move(message)};
-}
-
 Result<EagleConfig> read_config(const GgufFile& file) {
   const auto architecture = file.architecture();
   if (!architecture) return architecture.error();
   if (*architecture != kEagleArchitecture) {
-    return bad("the architecture is '" + std::string(*architecture) + "', not " +
-               std::string(kEagleArchitecture));
+    return bad_file("the architecture is '" + std::string(*architecture) + "', not " +
+                    std::string(kEagleArchitecture));
   }
   EagleConfig config;
   auto layer = read_bundle_layer(file, kEagleLayerPrefix, "layer.");
@@ -44,7 +40,7 @@ Result<EagleConfig> read_config(const GgufFile& file) {
   if (!variant) return variant.error();
   const auto is_plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
   if (variant->size() > kVariantBytesMax || !std::ranges::all_of(*variant, is_plain)) {
-    return bad(std::string(kEagleVariant) + " is no name of lower-case letters and digits");
+    return bad_file(std::string(kEagleVariant) + " is no name of lower-case letters and digits");
   }
   config.variant = *variant;
   auto vocabulary = read_bundle_vocabulary(file, config.layer.dim);

@@ -25,10 +25,6 @@ constexpr std::size_t kTokenizerAt = 32;
 constexpr std::size_t kContentAt = 64;
 constexpr std::size_t kHeaderDigestAt = 96;
 
-Error bad(std::string message) {
-  return {Errc::bad_file, std::move(message)};
-}
-
 }  // namespace
 
 Bytes to_header(const IndexFacts& facts) {
@@ -75,18 +71,18 @@ Result<std::vector<CorpusIndex>> CorpusIndex::open_public(
 Result<CorpusIndex> CorpusIndex::parse(ByteView bytes) {
   if (bytes.size() < kIndexHeaderBytes ||
       !std::ranges::equal(bytes.first(kMagic.size()), as_byte_view(kMagic))) {
-    return bad("no index; `edgedraft index` makes one of a corpus");
+    return bad_file("no index; `edgedraft index` makes one of a corpus");
   }
   const std::byte* const header = bytes.data();
   EDGEDRAFT_CHECK(reinterpret_cast<std::uintptr_t>(header) % alignof(std::uint32_t) == 0);
   const auto version = load_le<std::uint32_t>(header + kVersionAt);
   if (version != kVersion) {
-    return bad("an index of version " + std::to_string(version) + ", this program reads " +
-               std::to_string(kVersion) + "; make it again with `edgedraft index`");
+    return bad_file("an index of version " + std::to_string(version) + ", this program reads " +
+                    std::to_string(kVersion) + "; make it again with `edgedraft index`");
   }
   if (!std::ranges::equal(sha256(bytes.first(kHeaderDigestAt)),
                           bytes.subspan(kHeaderDigestAt, sizeof(Digest)))) {
-    return bad("its header is damaged; make it again with `edgedraft index`");
+    return bad_file("its header is damaged; make it again with `edgedraft index`");
   }
   CorpusIndex index;
   IndexFacts& facts = index.facts_;
@@ -99,13 +95,13 @@ Result<CorpusIndex> CorpusIndex::parse(ByteView bytes) {
   std::ranges::copy(bytes.subspan(kContentAt, sizeof(Digest)), facts.content.begin());
   if ((flags & ~kPublic) != 0 || facts.token_count > kIndexTokensMax ||
       facts.suffix_count > facts.token_count || facts.vocabulary_count == kDocumentEnd) {
-    return bad("its header says what no index says");
+    return bad_file("its header says what no index says");
   }
   const std::uint64_t size =
       kIndexHeaderBytes + 4 * (std::uint64_t{facts.token_count} + facts.suffix_count);
   if (bytes.size() != size) {
-    return bad("has " + std::to_string(bytes.size()) + " bytes where its header says " +
-               std::to_string(size) + ": it was cut off or added to");
+    return bad_file("has " + std::to_string(bytes.size()) + " bytes where its header says " +
+                    std::to_string(size) + ": it was cut off or added to");
   }
   index.content_ = bytes.subspan(kIndexHeaderBytes);
   const auto* const numbers = reinterpret_cast<const std::uint32_t*>(index.content_.data());
@@ -116,7 +112,7 @@ Result<CorpusIndex> CorpusIndex::parse(ByteView bytes) {
 
 Result<void> CorpusIndex::check_content() const {
   if (sha256(content_) == facts_.content) return {};
-  return bad("its content is not what was written; make it again with `edgedraft index`");
+  return bad_file("its content is not what was written; make it again with `edgedraft index`");
 }
 
 int CorpusIndex::compare(std::uint32_t suffix, std::span<const std::uint32_t> run) const {

@@ -14,10 +14,6 @@ namespace {
 
 constexpr std::uint32_t kLayerCountMax = 1024;
 
-Error bad(std::string message) {
-  return {Errc::bad_file, std::move(message)};
-}
-
 Result<std::vector<MedusaChoice>> read_tree(const GgufFile& file, std::uint32_t head_count) {
   if (file.find_value(kMedusaTreeParents) == nullptr &&
       file.find_value(kMedusaTreeRanks) == nullptr) {
@@ -34,8 +30,8 @@ Result<MedusaConfig> read_config(const GgufFile& file) {
   const auto architecture = file.architecture();
   if (!architecture) return architecture.error();
   if (*architecture != kMedusaArchitecture) {
-    return bad("the architecture is '" + std::string(*architecture) + "', not " +
-               std::string(kMedusaArchitecture));
+    return bad_file("the architecture is '" + std::string(*architecture) + "', not " +
+                    std::string(kMedusaArchitecture));
   }
   MedusaConfig config;
   const struct {

@@ -15,10 +15,6 @@ namespace {
 
 constexpr std::uint32_t kLayerCountMax = 1024;
 
-Error bad(std::string message) {
-  return {Errc::bad_file, std::move(message)};
-}
-
 struct LayerConfig {
   LayerShape& shape;
   RopeConfig& rope;
@@ -29,13 +25,13 @@ struct LayerConfig {
 Result<void> check_config(const MoaConfig& config) {
   if (config.self_attention.dim != config.target_layer.dim ||
       config.cross_attention.dim != config.target_layer.dim) {
-    return bad("the drafter's layers are not as wide as the target's");
+    return bad_file("the drafter's layers are not as wide as the target's");
   }
   if (config.layer_self_attention.dim != 2 * config.target_layer.heads.kv_cols()) {
-    return bad("the drafter's LSA is not as wide as the target's keys and values");
+    return bad_file("the drafter's LSA is not as wide as the target's keys and values");
   }
   if (config.tli > config.target_layer_count) {
-    return bad("edgedraft.tli is more than the target has layers");
+    return bad_file("edgedraft.tli is more than the target has layers");
   }
   return {};
 }
@@ -53,8 +49,8 @@ Result<MoaConfig> read_moa_config(const GgufFile& file) {
   const auto architecture = file.architecture();
   if (!architecture) return architecture.error();
   if (*architecture != kMoaArchitecture) {
-    return bad("the architecture is '" + std::string(*architecture) + "', not " +
-               std::string(kMoaArchitecture));
+    return bad_file("the architecture is '" + std::string(*architecture) + "', not " +
+                    std::string(kMoaArchitecture));
   }
   MoaConfig config;
   const LayerConfig layers[] = {

@@ -14,14 +14,10 @@ namespace {
 
 using nlohmann::json;
 
-Error bad(std::string message) {
-  return {Errc::bad_file, std::move(message)};
-}
-
 Error bad_key(const char* key, std::string_view what) {
   std::string message(1, '"');
   message.append(key).append("\" is ").append(what);
-  return bad(std::move(message));
+  return bad_file(std::move(message));
 }
 
 Result<std::string> read_architecture(const json& config) {
@@ -124,7 +120,7 @@ Result<void> read_llama3(const json& scaling, double theta, HfConfig& out) {
     if (!value) return value.error();
     *field = *value;
   }
-  if (values.high <= values.low) return bad("high_freq_factor is not above low_freq_factor");
+  if (values.high <= values.low) return bad_file("high_freq_factor is not above low_freq_factor");
   out.decoder.rope.frequency_divisors =
       llama3_divisors(values, theta, out.decoder.layer.heads.head_dim);
   return {};
@@ -149,7 +145,7 @@ Result<void> read_rope(const json& config, HfConfig& out) {
   }
   out.decoder.rope.theta = static_cast<float>(theta.value_or(10000.0));
   if (!(out.decoder.rope.theta > 1.0f && std::isfinite(out.decoder.rope.theta))) {
-    return bad("\"rope_theta\" is no finite 32-bit number above 1");
+    return bad_file("\"rope_theta\" is no finite 32-bit number above 1");
   }
   for (const json* object : {&config, &parameters, &old}) {
     const auto rotated = json_number(*object, "partial_rotary_factor");

@@ -22,10 +22,6 @@ namespace {
 
 using nlohmann::json;
 
-Error bad(std::string message) {
-  return {Errc::bad_file, std::move(message)};
-}
-
 // A tokenizer.model.
 Result<TokenizerParts> read_sentencepiece(const std::filesystem::path& path) {
   using Algorithm = SentencePieceModel::Algorithm;
@@ -66,19 +62,20 @@ Result<void> add_older_tokens(const std::filesystem::path& path, std::size_t cou
   for (std::size_t i = 0; i < piece_count; ++i) ids.try_emplace(parts.entries[i].text, i);
   for (const auto& [text, id] : file->items()) {
     const std::string name = path.string() + ": \"" + text.substr(0, 80) + "\"";
-    if (text.empty() || text.find('\0') != text.npos) return bad(name + " is no text of a token");
+    if (text.empty() || text.find('\0') != text.npos)
+      return bad_file(name + " is no text of a token");
     if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= count) {
-      return bad(name + " has no id below the model's " + std::to_string(count));
+      return bad_file(name + " has no id below the model's " + std::to_string(count));
     }
     const auto at = id.get<std::size_t>();
     if (const auto known = ids.try_emplace(text, at).first; known->second != at) {
-      return bad(name + " has the id " + std::to_string(at) + ", and tokenizer.model calls it " +
-                 std::to_string(known->second));
+      return bad_file(name + " has the id " + std::to_string(at) +
+                      ", and tokenizer.model calls it " + std::to_string(known->second));
     }
     const bool is_filler = at >= piece_count && (at >= parts.entries.size() ||
                                                  parts.entries[at].type == TokenType::unused);
     if (!is_filler && parts.entries[at].text != text) {
-      return bad(name + " has the id of \"" + parts.entries[at].text.substr(0, 80) + "\"");
+      return bad_file(name + " has the id of \"" + parts.entries[at].text.substr(0, 80) + "\"");
     }
     // Some list <s> and its like, too, which stay what they are.
     const TokenType type = is_filler ? TokenType::unused : parts.entries[at].type;
@@ -98,12 +95,12 @@ Result<void> add_listed_tokens(const json& config, std::size_t count, TokenizerP
     const bool digits =
         !key.empty() && key.size() <= 9 &&
         std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
-    if (!digits) return bad("added_tokens_decoder has the key \"" + key + "\"");
+    if (!digits) return bad_file("added_tokens_decoder has the key \"" + key + "\"");
     const auto text = json_string(entry, "content");
     if (!text) return text.error();
     const auto special = json_bool(entry, "special");
     if (!special) return special.error();
-    if (!*text || (*text)->empty()) return bad("the added token " + key + " has no content");
+    if (!*text || (*text)->empty()) return bad_file("the added token " + key + " has no content");
     auto checked = check_added_token(entry, **text, "tokenizer_config.json");
     if (!checked) return checked;
     const TokenType type = special->value_or(false) ? TokenType::control : TokenType::user_defined;
@@ -185,8 +182,8 @@ Result<std::optional<std::string>> read_chat_template(const std::filesystem::pat
 Result<void> add_special_ids(const json& tokenizer_config, const HfConfig& config,
                              const TokenizerParts& parts, GgufMetadata& metadata) {
   const auto outside = [&](const char* key, std::uint32_t id) {
-    return bad(std::string(key) + " names the token " + std::to_string(id) +
-               " of a vocabulary of " + std::to_string(parts.entries.size()));
+    return bad_file(std::string(key) + " names the token " + std::to_string(id) +
+                    " of a vocabulary of " + std::to_string(parts.entries.size()));
   };
   std::optional<std::uint32_t> bos = parts.bos;
   if (!bos) bos = id_of(tokenizer_config, "bos_token", parts);
@@ -200,7 +197,7 @@ Result<void> add_special_ids(const json& tokenizer_config, const HfConfig& confi
     if (id >= parts.entries.size()) return outside("eos_token_id", id);
     if (std::find(ends.begin(), ends.end(), id) != ends.end()) continue;
     if (ends.size() == kEndIdsMax) {
-      return bad("eos_token_id names more than " + std::to_string(kEndIdsMax) + " tokens");
+      return bad_file("eos_token_id names more than " + std::to_string(kEndIdsMax) + " tokens");
     }
     ends.push_back(id);
   }

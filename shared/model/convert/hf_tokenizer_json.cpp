@@ -21,7 +21,7 @@ using nlohmann::json;
 using Index = std::unordered_map<std::string_view, std::uint32_t>;
 using Merge = std::pair<std::string, std::string>;
 
-Error bad(const std::string& what) {
+Error bad_tokenizer(const std::string& what) {
   return {Errc::bad_file, "tokenizer.json: " + what};
 }
 Error unsupported(const std::string& what) {
@@ -33,13 +33,13 @@ Result<void> read_vocabulary_map(const json& vocabulary, std::size_t count, Toke
   std::vector<bool> taken;
   for (const auto& [text, id] : vocabulary.items()) {
     if (text.empty() || !id.is_number_unsigned() || id.get<std::uint64_t>() >= count) {
-      return bad("the entry \"" + text.substr(0, 80) + "\" has no id below the model's " +
-                 std::to_string(count));
+      return bad_tokenizer("the entry \"" + text.substr(0, 80) + "\" has no id below the model's " +
+                           std::to_string(count));
     }
     const auto at = id.get<std::size_t>();
     parts.pad_to(at + 1);
     taken.resize(parts.entries.size());
-    if (taken[at]) return bad("two entries have the id " + std::to_string(at));
+    if (taken[at]) return bad_tokenizer("two entries have the id " + std::to_string(at));
     taken[at] = true;
     parts.entries[at] = {text, 0.0f, TokenType::normal};
   }
@@ -49,13 +49,14 @@ Result<void> read_vocabulary_map(const json& vocabulary, std::size_t count, Toke
 // [["the", -3.5], ...]
 Result<void> read_vocabulary_list(const json& vocabulary, std::size_t count,
                                   TokenizerParts& parts) {
-  if (vocabulary.size() > count) return bad("it has more entries than the model");
+  if (vocabulary.size() > count) return bad_tokenizer("it has more entries than the model");
   for (const json& entry : vocabulary) {
     const bool sound = entry.is_array() && entry.size() == 2 && entry[0].is_string() &&
                        entry[1].is_number() && !entry[0].get_ref<const std::string&>().empty() &&
                        std::isfinite(entry[1].get<float>());
     if (!sound) {
-      return bad("entry " + std::to_string(parts.entries.size()) + " is no text with its score");
+      return bad_tokenizer("entry " + std::to_string(parts.entries.size()) +
+                           " is no text with its score");
     }
     parts.entries.push_back({entry[0].get<std::string>(), entry[1].get<float>()});
   }
@@ -65,20 +66,20 @@ Result<void> read_vocabulary_list(const json& vocabulary, std::size_t count,
 // "left right" or ["left", "right"].
 Result<std::vector<Merge>> read_merges(const json& model) {
   const auto list = model.find("merges");
-  if (list == model.end() || !list->is_array()) return bad("the model has no merges");
+  if (list == model.end() || !list->is_array()) return bad_tokenizer("the model has no merges");
   std::vector<Merge> merges;
   merges.reserve(list->size());
   for (const json& entry : *list) {
     if (entry.is_string()) {
       const auto& line = entry.get_ref<const std::string&>();
       const std::size_t space = line.find(' ', 1);
-      if (space == line.npos) return bad("\"" + line.substr(0, 80) + "\" is no merge");
+      if (space == line.npos) return bad_tokenizer("\"" + line.substr(0, 80) + "\" is no merge");
       merges.emplace_back(line.substr(0, space), line.substr(space + 1));
     } else if (entry.is_array() && entry.size() == 2 && entry[0].is_string() &&
                entry[1].is_string()) {
       merges.emplace_back(entry[0].get<std::string>(), entry[1].get<std::string>());
     } else {
-      return bad("merge " + std::to_string(merges.size()) + " is no pair of texts");
+      return bad_tokenizer("merge " + std::to_string(merges.size()) + " is no pair of texts");
     }
   }
   return merges;
@@ -87,14 +88,15 @@ Result<std::vector<Merge>> read_merges(const json& model) {
 Result<void> read_added_tokens(const json& file, std::size_t count, TokenizerParts& parts) {
   const auto added = file.find("added_tokens");
   if (added == file.end() || added->is_null()) return {};
-  if (!added->is_array()) return bad("added_tokens is no list");
+  if (!added->is_array()) return bad_tokenizer("added_tokens is no list");
   for (const json& entry : *added) {
-    if (!entry.is_object()) return bad("an added token is no object");
+    if (!entry.is_object()) return bad_tokenizer("an added token is no object");
     const auto id = json_u32(entry, "id");
     if (!id) return id.error();
     const auto text = json_string(entry, "content");
     if (!text) return text.error();
-    if (!*id || !*text || (*text)->empty()) return bad("an added token has no id or no content");
+    if (!*id || !*text || (*text)->empty())
+      return bad_tokenizer("an added token has no id or no content");
     if (auto done = check_added_token(entry, **text, "tokenizer.json"); !done) return done;
     const auto special = json_bool(entry, "special");
     if (!special) return special.error();
@@ -114,10 +116,10 @@ Result<Index> index_of(const TokenizerParts& parts) {
   for (std::size_t i = 0; i < parts.entries.size(); ++i) {
     const std::string& text = parts.entries[i].text;
     if (text.size() > kEntryBytesMax || text.find('\0') != text.npos || !is_valid_utf8(text)) {
-      return bad("entry " + std::to_string(i) + " is no text, or a very long one");
+      return bad_tokenizer("entry " + std::to_string(i) + " is no text, or a very long one");
     }
     if (!index.try_emplace(text, static_cast<std::uint32_t>(i)).second) {
-      return bad("the entry \"" + text.substr(0, 80) + "\" is there twice");
+      return bad_tokenizer("the entry \"" + text.substr(0, 80) + "\" is there twice");
     }
   }
   return index;
@@ -142,10 +144,11 @@ Result<void> finish_byte_level(const json& model, const TextSteps& steps,
   parts.pre = (*rules)->name;
   for (const auto& [left, right] : merges) {
     if (left.find(' ') != left.npos || right.find(' ') != right.npos) {
-      return bad("a merge of ByteLevel texts with a space");
+      return bad_tokenizer("a merge of ByteLevel texts with a space");
     }
     if (!index.contains(left) || !index.contains(right) || !index.contains(left + right)) {
-      return bad("the merge " + left + " " + right + " joins what the vocabulary does not have");
+      return bad_tokenizer("the merge " + left + " " + right +
+                           " joins what the vocabulary does not have");
     }
     parts.merges.push_back(left + " " + right);
   }
@@ -198,7 +201,8 @@ Result<void> score_by_merges(const std::vector<Merge>& merges, const Index& inde
     const auto right_id = index.find(right);
     const auto merged = index.find(left + right);
     if (left_id == index.end() || right_id == index.end() || merged == index.end()) {
-      return bad("the merge " + left + " " + right + " joins what the vocabulary does not have");
+      return bad_tokenizer("the merge " + left + " " + right +
+                           " joins what the vocabulary does not have");
     }
     std::size_t& last = last_rank[merged->second];
     TokenizerParts::Entry& entry = parts.entries[merged->second];
@@ -242,7 +246,7 @@ Result<TokenizerParts> read_bpe(const json& file, const json& model, std::size_t
   if (dropout->value_or(0.0) != 0.0) return unsupported("BPE with dropout");
   const auto vocabulary = model.find("vocab");
   if (vocabulary == model.end() || !vocabulary->is_object()) {
-    return bad("the model has no vocabulary");
+    return bad_tokenizer("the model has no vocabulary");
   }
   const auto merges = read_merges(model);
   if (!merges) return merges.error();
@@ -275,7 +279,7 @@ Result<TokenizerParts> read_bpe(const json& file, const json& model, std::size_t
 Result<TokenizerParts> read_unigram(const json& file, const json& model, std::size_t count) {
   const auto vocabulary = model.find("vocab");
   if (vocabulary == model.end() || !vocabulary->is_array()) {
-    return bad("the model has no vocabulary");
+    return bad_tokenizer("the model has no vocabulary");
   }
   const auto steps = read_text_steps(file);
   if (!steps) return steps.error();
@@ -312,7 +316,7 @@ Result<void> check_added_token(const json& token, const std::string& text,
 
 Result<TokenizerParts> read_tokenizer_json(const json& file, std::size_t count) {
   const auto model = file.find("model");
-  if (model == file.end() || !model->is_object()) return bad("it has no model");
+  if (model == file.end() || !model->is_object()) return bad_tokenizer("it has no model");
   const auto type = json_string(*model, "type");
   if (!type) return type.error();
   const std::string kind = type->value_or("BPE");  // old files do not say

@@ -11,25 +11,21 @@
 namespace edgedraft {
 namespace {
 
-Error bad(std::string message) {
-  return {Errc::bad_file, std::move(message)};
-}
-
 Result<std::vector<SentencePieceModel::Piece>> read_pieces(const GgufFile& file,
                                                            const Vocabulary& vocabulary) {
   const auto scores = file.get_f32s("tokenizer.ggml.scores");
   if (!scores) return scores.error();
   if (scores->size() != vocabulary.texts.size()) {
-    return bad("the tokenizer's texts and scores differ in number");
+    return bad_file("the tokenizer's texts and scores differ in number");
   }
   std::vector<SentencePieceModel::Piece> pieces(scores->size());
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     pieces[i] = {vocabulary.texts[i], (*scores)[i], vocabulary.types[i]};
     if (!std::isfinite(pieces[i].score)) {
-      return bad("entry " + std::to_string(i) + " of the tokenizer is damaged");
+      return bad_file("entry " + std::to_string(i) + " of the tokenizer is damaged");
     }
     if (pieces[i].type == TokenType::byte && !byte_of(pieces[i].text)) {
-      return bad("entry " + std::to_string(i) + " of the tokenizer is no byte");
+      return bad_file("entry " + std::to_string(i) + " of the tokenizer is no byte");
     }
   }
   // SentencePiece needs one entry that stands for what it cannot spell.
@@ -45,7 +41,7 @@ class SentencePieceEncoder : public TextEncoder {
   Result<void> load(const SentencePieceModel& model) {
     const auto status = processor_.LoadFromSerializedProto(encode_sentencepiece_model(model));
     if (status.ok()) return {};
-    return bad(std::string("the tokenizer is damaged: ") + status.error_message());
+    return bad_file(std::string("the tokenizer is damaged: ") + status.error_message());
   }
 
   void encode(std::string_view text, std::vector<std::uint32_t>& ids) const override {

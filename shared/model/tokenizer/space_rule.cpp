@@ -9,7 +9,7 @@ namespace {
 constexpr std::pair<std::string_view, SpaceRule> kNamed[] = {{"first", SpaceRule::first},
                                                              {"always", SpaceRule::always}};
 
-Error bad(const std::string& what) {
+Error bad_rule(const std::string& what) {
   return {Errc::bad_file, std::string(kSpaceRuleKey) + what};
 }
 
@@ -36,8 +36,8 @@ Result<SpaceRule> read_space_rule(const GgufFile& file) {
   const auto name = file.get_string(kSpaceRuleKey);
   if (!name) return name.error();
   const auto rule = find_space_rule(*name);
-  if (!rule) return bad(" is '" + std::string(*name) + "'; 'first' and 'always' are known");
-  if (!*adds) return bad(" contradicts tokenizer.ggml.add_space_prefix");
+  if (!rule) return bad_rule(" is '" + std::string(*name) + "'; 'first' and 'always' are known");
+  if (!*adds) return bad_rule(" contradicts tokenizer.ggml.add_space_prefix");
   return *rule;
 }
 

@@ -15,10 +15,6 @@ constexpr std::string_view kEndTexts[] = {"<|eot_id|>",    "<|im_end|>",    "<|e
                                           "<|eom_id|>",    "<|endoftext|>", "<|end_of_text|>",
                                           "<end_of_turn>", "<EOT>",         "<end_of_utterance>"};
 
-Error bad(std::string message) {
-  return {Errc::bad_file, std::move(message)};
-}
-
 Result<std::optional<std::uint32_t>> read_id(const GgufFile& file, std::string_view key,
                                              std::size_t count) {
   if (file.find_value(key) == nullptr) return std::optional<std::uint32_t>{};
@@ -26,7 +22,7 @@ Result<std::optional<std::uint32_t>> read_id(const GgufFile& file, std::string_v
   if (!id) return id.error();
   // Some tools write -1 for none.
   if (*id == std::numeric_limits<std::uint32_t>::max()) return std::optional<std::uint32_t>{};
-  if (*id >= count) return bad(std::string(key) + " lies outside the vocabulary");
+  if (*id >= count) return bad_file(std::string(key) + " lies outside the vocabulary");
   return std::optional<std::uint32_t>{*id};
 }
 
@@ -36,17 +32,17 @@ Result<void> read_entries(const GgufFile& file, Vocabulary& vocabulary) {
   const auto types = file.get_i32s("tokenizer.ggml.token_type");
   if (!types) return types.error();
   if (texts->empty() || texts->size() > kVocabularyCountMax) {
-    return bad("the tokenizer has " + std::to_string(texts->size()) + " entries");
+    return bad_file("the tokenizer has " + std::to_string(texts->size()) + " entries");
   }
   if (types->size() != texts->size()) {
-    return bad("the tokenizer's texts and types differ in number");
+    return bad_file("the tokenizer's texts and types differ in number");
   }
   for (std::size_t i = 0; i < texts->size(); ++i) {
     const std::string_view text = (*texts)[i];
     const std::int32_t type = (*types)[i];
     const bool sound = !text.empty() && text.find('\0') == text.npos && is_valid_utf8(text) &&
                        type >= 1 && type <= 6;
-    if (!sound) return bad("entry " + std::to_string(i) + " of the tokenizer is damaged");
+    if (!sound) return bad_file("entry " + std::to_string(i) + " of the tokenizer is damaged");
     vocabulary.texts.emplace_back(text);
     vocabulary.types.push_back(TokenType{static_cast<std::uint8_t>(type)});
   }
@@ -57,14 +53,14 @@ Result<void> read_end_ids(const GgufFile& file, Vocabulary& vocabulary) {
   const GgufValue* value = file.find_value(kEndIdsKey);
   if (value == nullptr) return {};
   if (value->type == GgufType::array && (value->count == 0 || value->count > kEndIdsMax)) {
-    return bad(std::string(kEndIdsKey) + " has " + std::to_string(value->count) + " entries");
+    return bad_file(std::string(kEndIdsKey) + " has " + std::to_string(value->count) + " entries");
   }
   const auto ids = file.get_i32s(kEndIdsKey);
   if (!ids) return ids.error();
   for (const std::int32_t id : *ids) {
     if (id < 0 || static_cast<std::size_t>(id) >= vocabulary.texts.size()) {
-      return bad(std::string(kEndIdsKey) + " names the token " + std::to_string(id) +
-                 " of a vocabulary of " + std::to_string(vocabulary.texts.size()));
+      return bad_file(std::string(kEndIdsKey) + " names the token " + std::to_string(id) +
+                      " of a vocabulary of " + std::to_string(vocabulary.texts.size()));
     }
     vocabulary.ends.push_back(static_cast<std::uint32_t>(id));
   }
@@ -114,8 +110,8 @@ Result<void> keep_one_unknown(Vocabulary& vocabulary) {
   for (std::uint32_t id = 0; id < types.size(); ++id) {
     if (types[id] != TokenType::unknown || id == kept) continue;
     if (id == vocabulary.bos || vocabulary.is_end(id)) {
-      return bad("entry " + std::to_string(id) +
-                 " of the tokenizer begins or ends a text and is of the type unknown");
+      return bad_file("entry " + std::to_string(id) +
+                      " of the tokenizer begins or ends a text and is of the type unknown");
     }
     types[id] = TokenType::unused;
   }
