@@ -17,22 +17,24 @@ constexpr const char* kLackOfSessions =
     "larger --max-sessions";
 
 // The request that gives up its memory for the first draft: the last paused stream, else the newest
-// draft.
-std::deque<Request>::iterator last_to_hold_pages(std::deque<Request>& turns) {
+// of the other drafts, else the first draft itself.
+std::deque<Request>::iterator last_to_hold_pages(std::deque<Request>& turns, const Session* first) {
   auto last = turns.end();
   for (auto it = turns.begin(); it != turns.end(); ++it) {
-    if (it->is_prompt()) continue;
+    if (it->is_prompt() || it->session == first) continue;
     if (last == turns.end() || it->paused() || !last->paused()) last = it;
   }
-  return last;
+  return last != turns.end() ? last : std::ranges::find(turns, first, &Request::session);
 }
 
 }  // namespace
 
 bool Admission::enter(Request& prompt) {
   Session& session = *prompt.session;
-  // A prompt does not jump the queue.
-  if (waiting_count_ == 0 && sessions_.admit(session, prompt.posted)) return true;
+  // A prompt does not jump the queue. Nor does it take what a draft waits for: prompts that come
+  // one after the other would keep that out for as long as they come.
+  const bool nobody_waits = waiting_count_ == 0 && waiting_draft_ == nullptr;
+  if (nobody_waits && sessions_.admit(session, prompt.posted)) return true;
   if (waiting_count_ >= waiting_max_) {
     turn_away(
         prompt, Refusal::no_room,
@@ -51,6 +53,7 @@ bool Admission::enter(Request& prompt) {
 void Admission::leave(const Request& request) {
   request.session->target.abandon();
   waiting_count_ -= request.waits() ? 1 : 0;
+  stops_waiting(request.session);
 }
 
 void Admission::turn_away(const Request& request, Refusal why, Error error) {
@@ -60,12 +63,15 @@ void Admission::turn_away(const Request& request, Refusal why, Error error) {
 }
 
 void Admission::admit(std::deque<Request>& turns) {
+  waiting_draft_ = nullptr;
   if (secure_first_draft(turns)) admit_waiting(turns);
 }
 
 bool Admission::secure_first_draft(std::deque<Request>& turns) {
   const auto found = std::find_if(turns.begin(), turns.end(), [](const Request& request) {
-    return !request.is_prompt() && !request.paused();
+    // A run that waits for hints wants no pass, and memory for one would be kept from whom it
+    // helps.
+    return !request.is_prompt() && request.ready();
   });
   if (found == turns.end()) return true;
   Session* const first = found->session;
@@ -73,8 +79,11 @@ bool Admission::secure_first_draft(std::deque<Request>& turns) {
     const bool any_prompt = std::any_of(turns.begin(), turns.end(), [](const Request& request) {
       return request.is_prompt() && !request.waits();
     });
-    if (any_prompt) return false;
-    const auto last = last_to_hold_pages(turns);
+    if (any_prompt) {
+      waiting_draft_ = first;
+      return false;
+    }
+    const auto last = last_to_hold_pages(turns, first);
     const bool was_first = last->session == first;
     give_up(turns, last, kLackOfMemory);
     if (was_first) return true;
@@ -97,6 +106,7 @@ void Admission::give_up(std::deque<Request>& turns, std::deque<Request>::iterato
                         const char* why) {
   delivery_.refuse(request->client, request->round, Refusal::session_unknown,
                    {Errc::session_unknown, why});
+  stops_waiting(request->session);
   sessions_.forget(request->client.connection_id);
   turns.erase(request);
 }

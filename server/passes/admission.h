@@ -15,9 +15,10 @@ namespace edgedraft {
 // Which requests hold memory for keys and values, which wait for it, and which give it up.
 //
 // A prompt that gets no pages waits in line, oldest first, and holds none. A draft that gets none
-// waits too, but the oldest draft is served before the line. If no prompt is running, memory for it
-// is taken from paused streams and runs, then from the newest drafts, which are refused with
-// session_unknown. A prompt that has waited long enough takes it from paused ones, too.
+// waits too, but the oldest draft is served before the line, and while it waits every prompt that
+// comes waits in line. If no prompt is running, memory for it is taken from paused streams and
+// runs, then from the newest drafts, which are refused with session_unknown. A prompt that has
+// waited long enough takes it from paused ones, too.
 //
 // No request waits for ever. Prompts in line hold nothing; running prompts have all their pages and
 // end. So only drafts ask for more while they hold some, and the oldest of them gets it: a whole
@@ -39,7 +40,10 @@ class Admission {
   // The request ends without an answer: its session abandons it, the caller takes it off the turns.
   void leave(const Request& request);
   // All requests are off the turns, and their sessions forgotten.
-  void clear() { waiting_count_ = 0; }
+  void clear() {
+    waiting_count_ = 0;
+    waiting_draft_ = nullptr;
+  }
   // As leave(), telling the client why. A prompt has already dropped what it was to replace, and
   // its client believes that the session is as it was: such a session is forgotten.
   void turn_away(const Request& request, Refusal why, Error error);
@@ -52,8 +56,11 @@ class Admission {
   void admit(std::deque<Request>& turns);
 
  private:
-  // False: the first draft has to wait for prompts that run.
+  // False: the first draft that could take part in a pass has to wait for prompts that run.
   bool secure_first_draft(std::deque<Request>& turns);
+  void stops_waiting(const Session* session) {
+    if (waiting_draft_ == session) waiting_draft_ = nullptr;
+  }
   void admit_waiting(std::deque<Request>& turns);
   // Its memory goes to others, and its client is told.
   void give_up(std::deque<Request>& turns, std::deque<Request>::iterator request, const char* why);
@@ -62,6 +69,8 @@ class Admission {
   Delivery& delivery_;
   std::uint32_t waiting_max_;
   std::size_t waiting_count_ = 0;
+  // Of the first draft, where prompts had the memory that it needs when it was last looked for.
+  const Session* waiting_draft_ = nullptr;
 };
 
 }  // namespace edgedraft

@@ -337,11 +337,18 @@ void PassLoop::refuse_overdue() {
 }
 
 std::vector<RowShare> PassLoop::plan() {
+  // Of those that are ready some may find no place: then the others' part is larger in the pass,
+  // but never the rows of a text to check.
+  const auto searching = std::ranges::count_if(turns_, [](const Request& request) {
+    return request.ready() && request.session->target.choosing_searches();
+  });
+  const std::uint32_t searched_max = searched_path_max(static_cast<std::size_t>(searching));
   std::vector<RowClaim> claims;
   claims.reserve(turns_.size());
   for (const Request& request : turns_) {
-    claims.push_back({.rows = request.ready() ? request.session->target.rows_wanted() : 0,
-                      .divisible = request.is_prompt()});
+    const std::uint32_t rows =
+        request.ready() ? request.session->target.rows_wanted(searched_max) : 0;
+    claims.push_back({.rows = rows, .divisible = request.is_prompt()});
   }
   return planner_.plan(claims, [&](std::size_t i) { return sessions_.grow(*turns_[i].session); });
 }
@@ -395,39 +402,35 @@ void PassLoop::settle(std::span<const RowShare> plan, const std::vector<PassShar
                       const std::optional<DeviceError>& failed) {
   const Instant finished = now_();
   metrics_->requests_running.set(0);
-  std::vector<const PassShare*> share_of(turns_.size());
-  for (std::size_t i = 0; i < plan.size(); ++i) share_of[plan[i].claim] = &shares[i];
-
-  std::deque<Request> before = std::exchange(turns_, {});
-  std::vector<std::pair<Request, const PassShare*>> ran;
-  for (std::size_t i = 0; i < before.size(); ++i) {
-    if (share_of[i] == nullptr) {
-      turns_.push_back(std::move(before[i]));
-    } else {
-      ran.emplace_back(std::move(before[i]), share_of[i]);
-    }
-  }
-  for (auto& [request, share] : ran) answer(std::move(request), *share, failed, finished);
+  for (std::size_t i = 0; i < plan.size(); ++i) turns_[plan[i].claim].share = &shares[i];
+  // In place, so that whatever fails on the way finds all in turns_ that have no answer yet.
+  std::stable_partition(turns_.begin(), turns_.end(),
+                        [](const Request& request) { return request.share == nullptr; });
+  std::erase_if(turns_, [&](Request& request) {
+    const PassShare* const share = std::exchange(request.share, nullptr);
+    if (share == nullptr || answer(request, *share, failed, finished)) return false;
+    request.client.reply.reset();  // give_up_all() is not to answer it again
+    return true;
+  });
 }
 
-void PassLoop::answer(Request request, const PassShare& share,
+bool PassLoop::answer(Request& request, const PassShare& share,
                       const std::optional<DeviceError>& failed, Instant finished) {
   if (failed) {
     give_up(request.client, request.round, *failed);
-    return;
+    return false;
   }
   if (share.fault) {
     give_up(request.client, request.round, *share.fault);
-    return;
+    return false;
   }
   try {
-    if (share.outcome && !delivery_.answer(request, *share.outcome, finished)) return;
+    return !share.outcome || delivery_.answer(request, *share.outcome, finished);
   } catch (const std::exception&) {
     // The session has gone on, its client has not.
     give_up(request.client, request.round, std::current_exception());
-    return;
+    return false;
   }
-  turns_.push_back(std::move(request));
 }
 
 void PassLoop::begin_next_steps() {

@@ -184,10 +184,11 @@ class PassLoop {
   // Sessions at work, whether or not they had an answer lately: a pass may take longer than that.
   std::uint32_t busy_sessions() const;
   void tell_forecast(std::uint32_t busy_sessions);
-  // Each that took part is answered, given up, or queued behind the others for its next turn.
+  // Each that took part is answered, given up, or queued after the others for its next turn.
   void settle(std::span<const RowShare> plan, const std::vector<PassShare>& shares,
               const std::optional<DeviceError>& failed);
-  void answer(Request request, const PassShare& share, const std::optional<DeviceError>& failed,
+  // Returns whether it goes on.
+  bool answer(Request& request, const PassShare& share, const std::optional<DeviceError>& failed,
               Instant finished);
   void begin_next_steps();
 

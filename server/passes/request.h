@@ -9,6 +9,7 @@
 #include "server/passes/client.h"
 #include "server/passes/run.h"
 #include "server/proposers/speculation.h"
+#include "server/sessions/pass.h"
 #include "server/sessions/session_store.h"
 #include "shared/base/clock.h"
 
@@ -61,7 +62,8 @@ struct Request {
   // How long the passes it took part in were paced to take, and how long they took to compute.
   Duration pace{};
   Duration computed{};
-  bool was_paused = false;  // at the last look
+  bool was_paused = false;           // at the last look
+  const PassShare* share = nullptr;  // in a pass that has run, until what came of it is settled
 
   bool is_prompt() const { return std::holds_alternative<PromptRequest>(work); }
   bool is_stream() const { return std::holds_alternative<StreamRequest>(work); }

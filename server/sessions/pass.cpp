@@ -1,9 +1,13 @@
 #include "server/sessions/pass.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace edgedraft {
 namespace {
+
+// Of all sessions of a pass together: as many as four of them may have alone.
+constexpr std::size_t kSearchedPathsMax = 4 * std::size_t{TargetSession::kSearchedPathMax};
 
 // Deciding rows of one session within the pass.
 struct Deciding {
@@ -39,7 +43,17 @@ void decide(Decoder& decoder, std::span<const Deciding> neighbours) {
 
 }  // namespace
 
+std::uint32_t searched_path_max(std::size_t searching_count) {
+  const std::size_t part = kSearchedPathsMax / std::max<std::size_t>(searching_count, 1);
+  return static_cast<std::uint32_t>(
+      std::clamp<std::size_t>(part, 1, TargetSession::kSearchedPathMax));
+}
+
 std::uint32_t run_pass(Decoder& decoder, std::span<PassShare> shares) {
+  const auto searching = std::count_if(shares.begin(), shares.end(), [](const PassShare& share) {
+    return share.session->choosing_searches();
+  });
+  const std::uint32_t searched_max = searched_path_max(static_cast<std::size_t>(searching));
   std::vector<SequenceRows> sequences;
   std::vector<Deciding> deciding;
   std::uint32_t rows = 0;
@@ -48,7 +62,7 @@ std::uint32_t run_pass(Decoder& decoder, std::span<PassShare> shares) {
     share.fault.reset();
     SequenceRows own;
     try {
-      own = share.session->begin_pass(share.rows_max);
+      own = share.session->begin_pass(share.rows_max, searched_max);
     } catch (const SessionFault& fault) {
       share.fault = fault;
       continue;

@@ -126,9 +126,8 @@ Result<Session*> SessionStore::resume(std::uint64_t connection_id, const wire::R
   const auto found = sessions_.find(request.session);
   if (found == sessions_.end() || found->second.identity != identity) return unknown;
   Session& session = found->second;
-  const auto tokens = session.target.tokens();
-  if (request.verified_length > tokens.size() ||
-      token_hash(tokens.first(request.verified_length)) != request.verified_hash) {
+  if (request.verified_length > session.target.tokens().size() ||
+      session.target.hash_of(request.verified_length) != request.verified_hash) {
     return unknown;
   }
   if (Session* const before = find(connection_id); before != nullptr && before != &session) {

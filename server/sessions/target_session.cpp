@@ -14,10 +14,6 @@
 namespace edgedraft {
 namespace {
 
-// Tokens of a draft that are followed, and of a checked text that are chosen in a pass, where
-// choosing_searches(). Honest drafts are hardly longer.
-constexpr std::uint32_t kSearchedPathMax = 16;
-
 Error protocol_error(std::string message) {
   return {Errc::protocol, std::move(message)};
 }
@@ -38,10 +34,24 @@ TargetSession::TargetSession(Decoder& decoder, KvCache cache, std::uint32_t cont
   EDGEDRAFT_CHECK(context_count <= decoder.positions_max());
 }
 
+const Digest& TargetSession::hash_of(std::uint32_t count) {
+  EDGEDRAFT_SESSION_CHECK(count <= tokens_.size());
+  if (!hashed_ || hashed_->count != count) {
+    hashed_ = Hashed{.count = count, .hash = token_hash(tokens().first(count))};
+  }
+  return hashed_->hash;
+}
+
+void TargetSession::keep_tokens(std::uint32_t count) {
+  tokens_.resize(count);
+  // Others may come after those that stay; no token ever changes where it stands.
+  if (hashed_ && hashed_->count > count) hashed_.reset();
+}
+
 Result<void> TargetSession::begin(const PrefillRequest& request) {
   EDGEDRAFT_SESSION_CHECK(!busy());
   if (auto checked = check(request); !checked) return checked.error();
-  tokens_.resize(request.base_count);
+  keep_tokens(request.base_count);
   tokens_.insert(tokens_.end(), request.tokens.begin(), request.tokens.end());
   // The last token always runs again: its logits are wanted.
   const auto given_count = static_cast<std::uint32_t>(tokens_.size()) - request.provisional_count;
@@ -118,7 +128,7 @@ std::optional<PrefillOutcome> TargetSession::decided(const PrefillRequest& reque
   probe_answer_ = {};
   rest.assign(chosen.begin() + common + 1, chosen.end());
   if (rest.empty()) outcome.finish = finish_;
-  tokens_.resize(base + common + 1);
+  keep_tokens(base + common + 1);
   cache_.set_length(base + common);
   cache_.trim();
   finish_ = outcome.finish;
@@ -132,10 +142,10 @@ std::uint32_t TargetSession::pending_rows() const {
   return static_cast<std::uint32_t>(tokens_.size()) - cache_.length();
 }
 
-std::uint32_t TargetSession::rows_wanted() const {
+std::uint32_t TargetSession::rows_wanted(std::uint32_t searched_max) const {
   const auto* prefill = std::get_if<RunningPrefill>(&request_);
   if (prefill == nullptr || !choosing_searches()) return pending_rows();
-  return std::min(pending_rows(), given_rows(*prefill) + kSearchedPathMax);
+  return std::min(pending_rows(), given_rows(*prefill) + searched_max);
 }
 
 // Only rows from the last given token on decide anything.
@@ -153,10 +163,11 @@ void TargetSession::drop_probes() {
   if (auto* draft = std::get_if<RunningDraft>(&request_)) draft->probes = {};
 }
 
-SequenceRows TargetSession::begin_pass(std::uint32_t rows_max) {
+SequenceRows TargetSession::begin_pass(std::uint32_t rows_max, std::uint32_t searched_max) {
   const std::uint32_t first = cache_.length();
+  searched_max_ = searched_max;
   if (const auto* prefill = std::get_if<RunningPrefill>(&request_)) {
-    const std::uint32_t count = std::min({rows_max, rows_wanted(), kMaskRowsMax});
+    const std::uint32_t count = std::min({rows_max, rows_wanted(searched_max), kMaskRowsMax});
     positions_.resize(count);
     std::iota(positions_.begin(), positions_.end(), first);
     first_deciding_ = std::min(given_rows(*prefill), count);
@@ -262,7 +273,7 @@ void TargetSession::answer(const Probes& probes, const Matrix& asked) {
 
 PrefillOutcome TargetSession::close(const RunningPrefill& prefill) {
   const std::uint32_t count = prefill.given_count + prefill.outcome.accepted_count;
-  tokens_.resize(count);
+  keep_tokens(count);
   cache_.set_length(count);
   cache_.trim();
   given_count_ = prefill.given_count;
@@ -303,14 +314,13 @@ VerifiedPath TargetSession::match(const RunningDraft& draft, const Matrix& logit
            },
        // Asked of each token when it has been chosen.
        .is_end = [&](std::uint32_t token) { return is_end_(token) || stops_with(token); },
-       .path_max = choosing_searches() ? kSearchedPathMax : VerifyOptions{}.path_max});
+       .path_max = choosing_searches() ? searched_max_ : VerifyOptions{}.path_max});
 }
 
-// Each choice takes a search of the vocabulary, or sorts it, on the thread that all sessions share.
 bool TargetSession::choosing_searches() const {
   const SamplingParams& params = sampler_.params();
-  return logprobs_per_token_ > 0 || (law_ && law_->changes_logits()) ||
-         !(params.greedy() || params.keeps_all());
+  if (logprobs_per_token_ > 0 || (law_ && law_->changes_logits())) return true;
+  return !params.greedy() && (params.draw == Draw::inverse || !params.keeps_all());
 }
 
 VerifiedPath TargetSession::accept_drawn(const RunningDraft& draft, const Matrix& logits) {
@@ -333,12 +343,14 @@ VerifiedPath TargetSession::accept_drawn(const RunningDraft& draft, const Matrix
              tell(token);
              return is_end_(token) || stops_with(token);
            },
-       .path_max = kSearchedPathMax});  // a law of all tokens each time
+       // A law of all tokens each time. It is not for the others of the pass to make it less: the
+       // numbers begin anew at each root, so where a path ends is part of the answer.
+       .path_max = kSearchedPathMax});
 }
 
 void TargetSession::abandon() {
   if (const auto* prefill = std::get_if<RunningPrefill>(&request_)) {
-    tokens_.resize(prefill->base_count);
+    keep_tokens(prefill->base_count);
     given_count_ = prefill->base_count;
     cache_.set_length(std::min(cache_.length(), prefill->base_count));
   }

@@ -12,6 +12,7 @@
 
 #include "shared/base/error.h"
 #include "shared/base/logprob.h"
+#include "shared/base/sha256.h"
 #include "shared/constraints/answer_law.h"
 #include "shared/runtime/decoder.h"
 #include "shared/speculative/draft_tree.h"
@@ -72,6 +73,9 @@ struct ProbeAnswer {
 class TargetSession {
  public:
   static constexpr std::size_t kToldTokensMax = 256;
+  // Tokens of a draft that are followed, and of a checked text that are chosen, in a pass at most
+  // where choosing_searches(). Honest drafts are hardly longer.
+  static constexpr std::uint32_t kSearchedPathMax = 16;
 
   // With memory of its own. Requires  decoder outlives the session; context_count <=
   // decoder.positions_max()
@@ -86,6 +90,9 @@ class TargetSession {
   const KvCache& cache() const { return cache_; }
   std::uint32_t context_count() const { return context_count_; }
   const std::shared_ptr<AnswerLaw>& law() const { return law_; }
+  // token_hash() of the first `count` tokens. The last one is remembered, as clients may ask for it
+  // as often as they like. Requires  count <= tokens().size()
+  const Digest& hash_of(std::uint32_t count);
 
   // Errors    protocol      base_count beyond the session, no token at all, a token the vocabulary
   //                         lacks, more provisional tokens than tokens, or no given token before
@@ -118,9 +125,12 @@ class TargetSession {
   bool divisible() const { return std::holds_alternative<RunningPrefill>(request_); }
   // Rows that the request still has to run, probes included.
   std::uint32_t pending_rows() const;
-  // Of these as many as a pass takes: of a checked text whose every choice takes a search no more
-  // than are chosen at once.
-  std::uint32_t rows_wanted() const;
+  // Of these as many as a pass takes: of a checked text no more than are chosen at once, which are
+  // `searched_max` where choosing_searches().
+  std::uint32_t rows_wanted(std::uint32_t searched_max = kSearchedPathMax) const;
+  // Each choice takes a search of the vocabulary, or weighs or sorts all of it, on the thread that
+  // all sessions share.
+  bool choosing_searches() const;
   // Of all that are pending the probes, which the request can do without.
   std::uint32_t probe_rows() const;
   void drop_probes();
@@ -133,8 +143,10 @@ class TargetSession {
   bool greedy() const { return sampler_.params().greedy() && !(law_ && law_->changes_logits()); }
 
   // The rows for the next pass, `rows_max` of them at most; they stay valid until finish_pass().
+  // Where choosing_searches(), no more than `searched_max` tokens of a draft are followed, or of a
+  // checked text chosen.
   // Requires  busy(), rows_max > 0 and, for a draft, rows_max >= pending_rows()
-  SequenceRows begin_pass(std::uint32_t rows_max);
+  SequenceRows begin_pass(std::uint32_t rows_max, std::uint32_t searched_max = kSearchedPathMax);
   // The first of these rows whose logits decide something, and all behind it; their number where
   // none does.
   std::uint32_t first_deciding_row() const { return first_deciding_; }
@@ -186,8 +198,14 @@ class TargetSession {
     std::uint32_t root_row() const { return probes.rows.node_count() - probes.asked_count; }
   };
 
+  struct Hashed {
+    std::uint32_t count;
+    Digest hash;
+  };
+
   Result<void> check(const PrefillRequest& request) const;
-  bool choosing_searches() const;
+  // Drops all tokens after the first `count`.
+  void keep_tokens(std::uint32_t count);
   // Rows, still to run, that come before the first that decides something.
   std::uint32_t given_rows(const RunningPrefill& prefill) const;
   Outcome run();
@@ -224,6 +242,7 @@ class TargetSession {
   KvCache cache_;
   std::vector<std::uint32_t> tokens_;
   std::uint32_t given_count_ = 0;  // of them, before those that the target has chosen
+  std::optional<Hashed> hashed_;   // the last that hash_of() told, while its tokens are there
   Sampler sampler_{SamplingParams{}};
   std::shared_ptr<AnswerLaw> law_;
   std::vector<std::uint32_t> answer_;  // before the token that is being chosen
@@ -235,6 +254,7 @@ class TargetSession {
   std::vector<std::uint32_t> positions_;
   std::vector<AncestorMask> masks_;
   std::uint32_t first_deciding_ = 0;
+  std::uint32_t searched_max_ = kSearchedPathMax;
   std::vector<float> logits_row_;
   std::vector<float> lawful_row_;
   std::uint32_t logprobs_per_token_ = 0;

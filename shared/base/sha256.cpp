@@ -2,6 +2,8 @@
 
 #include <openssl/evp.h>
 
+#include <new>
+
 #include "shared/base/check.h"
 
 namespace edgedraft {
@@ -14,8 +16,12 @@ EVP_MD_CTX* context_of(void* context) {
 }  // namespace
 
 Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
-  EDGEDRAFT_CHECK(context_ != nullptr);
-  EDGEDRAFT_CHECK(EVP_DigestInit_ex(context_of(context_), EVP_sha256(), nullptr) == 1);
+  // Every OpenSSL has SHA-256, so that memory is all that can be missing.
+  if (context_ != nullptr && EVP_DigestInit_ex(context_of(context_), EVP_sha256(), nullptr) == 1) {
+    return;
+  }
+  EVP_MD_CTX_free(context_of(context_));
+  throw std::bad_alloc();
 }
 
 Sha256::~Sha256() {

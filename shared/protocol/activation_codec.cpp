@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <new>
 #include <numeric>
 
 #include "shared/base/check.h"
@@ -43,6 +45,12 @@ int window_bits(wire::Codec codec) {
   return MAX_WBITS + (codec == wire::Codec::gzip ? kGzip : 0);
 }
 
+// For what begins a stream. Its lack of memory is like any other; nothing else may go wrong.
+void check_begun(int status) {
+  if (status == Z_MEM_ERROR) throw std::bad_alloc();
+  EDGEDRAFT_CHECK(status == Z_OK);
+}
+
 void set_buffers(z_stream& stream, ByteView from, Bytes& to) {
   // zlib reads what next_in points to, and no more.
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(from.data()));
@@ -54,13 +62,13 @@ void set_buffers(z_stream& stream, ByteView from, Bytes& to) {
 Bytes deflated(ByteView packed, wire::Codec codec) {
   z_stream stream{};
   constexpr int kMemoryLevel = 8;  // zlib's default
-  EDGEDRAFT_CHECK(deflateInit2(&stream, kDeflateLevel, Z_DEFLATED, window_bits(codec), kMemoryLevel,
-                               Z_DEFAULT_STRATEGY) == Z_OK);
+  check_begun(deflateInit2(&stream, kDeflateLevel, Z_DEFLATED, window_bits(codec), kMemoryLevel,
+                           Z_DEFAULT_STRATEGY));
+  const std::unique_ptr<z_stream, decltype(&deflateEnd)> end(&stream, &deflateEnd);
   Bytes to(deflateBound(&stream, static_cast<uLong>(packed.size())));
   set_buffers(stream, packed, to);
   const int status = deflate(&stream, Z_FINISH);
   to.resize(stream.total_out);
-  deflateEnd(&stream);
   EDGEDRAFT_CHECK(status == Z_STREAM_END);
   return to;
 }
@@ -149,7 +157,7 @@ Result<Bytes> decompress_activations(const ActivationLayout& layout,
   }
   Bytes packed(bytes);
   z_stream stream{};
-  EDGEDRAFT_CHECK(inflateInit2(&stream, window_bits(chunk.codec)) == Z_OK);
+  check_begun(inflateInit2(&stream, window_bits(chunk.codec)));
   set_buffers(stream, chunk.data, packed);
   const int status = inflate(&stream, Z_FINISH);
   const auto bytes_left = stream.avail_in;

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <limits>
 #include <numbers>
+#include <optional>
 
 #include "shared/base/check.h"
 #include "shared/base/random.h"
@@ -65,6 +67,13 @@ std::uint32_t race(const Candidates& candidates, const DrawNoise& noise) {
   return winner;
 }
 
+template <class Candidates>
+double total_weight(const Candidates& candidates) {
+  double total = 0.0;
+  for (const auto& c : candidates) total += c.weight;
+  return total;
+}
+
 }  // namespace
 
 std::uint32_t argmax(std::span<const float> logits) {
@@ -95,15 +104,41 @@ void Sampler::keep_top_k() {
 
 void Sampler::keep_top_p() {
   if (params_.top_p >= 1.0f) return;
-  std::sort(candidates_.begin(), candidates_.end(), kLikelier);
-  double total = 0.0;
-  for (const Candidate& c : candidates_) total += c.weight;
-  double sum = 0.0;
-  std::size_t kept = 0;
-  while (kept < candidates_.size() && (kept == 0 || sum < params_.top_p * total)) {
-    sum += candidates_[kept++].weight;
+  // The mass is a part of the sum that adds the likeliest first. A sum in any other order differs
+  // from that by less than this share of it, so most cuts are known before all have been sorted.
+  const double error =
+      4.0 * std::numeric_limits<double>::epsilon() * static_cast<double>(candidates_.size());
+  const double near = params_.top_p * total_weight(candidates_);
+  auto kept = bring_forward(near * (1.0 - error), near * (1.0 + error));
+  if (!kept) {
+    std::sort(candidates_.begin(), candidates_.end(), kLikelier);
+    const double mass = params_.top_p * total_weight(candidates_);
+    kept = bring_forward(mass, mass);
   }
-  candidates_.resize(kept);
+  candidates_.resize(*kept);
+}
+
+// Brings the likeliest candidates to the front, in order, until their weights reach a mass that
+// lies between `least` and `most`. How many that takes, one at least; nothing where it depends on
+// the mass.
+std::optional<std::size_t> Sampler::bring_forward(double least, double most) {
+  constexpr std::size_t kFirstPart = 128;
+  constexpr std::size_t kGrowth = 8;
+  double sum = 0.0;
+  std::size_t sorted = 0;
+  for (std::size_t kept = 0; kept < candidates_.size(); ++kept) {
+    if (kept > 0 && sum >= most) return kept;
+    if (kept > 0 && sum >= least) return std::nullopt;
+    if (kept == sorted) {
+      const auto from = candidates_.begin() + static_cast<std::ptrdiff_t>(sorted);
+      sorted = std::min(std::max(kFirstPart, sorted * kGrowth), candidates_.size());
+      const auto to = candidates_.begin() + static_cast<std::ptrdiff_t>(sorted);
+      std::nth_element(from, to, candidates_.end(), kLikelier);
+      std::sort(from, to, kLikelier);
+    }
+    sum += candidates_[kept].weight;
+  }
+  return candidates_.size();
 }
 
 void Sampler::keep_min_p() {
@@ -146,19 +181,18 @@ std::vector<double> Sampler::law(std::span<const float> logits) {
     law[likeliest] = 1.0;
     return law;
   }
-  double total = 0.0;
-  for (const Candidate& c : candidates_) total += c.weight;
+  const double total = total_weight(candidates_);
   for (const Candidate& c : candidates_) law[c.token] = c.weight / total;
   return law;
 }
 
 std::uint32_t Sampler::invert(std::uint64_t position) {
-  // One order for the inverse law, whatever the filters left behind.
-  std::sort(candidates_.begin(), candidates_.end(),
-            [](const Candidate& a, const Candidate& b) { return a.token < b.token; });
-  double total = 0.0;
-  for (const Candidate& c : candidates_) total += c.weight;
-  double left = uniform_at(params_.seed, position) * total;
+  // One order for the inverse law, whatever the filters left behind; without any it is theirs.
+  if (!params_.keeps_all()) {
+    std::sort(candidates_.begin(), candidates_.end(),
+              [](const Candidate& a, const Candidate& b) { return a.token < b.token; });
+  }
+  double left = uniform_at(params_.seed, position) * total_weight(candidates_);
   for (const Candidate& c : candidates_) {
     left -= c.weight;
     if (left < 0.0) return c.token;

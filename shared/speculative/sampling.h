@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,7 +26,7 @@ class Sampler {
   const SamplingParams& params() const { return params_; }
 
   // Shapes    logits [vocabulary], finite or -inf
-  // Cost      O(vocabulary); sorts only what top-k or top-p need
+  // Cost      O(vocabulary); sorts only what top-p keeps, and a little more
   std::uint32_t choose(std::span<const float> logits, std::uint64_t position);
   // The law that it draws from, at any position: the probabilities of all tokens.
   std::vector<double> law(std::span<const float> logits);
@@ -40,6 +42,7 @@ class Sampler {
   void collect(std::span<const float> logits);
   void keep_top_k();
   void keep_top_p();
+  std::optional<std::size_t> bring_forward(double least, double most);
   void keep_min_p();
 
   SamplingParams params_;

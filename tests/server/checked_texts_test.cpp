@@ -6,20 +6,23 @@
 namespace edgedraft {
 namespace {
 
-class CheckedTextsTest : public RunTest {};
+constexpr std::uint32_t kGiven = 4;
+constexpr std::uint32_t kOffline = 60;
+
+class CheckedTextsTest : public RunTest {
+ protected:
+  bool check_another() {
+    return connect().raw().send(wire::Prefill{.tokens = Tokens(kGiven + kOffline, 7),
+                                              .provisional_count = kOffline,
+                                              .sampling = {.temperature = 1.0f, .top_p = 0.9f}});
+  }
+};
 
 // Of a text whose every choice sorts the vocabulary a pass takes the given rows and 16 more,
 // however many are to be checked.
 TEST_F(CheckedTextsTest, RowsThatACheckCannotUseGoToOthers) {
-  constexpr std::uint32_t kGiven = 4;
-  constexpr std::uint32_t kOffline = 60;
   open({.pass_rows_max = 64, .prompt_rows = 16, .metrics = metrics_});
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_TRUE(
-        connect().raw().send(wire::Prefill{.tokens = Tokens(kGiven + kOffline, 7),
-                                           .provisional_count = kOffline,
-                                           .sampling = {.temperature = 1.0f, .top_p = 0.9f}}));
-  }
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(check_another());
   HintingClient& asking = connect();
   ASSERT_TRUE(asking.begin(prompt_of(1), {}, {}));
   loop_->step();
@@ -27,6 +30,15 @@ TEST_F(CheckedTextsTest, RowsThatACheckCannotUseGoToOthers) {
   EXPECT_EQ(loop_->count().rows, 2 * (kGiven - 1 + 16) + kPromptCount);
   EXPECT_TRUE(asking.listen());
   EXPECT_EQ(asking.verdicts.size(), 1u);
+}
+
+// Nor does a pass that many share take the longer the more they are.
+TEST_F(CheckedTextsTest, ManyOfThemShareWhatAPassChooses) {
+  open({.metrics = metrics_});
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(check_another());
+  loop_->step();
+  EXPECT_EQ(loop_->count().passes, 1u);
+  EXPECT_EQ(loop_->count().rows, 8 * (kGiven - 1 + 8));
 }
 
 }  // namespace

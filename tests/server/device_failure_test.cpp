@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <new>
 #include <set>
 
 #include "server/metrics/pages.h"
@@ -148,6 +149,35 @@ TEST_F(DeviceFailureTest, ALostDeviceIsCalledLost) {
   run();
   EXPECT_EQ(second.heard->verdicts.size(), 1u);
   EXPECT_EQ(health().device, Health::Device::works);
+}
+
+// There is no memory for this client's verdicts.
+class Unheard final : public Heard {
+ public:
+  void verdict(wire::Verdict) override { throw std::bad_alloc(); }
+};
+
+// The scheduler catches what belongs to no request: some of the pass have their answers by then.
+TEST_F(DeviceFailureTest, WhatFailsBetweenTwoAnswersLeavesNobodyWithoutOne) {
+  Caller first = caller(1);
+  Caller unlucky = caller(2);
+  Caller last = caller(3);
+  unlucky.client.reply = unlucky.heard = std::make_shared<Unheard>();
+  // Nor is there any for the log.
+  metrics_->health.on_change([](Health::Device, const std::string&) { throw std::bad_alloc(); });
+  for (Caller* c : {&first, &unlucky, &last}) ask(*c);
+  EXPECT_THROW(loop_.step(), std::bad_alloc);
+  metrics_->health.on_change({});
+  loop_.give_up_all(std::bad_alloc());
+  EXPECT_EQ(loop_.active_count(), 0u);
+  EXPECT_EQ(first.heard->verdicts.size(), 1u);
+  EXPECT_TRUE(first.heard->refusals.empty());
+  EXPECT_EQ(unlucky.heard->refusals.size(), 1u);
+  EXPECT_TRUE(last.heard->verdicts.empty());
+  EXPECT_EQ(last.heard->refusals.size(), 1u);
+  ask(last);
+  run();
+  EXPECT_EQ(last.heard->verdicts.size(), 1u);
 }
 
 // Two clients in every pass, and a tap that reads what each of them has.

@@ -7,7 +7,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class KnownGrammarsTest : public testing::Test {
+class KnownGrammarsTest : public ::testing::Test {
  protected:
   // A grammar that nobody knows, and as much searching as it takes.
   Result<void> use_another(const std::string& identity) {

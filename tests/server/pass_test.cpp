@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/support/toy_models.h"
 
 namespace edgedraft {
@@ -108,6 +110,51 @@ TEST_F(PassTest, CompanyChangesNothing) {
         const auto b = alone[who[s]].tokens();
         EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin(), b.end()));
       }
+    }
+  }
+}
+
+TEST(SearchedPathTest, SessionsOfAPassHaveEqualPartsAndEachHasOne) {
+  EXPECT_EQ(searched_path_max(0), 16u);
+  EXPECT_EQ(searched_path_max(4), 16u);
+  EXPECT_EQ(searched_path_max(5), 12u);
+  EXPECT_EQ(searched_path_max(16), 4u);
+  EXPECT_EQ(searched_path_max(64), 1u);
+  EXPECT_EQ(searched_path_max(256), 1u);
+}
+
+// Where each token of a path takes a search of the vocabulary, many sessions follow their drafts
+// less far in a pass than one: what they write is the same.
+TEST_F(PassTest, SessionsThatSearchShareHowFarDraftsAreFollowed) {
+  constexpr std::size_t kDrafted = 12;
+  const auto never = [](std::uint32_t) { return false; };
+  const PrefillRequest request{.base_count = 0,
+                               .tokens = random_tokens(20),
+                               .sampling = {.temperature = 1.0f, .top_p = 0.9f, .seed = 5}};
+  TargetSession writer(decoder_, kContext, never);
+  Tokens answer{writer.prefill(request).value().next};
+  while (answer.size() < kDrafted + 2) answer.push_back(writer.verify(DraftTree()).value().next);
+  DraftTree draft;
+  for (std::uint32_t i = 0; i < kDrafted; ++i) draft.add(answer[i + 1], i);
+
+  for (const std::size_t count : {1, 4, 8, 16}) {
+    const std::size_t followed = std::min(kDrafted, std::size_t{searched_path_max(count)});
+    std::vector<TargetSession> sessions;
+    for (std::size_t i = 0; i < count; ++i) {
+      sessions.emplace_back(decoder_, kContext, never);
+      ASSERT_TRUE(sessions.back().prefill(request));
+      ASSERT_TRUE(sessions.back().begin(draft));
+    }
+    std::vector<PassShare> shares;
+    for (TargetSession& s : sessions) {
+      shares.push_back({.session = &s, .rows_max = draft.row_count()});
+    }
+    run_pass(decoder_, shares);
+    for (const PassShare& share : shares) {
+      ASSERT_TRUE(share.outcome);
+      const auto& path = std::get<VerifiedPath>(*share.outcome);
+      EXPECT_EQ(path.path.size(), followed) << count;
+      EXPECT_EQ(path.next, answer[followed + 1]);
     }
   }
 }

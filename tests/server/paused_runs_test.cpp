@@ -130,6 +130,22 @@ TEST_F(PausedRunsTest, BehindTheHintsTheQueueCounts) {
   EXPECT_EQ(client.verdicts[1].queue_us, 20'000u);
 }
 
+// Who is held is not ready, and when its time is over was not known when the server went to sleep.
+TEST_F(PausedRunsTest, WhoDoesNotReadIsNotHeldForHintsAndGoesOnWhenItReads) {
+  open({.metrics = metrics_});
+  HintingClient& client = connect();
+  ASSERT_TRUE(client.begin(prompt_of(1), {}, {.credit = kSomeCredit, .economy = true}));
+  loop_->step();
+  client.raw().reads(false);
+  loop_->step();
+  ASSERT_TRUE(loop_->idle());
+  ASSERT_FALSE(loop_->due()) << "it sleeps until it is woken";
+  client.raw().reads(true);
+  EXPECT_FALSE(loop_->idle());
+  loop_->step();
+  EXPECT_TRUE(loop_->due()) << "from now on it waits for hints";
+}
+
 // Or an operator would be told that there are too few machines.
 TEST_F(PausedRunsTest, AreNotCountedAsWaiting) {
   open({.metrics = metrics_});

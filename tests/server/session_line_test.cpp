@@ -21,6 +21,16 @@ class LineTest : public SessionMemoryTest {
     }
   }
 
+  // Wants more than twice the pages that a session of 200 tokens has. All that it drafts is wrong.
+  void draft_widely(PassLoop& server, const Client& c, std::uint32_t round, std::uint32_t right) {
+    server.begin(c,
+                 wire::Draft{.round = round,
+                             .base_length = length(c),
+                             .tokens = Tokens(kDraftNodesMax, right == 5 ? 6 : 5),
+                             .parents = std::vector<std::uint8_t>(kDraftNodesMax, 0)},
+                 now_);
+  }
+
   std::vector<Tokens> prompts_ = {random_tokens(200), random_tokens(200), random_tokens(200),
                                   random_tokens(200)};
   Client first_ = client(1);
@@ -148,6 +158,49 @@ TEST_F(LineTest, WhoWaitsLongGetsItsTurnThoughNobodyIsIdle) {
   }
   EXPECT_GE(now_ - begun, std::chrono::seconds(5));
   EXPECT_EQ(next(third_), alone(prompts_[2], 1)[0]);
+}
+
+// Two clients take turns, so that one prompt always runs, and beside it the draft has no room.
+TEST_F(LineTest, PromptsThatComeOneAfterTheOtherDoNotKeepADraftOut) {
+  PassLoop server = loop(21);
+  ask(server, first_, 1, prompts_[0]);
+  run(server);
+  next(first_);
+  const std::uint32_t drafted = alone(prompts_[0], 2)[1];
+  ask(server, second_, 1, prompts_[1]);
+  draft_widely(server, first_, 2, drafted);
+  server.step();
+  EXPECT_EQ(next(second_), alone(prompts_[1], 1)[0]);
+  ASSERT_FALSE(has_reply(first_)) << "there was room for both";
+  now_ += std::chrono::milliseconds(10);
+  ask(server, third_, 1, prompts_[2]);
+  EXPECT_EQ(server.waiting_count(), 1u);
+  server.step();
+  EXPECT_EQ(next(first_), drafted);
+  EXPECT_FALSE(has_reply(third_));
+  now_ += std::chrono::milliseconds(10);
+  server.step();
+  EXPECT_EQ(next(third_), alone(prompts_[2], 1)[0]);
+}
+
+// Nor does a run that is to have no pass now.
+TEST_F(LineTest, ARunThatWaitsForHintsGivesWayToADraftThatIsReady) {
+  PassLoop server = loop(testing::kLeastPages);
+  const wire::Prefill request{
+      .round = 1, .tokens = prompts_[0], .run = {.credit = testing::kContext, .economy = true}};
+  inboxes_.at(first_.connection_id)->length.asked(request);
+  server.begin(first_, request, now_);
+  run(server);
+  next(first_);
+  ASSERT_TRUE(server.due()) << "it waits for hints";
+  ask(server, second_, 1, prompts_[1]);
+  run(server);
+  next(second_);
+  const std::uint32_t drafted = alone(prompts_[1], 2)[1];
+  draft_widely(server, second_, 2, drafted);
+  server.step();
+  EXPECT_EQ(next(second_), drafted);
+  EXPECT_EQ(error(first_).code, Errc::session_unknown);
 }
 
 }  // namespace

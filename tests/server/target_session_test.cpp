@@ -412,9 +412,12 @@ TEST_F(TargetSessionTest, ALongProvisionalTextIsCheckedAcrossChunks) {
 TEST_F(TargetSessionTest, NoMoreThanSomeTokensOfACheckedTextAreSearchedForInAPass) {
   const Tokens prompt{9, 10, 11};
   const auto never = [](std::uint32_t) { return false; };
-  for (const SamplingParams& sampling :
-       {SamplingParams{.temperature = 1.0f, .top_p = 0.5f, .seed = 3}, SamplingParams{}}) {
-    const bool searches = sampling.top_p < 1.0f;
+  const SamplingParams filtered{.temperature = 1.0f, .top_p = 0.5f, .seed = 3};
+  const SamplingParams inverse{.temperature = 1.0f, .seed = 3, .draw = Draw::inverse};
+  const SamplingParams raced{.temperature = 1.0f, .seed = 3};
+  const SamplingParams greedy{.draw = Draw::inverse};
+  for (const SamplingParams& sampling : {filtered, inverse, raced, greedy}) {
+    const bool searches = sampling == filtered || sampling == inverse;
     Tokens text = prompt;
     TargetSession writer(decoder_, kContext, never);
     text.push_back(writer.prefill({.base_count = 0, .tokens = prompt, .sampling = sampling})->next);
@@ -429,6 +432,27 @@ TEST_F(TargetSessionTest, NoMoreThanSomeTokensOfACheckedTextAreSearchedForInAPas
     EXPECT_EQ(rows, searches ? (std::vector<std::uint32_t>{18, 16, 16}) : std::vector{50u});
     EXPECT_EQ(std::get<PrefillOutcome>(*share.outcome).accepted_count, 47u);
   }
+}
+
+// By it a client that comes back shows that it holds the same tokens.
+TEST_F(TargetSessionTest, TheHashIsOfTheTokensThatAreThere) {
+  TargetSession target = session();
+  const Tokens prompt{9, 10, 11, 12};
+  ASSERT_TRUE(target.prefill({.base_count = 0, .tokens = prompt, .sampling = {}}));
+  EXPECT_EQ(target.hash_of(4), token_hash(prompt));
+  ASSERT_TRUE(target.verify(DraftTree()));
+  EXPECT_EQ(target.hash_of(4), token_hash(prompt));
+  EXPECT_EQ(target.hash_of(6), token_hash(target.tokens()));
+  EXPECT_EQ(target.hash_of(0), token_hash({}));
+
+  EXPECT_EQ(target.hash_of(4), token_hash(prompt));
+  const Tokens other{13, 14};
+  ASSERT_TRUE(target.prefill({.base_count = 2, .tokens = other, .sampling = {}}));
+  EXPECT_EQ(target.hash_of(4), token_hash(Tokens{9, 10, 13, 14}));
+  ASSERT_TRUE(target.begin({.base_count = 3, .tokens = other, .sampling = {}}));
+  target.abandon();
+  ASSERT_TRUE(target.prefill({.base_count = 3, .tokens = prompt, .sampling = {}}));
+  EXPECT_EQ(target.hash_of(4), token_hash(Tokens{9, 10, 13, 9}));
 }
 
 TEST_F(TargetSessionTest, RefusesWhatItCannotDoAndStaysAsItWas) {

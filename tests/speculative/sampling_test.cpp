@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <functional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "shared/base/random.h"
@@ -160,6 +163,88 @@ TEST_P(SamplerTest, ATokenWithoutALogitIsNotChosenWhereverItStands) {
       EXPECT_EQ(counts[without], 0u);
       EXPECT_EQ(counts[first] == 40, params.greedy());
       EXPECT_EQ(sampler.law(logits)[without], 0.0);
+    }
+  }
+}
+
+// Laws of a vocabulary: from nearly one token to nearly none that is likelier than the others, some
+// with many ties, and one of ties alone.
+std::vector<std::vector<float>> many_laws() {
+  Random random(17);
+  std::vector<std::vector<float>> laws;
+  for (const std::size_t count : {1u, 2u, 127u, 128u, 129u, 5000u}) {
+    for (const double spread : {0.01, 1.0, 12.0, 60.0}) {
+      std::vector<float>& smooth = laws.emplace_back(count);
+      for (float& logit : smooth) logit = static_cast<float>(random.uniform() * spread);
+      std::vector<float> rounded = smooth;
+      for (float& logit : rounded) logit = std::round(logit);
+      laws.push_back(std::move(rounded));
+    }
+    laws.emplace_back(count, 2.0f);
+  }
+  return laws;
+}
+
+struct Weighed {
+  std::uint32_t token;
+  double weight;
+};
+
+std::vector<Weighed> weighed(const SamplingParams& params, std::span<const float> logits) {
+  const double best = logits[argmax(logits)];
+  std::vector<Weighed> all;
+  for (std::uint32_t token = 0; token < logits.size(); ++token) {
+    const double weight = std::exp((logits[token] - best) / params.temperature);
+    if (weight > 0.0) all.push_back({.token = token, .weight = weight});
+  }
+  return all;
+}
+
+double sum_of(const std::vector<Weighed>& tokens) {
+  double sum = 0.0;
+  for (const Weighed& t : tokens) sum += t.weight;
+  return sum;
+}
+
+// What top-k and top-p leave where everything is sorted, likeliest first.
+std::vector<double> law_by_sorting(const SamplingParams& params, std::span<const float> logits) {
+  std::vector<Weighed> all = weighed(params, logits);
+  std::ranges::stable_sort(all, std::ranges::greater{}, &Weighed::weight);
+  if (params.top_k > 0 && params.top_k < all.size()) all.resize(params.top_k);
+  const double mass = params.top_p * sum_of(all);
+  std::size_t kept = 0;
+  for (double sum = 0.0; kept < all.size() && (kept == 0 || sum < mass); ++kept) {
+    sum += all[kept].weight;
+  }
+  all.resize(kept);
+  const double total = sum_of(all);
+  std::vector<double> law(logits.size(), 0.0);
+  for (const Weighed& t : all) law[t.token] = t.weight / total;
+  return law;
+}
+
+TEST(SamplerLawTest, TopPKeepsBitForBitWhatSortingEverythingKeeps) {
+  for (const std::vector<float>& logits : many_laws()) {
+    for (const float top_p : {0.0f, 0.1f, 0.25f, 0.5f, 0.9f, 0.95f, 0.999f, 0.99999994f}) {
+      for (const std::uint32_t top_k : {0u, 100u, 2000u}) {
+        const SamplingParams params{.temperature = 0.8f, .top_k = top_k, .top_p = top_p};
+        EXPECT_EQ(Sampler(params).law(logits), law_by_sorting(params, logits))
+            << logits.size() << " tokens, top-p " << top_p << ", top-k " << top_k;
+      }
+    }
+  }
+}
+
+TEST(SamplerLawTest, InversionGoesThroughTheTokensInTheirOrder) {
+  const SamplingParams params{.temperature = 0.8f, .seed = 5, .draw = Draw::inverse};
+  Sampler sampler(params);
+  for (const std::vector<float>& logits : many_laws()) {
+    const std::vector<Weighed> all = weighed(params, logits);
+    for (std::uint64_t position = 0; position < 20; ++position) {
+      double left = uniform_at(params.seed, position) * sum_of(all);
+      std::size_t at = 0;
+      while (at + 1 < all.size() && (left -= all[at].weight) >= 0.0) ++at;
+      EXPECT_EQ(sampler.choose(logits, position), all[at].token);
     }
   }
 }
