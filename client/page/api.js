@@ -52,16 +52,22 @@ export async function readConversation(id) {
   return answer.status === 404 ? null : parsed(answer);
 }
 
-export const keepConversation = async (id, conversation) =>
-  parsed(
-    await request(`/v1/edgedraft/conversation?id=${id}`, {
-      method: "PUT",
-      body: JSON.stringify(conversation),
-    }),
-  );
+// False for one that was deleted, in another tab perhaps: it is not put back.
+export async function keepConversation(id, conversation) {
+  const answer = await request(`/v1/edgedraft/conversation?id=${id}`, {
+    method: "PUT",
+    body: JSON.stringify(conversation),
+  });
+  if (answer.status === 410) return false;
+  await parsed(answer);
+  return true;
+}
 
-export const removeConversation = (id) =>
-  request(`/v1/edgedraft/conversation?id=${id}`, { method: "DELETE" });
+// One that is not there was never kept, or is deleted already.
+export async function removeConversation(id) {
+  const answer = await request(`/v1/edgedraft/conversation?id=${id}`, { method: "DELETE" });
+  if (answer.status !== 404) await parsed(answer);
+}
 
 // Where no mode was chosen the endpoint's own holds.
 const asked = (messages, mode) => (mode ? { messages, private: mode } : { messages });

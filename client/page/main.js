@@ -2,10 +2,16 @@
 
 import * as api from "./api.js";
 import { Answer } from "./answer.js";
-import { AnswerView, listItem, sentItem, userMessage } from "./view.js";
+import { Draft } from "./draft.js";
+import { keepFocus } from "./focus.js";
+import { Frames } from "./frames.js";
+import { Leaves } from "./leaves.js";
+import { AnswerView, listItem, userMessage } from "./view.js";
 
 const byId = (id) => document.getElementById(id);
 const [list, messages, text, mode, state] = ["list", "messages", "text", "mode", "state"].map(byId);
+const draft = new Draft(text);
+const leaves = new Leaves(byId("leaves"), byId("preview"), byId("uplink"));
 
 // A name that nobody guesses. crypto.randomUUID() is for https and this machine alone.
 const newName = () =>
@@ -17,9 +23,23 @@ let turns = [];
 let running = null; // AbortController
 
 const TITLE_CHARACTERS = 60;
-const SHOWN_MESSAGES = 50;
 const RESUMES = 3; // of a stream that breaks off
 const RESUMES_AFTER_MS = 500;
+const MARK = /<\/?private>/i; // as the endpoint takes it: in any case, and also alone
+
+// Words that are there already are not set again, which would have them read out again.
+function say(words) {
+  if (state.textContent !== words) state.textContent = words;
+}
+
+// If it fails, says why, and what `failure` says of how things stand.
+async function attempt(act, failure) {
+  try {
+    await act();
+  } catch (error) {
+    say(`${error.message}: ${failure}`);
+  }
+}
 
 api.onKeyWanted(
   () =>
@@ -34,7 +54,7 @@ api.onKeyWanted(
 
 function titleOf() {
   const first = turns.find((turn) => turn.role === "user")?.content ?? "";
-  const line = first.replace(/<\/?private>/g, "").trim().split("\n")[0];
+  const line = first.replace(new RegExp(MARK, "gi"), "").trim().split("\n")[0];
   return Array.from(line).slice(0, TITLE_CHARACTERS).join("") || "New conversation";
 }
 
@@ -43,105 +63,140 @@ const isPrivate = () => turns.some((turn) => turn.private);
 const keepTurns = () =>
   api.keepConversation(id, { title: titleOf(), private: isPrivate(), document: { turns, mode: mode.value } });
 
-// Whether it could be kept; if not, that is said.
+// Whether there is nothing left to keep; if there is, it is said why.
 async function keep() {
   try {
-    if (turns.length > 0) await keepTurns();
+    const isDeleted = turns.length > 0 && !(await keepTurns());
     await showList();
+    if (isDeleted) say("the conversation was deleted elsewhere: it is not kept");
     return true;
   } catch (error) {
-    state.textContent = `${error.message}: the conversation is not kept`;
+    say(`${error.message}: the conversation is not kept`);
     return false;
   }
 }
 
 async function showList() {
   const entries = await api.listConversations();
-  list.replaceChildren(
-    ...entries.map((entry) =>
-      listItem(entry, entry.id === id, {
-        open: () => open(entry.id),
-        remove: () => remove(entry.id),
-      }),
-    ),
+  const items = entries.map((entry) =>
+    listItem(entry, entry.id === id, {
+      open: () => open(entry.id),
+      remove: () => remove(entry.id),
+    }),
   );
+  keepFocus(() => list.replaceChildren(...items));
 }
 
-async function remove(unwanted) {
-  const last = (unwanted === id ? turns : (await api.readConversation(unwanted))?.turns)?.at(-1);
-  // First, as an answer that ends meanwhile would be kept.
-  if (unwanted === id) begin();
-  await api.removeConversation(unwanted);
-  if (last?.stream) await api.forget(last.stream); // which ends it
-  await showList();
-}
+const renewList = () => attempt(showList, "the list is as it was");
+
+const remove = (unwanted) =>
+  attempt(async () => {
+    const last = (unwanted === id ? turns : (await api.readConversation(unwanted))?.turns)?.at(-1);
+    // First, as an answer that ends meanwhile would be kept.
+    if (unwanted === id) begin();
+    await api.removeConversation(unwanted);
+    // Which ends it.
+    if (last?.stream) await attempt(() => api.forget(last.stream), "its answer may go on for a while");
+    await renewList();
+  }, "the conversation is not deleted");
 
 function begin() {
   running?.abort();
   id = newName();
   turns = [];
   mode.value = "";
+  draft.leave();
   show();
+  look();
   text.focus();
 }
 
-async function open(wanted) {
-  const conversation = await api.readConversation(wanted);
-  if (!conversation) return;
+const open = (wanted) =>
+  attempt(async () => {
+    const conversation = await api.readConversation(wanted);
+    if (conversation) takeUp(wanted, conversation);
+    else say("the conversation is no longer there");
+    await renewList();
+  }, "the conversation is not opened");
+
+function takeUp(wanted, conversation) {
   running?.abort();
   id = wanted;
   turns = conversation.turns;
   mode.value = conversation.mode ?? "";
-  byId("side").classList.remove("open");
+  draft.leave();
+  closeMenu();
   show();
+  look();
   const last = turns.at(-1);
   // Before anything is waited for, as nothing may be asked until it has ended.
   if (last?.stream) void follow(api.resume, last);
-  await showList();
 }
 
 function show() {
   byId("title").textContent = turns.length > 0 ? titleOf() : "New conversation";
   location.hash = turns.length > 0 ? id : "";
-  messages.replaceChildren();
-  turns.forEach((turn, index) => {
-    if (turn.role === "user") {
-      messages.append(
-        userMessage(turn.content, {
-          edit: () => {
-            if (running) return;
-            text.value = turn.content;
-            turns = turns.slice(0, index);
-            show();
-            text.focus();
-          },
-        }),
-      );
-    } else if (!turn.stream) {
-      const view = new AnswerView({ again: () => again(index) });
-      view.show(Object.assign(new Answer(), turn.answer));
-      messages.append(view.article);
-    }
-  });
+  const articles = turns.filter((turn) => !turn.stream).map(articleOf);
+  keepFocus(() => messages.replaceChildren(...articles));
+  showDraft();
   messages.scrollTop = messages.scrollHeight;
 }
 
-function again(index) {
+function articleOf(turn) {
+  if (turn.role === "user") return userMessage(turn.content, { edit: () => edit(turn) });
+  // Asked for again, an earlier one would take everything after it along.
+  const view = new AnswerView(turn === turns.at(-1) ? { again } : {});
+  view.show(Object.assign(new Answer(), turn.answer));
+  return view.article;
+}
+
+function again() {
   if (running) return;
-  turns = turns.slice(0, index);
+  turns = turns.slice(0, -1);
   show();
   void answer();
 }
 
+function edit(turn) {
+  if (running) return;
+  draft.edit(turn);
+  typeOn();
+}
+
+function cancelEdit() {
+  draft.cancel();
+  typeOn();
+}
+
+function typeOn() {
+  showDraft();
+  look();
+  text.focus();
+}
+
+// Which of the messages is edited, if one is.
+function showDraft() {
+  byId("editing").hidden = !draft.edited;
+  if (draft.edited) text.setAttribute("aria-describedby", "edited");
+  else text.removeAttribute("aria-describedby");
+  for (const [index, article] of [...messages.children].entries()) {
+    if (draft.edited && turns[index] === draft.edited) article.setAttribute("aria-current", "true");
+    else article.removeAttribute("aria-current");
+  }
+}
+
+// The turns that a message would follow.
+const earlier = () => (draft.edited ? turns.slice(0, turns.indexOf(draft.edited)) : turns);
+
 // An answer without text, stopped or broken off before any or of a thought alone, is sent like the
 // others: many templates want user and assistant to take turns.
-const sent = () =>
-  turns
+const sent = (these) =>
+  these
     .filter((turn) => turn.role === "user" || turn.answer)
     .map((turn) => ({ role: turn.role, content: turn.role === "user" ? turn.content : turn.answer.text }));
 
 async function answer() {
-  const history = sent();
+  const history = sent(turns);
   const turn = { role: "assistant", stream: newName(), private: false };
   turns.push(turn);
   const asked = mode.value;
@@ -180,91 +235,132 @@ async function read(source, name, signal, shown) {
   }
 }
 
+function showRunning(isRunning) {
+  keepFocus(() => {
+    byId("stop").hidden = !isRunning;
+    byId("send").disabled = isRunning;
+  });
+}
+
 // Shows a stream while it comes, and keeps what it came to.
 async function follow(source, turn) {
   const controller = new AbortController();
   running = controller;
   const conversation = turns;
-  byId("stop").hidden = false;
-  byId("send").disabled = true;
-  const index = turns.indexOf(turn);
-  const view = new AnswerView({ again: () => again(index) });
+  showRunning(true);
+  const view = new AnswerView({ again });
+  view.setBusy(true);
   messages.append(view.article);
-  await keepTurns().catch(() => {}); // The save behind the answer says what is wrong.
-  const { answer, goesOn } = await read(source, turn.stream, controller.signal, (coming) => {
-    const low = messages.scrollHeight - messages.scrollTop - messages.clientHeight < 80;
-    view.show(coming);
-    if (low) messages.scrollTop = messages.scrollHeight;
-    state.textContent = coming.state === "online" ? "online" : `${coming.state}: underlined text is not confirmed`;
-  });
-  view.show(answer);
+  await keepTurns().catch(() => {}); // The save after the answer says what is wrong.
+  const { answer, goesOn } = await watch(source, turn.stream, controller.signal, view);
   if (running !== controller) return; // another conversation is open
   running = null;
-  byId("stop").hidden = true;
-  byId("send").disabled = false;
+  showRunning(false);
   if (conversation !== turns) return;
+  await settle(turn, answer, goesOn, controller.signal.aborted);
+}
+
+// Reads a stream to its end, and shows it meanwhile.
+async function watch(source, name, signal, view) {
+  const frames = new Frames((answer) => {
+    const { article } = view;
+    const isLow =
+      article.isConnected && messages.scrollHeight - messages.scrollTop - messages.clientHeight < 80;
+    view.show(answer);
+    if (isLow) messages.scrollTop = messages.scrollHeight;
+  });
+  let told = "";
+  const result = await read(source, name, signal, (coming) => {
+    frames.next(coming);
+    // What else was said meanwhile stays until the link changes.
+    if (coming.state === told) return;
+    told = coming.state;
+    say(told === "online" ? "online" : `${told}: underlined text is not confirmed`);
+  });
+  frames.end(result.answer);
+  view.setBusy(false);
+  return result;
+}
+
+// The answer becomes a part of its turn.
+async function settle(turn, answer, goesOn, isStopped) {
   const name = turn.stream;
-  const stopped = controller.signal.aborted;
-  if (stopped) void api.forget(name); // which ends it
+  // One that cannot be told so ends by itself, and is forgotten after ten minutes.
+  const forget = () => void api.forget(name).catch(() => {});
+  if (isStopped) forget(); // which ends it
   turn.private = Boolean(answer.counts?.private) || turn.private;
   turn.answer = { ...answer };
   delete turn.stream;
-  state.textContent = answer.note();
+  say(answer.note());
+  look();
   // The conversation that is kept names the stream still: opened again it has the answer.
   if (goesOn) return;
   // Until it is kept the answer can be read again.
-  if ((await keep()) && !stopped) void api.forget(name);
+  if ((await keep()) && !isStopped) forget();
 }
 
 byId("composer").addEventListener("submit", (event) => {
   event.preventDefault();
   const content = text.value.trim();
   if (!content || running) return;
-  turns.push({ role: "user", content, private: content.includes("<private>") || mode.value === "local" });
-  text.value = "";
+  turns = [...earlier(), { role: "user", content, private: MARK.test(content) || mode.value === "local" }];
+  draft.sent();
   show();
+  look();
   void answer();
 });
 
+// Enter and Escape may belong to an input method. Safari says so by the key's code alone.
+const isComposing = (event) => event.isComposing || event.keyCode === 229;
+
 text.addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+  if (isComposing(event)) return;
+  if (event.key === "Enter" && !event.shiftKey) {
     event.preventDefault();
     byId("composer").requestSubmit();
+  } else if (event.key === "Escape" && draft.edited) {
+    event.preventDefault();
+    cancelEdit();
   }
 });
 
 byId("stop").addEventListener("click", () => running?.abort());
-byId("new").addEventListener("click", begin);
-byId("menu").addEventListener("click", () => {
-  const isOpen = byId("side").classList.toggle("open");
-  byId("menu").setAttribute("aria-expanded", String(isOpen));
+byId("cancel").addEventListener("click", cancelEdit);
+byId("new").addEventListener("click", () => {
+  closeMenu();
+  begin();
 });
+
+function showMenu(isOpen) {
+  byId("side").classList.toggle("open", isOpen);
+  byId("menu").setAttribute("aria-expanded", String(isOpen));
+}
+byId("menu").addEventListener("click", () => showMenu(!byId("side").classList.contains("open")));
+
+// On a phone, where the list lies over the messages; what is hidden cannot have the focus.
+function closeMenu() {
+  const side = byId("side");
+  if (!side.classList.contains("open")) return;
+  const hadFocus = side.contains(document.activeElement);
+  showMenu(false);
+  if (hadFocus) byId("menu").focus();
+}
+
 byId("mark").addEventListener("click", () => {
   const { selectionStart: from, selectionEnd: to } = text;
   text.setRangeText(`<private>${text.value.slice(from, to)}</private>`, from, to, "end");
   text.focus();
-  void look();
+  look();
 });
 
-async function look() {
-  if (byId("leaves").hidden) return;
+function look() {
   const content = text.value.trim();
-  const history = content ? [...sent(), { role: "user", content }] : sent();
-  if (history.length > 0) {
-    const shown = await api.preview(history, mode.value).catch((error) => ({ message: error.message }));
-    byId("preview").textContent =
-      shown.is_local && !shown.messages?.length
-        ? "Nothing: it holds private text."
-        : (shown.messages?.at(-1)?.content ?? shown.message);
-  }
-  const left = await api.uplink(0);
-  byId("uplink").replaceChildren(...left.slice(-SHOWN_MESSAGES).reverse().map(sentItem));
+  const history = content ? [...sent(earlier()), { role: "user", content }] : [];
+  leaves.look(history, mode.value).catch((error) => say(error.message));
 }
 byId("look").addEventListener("click", () => {
-  const leaves = byId("leaves");
-  leaves.hidden = !leaves.hidden;
-  byId("look").setAttribute("aria-expanded", String(!leaves.hidden));
-  void look();
+  byId("look").setAttribute("aria-expanded", String(leaves.toggle()));
+  look();
 });
 let waiting = null;
 text.addEventListener("input", () => {
@@ -272,7 +368,7 @@ text.addEventListener("input", () => {
   waiting = setTimeout(look, 300);
 });
 mode.addEventListener("change", () => {
-  void look();
+  look();
   void keep();
 });
 
@@ -280,14 +376,17 @@ function showPlug(isIn) {
   byId("plug").setAttribute("aria-pressed", String(!isIn));
   byId("plug").textContent = isIn ? "Pull the plug" : "Plug in";
 }
-byId("plug").addEventListener("click", async () => {
-  showPlug(await api.plugged(byId("plug").getAttribute("aria-pressed") === "true"));
-});
+byId("plug").addEventListener("click", () =>
+  attempt(
+    async () => showPlug(await api.plugged(byId("plug").getAttribute("aria-pressed") === "true")),
+    "the plug is as it was",
+  ),
+);
 
 try {
   showPlug(await api.plugged());
   await showList();
   if (location.hash.length > 1) await open(location.hash.slice(1));
 } catch (error) {
-  state.textContent = error.message;
+  say(error.message);
 }

@@ -38,6 +38,7 @@ export function userMessage(text, actions) {
   );
 }
 
+// Without `again` among the actions it cannot be asked for again.
 export class AnswerView {
   constructor(actions) {
     this.thought = element("div", { className: "body", dir: "auto" });
@@ -55,6 +56,11 @@ export class AnswerView {
     this.actions = actions;
   }
 
+  // While it is, it is not read out word by word.
+  setBusy(isBusy) {
+    this.article.setAttribute("aria-busy", String(isBusy));
+  }
+
   show(answer) {
     this.thoughts.hidden = answer.thought === "";
     this.thought.textContent = answer.thought;
@@ -66,15 +72,19 @@ export class AnswerView {
       );
     }
     this.note.replaceChildren(element("span", { className: answer.broken ? "failed" : "", textContent: answer.note() }));
-    if (answer.finished || answer.broken) this.note.append(" ", button("Again", this.actions.again));
+    const isOver = answer.finished || answer.broken;
+    if (isOver && this.actions.again) this.note.append(" ", button("Again", this.actions.again));
   }
 }
 
+// The ids outlive the list, so that the focus finds its button in the next one.
 export function listItem(entry, isCurrent, actions) {
   const open = button((entry.private ? "🔒 " : "") + (entry.title || "Untitled"), actions.open);
+  open.id = `open-${entry.id}`;
   open.title = entry.private ? "held in memory alone: gone when the endpoint ends" : "";
   open.setAttribute("aria-current", String(isCurrent));
   const remove = button("✕", actions.remove);
+  remove.id = `delete-${entry.id}`;
   remove.setAttribute("aria-label", `Delete ${entry.title}`);
   return element("li", {}, open, remove);
 }

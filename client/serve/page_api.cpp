@@ -18,6 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kTitleBytesMax = 1024;
+constexpr std::size_t kRemovedMax = 1024;
 // Nothing of it comes from elsewhere, or goes there.
 constexpr const char* kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
@@ -31,6 +32,11 @@ ApiError no_page() {
 ApiError unknown() {
   return {
       .status = 404, .message = "there is no such conversation", .code = "unknown_conversation"};
+}
+
+ApiError removed() {
+  return {
+      .status = 410, .message = "this conversation was deleted", .code = "deleted_conversation"};
 }
 
 ApiError no_id() {
@@ -131,6 +137,7 @@ ApiResult<HttpAnswer> PageApi::read(const std::string& id) const {
 ApiResult<HttpAnswer> PageApi::keep(const std::string& id, std::string_view body) {
   if (store_ == nullptr) return no_page();
   if (!ConversationStore::is_id(id)) return no_id();
+  if (std::ranges::find(removed_, id) != removed_.end()) return removed();
   nlohmann::json object;
   if (const auto wrong = parse_object(body, object)) return *wrong;
   JsonFields fields(object);
@@ -163,6 +170,8 @@ ApiResult<HttpAnswer> PageApi::remove(const std::string& id) {
   if (store_ == nullptr) return no_page();
   if (!ConversationStore::is_id(id)) return no_id();
   if (!store_->remove(id)) return unknown();
+  removed_.push_back(id);
+  if (removed_.size() > kRemovedMax) removed_.pop_front();
   return json_answer({{"id", id}, {"deleted", true}});
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <string>
 #include <string_view>
 
@@ -27,6 +28,8 @@ class PageApi {
   // `id`: of the query.
   ApiResult<HttpAnswer> read(const std::string& id) const;
   // {"title", "private", "document": {...}}, in which "mode" may be a request's "private".
+  // One that was removed in this run is refused (410): a tab that has it open still would put it
+  // back. The last 1,024 are remembered.
   ApiResult<HttpAnswer> keep(const std::string& id, std::string_view body);
   ApiResult<HttpAnswer> remove(const std::string& id);
   // The messages of a chat as they would be sent.
@@ -36,6 +39,7 @@ class PageApi {
   ConversationStore* store_;
   PrivacyGuard& privacy_;
   const Tokenizer& tokenizer_;
+  std::deque<std::string> removed_;  // ids, oldest first
 };
 
 }  // namespace edgedraft

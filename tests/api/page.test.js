@@ -3,69 +3,14 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { after, before, beforeEach, test } from "node:test";
-import puppeteer from "puppeteer-core";
+import { test } from "node:test";
+import {
+  answered, answerWith, ask, conversations, event, faults, hasText, kept, lastAnswer, page, say, server, show, shows,
+  sizes, skip, story, url,
+} from "./page_support.js";
 
-const url = process.env.EDGEDRAFT_PAGE;
 const keyed = process.env.EDGEDRAFT_KEYED;
-const server = Number(process.env.EDGEDRAFT_PAGE_SERVER);
-const chromium = process.env.EDGEDRAFT_CHROMIUM;
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const skip = chromium ? false : "no chromium";
-
-const sizes = { desktop: { width: 1280, height: 800 }, phone: { width: 375, height: 700 } };
-const story = "Tell me a story about a dog and a ball.";
-let browser;
-let page;
-let faults;
-
-before(async () => {
-  if (skip) return;
-  browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox"] });
-});
-after(() => browser?.close());
-
-async function show(size = sizes.desktop, path = "/", prepare = () => {}, base = url) {
-  page = await browser.newPage();
-  await page.evaluateOnNewDocument(prepare);
-  await page.setViewport(size);
-  page.on("console", (message) => {
-    if (["error", "warn"].includes(message.type())) faults.push(message.text());
-  });
-  page.on("pageerror", (error) => faults.push(String(error)));
-  page.on("request", (request) => {
-    const to = request.url();
-    if (!to.startsWith(base) && !to.startsWith("data:")) faults.push(`asked for ${to}`);
-  });
-  await page.goto(base + path);
-  await page.waitForSelector("#send");
-}
-
-async function say(text) {
-  await page.type("#text", text);
-  await page.click("#send");
-}
-
-const lastAnswer = () =>
-  page.$$eval("article.assistant > .body", (bodies) => bodies.at(-1)?.innerText ?? "");
-const answered = () =>
-  page.waitForFunction(() => document.getElementById("stop").hidden, { timeout: 60_000 });
-const kept = () => page.waitForNetworkIdle({ idleTime: 300 });
-const shows = (text) =>
-  page.waitForFunction((t) => document.body.innerText.includes(t), { timeout: 30_000 }, text);
-const hasText = () =>
-  page.waitForFunction(
-    () => (document.querySelector("article.assistant:last-child > .body")?.innerText ?? "").length > 20,
-    { timeout: 30_000 },
-  );
-
-async function ask(messages) {
-  const answer = await fetch(`${url}/v1/chat/completions`, {
-    method: "POST",
-    body: JSON.stringify({ messages }),
-  });
-  return (await answer.json()).choices[0].message.content;
-}
 
 async function seriousFaults() {
   await page.evaluate(axe);
@@ -74,17 +19,6 @@ async function seriousFaults() {
     .filter(({ impact }) => ["serious", "critical"].includes(impact))
     .map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(" ")}`);
 }
-
-const conversations = async () =>
-  (await (await fetch(`${url}/v1/edgedraft/conversations`)).json()).data;
-
-beforeEach(async () => {
-  faults = [];
-  if (skip) return;
-  for (const { id } of await conversations()) {
-    await fetch(`${url}/v1/edgedraft/conversation?id=${id}`, { method: "DELETE" });
-  }
-});
 
 test("a conversation, kept and taken up again", { skip }, async () => {
   await show();
@@ -233,10 +167,6 @@ test("an answer whose connection breaks is read on to its end", { skip }, async 
 });
 
 test("questions whose answers say nothing take turns with them", { skip }, async () => {
-  const event = (delta, reason) => {
-    const choices = [{ index: 0, delta, finish_reason: reason }];
-    return `data: ${JSON.stringify({ choices, x_edgedraft: { tokens: 1, state: "online", provenance: "verified" } })}\n\n`;
-  };
   const answers = [
     event({}, "stop"),
     event({ reasoning_content: "Hm." }, null) + event({}, "stop"),
@@ -460,16 +390,7 @@ test("hostile answers do nothing", { skip }, async () => {
   ];
   await show();
   let text = "";
-  await page.setRequestInterception(true);
-  page.on("request", (request) => {
-    if (request.url().includes("/v1/stream?")) return request.respond({ status: 204 });
-    if (!request.url().endsWith("/v1/chat/completions")) return request.continue();
-    const event = (delta, more) => `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: null, ...more }], x_edgedraft: { tokens: 1, state: "online", provenance: "verified" } })}\n\n`;
-    request.respond({
-      contentType: "text/event-stream",
-      body: event({ content: text }) + event({}, { finish_reason: "stop" }) + "data: [DONE]\n\n",
-    });
-  });
+  await answerWith(() => event({ content: text }) + event({}, "stop") + "data: [DONE]\n\n");
   for (let i = 0; i < 200; ++i) {
     text = `${i}\n\n${pieces[i % pieces.length]} ${pieces[(i * 7 + 3) % pieces.length]}`;
     await page.click("#new");
@@ -496,6 +417,7 @@ for (const [name, size] of Object.entries(sizes)) {
       await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
       await say("What is 47 plus 38?");
       await answered();
+      await page.click("article.user button"); // It is being edited.
       await page.click("#look");
       assert.deepEqual(await seriousFaults(), []);
       const wide = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
