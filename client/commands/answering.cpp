@@ -129,6 +129,11 @@ void Answering::log_cycle(const CycleRecord& cycle) {
   cycle_log_->write(cycle, drafted && paced_ != nullptr ? paced_->take_step() : std::nullopt);
 }
 
+Result<void> Answering::close_cycle_log() {
+  if (!cycle_log_) return boost::system::in_place_value;
+  return cycle_log_->close();
+}
+
 const ReportedConfig& Answering::reported_config() {
   if (const DrafterPlacement* placement = parts_->placement()) {
     DrafterPlacement::Place place = placement->place();

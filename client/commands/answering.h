@@ -54,6 +54,10 @@ class Answering {
   Result<AnswerReport> answer(const OpenTokens& prompt, const RequestMask::Outcome& hidden);
   // Has the last answer checked, if it was written offline and the server is back.
   Result<std::optional<AnswerReport>> settle();
+  // After the last answer.
+  //
+  // Errors    io: the file of --cycles could not be written whole
+  Result<void> close_cycle_log();
   // Of all answers.
   LinkStats link_stats() const { return conversation_->link_stats(); }
 

@@ -99,6 +99,7 @@ class Chat {
 
   void leave_out_turn(const Error& error) {
     messages_.pop_back();
+    if (json_) std::cout << to_json(error) << std::endl;
     const bool has_others = !messages_.empty() && messages_.back().role == "assistant";
     const bool reset_helps = error.code == Errc::context_full && has_others;
     tell(error, std::string("the turn is left out") +
@@ -166,7 +167,8 @@ void declare_chat(CLI::App& app, ChatOptions& options) {
   app.footer(
       "Each line of standard input is a turn; /help lists the commands. If the server is away "
       "the\ndrafter answers alone (dim text); once it is back that text is checked and "
-      "corrected.\nWith --json an answer that is corrected later is printed again.\n"
+      "corrected.\nWith --json an answer that is corrected later is printed again, and a turn that "
+      "fails has an object\nwith its error.\n"
       "Example:\n"
       "  edgedraft chat --pin sha256:... --bundle drafter.gguf --system 'Answer briefly.'");
 }

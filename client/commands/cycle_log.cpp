@@ -11,6 +11,10 @@ double milliseconds(Duration d) {
   return 1000.0 * seconds(d);
 }
 
+Error cannot_write(const std::filesystem::path& file, const char* how) {
+  return {Errc::io, "--cycles " + file.string() + how};
+}
+
 void put(std::ofstream& out, const ordered_json& line) {
   out << line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << std::endl;
 }
@@ -20,8 +24,9 @@ void put(std::ofstream& out, const ordered_json& line) {
 Result<std::unique_ptr<CycleLog>> CycleLog::open(const std::filesystem::path& file,
                                                  const ReportedConfig& config) {
   auto log = std::make_unique<CycleLog>();
+  log->file_ = file;
   log->out_.open(file, std::ios::trunc);
-  if (!log->out_) return Error{Errc::io, "--cycles " + file.string() + ": cannot be written"};
+  if (!log->out_) return cannot_write(file, ": cannot be written");
   const auto& synthetic = config.synthetic_acceptance;
   put(log->out_, {{"kind", "answer"},
                   {"drafter", config.drafter},
@@ -76,6 +81,13 @@ void CycleLog::write(const CycleRecord& r, const std::optional<PacedStep>& paced
     line["tcp"] = nullptr;
   }
   put(out_, line);
+}
+
+Result<void> CycleLog::close() {
+  // A stream that has failed once writes no more, and stays failed.
+  out_.close();
+  if (!out_) return cannot_write(file_, ": could not be written whole: is the disk full?");
+  return boost::system::in_place_value;
 }
 
 }  // namespace edgedraft

@@ -21,8 +21,13 @@ class CycleLog {
                                                 const ReportedConfig& config);
   // `paced`: the drafting in it, if a pace was kept.
   void write(const CycleRecord& record, const std::optional<PacedStep>& paced);
+  // After the last record.
+  //
+  // Errors    io: not all of it is in the file
+  Result<void> close();
 
  private:
+  std::filesystem::path file_;
   std::ofstream out_;
 };
 

@@ -90,6 +90,7 @@ Result<int> run_once(const RunOptions& options) {
   ignore_closed_pipes();
   const auto report = (*answering)->answer(tokens, *hidden);
   if (!report) return report.error();
+  if (auto closed = (*answering)->close_cycle_log(); !closed) return closed.error();
   if (config->json) {
     std::cout << to_json(*report, (*answering)->reported_config()) << std::endl;
   } else {

@@ -100,12 +100,16 @@ void DraftAhead::advance(std::span<const std::uint32_t> tokens, std::uint32_t de
 }
 
 std::uint32_t DraftAhead::step() {
+  const std::uint64_t expanded_before = growth_.expanded_count();
   const std::uint32_t before = growth_.candidate_count();
   done_ = drafter_.grow(growth_, {.rows = options_.breadth});
-  if (!done_ && growth_.candidate_count() == 0) return 0;
-  ++steps_;
-  // A drafter that cannot go on from a tree whose root has moved begins anew.
   const std::uint32_t after = growth_.candidate_count();
+  if (!done_ && after == 0) return 0;
+  ++steps_;
+  const auto expanded = static_cast<std::uint32_t>(growth_.expanded_count() - expanded_before);
+  if (expanded > 0) return expanded;
+  // Heads and tables add a tree as a whole: as many as a network would have expanded for it. A
+  // drafter that cannot go on from a tree whose root has moved begins anew.
   return std::max(1u, (after - std::min(before, after)) / options_.breadth);
 }
 

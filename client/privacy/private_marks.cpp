@@ -16,38 +16,36 @@ struct Mark {
   bool found() const { return begin != std::string_view::npos; }
 };
 
-// The marks of a text from left to right. Each byte is looked at once, however many marks there
-// are.
-class Marks {
- public:
-  Marks(std::string_view text, std::size_t at)
-      : text_(text), open_(text.find(kOpen, at)), close_(text.find(kClose, at)) {}
+// Whatever the case of its letters. Requires  `mark` is in lower case
+bool begins_with_mark(std::string_view text, std::string_view mark) {
+  const auto same = [](char c, char lower) {
+    return c == lower || (c >= 'A' && c <= 'Z' && c - 'A' + 'a' == lower);
+  };
+  return text.size() >= mark.size() && std::ranges::equal(text.substr(0, mark.size()), mark, same);
+}
 
-  // The first from `at` on, which must not be before that of the last call.
-  Mark next(std::size_t at) {
-    if (open_ < at) open_ = text_.find(kOpen, at);
-    if (close_ < at) close_ = text_.find(kClose, at);
-    if (open_ < close_) return {.begin = open_, .end = open_ + kOpen.size(), .opens = true};
-    if (close_ == std::string_view::npos) return {};
-    return {.begin = close_, .end = close_ + kClose.size()};
+// The first mark from `at` on.
+Mark next_mark(std::string_view text, std::size_t at) {
+  for (at = text.find('<', at); at != std::string_view::npos; at = text.find('<', at + 1)) {
+    const std::string_view rest = text.substr(at);
+    if (begins_with_mark(rest, kOpen)) {
+      return {.begin = at, .end = at + kOpen.size(), .opens = true};
+    }
+    if (begins_with_mark(rest, kClose)) return {.begin = at, .end = at + kClose.size()};
   }
-
- private:
-  std::string_view text_;
-  std::size_t open_;
-  std::size_t close_;
-};
+  return {};
+}
 
 // Where the private text ends that begins at `begin`: its last closing mark, or the text's end.
+// What stands between two marks is read three times at most, however many there are.
 Mark end_of(std::string_view text, std::size_t begin) {
-  Marks marks(text, begin);
   std::size_t depth = 1;
-  for (Mark mark = marks.next(begin); mark.found(); mark = marks.next(mark.end)) {
+  for (Mark mark = next_mark(text, begin); mark.found(); mark = next_mark(text, mark.end)) {
     if (mark.opens) {
       ++depth;
     } else if (depth > 1) {
       --depth;
-    } else if (const Mark next = marks.next(mark.end); !next.found() || next.opens) {
+    } else if (const Mark next = next_mark(text, mark.end); !next.found() || next.opens) {
       return mark;
     }
   }
@@ -60,10 +58,13 @@ std::vector<MarkedPart> split_marks(std::string_view text) {
   std::vector<MarkedPart> parts;
   std::size_t at = 0;
   while (at < text.size()) {
-    const std::size_t open = std::min(text.find(kOpen, at), text.size());
-    if (open > at) parts.push_back({.text = std::string(text.substr(at, open - at))});
-    if (open == text.size()) break;
-    const std::size_t begin = open + kOpen.size();
+    const Mark first = next_mark(text, at);
+    // A mark that closes what none opened has all before it to close.
+    const bool closes_all = first.found() && !first.opens;
+    const std::size_t open_end = closes_all ? at : std::min(first.begin, text.size());
+    if (open_end > at) parts.push_back({.text = std::string(text.substr(at, open_end - at))});
+    if (!first.found()) break;
+    const std::size_t begin = closes_all ? at : first.end;
     const Mark end = end_of(text, begin);
     parts.push_back(
         {.text = std::string(text.substr(begin, end.begin - begin)), .is_private = true});

@@ -13,9 +13,10 @@ struct MarkedPart {
   bool operator==(const MarkedPart&) const = default;
 };
 
-// The parts of a text with <private>...</private> in it, without the marks. What is doubtful is
-// private: marks may be nested, one that is never closed reaches to the end, and a second closing
-// mark is taken for the end of the text that the first one seemed to close.
+// The parts of a text with <private>...</private> in it, in whatever case, without the marks. What
+// is doubtful is private: marks may be nested, one that is never closed reaches to the end, a
+// closing mark that none opened closes all of the text before it, and a second closing mark is
+// taken for the end of the text that the first one seemed to close.
 std::vector<MarkedPart> split_marks(std::string_view text);
 
 }  // namespace edgedraft

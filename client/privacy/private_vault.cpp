@@ -11,6 +11,8 @@ constexpr std::size_t kKeyCharacters = 3;
 constexpr std::size_t kShort = 6;
 // Numbers of fewer are found in too much if their groups do not count.
 constexpr std::size_t kGroupedDigitsMin = 6;
+// Fewer signs of ASCII, without a letter or digit among them, are found in all text.
+constexpr std::size_t kSignsMin = 3;
 // Between two letters or digits of a number that is written in groups.
 constexpr std::size_t kSeparatorBytesMax = 4;
 
@@ -55,6 +57,12 @@ std::u32string trimmed(std::u32string text) {
   return text;
 }
 
+// Whether a value without letters and digits can be told from ordinary text.
+bool is_kept_by_signs(std::u32string_view written) {
+  return written.size() >= kSignsMin ||
+         std::ranges::any_of(written, [](char32_t sign) { return sign >= 0x80; });
+}
+
 // Digits, and whatever separates them.
 bool is_number(std::u32string_view compacted) {
   return compacted.size() >= kGroupedDigitsMin && std::ranges::all_of(compacted, is_decimal_digit);
@@ -79,14 +87,15 @@ bool PrivateVault::add_to(Values& values, bool has_room, std::string_view value,
                           bool grouped) {
   FoldedText folded = fold(value);
   std::u32string compacted = compact(folded).text;
-  if (compacted.empty()) return true;
   std::u32string written = trimmed(std::move(folded.text));
+  const bool has_letters = !compacted.empty();
+  if (!has_letters && !is_kept_by_signs(written)) return true;
   const auto known = [&](Forms Values::*forms, const std::u32string& text) {
     return (values.*forms).known.contains(text) || (names_.*forms).known.contains(text) ||
            (given_.*forms).known.contains(text);
   };
-  const bool is_written = !is_grouped(type) && !known(&Values::written, written);
-  const bool is_compacted = (is_grouped(type) || grouped || is_number(compacted)) &&
+  const bool is_written = (!is_grouped(type) || !has_letters) && !known(&Values::written, written);
+  const bool is_compacted = has_letters && (is_grouped(type) || grouped || is_number(compacted)) &&
                             !known(&Values::compacted, compacted);
   if (!is_written && !is_compacted) return true;
   if (!has_room) return false;

@@ -15,7 +15,8 @@
 
 namespace edgedraft {
 
-// What is equal here is the same value, however it is written. Empty for what says nothing: blanks.
+// What is equal here is the same value, however it is written. Empty for what says nothing: blanks,
+// and what folding leaves out.
 std::u32string canonical_value(std::string_view value, PrivateType type);
 
 // Values that are private from the moment they were marked or detected. Clients send a conversation
@@ -27,8 +28,9 @@ class PrivateVault {
   // Names that are private from the start, which take no other value's room.
   static constexpr std::size_t kNamesMax = 10'000;
 
-  // False if it is full. What says nothing, having no letter or digit, or is known, is not added.
-  // `grouped`: it is found however it is grouped, as it is by its type, or as a number is.
+  // False if it is full. Not added is what is known, what says nothing, and one or two signs of
+  // ASCII ("."), which would be found in all text. `grouped`: it is found however it is grouped, as
+  // it is by its type, or as a number is.
   bool add(std::string_view value, PrivateType type, bool grouped = false);
   // The same for what a detector found, and would find again.
   bool add_detected(std::string_view value, PrivateType type);

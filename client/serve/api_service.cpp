@@ -32,6 +32,10 @@ std::uint64_t random_number() {
   return (std::uint64_t{device()} << 32) | device();
 }
 
+Json model_object(const std::string& name) {
+  return {{"id", name}, {"object", "model"}, {"created", 0}, {"owned_by", "edgedraft"}};
+}
+
 std::string names_of(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
@@ -72,9 +76,11 @@ const std::vector<ApiService::Route>& ApiService::routes() {
       {"POST", "/v1/chat/completions", &S::chat},
       {"POST", "/v1/completions", &S::completion},
       {"GET", "/v1/models", &S::models},
-      // llama-server's names of the two, for base URLs without "/v1".
+      {"GET", "/v1/models/", &S::model, /*needs_key=*/true, /*takes_name=*/true},
+      // llama-server's names, for base URLs without "/v1".
       {"POST", "/chat/completions", &S::chat},
       {"GET", "/models", &S::models},
+      {"GET", "/models/", &S::model, /*needs_key=*/true, /*takes_name=*/true},
       {"GET", "/health", &S::health, /*needs_key=*/false},
       {"GET", "/metrics", &S::metrics},
       {"GET", "/props", &S::props},
@@ -110,7 +116,7 @@ void ApiService::Call::answer(HttpAnswer answer) {
 
 std::optional<HttpAnswer> ApiService::refuse(const HttpRequest& head) {
   const bool open = std::ranges::any_of(
-      routes(), [&](const Route& route) { return route.path == head.path && !route.needs_key; });
+      routes(), [&](const Route& route) { return route.is_of(head.path) && !route.needs_key; });
   const auto refusal = guard_.refusal(head, !open);
   if (!refusal) return std::nullopt;
   ++counters_.refused;
@@ -128,7 +134,7 @@ void ApiService::handle(const HttpRequest& request, const HttpReply& reply) {
 void ApiService::serve(Call call) {
   ++counters_.requests;
   const HttpRequest& request = call.request;
-  const auto of_path = [&](const Route& route) { return route.path == request.path; };
+  const auto of_path = [&](const Route& route) { return route.is_of(request.path); };
   const std::string method = request.method == "HEAD" ? "GET" : request.method;
   const auto page = std::ranges::find_if(
       routes(), [&](const Route& route) { return of_path(route) && route.method == method; });
@@ -299,11 +305,21 @@ void ApiService::start(Call call, CompletionRequest request, std::vector<Prompt>
 }
 
 void ApiService::models(Call call) {
-  call.answer(json_answer({{"object", "list"},
-                           {"data", Json::array({{{"id", options_.model},
-                                                  {"object", "model"},
-                                                  {"created", 0},
-                                                  {"owned_by", "edgedraft"}}})}}));
+  call.answer(
+      json_answer({{"object", "list"}, {"data", Json::array({model_object(options_.model)})}}));
+}
+
+void ApiService::model(Call call) {
+  const std::string_view models = "models/";
+  const std::string& path = call.request.path;
+  const std::string name =
+      unescaped(std::string_view(path).substr(path.find(models) + models.size()));
+  if (name == options_.model) return call.answer(json_answer(model_object(name)));
+  call.fail(
+      {.status = 404,
+       .message = "there is no model '" + name + "'; the one here is '" + options_.model + "'",
+       .param = "model",
+       .code = "model_not_found"});
 }
 
 void ApiService::health(Call call) {

@@ -84,6 +84,11 @@ class ApiService {
     std::string_view path;
     Page page;
     bool needs_key = true;
+    bool takes_name = false;  // follows the path, and is not empty
+
+    bool is_of(std::string_view asked) const {
+      return takes_name ? asked.starts_with(path) && asked.size() > path.size() : asked == path;
+    }
   };
   static const std::vector<Route>& routes();
 
@@ -91,6 +96,7 @@ class ApiService {
   void chat(Call call) { complete(std::move(call), CompletionKind::chat); }
   void completion(Call call) { complete(std::move(call), CompletionKind::text); }
   void models(Call call);
+  void model(Call call);
   void health(Call call);
   void metrics(Call call);
   void props(Call call);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <utility>
 
 #include "shared/model/utf8.h"
@@ -165,12 +166,21 @@ Completion::~Completion() {
 }
 
 void Completion::start() {
-  if (parts_.start_at <= Clock::now()) return begin();
+  if (parts_.start_at <= Clock::now()) return attempt(&Completion::begin);
   start_.expires_at(parts_.start_at);
   start_.async_wait([weak = weak_from_this()](const boost::system::error_code& error) {
     const auto still = weak.lock();
-    if (!error && still && !still->done_) still->begin();
+    if (!error && still && !still->done_) still->attempt(&Completion::begin);
   });
+}
+
+// What fails by itself ends this answer, for whose end its client would wait for ever.
+void Completion::attempt(void (Completion::*step)()) {
+  try {
+    (this->*step)();
+  } catch (const std::exception& failure) {
+    fail({.status = 500, .message = failure.what()});
+  }
 }
 
 void Completion::begin() {
@@ -191,7 +201,7 @@ void Completion::begin() {
   late_.expires_after(kStreamBeginsAfter);
   late_.async_wait([weak = weak_from_this()](const boost::system::error_code& error) {
     const auto still = weak.lock();
-    if (!error && still && !still->done_) still->begin_stream();
+    if (!error && still && !still->done_) still->attempt(&Completion::begin_stream);
   });
 }
 
@@ -230,8 +240,9 @@ Thoughts Completion::thoughts() const {
 }
 
 void Completion::begin_stream() {
-  if (std::exchange(begun_, true)) return;
+  if (begun_) return;
   parts_.outlet->begin();
+  begun_ = true;
   std::string events;
   for (std::uint32_t i = 0; i < answers_count(); ++i) {
     if (request_.kind == CompletionKind::chat) events += format_.begin_event(i);
@@ -251,13 +262,14 @@ void Completion::write(std::string events) {
 
 void Completion::fail(const ApiError& error) {
   if (done_) return;
+  // First, so that its connection ends even where the error cannot be told.
+  done();
   if (begun_) {
     parts_.outlet->write(CompletionFormat::error_event(error));
     parts_.outlet->end();
   } else {
     parts_.outlet->answer(answer_of(error));
   }
-  done();
 }
 
 void Completion::end_if_complete() {

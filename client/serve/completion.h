@@ -98,6 +98,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     std::size_t told_characters_ = 0;
   };
 
+  void attempt(void (Completion::*step)());
   AnswerTerms terms_of(std::uint32_t choice) const;
   Thoughts thoughts() const;
   void begin();

@@ -19,6 +19,16 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
+// A member of an object, of which null is as good as none.
+ordered_json member_of(const ordered_json& object, const char* name, ordered_json otherwise = {}) {
+  ordered_json member = object.value(name, ordered_json());
+  return member.is_null() ? std::move(otherwise) : member;
+}
+
+ordered_json any_object() {
+  return {{"type", "object"}};
+}
+
 // A text, or parts of one.
 std::optional<std::string> content_of(const json& message, JsonFields& fields) {
   const json* const content = fields.find("content");
@@ -300,11 +310,25 @@ void read_logprobs(JsonFields& fields, CompletionRequest& request) {
 }
 
 // Fields that change an answer, and that nobody would want to be ignored.
-void refuse_unknown_laws(JsonFields& fields, CompletionKind kind) {
-  if (kind != CompletionKind::text) return;
+void refuse_unknown_laws(JsonFields& fields, const CompletionRequest& request) {
+  if (request.kind == CompletionKind::chat) {
+    // What functions were called by before there were tools.
+    for (const auto& [name, instead] :
+         {std::pair("functions", "tools"), std::pair("function_call", "tool_choice")}) {
+      if (fields.find(name) == nullptr) continue;
+      fields.refuse_unsupported(name, "it is not understood; use '" + std::string(instead) + "'");
+    }
+    return;
+  }
   std::string suffix;
   fields.read("suffix", suffix);
   if (!suffix.empty()) fields.refuse_unsupported("suffix", "infilling is not supported");
+  std::int64_t best_of = 0;
+  fields.read("best_of", best_of, 0, std::numeric_limits<std::uint32_t>::max());
+  if (best_of > request.choices) {
+    fields.refuse_unsupported("best_of",
+                              "no answers are compared here; ask for as many with 'n', and choose");
+  }
 }
 
 // OpenAI's names, and what others put between parts of them.
@@ -337,11 +361,10 @@ std::vector<Tool> read_functions(JsonFields& fields, const ordered_json& body) {
                                 "1 to 64 letters, digits and any of '_', '-', '.', ':' and '/'");
       return tools;
     }
-    const ordered_json described = function.value("description", ordered_json());
-    tools.push_back(
-        {.name = function["name"].get<std::string>(),
-         .description = described.is_string() ? described.get<std::string>() : "",
-         .parameters = function.value("parameters", ordered_json({{"type", "object"}}))});
+    const ordered_json described = member_of(function, "description");
+    tools.push_back({.name = function["name"].get<std::string>(),
+                     .description = described.is_string() ? described.get<std::string>() : "",
+                     .parameters = member_of(function, "parameters", any_object())});
   }
   return tools;
 }
@@ -413,13 +436,14 @@ void read_format(JsonFields& fields, const ordered_json& body, CompletionRequest
   }
   // As llama-server has it, with a schema or without.
   if (type == "json_object") {
-    return keep_to(found->value("schema", ordered_json({{"type", "object"}})), "response_format");
+    return keep_to(member_of(*found, "schema", any_object()), "response_format");
   }
-  const ordered_json inner = found->value("json_schema", ordered_json());
-  if (!inner.is_object() || !inner.contains("schema")) {
+  const ordered_json inner = member_of(*found, "json_schema");
+  const ordered_json wanted = inner.is_object() ? member_of(inner, "schema") : ordered_json();
+  if (wanted.is_null()) {
     return fields.refuse("response_format", "a 'json_schema' with a 'schema'");
   }
-  keep_to(inner["schema"], "response_format");
+  keep_to(wanted, "response_format");
 }
 
 OfflinePolicy policy_of(const std::string& word) {
@@ -475,7 +499,7 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
   }
   read_stream_options(fields, request);
   read_logprobs(fields, request);
-  refuse_unknown_laws(fields, kind);
+  refuse_unknown_laws(fields, request);
   if (const auto word = fields.word("offline", {"wait", "keep", "revise"})) {
     request.offline = policy_of(*word);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
+#include <exception>
 #include <span>
 #include <utility>
 
@@ -13,6 +14,11 @@ namespace {
 
 std::size_t common_count(std::span<const std::uint32_t> a, std::span<const std::uint32_t> b) {
   return static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
+// Of what threw on our side.
+Error error_of(const std::exception& failure) {
+  return {Errc::io, std::string("this program failed: ") + failure.what()};
 }
 
 // All that may decide about what others see: who asks with another private text gets the same.
@@ -65,8 +71,22 @@ class Conversations::Place final : public GenerationObserver,
   void tell(Act act) {
     boost::asio::post(io_, [place = weak_from_this(), act] {
       const auto still = place.lock();
-      if (still && still->listener != nullptr) act(*still->listener);
+      if (!still || still->listener == nullptr) return;
+      try {
+        act(*still->listener);
+      } catch (const std::exception& failure) {
+        still->fail(failure);
+        throw;
+      }
     });
+  }
+
+  // Ends the answer whose listener threw.
+  void fail(const std::exception& failure) {
+    AnswerListener* const failed = std::exchange(listener, nullptr);
+    if (failed == nullptr) return;
+    conversation->cancel();
+    failed->on_over(error_of(failure));
   }
 
   boost::asio::io_context& io_;
@@ -145,11 +165,17 @@ void Conversations::serve_line() {
 }
 
 void Conversations::start(Waiting waiting) {
-  Place& taken = take_place(waiting.prompt);
-  taken.ticket = waiting.ticket;
-  taken.listener = waiting.listener;
-  taken.prompt = std::move(waiting.prompt);
-  taken.conversation->answer(taken.prompt.tokens, waiting.terms);
+  Place* taken = nullptr;
+  try {
+    taken = &take_place(waiting.prompt);
+    taken->ticket = waiting.ticket;
+    taken->listener = waiting.listener;
+    taken->prompt = std::move(waiting.prompt);
+    taken->conversation->answer(taken->prompt.tokens, waiting.terms);
+  } catch (const std::exception& failure) {
+    if (taken != nullptr) close(*taken);
+    waiting.listener->on_over(error_of(failure));
+  }
 }
 
 Conversations::Place& Conversations::take_place(const Prompt& asked) {
@@ -217,21 +243,34 @@ void Conversations::close_surplus() {
 
 void Conversations::on_over(Place& place) {
   AnswerListener* const listener = std::exchange(place.listener, nullptr);
+  try {
+    auto outcome = take_outcome(place);
+    serve_line();
+    // When a private one is over nobody is to learn.
+    if (outcome && !place.was_private) close_surplus();
+    if (listener != nullptr) listener->on_over(std::move(outcome));
+  } catch (const std::exception& failure) {
+    // Neither who awaited this answer nor who is in line is to wait for ever.
+    boost::asio::post(options_.io, [this] { serve_line(); });
+    if (listener != nullptr) listener->on_over(error_of(failure));
+    throw;
+  }
+}
+
+Result<AnswerOutcome> Conversations::take_outcome(Place& place) {
   auto outcome = place.conversation->outcome();
   place.ticket = 0;
   if (!outcome || !*outcome) {
     // What it holds is not known now; the next prompt gets another.
     const Error error = outcome ? Error{Errc::cancelled, "cancelled"} : outcome.error();
     close(place);
-    serve_line();
-    if (listener != nullptr) listener->on_over(error);
-    return;
+    return error;
   }
   options_.on_outcome(**outcome);
   const auto open = open_tokens(place.prompt);
   place.tokens.assign(open.begin(), open.end());
-  const bool was_private = place.was_private = place.prompt.is_private;
-  if (!was_private) {
+  place.was_private = place.prompt.is_private;
+  if (!place.was_private) {
     place.tokens.insert(place.tokens.end(), (*outcome)->tokens.begin(), (*outcome)->tokens.end());
   }
   place.past.reset();
@@ -241,10 +280,7 @@ void Conversations::on_over(Place& place) {
                             .answer_tokens = (*outcome)->tokens};
   }
   place.prompt = {};
-  serve_line();
-  // When a private one is over nobody is to learn.
-  if (!was_private) close_surplus();
-  if (listener != nullptr) listener->on_over(**std::move(outcome));
+  return **std::move(outcome);
 }
 
 }  // namespace edgedraft

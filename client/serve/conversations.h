@@ -26,10 +26,12 @@ struct Prompt {
   std::uint32_t open_count = 0;  // of a private one: leading tokens that depend on nothing private
 };
 
-// Who awaits an answer. Told on the io_context's thread.
+// Who awaits an answer. Told on the io_context's thread. Where it throws its answer ends, and that
+// is the outcome.
 class AnswerListener : public GenerationObserver {
  public:
-  // The last that is told. The conversation is free for the next prompt by then.
+  // The last that is told, but for its own failure. The conversation is free for the next prompt by
+  // then.
   virtual void on_over(Result<AnswerOutcome> outcome) = 0;
 };
 
@@ -94,6 +96,7 @@ class Conversations {
   bool has_room() const;
   void close_surplus();
   void on_over(Place& place);
+  Result<AnswerOutcome> take_outcome(Place& place);
   Place* find(Ticket ticket) const;
 
   Options options_;

@@ -33,21 +33,26 @@ void KeptStream::answer(HttpAnswer answer) {
 
 void KeptStream::begin() {
   asking_->begin(event_stream_head(headers_), kKeepAlive, kKeepAliveComment);
-  readers_.push_back(*std::exchange(asking_, std::nullopt));
+  readers_.push_back({*std::exchange(asking_, std::nullopt), bytes_.size()});
+}
+
+// What comes last is taken last.
+std::size_t KeptStream::lag_of(const Reader& reader) const {
+  return std::min(reader.reply.backlog_bytes(), bytes_.size() - reader.joined_at);
 }
 
 void KeptStream::write(std::string events) {
-  bytes_ += events;
   // A reader who does not read is let go; it may come again.
-  std::erase_if(readers_, [](const HttpReply& reader) {
-    return reader.gone() || reader.backlog_bytes() > kStreamBacklogMax;
+  std::erase_if(readers_, [this](const Reader& reader) {
+    return reader.reply.gone() || lag_of(reader) > kStreamBacklogMax;
   });
-  for (HttpReply& reader : readers_) reader.write(events);
+  bytes_ += events;
+  for (Reader& reader : readers_) reader.reply.write(events);
 }
 
 void KeptStream::end() {
   ended_ = wall_clock_ms();
-  for (HttpReply& reader : readers_) reader.end();
+  for (Reader& reader : readers_) reader.reply.end();
   readers_.clear();
 }
 
@@ -59,7 +64,7 @@ void KeptStream::attach(HttpReply reply, const HttpHeaders& headers, std::size_t
   if (ended_) {
     reply.end();
   } else {
-    readers_.push_back(std::move(reply));
+    readers_.push_back({std::move(reply), bytes_.size()});
   }
 }
 

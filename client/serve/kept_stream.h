@@ -43,11 +43,18 @@ class KeptStream final : public Outlet {
   std::int64_t ended_ms() const { return ended_.value_or(0); }
 
  private:
+  struct Reader {
+    HttpReply reply;
+    std::size_t joined_at;  // bytes that there were, all of which it was owed at once
+  };
+  // Of what came since it joined, how far it is behind.
+  std::size_t lag_of(const Reader& reader) const;
+
   std::optional<HttpReply> asking_;  // until the stream begins
   HttpHeaders headers_;
   std::size_t bytes_max_;
   std::string bytes_;
-  std::vector<HttpReply> readers_;
+  std::vector<Reader> readers_;
   std::int64_t started_ms_;
   std::optional<std::int64_t> ended_;
 };

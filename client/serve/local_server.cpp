@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "client/serve/api_error.h"
+#include "shared/net/listening.h"
 
 namespace edgedraft {
 namespace {
@@ -60,7 +61,8 @@ LocalServer::LocalServer(Options options) : work_(io_.get_executor()) {
   http_.emplace(http, [this](const HttpRequest& request, const HttpReply& reply) {
     service_->handle(request, reply);
   });
-  thread_ = std::thread([this] { io_.run(); });
+  thread_ =
+      std::thread([this, on_failure = std::move(options.on_failure)] { run_all(io_, on_failure); });
 }
 
 LocalServer::~LocalServer() {

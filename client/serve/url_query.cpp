@@ -4,9 +4,7 @@
 #include <charconv>
 
 namespace edgedraft {
-namespace {
 
-// "%3A" as ":". What is no escape stands for itself.
 std::string unescaped(std::string_view text) {
   std::string plain;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -19,8 +17,6 @@ std::string unescaped(std::string_view text) {
   }
   return plain;
 }
-
-}  // namespace
 
 std::optional<std::string> query_field(std::string_view query, std::string_view name) {
   while (!query.empty()) {

@@ -7,6 +7,8 @@
 
 namespace edgedraft {
 
+// "%3A" as ":". What is no escape stands for itself.
+std::string unescaped(std::string_view text);
 // The first field of this name in "a=1&b=2", unescaped.
 std::optional<std::string> query_field(std::string_view query, std::string_view name);
 // Of digits alone.

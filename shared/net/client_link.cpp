@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "shared/net/connection.h"
+#include "shared/net/listening.h"
 
 namespace edgedraft {
 namespace {
@@ -32,8 +33,6 @@ namespace {
 namespace asio = boost::asio;
 using namespace boost::asio::experimental::awaitable_operators;
 using asio::ip::tcp;
-
-constexpr auto kToken = asio::as_tuple(asio::use_awaitable);
 
 // Whether trying again may help. The rest needs a human: another pin, token, bundle or version.
 bool is_passing(Errc code) {
@@ -90,7 +89,12 @@ class ClientLink::Impl {
     if (options_.plug != nullptr) {
       watch_.emplace(*options_.plug, [this] { asio::post(io_, [this] { on_plug(); }); });
     }
-    thread_ = std::thread([this] { io_.run(); });
+    thread_ = std::thread([this] {
+      // What tells of the failure may fail as well, and is to be told of then.
+      run_all(io_, [this](const std::string& what) {
+        asio::post(io_, [this, what] { give_up(what); });
+      });
+    });
   }
 
   ~Impl() {
@@ -436,8 +440,14 @@ class ClientLink::Impl {
     try {
       std::rethrow_exception(failure);
     } catch (const std::exception& e) {
-      close_for_good({Errc::io, "the connection to " + peer_ + " failed: " + e.what()});
+      give_up(e.what());
     }
+  }
+
+  // The link itself has failed, and is not tried again.
+  void give_up(const std::string& what) {
+    close_for_good({Errc::io, "the connection to " + peer_ + " failed: " + what});
+    stop();
   }
 
   void count(TlsStream& stream) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <tuple>
 
 namespace edgedraft {
 namespace {
@@ -67,6 +68,52 @@ TEST(CompletionRequestTest, NullIsAsGoodAsNothing) {
          "response_format": {"type": "text"}, "max_completion_tokens": -1)");
   ASSERT_TRUE(request) << request.error().message;
   EXPECT_EQ(request->tokens_max, 100u);
+}
+
+// A function without parameters takes any, and a format without a schema is any object.
+TEST(CompletionRequestTest, NullWithinAToolOrAFormatIsAsGoodAsNothing) {
+  const auto tools = [](const std::string& rest) {
+    return chat(R"(, "tool_choice": "required", "tools": [{"type": "function", "function":
+                {"name": "f")" +
+                rest + "}}]");
+  };
+  const auto with_null = tools(R"(, "description": null, "parameters": null)");
+  ASSERT_TRUE(with_null) << with_null.error().message;
+  EXPECT_EQ(with_null->constraints.grammar, tools("")->constraints.grammar);
+  const auto format = chat(R"(, "response_format": {"type": "json_object", "schema": null})");
+  ASSERT_TRUE(format) << format.error().message;
+  EXPECT_EQ(format->constraints.grammar,
+            chat(R"(, "response_format": {"type": "json_object"})")->constraints.grammar);
+  for (const char* const named :
+       {R"({"type": "json_schema"})", R"({"type": "json_schema", "json_schema": null})",
+        R"({"type": "json_schema", "json_schema": {"schema": null}})"}) {
+    const auto refused = chat(R"(, "response_format": )" + std::string(named));
+    ASSERT_FALSE(refused) << named;
+    EXPECT_NE(refused.error().message.find("with a 'schema'"), std::string::npos) << named;
+  }
+}
+
+// They would change the answer, and nobody would see that they did not.
+TEST(CompletionRequestTest, OlderNamesOfFunctionsAreRefusedWithTheirNewOnes) {
+  for (const auto& [fields, param, instead] :
+       {std::tuple(R"("functions": [{"name": "f"}])", "functions", "'tools'"),
+        std::tuple(R"("function_call": "auto")", "function_call", "'tool_choice'")}) {
+    const auto refused = chat(std::string(", ") + fields);
+    ASSERT_FALSE(refused) << fields;
+    EXPECT_EQ(refused.error().param, param);
+    EXPECT_NE(refused.error().message.find(instead), std::string::npos) << refused.error().message;
+  }
+  EXPECT_TRUE(chat(R"(, "functions": null, "function_call": null)"));
+}
+
+TEST(CompletionRequestTest, NoAnswerIsChosenFromMoreThanAreTold) {
+  const auto refused = text(R"({"prompt": "a", "n": 2, "best_of": 3})");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().param, "best_of");
+  EXPECT_NE(refused.error().message.find("'n'"), std::string::npos) << refused.error().message;
+  EXPECT_EQ(text(R"({"prompt": "a", "best_of": "all"})").error().param, "best_of");
+  EXPECT_TRUE(text(R"({"prompt": "a", "n": 3, "best_of": 3})"));
+  EXPECT_TRUE(text(R"({"prompt": "a", "best_of": null})"));
 }
 
 TEST(CompletionRequestTest, ContentMayComeInParts) {

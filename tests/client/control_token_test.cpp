@@ -16,7 +16,7 @@ using Ids = std::vector<std::uint32_t>;
 constexpr char kTemplate[] =
     "{{ bos_token }}{% for m in messages %}{{ m['content'] | trim + '<|end|>' }}{% endfor %}";
 
-class ControlTokenTest : public testing::Test {
+class ControlTokenTest : public ::testing::Test {
  protected:
   BundleFile open(const test::RawGguf& raw) {
     return BundleFile::open(directory_.write("tiny.gguf", raw.bytes()), BundleUse::plain).value();

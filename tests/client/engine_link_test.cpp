@@ -5,9 +5,16 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <new>
+#include <utility>
+#include <variant>
 
+#include "client/engine/bundle_file.h"
 #include "client/engine/engine.h"
+#include "shared/net/client_link.h"
 #include "tests/client/generation_rig.h"
+#include "tests/support/loopback_server.h"
+#include "tests/support/outgoing.h"
 
 namespace edgedraft {
 namespace {
@@ -62,6 +69,33 @@ TEST(EngineLinkTest, ALinkMayWakeTheEngineWhileItIsClosed) {
           .value();
   conversation->close_link();
   EXPECT_TRUE(woke);
+}
+
+// Whoever waits for it is told, and the program goes on.
+TEST(EngineLinkTest, ALinkThatFailsByItselfIsClosedForGood) {
+  const auto server =
+      testing::LoopbackServer::start({.model = EDGEDRAFT_MODELS "/target.gguf",
+                                      .bundles = {EDGEDRAFT_MODELS "/moa-tli0.gguf"}})
+          .value();
+  const auto bundle = BundleFile::open(EDGEDRAFT_MODELS "/moa-tli0.gguf", BundleUse::draft).value();
+  ClientLinkOptions options = server->link_options(bundle);
+  int told = 0;
+  options.on_event = [&told] {
+    if (++told == 2) throw std::bad_alloc();
+  };
+  const auto link = ClientLink::open(std::move(options)).value();
+  const auto welcomed = link->wait_event(Clock::now() + 30s);
+  ASSERT_TRUE(welcomed && std::holds_alternative<Welcomed>(*welcomed));
+  // Refused without asking the server, by a handler of the link's own.
+  ASSERT_TRUE(link->send(outgoing(wire::Draft{.base_length = 4})));
+  const auto refused = link->wait_event(Clock::now() + 30s);
+  ASSERT_TRUE(refused && std::holds_alternative<RequestRefused>(*refused));
+  const auto failed = link->wait_event(Clock::now() + 30s);
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code, Errc::io);
+  EXPECT_NE(failed.error().message.find(std::bad_alloc().what()), std::string::npos)
+      << failed.error().message;
+  EXPECT_EQ(link->state(), LinkState::closed);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <new>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -8,14 +9,16 @@
 #include "tests/client/local_server_rig.h"
 #include "tests/net/raw_peer.h"
 
-// The local API's pages beside its answers, and what it refuses.
+// The local API's pages beside its answers, what it refuses, and what it says where it fails.
 namespace edgedraft {
 namespace {
 
 using nlohmann::json;
 using testing::ask;
 using testing::chat_of;
+using testing::event_data;
 using testing::HttpResult;
+using testing::kStory;
 
 class LocalPagesTest : public testing::LocalServerTest {};
 
@@ -46,6 +49,25 @@ TEST_F(LocalPagesTest, PagesBesideTheAnswers) {
   EXPECT_EQ(json::parse(wrong.body)["error"]["code"], "method_not_allowed");
 }
 
+TEST_F(LocalPagesTest, TheModelIsToldByItsName) {
+  const json listed = json::parse(ask(api_->port(), {.path = "/v1/models"}).body)["data"][0];
+  for (const char* const path : {"/v1/models/test", "/models/test", "/v1/models/t%65st"}) {
+    const HttpResult model = ask(api_->port(), {.path = path});
+    EXPECT_EQ(model.status, 200u) << path;
+    EXPECT_EQ(json::parse(model.body), listed) << path;
+  }
+  for (const char* const path : {"/v1/models/gpt-4", "/models/a/test", "/v1/models/test/"}) {
+    const HttpResult other = ask(api_->port(), {.path = path});
+    EXPECT_EQ(other.status, 404u) << path;
+    EXPECT_EQ(json::parse(other.body)["error"]["code"], "model_not_found") << path;
+  }
+  EXPECT_EQ(json::parse(ask(api_->port(), {.path = "/v1/models/"}).body)["error"]["code"],
+            "unknown_url");
+  const HttpResult wrong = ask(api_->port(), {.method = "DELETE", .path = "/v1/models/test"});
+  EXPECT_EQ(wrong.status, 405u);
+  EXPECT_EQ(wrong.header("Allow"), "GET");
+}
+
 TEST_F(LocalPagesTest, ThePageIsBoundToItsOriginAndKeepsItsConversations) {
   const HttpResult page = ask(api_->port(), {.path = "/"});
   EXPECT_EQ(page.status, 200u);
@@ -57,7 +79,7 @@ TEST_F(LocalPagesTest, ThePageIsBoundToItsOriginAndKeepsItsConversations) {
   EXPECT_EQ(ask(api_->port(), {.path = "/page/main.js"}).header("Content-Type"),
             "text/javascript; charset=utf-8");
 
-  const std::string path = "/v1/edgedraft/conversation?id=5f0c2f7e-8a64-4b61-9d3e-0d9a4f2d9b11";
+  std::string path = "/v1/edgedraft/conversation?id=5f0c2f7e-8a64-4b61-9d3e-0d9a4f2d9b11";
   const auto put = [&](const json& body) {
     return ask(api_->port(), {.method = "PUT", .path = path, .body = body.dump()}).status;
   };
@@ -71,6 +93,10 @@ TEST_F(LocalPagesTest, ThePageIsBoundToItsOriginAndKeepsItsConversations) {
   EXPECT_EQ(put({{"title", std::string(2000, 'x')}, {"document", json::object()}}), 400u);
   EXPECT_EQ(ask(api_->port(), {.method = "DELETE", .path = path}).status, 200u);
   EXPECT_EQ(ask(api_->port(), {.method = "DELETE", .path = path}).status, 404u);
+  EXPECT_EQ(put({{"title", "A dog"}, {"document", json::object()}}), 410u)
+      << "by a tab that has it open still";
+  EXPECT_EQ(ask(api_->port(), {.path = path}).status, 404u);
+  path = "/v1/edgedraft/conversation?id=5f0c2f7e-8a64-4b61-9d3e-0d9a4f2d9b12";
   EXPECT_EQ(ask(api_->port(), {.path = "/v1/edgedraft/conversation?id=x"}).status, 400u);
 
   const json shown =
@@ -146,11 +172,30 @@ TEST_F(LocalPagesTest, WrongRequestsAreRefusedInOpenAIsShape) {
   EXPECT_FALSE(text(chat_of("Hi")).empty()) << "the rest goes on";
 }
 
+TEST_F(LocalPagesTest, WhatFailsHereEndsItsAnswerAndNoOther) {
+  api_.reset();
+  start({.conversations = 1, .outcomes_fail = true});
+  json body = chat_of(kStory, {{"max_tokens", 10}});
+  const HttpResult whole = post("/v1/chat/completions", body);
+  EXPECT_EQ(whole.status, 500u);
+  const std::string reason = std::bad_alloc().what();
+  EXPECT_NE(json::parse(whole.body)["error"]["message"].get<std::string>().find(reason),
+            std::string::npos)
+      << whole.body;
+  body["stream"] = true;
+  const auto data = event_data(post("/v1/chat/completions", body).body);
+  ASSERT_GT(data.size(), 1u);
+  EXPECT_EQ(json::parse(data.back())["error"]["code"], "io") << data.back();
+  EXPECT_EQ(metric("requests_processing"), 0.0);
+  api_.reset();
+  EXPECT_EQ(failures_, 2u);
+}
+
 TEST_F(LocalPagesTest, EveryPageButHealthWantsTheKey) {
   api_.reset();
   start({.key = "secret"});
-  for (const char* path :
-       {"/v1/models", "/metrics", "/props", "/v1/stream?conv_id=x", "/nothing"}) {
+  for (const char* path : {"/v1/models", "/v1/models/test", "/metrics", "/props",
+                           "/v1/stream?conv_id=x", "/nothing"}) {
     EXPECT_EQ(ask(api_->port(), {.path = path}).status, 401u) << path;
   }
   for (const char* path : {"/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize",

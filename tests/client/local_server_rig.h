@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -40,6 +41,7 @@ class LocalServerTest : public ::testing::Test {
     bool page = true;
     Duration stall_timeout = std::chrono::seconds(30);
     std::size_t kept_bytes = KeptStream::kBytesMax;
+    bool outcomes_fail = false;  // what is told of them throws
   };
 
   void start(const Setting& setting) {
@@ -76,8 +78,15 @@ class LocalServerTest : public ::testing::Test {
         .parts = [this, plain = setting.plain](
                      GenerationObserver& observer) { return parts(observer, plain); },
         .on_outcome =
-            [this](const AnswerOutcome& outcome) { passes_ += outcome.stats.target_calls; },
-        .on_failure = [](const std::string& what) { ADD_FAILURE() << what; }};
+            [this, fails = setting.outcomes_fail](const AnswerOutcome& outcome) {
+              passes_ += outcome.stats.target_calls;
+              if (fails) throw std::bad_alloc();
+            },
+        .on_failure =
+            [this, expected = setting.outcomes_fail](const std::string& what) {
+              ++failures_;
+              if (!expected) ADD_FAILURE() << what;
+            }};
     api_ = LocalServer::start(std::move(options)).value();
   }
 
@@ -141,6 +150,7 @@ class LocalServerTest : public ::testing::Test {
   std::optional<SharedDrafters> drafters_;
   std::optional<Engine> engine_;
   std::atomic<std::uint32_t> passes_ = 0;
+  std::atomic<std::uint32_t> failures_ = 0;
   UplinkRecord uplink_;
   LinkPlug plug_;
   std::atomic<std::uint64_t> connections_ = 0;

@@ -41,6 +41,35 @@ TEST(PrivateMarksTest, WhatIsDoubtfulIsPrivate) {
             parts({{"a", true}, {"b", true}}));
 }
 
+TEST(PrivateMarksTest, AClosingMarkThatNoneOpenedClosesAllBeforeIt) {
+  EXPECT_EQ(split_marks("I am Ann</private>, hi"), parts({{"I am Ann", true}, {", hi", false}}));
+  EXPECT_EQ(split_marks("Ann</private>"), parts({{"Ann", true}}));
+  EXPECT_EQ(split_marks("</private>hi"), parts({{"", true}, {"hi", false}}));
+  EXPECT_EQ(split_marks("a</private>b</private>c"), parts({{"a</private>b", true}, {"c", false}}));
+  EXPECT_EQ(split_marks("a</private>b<private>c</private>d"),
+            parts({{"a", true}, {"b", false}, {"c", true}, {"d", false}}));
+  EXPECT_EQ(split_marks("<private>a</private>b<private>c</private>d</private>e"),
+            parts({{"a", true}, {"b", false}, {"c</private>d", true}, {"e", false}}));
+}
+
+TEST(PrivateMarksTest, TheCaseOfAMarkDoesNotMatter) {
+  EXPECT_EQ(split_marks("I am <Private>Ann</PRIVATE>."),
+            parts({{"I am ", false}, {"Ann", true}, {".", false}}));
+  EXPECT_EQ(split_marks("<PRIVATE>a<private>b</Private>c</private>d"),
+            parts({{"a<private>b</Private>c", true}, {"d", false}}));
+  EXPECT_EQ(split_marks("<privat>, < private> and <prıvate>"),
+            parts({{"<privat>, < private> and <prıvate>", false}}));
+}
+
+TEST(PrivateMarksTest, ManyMarksTakeNoLonger) {
+  for (const char* const piece : {"<", "<private", "<private>", "</private>", "<private></private>",
+                                  "<private>a</private></private>"}) {
+    std::string text;
+    while (text.size() < 1'000'000) text += piece;
+    split_marks(text);
+  }
+}
+
 std::string found(const PrivateVault& vault, const std::string& text) {
   std::string all;
   for (const PrivateSpan& span : vault.find(text)) {
@@ -114,6 +143,25 @@ TEST(PrivateVaultTest, NumbersAreFoundBesideLettersWithoutSpaces) {
   EXPECT_EQ(found(vault, "電話は138-1234-5678です"), "{138-1234-5678}");
   EXPECT_EQ(found(vault, "电话138123456789"), "") << "another number";
   EXPECT_EQ(found(vault, "บ้าน๑๒๓ครับ ๑๒๓๔"), "{๑๒๓}");
+}
+
+TEST(PrivateVaultTest, AValueOfSignsAloneIsFoundAsItIsWritten) {
+  PrivateVault vault;
+  for (const char* const value : {"#*!#*", "😀", "§", "-- --"}) {
+    EXPECT_TRUE(vault.add(value, PrivateType::text));
+  }
+  vault.add("(+)", PrivateType::phone);
+  EXPECT_EQ(found(vault, "My word is #*!#*, says Ann😀."), "{#*!#*}{😀}");
+  EXPECT_EQ(found(vault, "§ 7, -- \n--, a(+)b"), "{§}{-- \n--}{(+)}");
+  EXPECT_EQ(found(vault, "#*!, *#, -- or 😁"), "");
+}
+
+TEST(PrivateVaultTest, FewerThanThreeSignsOfAsciiAreNotTakenForAValue) {
+  PrivateVault vault;
+  for (const char* const value : {".", "?!", " : ", "！"}) {
+    EXPECT_TRUE(vault.add(value, PrivateType::text));
+  }
+  EXPECT_EQ(found(vault, "Really?! Yes: so it is. Oh!"), "");
 }
 
 TEST(PrivateVaultTest, WhatAnyOfSeveralCoversIsCovered) {
@@ -309,6 +357,21 @@ TEST(RequestMaskTest, WhatWasMarkedStaysPrivateWithoutSpacesBesideIt) {
   EXPECT_EQ(masked_texts(guard, {first}), (std::vector<std::string>{"我叫[TEXT_001]。"}));
   EXPECT_EQ(masked_texts(guard, {first, "李雷的生日是哪天？"}),
             (std::vector<std::string>{"我叫[TEXT_001]。", "[TEXT_001]的生日是哪天？"}));
+}
+
+// The answer that said it comes back with the next request.
+TEST(RequestMaskTest, WhatWasMarkedStaysPrivateWithoutALetterInIt) {
+  PrivacyGuard guard = make_guard();
+  const std::string first = "My word is <private>#*!#*</private>, my sign <PRIVATE>🦊</Private>.";
+  EXPECT_EQ(masked_texts(guard, {first, "Your word is #*!#*, your sign 🦊."}),
+            (std::vector<std::string>{"My word is [TEXT_001], my sign [TEXT_002].",
+                                      "Your word is [TEXT_001], your sign [TEXT_002]."}));
+}
+
+TEST(RequestMaskTest, NothingBeforeALoneClosingMarkGoesUp) {
+  PrivacyGuard guard = make_guard();
+  EXPECT_EQ(masked_texts(guard, {"Ann Lee</private> is who I am.", "Hi, Ann Lee!"}),
+            (std::vector<std::string>{"[TEXT_001] is who I am.", "Hi, [TEXT_001]!"}));
 }
 
 TEST(RequestMaskTest, ThePlaceholdersOfAUserAreHisOwn) {

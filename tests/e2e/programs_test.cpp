@@ -1,10 +1,13 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/e2e/drafter_memory.h"
 #include "tests/e2e/process.h"
@@ -229,6 +232,23 @@ TEST_F(ProgramsTest, APaddedAnswerIsTheSame) {
       EXPECT_GT(padded["stats"]["pad_bytes_down"], has_room ? 0 : -1) << mode << ' ' << bundle;
     }
   }
+}
+
+// Whoever reads it would take it for whole.
+TEST_F(ProgramsTest, ALogOfCyclesThatIsCutOffFailsTheRun) {
+  const auto pipe = scratch_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  const auto client =
+      start_client(scratch_, "cut-off",
+                   {"--server", server_.address(), "--pin", server_.pin(), "--bundle",
+                    demo_model("moa-tli0"), "-p", kPrompt, "--max-tokens", "20", "--cycles", pipe});
+  // Its first line comes before the answer is asked for.
+  for (char byte = 0; read(reader, &byte, 1) != 1 && client->running();) usleep(1000);
+  close(reader);
+  EXPECT_EQ(client->wait(), 1) << client->err();
+  EXPECT_NE(client->err().find("--cycles " + pipe.string()), std::string::npos) << client->err();
+  EXPECT_EQ(json::parse(client->out())["error"]["code"], "io");
 }
 
 TEST_F(ProgramsTest, SaysWhereItDraftsAndWhy) {
@@ -477,20 +497,21 @@ TEST(SpeculatingServerTest, SaysWhichDraftersThereAre) {
   EXPECT_NE(server.err().find("moa-tli0"), std::string::npos) << server.err();
 }
 
+std::vector<json> objects_of(const std::string& out) {
+  std::vector<json> objects;
+  std::istringstream lines(out);
+  for (std::string line; std::getline(lines, line);) objects.push_back(json::parse(line));
+  return objects;
+}
+
 TEST_F(ProgramsTest, AConversationOnStandardInputAnswersEachLine) {
   Process chat({EDGEDRAFT_CLIENT, "chat", "--json", "--server", server_.address(), "--pin",
                 server_.pin(), "--bundle", demo_model("moa-tli0"), "--max-tokens", "40"},
                scratch_ / "chat", std::string(kPrompt) + "\nSet an alarm for 7:15 am.\n");
   EXPECT_EQ(chat.wait(), 0) << chat.err();
-  std::istringstream lines(chat.out());
-  std::string line;
-  int answers = 0;
-  while (std::getline(lines, line)) {
-    const json answer = json::parse(line);
-    EXPECT_FALSE(answer["text"].get<std::string>().empty());
-    ++answers;
-  }
-  EXPECT_EQ(answers, 2);
+  const auto answers = objects_of(chat.out());
+  EXPECT_EQ(answers.size(), 2u);
+  for (const json& answer : answers) EXPECT_FALSE(answer["text"].get<std::string>().empty());
 }
 
 TEST_F(ProgramsTest, AConversationGoesOnBehindATurnThatIsRefused) {
@@ -500,8 +521,11 @@ TEST_F(ProgramsTest, AConversationGoesOnBehindATurnThatIsRefused) {
                scratch_ / "refused",
                "Write to zoe@lee.org.\nWrite to <private>zoe@lee.org</private>.\nzoe@lee.org?\n");
   EXPECT_EQ(chat.wait(), 0) << chat.err();
-  const std::string out = chat.out();
-  EXPECT_EQ(std::ranges::count(out, '\n'), 2) << out;
+  const auto turns = objects_of(chat.out());
+  ASSERT_EQ(turns.size(), 3u) << chat.out();
+  EXPECT_EQ(turns[0]["error"]["code"], "usage");
+  EXPECT_NE(turns[0]["error"]["message"].get<std::string>().find("1 mail"), std::string::npos);
+  EXPECT_TRUE(turns[1].contains("text") && turns[2].contains("text")) << chat.out();
   EXPECT_NE(chat.err().find("1 mail"), std::string::npos) << chat.err();
   EXPECT_NE(chat.err().find("the turn is left out"), std::string::npos) << chat.err();
 }
@@ -527,8 +551,10 @@ TEST_F(ProgramsTest, AConversationGoesOnBehindATurnThatIsTooLong) {
                 server_.pin(), "--bundle", demo_model("moa-tli0"), "--max-tokens", "5"},
                scratch_ / "too-long", "Hello.\n" + much + "\nHello again.\n");
   EXPECT_EQ(chat.wait(), 1) << chat.err();
-  const std::string out = chat.out();
-  EXPECT_EQ(std::ranges::count(out, '\n'), 2) << out;
+  const auto turns = objects_of(chat.out());
+  ASSERT_EQ(turns.size(), 3u) << chat.out();
+  EXPECT_EQ(turns[1]["error"]["code"], "context_full");
+  EXPECT_TRUE(turns[0].contains("text") && turns[2].contains("text")) << chat.out();
   EXPECT_NE(chat.err().find("the turn is left out; /reset"), std::string::npos) << chat.err();
 }
 

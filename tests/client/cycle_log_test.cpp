@@ -1,0 +1,54 @@
+#include "client/commands/cycle_log.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+
+#include "tests/support/temporary_directory.h"
+
+namespace edgedraft {
+namespace {
+
+class CycleLogTest : public ::testing::Test {
+ protected:
+  static Result<void> written_to(const std::filesystem::path& file, const auto& before_records) {
+    const auto log = CycleLog::open(file, {});
+    if (!log) return log.error();
+    before_records();
+    for (int i = 0; i < 3; ++i) (*log)->write({.kind = CycleRecord::Kind::offline}, std::nullopt);
+    return (*log)->close();
+  }
+
+  const test::TemporaryDirectory scratch_;
+};
+
+TEST_F(CycleLogTest, EachRecordIsALine) {
+  const auto file = scratch_ / "cycles.jsonl";
+  ASSERT_TRUE(written_to(file, [] {}));
+  std::ifstream in(file);
+  int lines = 0;
+  for (std::string line; std::getline(in, line);) ++lines;
+  EXPECT_EQ(lines, 4) << "with the one about the answer";
+}
+
+TEST_F(CycleLogTest, AFileThatTakesNoMoreIsNamed) {
+  const auto pipe = scratch_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  const auto handler = signal(SIGPIPE, SIG_IGN);
+  const auto written = written_to(pipe, [reader] { close(reader); });
+  signal(SIGPIPE, handler);
+  ASSERT_FALSE(written);
+  EXPECT_EQ(written.error().code, Errc::io);
+  EXPECT_NE(written.error().message.find(pipe.string()), std::string::npos)
+      << written.error().message;
+}
+
+}  // namespace
+}  // namespace edgedraft
