@@ -91,10 +91,15 @@ bool MergedDrafter::grow(TreeGrowth& growth, const GrowthBudget& budget) {
   bool done = true;
   DraftTree tree;
   for (Part& part : parts_) {
-    if (fresh || !part.growth) part.growth.emplace(growth.shape());
+    if (fresh || !part.growth || part.growth->order() != growth.order()) {
+      part.growth.emplace(growth.shape(), growth.order());
+    }
     part.growth->set_shape(growth.shape());
+    part.growth->set_floor(growth.floor());
     part.growth->set_choice(growth.choice());
+    const std::uint64_t expanded = part.growth->expanded_count();
     done = part.drafter->grow(*part.growth, budget) && done;
+    growth.count_expanded(part.growth->expanded_count() - expanded);
     tree = merge(tree, part.growth->tree(), growth.shape().nodes);
   }
   growth.clear();

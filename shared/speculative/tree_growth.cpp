@@ -127,6 +127,7 @@ void TreeGrowth::answer(const GrowthLevel& level, std::span<const std::uint32_t>
   EDGEDRAFT_CHECK(tokens.size() % level.nodes.size() == 0);
   const std::size_t children = tokens.size() / level.nodes.size();
   EDGEDRAFT_CHECK(level.children || children == 0);
+  if (level.children) expanded_count_ += level.nodes.size();
   for (std::size_t i = 0; i < level.nodes.size(); ++i) {
     const std::uint32_t id = level.nodes[i].id;
     if (id == 0) {

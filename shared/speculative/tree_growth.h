@@ -103,6 +103,7 @@ class TreeGrowth {
   explicit TreeGrowth(const TreeShape& shape, GrowthOrder order = GrowthOrder::by_level);
 
   const TreeShape& shape() const { return shape_; }
+  GrowthOrder order() const { return order_; }
   // The next steps follow another shape; what was found stays. Requires  valid(shape)
   void set_shape(const TreeShape& shape);
   // No level deeper than that is grown or kept: the drafter's context ends there.
@@ -122,6 +123,7 @@ class TreeGrowth {
 
   // No candidate below that score is expanded. Requires  best first
   void set_floor(Score floor) { floor_ = floor; }
+  Score floor() const { return floor_; }
 
   // The next nodes to expand, at most `count_max`; empty if nothing is left to do. The first is the
   // root alone. Changes nothing: answer() does.
@@ -146,6 +148,10 @@ class TreeGrowth {
   DraftTree tree() const { return tree(shape_.nodes); }
   DraftTree tree(std::uint32_t nodes) const;
   std::uint32_t candidate_count() const { return static_cast<std::uint32_t>(candidates_.size()); }
+  // How many nodes were expanded since the growth was made, whatever has become of them.
+  std::uint64_t expanded_count() const { return expanded_count_; }
+  // So many more were expanded in growths of which add() was given the trees.
+  void count_expanded(std::uint64_t nodes) { expanded_count_ += nodes; }
 
   // How likely the tree took each of `tokens` to be, as long as they follow it from the root: the
   // token's rank among its siblings, from 0, or kNoRank for one that is not among them, which ends
@@ -205,6 +211,7 @@ class TreeGrowth {
   bool finished_ = false;
   std::uint32_t level_ = 1;  // levels above are expanded
   std::uint32_t row_count_ = 0;
+  std::uint64_t expanded_count_ = 0;
   std::shared_ptr<const void> rows_owner_;
 };
 

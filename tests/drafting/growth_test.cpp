@@ -253,6 +253,29 @@ TEST_F(MergedDrafterTest, ItsNetworkKnowsWhatTheTargetMayChoose) {
   EXPECT_EQ(both->draft(kShape, without_it), expected);
 }
 
+// As a device drafts ahead: what is unlikely it does not look into.
+TEST_F(MergedDrafterTest, BestFirstItsNetworkKeepsToTheFloor) {
+  constexpr Score kFloor = -3.0f;
+  const auto grown = [&](Drafter& drafter, std::uint64_t* expanded) {
+    feed(drafter, tokens_);
+    TreeGrowth growth({.breadth = 4, .depth = kTreeDepthMax, .nodes = 255},
+                      GrowthOrder::best_first);
+    growth.set_floor(kFloor);
+    while (!drafter.grow(growth, {.rows = 4})) {
+    }
+    *expanded = growth.expanded_count();
+    return growth.tree();
+  };
+  std::uint64_t alone = 0;
+  std::uint64_t within = 0;
+  const auto b = ngram();
+  feed(*b, tokens_);
+  const DraftTree network = grown(*moa(), &alone);
+  EXPECT_EQ(grown(*merged(moa()), &within),
+            merge(network, b->draft({.breadth = 4, .depth = kTreeDepthMax, .nodes = 255}), 255));
+  EXPECT_EQ(within, alone);
+}
+
 TEST_F(MergedDrafterTest, GoesOnBehindAVerdict) {
   const auto both = merged(independent());
   feed(*both, tokens_);
