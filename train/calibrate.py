@@ -120,6 +120,9 @@ def main() -> None:
     target = load_target(options.target)
     drafter = load_medusa(options.drafter, target)
     training = read_answers(options.answers, target.config.vocab_size, options.longest)[0]
+    training = [row for row in training if row.parts()[0]]  # without a prompt the first root has no feature before it
+    if not training:
+        sys.exit(f"error: {options.answers} has no answer to a prompt")
     training = training[::max(1, len(training) // options.count)][:options.count]
     bar, answers = Progress(len(training)), []
     for row in training:
