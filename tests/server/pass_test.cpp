@@ -128,8 +128,9 @@ TEST(SearchedPathTest, SessionsOfAPassHaveEqualPartsAndEachHasOne) {
 TEST_F(PassTest, SessionsThatSearchShareHowFarDraftsAreFollowed) {
   constexpr std::size_t kDrafted = 12;
   const auto never = [](std::uint32_t) { return false; };
+  const Tokens prompt = random_tokens(20);
   const PrefillRequest request{.base_count = 0,
-                               .tokens = random_tokens(20),
+                               .tokens = prompt,
                                .sampling = {.temperature = 1.0f, .top_p = 0.9f, .seed = 5}};
   TargetSession writer(decoder_, kContext, never);
   Tokens answer{writer.prefill(request).value().next};
