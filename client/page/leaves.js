@@ -5,7 +5,7 @@ import { sentItem } from "./view.js";
 
 const SHOWN_MESSAGES = 50;
 
-// Of these messages the last, as it would be sent.
+// The last of these messages, as it would be sent.
 async function wouldLeave(messages, mode) {
   const shown = await api.preview(messages, mode).catch((error) => ({ message: error.message }));
   if (shown.is_local && !shown.messages?.length) return "Nothing: it holds private text.";
@@ -16,7 +16,7 @@ export class Leaves {
   #panel;
   #preview;
   #uplink;
-  #looks = 0; // Of several at once, the last that was begun is shown.
+  #looks = 0; // that were begun: only the latest is shown
   #since = 0; // the number of the last message that is shown
 
   constructor(panel, preview, uplink) {

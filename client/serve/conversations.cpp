@@ -16,7 +16,7 @@ std::size_t common_count(std::span<const std::uint32_t> a, std::span<const std::
   return static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
 
-// Of what threw on our side.
+// What a client is told where our own code threw.
 Error error_of(const std::exception& failure) {
   return {Errc::io, std::string("this program failed: ") + failure.what()};
 }

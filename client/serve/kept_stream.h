@@ -47,7 +47,7 @@ class KeptStream final : public Outlet {
     HttpReply reply;
     std::size_t joined_at;  // bytes that there were, all of which it was owed at once
   };
-  // Of what came since it joined, how far it is behind.
+  // How many bytes that came after it joined it has not taken yet.
   std::size_t lag_of(const Reader& reader) const;
 
   std::optional<HttpReply> asking_;  // until the stream begins

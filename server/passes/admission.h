@@ -69,7 +69,7 @@ class Admission {
   Delivery& delivery_;
   std::uint32_t waiting_max_;
   std::size_t waiting_count_ = 0;
-  // Of the first draft, where prompts had the memory that it needs when it was last looked for.
+  // The session of the first draft, if prompts held the memory that it needs at the last look.
   const Session* waiting_draft_ = nullptr;
 };
 

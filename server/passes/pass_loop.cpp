@@ -337,8 +337,8 @@ void PassLoop::refuse_overdue() {
 }
 
 std::vector<RowShare> PassLoop::plan() {
-  // Of those that are ready some may find no place: then the others' part is larger in the pass,
-  // but never the rows of a text to check.
+  // Some that are ready may find no place in the pass. The others follow their drafts further then,
+  // but their rows of a text to check stay as they are planned here.
   const auto searching = std::ranges::count_if(turns_, [](const Request& request) {
     return request.ready() && request.session->target.choosing_searches();
   });

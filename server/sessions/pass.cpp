@@ -6,7 +6,7 @@
 namespace edgedraft {
 namespace {
 
-// Of all sessions of a pass together: as many as four of them may have alone.
+// For all sessions of a pass together: as much as four have that are alone.
 constexpr std::size_t kSearchedPathsMax = 4 * std::size_t{TargetSession::kSearchedPathMax};
 
 // Deciding rows of one session within the pass.

@@ -125,8 +125,8 @@ class TargetSession {
   bool divisible() const { return std::holds_alternative<RunningPrefill>(request_); }
   // Rows that the request still has to run, probes included.
   std::uint32_t pending_rows() const;
-  // Of these as many as a pass takes: of a checked text no more than are chosen at once, which are
-  // `searched_max` where choosing_searches().
+  // How many of these a pass takes: of a text that is checked no more than are chosen at once, which
+  // is `searched_max` where choosing_searches().
   std::uint32_t rows_wanted(std::uint32_t searched_max = kSearchedPathMax) const;
   // Each choice takes a search of the vocabulary, or weighs or sorts all of it, on the thread that
   // all sessions share.

@@ -187,7 +187,7 @@ std::vector<double> Sampler::law(std::span<const float> logits) {
 }
 
 std::uint32_t Sampler::invert(std::uint64_t position) {
-  // One order for the inverse law, whatever the filters left behind; without any it is theirs.
+  // The inverse law goes through the tokens in their order, which filters may have changed.
   if (!params_.keeps_all()) {
     std::sort(candidates_.begin(), candidates_.end(),
               [](const Candidate& a, const Candidate& b) { return a.token < b.token; });

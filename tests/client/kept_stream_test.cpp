@@ -14,8 +14,8 @@
 namespace edgedraft {
 namespace {
 
-// Of a stream of which more is there already than a reader may be behind, "/late" joins at its
-// beginning and hears some more of it.
+// A stream is longer already than a reader may lag. "/late" joins at its beginning and hears some
+// more of it.
 class KeptStreamTest : public ::testing::Test {
  protected:
   static constexpr std::size_t kMuch = kStreamBacklogMax + 1;
