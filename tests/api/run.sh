@@ -21,7 +21,7 @@ command -v npm >/dev/null || skip "no npm"
 node -e 'process.exit(Number(process.versions.node.split(".")[0]) < 20 ? 1 : 0)' || skip "Node.js before 20"
 EDGEDRAFT_CHROMIUM=$(command -v chromium || command -v chromium-browser || true)
 export EDGEDRAFT_CHROMIUM
-[ -n "$EDGEDRAFT_CHROMIUM" ] || leave_out "$here/page.test.js" chromium "apt-get install chromium"
+[ -n "$EDGEDRAFT_CHROMIUM" ] || leave_out "$here/page*.test.js" chromium "apt-get install chromium"
 
 # What the user has set for programs of their own is not for these.
 for name in "${!EDGEDRAFT_@}"; do
