@@ -71,7 +71,7 @@ TEST(EngineLinkTest, ALinkMayWakeTheEngineWhileItIsClosed) {
   EXPECT_TRUE(woke);
 }
 
-// Whoever waits for it is told, and the program goes on.
+// Its users get the error, and the program goes on.
 TEST(EngineLinkTest, ALinkThatFailsByItselfIsClosedForGood) {
   const auto server =
       testing::LoopbackServer::start({.model = EDGEDRAFT_MODELS "/target.gguf",

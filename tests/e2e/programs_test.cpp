@@ -231,7 +231,7 @@ TEST_F(ProgramsTest, APaddedAnswerIsTheSame) {
   }
 }
 
-// Whoever reads it would take it for whole.
+// A reader would take a truncated log for a complete one.
 TEST_F(ProgramsTest, ALogOfCyclesOnAFullDiskFailsTheRun) {
   const auto client = start_client(
       scratch_, "full",

@@ -55,7 +55,7 @@ class NoLibraryMemory {
 
 class LibraryMemoryTest : public RunTest {
  protected:
-  // A session that a client has left, and whoever asks for it, on a connection of its own.
+  // The session of a client that has disconnected. Others ask for it over connections of their own.
   wire::SessionId left_session() {
     HintingClient& client = connect();
     EXPECT_TRUE(client.begin(prompt_, {}, {}));
