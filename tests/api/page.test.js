@@ -391,8 +391,9 @@ test("hostile answers do nothing", { skip }, async () => {
   await show();
   let text = "";
   await answerWith(() => event({ content: text }) + event({}, "stop") + "data: [DONE]\n\n");
-  for (let i = 0; i < 200; ++i) {
-    text = `${i}\n\n${pieces[i % pieces.length]} ${pieces[(i * 7 + 3) % pieces.length]}`;
+  for (let i = 0; i < 3 * pieces.length; ++i) { // Each after three others.
+    const round = Math.floor(i / pieces.length);
+    text = `${i}\n\n${pieces[(i * 7 + 3 + round) % pieces.length]} ${pieces[i % pieces.length]}`;
     await page.click("#new");
     await say("Hi");
     await answered();

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Has clients of OpenAI's API from npm, and a browser, use `edgedraft serve`: run.sh SERVER CLIENT MODELS WORK, with
-# the two programs, the folder of the demo models, and one to install packages to. Exits with 77
-# where there is no npm, or none of its packages can be had. Without Chromium the page alone is left
-# out.
+# Has clients of OpenAI's API from npm, and a browser, use `edgedraft serve`: run.sh SERVER CLIENT MODELS WORK
+# [PATTERN], with the two programs, the folder of the demo models, one to install packages to, and, for
+# some of the tests, what their names have in them. Exits with 77 where there is no npm, or none of its
+# packages can be had. Without Chromium the page alone is left out.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-server=$1 client=$2 models=$3 work=$4
+server=$1 client=$2 models=$3 work=$4 pattern=${5:-}
 
 # What is left out, for want of what, and why, as tests/support/skip.h says it: scripts/test.sh counts
 # these lines. Ends where that is required.
@@ -99,4 +99,4 @@ read -r _ keyed _ <keyed.out
 export EDGEDRAFT_KEYED=${keyed%/v1}
 export EDGEDRAFT_DOCS=$here/../../docs
 export EDGEDRAFT_API=$url EDGEDRAFT_PLAIN=$plain EDGEDRAFT_PAGE=${page%/v1} EDGEDRAFT_PAGE_DATA=$PWD/page-data
-npm test --silent
+node --test --test-concurrency=1 ${pattern:+--test-name-pattern="$pattern"} .
