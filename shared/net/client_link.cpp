@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
@@ -16,7 +15,6 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -25,6 +23,7 @@
 #include <vector>
 
 #include "shared/net/connection.h"
+#include "shared/net/coroutines.h"
 #include "shared/net/listening.h"
 
 namespace edgedraft {

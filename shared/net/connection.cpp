@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <variant>
+
+#include "shared/net/coroutines.h"
 
 namespace edgedraft {
 namespace {
@@ -18,8 +18,6 @@ using namespace boost::asio::experimental::awaitable_operators;
 
 constexpr std::size_t kReadBytes = 16u << 10;   // a TLS record
 constexpr std::size_t kWriteBytes = 64u << 10;  // some of them: progress is seen in such steps
-// For last words: an Error, a Close, the TLS goodbye.
-constexpr Duration kFarewellTimeout = std::chrono::seconds(1);
 
 // An exception inside || would be lost until the other halves end, too.
 asio::awaitable<Error> caught(asio::awaitable<Error> half) {

@@ -1,11 +1,9 @@
 #pragma once
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <functional>
 #include <optional>
 #include <string>
@@ -17,9 +15,6 @@
 
 // What both ends of a connection share: coroutines that move a session's bytes.
 namespace edgedraft {
-
-// Operations give their errors as values.
-inline constexpr auto kToken = boost::asio::as_tuple(boost::asio::use_awaitable);
 
 using TlsStream = boost::asio::ssl::stream<boost::asio::ip::tcp::socket>;
 

@@ -1,7 +1,6 @@
 #include "shared/net/listener.h"
 
 #include <atomic>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -10,7 +9,6 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/strand.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <condition_variable>
 #include <exception>
 #include <map>
@@ -21,6 +19,7 @@
 
 #include "shared/base/exceptions.h"
 #include "shared/net/connection.h"
+#include "shared/net/coroutines.h"
 #include "shared/net/listening.h"
 
 namespace edgedraft {
@@ -29,8 +28,6 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-// When accepting fails for want of file descriptors, trying again at once would only spin.
-constexpr Duration kAcceptPause = std::chrono::milliseconds(50);
 // How often drain() looks who is through.
 constexpr Duration kDrainStep = std::chrono::milliseconds(50);
 

@@ -1,15 +1,15 @@
 #include "shared/net/name_lookup.h"
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
+
+#include "shared/net/coroutines.h"
 
 namespace edgedraft {
 namespace {
@@ -97,7 +97,7 @@ asio::awaitable<std::pair<boost::system::error_code, Endpoints>> look_up(NameRes
     co_return std::pair(make_error_code(boost::system::errc::resource_unavailable_try_again),
                         Endpoints());
   }
-  co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
+  co_await timer.async_wait(kToken);
   const std::scoped_lock lock(lookup->mutex);
   if (!lookup->done)
     co_return std::pair(make_error_code(asio::error::operation_aborted), Endpoints());

@@ -226,6 +226,19 @@ TEST(HttpLimitTest, WhereAllWaitForAnswersWhoComesIsClosedAtOnce) {
   for (RawPeer& peer : peers) EXPECT_TRUE(text_of(peer.read_to_end()).ends_with("late"));
 }
 
+// Who has had an answer and stays holds no place either.
+TEST(HttpLimitTest, WhoHasAnAnswerMakesRoom) {
+  const HttpServer server({.address = "127.0.0.1", .connections_max = 3},
+                          [](const HttpRequest&, HttpReply reply) {
+                            reply.send({.content_type = "text/plain", .body = "answered"});
+                          });
+  std::list<RawPeer> peers;
+  for (int i = 0; i < 9; ++i) {
+    peers.emplace_back(server.port()).write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    EXPECT_TRUE(text_of(peers.back().read_to_end()).ends_with("answered")) << i;
+  }
+}
+
 TEST_F(HttpServerTest, HeadersAreFoundInAnySpelling) {
   EXPECT_TRUE(post("/header", "", "X-SOME: value\r\nConnection: close\r\n").ends_with("value"));
   EXPECT_TRUE(post("/header", "").ends_with("-"));

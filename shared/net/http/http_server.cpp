@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
@@ -23,6 +21,7 @@
 
 #include "shared/base/check.h"
 #include "shared/base/exceptions.h"
+#include "shared/net/coroutines.h"
 #include "shared/net/listening.h"
 
 namespace edgedraft {
@@ -33,11 +32,6 @@ namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using asio::ip::tcp;
 
-constexpr auto kToken = asio::as_tuple(asio::use_awaitable);
-// When accepting fails for want of file descriptors, trying again at once would only spin.
-constexpr Duration kAcceptPause = std::chrono::milliseconds(50);
-// For the last words to arrive: closing at once would make the kernel drop what is not read yet.
-constexpr Duration kFarewellTimeout = std::chrono::seconds(1);
 // Of a body, read at a time.
 constexpr std::size_t kBodyPartBytes = 64u << 10;
 
@@ -264,6 +258,20 @@ class HttpServer::Impl {
     beast::flat_buffer buffer;
   };
 
+  // Nobody's answer is lost with such a connection, so that it makes room for another.
+  struct Droppable {
+    Droppable(std::list<Connection*>& all, std::list<Connection*>::iterator before, Connection& one)
+        : droppable(all), connection(one) {
+      droppable.insert(before, &connection);
+    }
+    ~Droppable() { std::erase(droppable, &connection); }
+    Droppable(const Droppable&) = delete;
+    Droppable& operator=(const Droppable&) = delete;
+
+    std::list<Connection*>& droppable;
+    Connection& connection;
+  };
+
   void go_on_accepting() {
     asio::co_spawn(io_, accept(), [this](const std::exception_ptr& failure) {
       if (!failure) return;
@@ -280,7 +288,7 @@ class HttpServer::Impl {
         co_await pause.async_wait(kToken);
         continue;
       }
-      if (open_ >= options_.connections_max && !drop_longest_silent()) {
+      if (open_ >= options_.connections_max && !drop_one()) {
         continue;  // closes the socket
       }
       ++open_;
@@ -296,17 +304,19 @@ class HttpServer::Impl {
     }
   }
 
-  // Makes room by the connection that has owed its request for longest; false if none does.
-  bool drop_longest_silent() {
-    if (silent_.empty()) return false;
-    silent_.front()->stream.close();
-    silent_.pop_front();
+  // Makes room by a connection that is leaving, or has owed its request for longest; false if all
+  // wait for answers.
+  bool drop_one() {
+    if (droppable_.empty()) return false;
+    droppable_.front()->stream.close();
+    droppable_.pop_front();
     return true;
   }
 
   asio::awaitable<void> serve(std::shared_ptr<Connection> connection) {
     for (bool first = true; co_await serve_one(connection, first); first = false) {
     }
+    const Droppable until_it_left(droppable_, droppable_.begin(), *connection);
     co_await say_goodbye(connection->stream);
   }
 
@@ -324,14 +334,10 @@ class HttpServer::Impl {
     }
     std::optional<HttpAnswer> refusal;
     boost::system::error_code error;
-    silent_.push_back(&connection);
-    try {
+    {
+      const Droppable until_it_asked(droppable_, droppable_.end(), connection);
       error = co_await read(connection, parser, first, refusal);
-    } catch (...) {  // of the caller's `refuse`
-      std::erase(silent_, &connection);
-      throw;
     }
-    std::erase(silent_, &connection);
     const bool silent =
         error == http::error::end_of_stream || error == asio::error::operation_aborted;
     if (silent || error == beast::error::timeout) {
@@ -549,9 +555,10 @@ class HttpServer::Impl {
   HttpServerOptions options_;
   Handler handler_;
   std::uint32_t open_ = 0;
-  asio::io_context io_{1};
-  std::list<Connection*> silent_;  // whose request is not there yet, the longest first
-  std::vector<Reply> replies_;     // that are being given
+  std::list<Connection*>
+      droppable_;           // that are leaving; then those that owe a request, for longest first
+  asio::io_context io_{1};  // ends connections, which use the above
+  std::vector<Reply> replies_;  // that are being given
   tcp::acceptor acceptor_;
   std::uint16_t port_ = 0;
   std::thread thread_;

@@ -18,8 +18,8 @@ struct HttpServerOptions {
   std::uint16_t port = 0;  // 0 takes a free one
   std::uint32_t header_bytes_max = 8u << 10;
   std::uint32_t body_bytes_max = 0;
-  // Further ones take the place of the one that has owed its request for longest, or are closed at
-  // once where all have brought one.
+  // Further ones take the place of one that has had its last answer, or of the one that has owed
+  // its request for longest, or are closed at once where all wait for answers.
   std::uint32_t connections_max = 16;
   bool keeps_alive = false;  // a connection may bring several requests
   // For a request's header to come whole, for its body, and for each part of its answer to be
